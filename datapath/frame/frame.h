@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What leaves: the bytes of a frame, from Ethernet to UDP payload, with or without VXLAN around them.
+ *
+ * Second stage of a packet's way (ring -> frame -> shaper -> port). Pure: no system calls, no clock, no
+ * allocation; writes only into the caller's buffer. Safe from any thread.
+ *
+ * Layout of what is built (RFC 894, RFC 791, RFC 768, RFC 7348):
+ *
+ *   | Ethernet 14 | IPv4 20 | UDP 8 | VXLAN 8 |   Ethernet 14 | IPv4 20 | UDP 8 | payload |
+ *    `------------ outer, if tunnelled -------'    `---------- inner ----------'
+ */
+#ifndef KTSN_FRAME_FRAME_H
+#define KTSN_FRAME_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	KTSN_ETHER_ADDR_BYTES = 6,
+	KTSN_ETHER_HEADER_BYTES = 14,
+	KTSN_IPV4_HEADER_BYTES = 20,
+	KTSN_UDP_HEADER_BYTES = 8,
+	KTSN_VXLAN_HEADER_BYTES = 8,
+	/* Ethernet + IPv4 + UDP in front of the payload. */
+	KTSN_INNER_HEADER_BYTES = 42,
+	/* Ethernet + IPv4 + UDP + VXLAN in front of the inner frame. */
+	KTSN_TUNNEL_HEADER_BYTES = 50,
+	/* What a frame occupies on the wire beside its own bytes: preamble and SFD 8, FCS 4, gap 12
+	 * (IEEE 802.3 clause 4.4.2). */
+	KTSN_WIRE_OVERHEAD_BYTES = 24,
+	/* Shortest frame without FCS; shorter ones are padded by the MAC (IEEE 802.3 clause 4.2.3.3). */
+	KTSN_ETHER_MIN_BYTES = 60,
+};
+
+/* One UDP/IPv4 conversation on one Ethernet hop. Addresses and ports in wire order. */
+struct ktsn_frame_path {
+	uint8_t source_mac[KTSN_ETHER_ADDR_BYTES];
+	uint8_t destination_mac[KTSN_ETHER_ADDR_BYTES];
+	uint32_t source_ipv4_be;
+	uint32_t destination_ipv4_be;
+	uint16_t source_port_be;
+	uint16_t destination_port_be;
+	uint8_t ttl;
+	uint8_t tos; /* DSCP and ECN, as in IP_TOS */
+};
+
+/* The tunnel that carries it; outer addresses are those of the two nodes. */
+struct ktsn_frame_tunnel {
+	struct ktsn_frame_path outer; /* destination port: 4789 unless the network says otherwise */
+	uint32_t vni;                 /* 24 bits, host order */
+};
+
+/*
+ * Builds the headers for a payload of payload_bytes that is (or will be) placed at the returned offset.
+ * `tunnel` may be NULL. Returns the number of header bytes written at `frame`, which is where the payload
+ * starts; or -EMSGSIZE when headers and payload do not fit into capacity_bytes or a 16-bit length.
+ *
+ * The UDP checksum of the inner datagram is computed over the payload already in place, so the caller
+ * copies the payload first (to `frame + ktsn_frame_header_bytes(tunnel)`), then builds. A computed
+ * checksum of 0 is sent as 0xffff (RFC 768). The outer UDP checksum is 0 (RFC 7348 section 4.1).
+ */
+int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *inner,
+		     const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes);
+
+/* Bytes in front of the payload. */
+size_t ktsn_frame_header_bytes(const struct ktsn_frame_tunnel *tunnel);
+
+/*
+ * Source port of the outer UDP header: a hash of the inner flow in 49152-65535, so that the underlay
+ * spreads flows but never reorders one (RFC 7348 section 5). Result in wire order.
+ */
+uint16_t ktsn_frame_tunnel_source_port_be(const struct ktsn_frame_path *inner);
+
+/* Bytes that a frame of frame_bytes (without FCS) takes on the wire, padding and gap included. */
+size_t ktsn_frame_wire_bytes(size_t frame_bytes);
+
+#endif
