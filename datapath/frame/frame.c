@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "frame.h"
+
+#include "checksum.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+enum {
+	ETHERTYPE_IPV4 = 0x0800,
+	IPV4_VERSION_AND_WORDS = 0x45, /* version 4, header of five 32-bit words: no options */
+	IPV4_DONT_FRAGMENT = 0x4000,
+	IPV4_BYTES_MAX = 65535,
+	IP_PROTOCOL_UDP = 17,
+	VXLAN_VNI_MAX = 0xffffff,
+	EPHEMERAL_PORT_FIRST = 49152, /* RFC 6335 section 6; the 2^14 ports from here on */
+	EPHEMERAL_PORT_BITS = 14,
+};
+
+/* The VNI is valid (RFC 7348 section 5). */
+static const uint32_t vxlan_flag_vni = 0x08000000;
+
+/* Headers are filled in here and copied out: a frame may lie at any alignment. */
+struct ethernet_header {
+	uint8_t destination_mac[KTSN_ETHER_ADDR_BYTES];
+	uint8_t source_mac[KTSN_ETHER_ADDR_BYTES];
+	uint16_t ethertype_be;
+};
+static_assert(sizeof(struct ethernet_header) == KTSN_ETHER_HEADER_BYTES, "padding");
+
+struct ipv4_header {
+	uint8_t version_and_words;
+	uint8_t tos;
+	uint16_t total_bytes_be;
+	uint16_t id_be;
+	uint16_t fragment_be;
+	uint8_t ttl;
+	uint8_t protocol;
+	uint16_t checksum_be;
+	uint32_t source_be;
+	uint32_t destination_be;
+};
+static_assert(sizeof(struct ipv4_header) == KTSN_IPV4_HEADER_BYTES, "padding");
+
+struct udp_header {
+	uint16_t source_port_be;
+	uint16_t destination_port_be;
+	uint16_t bytes_be;
+	uint16_t checksum_be;
+};
+static_assert(sizeof(struct udp_header) == KTSN_UDP_HEADER_BYTES, "padding");
+
+/* What the UDP checksum covers in front of the payload: pseudo header (RFC 768), then the header. */
+struct udp_checksummed {
+	uint32_t source_be;
+	uint32_t destination_be;
+	uint8_t zero;
+	uint8_t protocol;
+	uint16_t bytes_be;
+	struct udp_header header;
+};
+static_assert(sizeof(struct udp_checksummed) == 12 + KTSN_UDP_HEADER_BYTES, "padding");
+
+struct vxlan_header {
+	uint32_t flags_be;
+	uint32_t vni_be; /* in the upper 24 bits */
+};
+static_assert(sizeof(struct vxlan_header) == KTSN_VXLAN_HEADER_BYTES, "padding");
+
+static uint8_t *put(uint8_t *at, const void *header, size_t bytes)
+{
+	memcpy(at, header, bytes);
+	return at + bytes;
+}
+
+static uint8_t *put_ethernet(uint8_t *at, const struct ktsn_frame_path *path)
+{
+	struct ethernet_header header = {.ethertype_be = htobe16(ETHERTYPE_IPV4)};
+
+	memcpy(header.destination_mac, path->destination_mac, KTSN_ETHER_ADDR_BYTES);
+	memcpy(header.source_mac, path->source_mac, KTSN_ETHER_ADDR_BYTES);
+	return put(at, &header, sizeof(header));
+}
+
+/* An atomic datagram, never fragmented: its id means nothing and is 0 (RFC 6864 section 4.1). */
+static uint8_t *put_ipv4(uint8_t *at, const struct ktsn_frame_path *path, size_t udp_bytes)
+{
+	struct ipv4_header header = {
+		.version_and_words = IPV4_VERSION_AND_WORDS,
+		.tos = path->tos,
+		.total_bytes_be = htobe16((uint16_t)(KTSN_IPV4_HEADER_BYTES + udp_bytes)),
+		.fragment_be = htobe16(IPV4_DONT_FRAGMENT),
+		.ttl = path->ttl,
+		.protocol = IP_PROTOCOL_UDP,
+		.source_be = path->source_ipv4_be,
+		.destination_be = path->destination_ipv4_be,
+	};
+
+	header.checksum_be = ktsn_checksum_fold_be(ktsn_checksum_add(0, &header, sizeof(header)));
+	return put(at, &header, sizeof(header));
+}
+
+static struct udp_header udp_header(const struct ktsn_frame_path *path, size_t udp_bytes)
+{
+	return (struct udp_header){
+		.source_port_be = path->source_port_be,
+		.destination_port_be = path->destination_port_be,
+		.bytes_be = htobe16((uint16_t)udp_bytes),
+	};
+}
+
+static uint16_t udp_checksum_be(const struct ktsn_frame_path *path, struct udp_header header,
+				const uint8_t *payload, size_t payload_bytes)
+{
+	const struct udp_checksummed front = {
+		.source_be = path->source_ipv4_be,
+		.destination_be = path->destination_ipv4_be,
+		.protocol = IP_PROTOCOL_UDP,
+		.bytes_be = header.bytes_be,
+		.header = header,
+	};
+	uint64_t sum = ktsn_checksum_add(0, &front, sizeof(front));
+	uint16_t checksum_be = ktsn_checksum_fold_be(ktsn_checksum_add(sum, payload, payload_bytes));
+
+	/* 0 would mean "no checksum"; both are zero in one's complement. */
+	return checksum_be ? checksum_be : 0xffff;
+}
+
+/* Everything up to the UDP header; its checksum stays 0, "none". */
+static uint8_t *put_outer(uint8_t *at, const struct ktsn_frame_tunnel *tunnel, size_t inner_frame_bytes)
+{
+	size_t udp_bytes = KTSN_UDP_HEADER_BYTES + KTSN_VXLAN_HEADER_BYTES + inner_frame_bytes;
+	const struct udp_header udp = udp_header(&tunnel->outer, udp_bytes);
+	const struct vxlan_header vxlan = {htobe32(vxlan_flag_vni), htobe32(tunnel->vni << 8)};
+
+	/* A longer number would end up in another tenant's network. */
+	assert(tunnel->vni <= VXLAN_VNI_MAX);
+	at = put_ethernet(at, &tunnel->outer);
+	at = put_ipv4(at, &tunnel->outer, udp_bytes);
+	at = put(at, &udp, sizeof(udp));
+	return put(at, &vxlan, sizeof(vxlan));
+}
+
+static uint8_t *put_inner(uint8_t *at, const struct ktsn_frame_path *path, size_t payload_bytes)
+{
+	size_t udp_bytes = KTSN_UDP_HEADER_BYTES + payload_bytes;
+	struct udp_header udp = udp_header(path, udp_bytes);
+
+	udp.checksum_be = udp_checksum_be(path, udp, at + KTSN_INNER_HEADER_BYTES, payload_bytes);
+	at = put_ethernet(at, path);
+	at = put_ipv4(at, path, udp_bytes);
+	return put(at, &udp, sizeof(udp));
+}
+
+int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *inner,
+		     const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes)
+{
+	size_t header_bytes = ktsn_frame_header_bytes(tunnel);
+	/* The outermost datagram is the longest: if its length fits into 16 bits, all lengths do. */
+	size_t payload_bytes_max = IPV4_BYTES_MAX - (header_bytes - KTSN_ETHER_HEADER_BYTES);
+	uint8_t *at = frame;
+
+	if (payload_bytes > payload_bytes_max || header_bytes + payload_bytes > capacity_bytes)
+		return -EMSGSIZE;
+	if (tunnel)
+		at = put_outer(at, tunnel, KTSN_INNER_HEADER_BYTES + payload_bytes);
+	at = put_inner(at, inner, payload_bytes);
+	return (int)(at - frame);
+}
+
+size_t ktsn_frame_header_bytes(const struct ktsn_frame_tunnel *tunnel)
+{
+	return KTSN_INNER_HEADER_BYTES + (tunnel ? KTSN_TUNNEL_HEADER_BYTES : 0);
+}
+
+uint16_t ktsn_frame_tunnel_source_port_be(const struct ktsn_frame_path *inner)
+{
+	/* Two odd constants without structure (of splitmix64): a multiplication carries every bit of the
+	 * flow upwards, so the upper bits of the product are the ones to take. */
+	uint64_t addresses = (uint64_t)inner->source_ipv4_be << 32 | inner->destination_ipv4_be;
+	uint64_t ports = (uint64_t)inner->source_port_be << 16 | inner->destination_port_be;
+	uint64_t hash = (addresses ^ ports << 8) * UINT64_C(0xbf58476d1ce4e5b9);
+
+	hash = ((hash ^ hash >> 31) + ports) * UINT64_C(0x94d049bb133111eb);
+	return htobe16((uint16_t)(EPHEMERAL_PORT_FIRST + (hash >> (64 - EPHEMERAL_PORT_BITS))));
+}
+
+size_t ktsn_frame_wire_bytes(size_t frame_bytes)
+{
+	if (frame_bytes < KTSN_ETHER_MIN_BYTES)
+		frame_bytes = KTSN_ETHER_MIN_BYTES;
+	return frame_bytes + KTSN_WIRE_OVERHEAD_BYTES;
+}

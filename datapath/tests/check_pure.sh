@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The pure stages stay pure: what their libraries need from outside is memory functions, assert and each
+# other, no system call, no clock, no allocation.
+#
+#     check_pure.sh library.a...
+set -eu
+
+# What the compiler emits on its own or assert() needs; then the sanitizers' when built with them.
+allowed='memcpy|memmove|memset|memcmp|__stack_chk_fail|__assert_fail|_GLOBAL_OFFSET_TABLE_'
+allowed="$allowed|__(asan|ubsan|tsan)_[a-z0-9_]*|ktsn_[a-z0-9_]*"
+
+if [ $# -eq 0 ]; then
+	echo "usage: check_pure.sh library.a..."
+	exit 2
+fi
+
+failed=0
+for library in "$@"; do
+	# In a variable first: a pipe would hide that nm failed.
+	symbols=$(nm -u "$library")
+	foreign=$(printf '%s\n' "$symbols" | awk '$1 == "U" || $1 == "w" {print $2}' | sort -u |
+		grep -Evx "$allowed" || true)
+	if [ -n "$foreign" ]; then
+		printf '%s is not pure, it uses:\n%s\n' "$library" "$foreign"
+		failed=1
+	fi
+done
+exit $failed

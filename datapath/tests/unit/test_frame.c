@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The golden frames below were computed by a separate program from the RFCs; datapath/tests/dissect has
+ * tshark judge what this stage builds.
+ */
+#include "checksum.h"
+#include "frame.h"
+#include "test_random.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+	BUFFER_BYTES = 70000,
+	UNTOUCHED = 0xa5, /* fills a buffer, to see what was written */
+	PLAIN_PAYLOAD_BYTES_MAX = 65507,
+	TUNNEL_PAYLOAD_BYTES_MAX = 65457,
+};
+
+static uint8_t buffer[BUFFER_BYTES];
+
+static const struct ktsn_frame_path *inner_path(void)
+{
+	static struct ktsn_frame_path path = {
+		.source_mac = {0x02, 0, 0, 0, 0, 0x0a},
+		.destination_mac = {0x02, 0, 0, 0, 0, 0x0b},
+		.ttl = 64,
+		.tos = 0xb8,
+	};
+
+	path.source_ipv4_be = htobe32(0x0a01000a);      /* 10.1.0.10 */
+	path.destination_ipv4_be = htobe32(0x0a01000b); /* 10.1.0.11 */
+	path.source_port_be = htobe16(40000);
+	path.destination_port_be = htobe16(5001);
+	return &path;
+}
+
+static const struct ktsn_frame_tunnel *tunnel(void)
+{
+	static struct ktsn_frame_tunnel tunnel = {
+		.outer =
+			{
+				.source_mac = {0x02, 0, 0, 0, 0x01, 0x01},
+				.destination_mac = {0x02, 0, 0, 0, 0x01, 0x02},
+				.ttl = 63,
+				.tos = 0x88,
+			},
+		.vni = 0x123456,
+	};
+
+	tunnel.outer.source_ipv4_be = htobe32(0xc0000201);      /* 192.0.2.1 */
+	tunnel.outer.destination_ipv4_be = htobe32(0xc0000202); /* 192.0.2.2 */
+	tunnel.outer.source_port_be = htobe16(51234);
+	tunnel.outer.destination_port_be = htobe16(4789);
+	return &tunnel;
+}
+
+static const uint8_t golden_even[] = {
+	0x02, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, 0x08, 0x00, /* Ethernet */
+	0x45, 0xb8, 0x00, 0x20, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0x25, 0xff,             /* IPv4 */
+	0x0a, 0x01, 0x00, 0x0a, 0x0a, 0x01, 0x00, 0x0b,                                     /* addresses */
+	0x9c, 0x40, 0x13, 0x89, 0x00, 0x0c, 0x8e, 0x1b,                                     /* UDP */
+	'K',  'u',  'b',  'e',
+};
+
+static const uint8_t golden_odd[] = {
+	0x02, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, 0x08, 0x00, /* Ethernet */
+	0x45, 0xb8, 0x00, 0x1f, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0x26, 0x00,             /* IPv4 */
+	0x0a, 0x01, 0x00, 0x0a, 0x0a, 0x01, 0x00, 0x0b,                                     /* addresses */
+	0x9c, 0x40, 0x13, 0x89, 0x00, 0x0b, 0x99, 0xa4,                                     /* UDP */
+	'T',  'S',  'N',
+};
+
+static const uint8_t golden_empty[] = {
+	0x02, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, 0x08, 0x00, /* Ethernet */
+	0x45, 0xb8, 0x00, 0x1c, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0x26, 0x03,             /* IPv4 */
+	0x0a, 0x01, 0x00, 0x0a, 0x0a, 0x01, 0x00, 0x0b,                                     /* addresses */
+	0x9c, 0x40, 0x13, 0x89, 0x00, 0x08, 0x3b, 0xfe,                                     /* UDP */
+};
+
+/* The payload makes the sum all ones: the checksum would be 0. */
+static const uint8_t golden_zero_checksum[] = {
+	0x02, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, 0x08, 0x00, /* Ethernet */
+	0x45, 0xb8, 0x00, 0x1e, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0x26, 0x01,             /* IPv4 */
+	0x0a, 0x01, 0x00, 0x0a, 0x0a, 0x01, 0x00, 0x0b,                                     /* addresses */
+	0x9c, 0x40, 0x13, 0x89, 0x00, 0x0a, 0xff, 0xff,                                     /* UDP */
+	0x3b, 0xfa,
+};
+
+static const uint8_t golden_vxlan[] = {
+	0x02, 0x00, 0x00, 0x00, 0x01, 0x02, 0x02, 0x00, 0x00, 0x00, 0x01, 0x01, 0x08, 0x00, /* Ethernet */
+	0x45, 0x88, 0x00, 0x51, 0x00, 0x00, 0x40, 0x00, 0x3f, 0x11, 0xb7, 0x10,             /* IPv4 */
+	0xc0, 0x00, 0x02, 0x01, 0xc0, 0x00, 0x02, 0x02,                                     /* addresses */
+	0xc8, 0x22, 0x12, 0xb5, 0x00, 0x3d, 0x00, 0x00,                                     /* UDP */
+	0x08, 0x00, 0x00, 0x00, 0x12, 0x34, 0x56, 0x00,                                     /* VXLAN */
+	0x02, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, 0x08, 0x00, /* Ethernet */
+	0x45, 0xb8, 0x00, 0x1f, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0x26, 0x00,             /* IPv4 */
+	0x0a, 0x01, 0x00, 0x0a, 0x0a, 0x01, 0x00, 0x0b,                                     /* addresses */
+	0x9c, 0x40, 0x13, 0x89, 0x00, 0x0b, 0x99, 0xa4,                                     /* UDP */
+	'T',  'S',  'N',
+};
+
+/* Builds the frame whose payload is the last payload_bytes of `golden` in a buffer of just its size, at
+ * every alignment, and expects its bytes and nothing around them. */
+static void check_golden(const uint8_t *golden, size_t golden_bytes, const struct ktsn_frame_tunnel *through,
+			 size_t payload_bytes)
+{
+	size_t header_bytes = golden_bytes - payload_bytes;
+
+	assert_int_equal(ktsn_frame_header_bytes(through), header_bytes);
+	for (size_t offset = 1; offset <= 8; offset++) {
+		uint8_t *frame = buffer + offset;
+
+		memset(buffer, UNTOUCHED, golden_bytes + offset + 1);
+		memcpy(frame + header_bytes, golden + header_bytes, payload_bytes);
+		assert_int_equal(ktsn_frame_build(frame, golden_bytes, inner_path(), through, payload_bytes),
+				 header_bytes);
+		assert_memory_equal(frame, golden, golden_bytes);
+		assert_int_equal(frame[-1], UNTOUCHED);
+		assert_int_equal(frame[golden_bytes], UNTOUCHED);
+	}
+}
+
+static void golden_frames(void **state)
+{
+	(void)state;
+	check_golden(golden_even, sizeof(golden_even), NULL, 4);
+	check_golden(golden_odd, sizeof(golden_odd), NULL, 3);
+	check_golden(golden_empty, sizeof(golden_empty), NULL, 0);
+	check_golden(golden_vxlan, sizeof(golden_vxlan), tunnel(), 3);
+}
+
+static void zero_udp_checksum_is_sent_as_ones(void **state)
+{
+	(void)state;
+	check_golden(golden_zero_checksum, sizeof(golden_zero_checksum), NULL, 2);
+}
+
+static void expect_refused(const struct ktsn_frame_tunnel *through, size_t capacity_bytes,
+			   size_t payload_bytes)
+{
+	memset(buffer, UNTOUCHED, KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES);
+	assert_int_equal(ktsn_frame_build(buffer, capacity_bytes, inner_path(), through, payload_bytes),
+			 -EMSGSIZE);
+	for (size_t i = 0; i < KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES; i++)
+		assert_int_equal(buffer[i], UNTOUCHED);
+}
+
+static void frame_beyond_capacity_is_refused_untouched(void **state)
+{
+	(void)state;
+	expect_refused(NULL, 0, 0);
+	expect_refused(NULL, KTSN_INNER_HEADER_BYTES - 1, 0);
+	expect_refused(NULL, KTSN_INNER_HEADER_BYTES + 63, 64);
+	expect_refused(tunnel(), KTSN_INNER_HEADER_BYTES + 64, 64);
+	expect_refused(tunnel(), KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES + 63, 64);
+}
+
+static void payload_beyond_sixteen_bit_lengths_is_refused(void **state)
+{
+	(void)state;
+	expect_refused(NULL, BUFFER_BYTES, PLAIN_PAYLOAD_BYTES_MAX + 1);
+	expect_refused(tunnel(), BUFFER_BYTES, TUNNEL_PAYLOAD_BYTES_MAX + 1);
+	expect_refused(NULL, SIZE_MAX, SIZE_MAX);
+	expect_refused(NULL, SIZE_MAX, SIZE_MAX - KTSN_INNER_HEADER_BYTES + 1);
+	expect_refused(tunnel(), SIZE_MAX, SIZE_MAX);
+}
+
+static uint16_t load_be16(const uint8_t *at)
+{
+	return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+static void longest_payloads_fill_the_length_fields(void **state)
+{
+	const uint8_t *outer_ip = buffer + KTSN_ETHER_HEADER_BYTES;
+	const uint8_t *inner_ip = outer_ip + KTSN_TUNNEL_HEADER_BYTES;
+
+	(void)state;
+	assert_int_equal(ktsn_frame_build(buffer, KTSN_INNER_HEADER_BYTES + PLAIN_PAYLOAD_BYTES_MAX,
+					  inner_path(), NULL, PLAIN_PAYLOAD_BYTES_MAX),
+			 KTSN_INNER_HEADER_BYTES);
+	assert_int_equal(load_be16(outer_ip + 2), 65535);
+	assert_int_equal(load_be16(outer_ip + KTSN_IPV4_HEADER_BYTES + 4), 65515);
+
+	assert_int_equal(
+		ktsn_frame_build(buffer, BUFFER_BYTES, inner_path(), tunnel(), TUNNEL_PAYLOAD_BYTES_MAX),
+		KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES);
+	assert_int_equal(load_be16(outer_ip + 2), 65535);
+	assert_int_equal(load_be16(outer_ip + KTSN_IPV4_HEADER_BYTES + 4), 65515);
+	assert_int_equal(load_be16(inner_ip + 2), 65485);
+	assert_int_equal(load_be16(inner_ip + KTSN_IPV4_HEADER_BYTES + 4), 65465);
+}
+
+/* RFC 1071 section 4.1, byte by byte, in host order. */
+static uint16_t naive_checksum(const uint8_t *data, size_t bytes)
+{
+	uint32_t sum = 0;
+
+	for (size_t i = 0; i < bytes; i++) {
+		sum += i % 2 == 0 ? (uint32_t)data[i] << 8 : data[i];
+		sum = (sum & 0xffff) + (sum >> 16);
+	}
+	return (uint16_t)~sum;
+}
+
+/* In one piece and in two; data of all ones now and then, for the carries. */
+static void checksum_matches_the_naive_one(void **state)
+{
+	struct test_random random = test_random_seeded("checksum");
+
+	(void)state;
+	for (int round = 0; round < 20000; round++) {
+		size_t bytes = test_random_below(&random, round % 100 == 0 ? 65536 : 2048);
+		uint8_t *data = buffer + test_random_below(&random, 64);
+		size_t cut = test_random_below(&random, bytes / 2 + 1) * 2;
+		bool ones = round % 10 == 0;
+		uint64_t sum;
+
+		for (size_t i = 0; i < bytes; i++)
+			data[i] = ones ? 0xff : (uint8_t)test_random_next(&random);
+		sum = ktsn_checksum_add(0, data, bytes);
+		assert_int_equal(be16toh(ktsn_checksum_fold_be(sum)), naive_checksum(data, bytes));
+		sum = ktsn_checksum_add(ktsn_checksum_add(0, data, cut), data + cut, bytes - cut);
+		assert_int_equal(be16toh(ktsn_checksum_fold_be(sum)), naive_checksum(data, bytes));
+	}
+}
+
+static void checksum_carries_out_of_any_running_sum(void **state)
+{
+	static const uint8_t data[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+				       0xff, 0xff, 0xff, 0xff, 0x00, 0x01};
+
+	(void)state;
+	/* All ones is zero in one's complement, however wide: what remains is the 1. */
+	assert_int_equal(be16toh(ktsn_checksum_fold_be(ktsn_checksum_add(UINT64_MAX, data, sizeof(data)))),
+			 0xfffe);
+	assert_int_equal(ktsn_checksum_fold_be(0), 0xffff);
+	assert_int_equal(ktsn_checksum_fold_be(UINT64_MAX), 0);
+}
+
+static struct ktsn_frame_path random_path(struct test_random *random)
+{
+	struct ktsn_frame_path path = *inner_path();
+
+	path.source_ipv4_be = (uint32_t)test_random_next(random);
+	path.destination_ipv4_be = (uint32_t)test_random_next(random);
+	path.source_port_be = (uint16_t)test_random_next(random);
+	path.destination_port_be = (uint16_t)test_random_next(random);
+	return path;
+}
+
+static void tunnel_source_port_is_ephemeral(void **state)
+{
+	struct test_random random = test_random_seeded("tunnel source port");
+
+	(void)state;
+	for (int round = 0; round < 100000; round++) {
+		struct ktsn_frame_path path = random_path(&random);
+
+		assert_in_range(be16toh(ktsn_frame_tunnel_source_port_be(&path)), 49152, 65535);
+	}
+}
+
+static void tunnel_source_port_is_one_per_flow(void **state)
+{
+	struct test_random random = test_random_seeded("flows");
+
+	(void)state;
+	for (int round = 0; round < 1000; round++) {
+		struct ktsn_frame_path path = random_path(&random);
+		uint16_t port_be = ktsn_frame_tunnel_source_port_be(&path);
+
+		/* What may differ between the packets of a flow. */
+		path.tos ^= 0xff;
+		path.ttl ^= 0xff;
+		assert_int_equal(ktsn_frame_tunnel_source_port_be(&path), port_be);
+	}
+}
+
+/* 4096 flows that differ in one port would fill 3623 of the 16384 ports if they fell at random. */
+static void tunnel_source_ports_spread_flows(void **state)
+{
+	static bool seen[16384];
+	struct ktsn_frame_path path = *inner_path();
+	int distinct = 0;
+
+	(void)state;
+	for (uint16_t flow = 0; flow < 4096; flow++) {
+		bool *port_seen;
+
+		path.source_port_be = htobe16((uint16_t)(32768 + flow));
+		port_seen = &seen[be16toh(ktsn_frame_tunnel_source_port_be(&path)) - 49152];
+		distinct += !*port_seen;
+		*port_seen = true;
+	}
+	assert_true(distinct > 3400);
+}
+
+static void short_frames_take_the_minimum_of_the_wire(void **state)
+{
+	(void)state;
+	assert_int_equal(ktsn_frame_wire_bytes(0), 84);
+	assert_int_equal(ktsn_frame_wire_bytes(59), 84);
+	assert_int_equal(ktsn_frame_wire_bytes(60), 84);
+	assert_int_equal(ktsn_frame_wire_bytes(61), 85);
+	assert_int_equal(ktsn_frame_wire_bytes(1514), 1538);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(golden_frames),
+		cmocka_unit_test(zero_udp_checksum_is_sent_as_ones),
+		cmocka_unit_test(frame_beyond_capacity_is_refused_untouched),
+		cmocka_unit_test(payload_beyond_sixteen_bit_lengths_is_refused),
+		cmocka_unit_test(longest_payloads_fill_the_length_fields),
+		cmocka_unit_test(checksum_matches_the_naive_one),
+		cmocka_unit_test(checksum_carries_out_of_any_running_sum),
+		cmocka_unit_test(tunnel_source_port_is_ephemeral),
+		cmocka_unit_test(tunnel_source_port_is_one_per_flow),
+		cmocka_unit_test(tunnel_source_ports_spread_flows),
+		cmocka_unit_test(short_frames_take_the_minimum_of_the_wire),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
