@@ -56,8 +56,8 @@ static inline void ktsn_port_frame_free(struct ktsn_port *port, struct ktsn_port
 	port->ops->frame_free(port, frame);
 }
 
-static inline uint32_t ktsn_port_send(struct ktsn_port *port, struct ktsn_port_frame *frames,
-				      uint32_t count, uint32_t *errors)
+static inline uint32_t ktsn_port_send(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
+				      uint32_t *errors)
 {
 	return port->ops->send(port, frames, count, errors);
 }

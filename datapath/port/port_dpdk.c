@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "port_dpdk.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_thread.h>
+
+enum {
+	EAL_ARGS_MAX = 16,
+	TX_DESCRIPTORS = 512,
+	/*
+	 * Frames in the af_packet transmit ring. On a veth the far end reads a frame's bytes from this ring
+	 * until the receiver has taken the datagram, so the ring must be longer than the receiver's queue.
+	 */
+	AF_PACKET_FRAMES = 2048,
+	AF_PACKET_FRAME_OVERHEAD_BYTES = 128, /* tpacket2_hdr, sockaddr_ll, alignment */
+	MEMORY_FLOOR_MB = 64,
+};
+
+struct port_dpdk {
+	struct ktsn_port port;
+	struct rte_mempool *pool;
+	uint16_t id;
+	uint64_t errors_seen;
+};
+
+static struct port_dpdk *of(struct ktsn_port *port)
+{
+	return (struct port_dpdk *)port;
+}
+
+static int frame_alloc(struct ktsn_port *port, struct ktsn_port_frame *frame)
+{
+	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(of(port)->pool);
+
+	if (!mbuf)
+		return -ENOBUFS;
+	frame->handle = mbuf;
+	frame->data = rte_pktmbuf_mtod(mbuf, uint8_t *);
+	frame->capacity_bytes = rte_pktmbuf_tailroom(mbuf);
+	frame->bytes = 0;
+	return 0;
+}
+
+static void frame_free(struct ktsn_port *port, struct ktsn_port_frame *frame)
+{
+	(void)port;
+	rte_pktmbuf_free(frame->handle);
+}
+
+/* Frames that the device counted as failed since the last look. */
+static uint32_t new_errors(struct port_dpdk *dpdk)
+{
+	struct rte_eth_stats stats;
+	uint64_t fresh;
+
+	if (rte_eth_stats_get(dpdk->id, &stats))
+		return 0;
+	fresh = stats.oerrors - dpdk->errors_seen;
+	dpdk->errors_seen = stats.oerrors;
+	return (uint32_t)fresh;
+}
+
+static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
+			    uint32_t *errors)
+{
+	struct rte_mbuf *mbufs[KTSN_PORT_BURST];
+	uint16_t sent;
+
+	for (uint32_t i = 0; i < count; i++) {
+		mbufs[i] = frames[i].handle;
+		mbufs[i]->data_len = (uint16_t)frames[i].bytes;
+		mbufs[i]->pkt_len = frames[i].bytes;
+	}
+	sent = rte_eth_tx_burst(of(port)->id, 0, mbufs, (uint16_t)count);
+	*errors = new_errors(of(port));
+	if (*errors > sent)
+		*errors = sent;
+	return sent;
+}
+
+static void thread_attach(struct ktsn_port *port)
+{
+	(void)port;
+	/* Gives the thread a cache of the buffer pool. It works without, only slower. */
+	(void)rte_thread_register();
+}
+
+static void destroy(struct ktsn_port *port)
+{
+	struct port_dpdk *dpdk = of(port);
+
+	(void)rte_eth_dev_stop(dpdk->id);
+	(void)rte_eth_dev_close(dpdk->id);
+	rte_mempool_free(dpdk->pool);
+	(void)rte_eal_cleanup();
+	free(dpdk);
+}
+
+static const struct ktsn_port_ops ops = {
+	.frame_alloc = frame_alloc,
+	.frame_free = frame_free,
+	.send = frames_send,
+	.thread_attach = thread_attach,
+	.destroy = destroy,
+};
+
+/* The next power of two that holds a frame of this link. */
+static uint32_t af_packet_frame_bytes(uint32_t link_mtu_bytes)
+{
+	uint32_t bytes = 2048;
+
+	while (bytes < link_mtu_bytes + AF_PACKET_FRAME_OVERHEAD_BYTES)
+		bytes *= 2;
+	return bytes;
+}
+
+static void device_argument(const struct ktsn_port_dpdk_config *config, char *argument, size_t bytes)
+{
+	uint32_t frame_bytes = af_packet_frame_bytes(config->link_mtu_bytes);
+	uint32_t block_bytes = frame_bytes < 4096 ? 4096 : frame_bytes;
+
+	if (!config->device)
+		snprintf(argument, bytes,
+			 "--vdev=net_af_packet0,iface=%s,qdisc_bypass=1,framesz=%u,blocksz=%u,framecnt=%u",
+			 config->interface, frame_bytes, block_bytes, AF_PACKET_FRAMES);
+	else if (strncmp(config->device, "net_", 4) == 0)
+		snprintf(argument, bytes, "--vdev=%s", config->device);
+	else
+		snprintf(argument, bytes, "--allow=%s", config->device);
+}
+
+/* Room in one buffer: drivers want to be able to receive into it, even if nothing is received. */
+static uint32_t buffer_bytes(const struct ktsn_port_dpdk_config *config)
+{
+	uint32_t receive_bytes = af_packet_frame_bytes(config->link_mtu_bytes);
+
+	return config->buffer_bytes > receive_bytes ? config->buffer_bytes : receive_bytes;
+}
+
+/* Memory for the buffer pool, in MB, with room for DPDK's own structures. */
+static uint32_t memory_mb(const struct ktsn_port_dpdk_config *config)
+{
+	uint64_t pool_bytes = (uint64_t)config->buffer_count *
+			      (buffer_bytes(config) + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128);
+
+	return MEMORY_FLOOR_MB + (uint32_t)(pool_bytes >> 20);
+}
+
+static int eal_start(const struct ktsn_port_dpdk_config *config)
+{
+	char device[512], lcores[32], memory[16], prefix[48];
+	const char *args[EAL_ARGS_MAX] = {"ktsnd", "--no-telemetry", "--no-shconf", "--log-level=error"};
+	int count = 4;
+
+	device_argument(config, device, sizeof(device));
+	snprintf(lcores, sizeof(lcores), "--lcores=0@%d", config->cpu >= 0 ? config->cpu : 0);
+	snprintf(memory, sizeof(memory), "%u", memory_mb(config));
+	snprintf(prefix, sizeof(prefix), "--file-prefix=ktsnd-%d", (int)getpid());
+	args[count++] = device;
+	args[count++] = lcores;
+	args[count++] = prefix;
+	/* Ordinary pages suffice where no device reads the memory itself. */
+	if (strncmp(device, "--vdev", 6) == 0) {
+		args[count++] = "--no-huge";
+		args[count++] = "--no-pci";
+	}
+	args[count++] = "-m";
+	args[count++] = memory;
+	return rte_eal_init(count, (char **)args) < 0 ? -rte_errno : 0;
+}
+
+/* DPDK pins the thread that initialises it; the caller goes on where it was. */
+static int eal_start_unpinned(const struct ktsn_port_dpdk_config *config)
+{
+	cpu_set_t before;
+	int err;
+
+	pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
+	err = eal_start(config);
+	pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
+	return err;
+}
+
+static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+{
+	struct rte_eth_conf conf = {0};
+	int err;
+
+	if (rte_eth_dev_count_avail() != 1)
+		return -ENODEV;
+	dpdk->id = (uint16_t)rte_eth_find_next(0);
+	dpdk->pool = rte_pktmbuf_pool_create("ktsn-frames", config->buffer_count, 256, 0,
+					     (uint16_t)(buffer_bytes(config) + RTE_PKTMBUF_HEADROOM),
+					     (int)rte_socket_id());
+	if (!dpdk->pool)
+		return -rte_errno;
+	/* A receive queue because drivers want one; nothing reads it: the kernel receives. */
+	err = rte_eth_dev_configure(dpdk->id, 1, 1, &conf);
+	if (!err)
+		err = rte_eth_rx_queue_setup(dpdk->id, 0, TX_DESCRIPTORS, SOCKET_ID_ANY, NULL, dpdk->pool);
+	if (!err)
+		err = rte_eth_tx_queue_setup(dpdk->id, 0, TX_DESCRIPTORS, SOCKET_ID_ANY, NULL);
+	return err ? err : rte_eth_dev_start(dpdk->id);
+}
+
+/* The last line that DPDK logged: what it had to say about the failure. */
+static void last_line(const char *log, char *reason, size_t reason_bytes)
+{
+	size_t end = strlen(log);
+	size_t start;
+
+	while (end > 0 && log[end - 1] == '\n')
+		end--;
+	for (start = end; start > 0 && log[start - 1] != '\n'; start--)
+		;
+	snprintf(reason, reason_bytes, "%.*s", (int)(end - start), log + start);
+}
+
+static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_config *config)
+{
+	struct port_dpdk *dpdk = calloc(1, sizeof(*dpdk));
+	int err;
+
+	if (!dpdk)
+		return -ENOMEM;
+	dpdk->port.ops = &ops;
+	err = eal_start_unpinned(config);
+	if (!err) {
+		err = device_start(dpdk, config);
+		if (err)
+			(void)rte_eal_cleanup();
+	}
+	if (err) {
+		free(dpdk);
+		return err;
+	}
+	*opened = dpdk;
+	return 0;
+}
+
+int ktsn_port_dpdk_create(struct ktsn_port **port, const struct ktsn_port_dpdk_config *config, char *reason,
+			  size_t reason_bytes)
+{
+	struct port_dpdk *dpdk;
+	char *log = NULL;
+	size_t log_bytes;
+	FILE *stream = open_memstream(&log, &log_bytes);
+	int err;
+
+	if (!stream)
+		return -errno;
+	rte_openlog_stream(stream);
+	err = port_open(&dpdk, config);
+	rte_openlog_stream(NULL);
+	fclose(stream);
+	if (!err)
+		*port = &dpdk->port;
+	else
+		last_line(log, reason, reason_bytes);
+	if (err && !*reason)
+		snprintf(reason, reason_bytes, "%s", strerror(-err));
+	free(log);
+	return err;
+}

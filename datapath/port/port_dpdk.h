@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A port that is a DPDK ethdev. The only part of the project that knows DPDK.
+ */
+#ifndef KTSN_PORT_PORT_DPDK_H
+#define KTSN_PORT_PORT_DPDK_H
+
+#include "port.h"
+
+struct ktsn_port_dpdk_config {
+	const char *interface;   /* kernel network interface, sent on through net_af_packet */
+	const char *device;      /* instead: a DPDK device (PCI address or "net_...,args"); NULL */
+	uint32_t link_mtu_bytes; /* of the interface; sizes the af_packet ring */
+	uint32_t buffer_count;   /* frames that may be in use at once */
+	uint32_t buffer_bytes;   /* longest frame */
+	int cpu;                 /* of the thread that will send, -1: any */
+};
+
+/*
+ * Initialises DPDK (once in a process) and opens the port. 0; or -errno with a sentence about what DPDK
+ * refused in `reason`. Main thread, before others start: DPDK pins its caller, which is undone here.
+ */
+int ktsn_port_dpdk_create(struct ktsn_port **port, const struct ktsn_port_dpdk_config *config, char *reason,
+			  size_t reason_bytes);
+
+#endif
