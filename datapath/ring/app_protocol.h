@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The application socket: what libktsn and ktsnd say to each other beside the ring.
+ *
+ * A unix SEQPACKET socket, one per pod. Fixed-size structures, one reply to each request, in order.
+ * Everything here happens at set-up of a socket or at the first message to an address; the messages
+ * themselves go through the ring.
+ *
+ *   HELLO        ->  the ring: two descriptors, [0] its memfd, [1] the doorbell (an eventfd)
+ *   FLOW_OPEN    ->  a number for the socket whose descriptor comes with the request. ktsnd reads from it
+ *                    who it is (type, addresses, namespace) and closes its copy before it replies. With
+ *                    the number of an open flow the flow is registered anew (after bind or connect). A
+ *                    connected socket's destination comes with the reply.
+ *   FLOW_CLOSE   ->  the socket was closed; messages that it sent still leave.
+ *   DESTINATION  ->  a number for an address to which an unconnected socket sends.
+ */
+#ifndef KTSN_RING_APP_PROTOCOL_H
+#define KTSN_RING_APP_PROTOCOL_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#define KTSN_APP_MAGIC UINT32_C(0x6e73746b) /* "ktsn", little endian */
+
+enum {
+	KTSN_APP_VERSION = 1,
+	KTSN_APP_TIMEOUT_MS = 100, /* how long libktsn waits for any reply */
+};
+
+/* Flow: "give me a new one". Destination: "none" (the socket is not connected). */
+#define KTSN_APP_NONE UINT32_MAX
+
+enum ktsn_app_type {
+	KTSN_APP_HELLO = 1,
+	KTSN_APP_FLOW_OPEN = 2,
+	KTSN_APP_FLOW_CLOSE = 3,
+	KTSN_APP_DESTINATION = 4,
+};
+
+/* Where the pod's routes send it. */
+enum ktsn_app_route {
+	KTSN_APP_ROUTE_NONE = 0,   /* not connected, or status is not 0 */
+	KTSN_APP_ROUTE_TSN = 1,    /* through ktsnd */
+	KTSN_APP_ROUTE_KERNEL = 2, /* through another interface: the kernel's path, without transmit time */
+};
+
+struct ktsn_app_request {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type; /* enum ktsn_app_type */
+	uint32_t flow;
+	uint32_t clock;      /* enum ktsn_clock (FLOW_OPEN) */
+	uint16_t family;     /* AF_INET (DESTINATION) */
+	uint16_t port_be;    /* (DESTINATION) */
+	uint8_t address[16]; /* IPv4 in the first four (DESTINATION) */
+	uint32_t reserved;
+};
+
+struct ktsn_app_reply {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;  /* that of the request */
+	int32_t status; /* 0 or -errno as the kernel's call would give */
+	uint32_t flow;
+	uint32_t destination;
+	uint32_t route;             /* enum ktsn_app_route */
+	uint32_t payload_max_bytes; /* of one datagram to that destination */
+	uint32_t reserved;
+};
+
+static_assert(sizeof(struct ktsn_app_request) == 40, "wire format");
+static_assert(sizeof(struct ktsn_app_reply) == 32, "wire format");
+
+#endif

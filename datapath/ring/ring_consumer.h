@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ktsnd's side of a ring. The application can write any byte of the memory at any moment, so each field
+ * is read once into private memory and checked there, slots are tracked in private bitmaps, and nothing
+ * in the memory is used as a pointer, index or length before it is checked.
+ *
+ * One consumer thread (ktsnd's loop thread). No system calls.
+ */
+#ifndef KTSN_RING_CONSUMER_H
+#define KTSN_RING_CONSUMER_H
+
+#include "layout.h"
+
+#include <stdbool.h>
+
+struct ktsn_ring_consumer {
+	struct ktsn_ring_header *header;
+	uint32_t slot_count;
+	uint32_t slot_bytes;
+	uint32_t slots_offset;
+	uint32_t payload_capacity_bytes;
+	uint32_t held;                       /* slots taken and not released */
+	uint64_t collected[KTSN_RING_WORDS]; /* ready bits fetched from the memory, not yet taken */
+	uint64_t collected_summary;          /* bit w: collected[w] is not 0 */
+	uint64_t taken[KTSN_RING_WORDS];     /* slots that ktsnd holds */
+};
+
+/* A message as it stood in its slot when it was read, once. Only `slot` is ktsnd's own number. */
+struct ktsn_ring_taken {
+	uint32_t slot;
+	uint32_t flow;
+	uint32_t destination;
+	uint32_t payload_bytes; /* at most the capacity of a slot */
+	int64_t txtime_ns;
+	uint64_t sequence;
+};
+
+/* Starts to consume a ring of known numbers; `memory` is the caller's and outlives the consumer. */
+void ktsn_ring_consumer_init(struct ktsn_ring_consumer *ring, void *memory, uint32_t slot_count,
+			     uint32_t slot_bytes);
+
+/* Whether a look into the ring is worth while: one load of one cache line. */
+bool ktsn_ring_ready(const struct ktsn_ring_consumer *ring);
+
+/*
+ * Takes a message that has been published; order among those ready is arbitrary, but what one thread
+ * published one after another is never split so that the later is taken and the earlier not, if the
+ * caller takes until 0. Returns 1 with *taken filled; 0 when none is ready; -EBADMSG when the slot's
+ * contents cannot be used: *taken holds the slot, which is the caller's to release like any other.
+ */
+int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken);
+
+/* Puts a taken slot back, to be taken again later (no room for it now). */
+void ktsn_ring_untake(struct ktsn_ring_consumer *ring, uint32_t slot);
+
+/* Payload of a taken slot; may change while it is read. */
+const uint8_t *ktsn_ring_taken_payload(const struct ktsn_ring_consumer *ring, uint32_t slot);
+
+/* Marks a taken slot: its frame is about to be given to the port. */
+void ktsn_ring_depart(struct ktsn_ring_consumer *ring, uint32_t slot);
+
+/* Takes the mark back: the port did not take the frame. */
+void ktsn_ring_undepart(struct ktsn_ring_consumer *ring, uint32_t slot);
+
+/* Gives a taken slot back to the application: its message left or was dropped with a reason counted. */
+void ktsn_ring_release(struct ktsn_ring_consumer *ring, uint32_t slot);
+
+/*
+ * True when producers wait for space, which is when the caller must wake all who sleep on the futex of
+ * *ktsn_ring_consumer_space_futex(). Call once after a number of releases.
+ */
+bool ktsn_ring_space_wake_due(struct ktsn_ring_consumer *ring);
+_Atomic uint32_t *ktsn_ring_consumer_space_futex(struct ktsn_ring_consumer *ring);
+
+/* Says when producers must ring. After this returns, ktsn_ring_ready() sees every message whose
+ * producer did not see the new values. */
+void ktsn_ring_doorbell_set(struct ktsn_ring_consumer *ring, const int64_t before_ns[KTSN_CLOCKS]);
+
+#endif

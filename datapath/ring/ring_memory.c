@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ring_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static uint32_t round_up(uint32_t value, uint32_t multiple)
+{
+	return (value + multiple - 1) / multiple * multiple;
+}
+
+static void header_write(const struct ktsn_ring_memory *memory)
+{
+	struct ktsn_ring_header *header = memory->address;
+
+	header->version = KTSN_RING_VERSION;
+	header->slot_count = memory->slot_count;
+	header->slot_bytes = memory->slot_bytes;
+	header->slots_offset = sizeof(*header);
+	header->total_bytes = memory->bytes;
+	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
+		atomic_init(&header->doorbell_before_ns[clock], KTSN_DOORBELL_ALWAYS);
+	for (uint32_t w = 0; w < memory->slot_count / KTSN_RING_WORD_BITS; w++)
+		atomic_init(&header->free[w], UINT64_MAX);
+	header->magic = KTSN_RING_MAGIC;
+}
+
+static int seal_and_map(struct ktsn_ring_memory *memory)
+{
+	if (ftruncate(memory->fd, (off_t)memory->bytes))
+		return -errno;
+	if (fcntl(memory->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -errno;
+	/* Populated now, so that the loop thread never waits for a page. */
+	memory->address =
+		mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory->fd, 0);
+	return memory->address == MAP_FAILED ? -errno : 0;
+}
+
+int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, uint32_t slot_count, uint32_t payload_bytes)
+{
+	int err;
+
+	if (slot_count == 0 || slot_count > KTSN_RING_SLOTS_MAX)
+		return -EINVAL;
+	memset(memory, 0, sizeof(*memory));
+	memory->slot_count = round_up(slot_count, KTSN_RING_WORD_BITS);
+	memory->slot_bytes = round_up(KTSN_RING_SLOT_HEADER_BYTES + payload_bytes, KTSN_CACHE_LINE_BYTES);
+	memory->bytes = sizeof(struct ktsn_ring_header) + (size_t)memory->slot_count * memory->slot_bytes;
+	memory->fd = memfd_create("ktsn-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (memory->fd < 0)
+		return -errno;
+	err = seal_and_map(memory);
+	if (err) {
+		close(memory->fd);
+		return err;
+	}
+	header_write(memory);
+	return 0;
+}
+
+void ktsn_ring_memory_destroy(struct ktsn_ring_memory *memory)
+{
+	munmap(memory->address, memory->bytes);
+	close(memory->fd);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The memory of a ring: made, sealed and mapped by ktsnd, one for each application process.
+ *
+ * ktsnd's control thread. The descriptor goes to the application by SCM_RIGHTS.
+ */
+#ifndef KTSN_RING_MEMORY_H
+#define KTSN_RING_MEMORY_H
+
+#include "layout.h"
+
+struct ktsn_ring_memory {
+	void *address;
+	size_t bytes;
+	uint32_t slot_count;
+	uint32_t slot_bytes;
+	int fd;
+};
+
+/*
+ * Makes a memfd for slot_count slots (rounded up to a multiple of 64, at most KTSN_RING_SLOTS_MAX) that
+ * each hold payload_bytes, writes its header, marks all slots free, seals it against a change of size
+ * and maps it. 0 or -errno; undone by ktsn_ring_memory_destroy().
+ */
+int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, uint32_t slot_count, uint32_t payload_bytes);
+
+void ktsn_ring_memory_destroy(struct ktsn_ring_memory *memory);
+
+#endif

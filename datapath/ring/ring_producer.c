@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ring_producer.h"
+
+#include <errno.h>
+
+static int layout_check(const struct ktsn_ring_header *header, size_t bytes)
+{
+	if (bytes < sizeof(*header) || header->magic != KTSN_RING_MAGIC)
+		return -EPROTO;
+	if (header->version != KTSN_RING_VERSION)
+		return -EPROTONOSUPPORT;
+	if (header->slot_count == 0 || header->slot_count > KTSN_RING_SLOTS_MAX ||
+	    header->slot_count % KTSN_RING_WORD_BITS != 0)
+		return -EBADMSG;
+	if (header->slot_bytes <= KTSN_RING_SLOT_HEADER_BYTES || header->slots_offset < sizeof(*header))
+		return -EBADMSG;
+	if (header->slots_offset + (uint64_t)header->slot_count * header->slot_bytes > bytes)
+		return -EBADMSG;
+	return 0;
+}
+
+int ktsn_ring_producer_init(struct ktsn_ring_producer *ring, void *memory, size_t bytes)
+{
+	struct ktsn_ring_header *header = memory;
+	int err = layout_check(header, bytes);
+
+	if (err)
+		return err;
+	ring->header = header;
+	ring->slot_count = header->slot_count;
+	ring->slot_bytes = header->slot_bytes;
+	ring->slots_offset = header->slots_offset;
+	ring->payload_capacity_bytes = header->slot_bytes - KTSN_RING_SLOT_HEADER_BYTES;
+	return 0;
+}
+
+static struct ktsn_ring_slot *slot_at(struct ktsn_ring_producer *ring, uint32_t slot)
+{
+	return ktsn_ring_slot_at(ring->header, ring->slots_offset, ring->slot_bytes, slot);
+}
+
+/* Clears one bit of a word of `free`; false when another thread was faster with all of them. */
+static bool claim_in_word(_Atomic uint64_t *word, uint32_t *bit)
+{
+	uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
+
+	while (bits) {
+		uint64_t lowest = bits & -bits;
+		/* Acquire pairs with the release in ktsn_ring_release(): the consumer is done with it. */
+		uint64_t before = atomic_fetch_and_explicit(word, ~lowest, memory_order_acquire);
+
+		if (before & lowest) {
+			*bit = (uint32_t)__builtin_ctzll(lowest);
+			return true;
+		}
+		bits = before & ~lowest;
+	}
+	return false;
+}
+
+int ktsn_ring_claim(struct ktsn_ring_producer *ring, uint32_t *slot)
+{
+	uint32_t words = ring->slot_count / KTSN_RING_WORD_BITS;
+
+	for (uint32_t w = 0; w < words; w++) {
+		uint32_t bit;
+
+		if (!claim_in_word(&ring->header->free[w], &bit))
+			continue;
+		*slot = w * KTSN_RING_WORD_BITS + bit;
+		atomic_store_explicit(&slot_at(ring, *slot)->state, KTSN_SLOT_WRITING, memory_order_relaxed);
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+uint8_t *ktsn_ring_payload(struct ktsn_ring_producer *ring, uint32_t slot)
+{
+	return slot_at(ring, slot)->payload;
+}
+
+void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
+		       const struct ktsn_ring_message *message)
+{
+	struct ktsn_ring_header *header = ring->header;
+	struct ktsn_ring_slot *shared = slot_at(ring, slot);
+	uint32_t word = slot / KTSN_RING_WORD_BITS;
+
+	shared->flow = message->flow;
+	shared->destination = message->destination;
+	shared->payload_bytes = message->payload_bytes;
+	shared->txtime_ns = message->txtime_ns;
+	shared->sequence = atomic_fetch_add_explicit(&header->next_sequence, 1, memory_order_relaxed);
+	/* Release pairs with the acquire in ktsn_ring_take(): all of the slot is visible before READY. */
+	atomic_store_explicit(&shared->state, KTSN_SLOT_READY, memory_order_release);
+	atomic_fetch_or_explicit(&header->ready[word], UINT64_C(1) << (slot % KTSN_RING_WORD_BITS),
+				 memory_order_release);
+	/* Sequentially consistent with the load in doorbell_due: either the consumer that goes to sleep sees
+	 * this bit, or this producer sees that it must ring. */
+	atomic_fetch_or_explicit(&header->ready_summary, UINT64_C(1) << word, memory_order_seq_cst);
+}
+
+bool ktsn_ring_doorbell_due(struct ktsn_ring_producer *ring, enum ktsn_clock clock, int64_t txtime_ns)
+{
+	int64_t before_ns =
+		atomic_load_explicit(&ring->header->doorbell_before_ns[clock], memory_order_seq_cst);
+
+	return before_ns == KTSN_DOORBELL_ALWAYS || txtime_ns < before_ns;
+}
+
+uint32_t ktsn_ring_space_wait_begin(struct ktsn_ring_producer *ring)
+{
+	/* The waiter is announced before the last look for space; see ktsn_ring_release(). */
+	atomic_fetch_add_explicit(&ring->header->space_waiters, 1, memory_order_seq_cst);
+	return atomic_load_explicit(&ring->header->space_sequence, memory_order_seq_cst);
+}
+
+void ktsn_ring_space_wait_end(struct ktsn_ring_producer *ring)
+{
+	atomic_fetch_sub_explicit(&ring->header->space_waiters, 1, memory_order_relaxed);
+}
+
+_Atomic uint32_t *ktsn_ring_space_futex(struct ktsn_ring_producer *ring)
+{
+	return &ring->header->space_sequence;
+}

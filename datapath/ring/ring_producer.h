@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The application's side of the ring. Used by libktsn: no system calls, no libc but memcpy.
+ *
+ * Any number of threads may use one ktsn_ring_producer at once. A send is
+ *
+ *   claim a slot -> write the payload -> publish -> doorbell_due? ring it
+ */
+#ifndef KTSN_RING_PRODUCER_H
+#define KTSN_RING_PRODUCER_H
+
+#include "layout.h"
+
+#include <stdbool.h>
+
+struct ktsn_ring_producer {
+	struct ktsn_ring_header *header;
+	uint32_t slot_count;
+	uint32_t slot_bytes;
+	uint32_t slots_offset;
+	uint32_t payload_capacity_bytes; /* of one slot */
+};
+
+/* What is sent beside the payload; see struct ktsn_ring_slot. */
+struct ktsn_ring_message {
+	uint32_t flow;
+	uint32_t destination;
+	uint32_t payload_bytes;
+	int64_t txtime_ns;
+};
+
+/* Looks at memory that ktsnd passed. 0, -EPROTO when it is not a ring, -EPROTONOSUPPORT when it is one
+ * of another version, -EBADMSG when its numbers do not fit its size. Keeps pointing into `memory`. */
+int ktsn_ring_producer_init(struct ktsn_ring_producer *ring, void *memory, size_t bytes);
+
+/* Takes a free slot. 0, or -EAGAIN when none is free. */
+int ktsn_ring_claim(struct ktsn_ring_producer *ring, uint32_t *slot);
+
+/* Where the payload of a claimed slot goes, payload_capacity_bytes of room. */
+uint8_t *ktsn_ring_payload(struct ktsn_ring_producer *ring, uint32_t slot);
+
+/* Hands a claimed and filled slot to ktsnd. */
+void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
+		       const struct ktsn_ring_message *message);
+
+/* Whether ktsnd asked to be woken for a message of that time. Call after publish. */
+bool ktsn_ring_doorbell_due(struct ktsn_ring_producer *ring, enum ktsn_clock clock, int64_t txtime_ns);
+
+/*
+ * Waiting for space: _begin announces a waiter and returns the value to sleep on (futex of
+ * *ktsn_ring_space_futex()); claim once more before sleeping; _end when done, however it ended.
+ */
+uint32_t ktsn_ring_space_wait_begin(struct ktsn_ring_producer *ring);
+void ktsn_ring_space_wait_end(struct ktsn_ring_producer *ring);
+_Atomic uint32_t *ktsn_ring_space_futex(struct ktsn_ring_producer *ring);
+
+#endif
