@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "flow_table.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* Two levels: 1,048,576 descriptors (the kernel's default nr_open), a page of pointers at a time. */
+enum { PAGE_ENTRIES = 1024, PAGES = 1024, CHUNK_BYTES = 64 * 1024 };
+
+static _Atomic(_Atomic(struct flow *) *) pages[PAGES];
+static struct lock pool_lock;
+static struct flow *free_flows;
+
+static void *memory_map(size_t bytes)
+{
+	long address = kernel_call(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				   -1, 0L);
+
+	return address < 0 && address > -4096 ? NULL : (void *)address;
+}
+
+static _Atomic(struct flow *) *entry_of(int fd)
+{
+	_Atomic(struct flow *) *page;
+
+	if (fd < 0 || fd >= PAGES * PAGE_ENTRIES)
+		return NULL;
+	page = atomic_load_explicit(&pages[fd / PAGE_ENTRIES], memory_order_acquire);
+	return page ? &page[fd % PAGE_ENTRIES] : NULL;
+}
+
+static _Atomic(struct flow *) *entry_make(int fd)
+{
+	_Atomic(struct flow *) *page;
+
+	if (fd < 0 || fd >= PAGES * PAGE_ENTRIES)
+		return NULL;
+	lock_take(&pool_lock);
+	page = atomic_load_explicit(&pages[fd / PAGE_ENTRIES], memory_order_relaxed);
+	if (!page) {
+		page = memory_map(PAGE_ENTRIES * sizeof(*page));
+		/* Release pairs with the acquire in entry_of(): the page is all zero before it is seen. */
+		atomic_store_explicit(&pages[fd / PAGE_ENTRIES], page, memory_order_release);
+	}
+	lock_give(&pool_lock);
+	return page ? &page[fd % PAGE_ENTRIES] : NULL;
+}
+
+static void pool_fill(void)
+{
+	struct flow *chunk = memory_map(CHUNK_BYTES);
+
+	for (size_t i = 0; chunk && i < CHUNK_BYTES / sizeof(*chunk); i++) {
+		chunk[i].next_free = free_flows;
+		free_flows = &chunk[i];
+	}
+}
+
+static struct flow *pool_take(void)
+{
+	struct flow *flow;
+
+	lock_take(&pool_lock);
+	if (!free_flows)
+		pool_fill();
+	flow = free_flows;
+	if (flow)
+		free_flows = flow->next_free;
+	lock_give(&pool_lock);
+	return flow;
+}
+
+static void pool_give(struct flow *flow)
+{
+	lock_take(&pool_lock);
+	flow->next_free = free_flows;
+	free_flows = flow;
+	lock_give(&pool_lock);
+}
+
+/* Raises the count unless it is 0: then the flow has been freed. */
+static bool use_count_raise(struct flow *flow)
+{
+	uint32_t users = atomic_load_explicit(&flow->users, memory_order_relaxed);
+
+	while (users)
+		if (atomic_compare_exchange_weak_explicit(&flow->users, &users, users + 1,
+							  memory_order_seq_cst, memory_order_relaxed))
+			return true;
+	return false;
+}
+
+struct flow *flow_acquire(int fd)
+{
+	_Atomic(struct flow *) *entry = entry_of(fd);
+	struct flow *flow;
+
+	if (!entry)
+		return NULL;
+	while ((flow = atomic_load_explicit(entry, memory_order_acquire))) {
+		if (!use_count_raise(flow))
+			continue;
+		/* It may have been freed and taken for another socket in between; the table knows. */
+		if (atomic_load_explicit(entry, memory_order_seq_cst) == flow)
+			return flow;
+		flow_release(flow);
+	}
+	return NULL;
+}
+
+void flow_release(struct flow *flow)
+{
+	if (atomic_fetch_sub_explicit(&flow->users, 1, memory_order_acq_rel) == 1)
+		pool_give(flow);
+}
+
+static void flow_reset(struct flow *flow)
+{
+	lock_reset(&flow->lock);
+	atomic_store_explicit(&flow->session, 0, memory_order_relaxed);
+	memset(&flow->connected, 0, sizeof(flow->connected));
+	memset(flow->others, 0, sizeof(flow->others));
+	flow->others_next = 0;
+}
+
+struct flow *flow_enter(int fd)
+{
+	_Atomic(struct flow *) *entry = entry_make(fd);
+	struct flow *flow = entry ? pool_take() : NULL;
+	struct flow *before;
+
+	if (!flow)
+		return NULL;
+	flow_reset(flow);
+	/* One for the table, one for the caller. */
+	atomic_store_explicit(&flow->users, 2, memory_order_relaxed);
+	before = atomic_exchange_explicit(entry, flow, memory_order_acq_rel);
+	if (before)
+		flow_release(before);
+	return flow;
+}
+
+struct flow *flow_remove(int fd)
+{
+	_Atomic(struct flow *) *entry = entry_of(fd);
+
+	/* The common case, a descriptor that never asked, must not write to the table. */
+	if (!entry || !atomic_load_explicit(entry, memory_order_relaxed))
+		return NULL;
+	/* The table's reference becomes the caller's. */
+	return atomic_exchange_explicit(entry, NULL, memory_order_acq_rel);
+}

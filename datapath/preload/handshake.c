@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "handshake.h"
+
+#include "kernel.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+
+/* libktsn's descriptors live up here, out of the way of programs that count on low numbers. */
+enum { OWN_FD_FLOOR = 768 };
+
+union fd_control {
+	char bytes[CMSG_SPACE(HANDSHAKE_FDS * sizeof(int))];
+	struct cmsghdr align;
+};
+
+static int64_t monotonic_ms(void)
+{
+	struct timespec now;
+
+	(void)kernel_call(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int readable_wait(int fd, int64_t until_ms)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+	for (;;) {
+		int64_t left_ms = until_ms - monotonic_ms();
+		struct timespec left = {.tv_nsec = left_ms > 0 ? left_ms * 1000000 : 0};
+		long ready = kernel_call(SYS_ppoll, &poll_fd, 1, &left, NULL, 0);
+
+		if (ready == -EINTR)
+			continue;
+		return ready < 0 ? (int)ready : ready == 0 ? -ETIMEDOUT : 0;
+	}
+}
+
+static int request_send(int socket_fd, const struct ktsn_app_request *request, int fd_to_pass)
+{
+	union fd_control control;
+	struct iovec iov = {.iov_base = (void *)request, .iov_len = sizeof(*request)};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *cmsg;
+	long sent;
+
+	if (fd_to_pass >= 0) {
+		memset(&control, 0, sizeof(control));
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(sizeof(int));
+		cmsg = CMSG_FIRSTHDR(&message);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(cmsg), &fd_to_pass, sizeof(int));
+	}
+	do
+		sent = kernel_call(SYS_sendmsg, socket_fd, &message, MSG_NOSIGNAL);
+	while (sent == -EINTR);
+	return sent < 0 ? (int)sent : 0;
+}
+
+/* Hands the descriptors of a reply to the caller, or closes them. */
+static void fds_collect(struct msghdr *message, int *received_fds)
+{
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(message);
+	size_t count;
+
+	if (!cmsg || cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
+		return;
+	count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	for (size_t i = 0; i < count && i < HANDSHAKE_FDS; i++) {
+		int fd;
+
+		memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof(int));
+		if (received_fds)
+			received_fds[i] = fd;
+		else
+			(void)kernel_call(SYS_close, fd);
+	}
+}
+
+static int reply_receive(int socket_fd, struct ktsn_app_reply *reply, int *received_fds)
+{
+	union fd_control control;
+	struct iovec iov = {.iov_base = reply, .iov_len = sizeof(*reply)};
+	struct msghdr message = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	long bytes = kernel_call(SYS_recvmsg, socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (bytes < 0)
+		return (int)bytes;
+	fds_collect(&message, received_fds);
+	if (bytes == 0)
+		return -ECONNRESET;
+	if (bytes != sizeof(*reply) || reply->magic != KTSN_APP_MAGIC)
+		return -EPROTO;
+	return reply->version == KTSN_APP_VERSION ? 0 : -EPROTONOSUPPORT;
+}
+
+int handshake_exchange(int socket_fd, const struct ktsn_app_request *request, int fd_to_pass,
+		       struct ktsn_app_reply *reply, int received_fds[HANDSHAKE_FDS])
+{
+	int64_t until_ms = monotonic_ms() + KTSN_APP_TIMEOUT_MS;
+	int err;
+
+	for (int i = 0; received_fds && i < HANDSHAKE_FDS; i++)
+		received_fds[i] = -1;
+	err = request_send(socket_fd, request, fd_to_pass);
+	/* A reply of another type answers a request that timed out before: skip it. */
+	do {
+		if (!err)
+			err = readable_wait(socket_fd, until_ms);
+		if (!err)
+			err = reply_receive(socket_fd, reply, received_fds);
+	} while (!err && reply->type != request->type);
+	return err;
+}
+
+static int own_fd_move_up(int fd)
+{
+	long high = kernel_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, OWN_FD_FLOOR);
+
+	if (high < 0)
+		return fd;
+	(void)kernel_call(SYS_close, fd);
+	return (int)high;
+}
+
+static int app_socket_connect(int *socket_fd)
+{
+	const char *path = getenv("KTSN_SOCKET");
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct timeval patience = {.tv_usec = KTSN_APP_TIMEOUT_MS * 1000};
+	size_t bytes;
+	long fd, err;
+
+	path = path && *path ? path : KTSN_DEFAULT_APP_SOCKET;
+	bytes = strlen(path) + 1;
+	if (bytes > sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	memcpy(address.sun_path, path, bytes);
+	fd = kernel_call(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return (int)fd;
+	/* Bounds connect as well, when the daemon's backlog is full (unix(7)). */
+	(void)kernel_call(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	err = kernel_call(SYS_connect, fd, &address, sizeof(address));
+	if (err < 0) {
+		(void)kernel_call(SYS_close, fd);
+		return (int)err;
+	}
+	*socket_fd = own_fd_move_up((int)fd);
+	return 0;
+}
+
+static int ring_map(struct session *session, int ring_fd)
+{
+	struct stat status;
+	long address, err;
+
+	err = kernel_call(SYS_fstat, ring_fd, &status);
+	if (err < 0)
+		return (int)err;
+	address = kernel_call(SYS_mmap, NULL, status.st_size, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_POPULATE, ring_fd, 0L);
+	if (address < 0 && address > -4096)
+		return (int)address;
+	err = ktsn_ring_producer_init(&session->ring, (void *)address, (size_t)status.st_size);
+	if (err)
+		(void)kernel_call(SYS_munmap, address, status.st_size);
+	return (int)err;
+}
+
+static void fd_close(int fd)
+{
+	if (fd >= 0)
+		(void)kernel_call(SYS_close, fd);
+}
+
+int handshake(struct session *session)
+{
+	struct ktsn_app_request hello = {
+		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = KTSN_APP_HELLO};
+	struct ktsn_app_reply reply;
+	int fds[HANDSHAKE_FDS];
+	int err = app_socket_connect(&session->socket_fd);
+
+	if (err)
+		return err;
+	err = handshake_exchange(session->socket_fd, &hello, -1, &reply, fds);
+	if (!err)
+		err = reply.status;
+	if (!err && (fds[HANDSHAKE_RING] < 0 || fds[HANDSHAKE_DOORBELL] < 0))
+		err = -EPROTO;
+	if (!err)
+		err = ring_map(session, fds[HANDSHAKE_RING]);
+	fd_close(fds[HANDSHAKE_RING]);
+	if (err) {
+		fd_close(fds[HANDSHAKE_DOORBELL]);
+		fd_close(session->socket_fd);
+		return err;
+	}
+	session->doorbell_fd = own_fd_move_up(fds[HANDSHAKE_DOORBELL]);
+	return 0;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading a msghdr as the kernel reads it: SCM_TXTIME, length and payload.
+ *
+ * musl declares the lengths of msghdr and cmsghdr as 32-bit numbers with padding where glibc (and the
+ * kernel) have size_t, and leaves the padding undefined; no valid length needs more than 32 bits, so only
+ * those are read. Pure; any thread.
+ */
+#ifndef KTSN_PRELOAD_MESSAGE_H
+#define KTSN_PRELOAD_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/*
+ * Looks for SCM_TXTIME. 1 with *txtime_ns when there is one; 0 when there is none; -EINVAL where the
+ * kernel finds the control messages malformed (net/core/sock.c, sock_cmsg_send).
+ */
+int message_txtime(const struct msghdr *message, int64_t *txtime_ns);
+
+/* Bytes of payload, all of the iovec; -EMSGSIZE for more than UIO_MAXIOV pieces or 64 KiB. */
+int message_payload_bytes(const struct msghdr *message);
+
+/* Copies the payload to `to`, at most `capacity_bytes` (another thread may change the iovec meanwhile).
+ * Returns the number of bytes copied. */
+size_t message_payload_copy(const struct msghdr *message, uint8_t *to, size_t capacity_bytes);
+
+/* A copy of `control` without SCM_TXTIME, in `without` (of capacity_bytes). Returns its length, or
+ * -EMSGSIZE when it does not fit. */
+int message_control_without_txtime(const struct msghdr *message, uint8_t *without, size_t capacity_bytes);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The functions that libktsn stands in front of: the next definition in the program's look-up order
+ * (another preload library's, or libc's), found once at load time; where the C library offers no dlsym to
+ * a library without dependencies (glibc before 2.34 in a program not linked with libdl), the system call.
+ *
+ * Any thread. All behave as the libc functions, errno included.
+ */
+#ifndef KTSN_PRELOAD_NEXT_H
+#define KTSN_PRELOAD_NEXT_H
+
+#include <sys/socket.h>
+
+int next_socket(int domain, int type, int protocol);
+int next_setsockopt(int fd, int level, int option, const void *value, socklen_t bytes);
+int next_getsockopt(int fd, int level, int option, void *value, socklen_t *bytes);
+int next_bind(int fd, const struct sockaddr *address, socklen_t bytes);
+int next_connect(int fd, const struct sockaddr *address, socklen_t bytes);
+int next_close(int fd);
+ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags);
+int next_sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags);
+
+#endif

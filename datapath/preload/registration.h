@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Making sockets and addresses known to ktsnd. Slow (a round trip each), and therefore done once: when a
+ * socket is bound or connected, at its first timed message, and at the first message to an address.
+ *
+ * Any thread; the flow's lock serialises registrations of one socket.
+ */
+#ifndef KTSN_PRELOAD_REGISTRATION_H
+#define KTSN_PRELOAD_REGISTRATION_H
+
+#include "flow_table.h"
+#include "session.h"
+
+#include <netinet/in.h>
+
+/* Whether the IPv4 socket has a local port. */
+bool socket_is_bound(int fd);
+
+/* Registers the flow's socket, binding it first if it is not bound: captured sends never autobind.
+ * 0 or -errno. */
+int flow_register(struct session *session, struct flow *flow, int fd);
+
+/* Registers anew after bind or connect, if it was registered; errors show at the next send. */
+void flow_refresh(struct flow *flow, int fd);
+
+/* Tells ktsnd that the socket was closed. */
+void flow_unregister(struct flow *flow);
+
+/* The destination of a message: `to`, or where the socket is connected when `to` is NULL. A copy, because
+ * another thread may connect the socket anew. 0 or -errno as sendmsg gives it. */
+int flow_destination(struct session *session, struct flow *flow, const struct sockaddr_in *to,
+		     struct destination *destination);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "send.h"
+
+#include "message.h"
+#include "next.h"
+#include "registration.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <string.h>
+
+/* Flags that make no difference to a datagram that waits in a ring. The others would change what is
+ * sent (MSG_MORE) or where (MSG_OOB), and are refused as the kernel refuses those it does not know. */
+enum { FLAGS_UNDERSTOOD = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_DONTROUTE | MSG_EOR };
+
+/* The address of an unconnected send. 0 with *to NULL where there is none; errors as udp_sendmsg. */
+static int address_of(const struct msghdr *message, struct sockaddr_in *copy, const struct sockaddr_in **to)
+{
+	*to = NULL;
+	if (!message->msg_name)
+		return 0;
+	if (message->msg_namelen < sizeof(*copy))
+		return -EINVAL;
+	memcpy(copy, message->msg_name, sizeof(*copy));
+	if (copy->sin_family != AF_INET && copy->sin_family != AF_UNSPEC)
+		return -EAFNOSUPPORT;
+	if (copy->sin_port == 0)
+		return -EINVAL;
+	*to = copy;
+	return 0;
+}
+
+static bool may_block(int fd, int flags)
+{
+	long status = kernel_call(SYS_fcntl, fd, F_GETFL);
+
+	return !(flags & MSG_DONTWAIT) && (status < 0 || !(status & O_NONBLOCK));
+}
+
+/* How long a full send buffer may hold the caller: SO_SNDTIMEO, or without limit (NULL). */
+static const struct timespec *send_timeout(int fd, struct timespec *timeout)
+{
+	struct timeval configured = {0};
+	socklen_t bytes = sizeof(configured);
+
+	if (kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &configured, &bytes) < 0)
+		return NULL;
+	if (configured.tv_sec == 0 && configured.tv_usec == 0)
+		return NULL;
+	timeout->tv_sec = configured.tv_sec;
+	timeout->tv_nsec = configured.tv_usec * 1000;
+	return timeout;
+}
+
+/* Sleeps until a slot is free. The time limit starts anew after each wake-up that finds the slots gone
+ * to others, which only makes a crowded wait longer. */
+static int slot_wait(struct ktsn_ring_producer *ring, int fd, uint32_t *slot)
+{
+	struct timespec limit;
+	const struct timespec *timeout = send_timeout(fd, &limit);
+	uint32_t seen = ktsn_ring_space_wait_begin(ring);
+	long err = ktsn_ring_claim(ring, slot);
+
+	while (err == -EAGAIN) {
+		long slept = kernel_call(SYS_futex, ktsn_ring_space_futex(ring), FUTEX_WAIT, seen, timeout,
+					 NULL, 0);
+
+		if (slept == -EINTR || slept == -ETIMEDOUT) {
+			err = slept == -EINTR ? -EINTR : -EAGAIN;
+			break;
+		}
+		seen = atomic_load_explicit(ktsn_ring_space_futex(ring), memory_order_seq_cst);
+		err = ktsn_ring_claim(ring, slot);
+	}
+	ktsn_ring_space_wait_end(ring);
+	return (int)err;
+}
+
+/* The pod's routes send it through another interface: the kernel sends it, now, and it is counted. */
+static long kernel_path_send(struct session *session, int fd, const struct msghdr *message, int flags)
+{
+	uint8_t control[512] __attribute__((aligned(sizeof(size_t))));
+	struct msghdr untimed = *message;
+	int bytes = message_control_without_txtime(message, control, sizeof(control));
+	ssize_t sent;
+
+	if (bytes < 0)
+		return bytes;
+	untimed.msg_control = bytes ? control : NULL;
+	untimed.msg_controllen = (size_t)bytes;
+	untimed.msg_iovlen = (uint32_t)message->msg_iovlen;
+	atomic_fetch_add_explicit(&session->ring.header->kernel_path, 1, memory_order_relaxed);
+	sent = next_sendmsg(fd, &untimed, flags);
+	return sent < 0 ? -errno : sent;
+}
+
+static long ring_send(struct session *session, struct flow *flow, int fd, const struct msghdr *message,
+		      int flags, const struct ktsn_ring_message *described)
+{
+	struct ktsn_ring_producer *ring = &session->ring;
+	uint32_t slot;
+	int err = ktsn_ring_claim(ring, &slot);
+
+	if (err == -EAGAIN && may_block(fd, flags))
+		err = slot_wait(ring, fd, &slot);
+	if (err)
+		return err;
+	message_payload_copy(message, ktsn_ring_payload(ring, slot), described->payload_bytes);
+	ktsn_ring_publish(ring, slot, described);
+	if (ktsn_ring_doorbell_due(ring, flow->clock, described->txtime_ns))
+		session_doorbell_ring(session);
+	return described->payload_bytes;
+}
+
+static long send_to(struct session *session, struct flow *flow, int fd, const struct msghdr *message,
+		    int flags, int64_t txtime_ns)
+{
+	struct ktsn_ring_message described = {.flow = flow->number, .txtime_ns = txtime_ns};
+	struct sockaddr_in copy;
+	const struct sockaddr_in *to;
+	struct destination destination;
+	int bytes = message_payload_bytes(message);
+	int err = address_of(message, &copy, &to);
+
+	if (!err)
+		err = flow_destination(session, flow, to, &destination);
+	if (err)
+		return err;
+	if (bytes < 0)
+		return bytes;
+	if (destination.route == KTSN_APP_ROUTE_KERNEL)
+		return kernel_path_send(session, fd, message, flags);
+	if ((uint32_t)bytes > destination.payload_max_bytes ||
+	    (uint32_t)bytes > session->ring.payload_capacity_bytes)
+		return -EMSGSIZE;
+	described.destination = destination.number;
+	described.payload_bytes = (uint32_t)bytes;
+	return ring_send(session, flow, fd, message, flags, &described);
+}
+
+long send_timed(struct flow *flow, int fd, const struct msghdr *message, int flags)
+{
+	struct session *session;
+	int64_t txtime_ns;
+	int timed = message_txtime(message, &txtime_ns);
+	int err;
+
+	if (timed <= 0)
+		return timed < 0 ? timed : SEND_NOT_TIMED;
+	if (flags & ~FLAGS_UNDERSTOOD)
+		return -EOPNOTSUPP;
+	err = session_get(&session);
+	if (!err)
+		err = flow_register(session, flow, fd);
+	if (err)
+		return err;
+	return send_to(session, flow, fd, message, flags, txtime_ns);
+}
