@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Time. Inside ktsnd every time is CLOCK_TAI nanoseconds in an int64_t; an application's clock is
+ * converted once, when its message is taken from the ring. Any thread.
+ */
+#ifndef KTSN_DAEMON_CLOCK_H
+#define KTSN_DAEMON_CLOCK_H
+
+#include "layout.h"
+
+#include <stdint.h>
+#include <time.h>
+
+#define NS_PER_SECOND INT64_C(1000000000)
+
+/* What to add to a time on each clock to have it on CLOCK_TAI. */
+struct clock_offsets {
+	int64_t to_tai_ns[KTSN_CLOCKS];
+};
+
+static inline int64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (int64_t)now.tv_sec * NS_PER_SECOND + now.tv_nsec;
+}
+
+static inline int64_t clock_tai_ns(void)
+{
+	return clock_ns(CLOCK_TAI);
+}
+
+/*
+ * Reads the offsets. TAI - REALTIME is whole seconds and exact. TAI - MONOTONIC is measured between two
+ * reads and rounded up by their distance (tens of ns), so that a converted time is never early.
+ */
+void clock_offsets_read(struct clock_offsets *offsets);
+
+#endif

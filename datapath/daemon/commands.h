@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the control thread tells the loop thread: a bounded queue with one writer and one reader.
+ */
+#ifndef KTSN_DAEMON_COMMANDS_H
+#define KTSN_DAEMON_COMMANDS_H
+
+#include "loop_objects.h"
+
+enum loop_command_type {
+	COMMAND_RING_OPEN,          /* ring */
+	COMMAND_RING_CLOSE,         /* ring: take what is in it, then retire it with all that is its */
+	COMMAND_FLOW_OPEN,          /* ring, index, flow */
+	COMMAND_FLOW_CLOSE,         /* ring, index: take what is in the ring, then retire the flow */
+	COMMAND_DESTINATION_OPEN,   /* ring, index, destination */
+	COMMAND_DESTINATION_CLOSE,  /* ring, index: take what is in the ring, then retire the destination */
+	COMMAND_DESTINATION_UPDATE, /* destination, route */
+};
+
+struct loop_command {
+	enum loop_command_type type;
+	uint32_t index;
+	struct loop_ring *ring;
+	struct loop_flow *flow;
+	struct loop_destination *destination;
+	struct loop_route route;
+};
+
+enum { COMMANDS_CAPACITY = 1024 };
+
+struct commands {
+	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint32_t head; /* next to read; the reader's */
+	_Atomic uint32_t completed;                           /* commands before this have been executed */
+	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint32_t tail; /* next to write; the writer's */
+	struct loop_command queue[COMMANDS_CAPACITY];
+};
+
+/* Writer. False when the queue is full. */
+bool commands_push(struct commands *commands, const struct loop_command *command);
+
+/* Reader. False when the queue is empty. */
+bool commands_pop(struct commands *commands, struct loop_command *command);
+
+/* Reader: all that was popped has been executed, and no object that it named is in use any more. */
+void commands_complete(struct commands *commands);
+
+/* Writer: a mark in the queue, and whether the reader has executed all that was pushed before it. */
+uint32_t commands_mark(const struct commands *commands);
+bool commands_passed(const struct commands *commands, uint32_t mark);
+
+#endif

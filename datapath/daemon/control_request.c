@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control_request.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+/* How one field is read: from its JSON value into the request. */
+struct field {
+	const char *name;
+	int (*read)(const json_t *value, struct control_request *request, struct refusal *refusal);
+};
+
+enum { FIELDS_MAX = 4 };
+
+static int string_read(const json_t *value, const char *field, char *to, size_t bytes,
+		       struct refusal *refusal)
+{
+	if (!json_is_string(value) || json_string_length(value) == 0)
+		return refuse(refusal, field, "must be a string that is not empty");
+	if (json_string_length(value) >= bytes)
+		return refuse(refusal, field, "is too long: %zu characters, at most %zu are allowed",
+			      json_string_length(value), bytes - 1);
+	if (strlen(json_string_value(value)) != json_string_length(value))
+		return refuse(refusal, field, "must not contain a NUL character");
+	memcpy(to, json_string_value(value), json_string_length(value) + 1);
+	return 0;
+}
+
+static int integer_read(const json_t *value, const char *field, int64_t least, int64_t most, int64_t *to,
+			struct refusal *refusal)
+{
+	*to = 0;
+	if (!json_is_integer(value) || json_integer_value(value) < least || json_integer_value(value) > most)
+		return refuse(refusal, field, "must be a whole number from %lld to %lld", (long long)least,
+			      (long long)most);
+	*to = json_integer_value(value);
+	return 0;
+}
+
+static int identity_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	int err = string_read(value, "identity", request->identity, sizeof(request->identity), refusal);
+
+	for (const char *c = request->identity; !err && *c; c++)
+		if (!isalnum((unsigned char)*c) && !strchr("._:-", *c))
+			err = refuse(refusal, "identity", "may contain A-Z a-z 0-9 . _ : - only");
+	return err;
+}
+
+static int path_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return string_read(value, "path", request->path, sizeof(request->path), refusal);
+}
+
+static int interface_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return string_read(value, "interface", request->interface, sizeof(request->interface), refusal);
+}
+
+static int netns_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return string_read(value, "netns", request->netns, sizeof(request->netns), refusal);
+}
+
+static int vni_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	int64_t vni;
+	int err = integer_read(value, "vni", 1, 0xffffff, &vni, refusal);
+
+	if (!err)
+		request->vni = (uint32_t)vni;
+	return err;
+}
+
+static int address_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	if (!json_is_string(value) || inet_pton(AF_INET, json_string_value(value), &request->address_be) != 1)
+		return refuse(refusal, "address", "must be an IPv4 address such as 192.0.2.1");
+	return 0;
+}
+
+/* "10.42.2.0/24"; bits behind the prefix must be 0, or it is probably a mistake. */
+static int subnet_parse(const char *text, struct subnet *subnet)
+{
+	char address[INET_ADDRSTRLEN];
+	unsigned int bits;
+	struct in_addr in;
+	int end = 0;
+
+	if (sscanf(text, "%15[0-9.]/%2u%n", address, &bits, &end) != 2 || text[end] || bits > 32 ||
+	    inet_pton(AF_INET, address, &in) != 1)
+		return -EINVAL;
+	subnet->network = ntohl(in.s_addr);
+	subnet->prefix_bits = (uint8_t)bits;
+	return bits < 32 && subnet->network & (UINT32_MAX >> bits) ? -EINVAL : 0;
+}
+
+static int subnets_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	if (!json_is_array(value) || json_array_size(value) == 0 || json_array_size(value) > PEER_SUBNETS_MAX)
+		return refuse(refusal, "subnets", "must be a list of 1 to %d IPv4 subnets", PEER_SUBNETS_MAX);
+	request->subnet_count = (uint32_t)json_array_size(value);
+	for (uint32_t i = 0; i < request->subnet_count; i++) {
+		const char *text = json_string_value(json_array_get(value, i));
+
+		if (!text || subnet_parse(text, &request->subnets[i]))
+			return refuse(
+				refusal, "subnets",
+				"entry %u: must be an IPv4 subnet such as 10.42.2.0/24, with no bits set "
+				"behind the prefix",
+				i + 1);
+	}
+	return 0;
+}
+
+static int offset_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	int64_t offset;
+	int err = integer_read(value, "offset", 0, UINT32_MAX, &offset, refusal);
+
+	if (!err)
+		request->offset = (uint32_t)offset;
+	return err;
+}
+
+static int limit_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	int64_t limit;
+	int err = integer_read(value, "limit", 1, CONTROL_PAGE_MAX, &limit, refusal);
+
+	if (!err)
+		request->limit = (uint32_t)limit;
+	return err;
+}
+
+static int after_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	int64_t after;
+	int err = integer_read(value, "after", 0, INT64_MAX - 1, &after, refusal);
+
+	if (!err)
+		request->after = (uint64_t)after;
+	return err;
+}
+
+#define IDENTITY                                                                                             \
+	{                                                                                                    \
+		"identity", identity_read                                                                    \
+	}
+#define INTERFACE                                                                                            \
+	{                                                                                                    \
+		"interface", interface_read                                                                  \
+	}
+#define VNI                                                                                                  \
+	{                                                                                                    \
+		"vni", vni_read                                                                              \
+	}
+#define ADDRESS                                                                                              \
+	{                                                                                                    \
+		"address", address_read                                                                      \
+	}
+#define OFFSET                                                                                               \
+	{                                                                                                    \
+		"offset", offset_read                                                                        \
+	}
+#define LIMIT                                                                                                \
+	{                                                                                                    \
+		"limit", limit_read                                                                          \
+	}
+
+/* Every request with all of its fields; all are required. */
+static const struct request_description {
+	const char *name;
+	enum control_request_type type;
+	struct field fields[FIELDS_MAX];
+} descriptions[] = {
+	{"status", CONTROL_STATUS, {{NULL, NULL}}},
+	{"socket-add", CONTROL_SOCKET_ADD, {IDENTITY, {"path", path_read}}},
+	{"socket-del", CONTROL_SOCKET_DEL, {IDENTITY}},
+	{"endpoint-add", CONTROL_ENDPOINT_ADD, {IDENTITY, INTERFACE, {"netns", netns_read}, VNI}},
+	{"endpoint-del", CONTROL_ENDPOINT_DEL, {IDENTITY, INTERFACE}},
+	{"endpoints", CONTROL_ENDPOINTS, {OFFSET, LIMIT}},
+	{"peer-add", CONTROL_PEER_ADD, {VNI, ADDRESS, {"subnets", subnets_read}}},
+	{"peer-del", CONTROL_PEER_DEL, {VNI, ADDRESS}},
+	{"peers", CONTROL_PEERS, {OFFSET, LIMIT}},
+	{"departures", CONTROL_DEPARTURES, {{"after", after_read}, LIMIT}},
+};
+
+static const struct request_description *description_of(const json_t *name)
+{
+	for (size_t i = 0; json_is_string(name) && i < sizeof(descriptions) / sizeof(descriptions[0]); i++)
+		if (strcmp(descriptions[i].name, json_string_value(name)) == 0)
+			return &descriptions[i];
+	return NULL;
+}
+
+static bool field_known(const struct request_description *description, const char *name)
+{
+	for (int i = 0; i < FIELDS_MAX && description->fields[i].name; i++)
+		if (strcmp(description->fields[i].name, name) == 0)
+			return true;
+	return strcmp(name, "version") == 0 || strcmp(name, "request") == 0;
+}
+
+static int unknown_fields_refuse(json_t *root, const struct request_description *description,
+				 struct refusal *refusal)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(root, name, value) if (!field_known(description, name)) return refuse(
+		refusal, "", "unknown field \"%.64s\"; %s does not have it", name, description->name);
+	return 0;
+}
+
+static int fields_read(json_t *root, const struct request_description *description,
+		       struct control_request *request, struct refusal *refusal)
+{
+	for (int i = 0; i < FIELDS_MAX && description->fields[i].name; i++) {
+		const struct field *field = &description->fields[i];
+		const json_t *value = json_object_get(root, field->name);
+		int err = value ? field->read(value, request, refusal)
+				: refuse(refusal, field->name, "is missing; %s needs it", description->name);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int root_parse(json_t *root, struct control_request *request, struct refusal *refusal)
+{
+	const json_t *version = json_object_get(root, "version");
+	const struct request_description *description;
+	int err;
+
+	if (!json_is_object(root))
+		return refuse(refusal, "", "must be one JSON object");
+	if (!json_is_integer(version) || json_integer_value(version) != CONTROL_VERSION)
+		return refuse(refusal, "version", "must be %d; use a client of this ktsnd's version",
+			      CONTROL_VERSION);
+	description = description_of(json_object_get(root, "request"));
+	if (!description)
+		return refuse(refusal, "request",
+			      "is not a request that ktsnd knows; see docs/control-protocol.md");
+	request->type = description->type;
+	err = unknown_fields_refuse(root, description, refusal);
+	return err ? err : fields_read(root, description, request, refusal);
+}
+
+int control_request_parse(const char *text, size_t bytes, struct control_request *request,
+			  struct refusal *refusal)
+{
+	json_error_t error;
+	json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+	int err;
+
+	memset(request, 0, sizeof(*request));
+	if (!root)
+		return refuse(refusal, "", "not JSON: %.120s at byte %d", error.text, error.position);
+	err = root_parse(root, request, refusal);
+	json_decref(root);
+	return err;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests of the control socket (docs/control-protocol.md): from JSON text to a checked structure. Pure.
+ */
+#ifndef KTSN_DAEMON_CONTROL_REQUEST_H
+#define KTSN_DAEMON_CONTROL_REQUEST_H
+
+#include "node.h"
+
+#include <limits.h>
+
+enum { CONTROL_VERSION = 1, CONTROL_PAGE_MAX = 1000 };
+
+enum control_request_type {
+	CONTROL_STATUS,
+	CONTROL_SOCKET_ADD,
+	CONTROL_SOCKET_DEL,
+	CONTROL_ENDPOINT_ADD,
+	CONTROL_ENDPOINT_DEL,
+	CONTROL_ENDPOINTS,
+	CONTROL_PEER_ADD,
+	CONTROL_PEER_DEL,
+	CONTROL_PEERS,
+	CONTROL_DEPARTURES,
+};
+
+/* Only the fields of its type are filled in. */
+struct control_request {
+	enum control_request_type type;
+	char identity[NODE_IDENTITY_MAX + 1];
+	char path[PATH_MAX];
+	char interface[IF_NAMESIZE];
+	char netns[PATH_MAX];
+	uint32_t vni;
+	uint32_t address_be;
+	struct subnet subnets[PEER_SUBNETS_MAX];
+	uint32_t subnet_count;
+	uint32_t offset;
+	uint32_t limit;
+	uint64_t after;
+};
+
+/* 0, or -EINVAL with *refusal filled in. */
+int control_request_parse(const char *text, size_t bytes, struct control_request *request,
+			  struct refusal *refusal);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control_server.h"
+
+#include "control_request.h"
+#include "log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { REQUEST_BYTES_MAX = 65536, REPLY_BYTES_MAX = 1 << 20 };
+
+struct client {
+	struct control_server *server;
+	struct event_source connection;
+	struct client *next;
+};
+
+struct control_server {
+	struct node *node;
+	struct control_status fixed;
+	struct event_source listener;
+	struct client *clients;
+	struct departure departures[CONTROL_PAGE_MAX];
+	char request[REQUEST_BYTES_MAX];
+};
+
+static uint64_t kernel_path_count(const struct node *node)
+{
+	uint64_t count = node->kernel_path_closed;
+
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		for (const struct process *process = pod->processes; process; process = process->next)
+			count += process_kernel_path(process);
+	return count;
+}
+
+static char *status_reply(struct control_server *server)
+{
+	const struct node *node = server->node;
+	struct control_status status = server->fixed;
+
+	status.sockets = node->socket_count;
+	status.endpoints = node->endpoint_count;
+	status.peers = node->peer_count;
+	status.processes = node->process_count;
+	status.flows = node->flow_count;
+	status.pending = loop_pending(node->loop);
+	status.counters = loop_counters(node->loop);
+	status.kernel_path = kernel_path_count(node);
+	return control_reply_status(&status);
+}
+
+static char *departures_reply(struct control_server *server, const struct control_request *request)
+{
+	uint64_t overwritten;
+	uint32_t count = departures_read(loop_departures(server->node->loop), request->after, request->limit,
+					 server->departures, &overwritten);
+
+	return control_reply_departures(server->departures, count, overwritten);
+}
+
+static char *change_reply(int err, struct refusal *refusal)
+{
+	if (!err)
+		return control_reply_ok();
+	if (err != -EINVAL) {
+		refusal->field = "";
+		snprintf(refusal->message, sizeof(refusal->message), "ktsnd could not do it: %s",
+			 strerror(-err));
+	}
+	return control_reply_error(refusal);
+}
+
+static char *request_serve(struct control_server *server, const struct control_request *r)
+{
+	struct refusal refusal = {.field = ""};
+	struct node *node = server->node;
+
+	switch (r->type) {
+	case CONTROL_STATUS:
+		return status_reply(server);
+	case CONTROL_DEPARTURES:
+		return departures_reply(server, r);
+	case CONTROL_ENDPOINTS:
+		return control_reply_endpoints(node, r->offset, r->limit);
+	case CONTROL_PEERS:
+		return control_reply_peers(node, r->offset, r->limit);
+	case CONTROL_SOCKET_ADD:
+		return change_reply(node_socket_add(node, r->identity, r->path, &refusal), &refusal);
+	case CONTROL_SOCKET_DEL:
+		return change_reply(node_socket_del(node, r->identity), &refusal);
+	case CONTROL_ENDPOINT_ADD:
+		return change_reply(
+			node_endpoint_add(node, r->identity, r->interface, r->netns, r->vni, &refusal),
+			&refusal);
+	case CONTROL_ENDPOINT_DEL:
+		return change_reply(node_endpoint_del(node, r->identity, r->interface), &refusal);
+	case CONTROL_PEER_ADD:
+		return change_reply(
+			node_peer_add(node, r->vni, r->address_be, r->subnets, r->subnet_count, &refusal),
+			&refusal);
+	case CONTROL_PEER_DEL:
+		return change_reply(node_peer_del(node, r->vni, r->address_be), &refusal);
+	}
+	return NULL;
+}
+
+static char *text_serve(struct control_server *server, const char *text, size_t bytes)
+{
+	struct control_request request;
+	struct refusal refusal;
+
+	if (control_request_parse(text, bytes, &request, &refusal))
+		return control_reply_error(&refusal);
+	return request_serve(server, &request);
+}
+
+static void client_close(struct client *client)
+{
+	struct client **at = &client->server->clients;
+
+	while (*at != client)
+		at = &(*at)->next;
+	*at = client->next;
+	events_remove(client->server->node->events, &client->connection);
+	close(client->connection.fd);
+	free(client);
+}
+
+static void client_readable(struct event_source *source)
+{
+	struct client *client = source->owner;
+	struct control_server *server = client->server;
+	ssize_t bytes = recv(source->fd, server->request, sizeof(server->request), MSG_DONTWAIT | MSG_TRUNC);
+	char *reply;
+	bool sent;
+
+	if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (bytes <= 0) {
+		client_close(client);
+		return;
+	}
+	/* With MSG_TRUNC the length is the message's own, which may be more than fits. */
+	reply = (size_t)bytes > sizeof(server->request)
+			? control_reply_error(&(struct refusal){"", "the request is too long"})
+			: text_serve(server, server->request, (size_t)bytes);
+	sent = reply && send(source->fd, reply, strlen(reply), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+	free(reply);
+	if (!sent)
+		client_close(client);
+}
+
+static void client_accept(struct event_source *listener)
+{
+	struct control_server *server = listener->owner;
+	int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct client *client = fd < 0 ? NULL : calloc(1, sizeof(*client));
+	int send_bytes = REPLY_BYTES_MAX;
+
+	if (!client) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	/* A page of departures is one message. */
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &send_bytes, sizeof(send_bytes));
+	client->server = server;
+	client->connection = (struct event_source){.fd = fd, .readable = client_readable, .owner = client};
+	client->next = server->clients;
+	server->clients = client;
+	if (events_add(server->node->events, &client->connection))
+		client_close(client);
+}
+
+int control_server_create(struct control_server **created, struct node *node, int listen_fd,
+			  const struct control_status *fixed)
+{
+	struct control_server *server = calloc(1, sizeof(*server));
+	int err;
+
+	if (!server)
+		return -ENOMEM;
+	server->node = node;
+	server->fixed = *fixed;
+	server->listener = (struct event_source){.fd = listen_fd, .readable = client_accept, .owner = server};
+	err = events_add(node->events, &server->listener);
+	if (err) {
+		free(server);
+		return err;
+	}
+	*created = server;
+	return 0;
+}
+
+void control_server_destroy(struct control_server *server)
+{
+	if (!server)
+		return;
+	while (server->clients)
+		client_close(server->clients);
+	events_remove(server->node->events, &server->listener);
+	close(server->listener.fd);
+	free(server);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control thread's event loop: descriptors and what to do when they are readable.
+ *
+ * One thread. A handler may remove any source, its own included.
+ */
+#ifndef KTSN_DAEMON_EVENTS_H
+#define KTSN_DAEMON_EVENTS_H
+
+struct events;
+
+/* Embedded in whoever owns the descriptor; must live until events_remove(). */
+struct event_source {
+	int fd;
+	void (*readable)(struct event_source *source);
+	void *owner;
+	int watched; /* events.c's own */
+};
+
+int events_create(struct events **events);
+void events_destroy(struct events *events);
+
+/* 0 or -errno. */
+int events_add(struct events *events, struct event_source *source);
+
+/* Does not close the descriptor. Harmless for a source that was never added. */
+void events_remove(struct events *events, struct event_source *source);
+
+/* Waits at most timeout_ms (-1: for ever) and calls the handlers. 0 or -errno. */
+int events_run_once(struct events *events, int timeout_ms);
+
+#endif

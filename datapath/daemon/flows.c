@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sockets of a process. Who a socket is, the kernel says: the application hands over the socket itself, and
+ * its type, addresses and namespace are read from it.
+ */
+#include "node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+/* What the kernel says of a socket. */
+struct socket_identity {
+	uint64_t netns_cookie;
+	struct sockaddr_in local;
+	struct sockaddr_in remote; /* port 0: not connected */
+	int priority, ttl, tos;
+};
+
+static int option_read(int fd, int level, int option, int *value)
+{
+	socklen_t bytes = sizeof(*value);
+
+	return getsockopt(fd, level, option, value, &bytes) ? -errno : 0;
+}
+
+static int socket_is_ipv4_udp(int fd)
+{
+	int domain, type, protocol;
+	int err = option_read(fd, SOL_SOCKET, SO_DOMAIN, &domain);
+
+	if (!err)
+		err = option_read(fd, SOL_SOCKET, SO_TYPE, &type);
+	if (!err)
+		err = option_read(fd, SOL_SOCKET, SO_PROTOCOL, &protocol);
+	if (err)
+		return err;
+	return domain == AF_INET && type == SOCK_DGRAM && protocol == IPPROTO_UDP ? 0 : -EOPNOTSUPP;
+}
+
+static int addresses_read(int fd, struct socket_identity *identity)
+{
+	socklen_t bytes = sizeof(identity->local);
+
+	if (getsockname(fd, (struct sockaddr *)&identity->local, &bytes))
+		return -errno;
+	if (identity->local.sin_port == 0)
+		return -EINVAL;
+	bytes = sizeof(identity->remote);
+	if (getpeername(fd, (struct sockaddr *)&identity->remote, &bytes) && errno != ENOTCONN)
+		return -errno;
+	return 0;
+}
+
+static int identity_read(int fd, struct socket_identity *identity)
+{
+	socklen_t bytes = sizeof(identity->netns_cookie);
+	int err = socket_is_ipv4_udp(fd);
+
+	memset(identity, 0, sizeof(*identity));
+	if (err)
+		return err;
+	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &identity->netns_cookie, &bytes))
+		return -errno;
+	err = addresses_read(fd, identity);
+	if (!err)
+		err = option_read(fd, SOL_SOCKET, SO_PRIORITY, &identity->priority);
+	if (!err)
+		err = option_read(fd, IPPROTO_IP, IP_TTL, &identity->ttl);
+	if (!err)
+		err = option_read(fd, IPPROTO_IP, IP_TOS, &identity->tos);
+	return err;
+}
+
+/* The pod's namespace with that cookie: a socket of a foreign namespace is refused, whoever passed it. */
+static struct namespace *namespace_of(const struct pod *pod, uint64_t cookie)
+{
+	for (struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
+		if (endpoint->ns->cookie == cookie)
+			return endpoint->ns;
+	return NULL;
+}
+
+static int flow_number_free(const struct process *process, uint32_t *index)
+{
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {
+		if (!process->flows[i]) {
+			*index = i;
+			return 0;
+		}
+	}
+	return -EMFILE;
+}
+
+static int flow_make(struct process *process, const struct ktsn_app_request *request, struct flow **result)
+{
+	struct flow *flow = calloc(1, sizeof(*flow));
+	int err = -ENOMEM;
+
+	if (flow)
+		flow->loop = calloc(1, sizeof(*flow->loop));
+	if (flow && flow->loop)
+		err = flow_number_free(process, &flow->index);
+	if (err) {
+		if (flow)
+			free(flow->loop);
+		free(flow);
+		return err;
+	}
+	flow->process = process;
+	flow->loop->object = (struct loop_object){.kind = LOOP_FLOW, .owner = flow};
+	flow->loop->ring = process->ring;
+	flow->loop->number = ++process->pod->node->flow_numbers;
+	flow->loop->clock = (enum ktsn_clock)request->clock;
+	process->flows[flow->index] = flow;
+	process->pod->node->flow_count++;
+	*result = flow;
+	return 0;
+}
+
+static void flow_announce(struct flow *flow)
+{
+	struct process *process = flow->process;
+
+	loop_command(process->pod->node->loop, &(struct loop_command){.type = COMMAND_FLOW_OPEN,
+								      .ring = process->ring,
+								      .index = flow->index,
+								      .flow = flow->loop});
+}
+
+/* The flow's destinations carry its old source address: they end, after what was sent to them. */
+static void destinations_close_all(struct flow *flow)
+{
+	for (uint32_t i = 0; i < FLOW_DESTINATIONS_MAX; i++) {
+		if (flow->destinations[i])
+			destination_close(flow->destinations[i]);
+		flow->destinations[i] = NULL;
+	}
+	if (flow->connected)
+		destination_close(flow->connected);
+	flow->connected = NULL;
+}
+
+static void flow_source_set(struct flow *flow, const struct socket_identity *identity, struct namespace *ns)
+{
+	flow->ns = ns;
+	flow->source.source_ipv4_be = identity->local.sin_addr.s_addr;
+	flow->source.source_port_be = identity->local.sin_port;
+	flow->source.ttl = (uint8_t)identity->ttl;
+	flow->source.tos = (uint8_t)identity->tos;
+}
+
+static void destination_reply(const struct destination *destination, struct ktsn_app_reply *reply)
+{
+	reply->route = destination ? KTSN_APP_ROUTE_TSN : KTSN_APP_ROUTE_KERNEL;
+	if (!destination)
+		return;
+	reply->destination = destination->index;
+	reply->payload_max_bytes = destination->route.payload_max_bytes;
+}
+
+static int flow_register(struct flow *flow, const struct socket_identity *identity, struct namespace *ns,
+			 struct ktsn_app_reply *reply)
+{
+	int err;
+
+	destinations_close_all(flow);
+	flow_source_set(flow, identity, ns);
+	reply->flow = flow->index;
+	if (identity->remote.sin_port == 0)
+		return 0;
+	err = destination_create(flow, identity->remote.sin_addr.s_addr, identity->remote.sin_port,
+				 &flow->connected);
+	if (!err)
+		destination_reply(flow->connected, reply);
+	return err;
+}
+
+static struct flow *flow_of(const struct process *process, uint32_t index)
+{
+	return index < LOOP_FLOWS_PER_RING ? process->flows[index] : NULL;
+}
+
+static void flow_close(struct flow *flow)
+{
+	struct process *process = flow->process;
+
+	destinations_close_all(flow);
+	process->flows[flow->index] = NULL;
+	process->pod->node->flow_count--;
+	flow->closed = true;
+	loop_command(process->pod->node->loop, &(struct loop_command){.type = COMMAND_FLOW_CLOSE,
+								      .ring = process->ring,
+								      .index = flow->index});
+}
+
+void flow_free(struct flow *flow)
+{
+	free(flow->loop);
+	free(flow);
+}
+
+void flow_open(struct process *process, const struct ktsn_app_request *request, int socket_fd,
+	       struct ktsn_app_reply *reply)
+{
+	struct flow *flow = flow_of(process, request->flow);
+	struct socket_identity identity;
+	struct namespace *ns;
+	bool fresh = request->flow == KTSN_APP_NONE;
+
+	if (socket_fd < 0 || request->clock >= KTSN_CLOCKS || (!fresh && !flow)) {
+		reply->status = -EINVAL;
+		return;
+	}
+	reply->status = identity_read(socket_fd, &identity);
+	if (reply->status)
+		return;
+	ns = namespace_of(process->pod, identity.netns_cookie);
+	if (!ns)
+		reply->status = process->pod->endpoints ? -EPERM : -ENETDOWN;
+	else if (fresh)
+		reply->status = flow_make(process, request, &flow);
+	if (reply->status)
+		return;
+	flow->loop->clock = fresh ? (enum ktsn_clock)request->clock : flow->loop->clock;
+	if (fresh)
+		flow_announce(flow);
+	reply->status = flow_register(flow, &identity, ns, reply);
+	if (reply->status && fresh)
+		flow_close(flow);
+}
+
+void flow_close_request(struct process *process, const struct ktsn_app_request *request,
+			struct ktsn_app_reply *reply)
+{
+	struct flow *flow = flow_of(process, request->flow);
+
+	if (!flow)
+		reply->status = -EINVAL;
+	else
+		flow_close(flow);
+}
+
+void flow_destination_request(struct process *process, const struct ktsn_app_request *request,
+			      struct ktsn_app_reply *reply)
+{
+	struct flow *flow = flow_of(process, request->flow);
+	struct destination *destination;
+	uint32_t place;
+	uint32_t address_be;
+
+	if (!flow || request->family != AF_INET || request->port_be == 0) {
+		reply->status = -EINVAL;
+		return;
+	}
+	memcpy(&address_be, request->address, sizeof(address_be));
+	reply->status = destination_create(flow, address_be, request->port_be, &destination);
+	if (reply->status)
+		return;
+	destination_reply(destination, reply);
+	if (!destination)
+		return;
+	place = flow->destinations_next++ % FLOW_DESTINATIONS_MAX;
+	if (flow->destinations[place])
+		destination_close(flow->destinations[place]);
+	flow->destinations[place] = destination;
+}

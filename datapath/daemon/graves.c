@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects that the loop retired. Commands that it has yet to read may still name them, so they rest here
+ * until it has read every command that was under way when they came back.
+ */
+#include "node.h"
+
+#include <stdlib.h>
+
+struct grave {
+	enum loop_object_kind kind;
+	void *owner;
+	uint32_t mark;
+	struct grave *next;
+};
+
+static void object_free(struct node *node, enum loop_object_kind kind, void *owner)
+{
+	switch (kind) {
+	case LOOP_RING:
+		process_free(node, owner);
+		break;
+	case LOOP_FLOW:
+		flow_free(owner);
+		break;
+	case LOOP_DESTINATION:
+		destination_free(owner);
+		break;
+	}
+}
+
+/* Appended: a flow's grave is emptied before its ring's. */
+static void bury(struct node *node, const struct loop_object *object)
+{
+	struct grave *grave = malloc(sizeof(*grave));
+	struct grave **last = &node->graves;
+
+	if (!grave)
+		return; /* a leak is the lesser evil */
+	*grave = (struct grave){
+		.kind = object->kind, .owner = object->owner, .mark = loop_commands_mark(node->loop)};
+	while (*last)
+		last = &(*last)->next;
+	*last = grave;
+}
+
+void graves_retired(struct event_source *source)
+{
+	struct node *node = source->owner;
+	struct loop_object *object = loop_retired(node->loop);
+
+	while (object) {
+		struct loop_object *next = object->next;
+
+		bury(node, object);
+		object = next;
+	}
+}
+
+static void first_empty(struct node *node)
+{
+	struct grave *grave = node->graves;
+
+	node->graves = grave->next;
+	object_free(node, grave->kind, grave->owner);
+	free(grave);
+}
+
+void graves_sweep(struct node *node)
+{
+	while (node->graves && loop_commands_passed(node->loop, node->graves->mark))
+		first_empty(node);
+}
+
+void graves_free_all(struct node *node)
+{
+	graves_retired(&node->retired);
+	while (node->graves)
+		first_empty(node);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Start reading here: loop_run() is the whole way of a packet through ktsnd.
+ */
+#include "loop_state.h"
+
+#include "realtime.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static void *loop_run(void *argument)
+{
+	struct loop *loop = argument;
+
+	/* Ordinary scheduling lets timers slip by 50 us (prctl(2)); SCHED_FIFO has no slack anyway. */
+	prctl(PR_SET_TIMERSLACK, 1);
+	ktsn_port_thread_attach(loop->port);
+	while (!atomic_load_explicit(&loop->stop, memory_order_acquire)) {
+		loop_commands(loop); /* what the control thread wants */
+		commands_complete(&loop->commands);
+		loop_take(loop); /* rings -> frames -> shaper */
+		loop_send(loop); /* shaper -> port */
+		loop_wait(loop); /* until something may be due */
+	}
+	return NULL;
+}
+
+static int queues_create(struct loop *loop)
+{
+	uint32_t packets = loop->config.packets;
+	size_t shaper_bytes = ktsn_shaper_bytes(packets);
+	void *memory[2] = {malloc(shaper_bytes), malloc(shaper_bytes)};
+
+	loop->packets = calloc(packets, sizeof(*loop->packets));
+	loop->shaper = memory[0];
+	loop->expectations = memory[1];
+	if (!loop->packets || !memory[0] || !memory[1])
+		return -ENOMEM;
+	loop->shaper = ktsn_shaper_init(memory[0], packets);
+	loop->expectations = ktsn_shaper_init(memory[1], packets);
+	for (uint32_t i = packets; i-- > 0;) {
+		loop->packets[i].next = loop->packets_free;
+		loop->packets_free = &loop->packets[i];
+	}
+	return 0;
+}
+
+static int events_create(struct loop *loop)
+{
+	struct epoll_event kick = {.events = EPOLLIN, .data.ptr = NULL};
+
+	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	loop->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	loop->retired_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (loop->epoll_fd < 0 || loop->kick_fd < 0 || loop->retired_fd < 0)
+		return -errno;
+	return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->kick_fd, &kick) ? -errno : 0;
+}
+
+static void loop_free(struct loop *loop)
+{
+	if (loop->epoll_fd >= 0)
+		close(loop->epoll_fd);
+	if (loop->kick_fd >= 0)
+		close(loop->kick_fd);
+	if (loop->retired_fd >= 0)
+		close(loop->retired_fd);
+	/* A shaper begins where its memory begins. */
+	free(loop->shaper);
+	free(loop->expectations);
+	free(loop->packets);
+	free(loop);
+}
+
+int loop_create(struct loop **created, const struct loop_config *config)
+{
+	struct loop *loop = calloc(1, sizeof(*loop));
+	int err;
+
+	if (!loop)
+		return -ENOMEM;
+	loop->config = *config;
+	loop->port = config->port;
+	loop->epoll_fd = loop->kick_fd = loop->retired_fd = -1;
+	err = queues_create(loop);
+	if (!err)
+		err = events_create(loop);
+	if (err) {
+		loop_free(loop);
+		return err;
+	}
+	*created = loop;
+	return 0;
+}
+
+int loop_start(struct loop *loop, struct loop_scheduling *scheduling)
+{
+	int err = -pthread_create(&loop->thread, NULL, loop_run, loop);
+
+	if (err)
+		return err;
+	loop->running = true;
+	pthread_setname_np(loop->thread, "ktsnd-loop");
+	scheduling->pinned = realtime_pin(loop->thread, loop->config.cpu) == 0;
+	scheduling->fifo = realtime_fifo(loop->thread, loop->config.fifo_priority) == 0;
+	return 0;
+}
+
+static void kick(struct loop *loop)
+{
+	uint64_t one = 1;
+
+	/* Can only fail when the counter is full, and then the loop is being woken anyway. */
+	(void)!write(loop->kick_fd, &one, sizeof(one));
+}
+
+void loop_stop(struct loop *loop)
+{
+	if (!loop->running)
+		return;
+	atomic_store_explicit(&loop->stop, true, memory_order_release);
+	kick(loop);
+	pthread_join(loop->thread, NULL);
+	loop->running = false;
+}
+
+void loop_destroy(struct loop *loop)
+{
+	if (loop)
+		loop_free(loop);
+}
+
+void loop_command(struct loop *loop, const struct loop_command *command)
+{
+	while (!commands_push(&loop->commands, command)) {
+		kick(loop);
+		usleep(100);
+	}
+	kick(loop);
+}
+
+uint32_t loop_commands_mark(const struct loop *loop)
+{
+	return commands_mark(&loop->commands);
+}
+
+bool loop_commands_passed(const struct loop *loop, uint32_t mark)
+{
+	return commands_passed(&loop->commands, mark);
+}
+
+struct loop_object *loop_retired(struct loop *loop)
+{
+	struct loop_object *newest, *oldest = NULL;
+	uint64_t count;
+
+	/* Cleared first: what is retired after the look makes it readable again. */
+	(void)!read(loop->retired_fd, &count, sizeof(count));
+	newest = atomic_exchange_explicit(&loop->retired, NULL, memory_order_acquire);
+	/* They were pushed on a stack; the caller wants them in the order in which they ended. */
+	while (newest) {
+		struct loop_object *next = newest->next;
+
+		newest->next = oldest;
+		oldest = newest;
+		newest = next;
+	}
+	return oldest;
+}
+
+int loop_retired_fd(const struct loop *loop)
+{
+	return loop->retired_fd;
+}
+
+const struct counters *loop_counters(const struct loop *loop)
+{
+	return &loop->counters;
+}
+
+struct departures *loop_departures(struct loop *loop)
+{
+	return &loop->departures;
+}
+
+uint32_t loop_pending(const struct loop *loop)
+{
+	return atomic_load_explicit(&loop->pending, memory_order_relaxed);
+}

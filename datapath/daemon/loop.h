@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop: takes messages from the rings, asks the shaper, sends. One thread, real-time where allowed;
+ * it never blocks but in its own sleep, never allocates, logs or resolves an address. All that may take
+ * time is done by the control thread, which hands the results over as commands (commands.h).
+ *
+ * Objects that the loop uses are made by the control thread, belong to the loop from the command that
+ * announces them, and come back through loop_retired() when nothing of theirs is in flight any more.
+ */
+#ifndef KTSN_DAEMON_LOOP_H
+#define KTSN_DAEMON_LOOP_H
+
+#include "commands.h"
+#include "counters.h"
+#include "departures.h"
+#include "port.h"
+
+#include <stdbool.h>
+
+struct loop;
+
+struct loop_config {
+	struct ktsn_port *port; /* the caller's; outlives the loop */
+	uint32_t packets;       /* messages that may be held at once, over all rings */
+	int64_t spin_ns;        /* awake this long before a departure */
+	int64_t late_after_ns;  /* a departure later than this after its time is not on time */
+	int cpu;                /* to run on; -1: any */
+	int fifo_priority;      /* SCHED_FIFO; 0: ordinary scheduling */
+};
+
+/* What the loop's thread was allowed. */
+struct loop_scheduling {
+	bool fifo;
+	bool pinned;
+};
+
+/* Makes the loop, not yet running. 0 or -errno. */
+int loop_create(struct loop **loop, const struct loop_config *config);
+
+/* Starts its thread. What is not allowed (priority, pinning) is warned about and reported, not fatal.
+ * 0 or -errno. */
+int loop_start(struct loop *loop, struct loop_scheduling *scheduling);
+
+/* Ends the thread and waits for it. Messages that it holds are not sent any more. */
+void loop_stop(struct loop *loop);
+/* Frees the loop, which must have been stopped or never started. NULL is harmless. */
+void loop_destroy(struct loop *loop);
+
+/* Gives the loop a command. Control thread only; waits in the rare case that the queue is full. */
+void loop_command(struct loop *loop, const struct loop_command *command);
+
+/*
+ * Commands that the loop has not executed yet may still name an object that it retired: the control
+ * thread takes a mark when it sees the object come back, and frees it when the mark has been passed.
+ */
+uint32_t loop_commands_mark(const struct loop *loop);
+bool loop_commands_passed(const struct loop *loop, uint32_t mark);
+
+/* Objects that the loop is done with, as a list through `next`; NULL when there are none. An eventfd that
+ * becomes readable when there are new ones. Control thread. */
+struct loop_object *loop_retired(struct loop *loop);
+int loop_retired_fd(const struct loop *loop);
+
+const struct counters *loop_counters(const struct loop *loop);
+struct departures *loop_departures(struct loop *loop);
+
+/* Messages taken and neither sent nor dropped. */
+uint32_t loop_pending(const struct loop *loop);
+
+#endif

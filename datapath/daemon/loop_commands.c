@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the control thread wants of the loop, and how it gets its objects back.
+ */
+#include "loop_state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+static void retire(struct loop *loop, struct loop_object *object)
+{
+	struct loop_object *top = atomic_load_explicit(&loop->retired, memory_order_relaxed);
+	uint64_t one = 1;
+
+	do
+		object->next = top;
+	while (!atomic_compare_exchange_weak_explicit(&loop->retired, &top, object, memory_order_release,
+						      memory_order_relaxed));
+	(void)!write(loop->retired_fd, &one, sizeof(one));
+}
+
+void flow_retire_if_done(struct loop *loop, struct loop_flow *flow)
+{
+	if (!flow->closed || flow->packets || flow->expectation.queued || flow->retired)
+		return;
+	flow->retired = true;
+	retire(loop, &flow->object);
+}
+
+void ring_retire_if_done(struct loop *loop, struct loop_ring *ring)
+{
+	if (!ring->closed || ring->consumer.held || ring->expectations || ring->busy || ring->retired)
+		return;
+	ring->retired = true;
+	retire(loop, &ring->object);
+}
+
+static void ring_open(struct loop *loop, struct loop_ring *ring)
+{
+	struct epoll_event doorbell = {.events = EPOLLIN, .data.ptr = ring};
+
+	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, ring->doorbell_fd, &doorbell);
+}
+
+/* What the application had sent still leaves. */
+static void ring_close(struct loop *loop, struct loop_ring *ring)
+{
+	loop_take_ring(loop, ring);
+	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, ring->doorbell_fd, NULL);
+	watch_end(loop, ring);
+	ring->closed = true;
+	ring_retire_if_done(loop, ring);
+}
+
+static void flow_close(struct loop *loop, struct loop_ring *ring, uint32_t index)
+{
+	struct loop_flow *flow = ring->flows[index];
+
+	loop_take_ring(loop, ring);
+	ring->flows[index] = NULL;
+	flow->closed = true;
+	flow_retire_if_done(loop, flow);
+}
+
+static void destination_retire_if_done(struct loop *loop, struct loop_destination *destination)
+{
+	if (!destination->closed || destination->parked_first || destination->retired)
+		return;
+	destination->retired = true;
+	retire(loop, &destination->object);
+}
+
+static void destination_close(struct loop *loop, struct loop_ring *ring, uint32_t index)
+{
+	struct loop_destination *destination = ring->destinations[index];
+
+	loop_take_ring(loop, ring);
+	ring->destinations[index] = NULL;
+	destination->closed = true;
+	destination_retire_if_done(loop, destination);
+}
+
+static void parked_go(struct loop *loop, struct loop_destination *destination)
+{
+	struct packet *packet = destination->parked_first;
+
+	destination->parked_first = destination->parked_last = NULL;
+	while (packet) {
+		struct packet *next = packet->next;
+
+		if (destination->route.state == DESTINATION_RESOLVED)
+			packet_shape(loop, packet, &destination->route);
+		else if (destination->route.state == DESTINATION_CLOSED)
+			packet_drop(loop, packet, &loop->counters.drop_closed);
+		else
+			packet_drop(loop, packet, &loop->counters.drop_unresolved);
+		packet = next;
+	}
+}
+
+static void destination_update(struct loop *loop, struct loop_destination *destination,
+			       const struct loop_route *route)
+{
+	struct loop_ring *ring;
+
+	if (destination->retired)
+		return;
+	/* The last parked message may end its flow and its ring; neither while we are at it. */
+	ring = destination->ring;
+	ring->busy++;
+	destination->route = *route;
+	if (route->state != DESTINATION_RESOLVING)
+		parked_go(loop, destination);
+	destination_retire_if_done(loop, destination);
+	ring->busy--;
+	ring_retire_if_done(loop, ring);
+}
+
+static void execute(struct loop *loop, const struct loop_command *command)
+{
+	switch (command->type) {
+	case COMMAND_RING_OPEN:
+		ring_open(loop, command->ring);
+		break;
+	case COMMAND_RING_CLOSE:
+		ring_close(loop, command->ring);
+		break;
+	case COMMAND_FLOW_OPEN:
+		command->ring->flows[command->index] = command->flow;
+		break;
+	case COMMAND_FLOW_CLOSE:
+		flow_close(loop, command->ring, command->index);
+		break;
+	case COMMAND_DESTINATION_OPEN:
+		command->ring->destinations[command->index] = command->destination;
+		break;
+	case COMMAND_DESTINATION_CLOSE:
+		destination_close(loop, command->ring, command->index);
+		break;
+	case COMMAND_DESTINATION_UPDATE:
+		destination_update(loop, command->destination, &command->route);
+		break;
+	}
+}
+
+/* May be called while a command is being executed, by a message that depends on the next one. */
+void loop_commands(struct loop *loop)
+{
+	struct loop_command command;
+
+	while (commands_pop(&loop->commands, &command))
+		execute(loop, &command);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the loop knows of the world: rings (one per application process), flows (one per socket),
+ * destinations (one per address that a socket sends to).
+ *
+ * Made by the control thread; the loop's from RING_OPEN, FLOW_OPEN, DESTINATION_OPEN until it retires
+ * them.
+ */
+#ifndef KTSN_DAEMON_LOOP_OBJECTS_H
+#define KTSN_DAEMON_LOOP_OBJECTS_H
+
+#include "frame.h"
+#include "ring_consumer.h"
+#include "shaper.h"
+
+#include <stdbool.h>
+
+enum {
+	LOOP_FLOWS_PER_RING = 256,
+	LOOP_DESTINATIONS_PER_RING = 4096,
+	LOOP_RINGS_MAX = 4096,
+};
+
+enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION };
+
+/* What can be retired. `owner` is the control thread's own. */
+struct loop_object {
+	enum loop_object_kind kind;
+	struct loop_object *next;
+	void *owner;
+};
+
+enum loop_destination_state {
+	DESTINATION_RESOLVING, /* messages wait */
+	DESTINATION_RESOLVED,
+	DESTINATION_UNREACHABLE, /* nobody answers: messages are dropped */
+	DESTINATION_CLOSED,      /* endpoint or peer is gone: messages are dropped */
+};
+
+/* Where frames of a destination go; replaced as a whole by DESTINATION_UPDATE. */
+struct loop_route {
+	enum loop_destination_state state;
+	struct ktsn_frame_path path;
+	struct ktsn_frame_tunnel tunnel;
+	uint32_t payload_max_bytes;
+};
+
+struct packet;
+
+struct loop_destination {
+	struct loop_object object;
+	struct loop_flow *flow;
+	struct loop_ring *ring;
+	struct loop_route route;
+	struct packet *parked_first; /* messages that wait for RESOLVED, in order */
+	struct packet *parked_last;
+	bool closed;
+	bool retired;
+};
+
+/*
+ * When the next message of a flow is expected: a flow that sends every T has the loop look into its ring
+ * just in time without a doorbell.
+ */
+struct expectation {
+	struct ktsn_shaper_packet entry; /* in the loop's queue of expectations while `queued` */
+	int64_t expected_tai_ns;         /* may be later than the entry: then it is queued again */
+	int64_t last_tai_ns;             /* transmit time of the last message; 0: none yet */
+	bool queued;
+};
+
+struct loop_flow {
+	struct loop_object object;
+	struct loop_ring *ring;
+	uint64_t number; /* in the whole of ktsnd, for the departures */
+	enum ktsn_clock clock;
+	uint8_t traffic_class;
+	uint32_t packets; /* messages held */
+	bool closed;
+	bool retired;
+	struct expectation expectation;
+};
+
+struct loop_ring {
+	struct loop_object object;
+	struct ktsn_ring_consumer consumer;
+	int doorbell_fd;
+	bool closed;
+	bool retired;
+	uint32_t busy;         /* being taken from: must not be retired under the taker's feet */
+	bool backlog;          /* a message could not be taken for want of memory */
+	uint32_t expectations; /* queued ones of its flows, so the ring must not be freed */
+	uint32_t watch_index;  /* in the loop's list of watched rings, LOOP_UNWATCHED if not */
+	struct loop_flow *flows[LOOP_FLOWS_PER_RING];
+	struct loop_destination *destinations[LOOP_DESTINATIONS_PER_RING];
+};
+
+#define LOOP_UNWATCHED UINT32_MAX
+
+#endif

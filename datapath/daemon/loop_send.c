@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shaper -> port. The clock is read, then the frames that may leave at that time are given to the port:
+ * never early.
+ */
+#include "loop_state.h"
+
+enum {
+	/* Nearer than this to the next departure nothing else is looked at. */
+	LAST_STRETCH_NS = 3000,
+	/* A port without room is asked again after this time, and given up after PORT_PATIENCE_NS. */
+	PORT_RETRY_NS = 20000,
+	PORT_PATIENCE_NS = 1000000000,
+};
+
+/* Stays on the clock for the last stretch before a departure. Returns the time. */
+static int64_t last_stretch(struct loop *loop)
+{
+	int64_t now_tai_ns = clock_tai_ns();
+	int64_t due_tai_ns = ktsn_shaper_next(loop->shaper, now_tai_ns);
+
+	if (due_tai_ns == KTSN_SHAPER_NEVER || due_tai_ns - now_tai_ns > LAST_STRETCH_NS)
+		return now_tai_ns;
+	while (now_tai_ns < due_tai_ns)
+		now_tai_ns = clock_tai_ns();
+	return now_tai_ns;
+}
+
+static uint32_t burst_collect(struct loop *loop, int64_t now_tai_ns, struct packet *burst[KTSN_PORT_BURST])
+{
+	uint32_t count = 0;
+
+	while (count < KTSN_PORT_BURST) {
+		struct ktsn_shaper_packet *shaped = ktsn_shaper_dequeue(loop->shaper, now_tai_ns);
+
+		if (!shaped)
+			break;
+		burst[count] = (struct packet *)shaped;
+		ktsn_ring_depart(&burst[count]->flow->ring->consumer, burst[count]->slot);
+		count++;
+	}
+	return count;
+}
+
+static _Atomic uint64_t *lateness_counter(struct loop *loop, const struct packet *packet,
+					  int64_t departed_tai_ns)
+{
+	struct counters *counters = &loop->counters;
+
+	if (departed_tai_ns - packet->requested_tai_ns <= loop->config.late_after_ns)
+		return &counters->on_time;
+	switch (packet->late_reason) {
+	case LATE_TAKEN:
+		return &counters->late_taken;
+	case LATE_PORT:
+		return &counters->late_port;
+	case LATE_UNRESOLVED:
+		return &counters->late_unresolved;
+	case LATE_WAKEUP:
+		break;
+	}
+	return &counters->late_wakeup;
+}
+
+static void packet_sent(struct loop *loop, struct packet *packet, int64_t departed_tai_ns)
+{
+	departures_add(&loop->departures, packet->flow->number, packet->requested_tai_ns, departed_tai_ns);
+	counter_add(lateness_counter(loop, packet, departed_tai_ns), 1);
+	counter_add(&loop->counters.sent, 1);
+	packet_finish(loop, packet, true);
+}
+
+/* The device took the frame and reported an error. */
+static void packet_failed(struct loop *loop, struct packet *packet)
+{
+	counter_add(&loop->counters.drop_port, 1);
+	packet_finish(loop, packet, true);
+}
+
+/* The port had no room: the frame is offered again a little later, but not for ever. */
+static void packet_refused(struct loop *loop, struct packet *packet, int64_t now_tai_ns)
+{
+	ktsn_ring_undepart(&packet->flow->ring->consumer, packet->slot);
+	if (now_tai_ns - packet->requested_tai_ns > PORT_PATIENCE_NS && packet->late_reason == LATE_PORT) {
+		packet_drop(loop, packet, &loop->counters.drop_port);
+		return;
+	}
+	packet->late_reason = LATE_PORT;
+	packet->shaper.txtime_tai_ns = now_tai_ns + PORT_RETRY_NS;
+	(void)ktsn_shaper_enqueue(loop->shaper, &packet->shaper, now_tai_ns);
+}
+
+static uint32_t burst_send(struct loop *loop, struct packet *burst[], uint32_t count, int64_t now_tai_ns)
+{
+	struct ktsn_port_frame frames[KTSN_PORT_BURST];
+	uint32_t errors = 0, taken;
+
+	for (uint32_t i = 0; i < count; i++)
+		frames[i] = burst[i]->frame;
+	taken = ktsn_port_send(loop->port, frames, count, &errors);
+	/* Which of them failed the device does not say: the last ones are counted. */
+	for (uint32_t i = 0; i < taken - errors; i++)
+		packet_sent(loop, burst[i], now_tai_ns);
+	for (uint32_t i = taken - errors; i < taken; i++)
+		packet_failed(loop, burst[i]);
+	for (uint32_t i = taken; i < count; i++)
+		packet_refused(loop, burst[i], now_tai_ns);
+	if (taken < count)
+		counter_add(&loop->counters.port_retries, 1);
+	return taken;
+}
+
+void loop_send(struct loop *loop)
+{
+	struct packet *burst[KTSN_PORT_BURST];
+	uint32_t count;
+
+	do {
+		int64_t now_tai_ns = last_stretch(loop);
+
+		count = burst_collect(loop, now_tai_ns, burst);
+		if (count && burst_send(loop, burst, count, now_tai_ns) < count)
+			return;
+	} while (count);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop's own state, shared by the files that make up the loop and by nothing else:
+ * loop.c (the loop itself, its thread), loop_take.c, loop_send.c, loop_wait.c, loop_watch.c,
+ * loop_commands.c. Loop thread only, but for what says otherwise.
+ */
+#ifndef KTSN_DAEMON_LOOP_STATE_H
+#define KTSN_DAEMON_LOOP_STATE_H
+
+#include "clock.h"
+#include "loop.h"
+
+#include <pthread.h>
+
+/* Why a packet leaves late, if it does. */
+enum late_reason { LATE_WAKEUP, LATE_TAKEN, LATE_PORT, LATE_UNRESOLVED };
+
+/* A message between ring and port. */
+struct packet {
+	struct ktsn_shaper_packet shaper; /* first: the shaper gives back a pointer to it */
+	struct ktsn_port_frame frame;
+	struct loop_flow *flow;
+	int64_t requested_tai_ns;
+	uint32_t slot;
+	uint32_t payload_bytes;
+	enum late_reason late_reason;
+	struct packet *next; /* in the pool, or parked at a destination */
+};
+
+struct loop {
+	struct loop_config config;
+	struct ktsn_port *port;
+	struct ktsn_shaper *shaper;
+	struct ktsn_shaper *expectations;
+	struct packet *packets;
+	struct packet *packets_free;
+	bool memory_short; /* a message waits in a ring for a packet or a frame */
+	uint64_t rounds;   /* of the loop; orders messages of equal time */
+
+	struct loop_ring *watched[LOOP_RINGS_MAX]; /* rings that are looked into without a doorbell */
+	uint32_t watched_count;
+
+	int epoll_fd;
+	int kick_fd; /* eventfd: the control thread has a command */
+	int64_t doorbells_polled_tai_ns;
+
+	/* Shared with the control thread. */
+	struct commands commands;
+	_Atomic(struct loop_object *) retired;
+	int retired_fd;
+	_Atomic bool stop;
+	_Atomic uint32_t pending;
+	struct counters counters;
+	struct departures departures;
+
+	pthread_t thread;
+	bool running;
+	struct loop_scheduling scheduling;
+};
+
+/* loop_take.c: ring -> frame -> shaper */
+void loop_take(struct loop *loop);
+void loop_take_ring(struct loop *loop, struct loop_ring *ring);
+/* Builds the frame of a resolved destination's message and hands it to the shaper. */
+void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
+/* Ends a packet whose message left or was dropped: frees its frame's memory unless the port has it, gives
+ * its slot back, and retires what waited for it. */
+void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
+void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+
+/* loop_send.c: shaper -> port */
+void loop_send(struct loop *loop);
+
+/* loop_wait.c: sleep or spin until something may be due */
+void loop_wait(struct loop *loop);
+
+/* loop_watch.c: which rings to look into, and when */
+void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai_ns);
+void watch_backlog(struct loop *loop, struct loop_ring *ring, bool backlog);
+void watch_end(struct loop *loop, struct loop_ring *ring);
+int64_t watch_next(const struct loop *loop, int64_t now_tai_ns);
+void watch_expire(struct loop *loop, int64_t until_tai_ns);
+
+/* loop_commands.c: what the control thread wants, and giving back what it owns */
+void loop_commands(struct loop *loop);
+void flow_retire_if_done(struct loop *loop, struct loop_flow *flow);
+void ring_retire_if_done(struct loop *loop, struct loop_ring *ring);
+
+#endif

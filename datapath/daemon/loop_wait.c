@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sleep, then spin.
+ *
+ *      |<------- asleep ------->|<-- spin_ns: awake, looking into rings -->|
+ *   ---+------------------------+----------------------+-------------------+--> time
+ *     now                      wake                 threshold             event
+ *
+ * The event is the next departure, or the next message that is expected of a periodic flow. Producers whose
+ * message is due before the threshold are asked to ring the doorbell: for those, waking as planned
+ * would be too late. All others leave the sleeper alone, and pay for no system call.
+ */
+#include "loop_state.h"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum {
+	/* Sleeping for less than this costs more than it saves. */
+	SHORTEST_SLEEP_NS = 15000,
+	/* While awake, doorbells are looked at this often, and not when the event is nearer than this. */
+	DOORBELL_POLL_NS = 5000,
+	EVENTS_AT_ONCE = 64,
+};
+
+static void eventfd_clear(int fd)
+{
+	uint64_t count;
+
+	(void)!read(fd, &count, sizeof(count));
+}
+
+/* Waits for a doorbell or a command, at most timeout_ns (-1: for ever). */
+static void events_wait(struct loop *loop, int64_t timeout_ns)
+{
+	struct epoll_event events[EVENTS_AT_ONCE];
+	struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_SECOND,
+				   .tv_nsec = timeout_ns % NS_PER_SECOND};
+	int count =
+		epoll_pwait2(loop->epoll_fd, events, EVENTS_AT_ONCE, timeout_ns < 0 ? NULL : &timeout, NULL);
+
+	for (int i = 0; i < count; i++) {
+		struct loop_ring *ring = events[i].data.ptr;
+
+		if (!ring) {
+			eventfd_clear(loop->kick_fd);
+			continue;
+		}
+		eventfd_clear(ring->doorbell_fd);
+		counter_add(&loop->counters.doorbells, 1);
+		loop_take_ring(loop, ring);
+	}
+}
+
+static bool rings_ready(const struct loop *loop)
+{
+	/* What waits for memory cannot be taken before a departure, however ready it is. */
+	for (uint32_t i = 0; i < loop->watched_count; i++)
+		if (ktsn_ring_ready(&loop->watched[i]->consumer) && !loop->memory_short)
+			return true;
+	return false;
+}
+
+static void doorbells_set(struct loop *loop, int64_t threshold_tai_ns)
+{
+	struct clock_offsets offsets;
+	int64_t before_ns[KTSN_CLOCKS];
+
+	if (!loop->watched_count)
+		return;
+	clock_offsets_read(&offsets);
+	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
+		before_ns[clock] = threshold_tai_ns == KTSN_SHAPER_NEVER
+					   ? KTSN_DOORBELL_ALWAYS
+					   : threshold_tai_ns - offsets.to_tai_ns[clock];
+	for (uint32_t i = 0; i < loop->watched_count; i++)
+		ktsn_ring_doorbell_set(&loop->watched[i]->consumer, before_ns);
+}
+
+static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_ns)
+{
+	bool for_ever = event_tai_ns == KTSN_SHAPER_NEVER;
+	int64_t wake_tai_ns = event_tai_ns - loop->config.spin_ns;
+
+	doorbells_set(loop, for_ever ? KTSN_SHAPER_NEVER : wake_tai_ns + loop->config.spin_ns / 2);
+	if (rings_ready(loop))
+		return;
+	events_wait(loop, for_ever ? -1 : wake_tai_ns - now_tai_ns);
+	counter_add(&loop->counters.wakeups, 1);
+}
+
+void loop_wait(struct loop *loop)
+{
+	int64_t now_tai_ns = clock_tai_ns();
+	int64_t departure_tai_ns = ktsn_shaper_next(loop->shaper, now_tai_ns);
+	int64_t expected_tai_ns;
+	int64_t event_tai_ns;
+
+	/* What should have come by now has been looked for, in the round that ends here. */
+	watch_expire(loop, now_tai_ns + loop->config.spin_ns);
+	expected_tai_ns = watch_next(loop, now_tai_ns);
+	event_tai_ns = departure_tai_ns < expected_tai_ns ? departure_tai_ns : expected_tai_ns;
+	if (event_tai_ns == KTSN_SHAPER_NEVER ||
+	    event_tai_ns - now_tai_ns > loop->config.spin_ns + SHORTEST_SLEEP_NS) {
+		loop_sleep(loop, now_tai_ns, event_tai_ns);
+	} else if (event_tai_ns - now_tai_ns > DOORBELL_POLL_NS &&
+		   now_tai_ns - loop->doorbells_polled_tai_ns > DOORBELL_POLL_NS) {
+		loop->doorbells_polled_tai_ns = now_tai_ns;
+		events_wait(loop, 0);
+	}
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ktsnd: sends the timed datagrams of a node's pods, each at its transmit time.
+ *
+ * Two threads. The loop thread (loop.c) is the way of a packet. This one, the control thread, does all
+ * that may take time: sockets, addresses, the control socket. Starting is a row of steps, each undone in
+ * reverse order when a later one fails.
+ */
+#include "control_server.h"
+#include "log.h"
+#include "options.h"
+#include "port_dpdk.h"
+#include "privileges.h"
+#include "realtime.h"
+#include "unix_socket.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct daemon {
+	struct options options;
+	struct node_uplink uplink;
+	struct ktsn_port *port;
+	struct loop *loop;
+	struct loop_scheduling scheduling;
+	struct events *events;
+	struct node node;
+	struct control_server *control;
+	struct event_source signals;
+	bool stop;
+};
+
+static int link_check(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
+{
+	struct rtnl_link link;
+	int err = rtnl_link_get(rtnl, options->interface, &link);
+
+	if (err == -ENODEV)
+		log_error("--interface %s: there is no such interface; see `ip link`", options->interface);
+	else if (err)
+		log_error("--interface %s: %s", options->interface, strerror(-err));
+	else if (!link.ethernet)
+		log_error("--interface %s: not an Ethernet interface; name one that is", options->interface);
+	else if (!link.up)
+		log_error("--interface %s: is down; bring it up first: ip link set %s up", options->interface,
+			  options->interface);
+	else {
+		uplink->link_index = link.index;
+		uplink->mtu_bytes = link.mtu_bytes;
+		memcpy(uplink->mac, link.mac, sizeof(uplink->mac));
+		return 0;
+	}
+	return err ? err : -EINVAL;
+}
+
+static int uplink_find(const struct options *options, struct node_uplink *uplink)
+{
+	struct rtnl *rtnl;
+	int err = rtnl_open(&rtnl);
+
+	if (err) {
+		log_error("cannot ask the kernel for its interfaces: %s", strerror(-err));
+		return err;
+	}
+	snprintf(uplink->interface, sizeof(uplink->interface), "%s", options->interface);
+	uplink->vxlan_port = options->vxlan_port;
+	uplink->local_address_be = options->local_address_be;
+	err = link_check(options, rtnl, uplink);
+	if (!err && !uplink->local_address_be) {
+		err = rtnl_address_get(rtnl, uplink->link_index, &uplink->local_address_be);
+		if (err)
+			log_error("--interface %s: has no IPv4 address; give it one, or say --local-address",
+				  options->interface);
+	}
+	rtnl_close(rtnl);
+	return err;
+}
+
+static int port_start(struct daemon *daemon)
+{
+	struct ktsn_port_dpdk_config config = {
+		.interface = daemon->options.interface,
+		.device = daemon->options.device,
+		.link_mtu_bytes = daemon->uplink.mtu_bytes,
+		.buffer_count = daemon->options.packets + KTSN_PORT_BURST,
+		.buffer_bytes = daemon->uplink.mtu_bytes + KTSN_ETHER_HEADER_BYTES,
+		.cpu = daemon->options.cpu,
+	};
+	char reason[256] = "";
+	int err = ktsn_port_dpdk_create(&daemon->port, &config, reason, sizeof(reason));
+
+	if (err)
+		log_error("DPDK cannot open %s: %s; check --interface or --device",
+			  config.device ? config.device : config.interface, reason);
+	return err;
+}
+
+static int loop_begin(struct daemon *daemon)
+{
+	struct loop_config config = {
+		.port = daemon->port,
+		.packets = daemon->options.packets,
+		.spin_ns = daemon->options.spin_ns,
+		.late_after_ns = daemon->options.late_after_ns,
+		.cpu = daemon->options.cpu,
+		.fifo_priority = daemon->options.fifo_priority,
+	};
+	int err = loop_create(&daemon->loop, &config);
+
+	if (!err)
+		err = loop_start(daemon->loop, &daemon->scheduling);
+	if (err)
+		log_error("cannot start the sending thread: %s", strerror(-err));
+	return err;
+}
+
+static void signal_readable(struct event_source *source)
+{
+	struct daemon *daemon = source->owner;
+
+	daemon->stop = true;
+}
+
+/* Blocked here, before any thread is made, so that all of them inherit it. */
+static void signals_block(sigset_t *signals)
+{
+	sigemptyset(signals);
+	sigaddset(signals, SIGINT);
+	sigaddset(signals, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, signals, NULL);
+}
+
+static int events_begin(struct daemon *daemon, const sigset_t *signals)
+{
+	int err = events_create(&daemon->events);
+	int fd;
+
+	if (err)
+		return err;
+	fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd < 0)
+		return -errno;
+	daemon->signals = (struct event_source){.fd = fd, .readable = signal_readable, .owner = daemon};
+	return events_add(daemon->events, &daemon->signals);
+}
+
+static struct control_status status_fixed(const struct daemon *daemon)
+{
+	return (struct control_status){
+		.pid = getpid(),
+		.uplink = "direct",
+		.interface = daemon->uplink.interface,
+		.local_address_be = daemon->uplink.local_address_be,
+		.strategy = "txtime",
+		.scheduler = daemon->scheduling.fifo ? "SCHED_FIFO" : "SCHED_OTHER",
+		.scheduler_priority = daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
+		.cpu = daemon->scheduling.pinned ? daemon->options.cpu : -1,
+		.spin_ns = daemon->options.spin_ns,
+		.keep_awake = daemon->options.keep_awake,
+	};
+}
+
+/* The socket was taken before anything else, so that a second daemon fails at once. */
+static int control_begin(struct daemon *daemon, int listen_fd)
+{
+	struct control_status fixed = status_fixed(daemon);
+	int err = node_init(&daemon->node, daemon->events, daemon->loop, &daemon->uplink,
+			    daemon->options.ring_slots);
+
+	if (!err) {
+		err = control_server_create(&daemon->control, &daemon->node, listen_fd, &fixed);
+		if (err)
+			node_fini(&daemon->node);
+	}
+	if (err)
+		log_error("cannot serve the control socket: %s", strerror(-err));
+	return err;
+}
+
+static void serve(struct daemon *daemon)
+{
+	log_info("ready: sending on %s, control socket %s", daemon->uplink.interface,
+		 daemon->options.control_path);
+	while (!daemon->stop) {
+		int err = events_run_once(daemon->events, node_tick(&daemon->node));
+
+		if (err) {
+			log_error("cannot wait for requests: %s", strerror(-err));
+			break;
+		}
+	}
+}
+
+static void keep_awake_begin(const struct daemon *daemon)
+{
+	int err = daemon->options.keep_awake ? realtime_keep_awake_start(daemon->options.cpu) : 0;
+
+	if (err)
+		log_warning("--keep-awake has no effect: %s", strerror(-err));
+}
+
+/* From the port on; what was started is ended in reverse order, whatever happened. */
+static int daemon_run(struct daemon *daemon, int listen_fd, const sigset_t *signals)
+{
+	int err = port_start(daemon);
+
+	if (!err)
+		err = loop_begin(daemon);
+	if (!err)
+		err = events_begin(daemon, signals);
+	if (!err)
+		err = control_begin(daemon, listen_fd);
+	if (!err) {
+		realtime_lock_memory();
+		keep_awake_begin(daemon);
+		serve(daemon);
+		control_server_destroy(daemon->control);
+		node_close(&daemon->node);
+	} else {
+		close(listen_fd);
+	}
+	realtime_keep_awake_stop();
+	if (daemon->loop)
+		loop_stop(daemon->loop);
+	if (daemon->control)
+		node_fini(&daemon->node);
+	loop_destroy(daemon->loop);
+	if (daemon->signals.fd > 0)
+		close(daemon->signals.fd);
+	events_destroy(daemon->events);
+	ktsn_port_destroy(daemon->port);
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	static struct daemon daemon;
+	sigset_t signals;
+	int listen_fd, err;
+
+	switch (options_parse(argc, argv, &daemon.options)) {
+	case OPTIONS_BAD:
+		return 2;
+	case OPTIONS_DONE:
+		return 0;
+	case OPTIONS_RUN:
+		break;
+	}
+	log_level_set(daemon.options.log_level);
+	if (privileges_check() || uplink_find(&daemon.options, &daemon.uplink))
+		return 1;
+	signals_block(&signals);
+	err = unix_listen(daemon.options.control_path, 0600, &listen_fd);
+	if (err) {
+		log_error("--control %s: %s", daemon.options.control_path, unix_listen_advice(err));
+		return 1;
+	}
+	err = daemon_run(&daemon, listen_fd, &signals);
+	unlink(daemon.options.control_path);
+	return err ? 1 : 0;
+}

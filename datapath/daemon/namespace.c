@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "namespace.h"
+
+#include "clock.h"
+#include "log.h"
+#include "node.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+enum {
+	RETRY_MS = 1000,    /* of a neighbour that did not answer */
+	CONFIRM_MS = 20000, /* of one that did; the kernel keeps a stale entry for 60 s (arp(7)) */
+};
+
+static int64_t now_ms(void)
+{
+	return clock_ns(CLOCK_MONOTONIC) / 1000000;
+}
+
+static int cookie_read(uint64_t *cookie)
+{
+	socklen_t bytes = sizeof(*cookie);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int err = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &bytes))
+		err = -errno;
+	close(fd);
+	return err;
+}
+
+static void changed(const struct rtnl_neighbor *entry, void *context)
+{
+	struct namespace *ns = context;
+
+	for (struct neighbor *n = ns->neighbors; n; n = n->next) {
+		if (n->entry.link_index != entry->link_index || n->entry.address_be != entry->address_be)
+			continue;
+		if (entry->state == NEIGHBOR_UNKNOWN) {
+			/* The kernel dropped it; we still need it. What was valid stays so meanwhile. */
+			n->used_ms = now_ms();
+			(void)rtnl_neighbor_use(ns->rtnl, entry->link_index, entry->address_be);
+		} else if (entry->state != NEIGHBOR_RESOLVING || n->entry.state != NEIGHBOR_VALID) {
+			n->entry = *entry;
+			destinations_neighbor_changed(ns->node, n);
+		}
+		return;
+	}
+}
+
+/* The kernel dropped notifications: ask for each neighbour. */
+static void neighbors_reread(struct namespace *ns)
+{
+	for (struct neighbor *n = ns->neighbors; n; n = n->next) {
+		struct rtnl_neighbor entry;
+
+		if (rtnl_neighbor_get(ns->rtnl, n->entry.link_index, n->entry.address_be, &entry) == 0 &&
+		    entry.address_be)
+			changed(&entry, ns);
+	}
+}
+
+static void changes_readable(struct event_source *source)
+{
+	struct namespace *ns = source->owner;
+
+	if (rtnl_monitor_read(ns->monitor, changed, ns) == -ENOBUFS)
+		neighbors_reread(ns);
+}
+
+/* In the namespace that the thread is in. */
+static int namespace_open_here(struct namespace *ns)
+{
+	int err = cookie_read(&ns->cookie);
+
+	if (!err)
+		err = rtnl_open(&ns->rtnl);
+	if (!err)
+		err = rtnl_monitor_open(&ns->monitor);
+	return err;
+}
+
+/* setns() moves only the calling thread. That it cannot come back is not survivable. */
+static int namespace_open_at(struct namespace *ns, const char *path)
+{
+	int own = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	int there = open(path, O_RDONLY | O_CLOEXEC);
+	int err = 0;
+
+	if (own < 0 || there < 0 || setns(there, CLONE_NEWNET))
+		err = -errno;
+	if (!err) {
+		err = namespace_open_here(ns);
+		if (setns(own, CLONE_NEWNET)) {
+			log_error("cannot return to ktsnd's own network namespace: %s", strerror(errno));
+			abort();
+		}
+	}
+	if (own >= 0)
+		close(own);
+	if (there >= 0)
+		close(there);
+	return err;
+}
+
+static void namespace_close(struct namespace *ns)
+{
+	rtnl_close(ns->rtnl);
+	rtnl_close(ns->monitor);
+	free(ns->path);
+	free(ns);
+}
+
+struct namespace *namespace_by_cookie(struct node *node, uint64_t cookie)
+{
+	for (struct namespace *ns = node->namespaces; ns; ns = ns->next) {
+		if (ns->cookie == cookie) {
+			ns->users++;
+			return ns;
+		}
+	}
+	return NULL;
+}
+
+static int namespace_watch(struct namespace *ns)
+{
+	ns->changes =
+		(struct event_source){.fd = rtnl_fd(ns->monitor), .readable = changes_readable, .owner = ns};
+	return events_add(ns->node->events, &ns->changes);
+}
+
+int namespace_get(struct node *node, const char *path, struct namespace **result)
+{
+	struct namespace *ns = calloc(1, sizeof(*ns));
+	int err;
+
+	if (!ns)
+		return -ENOMEM;
+	ns->node = node;
+	ns->path = path ? strdup(path) : NULL;
+	err = path ? namespace_open_at(ns, path) : namespace_open_here(ns);
+	*result = err ? NULL : namespace_by_cookie(node, ns->cookie);
+	if (!err && !*result)
+		err = namespace_watch(ns);
+	if (err || *result) {
+		namespace_close(ns);
+		return err;
+	}
+	ns->users = 1;
+	ns->next = node->namespaces;
+	node->namespaces = ns;
+	*result = ns;
+	return 0;
+}
+
+void namespace_put(struct namespace *ns)
+{
+	struct namespace **at;
+
+	if (!ns || --ns->users > 0)
+		return;
+	for (at = &ns->node->namespaces; *at != ns; at = &(*at)->next)
+		;
+	*at = ns->next;
+	events_remove(ns->node->events, &ns->changes);
+	namespace_close(ns);
+}
+
+static void neighbor_use(struct neighbor *neighbor)
+{
+	neighbor->used_ms = now_ms();
+	(void)rtnl_neighbor_use(neighbor->ns->rtnl, neighbor->entry.link_index, neighbor->entry.address_be);
+}
+
+static int neighbor_look_up(struct neighbor *neighbor, int link_index, uint32_t address_be)
+{
+	int err = rtnl_neighbor_get(neighbor->ns->rtnl, link_index, address_be, &neighbor->entry);
+
+	neighbor->entry.link_index = link_index;
+	neighbor->entry.address_be = address_be;
+	if (err)
+		return err;
+	/* Also when valid: it may be stale, and this has the kernel confirm it. */
+	neighbor_use(neighbor);
+	if (neighbor->entry.state != NEIGHBOR_VALID)
+		neighbor->entry.state = NEIGHBOR_RESOLVING;
+	return 0;
+}
+
+int neighbor_get(struct namespace *ns, int link_index, uint32_t address_be, struct neighbor **result)
+{
+	struct neighbor *neighbor;
+	int err;
+
+	for (neighbor = ns->neighbors; neighbor; neighbor = neighbor->next) {
+		if (neighbor->entry.link_index == link_index && neighbor->entry.address_be == address_be) {
+			neighbor->users++;
+			*result = neighbor;
+			return 0;
+		}
+	}
+	neighbor = calloc(1, sizeof(*neighbor));
+	if (!neighbor)
+		return -ENOMEM;
+	neighbor->ns = ns;
+	err = neighbor_look_up(neighbor, link_index, address_be);
+	if (err) {
+		free(neighbor);
+		return err;
+	}
+	ns->users++;
+	neighbor->users = 1;
+	neighbor->next = ns->neighbors;
+	ns->neighbors = neighbor;
+	*result = neighbor;
+	return 0;
+}
+
+void neighbor_put(struct neighbor *neighbor)
+{
+	struct neighbor **at;
+
+	if (!neighbor || --neighbor->users > 0)
+		return;
+	for (at = &neighbor->ns->neighbors; *at != neighbor; at = &(*at)->next)
+		;
+	*at = neighbor->next;
+	namespace_put(neighbor->ns);
+	free(neighbor);
+}
+
+int neighbors_tick(struct node *node)
+{
+	int64_t now = now_ms();
+	int64_t next = INT64_MAX;
+
+	for (struct namespace *ns = node->namespaces; ns; ns = ns->next) {
+		for (struct neighbor *n = ns->neighbors; n; n = n->next) {
+			int64_t due = n->used_ms + (n->entry.state == NEIGHBOR_VALID ? CONFIRM_MS : RETRY_MS);
+
+			if (due <= now) {
+				neighbor_use(n);
+				due = now + RETRY_MS;
+			}
+			next = due < next ? due : next;
+		}
+	}
+	return next == INT64_MAX ? -1 : (int)(next - now);
+}

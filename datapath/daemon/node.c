@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node.h"
+
+#include <string.h>
+
+int node_init(struct node *node, struct events *events, struct loop *loop, const struct node_uplink *uplink,
+	      uint32_t ring_slots)
+{
+	int err;
+
+	memset(node, 0, sizeof(*node));
+	node->events = events;
+	node->loop = loop;
+	node->uplink = *uplink;
+	node->ring_slots = ring_slots;
+	node->retired =
+		(struct event_source){.fd = loop_retired_fd(loop), .readable = graves_retired, .owner = node};
+	err = events_add(events, &node->retired);
+	if (!err)
+		err = namespace_get(node, NULL, &node->own_ns);
+	if (err)
+		events_remove(events, &node->retired);
+	return err;
+}
+
+static int earlier(int a_ms, int b_ms)
+{
+	if (a_ms < 0 || b_ms < 0)
+		return a_ms < 0 ? b_ms : a_ms;
+	return a_ms < b_ms ? a_ms : b_ms;
+}
+
+int node_tick(struct node *node)
+{
+	enum { GRAVES_MS = 10 };
+
+	graves_sweep(node);
+	return earlier(neighbors_tick(node), node->graves ? GRAVES_MS : -1);
+}
+
+void node_close(struct node *node)
+{
+	while (node->pods)
+		pod_free(node->pods);
+	while (node->peers)
+		(void)node_peer_del(node, node->peers->vni, node->peers->address_be);
+}
+
+void node_fini(struct node *node)
+{
+	graves_free_all(node);
+	while (node->closing)
+		process_free(node, node->closing);
+	events_remove(node->events, &node->retired);
+	namespace_put(node->own_ns);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ktsnd knows of its node: pods with their sockets and endpoints, remote nodes, and the applications
+ * that are connected. The control thread's own; the loop thread sees none of it.
+ *
+ *   node --+-- peer*                      a remote node of an overlay and the pod subnets behind it
+ *          +-- pod* --+-- endpoint*       an interface of the pod on an overlay
+ *                     +-- process* -- flow* -- destination*
+ *                         (a connection; a ring)  (a socket)  (an address it sends to)
+ */
+#ifndef KTSN_DAEMON_NODE_H
+#define KTSN_DAEMON_NODE_H
+
+#include "app_protocol.h"
+#include "events.h"
+#include "loop.h"
+#include "namespace.h"
+#include "refusal.h"
+#include "ring_memory.h"
+
+#include <limits.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/un.h>
+
+enum {
+	NODE_IDENTITY_MAX = 128,
+	PEER_SUBNETS_MAX = 64,
+	/* libktsn remembers 8 addresses of a socket; twice as many stay valid here, so that an entry that it
+	 * still uses is never dropped. */
+	FLOW_DESTINATIONS_MAX = 16,
+};
+
+struct subnet {
+	uint32_t network; /* host order */
+	uint8_t prefix_bits;
+};
+
+struct peer {
+	uint32_t vni;
+	uint32_t address_be;
+	struct subnet subnets[PEER_SUBNETS_MAX];
+	uint32_t subnet_count;
+	struct peer *next;
+};
+
+struct pod {
+	struct node *node;
+	char identity[NODE_IDENTITY_MAX + 1];
+	struct event_source listener; /* fd -1: no socket yet */
+	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	struct endpoint *endpoints;
+	struct process *processes;
+	struct pod *next;
+};
+
+struct endpoint {
+	char interface[IF_NAMESIZE];
+	char netns[PATH_MAX]; /* as given */
+	struct namespace *ns;
+	uint32_t vni;
+	int link_index;
+	uint32_t mtu_bytes;
+	uint8_t mac[6];
+	struct endpoint *next;
+};
+
+struct process {
+	struct pod *pod; /* NULL once the connection is closed */
+	struct event_source connection;
+	struct loop_ring *ring;         /* NULL before HELLO */
+	struct ktsn_ring_memory memory; /* of the ring */
+	struct flow *flows[LOOP_FLOWS_PER_RING];
+	struct destination *destinations[LOOP_DESTINATIONS_PER_RING];
+	uint32_t destination_hint; /* where to look for a free number */
+	struct process *next;      /* among its pod's, or among those that are closing */
+};
+
+struct flow {
+	struct process *process;
+	struct loop_flow *loop;
+	uint32_t index;
+	struct namespace *ns;
+	struct ktsn_frame_path source;                           /* address, port, ttl and tos filled in */
+	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
+	uint32_t destinations_next;
+	struct destination *connected;
+	bool closed;
+};
+
+struct destination {
+	struct node *node;
+	struct process *process; /* not used after destination_close() */
+	struct loop_destination *loop;
+	uint32_t index;
+	uint32_t vni;
+	struct namespace *ns; /* of the endpoint; only compared, never used */
+	int link_index;       /* of the endpoint */
+	bool endpoint_gone;
+	struct loop_route route; /* as last told to the loop */
+	uint32_t address_be;
+	struct neighbor *inner; /* the pod that receives, or its gateway; in the sender's namespace */
+	struct neighbor *outer; /* the remote node, or the gateway to it; in ktsnd's namespace */
+	struct destination *next, **previous_next; /* in the node's list */
+};
+
+struct node_uplink {
+	char interface[IF_NAMESIZE];
+	int link_index;
+	uint32_t mtu_bytes;
+	uint8_t mac[6];
+	uint32_t local_address_be;
+	uint16_t vxlan_port;
+};
+
+struct node {
+	struct events *events;
+	struct loop *loop;
+	struct node_uplink uplink;
+	uint32_t ring_slots; /* per process */
+	struct namespace *own_ns;
+	struct namespace *namespaces;
+	struct pod *pods;
+	struct peer *peers;
+	struct destination *destinations;
+	struct event_source retired; /* the loop gives objects back */
+	struct process *closing;     /* connection closed, ring not given back by the loop yet */
+	struct grave *graves;        /* objects that commands under way may still name */
+	uint64_t flow_numbers;
+	uint32_t socket_count, endpoint_count, peer_count, process_count, flow_count;
+	uint64_t kernel_path_closed; /* of processes that are gone */
+};
+
+/* Prepares an empty node; `loop` and `events` are the caller's. 0 or -errno. */
+int node_init(struct node *node, struct events *events, struct loop *loop, const struct node_uplink *uplink,
+	      uint32_t ring_slots);
+/* Closes all sockets and endpoints; the loop still runs. */
+void node_close(struct node *node);
+/* Frees what the loop held. Its thread must have ended. */
+void node_fini(struct node *node);
+
+/* Periodic work: neighbours to confirm, objects to free. Returns ms until it is due again, -1: not. */
+int node_tick(struct node *node);
+
+/* pods.c: what the control socket changes. 0, or -EINVAL with *refusal filled in; then nothing changed. */
+int node_socket_add(struct node *node, const char *identity, const char *path, struct refusal *refusal);
+int node_socket_del(struct node *node, const char *identity);
+int node_endpoint_add(struct node *node, const char *identity, const char *interface, const char *netns,
+		      uint32_t vni, struct refusal *refusal);
+int node_endpoint_del(struct node *node, const char *identity, const char *interface);
+void pod_free(struct pod *pod);
+
+/* peers.c */
+int node_peer_add(struct node *node, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
+		  uint32_t subnet_count, struct refusal *refusal);
+int node_peer_del(struct node *node, uint32_t vni, uint32_t address_be);
+/* The remote node behind which an address lives (longest prefix), or NULL. */
+const struct peer *node_peer_of(const struct node *node, uint32_t vni, uint32_t address_be);
+
+/* processes.c: the application socket */
+void process_accept(struct event_source *listener);
+void process_close(struct process *process);
+void process_free(struct node *node, struct process *process);
+uint64_t process_kernel_path(const struct process *process);
+
+/* flows.c: sockets of a process. Fill in the reply, status included. */
+void flow_open(struct process *process, const struct ktsn_app_request *request, int socket_fd,
+	       struct ktsn_app_reply *reply);
+void flow_close_request(struct process *process, const struct ktsn_app_request *request,
+			struct ktsn_app_reply *reply);
+void flow_destination_request(struct process *process, const struct ktsn_app_request *request,
+			      struct ktsn_app_reply *reply);
+void flow_free(struct flow *flow);
+
+/* destinations.c: from an address to a route for frames */
+/* Makes a destination of the flow and announces it to the loop. 0 with *created, which is NULL when the
+ * pod's routes lead through another interface; or -errno as sendmsg gives it. */
+int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be,
+		       struct destination **created);
+/* Tells the loop that no new messages come for it. */
+void destination_close(struct destination *destination);
+void destination_free(struct destination *destination);
+/* A neighbour changed, or peers did: tells the loop what follows from it. */
+void destinations_neighbor_changed(struct node *node, const struct neighbor *neighbor);
+void destinations_peers_changed(struct node *node, uint32_t vni);
+/* Messages to this namespace's endpoints have nowhere to go any more. */
+void destinations_endpoint_gone(struct node *node, const struct endpoint *endpoint);
+
+/* graves.c */
+void graves_retired(struct event_source *source);
+void graves_sweep(struct node *node);
+/* Once the loop's thread has ended: nothing is under way any more. */
+void graves_free_all(struct node *node);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include "layout.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+	"Usage: ktsnd --interface NAME [options]\n"
+	"\n"
+	"Sends the timed datagrams of this node's pods, each at its transmit time, wrapped in VXLAN, on the\n"
+	"interface NAME. Pods and remote nodes are told to it on the control socket (ktsn, tsn-cni).\n"
+	"\n"
+	"  --interface NAME       the node's interface towards the other nodes (required)\n"
+	"  --local-address IPV4   tunnel source address (default: the interface's first)\n"
+	"  --vxlan-port N         UDP port of the tunnel (default: 4789)\n"
+	"  --device DEVICE        send on this DPDK device (a PCI address, or net_NAME,arguments) instead "
+	"of\n"
+	"                         a packet socket on the interface; addresses are still the interface's\n"
+	"  --control PATH         control socket (default: /run/ktsn/control.sock)\n"
+	"  --cpu N                run the sending thread on this CPU only (default: any)\n"
+	"  --fifo N               SCHED_FIFO priority of the sending thread, 0 for none (default: 50)\n"
+	"  --spin DURATION        be awake this long before a departure: more is more exact and costs more\n"
+	"                         CPU (default: 60us)\n"
+	"  --keep-awake           keep the CPU given by --cpu from sleeping: tighter tails, for a whole "
+	"CPU's\n"
+	"                         power\n"
+	"  --late-after DURATION  count a departure as late from here on (default: 10us)\n"
+	"  --slots N              messages that one process may have waiting, 64 to 4096 (default: 512)\n"
+	"  --packets N            messages that all may have waiting, 64 to 1048576 (default: 16384)\n"
+	"  --log-level LEVEL      error, warning, info or debug (default: info)\n"
+	"  --help, --version\n"
+	"\n"
+	"DURATION is a number with the unit ns, us or ms. ktsnd runs until SIGTERM or SIGINT.\n";
+
+enum { OPT_FIRST = 256 };
+enum option_id {
+	INTERFACE = OPT_FIRST,
+	LOCAL_ADDRESS,
+	VXLAN_PORT,
+	DEVICE,
+	CONTROL,
+	CPU,
+	FIFO,
+	SPIN,
+	KEEP_AWAKE,
+	LATE_AFTER,
+	SLOTS,
+	PACKETS,
+	LOG_LEVEL,
+	HELP,
+	VERSION,
+};
+
+static const struct option long_options[] = {
+	{"interface", required_argument, NULL, INTERFACE},
+	{"local-address", required_argument, NULL, LOCAL_ADDRESS},
+	{"vxlan-port", required_argument, NULL, VXLAN_PORT},
+	{"device", required_argument, NULL, DEVICE},
+	{"control", required_argument, NULL, CONTROL},
+	{"cpu", required_argument, NULL, CPU},
+	{"fifo", required_argument, NULL, FIFO},
+	{"spin", required_argument, NULL, SPIN},
+	{"keep-awake", no_argument, NULL, KEEP_AWAKE},
+	{"late-after", required_argument, NULL, LATE_AFTER},
+	{"slots", required_argument, NULL, SLOTS},
+	{"packets", required_argument, NULL, PACKETS},
+	{"log-level", required_argument, NULL, LOG_LEVEL},
+	{"help", no_argument, NULL, HELP},
+	{"version", no_argument, NULL, VERSION},
+	{NULL, 0, NULL, 0},
+};
+
+static const char *name_of(int id)
+{
+	return long_options[id - OPT_FIRST].name;
+}
+
+static int complain(int id, const char *value, const char *wanted)
+{
+	fprintf(stderr, "ktsnd: --%s %s: must be %s\n", name_of(id), value, wanted);
+	return -EINVAL;
+}
+
+static int number_read(int id, const char *text, int64_t least, int64_t most, int64_t *number)
+{
+	char wanted[64];
+	char *end;
+
+	errno = 0;
+	*number = strtoll(text, &end, 10);
+	if (!errno && end != text && !*end && *number >= least && *number <= most)
+		return 0;
+	snprintf(wanted, sizeof(wanted), "a number from %lld to %lld", (long long)least, (long long)most);
+	return complain(id, text, wanted);
+}
+
+static int duration_read(int id, const char *text, int64_t most_ns, int64_t *duration_ns)
+{
+	static const struct {
+		const char *name;
+		int64_t ns;
+	} units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}};
+	char wanted[80];
+	char *end;
+	long long number;
+
+	errno = 0;
+	number = strtoll(text, &end, 10);
+	for (size_t i = 0; i < 3 && !errno && end != text && number >= 0; i++) {
+		if (strcmp(end, units[i].name) == 0 && number <= most_ns / units[i].ns) {
+			*duration_ns = number * units[i].ns;
+			return 0;
+		}
+	}
+	snprintf(wanted, sizeof(wanted), "a number with the unit ns, us or ms, at most %lldms",
+		 (long long)(most_ns / 1000000));
+	return complain(id, text, wanted);
+}
+
+static int log_level_read(int id, const char *text, enum log_level *level)
+{
+	static const struct {
+		const char *name;
+		enum log_level level;
+	} levels[] = {{"error", LOG_LEVEL_ERROR},
+		      {"warning", LOG_LEVEL_WARNING},
+		      {"info", LOG_LEVEL_INFO},
+		      {"debug", LOG_LEVEL_DEBUG}};
+
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+		if (strcmp(text, levels[i].name) == 0) {
+			*level = levels[i].level;
+			return 0;
+		}
+	}
+	return complain(id, text, "error, warning, info or debug");
+}
+
+static int interface_read(int id, const char *text, const char **interface)
+{
+	*interface = text;
+	return *text && strlen(text) < IF_NAMESIZE ? 0 : complain(id, text, "a name of 1 to 15 characters");
+}
+
+static int address_read(int id, const char *text, uint32_t *address_be)
+{
+	return inet_pton(AF_INET, text, address_be) == 1 && *address_be
+		       ? 0
+		       : complain(id, text, "an IPv4 address such as 192.0.2.1");
+}
+
+static int cpu_read(int id, const char *text, int64_t *cpu)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+
+	return number_read(id, text, 0, (cpus < CPU_SETSIZE ? cpus : CPU_SETSIZE) - 1, cpu);
+}
+
+/* One option; those that are plain numbers come back in *number. */
+static int option_read(struct options *options, int id, const char *value, int64_t *number)
+{
+	switch (id) {
+	case INTERFACE:
+		return interface_read(id, value, &options->interface);
+	case LOCAL_ADDRESS:
+		return address_read(id, value, &options->local_address_be);
+	case DEVICE:
+		options->device = value;
+		return 0;
+	case CONTROL:
+		options->control_path = value;
+		return *value == '/' ? 0 : complain(id, value, "an absolute path");
+	case SPIN:
+		return duration_read(id, value, 10000000, &options->spin_ns);
+	case LATE_AFTER:
+		return duration_read(id, value, 1000000000, &options->late_after_ns);
+	case LOG_LEVEL:
+		return log_level_read(id, value, &options->log_level);
+	case VXLAN_PORT:
+		return number_read(id, value, 1, 65535, number);
+	case CPU:
+		return cpu_read(id, value, number);
+	case FIFO:
+		return number_read(id, value, 0, 99, number);
+	case SLOTS:
+		return number_read(id, value, KTSN_RING_WORD_BITS, KTSN_RING_SLOTS_MAX, number);
+	case PACKETS:
+		return number_read(id, value, 64, 1048576, number);
+	default:
+		return 0;
+	}
+}
+
+static void number_store(struct options *options, int id, int64_t number)
+{
+	switch (id) {
+	case VXLAN_PORT:
+		options->vxlan_port = (uint16_t)number;
+		break;
+	case CPU:
+		options->cpu = (int)number;
+		break;
+	case FIFO:
+		options->fifo_priority = (int)number;
+		break;
+	case SLOTS:
+		options->ring_slots = (uint32_t)number;
+		break;
+	case PACKETS:
+		options->packets = (uint32_t)number;
+		break;
+	case KEEP_AWAKE:
+		options->keep_awake = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static enum options_result check(const struct options *options, int argc, char **argv)
+{
+	if (optind < argc)
+		fprintf(stderr, "ktsnd: %s: not an option; see ktsnd --help\n", argv[optind]);
+	else if (!options->interface)
+		fprintf(stderr,
+			"ktsnd: --interface is missing; name the node's interface towards the others\n");
+	else if (options->keep_awake && options->cpu < 0)
+		fprintf(stderr, "ktsnd: --keep-awake needs --cpu: say which CPU to keep awake\n");
+	else
+		return OPTIONS_RUN;
+	return OPTIONS_BAD;
+}
+
+static void defaults_set(struct options *options)
+{
+	*options = (struct options){
+		.control_path = "/run/ktsn/control.sock",
+		.vxlan_port = 4789,
+		.cpu = -1,
+		.fifo_priority = 50,
+		.spin_ns = 60000,
+		.late_after_ns = 10000,
+		.ring_slots = 512,
+		.packets = 16384,
+		.log_level = LOG_LEVEL_INFO,
+	};
+}
+
+static enum options_result answer(int id)
+{
+	if (id == HELP)
+		fputs(help, stdout);
+	else
+		puts("ktsnd " KTSN_VERSION);
+	return OPTIONS_DONE;
+}
+
+static void unknown_complain(int result, char **argv)
+{
+	if (result == ':')
+		fprintf(stderr, "ktsnd: %s: needs a value; see ktsnd --help\n", argv[optind - 1]);
+	else
+		fprintf(stderr, "ktsnd: %s: no such option; see ktsnd --help\n", argv[optind - 1]);
+}
+
+enum options_result options_parse(int argc, char **argv, struct options *options)
+{
+	int id;
+
+	defaults_set(options);
+	opterr = 0;
+	while ((id = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
+		int64_t number = 0;
+
+		if (id == HELP || id == VERSION)
+			return answer(id);
+		if (id < OPT_FIRST) {
+			unknown_complain(id, argv);
+			return OPTIONS_BAD;
+		}
+		if (option_read(options, id, optarg, &number))
+			return OPTIONS_BAD;
+		number_store(options, id, number);
+	}
+	return check(options, argc, argv);
+}

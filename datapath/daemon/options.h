@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ktsnd's command line.
+ */
+#ifndef KTSN_DAEMON_OPTIONS_H
+#define KTSN_DAEMON_OPTIONS_H
+
+#include "log.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct options {
+	const char *interface;
+	const char *device; /* DPDK device instead of af_packet on the interface; NULL */
+	const char *control_path;
+	uint32_t local_address_be; /* 0: the interface's first */
+	uint16_t vxlan_port;
+	int cpu;
+	int fifo_priority;
+	int64_t spin_ns;
+	int64_t late_after_ns;
+	uint32_t ring_slots;
+	uint32_t packets;
+	bool keep_awake;
+	enum log_level log_level;
+};
+
+enum options_result { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_BAD };
+
+/* Reads the command line. --help and --version are answered (OPTIONS_DONE); what is wrong is said in a
+ * sentence on standard error (OPTIONS_BAD). Strings point into argv. */
+enum options_result options_parse(int argc, char **argv, struct options *options);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct peer *peer_find(const struct node *node, uint32_t vni, uint32_t address_be)
+{
+	struct peer *peer = node->peers;
+
+	while (peer && (peer->vni != vni || peer->address_be != address_be))
+		peer = peer->next;
+	return peer;
+}
+
+static bool subnet_holds(const struct subnet *subnet, uint32_t address)
+{
+	uint32_t mask = subnet->prefix_bits ? UINT32_MAX << (32 - subnet->prefix_bits) : 0;
+
+	return ((address ^ subnet->network) & mask) == 0;
+}
+
+const struct peer *node_peer_of(const struct node *node, uint32_t vni, uint32_t address_be)
+{
+	const struct peer *best = NULL;
+	int best_bits = -1;
+
+	for (const struct peer *peer = node->peers; peer; peer = peer->next) {
+		for (uint32_t i = 0; i < peer->subnet_count; i++) {
+			const struct subnet *subnet = &peer->subnets[i];
+
+			if (peer->vni == vni && subnet->prefix_bits > best_bits &&
+			    subnet_holds(subnet, ntohl(address_be))) {
+				best = peer;
+				best_bits = subnet->prefix_bits;
+			}
+		}
+	}
+	return best;
+}
+
+int node_peer_add(struct node *node, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
+		  uint32_t subnet_count, struct refusal *refusal)
+{
+	struct peer *peer = peer_find(node, vni, address_be);
+
+	if (address_be == node->uplink.local_address_be)
+		return refuse(refusal, "address",
+			      "this is the local node's own address; give the remote node's");
+	if (!peer) {
+		peer = calloc(1, sizeof(*peer));
+		if (!peer)
+			return -ENOMEM;
+		peer->vni = vni;
+		peer->address_be = address_be;
+		peer->next = node->peers;
+		node->peers = peer;
+		node->peer_count++;
+	}
+	memcpy(peer->subnets, subnets, subnet_count * sizeof(*subnets));
+	peer->subnet_count = subnet_count;
+	destinations_peers_changed(node, vni);
+	return 0;
+}
+
+int node_peer_del(struct node *node, uint32_t vni, uint32_t address_be)
+{
+	struct peer *peer = peer_find(node, vni, address_be);
+	struct peer **at = &node->peers;
+
+	if (!peer)
+		return 0;
+	while (*at != peer)
+		at = &(*at)->next;
+	*at = peer->next;
+	node->peer_count--;
+	free(peer);
+	destinations_peers_changed(node, vni);
+	return 0;
+}

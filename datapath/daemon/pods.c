@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pods: their sockets and their endpoints, two halves that arrive in either order.
+ */
+#include "log.h"
+#include "node.h"
+#include "unix_socket.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Applications of any user may connect: who may reach the socket is decided by who can see its folder. */
+enum { APP_SOCKET_MODE = 0666 };
+
+static struct pod *pod_find(const struct node *node, const char *identity)
+{
+	struct pod *pod = node->pods;
+
+	while (pod && strcmp(pod->identity, identity) != 0)
+		pod = pod->next;
+	return pod;
+}
+
+static struct pod *pod_get(struct node *node, const char *identity)
+{
+	struct pod *pod = pod_find(node, identity);
+
+	if (pod)
+		return pod;
+	pod = calloc(1, sizeof(*pod));
+	if (!pod)
+		return NULL;
+	pod->node = node;
+	pod->listener.fd = -1;
+	snprintf(pod->identity, sizeof(pod->identity), "%s", identity);
+	pod->next = node->pods;
+	node->pods = pod;
+	return pod;
+}
+
+static void pod_unlink_if_empty(struct pod *pod)
+{
+	struct pod **at = &pod->node->pods;
+
+	if (pod->listener.fd >= 0 || pod->endpoints || pod->processes)
+		return;
+	while (*at != pod)
+		at = &(*at)->next;
+	*at = pod->next;
+	free(pod);
+}
+
+static void socket_close(struct pod *pod)
+{
+	if (pod->listener.fd < 0)
+		return;
+	events_remove(pod->node->events, &pod->listener);
+	close(pod->listener.fd);
+	unlink(pod->socket_path);
+	pod->listener.fd = -1;
+	pod->node->socket_count--;
+	while (pod->processes)
+		process_close(pod->processes);
+}
+
+static int socket_open(struct pod *pod, const char *path, struct refusal *refusal)
+{
+	int fd;
+	int err = unix_listen(path, APP_SOCKET_MODE, &fd);
+
+	if (err)
+		return refuse(refusal, "path", "%s: %s", path, unix_listen_advice(err));
+	pod->listener = (struct event_source){.fd = fd, .readable = process_accept, .owner = pod};
+	err = events_add(pod->node->events, &pod->listener);
+	if (err) {
+		close(fd);
+		unlink(path);
+		pod->listener.fd = -1;
+		return refuse(refusal, "path", "%s: cannot be watched: %s", path, strerror(-err));
+	}
+	snprintf(pod->socket_path, sizeof(pod->socket_path), "%s", path);
+	pod->node->socket_count++;
+	return 0;
+}
+
+int node_socket_add(struct node *node, const char *identity, const char *path, struct refusal *refusal)
+{
+	struct pod *pod;
+	int err;
+
+	if (path[0] != '/')
+		return refuse(refusal, "path", "%s: not an absolute path; begin it with /", path);
+	pod = pod_get(node, identity);
+	if (!pod)
+		return -ENOMEM;
+	if (pod->listener.fd >= 0) {
+		if (strcmp(pod->socket_path, path) == 0)
+			return 0;
+		return refuse(refusal, "path", "%s has its socket at %s already; remove that one first",
+			      identity, pod->socket_path);
+	}
+	err = socket_open(pod, path, refusal);
+	if (err)
+		pod_unlink_if_empty(pod);
+	return err;
+}
+
+int node_socket_del(struct node *node, const char *identity)
+{
+	struct pod *pod = pod_find(node, identity);
+
+	if (!pod)
+		return 0;
+	socket_close(pod);
+	pod_unlink_if_empty(pod);
+	return 0;
+}
+
+static struct endpoint *endpoint_find(const struct pod *pod, const char *interface)
+{
+	struct endpoint *endpoint = pod->endpoints;
+
+	while (endpoint && strcmp(endpoint->interface, interface) != 0)
+		endpoint = endpoint->next;
+	return endpoint;
+}
+
+static int link_read(struct endpoint *endpoint, const char *netns, struct refusal *refusal)
+{
+	struct rtnl_link link;
+	int err = rtnl_link_get(endpoint->ns->rtnl, endpoint->interface, &link);
+
+	if (err)
+		return refuse(refusal, "interface", "%s: %s in %s; create the pod's interface first",
+			      endpoint->interface, strerror(-err), netns);
+	if (!link.ethernet)
+		return refuse(refusal, "interface",
+			      "%s is not an Ethernet interface; use one end of a veth pair",
+			      endpoint->interface);
+	endpoint->link_index = link.index;
+	endpoint->mtu_bytes = link.mtu_bytes;
+	memcpy(endpoint->mac, link.mac, sizeof(endpoint->mac));
+	return 0;
+}
+
+static void endpoint_free(struct endpoint *endpoint)
+{
+	namespace_put(endpoint->ns);
+	free(endpoint);
+}
+
+static int endpoint_make(struct node *node, const char *interface, const char *netns, uint32_t vni,
+			 struct endpoint **result, struct refusal *refusal)
+{
+	struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
+	int err;
+
+	if (!endpoint)
+		return -ENOMEM;
+	snprintf(endpoint->interface, sizeof(endpoint->interface), "%s", interface);
+	snprintf(endpoint->netns, sizeof(endpoint->netns), "%s", netns);
+	endpoint->vni = vni;
+	err = netns[0] == '/' ? namespace_get(node, netns, &endpoint->ns) : -EINVAL;
+	err = err ? refuse(refusal, "netns", "%s: %s; give the path of the pod's network namespace", netns,
+			   strerror(-err))
+		  : link_read(endpoint, netns, refusal);
+	if (err) {
+		endpoint_free(endpoint);
+		return err;
+	}
+	*result = endpoint;
+	return 0;
+}
+
+static bool endpoint_equal(const struct endpoint *a, const struct endpoint *b)
+{
+	return a->ns == b->ns && a->vni == b->vni && a->link_index == b->link_index;
+}
+
+int node_endpoint_add(struct node *node, const char *identity, const char *interface, const char *netns,
+		      uint32_t vni, struct refusal *refusal)
+{
+	struct endpoint *endpoint, *existing;
+	struct pod *pod;
+	int err = endpoint_make(node, interface, netns, vni, &endpoint, refusal);
+
+	if (err)
+		return err;
+	pod = pod_get(node, identity);
+	if (!pod) {
+		endpoint_free(endpoint);
+		return -ENOMEM;
+	}
+	existing = endpoint_find(pod, interface);
+	if (existing) {
+		bool same = endpoint_equal(existing, endpoint);
+
+		endpoint_free(endpoint);
+		return same ? 0
+			    : refuse(refusal, "interface",
+				     "%s has an endpoint %s with another namespace or network already; "
+				     "remove "
+				     "that one first",
+				     identity, interface);
+	}
+	endpoint->next = pod->endpoints;
+	pod->endpoints = endpoint;
+	node->endpoint_count++;
+	return 0;
+}
+
+static void endpoint_remove(struct pod *pod, struct endpoint *endpoint)
+{
+	struct endpoint **at = &pod->endpoints;
+
+	while (*at != endpoint)
+		at = &(*at)->next;
+	*at = endpoint->next;
+	pod->node->endpoint_count--;
+	destinations_endpoint_gone(pod->node, endpoint);
+	endpoint_free(endpoint);
+}
+
+int node_endpoint_del(struct node *node, const char *identity, const char *interface)
+{
+	struct pod *pod = pod_find(node, identity);
+	struct endpoint *endpoint = pod ? endpoint_find(pod, interface) : NULL;
+
+	if (!endpoint)
+		return 0;
+	endpoint_remove(pod, endpoint);
+	pod_unlink_if_empty(pod);
+	return 0;
+}
+
+void pod_free(struct pod *pod)
+{
+	socket_close(pod);
+	while (pod->processes)
+		process_close(pod->processes);
+	while (pod->endpoints)
+		endpoint_remove(pod, pod->endpoints);
+	pod_unlink_if_empty(pod);
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The application socket: one connection per process, its ring, and what it asks for.
+ */
+#include "log.h"
+#include "node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Descriptors that a request may bring; what comes beyond the one that is wanted is closed. */
+enum { REQUEST_FDS_MAX = 4 };
+
+union request_control {
+	char bytes[CMSG_SPACE(REQUEST_FDS_MAX * sizeof(int))];
+	struct cmsghdr align;
+};
+
+uint64_t process_kernel_path(const struct process *process)
+{
+	struct ktsn_ring_header *header = process->memory.address;
+
+	return process->ring ? atomic_load_explicit(&header->kernel_path, memory_order_relaxed) : 0;
+}
+
+static int ring_make(struct process *process)
+{
+	struct node *node = process->pod->node;
+	struct loop_ring *ring = calloc(1, sizeof(*ring));
+	int err;
+
+	if (!ring)
+		return -ENOMEM;
+	err = ktsn_ring_memory_create(&process->memory, node->ring_slots, node->uplink.mtu_bytes);
+	if (err) {
+		free(ring);
+		return err;
+	}
+	ring->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (ring->doorbell_fd < 0) {
+		err = -errno;
+		ktsn_ring_memory_destroy(&process->memory);
+		free(ring);
+		return err;
+	}
+	ring->object = (struct loop_object){.kind = LOOP_RING, .owner = process};
+	ring->watch_index = LOOP_UNWATCHED;
+	ktsn_ring_consumer_init(&ring->consumer, process->memory.address, process->memory.slot_count,
+				process->memory.slot_bytes);
+	process->ring = ring;
+	return 0;
+}
+
+static void list_remove(struct process **at, const struct process *process)
+{
+	while (*at && *at != process)
+		at = &(*at)->next;
+	if (*at)
+		*at = process->next;
+}
+
+void process_free(struct node *node, struct process *process)
+{
+	list_remove(&node->closing, process);
+	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
+		if (process->destinations[i])
+			destination_free(process->destinations[i]);
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
+		if (process->flows[i])
+			flow_free(process->flows[i]);
+	if (process->ring) {
+		close(process->ring->doorbell_fd);
+		ktsn_ring_memory_destroy(&process->memory);
+		free(process->ring);
+	}
+	free(process);
+}
+
+void process_close(struct process *process)
+{
+	struct node *node = process->pod->node;
+
+	list_remove(&process->pod->processes, process);
+	process->pod = NULL;
+	process->next = node->closing;
+	node->closing = process;
+	events_remove(node->events, &process->connection);
+	close(process->connection.fd);
+	node->process_count--;
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
+		node->flow_count -= process->flows[i] != NULL;
+	node->kernel_path_closed += process_kernel_path(process);
+	if (process->ring)
+		/* What it sent still leaves; the loop gives the ring back after that. */
+		loop_command(node->loop,
+			     &(struct loop_command){.type = COMMAND_RING_CLOSE, .ring = process->ring});
+	else
+		process_free(node, process);
+}
+
+/* HELLO: makes the ring and has the loop look after it. */
+static void hello(struct process *process, struct ktsn_app_reply *reply)
+{
+	struct node *node = process->pod->node;
+
+	if (process->ring) {
+		reply->status = -EALREADY;
+		return;
+	}
+	if (node->process_count > LOOP_RINGS_MAX) {
+		reply->status = -EMFILE;
+		return;
+	}
+	reply->status = ring_make(process);
+	if (reply->status == 0)
+		loop_command(node->loop,
+			     &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = process->ring});
+}
+
+static void request_serve(struct process *process, const struct ktsn_app_request *request, int passed_fd,
+			  struct ktsn_app_reply *reply)
+{
+	if (request->magic != KTSN_APP_MAGIC || request->version != KTSN_APP_VERSION)
+		reply->status = -EPROTONOSUPPORT;
+	else if (request->type == KTSN_APP_HELLO)
+		hello(process, reply);
+	else if (!process->ring)
+		reply->status = -EPROTO;
+	else if (request->type == KTSN_APP_FLOW_OPEN)
+		flow_open(process, request, passed_fd, reply);
+	else if (request->type == KTSN_APP_FLOW_CLOSE)
+		flow_close_request(process, request, reply);
+	else if (request->type == KTSN_APP_DESTINATION)
+		flow_destination_request(process, request, reply);
+	else
+		reply->status = -EOPNOTSUPP;
+}
+
+/* The first descriptor is the caller's, the rest are closed. */
+static int passed_fd_of(struct msghdr *message)
+{
+	int first = -1;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			if (first < 0)
+				first = fd;
+			else
+				close(fd);
+		}
+	}
+	return first;
+}
+
+/* 1 with a request; 0 when there is none to serve; -errno when the connection is to be closed. */
+static int request_receive(int fd, struct ktsn_app_request *request, int *passed_fd)
+{
+	union request_control control;
+	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	struct msghdr message = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (bytes < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	*passed_fd = passed_fd_of(&message);
+	return bytes == sizeof(*request) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 1 : -EPROTO;
+}
+
+/* The ring's descriptors go with the reply to HELLO. An application that does not read its replies loses
+ * its connection rather than holding up ktsnd. */
+static int reply_send(struct process *process, const struct ktsn_app_reply *reply)
+{
+	union request_control control = {0};
+	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (reply->type == KTSN_APP_HELLO && reply->status == 0) {
+		int fds[2] = {process->memory.fd, process->ring->doorbell_fd};
+		struct cmsghdr *cmsg;
+
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(sizeof(fds));
+		cmsg = CMSG_FIRSTHDR(&message);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(sizeof(fds));
+		memcpy(CMSG_DATA(cmsg), fds, sizeof(fds));
+	}
+	return sendmsg(process->connection.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void connection_readable(struct event_source *source)
+{
+	struct process *process = source->owner;
+	struct ktsn_app_request request;
+	struct ktsn_app_reply reply = {.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION};
+	int passed_fd = -1;
+	int got = request_receive(source->fd, &request, &passed_fd);
+
+	if (got == 0)
+		return;
+	if (got > 0) {
+		reply.type = request.type;
+		reply.flow = reply.destination = KTSN_APP_NONE;
+		request_serve(process, &request, passed_fd, &reply);
+	}
+	/* Before the reply: a copy of the socket that stays open here would keep its port bound. */
+	if (passed_fd >= 0)
+		close(passed_fd);
+	if (got > 0)
+		got = reply_send(process, &reply);
+	if (got < 0)
+		process_close(process);
+}
+
+void process_accept(struct event_source *listener)
+{
+	struct pod *pod = listener->owner;
+	int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct process *process = fd < 0 ? NULL : calloc(1, sizeof(*process));
+
+	if (!process) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	process->pod = pod;
+	process->connection =
+		(struct event_source){.fd = fd, .readable = connection_readable, .owner = process};
+	if (events_add(pod->node->events, &process->connection)) {
+		close(fd);
+		free(process);
+		return;
+	}
+	process->next = pod->processes;
+	pod->processes = process;
+	pod->node->process_count++;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "realtime.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static pthread_t awake_thread;
+static bool awake_running;
+static atomic_bool awake_stop;
+
+int realtime_pin(pthread_t thread, int cpu)
+{
+	cpu_set_t set;
+	int err;
+
+	if (cpu < 0)
+		return 0;
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	err = pthread_setaffinity_np(thread, sizeof(set), &set);
+	if (err)
+		log_warning(
+			"cannot run on CPU %d: %s; choose another with --cpu, or allow it in ktsnd's cpuset",
+			cpu, strerror(err));
+	return -err;
+}
+
+int realtime_fifo(pthread_t thread, int priority)
+{
+	struct sched_param param = {.sched_priority = priority};
+	int err;
+
+	if (priority <= 0)
+		return -EINVAL;
+	err = pthread_setschedparam(thread, SCHED_FIFO, &param);
+	if (err)
+		log_warning(
+			"no SCHED_FIFO, departures will be less exact: %s; give ktsnd CAP_SYS_NICE and, with "
+			"cgroup v1, a cpu.rt_runtime_us, or say --fifo 0",
+			strerror(err));
+	return -err;
+}
+
+void realtime_lock_memory(void)
+{
+	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT))
+		log_warning("memory is not locked, a page that was swapped out delays a departure: %s; give "
+			    "ktsnd "
+			    "CAP_IPC_LOCK or raise its memlock limit",
+			    strerror(errno));
+}
+
+static void *stay_awake(void *argument)
+{
+	(void)argument;
+	while (!atomic_load_explicit(&awake_stop, memory_order_relaxed))
+		;
+	return NULL;
+}
+
+/* An idle-class thread on every CPU would be of no use: without a CPU there is nothing to keep awake. */
+int realtime_keep_awake_start(int cpu)
+{
+	struct sched_param param = {0};
+	int err = pthread_create(&awake_thread, NULL, stay_awake, NULL);
+
+	if (err)
+		return -err;
+	awake_running = true;
+	pthread_setname_np(awake_thread, "ktsnd-awake");
+	err = pthread_setschedparam(awake_thread, SCHED_IDLE, &param);
+	if (!err)
+		err = -realtime_pin(awake_thread, cpu);
+	if (err)
+		realtime_keep_awake_stop();
+	return -err;
+}
+
+void realtime_keep_awake_stop(void)
+{
+	if (!awake_running)
+		return;
+	atomic_store(&awake_stop, true);
+	pthread_join(awake_thread, NULL);
+	awake_running = false;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What makes a thread punctual, each allowed or not by the machine: a failure is a warning that says what to
+ * do, never the end. Main thread, at start.
+ */
+#ifndef KTSN_DAEMON_REALTIME_H
+#define KTSN_DAEMON_REALTIME_H
+
+#include <pthread.h>
+
+/* Binds the thread to a CPU; -1 is "any" and succeeds. 0 or -errno, warned about. */
+int realtime_pin(pthread_t thread, int cpu);
+
+/* SCHED_FIFO with that priority; 0 is "ordinary scheduling". 0 when the thread has it, else -errno,
+ * warned about (-EINVAL, silently, for priority 0). */
+int realtime_fifo(pthread_t thread, int priority);
+
+/* Keeps pages that have been touched in memory. Warned about when not allowed. */
+void realtime_lock_memory(void);
+
+/*
+ * Keeps a CPU from going to sleep while ktsnd does: a thread of the lowest priority (SCHED_IDLE) that
+ * only spins. It yields to everything else, but the CPU never idles: power and, on a virtual machine, a
+ * whole core are the price. Ended by _stop.
+ */
+int realtime_keep_awake_start(int cpu);
+void realtime_keep_awake_stop(void);
+
+#endif

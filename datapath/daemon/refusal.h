@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Why a request was refused: the field, and a sentence that says what was wrong and what to do.
+ */
+#ifndef KTSN_DAEMON_REFUSAL_H
+#define KTSN_DAEMON_REFUSAL_H
+
+struct refusal {
+	const char *field; /* a string constant; "" when no single field is at fault */
+	char message[384];
+};
+
+/* Fills it in and returns -EINVAL. */
+__attribute__((format(printf, 3, 4))) int refuse(struct refusal *refusal, const char *field,
+						 const char *format, ...);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rtnl.h"
+
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <linux/if.h>
+#include <linux/if_arp.h>
+#include <linux/if_link.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct rtnl {
+	struct mnl_socket *socket;
+	uint32_t port_id;
+	uint32_t sequence;
+};
+
+enum { BUFFER_BYTES = 16384 };
+
+static int open_groups(struct rtnl **opened, uint32_t groups)
+{
+	struct rtnl *rtnl = calloc(1, sizeof(*rtnl));
+	int err = 0;
+
+	if (!rtnl)
+		return -ENOMEM;
+	rtnl->socket = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
+	if (!rtnl->socket || mnl_socket_bind(rtnl->socket, groups, MNL_SOCKET_AUTOPID)) {
+		err = -errno;
+		rtnl_close(rtnl);
+		return err;
+	}
+	rtnl->port_id = mnl_socket_get_portid(rtnl->socket);
+	rtnl->sequence = (uint32_t)time(NULL);
+	*opened = rtnl;
+	return 0;
+}
+
+int rtnl_open(struct rtnl **rtnl)
+{
+	return open_groups(rtnl, 0);
+}
+
+int rtnl_monitor_open(struct rtnl **rtnl)
+{
+	return open_groups(rtnl, RTMGRP_NEIGH);
+}
+
+void rtnl_close(struct rtnl *rtnl)
+{
+	if (!rtnl)
+		return;
+	if (rtnl->socket)
+		mnl_socket_close(rtnl->socket);
+	free(rtnl);
+}
+
+int rtnl_fd(const struct rtnl *rtnl)
+{
+	return mnl_socket_get_fd(rtnl->socket);
+}
+
+static struct nlmsghdr *request(struct rtnl *rtnl, char *buffer, uint16_t type, uint16_t flags)
+{
+	struct nlmsghdr *header = mnl_nlmsg_put_header(buffer);
+
+	header->nlmsg_type = type;
+	header->nlmsg_flags = NLM_F_REQUEST | flags;
+	header->nlmsg_seq = ++rtnl->sequence;
+	return header;
+}
+
+/* Sends a request and hands its answer to `parse`, to the end of a dump. */
+static int talk(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, void *result)
+{
+	char buffer[BUFFER_BYTES];
+	int status = MNL_CB_OK;
+
+	if (mnl_socket_sendto(rtnl->socket, header, header->nlmsg_len) < 0)
+		return -errno;
+	do {
+		ssize_t bytes = mnl_socket_recvfrom(rtnl->socket, buffer, sizeof(buffer));
+
+		if (bytes < 0)
+			return -errno;
+		status = mnl_cb_run(buffer, (size_t)bytes, rtnl->sequence, rtnl->port_id, parse, result);
+	} while (status == MNL_CB_OK && (header->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP);
+	return status < 0 ? -errno : 0;
+}
+
+/* All attributes of a message of up to TABLE types, the payload behind a header of `bytes`. */
+enum { TABLE = 64 };
+
+static int collect(const struct nlattr *attribute, void *table)
+{
+	const struct nlattr **attributes = table;
+
+	if (mnl_attr_get_type(attribute) < TABLE)
+		attributes[mnl_attr_get_type(attribute)] = attribute;
+	return MNL_CB_OK;
+}
+
+static uint32_t address_of(const struct nlattr *attribute)
+{
+	return attribute && mnl_attr_get_payload_len(attribute) == 4 ? mnl_attr_get_u32(attribute) : 0;
+}
+
+static void mac_of(const struct nlattr *attribute, uint8_t mac[6])
+{
+	if (attribute && mnl_attr_get_payload_len(attribute) == 6)
+		memcpy(mac, mnl_attr_get_payload(attribute), 6);
+}
+
+static int link_parse(const struct nlmsghdr *header, void *result)
+{
+	const struct ifinfomsg *info = mnl_nlmsg_get_payload(header);
+	const struct nlattr *attributes[TABLE] = {0};
+	struct rtnl_link *link = result;
+
+	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	link->index = info->ifi_index;
+	link->ethernet = info->ifi_type == ARPHRD_ETHER;
+	link->up = (info->ifi_flags & IFF_UP) != 0;
+	link->mtu_bytes = attributes[IFLA_MTU] ? mnl_attr_get_u32(attributes[IFLA_MTU]) : 0;
+	mac_of(attributes[IFLA_ADDRESS], link->mac);
+	return MNL_CB_STOP;
+}
+
+int rtnl_link_get(struct rtnl *rtnl, const char *name, struct rtnl_link *link)
+{
+	char buffer[BUFFER_BYTES];
+	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETLINK, 0);
+	struct ifinfomsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
+
+	memset(link, 0, sizeof(*link));
+	info->ifi_family = AF_UNSPEC;
+	mnl_attr_put_strz(header, IFLA_IFNAME, name);
+	return talk(rtnl, header, link_parse, link);
+}
+
+struct address_search {
+	int link_index;
+	uint32_t address_be;
+};
+
+static int address_parse(const struct nlmsghdr *header, void *result)
+{
+	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(header);
+	const struct nlattr *attributes[TABLE] = {0};
+	struct address_search *search = result;
+
+	if ((int)info->ifa_index != search->link_index || search->address_be)
+		return MNL_CB_OK;
+	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	search->address_be = address_of(attributes[IFA_LOCAL]);
+	return MNL_CB_OK;
+}
+
+int rtnl_address_get(struct rtnl *rtnl, int link_index, uint32_t *address_be)
+{
+	char buffer[BUFFER_BYTES];
+	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETADDR, NLM_F_DUMP);
+	struct ifaddrmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
+	struct address_search search = {.link_index = link_index};
+	int err;
+
+	info->ifa_family = AF_INET;
+	err = talk(rtnl, header, address_parse, &search);
+	if (err)
+		return err;
+	*address_be = search.address_be;
+	return search.address_be ? 0 : -EADDRNOTAVAIL;
+}
+
+static int route_parse(const struct nlmsghdr *header, void *result)
+{
+	const struct rtmsg *info = mnl_nlmsg_get_payload(header);
+	const struct nlattr *attributes[TABLE] = {0};
+	struct rtnl_route *route = result;
+
+	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	route->unicast = info->rtm_type == RTN_UNICAST;
+	route->link_index = attributes[RTA_OIF] ? (int)mnl_attr_get_u32(attributes[RTA_OIF]) : 0;
+	route->gateway_be = address_of(attributes[RTA_GATEWAY]);
+	route->source_be = address_of(attributes[RTA_PREFSRC]);
+	return MNL_CB_STOP;
+}
+
+int rtnl_route_get(struct rtnl *rtnl, uint32_t destination_be, uint32_t source_be, struct rtnl_route *route)
+{
+	char buffer[BUFFER_BYTES];
+	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETROUTE, 0);
+	struct rtmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
+	int err;
+
+	memset(route, 0, sizeof(*route));
+	info->rtm_family = AF_INET;
+	info->rtm_dst_len = 32;
+	mnl_attr_put_u32(header, RTA_DST, destination_be);
+	if (source_be) {
+		info->rtm_src_len = 32;
+		mnl_attr_put_u32(header, RTA_SRC, source_be);
+	}
+	err = talk(rtnl, header, route_parse, route);
+	if (!err && source_be)
+		route->source_be = source_be;
+	return err;
+}
+
+static enum rtnl_neighbor_state state_of(uint16_t nud)
+{
+	if (nud & (NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY))
+		return NEIGHBOR_VALID;
+	if (nud & NUD_INCOMPLETE)
+		return NEIGHBOR_RESOLVING;
+	return nud & NUD_FAILED ? NEIGHBOR_FAILED : NEIGHBOR_UNKNOWN;
+}
+
+static int neighbor_parse(const struct nlmsghdr *header, void *result)
+{
+	const struct ndmsg *info = mnl_nlmsg_get_payload(header);
+	const struct nlattr *attributes[TABLE] = {0};
+	struct rtnl_neighbor *neighbor = result;
+
+	memset(neighbor, 0, sizeof(*neighbor));
+	if (info->ndm_family != AF_INET)
+		return MNL_CB_STOP;
+	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	neighbor->link_index = info->ndm_ifindex;
+	neighbor->address_be = address_of(attributes[NDA_DST]);
+	neighbor->state = header->nlmsg_type == RTM_DELNEIGH ? NEIGHBOR_UNKNOWN : state_of(info->ndm_state);
+	mac_of(attributes[NDA_LLADDR], neighbor->mac);
+	return MNL_CB_STOP;
+}
+
+static struct nlmsghdr *neighbor_request(struct rtnl *rtnl, char *buffer, uint16_t type, uint16_t flags,
+					 int link_index, uint32_t address_be)
+{
+	struct nlmsghdr *header = request(rtnl, buffer, type, flags);
+	struct ndmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
+
+	info->ndm_family = AF_INET;
+	info->ndm_ifindex = link_index;
+	info->ndm_flags = type == RTM_NEWNEIGH ? NTF_USE : 0;
+	mnl_attr_put_u32(header, NDA_DST, address_be);
+	return header;
+}
+
+int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, uint32_t address_be, struct rtnl_neighbor *neighbor)
+{
+	char buffer[BUFFER_BYTES];
+	int err;
+
+	memset(neighbor, 0, sizeof(*neighbor));
+	err = talk(rtnl, neighbor_request(rtnl, buffer, RTM_GETNEIGH, 0, link_index, address_be),
+		   neighbor_parse, neighbor);
+	return err == -ENOENT ? 0 : err;
+}
+
+int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, uint32_t address_be)
+{
+	char buffer[BUFFER_BYTES];
+
+	return talk(rtnl,
+		    neighbor_request(rtnl, buffer, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_ACK, link_index,
+				     address_be),
+		    NULL, NULL);
+}
+
+struct changes {
+	void (*changed)(const struct rtnl_neighbor *neighbor, void *context);
+	void *context;
+};
+
+static int change_parse(const struct nlmsghdr *header, void *argument)
+{
+	struct changes *changes = argument;
+	struct rtnl_neighbor neighbor;
+
+	if (header->nlmsg_type != RTM_NEWNEIGH && header->nlmsg_type != RTM_DELNEIGH)
+		return MNL_CB_OK;
+	neighbor_parse(header, &neighbor);
+	if (neighbor.address_be)
+		changes->changed(&neighbor, changes->context);
+	return MNL_CB_OK;
+}
+
+int rtnl_monitor_read(struct rtnl *rtnl, void (*changed)(const struct rtnl_neighbor *neighbor, void *context),
+		      void *context)
+{
+	struct changes changes = {.changed = changed, .context = context};
+	char buffer[BUFFER_BYTES];
+	ssize_t bytes = recv(rtnl_fd(rtnl), buffer, sizeof(buffer), MSG_DONTWAIT);
+
+	if (bytes < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	return mnl_cb_run(buffer, (size_t)bytes, 0, 0, change_parse, &changes) < 0 ? -errno : 0;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "unix_socket.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 128 };
+
+static int address_make(const char *path, struct sockaddr_un *address)
+{
+	size_t bytes = strlen(path) + 1;
+
+	memset(address, 0, sizeof(*address));
+	address->sun_family = AF_UNIX;
+	if (bytes > sizeof(address->sun_path))
+		return -ENAMETOOLONG;
+	memcpy(address->sun_path, path, bytes);
+	return 0;
+}
+
+/* Whether the path is free after a socket nobody listens to has been removed from it. */
+static int left_over_remove(const struct sockaddr_un *address)
+{
+	struct stat status;
+	int fd, err = 0;
+
+	if (lstat(address->sun_path, &status))
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(status.st_mode))
+		return -EEXIST;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	/* Anything but "nobody listens" (a full backlog, another type) means that somebody does. */
+	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno != ECONNREFUSED)
+		err = -EADDRINUSE;
+	close(fd);
+	if (!err && unlink(address->sun_path))
+		err = -errno;
+	return err;
+}
+
+static int listen_at(int fd, const struct sockaddr_un *address, mode_t mode)
+{
+	if (bind(fd, (const struct sockaddr *)address, sizeof(*address)))
+		return -errno;
+	if (chmod(address->sun_path, mode) == 0 && listen(fd, BACKLOG) == 0)
+		return 0;
+	unlink(address->sun_path);
+	return -errno;
+}
+
+int unix_listen(const char *path, mode_t mode, int *result)
+{
+	struct sockaddr_un address;
+	int err = address_make(path, &address);
+	int fd;
+
+	if (!err)
+		err = left_over_remove(&address);
+	if (err)
+		return err;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	err = listen_at(fd, &address, mode);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	*result = fd;
+	return 0;
+}
+
+const char *unix_listen_advice(int err)
+{
+	switch (-err) {
+	case EADDRINUSE:
+		return "a running process listens there; stop it or choose another path";
+	case EEXIST:
+		return "something that is not a socket is there; remove it or choose another path";
+	case ENAMETOOLONG:
+		return "the path is too long for a socket; choose one of at most 107 characters";
+	case ENOENT:
+		return "the folder does not exist; make it first";
+	default:
+		return strerror(-err);
+	}
+}

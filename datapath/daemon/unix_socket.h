@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Listening unix SEQPACKET sockets. Control thread.
+ */
+#ifndef KTSN_DAEMON_UNIX_SOCKET_H
+#define KTSN_DAEMON_UNIX_SOCKET_H
+
+#include <sys/types.h>
+
+/*
+ * Listens at an absolute path. A socket that a dead process left there is replaced. 0 with *fd; or -errno:
+ * -EADDRINUSE when a live process listens there, -EEXIST when something else than a socket is there.
+ */
+int unix_listen(const char *path, mode_t mode, int *fd);
+
+/* A sentence for an error of unix_listen(). */
+const char *unix_listen_advice(int err);
+
+#endif
