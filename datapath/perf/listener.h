@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tsnperf listener: receives what a talker sent, notes when each message arrived and whether it is
+ * intact.
+ *
+ * One thread: options (listener_options.c), then receiving (listener.c), then the results
+ * (listener_report.c).
+ */
+#ifndef KTSN_PERF_LISTENER_H
+#define KTSN_PERF_LISTENER_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "process.h"
+
+struct listener_options {
+	struct sockaddr_in bind;
+	int64_t count;            /* 0: until nothing comes any more */
+	int64_t idle_timeout_ns;  /* 0: none */
+	int64_t first_timeout_ns; /* 0: none */
+	bool poll;                /* spin on the socket instead of sleeping */
+	struct process_options process;
+	const char *csv_path; /* NULL: none */
+	int64_t run_id;       /* -1: any */
+	int64_t ready_fd;     /* -1: none */
+	bool quiet;
+};
+
+/* One message that arrived. */
+struct listener_record {
+	int64_t txtime_ns;  /* as the message says; 0 when it is not one of tsnperf's */
+	int64_t arrival_ns; /* on the message's own clock */
+	uint32_t sequence;
+	uint32_t run_id;
+	uint32_t payload_bytes; /* received */
+	struct in_addr source;
+	uint16_t source_port;
+	bool valid; /* magic, version, clock, length and pattern are right */
+};
+
+/* Messages that have no record. */
+struct listener_counters {
+	size_t foreign;        /* not of the run that was asked for */
+	uint32_t socket_drops; /* lost because the socket's buffer was full */
+};
+
+int listener_main(int argc, char **argv);
+
+/* As options_parse(). */
+int listener_options_parse(int argc, char **argv, struct listener_options *options);
+
+/*
+ * Writes the CSV (closing `csv`, which may be NULL) and the summary; `records` in order of arrival. 0 or
+ * -errno, with a sentence on stderr.
+ */
+int listener_report(const struct listener_options *options, FILE *csv, const struct listener_record *records,
+		    size_t record_count, const struct listener_counters *counters);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The payload that the talker sends and the listener checks. Pure: no system calls, no allocation; safe
+ * from any thread.
+ *
+ * All fields in network byte order:
+ *
+ *   0      4         5       6          8        12         16           24              28
+ *   | magic | version | clock | reserved | run id | sequence | txtime_ns  | payload bytes | pattern ...
+ *
+ * The pattern depends on run id, sequence and offset, so that a byte that was changed, moved, or taken
+ * from another message is noticed.
+ */
+#ifndef KTSN_PERF_MESSAGE_H
+#define KTSN_PERF_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	MESSAGE_VERSION = 1,
+	MESSAGE_HEADER_BYTES = 28,
+	/* Some pattern in every message. */
+	MESSAGE_MIN_BYTES = 40,
+	/* What UDP over IPv4 can carry: 65535 - 20 - 8. */
+	MESSAGE_MAX_BYTES = 65507,
+};
+
+struct message_header {
+	uint8_t version;
+	uint8_t clock; /* the clockid_t of txtime_ns, by its Linux number */
+	uint32_t run_id;
+	uint32_t sequence;      /* from 0 */
+	int64_t txtime_ns;      /* requested transmit time on that clock */
+	uint32_t payload_bytes; /* of the whole message, this header included */
+};
+
+/* Writes header and pattern: header->payload_bytes bytes, at least MESSAGE_MIN_BYTES. */
+void message_encode(uint8_t *payload, const struct message_header *header);
+
+/*
+ * Reads the header. -EBADMSG when this is no message of tsnperf (too short or another magic); `header` is
+ * then all zero. Says nothing about the rest of the message: that is message_verify().
+ */
+int message_decode(const uint8_t *payload, size_t received_bytes, struct message_header *header);
+
+/*
+ * Checks a decoded message. 0; -EPROTO for an unknown version or clock, -EMSGSIZE when the length is not
+ * the one that was sent, -EILSEQ when a byte of the pattern is wrong.
+ */
+int message_verify(const uint8_t *payload, size_t received_bytes, const struct message_header *header);
+
+/* Whether `clock` is one that a talker can use. */
+bool message_clock_known(uint8_t clock);
+
+#endif

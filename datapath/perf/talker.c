@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cycle, all on one clock:
+ *
+ *        base                    base + cycle            base + 2 * cycle
+ *   ------|------------------------|------------------------|-----> time
+ *     ^   ^                    ^
+ *     |   transmit time 0      wake up for message 1, hand it over
+ *     base - lead: wake up for message 0, hand it over
+ */
+#include "talker.h"
+
+#include <errno.h>
+#include <linux/net_tstamp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "csv.h"
+#include "message.h"
+#include "options.h"
+#include "records.h"
+#include "timing.h"
+
+/* A signal that comes between looking for it and falling asleep is seen this much later at most. */
+#define LONGEST_SLEEP_NS (TIMING_NS_PER_S / 2)
+
+struct talker {
+	struct talker_options options;
+	int fd;    /* connected; -1 before it is opened */
+	FILE *csv; /* NULL: none */
+	struct talker_record *records;
+	size_t record_count; /* filled in, from the first */
+	int64_t base_ns;
+	uint8_t payload[MESSAGE_MAX_BYTES];
+};
+
+static int fail(const char *what)
+{
+	int error = -errno;
+
+	fprintf(stderr, "tsnperf talker: cannot %s: %s.\n", what, strerror(-error));
+	return error;
+}
+
+static int request_txtime(const struct talker *talker)
+{
+	struct sock_txtime txtime = {.clockid = talker->options.clock};
+	int error;
+
+	if (setsockopt(talker->fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof(txtime)) == 0)
+		return 0;
+	error = -errno;
+	fprintf(stderr,
+		"tsnperf talker: the kernel refused SO_TXTIME with clock %s (%s); clocks other than "
+		"monotonic need "
+		"CAP_NET_ADMIN, so run it under `ktsn run`, or choose --clock monotonic or --no-txtime.\n",
+		timing_clock_name(talker->options.clock), strerror(-error));
+	return error;
+}
+
+static int set_priority(const struct talker *talker)
+{
+	int priority = (int)talker->options.priority;
+
+	if (priority < 0)
+		return 0;
+	if (setsockopt(talker->fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)))
+		return fail("set --priority (above 6 it needs CAP_NET_ADMIN)");
+	return 0;
+}
+
+static int open_socket(struct talker *talker)
+{
+	const struct talker_options *options = &talker->options;
+	int error;
+
+	talker->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (talker->fd < 0)
+		return fail("open a UDP socket");
+	error = set_priority(talker);
+	if (!error && options->txtime)
+		error = request_txtime(talker);
+	if (error)
+		return error;
+	if (options->bind.sin_family &&
+	    bind(talker->fd, (const struct sockaddr *)&options->bind, sizeof(options->bind)))
+		return fail("bind to the address of --bind");
+	if (connect(talker->fd, (const struct sockaddr *)&options->to, sizeof(options->to)))
+		return fail("connect to the address of --to");
+	return 0;
+}
+
+/* The base, and the assurance that no transmit time of the run overflows. */
+static int plan(struct talker *talker)
+{
+	const struct talker_options *options = &talker->options;
+	int64_t start_ns, span_ns, end_ns;
+
+	if (__builtin_add_overflow(options->start.offset_ns,
+				   options->start.from_now ? timing_now_ns(options->clock) : 0, &start_ns) ||
+	    timing_round_up(start_ns, options->cycle_ns, &talker->base_ns) ||
+	    __builtin_mul_overflow(options->count, options->cycle_ns, &span_ns) ||
+	    __builtin_add_overflow(talker->base_ns, span_ns, &end_ns)) {
+		fprintf(stderr,
+			"tsnperf talker: --start plus --count times --cycle is out of range; accepted is an "
+			"end before 2^63 ns on the clock.\n");
+		return -EOVERFLOW;
+	}
+	return 0;
+}
+
+static int wait_until(const struct talker *talker, int64_t until_ns, int64_t *now_ns)
+{
+	clockid_t clock = talker->options.clock;
+	int error;
+
+	while (!process_stop_requested()) {
+		*now_ns = timing_now_ns(clock);
+		if (*now_ns >= until_ns)
+			return 0;
+		if (until_ns - *now_ns > LONGEST_SLEEP_NS)
+			error = timing_sleep_until(clock, *now_ns + LONGEST_SLEEP_NS);
+		else
+			error = timing_sleep_until(clock, until_ns);
+		if (error && error != -EINTR)
+			return error;
+	}
+	return -EINTR;
+}
+
+/* Takes part in the cycle: counts what goes wrong, never ends the run. */
+static void send_payload(struct talker *talker, struct talker_record *record)
+{
+	uint64_t txtime_ns = (uint64_t)record->txtime_ns;
+	union {
+		char bytes[CMSG_SPACE(sizeof(txtime_ns))];
+		struct cmsghdr alignment;
+	} control = {.bytes = {0}};
+	struct iovec iov = {.iov_base = talker->payload, .iov_len = (size_t)talker->options.payload_bytes};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (talker->options.txtime) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+		struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_TXTIME;
+		cmsg->cmsg_len = CMSG_LEN(sizeof(txtime_ns));
+		memcpy(CMSG_DATA(cmsg), &txtime_ns, sizeof(txtime_ns));
+	}
+	record->send_start_ns = timing_now_ns(talker->options.clock);
+	record->error = sendmsg(talker->fd, &message, 0) < 0 ? errno : 0;
+	record->send_end_ns = timing_now_ns(talker->options.clock);
+}
+
+static void encode_payload(struct talker *talker, const struct talker_record *record)
+{
+	const struct message_header header = {
+		.version = MESSAGE_VERSION,
+		.clock = (uint8_t)talker->options.clock,
+		.run_id = (uint32_t)talker->options.run_id,
+		.sequence = record->sequence,
+		.txtime_ns = record->txtime_ns,
+		.payload_bytes = (uint32_t)talker->options.payload_bytes,
+	};
+
+	message_encode(talker->payload, &header);
+}
+
+static int run_cycle(struct talker *talker)
+{
+	const struct talker_options *options = &talker->options;
+
+	for (int64_t k = 0; k < options->count; k++) {
+		struct talker_record *record = &talker->records[k];
+		int error;
+
+		record->sequence = (uint32_t)k;
+		record->txtime_ns = talker->base_ns + k * options->cycle_ns;
+		encode_payload(talker, record);
+		error = wait_until(talker, record->txtime_ns - options->lead_ns, &record->wakeup_ns);
+		if (error)
+			return error == -EINTR ? 0 : error;
+		send_payload(talker, record);
+		talker->record_count++;
+	}
+	return 0;
+}
+
+static int talker_init(struct talker *talker)
+{
+	size_t count = (size_t)talker->options.count;
+	void *records;
+	int error = csv_open(talker->options.csv_path, &talker->csv);
+
+	if (error)
+		return error;
+	error = records_map(count, count, sizeof(*talker->records), &records);
+	if (error) {
+		fprintf(stderr, "tsnperf talker: no memory for the records of --count %zu messages: %s.\n",
+			count, strerror(-error));
+		return error;
+	}
+	talker->records = records;
+	error = open_socket(talker);
+	if (!error)
+		error = process_prepare(&talker->options.process);
+	return error;
+}
+
+static void talker_fini(struct talker *talker)
+{
+	if (talker->fd >= 0)
+		close(talker->fd);
+	records_unmap(talker->records, (size_t)talker->options.count, sizeof(*talker->records));
+	if (talker->csv)
+		fclose(talker->csv);
+}
+
+static int talk(struct talker *talker)
+{
+	int run_error, error;
+
+	run_error = run_cycle(talker);
+	if (run_error)
+		fprintf(stderr,
+			"tsnperf talker: the run ended early, cannot sleep until a time of clock %s: %s.\n",
+			timing_clock_name(talker->options.clock), strerror(-run_error));
+	error = talker_report(&talker->options, talker->csv, talker->records, talker->record_count);
+	talker->csv = NULL;
+	return run_error ? run_error : error;
+}
+
+int talker_main(int argc, char **argv)
+{
+	static struct talker talker; /* static: too large for a stack */
+	int status = OPTIONS_EXIT_FAILURE;
+	int result = talker_options_parse(argc, argv, &talker.options);
+
+	talker.fd = -1;
+	if (result)
+		return result < 0 ? OPTIONS_EXIT_USAGE : OPTIONS_EXIT_OK;
+	if (talker_init(&talker))
+		goto out;
+	if (plan(&talker)) {
+		status = OPTIONS_EXIT_USAGE;
+		goto out;
+	}
+	if (talk(&talker) == 0)
+		status = OPTIONS_EXIT_OK;
+out:
+	talker_fini(&talker);
+	return status;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tsnperf talker: sends a message a cycle, each with its own transmit time, and notes how that went.
+ *
+ * One thread: options (talker_options.c), then the cycle (talker.c), then the results (talker_report.c).
+ */
+#ifndef KTSN_PERF_TALKER_H
+#define KTSN_PERF_TALKER_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "parse.h"
+#include "process.h"
+
+struct talker_options {
+	struct sockaddr_in to;
+	struct sockaddr_in bind; /* sin_family 0: not asked for */
+	int64_t cycle_ns;
+	int64_t lead_ns; /* wake-up to transmit time; 0 without SO_TXTIME */
+	int64_t payload_bytes;
+	int64_t count;
+	clockid_t clock;  /* of all times of the run */
+	int64_t priority; /* SO_PRIORITY; -1: the kernel's default */
+	bool txtime;
+	struct parse_start start;
+	struct process_options process;
+	const char *csv_path; /* NULL: none */
+	int64_t run_id;
+	bool quiet;
+};
+
+/* One message. Times on the run's clock. */
+struct talker_record {
+	int64_t txtime_ns; /* requested */
+	int64_t wakeup_ns;
+	int64_t send_start_ns;
+	int64_t send_end_ns;
+	int32_t error; /* the errno of sendmsg(), 0 when it was taken */
+	uint32_t sequence;
+};
+
+int talker_main(int argc, char **argv);
+
+/* As options_parse(). */
+int talker_options_parse(int argc, char **argv, struct talker_options *options);
+
+/* Writes the CSV (closing `csv`, which may be NULL) and the summary. 0 or -errno, with its sentence. */
+int talker_report(const struct talker_options *options, FILE *csv, const struct talker_record *records,
+		  size_t record_count);
+
+#endif

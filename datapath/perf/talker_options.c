@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "talker.h"
+
+#include "message.h"
+#include "options.h"
+#include "records.h"
+
+#define DAY_NS (86400 * INT64_C(1000000000))
+
+static const struct talker_options defaults = {
+	.cycle_ns = 1000000,
+	.lead_ns = 300000,
+	.payload_bytes = 64,
+	.count = 1000,
+	.clock = CLOCK_TAI,
+	.priority = -1,
+	.txtime = true,
+	.start = {.offset_ns = 50000000, .from_now = true},
+	.process = {.cpu = -1},
+};
+
+static const char about[] =
+	"Sends COUNT messages over UDP, message k with transmit time base + k * cycle\n"
+	"on CLOCK. Each is handed to the kernel LEAD earlier, with its transmit time in\n"
+	"SCM_TXTIME. No cycle is skipped: after a late wake-up the messages that are due\n"
+	"follow at once. Durations: a number with ns, us, ms or s (without: ns).";
+
+int talker_options_parse(int argc, char **argv, struct talker_options *options)
+{
+	const struct option_spec specs[] = {
+		{"to", "ADDR:PORT", option_endpoint, &options->to, .required = true,
+		 .accepted = "an IPv4 address and a port, as in 10.0.0.1:7000",
+		 .help = "where the messages go (required)"},
+		{"bind", "ADDR[:PORT]", option_endpoint_any_port, &options->bind,
+		 .accepted = "an IPv4 address, with or without a port, as in 10.0.0.2:7001",
+		 .help = "source address (default: chosen by the kernel)"},
+		{"cycle", "DURATION", option_duration, &options->cycle_ns, .minimum = 1, .maximum = DAY_NS,
+		 .accepted = "1ns to 86400s, as in 250us",
+		 .help = "time between two messages (default: 1ms)"},
+		{"lead", "DURATION", option_duration, &options->lead_ns, .maximum = DAY_NS,
+		 .accepted = "0 to 86400s, as in 300us",
+		 .help = "wake up and send so much before the transmit time (default: 300us)"},
+		{"size", "BYTES", option_number, &options->payload_bytes, .minimum = MESSAGE_MIN_BYTES,
+		 .maximum = MESSAGE_MAX_BYTES, .accepted = "40 to 65507 bytes of UDP payload",
+		 .help = "UDP payload of a message, 40 to 65507 (default: 64)"},
+		{"count", "N", option_number, &options->count, .minimum = 1, .maximum = RECORDS_MAX,
+		 .accepted = "1 to 100000000 messages", .help = "messages to send (default: 1000)"},
+		{"clock", "CLOCK", option_clock, &options->clock, .accepted = "tai, realtime or monotonic",
+		 .help = "tai, realtime or monotonic (default: tai)"},
+		{"priority", "N", option_number, &options->priority, .maximum = INT32_MAX,
+		 .accepted = "0 to 2147483647 (above 6 needs CAP_NET_ADMIN)",
+		 .help = "SO_PRIORITY of the socket (default: the kernel's)"},
+		{"no-txtime", NULL, option_no_flag, &options->txtime,
+		 .help = "sleep until the transmit time itself, then send without SO_TXTIME"},
+		{"start", "NS|+DURATION", option_start, &options->start,
+		 .accepted = "nanoseconds on the chosen clock, or + and a duration from now, as in +50ms",
+		 .help = "base: time on CLOCK, or from now, rounded up to a whole cycle\n(default: +50ms)"},
+		{"cpu", "N", option_number, &options->process.cpu, .maximum = 1023,
+		 .accepted = "the number of a CPU, 0 to 1023", .help = "run on this CPU only"},
+		{"fifo", "PRIO", option_number, &options->process.fifo_priority, .minimum = 1, .maximum = 99,
+		 .accepted = "a priority of SCHED_FIFO, 1 to 99",
+		 .help = "run under SCHED_FIFO with this priority, 1 to 99"},
+		{"csv", "FILE", option_text, &options->csv_path, .accepted = "the path of a file to write",
+		 .help = "write one row a message: sequence, txtime_ns, wakeup_ns,\n"
+			 "send_start_ns, send_end_ns, errno"},
+		{"run-id", "N", option_number, &options->run_id, .maximum = UINT32_MAX,
+		 .accepted = "0 to 4294967295",
+		 .help = "number by which a listener knows this run (default: 0)"},
+		{"quiet", NULL, option_flag, &options->quiet, .help = "no summary"},
+	};
+	const struct option_table table = {
+		.command = "talker",
+		.usage = "--to ADDR:PORT [options]",
+		.about = about,
+		.specs = specs,
+		.spec_count = sizeof(specs) / sizeof(specs[0]),
+	};
+	int result;
+
+	*options = defaults;
+	result = options_parse(&table, argc, argv);
+	if (!options->txtime)
+		options->lead_ns = 0;
+	return result;
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tsnperf's parts that decide whether its results can be believed: the message that the listener checks,
+ * the parsers and table of its options, and the percentiles of its summary.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Needs those above. */
+#include <cmocka.h>
+
+#include "message.h"
+#include "options.h"
+#include "parse.h"
+#include "samples.h"
+#include "timing.h"
+
+static const struct message_header example = {
+	.version = MESSAGE_VERSION,
+	.clock = CLOCK_TAI,
+	.run_id = 0x01020304,
+	.sequence = 0x05060708,
+	.txtime_ns = 0x1112131415161718,
+	.payload_bytes = 64,
+};
+
+/* --- message --- */
+
+static void a_message_survives_the_round_trip(void **state)
+{
+	uint8_t payload[64];
+	struct message_header header;
+
+	(void)state;
+	message_encode(payload, &example);
+	assert_int_equal(message_decode(payload, sizeof(payload), &header), 0);
+	assert_int_equal(header.version, example.version);
+	assert_int_equal(header.clock, example.clock);
+	assert_int_equal(header.run_id, example.run_id);
+	assert_int_equal(header.sequence, example.sequence);
+	assert_int_equal(header.txtime_ns, example.txtime_ns);
+	assert_int_equal(header.payload_bytes, example.payload_bytes);
+	assert_int_equal(message_verify(payload, sizeof(payload), &header), 0);
+}
+
+static void the_header_is_in_network_byte_order(void **state)
+{
+	static const uint8_t golden[MESSAGE_HEADER_BYTES] = {
+		'T', 'S', 'N',  'P',  1,    11,   0,    0,    1,    2,    3, 4, 5, 6,
+		7,   8,   0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0, 0, 0, 64,
+	};
+	uint8_t payload[64];
+
+	(void)state;
+	message_encode(payload, &example);
+	assert_memory_equal(payload, golden, sizeof(golden));
+}
+
+static void a_negative_transmit_time_survives(void **state)
+{
+	struct message_header sent = example, received;
+	uint8_t payload[64];
+
+	(void)state;
+	sent.txtime_ns = INT64_MIN;
+	message_encode(payload, &sent);
+	assert_int_equal(message_decode(payload, sizeof(payload), &received), 0);
+	assert_true(received.txtime_ns == INT64_MIN);
+}
+
+static int receive(const uint8_t *payload, size_t received_bytes)
+{
+	struct message_header header;
+	int error = message_decode(payload, received_bytes, &header);
+
+	return error ? error : message_verify(payload, received_bytes, &header);
+}
+
+static void every_changed_bit_of_the_pattern_is_detected(void **state)
+{
+	uint8_t payload[64];
+
+	(void)state;
+	message_encode(payload, &example);
+	for (size_t bit = 8 * MESSAGE_HEADER_BYTES; bit < 8 * sizeof(payload); bit++) {
+		payload[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		assert_int_equal(receive(payload, sizeof(payload)), -EILSEQ);
+		payload[bit / 8] ^= (uint8_t)(1u << bit % 8);
+	}
+	assert_int_equal(receive(payload, sizeof(payload)), 0);
+}
+
+static void the_pattern_belongs_to_run_and_sequence(void **state)
+{
+	uint8_t payload[64];
+
+	(void)state;
+	message_encode(payload, &example);
+	payload[11]++;
+	assert_int_equal(receive(payload, sizeof(payload)), -EILSEQ);
+	payload[11]--;
+	payload[15]++;
+	assert_int_equal(receive(payload, sizeof(payload)), -EILSEQ);
+}
+
+static void swapped_parts_of_the_pattern_are_detected(void **state)
+{
+	static uint8_t payload[4096];
+	struct message_header header = example;
+	uint8_t part[256];
+
+	(void)state;
+	header.payload_bytes = sizeof(payload);
+	message_encode(payload, &header);
+	memcpy(part, payload + 1024, sizeof(part));
+	memcpy(payload + 1024, payload + 2048, sizeof(part));
+	memcpy(payload + 2048, part, sizeof(part));
+	assert_int_equal(receive(payload, sizeof(payload)), -EILSEQ);
+}
+
+static void a_wrong_header_is_told_apart(void **state)
+{
+	uint8_t payload[64];
+
+	(void)state;
+	message_encode(payload, &example);
+	payload[0] ^= 1;
+	assert_int_equal(receive(payload, sizeof(payload)), -EBADMSG);
+	payload[0] ^= 1;
+	payload[4]++;
+	assert_int_equal(receive(payload, sizeof(payload)), -EPROTO);
+	payload[4]--;
+	payload[5] = 200;
+	assert_int_equal(receive(payload, sizeof(payload)), -EPROTO);
+}
+
+static void a_wrong_length_is_detected(void **state)
+{
+	uint8_t payload[65] = {0};
+
+	(void)state;
+	message_encode(payload, &example);
+	assert_int_equal(receive(payload, 63), -EMSGSIZE);
+	assert_int_equal(receive(payload, 65), -EMSGSIZE);
+	assert_int_equal(receive(payload, MESSAGE_HEADER_BYTES), -EMSGSIZE);
+	assert_int_equal(receive(payload, MESSAGE_HEADER_BYTES - 1), -EBADMSG);
+	assert_int_equal(receive(payload, 0), -EBADMSG);
+}
+
+static void what_is_no_message_gives_an_empty_header(void **state)
+{
+	static const struct message_header empty;
+	struct message_header header;
+	uint8_t payload[64];
+
+	(void)state;
+	memset(payload, 0xff, sizeof(payload));
+	memset(&header, 0xff, sizeof(header));
+	assert_int_equal(message_decode(payload, sizeof(payload), &header), -EBADMSG);
+	assert_memory_equal(&header, &empty, sizeof(header));
+}
+
+static void the_largest_message_survives(void **state)
+{
+	static uint8_t payload[MESSAGE_MAX_BYTES];
+	struct message_header header = example;
+
+	(void)state;
+	header.payload_bytes = sizeof(payload);
+	message_encode(payload, &header);
+	assert_int_equal(receive(payload, sizeof(payload)), 0);
+	payload[sizeof(payload) - 1] ^= 0x80;
+	assert_int_equal(receive(payload, sizeof(payload)), -EILSEQ);
+}
+
+/* --- parsers --- */
+
+static void numbers_are_digits_and_nothing_else(void **state)
+{
+	static const char *const refused[] = {"", "-1", "+1", " 1", "1 ", "0x10", "ten", "1.5"};
+	int64_t number = 42;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		assert_int_equal(parse_number(refused[i], &number), -EINVAL);
+	assert_int_equal(parse_number("9223372036854775808", &number), -ERANGE);
+	assert_int_equal(number, 42);
+	assert_int_equal(parse_number("9223372036854775807", &number), 0);
+	assert_true(number == INT64_MAX);
+	assert_int_equal(parse_number("010", &number), 0);
+	assert_int_equal(number, 10);
+}
+
+static void durations_have_units(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t duration_ns;
+	} accepted[] = {
+		{"0", 0},
+		{"7", 7},
+		{"7ns", 7},
+		{"300us", 300000},
+		{"1ms", 1000000},
+		{"2s", 2000000000},
+		{"9223372036s", INT64_C(9223372036000000000)},
+	};
+	int64_t duration_ns;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(accepted) / sizeof(accepted[0]); i++) {
+		assert_int_equal(parse_duration(accepted[i].text, &duration_ns), 0);
+		assert_true(duration_ns == accepted[i].duration_ns);
+	}
+}
+
+static void durations_of_other_shapes_are_refused(void **state)
+{
+	static const char *const refused[] = {"", "ms", "-1ms", "1 ms", "1m", "1sec", "1.5ms", "1MS"};
+	int64_t duration_ns = 42;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		assert_int_equal(parse_duration(refused[i], &duration_ns), -EINVAL);
+	assert_int_equal(parse_duration("9223372037s", &duration_ns), -ERANGE);
+	assert_int_equal(duration_ns, 42);
+}
+
+static void endpoints_are_an_address_and_a_port(void **state)
+{
+	struct sockaddr_in endpoint;
+
+	(void)state;
+	assert_int_equal(parse_endpoint("10.1.2.3:7000", true, &endpoint), 0);
+	assert_int_equal(endpoint.sin_family, AF_INET);
+	assert_int_equal(ntohl(endpoint.sin_addr.s_addr), 0x0a010203);
+	assert_int_equal(ntohs(endpoint.sin_port), 7000);
+	assert_int_equal(parse_endpoint("255.255.255.255:65535", true, &endpoint), 0);
+	assert_int_equal(parse_endpoint("10.1.2.3", false, &endpoint), 0);
+	assert_int_equal(endpoint.sin_port, 0);
+}
+
+static void other_endpoints_are_refused(void **state)
+{
+	static const char *const refused[] = {
+		"",
+		":7000",
+		"10.1.2.3",
+		"10.1.2.3:",
+		"10.1.2.3:x",
+		"1:2",
+		"10.1.2:700",
+		"10.1.2.256:700",
+		"[::1]:7000",
+		"localhost:7000",
+		"::",
+		"10.1.2.3:-",
+		"10.1.2.3:7:8",
+		"100.100.100.100.100:7000",
+	};
+	struct sockaddr_in endpoint;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		assert_int_equal(parse_endpoint(refused[i], true, &endpoint), -EINVAL);
+	assert_int_equal(parse_endpoint("10.1.2.3:65536", true, &endpoint), -ERANGE);
+	assert_int_equal(parse_endpoint("10.1.2.3:", false, &endpoint), -EINVAL);
+}
+
+static void clocks_have_names(void **state)
+{
+	clockid_t clock = -1;
+
+	(void)state;
+	assert_int_equal(parse_clock("utc", &clock), -EINVAL);
+	assert_int_equal(parse_clock("", &clock), -EINVAL);
+	assert_int_equal(clock, -1);
+	assert_int_equal(parse_clock("tai", &clock), 0);
+	assert_int_equal(clock, CLOCK_TAI);
+	assert_int_equal(parse_clock("realtime", &clock), 0);
+	assert_int_equal(clock, CLOCK_REALTIME);
+	assert_int_equal(parse_clock("monotonic", &clock), 0);
+	assert_int_equal(clock, CLOCK_MONOTONIC);
+}
+
+static void a_start_is_absolute_or_from_now(void **state)
+{
+	struct parse_start start;
+
+	(void)state;
+	assert_int_equal(parse_start("1700000000000000000", &start), 0);
+	assert_true(start.offset_ns == INT64_C(1700000000000000000));
+	assert_false(start.from_now);
+	assert_int_equal(parse_start("+50ms", &start), 0);
+	assert_int_equal(start.offset_ns, 50000000);
+	assert_true(start.from_now);
+	assert_int_equal(parse_start("+", &start), -EINVAL);
+	assert_int_equal(parse_start("-50ms", &start), -EINVAL);
+}
+
+/* --- the table of options --- */
+
+struct values {
+	int64_t size_bytes;
+	int64_t cycle_ns;
+	bool quiet;
+	const char *csv_path;
+};
+
+static int parse_line(struct values *values, int argc, const char **argv)
+{
+	const struct option_spec specs[] = {
+		{"size", "BYTES", option_number, &values->size_bytes, 40, 100, "40 to 100", "", true},
+		{"cycle", "DURATION", option_duration, &values->cycle_ns, 1, INT64_MAX, "1ns or more", "",
+		 false},
+		{"quiet", NULL, option_flag, &values->quiet, 0, 0, NULL, "", false},
+		{"loud", NULL, option_no_flag, &values->quiet, 0, 0, NULL, "", false},
+		{"csv", "FILE", option_text, &values->csv_path, 0, 0, "a path", "", false},
+	};
+	const struct option_table table = {"test", "", "", specs, sizeof(specs) / sizeof(specs[0])};
+
+	return options_parse(&table, argc, (char **)(uintptr_t)argv);
+}
+
+#define PARSE(values, ...)                                                                                   \
+	parse_line(values, sizeof((const char *[]){"test", __VA_ARGS__}) / sizeof(char *),                   \
+		   (const char *[]){"test", __VA_ARGS__, NULL})
+
+static void options_store_their_values(void **state)
+{
+	struct values values = {0};
+
+	(void)state;
+	assert_int_equal(PARSE(&values, "--size", "40", "--cycle=2us", "--quiet", "--csv", "a.csv"), 0);
+	assert_int_equal(values.size_bytes, 40);
+	assert_int_equal(values.cycle_ns, 2000);
+	assert_true(values.quiet);
+	assert_string_equal(values.csv_path, "a.csv");
+	assert_int_equal(PARSE(&values, "--size", "100", "--quiet", "--loud"), 0);
+	assert_int_equal(values.size_bytes, 100);
+	assert_false(values.quiet);
+}
+
+static void bad_command_lines_are_refused(void **state)
+{
+	struct values values = {.size_bytes = 7};
+
+	(void)state;
+	assert_int_equal(PARSE(&values, "--quiet"), -EINVAL);
+	assert_int_equal(PARSE(&values, "--size", "39"), -EINVAL);
+	assert_int_equal(PARSE(&values, "--size", "101"), -EINVAL);
+	assert_int_equal(PARSE(&values, "--size", "many"), -EINVAL);
+	assert_int_equal(PARSE(&values, "--size"), -EINVAL);
+	assert_int_equal(values.size_bytes, 7);
+	assert_int_equal(PARSE(&values, "--size", "40", "--cycle", "0"), -EINVAL);
+	assert_int_equal(PARSE(&values, "--size", "40", "--quiet=yes"), -EINVAL);
+	assert_int_equal(PARSE(&values, "--size", "40", "--unknown"), -EINVAL);
+	assert_int_equal(PARSE(&values, "--size", "40", "-x"), -EINVAL);
+	assert_int_equal(PARSE(&values, "--size", "40", "stray"), -EINVAL);
+	assert_int_equal(PARSE(&values, "--size", "40", "--csv", ""), -EINVAL);
+}
+
+/* --- timing and samples --- */
+
+static void times_round_up_to_whole_steps(void **state)
+{
+	int64_t rounded_ns;
+
+	(void)state;
+	assert_int_equal(timing_round_up(1, 1000, &rounded_ns), 0);
+	assert_int_equal(rounded_ns, 1000);
+	assert_int_equal(timing_round_up(1000, 1000, &rounded_ns), 0);
+	assert_int_equal(rounded_ns, 1000);
+	assert_int_equal(timing_round_up(0, 1000, &rounded_ns), 0);
+	assert_int_equal(rounded_ns, 0);
+	assert_int_equal(timing_round_up(INT64_MAX, 1000, &rounded_ns), -EOVERFLOW);
+}
+
+static void percentiles_are_of_the_nearest_rank(void **state)
+{
+	int64_t samples[1000];
+
+	(void)state;
+	for (int i = 0; i < 1000; i++)
+		samples[i] = 1000 - i;
+	samples_sort(samples, 1000);
+	assert_int_equal(samples_percentile(samples, 1000, SAMPLES_P50), 500);
+	assert_int_equal(samples_percentile(samples, 1000, SAMPLES_P90), 900);
+	assert_int_equal(samples_percentile(samples, 1000, SAMPLES_P99), 990);
+	assert_int_equal(samples_percentile(samples, 1000, SAMPLES_P99_9), 999);
+	assert_int_equal(samples_percentile(samples, 1000, SAMPLES_MAX), 1000);
+	assert_int_equal(samples_percentile(samples, 3, SAMPLES_P50), 2);
+	assert_int_equal(samples_percentile(samples, 2, SAMPLES_P50), 1);
+	assert_int_equal(samples_percentile(samples, 1, SAMPLES_P99_9), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_message_survives_the_round_trip),
+		cmocka_unit_test(the_header_is_in_network_byte_order),
+		cmocka_unit_test(a_negative_transmit_time_survives),
+		cmocka_unit_test(every_changed_bit_of_the_pattern_is_detected),
+		cmocka_unit_test(the_pattern_belongs_to_run_and_sequence),
+		cmocka_unit_test(swapped_parts_of_the_pattern_are_detected),
+		cmocka_unit_test(a_wrong_header_is_told_apart),
+		cmocka_unit_test(a_wrong_length_is_detected),
+		cmocka_unit_test(what_is_no_message_gives_an_empty_header),
+		cmocka_unit_test(the_largest_message_survives),
+		cmocka_unit_test(numbers_are_digits_and_nothing_else),
+		cmocka_unit_test(durations_have_units),
+		cmocka_unit_test(durations_of_other_shapes_are_refused),
+		cmocka_unit_test(endpoints_are_an_address_and_a_port),
+		cmocka_unit_test(other_endpoints_are_refused),
+		cmocka_unit_test(clocks_have_names),
+		cmocka_unit_test(a_start_is_absolute_or_from_now),
+		cmocka_unit_test(options_store_their_values),
+		cmocka_unit_test(bad_command_lines_are_refused),
+		cmocka_unit_test(times_round_up_to_whole_steps),
+		cmocka_unit_test(percentiles_are_of_the_nearest_rank),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
