@@ -86,6 +86,7 @@ int loop_create(struct loop **created, const struct loop_config *config)
 		return -ENOMEM;
 	loop->config = *config;
 	loop->port = config->port;
+	loop->lead_ns = config->spin_ns;
 	loop->epoll_fd = loop->kick_fd = loop->retired_fd = -1;
 	err = queues_create(loop);
 	if (!err)

@@ -43,6 +43,9 @@ struct loop {
 	int epoll_fd;
 	int kick_fd; /* eventfd: the control thread has a command */
 	int64_t doorbells_polled_tai_ns;
+	int64_t lead_ns;       /* awake this long before an event; learnt (loop_wait.c) */
+	int64_t asleep_tai_ns; /* since when the rings have not been looked at; a message whose time was later
+				* than this found ktsnd asleep. INT64_MAX: the application woke it */
 
 	/* Shared with the control thread. */
 	struct commands commands;

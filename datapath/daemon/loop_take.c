@@ -170,7 +170,8 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 		return -ENOBUFS;
 	packet->requested_tai_ns = txtime_tai_ns;
 	packet_fill(loop, packet, ring, taken, destination);
-	if (txtime_tai_ns < clock_tai_ns())
+	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
+	if (txtime_tai_ns < loop->asleep_tai_ns && txtime_tai_ns < clock_tai_ns())
 		packet->late_reason = LATE_TAKEN;
 	packet->flow->packets++;
 	atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
@@ -220,9 +221,12 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 
 void loop_take(struct loop *loop)
 {
+	int64_t now_tai_ns = clock_tai_ns();
+
 	loop->rounds++;
 	/* Backwards: a ring that is taken may leave the list, and the last takes its place. */
 	for (uint32_t i = loop->watched_count; i-- > 0;)
 		if (i < loop->watched_count)
 			loop_take_ring(loop, loop->watched[i]);
+	loop->asleep_tai_ns = now_tai_ns;
 }

@@ -2,13 +2,16 @@
 /*
  * Sleep, then spin.
  *
- *      |<------- asleep ------->|<-- spin_ns: awake, looking into rings -->|
- *   ---+------------------------+----------------------+-------------------+--> time
- *     now                      wake                 threshold             event
+ *      |<------- asleep ------->|<-- lead: awake, looking into rings -->|
+ *   ---+------------------------+--------------------+------------------+--> time
+ *     now                      wake              threshold            event
  *
  * The event is the next departure, or the next message that is expected of a periodic flow. Producers whose
  * message is due before the threshold are asked to ring the doorbell: for those, waking as planned
  * would be too late. All others leave the sleeper alone, and pay for no system call.
+ *
+ * The lead is learnt: as long as it takes for all but one wake-up in LATE_ONE_IN to be in time, and never
+ * longer than spin_ns. A machine that wakes punctually spins for microseconds.
  */
 #include "loop_state.h"
 
@@ -18,8 +21,15 @@
 enum {
 	/* Sleeping for less than this costs more than it saves. */
 	SHORTEST_SLEEP_NS = 15000,
-	/* While awake, doorbells are looked at this often, and not when the event is nearer than this. */
+	/* While awake, doorbells are looked at this often, and not when the event is nearer than QUIET_NS: the
+	 * kernel may take its time. */
 	DOORBELL_POLL_NS = 5000,
+	QUIET_NS = 20000,
+	/* The lead goes up by this after a wake-up that was too late for it, and down by a fraction of it after
+	 * each that was not: it settles where one in LATE_ONE_IN is too late. */
+	LEAD_STEP_NS = 5000,
+	LATE_ONE_IN = 500,
+	SHORTEST_LEAD_NS = 20000,
 	EVENTS_AT_ONCE = 64,
 };
 
@@ -30,8 +40,8 @@ static void eventfd_clear(int fd)
 	(void)!read(fd, &count, sizeof(count));
 }
 
-/* Waits for a doorbell or a command, at most timeout_ns (-1: for ever). */
-static void events_wait(struct loop *loop, int64_t timeout_ns)
+/* Waits for a doorbell or a command, at most timeout_ns (-1: for ever). Returns how many came. */
+static int events_wait(struct loop *loop, int64_t timeout_ns)
 {
 	struct epoll_event events[EVENTS_AT_ONCE];
 	struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_SECOND,
@@ -48,8 +58,10 @@ static void events_wait(struct loop *loop, int64_t timeout_ns)
 		}
 		eventfd_clear(ring->doorbell_fd);
 		counter_add(&loop->counters.doorbells, 1);
+		loop->asleep_tai_ns = INT64_MAX;
 		loop_take_ring(loop, ring);
 	}
+	return count;
 }
 
 static bool rings_ready(const struct loop *loop)
@@ -77,16 +89,32 @@ static void doorbells_set(struct loop *loop, int64_t threshold_tai_ns)
 		ktsn_ring_doorbell_set(&loop->watched[i]->consumer, before_ns);
 }
 
+static void lead_learn(struct loop *loop, int64_t late_ns)
+{
+	int64_t longest_ns = loop->config.spin_ns;
+	int64_t shortest_ns = longest_ns < SHORTEST_LEAD_NS ? longest_ns : SHORTEST_LEAD_NS;
+
+	/* What is left of the lead must still do for building a frame. */
+	loop->lead_ns +=
+		late_ns > loop->lead_ns - shortest_ns / 2 ? LEAD_STEP_NS : -LEAD_STEP_NS / LATE_ONE_IN;
+	if (loop->lead_ns > longest_ns)
+		loop->lead_ns = longest_ns;
+	if (loop->lead_ns < shortest_ns)
+		loop->lead_ns = shortest_ns;
+}
+
 static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_ns)
 {
 	bool for_ever = event_tai_ns == KTSN_SHAPER_NEVER;
-	int64_t wake_tai_ns = event_tai_ns - loop->config.spin_ns;
+	int64_t wake_tai_ns = event_tai_ns - loop->lead_ns;
 
-	doorbells_set(loop, for_ever ? KTSN_SHAPER_NEVER : wake_tai_ns + loop->config.spin_ns / 2);
+	doorbells_set(loop, for_ever ? KTSN_SHAPER_NEVER : wake_tai_ns + loop->lead_ns / 2);
 	if (rings_ready(loop))
 		return;
-	events_wait(loop, for_ever ? -1 : wake_tai_ns - now_tai_ns);
+	loop->asleep_tai_ns = now_tai_ns;
 	counter_add(&loop->counters.wakeups, 1);
+	if (events_wait(loop, for_ever ? -1 : wake_tai_ns - now_tai_ns) == 0)
+		lead_learn(loop, clock_tai_ns() - wake_tai_ns);
 }
 
 void loop_wait(struct loop *loop)
@@ -97,15 +125,15 @@ void loop_wait(struct loop *loop)
 	int64_t event_tai_ns;
 
 	/* What should have come by now has been looked for, in the round that ends here. */
-	watch_expire(loop, now_tai_ns + loop->config.spin_ns);
+	watch_expire(loop, now_tai_ns + loop->lead_ns);
 	expected_tai_ns = watch_next(loop, now_tai_ns);
 	event_tai_ns = departure_tai_ns < expected_tai_ns ? departure_tai_ns : expected_tai_ns;
 	if (event_tai_ns == KTSN_SHAPER_NEVER ||
-	    event_tai_ns - now_tai_ns > loop->config.spin_ns + SHORTEST_SLEEP_NS) {
+	    event_tai_ns - now_tai_ns > loop->lead_ns + SHORTEST_SLEEP_NS) {
 		loop_sleep(loop, now_tai_ns, event_tai_ns);
-	} else if (event_tai_ns - now_tai_ns > DOORBELL_POLL_NS &&
+	} else if (event_tai_ns - now_tai_ns > QUIET_NS &&
 		   now_tai_ns - loop->doorbells_polled_tai_ns > DOORBELL_POLL_NS) {
 		loop->doorbells_polled_tai_ns = now_tai_ns;
-		events_wait(loop, 0);
+		(void)events_wait(loop, 0);
 	}
 }

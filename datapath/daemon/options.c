@@ -28,8 +28,9 @@ static const char help[] =
 	"  --control PATH         control socket (default: /run/ktsn/control.sock)\n"
 	"  --cpu N                run the sending thread on this CPU only (default: any)\n"
 	"  --fifo N               SCHED_FIFO priority of the sending thread, 0 for none (default: 50)\n"
-	"  --spin DURATION        be awake this long before a departure: more is more exact and costs more\n"
-	"                         CPU (default: 60us)\n"
+	"  --spin DURATION        be awake at most this long before a departure; less where the machine "
+	"wakes\n"
+	"                         punctually (default: 120us)\n"
 	"  --keep-awake           keep the CPU given by --cpu from sleeping: tighter tails, for a whole "
 	"CPU's\n"
 	"                         power\n"
@@ -247,7 +248,7 @@ static void defaults_set(struct options *options)
 		.vxlan_port = 4789,
 		.cpu = -1,
 		.fifo_priority = 50,
-		.spin_ns = 60000,
+		.spin_ns = 120000,
 		.late_after_ns = 10000,
 		.ring_slots = 512,
 		.packets = 16384,
