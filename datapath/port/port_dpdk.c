@@ -2,6 +2,8 @@
 #include "port_dpdk.h"
 
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,6 +182,17 @@ static int eal_start(const struct ktsn_port_dpdk_config *config)
 	return rte_eal_init(count, (char **)args) < 0 ? -rte_errno : 0;
 }
 
+/* DPDK makes a folder for secondary processes, of which there are none, and never removes it. Removed at
+ * once, so that nothing is left when ktsnd is killed; it is empty, and so may be the one above it. */
+static void runtime_dir_remove(void)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s", rte_eal_get_runtime_dir());
+	if (*path && rmdir(path) == 0)
+		(void)rmdir(dirname(path));
+}
+
 /* DPDK pins the thread that initialises it; the caller goes on where it was. */
 static int eal_start_unpinned(const struct ktsn_port_dpdk_config *config)
 {
@@ -189,6 +202,7 @@ static int eal_start_unpinned(const struct ktsn_port_dpdk_config *config)
 	pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
 	err = eal_start(config);
 	pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
+	runtime_dir_remove();
 	return err;
 }
 

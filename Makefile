@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# Thin: each target installs what it needs (Debian 12, as root) or names what is missing, then calls the
+# tool that does the work.
+
+GO    := scripts/go.sh
+BUILD := build
+export GOFLAGS ?= -buildvcs=false
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## the main job on this machine: two nodes, real packets, the kernel's path beside it
+	@bin/ktsn demo --out out/demo
+
+.PHONY: test
+test: build ## everything that proves the product on one machine (root)
+	@scripts/install-deps.sh test
+	@scripts/test.sh
+
+.PHONY: build
+build: deps ## all programs into bin/
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) >/dev/null
+	@ninja -C $(BUILD) --quiet
+	@mkdir -p bin
+	@install -C $(BUILD)/datapath/daemon/ktsnd $(BUILD)/datapath/preload/libktsn.so \
+		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/tests/programs/ktsn-test-send bin/
+	@CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/...
+
+.PHONY: deps
+deps:
+	@scripts/install-deps.sh build
+
+.PHONY: fmt
+fmt: ## format C and Go
+	@scripts/install-deps.sh lint
+	@git ls-files 'datapath/*.[ch]' | xargs clang-format-14 -i
+	@$(GO) fmt ./...
+
+.PHONY: lint
+lint: ## formatting, go vet, golangci-lint
+	@scripts/install-deps.sh lint
+	@git ls-files 'datapath/*.[ch]' | xargs clang-format-14 --dry-run --Werror
+	@$(GO) vet ./...
+	@$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
+
+.PHONY: clean
+clean: ## remove what was built
+	@rm -rf $(BUILD) $(BUILD)-* bin out

@@ -1,0 +1,45 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# One libktsn.so loads into glibc and musl programs alike: it needs no other library and no version of a
+# symbol, and stands in front of exactly the functions it means to.
+#
+#     check_elf.sh path/to/libktsn.so
+set -eu
+export LC_ALL=C
+
+library=$1
+expected='bind close connect getsockopt sendmmsg sendmsg setsockopt socket'
+failed=0
+
+complain() {
+	printf '%s: %s\n' "$library" "$1"
+	failed=1
+}
+
+# Each in a variable first: a pipe would hide that readelf failed.
+dynamic=$(readelf --dynamic --wide "$library")
+versions=$(readelf --version-info --wide "$library")
+symbols=$(readelf --dyn-syms --wide "$library")
+segments=$(readelf --program-headers --wide "$library")
+
+if printf '%s\n' "$dynamic" | grep -E '\((NEEDED|RPATH|RUNPATH)\)'; then
+	complain 'needs other libraries'
+fi
+if printf '%s\n' "$dynamic" | grep -E '\((VERNEED|TEXTREL)\)' || printf '%s\n' "$versions" | grep -i 'version needs'; then
+	complain 'needs versions of symbols, or relocates its text'
+fi
+# Memory of a thread is the C library's to lay out.
+if printf '%s\n' "$segments" | grep -E '^ *TLS '; then
+	complain 'has thread-local variables'
+fi
+
+# Num: Value Size Type Bind Vis Ndx Name; undefined ones have the index UND.
+exported=$(printf '%s\n' "$symbols" | awk '$7 ~ /^[0-9]+$|^ABS$|^COM$/ {print $8}' | sort | tr '\n' ' ')
+if [ "${exported% }" != "$expected" ]; then
+	complain "exports \"${exported% }\", not \"$expected\""
+fi
+unknown=$(printf '%s\n' "$symbols" | awk '$5 ~ /^(GLOBAL|WEAK)$/ && $4 !~ /^FUNC$/ && $7 != "UND" {print $8}')
+if [ -n "$unknown" ]; then
+	complain "exports what is not a function: $unknown"
+fi
+exit $failed

@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs what a target of the Makefile needs, on Debian 12, and says what it installs.
+# Usage: install-deps.sh build|test|lint
+# Without root, or elsewhere, it names what is missing and exits with 1.
+set -eu
+
+packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libmnl-dev libcmocka-dev"
+packages_run="iproute2 kmod"
+packages_test="tshark binutils"
+packages_lint="clang-format-14"
+
+case "${1:-}" in
+build) packages="$packages_build $packages_run" ;;
+test) packages="$packages_build $packages_run $packages_test" ;;
+lint) packages="$packages_lint" ;;
+*) echo "usage: $0 build|test|lint" >&2; exit 2 ;;
+esac
+
+missing=""
+for package in $packages; do
+	dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' ||
+		missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+	echo "These Debian packages are missing; as root: apt-get install$missing" >&2
+	exit 1
+fi
+echo "Installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update
+# shellcheck disable=SC2086 # a list of words
+apt-get -qq install --no-install-recommends $missing >/dev/null

@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that proves the product on one machine. Runs each suite to its end, whatever failed before,
+# and closes with one line that counts them all. Called by `make test`, after the build.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+passed=0 failed=0 skipped=0
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+# A C suite: unit tests as they are, and again under the sanitizers.
+run_meson() { # name, build folder, meson setup arguments...
+	local name=$1 folder=$2
+	shift 2
+	echo "== $name"
+	[ -f "$folder/build.ninja" ] || meson setup "$folder" "$@" >"$logs/setup" 2>&1 ||
+		{ cat "$logs/setup"; failed=$((failed + 1)); return; }
+	ninja -C "$folder" --quiet >"$logs/build" 2>&1 ||
+		{ cat "$logs/build"; failed=$((failed + 1)); return; }
+	meson test -C "$folder" --no-rebuild --print-errorlogs >"$logs/meson" 2>&1
+	grep -vE '^(ninja|Full log|$)' "$logs/meson"
+	passed=$((passed + $(count "$logs/meson" '^Ok:')))
+	failed=$((failed + $(count "$logs/meson" '^Fail:') + $(count "$logs/meson" '^Timeout:') + $(count "$logs/meson" '^Unexpected Pass:')))
+	skipped=$((skipped + $(count "$logs/meson" '^Skipped:')))
+}
+
+count() { # file, line's beginning
+	awk -v line="$2" '$0 ~ line { sum += $NF } END { print sum + 0 }' "$1"
+}
+
+# Go: one event a line, tests and their results, subtests included.
+run_go() { # name, packages and flags...
+	local name=$1 status
+	shift
+	echo "== $name"
+	scripts/go.sh test -count=1 -json "$@" >"$logs/go" 2>"$logs/go.err"
+	status=$?
+	events() { grep -c "\"Action\":\"$1\".*\"Test\":" "$logs/go"; }
+	local p f s
+	p=$(events pass) f=$(events fail) s=$(events skip)
+	if [ $status -ne 0 ]; then
+		cat "$logs/go.err"
+		sed -n 's/.*"Action":"\(output\|build-output\)".*"Output":"\(.*\)"}$/\2/p' "$logs/go" |
+			sed 's/\\n$//; s/\\t/\t/g; s/\\"/"/g; s/\\u003c/</g; s/\\u003e/>/g; s/\\u0026/\&/g'
+		[ "$f" -gt 0 ] || f=1
+	fi
+	echo "$p passed, $f failed, $s skipped"
+	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+
+run_meson "C, as shipped" build
+run_meson "C, AddressSanitizer and UndefinedBehaviorSanitizer" build-asan \
+	-Db_sanitize=address,undefined -Db_lundef=false
+run_meson "C, ThreadSanitizer" build-tsan -Db_sanitize=thread -Db_lundef=false
+run_go "Go" ./cmd/... ./internal/...
+export KTSN_BIN_DIR=$PWD/bin
+run_go "the whole path, in network namespaces" -timeout 20m ./test/...
+
+if [ "${CI:-}" = true ] && [ $skipped -gt 0 ]; then
+	echo "tests were skipped, and in CI none may be"
+	failed=$((failed + skipped))
+fi
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
