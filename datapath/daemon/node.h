@@ -51,6 +51,7 @@ struct pod {
 	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct endpoint *endpoints;
 	struct process *processes;
+	bool version_warned; /* of a libktsn.so of another version */
 	struct pod *next;
 };
 

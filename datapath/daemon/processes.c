@@ -121,11 +121,28 @@ static void hello(struct process *process, struct ktsn_app_reply *reply)
 			     &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = process->ring});
 }
 
+/* Said once per pod, or one that tries again and again would fill the log. */
+static void version_refuse(struct process *process, const struct ktsn_app_request *request,
+			   struct ktsn_app_reply *reply)
+{
+	struct pod *pod = process->pod;
+
+	reply->status = -EPROTONOSUPPORT;
+	if (!pod->version_warned)
+		log_warning(
+			"pod %s: its libktsn.so speaks version %u of the application protocol, this ktsnd "
+			"version %d; give the pod the libktsn.so of this release",
+			pod->identity, request->version, KTSN_APP_VERSION);
+	pod->version_warned = true;
+}
+
 static void request_serve(struct process *process, const struct ktsn_app_request *request, int passed_fd,
 			  struct ktsn_app_reply *reply)
 {
-	if (request->magic != KTSN_APP_MAGIC || request->version != KTSN_APP_VERSION)
-		reply->status = -EPROTONOSUPPORT;
+	if (request->magic != KTSN_APP_MAGIC)
+		reply->status = -EPROTO;
+	else if (request->version != KTSN_APP_VERSION)
+		version_refuse(process, request, reply);
 	else if (request->type == KTSN_APP_HELLO)
 		hello(process, reply);
 	else if (!process->ring)

@@ -111,7 +111,8 @@ int session_request(struct session *session, const struct ktsn_app_request *requ
 	lock_take(&request_lock);
 	err = handshake_exchange(session->socket_fd, request, fd_to_pass, reply, NULL);
 	lock_give(&request_lock);
-	return err;
+	/* ktsnd is gone or silent: to the application, its network is down. */
+	return err ? -ENETDOWN : 0;
 }
 
 void session_doorbell_ring(struct session *session)

@@ -29,7 +29,7 @@ int session_get(struct session **session);
 struct session *session_existing(void);
 
 /* Sends a request, with a descriptor if fd_to_pass is not -1, and waits for its reply. 0 (the reply's own
- * status may still be an error), or -errno when ktsnd did not answer. */
+ * status may still be an error), or -ENETDOWN when ktsnd did not answer. */
 int session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
 		    struct ktsn_app_reply *reply);
 
