@@ -34,6 +34,9 @@ struct ktsn_port_ops {
 	 */
 	uint32_t (*send)(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
 			 uint32_t *errors);
+	/* Called while awake shortly before a departure, with time to spare: whatever makes the next send
+	 * quicker. NULL: nothing does. */
+	void (*warm_up)(struct ktsn_port *port);
 	/* Called on the loop thread once, before its first use of the port there. */
 	void (*thread_attach)(struct ktsn_port *port);
 	void (*destroy)(struct ktsn_port *port);
@@ -60,6 +63,12 @@ static inline uint32_t ktsn_port_send(struct ktsn_port *port, struct ktsn_port_f
 				      uint32_t *errors)
 {
 	return port->ops->send(port, frames, count, errors);
+}
+
+static inline void ktsn_port_warm_up(struct ktsn_port *port)
+{
+	if (port->ops->warm_up)
+		port->ops->warm_up(port);
 }
 
 static inline void ktsn_port_thread_attach(struct ktsn_port *port)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "port_dpdk.h"
 
+#include "warm_up.h"
+
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -34,6 +36,7 @@ struct port_dpdk {
 	struct rte_mempool *pool;
 	uint16_t id;
 	uint64_t errors_seen;
+	struct warm_up *warm_up; /* NULL for a device that does not send through the kernel */
 };
 
 static struct port_dpdk *of(struct ktsn_port *port)
@@ -91,6 +94,12 @@ static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *fram
 	return sent;
 }
 
+static void warm_up(struct ktsn_port *port)
+{
+	if (of(port)->warm_up)
+		warm_up_once(of(port)->warm_up);
+}
+
 static void thread_attach(struct ktsn_port *port)
 {
 	(void)port;
@@ -106,6 +115,7 @@ static void destroy(struct ktsn_port *port)
 	(void)rte_eth_dev_close(dpdk->id);
 	rte_mempool_free(dpdk->pool);
 	(void)rte_eal_cleanup();
+	warm_up_destroy(dpdk->warm_up);
 	free(dpdk);
 }
 
@@ -113,6 +123,7 @@ static const struct ktsn_port_ops ops = {
 	.frame_alloc = frame_alloc,
 	.frame_free = frame_free,
 	.send = frames_send,
+	.warm_up = warm_up,
 	.thread_attach = thread_attach,
 	.destroy = destroy,
 };
@@ -259,6 +270,8 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 		free(dpdk);
 		return err;
 	}
+	if (!config->device)
+		(void)warm_up_create(&dpdk->warm_up);
 	*opened = dpdk;
 	return 0;
 }
