@@ -148,6 +148,9 @@ static void destinations_close_all(struct flow *flow)
 
 static void flow_source_set(struct flow *flow, const struct socket_identity *identity, struct namespace *ns)
 {
+	/* The flow may outlive the endpoint through which the namespace was found. */
+	ns->users++;
+	namespace_put(flow->ns);
 	flow->ns = ns;
 	flow->source.source_ipv4_be = identity->local.sin_addr.s_addr;
 	flow->source.source_port_be = identity->local.sin_port;
@@ -201,6 +204,7 @@ static void flow_close(struct flow *flow)
 
 void flow_free(struct flow *flow)
 {
+	namespace_put(flow->ns);
 	free(flow->loop);
 	free(flow);
 }
@@ -227,12 +231,13 @@ void flow_open(struct process *process, const struct ktsn_app_request *request, 
 		reply->status = flow_make(process, request, &flow);
 	if (reply->status)
 		return;
-	flow->loop->clock = fresh ? (enum ktsn_clock)request->clock : flow->loop->clock;
 	if (fresh)
 		flow_announce(flow);
 	reply->status = flow_register(flow, &identity, ns, reply);
-	if (reply->status && fresh)
+	if (reply->status && fresh) {
 		flow_close(flow);
+		reply->flow = KTSN_APP_NONE;
+	}
 }
 
 void flow_close_request(struct process *process, const struct ktsn_app_request *request,

@@ -44,14 +44,23 @@ static void ring_open(struct loop *loop, struct loop_ring *ring)
 	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, ring->doorbell_fd, &doorbell);
 }
 
-/* What the application had sent still leaves. */
-static void ring_close(struct loop *loop, struct loop_ring *ring)
+void ring_end(struct loop *loop, struct loop_ring *ring)
 {
-	loop_take_ring(loop, ring);
-	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, ring->doorbell_fd, NULL);
 	watch_end(loop, ring);
 	ring->closed = true;
 	ring_retire_if_done(loop, ring);
+}
+
+/* What the application had sent still leaves, and be it that it waits for memory first. */
+static void ring_close(struct loop *loop, struct loop_ring *ring)
+{
+	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, ring->doorbell_fd, NULL);
+	loop_take_ring(loop, ring);
+	/* Busy: this command was found while a message of this very ring is being taken. */
+	if (ring->backlog || ring->busy)
+		ring->closing = true;
+	else
+		ring_end(loop, ring);
 }
 
 static void flow_close(struct loop *loop, struct loop_ring *ring, uint32_t index)

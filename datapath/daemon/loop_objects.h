@@ -85,6 +85,7 @@ struct loop_ring {
 	struct loop_object object;
 	struct ktsn_ring_consumer consumer;
 	int doorbell_fd;
+	bool closing; /* nothing new comes; closed once what is in it has been taken */
 	bool closed;
 	bool retired;
 	uint32_t busy;         /* being taken from: must not be retired under the taker's feet */

@@ -13,11 +13,18 @@ enum {
 	PORT_PATIENCE_NS = 1000000000,
 };
 
+int64_t loop_departure_next(const struct loop *loop, int64_t now_tai_ns)
+{
+	int64_t due_tai_ns = ktsn_shaper_next(loop->shaper, now_tai_ns);
+
+	return due_tai_ns > loop->port_retry_tai_ns ? due_tai_ns : loop->port_retry_tai_ns;
+}
+
 /* Stays on the clock for the last stretch before a departure. Returns the time. */
 static int64_t last_stretch(struct loop *loop)
 {
 	int64_t now_tai_ns = clock_tai_ns();
-	int64_t due_tai_ns = ktsn_shaper_next(loop->shaper, now_tai_ns);
+	int64_t due_tai_ns = loop_departure_next(loop, now_tai_ns);
 
 	if (due_tai_ns == KTSN_SHAPER_NEVER || due_tai_ns - now_tai_ns > LAST_STRETCH_NS)
 		return now_tai_ns;
@@ -30,7 +37,7 @@ static uint32_t burst_collect(struct loop *loop, int64_t now_tai_ns, struct pack
 {
 	uint32_t count = 0;
 
-	while (count < KTSN_PORT_BURST) {
+	while (count < KTSN_PORT_BURST && now_tai_ns >= loop->port_retry_tai_ns) {
 		struct ktsn_shaper_packet *shaped = ktsn_shaper_dequeue(loop->shaper, now_tai_ns);
 
 		if (!shaped)
@@ -81,12 +88,13 @@ static void packet_failed(struct loop *loop, struct packet *packet)
 static void packet_refused(struct loop *loop, struct packet *packet, int64_t now_tai_ns)
 {
 	ktsn_ring_undepart(&packet->flow->ring->consumer, packet->slot);
-	if (now_tai_ns - packet->requested_tai_ns > PORT_PATIENCE_NS && packet->late_reason == LATE_PORT) {
+	if (!packet->refused_tai_ns)
+		packet->refused_tai_ns = now_tai_ns;
+	if (now_tai_ns - packet->refused_tai_ns > PORT_PATIENCE_NS) {
 		packet_drop(loop, packet, &loop->counters.drop_port);
 		return;
 	}
 	packet->late_reason = LATE_PORT;
-	packet->shaper.txtime_tai_ns = now_tai_ns + PORT_RETRY_NS;
 	(void)ktsn_shaper_enqueue(loop->shaper, &packet->shaper, now_tai_ns);
 }
 
@@ -105,8 +113,11 @@ static uint32_t burst_send(struct loop *loop, struct packet *burst[], uint32_t c
 		packet_failed(loop, burst[i]);
 	for (uint32_t i = taken; i < count; i++)
 		packet_refused(loop, burst[i], now_tai_ns);
-	if (taken < count)
+	if (taken < count) {
 		counter_add(&loop->counters.port_retries, 1);
+		/* Held back are all, not those that were refused: none must overtake them. */
+		loop->port_retry_tai_ns = now_tai_ns + PORT_RETRY_NS;
+	}
 	return taken;
 }
 

@@ -21,6 +21,7 @@ struct packet {
 	struct ktsn_port_frame frame;
 	struct loop_flow *flow;
 	int64_t requested_tai_ns;
+	int64_t refused_tai_ns; /* first by the port; 0: not yet */
 	uint32_t slot;
 	uint32_t payload_bytes;
 	enum late_reason late_reason;
@@ -41,8 +42,10 @@ struct loop {
 	uint32_t watched_count;
 
 	int epoll_fd;
-	int kick_fd; /* eventfd: the control thread has a command */
+	int kick_fd;               /* eventfd: the control thread has a command */
+	int64_t port_retry_tai_ns; /* nothing is sent before this: the port had no room */
 	int64_t doorbells_polled_tai_ns;
+	int64_t warmed_tai_ns; /* the departure that the port was warmed up for last */
 	int64_t lead_ns;       /* awake this long before an event; learnt (loop_wait.c) */
 	int64_t asleep_tai_ns; /* since when the rings have not been looked at; a message whose time was later
 				* than this found ktsnd asleep. INT64_MAX: the application woke it */
@@ -73,6 +76,8 @@ void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *rea
 
 /* loop_send.c: shaper -> port */
 void loop_send(struct loop *loop);
+/* When the next frame may be given to the port; KTSN_SHAPER_NEVER when there is none. */
+int64_t loop_departure_next(const struct loop *loop, int64_t now_tai_ns);
 
 /* loop_wait.c: sleep or spin until something may be due */
 void loop_wait(struct loop *loop);
@@ -87,6 +92,8 @@ void watch_expire(struct loop *loop, int64_t until_tai_ns);
 /* loop_commands.c: what the control thread wants, and giving back what it owns */
 void loop_commands(struct loop *loop);
 void flow_retire_if_done(struct loop *loop, struct loop_flow *flow);
+/* Closes a ring out of which everything has been taken. */
+void ring_end(struct loop *loop, struct loop_ring *ring);
 void ring_retire_if_done(struct loop *loop, struct loop_ring *ring);
 
 #endif

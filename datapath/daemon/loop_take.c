@@ -22,6 +22,7 @@ static struct packet *packet_alloc(struct loop *loop)
 		return NULL;
 	loop->packets_free = packet->next;
 	packet->late_reason = LATE_WAKEUP;
+	packet->refused_tai_ns = 0;
 	return packet;
 }
 
@@ -146,6 +147,18 @@ static void packet_fill(struct loop *loop, struct packet *packet, const struct l
 	packet->shaper.order = loop->rounds << 32 | (uint32_t)taken->sequence;
 }
 
+/* On CLOCK_TAI. A time before 1970 is as late as one can be; false for one beyond all that is computed from
+ * it (periods, thresholds): either comes from a mistake, or from someone who looks for one. */
+static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime_tai_ns)
+{
+	if (__builtin_add_overflow(txtime_ns, to_tai_ns, txtime_tai_ns) ||
+	    *txtime_tai_ns > INT64_MAX - 2 * NS_PER_SECOND)
+		return false;
+	if (*txtime_tai_ns < 0)
+		*txtime_tai_ns = 0;
+	return true;
+}
+
 static int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
 			  const struct clock_offsets *offsets)
 {
@@ -159,9 +172,7 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 		destination = destination_of(ring, taken);
 	}
 	if (!destination ||
-	    __builtin_add_overflow(taken->txtime_ns, offsets->to_tai_ns[destination->flow->clock],
-				   &txtime_tai_ns) ||
-	    txtime_tai_ns == KTSN_SHAPER_NEVER) {
+	    !txtime_convert(taken->txtime_ns, offsets->to_tai_ns[destination->flow->clock], &txtime_tai_ns)) {
 		reject(loop, ring, taken->slot);
 		return 0;
 	}
@@ -210,12 +221,14 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 		return;
 	ring->busy++;
 	drained = ring_drain(loop, ring);
-	ring->busy--;
 	if (!drained) {
 		counter_add(&loop->counters.frame_pool_empty, 1);
 		loop->memory_short = true;
 	}
 	watch_backlog(loop, ring, !drained);
+	if (drained && ring->closing)
+		ring_end(loop, ring);
+	ring->busy--;
 	ring_retire_if_done(loop, ring);
 }
 

@@ -117,10 +117,24 @@ static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_
 		lead_learn(loop, clock_tai_ns() - wake_tai_ns);
 }
 
+/* Awake, and nothing due for a while: each departure is prepared once, and doorbells are looked at. */
+static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t departure_tai_ns)
+{
+	bool near = departure_tai_ns != KTSN_SHAPER_NEVER && departure_tai_ns - now_tai_ns <= loop->lead_ns;
+
+	if (near && departure_tai_ns != loop->warmed_tai_ns) {
+		loop->warmed_tai_ns = departure_tai_ns;
+		ktsn_port_warm_up(loop->port);
+	} else if (now_tai_ns - loop->doorbells_polled_tai_ns > DOORBELL_POLL_NS) {
+		loop->doorbells_polled_tai_ns = now_tai_ns;
+		(void)events_wait(loop, 0);
+	}
+}
+
 void loop_wait(struct loop *loop)
 {
 	int64_t now_tai_ns = clock_tai_ns();
-	int64_t departure_tai_ns = ktsn_shaper_next(loop->shaper, now_tai_ns);
+	int64_t departure_tai_ns = loop_departure_next(loop, now_tai_ns);
 	int64_t expected_tai_ns;
 	int64_t event_tai_ns;
 
@@ -131,9 +145,7 @@ void loop_wait(struct loop *loop)
 	if (event_tai_ns == KTSN_SHAPER_NEVER ||
 	    event_tai_ns - now_tai_ns > loop->lead_ns + SHORTEST_SLEEP_NS) {
 		loop_sleep(loop, now_tai_ns, event_tai_ns);
-	} else if (event_tai_ns - now_tai_ns > QUIET_NS &&
-		   now_tai_ns - loop->doorbells_polled_tai_ns > DOORBELL_POLL_NS) {
-		loop->doorbells_polled_tai_ns = now_tai_ns;
-		(void)events_wait(loop, 0);
+	} else if (event_tai_ns - now_tai_ns > QUIET_NS) {
+		spare_time_use(loop, now_tai_ns, departure_tai_ns);
 	}
 }

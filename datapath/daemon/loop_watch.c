@@ -107,6 +107,7 @@ void watch_expire(struct loop *loop, int64_t until_tai_ns)
 		struct loop_flow *flow = flow_of_entry(entry);
 		struct loop_ring *ring = flow->ring;
 
+		ring->busy++;
 		flow->expectation.queued = false;
 		ring->expectations--;
 		if (flow->expectation.expected_tai_ns > until_tai_ns && !flow->closed)
@@ -114,6 +115,7 @@ void watch_expire(struct loop *loop, int64_t until_tai_ns)
 		else
 			flow_retire_if_done(loop, flow);
 		list_update(loop, ring);
+		ring->busy--;
 		ring_retire_if_done(loop, ring);
 	}
 }

@@ -22,6 +22,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+/* What every IPv4 link must carry (RFC 791), and the tunnel's headers. */
+enum { UPLINK_MTU_MIN_BYTES = 576 + KTSN_TUNNEL_HEADER_BYTES };
+
 struct daemon {
 	struct options options;
 	struct node_uplink uplink;
@@ -49,6 +52,9 @@ static int link_check(const struct options *options, struct rtnl *rtnl, struct n
 	else if (!link.up)
 		log_error("--interface %s: is down; bring it up first: ip link set %s up", options->interface,
 			  options->interface);
+	else if (link.mtu_bytes < UPLINK_MTU_MIN_BYTES)
+		log_error("--interface %s: its MTU of %u is too small for a tunnel; give it at least %d",
+			  options->interface, link.mtu_bytes, UPLINK_MTU_MIN_BYTES);
 	else {
 		uplink->link_index = link.index;
 		uplink->mtu_bytes = link.mtu_bytes;
@@ -182,7 +188,7 @@ static int control_begin(struct daemon *daemon, int listen_fd)
 	return err;
 }
 
-static void serve(struct daemon *daemon)
+static int serve(struct daemon *daemon)
 {
 	log_info("ready: sending on %s, control socket %s", daemon->uplink.interface,
 		 daemon->options.control_path);
@@ -191,9 +197,10 @@ static void serve(struct daemon *daemon)
 
 		if (err) {
 			log_error("cannot wait for requests: %s", strerror(-err));
-			break;
+			return err;
 		}
 	}
+	return 0;
 }
 
 static void keep_awake_begin(const struct daemon *daemon)
@@ -218,7 +225,7 @@ static int daemon_run(struct daemon *daemon, int listen_fd, const sigset_t *sign
 	if (!err) {
 		realtime_lock_memory();
 		keep_awake_begin(daemon);
-		serve(daemon);
+		err = serve(daemon);
 		control_server_destroy(daemon->control);
 		node_close(&daemon->node);
 	} else {

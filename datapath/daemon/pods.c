@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Applications of any user may connect: who may reach the socket is decided by who can see its folder. */
-enum { APP_SOCKET_MODE = 0666 };
+enum { APP_SOCKET_MODE = 0666, ENDPOINT_MTU_MIN_BYTES = 68 /* RFC 791 */ };
 
 static struct pod *pod_find(const struct node *node, const char *identity)
 {
@@ -140,6 +140,9 @@ static int link_read(struct endpoint *endpoint, const char *netns, struct refusa
 		return refuse(refusal, "interface",
 			      "%s is not an Ethernet interface; use one end of a veth pair",
 			      endpoint->interface);
+	if (link.mtu_bytes < ENDPOINT_MTU_MIN_BYTES)
+		return refuse(refusal, "interface", "%s has an MTU of %u; IPv4 needs at least %d",
+			      endpoint->interface, link.mtu_bytes, ENDPOINT_MTU_MIN_BYTES);
 	endpoint->link_index = link.index;
 	endpoint->mtu_bytes = link.mtu_bytes;
 	memcpy(endpoint->mac, link.mac, sizeof(endpoint->mac));

@@ -48,10 +48,13 @@ static int listen_at(int fd, const struct sockaddr_un *address, mode_t mode)
 {
 	if (bind(fd, (const struct sockaddr *)address, sizeof(*address)))
 		return -errno;
-	if (chmod(address->sun_path, mode) == 0 && listen(fd, BACKLOG) == 0)
-		return 0;
-	unlink(address->sun_path);
-	return -errno;
+	if (chmod(address->sun_path, mode) || listen(fd, BACKLOG)) {
+		int err = -errno;
+
+		unlink(address->sun_path);
+		return err;
+	}
+	return 0;
 }
 
 int unix_listen(const char *path, mode_t mode, int *result)

@@ -118,6 +118,7 @@ static void flow_reset(struct flow *flow)
 {
 	lock_reset(&flow->lock);
 	atomic_store_explicit(&flow->session, 0, memory_order_relaxed);
+	flow->number_session = 0;
 	memset(&flow->connected, 0, sizeof(flow->connected));
 	memset(flow->others, 0, sizeof(flow->others));
 	flow->others_next = 0;

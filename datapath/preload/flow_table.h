@@ -36,6 +36,7 @@ struct flow {
 	/* Written under `lock`, then published by `session`. */
 	struct lock lock;
 	_Atomic uint32_t session; /* the session it is registered with; 0: with none */
+	uint32_t number_session;  /* the session that gave the number; it stays when an address is refused */
 	uint32_t number;
 	struct destination connected; /* route 0: not connected */
 	struct destination others[FLOW_DESTINATIONS];

@@ -70,6 +70,16 @@ static int txtime_read(const void *value, socklen_t bytes, struct sock_txtime *t
 	return clock_of(txtime->clockid, clock);
 }
 
+static void flow_forget(int fd)
+{
+	struct flow *flow = flow_remove(fd);
+
+	if (!flow)
+		return;
+	flow_unregister(flow);
+	flow_release(flow);
+}
+
 /*
  * The kernel is asked first; where it lacks SO_TXTIME, or wants a privilege for this clock, ktsnd makes
  * up for it. Returns what the application is told: 0 or -errno.
@@ -86,6 +96,7 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 		return kernel_err;
 	if (txtime_read(value, bytes, &txtime, &clock) || !is_ipv4_udp(fd) || session_get(&session))
 		return kernel_err;
+	flow_forget(fd); /* one that asks again may ask for another clock */
 	flow = flow_enter(fd);
 	if (!flow)
 		return kernel_err;
@@ -98,16 +109,6 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 		flow_refresh(flow, fd);
 	flow_release(flow);
 	return 0;
-}
-
-static void flow_forget(int fd)
-{
-	struct flow *flow = flow_remove(fd);
-
-	if (!flow)
-		return;
-	flow_unregister(flow);
-	flow_release(flow);
 }
 
 EXPORT int socket(int domain, int type, int protocol)

@@ -49,15 +49,18 @@ static int register_locked(struct session *session, struct flow *flow, int fd)
 	struct ktsn_app_reply reply;
 	int err;
 
-	if (atomic_load_explicit(&flow->session, memory_order_relaxed) != session->number)
+	if (flow->number_session != session->number)
 		request.flow = KTSN_APP_NONE;
 	bind_if_unbound(fd);
 	err = session_request(session, &request, fd, &reply);
+	if (!err && reply.flow != KTSN_APP_NONE) {
+		flow->number = reply.flow;
+		flow->number_session = session->number;
+	}
 	if (!err)
 		err = reply.status;
 	if (err)
 		return err;
-	flow->number = reply.flow;
 	flow->connected = destination_make(&reply);
 	memset(flow->others, 0, sizeof(flow->others));
 	atomic_store_explicit(&flow->session, session->number, memory_order_release);
@@ -96,7 +99,7 @@ void flow_unregister(struct flow *flow)
 	struct session *session = session_existing();
 	struct ktsn_app_reply reply;
 
-	if (session && atomic_load_explicit(&flow->session, memory_order_acquire) == session->number)
+	if (session && flow->number_session == session->number)
 		(void)session_request(session, &request, -1, &reply);
 }
 

@@ -20,7 +20,7 @@ bool socket_is_bound(int fd);
  * 0 or -errno. */
 int flow_register(struct session *session, struct flow *flow, int fd);
 
-/* Registers anew after bind or connect, if it was registered; errors show at the next send. */
+/* Registers, or registers anew, after bind or connect; errors show at the next send. */
 void flow_refresh(struct flow *flow, int fd);
 
 /* Tells ktsnd that the socket was closed. */

@@ -10,7 +10,7 @@
  * Not a queue: messages leave in the order of their transmit times, so slots become free in any order,
  * and a thread that is interrupted half-way through a send must not hold up the others. A producer takes
  * a slot by clearing its bit in `free`, fills it, and sets its bit in `ready`; the consumer takes all
- * ready bits at once. Both sides are wait-free.
+ * ready bits at once. The consumer is wait-free, producers are lock-free.
  *
  *   slot state   FREE --claim--> WRITING --publish--> READY --depart--> DEPARTING --release--> FREE
  *                      producer           producer           consumer             consumer
@@ -56,8 +56,6 @@ enum ktsn_slot_state {
 	KTSN_SLOT_DEPARTING = 3,
 };
 
-/* doorbell_before_ns while ktsnd is awake and looking at this ring. */
-#define KTSN_DOORBELL_NEVER INT64_MIN
 /* doorbell_before_ns while ktsnd is not looking at this ring at all. */
 #define KTSN_DOORBELL_ALWAYS INT64_MAX
 

@@ -112,6 +112,7 @@ uint32_t ktsn_ring_space_wait_begin(struct ktsn_ring_producer *ring)
 {
 	/* The waiter is announced before the last look for space; see ktsn_ring_release(). */
 	atomic_fetch_add_explicit(&ring->header->space_waiters, 1, memory_order_seq_cst);
+	atomic_thread_fence(memory_order_seq_cst);
 	return atomic_load_explicit(&ring->header->space_sequence, memory_order_seq_cst);
 }
 

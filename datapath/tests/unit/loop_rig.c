@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "loop_rig.h"
+
+#include "clock.h"
+
+#include <endian.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* What takes longer is taken for lost; sanitizers on a busy machine are slow. */
+enum { PATIENCE_S = 30, POLL_US = 100 };
+
+struct rig_grave {
+	enum loop_object_kind kind;
+	void *owner;
+	uint32_t mark;
+	struct rig_grave *next;
+};
+
+void rig_init(struct rig *rig, const struct rig_config *config)
+{
+	struct loop_scheduling scheduling;
+	struct loop_config loop_config = {
+		.packets = config->packets,
+		.spin_ns = 60000,
+		.late_after_ns = config->late_after_ns,
+		.cpu = -1,
+	};
+
+	memset(rig, 0, sizeof(*rig));
+	rig->port = ktsn_port_fake_create(config->buffers, RIG_BUFFER_BYTES);
+	assert_non_null(rig->port);
+	loop_config.port = rig->port;
+	assert_int_equal(loop_create(&rig->loop, &loop_config), 0);
+	assert_int_equal(loop_start(rig->loop, &scheduling), 0);
+	assert_false(scheduling.fifo);
+}
+
+static void bury(struct rig *rig, const struct loop_object *object)
+{
+	struct rig_grave *grave = malloc(sizeof(*grave));
+	struct rig_grave **last = &rig->graves;
+
+	assert_non_null(grave);
+	assert_true(rig->retired_count < RIG_RETIRED_MAX);
+	rig->retired[rig->retired_count++] = object->kind;
+	*grave = (struct rig_grave){
+		.kind = object->kind, .owner = object->owner, .mark = loop_commands_mark(rig->loop)};
+	while (*last)
+		last = &(*last)->next;
+	*last = grave;
+}
+
+static void first_empty(struct rig *rig)
+{
+	struct rig_grave *grave = rig->graves;
+
+	rig->graves = grave->next;
+	free(grave->owner);
+	free(grave);
+}
+
+/* As ktsnd's own graves.c. */
+void rig_collect(struct rig *rig)
+{
+	struct loop_object *object = loop_retired(rig->loop);
+
+	while (object) {
+		struct loop_object *next = object->next;
+
+		bury(rig, object);
+		object = next;
+	}
+	while (rig->graves && loop_commands_passed(rig->loop, rig->graves->mark))
+		first_empty(rig);
+}
+
+uint64_t rig_drops(const struct rig *rig)
+{
+	const struct counters *counters = loop_counters(rig->loop);
+
+	return counter_read(&counters->drop_invalid) + counter_read(&counters->drop_unresolved) +
+	       counter_read(&counters->drop_port) + counter_read(&counters->drop_closed);
+}
+
+static void books_check(const struct rig *rig)
+{
+	const struct counters *counters = loop_counters(rig->loop);
+	uint64_t sent = counter_read(&counters->sent);
+
+	assert_int_equal(counter_read(&counters->taken), sent + rig_drops(rig) + loop_pending(rig->loop));
+	assert_int_equal(sent, counter_read(&counters->on_time) + counter_read(&counters->late_taken) +
+				       counter_read(&counters->late_wakeup) +
+				       counter_read(&counters->late_port) +
+				       counter_read(&counters->late_unresolved));
+	assert_int_equal(sent, ktsn_port_fake_sent_count(rig->port));
+	assert_int_equal(ktsn_port_fake_buffers_in_use(rig->port), loop_pending(rig->loop));
+}
+
+void rig_fini(struct rig *rig)
+{
+	loop_stop(rig->loop);
+	books_check(rig);
+	rig_collect(rig);
+	while (rig->graves)
+		first_empty(rig);
+	loop_destroy(rig->loop);
+	ktsn_port_destroy(rig->port);
+}
+
+void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots)
+{
+	assert_int_equal(ktsn_ring_memory_create(&ring->memory, slots, RIG_PAYLOAD_BYTES), 0);
+	/* The daemon's own mapping, so that ThreadSanitizer sees both sides meet. */
+	assert_int_equal(ktsn_ring_producer_init(&ring->producer, ring->memory.address, ring->memory.bytes),
+			 0);
+	ring->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	assert_true(ring->doorbell_fd >= 0);
+	ring->ring = calloc(1, sizeof(*ring->ring));
+	assert_non_null(ring->ring);
+	ring->ring->object = (struct loop_object){.kind = LOOP_RING, .owner = ring->ring};
+	ring->ring->doorbell_fd = ring->doorbell_fd;
+	ring->ring->watch_index = LOOP_UNWATCHED;
+	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.slot_count,
+				ring->memory.slot_bytes);
+	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = ring->ring});
+}
+
+void rig_ring_close(struct rig *rig, struct rig_ring *ring)
+{
+	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_RING_CLOSE, .ring = ring->ring});
+}
+
+void rig_ring_fini(struct rig_ring *ring)
+{
+	ktsn_ring_memory_destroy(&ring->memory);
+	close(ring->doorbell_fd);
+}
+
+uint32_t rig_ring_free_slots(const struct rig_ring *ring)
+{
+	struct ktsn_ring_header *header = ring->memory.address;
+	int count = 0;
+
+	for (int w = 0; w < KTSN_RING_WORDS; w++)
+		count += __builtin_popcountll(atomic_load(&header->free[w]));
+	return (uint32_t)count;
+}
+
+struct loop_flow *rig_flow_open(struct rig *rig, struct rig_ring *ring, uint32_t index, uint64_t number,
+				enum ktsn_clock clock)
+{
+	struct loop_flow *flow = calloc(1, sizeof(*flow));
+
+	assert_non_null(flow);
+	flow->object = (struct loop_object){.kind = LOOP_FLOW, .owner = flow};
+	flow->ring = ring->ring;
+	flow->number = number;
+	flow->clock = clock;
+	loop_command(rig->loop,
+		     &(struct loop_command){
+			     .type = COMMAND_FLOW_OPEN, .ring = ring->ring, .index = index, .flow = flow});
+	return flow;
+}
+
+void rig_flow_close(struct rig *rig, struct rig_ring *ring, uint32_t index)
+{
+	loop_command(rig->loop,
+		     &(struct loop_command){.type = COMMAND_FLOW_CLOSE, .ring = ring->ring, .index = index});
+}
+
+struct loop_route rig_route(enum loop_destination_state state)
+{
+	return (struct loop_route){
+		.state = state,
+		.path =
+			{
+				.source_mac = {0x02, 0, 0, 0, 0, 0x0a},
+				.destination_mac = {0x02, 0, 0, 0, 0, 0x0b},
+				.source_ipv4_be = htobe32(0x0a2a0002),
+				.destination_ipv4_be = htobe32(0x0a2a0102),
+				.source_port_be = htobe16(40000),
+				.destination_port_be = htobe16(5001),
+				.ttl = 64,
+			},
+		.tunnel =
+			{
+				.outer =
+					{
+						.source_mac = {0x02, 0, 0, 0, 1, 1},
+						.destination_mac = {0x02, 0, 0, 0, 1, 2},
+						.source_ipv4_be = htobe32(0xc0000201),
+						.destination_ipv4_be = htobe32(0xc0000202),
+						.source_port_be = htobe16(50000),
+						.destination_port_be = htobe16(4789),
+						.ttl = 64,
+					},
+				.vni = 42,
+			},
+		.payload_max_bytes = RIG_PAYLOAD_BYTES - 1,
+	};
+}
+
+struct loop_destination *rig_destination_open(struct rig *rig, struct rig_ring *ring, uint32_t index,
+					      struct loop_flow *flow, enum loop_destination_state state)
+{
+	struct loop_destination *destination = calloc(1, sizeof(*destination));
+
+	assert_non_null(destination);
+	destination->object = (struct loop_object){.kind = LOOP_DESTINATION, .owner = destination};
+	destination->flow = flow;
+	destination->ring = ring->ring;
+	destination->route = rig_route(state);
+	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_DESTINATION_OPEN,
+						       .ring = ring->ring,
+						       .index = index,
+						       .destination = destination});
+	return destination;
+}
+
+void rig_destination_close(struct rig *rig, struct rig_ring *ring, uint32_t index)
+{
+	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_DESTINATION_CLOSE,
+						       .ring = ring->ring,
+						       .index = index});
+}
+
+void rig_destination_update(struct rig *rig, struct loop_destination *destination,
+			    enum loop_destination_state state)
+{
+	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
+						       .destination = destination,
+						       .route = rig_route(state)});
+	rig_wait_commands(rig);
+}
+
+void rig_send(struct rig_ring *ring, const struct rig_message *message)
+{
+	const struct ktsn_ring_message shared = {
+		.flow = message->flow,
+		.destination = message->destination,
+		.payload_bytes = (uint32_t)strlen(message->text),
+		.txtime_ns = message->txtime_ns,
+	};
+	uint64_t one = 1;
+	uint32_t slot;
+
+	while (ktsn_ring_claim(&ring->producer, &slot))
+		sched_yield();
+	memcpy(ktsn_ring_payload(&ring->producer, slot), message->text, shared.payload_bytes);
+	ktsn_ring_publish(&ring->producer, slot, &shared);
+	if (ktsn_ring_doorbell_due(&ring->producer, message->clock, message->txtime_ns))
+		(void)!write(ring->doorbell_fd, &one, sizeof(one));
+}
+
+static void a_moment(struct rig *rig, int64_t since_ns, const char *what)
+{
+	rig_collect(rig);
+	if (clock_ns(CLOCK_MONOTONIC) - since_ns > PATIENCE_S * NS_PER_SECOND)
+		fail_msg("%s did not happen", what);
+	usleep(POLL_US);
+}
+
+void rig_wait_counter(struct rig *rig, const _Atomic uint64_t *counter, uint64_t value)
+{
+	int64_t since_ns = clock_ns(CLOCK_MONOTONIC);
+	char what[80];
+
+	snprintf(what, sizeof(what), "counter at %" PRIu64, value);
+	while (counter_read(counter) < value)
+		a_moment(rig, since_ns, what);
+	assert_int_equal(counter_read(counter), value);
+}
+
+void rig_wait_commands(struct rig *rig)
+{
+	int64_t since_ns = clock_ns(CLOCK_MONOTONIC);
+	uint32_t mark = loop_commands_mark(rig->loop);
+
+	while (!loop_commands_passed(rig->loop, mark))
+		a_moment(rig, since_ns, "execution of commands");
+}
+
+void rig_wait_pending(struct rig *rig, uint32_t pending)
+{
+	int64_t since_ns = clock_ns(CLOCK_MONOTONIC);
+
+	while (loop_pending(rig->loop) != pending)
+		a_moment(rig, since_ns, "pending");
+}
+
+void rig_wait_retired(struct rig *rig, uint32_t count)
+{
+	int64_t since_ns = clock_ns(CLOCK_MONOTONIC);
+
+	while (rig_collect(rig), rig->retired_count < count)
+		a_moment(rig, since_ns, "retirement");
+	assert_int_equal(rig->retired_count, count);
+}
+
+void rig_sent_text(const struct rig *rig, size_t index, char text[RIG_PAYLOAD_BYTES])
+{
+	uint32_t bytes = 0;
+	const uint8_t *frame = ktsn_port_fake_sent(rig->port, index, &bytes);
+
+	assert_non_null(frame);
+	assert_true(bytes >= RIG_HEADERS_BYTES && bytes - RIG_HEADERS_BYTES < RIG_PAYLOAD_BYTES);
+	memcpy(text, frame + RIG_HEADERS_BYTES, bytes - RIG_HEADERS_BYTES);
+	text[bytes - RIG_HEADERS_BYTES] = '\0';
+}

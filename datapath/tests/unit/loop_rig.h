@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop with a fake port in one process, and the test in the place of both the control thread and the
+ * applications. All of it is the test's thread but rig_send(), which any thread may call.
+ */
+#ifndef KTSN_TEST_LOOP_RIG_H
+#define KTSN_TEST_LOOP_RIG_H
+
+#include "loop.h"
+#include "port_fake.h"
+#include "ring_memory.h"
+#include "ring_producer.h"
+
+enum {
+	RIG_BUFFER_BYTES = 2048,
+	RIG_PAYLOAD_BYTES = 256,
+	RIG_HEADERS_BYTES = KTSN_TUNNEL_HEADER_BYTES + KTSN_INNER_HEADER_BYTES,
+	RIG_RETIRED_MAX = 1024,
+};
+
+struct rig_config {
+	uint32_t packets;
+	uint32_t buffers;
+	int64_t late_after_ns;
+};
+
+struct rig_grave;
+
+struct rig {
+	struct ktsn_port *port;
+	struct loop *loop;
+	struct rig_grave *graves;
+	/* What the loop has given back, in its order. */
+	enum loop_object_kind retired[RIG_RETIRED_MAX];
+	uint32_t retired_count;
+};
+
+/* An application process. */
+struct rig_ring {
+	struct ktsn_ring_memory memory;
+	struct ktsn_ring_producer producer;
+	int doorbell_fd;
+	struct loop_ring *ring; /* the loop's */
+};
+
+/* What is sent; `flow` and `destination` are numbers within the ring. */
+struct rig_message {
+	uint32_t flow;
+	uint32_t destination;
+	enum ktsn_clock clock;
+	int64_t txtime_ns;
+	const char *text;
+};
+
+void rig_init(struct rig *rig, const struct rig_config *config);
+/* Stops the loop, and checks that it lost and leaked nothing. */
+void rig_fini(struct rig *rig);
+
+/* The memory of a ring outlives it: rig_ring_fini() when the loop has retired it or been stopped. */
+void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots);
+void rig_ring_close(struct rig *rig, struct rig_ring *ring);
+void rig_ring_fini(struct rig_ring *ring);
+uint32_t rig_ring_free_slots(const struct rig_ring *ring);
+
+/* They are freed when the loop gives them back. */
+struct loop_flow *rig_flow_open(struct rig *rig, struct rig_ring *ring, uint32_t index, uint64_t number,
+				enum ktsn_clock clock);
+void rig_flow_close(struct rig *rig, struct rig_ring *ring, uint32_t index);
+struct loop_destination *rig_destination_open(struct rig *rig, struct rig_ring *ring, uint32_t index,
+					      struct loop_flow *flow, enum loop_destination_state state);
+void rig_destination_close(struct rig *rig, struct rig_ring *ring, uint32_t index);
+/* Returns when the loop knows it. */
+void rig_destination_update(struct rig *rig, struct loop_destination *destination,
+			    enum loop_destination_state state);
+/* The route of every destination. */
+struct loop_route rig_route(enum loop_destination_state state);
+
+/* As an application sends; waits while the ring is full. */
+void rig_send(struct rig_ring *ring, const struct rig_message *message);
+
+/* Collects what the loop has given back, and frees what no command can name any more. */
+void rig_collect(struct rig *rig);
+
+/* Waits until the counter has that value, or the loop has executed every command, holds that many messages,
+ * or has given so many objects back; fails after long. */
+void rig_wait_counter(struct rig *rig, const _Atomic uint64_t *counter, uint64_t value);
+void rig_wait_commands(struct rig *rig);
+void rig_wait_pending(struct rig *rig, uint32_t pending);
+void rig_wait_retired(struct rig *rig, uint32_t count);
+
+uint64_t rig_drops(const struct rig *rig);
+
+/* The payload of frame number `index`, as a string in `text`. */
+void rig_sent_text(const struct rig *rig, size_t index, char text[RIG_PAYLOAD_BYTES]);
+
+#endif

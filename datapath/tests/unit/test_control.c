@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The control protocol against the examples in docs/control-protocol/, which the Go side reads too: every
+ * request there is parsed, every reply there is what ktsnd writes.
+ */
+#include "control_reply.h"
+#include "control_request.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define IDENTITY "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+enum { FILE_BYTES_MAX = 16384 };
+
+static size_t example_read(const char *name, char text[FILE_BYTES_MAX])
+{
+	char path[PATH_MAX];
+	size_t bytes;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", PROTOCOL_DIR, name);
+	file = fopen(path, "r");
+	if (!file)
+		fail_msg("%s: %s", path, strerror(errno));
+	bytes = fread(text, 1, FILE_BYTES_MAX - 1, file);
+	text[bytes] = '\0';
+	fclose(file);
+	return bytes;
+}
+
+/* What each example says, field by field. Addresses are filled in below: they are not constants. */
+static const struct example {
+	const char *file;
+	struct control_request request;
+} examples[] = {
+	{"status.request.json", {.type = CONTROL_STATUS}},
+	{"socket-add.request.json",
+	 {.type = CONTROL_SOCKET_ADD, .identity = IDENTITY, .path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"}},
+	{"socket-del.request.json", {.type = CONTROL_SOCKET_DEL, .identity = IDENTITY}},
+	{"endpoint-add.request.json",
+	 {.type = CONTROL_ENDPOINT_ADD,
+	  .identity = IDENTITY,
+	  .interface = "tsn0",
+	  .netns = "/run/netns/pod-a",
+	  .vni = 42}},
+	{"endpoint-del.request.json",
+	 {.type = CONTROL_ENDPOINT_DEL, .identity = IDENTITY, .interface = "tsn0"}},
+	{"endpoints.request.json", {.type = CONTROL_ENDPOINTS, .limit = 100}},
+	{"peer-add.request.json",
+	 {.type = CONTROL_PEER_ADD, .vni = 42, .subnets = {{0x0a2a0200, 24}}, .subnet_count = 1}},
+	{"peer-del.request.json", {.type = CONTROL_PEER_DEL, .vni = 42}},
+	{"peers.request.json", {.type = CONTROL_PEERS, .limit = 100}},
+	{"departures.request.json", {.type = CONTROL_DEPARTURES, .limit = 1000}},
+};
+
+static void subnets_compare(const struct control_request *request, const struct control_request *expected)
+{
+	assert_int_equal(request->subnet_count, expected->subnet_count);
+	for (uint32_t i = 0; i < expected->subnet_count; i++) {
+		assert_int_equal(request->subnets[i].network, expected->subnets[i].network);
+		assert_int_equal(request->subnets[i].prefix_bits, expected->subnets[i].prefix_bits);
+	}
+}
+
+static void request_compare(const struct control_request *request, const struct control_request *expected)
+{
+	bool has_address = expected->type == CONTROL_PEER_ADD || expected->type == CONTROL_PEER_DEL;
+
+	assert_int_equal(request->type, expected->type);
+	assert_string_equal(request->identity, expected->identity);
+	assert_string_equal(request->path, expected->path);
+	assert_string_equal(request->interface, expected->interface);
+	assert_string_equal(request->netns, expected->netns);
+	assert_int_equal(request->vni, expected->vni);
+	assert_int_equal(request->address_be, has_address ? htonl(0xc0000202) : 0);
+	assert_int_equal(request->offset, expected->offset);
+	assert_int_equal(request->limit, expected->limit);
+	assert_int_equal(request->after, expected->after);
+	subnets_compare(request, expected);
+}
+
+static void example_requests_are_understood(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LENGTH(examples); i++) {
+		char text[FILE_BYTES_MAX];
+		size_t bytes = example_read(examples[i].file, text);
+		struct control_request request;
+		struct refusal refusal;
+
+		if (control_request_parse(text, bytes, &request, &refusal))
+			fail_msg("%s: %s: %s", examples[i].file, refusal.field, refusal.message);
+		request_compare(&request, &examples[i].request);
+	}
+}
+
+/* A new example fails here until somebody adds it above. */
+static void every_example_request_is_tested(void **state)
+{
+	DIR *folder = opendir(PROTOCOL_DIR);
+	struct dirent *entry;
+	size_t found = 0;
+
+	(void)state;
+	assert_non_null(folder);
+	while ((entry = readdir(folder)))
+		found += strstr(entry->d_name, ".request.json") != NULL;
+	closedir(folder);
+	assert_int_equal(found, LENGTH(examples));
+}
+
+/* Takes over `reply`. */
+static void reply_compare(const char *name, char *reply)
+{
+	char text[FILE_BYTES_MAX];
+	json_error_t error;
+	json_t *expected, *actual;
+
+	example_read(name, text);
+	assert_non_null(reply);
+	/* One message is one line, or at least holds no line breaks that the writer put there. */
+	assert_null(strchr(reply, '\n'));
+	expected = json_loads(text, 0, &error);
+	actual = json_loads(reply, JSON_REJECT_DUPLICATES, &error);
+	assert_non_null(expected);
+	assert_non_null(actual);
+	if (!json_equal(expected, actual))
+		fail_msg("%s differs from what ktsnd writes: %s", name, reply);
+	json_decref(expected);
+	json_decref(actual);
+	free(reply);
+}
+
+static void ok_and_error_are_the_examples(void **state)
+{
+	const struct refusal refusal = {"netns", "/run/netns/pod-a: No such file or directory; give the path "
+						 "of the pod's network namespace"};
+
+	(void)state;
+	reply_compare("ok.reply.json", control_reply_ok());
+	reply_compare("error.reply.json", control_reply_error(&refusal));
+}
+
+/* As in the example. */
+static void counters_fill(struct counters *counters)
+{
+	const struct {
+		_Atomic uint64_t *counter;
+		uint64_t value;
+	} values[] = {
+		{&counters->taken, 1000},      {&counters->sent, 990},           {&counters->on_time, 985},
+		{&counters->late_taken, 3},    {&counters->late_wakeup, 2},      {&counters->late_port, 0},
+		{&counters->late_unresolved, 0}, {&counters->drop_invalid, 1},   {&counters->drop_unresolved, 5},
+		{&counters->drop_port, 0},     {&counters->drop_closed, 1},      {&counters->port_retries, 0},
+		{&counters->frame_pool_empty, 0}, {&counters->wakeups, 1010},    {&counters->doorbells, 4},
+	};
+
+	memset(counters, 0, sizeof(*counters));
+	for (size_t i = 0; i < LENGTH(values); i++)
+		counter_add(values[i].counter, values[i].value);
+}
+
+static void status_is_the_example(void **state)
+{
+	struct counters counters;
+	struct control_status status = {
+		.pid = 4711,
+		.uplink = "direct",
+		.interface = "eno1",
+		.local_address_be = htonl(0xc0000201),
+		.strategy = "txtime",
+		.scheduler = "SCHED_FIFO",
+		.scheduler_priority = 50,
+		.cpu = 1,
+		.spin_ns = 60000,
+		.keep_awake = false,
+		.sockets = 1,
+		.endpoints = 1,
+		.peers = 1,
+		.processes = 1,
+		.flows = 2,
+		.pending = 3,
+		.counters = &counters,
+		.kernel_path = 0,
+	};
+
+	(void)state;
+	counters_fill(&counters);
+	reply_compare("status.reply.json", control_reply_status(&status));
+}
+
+static void endpoints_are_the_example(void **state)
+{
+	struct endpoint endpoint = {.interface = "tsn0",
+				    .netns = "/run/netns/pod-a",
+				    .vni = 42,
+				    .mac = {0x02, 0x00, 0x0a, 0x2a, 0x00, 0x02},
+				    .mtu_bytes = 1450};
+	struct pod pod = {.identity = IDENTITY, .endpoints = &endpoint};
+	struct node node = {.pods = &pod};
+
+	(void)state;
+	reply_compare("endpoints.reply.json", control_reply_endpoints(&node, 0, 100));
+}
+
+static void peers_are_the_example(void **state)
+{
+	struct peer peer = {.vni = 42, .subnets = {{0x0a2a0200, 24}}, .subnet_count = 1};
+	struct node node = {.peers = &peer};
+
+	(void)state;
+	peer.address_be = htonl(0xc0000202);
+	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
+}
+
+static void departures_are_the_example(void **state)
+{
+	static const struct departure records[] = {
+		{1, 7, 1700000000000000000, 1700000000000000071},
+		{2, 7, 1700000000001000000, 1700000000001000064},
+	};
+
+	(void)state;
+	reply_compare("departures.reply.json", control_reply_departures(records, 2, 0));
+}
+
+/* How many entries a page has, and what it says of the total. */
+static void page_check(char *reply, const char *name, size_t entries, json_int_t total)
+{
+	json_error_t error;
+	json_t *root = json_loads(reply, 0, &error);
+
+	assert_non_null(root);
+	assert_int_equal(json_array_size(json_object_get(root, name)), entries);
+	assert_int_equal(json_integer_value(json_object_get(root, "total")), total);
+	json_decref(root);
+	free(reply);
+}
+
+static void lists_come_in_pages(void **state)
+{
+	struct peer peers[3] = {{.vni = 1, .next = &peers[1]}, {.vni = 2, .next = &peers[2]}, {.vni = 3}};
+	struct endpoint endpoints[2] = {{.vni = 1, .next = &endpoints[1]}, {.vni = 2}};
+	struct pod pods[2] = {{.endpoints = &endpoints[0], .next = &pods[1]}, {.endpoints = &endpoints[1]}};
+	struct node node = {.peers = peers, .pods = pods};
+
+	(void)state;
+	page_check(control_reply_peers(&node, 0, 1000), "peers", 3, 3);
+	page_check(control_reply_peers(&node, 1, 1), "peers", 1, 3);
+	page_check(control_reply_peers(&node, 2, 5), "peers", 1, 3);
+	page_check(control_reply_peers(&node, 3, 5), "peers", 0, 3);
+	page_check(control_reply_peers(&node, UINT32_MAX, 1000), "peers", 0, 3);
+	/* Endpoints are counted over all pods. */
+	page_check(control_reply_endpoints(&node, 0, 2), "endpoints", 2, 3);
+	page_check(control_reply_endpoints(&node, 2, 2), "endpoints", 1, 3);
+	page_check(control_reply_endpoints(&(struct node){0}, 0, 1), "endpoints", 0, 0);
+}
+
+/* A sentence that was cut within a character is still a reply. */
+static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
+{
+	const struct refusal refusal = {"netns", "/run/netns/\xc3: no such file \xe2\x82"};
+	char *reply = control_reply_error(&refusal);
+	json_error_t error;
+	json_t *root;
+
+	(void)state;
+	assert_non_null(reply);
+	root = json_loads(reply, 0, &error);
+	assert_non_null(root);
+	assert_non_null(strstr(reply, "no such file"));
+	json_decref(root);
+	free(reply);
+}
+
+#define V "\"version\":1,"
+#define ADD_PEER(subnets) "{" V "\"request\":\"peer-add\",\"vni\":42,\"address\":\"192.0.2.2\",\"subnets\":" subnets "}"
+#define ADD_ENDPOINT(identity, interface, netns, vni)                                                        \
+	"{" V "\"request\":\"endpoint-add\",\"identity\":" identity ",\"interface\":" interface              \
+	",\"netns\":" netns ",\"vni\":" vni "}"
+#define SOCKET_DEL(identity) "{" V "\"request\":\"socket-del\",\"identity\":" identity "}"
+#define PEERS(offset, limit) "{" V "\"request\":\"peers\",\"offset\":" offset ",\"limit\":" limit "}"
+#define S10 "aaaaaaaaaa"
+#define S50 S10 S10 S10 S10 S10
+
+/* Requests that are refused, the field that is named, and words of the sentence. */
+static const struct bad_request {
+	const char *text;
+	const char *field;
+	const char *words;
+} bad_requests[] = {
+	{"", "", "not JSON"},
+	{"hello", "", "not JSON"},
+	{"{", "", "not JSON"},
+	{"{" V "\"request\":\"status\"} {}", "", "not JSON"},
+	{"{" V "\"request\":\"status\",}", "", "not JSON"},
+	{"{" V "\"request\":\"stat\xff\"}", "", "not JSON"},
+	{"{" V "\"request\":\"status\",\"request\":\"peers\"}", "", "duplicate"},
+	{"[]", "", "one JSON object"},
+	{"[{" V "\"request\":\"status\"}]", "", "one JSON object"},
+	{"{}", "version", "must be 1"},
+	{"{\"request\":\"status\"}", "version", "must be 1"},
+	{"{\"version\":2,\"request\":\"status\"}", "version", "must be 1"},
+	{"{\"version\":\"1\",\"request\":\"status\"}", "version", "must be 1"},
+	{"{\"version\":1.0,\"request\":\"status\"}", "version", "must be 1"},
+	{"{\"version\":1}", "request", "not a request"},
+	{"{" V "\"request\":\"reboot\"}", "request", "not a request"},
+	{"{" V "\"request\":\"Status\"}", "request", "not a request"},
+	{"{" V "\"request\":1}", "request", "not a request"},
+	{"{" V "\"request\":\"status\",\"verbose\":true}", "", "unknown field \"verbose\"; status"},
+	{"{" V "\"request\":\"peers\",\"offset\":0,\"limit\":1,\"vni\":1}", "", "unknown field \"vni\""},
+	{"{" V "\"request\":\"socket-add\",\"path\":\"/x\"}", "identity", "missing; socket-add needs it"},
+	{"{" V "\"request\":\"socket-add\",\"identity\":\"a\"}", "path", "missing"},
+	{"{" V "\"request\":\"peers\",\"limit\":1}", "offset", "missing"},
+	{"{" V "\"request\":\"departures\",\"limit\":1}", "after", "missing"},
+	{"{" V "\"request\":\"peer-del\",\"vni\":1}", "address", "missing"},
+	{SOCKET_DEL("7"), "identity", "string"},
+	{SOCKET_DEL("null"), "identity", "string"},
+	{SOCKET_DEL("\"\""), "identity", "not empty"},
+	{SOCKET_DEL("\"a/b\""), "identity", "A-Z a-z 0-9"},
+	{SOCKET_DEL("\"a b\""), "identity", "A-Z a-z 0-9"},
+	{SOCKET_DEL("\"p\xc3\xb6""d\""), "identity", "A-Z a-z 0-9"},
+	{SOCKET_DEL("\"a\\u0000b\""), "identity", "NUL"},
+	{SOCKET_DEL("\"" S50 S50 S10 S10 "aaaaaaaaa\""), "identity", "too long: 129 characters, at most 128"},
+	{ADD_ENDPOINT("\"a\"", "\"sixteen-is-more!\"", "\"/n\"", "1"), "interface", "at most 15"},
+	{ADD_ENDPOINT("\"a\"", "\"\"", "\"/n\"", "1"), "interface", "not empty"},
+	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "[]", "1"), "netns", "string"},
+	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "0"), "vni", "from 1 to 16777215"},
+	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "16777216"), "vni", "from 1 to 16777215"},
+	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "4294967297"), "vni", "from 1 to 16777215"},
+	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "-1"), "vni", "from 1 to 16777215"},
+	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "42.0"), "vni", "whole number"},
+	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "\"42\""), "vni", "whole number"},
+	{"{" V "\"request\":\"peer-del\",\"vni\":1,\"address\":\"2001:db8::1\"}", "address", "IPv4"},
+	{"{" V "\"request\":\"peer-del\",\"vni\":1,\"address\":\"192.0.2\"}", "address", "IPv4"},
+	{"{" V "\"request\":\"peer-del\",\"vni\":1,\"address\":3221225986}", "address", "IPv4"},
+	{ADD_PEER("[]"), "subnets", "1 to 64"},
+	{ADD_PEER("\"10.42.2.0/24\""), "subnets", "list"},
+	{ADD_PEER("[1]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"10.42.2.0/24\",\"10.42.3.0\"]"), "subnets", "entry 2"},
+	{ADD_PEER("[\"10.42.2.1/24\"]"), "subnets", "no bits set"},
+	{ADD_PEER("[\"10.42.2.0/33\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"10.42.2.0/-1\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"10.42.2.0/+24\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"10.42.2.0/ 24\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"10.42.2.0/24 \"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"10.42.2.0/240\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"10.42.2.0/\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"1.2.3.4/0\"]"), "subnets", "no bits set"},
+	{ADD_PEER("[\"2001:db8::/32\"]"), "subnets", "entry 1"},
+	{PEERS("-1", "1"), "offset", "from 0 to"},
+	{PEERS("4294967296", "1"), "offset", "from 0 to 4294967295"},
+	{PEERS("0", "0"), "limit", "from 1 to 1000"},
+	{PEERS("0", "1001"), "limit", "from 1 to 1000"},
+	{"{" V "\"request\":\"departures\",\"after\":-1,\"limit\":1}", "after", "from 0 to"},
+	{"{" V "\"request\":\"departures\",\"after\":9223372036854775807,\"limit\":1}", "after", "from 0 to"},
+	{"{" V "\"request\":\"departures\",\"after\":9223372036854775808,\"limit\":1}", "", "not JSON"},
+};
+
+static void refused(const char *text, const char *field, const char *words)
+{
+	struct control_request request;
+	struct refusal refusal = {.field = "none"};
+
+	if (control_request_parse(text, strlen(text), &request, &refusal) != -EINVAL)
+		fail_msg("accepted: %s", text);
+	if (strcmp(refusal.field, field) != 0 || !strstr(refusal.message, words))
+		fail_msg("%s: \"%s\": %s (not \"%s\": ... %s ...)", text, refusal.field, refusal.message, field,
+			 words);
+	/* Whatever was said, it can be sent. */
+	text = control_reply_error(&refusal);
+	assert_non_null(text);
+	free((char *)(uintptr_t)text);
+}
+
+static void bad_requests_are_refused_with_a_reason(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LENGTH(bad_requests); i++)
+		refused(bad_requests[i].text, bad_requests[i].field, bad_requests[i].words);
+}
+
+static void long_strings_and_lists_are_refused(void **state)
+{
+	static char text[PATH_MAX + 2000], path[PATH_MAX + 1], names[200];
+
+	(void)state;
+	memset(path, '/', PATH_MAX);
+	snprintf(text, sizeof(text), "{" V "\"request\":\"socket-add\",\"identity\":\"a\",\"path\":\"%s\"}", path);
+	refused(text, "path", "too long: 4096 characters, at most 4095");
+
+	strcpy(text, "{" V "\"request\":\"peer-add\",\"vni\":1,\"address\":\"192.0.2.2\",\"subnets\":[\"10.0.0.0/8\"");
+	for (int i = 0; i < PEER_SUBNETS_MAX; i++)
+		strcat(text, ",\"10.0.0.0/8\"");
+	strcat(text, "]}");
+	refused(text, "subnets", "1 to 64");
+
+	/* The name is quoted, but not all of it, wherever that cuts a character. */
+	for (int i = 0; i < 2; i++) {
+		memset(names, 'x', 2);
+		for (size_t n = (size_t)i; n < sizeof(names) - 2; n += 2)
+			memcpy(names + n, "\xc3\xb6", 2);
+		snprintf(text, sizeof(text), "{" V "\"request\":\"status\",\"%s\":1}", names);
+		refused(text, "", "unknown field");
+	}
+}
+
+static void limits_are_inclusive(void **state)
+{
+	static const char *const good[] = {
+		ADD_ENDPOINT("\"a\"", "\"fifteen-is-fine\"", "\"/n\"", "1"),
+		ADD_ENDPOINT("\"AZaz09._:-\"", "\"t\"", "\"n\"", "16777215"),
+		SOCKET_DEL("\"" S50 S50 S10 S10 "aaaaaaaa\""),
+		ADD_PEER("[\"0.0.0.0/0\",\"255.255.255.255/32\",\"128.0.0.0/1\"]"),
+		PEERS("4294967295", "1000"),
+		PEERS("0", "1"),
+		"{" V "\"request\":\"departures\",\"after\":9223372036854775806,\"limit\":1}",
+		" \n{\"request\" : \"status\" , \"version\" : 1 }\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < LENGTH(good); i++) {
+		struct control_request request;
+		struct refusal refusal;
+
+		if (control_request_parse(good[i], strlen(good[i]), &request, &refusal))
+			fail_msg("%s: %s: %s", good[i], refusal.field, refusal.message);
+	}
+}
+
+/* The text is a message of so many bytes; what lies behind them is not looked at. */
+static void only_the_bytes_of_the_message_are_read(void **state)
+{
+	static const char text[] = "{" V "\"request\":\"status\"}garbage";
+	struct control_request request;
+	struct refusal refusal;
+
+	(void)state;
+	assert_int_equal(control_request_parse(text, sizeof(text) - sizeof("garbage"), &request, &refusal), 0);
+	assert_int_equal(control_request_parse(text, sizeof(text) - 1, &request, &refusal), -EINVAL);
+}
+
+static void refused_changes_change_nothing(void **state)
+{
+	static const struct subnet subnet = {0x0a2a0200, 24}, other = {0x0a2a0300, 24};
+	struct node node = {.uplink.local_address_be = htonl(0xc0000201)};
+	struct refusal refusal;
+
+	(void)state;
+	assert_int_equal(node_peer_add(&node, 42, htonl(0xc0000202), &subnet, 1, &refusal), 0);
+	assert_int_equal(node_peer_add(&node, 42, htonl(0xc0000201), &other, 1, &refusal), -EINVAL);
+	assert_string_equal(refusal.field, "address");
+	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
+
+	assert_int_equal(node_endpoint_add(&node, "a", "tsn0", "/no/such/netns", 1, &refusal), -EINVAL);
+	assert_string_equal(refusal.field, "netns");
+	assert_int_equal(node_endpoint_add(&node, "a", "tsn0", "relative", 1, &refusal), -EINVAL);
+	assert_string_equal(refusal.field, "netns");
+	assert_int_equal(node_socket_add(&node, "a", "relative", &refusal), -EINVAL);
+	assert_string_equal(refusal.field, "path");
+	assert_int_equal(node_socket_add(&node, "a", "/no/such/folder/ktsn.sock", &refusal), -EINVAL);
+	assert_string_equal(refusal.field, "path");
+	assert_null(node.pods);
+	assert_int_equal(node.endpoint_count + node.socket_count, 0);
+
+	assert_int_equal(node_peer_del(&node, 42, htonl(0xc0000203)), 0);
+	assert_int_equal(node.peer_count, 1);
+	assert_int_equal(node_peer_del(&node, 42, htonl(0xc0000202)), 0);
+	assert_int_equal(node.peer_count, 0);
+}
+
+/* Repeating an addition replaces the subnets; the longest prefix wins. */
+static void peers_are_found_by_the_longest_prefix(void **state)
+{
+	static const struct subnet wide[] = {{0x0a000000, 8}, {0, 0}}, narrow = {0x0a2a0200, 24};
+	struct node node = {0};
+	struct refusal refusal;
+
+	(void)state;
+	assert_int_equal(node_peer_add(&node, 42, 1, wide, 2, &refusal), 0);
+	assert_int_equal(node_peer_add(&node, 42, 2, &narrow, 1, &refusal), 0);
+	assert_int_equal(node_peer_of(&node, 42, htonl(0x0a2a0207))->address_be, 2);
+	assert_int_equal(node_peer_of(&node, 42, htonl(0x0a2a0307))->address_be, 1);
+	assert_int_equal(node_peer_of(&node, 42, htonl(0xc0000201))->address_be, 1);
+	assert_null(node_peer_of(&node, 43, htonl(0x0a2a0207)));
+	assert_int_equal(node_peer_add(&node, 42, 1, wide, 1, &refusal), 0);
+	assert_null(node_peer_of(&node, 42, htonl(0xc0000201)));
+	assert_int_equal(node.peer_count, 2);
+	node_close(&node);
+	assert_null(node.peers);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(example_requests_are_understood),
+		cmocka_unit_test(every_example_request_is_tested),
+		cmocka_unit_test(ok_and_error_are_the_examples),
+		cmocka_unit_test(status_is_the_example),
+		cmocka_unit_test(endpoints_are_the_example),
+		cmocka_unit_test(peers_are_the_example),
+		cmocka_unit_test(departures_are_the_example),
+		cmocka_unit_test(lists_come_in_pages),
+		cmocka_unit_test(refusal_that_is_not_utf8_is_still_a_reply),
+		cmocka_unit_test(bad_requests_are_refused_with_a_reason),
+		cmocka_unit_test(long_strings_and_lists_are_refused),
+		cmocka_unit_test(limits_are_inclusive),
+		cmocka_unit_test(only_the_bytes_of_the_message_are_read),
+		cmocka_unit_test(refused_changes_change_nothing),
+		cmocka_unit_test(peers_are_found_by_the_longest_prefix),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,699 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop with its real thread and clock and a fake port. What is asserted is order, counts and "never
+ * early"; how late a frame leaves depends on the machine and is measured elsewhere.
+ */
+#include "clock.h"
+#include "loop_rig.h"
+#include "test_random.h"
+
+#include <endian.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MS INT64_C(1000000)
+
+enum { SLOTS = 256, PACKETS = 1024, MANY = 100 };
+
+/* One process with one socket, connected. */
+struct bench {
+	struct rig rig;
+	struct rig_ring ring;
+	struct loop_flow *flow;
+	struct loop_destination *destination;
+	const struct counters *counters;
+};
+
+static void bench_init(struct bench *bench, uint32_t packets, uint32_t buffers, enum ktsn_clock clock)
+{
+	rig_init(&bench->rig, &(struct rig_config){packets, buffers, 10000});
+	rig_ring_open(&bench->rig, &bench->ring, SLOTS);
+	bench->flow = rig_flow_open(&bench->rig, &bench->ring, 0, 7, clock);
+	bench->destination =
+		rig_destination_open(&bench->rig, &bench->ring, 0, bench->flow, DESTINATION_RESOLVED);
+	bench->counters = loop_counters(bench->rig.loop);
+}
+
+/* Closes all, as when the process ends. What was sent has left or been dropped, and every slot is free. */
+static void bench_fini(struct bench *bench)
+{
+	uint32_t before;
+
+	rig_collect(&bench->rig);
+	before = bench->rig.retired_count;
+	rig_wait_pending(&bench->rig, 0);
+	rig_destination_close(&bench->rig, &bench->ring, 0);
+	rig_flow_close(&bench->rig, &bench->ring, 0);
+	rig_ring_close(&bench->rig, &bench->ring);
+	rig_wait_retired(&bench->rig, before + 3);
+	assert_int_equal(rig_ring_free_slots(&bench->ring), SLOTS);
+	rig_fini(&bench->rig);
+	rig_ring_fini(&bench->ring);
+}
+
+static int set_up(void **state)
+{
+	struct bench *bench = calloc(1, sizeof(*bench));
+
+	*state = bench;
+	if (!bench)
+		return -1;
+	bench_init(bench, PACKETS, PACKETS, KTSN_CLOCK_TAI);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	bench_fini(*state);
+	free(*state);
+	return 0;
+}
+
+static void send_text(struct bench *bench, const char *text, int64_t txtime_tai_ns)
+{
+	rig_send(&bench->ring,
+		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = txtime_tai_ns, .text = text});
+}
+
+static void send_number(struct bench *bench, unsigned int number, int64_t txtime_tai_ns)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", number);
+	send_text(bench, text, txtime_tai_ns);
+}
+
+static void assert_sent(const struct bench *bench, size_t index, const char *expected)
+{
+	char text[RIG_PAYLOAD_BYTES];
+
+	rig_sent_text(&bench->rig, index, text);
+	assert_string_equal(text, expected);
+}
+
+static unsigned int sent_number(const struct bench *bench, size_t index)
+{
+	char text[RIG_PAYLOAD_BYTES];
+
+	rig_sent_text(&bench->rig, index, text);
+	return (unsigned int)strtoul(text, NULL, 10);
+}
+
+static void wait_sent(struct bench *bench, uint64_t count)
+{
+	rig_wait_counter(&bench->rig, &bench->counters->sent, count);
+}
+
+static void wait_taken(struct bench *bench, uint64_t count)
+{
+	rig_wait_counter(&bench->rig, &bench->counters->taken, count);
+}
+
+static uint64_t count_of(const _Atomic uint64_t *counter)
+{
+	return counter_read(counter);
+}
+
+static void frame_carries_payload_and_addresses(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_route route = rig_route(DESTINATION_RESOLVED);
+	uint8_t expected[RIG_HEADERS_BYTES + 5];
+	const uint8_t *frame;
+	uint32_t bytes;
+
+	send_text(bench, "hello", clock_tai_ns() + MS);
+	wait_sent(bench, 1);
+	memcpy(expected + RIG_HEADERS_BYTES, "hello", 5);
+	assert_int_equal(ktsn_frame_build(expected, sizeof(expected), &route.path, &route.tunnel, 5),
+			 RIG_HEADERS_BYTES);
+	frame = ktsn_port_fake_sent(bench->rig.port, 0, &bytes);
+	assert_int_equal(bytes, sizeof(expected));
+	assert_memory_equal(frame, expected, sizeof(expected));
+}
+
+static void empty_and_largest_message_leave(void **state)
+{
+	struct bench *bench = *state;
+	char largest[RIG_PAYLOAD_BYTES];
+
+	memset(largest, 'x', sizeof(largest) - 1);
+	largest[sizeof(largest) - 1] = '\0';
+	send_text(bench, "", clock_tai_ns() + MS);
+	wait_sent(bench, 1);
+	send_text(bench, largest, clock_tai_ns() + MS);
+	wait_sent(bench, 2);
+	assert_sent(bench, 0, "");
+	assert_sent(bench, 1, largest);
+}
+
+/* While they leave: what has been sent when the clock is read was due by then. */
+static void watch_until_sent(struct bench *bench, int64_t first_tai_ns, int64_t step_ns, size_t count)
+{
+	size_t sent;
+
+	do {
+		int64_t now_tai_ns;
+
+		sent = ktsn_port_fake_sent_count(bench->rig.port);
+		now_tai_ns = clock_tai_ns();
+		if (sent > 0)
+			assert_true(now_tai_ns >= first_tai_ns + (int64_t)(sent - 1) * step_ns);
+		usleep(100);
+	} while (sent < count);
+	wait_sent(bench, count);
+}
+
+static void check_departures(struct bench *bench, int64_t first_tai_ns, int64_t step_ns, uint32_t count)
+{
+	struct departure records[MANY + 1];
+	uint64_t overwritten;
+
+	assert_int_equal(
+		departures_read(loop_departures(bench->rig.loop), 0, MANY + 1, records, &overwritten), count);
+	assert_int_equal(overwritten, 0);
+	for (uint32_t i = 0; i < count; i++) {
+		assert_int_equal(records[i].sequence, i + 1);
+		assert_int_equal(records[i].flow, 7);
+		assert_true(records[i].requested_tai_ns == first_tai_ns + i * step_ns);
+		assert_true(records[i].departed_tai_ns >= records[i].requested_tai_ns);
+	}
+}
+
+static void frames_leave_in_the_order_of_time_and_never_early(void **state)
+{
+	struct bench *bench = *state;
+	int64_t first_tai_ns = clock_tai_ns() + 300 * MS;
+
+	/* Every 37th of 100 visits each once. */
+	for (unsigned int i = 0; i < MANY; i++)
+		send_number(bench, i * 37 % MANY, first_tai_ns + i * 37 % MANY * MS);
+	assert_true(clock_tai_ns() < first_tai_ns);
+	watch_until_sent(bench, first_tai_ns, MS, MANY);
+	for (unsigned int i = 0; i < MANY; i++)
+		assert_int_equal(sent_number(bench, i), i);
+	check_departures(bench, first_tai_ns, MS, MANY);
+}
+
+static void equal_times_leave_in_the_order_of_sending(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 300 * MS;
+
+	for (unsigned int i = 0; i < MANY; i++) {
+		send_number(bench, i, txtime_tai_ns);
+		/* Taken in several goes. */
+		if (i % 10 == 9) {
+			rig_send(&bench->ring, &(struct rig_message){.flow = 99, .text = "wakes the loop"});
+			rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, i / 10 + 1);
+		}
+	}
+	assert_true(clock_tai_ns() < txtime_tai_ns);
+	wait_sent(bench, MANY);
+	for (unsigned int i = 0; i < MANY; i++)
+		assert_int_equal(sent_number(bench, i), i);
+	check_departures(bench, txtime_tai_ns, 0, MANY);
+}
+
+static void late_messages_leave_and_are_counted(void **state)
+{
+	struct bench *bench = *state;
+	int64_t now_tai_ns = clock_tai_ns();
+
+	send_number(bench, 0, now_tai_ns - 1000 * MS);
+	wait_sent(bench, 1);
+	send_number(bench, 1, now_tai_ns - 2000 * MS);
+	wait_sent(bench, 2);
+	send_number(bench, 2, 0);
+	wait_sent(bench, 3);
+	assert_int_equal(count_of(&bench->counters->late_taken), 3);
+	assert_int_equal(count_of(&bench->counters->on_time), 0);
+}
+
+/* For messages that will never leave: what the loop still holds is freed when its thread has ended. */
+static void bench_stop(struct bench *bench)
+{
+	loop_stop(bench->rig.loop);
+	free(bench->flow);
+	free(bench->destination);
+	free(bench->ring.ring);
+	rig_fini(&bench->rig);
+	rig_ring_fini(&bench->ring);
+}
+
+/* Any 64 bits may stand in the ring: nothing overflows (UBSan watches), and the loop goes on. */
+static void check_absurd_times(enum ktsn_clock clock)
+{
+	static const int64_t txtimes_ns[] = {INT64_MIN, INT64_MAX, INT64_MIN + 1, INT64_MAX - 2,
+					     -1,        INT64_MIN, INT64_MAX - 1, INT64_MIN,
+					     1,         INT64_MAX};
+	const uint32_t count = sizeof(txtimes_ns) / sizeof(txtimes_ns[0]);
+	struct bench bench = {0};
+	uint64_t gone;
+
+	bench_init(&bench, PACKETS, PACKETS, clock);
+	ktsn_port_fake_limit_next(bench.rig.port, 1, 0);
+	for (uint32_t i = 0; i < count; i++) {
+		rig_send(&bench.ring,
+			 &(struct rig_message){.clock = clock, .txtime_ns = txtimes_ns[i], .text = "absurd"});
+		wait_taken(&bench, i + 1);
+	}
+	send_text(&bench, "sound", 1000);
+	wait_taken(&bench, count + 1);
+	/* Those whose time is in some century to come stay. */
+	do
+		gone = counter_read(&bench.counters->sent) + rig_drops(&bench.rig);
+	while (gone + loop_pending(bench.rig.loop) != count + 1 || gone < count / 2);
+	bench_stop(&bench);
+}
+
+static void absurd_times_harm_nobody(void **state)
+{
+	(void)state;
+	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
+		check_absurd_times((enum ktsn_clock)clock);
+}
+
+static void clocks_are_converted(void **state)
+{
+	struct bench *bench = *state;
+	static const clockid_t clocks[KTSN_CLOCKS] = {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_TAI};
+	struct departure records[KTSN_CLOCKS];
+	uint64_t overwritten;
+
+	for (uint32_t clock = 0; clock < KTSN_CLOCKS; clock++) {
+		struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, 1 + clock, 100 + clock,
+						       (enum ktsn_clock)clock);
+		int64_t before_tai_ns = clock_tai_ns();
+		int64_t txtime_ns = clock_ns(clocks[clock]) + 5 * MS;
+		int64_t after_tai_ns = clock_tai_ns();
+
+		rig_destination_open(&bench->rig, &bench->ring, 1 + clock, flow, DESTINATION_RESOLVED);
+		rig_send(&bench->ring,
+			 &(struct rig_message){1 + clock, 1 + clock, (enum ktsn_clock)clock, txtime_ns, "x"});
+		wait_sent(bench, clock + 1);
+		assert_int_equal(
+			departures_read(loop_departures(bench->rig.loop), clock, 1, records, &overwritten),
+			1);
+		assert_int_equal(records[0].flow, 100 + clock);
+		/* Read between the two, and never converted to an earlier time; a microsecond for rounding up. */
+		assert_true(records[0].requested_tai_ns >= before_tai_ns + 5 * MS);
+		assert_true(records[0].requested_tai_ns <= after_tai_ns + 5 * MS + 100000);
+		rig_destination_close(&bench->rig, &bench->ring, 1 + clock);
+		rig_flow_close(&bench->rig, &bench->ring, 1 + clock);
+	}
+	rig_wait_retired(&bench->rig, 2 * KTSN_CLOCKS);
+}
+
+static void unresolved_messages_wait_and_leave_when_resolved(void **state)
+{
+	struct bench *bench = *state;
+	int64_t now_tai_ns = clock_tai_ns();
+
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVING);
+	for (unsigned int i = 0; i < 10; i++)
+		send_number(bench, i, now_tai_ns + (10 - i) * 1000);
+	rig_wait_pending(&bench->rig, 10);
+	usleep(20000);
+	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 0);
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVED);
+	wait_sent(bench, 10);
+	/* By their times again, not in the order in which they waited. */
+	for (unsigned int i = 0; i < 10; i++)
+		assert_int_equal(sent_number(bench, i), 9 - i);
+	assert_int_equal(count_of(&bench->counters->late_unresolved), 10);
+}
+
+static void resolved_in_time_is_sent_in_time(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
+
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVING);
+	send_number(bench, 0, txtime_tai_ns);
+	rig_wait_pending(&bench->rig, 1);
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVED);
+	watch_until_sent(bench, txtime_tai_ns, 0, 1);
+	check_departures(bench, txtime_tai_ns, 0, 1);
+}
+
+static void unreachable_destination_drops(void **state)
+{
+	struct bench *bench = *state;
+
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVING);
+	for (unsigned int i = 0; i < 5; i++)
+		send_number(bench, i, clock_tai_ns());
+	rig_wait_pending(&bench->rig, 5);
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_UNREACHABLE);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, 5);
+	send_number(bench, 5, clock_tai_ns());
+	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, 6);
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVED);
+	send_number(bench, 6, clock_tai_ns());
+	wait_sent(bench, 1);
+	assert_int_equal(sent_number(bench, 0), 6);
+}
+
+static void closed_destination_drops(void **state)
+{
+	struct bench *bench = *state;
+
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVING);
+	for (unsigned int i = 0; i < 5; i++)
+		send_number(bench, i, clock_tai_ns());
+	rig_wait_pending(&bench->rig, 5);
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_CLOSED);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_closed, 5);
+	send_number(bench, 5, clock_tai_ns());
+	rig_wait_counter(&bench->rig, &bench->counters->drop_closed, 6);
+	assert_int_equal(count_of(&bench->counters->sent), 0);
+}
+
+/* What an application may write for flow, destination and length, and has no right to. */
+static void messages_without_sense_are_dropped(void **state)
+{
+	static const struct ktsn_ring_message bad[] = {
+		{.flow = 1},
+		{.flow = LOOP_FLOWS_PER_RING - 1},
+		{.flow = LOOP_FLOWS_PER_RING},
+		{.flow = UINT32_MAX},
+		{.destination = 1},
+		{.destination = LOOP_DESTINATIONS_PER_RING - 1},
+		{.destination = LOOP_DESTINATIONS_PER_RING},
+		{.destination = UINT32_MAX},
+		{.payload_bytes = RIG_PAYLOAD_BYTES},     /* more than the destination's path carries */
+		{.payload_bytes = RIG_PAYLOAD_BYTES + 1}, /* more than the slot holds */
+		{.payload_bytes = UINT32_MAX},
+		{.flow = 2}, /* open, but the destination is another flow's */
+	};
+	uint32_t count = sizeof(bad) / sizeof(bad[0]);
+	struct bench *bench = *state;
+
+	rig_flow_open(&bench->rig, &bench->ring, 2, 8, KTSN_CLOCK_TAI);
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t one = 1;
+		uint32_t slot;
+
+		assert_int_equal(ktsn_ring_claim(&bench->ring.producer, &slot), 0);
+		ktsn_ring_publish(&bench->ring.producer, slot, &bad[i]);
+		assert_int_equal(write(bench->ring.doorbell_fd, &one, sizeof(one)), sizeof(one));
+		rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, i + 1);
+	}
+	assert_int_equal(count_of(&bench->counters->taken), count);
+	assert_int_equal(loop_pending(bench->rig.loop), 0);
+	assert_int_equal(rig_ring_free_slots(&bench->ring), SLOTS);
+	send_number(bench, 1, clock_tai_ns());
+	wait_sent(bench, 1);
+	rig_flow_close(&bench->rig, &bench->ring, 2);
+	rig_wait_retired(&bench->rig, 1);
+}
+
+static void port_without_room_is_asked_again(void **state)
+{
+	struct bench *bench = *state;
+
+	ktsn_port_fake_limit_next(bench->rig.port, 5, 0);
+	for (unsigned int i = 0; i < 10; i++)
+		send_number(bench, i, clock_tai_ns() + 20 * MS);
+	wait_sent(bench, 10);
+	assert_int_equal(count_of(&bench->counters->port_retries), 5);
+	assert_true(count_of(&bench->counters->late_port) > 0);
+	for (unsigned int i = 0; i < 10; i++)
+		assert_int_equal(sent_number(bench, i), i);
+}
+
+static void port_with_room_for_one_is_given_one_after_the_other(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
+
+	ktsn_port_fake_limit_next(bench->rig.port, 9, 1);
+	for (unsigned int i = 0; i < 10; i++)
+		send_number(bench, i, txtime_tai_ns);
+	wait_sent(bench, 10);
+	for (unsigned int i = 0; i < 10; i++)
+		assert_int_equal(sent_number(bench, i), i);
+}
+
+/* The one that was sent later, for an earlier time, stays the first. */
+static void refusal_by_the_port_does_not_change_the_order(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
+
+	ktsn_port_fake_limit_next(bench->rig.port, 2, 0);
+	send_number(bench, 2, txtime_tai_ns + 5000);
+	send_number(bench, 1, txtime_tai_ns);
+	rig_send(&bench->ring, &(struct rig_message){.flow = 99, .text = "wakes the loop"});
+	rig_wait_pending(&bench->rig, 2);
+	send_number(bench, 0, txtime_tai_ns - 1);
+	wait_sent(bench, 3);
+	for (unsigned int i = 0; i < 3; i++)
+		assert_int_equal(sent_number(bench, i), i);
+}
+
+static void frames_that_the_port_fails_are_dropped(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
+
+	ktsn_port_fake_fail_next(bench->rig.port, 3);
+	for (unsigned int i = 0; i < 10; i++)
+		send_number(bench, i, txtime_tai_ns);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_port, 3);
+	wait_sent(bench, 7);
+	assert_int_equal(rig_ring_free_slots(&bench->ring), SLOTS);
+}
+
+static void port_that_never_has_room_is_given_up(void **state)
+{
+	struct bench *bench = *state;
+
+	ktsn_port_fake_limit_next(bench->rig.port, UINT32_MAX, 0);
+	send_number(bench, 0, clock_tai_ns());
+	rig_wait_counter(&bench->rig, &bench->counters->drop_port, 1);
+	ktsn_port_fake_limit_next(bench->rig.port, 0, 0);
+	send_number(bench, 1, clock_tai_ns());
+	wait_sent(bench, 1);
+	assert_sent(bench, 0, "1");
+}
+
+/* How late it is already is no reason to give up sooner. */
+static void late_message_is_offered_to_the_port_as_often(void **state)
+{
+	struct bench *bench = *state;
+
+	ktsn_port_fake_limit_next(bench->rig.port, 5, 0);
+	send_number(bench, 0, clock_tai_ns() - 5 * NS_PER_SECOND);
+	wait_sent(bench, 1);
+	assert_int_equal(count_of(&bench->counters->port_retries), 5);
+}
+
+/* With room for fewer messages than are sent, the rest waits in the ring. */
+static void check_short_memory(uint32_t packets, uint32_t buffers)
+{
+	struct bench bench = {0};
+	int64_t first_tai_ns;
+
+	bench_init(&bench, packets, buffers, KTSN_CLOCK_TAI);
+	first_tai_ns = clock_tai_ns() + 20 * MS;
+	for (unsigned int i = 0; i < 200; i++)
+		send_number(&bench, i, first_tai_ns + i * 10000);
+	wait_sent(&bench, 200);
+	assert_true(count_of(&bench.counters->frame_pool_empty) > 0);
+	assert_int_equal(rig_drops(&bench.rig), 0);
+	bench_fini(&bench);
+}
+
+static void pool_of_packets_that_is_too_small_loses_nothing(void **state)
+{
+	(void)state;
+	check_short_memory(16, 1024);
+}
+
+static void pool_of_frames_that_is_too_small_loses_nothing(void **state)
+{
+	(void)state;
+	check_short_memory(1024, 16);
+}
+
+/* Order of closing as the control thread's: destinations, flow, ring. */
+static void close_all(struct bench *bench)
+{
+	rig_destination_close(&bench->rig, &bench->ring, 0);
+	rig_flow_close(&bench->rig, &bench->ring, 0);
+	rig_ring_close(&bench->rig, &bench->ring);
+}
+
+static void send_many(struct bench *bench)
+{
+	int64_t txtime_tai_ns = clock_tai_ns() + 50 * MS;
+
+	for (unsigned int i = 0; i < MANY; i++)
+		send_number(bench, i, txtime_tai_ns + i * 10000);
+}
+
+static void check_many_left(struct bench *bench)
+{
+	wait_sent(bench, MANY);
+	for (unsigned int i = 0; i < MANY; i++)
+		assert_int_equal(sent_number(bench, i), i);
+}
+
+static void closed_ring_ends_when_its_messages_have_left(void **state)
+{
+	struct bench bench = {0};
+
+	(void)state;
+	bench_init(&bench, PACKETS, PACKETS, KTSN_CLOCK_TAI);
+	send_many(&bench);
+	close_all(&bench);
+	check_many_left(&bench);
+	rig_wait_retired(&bench.rig, 3);
+	assert_int_equal(bench.rig.retired[0], LOOP_DESTINATION);
+	assert_int_equal(bench.rig.retired[1], LOOP_FLOW);
+	assert_int_equal(bench.rig.retired[2], LOOP_RING);
+	assert_int_equal(rig_ring_free_slots(&bench.ring), SLOTS);
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
+/* As when a process ends: its flows and destinations go with the ring, unannounced. */
+static void closed_ring_that_waited_for_memory_loses_nothing(void **state)
+{
+	struct bench bench = {0};
+
+	(void)state;
+	bench_init(&bench, 16, PACKETS, KTSN_CLOCK_TAI);
+	send_many(&bench);
+	rig_ring_close(&bench.rig, &bench.ring);
+	check_many_left(&bench);
+	rig_wait_retired(&bench.rig, 1);
+	assert_int_equal(rig_ring_free_slots(&bench.ring), SLOTS);
+	free(bench.flow);
+	free(bench.destination);
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
+static void ring_closed_while_unresolved_ends_with_the_answer(void **state)
+{
+	struct bench bench = {0};
+
+	(void)state;
+	bench_init(&bench, PACKETS, PACKETS, KTSN_CLOCK_TAI);
+	rig_destination_update(&bench.rig, bench.destination, DESTINATION_RESOLVING);
+	for (unsigned int i = 0; i < 10; i++)
+		send_number(&bench, i, clock_tai_ns());
+	close_all(&bench);
+	rig_wait_pending(&bench.rig, 10);
+	rig_collect(&bench.rig);
+	assert_int_equal(bench.rig.retired_count, 0);
+	rig_destination_update(&bench.rig, bench.destination, DESTINATION_UNREACHABLE);
+	rig_wait_retired(&bench.rig, 3);
+	assert_int_equal(bench.rig.retired[2], LOOP_RING);
+	assert_int_equal(count_of(&bench.counters->drop_unresolved), 10);
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
+static void closed_flow_ends_when_its_messages_have_left(void **state)
+{
+	struct bench *bench = *state;
+	struct departure records[2];
+	uint64_t overwritten;
+
+	send_number(bench, 0, clock_tai_ns() + 50 * MS);
+	rig_destination_close(&bench->rig, &bench->ring, 0);
+	rig_flow_close(&bench->rig, &bench->ring, 0);
+	rig_wait_retired(&bench->rig, 2);
+	assert_int_equal(bench->rig.retired[0], LOOP_DESTINATION);
+	assert_int_equal(bench->rig.retired[1], LOOP_FLOW);
+	wait_sent(bench, 1);
+
+	/* The numbers are the next socket's. */
+	bench->flow = rig_flow_open(&bench->rig, &bench->ring, 0, 8, KTSN_CLOCK_TAI);
+	bench->destination =
+		rig_destination_open(&bench->rig, &bench->ring, 0, bench->flow, DESTINATION_RESOLVED);
+	send_number(bench, 1, clock_tai_ns());
+	wait_sent(bench, 2);
+	assert_int_equal(departures_read(loop_departures(bench->rig.loop), 0, 2, records, &overwritten), 2);
+	assert_int_equal(records[0].flow, 7);
+	assert_int_equal(records[1].flow, 8);
+}
+
+/* A periodic sender is expected, and rings less and less. */
+static void periodic_flow_is_looked_for(void **state)
+{
+	struct bench *bench = *state;
+	int64_t first_tai_ns = clock_tai_ns() + 20 * MS;
+
+	for (unsigned int i = 0; i < MANY; i++) {
+		struct timespec until;
+		int64_t until_ns = first_tai_ns + i * 2 * MS - MS;
+
+		until = (struct timespec){until_ns / NS_PER_SECOND, until_ns % NS_PER_SECOND};
+		clock_nanosleep(CLOCK_TAI, TIMER_ABSTIME, &until, NULL);
+		send_number(bench, i, first_tai_ns + i * 2 * MS);
+	}
+	wait_sent(bench, MANY);
+	for (unsigned int i = 0; i < MANY; i++)
+		assert_int_equal(sent_number(bench, i), i);
+	check_departures(bench, first_tai_ns, 2 * MS, MANY);
+}
+
+static void stopped_loop_sends_no_more(void **state)
+{
+	struct bench bench = {0};
+
+	(void)state;
+	bench_init(&bench, PACKETS, PACKETS, KTSN_CLOCK_TAI);
+	send_number(&bench, 0, clock_tai_ns() + 3600 * NS_PER_SECOND);
+	rig_wait_pending(&bench.rig, 1);
+	loop_stop(bench.rig.loop);
+	assert_int_equal(ktsn_port_fake_sent_count(bench.rig.port), 0);
+	assert_int_equal(ktsn_port_fake_buffers_in_use(bench.rig.port), 1);
+	/* Its successor finds it in the ring. */
+	assert_int_equal(rig_ring_free_slots(&bench.ring), SLOTS - 1);
+	bench_stop(&bench);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(frame_carries_payload_and_addresses),
+		TEST(empty_and_largest_message_leave),
+		TEST(frames_leave_in_the_order_of_time_and_never_early),
+		TEST(equal_times_leave_in_the_order_of_sending),
+		TEST(late_messages_leave_and_are_counted),
+		TEST(absurd_times_harm_nobody),
+		TEST(clocks_are_converted),
+		TEST(unresolved_messages_wait_and_leave_when_resolved),
+		TEST(resolved_in_time_is_sent_in_time),
+		TEST(unreachable_destination_drops),
+		TEST(closed_destination_drops),
+		TEST(messages_without_sense_are_dropped),
+		TEST(port_without_room_is_asked_again),
+		TEST(port_with_room_for_one_is_given_one_after_the_other),
+		TEST(refusal_by_the_port_does_not_change_the_order),
+		TEST(frames_that_the_port_fails_are_dropped),
+		TEST(port_that_never_has_room_is_given_up),
+		TEST(late_message_is_offered_to_the_port_as_often),
+		cmocka_unit_test(pool_of_packets_that_is_too_small_loses_nothing),
+		cmocka_unit_test(pool_of_frames_that_is_too_small_loses_nothing),
+		cmocka_unit_test(closed_ring_ends_when_its_messages_have_left),
+		cmocka_unit_test(closed_ring_that_waited_for_memory_loses_nothing),
+		cmocka_unit_test(ring_closed_while_unresolved_ends_with_the_answer),
+		TEST(closed_flow_ends_when_its_messages_have_left),
+		TEST(periodic_flow_is_looked_for),
+		cmocka_unit_test(stopped_loop_sends_no_more),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

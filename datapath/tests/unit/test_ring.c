@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ring between an application and a daemon that both keep to the rules; test_ring_hostile.c has those
+ * that do not.
+ */
+#include "ring_pair.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 128, PAYLOAD_BYTES = 100, PAYLOAD_CAPACITY_BYTES = 128 };
+
+static int set_up(void **state)
+{
+	struct ring_pair *pair = malloc(sizeof(*pair));
+
+	*state = pair;
+	return pair ? ring_pair_init(pair, SLOTS, PAYLOAD_BYTES) : -1;
+}
+
+static int tear_down(void **state)
+{
+	ring_pair_fini(*state);
+	free(*state);
+	return 0;
+}
+
+static uint32_t send_text(struct ring_pair *pair, const char *text, int64_t txtime_ns)
+{
+	const struct ktsn_ring_message message = {
+		.flow = 3, .destination = 5, .payload_bytes = (uint32_t)strlen(text), .txtime_ns = txtime_ns};
+	uint32_t slot = UINT32_MAX;
+
+	assert_int_equal(ring_pair_send(pair, &message, text, &slot), 0);
+	return slot;
+}
+
+static struct ktsn_ring_taken take_one(struct ring_pair *pair)
+{
+	struct ktsn_ring_taken taken;
+
+	assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 1);
+	return taken;
+}
+
+static void assert_nothing_to_take(struct ring_pair *pair)
+{
+	struct ktsn_ring_taken taken;
+
+	assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 0);
+}
+
+static void fill(struct ring_pair *pair)
+{
+	for (int i = 0; i < SLOTS; i++)
+		send_text(pair, "x", i);
+}
+
+static void slots_and_payload_are_rounded_up(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_memory memory;
+
+	assert_int_equal(pair->memory.slot_count, SLOTS);
+	assert_int_equal(pair->producer.payload_capacity_bytes, PAYLOAD_CAPACITY_BYTES);
+	assert_int_equal(pair->consumer.payload_capacity_bytes, PAYLOAD_CAPACITY_BYTES);
+	assert_int_equal(ktsn_ring_memory_create(&memory, 65, 1), 0);
+	assert_int_equal(memory.slot_count, 128);
+	assert_int_equal(memory.slot_bytes, 128);
+	ktsn_ring_memory_destroy(&memory);
+	assert_int_equal(ktsn_ring_memory_create(&memory, 0, 1), -EINVAL);
+	assert_int_equal(ktsn_ring_memory_create(&memory, KTSN_RING_SLOTS_MAX + 1, 1), -EINVAL);
+	assert_int_equal(ktsn_ring_memory_create(&memory, KTSN_RING_SLOTS_MAX, 1), 0);
+	ktsn_ring_memory_destroy(&memory);
+}
+
+/* Whoever has the descriptor cannot make a mapping of it fault. */
+static void memory_is_sealed(void **state)
+{
+	struct ring_pair *pair = *state;
+	int fd = pair->memory.fd;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	assert_int_equal(seals, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(ftruncate(fd, (off_t)pair->memory.bytes + 4096), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(fallocate(fd, 0, 0, (off_t)pair->memory.bytes + 4096), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
+/* One number of a good header replaced, and what the producer says of it. */
+static const struct bad_header {
+	const char *what;
+	size_t offset, bytes;
+	uint64_t value;
+	int result;
+} bad_headers[] = {
+#define FIELD(name) offsetof(struct ktsn_ring_header, name), sizeof(((struct ktsn_ring_header *)0)->name)
+	{"no magic", FIELD(magic), 0, -EPROTO},
+	{"other magic", FIELD(magic), KTSN_RING_MAGIC + 1, -EPROTO},
+	{"older version", FIELD(version), KTSN_RING_VERSION - 1, -EPROTONOSUPPORT},
+	{"newer version", FIELD(version), KTSN_RING_VERSION + 1, -EPROTONOSUPPORT},
+	{"no slots", FIELD(slot_count), 0, -EBADMSG},
+	{"slots that fill no word", FIELD(slot_count), 100, -EBADMSG},
+	{"more slots than memory", FIELD(slot_count), SLOTS + 64, -EBADMSG},
+	{"more slots than bitmaps", FIELD(slot_count), KTSN_RING_SLOTS_MAX + 64, -EBADMSG},
+	{"slots without payload", FIELD(slot_bytes), KTSN_RING_SLOT_HEADER_BYTES, -EBADMSG},
+	{"slots of nothing", FIELD(slot_bytes), 0, -EBADMSG},
+	{"slots beyond the memory", FIELD(slot_bytes), 256, -EBADMSG},
+	{"slots of 4 GiB", FIELD(slot_bytes), UINT32_MAX - 63, -EBADMSG},
+	{"slots in the header", FIELD(slots_offset), 64, -EBADMSG},
+	{"slots behind the end", FIELD(slots_offset), UINT32_MAX - 63, -EBADMSG},
+#undef FIELD
+};
+
+static void bad_headers_are_refused(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_producer producer;
+
+	for (size_t i = 0; i < sizeof(bad_headers) / sizeof(bad_headers[0]); i++) {
+		const struct bad_header *bad = &bad_headers[i];
+		uint8_t *field = (uint8_t *)pair->application + bad->offset;
+		uint64_t good;
+		int result;
+
+		memcpy(&good, field, bad->bytes);
+		memcpy(field, &bad->value, bad->bytes);
+		result = ktsn_ring_producer_init(&producer, pair->application, pair->memory.bytes);
+		if (result != bad->result)
+			fail_msg("%s: %d, not %d", bad->what, result, bad->result);
+		memcpy(field, &good, bad->bytes);
+	}
+	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, pair->memory.bytes), 0);
+}
+
+static void memory_that_is_too_small_is_refused(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_producer producer;
+	size_t header_bytes = sizeof(struct ktsn_ring_header);
+
+	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, 0), -EPROTO);
+	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, header_bytes - 1), -EPROTO);
+	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, header_bytes), -EBADMSG);
+	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, pair->memory.bytes - 1),
+			 -EBADMSG);
+}
+
+static void message_arrives_as_it_was_sent(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slot = send_text(pair, "hello", -7);
+	struct ktsn_ring_taken taken = take_one(pair);
+
+	assert_int_equal(taken.slot, slot);
+	assert_int_equal(taken.flow, 3);
+	assert_int_equal(taken.destination, 5);
+	assert_int_equal(taken.payload_bytes, 5);
+	assert_true(taken.txtime_ns == -7);
+	assert_int_equal(taken.sequence, 0);
+	assert_memory_equal(ktsn_ring_taken_payload(&pair->consumer, slot), "hello", 5);
+	assert_nothing_to_take(pair);
+	ktsn_ring_release(&pair->consumer, slot);
+	assert_nothing_to_take(pair);
+}
+
+static void messages_are_numbered_in_the_order_of_publication(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	for (uint64_t i = 0; i < 3 * SLOTS; i++) {
+		struct ktsn_ring_taken taken;
+
+		send_text(pair, "x", 0);
+		taken = take_one(pair);
+		assert_int_equal(taken.sequence, i);
+		ktsn_ring_release(&pair->consumer, taken.slot);
+	}
+}
+
+static void smallest_and_largest_payload_fit(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_message message = {.payload_bytes = PAYLOAD_CAPACITY_BYTES};
+	uint8_t payload[PAYLOAD_CAPACITY_BYTES];
+	struct ktsn_ring_taken taken;
+
+	for (int i = 0; i < PAYLOAD_CAPACITY_BYTES; i++)
+		payload[i] = (uint8_t)(i * 7);
+	assert_int_equal(ring_pair_send(pair, &message, payload, NULL), 0);
+	taken = take_one(pair);
+	assert_int_equal(taken.payload_bytes, PAYLOAD_CAPACITY_BYTES);
+	assert_memory_equal(ktsn_ring_taken_payload(&pair->consumer, taken.slot), payload, sizeof(payload));
+
+	message.payload_bytes = 0;
+	assert_int_equal(ring_pair_send(pair, &message, payload, NULL), 0);
+	assert_int_equal(take_one(pair).payload_bytes, 0);
+}
+
+static void slot_goes_through_its_states(void **state)
+{
+	struct ring_pair *pair = *state;
+	const struct ktsn_ring_message message = {0};
+	uint32_t slot;
+
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), 0);
+	assert_int_equal(ring_pair_state(pair, slot), KTSN_SLOT_WRITING);
+	assert_false(ktsn_ring_ready(&pair->consumer));
+	ktsn_ring_publish(&pair->producer, slot, &message);
+	assert_int_equal(ring_pair_state(pair, slot), KTSN_SLOT_READY);
+	assert_true(ktsn_ring_ready(&pair->consumer));
+	assert_int_equal(take_one(pair).slot, slot);
+	assert_int_equal(pair->consumer.held, 1);
+	/* A successor of a killed ktsnd must find it again. */
+	assert_int_equal(ring_pair_state(pair, slot), KTSN_SLOT_READY);
+	ktsn_ring_depart(&pair->consumer, slot);
+	assert_int_equal(ring_pair_state(pair, slot), KTSN_SLOT_DEPARTING);
+	ktsn_ring_undepart(&pair->consumer, slot);
+	assert_int_equal(ring_pair_state(pair, slot), KTSN_SLOT_READY);
+	ktsn_ring_depart(&pair->consumer, slot);
+	ktsn_ring_release(&pair->consumer, slot);
+	assert_int_equal(ring_pair_state(pair, slot), KTSN_SLOT_FREE);
+	assert_int_equal(pair->consumer.held, 0);
+}
+
+static void full_ring_refuses_until_a_slot_is_released(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_taken taken;
+	uint32_t slot;
+
+	fill(pair);
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), -EAGAIN);
+	taken = take_one(pair);
+	/* Taking frees nothing: the message has not left. */
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), -EAGAIN);
+	ktsn_ring_release(&pair->consumer, taken.slot);
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), 0);
+	assert_int_equal(slot, taken.slot);
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), -EAGAIN);
+}
+
+static void slots_become_free_in_any_order(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slots[SLOTS], slot;
+
+	fill(pair);
+	for (int i = 0; i < SLOTS; i++)
+		slots[i] = take_one(pair).slot;
+	assert_nothing_to_take(pair);
+	for (int i = 0; i < SLOTS; i++) {
+		uint32_t odd_steps = slots[i * 37 % SLOTS];
+
+		ktsn_ring_release(&pair->consumer, odd_steps);
+		assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), 0);
+		assert_int_equal(slot, odd_steps);
+	}
+	assert_int_equal(pair->consumer.held, 0);
+}
+
+static void untaken_message_is_taken_again(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slot = send_text(pair, "later", 9), other;
+	struct ktsn_ring_taken taken = take_one(pair);
+
+	ktsn_ring_untake(&pair->consumer, taken.slot);
+	assert_int_equal(pair->consumer.held, 0);
+	assert_true(ktsn_ring_ready(&pair->consumer));
+	assert_int_equal(ring_pair_state(pair, slot), KTSN_SLOT_READY);
+	taken = take_one(pair);
+	assert_int_equal(taken.slot, slot);
+	assert_true(taken.txtime_ns == 9);
+	assert_nothing_to_take(pair);
+	assert_false(ktsn_ring_ready(&pair->consumer));
+
+	/* What is published meanwhile is not hidden by what was put back. */
+	ktsn_ring_untake(&pair->consumer, taken.slot);
+	other = send_text(pair, "new", 8);
+	assert_int_equal(take_one(pair).slot + take_one(pair).slot, slot + other);
+	assert_nothing_to_take(pair);
+}
+
+static void doorbell_follows_the_consumers_word(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_producer *producer = &pair->producer;
+	static const int64_t before_ns[KTSN_CLOCKS] = {[KTSN_CLOCK_REALTIME] = 1000,
+						       [KTSN_CLOCK_MONOTONIC] = -5,
+						       [KTSN_CLOCK_TAI] = INT64_MIN};
+
+	/* Nobody looks at a new ring. */
+	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
+		assert_true(ktsn_ring_doorbell_due(producer, (enum ktsn_clock)clock, INT64_MAX));
+	ktsn_ring_doorbell_set(&pair->consumer, before_ns);
+	assert_true(ktsn_ring_doorbell_due(producer, KTSN_CLOCK_REALTIME, 999));
+	assert_false(ktsn_ring_doorbell_due(producer, KTSN_CLOCK_REALTIME, 1000));
+	assert_true(ktsn_ring_doorbell_due(producer, KTSN_CLOCK_MONOTONIC, INT64_MIN));
+	assert_false(ktsn_ring_doorbell_due(producer, KTSN_CLOCK_MONOTONIC, -5));
+	assert_false(ktsn_ring_doorbell_due(producer, KTSN_CLOCK_TAI, INT64_MIN));
+	assert_false(ktsn_ring_doorbell_due(producer, KTSN_CLOCK_TAI, INT64_MAX));
+}
+
+static void waiters_for_space_are_announced_and_woken_once(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t sequence, slot;
+
+	assert_false(ktsn_ring_space_wake_due(&pair->consumer));
+	fill(pair);
+	sequence = ktsn_ring_space_wait_begin(&pair->producer);
+	assert_int_equal(atomic_load(ktsn_ring_space_futex(&pair->producer)), sequence);
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), -EAGAIN);
+
+	ktsn_ring_release(&pair->consumer, take_one(pair).slot);
+	assert_true(ktsn_ring_space_wake_due(&pair->consumer));
+	/* Whoever sleeps on the old value does not fall asleep, or is woken. */
+	assert_int_not_equal(atomic_load(ktsn_ring_space_futex(&pair->producer)), sequence);
+	assert_int_equal(atomic_load(ktsn_ring_consumer_space_futex(&pair->consumer)),
+			 atomic_load(ktsn_ring_space_futex(&pair->producer)));
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), 0);
+	ktsn_ring_space_wait_end(&pair->producer);
+	assert_false(ktsn_ring_space_wake_due(&pair->consumer));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(slots_and_payload_are_rounded_up),
+		TEST(memory_is_sealed),
+		TEST(bad_headers_are_refused),
+		TEST(memory_that_is_too_small_is_refused),
+		TEST(message_arrives_as_it_was_sent),
+		TEST(messages_are_numbered_in_the_order_of_publication),
+		TEST(smallest_and_largest_payload_fit),
+		TEST(slot_goes_through_its_states),
+		TEST(full_ring_refuses_until_a_slot_is_released),
+		TEST(slots_become_free_in_any_order),
+		TEST(untaken_message_is_taken_again),
+		TEST(doorbell_follows_the_consumers_word),
+		TEST(waiters_for_space_are_announced_and_woken_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The consumer against an application that writes what it likes. Whatever stands in the memory: no slot is
+ * held twice, none beyond the ring is touched (the sanitizers watch), and what is taken fits its slot.
+ */
+#include "ring_pair.h"
+#include "test_random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 128, PAYLOAD_CAPACITY_BYTES = 128, ROUNDS = 20000 };
+
+static int set_up(void **state)
+{
+	struct ring_pair *pair = malloc(sizeof(*pair));
+
+	*state = pair;
+	return pair ? ring_pair_init(pair, SLOTS, PAYLOAD_CAPACITY_BYTES) : -1;
+}
+
+static int tear_down(void **state)
+{
+	ring_pair_fini(*state);
+	free(*state);
+	return 0;
+}
+
+static uint32_t send_empty(struct ring_pair *pair)
+{
+	const struct ktsn_ring_message message = {0};
+	uint32_t slot = UINT32_MAX;
+
+	assert_int_equal(ring_pair_send(pair, &message, "", &slot), 0);
+	return slot;
+}
+
+static void ready_set(struct ring_pair *pair, uint32_t slot)
+{
+	atomic_fetch_or(&pair->application->ready[slot / 64], UINT64_C(1) << slot % 64);
+	atomic_fetch_or(&pair->application->ready_summary, UINT64_C(1) << slot / 64);
+}
+
+static void assert_taken(struct ring_pair *pair, int result, uint32_t slot)
+{
+	struct ktsn_ring_taken taken;
+
+	assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), result);
+	assert_int_equal(taken.slot, slot);
+}
+
+static void assert_nothing_to_take(struct ring_pair *pair)
+{
+	struct ktsn_ring_taken taken;
+
+	assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 0);
+	assert_false(ktsn_ring_ready(&pair->consumer));
+}
+
+static void slot_that_was_never_published_is_bad(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	ready_set(pair, 77);
+	assert_taken(pair, -EBADMSG, 77);
+	assert_nothing_to_take(pair);
+	assert_int_equal(pair->consumer.held, 1);
+	ktsn_ring_release(&pair->consumer, 77);
+	assert_int_equal(pair->consumer.held, 0);
+	assert_int_equal(ring_pair_state(pair, 77), KTSN_SLOT_FREE);
+}
+
+static void any_state_but_ready_is_bad(void **state)
+{
+	static const uint32_t states[] = {KTSN_SLOT_FREE, KTSN_SLOT_WRITING, KTSN_SLOT_DEPARTING, 4,
+					  UINT32_MAX};
+	struct ring_pair *pair = *state;
+
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+		uint32_t slot = send_empty(pair);
+
+		atomic_store(&ring_pair_slot(pair, slot)->state, states[i]);
+		assert_taken(pair, -EBADMSG, slot);
+		ktsn_ring_release(&pair->consumer, slot);
+	}
+}
+
+static void payload_larger_than_its_slot_is_bad(void **state)
+{
+	static const uint32_t sizes[] = {PAYLOAD_CAPACITY_BYTES + 1, 65536, INT32_MAX, UINT32_MAX};
+	struct ring_pair *pair = *state;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint32_t slot = send_empty(pair);
+
+		ring_pair_slot(pair, slot)->payload_bytes = sizes[i];
+		assert_taken(pair, -EBADMSG, slot);
+		ktsn_ring_release(&pair->consumer, slot);
+	}
+}
+
+static void bits_beyond_the_ring_are_ignored(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	for (int w = SLOTS / 64; w < KTSN_RING_WORDS; w++)
+		atomic_store(&pair->application->ready[w], UINT64_MAX);
+	atomic_store(&pair->application->ready_summary, UINT64_MAX);
+	assert_true(ktsn_ring_ready(&pair->consumer));
+	assert_nothing_to_take(pair);
+	assert_int_equal(pair->consumer.held, 0);
+
+	/* A good message is found among them. */
+	atomic_store(&pair->application->ready_summary, ~UINT64_C(3));
+	assert_taken(pair, 1, send_empty(pair));
+	assert_nothing_to_take(pair);
+}
+
+static void summary_without_bits_is_harmless(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	atomic_store(&pair->application->ready_summary, UINT64_MAX);
+	assert_nothing_to_take(pair);
+}
+
+static void held_slot_is_not_taken_again(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slot = send_empty(pair);
+
+	assert_taken(pair, 1, slot);
+	ready_set(pair, slot);
+	assert_nothing_to_take(pair);
+	ktsn_ring_depart(&pair->consumer, slot);
+	ready_set(pair, slot);
+	assert_nothing_to_take(pair);
+	ktsn_ring_release(&pair->consumer, slot);
+	/* Those bits were lies about the past, not a message. */
+	assert_nothing_to_take(pair);
+}
+
+static void message_put_back_and_published_again_is_one_message(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slot = send_empty(pair);
+
+	assert_taken(pair, 1, slot);
+	ktsn_ring_untake(&pair->consumer, slot);
+	ready_set(pair, slot);
+	assert_taken(pair, 1, slot);
+	assert_nothing_to_take(pair);
+	assert_int_equal(pair->consumer.held, 1);
+}
+
+/* The header's numbers are the application's to overwrite; the consumer knows its own. */
+static void overwritten_header_moves_no_slot(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slot = send_empty(pair);
+	struct ktsn_ring_taken taken;
+
+	memset(ring_pair_slot(pair, slot)->payload, 'p', 16);
+	ring_pair_slot(pair, slot)->payload_bytes = 16;
+	pair->application->magic = 0;
+	pair->application->slot_count = UINT32_MAX;
+	pair->application->slot_bytes = UINT32_MAX;
+	pair->application->slots_offset = UINT32_MAX;
+	pair->application->total_bytes = 0;
+	assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 1);
+	assert_int_equal(taken.slot, slot);
+	assert_memory_equal(ktsn_ring_taken_payload(&pair->consumer, slot), "pppppppppppppppp", 16);
+	ktsn_ring_release(&pair->consumer, slot);
+}
+
+static void free_bits_of_held_slots_do_not_matter(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slot = send_empty(pair), again;
+
+	assert_taken(pair, 1, slot);
+	atomic_store(&pair->application->free[slot / 64], UINT64_MAX);
+	/* The application cheats itself: it writes into a message that is under way, and it is not taken. */
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &again), 0);
+	assert_int_equal(again, slot);
+	ktsn_ring_publish(&pair->producer, again, &(struct ktsn_ring_message){0});
+	assert_nothing_to_take(pair);
+	assert_int_equal(pair->consumer.held, 1);
+}
+
+/* Which slots the test holds, beside the consumer's own book. */
+struct book {
+	bool held[SLOTS];
+	uint32_t slots[SLOTS];
+	uint32_t count;
+	uint32_t good, bad; /* taken in all */
+};
+
+static void vandalize(struct ring_pair *pair, struct test_random *random)
+{
+	uint8_t *bytes = (uint8_t *)pair->application;
+	size_t offset = test_random_below(random, pair->memory.bytes / 8) * 8;
+	uint64_t value = test_random_next(random);
+
+	if (test_random_below(random, 2))
+		ready_set(pair, (uint32_t)test_random_below(random, 2 * SLOTS));
+	if (test_random_below(random, 4) == 0)
+		atomic_store(&ring_pair_slot(pair, (uint32_t)test_random_below(random, SLOTS))->state,
+			     KTSN_SLOT_READY);
+	memcpy(bytes + offset, &value, sizeof(value));
+}
+
+static void take_and_check(struct ring_pair *pair, struct book *book)
+{
+	struct ktsn_ring_taken taken;
+	int result = ktsn_ring_take(&pair->consumer, &taken);
+
+	if (result == 0)
+		return;
+	assert_true(taken.slot < SLOTS);
+	assert_false(book->held[taken.slot]);
+	assert_true(result > 0 || result == -EBADMSG);
+	if (result > 0)
+		assert_true(taken.payload_bytes <= PAYLOAD_CAPACITY_BYTES);
+	book->good += result > 0;
+	book->bad += result < 0;
+	book->held[taken.slot] = true;
+	book->slots[book->count++] = taken.slot;
+}
+
+static void give_back(struct ring_pair *pair, struct book *book, struct test_random *random)
+{
+	uint32_t place = (uint32_t)test_random_below(random, book->count);
+	uint32_t slot = book->slots[place];
+
+	book->slots[place] = book->slots[--book->count];
+	book->held[slot] = false;
+	if (test_random_below(random, 4))
+		ktsn_ring_release(&pair->consumer, slot);
+	else
+		ktsn_ring_untake(&pair->consumer, slot);
+}
+
+static void random_writes_never_break_the_book(void **state)
+{
+	struct test_random random = test_random_seeded("consumer against random writes");
+	struct ring_pair *pair = *state;
+	struct book book = {.count = 0};
+
+	for (int round = 0; round < ROUNDS; round++) {
+		vandalize(pair, &random);
+		if (test_random_below(&random, 4))
+			take_and_check(pair, &book);
+		else if (book.count)
+			give_back(pair, &book, &random);
+		assert_int_equal(pair->consumer.held, book.count);
+		(void)ktsn_ring_space_wake_due(&pair->consumer);
+	}
+	assert_true(book.good > 100 && book.bad > 100);
+}
+
+/* The application may overwrite the word that says how full it is: the producer harms only itself. */
+static void free_bits_beyond_the_ring_are_not_claimed(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slot;
+
+	for (int w = 0; w < KTSN_RING_WORDS; w++)
+		atomic_store(&pair->application->free[w], w < SLOTS / 64 ? 0 : UINT64_MAX);
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), -EAGAIN);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(slot_that_was_never_published_is_bad),
+		TEST(any_state_but_ready_is_bad),
+		TEST(payload_larger_than_its_slot_is_bad),
+		TEST(bits_beyond_the_ring_are_ignored),
+		TEST(summary_without_bits_is_harmless),
+		TEST(held_slot_is_not_taken_again),
+		TEST(message_put_back_and_published_again_is_one_message),
+		TEST(overwritten_header_moves_no_slot),
+		TEST(free_bits_of_held_slots_do_not_matter),
+		TEST(random_writes_never_break_the_book),
+		TEST(free_bits_beyond_the_ring_are_not_claimed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads that send as fast as they can through one ring to a consumer that sleeps whenever it may, for
+ * RUN_MS: every message arrives once, whole and in its thread's order, and nobody sleeps for ever.
+ *
+ * Both ends use one mapping, so that ThreadSanitizer sees them meet.
+ */
+#include "ring_pair.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+	THREADS = 4,
+	RUN_MS = 1000,
+	/* Nobody is kept from running for so long: whoever sleeps longer has missed a wake-up. */
+	LOST_MS = 10000,
+	PAYLOAD_WORDS_MAX = 12,
+	ROUND_MAX = 2 * KTSN_RING_SLOTS_MAX,
+};
+
+/* A message's words are all derived from these two. */
+struct message {
+	uint64_t thread;
+	uint64_t number; /* of its thread, from 0 */
+	uint64_t sequence;
+};
+
+struct stress {
+	struct ring_pair pair;
+	int doorbell_fd;
+	bool doorbell_only_early; /* half of the messages must not ring */
+	int64_t end_ns;
+	_Atomic uint32_t running;
+	_Atomic uint64_t sent, waited_for_space, doorbells, lost_wakeups;
+
+	/* The consumer's. */
+	uint64_t next_number[THREADS];
+	uint64_t received, slept;
+	struct message round[ROUND_MAX];
+	uint32_t round_slots[KTSN_RING_SLOTS_MAX];
+};
+
+struct sender {
+	struct stress *stress;
+	uint64_t thread;
+	pthread_t id;
+};
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static uint64_t word_of(uint64_t thread, uint64_t number, uint64_t place)
+{
+	return (thread << 56) ^ (number * UINT64_C(0x9e3779b97f4a7c15)) ^ place;
+}
+
+static uint32_t words_of(uint64_t number)
+{
+	return 2 + (uint32_t)(number % (PAYLOAD_WORDS_MAX - 1));
+}
+
+/* As libktsn waits; a lost wake-up shows as a time-out. */
+static uint32_t claim_waiting(struct stress *stress)
+{
+	struct ktsn_ring_producer *ring = &stress->pair.producer;
+	const struct timespec patience = {.tv_sec = LOST_MS / 1000};
+	uint32_t slot;
+
+	while (ktsn_ring_claim(ring, &slot)) {
+		uint32_t sequence = ktsn_ring_space_wait_begin(ring);
+		bool claimed = ktsn_ring_claim(ring, &slot) == 0;
+
+		if (!claimed &&
+		    syscall(SYS_futex, ktsn_ring_space_futex(ring), FUTEX_WAIT, sequence, &patience, NULL,
+			    0) &&
+		    errno == ETIMEDOUT)
+			atomic_fetch_add(&stress->lost_wakeups, 1);
+		ktsn_ring_space_wait_end(ring);
+		atomic_fetch_add(&stress->waited_for_space, 1);
+		if (claimed)
+			break;
+	}
+	return slot;
+}
+
+static void doorbell_ring(struct stress *stress)
+{
+	uint64_t one = 1;
+
+	atomic_fetch_add(&stress->doorbells, 1);
+	(void)!write(stress->doorbell_fd, &one, sizeof(one));
+}
+
+static void send_one(const struct sender *sender, uint64_t number)
+{
+	struct stress *stress = sender->stress;
+	struct ktsn_ring_producer *ring = &stress->pair.producer;
+	uint32_t slot = claim_waiting(stress), words = words_of(number);
+	const struct ktsn_ring_message message = {.flow = (uint32_t)sender->thread,
+						  .payload_bytes = words * (uint32_t)sizeof(uint64_t),
+						  .txtime_ns = (int64_t)(number % 2)};
+	uint64_t payload[PAYLOAD_WORDS_MAX];
+
+	payload[0] = sender->thread;
+	payload[1] = number;
+	for (uint32_t i = 2; i < words; i++)
+		payload[i] = word_of(sender->thread, number, i);
+	memcpy(ktsn_ring_payload(ring, slot), payload, message.payload_bytes);
+	ktsn_ring_publish(ring, slot, &message);
+	if (ktsn_ring_doorbell_due(ring, KTSN_CLOCK_TAI, message.txtime_ns))
+		doorbell_ring(stress);
+}
+
+static void *send_all(void *argument)
+{
+	const struct sender *sender = argument;
+	struct stress *stress = sender->stress;
+	uint64_t number = 0;
+
+	while (now_ns() < stress->end_ns)
+		send_one(sender, number++);
+	atomic_fetch_add(&stress->sent, number);
+	atomic_fetch_sub(&stress->running, 1);
+	/* The consumer may be asleep, with nothing left to come. */
+	doorbell_ring(stress);
+	return NULL;
+}
+
+/* Reads a taken message and checks every word of it. */
+static void message_read(struct stress *stress, const struct ktsn_ring_taken *taken, struct message *message)
+{
+	uint64_t payload[PAYLOAD_WORDS_MAX];
+
+	assert_true(taken->payload_bytes <= sizeof(payload));
+	memcpy(payload, ktsn_ring_taken_payload(&stress->pair.consumer, taken->slot), taken->payload_bytes);
+	*message = (struct message){payload[0], payload[1], taken->sequence};
+	assert_true(message->thread < THREADS && taken->flow == message->thread);
+	assert_int_equal(taken->payload_bytes, words_of(message->number) * sizeof(uint64_t));
+	for (uint32_t i = 2; i < words_of(message->number); i++)
+		assert_true(payload[i] == word_of(message->thread, message->number, i));
+}
+
+static int by_sequence(const void *a, const void *b)
+{
+	const struct message *first = a, *second = b;
+
+	return first->sequence < second->sequence ? -1 : first->sequence > second->sequence;
+}
+
+/* What was taken until nothing was left, put in order, goes on where each thread stopped the last time. */
+static void round_check(struct stress *stress, uint32_t count)
+{
+	qsort(stress->round, count, sizeof(stress->round[0]), by_sequence);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct message *message = &stress->round[i];
+
+		if (message->number != stress->next_number[message->thread])
+			fail_msg("thread %" PRIu64 ": message %" PRIu64 " comes where %" PRIu64 " is next",
+				 message->thread, message->number, stress->next_number[message->thread]);
+		stress->next_number[message->thread]++;
+	}
+	stress->received += count;
+}
+
+static void slots_release(struct stress *stress, uint32_t *held)
+{
+	struct ktsn_ring_consumer *ring = &stress->pair.consumer;
+
+	/* Backwards, as messages leave in another order than they came. */
+	while (*held > 0)
+		ktsn_ring_release(ring, stress->round_slots[--*held]);
+	if (ktsn_ring_space_wake_due(ring))
+		syscall(SYS_futex, ktsn_ring_consumer_space_futex(ring), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Takes until nothing is left; releases half-way, so that the ring refills while it is being emptied. */
+static void round_take(struct stress *stress)
+{
+	struct ktsn_ring_consumer *ring = &stress->pair.consumer;
+	struct ktsn_ring_taken taken;
+	uint32_t count = 0, held = 0;
+	int result;
+
+	while (count < ROUND_MAX && (result = ktsn_ring_take(ring, &taken)) != 0) {
+		assert_int_equal(result, 1);
+		message_read(stress, &taken, &stress->round[count++]);
+		stress->round_slots[held++] = taken.slot;
+		/* Not for ever, or a round would never end. */
+		if (held == ring->slot_count / 2 && count < ROUND_MAX - ring->slot_count)
+			slots_release(stress, &held);
+	}
+	assert_true(count < ROUND_MAX);
+	round_check(stress, count);
+	slots_release(stress, &held);
+}
+
+static void doorbell_before_set(struct stress *stress, int64_t before_ns)
+{
+	const int64_t before[KTSN_CLOCKS] = {before_ns, before_ns, before_ns};
+
+	ktsn_ring_doorbell_set(&stress->pair.consumer, before);
+}
+
+/* Sleeps unless a message is there already: whoever publishes from now on rings. */
+static void consumer_sleep(struct stress *stress)
+{
+	struct pollfd doorbell = {.fd = stress->doorbell_fd, .events = POLLIN};
+	uint64_t count;
+
+	doorbell_before_set(stress, stress->doorbell_only_early ? 1 : KTSN_DOORBELL_ALWAYS);
+	if (!ktsn_ring_ready(&stress->pair.consumer)) {
+		/* Messages that need not ring are found on the next look, as ktsnd plans one. */
+		int woken = poll(&doorbell, 1, stress->doorbell_only_early ? 1 : LOST_MS);
+
+		if (!woken && !stress->doorbell_only_early)
+			atomic_fetch_add(&stress->lost_wakeups, 1);
+		stress->slept++;
+	}
+	(void)!read(stress->doorbell_fd, &count, sizeof(count));
+	doorbell_before_set(stress, INT64_MIN);
+}
+
+static void consume_all(struct stress *stress)
+{
+	for (;;) {
+		bool last = atomic_load(&stress->running) == 0;
+
+		round_take(stress);
+		if (last)
+			return;
+		consumer_sleep(stress);
+	}
+}
+
+static void senders_start(struct stress *stress, struct sender senders[THREADS])
+{
+	atomic_store(&stress->running, THREADS);
+	stress->end_ns = now_ns() + (int64_t)RUN_MS * 1000000;
+	for (uint64_t i = 0; i < THREADS; i++) {
+		senders[i] = (struct sender){.stress = stress, .thread = i};
+		assert_int_equal(pthread_create(&senders[i].id, NULL, send_all, &senders[i]), 0);
+	}
+}
+
+static void run(uint32_t slot_count, bool doorbell_only_early)
+{
+	struct stress *stress = calloc(1, sizeof(*stress));
+	struct sender senders[THREADS];
+	uint64_t waited, doorbells;
+
+	assert_non_null(stress);
+	assert_int_equal(ring_pair_init(&stress->pair, slot_count, PAYLOAD_WORDS_MAX * sizeof(uint64_t)), 0);
+	assert_int_equal(ktsn_ring_producer_init(&stress->pair.producer, stress->pair.memory.address,
+						 stress->pair.memory.bytes),
+			 0);
+	stress->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	stress->doorbell_only_early = doorbell_only_early;
+	senders_start(stress, senders);
+	consume_all(stress);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(senders[i].id, NULL);
+	waited = atomic_load(&stress->waited_for_space);
+	doorbells = atomic_load(&stress->doorbells);
+	print_message("# %" PRIu64 " messages, %" PRIu64 " waits for space, slept %" PRIu64 " times, %" PRIu64
+		      " doorbells\n",
+		      stress->received, waited, stress->slept, doorbells);
+	assert_true(stress->received == atomic_load(&stress->sent));
+	assert_true(atomic_load(&stress->lost_wakeups) == 0);
+	assert_int_equal(stress->pair.consumer.held, 0);
+	close(stress->doorbell_fd);
+	ring_pair_fini(&stress->pair);
+	free(stress);
+}
+
+static void small_ring_that_is_always_full(void **state)
+{
+	(void)state;
+	run(64, false);
+}
+
+static void large_ring(void **state)
+{
+	(void)state;
+	run(1024, false);
+}
+
+static void half_of_the_messages_do_not_ring(void **state)
+{
+	(void)state;
+	run(256, true);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(small_ring_that_is_always_full),
+		cmocka_unit_test(large_ring),
+		cmocka_unit_test(half_of_the_messages_do_not_ring),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
