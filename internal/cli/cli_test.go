@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ktsn runs a command line and returns its exit status and what it said.
+func ktsn(t *testing.T, arguments ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errors strings.Builder
+	status = Main(t.Context(), arguments, &out, &errors)
+	return status, out.String(), errors.String()
+}
+
+func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "nowhere.sock")
+	for name, test := range map[string]struct {
+		arguments []string
+		status    int
+		want      string
+	}{
+		"an unknown command":             {[]string{"dance"}, exitUsage, `"dance" is not a command`},
+		"an unknown option":              {[]string{"demo", "--fast"}, exitUsage, "unknown flag: --fast; `ktsn demo --help`"},
+		"a word behind the options":      {[]string{"status", "now"}, exitUsage, `"now" is too much`},
+		"an option without its value":    {[]string{"status", "--control"}, exitUsage, "--control"},
+		"a duration that is none":        {[]string{"demo", "--cycle", "soon"}, exitUsage, "--cycle"},
+		"an output format that is none":  {[]string{"status", "-o", "xml"}, exitUsage, `"xml" is no format`},
+		"no application to run":          {[]string{"run"}, exitUsage, "no application"},
+		"a cycle that nobody can keep":   {[]string{"demo", "--cycle", "1ns"}, exitFailure, "a cycle of 1ns"},
+		"programs that were not built":   {[]string{"demo", "--bin-dir", filepath.Dir(nowhere)}, exitFailure, ""},
+		"a status without a daemon":      {[]string{"status", "--control", nowhere}, exitFailure, "is ktsnd running"},
+		"an application that is not":     {[]string{"run", "--", "/nowhere/app"}, exitFailure, "find the application"},
+		"a library that is not there":    {[]string{"run", "--lib", nowhere, "--", "true"}, exitFailure, "make build"},
+		"a library that cannot be named": {[]string{"run", "--lib", spacedFile(t), "--", "true"}, exitFailure, "cannot be preloaded"},
+		"a socket that nobody listens on": {[]string{"run", "--lib", os.Args[0], "--socket", nowhere, "--", "true"},
+			exitFailure, "no ktsnd listens on " + nowhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, stdout, stderr := ktsn(t, test.arguments...)
+			if status != test.status || !strings.Contains(stderr, test.want) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("status %d, said %q", status, stderr)
+			}
+			if stdout != "" {
+				t.Errorf("printed %q", stdout)
+			}
+		})
+	}
+}
+
+func spacedFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "lib ktsn.so")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestHelpIsSuccess(t *testing.T) {
+	for _, arguments := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"run", "--help"}, {"status", "--help"}} {
+		if status, stdout, stderr := ktsn(t, arguments...); status != exitOK || stdout == "" || stderr != "" {
+			t.Errorf("ktsn %v: status %d, said %q", arguments, status, stderr)
+		}
+	}
+}
+
+func TestPreloadIsPutBeforeWhatIsThere(t *testing.T) {
+	for name, test := range map[string]struct {
+		environ []string
+		want    []string
+	}{
+		"nothing there": {[]string{"HOME=/root"},
+			[]string{"HOME=/root", "LD_PRELOAD=/k/lib.so", "KTSN_SOCKET=/k/sock"}},
+		"another library there": {[]string{"LD_PRELOAD=/x.so:/y.so", "HOME=/root"},
+			[]string{"HOME=/root", "LD_PRELOAD=/k/lib.so:/x.so:/y.so", "KTSN_SOCKET=/k/sock"}},
+		"an empty value there": {[]string{"LD_PRELOAD="},
+			[]string{"LD_PRELOAD=/k/lib.so", "KTSN_SOCKET=/k/sock"}},
+		"another socket there": {[]string{"KTSN_SOCKET=/old"},
+			[]string{"LD_PRELOAD=/k/lib.so", "KTSN_SOCKET=/k/sock"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := withPreload(test.environ, "/k/lib.so", "/k/sock"); !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// runVariable makes the test binary play `ktsn run` with the arguments it is given.
+const runVariable = "KTSN_CLI_RUN_HELPER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runVariable) != "" {
+		os.Exit(Main(context.Background(), append([]string{"run"}, os.Args[1:]...), os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+func TestRunBecomesTheApplication(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "app.sock")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	library := filepath.Join(dir, "libktsn.so")
+	if err := os.WriteFile(library, nil, 0o644); err != nil { // the loader complains and goes on
+		t.Fatal(err)
+	}
+	command := exec.Command(os.Args[0], "--socket", socket, "--lib", library, "--",
+		"sh", "-c", `echo "$LD_PRELOAD $KTSN_SOCKET $0 $*"; exit 7`, "--quiet", "-x")
+	command.Env = append(os.Environ(), runVariable+"=1")
+	var stdout strings.Builder
+	command.Stdout = &stdout
+	err = command.Run()
+	if command.ProcessState.ExitCode() != 7 {
+		t.Errorf("exit status is not the application's: %v", err)
+	}
+	if want := library + " " + socket + " --quiet -x\n"; stdout.String() != want {
+		t.Errorf("the application saw %q, want %q", stdout.String(), want)
+	}
+}
+
+func TestStatusIsShown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go answerFromExamples(t, listener)
+	for name, test := range map[string]struct {
+		format string
+		want   []string
+	}{
+		"as text": {"text", []string{"direct on eno1, local address 192.0.2.1", "SCHED_FIFO priority 50 on CPU 1",
+			"tsn0, VNI 42", "192.0.2.2, VNI 42, [10.42.2.0/24]", "late-wakeup       2"}},
+		"as json": {"json", []string{`"ktsnd-version": "0.1.0"`, `"endpoints": [`, `"subnets": [`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, stdout, stderr := ktsn(t, "status", "--control", path, "--output", test.format)
+			if status != exitOK {
+				t.Fatalf("status %d, said %q", status, stderr)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("no %q in\n%s", want, stdout)
+				}
+			}
+		})
+	}
+}
+
+// answerFromExamples plays ktsnd with the replies that the protocol's documentation gives.
+func answerFromExamples(t *testing.T, listener *net.UnixListener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		buffer := make([]byte, 4096)
+		for {
+			count, err := conn.Read(buffer)
+			if err != nil || count == 0 {
+				break
+			}
+			for _, request := range []string{"status", "endpoints", "peers"} {
+				if !strings.Contains(string(buffer[:count]), `"`+request+`"`) {
+					continue
+				}
+				reply, err := os.ReadFile("../../docs/control-protocol/" + request + ".reply.json")
+				if err != nil {
+					t.Error(err)
+				}
+				_, _ = conn.Write(reply)
+			}
+		}
+		conn.Close()
+	}
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses of ktsn.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// usageError is a command line that was not understood.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// environment is what commands know of the world outside.
+type environment struct {
+	// executable is the path of this program; what was built beside it is found there.
+	executable string
+	stdout     io.Writer
+	stderr     io.Writer
+}
+
+// beside returns the path of a file in the folder of this program.
+func (e *environment) beside(name string) string {
+	return filepath.Join(filepath.Dir(e.executable), name)
+}
+
+// Main runs a command line, without the program's name, until ctx ends, and returns the exit status. An
+// error is one sentence on stderr.
+func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
+	executable, err := os.Executable()
+	if err != nil {
+		fmt.Fprintf(stderr, "ktsn: find this program's own folder: %v\n", err)
+		return exitFailure
+	}
+	root := newRoot(&environment{executable, stdout, stderr})
+	root.SetArgs(arguments)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err = root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "ktsn: %v\n", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+func newRoot(env *environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ktsn",
+		Short: "Deterministic networking for unmodified applications",
+		Long: "ktsn shows and uses KuberneTSN on one machine: it measures the data path beside the kernel's own,\n" +
+			"starts applications with libktsn, and asks ktsnd how it is.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          unknownCommand,
+		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w; `%s --help` lists the options", err, command.CommandPath())}
+	})
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newDemo(env), newRun(env), newStatus(env))
+	return root
+}
+
+// unknownCommand refuses words that are not the name of a command.
+func unknownCommand(command *cobra.Command, arguments []string) error {
+	if len(arguments) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("%q is not a command; `%s --help` lists them", arguments[0], command.CommandPath())}
+}
+
+// noArguments refuses words behind the options.
+func noArguments(command *cobra.Command, arguments []string) error {
+	if len(arguments) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("%q is too much; `%s --help` shows what is accepted", arguments[0], command.CommandPath())}
+}

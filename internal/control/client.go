@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultPath is where ktsnd listens unless told otherwise.
+const DefaultPath = "/run/ktsn/control.sock"
+
+const (
+	// maxReplyBytes is above what a unix socket of default buffer size can carry in one message.
+	maxReplyBytes = 1 << 20
+	// listPage keeps a page of endpoints or peers, whose entries vary in length, well below that.
+	listPage = 100
+	// departuresPage is the protocol's upper limit; a departure is about 60 bytes.
+	departuresPage = 1000
+	// replyTimeout bounds each request, whatever its context allows: a live ktsnd answers within milliseconds.
+	replyTimeout = 10 * time.Second
+)
+
+// Client is a connection to one ktsnd. After any error other than *Error it must be closed: a reply to an
+// abandoned request may still be under way.
+type Client struct {
+	mu     sync.Mutex
+	conn   *net.UnixConn
+	buffer []byte
+}
+
+// Dial connects to the control socket at path.
+func Dial(ctx context.Context, path string) (*Client, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unixpacket", path)
+	if err != nil {
+		return nil, fmt.Errorf("connect to ktsnd: %w", err)
+	}
+	return &Client{conn: conn.(*net.UnixConn), buffer: make([]byte, maxReplyBytes)}, nil
+}
+
+// Close ends the connection; a request that is waiting fails.
+func (c *Client) Close() error {
+	return c.conn.Close()
+}
+
+// Status asks ktsnd about itself.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	var got statusReply
+	err := c.exchange(ctx, statusRequest{header("status")}, "status", &got)
+	if err != nil {
+		return nil, err
+	}
+	return &got.Status, nil
+}
+
+// SocketAdd opens the unix socket on which the applications of the pod called identity reach ktsnd.
+func (c *Client) SocketAdd(ctx context.Context, identity, path string) error {
+	return c.command(ctx, socketAddRequest{header("socket-add"), identity, path})
+}
+
+// SocketDel closes the pod's socket.
+func (c *Client) SocketDel(ctx context.Context, identity string) error {
+	return c.command(ctx, socketDelRequest{header("socket-del"), identity})
+}
+
+// EndpointAdd attaches a pod's interface.
+func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
+	return c.command(ctx, endpointAddRequest{header("endpoint-add"), endpoint})
+}
+
+// EndpointDel detaches it.
+func (c *Client) EndpointDel(ctx context.Context, identity, interfaceName string) error {
+	return c.command(ctx, endpointDelRequest{header("endpoint-del"), identity, interfaceName})
+}
+
+// PeerAdd tells ktsnd which subnets another node serves; repeating it replaces them.
+func (c *Client) PeerAdd(ctx context.Context, peer Peer) error {
+	return c.command(ctx, peerAddRequest{header("peer-add"), peer})
+}
+
+// PeerDel forgets the node.
+func (c *Client) PeerDel(ctx context.Context, vni uint32, address netip.Addr) error {
+	return c.command(ctx, peerDelRequest{header("peer-del"), vni, address})
+}
+
+// Endpoints lists all endpoints. The list is read in pages: one that changes meanwhile may show an
+// endpoint twice or not at all.
+func (c *Client) Endpoints(ctx context.Context) ([]AttachedEndpoint, error) {
+	var all []AttachedEndpoint
+	for {
+		var page endpointsReply
+		request := listRequest{header("endpoints"), len(all), listPage}
+		if err := c.exchange(ctx, request, "endpoints", &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Endpoints...)
+		if len(all) >= page.Total || len(page.Endpoints) == 0 {
+			return all, nil
+		}
+	}
+}
+
+// Peers lists all peers, with the same reserve as Endpoints.
+func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
+	var all []Peer
+	for {
+		var page peersReply
+		request := listRequest{header("peers"), len(all), listPage}
+		if err := c.exchange(ctx, request, "peers", &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Peers...)
+		if len(all) >= page.Total || len(page.Peers) == 0 {
+			return all, nil
+		}
+	}
+}
+
+// Departures returns the departures numbered above after, oldest first, until it has caught up with the
+// daemon, and how many between after and the first returned the daemon no longer had.
+func (c *Client) Departures(ctx context.Context, after uint64) (all []Departure, overwritten uint64, err error) {
+	for {
+		var page departuresReply
+		request := departuresRequest{header("departures"), after, departuresPage}
+		if err := c.exchange(ctx, request, "departures", &page); err != nil {
+			return nil, 0, err
+		}
+		overwritten += page.Overwritten
+		all = append(all, page.Departures...)
+		if len(page.Departures) < departuresPage {
+			return all, overwritten, nil
+		}
+		after = page.Departures[len(page.Departures)-1].Sequence
+	}
+}
+
+func header(request string) requestHeader {
+	return requestHeader{Version: protocolVersion, Request: request}
+}
+
+// command is a request whose reply says nothing but ok.
+func (c *Client) command(ctx context.Context, request any) error {
+	return c.exchange(ctx, request, "ok", &okReply{})
+}
+
+// exchange sends one request and reads the one reply to it.
+func (c *Client) exchange(ctx context.Context, request any, wanted string, into reply) error {
+	message, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	defer c.interruptAt(ctx)()
+
+	if _, err := c.conn.Write(message); err != nil {
+		return contextOr(ctx, fmt.Errorf("ask ktsnd: %w", err))
+	}
+	data, err := c.receive()
+	if err != nil {
+		return contextOr(ctx, fmt.Errorf("read ktsnd's reply: %w", err))
+	}
+	return decodeReply(data, wanted, into)
+}
+
+// interruptAt makes a wait on the connection fail once ctx has ended, until the function it returns is
+// called.
+func (c *Client) interruptAt(ctx context.Context) (release func()) {
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = c.conn.SetDeadline(time.Unix(1, 0))
+	})
+	return func() {
+		if stop() {
+			return
+		}
+		<-interrupted
+		_ = c.conn.SetDeadline(time.Time{})
+	}
+}
+
+// receive reads one message; the bytes are valid until the next call.
+func (c *Client) receive() ([]byte, error) {
+	count, _, flags, _, err := c.conn.ReadMsgUnix(c.buffer, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case flags&unix.MSG_TRUNC != 0:
+		return nil, fmt.Errorf("longer than %d bytes", maxReplyBytes)
+	case count == 0:
+		return nil, fmt.Errorf("the daemon closed the connection: %w", io.EOF)
+	}
+	return c.buffer[:count], nil
+}
+
+// contextOr prefers the context's reason: a time-out that we caused by cancelling is not one.
+func contextOr(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w (%w)", cause, err)
+	}
+	return err
+}

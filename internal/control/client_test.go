@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// fakeDaemon answers each request with what answer returns for it; an empty answer is no answer.
+func fakeDaemon(t *testing.T, answer func(request map[string]any) string) *Client {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "control.sock")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		buffer := make([]byte, 64<<10)
+		for {
+			count, err := conn.Read(buffer)
+			if err != nil || count == 0 {
+				return
+			}
+			var request map[string]any
+			if err := json.Unmarshal(buffer[:count], &request); err != nil {
+				t.Errorf("request is not JSON: %v", err)
+			}
+			if text := answer(request); text != "" {
+				if _, err := conn.Write([]byte(text)); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	client, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func TestCommandsSendTheirFields(t *testing.T) {
+	seen := make(chan map[string]any, 1)
+	client := fakeDaemon(t, func(request map[string]any) string {
+		seen <- request
+		return `{"version":1,"reply":"ok"}`
+	})
+	ctx := t.Context()
+	endpoint := Endpoint{Identity: "pod", Interface: "tsn0", Netns: "/run/netns/pod", VNI: 42}
+	address := netip.MustParseAddr("192.0.2.2")
+	peer := Peer{VNI: 42, Address: address, Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}
+
+	for name, test := range map[string]struct {
+		call func() error
+		want string
+	}{
+		"socket-add": {func() error { return client.SocketAdd(ctx, "pod", "/run/x") },
+			"map[identity:pod path:/run/x request:socket-add version:1]"},
+		"socket-del": {func() error { return client.SocketDel(ctx, "pod") },
+			"map[identity:pod request:socket-del version:1]"},
+		"endpoint-add": {func() error { return client.EndpointAdd(ctx, endpoint) },
+			"map[identity:pod interface:tsn0 netns:/run/netns/pod request:endpoint-add version:1 vni:42]"},
+		"endpoint-del": {func() error { return client.EndpointDel(ctx, "pod", "tsn0") },
+			"map[identity:pod interface:tsn0 request:endpoint-del version:1]"},
+		"peer-add": {func() error { return client.PeerAdd(ctx, peer) },
+			"map[address:192.0.2.2 request:peer-add subnets:[10.42.2.0/24] version:1 vni:42]"},
+		"peer-del": {func() error { return client.PeerDel(ctx, 42, address) },
+			"map[address:192.0.2.2 request:peer-del version:1 vni:42]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := test.call(); err != nil {
+				t.Fatal(err)
+			}
+			if got := fmt.Sprint(<-seen); got != test.want {
+				t.Errorf("sent %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestEndpointsAreReadInPages(t *testing.T) {
+	const total = 2*listPage + 1
+	client := fakeDaemon(t, func(request map[string]any) string {
+		first := int(request["offset"].(float64))
+		page := endpointsReply{replyHeader{Version: 1, Reply: "endpoints"}, total, nil}
+		for i := first; i < min(total, first+int(request["limit"].(float64))); i++ {
+			page.Endpoints = append(page.Endpoints, AttachedEndpoint{Endpoint: Endpoint{VNI: uint32(i + 1)}})
+		}
+		return encode(t, page)
+	})
+	endpoints, err := client.Endpoints(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(endpoints) != total || endpoints[total-1].VNI != total {
+		t.Errorf("got %d endpoints, want %d in order", len(endpoints), total)
+	}
+}
+
+func TestPeersEndAtAnEmptyPageEvenIfTheTotalShrank(t *testing.T) {
+	client := fakeDaemon(t, func(map[string]any) string {
+		return encode(t, peersReply{replyHeader{Version: 1, Reply: "peers"}, 5, []Peer{}})
+	})
+	if peers, err := client.Peers(t.Context()); err != nil || len(peers) != 0 {
+		t.Errorf("got %d peers, %v", len(peers), err)
+	}
+}
+
+func TestDeparturesAreReadUntilCaughtUp(t *testing.T) {
+	const kept, last = 500, 3210 // the daemon has lost departures 1 to 499
+	client := fakeDaemon(t, func(request map[string]any) string {
+		after := uint64(request["after"].(float64))
+		page := departuresReply{replyHeader: replyHeader{Version: 1, Reply: "departures"}, Departures: []Departure{}}
+		first := max(after+1, kept)
+		page.Overwritten = first - after - 1
+		for sequence := first; sequence <= last && len(page.Departures) < departuresPage; sequence++ {
+			page.Departures = append(page.Departures, Departure{Sequence: sequence})
+		}
+		return encode(t, page)
+	})
+	departures, overwritten, err := client.Departures(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(departures) != last-kept+1 || departures[len(departures)-1].Sequence != last || overwritten != kept-1 {
+		t.Errorf("got %d departures and %d overwritten", len(departures), overwritten)
+	}
+}
+
+func TestRefusalIsTyped(t *testing.T) {
+	client := fakeDaemon(t, func(map[string]any) string {
+		return `{"version":1,"error":{"field":"identity","message":"empty; give the pod's UID"}}`
+	})
+	err := client.SocketDel(t.Context(), "")
+	var refusal *Error
+	if !errors.As(err, &refusal) || refusal.Field != "identity" {
+		t.Errorf("got %v, want *Error about identity", err)
+	}
+}
+
+func TestSilentDaemonEndsWithTheContext(t *testing.T) {
+	for name, test := range map[string]struct {
+		context func(context.Context) (context.Context, context.CancelFunc)
+		want    error
+	}{
+		"by its deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 20*time.Millisecond)
+		}, context.DeadlineExceeded},
+		"by being cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(20*time.Millisecond, cancel)
+			return ctx, cancel
+		}, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fakeDaemon(t, func(map[string]any) string { return "" })
+			ctx, cancel := test.context(t.Context())
+			defer cancel()
+			if _, err := client.Status(ctx); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+func TestDialWithoutDaemonSaysWhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nobody.sock")
+	if _, err := Dial(t.Context(), path); err == nil {
+		t.Error("connected to nobody")
+	}
+}
+
+func encode(t *testing.T, message any) string {
+	t.Helper()
+	text, err := json.Marshal(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+)
+
+// protocolVersion is the "version" of every message of this protocol.
+const protocolVersion = 1
+
+// requestHeader opens every request.
+type requestHeader struct {
+	Version int    `json:"version"`
+	Request string `json:"request"`
+}
+
+type statusRequest struct {
+	requestHeader
+}
+
+type socketAddRequest struct {
+	requestHeader
+	Identity string `json:"identity"`
+	Path     string `json:"path"`
+}
+
+type socketDelRequest struct {
+	requestHeader
+	Identity string `json:"identity"`
+}
+
+type endpointAddRequest struct {
+	requestHeader
+	Endpoint
+}
+
+type endpointDelRequest struct {
+	requestHeader
+	Identity  string `json:"identity"`
+	Interface string `json:"interface"`
+}
+
+type peerAddRequest struct {
+	requestHeader
+	Peer
+}
+
+type peerDelRequest struct {
+	requestHeader
+	VNI     uint32     `json:"vni"`
+	Address netip.Addr `json:"address"`
+}
+
+// listRequest asks for one page of endpoints or peers.
+type listRequest struct {
+	requestHeader
+	Offset int `json:"offset"`
+	Limit  int `json:"limit"`
+}
+
+type departuresRequest struct {
+	requestHeader
+	After uint64 `json:"after"`
+	Limit int    `json:"limit"`
+}
+
+// replyHeader opens every reply. Error is set instead of Reply when the daemon refused.
+type replyHeader struct {
+	Version int    `json:"version"`
+	Reply   string `json:"reply,omitempty"`
+	Error   *Error `json:"error,omitempty"`
+}
+
+func (h *replyHeader) header() *replyHeader { return h }
+
+// reply is what each reply type gets by embedding replyHeader.
+type reply interface {
+	header() *replyHeader
+}
+
+type okReply struct {
+	replyHeader
+}
+
+type statusReply struct {
+	replyHeader
+	Status Status `json:"status"`
+}
+
+type endpointsReply struct {
+	replyHeader
+	Total     int                `json:"total"`
+	Endpoints []AttachedEndpoint `json:"endpoints"`
+}
+
+type peersReply struct {
+	replyHeader
+	Total int    `json:"total"`
+	Peers []Peer `json:"peers"`
+}
+
+type departuresReply struct {
+	replyHeader
+	Overwritten uint64      `json:"overwritten"`
+	Departures  []Departure `json:"departures"`
+}
+
+// decodeStrict reads one JSON object into target and refuses fields it does not know and anything behind.
+func decodeStrict(data []byte, target any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(target); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("the message goes on after its JSON object")
+	}
+	return nil
+}
+
+// decodeReply reads a reply of the wanted kind; a refusal comes back as *Error.
+func decodeReply(data []byte, wanted string, into reply) error {
+	if err := decodeStrict(data, into); err != nil {
+		return fmt.Errorf("decode %s reply: %w", wanted, err)
+	}
+	header := into.header()
+	switch {
+	case header.Version != protocolVersion:
+		return fmt.Errorf("ktsnd speaks version %d of the control protocol, this program version %d",
+			header.Version, protocolVersion)
+	case header.Error != nil:
+		return header.Error
+	case header.Reply != wanted:
+		return fmt.Errorf("ktsnd replied %q instead of %q", header.Reply, wanted)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Endpoint is one tsn interface of one pod, attached to ktsnd.
+type Endpoint struct {
+	// Identity is the pod's UID, else the container's id.
+	Identity string `json:"identity"`
+	// Interface is the name of the tsn interface inside the pod.
+	Interface string `json:"interface"`
+	// Netns is the absolute path of the pod's network namespace.
+	Netns string `json:"netns"`
+	// VNI is the VXLAN network identifier, 1 to 16777215.
+	VNI uint32 `json:"vni"`
+}
+
+// AttachedEndpoint is an Endpoint as ktsnd lists it, with what it read from the interface.
+type AttachedEndpoint struct {
+	Endpoint
+	MAC string `json:"mac"`
+	// MTU is the interface's, in bytes.
+	MTU int `json:"mtu"`
+}
+
+// Peer is another node and the pods behind it.
+type Peer struct {
+	VNI uint32 `json:"vni"`
+	// Address is the node's tunnel end.
+	Address netip.Addr `json:"address"`
+	// Subnets are the pod subnets of network VNI that the node serves.
+	Subnets []netip.Prefix `json:"subnets"`
+}
+
+// Departure is one message that left through ktsnd's port.
+type Departure struct {
+	// Sequence counts all departures of this daemon from 1.
+	Sequence uint64
+	// Flow is ktsnd's number for the socket that sent the message.
+	Flow uint64
+	// RequestedTAI is the transmit time asked for and DepartedTAI the clock read that released the frame,
+	// just before it was handed to the port: CLOCK_TAI nanoseconds.
+	RequestedTAI int64
+	DepartedTAI  int64
+}
+
+// departureFields is the length of the array that stands for a Departure in a message.
+const departureFields = 4
+
+// MarshalJSON writes the departure as the array of the protocol.
+func (d Departure) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, "[%d,%d,%d,%d]", d.Sequence, d.Flow, d.RequestedTAI, d.DepartedTAI), nil
+}
+
+// UnmarshalJSON reads the array of the protocol and accepts no other length.
+func (d *Departure) UnmarshalJSON(data []byte) error {
+	var fields []json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return fmt.Errorf("departure: %w", err)
+	}
+	if len(fields) != departureFields {
+		return fmt.Errorf("departure has %d numbers instead of %d", len(fields), departureFields)
+	}
+	return errors.Join(
+		json.Unmarshal(fields[0], &d.Sequence),
+		json.Unmarshal(fields[1], &d.Flow),
+		json.Unmarshal(fields[2], &d.RequestedTAI),
+		json.Unmarshal(fields[3], &d.DepartedTAI))
+}
+
+// Status is what ktsnd says about itself.
+type Status struct {
+	KtsndVersion string `json:"ktsnd-version"`
+	PID          int    `json:"pid"`
+	// Uplink is "direct" or "ovs".
+	Uplink       string     `json:"uplink"`
+	Interface    string     `json:"interface"`
+	LocalAddress netip.Addr `json:"local-address"`
+	// Strategy is what becomes of late messages: "txtime" sends them, "etf" drops them.
+	Strategy string `json:"strategy"`
+	// Scheduler is the policy that the sending loop got, which need not be the one it asked for.
+	Scheduler         string `json:"scheduler"`
+	SchedulerPriority int    `json:"scheduler-priority"`
+	// CPU is the core the sending loop is pinned to; negative when it is not.
+	CPU int `json:"cpu"`
+	// SpinNs is how long before a departure ktsnd stops sleeping and watches the clock, at most.
+	SpinNs    int64    `json:"spin-ns"`
+	KeepAwake bool     `json:"keep-awake"`
+	Sockets   int      `json:"sockets"`
+	Endpoints int      `json:"endpoints"`
+	Peers     int      `json:"peers"`
+	Processes int      `json:"processes"`
+	Flows     int      `json:"flows"`
+	Pending   int      `json:"pending"`
+	Counters  Counters `json:"counters"`
+}
+
+// Counters counts messages since the daemon started, with a reason for each that did not leave on time.
+type Counters struct {
+	Taken          uint64 `json:"taken"`
+	Sent           uint64 `json:"sent"`
+	OnTime         uint64 `json:"on-time"`
+	LateTaken      uint64 `json:"late-taken"`
+	LateWakeup     uint64 `json:"late-wakeup"`
+	LatePort       uint64 `json:"late-port"`
+	LateUnresolved uint64 `json:"late-unresolved"`
+	DropInvalid    uint64 `json:"drop-invalid"`
+	DropUnresolved uint64 `json:"drop-unresolved"`
+	DropPort       uint64 `json:"drop-port"`
+	DropClosed     uint64 `json:"drop-closed"`
+	PortRetries    uint64 `json:"port-retries"`
+	FramePoolEmpty uint64 `json:"frame-pool-empty"`
+	Wakeups        uint64 `json:"wakeups"`
+	Doorbells      uint64 `json:"doorbells"`
+	KernelPath     uint64 `json:"kernel-path"`
+}
+
+// Late is the number of messages that left after their time, for whichever reason.
+func (c Counters) Late() uint64 {
+	return c.LateTaken + c.LateWakeup + c.LatePort + c.LateUnresolved
+}
+
+// Dropped is the number of messages that were taken and never left.
+func (c Counters) Dropped() uint64 {
+	return c.DropInvalid + c.DropUnresolved + c.DropPort + c.DropClosed
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func validConfig() Config {
+	return Config{
+		Messages:     5000,
+		Alternations: 5,
+		Payloads:     []int{64, 256, 1024},
+		Cycle:        time.Millisecond,
+		Paths:        AllPaths,
+		KeepAwake:    true,
+		Now:          time.Now,
+	}
+}
+
+func TestConfigIsCheckedInSentences(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"the defaults are good":         {func(*Config) {}, ""},
+		"no alternation":                {func(c *Config) { c.Alternations = 0 }, "0 alternations"},
+		"fewer messages than pieces":    {func(c *Config) { c.Messages = 4 }, "too few"},
+		"more than ktsnd remembers":     {func(c *Config) { c.Messages = 1 << 20 }, "too many"},
+		"a cycle that nobody can keep":  {func(c *Config) { c.Cycle = time.Microsecond }, "a cycle of 1µs"},
+		"no payload":                    {func(c *Config) { c.Payloads = nil }, "no payload"},
+		"a payload without a header":    {func(c *Config) { c.Payloads = []int{8} }, "a payload of 8 bytes"},
+		"a payload that fills the link": {func(c *Config) { c.Payloads = []int{1423} }, "a payload of 1423"},
+		"a payload twice":               {func(c *Config) { c.Payloads = []int{64, 64} }, "given twice"},
+		"no path":                       {func(c *Config) { c.Paths = nil }, "no path"},
+		"a path of another project":     {func(c *Config) { c.Paths = []string{"flannel"} }, `"flannel"`},
+		"a path twice":                  {func(c *Config) { c.Paths = []string{"host", "host"} }, "given twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := validConfig()
+			test.change(&config)
+			err := config.check()
+			if (err == nil) != (test.want == "") || (err != nil && !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestMissingProgramsAreNamed(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := findPrograms(dir, false); err == nil || !strings.Contains(err.Error(), "tsnperf") {
+		t.Errorf("got %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "tsnperf"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := findPrograms(dir, false); err != nil {
+		t.Errorf("without ktsnd: %v", err)
+	}
+	_, err := findPrograms(dir, true)
+	if err == nil || !strings.Contains(err.Error(), "make build") || !strings.Contains(err.Error(), "ktsnd") {
+		t.Errorf("with ktsnd: %v", err)
+	}
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+const (
+	podIdentity = "demo-pod-a"
+	// fifoPriority is what ktsnd asks for; it says which it got.
+	fifoPriority = 50
+	readyTimeout = 10 * time.Second
+	readyPoll    = 20 * time.Millisecond
+	stopGrace    = 3 * time.Second
+	// endedGrace is how long after its last sign of life a process that fails has ended for certain.
+	endedGrace = 500 * time.Millisecond
+)
+
+// daemon is ktsnd on node a, with pod a attached and node b as a peer.
+type daemon struct {
+	process *process.Process
+	client  *control.Client
+	// socket is where pod a's applications reach it.
+	socket string
+	// lastDeparture is the sequence number up to which departures were read.
+	lastDeparture uint64
+}
+
+// startDaemon returns once pod a can use ktsnd.
+func startDaemon(ctx context.Context, nodes *topology.Topology, program string, cpu int,
+	keepAwake bool) (_ *daemon, err error) {
+	controlSocket := filepath.Join(nodes.Dir, "control.sock")
+	arguments := []string{"--interface", topology.PhysicalInterface,
+		"--local-address", topology.NodeAddressA.String(),
+		"--control", controlSocket,
+		"--log-level", "warning",
+		"--fifo", strconv.Itoa(fifoPriority)}
+	if cpu != notPinned {
+		arguments = append(arguments, "--cpu", strconv.Itoa(cpu))
+	}
+	if keepAwake {
+		arguments = append(arguments, "--keep-awake")
+	}
+	started, err := process.Start(nodes.NodeA, "ktsnd", exec.Command(program, arguments...))
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{process: started, socket: filepath.Join(nodes.Dir, "app.sock")}
+	success := false
+	defer func() {
+		if !success {
+			err = errors.Join(d.explain(err), d.stop())
+		}
+	}()
+	if err := d.connect(ctx, controlSocket); err != nil {
+		return nil, err
+	}
+	if err := d.attach(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("attach pod a to ktsnd: %w", err)
+	}
+	success = true
+	return d, nil
+}
+
+// explain replaces an error in talking to ktsnd by what ktsnd said when it ended, if it did.
+func (d *daemon) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-d.process.Done():
+		return d.process.Ended()
+	case <-time.After(endedGrace):
+		return err
+	}
+}
+
+// connect waits until ktsnd answers on its control socket.
+func (d *daemon) connect(ctx context.Context, controlSocket string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		client, err := control.Dial(ctx, controlSocket)
+		if err == nil {
+			d.client = client
+			_, err = client.Status(ctx)
+			return err
+		}
+		select {
+		case <-d.process.Done():
+			return d.process.Ended()
+		case <-ctx.Done():
+			return fmt.Errorf("ktsnd did not answer: %w (%w)", ctx.Err(), err)
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// attach tells ktsnd of pod a and of node b.
+func (d *daemon) attach(ctx context.Context, nodes *topology.Topology) error {
+	if err := d.client.SocketAdd(ctx, podIdentity, d.socket); err != nil {
+		return err
+	}
+	err := d.client.EndpointAdd(ctx, control.Endpoint{
+		Identity:  podIdentity,
+		Interface: topology.PodInterface,
+		Netns:     nodes.PodA.Path(),
+		VNI:       topology.VNI,
+	})
+	if err != nil {
+		return err
+	}
+	return d.client.PeerAdd(ctx, control.Peer{
+		VNI:     topology.VNI,
+		Address: topology.NodeAddressB,
+		Subnets: []netip.Prefix{topology.PodSubnetB},
+	})
+}
+
+// departures returns those since it was last called.
+func (d *daemon) departures(ctx context.Context) ([]control.Departure, error) {
+	departures, overwritten, err := d.client.Departures(ctx, d.lastDeparture)
+	if err != nil {
+		return nil, err
+	}
+	if overwritten > 0 {
+		return nil, fmt.Errorf("ktsnd has already forgotten %d departures", overwritten)
+	}
+	if len(departures) > 0 {
+		d.lastDeparture = departures[len(departures)-1].Sequence
+	}
+	return departures, nil
+}
+
+func (d *daemon) stop() error {
+	var err error
+	if d.client != nil {
+		err = d.client.Close()
+	}
+	return errors.Join(err, d.process.Stop(stopGrace))
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"strconv"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+// independent keys the value of a figure that is not about one payload.
+const independent = "-"
+
+// Units of figures.
+const (
+	unitRatio    = "ratio"
+	unitNs       = "ns"
+	unitCores    = "cores"
+	unitMessages = "messages"
+)
+
+// target is a figure that the project wants to keep to.
+type target struct {
+	name  string
+	unit  string
+	limit float64
+	// against tells that the figure is a ratio to the kernel's path.
+	against bool
+	// of takes the figure from a run's medians over alternations; false when it was not measured.
+	of func(*results.Run) (float64, bool)
+}
+
+// targets are those of the plain runs over path direct. A ratio is one of medians, so that it can be
+// checked against the table.
+var targets = []target{
+	{"latency p50, direct / kernel-vxlan", unitRatio, 0.40, true, latencyP50},
+	{"latency p99, direct / kernel-vxlan", unitRatio, 0.60, true, latencyP99},
+	{"lost", unitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Lost), true }},
+	{"early on the wire", unitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Early), true }},
+	{"departure error p50", unitNs, 200, false, departureP50},
+	{"launch error p50 on the wire", unitNs, 5000, false, launchP50},
+	{"jitter abs_p50", unitNs, 5000, false, jitterAbsP50},
+	{"send call p50, direct / kernel-vxlan", unitRatio, 0.5, true, sendCallP50},
+	{"processor time of ktsnd, one flow", unitCores, 0.15, false, ktsndCores},
+}
+
+const (
+	idleName  = "processor time of ktsnd, idle"
+	idleLimit = 0.005
+)
+
+// figures compares the plain runs and the idle daemon with the targets. A figure of which nothing was
+// measured is left out.
+func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
+	var all []results.Figure
+	for _, target := range targets {
+		values := map[string]float64{}
+		for _, run := range runs {
+			if run.Path != PathDirect || run.Workload != results.WorkloadPlain {
+				continue
+			}
+			if value, ok := target.value(runs, run); ok {
+				values[strconv.Itoa(run.PayloadBytes)] = value
+			}
+		}
+		all = appendFigure(all, target.name, target.unit, target.limit, values)
+	}
+	if idle != nil {
+		all = appendFigure(all, idleName, unitCores, idleLimit, map[string]float64{independent: idle.CPUCores["ktsnd"]})
+	}
+	return all
+}
+
+// appendFigure judges a figure: each of its values must be within the limit.
+func appendFigure(all []results.Figure, name, unit string, limit float64, values map[string]float64) []results.Figure {
+	if len(values) == 0 {
+		return all
+	}
+	reached := true
+	for _, value := range values {
+		reached = reached && value <= limit
+	}
+	return append(all, results.Figure{Name: name, Unit: unit, Limit: limit, Values: values, Reached: reached})
+}
+
+func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
+	value, ok := t.of(run)
+	if !ok || !t.against {
+		return value, ok
+	}
+	kernel := find(runs, PathKernelVXLAN, run.Workload, run.PayloadBytes)
+	if kernel == nil {
+		return 0, false
+	}
+	base, ok := t.of(kernel)
+	if !ok || base <= 0 {
+		return 0, false
+	}
+	return value / base, true
+}
+
+// find returns the run of that path, workload and payload; nil when there is none.
+func find(runs []*results.Run, path, workload string, payloadBytes int) *results.Run {
+	for _, run := range runs {
+		if run.Path == path && run.Workload == workload && run.PayloadBytes == payloadBytes {
+			return run
+		}
+	}
+	return nil
+}
+
+func latencyP50(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.Latency; summary != nil {
+		return float64(summary.P50), true
+	}
+	return 0, false
+}
+
+func latencyP99(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.Latency; summary != nil {
+		return float64(summary.P99), true
+	}
+	return 0, false
+}
+
+func departureP50(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.DepartureError; summary != nil {
+		return float64(summary.P50), true
+	}
+	return 0, false
+}
+
+func launchP50(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.LaunchError; summary != nil {
+		return float64(summary.P50), true
+	}
+	return 0, false
+}
+
+func jitterAbsP50(r *results.Run) (float64, bool) {
+	if jitter := r.MedianOfAlternations.Jitter; jitter != nil {
+		return float64(jitter.AbsP50), true
+	}
+	return 0, false
+}
+
+func sendCallP50(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.SendCall; summary != nil {
+		return float64(summary.P50), true
+	}
+	return 0, false
+}
+
+func ktsndCores(r *results.Run) (float64, bool) {
+	share, ok := r.MedianOfAlternations.CPUCores["ktsnd"]
+	return share, ok
+}

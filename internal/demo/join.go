@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+)
+
+// observation is everything that was seen of one run. Times are CLOCK_TAI.
+type observation struct {
+	runID    uint32
+	cycleNs  int64
+	sent     []perf.Sent
+	received []perf.Received
+	capture  *wiretap.Capture
+	// departures and late are ktsnd's; viaDaemon says whether the run's messages were its.
+	viaDaemon  bool
+	departures []control.Departure
+	late       uint64
+	cpuCores   map[string]float64
+}
+
+// outcome is what became of a run's messages.
+type outcome struct {
+	messages    []results.Message
+	samples     samples
+	alternation results.Alternation
+	// problems says in sentences what makes the run invalid or a failure.
+	problems []string
+}
+
+// join follows each message from the send call to the listener.
+func join(seen *observation) (*outcome, error) {
+	wire, err := wireTimes(seen.capture.Packets, seen.runID)
+	if err != nil {
+		return nil, err
+	}
+	departed := make(map[int64]int64, len(seen.departures))
+	for _, departure := range seen.departures {
+		departed[departure.RequestedTAI] = departure.DepartedTAI
+	}
+	result := &outcome{}
+	counts := &result.alternation.Counts
+	arrivals := arrivalTimes(seen.received, counts)
+	for _, sent := range seen.sent {
+		message := results.Message{
+			Sequence:  sent.Sequence,
+			Txtime:    sent.Txtime,
+			SendStart: sent.SendStart,
+			SendEnd:   sent.SendEnd,
+			Departed:  departed[sent.Txtime],
+			Wire:      wire[sent.Sequence],
+			Arrival:   arrivals[sent.Sequence],
+			Errno:     sent.Errno,
+		}
+		result.messages = append(result.messages, message)
+		count(counts, &message)
+	}
+	counts.Lost = counts.Sent - counts.Received
+	if seen.viaDaemon {
+		counts.Late = &seen.late
+	}
+	result.samples = samplesOf(result.messages, seen.cycleNs)
+	result.alternation.Distributions = result.samples.distributions()
+	result.alternation.CPUCores = seen.cpuCores
+	result.problems = findProblems(seen, result)
+	return result, nil
+}
+
+// wireTimes finds when each message of the run was first on the wire.
+func wireTimes(packets []wiretap.Packet, runID uint32) (map[uint32]int64, error) {
+	times := make(map[uint32]int64, len(packets))
+	for _, packet := range packets {
+		datagram, err := wiretap.Dissect(packet.Head)
+		if errors.Is(err, wiretap.ErrOther) {
+			continue // ARP inside the tunnel
+		}
+		if err != nil {
+			return nil, err
+		}
+		message, err := perf.DecodeMessage(datagram.Payload)
+		if errors.Is(err, perf.ErrNotAMessage) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("dissect frame: %w", err)
+		}
+		if _, known := times[message.Sequence]; message.RunID == runID && !known {
+			times[message.Sequence] = packet.TAI
+		}
+	}
+	return times, nil
+}
+
+// arrivalTimes finds when each message arrived first, and counts those that are no good.
+func arrivalTimes(received []perf.Received, counts *results.Counts) map[uint32]int64 {
+	times := make(map[uint32]int64, len(received))
+	for _, message := range received {
+		_, known := times[message.Sequence]
+		switch {
+		case !message.Valid:
+			counts.Corrupt++
+		case known:
+			counts.Duplicated++
+		default:
+			times[message.Sequence] = message.Arrival
+		}
+	}
+	return times
+}
+
+func count(counts *results.Counts, message *results.Message) {
+	if message.Errno != 0 {
+		counts.SendErrors++
+		return
+	}
+	counts.Sent++
+	if message.Arrival != 0 {
+		counts.Received++
+	}
+	if message.Wire != 0 && message.Wire < message.Txtime {
+		counts.Early++
+	}
+}
+
+// findProblems judges a run. That a kernel path loses a message is a result; that ktsnd does is a failure;
+// that the observer missed something makes the run invalid.
+func findProblems(seen *observation, result *outcome) []string {
+	counts := result.alternation.Counts
+	messages := result.messages
+	unseen := countIf(messages, func(m *results.Message) bool { return m.Arrival != 0 && m.Wire == 0 })
+	atTap := countIf(seen.capture.Packets, func(p *wiretap.Packet) bool { return p.AtTap })
+	var problems []string
+	complain := func(number int, format string) {
+		if number > 0 {
+			problems = append(problems, fmt.Sprintf(format, number))
+		}
+	}
+	complain(int(seen.capture.Drops), "the tap dropped %d frames, so the run is invalid")
+	complain(atTap, "%d frames got no time stamp from the link, so the run is invalid")
+	complain(unseen, "%d messages arrived that the tap did not see, so the run is invalid")
+	complain(counts.SendErrors, "%d send calls failed")
+	complain(counts.Corrupt, "%d messages arrived with bytes changed")
+	complain(counts.Duplicated, "%d messages arrived twice")
+	if seen.viaDaemon {
+		unrecorded := countIf(messages, func(m *results.Message) bool { return m.Errno == 0 && m.Departed == 0 })
+		complain(unrecorded, "ktsnd did not send %d messages that were handed to it")
+		hasty := countIf(messages, func(m *results.Message) bool { return m.Departed != 0 && m.Departed < m.Txtime })
+		complain(hasty, "ktsnd released %d messages before their time")
+		complain(counts.Lost, "%d messages were lost")
+		complain(counts.Early, "%d messages were early on the wire")
+	}
+	return problems
+}
+
+func countIf[T any](all []T, is func(*T) bool) int {
+	number := 0
+	for i := range all {
+		if is(&all[i]) {
+			number++
+		}
+	}
+	return number
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Starter starts a program somewhere, for instance in a network namespace.
+type Starter interface {
+	Start(*exec.Cmd) error
+}
+
+// Process is a started program. Its methods may be called from any goroutine.
+type Process struct {
+	command *exec.Cmd
+	name    string
+	stderr  tail
+	// done is closed once the program has ended; err is valid then.
+	done chan struct{}
+	err  error
+}
+
+// Start starts a program whose standard error is kept. name is what errors call it.
+func Start(where Starter, name string, command *exec.Cmd) (*Process, error) {
+	p := &Process{command: command, name: name, done: make(chan struct{})}
+	command.Stderr = &p.stderr
+	// A grandchild that keeps the pipe open must not keep us.
+	command.WaitDelay = time.Second
+	if err := where.Start(command); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		defer close(p.done)
+		p.err = p.explain(command.Wait())
+	}()
+	return p, nil
+}
+
+// explain adds what the program said last.
+func (p *Process) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	said := strings.Join(p.Said(), "\n")
+	if said == "" {
+		return fmt.Errorf("%s ended with %w and said nothing", p.name, err)
+	}
+	return fmt.Errorf("%s ended with %w: %s", p.name, err, said)
+}
+
+// Name is what errors call the program.
+func (p *Process) Name() string { return p.name }
+
+// PID is the program's process number, valid until it has ended.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
+// Done is closed once the program has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait waits for the end and returns nil for exit status 0.
+func (p *Process) Wait() error {
+	<-p.done
+	return p.err
+}
+
+// Ended is Wait for a program that was not supposed to end: an end with exit status 0 is an error, too.
+func (p *Process) Ended() error {
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s ended by itself: %s", p.name, strings.Join(p.Said(), "\n"))
+}
+
+// Stderr returns the end of what the program has written to its standard error so far.
+func (p *Process) Stderr() string { return p.stderr.String() }
+
+// Said returns the lines of Stderr, without the level that daemons put before a line for the journal, as in
+// "<4>".
+func (p *Process) Said() []string {
+	var lines []string
+	for line := range strings.Lines(p.stderr.String()) {
+		line = strings.TrimSpace(line)
+		if len(line) > 3 && line[0] == '<' && line[2] == '>' {
+			line = line[3:]
+		}
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// Stop asks the program to end and kills it when it has not after grace. A program that had ended before,
+// or ends by our signal, is no error; one that had to be killed is.
+func (p *Process) Stop(grace time.Duration) error {
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	_ = p.command.Process.Signal(syscall.SIGTERM) // fails only when it has just ended
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(grace):
+	}
+	_ = p.command.Process.Kill()
+	<-p.done
+	return fmt.Errorf("%s did not end within %v of SIGTERM and was killed", p.name, grace)
+}

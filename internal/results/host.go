@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package results
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Host is where and with what it was measured.
+type Host struct {
+	// Date is when the measurement began.
+	Date     time.Time `json:"date"`
+	Kernel   string    `json:"kernel"`
+	CPUModel string    `json:"cpu_model"`
+	// Cores is the number of processors that this process may use.
+	Cores       int    `json:"cores"`
+	ClockSource string `json:"clock_source"`
+	GoVersion   string `json:"go_version"`
+	// The rest is empty when ktsnd took no part.
+	KtsndVersion      string `json:"ktsnd_version,omitempty"`
+	Scheduler         string `json:"scheduler,omitempty"`
+	SchedulerPriority int    `json:"scheduler_priority,omitempty"`
+	SpinNs            int64  `json:"spin_ns,omitempty"`
+}
+
+// DescribeHost reads what the kernel says about this machine.
+func DescribeHost(date time.Time) (Host, error) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return Host{}, fmt.Errorf("describe host: %w", err)
+	}
+	model, err := cpuModel()
+	if err != nil {
+		return Host{}, fmt.Errorf("describe host: %w", err)
+	}
+	clockSource, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+	if err != nil {
+		return Host{}, fmt.Errorf("describe host: %w", err)
+	}
+	return Host{
+		Date:        date.UTC().Truncate(time.Second),
+		Kernel:      unix.ByteSliceToString(name.Release[:]) + " " + unix.ByteSliceToString(name.Machine[:]),
+		CPUModel:    model,
+		Cores:       runtime.NumCPU(),
+		ClockSource: strings.TrimSpace(string(clockSource)),
+		GoVersion:   runtime.Version(),
+	}, nil
+}
+
+// userHz is the unit of /proc/stat, the same on all architectures.
+const userHz = 100
+
+// StolenTime is the time that the hypervisor has given to others since boot, of all cores together.
+func StolenTime() (time.Duration, error) {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, fmt.Errorf("read stolen time: %w", err)
+	}
+	const steal = 8 // behind the word cpu: user nice system idle iowait irq softirq steal
+	first, _, _ := strings.Cut(string(stat), "\n")
+	fields := strings.Fields(first)
+	if len(fields) <= steal || fields[0] != "cpu" {
+		return 0, fmt.Errorf("read stolen time: /proc/stat begins with %q", first)
+	}
+	ticks, err := strconv.ParseInt(fields[steal], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read stolen time: %w", err)
+	}
+	return time.Duration(ticks) * time.Second / userHz, nil
+}
+
+// cpuModel reads the first processor's model; architectures that name none in /proc/cpuinfo get their own
+// name.
+func cpuModel() (string, error) {
+	file, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		if strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return runtime.GOARCH, lines.Err()
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/stats"
+)
+
+func TestSummaryHasTheFieldsOfTheSchema(t *testing.T) {
+	run := &Run{Path: "direct", Workload: WorkloadPlain, PayloadBytes: 64, CycleNs: 1_000_000,
+		Distributions: Distributions{Latency: &stats.Summary{}, Jitter: &stats.Jitter{},
+			CPUCores: map[string]float64{"ktsnd": 0.1}}}
+	text, err := json.Marshal(Summary{Schema: Schema, Runs: []*Run{run}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"schema":1`, `"host":{`, `"runs":[{"path":"direct","workload":"plain","payload_bytes":64,"cycle_ns":1000000,"sent":0,`,
+		`"received":0`, `"lost":0`, `"early":0`,
+		`"latency_ns":{"min":0,"p50":0,"p90":0,"p99":0,"p99_9":0,"max":0}`,
+		`"jitter_ns":{"min":0,"p50":0,"p90":0,"p99":0,"p99_9":0,"max":0,"abs_p50":0,"abs_p99":0}`,
+		`"launch_error_ns":`, `"departure_error_ns":null`, `"send_call_ns":`, `"cpu_cores":{"ktsnd":0.1}`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}
+
+func TestAlternationsArePooled(t *testing.T) {
+	two, three := uint64(2), uint64(3)
+	counts := PoolCounts([]Alternation{
+		{Counts: Counts{Sent: 10, Received: 9, Lost: 1, Late: &two}},
+		{Counts: Counts{Sent: 5, Received: 5, Early: 1, Late: &three}},
+	})
+	if counts.Sent != 15 || counts.Received != 14 || counts.Lost != 1 || counts.Early != 1 || *counts.Late != 5 {
+		t.Errorf("got %+v", counts)
+	}
+	if PoolCounts([]Alternation{{}}).Late != nil {
+		t.Error("late messages of a path that counts none")
+	}
+}
+
+func TestMedianCoversEveryDistribution(t *testing.T) {
+	var alternations []Alternation
+	for _, value := range []int64{3, 1, 2} {
+		summary := &stats.Summary{P50: value}
+		alternations = append(alternations, Alternation{Distributions: Distributions{
+			Latency: summary, LaunchError: summary, SendCall: summary,
+			Jitter:   &stats.Jitter{AbsP50: value},
+			CPUCores: map[string]float64{"ktsnd": float64(value)}}})
+	}
+	got := MedianOf(alternations)
+	if got.Latency.P50 != 2 || got.LaunchError.P50 != 2 || got.SendCall.P50 != 2 || got.Jitter.AbsP50 != 2 ||
+		got.CPUCores["ktsnd"] != 2 {
+		t.Errorf("got %+v", got)
+	}
+	if got.DepartureError != nil {
+		t.Error("a departure error that nobody measured")
+	}
+}
+
+func TestMessagesAreWrittenWithGapsWhereNothingWasSeen(t *testing.T) {
+	var text strings.Builder
+	writer := NewMessageWriter(&text)
+	err := errors.Join(
+		writer.Write("direct", WorkloadPlain, 64, 1, []Message{{0, 1000, 700, 701, 1001, 1002, 1009, 0}}),
+		writer.Write("host", WorkloadPlain, 256, 2, []Message{{1, 2000, 2001, 2003, 0, 0, 0, 105}}),
+		writer.Flush())
+	want := messageColumns + "\n" +
+		"direct,plain,64,1,0,1000,700,701,1001,1002,1009,0\n" +
+		"host,plain,256,2,1,2000,2001,2003,,,,105\n"
+	if err != nil || text.String() != want {
+		t.Errorf("got %v\n%s", err, text.String())
+	}
+}
+
+func TestStolenTimeIsRead(t *testing.T) {
+	stolen, err := StolenTime()
+	if err != nil || stolen < 0 {
+		t.Errorf("got %v, %v", stolen, err)
+	}
+}
+
+func TestHostIsDescribed(t *testing.T) {
+	host, err := DescribeHost(time.Unix(1_700_000_000, 5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host.Kernel == "" || host.CPUModel == "" || host.Cores < 1 || host.ClockSource == "" || host.Date.Nanosecond() != 0 {
+		t.Errorf("got %+v", host)
+	}
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stats
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Percentiles are named in hundredths of a percent: integers, so that p99.9 needs no rounding.
+const (
+	p50   = 5000
+	p90   = 9000
+	p99   = 9900
+	p99_9 = 9990
+	whole = 10000
+)
+
+// Summary is a distribution of nanoseconds.
+type Summary struct {
+	Min   int64 `json:"min"`
+	P50   int64 `json:"p50"`
+	P90   int64 `json:"p90"`
+	P99   int64 `json:"p99"`
+	P99_9 int64 `json:"p99_9"`
+	Max   int64 `json:"max"`
+}
+
+// Jitter is a distribution of signed jitter and of its absolute value.
+type Jitter struct {
+	Summary
+	AbsP50 int64 `json:"abs_p50"`
+	AbsP99 int64 `json:"abs_p99"`
+}
+
+// Summarize describes samples, in any order, which it leaves as they are; nil when there are none.
+func Summarize(samples []int64) *Summary {
+	if len(samples) == 0 {
+		return nil
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	return &Summary{
+		Min:   sorted[0],
+		P50:   percentile(sorted, p50),
+		P90:   percentile(sorted, p90),
+		P99:   percentile(sorted, p99),
+		P99_9: percentile(sorted, p99_9),
+		Max:   sorted[len(sorted)-1],
+	}
+}
+
+// SummarizeJitter describes signed jitter; nil when there are no samples.
+func SummarizeJitter(samples []int64) *Jitter {
+	signed := Summarize(samples)
+	if signed == nil {
+		return nil
+	}
+	absolute := make([]int64, len(samples))
+	for i, sample := range samples {
+		absolute[i] = max(sample, -sample)
+	}
+	slices.Sort(absolute)
+	return &Jitter{*signed, percentile(absolute, p50), percentile(absolute, p99)}
+}
+
+// percentile returns the smallest sample that at least that share of all does not exceed.
+func percentile(sorted []int64, hundredths int) int64 {
+	rank := (len(sorted)*hundredths + whole - 1) / whole
+	return sorted[max(rank, 1)-1]
+}
+
+// Event is something that happened once for the message with that sequence number.
+type Event struct {
+	Sequence uint32
+	// At is when, in nanoseconds.
+	At int64
+}
+
+// JitterOf returns t(i) - (t(i-1) + cycle) for each pair of events with consecutive sequence numbers.
+// Events may come in any order; a sequence number that comes twice counts with its first time.
+func JitterOf(events []Event, cycleNs int64) []int64 {
+	inOrder := slices.SortedFunc(slices.Values(events), func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.Sequence, b.Sequence), cmp.Compare(a.At, b.At))
+	})
+	inOrder = slices.CompactFunc(inOrder, func(a, b Event) bool { return a.Sequence == b.Sequence })
+	var jitter []int64
+	for i := 1; i < len(inOrder); i++ {
+		if inOrder[i].Sequence == inOrder[i-1].Sequence+1 {
+			jitter = append(jitter, inOrder[i].At-inOrder[i-1].At-cycleNs)
+		}
+	}
+	return jitter
+}
+
+// Median returns the middle value, the lower of two; zero for none.
+func Median[T int64 | float64](values []T) T {
+	if len(values) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(values))[(len(values)-1)/2]
+}
+
+// MedianSummary takes the median of each figure by itself over several summaries, of which nil ones do not
+// count; nil when there is none.
+func MedianSummary(summaries []*Summary) *Summary {
+	summaries = withoutNil(summaries)
+	if len(summaries) == 0 {
+		return nil
+	}
+	median := func(of func(*Summary) int64) int64 { return medianOf(summaries, of) }
+	return &Summary{
+		Min:   median(func(s *Summary) int64 { return s.Min }),
+		P50:   median(func(s *Summary) int64 { return s.P50 }),
+		P90:   median(func(s *Summary) int64 { return s.P90 }),
+		P99:   median(func(s *Summary) int64 { return s.P99 }),
+		P99_9: median(func(s *Summary) int64 { return s.P99_9 }),
+		Max:   median(func(s *Summary) int64 { return s.Max }),
+	}
+}
+
+// MedianJitter is MedianSummary for jitter.
+func MedianJitter(jitters []*Jitter) *Jitter {
+	jitters = withoutNil(jitters)
+	if len(jitters) == 0 {
+		return nil
+	}
+	signed := make([]*Summary, len(jitters))
+	for i, jitter := range jitters {
+		signed[i] = &jitter.Summary
+	}
+	return &Jitter{
+		Summary: *MedianSummary(signed),
+		AbsP50:  medianOf(jitters, func(j *Jitter) int64 { return j.AbsP50 }),
+		AbsP99:  medianOf(jitters, func(j *Jitter) int64 { return j.AbsP99 }),
+	}
+}
+
+func withoutNil[T any](values []*T) []*T {
+	return slices.DeleteFunc(slices.Clone(values), func(value *T) bool { return value == nil })
+}
+
+func medianOf[T any](values []*T, of func(*T) int64) int64 {
+	picked := make([]int64, len(values))
+	for i, value := range values {
+		picked[i] = of(value)
+	}
+	return Median(picked)
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stats
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// upTo returns 1 to n, shuffled.
+func upTo(n int) []int64 {
+	all := make([]int64, n)
+	for i, value := range rand.Perm(n) {
+		all[i] = int64(value) + 1
+	}
+	return all
+}
+
+func TestPercentilesAreByNearestRank(t *testing.T) {
+	for name, test := range map[string]struct {
+		samples []int64
+		want    *Summary
+	}{
+		"no samples, no figures":        {nil, nil},
+		"one sample is every figure":    {[]int64{7}, &Summary{7, 7, 7, 7, 7, 7}},
+		"of two the lower is median":    {[]int64{9, 5}, &Summary{5, 5, 9, 9, 9, 9}},
+		"of three the middle is median": {[]int64{9, 5, 6}, &Summary{5, 6, 9, 9, 9, 9}},
+		"a hundred":                     {upTo(100), &Summary{1, 50, 90, 99, 100, 100}},
+		"a thousand":                    {upTo(1000), &Summary{1, 500, 900, 990, 999, 1000}},
+		"one more than a thousand":      {upTo(1001), &Summary{1, 501, 901, 991, 1000, 1001}},
+		"negative ones":                 {[]int64{-5, -1, -3}, &Summary{-5, -3, -1, -1, -1, -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := slices.Clone(test.samples)
+			if got := Summarize(test.samples); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+			if !slices.Equal(before, test.samples) {
+				t.Error("the caller's samples were moved")
+			}
+		})
+	}
+}
+
+func TestJitterIsTakenBetweenConsecutiveMessagesOnly(t *testing.T) {
+	const cycle = 1000
+	for name, test := range map[string]struct {
+		events []Event
+		want   []int64
+	}{
+		"a perfect cycle":                        {[]Event{{0, 5}, {1, 1005}, {2, 2005}}, []int64{0, 0}},
+		"signed both ways":                       {[]Event{{0, 0}, {1, 1010}, {2, 2000}}, []int64{10, -10}},
+		"a lost message makes no jitter":         {[]Event{{0, 0}, {2, 2000}, {3, 3001}}, []int64{1}},
+		"order of arrival does not matter":       {[]Event{{1, 1007}, {0, 0}}, []int64{7}},
+		"of a duplicate the first arrival count": {[]Event{{0, 0}, {1, 1900}, {1, 1003}}, []int64{3}},
+		"one message":                            {[]Event{{0, 0}}, nil},
+		"none":                                   {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := JitterOf(test.events, cycle); !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAbsoluteJitterIgnoresTheSign(t *testing.T) {
+	got := SummarizeJitter([]int64{-10, 1, 2, -3, 4})
+	want := &Jitter{Summary{-10, 1, 4, 4, 4, 4}, 3, 10}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if SummarizeJitter(nil) != nil {
+		t.Error("figures without samples")
+	}
+}
+
+func TestMedianOverAlternationsTakesEachFigureByItself(t *testing.T) {
+	got := MedianSummary([]*Summary{{1, 10, 5, 6, 7, 8}, nil, {2, 20, 4, 7, 6, 9}, {3, 15, 6, 5, 5, 1}})
+	if want := (&Summary{2, 15, 5, 6, 6, 8}); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	jitter := MedianJitter([]*Jitter{{Summary{P50: 1}, 5, 9}, {Summary{P50: 2}, 4, 7}, {Summary{P50: 3}, 6, 8}})
+	if want := (&Jitter{Summary{P50: 2}, 5, 8}); !reflect.DeepEqual(jitter, want) {
+		t.Errorf("got %+v, want %+v", jitter, want)
+	}
+	if MedianSummary(nil) != nil || MedianJitter([]*Jitter{nil}) != nil {
+		t.Error("figures out of nothing")
+	}
+	if got := Median([]float64{0.3, 0.1, 0.2, 0.4}); got != 0.2 {
+		t.Errorf("the median of four is %v", got)
+	}
+}
+
+func TestRunningIsCloseToExact(t *testing.T) {
+	running := NewRunning()
+	samples := upTo(100_000)
+	for half := range slices.Chunk(samples, len(samples)/2) {
+		if err := running.Add(half); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := running.Add([]int64{-1, 2 * runningLimitNs}); err != nil {
+		t.Errorf("a sample out of range: %v", err)
+	}
+	exact := Summarize(samples)
+	for percent, want := range map[float64]int64{50: exact.P50, 99: exact.P99} {
+		if got := running.Percentile(percent); float64(got-want) > 0.002*float64(want) || got < want {
+			t.Errorf("p%v is %d, exactly %d", percent, got, want)
+		}
+	}
+	if running.Count() != 100_002 {
+		t.Errorf("%d samples", running.Count())
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+)
+
+// The functions without a *Namespace run on the thread of the namespace they are about.
+
+// prepareNamespace switches IPv6 off, whose own packets would only be noise, and the loopback on.
+func prepareNamespace() error {
+	// What /proc/sys/net shows is the network namespace of the thread that opens it.
+	for _, scope := range []string{"all", "default"} {
+		path := "/proc/sys/net/ipv6/conf/" + scope + "/disable_ipv6"
+		err := os.WriteFile(path, []byte("1"), 0)
+		if err != nil && !os.IsNotExist(err) { // a kernel without IPv6 has nothing to switch off
+			return fmt.Errorf("switch IPv6 off: %w", err)
+		}
+	}
+	return setUp("lo")
+}
+
+func setUp(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set %s up: %w", name, err)
+	}
+	return nil
+}
+
+// makeVeth makes a veth pair with one end in each namespace and sets both up.
+func makeVeth(near *Namespace, nearName string, far *Namespace, farName string, mtuBytes int) error {
+	err := near.Do(func() error {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = nearName
+		attributes.MTU = mtuBytes
+		veth := &netlink.Veth{
+			LinkAttrs:     attributes,
+			PeerName:      farName,
+			PeerNamespace: netlink.NsFd(int(far.handle)),
+		}
+		if err := netlink.LinkAdd(veth); err != nil {
+			return fmt.Errorf("make veth %s to %s: %w", nearName, farName, err)
+		}
+		return setUp(nearName)
+	})
+	if err != nil {
+		return err
+	}
+	return far.Do(func() error { return setUp(farName) })
+}
+
+// makeBridge makes the bridge of a node and, as its first port, the VXLAN device that floods what it has
+// not learned to the other node.
+func makeBridge(local, remote netip.Addr) error {
+	physical, err := netlink.LinkByName(PhysicalInterface)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", PhysicalInterface, err)
+	}
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = bridgeName
+	attributes.MTU = podMTU
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
+		return fmt.Errorf("make bridge %s: %w", bridgeName, err)
+	}
+	attributes = netlink.NewLinkAttrs()
+	attributes.Name = vxlanName
+	attributes.MTU = podMTU
+	vxlan := &netlink.Vxlan{
+		LinkAttrs:    attributes,
+		VxlanId:      VNI,
+		VtepDevIndex: physical.Attrs().Index,
+		SrcAddr:      net.IP(local.AsSlice()),
+		Group:        net.IP(remote.AsSlice()), // the entry for 00:00:00:00:00:00
+		Port:         VXLANPort,
+		Learning:     true,
+	}
+	if err := netlink.LinkAdd(vxlan); err != nil {
+		return fmt.Errorf("make VXLAN device %s: %w", vxlanName, err)
+	}
+	if err := addPort(vxlanName); err != nil {
+		return err
+	}
+	return setUp(bridgeName)
+}
+
+// addPort makes an interface a port of the bridge and sets it up.
+func addPort(name string) error {
+	bridge, err := netlink.LinkByName(bridgeName)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", bridgeName, err)
+	}
+	port, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	if err := netlink.LinkSetMaster(port, bridge); err != nil {
+		return fmt.Errorf("add %s to bridge %s: %w", name, bridgeName, err)
+	}
+	return setUp(name)
+}
+
+func addAddress(namespace *Namespace, name string, address netip.Addr, prefixBits int) error {
+	return namespace.Do(func() error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", name, err)
+		}
+		network := &net.IPNet{IP: net.IP(address.AsSlice()), Mask: net.CIDRMask(prefixBits, address.BitLen())}
+		if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: network}); err != nil {
+			return fmt.Errorf("give %s the address %s: %w", name, network, err)
+		}
+		return nil
+	})
+}

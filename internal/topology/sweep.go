@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// SweepStale removes what topologies have left whose process does not run any more, and returns the names.
+// Their programs are dead already (Namespace.Start). Several processes may sweep at once.
+func SweepStale() (removed []string, err error) {
+	namespaces, errList := staleNames(netnsDir)
+	err = errors.Join(err, errList)
+	for _, name := range namespaces {
+		if errRemove := removeName(name); errRemove != nil {
+			err = errors.Join(err, fmt.Errorf("remove stale network namespace: %w", errRemove))
+			continue
+		}
+		removed = append(removed, filepath.Join(netnsDir, name))
+	}
+	dirs, errList := staleNames(runDir)
+	err = errors.Join(err, errList)
+	for _, name := range dirs {
+		dir := filepath.Join(runDir, name)
+		if errRemove := os.RemoveAll(dir); errRemove != nil {
+			err = errors.Join(err, fmt.Errorf("remove stale directory: %w", errRemove))
+			continue
+		}
+		removed = append(removed, dir)
+	}
+	return removed, err
+}
+
+// staleNames lists the entries of dir that carry the ID of a process that has ended.
+func staleNames(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("look for stale topologies: %w", err)
+	}
+	var stale []string
+	for _, entry := range entries {
+		if id, ok := parseID(entry.Name()); ok && !id.alive() {
+			stale = append(stale, entry.Name())
+		}
+	}
+	return stale, nil
+}

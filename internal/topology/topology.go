@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+)
+
+// What every topology is made of. Interfaces can have the same names in all of them because each is made
+// inside its namespace.
+const (
+	// PhysicalInterface is a node's end of the link between the nodes.
+	PhysicalInterface = "phys0"
+	// PodInterface is the interface a pod has.
+	PodInterface = "tsn0"
+	// VNI is the VXLAN network of the pods, VXLANPort its UDP port.
+	VNI       = 42
+	VXLANPort = 4789
+
+	bridgeName = "br0"
+	vxlanName  = "vxlan42"
+	// portName is the bridge's end of the pod's veth.
+	portName = "pod0"
+
+	physicalMTU = 1500
+	// podMTU leaves room for Ethernet, IPv4, UDP and VXLAN headers: 14 + 20 + 8 + 8 bytes.
+	podMTU = physicalMTU - 50
+)
+
+// runDir holds a directory for each topology, named by its ID.
+const runDir = "/run"
+
+// The addresses, of documentation and private ranges.
+var (
+	NodeAddressA = netip.MustParseAddr("192.0.2.1")
+	NodeAddressB = netip.MustParseAddr("192.0.2.2")
+	PodAddressA  = netip.MustParseAddr("10.42.1.2")
+	PodAddressB  = netip.MustParseAddr("10.42.2.2")
+	// PodSubnetB is what node b serves of the pods' network.
+	PodSubnetB = netip.MustParsePrefix("10.42.2.0/24")
+)
+
+const (
+	nodePrefixBits = 24
+	// podPrefixBits spans both nodes' subnets: the pods are on one overlay.
+	podPrefixBits = 16
+)
+
+// Topology is two nodes and the pod on each.
+type Topology struct {
+	ID ID
+	// Dir is a directory for the sockets and files of programs that run in this topology; Destroy removes
+	// it. Only root can enter it.
+	Dir   string
+	NodeA *Namespace
+	NodeB *Namespace
+	PodA  *Namespace
+	PodB  *Namespace
+}
+
+// Create makes a topology that is ready for traffic, or leaves nothing behind.
+func Create(ctx context.Context) (_ *Topology, err error) {
+	id, err := NewID()
+	if err != nil {
+		return nil, err
+	}
+	t := &Topology{ID: id, Dir: filepath.Join(runDir, id.String())}
+	success := false
+	defer func() {
+		if !success {
+			err = errors.Join(err, t.Destroy())
+		}
+	}()
+	if err := os.Mkdir(t.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make directory for sockets: %w", err)
+	}
+	for _, step := range []func() error{t.makeNamespaces, t.linkNodes, t.linkPods} {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	success = true
+	return t, nil
+}
+
+func (t *Topology) makeNamespaces() error {
+	for _, made := range []struct {
+		role string
+		into **Namespace
+	}{
+		{"node-a", &t.NodeA}, {"node-b", &t.NodeB}, {"pod-a", &t.PodA}, {"pod-b", &t.PodB},
+	} {
+		namespace, err := NewNamespace(t.ID.namespace(made.role))
+		if err != nil {
+			return err
+		}
+		*made.into = namespace
+		if err := namespace.Do(prepareNamespace); err != nil {
+			return fmt.Errorf("prepare %s: %w", made.role, err)
+		}
+	}
+	return nil
+}
+
+func (t *Topology) linkNodes() error {
+	if err := makeVeth(t.NodeA, PhysicalInterface, t.NodeB, PhysicalInterface, physicalMTU); err != nil {
+		return fmt.Errorf("link the nodes: %w", err)
+	}
+	if err := addAddress(t.NodeA, PhysicalInterface, NodeAddressA, nodePrefixBits); err != nil {
+		return fmt.Errorf("link the nodes: %w", err)
+	}
+	if err := addAddress(t.NodeB, PhysicalInterface, NodeAddressB, nodePrefixBits); err != nil {
+		return fmt.Errorf("link the nodes: %w", err)
+	}
+	return nil
+}
+
+func (t *Topology) linkPods() error {
+	if err := makeOverlay(t.NodeA, NodeAddressA, NodeAddressB, t.PodA, PodAddressA); err != nil {
+		return fmt.Errorf("attach pod a: %w", err)
+	}
+	if err := makeOverlay(t.NodeB, NodeAddressB, NodeAddressA, t.PodB, PodAddressB); err != nil {
+		return fmt.Errorf("attach pod b: %w", err)
+	}
+	return nil
+}
+
+// makeOverlay joins a pod to the VXLAN network through a bridge on its node.
+func makeOverlay(node *Namespace, local, remote netip.Addr, pod *Namespace, address netip.Addr) error {
+	if err := node.Do(func() error { return makeBridge(local, remote) }); err != nil {
+		return err
+	}
+	if err := makeVeth(node, portName, pod, PodInterface, podMTU); err != nil {
+		return err
+	}
+	if err := node.Do(func() error { return addPort(portName) }); err != nil {
+		return err
+	}
+	return addAddress(pod, PodInterface, address, podPrefixBits)
+}
+
+// Destroy removes everything Create made and the directory with all that programs left in it. Repeating it
+// does nothing.
+func (t *Topology) Destroy() error {
+	var all error
+	for _, namespace := range []*Namespace{t.PodA, t.PodB, t.NodeA, t.NodeB} {
+		if namespace != nil {
+			all = errors.Join(all, namespace.Destroy())
+		}
+	}
+	if err := os.RemoveAll(t.Dir); err != nil {
+		all = errors.Join(all, fmt.Errorf("remove directory for sockets: %w", err))
+	}
+	return all
+}

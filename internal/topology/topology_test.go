@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// helperVariable makes the test binary play a program that creates a topology and is then killed.
+const helperVariable = "KTSN_TOPOLOGY_HELPER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helperVariable) != "" {
+		playVictim()
+	}
+	os.Exit(m.Run())
+}
+
+// playVictim creates a topology with a program in it, says its names and waits to be killed.
+func playVictim() {
+	topology, err := Create(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	sleeper := exec.Command("sleep", "600")
+	if err := topology.PodA.Start(sleeper); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(topology.ID, sleeper.Process.Pid)
+	time.Sleep(time.Hour)
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make network namespaces")
+	}
+}
+
+func create(t *testing.T) *Topology {
+	t.Helper()
+	needRoot(t)
+	topology, err := Create(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := topology.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	return topology
+}
+
+// leftovers lists what is there under the name of a topology.
+func leftovers(t *testing.T, id string) []string {
+	t.Helper()
+	var all []string
+	for _, dir := range []string{netnsDir, runDir} {
+		names, err := filepath.Glob(filepath.Join(dir, id+"*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, names...)
+	}
+	return all
+}
+
+func TestDatagramsTravel(t *testing.T) {
+	topology := create(t)
+	for name, way := range map[string]struct {
+		from, to *Namespace
+		address  netip.Addr
+		source   netip.Addr
+	}{
+		"from pod a over the overlay to pod b":  {topology.PodA, topology.PodB, PodAddressB, PodAddressA},
+		"from pod b over the overlay to pod a":  {topology.PodB, topology.PodA, PodAddressA, PodAddressB},
+		"from node a over the link to node b":   {topology.NodeA, topology.NodeB, NodeAddressB, NodeAddressA},
+		"from a pod to itself over its own lo":  {topology.PodA, topology.PodA, PodAddressA, PodAddressA},
+		"from pod a in the largest that fits":   {topology.PodA, topology.PodB, PodAddressB, PodAddressA},
+		"from node b in the largest that fits":  {topology.NodeB, topology.NodeA, NodeAddressA, NodeAddressB},
+		"from node a to itself over its own lo": {topology.NodeA, topology.NodeA, NodeAddressA, NodeAddressA},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Repeat("x", podMTU-28)
+			source := sendAndReceive(t, way.from, way.to, way.address, text)
+			if source.Addr() != way.source {
+				t.Errorf("arrived from %s, want %s", source, way.source)
+			}
+		})
+	}
+}
+
+// sendAndReceive sends one datagram and returns its source as the receiver saw it.
+func sendAndReceive(t *testing.T, from, to *Namespace, address netip.Addr, text string) netip.AddrPort {
+	t.Helper()
+	var listener *net.UDPConn
+	err := to.Do(func() (err error) {
+		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var conn *net.UDPConn
+	err = from.Do(func() (err error) {
+		conn, err = net.DialUDP("udp4", nil, listener.LocalAddr().(*net.UDPAddr))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 2000)
+	_ = listener.SetReadDeadline(time.Now().Add(5 * time.Second))
+	count, source, err := listener.ReadFromUDPAddrPort(buffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(buffer[:count]) != text {
+		t.Errorf("received %d bytes that are not those that were sent", count)
+	}
+	return source
+}
+
+func TestNamespacesKnowNoIPv6(t *testing.T) {
+	topology := create(t)
+	for _, namespace := range []*Namespace{topology.NodeA, topology.NodeB, topology.PodA, topology.PodB} {
+		err := namespace.Do(func() error {
+			addresses, err := os.ReadFile("/proc/thread-self/net/if_inet6")
+			if err == nil && len(addresses) > 0 {
+				return fmt.Errorf("IPv6 addresses:\n%s", addresses)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", namespace.Name(), err)
+		}
+	}
+}
+
+func TestTwoTopologiesDoNotMeet(t *testing.T) {
+	first, second := create(t), create(t)
+	sendAndReceive(t, first.PodA, first.PodB, PodAddressB, "first")
+	sendAndReceive(t, second.PodA, second.PodB, PodAddressB, "second")
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	t.Run("after Destroy, which may be repeated", func(t *testing.T) {
+		topology := create(t)
+		if got := len(leftovers(t, topology.ID.String())); got != 5 {
+			t.Errorf("%d names carry the ID, want four namespaces and a directory", got)
+		}
+		for range 2 {
+			if err := topology.Destroy(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left := leftovers(t, topology.ID.String()); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		if err := topology.PodA.Do(func() error { return nil }); !errors.Is(err, errGone) {
+			t.Errorf("a destroyed namespace answered %v", err)
+		}
+	})
+	t.Run("after Create was cancelled", func(t *testing.T) {
+		needRoot(t)
+		mine := fmt.Sprintf("%s%x-", prefix, os.Getpid())
+		before := len(leftovers(t, mine))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := Create(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if after := len(leftovers(t, mine)); after > before {
+			t.Errorf("%d names instead of %d", after, before)
+		}
+	})
+}
+
+func TestLeftoversOfAKilledProcessAreSweptAndThoseOfALiveOneStay(t *testing.T) {
+	live := create(t)
+	victim := exec.Command(os.Args[0])
+	victim.Env = append(os.Environ(), helperVariable+"=1")
+	stdout, err := victim.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	_ = victim.Process.Kill()
+	_ = victim.Wait()
+	var name string
+	var sleeper int
+	if _, errScan := fmt.Sscan(line, &name, &sleeper); err != nil || errScan != nil {
+		t.Fatalf("helper said %q (%v)", line, err)
+	}
+	waitGone(t, sleeper)
+
+	if got := len(leftovers(t, name)); got != 5 {
+		t.Fatalf("the killed helper left %d names, want 5", got)
+	}
+	removed, err := SweepStale()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t, name); len(left) > 0 {
+		t.Errorf("the sweep left %v", left)
+	}
+	if !slices.Contains(removed, filepath.Join(runDir, name)) {
+		t.Errorf("the sweep does not report %s: %v", name, removed)
+	}
+	if got := len(leftovers(t, live.ID.String())); got != 5 {
+		t.Errorf("the sweep left %d of 5 names of a live topology", got)
+	}
+}
+
+// waitGone waits until a process has ended.
+func waitGone(t *testing.T, pid int) {
+	t.Helper()
+	for range 200 {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("process %d outlives the one that started it", pid)
+}
+
+func TestProgramsRunInTheirNamespace(t *testing.T) {
+	topology := create(t)
+	var output strings.Builder
+	command := exec.CommandContext(t.Context(), "ip", "-br", "address", "show", PodInterface)
+	command.Stdout = &output
+	if err := topology.PodB.Start(command); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(output.String(), PodAddressB.String()) {
+		t.Errorf("ip says %q", output.String())
+	}
+}

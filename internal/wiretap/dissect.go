@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wiretap
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+)
+
+// ErrOther is returned for a frame that is well-formed and has no UDP datagram in its innermost frame.
+var ErrOther = errors.New("not UDP over IPv4")
+
+// Datagram is the innermost UDP datagram of a frame.
+type Datagram struct {
+	// VNI is the VXLAN network it travelled in, 0 for none; OuterSource and OuterDestination are the
+	// tunnel's ends, invalid for none.
+	VNI                           uint32
+	OuterSource, OuterDestination netip.Addr
+	// SourceMAC and DestinationMAC are those of the frame the datagram is directly in.
+	SourceMAC, DestinationMAC net.HardwareAddr
+	Source, Destination       netip.AddrPort
+	// Payload may be cut off: a tap keeps only the beginning of a frame.
+	Payload []byte
+}
+
+// vxlanPort is the UDP port by which VXLAN is known.
+const vxlanPort = 4789
+
+// Dissect finds the innermost UDP datagram of an Ethernet frame.
+func Dissect(frame []byte) (*Datagram, error) {
+	found := &Datagram{}
+	for {
+		if err := found.take(frame); err != nil {
+			return nil, fmt.Errorf("dissect frame: %w", err)
+		}
+		if found.Destination.Port() != vxlanPort {
+			return found, nil
+		}
+		var vxlan layers.VXLAN
+		if err := vxlan.DecodeFromBytes(found.Payload, gopacket.NilDecodeFeedback); err != nil {
+			return nil, fmt.Errorf("dissect frame: %w", err)
+		}
+		found.VNI = vxlan.VNI
+		found.OuterSource, found.OuterDestination = found.Source.Addr(), found.Destination.Addr()
+		frame = vxlan.Payload
+	}
+}
+
+// take reads one Ethernet, IPv4 and UDP header.
+func (d *Datagram) take(frame []byte) error {
+	var ethernet layers.Ethernet
+	if err := ethernet.DecodeFromBytes(frame, gopacket.NilDecodeFeedback); err != nil {
+		return err
+	}
+	if ethernet.EthernetType != layers.EthernetTypeIPv4 {
+		return fmt.Errorf("%s: %w", ethernet.EthernetType, ErrOther)
+	}
+	var ip layers.IPv4
+	if err := ip.DecodeFromBytes(ethernet.Payload, gopacket.NilDecodeFeedback); err != nil {
+		return err
+	}
+	if ip.Protocol != layers.IPProtocolUDP {
+		return fmt.Errorf("%s: %w", ip.Protocol, ErrOther)
+	}
+	var udp layers.UDP
+	if err := udp.DecodeFromBytes(ip.Payload, gopacket.NilDecodeFeedback); err != nil {
+		return err
+	}
+	d.SourceMAC, d.DestinationMAC = ethernet.SrcMAC, ethernet.DstMAC
+	d.Source = netip.AddrPortFrom(address(ip.SrcIP), uint16(udp.SrcPort))
+	d.Destination = netip.AddrPortFrom(address(ip.DstIP), uint16(udp.DstPort))
+	d.Payload = udp.Payload
+	return nil
+}
+
+func address(ip net.IP) netip.Addr {
+	converted, _ := netip.AddrFromSlice(ip)
+	return converted.Unmap()
+}

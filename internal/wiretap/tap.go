@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wiretap
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// snapBytes of each frame are kept: headers, VXLAN and inner headers and a message's own header take
+	// 14+20+8+8 + 14+20+8 + 28 = 120 bytes. Few, because writing them delays the frame.
+	snapBytes = 128
+	// frameBytes is one slot of the ring: TPACKET2_HDRLEN, the padding before the frame, and the snap.
+	frameBytes = 256
+	// blockBytes is what the kernel allocates at a time.
+	blockBytes = 1 << 18
+	// MaxFrames bounds a ring to 256 MiB.
+	MaxFrames = 1 << 20
+)
+
+// Packet is one frame that came off the link.
+type Packet struct {
+	// TAI is the kernel's receive stamp, in nanoseconds of CLOCK_TAI.
+	TAI int64
+	// AtTap tells that the stamp was taken when the frame reached the tap, behind the receiver's backlog:
+	// a frame that carries a transmit time (SO_TXTIME on a link without etf) gets no stamp from the link.
+	AtTap bool
+	// WireBytes is the frame's length on the link; Head is its beginning.
+	WireBytes int
+	Head      []byte
+}
+
+// Capture is what a tap has seen. One that dropped frames proves nothing and must be thrown away.
+type Capture struct {
+	Packets []Packet
+	Drops   uint32
+}
+
+// Tap is an open tap. One goroutine.
+type Tap struct {
+	fd   int
+	ring []byte
+	// taiOffset was valid when the tap was opened: CLOCK_TAI - CLOCK_REALTIME.
+	taiOffset time.Duration
+}
+
+// Open starts a tap for up to frames frames on an interface of the calling thread's network namespace.
+// The tap itself can be used and stopped from any thread.
+func Open(interfaceName string, frames int) (_ *Tap, err error) {
+	if frames < 1 || frames > MaxFrames {
+		return nil, fmt.Errorf("tap %s: a ring of %d frames; give 1 to %d", interfaceName, frames, MaxFrames)
+	}
+	link, err := net.InterfaceByName(interfaceName)
+	if err != nil {
+		return nil, fmt.Errorf("tap %s: %w", interfaceName, err)
+	}
+	offset, err := taiOffset()
+	if err != nil {
+		return nil, err
+	}
+	// Protocol 0: nothing arrives before the filter and the ring are there and bind names a protocol.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open AF_PACKET socket: %w", err)
+	}
+	tap := &Tap{fd: fd, taiOffset: offset}
+	success := false
+	defer func() {
+		if !success {
+			err = errors.Join(err, tap.close())
+		}
+	}()
+	if err := tap.configure(frames); err != nil {
+		return nil, fmt.Errorf("tap %s: %w", interfaceName, err)
+	}
+	address := &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: link.Index}
+	if err := unix.Bind(fd, address); err != nil {
+		return nil, fmt.Errorf("tap %s: bind: %w", interfaceName, err)
+	}
+	success = true
+	return tap, nil
+}
+
+func (t *Tap) configure(frames int) error {
+	for _, option := range []struct {
+		name                 string
+		level, option, value int
+	}{
+		{"use TPACKET_V2", unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2},
+		{"ignore outgoing frames", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1},
+		// Without it the ring gets the time at which the frame reaches this socket, behind the receiver's
+		// backlog.
+		{"stamp on reception", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1},
+	} {
+		if err := unix.SetsockoptInt(t.fd, option.level, option.option, option.value); err != nil {
+			return fmt.Errorf("%s: %w", option.name, err)
+		}
+	}
+	filter := udpFilter()
+	program := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.SetsockoptSockFprog(t.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program); err != nil {
+		return fmt.Errorf("attach filter: %w", err)
+	}
+	const framesPerBlock = blockBytes / frameBytes
+	blocks := (frames + framesPerBlock - 1) / framesPerBlock
+	request := &unix.TpacketReq{
+		Block_size: blockBytes,
+		Block_nr:   uint32(blocks),
+		Frame_size: frameBytes,
+		Frame_nr:   uint32(blocks * framesPerBlock),
+	}
+	if err := unix.SetsockoptTpacketReq(t.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, request); err != nil {
+		return fmt.Errorf("make ring: %w", err)
+	}
+	ring, err := unix.Mmap(t.fd, 0, blocks*blockBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map ring: %w", err)
+	}
+	t.ring = ring
+	return nil
+}
+
+// udpFilter takes IPv4 UDP over Ethernet and nothing else.
+func udpFilter() []unix.SockFilter {
+	const (
+		etherTypeAt = 12
+		protocolAt  = 14 + 9
+	)
+	return []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: etherTypeAt},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.ETH_P_IP, Jf: 3},
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: protocolAt},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.IPPROTO_UDP, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: snapBytes},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	}
+}
+
+// Stop ends the tap and returns what it has seen, in the order of arrival.
+func (t *Tap) Stop() (*Capture, error) {
+	capture, err := t.read()
+	if err := errors.Join(err, t.close()); err != nil {
+		return nil, err
+	}
+	return capture, nil
+}
+
+func (t *Tap) read() (*Capture, error) {
+	statistics, err := unix.GetsockoptTpacketStats(t.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err != nil {
+		return nil, fmt.Errorf("read the tap's drops: %w", err)
+	}
+	offset, err := taiOffset()
+	if err != nil {
+		return nil, err
+	}
+	if offset != t.taiOffset {
+		return nil, fmt.Errorf("the offset of CLOCK_TAI changed from %v to %v during the run; run it again",
+			t.taiOffset, offset)
+	}
+	capture := &Capture{Drops: statistics.Drops}
+	for at := 0; at < len(t.ring); at += frameBytes {
+		packet, ok, err := t.packet(t.ring[at : at+frameBytes])
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		capture.Packets = append(capture.Packets, packet)
+	}
+	return capture, nil
+}
+
+// packet copies one slot of the ring; false when the kernel has not filled it.
+func (t *Tap) packet(slot []byte) (Packet, bool, error) {
+	header := (*unix.Tpacket2Hdr)(unsafe.Pointer(&slot[0]))
+	if header.Status&unix.TP_STATUS_USER == 0 {
+		return Packet{}, false, nil
+	}
+	end := int(header.Mac) + int(header.Snaplen)
+	if end > len(slot) {
+		return Packet{}, false, fmt.Errorf("a frame ends at byte %d of a slot of %d", end, len(slot))
+	}
+	realtime := int64(header.Sec)*int64(time.Second) + int64(header.Nsec)
+	return Packet{
+		TAI:       realtime + int64(t.taiOffset),
+		AtTap:     header.Status&unix.TP_STATUS_TS_SOFTWARE == 0,
+		WireBytes: int(header.Len),
+		Head:      append([]byte(nil), slot[header.Mac:end]...),
+	}, true, nil
+}
+
+func (t *Tap) close() error {
+	var err error
+	if t.ring != nil {
+		err = unix.Munmap(t.ring)
+		t.ring = nil
+	}
+	return errors.Join(err, unix.Close(t.fd))
+}
+
+// taiOffset asks the kernel by how much CLOCK_TAI is ahead of CLOCK_REALTIME.
+func taiOffset() (time.Duration, error) {
+	var state unix.Timex // modes 0: only read
+	if _, err := unix.Adjtimex(&state); err != nil {
+		return 0, fmt.Errorf("read the offset of CLOCK_TAI: %w", err)
+	}
+	return time.Duration(state.Tai) * time.Second, nil
+}
+
+// networkOrder returns the number whose bytes in memory are those of value on the wire.
+func networkOrder(value uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, value))
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+func TestDaemonRefusesBadInputInOneSentence(t *testing.T) {
+	lab := newLab(t)
+	program(t, "ktsnd")
+	for name, test := range map[string]struct {
+		// arguments are instead of the good ones; "CONTROL" stands for a path that is free.
+		arguments []string
+		command   func(*exec.Cmd) *exec.Cmd
+		want      string
+	}{
+		"without privileges": {
+			arguments: []string{"--interface", "phys0", "--local-address", "192.0.2.1", "--control", "CONTROL"},
+			command:   asNobody, want: "root"},
+		"no interface given":  {arguments: []string{"--control", "CONTROL"}, want: "--interface"},
+		"no such interface":   {arguments: []string{"--interface", "nowhere0", "--control", "CONTROL"}, want: "nowhere0"},
+		"not Ethernet":        {arguments: []string{"--interface", "lo", "--control", "CONTROL"}, want: "lo"},
+		"an unknown option":   {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--fast"}, want: "fast"},
+		"a word too many":     {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "now"}, want: "now"},
+		"a CPU that is none":  {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--cpu", "x"}, want: "--cpu"},
+		"a CPU nobody has":    {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--cpu", "1000"}, want: "1000"},
+		"a priority too high": {arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--fifo", "100"}, want: "--fifo"},
+		"an address that is none": {
+			arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--local-address", "192.0.2"}, want: "192.0.2"},
+		"a folder for the socket that is not there": {
+			arguments: []string{"--interface", "phys0", "--control", "/nowhere/control.sock"}, want: "/nowhere/control.sock"},
+		"a device that DPDK does not know": {
+			arguments: []string{"--interface", "phys0", "--control", "CONTROL", "--device", "net_nothing0"}, want: "net_nothing0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(lab.dir, "bad.sock")
+			arguments := strings.Split(strings.ReplaceAll(strings.Join(test.arguments, "\n"), "CONTROL", path), "\n")
+			command := exec.Command(publicCopy(t, "ktsnd"), arguments...)
+			if test.command != nil {
+				command = test.command(command)
+			}
+			checkRefusal(t, lab.NodeA, command, test.want)
+			if _, err := os.Lstat(path); err == nil {
+				t.Errorf("%s was left behind", path)
+			}
+		})
+	}
+}
+
+// checkRefusal checks that a program ends by itself, not with 0, and says one line with want in it.
+func checkRefusal(t *testing.T, where *topology.Namespace, command *exec.Cmd, want string) {
+	t.Helper()
+	refused := start(t, where, "ktsnd", command)
+	err := finish(t, refused)
+	said := strings.TrimSpace(refused.Stderr())
+	if err == nil || !strings.Contains(said, want) {
+		t.Errorf("it ended with %v and said %q, want a sentence with %q", err, said, want)
+	}
+	if strings.Contains(said, "\n") {
+		t.Errorf("it said more than one line:\n%s", said)
+	}
+}
+
+func TestDaemonRefusesAnInterfaceThatIsDown(t *testing.T) {
+	lab := newLab(t)
+	if err := finish(t, start(t, lab.NodeA, "ip", exec.Command("ip", "link", "set", "phys0", "down"))); err != nil {
+		t.Fatal(err)
+	}
+	checkRefusal(t, lab.NodeA, exec.Command(program(t, "ktsnd"), lab.daemonArguments()...), "down")
+	if _, err := os.Lstat(lab.control); err == nil {
+		t.Errorf("%s was left behind", lab.control)
+	}
+}
+
+func TestSocketOfALiveDaemonIsNotTaken(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	checkRefusal(t, lab.NodeA, exec.Command(program(t, "ktsnd"), lab.daemonArguments()...), lab.control)
+	if _, err := client.Status(t.Context()); err != nil {
+		t.Errorf("the live daemon suffered: %v", err)
+	}
+	if fresh, err := control.Dial(t.Context(), lab.control); err != nil {
+		t.Errorf("the live daemon cannot be reached any more: %v", err)
+	} else {
+		fresh.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := client.SocketAdd(ctx, "another-pod", lab.socket); err == nil {
+		t.Error("another pod was given the socket of the first")
+	}
+}
+
+func TestSocketOfADeadDaemonIsReplaced(t *testing.T) {
+	lab := newLab(t)
+	first, _ := lab.startDaemon(t)
+	kill(t, first)
+	if _, err := os.Lstat(lab.control); err != nil {
+		t.Fatalf("a killed daemon left no socket, so this test has no meaning: %v", err)
+	}
+	_, client := lab.startDaemon(t)
+	checkAllArrived(t, lab.run(t, traffic{count: 10, payloadBytes: 64, environment: lab.preloaded(t)}), 10)
+	if taken := settled(t, client).Taken; taken != 10 {
+		t.Errorf("the second daemon took %d messages, want 10", taken)
+	}
+}
+
+func TestDaemonThatEndsTakesItsSocketsWithIt(t *testing.T) {
+	lab := newLab(t)
+	daemon, _ := lab.startDaemon(t)
+	if err := daemon.Stop(patience); err != nil {
+		t.Error(err)
+	}
+	if err := daemon.Wait(); err != nil {
+		t.Errorf("SIGTERM is an order, not a failure: %v", err)
+	}
+	for _, path := range []string{lab.control, lab.socket} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s was left behind", path)
+		}
+	}
+}
+
+func TestRefusalsNameTheField(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	ctx := t.Context()
+	good := control.Endpoint{Identity: "x", Interface: "tsn0", Netns: lab.PodA.Path(), VNI: 42}
+	with := func(change func(*control.Endpoint)) func() error {
+		endpoint := good
+		change(&endpoint)
+		return func() error { return client.EndpointAdd(ctx, endpoint) }
+	}
+	for name, test := range map[string]struct {
+		call  func() error
+		field string
+	}{
+		"an empty identity":           {with(func(e *control.Endpoint) { e.Identity = "" }), "identity"},
+		"an identity with a slash":    {with(func(e *control.Endpoint) { e.Identity = "a/b" }), "identity"},
+		"a namespace that is not":     {with(func(e *control.Endpoint) { e.Netns = "/run/netns/nowhere" }), "netns"},
+		"a namespace that is a file":  {with(func(e *control.Endpoint) { e.Netns = "/proc/version" }), "netns"},
+		"an interface that is not":    {with(func(e *control.Endpoint) { e.Interface = "nowhere0" }), "interface"},
+		"a network number of 0":       {with(func(e *control.Endpoint) { e.VNI = 0 }), "vni"},
+		"a network number too large":  {with(func(e *control.Endpoint) { e.VNI = 1 << 24 }), "vni"},
+		"a socket path not absolute":  {func() error { return client.SocketAdd(ctx, "x", "app.sock") }, "path"},
+		"a socket in no folder":       {func() error { return client.SocketAdd(ctx, "x", "/nowhere/app.sock") }, "path"},
+		"the socket of another pod":   {func() error { return client.SocketAdd(ctx, "x", lab.socket) }, "path"},
+		"the control socket's path":   {func() error { return client.SocketAdd(ctx, "x", lab.control) }, "path"},
+		"a second socket of one pod":  {func() error { return client.SocketAdd(ctx, identity, lab.socket+"2") }, "path"},
+		"a peer of network number 0":  {func() error { return client.PeerDel(ctx, 0, topology.NodeAddressB) }, "vni"},
+		"a path as long as the world": {func() error { return client.SocketAdd(ctx, "x", "/"+strings.Repeat("x", 200)) }, "path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := test.call()
+			refusal, ok := err.(*control.Error) //nolint:errorlint // the client promises it unwrapped
+			if !ok || refusal.Field != test.field {
+				t.Errorf("got %v, want a refusal of %s", err, test.field)
+			}
+			if _, err := client.Status(ctx); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+	endpoints, err := client.Endpoints(ctx)
+	if err != nil || len(endpoints) != 1 {
+		t.Errorf("after refusals there are %d endpoints, %v", len(endpoints), err)
+	}
+}
+
+// kill ends a program as a crash would.
+func kill(t *testing.T, running *process.Process) {
+	t.Helper()
+	victim, err := os.FindProcess(running.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Kill()
+	_ = finish(t, running)
+}

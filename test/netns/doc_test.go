@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package netns_test tests the whole way of a packet in network namespaces: the built programs, the real
+// kernel, one namespace for each node and pod. It needs root and the programs of `make build` (their folder
+// in KTSN_BIN_DIR, else bin/); without them tests are skipped, or fail when KTSN_REQUIRE=1 or CI=true.
+//
+// What is tested here does not depend on the machine's mood: that nothing is lost, changed, early or out of
+// order, and that nothing is left behind. How fast it is, `ktsn demo` measures.
+package netns_test

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+)
+
+const (
+	identity   = "test-pod-a"
+	listenPort = 7788
+	// patience is how long anything may take that takes milliseconds on an idle machine.
+	patience = 20 * time.Second
+	// nobody is a user without privileges.
+	nobody = 65534
+)
+
+// required tells that a test must not be skipped.
+func required() bool {
+	return os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1"
+}
+
+func skip(t *testing.T, reason string) {
+	t.Helper()
+	if required() {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// program returns the path of a built program, and skips the test where there is none or no root.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		skip(t, "needs root to make network namespaces")
+	}
+	dir := os.Getenv("KTSN_BIN_DIR")
+	if dir == "" {
+		dir = "../../bin"
+	}
+	path, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		skip(t, path+" is missing; run `make build`")
+	}
+	return path
+}
+
+// lab is a topology, and the ktsnd on node a once it was started.
+type lab struct {
+	*topology.Topology
+	// dir can be entered by every user, unlike the topology's own.
+	dir     string
+	control string
+	socket  string
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	program(t, "ktsnd")
+	nodes, err := topology.Create(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nodes.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	dir := publicDir(t)
+	return &lab{nodes, dir, filepath.Join(dir, "control.sock"), filepath.Join(dir, "app.sock")}
+}
+
+// publicDir makes a short-named folder that every user can enter.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ktsn-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// startDaemon starts ktsnd on node a, attaches pod a and waits until both are ready.
+func (l *lab) startDaemon(t *testing.T) (*process.Process, *control.Client) {
+	t.Helper()
+	daemon := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), l.daemonArguments()...))
+	client := connect(t, daemon, l.control)
+	ctx := t.Context()
+	err := errors.Join(
+		client.SocketAdd(ctx, identity, l.socket),
+		client.EndpointAdd(ctx, control.Endpoint{Identity: identity, Interface: topology.PodInterface,
+			Netns: l.PodA.Path(), VNI: topology.VNI}),
+		client.PeerAdd(ctx, control.Peer{VNI: topology.VNI, Address: topology.NodeAddressB,
+			Subnets: []netip.Prefix{topology.PodSubnetB}}))
+	if err != nil {
+		t.Fatalf("attach pod a: %v\nktsnd says: %s", err, daemon.Stderr())
+	}
+	return daemon, client
+}
+
+func (l *lab) daemonArguments() []string {
+	return []string{"--interface", topology.PhysicalInterface, "--local-address", topology.NodeAddressA.String(),
+		"--control", l.control}
+}
+
+// connect waits until ktsnd answers.
+func connect(t *testing.T, daemon *process.Process, path string) *control.Client {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		client, err := control.Dial(t.Context(), path)
+		if err == nil {
+			t.Cleanup(func() { client.Close() })
+			if _, err := client.Status(t.Context()); err != nil {
+				t.Fatalf("ktsnd does not answer: %v\nit says: %s", err, daemon.Stderr())
+			}
+			return client
+		}
+		select {
+		case <-daemon.Done():
+			t.Fatal(daemon.Ended())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ktsnd does not listen: %v\nit says: %s", err, daemon.Stderr())
+		}
+	}
+}
+
+// start starts a program in a namespace; the test's end ends it.
+func start(t *testing.T, where *topology.Namespace, name string, command *exec.Cmd) *process.Process {
+	t.Helper()
+	started, err := process.Start(where, name, command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := started.Stop(patience); err != nil {
+			t.Errorf("%v\nit said: %s", err, started.Stderr())
+		}
+	})
+	return started
+}
+
+// finish waits for a program to end by itself and returns what Wait does.
+func finish(t *testing.T, running *process.Process) error {
+	t.Helper()
+	select {
+	case <-running.Done():
+		return running.Wait()
+	case <-time.After(patience):
+		t.Fatalf("%s does not end; it said: %s", running.Name(), running.Stderr())
+		return nil
+	}
+}
+
+// preloaded is the environment of an application that uses libktsn.
+func (l *lab) preloaded(t *testing.T) []string {
+	t.Helper()
+	return append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+l.socket)
+}
+
+// asNobody makes a command run without privileges. What it needs must be readable for everybody.
+func asNobody(command *exec.Cmd) *exec.Cmd {
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return command
+}
+
+// publicCopy copies a program to where every user can run it.
+func publicCopy(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(program(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(publicDir(t), name)
+	if err := os.WriteFile(path, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// traffic is one talker's messages to one listener.
+type traffic struct {
+	count        int
+	payloadBytes int
+	// talker has further options; environment nil is this process's.
+	talker      []string
+	environment []string
+}
+
+// observed is what became of a traffic.
+type observed struct {
+	sent     []perf.Sent
+	received []perf.Received
+	packets  []*wiretap.Datagram
+	// wireTAI is when each packet was on the wire.
+	wireTAI []int64
+}
+
+// run sends from pod a to pod b, with a tap on the receiving end of the link.
+func (l *lab) run(t *testing.T, what traffic) *observed {
+	t.Helper()
+	talkerFile, listenerFile := filepath.Join(l.Dir, "talker.csv"), filepath.Join(l.Dir, "listener.csv")
+	tap := l.openTap(t, what.count)
+	listener := l.startListener(t, what.count, listenerFile)
+	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", talkerFile,
+		"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String(),
+		"--count", strconv.Itoa(what.count), "--size", strconv.Itoa(what.payloadBytes)}, what.talker...)
+	command := exec.Command(program(t, "tsnperf"), arguments...)
+	command.Env = what.environment
+	if err := finish(t, start(t, l.PodA, "talker", command)); err != nil {
+		t.Fatal(err)
+	}
+	if err := finish(t, listener); err != nil {
+		t.Fatal(err)
+	}
+	seen := &observed{
+		sent:     read(t, talkerFile, perf.ReadTalker),
+		received: read(t, listenerFile, perf.ReadListener),
+	}
+	seen.addPackets(t, tap)
+	return seen
+}
+
+func (l *lab) openTap(t *testing.T, count int) *wiretap.Tap {
+	t.Helper()
+	var tap *wiretap.Tap
+	err := l.NodeB.Do(func() (err error) {
+		tap, err = wiretap.Open(topology.PhysicalInterface, 2*count+1000)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tap
+}
+
+// addPackets takes the tap's messages of tsnperf.
+func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
+	t.Helper()
+	capture, err := tap.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if capture.Drops > 0 {
+		t.Fatalf("the tap dropped %d frames", capture.Drops)
+	}
+	for _, packet := range capture.Packets {
+		datagram, err := wiretap.Dissect(packet.Head)
+		if errors.Is(err, wiretap.ErrOther) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.packets = append(o.packets, datagram)
+		o.wireTAI = append(o.wireTAI, packet.TAI)
+	}
+}
+
+// startListener starts tsnperf's listener in pod b and returns once it listens.
+func (l *lab) startListener(t *testing.T, count int, file string) *process.Process {
+	t.Helper()
+	readable, writable, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readable.Close()
+	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file,
+		"--bind", netip.AddrPortFrom(topology.PodAddressB, listenPort).String(),
+		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", "5s", "--idle-timeout", "2s")
+	command.ExtraFiles = []*os.File{writable}
+	listener := start(t, l.PodB, "listener", command)
+	writable.Close()
+	_ = readable.SetReadDeadline(time.Now().Add(patience))
+	if _, err := readable.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("the listener is not ready: %v; it says: %s", err, listener.Stderr())
+	}
+	return listener
+}
+
+func read[T any](t *testing.T, path string, from func(io.Reader) ([]T, error)) []T {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	all, err := from(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// interfaceMAC is the address of the pod's interface.
+func interfaceMAC(t *testing.T, pod *topology.Namespace) net.HardwareAddr {
+	t.Helper()
+	var mac net.HardwareAddr
+	err := pod.Do(func() error {
+		link, err := net.InterfaceByName(topology.PodInterface)
+		if err == nil {
+			mac = link.HardwareAddr
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mac
+}
+
+// counters asks ktsnd.
+func counters(t *testing.T, client *control.Client) control.Counters {
+	t.Helper()
+	status, err := client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.Counters
+}
+
+// settled waits until ktsnd has nothing pending and returns its counters.
+func settled(t *testing.T, client *control.Client) control.Counters {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		status, err := client.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.Pending == 0 {
+			return status.Counters
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages stay pending", status.Pending)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// arrival is one datagram as a plain UDP socket in pod b saw it.
+type arrival struct {
+	text   string
+	source netip.AddrPort
+	at     time.Time
+}
+
+// receive listens in pod b, lets send happen, and returns count datagrams in the order of arrival.
+func (l *lab) receive(t *testing.T, count int, send func()) []arrival {
+	t.Helper()
+	var listener *net.UDPConn
+	err := l.PodB.Do(func() (err error) {
+		address := netip.AddrPortFrom(topology.PodAddressB, listenPort)
+		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(address))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	send()
+	var arrivals []arrival
+	buffer := make([]byte, 2000)
+	for range count {
+		_ = listener.SetReadDeadline(time.Now().Add(5 * time.Second))
+		length, source, err := listener.ReadFromUDPAddrPort(buffer)
+		if err != nil {
+			t.Fatalf("after %d of %d datagrams: %v", len(arrivals), count, err)
+		}
+		arrivals = append(arrivals, arrival{string(buffer[:length]), source, time.Now()})
+	}
+	return arrivals
+}
+
+func TestMessagesLeaveByTimeAndNotByCall(t *testing.T) {
+	lab := newLab(t)
+	sender := program(t, "ktsn-test-send")
+	_, client := lab.startDaemon(t)
+	for name, test := range map[string]struct {
+		options  []string
+		messages []string
+		want     []string
+	}{
+		"the last call leaves first": {nil,
+			[]string{"90000:third", "60000:second", "30000:first"}, []string{"first", "second", "third"}},
+		"calls in order stay in order": {nil,
+			[]string{"30000:first", "60000:second", "90000:third"}, []string{"first", "second", "third"}},
+		"on a socket that is not connected": {[]string{"--unconnected"},
+			[]string{"90000:third", "30000:first", "60000:second"}, []string{"first", "second", "third"}},
+		"on a socket with a port of its own": {[]string{"--bind", "6100"},
+			[]string{"60000:second", "30000:first"}, []string{"first", "second"}},
+		"on one with neither": {[]string{"--unconnected", "--bind", "6101"},
+			[]string{"60000:second", "30000:first"}, []string{"first", "second"}},
+		"a time that has passed leaves at once": {nil,
+			[]string{"50000:later", "-1000:late"}, []string{"late", "later"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := counters(t, client)
+			arguments := append(slices.Clone(test.options), topology.PodAddressB.String(), "7788")
+			command := exec.Command(sender, append(arguments, test.messages...)...)
+			command.Env = lab.preloaded(t)
+			var began time.Time
+			arrivals := lab.receive(t, len(test.messages), func() {
+				began = time.Now()
+				if err := finish(t, start(t, lab.PodA, "ktsn-test-send", command)); err != nil {
+					t.Fatal(err)
+				}
+			})
+			var texts []string
+			for _, arrival := range arrivals {
+				texts = append(texts, arrival.text)
+				if arrival.source.Addr() != topology.PodAddressA {
+					t.Errorf("%q came from %s", arrival.text, arrival.source)
+				}
+			}
+			if !slices.Equal(texts, test.want) {
+				t.Errorf("arrived in the order %q, want %q", texts, test.want)
+			}
+			if last := arrivals[len(arrivals)-1]; last.at.Sub(began) < 50*time.Millisecond {
+				t.Errorf("%q arrived after %v", last.text, last.at.Sub(began))
+			}
+			if taken := settled(t, client).Taken - before.Taken; taken != uint64(len(test.messages)) {
+				t.Errorf("ktsnd took %d messages, want %d", taken, len(test.messages))
+			}
+		})
+	}
+}
+
+func TestBoundPortIsTheSourcePort(t *testing.T) {
+	lab := newLab(t)
+	sender := program(t, "ktsn-test-send")
+	lab.startDaemon(t)
+	for name, options := range map[string][]string{
+		"connected":   {"--bind", "6200"},
+		"unconnected": {"--bind", "6200", "--unconnected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arguments := append(slices.Clone(options), topology.PodAddressB.String(), "7788", "20000:text")
+			command := exec.Command(sender, arguments...)
+			command.Env = lab.preloaded(t)
+			arrivals := lab.receive(t, 1, func() {
+				if err := finish(t, start(t, lab.PodA, "ktsn-test-send", command)); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if want := netip.AddrPortFrom(topology.PodAddressA, 6200); arrivals[0].source != want {
+				t.Errorf("came from %s, want %s", arrivals[0].source, want)
+			}
+		})
+	}
+}
