@@ -25,6 +25,15 @@ bool commands_pop(struct commands *commands, struct loop_command *command)
 	return true;
 }
 
+const struct loop_command *commands_peek(const struct commands *commands, uint32_t ahead)
+{
+	uint32_t head = atomic_load_explicit(&commands->head, memory_order_relaxed);
+	/* Acquire pairs with the release in commands_push(). */
+	uint32_t tail = atomic_load_explicit(&commands->tail, memory_order_acquire);
+
+	return ahead < tail - head ? &commands->queue[(head + ahead) % COMMANDS_CAPACITY] : NULL;
+}
+
 void commands_complete(struct commands *commands)
 {
 	/* Release pairs with the acquire in commands_passed(). */

@@ -41,6 +41,9 @@ bool commands_push(struct commands *commands, const struct loop_command *command
 /* Reader. False when the queue is empty. */
 bool commands_pop(struct commands *commands, struct loop_command *command);
 
+/* Reader. The command that will be popped after `ahead` others, for a look; NULL when there is none yet. */
+const struct loop_command *commands_peek(const struct commands *commands, uint32_t ahead);
+
 /* Reader: all that was popped has been executed, and no object that it named is in use any more. */
 void commands_complete(struct commands *commands);
 

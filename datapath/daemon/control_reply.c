@@ -29,10 +29,25 @@ char *control_reply_ok(void)
 	return text_of(json_pack("{si ss}", "version", CONTROL_VERSION, "reply", "ok"));
 }
 
+/* A sentence that quotes what was asked may have been cut within a character, and JSON is UTF-8 only. */
+static json_t *sentence_json(const char *sentence)
+{
+	char ascii[sizeof(((struct refusal *)0)->message)];
+	json_t *json = json_string(sentence);
+
+	if (json)
+		return json;
+	snprintf(ascii, sizeof(ascii), "%s", sentence);
+	for (char *c = ascii; *c; c++)
+		if (*c & 0x80)
+			*c = '?';
+	return json_string(ascii);
+}
+
 char *control_reply_error(const struct refusal *refusal)
 {
-	return text_of(json_pack("{si s{ss ss}}", "version", CONTROL_VERSION, "error", "field",
-				 refusal->field, "message", refusal->message));
+	return text_of(json_pack("{si s{ss so}}", "version", CONTROL_VERSION, "error", "field",
+				 refusal->field, "message", sentence_json(refusal->message)));
 }
 
 static json_t *counters_json(const struct control_status *status)

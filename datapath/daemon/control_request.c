@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* How one field is read: from its JSON value into the request. */
@@ -86,13 +87,16 @@ static int address_read(const json_t *value, struct control_request *request, st
 /* "10.42.2.0/24"; bits behind the prefix must be 0, or it is probably a mistake. */
 static int subnet_parse(const char *text, struct subnet *subnet)
 {
-	char address[INET_ADDRSTRLEN];
-	unsigned int bits;
+	char address[INET_ADDRSTRLEN], digits[3];
+	int bits;
 	struct in_addr in;
 	int end = 0;
 
-	if (sscanf(text, "%15[0-9.]/%2u%n", address, &bits, &end) != 2 || text[end] || bits > 32 ||
+	if (sscanf(text, "%15[0-9.]/%2[0-9]%n", address, digits, &end) != 2 || text[end] ||
 	    inet_pton(AF_INET, address, &in) != 1)
+		return -EINVAL;
+	bits = atoi(digits);
+	if (bits > 32)
 		return -EINVAL;
 	subnet->network = ntohl(in.s_addr);
 	subnet->prefix_bits = (uint8_t)bits;

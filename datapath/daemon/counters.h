@@ -14,18 +14,19 @@
 
 /* X(name, name on the control socket) */
 #define KTSN_COUNTERS(X)                                                                                     \
-	X(taken, "taken")                       /* messages taken from rings */                              \
-	X(sent, "sent")                         /* given to the port */                                      \
-	X(on_time, "on-time")                   /* sent within the tolerance */                              \
-	X(late_taken, "late-taken")             /* their time had passed when the application sent them */   \
-	X(late_wakeup, "late-wakeup")           /* ktsnd was not awake, or busy, at their time */            \
-	X(late_port, "late-port")               /* the port had no room at their time */                     \
-	X(late_unresolved, "late-unresolved")   /* waited for their destination's hardware address */        \
-	X(drop_invalid, "drop-invalid")         /* the ring's contents made no sense */                      \
-	X(drop_unresolved, "drop-unresolved")   /* nobody answered for their destination */                  \
-	X(drop_port, "drop-port")               /* the port reported an error, or had no room for long */    \
-	X(drop_closed, "drop-closed")           /* their endpoint or peer was removed */                     \
-	X(port_retries, "port-retries")         /* times that the port had no room */                        \
+	X(taken, "taken")                     /* messages taken from rings */                                \
+	X(sent, "sent")                       /* given to the port */                                        \
+	X(on_time, "on-time")                 /* sent within the tolerance */                                \
+	X(late_taken, "late-taken")           /* their time had passed when the application sent them */     \
+	X(late_wakeup, "late-wakeup")         /* ktsnd was not awake, or busy, at their time */              \
+	X(late_port, "late-port")             /* the port had no room at their time */                       \
+	X(late_unresolved, "late-unresolved") /* waited for their destination's hardware address */          \
+	X(drop_invalid, "drop-invalid")       /* the ring's contents made no sense */                        \
+	X(drop_unresolved, "drop-unresolved") /* nobody answered for their destination */                    \
+	X(drop_port, "drop-port")             /* the port reported an error, or had no room for long */      \
+	X(drop_closed, "drop-closed")         /* their endpoint or peer was removed */                       \
+	X(uncertain, "uncertain")       /* departing when another ktsnd ended: sent or not, not again */     \
+	X(port_retries, "port-retries") /* times that the port had no room */                                \
 	X(frame_pool_empty, "frame-pool-empty") /* times that messages had to wait in the ring for memory */ \
 	X(wakeups, "wakeups")                   /* times that the loop thread slept and woke */              \
 	X(doorbells, "doorbells")               /* times that an application woke it */

@@ -132,8 +132,13 @@ static int destination_resolve(struct destination *destination, const struct flo
 	return err;
 }
 
-static int destination_number_free(struct process *process, uint32_t *index)
+/* The number that was asked for, if it is free; else any that is. */
+static int destination_number_free(struct process *process, uint32_t wanted, uint32_t *index)
 {
+	if (wanted != KTSN_APP_NONE) {
+		*index = wanted;
+		return wanted < LOOP_DESTINATIONS_PER_RING && !process->destinations[wanted] ? 0 : -EINVAL;
+	}
 	for (uint32_t tried = 0; tried < LOOP_DESTINATIONS_PER_RING; tried++) {
 		uint32_t i = process->destination_hint++ % LOOP_DESTINATIONS_PER_RING;
 
@@ -171,7 +176,8 @@ static void destination_discard(struct destination *destination)
 	free(destination);
 }
 
-int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be, struct destination **created)
+int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be, uint32_t number,
+		       struct destination **created)
 {
 	struct process *process = flow->process;
 	struct destination *destination = calloc(1, sizeof(*destination));
@@ -184,7 +190,7 @@ int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be,
 	destination->address_be = address_be;
 	destination->loop = calloc(1, sizeof(*destination->loop));
 	if (destination->loop)
-		result = destination_number_free(process, &destination->index);
+		result = destination_number_free(process, number, &destination->index);
 	if (result == 0)
 		result = destination_resolve(destination, flow, port_be);
 	if (result != 0) {

@@ -16,6 +16,7 @@
 
 /* What the kernel says of a socket. */
 struct socket_identity {
+	uint64_t cookie;
 	uint64_t netns_cookie;
 	struct sockaddr_in local;
 	struct sockaddr_in remote; /* port 0: not connected */
@@ -65,7 +66,8 @@ static int identity_read(int fd, struct socket_identity *identity)
 	memset(identity, 0, sizeof(*identity));
 	if (err)
 		return err;
-	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &identity->netns_cookie, &bytes))
+	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &identity->netns_cookie, &bytes) ||
+	    getsockopt(fd, SOL_SOCKET, SO_COOKIE, &identity->cookie, &bytes))
 		return -errno;
 	err = addresses_read(fd, identity);
 	if (!err)
@@ -86,8 +88,13 @@ static struct namespace *namespace_of(const struct pod *pod, uint64_t cookie)
 	return NULL;
 }
 
-static int flow_number_free(const struct process *process, uint32_t *index)
+/* The number that was asked for, if it is free; else any that is. */
+static int flow_number_free(const struct process *process, uint32_t wanted, uint32_t *index)
 {
+	if (wanted != KTSN_APP_NONE) {
+		*index = wanted;
+		return wanted < LOOP_FLOWS_PER_RING && !process->flows[wanted] ? 0 : -EINVAL;
+	}
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {
 		if (!process->flows[i]) {
 			*index = i;
@@ -97,7 +104,7 @@ static int flow_number_free(const struct process *process, uint32_t *index)
 	return -EMFILE;
 }
 
-static int flow_make(struct process *process, const struct ktsn_app_request *request, struct flow **result)
+static int flow_make(struct process *process, uint32_t number, enum ktsn_clock clock, struct flow **result)
 {
 	struct flow *flow = calloc(1, sizeof(*flow));
 	int err = -ENOMEM;
@@ -105,7 +112,7 @@ static int flow_make(struct process *process, const struct ktsn_app_request *req
 	if (flow)
 		flow->loop = calloc(1, sizeof(*flow->loop));
 	if (flow && flow->loop)
-		err = flow_number_free(process, &flow->index);
+		err = flow_number_free(process, number, &flow->index);
 	if (err) {
 		if (flow)
 			free(flow->loop);
@@ -116,7 +123,7 @@ static int flow_make(struct process *process, const struct ktsn_app_request *req
 	flow->loop->object = (struct loop_object){.kind = LOOP_FLOW, .owner = flow};
 	flow->loop->ring = process->ring;
 	flow->loop->number = ++process->pod->node->flow_numbers;
-	flow->loop->clock = (enum ktsn_clock)request->clock;
+	flow->loop->clock = clock;
 	process->flows[flow->index] = flow;
 	process->pod->node->flow_count++;
 	*result = flow;
@@ -152,6 +159,7 @@ static void flow_source_set(struct flow *flow, const struct socket_identity *ide
 	ns->users++;
 	namespace_put(flow->ns);
 	flow->ns = ns;
+	flow->cookie = identity->cookie;
 	flow->source.source_ipv4_be = identity->local.sin_addr.s_addr;
 	flow->source.source_port_be = identity->local.sin_port;
 	flow->source.ttl = (uint8_t)identity->ttl;
@@ -168,17 +176,18 @@ static void destination_reply(const struct destination *destination, struct ktsn
 }
 
 static int flow_register(struct flow *flow, const struct socket_identity *identity, struct namespace *ns,
-			 struct ktsn_app_reply *reply)
+			 uint32_t destination_number, struct ktsn_app_reply *reply)
 {
 	int err;
 
 	destinations_close_all(flow);
 	flow_source_set(flow, identity, ns);
 	reply->flow = flow->index;
+	reply->clock = flow->loop->clock;
 	if (identity->remote.sin_port == 0)
 		return 0;
 	err = destination_create(flow, identity->remote.sin_addr.s_addr, identity->remote.sin_port,
-				 &flow->connected);
+				 destination_number, &flow->connected);
 	if (!err)
 		destination_reply(flow->connected, reply);
 	return err;
@@ -194,6 +203,7 @@ static void flow_close(struct flow *flow)
 	struct process *process = flow->process;
 
 	destinations_close_all(flow);
+	timed_socket_remember(process->pod, flow);
 	process->flows[flow->index] = NULL;
 	process->pod->node->flow_count--;
 	flow->closed = true;
@@ -209,35 +219,53 @@ void flow_free(struct flow *flow)
 	free(flow);
 }
 
+/* Numbers are ktsnd's to give, except those that it gave before it was restarted. */
+static uint32_t number_wanted(const struct process *process, uint32_t number)
+{
+	return process->resuming ? number : KTSN_APP_NONE;
+}
+
+static int flow_open_as(struct process *process, const struct ktsn_app_request *request,
+			const struct socket_identity *identity, enum ktsn_clock clock,
+			struct ktsn_app_reply *reply)
+{
+	struct namespace *ns = namespace_of(process->pod, identity->netns_cookie);
+	struct flow *flow = flow_of(process, request->flow);
+	bool fresh = !flow;
+	int err = 0;
+
+	if (!ns)
+		return process->pod->endpoints ? -EPERM : -ENETDOWN;
+	if (fresh)
+		err = flow_make(process, number_wanted(process, request->flow), clock, &flow);
+	if (err)
+		return err;
+	if (fresh)
+		flow_announce(flow);
+	err = flow_register(flow, identity, ns, number_wanted(process, request->destination), reply);
+	if (err && fresh) {
+		flow_close(flow);
+		reply->flow = KTSN_APP_NONE;
+	}
+	return err;
+}
+
 void flow_open(struct process *process, const struct ktsn_app_request *request, int socket_fd,
 	       struct ktsn_app_reply *reply)
 {
-	struct flow *flow = flow_of(process, request->flow);
+	enum ktsn_clock clock = (enum ktsn_clock)request->clock;
+	bool known = request->flow == KTSN_APP_NONE || flow_of(process, request->flow) || process->resuming;
 	struct socket_identity identity;
-	struct namespace *ns;
-	bool fresh = request->flow == KTSN_APP_NONE;
 
-	if (socket_fd < 0 || request->clock >= KTSN_CLOCKS || (!fresh && !flow)) {
+	if (socket_fd < 0 || request->clock >= KTSN_CLOCKS || !known) {
 		reply->status = -EINVAL;
 		return;
 	}
 	reply->status = identity_read(socket_fd, &identity);
-	if (reply->status)
-		return;
-	ns = namespace_of(process->pod, identity.netns_cookie);
-	if (!ns)
-		reply->status = process->pod->endpoints ? -EPERM : -ENETDOWN;
-	else if (fresh)
-		reply->status = flow_make(process, request, &flow);
-	if (reply->status)
-		return;
-	if (fresh)
-		flow_announce(flow);
-	reply->status = flow_register(flow, &identity, ns, reply);
-	if (reply->status && fresh) {
-		flow_close(flow);
-		reply->flow = KTSN_APP_NONE;
-	}
+	if (reply->status == 0 && request->type == KTSN_APP_FLOW_ADOPT)
+		reply->status = timed_socket_find(process->pod, identity.cookie, &clock);
+	if (reply->status == 0)
+		reply->status = flow_open_as(process, request, &identity, clock, reply);
 }
 
 void flow_close_request(struct process *process, const struct ktsn_app_request *request,
@@ -264,7 +292,8 @@ void flow_destination_request(struct process *process, const struct ktsn_app_req
 		return;
 	}
 	memcpy(&address_be, request->address, sizeof(address_be));
-	reply->status = destination_create(flow, address_be, request->port_be, &destination);
+	reply->status = destination_create(flow, address_be, request->port_be,
+					   number_wanted(process, request->destination), &destination);
 	if (reply->status)
 		return;
 	destination_reply(destination, reply);

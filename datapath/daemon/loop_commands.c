@@ -42,6 +42,10 @@ static void ring_open(struct loop *loop, struct loop_ring *ring)
 	struct epoll_event doorbell = {.events = EPOLLIN, .data.ptr = ring};
 
 	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, ring->doorbell_fd, &doorbell);
+	ring->opened = true;
+	counter_add(&loop->counters.uncertain, ring->uncertain);
+	/* One that was handed back holds messages already. */
+	loop_take_ring(loop, ring);
 }
 
 void ring_end(struct loop *loop, struct loop_ring *ring)
@@ -56,8 +60,7 @@ static void ring_close(struct loop *loop, struct loop_ring *ring)
 {
 	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, ring->doorbell_fd, NULL);
 	loop_take_ring(loop, ring);
-	/* Busy: this command was found while a message of this very ring is being taken. */
-	if (ring->backlog || ring->busy)
+	if (ring->backlog)
 		ring->closing = true;
 	else
 		ring_end(loop, ring);
@@ -154,7 +157,32 @@ static void execute(struct loop *loop, const struct loop_command *command)
 	}
 }
 
-/* May be called while a command is being executed, by a message that depends on the next one. */
+static bool flow_announced(const struct loop *loop, const struct loop_ring *ring, uint32_t index,
+			   const struct loop_flow *flow)
+{
+	const struct loop_command *command;
+
+	for (uint32_t i = 0; (command = commands_peek(&loop->commands, i)); i++)
+		if (command->type == COMMAND_FLOW_OPEN && command->ring == ring && command->index == index &&
+		    command->flow == flow)
+			return true;
+	return ring->flows[index] == flow;
+}
+
+/* Only looked up, not executed: a message may be taken in the middle of another command. */
+struct loop_destination *destination_announced(const struct loop *loop, const struct loop_ring *ring,
+					       uint32_t flow_index, uint32_t index)
+{
+	const struct loop_command *command;
+
+	for (uint32_t i = 0; (command = commands_peek(&loop->commands, i)); i++)
+		if (command->type == COMMAND_DESTINATION_OPEN && command->ring == ring &&
+		    command->index == index &&
+		    flow_announced(loop, ring, flow_index, command->destination->flow))
+			return command->destination;
+	return NULL;
+}
+
 void loop_commands(struct loop *loop)
 {
 	struct loop_command command;

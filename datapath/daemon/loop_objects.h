@@ -85,7 +85,9 @@ struct loop_ring {
 	struct loop_object object;
 	struct ktsn_ring_consumer consumer;
 	int doorbell_fd;
-	bool closing; /* nothing new comes; closed once what is in it has been taken */
+	bool opened;        /* by RING_OPEN; nothing is taken before */
+	uint32_t uncertain; /* slots that were departing when another ktsnd ended; counted by RING_OPEN */
+	bool closing;       /* nothing new comes; closed once what is in it has been taken */
 	bool closed;
 	bool retired;
 	uint32_t busy;         /* being taken from: must not be retired under the taker's feet */

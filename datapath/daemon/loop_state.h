@@ -91,6 +91,9 @@ void watch_expire(struct loop *loop, int64_t until_tai_ns);
 
 /* loop_commands.c: what the control thread wants, and giving back what it owns */
 void loop_commands(struct loop *loop);
+/* The flow's destination that a command still to be executed will open, or NULL. */
+struct loop_destination *destination_announced(const struct loop *loop, const struct loop_ring *ring,
+					       uint32_t flow_index, uint32_t index);
 void flow_retire_if_done(struct loop *loop, struct loop_flow *flow);
 /* Closes a ring out of which everything has been taken. */
 void ring_end(struct loop *loop, struct loop_ring *ring);

@@ -109,7 +109,7 @@ static void packet_route(struct loop *loop, struct packet *packet, struct loop_d
 	}
 }
 
-static struct loop_destination *destination_of(const struct loop_ring *ring,
+static struct loop_destination *destination_of(const struct loop *loop, const struct loop_ring *ring,
 					       const struct ktsn_ring_taken *taken)
 {
 	struct loop_destination *destination;
@@ -119,6 +119,8 @@ static struct loop_destination *destination_of(const struct loop_ring *ring,
 	destination = ring->destinations[taken->destination];
 	/* A destination carries a source address: only its own flow may use it. */
 	if (!destination || destination->flow != ring->flows[taken->flow])
+		destination = destination_announced(loop, ring, taken->flow, taken->destination);
+	if (!destination)
 		return NULL;
 	return taken->payload_bytes <= destination->route.payload_max_bytes ? destination : NULL;
 }
@@ -162,15 +164,10 @@ static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime
 static int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
 			  const struct clock_offsets *offsets)
 {
-	struct loop_destination *destination = destination_of(ring, taken);
+	struct loop_destination *destination = destination_of(loop, ring, taken);
 	struct packet *packet;
 	int64_t txtime_tai_ns;
 
-	if (!destination) {
-		/* It may have been announced after this round began; the message proves that it was. */
-		loop_commands(loop);
-		destination = destination_of(ring, taken);
-	}
 	if (!destination ||
 	    !txtime_convert(taken->txtime_ns, offsets->to_tai_ns[destination->flow->clock], &txtime_tai_ns)) {
 		reject(loop, ring, taken->slot);
@@ -217,7 +214,7 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 {
 	bool drained;
 
-	if (ring->closed || !ktsn_ring_ready(&ring->consumer))
+	if (!ring->opened || ring->closed || !ktsn_ring_ready(&ring->consumer))
 		return;
 	ring->busy++;
 	drained = ring_drain(loop, ring);

@@ -25,6 +25,7 @@ enum {
 	 * kernel may take its time. */
 	DOORBELL_POLL_NS = 5000,
 	QUIET_NS = 20000,
+	MEMORY_RETRY_NS = 1000000,
 	/* The lead goes up by this after a wake-up that was too late for it, and down by a fraction of it after
 	 * each that was not: it settles where one in LATE_ONE_IN is too late. */
 	LEAD_STEP_NS = 5000,
@@ -142,6 +143,9 @@ void loop_wait(struct loop *loop)
 	watch_expire(loop, now_tai_ns + loop->lead_ns);
 	expected_tai_ns = watch_next(loop, now_tai_ns);
 	event_tai_ns = departure_tai_ns < expected_tai_ns ? departure_tai_ns : expected_tai_ns;
+	/* No departure will give memory back: the port has it all, and does not say when it returns it. */
+	if (event_tai_ns == KTSN_SHAPER_NEVER && loop->memory_short)
+		event_tai_ns = now_tai_ns + MEMORY_RETRY_NS;
 	if (event_tai_ns == KTSN_SHAPER_NEVER ||
 	    event_tai_ns - now_tai_ns > loop->lead_ns + SHORTEST_SLEEP_NS) {
 		loop_sleep(loop, now_tai_ns, event_tai_ns);

@@ -29,6 +29,8 @@ enum {
 	/* libktsn remembers 8 addresses of a socket; twice as many stay valid here, so that an entry that it
 	 * still uses is never dropped. */
 	FLOW_DESTINATIONS_MAX = 16,
+	/* Sockets that outlive the process that opened them: passed on, or kept over exec. */
+	POD_RECENT_MAX = 256,
 };
 
 struct subnet {
@@ -44,6 +46,12 @@ struct peer {
 	struct peer *next;
 };
 
+/* A socket of which ktsnd knows that it asked for SO_TXTIME, by the kernel's cookie (SO_COOKIE). */
+struct timed_socket {
+	uint64_t cookie; /* 0: none */
+	enum ktsn_clock clock;
+};
+
 struct pod {
 	struct node *node;
 	char identity[NODE_IDENTITY_MAX + 1];
@@ -51,7 +59,9 @@ struct pod {
 	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct endpoint *endpoints;
 	struct process *processes;
-	bool version_warned; /* of a libktsn.so of another version */
+	bool version_warned;                        /* of a libktsn.so of another version */
+	struct timed_socket recent[POD_RECENT_MAX]; /* timed sockets that their processes closed, a ring */
+	uint32_t recent_next;
 	struct pod *next;
 };
 
@@ -69,7 +79,8 @@ struct endpoint {
 struct process {
 	struct pod *pod; /* NULL once the connection is closed */
 	struct event_source connection;
-	struct loop_ring *ring;         /* NULL before HELLO */
+	bool resuming;                  /* between HAND_BACK and RESUME */
+	struct loop_ring *ring;         /* NULL before HELLO or HAND_BACK */
 	struct ktsn_ring_memory memory; /* of the ring */
 	struct flow *flows[LOOP_FLOWS_PER_RING];
 	struct destination *destinations[LOOP_DESTINATIONS_PER_RING];
@@ -81,6 +92,7 @@ struct flow {
 	struct process *process;
 	struct loop_flow *loop;
 	uint32_t index;
+	uint64_t cookie; /* of the socket */
 	struct namespace *ns;
 	struct ktsn_frame_path source;                           /* address, port, ttl and tos filled in */
 	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
@@ -173,10 +185,17 @@ void flow_destination_request(struct process *process, const struct ktsn_app_req
 			      struct ktsn_app_reply *reply);
 void flow_free(struct flow *flow);
 
+/* timed_sockets.c: sockets that wander from process to process */
+/* A flow of the pod ends: another process may still have its socket. */
+void timed_socket_remember(struct pod *pod, const struct flow *flow);
+/* 0 with *clock, or -ENOENT when no process of the pod ever registered the socket. */
+int timed_socket_find(const struct pod *pod, uint64_t cookie, enum ktsn_clock *clock);
+
 /* destinations.c: from an address to a route for frames */
-/* Makes a destination of the flow and announces it to the loop. 0 with *created, which is NULL when the
- * pod's routes lead through another interface; or -errno as sendmsg gives it. */
-int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be,
+/* Makes a destination of the flow, under that number if it is not KTSN_APP_NONE, and announces it to the
+ * loop. 0 with *created, which is NULL when the pod's routes lead through another interface; or -errno as
+ * sendmsg gives it. */
+int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be, uint32_t number,
 		       struct destination **created);
 /* Tells the loop that no new messages come for it. */
 void destination_close(struct destination *destination);

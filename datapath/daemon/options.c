@@ -36,7 +36,7 @@ static const char help[] =
 	"                         power\n"
 	"  --late-after DURATION  count a departure as late from here on (default: 10us)\n"
 	"  --slots N              messages that one process may have waiting, 64 to 4096 (default: 512)\n"
-	"  --packets N            messages that all may have waiting, 64 to 1048576 (default: 16384)\n"
+	"  --packets N            messages that all may have waiting, 64 to 1048576 (default: 4096)\n"
 	"  --log-level LEVEL      error, warning, info or debug (default: info)\n"
 	"  --help, --version\n"
 	"\n"
@@ -251,7 +251,7 @@ static void defaults_set(struct options *options)
 		.spin_ns = 120000,
 		.late_after_ns = 10000,
 		.ring_slots = 512,
-		.packets = 16384,
+		.packets = 4096,
 		.log_level = LOG_LEVEL_INFO,
 	};
 }

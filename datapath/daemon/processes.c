@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,23 +28,17 @@ uint64_t process_kernel_path(const struct process *process)
 	return process->ring ? atomic_load_explicit(&header->kernel_path, memory_order_relaxed) : 0;
 }
 
+/* What the loop needs of a ring whose memory is there. */
 static int ring_make(struct process *process)
 {
-	struct node *node = process->pod->node;
 	struct loop_ring *ring = calloc(1, sizeof(*ring));
-	int err;
 
 	if (!ring)
 		return -ENOMEM;
-	err = ktsn_ring_memory_create(&process->memory, node->ring_slots, node->uplink.mtu_bytes);
-	if (err) {
-		free(ring);
-		return err;
-	}
 	ring->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (ring->doorbell_fd < 0) {
-		err = -errno;
-		ktsn_ring_memory_destroy(&process->memory);
+		int err = -errno;
+
 		free(ring);
 		return err;
 	}
@@ -82,9 +77,10 @@ void process_free(struct node *node, struct process *process)
 
 void process_close(struct process *process)
 {
-	struct node *node = process->pod->node;
+	struct pod *pod = process->pod;
+	struct node *node = pod->node;
 
-	list_remove(&process->pod->processes, process);
+	list_remove(&pod->processes, process);
 	process->pod = NULL;
 	process->next = node->closing;
 	node->closing = process;
@@ -92,7 +88,10 @@ void process_close(struct process *process)
 	close(process->connection.fd);
 	node->process_count--;
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
-		node->flow_count -= process->flows[i] != NULL;
+		if (process->flows[i]) {
+			node->flow_count--;
+			timed_socket_remember(pod, process->flows[i]);
+		}
 	node->kernel_path_closed += process_kernel_path(process);
 	if (process->ring)
 		/* What it sent still leaves; the loop gives the ring back after that. */
@@ -102,23 +101,65 @@ void process_close(struct process *process)
 		process_free(node, process);
 }
 
-/* HELLO: makes the ring and has the loop look after it. */
-static void hello(struct process *process, struct ktsn_app_reply *reply)
+static void ring_open(struct process *process)
+{
+	loop_command(process->pod->node->loop,
+		     &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = process->ring});
+}
+
+static int ring_allowed(const struct process *process)
+{
+	if (process->ring)
+		return -EALREADY;
+	return process->pod->node->process_count > LOOP_RINGS_MAX ? -EMFILE : 0;
+}
+
+/* Makes a ring and has the loop look after it. */
+static int hello(struct process *process)
 {
 	struct node *node = process->pod->node;
+	int err = ring_allowed(process);
 
-	if (process->ring) {
-		reply->status = -EALREADY;
-		return;
+	if (!err)
+		err = ktsn_ring_memory_create(&process->memory, node->ring_slots, node->uplink.mtu_bytes);
+	if (err)
+		return err;
+	err = ring_make(process);
+	if (err)
+		ktsn_ring_memory_destroy(&process->memory);
+	else
+		ring_open(process);
+	return err;
+}
+
+/* Takes over the ring of a process that outlived another ktsnd. On success *ring_fd is the ring's. */
+static int hand_back(struct process *process, int *ring_fd)
+{
+	int err = *ring_fd < 0 ? -EINVAL : ring_allowed(process);
+
+	if (!err)
+		err = ktsn_ring_memory_adopt(&process->memory, *ring_fd);
+	if (err)
+		return err;
+	err = ring_make(process);
+	if (err) {
+		munmap(process->memory.address, process->memory.bytes);
+		return err;
 	}
-	if (node->process_count > LOOP_RINGS_MAX) {
-		reply->status = -EMFILE;
-		return;
-	}
-	reply->status = ring_make(process);
-	if (reply->status == 0)
-		loop_command(node->loop,
-			     &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = process->ring});
+	*ring_fd = -1;
+	process->resuming = true;
+	return 0;
+}
+
+/* All that its messages refer to is known again. */
+static int resume(struct process *process)
+{
+	if (!process->resuming)
+		return -EPROTO;
+	process->resuming = false;
+	process->ring->uncertain = ktsn_ring_recover(&process->ring->consumer);
+	ring_open(process);
+	return 0;
 }
 
 /* Said once per pod, or one that tries again and again would fill the log. */
@@ -136,7 +177,24 @@ static void version_refuse(struct process *process, const struct ktsn_app_reques
 	pod->version_warned = true;
 }
 
-static void request_serve(struct process *process, const struct ktsn_app_request *request, int passed_fd,
+static void flow_request_serve(struct process *process, const struct ktsn_app_request *request, int passed_fd,
+			       struct ktsn_app_reply *reply)
+{
+	if (!process->ring)
+		reply->status = -EPROTO;
+	else if (request->type == KTSN_APP_FLOW_OPEN || request->type == KTSN_APP_FLOW_ADOPT)
+		flow_open(process, request, passed_fd, reply);
+	else if (request->type == KTSN_APP_FLOW_CLOSE)
+		flow_close_request(process, request, reply);
+	else if (request->type == KTSN_APP_DESTINATION)
+		flow_destination_request(process, request, reply);
+	else if (request->type == KTSN_APP_RESUME)
+		reply->status = resume(process);
+	else
+		reply->status = -EOPNOTSUPP;
+}
+
+static void request_serve(struct process *process, const struct ktsn_app_request *request, int *passed_fd,
 			  struct ktsn_app_reply *reply)
 {
 	if (request->magic != KTSN_APP_MAGIC)
@@ -144,17 +202,11 @@ static void request_serve(struct process *process, const struct ktsn_app_request
 	else if (request->version != KTSN_APP_VERSION)
 		version_refuse(process, request, reply);
 	else if (request->type == KTSN_APP_HELLO)
-		hello(process, reply);
-	else if (!process->ring)
-		reply->status = -EPROTO;
-	else if (request->type == KTSN_APP_FLOW_OPEN)
-		flow_open(process, request, passed_fd, reply);
-	else if (request->type == KTSN_APP_FLOW_CLOSE)
-		flow_close_request(process, request, reply);
-	else if (request->type == KTSN_APP_DESTINATION)
-		flow_destination_request(process, request, reply);
+		reply->status = hello(process);
+	else if (request->type == KTSN_APP_HAND_BACK)
+		reply->status = hand_back(process, passed_fd);
 	else
-		reply->status = -EOPNOTSUPP;
+		flow_request_serve(process, request, *passed_fd, reply);
 }
 
 /* The first descriptor is the caller's, the rest are closed. */
@@ -199,25 +251,42 @@ static int request_receive(int fd, struct ktsn_app_request *request, int *passed
 	return bytes == sizeof(*request) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 1 : -EPROTO;
 }
 
-/* The ring's descriptors go with the reply to HELLO. An application that does not read its replies loses
- * its connection rather than holding up ktsnd. */
+/* The descriptors that go with a reply: the ring and its doorbell, or the doorbell of a ring handed back. */
+static size_t reply_fds(const struct process *process, const struct ktsn_app_reply *reply, int fds[2])
+{
+	if (reply->status)
+		return 0;
+	if (reply->type == KTSN_APP_HELLO) {
+		fds[0] = process->memory.fd;
+		fds[1] = process->ring->doorbell_fd;
+		return 2;
+	}
+	if (reply->type == KTSN_APP_HAND_BACK) {
+		fds[0] = process->ring->doorbell_fd;
+		return 1;
+	}
+	return 0;
+}
+
+/* An application that does not read its replies loses its connection rather than holding up ktsnd. */
 static int reply_send(struct process *process, const struct ktsn_app_reply *reply)
 {
 	union request_control control = {0};
 	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
 	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	int fds[2];
+	size_t count = reply_fds(process, reply, fds);
 
-	if (reply->type == KTSN_APP_HELLO && reply->status == 0) {
-		int fds[2] = {process->memory.fd, process->ring->doorbell_fd};
+	if (count) {
 		struct cmsghdr *cmsg;
 
 		message.msg_control = control.bytes;
-		message.msg_controllen = CMSG_SPACE(sizeof(fds));
+		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
 		cmsg = CMSG_FIRSTHDR(&message);
 		cmsg->cmsg_level = SOL_SOCKET;
 		cmsg->cmsg_type = SCM_RIGHTS;
-		cmsg->cmsg_len = CMSG_LEN(sizeof(fds));
-		memcpy(CMSG_DATA(cmsg), fds, sizeof(fds));
+		cmsg->cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
 	}
 	return sendmsg(process->connection.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
@@ -235,7 +304,7 @@ static void connection_readable(struct event_source *source)
 	if (got > 0) {
 		reply.type = request.type;
 		reply.flow = reply.destination = KTSN_APP_NONE;
-		request_serve(process, &request, passed_fd, &reply);
+		request_serve(process, &request, &passed_fd, &reply);
 	}
 	/* Before the reply: a copy of the socket that stays open here would keep its port bound. */
 	if (passed_fd >= 0)

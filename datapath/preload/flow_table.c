@@ -103,15 +103,20 @@ struct flow *flow_acquire(int fd)
 		/* It may have been freed and taken for another socket in between; the table knows. */
 		if (atomic_load_explicit(entry, memory_order_seq_cst) == flow)
 			return flow;
-		flow_release(flow);
+		if (flow_release(flow))
+			flow_dispose(flow);
 	}
 	return NULL;
 }
 
-void flow_release(struct flow *flow)
+bool flow_release(struct flow *flow)
 {
-	if (atomic_fetch_sub_explicit(&flow->users, 1, memory_order_acq_rel) == 1)
-		pool_give(flow);
+	return atomic_fetch_sub_explicit(&flow->users, 1, memory_order_acq_rel) == 1;
+}
+
+void flow_dispose(struct flow *flow)
+{
+	pool_give(flow);
 }
 
 static void flow_reset(struct flow *flow)
@@ -119,35 +124,80 @@ static void flow_reset(struct flow *flow)
 	lock_reset(&flow->lock);
 	atomic_store_explicit(&flow->session, 0, memory_order_relaxed);
 	flow->number_session = 0;
+	flow->connection = 0;
+	flow->left_to_kernel = false;
 	memset(&flow->connected, 0, sizeof(flow->connected));
 	memset(flow->others, 0, sizeof(flow->others));
 	flow->others_next = 0;
 }
 
-struct flow *flow_enter(int fd)
+struct flow *flow_create(void)
 {
-	_Atomic(struct flow *) *entry = entry_make(fd);
-	struct flow *flow = entry ? pool_take() : NULL;
-	struct flow *before;
+	struct flow *flow = pool_take();
 
 	if (!flow)
 		return NULL;
 	flow_reset(flow);
-	/* One for the table, one for the caller. */
-	atomic_store_explicit(&flow->users, 2, memory_order_relaxed);
-	before = atomic_exchange_explicit(entry, flow, memory_order_acq_rel);
-	if (before)
-		flow_release(before);
+	atomic_store_explicit(&flow->users, 1, memory_order_relaxed);
 	return flow;
+}
+
+int flow_share(struct flow *flow, int fd)
+{
+	_Atomic(struct flow *) *entry = entry_make(fd);
+
+	if (!entry)
+		return -ENOMEM;
+	atomic_fetch_add_explicit(&flow->users, 1, memory_order_relaxed);
+	atomic_store_explicit(entry, flow, memory_order_release);
+	return 0;
+}
+
+static void page_each(int page, bool (*visit)(int fd, struct flow *flow, void *context), void *context)
+{
+	for (int i = 0; i < PAGE_ENTRIES; i++) {
+		int fd = page * PAGE_ENTRIES + i;
+		struct flow *flow = flow_acquire(fd);
+
+		if (!flow)
+			continue;
+		if (visit(fd, flow, context))
+			flow_dispose(flow);
+	}
+}
+
+void flow_each(bool (*visit)(int fd, struct flow *flow, void *context), void *context)
+{
+	for (int page = 0; page < PAGES; page++)
+		if (atomic_load_explicit(&pages[page], memory_order_acquire))
+			page_each(page, visit, context);
+}
+
+static bool flow_unlock(int fd, struct flow *flow, void *context)
+{
+	(void)fd;
+	(void)context;
+	lock_reset(&flow->lock);
+	return flow_release(flow);
+}
+
+void flows_forked(void)
+{
+	lock_reset(&pool_lock);
+	flow_each(flow_unlock, NULL);
+}
+
+bool flow_known(int fd)
+{
+	_Atomic(struct flow *) *entry = entry_of(fd);
+
+	return entry && atomic_load_explicit(entry, memory_order_relaxed);
 }
 
 struct flow *flow_remove(int fd)
 {
 	_Atomic(struct flow *) *entry = entry_of(fd);
 
-	/* The common case, a descriptor that never asked, must not write to the table. */
-	if (!entry || !atomic_load_explicit(entry, memory_order_relaxed))
-		return NULL;
 	/* The table's reference becomes the caller's. */
-	return atomic_exchange_explicit(entry, NULL, memory_order_acq_rel);
+	return !entry ? NULL : atomic_exchange_explicit(entry, NULL, memory_order_acq_rel);
 }

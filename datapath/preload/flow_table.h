@@ -30,12 +30,14 @@ struct flow {
 	struct flow *next_free;
 	int txtime_clockid; /* as the application set them */
 	uint32_t txtime_flags;
-	bool kernel_knows; /* the kernel accepted SO_TXTIME too */
+	bool kernel_knows;   /* the kernel accepted SO_TXTIME too */
+	bool left_to_kernel; /* nobody answered when it asked for SO_TXTIME: it stays the kernel's */
 	enum ktsn_clock clock;
 
 	/* Written under `lock`, then published by `session`. */
 	struct lock lock;
 	_Atomic uint32_t session; /* the session it is registered with; 0: with none */
+	uint32_t connection;      /* of the session to which it was restored last */
 	uint32_t number_session;  /* the session that gave the number; it stays when an address is refused */
 	uint32_t number;
 	struct destination connected; /* route 0: not connected */
@@ -45,11 +47,28 @@ struct flow {
 
 /* The flow of a descriptor, to be given back by flow_release(); NULL when it has none. */
 struct flow *flow_acquire(int fd);
-void flow_release(struct flow *flow);
+/* True when it was the last use: then the socket has been closed, flow_dispose() follows. */
+bool flow_release(struct flow *flow);
+/* Gives back the memory of a flow that nobody uses any more. */
+void flow_dispose(struct flow *flow);
 
-/* Makes a flow and enters it for the descriptor, replacing one that stands there. NULL when the
- * descriptor is beyond the table or there is no memory. Acquired, as by flow_acquire(). */
-struct flow *flow_enter(int fd);
+/* Makes a flow for the caller to fill in and then enter by flow_share(). NULL without memory. Acquired, as by
+ * flow_acquire(). */
+struct flow *flow_create(void);
+
+/* Enters an acquired flow for another descriptor of the same socket, whose entry must be empty. 0 or
+ * -errno. The caller still holds the flow. */
+int flow_share(struct flow *flow, int fd);
+
+/* Calls `visit` for each entry of the table with an acquired flow, which it gives back; true when the flow
+ * is to be disposed of, as flow_release() says. */
+void flow_each(bool (*visit)(int fd, struct flow *flow, void *context), void *context);
+
+/* In the child, right after fork: locks that other threads of the parent held. */
+void flows_forked(void);
+
+/* Whether the descriptor has an entry. */
+bool flow_known(int fd);
 
 /* Takes the descriptor's flow out of the table; acquired, or NULL. */
 struct flow *flow_remove(int fd);

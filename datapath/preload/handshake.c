@@ -178,7 +178,8 @@ static int ring_map(struct session *session, int ring_fd)
 			      MAP_SHARED | MAP_POPULATE, ring_fd, 0L);
 	if (address < 0 && address > -4096)
 		return (int)address;
-	err = ktsn_ring_producer_init(&session->ring, (void *)address, (size_t)status.st_size);
+	session->ring_bytes = (size_t)status.st_size;
+	err = ktsn_ring_producer_init(&session->ring, (void *)address, session->ring_bytes);
 	if (err)
 		(void)kernel_call(SYS_munmap, address, status.st_size);
 	return (int)err;
@@ -190,29 +191,57 @@ static void fd_close(int fd)
 		(void)kernel_call(SYS_close, fd);
 }
 
+static int greet(int socket_fd, enum ktsn_app_type type, int ring_fd, int fds[HANDSHAKE_FDS])
+{
+	struct ktsn_app_request request = {
+		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = (uint16_t)type};
+	struct ktsn_app_reply reply;
+	int err = handshake_exchange(socket_fd, &request, ring_fd, &reply, fds);
+
+	return err ? err : reply.status;
+}
+
 int handshake(struct session *session)
 {
-	struct ktsn_app_request hello = {
-		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = KTSN_APP_HELLO};
-	struct ktsn_app_reply reply;
-	int fds[HANDSHAKE_FDS];
-	int err = app_socket_connect(&session->socket_fd);
+	int fds[HANDSHAKE_FDS], socket_fd;
+	int err = app_socket_connect(&socket_fd);
 
 	if (err)
 		return err;
-	err = handshake_exchange(session->socket_fd, &hello, -1, &reply, fds);
-	if (!err)
-		err = reply.status;
+	err = greet(socket_fd, KTSN_APP_HELLO, -1, fds);
 	if (!err && (fds[HANDSHAKE_RING] < 0 || fds[HANDSHAKE_DOORBELL] < 0))
 		err = -EPROTO;
 	if (!err)
 		err = ring_map(session, fds[HANDSHAKE_RING]);
-	fd_close(fds[HANDSHAKE_RING]);
 	if (err) {
+		fd_close(fds[HANDSHAKE_RING]);
 		fd_close(fds[HANDSHAKE_DOORBELL]);
-		fd_close(session->socket_fd);
+		fd_close(socket_fd);
 		return err;
 	}
+	session->ring_fd = own_fd_move_up(fds[HANDSHAKE_RING]);
 	session->doorbell_fd = own_fd_move_up(fds[HANDSHAKE_DOORBELL]);
+	atomic_store_explicit(&session->socket_fd, socket_fd, memory_order_release);
+	return 0;
+}
+
+int handshake_again(struct session *session)
+{
+	int fds[HANDSHAKE_FDS], socket_fd;
+	int err = app_socket_connect(&socket_fd);
+
+	if (err)
+		return err;
+	err = greet(socket_fd, KTSN_APP_HAND_BACK, session->ring_fd, fds);
+	/* In one step, so that a thread that is just ringing rings the old bell or the new one. */
+	if (!err && kernel_call(SYS_dup3, fds[0], session->doorbell_fd, O_CLOEXEC) < 0)
+		err = -EPROTO;
+	fd_close(fds[0]);
+	fd_close(fds[1]);
+	if (err) {
+		fd_close(socket_fd);
+		return err;
+	}
+	atomic_store_explicit(&session->socket_fd, socket_fd, memory_order_release);
 	return 0;
 }

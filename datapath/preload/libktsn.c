@@ -7,14 +7,21 @@
  * for every other socket, each function here is the next one plus two loads. No thread, no output, no
  * signal handler.
  */
+#include "descriptors.h"
 #include "flow_table.h"
+#include "message.h"
 #include "next.h"
 #include "registration.h"
 #include "send.h"
 #include "session.h"
 
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
 #include <linux/net_tstamp.h>
+#include <stdarg.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #ifndef SO_TXTIME
@@ -70,16 +77,6 @@ static int txtime_read(const void *value, socklen_t bytes, struct sock_txtime *t
 	return clock_of(txtime->clockid, clock);
 }
 
-static void flow_forget(int fd)
-{
-	struct flow *flow = flow_remove(fd);
-
-	if (!flow)
-		return;
-	flow_unregister(flow);
-	flow_release(flow);
-}
-
 /*
  * The kernel is asked first; where it lacks SO_TXTIME, or wants a privilege for this clock, ktsnd makes
  * up for it. Returns what the application is told: 0 or -errno.
@@ -91,33 +88,76 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 	struct sock_txtime txtime;
 	enum ktsn_clock clock;
 	struct flow *flow;
+	bool captured;
 
 	if (kernel_err && kernel_err != -EPERM && kernel_err != -ENOPROTOOPT)
 		return kernel_err;
-	if (txtime_read(value, bytes, &txtime, &clock) || !is_ipv4_udp(fd) || session_get(&session))
+	if (txtime_read(value, bytes, &txtime, &clock) || !is_ipv4_udp(fd))
 		return kernel_err;
-	flow_forget(fd); /* one that asks again may ask for another clock */
-	flow = flow_enter(fd);
+	descriptor_gone(fd); /* one that asks again may ask for another clock */
+	flow = flow_create();
 	if (!flow)
 		return kernel_err;
+	captured = session_get(&session) == 0;
+	flow->left_to_kernel = !captured;
 	flow->txtime_clockid = txtime.clockid;
 	flow->txtime_flags = txtime.flags;
 	flow->clock = clock;
 	flow->kernel_knows = kernel_err == 0;
+	if (flow_share(flow, fd)) {
+		flow_put(flow);
+		return kernel_err;
+	}
 	/* Bound or connected before it asked for SO_TXTIME: register now, not at the first send. */
-	if (socket_is_bound(fd))
+	if (captured && socket_is_bound(fd))
 		flow_refresh(flow, fd);
-	flow_release(flow);
-	return 0;
+	flow_put(flow);
+	return captured ? 0 : kernel_err;
+}
+
+static const clockid_t clockids[KTSN_CLOCKS] = {
+	[KTSN_CLOCK_REALTIME] = CLOCK_REALTIME,
+	[KTSN_CLOCK_MONOTONIC] = CLOCK_MONOTONIC,
+	[KTSN_CLOCK_TAI] = CLOCK_TAI,
+};
+
+/*
+ * A timed message through a descriptor of which nothing is known: the socket came from another process, by
+ * exec or SCM_RIGHTS. ktsnd knows whether it asked for SO_TXTIME there. Asked once a descriptor.
+ */
+static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
+{
+	struct session *session;
+	int64_t txtime_ns;
+	struct flow *flow;
+
+	if (!message->msg_control || message_txtime(message, &txtime_ns) != 1 || !is_ipv4_udp(fd))
+		return NULL;
+	flow = flow_create();
+	if (!flow)
+		return NULL;
+	flow->kernel_knows = false;
+	flow->left_to_kernel = session_get(&session) || flow_adopt(session, flow, fd);
+	flow->txtime_clockid = clockids[flow->clock];
+	flow->txtime_flags = 0;
+	(void)flow_share(flow, fd);
+	return flow;
+}
+
+static struct flow *flow_of(int fd, const struct msghdr *message)
+{
+	struct flow *flow = flow_acquire(fd);
+
+	return flow ? flow : flow_of_stranger(fd, message);
 }
 
 EXPORT int socket(int domain, int type, int protocol)
 {
 	int fd = next_socket(domain, type, protocol);
 
-	/* A descriptor that was closed behind our back (close_range, dup2) comes back as another socket. */
+	/* A descriptor that was closed behind our back comes back as another socket. */
 	if (fd >= 0)
-		flow_forget(fd);
+		descriptor_gone(fd);
 	return fd;
 }
 
@@ -147,10 +187,10 @@ EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *byt
 		flow = flow_acquire(fd);
 	if (!flow)
 		return next_getsockopt(fd, level, option, value, bytes);
-	ours = !flow->kernel_knows && value && bytes;
+	ours = !flow->left_to_kernel && !flow->kernel_knows && value && bytes;
 	if (ours)
 		txtime_get(flow, value, bytes);
-	flow_release(flow);
+	flow_put(flow);
 	return ours ? 0 : next_getsockopt(fd, level, option, value, bytes);
 }
 
@@ -161,8 +201,9 @@ static void addresses_changed(int fd)
 
 	if (!flow)
 		return;
-	flow_refresh(flow, fd);
-	flow_release(flow);
+	if (!flow->left_to_kernel)
+		flow_refresh(flow, fd);
+	flow_put(flow);
 }
 
 EXPORT int bind(int fd, const struct sockaddr *address, socklen_t bytes)
@@ -185,22 +226,143 @@ EXPORT int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 
 EXPORT int close(int fd)
 {
+	/* Programs that close all they find would close what they never opened. */
 	if (session_owns_fd(fd)) {
 		errno = EBADF;
 		return -1;
 	}
-	flow_forget(fd);
+	descriptor_gone(fd);
 	return next_close(fd);
+}
+
+EXPORT int dup(int fd)
+{
+	int copy = next_dup(fd);
+
+	if (copy >= 0) {
+		descriptor_gone(copy);
+		descriptor_copied(fd, copy);
+	}
+	return copy;
+}
+
+/* The target is closed by the kernel, in one step with the copy. One of libktsn's own is not given up. */
+static int copy_prepare(int from, int to)
+{
+	if (session_owns_fd(to)) {
+		errno = EBUSY;
+		return -1;
+	}
+	if (from != to)
+		descriptor_gone(to);
+	return 0;
+}
+
+EXPORT int dup2(int from, int to)
+{
+	int copy = copy_prepare(from, to) ? -1 : next_dup2(from, to);
+
+	if (copy >= 0 && from != to)
+		descriptor_copied(from, to);
+	return copy;
+}
+
+EXPORT int dup3(int from, int to, int flags)
+{
+	int copy = copy_prepare(from, to) ? -1 : next_dup3(from, to, flags);
+
+	if (copy >= 0)
+		descriptor_copied(from, to);
+	return copy;
+}
+
+static int fcntl_followed(int fd, int command, int result)
+{
+	if (result >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC)) {
+		descriptor_gone(result);
+		descriptor_copied(fd, result);
+	}
+	return result;
+}
+
+/* The third argument is an int, a pointer or absent; as a pointer it is passed on as it came. */
+EXPORT int fcntl(int fd, int command, ...)
+{
+	va_list arguments;
+	void *argument;
+
+	va_start(arguments, command);
+	argument = va_arg(arguments, void *);
+	va_end(arguments);
+	return fcntl_followed(fd, command, next_fcntl(fd, command, argument));
+}
+
+EXPORT int fcntl64(int fd, int command, ...)
+{
+	va_list arguments;
+	void *argument;
+
+	va_start(arguments, command);
+	argument = va_arg(arguments, void *);
+	va_end(arguments);
+	return fcntl_followed(fd, command, next_fcntl64(fd, command, argument));
+}
+
+/* All of the range but libktsn's own. */
+static int range_close(unsigned int first, unsigned int last, int flags)
+{
+	int own;
+
+	while ((own = session_next_own_fd((int)first)) >= 0 && (unsigned int)own <= last) {
+		if ((unsigned int)own > first && next_close_range(first, (unsigned int)own - 1, flags))
+			return -1;
+		first = (unsigned int)own + 1;
+	}
+	return first <= last ? next_close_range(first, last, flags) : 0;
+}
+
+EXPORT int close_range(unsigned int first, unsigned int last, int flags)
+{
+	if (first > last || first > INT_MAX || flags & (int)CLOSE_RANGE_CLOEXEC)
+		return next_close_range(first, last, flags);
+	descriptors_gone(first, last);
+	return range_close(first, last, flags);
+}
+
+/* glibc's, which closes by other means where the kernel has no close_range (before Linux 5.9). */
+EXPORT void closefrom(int lowest)
+{
+	unsigned int first = lowest < 0 ? 0 : (unsigned int)lowest;
+	struct rlimit limit = {0};
+
+	descriptors_gone(first, UINT_MAX);
+	if (range_close(first, UINT_MAX, 0) == 0 ||
+	    kernel_call(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit) < 0)
+		return;
+	for (unsigned int fd = first; fd < limit.rlim_cur; fd++)
+		(void)close((int)fd);
+}
+
+EXPORT pid_t fork(void)
+{
+	pid_t pid = next_fork();
+
+	if (pid == 0) {
+		flows_forked();
+		session_forked();
+	}
+	return pid;
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
-	struct flow *flow = flow_acquire(fd);
+	struct flow *flow = flow_of(fd, message);
 	long sent = SEND_NOT_TIMED;
 
 	if (flow) {
-		sent = send_timed(flow, fd, message, flags);
-		flow_release(flow);
+		if (!flow->left_to_kernel)
+			sent = send_timed(flow, fd, message, flags);
+		flow_put(flow);
 	}
 	return sent == SEND_NOT_TIMED ? next_sendmsg(fd, message, flags) : errno_return(sent);
 }
@@ -222,10 +384,11 @@ static int sendmmsg_each(int fd, struct mmsghdr *messages, unsigned int count, i
 
 EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
 {
-	struct flow *flow = flow_acquire(fd);
+	struct flow *flow = count ? flow_of(fd, &messages[0].msg_hdr) : NULL;
+	bool captured = flow && !flow->left_to_kernel;
 
-	if (!flow)
-		return next_sendmmsg(fd, messages, count, flags);
-	flow_release(flow);
-	return sendmmsg_each(fd, messages, count, flags);
+	if (flow)
+		flow_put(flow);
+	return captured ? sendmmsg_each(fd, messages, count, flags)
+			: next_sendmmsg(fd, messages, count, flags);
 }

@@ -29,6 +29,15 @@ static inline void lock_take(struct lock *lock)
 		(void)kernel_call(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
 }
 
+/* Without waiting. */
+static inline int lock_try(struct lock *lock)
+{
+	uint32_t state = 0;
+
+	return atomic_compare_exchange_strong_explicit(&lock->state, &state, 1, memory_order_acquire,
+						       memory_order_relaxed);
+}
+
 static inline void lock_give(struct lock *lock)
 {
 	if (atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "next.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,12 +12,44 @@
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
 #define HANDLE_NEXT ((void *)-1L) /* RTLD_NEXT, the same in glibc and musl */
 
-enum next_call { SOCKET, SETSOCKOPT, GETSOCKOPT, BIND, CONNECT, CLOSE, SENDMSG, SENDMMSG, CALLS };
+/* The same for fork, which must run the handlers of the C library: glibc's other name for it. */
+extern pid_t __fork(void) __attribute__((weak));
+
+enum next_call {
+	SOCKET,
+	SETSOCKOPT,
+	GETSOCKOPT,
+	BIND,
+	CONNECT,
+	CLOSE,
+	DUP,
+	DUP2,
+	DUP3,
+	FCNTL,
+	FCNTL64,
+	CLOSE_RANGE,
+	FORK,
+	SENDMSG,
+	SENDMMSG,
+	CALLS,
+};
 
 static const char *const names[CALLS] = {
-	[SOCKET] = "socket",   [SETSOCKOPT] = "setsockopt", [GETSOCKOPT] = "getsockopt",
-	[BIND] = "bind",       [CONNECT] = "connect",       [CLOSE] = "close",
-	[SENDMSG] = "sendmsg", [SENDMMSG] = "sendmmsg",
+	[SOCKET] = "socket",
+	[SETSOCKOPT] = "setsockopt",
+	[GETSOCKOPT] = "getsockopt",
+	[BIND] = "bind",
+	[CONNECT] = "connect",
+	[CLOSE] = "close",
+	[DUP] = "dup",
+	[DUP2] = "dup2",
+	[DUP3] = "dup3",
+	[FCNTL] = "fcntl",
+	[FCNTL64] = "fcntl64",
+	[CLOSE_RANGE] = "close_range",
+	[FORK] = "fork",
+	[SENDMSG] = "sendmsg",
+	[SENDMMSG] = "sendmmsg",
 };
 
 static void *functions[CALLS];
@@ -72,6 +106,65 @@ int next_close(int fd)
 	int (*next)(int) = functions[CLOSE];
 
 	return next ? next(fd) : (int)syscall(SYS_close, fd);
+}
+
+int next_dup(int fd)
+{
+	int (*next)(int) = functions[DUP];
+
+	return next ? next(fd) : (int)syscall(SYS_dup, fd);
+}
+
+/* The kernel's dup3 refuses what dup2 does for equal numbers: nothing, if the descriptor is open. */
+static int dup2_call(int from, int to)
+{
+	if (from == to)
+		return syscall(SYS_fcntl, from, F_GETFD) < 0 ? -1 : to;
+	return (int)syscall(SYS_dup3, from, to, 0);
+}
+
+int next_dup2(int from, int to)
+{
+	int (*next)(int, int) = functions[DUP2];
+
+	return next ? next(from, to) : dup2_call(from, to);
+}
+
+int next_dup3(int from, int to, int flags)
+{
+	int (*next)(int, int, int) = functions[DUP3];
+
+	return next ? next(from, to, flags) : (int)syscall(SYS_dup3, from, to, flags);
+}
+
+int next_fcntl(int fd, int command, void *argument)
+{
+	int (*next)(int, int, ...) = functions[FCNTL];
+
+	return next ? next(fd, command, argument) : (int)syscall(SYS_fcntl, fd, command, argument);
+}
+
+int next_fcntl64(int fd, int command, void *argument)
+{
+	int (*next)(int, int, ...) = functions[FCNTL64];
+
+	return next ? next(fd, command, argument) : (int)syscall(SYS_fcntl, fd, command, argument);
+}
+
+int next_close_range(unsigned int first, unsigned int last, int flags)
+{
+	int (*next)(unsigned int, unsigned int, int) = functions[CLOSE_RANGE];
+
+	return next ? next(first, last, flags) : (int)syscall(SYS_close_range, first, last, flags);
+}
+
+pid_t next_fork(void)
+{
+	pid_t (*next)(void) = functions[FORK];
+
+	if (next)
+		return next();
+	return __fork ? __fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
 }
 
 ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags)

@@ -17,6 +17,13 @@ int next_getsockopt(int fd, int level, int option, void *value, socklen_t *bytes
 int next_bind(int fd, const struct sockaddr *address, socklen_t bytes);
 int next_connect(int fd, const struct sockaddr *address, socklen_t bytes);
 int next_close(int fd);
+int next_dup(int fd);
+int next_dup2(int from, int to);
+int next_dup3(int from, int to, int flags);
+int next_fcntl(int fd, int command, void *argument);
+int next_fcntl64(int fd, int command, void *argument);
+int next_close_range(unsigned int first, unsigned int last, int flags);
+pid_t next_fork(void);
 ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags);
 int next_sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags);
 

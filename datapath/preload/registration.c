@@ -13,6 +13,7 @@ static struct ktsn_app_request request_make(enum ktsn_app_type type, const struc
 		.type = (uint16_t)type,
 		.flow = flow->number,
 		.clock = flow->clock,
+		.destination = KTSN_APP_NONE,
 	};
 }
 
@@ -23,6 +24,17 @@ static struct destination destination_make(const struct ktsn_app_reply *reply)
 		.route = reply->route,
 		.payload_max_bytes = reply->payload_max_bytes,
 	};
+}
+
+static struct ktsn_app_request destination_request(const struct flow *flow, uint32_t address_be,
+						   uint16_t port_be)
+{
+	struct ktsn_app_request request = request_make(KTSN_APP_DESTINATION, flow);
+
+	request.family = AF_INET;
+	request.port_be = port_be;
+	memcpy(request.address, &address_be, sizeof(address_be));
+	return request;
 }
 
 bool socket_is_bound(int fd)
@@ -43,16 +55,15 @@ static void bind_if_unbound(int fd)
 		(void)kernel_call(SYS_bind, fd, &any, sizeof(any));
 }
 
-static int register_locked(struct session *session, struct flow *flow, int fd)
+/* With the numbers that the flow has from this session, if it has. */
+static int open_request(struct session *session, struct flow *flow, int fd, struct ktsn_app_request *request)
 {
-	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_OPEN, flow);
 	struct ktsn_app_reply reply;
 	int err;
 
 	if (flow->number_session != session->number)
-		request.flow = KTSN_APP_NONE;
-	bind_if_unbound(fd);
-	err = session_request(session, &request, fd, &reply);
+		request->flow = KTSN_APP_NONE;
+	err = session_request(session, request, fd, &reply);
 	if (!err && reply.flow != KTSN_APP_NONE) {
 		flow->number = reply.flow;
 		flow->number_session = session->number;
@@ -62,6 +73,19 @@ static int register_locked(struct session *session, struct flow *flow, int fd)
 	if (err)
 		return err;
 	flow->connected = destination_make(&reply);
+	flow->clock = (enum ktsn_clock)reply.clock;
+	return 0;
+}
+
+static int register_locked(struct session *session, struct flow *flow, int fd)
+{
+	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_OPEN, flow);
+	int err;
+
+	bind_if_unbound(fd);
+	err = open_request(session, flow, fd, &request);
+	if (err)
+		return err;
 	memset(flow->others, 0, sizeof(flow->others));
 	atomic_store_explicit(&flow->session, session->number, memory_order_release);
 	return 0;
@@ -73,10 +97,12 @@ int flow_register(struct session *session, struct flow *flow, int fd)
 
 	if (atomic_load_explicit(&flow->session, memory_order_acquire) == session->number)
 		return 0;
+	lock_take(&session->gate);
 	lock_take(&flow->lock);
 	if (atomic_load_explicit(&flow->session, memory_order_relaxed) != session->number)
 		err = register_locked(session, flow, fd);
 	lock_give(&flow->lock);
+	lock_give(&session->gate);
 	return err;
 }
 
@@ -86,21 +112,98 @@ void flow_refresh(struct flow *flow, int fd)
 
 	if (session_get(&session))
 		return;
+	lock_take(&session->gate);
 	lock_take(&flow->lock);
 	/* On failure the flow counts as unregistered, and the next timed send tries again and reports. */
 	if (register_locked(session, flow, fd))
 		atomic_store_explicit(&flow->session, 0, memory_order_release);
 	lock_give(&flow->lock);
+	lock_give(&session->gate);
 }
 
-void flow_unregister(struct flow *flow)
+int flow_adopt(struct session *session, struct flow *flow, int fd)
+{
+	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_ADOPT, flow);
+	int err;
+
+	lock_take(&session->gate);
+	lock_take(&flow->lock);
+	err = open_request(session, flow, fd, &request);
+	if (!err)
+		atomic_store_explicit(&flow->session, session->number, memory_order_release);
+	lock_give(&flow->lock);
+	lock_give(&session->gate);
+	return err;
+}
+
+static void flow_unregister(struct flow *flow)
 {
 	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_CLOSE, flow);
 	struct session *session = session_existing();
 	struct ktsn_app_reply reply;
 
-	if (session && flow->number_session == session->number)
-		(void)session_request(session, &request, -1, &reply);
+	if (!session || flow->number_session != session->number)
+		return;
+	lock_take(&session->gate);
+	(void)session_request(session, &request, -1, &reply);
+	lock_give(&session->gate);
+}
+
+void flow_put(struct flow *flow)
+{
+	if (!flow_release(flow))
+		return;
+	flow_unregister(flow);
+	flow_dispose(flow);
+}
+
+static int other_register_again(struct session *session, const struct flow *flow, struct destination *other)
+{
+	struct ktsn_app_request request = destination_request(flow, other->address_be, other->port_be);
+	struct ktsn_app_reply reply;
+	int err;
+
+	request.destination = other->number;
+	err = session_request(session, &request, -1, &reply);
+	if (!err)
+		err = reply.status;
+	if (err) {
+		other->route = KTSN_APP_ROUTE_NONE;
+		return err;
+	}
+	other->route = reply.route;
+	other->payload_max_bytes = reply.payload_max_bytes;
+	return 0;
+}
+
+static int register_again_locked(struct session *session, struct flow *flow, int fd)
+{
+	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_OPEN, flow);
+	int err;
+
+	if (flow->connected.route == KTSN_APP_ROUTE_TSN)
+		request.destination = flow->connected.number;
+	err = open_request(session, flow, fd, &request);
+	for (int i = 0; i < FLOW_DESTINATIONS && !err; i++)
+		if (flow->others[i].route == KTSN_APP_ROUTE_TSN)
+			err = other_register_again(session, flow, &flow->others[i]);
+	return err;
+}
+
+int flow_register_again(struct session *session, struct flow *flow, int fd)
+{
+	int err = 0;
+
+	/* One that several descriptors share is visited several times. */
+	if (flow->left_to_kernel || flow->number_session != session->number ||
+	    flow->connection == session->connections)
+		return 0;
+	lock_take(&flow->lock);
+	err = register_again_locked(session, flow, fd);
+	if (!err)
+		flow->connection = session->connections;
+	lock_give(&flow->lock);
+	return err;
 }
 
 static struct destination *other_find(struct flow *flow, const struct sockaddr_in *to)
@@ -115,44 +218,50 @@ static struct destination *other_find(struct flow *flow, const struct sockaddr_i
 	return NULL;
 }
 
-static int other_ask(struct session *session, struct flow *flow, const struct sockaddr_in *to,
-		     struct destination **other)
+static int other_ask(struct session *session, struct flow *flow, const struct sockaddr_in *to)
 {
-	struct ktsn_app_request request = request_make(KTSN_APP_DESTINATION, flow);
+	struct ktsn_app_request request = destination_request(flow, to->sin_addr.s_addr, to->sin_port);
+	struct destination *other;
 	struct ktsn_app_reply reply;
-	int err;
+	int err = session_request(session, &request, -1, &reply);
 
-	request.family = AF_INET;
-	request.port_be = to->sin_port;
-	memcpy(request.address, &to->sin_addr, sizeof(to->sin_addr));
-	err = session_request(session, &request, -1, &reply);
 	if (!err)
 		err = reply.status;
 	if (err)
 		return err;
-	*other = &flow->others[flow->others_next++ % FLOW_DESTINATIONS];
-	**other = destination_make(&reply);
-	(*other)->address_be = to->sin_addr.s_addr;
-	(*other)->port_be = to->sin_port;
+	other = &flow->others[flow->others_next++ % FLOW_DESTINATIONS];
+	*other = destination_make(&reply);
+	other->address_be = to->sin_addr.s_addr;
+	other->port_be = to->sin_port;
 	return 0;
+}
+
+/* What the flow knows already. */
+static int known_destination(struct flow *flow, const struct sockaddr_in *to, struct destination *destination)
+{
+	const struct destination *found;
+
+	lock_take(&flow->lock);
+	found = to ? other_find(flow, to) : &flow->connected;
+	if (found && found->route)
+		*destination = *found;
+	else
+		found = NULL;
+	lock_give(&flow->lock);
+	return found ? 0 : to ? -ENOENT : -EDESTADDRREQ;
 }
 
 int flow_destination(struct session *session, struct flow *flow, const struct sockaddr_in *to,
 		     struct destination *destination)
 {
-	struct destination *found = &flow->connected;
-	int err = 0;
+	int err = known_destination(flow, to, destination);
 
+	if (err != -ENOENT)
+		return err;
+	lock_take(&session->gate);
 	lock_take(&flow->lock);
-	if (to) {
-		found = other_find(flow, to);
-		if (!found)
-			err = other_ask(session, flow, to, &found);
-	} else if (!found->route) {
-		err = -EDESTADDRREQ;
-	}
-	if (!err)
-		*destination = *found;
+	err = other_find(flow, to) ? 0 : other_ask(session, flow, to);
 	lock_give(&flow->lock);
-	return err;
+	lock_give(&session->gate);
+	return err ? err : known_destination(flow, to, destination);
 }

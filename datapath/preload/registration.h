@@ -23,8 +23,16 @@ int flow_register(struct session *session, struct flow *flow, int fd);
 /* Registers, or registers anew, after bind or connect; errors show at the next send. */
 void flow_refresh(struct flow *flow, int fd);
 
-/* Tells ktsnd that the socket was closed. */
-void flow_unregister(struct flow *flow);
+/* Makes known a socket that this process got from another, which asked for SO_TXTIME on it. 0, -ENOENT when
+ * ktsnd knows of no such socket, or -errno. */
+int flow_adopt(struct session *session, struct flow *flow, int fd);
+
+/* Registers with a restarted ktsnd, under the numbers that the flow and its addresses had. The gate is the
+ * caller's. 0 or -errno. */
+int flow_register_again(struct session *session, struct flow *flow, int fd);
+
+/* Gives back an acquired flow; with the last one, when its last descriptor is closed, ktsnd is told. */
+void flow_put(struct flow *flow);
 
 /* The destination of a message: `to`, or where the socket is connected when `to` is NULL. A copy, because
  * another thread may connect the socket anew. 0 or -errno as sendmsg gives it. */

@@ -9,6 +9,10 @@
 #include <linux/futex.h>
 #include <string.h>
 
+/* For waiting in a full ring. */
+#define WITHOUT_LIMIT INT64_MAX
+enum { SLICE_NS = 100 * 1000 * 1000 };
+
 /* Flags that make no difference to a datagram that waits in a ring. The others would change what is
  * sent (MSG_MORE) or where (MSG_OOB), and are refused as the kernel refuses those it does not know. */
 enum { FLAGS_UNDERSTOOD = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_DONTROUTE | MSG_EOR };
@@ -37,43 +41,53 @@ static bool may_block(int fd, int flags)
 	return !(flags & MSG_DONTWAIT) && (status < 0 || !(status & O_NONBLOCK));
 }
 
-/* How long a full send buffer may hold the caller: SO_SNDTIMEO, or without limit (NULL). */
-static const struct timespec *send_timeout(int fd, struct timespec *timeout)
+/* How long a full send buffer may hold the caller: SO_SNDTIMEO, or without limit. */
+static int64_t send_timeout_ns(int fd)
 {
 	struct timeval configured = {0};
 	socklen_t bytes = sizeof(configured);
 
 	if (kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &configured, &bytes) < 0)
-		return NULL;
+		return WITHOUT_LIMIT;
 	if (configured.tv_sec == 0 && configured.tv_usec == 0)
-		return NULL;
-	timeout->tv_sec = configured.tv_sec;
-	timeout->tv_nsec = configured.tv_usec * 1000;
-	return timeout;
+		return WITHOUT_LIMIT;
+	return (int64_t)configured.tv_sec * 1000000000 + configured.tv_usec * 1000;
 }
 
-/* Sleeps until a slot is free. The time limit starts anew after each wake-up that finds the slots gone
- * to others, which only makes a crowded wait longer. */
-static int slot_wait(struct ktsn_ring_producer *ring, int fd, uint32_t *slot)
+/* One sleep, in slices: who waits for a dead ktsnd must look for its successor now and then. Returns
+ * -EAGAIN when the time is over, -EINTR, or 0 to look for a slot again. */
+static int space_sleep(struct session *session, enum ktsn_clock clock, uint32_t seen, int64_t *left_ns)
 {
-	struct timespec limit;
-	const struct timespec *timeout = send_timeout(fd, &limit);
+	int64_t slice_ns = *left_ns < SLICE_NS ? *left_ns : SLICE_NS;
+	struct timespec slice = {.tv_nsec = slice_ns};
+	long slept = kernel_call(SYS_futex, ktsn_ring_space_futex(&session->ring), FUTEX_WAIT, seen, &slice,
+				 NULL, 0);
+
+	if (slept == -EINTR)
+		return -EINTR;
+	if (slept != -ETIMEDOUT)
+		return 0;
+	session_check(session, clock, true);
+	*left_ns -= *left_ns == WITHOUT_LIMIT ? 0 : slice_ns;
+	return *left_ns > 0 ? 0 : -EAGAIN;
+}
+
+static int slot_wait(struct session *session, enum ktsn_clock clock, int fd, uint32_t *slot)
+{
+	struct ktsn_ring_producer *ring = &session->ring;
+	int64_t left_ns = send_timeout_ns(fd);
 	uint32_t seen = ktsn_ring_space_wait_begin(ring);
-	long err = ktsn_ring_claim(ring, slot);
+	int err = ktsn_ring_claim(ring, slot);
 
 	while (err == -EAGAIN) {
-		long slept = kernel_call(SYS_futex, ktsn_ring_space_futex(ring), FUTEX_WAIT, seen, timeout,
-					 NULL, 0);
-
-		if (slept == -EINTR || slept == -ETIMEDOUT) {
-			err = slept == -EINTR ? -EINTR : -EAGAIN;
+		err = space_sleep(session, clock, seen, &left_ns);
+		if (err)
 			break;
-		}
 		seen = atomic_load_explicit(ktsn_ring_space_futex(ring), memory_order_seq_cst);
 		err = ktsn_ring_claim(ring, slot);
 	}
 	ktsn_ring_space_wait_end(ring);
-	return (int)err;
+	return err;
 }
 
 /* The pod's routes send it through another interface: the kernel sends it, now, and it is counted. */
@@ -99,16 +113,21 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 {
 	struct ktsn_ring_producer *ring = &session->ring;
 	uint32_t slot;
+	bool bell;
 	int err = ktsn_ring_claim(ring, &slot);
 
 	if (err == -EAGAIN && may_block(fd, flags))
-		err = slot_wait(ring, fd, &slot);
+		err = slot_wait(session, flow->clock, fd, &slot);
+	if (err == -EAGAIN)
+		session_check(session, flow->clock, true);
 	if (err)
 		return err;
 	message_payload_copy(message, ktsn_ring_payload(ring, slot), described->payload_bytes);
 	ktsn_ring_publish(ring, slot, described);
-	if (ktsn_ring_doorbell_due(ring, flow->clock, described->txtime_ns))
+	bell = ktsn_ring_doorbell_due(ring, flow->clock, described->txtime_ns);
+	if (bell)
 		session_doorbell_ring(session);
+	session_check(session, flow->clock, bell);
 	return described->payload_bytes;
 }
 
@@ -140,16 +159,17 @@ static long send_to(struct session *session, struct flow *flow, int fd, const st
 
 long send_timed(struct flow *flow, int fd, const struct msghdr *message, int flags)
 {
-	struct session *session;
+	struct session *session = session_existing();
 	int64_t txtime_ns;
 	int timed = message_txtime(message, &txtime_ns);
-	int err;
+	int err = 0;
 
 	if (timed <= 0)
 		return timed < 0 ? timed : SEND_NOT_TIMED;
 	if (flags & ~FLAGS_UNDERSTOOD)
 		return -EOPNOTSUPP;
-	err = session_get(&session);
+	if (!session)
+		err = session_get(&session);
 	if (!err)
 		err = flow_register(session, flow, fd);
 	if (err)

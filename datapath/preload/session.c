@@ -2,25 +2,33 @@
 #include "session.h"
 
 #include "handshake.h"
-#include "lock.h"
+#include "restore.h"
 
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
 
 /*
- * Sessions are never freed: a thread may still hold one while another connects anew (after fork there is
- * no telling). A process gets a new one per fork generation, so a handful is plenty.
+ * Sessions are never freed: a thread may still hold one while another connects anew. A process gets a
+ * new one after fork, and when a restarted ktsnd does not want its ring back; so a handful is plenty.
  */
-enum { SESSIONS_MAX = 64 };
+enum {
+	SESSIONS_MAX = 64,
+	/* A periodic sender sees a sign of life once a cycle; one that sends in bursts does not look at each. */
+	SENDS_PER_LOOK = 16,
+};
 
 static struct session sessions[SESSIONS_MAX];
 static _Atomic(struct session *) current;
 static uint32_t session_count;
 static struct lock connect_lock;
-static struct lock request_lock;
+static _Atomic int owner_pid;
 
 /*
  * A page that the kernel clears in a child after fork (MADV_WIPEONFORK, Linux 4.14): its first word is 1
- * in the process that made the session and 0 in its children.
+ * in the process that made the session and 0 in its children. For children that were not made by the
+ * fork() that libktsn stands in front of.
  */
 static _Atomic uint32_t *owner_mark;
 
@@ -42,21 +50,36 @@ static int owner_mark_set(void)
 		owner_mark = (_Atomic uint32_t *)address;
 	}
 	atomic_store_explicit(owner_mark, 1, memory_order_relaxed);
+	atomic_store_explicit(&owner_pid, (int)kernel_call(SYS_getpid), memory_order_relaxed);
 	return 0;
 }
 
-/* In a child: the parent's session stays the parent's. Its descriptors are copies, to be closed here. */
+bool session_process_is_ours(void)
+{
+	int pid = atomic_load_explicit(&owner_pid, memory_order_relaxed);
+
+	return pid == 0 || inherited() || pid == (int)kernel_call(SYS_getpid);
+}
+
+/* The descriptors are copies, the mapping is the parent's ring: neither is ours to use. */
 static void inherited_drop(void)
 {
 	struct session *session = atomic_load_explicit(&current, memory_order_relaxed);
 
-	lock_reset(&request_lock);
 	if (!session)
 		return;
-	(void)kernel_call(SYS_close, session->socket_fd);
-	(void)kernel_call(SYS_close, session->doorbell_fd);
-	(void)kernel_call(SYS_munmap, session->ring.header, session->ring.header->total_bytes);
+	session_close(session);
+	(void)kernel_call(SYS_munmap, session->ring.header, session->ring_bytes);
 	atomic_store_explicit(&current, NULL, memory_order_relaxed);
+}
+
+void session_forked(void)
+{
+	lock_reset(&connect_lock);
+	inherited_drop();
+	if (owner_mark)
+		atomic_store_explicit(owner_mark, 1, memory_order_relaxed);
+	atomic_store_explicit(&owner_pid, (int)kernel_call(SYS_getpid), memory_order_relaxed);
 }
 
 static int connect_new(struct session **session)
@@ -84,13 +107,23 @@ struct session *session_existing(void)
 	return atomic_load_explicit(&current, memory_order_acquire);
 }
 
+bool session_alive(struct session *session)
+{
+	int fd = atomic_load_explicit(&session->socket_fd, memory_order_acquire);
+	char byte;
+
+	/* 0 is the end of the connection; nothing to read yet is life. */
+	return fd >= 0 &&
+	       kernel_call(SYS_recvfrom, fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT, NULL, NULL) == -EAGAIN;
+}
+
 int session_get(struct session **session)
 {
 	int err = 0;
 
 	*session = session_existing();
 	if (*session)
-		return 0;
+		return session_alive(*session) ? 0 : restore(*session);
 	if (inherited())
 		lock_reset(&connect_lock);
 	lock_take(&connect_lock);
@@ -106,11 +139,12 @@ int session_get(struct session **session)
 int session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
 		    struct ktsn_app_reply *reply)
 {
-	int err;
+	int fd, err;
 
-	lock_take(&request_lock);
-	err = handshake_exchange(session->socket_fd, request, fd_to_pass, reply, NULL);
-	lock_give(&request_lock);
+	lock_take(&session->request_lock);
+	fd = atomic_load_explicit(&session->socket_fd, memory_order_acquire);
+	err = fd < 0 ? -ENETDOWN : handshake_exchange(fd, request, fd_to_pass, reply, NULL);
+	lock_give(&session->request_lock);
 	/* ktsnd is gone or silent: to the application, its network is down. */
 	return err ? -ENETDOWN : 0;
 }
@@ -122,9 +156,57 @@ void session_doorbell_ring(struct session *session)
 	(void)kernel_call(SYS_write, session->doorbell_fd, &one, sizeof(one));
 }
 
-bool session_owns_fd(int fd)
+/* A ktsnd that lives moves the threshold of the doorbell, once a cycle of a periodic flow. */
+static bool sign_of_life(struct session *session, enum ktsn_clock clock)
+{
+	int64_t now_ns =
+		atomic_load_explicit(&session->ring.header->doorbell_before_ns[clock], memory_order_relaxed);
+
+	if (now_ns != atomic_load_explicit(&session->doorbell_seen_ns[clock], memory_order_relaxed)) {
+		atomic_store_explicit(&session->doorbell_seen_ns[clock], now_ns, memory_order_relaxed);
+		atomic_store_explicit(&session->sends_without_sign, 0, memory_order_relaxed);
+		return true;
+	}
+	return atomic_fetch_add_explicit(&session->sends_without_sign, 1, memory_order_relaxed) %
+		       SENDS_PER_LOOK !=
+	       SENDS_PER_LOOK - 1;
+}
+
+void session_check(struct session *session, enum ktsn_clock clock, bool thoroughly)
+{
+	if (!thoroughly && sign_of_life(session, clock))
+		return;
+	if (!session_alive(session))
+		(void)restore(session);
+}
+
+int session_next_own_fd(int fd)
 {
 	struct session *session = session_existing();
+	int own[3], next = -1;
 
-	return session && (fd == session->socket_fd || fd == session->doorbell_fd);
+	if (!session)
+		return -1;
+	own[0] = atomic_load_explicit(&session->socket_fd, memory_order_relaxed);
+	own[1] = session->doorbell_fd;
+	own[2] = session->ring_fd;
+	for (int i = 0; i < 3; i++)
+		if (own[i] >= fd && (next < 0 || own[i] < next))
+			next = own[i];
+	return next;
+}
+
+bool session_owns_fd(int fd)
+{
+	return fd >= 0 && session_next_own_fd(fd) == fd;
+}
+
+void session_close(struct session *session)
+{
+	int fd = atomic_exchange_explicit(&session->socket_fd, -1, memory_order_acq_rel);
+
+	if (fd >= 0)
+		(void)kernel_call(SYS_close, fd);
+	(void)kernel_call(SYS_close, session->doorbell_fd);
+	(void)kernel_call(SYS_close, session->ring_fd);
 }

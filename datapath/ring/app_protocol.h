@@ -7,11 +7,17 @@
  * themselves go through the ring.
  *
  *   HELLO        ->  the ring: two descriptors, [0] its memfd, [1] the doorbell (an eventfd)
+ *   HAND_BACK    ->  instead of HELLO, after ktsnd was restarted: the application passes the two descriptors of
+ *                    the ring that it has. Until RESUME nothing is taken from it, and flows and
+ *                    destinations are opened under the numbers that they had.
+ *   RESUME       ->  all flows and destinations are known again.
  *   FLOW_OPEN    ->  a number for the socket whose descriptor comes with the request. ktsnd reads from it
  *                    who it is (type, addresses, namespace) and closes its copy before it replies. With
  *                    the number of an open flow the flow is registered anew (after bind or connect). A
  *                    connected socket's destination comes with the reply.
  *   FLOW_CLOSE   ->  the socket was closed; messages that it sent still leave.
+ *   FLOW_ADOPT   ->  for a socket that this process got from another (exec, SCM_RIGHTS): as FLOW_OPEN, if
+ *                    another process of the pod has it open as a flow; the reply says on which clock.
  *   DESTINATION  ->  a number for an address to which an unconnected socket sends.
  */
 #ifndef KTSN_RING_APP_PROTOCOL_H
@@ -35,6 +41,9 @@ enum ktsn_app_type {
 	KTSN_APP_FLOW_OPEN = 2,
 	KTSN_APP_FLOW_CLOSE = 3,
 	KTSN_APP_DESTINATION = 4,
+	KTSN_APP_HAND_BACK = 5,
+	KTSN_APP_RESUME = 6,
+	KTSN_APP_FLOW_ADOPT = 7,
 };
 
 /* Where the pod's routes send it. */
@@ -49,11 +58,11 @@ struct ktsn_app_request {
 	uint16_t version;
 	uint16_t type; /* enum ktsn_app_type */
 	uint32_t flow;
-	uint32_t clock;      /* enum ktsn_clock (FLOW_OPEN) */
-	uint16_t family;     /* AF_INET (DESTINATION) */
-	uint16_t port_be;    /* (DESTINATION) */
-	uint8_t address[16]; /* IPv4 in the first four (DESTINATION) */
-	uint32_t reserved;
+	uint32_t clock;       /* enum ktsn_clock (FLOW_OPEN) */
+	uint16_t family;      /* AF_INET (DESTINATION) */
+	uint16_t port_be;     /* (DESTINATION) */
+	uint8_t address[16];  /* IPv4 in the first four (DESTINATION) */
+	uint32_t destination; /* between HAND_BACK and RESUME: the number that it had; else KTSN_APP_NONE */
 };
 
 struct ktsn_app_reply {
@@ -65,7 +74,7 @@ struct ktsn_app_reply {
 	uint32_t destination;
 	uint32_t route;             /* enum ktsn_app_route */
 	uint32_t payload_max_bytes; /* of one datagram to that destination */
-	uint32_t reserved;
+	uint32_t clock;             /* enum ktsn_clock (FLOW_ADOPT) */
 };
 
 static_assert(sizeof(struct ktsn_app_request) == 40, "wire format");

@@ -15,6 +15,9 @@
  *   slot state   FREE --claim--> WRITING --publish--> READY --depart--> DEPARTING --release--> FREE
  *                      producer           producer           consumer             consumer
  *
+ * The state decides, the bitmaps only say where to look: a slot belongs to the producer that turned it from
+ * FREE to WRITING, whatever its bits say. So a ktsnd that died at any point leaves nothing ambiguous.
+ *
  * A slot stays READY while ktsnd holds its message, so a successor of a killed ktsnd finds it again; one
  * that is DEPARTING may or may not have left and is never sent twice.
  *
@@ -48,6 +51,9 @@ enum ktsn_clock {
 	KTSN_CLOCK_TAI = 2,
 	KTSN_CLOCKS = 3,
 };
+
+/* No ring is larger: the most slots there can be, each for the largest datagram. */
+#define KTSN_RING_BYTES_MAX ((int64_t)KTSN_RING_SLOTS_MAX * 65536)
 
 enum ktsn_slot_state {
 	KTSN_SLOT_FREE = 0,

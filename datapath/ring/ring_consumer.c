@@ -20,6 +20,50 @@ static struct ktsn_ring_slot *slot_at(const struct ktsn_ring_consumer *ring, uin
 	return ktsn_ring_slot_at(ring->header, ring->slots_offset, ring->slot_bytes, slot);
 }
 
+static void collect_slot(struct ktsn_ring_consumer *ring, uint32_t slot)
+{
+	ring->collected[slot / KTSN_RING_WORD_BITS] |= UINT64_C(1) << (slot % KTSN_RING_WORD_BITS);
+	ring->collected_summary |= UINT64_C(1) << (slot / KTSN_RING_WORD_BITS);
+}
+
+static void show_free(struct ktsn_ring_consumer *ring, uint32_t slot)
+{
+	/* Sequentially consistent with the load of space_waiters: a producer that announces itself after
+	 * that load finds this bit. */
+	atomic_fetch_or_explicit(&ring->header->free[slot / KTSN_RING_WORD_BITS],
+				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
+}
+
+uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
+{
+	static const int64_t always[KTSN_CLOCKS] = {KTSN_DOORBELL_ALWAYS, KTSN_DOORBELL_ALWAYS,
+						    KTSN_DOORBELL_ALWAYS};
+	uint32_t departing = 0;
+
+	/* The thresholds are a dead ktsnd's. */
+	ktsn_ring_doorbell_set(ring, always);
+	for (uint32_t slot = 0; slot < ring->slot_count; slot++) {
+		_Atomic uint32_t *state = &slot_at(ring, slot)->state;
+
+		switch (atomic_load_explicit(state, memory_order_acquire)) {
+		case KTSN_SLOT_READY:
+			collect_slot(ring, slot);
+			break;
+		case KTSN_SLOT_DEPARTING:
+			departing++;
+			atomic_store_explicit(state, KTSN_SLOT_FREE, memory_order_release);
+			show_free(ring, slot);
+			break;
+		case KTSN_SLOT_FREE:
+			show_free(ring, slot);
+			break;
+		default: /* being written: its producer will publish it */
+			break;
+		}
+	}
+	return departing;
+}
+
 bool ktsn_ring_ready(const struct ktsn_ring_consumer *ring)
 {
 	return atomic_load_explicit(&ring->header->ready_summary, memory_order_seq_cst) != 0 ||
@@ -64,21 +108,33 @@ static void mark_taken(struct ktsn_ring_consumer *ring, uint32_t slot)
 	ring->held++;
 }
 
+/* The next collected slot whose state says that it is ready; 0 when there is none. A bit without the state
+ * means nothing: it is a lie, or was left by a producer while ktsn_ring_recover() looked at the states. */
+static int ready_slot(struct ktsn_ring_consumer *ring, uint32_t *slot)
+{
+	/* As many tries as slots: an application that sets bits for ever must not hold us. */
+	for (uint32_t tries = 0; tries < ring->slot_count; tries++) {
+		if (!ring->collected_summary)
+			collect(ring);
+		if (!ring->collected_summary)
+			return 0;
+		*slot = collected_pop(ring);
+		/* Acquire pairs with the release of READY in ktsn_ring_publish(). */
+		if (atomic_load_explicit(&slot_at(ring, *slot)->state, memory_order_acquire) ==
+		    KTSN_SLOT_READY)
+			return 1;
+	}
+	return 0;
+}
+
 int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken)
 {
 	struct ktsn_ring_slot *shared;
-	uint32_t state;
 
-	if (!ring->collected_summary)
-		collect(ring);
-	if (!ring->collected_summary)
+	if (!ready_slot(ring, &taken->slot))
 		return 0;
-
-	taken->slot = collected_pop(ring);
 	mark_taken(ring, taken->slot);
 	shared = slot_at(ring, taken->slot);
-	/* Acquire pairs with the release of READY in ktsn_ring_publish(). */
-	state = atomic_load_explicit(&shared->state, memory_order_acquire);
 	memcpy(&taken->flow, &shared->flow, sizeof(taken->flow));
 	memcpy(&taken->destination, &shared->destination, sizeof(taken->destination));
 	memcpy(&taken->payload_bytes, &shared->payload_bytes, sizeof(taken->payload_bytes));
@@ -86,9 +142,7 @@ int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *take
 	memcpy(&taken->sequence, &shared->sequence, sizeof(taken->sequence));
 	/* The compiler must not read the slot again for the checks that follow. */
 	atomic_signal_fence(memory_order_seq_cst);
-	if (state != KTSN_SLOT_READY || taken->payload_bytes > ring->payload_capacity_bytes)
-		return -EBADMSG;
-	return 1;
+	return taken->payload_bytes > ring->payload_capacity_bytes ? -EBADMSG : 1;
 }
 
 void ktsn_ring_untake(struct ktsn_ring_consumer *ring, uint32_t slot)
@@ -98,8 +152,7 @@ void ktsn_ring_untake(struct ktsn_ring_consumer *ring, uint32_t slot)
 
 	ring->taken[w] &= ~bit;
 	ring->held--;
-	ring->collected[w] |= bit;
-	ring->collected_summary |= UINT64_C(1) << w;
+	collect_slot(ring, slot);
 }
 
 const uint8_t *ktsn_ring_taken_payload(const struct ktsn_ring_consumer *ring, uint32_t slot)
@@ -124,10 +177,9 @@ void ktsn_ring_release(struct ktsn_ring_consumer *ring, uint32_t slot)
 
 	ring->taken[w] &= ~bit;
 	ring->held--;
-	atomic_store_explicit(&slot_at(ring, slot)->state, KTSN_SLOT_FREE, memory_order_relaxed);
-	/* Release pairs with the acquire in claim_in_word(). Sequentially consistent with the load of
-	 * space_waiters: a producer that announces itself after that load finds this bit. */
-	atomic_fetch_or_explicit(&ring->header->free[w], bit, memory_order_seq_cst);
+	/* Release pairs with the acquire in claim_slot(). */
+	atomic_store_explicit(&slot_at(ring, slot)->state, KTSN_SLOT_FREE, memory_order_release);
+	show_free(ring, slot);
 }
 
 bool ktsn_ring_space_wake_due(struct ktsn_ring_consumer *ring)

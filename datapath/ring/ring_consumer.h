@@ -39,6 +39,13 @@ struct ktsn_ring_taken {
 void ktsn_ring_consumer_init(struct ktsn_ring_consumer *ring, void *memory, uint32_t slot_count,
 			     uint32_t slot_bytes);
 
+/*
+ * Takes over a ring that another ktsnd has used: what is READY will be taken like fresh messages; what was
+ * DEPARTING may have left, so it is given back and never sent again; and free slots are shown as free.
+ * Producers may be at work meanwhile. Returns the number of slots that were departing.
+ */
+uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring);
+
 /* Whether a look into the ring is worth while: one load of one cache line. */
 bool ktsn_ring_ready(const struct ktsn_ring_consumer *ring);
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static uint32_t round_up(uint32_t value, uint32_t multiple)
@@ -59,6 +60,70 @@ int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, uint32_t slot_count
 		return err;
 	}
 	header_write(memory);
+	return 0;
+}
+
+static int sealed(int fd)
+{
+	int wanted = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	/* A write seal would have made our mapping below impossible, or read-only. */
+	return seals >= 0 && (seals & wanted) == wanted && !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE));
+}
+
+static int map_existing(struct ktsn_ring_memory *memory, int fd)
+{
+	struct stat status;
+
+	if (fstat(fd, &status))
+		return -errno;
+	if (status.st_size < (off_t)sizeof(struct ktsn_ring_header) || status.st_size > KTSN_RING_BYTES_MAX)
+		return -EBADMSG;
+	memory->bytes = (size_t)status.st_size;
+	memory->address = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	return memory->address == MAP_FAILED ? -errno : 0;
+}
+
+/* The numbers are read once: the application may change them at any moment. */
+static int layout_read(struct ktsn_ring_memory *memory)
+{
+	struct ktsn_ring_header copy;
+	uint64_t bytes;
+
+	memcpy(&copy, memory->address, offsetof(struct ktsn_ring_header, ready_summary));
+	if (copy.magic != KTSN_RING_MAGIC)
+		return -EPROTO;
+	if (copy.version != KTSN_RING_VERSION)
+		return -EPROTONOSUPPORT;
+	if (copy.slot_count == 0 || copy.slot_count > KTSN_RING_SLOTS_MAX ||
+	    copy.slot_count % KTSN_RING_WORD_BITS || copy.slot_bytes <= KTSN_RING_SLOT_HEADER_BYTES ||
+	    copy.slot_bytes % KTSN_CACHE_LINE_BYTES || copy.slots_offset != sizeof(copy))
+		return -EBADMSG;
+	bytes = sizeof(copy) + (uint64_t)copy.slot_count * copy.slot_bytes;
+	if (bytes != memory->bytes)
+		return -EBADMSG;
+	memory->slot_count = copy.slot_count;
+	memory->slot_bytes = copy.slot_bytes;
+	return 0;
+}
+
+int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd)
+{
+	int err;
+
+	memset(memory, 0, sizeof(*memory));
+	if (!sealed(fd))
+		return -EPERM;
+	err = map_existing(memory, fd);
+	if (err)
+		return err;
+	err = layout_read(memory);
+	if (err) {
+		munmap(memory->address, memory->bytes);
+		return err;
+	}
+	memory->fd = fd;
 	return 0;
 }
 

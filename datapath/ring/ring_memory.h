@@ -24,6 +24,14 @@ struct ktsn_ring_memory {
  */
 int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, uint32_t slot_count, uint32_t payload_bytes);
 
+/*
+ * Takes over the memory that an application hands back after ktsnd was restarted, as a stranger's: the
+ * descriptor must be a memfd sealed like ours, of exactly the size that its header says. The descriptor
+ * becomes the memory's on success only. 0; -EPROTO, -EPROTONOSUPPORT or -EBADMSG as
+ * ktsn_ring_producer_init(); -EPERM when it is not sealed.
+ */
+int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd);
+
 void ktsn_ring_memory_destroy(struct ktsn_ring_memory *memory);
 
 #endif

@@ -39,20 +39,29 @@ static struct ktsn_ring_slot *slot_at(struct ktsn_ring_producer *ring, uint32_t 
 	return ktsn_ring_slot_at(ring->header, ring->slots_offset, ring->slot_bytes, slot);
 }
 
-/* Clears one bit of a word of `free`; false when another thread was faster with all of them. */
-static bool claim_in_word(_Atomic uint64_t *word, uint32_t *bit)
+/* Makes a free slot the caller's. */
+static bool claim_slot(struct ktsn_ring_producer *ring, uint32_t slot)
 {
+	uint32_t state = KTSN_SLOT_FREE;
+
+	/* Acquire pairs with the release of FREE in ktsn_ring_release(): the consumer is done with it. */
+	return atomic_compare_exchange_strong_explicit(&slot_at(ring, slot)->state, &state, KTSN_SLOT_WRITING,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+/* Claims a slot that word w of `free` shows; false when other threads were faster with all of them. */
+static bool claim_in_word(struct ktsn_ring_producer *ring, uint32_t w, uint32_t *slot)
+{
+	_Atomic uint64_t *word = &ring->header->free[w];
 	uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
 
 	while (bits) {
 		uint64_t lowest = bits & -bits;
-		/* Acquire pairs with the release in ktsn_ring_release(): the consumer is done with it. */
 		uint64_t before = atomic_fetch_and_explicit(word, ~lowest, memory_order_acquire);
 
-		if (before & lowest) {
-			*bit = (uint32_t)__builtin_ctzll(lowest);
+		*slot = w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(lowest);
+		if ((before & lowest) && claim_slot(ring, *slot))
 			return true;
-		}
 		bits = before & ~lowest;
 	}
 	return false;
@@ -62,15 +71,9 @@ int ktsn_ring_claim(struct ktsn_ring_producer *ring, uint32_t *slot)
 {
 	uint32_t words = ring->slot_count / KTSN_RING_WORD_BITS;
 
-	for (uint32_t w = 0; w < words; w++) {
-		uint32_t bit;
-
-		if (!claim_in_word(&ring->header->free[w], &bit))
-			continue;
-		*slot = w * KTSN_RING_WORD_BITS + bit;
-		atomic_store_explicit(&slot_at(ring, *slot)->state, KTSN_SLOT_WRITING, memory_order_relaxed);
-		return 0;
-	}
+	for (uint32_t w = 0; w < words; w++)
+		if (claim_in_word(ring, w, slot))
+			return 0;
 	return -EAGAIN;
 }
 

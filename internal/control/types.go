@@ -114,6 +114,9 @@ type Counters struct {
 	DropUnresolved uint64 `json:"drop-unresolved"`
 	DropPort       uint64 `json:"drop-port"`
 	DropClosed     uint64 `json:"drop-closed"`
+	// Uncertain is the number of messages that were leaving when the ktsnd before this one was killed: they
+	// have left or not, and are not sent again. They do not count as taken.
+	Uncertain      uint64 `json:"uncertain"`
 	PortRetries    uint64 `json:"port-retries"`
 	FramePoolEmpty uint64 `json:"frame-pool-empty"`
 	Wakeups        uint64 `json:"wakeups"`

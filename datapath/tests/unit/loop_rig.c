@@ -26,9 +26,8 @@ struct rig_grave {
 	struct rig_grave *next;
 };
 
-void rig_init(struct rig *rig, const struct rig_config *config)
+void rig_create(struct rig *rig, const struct rig_config *config)
 {
-	struct loop_scheduling scheduling;
 	struct loop_config loop_config = {
 		.packets = config->packets,
 		.spin_ns = 60000,
@@ -41,8 +40,20 @@ void rig_init(struct rig *rig, const struct rig_config *config)
 	assert_non_null(rig->port);
 	loop_config.port = rig->port;
 	assert_int_equal(loop_create(&rig->loop, &loop_config), 0);
+}
+
+void rig_start(struct rig *rig)
+{
+	struct loop_scheduling scheduling;
+
 	assert_int_equal(loop_start(rig->loop, &scheduling), 0);
 	assert_false(scheduling.fifo);
+}
+
+void rig_init(struct rig *rig, const struct rig_config *config)
+{
+	rig_create(rig, config);
+	rig_start(rig);
 }
 
 static void bury(struct rig *rig, const struct loop_object *object)
@@ -51,8 +62,9 @@ static void bury(struct rig *rig, const struct loop_object *object)
 	struct rig_grave **last = &rig->graves;
 
 	assert_non_null(grave);
-	assert_true(rig->retired_count < RIG_RETIRED_MAX);
-	rig->retired[rig->retired_count++] = object->kind;
+	if (rig->retired_count < RIG_RETIRED_MAX)
+		rig->retired[rig->retired_count] = object->kind;
+	rig->retired_count++;
 	*grave = (struct rig_grave){
 		.kind = object->kind, .owner = object->owner, .mark = loop_commands_mark(rig->loop)};
 	while (*last)

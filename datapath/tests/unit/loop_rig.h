@@ -15,7 +15,7 @@ enum {
 	RIG_BUFFER_BYTES = 2048,
 	RIG_PAYLOAD_BYTES = 256,
 	RIG_HEADERS_BYTES = KTSN_TUNNEL_HEADER_BYTES + KTSN_INNER_HEADER_BYTES,
-	RIG_RETIRED_MAX = 1024,
+	RIG_RETIRED_MAX = 16,
 };
 
 struct rig_config {
@@ -30,7 +30,7 @@ struct rig {
 	struct ktsn_port *port;
 	struct loop *loop;
 	struct rig_grave *graves;
-	/* What the loop has given back, in its order. */
+	/* What the loop has given back: the first in their order, and the number of all. */
 	enum loop_object_kind retired[RIG_RETIRED_MAX];
 	uint32_t retired_count;
 };
@@ -52,7 +52,10 @@ struct rig_message {
 	const char *text;
 };
 
+/* Both steps in one. Before the start, commands and messages wait: the loop finds them all at once. */
 void rig_init(struct rig *rig, const struct rig_config *config);
+void rig_create(struct rig *rig, const struct rig_config *config);
+void rig_start(struct rig *rig);
 /* Stops the loop, and checks that it lost and leaked nothing. */
 void rig_fini(struct rig *rig);
 

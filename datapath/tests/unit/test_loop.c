@@ -36,6 +36,7 @@ static void bench_init(struct bench *bench, uint32_t packets, uint32_t buffers, 
 	bench->destination =
 		rig_destination_open(&bench->rig, &bench->ring, 0, bench->flow, DESTINATION_RESOLVED);
 	bench->counters = loop_counters(bench->rig.loop);
+	rig_wait_commands(&bench->rig);
 }
 
 /* Closes all, as when the process ends. What was sent has left or been dropped, and every slot is free. */
@@ -184,6 +185,16 @@ static void check_departures(struct bench *bench, int64_t first_tai_ns, int64_t 
 	}
 }
 
+/* What follows is about messages that are sent before the first is due. On a machine that was too busy for
+ * that, there is nothing to see. */
+static void skip_if_due(int64_t first_tai_ns)
+{
+	if (clock_tai_ns() < first_tai_ns)
+		return;
+	print_message("# the machine was too slow for this one\n");
+	skip();
+}
+
 static void frames_leave_in_the_order_of_time_and_never_early(void **state)
 {
 	struct bench *bench = *state;
@@ -192,7 +203,7 @@ static void frames_leave_in_the_order_of_time_and_never_early(void **state)
 	/* Every 37th of 100 visits each once. */
 	for (unsigned int i = 0; i < MANY; i++)
 		send_number(bench, i * 37 % MANY, first_tai_ns + i * 37 % MANY * MS);
-	assert_true(clock_tai_ns() < first_tai_ns);
+	skip_if_due(first_tai_ns);
 	watch_until_sent(bench, first_tai_ns, MS, MANY);
 	for (unsigned int i = 0; i < MANY; i++)
 		assert_int_equal(sent_number(bench, i), i);
@@ -212,7 +223,6 @@ static void equal_times_leave_in_the_order_of_sending(void **state)
 			rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, i / 10 + 1);
 		}
 	}
-	assert_true(clock_tai_ns() < txtime_tai_ns);
 	wait_sent(bench, MANY);
 	for (unsigned int i = 0; i < MANY; i++)
 		assert_int_equal(sent_number(bench, i), i);
@@ -452,6 +462,7 @@ static void refusal_by_the_port_does_not_change_the_order(void **state)
 	rig_send(&bench->ring, &(struct rig_message){.flow = 99, .text = "wakes the loop"});
 	rig_wait_pending(&bench->rig, 2);
 	send_number(bench, 0, txtime_tai_ns - 1);
+	skip_if_due(txtime_tai_ns - 1);
 	wait_sent(bench, 3);
 	for (unsigned int i = 0; i < 3; i++)
 		assert_int_equal(sent_number(bench, i), i);
@@ -499,13 +510,15 @@ static void check_short_memory(uint32_t packets, uint32_t buffers)
 {
 	struct bench bench = {0};
 	int64_t first_tai_ns;
+	bool all_waited;
 
 	bench_init(&bench, packets, buffers, KTSN_CLOCK_TAI);
-	first_tai_ns = clock_tai_ns() + 20 * MS;
+	first_tai_ns = clock_tai_ns() + 200 * MS;
 	for (unsigned int i = 0; i < 200; i++)
 		send_number(&bench, i, first_tai_ns + i * 10000);
+	all_waited = clock_tai_ns() < first_tai_ns;
 	wait_sent(&bench, 200);
-	assert_true(count_of(&bench.counters->frame_pool_empty) > 0);
+	assert_true(!all_waited || count_of(&bench.counters->frame_pool_empty) > 0);
 	assert_int_equal(rig_drops(&bench.rig), 0);
 	bench_fini(&bench);
 }
@@ -627,6 +640,40 @@ static void closed_flow_ends_when_its_messages_have_left(void **state)
 	assert_int_equal(records[1].flow, 8);
 }
 
+/*
+ * close() and socket() in a row, found by the loop all at once: the message that makes no sense, looked up
+ * while the first socket is being closed, must not have the second one opened before that.
+ */
+static void socket_opened_again_is_not_closed_with_the_first(void **state)
+{
+	struct bench bench = {0};
+	struct rig *rig = &bench.rig;
+
+	(void)state;
+	rig_create(rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	bench.counters = loop_counters(rig->loop);
+	rig_ring_open(rig, &bench.ring, SLOTS);
+	bench.flow = rig_flow_open(rig, &bench.ring, 0, 7, KTSN_CLOCK_TAI);
+	rig_destination_open(rig, &bench.ring, 1, bench.flow, DESTINATION_RESOLVED);
+	rig_send(&bench.ring, &(struct rig_message){.destination = 99, .text = "makes no sense"});
+	rig_send(&bench.ring, &(struct rig_message){.destination = 1, .text = "first"});
+	rig_destination_close(rig, &bench.ring, 1);
+	rig_flow_close(rig, &bench.ring, 0);
+	bench.flow = rig_flow_open(rig, &bench.ring, 0, 8, KTSN_CLOCK_TAI);
+	rig_destination_open(rig, &bench.ring, 0, bench.flow, DESTINATION_RESOLVED);
+	send_text(&bench, "second", 1);
+	rig_start(rig);
+	wait_sent(&bench, 2);
+	send_text(&bench, "third", 1);
+	wait_sent(&bench, 3);
+	assert_sent(&bench, 0, "first");
+	assert_sent(&bench, 1, "second");
+	assert_sent(&bench, 2, "third");
+	assert_int_equal(count_of(&bench.counters->drop_invalid), 1);
+	rig_wait_retired(rig, 2);
+	bench_fini(&bench);
+}
+
 /* A periodic sender is expected, and rings less and less. */
 static void periodic_flow_is_looked_for(void **state)
 {
@@ -691,6 +738,7 @@ int main(void)
 		cmocka_unit_test(closed_ring_that_waited_for_memory_loses_nothing),
 		cmocka_unit_test(ring_closed_while_unresolved_ends_with_the_answer),
 		TEST(closed_flow_ends_when_its_messages_have_left),
+		cmocka_unit_test(socket_opened_again_is_not_closed_with_the_first),
 		TEST(periodic_flow_is_looked_for),
 		cmocka_unit_test(stopped_loop_sends_no_more),
 	};

@@ -297,9 +297,8 @@ static void doorbell_follows_the_consumers_word(void **state)
 {
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_producer *producer = &pair->producer;
-	static const int64_t before_ns[KTSN_CLOCKS] = {[KTSN_CLOCK_REALTIME] = 1000,
-						       [KTSN_CLOCK_MONOTONIC] = -5,
-						       [KTSN_CLOCK_TAI] = INT64_MIN};
+	static const int64_t before_ns[KTSN_CLOCKS] = {
+		[KTSN_CLOCK_REALTIME] = 1000, [KTSN_CLOCK_MONOTONIC] = -5, [KTSN_CLOCK_TAI] = INT64_MIN};
 
 	/* Nobody looks at a new ring. */
 	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
@@ -335,6 +334,132 @@ static void waiters_for_space_are_announced_and_woken_once(void **state)
 	assert_false(ktsn_ring_space_wake_due(&pair->consumer));
 }
 
+/* A ktsnd that was killed, and its successor. */
+static void successor_finds_what_was_ready_and_gives_back_the_rest(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_header *header = pair->application;
+	uint32_t held = send_text(pair, "held", 1), departing = send_text(pair, "departing", 2), fresh,
+		 writing;
+	struct ktsn_ring_taken taken;
+
+	take_one(pair);
+	take_one(pair);
+	ktsn_ring_depart(&pair->consumer, departing);
+	fresh = send_text(pair, "fresh", 3);
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &writing), 0);
+	/* Killed before it could show slots that it had given back. */
+	atomic_store(&header->free[1], 0);
+
+	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.slot_count,
+				pair->memory.slot_bytes);
+	assert_int_equal(ktsn_ring_recover(&pair->consumer), 1);
+	assert_int_equal(ring_pair_state(pair, departing), KTSN_SLOT_FREE);
+	assert_int_equal(take_one(pair).slot + take_one(pair).slot, held + fresh);
+	/* The bit of `fresh`, not fetched yet, is no second message. */
+	assert_nothing_to_take(pair);
+	ktsn_ring_publish(&pair->producer, writing, &(struct ktsn_ring_message){.txtime_ns = 4});
+	taken = take_one(pair);
+	assert_int_equal(taken.slot, writing);
+	assert_true(taken.txtime_ns == 4);
+	for (int i = 0; i < SLOTS - 3; i++)
+		send_text(pair, "x", 5);
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &writing), -EAGAIN);
+}
+
+/* Between the two steps of a publication: READY stands in the slot, its bit does not yet. */
+static void message_published_while_the_successor_looks_is_taken_once(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slot = send_text(pair, "once", 1);
+	uint64_t bit = atomic_exchange(&pair->application->ready[slot / 64], 0);
+
+	assert_int_equal(ktsn_ring_recover(&pair->consumer), 0);
+	assert_int_equal(take_one(pair).slot, slot);
+	ktsn_ring_release(&pair->consumer, slot);
+	atomic_fetch_or(&pair->application->ready[slot / 64], bit);
+	atomic_fetch_or(&pair->application->ready_summary, 1);
+	assert_nothing_to_take(pair);
+}
+
+static void memory_that_is_handed_back_is_adopted(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_memory memory;
+	int fd = dup(pair->memory.fd);
+
+	assert_int_equal(ktsn_ring_memory_adopt(&memory, fd), 0);
+	assert_int_equal(memory.fd, fd);
+	assert_int_equal(memory.bytes, pair->memory.bytes);
+	assert_int_equal(memory.slot_count, pair->memory.slot_count);
+	assert_int_equal(memory.slot_bytes, pair->memory.slot_bytes);
+	ktsn_ring_memory_destroy(&memory);
+}
+
+/* What becomes of a file with a copy of the ring that is not as long or not sealed as it should be. */
+static int adopt_copy(const struct ring_pair *pair, size_t bytes, int seals)
+{
+	int fd = memfd_create("copy", MFD_ALLOW_SEALING);
+	size_t copied = bytes < pair->memory.bytes ? bytes : pair->memory.bytes;
+	struct ktsn_ring_memory memory;
+	int result;
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(pwrite(fd, pair->memory.address, copied, 0), copied);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	result = ktsn_ring_memory_adopt(&memory, fd);
+	if (result == 0)
+		ktsn_ring_memory_destroy(&memory);
+	else
+		assert_int_equal(close(fd), 0); /* still the caller's */
+	return result;
+}
+
+enum { SEALED = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+static void memory_that_ktsnd_did_not_make_is_refused(void **state)
+{
+	struct ring_pair *pair = *state;
+	size_t bytes = pair->memory.bytes;
+	struct ktsn_ring_memory memory;
+	int pipe_fds[2];
+
+	assert_int_equal(adopt_copy(pair, bytes, SEALED), 0);
+	assert_int_equal(adopt_copy(pair, bytes, 0), -EPERM);
+	assert_int_equal(adopt_copy(pair, bytes, SEALED & ~F_SEAL_SHRINK), -EPERM);
+	assert_int_equal(adopt_copy(pair, bytes, SEALED & ~F_SEAL_GROW), -EPERM);
+	assert_int_equal(adopt_copy(pair, bytes, SEALED | F_SEAL_WRITE), -EPERM);
+	assert_int_equal(adopt_copy(pair, bytes + 4096, SEALED), -EBADMSG);
+	assert_int_equal(adopt_copy(pair, bytes - 1, SEALED), -EBADMSG);
+	assert_int_equal(adopt_copy(pair, 100, SEALED), -EBADMSG);
+	assert_int_equal(adopt_copy(pair, 0, SEALED), -EBADMSG);
+	assert_int_equal(pipe(pipe_fds), 0);
+	assert_int_equal(ktsn_ring_memory_adopt(&memory, pipe_fds[0]), -EPERM);
+	assert_int_equal(ktsn_ring_memory_adopt(&memory, -1), -EPERM);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+}
+
+static void memory_with_a_bad_header_is_not_adopted(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	for (size_t i = 0; i < sizeof(bad_headers) / sizeof(bad_headers[0]); i++) {
+		const struct bad_header *bad = &bad_headers[i];
+		uint8_t *field = (uint8_t *)pair->application + bad->offset;
+		uint64_t good;
+		int result;
+
+		memcpy(&good, field, bad->bytes);
+		memcpy(field, &bad->value, bad->bytes);
+		result = adopt_copy(pair, pair->memory.bytes, SEALED);
+		if (result != bad->result)
+			fail_msg("%s: %d, not %d", bad->what, result, bad->result);
+		memcpy(field, &good, bad->bytes);
+	}
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -352,6 +477,11 @@ int main(void)
 		TEST(untaken_message_is_taken_again),
 		TEST(doorbell_follows_the_consumers_word),
 		TEST(waiters_for_space_are_announced_and_woken_once),
+		TEST(successor_finds_what_was_ready_and_gives_back_the_rest),
+		TEST(message_published_while_the_successor_looks_is_taken_once),
+		TEST(memory_that_is_handed_back_is_adopted),
+		TEST(memory_that_ktsnd_did_not_make_is_refused),
+		TEST(memory_with_a_bad_header_is_not_adopted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

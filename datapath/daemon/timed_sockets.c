@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A socket may outlive the process that asked for SO_TXTIME on it, or be used by another: over exec, after
+ * fork, passed by SCM_RIGHTS. The kernel's cookie tells that it is the same.
+ */
+#include "node.h"
+
+#include <errno.h>
+
+void timed_socket_remember(struct pod *pod, const struct flow *flow)
+{
+	pod->recent[pod->recent_next++ % POD_RECENT_MAX] =
+		(struct timed_socket){.cookie = flow->cookie, .clock = flow->loop->clock};
+}
+
+static int open_flow_find(const struct process *process, uint64_t cookie, enum ktsn_clock *clock)
+{
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {
+		const struct flow *flow = process->flows[i];
+
+		if (flow && flow->cookie == cookie) {
+			*clock = flow->loop->clock;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+int timed_socket_find(const struct pod *pod, uint64_t cookie, enum ktsn_clock *clock)
+{
+	for (const struct process *process = pod->processes; process; process = process->next)
+		if (open_flow_find(process, cookie, clock) == 0)
+			return 0;
+	for (uint32_t i = 0; i < POD_RECENT_MAX; i++) {
+		if (pod->recent[i].cookie == cookie) {
+			*clock = pod->recent[i].clock;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}

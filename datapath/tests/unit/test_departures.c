@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "departures.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum {
+	PAGE = 1000,
+	/* The place of the oldest may be being written while the newest is read. */
+	READABLE = DEPARTURES_KEPT - 1,
+	CONCURRENT = 40 * DEPARTURES_KEPT,
+};
+
+static int set_up(void **state)
+{
+	*state = calloc(1, sizeof(struct departures));
+	return *state ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+	free(*state);
+	return 0;
+}
+
+/* Each record's fields follow from its number, so that one put together from two shows. */
+static void add(struct departures *departures, uint64_t sequence)
+{
+	departures_add(departures, sequence * 3, (int64_t)sequence * 5, (int64_t)sequence * 7);
+}
+
+static bool is_whole(const struct departure *record)
+{
+	return record->flow == record->sequence * 3 &&
+	       record->requested_tai_ns == (int64_t)record->sequence * 5 &&
+	       record->departed_tai_ns == (int64_t)record->sequence * 7;
+}
+
+static void add_many(struct departures *departures, uint64_t first, uint64_t last)
+{
+	for (uint64_t sequence = first; sequence <= last; sequence++)
+		add(departures, sequence);
+}
+
+static uint32_t read_page(struct departures *departures, uint64_t after, uint32_t limit, uint64_t first,
+			  uint64_t overwritten_expected)
+{
+	static struct departure records[PAGE];
+	uint64_t overwritten = UINT64_MAX;
+	uint32_t count = departures_read(departures, after, limit, records, &overwritten);
+
+	assert_int_equal(overwritten, overwritten_expected);
+	for (uint32_t i = 0; i < count; i++) {
+		assert_int_equal(records[i].sequence, first + i);
+		assert_true(is_whole(&records[i]));
+	}
+	return count;
+}
+
+static void nothing_departed_reads_as_nothing(void **state)
+{
+	assert_int_equal(read_page(*state, 0, PAGE, 0, 0), 0);
+	assert_int_equal(read_page(*state, 1000, PAGE, 0, 0), 0);
+}
+
+static void first_departure_has_number_one(void **state)
+{
+	add(*state, 1);
+	assert_int_equal(read_page(*state, 0, PAGE, 1, 0), 1);
+	assert_int_equal(read_page(*state, 1, PAGE, 0, 0), 0);
+}
+
+static void pages_join_without_gap_or_overlap(void **state)
+{
+	uint64_t after = 0;
+	uint32_t count;
+
+	add_many(*state, 1, 2500);
+	do {
+		count = read_page(*state, after, PAGE, after + 1, 0);
+		after += count;
+	} while (count == PAGE);
+	assert_int_equal(after, 2500);
+	assert_int_equal(read_page(*state, 2499, PAGE, 2500, 0), 1);
+	assert_int_equal(read_page(*state, 10, 1, 11, 0), 1);
+	assert_int_equal(read_page(*state, 10, 0, 11, 0), 0);
+}
+
+static void numbers_to_come_read_as_nothing(void **state)
+{
+	add_many(*state, 1, 10);
+	assert_int_equal(read_page(*state, 11, PAGE, 0, 0), 0);
+	assert_int_equal(read_page(*state, INT64_MAX - 1, PAGE, 0, 0), 0);
+}
+
+static void overwritten_departures_are_counted(void **state)
+{
+	add_many(*state, 1, READABLE);
+	assert_int_equal(read_page(*state, 0, PAGE, 1, 0), PAGE);
+	add(*state, READABLE + 1);
+	assert_int_equal(read_page(*state, 0, PAGE, 2, 1), PAGE);
+	assert_int_equal(read_page(*state, 1, PAGE, 2, 0), PAGE);
+	add_many(*state, READABLE + 2, 3 * READABLE);
+	assert_int_equal(read_page(*state, 0, PAGE, 2 * READABLE + 1, 2 * READABLE), PAGE);
+	assert_int_equal(read_page(*state, 5, 1, 2 * READABLE + 1, 2 * READABLE - 5), 1);
+	assert_int_equal(read_page(*state, 3 * READABLE - 1, PAGE, 3 * READABLE, 0), 1);
+}
+
+static void *write_many(void *departures)
+{
+	add_many(departures, 1, CONCURRENT);
+	return NULL;
+}
+
+/* While it is being overtaken: every record is whole, and read or counted as overwritten exactly once. */
+static void reader_and_writer_at_once(void **state)
+{
+	static struct departure records[PAGE];
+	uint64_t after = 0, read = 0, lost = 0;
+	pthread_t writer;
+
+	assert_int_equal(pthread_create(&writer, NULL, write_many, *state), 0);
+	while (after < CONCURRENT) {
+		uint64_t overwritten;
+		uint32_t count = departures_read(*state, after, PAGE, records, &overwritten);
+
+		for (uint32_t i = 0; i < count; i++) {
+			assert_true(records[i].sequence == after + overwritten + i + 1);
+			assert_true(is_whole(&records[i]));
+		}
+		read += count;
+		lost += overwritten;
+		after += overwritten + count;
+	}
+	pthread_join(writer, NULL);
+	assert_int_equal(after, CONCURRENT);
+	assert_int_equal(read + lost, CONCURRENT);
+	print_message("# read %lu, overwritten %lu\n", (unsigned long)read, (unsigned long)lost);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(nothing_departed_reads_as_nothing),  TEST(first_departure_has_number_one),
+		TEST(pages_join_without_gap_or_overlap),  TEST(numbers_to_come_read_as_nothing),
+		TEST(overwritten_departures_are_counted), TEST(reader_and_writer_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libktsn's table of sockets. The table is one for the process, so each test uses descriptors of its own.
+ */
+#include "flow_table.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+	DESCRIPTORS_MAX = 1 << 20,
+	READERS = 3,
+	SWAPS = 50000,
+	SHARED_FD = 5000,
+	MANY = 3000, /* more than one chunk of flows and one page of the table */
+};
+
+/* A fresh flow in the table, held by the caller too. */
+static struct flow *enter(int fd)
+{
+	struct flow *flow = flow_create();
+
+	if (flow && flow_share(flow, fd)) {
+		assert_true(flow_release(flow));
+		flow_dispose(flow);
+		return NULL;
+	}
+	return flow;
+}
+
+static void release(struct flow *flow)
+{
+	if (flow_release(flow))
+		flow_dispose(flow);
+}
+
+static uint32_t users_of(struct flow *flow)
+{
+	return atomic_load(&flow->users);
+}
+
+static void descriptor_that_never_asked_has_no_flow(void **state)
+{
+	(void)state;
+	assert_null(flow_acquire(0));
+	assert_null(flow_acquire(1023));
+	assert_null(flow_acquire(1024));
+	assert_null(flow_remove(7));
+}
+
+static void descriptors_beyond_the_table_have_no_flow(void **state)
+{
+	static const int descriptors[] = {-1, INT32_MIN, DESCRIPTORS_MAX, INT32_MAX};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(descriptors) / sizeof(descriptors[0]); i++) {
+		assert_null(enter(descriptors[i]));
+		assert_null(flow_acquire(descriptors[i]));
+		assert_null(flow_remove(descriptors[i]));
+	}
+}
+
+static void entered_flow_is_found_until_removed(void **state)
+{
+	struct flow *flow = enter(10);
+
+	(void)state;
+	assert_non_null(flow);
+	assert_int_equal(users_of(flow), 2);
+	release(flow);
+	assert_ptr_equal(flow_acquire(10), flow);
+	assert_null(flow_acquire(11));
+	assert_int_equal(users_of(flow), 2);
+	release(flow);
+
+	assert_ptr_equal(flow_remove(10), flow);
+	assert_null(flow_acquire(10));
+	assert_null(flow_remove(10));
+	assert_int_equal(users_of(flow), 1);
+	release(flow);
+}
+
+static void last_descriptor_has_its_place(void **state)
+{
+	struct flow *flow = enter(DESCRIPTORS_MAX - 1);
+
+	(void)state;
+	assert_non_null(flow);
+	release(flow);
+	assert_ptr_equal(flow_remove(DESCRIPTORS_MAX - 1), flow);
+	release(flow);
+}
+
+/* close() in one thread, sendmsg() still under way in another. */
+static void removed_flow_lives_until_its_last_user(void **state)
+{
+	struct flow *sending, *next;
+
+	(void)state;
+	release(enter(20));
+	sending = flow_acquire(20);
+	release(flow_remove(20));
+	assert_int_equal(users_of(sending), 1);
+	/* Not given to the next socket while it is used. */
+	next = enter(20);
+	assert_ptr_not_equal(next, sending);
+	release(sending);
+	release(next);
+	release(flow_remove(20));
+}
+
+/* dup(): one socket behind two descriptors lives until both are closed. */
+static void shared_flow_has_two_descriptors(void **state)
+{
+	struct flow *flow = enter(30);
+
+	(void)state;
+	assert_int_equal(flow_share(flow, 31), 0);
+	assert_int_equal(flow_share(flow, DESCRIPTORS_MAX), -ENOMEM);
+	assert_int_equal(flow_share(flow, -1), -ENOMEM);
+	assert_int_equal(users_of(flow), 3);
+	assert_false(flow_release(flow));
+	assert_ptr_equal(flow_remove(30), flow);
+	assert_false(flow_release(flow));
+	assert_null(flow_acquire(30));
+	assert_ptr_equal(flow_acquire(31), flow);
+	assert_false(flow_release(flow));
+	assert_ptr_equal(flow_remove(31), flow);
+	/* The last one is told, who has to say so to ktsnd. */
+	assert_true(flow_release(flow));
+	flow_dispose(flow);
+}
+
+/* Descriptors that flow_each() came by. */
+struct visits {
+	int count;
+	int fd_sum;
+};
+
+static bool visit(int fd, struct flow *flow, void *context)
+{
+	struct visits *visits = context;
+
+	assert_ptr_equal(flow->next_free, flow);
+	assert_int_equal(users_of(flow), 2);
+	visits->count++;
+	visits->fd_sum += fd;
+	return flow_release(flow);
+}
+
+static void each_flow_is_visited_once(void **state)
+{
+	static const int descriptors[] = {0, 50, 1023, 1024, DESCRIPTORS_MAX - 1};
+	struct visits visits = {0};
+	int fd_sum = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(descriptors) / sizeof(descriptors[0]); i++) {
+		struct flow *flow = enter(descriptors[i]);
+
+		fd_sum += descriptors[i];
+		flow->next_free = flow; /* not used while it is in the table: a mark for the visit */
+		release(flow);
+	}
+	flow_each(visit, &visits);
+	assert_int_equal(visits.count, sizeof(descriptors) / sizeof(descriptors[0]));
+	assert_int_equal(visits.fd_sum, fd_sum);
+	for (size_t i = 0; i < sizeof(descriptors) / sizeof(descriptors[0]); i++)
+		release(flow_remove(descriptors[i]));
+}
+
+/* Locks that other threads of the parent held are nobody's in the child. */
+static void locks_are_open_after_fork(void **state)
+{
+	struct flow *flow = enter(60);
+
+	(void)state;
+	lock_take(&flow->lock);
+	flows_forked();
+	lock_take(&flow->lock);
+	lock_give(&flow->lock);
+	release(flow);
+	release(flow_remove(60));
+}
+
+static void reused_flow_remembers_nothing(void **state)
+{
+	struct flow *flow = enter(40), *again;
+
+	(void)state;
+	lock_take(&flow->lock);
+	atomic_store(&flow->session, 9);
+	memset(&flow->connected, 0xff, sizeof(flow->connected));
+	memset(flow->others, 0xff, sizeof(flow->others));
+	flow->others_next = 5;
+	release(flow_remove(40));
+	release(flow);
+	again = enter(40);
+	assert_ptr_equal(again, flow);
+	assert_int_equal(atomic_load(&again->lock.state), 0);
+	assert_int_equal(atomic_load(&again->session), 0);
+	assert_int_equal(again->connected.route, 0);
+	for (int i = 0; i < FLOW_DESTINATIONS; i++)
+		assert_int_equal(again->others[i].route, 0);
+	assert_int_equal(again->others_next, 0);
+	release(again);
+	release(flow_remove(40));
+}
+
+static void many_flows_are_kept_apart(void **state)
+{
+	static struct flow *flows[MANY];
+
+	(void)state;
+	for (int i = 0; i < MANY; i++) {
+		flows[i] = enter(100000 + i);
+		assert_non_null(flows[i]);
+		flows[i]->number = (uint32_t)i;
+		release(flows[i]);
+	}
+	for (int i = 0; i < MANY; i++) {
+		struct flow *flow = flow_acquire(100000 + i);
+
+		assert_ptr_equal(flow, flows[i]);
+		assert_int_equal(flow->number, i);
+		release(flow);
+		release(flow_remove(100000 + i));
+	}
+}
+
+struct race {
+	_Atomic bool over;
+	_Atomic uint64_t wrong;
+	_Atomic uint64_t found;
+};
+
+/* Sends through whatever flow the descriptor has: it must be that descriptor's and stay so. */
+static void *acquire_many(void *argument)
+{
+	struct race *race = argument;
+
+	while (!atomic_load(&race->over)) {
+		struct flow *flow = flow_acquire(SHARED_FD);
+
+		if (!flow)
+			continue;
+		lock_take(&flow->lock);
+		if (flow->number != SHARED_FD || flow->connected.number != SHARED_FD)
+			atomic_fetch_add(&race->wrong, 1);
+		flow->others_next++;
+		lock_give(&flow->lock);
+		atomic_fetch_add(&race->found, 1);
+		release(flow);
+	}
+	return NULL;
+}
+
+/* Entered without the lock, as setsockopt() does; readers may have it at once. */
+static void flow_set_up(int fd)
+{
+	struct flow *flow = enter(fd);
+
+	lock_take(&flow->lock);
+	flow->number = (uint32_t)fd;
+	flow->connected.number = (uint32_t)fd;
+	lock_give(&flow->lock);
+	release(flow);
+}
+
+/* Between its entry and its set-up a reader may find a flow without numbers. */
+static void *acquire_counting_users(void *argument)
+{
+	struct race *race = argument;
+
+	while (!atomic_load(&race->over)) {
+		struct flow *flow = flow_acquire(SHARED_FD);
+
+		if (!flow)
+			continue;
+		/* At least this thread's; a flow is never handed on while it is used. */
+		if (users_of(flow) == 0 || users_of(flow) > READERS + 3)
+			atomic_fetch_add(&race->wrong, 1);
+		lock_take(&flow->lock);
+		flow->others_next++;
+		lock_give(&flow->lock);
+		atomic_fetch_add(&race->found, 1);
+		release(flow);
+	}
+	return NULL;
+}
+
+static void race_run(struct race *race, void *(*reader)(void *), void (*swap)(int))
+{
+	pthread_t readers[READERS];
+
+	for (int i = 0; i < READERS; i++)
+		assert_int_equal(pthread_create(&readers[i], NULL, reader, race), 0);
+	for (int i = 0; i < SWAPS || atomic_load(&race->found) < SWAPS / 10; i++)
+		swap(i);
+	atomic_store(&race->over, true);
+	for (int i = 0; i < READERS; i++)
+		pthread_join(readers[i], NULL);
+	assert_true(atomic_load(&race->wrong) == 0);
+}
+
+static void stay(int round)
+{
+	/* Others come and go around it, and take its pool's memory. */
+	(void)round;
+	flow_set_up(SHARED_FD + 1);
+	release(flow_remove(SHARED_FD + 1));
+}
+
+static void sender_keeps_its_flow_while_others_come_and_go(void **state)
+{
+	struct race race = {0};
+
+	(void)state;
+	flow_set_up(SHARED_FD);
+	race_run(&race, acquire_many, stay);
+	release(flow_remove(SHARED_FD));
+}
+
+static void come_and_go(int round)
+{
+	(void)round;
+	flow_set_up(SHARED_FD);
+	release(flow_remove(SHARED_FD));
+	/* The memory that became free is wanted by another socket at once. */
+	flow_set_up(SHARED_FD + 1);
+	release(flow_remove(SHARED_FD + 1));
+}
+
+static void threads_send_while_another_closes_and_opens(void **state)
+{
+	struct race race = {0};
+
+	(void)state;
+	race_run(&race, acquire_counting_users, come_and_go);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(descriptor_that_never_asked_has_no_flow),
+		cmocka_unit_test(descriptors_beyond_the_table_have_no_flow),
+		cmocka_unit_test(entered_flow_is_found_until_removed),
+		cmocka_unit_test(last_descriptor_has_its_place),
+		cmocka_unit_test(removed_flow_lives_until_its_last_user),
+		cmocka_unit_test(shared_flow_has_two_descriptors),
+		cmocka_unit_test(each_flow_is_visited_once),
+		cmocka_unit_test(locks_are_open_after_fork),
+		cmocka_unit_test(reused_flow_remembers_nothing),
+		cmocka_unit_test(many_flows_are_kept_apart),
+		cmocka_unit_test(sender_keeps_its_flow_while_others_come_and_go),
+		cmocka_unit_test(threads_send_while_another_closes_and_opens),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ktsnd's command line: what it makes of it, and what it says to those that it does not understand.
+ */
+#include "options.h"
+
+#include <arpa/inet.h>
+#include <getopt.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { ARGUMENTS_MAX = 12, TEXT_BYTES = 8192 };
+
+/* Standard output or error, caught in a file while the command line is read. */
+struct capture {
+	int fd;
+	int saved;
+	int file;
+};
+
+static void capture_begin(struct capture *capture, int fd)
+{
+	fflush(NULL);
+	capture->fd = fd;
+	capture->saved = dup(fd);
+	capture->file = memfd_create("captured", 0);
+	assert_true(capture->saved >= 0 && capture->file >= 0);
+	assert_int_equal(dup2(capture->file, fd), fd);
+}
+
+static void capture_end(struct capture *capture, char text[TEXT_BYTES])
+{
+	ssize_t bytes;
+
+	fflush(NULL);
+	dup2(capture->saved, capture->fd);
+	close(capture->saved);
+	bytes = pread(capture->file, text, TEXT_BYTES - 1, 0);
+	assert_true(bytes >= 0);
+	text[bytes] = '\0';
+	close(capture->file);
+}
+
+/* Reads a line of words separated by blanks, and what was written meanwhile to `fd`. */
+static enum options_result parse(const char *line, struct options *options, int fd, char text[TEXT_BYTES])
+{
+	static char words[1024];
+	char *arguments[ARGUMENTS_MAX + 1] = {(char *)(uintptr_t) "ktsnd"};
+	struct capture capture;
+	enum options_result result;
+	int count = 1;
+	char *rest;
+
+	snprintf(words, sizeof(words), "%s", line);
+	for (char *word = strtok_r(words, " ", &rest); word && count < ARGUMENTS_MAX;
+	     word = strtok_r(NULL, " ", &rest))
+		arguments[count++] = word;
+	/* getopt_long() starts over. */
+	optind = 0;
+	capture_begin(&capture, fd);
+	result = options_parse(count, arguments, options);
+	capture_end(&capture, text);
+	return result;
+}
+
+static struct options parse_good(const char *line)
+{
+	struct options options;
+	char text[TEXT_BYTES];
+
+	if (parse(line, &options, STDERR_FILENO, text) != OPTIONS_RUN)
+		fail_msg("%s: %s", line, text);
+	assert_string_equal(text, "");
+	return options;
+}
+
+static void only_the_interface_is_required(void **state)
+{
+	struct options options = parse_good("--interface eno1");
+
+	(void)state;
+	assert_string_equal(options.interface, "eno1");
+	assert_null(options.device);
+	assert_string_equal(options.control_path, "/run/ktsn/control.sock");
+	assert_int_equal(options.local_address_be, 0);
+	assert_int_equal(options.vxlan_port, 4789);
+	assert_int_equal(options.cpu, -1);
+	assert_int_equal(options.fifo_priority, 50);
+	assert_int_equal(options.late_after_ns, 10000);
+	assert_int_equal(options.ring_slots, 512);
+	assert_int_equal(options.packets, 4096);
+	assert_false(options.keep_awake);
+	assert_int_equal(options.log_level, LOG_LEVEL_INFO);
+}
+
+static void texts_and_flags_are_kept(void **state)
+{
+	struct options options = parse_good("--interface=fifteen-letters --device net_tap0,iface=x "
+					    "--control /tmp/c --local-address 192.0.2.1 --cpu 0");
+
+	(void)state;
+	assert_string_equal(options.interface, "fifteen-letters");
+	assert_string_equal(options.device, "net_tap0,iface=x");
+	assert_string_equal(options.control_path, "/tmp/c");
+	assert_int_equal(options.local_address_be, htonl(0xc0000201));
+	assert_int_equal(options.cpu, 0);
+	assert_true(parse_good("--interface a --cpu 0 --keep-awake").keep_awake);
+	/* The last one counts. */
+	assert_string_equal(parse_good("--interface a --interface b").interface, "b");
+}
+
+static void numbers_reach_their_limits(void **state)
+{
+	struct options least = parse_good("--interface a --vxlan-port 1 --fifo 0 --slots 64 --packets 64");
+	struct options most =
+		parse_good("--interface a --vxlan-port 65535 --fifo 99 --slots 4096 --packets 1048576");
+
+	(void)state;
+	assert_int_equal(least.vxlan_port, 1);
+	assert_int_equal(least.fifo_priority, 0);
+	assert_int_equal(least.ring_slots, 64);
+	assert_int_equal(least.packets, 64);
+	assert_int_equal(most.vxlan_port, 65535);
+	assert_int_equal(most.fifo_priority, 99);
+	assert_int_equal(most.ring_slots, 4096);
+	assert_int_equal(most.packets, 1048576);
+}
+
+static void durations_have_units(void **state)
+{
+	(void)state;
+	assert_int_equal(parse_good("--interface a --spin 0ns").spin_ns, 0);
+	assert_int_equal(parse_good("--interface a --spin 1500ns").spin_ns, 1500);
+	assert_int_equal(parse_good("--interface a --spin 70us").spin_ns, 70000);
+	assert_int_equal(parse_good("--interface a --spin 10ms").spin_ns, 10000000);
+	assert_int_equal(parse_good("--interface a --late-after 1000ms").late_after_ns, 1000000000);
+	assert_int_equal(parse_good("--interface a --late-after 1us").late_after_ns, 1000);
+}
+
+static void log_levels_have_names(void **state)
+{
+	(void)state;
+	assert_int_equal(parse_good("--interface a --log-level error").log_level, LOG_LEVEL_ERROR);
+	assert_int_equal(parse_good("--interface a --log-level warning").log_level, LOG_LEVEL_WARNING);
+	assert_int_equal(parse_good("--interface a --log-level info").log_level, LOG_LEVEL_INFO);
+	assert_int_equal(parse_good("--interface a --log-level debug").log_level, LOG_LEVEL_DEBUG);
+}
+
+static const struct bad_line {
+	const char *line;
+	const char *sentence; /* the beginning of it */
+} bad_lines[] = {
+	{"", "ktsnd: --interface is missing; name"},
+	{"--spin 10us", "ktsnd: --interface is missing"},
+	{"--interface", "ktsnd: --interface: needs a value; see ktsnd --help"},
+	{"--interface sixteen-is-more!", "ktsnd: --interface sixteen-is-more!: must be a name of 1 to 15"},
+	{"--interface=", "ktsnd: --interface : must be a name of 1 to 15"},
+	{"--interface a b", "ktsnd: b: not an option; see ktsnd --help"},
+	{"eno1", "ktsnd: eno1: not an option"},
+	{"--interface a --verbose", "ktsnd: --verbose: no such option; see ktsnd --help"},
+	{"--interface a -v", "ktsnd: -v: no such option"},
+	{"--interface a --keep-awake --log-level info", "ktsnd: --keep-awake needs --cpu"},
+	{"--interface a --local-address 2001:db8::1", "ktsnd: --local-address 2001:db8::1: must be an IPv4"},
+	{"--interface a --local-address 0.0.0.0", "ktsnd: --local-address 0.0.0.0: must be an IPv4"},
+	{"--interface a --vxlan-port 0", "ktsnd: --vxlan-port 0: must be a number from 1 to 65535"},
+	{"--interface a --vxlan-port 65536", "ktsnd: --vxlan-port 65536: must be a number from 1 to 65535"},
+	{"--interface a --vxlan-port 4789x", "ktsnd: --vxlan-port 4789x: must be a number"},
+	{"--interface a --control run/c", "ktsnd: --control run/c: must be an absolute path"},
+	{"--interface a --cpu -1", "ktsnd: --cpu -1: must be a number from 0 to"},
+	{"--interface a --cpu 1000000", "ktsnd: --cpu 1000000: must be a number from 0 to"},
+	{"--interface a --fifo 100", "ktsnd: --fifo 100: must be a number from 0 to 99"},
+	{"--interface a --fifo -1", "ktsnd: --fifo -1: must be"},
+	{"--interface a --spin 60",
+	 "ktsnd: --spin 60: must be a number with the unit ns, us or ms, at most 10ms"},
+	{"--interface a --spin us", "ktsnd: --spin us: must be a number with the unit"},
+	{"--interface a --spin -1us", "ktsnd: --spin -1us: must be a number with the unit"},
+	{"--interface a --spin 11ms", "ktsnd: --spin 11ms: must be a number with the unit"},
+	{"--interface a --spin 1s", "ktsnd: --spin 1s: must be a number with the unit"},
+	{"--interface a --spin 18446744073709551617ns", "ktsnd: --spin 18446744073709551617ns: must be"},
+	{"--interface a --spin 9223372036854775807ms", "ktsnd: --spin 9223372036854775807ms: must be"},
+	{"--interface a --late-after 1001ms", "ktsnd: --late-after 1001ms: must be a number with the unit"},
+	{"--interface a --slots 63", "ktsnd: --slots 63: must be a number from 64 to 4096"},
+	{"--interface a --slots 4097", "ktsnd: --slots 4097: must be a number from 64 to 4096"},
+	{"--interface a --packets 1048577", "ktsnd: --packets 1048577: must be a number from 64 to 1048576"},
+	{"--interface a --packets 99999999999999999999", "ktsnd: --packets 99999999999999999999: must be"},
+	{"--interface a --log-level loud", "ktsnd: --log-level loud: must be error, warning, info or debug"},
+};
+
+static void bad_lines_are_answered_with_a_sentence(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad_lines) / sizeof(bad_lines[0]); i++) {
+		const struct bad_line *bad = &bad_lines[i];
+		struct options options;
+		char text[TEXT_BYTES];
+
+		if (parse(bad->line, &options, STDERR_FILENO, text) != OPTIONS_BAD)
+			fail_msg("%s: accepted", bad->line);
+		if (strncmp(text, bad->sentence, strlen(bad->sentence)) != 0)
+			fail_msg("%s: said \"%s\", not \"%s\"", bad->line, text, bad->sentence);
+		/* One line. */
+		assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+	}
+}
+
+static void help_and_version_are_answered(void **state)
+{
+	struct options options;
+	char text[TEXT_BYTES];
+
+	(void)state;
+	assert_int_equal(parse("--help", &options, STDOUT_FILENO, text), OPTIONS_DONE);
+	assert_non_null(strstr(text, "Usage: ktsnd --interface NAME"));
+	assert_int_equal(parse("--version", &options, STDOUT_FILENO, text), OPTIONS_DONE);
+	assert_string_equal(text, "ktsnd " KTSN_VERSION "\n");
+}
+
+/* Every option of the table above is in the help, and the help's defaults are the real ones. */
+static void help_names_the_options_and_defaults(void **state)
+{
+	static const char *const words[] = {
+		"--interface NAME",
+		"--local-address IPV4",
+		"--vxlan-port N",
+		"(default: 4789)",
+		"--device DEVICE",
+		"--control PATH",
+		"/run/ktsn/control.sock",
+		"--cpu N",
+		"--fifo N",
+		"(default: 50)",
+		"--spin DURATION",
+		"--keep-awake",
+		"--late-after DURATION",
+		"(default: 10us)",
+		"--slots N",
+		"(default: 512)",
+		"--packets N",
+		"(default: 4096)",
+		"--log-level LEVEL",
+		"(default: info)",
+		"--help, --version",
+	};
+	struct options options;
+	char text[TEXT_BYTES];
+
+	(void)state;
+	parse("--help", &options, STDOUT_FILENO, text);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (!strstr(text, words[i]))
+			fail_msg("the help does not say \"%s\"", words[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(only_the_interface_is_required),
+		cmocka_unit_test(texts_and_flags_are_kept),
+		cmocka_unit_test(numbers_reach_their_limits),
+		cmocka_unit_test(durations_have_units),
+		cmocka_unit_test(log_levels_have_names),
+		cmocka_unit_test(bad_lines_are_answered_with_a_sentence),
+		cmocka_unit_test(help_and_version_are_answered),
+		cmocka_unit_test(help_names_the_options_and_defaults),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
