@@ -83,6 +83,9 @@ static int restore_locked(struct session *session, int64_t now_ns)
 	/* Since when it is dead; counted from the first attempt. */
 	atomic_compare_exchange_strong(&session->dead_since_ns, &unknown, now_ns);
 	err = handshake_again(session);
+	/* Nobody to talk to is a matter of time; a ring that was looked at and refused is not. */
+	if (err == -EPROTO || err == -EPROTONOSUPPORT || err == -EBADMSG || err == -EPERM)
+		atomic_store_explicit(&session->refused, true, memory_order_relaxed);
 	session->connections++;
 	if (!err)
 		err = state_restore(session, now_ns);

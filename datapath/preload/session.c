@@ -102,9 +102,12 @@ static int connect_new(struct session **session)
 
 struct session *session_existing(void)
 {
+	struct session *session;
+
 	if (inherited())
 		return NULL;
-	return atomic_load_explicit(&current, memory_order_acquire);
+	session = atomic_load_explicit(&current, memory_order_acquire);
+	return session && !atomic_load_explicit(&session->refused, memory_order_relaxed) ? session : NULL;
 }
 
 bool session_alive(struct session *session)

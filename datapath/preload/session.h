@@ -36,14 +36,16 @@ struct session {
 	_Atomic uint32_t sends_without_sign;
 	_Atomic int64_t retry_ns; /* CLOCK_MONOTONIC: not before this is a dead ktsnd looked for again */
 	_Atomic int64_t dead_since_ns;
+	_Atomic bool
+		refused; /* a restarted ktsnd did not want the ring, being of another version: a new one is due */
 };
 
 /* The session, connecting if there is none or ktsnd is gone. 0 and *session, or -errno when nobody
  * answers. The result stays valid for the life of the process. */
 int session_get(struct session **session);
 
-/* The session if there is one in this process (not its parent's), without any system call, whether or
- * not ktsnd lives; else NULL. */
+/* The session if there is one in this process (not its parent's) whose ring is of use, without any system
+ * call, whether or not ktsnd lives; else NULL. */
 struct session *session_existing(void);
 
 /* Sends a request, with a descriptor if fd_to_pass is not -1, and waits for its reply. 0 (the reply's own
