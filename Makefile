@@ -27,8 +27,9 @@ build: deps ## all programs into bin/
 	@ninja -C $(BUILD) --quiet
 	@mkdir -p bin
 	@install -C $(BUILD)/datapath/daemon/ktsnd $(BUILD)/datapath/preload/libktsn.so \
-		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/tests/programs/ktsn-test-send bin/
-	@CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/...
+		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/tests/programs/ktsn-test-send \
+		$(BUILD)/datapath/tests/programs/ktsn-test-shapes bin/
+	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ ./cmd/...
 
 .PHONY: deps
 deps:

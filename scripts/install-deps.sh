@@ -7,7 +7,7 @@ set -eu
 
 packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libmnl-dev libcmocka-dev"
 packages_run="iproute2 kmod"
-packages_test="tshark binutils"
+packages_test="tshark binutils musl-tools chromium mandoc"
 packages_lint="clang-format-14"
 
 case "${1:-}" in

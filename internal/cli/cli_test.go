@@ -43,6 +43,8 @@ func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
 		"a library that cannot be named": {[]string{"run", "--lib", spacedFile(t), "--", "true"}, exitFailure, "cannot be preloaded"},
 		"a socket that nobody listens on": {[]string{"run", "--lib", os.Args[0], "--socket", nowhere, "--", "true"},
 			exitFailure, "no ktsnd listens on " + nowhere},
+		"an application that cannot be reached": {[]string{"run", "--lib", os.Args[0], "--socket", nowhere, "--", os.Args[0]},
+			exitFailure, os.Args[0] + " is a Go program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := ktsn(t, test.arguments...)
@@ -113,6 +115,7 @@ func TestRunBecomesTheApplication(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
+	go answerHello(listener)
 	library := filepath.Join(dir, "libktsn.so")
 	if err := os.WriteFile(library, nil, 0o644); err != nil { // the loader complains and goes on
 		t.Fatal(err)
@@ -128,6 +131,43 @@ func TestRunBecomesTheApplication(t *testing.T) {
 	}
 	if want := library + " " + socket + " --quiet -x\n"; stdout.String() != want {
 		t.Errorf("the application saw %q, want %q", stdout.String(), want)
+	}
+}
+
+// answerHello plays a ktsnd that gives the answer to HELLO that datapath/ring/app_protocol.h describes, once.
+func answerHello(listener *net.UnixListener) {
+	conn, err := listener.Accept()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if _, err := conn.Read(make([]byte, 64)); err == nil {
+		reply := append([]byte("ktsn\x01\x00\x01\x00"), make([]byte, 24)...)
+		_, _ = conn.Write(reply)
+	}
+}
+
+func TestRunWithoutKtsndSaysSoAndGoesOn(t *testing.T) {
+	for name, test := range map[string]struct {
+		application string
+		want        string
+	}{
+		"when nobody listens": {"/bin/true", "(connect: no such file or directory); start one; /bin/true goes without"},
+		// This test itself, which then plays `ktsn run --help`.
+		"when it cannot be reached": {os.Args[0], "is a Go program"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.Command(os.Args[0], "--socket", "/nowhere/app.sock", "--lib", os.Args[0], "--allow-without",
+				"--", test.application, "--help")
+			command.Env = append(os.Environ(), runVariable+"=1")
+			var stderr strings.Builder
+			command.Stderr = &stderr
+			_ = command.Run()
+			if first, _, _ := strings.Cut(stderr.String(), "\n"); command.ProcessState.ExitCode() != 0 ||
+				!strings.Contains(first, test.want) {
+				t.Errorf("status %d, said %q", command.ProcessState.ExitCode(), stderr.String())
+			}
+		})
 	}
 }
 

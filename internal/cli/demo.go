@@ -20,7 +20,8 @@ const demoLong = `Makes two nodes and two pods out of network namespaces and sen
   kernel-vxlan  pod a, the kernel's bridge and VXLAN, pod b
   host          node a, node b, without pods and overlay
 
-in turns. Prints a table, writes summary.json and messages.csv, and removes everything it made. Needs root.
+in turns. Prints a table, writes report.html (with drawings, for a browser), summary.json and messages.csv,
+and removes everything it made. Needs root.
 The exit status is 0 when the measurement is valid and no message of path direct was lost or early; figures
 that are not reached do not change it.`
 
@@ -51,7 +52,7 @@ func newDemo(env *environment) *cobra.Command {
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&config.OutDir, "out", filepath.Join("out", "demo"), "folder for summary.json and messages.csv")
+	flags.StringVar(&config.OutDir, "out", filepath.Join("out", "demo"), "folder for report.html, summary.json and messages.csv")
 	flags.StringVar(&config.BinDir, "bin-dir", filepath.Dir(env.executable), "folder of ktsnd, libktsn.so and tsnperf")
 	flags.IntVar(&config.Messages, "messages", 5000, "messages per path and payload")
 	flags.IntVar(&config.Alternations, "alternations", 5, "pieces in which they are sent, the paths taking turns")

@@ -5,7 +5,7 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/preload"
 )
 
 // defaultAppSocket is where a node's ktsnd listens for applications outside of pods.
@@ -24,7 +26,11 @@ const (
 )
 
 const runLong = `Starts APP with libktsn loaded, so that datagrams which it stamps with a transmit time leave through ktsnd.
-ktsn becomes APP: same process, same standard streams, APP's exit status. APP must be linked dynamically.`
+ktsn becomes APP: same process, same standard streams, APP's exit status.
+
+libktsn sees the calls that APP makes of the C library. It cannot reach programs that are linked statically,
+Go's own system calls, programs with set-user-ID or file capabilities, nor what io_uring sends. What can be
+seen from APP's file, or its interpreter's, is refused in a sentence.`
 
 func newRun(env *environment) *cobra.Command {
 	var socket, library string
@@ -42,7 +48,7 @@ func newRun(env *environment) *cobra.Command {
 			if library, err = findLibrary(library); err != nil {
 				return err
 			}
-			if err := checkListening(socket); err != nil && !allowWithout {
+			if err := checkUse(program, socket, allowWithout, env.stderr); err != nil {
 				return err
 			}
 			environ := withPreload(os.Environ(), library, socket)
@@ -56,7 +62,7 @@ func newRun(env *environment) *cobra.Command {
 	flags.SetInterspersed(false) // options behind APP are APP's
 	flags.StringVar(&socket, "socket", defaultAppSocket, "ktsnd's socket for applications")
 	flags.StringVar(&library, "lib", env.beside("libktsn.so"), "libktsn.so")
-	flags.BoolVar(&allowWithout, "allow-without", false, "start APP also when no ktsnd listens on the socket")
+	flags.BoolVar(&allowWithout, "allow-without", false, "start APP also when libktsn will be of no use to it")
 	return command
 }
 
@@ -91,14 +97,23 @@ func findLibrary(path string) (string, error) {
 	return absolute, nil
 }
 
-// checkListening tries the socket and closes it again.
-func checkListening(path string) error {
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		return fmt.Errorf("no ktsnd listens on %s (%w); start it, name another socket with --socket, or "+
-			"start the application without it by --allow-without", path, errors.Unwrap(err))
+// checkUse looks for what would make libktsn useless to the program: a refusal, or a warning when the user
+// allows to go without it.
+func checkUse(program, socket string, allowWithout bool, stderr io.Writer) error {
+	err := preload.Reach(program)
+	advice := "its timed messages would not go through ktsnd; start it nevertheless by --allow-without"
+	if err == nil {
+		err = preload.Greet(socket)
+		advice = "name another socket with --socket, or start the application without ktsnd by --allow-without"
 	}
-	return conn.Close()
+	switch {
+	case err == nil:
+		return nil
+	case !allowWithout:
+		return fmt.Errorf("%w; %s", err, advice)
+	}
+	fmt.Fprintf(stderr, "ktsn: %v; %s goes without\n", err, program)
+	return nil
 }
 
 // withPreload puts our library before whatever is preloaded already and names the socket.

@@ -124,6 +124,7 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"drop-unresolved", "not sent: the destination did not answer", counters.DropUnresolved},
 		{"drop-port", "not sent: the device refused, or had no room for long", counters.DropPort},
 		{"drop-closed", "not sent: its endpoint or peer was removed", counters.DropClosed},
+		{"uncertain", "left or not: leaving when another ktsnd ended", counters.Uncertain},
 		{"kernel-path", "went to the kernel, as the application says", counters.KernelPath},
 		{"port-retries", "times the port was asked again", counters.PortRetries},
 		{"frame-pool-empty", "times no frame was free", counters.FramePoolEmpty},

@@ -34,7 +34,7 @@ const (
 
 // Config says what to measure and where to put it.
 type Config struct {
-	// OutDir gets summary.json and messages.csv.
+	// OutDir gets report.html, summary.json and messages.csv.
 	OutDir string
 	// BinDir holds ktsnd, libktsn.so and tsnperf.
 	BinDir string

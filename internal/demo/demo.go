@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/report"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
@@ -46,11 +47,11 @@ func Run(ctx context.Context, config *Config) (err error) {
 	defer func() { err = errors.Join(err, nodes.Destroy()) }()
 
 	lab := &lab{nodes: nodes, programs: programs, pinning: pinning, cycle: config.Cycle}
-	summary, err := measure(ctx, config, lab)
+	measurement, err := measure(ctx, config, lab)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	return conclude(config, summary, lab)
+	return conclude(config, measurement, lab)
 }
 
 // sweep removes what a demo left that was killed before it could.
@@ -74,7 +75,7 @@ func interrupted(ctx context.Context, err error) error {
 }
 
 // measure performs all runs and returns what there is to say about them.
-func measure(ctx context.Context, config *Config, lab *lab) (*results.Summary, error) {
+func measure(ctx context.Context, config *Config, lab *lab) (*report.Measurement, error) {
 	host, err := results.DescribeHost(config.Now())
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func measure(ctx context.Context, config *Config, lab *lab) (*results.Summary, e
 	}
 	summary.Figures = figures(summary.Runs, summary.Idle)
 	summary.Problems = append(summary.Problems, session.recorder.problems...)
-	return summary, nil
+	return &report.Measurement{Summary: summary, Series: session.recorder.series()}, nil
 }
 
 func setupOf(config *Config, pinning pinning) results.Setup {

@@ -8,17 +8,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
-// independent keys the value of a figure that is not about one payload.
-const independent = "-"
-
-// Units of figures.
-const (
-	unitRatio    = "ratio"
-	unitNs       = "ns"
-	unitCores    = "cores"
-	unitMessages = "messages"
-)
-
 // target is a figure that the project wants to keep to.
 type target struct {
 	name  string
@@ -33,15 +22,15 @@ type target struct {
 // targets are those of the plain runs over path direct. A ratio is one of medians, so that it can be
 // checked against the table.
 var targets = []target{
-	{"latency p50, direct / kernel-vxlan", unitRatio, 0.40, true, latencyP50},
-	{"latency p99, direct / kernel-vxlan", unitRatio, 0.60, true, latencyP99},
-	{"lost", unitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Lost), true }},
-	{"early on the wire", unitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Early), true }},
-	{"departure error p50", unitNs, 200, false, departureP50},
-	{"launch error p50 on the wire", unitNs, 5000, false, launchP50},
-	{"jitter abs_p50", unitNs, 5000, false, jitterAbsP50},
-	{"send call p50, direct / kernel-vxlan", unitRatio, 0.5, true, sendCallP50},
-	{"processor time of ktsnd, one flow", unitCores, 0.15, false, ktsndCores},
+	{"latency p50, direct / kernel-vxlan", results.UnitRatio, 0.40, true, latencyP50},
+	{"latency p99, direct / kernel-vxlan", results.UnitRatio, 0.60, true, latencyP99},
+	{"lost", results.UnitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Lost), true }},
+	{"early on the wire", results.UnitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Early), true }},
+	{"departure error p50", results.UnitNs, 200, false, departureP50},
+	{"launch error p50 on the wire", results.UnitNs, 5000, false, launchP50},
+	{"jitter abs_p50", results.UnitNs, 5000, false, jitterAbsP50},
+	{"send call p50, direct / kernel-vxlan", results.UnitRatio, 0.5, true, sendCallP50},
+	{"processor time of ktsnd, one flow", results.UnitCores, 0.15, false, ktsndCores},
 }
 
 const (
@@ -66,7 +55,7 @@ func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
 		all = appendFigure(all, target.name, target.unit, target.limit, values)
 	}
 	if idle != nil {
-		all = appendFigure(all, idleName, unitCores, idleLimit, map[string]float64{independent: idle.CPUCores["ktsnd"]})
+		all = appendFigure(all, idleName, results.UnitCores, idleLimit, map[string]float64{results.Independent: idle.CPUCores["ktsnd"]})
 	}
 	return all
 }

@@ -10,19 +10,28 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/report"
+)
+
+// Names of the files in config.OutDir.
+const (
+	summaryName  = "summary.json"
+	reportName   = "report.html"
+	messagesName = "messages.csv"
 )
 
 // conclude writes the results and the report; lost or early messages and invalid runs become an error.
-func conclude(config *Config, summary *results.Summary, lab *lab) error {
-	if err := writeResults(config.OutDir, messagesFile(lab), summary); err != nil {
+func conclude(config *Config, measurement *report.Measurement, lab *lab) error {
+	summary := measurement.Summary
+	if err := writeResults(config.OutDir, messagesFile(lab), measurement); err != nil {
 		return err
 	}
 	if err := printReport(config.Report, summary, lab.pinning); err != nil {
 		return fmt.Errorf("print report: %w", err)
 	}
-	_, err := fmt.Fprintf(config.Report, "Written: %s, and every message in %s\n",
-		filepath.Join(config.OutDir, "summary.json"), filepath.Join(config.OutDir, "messages.csv"))
+	_, err := fmt.Fprintf(config.Report, "Written: %s, and every message in %s\nTo look at: %s\n",
+		filepath.Join(config.OutDir, summaryName), filepath.Join(config.OutDir, messagesName),
+		filepath.Join(config.OutDir, reportName))
 	if err != nil {
 		return fmt.Errorf("print report: %w", err)
 	}
@@ -32,29 +41,35 @@ func conclude(config *Config, summary *results.Summary, lab *lab) error {
 	return nil
 }
 
-// writeResults puts both files in place, each at once: a reader never sees half of one.
-func writeResults(dir, messages string, summary *results.Summary) error {
-	source, err := os.Open(messages)
-	if err != nil {
-		return fmt.Errorf("write messages: %w", err)
-	}
-	defer source.Close()
-	err = writeFile(filepath.Join(dir, "messages.csv"), func(out io.Writer) error {
-		_, err := io.Copy(out, source)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("write messages: %w", err)
-	}
-	err = writeFile(filepath.Join(dir, "summary.json"), func(out io.Writer) error {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(summary)
-	})
-	if err != nil {
-		return fmt.Errorf("write summary: %w", err)
+// writeResults puts the files in place, each at once: a reader never sees half of one.
+func writeResults(dir, messages string, measurement *report.Measurement) error {
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{messagesName, func(out io.Writer) error { return copyFile(out, messages) }},
+		{summaryName, func(out io.Writer) error {
+			encoder := json.NewEncoder(out)
+			encoder.SetIndent("", "  ")
+			return encoder.Encode(measurement.Summary)
+		}},
+		{reportName, func(out io.Writer) error { return report.Write(out, measurement) }},
+	} {
+		if err := writeFile(filepath.Join(dir, file.name), file.write); err != nil {
+			return fmt.Errorf("write %s: %w", file.name, err)
+		}
 	}
 	return nil
+}
+
+func copyFile(out io.Writer, path string) error {
+	source, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	_, err = io.Copy(out, source)
+	return err
 }
 
 // writeFile writes a file under another name and renames it when it is complete.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
 
@@ -103,7 +104,7 @@ func (p *progress) standing() string {
 	var parts []string
 	for _, path := range p.paths {
 		if running := p.latency[path]; running != nil {
-			parts = append(parts, path+" "+micros(running.Percentile(50)))
+			parts = append(parts, path+" "+results.Micros(running.Percentile(50)))
 		}
 	}
 	if len(parts) == 0 {

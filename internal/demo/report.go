@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/kubernetsn/kubernetsn/internal/report"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
@@ -77,6 +78,21 @@ func (r *recorder) finish() ([]*results.Run, error) {
 		runs = append(runs, run)
 	}
 	return runs, nil
+}
+
+// series are the samples behind the runs, for the report's drawings.
+func (r *recorder) series() []report.Series {
+	all := make([]report.Series, len(r.entries))
+	for i, entry := range r.entries {
+		all[i] = report.Series{
+			Path:         entry.run.Path,
+			Workload:     entry.run.Workload,
+			PayloadBytes: entry.run.PayloadBytes,
+			LatencyNs:    entry.samples.latency,
+			JitterNs:     entry.samples.jitter,
+		}
+	}
+	return all
 }
 
 // samples are what was measured of each message, in nanoseconds.

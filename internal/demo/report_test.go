@@ -67,7 +67,7 @@ func TestFiguresThatWereNotMeasuredAreLeftOut(t *testing.T) {
 		t.Errorf("without path direct there are %+v", got)
 	}
 	for _, figure := range figures([]*results.Run{made(PathDirect, 64, 1)}, nil) {
-		if figure.Unit == unitRatio {
+		if figure.Unit == results.UnitRatio {
 			t.Errorf("without path kernel-vxlan there is %+v", figure)
 		}
 	}

@@ -152,13 +152,13 @@ func latencyRow(runs []*results.Run, run *results.Run) []string {
 	median := run.MedianOfAlternations
 	cells := make([]string, 0, 9)
 	if latency := median.Latency; latency != nil {
-		cells = append(cells, micros(latency.P50), micros(latency.P90), micros(latency.P99), micros(latency.P99_9),
-			micros(latency.Max))
+		cells = append(cells, results.Micros(latency.P50), results.Micros(latency.P90), results.Micros(latency.P99), results.Micros(latency.P99_9),
+			results.Micros(latency.Max))
 	} else {
 		cells = append(cells, unmeasured, unmeasured, unmeasured, unmeasured, unmeasured)
 	}
 	if jitter := median.Jitter; jitter != nil {
-		cells = append(cells, micros(jitter.AbsP50), micros(jitter.AbsP99))
+		cells = append(cells, results.Micros(jitter.AbsP50), results.Micros(jitter.AbsP99))
 	} else {
 		cells = append(cells, unmeasured, unmeasured)
 	}
@@ -186,7 +186,7 @@ func causesRow(_ []*results.Run, run *results.Run) []string {
 	}
 	call := unmeasured
 	if median.SendCall != nil {
-		call = micros(median.SendCall.P50)
+		call = results.Micros(median.SendCall.P50)
 	}
 	departure50, departure99 := pair(median.DepartureError)
 	launch50, launch99 := pair(median.LaunchError)
@@ -198,20 +198,7 @@ func pair(summary *stats.Summary) (median, p99 string) {
 	if summary == nil {
 		return unmeasured, unmeasured
 	}
-	return micros(summary.P50), micros(summary.P99)
-}
-
-// micros writes nanoseconds as microseconds with about three digits.
-func micros(ns int64) string {
-	us := float64(ns) / 1000
-	switch {
-	case us >= 100 || us <= -100:
-		return fmt.Sprintf("%.0f", us)
-	case us >= 10 || us <= -10:
-		return fmt.Sprintf("%.1f", us)
-	default:
-		return fmt.Sprintf("%.2f", us)
-	}
+	return results.Micros(summary.P50), results.Micros(summary.P99)
 }
 
 // figures prints the comparison with the targets, a column for each payload.
@@ -228,13 +215,13 @@ func (p *printer) figures(all []results.Figure) {
 	}
 	table.row(append(header, "")...)
 	for _, figure := range all {
-		row := []string{figure.Name, amount(figure.Unit, figure.Limit)}
+		row := []string{figure.Name, figure.Amount(figure.Limit)}
 		for i, payload := range payloads {
 			cell := ""
 			if value, ok := figure.Values[payload]; ok {
-				cell = amount(figure.Unit, value)
-			} else if value, ok := figure.Values[independent]; ok && i == 0 {
-				cell = amount(figure.Unit, value)
+				cell = figure.Amount(value)
+			} else if value, ok := figure.Values[results.Independent]; ok && i == 0 {
+				cell = figure.Amount(value)
 			}
 			row = append(row, cell)
 		}
@@ -266,18 +253,4 @@ func payloadsOf(all []results.Figure) []string {
 		keys[i] = strconv.Itoa(payload)
 	}
 	return keys
-}
-
-// amount writes a value of a figure in the unit that a reader expects.
-func amount(unit string, value float64) string {
-	switch unit {
-	case unitNs:
-		return micros(int64(value)) + " µs"
-	case unitMessages:
-		return fmt.Sprintf("%.0f", value)
-	case unitCores:
-		return fmt.Sprintf("%.4f", value)
-	default:
-		return fmt.Sprintf("%.2f", value)
-	}
 }

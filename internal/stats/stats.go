@@ -41,10 +41,10 @@ func Summarize(samples []int64) *Summary {
 	sorted := slices.Sorted(slices.Values(samples))
 	return &Summary{
 		Min:   sorted[0],
-		P50:   percentile(sorted, p50),
-		P90:   percentile(sorted, p90),
-		P99:   percentile(sorted, p99),
-		P99_9: percentile(sorted, p99_9),
+		P50:   Percentile(sorted, p50),
+		P90:   Percentile(sorted, p90),
+		P99:   Percentile(sorted, p99),
+		P99_9: Percentile(sorted, p99_9),
 		Max:   sorted[len(sorted)-1],
 	}
 }
@@ -60,13 +60,18 @@ func SummarizeJitter(samples []int64) *Jitter {
 		absolute[i] = max(sample, -sample)
 	}
 	slices.Sort(absolute)
-	return &Jitter{*signed, percentile(absolute, p50), percentile(absolute, p99)}
+	return &Jitter{*signed, Percentile(absolute, p50), Percentile(absolute, p99)}
 }
 
-// percentile returns the smallest sample that at least that share of all does not exceed.
-func percentile(sorted []int64, hundredths int) int64 {
-	rank := (len(sorted)*hundredths + whole - 1) / whole
-	return sorted[max(rank, 1)-1]
+// Percentile returns the smallest sample that at least that share of all, in hundredths of a percent, does not
+// exceed. Samples are in ascending order, and there is at least one.
+func Percentile(sorted []int64, hundredths int) int64 {
+	return sorted[Rank(len(sorted), hundredths)-1]
+}
+
+// Rank is where a percentile stands in that many samples, counted from 1.
+func Rank(count, hundredths int) int {
+	return max((count*hundredths+whole-1)/whole, 1)
 }
 
 // Event is something that happened once for the message with that sequence number.

@@ -307,5 +307,6 @@ const struct shape started_programs[] = {
 	{"sends-on-what-it-is-given", on_what_it_is_given},
 	{"sends-on-what-it-is-passed", on_what_it_is_passed},
 	{"keeps-sending", keep_sending},
+	{"keeps-opening", keep_opening},
 	{NULL, NULL},
 };

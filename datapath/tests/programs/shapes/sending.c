@@ -181,6 +181,22 @@ void keep_sending(void)
 	}
 }
 
+void keep_opening(void)
+{
+	enum { SOCKETS = 100, PAUSE_MS = 5 };
+
+	for (int i = 1; i <= SOCKETS; i++) {
+		int fd = udp_socket();
+		char label[32];
+
+		ask_for_txtime(fd);
+		connect_to(fd, i % 2 ? &arguments.to : &arguments.also_to);
+		snprintf(label, sizeof(label), "socket%d", i);
+		send_at(fd, label, 1500 + i);
+		usleep(PAUSE_MS * 1000);
+	}
+}
+
 const struct shape sending_shapes[] = {
 	{"asks-after-connect", asks_after_connect},
 	{"asks-before-bind-and-connect", asks_before_bind_and_connect},

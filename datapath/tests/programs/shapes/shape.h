@@ -37,6 +37,8 @@ extern const struct shape descriptor_shapes[], process_shapes[], sending_shapes[
 
 /* Sends one message for 3 s and one for 0.7 s later, then one every 100 ms for 4.5 s. */
 void keep_sending(void);
+/* Opens 100 sockets, one every 5 ms, and sends one message on each, in turns to the two addresses. */
+void keep_opening(void);
 
 /* Counts a failure and says errno's name for it; any thread, and safe in a child. Returns whether ok. */
 bool check(bool ok, const char *what);

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manpages
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const folder = "../../docs/man"
+
+// missing ends a test that cannot run: as a failure where everything must be tested.
+func missing(t *testing.T, reason string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// help returns what a built program says of itself.
+func help(t *testing.T, program string, arguments ...string) string {
+	t.Helper()
+	dir := os.Getenv("KTSN_BIN_DIR")
+	if dir == "" {
+		dir = "../../bin"
+	}
+	path, err := filepath.Abs(filepath.Join(dir, program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		missing(t, path+" is missing; run `make build`")
+	}
+	text, err := exec.Command(path, append(arguments, "--help")...).Output()
+	if err != nil {
+		t.Fatalf("%s --help: %v", program, err)
+	}
+	return string(text)
+}
+
+var (
+	// helpLine opens an option, or several, in a help text.
+	helpLine = regexp.MustCompile(`(?m)^ +(--?[a-z][a-z-]*(?:, --?[a-z][a-z-]*)*)`)
+	// helpDefault is C programs' way to name a default.
+	helpDefault = regexp.MustCompile(`\(default:\s+([^)]*)\)`)
+	// pageOption is an option in a line of mdoc that has the macro Fl, which prints a dash of its own.
+	pageOption = regexp.MustCompile(`(?:^|\s)(-?[a-z][a-z-]*)(?:$|[\s.,])`)
+	macro      = regexp.MustCompile(`(?m)^\.[A-Z][a-z] `)
+	space      = regexp.MustCompile(`\s+`)
+)
+
+// helpOptions returns the text of each option.
+func helpOptions(text string) map[string]string {
+	options := map[string]string{}
+	starts := helpLine.FindAllStringSubmatchIndex(text, -1)
+	for i, start := range starts {
+		end := len(text)
+		if i+1 < len(starts) {
+			end = starts[i+1][0]
+		}
+		for name := range strings.SplitSeq(text[start[2]:start[3]], ", ") {
+			options[name] = space.ReplaceAllString(text[start[3]:end], " ")
+		}
+	}
+	return options
+}
+
+// section is the part of a page below a heading, up to the next one of its kind or above.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, below, found := strings.Cut(string(text), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no %q", page, heading)
+	}
+	below, _, _ = strings.Cut(below, "\n.Sh ")
+	below, _, _ = strings.Cut(below, "\n.Ss ")
+	return below
+}
+
+// pageOptions returns the text of each option that a section introduces: in a list, else in running text.
+func pageOptions(text string, lists bool) map[string]string {
+	opening := ".Fl "
+	if lists {
+		opening = ".It Fl "
+	}
+	options := map[string]string{}
+	var current []string
+	for line := range strings.Lines(text) {
+		if rest, opens := strings.CutPrefix(line, opening); opens {
+			current = nil
+			rest, _, _ = strings.Cut(rest, " Ar ")
+			for _, match := range pageOption.FindAllStringSubmatch(strings.ReplaceAll(rest, " ", "  "), -1) {
+				current = append(current, "-"+match[1])
+			}
+		} else if strings.HasPrefix(line, ".It ") || strings.HasPrefix(line, ".El") {
+			current = nil
+		}
+		for _, name := range current {
+			options[name] += line
+		}
+	}
+	return options
+}
+
+func names(options ...map[string]string) []string {
+	all := map[string]string{}
+	for _, some := range options {
+		maps.Copy(all, some)
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
+	// What the page says of all commands at once.
+	common := pageOptions(section(t, "ktsn.1", ".Sh DESCRIPTION"), false)
+	for name, test := range map[string]struct {
+		program, command string
+		page, heading    string
+		lists            bool
+		besides          map[string]string
+	}{
+		"ktsnd":            {"ktsnd", "", "ktsnd.8", ".Sh OPTIONS", true, nil},
+		"tsnperf":          {"tsnperf", "", "tsnperf.1", ".Sh DESCRIPTION", false, nil},
+		"tsnperf talker":   {"tsnperf", "talker", "tsnperf.1", ".Ss tsnperf talker", true, nil},
+		"tsnperf listener": {"tsnperf", "listener", "tsnperf.1", ".Ss tsnperf listener", true, nil},
+		"ktsn":             {"ktsn", "", "ktsn.1", ".Sh DESCRIPTION", false, nil},
+		"ktsn demo":        {"ktsn", "demo", "ktsn.1", ".Ss ktsn demo", true, common},
+		"ktsn run":         {"ktsn", "run", "ktsn.1", ".Ss ktsn run", true, common},
+		"ktsn status":      {"ktsn", "status", "ktsn.1", ".Ss ktsn status", true, common},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHelp := helpOptions(help(t, test.program, strings.Fields(test.command)...))
+			inPage := pageOptions(section(t, test.page, test.heading), test.lists)
+			if got, want := names(inPage, test.besides), names(inHelp); !slices.Equal(got, want) || len(want) == 0 {
+				t.Errorf("the page has %q, --help has %q", got, want)
+			}
+			compareDefaults(t, inHelp, inPage)
+		})
+	}
+}
+
+// compareDefaults looks for each default of a help text in the page.
+func compareDefaults(t *testing.T, inHelp, inPage map[string]string) {
+	t.Helper()
+	for name, text := range inHelp {
+		match := helpDefault.FindStringSubmatch(text)
+		if match == nil {
+			continue
+		}
+		body := space.ReplaceAllString(macro.ReplaceAllString(inPage[name], ""), " ")
+		if !strings.Contains(body, "Default: "+match[1]) {
+			t.Errorf("%s: --help has the default %q, the page says %q", name, match[1], body)
+		}
+	}
+}
+
+// TestEveryCommandHasItsPart finds commands that were added to ktsn and not to its page.
+func TestEveryCommandHasItsPart(t *testing.T) {
+	_, commands, _ := strings.Cut(help(t, "ktsn"), "Available Commands:\n")
+	commands, _, _ = strings.Cut(commands, "\n\n")
+	for line := range strings.Lines(commands) {
+		if command := strings.Fields(line)[0]; command != "help" {
+			section(t, "ktsn.1", ".Ss ktsn "+command)
+		}
+	}
+}
+
+func TestPagesAreWellFormed(t *testing.T) {
+	mandoc, err := exec.LookPath("mandoc")
+	if err != nil {
+		missing(t, "mandoc is missing; install Debian's package mandoc")
+	}
+	pages, err := filepath.Glob(filepath.Join(folder, "*.[1-8]"))
+	if err != nil || len(pages) < 4 {
+		t.Fatalf("pages are %q, %v", pages, err)
+	}
+	for _, page := range pages {
+		if said, err := exec.Command(mandoc, "-T", "lint", "-W", "warning", page).CombinedOutput(); err != nil || len(said) > 0 {
+			t.Errorf("%v\n%s", err, said)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	_ "embed" // the page's form
+	"fmt"
+	"html/template"
+	"slices"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+//go:embed page.html.tmpl
+var pageText string
+
+//go:embed page.css
+var pageStyle string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageText))
+
+// cdfPayload is the payload whose distribution function is drawn, where it was measured.
+const cdfPayload = 256
+
+// page is what the template is filled with.
+type page struct {
+	Style    template.CSS
+	Date     string
+	Verdict  string
+	Bad      bool
+	Tiles    []tile
+	Paths    []pathKey
+	Plain    []figure
+	Causes   *table
+	Apart    []workload
+	Idle     string
+	Targets  targetTable
+	Machine  []entry
+	Warnings []string
+	Problems []string
+	// Outside is how many points are drawn beyond a whisker, Points how many a curve has.
+	Outside, Points int
+}
+
+// tile is one number to begin with.
+type tile struct {
+	Value, Unit, Title, Note string
+	Bad                      bool
+}
+
+type pathKey struct {
+	Name   string
+	Way    string
+	Swatch template.HTML
+}
+
+// figure is a drawing, what is to know about it, and its numbers.
+type figure struct {
+	ID       string
+	Title    string
+	Caption  string
+	Keys     []pathKey
+	Drawings []drawing
+	Tables   []table
+}
+
+// drawing is one picture and what its vertical axis shows.
+type drawing struct {
+	Axis    string
+	Picture template.HTML
+}
+
+// workload is a block of runs apart from the plain ones.
+type workload struct {
+	Name    string
+	About   string
+	Figures []figure
+	Causes  table
+}
+
+type entry struct{ Name, Value string }
+
+func newPage(measurement *Measurement) (*page, error) {
+	summary := measurement.Summary
+	p := &page{
+		Style:    template.CSS(pageStyle), // ours
+		Date:     summary.Host.Date.Format("2 January 2006, 15:04 MST"),
+		Targets:  newTargetTable(summary.Figures),
+		Machine:  machine(summary),
+		Warnings: summary.Warnings,
+		Problems: summary.Problems,
+		Idle:     idle(summary.Idle),
+		Outside:  2 * outsidePerSide,
+		Points:   curvePoints,
+	}
+	plain := reduce(measurement, results.WorkloadPlain)
+	p.Paths = keysOf(measurement.Summary.Runs)
+	var err error
+	if p.Plain, err = plainFigures(plain); err != nil {
+		return nil, err
+	}
+	if len(plain) > 0 {
+		causes := causesTable("causes", plain)
+		p.Causes = &causes
+	}
+	for _, name := range otherWorkloads(summary.Runs) {
+		apart, err := newWorkload(name, reduce(measurement, name))
+		if err != nil {
+			return nil, err
+		}
+		p.Apart = append(p.Apart, apart)
+	}
+	p.Verdict, p.Bad = verdict(summary)
+	p.Tiles = tiles(summary, plain, p.Targets)
+	return p, nil
+}
+
+func latencyBox(s *sampled) *box { return s.latency }
+func jitterBox(s *sampled) *box  { return s.jitter }
+
+func plainFigures(runs []sampled) ([]figure, error) {
+	figures, err := boxFigures(runs)
+	if err != nil {
+		return nil, err
+	}
+	cdf, err := cdfFigure(runs)
+	if err != nil {
+		return nil, err
+	}
+	return append(figures, cdf...), nil
+}
+
+const (
+	latencyAxis  = "Latency, µs"
+	latencyLabel = "Latency by payload and path, as box plots"
+	jitterAxis   = "Jitter, µs"
+	jitterLabel  = "Jitter by payload and path, as box plots"
+)
+
+const latencyCaption = "After figure 3a of the paper. Arrival at the listener − requested transmit time. The axis is logarithmic, so that the " +
+	"tails do not flatten the boxes; equal distances are equal ratios. Below each box: its median."
+
+const jitterCaption = "After figure 3b of the paper. t(i) − (t(i−1) + cycle) of arrivals with consecutive numbers; 0 is a message exactly one " +
+	"cycle after the one before. The axis is linear within ±1 µs and logarithmic beyond. After a message that " +
+	"comes late by a time, the next one shows that time below zero: each delay appears twice."
+
+// boxFigures are the box plots of latency and of jitter, without those of which nothing was measured. All
+// payloads need the page's width.
+func boxFigures(runs []sampled) ([]figure, error) {
+	var figures []figure
+	latency, drawn, err := drawBoxes(runs, latencyBox, wideWidth, wideHeight, latencyLabel)
+	if err != nil {
+		return nil, err
+	}
+	if drawn {
+		figures = append(figures, figure{ID: "latency-figure", Title: "Latency", Caption: latencyCaption,
+			Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{latencyAxis, latency}},
+			Tables: []table{boxTable("latency", latencyAxis, runs, latencyBox)}})
+	}
+	jitter, drawn, err := drawBoxes(runs, jitterBox, wideWidth, wideHeight, jitterLabel)
+	if err != nil {
+		return nil, err
+	}
+	if drawn {
+		figures = append(figures, figure{ID: "jitter-figure", Title: "Jitter", Caption: jitterCaption,
+			Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{jitterAxis, jitter}},
+			Tables: []table{jitterTable("jitter", runs)}})
+	}
+	return figures, nil
+}
+
+// compactFigure has both side by side, for runs apart; none when nothing was measured.
+func compactFigure(name string, runs []sampled) ([]figure, error) {
+	latency, drawn, err := drawBoxes(runs, latencyBox, halfWidth, halfHeight, name+": "+latencyLabel)
+	if err != nil || !drawn {
+		return nil, err
+	}
+	one := figure{ID: name + "-figure", Title: "Latency and jitter", Caption: "Boxes, whiskers and axes as above.",
+		Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{latencyAxis, latency}},
+		Tables: []table{boxTable(name+"-latency", latencyAxis, runs, latencyBox)}}
+	jitter, drawn, err := drawBoxes(runs, jitterBox, halfWidth, halfHeight, name+": "+jitterLabel)
+	if err != nil {
+		return nil, err
+	}
+	if drawn {
+		one.Drawings = append(one.Drawings, drawing{jitterAxis, jitter})
+		one.Tables = append(one.Tables, jitterTable(name+"-jitter", runs))
+	}
+	return []figure{one}, nil
+}
+
+// cdfFigure is the distribution function of latency at one payload; none when nothing was measured.
+func cdfFigure(all []sampled) ([]figure, error) {
+	var runs []sampled
+	var boxes []*box
+	var curves []*curve
+	payload, ok := payloadOfCDF(all)
+	if !ok {
+		return nil, nil
+	}
+	for _, one := range all {
+		if one.run.PayloadBytes == payload && one.latency != nil {
+			runs, boxes, curves = append(runs, one), append(boxes, one.latency), append(curves, newCurve(one.latencyNs))
+		}
+	}
+	limit := reach(boxes)
+	body, err := drawCDF(runs, curves, limit, fmt.Sprintf("Distribution function of latency at %d B", payload))
+	if err != nil {
+		return nil, err
+	}
+	tail, err := drawTail(runs, curves, fmt.Sprintf("Tail of latency at %d B", payload))
+	if err != nil {
+		return nil, err
+	}
+	return []figure{{
+		ID:    "cdf-figure",
+		Title: fmt.Sprintf("Distribution of latency at %d B", payload),
+		Caption: fmt.Sprintf("Left, after figure 4 of the paper: the share of messages that took at most so long; the steeper, the more "+
+			"predictable. The axis ends at %s µs, about twice the largest p75 of the paths. Right: the same messages to "+
+			"their last one, as the share that took at least so long, both axes logarithmic. Each curve has "+
+			"at most %s points, more of them in the tail; first, last and the percentiles of the table are among them.",
+			micros(limit), thousands(curvePoints)),
+		Keys:     pathKeys(pathsOf(runs)),
+		Drawings: []drawing{{"Share that took at most so long", body}, {"Share that took at least so long", tail}},
+		Tables:   []table{cdfTable("cdf", runs, limit)},
+	}}, nil
+}
+
+// payloadOfCDF is the payload of the paper's figure, else the smallest of which there are samples.
+func payloadOfCDF(runs []sampled) (payload int, ok bool) {
+	for i := len(runs) - 1; i >= 0; i-- {
+		if runs[i].latency == nil {
+			continue
+		}
+		if payload, ok = runs[i].run.PayloadBytes, true; payload == cdfPayload {
+			break
+		}
+	}
+	return payload, ok
+}
+
+// keysOf are the paths of all runs.
+func keysOf(runs []*results.Run) []pathKey {
+	var paths []string
+	for _, run := range runs {
+		if !slices.Contains(paths, run.Path) {
+			paths = append(paths, run.Path)
+		}
+	}
+	return pathKeys(paths)
+}
+
+func pathKeys(paths []string) []pathKey {
+	keys := make([]pathKey, len(paths))
+	for i, path := range paths {
+		look := lookOf(path)
+		keys[i] = pathKey{path, look.way, look.swatch()}
+	}
+	return keys
+}
+
+func otherWorkloads(runs []*results.Run) []string {
+	var names []string
+	for _, run := range runs {
+		if run.Workload != results.WorkloadPlain && !slices.Contains(names, run.Workload) {
+			names = append(names, run.Workload)
+		}
+	}
+	return names
+}
+
+// aboutWorkloads says what is different in runs that are not plain.
+var aboutWorkloads = map[string]string{
+	"keep-awake": "ktsnd keeps its processor from sleeping in these shorter runs. The talker runs on the same " +
+		"processor, so all paths gain from it; it costs a whole processor’s power.",
+}
+
+func newWorkload(name string, runs []sampled) (workload, error) {
+	figures, err := compactFigure(name, runs)
+	if err != nil {
+		return workload{}, err
+	}
+	return workload{name, aboutWorkloads[name], figures, causesTable(name+"-causes", runs)}, nil
+}
+
+func idle(idle *results.Idle) string {
+	if idle == nil {
+		return ""
+	}
+	return fmt.Sprintf("With nothing to send, ktsnd used %.4f cores over %.0f s.", idle.CPUCores["ktsnd"],
+		float64(idle.DurationNs)/1e9)
+}
+
+func verdict(summary *results.Summary) (text string, bad bool) {
+	if count := len(summary.Problems); count > 0 {
+		return plural(count, "problem"), true
+	}
+	return "valid measurement", false
+}

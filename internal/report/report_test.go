@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+var threePaths = []string{"direct", "kernel-vxlan", "host"}
+
+// address is anything that a browser might fetch.
+var address = regexp.MustCompile(`(?i)(\b(src|href|action|poster|data|srcset)\s*=\s*"([^"]*)"|@import|url\(([^)]*)\)|\w+://[^\s"<]*|<(script|iframe|object|embed|base|img|image|use)\b)`)
+
+func TestPageFetchesNothing(t *testing.T) {
+	measurement := generated(500, threePaths, []int{64, 256, 1024}, true)
+	for _, match := range address.FindAllString(rendered(t, measurement), -1) {
+		if match != `href="data:,"` { // instead of favicon.ico
+			t.Errorf("the page contains %s", match)
+		}
+	}
+}
+
+func TestPageIsSmallAndSoonWritten(t *testing.T) {
+	measurement := generated(6667, threePaths, []int{64, 256, 1024}, true)
+	begin := time.Now()
+	page := rendered(t, measurement)
+	if took := time.Since(begin); took > 10*time.Second { // a tenth of a second; machines may be busy
+		t.Errorf("80,000 messages took %v", took)
+	}
+	if len(page) > 1<<20 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+}
+
+func TestPageShowsWhatThereIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		measurement *Measurement
+		has, hasNot []string
+	}{
+		"everything": {generated(500, threePaths, []int{64, 256, 1024}, true),
+			[]string{`id="latency-figure"`, `id="jitter-figure"`, `id="cdf-figure"`, "Distribution of latency at 256 B",
+				`id="keep-awake-figure"`, "valid measurement", "A &lt;Processor&gt; &amp; more", "times as long", "not reached",
+				"0.0012 cores over 2 s"}, []string{"NaN", "%!", "ZgotmplZ", "Inf"}},
+		"one path": {generated(500, []string{"direct"}, []int{64, 256}, false),
+			[]string{`id="cdf-figure"`, "path direct"}, []string{"keep-awake", `data-path="host"`, "times as long"}},
+		"no direct path": {generated(500, []string{"host"}, []int{64}, false),
+			[]string{`id="latency-figure"`}, []string{"path direct</p>", "NaN"}},
+		"a short run": {generated(200, threePaths, []int{64}, false),
+			[]string{"Distribution of latency at 64 B"}, []string{"Apart", "NaN"}},
+		"two messages": {generated(2, threePaths, []int{64}, false), []string{`id="cdf-figure"`}, []string{"NaN"}},
+		"one message":  {generated(1, threePaths, []int{64}, false), []string{`id="cdf-figure"`}, []string{"NaN", `id="jitter-figure"`}},
+		"paths of a cluster": {generated(50, []string{"tsn", "flannel", "flannel-host-gw", "ovs", "of-tomorrow"}, []int{64, 256, 1024}, false),
+			[]string{`data-path="of-tomorrow"`}, []string{"NaN"}},
+		"nothing": {&Measurement{Summary: &results.Summary{}}, []string{"The machine"}, []string{"<figure", "Targets", "NaN"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := rendered(t, test.measurement)
+			for _, want := range test.has {
+				if !strings.Contains(page, want) {
+					t.Errorf("there is no %s", want)
+				}
+			}
+			for _, unwanted := range test.hasNot {
+				if strings.Contains(page, unwanted) {
+					t.Errorf("there is %s", unwanted)
+				}
+			}
+		})
+	}
+}
+
+func TestRunWithoutSamplesLeavesItsPlaceEmpty(t *testing.T) {
+	measurement := generated(100, threePaths, []int{64, 256}, false)
+	measurement.Series = append(measurement.Series[:1], measurement.Series[2:]...) // kernel-vxlan, 64 B
+	lost := measurement.Summary.Runs[1]
+	lost.Lost, lost.Received, lost.Distributions = 100, 0, results.Distributions{}
+	page := rendered(t, measurement)
+	row := regexp.MustCompile(`<tr data-path="kernel-vxlan" data-payload="64">.*`).FindString(page)
+	if !strings.Contains(row, unmeasured) {
+		t.Errorf("its row is %s", row)
+	}
+	if !strings.Contains(page, `class="tile bad"`) || !strings.Contains(page, "100 lost, 0 early: kernel-vxlan 64 B") {
+		t.Error("the loss is not shown")
+	}
+}
+
+func TestNegativeLatencyIsDrawn(t *testing.T) {
+	measurement := generated(100, threePaths, []int{64}, false)
+	measurement.Series[0].LatencyNs[0] = -40_000
+	if page := rendered(t, measurement); !strings.Contains(page, `data-exact="-40000"`) || strings.Contains(page, "NaN") {
+		t.Error("a message that arrived before its time breaks the page")
+	}
+}
+
+func TestProblemsAndWarningsStandAtTheTop(t *testing.T) {
+	measurement := generated(10, threePaths, []int{64}, false)
+	measurement.Summary.Problems = []string{"something <was> lost", "and more"}
+	measurement.Summary.Warnings = []string{"no real-time scheduling"}
+	page := rendered(t, measurement)
+	for _, want := range []string{"something &lt;was&gt; lost", "2 problems", "1 warning<", "no real-time scheduling"} {
+		if at := strings.Index(page, want); at < 0 || at > strings.Index(page, "What is compared") {
+			t.Errorf("%q is not at the top", want)
+		}
+	}
+}
+
+func TestSameMeasurementGivesTheSamePage(t *testing.T) {
+	one := rendered(t, generated(300, threePaths, []int{64, 256}, true))
+	if two := rendered(t, generated(300, threePaths, []int{64, 256}, true)); one != two {
+		t.Error("two pages differ")
+	}
+}
+
+func TestSamplesAreLeftAsTheyAre(t *testing.T) {
+	measurement := generated(300, threePaths, []int{64}, false)
+	before := append([]int64(nil), measurement.Series[0].LatencyNs...)
+	rendered(t, measurement)
+	for i, ns := range measurement.Series[0].LatencyNs {
+		if ns != before[i] {
+			t.Fatal("the samples were sorted in place")
+		}
+	}
+}
+
+// full is a place where nothing more can be written.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestErrors(t *testing.T) {
+	if err := Write(io.Discard, &Measurement{}); err == nil {
+		t.Error("a report of nothing")
+	}
+	if err := Write(full{}, generated(10, threePaths, []int{64}, false)); err == nil {
+		t.Error("nobody noticed that nothing could be written")
+	}
+	if err := Write(&bytes.Buffer{}, generated(10, threePaths, []int{64}, false)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package results
+
+import (
+	"fmt"
+	"math"
+)
+
+// Units of figures.
+const (
+	UnitRatio    = "ratio"
+	UnitNs       = "ns"
+	UnitCores    = "cores"
+	UnitMessages = "messages"
+)
+
+// Independent keys the value of a figure that is not about one payload.
+const Independent = "-"
+
+// Micros writes nanoseconds as microseconds with about three digits.
+func Micros(ns int64) string {
+	us := float64(ns) / 1000
+	switch size := math.Abs(us); {
+	case size >= 100:
+		return fmt.Sprintf("%.0f", us)
+	case size >= 10:
+		return fmt.Sprintf("%.1f", us)
+	default:
+		return fmt.Sprintf("%.2f", us)
+	}
+}
+
+// Amount writes a value of a figure, or its limit, in the unit that a reader expects.
+func (f *Figure) Amount(value float64) string {
+	switch f.Unit {
+	case UnitNs:
+		return Micros(int64(value)) + " µs"
+	case UnitMessages:
+		return fmt.Sprintf("%.0f", value)
+	case UnitCores:
+		return fmt.Sprintf("%.4f", value)
+	default:
+		return fmt.Sprintf("%.2f", value)
+	}
+}
