@@ -46,6 +46,7 @@ struct loop {
 	int64_t port_retry_tai_ns; /* nothing is sent before this: the port had no room */
 	int64_t doorbells_polled_tai_ns;
 	int64_t warmed_tai_ns; /* the departure that the port was warmed up for last */
+	int64_t warm_up_ns;    /* how long that takes */
 	int64_t lead_ns;       /* awake this long before an event; learnt (loop_wait.c) */
 	int64_t asleep_tai_ns; /* since when the rings have not been looked at; a message whose time was later
 				* than this found ktsnd asleep. INT64_MAX: the application woke it */

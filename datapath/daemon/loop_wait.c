@@ -118,14 +118,33 @@ static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_
 		lead_learn(loop, clock_tai_ns() - wake_tai_ns);
 }
 
-/* Awake, and nothing due for a while: each departure is prepared once, and doorbells are looked at. */
+/* Remembers how long warming up takes: the longest of late, slowly forgotten. */
+static void warm_up(struct loop *loop, int64_t now_tai_ns)
+{
+	int64_t took_ns;
+
+	ktsn_port_warm_up(loop->port);
+	took_ns = clock_tai_ns() - now_tai_ns;
+	loop->warm_up_ns -= loop->warm_up_ns / 64;
+	if (took_ns > loop->warm_up_ns && took_ns < loop->config.spin_ns)
+		loop->warm_up_ns = took_ns;
+}
+
+/* Once for each departure, when it is near and warming up will be over before it. */
+static bool warm_up_due(const struct loop *loop, int64_t now_tai_ns, int64_t departure_tai_ns)
+{
+	int64_t left_ns = departure_tai_ns - now_tai_ns;
+
+	return departure_tai_ns != KTSN_SHAPER_NEVER && departure_tai_ns != loop->warmed_tai_ns &&
+	       left_ns <= loop->lead_ns && left_ns > loop->warm_up_ns + QUIET_NS;
+}
+
+/* Awake, and nothing due for a while. */
 static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t departure_tai_ns)
 {
-	bool near = departure_tai_ns != KTSN_SHAPER_NEVER && departure_tai_ns - now_tai_ns <= loop->lead_ns;
-
-	if (near && departure_tai_ns != loop->warmed_tai_ns) {
+	if (warm_up_due(loop, now_tai_ns, departure_tai_ns)) {
 		loop->warmed_tai_ns = departure_tai_ns;
-		ktsn_port_warm_up(loop->port);
+		warm_up(loop, now_tai_ns);
 	} else if (now_tai_ns - loop->doorbells_polled_tai_ns > DOORBELL_POLL_NS) {
 		loop->doorbells_polled_tai_ns = now_tai_ns;
 		(void)events_wait(loop, 0);

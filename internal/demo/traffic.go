@@ -24,7 +24,7 @@ const (
 	// listenPort is where the listener waits, on whichever address.
 	listenPort = 7788
 	// lead is how long before its transmit time the talker hands a timed message over.
-	lead = 300 * time.Microsecond
+	lead = 600 * time.Microsecond
 	// idleTimeout ends the listener when messages are missing.
 	idleTimeout = time.Second
 	// firstTimeout ends it when none came at all.
