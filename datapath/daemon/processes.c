@@ -132,11 +132,31 @@ static int hello(struct process *process)
 	return err;
 }
 
+static bool ring_among(const struct process *processes, uint64_t inode)
+{
+	for (; processes; processes = processes->next)
+		if (processes->ring && processes->memory.inode == inode)
+			return true;
+	return false;
+}
+
+/* Whether this ktsnd has the ring already, and be it to send the last of a connection that broke: to take its
+ * messages again would be to send them twice. */
+static bool ring_held(const struct node *node, uint64_t inode)
+{
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		if (ring_among(pod->processes, inode))
+			return true;
+	return ring_among(node->closing, inode);
+}
+
 /* Takes over the ring of a process that outlived another ktsnd. On success *ring_fd is the ring's. */
 static int hand_back(struct process *process, int *ring_fd)
 {
 	int err = *ring_fd < 0 ? -EINVAL : ring_allowed(process);
 
+	if (!err && ring_held(process->pod->node, ktsn_ring_memory_inode(*ring_fd)))
+		err = -EBUSY;
 	if (!err)
 		err = ktsn_ring_memory_adopt(&process->memory, *ring_fd);
 	if (err)
@@ -303,6 +323,7 @@ static void connection_readable(struct event_source *source)
 		return;
 	if (got > 0) {
 		reply.type = request.type;
+		reply.number = request.number;
 		reply.flow = reply.destination = KTSN_APP_NONE;
 		request_serve(process, &request, &passed_fd, &reply);
 	}

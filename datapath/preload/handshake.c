@@ -119,13 +119,13 @@ int handshake_exchange(int socket_fd, const struct ktsn_app_request *request, in
 	for (int i = 0; received_fds && i < HANDSHAKE_FDS; i++)
 		received_fds[i] = -1;
 	err = request_send(socket_fd, request, fd_to_pass);
-	/* A reply of another type answers a request that timed out before: skip it. */
+	/* A reply with another number answers a request that timed out before: skip it. */
 	do {
 		if (!err)
 			err = readable_wait(socket_fd, until_ms);
 		if (!err)
 			err = reply_receive(socket_fd, reply, received_fds);
-	} while (!err && reply->type != request->type);
+	} while (!err && (reply->type != request->type || reply->number != request->number));
 	return err;
 }
 

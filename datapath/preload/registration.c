@@ -12,7 +12,7 @@ static struct ktsn_app_request request_make(enum ktsn_app_type type, const struc
 		.version = KTSN_APP_VERSION,
 		.type = (uint16_t)type,
 		.flow = flow->number,
-		.clock = flow->clock,
+		.clock = (uint16_t)flow->clock,
 		.destination = KTSN_APP_NONE,
 	};
 }

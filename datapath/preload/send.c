@@ -125,9 +125,10 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 	message_payload_copy(message, ktsn_ring_payload(ring, slot), described->payload_bytes);
 	ktsn_ring_publish(ring, slot, described);
 	bell = ktsn_ring_doorbell_due(ring, flow->clock, described->txtime_ns);
+	/* Before the bell is rung: its descriptor may have been closed behind our back. */
+	session_check(session, flow->clock, bell);
 	if (bell)
 		session_doorbell_ring(session);
-	session_check(session, flow->clock, bell);
 	return described->payload_bytes;
 }
 

@@ -15,8 +15,8 @@
  */
 enum {
 	SESSIONS_MAX = 64,
-	/* A periodic sender sees a sign of life once a cycle; one that sends in bursts does not look at each. */
-	SENDS_PER_LOOK = 16,
+	/* Without a sign of life for so long, the kernel is asked. */
+	SIGN_NS = 10 * 1000 * 1000,
 };
 
 static struct session sessions[SESSIONS_MAX];
@@ -110,14 +110,27 @@ struct session *session_existing(void)
 	return session && !atomic_load_explicit(&session->refused, memory_order_relaxed) ? session : NULL;
 }
 
+/* Somebody closed our descriptors with a system call of his own: the numbers may be anyone's by now. */
+static void descriptors_lost(struct session *session)
+{
+	atomic_store_explicit(&session->refused, true, memory_order_relaxed);
+	atomic_store_explicit(&session->socket_fd, -1, memory_order_relaxed);
+	session->doorbell_fd = session->ring_fd = -1;
+}
+
 bool session_alive(struct session *session)
 {
 	int fd = atomic_load_explicit(&session->socket_fd, memory_order_acquire);
 	char byte;
+	long peeked;
 
-	/* 0 is the end of the connection; nothing to read yet is life. */
-	return fd >= 0 &&
-	       kernel_call(SYS_recvfrom, fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT, NULL, NULL) == -EAGAIN;
+	if (fd < 0)
+		return false;
+	peeked = kernel_call(SYS_recvfrom, fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT, NULL, NULL);
+	if (peeked == -EBADF || peeked == -ENOTSOCK)
+		descriptors_lost(session);
+	/* 0 is the end of the connection. Nothing to read is life, and so is a reply that came too late. */
+	return peeked == -EAGAIN || peeked > 0;
 }
 
 int session_get(struct session **session)
@@ -125,8 +138,10 @@ int session_get(struct session **session)
 	int err = 0;
 
 	*session = session_existing();
-	if (*session)
-		return session_alive(*session) ? 0 : restore(*session);
+	if (*session && session_alive(*session))
+		return 0;
+	if (*session && session_existing())
+		return restore(*session);
 	if (inherited())
 		lock_reset(&connect_lock);
 	lock_take(&connect_lock);
@@ -142,11 +157,13 @@ int session_get(struct session **session)
 int session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
 		    struct ktsn_app_reply *reply)
 {
+	struct ktsn_app_request numbered = *request;
 	int fd, err;
 
 	lock_take(&session->request_lock);
+	numbered.number = ++session->requests;
 	fd = atomic_load_explicit(&session->socket_fd, memory_order_acquire);
-	err = fd < 0 ? -ENETDOWN : handshake_exchange(fd, request, fd_to_pass, reply, NULL);
+	err = fd < 0 ? -ENETDOWN : handshake_exchange(fd, &numbered, fd_to_pass, reply, NULL);
 	lock_give(&session->request_lock);
 	/* ktsnd is gone or silent: to the application, its network is down. */
 	return err ? -ENETDOWN : 0;
@@ -155,31 +172,42 @@ int session_request(struct session *session, const struct ktsn_app_request *requ
 void session_doorbell_ring(struct session *session)
 {
 	uint64_t one = 1;
+	int fd = session->doorbell_fd;
 
-	(void)kernel_call(SYS_write, session->doorbell_fd, &one, sizeof(one));
+	if (fd >= 0)
+		(void)kernel_call(SYS_write, fd, &one, sizeof(one));
 }
 
-/* A ktsnd that lives moves the threshold of the doorbell, once a cycle of a periodic flow. */
+static int64_t coarse_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* A ktsnd that lives moves the threshold of the doorbell, once a cycle of a periodic flow. Without that, the
+ * kernel is asked now and then. */
 static bool sign_of_life(struct session *session, enum ktsn_clock clock)
 {
-	int64_t now_ns =
+	int64_t threshold_ns =
 		atomic_load_explicit(&session->ring.header->doorbell_before_ns[clock], memory_order_relaxed);
+	int64_t now_ns = coarse_ns();
 
-	if (now_ns != atomic_load_explicit(&session->doorbell_seen_ns[clock], memory_order_relaxed)) {
-		atomic_store_explicit(&session->doorbell_seen_ns[clock], now_ns, memory_order_relaxed);
-		atomic_store_explicit(&session->sends_without_sign, 0, memory_order_relaxed);
-		return true;
-	}
-	return atomic_fetch_add_explicit(&session->sends_without_sign, 1, memory_order_relaxed) %
-		       SENDS_PER_LOOK !=
-	       SENDS_PER_LOOK - 1;
+	if (threshold_ns == atomic_load_explicit(&session->doorbell_seen_ns[clock], memory_order_relaxed))
+		return now_ns - atomic_load_explicit(&session->sign_ns, memory_order_relaxed) < SIGN_NS;
+	atomic_store_explicit(&session->doorbell_seen_ns[clock], threshold_ns, memory_order_relaxed);
+	atomic_store_explicit(&session->sign_ns, now_ns, memory_order_relaxed);
+	return true;
 }
 
 void session_check(struct session *session, enum ktsn_clock clock, bool thoroughly)
 {
 	if (!thoroughly && sign_of_life(session, clock))
 		return;
-	if (!session_alive(session))
+	if (session_alive(session))
+		atomic_store_explicit(&session->sign_ns, coarse_ns(), memory_order_relaxed);
+	else
 		(void)restore(session);
 }
 

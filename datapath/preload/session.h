@@ -30,10 +30,11 @@ struct session {
 	size_t ring_bytes; /* mapped */
 	struct lock gate;
 	struct lock request_lock;
+	uint16_t requests; /* numbered so far; under request_lock */
 
 	/* Signs of life (session_check). */
 	_Atomic int64_t doorbell_seen_ns[KTSN_CLOCKS];
-	_Atomic uint32_t sends_without_sign;
+	_Atomic int64_t sign_ns;  /* CLOCK_MONOTONIC: when the last was seen */
 	_Atomic int64_t retry_ns; /* CLOCK_MONOTONIC: not before this is a dead ktsnd looked for again */
 	_Atomic int64_t dead_since_ns;
 	_Atomic bool

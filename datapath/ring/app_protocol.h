@@ -58,7 +58,8 @@ struct ktsn_app_request {
 	uint16_t version;
 	uint16_t type; /* enum ktsn_app_type */
 	uint32_t flow;
-	uint32_t clock;       /* enum ktsn_clock (FLOW_OPEN) */
+	uint16_t clock;       /* enum ktsn_clock (FLOW_OPEN) */
+	uint16_t number;      /* echoed in the reply, so that one that comes too late is known */
 	uint16_t family;      /* AF_INET (DESTINATION) */
 	uint16_t port_be;     /* (DESTINATION) */
 	uint8_t address[16];  /* IPv4 in the first four (DESTINATION) */
@@ -72,7 +73,8 @@ struct ktsn_app_reply {
 	int32_t status; /* 0 or -errno as the kernel's call would give */
 	uint32_t flow;
 	uint32_t destination;
-	uint32_t route;             /* enum ktsn_app_route */
+	uint16_t route;             /* enum ktsn_app_route */
+	uint16_t number;            /* of the request */
 	uint32_t payload_max_bytes; /* of one datagram to that destination */
 	uint32_t clock;             /* enum ktsn_clock (FLOW_ADOPT) */
 };

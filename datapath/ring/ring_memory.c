@@ -13,6 +13,13 @@ static uint32_t round_up(uint32_t value, uint32_t multiple)
 	return (value + multiple - 1) / multiple * multiple;
 }
 
+uint64_t ktsn_ring_memory_inode(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) ? 0 : status.st_ino;
+}
+
 static void header_write(const struct ktsn_ring_memory *memory)
 {
 	struct ktsn_ring_header *header = memory->address;
@@ -59,6 +66,7 @@ int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, uint32_t slot_count
 		close(memory->fd);
 		return err;
 	}
+	memory->inode = ktsn_ring_memory_inode(memory->fd);
 	header_write(memory);
 	return 0;
 }
@@ -124,6 +132,7 @@ int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd)
 		return err;
 	}
 	memory->fd = fd;
+	memory->inode = ktsn_ring_memory_inode(fd);
 	return 0;
 }
 

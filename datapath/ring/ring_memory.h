@@ -15,6 +15,7 @@ struct ktsn_ring_memory {
 	uint32_t slot_count;
 	uint32_t slot_bytes;
 	int fd;
+	uint64_t inode; /* of the memfd: the same in every process */
 };
 
 /*
@@ -31,6 +32,9 @@ int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, uint32_t slot_count
  * ktsn_ring_producer_init(); -EPERM when it is not sealed.
  */
 int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd);
+
+/* Inode of a descriptor, 0 when it cannot be told. */
+uint64_t ktsn_ring_memory_inode(int fd);
 
 void ktsn_ring_memory_destroy(struct ktsn_ring_memory *memory);
 

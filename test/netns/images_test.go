@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// oldestGlibc is that of Debian 9.
+const oldestGlibc = 24
+
+// muslLoader is the C library of musl's programs, too.
+const muslLoader = "/lib/ld-musl-x86_64.so.1"
+
+// needed is what libktsn takes from whatever C library there is.
+func needed(t *testing.T) []elf.Symbol {
+	t.Helper()
+	file, err := elf.Open(program(t, "libktsn.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if libraries, err := file.ImportedLibraries(); err != nil || len(libraries) != 0 {
+		t.Errorf("it names libraries: %q, %v", libraries, err)
+	}
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	symbols = slices.DeleteFunc(symbols, func(symbol elf.Symbol) bool {
+		return symbol.Section != elf.SHN_UNDEF || elf.ST_BIND(symbol.Info) == elf.STB_WEAK
+	})
+	if len(symbols) == 0 {
+		t.Fatal("it needs nothing at all; this test has no meaning")
+	}
+	return symbols
+}
+
+// defined lists the functions and variables of a library, with the version of each where there is one.
+func defined(t *testing.T, path string) map[string][]string {
+	t.Helper()
+	file, err := elf.Open(path)
+	if err != nil {
+		skip(t, path+" is missing; install musl-tools")
+	}
+	defer file.Close()
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string][]string{}
+	for _, symbol := range symbols {
+		if symbol.Section != elf.SHN_UNDEF {
+			versions[symbol.Name] = append(versions[symbol.Name], symbol.Version)
+		}
+	}
+	return versions
+}
+
+func TestLibraryNeedsOnlyWhatMuslHas(t *testing.T) {
+	musl := defined(t, muslLoader)
+	for _, symbol := range needed(t) {
+		if _, there := musl[symbol.Name]; !there {
+			t.Errorf("musl has no %s", symbol.Name)
+		}
+	}
+}
+
+func TestLibraryNeedsOnlyWhatOldGlibcHas(t *testing.T) {
+	glibc := defined(t, "/lib/x86_64-linux-gnu/libc.so.6")
+	for _, symbol := range needed(t) {
+		if symbol.Version != "" {
+			t.Errorf("%s is wanted in version %s", symbol.Name, symbol.Version)
+		}
+		if !slices.ContainsFunc(glibc[symbol.Name], oldEnough) {
+			t.Errorf("glibc 2.%d has no %s, this one in %q", oldestGlibc, symbol.Name, glibc[symbol.Name])
+		}
+	}
+}
+
+// oldEnough tells whether a version of a symbol, such as GLIBC_2.2.5, was there in Debian 9.
+func oldEnough(version string) bool {
+	minor, found := strings.CutPrefix(version, "GLIBC_2.")
+	if !found {
+		return false
+	}
+	minor, _, _ = strings.Cut(minor, ".")
+	number, err := strconv.Atoi(minor)
+	return err == nil && number <= oldestGlibc
+}
+
+func TestAnotherPreloadedLibrarySeesWhatItShould(t *testing.T) {
+	lab := newLab(t)
+	lab.addAddress(t)
+	_, client := lab.startDaemon(t)
+	receiver := lab.listenShaped(t)
+	turns := shape{name: "timed-and-untimed-in-turns", timed: 2, untimed: 2}
+	programs := shapePrograms(t)
+	options := []string{"-shared", "-fPIC", "-ldl"}
+	counters := map[string]string{
+		"glibc": compile(t, "gcc", "counter.so", "test_counter.c", options...),
+		"musl":  compileWithMusl(t, "counter.so", "test_counter.c", options...),
+	}
+	library := publicCopy(t, "libktsn.so")
+	for libc, program := range programs {
+		for name, test := range map[string]struct {
+			preload string
+			// want is what reaches the other library: timed messages pass libktsn by.
+			want int
+		}{
+			"in front of libktsn": {counters[libc] + ":" + library, 4},
+			"behind libktsn":      {library + ":" + counters[libc], 2},
+		} {
+			t.Run(libc+", "+name, func(t *testing.T) {
+				report := filepath.Join(t.TempDir(), "report")
+				before := settled(t, client)
+				command := shapeCommand(program, turns, "root", append(os.Environ(), "KTSN_SOCKET="+lab.socket,
+					"LD_PRELOAD="+test.preload, "COUNTER_FILE="+report))
+				if err := finish(t, start(t, lab.PodA, "application", command)); err != nil {
+					t.Error(err)
+				}
+				checkServed(t, turns, receiver.take(t, 4, time.Second))
+				checkCounted(t, turns, before, settled(t, client))
+				said, err := os.ReadFile(report)
+				if want := fmt.Sprintf("sendmsg %d\n", test.want); err != nil || string(said) != want {
+					t.Errorf("it counted %q, want %q (%v)", said, want, err)
+				}
+			})
+		}
+	}
+}
+
+func TestKtsnRunReachesProgramsOfBothLibraries(t *testing.T) {
+	lab := newLab(t)
+	lab.addAddress(t)
+	_, client := lab.startDaemon(t)
+	receiver := lab.listenShaped(t)
+	plain := shape{name: "plain", timed: 3}
+	for libc, path := range shapePrograms(t) {
+		t.Run(libc, func(t *testing.T) {
+			before := settled(t, client)
+			inner := shapeCommand(path, plain, "root", nil)
+			command := exec.Command(program(t, "ktsn"), append([]string{"run", "--socket", lab.socket,
+				"--lib", program(t, "libktsn.so"), "--"}, inner.Args...)...)
+			if err := finish(t, start(t, lab.PodA, "ktsn run", command)); err != nil {
+				t.Error(err)
+			}
+			checkServed(t, plain, receiver.take(t, 3, time.Second))
+			checkCounted(t, plain, before, settled(t, client))
+		})
+	}
+}

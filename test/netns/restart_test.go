@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// served waits until ktsnd has taken at least this many messages.
+func served(t *testing.T, client *control.Client, taken uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); counters(t, client).Taken < taken; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			status, err := client.Status(t.Context())
+			t.Fatalf("ktsnd took only %d messages: %+v, %v", counters(t, client).Taken, status, err)
+		}
+	}
+}
+
+// awaitOnTime waits until messages leave on time again.
+func awaitOnTime(t *testing.T, client *control.Client) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); counters(t, client).OnTime == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no message leaves on time: %+v", counters(t, client))
+		}
+	}
+}
+
+// startTalker starts a talker in pod a that goes on until it is told to end.
+func (l *lab) startTalker(t *testing.T, file string, options ...string) *process.Process {
+	t.Helper()
+	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", file, "--count", "1000000",
+		"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String()}, options...)
+	command := exec.Command(program(t, "tsnperf"), arguments...)
+	command.Env = l.preloaded(t)
+	return start(t, l.PodA, "talker", command)
+}
+
+// interrupt asks a program to end in order, with all that it has to report.
+func interrupt(t *testing.T, running *process.Process) {
+	t.Helper()
+	if err := syscall.Kill(running.PID(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := finish(t, running); err != nil {
+		t.Error(err)
+	}
+}
+
+// sum is what all incarnations of ktsnd have counted.
+type sum struct{ uncertain, dropped, late, astray uint64 }
+
+func (s *sum) add(counted control.Counters) {
+	s.uncertain += counted.Uncertain
+	s.dropped += counted.Dropped()
+	s.late += counted.Late()
+	s.astray += counted.KernelPath
+}
+
+func TestKilledTwentyTimesUnderLoadNothingIsLostUnseen(t *testing.T) {
+	for name, cycle := range map[string]string{
+		"one message a millisecond":    "1ms",
+		"one message in five":          "5ms",
+		"five messages in one of them": "200us",
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
+			daemon, client := lab.startDaemon(t)
+			listener := lab.startListener(t, 1000000, listenerFile)
+			talker := lab.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", cycle)
+			var total sum
+			for i := range 20 {
+				served(t, client, 50)
+				if i%2 == 0 { // else while the messages that waited leave
+					awaitOnTime(t, client)
+					time.Sleep(rand.N(200 * time.Millisecond))
+				}
+				time.Sleep(rand.N(10 * time.Millisecond))
+				total.add(counters(t, client))
+				kill(t, daemon)
+				daemon, client = lab.startDaemon(t)
+			}
+			served(t, client, 50)
+			interrupt(t, talker)
+			total.add(settled(t, client))
+			if err := finish(t, listener); err != nil {
+				t.Fatal(err)
+			}
+			checkConserved(t, read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener), total)
+		})
+	}
+}
+
+// checkConserved checks that each message that was sent has come, once, or is counted by a reason.
+func checkConserved(t *testing.T, sent []perf.Sent, received []perf.Received, counted sum) {
+	t.Helper()
+	missing := map[uint32]bool{}
+	for i, message := range sent {
+		switch errno := syscall.Errno(message.Errno); {
+		case errno == 0:
+			missing[message.Sequence] = true
+		case errno != syscall.EINTR || i != len(sent)-1: // by the signal that ended the talker
+			t.Errorf("the call for message %d gave %v", message.Sequence, errno)
+		}
+	}
+	arrived := map[uint32]bool{}
+	for _, message := range received {
+		switch {
+		case arrived[message.Sequence]:
+			t.Errorf("message %d came twice", message.Sequence)
+		case !message.Valid || !missing[message.Sequence]:
+			t.Errorf("message %d was never sent so", message.Sequence)
+		case message.Arrival < message.Txtime:
+			t.Errorf("message %d came %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
+		}
+		arrived[message.Sequence] = true
+		delete(missing, message.Sequence)
+	}
+	if uint64(len(missing)) > counted.uncertain+counted.dropped {
+		t.Errorf("%d of %d messages are missing, %d of them uncertain and %d dropped", len(missing), len(sent),
+			counted.uncertain, counted.dropped)
+	}
+	if counted.astray != 0 || counted.dropped != 0 {
+		t.Errorf("%d messages went the kernel's way, %d were dropped", counted.astray, counted.dropped)
+	}
+	t.Logf("%d sent, %d received, %d late, %d uncertain", len(sent), len(arrived), counted.late, counted.uncertain)
+}
+
+func TestRestartMovesNoTransmitTime(t *testing.T) {
+	for name, test := range map[string]struct {
+		program string
+		user    string
+	}{
+		"of a program of glibc":              {publicCopy(t, "ktsn-test-shapes"), "root"},
+		"of one without privileges, of musl": {compileWithMusl(t, "shapes", "shapes/*.c", "-pthread"), "nobody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			lab.addAddress(t)
+			environment := lab.publicly(t)
+			daemon, client := lab.startDaemon(t)
+			receiver := lab.listenShaped(t)
+			application := start(t, lab.PodA, "application",
+				shapeCommand(test.program, shape{name: "keeps-sending"}, test.user, environment))
+			served(t, client, 4)
+			kill(t, daemon)
+			dead := clockTAI()
+			time.Sleep(time.Second)
+			_, client = lab.startDaemon(t)
+			again := clockTAI()
+			if err := finish(t, application); err != nil {
+				t.Error(err)
+			}
+			settled(t, client)
+			checkTimesKept(t, receiver.take(t, 47, time.Second), dead, again)
+			if uncertain := counters(t, client).Uncertain; uncertain != 0 {
+				t.Errorf("%d messages are uncertain, and none was due when ktsnd was killed", uncertain)
+			}
+		})
+	}
+}
+
+func TestDaemonThatAnswersTooLateConfusesNobody(t *testing.T) {
+	lab := newLab(t)
+	lab.addAddress(t)
+	daemon, client := lab.startDaemon(t)
+	receiver := lab.listenShaped(t)
+	application := start(t, lab.PodA, "application",
+		shapeCommand(publicCopy(t, "ktsn-test-shapes"), shape{name: "keeps-opening"}, "root", lab.publicly(t)))
+	for range 2 {
+		time.Sleep(100 * time.Millisecond)
+		signal(t, daemon, syscall.SIGSTOP)
+		time.Sleep(150 * time.Millisecond) // longer than libktsn waits for an answer
+		signal(t, daemon, syscall.SIGCONT)
+	}
+	_ = finish(t, application)
+	counted := settled(t, client)
+	arrived := receiver.take(t, 100, time.Second)
+	refused := strings.Count(application.Stderr(), "cannot socket")
+	twice := 0
+	seen := map[string]bool{}
+	for _, datagram := range arrived {
+		if seen[datagram.label] {
+			twice++
+		}
+		seen[datagram.label] = true
+		checkAddresses(t, datagram)
+		if datagram.stampTAI < datagram.txtimeTAI {
+			t.Errorf("%s came before its time", datagram.label)
+		}
+	}
+	if twice != 0 || len(seen)+refused != 100 || counted.Dropped() != 0 {
+		t.Errorf("%d came, %d of them twice, and %d were refused, of 100; %+v", len(seen), twice, refused, counted)
+	}
+}
+
+func signal(t *testing.T, running *process.Process, number syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(running.PID(), number); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkTimesKept checks 47 messages, of which those with a time between dead and again had to wait.
+func checkTimesKept(t *testing.T, arrived []shapedDatagram, dead, again int64) {
+	t.Helper()
+	const slack = int64(50 * time.Millisecond)
+	seen := map[string]bool{}
+	waited := 0
+	for _, datagram := range arrived {
+		if seen[datagram.label] {
+			t.Errorf("%s came twice", datagram.label)
+		}
+		seen[datagram.label] = true
+		checkAddresses(t, datagram)
+		late := datagram.stampTAI - datagram.txtimeTAI
+		if late < 0 {
+			t.Errorf("%s came %v before its time", datagram.label, time.Duration(-late))
+		}
+		if datagram.txtimeTAI > dead && datagram.txtimeTAI < again {
+			waited++
+			if datagram.stampTAI < dead {
+				t.Errorf("%s came while nobody could send it", datagram.label)
+			}
+			continue
+		}
+		// The first message after the restart is what makes the library look for the new ktsnd.
+		if datagram.txtimeTAI > again+4*slack && late > slack {
+			t.Errorf("%s came %v after its time", datagram.label, time.Duration(late))
+		}
+	}
+	if len(seen) != 47 || !seen["future"] || !seen["passing"] {
+		t.Errorf("%d of 47 messages came: %s", len(seen), strings.Join(labels(arrived), " "))
+	}
+	if waited < 8 {
+		t.Errorf("only %d messages had to wait; this test has no meaning", waited)
+	}
+}

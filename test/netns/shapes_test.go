@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// shape is a way to handle sockets and processes that ktsn-test-shapes knows by name, and how many
+// datagrams with and without a transmit time it sends.
+type shape struct {
+	sentence string
+	name     string
+	timed    int
+	untimed  int
+}
+
+var shapes = []shape{
+	{"one socket", "plain", 3, 0},
+	{"a copy made by dup", "copied-by-dup", 4, 0},
+	{"a copy made before SO_TXTIME was asked for", "copied-before-it-asks", 4, 0},
+	{"a copy made by dup2 over a file", "copied-by-dup2-over-a-file", 4, 0},
+	{"a copy made by dup2 over a timed socket", "copied-by-dup2-over-a-timed-socket", 5, 0},
+	{"dup2 over itself", "copied-by-dup2-over-itself", 4, 0},
+	{"an untimed socket put over it by dup2", "replaced-by-dup2-with-an-untimed-socket", 1, 1},
+	{"a copy made by dup3 that closes on exec", "copied-by-dup3-with-cloexec", 4, 0},
+	{"a copy made by fcntl", "copied-by-fcntl", 4, 0},
+	{"a copy made by fcntl that closes on exec", "copied-by-fcntl-with-cloexec", 4, 0},
+	{"the original closed and its copy used", "original-closed-and-copy-used", 4, 1},
+	{"the copy closed and the original used", "copy-closed-and-original-used", 3, 0},
+	{"the number used again by an untimed socket", "number-used-again-by-an-untimed-socket", 1, 1},
+	{"the number used again after fclose", "number-used-again-after-fclose", 1, 1},
+	{"a socket passed to the process itself", "passed-to-itself", 4, 0},
+	{"standard streams closed at the start", "standard-streams-closed-at-start", 3, 0},
+	{"each descriptor closed at the start", "loop-of-close-at-start", 3, 0},
+	{"each descriptor closed between messages", "loop-of-close-with-a-timed-socket-open", 4, 0},
+	{"close_range at the start", "close_range-at-start", 3, 0},
+	{"close_range between messages", "close_range-with-a-timed-socket-open", 4, 0},
+	{"close_range that only marks", "close_range-that-only-marks", 4, 0},
+	{"close_range below and above the socket", "close_range-around-a-timed-socket", 4, 0},
+	{"closefrom at the start", "closefrom-at-start", 3, 0},
+	{"closefrom between messages", "closefrom-with-a-timed-socket-open", 4, 0},
+	{"close_range as a bare system call", "close_range-by-system-call-with-a-timed-socket-open", 4, 0},
+
+	{"fork, and both send", "forked-and-both-send", 5, 0},
+	{"fork, and only the child sends", "forked-and-only-the-child-sends", 3, 0},
+	{"fork, and the child has a socket of its own", "forked-and-the-child-makes-its-own", 5, 0},
+	{"fork, and the child closes everything", "forked-and-the-child-closes-all", 4, 0},
+	{"fork twice", "forked-twice", 3, 0},
+	{"a daemon that makes its socket", "daemonised-before-its-socket", 3, 0},
+	{"a daemon that had its socket before", "daemonised-with-its-socket", 3, 0},
+	{"vfork and exec, and both send", "vforked-and-the-program-sends", 5, 0},
+	{"vfork and exec, and only the program sends", "vforked-and-only-the-program-sends", 3, 0},
+	{"vfork, close and exit", "vforked-and-the-child-closes-and-exits", 3, 0},
+	{"vfork, close and exec", "vforked-and-the-child-closes-and-execs", 3, 0},
+	{"vfork, dup2 and exec", "vforked-and-the-child-replaces-it", 3, 0},
+	{"exec with the socket", "execs-with-its-socket", 4, 0},
+	{"posix_spawn, and both send", "spawned-and-both-send", 5, 0},
+	{"a socket passed to another program, and both send", "passed-to-a-program-and-both-send", 5, 0},
+	{"a socket passed to another program and closed", "passed-to-a-program-and-closed", 4, 0},
+
+	{"SO_TXTIME after connect", "asks-after-connect", 3, 0},
+	{"SO_TXTIME before bind and connect", "asks-before-bind-and-connect", 3, 0},
+	{"bound and two addresses", "bound-and-unconnected", 4, 0},
+	{"unbound and two addresses", "neither-bound-nor-connected", 4, 0},
+	{"connected and another address", "connected-and-another-address-named", 4, 0},
+	{"connected anew", "connected-anew", 3, 0},
+	{"sendmmsg of timed and untimed", "sendmmsg-of-timed-and-untimed", 2, 2},
+	{"timed and untimed in turns", "timed-and-untimed-in-turns", 2, 2},
+	{"eight threads on one socket", "threads-on-one-socket", 32, 0},
+	{"eight threads on eight sockets", "threads-on-sockets-of-their-own", 32, 0},
+	{"fork while eight threads send", "threads-while-others-fork", 36, 0},
+}
+
+// shapePrograms is the same program of both C libraries, where every user can run it.
+func shapePrograms(t *testing.T) map[string]string {
+	t.Helper()
+	return map[string]string{
+		"glibc": publicCopy(t, "ktsn-test-shapes"),
+		"musl":  compileWithMusl(t, "shapes", "shapes/*.c", "-pthread"),
+	}
+}
+
+// compileWithMusl compiles sources of datapath/tests/programs.
+func compileWithMusl(t *testing.T, name, sources string, options ...string) string {
+	t.Helper()
+	compiler, err := exec.LookPath("musl-gcc")
+	if err != nil {
+		skip(t, "musl-gcc is missing; install musl-tools")
+	}
+	return compile(t, compiler, name, sources, options...)
+}
+
+func compile(t *testing.T, compiler, name, sources string, options ...string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../../datapath/tests/programs", sources))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no sources %s: %v", sources, err)
+	}
+	built := filepath.Join(publicDir(t), name)
+	arguments := append([]string{"-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Werror", "-o", built}, files...)
+	if output, err := exec.Command(compiler, append(arguments, options...)...).CombinedOutput(); err != nil {
+		t.Fatalf("compile %s: %v\n%s", name, err, output)
+	}
+	return built
+}
+
+// shapeCommand is a program of one shape, by root or by nobody. environment nil is one without libktsn.
+func shapeCommand(program string, shape shape, user string, environment []string) *exec.Cmd {
+	command := exec.Command(program, shape.name, topology.PodAddressB.String(), strconv.Itoa(listenPort))
+	command.Env = environment
+	if user == "nobody" {
+		asNobody(command)
+	}
+	return command
+}
+
+// users differ in what the kernel makes of SO_TXTIME with CLOCK_TAI: root is granted it, nobody is not.
+var users = []string{"root", "nobody"}
+
+func TestTableOfShapesIsThatOfTheProgram(t *testing.T) {
+	output, err := exec.Command(program(t, "ktsn-test-shapes"), "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	for _, shape := range shapes {
+		known = append(known, shape.name)
+	}
+	if programs := strings.Fields(string(output)); !slices.Equal(known, programs) {
+		t.Errorf("the test knows\n%q\nthe program\n%q", known, programs)
+	}
+}
+
+func TestMuslProgramsAreMuslPrograms(t *testing.T) {
+	program(t, "ktsn-test-shapes")
+	file, err := elf.Open(shapePrograms(t)["musl"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, segment := range file.Progs {
+		if segment.Type != elf.PT_INTERP {
+			continue
+		}
+		loader, err := io.ReadAll(segment.Open())
+		if err != nil || !bytes.Contains(loader, []byte("/lib/ld-musl-")) {
+			t.Errorf("its loader is %q, %v", loader, err)
+		}
+		return
+	}
+	t.Error("it is linked statically")
+}
+
+func TestEveryShapeOfProgramIsServed(t *testing.T) {
+	lab := newLab(t)
+	lab.addAddress(t)
+	programs := shapePrograms(t)
+	environment := lab.publicly(t)
+	daemon, client := lab.startDaemon(t)
+	receiver := lab.listenShaped(t)
+	for libc, program := range programs {
+		for _, user := range users {
+			for _, shape := range shapes {
+				t.Run(libc+", "+user+", "+shape.sentence, func(t *testing.T) {
+					before := settled(t, client)
+					running := start(t, lab.PodA, shape.name, shapeCommand(program, shape, user, environment))
+					if err := finish(t, running); err != nil {
+						t.Error(err)
+					}
+					checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, time.Second))
+					checkCounted(t, shape, before, settled(t, client))
+				})
+			}
+		}
+	}
+	checkNobodyIsServed(t, client)
+	if said := daemon.Stderr(); strings.Contains(said, "<3>") {
+		t.Errorf("ktsnd complained: %s", said)
+	}
+}
+
+// checkServed checks that the datagrams came once, those with a time in its order and not before it, from
+// the port of their sockets to the address they were for.
+func checkServed(t *testing.T, shape shape, arrived []shapedDatagram) {
+	t.Helper()
+	var timed, untimed int
+	var latest int64
+	seen := map[string]bool{}
+	for _, datagram := range arrived {
+		if seen[datagram.label] {
+			t.Errorf("%s came twice", datagram.label)
+		}
+		seen[datagram.label] = true
+		checkAddresses(t, datagram)
+		if datagram.txtimeTAI == 0 {
+			untimed++
+			continue
+		}
+		timed++
+		if early := datagram.txtimeTAI - min(datagram.stampTAI, datagram.readTAI); early > 0 {
+			t.Errorf("%s came %v before its time", datagram.label, time.Duration(early))
+		}
+		if datagram.txtimeTAI < latest {
+			t.Errorf("%s came behind one of a later time", datagram.label)
+		}
+		latest = max(latest, datagram.txtimeTAI)
+	}
+	if timed != shape.timed || untimed != shape.untimed {
+		t.Errorf("%d with and %d without a time came, want %d and %d: %v", timed, untimed, shape.timed, shape.untimed,
+			labels(arrived))
+	}
+}
+
+func checkAddresses(t *testing.T, datagram shapedDatagram) {
+	t.Helper()
+	if datagram.source.Addr() != topology.PodAddressA || (datagram.port != 0 && datagram.source.Port() != datagram.port) {
+		t.Errorf("%s came from %s, its socket is on port %d", datagram.label, datagram.source, datagram.port)
+	}
+	if datagram.destination != datagram.to {
+		t.Errorf("%s was for %s and came to %s", datagram.label, datagram.to, datagram.destination)
+	}
+}
+
+// checkCounted checks that ktsnd sent what has a time, and only that.
+func checkCounted(t *testing.T, shape shape, before, after control.Counters) {
+	t.Helper()
+	taken, sent := after.Taken-before.Taken, after.Sent-before.Sent
+	if taken != uint64(shape.timed) || sent != taken {
+		t.Errorf("ktsnd took %d and sent %d, want %d; before %+v, after %+v", taken, sent, shape.timed, before, after)
+	}
+	if astray := after.KernelPath - before.KernelPath; astray != 0 {
+		t.Errorf("%d went the kernel's way", astray)
+	}
+}
+
+// checkNobodyIsServed checks that ktsnd has forgotten processes that have ended.
+func checkNobodyIsServed(t *testing.T, client *control.Client) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		status, err := client.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.Processes == 0 && status.Flows == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ktsnd still serves %d processes and %d flows", status.Processes, status.Flows)
+		}
+	}
+}
+
+func labels(datagrams []shapedDatagram) []string {
+	var all []string
+	for _, datagram := range datagrams {
+		all = append(all, datagram.label)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestWithoutADaemonEveryShapeIsAsWithoutTheLibrary(t *testing.T) {
+	lab := newLab(t)
+	lab.addAddress(t)
+	programs := shapePrograms(t)
+	environment := lab.publicly(t)
+	receiver := lab.listenShaped(t)
+	outcome := func(t *testing.T, command *exec.Cmd, wanted int) string {
+		running := start(t, lab.PodA, "ktsn-test-shapes", command)
+		_ = finish(t, running)
+		arrived := receiver.take(t, wanted, 200*time.Millisecond)
+		return fmt.Sprintf("status %d, received %v", command.ProcessState.ExitCode(), labels(arrived))
+	}
+	for libc, program := range programs {
+		for _, user := range users {
+			for _, shape := range shapes {
+				t.Run(libc+", "+user+", "+shape.sentence, func(t *testing.T) {
+					wanted := shape.timed + shape.untimed
+					if user == "nobody" { // to whom the kernel refuses the times
+						wanted = shape.untimed
+					}
+					plain := outcome(t, shapeCommand(program, shape, user, os.Environ()), wanted)
+					preloaded := outcome(t, shapeCommand(program, shape, user, environment), wanted)
+					if plain != preloaded {
+						t.Errorf("with libktsn: %s\nwithout:      %s", preloaded, plain)
+					}
+				})
+			}
+		}
+	}
+}
