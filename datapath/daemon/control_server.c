@@ -2,7 +2,7 @@
 #include "control_server.h"
 
 #include "control_request.h"
-#include "log.h"
+#include "unix_socket.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -158,7 +158,7 @@ static void client_readable(struct event_source *source)
 static void client_accept(struct event_source *listener)
 {
 	struct control_server *server = listener->owner;
-	int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int fd = unix_accept(listener->fd);
 	struct client *client = fd < 0 ? NULL : calloc(1, sizeof(*client));
 	int send_bytes = REPLY_BYTES_MAX;
 

@@ -210,17 +210,26 @@ void destination_close(struct destination *destination)
 {
 	struct process *process = destination->process;
 
-	process->destinations[destination->index] = NULL;
+	destination->closed = true;
 	loop_command(destination->node->loop, &(struct loop_command){.type = COMMAND_DESTINATION_CLOSE,
 								     .ring = process->ring,
 								     .index = destination->index});
 }
 
-void destination_free(struct destination *destination)
+void destination_detach(struct destination *destination)
 {
+	if (!destination->previous_next)
+		return;
 	*destination->previous_next = destination->next;
 	if (destination->next)
 		destination->next->previous_next = destination->previous_next;
+	destination->previous_next = NULL;
+}
+
+void destination_free(struct destination *destination)
+{
+	destination_detach(destination);
+	destination->process->destinations[destination->index] = NULL;
 	destination_discard(destination);
 }
 

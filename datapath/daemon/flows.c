@@ -20,7 +20,7 @@ struct socket_identity {
 	uint64_t netns_cookie;
 	struct sockaddr_in local;
 	struct sockaddr_in remote; /* port 0: not connected */
-	int priority, ttl, tos;
+	int ttl, tos;
 };
 
 static int option_read(int fd, int level, int option, int *value)
@@ -70,8 +70,6 @@ static int identity_read(int fd, struct socket_identity *identity)
 	    getsockopt(fd, SOL_SOCKET, SO_COOKIE, &identity->cookie, &bytes))
 		return -errno;
 	err = addresses_read(fd, identity);
-	if (!err)
-		err = option_read(fd, SOL_SOCKET, SO_PRIORITY, &identity->priority);
 	if (!err)
 		err = option_read(fd, IPPROTO_IP, IP_TTL, &identity->ttl);
 	if (!err)
@@ -195,7 +193,9 @@ static int flow_register(struct flow *flow, const struct socket_identity *identi
 
 static struct flow *flow_of(const struct process *process, uint32_t index)
 {
-	return index < LOOP_FLOWS_PER_RING ? process->flows[index] : NULL;
+	struct flow *flow = index < LOOP_FLOWS_PER_RING ? process->flows[index] : NULL;
+
+	return flow && !flow->closed ? flow : NULL;
 }
 
 static void flow_close(struct flow *flow)
@@ -204,7 +204,6 @@ static void flow_close(struct flow *flow)
 
 	destinations_close_all(flow);
 	timed_socket_remember(process->pod, flow);
-	process->flows[flow->index] = NULL;
 	process->pod->node->flow_count--;
 	flow->closed = true;
 	loop_command(process->pod->node->loop, &(struct loop_command){.type = COMMAND_FLOW_CLOSE,
@@ -215,6 +214,7 @@ static void flow_close(struct flow *flow)
 void flow_free(struct flow *flow)
 {
 	namespace_put(flow->ns);
+	flow->process->flows[flow->index] = NULL;
 	free(flow->loop);
 	free(flow);
 }

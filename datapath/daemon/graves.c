@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Objects that the loop retired. Commands that it has yet to read may still name them, so they rest here
- * until it has read every command that was under way when they came back.
+ * Objects that the loop retired. Commands that were under way when they came back may still name them, so they
+ * rest here until the loop has executed those; commands that come later name them no more.
  */
 #include "node.h"
 
@@ -29,12 +29,22 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 	}
 }
 
+/* From here on no new command must name the object: the mark covers those that do already. */
+static void object_detach(enum loop_object_kind kind, void *owner)
+{
+	if (kind == LOOP_DESTINATION)
+		destination_detach(owner);
+	else if (kind == LOOP_RING)
+		process_destinations_detach(owner);
+}
+
 /* Appended: a flow's grave is emptied before its ring's. */
 static void bury(struct node *node, const struct loop_object *object)
 {
 	struct grave *grave = malloc(sizeof(*grave));
 	struct grave **last = &node->graves;
 
+	object_detach(object->kind, object->owner);
 	if (!grave)
 		return; /* a leak is the lesser evil */
 	*grave = (struct grave){

@@ -39,7 +39,8 @@ void ring_retire_if_done(struct loop *loop, struct loop_ring *ring)
 
 static void ring_open(struct loop *loop, struct loop_ring *ring)
 {
-	struct epoll_event doorbell = {.events = EPOLLIN, .data.ptr = ring};
+	/* Edge-triggered and never read: the application has the same eventfd, and could have a read block. */
+	struct epoll_event doorbell = {.events = EPOLLIN | EPOLLET, .data.ptr = ring};
 
 	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, ring->doorbell_fd, &doorbell);
 	ring->opened = true;
@@ -66,14 +67,32 @@ static void ring_close(struct loop *loop, struct loop_ring *ring)
 		ring_end(loop, ring);
 }
 
-static void flow_close(struct loop *loop, struct loop_ring *ring, uint32_t index)
+static void flow_end(struct loop *loop, struct loop_ring *ring, uint32_t index)
 {
 	struct loop_flow *flow = ring->flows[index];
 
-	loop_take_ring(loop, ring);
 	ring->flows[index] = NULL;
 	flow->closed = true;
 	flow_retire_if_done(loop, flow);
+}
+
+/* Whether all that was sent to a socket or address before it was closed has been taken. If not, for want of
+ * memory or because this very ring is being taken, the close waits for it (closings_end). */
+static bool taken_before_close(struct loop *loop, struct loop_ring *ring)
+{
+	loop_take_ring(loop, ring);
+	if (!ring->backlog && !ring->busy)
+		return true;
+	ring->closings = true;
+	return false;
+}
+
+static void flow_close(struct loop *loop, struct loop_ring *ring, uint32_t index)
+{
+	if (taken_before_close(loop, ring))
+		flow_end(loop, ring, index);
+	else
+		ring->flows[index]->closing = true;
 }
 
 static void destination_retire_if_done(struct loop *loop, struct loop_destination *destination)
@@ -84,14 +103,32 @@ static void destination_retire_if_done(struct loop *loop, struct loop_destinatio
 	retire(loop, &destination->object);
 }
 
-static void destination_close(struct loop *loop, struct loop_ring *ring, uint32_t index)
+static void destination_end(struct loop *loop, struct loop_ring *ring, uint32_t index)
 {
 	struct loop_destination *destination = ring->destinations[index];
 
-	loop_take_ring(loop, ring);
 	ring->destinations[index] = NULL;
 	destination->closed = true;
 	destination_retire_if_done(loop, destination);
+}
+
+static void destination_close(struct loop *loop, struct loop_ring *ring, uint32_t index)
+{
+	if (taken_before_close(loop, ring))
+		destination_end(loop, ring, index);
+	else
+		ring->destinations[index]->closing = true;
+}
+
+void closings_end(struct loop *loop, struct loop_ring *ring)
+{
+	ring->closings = false;
+	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
+		if (ring->destinations[i] && ring->destinations[i]->closing)
+			destination_end(loop, ring, i);
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
+		if (ring->flows[i] && ring->flows[i]->closing)
+			flow_end(loop, ring, i);
 }
 
 static void parked_go(struct loop *loop, struct loop_destination *destination)

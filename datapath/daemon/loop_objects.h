@@ -54,6 +54,7 @@ struct loop_destination {
 	struct loop_route route;
 	struct packet *parked_first; /* messages that wait for RESOLVED, in order */
 	struct packet *parked_last;
+	bool closing; /* closed once what is in the ring has been taken */
 	bool closed;
 	bool retired;
 };
@@ -76,6 +77,7 @@ struct loop_flow {
 	enum ktsn_clock clock;
 	uint8_t traffic_class;
 	uint32_t packets; /* messages held */
+	bool closing;     /* as a destination */
 	bool closed;
 	bool retired;
 	struct expectation expectation;
@@ -87,6 +89,7 @@ struct loop_ring {
 	int doorbell_fd;
 	bool opened;        /* by RING_OPEN; nothing is taken before */
 	uint32_t uncertain; /* slots that were departing when another ktsnd ended; counted by RING_OPEN */
+	bool closings;      /* some of its flows or destinations are closing */
 	bool closing;       /* nothing new comes; closed once what is in it has been taken */
 	bool closed;
 	bool retired;

@@ -99,5 +99,7 @@ void flow_retire_if_done(struct loop *loop, struct loop_flow *flow);
 /* Closes a ring out of which everything has been taken. */
 void ring_end(struct loop *loop, struct loop_ring *ring);
 void ring_retire_if_done(struct loop *loop, struct loop_ring *ring);
+/* Closes the sockets and addresses whose last messages have been taken now. */
+void closings_end(struct loop *loop, struct loop_ring *ring);
 
 #endif

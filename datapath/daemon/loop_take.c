@@ -223,9 +223,11 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 		loop->memory_short = true;
 	}
 	watch_backlog(loop, ring, !drained);
-	if (drained && ring->closing)
-		ring_end(loop, ring);
 	ring->busy--;
+	if (drained && ring->closings && !ring->busy)
+		closings_end(loop, ring);
+	if (drained && ring->closing && !ring->busy)
+		ring_end(loop, ring);
 	ring_retire_if_done(loop, ring);
 }
 

@@ -57,7 +57,6 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 			eventfd_clear(loop->kick_fd);
 			continue;
 		}
-		eventfd_clear(ring->doorbell_fd);
 		counter_add(&loop->counters.doorbells, 1);
 		loop->asleep_tai_ns = INT64_MAX;
 		loop_take_ring(loop, ring);

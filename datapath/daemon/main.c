@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -64,6 +65,28 @@ static int link_check(const struct options *options, struct rtnl *rtnl, struct n
 	return err ? err : -EINVAL;
 }
 
+static int local_address_check(struct rtnl *rtnl, uint32_t address_be)
+{
+	struct rtnl_route route;
+	int err = rtnl_route_get(rtnl, address_be, 0, &route);
+
+	if (!err && route.local)
+		return 0;
+	log_error("--local-address: no interface of this machine has that address; see `ip address`");
+	return -EADDRNOTAVAIL;
+}
+
+/* Each application takes three descriptors. */
+static void descriptors_allow(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int uplink_find(const struct options *options, struct node_uplink *uplink)
 {
 	struct rtnl *rtnl;
@@ -77,7 +100,9 @@ static int uplink_find(const struct options *options, struct node_uplink *uplink
 	uplink->vxlan_port = options->vxlan_port;
 	uplink->local_address_be = options->local_address_be;
 	err = link_check(options, rtnl, uplink);
-	if (!err && !uplink->local_address_be) {
+	if (!err && uplink->local_address_be)
+		err = local_address_check(rtnl, uplink->local_address_be);
+	else if (!err) {
 		err = rtnl_address_get(rtnl, uplink->link_index, &uplink->local_address_be);
 		if (err)
 			log_error("--interface %s: has no IPv4 address; give it one, or say --local-address",
@@ -101,8 +126,10 @@ static int port_start(struct daemon *daemon)
 	int err = ktsn_port_dpdk_create(&daemon->port, &config, reason, sizeof(reason));
 
 	if (err)
-		log_error("DPDK cannot open %s: %s; check --interface or --device",
-			  config.device ? config.device : config.interface, reason);
+		log_error("DPDK cannot open %s: %s; %s", config.device ? config.device : config.interface,
+			  reason,
+			  config.device ? "check --device, and for a PCI address that hugepages are reserved"
+					: "check --interface");
 	return err;
 }
 
@@ -141,7 +168,7 @@ static void signals_block(sigset_t *signals)
 	pthread_sigmask(SIG_BLOCK, signals, NULL);
 }
 
-static int events_begin(struct daemon *daemon, const sigset_t *signals)
+static int events_open(struct daemon *daemon, const sigset_t *signals)
 {
 	int err = events_create(&daemon->events);
 	int fd;
@@ -153,6 +180,15 @@ static int events_begin(struct daemon *daemon, const sigset_t *signals)
 		return -errno;
 	daemon->signals = (struct event_source){.fd = fd, .readable = signal_readable, .owner = daemon};
 	return events_add(daemon->events, &daemon->signals);
+}
+
+static int events_begin(struct daemon *daemon, const sigset_t *signals)
+{
+	int err = events_open(daemon, signals);
+
+	if (err)
+		log_error("cannot wait for events: %s", strerror(-err));
+	return err;
 }
 
 static struct control_status status_fixed(const struct daemon *daemon)
@@ -261,6 +297,7 @@ int main(int argc, char **argv)
 	log_level_set(daemon.options.log_level);
 	if (privileges_check() || uplink_find(&daemon.options, &daemon.uplink))
 		return 1;
+	descriptors_allow();
 	signals_block(&signals);
 	err = unix_listen(daemon.options.control_path, 0600, &listen_fd);
 	if (err) {

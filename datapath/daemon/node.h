@@ -98,12 +98,13 @@ struct flow {
 	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
 	uint32_t destinations_next;
 	struct destination *connected;
-	bool closed;
+	bool closed; /* its number stays taken until the loop is done with it */
 };
 
 struct destination {
 	struct node *node;
-	struct process *process; /* not used after destination_close() */
+	struct process *process;
+	bool closed; /* its number stays taken until the loop is done with it */
 	struct loop_destination *loop;
 	uint32_t index;
 	uint32_t vni;
@@ -174,6 +175,7 @@ const struct peer *node_peer_of(const struct node *node, uint32_t vni, uint32_t 
 void process_accept(struct event_source *listener);
 void process_close(struct process *process);
 void process_free(struct node *node, struct process *process);
+void process_destinations_detach(struct process *process);
 uint64_t process_kernel_path(const struct process *process);
 
 /* flows.c: sockets of a process. Fill in the reply, status included. */
@@ -199,6 +201,8 @@ int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be,
 		       struct destination **created);
 /* Tells the loop that no new messages come for it. */
 void destination_close(struct destination *destination);
+/* No neighbour and no peer has anything to say about it any more. */
+void destination_detach(struct destination *destination);
 void destination_free(struct destination *destination);
 /* A neighbour changed, or peers did: tells the loop what follows from it. */
 void destinations_neighbor_changed(struct node *node, const struct neighbor *neighbor);

@@ -4,6 +4,7 @@
  */
 #include "log.h"
 #include "node.h"
+#include "unix_socket.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,6 +51,13 @@ static int ring_make(struct process *process)
 	return 0;
 }
 
+void process_destinations_detach(struct process *process)
+{
+	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
+		if (process->destinations[i])
+			destination_detach(process->destinations[i]);
+}
+
 static void list_remove(struct process **at, const struct process *process)
 {
 	while (*at && *at != process)
@@ -88,7 +96,7 @@ void process_close(struct process *process)
 	close(process->connection.fd);
 	node->process_count--;
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
-		if (process->flows[i]) {
+		if (process->flows[i] && !process->flows[i]->closed) {
 			node->flow_count--;
 			timed_socket_remember(pod, process->flows[i]);
 		}
@@ -229,6 +237,15 @@ static void request_serve(struct process *process, const struct ktsn_app_request
 		flow_request_serve(process, request, *passed_fd, reply);
 }
 
+/* Whatever it is, closing it must not wait for its peer. */
+static void passed_close(int fd)
+{
+	struct linger off = {0};
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
+	close(fd);
+}
+
 /* The first descriptor is the caller's, the rest are closed. */
 static int passed_fd_of(struct msghdr *message)
 {
@@ -246,7 +263,7 @@ static int passed_fd_of(struct msghdr *message)
 			if (first < 0)
 				first = fd;
 			else
-				close(fd);
+				passed_close(fd);
 		}
 	}
 	return first;
@@ -329,7 +346,7 @@ static void connection_readable(struct event_source *source)
 	}
 	/* Before the reply: a copy of the socket that stays open here would keep its port bound. */
 	if (passed_fd >= 0)
-		close(passed_fd);
+		passed_close(passed_fd);
 	if (got > 0)
 		got = reply_send(process, &reply);
 	if (got < 0)
@@ -339,7 +356,7 @@ static void connection_readable(struct event_source *source)
 void process_accept(struct event_source *listener)
 {
 	struct pod *pod = listener->owner;
-	int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int fd = unix_accept(listener->fd);
 	struct process *process = fd < 0 ? NULL : calloc(1, sizeof(*process));
 
 	if (!process) {

@@ -182,6 +182,7 @@ static int route_parse(const struct nlmsghdr *header, void *result)
 	struct rtnl_route *route = result;
 
 	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	route->local = info->rtm_type == RTN_LOCAL;
 	route->unicast = info->rtm_type == RTN_UNICAST;
 	route->link_index = attributes[RTA_OIF] ? (int)mnl_attr_get_u32(attributes[RTA_OIF]) : 0;
 	route->gateway_be = address_of(attributes[RTA_GATEWAY]);

@@ -25,6 +25,7 @@ struct rtnl_route {
 	int link_index;
 	uint32_t source_be;  /* the address to send from */
 	uint32_t gateway_be; /* 0: the destination is on the link */
+	bool local;          /* an address of this namespace */
 	bool unicast;        /* neither local, broadcast, multicast nor blackhole */
 };
 

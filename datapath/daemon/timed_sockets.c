@@ -18,7 +18,7 @@ static int open_flow_find(const struct process *process, uint64_t cookie, enum k
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {
 		const struct flow *flow = process->flows[i];
 
-		if (flow && flow->cookie == cookie) {
+		if (flow && !flow->closed && flow->cookie == cookie) {
 			*clock = flow->loop->clock;
 			return 0;
 		}

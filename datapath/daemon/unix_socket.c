@@ -2,6 +2,7 @@
 #include "unix_socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -77,6 +78,33 @@ int unix_listen(const char *path, mode_t mode, int *result)
 	}
 	*result = fd;
 	return 0;
+}
+
+/* A descriptor in reserve: given up to accept a connection that is then refused. */
+static int spare_fd = -1;
+
+static void spare_open(void)
+{
+	if (spare_fd < 0)
+		spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+int unix_accept(int listen_fd)
+{
+	int fd, err;
+
+	spare_open();
+	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	err = fd < 0 ? -errno : 0;
+	if ((err == -EMFILE || err == -ENFILE) && spare_fd >= 0) {
+		close(spare_fd);
+		spare_fd = -1;
+		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+		if (fd >= 0)
+			close(fd);
+		spare_open();
+	}
+	return err ? err : fd;
 }
 
 const char *unix_listen_advice(int err)

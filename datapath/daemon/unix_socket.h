@@ -13,6 +13,10 @@
  */
 int unix_listen(const char *path, mode_t mode, int *fd);
 
+/* Accepts a connection, non-blocking. Its descriptor or -errno; when descriptors run out the connection is
+ * accepted and closed, or it would be offered again without end. */
+int unix_accept(int listen_fd);
+
 /* A sentence for an error of unix_listen(). */
 const char *unix_listen_advice(int err);
 

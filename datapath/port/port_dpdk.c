@@ -29,6 +29,7 @@ enum {
 	AF_PACKET_FRAMES = 2048,
 	AF_PACKET_FRAME_OVERHEAD_BYTES = 128, /* tpacket2_hdr, sockaddr_ll, alignment */
 	MEMORY_FLOOR_MB = 64,
+	POOL_CACHE = 256,
 };
 
 struct port_dpdk {
@@ -220,12 +221,15 @@ static int eal_start_unpinned(const struct ktsn_port_dpdk_config *config)
 static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
 	struct rte_eth_conf conf = {0};
+	uint32_t cache;
 	int err;
 
 	if (rte_eth_dev_count_avail() != 1)
 		return -ENODEV;
 	dpdk->id = (uint16_t)rte_eth_find_next(0);
-	dpdk->pool = rte_pktmbuf_pool_create("ktsn-frames", config->buffer_count, 256, 0,
+	/* A pool must hold half as much again as the cache of one thread. */
+	cache = config->buffer_count / 2 < POOL_CACHE ? config->buffer_count / 2 : POOL_CACHE;
+	dpdk->pool = rte_pktmbuf_pool_create("ktsn-frames", config->buffer_count, cache, 0,
 					     (uint16_t)(buffer_bytes(config) + RTE_PKTMBUF_HEADROOM),
 					     (int)rte_socket_id());
 	if (!dpdk->pool)

@@ -42,6 +42,9 @@ struct flow {
 	uint32_t number;
 	struct destination connected; /* route 0: not connected */
 	struct destination others[FLOW_DESTINATIONS];
+	/* Odd while `lock`'s holder changes the two above: sending reads them without the lock, so that it can be
+	 * done in a signal handler and by many threads at once. */
+	_Atomic uint32_t destinations_version;
 	uint32_t others_next; /* next entry to replace */
 };
 

@@ -367,11 +367,15 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 	return sent == SEND_NOT_TIMED ? next_sendmsg(fd, message, flags) : errno_return(sent);
 }
 
+enum { MESSAGES_MAX = 1024 /* UIO_MAXIOV: what the kernel takes in one call */ };
+
 /* One by one, as the kernel does: an error counts only if it is the first's. */
 static int sendmmsg_each(int fd, struct mmsghdr *messages, unsigned int count, int flags)
 {
 	unsigned int sent;
 
+	if (count > MESSAGES_MAX)
+		count = MESSAGES_MAX;
 	for (sent = 0; sent < count; sent++) {
 		ssize_t bytes = sendmsg(fd, &messages[sent].msg_hdr, flags);
 

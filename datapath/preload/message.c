@@ -6,6 +6,12 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#ifndef SOL_UDP
+#define SOL_UDP 17
+#endif
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
 #ifndef SCM_TXTIME
 #define SCM_TXTIME 61
 #endif
@@ -66,10 +72,12 @@ static bool is_txtime(const struct control *control)
 int message_txtime(const struct msghdr *message, int64_t *txtime_ns)
 {
 	struct control control;
+	bool segmented = false;
 	int found = 0, more;
 
 	for (size_t offset = 0; (more = control_at(message, offset, &control)) > 0;
 	     offset = control_end(&control)) {
+		segmented |= control.level == SOL_UDP && control.type == UDP_SEGMENT;
 		if (!is_txtime(&control))
 			continue;
 		if (control.bytes != CMSG_LEN(sizeof(*txtime_ns)))
@@ -77,6 +85,9 @@ int message_txtime(const struct msghdr *message, int64_t *txtime_ns)
 		memcpy(txtime_ns, control.data, sizeof(*txtime_ns)); /* may be unaligned */
 		found = 1;
 	}
+	/* One datagram in, several out: not what a slot can hold. */
+	if (found && segmented)
+		return -EOPNOTSUPP;
 	return more < 0 ? more : found;
 }
 

@@ -37,6 +37,34 @@ static struct ktsn_app_request destination_request(const struct flow *flow, uint
 	return request;
 }
 
+/* Word by word, because one thread may read while another writes (known_destination). */
+enum { DESTINATION_WORDS = sizeof(struct destination) / sizeof(uint32_t) };
+_Static_assert(sizeof(struct destination) % sizeof(uint32_t) == 0, "copied in words");
+
+static struct destination destination_read(const struct destination *shared)
+{
+	uint32_t words[DESTINATION_WORDS];
+	struct destination copy;
+
+	for (size_t i = 0; i < DESTINATION_WORDS; i++)
+		words[i] = __atomic_load_n((const uint32_t *)shared + i, __ATOMIC_RELAXED);
+	memcpy(&copy, words, sizeof(copy));
+	return copy;
+}
+
+/* Under the flow's lock. */
+static void destination_write(struct flow *flow, struct destination *shared, struct destination value)
+{
+	uint32_t words[DESTINATION_WORDS];
+
+	memcpy(words, &value, sizeof(value));
+	atomic_fetch_add_explicit(&flow->destinations_version, 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	for (size_t i = 0; i < DESTINATION_WORDS; i++)
+		__atomic_store_n((uint32_t *)shared + i, words[i], __ATOMIC_RELAXED);
+	atomic_fetch_add_explicit(&flow->destinations_version, 1, memory_order_release);
+}
+
 bool socket_is_bound(int fd)
 {
 	struct sockaddr_in bound;
@@ -72,7 +100,7 @@ static int open_request(struct session *session, struct flow *flow, int fd, stru
 		err = reply.status;
 	if (err)
 		return err;
-	flow->connected = destination_make(&reply);
+	destination_write(flow, &flow->connected, destination_make(&reply));
 	flow->clock = (enum ktsn_clock)reply.clock;
 	return 0;
 }
@@ -86,7 +114,8 @@ static int register_locked(struct session *session, struct flow *flow, int fd)
 	err = open_request(session, flow, fd, &request);
 	if (err)
 		return err;
-	memset(flow->others, 0, sizeof(flow->others));
+	for (int i = 0; i < FLOW_DESTINATIONS; i++)
+		destination_write(flow, &flow->others[i], (struct destination){0});
 	atomic_store_explicit(&flow->session, session->number, memory_order_release);
 	return 0;
 }
@@ -157,9 +186,10 @@ void flow_put(struct flow *flow)
 	flow_dispose(flow);
 }
 
-static int other_register_again(struct session *session, const struct flow *flow, struct destination *other)
+static int other_register_again(struct session *session, struct flow *flow, struct destination *other)
 {
 	struct ktsn_app_request request = destination_request(flow, other->address_be, other->port_be);
+	struct destination again = *other;
 	struct ktsn_app_reply reply;
 	int err;
 
@@ -167,13 +197,11 @@ static int other_register_again(struct session *session, const struct flow *flow
 	err = session_request(session, &request, -1, &reply);
 	if (!err)
 		err = reply.status;
-	if (err) {
-		other->route = KTSN_APP_ROUTE_NONE;
-		return err;
-	}
-	other->route = reply.route;
-	other->payload_max_bytes = reply.payload_max_bytes;
-	return 0;
+	again.route = err ? KTSN_APP_ROUTE_NONE : reply.route;
+	if (!err)
+		again.payload_max_bytes = reply.payload_max_bytes;
+	destination_write(flow, other, again);
+	return err;
 }
 
 static int register_again_locked(struct session *session, struct flow *flow, int fd)
@@ -206,22 +234,16 @@ int flow_register_again(struct session *session, struct flow *flow, int fd)
 	return err;
 }
 
-static struct destination *other_find(struct flow *flow, const struct sockaddr_in *to)
+static bool is_for(const struct destination *destination, const struct sockaddr_in *to)
 {
-	for (int i = 0; i < FLOW_DESTINATIONS; i++) {
-		struct destination *other = &flow->others[i];
-
-		if (other->route && other->address_be == to->sin_addr.s_addr &&
-		    other->port_be == to->sin_port)
-			return other;
-	}
-	return NULL;
+	return destination->route && destination->address_be == to->sin_addr.s_addr &&
+	       destination->port_be == to->sin_port;
 }
 
 static int other_ask(struct session *session, struct flow *flow, const struct sockaddr_in *to)
 {
 	struct ktsn_app_request request = destination_request(flow, to->sin_addr.s_addr, to->sin_port);
-	struct destination *other;
+	struct destination other;
 	struct ktsn_app_reply reply;
 	int err = session_request(session, &request, -1, &reply);
 
@@ -229,26 +251,40 @@ static int other_ask(struct session *session, struct flow *flow, const struct so
 		err = reply.status;
 	if (err)
 		return err;
-	other = &flow->others[flow->others_next++ % FLOW_DESTINATIONS];
-	*other = destination_make(&reply);
-	other->address_be = to->sin_addr.s_addr;
-	other->port_be = to->sin_port;
+	other = destination_make(&reply);
+	other.address_be = to->sin_addr.s_addr;
+	other.port_be = to->sin_port;
+	destination_write(flow, &flow->others[flow->others_next++ % FLOW_DESTINATIONS], other);
 	return 0;
 }
 
-/* What the flow knows already. */
+/* One look at what the flow knows. */
+static int destination_look(struct flow *flow, const struct sockaddr_in *to, struct destination *destination)
+{
+	*destination = destination_read(&flow->connected);
+	if (!to)
+		return destination->route ? 0 : -EDESTADDRREQ;
+	for (int i = 0; i < FLOW_DESTINATIONS; i++) {
+		*destination = destination_read(&flow->others[i]);
+		if (is_for(destination, to))
+			return 0;
+	}
+	return -ENOENT;
+}
+
+/* Looks again while another thread is changing it. Its own thread cannot be: signals wait meanwhile. */
 static int known_destination(struct flow *flow, const struct sockaddr_in *to, struct destination *destination)
 {
-	const struct destination *found;
+	uint32_t before;
+	int err;
 
-	lock_take(&flow->lock);
-	found = to ? other_find(flow, to) : &flow->connected;
-	if (found && found->route)
-		*destination = *found;
-	else
-		found = NULL;
-	lock_give(&flow->lock);
-	return found ? 0 : to ? -ENOENT : -EDESTADDRREQ;
+	do {
+		before = atomic_load_explicit(&flow->destinations_version, memory_order_acquire);
+		err = destination_look(flow, to, destination);
+		atomic_thread_fence(memory_order_acquire);
+	} while (before % 2 ||
+		 before != atomic_load_explicit(&flow->destinations_version, memory_order_relaxed));
+	return err;
 }
 
 int flow_destination(struct session *session, struct flow *flow, const struct sockaddr_in *to,
@@ -260,7 +296,8 @@ int flow_destination(struct session *session, struct flow *flow, const struct so
 		return err;
 	lock_take(&session->gate);
 	lock_take(&flow->lock);
-	err = other_find(flow, to) ? 0 : other_ask(session, flow, to);
+	/* Another thread may have asked meanwhile. */
+	err = known_destination(flow, to, destination) ? other_ask(session, flow, to) : 0;
 	lock_give(&flow->lock);
 	lock_give(&session->gate);
 	return err ? err : known_destination(flow, to, destination);

@@ -14,14 +14,14 @@
 enum { SLICE_NS = 100 * 1000 * 1000 };
 
 /* Flags that make no difference to a datagram that waits in a ring. The others would change what is
- * sent (MSG_MORE) or where (MSG_OOB), and are refused as the kernel refuses those it does not know. */
+ * sent (MSG_MORE) or how (MSG_OOB, which the kernel refuses as well), and are refused. */
 enum { FLAGS_UNDERSTOOD = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_DONTROUTE | MSG_EOR };
 
 /* The address of an unconnected send. 0 with *to NULL where there is none; errors as udp_sendmsg. */
 static int address_of(const struct msghdr *message, struct sockaddr_in *copy, const struct sockaddr_in **to)
 {
 	*to = NULL;
-	if (!message->msg_name)
+	if (!message->msg_name || message->msg_namelen == 0)
 		return 0;
 	if (message->msg_namelen < sizeof(*copy))
 		return -EINVAL;

@@ -30,27 +30,39 @@ static _Atomic int owner_pid;
  * in the process that made the session and 0 in its children. For children that were not made by the
  * fork() that libktsn stands in front of.
  */
-static _Atomic uint32_t *owner_mark;
+static _Atomic(_Atomic uint32_t *) owner_mark;
 
 static bool inherited(void)
 {
-	return owner_mark && atomic_load_explicit(owner_mark, memory_order_relaxed) == 0;
+	_Atomic uint32_t *mark = atomic_load_explicit(&owner_mark, memory_order_acquire);
+
+	return mark && atomic_load_explicit(mark, memory_order_relaxed) == 0;
+}
+
+/* Marked before it is published: until then every thread must take this process for the owner. */
+static int owner_mark_create(void)
+{
+	_Atomic uint32_t *mark;
+	long address = kernel_call(SYS_mmap, NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				   -1, 0L);
+
+	if (address < 0 && address > -4096)
+		return (int)address;
+	(void)kernel_call(SYS_madvise, address, 4096, MADV_WIPEONFORK);
+	mark = (_Atomic uint32_t *)address;
+	atomic_store_explicit(mark, 1, memory_order_relaxed);
+	atomic_store_explicit(&owner_mark, mark, memory_order_release);
+	return 0;
 }
 
 static int owner_mark_set(void)
 {
-	long address;
+	_Atomic uint32_t *mark = atomic_load_explicit(&owner_mark, memory_order_acquire);
 
-	if (!owner_mark) {
-		address = kernel_call(SYS_mmap, NULL, 4096, PROT_READ | PROT_WRITE,
-				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
-		if (address < 0 && address > -4096)
-			return (int)address;
-		(void)kernel_call(SYS_madvise, address, 4096, MADV_WIPEONFORK);
-		owner_mark = (_Atomic uint32_t *)address;
-	}
-	atomic_store_explicit(owner_mark, 1, memory_order_relaxed);
 	atomic_store_explicit(&owner_pid, (int)kernel_call(SYS_getpid), memory_order_relaxed);
+	if (!mark)
+		return owner_mark_create();
+	atomic_store_explicit(mark, 1, memory_order_relaxed);
 	return 0;
 }
 
@@ -77,9 +89,8 @@ void session_forked(void)
 {
 	lock_reset(&connect_lock);
 	inherited_drop();
-	if (owner_mark)
-		atomic_store_explicit(owner_mark, 1, memory_order_relaxed);
-	atomic_store_explicit(&owner_pid, (int)kernel_call(SYS_getpid), memory_order_relaxed);
+	if (inherited())
+		(void)owner_mark_set();
 }
 
 static int connect_new(struct session **session)

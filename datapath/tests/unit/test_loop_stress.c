@@ -31,6 +31,8 @@ struct process {
 	struct rig_ring ring;
 	struct loop_flow *flows[FLOWS];
 	struct loop_destination *destinations[FLOWS];
+	_Atomic uint32_t numbers[FLOWS]; /* of flow and destination alike */
+	uint32_t next_number;
 };
 
 struct stress {
@@ -45,22 +47,25 @@ struct stress {
 
 struct sender {
 	struct stress *stress;
-	struct rig_ring *ring;
+	struct process *process;
 	struct test_random random;
 	pthread_t id;
 };
 
 static void send_one(struct sender *sender, bool timely)
 {
-	uint32_t index = (uint32_t)test_random_below(&sender->random, FLOWS + 1);
+	uint32_t socket = (uint32_t)test_random_below(&sender->random, FLOWS + 1);
+	uint32_t number =
+		socket < FLOWS ? atomic_load(&sender->process->numbers[socket]) : LOOP_FLOWS_PER_RING;
 	int64_t offset_us = (int64_t)test_random_below(&sender->random, timely ? 2000 : 6000) - 1000;
 
 	/* One in FLOWS + 1 has no flow, and is refused. */
-	rig_send(sender->ring, &(struct rig_message){.flow = index,
-						     .destination = index,
-						     .clock = KTSN_CLOCK_TAI,
-						     .txtime_ns = clock_tai_ns() + offset_us * NS_PER_US,
-						     .text = "stress"});
+	rig_send(&sender->process->ring,
+		 &(struct rig_message){.flow = number,
+				       .destination = number,
+				       .clock = KTSN_CLOCK_TAI,
+				       .txtime_ns = clock_tai_ns() + offset_us * NS_PER_US,
+				       .text = "stress"});
 	atomic_fetch_add(&sender->stress->published, 1);
 }
 
@@ -79,18 +84,22 @@ static void *send_all(void *argument)
 
 static void socket_open(struct stress *stress, struct process *process, uint32_t index)
 {
+	/* A number is free again when its flow has been retired: the longest unused one has been. */
+	uint32_t number = process->next_number++ % LOOP_FLOWS_PER_RING;
+
 	process->flows[index] =
-		rig_flow_open(&stress->rig, &process->ring, index, ++stress->flows_opened, KTSN_CLOCK_TAI);
-	process->destinations[index] = rig_destination_open(&stress->rig, &process->ring, index,
+		rig_flow_open(&stress->rig, &process->ring, number, ++stress->flows_opened, KTSN_CLOCK_TAI);
+	process->destinations[index] = rig_destination_open(&stress->rig, &process->ring, number,
 							    process->flows[index], DESTINATION_RESOLVED);
+	atomic_store(&process->numbers[index], number);
 }
 
 /* What waits for an answer gets one first. */
 static void socket_close(struct stress *stress, struct process *process, uint32_t index)
 {
 	rig_destination_update(&stress->rig, process->destinations[index], DESTINATION_RESOLVED);
-	rig_destination_close(&stress->rig, &process->ring, index);
-	rig_flow_close(&stress->rig, &process->ring, index);
+	rig_destination_close(&stress->rig, &process->ring, atomic_load(&process->numbers[index]));
+	rig_flow_close(&stress->rig, &process->ring, atomic_load(&process->numbers[index]));
 }
 
 static void port_disturb(struct stress *stress)
@@ -167,7 +176,7 @@ static void senders_run(struct stress *stress)
 
 	for (int i = 0; i < THREADS; i++) {
 		senders[i] = (struct sender){.stress = stress,
-					     .ring = &stress->processes[i % RINGS].ring,
+					     .process = &stress->processes[i % RINGS],
 					     .random.state = test_random_next(&stress->random)};
 		assert_int_equal(pthread_create(&senders[i].id, NULL, send_all, &senders[i]), 0);
 	}
