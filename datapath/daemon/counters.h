@@ -23,8 +23,9 @@
 	X(late_unresolved, "late-unresolved") /* waited for their destination's hardware address */          \
 	X(drop_invalid, "drop-invalid")       /* the ring's contents made no sense */                        \
 	X(drop_unresolved, "drop-unresolved") /* nobody answered for their destination */                    \
-	X(drop_port, "drop-port")             /* the port reported an error, or had no room for long */      \
-	X(drop_closed, "drop-closed")         /* their endpoint or peer was removed */                       \
+	X(drop_port,                                                                                         \
+	  "drop-port") /* the port reported an error, or had no room for long, or its link is down */        \
+	X(drop_closed, "drop-closed")   /* their endpoint or peer was removed */                             \
 	X(uncertain, "uncertain")       /* departing when another ktsnd ended: sent or not, not again */     \
 	X(port_retries, "port-retries") /* times that the port had no room */                                \
 	X(frame_pool_empty, "frame-pool-empty") /* times that messages had to wait in the ring for memory */ \

@@ -189,6 +189,11 @@ struct departures *loop_departures(struct loop *loop)
 	return &loop->departures;
 }
 
+void loop_link_set(struct loop *loop, bool carrying)
+{
+	atomic_store_explicit(&loop->link_down, !carrying, memory_order_relaxed);
+}
+
 uint32_t loop_pending(const struct loop *loop)
 {
 	return atomic_load_explicit(&loop->pending, memory_order_relaxed);

@@ -64,6 +64,10 @@ int loop_retired_fd(const struct loop *loop);
 const struct counters *loop_counters(const struct loop *loop);
 struct departures *loop_departures(struct loop *loop);
 
+/* Whether the uplink carries frames. While it does not, what is due is dropped (drop-port): a packet socket
+ * would keep the frames and send them when the link is back, seconds late. Any thread. */
+void loop_link_set(struct loop *loop, bool carrying);
+
 /* Messages taken and neither sent nor dropped. */
 uint32_t loop_pending(const struct loop *loop);
 

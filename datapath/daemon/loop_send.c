@@ -121,6 +121,12 @@ static uint32_t burst_send(struct loop *loop, struct packet *burst[], uint32_t c
 	return taken;
 }
 
+static void burst_drop(struct loop *loop, struct packet *burst[], uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		packet_drop(loop, burst[i], &loop->counters.drop_port);
+}
+
 void loop_send(struct loop *loop)
 {
 	struct packet *burst[KTSN_PORT_BURST];
@@ -130,6 +136,10 @@ void loop_send(struct loop *loop)
 		int64_t now_tai_ns = last_stretch(loop);
 
 		count = burst_collect(loop, now_tai_ns, burst);
+		if (atomic_load_explicit(&loop->link_down, memory_order_relaxed)) {
+			burst_drop(loop, burst, count);
+			continue;
+		}
 		if (count && burst_send(loop, burst, count, now_tai_ns) < count)
 			return;
 	} while (count);

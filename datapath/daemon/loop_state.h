@@ -55,6 +55,7 @@ struct loop {
 	struct commands commands;
 	_Atomic(struct loop_object *) retired;
 	int retired_fd;
+	_Atomic bool link_down;
 	_Atomic bool stop;
 	_Atomic uint32_t pending;
 	struct counters counters;

@@ -41,6 +41,12 @@ static int cookie_read(uint64_t *cookie)
 	return err;
 }
 
+static void neighbor_use(struct neighbor *neighbor)
+{
+	neighbor->used_ms = now_ms();
+	(void)rtnl_neighbor_use(neighbor->ns->rtnl, neighbor->entry.link_index, neighbor->entry.address_be);
+}
+
 static void changed(const struct rtnl_neighbor *entry, void *context)
 {
 	struct namespace *ns = context;
@@ -72,11 +78,33 @@ static void neighbors_reread(struct namespace *ns)
 	}
 }
 
+/* What did not answer while the link was down may answer now. */
+static void neighbors_try_again(struct namespace *ns)
+{
+	for (struct neighbor *n = ns->neighbors; n; n = n->next)
+		if (n->entry.state != NEIGHBOR_VALID)
+			neighbor_use(n);
+}
+
+static void link_changed(int link_index, bool carrying, void *context)
+{
+	struct namespace *ns = context;
+	struct node *node = ns->node;
+
+	if (ns != node->own_ns || link_index != node->uplink.link_index)
+		return;
+	loop_link_set(node->loop, carrying);
+	if (carrying)
+		neighbors_try_again(ns);
+}
+
 static void changes_readable(struct event_source *source)
 {
 	struct namespace *ns = source->owner;
+	struct rtnl_watcher watcher = {
+		.neighbor_changed = changed, .link_changed = link_changed, .context = ns};
 
-	if (rtnl_monitor_read(ns->monitor, changed, ns) == -ENOBUFS)
+	if (rtnl_monitor_read(ns->monitor, &watcher) == -ENOBUFS)
 		neighbors_reread(ns);
 }
 
@@ -176,12 +204,6 @@ void namespace_put(struct namespace *ns)
 	*at = ns->next;
 	events_remove(ns->node->events, &ns->changes);
 	namespace_close(ns);
-}
-
-static void neighbor_use(struct neighbor *neighbor)
-{
-	neighbor->used_ms = now_ms();
-	(void)rtnl_neighbor_use(neighbor->ns->rtnl, neighbor->entry.link_index, neighbor->entry.address_be);
 }
 
 static int neighbor_look_up(struct neighbor *neighbor, int link_index, uint32_t address_be)

@@ -46,7 +46,7 @@ int rtnl_open(struct rtnl **rtnl)
 
 int rtnl_monitor_open(struct rtnl **rtnl)
 {
-	return open_groups(rtnl, RTMGRP_NEIGH);
+	return open_groups(rtnl, RTMGRP_NEIGH | RTMGRP_LINK);
 }
 
 void rtnl_close(struct rtnl *rtnl)
@@ -271,32 +271,41 @@ int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, uint32_t address_be)
 		    NULL, NULL);
 }
 
-struct changes {
-	void (*changed)(const struct rtnl_neighbor *neighbor, void *context);
-	void *context;
-};
+static void link_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
+{
+	const struct ifinfomsg *info = mnl_nlmsg_get_payload(header);
+	bool carrying = header->nlmsg_type == RTM_NEWLINK && (info->ifi_flags & IFF_UP) &&
+			(info->ifi_flags & IFF_LOWER_UP);
+
+	/* A bridge tells of its ports in messages of its own family, without their state. */
+	if (info->ifi_family == AF_UNSPEC && watcher->link_changed)
+		watcher->link_changed(info->ifi_index, carrying, watcher->context);
+}
+
+static void neighbor_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
+{
+	struct rtnl_neighbor neighbor;
+
+	neighbor_parse(header, &neighbor);
+	if (neighbor.address_be && watcher->neighbor_changed)
+		watcher->neighbor_changed(&neighbor, watcher->context);
+}
 
 static int change_parse(const struct nlmsghdr *header, void *argument)
 {
-	struct changes *changes = argument;
-	struct rtnl_neighbor neighbor;
-
-	if (header->nlmsg_type != RTM_NEWNEIGH && header->nlmsg_type != RTM_DELNEIGH)
-		return MNL_CB_OK;
-	neighbor_parse(header, &neighbor);
-	if (neighbor.address_be)
-		changes->changed(&neighbor, changes->context);
+	if (header->nlmsg_type == RTM_NEWNEIGH || header->nlmsg_type == RTM_DELNEIGH)
+		neighbor_tell(header, argument);
+	else if (header->nlmsg_type == RTM_NEWLINK || header->nlmsg_type == RTM_DELLINK)
+		link_tell(header, argument);
 	return MNL_CB_OK;
 }
 
-int rtnl_monitor_read(struct rtnl *rtnl, void (*changed)(const struct rtnl_neighbor *neighbor, void *context),
-		      void *context)
+int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher)
 {
-	struct changes changes = {.changed = changed, .context = context};
 	char buffer[BUFFER_BYTES];
 	ssize_t bytes = recv(rtnl_fd(rtnl), buffer, sizeof(buffer), MSG_DONTWAIT);
 
 	if (bytes < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	return mnl_cb_run(buffer, (size_t)bytes, 0, 0, change_parse, &changes) < 0 ? -errno : 0;
+	return mnl_cb_run(buffer, (size_t)bytes, 0, 0, change_parse, (void *)watcher) < 0 ? -errno : 0;
 }

@@ -63,13 +63,20 @@ int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, uint32_t address_be, st
 /* Has the kernel resolve it, or confirm what it knows, as if a datagram had been sent to it. */
 int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, uint32_t address_be);
 
+/* What a monitor tells of; either may be NULL. */
+struct rtnl_watcher {
+	void (*neighbor_changed)(const struct rtnl_neighbor *neighbor, void *context);
+	/* `carrying`: up, and with a carrier. */
+	void (*link_changed)(int link_index, bool carrying, void *context);
+	void *context;
+};
+
 /*
- * Changes of neighbours: a second, non-blocking socket. _read calls `changed` for each change received
- * and returns 0; -ENOBUFS when the kernel dropped some, and the caller must ask for what it needs.
+ * Changes of neighbours and links: a second, non-blocking socket. _read calls the watcher for each change
+ * received and returns 0; -ENOBUFS when the kernel dropped some, and the caller must ask for what it needs.
  */
 int rtnl_monitor_open(struct rtnl **rtnl);
 int rtnl_fd(const struct rtnl *rtnl);
-int rtnl_monitor_read(struct rtnl *rtnl, void (*changed)(const struct rtnl_neighbor *neighbor, void *context),
-		      void *context);
+int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher);
 
 #endif

@@ -6,10 +6,15 @@
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <rte_eal.h>
@@ -30,6 +35,7 @@ enum {
 	AF_PACKET_FRAME_OVERHEAD_BYTES = 128, /* tpacket2_hdr, sockaddr_ll, alignment */
 	MEMORY_FLOOR_MB = 64,
 	POOL_CACHE = 256,
+	PACKET_FD_MAX = 1024, /* ktsnd has few descriptors yet when it opens its port */
 };
 
 struct port_dpdk {
@@ -37,6 +43,7 @@ struct port_dpdk {
 	struct rte_mempool *pool;
 	uint16_t id;
 	uint64_t errors_seen;
+	int packet_fd;           /* the socket of net_af_packet, -1 for another device */
 	struct warm_up *warm_up; /* NULL for a device that does not send through the kernel */
 };
 
@@ -77,6 +84,15 @@ static uint32_t new_errors(struct port_dpdk *dpdk)
 	return (uint32_t)fresh;
 }
 
+/*
+ * A packet socket whose link was down reports that once, at the next send, and leaves the frames in its ring:
+ * they would go with the send after that. Sent now, if the link carries again. True when they left.
+ */
+static bool left_after_all(const struct port_dpdk *dpdk)
+{
+	return dpdk->packet_fd >= 0 && sendto(dpdk->packet_fd, NULL, 0, MSG_DONTWAIT, NULL, 0) >= 0;
+}
+
 static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
 			    uint32_t *errors)
 {
@@ -90,6 +106,8 @@ static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *fram
 	}
 	sent = rte_eth_tx_burst(of(port)->id, 0, mbufs, (uint16_t)count);
 	*errors = new_errors(of(port));
+	if (*errors && left_after_all(of(port)))
+		*errors = 0;
 	if (*errors > sent)
 		*errors = sent;
 	return sent;
@@ -256,6 +274,25 @@ static void last_line(const char *log, char *reason, size_t reason_bytes)
 	snprintf(reason, reason_bytes, "%.*s", (int)(end - start), log + start);
 }
 
+/* DPDK does not tell which descriptor its packet socket is; the kernel tells what each is bound to. */
+static int packet_fd_find(const char *interface)
+{
+	int link_index = (int)if_nametoindex(interface);
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return -1;
+	for (int fd = 0; fd < (int)limit.rlim_cur && fd < PACKET_FD_MAX; fd++) {
+		struct sockaddr_ll bound = {0};
+		socklen_t bytes = sizeof(bound);
+
+		if (getsockname(fd, (struct sockaddr *)&bound, &bytes) == 0 &&
+		    bound.sll_family == AF_PACKET && bound.sll_ifindex == link_index)
+			return fd;
+	}
+	return -1;
+}
+
 static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_config *config)
 {
 	struct port_dpdk *dpdk = calloc(1, sizeof(*dpdk));
@@ -274,6 +311,7 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 		free(dpdk);
 		return err;
 	}
+	dpdk->packet_fd = config->device ? -1 : packet_fd_find(config->interface);
 	if (!config->device)
 		(void)warm_up_create(&dpdk->warm_up);
 	*opened = dpdk;
