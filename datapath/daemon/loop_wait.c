@@ -25,6 +25,8 @@ enum {
 	 * kernel may take its time. */
 	DOORBELL_POLL_NS = 5000,
 	QUIET_NS = 20000,
+	/* Warming up takes twice its average at worst, mostly, and is to be over so long before the departure. */
+	WARM_UP_SPARE_NS = 5000,
 	MEMORY_RETRY_NS = 1000000,
 	/* The lead goes up by this after a wake-up that was too late for it, and down by a fraction of it after
 	 * each that was not: it settles where one in LATE_ONE_IN is too late. */
@@ -117,16 +119,14 @@ static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_
 		lead_learn(loop, clock_tai_ns() - wake_tai_ns);
 }
 
-/* Remembers how long warming up takes: the longest of late, slowly forgotten. */
+/* Remembers how long warming up takes, as a moving average. */
 static void warm_up(struct loop *loop, int64_t now_tai_ns)
 {
 	int64_t took_ns;
 
 	ktsn_port_warm_up(loop->port);
 	took_ns = clock_tai_ns() - now_tai_ns;
-	loop->warm_up_ns -= loop->warm_up_ns / 64;
-	if (took_ns > loop->warm_up_ns && took_ns < loop->config.spin_ns)
-		loop->warm_up_ns = took_ns;
+	loop->warm_up_ns += (took_ns - loop->warm_up_ns) / 16;
 }
 
 /* Once for each departure, when it is near and warming up will be over before it. */
@@ -135,7 +135,7 @@ static bool warm_up_due(const struct loop *loop, int64_t now_tai_ns, int64_t dep
 	int64_t left_ns = departure_tai_ns - now_tai_ns;
 
 	return departure_tai_ns != KTSN_SHAPER_NEVER && departure_tai_ns != loop->warmed_tai_ns &&
-	       left_ns <= loop->lead_ns && left_ns > loop->warm_up_ns + QUIET_NS;
+	       left_ns <= loop->lead_ns && left_ns > 2 * loop->warm_up_ns + WARM_UP_SPARE_NS;
 }
 
 /* Awake, and nothing due for a while. */
