@@ -23,8 +23,10 @@ import (
 const (
 	// listenPort is where the listener waits, on whichever address.
 	listenPort = 7788
-	// lead is how long before its transmit time the talker hands a timed message over.
-	lead = 600 * time.Microsecond
+	// lead is how long before its transmit time the talker hands a timed message over: far enough for a talker
+	// that is late itself, and not a whole number of cycles, or its timer would interrupt ktsnd, which shares
+	// its processor, at the very moment of a departure.
+	lead = 2500 * time.Microsecond
 	// idleTimeout ends the listener when messages are missing.
 	idleTimeout = time.Second
 	// firstTimeout ends it when none came at all.
