@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A mutex on a futex: libktsn can link no thread library. Zero-initialised is unlocked. Never held while
- * application code runs. After fork the child resets those it inherits (session.c).
+ * application code runs. After fork the child resets those it inherits.
  */
 #ifndef KTSN_PRELOAD_LOCK_H
 #define KTSN_PRELOAD_LOCK_H
