@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A gate control list as its user gives it: the writable part of gate-parameter-table in the YANG module
+ * ieee802-dot1q-sched (IEEE Std 802.1Q-2022 clause 12.29.1), in C's types.
+ *
+ * Plain values and pure functions; safe from any thread.
+ */
+#ifndef KTSN_SHAPER_SCHEDULE_H
+#define KTSN_SHAPER_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	KTSN_CLASSES = 8,
+	KTSN_SCHEDULE_ENTRIES_MAX = 256, /* supported-list-max */
+	/* Shortest frame on the wire: preamble and SFD 8, frame with FCS 64, gap 12 (IEEE 802.3 clause 4.4.2). */
+	KTSN_WIRE_BYTES_MIN = 84,
+	KTSN_QUEUE_MAX_SDU_MIN = 46, /* smallest MAC client data of Ethernet */
+	KTSN_QUEUE_MAX_SDU_MAX = 65535,
+	KTSN_TICK_GRANULARITY_TENTHS_NS = 10,
+};
+
+#define KTSN_CYCLE_TIME_MAX_NS INT64_C(3600000000000)    /* supported-cycle-max */
+#define KTSN_BASE_TIME_MAX_NS INT64_C(9000000000999999999)
+
+/* gate-control-entry with the operation set-gate-states. */
+struct ktsn_gate_entry {
+	uint32_t interval_ns; /* time-interval-value */
+	uint8_t gate_states;  /* gate-states-value: bit c is the gate of class c, 1 is open */
+};
+
+struct ktsn_schedule {
+	bool gate_enabled;   /* false: the gates stay as gate_states says, the list is not executed */
+	uint8_t gate_states; /* admin-gate-states: until the list is executed for the first time */
+	int64_t base_time_tai_ns;
+	int64_t cycle_time_ns; /* longer than the list: its last states are held; shorter: it is cut */
+	uint32_t cycle_time_extension_ns;
+	uint32_t entry_count;
+	struct ktsn_gate_entry entries[KTSN_SCHEDULE_ENTRIES_MAX];
+	uint32_t queue_max_sdu_bytes[KTSN_CLASSES]; /* MAC client data of the frame on the wire; 0: any */
+};
+
+/* The first value that a schedule must not have. */
+struct ktsn_schedule_fault {
+	const char *field; /* as YANG names it */
+	uint32_t index;    /* of the gate-control-entry or traffic class that has it, or KTSN_FAULT_NOT_IN_LIST */
+	int64_t value;
+	int64_t least; /* what is allowed */
+	int64_t most;
+};
+
+#define KTSN_FAULT_NOT_IN_LIST UINT32_MAX
+
+/* What there is before anything was configured: gates not enabled, all open. */
+void ktsn_schedule_init(struct ktsn_schedule *schedule);
+
+/*
+ * Whether the schedule can be executed on a link on which the smallest frame takes frame_min_ns. 0, or
+ * -EINVAL with what is wrong in *fault.
+ */
+int ktsn_schedule_check(const struct ktsn_schedule *schedule, int64_t frame_min_ns,
+			struct ktsn_schedule_fault *fault);
+
+#endif
