@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control_reply.h"
 
-#include "control_request.h"
-
 #include <arpa/inet.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -14,6 +12,15 @@ static char *text_of(json_t *root)
 
 	json_decref(root);
 	return text;
+}
+
+static json_t *bytes_json(const uint8_t *bytes, size_t count)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, json_integer(bytes[i]));
+	return list;
 }
 
 static json_t *address_json(uint32_t address_be)
@@ -62,18 +69,45 @@ static json_t *counters_json(const struct control_status *status)
 	return root;
 }
 
+static json_t *classes_json(const struct control_class classes[KTSN_CLASSES])
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < KTSN_CLASSES; i++)
+		json_array_append_new(list, json_pack("{si sI sI sI sI sI}", "traffic-class", i, "pending",
+						      (json_int_t)classes[i].pending, "sent",
+						      (json_int_t)classes[i].sent, "late",
+						      (json_int_t)classes[i].late, "dropped",
+						      (json_int_t)classes[i].dropped, "transmission-overrun",
+						      (json_int_t)classes[i].transmission_overrun));
+	return list;
+}
+
+static json_t *shaper_json(const struct control_status *status)
+{
+	return json_pack("{ss sI sI si so so so}", "strategy", status->strategy, "link-speed-bps",
+			 (json_int_t)status->link_speed_bps, "guard-band-ns",
+			 (json_int_t)status->guard_band_ns, "vlan-id", (int)status->vlan_id,
+			 "traffic-class-map", bytes_json(status->traffic_class_map, CONTROL_PRIORITIES),
+			 "priority-code-points", bytes_json(status->priority_code_points, KTSN_CLASSES),
+			 "classes", classes_json(status->classes));
+}
+
 char *control_reply_status(const struct control_status *status)
 {
 	json_t *body = json_pack(
-		"{ss si ss ss so ss ss si si sI sb si si si si si si so}", "ktsnd-version", KTSN_VERSION,
-		"pid", status->pid, "uplink", status->uplink, "interface", status->interface, "local-address",
-		address_json(status->local_address_be), "strategy", status->strategy, "scheduler",
-		status->scheduler, "scheduler-priority", status->scheduler_priority, "cpu", status->cpu,
-		"spin-ns", (json_int_t)status->spin_ns, "keep-awake", status->keep_awake, "sockets",
-		(int)status->sockets, "endpoints", (int)status->endpoints, "peers", (int)status->peers,
-		"processes", (int)status->processes, "flows", (int)status->flows, "pending",
-		(int)status->pending, "counters", counters_json(status));
+		"{ss si ss ss so ss si si sI sb si si si si si si so}", "ktsnd-version", KTSN_VERSION, "pid",
+		status->pid, "uplink", status->uplink, "interface", status->interface, "local-address",
+		address_json(status->local_address_be), "scheduler", status->scheduler, "scheduler-priority",
+		status->scheduler_priority, "cpu", status->cpu, "spin-ns", (json_int_t)status->spin_ns,
+		"keep-awake", status->keep_awake, "sockets", (int)status->sockets, "endpoints",
+		(int)status->endpoints, "peers", (int)status->peers, "processes", (int)status->processes,
+		"flows", (int)status->flows, "pending", (int)status->pending, "counters",
+		counters_json(status));
+	json_t *shaper = shaper_json(status);
 
+	json_object_update(body, shaper);
+	json_decref(shaper);
 	return text_of(
 		json_pack("{si ss so}", "version", CONTROL_VERSION, "reply", "status", "status", body));
 }

@@ -6,9 +6,15 @@
 #ifndef KTSN_DAEMON_CONTROL_REPLY_H
 #define KTSN_DAEMON_CONTROL_REPLY_H
 
+#include "control_request.h"
 #include "counters.h"
 #include "departures.h"
-#include "node.h"
+
+/* What became of the messages of one traffic class. */
+struct control_class {
+	uint64_t pending, sent, late, dropped;
+	uint64_t transmission_overrun; /* times that a frame was still on its way when the gate closed */
+};
 
 struct control_status {
 	int pid;
@@ -16,12 +22,18 @@ struct control_status {
 	const char *interface;
 	uint32_t local_address_be;
 	const char *strategy;
+	int64_t link_speed_bps;
+	int64_t guard_band_ns;
+	uint16_t vlan_id;                              /* 0: frames carry no tag */
+	uint8_t traffic_class_map[CONTROL_PRIORITIES]; /* class of each SO_PRIORITY & 15 */
+	uint8_t priority_code_points[KTSN_CLASSES];    /* PCP of each class */
 	const char *scheduler;
 	int scheduler_priority;
 	int cpu;
 	int64_t spin_ns;
 	bool keep_awake;
 	uint32_t sockets, endpoints, peers, processes, flows, pending;
+	struct control_class classes[KTSN_CLASSES];
 	const struct counters *counters;
 	uint64_t kernel_path;
 };

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control_request.h"
 
+#include "control_json.h"
+#include "control_schedule.h"
+
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -151,6 +154,38 @@ static int after_read(const json_t *value, struct control_request *request, stru
 	return err;
 }
 
+static int schedule_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return control_schedule_read(value, &request->schedule, refusal);
+}
+
+static int strategy_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	static const char *const names[] = {"tas", "etf", "etf-deadline", "strict-priority"};
+	const struct control_place place = {.name = "strategy", .value = value};
+
+	for (size_t i = 0; json_is_string(value) && i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(json_string_value(value), names[i]) == 0)
+			return string_read(value, "strategy", request->strategy, sizeof(request->strategy),
+					   refusal);
+	return control_refuse_value(refusal, &place, "tas, etf, etf-deadline or strict-priority");
+}
+
+static int class_map_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	const struct control_place place = {.name = "traffic-class-map", .value = value};
+
+	return control_bytes(&place, CONTROL_PRIORITIES, KTSN_CLASSES - 1, request->traffic_class_map,
+			     refusal);
+}
+
+static int code_points_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	const struct control_place place = {.name = "priority-code-points", .value = value};
+
+	return control_bytes(&place, KTSN_CLASSES, 7, request->priority_code_points, refusal);
+}
+
 #define IDENTITY                                                                                             \
 	{                                                                                                    \
 		"identity", identity_read                                                                    \
@@ -192,6 +227,12 @@ static const struct request_description {
 	{"peer-del", CONTROL_PEER_DEL, {VNI, ADDRESS}},
 	{"peers", CONTROL_PEERS, {OFFSET, LIMIT}},
 	{"departures", CONTROL_DEPARTURES, {{"after", after_read}, LIMIT}},
+	{"schedule-set", CONTROL_SCHEDULE_SET, {{"gate-parameter-table", schedule_read}}},
+	{"schedule-get", CONTROL_SCHEDULE_GET, {{NULL, NULL}}},
+	{"strategy-set", CONTROL_STRATEGY_SET, {{"strategy", strategy_read}}},
+	{"traffic-classes-set",
+	 CONTROL_TRAFFIC_CLASSES_SET,
+	 {{"traffic-class-map", class_map_read}, {"priority-code-points", code_points_read}}},
 };
 
 static const struct request_description *description_of(const json_t *name)

@@ -68,7 +68,7 @@ static char *change_reply(int err, struct refusal *refusal)
 	if (!err)
 		return control_reply_ok();
 	if (err != -EINVAL) {
-		refusal->field = "";
+		refusal->field[0] = '\0';
 		snprintf(refusal->message, sizeof(refusal->message), "ktsnd could not do it: %s",
 			 strerror(-err));
 	}
@@ -105,6 +105,11 @@ static char *request_serve(struct control_server *server, const struct control_r
 			&refusal);
 	case CONTROL_PEER_DEL:
 		return change_reply(node_peer_del(node, r->vni, r->address_be), &refusal);
+	case CONTROL_SCHEDULE_SET:
+	case CONTROL_SCHEDULE_GET:
+	case CONTROL_STRATEGY_SET:
+	case CONTROL_TRAFFIC_CLASSES_SET:
+		return change_reply(refuse(&refusal, "request", "is not served yet"), &refusal);
 	}
 	return NULL;
 }

@@ -21,13 +21,19 @@
 	X(late_wakeup, "late-wakeup")         /* ktsnd was not awake, or busy, at their time */              \
 	X(late_port, "late-port")             /* the port had no room at their time */                       \
 	X(late_unresolved, "late-unresolved") /* waited for their destination's hardware address */          \
+	X(late_gate, "late-gate")             /* the gate of their class was shut at their time */           \
+	X(late_link, "late-link")             /* frames before them occupied the link at their time */       \
 	X(drop_invalid, "drop-invalid")       /* the ring's contents made no sense */                        \
 	X(drop_unresolved, "drop-unresolved") /* nobody answered for their destination */                    \
 	X(drop_port,                                                                                         \
 	  "drop-port") /* the port reported an error, or had no room for long, or its link is down */        \
-	X(drop_closed, "drop-closed")   /* their endpoint or peer was removed */                             \
-	X(uncertain, "uncertain")       /* departing when another ktsnd ended: sent or not, not again */     \
-	X(port_retries, "port-retries") /* times that the port had no room */                                \
+	X(drop_closed, "drop-closed")       /* their endpoint or peer was removed */                         \
+	X(drop_missed, "drop-missed")       /* etf: their time had passed when they were due */              \
+	X(drop_txtime, "drop-txtime")       /* etf: their time had passed when they were taken */            \
+	X(drop_max_sdu, "drop-max-sdu")     /* larger than the queue-max-sdu of their class */               \
+	X(drop_no_window, "drop-no-window") /* no window of their class is ever long enough */               \
+	X(uncertain, "uncertain")           /* departing when another ktsnd ended: sent or not, not again */ \
+	X(port_retries, "port-retries")     /* times that the port had no room */                            \
 	X(frame_pool_empty, "frame-pool-empty") /* times that messages had to wait in the ring for memory */ \
 	X(wakeups, "wakeups")                   /* times that the loop thread slept and woke */              \
 	X(doorbells, "doorbells")               /* times that an application woke it */

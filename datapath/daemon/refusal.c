@@ -9,7 +9,7 @@ int refuse(struct refusal *refusal, const char *field, const char *format, ...)
 {
 	va_list arguments;
 
-	refusal->field = field;
+	snprintf(refusal->field, sizeof(refusal->field), "%s", field);
 	va_start(arguments, format);
 	vsnprintf(refusal->message, sizeof(refusal->message), format, arguments);
 	va_end(arguments);

@@ -5,8 +5,10 @@
 #ifndef KTSN_DAEMON_REFUSAL_H
 #define KTSN_DAEMON_REFUSAL_H
 
+enum { REFUSAL_FIELD_CHARACTERS = 127 };
+
 struct refusal {
-	const char *field; /* a string constant; "" when no single field is at fault */
+	char field[REFUSAL_FIELD_CHARACTERS + 1]; /* its path; "" when no single field is at fault */
 	char message[384];
 };
 

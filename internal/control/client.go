@@ -144,6 +144,35 @@ func (c *Client) Departures(ctx context.Context, after uint64) (all []Departure,
 	}
 }
 
+// ScheduleSet asks for a schedule. ktsnd changes to it at a time that Schedule tells, or refuses it and keeps what it
+// has.
+func (c *Client) ScheduleSet(ctx context.Context, table *GateParameterTable) error {
+	complete := *table
+	if complete.QueueMaxSDUTable == nil {
+		complete.QueueMaxSDUTable = []QueueMaxSDU{}
+	}
+	return c.command(ctx, scheduleSetRequest{header("schedule-set"), &complete})
+}
+
+// Schedule asks for the schedule in force and the one that was asked for last.
+func (c *Client) Schedule(ctx context.Context) (*Schedule, error) {
+	var got scheduleReply
+	if err := c.exchange(ctx, scheduleGetRequest{header("schedule-get")}, "schedule", &got); err != nil {
+		return nil, err
+	}
+	return &got.Schedule, nil
+}
+
+// StrategySet changes what decides when a message leaves.
+func (c *Client) StrategySet(ctx context.Context, strategy string) error {
+	return c.command(ctx, strategySetRequest{header("strategy-set"), strategy})
+}
+
+// TrafficClassesSet changes which class a priority belongs to, and which PCP a class has on the wire.
+func (c *Client) TrafficClassesSet(ctx context.Context, classes TrafficClassMap, points PriorityCodePoints) error {
+	return c.command(ctx, trafficClassesSetRequest{header("traffic-classes-set"), classes, points})
+}
+
 func header(request string) requestHeader {
 	return requestHeader{Version: protocolVersion, Request: request}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -81,6 +82,18 @@ func TestCommandsSendTheirFields(t *testing.T) {
 			"map[address:192.0.2.2 request:peer-add subnets:[10.42.2.0/24] version:1 vni:42]"},
 		"peer-del": {func() error { return client.PeerDel(ctx, 42, address) },
 			"map[address:192.0.2.2 request:peer-del version:1 vni:42]"},
+		"strategy-set": {func() error { return client.StrategySet(ctx, "etf") },
+			"map[request:strategy-set strategy:etf version:1]"},
+		"traffic-classes-set": {func() error {
+			return client.TrafficClassesSet(ctx, TrafficClassMap{15: 7}, PriorityCodePoints{0: 3})
+		}, "map[priority-code-points:[3 0 0 0 0 0 0 0] request:traffic-classes-set " +
+			"traffic-class-map:[0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 7] version:1]"},
+		"schedule-set without lists": {func() error {
+			return client.ScheduleSet(ctx, &GateParameterTable{AdminGateStates: 255, AdminCycleTime: CycleTime{1, 1000}})
+		}, "map[gate-parameter-table:map[admin-base-time:map[nanoseconds:0 seconds:0] " +
+			"admin-control-list:map[gate-control-entry:[]] admin-cycle-time:map[denominator:1000 numerator:1] " +
+			"admin-cycle-time-extension:0 admin-gate-states:255 gate-enabled:false queue-max-sdu-table:[]] " +
+			"request:schedule-set version:1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := test.call(); err != nil {
@@ -139,6 +152,27 @@ func TestDeparturesAreReadUntilCaughtUp(t *testing.T) {
 	}
 	if len(departures) != last-kept+1 || departures[len(departures)-1].Sequence != last || overwritten != kept-1 {
 		t.Errorf("got %d departures and %d overwritten", len(departures), overwritten)
+	}
+}
+
+func TestScheduleIsTheExample(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(examples, "schedule.reply.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := fakeDaemon(t, func(request map[string]any) string {
+		if request["request"] != "schedule-get" {
+			t.Errorf("asked for %v", request["request"])
+		}
+		return string(text)
+	})
+	got, err := client.Schedule(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Table.OperCycleTime.Nanoseconds() != 2e6 || got.Table.QueueMaxSDUTable[7].TransmissionOverrun != 3 ||
+		got.GuardBandNs != 20000 {
+		t.Errorf("got %+v", got)
 	}
 }
 

@@ -70,6 +70,26 @@ type departuresRequest struct {
 	Limit int    `json:"limit"`
 }
 
+type scheduleSetRequest struct {
+	requestHeader
+	Table *GateParameterTable `json:"gate-parameter-table"`
+}
+
+type scheduleGetRequest struct {
+	requestHeader
+}
+
+type strategySetRequest struct {
+	requestHeader
+	Strategy string `json:"strategy"`
+}
+
+type trafficClassesSetRequest struct {
+	requestHeader
+	TrafficClassMap    TrafficClassMap    `json:"traffic-class-map"`
+	PriorityCodePoints PriorityCodePoints `json:"priority-code-points"`
+}
+
 // replyHeader opens every reply. Error is set instead of Reply when the daemon refused.
 type replyHeader struct {
 	Version int    `json:"version"`
@@ -109,6 +129,11 @@ type departuresReply struct {
 	replyHeader
 	Overwritten uint64      `json:"overwritten"`
 	Departures  []Departure `json:"departures"`
+}
+
+type scheduleReply struct {
+	replyHeader
+	Schedule
 }
 
 // decodeStrict reads one JSON object into target and refuses fields it does not know and anything behind.

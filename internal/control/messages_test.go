@@ -15,22 +15,27 @@ const examples = "../../docs/control-protocol"
 
 // exampleTypes says which type each example file stands for.
 var exampleTypes = map[string]func() any{
-	"status.request.json":       func() any { return new(statusRequest) },
-	"status.reply.json":         func() any { return new(statusReply) },
-	"socket-add.request.json":   func() any { return new(socketAddRequest) },
-	"socket-del.request.json":   func() any { return new(socketDelRequest) },
-	"endpoint-add.request.json": func() any { return new(endpointAddRequest) },
-	"endpoint-del.request.json": func() any { return new(endpointDelRequest) },
-	"endpoints.request.json":    func() any { return new(listRequest) },
-	"endpoints.reply.json":      func() any { return new(endpointsReply) },
-	"peer-add.request.json":     func() any { return new(peerAddRequest) },
-	"peer-del.request.json":     func() any { return new(peerDelRequest) },
-	"peers.request.json":        func() any { return new(listRequest) },
-	"peers.reply.json":          func() any { return new(peersReply) },
-	"departures.request.json":   func() any { return new(departuresRequest) },
-	"departures.reply.json":     func() any { return new(departuresReply) },
-	"ok.reply.json":             func() any { return new(okReply) },
-	"error.reply.json":          func() any { return new(okReply) },
+	"status.request.json":              func() any { return new(statusRequest) },
+	"status.reply.json":                func() any { return new(statusReply) },
+	"socket-add.request.json":          func() any { return new(socketAddRequest) },
+	"socket-del.request.json":          func() any { return new(socketDelRequest) },
+	"endpoint-add.request.json":        func() any { return new(endpointAddRequest) },
+	"endpoint-del.request.json":        func() any { return new(endpointDelRequest) },
+	"endpoints.request.json":           func() any { return new(listRequest) },
+	"endpoints.reply.json":             func() any { return new(endpointsReply) },
+	"peer-add.request.json":            func() any { return new(peerAddRequest) },
+	"peer-del.request.json":            func() any { return new(peerDelRequest) },
+	"peers.request.json":               func() any { return new(listRequest) },
+	"peers.reply.json":                 func() any { return new(peersReply) },
+	"departures.request.json":          func() any { return new(departuresRequest) },
+	"departures.reply.json":            func() any { return new(departuresReply) },
+	"schedule-set.request.json":        func() any { return new(scheduleSetRequest) },
+	"schedule-get.request.json":        func() any { return new(scheduleGetRequest) },
+	"schedule.reply.json":              func() any { return new(scheduleReply) },
+	"strategy-set.request.json":        func() any { return new(strategySetRequest) },
+	"traffic-classes-set.request.json": func() any { return new(trafficClassesSetRequest) },
+	"ok.reply.json":                    func() any { return new(okReply) },
+	"error.reply.json":                 func() any { return new(okReply) },
 }
 
 func TestEveryExampleSurvivesDecodingAndEncoding(t *testing.T) {
@@ -91,6 +96,25 @@ func TestRepliesAreReadStrictly(t *testing.T) {
 			err := decodeReply([]byte(test.message), "ok", &okReply{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestListOfWrongLengthIsRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"too short":     `[1,2,3]`,
+		"too long":      `[1,2,3,4,5,6,7,0,1]`,
+		"not numbers":   `["a",2,3,4,5,6,7,0]`,
+		"out of range":  `[256,2,3,4,5,6,7,0]`,
+		"below 0":       `[-1,2,3,4,5,6,7,0]`,
+		"base64":        `"AQIDBAUGBwA="`,
+		"nothing there": `null`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var points PriorityCodePoints
+			if err := json.Unmarshal([]byte(text), &points); err == nil {
+				t.Errorf("%s was read as %v", text, points)
 			}
 		})
 	}

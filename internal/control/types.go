@@ -82,23 +82,31 @@ type Status struct {
 	Uplink       string     `json:"uplink"`
 	Interface    string     `json:"interface"`
 	LocalAddress netip.Addr `json:"local-address"`
-	// Strategy is what becomes of late messages: "txtime" sends them, "etf" drops them.
-	Strategy string `json:"strategy"`
+	// Strategy decides when a message leaves: "tas", "etf", "etf-deadline" or "strict-priority".
+	Strategy     string `json:"strategy"`
+	LinkSpeedBps int64  `json:"link-speed-bps"`
+	// GuardBandNs is how long before its gate closes a frame must have left.
+	GuardBandNs int64 `json:"guard-band-ns"`
+	// VLANID is that of the tag that frames carry; 0 when they carry none.
+	VLANID             uint16             `json:"vlan-id"`
+	TrafficClassMap    TrafficClassMap    `json:"traffic-class-map"`
+	PriorityCodePoints PriorityCodePoints `json:"priority-code-points"`
 	// Scheduler is the policy that the sending loop got, which need not be the one it asked for.
 	Scheduler         string `json:"scheduler"`
 	SchedulerPriority int    `json:"scheduler-priority"`
 	// CPU is the core the sending loop is pinned to; negative when it is not.
 	CPU int `json:"cpu"`
 	// SpinNs is how long before a departure ktsnd stops sleeping and watches the clock, at most.
-	SpinNs    int64    `json:"spin-ns"`
-	KeepAwake bool     `json:"keep-awake"`
-	Sockets   int      `json:"sockets"`
-	Endpoints int      `json:"endpoints"`
-	Peers     int      `json:"peers"`
-	Processes int      `json:"processes"`
-	Flows     int      `json:"flows"`
-	Pending   int      `json:"pending"`
-	Counters  Counters `json:"counters"`
+	SpinNs    int64         `json:"spin-ns"`
+	KeepAwake bool          `json:"keep-awake"`
+	Sockets   int           `json:"sockets"`
+	Endpoints int           `json:"endpoints"`
+	Peers     int           `json:"peers"`
+	Processes int           `json:"processes"`
+	Flows     int           `json:"flows"`
+	Pending   int           `json:"pending"`
+	Classes   []ClassStatus `json:"classes"`
+	Counters  Counters      `json:"counters"`
 }
 
 // Counters counts messages since the daemon started, with a reason for each that did not leave on time.
@@ -110,10 +118,21 @@ type Counters struct {
 	LateWakeup     uint64 `json:"late-wakeup"`
 	LatePort       uint64 `json:"late-port"`
 	LateUnresolved uint64 `json:"late-unresolved"`
+	// LateGate and LateLink are the schedule's doing: the gate of their class was shut, or frames before them
+	// occupied the link.
+	LateGate       uint64 `json:"late-gate"`
+	LateLink       uint64 `json:"late-link"`
 	DropInvalid    uint64 `json:"drop-invalid"`
 	DropUnresolved uint64 `json:"drop-unresolved"`
 	DropPort       uint64 `json:"drop-port"`
 	DropClosed     uint64 `json:"drop-closed"`
+	// DropMissed and DropTxtime are strategy etf's: their time had passed when they were due, or when they were
+	// taken.
+	DropMissed uint64 `json:"drop-missed"`
+	DropTxtime uint64 `json:"drop-txtime"`
+	// DropMaxSDU were larger than the queue-max-sdu of their class, DropNoWindow than all windows of it.
+	DropMaxSDU   uint64 `json:"drop-max-sdu"`
+	DropNoWindow uint64 `json:"drop-no-window"`
 	// Uncertain is the number of messages that were leaving when the ktsnd before this one was killed: they
 	// have left or not, and are not sent again. They do not count as taken.
 	Uncertain      uint64 `json:"uncertain"`
@@ -126,10 +145,11 @@ type Counters struct {
 
 // Late is the number of messages that left after their time, for whichever reason.
 func (c Counters) Late() uint64 {
-	return c.LateTaken + c.LateWakeup + c.LatePort + c.LateUnresolved
+	return c.LateTaken + c.LateWakeup + c.LatePort + c.LateUnresolved + c.LateGate + c.LateLink
 }
 
 // Dropped is the number of messages that were taken and never left.
 func (c Counters) Dropped() uint64 {
-	return c.DropInvalid + c.DropUnresolved + c.DropPort + c.DropClosed
+	return c.DropInvalid + c.DropUnresolved + c.DropPort + c.DropClosed +
+		c.DropMissed + c.DropTxtime + c.DropMaxSDU + c.DropNoWindow
 }

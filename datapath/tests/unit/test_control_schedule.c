@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Schedules on the control socket: what is refused and with which words, and what schedule-get answers.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "control_reply_schedule.h"
+#include "control_schedule.h"
+#include "protocol.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+#define TABLE         "gate-parameter-table"
+#define ENTRIES       TABLE ".admin-control-list.gate-control-entry"
+#define MAX_SDU       TABLE ".queue-max-sdu-table"
+
+/* As control_server.c bounds a request. */
+enum { REQUEST_BYTES_MAX = 65536 };
+
+static json_t *example_json(const char *name)
+{
+	char text[FILE_BYTES_MAX];
+	json_t *root;
+
+	example_read(name, text);
+	root = json_loads(text, 0, NULL);
+	assert_non_null(root);
+	return root;
+}
+
+/* Puts `text` (JSON; NULL: nothing) at a place such as "queue-max-sdu-table/0/traffic-class". */
+static void json_change(json_t *root, const char *place, const char *text)
+{
+	json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+	char names[200], *name, *rest = names;
+
+	assert_true(value || !text);
+	snprintf(names, sizeof(names), "%s", place);
+	while ((name = strsep(&rest, "/")) && rest)
+		root = json_is_array(root) ? json_array_get(root, (size_t)atoi(name))
+					   : json_object_get(root, name);
+	assert_non_null(root);
+	if (json_is_array(root))
+		assert_int_equal(json_array_set_new(root, (size_t)atoi(name), value), 0);
+	else if (value)
+		assert_int_equal(json_object_set_new(root, name, value), 0);
+	else
+		assert_int_equal(json_object_del(root, name), 0);
+}
+
+/* The example with one change. The caller's to free(). */
+static char *changed(const char *example, const char *place, const char *text)
+{
+	json_t *root = example_json(example);
+	char *request;
+
+	json_change(root, place, text);
+	request = json_dumps(root, JSON_COMPACT);
+	json_decref(root);
+	assert_non_null(request);
+	return request;
+}
+
+struct bad_change {
+	const char *place; /* below gate-parameter-table for schedule-set */
+	const char *text;
+	const char *field;
+	const char *words;
+};
+
+#define ENTRY(i) "admin-control-list/gate-control-entry/" #i "/"
+
+static const struct bad_change bad_tables[] = {
+	{"", "[]", TABLE, "is a list; must be an object with gate-enabled, admin-gate-states"},
+	{"gate-enabled", NULL, TABLE ".gate-enabled", "is missing; it is required"},
+	{"gate-enabled", "1", TABLE ".gate-enabled", "is 1; must be true or false"},
+	{"gate-enabled", "\"true\"", TABLE ".gate-enabled", "is \"true\"; must be true or false"},
+	{"admin-gate-states", "256", TABLE ".admin-gate-states",
+	 "is 256; must be a whole number from 0 to 255"},
+	{"admin-gate-states", "-1", TABLE ".admin-gate-states", "is -1; must be a whole number from 0"},
+	{"admin-gate-states", "1.5", TABLE ".admin-gate-states", "is 1.5; must be a whole number"},
+	{"admin-gate-states", "null", TABLE ".admin-gate-states", "is null; must be a whole number"},
+	{"admin-gate-states", "{}", TABLE ".admin-gate-states", "is an object; must be a whole number"},
+	{"oper-gate-states", "255", TABLE, "has an unknown field \"oper-gate-states\"; there are only gate-"},
+	{"numerator, denominator", "1", TABLE, "has an unknown field \"numerator, denominator\""},
+	{"admin-control-list", NULL, TABLE ".admin-control-list", "is missing"},
+	{"admin-control-list", "[]", TABLE ".admin-control-list", "is a list; must be an object"},
+	{"admin-control-list", "{}", ENTRIES, "is missing"},
+	{"admin-control-list/numerator, denominator", "1", TABLE ".admin-control-list", "unknown field"},
+	{"admin-control-list/gate-control-entry", "{}", ENTRIES,
+	 "is an object; must be a list of 0 to 256 entries"},
+	{ENTRY(1), "7", ENTRIES "[1]",
+	 "is 7; must be an object with index, operation-name, time-interval-value, gate-states-value"},
+	{ENTRY(1) "index", "2", ENTRIES "[1].index", "is 2; must be 1: entries are numbered from 0 in order"},
+	{ENTRY(0) "index", "-1", ENTRIES "[0].index", "is -1; must be a whole number from 0 to 4294967295"},
+	{ENTRY(2) "index", NULL, ENTRIES "[2].index", "is missing"},
+	{ENTRY(2) "operation-name", "\"set-and-hold-mac\"", ENTRIES "[2].operation-name",
+	 "is \"set-and-hold-mac\"; must be \"set-gate-states\", because frames are not preempted here"},
+	{ENTRY(2) "operation-name", "3", ENTRIES "[2].operation-name", "is 3; must be \"set-gate-states\""},
+	{ENTRY(2) "time-interval-value", "4294967296", ENTRIES "[2].time-interval-value",
+	 "is 4294967296; must be a whole number from 0 to 4294967295"},
+	{ENTRY(2) "time-interval-value", "\"400000\"", ENTRIES "[2].time-interval-value",
+	 "is \"400000\"; must be a whole number"},
+	{ENTRY(2) "gate-states-value", "256", ENTRIES "[2].gate-states-value",
+	 "is 256; must be a whole number from 0 to 255"},
+	{ENTRY(2) "gate-state-value", "255", ENTRIES "[2]",
+	 "has an unknown field \"gate-state-value\"; there are only index"},
+	{"admin-cycle-time", "1000000", TABLE ".admin-cycle-time",
+	 "is 1000000; must be an object with numerator, denominator"},
+	{"admin-cycle-time/numerator", "0", TABLE ".admin-cycle-time.numerator",
+	 "is 0; must be a whole number from 1 to 4294967295"},
+	{"admin-cycle-time/denominator", "0", TABLE ".admin-cycle-time.denominator", "is 0; must be"},
+	{"admin-cycle-time/denominator", "4294967296", TABLE ".admin-cycle-time.denominator", "must be"},
+	{"admin-cycle-time/denominator", "3", TABLE ".admin-cycle-time",
+	 "is 1/3 s; must be a whole number of nanoseconds"},
+	{"admin-cycle-time-extension", "4294967296", TABLE ".admin-cycle-time-extension",
+	 "is 4294967296; must be a whole number from 0 to 4294967295"},
+	{"admin-base-time/seconds", "9000000001", TABLE ".admin-base-time.seconds",
+	 "is 9000000001; must be a whole number from 0 to 9000000000"},
+	{"admin-base-time/nanoseconds", "1000000000", TABLE ".admin-base-time.nanoseconds",
+	 "is 1000000000; must be a whole number from 0 to 999999999"},
+	{"admin-base-time/nanoseconds", NULL, TABLE ".admin-base-time.nanoseconds", "is missing"},
+	{"admin-base-time/picoseconds", "0", TABLE ".admin-base-time", "unknown field \"picoseconds\""},
+	{"queue-max-sdu-table", "{}", MAX_SDU, "is an object; must be a list of 0 to 8 entries"},
+	{"queue-max-sdu-table", "[1,2,3,4,5,6,7,8,9]", MAX_SDU, "has 9 entries; must have 0 to 8"},
+	{"queue-max-sdu-table/0/traffic-class", "8", MAX_SDU "[0].traffic-class",
+	 "is 8; must be a whole number from 0 to 7"},
+	{"queue-max-sdu-table/0/queue-max-sdu", "45", MAX_SDU "[0].queue-max-sdu",
+	 "is 45; must be 0 for no limit, or a whole number from 46 to 65535"},
+	{"queue-max-sdu-table/0/queue-max-sdu", "65536", MAX_SDU "[0].queue-max-sdu", "is 65536; must be 0"},
+	{"queue-max-sdu-table/0/queue-max-sdu", "true", MAX_SDU "[0].queue-max-sdu", "is true; must be 0"},
+	{"queue-max-sdu-table/0/transmission-overrun", "0", MAX_SDU "[0]", "unknown field \"transmission"},
+	{"queue-max-sdu-table",
+	 "[{\"traffic-class\":4,\"queue-max-sdu\":0},{\"traffic-class\":4,\"queue-max-sdu\":100}]",
+	 MAX_SDU "[1].traffic-class", "is 4, which an entry before it is too; must be there once"},
+};
+
+static void bad_tables_are_refused_with_path_value_and_bound(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LENGTH(bad_tables); i++) {
+		const struct bad_change *bad = &bad_tables[i];
+		char place[200], *text;
+		size_t length;
+
+		length = (size_t)snprintf(place, sizeof(place), "%s%s%s", TABLE, *bad->place ? "/" : "",
+					  bad->place);
+		if (place[length - 1] == '/') /* the whole entry */
+			place[length - 1] = '\0';
+		text = changed("schedule-set.request.json", place, bad->text);
+		refused(text, bad->field, bad->words);
+		free(text);
+	}
+}
+
+static void a_name_that_stands_twice_is_refused_wherever_it_stands(void **state)
+{
+	(void)state;
+	refused("{\"version\":1,\"request\":\"schedule-set\",\"gate-parameter-table\":"
+		"{\"gate-enabled\":true,\"gate-enabled\":false}}",
+		"", "duplicate object key");
+}
+
+static const struct {
+	const char *file, *place, *text, *field, *words;
+} bad_others[] = {
+	{"strategy-set.request.json", "strategy", "\"txtime\"", "strategy",
+	 "is \"txtime\"; must be tas, etf, etf-deadline or strict-priority"},
+	{"strategy-set.request.json", "strategy", "0", "strategy", "is 0; must be tas"},
+	{"strategy-set.request.json", "strategy", NULL, "strategy", "is missing"},
+	{"traffic-classes-set.request.json", "traffic-class-map", "[0,1,2]", "traffic-class-map",
+	 "has 3 entries; must have 16"},
+	{"traffic-classes-set.request.json", "traffic-class-map", "7", "traffic-class-map",
+	 "is 7; must be a list of 16 entries"},
+	{"traffic-classes-set.request.json", "traffic-class-map/15", "8", "traffic-class-map[15]",
+	 "is 8; must be a whole number from 0 to 7"},
+	{"traffic-classes-set.request.json", "priority-code-points/7", "8", "priority-code-points[7]",
+	 "is 8; must be a whole number from 0 to 7"},
+	{"traffic-classes-set.request.json", "priority-code-points", NULL, "priority-code-points",
+	 "is missing; traffic-classes-set needs it"},
+};
+
+static void bad_strategies_and_maps_are_refused(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LENGTH(bad_others); i++) {
+		char *text = changed(bad_others[i].file, bad_others[i].place, bad_others[i].text);
+
+		refused(text, bad_others[i].field, bad_others[i].words);
+		free(text);
+	}
+}
+
+static void schedule_parse(const char *text, struct ktsn_schedule *schedule)
+{
+	struct control_request request;
+	struct refusal refusal;
+
+	if (control_request_parse(text, strlen(text), &request, &refusal))
+		fail_msg("%.200s: %s: %s", text, refusal.field, refusal.message);
+	assert_int_equal(request.type, CONTROL_SCHEDULE_SET);
+	*schedule = request.schedule;
+}
+
+static void bounds_are_inclusive(void **state)
+{
+	static const struct {
+		const char *place, *text;
+	} good[] = {
+		{TABLE "/admin-gate-states", "0"},
+		{TABLE "/admin-cycle-time-extension", "4294967295"},
+		{TABLE "/admin-base-time", "{\"seconds\":9000000000,\"nanoseconds\":999999999}"},
+		{TABLE "/admin-cycle-time", "{\"numerator\":4294967295,\"denominator\":4294967295}"},
+		{TABLE "/admin-cycle-time", "{\"numerator\":4294967295,\"denominator\":1}"},
+		{TABLE "/admin-cycle-time", "{\"numerator\":3,\"denominator\":3}"},
+		{TABLE "/admin-control-list/gate-control-entry", "[]"},
+		{TABLE "/admin-control-list/gate-control-entry/0/time-interval-value", "4294967295"},
+		{TABLE "/queue-max-sdu-table", "[]"},
+		{TABLE "/queue-max-sdu-table", "[{\"traffic-class\":7,\"queue-max-sdu\":65535},{\"traffic-"
+					       "class\":0,\"queue-max-sdu\":46}]"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < LENGTH(good); i++) {
+		char *text = changed("schedule-set.request.json", good[i].place, good[i].text);
+		struct ktsn_schedule schedule;
+
+		schedule_parse(text, &schedule);
+		assert_true(schedule.cycle_time_ns > 0);
+		free(text);
+	}
+}
+
+/* A request with so many entries, index and gate states as long as they get. The caller's to free(). */
+static char *long_request(uint32_t count)
+{
+	json_t *root = example_json("schedule-set.request.json");
+	json_t *entries = json_array();
+	char *text;
+
+	for (uint32_t i = 0; i < count; i++)
+		json_array_append_new(entries, json_pack("{si ss sI si}", "index", (int)i, "operation-name",
+							 "set-gate-states", "time-interval-value",
+							 (json_int_t)(UINT32_MAX - i), "gate-states-value",
+							 255 - (int)i % 100));
+	json_object_set_new(json_object_get(json_object_get(root, TABLE), "admin-control-list"),
+			    "gate-control-entry", entries);
+	text = json_dumps(root, 0);
+	json_decref(root);
+	assert_non_null(text);
+	return text;
+}
+
+static void the_longest_list_fits_a_request_and_a_longer_one_is_refused(void **state)
+{
+	char *text = long_request(KTSN_SCHEDULE_ENTRIES_MAX);
+	struct ktsn_schedule schedule;
+
+	(void)state;
+	assert_true(strlen(text) < REQUEST_BYTES_MAX);
+	schedule_parse(text, &schedule);
+	free(text);
+	assert_int_equal(schedule.entry_count, KTSN_SCHEDULE_ENTRIES_MAX);
+	for (uint32_t i = 0; i < KTSN_SCHEDULE_ENTRIES_MAX; i++) {
+		assert_int_equal(schedule.entries[i].interval_ns, UINT32_MAX - i);
+		assert_int_equal(schedule.entries[i].gate_states, 255 - i % 100);
+	}
+	text = long_request(KTSN_SCHEDULE_ENTRIES_MAX + 1);
+	refused(text, ENTRIES, "has 257 entries; must have 0 to 256");
+	free(text);
+}
+
+/* What the request alone cannot decide is found by ktsn_schedule_check(), and said in the same way. */
+static void what_the_link_cannot_do_is_said_with_path_value_and_bound(void **state)
+{
+	static const struct {
+		struct ktsn_schedule_fault fault;
+		int64_t link_speed_bps;
+		const char *field, *message;
+	} cases[] = {
+		{{"time-interval-value", 2, 100, 672, UINT32_MAX},
+		 1000000000,
+		 ENTRIES "[2].time-interval-value",
+		 "is 100; must be at least 672, the time of the smallest frame at 1 Gbit/s"},
+		{{"time-interval-value", 0, 268, 269, UINT32_MAX},
+		 2500000000,
+		 ENTRIES "[0].time-interval-value",
+		 "is 268; must be at least 269, the time of the smallest frame at 2500 Mbit/s"},
+		{{"admin-cycle-time", KTSN_FAULT_NOT_IN_LIST, 671, 672, KTSN_CYCLE_TIME_MAX_NS},
+		 1000000000,
+		 TABLE ".admin-cycle-time",
+		 "is 671 ns; must be at least 672 ns, the time of the smallest frame at 1 Gbit/s"},
+		{{"admin-cycle-time", KTSN_FAULT_NOT_IN_LIST, 3601000000000, 672, KTSN_CYCLE_TIME_MAX_NS},
+		 1000000000,
+		 TABLE ".admin-cycle-time",
+		 "is 3601000000000 ns; must be at most 3600 s"},
+		{{"gate-control-entry", KTSN_FAULT_NOT_IN_LIST, 0, 1, KTSN_SCHEDULE_ENTRIES_MAX},
+		 1000000000,
+		 ENTRIES,
+		 "has 0 entries; must have 1 to 256 when gate-enabled is true"},
+		{{"admin-base-time", KTSN_FAULT_NOT_IN_LIST, -1, 0, 5},
+		 1000000000,
+		 TABLE ".admin-base-time",
+		 "is -1; must be from 0 to 5"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < LENGTH(cases); i++) {
+		struct refusal refusal;
+
+		assert_int_equal(control_schedule_refuse(&cases[i].fault, cases[i].link_speed_bps, &refusal),
+				 -EINVAL);
+		assert_string_equal(refusal.field, cases[i].field);
+		assert_string_equal(refusal.message, cases[i].message);
+	}
+}
+
+static void schedule_reply_is_the_example(void **state)
+{
+	static const struct ktsn_schedule admin = {
+		.gate_enabled = true,
+		.gate_states = 255,
+		.base_time_tai_ns = 1700000001000000200,
+		.cycle_time_ns = 1000000,
+		.cycle_time_extension_ns = 500,
+		.entry_count = 3,
+		.entries = {{300000, 128}, {300000, 96}, {400000, 31}},
+		.queue_max_sdu_bytes = {[0] = 64}, /* not in force yet, so not shown */
+	};
+	static const struct ktsn_schedule oper = {
+		.gate_enabled = true,
+		.gate_states = 0,
+		.base_time_tai_ns = 1600000000000000100,
+		.cycle_time_ns = 2000000,
+		.entry_count = 2,
+		.entries = {{500000, 129}, {1500000, 126}},
+		.queue_max_sdu_bytes = {[4] = 1500, [7] = 256},
+	};
+	const struct control_schedule schedule = {
+		.admin = &admin,
+		.oper = &oper,
+		.oper_gate_states = 129,
+		.config_pending = true,
+		.config_change_time_tai_ns = 1700000001000000200,
+		.config_change_error = 2,
+		.current_time_tai_ns = 1700000000250000000,
+		.transmission_overrun = {[4] = 1, [7] = 3},
+		.link_speed_bps = 1000000000,
+		.guard_band_ns = 20000,
+	};
+
+	(void)state;
+	reply_compare("schedule.reply.json", control_reply_schedule(&schedule));
+}
+
+static json_int_t integer_at(const json_t *table, const char *object, const char *name)
+{
+	return json_integer_value(json_object_get(json_object_get(table, object), name));
+}
+
+static void without_a_schedule_all_gates_are_open_and_no_list_runs(void **state)
+{
+	/* A list may be given with gate-enabled false. */
+	static const struct ktsn_schedule none = {
+		.gate_states = 255, .entry_count = 1, .entries = {{1000, 1}}};
+	const struct control_schedule schedule = {.admin = &none, .oper = &none, .oper_gate_states = 255};
+	char *text;
+	json_t *root, *table, *list;
+
+	(void)state;
+	text = control_reply_schedule(&schedule);
+	root = json_loads(text, 0, NULL);
+	table = json_object_get(root, TABLE);
+	assert_true(json_is_false(json_object_get(table, "gate-enabled")));
+	assert_int_equal(json_integer_value(json_object_get(table, "oper-gate-states")), 255);
+	list = json_object_get(table, "oper-control-list");
+	assert_int_equal(json_array_size(json_object_get(list, "gate-control-entry")), 0);
+	list = json_object_get(table, "admin-control-list");
+	assert_int_equal(json_array_size(json_object_get(list, "gate-control-entry")), 1);
+	assert_int_equal(integer_at(table, "oper-cycle-time", "numerator"), 0);
+	assert_int_equal(integer_at(table, "oper-cycle-time", "denominator"), 1);
+	json_decref(root);
+	free(text);
+}
+
+/* Nanoseconds become the fraction that was given, in lowest terms. */
+static void cycle_times_come_back_as_fractions(void **state)
+{
+	static const struct {
+		int64_t ns;
+		json_int_t numerator, denominator;
+	} cases[] = {
+		{1000000, 1, 1000},
+		{672, 21, 31250000},
+		{INT64_C(3600000000000), 3600, 1},
+		{1500000000, 3, 2},
+		{1000000007, 1000000007, 1000000000},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < LENGTH(cases); i++) {
+		struct ktsn_schedule given = {.cycle_time_ns = cases[i].ns};
+		struct control_schedule schedule = {.admin = &given, .oper = &given};
+		char *text = control_reply_schedule(&schedule);
+		json_t *root = json_loads(text, 0, NULL);
+		json_t *table = json_object_get(root, TABLE);
+
+		assert_int_equal(integer_at(table, "admin-cycle-time", "numerator"), cases[i].numerator);
+		assert_int_equal(integer_at(table, "admin-cycle-time", "denominator"), cases[i].denominator);
+		json_decref(root);
+		free(text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bad_tables_are_refused_with_path_value_and_bound),
+		cmocka_unit_test(a_name_that_stands_twice_is_refused_wherever_it_stands),
+		cmocka_unit_test(bad_strategies_and_maps_are_refused),
+		cmocka_unit_test(bounds_are_inclusive),
+		cmocka_unit_test(the_longest_list_fits_a_request_and_a_longer_one_is_refused),
+		cmocka_unit_test(what_the_link_cannot_do_is_said_with_path_value_and_bound),
+		cmocka_unit_test(schedule_reply_is_the_example),
+		cmocka_unit_test(without_a_schedule_all_gates_are_open_and_no_list_runs),
+		cmocka_unit_test(cycle_times_come_back_as_fractions),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
