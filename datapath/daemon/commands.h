@@ -15,6 +15,9 @@ enum loop_command_type {
 	COMMAND_DESTINATION_OPEN,   /* ring, index, destination */
 	COMMAND_DESTINATION_CLOSE,  /* ring, index: take what is in the ring, then retire the destination */
 	COMMAND_DESTINATION_UPDATE, /* destination, route */
+	COMMAND_GATES,              /* gates: from now on; those before are retired */
+	COMMAND_CLASSES,            /* classes */
+	COMMAND_STRATEGY,           /* strategy */
 };
 
 struct loop_command {
@@ -24,6 +27,9 @@ struct loop_command {
 	struct loop_flow *flow;
 	struct loop_destination *destination;
 	struct loop_route route;
+	struct loop_gates *gates;
+	struct loop_classes classes;
+	enum ktsn_strategy strategy;
 };
 
 enum { COMMANDS_CAPACITY = 1024 };

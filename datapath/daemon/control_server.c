@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control_server.h"
 
+#include "clock.h"
+#include "control_reply_schedule.h"
 #include "control_request.h"
+#include "control_schedule.h"
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -38,11 +41,36 @@ static uint64_t kernel_path_count(const struct node *node)
 	return count;
 }
 
+static void shaping_fill(struct control_status *status, const struct node *node)
+{
+	const struct node_shaping *shaping = &node->shaping;
+	const struct counters *counters = loop_counters(node->loop);
+
+	status->strategy = ktsn_strategy_name(shaping->strategy);
+	status->link_speed_bps = (int64_t)shaping->link_speed_bps;
+	status->guard_band_ns = shaping->guard_band_ns;
+	status->vlan_id = node->uplink.vlan_id;
+	memcpy(status->traffic_class_map, shaping->classes.of_priority, sizeof(status->traffic_class_map));
+	memcpy(status->priority_code_points, shaping->classes.pcp, sizeof(status->priority_code_points));
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
+		const struct class_counters *from = &counters->classes[class];
+
+		status->classes[class] = (struct control_class){
+			.pending = counter_read(&from->pending),
+			.sent = counter_read(&from->sent),
+			.late = counter_read(&from->late),
+			.dropped = counter_read(&from->dropped),
+			.transmission_overrun = counter_read(&from->transmission_overrun),
+		};
+	}
+}
+
 static char *status_reply(struct control_server *server)
 {
 	const struct node *node = server->node;
 	struct control_status status = server->fixed;
 
+	shaping_fill(&status, node);
 	status.sockets = node->socket_count;
 	status.endpoints = node->endpoint_count;
 	status.peers = node->peer_count;
@@ -52,15 +80,6 @@ static char *status_reply(struct control_server *server)
 	status.counters = loop_counters(node->loop);
 	status.kernel_path = kernel_path_count(node);
 	return control_reply_status(&status);
-}
-
-static char *departures_reply(struct control_server *server, const struct control_request *request)
-{
-	uint64_t overwritten;
-	uint32_t count = departures_read(loop_departures(server->node->loop), request->after, request->limit,
-					 server->departures, &overwritten);
-
-	return control_reply_departures(server->departures, count, overwritten);
 }
 
 static char *change_reply(int err, struct refusal *refusal)
@@ -73,6 +92,72 @@ static char *change_reply(int err, struct refusal *refusal)
 			 strerror(-err));
 	}
 	return control_reply_error(refusal);
+}
+
+static char *schedule_reply(const struct node *node)
+{
+	const struct ktsn_gates *gates = &node->shaping.gates->gates;
+	const struct counters *counters = loop_counters(node->loop);
+	int64_t now_tai_ns = clock_tai_ns();
+	struct control_schedule schedule = {
+		.admin = &gates->admin,
+		.oper = ktsn_gates_oper(gates, now_tai_ns),
+		.oper_gate_states = ktsn_gates_states(gates, now_tai_ns),
+		.config_pending = ktsn_gates_pending(gates, now_tai_ns),
+		.config_change_time_tai_ns = gates->config_change_tai_ns == KTSN_WINDOW_NEVER
+						     ? gates->last_change_tai_ns
+						     : gates->config_change_tai_ns,
+		.config_change_error = gates->config_change_error,
+		.current_time_tai_ns = now_tai_ns,
+		.link_speed_bps = (int64_t)node->shaping.link_speed_bps,
+		.guard_band_ns = node->shaping.guard_band_ns,
+	};
+
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+		schedule.transmission_overrun[class] =
+			counter_read(&counters->classes[class].transmission_overrun);
+	return control_reply_schedule(&schedule);
+}
+
+static char *schedule_set(struct node *node, const struct ktsn_schedule *schedule, struct refusal *refusal)
+{
+	struct ktsn_schedule_fault fault;
+	int err = node_schedule_set(node, schedule, &fault);
+
+	if (err == -EINVAL)
+		err = control_schedule_refuse(&fault, (int64_t)node->shaping.link_speed_bps, refusal);
+	return change_reply(err, refusal);
+}
+
+static char *strategy_set(struct node *node, const char *name, struct refusal *refusal)
+{
+	enum ktsn_strategy strategy;
+
+	if (ktsn_strategy_parse(name, &strategy))
+		return change_reply(
+			refuse(refusal, "strategy", "must be tas, strict-priority, etf or etf-deadline"),
+			refusal);
+	node_strategy_set(node, strategy);
+	return control_reply_ok();
+}
+
+static char *traffic_classes_set(struct node *node, const struct control_request *r)
+{
+	struct loop_classes classes;
+
+	memcpy(classes.of_priority, r->traffic_class_map, sizeof(classes.of_priority));
+	memcpy(classes.pcp, r->priority_code_points, sizeof(classes.pcp));
+	node_classes_set(node, &classes);
+	return control_reply_ok();
+}
+
+static char *departures_reply(struct control_server *server, const struct control_request *request)
+{
+	uint64_t overwritten;
+	uint32_t count = departures_read(loop_departures(server->node->loop), request->after, request->limit,
+					 server->departures, &overwritten);
+
+	return control_reply_departures(server->departures, count, overwritten);
 }
 
 static char *request_serve(struct control_server *server, const struct control_request *r)
@@ -106,10 +191,13 @@ static char *request_serve(struct control_server *server, const struct control_r
 	case CONTROL_PEER_DEL:
 		return change_reply(node_peer_del(node, r->vni, r->address_be), &refusal);
 	case CONTROL_SCHEDULE_SET:
+		return schedule_set(node, &r->schedule, &refusal);
 	case CONTROL_SCHEDULE_GET:
+		return schedule_reply(node);
 	case CONTROL_STRATEGY_SET:
+		return strategy_set(node, r->strategy, &refusal);
 	case CONTROL_TRAFFIC_CLASSES_SET:
-		return change_reply(refuse(&refusal, "request", "is not served yet"), &refusal);
+		return traffic_classes_set(node, r);
 	}
 	return NULL;
 }

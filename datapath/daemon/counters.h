@@ -9,6 +9,8 @@
 #ifndef KTSN_DAEMON_COUNTERS_H
 #define KTSN_DAEMON_COUNTERS_H
 
+#include "schedule.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -27,9 +29,10 @@
 	X(drop_unresolved, "drop-unresolved") /* nobody answered for their destination */                    \
 	X(drop_port,                                                                                         \
 	  "drop-port") /* the port reported an error, or had no room for long, or its link is down */        \
-	X(drop_closed, "drop-closed")       /* their endpoint or peer was removed */                         \
-	X(drop_missed, "drop-missed")       /* etf: their time had passed when they were due */              \
-	X(drop_txtime, "drop-txtime")       /* etf: their time had passed when they were taken */            \
+	X(drop_closed, "drop-closed") /* their endpoint or peer was removed */                               \
+	X(drop_missed, "drop-missed") /* etf: their time had passed when they were due */                    \
+	X(drop_txtime, "drop-txtime") /* etf: their time had passed when they were taken, or was not */      \
+	/* of the kind, deadline or not, that the strategy is for */                                         \
 	X(drop_max_sdu, "drop-max-sdu")     /* larger than the queue-max-sdu of their class */               \
 	X(drop_no_window, "drop-no-window") /* no window of their class is ever long enough */               \
 	X(uncertain, "uncertain")           /* departing when another ktsnd ended: sent or not, not again */ \
@@ -38,10 +41,20 @@
 	X(wakeups, "wakeups")                   /* times that the loop thread slept and woke */              \
 	X(doorbells, "doorbells")               /* times that an application woke it */
 
+/* Of one traffic class. */
+struct class_counters {
+	_Atomic uint64_t pending; /* goes down as well */
+	_Atomic uint64_t sent;
+	_Atomic uint64_t late;
+	_Atomic uint64_t dropped;
+	_Atomic uint64_t transmission_overrun; /* still on the link when their gate shut */
+};
+
 struct counters {
 #define X(name, text) _Atomic uint64_t name;
 	KTSN_COUNTERS(X)
 #undef X
+	struct class_counters classes[KTSN_CLASSES];
 };
 
 /* One writer: no read-modify-write needed. */

@@ -55,6 +55,7 @@ static void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct node *nod
 	tunnel->outer.destination_port_be = htons(node->uplink.vxlan_port);
 	tunnel->outer.ttl = IPV4_TTL_OUTER;
 	tunnel->vni = vni;
+	tunnel->vlan_id = node->uplink.vlan_id;
 }
 
 static enum loop_destination_state state_of(const struct destination *destination)

@@ -20,7 +20,7 @@ struct socket_identity {
 	uint64_t netns_cookie;
 	struct sockaddr_in local;
 	struct sockaddr_in remote; /* port 0: not connected */
-	int ttl, tos;
+	int ttl, tos, priority;
 };
 
 static int option_read(int fd, int level, int option, int *value)
@@ -74,6 +74,8 @@ static int identity_read(int fd, struct socket_identity *identity)
 		err = option_read(fd, IPPROTO_IP, IP_TTL, &identity->ttl);
 	if (!err)
 		err = option_read(fd, IPPROTO_IP, IP_TOS, &identity->tos);
+	if (!err)
+		err = option_read(fd, SOL_SOCKET, SO_PRIORITY, &identity->priority);
 	return err;
 }
 
@@ -162,6 +164,8 @@ static void flow_source_set(struct flow *flow, const struct socket_identity *ide
 	flow->source.source_port_be = identity->local.sin_port;
 	flow->source.ttl = (uint8_t)identity->ttl;
 	flow->source.tos = (uint8_t)identity->tos;
+	atomic_store_explicit(&flow->loop->priority, (uint8_t)(identity->priority % LOOP_PRIORITIES),
+			      memory_order_relaxed);
 }
 
 static void destination_reply(const struct destination *destination, struct ktsn_app_reply *reply)

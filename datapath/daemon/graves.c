@@ -26,6 +26,9 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 	case LOOP_DESTINATION:
 		destination_free(owner);
 		break;
+	case LOOP_GATES:
+		free(owner);
+		break;
 	}
 }
 

@@ -32,17 +32,22 @@ static void *loop_run(void *argument)
 
 static int queues_create(struct loop *loop)
 {
+	const struct ktsn_shaper_config shaper = {
+		.strategy = loop->config.strategy,
+		.link_speed_bps = loop->config.link_speed_bps,
+		.guard_band_ns = loop->config.guard_band_ns,
+		.tolerance_ns = loop->config.late_after_ns,
+	};
 	uint32_t packets = loop->config.packets;
-	size_t shaper_bytes = ktsn_shaper_bytes(packets);
-	void *memory[2] = {malloc(shaper_bytes), malloc(shaper_bytes)};
+	void *memory = malloc(ktsn_shaper_bytes());
 
+	loop->shaper = memory;
 	loop->packets = calloc(packets, sizeof(*loop->packets));
-	loop->shaper = memory[0];
-	loop->expectations = memory[1];
-	if (!loop->packets || !memory[0] || !memory[1])
+	if (!loop->packets || !memory)
 		return -ENOMEM;
-	loop->shaper = ktsn_shaper_init(memory[0], packets);
-	loop->expectations = ktsn_shaper_init(memory[1], packets);
+	loop->shaper = ktsn_shaper_init(memory, &shaper);
+	ktsn_txtime_queue_init(&loop->expectations);
+	loop->classes = loop_classes_default();
 	for (uint32_t i = packets; i-- > 0;) {
 		loop->packets[i].next = loop->packets_free;
 		loop->packets_free = &loop->packets[i];
@@ -72,9 +77,19 @@ static void loop_free(struct loop *loop)
 		close(loop->retired_fd);
 	/* A shaper begins where its memory begins. */
 	free(loop->shaper);
-	free(loop->expectations);
 	free(loop->packets);
 	free(loop);
+}
+
+struct loop_classes loop_classes_default(void)
+{
+	struct loop_classes classes;
+
+	for (uint8_t class = 0; class < KTSN_CLASSES; class ++)
+		classes.pcp[class] = class > 1 ? class : 1 - class;
+	for (unsigned int priority = 0; priority < LOOP_PRIORITIES; priority++)
+		classes.of_priority[priority] = classes.pcp[priority % KTSN_CLASSES];
+	return classes;
 }
 
 int loop_create(struct loop **created, const struct loop_config *config)

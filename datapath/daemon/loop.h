@@ -24,8 +24,11 @@ struct loop_config {
 	uint32_t packets;       /* messages that may be held at once, over all rings */
 	int64_t spin_ns;        /* awake this long before a departure */
 	int64_t late_after_ns;  /* a departure later than this after its time is not on time */
-	int cpu;                /* to run on; -1: any */
-	int fifo_priority;      /* SCHED_FIFO; 0: ordinary scheduling */
+	enum ktsn_strategy strategy;
+	uint64_t link_speed_bps; /* 0: frames take no time */
+	int64_t guard_band_ns;   /* a frame must have left so long before its gate shuts */
+	int cpu;                 /* to run on; -1: any */
+	int fifo_priority;       /* SCHED_FIFO; 0: ordinary scheduling */
 };
 
 /* What the loop's thread was allowed. */
@@ -33,6 +36,9 @@ struct loop_scheduling {
 	bool fifo;
 	bool pinned;
 };
+
+/* Classes by IEEE Std 802.1Q-2022 table 8-5, for eight of them: priority 0 is above 1. */
+struct loop_classes loop_classes_default(void);
 
 /* Makes the loop, not yet running. 0 or -errno. */
 int loop_create(struct loop **loop, const struct loop_config *config);

@@ -167,6 +167,16 @@ static void destination_update(struct loop *loop, struct loop_destination *desti
 	ring_retire_if_done(loop, ring);
 }
 
+static void gates_take(struct loop *loop, struct loop_gates *gates)
+{
+	struct loop_gates *before = loop->gates;
+
+	loop->gates = gates;
+	ktsn_shaper_gates_set(loop->shaper, &gates->gates);
+	if (before)
+		retire(loop, &before->object);
+}
+
 static void execute(struct loop *loop, const struct loop_command *command)
 {
 	switch (command->type) {
@@ -190,6 +200,15 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		break;
 	case COMMAND_DESTINATION_UPDATE:
 		destination_update(loop, command->destination, &command->route);
+		break;
+	case COMMAND_GATES:
+		gates_take(loop, command->gates);
+		break;
+	case COMMAND_CLASSES:
+		loop->classes = command->classes;
+		break;
+	case COMMAND_STRATEGY:
+		ktsn_shaper_strategy_set(loop->shaper, command->strategy);
 		break;
 	}
 }

@@ -12,6 +12,7 @@
 #include "frame.h"
 #include "ring_consumer.h"
 #include "shaper.h"
+#include "txtime_queue.h"
 
 #include <stdbool.h>
 
@@ -21,7 +22,7 @@ enum {
 	LOOP_RINGS_MAX = 4096,
 };
 
-enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION };
+enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION, LOOP_GATES };
 
 /* What can be retired. `owner` is the control thread's own. */
 struct loop_object {
@@ -75,12 +76,27 @@ struct loop_flow {
 	struct loop_ring *ring;
 	uint64_t number; /* in the whole of ktsnd, for the departures */
 	enum ktsn_clock clock;
-	uint8_t traffic_class;
-	uint32_t packets; /* messages held */
-	bool closing;     /* as a destination */
+	bool deadline;            /* SOF_TXTIME_DEADLINE_MODE */
+	_Atomic uint8_t priority; /* SO_PRIORITY, the control thread's to change */
+	uint32_t packets;         /* messages held */
+	bool closing;             /* as a destination */
 	bool closed;
 	bool retired;
 	struct expectation expectation;
+};
+
+/* The gates of the uplink, from COMMAND_GATES until the next. Read by both threads. */
+struct loop_gates {
+	struct loop_object object;
+	struct ktsn_gates gates;
+};
+
+enum { LOOP_PRIORITIES = 16 };
+
+/* Which class a message belongs to, and what its frames say of it. */
+struct loop_classes {
+	uint8_t of_priority[LOOP_PRIORITIES]; /* traffic-class-map, by SO_PRIORITY & 15 */
+	uint8_t pcp[KTSN_CLASSES];            /* priority-code-points */
 };
 
 struct loop_ring {

@@ -8,6 +8,8 @@
 enum {
 	/* Nearer than this to the next departure nothing else is looked at. */
 	LAST_STRETCH_NS = 3000,
+	/* So many frames are sent in one go, or one burst more. */
+	SEND_AT_ONCE = 4,
 	/* A port without room is asked again after this time, and given up after PORT_PATIENCE_NS. */
 	PORT_RETRY_NS = 20000,
 	PORT_PATIENCE_NS = 1000000000,
@@ -33,15 +35,25 @@ static int64_t last_stretch(struct loop *loop)
 	return now_tai_ns;
 }
 
+static _Atomic uint64_t *verdict_counter(struct loop *loop, enum ktsn_verdict verdict)
+{
+	return verdict == KTSN_DROP_MISSED ? &loop->counters.drop_missed : &loop->counters.drop_no_window;
+}
+
 static uint32_t burst_collect(struct loop *loop, int64_t now_tai_ns, struct packet *burst[KTSN_PORT_BURST])
 {
 	uint32_t count = 0;
 
 	while (count < KTSN_PORT_BURST && now_tai_ns >= loop->port_retry_tai_ns) {
-		struct ktsn_shaper_packet *shaped = ktsn_shaper_dequeue(loop->shaper, now_tai_ns);
+		enum ktsn_verdict verdict;
+		struct ktsn_shaper_packet *shaped = ktsn_shaper_dequeue(loop->shaper, now_tai_ns, &verdict);
 
 		if (!shaped)
 			break;
+		if (verdict != KTSN_SEND) {
+			packet_drop(loop, (struct packet *)shaped, verdict_counter(loop, verdict));
+			continue;
+		}
 		burst[count] = (struct packet *)shaped;
 		ktsn_ring_depart(&burst[count]->flow->ring->consumer, burst[count]->slot);
 		count++;
@@ -66,14 +78,27 @@ static _Atomic uint64_t *lateness_counter(struct loop *loop, const struct packet
 	case LATE_WAKEUP:
 		break;
 	}
+	switch (packet->shaper.waited) {
+	case KTSN_WAIT_GATE:
+		return &counters->late_gate;
+	case KTSN_WAIT_LINK:
+		return &counters->late_link;
+	case KTSN_WAIT_NONE:
+		break;
+	}
 	return &counters->late_wakeup;
 }
 
 static void packet_sent(struct loop *loop, struct packet *packet, int64_t departed_tai_ns)
 {
+	struct class_counters *class = &loop->counters.classes[packet->shaper.traffic_class];
+	_Atomic uint64_t *lateness = lateness_counter(loop, packet, departed_tai_ns);
+
 	departures_add(&loop->departures, packet->flow->number, packet->requested_tai_ns, departed_tai_ns);
-	counter_add(lateness_counter(loop, packet, departed_tai_ns), 1);
+	counter_add(lateness, 1);
+	counter_add(&class->late, lateness != &loop->counters.on_time);
 	counter_add(&loop->counters.sent, 1);
+	counter_add(&class->sent, 1);
 	packet_finish(loop, packet, true);
 }
 
@@ -95,7 +120,24 @@ static void packet_refused(struct loop *loop, struct packet *packet, int64_t now
 		return;
 	}
 	packet->late_reason = LATE_PORT;
-	(void)ktsn_shaper_enqueue(loop->shaper, &packet->shaper, now_tai_ns);
+	ktsn_shaper_requeue(loop->shaper, &packet->shaper, now_tai_ns);
+}
+
+/* Counts frames that were still on the link when their gate shut: the send took longer than the guard band. */
+static void overruns_count(struct loop *loop, struct packet *burst[], uint32_t count)
+{
+	int64_t sent_tai_ns = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct ktsn_shaper_packet *packet = &burst[i]->shaper;
+
+		if (packet->close_tai_ns == KTSN_WINDOW_NEVER)
+			continue;
+		if (!sent_tai_ns)
+			sent_tai_ns = clock_tai_ns();
+		if (ktsn_shaper_overrun(loop->shaper, packet, sent_tai_ns))
+			counter_add(&loop->counters.classes[packet->traffic_class].transmission_overrun, 1);
+	}
 }
 
 static uint32_t burst_send(struct loop *loop, struct packet *burst[], uint32_t count, int64_t now_tai_ns)
@@ -106,6 +148,7 @@ static uint32_t burst_send(struct loop *loop, struct packet *burst[], uint32_t c
 	for (uint32_t i = 0; i < count; i++)
 		frames[i] = burst[i]->frame;
 	taken = ktsn_port_send(loop->port, frames, count, &errors);
+	overruns_count(loop, burst, taken);
 	/* Which of them failed the device does not say: the last ones are counted. */
 	for (uint32_t i = 0; i < taken - errors; i++)
 		packet_sent(loop, burst[i], now_tai_ns);
@@ -130,17 +173,17 @@ static void burst_drop(struct loop *loop, struct packet *burst[], uint32_t count
 void loop_send(struct loop *loop)
 {
 	struct packet *burst[KTSN_PORT_BURST];
-	uint32_t count;
+	uint32_t total = 0, count;
 
+	/* Then the rings are looked into again: a backlog of one class must not keep the others waiting there. */
 	do {
 		int64_t now_tai_ns = last_stretch(loop);
 
 		count = burst_collect(loop, now_tai_ns, burst);
-		if (atomic_load_explicit(&loop->link_down, memory_order_relaxed)) {
+		total += count;
+		if (atomic_load_explicit(&loop->link_down, memory_order_relaxed))
 			burst_drop(loop, burst, count);
-			continue;
-		}
-		if (count && burst_send(loop, burst, count, now_tai_ns) < count)
+		else if (count && burst_send(loop, burst, count, now_tai_ns) < count)
 			return;
-	} while (count);
+	} while (count && total < SEND_AT_ONCE);
 }

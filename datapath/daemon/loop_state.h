@@ -32,7 +32,9 @@ struct loop {
 	struct loop_config config;
 	struct ktsn_port *port;
 	struct ktsn_shaper *shaper;
-	struct ktsn_shaper *expectations;
+	struct ktsn_txtime_queue expectations;
+	struct loop_gates *gates; /* NULL: none were configured, all are open */
+	struct loop_classes classes;
 	struct packet *packets;
 	struct packet *packets_free;
 	bool memory_short; /* a message waits in a ring for a packet or a frame */

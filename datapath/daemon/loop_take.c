@@ -12,6 +12,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+enum {
+	/* So many messages are taken from a ring before the clock is looked at... */
+	TAKE_AT_ONCE = 8,
+	/* ...and no more when a departure is nearer than that takes. */
+	TAKE_SPARE_NS = 8000,
+};
+
 static struct packet *packet_alloc(struct loop *loop)
 {
 	struct packet *packet = loop->packets_free;
@@ -51,6 +58,7 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 	if (!frame_sent)
 		ktsn_port_frame_free(loop->port, &packet->frame);
 	slot_release(ring, packet->slot);
+	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, (uint64_t)-1);
 	packet_free(loop, packet);
 	flow->packets--;
 	atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
@@ -61,23 +69,44 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
 {
 	counter_add(reason, 1);
+	counter_add(&loop->counters.classes[packet->shaper.traffic_class].dropped, 1);
 	packet_finish(loop, packet, false);
+}
+
+static int packet_build(struct loop *loop, struct packet *packet, const struct loop_route *route)
+{
+	struct ktsn_port_frame *frame = &packet->frame;
+	struct ktsn_frame_tunnel tunnel = route->tunnel;
+	int headers_bytes;
+
+	tunnel.pcp = loop->classes.pcp[packet->shaper.traffic_class];
+	headers_bytes = ktsn_frame_build(frame->data, frame->capacity_bytes, &route->path, &tunnel,
+					 packet->payload_bytes);
+	if (headers_bytes < 0)
+		return headers_bytes;
+	frame->bytes = (uint32_t)headers_bytes + packet->payload_bytes;
+	packet->shaper.wire_bytes = (uint32_t)ktsn_frame_wire_bytes(frame->bytes);
+	packet->shaper.sdu_bytes = (uint32_t)ktsn_frame_sdu_bytes(frame->bytes, &tunnel);
+	return 0;
+}
+
+/* Why the shaper did not take a packet. */
+static _Atomic uint64_t *refusal_counter(struct loop *loop, int error)
+{
+	return error == -EMSGSIZE ? &loop->counters.drop_max_sdu : &loop->counters.drop_txtime;
 }
 
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
-	struct ktsn_port_frame *frame = &packet->frame;
-	int headers_bytes = ktsn_frame_build(frame->data, frame->capacity_bytes, &route->path, &route->tunnel,
-					     packet->payload_bytes);
+	int error;
 
-	if (headers_bytes < 0) {
+	if (packet_build(loop, packet, route)) {
 		packet_drop(loop, packet, &loop->counters.drop_invalid);
 		return;
 	}
-	frame->bytes = (uint32_t)headers_bytes + packet->payload_bytes;
-	packet->shaper.wire_bytes = (uint32_t)ktsn_frame_wire_bytes(frame->bytes);
-	/* There is a place for every packet of the pool. */
-	(void)ktsn_shaper_enqueue(loop->shaper, &packet->shaper, packet->requested_tai_ns);
+	error = ktsn_shaper_enqueue(loop->shaper, &packet->shaper, clock_tai_ns());
+	if (error)
+		packet_drop(loop, packet, refusal_counter(loop, error));
 }
 
 static void park(struct loop_destination *destination, struct packet *packet)
@@ -143,7 +172,10 @@ static void packet_fill(struct loop *loop, struct packet *packet, const struct l
 	packet->slot = taken->slot;
 	packet->payload_bytes = taken->payload_bytes;
 	packet->flow = destination->flow;
-	packet->shaper.traffic_class = packet->flow->traffic_class;
+	packet->shaper.traffic_class =
+		loop->classes
+			.of_priority[atomic_load_explicit(&packet->flow->priority, memory_order_relaxed)];
+	packet->shaper.deadline = packet->flow->deadline;
 	packet->shaper.txtime_tai_ns = packet->requested_tai_ns;
 	/* Messages of one round may be taken in any order; their numbers say which came first. */
 	packet->shaper.order = loop->rounds << 32 | (uint32_t)taken->sequence;
@@ -154,7 +186,7 @@ static void packet_fill(struct loop *loop, struct packet *packet, const struct l
 static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime_tai_ns)
 {
 	if (__builtin_add_overflow(txtime_ns, to_tai_ns, txtime_tai_ns) ||
-	    *txtime_tai_ns > INT64_MAX - 2 * NS_PER_SECOND)
+	    *txtime_tai_ns > KTSN_TXTIME_MAX_NS)
 		return false;
 	if (*txtime_tai_ns < 0)
 		*txtime_tai_ns = 0;
@@ -183,50 +215,64 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 		packet->late_reason = LATE_TAKEN;
 	packet->flow->packets++;
 	atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
+	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);
 	counter_add(&loop->counters.taken, 1);
 	watch_message(loop, packet->flow, txtime_tai_ns);
 	packet_route(loop, packet, destination);
 	return 0;
 }
 
-/* Takes all that is ready. False when memory ran short. */
-static bool ring_drain(struct loop *loop, struct loop_ring *ring)
+/* Whether so little is left until a departure that taking more would delay it. */
+static bool departure_near(struct loop *loop)
 {
-	uint32_t room =
-		ring->consumer.slot_count; /* an application that refills all the time must not hold us */
+	int64_t now_tai_ns = clock_tai_ns();
+
+	return loop_departure_next(loop, now_tai_ns) - now_tai_ns < TAKE_SPARE_NS;
+}
+
+enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };
+
+/* Takes all that is ready, or as many as there is time and memory for. */
+static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
+{
 	struct clock_offsets offsets;
 	struct ktsn_ring_taken taken;
+	uint32_t count = 0;
 	int result;
 
 	clock_offsets_read(&offsets);
-	while (room-- > 0 && (result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
+	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		if (result < 0) {
 			reject(loop, ring, taken.slot);
 		} else if (message_accept(loop, ring, &taken, &offsets)) {
 			ktsn_ring_untake(&ring->consumer, taken.slot);
-			return false;
+			return DRAINED_NO_MEMORY;
 		}
+		/* Neither a flood nor an application that refills all the time must hold up the others. */
+		count++;
+		if (count >= ring->consumer.slot_count || (count % TAKE_AT_ONCE == 0 && departure_near(loop)))
+			return ktsn_ring_ready(&ring->consumer) ? DRAINED_IN_PART : DRAINED;
 	}
-	return true;
+	return DRAINED;
 }
 
 void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 {
-	bool drained;
+	enum drained drained;
 
 	if (!ring->opened || ring->closed || !ktsn_ring_ready(&ring->consumer))
 		return;
 	ring->busy++;
 	drained = ring_drain(loop, ring);
-	if (!drained) {
+	if (drained == DRAINED_NO_MEMORY) {
 		counter_add(&loop->counters.frame_pool_empty, 1);
 		loop->memory_short = true;
 	}
-	watch_backlog(loop, ring, !drained);
+	watch_backlog(loop, ring, drained != DRAINED);
 	ring->busy--;
-	if (drained && ring->closings && !ring->busy)
+	if (drained == DRAINED && ring->closings && !ring->busy)
 		closings_end(loop, ring);
-	if (drained && ring->closing && !ring->busy)
+	if (drained == DRAINED && ring->closing && !ring->busy)
 		ring_end(loop, ring);
 	ring_retire_if_done(loop, ring);
 }

@@ -25,6 +25,8 @@ enum {
 	 * kernel may take its time. */
 	DOORBELL_POLL_NS = 5000,
 	QUIET_NS = 20000,
+	/* Unless there is no end of departures: a backlog must not keep others waiting outside. */
+	BUSY_POLL_NS = 50000,
 	/* Warming up takes twice its average at worst, mostly, and is to be over so long before the departure. */
 	WARM_UP_SPARE_NS = 5000,
 	MEMORY_RETRY_NS = 1000000,
@@ -119,6 +121,12 @@ static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_
 		lead_learn(loop, clock_tai_ns() - wake_tai_ns);
 }
 
+static void doorbells_poll(struct loop *loop, int64_t now_tai_ns)
+{
+	loop->doorbells_polled_tai_ns = now_tai_ns;
+	(void)events_wait(loop, 0);
+}
+
 /* Remembers how long warming up takes, as a moving average. */
 static void warm_up(struct loop *loop, int64_t now_tai_ns)
 {
@@ -145,8 +153,7 @@ static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t depart
 		loop->warmed_tai_ns = departure_tai_ns;
 		warm_up(loop, now_tai_ns);
 	} else if (now_tai_ns - loop->doorbells_polled_tai_ns > DOORBELL_POLL_NS) {
-		loop->doorbells_polled_tai_ns = now_tai_ns;
-		(void)events_wait(loop, 0);
+		doorbells_poll(loop, now_tai_ns);
 	}
 }
 
@@ -169,5 +176,7 @@ void loop_wait(struct loop *loop)
 		loop_sleep(loop, now_tai_ns, event_tai_ns);
 	} else if (event_tai_ns - now_tai_ns > QUIET_NS) {
 		spare_time_use(loop, now_tai_ns, departure_tai_ns);
+	} else if (now_tai_ns - loop->doorbells_polled_tai_ns > BUSY_POLL_NS) {
+		doorbells_poll(loop, now_tai_ns);
 	}
 }

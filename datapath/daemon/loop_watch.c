@@ -54,8 +54,7 @@ static void entry_queue(struct loop *loop, struct loop_flow *flow)
 	struct expectation *expectation = &flow->expectation;
 
 	expectation->entry.txtime_tai_ns = expectation->expected_tai_ns;
-	if (ktsn_shaper_enqueue(loop->expectations, &expectation->entry, 0))
-		return; /* full: this flow rings the doorbell */
+	ktsn_txtime_queue_push(&loop->expectations, &expectation->entry, expectation->last_tai_ns);
 	expectation->queued = true;
 	flow->ring->expectations++;
 }
@@ -72,8 +71,7 @@ void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai
 	if (expectation->queued)
 		return;
 	entry_queue(loop, flow);
-	if (expectation->queued)
-		list_add(loop, flow->ring);
+	list_add(loop, flow->ring);
 }
 
 void watch_backlog(struct loop *loop, struct loop_ring *ring, bool backlog)
@@ -91,7 +89,11 @@ void watch_end(struct loop *loop, struct loop_ring *ring)
 
 int64_t watch_next(const struct loop *loop, int64_t now_tai_ns)
 {
-	return ktsn_shaper_next(loop->expectations, now_tai_ns);
+	const struct ktsn_shaper_packet *first = ktsn_txtime_queue_first(&loop->expectations);
+
+	if (!first)
+		return KTSN_SHAPER_NEVER;
+	return first->txtime_tai_ns > now_tai_ns ? first->txtime_tai_ns : now_tai_ns;
 }
 
 static struct loop_flow *flow_of_entry(struct ktsn_shaper_packet *entry)
@@ -103,8 +105,9 @@ void watch_expire(struct loop *loop, int64_t until_tai_ns)
 {
 	struct ktsn_shaper_packet *entry;
 
-	while ((entry = ktsn_shaper_dequeue(loop->expectations, until_tai_ns))) {
-		struct loop_flow *flow = flow_of_entry(entry);
+	while ((entry = ktsn_txtime_queue_first(&loop->expectations)) &&
+	       entry->txtime_tai_ns <= until_tai_ns) {
+		struct loop_flow *flow = flow_of_entry(ktsn_txtime_queue_pop(&loop->expectations));
 		struct loop_ring *ring = flow->ring;
 
 		ring->busy++;

@@ -7,6 +7,7 @@
  * reverse order when a later one fails.
  */
 #include "control_server.h"
+#include "link_speed.h"
 #include "log.h"
 #include "options.h"
 #include "port_dpdk.h"
@@ -98,6 +99,7 @@ static int uplink_find(const struct options *options, struct node_uplink *uplink
 	}
 	snprintf(uplink->interface, sizeof(uplink->interface), "%s", options->interface);
 	uplink->vxlan_port = options->vxlan_port;
+	uplink->vlan_id = options->vlan_id;
 	uplink->local_address_be = options->local_address_be;
 	err = link_check(options, rtnl, uplink);
 	if (!err && uplink->local_address_be)
@@ -112,6 +114,20 @@ static int uplink_find(const struct options *options, struct node_uplink *uplink
 	return err;
 }
 
+/* Windows and frames are reckoned at this speed. */
+static void link_speed_find(struct options *options)
+{
+	const uint64_t fallback_bps = 1000000000;
+
+	if (!options->link_speed_bps)
+		options->link_speed_bps = link_speed_bps(options->interface);
+	if (options->link_speed_bps)
+		return;
+	options->link_speed_bps = fallback_bps;
+	log_warning("--interface %s: reports no speed; 1Gbit is assumed, say --link-speed if it is another",
+		    options->interface);
+}
+
 static int port_start(struct daemon *daemon)
 {
 	struct ktsn_port_dpdk_config config = {
@@ -119,7 +135,7 @@ static int port_start(struct daemon *daemon)
 		.device = daemon->options.device,
 		.link_mtu_bytes = daemon->uplink.mtu_bytes,
 		.buffer_count = daemon->options.packets + KTSN_PORT_BURST,
-		.buffer_bytes = daemon->uplink.mtu_bytes + KTSN_ETHER_HEADER_BYTES,
+		.buffer_bytes = daemon->uplink.mtu_bytes + KTSN_ETHER_HEADER_BYTES + KTSN_VLAN_TAG_BYTES,
 		.cpu = daemon->options.cpu,
 	};
 	char reason[256] = "";
@@ -140,6 +156,9 @@ static int loop_begin(struct daemon *daemon)
 		.packets = daemon->options.packets,
 		.spin_ns = daemon->options.spin_ns,
 		.late_after_ns = daemon->options.late_after_ns,
+		.strategy = daemon->options.strategy,
+		.link_speed_bps = daemon->options.link_speed_bps,
+		.guard_band_ns = daemon->options.guard_band_ns,
 		.cpu = daemon->options.cpu,
 		.fifo_priority = daemon->options.fifo_priority,
 	};
@@ -198,7 +217,6 @@ static struct control_status status_fixed(const struct daemon *daemon)
 		.uplink = "direct",
 		.interface = daemon->uplink.interface,
 		.local_address_be = daemon->uplink.local_address_be,
-		.strategy = "txtime",
 		.scheduler = daemon->scheduling.fifo ? "SCHED_FIFO" : "SCHED_OTHER",
 		.scheduler_priority = daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
 		.cpu = daemon->scheduling.pinned ? daemon->options.cpu : -1,
@@ -211,7 +229,13 @@ static struct control_status status_fixed(const struct daemon *daemon)
 static int control_begin(struct daemon *daemon, int listen_fd)
 {
 	struct control_status fixed = status_fixed(daemon);
-	int err = node_init(&daemon->node, daemon->events, daemon->loop, &daemon->uplink,
+	const struct node_shaping shaping = {
+		.strategy = daemon->options.strategy,
+		.classes = loop_classes_default(),
+		.link_speed_bps = daemon->options.link_speed_bps,
+		.guard_band_ns = daemon->options.guard_band_ns,
+	};
+	int err = node_init(&daemon->node, daemon->events, daemon->loop, &daemon->uplink, &shaping,
 			    daemon->options.ring_slots);
 
 	if (!err) {
@@ -297,6 +321,7 @@ int main(int argc, char **argv)
 	log_level_set(daemon.options.log_level);
 	if (privileges_check() || uplink_find(&daemon.options, &daemon.uplink))
 		return 1;
+	link_speed_find(&daemon.options);
 	descriptors_allow();
 	signals_block(&signals);
 	err = unix_listen(daemon.options.control_path, 0600, &listen_fd);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int node_init(struct node *node, struct events *events, struct loop *loop, const struct node_uplink *uplink,
-	      uint32_t ring_slots)
+	      const struct node_shaping *shaping, uint32_t ring_slots)
 {
 	int err;
 
@@ -18,6 +19,8 @@ int node_init(struct node *node, struct events *events, struct loop *loop, const
 	err = events_add(events, &node->retired);
 	if (!err)
 		err = namespace_get(node, NULL, &node->own_ns);
+	if (!err)
+		err = node_shaping_init(node, shaping);
 	if (err)
 		events_remove(events, &node->retired);
 	return err;
@@ -51,6 +54,7 @@ void node_fini(struct node *node)
 	graves_free_all(node);
 	while (node->closing)
 		process_free(node, node->closing);
+	free(node->shaping.gates);
 	events_remove(node->events, &node->retired);
 	namespace_put(node->own_ns);
 }

@@ -125,12 +125,23 @@ struct node_uplink {
 	uint8_t mac[6];
 	uint32_t local_address_be;
 	uint16_t vxlan_port;
+	uint16_t vlan_id; /* 0: frames carry no tag */
+};
+
+/* What the uplink's shaper was told last; the loop has the same. */
+struct node_shaping {
+	enum ktsn_strategy strategy;
+	struct loop_classes classes;
+	uint64_t link_speed_bps;
+	int64_t guard_band_ns;
+	struct loop_gates *gates; /* node_shaping_init() makes the first: all are open */
 };
 
 struct node {
 	struct events *events;
 	struct loop *loop;
 	struct node_uplink uplink;
+	struct node_shaping shaping;
 	uint32_t ring_slots; /* per process */
 	struct namespace *own_ns;
 	struct namespace *namespaces;
@@ -147,7 +158,7 @@ struct node {
 
 /* Prepares an empty node; `loop` and `events` are the caller's. 0 or -errno. */
 int node_init(struct node *node, struct events *events, struct loop *loop, const struct node_uplink *uplink,
-	      uint32_t ring_slots);
+	      const struct node_shaping *shaping, uint32_t ring_slots);
 /* Closes all sockets and endpoints; the loop still runs. */
 void node_close(struct node *node);
 /* Frees what the loop held. Its thread must have ended. */
@@ -170,6 +181,14 @@ int node_peer_add(struct node *node, uint32_t vni, uint32_t address_be, const st
 int node_peer_del(struct node *node, uint32_t vni, uint32_t address_be);
 /* The remote node behind which an address lives (longest prefix), or NULL. */
 const struct peer *node_peer_of(const struct node *node, uint32_t vni, uint32_t address_be);
+
+/* shaping.c: when frames leave. 0, -ENOMEM, or -EINVAL with *fault filled in; then the schedule before goes
+ * on. */
+int node_schedule_set(struct node *node, const struct ktsn_schedule *schedule,
+		      struct ktsn_schedule_fault *fault);
+int node_shaping_init(struct node *node, const struct node_shaping *shaping);
+void node_strategy_set(struct node *node, enum ktsn_strategy strategy);
+void node_classes_set(struct node *node, const struct loop_classes *classes);
 
 /* processes.c: the application socket */
 void process_accept(struct event_source *listener);

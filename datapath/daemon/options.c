@@ -4,6 +4,7 @@
 #include "layout.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <net/if.h>
@@ -34,6 +35,13 @@ static const char help[] =
 	"  --keep-awake           keep the CPU given by --cpu from sleeping: tighter tails, for a whole "
 	"CPU's\n"
 	"                         power\n"
+	"  --strategy NAME        whose frame leaves next: tas, strict-priority, etf or etf-deadline "
+	"(default: "
+	"tas)\n"
+	"  --link-speed RATE      of the interface, a number with the unit Mbit or Gbit (default: what the\n"
+	"                         interface reports, else 1Gbit)\n"
+	"  --guard-band DURATION  a frame has left so long before its gate shuts (default: 20us)\n"
+	"  --vlan ID              put an 802.1Q tag with this VLAN on frames, 1 to 4094 (default: none)\n"
 	"  --late-after DURATION  count a departure as late from here on (default: 10us)\n"
 	"  --slots N              messages that one process may have waiting, 64 to 4096 (default: 512)\n"
 	"  --packets N            messages that all may have waiting, 64 to 1048576 (default: 4096)\n"
@@ -53,6 +61,10 @@ enum option_id {
 	FIFO,
 	SPIN,
 	KEEP_AWAKE,
+	STRATEGY,
+	LINK_SPEED,
+	GUARD_BAND,
+	VLAN,
 	LATE_AFTER,
 	SLOTS,
 	PACKETS,
@@ -71,6 +83,10 @@ static const struct option long_options[] = {
 	{"fifo", required_argument, NULL, FIFO},
 	{"spin", required_argument, NULL, SPIN},
 	{"keep-awake", no_argument, NULL, KEEP_AWAKE},
+	{"strategy", required_argument, NULL, STRATEGY},
+	{"link-speed", required_argument, NULL, LINK_SPEED},
+	{"guard-band", required_argument, NULL, GUARD_BAND},
+	{"vlan", required_argument, NULL, VLAN},
 	{"late-after", required_argument, NULL, LATE_AFTER},
 	{"slots", required_argument, NULL, SLOTS},
 	{"packets", required_argument, NULL, PACKETS},
@@ -146,6 +162,34 @@ static int log_level_read(int id, const char *text, enum log_level *level)
 	return complain(id, text, "error, warning, info or debug");
 }
 
+static int strategy_read(int id, const char *text, enum ktsn_strategy *strategy)
+{
+	return ktsn_strategy_parse(text, strategy)
+		       ? complain(id, text, "tas, strict-priority, etf or etf-deadline")
+		       : 0;
+}
+
+static int link_speed_read(int id, const char *text, uint64_t *link_speed_bps)
+{
+	static const struct {
+		const char *name;
+		uint64_t bps;
+	} units[] = {{"Mbit", 1000000}, {"Gbit", 1000000000}};
+	const uint64_t most_bps = UINT64_C(1000000000000);
+	char *end;
+	unsigned long long number;
+
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	for (size_t i = 0; i < 2 && !errno && isdigit((unsigned char)*text) && number > 0; i++) {
+		if (strcmp(end, units[i].name) == 0 && number <= most_bps / units[i].bps) {
+			*link_speed_bps = number * units[i].bps;
+			return 0;
+		}
+	}
+	return complain(id, text, "a number with the unit Mbit or Gbit, from 1Mbit to 1000Gbit");
+}
+
 static int interface_read(int id, const char *text, const char **interface)
 {
 	*interface = text;
@@ -182,6 +226,14 @@ static int option_read(struct options *options, int id, const char *value, int64
 		return *value == '/' ? 0 : complain(id, value, "an absolute path");
 	case SPIN:
 		return duration_read(id, value, 10000000, &options->spin_ns);
+	case STRATEGY:
+		return strategy_read(id, value, &options->strategy);
+	case LINK_SPEED:
+		return link_speed_read(id, value, &options->link_speed_bps);
+	case GUARD_BAND:
+		return duration_read(id, value, 1000000000, &options->guard_band_ns);
+	case VLAN:
+		return number_read(id, value, 1, 4094, number);
 	case LATE_AFTER:
 		return duration_read(id, value, 1000000000, &options->late_after_ns);
 	case LOG_LEVEL:
@@ -206,6 +258,9 @@ static void number_store(struct options *options, int id, int64_t number)
 	switch (id) {
 	case VXLAN_PORT:
 		options->vxlan_port = (uint16_t)number;
+		break;
+	case VLAN:
+		options->vlan_id = (uint16_t)number;
 		break;
 	case CPU:
 		options->cpu = (int)number;
@@ -249,6 +304,8 @@ static void defaults_set(struct options *options)
 		.cpu = -1,
 		.fifo_priority = 50,
 		.spin_ns = 120000,
+		.strategy = KTSN_STRATEGY_TAS,
+		.guard_band_ns = 20000,
 		.late_after_ns = 10000,
 		.ring_slots = 512,
 		.packets = 4096,

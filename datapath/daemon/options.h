@@ -6,6 +6,7 @@
 #define KTSN_DAEMON_OPTIONS_H
 
 #include "log.h"
+#include "shaper.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,10 @@ struct options {
 	int fifo_priority;
 	int64_t spin_ns;
 	int64_t late_after_ns;
+	enum ktsn_strategy strategy;
+	uint64_t link_speed_bps; /* 0: what the interface reports */
+	int64_t guard_band_ns;
+	uint16_t vlan_id; /* 0: none */
 	uint32_t ring_slots;
 	uint32_t packets;
 	bool keep_awake;

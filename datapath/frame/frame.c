@@ -10,6 +10,9 @@
 
 enum {
 	ETHERTYPE_IPV4 = 0x0800,
+	ETHERTYPE_VLAN = 0x8100, /* C-TAG, IEEE Std 802.1Q-2022 table 9-1 */
+	VLAN_PCP_SHIFT = 13,
+	VLAN_ID_MAX = 4094,
 	IPV4_VERSION_AND_WORDS = 0x45, /* version 4, header of five 32-bit words: no options */
 	IPV4_DONT_FRAGMENT = 0x4000,
 	IPV4_BYTES_MAX = 65535,
@@ -29,6 +32,13 @@ struct ethernet_header {
 	uint16_t ethertype_be;
 };
 static_assert(sizeof(struct ethernet_header) == KTSN_ETHER_HEADER_BYTES, "padding");
+
+/* Between the addresses and the EtherType. */
+struct vlan_tag {
+	uint16_t ethertype_be;
+	uint16_t control_be; /* priority code point, drop eligible indicator, VLAN identifier */
+};
+static_assert(sizeof(struct vlan_tag) == KTSN_VLAN_TAG_BYTES, "padding");
 
 struct ipv4_header {
 	uint8_t version_and_words;
@@ -82,6 +92,18 @@ static uint8_t *put_ethernet(uint8_t *at, const struct ktsn_frame_path *path)
 	memcpy(header.destination_mac, path->destination_mac, KTSN_ETHER_ADDR_BYTES);
 	memcpy(header.source_mac, path->source_mac, KTSN_ETHER_ADDR_BYTES);
 	return put(at, &header, sizeof(header));
+}
+
+/* Moves the EtherType at the end of the header behind a tag. */
+static uint8_t *put_vlan(uint8_t *at, const struct ktsn_frame_tunnel *tunnel)
+{
+	const struct vlan_tag tag = {htobe16(ETHERTYPE_VLAN),
+				     htobe16((uint16_t)(tunnel->pcp << VLAN_PCP_SHIFT | tunnel->vlan_id))};
+	const uint16_t ethertype_be = htobe16(ETHERTYPE_IPV4);
+
+	assert(tunnel->vlan_id <= VLAN_ID_MAX && tunnel->pcp < 8);
+	at = put(at - sizeof(ethertype_be), &tag, sizeof(tag));
+	return put(at, &ethertype_be, sizeof(ethertype_be));
 }
 
 /* An atomic datagram, never fragmented: its id means nothing and is 0 (RFC 6864 section 4.1). */
@@ -138,6 +160,8 @@ static uint8_t *put_outer(uint8_t *at, const struct ktsn_frame_tunnel *tunnel, s
 	/* A longer number would end up in another tenant's network. */
 	assert(tunnel->vni <= VXLAN_VNI_MAX);
 	at = put_ethernet(at, &tunnel->outer);
+	if (tunnel->vlan_id)
+		at = put_vlan(at, tunnel);
 	at = put_ipv4(at, &tunnel->outer, udp_bytes);
 	at = put(at, &udp, sizeof(udp));
 	return put(at, &vxlan, sizeof(vxlan));
@@ -154,12 +178,18 @@ static uint8_t *put_inner(uint8_t *at, const struct ktsn_frame_path *path, size_
 	return put(at, &udp, sizeof(udp));
 }
 
+/* In front of the outermost IPv4 header. */
+static size_t outer_ethernet_bytes(const struct ktsn_frame_tunnel *tunnel)
+{
+	return KTSN_ETHER_HEADER_BYTES + (tunnel && tunnel->vlan_id ? KTSN_VLAN_TAG_BYTES : 0);
+}
+
 int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *inner,
 		     const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes)
 {
 	size_t header_bytes = ktsn_frame_header_bytes(tunnel);
 	/* The outermost datagram is the longest: if its length fits into 16 bits, all lengths do. */
-	size_t payload_bytes_max = IPV4_BYTES_MAX - (header_bytes - KTSN_ETHER_HEADER_BYTES);
+	size_t payload_bytes_max = IPV4_BYTES_MAX - (header_bytes - outer_ethernet_bytes(tunnel));
 	uint8_t *at = frame;
 
 	if (payload_bytes > payload_bytes_max || header_bytes + payload_bytes > capacity_bytes)
@@ -172,7 +202,10 @@ int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_fr
 
 size_t ktsn_frame_header_bytes(const struct ktsn_frame_tunnel *tunnel)
 {
-	return KTSN_INNER_HEADER_BYTES + (tunnel ? KTSN_TUNNEL_HEADER_BYTES : 0);
+	if (!tunnel)
+		return KTSN_INNER_HEADER_BYTES;
+	return KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES - KTSN_ETHER_HEADER_BYTES +
+	       outer_ethernet_bytes(tunnel);
 }
 
 uint16_t ktsn_frame_tunnel_source_port_be(const struct ktsn_frame_path *inner)
@@ -185,6 +218,11 @@ uint16_t ktsn_frame_tunnel_source_port_be(const struct ktsn_frame_path *inner)
 
 	hash = ((hash ^ hash >> 31) + ports) * UINT64_C(0x94d049bb133111eb);
 	return htobe16((uint16_t)(EPHEMERAL_PORT_FIRST + (hash >> (64 - EPHEMERAL_PORT_BITS))));
+}
+
+size_t ktsn_frame_sdu_bytes(size_t frame_bytes, const struct ktsn_frame_tunnel *tunnel)
+{
+	return frame_bytes - outer_ethernet_bytes(tunnel);
 }
 
 size_t ktsn_frame_wire_bytes(size_t frame_bytes)

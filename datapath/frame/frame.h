@@ -5,10 +5,10 @@
  * Second stage of a packet's way (ring -> frame -> shaper -> port). Pure: no system calls, no clock, no
  * allocation; writes only into the caller's buffer. Safe from any thread.
  *
- * Layout of what is built (RFC 894, RFC 791, RFC 768, RFC 7348):
+ * Layout of what is built (RFC 894, IEEE Std 802.1Q-2022 clause 9, RFC 791, RFC 768, RFC 7348):
  *
- *   | Ethernet 14 | IPv4 20 | UDP 8 | VXLAN 8 |   Ethernet 14 | IPv4 20 | UDP 8 | payload |
- *    `------------ outer, if tunnelled -------'    `---------- inner ----------'
+ *   | Ethernet 14 | VLAN 4 | IPv4 20 | UDP 8 | VXLAN 8 |   Ethernet 14 | IPv4 20 | UDP 8 | payload |
+ *    `----- outer, if tunnelled; VLAN if tagged -------'    `---------- inner ----------'
  */
 #ifndef KTSN_FRAME_FRAME_H
 #define KTSN_FRAME_FRAME_H
@@ -20,12 +20,13 @@
 enum {
 	KTSN_ETHER_ADDR_BYTES = 6,
 	KTSN_ETHER_HEADER_BYTES = 14,
+	KTSN_VLAN_TAG_BYTES = 4,
 	KTSN_IPV4_HEADER_BYTES = 20,
 	KTSN_UDP_HEADER_BYTES = 8,
 	KTSN_VXLAN_HEADER_BYTES = 8,
 	/* Ethernet + IPv4 + UDP in front of the payload. */
 	KTSN_INNER_HEADER_BYTES = 42,
-	/* Ethernet + IPv4 + UDP + VXLAN in front of the inner frame. */
+	/* Ethernet + IPv4 + UDP + VXLAN in front of the inner frame; a VLAN tag comes on top. */
 	KTSN_TUNNEL_HEADER_BYTES = 50,
 	/* What a frame occupies on the wire beside its own bytes: preamble and SFD 8, FCS 4, gap 12
 	 * (IEEE 802.3 clause 4.4.2). */
@@ -50,6 +51,8 @@ struct ktsn_frame_path {
 struct ktsn_frame_tunnel {
 	struct ktsn_frame_path outer; /* destination port: 4789 unless the network says otherwise */
 	uint32_t vni;                 /* 24 bits, host order */
+	uint16_t vlan_id;             /* of the outer frame, 1 to 4094; 0: it carries no tag */
+	uint8_t pcp;                  /* priority code point of that tag, 0 to 7 */
 };
 
 /*
@@ -72,6 +75,10 @@ size_t ktsn_frame_header_bytes(const struct ktsn_frame_tunnel *tunnel);
  * spreads flows but never reorders one (RFC 7348 section 5). Result in wire order.
  */
 uint16_t ktsn_frame_tunnel_source_port_be(const struct ktsn_frame_path *inner);
+
+/* MAC client data of a built frame: without addresses, EtherType and tag (IEEE Std 802.1Q-2022 clause 12.29.1.1,
+ * queueMaxSDU). */
+size_t ktsn_frame_sdu_bytes(size_t frame_bytes, const struct ktsn_frame_tunnel *tunnel);
 
 /* Bytes that a frame of frame_bytes (without FCS) takes on the wire, padding and gap included. */
 size_t ktsn_frame_wire_bytes(size_t frame_bytes);

@@ -21,8 +21,8 @@ enum {
 	KTSN_TICK_GRANULARITY_TENTHS_NS = 10,
 };
 
-#define KTSN_CYCLE_TIME_MAX_NS INT64_C(3600000000000)    /* supported-cycle-max */
-#define KTSN_BASE_TIME_MAX_NS INT64_C(9000000000999999999)
+#define KTSN_CYCLE_TIME_MAX_NS INT64_C(3600000000000) /* supported-cycle-max */
+#define KTSN_BASE_TIME_MAX_NS  INT64_C(9000000000999999999)
 
 /* gate-control-entry with the operation set-gate-states. */
 struct ktsn_gate_entry {
@@ -44,7 +44,8 @@ struct ktsn_schedule {
 /* The first value that a schedule must not have. */
 struct ktsn_schedule_fault {
 	const char *field; /* as YANG names it */
-	uint32_t index;    /* of the gate-control-entry or traffic class that has it, or KTSN_FAULT_NOT_IN_LIST */
+	uint32_t
+		index; /* of the gate-control-entry or traffic class that has it, or KTSN_FAULT_NOT_IN_LIST */
 	int64_t value;
 	int64_t least; /* what is allowed */
 	int64_t most;

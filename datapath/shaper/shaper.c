@@ -6,48 +6,152 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdalign.h>
+#include <string.h>
 
-size_t ktsn_shaper_bytes(uint32_t capacity)
+static const struct {
+	const char *name;
+	const struct ktsn_shaper_ops *ops;
+} strategies[KTSN_STRATEGIES] = {
+	[KTSN_STRATEGY_TAS] = {"tas", &ktsn_tas_ops},
+	[KTSN_STRATEGY_STRICT_PRIORITY] = {"strict-priority", &ktsn_strict_priority_ops},
+	[KTSN_STRATEGY_ETF] = {"etf", &ktsn_etf_ops},
+	[KTSN_STRATEGY_ETF_DEADLINE] = {"etf-deadline", &ktsn_etf_deadline_ops},
+};
+
+const char *ktsn_strategy_name(enum ktsn_strategy strategy)
 {
-	return ktsn_shaper_txtime_bytes(capacity);
+	return strategies[strategy].name;
 }
 
-struct ktsn_shaper *ktsn_shaper_init(void *memory, uint32_t capacity)
+int ktsn_strategy_parse(const char *name, enum ktsn_strategy *strategy)
 {
-	struct ktsn_shaper *shaper;
+	for (unsigned int i = 0; i < KTSN_STRATEGIES; i++) {
+		if (strcmp(strategies[i].name, name) == 0) {
+			*strategy = (enum ktsn_strategy)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+int64_t ktsn_link_ns(uint64_t link_speed_bps, uint32_t wire_bytes)
+{
+	uint64_t bits_ns = (uint64_t)wire_bytes * 8 * 1000000000;
+
+	return link_speed_bps ? (int64_t)((bits_ns + link_speed_bps - 1) / link_speed_bps) : 0;
+}
+
+size_t ktsn_shaper_bytes(void)
+{
+	return sizeof(struct ktsn_shaper);
+}
+
+struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_config *config)
+{
+	struct ktsn_shaper *shaper = memory;
 
 	assert((uintptr_t)memory % alignof(max_align_t) == 0);
-	shaper = ktsn_shaper_txtime_init(memory);
-	shaper->capacity = capacity;
+	shaper->config = *config;
+	shaper->link_free_tai_ns = 0;
 	shaper->pending = 0;
+	shaper->classes_used = 0;
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+		ktsn_txtime_queue_init(&shaper->queues[class]);
+	ktsn_shaper_gates_set(shaper, NULL);
+	ktsn_shaper_strategy_set(shaper, config->strategy);
 	return shaper;
+}
+
+void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy strategy)
+{
+	shaper->config.strategy = strategy;
+	shaper->ops = strategies[strategy].ops;
+}
+
+void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *gates)
+{
+	shaper->gates = gates;
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+		shaper->fits[class] = (struct fit){.window = {KTSN_WINDOW_NEVER, KTSN_WINDOW_NEVER}};
+}
+
+void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+{
+	ktsn_txtime_queue_push(&shaper->queues[packet->traffic_class], packet, now_tai_ns);
+	shaper->classes_used |= (uint8_t)(1U << packet->traffic_class);
+	shaper->pending++;
 }
 
 int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
-	int error;
+	int error = shaper->ops->admit(shaper, packet, now_tai_ns);
 
-	if (shaper->pending == shaper->capacity)
-		return -ENOBUFS;
-	error = shaper->ops->enqueue(shaper, packet, now_tai_ns);
-	if (error)
-		return error;
-	shaper->pending++;
-	return 0;
+	if (!error)
+		ktsn_shaper_requeue(shaper, packet, now_tai_ns);
+	return error;
 }
 
-int64_t ktsn_shaper_next(const struct ktsn_shaper *shaper, int64_t now_tai_ns)
+int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
-	return shaper->ops->next(shaper, now_tai_ns);
+	return shaper->ops->select(shaper, now_tai_ns).at_tai_ns;
 }
 
-struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns)
+static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, unsigned int class)
 {
-	struct ktsn_shaper_packet *packet = shaper->ops->dequeue(shaper, now_tai_ns);
+	struct ktsn_shaper_packet *packet = ktsn_txtime_queue_pop(&shaper->queues[class]);
 
-	if (packet)
-		shaper->pending--;
+	if (shaper->queues[class].count == 0)
+		shaper->classes_used &= (uint8_t) ~(1U << class);
+	/* The place of a packet that is freed may be the next one's: it must not be taken for it. */
+	shaper->fits[class].packet = NULL;
+	shaper->pending--;
 	return packet;
+}
+
+/* What the caller learns of a packet that leaves now, and what the link does. */
+static void packet_leave(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns,
+			 const struct ktsn_window *window)
+{
+	packet->waited = KTSN_WAIT_NONE;
+	if (window && window->open_tai_ns > packet->txtime_tai_ns)
+		packet->waited = KTSN_WAIT_GATE;
+	else if (shaper->link_free_tai_ns > packet->txtime_tai_ns)
+		packet->waited = KTSN_WAIT_LINK;
+	packet->close_tai_ns = window ? window->close_tai_ns : KTSN_WINDOW_NEVER;
+	if (shaper->config.link_speed_bps)
+		shaper->link_free_tai_ns =
+			now_tai_ns + ktsn_link_ns(shaper->config.link_speed_bps, packet->wire_bytes);
+}
+
+struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+					       enum ktsn_verdict *verdict)
+{
+	struct selection selection = shaper->ops->select(shaper, now_tai_ns);
+	struct ktsn_window window;
+	bool windowed = shaper->ops->window != NULL;
+	struct ktsn_shaper_packet *packet;
+
+	if (selection.at_tai_ns > now_tai_ns)
+		return NULL;
+	*verdict = selection.verdict;
+	if (windowed)
+		window = *shaper->ops->window(shaper, selection.traffic_class);
+	packet = class_pop(shaper, selection.traffic_class);
+	if (selection.verdict == KTSN_SEND)
+		packet_leave(shaper, packet, now_tai_ns, windowed ? &window : NULL);
+	return packet;
+}
+
+bool ktsn_shaper_overrun(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
+			 int64_t sent_tai_ns)
+{
+	return sent_tai_ns >
+	       packet->close_tai_ns - ktsn_link_ns(shaper->config.link_speed_bps, packet->wire_bytes);
+}
+
+uint32_t ktsn_shaper_pending_of(const struct ktsn_shaper *shaper, unsigned int traffic_class)
+{
+	return shaper->queues[traffic_class].count;
 }
 
 uint32_t ktsn_shaper_pending(const struct ktsn_shaper *shaper)

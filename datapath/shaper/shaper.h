@@ -6,49 +6,98 @@
  * calls, no clock (`now` is an argument), no allocation (the caller gives the memory). One thread at a
  * time. All times are CLOCK_TAI nanoseconds.
  *
- * A strategy is a table of operations; today there is `txtime`, order by transmit time. The Time-Aware
- * Shaper of IEEE 802.1Q-2022 clause 8.6.8.4 takes the same place.
+ * Packets wait in a queue for each traffic class, in the order of their transmit times. A strategy says whose
+ * turn it is:
+ *
+ *   tas              Time-Aware Shaper of IEEE Std 802.1Q-2022 clause 8.6.8.4: the highest class whose
+ *                    gate is open long enough for the frame. The default.
+ *   strict-priority  the highest class, as if no gate were ever shut
+ *   etf              transmit times alone, over all classes; what is late is dropped (as tc-etf(8))
+ *   etf-deadline     the same for transmit times that are deadlines: packets leave as soon as they can
+ *
+ * Common to all: never before its transmit time (but for deadlines), and one frame after the other at the
+ * configured speed of the link.
  */
 #ifndef KTSN_SHAPER_SHAPER_H
 #define KTSN_SHAPER_SHAPER_H
 
+#include "gates.h"
+#include "packet.h"
+
 #include <stddef.h>
-#include <stdint.h>
 
 /* "Nothing will leave unless something is enqueued." */
 #define KTSN_SHAPER_NEVER INT64_MAX
 
-/*
- * A packet as the shaper sees it. Embedded in the caller's own structure, owned by the shaper from
- * enqueue to dequeue.
- */
-struct ktsn_shaper_packet {
-	int64_t txtime_tai_ns; /* not before this */
-	uint64_t order;        /* breaks ties: lower leaves first */
-	uint32_t wire_bytes;   /* see ktsn_frame_wire_bytes() */
-	uint8_t traffic_class; /* 0 to 7; higher is more important */
+enum ktsn_strategy {
+	KTSN_STRATEGY_TAS,
+	KTSN_STRATEGY_STRICT_PRIORITY,
+	KTSN_STRATEGY_ETF,
+	KTSN_STRATEGY_ETF_DEADLINE,
+	KTSN_STRATEGIES,
+};
+
+struct ktsn_shaper_config {
+	enum ktsn_strategy strategy;
+	uint64_t link_speed_bps; /* 0: without limit, frames take no time */
+	int64_t guard_band_ns;   /* a frame must have left so long before its gate closes */
+	int64_t tolerance_ns;    /* etf: later than this after its transmit time a packet is dropped */
+};
+
+/* What is to become of a packet that comes back. */
+enum ktsn_verdict {
+	KTSN_SEND,
+	KTSN_DROP_MISSED,    /* etf: its time has passed */
+	KTSN_DROP_NO_WINDOW, /* its time has come, and its gate never opens for long enough */
 };
 
 struct ktsn_shaper;
 
-/* Bytes of memory that a shaper for up to `capacity` packets needs, aligned for any type. */
-size_t ktsn_shaper_bytes(uint32_t capacity);
+/* Bytes of memory that a shaper needs, aligned for any type. */
+size_t ktsn_shaper_bytes(void);
 
-/* Prepares `memory` (ktsn_shaper_bytes(capacity) bytes, the caller's) as an empty shaper that orders by
- * transmit time. The result points into `memory`; nothing has to be undone. */
-struct ktsn_shaper *ktsn_shaper_init(void *memory, uint32_t capacity);
+/* Prepares `memory` (ktsn_shaper_bytes() bytes, the caller's) as an empty shaper whose gates are open. The
+ * result points into `memory`; nothing has to be undone. */
+struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_config *config);
 
-/* Takes the packet. 0, or -ENOBUFS when `capacity` packets are held already (the packet stays the
- * caller's). A transmit time in the past is taken: the packet is due at once. */
+/* From now on; what is held stays. `gates` are the caller's and must stay until others take their place; NULL
+ * for all open. */
+void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy strategy);
+void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *gates);
+
+/*
+ * Takes the packet. 0, or the packet stays the caller's:
+ *   -EMSGSIZE  larger than queue-max-sdu of its class
+ *   -ETIME     etf: its time has passed (SO_EE_CODE_TXTIME_MISSED would come too late: INVALID_PARAM)
+ *   -EINVAL    etf: a deadline among transmit times, or the other way round
+ */
 int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
 
-/* The earliest time at which a packet may leave, at `now` or later; KTSN_SHAPER_NEVER when none waits. */
-int64_t ktsn_shaper_next(const struct ktsn_shaper *shaper, int64_t now_tai_ns);
+/* Takes back a packet that was to be sent and could not be. */
+void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
 
-/* Gives back the packet that may leave at `now`, or NULL when none may. Never before its transmit time. */
-struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns);
+/* The earliest time, `now` or later, at which a packet will come back; KTSN_SHAPER_NEVER when none will. */
+int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns);
 
-/* Packets held. */
+/* Gives back a packet that leaves at `now`, or is dropped, as *verdict says; or NULL when none may. */
+struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+					       enum ktsn_verdict *verdict);
+
+/* Whether a packet that dequeue gave back, and that the port had by `sent`, is still on the link when its gate
+ * shuts (transmission-overrun, clause 12.29.1.1.2). */
+bool ktsn_shaper_overrun(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
+			 int64_t sent_tai_ns);
+
+/* Packets held: of a class, and of all. */
+uint32_t ktsn_shaper_pending_of(const struct ktsn_shaper *shaper, unsigned int traffic_class);
 uint32_t ktsn_shaper_pending(const struct ktsn_shaper *shaper);
+
+/* "tas", "strict-priority", "etf", "etf-deadline". */
+const char *ktsn_strategy_name(enum ktsn_strategy strategy);
+/* 0, or -EINVAL when none has that name. */
+int ktsn_strategy_parse(const char *name, enum ktsn_strategy *strategy);
+
+/* Nanoseconds that bytes occupy the link, rounded up; 0 without limit. */
+int64_t ktsn_link_ns(uint64_t link_speed_bps, uint32_t wire_bytes);
 
 #endif

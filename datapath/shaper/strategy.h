@@ -1,33 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the front of the shaper (shaper.c) and its strategies: what each strategy provides, and what
- * the front keeps for all of them. Private to this folder.
+ * Between the front of the shaper (shaper.c), which holds the packets, and its strategies, which say whose
+ * turn it is. Private to this folder.
  *
- * To add a strategy: one file like txtime.c with its table, its _bytes and its _init, declared below.
+ * To add a strategy: one file like strict_priority.c with its table, its value in enum ktsn_strategy, and its
+ * line in shaper.c.
  */
 #ifndef KTSN_SHAPER_STRATEGY_H
 #define KTSN_SHAPER_STRATEGY_H
 
 #include "shaper.h"
+#include "txtime_queue.h"
 
-/* As the functions of the same names in shaper.h. The front counts the packets and refuses those above
- * the capacity; a strategy may refuse for reasons of its own. */
-struct ktsn_shaper_ops {
-	const char *name;
-	int (*enqueue)(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
-	int64_t (*next)(const struct ktsn_shaper *shaper, int64_t now_tai_ns);
-	struct ktsn_shaper_packet *(*dequeue)(struct ktsn_shaper *shaper, int64_t now_tai_ns);
+/* Where the first packet of a class fits, as long as that packet, the gates and the time go on. */
+struct fit {
+	const struct ktsn_shaper_packet *packet; /* NULL: not known */
+	int64_t from_tai_ns;                     /* looked for from here on */
+	int64_t start_tai_ns;
+	struct ktsn_window window;
 };
 
-/* What the state of every strategy begins with. */
 struct ktsn_shaper {
 	const struct ktsn_shaper_ops *ops;
-	uint32_t capacity;
+	struct ktsn_shaper_config config;
+	const struct ktsn_gates *gates;
+	int64_t link_free_tai_ns; /* when the last frame will have left the link */
 	uint32_t pending;
+	uint8_t classes_used; /* bit c: class c is not empty */
+	struct fit fits[KTSN_CLASSES];
+	struct ktsn_txtime_queue queues[KTSN_CLASSES];
 };
 
-/* Order by transmit time. `memory` is aligned for any type; capacity and count are the front's to set. */
-size_t ktsn_shaper_txtime_bytes(uint32_t capacity);
-struct ktsn_shaper *ktsn_shaper_txtime_init(void *memory);
+/* The next event: what becomes of the first packet of a class, and when. */
+struct selection {
+	int64_t at_tai_ns; /* KTSN_SHAPER_NEVER: nothing */
+	unsigned int traffic_class;
+	enum ktsn_verdict verdict;
+};
+
+struct ktsn_shaper_ops {
+	/* Whether a packet is taken: 0 or -errno as ktsn_shaper_enqueue(). */
+	int (*admit)(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
+		     int64_t now_tai_ns);
+	/* What comes next, not before `now`. */
+	struct selection (*select)(struct ktsn_shaper *shaper, int64_t now_tai_ns);
+	/* When the window closes in which a packet that select() chose leaves; NULL: there are no windows. */
+	const struct ktsn_window *(*window)(const struct ktsn_shaper *shaper, unsigned int traffic_class);
+};
+
+extern const struct ktsn_shaper_ops ktsn_tas_ops;
+extern const struct ktsn_shaper_ops ktsn_strict_priority_ops;
+extern const struct ktsn_shaper_ops ktsn_etf_ops;
+extern const struct ktsn_shaper_ops ktsn_etf_deadline_ops;
+
+static inline struct ktsn_shaper_packet *class_first(const struct ktsn_shaper *shaper, unsigned int class)
+{
+	return ktsn_txtime_queue_first(&shaper->queues[class]);
+}
+
+/* The highest class in a set that is not empty. */
+static inline unsigned int highest_class(unsigned int classes)
+{
+	return 31 - (unsigned int)__builtin_clz(classes);
+}
+
+/* When the link and the packet's own time let it leave, at the earliest. */
+static inline int64_t earliest(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
+			       int64_t now_tai_ns)
+{
+	int64_t at_tai_ns = shaper->link_free_tai_ns > now_tai_ns ? shaper->link_free_tai_ns : now_tai_ns;
+
+	return packet->txtime_tai_ns > at_tai_ns ? packet->txtime_tai_ns : at_tai_ns;
+}
+
+static inline struct selection selection_none(void)
+{
+	return (struct selection){.at_tai_ns = KTSN_SHAPER_NEVER};
+}
 
 #endif

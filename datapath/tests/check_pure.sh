@@ -7,7 +7,7 @@
 set -eu
 
 # What the compiler emits on its own or assert() needs; then the sanitizers' when built with them.
-allowed='memcpy|memmove|memset|memcmp|__stack_chk_fail|__assert_fail|_GLOBAL_OFFSET_TABLE_'
+allowed='memcpy|memmove|memset|memcmp|strcmp|__stack_chk_fail|__assert_fail|_GLOBAL_OFFSET_TABLE_'
 allowed="$allowed|__(asan|ubsan|tsan)_[a-z0-9_]*|ktsn_[a-z0-9_]*"
 
 if [ $# -eq 0 ]; then

@@ -324,7 +324,7 @@ static int build(uint8_t *frame, const struct flow *flow, const uint8_t *payload
 	int header_bytes;
 
 	if (flow->outer)
-		tunnel = (struct ktsn_frame_tunnel){path_of(flow->outer), flow->vni};
+		tunnel = (struct ktsn_frame_tunnel){.outer = path_of(flow->outer), .vni = flow->vni};
 	memcpy(frame + ktsn_frame_header_bytes(flow->outer ? &tunnel : NULL), payload, payload_bytes);
 	header_bytes =
 		ktsn_frame_build(frame, FRAME_BYTES_MAX, &inner, flow->outer ? &tunnel : NULL, payload_bytes);

@@ -101,7 +101,9 @@ uint64_t rig_drops(const struct rig *rig)
 	const struct counters *counters = loop_counters(rig->loop);
 
 	return counter_read(&counters->drop_invalid) + counter_read(&counters->drop_unresolved) +
-	       counter_read(&counters->drop_port) + counter_read(&counters->drop_closed);
+	       counter_read(&counters->drop_port) + counter_read(&counters->drop_closed) +
+	       counter_read(&counters->drop_txtime) + counter_read(&counters->drop_missed) +
+	       counter_read(&counters->drop_max_sdu) + counter_read(&counters->drop_no_window);
 }
 
 static void books_check(const struct rig *rig)
@@ -110,10 +112,11 @@ static void books_check(const struct rig *rig)
 	uint64_t sent = counter_read(&counters->sent);
 
 	assert_int_equal(counter_read(&counters->taken), sent + rig_drops(rig) + loop_pending(rig->loop));
-	assert_int_equal(sent, counter_read(&counters->on_time) + counter_read(&counters->late_taken) +
-				       counter_read(&counters->late_wakeup) +
-				       counter_read(&counters->late_port) +
-				       counter_read(&counters->late_unresolved));
+	assert_int_equal(sent,
+			 counter_read(&counters->on_time) + counter_read(&counters->late_taken) +
+				 counter_read(&counters->late_wakeup) + counter_read(&counters->late_port) +
+				 counter_read(&counters->late_gate) + counter_read(&counters->late_link) +
+				 counter_read(&counters->late_unresolved));
 	assert_int_equal(sent, ktsn_port_fake_sent_count(rig->port));
 	assert_int_equal(ktsn_port_fake_buffers_in_use(rig->port), loop_pending(rig->loop));
 }

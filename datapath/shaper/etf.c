@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The strategies `etf` and `etf-deadline`: earliest transmit time first, over all classes, as the kernel's
+ * qdisc of that name in its two modes (tc-etf(8)). A packet that cannot leave at its time is dropped.
+ *
+ * Unlike the kernel's, which sends up to `delta` early and drops what is late by any amount, none leaves
+ * before its time, and the tolerance says how late is too late.
+ */
+#include "strategy.h"
+
+#include <errno.h>
+
+static int etf_admit(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
+		     int64_t now_tai_ns)
+{
+	if (packet->deadline != (shaper->config.strategy == KTSN_STRATEGY_ETF_DEADLINE))
+		return -EINVAL;
+	return packet->txtime_tai_ns < now_tai_ns ? -ETIME : 0;
+}
+
+static unsigned int first_class(const struct ktsn_shaper *shaper)
+{
+	unsigned int first = highest_class(shaper->classes_used);
+
+	for (unsigned int class = 0; class < first; class ++)
+		if (shaper->classes_used >> class & 1 &&
+		    ktsn_packet_before(class_first(shaper, class), class_first(shaper, first)))
+			first = class;
+	return first;
+}
+
+static struct selection etf_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
+{
+	const struct ktsn_shaper_packet *packet;
+	struct selection selection = {.verdict = KTSN_SEND};
+
+	if (!shaper->classes_used)
+		return selection_none();
+	selection.traffic_class = first_class(shaper);
+	packet = class_first(shaper, selection.traffic_class);
+	selection.at_tai_ns = earliest(shaper, packet, now_tai_ns);
+	if (selection.at_tai_ns - packet->txtime_tai_ns > shaper->config.tolerance_ns) {
+		selection.verdict = KTSN_DROP_MISSED;
+		selection.at_tai_ns = now_tai_ns > packet->txtime_tai_ns ? now_tai_ns : packet->txtime_tai_ns;
+	}
+	return selection;
+}
+
+/* As soon as the link is free; but what is no deadline (it was taken under another strategy) not before its
+ * time. */
+static struct selection etf_deadline_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
+{
+	struct selection selection = etf_select(shaper, now_tai_ns);
+	int64_t free_tai_ns = shaper->link_free_tai_ns > now_tai_ns ? shaper->link_free_tai_ns : now_tai_ns;
+
+	if (selection.at_tai_ns != KTSN_SHAPER_NEVER && selection.verdict == KTSN_SEND &&
+	    class_first(shaper, selection.traffic_class)->deadline)
+		selection.at_tai_ns = free_tai_ns;
+	return selection;
+}
+
+const struct ktsn_shaper_ops ktsn_etf_ops = {
+	.admit = etf_admit,
+	.select = etf_select,
+};
+
+const struct ktsn_shaper_ops ktsn_etf_deadline_ops = {
+	.admit = etf_admit,
+	.select = etf_deadline_select,
+};

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gates.h"
+
+static const struct ktsn_window none = {KTSN_WINDOW_NEVER, KTSN_WINDOW_NEVER};
+
+void ktsn_gates_init(struct ktsn_gates *gates)
+{
+	ktsn_schedule_init(&gates->oper);
+	gates->admin = gates->oper;
+	ktsn_windows_hold(&gates->oper_windows, gates->oper.gate_states);
+	gates->hold_from_tai_ns = gates->config_change_tai_ns = KTSN_WINDOW_NEVER;
+	gates->last_change_tai_ns = 0;
+	gates->config_change_error = 0;
+}
+
+bool ktsn_gates_pending(const struct ktsn_gates *gates, int64_t now_tai_ns)
+{
+	return gates->config_change_tai_ns != KTSN_WINDOW_NEVER && now_tai_ns < gates->config_change_tai_ns;
+}
+
+static bool changed_before(const struct ktsn_gates *gates, int64_t tai_ns)
+{
+	return gates->config_change_tai_ns <= tai_ns;
+}
+
+const struct ktsn_schedule *ktsn_gates_oper(const struct ktsn_gates *gates, int64_t now_tai_ns)
+{
+	return changed_before(gates, now_tai_ns) ? &gates->admin : &gates->oper;
+}
+
+/* `gates` as they are from `now` on, without what is past and without what is pending. */
+static void operational_copy(const struct ktsn_gates *gates, int64_t now_tai_ns, struct ktsn_gates *copy)
+{
+	bool changed = changed_before(gates, now_tai_ns);
+
+	copy->oper = changed ? gates->admin : gates->oper;
+	copy->oper_windows = changed ? gates->admin_windows : gates->oper_windows;
+	copy->last_change_tai_ns = changed ? gates->config_change_tai_ns : gates->last_change_tai_ns;
+	copy->config_change_error = gates->config_change_error;
+	copy->hold_from_tai_ns = copy->config_change_tai_ns = KTSN_WINDOW_NEVER;
+}
+
+/* Clause 8.6.9.3.1, SetConfigChangeTime(): base-time + N * cycle-time, with the smallest N that is not past. */
+static int64_t change_time(const struct ktsn_schedule *admin, int64_t now_tai_ns)
+{
+	int64_t start_tai_ns;
+
+	if (admin->base_time_tai_ns >= now_tai_ns)
+		return admin->base_time_tai_ns;
+	start_tai_ns = ktsn_cycle_start(admin->base_time_tai_ns, admin->cycle_time_ns, now_tai_ns);
+	return start_tai_ns == now_tai_ns ? now_tai_ns : start_tai_ns + admin->cycle_time_ns;
+}
+
+/*
+ * Clause 8.6.9.1.1, SetCycleStartTime(): a cycle that begins when the change is known, and after which less
+ * than the extension would be left, goes on until the change. The cycle in which the change is asked for was
+ * set up before it and is only ever cut short.
+ */
+static int64_t hold_time(const struct ktsn_gates *gates, int64_t now_tai_ns)
+{
+	int64_t change_tai_ns = gates->config_change_tai_ns;
+	int64_t cycle_ns = gates->oper.cycle_time_ns;
+	int64_t next_tai_ns, last_start_tai_ns;
+
+	if (!gates->oper.gate_enabled)
+		return change_tai_ns;
+	next_tai_ns = ktsn_cycle_start(gates->oper.base_time_tai_ns, cycle_ns, now_tai_ns) + cycle_ns;
+	if (change_tai_ns <= next_tai_ns)
+		return change_tai_ns;
+	/* The first cycle whose end is at most the extension before the change. */
+	last_start_tai_ns = change_tai_ns - cycle_ns - gates->oper.cycle_time_extension_ns;
+	if (last_start_tai_ns <= next_tai_ns)
+		last_start_tai_ns = next_tai_ns;
+	else if (ktsn_cycle_start(next_tai_ns, cycle_ns, last_start_tai_ns) != last_start_tai_ns)
+		last_start_tai_ns = ktsn_cycle_start(next_tai_ns, cycle_ns, last_start_tai_ns) + cycle_ns;
+	return last_start_tai_ns + cycle_ns < change_tai_ns ? last_start_tai_ns + cycle_ns : change_tai_ns;
+}
+
+/* Gates that are not enabled need no moment to begin at. */
+static void hold_at_once(struct ktsn_gates *gates, int64_t now_tai_ns)
+{
+	gates->oper = gates->admin;
+	ktsn_windows_hold(&gates->oper_windows, gates->admin.gate_states);
+	gates->last_change_tai_ns = now_tai_ns;
+}
+
+void ktsn_gates_change(const struct ktsn_gates *gates, const struct ktsn_schedule *admin, int64_t now_tai_ns,
+		       struct ktsn_gates *changed)
+{
+	operational_copy(gates, now_tai_ns, changed);
+	changed->admin = *admin;
+	if (!admin->gate_enabled) {
+		hold_at_once(changed, now_tai_ns);
+		return;
+	}
+	if (changed->oper.gate_enabled) {
+		changed->config_change_error += admin->base_time_tai_ns < now_tai_ns;
+	} else {
+		/* Clause 8.6.9.2: until the first cycle the gates are as admin-gate-states has them. */
+		changed->oper.gate_states = admin->gate_states;
+		ktsn_windows_hold(&changed->oper_windows, admin->gate_states);
+	}
+	ktsn_windows_compile(&changed->admin_windows, admin);
+	changed->config_change_tai_ns = change_time(admin, now_tai_ns);
+	changed->hold_from_tai_ns = hold_time(changed, now_tai_ns);
+}
+
+/* The three parts of time, in order (see the picture in gates.h). */
+enum part { PART_OPER, PART_HOLD, PART_ADMIN, PARTS };
+
+static enum part part_at(const struct ktsn_gates *gates, int64_t tai_ns)
+{
+	if (tai_ns < gates->hold_from_tai_ns)
+		return PART_OPER;
+	return tai_ns < gates->config_change_tai_ns ? PART_HOLD : PART_ADMIN;
+}
+
+static int64_t part_begin(const struct ktsn_gates *gates, enum part part)
+{
+	if (part == PART_OPER)
+		return KTSN_WINDOW_EVER;
+	return part == PART_HOLD ? gates->hold_from_tai_ns : gates->config_change_tai_ns;
+}
+
+static int64_t part_end(const struct ktsn_gates *gates, enum part part)
+{
+	return part == PART_ADMIN ? KTSN_WINDOW_NEVER : part_begin(gates, part + 1);
+}
+
+/* The first window of a part that closes after `tai_ns`, which lies in the part. */
+static struct ktsn_window part_window(const struct ktsn_gates *gates, enum part part, unsigned int class,
+				      int64_t tai_ns)
+{
+	struct ktsn_window window;
+	int64_t begin_tai_ns = part_begin(gates, part), end_tai_ns = part_end(gates, part);
+
+	if (part == PART_HOLD)
+		window = gates->oper_windows.last_states >> class & 1
+				 ? (struct ktsn_window){begin_tai_ns, end_tai_ns}
+				 : none;
+	else
+		window = ktsn_windows_find(part == PART_OPER ? &gates->oper_windows : &gates->admin_windows,
+					   class, tai_ns);
+	if (window.open_tai_ns >= end_tai_ns)
+		return none;
+	if (window.open_tai_ns < begin_tai_ns)
+		window.open_tai_ns = begin_tai_ns;
+	if (window.close_tai_ns > end_tai_ns)
+		window.close_tai_ns = end_tai_ns;
+	return window;
+}
+
+struct ktsn_window ktsn_gates_window(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns)
+{
+	enum part part = part_at(gates, tai_ns);
+	struct ktsn_window window = part_window(gates, part, class, tai_ns);
+
+	while (window.open_tai_ns == KTSN_WINDOW_NEVER && part < PART_ADMIN) {
+		part++;
+		if (part_begin(gates, part) == part_end(gates, part) && part < PART_ADMIN)
+			part++;
+		if (part_begin(gates, part) == KTSN_WINDOW_NEVER)
+			return none;
+		window = part_window(gates, part, class, part_begin(gates, part));
+	}
+	/* Open when its part ends: it goes on if the next part begins with the gate open. */
+	while (window.open_tai_ns != KTSN_WINDOW_NEVER && part < PART_ADMIN &&
+	       window.close_tai_ns == part_end(gates, part)) {
+		struct ktsn_window next;
+
+		part++;
+		if (part_begin(gates, part) == part_end(gates, part))
+			continue;
+		next = part_window(gates, part, class, part_begin(gates, part));
+		if (next.open_tai_ns > window.close_tai_ns)
+			break;
+		window.close_tai_ns = next.close_tai_ns;
+	}
+	return window;
+}
+
+/* Moves a search that the operational schedule cannot satisfy to where its last windows lie, of which one
+ * may go on after the change. KTSN_WINDOW_NEVER when nothing comes after it. */
+static int64_t search_start(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns,
+			    int64_t duration_ns)
+{
+	bool pending = gates->config_change_tai_ns != KTSN_WINDOW_NEVER;
+	int64_t near_change_tai_ns;
+
+	if (gates->oper_windows.classes[class].longest_ns >= duration_ns && !changed_before(gates, tai_ns))
+		return tai_ns;
+	if (!pending)
+		return KTSN_WINDOW_NEVER;
+	near_change_tai_ns = gates->hold_from_tai_ns - gates->oper_windows.cycle_time_ns;
+	return tai_ns > near_change_tai_ns ? tai_ns : near_change_tai_ns;
+}
+
+struct ktsn_window ktsn_gates_fit(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns,
+				  int64_t duration_ns, int64_t *start_tai_ns)
+{
+	int64_t at_tai_ns = search_start(gates, class, tai_ns, duration_ns);
+
+	while (at_tai_ns != KTSN_WINDOW_NEVER) {
+		struct ktsn_window window = ktsn_gates_window(gates, class, at_tai_ns);
+		int64_t start = window.open_tai_ns > at_tai_ns ? window.open_tai_ns : at_tai_ns;
+
+		if (window.open_tai_ns == KTSN_WINDOW_NEVER)
+			break;
+		if (window.close_tai_ns - duration_ns >= start) {
+			*start_tai_ns = start;
+			return window;
+		}
+		at_tai_ns = window.close_tai_ns;
+		/* Every window from here on is one of the new schedule's own. */
+		if (changed_before(gates, at_tai_ns) &&
+		    gates->admin_windows.classes[class].longest_ns < duration_ns)
+			break;
+	}
+	*start_tai_ns = KTSN_WINDOW_NEVER;
+	return none;
+}
+
+/* Of a schedule whose gates are enabled: which entry it is in. */
+static uint8_t list_states(const struct ktsn_schedule *schedule, int64_t tai_ns)
+{
+	int64_t left_ns =
+		tai_ns - ktsn_cycle_start(schedule->base_time_tai_ns, schedule->cycle_time_ns, tai_ns);
+	uint32_t i = 0;
+
+	while (i + 1 < schedule->entry_count && left_ns >= schedule->entries[i].interval_ns)
+		left_ns -= schedule->entries[i++].interval_ns;
+	return schedule->entries[i].gate_states;
+}
+
+uint8_t ktsn_gates_states(const struct ktsn_gates *gates, int64_t now_tai_ns)
+{
+	const struct ktsn_schedule *schedule = ktsn_gates_oper(gates, now_tai_ns);
+
+	if (!schedule->gate_enabled)
+		return schedule->gate_states;
+	if (part_at(gates, now_tai_ns) == PART_HOLD)
+		return gates->oper_windows.last_states;
+	return list_states(schedule, now_tai_ns);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A packet as the shaper sees it: embedded in the caller's own structure, the shaper's from enqueue to
+ * dequeue, with the links of the queues in it, so that nothing here allocates and nothing can be full.
+ */
+#ifndef KTSN_SHAPER_PACKET_H
+#define KTSN_SHAPER_PACKET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Transmit times are from 0 to here, so that all that is computed from them fits into 64 bits. */
+#define KTSN_TXTIME_MAX_NS INT64_C(9200000000000000000)
+
+/* What kept a packet from leaving at its transmit time. */
+enum ktsn_wait {
+	KTSN_WAIT_NONE,
+	KTSN_WAIT_GATE, /* its gate was shut, or too little was left of the window */
+	KTSN_WAIT_LINK, /* frames before it occupied the link */
+};
+
+struct ktsn_shaper_packet {
+	/* The caller's, before enqueue. */
+	int64_t txtime_tai_ns; /* not before this; the last moment if it is a deadline */
+	uint64_t order;        /* breaks ties: lower leaves first */
+	uint32_t wire_bytes;   /* what it occupies of the link, see ktsn_frame_wire_bytes() */
+	uint32_t sdu_bytes;    /* its MAC client data, for queue-max-sdu */
+	uint8_t traffic_class; /* 0 to 7; higher is more important */
+	bool deadline;         /* SOF_TXTIME_DEADLINE_MODE: only the strategy etf-deadline takes it so */
+
+	/* The shaper's, for the caller to read after dequeue. */
+	enum ktsn_wait waited;
+	int64_t close_tai_ns; /* when the window closes in which it leaves; INT64_MAX: it does not */
+
+	/* The queues'. */
+	struct ktsn_shaper_packet *next;
+	struct ktsn_shaper_packet *child;
+};
+
+/* Whether a leaves before b, everything else being equal. */
+static inline bool ktsn_packet_before(const struct ktsn_shaper_packet *a, const struct ktsn_shaper_packet *b)
+{
+	if (a->txtime_tai_ns != b->txtime_tai_ns)
+		return a->txtime_tai_ns < b->txtime_tai_ns;
+	return a->order < b->order;
+}
+
+#endif

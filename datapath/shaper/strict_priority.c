@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The strategy `strict-priority`: of the classes whose first packet's time has come, the highest (IEEE Std
+ * 802.1Q-2022 clause 8.6.8.1).
+ */
+#include "strategy.h"
+
+static int strict_priority_admit(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
+				 int64_t now_tai_ns)
+{
+	(void)shaper, (void)packet, (void)now_tai_ns;
+	return 0;
+}
+
+static struct selection strict_priority_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
+{
+	struct selection best = selection_none();
+
+	for (unsigned int classes = shaper->classes_used; classes;
+	     classes &= ~(1U << highest_class(classes))) {
+		unsigned int class = highest_class(classes);
+		int64_t at_tai_ns = earliest(shaper, class_first(shaper, class), now_tai_ns);
+
+		if (at_tai_ns < best.at_tai_ns)
+			best = (struct selection){at_tai_ns, class, KTSN_SEND};
+	}
+	return best;
+}
+
+const struct ktsn_shaper_ops ktsn_strict_priority_ops = {
+	.admit = strict_priority_admit,
+	.select = strict_priority_select,
+};
