@@ -104,7 +104,7 @@ static int flow_number_free(const struct process *process, uint32_t wanted, uint
 	return -EMFILE;
 }
 
-static int flow_make(struct process *process, uint32_t number, enum ktsn_clock clock, struct flow **result)
+static int flow_make(struct process *process, uint32_t number, struct txtime_mode mode, struct flow **result)
 {
 	struct flow *flow = calloc(1, sizeof(*flow));
 	int err = -ENOMEM;
@@ -123,7 +123,9 @@ static int flow_make(struct process *process, uint32_t number, enum ktsn_clock c
 	flow->loop->object = (struct loop_object){.kind = LOOP_FLOW, .owner = flow};
 	flow->loop->ring = process->ring;
 	flow->loop->number = ++process->pod->node->flow_numbers;
-	flow->loop->clock = clock;
+	flow->loop->clock = mode.clock;
+	flow->loop->deadline = mode.deadline;
+	flow->mode = mode;
 	process->flows[flow->index] = flow;
 	process->pod->node->flow_count++;
 	*result = flow;
@@ -164,8 +166,10 @@ static void flow_source_set(struct flow *flow, const struct socket_identity *ide
 	flow->source.source_port_be = identity->local.sin_port;
 	flow->source.ttl = (uint8_t)identity->ttl;
 	flow->source.tos = (uint8_t)identity->tos;
-	atomic_store_explicit(&flow->loop->priority, (uint8_t)(identity->priority % LOOP_PRIORITIES),
-			      memory_order_relaxed);
+	loop_command(flow->process->pod->node->loop,
+		     &(struct loop_command){.type = COMMAND_FLOW_PRIORITY,
+					    .flow = flow->loop,
+					    .index = (uint32_t)identity->priority % LOOP_PRIORITIES});
 }
 
 static void destination_reply(const struct destination *destination, struct ktsn_app_reply *reply)
@@ -185,7 +189,8 @@ static int flow_register(struct flow *flow, const struct socket_identity *identi
 	destinations_close_all(flow);
 	flow_source_set(flow, identity, ns);
 	reply->flow = flow->index;
-	reply->clock = flow->loop->clock;
+	reply->clock = (uint16_t)flow->mode.clock;
+	reply->flags = flow->mode.deadline ? KTSN_APP_DEADLINE : 0;
 	if (identity->remote.sin_port == 0)
 		return 0;
 	err = destination_create(flow, identity->remote.sin_addr.s_addr, identity->remote.sin_port,
@@ -230,7 +235,7 @@ static uint32_t number_wanted(const struct process *process, uint32_t number)
 }
 
 static int flow_open_as(struct process *process, const struct ktsn_app_request *request,
-			const struct socket_identity *identity, enum ktsn_clock clock,
+			const struct socket_identity *identity, struct txtime_mode mode,
 			struct ktsn_app_reply *reply)
 {
 	struct namespace *ns = namespace_of(process->pod, identity->netns_cookie);
@@ -241,7 +246,7 @@ static int flow_open_as(struct process *process, const struct ktsn_app_request *
 	if (!ns)
 		return process->pod->endpoints ? -EPERM : -ENETDOWN;
 	if (fresh)
-		err = flow_make(process, number_wanted(process, request->flow), clock, &flow);
+		err = flow_make(process, number_wanted(process, request->flow), mode, &flow);
 	if (err)
 		return err;
 	if (fresh)
@@ -257,19 +262,19 @@ static int flow_open_as(struct process *process, const struct ktsn_app_request *
 void flow_open(struct process *process, const struct ktsn_app_request *request, int socket_fd,
 	       struct ktsn_app_reply *reply)
 {
-	enum ktsn_clock clock = (enum ktsn_clock)request->clock;
+	struct txtime_mode mode = {(enum ktsn_clock)request->clock, request->flags & KTSN_APP_DEADLINE};
 	bool known = request->flow == KTSN_APP_NONE || flow_of(process, request->flow) || process->resuming;
 	struct socket_identity identity;
 
-	if (socket_fd < 0 || request->clock >= KTSN_CLOCKS || !known) {
+	if (socket_fd < 0 || request->clock >= KTSN_CLOCKS || request->flags & ~KTSN_APP_DEADLINE || !known) {
 		reply->status = -EINVAL;
 		return;
 	}
 	reply->status = identity_read(socket_fd, &identity);
 	if (reply->status == 0 && request->type == KTSN_APP_FLOW_ADOPT)
-		reply->status = timed_socket_find(process->pod, identity.cookie, &clock);
+		reply->status = timed_socket_find(process->pod, identity.cookie, &mode);
 	if (reply->status == 0)
-		reply->status = flow_open_as(process, request, &identity, clock, reply);
+		reply->status = flow_open_as(process, request, &identity, mode, reply);
 }
 
 void flow_close_request(struct process *process, const struct ktsn_app_request *request,

@@ -76,10 +76,10 @@ struct loop_flow {
 	struct loop_ring *ring;
 	uint64_t number; /* in the whole of ktsnd, for the departures */
 	enum ktsn_clock clock;
-	bool deadline;            /* SOF_TXTIME_DEADLINE_MODE */
-	_Atomic uint8_t priority; /* SO_PRIORITY, the control thread's to change */
-	uint32_t packets;         /* messages held */
-	bool closing;             /* as a destination */
+	bool deadline;    /* SOF_TXTIME_DEADLINE_MODE */
+	uint8_t priority; /* SO_PRIORITY & 15; changed by COMMAND_FLOW_PRIORITY */
+	uint32_t packets; /* messages held */
+	bool closing;     /* as a destination */
 	bool closed;
 	bool retired;
 	struct expectation expectation;

@@ -172,9 +172,7 @@ static void packet_fill(struct loop *loop, struct packet *packet, const struct l
 	packet->slot = taken->slot;
 	packet->payload_bytes = taken->payload_bytes;
 	packet->flow = destination->flow;
-	packet->shaper.traffic_class =
-		loop->classes
-			.of_priority[atomic_load_explicit(&packet->flow->priority, memory_order_relaxed)];
+	packet->shaper.traffic_class = loop->classes.of_priority[packet->flow->priority];
 	packet->shaper.deadline = packet->flow->deadline;
 	packet->shaper.txtime_tai_ns = packet->requested_tai_ns;
 	/* Messages of one round may be taken in any order; their numbers say which came first. */

@@ -46,10 +46,16 @@ struct peer {
 	struct peer *next;
 };
 
+/* How a socket gives its transmit times (struct sock_txtime). */
+struct txtime_mode {
+	enum ktsn_clock clock;
+	bool deadline;
+};
+
 /* A socket of which ktsnd knows that it asked for SO_TXTIME, by the kernel's cookie (SO_COOKIE). */
 struct timed_socket {
 	uint64_t cookie; /* 0: none */
-	enum ktsn_clock clock;
+	struct txtime_mode mode;
 };
 
 struct pod {
@@ -91,6 +97,7 @@ struct process {
 struct flow {
 	struct process *process;
 	struct loop_flow *loop;
+	struct txtime_mode mode;
 	uint32_t index;
 	uint64_t cookie; /* of the socket */
 	struct namespace *ns;
@@ -209,8 +216,8 @@ void flow_free(struct flow *flow);
 /* timed_sockets.c: sockets that wander from process to process */
 /* A flow of the pod ends: another process may still have its socket. */
 void timed_socket_remember(struct pod *pod, const struct flow *flow);
-/* 0 with *clock, or -ENOENT when no process of the pod ever registered the socket. */
-int timed_socket_find(const struct pod *pod, uint64_t cookie, enum ktsn_clock *clock);
+/* 0 with *mode, or -ENOENT when no process of the pod ever registered the socket. */
+int timed_socket_find(const struct pod *pod, uint64_t cookie, struct txtime_mode *mode);
 
 /* destinations.c: from an address to a route for frames */
 /* Makes a destination of the flow, under that number if it is not KTSN_APP_NONE, and announces it to the

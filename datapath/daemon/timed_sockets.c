@@ -10,30 +10,30 @@
 void timed_socket_remember(struct pod *pod, const struct flow *flow)
 {
 	pod->recent[pod->recent_next++ % POD_RECENT_MAX] =
-		(struct timed_socket){.cookie = flow->cookie, .clock = flow->loop->clock};
+		(struct timed_socket){.cookie = flow->cookie, .mode = flow->mode};
 }
 
-static int open_flow_find(const struct process *process, uint64_t cookie, enum ktsn_clock *clock)
+static int open_flow_find(const struct process *process, uint64_t cookie, struct txtime_mode *mode)
 {
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {
 		const struct flow *flow = process->flows[i];
 
 		if (flow && !flow->closed && flow->cookie == cookie) {
-			*clock = flow->loop->clock;
+			*mode = flow->mode;
 			return 0;
 		}
 	}
 	return -ENOENT;
 }
 
-int timed_socket_find(const struct pod *pod, uint64_t cookie, enum ktsn_clock *clock)
+int timed_socket_find(const struct pod *pod, uint64_t cookie, struct txtime_mode *mode)
 {
 	for (const struct process *process = pod->processes; process; process = process->next)
-		if (open_flow_find(process, cookie, clock) == 0)
+		if (open_flow_find(process, cookie, mode) == 0)
 			return 0;
 	for (uint32_t i = 0; i < POD_RECENT_MAX; i++) {
 		if (pod->recent[i].cookie == cookie) {
-			*clock = pod->recent[i].clock;
+			*mode = pod->recent[i].mode;
 			return 0;
 		}
 	}

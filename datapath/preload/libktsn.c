@@ -139,7 +139,6 @@ static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
 	flow->kernel_knows = false;
 	flow->left_to_kernel = session_get(&session) || flow_adopt(session, flow, fd);
 	flow->txtime_clockid = clockids[flow->clock];
-	flow->txtime_flags = 0;
 	(void)flow_share(flow, fd);
 	return flow;
 }
@@ -161,11 +160,36 @@ EXPORT int socket(int domain, int type, int protocol)
 	return fd;
 }
 
+/* After bind or connect the socket's addresses have changed, and with them where its messages go; after
+ * setsockopt what their frames carry. */
+static void socket_changed(int fd)
+{
+	struct flow *flow = flow_acquire(fd);
+
+	if (!flow)
+		return;
+	if (!flow->left_to_kernel && socket_is_bound(fd))
+		flow_refresh(flow, fd);
+	flow_put(flow);
+}
+
+/* What ktsnd reads from the socket when it is registered. IP_TOS sets the priority as well. */
+static bool is_registered_option(int level, int option)
+{
+	return level == SOL_SOCKET ? option == SO_PRIORITY
+				   : level == IPPROTO_IP && (option == IP_TOS || option == IP_TTL);
+}
+
 EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t bytes)
 {
+	int result;
+
 	if (level == SOL_SOCKET && option == SO_TXTIME)
 		return (int)errno_return(txtime_set(fd, value, bytes));
-	return next_setsockopt(fd, level, option, value, bytes);
+	result = next_setsockopt(fd, level, option, value, bytes);
+	if (result == 0 && is_registered_option(level, option))
+		socket_changed(fd);
+	return result;
 }
 
 static void txtime_get(const struct flow *flow, void *value, socklen_t *bytes)
@@ -194,24 +218,12 @@ EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *byt
 	return ours ? 0 : next_getsockopt(fd, level, option, value, bytes);
 }
 
-/* After bind or connect the socket's addresses have changed, and with them where its messages go. */
-static void addresses_changed(int fd)
-{
-	struct flow *flow = flow_acquire(fd);
-
-	if (!flow)
-		return;
-	if (!flow->left_to_kernel)
-		flow_refresh(flow, fd);
-	flow_put(flow);
-}
-
 EXPORT int bind(int fd, const struct sockaddr *address, socklen_t bytes)
 {
 	int result = next_bind(fd, address, bytes);
 
 	if (result == 0)
-		addresses_changed(fd);
+		socket_changed(fd);
 	return result;
 }
 
@@ -220,7 +232,7 @@ EXPORT int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 	int result = next_connect(fd, address, bytes);
 
 	if (result == 0)
-		addresses_changed(fd);
+		socket_changed(fd);
 	return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include "next.h"
 
+#include <linux/net_tstamp.h>
 #include <string.h>
 
 static struct ktsn_app_request request_make(enum ktsn_app_type type, const struct flow *flow)
@@ -12,7 +13,8 @@ static struct ktsn_app_request request_make(enum ktsn_app_type type, const struc
 		.version = KTSN_APP_VERSION,
 		.type = (uint16_t)type,
 		.flow = flow->number,
-		.clock = (uint16_t)flow->clock,
+		.clock = (uint8_t)flow->clock,
+		.flags = flow->txtime_flags & SOF_TXTIME_DEADLINE_MODE ? KTSN_APP_DEADLINE : 0,
 		.destination = KTSN_APP_NONE,
 	};
 }
@@ -102,6 +104,8 @@ static int open_request(struct session *session, struct flow *flow, int fd, stru
 		return err;
 	destination_write(flow, &flow->connected, destination_make(&reply));
 	flow->clock = (enum ktsn_clock)reply.clock;
+	if (reply.flags & KTSN_APP_DEADLINE)
+		flow->txtime_flags |= SOF_TXTIME_DEADLINE_MODE;
 	return 0;
 }
 

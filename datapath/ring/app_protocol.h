@@ -13,8 +13,8 @@
  *   RESUME       ->  all flows and destinations are known again.
  *   FLOW_OPEN    ->  a number for the socket whose descriptor comes with the request. ktsnd reads from it
  *                    who it is (type, addresses, namespace) and closes its copy before it replies. With
- *                    the number of an open flow the flow is registered anew (after bind or connect). A
- *                    connected socket's destination comes with the reply.
+ *                    the number of an open flow the flow is registered anew (after bind, connect, or a
+ *                    change of its priority, TOS or TTL). A connected socket's destination comes with the reply.
  *   FLOW_CLOSE   ->  the socket was closed; messages that it sent still leave.
  *   FLOW_ADOPT   ->  for a socket that this process got from another (exec, SCM_RIGHTS): as FLOW_OPEN, if
  *                    another process of the pod has it open as a flow; the reply says on which clock.
@@ -53,12 +53,16 @@ enum ktsn_app_route {
 	KTSN_APP_ROUTE_KERNEL = 2, /* through another interface: the kernel's path, without transmit time */
 };
 
+/* The socket's transmit times are deadlines (SOF_TXTIME_DEADLINE_MODE). */
+enum { KTSN_APP_DEADLINE = 1 };
+
 struct ktsn_app_request {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t type; /* enum ktsn_app_type */
 	uint32_t flow;
-	uint16_t clock;       /* enum ktsn_clock (FLOW_OPEN) */
+	uint8_t clock;        /* enum ktsn_clock (FLOW_OPEN) */
+	uint8_t flags;        /* KTSN_APP_DEADLINE (FLOW_OPEN) */
 	uint16_t number;      /* echoed in the reply, so that one that comes too late is known */
 	uint16_t family;      /* AF_INET (DESTINATION) */
 	uint16_t port_be;     /* (DESTINATION) */
@@ -76,7 +80,8 @@ struct ktsn_app_reply {
 	uint16_t route;             /* enum ktsn_app_route */
 	uint16_t number;            /* of the request */
 	uint32_t payload_max_bytes; /* of one datagram to that destination */
-	uint32_t clock;             /* enum ktsn_clock (FLOW_ADOPT) */
+	uint16_t clock;             /* enum ktsn_clock (FLOW_ADOPT) */
+	uint16_t flags;             /* KTSN_APP_DEADLINE (FLOW_ADOPT) */
 };
 
 static_assert(sizeof(struct ktsn_app_request) == 40, "wire format");
