@@ -12,7 +12,6 @@ enum loop_command_type {
 	COMMAND_RING_CLOSE,         /* ring: take what is in it, then retire it with all that is its */
 	COMMAND_FLOW_OPEN,          /* ring, index, flow */
 	COMMAND_FLOW_CLOSE,         /* ring, index: take what is in the ring, then retire the flow */
-	COMMAND_FLOW_PRIORITY,      /* flow, index: take what is in its ring, then give it that priority */
 	COMMAND_DESTINATION_OPEN,   /* ring, index, destination */
 	COMMAND_DESTINATION_CLOSE,  /* ring, index: take what is in the ring, then retire the destination */
 	COMMAND_DESTINATION_UPDATE, /* destination, route */

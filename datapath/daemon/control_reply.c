@@ -118,9 +118,9 @@ static json_t *endpoint_json(const struct pod *pod, const struct endpoint *endpo
 	char mac[18];
 
 	snprintf(mac, sizeof(mac), "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]);
-	return json_pack("{ss ss ss si ss si}", "identity", pod->identity, "interface", endpoint->interface,
-			 "netns", endpoint->netns, "vni", (int)endpoint->vni, "mac", mac, "mtu",
-			 (int)endpoint->mtu_bytes);
+	return json_pack("{ss ss ss si ss ss si}", "identity", pod->identity, "interface",
+			 endpoint->interface, "netns", endpoint->netns, "vni", (int)endpoint->vni, "bridge",
+			 endpoint->bridge, "mac", mac, "mtu", (int)endpoint->mtu_bytes);
 }
 
 static char *page(const char *name, uint32_t total, json_t *list)

@@ -18,7 +18,7 @@ struct field {
 	int (*read)(const json_t *value, struct control_request *request, struct refusal *refusal);
 };
 
-enum { FIELDS_MAX = 4 };
+enum { FIELDS_MAX = 5 };
 
 static int string_read(const json_t *value, const char *field, char *to, size_t bytes,
 		       struct refusal *refusal)
@@ -68,6 +68,14 @@ static int interface_read(const json_t *value, struct control_request *request, 
 static int netns_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	return string_read(value, "netns", request->netns, sizeof(request->netns), refusal);
+}
+
+/* May be empty. */
+static int bridge_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	if (json_is_string(value) && json_string_length(value) == 0)
+		return 0;
+	return string_read(value, "bridge", request->bridge, sizeof(request->bridge), refusal);
 }
 
 static int vni_read(const json_t *value, struct control_request *request, struct refusal *refusal)
@@ -220,7 +228,9 @@ static const struct request_description {
 	{"status", CONTROL_STATUS, {{NULL, NULL}}},
 	{"socket-add", CONTROL_SOCKET_ADD, {IDENTITY, {"path", path_read}}},
 	{"socket-del", CONTROL_SOCKET_DEL, {IDENTITY}},
-	{"endpoint-add", CONTROL_ENDPOINT_ADD, {IDENTITY, INTERFACE, {"netns", netns_read}, VNI}},
+	{"endpoint-add",
+	 CONTROL_ENDPOINT_ADD,
+	 {IDENTITY, INTERFACE, {"netns", netns_read}, VNI, {"bridge", bridge_read}}},
 	{"endpoint-del", CONTROL_ENDPOINT_DEL, {IDENTITY, INTERFACE}},
 	{"endpoints", CONTROL_ENDPOINTS, {OFFSET, LIMIT}},
 	{"peer-add", CONTROL_PEER_ADD, {VNI, ADDRESS, {"subnets", subnets_read}}},

@@ -41,6 +41,7 @@ struct control_request {
 	char path[PATH_MAX];
 	char interface[IF_NAMESIZE];
 	char netns[PATH_MAX];
+	char bridge[IF_NAMESIZE];
 	uint32_t vni;
 	uint32_t address_be;
 	struct subnet subnets[PEER_SUBNETS_MAX];

@@ -179,9 +179,9 @@ static char *request_serve(struct control_server *server, const struct control_r
 	case CONTROL_SOCKET_DEL:
 		return change_reply(node_socket_del(node, r->identity), &refusal);
 	case CONTROL_ENDPOINT_ADD:
-		return change_reply(
-			node_endpoint_add(node, r->identity, r->interface, r->netns, r->vni, &refusal),
-			&refusal);
+		return change_reply(node_endpoint_add(node, r->identity, r->interface, r->netns, r->vni,
+						      r->bridge, &refusal),
+				    &refusal);
 	case CONTROL_ENDPOINT_DEL:
 		return change_reply(node_endpoint_del(node, r->identity, r->interface), &refusal);
 	case CONTROL_PEER_ADD:

@@ -18,6 +18,7 @@
 #define KTSN_COUNTERS(X)                                                                                     \
 	X(taken, "taken")                     /* messages taken from rings */                                \
 	X(sent, "sent")                       /* given to the port */                                        \
+	X(sent_bridge, "sent-bridge")         /* of them to pods of this node */                             \
 	X(on_time, "on-time")                 /* sent within the tolerance */                                \
 	X(late_taken, "late-taken")           /* their time had passed when the application sent them */     \
 	X(late_wakeup, "late-wakeup")         /* ktsnd was not awake, or busy, at their time */              \

@@ -26,12 +26,17 @@ static uint32_t smaller(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+static uint32_t udp_payload(uint32_t link_bytes)
+{
+	return link_bytes - KTSN_IPV4_HEADER_BYTES - KTSN_UDP_HEADER_BYTES;
+}
+
 /* Payload of a datagram that fits the pod's link and, wrapped, the uplink. */
 static uint32_t payload_max(const struct node *node, const struct endpoint *endpoint)
 {
 	uint32_t link_bytes = smaller(endpoint->mtu_bytes, node->uplink.mtu_bytes - KTSN_TUNNEL_HEADER_BYTES);
 
-	return link_bytes - KTSN_IPV4_HEADER_BYTES - KTSN_UDP_HEADER_BYTES;
+	return udp_payload(link_bytes);
 }
 
 static void inner_path_fill(struct ktsn_frame_path *path, const struct flow *flow,
@@ -61,7 +66,8 @@ static void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct node *nod
 static enum loop_destination_state state_of(const struct destination *destination)
 {
 	enum rtnl_neighbor_state inner = destination->inner->entry.state;
-	enum rtnl_neighbor_state outer = destination->outer->entry.state;
+	/* A pod of this node is on the sender's own link. */
+	enum rtnl_neighbor_state outer = destination->here ? NEIGHBOR_VALID : destination->outer->entry.state;
 
 	if (inner == NEIGHBOR_VALID && outer == NEIGHBOR_VALID)
 		return DESTINATION_RESOLVED;
@@ -77,7 +83,8 @@ static void neighbors_apply(struct destination *destination)
 
 	route->state = state_of(destination);
 	memcpy(route->path.destination_mac, destination->inner->entry.mac, 6);
-	memcpy(route->tunnel.outer.destination_mac, destination->outer->entry.mac, 6);
+	if (destination->outer)
+		memcpy(route->tunnel.outer.destination_mac, destination->outer->entry.mac, 6);
 }
 
 /* The remote node and the way to it. */
@@ -100,6 +107,28 @@ static int outer_resolve(struct destination *destination, uint32_t next_hop_be)
 	destination->route.tunnel.outer.destination_ipv4_be = peer->address_be;
 	return neighbor_get(node->own_ns, route.link_index,
 			    route.gateway_be ? route.gateway_be : peer->address_be, &destination->outer);
+}
+
+/* Whether the destination is a pod of this node that the sender's bridge leads to; then fills in the way. */
+static bool here_resolve(struct destination *destination, const struct endpoint *sender)
+{
+	const struct endpoint *here =
+		node_endpoint_of(destination->node, sender->vni, destination->address_be);
+
+	if (!here || !sender->bridge_link_index || here->bridge_link_index != sender->bridge_link_index)
+		return false;
+	destination->here = here;
+	destination->route.bridge_link_index = sender->bridge_link_index;
+	destination->route.payload_max_bytes = udp_payload(smaller(sender->mtu_bytes, here->mtu_bytes));
+	return true;
+}
+
+/* The way to a pod of another node. */
+static int outer_fill(struct destination *destination, const struct endpoint *sender, uint32_t next_hop_be)
+{
+	tunnel_fill(&destination->route.tunnel, destination->node, &destination->route.path, sender->vni);
+	destination->route.payload_max_bytes = payload_max(destination->node, sender);
+	return outer_resolve(destination, next_hop_be);
 }
 
 /* Fills in the destination's route. 1: through another interface, and nothing is held; 0; or -errno. */
@@ -125,9 +154,7 @@ static int destination_resolve(struct destination *destination, const struct flo
 	destination->link_index = endpoint->link_index;
 	inner_path_fill(&destination->route.path, flow, endpoint, route.source_be, destination->address_be,
 			port_be);
-	tunnel_fill(&destination->route.tunnel, destination->node, &destination->route.path, endpoint->vni);
-	destination->route.payload_max_bytes = payload_max(destination->node, endpoint);
-	err = outer_resolve(destination, next_hop_be);
+	err = here_resolve(destination, endpoint) ? 0 : outer_fill(destination, endpoint, next_hop_be);
 	if (!err)
 		err = neighbor_get(flow->ns, route.link_index, next_hop_be, &destination->inner);
 	return err;
@@ -202,6 +229,7 @@ int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be,
 	destination->loop->object = (struct loop_object){.kind = LOOP_DESTINATION, .owner = destination};
 	destination->loop->flow = flow->loop;
 	destination->loop->ring = process->ring;
+	destination->loop->priority = flow->priority;
 	destination_enter(destination, process);
 	*created = destination;
 	return 0;
@@ -279,15 +307,16 @@ static void destination_follow_peers(struct destination *destination)
 void destinations_peers_changed(struct node *node, uint32_t vni)
 {
 	for (struct destination *d = node->destinations; d; d = d->next)
-		if (d->vni == vni && !d->endpoint_gone)
+		if (d->vni == vni && !d->endpoint_gone && !d->here)
 			destination_follow_peers(d);
 }
 
 void destinations_endpoint_gone(struct node *node, const struct endpoint *endpoint)
 {
 	for (struct destination *d = node->destinations; d; d = d->next) {
-		if (d->ns != endpoint->ns || d->link_index != endpoint->link_index)
+		if (d->here != endpoint && (d->ns != endpoint->ns || d->link_index != endpoint->link_index))
 			continue;
+		d->here = NULL;
 		d->endpoint_gone = true;
 		destination_end(d);
 	}

@@ -166,10 +166,7 @@ static void flow_source_set(struct flow *flow, const struct socket_identity *ide
 	flow->source.source_port_be = identity->local.sin_port;
 	flow->source.ttl = (uint8_t)identity->ttl;
 	flow->source.tos = (uint8_t)identity->tos;
-	loop_command(flow->process->pod->node->loop,
-		     &(struct loop_command){.type = COMMAND_FLOW_PRIORITY,
-					    .flow = flow->loop,
-					    .index = (uint32_t)identity->priority % LOOP_PRIORITIES});
+	flow->priority = (uint8_t)((uint32_t)identity->priority % LOOP_PRIORITIES);
 }
 
 static void destination_reply(const struct destination *destination, struct ktsn_app_reply *reply)

@@ -19,7 +19,7 @@ static void *loop_run(void *argument)
 
 	/* Ordinary scheduling lets timers slip by 50 us (prctl(2)); SCHED_FIFO has no slack anyway. */
 	prctl(PR_SET_TIMERSLACK, 1);
-	ktsn_port_thread_attach(loop->port);
+	ktsn_port_thread_attach(loop->config.port);
 	while (!atomic_load_explicit(&loop->stop, memory_order_acquire)) {
 		loop_commands(loop); /* what the control thread wants */
 		commands_complete(&loop->commands);
@@ -30,24 +30,39 @@ static void *loop_run(void *argument)
 	return NULL;
 }
 
-static int queues_create(struct loop *loop)
+static int outlet_create(struct outlet *outlet, struct ktsn_port *port,
+			 const struct ktsn_shaper_config *config)
 {
-	const struct ktsn_shaper_config shaper = {
+	void *memory = malloc(ktsn_shaper_bytes());
+
+	if (!memory)
+		return -ENOMEM;
+	outlet->port = port;
+	outlet->shaper = ktsn_shaper_init(memory, config);
+	return 0;
+}
+
+static int outlets_create(struct loop *loop)
+{
+	struct ktsn_shaper_config config = {
 		.strategy = loop->config.strategy,
 		.link_speed_bps = loop->config.link_speed_bps,
 		.guard_band_ns = loop->config.guard_band_ns,
 		.tolerance_ns = loop->config.late_after_ns,
 	};
-	uint32_t packets = loop->config.packets;
-	void *memory = malloc(ktsn_shaper_bytes());
+	int err = outlet_create(&loop->outlets[OUTLET_UPLINK], loop->config.port, &config);
 
-	loop->shaper = memory;
+	config.link_speed_bps = 0;
+	return err ? err : outlet_create(&loop->outlets[OUTLET_BRIDGE], loop->config.bridge_port, &config);
+}
+
+static int packets_create(struct loop *loop)
+{
+	uint32_t packets = loop->config.packets;
+
 	loop->packets = calloc(packets, sizeof(*loop->packets));
-	if (!loop->packets || !memory)
+	if (!loop->packets)
 		return -ENOMEM;
-	loop->shaper = ktsn_shaper_init(memory, &shaper);
-	ktsn_txtime_queue_init(&loop->expectations);
-	loop->classes = loop_classes_default();
 	for (uint32_t i = packets; i-- > 0;) {
 		loop->packets[i].next = loop->packets_free;
 		loop->packets_free = &loop->packets[i];
@@ -76,7 +91,8 @@ static void loop_free(struct loop *loop)
 	if (loop->retired_fd >= 0)
 		close(loop->retired_fd);
 	/* A shaper begins where its memory begins. */
-	free(loop->shaper);
+	for (int i = 0; i < OUTLETS; i++)
+		free(loop->outlets[i].shaper);
 	free(loop->packets);
 	free(loop);
 }
@@ -100,10 +116,13 @@ int loop_create(struct loop **created, const struct loop_config *config)
 	if (!loop)
 		return -ENOMEM;
 	loop->config = *config;
-	loop->port = config->port;
+	ktsn_txtime_queue_init(&loop->expectations);
+	loop->classes = loop_classes_default();
 	loop->lead_ns = config->spin_ns;
 	loop->epoll_fd = loop->kick_fd = loop->retired_fd = -1;
-	err = queues_create(loop);
+	err = outlets_create(loop);
+	if (!err)
+		err = packets_create(loop);
 	if (!err)
 		err = events_create(loop);
 	if (err) {

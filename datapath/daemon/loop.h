@@ -20,10 +20,11 @@
 struct loop;
 
 struct loop_config {
-	struct ktsn_port *port; /* the caller's; outlives the loop */
-	uint32_t packets;       /* messages that may be held at once, over all rings */
-	int64_t spin_ns;        /* awake this long before a departure */
-	int64_t late_after_ns;  /* a departure later than this after its time is not on time */
+	struct ktsn_port *port;        /* of the uplink, with the buffers for all frames; outlives the loop */
+	struct ktsn_port *bridge_port; /* onto the bridges of this node, likewise; NULL: there is none */
+	uint32_t packets;              /* messages that may be held at once, over all rings */
+	int64_t spin_ns;               /* awake this long before a departure */
+	int64_t late_after_ns;         /* a departure later than this after its time is not on time */
 	enum ktsn_strategy strategy;
 	uint64_t link_speed_bps; /* 0: frames take no time */
 	int64_t guard_band_ns;   /* a frame must have left so long before its gate shuts */

@@ -167,21 +167,12 @@ static void destination_update(struct loop *loop, struct loop_destination *desti
 	ring_retire_if_done(loop, ring);
 }
 
-/* What was sent before the change belongs to the class before. */
-static void flow_priority(struct loop *loop, struct loop_flow *flow, uint32_t priority)
-{
-	if (flow->retired)
-		return;
-	loop_take_ring(loop, flow->ring);
-	flow->priority = (uint8_t)priority;
-}
-
 static void gates_take(struct loop *loop, struct loop_gates *gates)
 {
 	struct loop_gates *before = loop->gates;
 
 	loop->gates = gates;
-	ktsn_shaper_gates_set(loop->shaper, &gates->gates);
+	ktsn_shaper_gates_set(loop->outlets[OUTLET_UPLINK].shaper, &gates->gates);
 	if (before)
 		retire(loop, &before->object);
 }
@@ -201,9 +192,6 @@ static void execute(struct loop *loop, const struct loop_command *command)
 	case COMMAND_FLOW_CLOSE:
 		flow_close(loop, command->ring, command->index);
 		break;
-	case COMMAND_FLOW_PRIORITY:
-		flow_priority(loop, command->flow, command->index);
-		break;
 	case COMMAND_DESTINATION_OPEN:
 		command->ring->destinations[command->index] = command->destination;
 		break;
@@ -220,7 +208,8 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		loop->classes = command->classes;
 		break;
 	case COMMAND_STRATEGY:
-		ktsn_shaper_strategy_set(loop->shaper, command->strategy);
+		for (int i = 0; i < OUTLETS; i++)
+			ktsn_shaper_strategy_set(loop->outlets[i].shaper, command->strategy);
 		break;
 	}
 }

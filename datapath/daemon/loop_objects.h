@@ -43,6 +43,8 @@ struct loop_route {
 	enum loop_destination_state state;
 	struct ktsn_frame_path path;
 	struct ktsn_frame_tunnel tunnel;
+	uint32_t
+		bridge_link_index; /* to a pod of this node: onto this bridge, without tunnel; 0: the uplink */
 	uint32_t payload_max_bytes;
 };
 
@@ -53,6 +55,7 @@ struct loop_destination {
 	struct loop_flow *flow;
 	struct loop_ring *ring;
 	struct loop_route route;
+	uint8_t priority; /* SO_PRIORITY & 15; as the source address, what it was when this was made */
 	struct packet *parked_first; /* messages that wait for RESOLVED, in order */
 	struct packet *parked_last;
 	bool closing; /* closed once what is in the ring has been taken */
@@ -77,7 +80,6 @@ struct loop_flow {
 	uint64_t number; /* in the whole of ktsnd, for the departures */
 	enum ktsn_clock clock;
 	bool deadline;    /* SOF_TXTIME_DEADLINE_MODE */
-	uint8_t priority; /* SO_PRIORITY & 15; changed by COMMAND_FLOW_PRIORITY */
 	uint32_t packets; /* messages held */
 	bool closing;     /* as a destination */
 	bool closed;

@@ -15,11 +15,19 @@ enum {
 	PORT_PATIENCE_NS = 1000000000,
 };
 
+static int64_t outlet_next(const struct outlet *outlet, int64_t now_tai_ns)
+{
+	int64_t due_tai_ns = ktsn_shaper_next(outlet->shaper, now_tai_ns);
+
+	return due_tai_ns > outlet->retry_tai_ns ? due_tai_ns : outlet->retry_tai_ns;
+}
+
 int64_t loop_departure_next(const struct loop *loop, int64_t now_tai_ns)
 {
-	int64_t due_tai_ns = ktsn_shaper_next(loop->shaper, now_tai_ns);
+	int64_t uplink_tai_ns = outlet_next(&loop->outlets[OUTLET_UPLINK], now_tai_ns);
+	int64_t bridge_tai_ns = outlet_next(&loop->outlets[OUTLET_BRIDGE], now_tai_ns);
 
-	return due_tai_ns > loop->port_retry_tai_ns ? due_tai_ns : loop->port_retry_tai_ns;
+	return uplink_tai_ns < bridge_tai_ns ? uplink_tai_ns : bridge_tai_ns;
 }
 
 /* Stays on the clock for the last stretch before a departure. Returns the time. */
@@ -40,13 +48,14 @@ static _Atomic uint64_t *verdict_counter(struct loop *loop, enum ktsn_verdict ve
 	return verdict == KTSN_DROP_MISSED ? &loop->counters.drop_missed : &loop->counters.drop_no_window;
 }
 
-static uint32_t burst_collect(struct loop *loop, int64_t now_tai_ns, struct packet *burst[KTSN_PORT_BURST])
+static uint32_t burst_collect(struct loop *loop, struct outlet *outlet, int64_t now_tai_ns,
+			      struct packet *burst[KTSN_PORT_BURST])
 {
 	uint32_t count = 0;
 
-	while (count < KTSN_PORT_BURST && now_tai_ns >= loop->port_retry_tai_ns) {
+	while (count < KTSN_PORT_BURST && now_tai_ns >= outlet->retry_tai_ns) {
 		enum ktsn_verdict verdict;
-		struct ktsn_shaper_packet *shaped = ktsn_shaper_dequeue(loop->shaper, now_tai_ns, &verdict);
+		struct ktsn_shaper_packet *shaped = ktsn_shaper_dequeue(outlet->shaper, now_tai_ns, &verdict);
 
 		if (!shaped)
 			break;
@@ -98,6 +107,7 @@ static void packet_sent(struct loop *loop, struct packet *packet, int64_t depart
 	counter_add(lateness, 1);
 	counter_add(&class->late, lateness != &loop->counters.on_time);
 	counter_add(&loop->counters.sent, 1);
+	counter_add(&loop->counters.sent_bridge, packet->outlet == OUTLET_BRIDGE);
 	counter_add(&class->sent, 1);
 	packet_finish(loop, packet, true);
 }
@@ -120,7 +130,7 @@ static void packet_refused(struct loop *loop, struct packet *packet, int64_t now
 		return;
 	}
 	packet->late_reason = LATE_PORT;
-	ktsn_shaper_requeue(loop->shaper, &packet->shaper, now_tai_ns);
+	ktsn_shaper_requeue(loop->outlets[packet->outlet].shaper, &packet->shaper, now_tai_ns);
 }
 
 /* Counts frames that were still on the link when their gate shut: the send took longer than the guard band. */
@@ -135,19 +145,20 @@ static void overruns_count(struct loop *loop, struct packet *burst[], uint32_t c
 			continue;
 		if (!sent_tai_ns)
 			sent_tai_ns = clock_tai_ns();
-		if (ktsn_shaper_overrun(loop->shaper, packet, sent_tai_ns))
+		if (ktsn_shaper_overrun(loop->outlets[OUTLET_UPLINK].shaper, packet, sent_tai_ns))
 			counter_add(&loop->counters.classes[packet->traffic_class].transmission_overrun, 1);
 	}
 }
 
-static uint32_t burst_send(struct loop *loop, struct packet *burst[], uint32_t count, int64_t now_tai_ns)
+static uint32_t burst_send(struct loop *loop, struct outlet *outlet, struct packet *burst[], uint32_t count,
+			   int64_t now_tai_ns)
 {
 	struct ktsn_port_frame frames[KTSN_PORT_BURST];
 	uint32_t errors = 0, taken;
 
 	for (uint32_t i = 0; i < count; i++)
 		frames[i] = burst[i]->frame;
-	taken = ktsn_port_send(loop->port, frames, count, &errors);
+	taken = ktsn_port_send(outlet->port, frames, count, &errors);
 	overruns_count(loop, burst, taken);
 	/* Which of them failed the device does not say: the last ones are counted. */
 	for (uint32_t i = 0; i < taken - errors; i++)
@@ -159,7 +170,7 @@ static uint32_t burst_send(struct loop *loop, struct packet *burst[], uint32_t c
 	if (taken < count) {
 		counter_add(&loop->counters.port_retries, 1);
 		/* Held back are all, not those that were refused: none must overtake them. */
-		loop->port_retry_tai_ns = now_tai_ns + PORT_RETRY_NS;
+		outlet->retry_tai_ns = now_tai_ns + PORT_RETRY_NS;
 	}
 	return taken;
 }
@@ -170,20 +181,30 @@ static void burst_drop(struct loop *loop, struct packet *burst[], uint32_t count
 		packet_drop(loop, burst[i], &loop->counters.drop_port);
 }
 
+/* What may leave there now, at most a burst. Returns how many there were, 0 also when the port had no room. */
+static uint32_t outlet_send(struct loop *loop, enum outlet_id id, int64_t now_tai_ns)
+{
+	struct outlet *outlet = &loop->outlets[id];
+	struct packet *burst[KTSN_PORT_BURST];
+	uint32_t count = burst_collect(loop, outlet, now_tai_ns, burst);
+
+	if (id == OUTLET_UPLINK && atomic_load_explicit(&loop->link_down, memory_order_relaxed))
+		burst_drop(loop, burst, count);
+	else if (count && burst_send(loop, outlet, burst, count, now_tai_ns) < count)
+		return 0;
+	return count;
+}
+
 void loop_send(struct loop *loop)
 {
-	struct packet *burst[KTSN_PORT_BURST];
 	uint32_t total = 0, count;
 
 	/* Then the rings are looked into again: a backlog of one class must not keep the others waiting there. */
 	do {
 		int64_t now_tai_ns = last_stretch(loop);
 
-		count = burst_collect(loop, now_tai_ns, burst);
+		count = outlet_send(loop, OUTLET_UPLINK, now_tai_ns);
+		count += outlet_send(loop, OUTLET_BRIDGE, count ? clock_tai_ns() : now_tai_ns);
 		total += count;
-		if (atomic_load_explicit(&loop->link_down, memory_order_relaxed))
-			burst_drop(loop, burst, count);
-		else if (count && burst_send(loop, burst, count, now_tai_ns) < count)
-			return;
 	} while (count && total < SEND_AT_ONCE);
 }

@@ -15,10 +15,18 @@
 /* Why a packet leaves late, if it does. */
 enum late_reason { LATE_WAKEUP, LATE_TAKEN, LATE_PORT, LATE_UNRESOLVED };
 
+/* Where frames leave the loop, each with its own order of departures. */
+enum outlet_id {
+	OUTLET_UPLINK, /* to other nodes, through the gates */
+	OUTLET_BRIDGE, /* to pods of this node: the gates are not theirs, and the link takes no time */
+	OUTLETS,
+};
+
 /* A message between ring and port. */
 struct packet {
 	struct ktsn_shaper_packet shaper; /* first: the shaper gives back a pointer to it */
 	struct ktsn_port_frame frame;
+	enum outlet_id outlet;
 	struct loop_flow *flow;
 	int64_t requested_tai_ns;
 	int64_t refused_tai_ns; /* first by the port; 0: not yet */
@@ -28,10 +36,15 @@ struct packet {
 	struct packet *next; /* in the pool, or parked at a destination */
 };
 
-struct loop {
-	struct loop_config config;
+struct outlet {
 	struct ktsn_port *port;
 	struct ktsn_shaper *shaper;
+	int64_t retry_tai_ns; /* nothing is sent before this: the port had no room */
+};
+
+struct loop {
+	struct loop_config config;
+	struct outlet outlets[OUTLETS];
 	struct ktsn_txtime_queue expectations;
 	struct loop_gates *gates; /* NULL: none were configured, all are open */
 	struct loop_classes classes;
@@ -44,8 +57,7 @@ struct loop {
 	uint32_t watched_count;
 
 	int epoll_fd;
-	int kick_fd;               /* eventfd: the control thread has a command */
-	int64_t port_retry_tai_ns; /* nothing is sent before this: the port had no room */
+	int kick_fd; /* eventfd: the control thread has a command */
 	int64_t doorbells_polled_tai_ns;
 	int64_t warmed_tai_ns; /* the departure that the port was warmed up for last */
 	int64_t warm_up_ns;    /* how long that takes */

@@ -25,7 +25,7 @@ static struct packet *packet_alloc(struct loop *loop)
 
 	if (!packet)
 		return NULL;
-	if (ktsn_port_frame_alloc(loop->port, &packet->frame))
+	if (ktsn_port_frame_alloc(loop->config.port, &packet->frame))
 		return NULL;
 	loop->packets_free = packet->next;
 	packet->late_reason = LATE_WAKEUP;
@@ -56,7 +56,7 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 	struct loop_ring *ring = flow->ring;
 
 	if (!frame_sent)
-		ktsn_port_frame_free(loop->port, &packet->frame);
+		ktsn_port_frame_free(loop->config.port, &packet->frame);
 	slot_release(ring, packet->slot);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, (uint64_t)-1);
 	packet_free(loop, packet);
@@ -73,20 +73,29 @@ void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *rea
 	packet_finish(loop, packet, false);
 }
 
+/* What is around the frame: nothing on the way to a pod of this node. */
+static const struct ktsn_frame_tunnel *tunnel_of(const struct loop_route *route)
+{
+	return route->bridge_link_index ? NULL : &route->tunnel;
+}
+
 static int packet_build(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
 	struct ktsn_port_frame *frame = &packet->frame;
 	struct ktsn_frame_tunnel tunnel = route->tunnel;
+	const struct ktsn_frame_tunnel *around = tunnel_of(route) ? &tunnel : NULL;
 	int headers_bytes;
 
 	tunnel.pcp = loop->classes.pcp[packet->shaper.traffic_class];
-	headers_bytes = ktsn_frame_build(frame->data, frame->capacity_bytes, &route->path, &tunnel,
+	headers_bytes = ktsn_frame_build(frame->data, frame->capacity_bytes, &route->path, around,
 					 packet->payload_bytes);
 	if (headers_bytes < 0)
 		return headers_bytes;
 	frame->bytes = (uint32_t)headers_bytes + packet->payload_bytes;
 	packet->shaper.wire_bytes = (uint32_t)ktsn_frame_wire_bytes(frame->bytes);
-	packet->shaper.sdu_bytes = (uint32_t)ktsn_frame_sdu_bytes(frame->bytes, &tunnel);
+	packet->shaper.sdu_bytes = (uint32_t)ktsn_frame_sdu_bytes(frame->bytes, around);
+	packet->outlet = around ? OUTLET_UPLINK : OUTLET_BRIDGE;
+	frame->link_index = route->bridge_link_index;
 	return 0;
 }
 
@@ -104,7 +113,7 @@ void packet_shape(struct loop *loop, struct packet *packet, const struct loop_ro
 		packet_drop(loop, packet, &loop->counters.drop_invalid);
 		return;
 	}
-	error = ktsn_shaper_enqueue(loop->shaper, &packet->shaper, clock_tai_ns());
+	error = ktsn_shaper_enqueue(loop->outlets[packet->outlet].shaper, &packet->shaper, clock_tai_ns());
 	if (error)
 		packet_drop(loop, packet, refusal_counter(loop, error));
 }
@@ -165,14 +174,14 @@ static void reject(struct loop *loop, struct loop_ring *ring, uint32_t slot)
 static void packet_fill(struct loop *loop, struct packet *packet, const struct loop_ring *ring,
 			const struct ktsn_ring_taken *taken, const struct loop_destination *destination)
 {
-	size_t headers_bytes = ktsn_frame_header_bytes(&destination->route.tunnel);
+	size_t headers_bytes = ktsn_frame_header_bytes(tunnel_of(&destination->route));
 
 	memcpy(packet->frame.data + headers_bytes, ktsn_ring_taken_payload(&ring->consumer, taken->slot),
 	       taken->payload_bytes);
 	packet->slot = taken->slot;
 	packet->payload_bytes = taken->payload_bytes;
 	packet->flow = destination->flow;
-	packet->shaper.traffic_class = loop->classes.of_priority[packet->flow->priority];
+	packet->shaper.traffic_class = loop->classes.of_priority[destination->priority];
 	packet->shaper.deadline = packet->flow->deadline;
 	packet->shaper.txtime_tai_ns = packet->requested_tai_ns;
 	/* Messages of one round may be taken in any order; their numbers say which came first. */

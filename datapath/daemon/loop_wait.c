@@ -132,7 +132,7 @@ static void warm_up(struct loop *loop, int64_t now_tai_ns)
 {
 	int64_t took_ns;
 
-	ktsn_port_warm_up(loop->port);
+	ktsn_port_warm_up(loop->config.port);
 	took_ns = clock_tai_ns() - now_tai_ns;
 	loop->warm_up_ns += (took_ns - loop->warm_up_ns) / 16;
 }

@@ -10,6 +10,7 @@
 #include "link_speed.h"
 #include "log.h"
 #include "options.h"
+#include "port_bridge.h"
 #include "port_dpdk.h"
 #include "privileges.h"
 #include "realtime.h"
@@ -31,6 +32,7 @@ struct daemon {
 	struct options options;
 	struct node_uplink uplink;
 	struct ktsn_port *port;
+	struct ktsn_port *bridge_port;
 	struct loop *loop;
 	struct loop_scheduling scheduling;
 	struct events *events;
@@ -149,10 +151,20 @@ static int port_start(struct daemon *daemon)
 	return err;
 }
 
+static int bridge_port_start(struct daemon *daemon)
+{
+	int err = ktsn_port_bridge_create(&daemon->bridge_port, daemon->port);
+
+	if (err)
+		log_error("cannot open a packet socket for the bridges: %s", strerror(-err));
+	return err;
+}
+
 static int loop_begin(struct daemon *daemon)
 {
 	struct loop_config config = {
 		.port = daemon->port,
+		.bridge_port = daemon->bridge_port,
 		.packets = daemon->options.packets,
 		.spin_ns = daemon->options.spin_ns,
 		.late_after_ns = daemon->options.late_after_ns,
@@ -277,6 +289,8 @@ static int daemon_run(struct daemon *daemon, int listen_fd, const sigset_t *sign
 	int err = port_start(daemon);
 
 	if (!err)
+		err = bridge_port_start(daemon);
+	if (!err)
 		err = loop_begin(daemon);
 	if (!err)
 		err = events_begin(daemon, signals);
@@ -300,6 +314,7 @@ static int daemon_run(struct daemon *daemon, int listen_fd, const sigset_t *sign
 	if (daemon->signals.fd > 0)
 		close(daemon->signals.fd);
 	events_destroy(daemon->events);
+	ktsn_port_destroy(daemon->bridge_port);
 	ktsn_port_destroy(daemon->port);
 	return err;
 }

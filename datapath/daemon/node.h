@@ -79,6 +79,9 @@ struct endpoint {
 	int link_index;
 	uint32_t mtu_bytes;
 	uint8_t mac[6];
+	uint32_t address_be;        /* its first IPv4; 0: it had none when it was looked at last */
+	char bridge[IF_NAMESIZE];   /* of the network on this node; "": none, no pod here is reached */
+	uint32_t bridge_link_index; /* 0 likewise */
 	struct endpoint *next;
 };
 
@@ -101,6 +104,7 @@ struct flow {
 	uint32_t index;
 	uint64_t cookie; /* of the socket */
 	struct namespace *ns;
+	uint8_t priority;                                        /* SO_PRIORITY & 15 */
 	struct ktsn_frame_path source;                           /* address, port, ttl and tos filled in */
 	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
 	uint32_t destinations_next;
@@ -121,7 +125,9 @@ struct destination {
 	struct loop_route route; /* as last told to the loop */
 	uint32_t address_be;
 	struct neighbor *inner; /* the pod that receives, or its gateway; in the sender's namespace */
-	struct neighbor *outer; /* the remote node, or the gateway to it; in ktsnd's namespace */
+	struct neighbor
+		*outer; /* the remote node, or the gateway to it; in ktsnd's namespace. NULL: on this node */
+	const struct endpoint *here;               /* on this node: where it goes; NULL: on another */
 	struct destination *next, **previous_next; /* in the node's list */
 };
 
@@ -178,7 +184,9 @@ int node_tick(struct node *node);
 int node_socket_add(struct node *node, const char *identity, const char *path, struct refusal *refusal);
 int node_socket_del(struct node *node, const char *identity);
 int node_endpoint_add(struct node *node, const char *identity, const char *interface, const char *netns,
-		      uint32_t vni, struct refusal *refusal);
+		      uint32_t vni, const char *bridge, struct refusal *refusal);
+/* The endpoint of a network on this node that has the address, or NULL. */
+const struct endpoint *node_endpoint_of(struct node *node, uint32_t vni, uint32_t address_be);
 int node_endpoint_del(struct node *node, const char *identity, const char *interface);
 void pod_free(struct pod *pod);
 

@@ -149,6 +149,31 @@ static int link_read(struct endpoint *endpoint, const char *netns, struct refusa
 	return 0;
 }
 
+/* Its address may come after it; then it is looked for again. */
+static void address_read(struct endpoint *endpoint)
+{
+	if (rtnl_address_get(endpoint->ns->rtnl, endpoint->link_index, &endpoint->address_be))
+		endpoint->address_be = 0;
+}
+
+static int bridge_read(struct endpoint *endpoint, const struct node *node, const char *bridge,
+		       struct refusal *refusal)
+{
+	struct rtnl_link link;
+	int err;
+
+	if (!*bridge)
+		return 0;
+	err = rtnl_link_get(node->own_ns->rtnl, bridge, &link);
+	if (err)
+		return refuse(refusal, "bridge",
+			      "%s: %s; create the bridge of the network first, in ktsnd's namespace", bridge,
+			      strerror(-err));
+	snprintf(endpoint->bridge, sizeof(endpoint->bridge), "%s", bridge);
+	endpoint->bridge_link_index = (uint32_t)link.index;
+	return 0;
+}
+
 static void endpoint_free(struct endpoint *endpoint)
 {
 	namespace_put(endpoint->ns);
@@ -156,7 +181,7 @@ static void endpoint_free(struct endpoint *endpoint)
 }
 
 static int endpoint_make(struct node *node, const char *interface, const char *netns, uint32_t vni,
-			 struct endpoint **result, struct refusal *refusal)
+			 const char *bridge, struct endpoint **result, struct refusal *refusal)
 {
 	struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
 	int err;
@@ -170,25 +195,29 @@ static int endpoint_make(struct node *node, const char *interface, const char *n
 	err = err ? refuse(refusal, "netns", "%s: %s; give the path of the pod's network namespace", netns,
 			   strerror(-err))
 		  : link_read(endpoint, netns, refusal);
+	if (!err)
+		err = bridge_read(endpoint, node, bridge, refusal);
 	if (err) {
 		endpoint_free(endpoint);
 		return err;
 	}
+	address_read(endpoint);
 	*result = endpoint;
 	return 0;
 }
 
 static bool endpoint_equal(const struct endpoint *a, const struct endpoint *b)
 {
-	return a->ns == b->ns && a->vni == b->vni && a->link_index == b->link_index;
+	return a->ns == b->ns && a->vni == b->vni && a->link_index == b->link_index &&
+	       a->bridge_link_index == b->bridge_link_index;
 }
 
 int node_endpoint_add(struct node *node, const char *identity, const char *interface, const char *netns,
-		      uint32_t vni, struct refusal *refusal)
+		      uint32_t vni, const char *bridge, struct refusal *refusal)
 {
 	struct endpoint *endpoint, *existing;
 	struct pod *pod;
-	int err = endpoint_make(node, interface, netns, vni, &endpoint, refusal);
+	int err = endpoint_make(node, interface, netns, vni, bridge, &endpoint, refusal);
 
 	if (err)
 		return err;
@@ -213,6 +242,19 @@ int node_endpoint_add(struct node *node, const char *identity, const char *inter
 	pod->endpoints = endpoint;
 	node->endpoint_count++;
 	return 0;
+}
+
+const struct endpoint *node_endpoint_of(struct node *node, uint32_t vni, uint32_t address_be)
+{
+	for (struct pod *pod = node->pods; pod; pod = pod->next) {
+		for (struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next) {
+			if (!endpoint->address_be)
+				address_read(endpoint);
+			if (endpoint->vni == vni && endpoint->address_be == address_be)
+				return endpoint;
+		}
+	}
+	return NULL;
 }
 
 static void endpoint_remove(struct pod *pod, struct endpoint *endpoint)

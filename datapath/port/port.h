@@ -20,6 +20,7 @@ struct ktsn_port_frame {
 	uint8_t *data;           /* first byte of the Ethernet header */
 	uint32_t capacity_bytes; /* room at data */
 	uint32_t bytes;          /* frame length, set by the caller before send */
+	uint32_t link_index;     /* where it leaves, of a port that serves several links; others ignore it */
 	void *handle;            /* the port's own */
 };
 

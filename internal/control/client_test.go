@@ -62,7 +62,7 @@ func TestCommandsSendTheirFields(t *testing.T) {
 		return `{"version":1,"reply":"ok"}`
 	})
 	ctx := t.Context()
-	endpoint := Endpoint{Identity: "pod", Interface: "tsn0", Netns: "/run/netns/pod", VNI: 42}
+	endpoint := Endpoint{Identity: "pod", Interface: "tsn0", Netns: "/run/netns/pod", VNI: 42, Bridge: "br0"}
 	address := netip.MustParseAddr("192.0.2.2")
 	peer := Peer{VNI: 42, Address: address, Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}
 
@@ -75,7 +75,7 @@ func TestCommandsSendTheirFields(t *testing.T) {
 		"socket-del": {func() error { return client.SocketDel(ctx, "pod") },
 			"map[identity:pod request:socket-del version:1]"},
 		"endpoint-add": {func() error { return client.EndpointAdd(ctx, endpoint) },
-			"map[identity:pod interface:tsn0 netns:/run/netns/pod request:endpoint-add version:1 vni:42]"},
+			"map[bridge:br0 identity:pod interface:tsn0 netns:/run/netns/pod request:endpoint-add version:1 vni:42]"},
 		"endpoint-del": {func() error { return client.EndpointDel(ctx, "pod", "tsn0") },
 			"map[identity:pod interface:tsn0 request:endpoint-del version:1]"},
 		"peer-add": {func() error { return client.PeerAdd(ctx, peer) },

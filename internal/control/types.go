@@ -19,6 +19,9 @@ type Endpoint struct {
 	Netns string `json:"netns"`
 	// VNI is the VXLAN network identifier, 1 to 16777215.
 	VNI uint32 `json:"vni"`
+	// Bridge is the network's bridge on this node, in ktsnd's namespace; empty if there is none, and then
+	// timed messages to pods of this node are refused.
+	Bridge string `json:"bridge"`
 }
 
 // AttachedEndpoint is an Endpoint as ktsnd lists it, with what it read from the interface.
@@ -111,8 +114,10 @@ type Status struct {
 
 // Counters counts messages since the daemon started, with a reason for each that did not leave on time.
 type Counters struct {
-	Taken          uint64 `json:"taken"`
-	Sent           uint64 `json:"sent"`
+	Taken uint64 `json:"taken"`
+	Sent  uint64 `json:"sent"`
+	// SentBridge are those of Sent that went to pods of the same node.
+	SentBridge     uint64 `json:"sent-bridge"`
 	OnTime         uint64 `json:"on-time"`
 	LateTaken      uint64 `json:"late-taken"`
 	LateWakeup     uint64 `json:"late-wakeup"`

@@ -67,10 +67,10 @@ func makeBridge(local, remote netip.Addr) error {
 		return fmt.Errorf("find %s: %w", PhysicalInterface, err)
 	}
 	attributes := netlink.NewLinkAttrs()
-	attributes.Name = bridgeName
+	attributes.Name = BridgeName
 	attributes.MTU = podMTU
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
-		return fmt.Errorf("make bridge %s: %w", bridgeName, err)
+		return fmt.Errorf("make bridge %s: %w", BridgeName, err)
 	}
 	attributes = netlink.NewLinkAttrs()
 	attributes.Name = vxlanName
@@ -90,21 +90,21 @@ func makeBridge(local, remote netip.Addr) error {
 	if err := addPort(vxlanName); err != nil {
 		return err
 	}
-	return setUp(bridgeName)
+	return setUp(BridgeName)
 }
 
 // addPort makes an interface a port of the bridge and sets it up.
 func addPort(name string) error {
-	bridge, err := netlink.LinkByName(bridgeName)
+	bridge, err := netlink.LinkByName(BridgeName)
 	if err != nil {
-		return fmt.Errorf("find %s: %w", bridgeName, err)
+		return fmt.Errorf("find %s: %w", BridgeName, err)
 	}
 	port, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", name, err)
 	}
 	if err := netlink.LinkSetMaster(port, bridge); err != nil {
-		return fmt.Errorf("add %s to bridge %s: %w", name, bridgeName, err)
+		return fmt.Errorf("add %s to bridge %s: %w", name, BridgeName, err)
 	}
 	return setUp(name)
 }

@@ -22,7 +22,8 @@ const (
 	VNI       = 42
 	VXLANPort = 4789
 
-	bridgeName = "br0"
+	// BridgeName is the bridge on each node.
+	BridgeName = "br0"
 	vxlanName  = "vxlan42"
 	// portName is the bridge's end of the pod's veth.
 	portName = "pod0"

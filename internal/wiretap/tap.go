@@ -32,9 +32,17 @@ type Packet struct {
 	// AtTap tells that the stamp was taken when the frame reached the tap, behind the receiver's backlog:
 	// a frame that carries a transmit time (SO_TXTIME on a link without etf) gets no stamp from the link.
 	AtTap bool
+	// VLAN is the tag of the frame, as it was on the link; nil without one.
+	VLAN *VLANTag
 	// WireBytes is the frame's length on the link; Head is its beginning.
 	WireBytes int
 	Head      []byte
+}
+
+// VLANTag is what an 802.1Q tag says.
+type VLANTag struct {
+	ID  uint16
+	PCP uint8
 }
 
 // Capture is what a tap has seen. One that dropped frames proves nothing and must be thrown away.
@@ -193,9 +201,18 @@ func (t *Tap) packet(slot []byte) (Packet, bool, error) {
 	return Packet{
 		TAI:       realtime + int64(t.taiOffset),
 		AtTap:     header.Status&unix.TP_STATUS_TS_SOFTWARE == 0,
+		VLAN:      vlanTag(header),
 		WireBytes: int(header.Len),
 		Head:      append([]byte(nil), slot[header.Mac:end]...),
 	}, true, nil
+}
+
+// vlanTag returns what the kernel took out of the frame before the tap saw it.
+func vlanTag(header *unix.Tpacket2Hdr) *VLANTag {
+	if header.Status&unix.TP_STATUS_VLAN_VALID == 0 {
+		return nil
+	}
+	return &VLANTag{ID: header.Vlan_tci & 0xfff, PCP: uint8(header.Vlan_tci >> 13)}
 }
 
 func (t *Tap) close() error {

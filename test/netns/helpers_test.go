@@ -104,9 +104,9 @@ func publicDir(t *testing.T) string {
 }
 
 // startDaemon starts ktsnd on node a, attaches pod a and waits until both are ready.
-func (l *lab) startDaemon(t *testing.T) (*process.Process, *control.Client) {
+func (l *lab) startDaemon(t *testing.T, options ...string) (*process.Process, *control.Client) {
 	t.Helper()
-	daemon := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), l.daemonArguments()...))
+	daemon := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(l.daemonArguments(), options...)...))
 	client := connect(t, daemon, l.control)
 	ctx := t.Context()
 	err := errors.Join(

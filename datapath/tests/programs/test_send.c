@@ -37,6 +37,8 @@ struct options {
 	bool sendmmsg;
 	uint16_t bind_port;
 	clockid_t clock;
+	int priority; /* SO_PRIORITY; -1: the kernel's default */
+	bool deadline;
 	long hold_ms;
 	struct sockaddr_in to;
 	struct message messages[MESSAGES_MAX];
@@ -63,6 +65,8 @@ static const char usage[] =
 	"  --bind PORT       bind the socket to this port first\n"
 	"  --clock CLOCK     tai, monotonic or realtime (default: tai)\n"
 	"  --sendmmsg        send with sendmmsg instead of sendmsg\n"
+	"  --priority N      give the socket this priority once it is connected\n"
+	"  --deadline        the transmit times are deadlines\n"
 	"  --hold MS         keep the socket open for this long afterwards\n"
 	"\n"
 	"Prints a line per message: transmit time in ns (\"-\": none), result of the send, errno.\n";
@@ -121,6 +125,16 @@ static int hold_read(const char *text, long *hold_ms)
 	return 0;
 }
 
+static int priority_read(const char *text, int *priority)
+{
+	int64_t number;
+
+	if (number_read(text, '\0', 0, 15, &number))
+		return complain(text, "a priority from 0 to 15");
+	*priority = (int)number;
+	return 0;
+}
+
 static int message_read(const char *text, struct message *message)
 {
 	const char *colon = strchr(text, ':');
@@ -146,6 +160,11 @@ static int option_read(int id, struct options *options)
 		return port_read(optarg, &options->bind_port);
 	case 'c':
 		return clock_read(optarg, &options->clock);
+	case 'p':
+		return priority_read(optarg, &options->priority);
+	case 'd':
+		options->deadline = true;
+		return 0;
 	case 'h':
 		return hold_read(optarg, &options->hold_ms);
 	default:
@@ -187,11 +206,13 @@ static int options_read(int argc, char **argv, struct options *options)
 	static const struct option long_options[] = {
 		{"unconnected", no_argument, NULL, 'u'}, {"bind", required_argument, NULL, 'b'},
 		{"clock", required_argument, NULL, 'c'}, {"sendmmsg", no_argument, NULL, 'm'},
-		{"hold", required_argument, NULL, 'h'},  {NULL, 0, NULL, 0},
+		{"hold", required_argument, NULL, 'h'},  {"priority", required_argument, NULL, 'p'},
+		{"deadline", no_argument, NULL, 'd'},	 {NULL, 0, NULL, 0},
 	};
 	int id;
 
 	options->clock = CLOCK_TAI;
+	options->priority = -1;
 	/* "+": what follows the first operand may begin with "-". */
 	while ((id = getopt_long(argc, argv, "+", long_options, NULL)) != -1)
 		if (option_read(id, options))
@@ -208,7 +229,8 @@ static int bind_to(int fd, uint16_t port)
 
 static int socket_set_up(int fd, const struct options *options)
 {
-	struct sock_txtime txtime = {.clockid = options->clock};
+	struct sock_txtime txtime = {.clockid = options->clock,
+				     .flags = options->deadline ? SOF_TXTIME_DEADLINE_MODE : 0};
 
 	if (setsockopt(fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof(txtime)))
 		return fail("set SO_TXTIME");
@@ -216,6 +238,9 @@ static int socket_set_up(int fd, const struct options *options)
 		return -1;
 	if (!options->unconnected && connect(fd, (const struct sockaddr *)&options->to, sizeof(options->to)))
 		return fail("connect the socket");
+	if (options->priority >= 0 && setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &options->priority,
+						 sizeof(options->priority)))
+		return fail("set SO_PRIORITY");
 	return 0;
 }
 

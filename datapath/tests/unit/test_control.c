@@ -31,7 +31,8 @@ static const struct example {
 	  .identity = IDENTITY,
 	  .interface = "tsn0",
 	  .netns = "/run/netns/pod-a",
-	  .vni = 42}},
+	  .vni = 42,
+	  .bridge = "ktsn42"}},
 	{"endpoint-del.request.json",
 	 {.type = CONTROL_ENDPOINT_DEL, .identity = IDENTITY, .interface = "tsn0"}},
 	{"endpoints.request.json", {.type = CONTROL_ENDPOINTS, .limit = 100}},
@@ -150,6 +151,7 @@ static void counters_fill(struct counters *counters)
 		uint64_t value;
 	} values[] = {
 		{&counters->taken, 1000},         {&counters->sent, 990},
+		{&counters->sent_bridge, 2},
 		{&counters->on_time, 980},        {&counters->late_taken, 3},
 		{&counters->late_wakeup, 2},      {&counters->late_port, 0},
 		{&counters->late_unresolved, 0},  {&counters->drop_invalid, 1},
@@ -218,6 +220,7 @@ static void endpoints_are_the_example(void **state)
 	struct endpoint endpoint = {.interface = "tsn0",
 				    .netns = "/run/netns/pod-a",
 				    .vni = 42,
+				    .bridge = "ktsn42",
 				    .mac = {0x02, 0x00, 0x0a, 0x2a, 0x00, 0x02},
 				    .mtu_bytes = 1450};
 	struct pod pod = {.identity = IDENTITY, .endpoints = &endpoint};
@@ -302,7 +305,7 @@ static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
 	"{" V "\"request\":\"peer-add\",\"vni\":42,\"address\":\"192.0.2.2\",\"subnets\":" subnets "}"
 #define ADD_ENDPOINT(identity, interface, netns, vni)                                                        \
 	"{" V "\"request\":\"endpoint-add\",\"identity\":" identity                                          \
-	",\"interface\":" interface ",\"netns\":" netns ",\"vni\":" vni "}"
+	",\"interface\":" interface ",\"netns\":" netns ",\"vni\":" vni ",\"bridge\":\"\"}"
 #define SOCKET_DEL(identity) "{" V "\"request\":\"socket-del\",\"identity\":" identity "}"
 #define PEERS(offset, limit) "{" V "\"request\":\"peers\",\"offset\":" offset ",\"limit\":" limit "}"
 #define S10                  "aaaaaaaaaa"
@@ -467,9 +470,9 @@ static void refused_changes_change_nothing(void **state)
 	assert_string_equal(refusal.field, "address");
 	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
 
-	assert_int_equal(node_endpoint_add(&node, "a", "tsn0", "/no/such/netns", 1, &refusal), -EINVAL);
+	assert_int_equal(node_endpoint_add(&node, "a", "tsn0", "/no/such/netns", 1, "", &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "netns");
-	assert_int_equal(node_endpoint_add(&node, "a", "tsn0", "relative", 1, &refusal), -EINVAL);
+	assert_int_equal(node_endpoint_add(&node, "a", "tsn0", "relative", 1, "", &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "netns");
 	assert_int_equal(node_socket_add(&node, "a", "relative", &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "path");

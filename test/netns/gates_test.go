@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+)
+
+// window is a third of the cycle of threeWindows, so long that no disturbance of the machine spans it.
+const window = 100 * time.Millisecond
+
+// threeWindows opens the gate of class 7, then that of class 6, then the others'.
+func threeWindows() *control.GateParameterTable {
+	table := &control.GateParameterTable{GateEnabled: true, AdminGateStates: 255,
+		AdminCycleTime: control.CycleTime{Numerator: 3, Denominator: 10}}
+	for index, states := range []uint8{0x80, 0x40, 0x3f} {
+		table.AdminControlList.Entries = append(table.AdminControlList.Entries, control.GateControlEntry{
+			Index: uint32(index), OperationName: "set-gate-states",
+			TimeIntervalValue: uint32(window.Nanoseconds()), GateStatesValue: states})
+	}
+	return table
+}
+
+// sendAt sends one message from pod a and returns once the program has ended.
+func (l *lab) sendAt(t *testing.T, options []string, offset time.Duration, text string) {
+	t.Helper()
+	arguments := append(slices.Clone(options), topology.PodAddressB.String(), strconv.Itoa(listenPort),
+		strconv.FormatInt(offset.Microseconds(), 10)+":"+text)
+	command := exec.Command(program(t, "ktsn-test-send"), arguments...)
+	command.Env = l.preloaded(t)
+	if err := finish(t, start(t, l.PodA, "ktsn-test-send", command)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEachClassLeavesInItsWindow(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	if err := client.ScheduleSet(t.Context(), threeWindows()); err != nil {
+		t.Fatal(err)
+	}
+	waitForSchedule(t, client)
+	for name, test := range map[string]struct {
+		priority string
+		window   int64
+	}{
+		"the highest priority": {"7", 0}, "the one below": {"6", 1}, "no priority": {"0", 2},
+		"the lowest": {"1", 2}, "one above those that everybody may have": {"14", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tap := lab.openTap(t, 100)
+			lab.receive(t, 12, func() {
+				for i := range 12 {
+					lab.sendAt(t, []string{"--priority", test.priority}, time.Duration(i)*25*time.Millisecond, "x")
+				}
+			})
+			seen := &observed{}
+			seen.addPackets(t, tap)
+			cycle := 3 * window.Nanoseconds()
+			for _, wire := range seen.wireTAI {
+				if got := wire % cycle / window.Nanoseconds(); got != test.window {
+					t.Errorf("on the wire %v after the begin of a cycle, which is window %d, want %d",
+						time.Duration(wire%cycle), got, test.window)
+				}
+			}
+			if len(seen.wireTAI) != 12 {
+				t.Errorf("%d frames on the wire, want 12", len(seen.wireTAI))
+			}
+		})
+	}
+	counters := settled(t, client)
+	if counters.LateGate == 0 || counters.Sent != counters.Taken {
+		t.Errorf("counted %+v", counters)
+	}
+}
+
+// waitForSchedule returns when no change is pending.
+func waitForSchedule(t *testing.T, client *control.Client) *control.Schedule {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		schedule, err := client.Schedule(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !schedule.Table.ConfigPending {
+			return schedule
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the schedule stays pending")
+		}
+	}
+}
+
+func TestEtfDropsWhatIsLate(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	if err := client.StrategySet(t.Context(), "etf"); err != nil {
+		t.Fatal(err)
+	}
+	lab.receive(t, 1, func() {
+		lab.sendAt(t, nil, -time.Millisecond, "late")
+		lab.sendAt(t, []string{"--deadline"}, 20*time.Millisecond, "deadline")
+		// An idle machine wakes in time; this one may not, and then the message is rightly dropped.
+		for settled(t, client).Sent == 0 {
+			lab.sendAt(t, nil, 20*time.Millisecond, "in time")
+		}
+	})
+	if counters := counters(t, client); counters.DropTxtime != 2 {
+		t.Errorf("%d messages dropped for their transmit time, want 2", counters.DropTxtime)
+	}
+	if err := client.StrategySet(t.Context(), "tas"); err != nil {
+		t.Fatal(err)
+	}
+	lab.receive(t, 1, func() { lab.sendAt(t, nil, -time.Millisecond, "late") })
+}
+
+func TestDeadlinesLeaveAtOnce(t *testing.T) {
+	lab := newLab(t)
+	lab.startDaemon(t, "--strategy", "etf-deadline")
+	began := time.Now()
+	lab.receive(t, 1, func() { lab.sendAt(t, []string{"--deadline"}, 30*time.Second, "early") })
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("a message with a deadline in 30 s took %v", took)
+	}
+}
+
+func TestFramesCarryTheirClassInTheVLANTag(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startDaemon(t, "--vlan", "3")
+	for priority, pcp := range map[string]uint8{"0": 0, "1": 1, "2": 2, "6": 6} {
+		t.Run("priority "+priority, func(t *testing.T) {
+			tap := lab.openTap(t, 100)
+			lab.sendAt(t, []string{"--priority", priority}, 5*time.Millisecond, "tagged")
+			settled(t, client)
+			capture, err := tap.Stop()
+			if err != nil {
+				t.Fatal(err)
+			}
+			tags := tagsOf(capture)
+			if len(tags) != 1 || tags[0] != (wiretap.VLANTag{ID: 3, PCP: pcp}) {
+				t.Errorf("tags on the wire %+v, want VLAN 3 with PCP %d once", tags, pcp)
+			}
+		})
+	}
+}
+
+// tagsOf are those of the UDP frames.
+func tagsOf(capture *wiretap.Capture) []wiretap.VLANTag {
+	var tags []wiretap.VLANTag
+	for _, packet := range capture.Packets {
+		if datagram, err := wiretap.Dissect(packet.Head); err == nil && datagram.VNI == topology.VNI {
+			tag := wiretap.VLANTag{}
+			if packet.VLAN != nil {
+				tag = *packet.VLAN
+			}
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"net"
+	"net/netip"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// neighborAddress is that of a second pod on node a.
+var neighborAddress = netip.MustParseAddr("10.42.1.3")
+
+// ip runs iproute2 in a node or pod.
+func ip(t *testing.T, where *topology.Namespace, arguments ...string) {
+	t.Helper()
+	command := exec.Command("ip", append([]string{"-n", where.Name()}, arguments...)...)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", command, err, output)
+	}
+}
+
+// addNeighbor attaches a second pod to node a's bridge.
+func (l *lab) addNeighbor(t *testing.T) *topology.Namespace {
+	t.Helper()
+	pod, err := topology.NewNamespace(l.NodeA.Name() + "-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pod.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	ip(t, l.NodeA, "link", "add", "pod2", "mtu", "1450", "type", "veth", "peer", "name", topology.PodInterface,
+		"netns", pod.Name())
+	ip(t, l.NodeA, "link", "set", "pod2", "master", topology.BridgeName, "up")
+	ip(t, pod, "address", "add", neighborAddress.String()+"/16", "dev", topology.PodInterface)
+	ip(t, pod, "link", "set", topology.PodInterface, "up", "mtu", "1450")
+	return pod
+}
+
+func TestMessagesToPodsOfTheSameNodeNeverReachTheWire(t *testing.T) {
+	lab := newLab(t)
+	neighbor := lab.addNeighbor(t)
+	_, client := lab.startDaemon(t)
+	for _, endpoint := range []control.Endpoint{
+		{Identity: "neighbor", Interface: topology.PodInterface, Netns: neighbor.Path(), VNI: topology.VNI,
+			Bridge: topology.BridgeName},
+		{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(), VNI: topology.VNI,
+			Bridge: topology.BridgeName},
+	} {
+		_ = client.EndpointDel(t.Context(), endpoint.Identity, endpoint.Interface)
+		if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var listener *net.UDPConn
+	if err := neighbor.Do(func() (err error) {
+		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(neighborAddress, listenPort)))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	tap := lab.openTap(t, 100)
+	command := exec.Command(program(t, "ktsn-test-send"), neighborAddress.String(), "7788",
+		"90000:third", "30000:first", "60000:second")
+	command.Env = lab.preloaded(t)
+	began := time.Now()
+	if err := finish(t, start(t, lab.PodA, "ktsn-test-send", command)); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 100)
+	for _, want := range []string{"first", "second", "third"} {
+		_ = listener.SetReadDeadline(time.Now().Add(5 * time.Second))
+		length, source, err := listener.ReadFromUDPAddrPort(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(buffer[:length]); got != want || source.Addr() != topology.PodAddressA {
+			t.Errorf("got %q from %v, want %q from %v", got, source, want, topology.PodAddressA)
+		}
+	}
+	if took := time.Since(began); took < 90*time.Millisecond {
+		t.Errorf("the last arrived after %v", took)
+	}
+	if counters := settled(t, client); counters.SentBridge != 3 || counters.Sent != 3 {
+		t.Errorf("counted %+v", counters)
+	}
+	seen := &observed{}
+	seen.addPackets(t, tap)
+	if len(seen.packets) > 0 {
+		t.Errorf("%d frames on the wire, want none", len(seen.packets))
+	}
+}
