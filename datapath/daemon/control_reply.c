@@ -66,6 +66,7 @@ static json_t *counters_json(const struct control_status *status)
 	KTSN_COUNTERS(X)
 #undef X
 	json_object_set_new(root, "kernel-path", json_integer((json_int_t)status->kernel_path));
+	json_object_set_new(root, "limit-refusals", json_integer((json_int_t)status->limit_refusals));
 	return root;
 }
 

@@ -36,6 +36,7 @@ struct control_status {
 	struct control_class classes[KTSN_CLASSES];
 	const struct counters *counters;
 	uint64_t kernel_path;
+	uint64_t limit_refusals;
 };
 
 char *control_reply_ok(void);

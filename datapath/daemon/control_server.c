@@ -79,6 +79,7 @@ static char *status_reply(struct control_server *server)
 	status.pending = loop_pending(node->loop);
 	status.counters = loop_counters(node->loop);
 	status.kernel_path = kernel_path_count(node);
+	status.limit_refusals = node->limit_refusals;
 	return control_reply_status(&status);
 }
 

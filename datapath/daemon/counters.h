@@ -27,6 +27,7 @@
 	X(late_gate, "late-gate")             /* the gate of their class was shut at their time */           \
 	X(late_link, "late-link")             /* frames before them occupied the link at their time */       \
 	X(drop_invalid, "drop-invalid")       /* the ring's contents made no sense */                        \
+	X(drop_horizon, "drop-horizon")       /* further ahead than a pod's messages may be */               \
 	X(drop_unresolved, "drop-unresolved") /* nobody answered for their destination */                    \
 	X(drop_port,                                                                                         \
 	  "drop-port") /* the port reported an error, or had no room for long, or its link is down */        \
@@ -39,6 +40,9 @@
 	X(uncertain, "uncertain")           /* departing when another ktsnd ended: sent or not, not again */ \
 	X(port_retries, "port-retries")     /* times that the port had no room */                            \
 	X(frame_pool_empty, "frame-pool-empty") /* times that messages had to wait in the ring for memory */ \
+	X(share_pending, "share-pending")       /* times that a pod had all that it may have under way */    \
+	X(share_rate, "share-rate")             /* times that a pod sent as often as it may */               \
+	X(share_doorbells, "share-doorbells")   /* times that a doorbell rang too often */                   \
 	X(wakeups, "wakeups")                   /* times that the loop thread slept and woke */              \
 	X(doorbells, "doorbells")               /* times that an application woke it */
 

@@ -128,6 +128,7 @@ static int flow_make(struct process *process, uint32_t number, struct txtime_mod
 	flow->mode = mode;
 	process->flows[flow->index] = flow;
 	process->pod->node->flow_count++;
+	process->share->sockets++;
 	*result = flow;
 	return 0;
 }
@@ -211,6 +212,7 @@ static void flow_close(struct flow *flow)
 	destinations_close_all(flow);
 	timed_socket_remember(process->pod, flow);
 	process->pod->node->flow_count--;
+	process->share->sockets--;
 	flow->closed = true;
 	loop_command(process->pod->node->loop, &(struct loop_command){.type = COMMAND_FLOW_CLOSE,
 								      .ring = process->ring,
@@ -231,6 +233,14 @@ static uint32_t number_wanted(const struct process *process, uint32_t number)
 	return process->resuming ? number : KTSN_APP_NONE;
 }
 
+static int flow_allowed(struct pod *pod)
+{
+	if (pod->share->sockets < pod->share->limits.sockets)
+		return 0;
+	pod->node->limit_refusals++;
+	return -ENOBUFS;
+}
+
 static int flow_open_as(struct process *process, const struct ktsn_app_request *request,
 			const struct socket_identity *identity, struct txtime_mode mode,
 			struct ktsn_app_reply *reply)
@@ -243,6 +253,8 @@ static int flow_open_as(struct process *process, const struct ktsn_app_request *
 	if (!ns)
 		return process->pod->endpoints ? -EPERM : -ENETDOWN;
 	if (fresh)
+		err = flow_allowed(process->pod);
+	if (fresh && !err)
 		err = flow_make(process, number_wanted(process, request->flow), mode, &flow);
 	if (err)
 		return err;

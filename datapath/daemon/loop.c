@@ -117,6 +117,7 @@ int loop_create(struct loop **created, const struct loop_config *config)
 		return -ENOMEM;
 	loop->config = *config;
 	ktsn_txtime_queue_init(&loop->expectations);
+	loop->share_next_tai_ns = loop->unmute_tai_ns = KTSN_SHAPER_NEVER;
 	loop->classes = loop_classes_default();
 	loop->lead_ns = config->spin_ns;
 	loop->epoll_fd = loop->kick_fd = loop->retired_fd = -1;

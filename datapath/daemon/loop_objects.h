@@ -12,6 +12,7 @@
 #include "frame.h"
 #include "ring_consumer.h"
 #include "shaper.h"
+#include "share.h"
 #include "txtime_queue.h"
 
 #include <stdbool.h>
@@ -104,6 +105,7 @@ struct loop_classes {
 struct loop_ring {
 	struct loop_object object;
 	struct ktsn_ring_consumer consumer;
+	struct share *share; /* of the pod whose process has it */
 	int doorbell_fd;
 	bool opened;        /* by RING_OPEN; nothing is taken before */
 	uint32_t uncertain; /* slots that were departing when another ktsnd ended; counted by RING_OPEN */
@@ -111,8 +113,11 @@ struct loop_ring {
 	bool closing;       /* nothing new comes; closed once what is in it has been taken */
 	bool closed;
 	bool retired;
-	uint32_t busy;         /* being taken from: must not be retired under the taker's feet */
-	bool backlog;          /* a message could not be taken for want of memory */
+	uint32_t busy;                /* being taken from: must not be retired under the taker's feet */
+	bool backlog;                 /* messages were left in it */
+	bool held;                    /* because its pod's share allows for no more */
+	struct loop_ring *muted_next; /* in the loop's list of rings whose doorbell is not listened to */
+	bool muted;
 	uint32_t expectations; /* queued ones of its flows, so the ring must not be freed */
 	uint32_t watch_index;  /* in the loop's list of watched rings, LOOP_UNWATCHED if not */
 	struct loop_flow *flows[LOOP_FLOWS_PER_RING];

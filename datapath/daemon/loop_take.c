@@ -61,6 +61,7 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, (uint64_t)-1);
 	packet_free(loop, packet);
 	flow->packets--;
+	ring->share->pending--;
 	atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
 	flow_retire_if_done(loop, flow);
 	ring_retire_if_done(loop, ring);
@@ -163,10 +164,10 @@ static struct loop_destination *destination_of(const struct loop *loop, const st
 	return taken->payload_bytes <= destination->route.payload_max_bytes ? destination : NULL;
 }
 
-static void reject(struct loop *loop, struct loop_ring *ring, uint32_t slot)
+static void reject(struct loop *loop, struct loop_ring *ring, uint32_t slot, _Atomic uint64_t *reason)
 {
 	counter_add(&loop->counters.taken, 1);
-	counter_add(&loop->counters.drop_invalid, 1);
+	counter_add(reason, 1);
 	slot_release(ring, slot);
 	ring_retire_if_done(loop, ring);
 }
@@ -200,6 +201,11 @@ static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime
 	return true;
 }
 
+static bool beyond_horizon(const struct loop_ring *ring, int64_t txtime_tai_ns, int64_t now_tai_ns)
+{
+	return txtime_tai_ns - now_tai_ns > ring->share->limits.horizon_ns;
+}
+
 static int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
 			  const struct clock_offsets *offsets)
 {
@@ -209,7 +215,11 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 
 	if (!destination ||
 	    !txtime_convert(taken->txtime_ns, offsets->to_tai_ns[destination->flow->clock], &txtime_tai_ns)) {
-		reject(loop, ring, taken->slot);
+		reject(loop, ring, taken->slot, &loop->counters.drop_invalid);
+		return 0;
+	}
+	if (beyond_horizon(ring, txtime_tai_ns, loop->round_tai_ns)) {
+		reject(loop, ring, taken->slot, &loop->counters.drop_horizon);
 		return 0;
 	}
 	packet = packet_alloc(loop);
@@ -221,6 +231,7 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	if (txtime_tai_ns < loop->asleep_tai_ns && txtime_tai_ns < clock_tai_ns())
 		packet->late_reason = LATE_TAKEN;
 	packet->flow->packets++;
+	ring->share->pending++;
 	atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);
 	counter_add(&loop->counters.taken, 1);
@@ -232,12 +243,11 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 /* Whether so little is left until a departure that taking more would delay it. */
 static bool departure_near(struct loop *loop)
 {
-	int64_t now_tai_ns = clock_tai_ns();
-
-	return loop_departure_next(loop, now_tai_ns) - now_tai_ns < TAKE_SPARE_NS;
+	loop->round_tai_ns = clock_tai_ns();
+	return loop_departure_next(loop, loop->round_tai_ns) - loop->round_tai_ns < TAKE_SPARE_NS;
 }
 
-enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };
+enum drained { DRAINED, DRAINED_IN_PART, DRAINED_HELD, DRAINED_NO_MEMORY };
 
 /* Takes all that is ready, or as many as there is time and memory for. */
 static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
@@ -248,17 +258,24 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
 	int result;
 
 	clock_offsets_read(&offsets);
+	loop->round_tai_ns = clock_tai_ns();
+	if (share_holds(loop, ring, loop->round_tai_ns))
+		return DRAINED_HELD;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		if (result < 0) {
-			reject(loop, ring, taken.slot);
+			reject(loop, ring, taken.slot, &loop->counters.drop_invalid);
 		} else if (message_accept(loop, ring, &taken, &offsets)) {
 			ktsn_ring_untake(&ring->consumer, taken.slot);
 			return DRAINED_NO_MEMORY;
 		}
 		/* Neither a flood nor an application that refills all the time must hold up the others. */
 		count++;
+		if (!ktsn_ring_ready(&ring->consumer))
+			return DRAINED;
 		if (count >= ring->consumer.slot_count || (count % TAKE_AT_ONCE == 0 && departure_near(loop)))
-			return ktsn_ring_ready(&ring->consumer) ? DRAINED_IN_PART : DRAINED;
+			return DRAINED_IN_PART;
+		if (share_holds(loop, ring, loop->round_tai_ns))
+			return DRAINED_HELD;
 	}
 	return DRAINED;
 }
@@ -275,6 +292,7 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 		counter_add(&loop->counters.frame_pool_empty, 1);
 		loop->memory_short = true;
 	}
+	ring->held = drained == DRAINED_HELD;
 	watch_backlog(loop, ring, drained != DRAINED);
 	ring->busy--;
 	if (drained == DRAINED && ring->closings && !ring->busy)
@@ -289,6 +307,7 @@ void loop_take(struct loop *loop)
 	int64_t now_tai_ns = clock_tai_ns();
 
 	loop->rounds++;
+	shares_unmute(loop, now_tai_ns);
 	/* Backwards: a ring that is taken may leave the list, and the last takes its place. */
 	for (uint32_t i = loop->watched_count; i-- > 0;)
 		if (i < loop->watched_count)

@@ -63,6 +63,7 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 		}
 		counter_add(&loop->counters.doorbells, 1);
 		loop->asleep_tai_ns = INT64_MAX;
+		share_doorbell(loop, ring, clock_tai_ns());
 		loop_take_ring(loop, ring);
 	}
 	return count;
@@ -70,9 +71,10 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 
 static bool rings_ready(const struct loop *loop)
 {
-	/* What waits for memory cannot be taken before a departure, however ready it is. */
+	/* What waits for memory or for its pod's share cannot be taken yet, however ready it is. */
 	for (uint32_t i = 0; i < loop->watched_count; i++)
-		if (ktsn_ring_ready(&loop->watched[i]->consumer) && !loop->memory_short)
+		if (ktsn_ring_ready(&loop->watched[i]->consumer) && !loop->watched[i]->held &&
+		    !loop->memory_short)
 			return true;
 	return false;
 }
@@ -168,6 +170,8 @@ void loop_wait(struct loop *loop)
 	watch_expire(loop, now_tai_ns + loop->lead_ns);
 	expected_tai_ns = watch_next(loop, now_tai_ns);
 	event_tai_ns = departure_tai_ns < expected_tai_ns ? departure_tai_ns : expected_tai_ns;
+	if (shares_next(loop) < event_tai_ns)
+		event_tai_ns = shares_next(loop);
 	/* No departure will give memory back: the port has it all, and does not say when it returns it. */
 	if (event_tai_ns == KTSN_SHAPER_NEVER && loop->memory_short)
 		event_tai_ns = now_tai_ns + MEMORY_RETRY_NS;

@@ -84,6 +84,7 @@ void watch_backlog(struct loop *loop, struct loop_ring *ring, bool backlog)
 
 void watch_end(struct loop *loop, struct loop_ring *ring)
 {
+	share_forget(loop, ring);
 	list_remove(loop, ring);
 }
 

@@ -248,7 +248,7 @@ static int control_begin(struct daemon *daemon, int listen_fd)
 		.guard_band_ns = daemon->options.guard_band_ns,
 	};
 	int err = node_init(&daemon->node, daemon->events, daemon->loop, &daemon->uplink, &shaping,
-			    daemon->options.ring_slots);
+			    &daemon->options.limits, daemon->options.ring_slots);
 
 	if (!err) {
 		err = control_server_create(&daemon->control, &daemon->node, listen_fd, &fixed);

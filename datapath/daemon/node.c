@@ -5,7 +5,7 @@
 #include <string.h>
 
 int node_init(struct node *node, struct events *events, struct loop *loop, const struct node_uplink *uplink,
-	      const struct node_shaping *shaping, uint32_t ring_slots)
+	      const struct node_shaping *shaping, const struct share_limits *limits, uint32_t ring_slots)
 {
 	int err;
 
@@ -14,6 +14,7 @@ int node_init(struct node *node, struct events *events, struct loop *loop, const
 	node->loop = loop;
 	node->uplink = *uplink;
 	node->ring_slots = ring_slots;
+	node->limits = *limits;
 	node->retired =
 		(struct event_source){.fd = loop_retired_fd(loop), .readable = graves_retired, .owner = node};
 	err = events_add(events, &node->retired);

@@ -61,6 +61,9 @@ struct timed_socket {
 struct pod {
 	struct node *node;
 	char identity[NODE_IDENTITY_MAX + 1];
+	struct share *share;
+	uint32_t process_count, flow_count;
+	uint64_t ring_bytes;
 	struct event_source listener; /* fd -1: no socket yet */
 	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct endpoint *endpoints;
@@ -86,7 +89,8 @@ struct endpoint {
 };
 
 struct process {
-	struct pod *pod; /* NULL once the connection is closed */
+	struct pod *pod;     /* NULL once the connection is closed */
+	struct share *share; /* of the pod */
 	struct event_source connection;
 	bool resuming;                  /* between HAND_BACK and RESUME */
 	struct loop_ring *ring;         /* NULL before HELLO or HAND_BACK */
@@ -155,7 +159,8 @@ struct node {
 	struct loop *loop;
 	struct node_uplink uplink;
 	struct node_shaping shaping;
-	uint32_t ring_slots; /* per process */
+	uint32_t ring_slots;        /* per process */
+	struct share_limits limits; /* of each pod */
 	struct namespace *own_ns;
 	struct namespace *namespaces;
 	struct pod *pods;
@@ -164,6 +169,7 @@ struct node {
 	struct event_source retired; /* the loop gives objects back */
 	struct process *closing;     /* connection closed, ring not given back by the loop yet */
 	struct grave *graves;        /* objects that commands under way may still name */
+	uint64_t limit_refusals;     /* what a pod asked for above its limits */
 	uint64_t flow_numbers;
 	uint32_t socket_count, endpoint_count, peer_count, process_count, flow_count;
 	uint64_t kernel_path_closed; /* of processes that are gone */
@@ -171,7 +177,7 @@ struct node {
 
 /* Prepares an empty node; `loop` and `events` are the caller's. 0 or -errno. */
 int node_init(struct node *node, struct events *events, struct loop *loop, const struct node_uplink *uplink,
-	      const struct node_shaping *shaping, uint32_t ring_slots);
+	      const struct node_shaping *shaping, const struct share_limits *limits, uint32_t ring_slots);
 /* Closes all sockets and endpoints; the loop still runs. */
 void node_close(struct node *node);
 /* Frees what the loop held. Its thread must have ended. */

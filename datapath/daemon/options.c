@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "layout.h"
+#include "loop_objects.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -45,10 +46,20 @@ static const char help[] =
 	"  --late-after DURATION  count a departure as late from here on (default: 10us)\n"
 	"  --slots N              messages that one process may have waiting, 64 to 4096 (default: 512)\n"
 	"  --packets N            messages that all may have waiting, 64 to 1048576 (default: 4096)\n"
+	"  --pod-processes N      connections that one pod may have (default: 64)\n"
+	"  --pod-sockets N        timed sockets that one pod may have (default: 1024)\n"
+	"  --pod-memory MB        memory of the rings of one pod (default: 128)\n"
+	"  --pod-pending N        messages that one pod may have under way (default: a quarter of "
+	"--packets)\n"
+	"  --pod-rate N           messages a second that are taken from one pod, 0 for any number\n"
+	"                         (default: 100000)\n"
+	"  --pod-doorbells N      times a second that one pod may wake ktsnd, 0 for any number (default: "
+	"50000)\n"
+	"  --pod-horizon DURATION transmit times further ahead than this are refused (default: 60s)\n"
 	"  --log-level LEVEL      error, warning, info or debug (default: info)\n"
 	"  --help, --version\n"
 	"\n"
-	"DURATION is a number with the unit ns, us or ms. ktsnd runs until SIGTERM or SIGINT.\n";
+	"DURATION is a number with the unit ns, us, ms or s. ktsnd runs until SIGTERM or SIGINT.\n";
 
 enum { OPT_FIRST = 256 };
 enum option_id {
@@ -68,6 +79,13 @@ enum option_id {
 	LATE_AFTER,
 	SLOTS,
 	PACKETS,
+	POD_PROCESSES,
+	POD_SOCKETS,
+	POD_MEMORY,
+	POD_PENDING,
+	POD_RATE,
+	POD_DOORBELLS,
+	POD_HORIZON,
 	LOG_LEVEL,
 	HELP,
 	VERSION,
@@ -90,6 +108,13 @@ static const struct option long_options[] = {
 	{"late-after", required_argument, NULL, LATE_AFTER},
 	{"slots", required_argument, NULL, SLOTS},
 	{"packets", required_argument, NULL, PACKETS},
+	{"pod-processes", required_argument, NULL, POD_PROCESSES},
+	{"pod-sockets", required_argument, NULL, POD_SOCKETS},
+	{"pod-memory", required_argument, NULL, POD_MEMORY},
+	{"pod-pending", required_argument, NULL, POD_PENDING},
+	{"pod-rate", required_argument, NULL, POD_RATE},
+	{"pod-doorbells", required_argument, NULL, POD_DOORBELLS},
+	{"pod-horizon", required_argument, NULL, POD_HORIZON},
 	{"log-level", required_argument, NULL, LOG_LEVEL},
 	{"help", no_argument, NULL, HELP},
 	{"version", no_argument, NULL, VERSION},
@@ -125,20 +150,20 @@ static int duration_read(int id, const char *text, int64_t most_ns, int64_t *dur
 	static const struct {
 		const char *name;
 		int64_t ns;
-	} units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}};
+	} units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
 	char wanted[80];
 	char *end;
 	long long number;
 
 	errno = 0;
 	number = strtoll(text, &end, 10);
-	for (size_t i = 0; i < 3 && !errno && end != text && number >= 0; i++) {
+	for (size_t i = 0; i < 4 && !errno && end != text && number >= 0; i++) {
 		if (strcmp(end, units[i].name) == 0 && number <= most_ns / units[i].ns) {
 			*duration_ns = number * units[i].ns;
 			return 0;
 		}
 	}
-	snprintf(wanted, sizeof(wanted), "a number with the unit ns, us or ms, at most %lldms",
+	snprintf(wanted, sizeof(wanted), "a number with the unit ns, us, ms or s, at most %lldms",
 		 (long long)(most_ns / 1000000));
 	return complain(id, text, wanted);
 }
@@ -247,7 +272,19 @@ static int option_read(struct options *options, int id, const char *value, int64
 	case SLOTS:
 		return number_read(id, value, KTSN_RING_WORD_BITS, KTSN_RING_SLOTS_MAX, number);
 	case PACKETS:
+	case POD_PENDING:
 		return number_read(id, value, 64, 1048576, number);
+	case POD_PROCESSES:
+		return number_read(id, value, 1, LOOP_RINGS_MAX, number);
+	case POD_SOCKETS:
+		return number_read(id, value, 1, (int64_t)LOOP_RINGS_MAX * LOOP_FLOWS_PER_RING, number);
+	case POD_MEMORY:
+		return number_read(id, value, 1, 1048576, number);
+	case POD_RATE:
+	case POD_DOORBELLS:
+		return number_read(id, value, 0, 1000000000, number);
+	case POD_HORIZON:
+		return duration_read(id, value, INT64_C(86400000000000), &options->limits.horizon_ns);
 	default:
 		return 0;
 	}
@@ -273,6 +310,24 @@ static void number_store(struct options *options, int id, int64_t number)
 		break;
 	case PACKETS:
 		options->packets = (uint32_t)number;
+		break;
+	case POD_PROCESSES:
+		options->limits.processes = (uint32_t)number;
+		break;
+	case POD_SOCKETS:
+		options->limits.sockets = (uint32_t)number;
+		break;
+	case POD_MEMORY:
+		options->limits.memory_bytes = (uint64_t)number << 20;
+		break;
+	case POD_PENDING:
+		options->limits.pending = (uint32_t)number;
+		break;
+	case POD_RATE:
+		options->limits.message_rate = (uint32_t)number;
+		break;
+	case POD_DOORBELLS:
+		options->limits.doorbell_rate = (uint32_t)number;
 		break;
 	case KEEP_AWAKE:
 		options->keep_awake = true;
@@ -309,6 +364,12 @@ static void defaults_set(struct options *options)
 		.late_after_ns = 10000,
 		.ring_slots = 512,
 		.packets = 4096,
+		.limits = {.processes = 64,
+			   .sockets = 1024,
+			   .memory_bytes = UINT64_C(128) << 20,
+			   .message_rate = 100000,
+			   .doorbell_rate = 50000,
+			   .horizon_ns = INT64_C(60000000000)},
 		.log_level = LOG_LEVEL_INFO,
 	};
 }
@@ -349,5 +410,7 @@ enum options_result options_parse(int argc, char **argv, struct options *options
 			return OPTIONS_BAD;
 		number_store(options, id, number);
 	}
+	if (!options->limits.pending)
+		options->limits.pending = options->packets / 4;
 	return check(options, argc, argv);
 }

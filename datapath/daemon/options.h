@@ -7,6 +7,7 @@
 
 #include "log.h"
 #include "shaper.h"
+#include "share.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,6 +28,7 @@ struct options {
 	uint16_t vlan_id; /* 0: none */
 	uint32_t ring_slots;
 	uint32_t packets;
+	struct share_limits limits; /* of each pod */
 	bool keep_awake;
 	enum log_level log_level;
 };

@@ -33,6 +33,11 @@ static struct pod *pod_get(struct node *node, const char *identity)
 	pod = calloc(1, sizeof(*pod));
 	if (!pod)
 		return NULL;
+	pod->share = share_create(&node->limits);
+	if (!pod->share) {
+		free(pod);
+		return NULL;
+	}
 	pod->node = node;
 	pod->listener.fd = -1;
 	snprintf(pod->identity, sizeof(pod->identity), "%s", identity);
@@ -50,6 +55,7 @@ static void pod_unlink_if_empty(struct pod *pod)
 	while (*at != pod)
 		at = &(*at)->next;
 	*at = pod->next;
+	share_put(pod->share);
 	free(pod);
 }
 

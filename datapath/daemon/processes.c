@@ -47,7 +47,9 @@ static int ring_make(struct process *process)
 	ring->watch_index = LOOP_UNWATCHED;
 	ktsn_ring_consumer_init(&ring->consumer, process->memory.address, process->memory.slot_count,
 				process->memory.slot_bytes);
+	ring->share = process->share;
 	process->ring = ring;
+	process->share->ring_bytes += process->memory.bytes;
 	return 0;
 }
 
@@ -76,10 +78,13 @@ void process_free(struct node *node, struct process *process)
 		if (process->flows[i])
 			flow_free(process->flows[i]);
 	if (process->ring) {
+		process->share->ring_bytes -= process->memory.bytes;
 		close(process->ring->doorbell_fd);
 		ktsn_ring_memory_destroy(&process->memory);
 		free(process->ring);
 	}
+	process->share->processes--;
+	share_put(process->share);
 	free(process);
 }
 
@@ -98,6 +103,7 @@ void process_close(struct process *process)
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
 		if (process->flows[i] && !process->flows[i]->closed) {
 			node->flow_count--;
+			process->share->sockets--;
 			timed_socket_remember(pod, process->flows[i]);
 		}
 	node->kernel_path_closed += process_kernel_path(process);
@@ -122,6 +128,15 @@ static int ring_allowed(const struct process *process)
 	return process->pod->node->process_count > LOOP_RINGS_MAX ? -EMFILE : 0;
 }
 
+/* Whether the memory that was made or handed back is within what the pod may have. */
+static int memory_allowed(const struct process *process)
+{
+	if (process->share->ring_bytes + process->memory.bytes <= process->share->limits.memory_bytes)
+		return 0;
+	process->pod->node->limit_refusals++;
+	return -ENOMEM;
+}
+
 /* Makes a ring and has the loop look after it. */
 static int hello(struct process *process)
 {
@@ -132,7 +147,9 @@ static int hello(struct process *process)
 		err = ktsn_ring_memory_create(&process->memory, node->ring_slots, node->uplink.mtu_bytes);
 	if (err)
 		return err;
-	err = ring_make(process);
+	err = memory_allowed(process);
+	if (!err)
+		err = ring_make(process);
 	if (err)
 		ktsn_ring_memory_destroy(&process->memory);
 	else
@@ -169,7 +186,9 @@ static int hand_back(struct process *process, int *ring_fd)
 		err = ktsn_ring_memory_adopt(&process->memory, *ring_fd);
 	if (err)
 		return err;
-	err = ring_make(process);
+	err = memory_allowed(process);
+	if (!err)
+		err = ring_make(process);
 	if (err) {
 		munmap(process->memory.address, process->memory.bytes);
 		return err;
@@ -353,11 +372,21 @@ static void connection_readable(struct event_source *source)
 		process_close(process);
 }
 
+/* Connections cost descriptors and memory before they ask for a ring, and those that ended until their last
+ * message has left. */
+static bool connection_allowed(struct pod *pod)
+{
+	if (pod->share->processes < pod->share->limits.processes)
+		return true;
+	pod->node->limit_refusals++;
+	return false;
+}
+
 void process_accept(struct event_source *listener)
 {
 	struct pod *pod = listener->owner;
 	int fd = unix_accept(listener->fd);
-	struct process *process = fd < 0 ? NULL : calloc(1, sizeof(*process));
+	struct process *process = fd < 0 || !connection_allowed(pod) ? NULL : calloc(1, sizeof(*process));
 
 	if (!process) {
 		if (fd >= 0)
@@ -372,7 +401,10 @@ void process_accept(struct event_source *listener)
 		free(process);
 		return;
 	}
+	process->share = pod->share;
+	share_get(process->share);
 	process->next = pod->processes;
 	pod->processes = process;
+	process->share->processes++;
 	pod->node->process_count++;
 }

@@ -125,9 +125,11 @@ type Counters struct {
 	LateUnresolved uint64 `json:"late-unresolved"`
 	// LateGate and LateLink are the schedule's doing: the gate of their class was shut, or frames before them
 	// occupied the link.
-	LateGate       uint64 `json:"late-gate"`
-	LateLink       uint64 `json:"late-link"`
-	DropInvalid    uint64 `json:"drop-invalid"`
+	LateGate    uint64 `json:"late-gate"`
+	LateLink    uint64 `json:"late-link"`
+	DropInvalid uint64 `json:"drop-invalid"`
+	// DropHorizon were further ahead than a pod's messages may be.
+	DropHorizon    uint64 `json:"drop-horizon"`
 	DropUnresolved uint64 `json:"drop-unresolved"`
 	DropPort       uint64 `json:"drop-port"`
 	DropClosed     uint64 `json:"drop-closed"`
@@ -143,9 +145,16 @@ type Counters struct {
 	Uncertain      uint64 `json:"uncertain"`
 	PortRetries    uint64 `json:"port-retries"`
 	FramePoolEmpty uint64 `json:"frame-pool-empty"`
+	// SharePending, ShareRate and ShareDoorbells are times that a pod reached its share of ktsnd: what it may
+	// have under way, send, and ring.
+	SharePending   uint64 `json:"share-pending"`
+	ShareRate      uint64 `json:"share-rate"`
+	ShareDoorbells uint64 `json:"share-doorbells"`
 	Wakeups        uint64 `json:"wakeups"`
 	Doorbells      uint64 `json:"doorbells"`
 	KernelPath     uint64 `json:"kernel-path"`
+	// LimitRefusals are connections, sockets and rings that a pod asked for above its limits.
+	LimitRefusals uint64 `json:"limit-refusals"`
 }
 
 // Late is the number of messages that left after their time, for whichever reason.

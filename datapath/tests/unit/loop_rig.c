@@ -103,7 +103,8 @@ uint64_t rig_drops(const struct rig *rig)
 	return counter_read(&counters->drop_invalid) + counter_read(&counters->drop_unresolved) +
 	       counter_read(&counters->drop_port) + counter_read(&counters->drop_closed) +
 	       counter_read(&counters->drop_txtime) + counter_read(&counters->drop_missed) +
-	       counter_read(&counters->drop_max_sdu) + counter_read(&counters->drop_no_window);
+	       counter_read(&counters->drop_max_sdu) + counter_read(&counters->drop_no_window) +
+	       counter_read(&counters->drop_horizon);
 }
 
 static void books_check(const struct rig *rig)
@@ -142,6 +143,8 @@ void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots)
 	assert_true(ring->doorbell_fd >= 0);
 	ring->ring = calloc(1, sizeof(*ring->ring));
 	assert_non_null(ring->ring);
+	ring->share = (struct share){.limits = {.pending = UINT32_MAX, .horizon_ns = INT64_MAX}};
+	ring->ring->share = &ring->share;
 	ring->ring->object = (struct loop_object){.kind = LOOP_RING, .owner = ring->ring};
 	ring->ring->doorbell_fd = ring->doorbell_fd;
 	ring->ring->watch_index = LOOP_UNWATCHED;

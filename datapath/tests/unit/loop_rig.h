@@ -40,6 +40,7 @@ struct rig_ring {
 	struct ktsn_ring_memory memory;
 	struct ktsn_ring_producer producer;
 	int doorbell_fd;
+	struct share share;     /* without limits */
 	struct loop_ring *ring; /* the loop's */
 };
 

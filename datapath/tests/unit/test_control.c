@@ -151,7 +151,8 @@ static void counters_fill(struct counters *counters)
 		uint64_t value;
 	} values[] = {
 		{&counters->taken, 1000},         {&counters->sent, 990},
-		{&counters->sent_bridge, 2},
+		{&counters->sent_bridge, 2},      {&counters->share_pending, 1},
+		{&counters->share_rate, 2},       {&counters->share_doorbells, 3},
 		{&counters->on_time, 980},        {&counters->late_taken, 3},
 		{&counters->late_wakeup, 2},      {&counters->late_port, 0},
 		{&counters->late_unresolved, 0},  {&counters->drop_invalid, 1},
@@ -197,6 +198,7 @@ static void status_is_the_example(void **state)
 			    [7] = {2, 900, 5, 2, 3}},
 		.counters = &counters,
 		.kernel_path = 0,
+		.limit_refusals = 5,
 	};
 
 	(void)state;

@@ -178,7 +178,7 @@ static const struct bad_line {
 	{"--interface a --fifo 100", "ktsnd: --fifo 100: must be a number from 0 to 99"},
 	{"--interface a --fifo -1", "ktsnd: --fifo -1: must be"},
 	{"--interface a --spin 60",
-	 "ktsnd: --spin 60: must be a number with the unit ns, us or ms, at most 10ms"},
+	 "ktsnd: --spin 60: must be a number with the unit ns, us, ms or s, at most 10ms"},
 	{"--interface a --spin us", "ktsnd: --spin us: must be a number with the unit"},
 	{"--interface a --spin -1us", "ktsnd: --spin -1us: must be a number with the unit"},
 	{"--interface a --spin 11ms", "ktsnd: --spin 11ms: must be a number with the unit"},

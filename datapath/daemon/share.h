@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one pod may have of ktsnd, so that it can hurt only itself: how much it may have under way, how often
+ * it may send and ring, how far ahead its messages may be. What is above a limit stays in the pod's own rings,
+ * which then fill up, and its senders wait or get EAGAIN as with a full socket buffer.
+ *
+ * The limits are fixed when a pod comes. It ends with its last user: the pod, or a process that ended and whose
+ * messages still leave.
+ */
+#ifndef KTSN_DAEMON_SHARE_H
+#define KTSN_DAEMON_SHARE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct share_limits {
+	uint32_t processes;
+	uint32_t sockets;
+	uint64_t memory_bytes;  /* of all rings */
+	uint32_t pending;       /* messages taken and neither sent nor dropped */
+	uint32_t message_rate;  /* a second; 0: any */
+	uint32_t doorbell_rate; /* a second; 0: any */
+	int64_t horizon_ns;     /* transmit times further ahead are refused */
+};
+
+/*
+ * The generic cell rate algorithm: an event is allowed when it is not earlier than `due`, less what may come
+ * at once; each moves `due` on by one interval.
+ */
+struct share_rate {
+	int64_t interval_ns; /* 0: no limit */
+	int64_t burst_ns;
+	int64_t due_tai_ns;
+};
+
+struct share {
+	struct share_limits limits;
+	/* The control thread's. */
+	uint32_t users;
+	uint32_t processes; /* also those that ended and still have messages under way */
+	uint32_t sockets;
+	uint64_t ring_bytes;
+	/* The loop thread's. */
+	uint32_t pending;
+	struct share_rate messages;
+	struct share_rate doorbells;
+};
+
+/* With one user; NULL when out of memory. Control thread. */
+struct share *share_create(const struct share_limits *limits);
+void share_get(struct share *share);
+/* NULL is harmless. */
+void share_put(struct share *share);
+
+/* Whether another event is allowed at `now`; then it has happened. Loop thread. */
+static inline bool share_rate_take(struct share_rate *rate, int64_t now_tai_ns)
+{
+	/* More than could ever be due: the clock was set back. */
+	if (rate->due_tai_ns - now_tai_ns > rate->burst_ns + rate->interval_ns)
+		rate->due_tai_ns = now_tai_ns;
+	if (rate->due_tai_ns - now_tai_ns > rate->burst_ns)
+		return false;
+	if (rate->due_tai_ns < now_tai_ns)
+		rate->due_tai_ns = now_tai_ns;
+	rate->due_tai_ns += rate->interval_ns;
+	return true;
+}
+
+/* When the next one is allowed. */
+static inline int64_t share_rate_next(const struct share_rate *rate)
+{
+	return rate->due_tai_ns - rate->burst_ns;
+}
+
+#endif
