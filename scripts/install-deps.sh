@@ -5,7 +5,8 @@
 # Without root, or elsewhere, it names what is missing and exits with 1.
 set -eu
 
-packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libmnl-dev libcmocka-dev"
+packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libmnl-dev libcap-dev
+	libseccomp-dev libcmocka-dev"
 packages_run="iproute2 kmod"
 packages_test="tshark binutils musl-tools chromium mandoc"
 packages_lint="clang-format-14"

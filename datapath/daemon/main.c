@@ -14,6 +14,7 @@
 #include "port_dpdk.h"
 #include "privileges.h"
 #include "realtime.h"
+#include "sandbox.h"
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -283,6 +284,20 @@ static void keep_awake_begin(const struct daemon *daemon)
 		log_warning("--keep-awake has no effect: %s", strerror(-err));
 }
 
+/* All threads run: what only starting took is given up. */
+static int settle(const struct daemon *daemon)
+{
+	int err;
+
+	realtime_lock_memory();
+	keep_awake_begin(daemon);
+	err = privileges_drop();
+	/* Without it ktsnd works as well; that was warned about. */
+	if (!err)
+		(void)sandbox_enter();
+	return err;
+}
+
 /* From the port on; what was started is ended in reverse order, whatever happened. */
 static int daemon_run(struct daemon *daemon, int listen_fd, const sigset_t *signals)
 {
@@ -297,9 +312,9 @@ static int daemon_run(struct daemon *daemon, int listen_fd, const sigset_t *sign
 	if (!err)
 		err = control_begin(daemon, listen_fd);
 	if (!err) {
-		realtime_lock_memory();
-		keep_awake_begin(daemon);
-		err = serve(daemon);
+		err = settle(daemon);
+		if (!err)
+			err = serve(daemon);
 		control_server_destroy(daemon->control);
 		node_close(&daemon->node);
 	} else {
@@ -334,7 +349,7 @@ int main(int argc, char **argv)
 		break;
 	}
 	log_level_set(daemon.options.log_level);
-	if (privileges_check() || uplink_find(&daemon.options, &daemon.uplink))
+	if (privileges_check() || privileges_limit() || uplink_find(&daemon.options, &daemon.uplink))
 		return 1;
 	link_speed_find(&daemon.options);
 	descriptors_allow();

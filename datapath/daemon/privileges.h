@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ktsnd must be allowed to do.
+ * What ktsnd must be allowed to do, and giving up the rest.
  */
 #ifndef KTSN_DAEMON_PRIVILEGES_H
 #define KTSN_DAEMON_PRIVILEGES_H
 
 /* 0, or -EPERM after an error message that names what is missing. */
 int privileges_check(void);
+
+/* At the start: keeps what is used at some time, and no program that is executed can have more. 0, or -errno after
+ * an error message. */
+int privileges_limit(void);
+
+/* Once it runs: the calling thread keeps what serving pods takes, all others keep nothing. 0, or -errno after an
+ * error message. */
+int privileges_drop(void);
 
 #endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sandbox.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <seccomp.h>
+#include <stddef.h>
+#include <string.h>
+
+/* By what they are for. */
+static const char *const allowed[] = {
+	/* the loop: waiting, waking, sending */
+	"epoll_wait",
+	"epoll_pwait",
+	"epoll_pwait2",
+	"epoll_ctl",
+	"futex",
+	"sendto",
+	"sendmsg",
+	"sendmmsg",
+	"poll",
+	"ppoll",
+	"read",
+	"write",
+	"writev",
+	"clock_gettime",
+	"clock_nanosleep",
+	"nanosleep",
+	"sched_yield",
+	/* applications and clients: connections, descriptors, rings */
+	"accept4",
+	"recvmsg",
+	"recvfrom",
+	"getsockname",
+	"getpeername",
+	"getsockopt",
+	"setsockopt",
+	"shutdown",
+	"close",
+	"eventfd2",
+	"memfd_create",
+	"ftruncate",
+	"fcntl",
+	"fstat",
+	"newfstatat",
+	"fstatat64",
+	"statx",
+	/* pods: their sockets and namespaces */
+	"socket",
+	"bind",
+	"listen",
+	"connect",
+	"unlink",
+	"unlinkat",
+	"chmod",
+	"fchmod",
+	"fchmodat",
+	"umask",
+	"openat",
+	"readlink",
+	"readlinkat",
+	"setns",
+	"ioctl",
+	"lseek",
+	"getdents64",
+	/* memory */
+	"mmap",
+	"munmap",
+	"mremap",
+	"mprotect",
+	"madvise",
+	"brk",
+	"mlock",
+	"munlock",
+	/* signals, ending, and what libc does on its own */
+	"rt_sigaction",
+	"rt_sigprocmask",
+	"rt_sigreturn",
+	"restart_syscall",
+	"getpid",
+	"gettid",
+	"tgkill",
+	"exit",
+	"exit_group",
+	"rmdir",
+	"adjtimex",
+	"clock_adjtime",
+	"getrandom",
+	"prlimit64",
+	"getrlimit",
+	"sysinfo",
+	"uname",
+	"gettimeofday",
+	"time",
+	"sched_getaffinity",
+	"sched_setaffinity",
+	"set_robust_list",
+	"rseq",
+	"membarrier",
+	"dup",
+	"pread64",
+	"pwrite64",
+	"getuid",
+	"geteuid",
+	"munlockall",
+	"capget",
+};
+
+/* Nothing but an intruder calls them. */
+static const char *const fatal[] = {
+	"execve",
+	"execveat",
+	"ptrace",
+	"process_vm_readv",
+	"process_vm_writev",
+	"init_module",
+	"finit_module",
+	"kexec_load",
+	"mount",
+	"pivot_root",
+	"chroot",
+	"bpf",
+	"perf_event_open",
+	"setuid",
+	"setgid",
+	"reboot",
+	"settimeofday",
+	"clock_settime",
+};
+
+static int rules_add(scmp_filter_ctx filter, uint32_t action, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		int number = seccomp_syscall_resolve_name(names[i]);
+		int err = number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, action, number, 0);
+
+		/* Not every architecture has every call. */
+		if (err && err != -EDOM)
+			return err;
+	}
+	return 0;
+}
+
+static int filter_load(scmp_filter_ctx filter)
+{
+	int err = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+
+	if (!err)
+		err = rules_add(filter, SCMP_ACT_ALLOW, allowed, sizeof(allowed) / sizeof(allowed[0]));
+	if (!err)
+		err = rules_add(filter, SCMP_ACT_KILL_PROCESS, fatal, sizeof(fatal) / sizeof(fatal[0]));
+	return err ? err : seccomp_load(filter);
+}
+
+int sandbox_enter(void)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int err;
+
+	if (!filter)
+		return -ENOMEM;
+	err = filter_load(filter);
+	seccomp_release(filter);
+	if (err)
+		log_warning(
+			"runs without a filter of system calls: %s; the kernel needs CONFIG_SECCOMP_FILTER",
+			strerror(-err));
+	return err;
+}
