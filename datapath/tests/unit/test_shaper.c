@@ -124,6 +124,23 @@ static void frames_of_one_time_leave_one_after_the_other_highest_class_first(voi
 	rig_destroy(rig);
 }
 
+static void etf_takes_the_earliest_of_all_classes(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
+	struct ktsn_shaper_packet last = packet_of(400 * US, 7, 125);
+	struct ktsn_shaper_packet first = packet_of(200 * US, 5, 125);
+	struct ktsn_shaper_packet middle = packet_of(300 * US, 1, 125);
+
+	(void)state;
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &last, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &first, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &middle, 0), 0);
+	leaves(rig, 200 * US, &first);
+	leaves(rig, 300 * US, &middle);
+	leaves(rig, 400 * US, &last);
+	rig_destroy(rig);
+}
+
 static void etf_drops_what_is_late_when_taken_and_when_due(void **state)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
@@ -147,6 +164,7 @@ int main(void)
 		cmocka_unit_test(each_class_leaves_in_its_window),
 		cmocka_unit_test(frame_leaves_only_if_all_of_it_fits_before_its_gate_shuts),
 		cmocka_unit_test(frames_of_one_time_leave_one_after_the_other_highest_class_first),
+		cmocka_unit_test(etf_takes_the_earliest_of_all_classes),
 		cmocka_unit_test(etf_drops_what_is_late_when_taken_and_when_due),
 	};
 
