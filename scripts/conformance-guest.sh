@@ -1,0 +1,88 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Prepares what the virtual machine of `make conformance` boots, once, and prints the folder in which it is:
+#   vmlinuz     Debian's kernel
+#   base.cpio   the modules that are needed, a list of them, and a tc that knows all of taprio's options
+#   version     which packages these are from
+# Nothing is installed: the packages are fetched and unpacked. Remove the folder to get newer ones.
+set -eu
+
+suite=bookworm
+modules="sch_taprio sch_etf sch_tbf sch_prio dummy macvlan 8021q"
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubernetsn/conformance
+if [ -f "$cache/version" ]; then
+	echo "$cache"
+	exit 0
+fi
+
+for program in apt-get apt-cache dpkg-deb depmod modprobe cpio ldd; do
+	PATH=$PATH:/usr/sbin:/sbin command -v $program >/dev/null && continue
+	echo "$program is missing: this needs Debian 12, and there scripts/install-deps.sh conformance" >&2
+	exit 1
+done
+PATH=$PATH:/usr/sbin:/sbin
+if [ "$(dpkg --print-architecture)" != amd64 ]; then
+	echo "the kernel is Debian's for amd64, and this machine is another" >&2
+	exit 1
+fi
+
+mkdir -p "$(dirname "$cache")"
+work=$(mktemp -d "$cache.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$work"
+
+# Lists of our own, so that the machine's stay as they are; the mirror that the machine uses already.
+uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+	sed -n "s/^URIs: *\([^ ]*debian\/\{0,1\}\)\$/\1/p; s/^deb .*\(http[^ ]*debian\/\{0,1\}\) $suite .*/\1/p" |
+	head -n 1)
+mkdir -p apt/lists/partial root/sbin root/lib/modules out
+for part in $suite $suite-backports; do
+	echo "deb ${uri:-http://deb.debian.org/debian} $part main"
+done >apt/sources.list
+apt() {
+	program=$1
+	shift
+	$program -qq -o Dir::Etc::sourcelist="$work/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+		-o Dir::State::lists="$work/apt/lists" -o Dir::Cache="$work/apt" -o APT::Sandbox::User=root "$@"
+}
+apt apt-get update >&2
+kernel=$(apt apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p')
+echo "Fetching $kernel and iproute2 for the conformance test" >&2
+apt apt-get download "$kernel" iproute2/$suite-backports >&2
+
+# The parts of the kernel that modules can come from, and the indices by which depmod finds its way.
+release=${kernel#linux-image-}
+mkdir kernel tools
+dpkg-deb --fsys-tarfile "$kernel"_*.deb | tar -x -C kernel --wildcards "./boot/vmlinuz-*" \
+	"./lib/modules/$release/modules.*" "./lib/modules/$release/kernel/net/*" \
+	"./lib/modules/$release/kernel/drivers/net/*.ko"
+dpkg-deb --fsys-tarfile iproute2_*.deb | tar -x -C tools
+depmod -b kernel "$release"
+for module in $modules; do
+	modprobe -d "$work/kernel" -S "$release" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p'
+done | awk '!seen[$0]++' >files
+while read -r file; do
+	cp "$file" root/lib/modules/
+	echo "/lib/modules/${file##*/}"
+done <files >root/modules
+
+cp tools/sbin/tc root/sbin/tc
+if ldd root/sbin/tc | grep 'not found' >&2; then
+	echo "install iproute2, whose libraries these are" >&2
+	exit 1
+fi
+ldd root/sbin/tc | grep -o '/lib[^ ]*' | while read -r library; do
+	mkdir -p "root$(dirname "$library")"
+	cp -L "$library" "root$library"
+done
+
+(cd root && find . | cpio -o -H newc --quiet) >out/base.cpio
+cp "kernel/boot/vmlinuz-$release" out/vmlinuz
+for package in ./*.deb; do
+	dpkg-deb -W --showformat '${Package} ${Version}\n' "$package"
+done >out/version
+# Another run may have been faster.
+[ -f "$cache/version" ] || { rm -rf "$cache" && mv out "$cache"; }
+echo "$cache"

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Guest is the first and only process of a virtual machine: it runs scenarios through the kernel's taprio and etf
+// and tells what left, in which order and when. See the package conformance for who starts it.
+//
+// All in one thread of control: nothing but the kernel decides the order of events.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
+)
+
+// Files that the initial file system brings along, and the serial line for the reports.
+const (
+	modulesFile   = "/modules"
+	scenariosFile = "/scenarios.json"
+	reportLine    = "/dev/ttyS1"
+	tcProgram     = "/sbin/tc"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "guest:", err)
+	}
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func run() (err error) {
+	if err := mount(); err != nil {
+		return err
+	}
+	if err := errors.Join(loadModules(), setClock(), withoutIPv6()); err != nil {
+		return err
+	}
+	content, err := os.ReadFile(scenariosFile)
+	if err != nil {
+		return fmt.Errorf("read scenarios: %w", err)
+	}
+	var scenarios []scenario.Scenario
+	if err := json.Unmarshal(content, &scenarios); err != nil {
+		return fmt.Errorf("read scenarios: %w", err)
+	}
+	line, err := os.OpenFile(reportLine, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("open the line for reports: %w", err)
+	}
+	defer func() { err = errors.Join(err, line.Close()) }()
+	return runAll(scenarios, json.NewEncoder(line))
+}
+
+// runAll writes one report a scenario, and goes on whatever becomes of one.
+func runAll(scenarios []scenario.Scenario, reports *json.Encoder) error {
+	for i := range scenarios {
+		report := scenario.Report{Name: scenarios[i].Name}
+		if err := runOne(&scenarios[i], &report); err != nil {
+			report.Failure = err.Error()
+		}
+		if err := reports.Encode(report); err != nil {
+			return fmt.Errorf("write report: %w", err)
+		}
+	}
+	return nil
+}
+
+func mount() error {
+	for _, filesystem := range []struct{ kind, where string }{
+		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"},
+	} {
+		if err := os.MkdirAll(filesystem.where, 0o755); err != nil {
+			return fmt.Errorf("mount %s: %w", filesystem.where, err)
+		}
+		err := unix.Mount(filesystem.kind, filesystem.where, filesystem.kind, 0, "")
+		if err != nil && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("mount %s: %w", filesystem.where, err)
+		}
+	}
+	return nil
+}
+
+// loadModules loads what modulesFile lists, each after what it needs.
+func loadModules() error {
+	list, err := os.ReadFile(modulesFile)
+	if err != nil {
+		return fmt.Errorf("read list of modules: %w", err)
+	}
+	for _, path := range strings.Fields(string(list)) {
+		file, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("load module: %w", err)
+		}
+		err = unix.FinitModule(int(file.Fd()), "", 0)
+		file.Close()
+		if err != nil {
+			return fmt.Errorf("load module %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// withoutIPv6 keeps neighbour discovery off the devices: every frame there is a message.
+func withoutIPv6() error {
+	return os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
+}

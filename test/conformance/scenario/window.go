@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scenario
+
+import "fmt"
+
+// Window names the window in which a moment lies: cycle and entry of the schedule that is then in force according
+// to IEEE Std 802.1Q-2022 clause 8.6.9, or a field of the grid.
+func (s *Scenario) Window(at int64) string {
+	if s.Strategy != TAS {
+		return fmt.Sprintf("field %d", floorDiv(at, s.Grid))
+	}
+	current := -1
+	for i := range s.Schedules {
+		if s.Schedules[i].start() <= at {
+			current = i
+		}
+	}
+	if current < 0 {
+		return "before the schedule"
+	}
+	table := s.Schedules[current].Table
+	since := at - table.BaseTime.Offset()
+	cycle := floorDiv(since, table.CycleTime.Nanoseconds())
+	label := fmt.Sprintf("cycle %d entry %d", cycle, table.entryAt(since-cycle*table.CycleTime.Nanoseconds()))
+	if len(s.Schedules) > 1 {
+		return fmt.Sprintf("schedule %d %s", current, label)
+	}
+	return label
+}
+
+// start is ConfigChangeTime: the base time, or if that is past, the next beginning of a cycle.
+func (s *Schedule) start() int64 {
+	base, cycle := s.Table.BaseTime.Offset(), s.Table.CycleTime.Nanoseconds()
+	if base >= s.At {
+		return base
+	}
+	return base + -floorDiv(base-s.At, cycle)*cycle
+}
+
+// entryAt is the entry that is executed at this time after the beginning of a cycle. The last is held when the
+// list is over.
+func (t *Table) entryAt(sinceCycle int64) int {
+	for i, entry := range t.ControlList.Entries {
+		if sinceCycle < entry.TimeInterval {
+			return i
+		}
+		sinceCycle -= entry.TimeInterval
+	}
+	return len(t.ControlList.Entries) - 1
+}
+
+// floorDiv divides and rounds down, also below zero.
+func floorDiv(a, b int64) int64 {
+	if quotient := a / b; a%b >= 0 {
+		return quotient
+	}
+	return a/b - 1
+}
