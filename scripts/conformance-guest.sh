@@ -8,7 +8,7 @@
 set -eu
 
 suite=bookworm
-modules="sch_taprio sch_etf sch_tbf sch_prio dummy macvlan 8021q"
+modules="sch_taprio sch_etf sch_tbf sch_prio dummy bridge 8021q"
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubernetsn/conformance
 if [ -f "$cache/version" ]; then

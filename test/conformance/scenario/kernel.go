@@ -38,7 +38,8 @@ func (s *Scenario) Commands(device string, schedule int, start int64) []string {
 	for queue := 1; queue <= Classes; queue++ {
 		commands = append(commands, s.etf(device, "100:"+strconv.Itoa(queue)))
 	}
-	return commands
+	// Each child that taprio gets resets it, which stops its schedule. Asking for the schedule again starts it.
+	return append(commands, taprio(device, "", s.Schedules[0].Table, start))
 }
 
 // taprio gives its own schedule only; mapping is needed when the qdisc is made and must not be there later.
