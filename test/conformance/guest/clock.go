@@ -31,8 +31,30 @@ func now() (int64, error) {
 	return time.Nano(), nil
 }
 
-func sleepUntil(taiNanoseconds int64) error {
-	until := unix.NsecToTimespec(taiNanoseconds)
+// slice is how long a sleep is at most, in nanoseconds, so that lateness is noticed whenever it occurs.
+const slice = 5_000_000
+
+// sleepUntil sleeps in slices and returns how late one ended at worst.
+func sleepUntil(taiNanoseconds int64) (latest int64, err error) {
+	for {
+		at, err := now()
+		if err != nil || at >= taiNanoseconds {
+			return latest, err
+		}
+		until := min(at+slice, taiNanoseconds)
+		if err := sleep(until); err != nil {
+			return latest, fmt.Errorf("sleep: %w", err)
+		}
+		woken, err := now()
+		if err != nil {
+			return latest, err
+		}
+		latest = max(latest, woken-until)
+	}
+}
+
+func sleep(untilTAI int64) error {
+	until := unix.NsecToTimespec(untilTAI)
 	for {
 		err := unix.ClockNanosleep(unix.CLOCK_TAI, unix.TIMER_ABSTIME, &until, nil)
 		if !errors.Is(err, unix.EINTR) {

@@ -62,15 +62,29 @@ func run() (err error) {
 // runAll writes one report a scenario, and goes on whatever becomes of one.
 func runAll(scenarios []scenario.Scenario, reports *json.Encoder) error {
 	for i := range scenarios {
-		report := scenario.Report{Name: scenarios[i].Name}
-		if err := runOne(&scenarios[i], &report); err != nil {
-			report.Failure = err.Error()
-		}
-		if err := reports.Encode(report); err != nil {
+		if err := reports.Encode(runUndisturbed(&scenarios[i])); err != nil {
 			return fmt.Errorf("write report: %w", err)
 		}
 	}
 	return nil
+}
+
+// runUndisturbed runs a scenario again when the machine was too slow at it: now and then the kernel is busy with
+// itself for some tens of milliseconds. What became of the messages does not matter.
+func runUndisturbed(what *scenario.Scenario) *scenario.Report {
+	const most = 5
+	for attempt := 1; ; attempt++ {
+		report := &scenario.Report{Name: what.Name}
+		if err := runOne(what, report); err != nil {
+			report.Failure = err.Error()
+			return report
+		}
+		disturbed := report.Disturbed(what)
+		if disturbed == nil || attempt == most {
+			return report
+		}
+		fmt.Fprintf(os.Stderr, "guest: %s: %v; again\n", what.Name, disturbed)
+	}
 }
 
 func mount() error {

@@ -58,12 +58,14 @@ func runOne(what *scenario.Scenario, report *scenario.Report) (err error) {
 func (s *stage) play() error {
 	events := s.events()
 	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })
-	for _, event := range events {
-		if err := errors.Join(sleepUntil(s.start+event.at), event.do()); err != nil {
+	for _, event := range append(events, event{s.what.Until, func() error { return nil }}) {
+		latest, err := sleepUntil(s.start + event.at)
+		s.report.Latest = max(s.report.Latest, latest)
+		if err := errors.Join(err, event.do()); err != nil {
 			return err
 		}
 	}
-	return sleepUntil(s.start + s.what.Until)
+	return nil
 }
 
 func (s *stage) events() []event {

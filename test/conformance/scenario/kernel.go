@@ -20,6 +20,14 @@ func (s *Scenario) SetUpAt() int64 {
 	return -setUpTime
 }
 
+// askedFor is when the guest asks for a schedule; without schedules, when it makes the qdiscs.
+func (s *Scenario) askedFor(schedule int) int64 {
+	if schedule == 0 {
+		return s.SetUpAt()
+	}
+	return s.Schedules[schedule].At
+}
+
 // Commands are the lines for `tc -batch` that give a device the qdiscs of the scenario; of a scenario with
 // schedules, those of the schedule with this number. start is the scenario's, in nanoseconds of CLOCK_TAI.
 func (s *Scenario) Commands(device string, schedule int, start int64) []string {

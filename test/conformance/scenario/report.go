@@ -2,6 +2,8 @@
 
 package scenario
 
+import "fmt"
+
 // Report is what the guest tells of one scenario. Times are nanoseconds relative to the scenario's start.
 type Report struct {
 	Name string `json:"name"`
@@ -13,6 +15,8 @@ type Report struct {
 	Sent []Sent `json:"sent"`
 	// Reported are the messages that the kernel gave back through the error queue.
 	Reported []Reported `json:"reported"`
+	// Latest is how late the guest was at worst, at what it looks at every few milliseconds, in nanoseconds.
+	Latest int64 `json:"latest-ns"`
 	// Configured is when each schedule was in place.
 	Configured []int64 `json:"configured"`
 	// Held is the number of frames that are in the qdiscs at the end.
@@ -50,3 +54,37 @@ const (
 	NoWindow Reason = "no-window"
 	NoReason Reason = ""
 )
+
+const (
+	// mostLate is how late the guest may be, in nanoseconds. Windows are many times longer.
+	mostLate = 10_000_000
+	// longestSetUp is how long tc may take.
+	longestSetUp = 150_000_000
+)
+
+// Disturbed tells that the guest was so slow, for whatever reason, that the report proves nothing. It does not look
+// at what became of the messages.
+func (r *Report) Disturbed(what *Scenario) error {
+	handedOver := map[uint32]int64{}
+	for _, message := range what.Messages {
+		handedOver[message.ID] = message.HandedOver
+	}
+	if len(r.Sent) != len(what.Messages) || len(r.Configured) != max(len(what.Schedules), 1) {
+		return fmt.Errorf("the guest sent %d of %d messages and asked for %d schedules", len(r.Sent), len(what.Messages),
+			len(r.Configured))
+	}
+	if r.Latest > mostLate {
+		return fmt.Errorf("the guest was %d ns late", r.Latest)
+	}
+	for _, sent := range r.Sent {
+		if late := sent.At - handedOver[sent.ID]; late > mostLate {
+			return fmt.Errorf("the guest sent message %d %d ns late", sent.ID, late)
+		}
+	}
+	for i, configured := range r.Configured {
+		if took := configured - what.askedFor(i); took > longestSetUp {
+			return fmt.Errorf("the guest needed %d ns for schedule %d", took, i)
+		}
+	}
+	return nil
+}

@@ -112,13 +112,14 @@ type Message struct {
 	TransmitTime *int64 `json:"txtime-ns,omitempty"`
 }
 
-// Deviation says that the two sides treat some messages differently, how, and why. Equal outcomes mean that
-// only the order is different.
+// Deviation says that the two sides treat some messages differently, how, and why.
 type Deviation struct {
 	Messages []uint32 `json:"messages"`
-	Shaper   string   `json:"shaper"`
-	Kernel   string   `json:"kernel"`
-	// Kind names the reason in docs/conformance.md; Reason is what is special about it here.
+	// Shaper and Kernel are what becomes of each of the messages: a window as Scenario.Window names it, "held",
+	// "dropped", or "dropped: " and a reason.
+	Shaper string `json:"shaper"`
+	Kernel string `json:"kernel"`
+	// Kind is the heading in docs/conformance.md under which the rule is explained; Reason is what it does here.
 	Kind   string `json:"kind"`
 	Reason string `json:"reason"`
 }

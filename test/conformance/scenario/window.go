@@ -22,11 +22,27 @@ func (s *Scenario) Window(at int64) string {
 	table := s.Schedules[current].Table
 	since := at - table.BaseTime.Offset()
 	cycle := floorDiv(since, table.CycleTime.Nanoseconds())
-	label := fmt.Sprintf("cycle %d entry %d", cycle, table.entryAt(since-cycle*table.CycleTime.Nanoseconds()))
+	entry := table.entryAt(since - cycle*table.CycleTime.Nanoseconds())
+	if s.extended(current, cycle) {
+		cycle, entry = cycle-1, len(table.ControlList.Entries)-1
+	}
+	label := fmt.Sprintf("cycle %d entry %d", cycle, entry)
 	if len(s.Schedules) > 1 {
 		return fmt.Sprintf("schedule %d %s", current, label)
 	}
 	return label
+}
+
+// extended tells that a cycle of a schedule does not begin, because the change that follows is so near that the cycle
+// before it goes on until then (cycle-time-extension).
+func (s *Scenario) extended(schedule int, cycle int64) bool {
+	if schedule+1 == len(s.Schedules) {
+		return false
+	}
+	table := s.Schedules[schedule].Table
+	begin := table.BaseTime.Offset() + cycle*table.CycleTime.Nanoseconds()
+	left := s.Schedules[schedule+1].start() - begin
+	return left < table.CycleTime.Nanoseconds() && left <= table.CycleTimeExtension
 }
 
 // start is ConfigChangeTime: the base time, or if that is past, the next beginning of a cycle.

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/test/conformance"
+	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
+)
+
+const (
+	scenarioDir = "scenarios"
+	// patience is for the machine, which takes some ten seconds on an idle one.
+	patience = 5 * time.Minute
+	// fetchPatience is for the packages that it is made of.
+	fetchPatience = 5 * time.Minute
+)
+
+// skip skips the test, unless it must not be.
+func skip(t *testing.T, reason string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// program returns the path of a built program.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	dir := os.Getenv("KTSN_BIN_DIR")
+	if dir == "" {
+		dir = "../../bin"
+	}
+	path, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		skip(t, path+" is missing; run `make build`")
+	}
+	return path
+}
+
+// machine prepares the virtual machine.
+func machine(t *testing.T) *conformance.Machine {
+	t.Helper()
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		skip(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh conformance")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), fetchPatience)
+	defer cancel()
+	command := exec.CommandContext(ctx, "../../scripts/conformance-guest.sh")
+	command.Stderr = os.Stderr
+	folder, err := command.Output()
+	if err != nil {
+		skip(t, "scripts/conformance-guest.sh: "+err.Error())
+	}
+	return &conformance.Machine{
+		Base: strings.TrimSpace(string(folder)), Guest: program(t, "ktsn-conformance-guest"), Dir: t.TempDir(),
+	}
+}
+
+// chosen are the scenarios of this run: with -short, the short ones.
+func chosen(t *testing.T) []scenario.Scenario {
+	t.Helper()
+	all, err := scenario.Load(scenarioDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chosen []scenario.Scenario
+	for _, one := range all {
+		if one.Short || !testing.Short() {
+			chosen = append(chosen, one)
+		}
+	}
+	return chosen
+}
+
+// One boot for all: what takes time is the boot.
+func TestTheShaperDoesWhatTheKernelDoes(t *testing.T) {
+	scenarios := chosen(t)
+	replay := program(t, "ktsn-shaper-replay")
+	machine := machine(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	reports, err := machine.RunKernel(ctx, scenarios)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]conformance.Row, len(scenarios))
+	for i := range scenarios {
+		what, report := &scenarios[i], &reports[i]
+		t.Run(what.Name, func(t *testing.T) {
+			rows[i] = conformance.Row{Scenario: what, Complaints: judge(ctx, replay, what, report)}
+			for _, complaint := range rows[i].Complaints {
+				t.Error(complaint)
+			}
+		})
+	}
+	publish(t, machine, rows)
+}
+
+// judge returns what is wrong.
+func judge(ctx context.Context, replay string, what *scenario.Scenario, report *scenario.Report) []string {
+	shaper, err := conformance.RunShaper(ctx, replay, what)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	kernel, err := conformance.KernelResult(what, report)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return conformance.Compare(what, shaper, kernel)
+}
+
+// publish writes the table to where `make conformance` wants it.
+func publish(t *testing.T, machine *conformance.Machine, rows []conformance.Row) {
+	t.Helper()
+	path := os.Getenv("KTSN_CONFORMANCE_TABLE")
+	if path == "" {
+		return
+	}
+	version, err := machine.Version()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(conformance.Table(version, rows)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
