@@ -10,7 +10,7 @@ export GOFLAGS ?= -buildvcs=false
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## the main job on this machine: two nodes, real packets, the kernel's path beside it
@@ -21,6 +21,11 @@ test: build ## everything that proves the product on one machine (root)
 	@scripts/install-deps.sh test
 	@scripts/test.sh
 
+.PHONY: conformance
+conformance: build ## the shaper beside the kernel's own taprio and etf, in a virtual machine
+	@scripts/install-deps.sh conformance
+	@scripts/conformance.sh
+
 .PHONY: build
 build: deps ## all programs into bin/
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) >/dev/null
@@ -28,8 +33,10 @@ build: deps ## all programs into bin/
 	@mkdir -p bin
 	@install -C $(BUILD)/datapath/daemon/ktsnd $(BUILD)/datapath/preload/libktsn.so \
 		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/tests/programs/ktsn-test-send \
-		$(BUILD)/datapath/tests/programs/ktsn-test-shapes bin/
+		$(BUILD)/datapath/tests/programs/ktsn-test-shapes \
+		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ ./cmd/...
+	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest
 
 .PHONY: deps
 deps:

@@ -12,7 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
@@ -101,12 +103,16 @@ func (m *Machine) initial() string { return filepath.Join(m.Dir, "initial.cpio")
 // what else the host does, decides nothing, and where the guest sleeps no time passes here. That works with
 // one processor only.
 func (m *Machine) boot(ctx context.Context, reports string) (string, error) {
+	// The death signal is sent when the thread ends that started the machine.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	command := exec.CommandContext(ctx, "qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot",
 		"-machine", "pc,accel=tcg", "-cpu", "max", "-smp", "1", "-m", "768",
 		"-icount", "shift=3,sleep=off", "-rtc", "base=2026-01-01,clock=vm",
 		"-kernel", filepath.Join(m.Base, "vmlinuz"), "-initrd", m.initial(),
 		"-append", "console=ttyS0 quiet panic=-1 nokaslr",
 		"-serial", "stdio", "-serial", "file:"+reports)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	console, err := command.CombinedOutput()
 	if ctx.Err() != nil {
 		err = fmt.Errorf("%w (%w)", ctx.Err(), err)

@@ -31,7 +31,10 @@ func RunShaper(ctx context.Context, program string, what *scenario.Scenario) (*R
 			return nil, fmt.Errorf("replay %s: %q: %w", what.Name, lines.Text(), err)
 		}
 	}
-	return result, result.hold(what)
+	if err := result.hold(what); err != nil {
+		return nil, fmt.Errorf("replay %s: %w", what.Name, err)
+	}
+	return result, nil
 }
 
 // addReplayed reads "departed ID TIME" or "dropped ID TIME REASON".

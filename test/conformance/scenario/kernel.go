@@ -52,14 +52,15 @@ func (s *Scenario) Commands(device string, schedule int, start int64) []string {
 
 // taprio gives its own schedule only; mapping is needed when the qdisc is made and must not be there later.
 func taprio(device, mapping string, table Table, start int64) string {
-	command := fmt.Sprintf("qdisc replace dev %s root handle 100: stab overhead %d taprio%s base-time %d",
-		device, overheadBytes, mapping, start+table.BaseTime.Offset())
+	var command strings.Builder
+	fmt.Fprintf(&command, "qdisc replace dev %s root handle 100: stab overhead %d taprio%s base-time %d", device,
+		overheadBytes, mapping, start+table.BaseTime.Offset())
 	for _, entry := range table.ControlList.Entries {
-		command += fmt.Sprintf(" sched-entry S %02x %d", bits.Reverse8(entry.GateStates), entry.TimeInterval)
+		fmt.Fprintf(&command, " sched-entry S %02x %d", bits.Reverse8(entry.GateStates), entry.TimeInterval)
 	}
-	command += fmt.Sprintf(" cycle-time %d cycle-time-extension %d", table.CycleTime.Nanoseconds(),
-		table.CycleTimeExtension)
-	return command + " clockid CLOCK_TAI" + maxSDU(table.QueueMaxSDUTable)
+	fmt.Fprintf(&command, " cycle-time %d cycle-time-extension %d clockid CLOCK_TAI%s", table.CycleTime.Nanoseconds(),
+		table.CycleTimeExtension, maxSDU(table.QueueMaxSDUTable))
+	return command.String()
 }
 
 // kernelClass is the kernel's number for a class. taprio of this kernel asks its queues from the first to the last,

@@ -57,7 +57,10 @@ func Parse(name string, content []byte) (*Scenario, error) {
 		return nil, errors.New("name: it is the file's name, leave it out")
 	}
 	one.Name = name
-	return one, one.check()
+	if err := one.check(); err != nil {
+		return nil, err
+	}
+	return one, nil
 }
 
 func (s *Scenario) check() error {

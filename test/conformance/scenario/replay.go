@@ -45,15 +45,16 @@ type replayEvent struct {
 
 func (s *Schedule) replayLines() string {
 	table := s.Table
-	lines := fmt.Sprintf("schedule %d %d %d %d %d\n", ReplayStart+s.At, table.AdminGateStates,
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "schedule %d %d %d %d %d\n", ReplayStart+s.At, table.AdminGateStates,
 		ReplayStart+table.BaseTime.Offset(), table.CycleTime.Nanoseconds(), table.CycleTimeExtension)
 	for _, entry := range table.ControlList.Entries {
-		lines += fmt.Sprintf("entry %d %d\n", entry.TimeInterval, entry.GateStates)
+		fmt.Fprintf(&lines, "entry %d %d\n", entry.TimeInterval, entry.GateStates)
 	}
 	for _, limit := range table.QueueMaxSDUTable {
-		lines += fmt.Sprintf("max-sdu %d %d\n", limit.TrafficClass, limit.Bytes)
+		fmt.Fprintf(&lines, "max-sdu %d %d\n", limit.TrafficClass, limit.Bytes)
 	}
-	return lines
+	return lines.String()
 }
 
 func (s *Scenario) replayLine(message Message) string {
