@@ -15,8 +15,10 @@
 enum {
 	/* So many messages are taken from a ring before the clock is looked at... */
 	TAKE_AT_ONCE = 8,
-	/* ...and no more when a departure is nearer than that takes. */
+	/* ...and no more when a departure is nearer than that takes, */
 	TAKE_SPARE_NS = 8000,
+	/* or when one is due and taking has gone on for so long. */
+	TAKE_LONGEST_NS = 100000,
 };
 
 static struct packet *packet_alloc(struct loop *loop)
@@ -240,11 +242,15 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	return 0;
 }
 
-/* Whether so little is left until a departure that taking more would delay it. */
-static bool departure_near(struct loop *loop)
+/* Whether so little is left until a departure that taking more would delay it. One that is late already waits a
+ * little more: an earlier message may still be in the ring. */
+static bool departure_calls(struct loop *loop, int64_t began_tai_ns)
 {
+	int64_t left_ns;
+
 	loop->round_tai_ns = clock_tai_ns();
-	return loop_departure_next(loop, loop->round_tai_ns) - loop->round_tai_ns < TAKE_SPARE_NS;
+	left_ns = loop_departure_next(loop, loop->round_tai_ns) - loop->round_tai_ns;
+	return left_ns > 0 ? left_ns < TAKE_SPARE_NS : loop->round_tai_ns - began_tai_ns > TAKE_LONGEST_NS;
 }
 
 enum drained { DRAINED, DRAINED_IN_PART, DRAINED_HELD, DRAINED_NO_MEMORY };
@@ -254,11 +260,12 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
 {
 	struct clock_offsets offsets;
 	struct ktsn_ring_taken taken;
+	int64_t began_tai_ns = clock_tai_ns();
 	uint32_t count = 0;
 	int result;
 
 	clock_offsets_read(&offsets);
-	loop->round_tai_ns = clock_tai_ns();
+	loop->round_tai_ns = began_tai_ns;
 	if (share_holds(loop, ring, loop->round_tai_ns))
 		return DRAINED_HELD;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
@@ -272,7 +279,8 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
 		count++;
 		if (!ktsn_ring_ready(&ring->consumer))
 			return DRAINED;
-		if (count >= ring->consumer.slot_count || (count % TAKE_AT_ONCE == 0 && departure_near(loop)))
+		if (count >= ring->consumer.slot_count ||
+		    (count % TAKE_AT_ONCE == 0 && departure_calls(loop, began_tai_ns)))
 			return DRAINED_IN_PART;
 		if (share_holds(loop, ring, loop->round_tai_ns))
 			return DRAINED_HELD;
