@@ -169,14 +169,11 @@ static int schedule_read(const json_t *value, struct control_request *request, s
 
 static int strategy_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
-	static const char *const names[] = {"tas", "etf", "etf-deadline", "strict-priority"};
 	const struct control_place place = {.name = "strategy", .value = value};
 
-	for (size_t i = 0; json_is_string(value) && i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(json_string_value(value), names[i]) == 0)
-			return string_read(value, "strategy", request->strategy, sizeof(request->strategy),
-					   refusal);
-	return control_refuse_value(refusal, &place, "tas, etf, etf-deadline or strict-priority");
+	if (json_is_string(value) && ktsn_strategy_parse(json_string_value(value), &request->strategy) == 0)
+		return 0;
+	return control_refuse_value(refusal, &place, "tas, strict-priority, etf or etf-deadline");
 }
 
 static int class_map_read(const json_t *value, struct control_request *request, struct refusal *refusal)

@@ -6,14 +6,13 @@
 #define KTSN_DAEMON_CONTROL_REQUEST_H
 
 #include "node.h"
-#include "schedule.h"
+#include "shaper.h"
 
 #include <limits.h>
 
 enum {
 	CONTROL_VERSION = 1,
 	CONTROL_PAGE_MAX = 1000,
-	CONTROL_STRATEGY_CHARACTERS = 31,
 	CONTROL_PRIORITIES = 16, /* values of SO_PRIORITY that are told apart */
 };
 
@@ -50,9 +49,9 @@ struct control_request {
 	uint32_t limit;
 	uint64_t after;
 	struct ktsn_schedule schedule; /* not yet checked against the link: ktsn_schedule_check() */
-	char strategy[CONTROL_STRATEGY_CHARACTERS + 1]; /* one of those that docs/control-protocol.md names */
-	uint8_t traffic_class_map[CONTROL_PRIORITIES];  /* class of each SO_PRIORITY & 15 */
-	uint8_t priority_code_points[KTSN_CLASSES];     /* PCP of each class */
+	enum ktsn_strategy strategy;
+	uint8_t traffic_class_map[CONTROL_PRIORITIES]; /* class of each SO_PRIORITY & 15 */
+	uint8_t priority_code_points[KTSN_CLASSES];    /* PCP of each class */
 };
 
 /* 0, or -EINVAL with *refusal filled in. */

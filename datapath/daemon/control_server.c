@@ -130,18 +130,6 @@ static char *schedule_set(struct node *node, const struct ktsn_schedule *schedul
 	return change_reply(err, refusal);
 }
 
-static char *strategy_set(struct node *node, const char *name, struct refusal *refusal)
-{
-	enum ktsn_strategy strategy;
-
-	if (ktsn_strategy_parse(name, &strategy))
-		return change_reply(
-			refuse(refusal, "strategy", "must be tas, strict-priority, etf or etf-deadline"),
-			refusal);
-	node_strategy_set(node, strategy);
-	return control_reply_ok();
-}
-
 static char *traffic_classes_set(struct node *node, const struct control_request *r)
 {
 	struct loop_classes classes;
@@ -196,7 +184,8 @@ static char *request_serve(struct control_server *server, const struct control_r
 	case CONTROL_SCHEDULE_GET:
 		return schedule_reply(node);
 	case CONTROL_STRATEGY_SET:
-		return strategy_set(node, r->strategy, &refusal);
+		node_strategy_set(node, r->strategy);
+		return control_reply_ok();
 	case CONTROL_TRAFFIC_CLASSES_SET:
 		return traffic_classes_set(node, r);
 	}

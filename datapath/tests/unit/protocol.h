@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_BYTES_MAX = 16384 };
+enum { FILE_BYTES_MAX = 65536 };
 
 static inline size_t example_read(const char *name, char text[FILE_BYTES_MAX])
 {

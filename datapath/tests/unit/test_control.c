@@ -50,7 +50,7 @@ static const struct example {
 		       .entries = {{300000, 128}, {300000, 96}, {400000, 31}},
 		       .queue_max_sdu_bytes = {[4] = 1500}}}},
 	{"schedule-get.request.json", {.type = CONTROL_SCHEDULE_GET}},
-	{"strategy-set.request.json", {.type = CONTROL_STRATEGY_SET, .strategy = "tas"}},
+	{"strategy-set.request.json", {.type = CONTROL_STRATEGY_SET, .strategy = KTSN_STRATEGY_ETF_DEADLINE}},
 	{"traffic-classes-set.request.json",
 	 {.type = CONTROL_TRAFFIC_CLASSES_SET,
 	  .traffic_class_map = {1, 0, 2, 3, 4, 5, 6, 7, 1, 0, 2, 3, 4, 5, 6, 7},
@@ -98,7 +98,7 @@ static void request_compare(const struct control_request *request, const struct 
 	assert_int_equal(request->after, expected->after);
 	subnets_compare(request, expected);
 	schedule_compare(&request->schedule, &expected->schedule);
-	assert_string_equal(request->strategy, expected->strategy);
+	assert_int_equal(request->strategy, expected->strategy);
 	assert_memory_equal(request->traffic_class_map, expected->traffic_class_map, CONTROL_PRIORITIES);
 	assert_memory_equal(request->priority_code_points, expected->priority_code_points, KTSN_CLASSES);
 }

@@ -16,7 +16,6 @@
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 #define TABLE         "gate-parameter-table"
 #define ENTRIES       TABLE ".admin-control-list.gate-control-entry"
-#define MAX_SDU       TABLE ".queue-max-sdu-table"
 
 /* As control_server.c bounds a request. */
 enum { REQUEST_BYTES_MAX = 65536 };
@@ -32,13 +31,11 @@ static json_t *example_json(const char *name)
 	return root;
 }
 
-/* Puts `text` (JSON; NULL: nothing) at a place such as "queue-max-sdu-table/0/traffic-class". */
-static void json_change(json_t *root, const char *place, const char *text)
+/* Puts a value (NULL: nothing), which it takes over, at a place such as "queue-max-sdu-table/0/traffic-class". */
+static void json_change(json_t *root, const char *place, json_t *value)
 {
-	json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
 	char names[200], *name, *rest = names;
 
-	assert_true(value || !text);
 	snprintf(names, sizeof(names), "%s", place);
 	while ((name = strsep(&rest, "/")) && rest)
 		root = json_is_array(root) ? json_array_get(root, (size_t)atoi(name))
@@ -52,109 +49,81 @@ static void json_change(json_t *root, const char *place, const char *text)
 		assert_int_equal(json_object_del(root, name), 0);
 }
 
-/* The example with one change. The caller's to free(). */
-static char *changed(const char *example, const char *place, const char *text)
+/* The example with one change, of which it takes over the value. The caller's to free(). */
+static char *changed_to(const char *example, const char *place, json_t *value)
 {
 	json_t *root = example_json(example);
 	char *request;
 
-	json_change(root, place, text);
+	json_change(root, place, value);
 	request = json_dumps(root, JSON_COMPACT);
 	json_decref(root);
 	assert_non_null(request);
 	return request;
 }
 
-struct bad_change {
-	const char *place; /* below gate-parameter-table for schedule-set */
-	const char *text;
-	const char *field;
-	const char *words;
-};
+/* The same for a value as text; NULL: without it. */
+static char *changed(const char *example, const char *place, const char *text)
+{
+	json_t *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
 
-#define ENTRY(i) "admin-control-list/gate-control-entry/" #i "/"
+	assert_true(value || !text);
+	return changed_to(example, place, value);
+}
 
-static const struct bad_change bad_tables[] = {
-	{"", "[]", TABLE, "is a list; must be an object with gate-enabled, admin-gate-states"},
-	{"gate-enabled", NULL, TABLE ".gate-enabled", "is missing; it is required"},
-	{"gate-enabled", "1", TABLE ".gate-enabled", "is 1; must be true or false"},
-	{"gate-enabled", "\"true\"", TABLE ".gate-enabled", "is \"true\"; must be true or false"},
-	{"admin-gate-states", "256", TABLE ".admin-gate-states",
-	 "is 256; must be a whole number from 0 to 255"},
-	{"admin-gate-states", "-1", TABLE ".admin-gate-states", "is -1; must be a whole number from 0"},
-	{"admin-gate-states", "1.5", TABLE ".admin-gate-states", "is 1.5; must be a whole number"},
-	{"admin-gate-states", "null", TABLE ".admin-gate-states", "is null; must be a whole number"},
-	{"admin-gate-states", "{}", TABLE ".admin-gate-states", "is an object; must be a whole number"},
-	{"oper-gate-states", "255", TABLE, "has an unknown field \"oper-gate-states\"; there are only gate-"},
-	{"numerator, denominator", "1", TABLE, "has an unknown field \"numerator, denominator\""},
-	{"admin-control-list", NULL, TABLE ".admin-control-list", "is missing"},
-	{"admin-control-list", "[]", TABLE ".admin-control-list", "is a list; must be an object"},
-	{"admin-control-list", "{}", ENTRIES, "is missing"},
-	{"admin-control-list/numerator, denominator", "1", TABLE ".admin-control-list", "unknown field"},
-	{"admin-control-list/gate-control-entry", "{}", ENTRIES,
-	 "is an object; must be a list of 0 to 256 entries"},
-	{ENTRY(1), "7", ENTRIES "[1]",
-	 "is 7; must be an object with index, operation-name, time-interval-value, gate-states-value"},
-	{ENTRY(1) "index", "2", ENTRIES "[1].index", "is 2; must be 1: entries are numbered from 0 in order"},
-	{ENTRY(0) "index", "-1", ENTRIES "[0].index", "is -1; must be a whole number from 0 to 4294967295"},
-	{ENTRY(2) "index", NULL, ENTRIES "[2].index", "is missing"},
-	{ENTRY(2) "operation-name", "\"set-and-hold-mac\"", ENTRIES "[2].operation-name",
-	 "is \"set-and-hold-mac\"; must be \"set-gate-states\", because frames are not preempted here"},
-	{ENTRY(2) "operation-name", "3", ENTRIES "[2].operation-name", "is 3; must be \"set-gate-states\""},
-	{ENTRY(2) "time-interval-value", "4294967296", ENTRIES "[2].time-interval-value",
-	 "is 4294967296; must be a whole number from 0 to 4294967295"},
-	{ENTRY(2) "time-interval-value", "\"400000\"", ENTRIES "[2].time-interval-value",
-	 "is \"400000\"; must be a whole number"},
-	{ENTRY(2) "gate-states-value", "256", ENTRIES "[2].gate-states-value",
-	 "is 256; must be a whole number from 0 to 255"},
-	{ENTRY(2) "gate-state-value", "255", ENTRIES "[2]",
-	 "has an unknown field \"gate-state-value\"; there are only index"},
-	{"admin-cycle-time", "1000000", TABLE ".admin-cycle-time",
-	 "is 1000000; must be an object with numerator, denominator"},
-	{"admin-cycle-time/numerator", "0", TABLE ".admin-cycle-time.numerator",
-	 "is 0; must be a whole number from 1 to 4294967295"},
-	{"admin-cycle-time/denominator", "0", TABLE ".admin-cycle-time.denominator", "is 0; must be"},
-	{"admin-cycle-time/denominator", "4294967296", TABLE ".admin-cycle-time.denominator", "must be"},
-	{"admin-cycle-time/denominator", "3", TABLE ".admin-cycle-time",
-	 "is 1/3 s; must be a whole number of nanoseconds"},
-	{"admin-cycle-time-extension", "4294967296", TABLE ".admin-cycle-time-extension",
-	 "is 4294967296; must be a whole number from 0 to 4294967295"},
-	{"admin-base-time/seconds", "9000000001", TABLE ".admin-base-time.seconds",
-	 "is 9000000001; must be a whole number from 0 to 9000000000"},
-	{"admin-base-time/nanoseconds", "1000000000", TABLE ".admin-base-time.nanoseconds",
-	 "is 1000000000; must be a whole number from 0 to 999999999"},
-	{"admin-base-time/nanoseconds", NULL, TABLE ".admin-base-time.nanoseconds", "is missing"},
-	{"admin-base-time/picoseconds", "0", TABLE ".admin-base-time", "unknown field \"picoseconds\""},
-	{"queue-max-sdu-table", "{}", MAX_SDU, "is an object; must be a list of 0 to 8 entries"},
-	{"queue-max-sdu-table", "[1,2,3,4,5,6,7,8,9]", MAX_SDU, "has 9 entries; must have 0 to 8"},
-	{"queue-max-sdu-table/0/traffic-class", "8", MAX_SDU "[0].traffic-class",
-	 "is 8; must be a whole number from 0 to 7"},
-	{"queue-max-sdu-table/0/queue-max-sdu", "45", MAX_SDU "[0].queue-max-sdu",
-	 "is 45; must be 0 for no limit, or a whole number from 46 to 65535"},
-	{"queue-max-sdu-table/0/queue-max-sdu", "65536", MAX_SDU "[0].queue-max-sdu", "is 65536; must be 0"},
-	{"queue-max-sdu-table/0/queue-max-sdu", "true", MAX_SDU "[0].queue-max-sdu", "is true; must be 0"},
-	{"queue-max-sdu-table/0/transmission-overrun", "0", MAX_SDU "[0]", "unknown field \"transmission"},
-	{"queue-max-sdu-table",
-	 "[{\"traffic-class\":4,\"queue-max-sdu\":0},{\"traffic-class\":4,\"queue-max-sdu\":100}]",
-	 MAX_SDU "[1].traffic-class", "is 4, which an entry before it is too; must be there once"},
-};
+static void schedule_parse(const char *text, struct ktsn_schedule *schedule)
+{
+	struct control_request request;
+	struct refusal refusal;
 
+	if (control_request_parse(text, strlen(text), &request, &refusal))
+		fail_msg("%.200s: %s: %s", text, refusal.field, refusal.message);
+	assert_int_equal(request.type, CONTROL_SCHEDULE_SET);
+	*schedule = request.schedule;
+}
+
+/* What ktsnd says of a request on a link of that speed; 0: without looking at the link. */
+static void refusal_of(const char *text, int64_t link_speed_bps, struct refusal *refusal)
+{
+	struct ktsn_schedule schedule;
+	struct ktsn_schedule_fault fault;
+	struct control_request request;
+
+	if (!link_speed_bps) {
+		assert_int_equal(control_request_parse(text, strlen(text), &request, refusal), -EINVAL);
+		return;
+	}
+	schedule_parse(text, &schedule);
+	assert_int_equal(ktsn_schedule_check(&schedule,
+					     ktsn_link_ns((uint64_t)link_speed_bps, KTSN_WIRE_BYTES_MIN),
+					     &fault),
+			 -EINVAL);
+	assert_int_equal(control_schedule_refuse(&fault, link_speed_bps, refusal), -EINVAL);
+}
+
+/* The same file is read by the tests of internal/schedule, so that both sides say the same. */
 static void bad_tables_are_refused_with_path_value_and_bound(void **state)
 {
-	(void)state;
-	for (size_t i = 0; i < LENGTH(bad_tables); i++) {
-		const struct bad_change *bad = &bad_tables[i];
-		char place[200], *text;
-		size_t length;
+	json_t *cases = example_json("refusals/schedule-set.json"), *one;
+	size_t i;
 
-		length = (size_t)snprintf(place, sizeof(place), "%s%s%s", TABLE, *bad->place ? "/" : "",
-					  bad->place);
-		if (place[length - 1] == '/') /* the whole entry */
-			place[length - 1] = '\0';
-		text = changed("schedule-set.request.json", place, bad->text);
-		refused(text, bad->field, bad->words);
+	(void)state;
+	assert_true(json_array_size(cases) > 0);
+	json_array_foreach(cases, i, one)
+	{
+		const char *place = json_string_value(json_object_get(one, "place"));
+		const char *field = json_string_value(json_object_get(one, "field"));
+		const char *message = json_string_value(json_object_get(one, "message"));
+		char *text = changed_to("schedule-set.request.json", place,
+					json_incref(json_object_get(one, "value")));
+		struct refusal refusal = {.field = "none"};
+
+		refusal_of(text, json_integer_value(json_object_get(one, "link-speed-bps")), &refusal);
+		if (strcmp(refusal.field, field) != 0 || strcmp(refusal.message, message) != 0)
+			fail_msg("%s: says %s: %s", place, refusal.field, refusal.message);
 		free(text);
 	}
+	json_decref(cases);
 }
 
 static void a_name_that_stands_twice_is_refused_wherever_it_stands(void **state)
@@ -169,7 +138,7 @@ static const struct {
 	const char *file, *place, *text, *field, *words;
 } bad_others[] = {
 	{"strategy-set.request.json", "strategy", "\"txtime\"", "strategy",
-	 "is \"txtime\"; must be tas, etf, etf-deadline or strict-priority"},
+	 "is \"txtime\"; must be tas, strict-priority, etf or etf-deadline"},
 	{"strategy-set.request.json", "strategy", "0", "strategy", "is 0; must be tas"},
 	{"strategy-set.request.json", "strategy", NULL, "strategy", "is missing"},
 	{"traffic-classes-set.request.json", "traffic-class-map", "[0,1,2]", "traffic-class-map",
@@ -193,17 +162,6 @@ static void bad_strategies_and_maps_are_refused(void **state)
 		refused(text, bad_others[i].field, bad_others[i].words);
 		free(text);
 	}
-}
-
-static void schedule_parse(const char *text, struct ktsn_schedule *schedule)
-{
-	struct control_request request;
-	struct refusal refusal;
-
-	if (control_request_parse(text, strlen(text), &request, &refusal))
-		fail_msg("%.200s: %s: %s", text, refusal.field, refusal.message);
-	assert_int_equal(request.type, CONTROL_SCHEDULE_SET);
-	*schedule = request.schedule;
 }
 
 static void bounds_are_inclusive(void **state)
@@ -272,51 +230,6 @@ static void the_longest_list_fits_a_request_and_a_longer_one_is_refused(void **s
 	text = long_request(KTSN_SCHEDULE_ENTRIES_MAX + 1);
 	refused(text, ENTRIES, "has 257 entries; must have 0 to 256");
 	free(text);
-}
-
-/* What the request alone cannot decide is found by ktsn_schedule_check(), and said in the same way. */
-static void what_the_link_cannot_do_is_said_with_path_value_and_bound(void **state)
-{
-	static const struct {
-		struct ktsn_schedule_fault fault;
-		int64_t link_speed_bps;
-		const char *field, *message;
-	} cases[] = {
-		{{"time-interval-value", 2, 100, 672, UINT32_MAX},
-		 1000000000,
-		 ENTRIES "[2].time-interval-value",
-		 "is 100; must be at least 672, the time of the smallest frame at 1 Gbit/s"},
-		{{"time-interval-value", 0, 268, 269, UINT32_MAX},
-		 2500000000,
-		 ENTRIES "[0].time-interval-value",
-		 "is 268; must be at least 269, the time of the smallest frame at 2500 Mbit/s"},
-		{{"admin-cycle-time", KTSN_FAULT_NOT_IN_LIST, 671, 672, KTSN_CYCLE_TIME_MAX_NS},
-		 1000000000,
-		 TABLE ".admin-cycle-time",
-		 "is 671 ns; must be at least 672 ns, the time of the smallest frame at 1 Gbit/s"},
-		{{"admin-cycle-time", KTSN_FAULT_NOT_IN_LIST, 3601000000000, 672, KTSN_CYCLE_TIME_MAX_NS},
-		 1000000000,
-		 TABLE ".admin-cycle-time",
-		 "is 3601000000000 ns; must be at most 3600 s"},
-		{{"gate-control-entry", KTSN_FAULT_NOT_IN_LIST, 0, 1, KTSN_SCHEDULE_ENTRIES_MAX},
-		 1000000000,
-		 ENTRIES,
-		 "has 0 entries; must have 1 to 256 when gate-enabled is true"},
-		{{"admin-base-time", KTSN_FAULT_NOT_IN_LIST, -1, 0, 5},
-		 1000000000,
-		 TABLE ".admin-base-time",
-		 "is -1; must be from 0 to 5"},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < LENGTH(cases); i++) {
-		struct refusal refusal;
-
-		assert_int_equal(control_schedule_refuse(&cases[i].fault, cases[i].link_speed_bps, &refusal),
-				 -EINVAL);
-		assert_string_equal(refusal.field, cases[i].field);
-		assert_string_equal(refusal.message, cases[i].message);
-	}
 }
 
 static void schedule_reply_is_the_example(void **state)
@@ -424,7 +337,6 @@ int main(void)
 		cmocka_unit_test(bad_strategies_and_maps_are_refused),
 		cmocka_unit_test(bounds_are_inclusive),
 		cmocka_unit_test(the_longest_list_fits_a_request_and_a_longer_one_is_refused),
-		cmocka_unit_test(what_the_link_cannot_do_is_said_with_path_value_and_bound),
 		cmocka_unit_test(schedule_reply_is_the_example),
 		cmocka_unit_test(without_a_schedule_all_gates_are_open_and_no_list_runs),
 		cmocka_unit_test(cycle_times_come_back_as_fractions),
