@@ -28,19 +28,32 @@ func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
 		status    int
 		want      string
 	}{
-		"an unknown command":             {[]string{"dance"}, exitUsage, `"dance" is not a command`},
-		"an unknown option":              {[]string{"demo", "--fast"}, exitUsage, "unknown flag: --fast; `ktsn demo --help`"},
-		"a word behind the options":      {[]string{"status", "now"}, exitUsage, `"now" is too much`},
-		"an option without its value":    {[]string{"status", "--control"}, exitUsage, "--control"},
-		"a duration that is none":        {[]string{"demo", "--cycle", "soon"}, exitUsage, "--cycle"},
-		"an output format that is none":  {[]string{"status", "-o", "xml"}, exitUsage, `"xml" is no format`},
-		"no application to run":          {[]string{"run"}, exitUsage, "no application"},
-		"a cycle that nobody can keep":   {[]string{"demo", "--cycle", "1ns"}, exitFailure, "a cycle of 1ns"},
-		"programs that were not built":   {[]string{"demo", "--bin-dir", filepath.Dir(nowhere)}, exitFailure, ""},
-		"a status without a daemon":      {[]string{"status", "--control", nowhere}, exitFailure, "is ktsnd running"},
-		"an application that is not":     {[]string{"run", "--", "/nowhere/app"}, exitFailure, "find the application"},
-		"a library that is not there":    {[]string{"run", "--lib", nowhere, "--", "true"}, exitFailure, "make build"},
-		"a library that cannot be named": {[]string{"run", "--lib", spacedFile(t), "--", "true"}, exitFailure, "cannot be preloaded"},
+		"an unknown command":              {[]string{"dance"}, exitUsage, `"dance" is not a command`},
+		"an unknown option":               {[]string{"demo", "--fast"}, exitUsage, "unknown flag: --fast; `ktsn demo --help`"},
+		"a word behind the options":       {[]string{"status", "now"}, exitUsage, `"now" is too much`},
+		"an option without its value":     {[]string{"status", "--control"}, exitUsage, "--control"},
+		"a duration that is none":         {[]string{"demo", "--cycle", "soon"}, exitUsage, "--cycle"},
+		"an output format that is none":   {[]string{"status", "-o", "xml"}, exitUsage, `"xml" is no format`},
+		"no application to run":           {[]string{"run"}, exitUsage, "no application"},
+		"a cycle that nobody can keep":    {[]string{"demo", "--cycle", "1ns"}, exitFailure, "a cycle of 1ns"},
+		"programs that were not built":    {[]string{"demo", "--bin-dir", filepath.Dir(nowhere)}, exitFailure, ""},
+		"a status without a daemon":       {[]string{"status", "--control", nowhere}, exitFailure, "is ktsnd running"},
+		"an application that is not":      {[]string{"run", "--", "/nowhere/app"}, exitFailure, "find the application"},
+		"a library that is not there":     {[]string{"run", "--lib", nowhere, "--", "true"}, exitFailure, "make build"},
+		"a library that cannot be named":  {[]string{"run", "--lib", spacedFile(t), "--", "true"}, exitFailure, "cannot be preloaded"},
+		"a schedule without its file":     {[]string{"schedule", "check"}, exitUsage, "no FILE; `ktsn schedule check --help`"},
+		"two schedules":                   {[]string{"schedule", "set", "a", "b"}, exitUsage, `"b" is too much`},
+		"a schedule that is not there":    {[]string{"schedule", "check", nowhere}, exitFailure, "nowhere.sock"},
+		"an unknown word behind schedule": {[]string{"schedule", "draw"}, exitUsage, `"draw" is not a command; ` + "`ktsn schedule --help`"},
+		"a link speed that is none":       {[]string{"schedule", "check", "--link-speed", "fast", "x"}, exitUsage, `--link-speed "fast" is no link speed`},
+		"a guard band that is none":       {[]string{"schedule", "check", "--guard-band", "-1us", "x"}, exitUsage, "--guard-band -1µs; give"},
+		"a format of schedules":           {[]string{"schedule", "get", "-o", "xml"}, exitUsage, "accepted are text, json and yaml"},
+		"a schedule without a daemon":     {[]string{"schedule", "get", "--control", nowhere}, exitFailure, "is ktsnd running"},
+		"no strategy":                     {[]string{"strategy", "set"}, exitUsage, "no NAME"},
+		"no classes":                      {[]string{"classes", "set"}, exitUsage, "neither --map nor --pcp"},
+		"too few classes":                 {[]string{"classes", "set", "--map", "1,2"}, exitUsage, "--map has 2 numbers; must have 16"},
+		"a class that is none":            {[]string{"classes", "set", "--pcp", "0,1,2,3,4,5,6,8"}, exitUsage, "--pcp has 8 in place 7; must be from 0 to 7"},
+		"a class that is no number":       {[]string{"classes", "set", "--pcp", "a"}, exitUsage, "--pcp"},
 		"a socket that nobody listens on": {[]string{"run", "--lib", os.Args[0], "--socket", nowhere, "--", "true"},
 			exitFailure, "no ktsnd listens on " + nowhere},
 		"an application that cannot be reached": {[]string{"run", "--lib", os.Args[0], "--socket", nowhere, "--", os.Args[0]},
@@ -68,7 +81,8 @@ func spacedFile(t *testing.T) string {
 }
 
 func TestHelpIsSuccess(t *testing.T) {
-	for _, arguments := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"run", "--help"}, {"status", "--help"}} {
+	for _, arguments := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"run", "--help"}, {"status", "--help"},
+		{"schedule"}, {"schedule", "check", "--help"}, {"strategy"}, {"classes", "set", "--help"}} {
 		if status, stdout, stderr := ktsn(t, arguments...); status != exitOK || stdout == "" || stderr != "" {
 			t.Errorf("ktsn %v: status %d, said %q", arguments, status, stderr)
 		}
@@ -168,63 +182,5 @@ func TestRunWithoutKtsndSaysSoAndGoesOn(t *testing.T) {
 				t.Errorf("status %d, said %q", command.ProcessState.ExitCode(), stderr.String())
 			}
 		})
-	}
-}
-
-func TestStatusIsShown(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "control.sock")
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go answerFromExamples(t, listener)
-	for name, test := range map[string]struct {
-		format string
-		want   []string
-	}{
-		"as text": {"text", []string{"direct on eno1, local address 192.0.2.1", "SCHED_FIFO priority 50 on CPU 1",
-			"tsn0, VNI 42", "192.0.2.2, VNI 42, [10.42.2.0/24]", "late-wakeup       2"}},
-		"as json": {"json", []string{`"ktsnd-version": "0.1.0"`, `"endpoints": [`, `"subnets": [`}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			status, stdout, stderr := ktsn(t, "status", "--control", path, "--output", test.format)
-			if status != exitOK {
-				t.Fatalf("status %d, said %q", status, stderr)
-			}
-			for _, want := range test.want {
-				if !strings.Contains(stdout, want) {
-					t.Errorf("no %q in\n%s", want, stdout)
-				}
-			}
-		})
-	}
-}
-
-// answerFromExamples plays ktsnd with the replies that the protocol's documentation gives.
-func answerFromExamples(t *testing.T, listener *net.UnixListener) {
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		buffer := make([]byte, 4096)
-		for {
-			count, err := conn.Read(buffer)
-			if err != nil || count == 0 {
-				break
-			}
-			for _, request := range []string{"status", "endpoints", "peers"} {
-				if !strings.Contains(string(buffer[:count]), `"`+request+`"`) {
-					continue
-				}
-				reply, err := os.ReadFile("../../docs/control-protocol/" + request + ".reply.json")
-				if err != nil {
-					t.Error(err)
-				}
-				_, _ = conn.Write(reply)
-			}
-		}
-		conn.Close()
 	}
 }

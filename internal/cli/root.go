@@ -67,7 +67,7 @@ func newRoot(env *environment) *cobra.Command {
 		Use:   "ktsn",
 		Short: "Deterministic networking for unmodified applications",
 		Long: "ktsn shows and uses KuberneTSN on one machine: it measures the data path beside the kernel's own,\n" +
-			"starts applications with libktsn, and asks ktsnd how it is.",
+			"starts applications with libktsn, asks ktsnd how it is, and gives it schedules.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          unknownCommand,
@@ -77,8 +77,20 @@ func newRoot(env *environment) *cobra.Command {
 		return usageError{fmt.Errorf("%w; `%s --help` lists the options", err, command.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newDemo(env), newRun(env), newStatus(env))
+	root.AddCommand(newDemo(env), newRun(env), newStatus(env), newSchedule(env), newStrategy(env), newClasses(env))
 	return root
+}
+
+// group is a command that only has commands of its own.
+func group(name, short string, commands ...*cobra.Command) *cobra.Command {
+	command := &cobra.Command{
+		Use:   name,
+		Short: short,
+		Args:  unknownCommand,
+		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(commands...)
+	return command
 }
 
 // unknownCommand refuses words that are not the name of a command.
@@ -87,6 +99,16 @@ func unknownCommand(command *cobra.Command, arguments []string) error {
 		return nil
 	}
 	return usageError{fmt.Errorf("%q is not a command; `%s --help` lists them", arguments[0], command.CommandPath())}
+}
+
+// oneArgument wants exactly one word behind the options; what says what it is.
+func oneArgument(what string) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if len(arguments) == 0 {
+			return usageError{fmt.Errorf("no %s; `%s --help` shows what is accepted", what, command.CommandPath())}
+		}
+		return noArguments(command, arguments[1:])
+	}
 }
 
 // noArguments refuses words behind the options.

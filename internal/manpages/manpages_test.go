@@ -130,14 +130,20 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		lists            bool
 		besides          map[string]string
 	}{
-		"ktsnd":            {"ktsnd", "", "ktsnd.8", ".Sh OPTIONS", true, nil},
-		"tsnperf":          {"tsnperf", "", "tsnperf.1", ".Sh DESCRIPTION", false, nil},
-		"tsnperf talker":   {"tsnperf", "talker", "tsnperf.1", ".Ss tsnperf talker", true, nil},
-		"tsnperf listener": {"tsnperf", "listener", "tsnperf.1", ".Ss tsnperf listener", true, nil},
-		"ktsn":             {"ktsn", "", "ktsn.1", ".Sh DESCRIPTION", false, nil},
-		"ktsn demo":        {"ktsn", "demo", "ktsn.1", ".Ss ktsn demo", true, common},
-		"ktsn run":         {"ktsn", "run", "ktsn.1", ".Ss ktsn run", true, common},
-		"ktsn status":      {"ktsn", "status", "ktsn.1", ".Ss ktsn status", true, common},
+		"ktsnd":               {"ktsnd", "", "ktsnd.8", ".Sh OPTIONS", true, nil},
+		"tsnperf":             {"tsnperf", "", "tsnperf.1", ".Sh DESCRIPTION", false, nil},
+		"tsnperf talker":      {"tsnperf", "talker", "tsnperf.1", ".Ss tsnperf talker", true, nil},
+		"tsnperf listener":    {"tsnperf", "listener", "tsnperf.1", ".Ss tsnperf listener", true, nil},
+		"ktsn":                {"ktsn", "", "ktsn.1", ".Sh DESCRIPTION", false, nil},
+		"ktsn demo":           {"ktsn", "demo", "ktsn.1", ".Ss ktsn demo", true, common},
+		"ktsn run":            {"ktsn", "run", "ktsn.1", ".Ss ktsn run", true, common},
+		"ktsn status":         {"ktsn", "status", "ktsn.1", ".Ss ktsn status", true, common},
+		"ktsn schedule check": {"ktsn", "schedule check", "ktsn.1", ".Ss ktsn schedule check", true, common},
+		"ktsn schedule set":   {"ktsn", "schedule set", "ktsn.1", ".Ss ktsn schedule set", true, common},
+		"ktsn schedule get":   {"ktsn", "schedule get", "ktsn.1", ".Ss ktsn schedule get", true, common},
+		"ktsn strategy set":   {"ktsn", "strategy set", "ktsn.1", ".Ss ktsn strategy set", true, common},
+		"ktsn classes set":    {"ktsn", "classes set", "ktsn.1", ".Ss ktsn classes set", true, common},
+		"ktsn classes get":    {"ktsn", "classes get", "ktsn.1", ".Ss ktsn classes get", true, common},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inHelp := helpOptions(help(t, test.program, strings.Fields(test.command)...))
@@ -167,13 +173,26 @@ func compareDefaults(t *testing.T, inHelp, inPage map[string]string) {
 
 // TestEveryCommandHasItsPart finds commands that were added to ktsn and not to its page.
 func TestEveryCommandHasItsPart(t *testing.T) {
-	_, commands, _ := strings.Cut(help(t, "ktsn"), "Available Commands:\n")
-	commands, _, _ = strings.Cut(commands, "\n\n")
-	for line := range strings.Lines(commands) {
+	for _, command := range commands(t) {
+		section(t, "ktsn.1", ".Ss ktsn "+command)
+	}
+}
+
+// commands returns those of ktsn that have none of their own, such as "status" and "schedule set".
+func commands(t *testing.T, group ...string) []string {
+	t.Helper()
+	_, list, found := strings.Cut(help(t, "ktsn", group...), "Available Commands:\n")
+	if !found {
+		return []string{strings.Join(group, " ")}
+	}
+	list, _, _ = strings.Cut(list, "\n\n")
+	var all []string
+	for line := range strings.Lines(list) {
 		if command := strings.Fields(line)[0]; command != "help" {
-			section(t, "ktsn.1", ".Ss ktsn "+command)
+			all = append(all, commands(t, append(slices.Clone(group), command)...)...)
 		}
 	}
+	return all
 }
 
 func TestPagesAreWellFormed(t *testing.T) {

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	protocol = "../../docs/control-protocol/"
+	example  = "../../docs/examples/schedule.yaml"
+)
+
+// answerWith maps requests to the files of the protocol's documentation that answer them; all others get ok.
+var answerWith = map[string]string{"status": "status", "endpoints": "endpoints", "peers": "peers", "schedule-get": "schedule"}
+
+// fakeDaemon plays ktsnd with the replies that the protocol's documentation gives, but for those in instead. It
+// returns its control socket, and a function that returns the requests so far but those for reading.
+func fakeDaemon(t *testing.T, instead map[string]string) (socket string, changes func() []string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "control.sock")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serve(t, conn, instead, &seen)
+		}
+	}()
+	stop := func() []string {
+		listener.Close()
+		<-done
+		return seen
+	}
+	t.Cleanup(func() { stop() })
+	return socket, stop
+}
+
+func serve(t *testing.T, conn net.Conn, instead map[string]string, seen *[]string) {
+	defer conn.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		count, err := conn.Read(buffer)
+		if err != nil || count == 0 {
+			return
+		}
+		var header struct {
+			Request string `json:"request"`
+		}
+		if err := json.Unmarshal(buffer[:count], &header); err != nil {
+			t.Error(err)
+			return
+		}
+		reply, other := instead[header.Request]
+		if file, reads := answerWith[header.Request]; !reads {
+			*seen = append(*seen, string(buffer[:count]))
+			if !other {
+				reply = `{"version":1,"reply":"ok"}`
+			}
+		} else if !other {
+			text, err := os.ReadFile(protocol + file + ".reply.json")
+			if err != nil {
+				t.Error(err)
+			}
+			reply = string(text)
+		}
+		if _, err := conn.Write([]byte(reply)); err != nil {
+			return
+		}
+	}
+}
+
+func TestStatusIsShown(t *testing.T) {
+	socket, _ := fakeDaemon(t, nil)
+	for name, test := range map[string]struct {
+		format string
+		want   []string
+	}{
+		"as text": {"text", []string{"direct on eno1, local address 192.0.2.1, untagged", "SCHED_FIFO priority 50 on CPU 1",
+			"strategy tas, link speed 1 Gbit/s, guard band 20µs",
+			"tsn0, VNI 42", "192.0.2.2, VNI 42, [10.42.2.0/24]", "late-wakeup       2", "late-gate         4", "drop-max-sdu      2",
+			"class  PCP  SO_PRIORITY  pending  sent  late  dropped  transmission-overrun\n" +
+				"7      7    7 15         2        900   5     2        3\n"}},
+		"as json": {"json", []string{`"ktsnd-version": "0.1.0"`, `"endpoints": [`, `"subnets": [`, `"late-gate": 4`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, stdout, stderr := ktsn(t, "status", "--control", socket, "--output", test.format)
+			if status != exitOK {
+				t.Fatalf("status %d, said %q", status, stderr)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("no %q in\n%s", want, stdout)
+				}
+			}
+		})
+	}
+}
+
+// checked is what docs/schedules.md shows, too.
+const checked = `cycle 1 ms, base-time 1970-01-01T00:00:00 TAI + 0 ns, extension 0 ns
+guard band 20 µs, link 1 Gbit/s
+TC7 |██████████████████████····················································|
+TC6 |······················██████████████████████······························|
+TC5 |······················██████████████████████······························|
+TC4 |············································██████████████████████████████|
+TC3 |············································██████████████████████████████|
+TC2 |············································██████████████████████████████|
+TC1 |············································██████████████████████████████|
+TC0 |············································██████████████████████████████|
+    └──────────────────────┴─────────────────────┴─────────────────────────────┘
+    0                      300 µs                600 µs                     1 ms
+queue-max-sdu of TC4: 1500 bytes
+../../docs/examples/schedule.yaml: a link of 1 Gbit/s can execute it
+`
+
+func TestScheduleIsCheckedWithoutDaemon(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
+	status, stdout, stderr := ktsn(t, "schedule", "check", example)
+	if status != exitOK || stdout != checked || stderr != "" {
+		t.Errorf("status %d, said %q, printed\n%s", status, stderr, stdout)
+	}
+}
+
+func TestScheduleIsDrawnInASCIIWhereTheLocaleIsNotUTF8(t *testing.T) {
+	for name, test := range map[string]struct {
+		locale    string
+		arguments []string
+		ascii     bool
+	}{
+		"UTF-8":            {"de_DE.UTF-8", nil, false},
+		"utf8":             {"C.utf8", nil, false},
+		"with a modifier":  {"ca_ES.utf8@valencia", nil, false},
+		"another":          {"de_DE.ISO-8859-1", nil, true},
+		"POSIX":            {"C", nil, true},
+		"as asked for":     {"C.UTF-8", []string{"--ascii"}, true},
+		"refused as asked": {"C.UTF-8", []string{"--ascii=false"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("LC_ALL", test.locale)
+			_, stdout, _ := ktsn(t, append([]string{"schedule", "check", example}, test.arguments...)...)
+			ascii := strings.IndexFunc(stdout, func(r rune) bool { return r > 127 }) < 0
+			if ascii != test.ascii {
+				t.Errorf("printed\n%s", stdout)
+			}
+		})
+	}
+}
+
+func TestSchedulesPageShowsWhatKtsnPrints(t *testing.T) {
+	page, err := os.ReadFile("../../docs/schedules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LC_ALL", "C.UTF-8")
+	socket, _ := fakeDaemon(t, nil)
+	_, classes, _ := ktsn(t, "classes", "get", "--control", socket)
+	_, _, refusal := ktsn(t, "schedule", "check", "--link-speed", "1Mbit", example)
+	for _, shown := range []string{checked, classes, refusal} {
+		if shown = strings.ReplaceAll(shown, "../../", ""); shown == "" || !strings.Contains(string(page), "\n"+shown) {
+			t.Errorf("the page does not show\n%s", shown)
+		}
+	}
+}
+
+// notExecuted has everything but gate-enabled, which is false by default.
+const notExecuted = `admin-gate-states: 0x81
+admin-control-list:
+  gate-control-entry:
+    - {index: 0, operation-name: set-gate-states, time-interval-value: 1000, gate-states-value: 1}
+`
+
+func TestScheduleThatIsNotExecutedIsSaidToBe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "schedule.yaml")
+	if err := os.WriteFile(path, []byte(notExecuted), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, stdout, stderr := ktsn(t, "schedule", "check", "--ascii", path)
+	want := "no control list is executed, guard band 20 us, link 1 Gbit/s\nopen: TC7, TC0\n" +
+		"note: there is a control list, but gate-enabled is not true\n" +
+		path + ": a link of 1 Gbit/s can execute it\n"
+	if status != exitOK || stdout != want {
+		t.Errorf("status %d, said %q, printed\n%s", status, stderr, stdout)
+	}
+}
+
+const shown = `In force
+cycle 2 ms, base-time 2020-09-13T12:26:40 TAI + 100 ns, extension 0 ns
+guard band 20 µs, link 1 Gbit/s
+TC7 |███████████████████·······················································|
+TC6 |···················███████████████████████████████████████████████████████|
+TC5 |···················███████████████████████████████████████████████████████|
+TC4 |···················███████████████████████████████████████████████████████|
+TC3 |···················███████████████████████████████████████████████████████|
+TC2 |···················███████████████████████████████████████████████████████|
+TC1 |···················███████████████████████████████████████████████████████|
+TC0 |███████████████████·······················································|
+    └──────────────────┴───────────────────────────────────────────────────────┘
+    0                  500 µs                                               2 ms
+open now: TC7, TC0
+
+Pending, from 2023-11-14T22:13:21 TAI + 200 ns, in 750.0002ms
+cycle 1 ms, base-time 2023-11-14T22:13:21 TAI + 200 ns, extension 500 ns
+guard band 20 µs, link 1 Gbit/s
+TC7 |██████████████████████····················································|
+TC6 |······················██████████████████████······························|
+TC5 |······················██████████████████████······························|
+TC4 |············································██████████████████████████████|
+TC3 |············································██████████████████████████████|
+TC2 |············································██████████████████████████████|
+TC1 |············································██████████████████████████████|
+TC0 |············································██████████████████████████████|
+    └──────────────────────┴─────────────────────┴─────────────────────────────┘
+    0                      300 µs                600 µs                     1 ms
+
+config-change-error 2
+
+class  queue-max-sdu  transmission-overrun
+7      256            3
+6      none           0
+5      none           0
+4      1500           1
+3      none           0
+2      none           0
+1      none           0
+0      none           0
+`
+
+func TestScheduleIsShown(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
+	socket, _ := fakeDaemon(t, nil)
+	for name, test := range map[string]struct {
+		format string
+		want   []string
+	}{
+		"as text": {"text", []string{shown}},
+		"as json": {"json", []string{`"oper-gate-states": 129`, `"guard-band-ns": 20000`}},
+		"as yaml": {"yaml", []string{"gate-parameter-table:\n  gate-enabled: true\n", "\n        operation-name: set-gate-states\n",
+			"\nguard-band-ns: 20000\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, stdout, stderr := ktsn(t, "schedule", "get", "--control", socket, "-o", test.format)
+			if status != exitOK {
+				t.Fatalf("status %d, said %q", status, stderr)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("no %s in\n%s", want, stdout)
+				}
+			}
+		})
+	}
+}
+
+func TestScheduleIsSetAndShown(t *testing.T) {
+	t.Setenv("LC_ALL", "C.UTF-8")
+	socket, changes := fakeDaemon(t, nil)
+	status, stdout, stderr := ktsn(t, "schedule", "set", "--control", socket, example)
+	if status != exitOK || stdout != shown {
+		t.Errorf("status %d, said %q, printed\n%s", status, stderr, stdout)
+	}
+	want, err := os.ReadFile(protocol + "schedule-set.request.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := changes(); len(got) != 1 || !sameJSON(t, got[0], string(want)) {
+		t.Errorf("asked for %q", got)
+	}
+}
+
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var texts [2][]byte
+	for i, text := range []string{a, b} {
+		var value any
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
+			t.Fatal(err)
+		}
+		texts[i], _ = json.Marshal(value)
+	}
+	return string(texts[0]) == string(texts[1])
+}
+
+func TestScheduleThatTheLinkCannotExecuteIsNotSent(t *testing.T) {
+	slow, err := os.ReadFile(protocol + "schedule.reply.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, changes := fakeDaemon(t, map[string]string{
+		"schedule-get": strings.Replace(string(slow), `"link-speed-bps":1000000000`, `"link-speed-bps":1000000`, 1)})
+	status, stdout, stderr := ktsn(t, "schedule", "set", "--control", socket, example)
+	if status != exitFailure || stdout != "" || !strings.Contains(stderr, "schedule.yaml:17: ") ||
+		!strings.Contains(stderr, "must be at least 672000, the time of the smallest frame at 1 Mbit/s") {
+		t.Errorf("status %d, said %q, printed %q", status, stderr, stdout)
+	}
+	if got := changes(); len(got) > 0 {
+		t.Errorf("asked for %q", got)
+	}
+}
+
+func TestRefusalsOfKtsndAreShown(t *testing.T) {
+	const refusal = `{"version":1,"error":{"field":"strategy","message":"is \"x\"; must be another"}}`
+	for name, arguments := range map[string][]string{
+		"of schedules":  {"schedule", "set", example},
+		"of strategies": {"strategy", "set", "x"},
+		"of classes":    {"classes", "set", "--pcp", "0,1,2,3,4,5,6,7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket, _ := fakeDaemon(t, map[string]string{
+				"schedule-set": refusal, "strategy-set": refusal, "traffic-classes-set": refusal})
+			status, stdout, stderr := ktsn(t, append(arguments, "--control", socket)...)
+			if want := "ktsn: ktsnd refused strategy: is \"x\"; must be another\n"; status != exitFailure || stderr != want || stdout != "" {
+				t.Errorf("status %d, said %q, printed %q", status, stderr, stdout)
+			}
+		})
+	}
+}
+
+func TestStrategyAndClassesAreSet(t *testing.T) {
+	for name, test := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"a strategy": {[]string{"strategy", "set", "etf"}, `{"version":1,"request":"strategy-set","strategy":"etf"}`},
+		"a map alone": {[]string{"classes", "set", "--map", "7,6,5,4,3,2,1,0,7,6,5,4,3,2,1,0"},
+			`{"version":1,"request":"traffic-classes-set","traffic-class-map":[7,6,5,4,3,2,1,0,7,6,5,4,3,2,1,0],` +
+				`"priority-code-points":[1,0,2,3,4,5,6,7]}`},
+		"code points alone": {[]string{"classes", "set", "--pcp", "0,0,0,0,7,7,7,7"},
+			`{"version":1,"request":"traffic-classes-set","traffic-class-map":[1,0,2,3,4,5,6,7,1,0,2,3,4,5,6,7],` +
+				`"priority-code-points":[0,0,0,0,7,7,7,7]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			socket, changes := fakeDaemon(t, nil)
+			status, stdout, stderr := ktsn(t, append(test.arguments, "--control", socket)...)
+			if status != exitOK || stdout != "" {
+				t.Errorf("status %d, said %q, printed %q", status, stderr, stdout)
+			}
+			if got := changes(); !slices.Equal(got, []string{test.want}) {
+				t.Errorf("asked for %q", got)
+			}
+		})
+	}
+}
+
+func TestClassesAreShown(t *testing.T) {
+	status, err := os.ReadFile(protocol + "status.reply.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, _ := fakeDaemon(t, map[string]string{
+		"status": strings.Replace(string(status), "[1,0,2,3,4,5,6,7,1,0,2,3,4,5,6,7]", "[1,0,2,3,4,5,6,6,1,0,2,3,4,5,6,6]", 1)})
+	code, stdout, stderr := ktsn(t, "classes", "get", "--control", socket)
+	want := `class  PCP  SO_PRIORITY
+7      7    -
+6      6    6 7 14 15
+5      5    5 13
+4      4    4 12
+3      3    3 11
+2      2    2 10
+1      0    0 8
+0      1    1 9
+`
+	if code != exitOK || stdout != want {
+		t.Errorf("status %d, said %q, printed\n%s", code, stderr, stdout)
+	}
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/schedule"
+)
+
+const fileLong = `FILE holds the gate-parameter-table of the YANG module ieee802-dot1q-sched, in YAML or JSON; docs/schedules.md
+describes it.`
+
+// defaultGuardBand is ktsnd's.
+const defaultGuardBand = 20 * time.Microsecond
+
+func newSchedule(env *environment) *cobra.Command {
+	return group("schedule", "Check, set and show the schedule of the gates (IEEE 802.1Qbv)",
+		newScheduleCheck(env), newScheduleSet(env), newScheduleGet(env))
+}
+
+func addASCII(command *cobra.Command, ascii *bool) {
+	command.Flags().BoolVar(ascii, "ascii", false, "draw with ASCII characters, as where the locale is not UTF-8")
+}
+
+func newScheduleCheck(env *environment) *cobra.Command {
+	var speed string
+	var guardBand time.Duration
+	var ascii bool
+	command := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a schedule without a ktsnd, and draw it",
+		Long:  "Checks a schedule by the rules that ktsnd has, and draws it. No ktsnd is needed.\n\n" + fileLong,
+		Args:  oneArgument("FILE"),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			bps, err := schedule.ParseLinkSpeed(speed)
+			if err != nil {
+				return usageError{fmt.Errorf("--link-speed %w", err)}
+			}
+			if guardBand < 0 || guardBand > time.Second {
+				return usageError{fmt.Errorf("--guard-band %v; give a duration from 0s to 1s", guardBand)}
+			}
+			document, err := schedule.Read(arguments[0])
+			if err != nil {
+				return err
+			}
+			if err := document.Check(bps); err != nil {
+				return err
+			}
+			link := schedule.Link{SpeedBps: bps, GuardBandNs: guardBand.Nanoseconds()}
+			printTable(env.stdout, document.Table, link, drawingStyle(env.stdout, ascii))
+			fmt.Fprintf(env.stdout, "%s: a link of %s can execute it\n", arguments[0], schedule.FormatLinkSpeed(bps))
+			return nil
+		},
+	}
+	command.Flags().StringVar(&speed, "link-speed", "1Gbit", "speed of the link, such as 100Mbit or 2500Mbit")
+	command.Flags().DurationVar(&guardBand, "guard-band", defaultGuardBand, "guard band that ktsnd would keep")
+	addASCII(command, &ascii)
+	return command
+}
+
+func newScheduleSet(env *environment) *cobra.Command {
+	var path string
+	var ascii bool
+	command := &cobra.Command{
+		Use:   "set FILE",
+		Short: "Give ktsnd a schedule",
+		Long: "Checks a schedule for the link that ktsnd has, gives it to ktsnd, and shows what ktsnd then says of its gates.\n" +
+			"Refused schedules change nothing.\n\n" + fileLong,
+		Args: oneArgument("FILE"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			document, err := schedule.Read(arguments[0])
+			if err != nil {
+				return err
+			}
+			var current *control.Schedule
+			err = withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {
+				current, err = setSchedule(ctx, client, document)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return printSchedule(env.stdout, current, drawingStyle(env.stdout, ascii))
+		},
+	}
+	addControl(command, &path)
+	addASCII(command, &ascii)
+	return command
+}
+
+// setSchedule checks before it asks: refusals of our own know the line of the file.
+func setSchedule(ctx context.Context, client *control.Client, document *schedule.Document) (*control.Schedule, error) {
+	current, err := client.Schedule(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := document.Check(current.LinkSpeedBps); err != nil {
+		return nil, err
+	}
+	if err := client.ScheduleSet(ctx, document.Table); err != nil {
+		return nil, err
+	}
+	return client.Schedule(ctx)
+}
+
+func newScheduleGet(env *environment) *cobra.Command {
+	var path, format string
+	var ascii bool
+	command := &cobra.Command{
+		Use:   "get",
+		Short: "Show the schedule in force and the one that waits",
+		Args:  noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkFormat(format, "text", "json", "yaml"); err != nil {
+				return err
+			}
+			var current *control.Schedule
+			err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {
+				current, err = client.Schedule(ctx)
+				return err
+			})
+			switch {
+			case err != nil:
+				return err
+			case format == "json":
+				return printJSON(env.stdout, current)
+			case format == "yaml":
+				return schedule.WriteYAML(env.stdout, current)
+			}
+			return printSchedule(env.stdout, current, drawingStyle(env.stdout, ascii))
+		},
+	}
+	addControl(command, &path)
+	command.Flags().StringVarP(&format, "output", "o", "text", "text, json or yaml")
+	addASCII(command, &ascii)
+	return command
+}

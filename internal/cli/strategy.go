@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+)
+
+const strategyLong = `Changes what decides when a message leaves. What waits stays.
+
+  tas              at its time, as soon as the gate of its class is open for long enough (IEEE 802.1Qbv)
+  strict-priority  at its time, the most important class first, as if no gate were ever shut
+  etf              at its time, whatever its class; what cannot leave then is dropped
+  etf-deadline     the same for transmit times that are deadlines; they leave as soon as they can`
+
+func newStrategy(env *environment) *cobra.Command {
+	return group("strategy", "Choose what decides when a message leaves", newStrategySet(env))
+}
+
+func newStrategySet(_ *environment) *cobra.Command {
+	var path string
+	command := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Change to the strategy tas, strict-priority, etf or etf-deadline",
+		Long:  strategyLong,
+		Args:  oneArgument("NAME"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			return withClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
+				return client.StrategySet(ctx, arguments[0])
+			})
+		},
+	}
+	addControl(command, &path)
+	return command
+}
