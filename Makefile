@@ -55,6 +55,13 @@ lint: ## formatting, go vet, golangci-lint
 	@$(GO) vet ./...
 	@$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
 
+# Divided among all targets; what they learn is kept in build-fuzz/ for the next time.
+FUZZ_SECONDS ?= 3600
+.PHONY: fuzz
+fuzz: ## fuzz everything that reads what others wrote, FUZZ_SECONDS=3600 in all
+	@scripts/install-deps.sh fuzz
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
 .PHONY: clean
 clean: ## remove what was built
 	@rm -rf $(BUILD) $(BUILD)-* bin out

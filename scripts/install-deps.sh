@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what a target of the Makefile needs, on Debian 12, and says what it installs.
-# Usage: install-deps.sh build|test|conformance|lint
+# Usage: install-deps.sh build|test|fuzz|conformance|lint
 # Without root, or elsewhere, it names what is missing and exits with 1.
 set -eu
 
@@ -10,14 +10,16 @@ packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libm
 packages_run="iproute2 kmod"
 packages_test="tshark binutils musl-tools chromium mandoc"
 packages_conformance="qemu-system-x86 cpio"
+packages_fuzz="clang-14 libclang-rt-14-dev"
 packages_lint="clang-format-14"
 
 case "${1:-}" in
 build) packages="$packages_build $packages_run" ;;
-test) packages="$packages_build $packages_run $packages_test $packages_conformance" ;;
+test) packages="$packages_build $packages_run $packages_test $packages_fuzz $packages_conformance" ;;
+fuzz) packages="$packages_build $packages_fuzz llvm-14" ;; # llvm-14: line numbers in what it finds
 conformance) packages="$packages_run $packages_conformance" ;;
 lint) packages="$packages_lint" ;;
-*) echo "usage: $0 build|test|conformance|lint" >&2; exit 2 ;;
+*) echo "usage: $0 build|test|fuzz|conformance|lint" >&2; exit 2 ;;
 esac
 
 missing=""

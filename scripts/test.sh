@@ -49,10 +49,34 @@ run_go() { # name, packages and flags...
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
+# Briefly, so that a change which breaks a target or is broken by the first seconds of it is seen.
+run_fuzz() {
+	echo "== C, fuzzed for ten seconds"
+	if ! command -v clang-14 >/dev/null; then
+		echo "skipped: clang-14 is missing; scripts/install-deps.sh fuzz installs it"
+		skipped=$((skipped + 1))
+		return
+	fi
+	if scripts/fuzz.sh 10 C >"$logs/fuzz" 2>&1; then
+		passed=$((passed + $(count_word "$logs/fuzz" ok)))
+	else
+		local failures
+		failures=$(count_word "$logs/fuzz" FAIL)
+		failed=$((failed + (failures > 0 ? failures : 1)))
+		passed=$((passed + $(count_word "$logs/fuzz" ok)))
+	fi
+	cat "$logs/fuzz"
+}
+
+count_word() { # file, a line's first word
+	awk -v word="$2" '$1 == word { sum++ } END { print sum + 0 }' "$1"
+}
+
 run_meson "C, as shipped" build
 run_meson "C, AddressSanitizer and UndefinedBehaviorSanitizer" build-asan \
 	-Db_sanitize=address,undefined -Db_lundef=false
 run_meson "C, ThreadSanitizer" build-tsan -Db_sanitize=thread -Db_lundef=false
+run_fuzz
 run_go "Go" ./cmd/... ./internal/...
 export KTSN_BIN_DIR=$PWD/bin
 run_go "the whole path, in network namespaces" -timeout 20m ./test/netns/...

@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Fuzzes whatever reads bytes that others wrote, each target for its share of the time, and closes with one
+# line that counts them. What it learns stays in build-fuzz/corpus/, what it finds comes into out/fuzz/.
+#
+#     fuzz.sh SECONDS [C|Go]
+#
+# C: libFuzzer targets (datapath/tests/fuzz). Go: fuzz tests (func Fuzz...). Both when none is named.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+seconds=${1:-} language=${2:-}
+case "$seconds" in '' | *[!0-9]*) echo "usage: $0 SECONDS [C|Go]" >&2; exit 2 ;; esac
+
+build=build-fuzz
+passed=0 failed=0
+
+build_c() {
+	[ -f $build/build.ninja ] || CC=clang-14 meson setup $build -Dfuzz=true -Db_sanitize=address,undefined \
+		-Db_lundef=false >$build.log 2>&1 || { cat $build.log; rm -f $build.log; return 1; }
+	ninja -C $build --quiet fuzz >$build.log 2>&1 || { cat $build.log; rm -f $build.log; return 1; }
+	rm -f $build.log
+}
+
+# "folder FuzzName" for each fuzz test of Go.
+go_targets() {
+	grep -rl --include=*_test.go '^func Fuzz' internal | while read -r file; do
+		sed -n "s|^func \(Fuzz[A-Za-z0-9]*\)(.*|$(dirname "$file") \1|p" "$file"
+	done
+}
+
+run_c() { # target, seconds
+	local name=${1##*/fuzz_} here=datapath/tests/fuzz
+	local dictionary=$here/fuzz_$name.dict
+	local -a options=(-max_total_time="$2" -timeout=10 -rss_limit_mb=2048 -max_len=65536 -verbosity=0
+		-print_final_stats=1 -artifact_prefix="out/fuzz/$name-")
+	[ ! -f "$dictionary" ] || options+=(-dict="$dictionary")
+	mkdir -p "$build/corpus/$name"
+	# What the sanitizers say names lines where there is something that knows them.
+	ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-14) \
+		"$1" "${options[@]}" "$build/corpus/$name" "$here/seeds/$name" >out/fuzz/"$name".log 2>&1
+	report $? "$name" out/fuzz/"$name".log "$(sed -n 's/^stat::number_of_executed_units: *//p' out/fuzz/"$name".log) runs"
+}
+
+run_go() { # folder, name, seconds
+	local log=out/fuzz/$2.log
+	scripts/go.sh test "./$1" -run '^$' -fuzz "^$2\$" -fuzztime "$3s" -fuzzminimizetime 10s -parallel 2 >"$log" 2>&1
+	report $? "$1 $2" "$log" "$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$log" | tail -n 1) runs"
+}
+
+report() { # status, name, log, remark
+	if [ "$1" -eq 0 ]; then
+		echo "ok    $2, $4"
+		passed=$((passed + 1))
+	else
+		echo "FAIL  $2, see $3"
+		tail -n 40 "$3"
+		failed=$((failed + 1))
+	fi
+}
+
+c_targets=() go_list=()
+mkdir -p out/fuzz
+if [ "$language" != Go ]; then
+	build_c || exit 1
+	mapfile -t c_targets < <(find $build/datapath/tests/fuzz -maxdepth 1 -type f -name 'fuzz_*' -executable | sort)
+fi
+[ "$language" = C ] || mapfile -t go_list < <(go_targets | sort)
+count=$((${#c_targets[@]} + ${#go_list[@]}))
+[ $count -gt 0 ] || { echo "there is nothing to fuzz" >&2; exit 1; }
+share=$((seconds / count))
+[ $share -gt 0 ] || share=1
+
+for target in "${c_targets[@]}"; do
+	run_c "$target" $share
+done
+for target in "${go_list[@]}"; do
+	run_go "${target% *}" "${target#* }" $share
+done
+echo
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed -eq 0 ]
