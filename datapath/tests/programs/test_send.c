@@ -207,7 +207,7 @@ static int options_read(int argc, char **argv, struct options *options)
 		{"unconnected", no_argument, NULL, 'u'}, {"bind", required_argument, NULL, 'b'},
 		{"clock", required_argument, NULL, 'c'}, {"sendmmsg", no_argument, NULL, 'm'},
 		{"hold", required_argument, NULL, 'h'},  {"priority", required_argument, NULL, 'p'},
-		{"deadline", no_argument, NULL, 'd'},	 {NULL, 0, NULL, 0},
+		{"deadline", no_argument, NULL, 'd'},    {NULL, 0, NULL, 0},
 	};
 	int id;
 
@@ -238,8 +238,8 @@ static int socket_set_up(int fd, const struct options *options)
 		return -1;
 	if (!options->unconnected && connect(fd, (const struct sockaddr *)&options->to, sizeof(options->to)))
 		return fail("connect the socket");
-	if (options->priority >= 0 && setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &options->priority,
-						 sizeof(options->priority)))
+	if (options->priority >= 0 &&
+	    setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &options->priority, sizeof(options->priority)))
 		return fail("set SO_PRIORITY");
 	return 0;
 }
