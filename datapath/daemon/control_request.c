@@ -223,6 +223,7 @@ static const struct request_description {
 	struct field fields[FIELDS_MAX];
 } descriptions[] = {
 	{"status", CONTROL_STATUS, {{NULL, NULL}}},
+	{"hand-over", CONTROL_HAND_OVER, {{NULL, NULL}}},
 	{"socket-add", CONTROL_SOCKET_ADD, {IDENTITY, {"path", path_read}}},
 	{"socket-del", CONTROL_SOCKET_DEL, {IDENTITY}},
 	{"endpoint-add",

@@ -31,6 +31,7 @@ enum control_request_type {
 	CONTROL_SCHEDULE_GET,
 	CONTROL_STRATEGY_SET,
 	CONTROL_TRAFFIC_CLASSES_SET,
+	CONTROL_HAND_OVER,
 };
 
 /* Only the fields of its type are filled in. */

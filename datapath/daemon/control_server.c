@@ -5,6 +5,7 @@
 #include "control_reply_schedule.h"
 #include "control_request.h"
 #include "control_schedule.h"
+#include "handover.h"
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@ struct control_server {
 	struct control_status fixed;
 	struct event_source listener;
 	struct client *clients;
+	bool handed_over;
 	struct departure departures[CONTROL_PAGE_MAX];
 	char request[REQUEST_BYTES_MAX];
 };
@@ -149,7 +151,14 @@ static char *departures_reply(struct control_server *server, const struct contro
 	return control_reply_departures(server->departures, count, overwritten);
 }
 
-static char *request_serve(struct control_server *server, const struct control_request *r)
+/* No reply in JSON: the connection is the successor's (handover.h), and is closed after it. */
+static char *hand_over(struct control_server *server, int client_fd)
+{
+	server->handed_over = handover_give(server->node, client_fd, server->listener.fd) == 0;
+	return NULL;
+}
+
+static char *request_serve(struct control_server *server, const struct control_request *r, int client_fd)
 {
 	struct refusal refusal = {.field = ""};
 	struct node *node = server->node;
@@ -157,6 +166,8 @@ static char *request_serve(struct control_server *server, const struct control_r
 	switch (r->type) {
 	case CONTROL_STATUS:
 		return status_reply(server);
+	case CONTROL_HAND_OVER:
+		return hand_over(server, client_fd);
 	case CONTROL_DEPARTURES:
 		return departures_reply(server, r);
 	case CONTROL_ENDPOINTS:
@@ -192,14 +203,14 @@ static char *request_serve(struct control_server *server, const struct control_r
 	return NULL;
 }
 
-static char *text_serve(struct control_server *server, const char *text, size_t bytes)
+static char *text_serve(struct control_server *server, const char *text, size_t bytes, int client_fd)
 {
 	struct control_request request;
 	struct refusal refusal;
 
 	if (control_request_parse(text, bytes, &request, &refusal))
 		return control_reply_error(&refusal);
-	return request_serve(server, &request);
+	return request_serve(server, &request, client_fd);
 }
 
 static void client_close(struct client *client)
@@ -231,7 +242,7 @@ static void client_readable(struct event_source *source)
 	/* With MSG_TRUNC the length is the message's own, which may be more than fits. */
 	reply = (size_t)bytes > sizeof(server->request)
 			? control_reply_error(&(struct refusal){"", "the request is too long"})
-			: text_serve(server, server->request, (size_t)bytes);
+			: text_serve(server, server->request, (size_t)bytes, source->fd);
 	sent = reply && send(source->fd, reply, strlen(reply), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 	free(reply);
 	if (!sent)
@@ -278,6 +289,11 @@ int control_server_create(struct control_server **created, struct node *node, in
 	}
 	*created = server;
 	return 0;
+}
+
+bool control_server_handed_over(const struct control_server *server)
+{
+	return server->handed_over;
 }
 
 void control_server_destroy(struct control_server *server)

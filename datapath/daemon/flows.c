@@ -286,6 +286,61 @@ void flow_open(struct process *process, const struct ktsn_app_request *request, 
 		reply->status = flow_open_as(process, request, &identity, mode, reply);
 }
 
+int flow_take_over(struct process *process, const struct flow_description *description)
+{
+	struct namespace *ns = namespace_of(process->pod, description->netns_cookie);
+	struct flow *flow;
+	int err = ns ? flow_make(process, description->index, description->mode, &flow) : -ENETDOWN;
+
+	if (err)
+		return err;
+	ns->users++;
+	flow->ns = ns;
+	flow->cookie = description->cookie;
+	flow->priority = description->priority;
+	flow->source = description->source;
+	flow->ended = description->ended;
+	flow_announce(flow);
+	return 0;
+}
+
+/* Those of an unconnected socket, in a ring of which the oldest makes room. */
+static void destination_keep(struct flow *flow, struct destination *destination)
+{
+	uint32_t place = flow->destinations_next++ % FLOW_DESTINATIONS_MAX;
+
+	if (flow->destinations[place])
+		destination_close(flow->destinations[place]);
+	flow->destinations[place] = destination;
+}
+
+int flow_destination_take_over(struct process *process, uint32_t flow_index, uint32_t index,
+			       uint32_t address_be, uint16_t port_be, bool connected, bool ended)
+{
+	struct flow *flow = flow_of(process, flow_index);
+	struct destination *destination;
+	int err = flow ? destination_create(flow, address_be, port_be, index, &destination) : -ENOENT;
+
+	if (err || !destination)
+		return err;
+	destination->ended = ended;
+	if (connected && !ended)
+		flow->connected = destination;
+	else if (!ended)
+		destination_keep(flow, destination);
+	return 0;
+}
+
+void flows_taken_close(struct process *process)
+{
+	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
+		if (process->destinations[i] && process->destinations[i]->ended)
+			destination_close(process->destinations[i]);
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
+		if (process->flows[i] && process->flows[i]->ended)
+			flow_close(process->flows[i]);
+}
+
 void flow_close_request(struct process *process, const struct ktsn_app_request *request,
 			struct ktsn_app_reply *reply)
 {
@@ -302,7 +357,6 @@ void flow_destination_request(struct process *process, const struct ktsn_app_req
 {
 	struct flow *flow = flow_of(process, request->flow);
 	struct destination *destination;
-	uint32_t place;
 	uint32_t address_be;
 
 	if (!flow || request->family != AF_INET || request->port_be == 0) {
@@ -315,10 +369,6 @@ void flow_destination_request(struct process *process, const struct ktsn_app_req
 	if (reply->status)
 		return;
 	destination_reply(destination, reply);
-	if (!destination)
-		return;
-	place = flow->destinations_next++ % FLOW_DESTINATIONS_MAX;
-	if (flow->destinations[place])
-		destination_close(flow->destinations[place]);
-	flow->destinations[place] = destination;
+	if (destination)
+		destination_keep(flow, destination);
 }

@@ -13,6 +13,18 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+/* Looks again after this time. */
+enum { PAUSE_US = 50 };
+
+static void pause_stand(struct loop *loop)
+{
+	atomic_store_explicit(&loop->standing, true, memory_order_release);
+	while (atomic_load_explicit(&loop->pause, memory_order_acquire) &&
+	       !atomic_load_explicit(&loop->stop, memory_order_acquire))
+		usleep(PAUSE_US);
+	atomic_store_explicit(&loop->standing, false, memory_order_release);
+}
+
 static void *loop_run(void *argument)
 {
 	struct loop *loop = argument;
@@ -21,6 +33,10 @@ static void *loop_run(void *argument)
 	prctl(PR_SET_TIMERSLACK, 1);
 	ktsn_port_thread_attach(loop->config.port);
 	while (!atomic_load_explicit(&loop->stop, memory_order_acquire)) {
+		if (atomic_load_explicit(&loop->pause, memory_order_acquire)) {
+			pause_stand(loop);
+			continue; /* it may have been stopped meanwhile, and then nothing here is its own any more */
+		}
 		loop_commands(loop); /* what the control thread wants */
 		commands_complete(&loop->commands);
 		loop_take(loop); /* rings -> frames -> shaper */
@@ -163,6 +179,20 @@ void loop_stop(struct loop *loop)
 	kick(loop);
 	pthread_join(loop->thread, NULL);
 	loop->running = false;
+}
+
+void loop_pause(struct loop *loop)
+{
+	atomic_store_explicit(&loop->pause, true, memory_order_release);
+	while (loop->running && !atomic_load_explicit(&loop->standing, memory_order_acquire)) {
+		kick(loop);
+		usleep(PAUSE_US);
+	}
+}
+
+void loop_resume(struct loop *loop)
+{
+	atomic_store_explicit(&loop->pause, false, memory_order_release);
 }
 
 void loop_destroy(struct loop *loop)

@@ -50,6 +50,9 @@ int loop_start(struct loop *loop, struct loop_scheduling *scheduling);
 
 /* Ends the thread and waits for it. Messages that it holds are not sent any more. */
 void loop_stop(struct loop *loop);
+/* Holds the thread between two rounds, and lets it go on. Returns when it stands. Control thread. */
+void loop_pause(struct loop *loop);
+void loop_resume(struct loop *loop);
 /* Frees the loop, which must have been stopped or never started. NULL is harmless. */
 void loop_destroy(struct loop *loop);
 

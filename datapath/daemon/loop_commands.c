@@ -95,9 +95,9 @@ static void flow_close(struct loop *loop, struct loop_ring *ring, uint32_t index
 		ring->flows[index]->closing = true;
 }
 
-static void destination_retire_if_done(struct loop *loop, struct loop_destination *destination)
+void destination_retire_if_done(struct loop *loop, struct loop_destination *destination)
 {
-	if (!destination->closed || destination->parked_first || destination->retired)
+	if (!destination->closed || destination->packets || destination->retired)
 		return;
 	destination->retired = true;
 	retire(loop, &destination->object);

@@ -57,6 +57,7 @@ struct loop_destination {
 	struct loop_ring *ring;
 	struct loop_route route;
 	uint8_t priority; /* SO_PRIORITY & 15; as the source address, what it was when this was made */
+	uint32_t packets; /* messages held */
 	struct packet *parked_first; /* messages that wait for RESOLVED, in order */
 	struct packet *parked_last;
 	bool closing; /* closed once what is in the ring has been taken */

@@ -28,6 +28,7 @@ struct packet {
 	struct ktsn_port_frame frame;
 	enum outlet_id outlet;
 	struct loop_flow *flow;
+	struct loop_destination *destination;
 	int64_t requested_tai_ns;
 	int64_t refused_tai_ns; /* first by the port; 0: not yet */
 	uint32_t slot;
@@ -76,6 +77,8 @@ struct loop {
 	int retired_fd;
 	_Atomic bool link_down;
 	_Atomic bool stop;
+	_Atomic bool pause;
+	_Atomic bool standing; /* because of `pause` */
 	_Atomic uint32_t pending;
 	struct counters counters;
 	struct departures departures;
@@ -127,6 +130,7 @@ void loop_commands(struct loop *loop);
 /* The flow's destination that a command still to be executed will open, or NULL. */
 struct loop_destination *destination_announced(const struct loop *loop, const struct loop_ring *ring,
 					       uint32_t flow_index, uint32_t index);
+void destination_retire_if_done(struct loop *loop, struct loop_destination *destination);
 void flow_retire_if_done(struct loop *loop, struct loop_flow *flow);
 /* Closes a ring out of which everything has been taken. */
 void ring_end(struct loop *loop, struct loop_ring *ring);

@@ -63,8 +63,11 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, (uint64_t)-1);
 	packet_free(loop, packet);
 	flow->packets--;
+	packet->destination->packets--;
 	ring->share->pending--;
 	atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
+	/* The packet is free, and still says where it went. */
+	destination_retire_if_done(loop, packet->destination);
 	flow_retire_if_done(loop, flow);
 	ring_retire_if_done(loop, ring);
 }
@@ -175,7 +178,7 @@ static void reject(struct loop *loop, struct loop_ring *ring, uint32_t slot, _At
 }
 
 static void packet_fill(struct loop *loop, struct packet *packet, const struct loop_ring *ring,
-			const struct ktsn_ring_taken *taken, const struct loop_destination *destination)
+			const struct ktsn_ring_taken *taken, struct loop_destination *destination)
 {
 	size_t headers_bytes = ktsn_frame_header_bytes(tunnel_of(&destination->route));
 
@@ -184,6 +187,7 @@ static void packet_fill(struct loop *loop, struct packet *packet, const struct l
 	packet->slot = taken->slot;
 	packet->payload_bytes = taken->payload_bytes;
 	packet->flow = destination->flow;
+	packet->destination = destination;
 	packet->shaper.traffic_class = loop->classes.of_priority[destination->priority];
 	packet->shaper.deadline = packet->flow->deadline;
 	packet->shaper.txtime_tai_ns = packet->requested_tai_ns;
@@ -233,6 +237,7 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	if (txtime_tai_ns < loop->asleep_tai_ns && txtime_tai_ns < clock_tai_ns())
 		packet->late_reason = LATE_TAKEN;
 	packet->flow->packets++;
+	destination->packets++;
 	ring->share->pending++;
 	atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);

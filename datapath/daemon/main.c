@@ -7,6 +7,7 @@
  * reverse order when a later one fails.
  */
 #include "control_server.h"
+#include "handover.h"
 #include "link_speed.h"
 #include "log.h"
 #include "options.h"
@@ -39,6 +40,8 @@ struct daemon {
 	struct events *events;
 	struct node node;
 	struct control_server *control;
+	int control_fd;
+	bool handed_over;
 	struct event_source signals;
 	bool stop;
 };
@@ -238,24 +241,40 @@ static struct control_status status_fixed(const struct daemon *daemon)
 	};
 }
 
-/* The socket was taken before anything else, so that a second daemon fails at once. */
-static int control_begin(struct daemon *daemon, int listen_fd)
+static int node_begin(struct daemon *daemon)
 {
-	struct control_status fixed = status_fixed(daemon);
 	const struct node_shaping shaping = {
 		.strategy = daemon->options.strategy,
 		.classes = loop_classes_default(),
 		.link_speed_bps = daemon->options.link_speed_bps,
 		.guard_band_ns = daemon->options.guard_band_ns,
 	};
-	int err = node_init(&daemon->node, daemon->events, daemon->loop, &daemon->uplink, &shaping,
-			    &daemon->options.limits, daemon->options.ring_slots);
 
-	if (!err) {
-		err = control_server_create(&daemon->control, &daemon->node, listen_fd, &fixed);
-		if (err)
-			node_fini(&daemon->node);
-	}
+	return node_init(&daemon->node, daemon->events, daemon->loop, &daemon->uplink, &shaping,
+			 &daemon->options.limits, daemon->options.ring_slots);
+}
+
+/* A second daemon fails here, unless it is to take the place of the first. */
+static int control_listen(struct daemon *daemon)
+{
+	const char *path = daemon->options.control_path;
+	int err = -ENOENT;
+
+	if (daemon->options.take_over)
+		err = handover_take(&daemon->node, path, &daemon->control_fd);
+	if (err != -ENOENT)
+		return err;
+	err = unix_listen(path, 0600, &daemon->control_fd);
+	if (err)
+		log_error("--control %s: %s", path, unix_listen_advice(err));
+	return err;
+}
+
+static int control_begin(struct daemon *daemon)
+{
+	struct control_status fixed = status_fixed(daemon);
+	int err = control_server_create(&daemon->control, &daemon->node, daemon->control_fd, &fixed);
+
 	if (err)
 		log_error("cannot serve the control socket: %s", strerror(-err));
 	return err;
@@ -265,7 +284,7 @@ static int serve(struct daemon *daemon)
 {
 	log_info("ready: sending on %s, control socket %s", daemon->uplink.interface,
 		 daemon->options.control_path);
-	while (!daemon->stop) {
+	while (!daemon->stop && !control_server_handed_over(daemon->control)) {
 		int err = events_run_once(daemon->events, node_tick(&daemon->node));
 
 		if (err) {
@@ -298,8 +317,48 @@ static int settle(const struct daemon *daemon)
 	return err;
 }
 
+/* Its sockets and rings are this ktsnd's to end, unless another one has them now. */
+static int control_run(struct daemon *daemon)
+{
+	int err = control_begin(daemon);
+
+	if (err) {
+		close(daemon->control_fd);
+		unlink(daemon->options.control_path);
+		return err;
+	}
+	err = settle(daemon);
+	if (!err)
+		err = serve(daemon);
+	daemon->handed_over = control_server_handed_over(daemon->control);
+	control_server_destroy(daemon->control);
+	if (!daemon->handed_over) {
+		node_close(&daemon->node);
+		unlink(daemon->options.control_path);
+	}
+	return err;
+}
+
+/* From the events on. */
+static int node_run(struct daemon *daemon)
+{
+	int err = node_begin(daemon);
+
+	if (err) {
+		log_error("cannot serve pods: %s", strerror(-err));
+		return err;
+	}
+	err = control_listen(daemon);
+	if (!err)
+		err = control_run(daemon);
+	realtime_keep_awake_stop();
+	loop_stop(daemon->loop);
+	node_fini(&daemon->node);
+	return err;
+}
+
 /* From the port on; what was started is ended in reverse order, whatever happened. */
-static int daemon_run(struct daemon *daemon, int listen_fd, const sigset_t *signals)
+static int daemon_run(struct daemon *daemon, const sigset_t *signals)
 {
 	int err = port_start(daemon);
 
@@ -310,21 +369,9 @@ static int daemon_run(struct daemon *daemon, int listen_fd, const sigset_t *sign
 	if (!err)
 		err = events_begin(daemon, signals);
 	if (!err)
-		err = control_begin(daemon, listen_fd);
-	if (!err) {
-		err = settle(daemon);
-		if (!err)
-			err = serve(daemon);
-		control_server_destroy(daemon->control);
-		node_close(&daemon->node);
-	} else {
-		close(listen_fd);
-	}
-	realtime_keep_awake_stop();
+		err = node_run(daemon);
 	if (daemon->loop)
 		loop_stop(daemon->loop);
-	if (daemon->control)
-		node_fini(&daemon->node);
 	loop_destroy(daemon->loop);
 	if (daemon->signals.fd > 0)
 		close(daemon->signals.fd);
@@ -334,11 +381,22 @@ static int daemon_run(struct daemon *daemon, int listen_fd, const sigset_t *sign
 	return err;
 }
 
+/* Before anything is started, so that a second daemon fails at once and disturbs nothing. */
+static int control_check(const struct options *options)
+{
+	int fd = options->take_over ? -ENOENT : unix_connect(options->control_path);
+
+	if (fd < 0)
+		return 0;
+	close(fd);
+	log_error("--control %s: %s", options->control_path, unix_listen_advice(-EADDRINUSE));
+	return -EADDRINUSE;
+}
+
 int main(int argc, char **argv)
 {
 	static struct daemon daemon;
 	sigset_t signals;
-	int listen_fd, err;
 
 	switch (options_parse(argc, argv, &daemon.options)) {
 	case OPTIONS_BAD:
@@ -349,17 +407,11 @@ int main(int argc, char **argv)
 		break;
 	}
 	log_level_set(daemon.options.log_level);
-	if (privileges_check() || privileges_limit() || uplink_find(&daemon.options, &daemon.uplink))
+	if (privileges_check() || privileges_limit() || control_check(&daemon.options) ||
+	    uplink_find(&daemon.options, &daemon.uplink))
 		return 1;
 	link_speed_find(&daemon.options);
 	descriptors_allow();
 	signals_block(&signals);
-	err = unix_listen(daemon.options.control_path, 0600, &listen_fd);
-	if (err) {
-		log_error("--control %s: %s", daemon.options.control_path, unix_listen_advice(err));
-		return 1;
-	}
-	err = daemon_run(&daemon, listen_fd, &signals);
-	unlink(daemon.options.control_path);
-	return err ? 1 : 0;
+	return daemon_run(&daemon, &signals) ? 1 : 0;
 }

@@ -89,8 +89,9 @@ struct endpoint {
 };
 
 struct process {
-	struct pod *pod;     /* NULL once the connection is closed */
-	struct share *share; /* of the pod */
+	struct pod *pod;                      /* NULL once the connection is closed */
+	char identity[NODE_IDENTITY_MAX + 1]; /* the pod's, also after that */
+	struct share *share;                  /* of the pod */
 	struct event_source connection;
 	bool resuming;                  /* between HAND_BACK and RESUME */
 	struct loop_ring *ring;         /* NULL before HELLO or HAND_BACK */
@@ -114,12 +115,14 @@ struct flow {
 	uint32_t destinations_next;
 	struct destination *connected;
 	bool closed; /* its number stays taken until the loop is done with it */
+	bool ended; /* taken over from another ktsnd, where it was closed; closed once its messages are taken */
 };
 
 struct destination {
 	struct node *node;
 	struct process *process;
 	bool closed; /* its number stays taken until the loop is done with it */
+	bool ended;  /* as of a flow */
 	struct loop_destination *loop;
 	uint32_t index;
 	uint32_t vni;
@@ -186,9 +189,14 @@ void node_fini(struct node *node);
 /* Periodic work: neighbours to confirm, objects to free. Returns ms until it is due again, -1: not. */
 int node_tick(struct node *node);
 
+/* The pod of that identity, or NULL. */
+struct pod *pod_find(const struct node *node, const char *identity);
+
 /* pods.c: what the control socket changes. 0, or -EINVAL with *refusal filled in; then nothing changed. */
 int node_socket_add(struct node *node, const char *identity, const char *path, struct refusal *refusal);
 int node_socket_del(struct node *node, const char *identity);
+/* The listening socket itself is another ktsnd's: *fd becomes the pod's on success. */
+int node_socket_take_over(struct node *node, const char *identity, const char *path, int fd);
 int node_endpoint_add(struct node *node, const char *identity, const char *interface, const char *netns,
 		      uint32_t vni, const char *bridge, struct refusal *refusal);
 /* The endpoint of a network on this node that has the address, or NULL. */
@@ -208,6 +216,9 @@ const struct peer *node_peer_of(const struct node *node, uint32_t vni, uint32_t 
 int node_schedule_set(struct node *node, const struct ktsn_schedule *schedule,
 		      struct ktsn_schedule_fault *fault);
 int node_shaping_init(struct node *node, const struct node_shaping *shaping);
+/* The schedules as another ktsnd had them; `admin` is the one that was pending, or NULL. 0 or -ENOMEM. */
+int node_gates_restore(struct node *node, const struct ktsn_schedule *oper, const struct ktsn_schedule *admin,
+		       uint64_t config_change_error);
 void node_strategy_set(struct node *node, enum ktsn_strategy strategy);
 void node_classes_set(struct node *node, const struct loop_classes *classes);
 
@@ -216,6 +227,14 @@ void process_accept(struct event_source *listener);
 void process_close(struct process *process);
 void process_free(struct node *node, struct process *process);
 void process_destinations_detach(struct process *process);
+/* What another ktsnd had of a process; memory and doorbell -1: no ring yet. connection -1: it has ended. */
+struct process_descriptors {
+	int memory, doorbell, connection;
+};
+/* On success the descriptors are the process's. Nothing is taken from its ring before processes_taken_open(). */
+int process_take_over(struct node *node, const char *identity, const struct process_descriptors *descriptors,
+		      bool resuming, struct process **taken);
+void processes_taken_open(struct node *node);
 uint64_t process_kernel_path(const struct process *process);
 
 /* flows.c: sockets of a process. Fill in the reply, status included. */
@@ -225,12 +244,28 @@ void flow_close_request(struct process *process, const struct ktsn_app_request *
 			struct ktsn_app_reply *reply);
 void flow_destination_request(struct process *process, const struct ktsn_app_request *request,
 			      struct ktsn_app_reply *reply);
+/* What another ktsnd knew of a flow and its destinations, under the numbers that they had. 0 or -errno. */
+struct flow_description {
+	uint32_t index;
+	struct txtime_mode mode;
+	uint64_t cookie;
+	uint64_t netns_cookie;
+	uint8_t priority;
+	struct ktsn_frame_path source;
+	bool ended;
+};
+int flow_take_over(struct process *process, const struct flow_description *description);
+int flow_destination_take_over(struct process *process, uint32_t flow_index, uint32_t index,
+			       uint32_t address_be, uint16_t port_be, bool connected, bool ended);
+/* Closes those that had ended. */
+void flows_taken_close(struct process *process);
 void flow_free(struct flow *flow);
 
 /* timed_sockets.c: sockets that wander from process to process */
 /* A flow of the pod ends: another process may still have its socket. */
 void timed_socket_remember(struct pod *pod, const struct flow *flow);
 /* 0 with *mode, or -ENOENT when no process of the pod ever registered the socket. */
+void timed_socket_take_over(struct node *node, const char *identity, const struct timed_socket *socket);
 int timed_socket_find(const struct pod *pod, uint64_t cookie, struct txtime_mode *mode);
 
 /* destinations.c: from an address to a route for frames */

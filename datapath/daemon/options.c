@@ -28,6 +28,10 @@ static const char help[] =
 	"of\n"
 	"                         a packet socket on the interface; addresses are still the interface's\n"
 	"  --control PATH         control socket (default: /run/ktsn/control.sock)\n"
+	"  --take-over            replace the ktsnd that listens on the control socket: its pods, peers, "
+	"schedule\n"
+	"                         and applications go on with this one; if none is there, start like any "
+	"other\n"
 	"  --cpu N                run the sending thread on this CPU only (default: any)\n"
 	"  --fifo N               SCHED_FIFO priority of the sending thread, 0 for none (default: 50)\n"
 	"  --spin DURATION        be awake at most this long before a departure; less where the machine "
@@ -68,6 +72,7 @@ enum option_id {
 	VXLAN_PORT,
 	DEVICE,
 	CONTROL,
+	TAKE_OVER,
 	CPU,
 	FIFO,
 	SPIN,
@@ -97,6 +102,7 @@ static const struct option long_options[] = {
 	{"vxlan-port", required_argument, NULL, VXLAN_PORT},
 	{"device", required_argument, NULL, DEVICE},
 	{"control", required_argument, NULL, CONTROL},
+	{"take-over", no_argument, NULL, TAKE_OVER},
 	{"cpu", required_argument, NULL, CPU},
 	{"fifo", required_argument, NULL, FIFO},
 	{"spin", required_argument, NULL, SPIN},
@@ -331,6 +337,9 @@ static void number_store(struct options *options, int id, int64_t number)
 		break;
 	case KEEP_AWAKE:
 		options->keep_awake = true;
+		break;
+	case TAKE_OVER:
+		options->take_over = true;
 		break;
 	default:
 		break;

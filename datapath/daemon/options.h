@@ -30,6 +30,7 @@ struct options {
 	uint32_t packets;
 	struct share_limits limits; /* of each pod */
 	bool keep_awake;
+	bool take_over;
 	enum log_level log_level;
 };
 

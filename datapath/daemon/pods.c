@@ -15,7 +15,7 @@
 /* Applications of any user may connect: who may reach the socket is decided by who can see its folder. */
 enum { APP_SOCKET_MODE = 0666, ENDPOINT_MTU_MIN_BYTES = 68 /* RFC 791 */ };
 
-static struct pod *pod_find(const struct node *node, const char *identity)
+struct pod *pod_find(const struct node *node, const char *identity)
 {
 	struct pod *pod = node->pods;
 
@@ -112,6 +112,25 @@ int node_socket_add(struct node *node, const char *identity, const char *path, s
 	if (err)
 		pod_unlink_if_empty(pod);
 	return err;
+}
+
+int node_socket_take_over(struct node *node, const char *identity, const char *path, int fd)
+{
+	struct pod *pod = fd < 0 ? NULL : pod_get(node, identity);
+	int err;
+
+	if (!pod)
+		return -ENOMEM;
+	pod->listener = (struct event_source){.fd = fd, .readable = process_accept, .owner = pod};
+	err = events_add(node->events, &pod->listener);
+	if (err) {
+		pod->listener.fd = -1;
+		pod_unlink_if_empty(pod);
+		return err;
+	}
+	snprintf(pod->socket_path, sizeof(pod->socket_path), "%s", path);
+	node->socket_count++;
+	return 0;
 }
 
 int node_socket_del(struct node *node, const char *identity)

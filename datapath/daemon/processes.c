@@ -7,6 +7,7 @@
 #include "unix_socket.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -382,29 +383,95 @@ static bool connection_allowed(struct pod *pod)
 	return false;
 }
 
+/* A process of the pod; its connection is `fd`, or -1. */
+static int process_make(struct pod *pod, int fd, struct process **made)
+{
+	struct process *process = calloc(1, sizeof(*process));
+	int err;
+
+	if (!process)
+		return -ENOMEM;
+	process->connection =
+		(struct event_source){.fd = fd, .readable = connection_readable, .owner = process};
+	err = fd < 0 ? 0 : events_add(pod->node->events, &process->connection);
+	if (err) {
+		free(process);
+		return err;
+	}
+	process->pod = pod;
+	snprintf(process->identity, sizeof(process->identity), "%s", pod->identity);
+	process->share = pod->share;
+	share_get(process->share);
+	process->share->processes++;
+	process->next = pod->processes;
+	pod->processes = process;
+	pod->node->process_count++;
+	*made = process;
+	return 0;
+}
+
 void process_accept(struct event_source *listener)
 {
 	struct pod *pod = listener->owner;
 	int fd = unix_accept(listener->fd);
-	struct process *process = fd < 0 || !connection_allowed(pod) ? NULL : calloc(1, sizeof(*process));
+	struct process *process;
 
-	if (!process) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	process->pod = pod;
-	process->connection =
-		(struct event_source){.fd = fd, .readable = connection_readable, .owner = process};
-	if (events_add(pod->node->events, &process->connection)) {
+	if (fd >= 0 && (!connection_allowed(pod) || process_make(pod, fd, &process)))
 		close(fd);
-		free(process);
-		return;
+}
+
+/* Its messages may have nowhere to go, but its connection stays. */
+static int ring_take_over(struct process *process, const struct process_descriptors *descriptors)
+{
+	int err = ktsn_ring_memory_adopt(&process->memory, descriptors->memory);
+
+	if (err)
+		return err;
+	err = ring_make(process);
+	if (err) {
+		munmap(process->memory.address, process->memory.bytes);
+		return err;
 	}
-	process->share = pod->share;
-	share_get(process->share);
-	process->next = pod->processes;
-	pod->processes = process;
-	process->share->processes++;
-	pod->node->process_count++;
+	close(process->ring->doorbell_fd);
+	process->ring->doorbell_fd = descriptors->doorbell;
+	return 0;
+}
+
+int process_take_over(struct node *node, const char *identity, const struct process_descriptors *descriptors,
+		      bool resuming, struct process **taken)
+{
+	struct pod *pod = pod_find(node, identity);
+	struct process *process;
+	int err = pod ? process_make(pod, descriptors->connection, &process) : -ENOENT;
+
+	if (!err && descriptors->memory >= 0)
+		err = ring_take_over(process, descriptors);
+	if (err)
+		return err;
+	process->resuming = resuming;
+	*taken = process;
+	return 0;
+}
+
+static void process_taken_open(struct process *process)
+{
+	if (process->ring && !process->resuming) {
+		process->ring->uncertain = ktsn_ring_recover(&process->ring->consumer);
+		ring_open(process);
+		flows_taken_close(process);
+	}
+	if (process->connection.fd < 0)
+		process_close(process);
+}
+
+void processes_taken_open(struct node *node)
+{
+	for (struct pod *pod = node->pods; pod; pod = pod->next) {
+		struct process *next;
+
+		for (struct process *process = pod->processes; process; process = next) {
+			next = process->next;
+			process_taken_open(process);
+		}
+	}
 }

@@ -74,6 +74,30 @@ int node_schedule_set(struct node *node, const struct ktsn_schedule *schedule,
 	return 0;
 }
 
+int node_gates_restore(struct node *node, const struct ktsn_schedule *oper, const struct ktsn_schedule *admin,
+		       uint64_t config_change_error)
+{
+	struct loop_gates *gates = gates_create();
+	struct ktsn_gates *steps = malloc(2 * sizeof(*steps));
+
+	if (!gates || !steps) {
+		free(gates);
+		free(steps);
+		return -ENOMEM;
+	}
+	/* As if it had been asked for at its base time, so that it is in effect by now. */
+	ktsn_gates_init(&steps[0]);
+	ktsn_gates_change(&steps[0], oper, oper->base_time_tai_ns, &steps[1]);
+	if (admin)
+		ktsn_gates_change(&steps[1], admin, clock_tai_ns(), &gates->gates);
+	else
+		gates->gates = steps[1];
+	gates->gates.config_change_error = config_change_error;
+	free(steps);
+	gates_tell(node, gates);
+	return 0;
+}
+
 void node_strategy_set(struct node *node, enum ktsn_strategy strategy)
 {
 	node->shaping.strategy = strategy;

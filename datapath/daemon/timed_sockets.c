@@ -13,6 +13,14 @@ void timed_socket_remember(struct pod *pod, const struct flow *flow)
 		(struct timed_socket){.cookie = flow->cookie, .mode = flow->mode};
 }
 
+void timed_socket_take_over(struct node *node, const char *identity, const struct timed_socket *socket)
+{
+	struct pod *pod = pod_find(node, identity);
+
+	if (pod)
+		pod->recent[pod->recent_next++ % POD_RECENT_MAX] = *socket;
+}
+
 static int open_flow_find(const struct process *process, uint64_t cookie, struct txtime_mode *mode)
 {
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {

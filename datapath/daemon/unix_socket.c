@@ -80,6 +80,24 @@ int unix_listen(const char *path, mode_t mode, int *result)
 	return 0;
 }
 
+int unix_connect(const char *path)
+{
+	struct sockaddr_un address;
+	int err = address_make(path, &address);
+	int fd;
+
+	if (err)
+		return err;
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
+
 /* A descriptor in reserve: given up to accept a connection that is then refused. */
 static int spare_fd = -1;
 

@@ -13,6 +13,9 @@
  */
 int unix_listen(const char *path, mode_t mode, int *fd);
 
+/* Connects to one. The descriptor, or -errno. */
+int unix_connect(const char *path);
+
 /* Accepts a connection, non-blocking. Its descriptor or -errno; when descriptors run out the connection is
  * accepted and closed, or it would be offered again without end. */
 int unix_accept(int listen_fd);

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Replacing a running ktsnd by another in place: a newer version, or other options. The successor
+ * (ktsnd --take-over) has opened its port and asks on the control socket (request "hand-over"); its predecessor
+ * then sends what it has, one record a message, descriptors with them:
+ *
+ *   successor                                predecessor
+ *      | ---- request hand-over ---------------> |
+ *      | <--- control, shaping, sockets, ------- |  still sending
+ *      |      endpoints, peers, timed sockets    |
+ *      |                                         |  pauses its loop
+ *      | <--- processes, flows, destinations --- |
+ *      | <--- end ------------------------------ |
+ *      | ---- taken ---------------------------> |  from here on the rings are the successor's
+ *      |  opens the rings                        |  ends
+ *
+ * No application notices: their connections, rings and doorbells are the same. Messages that wait are still in
+ * their slots. Until "taken" a successor that fails changes nothing: its predecessor goes on.
+ */
+#ifndef KTSN_DAEMON_HANDOVER_H
+#define KTSN_DAEMON_HANDOVER_H
+
+#include "node.h"
+
+#include <limits.h>
+
+enum { HANDOVER_VERSION = 1, HANDOVER_FDS_MAX = 3 };
+
+#define HANDOVER_MAGIC UINT32_C(0x6f68746b)
+
+enum handover_type {
+	HANDOVER_CONTROL = 1, /* fd: the listening control socket */
+	HANDOVER_SHAPING,
+	HANDOVER_SOCKET, /* fd: the listening socket of a pod */
+	HANDOVER_ENDPOINT,
+	HANDOVER_PEER,
+	HANDOVER_TIMED_SOCKET,
+	HANDOVER_PROCESS, /* fds: memory, doorbell, and the connection unless it is closed; or the connection */
+	HANDOVER_FLOW,    /* of the process before it */
+	HANDOVER_DESTINATION, /* of the process before it */
+	HANDOVER_END,
+	HANDOVER_TAKEN,
+};
+
+struct handover_shaping {
+	struct loop_classes classes;
+	uint32_t strategy;
+	uint64_t config_change_error;
+	struct ktsn_schedule oper;
+	bool pending;
+	struct ktsn_schedule admin;
+};
+
+struct handover_socket {
+	char identity[NODE_IDENTITY_MAX + 1];
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+};
+
+struct handover_endpoint {
+	char identity[NODE_IDENTITY_MAX + 1];
+	char interface[IF_NAMESIZE];
+	char bridge[IF_NAMESIZE];
+	char netns[PATH_MAX];
+	uint32_t vni;
+};
+
+struct handover_peer {
+	uint32_t vni;
+	uint32_t address_be;
+	uint32_t subnet_count;
+	struct subnet subnets[PEER_SUBNETS_MAX];
+};
+
+struct handover_timed_socket {
+	char identity[NODE_IDENTITY_MAX + 1];
+	struct timed_socket socket;
+};
+
+struct handover_process {
+	char identity[NODE_IDENTITY_MAX + 1];
+	bool connected; /* else it has ended, and its last messages wait */
+	bool has_ring;
+	bool resuming;
+};
+
+struct handover_flow {
+	uint32_t index;
+	bool closed;
+	struct txtime_mode mode;
+	uint64_t cookie;
+	uint64_t netns_cookie;
+	uint8_t priority;
+	struct ktsn_frame_path source;
+};
+
+struct handover_destination {
+	uint32_t index;
+	uint32_t flow;
+	bool closed;
+	bool connected; /* the flow's own, not one of an unconnected send */
+	uint32_t address_be;
+	uint16_t port_be;
+};
+
+struct handover_record {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t bytes; /* sizeof(struct handover_record), which another version may have changed */
+	uint32_t type;
+	union {
+		struct handover_shaping shaping;
+		struct handover_socket socket;
+		struct handover_endpoint endpoint;
+		struct handover_peer peer;
+		struct handover_timed_socket timed_socket;
+		struct handover_process process;
+		struct handover_flow flow;
+		struct handover_destination destination;
+	};
+};
+
+/* handover_wire.c: both sides. 0 or -errno; fds that come are the caller's, -1 where there is none. */
+int handover_send(int fd, struct handover_record *record, enum handover_type type, const int *fds,
+		  size_t count);
+int handover_receive(int fd, struct handover_record *record, int fds[HANDOVER_FDS_MAX]);
+
+/*
+ * Predecessor: serves the request. 0 when the successor has taken everything: then the loop is paused for good,
+ * and ktsnd must end without touching sockets or rings. Else -errno, and everything goes on.
+ */
+int handover_give(struct node *node, int client_fd, int control_fd);
+
+/*
+ * Successor: takes over from the ktsnd that listens at control_path. 0 with *control_fd; -ENOENT when none listens
+ * there; else -errno after a log message, and then nothing of it was changed.
+ */
+int handover_take(struct node *node, const char *control_path, int *control_fd);
+
+#endif

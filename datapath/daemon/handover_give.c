@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The predecessor's side of a hand-over.
+ */
+#include "clock.h"
+#include "handover.h"
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* One that is being given. */
+struct giving {
+	struct node *node;
+	int fd;
+	struct handover_record record;
+};
+
+static struct handover_record *blank(struct giving *giving)
+{
+	memset(&giving->record, 0, sizeof(giving->record));
+	return &giving->record;
+}
+
+static int give(struct giving *giving, enum handover_type type, const int *fds, size_t count)
+{
+	return handover_send(giving->fd, &giving->record, type, fds, count);
+}
+
+static int shaping_give(struct giving *giving)
+{
+	const struct node_shaping *shaping = &giving->node->shaping;
+	const struct ktsn_gates *gates = &shaping->gates->gates;
+	struct handover_shaping *to = &blank(giving)->shaping;
+	int64_t now_tai_ns = clock_tai_ns();
+
+	to->classes = shaping->classes;
+	to->strategy = shaping->strategy;
+	to->config_change_error = gates->config_change_error;
+	to->oper = *ktsn_gates_oper(gates, now_tai_ns);
+	to->pending = ktsn_gates_pending(gates, now_tai_ns);
+	to->admin = gates->admin;
+	return give(giving, HANDOVER_SHAPING, NULL, 0);
+}
+
+static void identity_put(char *to, const char *identity)
+{
+	snprintf(to, NODE_IDENTITY_MAX + 1, "%s", identity);
+}
+
+static int socket_give(struct giving *giving, const struct pod *pod)
+{
+	struct handover_socket *to = &blank(giving)->socket;
+
+	if (pod->listener.fd < 0)
+		return 0;
+	identity_put(to->identity, pod->identity);
+	snprintf(to->path, sizeof(to->path), "%s", pod->socket_path);
+	return give(giving, HANDOVER_SOCKET, &pod->listener.fd, 1);
+}
+
+static int endpoint_give(struct giving *giving, const struct pod *pod, const struct endpoint *endpoint)
+{
+	struct handover_endpoint *to = &blank(giving)->endpoint;
+
+	identity_put(to->identity, pod->identity);
+	snprintf(to->interface, sizeof(to->interface), "%s", endpoint->interface);
+	snprintf(to->bridge, sizeof(to->bridge), "%s", endpoint->bridge);
+	snprintf(to->netns, sizeof(to->netns), "%s", endpoint->netns);
+	to->vni = endpoint->vni;
+	return give(giving, HANDOVER_ENDPOINT, NULL, 0);
+}
+
+static int timed_sockets_give(struct giving *giving, const struct pod *pod)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < POD_RECENT_MAX && !err; i++) {
+		struct handover_timed_socket *to = &blank(giving)->timed_socket;
+
+		if (!pod->recent[i].cookie)
+			continue;
+		identity_put(to->identity, pod->identity);
+		to->socket = pod->recent[i];
+		err = give(giving, HANDOVER_TIMED_SOCKET, NULL, 0);
+	}
+	return err;
+}
+
+static int pod_give(struct giving *giving, const struct pod *pod)
+{
+	int err = socket_give(giving, pod);
+
+	for (const struct endpoint *e = pod->endpoints; e && !err; e = e->next)
+		err = endpoint_give(giving, pod, e);
+	return err ? err : timed_sockets_give(giving, pod);
+}
+
+static int peer_give(struct giving *giving, const struct peer *peer)
+{
+	struct handover_peer *to = &blank(giving)->peer;
+
+	to->vni = peer->vni;
+	to->address_be = peer->address_be;
+	to->subnet_count = peer->subnet_count;
+	memcpy(to->subnets, peer->subnets, sizeof(to->subnets));
+	return give(giving, HANDOVER_PEER, NULL, 0);
+}
+
+static int flow_give(struct giving *giving, const struct flow *flow)
+{
+	struct handover_flow *to = &blank(giving)->flow;
+
+	to->index = flow->index;
+	to->closed = flow->closed;
+	to->mode = flow->mode;
+	to->cookie = flow->cookie;
+	to->netns_cookie = flow->ns ? flow->ns->cookie : 0;
+	to->priority = flow->priority;
+	to->source = flow->source;
+	return give(giving, HANDOVER_FLOW, NULL, 0);
+}
+
+static int destination_give(struct giving *giving, const struct process *process,
+			    const struct destination *destination)
+{
+	struct handover_destination *to = &blank(giving)->destination;
+	const struct flow *flow = NULL;
+
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING && !flow; i++)
+		if (process->flows[i] && process->flows[i]->loop == destination->loop->flow)
+			flow = process->flows[i];
+	/* Its flow has ended, so no message names it any more. */
+	if (!flow)
+		return 0;
+	to->index = destination->index;
+	to->flow = flow->index;
+	to->closed = destination->closed;
+	to->connected = flow->connected == destination;
+	to->address_be = destination->address_be;
+	to->port_be = destination->route.path.destination_port_be;
+	return give(giving, HANDOVER_DESTINATION, NULL, 0);
+}
+
+static int process_head_give(struct giving *giving, const struct process *process)
+{
+	struct handover_process *to = &blank(giving)->process;
+	int fds[HANDOVER_FDS_MAX];
+	size_t count = 0;
+
+	identity_put(to->identity, process->identity);
+	to->connected = process->pod != NULL;
+	to->has_ring = process->ring != NULL;
+	to->resuming = process->resuming;
+	if (process->ring) {
+		fds[count++] = process->memory.fd;
+		fds[count++] = process->ring->doorbell_fd;
+	}
+	if (process->pod)
+		fds[count++] = process->connection.fd;
+	return give(giving, HANDOVER_PROCESS, fds, count);
+}
+
+static int process_give(struct giving *giving, const struct process *process)
+{
+	int err = process_head_give(giving, process);
+
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING && !err; i++)
+		if (process->flows[i])
+			err = flow_give(giving, process->flows[i]);
+	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING && !err; i++)
+		if (process->destinations[i])
+			err = destination_give(giving, process, process->destinations[i]);
+	return err;
+}
+
+static int processes_give(struct giving *giving)
+{
+	int err = 0;
+
+	for (const struct pod *pod = giving->node->pods; pod && !err; pod = pod->next)
+		for (const struct process *p = pod->processes; p && !err; p = p->next)
+			err = process_give(giving, p);
+	for (const struct process *p = giving->node->closing; p && !err; p = p->next)
+		err = process_give(giving, p);
+	blank(giving);
+	return err ? err : give(giving, HANDOVER_END, NULL, 0);
+}
+
+/* What can be given while the loop goes on. */
+static int surroundings_give(struct giving *giving, int control_fd)
+{
+	int err;
+
+	blank(giving);
+	err = give(giving, HANDOVER_CONTROL, &control_fd, 1);
+	if (!err)
+		err = shaping_give(giving);
+	for (const struct pod *pod = giving->node->pods; pod && !err; pod = pod->next)
+		err = pod_give(giving, pod);
+	for (const struct peer *peer = giving->node->peers; peer && !err; peer = peer->next)
+		err = peer_give(giving, peer);
+	return err;
+}
+
+static int taken_wait(struct giving *giving)
+{
+	int fds[HANDOVER_FDS_MAX];
+	int err = handover_receive(giving->fd, &giving->record, fds);
+
+	return err ? err : giving->record.type == HANDOVER_TAKEN ? 0 : -EPROTO;
+}
+
+/* A successor that hangs must not hold the control thread for long. */
+static void patience_set(int fd)
+{
+	const struct timeval patience = {.tv_sec = 5};
+
+	(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+}
+
+int handover_give(struct node *node, int client_fd, int control_fd)
+{
+	struct giving giving = {.node = node, .fd = client_fd};
+	int err;
+
+	patience_set(client_fd);
+	err = surroundings_give(&giving, control_fd);
+	if (err)
+		return err;
+	loop_pause(node->loop);
+	err = processes_give(&giving);
+	if (!err)
+		err = taken_wait(&giving);
+	if (err) {
+		loop_resume(node->loop);
+		log_warning("a ktsnd that wanted to take over did not: %s; this one goes on", strerror(-err));
+		return err;
+	}
+	log_info("another ktsnd has taken over");
+	return 0;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The successor's side of a hand-over.
+ */
+#include "clock.h"
+#include "handover.h"
+#include "log.h"
+#include "unix_socket.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* One that is being taken. */
+struct taking {
+	struct node *node;
+	int fd;
+	int control_fd;
+	struct process *process; /* the last that came; NULL: none, or it cannot be taken */
+	struct handover_record record;
+	int fds[HANDOVER_FDS_MAX];
+};
+
+/* What the predecessor had and this one cannot have is a pity, and no reason to leave everything. */
+static void refusal_log(const char *what, const char *identity, const struct refusal *refusal)
+{
+	log_warning("take-over: %s of %s: %s", what, identity, refusal->message);
+}
+
+static void shaping_take(struct taking *taking)
+{
+	const struct handover_shaping *from = &taking->record.shaping;
+
+	node_strategy_set(taking->node,
+			  from->strategy < KTSN_STRATEGIES ? from->strategy : KTSN_STRATEGY_TAS);
+	node_classes_set(taking->node, &from->classes);
+	if (node_gates_restore(taking->node, &from->oper, from->pending ? &from->admin : NULL,
+			       from->config_change_error))
+		log_warning("take-over: the schedule was lost; set it again");
+}
+
+static void socket_take(struct taking *taking)
+{
+	const struct handover_socket *from = &taking->record.socket;
+
+	if (node_socket_take_over(taking->node, from->identity, from->path, taking->fds[0]) == 0)
+		taking->fds[0] = -1;
+}
+
+static void endpoint_take(struct taking *taking)
+{
+	const struct handover_endpoint *from = &taking->record.endpoint;
+	struct refusal refusal;
+
+	if (node_endpoint_add(taking->node, from->identity, from->interface, from->netns, from->vni,
+			      from->bridge, &refusal) == -EINVAL)
+		refusal_log("endpoint", from->identity, &refusal);
+}
+
+static void peer_take(struct taking *taking)
+{
+	const struct handover_peer *from = &taking->record.peer;
+	struct refusal refusal;
+
+	(void)node_peer_add(taking->node, from->vni, from->address_be, from->subnets, from->subnet_count,
+			    &refusal);
+}
+
+static void process_take(struct taking *taking)
+{
+	const struct handover_process *from = &taking->record.process;
+	struct process_descriptors descriptors = {
+		.memory = from->has_ring ? taking->fds[0] : -1,
+		.doorbell = from->has_ring ? taking->fds[1] : -1,
+		.connection = from->connected ? taking->fds[from->has_ring ? 2 : 0] : -1,
+	};
+
+	taking->process = NULL;
+	if (process_take_over(taking->node, from->identity, &descriptors, from->resuming, &taking->process)) {
+		log_warning("take-over: a process of %s was lost", from->identity);
+		return;
+	}
+	for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)
+		taking->fds[i] = -1;
+}
+
+static void flow_take(struct taking *taking)
+{
+	const struct handover_flow *from = &taking->record.flow;
+	const struct flow_description description = {
+		.index = from->index,
+		.mode = from->mode,
+		.cookie = from->cookie,
+		.netns_cookie = from->netns_cookie,
+		.priority = from->priority,
+		.source = from->source,
+		.ended = from->closed,
+	};
+
+	if (taking->process)
+		(void)flow_take_over(taking->process, &description);
+}
+
+static void destination_take(struct taking *taking)
+{
+	const struct handover_destination *from = &taking->record.destination;
+
+	if (taking->process)
+		(void)flow_destination_take_over(taking->process, from->flow, from->index, from->address_be,
+						 from->port_be, from->connected, from->closed);
+}
+
+static void record_take(struct taking *taking)
+{
+	switch ((enum handover_type)taking->record.type) {
+	case HANDOVER_CONTROL:
+		taking->control_fd = taking->fds[0];
+		taking->fds[0] = -1;
+		break;
+	case HANDOVER_SHAPING:
+		shaping_take(taking);
+		break;
+	case HANDOVER_SOCKET:
+		socket_take(taking);
+		break;
+	case HANDOVER_ENDPOINT:
+		endpoint_take(taking);
+		break;
+	case HANDOVER_PEER:
+		peer_take(taking);
+		break;
+	case HANDOVER_TIMED_SOCKET:
+		timed_socket_take_over(taking->node, taking->record.timed_socket.identity,
+				       &taking->record.timed_socket.socket);
+		break;
+	case HANDOVER_PROCESS:
+		process_take(taking);
+		break;
+	case HANDOVER_FLOW:
+		flow_take(taking);
+		break;
+	case HANDOVER_DESTINATION:
+		destination_take(taking);
+		break;
+	case HANDOVER_END:
+	case HANDOVER_TAKEN:
+		break;
+	}
+}
+
+static int request_send(int fd)
+{
+	static const char request[] = "{\"version\":1,\"request\":\"hand-over\"}";
+	const struct timeval patience = {.tv_sec = 10};
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* Everything up to the end; what is not used of the descriptors is closed. */
+static int records_take(struct taking *taking)
+{
+	int err = 0;
+
+	do {
+		err = handover_receive(taking->fd, &taking->record, taking->fds);
+		if (err)
+			return err;
+		record_take(taking);
+		for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)
+			if (taking->fds[i] >= 0)
+				close(taking->fds[i]);
+	} while (taking->record.type != HANDOVER_END);
+	return taking->control_fd >= 0 ? 0 : -EPROTO;
+}
+
+static int taken_say(struct taking *taking)
+{
+	memset(&taking->record, 0, sizeof(taking->record));
+	return handover_send(taking->fd, &taking->record, HANDOVER_TAKEN, NULL, 0);
+}
+
+static const char *advice(int err)
+{
+	if (err == -EPROTONOSUPPORT)
+		return "it does not know how to hand over to this version; stop it and start this one "
+		       "instead";
+	return strerror(-err);
+}
+
+int handover_take(struct node *node, const char *control_path, int *control_fd)
+{
+	struct taking taking = {.node = node, .control_fd = -1};
+	int err;
+
+	taking.fd = unix_connect(control_path);
+	if (taking.fd < 0)
+		return taking.fd == -ECONNREFUSED ? -ENOENT : taking.fd;
+	err = request_send(taking.fd);
+	if (!err)
+		err = records_take(&taking);
+	if (!err)
+		err = taken_say(&taking);
+	close(taking.fd);
+	if (err) {
+		if (taking.control_fd >= 0)
+			close(taking.control_fd);
+		log_error("--take-over: the running ktsnd at %s did not hand over: %s", control_path,
+			  advice(err));
+		return err;
+	}
+	processes_taken_open(node);
+	*control_fd = taking.control_fd;
+	return 0;
+}

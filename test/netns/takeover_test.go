@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+)
+
+// takeOver starts a ktsnd that replaces the running one, and waits until that has ended.
+func (l *lab) takeOver(t *testing.T, before *process.Process) (*process.Process, *control.Client) {
+	t.Helper()
+	after := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(l.daemonArguments(), "--take-over")...))
+	if err := finish(t, before); err != nil {
+		t.Fatalf("the ktsnd that was replaced: %v\nit said: %s\nthe other: %s", err, before.Stderr(), after.Stderr())
+	}
+	return after, connect(t, after, l.control)
+}
+
+func TestReplacedInPlaceUnderLoadNothingIsLost(t *testing.T) {
+	lab := newLab(t)
+	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
+	daemon, client := lab.startDaemon(t)
+	table := threeWindows()
+	table.AdminControlList.Entries[0].GateStatesValue = 255
+	table.AdminControlList.Entries[1].GateStatesValue = 255
+	table.AdminControlList.Entries[2].GateStatesValue = 255
+	if err := client.ScheduleSet(t.Context(), table); err != nil {
+		t.Fatal(err)
+	}
+	waitForSchedule(t, client)
+	listener := lab.startListener(t, 1000000, listenerFile)
+	talker := lab.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", "1ms")
+	var total sum
+	for range 5 {
+		served(t, client, 200)
+		before, err := client.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		daemon, client = lab.takeOver(t, daemon)
+		after, err := client.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after.PID != daemon.PID() || after.Sockets != before.Sockets || after.Endpoints != before.Endpoints ||
+			after.Peers != before.Peers || after.Processes != before.Processes || after.Flows != before.Flows {
+			t.Errorf("the successor has %+v, its predecessor had %+v", after, before)
+		}
+		if schedule := waitForSchedule(t, client); schedule.Table.OperControlList.Entries[2].GateStatesValue != 255 ||
+			schedule.Table.ConfigChangeError != 0 {
+			t.Errorf("the successor executes %+v", schedule.Table)
+		}
+	}
+	served(t, client, 200)
+	interrupt(t, talker)
+	total.add(settled(t, client))
+	if err := finish(t, listener); err != nil {
+		t.Fatal(err)
+	}
+	if total.uncertain != 0 {
+		t.Errorf("%d messages are uncertain", total.uncertain)
+	}
+	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	checkConserved(t, sent, received, total)
+	t.Logf("the longest gap between arrivals was %v", longestGap(received))
+}
+
+func longestGap(received []perf.Received) time.Duration {
+	var longest int64
+	for i := 1; i < len(received); i++ {
+		longest = max(longest, received[i].Arrival-received[i-1].Arrival)
+	}
+	return time.Duration(longest)
+}
+
+func TestTakeOverOfNobodyIsAStart(t *testing.T) {
+	lab := newLab(t)
+	lab.startDaemon(t, "--take-over")
+	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
+}
+
+func TestMessagesOfAnApplicationThatEndedSurviveATakeOver(t *testing.T) {
+	lab := newLab(t)
+	daemon, _ := lab.startDaemon(t)
+	lab.receive(t, 1, func() {
+		lab.sendAt(t, nil, 1500*time.Millisecond, "last words")
+		lab.takeOver(t, daemon)
+	})
+}
