@@ -58,6 +58,7 @@ static const char *const allowed[] = {
 	"fchmodat",
 	"umask",
 	"openat",
+	"flock",
 	"readlink",
 	"readlinkat",
 	"setns",

@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -58,26 +60,59 @@ static int listen_at(int fd, const struct sockaddr_un *address, mode_t mode)
 	return 0;
 }
 
-int unix_listen(const char *path, mode_t mode, int *result)
+/* Two that start at the same time must not each take the other's new socket for a left-over: one after the other,
+ * by a lock on the folder. The descriptor to close, or -errno. */
+static int folder_lock(const struct sockaddr_un *address)
 {
-	struct sockaddr_un address;
-	int err = address_make(path, &address);
+	char path[sizeof(address->sun_path)];
 	int fd;
 
-	if (!err)
-		err = left_over_remove(&address);
+	memcpy(path, address->sun_path, sizeof(path));
+	fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX)) {
+		int err = -errno;
+
+		close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static int socket_replace(const struct sockaddr_un *address, mode_t mode, int *result)
+{
+	int err = left_over_remove(address);
+	int fd;
+
 	if (err)
 		return err;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
-	err = listen_at(fd, &address, mode);
+	err = listen_at(fd, address, mode);
 	if (err) {
 		close(fd);
 		return err;
 	}
 	*result = fd;
 	return 0;
+}
+
+int unix_listen(const char *path, mode_t mode, int *result)
+{
+	struct sockaddr_un address;
+	int err = address_make(path, &address);
+	int lock_fd;
+
+	if (err)
+		return err;
+	lock_fd = folder_lock(&address);
+	if (lock_fd < 0)
+		return lock_fd;
+	err = socket_replace(&address, mode, result);
+	close(lock_fd);
+	return err;
 }
 
 int unix_connect(const char *path)
