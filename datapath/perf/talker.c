@@ -7,6 +7,8 @@
  *     ^   ^                    ^
  *     |   transmit time 0      wake up for message 1, hand it over
  *     base - lead: wake up for message 0, hand it over
+ *
+ * Base is a whole number of cycles, plus the offset. A flood begins at the base and knows no cycle.
  */
 #include "talker.h"
 
@@ -100,6 +102,7 @@ static int plan(struct talker *talker)
 	if (__builtin_add_overflow(options->start.offset_ns,
 				   options->start.from_now ? timing_now_ns(options->clock) : 0, &start_ns) ||
 	    timing_round_up(start_ns, options->cycle_ns, &talker->base_ns) ||
+	    __builtin_add_overflow(talker->base_ns, options->offset_ns, &talker->base_ns) ||
 	    __builtin_mul_overflow(options->count, options->cycle_ns, &span_ns) ||
 	    __builtin_add_overflow(talker->base_ns, span_ns, &end_ns)) {
 		fprintf(stderr,
@@ -188,6 +191,30 @@ static int run_cycle(struct talker *talker)
 	return 0;
 }
 
+/* As fast as the socket takes them: a full send buffer, or ring, makes sendmsg() wait. */
+static int run_flood(struct talker *talker)
+{
+	int64_t begun_ns;
+	int error = wait_until(talker, talker->base_ns, &begun_ns);
+
+	if (error)
+		return error == -EINTR ? 0 : error;
+	for (int64_t k = 0; k < talker->options.count && !process_stop_requested(); k++) {
+		struct talker_record *record = &talker->records[k];
+
+		record->sequence = (uint32_t)k;
+		record->wakeup_ns = timing_now_ns(talker->options.clock);
+		record->txtime_ns = record->wakeup_ns + talker->options.lead_ns;
+		encode_payload(talker, record);
+		send_payload(talker, record);
+		/* The signal that ends the run is no failure of the message that it found waiting. */
+		if (record->error == EINTR && process_stop_requested())
+			break;
+		talker->record_count++;
+	}
+	return 0;
+}
+
 static int talker_init(struct talker *talker)
 {
 	size_t count = (size_t)talker->options.count;
@@ -196,7 +223,8 @@ static int talker_init(struct talker *talker)
 
 	if (error)
 		return error;
-	error = records_map(count, count, sizeof(*talker->records), &records);
+	/* Who floods does not know how many it will need, and a page fault a hundred messages is no harm. */
+	error = records_map(count, talker->options.flood ? 0 : count, sizeof(*talker->records), &records);
 	if (error) {
 		fprintf(stderr, "tsnperf talker: no memory for the records of --count %zu messages: %s.\n",
 			count, strerror(-error));
@@ -222,7 +250,7 @@ static int talk(struct talker *talker)
 {
 	int run_error, error;
 
-	run_error = run_cycle(talker);
+	run_error = talker->options.flood ? run_flood(talker) : run_cycle(talker);
 	if (run_error)
 		fprintf(stderr,
 			"tsnperf talker: the run ended early, cannot sleep until a time of clock %s: %s.\n",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tsnperf talker: sends a message a cycle, each with its own transmit time, and notes how that went.
+ * tsnperf talker: sends a message a cycle, each with its own transmit time, or as many as it can (--flood),
+ * and notes how that went.
  *
  * One thread: options (talker_options.c), then the cycle (talker.c), then the results (talker_report.c).
  */
@@ -21,12 +22,14 @@ struct talker_options {
 	struct sockaddr_in to;
 	struct sockaddr_in bind; /* sin_family 0: not asked for */
 	int64_t cycle_ns;
-	int64_t lead_ns; /* wake-up to transmit time; 0 without SO_TXTIME */
+	int64_t lead_ns;   /* wake-up to transmit time; 0 without SO_TXTIME */
+	int64_t offset_ns; /* of the transmit times within the cycle */
 	int64_t payload_bytes;
 	int64_t count;
 	clockid_t clock;  /* of all times of the run */
 	int64_t priority; /* SO_PRIORITY; -1: the kernel's default */
 	bool txtime;
+	bool flood; /* no cycle: one message after the other */
 	struct parse_start start;
 	struct process_options process;
 	const char *csv_path; /* NULL: none */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "talker.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "message.h"
 #include "options.h"
 #include "records.h"
@@ -23,7 +27,21 @@ static const char about[] =
 	"Sends COUNT messages over UDP, message k with transmit time base + k * cycle\n"
 	"on CLOCK. Each is handed to the kernel LEAD earlier, with its transmit time in\n"
 	"SCM_TXTIME. No cycle is skipped: after a late wake-up the messages that are due\n"
-	"follow at once. Durations: a number with ns, us, ms or s (without: ns).";
+	"follow at once. With --flood there is no cycle: messages follow each other as\n"
+	"fast as the socket takes them, each to be sent LEAD later.\n"
+	"Durations: a number with ns, us, ms or s (without: ns).";
+
+/* Of the options together; each by itself was checked. */
+static int check(const struct talker_options *options)
+{
+	if (options->offset_ns < options->cycle_ns)
+		return 0;
+	fprintf(stderr,
+		"tsnperf talker: --offset of %" PRId64 " ns does not lie within --cycle of %" PRId64
+		" ns; accepted is less than the cycle.\n",
+		options->offset_ns, options->cycle_ns);
+	return -EINVAL;
+}
 
 int talker_options_parse(int argc, char **argv, struct talker_options *options)
 {
@@ -39,7 +57,10 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 		 .help = "time between two messages (default: 1ms)"},
 		{"lead", "DURATION", option_duration, &options->lead_ns, .maximum = DAY_NS,
 		 .accepted = "0 to 86400s, as in 300us",
-		 .help = "wake up and send so much before the transmit time (default: 300us)"},
+		 .help = "send so much before the transmit time (default: 300us)"},
+		{"offset", "DURATION", option_duration, &options->offset_ns, .maximum = DAY_NS,
+		 .accepted = "0 to less than the cycle, as in 150us",
+		 .help = "transmit times lie so long after the beginning of each cycle\n(default: 0)"},
 		{"size", "BYTES", option_number, &options->payload_bytes, .minimum = MESSAGE_MIN_BYTES,
 		 .maximum = MESSAGE_MAX_BYTES, .accepted = "40 to 65507 bytes of UDP payload",
 		 .help = "UDP payload of a message, 40 to 65507 (default: 64)"},
@@ -52,6 +73,10 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 		 .help = "SO_PRIORITY of the socket (default: the kernel's)"},
 		{"no-txtime", NULL, option_no_flag, &options->txtime,
 		 .help = "sleep until the transmit time itself, then send without SO_TXTIME"},
+		{"flood", NULL, option_flag, &options->flood,
+		 .help = "one message after the other, up to COUNT or until SIGTERM;\n"
+			 "waits where the socket is full. --cycle and --offset say\n"
+			 "when to begin"},
 		{"start", "NS|+DURATION", option_start, &options->start,
 		 .accepted = "nanoseconds on the chosen clock, or + and a duration from now, as in +50ms",
 		 .help = "base: time on CLOCK, or from now, rounded up to a whole cycle\n(default: +50ms)"},
@@ -81,5 +106,5 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 	result = options_parse(&table, argc, argv);
 	if (!options->txtime)
 		options->lead_ns = 0;
-	return result;
+	return result ? result : check(options);
 }

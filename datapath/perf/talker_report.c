@@ -39,6 +39,19 @@ static void collect_lateness(const struct talker_options *options, const struct 
 		samples[i] = records[i].wakeup_ns - (records[i].txtime_ns - options->lead_ns);
 }
 
+/* From the first message to the last one's end. */
+static void print_rate(const struct talker_options *options, const struct talker_record *records,
+		       size_t count, size_t sent)
+{
+	double seconds;
+
+	if (sent == 0 || records[count - 1].send_end_ns <= records[0].send_start_ns)
+		return;
+	seconds = (double)(records[count - 1].send_end_ns - records[0].send_start_ns) / 1e9;
+	printf("  %.3f s, %.0f messages/s, %.1f Mbit/s of payload\n", seconds, (double)sent / seconds,
+	       (double)sent * (double)options->payload_bytes * 8 / seconds / 1e6);
+}
+
 static int print_summary(const struct talker_options *options, const struct talker_record *records,
 			 size_t count)
 {
@@ -49,12 +62,16 @@ static int print_summary(const struct talker_options *options, const struct talk
 		return -ENOMEM;
 	taken = collect_send_calls(records, count, samples);
 	printf("talker: sent %zu, failed %zu", taken, count - taken);
-	if (count < (size_t)options->count)
+	if (count < (size_t)options->count && !options->flood)
 		printf(", interrupted before the other %zu", (size_t)options->count - count);
 	putchar('\n');
 	samples_print("send call", samples, taken, percentiles);
-	collect_lateness(options, records, count, samples);
-	samples_print("wake-up lateness", samples, count, percentiles);
+	if (options->flood) {
+		print_rate(options, records, count, taken);
+	} else {
+		collect_lateness(options, records, count, samples);
+		samples_print("wake-up lateness", samples, count, percentiles);
+	}
 	free(samples);
 	return fflush(stdout) ? -errno : 0;
 }

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package perf
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// tsnperf returns the path of the built program.
+func tsnperf(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("KTSN_BIN_DIR")
+	if dir == "" {
+		dir = "../../bin"
+	}
+	path := filepath.Join(dir, "tsnperf")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
+		t.Fatal(path + " is missing; run `make build`")
+	}
+	t.Skip(path + " is missing; run `make build`")
+	return ""
+}
+
+// talk starts a talker that sends to a socket which nobody reads, and returns how to get its records once it
+// has ended.
+func talk(t *testing.T, arguments ...string) (talker *exec.Cmd, records func() []Sent) {
+	t.Helper()
+	nobody, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nobody.Close() })
+	file := filepath.Join(t.TempDir(), "sent.csv")
+	talker = exec.Command(tsnperf(t), append([]string{"talker", "--quiet", "--no-txtime", "--to", nobody.LocalAddr().String(),
+		"--csv", file}, arguments...)...)
+	talker.Stderr = os.Stderr
+	if err := talker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return talker, func() []Sent {
+		if err := talker.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		csv, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer csv.Close()
+		sent, err := ReadTalker(csv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sent
+	}
+}
+
+func TestTransmitTimesLieAtTheOffsetOfEachCycle(t *testing.T) {
+	_, records := talk(t, "--cycle", "1ms", "--offset", "150us", "--count", "20")
+	sent := records()
+	if len(sent) != 20 {
+		t.Fatalf("%d messages were sent, want 20", len(sent))
+	}
+	for i, message := range sent {
+		if message.Txtime%1_000_000 != 150_000 || message.Txtime != sent[0].Txtime+int64(i)*1_000_000 {
+			t.Errorf("message %d has the transmit time %d", i, message.Txtime)
+		}
+	}
+}
+
+// checkFlood checks that messages follow each other, each with a present that did not go back.
+func checkFlood(t *testing.T, sent []Sent) {
+	t.Helper()
+	for i, message := range sent {
+		if message.Sequence != uint32(i) || message.Errno != 0 || message.Txtime != message.Wakeup || message.Wakeup > message.SendStart ||
+			(i > 0 && message.Wakeup < sent[i-1].SendEnd) {
+			t.Fatalf("message %d is %+v", i, message)
+		}
+	}
+}
+
+func TestFloodEndsAfterItsCount(t *testing.T) {
+	_, records := talk(t, "--flood", "--count", "5000", "--size", "1400")
+	sent := records()
+	if len(sent) != 5000 {
+		t.Errorf("%d messages were sent, want 5000", len(sent))
+	}
+	checkFlood(t, sent)
+}
+
+func TestFloodEndsWhenItIsTold(t *testing.T) {
+	const most = 100_000_000
+	talker, records := talk(t, "--flood", "--count", "100000000")
+	time.Sleep(300 * time.Millisecond)
+	if err := talker.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	sent := records()
+	if len(sent) == 0 || len(sent) == most {
+		t.Errorf("%d messages were sent", len(sent))
+	}
+	checkFlood(t, sent)
+}
+
+func TestAnOffsetOutsideTheCycleIsRefused(t *testing.T) {
+	said, err := exec.Command(tsnperf(t), "talker", "--to", "127.0.0.1:9", "--cycle", "1ms", "--offset", "1ms").CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "--offset of 1000000 ns") || strings.Count(string(said), "\n") != 1 {
+		t.Errorf("it ended with %v and said %q", err, said)
+	}
+}
