@@ -20,10 +20,11 @@ const demoLong = `Makes two nodes and two pods out of network namespaces and sen
   kernel-vxlan  pod a, the kernel's bridge and VXLAN, pod b
   host          node a, node b, without pods and overlay
 
-in turns. Prints a table, writes report.html (with drawings, for a browser), summary.json and messages.csv,
+in turns; and over path direct under a schedule (IEEE 802.1Qbv), with and without talkers that saturate the link.
+Prints a table, writes report.html (with drawings, for a browser), summary.json and messages.csv,
 and removes everything it made. Needs root.
-The exit status is 0 when the measurement is valid and no message of path direct was lost or early; figures
-that are not reached do not change it.`
+The exit status is 0 when the measurement is valid and no message of path direct was lost, early, or outside the
+window of its class without ktsnd having noticed; figures that are not reached do not change it.`
 
 // short is a demo that takes seconds: what it shows does not depend on the machine's mood.
 const (
@@ -59,8 +60,8 @@ func newDemo(env *environment) *cobra.Command {
 	flags.IntSliceVar(&config.Payloads, "payloads", []int{64, 256, 1024}, "bytes of UDP payload")
 	flags.DurationVar(&config.Cycle, "cycle", time.Millisecond, "time between two messages")
 	flags.StringSliceVar(&config.Paths, "paths", demo.AllPaths, "paths to compare")
-	flags.BoolVar(&config.KeepAwake, "keep-awake", true, "measure also with ktsnd keeping its core awake")
-	flags.BoolVar(&short, "short", false, "200 messages of 64 B in one piece, without keep-awake")
+	flags.StringSliceVar(&config.Workloads, "workloads", demo.AllWorkloads, "conditions under which to measure")
+	flags.BoolVar(&short, "short", false, "200 messages of 64 B in one piece, without workload keep-awake")
 	flags.BoolVar(&quiet, "quiet", false, "no progress")
 	return command
 }
@@ -71,7 +72,7 @@ func shorten(command *cobra.Command, config *demo.Config) {
 		"messages":     func() { config.Messages = shortMessages },
 		"alternations": func() { config.Alternations = shortAlternations },
 		"payloads":     func() { config.Payloads = []int{shortPayload} },
-		"keep-awake":   func() { config.KeepAwake = false },
+		"workloads":    func() { config.Workloads = demo.ShortWorkloads },
 	} {
 		if !command.Flags().Changed(name) {
 			set()

@@ -30,6 +30,9 @@ const (
 	maxPayload = 1422
 	// minCycle is what a sleeping talker can keep.
 	minCycle = 100 * time.Microsecond
+	// maxGatesCycle keeps a few cycles with gates below what ktsnd remembers of departures while one class
+	// saturates its window.
+	maxGatesCycle = 100 * time.Millisecond
 )
 
 // Config says what to measure and where to put it.
@@ -45,8 +48,9 @@ type Config struct {
 	Payloads []int
 	Cycle    time.Duration
 	Paths    []string
-	// KeepAwake adds runs in which ktsnd keeps its core from sleeping, apart from the others.
-	KeepAwake bool
+	// Workloads are the conditions under which to measure. All but the plain one need path direct, and are left
+	// out without it.
+	Workloads []string
 	// Report gets the table, Progress a line from time to time. ProgressColumns is the width of the terminal
 	// behind Progress, on which that line is overwritten; 0 when there is none.
 	Report          io.Writer
@@ -76,8 +80,6 @@ func (c *Config) check() error {
 		return fmt.Errorf("a cycle of %v; give %v to 1s", c.Cycle, minCycle)
 	case len(c.Payloads) == 0:
 		return fmt.Errorf("no payload; give at least one")
-	case len(c.Paths) == 0:
-		return fmt.Errorf("no path; give at least one of %v", AllPaths)
 	}
 	for i, payload := range c.Payloads {
 		if payload < perf.MinPayload || payload > maxPayload {
@@ -87,12 +89,34 @@ func (c *Config) check() error {
 			return fmt.Errorf("a payload of %d bytes is given twice; give each once", payload)
 		}
 	}
-	for i, path := range c.Paths {
-		if !slices.Contains(AllPaths, path) {
-			return fmt.Errorf("no path is called %q; give some of %v", path, AllPaths)
+	if err := checkNames("path", c.Paths, AllPaths); err != nil {
+		return err
+	}
+	if err := checkNames("workload", c.Workloads, AllWorkloads); err != nil {
+		return err
+	}
+	if !slices.Contains(c.Paths, PathDirect) && !slices.Contains(c.Workloads, WorkloadPlain) {
+		return fmt.Errorf("workloads %v and not path %s, without which they mean nothing; add it, or workload %s",
+			c.Workloads, PathDirect, WorkloadPlain)
+	}
+	if i := slices.IndexFunc(c.Workloads, hasGates); i >= 0 && c.Cycle > maxGatesCycle {
+		return fmt.Errorf("a cycle of %v with workload %s; give at most %v, or leave that workload out",
+			c.Cycle, c.Workloads[i], maxGatesCycle)
+	}
+	return nil
+}
+
+// checkNames checks a list of names, of which there must be one at least.
+func checkNames(what string, given, known []string) error {
+	if len(given) == 0 {
+		return fmt.Errorf("no %s; give at least one of %v", what, known)
+	}
+	for i, name := range given {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("no %s is called %q; give some of %v", what, name, known)
 		}
-		if slices.Contains(c.Paths[:i], path) {
-			return fmt.Errorf("path %s is given twice; give each once", path)
+		if slices.Contains(given[:i], name) {
+			return fmt.Errorf("%s %s is given twice; give each once", what, name)
 		}
 	}
 	return nil

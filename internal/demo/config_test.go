@@ -17,7 +17,7 @@ func validConfig() Config {
 		Payloads:     []int{64, 256, 1024},
 		Cycle:        time.Millisecond,
 		Paths:        AllPaths,
-		KeepAwake:    true,
+		Workloads:    AllWorkloads,
 		Now:          time.Now,
 	}
 }
@@ -39,6 +39,15 @@ func TestConfigIsCheckedInSentences(t *testing.T) {
 		"no path":                       {func(c *Config) { c.Paths = nil }, "no path"},
 		"a path of another project":     {func(c *Config) { c.Paths = []string{"flannel"} }, `"flannel"`},
 		"a path twice":                  {func(c *Config) { c.Paths = []string{"host", "host"} }, "given twice"},
+		"no workload":                   {func(c *Config) { c.Workloads = nil }, "no workload"},
+		"a workload that nobody knows":  {func(c *Config) { c.Workloads = []string{"chaos"} }, `"chaos"`},
+		"a workload twice":              {func(c *Config) { c.Workloads = []string{"gates", "gates"} }, "workload gates is given twice"},
+		"gates where there are none": {func(c *Config) { c.Paths, c.Workloads = []string{"host"}, []string{"gates"} },
+			"not path direct"},
+		"gates of no path, beside what needs none": {func(c *Config) { c.Paths = []string{"host"} }, ""},
+		"a cycle in which too much can leave": {func(c *Config) { c.Cycle = time.Second },
+			"a cycle of 1s with workload gates; give at most 100ms"},
+		"a long cycle without gates": {func(c *Config) { c.Cycle, c.Workloads = time.Second, []string{"plain"} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := validConfig()

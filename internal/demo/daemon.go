@@ -38,20 +38,31 @@ type daemon struct {
 	lastDeparture uint64
 }
 
+// daemonSetting is how a block of runs wants ktsnd.
+type daemonSetting struct {
+	cpu       int
+	keepAwake bool
+	// linkSpeed is what ktsnd is told of the link; empty: it asks the link.
+	linkSpeed string
+}
+
 // startDaemon returns once pod a can use ktsnd.
-func startDaemon(ctx context.Context, nodes *topology.Topology, program string, cpu int,
-	keepAwake bool) (_ *daemon, err error) {
+func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
+	setting daemonSetting) (_ *daemon, err error) {
 	controlSocket := filepath.Join(nodes.Dir, "control.sock")
 	arguments := []string{"--interface", topology.PhysicalInterface,
 		"--local-address", topology.NodeAddressA.String(),
 		"--control", controlSocket,
 		"--log-level", "warning",
 		"--fifo", strconv.Itoa(fifoPriority)}
-	if cpu != notPinned {
-		arguments = append(arguments, "--cpu", strconv.Itoa(cpu))
+	if setting.cpu != notPinned {
+		arguments = append(arguments, "--cpu", strconv.Itoa(setting.cpu))
 	}
-	if keepAwake {
+	if setting.keepAwake {
 		arguments = append(arguments, "--keep-awake")
+	}
+	if setting.linkSpeed != "" {
+		arguments = append(arguments, "--link-speed", setting.linkSpeed)
 	}
 	started, err := process.Start(nodes.NodeA, "ktsnd", exec.Command(program, arguments...))
 	if err != nil {

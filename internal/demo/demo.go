@@ -102,7 +102,7 @@ func measure(ctx context.Context, config *Config, lab *lab) (*report.Measurement
 	if summary.Runs, err = session.recorder.finish(); err != nil {
 		return nil, err
 	}
-	summary.Figures = figures(summary.Runs, summary.Idle)
+	summary.Figures = append(figures(summary.Runs, summary.Idle), gateFigures(summary.Runs)...)
 	summary.Problems = append(summary.Problems, session.recorder.problems...)
 	return &report.Measurement{Summary: summary, Series: session.recorder.series()}, nil
 }
@@ -156,7 +156,7 @@ func (s *session) performAll(ctx context.Context) error {
 // perform runs one block with a ktsnd of its own.
 func (s *session) perform(ctx context.Context, block block) (err error) {
 	if slices.ContainsFunc(block.runs, func(r run) bool { return r.path == PathDirect }) {
-		s.lab.daemon, err = startDaemon(ctx, s.lab.nodes, s.lab.programs.ktsnd, s.lab.pinning.sender, block.keepAwake)
+		s.lab.daemon, err = startDaemon(ctx, s.lab.nodes, s.lab.programs.ktsnd, settingOf(block, s.lab.pinning))
 		if err != nil {
 			return err
 		}
@@ -165,9 +165,14 @@ func (s *session) perform(ctx context.Context, block block) (err error) {
 			return err
 		}
 	}
+	if block.gates {
+		if err := s.setSchedule(ctx); err != nil {
+			return err
+		}
+	}
 	for _, run := range block.runs {
 		if err := s.performRun(ctx, run); err != nil {
-			return fmt.Errorf("%s, %d B: %w", run.path, run.payloadBytes, err)
+			return fmt.Errorf("%s, %s, %d B: %w", run.workload, run.path, run.payloadBytes, err)
 		}
 	}
 	if block.idle {
@@ -176,6 +181,24 @@ func (s *session) perform(ctx context.Context, block block) (err error) {
 		}
 	}
 	s.collectWarnings()
+	return nil
+}
+
+func settingOf(block block, pinning pinning) daemonSetting {
+	setting := daemonSetting{cpu: pinning.sender, keepAwake: block.keepAwake}
+	if block.gates {
+		setting.linkSpeed = gatesLinkSpeed
+	}
+	return setting
+}
+
+func (s *session) setSchedule(ctx context.Context) error {
+	schedule, err := s.lab.daemon.setSchedule(ctx, s.lab.cycle)
+	if err != nil {
+		return err
+	}
+	s.summary.Setup.Gates = &results.GateSetup{LeadNs: leadOf(WorkloadGates, s.lab.cycle).Nanoseconds(),
+		LinkSpeedBps: schedule.LinkSpeedBps, GuardBandNs: schedule.GuardBandNs}
 	return nil
 }
 

@@ -9,6 +9,10 @@
 //	host          talker on node a                            -> listener on node b
 //
 // The paths take turns in alternations of about a second, so that what disturbs the machine disturbs all
-// of them. What each file does: config (what is asked), plan (the order of runs), lab (nodes and daemon),
-// traffic (one run), join (what became of each message), report, figures and table (what it means).
+// of them. Under a schedule path direct alone is measured, with and without what competes for the link; these
+// workloads take turns, too.
+//
+// What each file does: config (what is asked), plan (the order of runs), workload (what is beside the messages),
+// daemon and gates (ktsnd and its schedule), traffic, companions and watch (one run), join (what became of each
+// message), report, figures and table (what it means).
 package demo

@@ -33,6 +33,19 @@ var targets = []target{
 	{"processor time of ktsnd, one flow", results.UnitCores, 0.15, false, ktsndCores},
 }
 
+// gateTargets compare the most important class beside a saturated one with the same without it.
+var gateTargets = []struct {
+	name  string
+	limit float64
+	of    func(*results.Run) (float64, bool)
+}{
+	{"latency p50, gates-saturated / gates", 1.2, latencyP50},
+	{"latency p99, gates-saturated / gates", 1.5, latencyP99},
+}
+
+// outsideLimit is the share of frames that may be on the wire outside the window of their class.
+const outsideLimit = 1.0 / 10_000
+
 const (
 	idleName  = "processor time of ktsnd, idle"
 	idleLimit = 0.005
@@ -143,4 +156,55 @@ func sendCallP50(r *results.Run) (float64, bool) {
 func ktsndCores(r *results.Run) (float64, bool) {
 	share, ok := r.MedianOfAlternations.CPUCores["ktsnd"]
 	return share, ok
+}
+
+// gateFigures compares the runs with gates with the targets, as far as they were measured.
+func gateFigures(runs []*results.Run) []results.Figure {
+	var all []results.Figure
+	for _, target := range gateTargets {
+		values := map[string]float64{}
+		for _, run := range runs {
+			if run.Workload != WorkloadGatesSaturated {
+				continue
+			}
+			if ratio, ok := againstGates(runs, run, target.of); ok {
+				values[strconv.Itoa(run.PayloadBytes)] = ratio
+			}
+		}
+		all = appendFigure(all, target.name, results.UnitRatio, target.limit, values)
+	}
+	for _, run := range runs {
+		if share, ok := outsideShare(run); ok {
+			all = appendFigure(all, "frames outside their window, "+run.Workload, results.UnitShare, outsideLimit,
+				map[string]float64{results.Independent: share})
+		}
+	}
+	return all
+}
+
+// againstGates divides a figure of a run with gates by the same without anything that saturates.
+func againstGates(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
+	alone := find(runs, run.Path, WorkloadGates, run.PayloadBytes)
+	if alone == nil {
+		return 0, false
+	}
+	base, known := of(alone)
+	value, ok := of(run)
+	if !ok || !known || base <= 0 {
+		return 0, false
+	}
+	return value / base, true
+}
+
+// outsideShare is over the frames of all classes.
+func outsideShare(run *results.Run) (float64, bool) {
+	var frames, outside int
+	for _, class := range run.Gates {
+		frames += class.Frames
+		outside += class.OutsideWindow
+	}
+	if frames == 0 {
+		return 0, false
+	}
+	return float64(outside) / float64(frames), true
 }

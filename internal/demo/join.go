@@ -24,6 +24,8 @@ type observation struct {
 	departures []control.Departure
 	late       uint64
 	cpuCores   map[string]float64
+	// gates is nil in a run without a schedule.
+	gates *gatesSeen
 }
 
 // outcome is what became of a run's messages.
@@ -37,14 +39,12 @@ type outcome struct {
 
 // join follows each message from the send call to the listener.
 func join(seen *observation) (*outcome, error) {
-	wire, err := wireTimes(seen.capture.Packets, seen.runID)
+	onWire, err := wireMessages(seen.capture.Packets)
 	if err != nil {
 		return nil, err
 	}
-	departed := make(map[int64]int64, len(seen.departures))
-	for _, departure := range seen.departures {
-		departed[departure.RequestedTAI] = departure.DepartedTAI
-	}
+	wire := wireTimes(onWire, seen.runID)
+	departed := departureTimes(seen.departures, seen.sent)
 	result := &outcome{}
 	counts := &result.alternation.Counts
 	arrivals := arrivalTimes(seen.received, counts)
@@ -66,6 +66,9 @@ func join(seen *observation) (*outcome, error) {
 	if seen.viaDaemon {
 		counts.Late = &seen.late
 	}
+	if seen.gates != nil {
+		seen.countGates(counts, onWire)
+	}
 	result.samples = samplesOf(result.messages, seen.cycleNs)
 	result.alternation.Distributions = result.samples.distributions()
 	result.alternation.CPUCores = seen.cpuCores
@@ -73,9 +76,41 @@ func join(seen *observation) (*outcome, error) {
 	return result, nil
 }
 
-// wireTimes finds when each message of the run was first on the wire.
-func wireTimes(packets []wiretap.Packet, runID uint32) (map[uint32]int64, error) {
-	times := make(map[uint32]int64, len(packets))
+// departureTimes finds when each message left, by its transmit time. Those of other sockets may have the same: the
+// flow that shares most of them is the messages'.
+func departureTimes(departures []control.Departure, sent []perf.Sent) map[int64]int64 {
+	planned := make(map[int64]bool, len(sent))
+	for _, message := range sent {
+		planned[message.Txtime] = true
+	}
+	byFlow := map[uint64]map[int64]int64{}
+	var most map[int64]int64
+	for _, departure := range departures {
+		if !planned[departure.RequestedTAI] {
+			continue
+		}
+		times := byFlow[departure.Flow]
+		if times == nil {
+			times = map[int64]int64{}
+			byFlow[departure.Flow] = times
+		}
+		times[departure.RequestedTAI] = departure.DepartedTAI
+		if len(times) > len(most) {
+			most = times
+		}
+	}
+	return most
+}
+
+// wireMessage is a message of tsnperf as the tap saw it.
+type wireMessage struct {
+	runID, sequence uint32
+	tai             int64
+}
+
+// wireMessages finds the messages among the frames, in the order of arrival.
+func wireMessages(packets []wiretap.Packet) ([]wireMessage, error) {
+	messages := make([]wireMessage, 0, len(packets))
 	for _, packet := range packets {
 		datagram, err := wiretap.Dissect(packet.Head)
 		if errors.Is(err, wiretap.ErrOther) {
@@ -91,11 +126,29 @@ func wireTimes(packets []wiretap.Packet, runID uint32) (map[uint32]int64, error)
 		if err != nil {
 			return nil, fmt.Errorf("dissect frame: %w", err)
 		}
-		if _, known := times[message.Sequence]; message.RunID == runID && !known {
-			times[message.Sequence] = packet.TAI
+		messages = append(messages, wireMessage{message.RunID, message.Sequence, packet.TAI})
+	}
+	return messages, nil
+}
+
+// wireTimes finds when each message of the run was first on the wire.
+func wireTimes(messages []wireMessage, runID uint32) map[uint32]int64 {
+	times := map[uint32]int64{}
+	for _, message := range messages {
+		if _, known := times[message.sequence]; message.runID == runID && !known {
+			times[message.sequence] = message.tai
 		}
 	}
-	return times, nil
+	return times
+}
+
+// countGates compares the wire with the schedule.
+func (o *observation) countGates(counts *results.Counts, onWire []wireMessage) {
+	var beside int
+	counts.Gates, beside = o.gates.countFrames(onWire)
+	if len(o.gates.beside) > 0 {
+		counts.BesideFrames = &beside
+	}
 }
 
 // arrivalTimes finds when each message arrived first, and counts those that are no good.
@@ -156,7 +209,7 @@ func findProblems(seen *observation, result *outcome) []string {
 		complain(counts.Lost, "%d messages were lost")
 		complain(counts.Early, "%d messages were early on the wire")
 	}
-	return problems
+	return append(problems, gateProblems(counts.Gates)...)
 }
 
 func countIf[T any](all []T, is func(*T) bool) int {

@@ -5,18 +5,15 @@ package demo
 import (
 	"slices"
 	"time"
-
-	"github.com/kubernetsn/kubernetsn/internal/results"
 )
-
-// workloadKeepAwake marks the runs in which ktsnd keeps its core from sleeping. Talker and ktsnd share
-// that core, so it helps all paths alike.
-const workloadKeepAwake = "keep-awake"
 
 const (
 	// keepAwakeMessages and keepAwakePayload are the size of the keep-awake runs.
 	keepAwakeMessages = 1000
 	keepAwakePayload  = 64
+	// gatesRunTime bounds a run with gates: while one class saturates its window, ktsnd remembers the departures
+	// of little more than a second.
+	gatesRunTime = 500 * time.Millisecond
 	// warmUpMessages precede the measured runs of a path: address resolution, caches, page faults.
 	warmUpMessages = 50
 	// idleTime is how long ktsnd is watched with nothing to send.
@@ -43,6 +40,8 @@ func (r run) duration(cycle time.Duration) time.Duration {
 // block is a series of runs under one ktsnd.
 type block struct {
 	keepAwake bool
+	// gates asks for a schedule.
+	gates bool
 	// idle asks for ktsnd to be watched with nothing to send, after the runs.
 	idle bool
 	runs []run
@@ -51,14 +50,40 @@ type block struct {
 // plan puts the runs in order: paths innermost, so that the same minute hits all of them.
 func plan(config *Config) []block {
 	daemon := slices.Contains(config.Paths, PathDirect)
-	plain := block{idle: daemon, runs: interleave(config.Paths, config.Payloads, results.WorkloadPlain,
-		config.perAlternation(), config.Alternations)}
-	if !config.KeepAwake || !daemon {
-		return []block{plain}
+	var blocks []block
+	if slices.Contains(config.Workloads, WorkloadPlain) {
+		blocks = append(blocks, block{idle: daemon, runs: interleave(config.Paths, config.Payloads, WorkloadPlain,
+			config.perAlternation(), config.Alternations)})
 	}
-	awake := block{keepAwake: true, runs: interleave(config.Paths, []int{keepAwakePayload}, workloadKeepAwake,
-		max(keepAwakeMessages/config.Alternations, 2), config.Alternations)}
-	return []block{plain, awake}
+	if daemon && slices.Contains(config.Workloads, WorkloadKeepAwake) {
+		blocks = append(blocks, block{keepAwake: true, runs: interleave(config.Paths, []int{keepAwakePayload}, WorkloadKeepAwake,
+			max(keepAwakeMessages/config.Alternations, 2), config.Alternations)})
+	}
+	if daemon && slices.ContainsFunc(config.Workloads, hasGates) {
+		blocks = append(blocks, block{gates: true, runs: gateRuns(config)})
+	}
+	return blocks
+}
+
+// gateRuns has the workloads with gates take turns, in shorter and so more alternations than the others.
+func gateRuns(config *Config) []run {
+	total := config.perAlternation() * config.Alternations
+	messages := min(max(int(gatesRunTime/config.Cycle), 2), config.perAlternation())
+	alternations := (total + messages - 1) / messages
+	var runs []run
+	for alternation := range alternations + 1 {
+		for _, workload := range gateWorkloads {
+			if !slices.Contains(config.Workloads, workload) {
+				continue
+			}
+			r := run{PathDirect, workload, gatesPayload, messages, alternation}
+			if alternation == 0 {
+				r.messages = warmUpMessages
+			}
+			runs = append(runs, r)
+		}
+	}
+	return runs
 }
 
 func interleave(paths []string, payloads []int, workload string, messages, alternations int) []run {

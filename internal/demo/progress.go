@@ -51,11 +51,16 @@ func newProgress(config *Config, blocks []block) *progress {
 
 // starts is called before each run.
 func (p *progress) starts(next run) {
-	if p.columns == 0 && (next.alternation != p.last.alternation || next.workload != p.last.workload) {
+	if p.columns == 0 && (next.alternation != p.last.alternation || !takeTurns(next.workload, p.last.workload)) {
 		fmt.Fprintf(p.out, "%s: %s%s\n", p.timeLeft(), p.describe(next), p.standing())
 	}
 	p.overwrite(fmt.Sprintf("%s: %s, %s, %d B%s", p.timeLeft(), p.describe(next), next.path, next.payloadBytes, p.standing()))
 	p.last = next
+}
+
+// takeTurns tells whether runs of two workloads follow each other within an alternation.
+func takeTurns(one, other string) bool {
+	return one == other || (hasGates(one) && hasGates(other))
 }
 
 // ended is called after each run with its latencies; warm-ups do not count.

@@ -5,6 +5,7 @@ package demo
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,44 @@ func TestFiguresAreJudgedByTheirWorstPayload(t *testing.T) {
 	}
 }
 
+// madeGates is a run with gates in which of 10,000 frames so many were outside.
+func madeGates(workload string, latencyNs int64, outside int) *results.Run {
+	r := made(PathDirect, gatesPayload, latencyNs)
+	r.Workload, r.Sent = workload, 10_000
+	r.Gates = []results.GateFrames{{TrafficClass: 7, CloseNs: 300_000, Sent: 10_000, Frames: 10_000, OutsideWindow: outside,
+		TransmissionOverrun: 5}}
+	return r
+}
+
+func TestFiguresOfGatesCompareWithAndWithoutSaturation(t *testing.T) {
+	for name, test := range map[string]struct {
+		runs []*results.Run
+		want map[string]bool
+	}{
+		"as it should be": {
+			[]*results.Run{madeGates(WorkloadGates, 5000, 0), madeGates(WorkloadGatesSaturated, 5500, 1)},
+			map[string]bool{"latency p50, gates-saturated / gates": true, "latency p99, gates-saturated / gates": true,
+				"frames outside their window, gates": true, "frames outside their window, gates-saturated": true}},
+		"slower, and two frames of 10,000 outside": {
+			[]*results.Run{madeGates(WorkloadGates, 5000, 0), madeGates(WorkloadGatesSaturated, 6500, 2)},
+			map[string]bool{"latency p50, gates-saturated / gates": false, "latency p99, gates-saturated / gates": true,
+				"frames outside their window, gates": true, "frames outside their window, gates-saturated": false}},
+		"nothing to compare with": {
+			[]*results.Run{madeGates(WorkloadGatesSaturated, 6500, 0), made(PathDirect, gatesPayload, 1)},
+			map[string]bool{"frames outside their window, gates-saturated": true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]bool{}
+			for _, figure := range gateFigures(test.runs) {
+				got[figure.Name] = figure.Reached
+			}
+			if !maps.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 func TestFiguresThatWereNotMeasuredAreLeftOut(t *testing.T) {
 	if got := figures([]*results.Run{made(PathKernelVXLAN, 64, 1), made(PathHost, 64, 1)}, nil); len(got) != 0 {
 		t.Errorf("without path direct there are %+v", got)
@@ -75,12 +114,13 @@ func TestFiguresThatWereNotMeasuredAreLeftOut(t *testing.T) {
 
 func TestReportHasEveryRunAndVerdict(t *testing.T) {
 	runs := []*results.Run{made(PathDirect, 64, 4000), made(PathKernelVXLAN, 64, 16000), made(PathHost, 64, 12345)}
-	runs = append(runs, &results.Run{Path: PathDirect, Workload: workloadKeepAwake, PayloadBytes: 64})
+	runs = append(runs, &results.Run{Path: PathDirect, Workload: WorkloadKeepAwake, PayloadBytes: 64})
+	runs = append(runs, madeGates(WorkloadGates, 5000, 0), madeGates(WorkloadGatesSaturated, 7000, 3))
 	summary := &results.Summary{Runs: runs, Problems: []string{"something was lost"},
 		Warnings: []string{"no real-time scheduling"},
 		Idle:     &results.Idle{DurationNs: 2e9, CPUCores: map[string]float64{"ktsnd": 0.0012}},
 		Setup:    results.Setup{Messages: 5000, Alternations: 5, SenderCPU: 2, ListenerCPU: 3}}
-	summary.Figures = figures(runs, summary.Idle)
+	summary.Figures = append(figures(runs, summary.Idle), gateFigures(runs)...)
 	var out strings.Builder
 	if err := printReport(&out, summary, pinning{2, 3}); err != nil {
 		t.Fatal(err)
@@ -89,6 +129,7 @@ func TestReportHasEveryRunAndVerdict(t *testing.T) {
 		"64 B  direct", "64 B  kernel-vxlan", "64 B  host", "0.25", "12.3", "keeping its core awake",
 		"Talker and ktsnd on CPU 2, polling listener on CPU 3", "0.0012 cores", "PROBLEM: something was lost", "WARNING: ktsnd says: no real-time scheduling",
 		"launch error p50 on the wire", "0.0050", "reached",
+		"gates-saturated  class 7", "0 to 300", "0.0300 %", "frames outside their window, gates-saturated", "1.40",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -162,7 +203,7 @@ func TestProgressTellsTheTimeLeft(t *testing.T) {
 			}
 		}
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != 2+2*5 {
+	if lines := strings.Count(out.String(), "\n"); lines != 2*(1+5)+(1+10) {
 		t.Errorf("%d lines, want one a warm-up and alternation:\n%s", lines, out.String())
 	}
 	if !strings.Contains(out.String(), "direct 5.00") {

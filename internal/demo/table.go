@@ -53,17 +53,10 @@ func (g grid) print(out io.Writer) error {
 func printReport(out io.Writer, summary *results.Summary, pinning pinning) error {
 	printer := &printer{out: out}
 	printer.heading(summary, pinning)
-	printer.block("Latency and jitter, in µs", summary.Runs, results.WorkloadPlain, latencyRow,
-		"", "p50", "p90", "p99", "p99.9", "max", "jitter p50", "jitter p99", "p50 ÷ kernel", "p99 ÷ kernel")
-	printer.block("How it comes about, in µs", summary.Runs, results.WorkloadPlain, causesRow,
-		"", "departure p50", "p99", "launch p50", "p99", "send call p50", "lost", "early", "late", "ktsnd cores")
-	if len(runsOf(summary.Runs, workloadKeepAwake)) > 0 {
-		printer.block("The same with ktsnd keeping its core awake (talker and ktsnd share it, so it helps all paths)",
-			summary.Runs, workloadKeepAwake, latencyRow,
-			"", "p50", "p90", "p99", "p99.9", "max", "jitter p50", "jitter p99", "p50 ÷ kernel", "p99 ÷ kernel")
-		printer.block("", summary.Runs, workloadKeepAwake, causesRow,
-			"", "departure p50", "p99", "launch p50", "p99", "send call p50", "lost", "early", "late", "ktsnd cores")
-	}
+	printer.workload(summary.Runs, WorkloadPlain, "Latency and jitter, in µs", "How it comes about, in µs")
+	printer.workload(summary.Runs, WorkloadKeepAwake,
+		"The same with ktsnd keeping its core awake (talker and ktsnd share it, so it helps all paths)", "")
+	printer.gates(summary)
 	if summary.Idle != nil {
 		printer.line("ktsnd with nothing to send, over %.0f s: %.4f cores\n",
 			float64(summary.Idle.DurationNs)/1e9, summary.Idle.CPUCores["ktsnd"])
@@ -120,6 +113,20 @@ func (p *printer) heading(summary *results.Summary, pinning pinning) {
 	p.line("")
 }
 
+var (
+	latencyColumns = []string{"", "p50", "p90", "p99", "p99.9", "max", "jitter p50", "jitter p99", "p50 ÷ kernel", "p99 ÷ kernel"}
+	causesColumns  = []string{"", "departure p50", "p99", "launch p50", "p99", "send call p50", "lost", "early", "late", "ktsnd cores"}
+)
+
+// workload prints the runs of a workload in which the paths took turns, if there were any.
+func (p *printer) workload(runs []*results.Run, workload, title, causesTitle string) {
+	if len(runsOf(runs, workload)) == 0 {
+		return
+	}
+	p.block(title, runs, workload, latencyRow, latencyColumns...)
+	p.block(causesTitle, runs, workload, causesRow, causesColumns...)
+}
+
 // block prints the runs of one workload, a row each, grouped by payload.
 func (p *printer) block(title string, runs []*results.Run, workload string,
 	row func(runs []*results.Run, run *results.Run) []string, columns ...string) {
@@ -132,10 +139,7 @@ func (p *printer) block(title string, runs []*results.Run, workload string,
 		label := fmt.Sprintf("%d B  %s", run.PayloadBytes, run.Path)
 		table.row(append([]string{label}, row(runs, run)...)...)
 	}
-	if p.err == nil {
-		p.err = table.print(p.out)
-	}
-	p.line("")
+	p.grid(table)
 }
 
 func runsOf(runs []*results.Run, workload string) []*results.Run {
@@ -149,6 +153,11 @@ func runsOf(runs []*results.Run, workload string) []*results.Run {
 }
 
 func latencyRow(runs []*results.Run, run *results.Run) []string {
+	return append(latencyCells(run), ratioCell(runs, run, latencyP50), ratioCell(runs, run, latencyP99))
+}
+
+// latencyCells are the columns of latency and jitter.
+func latencyCells(run *results.Run) []string {
 	median := run.MedianOfAlternations
 	cells := make([]string, 0, 9)
 	if latency := median.Latency; latency != nil {
@@ -158,11 +167,9 @@ func latencyRow(runs []*results.Run, run *results.Run) []string {
 		cells = append(cells, unmeasured, unmeasured, unmeasured, unmeasured, unmeasured)
 	}
 	if jitter := median.Jitter; jitter != nil {
-		cells = append(cells, results.Micros(jitter.AbsP50), results.Micros(jitter.AbsP99))
-	} else {
-		cells = append(cells, unmeasured, unmeasured)
+		return append(cells, results.Micros(jitter.AbsP50), results.Micros(jitter.AbsP99))
 	}
-	return append(cells, ratioCell(runs, run, latencyP50), ratioCell(runs, run, latencyP99))
+	return append(cells, unmeasured, unmeasured)
 }
 
 // ratioCell compares with the kernel's path.

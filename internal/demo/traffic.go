@@ -66,8 +66,11 @@ func (l *lab) perform(ctx context.Context, r run) (*outcome, error) {
 	defer cancel()
 	l.lastRunID++
 	seen := &observation{runID: l.lastRunID, cycleNs: l.cycle.Nanoseconds(), viaDaemon: r.path == PathDirect}
+	if hasGates(r.workload) {
+		seen.gates = &gatesSeen{cycle: l.cycle}
+	}
 
-	tap, err := l.openTap(r.messages)
+	tap, err := l.openTap(l.expectedFrames(r))
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +82,19 @@ func (l *lab) perform(ctx context.Context, r run) (*outcome, error) {
 	return join(seen)
 }
 
-// openTap taps the receiving end of the link, with room for twice the messages and some ARP.
-func (l *lab) openTap(messages int) (tap *wiretap.Tap, err error) {
+// expectedFrames is how many frames a run puts on the link at most: twice the messages and some ARP.
+func (l *lab) expectedFrames(r run) int {
+	frames := 2*r.messages + 1000
+	for _, companion := range companionsOf(r.workload, l.cycle) {
+		frames += companion.mostFrames(r, l.cycle)
+	}
+	return min(frames, wiretap.MaxFrames)
+}
+
+// openTap taps the receiving end of the link.
+func (l *lab) openTap(frames int) (tap *wiretap.Tap, err error) {
 	err = l.nodes.NodeB.Do(func() error {
-		tap, err = wiretap.Open(topology.PhysicalInterface, 2*messages+1000)
+		tap, err = wiretap.Open(topology.PhysicalInterface, frames)
 		return err
 	})
 	return tap, err
@@ -97,12 +109,19 @@ func (l *lab) traffic(ctx context.Context, r run, seen *observation) error {
 		return err
 	}
 	defer func() { _ = listener.Stop(stopGrace) }()
-	usage, err := l.watchDaemon(ctx, r, seen)
+	var watch *watch
+	if seen.viaDaemon {
+		if watch, err = l.daemon.watch(ctx); err != nil {
+			return err
+		}
+	}
+	beside, err := l.startCompanions(r)
+	defer beside.stop()
 	if err != nil {
 		return err
 	}
 	talker, err := process.Start(wayOf(l.nodes, r.path).from, "tsnperf talker",
-		l.talkerCommand(r, seen.runID, talkerFile))
+		l.talkerCommand(r.path, append(l.talkerArguments(r), records(seen.runID, talkerFile)...)))
 	if err != nil {
 		return err
 	}
@@ -113,13 +132,19 @@ func (l *lab) traffic(ctx context.Context, r run, seen *observation) error {
 	if err := wait(ctx, listener); err != nil {
 		return err
 	}
+	if err := beside.finish(seen); err != nil {
+		return err
+	}
 	if seen.sent, err = readFile(talkerFile, perf.ReadTalker); err != nil {
 		return err
 	}
 	if seen.received, err = readFile(listenerFile, perf.ReadListener); err != nil {
 		return err
 	}
-	return usage(ctx)
+	if watch == nil {
+		return nil
+	}
+	return watch.finish(ctx, r, l.cycle, seen)
 }
 
 // startListener returns once the listener listens.
@@ -162,59 +187,38 @@ func awaitReady(ctx context.Context, from *os.File) error {
 	return err
 }
 
-func (l *lab) talkerCommand(r run, runID uint32, file string) *exec.Cmd {
-	arguments := []string{"talker", "--quiet",
+// talkerArguments are those of the talker that is measured.
+func (l *lab) talkerArguments(r run) []string {
+	arguments := []string{
 		"--to", netip.AddrPortFrom(wayOf(l.nodes, r.path).address, listenPort).String(),
-		"--cycle", nanoseconds(l.cycle), "--clock", "tai",
+		"--cycle", nanoseconds(l.cycle),
 		"--size", strconv.Itoa(r.payloadBytes),
 		"--count", strconv.Itoa(r.messages),
-		"--run-id", strconv.FormatUint(uint64(runID), 10),
-		"--csv", file}
-	arguments = append(arguments, cpuArguments(l.pinning.sender)...)
-	if r.path != PathDirect {
-		return exec.Command(l.programs.tsnperf, append(arguments, "--no-txtime")...)
+		"--lead", nanoseconds(leadOf(r.workload, l.cycle))}
+	if offset := offsetOf(r.workload, l.cycle); offset != 0 {
+		arguments = append(arguments, "--offset", nanoseconds(offset))
 	}
-	command := exec.Command(l.programs.tsnperf, append(arguments, "--lead", nanoseconds(lead))...)
-	command.Env = append(os.Environ(), "LD_PRELOAD="+l.programs.library, "KTSN_SOCKET="+l.daemon.socket)
-	return command
+	if priority := priorityOf(r.workload); priority != 0 {
+		arguments = append(arguments, "--priority", strconv.Itoa(priority))
+	}
+	return arguments
 }
 
-// watchDaemon begins to watch what ktsnd does for a run of its messages; the function it returns, called
-// after the run, completes the observation. Without ktsnd there is nothing to watch.
-func (l *lab) watchDaemon(ctx context.Context, r run, seen *observation) (finish func(context.Context) error, err error) {
-	if !seen.viaDaemon {
-		return func(context.Context) error { return nil }, nil
+// records says by which number a talker's messages are known, and where it writes what became of them.
+func records(runID uint32, file string) []string {
+	return []string{"--run-id", strconv.FormatUint(uint64(runID), 10), "--csv", file}
+}
+
+// talkerCommand is a talker whose messages take a path.
+func (l *lab) talkerCommand(path string, arguments []string) *exec.Cmd {
+	arguments = append([]string{"talker", "--quiet", "--clock", "tai"}, arguments...)
+	arguments = append(arguments, cpuArguments(l.pinning.sender)...)
+	if path != PathDirect {
+		return exec.Command(l.programs.tsnperf, append(arguments, "--no-txtime")...)
 	}
-	before, err := l.daemon.client.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	begin := time.Now()
-	cpuBefore, err := process.CPUTime(l.daemon.process.PID())
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) error {
-		cpuAfter, err := process.CPUTime(l.daemon.process.PID())
-		if err != nil {
-			return err
-		}
-		wall := time.Since(begin)
-		after, err := l.daemon.client.Status(ctx)
-		if err != nil {
-			return err
-		}
-		seen.late = after.Counters.Late() - before.Counters.Late()
-		// A sleeping ktsnd takes nothing before and after the messages, so that their time alone counts and
-		// the programs' start and end do not dilute the share. One that keeps its core awake never sleeps.
-		during := time.Duration(len(seen.sent)) * l.cycle
-		if r.workload == workloadKeepAwake {
-			during = wall
-		}
-		seen.cpuCores = map[string]float64{"ktsnd": float64(cpuAfter-cpuBefore) / float64(during)}
-		seen.departures, err = l.daemon.departures(ctx)
-		return err
-	}, nil
+	command := exec.Command(l.programs.tsnperf, arguments...)
+	command.Env = append(os.Environ(), "LD_PRELOAD="+l.programs.library, "KTSN_SOCKET="+l.daemon.socket)
+	return command
 }
 
 // idleCores is ktsnd's share of a core while it has nothing to send.

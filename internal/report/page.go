@@ -76,6 +76,8 @@ type workload struct {
 	About   string
 	Figures []figure
 	Causes  table
+	// Gates is nil without a schedule.
+	Gates *gateTable
 }
 
 type entry struct{ Name, Value string }
@@ -273,6 +275,13 @@ func otherWorkloads(runs []*results.Run) []string {
 var aboutWorkloads = map[string]string{
 	"keep-awake": "ktsnd keeps its processor from sleeping in these shorter runs. The talker runs on the same " +
 		"processor, so all paths gain from it; it costs a whole processor’s power.",
+	results.WorkloadGates: "A schedule: in each cycle the gate is open for class 7, then for class 6, then for classes 0 to 5. " +
+		"The messages are of class 7, with transmit times in the middle of its window. Another talker has as many of " +
+		"class 6. Nothing saturates anything.",
+	results.WorkloadGatesSaturated: "The same schedule and the same two talkers, and a third that sends large messages " +
+		"of class 1 through ktsnd as fast as it can, so that the window of its class is always full.",
+	results.WorkloadKernelSaturated: "The same schedule and the same two talkers, while an ordinary sender floods the " +
+		"kernel’s path (bridge, VXLAN) of the same nodes with large messages, past ktsnd and its gates.",
 }
 
 func newWorkload(name string, runs []sampled) (workload, error) {
@@ -280,7 +289,8 @@ func newWorkload(name string, runs []sampled) (workload, error) {
 	if err != nil {
 		return workload{}, err
 	}
-	return workload{name, aboutWorkloads[name], figures, causesTable(name+"-causes", runs)}, nil
+	return workload{name, aboutWorkloads[name], figures, causesTable(name+"-causes", runs),
+		newGateTable(name+"-gates", runs)}, nil
 }
 
 func idle(idle *results.Idle) string {

@@ -77,6 +77,22 @@ func TestPageShowsWhatThereIs(t *testing.T) {
 	}
 }
 
+func TestFramesOutsideTheirWindowAreShown(t *testing.T) {
+	measurement := generated(100, threePaths, []int{64}, false)
+	addGates(measurement, results.WorkloadGatesSaturated)
+	page := rendered(t, measurement)
+	for _, want := range []string{`id="workload-gates-saturated"`, `id="gates-saturated-gates"`,
+		`<tr class="opens"><th scope="row">class 7</th>`, `<td class="bad" data-exact="2">2</td><td data-exact="7">7</td>`,
+		"600 to 1,000", "12,345", "the link has 1,000 Mbit/s", "so that the window of its class is always full"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	if other := rendered(t, generated(100, threePaths, []int{64}, true)); strings.Contains(other, "by class") {
+		t.Error("runs without a schedule have a table of gates")
+	}
+}
+
 func TestRunWithoutSamplesLeavesItsPlaceEmpty(t *testing.T) {
 	measurement := generated(100, threePaths, []int{64, 256}, false)
 	measurement.Series = append(measurement.Series[:1], measurement.Series[2:]...) // kernel-vxlan, 64 B

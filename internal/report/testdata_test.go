@@ -53,6 +53,20 @@ func generated(messages int, paths []string, payloads []int, keepAwake bool) *Me
 	return measurement
 }
 
+// addGates adds a run under a schedule.
+func addGates(measurement *Measurement, workload string) {
+	series := Series{Path: ourPath, Workload: workload, PayloadBytes: 256, LatencyNs: []int64{4000, 5000, 6000}, JitterNs: []int64{1000, 1000}}
+	run := runOf(&series)
+	beside := 12345
+	run.Gates = []results.GateFrames{
+		{TrafficClass: 7, CloseNs: 300_000, Sent: 3, Frames: 3},
+		{TrafficClass: 1, OpenNs: 600_000, CloseNs: 1_000_000, Sent: 1500, Frames: 1500, OutsideWindow: 2, TransmissionOverrun: 7}}
+	run.BesideFrames = &beside
+	measurement.Series = append(measurement.Series, series)
+	measurement.Summary.Runs = append(measurement.Summary.Runs, run)
+	measurement.Summary.Setup.Gates = &results.GateSetup{LeadNs: 2_900_000, LinkSpeedBps: 1e9, GuardBandNs: 20_000}
+}
+
 // latencies have their middle at so many microseconds.
 func latencies(random *rand.Rand, count int, middleUs float64) []int64 {
 	samples := make([]int64, count)

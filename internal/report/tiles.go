@@ -101,8 +101,17 @@ func machine(summary *results.Summary) []entry {
 		entry{"Processors", pinned(setup)},
 		entry{"Lead", fmt.Sprintf("%d µs: so long before its transmit time a timed message is handed over",
 			setup.LeadNs/1000)},
+		entry{"Gates", gateSetup(setup.Gates)},
 		entry{"Taken by the hypervisor", fmt.Sprintf("%.3f cores meanwhile", summary.StolenCores)})
 	return entries
+}
+
+func gateSetup(gates *results.GateSetup) string {
+	if gates == nil {
+		return "no run had a schedule"
+	}
+	return fmt.Sprintf("for ktsnd the link has %s Mbit/s, and a frame has left %s µs before its gate shuts; lead %s µs",
+		thousands(float64(gates.LinkSpeedBps)/1e6), micros(gates.GuardBandNs), micros(gates.LeadNs))
 }
 
 func plural(count int, noun string) string {

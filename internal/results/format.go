@@ -10,6 +10,7 @@ import (
 // Units of figures.
 const (
 	UnitRatio    = "ratio"
+	UnitShare    = "share"
 	UnitNs       = "ns"
 	UnitCores    = "cores"
 	UnitMessages = "messages"
@@ -36,6 +37,8 @@ func (f *Figure) Amount(value float64) string {
 	switch f.Unit {
 	case UnitNs:
 		return Micros(int64(value)) + " µs"
+	case UnitShare:
+		return fmt.Sprintf("%.4f %%", value*100)
 	case UnitMessages:
 		return fmt.Sprintf("%.0f", value)
 	case UnitCores:

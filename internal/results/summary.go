@@ -3,6 +3,8 @@
 package results
 
 import (
+	"slices"
+
 	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
 
@@ -11,6 +13,14 @@ const Schema = 1
 
 // WorkloadPlain is a run without competing traffic, schedule or special setting.
 const WorkloadPlain = "plain"
+
+// Runs under a schedule: without saturation, with a class that fills its window through ktsnd, and with a sender
+// that floods the kernel's path beside ktsnd.
+const (
+	WorkloadGates           = "gates"
+	WorkloadGatesSaturated  = "gates-saturated"
+	WorkloadKernelSaturated = "kernel-saturated"
+)
 
 // Summary is a whole measurement.
 type Summary struct {
@@ -41,6 +51,18 @@ type Setup struct {
 	ListenerCPU int `json:"listener_cpu"`
 	// LeadNs is how long before its transmit time the application hands a timed message over.
 	LeadNs int64 `json:"lead_ns"`
+	// Gates is ktsnd's setting in the runs under a schedule; null when there were none.
+	Gates *GateSetup `json:"gates"`
+}
+
+// GateSetup is how runs under a schedule differ.
+type GateSetup struct {
+	// LeadNs takes the place of Setup.LeadNs.
+	LeadNs int64 `json:"lead_ns"`
+	// LinkSpeedBps is what ktsnd was told of the link.
+	LinkSpeedBps int64 `json:"link_speed_bps"`
+	// GuardBandNs is how long before its gate closes a frame must have left.
+	GuardBandNs int64 `json:"guard_band_ns"`
 }
 
 // Run is one path with one payload under one workload.
@@ -80,6 +102,27 @@ type Counts struct {
 	// Late is how many ktsnd counted as having left after their time, for any reason; null for paths
 	// without ktsnd, which count nothing.
 	Late *uint64 `json:"late"`
+	// Gates says of each class that had something to send how its frames kept to its window, the most important
+	// class first; null in runs without a schedule.
+	Gates []GateFrames `json:"gates"`
+	// BesideFrames were on the wire in the same run past ktsnd, through the kernel's path; null when nothing was
+	// sent there.
+	BesideFrames *int `json:"beside_frames"`
+}
+
+// GateFrames is one traffic class on the wire.
+type GateFrames struct {
+	TrafficClass uint8 `json:"traffic_class"`
+	// The window of the class is from OpenNs on, before CloseNs, counted from the beginning of each cycle.
+	OpenNs  int64 `json:"open_ns"`
+	CloseNs int64 `json:"close_ns"`
+	// Sent are messages of the class that were accepted by a send call; Frames were seen on the wire.
+	Sent   int `json:"sent"`
+	Frames int `json:"frames"`
+	// OutsideWindow were there while the gate was shut.
+	OutsideWindow int `json:"outside_window"`
+	// TransmissionOverrun is how many frames ktsnd counted that its port was given too late for their window.
+	TransmissionOverrun uint64 `json:"transmission_overrun"`
 }
 
 // Distributions are what was measured per message; null where a path has no such measurement.
@@ -108,7 +151,7 @@ type Idle struct {
 // Figure is a value that the project wants below a limit.
 type Figure struct {
 	Name string `json:"name"`
-	// Unit is "ns", "cores", "messages" or "ratio".
+	// Unit is "ns", "cores", "messages", "ratio" or "share".
 	Unit  string  `json:"unit"`
 	Limit float64 `json:"limit"`
 	// Values by payload in bytes; "-" when the figure does not depend on it.
@@ -133,8 +176,31 @@ func PoolCounts(alternations []Alternation) Counts {
 			}
 			*sum.Late += *alternation.Late
 		}
+		if alternation.BesideFrames != nil {
+			if sum.BesideFrames == nil {
+				sum.BesideFrames = new(int)
+			}
+			*sum.BesideFrames += *alternation.BesideFrames
+		}
+		sum.Gates = addGates(sum.Gates, alternation.Gates)
 	}
 	return sum
+}
+
+// addGates adds up the frames of each class.
+func addGates(sums, more []GateFrames) []GateFrames {
+	for _, class := range more {
+		at := slices.IndexFunc(sums, func(sum GateFrames) bool { return sum.TrafficClass == class.TrafficClass })
+		if at < 0 {
+			sums = append(sums, class)
+			continue
+		}
+		sums[at].Sent += class.Sent
+		sums[at].Frames += class.Frames
+		sums[at].OutsideWindow += class.OutsideWindow
+		sums[at].TransmissionOverrun += class.TransmissionOverrun
+	}
+	return sums
 }
 
 // MedianOf takes the median of each figure over the alternations.

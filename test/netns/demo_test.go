@@ -25,10 +25,10 @@ type outside struct{}
 func (outside) Start(command *exec.Cmd) error { return command.Start() }
 
 // startDemo starts a demo that writes to out; the test's end ends it.
-func startDemo(t *testing.T, out string) *process.Process {
+func startDemo(t *testing.T, out string, more ...string) *process.Process {
 	t.Helper()
-	demo, err := process.Start(outside{}, "ktsn demo", exec.Command(program(t, "ktsn"), "demo", "--short", "--quiet",
-		"--bin-dir", filepath.Dir(program(t, "ktsnd")), "--out", out))
+	arguments := append([]string{"demo", "--short", "--quiet", "--bin-dir", filepath.Dir(program(t, "ktsnd")), "--out", out}, more...)
+	demo, err := process.Start(outside{}, "ktsn demo", exec.Command(program(t, "ktsn"), arguments...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +69,8 @@ func processesOf(name string) []string {
 	return found
 }
 
-// awaitTalker waits until the demo has messages under way.
-func awaitTalker(t *testing.T, demo *process.Process) {
+// awaitTalker waits until the demo has messages under way: a program whose command line has word in it.
+func awaitTalker(t *testing.T, demo *process.Process, word string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		select {
@@ -78,11 +78,11 @@ func awaitTalker(t *testing.T, demo *process.Process) {
 			t.Fatal(demo.Ended())
 		default:
 		}
-		if slices.ContainsFunc(traces(t, demo.PID()), func(trace string) bool { return strings.Contains(trace, "talker") }) {
+		if slices.ContainsFunc(traces(t, demo.PID()), func(trace string) bool { return strings.Contains(trace, word) }) {
 			return
 		}
 	}
-	t.Fatalf("no talker within %v; the demo says: %s", patience, demo.Stderr())
+	t.Fatalf("no %s within %v; the demo says: %s", word, patience, demo.Stderr())
 }
 
 func checkNoTraces(t *testing.T, demoPID int) {
@@ -92,8 +92,14 @@ func checkNoTraces(t *testing.T, demoPID int) {
 	}
 }
 
-// checkResults checks what a demo has written and does not depend on the machine's mood.
-func checkResults(t *testing.T, out string) {
+// plainRuns and gateRuns are those of a short demo, by workload and path.
+var (
+	plainRuns = []string{"plain direct", "plain kernel-vxlan", "plain host"}
+	gateRuns  = []string{"gates direct", "gates-saturated direct", "kernel-saturated direct"}
+)
+
+// checkResults checks what a demo of those runs has written and does not depend on the machine's mood.
+func checkResults(t *testing.T, out string, want ...string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
 	if err != nil {
@@ -103,9 +109,9 @@ func checkResults(t *testing.T, out string) {
 	if err := json.Unmarshal(text, &summary); err != nil {
 		t.Fatal(err)
 	}
-	var paths []string
+	var runs []string
 	for _, run := range summary.Runs {
-		paths = append(paths, run.Path)
+		runs = append(runs, run.Workload+" "+run.Path)
 		if run.Sent != 200 || run.Early != 0 || run.Received+run.Lost != run.Sent || run.Latency == nil ||
 			run.LaunchError == nil || run.SendCall == nil || run.Jitter == nil {
 			t.Errorf("%s: %+v", run.Path, run.Counts)
@@ -116,17 +122,42 @@ func checkResults(t *testing.T, out string) {
 		if run.Lost != 0 || run.DepartureError == nil || run.DepartureError.Min < 0 || run.CPUCores["ktsnd"] <= 0 {
 			t.Errorf("direct: %+v, departure error %+v, processor time %v", run.Counts, run.DepartureError, run.CPUCores)
 		}
+		checkGates(t, run)
 	}
-	if !slices.Equal(paths, []string{"direct", "kernel-vxlan", "host"}) || len(summary.Problems) != 0 ||
-		summary.Schema != results.Schema || summary.Idle == nil || len(summary.Figures) == 0 {
-		t.Errorf("paths %v, problems %q, %d figures", paths, summary.Problems, len(summary.Figures))
+	plain := slices.Contains(want, plainRuns[0])
+	if !slices.Equal(runs, want) || len(summary.Problems) != 0 || summary.Schema != results.Schema ||
+		(summary.Idle != nil) != plain || len(summary.Figures) == 0 {
+		t.Errorf("runs %v, problems %q, %d figures", runs, summary.Problems, len(summary.Figures))
 	}
 	messages, err := os.ReadFile(filepath.Join(out, "messages.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(string(messages), "\n"); lines != 1+3*200 {
-		t.Errorf("%d lines of messages, want a header and 600", lines)
+	if lines := strings.Count(string(messages), "\n"); lines != 1+len(want)*200 {
+		t.Errorf("%d lines of messages, want a header and %d", lines, len(want)*200)
+	}
+}
+
+// checkGates checks that each class was seen on the wire, whole, and that ktsnd noticed each frame of it that was
+// outside its window.
+func checkGates(t *testing.T, run *results.Run) {
+	t.Helper()
+	want := map[string][]uint8{"gates": {7, 6}, "gates-saturated": {7, 6, 1}, "kernel-saturated": {7, 6}}[run.Workload]
+	var classes []uint8
+	for _, class := range run.Gates {
+		classes = append(classes, class.TrafficClass)
+		if class.Frames != class.Sent || class.Sent == 0 || uint64(class.OutsideWindow) > class.TransmissionOverrun {
+			t.Errorf("%s: %+v", run.Workload, class)
+		}
+	}
+	if !slices.Equal(classes, want) {
+		t.Fatalf("%s: classes %v, want %v", run.Workload, classes, want)
+	}
+	if len(want) > 0 && run.Gates[0].Frames != 200 {
+		t.Errorf("%s: %d frames of class 7, want 200", run.Workload, run.Gates[0].Frames)
+	}
+	if beside := run.BesideFrames; (beside != nil) != (run.Workload == "kernel-saturated") || (beside != nil && *beside == 0) {
+		t.Errorf("%s: frames past ktsnd: %v", run.Workload, beside)
 	}
 }
 
@@ -136,8 +167,16 @@ func TestDemoMeasuresAndLeavesNothing(t *testing.T) {
 	if err := finishDemo(t, demo); err != nil {
 		t.Fatal(err)
 	}
-	checkResults(t, out)
+	checkResults(t, out, slices.Concat(plainRuns, gateRuns)...)
 	checkNoTraces(t, demo.PID())
+}
+
+func TestDemoMeasuresTheWorkloadsItIsAskedFor(t *testing.T) {
+	out := t.TempDir()
+	if err := finishDemo(t, startDemo(t, out, "--workloads", "gates-saturated")); err != nil {
+		t.Fatal(err)
+	}
+	checkResults(t, out, gateRuns[1])
 }
 
 // finishDemo waits longer than for other programs.
@@ -153,16 +192,22 @@ func finishDemo(t *testing.T, demo *process.Process) error {
 }
 
 func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
-	for name, signal := range map[string]syscall.Signal{
-		"by Ctrl-C":            syscall.SIGINT,
-		"by SIGTERM":           syscall.SIGTERM,
-		"by its terminal gone": syscall.SIGHUP,
+	for name, test := range map[string]struct {
+		signal    syscall.Signal
+		workloads string
+		talker    string
+	}{
+		"by Ctrl-C":                      {syscall.SIGINT, "plain", "talker"},
+		"by SIGTERM":                     {syscall.SIGTERM, "plain", "talker"},
+		"by its terminal gone":           {syscall.SIGHUP, "plain", "talker"},
+		"while a talker saturates ktsnd": {syscall.SIGINT, "gates-saturated", "--flood"},
+		"while one saturates the kernel": {syscall.SIGTERM, "kernel-saturated", "--flood"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
-			demo := startDemo(t, out)
-			awaitTalker(t, demo)
-			if err := syscall.Kill(demo.PID(), signal); err != nil {
+			demo := startDemo(t, out, "--workloads", test.workloads)
+			awaitTalker(t, demo, test.talker)
+			if err := syscall.Kill(demo.PID(), test.signal); err != nil {
 				t.Fatal(err)
 			}
 			err := finishDemo(t, demo)
@@ -179,7 +224,7 @@ func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
 
 func TestDemoThatIsKilledIsCleanedUpByTheNext(t *testing.T) {
 	victim := startDemo(t, t.TempDir())
-	awaitTalker(t, victim)
+	awaitTalker(t, victim, "talker")
 	if err := syscall.Kill(victim.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -191,10 +236,10 @@ func TestDemoThatIsKilledIsCleanedUpByTheNext(t *testing.T) {
 		}
 	}
 	out := t.TempDir()
-	if err := finishDemo(t, startDemo(t, out)); err != nil {
+	if err := finishDemo(t, startDemo(t, out, "--workloads", "plain")); err != nil {
 		t.Fatal(err)
 	}
-	checkResults(t, out)
+	checkResults(t, out, plainRuns...)
 	checkNoTraces(t, victim.PID())
 }
 
@@ -202,7 +247,7 @@ func TestTwoDemosAtOnceDoNotMeet(t *testing.T) {
 	outs := []string{t.TempDir(), t.TempDir()}
 	var demos []*process.Process
 	for _, out := range outs {
-		demos = append(demos, startDemo(t, out))
+		demos = append(demos, startDemo(t, out, "--workloads", "plain"))
 	}
 	var wait sync.WaitGroup
 	for _, demo := range demos {
@@ -214,7 +259,7 @@ func TestTwoDemosAtOnceDoNotMeet(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		checkResults(t, outs[i])
+		checkResults(t, outs[i], plainRuns...)
 		checkNoTraces(t, demo.PID())
 	}
 }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+const (
+	// framesPerMillisecond is more than one processor puts on the link.
+	framesPerMillisecond = 300
+	// companionSlack is how much longer than the measured messages a companion may have to go on.
+	companionSlack = 2 * time.Second
+	// endlessFlood is more messages than any run has room for: who floods is told when to end.
+	endlessFlood = 10_000_000
+	// lowestPriority (nice) leaves to who floods what the others do not want of their common processor: it is the
+	// link that they are to compete for. It is nearly all of it.
+	lowestPriority = 19
+)
+
+// messages is how many a companion is asked to send; it is stopped before.
+func (c *companion) messages(r run, cycle time.Duration) int {
+	if c.flood {
+		return endlessFlood
+	}
+	return r.messages + int(companionSlack/cycle) + 1
+}
+
+// mostFrames is how many of its frames can be on the link during a run.
+func (c *companion) mostFrames(r run, cycle time.Duration) int {
+	if c.flood {
+		return int((r.duration(cycle)+companionSlack)/time.Millisecond) * framesPerMillisecond
+	}
+	return c.messages(r, cycle)
+}
+
+// running is a companion that was started.
+type running struct {
+	companion
+	talker *process.Process
+	runID  uint32
+	file   string
+}
+
+// companions are the talkers beside a run, and where their messages go.
+type companions struct {
+	all  []*running
+	sink *sink
+}
+
+// startCompanions starts the talkers beside a run. What it returns must be stopped, also after an error.
+func (l *lab) startCompanions(r run) (*companions, error) {
+	started := &companions{}
+	wanted := companionsOf(r.workload, l.cycle)
+	if len(wanted) == 0 {
+		return started, nil
+	}
+	var err error
+	if started.sink, err = openSink(l.nodes.PodB, topology.PodAddressB); err != nil {
+		return started, err
+	}
+	for _, companion := range wanted {
+		l.lastRunID++
+		one := &running{companion: companion, runID: l.lastRunID,
+			file: filepath.Join(l.nodes.Dir, fmt.Sprintf("companion-%d.csv", len(started.all)))}
+		one.talker, err = process.Start(wayOf(l.nodes, companion.path).from, companion.name,
+			l.talkerCommand(companion.path, append(l.companionArguments(r, &companion, started.sink.address),
+				records(one.runID, one.file)...)))
+		if err != nil {
+			return started, err
+		}
+		started.all = append(started.all, one)
+		if !companion.flood {
+			continue
+		}
+		if err := unix.Setpriority(unix.PRIO_PROCESS, one.talker.PID(), lowestPriority); err != nil {
+			return started, fmt.Errorf("make %s yield: %w", companion.name, err)
+		}
+	}
+	return started, nil
+}
+
+func (l *lab) companionArguments(r run, c *companion, to netip.AddrPort) []string {
+	arguments := []string{
+		"--to", to.String(),
+		"--cycle", nanoseconds(l.cycle), "--offset", nanoseconds(c.offset),
+		"--size", strconv.Itoa(c.payloadBytes),
+		"--count", strconv.Itoa(c.messages(r, l.cycle)),
+		"--priority", strconv.Itoa(c.priority),
+		"--lead", nanoseconds(leadOf(r.workload, l.cycle))}
+	if c.flood {
+		arguments = append(arguments, "--flood")
+	}
+	return arguments
+}
+
+// stop ends what is still running.
+func (c *companions) stop() {
+	for _, one := range c.all {
+		_ = one.talker.Stop(stopGrace)
+	}
+	if c.sink != nil {
+		c.sink.close()
+	}
+}
+
+// finish ends the companions and adds to the observation what they have sent. The sink stays: messages may be under
+// way.
+func (c *companions) finish(seen *observation) error {
+	for _, one := range c.all {
+		if err := errors.Join(one.talker.Stop(stopGrace), one.talker.Wait()); err != nil {
+			return err
+		}
+		if one.path != PathDirect {
+			seen.gates.beside = append(seen.gates.beside, one.runID)
+			continue
+		}
+		sent, err := readFile(one.file, perf.ReadTalker)
+		if err != nil {
+			return err
+		}
+		seen.gates.flows = append(seen.gates.flows, flow{runID: one.runID, priority: one.priority, sent: accepted(sent)})
+	}
+	return nil
+}
+
+// accepted counts the messages that a send call took.
+func accepted(sent []perf.Sent) int {
+	return countIf(sent, func(message *perf.Sent) bool { return message.Errno == 0 })
+}
