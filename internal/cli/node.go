@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/cni"
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/overlay"
+)
+
+// nodeTimeout bounds what a command of `ktsn node` asks of ktsnd; waiting for others comes on top.
+const nodeTimeout = 30 * time.Second
+
+// nodePatience is how long to wait for network plugins at work.
+const nodePatience = 10 * time.Second
+
+// nodeOptions are those of all commands of `ktsn node`.
+type nodeOptions struct {
+	control, stateDir string
+}
+
+func (o *nodeOptions) add(command *cobra.Command) *cobra.Command {
+	flags := command.Flags()
+	flags.StringVar(&o.control, "control", control.DefaultPath, `ktsnd's control socket, "" on a node without ktsnd`)
+	flags.StringVar(&o.stateDir, "state-dir", overlay.DefaultStateDir, "tsn-cni's state directory")
+	return command
+}
+
+// open opens the node and, unless there is none, the connection to its ktsnd.
+func (o *nodeOptions) open(ctx context.Context) (*overlay.Node, *control.Client, error) {
+	node, err := overlay.Open(o.stateDir, nodePatience)
+	if err != nil || o.control == "" {
+		return node, nil, err
+	}
+	client, err := control.Dial(ctx, o.control)
+	if err != nil {
+		node.Close()
+		return nil, nil, fmt.Errorf("%w; is ktsnd running, and is this its control socket?", err)
+	}
+	return node, client, nil
+}
+
+// do runs what needs both.
+func (o *nodeOptions) do(ctx context.Context, work func(context.Context, *overlay.Node, *control.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	node, client, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	if client != nil {
+		defer client.Close()
+	}
+	return work(ctx, node, client)
+}
+
+// timed is the client as package overlay wants it: a nil interface for none.
+func timed(client *control.Client) overlay.Timed {
+	if client == nil {
+		return nil
+	}
+	return client
+}
+
+func newNode(env *environment) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "node",
+		Short: "Tell this node of others, and ktsnd of this node's pods",
+		Args:  unknownCommand,
+		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	peers := &cobra.Command{
+		Use:   "peers",
+		Short: "The other nodes of a network",
+		Args:  unknownCommand,
+		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	peers.AddCommand(newPeersAdd(), newPeersDel(), newPeersList(env))
+	command.AddCommand(peers, newRestore(env))
+	return command
+}
+
+func newPeersAdd() *cobra.Command {
+	options := &nodeOptions{}
+	var vni uint32
+	command := &cobra.Command{
+		Use:   "add --vni N ADDRESS SUBNET...",
+		Short: "Make another node part of a network",
+		Long: "Makes the node ADDRESS, which serves the pods in SUBNET..., part of network N: the kernel's tunnel floods\n" +
+			"to it, ktsnd sends timed messages for the subnets to it, and both are remembered for a tunnel that is\n" +
+			"made later. Either all of it is done or nothing. Repeating it replaces the subnets.",
+		Args: peerArguments(2),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			peer, err := parsePeer(vni, arguments)
+			if err != nil {
+				return usageError{err}
+			}
+			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
+				return node.PeerAdd(ctx, *peer, timed(client))
+			})
+		},
+	}
+	command.Flags().Uint32Var(&vni, "vni", 0, "VXLAN network identifier")
+	return options.add(command)
+}
+
+func newPeersDel() *cobra.Command {
+	options := &nodeOptions{}
+	var vni uint32
+	command := &cobra.Command{
+		Use:   "del --vni N ADDRESS",
+		Short: "Undo add; a node that is not there is no error",
+		Args:  peerArguments(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			address, err := netip.ParseAddr(arguments[0])
+			if err != nil || !address.Is4() || vni == 0 || vni > overlay.MaxVNI {
+				return usageError{fmt.Errorf("--vni %d ADDRESS %q: give a network from 1 to %d and an IPv4 address", vni, arguments[0], overlay.MaxVNI)}
+			}
+			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
+				return node.PeerDel(ctx, vni, address, timed(client))
+			})
+		},
+	}
+	command.Flags().Uint32Var(&vni, "vni", 0, "VXLAN network identifier")
+	return options.add(command)
+}
+
+// peerArguments wants at least, and for one exactly, so many words.
+func peerArguments(least int) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if len(arguments) < least || (least == 1 && len(arguments) > 1) {
+			return usageError{fmt.Errorf("%d words; `%s --help` shows what is wanted", len(arguments), command.CommandPath())}
+		}
+		return nil
+	}
+}
+
+func parsePeer(vni uint32, arguments []string) (*control.Peer, error) {
+	address, err := netip.ParseAddr(arguments[0])
+	if err != nil {
+		return nil, fmt.Errorf("ADDRESS %q is no IP address; give that of the other node", arguments[0])
+	}
+	peer := &control.Peer{VNI: vni, Address: address}
+	for _, text := range arguments[1:] {
+		subnet, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("SUBNET %q is none; give one such as 10.42.2.0/24", text)
+		}
+		peer.Subnets = append(peer.Subnets, subnet)
+	}
+	return peer, overlay.CheckPeer(*peer)
+}
+
+func newPeersList(env *environment) *cobra.Command {
+	options := &nodeOptions{}
+	var format string
+	command := &cobra.Command{
+		Use:   "list",
+		Short: "Show the other nodes, and who knows of them",
+		Args:  noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			show, known := map[string]func(io.Writer, []knownPeer) error{"text": printPeers, "json": printPeersJSON}[format]
+			if !known {
+				return usageError{fmt.Errorf("--output %q is no format; accepted are text and json", format)}
+			}
+			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
+				peers, err := knownPeers(ctx, node, client)
+				if err != nil {
+					return err
+				}
+				return show(env.stdout, peers)
+			})
+		},
+	}
+	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	return options.add(command)
+}
+
+func newRestore(env *environment) *cobra.Command {
+	options := &nodeOptions{}
+	command := &cobra.Command{
+		Use:   "restore",
+		Short: "Tell a ktsnd that was started anew of this node's pods and peers",
+		Long: "Tells a ktsnd that was started anew of the peers, of the interfaces that tsn-cni has attached, and of the\n" +
+			"pods' sockets that tsn-cni had it make. Records of attachments that were lost are rebuilt from what the\n" +
+			"kernel knows. Repeating it changes nothing.",
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
+				if client == nil {
+					return usageError{errors.New("without a control socket there is no ktsnd to tell")}
+				}
+				done, err := cni.Restore(ctx, options.stateDir, node, client, options.control)
+				fmt.Fprintf(env.stdout, "told ktsnd of %d peers, %d interfaces and %d sockets; rebuilt %d records\n", done.Peers,
+					done.Endpoints, done.Sockets, done.Rebuilt)
+				return err
+			})
+		},
+	}
+	return options.add(command)
+}
+
+// printPeersJSON prints a list, also when it is empty.
+func printPeersJSON(out io.Writer, peers []knownPeer) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	if peers == nil {
+		peers = []knownPeer{}
+	}
+	return encoder.Encode(peers)
+}
+
+func printPeers(out io.Writer, peers []knownPeer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "VNI\tADDRESS\tSUBNETS\tREMEMBERED\tKERNEL\tKTSND")
+	for _, peer := range peers {
+		fmt.Fprintf(table, "%d\t%s\t%v\t%s\t%s\t%s\n", peer.VNI, peer.Address, peer.Subnets, yesNo(peer.Remembered),
+			peer.Kernel, peer.Ktsnd)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/overlay"
+)
+
+// knownPeer is another node, and who knows of it. Where the three differ, somebody changed one of them behind
+// the others' back.
+type knownPeer struct {
+	control.Peer
+	Remembered bool `json:"remembered"`
+	// Kernel is "yes", "no", or "no tunnel" as long as no pod is attached.
+	Kernel string `json:"kernel"`
+	// Ktsnd is "yes", "no", "other subnets", or "none" on a node without.
+	Ktsnd string `json:"ktsnd"`
+}
+
+type peerKey struct {
+	vni     uint32
+	address netip.Addr
+}
+
+// knownPeers joins what is remembered with what kernel and ktsnd know.
+func knownPeers(ctx context.Context, node *overlay.Node, client *control.Client) ([]knownPeer, error) {
+	remembered, err := node.Peers()
+	if err != nil {
+		return nil, err
+	}
+	flooded, err := node.FloodTargets()
+	if err != nil {
+		return nil, err
+	}
+	var told []control.Peer
+	if client != nil {
+		if told, err = client.Peers(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return joinPeers(remembered, flooded, told, client != nil), nil
+}
+
+func joinPeers(remembered []control.Peer, flooded map[uint32]map[netip.Addr]bool, told []control.Peer, withKtsnd bool) []knownPeer {
+	all := map[peerKey]*knownPeer{}
+	at := func(vni uint32, address netip.Addr) *knownPeer {
+		key := peerKey{vni, address}
+		if all[key] == nil {
+			all[key] = &knownPeer{Peer: control.Peer{VNI: vni, Address: address, Subnets: []netip.Prefix{}}, Kernel: "no", Ktsnd: "no"}
+		}
+		return all[key]
+	}
+	for _, peer := range remembered {
+		known := at(peer.VNI, peer.Address)
+		known.Subnets, known.Remembered = peer.Subnets, true
+	}
+	for _, peer := range told {
+		known := at(peer.VNI, peer.Address)
+		known.Ktsnd = "yes"
+		if known.Remembered && !samePrefixes(known.Subnets, peer.Subnets) {
+			known.Ktsnd = "other subnets"
+		}
+		if !known.Remembered {
+			known.Subnets = peer.Subnets
+		}
+	}
+	for vni, addresses := range flooded {
+		for address := range addresses {
+			at(vni, address).Kernel = "yes"
+		}
+	}
+	var list []knownPeer
+	for _, known := range all {
+		if flooded[known.VNI] == nil {
+			known.Kernel = "no tunnel"
+		}
+		if !withKtsnd {
+			known.Ktsnd = "none"
+		}
+		list = append(list, *known)
+	}
+	slices.SortFunc(list, func(a, b knownPeer) int {
+		return cmp.Or(cmp.Compare(a.VNI, b.VNI), a.Address.Compare(b.Address))
+	})
+	return list
+}
+
+func samePrefixes(a, b []netip.Prefix) bool {
+	sorted := func(prefixes []netip.Prefix) []netip.Prefix {
+		return slices.SortedFunc(slices.Values(prefixes), func(x, y netip.Prefix) int {
+			return cmp.Or(x.Addr().Compare(y.Addr()), cmp.Compare(x.Bits(), y.Bits()))
+		})
+	}
+	return slices.Equal(sorted(a), sorted(b))
+}
+
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lock waits, at most as long as the node's patience, until no other process changes the node's networks.
+// The kernel releases it when this process ends, however it does.
+func (n *Node) lock(ctx context.Context) (unlock func(), err error) {
+	file, err := n.openLock()
+	if err != nil {
+		return nil, err
+	}
+	taken := make(chan error, 1)
+	go func() {
+		var err error
+		for err = unix.EINTR; err == unix.EINTR; {
+			err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+		}
+		taken <- err
+	}()
+	limit := time.NewTimer(n.patience)
+	defer limit.Stop()
+	select {
+	case err := <-taken:
+		if err != nil {
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
+		}
+		return func() { file.Close() }, nil
+	case <-ctx.Done():
+		err = fmt.Errorf("wait for %s: %w", file.Name(), context.Cause(ctx))
+	case <-limit.C:
+		err = failed(Busy, "%s was held by other processes for %v; try again later", file.Name(), n.patience)
+	}
+	// Once it gets the lock, the waiting goroutine has nobody to give it to.
+	go func() {
+		_ = <-taken
+		file.Close()
+	}()
+	return nil, err
+}
+
+func (n *Node) openLock() (*os.File, error) {
+	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state directory: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(n.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock: %w", err)
+	}
+	return file, nil
+}

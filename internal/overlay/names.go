@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// linkGroup marks the devices that this package made: "tsn" in ASCII. Unlike an alias it is set in the
+// kernel call that creates the device.
+const linkGroup = 0x74736e
+
+// portPrefix opens the name of every port.
+const portPrefix = "tsn"
+
+// maxAliasBytes is IFALIASZ less the final zero.
+const maxAliasBytes = 255
+
+// BridgeName is what the bridge of a network is called unless the user names it.
+func BridgeName(vni uint32) string { return fmt.Sprintf("tsnbr%d", vni) }
+
+// TunnelName is what the VXLAN device of a network is called unless the user names it.
+func TunnelName(vni uint32) string { return fmt.Sprintf("tsnvx%d", vni) }
+
+// Attachment is one interface of one container on one network.
+type Attachment struct {
+	// Network is the name of the network's configuration.
+	Network     string `json:"network"`
+	ContainerID string `json:"containerID"`
+	Interface   string `json:"interface"`
+	// Identity is who the pod is for ktsnd.
+	Identity string `json:"identity"`
+}
+
+// PortName is the name of the node's end of the attachment's veth pair. It follows from the attachment, so
+// that it is found without any record.
+func (a *Attachment) PortName() string {
+	sum := sha256.Sum256([]byte(a.Network + "\x00" + a.ContainerID + "\x00" + a.Interface))
+	return portPrefix + hex.EncodeToString(sum[:6])
+}
+
+// aliasPrefix opens the alias of every port; a number behind it is the version of what follows.
+const aliasPrefix = "tsn-cni:1"
+
+// alias is how the attachment is written on its port. None of the parts contains a space.
+func (a *Attachment) alias() string {
+	return strings.Join([]string{aliasPrefix, a.Network, a.ContainerID, a.Interface, a.Identity}, " ")
+}
+
+// Check tells whether the attachment can be written on its port.
+func (a *Attachment) Check() error {
+	if length := len(a.alias()); length > maxAliasBytes {
+		return fmt.Errorf("the names of network, container, interface and identity have %d bytes together; at most %d fit",
+			length-len(aliasPrefix), maxAliasBytes-len(aliasPrefix))
+	}
+	return nil
+}
+
+// parseAlias reads what alias wrote.
+func parseAlias(text string) (Attachment, bool) {
+	parts := strings.Split(text, " ")
+	if len(parts) != 5 || parts[0] != aliasPrefix {
+		return Attachment{}, false
+	}
+	return Attachment{Network: parts[1], ContainerID: parts[2], Interface: parts[3], Identity: parts[4]}, true
+}
+
+// HardwareAddress derives a pod interface's address from its IP address: 0a:58 and the four bytes of IPv4, as
+// other plugins do, or the first four of a hash for IPv6. The same address has the same owner on every node,
+// so neighbours need not learn anew when a pod moves.
+func HardwareAddress(address netip.Addr) net.HardwareAddr {
+	tail := address.AsSlice()
+	if address.Unmap().Is4() {
+		tail = address.Unmap().AsSlice()
+	} else {
+		sum := sha256.Sum256(tail)
+		tail = sum[:4]
+	}
+	return append(net.HardwareAddr{0x0a, 0x58}, tail...)
+}
+
+// portHardwareAddress is that of the node's end, which nobody talks to; it must only differ from all others.
+func portHardwareAddress(portName string) net.HardwareAddr {
+	sum := sha256.Sum256([]byte(portName))
+	return append(net.HardwareAddr{0x0e}, sum[:5]...)
+}
