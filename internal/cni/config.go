@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -176,9 +177,21 @@ func (c *Config) readStandard(text []byte, all map[string]json.RawMessage) error
 func explainType(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("%s: a %s stands where there must be one of Go's type %s", wrong.Field, wrong.Value, wrong.Type)
+		return fmt.Errorf("%s: a %s stands where there must be %s", wrong.Field, wrong.Value, describeKind(wrong.Type.Kind()))
 	}
 	return err
+}
+
+func describeKind(kind reflect.Kind) string {
+	switch kind {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Bool:
+		return "true or false"
+	}
+	return "a string"
 }
 
 func (c *Config) readVNI(raw json.RawMessage) error {

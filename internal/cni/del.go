@@ -29,10 +29,14 @@ func (r *request) detach(ctx context.Context, node *overlay.Node, records record
 	}
 	all := unregister(ctx, made, records)
 	fault.Point("unregistered")
-	all = errors.Join(all, r.ipam(ctx, "DEL"))
-	fault.Point("unaddressed")
-	all = errors.Join(all, node.Unplug(ctx, made.network(), &r.Attachment))
+	errUnplug := node.Unplug(ctx, made.network(), &r.Attachment)
 	fault.Point("unplugged")
+	all = errors.Join(all, errUnplug)
+	if errUnplug == nil {
+		// Not before: whoever gets the address next may be on this bridge.
+		all = errors.Join(all, r.ipam(ctx, "DEL"))
+	}
+	fault.Point("unaddressed")
 	if all != nil {
 		return all
 	}
@@ -61,6 +65,7 @@ func unregister(ctx context.Context, made *record, records records) error {
 // removeUse removes the pod's socket when this was the last attachment that used it.
 func removeUse(ctx context.Context, daemon *daemon, records records, made *record) error {
 	last, err := records.releaseSocket(&made.Attachment)
+	fault.Point("socket-released")
 	if err != nil || !last {
 		return err
 	}

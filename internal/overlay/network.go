@@ -181,6 +181,7 @@ func (n *Node) unmake(made devices) error {
 	if made.tunnel != nil {
 		err = n.remove(made.tunnel)
 	}
+	fault.Point("tunnel-removed")
 	if made.bridge != nil {
 		err = errors.Join(err, n.remove(made.bridge))
 	}
@@ -208,22 +209,30 @@ func (n *Node) clear(network *Network) error {
 	if have.bridge == nil {
 		return n.unmake(devices{tunnel: have.onlyOurs().tunnel})
 	}
-	ports, err := n.portsOf(have.bridge)
-	if err != nil {
-		return err
-	}
-	for _, port := range ports {
-		if ours(port) && port.Type() == "veth" {
-			return nil
-		}
-	}
 	unused := have.onlyOurs()
-	for _, port := range ports {
-		if unused.tunnel == nil || port.Attrs().Index != unused.tunnel.Index {
-			unused.bridge = nil // somebody else has a port there
+	for range maxDumps {
+		var found users
+		found, err = usersOf(have.bridge, link(unused.tunnel))
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			continue
 		}
+		if err != nil || found.pods {
+			return err
+		}
+		if found.others {
+			unused.bridge = nil
+		}
+		return n.unmake(unused)
 	}
-	return n.unmake(unused)
+	return err
+}
+
+// link is a nil interface for no tunnel.
+func link(tunnel *netlink.Vxlan) netlink.Link {
+	if tunnel == nil {
+		return nil
+	}
+	return tunnel
 }
 
 func (d devices) onlyOurs() devices {

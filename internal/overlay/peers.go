@@ -146,7 +146,7 @@ func (u *undoing) onError(err *error) {
 
 // tunnels lists the VXLAN devices of a network, whoever made them.
 func (n *Node) tunnels(vni uint32) ([]netlink.Link, error) {
-	links, err := n.dump(&netlink.Dummy{})
+	links, err := listLinks()
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (n *Node) Peers() ([]control.Peer, error) { return n.readPeers() }
 
 // FloodTargets returns, for each network that has a tunnel, the nodes it floods to.
 func (n *Node) FloodTargets() (map[uint32]map[netip.Addr]bool, error) {
-	links, err := n.dump(&netlink.Dummy{})
+	links, err := listLinks()
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,8 @@ func (n *Node) writePeers(peers []control.Peer) error {
 func WriteFile(path string, content []byte) error {
 	temporary := path + Unfinished
 	if err := os.WriteFile(temporary, content, 0o600); err != nil {
-		return errors.Join(err, os.RemoveAll(temporary))
+		_ = os.Remove(temporary) // if it is there, and a file
+		return err
 	}
 	if err := os.Rename(temporary, path); err != nil {
 		return errors.Join(err, os.Remove(temporary))

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/fault"
@@ -214,7 +213,7 @@ type Found struct {
 
 // Attachments lists the ports of all networks of this node.
 func (n *Node) Attachments() ([]Found, error) {
-	links, err := n.dump(&netlink.Dummy{})
+	links, err := listLinks()
 	if err != nil {
 		return nil, err
 	}
@@ -239,42 +238,4 @@ func (n *Node) Attachments() ([]Found, error) {
 		all = append(all, found)
 	}
 	return all, nil
-}
-
-// portsOf lists the ports of a bridge.
-func (n *Node) portsOf(bridge netlink.Link) ([]netlink.Link, error) {
-	return n.dump(bridge)
-}
-
-// dump lists links, those with master only when it has an index. The kernel does the choosing, which makes the
-// cost that of the answer.
-func (n *Node) dump(master netlink.Link) ([]netlink.Link, error) {
-	for tries := 0; ; tries++ {
-		request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-		request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-		if index := master.Attrs().Index; index != 0 {
-			request.AddData(nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(index))))
-		}
-		messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
-		// The list changed meanwhile: what was read may lack something.
-		if errors.Is(err, netlink.ErrDumpInterrupted) && tries < 10 {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list devices: %w", err)
-		}
-		return deserialize(messages)
-	}
-}
-
-func deserialize(messages [][]byte) ([]netlink.Link, error) {
-	var links []netlink.Link
-	for _, message := range messages {
-		link, err := netlink.LinkDeserialize(nil, message)
-		if err != nil {
-			return nil, fmt.Errorf("read a device: %w", err)
-		}
-		links = append(links, link)
-	}
-	return links, nil
 }

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// maxDumps is how often a list is read again that changed meanwhile and may lack something.
+const maxDumps = 10
+
+// users tells who uses a bridge.
+type users struct {
+	// pods: at least one of this package's ports is on it. What else there is was not looked at then.
+	pods bool
+	// others: it has a port that is neither this package's nor the tunnel.
+	others bool
+}
+
+// usersOf looks at the ports of a bridge until it finds a pod's. On a full node that is at once, where a whole list
+// would take longer than all else that is done for a pod.
+func usersOf(bridge, tunnel netlink.Link) (users, error) {
+	var found users
+	err := eachLink(bridge.Attrs().Index, func(port netlink.Link) bool {
+		switch {
+		case ours(port) && port.Type() == "veth":
+			found.pods = true
+		case tunnel == nil || port.Attrs().Index != tunnel.Attrs().Index:
+			found.others = true
+		}
+		return !found.pods
+	})
+	return found, err
+}
+
+// listLinks lists all devices.
+func listLinks() ([]netlink.Link, error) {
+	var all []netlink.Link
+	for range maxDumps {
+		all = nil
+		err := eachLink(0, func(link netlink.Link) bool {
+			all = append(all, link)
+			return true
+		})
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
+	}
+	return nil, fmt.Errorf("list devices: %w", netlink.ErrDumpInterrupted)
+}
+
+// eachLink calls f for each device, or for each with a master, until it returns false. The kernel chooses, and
+// makes its list as it is read.
+func eachLink(master int, f func(netlink.Link) bool) error {
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	if master != 0 {
+		request.AddData(nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))))
+	}
+	var errRead error
+	err := request.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWLINK, func(message []byte) bool {
+		link, err := netlink.LinkDeserialize(nil, message)
+		if err != nil {
+			errRead = err
+			return false
+		}
+		return f(link)
+	})
+	if err := errors.Join(err, errRead); err != nil {
+		return fmt.Errorf("list devices: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	current "github.com/containernetworking/cni/pkg/types/100"
+)
+
+// numbered is the attachment of one of many containers.
+func numbered(i int, netns string) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: fmt.Sprintf("many-%d", i), NetNS: netns, IfName: podIf}
+}
+
+func TestFiftyAtOnceComeAndGoAndLeaveNothing(t *testing.T) {
+	const count = 50
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	before := lab.a.inventory(t)
+	spaces := namespaces(t, count)
+	configs := list(t, lab.a.config(nil))
+	addresses := make([]string, count)
+	inParallel(t, count, func(i int) error {
+		answer, err := lab.a.runtime.AddNetworkList(context.Background(), configs, numbered(i, spaces[i].Path()))
+		if err != nil {
+			return fmt.Errorf("ADD: %w", err)
+		}
+		result, err := current.GetResult(answer)
+		if err == nil {
+			addresses[i] = addressOf(result, true).String()
+		}
+		return err
+	})
+	taken := map[string]int{}
+	for i, address := range addresses {
+		if other, there := taken[address]; there {
+			t.Errorf("%d and %d both have %s", i, other, address)
+		}
+		taken[address] = i
+	}
+	if endpoints, err := lab.a.client.Endpoints(t.Context()); err != nil || len(endpoints) != count {
+		t.Errorf("ktsnd has %d endpoints, %v", len(endpoints), err)
+	}
+	inParallel(t, count, func(i int) error {
+		return lab.a.runtime.CheckNetworkList(context.Background(), configs, numbered(i, spaces[i].Path()))
+	})
+	// Half of them go while the others come once more, so that the last port leaves while the first one comes.
+	inParallel(t, count, func(i int) error {
+		at := numbered(i, spaces[i].Path())
+		if err := lab.a.runtime.DelNetworkList(context.Background(), configs, at); err != nil || i%2 == 0 {
+			return err
+		}
+		if _, err := lab.a.runtime.AddNetworkList(context.Background(), configs, at); err != nil {
+			return fmt.Errorf("second ADD: %w", err)
+		}
+		return lab.a.runtime.DelNetworkList(context.Background(), configs, at)
+	})
+	checkSame(t, "after all", before, lab.a.inventory(t))
+}
+
+func TestTheLastToLeaveAndTheFirstToComeDoNotMeet(t *testing.T) {
+	lab := newLab(t)
+	before := lab.a.inventory(t)
+	configs := list(t, lab.a.config(nil))
+	spaces := namespaces(t, 4)
+	// Four containers that come and go by themselves: bridge and tunnel are made and removed all the time.
+	inParallel(t, len(spaces), func(i int) error {
+		for range 12 {
+			at := numbered(i, spaces[i].Path())
+			if _, err := lab.a.runtime.AddNetworkList(context.Background(), configs, at); err != nil {
+				return fmt.Errorf("ADD: %w", err)
+			}
+			if err := lab.a.runtime.CheckNetworkList(context.Background(), configs, at); err != nil {
+				return fmt.Errorf("CHECK: %w", err)
+			}
+			if err := lab.a.runtime.DelNetworkList(context.Background(), configs, at); err != nil {
+				return fmt.Errorf("DEL: %w", err)
+			}
+		}
+		return nil
+	})
+	checkSame(t, "after all", before, lab.a.inventory(t))
+}
+
+func TestFiveHundredInARowLeaveNothing(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	open := openFiles(t, lab.a)
+	configs := list(t, lab.a.config(nil))
+	for i := range 500 {
+		at := numbered(i, pod.Path())
+		if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, at); err != nil {
+			t.Fatalf("ADD %d: %v", i, err)
+		}
+		if err := lab.a.runtime.DelNetworkList(t.Context(), configs, at); err != nil {
+			t.Fatalf("DEL %d: %v", i, err)
+		}
+	}
+	checkSame(t, "after all", before, lab.a.inventory(t, pod))
+	if after := openFiles(t, lab.a); after != open {
+		t.Errorf("ktsnd has %d files open, before it had %d", after, open)
+	}
+}
+
+// openFiles counts those of the node's ktsnd.
+func openFiles(t *testing.T, n *node) int {
+	t.Helper()
+	return len(glob(t, fmt.Sprintf("/proc/%d/fd/*", n.daemon.PID())))
+}

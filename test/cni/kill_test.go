@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/kubernetsn/kubernetsn/internal/fault"
+)
+
+// killedAt is a runtime whose tsn-cni kills itself at a point.
+func (n *node) killedAt(t *testing.T, point string) *libcni.CNIConfig {
+	t.Helper()
+	return n.runtimeWith(t, killablePlugin(t), fault.Variable+"="+point)
+}
+
+// mustBeKilled checks that the plugin reached the point and did not get any further.
+func mustBeKilled(t *testing.T, err error) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), "signal: killed") {
+		t.Fatalf("it was not killed: %v", err)
+	}
+}
+
+// cleaners are the two ways in which a runtime clears away what a killed command has left.
+var cleaners = map[string]func(*testing.T, *pod, *libcni.NetworkConfigList){
+	"DEL": func(t *testing.T, pod *pod, configs *libcni.NetworkConfigList) {
+		must(t, pod.node.runtime.DelNetworkList(t.Context(), configs, pod.attachment()))
+	},
+	"GC": func(t *testing.T, pod *pod, configs *libcni.NetworkConfigList) {
+		must(t, pod.node.gc(t, pod.node.forgetful(t, shipped(t)), configs))
+	},
+}
+
+func TestAKilledAddIsClearedAway(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	configs := list(t, lab.a.config(nil))
+	for _, point := range fault.Add {
+		for name, clean := range cleaners {
+			t.Run(point+", then "+name, func(t *testing.T) {
+				_, err := lab.a.killedAt(t, point).AddNetworkList(t.Context(), configs, pod.attachment())
+				mustBeKilled(t, err)
+				clean(t, pod, configs)
+				checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
+			})
+		}
+	}
+}
+
+func TestAKilledDelIsCompleted(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	configs := list(t, lab.a.config(nil))
+	for _, point := range fault.Del {
+		for name, clean := range cleaners {
+			t.Run(point+", then "+name, func(t *testing.T) {
+				if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
+					t.Fatal(err)
+				}
+				mustBeKilled(t, lab.a.killedAt(t, point).DelNetworkList(t.Context(), configs, pod.attachment()))
+				clean(t, pod, configs)
+				checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
+			})
+		}
+	}
+}
+
+// TestAKilledAddHarmsNobodyElse looks at a pod that was there before, and attaches the killed one in the end.
+func TestAKilledAddHarmsNobodyElse(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	resident, victim := lab.a.newPod(t), lab.a.newPod(t)
+	config := lab.a.config(nil)
+	configs := list(t, config)
+	resident.add(t, config)
+	before := lab.a.inventory(t, resident, victim)
+	for _, point := range fault.Add {
+		if point == "bridge-made" || point == "tunnel-made" {
+			continue // not made: they are there
+		}
+		t.Run(point, func(t *testing.T) {
+			_, err := lab.a.killedAt(t, point).AddNetworkList(t.Context(), configs, victim.attachment())
+			mustBeKilled(t, err)
+			if err := lab.a.runtime.CheckNetworkList(t.Context(), configs, resident.attachment()); err != nil {
+				t.Errorf("the other pod: %v", err)
+			}
+			must(t, lab.a.gc(t, lab.a.forgetful(t, shipped(t)), configs, resident))
+			checkSame(t, "after GC", before, lab.a.inventory(t, resident, victim))
+			if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, victim.attachment()); err != nil {
+				t.Fatalf("it cannot be attached afterwards: %v", err)
+			}
+			must(t, lab.a.runtime.DelNetworkList(t.Context(), configs, victim.attachment()))
+			checkSame(t, "after DEL", before, lab.a.inventory(t, resident, victim))
+		})
+	}
+}
+
+// TestAKilledGCIsCompletedByTheNext goes through the points of DEL, which GC passes for each attachment.
+func TestAKilledGCIsCompletedByTheNext(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	configs := list(t, lab.a.config(nil))
+	for _, point := range fault.Del {
+		t.Run(point, func(t *testing.T) {
+			if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
+				t.Fatal(err)
+			}
+			killed := lab.a.forgetful(t, killablePlugin(t), fault.Variable+"="+point)
+			mustBeKilled(t, lab.a.gc(t, killed, configs))
+			must(t, lab.a.gc(t, lab.a.forgetful(t, shipped(t)), configs))
+			checkSame(t, "after the second GC", before, lab.a.inventory(t, pod))
+		})
+	}
+}
+
+// TestAKilledAddCanBeRepeated has no DEL in between, as after a crash of the runtime.
+func TestAKilledAddCanBeRepeatedUntilItsPortIsThere(t *testing.T) {
+	lab := newLab(t)
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	config := lab.a.config(fields{"ipam": static("10.42.1.9/16")})
+	configs := list(t, config)
+	for _, point := range fault.Add[:6] {
+		t.Run(point, func(t *testing.T) {
+			_, err := lab.a.killedAt(t, point).AddNetworkList(t.Context(), configs, pod.attachment())
+			mustBeKilled(t, err)
+			if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
+				t.Errorf("ADD: %v", err)
+			}
+			pod.del(t, config)
+			checkSame(t, "after DEL", before, lab.a.inventory(t, pod))
+		})
+	}
+}

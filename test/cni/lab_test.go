@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/podnet"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+const (
+	uplinkName  = "phys0"
+	networkName = "tsn"
+	vni         = 42
+	bridgeName  = "tsnbr42"
+	tunnelName  = "tsnvx42"
+	podIf       = "tsn0"
+	// patience is how long anything may take that takes milliseconds on an idle machine.
+	patience = 20 * time.Second
+)
+
+// lab is two nodes with a link between them.
+type lab struct {
+	id   topology.ID
+	a, b *node
+	pods int
+}
+
+// node is a node and its container runtime.
+type node struct {
+	*topology.Namespace
+	lab     *lab
+	dir     string
+	address netip.Addr
+	// subnet is where its pods' addresses come from.
+	subnet  netip.Prefix
+	runtime *libcni.CNIConfig
+	daemon  *process.Process
+	client  *control.Client
+}
+
+func newLab(t testing.TB) *lab {
+	t.Helper()
+	program(t, "tsn-cni")
+	referencePlugins(t)
+	if _, err := topology.SweepStale(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := topology.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{id: id}
+	l.a = l.newNode(t, "a", "192.0.2.1", "10.42.1.0/24")
+	l.b = l.newNode(t, "b", "192.0.2.2", "10.42.2.0/24")
+	l.link(t)
+	return l
+}
+
+// folder makes a short-named folder, which is removed at the end.
+func folder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ktsn-cni-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// namespace makes a network namespace with the loopback up, which is removed at the end.
+func (l *lab) namespace(t testing.TB, role string) *topology.Namespace {
+	t.Helper()
+	made, err := topology.NewNamespace(l.id.String() + "-" + role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := made.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	must(t, made.Do(func() error {
+		lo, err := netlink.LinkByName("lo")
+		return errors.Join(err, netlink.LinkSetUp(lo))
+	}))
+	return made
+}
+
+func (l *lab) newNode(t testing.TB, name, address, subnet string) *node {
+	t.Helper()
+	n := &node{lab: l, dir: folder(t), address: netip.MustParseAddr(address), subnet: netip.MustParsePrefix(subnet)}
+	n.Namespace = l.namespace(t, "node-"+name)
+	n.runtime = n.runtimeWith(t, shipped(t))
+	return n
+}
+
+// runtimeWith is a runtime whose tsn-cni comes from a folder.
+func (n *node) runtimeWith(t testing.TB, pluginDir string, environment ...string) *libcni.CNIConfig {
+	t.Helper()
+	return podnet.New(n.Path(), []string{pluginDir, referencePlugins(t)}, filepath.Join(n.dir, "cache"), os.Stderr, environment...)
+}
+
+// forgetful is a runtime that has no memory of what it attached, so that a GC of libcni's is nothing but the
+// plugin's.
+func (n *node) forgetful(t testing.TB, pluginDir string, environment ...string) *libcni.CNIConfig {
+	t.Helper()
+	return podnet.New(n.Path(), []string{pluginDir, referencePlugins(t)}, folder(t), os.Stderr, environment...)
+}
+
+// gc keeps the given pods' attachments and no others.
+func (n *node) gc(t testing.TB, runtime *libcni.CNIConfig, configs *libcni.NetworkConfigList, valid ...*pod) error {
+	t.Helper()
+	list := []types.GCAttachment{}
+	for _, pod := range valid {
+		list = append(list, types.GCAttachment{ContainerID: pod.id, IfName: podIf})
+	}
+	return runtime.GCNetworkList(context.Background(), configs, &libcni.GCArgs{ValidAttachments: list})
+}
+
+// shipped is the folder of tsn-cni as it was built.
+func shipped(t testing.TB) string {
+	t.Helper()
+	return filepath.Dir(program(t, "tsn-cni"))
+}
+
+// link joins the nodes by a veth pair and gives the ends their addresses.
+func (l *lab) link(t testing.TB) {
+	t.Helper()
+	far, err := os.Open(l.b.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	must(t, l.a.Do(func() error {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = uplinkName
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: uplinkName, PeerNamespace: netlink.NsFd(int(far.Fd()))})
+	}))
+	for _, n := range []*node{l.a, l.b} {
+		must(t, n.Do(func() error {
+			link, err := netlink.LinkByName(uplinkName)
+			if err != nil {
+				return err
+			}
+			address, err := netlink.ParseAddr(n.address.String() + "/24")
+			return errors.Join(err, netlink.AddrAdd(link, address), netlink.LinkSetUp(link))
+		}))
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// control is where the node's ktsnd listens.
+func (n *node) control() string { return filepath.Join(n.dir, "control.sock") }
+
+// startDaemon starts the node's ktsnd and waits until it answers.
+func (n *node) startDaemon(t testing.TB) {
+	t.Helper()
+	started, err := process.Start(n.Namespace, "ktsnd", exec.Command(program(t, "ktsnd"), "--interface", uplinkName,
+		"--control", n.control(), "--log-level", "warning"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.daemon = started
+	t.Cleanup(func() {
+		if err := started.Stop(patience); err != nil {
+			t.Errorf("%v\nit said: %s", err, started.Stderr())
+		}
+	})
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		client, err := control.Dial(context.Background(), n.control())
+		if err == nil {
+			n.client = client
+			t.Cleanup(func() { client.Close() })
+			return
+		}
+		select {
+		case <-started.Done():
+			t.Fatal(started.Ended())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ktsnd does not listen: %v", err)
+		}
+	}
+}
+
+// stopDaemon ends it as an administrator would.
+func (n *node) stopDaemon(t testing.TB) {
+	t.Helper()
+	n.client.Close()
+	must(t, n.daemon.Stop(patience))
+	n.daemon, n.client = nil, nil
+}
+
+// fields is a configuration, or a part of one.
+type fields map[string]any
+
+// config is the node's configuration of the network, with some fields replaced; nil removes one.
+func (n *node) config(changes fields) map[string]any {
+	config := map[string]any{
+		"type":         "tsn-cni",
+		"vni":          vni,
+		"stateDir":     filepath.Join(n.dir, "state"),
+		"capabilities": map[string]bool{"mac": true, "ips": true},
+		"ipam":         n.hostLocal(n.subnet, "10.42.0.0/16"),
+	}
+	if n.daemon == nil {
+		config["controlSocket"], config["uplink"] = "", uplinkName
+	} else {
+		config["controlSocket"], config["socketDir"] = n.control(), filepath.Join(n.dir, "pods")
+	}
+	for name, value := range changes {
+		if value == nil {
+			delete(config, name)
+		} else {
+			config[name] = value
+		}
+	}
+	return config
+}
+
+// hostLocal gives addresses from a subnet, with routes to others over the link.
+func (n *node) hostLocal(subnet netip.Prefix, routes ...string) fields {
+	var list []fields
+	for _, route := range routes {
+		list = append(list, fields{"dst": route})
+	}
+	return fields{"type": "host-local", "dataDir": filepath.Join(n.dir, "ipam"), "ranges": [][]fields{{{"subnet": subnet.String()}}}, "routes": list}
+}
+
+// static gives fixed addresses.
+func static(addresses ...string) fields {
+	var list []fields
+	for _, address := range addresses {
+		list = append(list, fields{"address": address})
+	}
+	return fields{"type": "static", "addresses": list}
+}
+
+// list is a list with one plugin in the newest version.
+func list(t testing.TB, config map[string]any) *libcni.NetworkConfigList {
+	t.Helper()
+	return listOf(t, "1.1.0", config)
+}
+
+func listOf(t testing.TB, version string, configs ...map[string]any) *libcni.NetworkConfigList {
+	t.Helper()
+	made, err := podnet.List(version, networkName, configs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// pod is a container of which there is only the network namespace.
+type pod struct {
+	*topology.Namespace
+	node *node
+	id   string
+}
+
+func (n *node) newPod(t testing.TB) *pod {
+	t.Helper()
+	n.lab.pods++
+	id := fmt.Sprintf("pod-%d", n.lab.pods)
+	return &pod{n.lab.namespace(t, id), n, id}
+}
+
+// attachment is how a runtime names the pod's interface.
+func (p *pod) attachment() *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: p.id, NetNS: p.Path(), IfName: podIf,
+		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAME", p.id}, {"K8S_POD_UID", p.identity()}}}
+}
+
+func (p *pod) identity() string { return "uid-" + p.id }
+
+// add attaches the pod, which must succeed; the test's end detaches it.
+func (p *pod) add(t testing.TB, config map[string]any) *current.Result {
+	t.Helper()
+	configs := list(t, config)
+	answer, err := p.node.runtime.AddNetworkList(context.Background(), configs, p.attachment())
+	if err != nil {
+		t.Fatalf("ADD: %v", err)
+	}
+	t.Cleanup(func() { _ = p.node.runtime.DelNetworkList(context.Background(), configs, p.attachment()) })
+	result, err := current.GetResult(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func (p *pod) del(t testing.TB, config map[string]any) {
+	t.Helper()
+	if err := p.node.runtime.DelNetworkList(context.Background(), list(t, config), p.attachment()); err != nil {
+		t.Fatalf("DEL: %v", err)
+	}
+}
+
+// address is the pod's first of a family.
+func addressOf(result *current.Result, ipv4 bool) netip.Addr {
+	for _, ip := range result.IPs {
+		address, _ := netip.AddrFromSlice(ip.Address.IP)
+		if address.Unmap().Is4() == ipv4 {
+			return address.Unmap()
+		}
+	}
+	return netip.Addr{}
+}
+
+func glob(t testing.TB, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// rename is a list under another name.
+func rename(t testing.TB, name string, config map[string]any) *libcni.NetworkConfigList {
+	t.Helper()
+	made, err := podnet.List("1.1.0", name, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/process"
+)
+
+// ktsn runs `ktsn` on the node and returns what it printed.
+func (n *node) ktsn(t *testing.T, arguments ...string) string {
+	t.Helper()
+	out, err := n.tryKtsn(t, arguments...)
+	if err != nil {
+		t.Fatalf("ktsn %s: %v", strings.Join(arguments, " "), err)
+	}
+	return out
+}
+
+func (n *node) tryKtsn(t *testing.T, arguments ...string) (string, error) {
+	t.Helper()
+	control := ""
+	if n.daemon != nil {
+		control = n.control()
+	}
+	command := exec.Command(program(t, "ktsn"), append(arguments, "--control", control, "--state-dir", filepath.Join(n.dir, "state"))...)
+	var out strings.Builder
+	command.Stdout = &out
+	started, err := process.Start(n.Namespace, "ktsn", command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = started.Wait()
+	return out.String(), err
+}
+
+func (n *node) loseState(t *testing.T) {
+	t.Helper()
+	must(t, os.RemoveAll(filepath.Join(n.dir, "state", "attachments")))
+	must(t, os.RemoveAll(filepath.Join(n.dir, "state", "sockets")))
+}
+
+func TestWithoutRecordsDelAndGCRemoveAllTheSame(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	config := lab.a.config(nil)
+	for name, clean := range cleaners {
+		t.Run(name, func(t *testing.T) {
+			pod.add(t, config)
+			lab.a.loseState(t)
+			clean(t, pod, list(t, config))
+			checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
+		})
+	}
+}
+
+func TestARecordOfWhichHalfIsLeftIsAsGoodAsNone(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	config := lab.a.config(nil)
+	pod.add(t, config)
+	record := glob(t, filepath.Join(lab.a.dir, "state", "attachments", "*", "*"))
+	if len(record) != 1 {
+		t.Fatalf("records are %q", record)
+	}
+	must(t, os.Truncate(record[0], 20))
+	pod.del(t, config)
+	checkSame(t, "after DEL", before, lab.a.inventory(t, pod))
+}
+
+func TestKtsndThatWasStartedAnewIsToldOfAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		lose bool
+		want string
+	}{
+		"from the records":              {false, "told ktsnd of 1 peers, 2 interfaces and 2 sockets; rebuilt 0 records\n"},
+		"and when the records are lost": {true, "told ktsnd of 1 peers, 2 interfaces and 0 sockets; rebuilt 2 records\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			lab.a.startDaemon(t)
+			first, second := lab.a.newPod(t), lab.a.newPod(t)
+			config := lab.a.config(nil)
+			first.add(t, config)
+			second.add(t, config)
+			lab.a.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24")
+			before := lab.a.inventory(t, first, second)
+
+			lab.a.stopDaemon(t)
+			lab.a.startDaemon(t)
+			if test.lose {
+				lab.a.loseState(t)
+			}
+			configs := list(t, config)
+			err := lab.a.runtime.CheckNetworkList(t.Context(), configs, first.attachment())
+			if err == nil || !strings.Contains(err.Error(), "ktsnd does not know interface tsn0 of uid-"+first.id) {
+				t.Errorf("CHECK before: %v", err)
+			}
+			for range 2 { // repeating it changes nothing
+				if out := lab.a.ktsn(t, "node", "restore"); out != test.want && !(test.lose && strings.HasSuffix(out, "rebuilt 0 records\n")) {
+					t.Errorf("ktsn node restore says %q, want %q", out, test.want)
+				}
+			}
+			if err := lab.a.runtime.CheckNetworkList(t.Context(), configs, first.attachment()); err != nil {
+				t.Errorf("CHECK after: %v", err)
+			}
+			peers, err := lab.a.client.Peers(t.Context())
+			if err != nil || len(peers) != 1 {
+				t.Errorf("ktsnd has peers %+v, %v", peers, err)
+			}
+			if !test.lose {
+				checkSame(t, "after it", before, lab.a.inventory(t, first, second))
+			}
+		})
+	}
+}
+
+func TestDelNeedsNeitherKtsndNorNamespace(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t)
+	config := lab.a.config(nil)
+	pod.add(t, config)
+	lab.a.stopDaemon(t)
+	must(t, pod.Destroy())
+	for range 2 {
+		pod.del(t, config)
+	}
+	gone := func(line string) bool { return strings.HasPrefix(line, "ktsnd") }
+	checkSame(t, "after DEL", slices.DeleteFunc(before, gone), lab.a.inventory(t))
+}

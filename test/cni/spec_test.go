@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	types040 "github.com/containernetworking/cni/pkg/types/040"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/containernetworking/plugins/pkg/testutils"
+
+	"github.com/kubernetsn/kubernetsn/internal/cni"
+	"github.com/kubernetsn/kubernetsn/internal/control"
+)
+
+// spoken are the versions that tsn-cni speaks.
+var spoken = []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"}
+
+func TestItSpeaksEveryVersionFromTheOldestToTheNewest(t *testing.T) {
+	lab := newLab(t)
+	info, err := lab.a.runtime.GetVersionInfo(t.Context(), "tsn-cni")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.SupportedVersions(); !slices.Equal(got, spoken) {
+		t.Errorf("it speaks %q, want %q", got, spoken)
+	}
+}
+
+func TestAttachmentsComeAndGoInEveryVersion(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	for _, version := range spoken {
+		t.Run(version, func(t *testing.T) {
+			configs := listOf(t, version, lab.a.config(nil))
+			result, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment())
+			if err != nil {
+				t.Fatalf("ADD: %v", err)
+			}
+			if result.Version() != version {
+				t.Errorf("the result is of version %s", result.Version())
+			}
+			checkResult(t, pod, version, result)
+			checkAttached(t, pod)
+			if testutils.SpecVersionHasCHECK(version) {
+				if err := lab.a.runtime.CheckNetworkList(t.Context(), configs, pod.attachment()); err != nil {
+					t.Errorf("CHECK: %v", err)
+				}
+			}
+			if testutils.SpecVersionHasSTATUS(version) {
+				if err := lab.a.runtime.GetStatusNetworkList(t.Context(), configs); err != nil {
+					t.Errorf("STATUS: %v", err)
+				}
+			}
+			for _, when := range []string{"the first", "a repeated"} {
+				if err := lab.a.runtime.DelNetworkList(t.Context(), configs, pod.attachment()); err != nil {
+					t.Errorf("%s DEL: %v", when, err)
+				}
+				checkSame(t, "after "+when+" DEL", before, lab.a.inventory(t, pod))
+			}
+		})
+	}
+}
+
+// checkResult looks at what ADD says, and that it says nothing that its version does not have.
+func checkResult(t *testing.T, pod *pod, version string, result types.Result) {
+	t.Helper()
+	text, err := json.Marshal(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := version == "1.1.0"
+	if got := strings.Contains(string(text), "socketPath"); got != later {
+		t.Errorf("socketPath in a result of version %s: %v", version, got)
+	}
+	if got := strings.Contains(string(text), "mtu"); got != later {
+		t.Errorf("mtu in a result of version %s: %v", version, got)
+	}
+	if _, old := result.(*types040.Result); old != (version < "1.0.0") {
+		t.Errorf("the result is a %T", result)
+	}
+	all, err := current.NewResultFromResult(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all.Interfaces) != 3 || len(all.IPs) != 1 {
+		t.Fatalf("the result has %d interfaces and %d addresses: %s", len(all.Interfaces), len(all.IPs), text)
+	}
+	own := all.Interfaces[*all.IPs[0].Interface]
+	ip := all.IPs[0].Address.IP.To4()
+	want := current.Interface{Name: podIf, Sandbox: pod.Path(), Mac: fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", ip[0], ip[1], ip[2], ip[3])}
+	if later {
+		want.Mtu, want.SocketPath = 1450, filepath.Join(pod.node.dir, "pods", pod.identity(), "app.sock")
+	}
+	if *own != want {
+		t.Errorf("the pod's interface is %+v, want %+v", *own, want)
+	}
+}
+
+// checkAttached asks kernel and ktsnd.
+func checkAttached(t *testing.T, pod *pod) {
+	t.Helper()
+	have := pod.node.inventory(t, pod)
+	for _, want := range []string{"node has " + bridgeName, "node has " + tunnelName, pod.id + " has " + podIf,
+		"ktsnd has endpoint " + pod.identity() + " " + podIf, "ktsnd has 1 sockets"} {
+		if !slices.Contains(have, want) {
+			t.Errorf("not so: %s\nthere is:\n%s", want, strings.Join(have, "\n"))
+		}
+	}
+	endpoints, err := pod.node.client.Endpoints(t.Context())
+	if err != nil || len(endpoints) != 1 {
+		t.Fatalf("endpoints %+v, %v", endpoints, err)
+	}
+	want := control.Endpoint{Identity: pod.identity(), Interface: podIf, Netns: pod.Path(), VNI: vni}
+	if endpoints[0].Endpoint != want || endpoints[0].MTU != 1450 {
+		t.Errorf("ktsnd has %+v", endpoints[0])
+	}
+	if info, err := os.Stat(filepath.Join(pod.node.dir, "pods", pod.identity(), "app.sock")); err != nil || info.Mode()&os.ModeSocket == 0 {
+		t.Errorf("the pod's socket: %v, %v", info, err)
+	}
+}
+
+// TestItAgreesWithTheReferenceTestutils calls the functions as the tests of the reference plugins do.
+func TestItAgreesWithTheReferenceTestutils(t *testing.T) {
+	lab := newLab(t)
+	pod := lab.a.newPod(t)
+	for _, version := range testutils.AllSpecVersions {
+		if !slices.Contains(spoken, version) {
+			continue
+		}
+		t.Run(version, func(t *testing.T) {
+			config := listOf(t, version, lab.a.config(nil)).Plugins[0].Bytes
+			args := &skel.CmdArgs{ContainerID: pod.id, Netns: pod.Path(), IfName: podIf, Path: referencePlugins(t)}
+			args.StdinData = injected(t, config, fields{"name": networkName, "cniVersion": version})
+			inNode(t, lab.a, func() error {
+				result, _, err := testutils.CmdAddWithArgs(args, func() error { return cni.Functions().Add(args) })
+				if err != nil {
+					return fmt.Errorf("ADD: %w", err)
+				}
+				checking := *args
+				checking.StdinData = injected(t, args.StdinData, fields{"prevResult": result})
+				if testutils.SpecVersionHasCHECK(version) {
+					if err := testutils.CmdCheckWithArgs(&checking, func() error { return cni.Functions().Check(&checking) }); err != nil {
+						return fmt.Errorf("CHECK: %w", err)
+					}
+				}
+				if testutils.SpecVersionHasSTATUS(version) {
+					if err := testutils.CmdStatus(func() error { return cni.Functions().Status(args) }); err != nil {
+						return fmt.Errorf("STATUS: %w", err)
+					}
+				}
+				return testutils.CmdDelWithArgs(args, func() error { return cni.Functions().Del(args) })
+			})
+		})
+	}
+}
+
+// inNode runs a function on a thread inside the node's network namespace.
+func inNode(t *testing.T, n *node, f func() error) {
+	t.Helper()
+	must(t, ns.WithNetNSPath(n.Path(), func(ns.NetNS) error { return f() }))
+}
+
+// injected adds fields to a configuration.
+func injected(t *testing.T, config []byte, more fields) []byte {
+	t.Helper()
+	var all map[string]any
+	must(t, json.Unmarshal(config, &all))
+	for name, value := range more {
+		all[name] = value
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestVersionsBeforeTheOldestAreRefused(t *testing.T) {
+	lab := newLab(t)
+	pod := lab.a.newPod(t)
+	for _, version := range []string{"0.1.0", "0.2.0", "0.3.0", "2.0.0"} {
+		_, err := lab.a.runtime.AddNetworkList(context.Background(), listOf(t, version, lab.a.config(nil)), pod.attachment())
+		if err == nil {
+			t.Errorf("version %s was accepted", version)
+		}
+	}
+}
