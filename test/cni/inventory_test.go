@@ -27,6 +27,9 @@ func (n *node) inventory(t testing.TB, pods ...*pod) []string {
 	must(t, n.Do(func() error {
 		entries, err := netlink.NeighList(0, unix.AF_BRIDGE)
 		for _, entry := range entries {
+			if entry.HardwareAddr[0]&1 == 1 {
+				continue // a group that a device listens to
+			}
 			if link, err := netlink.LinkByIndex(entry.LinkIndex); err == nil && link.Attrs().Name != uplinkName {
 				all = append(all, fmt.Sprintf("forwarding %s %s", link.Attrs().Name, entry.HardwareAddr))
 			}

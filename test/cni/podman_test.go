@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/podnet"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+)
+
+// podman is Debian's podman on a node, with storage and network configurations of its own.
+type podman struct {
+	node    *node
+	program string
+	dir     string
+}
+
+// newPodman prepares podman to attach containers by tsn-cni, in the newest version that its libcni knows.
+func newPodman(t *testing.T, n *node) *podman {
+	t.Helper()
+	path, err := exec.LookPath("podman")
+	if err != nil {
+		skip(t, "podman is missing; install Debian's package podman")
+	}
+	if _, err := exec.LookPath("runc"); err != nil {
+		skip(t, "runc is missing; install Debian's package runc")
+	}
+	p := &podman{n, path, filepath.Join(n.dir, "podman")}
+	for _, folder := range []string{"net.d", "rootfs/usr", "rootfs/proc", "rootfs/sys", "rootfs/dev", "rootfs/etc", "rootfs/run"} {
+		must(t, os.MkdirAll(filepath.Join(p.dir, folder), 0o755))
+	}
+	for _, name := range []string{"bin", "sbin", "lib", "lib64"} { // as on Debian
+		must(t, os.Symlink("usr/"+name, filepath.Join(p.dir, "rootfs", name)))
+	}
+	must(t, os.WriteFile(filepath.Join(p.dir, "containers.conf"), fmt.Appendf(nil, `[network]
+network_backend = "cni"
+cni_plugin_dirs = [%q, %q]
+network_config_dir = %q
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+runtime = "runc"
+`, shipped(t), referencePlugins(t), filepath.Join(p.dir, "net.d")), 0o644))
+	configs, err := podnet.List("1.0.0", networkName, n.config(nil))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(p.dir, "net.d", "tsn.conflist"), configs.Bytes, 0o644))
+	return p
+}
+
+// command is a podman command on the node.
+func (p *podman) command(arguments ...string) *exec.Cmd {
+	command := exec.Command(p.program, append([]string{"--root", filepath.Join(p.dir, "root"), "--runroot", filepath.Join(p.dir, "runroot"),
+		"--tmpdir", filepath.Join(p.dir, "tmp"), "--storage-driver", "vfs"}, arguments...)...)
+	command.Env = append(os.Environ(), "CONTAINERS_CONF="+filepath.Join(p.dir, "containers.conf"))
+	return command
+}
+
+// run starts a container that does what a shell reads on its standard input, with the node's programs and sockets.
+func (p *podman) run(t *testing.T, name string) (*process.Process, io.WriteCloser, *bufio.Reader) {
+	t.Helper()
+	sockets := filepath.Join(p.node.dir, "pods")
+	must(t, os.MkdirAll(sockets, 0o755))
+	command := p.command("run", "--rm", "--interactive", "--name", name, "--network", networkName+":interface_name="+podIf,
+		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--volume", "/usr:/usr:ro",
+		"--volume", filepath.Dir(program(t, "libktsn.so"))+":/opt:ro", "--volume", sockets+":/run/ktsn:ro",
+		"--rootfs", filepath.Join(p.dir, "rootfs"), "/bin/sh")
+	stdin, err := command.StdinPipe()
+	must(t, err)
+	stdout, err := command.StdoutPipe()
+	must(t, err)
+	started, err := process.Start(p.node.Namespace, "podman", command)
+	must(t, err)
+	t.Cleanup(func() {
+		stdin.Close()
+		_ = p.command("rm", "--force", "--time", "0", name).Run()
+		_ = started.Stop(patience)
+	})
+	return started, stdin, bufio.NewReader(stdout)
+}
+
+// TestPodmanAttachesContainers has Debian's podman run a container with a tsn interface only, which is reached
+// from another node and sends timed messages there.
+func TestPodmanAttachesContainers(t *testing.T) {
+	r := newReachable(t)
+	podman := newPodman(t, r.a)
+	before := r.a.inventory(t)
+	name := "ktsn-test-" + strconv.Itoa(os.Getpid())
+	container, stdin, stdout := podman.run(t, name)
+
+	fmt.Fprintln(stdin, "set -- $(ip -o -4 address show tsn0); echo $4")
+	prefix := line(t, container, stdout)
+	own, err := netip.ParsePrefix(prefix)
+	if err != nil || !r.a.subnet.Contains(own.Addr()) {
+		t.Fatalf("its address is %q", prefix)
+	}
+	ping(t, r.b1, own.Addr(), 56)
+	ping(t, r.a2, own.Addr(), 56)
+
+	file := filepath.Join(r.b.dir, "listener.csv")
+	listener := r.startListener(t, file, 20)
+	// A container's name for itself is how its id begins.
+	fmt.Fprintf(stdin, "export KTSN_SOCKET=$(echo /run/ktsn/$HOSTNAME*/app.sock) LD_PRELOAD=/opt/libktsn.so\n"+
+		"/opt/tsnperf talker --quiet --count 20 --to %s; echo $?\n", netip.AddrPortFrom(r.address(r.b1, true), 7788))
+	if status := line(t, container, stdout); status != "0" {
+		t.Errorf("the talker ended with %q", status)
+	}
+	must(t, listener.Wait())
+	content, err := os.Open(file)
+	must(t, err)
+	defer content.Close()
+	if received, err := perf.ReadListener(content); err != nil || len(received) != 20 {
+		t.Errorf("%d of 20 timed messages arrived, %v", len(received), err)
+	}
+	if sent := r.a.sent(t); sent != 20 {
+		t.Errorf("ktsnd sent %d of 20 messages", sent)
+	}
+	must(t, errors.Join(stdin.Close(), container.Wait()))
+	after := slices.DeleteFunc(r.a.inventory(t), func(line string) bool {
+		return strings.HasPrefix(line, "forwarding "+tunnelName) // learnt from the other node's pods
+	})
+	checkSame(t, "after it has ended", slices.DeleteFunc(before, func(line string) bool {
+		return strings.HasPrefix(line, "forwarding "+tunnelName)
+	}), after)
+}
+
+// TestPodmanDetachesContainersThatAreKilled ends one without warning.
+func TestPodmanDetachesContainersThatAreKilled(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	podman := newPodman(t, lab.a)
+	before := lab.a.inventory(t)
+	name := "ktsn-test-kill-" + strconv.Itoa(os.Getpid())
+	container, stdin, stdout := podman.run(t, name)
+	fmt.Fprintln(stdin, "echo here")
+	if said := line(t, container, stdout); said != "here" {
+		t.Fatalf("it says %q", said)
+	}
+	if out, err := podman.command("kill", "--signal", "KILL", name).CombinedOutput(); err != nil {
+		t.Fatalf("podman kill: %v: %s", err, out)
+	}
+	_ = container.Wait()
+	// podman cleans up when it has noticed.
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && len(lab.a.inventory(t)) > len(before); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	checkSame(t, "after it was killed", before, lab.a.inventory(t))
+}
+
+// line reads one line of what the container prints.
+func line(t *testing.T, container *process.Process, stdout *bufio.Reader) string {
+	t.Helper()
+	text, err := stdout.ReadString('\n')
+	if err != nil {
+		t.Fatalf("the container says no more: %v; podman says: %s", err, container.Stderr())
+	}
+	return strings.TrimSpace(text)
+}
