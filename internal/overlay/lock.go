@@ -19,13 +19,14 @@ func (n *Node) lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	taken := make(chan error, 1)
+	taken, abandoned := make(chan error), make(chan struct{})
 	go func() {
-		var err error
-		for err = unix.EINTR; err == unix.EINTR; {
-			err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+		err := waitForLock(file)
+		select {
+		case taken <- err:
+		case <-abandoned:
+			file.Close()
 		}
-		taken <- err
 	}()
 	limit := time.NewTimer(n.patience)
 	defer limit.Stop()
@@ -41,12 +42,16 @@ func (n *Node) lock(ctx context.Context) (unlock func(), err error) {
 	case <-limit.C:
 		err = failed(Busy, "%s was held by other processes for %v; try again later", file.Name(), n.patience)
 	}
-	// Once it gets the lock, the waiting goroutine has nobody to give it to.
-	go func() {
-		_ = <-taken
-		file.Close()
-	}()
+	close(abandoned)
 	return nil, err
+}
+
+func waitForLock(file *os.File) error {
+	for {
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != unix.EINTR {
+			return err
+		}
+	}
 }
 
 func (n *Node) openLock() (*os.File, error) {

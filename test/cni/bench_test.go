@@ -4,8 +4,8 @@ package cni_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -97,7 +97,7 @@ func BenchmarkWithManyEndpoints(b *testing.B) {
 
 func benchmarkCrowd(b *testing.B, ipam string) {
 	lab := newLab(b)
-	nodes := map[string]*node{"1": lab.a, fmt.Sprint(crowd): lab.b}
+	nodes := map[string]*node{"1": lab.a, strconv.Itoa(crowd): lab.b}
 	visitors := map[string]*pod{}
 	configs := map[string]*libcni.NetworkConfigList{}
 	for name, n := range nodes {
@@ -121,6 +121,6 @@ func benchmarkCrowd(b *testing.B, ipam string) {
 			measured(b, n.runtime, configs[name], visitors[name].attachment(), name, adds, dels)
 		}
 	}
-	adds.report(b, "add", "1", fmt.Sprint(crowd))
-	dels.report(b, "del", "1", fmt.Sprint(crowd))
+	adds.report(b, "add", "1", strconv.Itoa(crowd))
+	dels.report(b, "del", "1", strconv.Itoa(crowd))
 }
