@@ -220,6 +220,9 @@ func (r *request) compareEndpoint(have *control.AttachedEndpoint, want *expected
 	if have.VNI != r.Overlay.VNI {
 		differs("is in network %d, not %d", have.VNI, r.Overlay.VNI)
 	}
+	if have.Bridge != r.Overlay.Bridge {
+		differs("is on bridge %q, not %s", have.Bridge, r.Overlay.Bridge)
+	}
 	if have.Netns != r.netns && !sameFile(have.Netns, r.netns) {
 		differs("is in network namespace %s, not %s", have.Netns, r.netns)
 	}

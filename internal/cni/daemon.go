@@ -99,5 +99,6 @@ func (d *daemon) addEndpoint(ctx context.Context, r *record) error {
 		Interface: r.Interface,
 		Netns:     r.Netns,
 		VNI:       r.VNI,
+		Bridge:    r.Bridge,
 	})
 }

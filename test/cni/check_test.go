@@ -102,8 +102,12 @@ func TestCheckNamesEveryDifference(t *testing.T) {
 			"ktsnd does not know interface tsn0 of IDENTITY; if it was started anew, run `ktsn node restore`"},
 		"ktsnd has it in another network": {func(t *testing.T, p *pod) {
 			must(t, errors.Join(p.node.client.EndpointDel(t.Context(), p.identity(), podIf),
-				p.node.client.EndpointAdd(t.Context(), control.Endpoint{Identity: p.identity(), Interface: podIf, Netns: p.Path(), VNI: 7})))
+				p.node.client.EndpointAdd(t.Context(), control.Endpoint{Identity: p.identity(), Interface: podIf, Netns: p.Path(), VNI: 7, Bridge: bridgeName})))
 		}, "ktsnd's endpoint tsn0 is in network 7, not 42"},
+		"ktsnd has it on no bridge": {func(t *testing.T, p *pod) {
+			must(t, errors.Join(p.node.client.EndpointDel(t.Context(), p.identity(), podIf),
+				p.node.client.EndpointAdd(t.Context(), control.Endpoint{Identity: p.identity(), Interface: podIf, Netns: p.Path(), VNI: vni})))
+		}, `ktsnd's endpoint tsn0 is on bridge "", not tsnbr42`},
 		"IPAM forgot the address": {func(t *testing.T, p *pod) {
 			must(t, os.Remove(filepath.Join(p.node.dir, "ipam", networkName, "10.42.1.9")))
 		}, "IPAM plugin host-local: host-local: Failed to find address added by container CONTAINER"},

@@ -111,7 +111,7 @@ func TestPodmanAttachesContainers(t *testing.T) {
 	ping(t, r.a2, own.Addr(), 56)
 
 	file := filepath.Join(r.b.dir, "listener.csv")
-	listener := r.startListener(t, file, 20)
+	listener := r.startListener(t, r.b1, file, 20)
 	// A container's name for itself is how its id begins.
 	fmt.Fprintf(stdin, "export KTSN_SOCKET=$(echo /run/ktsn/$HOSTNAME*/app.sock) LD_PRELOAD=/opt/libktsn.so\n"+
 		"/opt/tsnperf talker --quiet --count 20 --to %s; echo $?\n", netip.AddrPortFrom(r.address(r.b1, true), 7788))
@@ -125,7 +125,7 @@ func TestPodmanAttachesContainers(t *testing.T) {
 	if received, err := perf.ReadListener(content); err != nil || len(received) != 20 {
 		t.Errorf("%d of 20 timed messages arrived, %v", len(received), err)
 	}
-	if sent := r.a.sent(t); sent != 20 {
+	if sent := r.a.counters(t).Sent; sent != 20 {
 		t.Errorf("ktsnd sent %d of 20 messages", sent)
 	}
 	must(t, errors.Join(stdin.Close(), container.Wait()))

@@ -123,7 +123,7 @@ func checkAttached(t *testing.T, pod *pod) {
 	if err != nil || len(endpoints) != 1 {
 		t.Fatalf("endpoints %+v, %v", endpoints, err)
 	}
-	want := control.Endpoint{Identity: pod.identity(), Interface: podIf, Netns: pod.Path(), VNI: vni}
+	want := control.Endpoint{Identity: pod.identity(), Interface: podIf, Netns: pod.Path(), VNI: vni, Bridge: bridgeName}
 	if endpoints[0].Endpoint != want || endpoints[0].MTU != 1450 {
 		t.Errorf("ktsnd has %+v", endpoints[0])
 	}

@@ -21,8 +21,10 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
 
 // reachable are three pods, two on node a and one on node b, and their addresses of both families.
@@ -257,12 +259,13 @@ func checkMulticast(t *testing.T, r *reachable) {
 	}
 }
 
-// TestTimedTrafficLeavesThroughKtsnd sends timed messages from a pod to one of the other node, before and after
-// ktsnd was started anew, and looks whether the kernel's traffic goes on meanwhile.
+// TestTimedTrafficLeavesThroughKtsnd sends timed messages from a pod to one of its node and one of the other,
+// before and after ktsnd was started anew, and looks whether the kernel's traffic goes on meanwhile.
 func TestTimedTrafficLeavesThroughKtsnd(t *testing.T) {
 	r := newReachable(t)
 	target := r.address(r.b1, true)
-	r.checkTimed(t, 50)
+	r.checkTimed(t, r.b1, 50)
+	r.checkTimed(t, r.a2, 50)
 
 	r.a.stopDaemon(t)
 	ping(t, r.a1, target, 56)
@@ -270,17 +273,20 @@ func TestTimedTrafficLeavesThroughKtsnd(t *testing.T) {
 
 	r.a.startDaemon(t)
 	r.a.ktsn(t, "node", "restore")
-	r.checkTimed(t, 50)
+	r.checkTimed(t, r.b1, 50)
+	r.checkTimed(t, r.a2, 50)
 }
 
-func (r *reachable) checkTimed(t *testing.T, count int) {
+// checkTimed sends timed messages and looks on which way they went.
+func (r *reachable) checkTimed(t *testing.T, to *pod, count int) {
 	t.Helper()
-	before := r.a.sent(t)
-	file := filepath.Join(r.b.dir, "listener.csv")
-	listener := r.startListener(t, file, count)
+	before := r.a.counters(t)
+	tap := r.tap(t)
+	file := filepath.Join(to.node.dir, "listener.csv")
+	listener := r.startListener(t, to, file, count)
 	socket := filepath.Join(r.a.dir, "pods", r.a1.identity(), "app.sock")
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--count", strconv.Itoa(count),
-		"--to", netip.AddrPortFrom(r.address(r.b1, true), 7788).String())
+		"--to", netip.AddrPortFrom(r.address(to, true), 7788).String())
 	talker.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
 	started, err := process.Start(r.a1.Namespace, "talker", talker)
 	must(t, err)
@@ -290,35 +296,70 @@ func (r *reachable) checkTimed(t *testing.T, count int) {
 	defer content.Close()
 	received, err := perf.ReadListener(content)
 	must(t, err)
-	if sent := r.a.sent(t) - before; len(received) != count || sent != uint64(count) {
-		t.Errorf("of %d messages ktsnd sent %d and %d arrived", count, sent, len(received))
-	}
 	for _, message := range received {
 		if message.Source.Addr() != r.address(r.a1, true) {
 			t.Errorf("message %d came from %s", message.Sequence, message.Source)
 		}
 	}
+	onWire, onBridge := count, 0
+	if to.node == r.a {
+		onWire, onBridge = 0, count
+	}
+	after := r.a.counters(t)
+	if sent, bridged := after.Sent-before.Sent, after.SentBridge-before.SentBridge; len(received) != count ||
+		sent != uint64(count) || bridged != uint64(onBridge) {
+		t.Errorf("of %d messages ktsnd sent %d, %d of them onto the bridge, and %d arrived", count, sent, bridged, len(received))
+	}
+	if seen := datagrams(t, tap); seen != onWire {
+		t.Errorf("%d datagrams were on the wire, want %d", seen, onWire)
+	}
 }
 
-// sent is how many messages the node's ktsnd has sent.
-func (n *node) sent(t *testing.T) uint64 {
+// tap watches the other end of the wire.
+func (r *reachable) tap(t *testing.T) *wiretap.Tap {
+	t.Helper()
+	var tap *wiretap.Tap
+	must(t, r.b.Do(func() (err error) {
+		tap, err = wiretap.Open(uplinkName, 2000)
+		return err
+	}))
+	return tap
+}
+
+// datagrams counts those of UDP inside the tunnel.
+func datagrams(t *testing.T, tap *wiretap.Tap) int {
+	t.Helper()
+	capture, err := tap.Stop()
+	must(t, err)
+	count := 0
+	for _, packet := range capture.Packets {
+		if _, err := wiretap.Dissect(packet.Head); err == nil {
+			count++
+		} else if !errors.Is(err, wiretap.ErrOther) {
+			t.Error(err)
+		}
+	}
+	return count
+}
+
+func (n *node) counters(t *testing.T) control.Counters {
 	t.Helper()
 	status, err := n.client.Status(t.Context())
 	must(t, err)
-	return status.Counters.Sent
+	return status.Counters
 }
 
 // startListener returns once it listens.
-func (r *reachable) startListener(t *testing.T, file string, count int) *process.Process {
+func (r *reachable) startListener(t *testing.T, in *pod, file string, count int) *process.Process {
 	t.Helper()
 	readable, writable, err := os.Pipe()
 	must(t, err)
 	defer readable.Close()
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file, "--ready-fd", "3",
-		"--bind", netip.AddrPortFrom(r.address(r.b1, true), 7788).String(), "--count", strconv.Itoa(count),
+		"--bind", netip.AddrPortFrom(r.address(in, true), 7788).String(), "--count", strconv.Itoa(count),
 		"--first-timeout", "5s", "--idle-timeout", "2s")
 	command.ExtraFiles = []*os.File{writable}
-	listener, err := process.Start(r.b1.Namespace, "listener", command)
+	listener, err := process.Start(in.Namespace, "listener", command)
 	must(t, err)
 	writable.Close()
 	must(t, readable.SetReadDeadline(time.Now().Add(patience)))
