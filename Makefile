@@ -36,6 +36,8 @@ build: deps ## all programs into bin/
 		$(BUILD)/datapath/tests/programs/ktsn-test-shapes \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ ./cmd/...
+	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
+		github.com/containernetworking/plugins/plugins/ipam/static
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest
 
 .PHONY: deps

@@ -8,7 +8,7 @@ set -eu
 packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libmnl-dev libcap-dev
 	libseccomp-dev libcmocka-dev"
 packages_run="iproute2 kmod"
-packages_test="tshark binutils musl-tools chromium mandoc"
+packages_test="tshark binutils musl-tools chromium mandoc podman runc"
 packages_conformance="qemu-system-x86 cpio"
 packages_fuzz="clang-14 libclang-rt-14-dev"
 packages_lint="clang-format-14"

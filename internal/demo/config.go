@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/podnet"
 )
 
 // The paths a message can take; they are the "path" of the results.
@@ -39,7 +40,7 @@ const (
 type Config struct {
 	// OutDir gets report.html, summary.json and messages.csv.
 	OutDir string
-	// BinDir holds ktsnd, libktsn.so and tsnperf.
+	// BinDir holds ktsnd, libktsn.so, tsnperf and the network plugins.
 	BinDir string
 	// Messages are sent per path and payload, in Alternations pieces.
 	Messages     int
@@ -127,6 +128,8 @@ type programs struct {
 	ktsnd   string
 	library string
 	tsnperf string
+	// plugins is the folder of the network plugins.
+	plugins string
 }
 
 // findPrograms looks for what the paths need, and says how to make what is missing.
@@ -139,8 +142,12 @@ func findPrograms(binDir string, needDaemon bool) (programs, error) {
 		ktsnd:   filepath.Join(dir, "ktsnd"),
 		library: filepath.Join(dir, "libktsn.so"),
 		tsnperf: filepath.Join(dir, "tsnperf"),
+		plugins: dir,
 	}
 	needed := []string{found.tsnperf}
+	for _, plugin := range podnet.Plugins {
+		needed = append(needed, filepath.Join(dir, plugin))
+	}
 	if needDaemon {
 		needed = append(needed, found.ktsnd, found.library)
 	}

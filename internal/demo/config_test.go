@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/podnet"
 )
 
 func validConfig() Config {
@@ -65,8 +67,10 @@ func TestMissingProgramsAreNamed(t *testing.T) {
 	if _, err := findPrograms(dir, false); err == nil || !strings.Contains(err.Error(), "tsnperf") {
 		t.Errorf("got %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "tsnperf"), nil, 0o755); err != nil {
-		t.Fatal(err)
+	for _, name := range append(podnet.Plugins, "tsnperf") {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := findPrograms(dir, false); err != nil {
 		t.Errorf("without ktsnd: %v", err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -28,12 +27,12 @@ const (
 	endedGrace = 500 * time.Millisecond
 )
 
-// daemon is ktsnd on node a, with pod a attached and node b as a peer.
+// daemon is ktsnd on node a.
 type daemon struct {
 	process *process.Process
 	client  *control.Client
-	// socket is where pod a's applications reach it.
-	socket string
+	// control is where the network plugin reaches it.
+	control string
 	// lastDeparture is the sequence number up to which departures were read.
 	lastDeparture uint64
 }
@@ -46,7 +45,7 @@ type daemonSetting struct {
 	linkSpeed string
 }
 
-// startDaemon returns once pod a can use ktsnd.
+// startDaemon returns once ktsnd answers.
 func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
 	setting daemonSetting) (_ *daemon, err error) {
 	controlSocket := filepath.Join(nodes.Dir, "control.sock")
@@ -68,7 +67,7 @@ func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{process: started, socket: filepath.Join(nodes.Dir, "app.sock")}
+	d := &daemon{process: started, control: controlSocket}
 	success := false
 	defer func() {
 		if !success {
@@ -77,9 +76,6 @@ func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
 	}()
 	if err := d.connect(ctx, controlSocket); err != nil {
 		return nil, err
-	}
-	if err := d.attach(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("attach pod a to ktsnd: %w", err)
 	}
 	success = true
 	return d, nil
@@ -117,27 +113,6 @@ func (d *daemon) connect(ctx context.Context, controlSocket string) error {
 		case <-time.After(readyPoll):
 		}
 	}
-}
-
-// attach tells ktsnd of pod a and of node b.
-func (d *daemon) attach(ctx context.Context, nodes *topology.Topology) error {
-	if err := d.client.SocketAdd(ctx, podIdentity, d.socket); err != nil {
-		return err
-	}
-	err := d.client.EndpointAdd(ctx, control.Endpoint{
-		Identity:  podIdentity,
-		Interface: topology.PodInterface,
-		Netns:     nodes.PodA.Path(),
-		VNI:       topology.VNI,
-	})
-	if err != nil {
-		return err
-	}
-	return d.client.PeerAdd(ctx, control.Peer{
-		VNI:     topology.VNI,
-		Address: topology.NodeAddressB,
-		Subnets: []netip.Prefix{topology.PodSubnetB},
-	})
 }
 
 // departures returns those since it was last called.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/podnet"
 	"github.com/kubernetsn/kubernetsn/internal/report"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
@@ -46,7 +48,12 @@ func Run(ctx context.Context, config *Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, nodes.Destroy()) }()
 
-	lab := &lab{nodes: nodes, programs: programs, pinning: pinning, cycle: config.Cycle}
+	lab := &lab{nodes: nodes, programs: programs, pinning: pinning, cycle: config.Cycle,
+		wiring: podnet.Wire(nodes, programs.plugins, podIdentity)}
+	// The receiving node needs no ktsnd.
+	if err := lab.wiring.B.Attach(ctx, nil, ""); err != nil {
+		return interrupted(ctx, err)
+	}
 	measurement, err := measure(ctx, config, lab)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -153,18 +160,25 @@ func (s *session) performAll(ctx context.Context) error {
 	return nil
 }
 
-// perform runs one block with a ktsnd of its own.
+// perform runs one block with a ktsnd of its own, to which pod a is attached.
 func (s *session) perform(ctx context.Context, block block) (err error) {
+	var client *control.Client
+	var controlSocket string
 	if slices.ContainsFunc(block.runs, func(r run) bool { return r.path == PathDirect }) {
 		s.lab.daemon, err = startDaemon(ctx, s.lab.nodes, s.lab.programs.ktsnd, settingOf(block, s.lab.pinning))
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(s.lab.daemon.explain(err), s.lab.daemon.stop()) }()
+		client, controlSocket = s.lab.daemon.client, s.lab.daemon.control
 		if err := s.describeDaemon(ctx); err != nil {
 			return err
 		}
 	}
+	if err := s.lab.wiring.A.Attach(ctx, client, controlSocket); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.lab.wiring.A.Detach(context.WithoutCancel(ctx))) }()
 	if block.gates {
 		if err := s.setSchedule(ctx); err != nil {
 			return err

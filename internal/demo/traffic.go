@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/podnet"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
@@ -54,6 +55,7 @@ type lab struct {
 	programs programs
 	pinning  pinning
 	cycle    time.Duration
+	wiring   *podnet.Wiring
 	// daemon is nil when no path needs it.
 	daemon *daemon
 	// lastRunID tells the messages of a run from those of others.
@@ -217,7 +219,7 @@ func (l *lab) talkerCommand(path string, arguments []string) *exec.Cmd {
 		return exec.Command(l.programs.tsnperf, append(arguments, "--no-txtime")...)
 	}
 	command := exec.Command(l.programs.tsnperf, arguments...)
-	command.Env = append(os.Environ(), "LD_PRELOAD="+l.programs.library, "KTSN_SOCKET="+l.daemon.socket)
+	command.Env = append(os.Environ(), "LD_PRELOAD="+l.programs.library, "KTSN_SOCKET="+l.wiring.A.Socket())
 	return command
 }
 

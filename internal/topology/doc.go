@@ -3,15 +3,13 @@
 // Package topology makes two nodes and two pods out of network namespaces on this machine:
 //
 //	pod a                    pod b
-//	 tsn0 10.42.1.2           tsn0 10.42.2.2      MTU 1450
-//	  |                        |
-//	 pod0 -- br0 -- vxlan42   pod0 -- br0 -- vxlan42
-//	node a            |      node b            |
-//	                 phys0 ------------------ phys0   MTU 1500
-//	             192.0.2.1                192.0.2.2
 //
-// The overlay is what Flannel sets up: bridge, learning VXLAN device, veth. The physical link is a veth
-// pair.
+//	node a                   node b
+//	 phys0 ------------------ phys0   MTU 1500
+//	192.0.2.1                192.0.2.2
+//
+// The physical link is a veth pair. The pods have no network yet: package podnet attaches them, as on real
+// nodes, by the network plugin. The addresses that they get then, and all names, stand here.
 //
 // Every name carries an ID made of the creating process and its start time, so that runs do not meet and
 // SweepStale knows, also after a kill -9, which of them nobody needs any more.

@@ -59,56 +59,6 @@ func makeVeth(near *Namespace, nearName string, far *Namespace, farName string, 
 	return far.Do(func() error { return setUp(farName) })
 }
 
-// makeBridge makes the bridge of a node and, as its first port, the VXLAN device that floods what it has
-// not learned to the other node.
-func makeBridge(local, remote netip.Addr) error {
-	physical, err := netlink.LinkByName(PhysicalInterface)
-	if err != nil {
-		return fmt.Errorf("find %s: %w", PhysicalInterface, err)
-	}
-	attributes := netlink.NewLinkAttrs()
-	attributes.Name = BridgeName
-	attributes.MTU = podMTU
-	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
-		return fmt.Errorf("make bridge %s: %w", BridgeName, err)
-	}
-	attributes = netlink.NewLinkAttrs()
-	attributes.Name = vxlanName
-	attributes.MTU = podMTU
-	vxlan := &netlink.Vxlan{
-		LinkAttrs:    attributes,
-		VxlanId:      VNI,
-		VtepDevIndex: physical.Attrs().Index,
-		SrcAddr:      net.IP(local.AsSlice()),
-		Group:        net.IP(remote.AsSlice()), // the entry for 00:00:00:00:00:00
-		Port:         VXLANPort,
-		Learning:     true,
-	}
-	if err := netlink.LinkAdd(vxlan); err != nil {
-		return fmt.Errorf("make VXLAN device %s: %w", vxlanName, err)
-	}
-	if err := addPort(vxlanName); err != nil {
-		return err
-	}
-	return setUp(BridgeName)
-}
-
-// addPort makes an interface a port of the bridge and sets it up.
-func addPort(name string) error {
-	bridge, err := netlink.LinkByName(BridgeName)
-	if err != nil {
-		return fmt.Errorf("find %s: %w", BridgeName, err)
-	}
-	port, err := netlink.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("find %s: %w", name, err)
-	}
-	if err := netlink.LinkSetMaster(port, bridge); err != nil {
-		return fmt.Errorf("add %s to bridge %s: %w", name, BridgeName, err)
-	}
-	return setUp(name)
-}
-
 func addAddress(namespace *Namespace, name string, address netip.Addr, prefixBits int) error {
 	return namespace.Do(func() error {
 		link, err := netlink.LinkByName(name)

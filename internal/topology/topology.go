@@ -22,15 +22,11 @@ const (
 	VNI       = 42
 	VXLANPort = 4789
 
-	// BridgeName is the bridge on each node.
+	// BridgeName and TunnelName are what a node's bridge and VXLAN device shall be called.
 	BridgeName = "br0"
-	vxlanName  = "vxlan42"
-	// portName is the bridge's end of the pod's veth.
-	portName = "pod0"
+	TunnelName = "vxlan42"
 
 	physicalMTU = 1500
-	// podMTU leaves room for Ethernet, IPv4, UDP and VXLAN headers: 14 + 20 + 8 + 8 bytes.
-	podMTU = physicalMTU - 50
 )
 
 // runDir holds a directory for each topology, named by its ID.
@@ -42,14 +38,15 @@ var (
 	NodeAddressB = netip.MustParseAddr("192.0.2.2")
 	PodAddressA  = netip.MustParseAddr("10.42.1.2")
 	PodAddressB  = netip.MustParseAddr("10.42.2.2")
-	// PodSubnetB is what node b serves of the pods' network.
+	// PodSubnetA and PodSubnetB are what the nodes serve of the pods' network.
+	PodSubnetA = netip.MustParsePrefix("10.42.1.0/24")
 	PodSubnetB = netip.MustParsePrefix("10.42.2.0/24")
 )
 
 const (
 	nodePrefixBits = 24
-	// podPrefixBits spans both nodes' subnets: the pods are on one overlay.
-	podPrefixBits = 16
+	// PodPrefixBits spans both nodes' subnets: the pods are on one overlay.
+	PodPrefixBits = 16
 )
 
 // Topology is two nodes and the pod on each.
@@ -64,7 +61,7 @@ type Topology struct {
 	PodB  *Namespace
 }
 
-// Create makes a topology that is ready for traffic, or leaves nothing behind.
+// Create makes a topology whose nodes reach each other and whose pods have no network yet, or leaves nothing behind.
 func Create(ctx context.Context) (_ *Topology, err error) {
 	id, err := NewID()
 	if err != nil {
@@ -80,7 +77,7 @@ func Create(ctx context.Context) (_ *Topology, err error) {
 	if err := os.Mkdir(t.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory for sockets: %w", err)
 	}
-	for _, step := range []func() error{t.makeNamespaces, t.linkNodes, t.linkPods} {
+	for _, step := range []func() error{t.makeNamespaces, t.linkNodes} {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -122,30 +119,6 @@ func (t *Topology) linkNodes() error {
 		return fmt.Errorf("link the nodes: %w", err)
 	}
 	return nil
-}
-
-func (t *Topology) linkPods() error {
-	if err := makeOverlay(t.NodeA, NodeAddressA, NodeAddressB, t.PodA, PodAddressA); err != nil {
-		return fmt.Errorf("attach pod a: %w", err)
-	}
-	if err := makeOverlay(t.NodeB, NodeAddressB, NodeAddressA, t.PodB, PodAddressB); err != nil {
-		return fmt.Errorf("attach pod b: %w", err)
-	}
-	return nil
-}
-
-// makeOverlay joins a pod to the VXLAN network through a bridge on its node.
-func makeOverlay(node *Namespace, local, remote netip.Addr, pod *Namespace, address netip.Addr) error {
-	if err := node.Do(func() error { return makeBridge(local, remote) }); err != nil {
-		return err
-	}
-	if err := makeVeth(node, portName, pod, PodInterface, podMTU); err != nil {
-		return err
-	}
-	if err := node.Do(func() error { return addPort(portName) }); err != nil {
-		return err
-	}
-	return addAddress(pod, PodInterface, address, podPrefixBits)
 }
 
 // Destroy removes everything Create made and the directory with all that programs left in it. Repeating it

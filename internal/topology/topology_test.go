@@ -87,16 +87,12 @@ func TestDatagramsTravel(t *testing.T) {
 		address  netip.Addr
 		source   netip.Addr
 	}{
-		"from pod a over the overlay to pod b":  {topology.PodA, topology.PodB, PodAddressB, PodAddressA},
-		"from pod b over the overlay to pod a":  {topology.PodB, topology.PodA, PodAddressA, PodAddressB},
 		"from node a over the link to node b":   {topology.NodeA, topology.NodeB, NodeAddressB, NodeAddressA},
-		"from a pod to itself over its own lo":  {topology.PodA, topology.PodA, PodAddressA, PodAddressA},
-		"from pod a in the largest that fits":   {topology.PodA, topology.PodB, PodAddressB, PodAddressA},
 		"from node b in the largest that fits":  {topology.NodeB, topology.NodeA, NodeAddressA, NodeAddressB},
 		"from node a to itself over its own lo": {topology.NodeA, topology.NodeA, NodeAddressA, NodeAddressA},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.Repeat("x", podMTU-28)
+			text := strings.Repeat("x", physicalMTU-28)
 			source := sendAndReceive(t, way.from, way.to, way.address, text)
 			if source.Addr() != way.source {
 				t.Errorf("arrived from %s, want %s", source, way.source)
@@ -159,8 +155,8 @@ func TestNamespacesKnowNoIPv6(t *testing.T) {
 
 func TestTwoTopologiesDoNotMeet(t *testing.T) {
 	first, second := create(t), create(t)
-	sendAndReceive(t, first.PodA, first.PodB, PodAddressB, "first")
-	sendAndReceive(t, second.PodA, second.PodB, PodAddressB, "second")
+	sendAndReceive(t, first.NodeA, first.NodeB, NodeAddressB, "first")
+	sendAndReceive(t, second.NodeA, second.NodeB, NodeAddressB, "second")
 }
 
 func TestNothingIsLeft(t *testing.T) {
@@ -251,15 +247,15 @@ func waitGone(t *testing.T, pid int) {
 func TestProgramsRunInTheirNamespace(t *testing.T) {
 	topology := create(t)
 	var output strings.Builder
-	command := exec.CommandContext(t.Context(), "ip", "-br", "address", "show", PodInterface)
+	command := exec.CommandContext(t.Context(), "ip", "-br", "address", "show", PhysicalInterface)
 	command.Stdout = &output
-	if err := topology.PodB.Start(command); err != nil {
+	if err := topology.NodeB.Start(command); err != nil {
 		t.Fatal(err)
 	}
 	if err := command.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(output.String(), PodAddressB.String()) {
+	if !strings.Contains(output.String(), NodeAddressB.String()) {
 		t.Errorf("ip says %q", output.String())
 	}
 }

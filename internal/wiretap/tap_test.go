@@ -9,11 +9,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/podnet"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
@@ -31,7 +33,29 @@ func createTopology(t *testing.T) *topology.Topology {
 			t.Error(err)
 		}
 	})
+	if err := podnet.Wire(created, pluginDir(t), "pod").AttachBoth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return created
+}
+
+// pluginDir is where the network plugins were built; without them the test is skipped.
+func pluginDir(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("KTSN_BIN_DIR")
+	if dir == "" {
+		dir = "../../bin"
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range podnet.Plugins {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Skip(name + " is missing; run `make build`")
+		}
+	}
+	return dir
 }
 
 func openTap(t *testing.T, namespace *topology.Namespace, frames int) *Tap {

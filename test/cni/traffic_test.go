@@ -264,8 +264,8 @@ func checkMulticast(t *testing.T, r *reachable) {
 func TestTimedTrafficLeavesThroughKtsnd(t *testing.T) {
 	r := newReachable(t)
 	target := r.address(r.b1, true)
-	r.checkTimed(t, r.b1, 50)
-	r.checkTimed(t, r.a2, 50)
+	r.checkTimed(t, r.b1)
+	r.checkTimed(t, r.a2)
 
 	r.a.stopDaemon(t)
 	ping(t, r.a1, target, 56)
@@ -273,13 +273,14 @@ func TestTimedTrafficLeavesThroughKtsnd(t *testing.T) {
 
 	r.a.startDaemon(t)
 	r.a.ktsn(t, "node", "restore")
-	r.checkTimed(t, r.b1, 50)
-	r.checkTimed(t, r.a2, 50)
+	r.checkTimed(t, r.b1)
+	r.checkTimed(t, r.a2)
 }
 
 // checkTimed sends timed messages and looks on which way they went.
-func (r *reachable) checkTimed(t *testing.T, to *pod, count int) {
+func (r *reachable) checkTimed(t *testing.T, to *pod) {
 	t.Helper()
+	const count = 50
 	before := r.a.counters(t)
 	tap := r.tap(t)
 	file := filepath.Join(to.node.dir, "listener.csv")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/podnet"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
@@ -75,7 +76,10 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	program(t, "ktsnd")
+	plugins := filepath.Dir(program(t, "tsn-cni"))
+	for _, name := range append(podnet.Plugins, "ktsnd") {
+		program(t, name)
+	}
 	nodes, err := topology.Create(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +89,10 @@ func newLab(t *testing.T) *lab {
 			t.Error(err)
 		}
 	})
+	// Most tests tell ktsnd by themselves what they want it to know.
+	if err := podnet.Wire(nodes, plugins, identity).AttachBoth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	dir := publicDir(t)
 	return &lab{nodes, dir, filepath.Join(dir, "control.sock"), filepath.Join(dir, "app.sock")}
 }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podnet
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// plugins is the folder of what was built; without it, or root, the test is skipped.
+func plugins(t *testing.T) string {
+	t.Helper()
+	missing := t.Skip
+	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
+		missing = t.Fatal
+	}
+	if os.Geteuid() != 0 {
+		missing("needs root to make network namespaces")
+	}
+	dir := os.Getenv("KTSN_BIN_DIR")
+	if dir == "" {
+		dir = "../../bin"
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range Plugins {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			missing(name + " is missing; run `make build`")
+		}
+	}
+	return dir
+}
+
+func create(t *testing.T) *topology.Topology {
+	t.Helper()
+	nodes, err := topology.Create(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nodes.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	return nodes
+}
+
+func TestPodsThatAreAttachedReachEachOther(t *testing.T) {
+	dir := plugins(t)
+	nodes := create(t)
+	wiring := Wire(nodes, dir, "pod")
+	if err := wiring.AttachBoth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const largest = 1450 - 28
+	for name, way := range map[string]struct {
+		from, to       *topology.Namespace
+		source, target netip.Addr
+		bytes          int
+	}{
+		"from a to b":                        {nodes.PodA, nodes.PodB, topology.PodAddressA, topology.PodAddressB, 10},
+		"from b to a":                        {nodes.PodB, nodes.PodA, topology.PodAddressB, topology.PodAddressA, 10},
+		"from a to b in the largest":         {nodes.PodA, nodes.PodB, topology.PodAddressA, topology.PodAddressB, largest},
+		"from a to itself over its loopback": {nodes.PodA, nodes.PodA, topology.PodAddressA, topology.PodAddressA, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Repeat("x", way.bytes)
+			if got, source := sendAndReceive(t, way.from, way.to, way.target, text); got != text || source != way.source {
+				t.Errorf("%d bytes arrived from %s", len(got), source)
+			}
+		})
+	}
+	t.Run("not after one was detached", func(t *testing.T) {
+		for range 2 {
+			if err := wiring.A.Detach(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := nodes.PodA.Do(func() error {
+			_, err := net.InterfaceByName(topology.PodInterface)
+			return err
+		})
+		if err == nil {
+			t.Error("its interface is still there")
+		}
+	})
+}
+
+// sendAndReceive sends one datagram and returns what arrived.
+func sendAndReceive(t *testing.T, from, to *topology.Namespace, address netip.Addr, text string) (string, netip.Addr) {
+	t.Helper()
+	var listener, talker *net.UDPConn
+	err := to.Do(func() (err error) {
+		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	err = from.Do(func() (err error) {
+		talker, err = net.DialUDP("udp4", nil, listener.LocalAddr().(*net.UDPAddr))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer talker.Close()
+	if _, err := talker.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 2000)
+	_ = listener.SetReadDeadline(time.Now().Add(5 * time.Second))
+	length, source, err := listener.ReadFromUDPAddrPort(buffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(buffer[:length]), source.Addr().Unmap()
+}
