@@ -127,6 +127,33 @@ static int64_t part_end(const struct ktsn_gates *gates, enum part part)
 	return part == PART_ADMIN ? KTSN_WINDOW_NEVER : part_begin(gates, part + 1);
 }
 
+/*
+ * The first window of the extension that closes after `tai_ns`. No CycleStart ends the list there: where the
+ * cycle would have cut it, it goes on, and when it is over its last states are held (clause 8.6.9.2).
+ */
+static struct ktsn_window hold_window(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns)
+{
+	const struct ktsn_schedule *oper = &gates->oper;
+	int64_t begin_tai_ns = gates->hold_from_tai_ns - oper->cycle_time_ns, end_tai_ns;
+	struct ktsn_window window = none;
+
+	for (uint32_t i = 0; i < oper->entry_count; i++, begin_tai_ns = end_tai_ns) {
+		bool open = oper->entries[i].gate_states >> class & 1;
+		bool last = i + 1 == oper->entry_count;
+
+		end_tai_ns = last ? gates->config_change_tai_ns : begin_tai_ns + oper->entries[i].interval_ns;
+		if (!open && window.open_tai_ns != KTSN_WINDOW_NEVER && window.close_tai_ns > tai_ns)
+			break;
+		if (!open)
+			window = none;
+		else if (window.open_tai_ns == KTSN_WINDOW_NEVER)
+			window = (struct ktsn_window){begin_tai_ns, end_tai_ns};
+		else
+			window.close_tai_ns = end_tai_ns;
+	}
+	return window.close_tai_ns > tai_ns ? window : none;
+}
+
 /* The first window of a part that closes after `tai_ns`, which lies in the part. */
 static struct ktsn_window part_window(const struct ktsn_gates *gates, enum part part, unsigned int class,
 				      int64_t tai_ns)
@@ -135,9 +162,7 @@ static struct ktsn_window part_window(const struct ktsn_gates *gates, enum part 
 	int64_t begin_tai_ns = part_begin(gates, part), end_tai_ns = part_end(gates, part);
 
 	if (part == PART_HOLD)
-		window = gates->oper_windows.last_states >> class & 1
-				 ? (struct ktsn_window){begin_tai_ns, end_tai_ns}
-				 : none;
+		window = hold_window(gates, class, tai_ns);
 	else
 		window = ktsn_windows_find(part == PART_OPER ? &gates->oper_windows : &gates->admin_windows,
 					   class, tai_ns);
@@ -220,25 +245,27 @@ struct ktsn_window ktsn_gates_fit(const struct ktsn_gates *gates, unsigned int c
 	return none;
 }
 
-/* Of a schedule whose gates are enabled: which entry it is in. */
-static uint8_t list_states(const struct ktsn_schedule *schedule, int64_t tai_ns)
+/* Of a list that began so long ago: the states of the entry that it is in, the last one when it is over. */
+static uint8_t list_states(const struct ktsn_schedule *schedule, int64_t since_ns)
 {
-	int64_t left_ns =
-		tai_ns - ktsn_cycle_start(schedule->base_time_tai_ns, schedule->cycle_time_ns, tai_ns);
 	uint32_t i = 0;
 
-	while (i + 1 < schedule->entry_count && left_ns >= schedule->entries[i].interval_ns)
-		left_ns -= schedule->entries[i++].interval_ns;
+	while (i + 1 < schedule->entry_count && since_ns >= schedule->entries[i].interval_ns)
+		since_ns -= schedule->entries[i++].interval_ns;
 	return schedule->entries[i].gate_states;
 }
 
 uint8_t ktsn_gates_states(const struct ktsn_gates *gates, int64_t now_tai_ns)
 {
 	const struct ktsn_schedule *schedule = ktsn_gates_oper(gates, now_tai_ns);
+	int64_t start_tai_ns;
 
 	if (!schedule->gate_enabled)
 		return schedule->gate_states;
 	if (part_at(gates, now_tai_ns) == PART_HOLD)
-		return gates->oper_windows.last_states;
-	return list_states(schedule, now_tai_ns);
+		start_tai_ns = gates->hold_from_tai_ns - schedule->cycle_time_ns;
+	else
+		start_tai_ns =
+			ktsn_cycle_start(schedule->base_time_tai_ns, schedule->cycle_time_ns, now_tai_ns);
+	return list_states(schedule, now_tai_ns - start_tai_ns);
 }

@@ -4,12 +4,13 @@
  * that will take its place. IEEE Std 802.1Q-2022 clause 8.6.9: what its Cycle Timer, List Execute and List
  * Config state machines do from tick to tick is computed here for any moment at once.
  *
- *   operational schedule          | its states held | administrative schedule
- *   --------+----------+----------+-----------------+----------------+--------> time
- *        cycle      cycle     hold_from       config_change    one cycle later
+ *   operational schedule          | last cycle extended | administrative schedule
+ *   --------+----------+----------+---------------------+----------------+--------> time
+ *        cycle      cycle     hold_from           config_change    one cycle later
  *
  * Without a change pending, the operational schedule goes on for ever. hold_from is config_change unless the
- * last cycle is extended (cycle-time-extension).
+ * last cycle is extended (cycle-time-extension): then the rest of its list, if the cycle cuts it, is executed,
+ * and its last states are held.
  *
  * Immutable once made: a change makes a new one (ktsn_gates_change), so that a thread may use the one it has
  * while another prepares the next. Pure functions, no memory of their own.
@@ -35,9 +36,9 @@ void ktsn_gates_init(struct ktsn_gates *gates);
 
 /*
  * What `gates` becomes when `admin`, a schedule that was checked, is asked for at `now`; a change that was
- * pending is replaced. `changed` must be another object. Base time and cycle of `admin` say when (clause
- * 8.6.9.3.1): at its base time, or if that is past, at the first beginning of one of its cycles that is not.
- * A schedule with gates not enabled takes effect at once.
+ * pending is replaced, as if it had not been asked for. `changed` must be another object. Base time and cycle
+ * of `admin` say when (clause 8.6.9.3.1): at its base time, or if that is past, at the first beginning of one
+ * of its cycles that is not. A schedule with gates not enabled takes effect at once.
  */
 void ktsn_gates_change(const struct ktsn_gates *gates, const struct ktsn_schedule *admin, int64_t now_tai_ns,
 		       struct ktsn_gates *changed);
