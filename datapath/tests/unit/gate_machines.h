@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state machines of scheduled traffic as IEEE Std 802.1Q-2022 clause 8.6.9 draws them (Cycle Timer, List
+ * Execute, List Config), executed tick by tick: what the arithmetic of shaper/gates.c is held to. Names are the
+ * standard's. A tick is a nanosecond.
+ *
+ * Where the standard leaves room:
+ *   - Within a tick the machines act first; a request comes after them. So a cycle that begins in the tick of
+ *     the request began without knowing of it.
+ *   - What follows a cycle is decided when it begins, at its CycleStartTime.
+ *   - A request while another is pending takes its place as if that had not been made. (To the letter
+ *     CycleStartTime would stay at the ConfigChangeTime that is no more, and the old list would run once from
+ *     there, out of phase with its base time.)
+ *   - Disabling gates discards the operational list. (To the letter it would be executed again when gates are
+ *     enabled, until the new one.)
+ */
+#ifndef KTSN_TEST_GATE_MACHINES_H
+#define KTSN_TEST_GATE_MACHINES_H
+
+#include "schedule.h"
+
+struct gate_machines {
+	int64_t current_time;
+	bool gate_enabled;
+	bool config_change;
+	struct ktsn_schedule admin;
+	struct ktsn_schedule oper; /* of it: list, base time, cycle time and its extension */
+	uint32_t oper_control_list_length;
+
+	enum { CYCLE_IDLE, SET_CYCLE_START_TIME, START_CYCLE } cycle_timer;
+	int64_t cycle_start_time;
+	bool cycle_start;
+	bool new_config_ct;
+
+	enum { INIT, NEW_CYCLE, EXECUTE_CYCLE, DELAY, END_OF_CYCLE } list_execute;
+	uint32_t list_pointer;
+	int64_t exit_timer;
+	uint8_t oper_gate_states;
+
+	enum { CONFIG_IDLE, CONFIG_PENDING, UPDATE_CONFIG } list_config;
+	bool config_pending;
+	int64_t config_change_time;
+	uint64_t config_change_error;
+};
+
+/* The machines, and what they would be without the request that is pending. */
+struct gate_simulation {
+	struct gate_machines machines;
+	struct gate_machines without;
+};
+
+/* At `current_time`, gates not enabled, all open. */
+void gate_simulation_init(struct gate_simulation *simulation, int64_t current_time);
+
+/* Management writes the administrative values and sets ConfigChange. */
+void gate_simulation_request(struct gate_simulation *simulation, const struct ktsn_schedule *admin);
+
+/* One nanosecond passes. */
+void gate_simulation_tick(struct gate_simulation *simulation);
+
+/* As it will go on without another request: the gate states of this and the following ticks. */
+void gate_simulation_foretell(const struct gate_simulation *simulation, uint8_t *states, uint32_t ticks);
+
+#endif
