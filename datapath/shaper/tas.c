@@ -40,6 +40,15 @@ static bool fit_holds(const struct fit *fit, const struct ktsn_shaper_packet *pa
 	return fit->packet == packet && at_tai_ns >= fit->from_tai_ns && at_tai_ns <= fit->start_tai_ns;
 }
 
+/* For so long the gate must be open. A frame that takes no time needs an open gate all the same. */
+static int64_t room_needed(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)
+{
+	int64_t room_ns = ktsn_link_ns(shaper->config.link_speed_bps, packet->wire_bytes) +
+			  shaper->config.guard_band_ns;
+
+	return room_ns > 0 ? room_ns : 1;
+}
+
 /* Where the first packet of a class fits, not before at_tai_ns. */
 static const struct fit *fit_find(struct ktsn_shaper *shaper, unsigned int class,
 				  const struct ktsn_shaper_packet *packet, int64_t at_tai_ns)
@@ -50,8 +59,7 @@ static const struct fit *fit_find(struct ktsn_shaper *shaper, unsigned int class
 	if (fit_holds(fit, packet, at_tai_ns))
 		return fit;
 	fit->packet = packet;
-	duration_ns = ktsn_link_ns(shaper->config.link_speed_bps, packet->wire_bytes) +
-		      shaper->config.guard_band_ns;
+	duration_ns = room_needed(shaper, packet);
 	/* Mostly it is the window of the packet before. */
 	if (at_tai_ns >= fit->window.open_tai_ns && at_tai_ns <= fit->window.close_tai_ns - duration_ns &&
 	    fit->from_tai_ns <= at_tai_ns)
