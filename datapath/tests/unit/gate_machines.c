@@ -186,3 +186,45 @@ void gate_simulation_foretell(const struct gate_simulation *simulation, uint8_t 
 		machines_tick(&machines);
 	}
 }
+
+static void random_list(struct test_random *random, struct ktsn_schedule *schedule)
+{
+	int64_t sum_ns = 0;
+
+	schedule->entry_count =
+		1 + (uint32_t)test_random_below(random, test_random_below(random, 2) ? 3 : 12);
+	for (uint32_t i = 0; i < schedule->entry_count; i++) {
+		schedule->entries[i].interval_ns = 1 + (uint32_t)test_random_below(random, 9);
+		schedule->entries[i].gate_states =
+			(uint8_t)(test_random_next(random) | (test_random_next(random) & 0x55));
+		sum_ns += schedule->entries[i].interval_ns;
+	}
+	schedule->cycle_time_ns = test_random_below(random, 3) == 0
+					  ? sum_ns
+					  : 1 + (int64_t)test_random_below(random, (uint64_t)sum_ns + 20);
+}
+
+static int64_t random_base_time(struct test_random *random, int64_t now)
+{
+	int64_t base_time = now - 100 + (int64_t)test_random_below(random, 100 + GATE_BASE_AHEAD_NS);
+
+	if (test_random_below(random, 8) == 0)
+		base_time = (int64_t)test_random_below(random, KTSN_BASE_TIME_MAX_NS);
+	return base_time < 0 ? 0 : base_time;
+}
+
+struct ktsn_schedule gate_schedule_random(struct test_random *random, int64_t now)
+{
+	struct ktsn_schedule schedule;
+
+	ktsn_schedule_init(&schedule);
+	schedule.gate_enabled = test_random_below(random, 8) > 0;
+	schedule.gate_states = (uint8_t)test_random_next(random);
+	random_list(random, &schedule);
+	schedule.cycle_time_extension_ns = (uint32_t)test_random_below(random, 60);
+	schedule.base_time_tai_ns = random_base_time(random, now);
+	for (uint32_t i = 0; i < schedule.entry_count; i++)
+		if (schedule.base_time_tai_ns > now + GATE_BASE_AHEAD_NS)
+			schedule.entries[i].gate_states = 0xff;
+	return schedule;
+}

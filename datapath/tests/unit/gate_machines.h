@@ -18,6 +18,7 @@
 #define KTSN_TEST_GATE_MACHINES_H
 
 #include "schedule.h"
+#include "test_random.h"
 
 struct gate_machines {
 	int64_t current_time;
@@ -60,5 +61,10 @@ void gate_simulation_tick(struct gate_simulation *simulation);
 
 /* As it will go on without another request: the gate states of this and the following ticks. */
 void gate_simulation_foretell(const struct gate_simulation *simulation, uint8_t *states, uint32_t ticks);
+
+/* Cycles of up to GATE_CYCLE_MAX_NS, shorter and longer than their lists; a base time not more than
+ * GATE_BASE_AHEAD_NS after `now`, or anywhere, and then with all gates open for ever. */
+enum { GATE_CYCLE_MAX_NS = 128, GATE_BASE_AHEAD_NS = 150 };
+struct ktsn_schedule gate_schedule_random(struct test_random *random, int64_t now);
 
 #endif

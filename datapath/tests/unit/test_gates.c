@@ -395,47 +395,10 @@ static void only_a_running_schedule_counts_a_base_time_that_is_past(void **state
 	assert_true(b.config_change_tai_ns == 1050);
 }
 
-static struct ktsn_schedule random_schedule(struct test_random *random, int64_t now_tai_ns)
-{
-	struct ktsn_schedule schedule;
-	int64_t sum_ns = 0, base_tai_ns;
-
-	ktsn_schedule_init(&schedule);
-	schedule.gate_enabled = test_random_below(random, 8) > 0;
-	schedule.gate_states = (uint8_t)test_random_next(random);
-	schedule.entry_count = 1 + (uint32_t)test_random_below(random, test_random_below(random, 2) ? 3 : 12);
-	for (uint32_t i = 0; i < schedule.entry_count; i++) {
-		schedule.entries[i].interval_ns = 1 + (uint32_t)test_random_below(random, 9);
-		schedule.entries[i].gate_states =
-			(uint8_t)(test_random_next(random) | (test_random_next(random) & 0x55));
-		sum_ns += schedule.entries[i].interval_ns;
-	}
-	schedule.cycle_time_ns = test_random_below(random, 3) == 0
-					 ? sum_ns
-					 : 1 + (int64_t)test_random_below(random, (uint64_t)sum_ns + 20);
-	schedule.cycle_time_extension_ns = (uint32_t)test_random_below(random, 60);
-	base_tai_ns = now_tai_ns - 100 + (int64_t)test_random_below(random, 250);
-	if (test_random_below(random, 8) == 0)
-		base_tai_ns = (int64_t)test_random_below(random, KTSN_BASE_TIME_MAX_NS);
-	schedule.base_time_tai_ns = base_tai_ns < 0 ? 0 : base_tai_ns;
-	return schedule;
-}
-
-/* How much of it is done; sanitizers are slow. */
-static uint64_t rounds_of(uint64_t rounds)
-{
-	const char *factor = getenv("KTSN_TEST_FACTOR");
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	rounds /= 10;
-#endif
-	return factor ? rounds * strtoull(factor, NULL, 0) : rounds;
-}
-
 static void random_requests_happen_as_in_the_standards_machines(void **state)
 {
 	struct test_random random = test_random_seeded(__func__);
-	uint64_t rounds = rounds_of(5000);
+	uint64_t rounds = test_random_rounds(5000);
 
 	(void)state;
 	for (uint64_t i = 0; i < rounds; i++) {
@@ -445,7 +408,7 @@ static void random_requests_happen_as_in_the_standards_machines(void **state)
 
 		for (int request = 0; request < 6; request++) {
 			struct ktsn_schedule schedule =
-				random_schedule(&random, pair->simulation.machines.current_time);
+				gate_schedule_random(&random, pair->simulation.machines.current_time);
 
 			pair_request(pair, &schedule);
 			windows_check(pair->gates, &pair->simulation, &random, 8);

@@ -46,4 +46,15 @@ static inline uint64_t test_random_below(struct test_random *random, uint64_t li
 	return test_random_next(random) % limit;
 }
 
+/* How many rounds to do: KTSN_TEST_FACTOR=<n> asks for n times as many; under sanitizers, which are slow, fewer. */
+static inline uint64_t test_random_rounds(uint64_t rounds)
+{
+	const char *factor = getenv("KTSN_TEST_FACTOR");
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	rounds /= 10;
+#endif
+	return factor ? rounds * strtoull(factor, NULL, 0) : rounds;
+}
+
 #endif

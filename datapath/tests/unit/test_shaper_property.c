@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The shaper in random worlds, against a naive one that knows the gate states of every nanosecond (by the
+ * standard's state machines, gate_machines.h) and looks at each tick whether something may leave. Both must
+ * agree on every event: which packet, when to the nanosecond, sent or dropped. So nothing is early, nothing
+ * outside its window, and nothing waits longer than it must. What must hold whatever the model says is
+ * checked of each departure by itself.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gate_machines.h"
+#include "shaper.h"
+#include "test_random.h"
+
+enum {
+	TICKS = 600,    /* things happen in these */
+	HORIZON = 1400, /* and so far they are foreseen: beyond any change, and three cycles */
+	PACKETS = 96,
+	LATE_MAX = 40,
+};
+
+enum place { UNUSED, HELD, GONE };
+
+struct world {
+	struct test_random *random;
+	uint64_t number;
+	int64_t epoch_tai_ns; /* of tick 0 */
+	int64_t tick;
+
+	struct ktsn_shaper *shaper;
+	struct ktsn_shaper_config config;
+	struct ktsn_gates *gates, *gates_spare;
+	bool gated; /* gates were set */
+
+	/* The naive shaper. */
+	struct gate_simulation simulation;
+	uint32_t max_sdu_bytes[KTSN_CLASSES];
+	uint8_t states[HORIZON];
+	uint16_t run[KTSN_CLASSES][HORIZON];     /* ticks from here on, this included, in which it is open */
+	uint16_t longest[KTSN_CLASSES][HORIZON]; /* of all runs from here on */
+	bool settled;                            /* all that will ever happen is within the horizon */
+	struct ktsn_shaper_packet packets[PACKETS];
+	enum place places[PACKETS];
+	const struct ktsn_shaper_packet *heads[KTSN_CLASSES];
+	uint32_t used, held;
+	int64_t link_free; /* tick */
+};
+
+struct totals {
+	uint64_t packets, sent, missed, no_window, refused, requests, requeued;
+};
+
+#define world_assert(world, condition)                                                                       \
+	do {                                                                                                 \
+		if (!(condition))                                                                            \
+			fail_msg("world %llu, tick %lld: %s", (unsigned long long)(world)->number,           \
+				 (long long)(world)->tick, #condition);                                      \
+	} while (0)
+
+static uint64_t below(struct world *world, uint64_t limit)
+{
+	return test_random_below(world->random, limit);
+}
+
+/* ---- the naive shaper ---- */
+
+static void foresee(struct world *world)
+{
+	uint32_t from = (uint32_t)world->tick;
+	const struct gate_machines *machines = &world->simulation.machines;
+
+	gate_simulation_foretell(&world->simulation, world->states + from, HORIZON - from);
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
+		uint16_t run = 0, longest = 0;
+
+		for (uint32_t tick = HORIZON; tick-- > from;) {
+			run = world->states[tick] >> class & 1 ? run + 1 : 0;
+			longest = run > longest ? run : longest;
+			world->run[class][tick] = run;
+			world->longest[class][tick] = longest;
+		}
+	}
+	world->settled = !machines->config_pending ||
+			 machines->config_change_time < world->epoch_tai_ns + HORIZON - 3 * GATE_CYCLE_MAX_NS;
+}
+
+static void heads_find(struct world *world)
+{
+	memset(world->heads, 0, sizeof(world->heads));
+	for (uint32_t i = 0; i < world->used; i++) {
+		const struct ktsn_shaper_packet *packet = &world->packets[i];
+		const struct ktsn_shaper_packet **head = &world->heads[packet->traffic_class];
+
+		if (world->places[i] == HELD && (!*head || ktsn_packet_before(packet, *head)))
+			*head = packet;
+	}
+}
+
+static int64_t duration_of(const struct world *world, const struct ktsn_shaper_packet *packet)
+{
+	int64_t ns = 0, bits = (int64_t)packet->wire_bytes * 8;
+
+	/* The first nanosecond in which it has left. */
+	while (world->config.link_speed_bps && ns * (int64_t)world->config.link_speed_bps < bits * 1000000000)
+		ns++;
+	return ns;
+}
+
+static int64_t max_of(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int64_t txtime_tick(const struct world *world, const struct ktsn_shaper_packet *packet)
+{
+	return packet->txtime_tai_ns - world->epoch_tai_ns;
+}
+
+struct event {
+	const struct ktsn_shaper_packet *packet; /* NULL: none */
+	enum ktsn_verdict verdict;
+};
+
+static struct event event_by_class(const struct world *world, int64_t tick)
+{
+	bool gated = world->gated && world->config.strategy == KTSN_STRATEGY_TAS;
+
+	for (unsigned int class = KTSN_CLASSES; class -- > 0;) {
+		const struct ktsn_shaper_packet *head = world->heads[class];
+		int64_t room;
+
+		if (!head || txtime_tick(world, head) > tick || world->link_free > tick)
+			continue;
+		/* What takes no time needs an open gate all the same. */
+		room = max_of(1, duration_of(world, head) + world->config.guard_band_ns);
+		if (!gated || world->run[class][tick] >= room)
+			return (struct event){head, KTSN_SEND};
+		if (world->settled && world->longest[class][tick] < room)
+			return (struct event){head, KTSN_DROP_NO_WINDOW};
+	}
+	return (struct event){0};
+}
+
+static struct event event_by_time(const struct world *world, int64_t tick)
+{
+	const struct ktsn_shaper_packet *first = NULL;
+	bool deadline_mode = world->config.strategy == KTSN_STRATEGY_ETF_DEADLINE;
+	int64_t txtime;
+
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+		if (world->heads[class] && (!first || ktsn_packet_before(world->heads[class], first)))
+			first = world->heads[class];
+	if (!first)
+		return (struct event){0};
+	txtime = txtime_tick(world, first);
+	if (max_of(world->link_free, tick) > txtime + world->config.tolerance_ns)
+		return tick >= txtime ? (struct event){first, KTSN_DROP_MISSED} : (struct event){0};
+	if (tick >= world->link_free && (tick >= txtime || (deadline_mode && first->deadline)))
+		return (struct event){first, KTSN_SEND};
+	return (struct event){0};
+}
+
+static struct event event_at(const struct world *world, int64_t tick)
+{
+	if (world->config.strategy == KTSN_STRATEGY_TAS ||
+	    world->config.strategy == KTSN_STRATEGY_STRICT_PRIORITY)
+		return event_by_class(world, tick);
+	return event_by_time(world, tick);
+}
+
+/* The first tick from `from` on in which something happens; TICKS if none. */
+static int64_t event_tick(const struct world *world, int64_t from)
+{
+	while (from < TICKS && !event_at(world, from).packet)
+		from++;
+	return from;
+}
+
+static int naive_admit(const struct world *world, const struct ktsn_shaper_packet *packet)
+{
+	uint32_t max_sdu_bytes = world->max_sdu_bytes[packet->traffic_class];
+
+	switch (world->config.strategy) {
+	case KTSN_STRATEGY_TAS:
+		return world->gated && max_sdu_bytes && packet->sdu_bytes > max_sdu_bytes ? -EMSGSIZE : 0;
+	case KTSN_STRATEGY_ETF:
+	case KTSN_STRATEGY_ETF_DEADLINE:
+		if (packet->deadline != (world->config.strategy == KTSN_STRATEGY_ETF_DEADLINE))
+			return -EINVAL;
+		return txtime_tick(world, packet) < world->tick ? -ETIME : 0;
+	default:
+		return 0;
+	}
+}
+
+/* ---- what is true of a departure by itself ---- */
+
+static void departure_check(const struct world *world, const struct ktsn_shaper_packet *packet)
+{
+	int64_t end = world->tick + duration_of(world, packet) + world->config.guard_band_ns;
+	bool may_be_early = packet->deadline && world->config.strategy == KTSN_STRATEGY_ETF_DEADLINE;
+	int64_t txtime = txtime_tick(world, packet);
+
+	world_assert(world, txtime <= world->tick || may_be_early);
+	world_assert(world, world->link_free <= world->tick);
+	if (world->tick <= txtime)
+		world_assert(world, packet->waited == KTSN_WAIT_NONE);
+	for (uint32_t i = 0; i < world->used; i++)
+		if (world->places[i] == HELD && world->packets[i].traffic_class == packet->traffic_class)
+			world_assert(world, !ktsn_packet_before(&world->packets[i], packet));
+	if (world->config.strategy != KTSN_STRATEGY_TAS || !world->gated)
+		return;
+	for (int64_t tick = world->tick; tick < end; tick++)
+		world_assert(world, world->states[tick] >> packet->traffic_class & 1);
+}
+
+/* It is on the link until its gate shuts if it is sent so long before, and overruns a nanosecond later. */
+static void overrun_check(const struct world *world, const struct ktsn_shaper_packet *packet)
+{
+	bool windows = world->config.strategy == KTSN_STRATEGY_TAS && world->gated;
+	int64_t close = windows ? world->tick + world->run[packet->traffic_class][world->tick] : HORIZON;
+	int64_t last_tai_ns;
+
+	if (close >= HORIZON) {
+		world_assert(world, packet->close_tai_ns >= world->epoch_tai_ns + HORIZON);
+		return;
+	}
+	world_assert(world, packet->close_tai_ns == world->epoch_tai_ns + close);
+	last_tai_ns = packet->close_tai_ns - duration_of(world, packet);
+	world_assert(world, !ktsn_shaper_overrun(world->shaper, packet, last_tai_ns));
+	world_assert(world, ktsn_shaper_overrun(world->shaper, packet, last_tai_ns + 1));
+}
+
+/* ---- both side by side ---- */
+
+static void pending_check(const struct world *world)
+{
+	uint32_t held[KTSN_CLASSES] = {0};
+
+	for (uint32_t i = 0; i < world->used; i++)
+		held[world->packets[i].traffic_class] += world->places[i] == HELD;
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+		world_assert(world, ktsn_shaper_pending_of(world->shaper, class) == held[class]);
+	world_assert(world, ktsn_shaper_pending(world->shaper) == world->held);
+}
+
+/* Whether a packet came back at world->tick, which both agree on. */
+static bool dequeue(struct world *world, struct totals *totals)
+{
+	struct event event = event_at(world, world->tick);
+	enum ktsn_verdict verdict = KTSN_SEND;
+	struct ktsn_shaper_packet *packet =
+		ktsn_shaper_dequeue(world->shaper, world->epoch_tai_ns + world->tick, &verdict);
+
+	world_assert(world, packet == event.packet);
+	if (!packet)
+		return false;
+	world_assert(world, verdict == event.verdict);
+	world->held--;
+	world->places[packet - world->packets] = GONE;
+	if (verdict == KTSN_SEND) {
+		departure_check(world, packet);
+		overrun_check(world, packet);
+		if (world->config.link_speed_bps)
+			world->link_free = world->tick + duration_of(world, packet);
+		/* Now and then the port has no room. */
+		if (below(world, 50) == 0) {
+			ktsn_shaper_requeue(world->shaper, packet, world->epoch_tai_ns + world->tick);
+			world->places[packet - world->packets] = HELD;
+			world->held++;
+			totals->requeued++;
+		}
+	}
+	totals->sent += verdict == KTSN_SEND;
+	totals->missed += verdict == KTSN_DROP_MISSED;
+	totals->no_window += verdict == KTSN_DROP_NO_WINDOW;
+	heads_find(world);
+	pending_check(world);
+	return true;
+}
+
+/* next() is right from whatever time it is asked, also from the past. Returns the tick that it says. */
+static int64_t next_check(struct world *world, int64_t from)
+{
+	int64_t next = ktsn_shaper_next(world->shaper, world->epoch_tai_ns + from);
+	int64_t expected = event_tick(world, from);
+
+	if (expected == TICKS) {
+		world_assert(world, next >= world->epoch_tai_ns + TICKS);
+		return TICKS;
+	}
+	world_assert(world, next == world->epoch_tai_ns + expected);
+	return expected;
+}
+
+static void time_passes(struct world *world, int64_t until)
+{
+	while (world->tick < until) {
+		bool pending = world->simulation.machines.config_pending;
+
+		gate_simulation_tick(&world->simulation);
+		world->tick++;
+		if (pending && !world->simulation.machines.config_pending)
+			memcpy(world->max_sdu_bytes, world->simulation.machines.oper.queue_max_sdu_bytes,
+			       sizeof(world->max_sdu_bytes));
+	}
+}
+
+/* As the loop does when it is never late: to each event at its time, and at no other. */
+static void serve(struct world *world, int64_t until, struct totals *totals)
+{
+	for (;;) {
+		int64_t next = next_check(world, world->tick);
+		enum ktsn_verdict verdict;
+
+		if (next > until || next == TICKS)
+			break;
+		if (next > world->tick) {
+			time_passes(world, next - 1);
+			world_assert(world, !ktsn_shaper_dequeue(world->shaper,
+								 world->epoch_tai_ns + next - 1, &verdict));
+			time_passes(world, next);
+		}
+		world_assert(world, dequeue(world, totals));
+	}
+	time_passes(world, until);
+}
+
+/* And when it was busy elsewhere: all at once. */
+static void serve_late(struct world *world, int64_t until, struct totals *totals)
+{
+	time_passes(world, until);
+	while (dequeue(world, totals))
+		;
+}
+
+static void packet_random(struct world *world, struct ktsn_shaper_packet *packet)
+{
+	int64_t spread = below(world, 4) ? 60 : 400;
+	int64_t txtime_tai_ns =
+		world->epoch_tai_ns + world->tick - 30 + (int64_t)below(world, (uint64_t)spread);
+
+	*packet = (struct ktsn_shaper_packet){
+		.txtime_tai_ns = txtime_tai_ns < 0 ? 0 : txtime_tai_ns,
+		.order = world->used,
+		.wire_bytes = 1 + (uint32_t)below(world, below(world, 3) ? 8 : 24),
+		.sdu_bytes = (uint32_t)below(world, 200),
+		.traffic_class = (uint8_t)below(world, KTSN_CLASSES),
+		.deadline = below(world, 6) == 0,
+	};
+	if (world->config.strategy == KTSN_STRATEGY_ETF_DEADLINE)
+		packet->deadline = !packet->deadline;
+	/* The order of messages of one time is not that in which they are taken. */
+	if (below(world, 4) == 0)
+		packet->order = (uint64_t)below(world, 1000) << 32 | world->used;
+}
+
+static void enqueue(struct world *world, struct totals *totals)
+{
+	struct ktsn_shaper_packet *packet;
+	int expected;
+
+	if (world->used == PACKETS)
+		return;
+	packet = &world->packets[world->used];
+	packet_random(world, packet);
+	expected = naive_admit(world, packet);
+	world_assert(world, ktsn_shaper_enqueue(world->shaper, packet, world->epoch_tai_ns + world->tick) ==
+				    expected);
+	world->places[world->used++] = expected ? GONE : HELD;
+	world->held += !expected;
+	totals->packets++;
+	totals->refused += expected != 0;
+	heads_find(world);
+	pending_check(world);
+}
+
+static void request(struct world *world)
+{
+	int64_t now_tai_ns = world->epoch_tai_ns + world->tick;
+	struct ktsn_schedule admin = gate_schedule_random(world->random, now_tai_ns);
+	struct ktsn_gates *before = world->gates;
+
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+		admin.queue_max_sdu_bytes[class] = below(world, 3) ? 0 : (uint32_t)below(world, 200);
+	gate_simulation_request(&world->simulation, &admin);
+	if (!world->simulation.machines.config_pending)
+		memcpy(world->max_sdu_bytes, admin.queue_max_sdu_bytes, sizeof(world->max_sdu_bytes));
+	ktsn_gates_change(before, &admin, now_tai_ns, world->gates_spare);
+	world->gates = world->gates_spare;
+	world->gates_spare = before;
+	ktsn_shaper_gates_set(world->shaper, world->gates);
+	world->gated = true;
+	foresee(world);
+}
+
+static void action(struct world *world, struct totals *totals)
+{
+	uint64_t kind = below(world, 100);
+
+	if (kind < 3) {
+		request(world);
+		totals->requests++;
+	} else if (kind < 5) {
+		world->config.strategy = (enum ktsn_strategy)below(world, KTSN_STRATEGIES);
+		ktsn_shaper_strategy_set(world->shaper, world->config.strategy);
+	} else if (kind < 10) {
+		/* Asked from a later time, and from an earlier one: of the past gates remember nothing. */
+		next_check(world, world->tick + (int64_t)below(world, (uint64_t)(TICKS - world->tick)));
+	} else if (kind < 15) {
+		for (uint64_t i = 4 + below(world, 8); i > 0; i--)
+			enqueue(world, totals);
+	} else {
+		enqueue(world, totals);
+	}
+	next_check(world, world->tick);
+}
+
+static void world_init(struct world *world, struct test_random *random, uint64_t number)
+{
+	static const uint64_t speeds_bps[] = {0, 8000000000, 1000000000, 10000000000, 3333333333};
+
+	world->random = random;
+	world->number = number;
+	world->epoch_tai_ns = (int64_t)below(world, below(world, 3) ? 9000000000000000000 : 1000);
+	world->tick = world->link_free = 0;
+	world->used = world->held = 0;
+	world->gated = false;
+	world->config = (struct ktsn_shaper_config){
+		.strategy = below(world, 2) ? KTSN_STRATEGY_TAS
+					    : (enum ktsn_strategy)below(world, KTSN_STRATEGIES),
+		.link_speed_bps = speeds_bps[below(world, 5)],
+		.guard_band_ns = below(world, 2) ? 0 : (int64_t)below(world, 8),
+		.tolerance_ns = (int64_t)below(world, 30),
+	};
+	memset(world->places, 0, sizeof(world->places));
+	memset(world->heads, 0, sizeof(world->heads));
+	memset(world->max_sdu_bytes, 0, sizeof(world->max_sdu_bytes));
+	ktsn_shaper_init(world->shaper, &world->config);
+	gate_simulation_init(&world->simulation, world->epoch_tai_ns);
+	ktsn_gates_init(world->gates);
+	if (below(world, 10))
+		request(world);
+	else
+		foresee(world);
+}
+
+/* Nothing is lost: what is left comes out under another strategy, each packet once and in its order. */
+static void drain(struct world *world, struct totals *totals)
+{
+	world->config.strategy = KTSN_STRATEGY_STRICT_PRIORITY;
+	ktsn_shaper_strategy_set(world->shaper, world->config.strategy);
+	while (world->held) {
+		int64_t next_tai_ns = ktsn_shaper_next(world->shaper, world->epoch_tai_ns + world->tick);
+
+		world_assert(world, next_tai_ns < KTSN_SHAPER_NEVER);
+		world->tick = next_tai_ns - world->epoch_tai_ns;
+		world_assert(world, dequeue(world, totals));
+	}
+	world_assert(world, ktsn_shaper_next(world->shaper, world->epoch_tai_ns) == KTSN_SHAPER_NEVER);
+}
+
+static void world_run(struct world *world, struct totals *totals)
+{
+	/* Some are quiet, some are crowded. */
+	uint64_t pause = 2 + below(world, 20);
+
+	while (world->tick < TICKS - LATE_MAX) {
+		int64_t until = world->tick + (int64_t)below(world, pause);
+
+		if (below(world, 10) == 0)
+			serve_late(world, until + (int64_t)below(world, LATE_MAX - pause), totals);
+		else
+			serve(world, until, totals);
+		action(world, totals);
+	}
+	drain(world, totals);
+}
+
+static void random_worlds_go_as_a_naive_shaper_says(void **state)
+{
+	struct test_random random = test_random_seeded(__func__);
+	struct world *world = calloc(1, sizeof(*world));
+	uint64_t worlds = test_random_rounds(20000);
+	struct totals totals = {0};
+
+	(void)state;
+	assert_non_null(world);
+	world->shaper = malloc(ktsn_shaper_bytes());
+	world->gates = malloc(sizeof(*world->gates));
+	world->gates_spare = malloc(sizeof(*world->gates));
+	assert_true(world->shaper && world->gates && world->gates_spare);
+	for (uint64_t i = 0; i < worlds; i++) {
+		world_init(world, &random, i);
+		world_run(world, &totals);
+	}
+	print_message(
+		"# %llu worlds, %llu schedules, %llu packets: %llu sent, %llu missed, %llu without window, "
+		"%llu refused, %llu requeued\n",
+		(unsigned long long)worlds, (unsigned long long)totals.requests,
+		(unsigned long long)totals.packets, (unsigned long long)totals.sent,
+		(unsigned long long)totals.missed, (unsigned long long)totals.no_window,
+		(unsigned long long)totals.refused, (unsigned long long)totals.requeued);
+	/* Each packet had one end. */
+	assert_int_equal(totals.packets + totals.requeued,
+			 totals.sent + totals.missed + totals.no_window + totals.refused);
+	free(world->shaper);
+	free(world->gates);
+	free(world->gates_spare);
+	free(world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(random_worlds_go_as_a_naive_shaper_says),
+	};
+
+	return cmocka_run_group_tests_name("shaper_property", tests, NULL, NULL);
+}
