@@ -51,8 +51,11 @@ static inline uint64_t test_random_rounds(uint64_t rounds)
 {
 	const char *factor = getenv("KTSN_TEST_FACTOR");
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef __SANITIZE_ADDRESS__
 	rounds /= 10;
+#endif
+#ifdef __SANITIZE_THREAD__
+	rounds /= 20;
 #endif
 	return factor ? rounds * strtoull(factor, NULL, 0) : rounds;
 }

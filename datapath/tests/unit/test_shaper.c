@@ -18,19 +18,25 @@ enum { US = 1000, MS = 1000000, GBIT = 1000000000 };
 struct rig {
 	struct ktsn_shaper *shaper;
 	struct ktsn_gates gates;
+	bool gated;
 };
 
-static struct rig *rig_create(enum ktsn_strategy strategy)
+static struct rig *rig_create_with(const struct ktsn_shaper_config *config)
 {
-	const struct ktsn_shaper_config config = {
-		.strategy = strategy, .link_speed_bps = GBIT, .tolerance_ns = 10 * US};
 	struct rig *rig = calloc(1, sizeof(*rig));
 	void *memory = malloc(ktsn_shaper_bytes());
 
 	assert_non_null(rig);
 	assert_non_null(memory);
-	rig->shaper = ktsn_shaper_init(memory, &config);
+	rig->shaper = ktsn_shaper_init(memory, config);
 	return rig;
+}
+
+/* Without a guard band. */
+static struct rig *rig_create(enum ktsn_strategy strategy)
+{
+	return rig_create_with(&(struct ktsn_shaper_config){
+		.strategy = strategy, .link_speed_bps = GBIT, .tolerance_ns = 10 * US});
 }
 
 static void rig_destroy(struct rig *rig)
@@ -39,19 +45,32 @@ static void rig_destroy(struct rig *rig)
 	free(rig);
 }
 
+static void gates_ask(struct rig *rig, const struct ktsn_schedule *schedule, int64_t now_tai_ns)
+{
+	struct ktsn_gates before = rig->gates;
+
+	if (!rig->gated)
+		ktsn_gates_init(&before);
+	ktsn_gates_change(&before, schedule, now_tai_ns, &rig->gates);
+	ktsn_shaper_gates_set(rig->shaper, &rig->gates);
+	rig->gated = true;
+}
+
 /* Three classes: 7 for 300 us, 6 for 300 us, all below for 400 us. */
+static struct ktsn_schedule three_windows(void)
+{
+	return (struct ktsn_schedule){.gate_enabled = true,
+				      .gate_states = 0xff,
+				      .cycle_time_ns = MS,
+				      .entry_count = 3,
+				      .entries = {{300 * US, 0x80}, {300 * US, 0x40}, {400 * US, 0x3f}}};
+}
+
 static void three_windows_set(struct rig *rig, int64_t now_tai_ns)
 {
-	struct ktsn_gates before;
-	struct ktsn_schedule schedule = {.gate_enabled = true,
-					 .gate_states = 0xff,
-					 .cycle_time_ns = MS,
-					 .entry_count = 3,
-					 .entries = {{300 * US, 0x80}, {300 * US, 0x40}, {400 * US, 0x3f}}};
+	struct ktsn_schedule schedule = three_windows();
 
-	ktsn_gates_init(&before);
-	ktsn_gates_change(&before, &schedule, now_tai_ns, &rig->gates);
-	ktsn_shaper_gates_set(rig->shaper, &rig->gates);
+	gates_ask(rig, &schedule, now_tai_ns);
 }
 
 static struct ktsn_shaper_packet packet_of(int64_t txtime_tai_ns, uint8_t class, uint32_t wire_bytes)
@@ -68,6 +87,22 @@ static void leaves(struct rig *rig, int64_t at_tai_ns, const struct ktsn_shaper_
 	assert_null(ktsn_shaper_dequeue(rig->shaper, at_tai_ns - 1, &verdict));
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, at_tai_ns, &verdict), packet);
 	assert_int_equal(verdict, KTSN_SEND);
+}
+
+static void takes(struct rig *rig, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+{
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, packet, now_tai_ns), 0);
+}
+
+static void is_dropped(struct rig *rig, int64_t at_tai_ns, const struct ktsn_shaper_packet *packet,
+		       enum ktsn_verdict expected)
+{
+	enum ktsn_verdict verdict;
+
+	assert_true(ktsn_shaper_next(rig->shaper, 0) == at_tai_ns);
+	assert_null(ktsn_shaper_dequeue(rig->shaper, at_tai_ns - 1, &verdict));
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, at_tai_ns, &verdict), packet);
+	assert_int_equal(verdict, expected);
 }
 
 static void each_class_leaves_in_its_window(void **state)
@@ -105,6 +140,190 @@ static void frame_leaves_only_if_all_of_it_fits_before_its_gate_shuts(void **sta
 	leaves(rig, 5 * MS + 299 * US, &fits);
 	assert_int_equal(fits.waited, KTSN_WAIT_NONE);
 	leaves(rig, 7 * MS, &late);
+	rig_destroy(rig);
+}
+
+static void guard_band_is_kept_to_the_nanosecond(void **state)
+{
+	const struct ktsn_shaper_config config = {.link_speed_bps = GBIT, .guard_band_ns = 20 * US};
+	struct rig *rig = rig_create_with(&config);
+	/* 1000 ns on the link and 20 us of guard band before 300 us. */
+	struct ktsn_shaper_packet fits = packet_of(5 * MS + 279 * US, 7, 125);
+	struct ktsn_shaper_packet late = packet_of(6 * MS + 279 * US + 1, 7, 125);
+
+	(void)state;
+	three_windows_set(rig, 0);
+	takes(rig, &fits, 0);
+	takes(rig, &late, 0);
+	leaves(rig, 5 * MS + 279 * US, &fits);
+	leaves(rig, 7 * MS, &late);
+	assert_int_equal(late.waited, KTSN_WAIT_GATE);
+	rig_destroy(rig);
+}
+
+static void frame_may_leave_across_entries_that_keep_its_gate_open(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	const struct ktsn_schedule schedule = {
+		.gate_enabled = true,
+		.cycle_time_ns = MS,
+		.entry_count = 4,
+		.entries = {{1 * US, 0x81}, {498 * US, 0x01}, {500 * US, 0x40}, {1 * US, 0x80}}};
+	/* Class 7 is open for 1 us at the end of a cycle and 1 us at the beginning of the next. */
+	struct ktsn_shaper_packet wrapped = packet_of(5 * MS - 1500, 7, 250);
+	struct ktsn_shaper_packet across = packet_of(6 * MS + 500, 0, 125);
+
+	(void)state;
+	gates_ask(rig, &schedule, 0);
+	takes(rig, &wrapped, 0);
+	takes(rig, &across, 0);
+	leaves(rig, 5 * MS - 1 * US, &wrapped);
+	assert_true(wrapped.close_tai_ns == 5 * MS + 1 * US);
+	leaves(rig, 6 * MS + 500, &across);
+	assert_int_equal(across.waited, KTSN_WAIT_NONE);
+	rig_destroy(rig);
+}
+
+static void frame_too_long_for_any_window_is_dropped_when_its_time_has_come(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	/* 300 us are 37,500 bytes. */
+	struct ktsn_shaper_packet longest = packet_of(5 * MS, 7, 37500);
+	struct ktsn_shaper_packet too_long = packet_of(5 * MS + 1, 7, 37501);
+	struct ktsn_shaper_packet other = packet_of(5 * MS + 1, 6, 125);
+
+	(void)state;
+	three_windows_set(rig, 0);
+	takes(rig, &longest, 0);
+	takes(rig, &too_long, 0);
+	takes(rig, &other, 0);
+	leaves(rig, 5 * MS, &longest);
+	/* Then the link is free again, and both are due. */
+	is_dropped(rig, 5 * MS + 300 * US, &too_long, KTSN_DROP_NO_WINDOW);
+	leaves(rig, 5 * MS + 300 * US, &other);
+	rig_destroy(rig);
+}
+
+static void with_all_gates_shut_nothing_leaves_and_a_change_to_come_is_waited_for(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_schedule shut = {
+		.gate_enabled = true, .cycle_time_ns = MS, .entry_count = 1, .entries = {{MS, 0}}};
+	struct ktsn_schedule open = three_windows();
+	struct ktsn_shaper_packet first = packet_of(2 * MS, 7, 125), second = packet_of(2 * MS + 1, 7, 125);
+
+	(void)state;
+	gates_ask(rig, &shut, 0);
+	takes(rig, &first, 0);
+	takes(rig, &second, 0);
+	is_dropped(rig, 2 * MS, &first, KTSN_DROP_NO_WINDOW);
+	open.base_time_tai_ns = 700 * MS;
+	gates_ask(rig, &open, 2 * MS);
+	leaves(rig, 700 * MS, &second);
+	rig_destroy(rig);
+}
+
+static void gates_that_are_disabled_let_what_waited_go(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_schedule disabled;
+	struct ktsn_shaper_packet packet = packet_of(5 * MS + 400 * US, 7, 125);
+
+	(void)state;
+	three_windows_set(rig, 0);
+	takes(rig, &packet, 0);
+	assert_true(ktsn_shaper_next(rig->shaper, 0) == 6 * MS);
+	ktsn_schedule_init(&disabled);
+	gates_ask(rig, &disabled, 5 * MS + 500 * US);
+	assert_true(ktsn_shaper_next(rig->shaper, 5 * MS + 500 * US) == 5 * MS + 500 * US);
+	rig_destroy(rig);
+}
+
+static void queue_max_sdu_is_the_tas_own_and_of_its_class(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_schedule schedule = three_windows();
+	struct ktsn_shaper_packet packet = packet_of(5 * MS, 7, 125);
+
+	(void)state;
+	schedule.queue_max_sdu_bytes[7] = 100;
+	gates_ask(rig, &schedule, 0);
+	packet.sdu_bytes = 101;
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &packet, MS), -EMSGSIZE);
+	packet.traffic_class = 6;
+	takes(rig, &packet, MS);
+	packet = packet_of(5 * MS, 7, 125);
+	packet.sdu_bytes = 100;
+	ktsn_shaper_init(rig->shaper, &(struct ktsn_shaper_config){.link_speed_bps = GBIT});
+	ktsn_shaper_gates_set(rig->shaper, &rig->gates);
+	takes(rig, &packet, MS);
+	packet.sdu_bytes = 101;
+	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_STRICT_PRIORITY);
+	takes(rig, &(struct ktsn_shaper_packet){.traffic_class = 7, .sdu_bytes = 101}, MS);
+	rig_destroy(rig);
+}
+
+static void queue_max_sdu_changes_with_the_schedule(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_schedule schedule = three_windows();
+	struct ktsn_shaper_packet packets[3];
+
+	(void)state;
+	schedule.queue_max_sdu_bytes[7] = 100;
+	schedule.base_time_tai_ns = 10 * MS;
+	gates_ask(rig, &schedule, 0);
+	for (int i = 0; i < 3; i++) {
+		packets[i] = packet_of(50 * MS, 7, 125);
+		packets[i].sdu_bytes = 101;
+	}
+	takes(rig, &packets[0], 10 * MS - 1);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &packets[1], 10 * MS), -EMSGSIZE);
+	assert_int_equal(ktsn_shaper_pending(rig->shaper), 1);
+	rig_destroy(rig);
+}
+
+static void frame_overruns_when_it_is_on_the_link_as_its_gate_shuts(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_shaper_packet packet = packet_of(5 * MS, 7, 125);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	three_windows_set(rig, 0);
+	takes(rig, &packet, 0);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 5 * MS, &verdict), &packet);
+	assert_false(ktsn_shaper_overrun(rig->shaper, &packet, 5 * MS));
+	assert_false(ktsn_shaper_overrun(rig->shaper, &packet, 5 * MS + 299 * US));
+	assert_true(ktsn_shaper_overrun(rig->shaper, &packet, 5 * MS + 299 * US + 1));
+	assert_true(ktsn_shaper_overrun(rig->shaper, &packet, 6 * MS));
+	/* No gate, no overrun. */
+	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_STRICT_PRIORITY);
+	takes(rig, &packet, 6 * MS);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 6 * MS, &verdict), &packet);
+	assert_false(ktsn_shaper_overrun(rig->shaper, &packet, KTSN_TXTIME_MAX_NS));
+	rig_destroy(rig);
+}
+
+static void frame_that_the_link_kept_past_its_window_waits_for_the_next(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	/* 1250 bytes are 10 us: the second is on the link from 285 to 295 us, and 5 us are left. */
+	struct ktsn_shaper_packet packets[3] = {packet_of(5 * MS + 275 * US, 7, 1250),
+						packet_of(5 * MS + 275 * US, 7, 1250),
+						packet_of(5 * MS + 275 * US, 7, 1250)};
+
+	(void)state;
+	three_windows_set(rig, 0);
+	for (uint64_t i = 0; i < 3; i++) {
+		packets[i].order = i;
+		takes(rig, &packets[i], 0);
+	}
+	leaves(rig, 5 * MS + 275 * US, &packets[0]);
+	leaves(rig, 5 * MS + 285 * US, &packets[1]);
+	assert_int_equal(packets[1].waited, KTSN_WAIT_LINK);
+	leaves(rig, 6 * MS, &packets[2]);
+	assert_int_equal(packets[2].waited, KTSN_WAIT_GATE);
 	rig_destroy(rig);
 }
 
@@ -158,14 +377,181 @@ static void etf_drops_what_is_late_when_taken_and_when_due(void **state)
 	rig_destroy(rig);
 }
 
+static void etf_sends_what_is_late_within_the_tolerance(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
+	struct ktsn_shaper_packet in_time = packet_of(3 * MS, 0, 84), last = packet_of(4 * MS, 0, 84);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	takes(rig, &in_time, 3 * MS);
+	takes(rig, &last, 2 * MS);
+	leaves(rig, 3 * MS, &in_time);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 4 * MS + 10 * US, &verdict), &last);
+	assert_int_equal(verdict, KTSN_SEND);
+	rig_destroy(rig);
+}
+
+static void etf_takes_the_earliest_of_all_classes_and_drops_what_the_link_made_late(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
+	/* 12,500 bytes are 100 us. */
+	struct ktsn_shaper_packet packets[4] = {
+		packet_of(3 * MS, 5, 12500), packet_of(3 * MS + 90 * US, 1, 84),
+		packet_of(3 * MS + 89 * US, 3, 84), packet_of(3 * MS + 95 * US, 7, 84)};
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		takes(rig, &packets[i], 0);
+	leaves(rig, 3 * MS, &packets[0]);
+	is_dropped(rig, 3 * MS + 89 * US, &packets[2], KTSN_DROP_MISSED);
+	leaves(rig, 3 * MS + 100 * US, &packets[1]);
+	assert_int_equal(packets[1].waited, KTSN_WAIT_LINK);
+	leaves(rig, 3 * MS + 100 * US + 672, &packets[3]);
+	rig_destroy(rig);
+}
+
+static struct ktsn_shaper_packet deadline_of(int64_t txtime_tai_ns, uint8_t class)
+{
+	struct ktsn_shaper_packet packet = packet_of(txtime_tai_ns, class, 125);
+
+	packet.deadline = true;
+	return packet;
+}
+
+static void etf_deadline_sends_as_soon_as_it_can_the_nearest_deadline_first(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_ETF_DEADLINE);
+	struct ktsn_shaper_packet far = deadline_of(9 * MS, 7), near = deadline_of(5 * MS, 0);
+	struct ktsn_shaper_packet no_deadline = packet_of(9 * MS, 0, 125);
+
+	(void)state;
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &no_deadline, 0), -EINVAL);
+	takes(rig, &far, MS);
+	takes(rig, &near, MS);
+	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, MS, &(enum ktsn_verdict){0}), &near);
+	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS + 1 * US);
+	/* Its deadline passes while nobody asks. */
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 9 * MS + 10 * US + 1, &(enum ktsn_verdict){0}),
+			 &far);
+	rig_destroy(rig);
+}
+
+static void deadlines_that_are_held_become_transmit_times_under_another_strategy(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_ETF_DEADLINE);
+	struct ktsn_shaper_packet packet = deadline_of(9 * MS, 7);
+
+	(void)state;
+	takes(rig, &packet, MS);
+	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS);
+	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_TAS);
+	leaves(rig, 9 * MS, &packet);
+	rig_destroy(rig);
+}
+
+static void strategy_changes_lose_nothing_that_is_held(void **state)
+{
+	enum { HELD = 64 };
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_shaper_packet packets[HELD];
+	bool left[HELD] = {false};
+	int64_t now_tai_ns = 5 * MS;
+
+	(void)state;
+	three_windows_set(rig, 0);
+	for (uint64_t i = 0; i < HELD; i++) {
+		packets[i] = packet_of(5 * MS + (int64_t)i * 20 * US, (uint8_t)(i % KTSN_CLASSES), 125);
+		packets[i].order = i;
+		takes(rig, &packets[i], 0);
+	}
+	for (unsigned int count = 0; count < HELD; count++) {
+		enum ktsn_verdict verdict;
+		struct ktsn_shaper_packet *packet;
+
+		ktsn_shaper_strategy_set(rig->shaper, (enum ktsn_strategy)(count % KTSN_STRATEGIES));
+		assert_int_equal(ktsn_shaper_pending(rig->shaper), HELD - count);
+		now_tai_ns = ktsn_shaper_next(rig->shaper, now_tai_ns);
+		packet = ktsn_shaper_dequeue(rig->shaper, now_tai_ns, &verdict);
+		assert_non_null(packet);
+		assert_false(left[packet - packets]);
+		assert_true(now_tai_ns >= packet->txtime_tai_ns);
+		left[packet - packets] = true;
+	}
+	assert_true(ktsn_shaper_next(rig->shaper, now_tai_ns) == KTSN_SHAPER_NEVER);
+	rig_destroy(rig);
+}
+
+static void packet_that_the_port_refused_keeps_its_place(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_shaper_packet first = packet_of(MS, 3, 125), second = packet_of(MS, 3, 125);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	second.order = 1;
+	takes(rig, &first, 0);
+	takes(rig, &second, 0);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, MS, &verdict), &first);
+	ktsn_shaper_requeue(rig->shaper, &first, MS);
+	assert_int_equal(ktsn_shaper_pending_of(rig->shaper, 3), 2);
+	leaves(rig, MS + 1 * US, &first);
+	leaves(rig, MS + 2 * US, &second);
+	rig_destroy(rig);
+}
+
+static void strategies_have_names(void **state)
+{
+	static const char *const names[KTSN_STRATEGIES] = {"tas", "strict-priority", "etf", "etf-deadline"};
+	enum ktsn_strategy strategy;
+
+	(void)state;
+	for (unsigned int i = 0; i < KTSN_STRATEGIES; i++) {
+		assert_string_equal(ktsn_strategy_name((enum ktsn_strategy)i), names[i]);
+		assert_int_equal(ktsn_strategy_parse(names[i], &strategy), 0);
+		assert_int_equal(strategy, i);
+	}
+	assert_int_equal(ktsn_strategy_parse("TAS", &strategy), -EINVAL);
+	assert_int_equal(ktsn_strategy_parse("", &strategy), -EINVAL);
+}
+
+static void time_on_the_link_is_rounded_up(void **state)
+{
+	(void)state;
+	assert_true(ktsn_link_ns(GBIT, 84) == 672);
+	assert_true(ktsn_link_ns(100000000, 84) == 6720);
+	assert_true(ktsn_link_ns(2500000000, 84) == 269);
+	assert_true(ktsn_link_ns(400000000000, 1) == 1);
+	assert_true(ktsn_link_ns(1, UINT16_MAX) == INT64_C(8000000000) * UINT16_MAX);
+	assert_true(ktsn_link_ns(0, 1538) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_class_leaves_in_its_window),
 		cmocka_unit_test(frame_leaves_only_if_all_of_it_fits_before_its_gate_shuts),
+		cmocka_unit_test(guard_band_is_kept_to_the_nanosecond),
+		cmocka_unit_test(frame_may_leave_across_entries_that_keep_its_gate_open),
+		cmocka_unit_test(frame_too_long_for_any_window_is_dropped_when_its_time_has_come),
+		cmocka_unit_test(with_all_gates_shut_nothing_leaves_and_a_change_to_come_is_waited_for),
+		cmocka_unit_test(gates_that_are_disabled_let_what_waited_go),
+		cmocka_unit_test(queue_max_sdu_is_the_tas_own_and_of_its_class),
+		cmocka_unit_test(queue_max_sdu_changes_with_the_schedule),
+		cmocka_unit_test(frame_overruns_when_it_is_on_the_link_as_its_gate_shuts),
+		cmocka_unit_test(frame_that_the_link_kept_past_its_window_waits_for_the_next),
 		cmocka_unit_test(frames_of_one_time_leave_one_after_the_other_highest_class_first),
 		cmocka_unit_test(etf_takes_the_earliest_of_all_classes),
 		cmocka_unit_test(etf_drops_what_is_late_when_taken_and_when_due),
+		cmocka_unit_test(etf_sends_what_is_late_within_the_tolerance),
+		cmocka_unit_test(etf_takes_the_earliest_of_all_classes_and_drops_what_the_link_made_late),
+		cmocka_unit_test(etf_deadline_sends_as_soon_as_it_can_the_nearest_deadline_first),
+		cmocka_unit_test(deadlines_that_are_held_become_transmit_times_under_another_strategy),
+		cmocka_unit_test(strategy_changes_lose_nothing_that_is_held),
+		cmocka_unit_test(packet_that_the_port_refused_keeps_its_place),
+		cmocka_unit_test(strategies_have_names),
+		cmocka_unit_test(time_on_the_link_is_rounded_up),
 	};
 
 	return cmocka_run_group_tests_name("shaper", tests, NULL, NULL);
