@@ -45,10 +45,9 @@ enum handover_type {
 struct handover_shaping {
 	struct loop_classes classes;
 	uint32_t strategy;
+	struct ktsn_schedule oper, admin;
+	int64_t hold_from_tai_ns, config_change_tai_ns, last_change_tai_ns;
 	uint64_t config_change_error;
-	struct ktsn_schedule oper;
-	bool pending;
-	struct ktsn_schedule admin;
 };
 
 struct handover_socket {

@@ -12,10 +12,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
+/* Longer than this the loop never stands still for a successor to receive everything. */
+enum { STANDSTILL_NS = 1000000000 };
+
 /* One that is being given. */
 struct giving {
 	struct node *node;
 	int fd;
+	int64_t until_tai_ns; /* the loop stands still until then at most; 0: it does not */
 	struct handover_record record;
 };
 
@@ -27,6 +31,8 @@ static struct handover_record *blank(struct giving *giving)
 
 static int give(struct giving *giving, enum handover_type type, const int *fds, size_t count)
 {
+	if (giving->until_tai_ns && clock_tai_ns() > giving->until_tai_ns)
+		return -ETIMEDOUT;
 	return handover_send(giving->fd, &giving->record, type, fds, count);
 }
 
@@ -35,14 +41,15 @@ static int shaping_give(struct giving *giving)
 	const struct node_shaping *shaping = &giving->node->shaping;
 	const struct ktsn_gates *gates = &shaping->gates->gates;
 	struct handover_shaping *to = &blank(giving)->shaping;
-	int64_t now_tai_ns = clock_tai_ns();
 
 	to->classes = shaping->classes;
 	to->strategy = shaping->strategy;
-	to->config_change_error = gates->config_change_error;
-	to->oper = *ktsn_gates_oper(gates, now_tai_ns);
-	to->pending = ktsn_gates_pending(gates, now_tai_ns);
+	to->oper = gates->oper;
 	to->admin = gates->admin;
+	to->hold_from_tai_ns = gates->hold_from_tai_ns;
+	to->config_change_tai_ns = gates->config_change_tai_ns;
+	to->last_change_tai_ns = gates->last_change_tai_ns;
+	to->config_change_error = gates->config_change_error;
 	return give(giving, HANDOVER_SHAPING, NULL, 0);
 }
 
@@ -214,10 +221,18 @@ static int taken_wait(struct giving *giving)
 	return err ? err : giving->record.type == HANDOVER_TAKEN ? 0 : -EPROTO;
 }
 
+/* Nothing more can come after this look; what came before it counts, or both would go on. */
+static bool taken_after_all(struct giving *giving)
+{
+	(void)shutdown(giving->fd, SHUT_RDWR);
+	(void)fcntl(giving->fd, F_SETFL, fcntl(giving->fd, F_GETFL) | O_NONBLOCK);
+	return taken_wait(giving) == 0;
+}
+
 /* A successor that hangs must not hold the control thread for long. */
 static void patience_set(int fd)
 {
-	const struct timeval patience = {.tv_sec = 5};
+	const struct timeval patience = {.tv_sec = 1};
 
 	(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
@@ -234,9 +249,12 @@ int handover_give(struct node *node, int client_fd, int control_fd)
 	if (err)
 		return err;
 	loop_pause(node->loop);
+	giving.until_tai_ns = clock_tai_ns() + STANDSTILL_NS;
 	err = processes_give(&giving);
 	if (!err)
 		err = taken_wait(&giving);
+	if (err && taken_after_all(&giving))
+		err = 0;
 	if (err) {
 		loop_resume(node->loop);
 		log_warning("a ktsnd that wanted to take over did not: %s; this one goes on", strerror(-err));

@@ -31,13 +31,24 @@ static void refusal_log(const char *what, const char *identity, const struct ref
 static void shaping_take(struct taking *taking)
 {
 	const struct handover_shaping *from = &taking->record.shaping;
+	struct loop_gates *gates;
 
 	node_strategy_set(taking->node,
 			  from->strategy < KTSN_STRATEGIES ? from->strategy : KTSN_STRATEGY_TAS);
 	node_classes_set(taking->node, &from->classes);
-	if (node_gates_restore(taking->node, &from->oper, from->pending ? &from->admin : NULL,
-			       from->config_change_error))
-		log_warning("take-over: the schedule was lost; set it again");
+	gates = gates_blank();
+	if (!gates) {
+		log_warning("take-over: no memory for the schedule; set it again");
+		return;
+	}
+	gates->gates.oper = from->oper;
+	gates->gates.admin = from->admin;
+	gates->gates.hold_from_tai_ns = from->hold_from_tai_ns;
+	gates->gates.config_change_tai_ns = from->config_change_tai_ns;
+	gates->gates.last_change_tai_ns = from->last_change_tai_ns;
+	gates->gates.config_change_error = from->config_change_error;
+	ktsn_gates_rebuild(&gates->gates);
+	node_gates_set(taking->node, gates);
 }
 
 static void socket_take(struct taking *taking)

@@ -116,7 +116,6 @@ struct loop_ring {
 	bool retired;
 	uint32_t busy;                /* being taken from: must not be retired under the taker's feet */
 	bool backlog;                 /* messages were left in it */
-	bool held;                    /* because its pod's share allows for no more */
 	struct loop_ring *muted_next; /* in the loop's list of rings whose doorbell is not listened to */
 	bool muted;
 	uint32_t expectations; /* queued ones of its flows, so the ring must not be freed */

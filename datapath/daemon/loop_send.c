@@ -48,12 +48,14 @@ static _Atomic uint64_t *verdict_counter(struct loop *loop, enum ktsn_verdict ve
 	return verdict == KTSN_DROP_MISSED ? &loop->counters.drop_missed : &loop->counters.drop_no_window;
 }
 
+/* At most a burst, drops included: they take their time too. *dropped is how many were. */
 static uint32_t burst_collect(struct loop *loop, struct outlet *outlet, int64_t now_tai_ns,
-			      struct packet *burst[KTSN_PORT_BURST])
+			      struct packet *burst[KTSN_PORT_BURST], uint32_t *dropped)
 {
 	uint32_t count = 0;
 
-	while (count < KTSN_PORT_BURST && now_tai_ns >= outlet->retry_tai_ns) {
+	*dropped = 0;
+	while (count + *dropped < KTSN_PORT_BURST && now_tai_ns >= outlet->retry_tai_ns) {
 		enum ktsn_verdict verdict;
 		struct ktsn_shaper_packet *shaped = ktsn_shaper_dequeue(outlet->shaper, now_tai_ns, &verdict);
 
@@ -61,6 +63,7 @@ static uint32_t burst_collect(struct loop *loop, struct outlet *outlet, int64_t 
 			break;
 		if (verdict != KTSN_SEND) {
 			packet_drop(loop, (struct packet *)shaped, verdict_counter(loop, verdict));
+			(*dropped)++;
 			continue;
 		}
 		burst[count] = (struct packet *)shaped;
@@ -115,7 +118,7 @@ static void packet_sent(struct loop *loop, struct packet *packet, int64_t depart
 /* The device took the frame and reported an error. */
 static void packet_failed(struct loop *loop, struct packet *packet)
 {
-	counter_add(&loop->counters.drop_port, 1);
+	drop_count(loop, packet, &loop->counters.drop_port);
 	packet_finish(loop, packet, true);
 }
 
@@ -186,13 +189,13 @@ static uint32_t outlet_send(struct loop *loop, enum outlet_id id, int64_t now_ta
 {
 	struct outlet *outlet = &loop->outlets[id];
 	struct packet *burst[KTSN_PORT_BURST];
-	uint32_t count = burst_collect(loop, outlet, now_tai_ns, burst);
+	uint32_t dropped, count = burst_collect(loop, outlet, now_tai_ns, burst, &dropped);
 
 	if (id == OUTLET_UPLINK && atomic_load_explicit(&loop->link_down, memory_order_relaxed))
 		burst_drop(loop, burst, count);
 	else if (count && burst_send(loop, outlet, burst, count, now_tai_ns) < count)
 		return 0;
-	return count;
+	return count + dropped;
 }
 
 void loop_send(struct loop *loop)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a pod may have of the loop (share.h). A ring that is held back counts as having a backlog: it is looked
- * into again when a departure makes room, or when the pod's rate allows for more.
+ * into in every round, and the loop does not sleep while its share would let it be taken from.
  */
 #include "loop_state.h"
 
@@ -29,6 +29,13 @@ bool share_holds(struct loop *loop, const struct loop_ring *ring, int64_t now_ta
 	counter_add(&loop->counters.share_rate, 1);
 	wake_by(loop, share_rate_next(&share->messages));
 	return true;
+}
+
+bool share_shut(const struct loop_ring *ring, int64_t now_tai_ns)
+{
+	const struct share *share = ring->share;
+
+	return share->pending >= share->limits.pending || share_rate_next(&share->messages) > now_tai_ns;
 }
 
 /* Edge-triggered and never read: the application has the same eventfd, and could have a read block. */
@@ -82,6 +89,13 @@ void share_forget(struct loop *loop, struct loop_ring *ring)
 	if (*at)
 		*at = ring->muted_next;
 	ring->muted = false;
+}
+
+void shares_clock_set_back(struct loop *loop)
+{
+	loop->share_next_tai_ns = KTSN_SHAPER_NEVER;
+	if (loop->muted)
+		loop->unmute_tai_ns = 0;
 }
 
 int64_t shares_next(const struct loop *loop)

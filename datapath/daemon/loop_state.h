@@ -51,9 +51,12 @@ struct loop {
 	struct loop_classes classes;
 	struct packet *packets;
 	struct packet *packets_free;
-	bool memory_short;    /* a message waits in a ring for a packet or a frame */
-	int64_t round_tai_ns; /* about now, while taking */
-	uint64_t rounds;      /* of the loop; orders messages of equal time */
+	bool memory_short;         /* a message waits in a ring for a packet or a frame */
+	int64_t take_began_tai_ns; /* of this round of taking */
+	uint32_t take_count;       /* messages taken in it */
+	uint32_t take_cursor;      /* whose turn it is among the watched rings */
+	int64_t round_tai_ns;      /* about now, while taking */
+	uint64_t rounds;           /* of the loop; orders messages of equal time */
 
 	struct loop_ring *watched[LOOP_RINGS_MAX]; /* rings that are looked into without a doorbell */
 	uint32_t watched_count;
@@ -64,10 +67,9 @@ struct loop {
 	int64_t warmed_tai_ns;     /* the departure that the port was warmed up for last */
 	int64_t warm_up_ns;        /* how long that takes */
 	int64_t lead_ns;           /* awake this long before an event; learnt (loop_wait.c) */
-	int64_t share_next_tai_ns; /* when a ring that its pod's share held back may be taken from again;
-				    * KTSN_SHAPER_NEVER: none is held back, or until a departure */
-	struct loop_ring *muted;   /* rings whose doorbells came too often */
-	int64_t unmute_tai_ns;     /* when they are listened to again */
+	int64_t share_next_tai_ns; /* when a pod's rate allows for more again; KTSN_SHAPER_NEVER: none is at it */
+	struct loop_ring *muted; /* rings whose doorbells came too often */
+	int64_t unmute_tai_ns;   /* when they are listened to again */
 	int64_t asleep_tai_ns; /* since when the rings have not been looked at; a message whose time was later
 				* than this found ktsnd asleep. INT64_MAX: the application woke it */
 
@@ -91,22 +93,31 @@ struct loop {
 /* loop_take.c: ring -> frame -> shaper */
 void loop_take(struct loop *loop);
 void loop_take_ring(struct loop *loop, struct loop_ring *ring);
+/* A round of taking begins; and whether a departure leaves time for another ring in it. */
+void take_begin(struct loop *loop);
+bool take_may_go_on(struct loop *loop);
 /* Builds the frame of a resolved destination's message and hands it to the shaper. */
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
 /* Ends a packet whose message left or was dropped: frees its frame's memory unless the port has it, gives
  * its slot back, and retires what waited for it. */
 void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
+/* Counts a message that does not leave, for its reason and its class. */
+void drop_count(struct loop *loop, const struct packet *packet, _Atomic uint64_t *reason);
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 
 /* loop_shares.c: what a pod may have of the loop */
 /* Whether nothing more may be taken from a ring now; remembers when it may again. */
 bool share_holds(struct loop *loop, const struct loop_ring *ring, int64_t now_tai_ns);
+/* Whether that is so, without asking for anything. */
+bool share_shut(const struct loop_ring *ring, int64_t now_tai_ns);
 /* A doorbell rang. One that rings too often is not listened to for a while. */
 void share_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_ns);
 /* Listens again, if it is time. */
 void shares_unmute(struct loop *loop, int64_t now_tai_ns);
 /* A ring ends. */
 void share_forget(struct loop *loop, struct loop_ring *ring);
+/* The clock was set back: times that were waited for are void. */
+void shares_clock_set_back(struct loop *loop);
 /* When any of that changes by itself. */
 int64_t shares_next(const struct loop *loop);
 

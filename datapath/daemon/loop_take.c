@@ -13,7 +13,10 @@
 #include <unistd.h>
 
 enum {
-	/* So many messages are taken from a ring before the clock is looked at... */
+	/* Rounds must never end, and a ring has fewer slots than there are such numbers. */
+	SEQUENCE_BITS = 20,
+	SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1,
+	/* So many messages are taken before the clock is looked at... */
 	TAKE_AT_ONCE = 8,
 	/* ...and no more when a departure is nearer than that takes, */
 	TAKE_SPARE_NS = 8000,
@@ -72,10 +75,15 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 	ring_retire_if_done(loop, ring);
 }
 
-void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
+void drop_count(struct loop *loop, const struct packet *packet, _Atomic uint64_t *reason)
 {
 	counter_add(reason, 1);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].dropped, 1);
+}
+
+void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
+{
+	drop_count(loop, packet, reason);
 	packet_finish(loop, packet, false);
 }
 
@@ -192,7 +200,7 @@ static void packet_fill(struct loop *loop, struct packet *packet, const struct l
 	packet->shaper.deadline = packet->flow->deadline;
 	packet->shaper.txtime_tai_ns = packet->requested_tai_ns;
 	/* Messages of one round may be taken in any order; their numbers say which came first. */
-	packet->shaper.order = loop->rounds << 32 | (uint32_t)taken->sequence;
+	packet->shaper.order = loop->rounds << SEQUENCE_BITS | (taken->sequence & SEQUENCE_MASK);
 }
 
 /* On CLOCK_TAI. A time before 1970 is as late as one can be; false for one beyond all that is computed from
@@ -248,31 +256,41 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 }
 
 /* Whether so little is left until a departure that taking more would delay it. One that is late already waits a
- * little more: an earlier message may still be in the ring. */
-static bool departure_calls(struct loop *loop, int64_t began_tai_ns)
+ * little more: an earlier message may still be in a ring. */
+static bool departure_calls(struct loop *loop)
 {
 	int64_t left_ns;
 
 	loop->round_tai_ns = clock_tai_ns();
 	left_ns = loop_departure_next(loop, loop->round_tai_ns) - loop->round_tai_ns;
-	return left_ns > 0 ? left_ns < TAKE_SPARE_NS : loop->round_tai_ns - began_tai_ns > TAKE_LONGEST_NS;
+	return left_ns > 0 ? left_ns < TAKE_SPARE_NS
+			   : loop->round_tai_ns - loop->take_began_tai_ns > TAKE_LONGEST_NS;
 }
 
-enum drained { DRAINED, DRAINED_IN_PART, DRAINED_HELD, DRAINED_NO_MEMORY };
+void take_begin(struct loop *loop)
+{
+	loop->take_began_tai_ns = loop->round_tai_ns = clock_tai_ns();
+	loop->take_count = 0;
+}
+
+bool take_may_go_on(struct loop *loop)
+{
+	return loop->take_count < TAKE_AT_ONCE || !departure_calls(loop);
+}
+
+enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };
 
 /* Takes all that is ready, or as many as there is time and memory for. */
 static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
 {
 	struct clock_offsets offsets;
 	struct ktsn_ring_taken taken;
-	int64_t began_tai_ns = clock_tai_ns();
 	uint32_t count = 0;
 	int result;
 
 	clock_offsets_read(&offsets);
-	loop->round_tai_ns = began_tai_ns;
 	if (share_holds(loop, ring, loop->round_tai_ns))
-		return DRAINED_HELD;
+		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		if (result < 0) {
 			reject(loop, ring, taken.slot, &loop->counters.drop_invalid);
@@ -282,13 +300,13 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
 		}
 		/* Neither a flood nor an application that refills all the time must hold up the others. */
 		count++;
+		loop->take_count++;
 		if (!ktsn_ring_ready(&ring->consumer))
 			return DRAINED;
 		if (count >= ring->consumer.slot_count ||
-		    (count % TAKE_AT_ONCE == 0 && departure_calls(loop, began_tai_ns)))
+		    (loop->take_count % TAKE_AT_ONCE == 0 && departure_calls(loop)) ||
+		    share_holds(loop, ring, loop->round_tai_ns))
 			return DRAINED_IN_PART;
-		if (share_holds(loop, ring, loop->round_tai_ns))
-			return DRAINED_HELD;
 	}
 	return DRAINED;
 }
@@ -305,7 +323,6 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 		counter_add(&loop->counters.frame_pool_empty, 1);
 		loop->memory_short = true;
 	}
-	ring->held = drained == DRAINED_HELD;
 	watch_backlog(loop, ring, drained != DRAINED);
 	ring->busy--;
 	if (drained == DRAINED && ring->closings && !ring->busy)
@@ -315,15 +332,41 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 	ring_retire_if_done(loop, ring);
 }
 
+/* The next in turn. A ring that is taken may leave the list, and the last takes its place. */
+static void take_next(struct loop *loop)
+{
+	struct loop_ring *ring;
+
+	if (loop->take_cursor >= loop->watched_count)
+		loop->take_cursor = 0;
+	ring = loop->watched[loop->take_cursor];
+	loop_take_ring(loop, ring);
+	if (loop->take_cursor < loop->watched_count && loop->watched[loop->take_cursor] == ring)
+		loop->take_cursor++;
+}
+
+/* Since the rings were looked into last. */
+static void clock_set_back(struct loop *loop)
+{
+	for (int i = 0; i < OUTLETS; i++) {
+		ktsn_shaper_clock_set_back(loop->outlets[i].shaper);
+		loop->outlets[i].retry_tai_ns = 0;
+	}
+	shares_clock_set_back(loop);
+	loop->doorbells_polled_tai_ns = 0;
+}
+
 void loop_take(struct loop *loop)
 {
-	int64_t now_tai_ns = clock_tai_ns();
+	uint32_t rings = loop->watched_count;
 
 	loop->rounds++;
-	shares_unmute(loop, now_tai_ns);
-	/* Backwards: a ring that is taken may leave the list, and the last takes its place. */
-	for (uint32_t i = loop->watched_count; i-- > 0;)
-		if (i < loop->watched_count)
-			loop_take_ring(loop, loop->watched[i]);
-	loop->asleep_tai_ns = now_tai_ns;
+	take_begin(loop);
+	if (loop->take_began_tai_ns < loop->asleep_tai_ns && loop->asleep_tai_ns != INT64_MAX)
+		clock_set_back(loop);
+	shares_unmute(loop, loop->take_began_tai_ns);
+	loop->asleep_tai_ns = loop->take_began_tai_ns;
+	/* Those for which there is no time have their turn in the next round. */
+	while (rings-- > 0 && loop->watched_count > 0 && take_may_go_on(loop))
+		take_next(loop);
 }

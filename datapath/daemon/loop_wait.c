@@ -45,6 +45,15 @@ static void eventfd_clear(int fd)
 	(void)!read(fd, &count, sizeof(count));
 }
 
+/* A doorbell rings once: when there is no time for its ring now, the ring must be remembered. */
+static void take_rung(struct loop *loop, struct loop_ring *ring)
+{
+	if (take_may_go_on(loop))
+		loop_take_ring(loop, ring);
+	else
+		watch_backlog(loop, ring, true);
+}
+
 /* Waits for a doorbell or a command, at most timeout_ns (-1: for ever). Returns how many came. */
 static int events_wait(struct loop *loop, int64_t timeout_ns)
 {
@@ -54,6 +63,7 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 	int count =
 		epoll_pwait2(loop->epoll_fd, events, EVENTS_AT_ONCE, timeout_ns < 0 ? NULL : &timeout, NULL);
 
+	take_begin(loop);
 	for (int i = 0; i < count; i++) {
 		struct loop_ring *ring = events[i].data.ptr;
 
@@ -64,17 +74,17 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 		counter_add(&loop->counters.doorbells, 1);
 		loop->asleep_tai_ns = INT64_MAX;
 		share_doorbell(loop, ring, clock_tai_ns());
-		loop_take_ring(loop, ring);
+		take_rung(loop, ring);
 	}
 	return count;
 }
 
-static bool rings_ready(const struct loop *loop)
+static bool rings_ready(const struct loop *loop, int64_t now_tai_ns)
 {
 	/* What waits for memory or for its pod's share cannot be taken yet, however ready it is. */
 	for (uint32_t i = 0; i < loop->watched_count; i++)
-		if (ktsn_ring_ready(&loop->watched[i]->consumer) && !loop->watched[i]->held &&
-		    !loop->memory_short)
+		if (!loop->memory_short && ktsn_ring_ready(&loop->watched[i]->consumer) &&
+		    !share_shut(loop->watched[i], now_tai_ns))
 			return true;
 	return false;
 }
@@ -115,7 +125,7 @@ static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_
 	int64_t wake_tai_ns = event_tai_ns - loop->lead_ns;
 
 	doorbells_set(loop, for_ever ? KTSN_SHAPER_NEVER : wake_tai_ns + loop->lead_ns / 2);
-	if (rings_ready(loop))
+	if (rings_ready(loop, now_tai_ns))
 		return;
 	loop->asleep_tai_ns = now_tai_ns;
 	counter_add(&loop->counters.wakeups, 1);

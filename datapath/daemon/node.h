@@ -216,9 +216,9 @@ const struct peer *node_peer_of(const struct node *node, uint32_t vni, uint32_t 
 int node_schedule_set(struct node *node, const struct ktsn_schedule *schedule,
 		      struct ktsn_schedule_fault *fault);
 int node_shaping_init(struct node *node, const struct node_shaping *shaping);
-/* The schedules as another ktsnd had them; `admin` is the one that was pending, or NULL. 0 or -ENOMEM. */
-int node_gates_restore(struct node *node, const struct ktsn_schedule *oper, const struct ktsn_schedule *admin,
-		       uint64_t config_change_error);
+/* Gates to be filled in, NULL when out of memory; and those that are in effect from now on, which become the node's. */
+struct loop_gates *gates_blank(void);
+void node_gates_set(struct node *node, struct loop_gates *gates);
 void node_strategy_set(struct node *node, enum ktsn_strategy strategy);
 void node_classes_set(struct node *node, const struct loop_classes *classes);
 

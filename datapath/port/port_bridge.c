@@ -10,10 +10,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/*
+ * Frames that wait in the queue of a slow receiver are charged to the socket that sent them. With one socket for
+ * all, one pod that is slow would keep frames from all others; so receivers are spread over several.
+ */
+enum { SOCKETS = 64 };
+
 struct port_bridge {
 	struct ktsn_port port;
 	struct ktsn_port *buffers;
-	int fd;
+	int fds[SOCKETS];
 };
 
 static struct port_bridge *of(struct ktsn_port *port)
@@ -31,6 +37,12 @@ static void frame_free(struct ktsn_port *port, struct ktsn_port_frame *frame)
 	ktsn_port_frame_free(of(port)->buffers, frame);
 }
 
+/* By the last bytes of the hardware address, which for pods are those of the IPv4 address. */
+static unsigned int receiver_of(const struct ktsn_port_frame *frame)
+{
+	return (frame->data[4] * 31U + frame->data[5]) % SOCKETS;
+}
+
 static int frame_send(const struct port_bridge *bridge, const struct ktsn_port_frame *frame)
 {
 	struct sockaddr_ll link = {
@@ -41,13 +53,14 @@ static int frame_send(const struct port_bridge *bridge, const struct ktsn_port_f
 	};
 
 	memcpy(link.sll_addr, frame->data, ETH_ALEN);
-	return sendto(bridge->fd, frame->data, frame->bytes, MSG_DONTWAIT, (const struct sockaddr *)&link,
-		      sizeof(link)) < 0
+	return sendto(bridge->fds[receiver_of(frame)], frame->data, frame->bytes, MSG_DONTWAIT,
+		      (const struct sockaddr *)&link, sizeof(link)) < 0
 		       ? -errno
 		       : 0;
 }
 
-/* A frame that failed is the last of those taken, so that the caller knows which it was. */
+/* A frame that failed, be it that its receiver is slow, is the last of those taken, so that the caller knows which
+ * it was. None is refused: that would hold up what follows for other receivers. */
 static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
 			    uint32_t *errors)
 {
@@ -55,8 +68,6 @@ static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *fram
 	for (uint32_t i = 0; i < count; i++) {
 		int err = frame_send(of(port), &frames[i]);
 
-		if (err == -EAGAIN || err == -ENOBUFS)
-			return i;
 		frame_free(port, &frames[i]);
 		if (err) {
 			*errors = 1;
@@ -66,9 +77,16 @@ static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *fram
 	return count;
 }
 
+static void sockets_close(const struct port_bridge *bridge)
+{
+	for (size_t i = 0; i < SOCKETS; i++)
+		if (bridge->fds[i] >= 0)
+			close(bridge->fds[i]);
+}
+
 static void destroy(struct ktsn_port *port)
 {
-	close(of(port)->fd);
+	sockets_close(of(port));
 	free(port);
 }
 
@@ -79,22 +97,30 @@ static const struct ktsn_port_ops ops = {
 	.destroy = destroy,
 };
 
+/* Protocol 0: it receives nothing. */
+static int socket_open(int *fd)
+{
+	int bypass = 1;
+
+	*fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	return *fd < 0 || setsockopt(*fd, SOL_PACKET, PACKET_QDISC_BYPASS, &bypass, sizeof(bypass)) ? -errno
+												    : 0;
+}
+
 int ktsn_port_bridge_create(struct ktsn_port **port, struct ktsn_port *buffers)
 {
 	struct port_bridge *bridge = calloc(1, sizeof(*bridge));
-	int bypass = 1, err;
+	int err = 0;
 
 	if (!bridge)
 		return -ENOMEM;
 	bridge->port.ops = &ops;
 	bridge->buffers = buffers;
-	/* Protocol 0: it receives nothing. */
-	bridge->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-	if (bridge->fd < 0 ||
-	    setsockopt(bridge->fd, SOL_PACKET, PACKET_QDISC_BYPASS, &bypass, sizeof(bypass))) {
-		err = -errno;
-		if (bridge->fd >= 0)
-			close(bridge->fd);
+	memset(bridge->fds, -1, sizeof(bridge->fds));
+	for (size_t i = 0; i < SOCKETS && !err; i++)
+		err = socket_open(&bridge->fds[i]);
+	if (err) {
+		sockets_close(bridge);
 		free(bridge);
 		return err;
 	}

@@ -39,7 +39,7 @@ static struct selection etf_select(struct ktsn_shaper *shaper, int64_t now_tai_n
 	selection.traffic_class = first_class(shaper);
 	packet = class_first(shaper, selection.traffic_class);
 	selection.at_tai_ns = earliest(shaper, packet, now_tai_ns);
-	if (selection.at_tai_ns - packet->txtime_tai_ns > shaper->config.tolerance_ns) {
+	if (!packet->patient && selection.at_tai_ns - packet->txtime_tai_ns > shaper->config.tolerance_ns) {
 		selection.verdict = KTSN_DROP_MISSED;
 		selection.at_tai_ns = now_tai_ns > packet->txtime_tai_ns ? now_tai_ns : packet->txtime_tai_ns;
 	}
@@ -51,7 +51,7 @@ static struct selection etf_select(struct ktsn_shaper *shaper, int64_t now_tai_n
 static struct selection etf_deadline_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
 	struct selection selection = etf_select(shaper, now_tai_ns);
-	int64_t free_tai_ns = shaper->link_free_tai_ns > now_tai_ns ? shaper->link_free_tai_ns : now_tai_ns;
+	int64_t free_tai_ns = link_free(shaper, now_tai_ns);
 
 	if (selection.at_tai_ns != KTSN_SHAPER_NEVER && selection.verdict == KTSN_SEND &&
 	    class_first(shaper, selection.traffic_class)->deadline)
@@ -60,11 +60,13 @@ static struct selection etf_deadline_select(struct ktsn_shaper *shaper, int64_t 
 }
 
 const struct ktsn_shaper_ops ktsn_etf_ops = {
+	.drops_late = true,
 	.admit = etf_admit,
 	.select = etf_select,
 };
 
 const struct ktsn_shaper_ops ktsn_etf_deadline_ops = {
+	.drops_late = true,
 	.admit = etf_admit,
 	.select = etf_deadline_select,
 };

@@ -105,6 +105,21 @@ void ktsn_gates_change(const struct ktsn_gates *gates, const struct ktsn_schedul
 	changed->hold_from_tai_ns = hold_time(changed, now_tai_ns);
 }
 
+static void windows_rebuild(struct ktsn_windows *windows, const struct ktsn_schedule *schedule)
+{
+	if (schedule->gate_enabled)
+		ktsn_windows_compile(windows, schedule);
+	else
+		ktsn_windows_hold(windows, schedule->gate_states);
+}
+
+void ktsn_gates_rebuild(struct ktsn_gates *gates)
+{
+	windows_rebuild(&gates->oper_windows, &gates->oper);
+	if (gates->config_change_tai_ns != KTSN_WINDOW_NEVER)
+		windows_rebuild(&gates->admin_windows, &gates->admin);
+}
+
 /* The three parts of time, in order (see the picture in gates.h). */
 enum part { PART_OPER, PART_HOLD, PART_ADMIN, PARTS };
 

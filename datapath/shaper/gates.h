@@ -43,6 +43,9 @@ void ktsn_gates_init(struct ktsn_gates *gates);
 void ktsn_gates_change(const struct ktsn_gates *gates, const struct ktsn_schedule *admin, int64_t now_tai_ns,
 		       struct ktsn_gates *changed);
 
+/* Rebuilds gates from what they were made of elsewhere: schedules, times and counter are set, windows follow. */
+void ktsn_gates_rebuild(struct ktsn_gates *gates);
+
 /* Whether a change is still to come at `now`. */
 bool ktsn_gates_pending(const struct ktsn_gates *gates, int64_t now_tai_ns);
 

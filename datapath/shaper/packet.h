@@ -28,6 +28,9 @@ struct ktsn_shaper_packet {
 	uint8_t traffic_class; /* 0 to 7; higher is more important */
 	bool deadline;         /* SOF_TXTIME_DEADLINE_MODE: only the strategy etf-deadline takes it so */
 
+	/* The shaper's. */
+	bool patient; /* taken by a strategy that drops nothing for being late */
+
 	/* The shaper's, for the caller to read after dequeue. */
 	enum ktsn_wait waited;
 	int64_t close_tai_ns; /* when the window closes in which it leaves; INT64_MAX: it does not */

@@ -68,11 +68,22 @@ void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy str
 	shaper->ops = strategies[strategy].ops;
 }
 
+static void fits_forget(struct ktsn_shaper *shaper)
+{
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+		shaper->fits[class] = (struct fit){.window = {KTSN_WINDOW_NEVER, KTSN_WINDOW_NEVER}};
+}
+
 void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *gates)
 {
 	shaper->gates = gates;
-	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
-		shaper->fits[class] = (struct fit){.window = {KTSN_WINDOW_NEVER, KTSN_WINDOW_NEVER}};
+	fits_forget(shaper);
+}
+
+void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper)
+{
+	shaper->link_free_tai_ns = 0;
+	fits_forget(shaper);
 }
 
 void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
@@ -86,6 +97,7 @@ int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *p
 {
 	int error = shaper->ops->admit(shaper, packet, now_tai_ns);
 
+	packet->patient = !shaper->ops->drops_late;
 	if (!error)
 		ktsn_shaper_requeue(shaper, packet, now_tai_ns);
 	return error;

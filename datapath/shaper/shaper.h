@@ -60,7 +60,8 @@ size_t ktsn_shaper_bytes(void);
  * result points into `memory`; nothing has to be undone. */
 struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_config *config);
 
-/* From now on; what is held stays. `gates` are the caller's and must stay until others take their place; NULL
+/* From now on; what is held stays, and is not dropped for being late if it was taken by a strategy that drops nothing
+ * for that. `gates` are the caller's and must stay until others take their place; NULL
  * for all open. */
 void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy strategy);
 void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *gates);
@@ -68,10 +69,13 @@ void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *
 /*
  * Takes the packet. 0, or the packet stays the caller's:
  *   -EMSGSIZE  larger than queue-max-sdu of its class
- *   -ETIME     etf: its time has passed (SO_EE_CODE_TXTIME_MISSED would come too late: INVALID_PARAM)
+ *   -ETIME     etf: its time has passed
  *   -EINVAL    etf: a deadline among transmit times, or the other way round
  */
 int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
+
+/* The clock was set back: what was reckoned with the old time, that the link is busy until then, is void. */
+void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper);
 
 /* Takes back a packet that was to be sent and could not be. */
 void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns);

@@ -39,6 +39,7 @@ struct selection {
 };
 
 struct ktsn_shaper_ops {
+	bool drops_late; /* what it took, and what cannot leave in time */
 	/* Whether a packet is taken: 0 or -errno as ktsn_shaper_enqueue(). */
 	int (*admit)(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
 		     int64_t now_tai_ns);
@@ -64,11 +65,17 @@ static inline unsigned int highest_class(unsigned int classes)
 	return 31 - (unsigned int)__builtin_clz(classes);
 }
 
+/* When the link is free, `now` or later. */
+static inline int64_t link_free(const struct ktsn_shaper *shaper, int64_t now_tai_ns)
+{
+	return shaper->link_free_tai_ns > now_tai_ns ? shaper->link_free_tai_ns : now_tai_ns;
+}
+
 /* When the link and the packet's own time let it leave, at the earliest. */
 static inline int64_t earliest(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
 			       int64_t now_tai_ns)
 {
-	int64_t at_tai_ns = shaper->link_free_tai_ns > now_tai_ns ? shaper->link_free_tai_ns : now_tai_ns;
+	int64_t at_tai_ns = link_free(shaper, now_tai_ns);
 
 	return packet->txtime_tai_ns > at_tai_ns ? packet->txtime_tai_ns : at_tai_ns;
 }

@@ -161,7 +161,7 @@ static struct event event_by_time(const struct world *world, int64_t tick)
 	if (!first)
 		return (struct event){0};
 	txtime = txtime_tick(world, first);
-	if (max_of(world->link_free, tick) > txtime + world->config.tolerance_ns)
+	if (!first->patient && max_of(world->link_free, tick) > txtime + world->config.tolerance_ns)
 		return tick >= txtime ? (struct event){first, KTSN_DROP_MISSED} : (struct event){0};
 	if (tick >= world->link_free && (tick >= txtime || (deadline_mode && first->deadline)))
 		return (struct event){first, KTSN_SEND};
