@@ -359,14 +359,16 @@ static void clock_set_back(struct loop *loop)
 void loop_take(struct loop *loop)
 {
 	uint32_t rings = loop->watched_count;
+	int64_t began_tai_ns;
 
 	loop->rounds++;
 	take_begin(loop);
-	if (loop->take_began_tai_ns < loop->asleep_tai_ns && loop->asleep_tai_ns != INT64_MAX)
+	began_tai_ns = loop->take_began_tai_ns;
+	if (began_tai_ns < loop->asleep_tai_ns && loop->asleep_tai_ns != INT64_MAX)
 		clock_set_back(loop);
-	shares_unmute(loop, loop->take_began_tai_ns);
-	loop->asleep_tai_ns = loop->take_began_tai_ns;
+	shares_unmute(loop, began_tai_ns);
 	/* Those for which there is no time have their turn in the next round. */
 	while (rings-- > 0 && loop->watched_count > 0 && take_may_go_on(loop))
 		take_next(loop);
+	loop->asleep_tai_ns = began_tai_ns;
 }

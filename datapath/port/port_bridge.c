@@ -11,15 +11,16 @@
 #include <unistd.h>
 
 /*
- * Frames that wait in the queue of a slow receiver are charged to the socket that sent them. With one socket for
- * all, one pod that is slow would keep frames from all others; so receivers are spread over several.
+ * Frames that wait in the queue of a slow receiver (a limit of bandwidth on its host end) are charged to the socket
+ * that sent them. It must hold more than the queues of many such receivers, or one that is slow would keep frames
+ * from all others. Several sockets would do as well, but the kernel takes long to close each.
  */
-enum { SOCKETS = 64 };
+enum { SEND_BUFFER_BYTES = 256 << 20 };
 
 struct port_bridge {
 	struct ktsn_port port;
 	struct ktsn_port *buffers;
-	int fds[SOCKETS];
+	int fd;
 };
 
 static struct port_bridge *of(struct ktsn_port *port)
@@ -37,12 +38,6 @@ static void frame_free(struct ktsn_port *port, struct ktsn_port_frame *frame)
 	ktsn_port_frame_free(of(port)->buffers, frame);
 }
 
-/* By the last bytes of the hardware address, which for pods are those of the IPv4 address. */
-static unsigned int receiver_of(const struct ktsn_port_frame *frame)
-{
-	return (frame->data[4] * 31U + frame->data[5]) % SOCKETS;
-}
-
 static int frame_send(const struct port_bridge *bridge, const struct ktsn_port_frame *frame)
 {
 	struct sockaddr_ll link = {
@@ -53,8 +48,8 @@ static int frame_send(const struct port_bridge *bridge, const struct ktsn_port_f
 	};
 
 	memcpy(link.sll_addr, frame->data, ETH_ALEN);
-	return sendto(bridge->fds[receiver_of(frame)], frame->data, frame->bytes, MSG_DONTWAIT,
-		      (const struct sockaddr *)&link, sizeof(link)) < 0
+	return sendto(bridge->fd, frame->data, frame->bytes, MSG_DONTWAIT, (const struct sockaddr *)&link,
+		      sizeof(link)) < 0
 		       ? -errno
 		       : 0;
 }
@@ -77,16 +72,9 @@ static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *fram
 	return count;
 }
 
-static void sockets_close(const struct port_bridge *bridge)
-{
-	for (size_t i = 0; i < SOCKETS; i++)
-		if (bridge->fds[i] >= 0)
-			close(bridge->fds[i]);
-}
-
 static void destroy(struct ktsn_port *port)
 {
-	sockets_close(of(port));
+	close(of(port)->fd);
 	free(port);
 }
 
@@ -100,27 +88,28 @@ static const struct ktsn_port_ops ops = {
 /* Protocol 0: it receives nothing. */
 static int socket_open(int *fd)
 {
-	int bypass = 1;
+	int bypass = 1, bytes = SEND_BUFFER_BYTES;
 
 	*fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-	return *fd < 0 || setsockopt(*fd, SOL_PACKET, PACKET_QDISC_BYPASS, &bypass, sizeof(bypass)) ? -errno
-												    : 0;
+	if (*fd < 0)
+		return -errno;
+	(void)setsockopt(*fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes));
+	return setsockopt(*fd, SOL_PACKET, PACKET_QDISC_BYPASS, &bypass, sizeof(bypass)) ? -errno : 0;
 }
 
 int ktsn_port_bridge_create(struct ktsn_port **port, struct ktsn_port *buffers)
 {
 	struct port_bridge *bridge = calloc(1, sizeof(*bridge));
-	int err = 0;
+	int err;
 
 	if (!bridge)
 		return -ENOMEM;
 	bridge->port.ops = &ops;
 	bridge->buffers = buffers;
-	memset(bridge->fds, -1, sizeof(bridge->fds));
-	for (size_t i = 0; i < SOCKETS && !err; i++)
-		err = socket_open(&bridge->fds[i]);
+	err = socket_open(&bridge->fd);
 	if (err) {
-		sockets_close(bridge);
+		if (bridge->fd >= 0)
+			close(bridge->fd);
 		free(bridge);
 		return err;
 	}
