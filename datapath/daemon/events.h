@@ -29,4 +29,12 @@ void events_remove(struct events *events, struct event_source *source);
 /* Waits at most timeout_ms (-1: for ever) and calls the handlers. 0 or -errno. */
 int events_run_once(struct events *events, int timeout_ms);
 
+/* Of two timeouts the one that ends first; -1 is never. */
+static inline int events_earlier(int a_ms, int b_ms)
+{
+	if (a_ms < 0 || b_ms < 0)
+		return a_ms < 0 ? b_ms : a_ms;
+	return a_ms < b_ms ? a_ms : b_ms;
+}
+
 #endif

@@ -1,41 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "log.h"
 
+#include "clock.h"
+
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
 
-static enum log_level highest = LOG_LEVEL_INFO;
+enum { TICK_MS = 500 };
 
-void log_level_set(enum log_level level)
+static void standard_error_write(enum log_level level, const char *line)
 {
-	highest = level;
-}
-
-static void write_line(enum log_level level, const char *format, va_list arguments)
-{
-	char line[1024];
-
-	if (level > highest)
-		return;
-	vsnprintf(line, sizeof(line), format, arguments);
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "ktsnd: %s\n", line);
 	else
 		fprintf(stderr, "<%d>ktsnd: %s\n", (int)level, line);
 }
 
-#define DEFINE(name, level)                                                                                  \
-	void name(const char *format, ...)                                                                   \
-	{                                                                                                    \
-		va_list arguments;                                                                           \
-                                                                                                             \
-		va_start(arguments, format);                                                                 \
-		write_line(level, format, arguments);                                                        \
-		va_end(arguments);                                                                           \
-	}
+static int64_t monotonic_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
 
-DEFINE(log_error, LOG_LEVEL_ERROR)
-DEFINE(log_warning, LOG_LEVEL_WARNING)
-DEFINE(log_info, LOG_LEVEL_INFO)
-DEFINE(log_debug, LOG_LEVEL_DEBUG)
+static const struct log_output standard_error = {standard_error_write, monotonic_ns};
+static const struct log_output *output = &standard_error;
+static enum log_level highest = LOG_LEVEL_INFO;
+static struct log_site *suppressing; /* places that left something out since they last said so */
+
+void log_output_set(const struct log_output *other)
+{
+	output = other ? other : &standard_error;
+}
+
+void log_level_set(enum log_level level)
+{
+	highest = level;
+}
+
+static void suppressed_say(struct log_site *site)
+{
+	char line[256];
+
+	if (!site->limit.suppressed)
+		return;
+	snprintf(line, sizeof(line), "%" PRIu64 " messages suppressed, of the kind \"%s\"",
+		 site->limit.suppressed, site->format);
+	output->write(site->level, line);
+	site->limit.suppressed = 0;
+}
+
+void log_at(struct log_site *site, enum log_level level, const char *format, ...)
+{
+	char line[1024];
+	va_list arguments;
+
+	if (level > highest)
+		return;
+	site->level = level;
+	site->format = format;
+	if (!log_limit_take(&site->limit, output->now_ns())) {
+		if (!site->listed) {
+			site->next = suppressing;
+			suppressing = site;
+		}
+		site->listed = 1;
+		return;
+	}
+	suppressed_say(site);
+	va_start(arguments, format);
+	vsnprintf(line, sizeof(line), format, arguments);
+	va_end(arguments);
+	output->write(level, line);
+}
+
+int log_tick(void)
+{
+	int64_t now_ns = suppressing ? output->now_ns() : 0;
+	struct log_site **at = &suppressing;
+
+	while (*at) {
+		struct log_site *site = *at;
+
+		if (site->limit.suppressed && !log_limit_full(&site->limit, now_ns)) {
+			at = &site->next;
+			continue;
+		}
+		suppressed_say(site);
+		site->listed = 0;
+		*at = site->next;
+	}
+	return suppressing ? TICK_MS : -1;
+}

@@ -2,18 +2,54 @@
 /*
  * Messages to the operator, on standard error, each with its level as systemd reads it (sd-daemon(3)) when
  * standard error is not a terminal. Never called on the loop thread's way of a packet: that counts.
+ *
+ * Each place in the code that logs may do so ten times a second, and twenty times at once (log_limit.h): what
+ * applications or clients can bring about must not fill the log. What was left out is counted and said later.
+ *
+ * The control thread's, and that of whoever starts before there are others.
  */
 #ifndef KTSN_DAEMON_LOG_H
 #define KTSN_DAEMON_LOG_H
 
+#include "log_limit.h"
+
 enum log_level { LOG_LEVEL_ERROR = 3, LOG_LEVEL_WARNING = 4, LOG_LEVEL_INFO = 6, LOG_LEVEL_DEBUG = 7 };
+
+/* A place in the code that logs. */
+struct log_site {
+	struct log_limit limit;
+	enum log_level level;
+	const char *format; /* stands for its messages when they are left out */
+	struct log_site *next;
+	int listed; /* among those that left something out */
+};
+
+/* Where lines go and what time it is; tests have others. NULL: standard error and CLOCK_MONOTONIC. */
+struct log_output {
+	void (*write)(enum log_level level, const char *line);
+	int64_t (*now_ns)(void);
+};
+void log_output_set(const struct log_output *output);
 
 /* Messages of a higher number than `level` are not written. */
 void log_level_set(enum log_level level);
 
-__attribute__((format(printf, 1, 2))) void log_error(const char *format, ...);
-__attribute__((format(printf, 1, 2))) void log_warning(const char *format, ...);
-__attribute__((format(printf, 1, 2))) void log_info(const char *format, ...);
-__attribute__((format(printf, 1, 2))) void log_debug(const char *format, ...);
+/* Says what was left out at places that have been quiet since. Returns ms until it is to be called again, -1:
+ * nothing was left out. */
+int log_tick(void);
+
+__attribute__((format(printf, 3, 4))) void log_at(struct log_site *site, enum log_level level,
+						  const char *format, ...);
+
+#define LOG_AT(level, ...)                                                                                   \
+	do {                                                                                                 \
+		static struct log_site log_site_here;                                                        \
+		log_at(&log_site_here, level, __VA_ARGS__);                                                  \
+	} while (0)
+
+#define log_error(...)   LOG_AT(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warning(...) LOG_AT(LOG_LEVEL_WARNING, __VA_ARGS__)
+#define log_info(...)    LOG_AT(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)   LOG_AT(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
 #endif

@@ -285,7 +285,8 @@ static int serve(struct daemon *daemon)
 	log_info("ready: sending on %s, control socket %s", daemon->uplink.interface,
 		 daemon->options.control_path);
 	while (!daemon->stop && !control_server_handed_over(daemon->control)) {
-		int err = events_run_once(daemon->events, node_tick(&daemon->node));
+		int timeout_ms = events_earlier(node_tick(&daemon->node), log_tick());
+		int err = events_run_once(daemon->events, timeout_ms);
 
 		if (err) {
 			log_error("cannot wait for requests: %s", strerror(-err));

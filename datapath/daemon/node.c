@@ -27,19 +27,12 @@ int node_init(struct node *node, struct events *events, struct loop *loop, const
 	return err;
 }
 
-static int earlier(int a_ms, int b_ms)
-{
-	if (a_ms < 0 || b_ms < 0)
-		return a_ms < 0 ? b_ms : a_ms;
-	return a_ms < b_ms ? a_ms : b_ms;
-}
-
 int node_tick(struct node *node)
 {
 	enum { GRAVES_MS = 10 };
 
 	graves_sweep(node);
-	return earlier(neighbors_tick(node), node->graves ? GRAVES_MS : -1);
+	return events_earlier(neighbors_tick(node), node->graves ? GRAVES_MS : -1);
 }
 
 void node_close(struct node *node)

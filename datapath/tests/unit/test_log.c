@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The limit of what is logged, in virtual time.
+ */
+#include "log.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS INT64_C(1000000)
+#define S  (1000 * MS)
+
+enum { LINES_MAX = 256, LINE_BYTES = 128 };
+
+static int64_t now_ns;
+static char lines[LINES_MAX][LINE_BYTES];
+static int line_count;
+
+static void line_keep(enum log_level level, const char *line)
+{
+	assert_int_equal(level, LOG_LEVEL_WARNING);
+	assert_true(line_count < LINES_MAX);
+	snprintf(lines[line_count++], LINE_BYTES, "%s", line);
+}
+
+static int64_t now_read(void)
+{
+	return now_ns;
+}
+
+/* One place in the code. */
+static void complain(int number)
+{
+	log_warning("complaint %d", number);
+}
+
+static int set_up(void **state)
+{
+	static const struct log_output output = {line_keep, now_read};
+
+	(void)state;
+	log_output_set(&output);
+	/* So long after the test before that all buckets are full, and nothing is left to be said. */
+	now_ns += 1000 * S;
+	(void)log_tick();
+	line_count = 0;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	log_output_set(NULL);
+	return 0;
+}
+
+static void complain_often(int count)
+{
+	for (int i = 0; i < count; i++)
+		complain(i);
+}
+
+static void first_twenty_are_written(void **state)
+{
+	(void)state;
+	complain_often(LOG_LIMIT_BURST);
+	assert_int_equal(line_count, LOG_LIMIT_BURST);
+	assert_string_equal(lines[0], "complaint 0");
+	assert_string_equal(lines[LOG_LIMIT_BURST - 1], "complaint 19");
+	assert_int_equal(log_tick(), -1);
+}
+
+static void more_are_counted_and_said_before_the_next(void **state)
+{
+	(void)state;
+	complain_often(LOG_LIMIT_BURST + 5);
+	assert_int_equal(line_count, LOG_LIMIT_BURST);
+	now_ns += 99 * MS;
+	complain(100);
+	assert_int_equal(line_count, LOG_LIMIT_BURST);
+	now_ns += MS;
+	complain(101);
+	assert_int_equal(line_count, LOG_LIMIT_BURST + 2);
+	assert_string_equal(lines[LOG_LIMIT_BURST], "6 messages suppressed, of the kind \"complaint %d\"");
+	assert_string_equal(lines[LOG_LIMIT_BURST + 1], "complaint 101");
+	complain(102);
+	assert_int_equal(line_count, LOG_LIMIT_BURST + 2);
+}
+
+static void ten_a_second_are_written_in_the_long_run(void **state)
+{
+	int complaints = 0;
+
+	(void)state;
+	complain_often(LOG_LIMIT_BURST);
+	line_count = 0;
+	for (int i = 0; i < 3000; i++) {
+		now_ns += MS;
+		complain(i);
+	}
+	for (int i = 0; i < line_count; i++)
+		complaints += strncmp(lines[i], "complaint", 9) == 0;
+	assert_int_equal(complaints, 30);
+}
+
+static void what_nobody_follows_up_is_said_by_the_tick(void **state)
+{
+	(void)state;
+	complain_often(LOG_LIMIT_BURST + 3);
+	assert_true(log_tick() > 0);
+	now_ns += 2 * S - 1;
+	assert_true(log_tick() > 0);
+	assert_int_equal(line_count, LOG_LIMIT_BURST);
+	now_ns++;
+	assert_int_equal(log_tick(), -1);
+	assert_int_equal(line_count, LOG_LIMIT_BURST + 1);
+	assert_string_equal(lines[LOG_LIMIT_BURST], "3 messages suppressed, of the kind \"complaint %d\"");
+	now_ns += 10 * S;
+	assert_int_equal(log_tick(), -1);
+	assert_int_equal(line_count, LOG_LIMIT_BURST + 1);
+}
+
+static void places_do_not_limit_each_other(void **state)
+{
+	(void)state;
+	complain_often(LOG_LIMIT_BURST + 1);
+	log_warning("something else");
+	assert_int_equal(line_count, LOG_LIMIT_BURST + 1);
+	assert_string_equal(lines[LOG_LIMIT_BURST], "something else");
+}
+
+static void levels_that_are_not_written_use_nothing_up(void **state)
+{
+	(void)state;
+	log_level_set(LOG_LEVEL_ERROR);
+	complain_often(1000);
+	log_level_set(LOG_LEVEL_INFO);
+	assert_int_equal(line_count, 0);
+	complain_often(LOG_LIMIT_BURST);
+	assert_int_equal(line_count, LOG_LIMIT_BURST);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(first_twenty_are_written),
+		TEST(more_are_counted_and_said_before_the_next),
+		TEST(ten_a_second_are_written_in_the_long_run),
+		TEST(what_nobody_follows_up_is_said_by_the_tick),
+		TEST(places_do_not_limit_each_other),
+		TEST(levels_that_are_not_written_use_nothing_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
