@@ -8,6 +8,7 @@
 
 #include "layout.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -36,5 +37,18 @@ static inline int64_t clock_tai_ns(void)
  * reads and rounded up by their distance (tens of ns), so that a converted time is never early.
  */
 void clock_offsets_read(struct clock_offsets *offsets);
+
+/* What the kernel says of its clock (adjtimex(2)); all that it knows was told by whoever disciplines it. */
+struct clock_state {
+	int tai_offset_s;  /* TAI - UTC */
+	bool synchronized; /* not STA_UNSYNC */
+	int64_t maximum_error_ns;
+	int64_t estimated_error_ns;
+	int64_t frequency_ppb; /* correction of the clock's own frequency */
+	int64_t tick_ns;       /* by which it goes on USER_HZ times a second */
+};
+
+/* All zero, so not synchronized, when the kernel does not say. */
+void clock_state_read(struct clock_state *state);
 
 #endif

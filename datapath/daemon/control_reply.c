@@ -94,6 +94,14 @@ static json_t *shaper_json(const struct control_status *status)
 			 "classes", classes_json(status->classes));
 }
 
+static json_t *clock_json(const struct clock_state *clock)
+{
+	return json_pack("{si sb sI sI sI sI}", "tai-offset-s", clock->tai_offset_s, "synchronized",
+			 clock->synchronized, "maximum-error-ns", (json_int_t)clock->maximum_error_ns,
+			 "estimated-error-ns", (json_int_t)clock->estimated_error_ns, "frequency-ppb",
+			 (json_int_t)clock->frequency_ppb, "tick-ns", (json_int_t)clock->tick_ns);
+}
+
 char *control_reply_status(const struct control_status *status)
 {
 	json_t *body = json_pack(
@@ -107,6 +115,7 @@ char *control_reply_status(const struct control_status *status)
 		counters_json(status));
 	json_t *shaper = shaper_json(status);
 
+	json_object_set_new(body, "clock", clock_json(&status->clock));
 	json_object_update(body, shaper);
 	json_decref(shaper);
 	return text_of(
@@ -145,6 +154,99 @@ char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t
 			if (on_page(position++, offset, limit))
 				json_array_append_new(list, endpoint_json(pod, e));
 	return page("endpoints", position, list);
+}
+
+static json_t *limits_json(const struct share_limits *limits)
+{
+	return json_pack("{sI sI sI sI sI sI sI}", "processes", (json_int_t)limits->processes, "sockets",
+			 (json_int_t)limits->sockets, "ring-memory-bytes", (json_int_t)limits->memory_bytes,
+			 "pending", (json_int_t)limits->pending, "message-rate",
+			 (json_int_t)limits->message_rate, "doorbell-rate", (json_int_t)limits->doorbell_rate,
+			 "horizon-ns", (json_int_t)limits->horizon_ns);
+}
+
+static json_t *pod_json(const struct pod *pod)
+{
+	const struct share *share = pod->share;
+	int endpoints = 0;
+
+	for (const struct endpoint *e = pod->endpoints; e; e = e->next)
+		endpoints++;
+	return json_pack("{ss ss si sI sI sI sI so}", "identity", pod->identity, "path", pod->socket_path,
+			 "endpoints", endpoints, "processes", (json_int_t)share->processes, "sockets",
+			 (json_int_t)share->sockets, "ring-memory-bytes", (json_int_t)share->ring_bytes,
+			 "pending", (json_int_t)share_pending(share), "limits", limits_json(&share->limits));
+}
+
+char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	json_t *list = json_array();
+	uint32_t position = 0;
+
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		if (on_page(position++, offset, limit))
+			json_array_append_new(list, pod_json(pod));
+	return page("pods", position, list);
+}
+
+/* "10.42.1.2:7788"; "" for an address that there is not. */
+static json_t *socket_address_json(uint32_t address_be, uint16_t port_be)
+{
+	char address[INET_ADDRSTRLEN], text[INET_ADDRSTRLEN + 6] = "";
+
+	inet_ntop(AF_INET, &address_be, address, sizeof(address));
+	if (port_be)
+		snprintf(text, sizeof(text), "%s:%u", address, ntohs(port_be));
+	return json_string(text);
+}
+
+static json_t *flow_json(const struct node *node, const struct pod *pod, const struct flow *flow)
+{
+	static const char *const clocks[KTSN_CLOCKS] = {"CLOCK_REALTIME", "CLOCK_MONOTONIC", "CLOCK_TAI"};
+	const struct flow_counters *counters = &flow->loop->counters;
+	/* Those that ended are read first: of messages that do so meanwhile some count as pending, none as
+	 * less than nothing. */
+	uint64_t dropped = counter_read(&counters->dropped), sent = counter_read(&counters->sent);
+	uint64_t late = counter_read(&counters->late), taken = counter_read(&counters->taken);
+	uint64_t ended = sent + dropped;
+
+	return json_pack(
+		"{sI ss si so so ss sb si si sI sI sI sI sI sI}", "flow", (json_int_t)flow->loop->number,
+		"identity", pod->identity, "pid", (int)flow->process->pid, "local-address",
+		socket_address_json(flow->source.source_ipv4_be, flow->source.source_port_be),
+		"remote-address", socket_address_json(flow->remote_address_be, flow->remote_port_be), "clock",
+		clocks[flow->mode.clock], "deadline", flow->mode.deadline, "priority", (int)flow->priority,
+		"traffic-class", (int)node->shaping.classes.of_priority[flow->priority], "taken",
+		(json_int_t)taken, "sent", (json_int_t)sent, "late", (json_int_t)late, "dropped",
+		(json_int_t)dropped, "pending", (json_int_t)(taken > ended ? taken - ended : 0),
+		"departure-error-ns",
+		(json_int_t)atomic_load_explicit(&counters->departure_error_ns, memory_order_relaxed));
+}
+
+/* Where it goes on in the list after the flows of this process. */
+static uint32_t flows_append(json_t *list, const struct node *node, const struct process *process,
+			     uint32_t position, uint32_t offset, uint32_t limit)
+{
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {
+		const struct flow *flow = process->flows[i];
+
+		if (!flow || flow->closed)
+			continue;
+		if (on_page(position++, offset, limit))
+			json_array_append_new(list, flow_json(node, process->pod, flow));
+	}
+	return position;
+}
+
+char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	json_t *list = json_array();
+	uint32_t position = 0;
+
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		for (const struct process *process = pod->processes; process; process = process->next)
+			position = flows_append(list, node, process, position, offset, limit);
+	return page("flows", position, list);
 }
 
 static json_t *peer_json(const struct peer *peer)

@@ -6,6 +6,7 @@
 #ifndef KTSN_DAEMON_CONTROL_REPLY_H
 #define KTSN_DAEMON_CONTROL_REPLY_H
 
+#include "clock.h"
 #include "control_request.h"
 #include "counters.h"
 #include "departures.h"
@@ -37,6 +38,7 @@ struct control_status {
 	const struct counters *counters;
 	uint64_t kernel_path;
 	uint64_t limit_refusals;
+	struct clock_state clock;
 };
 
 char *control_reply_ok(void);
@@ -44,6 +46,9 @@ char *control_reply_error(const struct refusal *refusal);
 char *control_reply_status(const struct control_status *status);
 /* The list from `offset` on, at most `limit` entries. */
 char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit);
+char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit);
+/* Of connected processes; what those that ended have under way shows at their pod. */
+char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_departures(const struct departure *records, uint32_t count, uint64_t overwritten);
 

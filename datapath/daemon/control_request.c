@@ -231,6 +231,8 @@ static const struct request_description {
 	 {IDENTITY, INTERFACE, {"netns", netns_read}, VNI, {"bridge", bridge_read}}},
 	{"endpoint-del", CONTROL_ENDPOINT_DEL, {IDENTITY, INTERFACE}},
 	{"endpoints", CONTROL_ENDPOINTS, {OFFSET, LIMIT}},
+	{"pods", CONTROL_PODS, {OFFSET, LIMIT}},
+	{"flows", CONTROL_FLOWS, {OFFSET, LIMIT}},
 	{"peer-add", CONTROL_PEER_ADD, {VNI, ADDRESS, {"subnets", subnets_read}}},
 	{"peer-del", CONTROL_PEER_DEL, {VNI, ADDRESS}},
 	{"peers", CONTROL_PEERS, {OFFSET, LIMIT}},

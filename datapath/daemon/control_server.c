@@ -82,6 +82,7 @@ static char *status_reply(struct control_server *server)
 	status.counters = loop_counters(node->loop);
 	status.kernel_path = kernel_path_count(node);
 	status.limit_refusals = node->limit_refusals;
+	clock_state_read(&status.clock);
 	return control_reply_status(&status);
 }
 
@@ -172,6 +173,10 @@ static char *request_serve(struct control_server *server, const struct control_r
 		return departures_reply(server, r);
 	case CONTROL_ENDPOINTS:
 		return control_reply_endpoints(node, r->offset, r->limit);
+	case CONTROL_PODS:
+		return control_reply_pods(node, r->offset, r->limit);
+	case CONTROL_FLOWS:
+		return control_reply_flows(node, r->offset, r->limit);
 	case CONTROL_PEERS:
 		return control_reply_peers(node, r->offset, r->limit);
 	case CONTROL_SOCKET_ADD:

@@ -46,6 +46,15 @@
 	X(wakeups, "wakeups")                   /* times that the loop thread slept and woke */              \
 	X(doorbells, "doorbells")               /* times that an application woke it */
 
+/* Of one socket. */
+struct flow_counters {
+	_Atomic uint64_t taken;
+	_Atomic uint64_t sent;
+	_Atomic uint64_t late;
+	_Atomic uint64_t dropped;
+	_Atomic int64_t departure_error_ns; /* of the last message that left */
+};
+
 /* Of one traffic class. */
 struct class_counters {
 	_Atomic uint64_t pending; /* goes down as well */

@@ -165,6 +165,8 @@ static void flow_source_set(struct flow *flow, const struct socket_identity *ide
 	flow->cookie = identity->cookie;
 	flow->source.source_ipv4_be = identity->local.sin_addr.s_addr;
 	flow->source.source_port_be = identity->local.sin_port;
+	flow->remote_address_be = identity->remote.sin_addr.s_addr;
+	flow->remote_port_be = identity->remote.sin_port;
 	flow->source.ttl = (uint8_t)identity->ttl;
 	flow->source.tos = (uint8_t)identity->tos;
 	flow->priority = (uint8_t)((uint32_t)identity->priority % LOOP_PRIORITIES);

@@ -9,6 +9,7 @@
 #ifndef KTSN_DAEMON_LOOP_OBJECTS_H
 #define KTSN_DAEMON_LOOP_OBJECTS_H
 
+#include "counters.h"
 #include "frame.h"
 #include "ring_consumer.h"
 #include "shaper.h"
@@ -86,6 +87,7 @@ struct loop_flow {
 	bool closing;     /* as a destination */
 	bool closed;
 	bool retired;
+	struct flow_counters counters; /* beside what a departure touches anyway */
 	struct expectation expectation;
 };
 

@@ -101,6 +101,13 @@ static _Atomic uint64_t *lateness_counter(struct loop *loop, const struct packet
 	return &counters->late_wakeup;
 }
 
+static void flow_count_sent(struct loop_flow *flow, bool late, int64_t departure_error_ns)
+{
+	counter_add(&flow->counters.sent, 1);
+	counter_add(&flow->counters.late, late);
+	atomic_store_explicit(&flow->counters.departure_error_ns, departure_error_ns, memory_order_relaxed);
+}
+
 static void packet_sent(struct loop *loop, struct packet *packet, int64_t departed_tai_ns)
 {
 	struct class_counters *class = &loop->counters.classes[packet->shaper.traffic_class];
@@ -109,6 +116,8 @@ static void packet_sent(struct loop *loop, struct packet *packet, int64_t depart
 	departures_add(&loop->departures, packet->flow->number, packet->requested_tai_ns, departed_tai_ns);
 	counter_add(lateness, 1);
 	counter_add(&class->late, lateness != &loop->counters.on_time);
+	flow_count_sent(packet->flow, lateness != &loop->counters.on_time,
+			departed_tai_ns - packet->requested_tai_ns);
 	counter_add(&loop->counters.sent, 1);
 	counter_add(&loop->counters.sent_bridge, packet->outlet == OUTLET_BRIDGE);
 	counter_add(&class->sent, 1);
@@ -118,7 +127,7 @@ static void packet_sent(struct loop *loop, struct packet *packet, int64_t depart
 /* The device took the frame and reported an error. */
 static void packet_failed(struct loop *loop, struct packet *packet)
 {
-	drop_count(loop, packet, &loop->counters.drop_port);
+	packet_drop_count(loop, packet, &loop->counters.drop_port);
 	packet_finish(loop, packet, true);
 }
 

@@ -20,7 +20,7 @@ bool share_holds(struct loop *loop, const struct loop_ring *ring, int64_t now_ta
 {
 	struct share *share = ring->share;
 
-	if (share->pending >= share->limits.pending) {
+	if (share_pending(share) >= share->limits.pending) {
 		counter_add(&loop->counters.share_pending, 1);
 		return true;
 	}

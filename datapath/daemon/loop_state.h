@@ -101,9 +101,9 @@ void packet_shape(struct loop *loop, struct packet *packet, const struct loop_ro
 /* Ends a packet whose message left or was dropped: frees its frame's memory unless the port has it, gives
  * its slot back, and retires what waited for it. */
 void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
-/* Counts a message that does not leave, for its reason and its class. */
-void drop_count(struct loop *loop, const struct packet *packet, _Atomic uint64_t *reason);
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+/* Its first half, for a packet whose frame the port has. */
+void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 
 /* loop_shares.c: what a pod may have of the loop */
 /* Whether nothing more may be taken from a ring now; remembers when it may again. */

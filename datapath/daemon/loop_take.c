@@ -67,7 +67,7 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 	packet_free(loop, packet);
 	flow->packets--;
 	packet->destination->packets--;
-	ring->share->pending--;
+	share_pending_add(ring->share, (uint32_t)-1);
 	atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
 	/* The packet is free, and still says where it went. */
 	destination_retire_if_done(loop, packet->destination);
@@ -75,15 +75,16 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 	ring_retire_if_done(loop, ring);
 }
 
-void drop_count(struct loop *loop, const struct packet *packet, _Atomic uint64_t *reason)
+void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
 {
-	counter_add(reason, 1);
+	counter_add(&packet->flow->counters.dropped, 1);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].dropped, 1);
+	counter_add(reason, 1);
 }
 
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
 {
-	drop_count(loop, packet, reason);
+	packet_drop_count(loop, packet, reason);
 	packet_finish(loop, packet, false);
 }
 
@@ -177,11 +178,24 @@ static struct loop_destination *destination_of(const struct loop *loop, const st
 	return taken->payload_bytes <= destination->route.payload_max_bytes ? destination : NULL;
 }
 
-static void reject(struct loop *loop, struct loop_ring *ring, uint32_t slot, _Atomic uint64_t *reason)
+/* The socket that a slot names, if the process has one of that number. */
+static struct loop_flow *flow_named(const struct loop_ring *ring, const struct ktsn_ring_taken *taken)
 {
+	return taken->flow < LOOP_FLOWS_PER_RING ? ring->flows[taken->flow] : NULL;
+}
+
+static void reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
+		   _Atomic uint64_t *reason)
+{
+	struct loop_flow *flow = flow_named(ring, taken);
+
+	if (flow) {
+		counter_add(&flow->counters.taken, 1);
+		counter_add(&flow->counters.dropped, 1);
+	}
 	counter_add(&loop->counters.taken, 1);
 	counter_add(reason, 1);
-	slot_release(ring, slot);
+	slot_release(ring, taken->slot);
 	ring_retire_if_done(loop, ring);
 }
 
@@ -229,11 +243,11 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 
 	if (!destination ||
 	    !txtime_convert(taken->txtime_ns, offsets->to_tai_ns[destination->flow->clock], &txtime_tai_ns)) {
-		reject(loop, ring, taken->slot, &loop->counters.drop_invalid);
+		reject(loop, ring, taken, &loop->counters.drop_invalid);
 		return 0;
 	}
 	if (beyond_horizon(ring, txtime_tai_ns, loop->round_tai_ns)) {
-		reject(loop, ring, taken->slot, &loop->counters.drop_horizon);
+		reject(loop, ring, taken, &loop->counters.drop_horizon);
 		return 0;
 	}
 	packet = packet_alloc(loop);
@@ -246,7 +260,8 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 		packet->late_reason = LATE_TAKEN;
 	packet->flow->packets++;
 	destination->packets++;
-	ring->share->pending++;
+	share_pending_add(ring->share, 1);
+	counter_add(&packet->flow->counters.taken, 1);
 	atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);
 	counter_add(&loop->counters.taken, 1);
@@ -293,7 +308,7 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		if (result < 0) {
-			reject(loop, ring, taken.slot, &loop->counters.drop_invalid);
+			reject(loop, ring, &taken, &loop->counters.drop_invalid);
 		} else if (message_accept(loop, ring, &taken, &offsets)) {
 			ktsn_ring_untake(&ring->consumer, taken.slot);
 			return DRAINED_NO_MEMORY;

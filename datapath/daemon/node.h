@@ -93,8 +93,9 @@ struct process {
 	char identity[NODE_IDENTITY_MAX + 1]; /* the pod's, also after that */
 	struct share *share;                  /* of the pod */
 	struct event_source connection;
-	bool resuming;                  /* between HAND_BACK and RESUME */
-	struct loop_ring *ring;         /* NULL before HELLO or HAND_BACK */
+	pid_t pid;              /* of whoever connected, in ktsnd's PID namespace; 0: not visible in it */
+	bool resuming;          /* between HAND_BACK and RESUME */
+	struct loop_ring *ring; /* NULL before HELLO or HAND_BACK */
 	struct ktsn_ring_memory memory; /* of the ring */
 	struct flow *flows[LOOP_FLOWS_PER_RING];
 	struct destination *destinations[LOOP_DESTINATIONS_PER_RING];
@@ -114,6 +115,8 @@ struct flow {
 	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
 	uint32_t destinations_next;
 	struct destination *connected;
+	uint32_t remote_address_be; /* where it is connected to; 0: it is not */
+	uint16_t remote_port_be;
 	bool closed; /* its number stays taken until the loop is done with it */
 	bool ended; /* taken over from another ktsnd, where it was closed; closed once its messages are taken */
 };

@@ -383,6 +383,14 @@ static bool connection_allowed(struct pod *pod)
 	return false;
 }
 
+static pid_t peer_pid(int fd)
+{
+	struct ucred peer = {0};
+	socklen_t bytes = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) ? 0 : peer.pid;
+}
+
 /* A process of the pod; its connection is `fd`, or -1. */
 static int process_make(struct pod *pod, int fd, struct process **made)
 {
@@ -399,6 +407,7 @@ static int process_make(struct pod *pod, int fd, struct process **made)
 		return err;
 	}
 	process->pod = pod;
+	process->pid = fd < 0 ? 0 : peer_pid(fd);
 	snprintf(process->identity, sizeof(process->identity), "%s", pod->identity);
 	process->share = pod->share;
 	share_get(process->share);

@@ -10,6 +10,7 @@
 #ifndef KTSN_DAEMON_SHARE_H
 #define KTSN_DAEMON_SHARE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,8 +41,9 @@ struct share {
 	uint32_t processes; /* also those that ended and still have messages under way */
 	uint32_t sockets;
 	uint64_t ring_bytes;
+	/* The loop thread's, and read by the other. */
+	_Atomic uint32_t pending;
 	/* The loop thread's. */
-	uint32_t pending;
 	struct share_rate messages;
 	struct share_rate doorbells;
 };
@@ -51,6 +53,20 @@ struct share *share_create(const struct share_limits *limits);
 void share_get(struct share *share);
 /* NULL is harmless. */
 void share_put(struct share *share);
+
+/* One writer: no read-modify-write needed. Loop thread. */
+static inline void share_pending_add(struct share *share, uint32_t count)
+{
+	atomic_store_explicit(&share->pending,
+			      atomic_load_explicit(&share->pending, memory_order_relaxed) + count,
+			      memory_order_relaxed);
+}
+
+/* Any thread. */
+static inline uint32_t share_pending(const struct share *share)
+{
+	return atomic_load_explicit(&share->pending, memory_order_relaxed);
+}
 
 /* Whether another event is allowed at `now`; then it has happened. Loop thread. */
 static inline bool share_rate_take(struct share_rate *rate, int64_t now_tai_ns)

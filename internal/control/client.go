@@ -22,7 +22,7 @@ const DefaultPath = "/run/ktsn/control.sock"
 const (
 	// maxReplyBytes is above what a unix socket of default buffer size can carry in one message.
 	maxReplyBytes = 1 << 20
-	// listPage keeps a page of endpoints or peers, whose entries vary in length, well below that.
+	// listPage keeps a page of a list, whose entries vary in length, well below that.
 	listPage = 100
 	// departuresPage is the protocol's upper limit; a departure is about 60 bytes.
 	departuresPage = 1000
@@ -96,31 +96,38 @@ func (c *Client) PeerDel(ctx context.Context, vni uint32, address netip.Addr) er
 // Endpoints lists all endpoints. The list is read in pages: one that changes meanwhile may show an
 // endpoint twice or not at all.
 func (c *Client) Endpoints(ctx context.Context) ([]AttachedEndpoint, error) {
-	var all []AttachedEndpoint
-	for {
-		var page endpointsReply
-		request := listRequest{header("endpoints"), len(all), listPage}
-		if err := c.exchange(ctx, request, "endpoints", &page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Endpoints...)
-		if len(all) >= page.Total || len(page.Endpoints) == 0 {
-			return all, nil
-		}
-	}
+	return pages(ctx, c, "endpoints", func(page *endpointsReply) ([]AttachedEndpoint, int) { return page.Endpoints, page.Total })
+}
+
+// Pods lists all pods, with the same reserve as Endpoints.
+func (c *Client) Pods(ctx context.Context) ([]Pod, error) {
+	return pages(ctx, c, "pods", func(page *podsReply) ([]Pod, int) { return page.Pods, page.Total })
+}
+
+// Flows lists the sockets of all connected processes, with the same reserve as Endpoints.
+func (c *Client) Flows(ctx context.Context) ([]Flow, error) {
+	return pages(ctx, c, "flows", func(page *flowsReply) ([]Flow, int) { return page.Flows, page.Total })
 }
 
 // Peers lists all peers, with the same reserve as Endpoints.
 func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
-	var all []Peer
+	return pages(ctx, c, "peers", func(page *peersReply) ([]Peer, int) { return page.Peers, page.Total })
+}
+
+// pages reads a list to its end; entries takes a reply's part of it, and the length of all.
+func pages[Entry, Reply any, Page interface {
+	*Reply
+	reply
+}](ctx context.Context, c *Client, list string, entries func(Page) ([]Entry, int)) ([]Entry, error) {
+	var all []Entry
 	for {
-		var page peersReply
-		request := listRequest{header("peers"), len(all), listPage}
-		if err := c.exchange(ctx, request, "peers", &page); err != nil {
+		page := Page(new(Reply))
+		if err := c.exchange(ctx, listRequest{header(list), len(all), listPage}, list, page); err != nil {
 			return nil, err
 		}
-		all = append(all, page.Peers...)
-		if len(all) >= page.Total || len(page.Peers) == 0 {
+		part, total := entries(page)
+		all = append(all, part...)
+		if len(all) >= total || len(part) == 0 {
 			return all, nil
 		}
 	}

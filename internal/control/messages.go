@@ -57,7 +57,7 @@ type peerDelRequest struct {
 	Address netip.Addr `json:"address"`
 }
 
-// listRequest asks for one page of endpoints or peers.
+// listRequest asks for one page of endpoints, pods, flows or peers.
 type listRequest struct {
 	requestHeader
 	Offset int `json:"offset"`
@@ -117,6 +117,18 @@ type endpointsReply struct {
 	replyHeader
 	Total     int                `json:"total"`
 	Endpoints []AttachedEndpoint `json:"endpoints"`
+}
+
+type podsReply struct {
+	replyHeader
+	Total int   `json:"total"`
+	Pods  []Pod `json:"pods"`
+}
+
+type flowsReply struct {
+	replyHeader
+	Total int    `json:"total"`
+	Flows []Flow `json:"flows"`
 }
 
 type peersReply struct {

@@ -110,6 +110,70 @@ type Status struct {
 	Pending   int           `json:"pending"`
 	Classes   []ClassStatus `json:"classes"`
 	Counters  Counters      `json:"counters"`
+	Clock     Clock         `json:"clock"`
+}
+
+// Clock is what the kernel says of the node's clock, as it was told by whoever disciplines it.
+type Clock struct {
+	// TAIOffsetS is TAI - UTC; 0 when nobody has set it.
+	TAIOffsetS int `json:"tai-offset-s"`
+	// Synchronized tells that somebody disciplines the clock.
+	Synchronized     bool  `json:"synchronized"`
+	MaximumErrorNs   int64 `json:"maximum-error-ns"`
+	EstimatedErrorNs int64 `json:"estimated-error-ns"`
+	// FrequencyPPB corrects the clock's own frequency.
+	FrequencyPPB int64 `json:"frequency-ppb"`
+	TickNs       int64 `json:"tick-ns"`
+}
+
+// Pod is what one pod has of ktsnd, and what it may have.
+type Pod struct {
+	Identity string `json:"identity"`
+	// Path is that of the pod's application socket; empty if it has none yet.
+	Path      string `json:"path"`
+	Endpoints int    `json:"endpoints"`
+	// Processes are connections, also those that ended and have messages under way.
+	Processes       uint64    `json:"processes"`
+	Sockets         uint64    `json:"sockets"`
+	RingMemoryBytes uint64    `json:"ring-memory-bytes"`
+	Pending         uint64    `json:"pending"`
+	Limits          PodLimits `json:"limits"`
+}
+
+// PodLimits are the most that a pod may have. Rates are a second; 0 is without limit.
+type PodLimits struct {
+	Processes       uint64 `json:"processes"`
+	Sockets         uint64 `json:"sockets"`
+	RingMemoryBytes uint64 `json:"ring-memory-bytes"`
+	Pending         uint64 `json:"pending"`
+	MessageRate     uint64 `json:"message-rate"`
+	DoorbellRate    uint64 `json:"doorbell-rate"`
+	HorizonNs       int64  `json:"horizon-ns"`
+}
+
+// Flow is a socket of a connected process.
+type Flow struct {
+	// Number is the one in Departure.Flow; it is never given again.
+	Number   uint64 `json:"flow"`
+	Identity string `json:"identity"`
+	// PID is the process's when it connected; 0 if ktsnd's PID namespace does not show it.
+	PID int `json:"pid"`
+	// LocalAddress and RemoteAddress have address and port; the latter is empty for a socket that is not connected.
+	LocalAddress  string `json:"local-address"`
+	RemoteAddress string `json:"remote-address"`
+	Clock         string `json:"clock"`
+	Deadline      bool   `json:"deadline"`
+	// Priority is SO_PRIORITY & 15.
+	Priority     uint8  `json:"priority"`
+	TrafficClass uint8  `json:"traffic-class"`
+	Taken        uint64 `json:"taken"`
+	Sent         uint64 `json:"sent"`
+	// Late are among Sent.
+	Late    uint64 `json:"late"`
+	Dropped uint64 `json:"dropped"`
+	Pending uint64 `json:"pending"`
+	// DepartureErrorNs is that of the last message that left.
+	DepartureErrorNs int64 `json:"departure-error-ns"`
 }
 
 // Counters counts messages since the daemon started, with a reason for each that did not leave on time.
@@ -164,6 +228,6 @@ func (c Counters) Late() uint64 {
 
 // Dropped is the number of messages that were taken and never left.
 func (c Counters) Dropped() uint64 {
-	return c.DropInvalid + c.DropUnresolved + c.DropPort + c.DropClosed +
+	return c.DropInvalid + c.DropHorizon + c.DropUnresolved + c.DropPort + c.DropClosed +
 		c.DropMissed + c.DropTxtime + c.DropMaxSDU + c.DropNoWindow
 }

@@ -36,6 +36,8 @@ static const struct example {
 	{"endpoint-del.request.json",
 	 {.type = CONTROL_ENDPOINT_DEL, .identity = IDENTITY, .interface = "tsn0"}},
 	{"endpoints.request.json", {.type = CONTROL_ENDPOINTS, .limit = 100}},
+	{"pods.request.json", {.type = CONTROL_PODS, .limit = 100}},
+	{"flows.request.json", {.type = CONTROL_FLOWS, .limit = 100}},
 	{"peer-add.request.json",
 	 {.type = CONTROL_PEER_ADD, .vni = 42, .subnets = {{0x0a2a0200, 24}}, .subnet_count = 1}},
 	{"peer-del.request.json", {.type = CONTROL_PEER_DEL, .vni = 42}},
@@ -199,6 +201,7 @@ static void status_is_the_example(void **state)
 		.counters = &counters,
 		.kernel_path = 0,
 		.limit_refusals = 5,
+		.clock = {37, true, 16000, 1000, -1250, 10000000},
 	};
 
 	(void)state;
@@ -230,6 +233,55 @@ static void endpoints_are_the_example(void **state)
 
 	(void)state;
 	reply_compare("endpoints.reply.json", control_reply_endpoints(&node, 0, 100));
+}
+
+static void pods_are_the_example(void **state)
+{
+	struct share share = {
+		.limits = {64, 1024, 67108864, 4096, 100000, 10000, 60000000000},
+		.processes = 1,
+		.sockets = 2,
+		.ring_bytes = 820544,
+		.pending = 3,
+	};
+	struct endpoint endpoint = {.interface = "tsn0"};
+	struct pod pod = {.identity = IDENTITY,
+			  .share = &share,
+			  .endpoints = &endpoint,
+			  .socket_path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"};
+	struct node node = {.pods = &pod};
+
+	(void)state;
+	reply_compare("pods.reply.json", control_reply_pods(&node, 0, 100));
+}
+
+static void flows_are_the_example(void **state)
+{
+	struct loop_flow loops[2] = {{.number = 7}, {.number = 8}};
+	struct flow flows[2] = {{.loop = &loops[0], .mode = {KTSN_CLOCK_TAI, false}, .priority = 3},
+				{.loop = &loops[1], .mode = {KTSN_CLOCK_MONOTONIC, true}}};
+	struct flow closed = {.loop = &loops[1], .closed = true};
+	struct pod pod = {.identity = IDENTITY};
+	struct process process = {.pod = &pod, .pid = 4712};
+	struct node node = {.pods = &pod, .shaping = {.classes = {.of_priority = {1, 0, 2, 5}}}};
+
+	(void)state;
+	pod.processes = &process;
+	flows[0].process = flows[1].process = &process;
+	flows[0].source.source_ipv4_be = htonl(0x0a2a0102);
+	flows[0].source.source_port_be = htons(40000);
+	flows[0].remote_address_be = htonl(0x0a2a0202);
+	flows[0].remote_port_be = htons(7788);
+	flows[1].source.source_port_be = htons(40001);
+	counter_add(&loops[0].counters.taken, 1000);
+	counter_add(&loops[0].counters.sent, 990);
+	counter_add(&loops[0].counters.late, 4);
+	counter_add(&loops[0].counters.dropped, 7);
+	loops[0].counters.departure_error_ns = 71;
+	process.flows[0] = &flows[0];
+	process.flows[1] = &closed;
+	process.flows[LOOP_FLOWS_PER_RING - 1] = &flows[1];
+	reply_compare("flows.reply.json", control_reply_flows(&node, 0, 100));
 }
 
 static void peers_are_the_example(void **state)
@@ -519,6 +571,8 @@ int main(void)
 		cmocka_unit_test(status_is_the_example),
 		cmocka_unit_test(counters_are_called_by_their_names),
 		cmocka_unit_test(endpoints_are_the_example),
+		cmocka_unit_test(pods_are_the_example),
+		cmocka_unit_test(flows_are_the_example),
 		cmocka_unit_test(peers_are_the_example),
 		cmocka_unit_test(departures_are_the_example),
 		cmocka_unit_test(lists_come_in_pages),

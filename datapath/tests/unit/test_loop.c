@@ -423,6 +423,37 @@ static void messages_without_sense_are_dropped(void **state)
 	rig_wait_retired(&bench->rig, 1);
 }
 
+static void a_socket_counts_what_is_its_own(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_flow *other = rig_flow_open(&bench->rig, &bench->ring, 2, 8, KTSN_CLOCK_TAI);
+	const struct flow_counters *mine = &bench->flow->counters;
+
+	rig_wait_commands(&bench->rig);
+	send_number(bench, 0, clock_tai_ns() - 1000 * MS);
+	send_number(bench, 1, clock_tai_ns() - 1000 * MS);
+	wait_sent(bench, 2);
+	/* The destination is another socket's. */
+	rig_send(&bench->ring, &(struct rig_message){.flow = 2, .clock = KTSN_CLOCK_TAI, .text = "x"});
+	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, 1);
+	/* There is no such socket. */
+	rig_send(&bench->ring, &(struct rig_message){.flow = 3, .clock = KTSN_CLOCK_TAI, .text = "x"});
+	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, 2);
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_UNREACHABLE);
+	send_number(bench, 2, clock_tai_ns());
+	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, 1);
+	assert_int_equal(count_of(&mine->taken), 3);
+	assert_int_equal(count_of(&mine->sent), 2);
+	assert_int_equal(count_of(&mine->late), 2);
+	assert_int_equal(count_of(&mine->dropped), 1);
+	assert_true(atomic_load(&mine->departure_error_ns) >= 1000 * MS);
+	assert_int_equal(count_of(&other->counters.taken), 1);
+	assert_int_equal(count_of(&other->counters.sent), 0);
+	assert_int_equal(count_of(&other->counters.dropped), 1);
+	rig_flow_close(&bench->rig, &bench->ring, 2);
+	rig_wait_retired(&bench->rig, 1);
+}
+
 static void port_without_room_is_asked_again(void **state)
 {
 	struct bench *bench = *state;
@@ -757,6 +788,7 @@ int main(void)
 		TEST(unreachable_destination_drops),
 		TEST(closed_destination_drops),
 		TEST(messages_without_sense_are_dropped),
+		TEST(a_socket_counts_what_is_its_own),
 		TEST(port_without_room_is_asked_again),
 		TEST(port_with_room_for_one_is_given_one_after_the_other),
 		TEST(refusal_by_the_port_does_not_change_the_order),
