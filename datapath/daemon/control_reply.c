@@ -288,3 +288,35 @@ char *control_reply_departures(const struct departure *records, uint32_t count, 
 	return text_of(json_pack("{si ss sI so}", "version", CONTROL_VERSION, "reply", "departures",
 				 "overwritten", (json_int_t)overwritten, "departures", list));
 }
+
+static const char *outcome_name(uint8_t outcome)
+{
+	static const char *const names[] = {
+#define X(name, text) text,
+		KTSN_COUNTERS(X)
+#undef X
+	};
+
+	return names[outcome];
+}
+
+static json_t *trace_record_json(const struct trace_record *record, uint64_t before)
+{
+	return json_pack("{sI sI sI sI sI sI ss si sI}", "sequence", (json_int_t)(record->sequence - before),
+			 "flow", (json_int_t)record->flow, "called-tai-ns", (json_int_t)record->called_tai_ns,
+			 "taken-tai-ns", (json_int_t)record->taken_tai_ns, "due-tai-ns",
+			 (json_int_t)record->due_tai_ns, "ended-tai-ns", (json_int_t)record->ended_tai_ns,
+			 "outcome", outcome_name(record->outcome), "traffic-class",
+			 (int)record->traffic_class, "payload-bytes", (json_int_t)record->payload_bytes);
+}
+
+char *control_reply_trace(const struct trace_record *records, uint32_t count, uint64_t before,
+			  uint64_t overwritten)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < count; i++)
+		json_array_append_new(list, trace_record_json(&records[i], before));
+	return text_of(json_pack("{si ss sI so}", "version", CONTROL_VERSION, "reply", "trace", "overwritten",
+				 (json_int_t)overwritten, "messages", list));
+}

@@ -10,6 +10,7 @@
 #include "control_request.h"
 #include "counters.h"
 #include "departures.h"
+#include "trace.h"
 
 /* What became of the messages of one traffic class. */
 struct control_class {
@@ -51,5 +52,8 @@ char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limi
 char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_departures(const struct departure *records, uint32_t count, uint64_t overwritten);
+/* Records are numbered from 1 again: `before` is the number of the last before the trace. */
+char *control_reply_trace(const struct trace_record *records, uint32_t count, uint64_t before,
+			  uint64_t overwritten);
 
 #endif

@@ -55,6 +55,14 @@ static int identity_read(const json_t *value, struct control_request *request, s
 	return err;
 }
 
+/* May be empty: any. */
+static int identity_or_any_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	if (json_is_string(value) && json_string_length(value) == 0)
+		return 0;
+	return identity_read(value, request, refusal);
+}
+
 static int path_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	return string_read(value, "path", request->path, sizeof(request->path), refusal);
@@ -162,6 +170,16 @@ static int after_read(const json_t *value, struct control_request *request, stru
 	return err;
 }
 
+static int flow_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	int64_t flow;
+	int err = integer_read(value, "flow", 0, INT64_MAX, &flow, refusal);
+
+	if (!err)
+		request->flow = (uint64_t)flow;
+	return err;
+}
+
 static int schedule_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	return control_schedule_read(value, &request->schedule, refusal);
@@ -237,6 +255,9 @@ static const struct request_description {
 	{"peer-del", CONTROL_PEER_DEL, {VNI, ADDRESS}},
 	{"peers", CONTROL_PEERS, {OFFSET, LIMIT}},
 	{"departures", CONTROL_DEPARTURES, {{"after", after_read}, LIMIT}},
+	{"trace-start", CONTROL_TRACE_START, {{"identity", identity_or_any_read}, {"flow", flow_read}}},
+	{"trace-read", CONTROL_TRACE_READ, {{"after", after_read}, LIMIT}},
+	{"trace-stop", CONTROL_TRACE_STOP, {{NULL, NULL}}},
 	{"schedule-set", CONTROL_SCHEDULE_SET, {{"gate-parameter-table", schedule_read}}},
 	{"schedule-get", CONTROL_SCHEDULE_GET, {{NULL, NULL}}},
 	{"strategy-set", CONTROL_STRATEGY_SET, {{"strategy", strategy_read}}},

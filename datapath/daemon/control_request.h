@@ -29,6 +29,9 @@ enum control_request_type {
 	CONTROL_PEER_DEL,
 	CONTROL_PEERS,
 	CONTROL_DEPARTURES,
+	CONTROL_TRACE_START,
+	CONTROL_TRACE_READ,
+	CONTROL_TRACE_STOP,
 	CONTROL_SCHEDULE_SET,
 	CONTROL_SCHEDULE_GET,
 	CONTROL_STRATEGY_SET,
@@ -51,6 +54,7 @@ struct control_request {
 	uint32_t offset;
 	uint32_t limit;
 	uint64_t after;
+	uint64_t flow;
 	struct ktsn_schedule schedule; /* not yet checked against the link: ktsn_schedule_check() */
 	enum ktsn_strategy strategy;
 	uint8_t traffic_class_map[CONTROL_PRIORITIES]; /* class of each SO_PRIORITY & 15 */

@@ -15,6 +15,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* A trace that nobody reads for so long ends. */
+#define TRACE_PATIENCE_NS (10 * NS_PER_SECOND)
+
 enum { REQUEST_BYTES_MAX = 65536, REPLY_BYTES_MAX = 1 << 20 };
 
 struct client {
@@ -29,7 +32,10 @@ struct control_server {
 	struct event_source listener;
 	struct client *clients;
 	bool handed_over;
+	struct client *tracer; /* whose trace runs; NULL: none does */
+	int64_t traced_ns;     /* when it read last, CLOCK_MONOTONIC */
 	struct departure departures[CONTROL_PAGE_MAX];
+	struct trace_record records[CONTROL_PAGE_MAX];
 	char request[REQUEST_BYTES_MAX];
 };
 
@@ -153,24 +159,99 @@ static char *departures_reply(struct control_server *server, const struct contro
 }
 
 /* No reply in JSON: the connection is the successor's (handover.h), and is closed after it. */
-static char *hand_over(struct control_server *server, int client_fd)
+static char *hand_over(struct client *client)
 {
-	server->handed_over = handover_give(server->node, client_fd, server->listener.fd) == 0;
+	struct control_server *server = client->server;
+
+	server->handed_over = handover_give(server->node, client->connection.fd, server->listener.fd) == 0;
 	return NULL;
 }
 
-static char *request_serve(struct control_server *server, const struct control_request *r, int client_fd)
+static void trace_end_now(struct control_server *server)
+{
+	server->tracer = NULL;
+	node_trace_stop(server->node);
+}
+
+static char *trace_start(struct client *client, const struct control_request *r)
+{
+	struct control_server *server = client->server;
+	struct refusal refusal;
+	int err;
+
+	if (server->tracer && server->tracer != client)
+		err = refuse(&refusal, "",
+			     "another client traces, and only one can at a time; it is over when that client "
+			     "ends, or reads nothing for 10 s");
+	else
+		err = node_trace_start(server->node, r->identity, r->flow, &refusal);
+	if (!err) {
+		server->tracer = client;
+		server->traced_ns = clock_ns(CLOCK_MONOTONIC);
+	}
+	return change_reply(err, &refusal);
+}
+
+static char *trace_page(struct client *client, const struct control_request *r)
+{
+	struct control_server *server = client->server;
+	uint64_t before = server->node->trace.before, overwritten;
+	struct refusal refusal;
+	uint32_t count;
+
+	if (server->tracer != client) {
+		(void)refuse(&refusal, "",
+			     "no trace of this connection runs; ask for trace-start first, and read at least "
+			     "every 10 s");
+		return control_reply_error(&refusal);
+	}
+	server->traced_ns = clock_ns(CLOCK_MONOTONIC);
+	count = trace_read(loop_trace(server->node->loop),
+			   r->after < UINT64_MAX - before ? before + r->after : UINT64_MAX - 1, r->limit,
+			   server->records, &overwritten);
+	return control_reply_trace(server->records, count, before, overwritten);
+}
+
+static char *trace_stop(struct client *client)
+{
+	if (client->server->tracer == client)
+		trace_end_now(client->server);
+	return control_reply_ok();
+}
+
+int control_server_tick(struct control_server *server)
+{
+	const int64_t ns_per_ms = 1000000;
+	int64_t left_ns;
+
+	if (!server->tracer)
+		return -1;
+	left_ns = server->traced_ns + TRACE_PATIENCE_NS - clock_ns(CLOCK_MONOTONIC);
+	if (left_ns > 0)
+		return (int)(left_ns / ns_per_ms) + 1;
+	trace_end_now(server);
+	return -1;
+}
+
+static char *request_serve(struct client *client, const struct control_request *r)
 {
 	struct refusal refusal = {.field = ""};
+	struct control_server *server = client->server;
 	struct node *node = server->node;
 
 	switch (r->type) {
 	case CONTROL_STATUS:
 		return status_reply(server);
 	case CONTROL_HAND_OVER:
-		return hand_over(server, client_fd);
+		return hand_over(client);
 	case CONTROL_DEPARTURES:
 		return departures_reply(server, r);
+	case CONTROL_TRACE_START:
+		return trace_start(client, r);
+	case CONTROL_TRACE_READ:
+		return trace_page(client, r);
+	case CONTROL_TRACE_STOP:
+		return trace_stop(client);
 	case CONTROL_ENDPOINTS:
 		return control_reply_endpoints(node, r->offset, r->limit);
 	case CONTROL_PODS:
@@ -208,20 +289,22 @@ static char *request_serve(struct control_server *server, const struct control_r
 	return NULL;
 }
 
-static char *text_serve(struct control_server *server, const char *text, size_t bytes, int client_fd)
+static char *text_serve(struct client *client, const char *text, size_t bytes)
 {
 	struct control_request request;
 	struct refusal refusal;
 
 	if (control_request_parse(text, bytes, &request, &refusal))
 		return control_reply_error(&refusal);
-	return request_serve(server, &request, client_fd);
+	return request_serve(client, &request);
 }
 
 static void client_close(struct client *client)
 {
 	struct client **at = &client->server->clients;
 
+	if (client->server->tracer == client)
+		trace_end_now(client->server);
 	while (*at != client)
 		at = &(*at)->next;
 	*at = client->next;
@@ -247,7 +330,7 @@ static void client_readable(struct event_source *source)
 	/* With MSG_TRUNC the length is the message's own, which may be more than fits. */
 	reply = (size_t)bytes > sizeof(server->request)
 			? control_reply_error(&(struct refusal){"", "the request is too long"})
-			: text_serve(server, server->request, (size_t)bytes, source->fd);
+			: text_serve(client, server->request, (size_t)bytes);
 	sent = reply && send(source->fd, reply, strlen(reply), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 	free(reply);
 	if (!sent)

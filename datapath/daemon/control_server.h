@@ -14,6 +14,8 @@ int control_server_create(struct control_server **server, struct node *node, int
 			  const struct control_status *fixed);
 /* Whether another ktsnd has taken over: this one must end and touch nothing that is the other's now. */
 bool control_server_handed_over(const struct control_server *server);
+/* Ends a trace that nobody reads. Returns ms until it is due again, -1: not. */
+int control_server_tick(struct control_server *server);
 /* Closes the connections and the listening descriptor. NULL is harmless. */
 void control_server_destroy(struct control_server *server);
 

@@ -7,20 +7,13 @@
 #ifndef KTSN_DAEMON_DEPARTURES_H
 #define KTSN_DAEMON_DEPARTURES_H
 
-#include <stdatomic.h>
-#include <stdint.h>
+#include "journal.h"
 
-enum { DEPARTURES_KEPT = 65536 };
-
-struct departure_slot {
-	_Atomic uint64_t flow;
-	_Atomic int64_t requested_tai_ns;
-	_Atomic int64_t departed_tai_ns;
-};
+enum { DEPARTURES_KEPT = 65536, DEPARTURE_WORDS = 3 };
 
 struct departures {
-	_Atomic uint64_t last; /* sequence number of the newest complete record; 0: none yet */
-	struct departure_slot slots[DEPARTURES_KEPT];
+	_Atomic uint64_t last;
+	_Atomic uint64_t words[DEPARTURES_KEPT * DEPARTURE_WORDS];
 };
 
 struct departure {
@@ -30,9 +23,23 @@ struct departure {
 	int64_t departed_tai_ns;
 };
 
+static inline struct journal departures_journal(struct departures *departures)
+{
+	return (struct journal){&departures->last, departures->words, DEPARTURES_KEPT, DEPARTURE_WORDS};
+}
+
 /* Loop thread. */
-void departures_add(struct departures *departures, uint64_t flow, int64_t requested_tai_ns,
-		    int64_t departed_tai_ns);
+static inline void departures_add(struct departures *departures, uint64_t flow, int64_t requested_tai_ns,
+				  int64_t departed_tai_ns)
+{
+	const uint64_t record[DEPARTURE_WORDS] = {flow, (uint64_t)requested_tai_ns,
+						  (uint64_t)departed_tai_ns};
+
+	journal_add(departures_journal(departures), record);
+}
+
+/* At most so many are read at once. */
+enum { DEPARTURES_READ_MAX = 1000 };
 
 /*
  * Copies at most `limit` records with a sequence number above `after`, oldest first. Returns how many;

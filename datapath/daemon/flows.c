@@ -127,6 +127,7 @@ static int flow_make(struct process *process, uint32_t number, struct txtime_mod
 	flow->loop->deadline = mode.deadline;
 	flow->mode = mode;
 	process->flows[flow->index] = flow;
+	flow_trace(flow);
 	process->pod->node->flow_count++;
 	process->share->sockets++;
 	*result = flow;

@@ -254,6 +254,11 @@ struct departures *loop_departures(struct loop *loop)
 	return &loop->departures;
 }
 
+struct trace *loop_trace(struct loop *loop)
+{
+	return &loop->trace;
+}
+
 void loop_link_set(struct loop *loop, bool carrying)
 {
 	atomic_store_explicit(&loop->link_down, !carrying, memory_order_relaxed);

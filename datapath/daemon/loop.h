@@ -14,6 +14,7 @@
 #include "counters.h"
 #include "departures.h"
 #include "port.h"
+#include "trace.h"
 
 #include <stdbool.h>
 
@@ -73,6 +74,7 @@ int loop_retired_fd(const struct loop *loop);
 
 const struct counters *loop_counters(const struct loop *loop);
 struct departures *loop_departures(struct loop *loop);
+struct trace *loop_trace(struct loop *loop);
 
 /* Whether the uplink carries frames. While it does not, what is due is dropped (drop-port): a packet socket
  * would keep the frames and send them when the link is back, seconds late. Any thread. */

@@ -87,6 +87,8 @@ struct loop_flow {
 	bool closing;     /* as a destination */
 	bool closed;
 	bool retired;
+	_Atomic uint32_t
+		trace; /* number of the trace that records its messages, 0: none; the control thread's */
 	struct flow_counters counters; /* beside what a departure touches anyway */
 	struct expectation expectation;
 };

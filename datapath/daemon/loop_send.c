@@ -113,6 +113,7 @@ static void packet_sent(struct loop *loop, struct packet *packet, int64_t depart
 	struct class_counters *class = &loop->counters.classes[packet->shaper.traffic_class];
 	_Atomic uint64_t *lateness = lateness_counter(loop, packet, departed_tai_ns);
 
+	trace_end(loop, packet, lateness, departed_tai_ns);
 	departures_add(&loop->departures, packet->flow->number, packet->requested_tai_ns, departed_tai_ns);
 	counter_add(lateness, 1);
 	counter_add(&class->late, lateness != &loop->counters.on_time);

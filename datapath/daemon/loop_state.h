@@ -2,7 +2,7 @@
 /*
  * The loop's own state, shared by the files that make up the loop and by nothing else:
  * loop.c (the loop itself, its thread), loop_take.c, loop_send.c, loop_wait.c, loop_watch.c,
- * loop_commands.c. Loop thread only, but for what says otherwise.
+ * loop_commands.c, loop_trace.c. Loop thread only, but for what says otherwise.
  */
 #ifndef KTSN_DAEMON_LOOP_STATE_H
 #define KTSN_DAEMON_LOOP_STATE_H
@@ -31,6 +31,9 @@ struct packet {
 	struct loop_destination *destination;
 	int64_t requested_tai_ns;
 	int64_t refused_tai_ns; /* first by the port; 0: not yet */
+	uint32_t trace; /* of its flow, when it was taken; the next two are set only if there is one */
+	int64_t called_tai_ns;
+	int64_t taken_tai_ns;
 	uint32_t slot;
 	uint32_t payload_bytes;
 	enum late_reason late_reason;
@@ -84,6 +87,7 @@ struct loop {
 	_Atomic uint32_t pending;
 	struct counters counters;
 	struct departures departures;
+	struct trace trace;
 
 	pthread_t thread;
 	bool running;
@@ -104,6 +108,16 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 /* Its first half, for a packet whose frame the port has. */
 void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+
+/* loop_trace.c: what became of single messages, if somebody traces */
+/* A message was taken. */
+void trace_begin(struct packet *packet, const struct ktsn_ring_taken *taken);
+/* It left or was dropped at that time, and `counter` counts it. */
+void trace_end(struct loop *loop, const struct packet *packet, const _Atomic uint64_t *counter,
+	       int64_t ended_tai_ns);
+/* It ended when it was taken. `flow` is the one it names, NULL: none. */
+void trace_rejected(struct loop *loop, const struct loop_flow *flow, const struct ktsn_ring_taken *taken,
+		    const _Atomic uint64_t *counter);
 
 /* loop_shares.c: what a pod may have of the loop */
 /* Whether nothing more may be taken from a ring now; remembers when it may again. */

@@ -77,6 +77,7 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 
 void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
 {
+	trace_end(loop, packet, reason, 0);
 	counter_add(&packet->flow->counters.dropped, 1);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].dropped, 1);
 	counter_add(reason, 1);
@@ -189,6 +190,7 @@ static void reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 {
 	struct loop_flow *flow = flow_named(ring, taken);
 
+	trace_rejected(loop, flow, taken, reason);
 	if (flow) {
 		counter_add(&flow->counters.taken, 1);
 		counter_add(&flow->counters.dropped, 1);
@@ -265,6 +267,7 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);
 	counter_add(&loop->counters.taken, 1);
+	trace_begin(packet, taken);
 	watch_message(loop, packet->flow, txtime_tai_ns);
 	packet_route(loop, packet, destination);
 	return 0;

@@ -285,7 +285,9 @@ static int serve(struct daemon *daemon)
 	log_info("ready: sending on %s, control socket %s", daemon->uplink.interface,
 		 daemon->options.control_path);
 	while (!daemon->stop && !control_server_handed_over(daemon->control)) {
-		int timeout_ms = events_earlier(node_tick(&daemon->node), log_tick());
+		int timeout_ms = events_earlier(
+			events_earlier(node_tick(&daemon->node), control_server_tick(daemon->control)),
+			log_tick());
 		int err = events_run_once(daemon->events, timeout_ms);
 
 		if (err) {

@@ -160,6 +160,14 @@ struct node_shaping {
 	struct loop_gates *gates; /* node_shaping_init() makes the first: all are open */
 };
 
+/* What is traced now (tracing.c). */
+struct node_trace {
+	uint32_t number;                      /* 0: nothing is */
+	char identity[NODE_IDENTITY_MAX + 1]; /* "": of all pods */
+	uint64_t flow;                        /* 0: all flows */
+	uint64_t before;                      /* the loop's last record of an earlier trace */
+};
+
 struct node {
 	struct events *events;
 	struct loop *loop;
@@ -177,6 +185,8 @@ struct node {
 	struct grave *graves;        /* objects that commands under way may still name */
 	uint64_t limit_refusals;     /* what a pod asked for above its limits */
 	uint64_t flow_numbers;
+	struct node_trace trace;
+	uint32_t trace_numbers;
 	uint32_t socket_count, endpoint_count, peer_count, process_count, flow_count;
 	uint64_t kernel_path_closed; /* of processes that are gone */
 };
@@ -263,6 +273,13 @@ int flow_destination_take_over(struct process *process, uint32_t flow_index, uin
 /* Closes those that had ended. */
 void flows_taken_close(struct process *process);
 void flow_free(struct flow *flow);
+
+/* tracing.c: which messages are recorded one by one. 0, or -EINVAL with *refusal filled in; then nothing
+ * changed. */
+int node_trace_start(struct node *node, const char *identity, uint64_t flow, struct refusal *refusal);
+void node_trace_stop(struct node *node);
+/* A flow is new. */
+void flow_trace(struct flow *flow);
 
 /* timed_sockets.c: sockets that wander from process to process */
 /* A flow of the pod ends: another process may still have its socket. */

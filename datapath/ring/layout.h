@@ -79,6 +79,8 @@ struct ktsn_ring_header {
 
 	/* Written by ktsnd: ring the doorbell for a message whose time on that clock is before this. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic int64_t doorbell_before_ns[KTSN_CLOCKS];
+	/* Written by ktsnd, on the line that a sender reads anyway: not 0 while called_tai_ns is wanted. */
+	_Atomic uint32_t trace;
 
 	/* Numbers messages in the order of their publication; breaks ties of equal transmit times. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t next_sequence;
@@ -98,19 +100,22 @@ struct ktsn_ring_slot {
 	uint32_t flow;          /* number that ktsnd gave the socket */
 	uint32_t destination;   /* number that ktsnd gave the address it goes to */
 	uint32_t payload_bytes;
-	int64_t txtime_ns; /* on the flow's clock */
-	uint64_t sequence; /* from next_sequence */
-	uint8_t reserved[32];
+	int64_t txtime_ns;     /* on the flow's clock */
+	uint64_t sequence;     /* from next_sequence */
+	int64_t called_tai_ns; /* when the send call began, if `trace` asked for it; else 0 */
+	uint8_t reserved[24];
 	uint8_t payload[];
 };
 
 static_assert(offsetof(struct ktsn_ring_header, ready_summary) == 64, "layout is part of the protocol");
 static_assert(offsetof(struct ktsn_ring_header, doorbell_before_ns) == 128, "layout");
+static_assert(offsetof(struct ktsn_ring_header, trace) == 152, "layout");
 static_assert(offsetof(struct ktsn_ring_header, next_sequence) == 192, "layout");
 static_assert(offsetof(struct ktsn_ring_header, space_waiters) == 256, "layout");
 static_assert(offsetof(struct ktsn_ring_header, ready) == 320, "layout");
 static_assert(offsetof(struct ktsn_ring_header, free) == 832, "layout");
 static_assert(sizeof(struct ktsn_ring_header) == 1344, "layout");
+static_assert(offsetof(struct ktsn_ring_slot, called_tai_ns) == 32, "layout");
 static_assert(sizeof(struct ktsn_ring_slot) == KTSN_RING_SLOT_HEADER_BYTES, "layout");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "shared between processes");
 

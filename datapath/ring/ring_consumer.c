@@ -140,6 +140,7 @@ int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *take
 	memcpy(&taken->payload_bytes, &shared->payload_bytes, sizeof(taken->payload_bytes));
 	memcpy(&taken->txtime_ns, &shared->txtime_ns, sizeof(taken->txtime_ns));
 	memcpy(&taken->sequence, &shared->sequence, sizeof(taken->sequence));
+	memcpy(&taken->called_tai_ns, &shared->called_tai_ns, sizeof(taken->called_tai_ns));
 	/* The compiler must not read the slot again for the checks that follow. */
 	atomic_signal_fence(memory_order_seq_cst);
 	return taken->payload_bytes > ring->payload_capacity_bytes ? -EBADMSG : 1;
@@ -193,6 +194,11 @@ bool ktsn_ring_space_wake_due(struct ktsn_ring_consumer *ring)
 _Atomic uint32_t *ktsn_ring_consumer_space_futex(struct ktsn_ring_consumer *ring)
 {
 	return &ring->header->space_sequence;
+}
+
+void ktsn_ring_trace_set(struct ktsn_ring_consumer *ring, bool traced)
+{
+	atomic_store_explicit(&ring->header->trace, traced, memory_order_relaxed);
 }
 
 void ktsn_ring_doorbell_set(struct ktsn_ring_consumer *ring, const int64_t before_ns[KTSN_CLOCKS])

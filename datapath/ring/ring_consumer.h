@@ -33,6 +33,7 @@ struct ktsn_ring_taken {
 	uint32_t payload_bytes; /* at most the capacity of a slot */
 	int64_t txtime_ns;
 	uint64_t sequence;
+	int64_t called_tai_ns; /* 0: the library did not say */
 };
 
 /* Starts to consume a ring of known numbers; `memory` is the caller's and outlives the consumer. */
@@ -78,6 +79,9 @@ void ktsn_ring_release(struct ktsn_ring_consumer *ring, uint32_t slot);
  */
 bool ktsn_ring_space_wake_due(struct ktsn_ring_consumer *ring);
 _Atomic uint32_t *ktsn_ring_consumer_space_futex(struct ktsn_ring_consumer *ring);
+
+/* Whether producers shall say when their send calls begin. Any thread of ktsnd. */
+void ktsn_ring_trace_set(struct ktsn_ring_consumer *ring, bool traced);
 
 /* Says when producers must ring. After this returns, ktsn_ring_ready() sees every message whose
  * producer did not see the new values. */

@@ -93,6 +93,7 @@ void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
 	shared->destination = message->destination;
 	shared->payload_bytes = message->payload_bytes;
 	shared->txtime_ns = message->txtime_ns;
+	shared->called_tai_ns = message->called_tai_ns;
 	shared->sequence = atomic_fetch_add_explicit(&header->next_sequence, 1, memory_order_relaxed);
 	/* Release pairs with the acquire in ktsn_ring_take(): all of the slot is visible before READY. */
 	atomic_store_explicit(&shared->state, KTSN_SLOT_READY, memory_order_release);
@@ -101,6 +102,11 @@ void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
 	/* Sequentially consistent with the load in doorbell_due: either the consumer that goes to sleep sees
 	 * this bit, or this producer sees that it must ring. */
 	atomic_fetch_or_explicit(&header->ready_summary, UINT64_C(1) << word, memory_order_seq_cst);
+}
+
+bool ktsn_ring_traced(const struct ktsn_ring_producer *ring)
+{
+	return atomic_load_explicit(&ring->header->trace, memory_order_relaxed) != 0;
 }
 
 bool ktsn_ring_doorbell_due(struct ktsn_ring_producer *ring, enum ktsn_clock clock, int64_t txtime_ns)

@@ -27,6 +27,7 @@ struct ktsn_ring_message {
 	uint32_t destination;
 	uint32_t payload_bytes;
 	int64_t txtime_ns;
+	int64_t called_tai_ns; /* 0 unless ktsn_ring_traced() */
 };
 
 /* Looks at memory that ktsnd passed. 0, -EPROTO when it is not a ring, -EPROTONOSUPPORT when it is one
@@ -42,6 +43,9 @@ uint8_t *ktsn_ring_payload(struct ktsn_ring_producer *ring, uint32_t slot);
 /* Hands a claimed and filled slot to ktsnd. */
 void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
 		       const struct ktsn_ring_message *message);
+
+/* Whether ktsnd wants to know when send calls begin. */
+bool ktsn_ring_traced(const struct ktsn_ring_producer *ring);
 
 /* Whether ktsnd asked to be woken for a message of that time. Call after publish. */
 bool ktsn_ring_doorbell_due(struct ktsn_ring_producer *ring, enum ktsn_clock clock, int64_t txtime_ns);

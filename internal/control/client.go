@@ -26,6 +26,8 @@ const (
 	listPage = 100
 	// departuresPage is the protocol's upper limit; a departure is about 60 bytes.
 	departuresPage = 1000
+	// tracePage likewise; a message is about 250 bytes.
+	tracePage = 1000
 	// replyTimeout bounds each request, whatever its context allows: a live ktsnd answers within milliseconds.
 	replyTimeout = 10 * time.Second
 )
@@ -149,6 +151,27 @@ func (c *Client) Departures(ctx context.Context, after uint64) (all []Departure,
 		}
 		after = page.Departures[len(page.Departures)-1].Sequence
 	}
+}
+
+// TraceStart begins to record what becomes of messages: of all, or of one pod if identity is not empty, or of one flow
+// if it is not 0. The trace is this connection's and ends with it, or when it is not read for ten seconds.
+func (c *Client) TraceStart(ctx context.Context, identity string, flow uint64) error {
+	return c.command(ctx, traceStartRequest{header("trace-start"), identity, flow})
+}
+
+// TraceRead returns messages that ended, numbered above after, oldest first and at most 1000, and how many between
+// after and the first returned ktsnd no longer had.
+func (c *Client) TraceRead(ctx context.Context, after uint64) (messages []TracedMessage, overwritten uint64, err error) {
+	var page traceReply
+	if err := c.exchange(ctx, traceReadRequest{header("trace-read"), after, tracePage}, "trace", &page); err != nil {
+		return nil, 0, err
+	}
+	return page.Messages, page.Overwritten, nil
+}
+
+// TraceStop ends the trace.
+func (c *Client) TraceStop(ctx context.Context) error {
+	return c.command(ctx, traceStopRequest{header("trace-stop")})
 }
 
 // ScheduleSet asks for a schedule. ktsnd changes to it at a time that Schedule tells, or refuses it and keeps what it

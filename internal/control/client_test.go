@@ -82,6 +82,9 @@ func TestCommandsSendTheirFields(t *testing.T) {
 			"map[address:192.0.2.2 request:peer-add subnets:[10.42.2.0/24] version:1 vni:42]"},
 		"peer-del": {func() error { return client.PeerDel(ctx, 42, address) },
 			"map[address:192.0.2.2 request:peer-del version:1 vni:42]"},
+		"trace-start": {func() error { return client.TraceStart(ctx, "pod", 7) },
+			"map[flow:7 identity:pod request:trace-start version:1]"},
+		"trace-stop": {func() error { return client.TraceStop(ctx) }, "map[request:trace-stop version:1]"},
 		"strategy-set": {func() error { return client.StrategySet(ctx, "etf") },
 			"map[request:strategy-set strategy:etf version:1]"},
 		"traffic-classes-set": {func() error {
@@ -152,6 +155,26 @@ func TestDeparturesAreReadUntilCaughtUp(t *testing.T) {
 	}
 	if len(departures) != last-kept+1 || departures[len(departures)-1].Sequence != last || overwritten != kept-1 {
 		t.Errorf("got %d departures and %d overwritten", len(departures), overwritten)
+	}
+}
+
+func TestTraceIsTheExample(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(examples, "trace.reply.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := fakeDaemon(t, func(request map[string]any) string {
+		if request["request"] != "trace-read" || request["after"] != 5.0 {
+			t.Errorf("asked for %v", request)
+		}
+		return string(text)
+	})
+	got, overwritten, err := client.TraceRead(t.Context(), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if overwritten != 0 || len(got) != 2 || !got[0].Sent() || got[1].Sent() || got[0].EndedTAI-got[0].DueTAI != 71 {
+		t.Errorf("got %d overwritten and %+v", overwritten, got)
 	}
 }
 

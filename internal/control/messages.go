@@ -70,6 +70,22 @@ type departuresRequest struct {
 	Limit int    `json:"limit"`
 }
 
+type traceStartRequest struct {
+	requestHeader
+	Identity string `json:"identity"`
+	Flow     uint64 `json:"flow"`
+}
+
+type traceReadRequest struct {
+	requestHeader
+	After uint64 `json:"after"`
+	Limit int    `json:"limit"`
+}
+
+type traceStopRequest struct {
+	requestHeader
+}
+
 type scheduleSetRequest struct {
 	requestHeader
 	Table *GateParameterTable `json:"gate-parameter-table"`
@@ -141,6 +157,12 @@ type departuresReply struct {
 	replyHeader
 	Overwritten uint64      `json:"overwritten"`
 	Departures  []Departure `json:"departures"`
+}
+
+type traceReply struct {
+	replyHeader
+	Overwritten uint64          `json:"overwritten"`
+	Messages    []TracedMessage `json:"messages"`
 }
 
 type scheduleReply struct {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // Endpoint is one tsn interface of one pod, attached to ktsnd.
@@ -51,6 +52,29 @@ type Departure struct {
 	// just before it was handed to the port: CLOCK_TAI nanoseconds.
 	RequestedTAI int64
 	DepartedTAI  int64
+}
+
+// TracedMessage is what became of one message. Times are CLOCK_TAI nanoseconds.
+type TracedMessage struct {
+	// Sequence counts the messages of the trace from 1.
+	Sequence uint64 `json:"sequence"`
+	Flow     uint64 `json:"flow"`
+	// CalledTAI is when the send call began, by the word of the application's library; 0 if it said nothing.
+	CalledTAI int64 `json:"called-tai-ns"`
+	// TakenTAI is when ktsnd took the message, DueTAI its transmit time.
+	TakenTAI int64 `json:"taken-tai-ns"`
+	DueTAI   int64 `json:"due-tai-ns"`
+	// EndedTAI is when the message was released to the port, or dropped.
+	EndedTAI int64 `json:"ended-tai-ns"`
+	// Outcome is the name of the counter that counts it: "on-time", "late-…" or "drop-…".
+	Outcome      string `json:"outcome"`
+	TrafficClass uint8  `json:"traffic-class"`
+	PayloadBytes uint32 `json:"payload-bytes"`
+}
+
+// Sent tells that the message left, be it late.
+func (m TracedMessage) Sent() bool {
+	return !strings.HasPrefix(m.Outcome, "drop-")
 }
 
 // departureFields is the length of the array that stands for a Departure in a message.

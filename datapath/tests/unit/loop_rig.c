@@ -268,6 +268,7 @@ void rig_send(struct rig_ring *ring, const struct rig_message *message)
 		.destination = message->destination,
 		.payload_bytes = (uint32_t)strlen(message->text),
 		.txtime_ns = message->txtime_ns,
+		.called_tai_ns = message->called_tai_ns,
 	};
 	uint64_t one = 1;
 	uint32_t slot;

@@ -51,6 +51,7 @@ struct rig_message {
 	enum ktsn_clock clock;
 	int64_t txtime_ns;
 	const char *text;
+	int64_t called_tai_ns;
 };
 
 /* Both steps in one. Before the start, commands and messages wait: the loop finds them all at once. */

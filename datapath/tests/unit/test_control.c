@@ -43,6 +43,9 @@ static const struct example {
 	{"peer-del.request.json", {.type = CONTROL_PEER_DEL, .vni = 42}},
 	{"peers.request.json", {.type = CONTROL_PEERS, .limit = 100}},
 	{"departures.request.json", {.type = CONTROL_DEPARTURES, .limit = 1000}},
+	{"trace-start.request.json", {.type = CONTROL_TRACE_START, .identity = IDENTITY}},
+	{"trace-read.request.json", {.type = CONTROL_TRACE_READ, .limit = 1000}},
+	{"trace-stop.request.json", {.type = CONTROL_TRACE_STOP}},
 	{"schedule-set.request.json",
 	 {.type = CONTROL_SCHEDULE_SET,
 	  .schedule = {.gate_enabled = true,
@@ -98,6 +101,7 @@ static void request_compare(const struct control_request *request, const struct 
 	assert_int_equal(request->offset, expected->offset);
 	assert_int_equal(request->limit, expected->limit);
 	assert_int_equal(request->after, expected->after);
+	assert_int_equal(request->flow, expected->flow);
 	subnets_compare(request, expected);
 	schedule_compare(&request->schedule, &expected->schedule);
 	assert_int_equal(request->strategy, expected->strategy);
@@ -305,6 +309,26 @@ static void departures_are_the_example(void **state)
 	reply_compare("departures.reply.json", control_reply_departures(records, 2, 0));
 }
 
+/* The number of a counter among all: as the loop writes it. */
+static uint8_t outcome(const _Atomic uint64_t *counter, const struct counters *counters)
+{
+	return (uint8_t)(counter - (const _Atomic uint64_t *)counters);
+}
+
+static void trace_is_the_example(void **state)
+{
+	struct counters counters;
+	const struct trace_record records[] = {
+		{43, 7, 1699999999999700000, 1699999999999702500, 1700000000000000000, 1700000000000000071,
+		 64, 5, outcome(&counters.on_time, &counters)},
+		{44, 7, 0, 1700000000001002500, 1700000000001000000, 1700000000001003000, 1400, 5,
+		 outcome(&counters.drop_closed, &counters)},
+	};
+
+	(void)state;
+	reply_compare("trace.reply.json", control_reply_trace(records, 2, 42, 0));
+}
+
 /* How many entries a page has, and what it says of the total. */
 static void page_check(char *reply, const char *name, size_t entries, json_int_t total)
 {
@@ -395,6 +419,11 @@ static const struct bad_request {
 	{"{" V "\"request\":\"socket-add\",\"identity\":\"a\"}", "path", "missing"},
 	{"{" V "\"request\":\"peers\",\"limit\":1}", "offset", "missing"},
 	{"{" V "\"request\":\"departures\",\"limit\":1}", "after", "missing"},
+	{"{" V "\"request\":\"trace-start\",\"flow\":0}", "identity", "missing"},
+	{"{" V "\"request\":\"trace-start\",\"identity\":\"\"}", "flow", "missing"},
+	{"{" V "\"request\":\"trace-start\",\"identity\":\"\",\"flow\":-1}", "flow", "whole number from 0"},
+	{"{" V "\"request\":\"trace-start\",\"identity\":\"a b\",\"flow\":0}", "identity", "A-Z a-z 0-9"},
+	{"{" V "\"request\":\"trace-stop\",\"flow\":0}", "", "unknown field \"flow\""},
 	{"{" V "\"request\":\"peer-del\",\"vni\":1}", "address", "missing"},
 	{SOCKET_DEL("7"), "identity", "string"},
 	{SOCKET_DEL("null"), "identity", "string"},
@@ -575,6 +604,7 @@ int main(void)
 		cmocka_unit_test(flows_are_the_example),
 		cmocka_unit_test(peers_are_the_example),
 		cmocka_unit_test(departures_are_the_example),
+		cmocka_unit_test(trace_is_the_example),
 		cmocka_unit_test(lists_come_in_pages),
 		cmocka_unit_test(refusal_that_is_not_utf8_is_still_a_reply),
 		cmocka_unit_test(bad_requests_are_refused_with_a_reason),

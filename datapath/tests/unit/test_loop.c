@@ -303,8 +303,8 @@ static void clocks_are_converted(void **state)
 		int64_t after_tai_ns = clock_tai_ns();
 
 		rig_destination_open(&bench->rig, &bench->ring, 1 + clock, flow, DESTINATION_RESOLVED);
-		rig_send(&bench->ring,
-			 &(struct rig_message){1 + clock, 1 + clock, (enum ktsn_clock)clock, txtime_ns, "x"});
+		rig_send(&bench->ring, &(struct rig_message){1 + clock, 1 + clock, (enum ktsn_clock)clock,
+							     txtime_ns, "x", 0});
 		wait_sent(bench, clock + 1);
 		assert_int_equal(
 			departures_read(loop_departures(bench->rig.loop), clock, 1, records, &overwritten),
@@ -452,6 +452,91 @@ static void a_socket_counts_what_is_its_own(void **state)
 	assert_int_equal(count_of(&other->counters.dropped), 1);
 	rig_flow_close(&bench->rig, &bench->ring, 2);
 	rig_wait_retired(&bench->rig, 1);
+}
+
+static void trace_begins(struct bench *bench, uint32_t number)
+{
+	trace_number_set(loop_trace(bench->rig.loop), number);
+	atomic_store(&bench->flow->trace, number);
+}
+
+static uint32_t trace_all(struct bench *bench, struct trace_record *records, uint32_t limit)
+{
+	uint64_t overwritten;
+	uint32_t count = trace_read(loop_trace(bench->rig.loop), 0, limit, records, &overwritten);
+
+	assert_int_equal(overwritten, 0);
+	return count;
+}
+
+static void assert_outcome(const struct bench *bench, const struct trace_record *record,
+			   const _Atomic uint64_t *counter)
+{
+	assert_ptr_equal(&((const _Atomic uint64_t *)bench->counters)[record->outcome], counter);
+}
+
+static void traced_messages_are_followed_from_call_to_end(void **state)
+{
+	struct bench *bench = *state;
+	int64_t due_tai_ns = clock_tai_ns() - 10 * MS, before_tai_ns = clock_tai_ns();
+	struct trace_record got[8];
+
+	trace_begins(bench, 3);
+	rig_send(&bench->ring, &(struct rig_message){.clock = KTSN_CLOCK_TAI,
+						     .txtime_ns = due_tai_ns,
+						     .text = "hello",
+						     .called_tai_ns = 4711});
+	wait_sent(bench, 1);
+	/* Refused when it is taken: there is no such destination. */
+	rig_send(&bench->ring,
+		 &(struct rig_message){
+			 .destination = 1, .clock = KTSN_CLOCK_TAI, .txtime_ns = due_tai_ns, .text = "hi"});
+	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, 1);
+	/* Dropped after it was taken. */
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_CLOSED);
+	send_text(bench, "bye", due_tai_ns);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_closed, 1);
+	assert_int_equal(trace_all(bench, got, 8), 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(got[i].sequence, i + 1);
+		assert_int_equal(got[i].flow, 7);
+		assert_int_equal(got[i].due_tai_ns, due_tai_ns);
+		assert_true(got[i].taken_tai_ns >= before_tai_ns);
+		assert_true(got[i].ended_tai_ns >= got[i].taken_tai_ns);
+		assert_int_equal(got[i].called_tai_ns, i == 0 ? 4711 : 0);
+	}
+	assert_outcome(bench, &got[0], &bench->counters->late_taken);
+	assert_outcome(bench, &got[1], &bench->counters->drop_invalid);
+	assert_outcome(bench, &got[2], &bench->counters->drop_closed);
+	assert_int_equal(got[0].payload_bytes, 5);
+	assert_int_equal(got[0].traffic_class, 1);
+	assert_int_equal(got[2].payload_bytes, 3);
+}
+
+/* Neither what nobody traces, nor what was taken under a trace that is over. */
+static void only_the_trace_that_runs_is_written(void **state)
+{
+	struct bench *bench = *state;
+	struct trace_record got[8];
+
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVING);
+	send_number(bench, 0, 0);
+	wait_taken(bench, 1);
+	trace_begins(bench, 1);
+	send_number(bench, 1, 0);
+	wait_taken(bench, 2);
+	trace_begins(bench, 2);
+	send_number(bench, 2, 0);
+	wait_taken(bench, 3);
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVED);
+	wait_sent(bench, 3);
+	rig_wait_pending(&bench->rig, 0);
+	assert_int_equal(trace_all(bench, got, 8), 1);
+	assert_outcome(bench, &got[0], &bench->counters->late_unresolved);
+	trace_begins(bench, 0);
+	send_number(bench, 3, 0);
+	wait_sent(bench, 4);
+	assert_int_equal(trace_all(bench, got, 8), 1);
 }
 
 static void port_without_room_is_asked_again(void **state)
@@ -789,6 +874,8 @@ int main(void)
 		TEST(closed_destination_drops),
 		TEST(messages_without_sense_are_dropped),
 		TEST(a_socket_counts_what_is_its_own),
+		TEST(traced_messages_are_followed_from_call_to_end),
+		TEST(only_the_trace_that_runs_is_written),
 		TEST(port_without_room_is_asked_again),
 		TEST(port_with_room_for_one_is_given_one_after_the_other),
 		TEST(refusal_by_the_port_does_not_change_the_order),

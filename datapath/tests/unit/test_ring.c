@@ -61,6 +61,30 @@ static void fill(struct ring_pair *pair)
 		send_text(pair, "x", i);
 }
 
+/* What the slot held before is not taken for the time of another call. */
+static void time_of_the_call_is_passed_while_traced(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_message message = {.payload_bytes = 1, .called_tai_ns = 4711};
+	struct ktsn_ring_taken taken;
+
+	assert_false(ktsn_ring_traced(&pair->producer));
+	ktsn_ring_trace_set(&pair->consumer, true);
+	assert_true(ktsn_ring_traced(&pair->producer));
+	for (int i = 0; i < 2; i++) {
+		uint32_t slot;
+
+		assert_int_equal(ring_pair_send(pair, &message, "x", &slot), 0);
+		assert_int_equal(slot, 0);
+		assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 1);
+		assert_int_equal(taken.called_tai_ns, i == 0 ? 4711 : 0);
+		ktsn_ring_release(&pair->consumer, taken.slot);
+		message.called_tai_ns = 0;
+	}
+	ktsn_ring_trace_set(&pair->consumer, false);
+	assert_false(ktsn_ring_traced(&pair->producer));
+}
+
 static void slots_and_payload_are_rounded_up(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -465,6 +489,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(slots_and_payload_are_rounded_up),
+		TEST(time_of_the_call_is_passed_while_traced),
 		TEST(memory_is_sealed),
 		TEST(bad_headers_are_refused),
 		TEST(memory_that_is_too_small_is_refused),

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which sockets a trace follows. There is one trace at a time: a mark in the flows that it follows, which the
+ * loop looks at, and in their rings, so that the library says when its calls begin.
+ */
+#include "node.h"
+
+#include <string.h>
+
+static bool pod_traced(const struct node_trace *trace, const struct pod *pod)
+{
+	return trace->number && (!trace->identity[0] || strcmp(trace->identity, pod->identity) == 0);
+}
+
+static bool flow_traced(const struct node_trace *trace, const struct flow *flow)
+{
+	return pod_traced(trace, flow->process->pod) && (!trace->flow || trace->flow == flow->loop->number);
+}
+
+void flow_trace(struct flow *flow)
+{
+	const struct node_trace *trace = &flow->process->pod->node->trace;
+	bool traced = flow_traced(trace, flow);
+
+	atomic_store_explicit(&flow->loop->trace, traced ? trace->number : 0, memory_order_relaxed);
+	if (traced)
+		ktsn_ring_trace_set(&flow->process->ring->consumer, true);
+}
+
+/* Marks all flows of a process anew. */
+static void process_trace(struct process *process)
+{
+	if (!process->ring)
+		return;
+	ktsn_ring_trace_set(&process->ring->consumer, false);
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
+		if (process->flows[i])
+			flow_trace(process->flows[i]);
+}
+
+static void all_trace(struct node *node)
+{
+	for (struct pod *pod = node->pods; pod; pod = pod->next)
+		for (struct process *process = pod->processes; process; process = process->next)
+			process_trace(process);
+}
+
+static const struct pod *pod_named(const struct node *node, const char *identity)
+{
+	const struct pod *pod = node->pods;
+
+	while (pod && strcmp(pod->identity, identity) != 0)
+		pod = pod->next;
+	return pod;
+}
+
+static bool process_has(const struct process *process, uint64_t number)
+{
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
+		if (process->flows[i] && !process->flows[i]->closed &&
+		    process->flows[i]->loop->number == number)
+			return true;
+	return false;
+}
+
+/* The pod that the flow is of, or NULL. */
+static const struct pod *pod_of_flow(const struct node *node, uint64_t number)
+{
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		for (const struct process *process = pod->processes; process; process = process->next)
+			if (process_has(process, number))
+				return pod;
+	return NULL;
+}
+
+static int trace_check(const struct node *node, const char *identity, uint64_t flow, struct refusal *refusal)
+{
+	const struct pod *owner = flow ? pod_of_flow(node, flow) : NULL;
+
+	if (identity[0] && !pod_named(node, identity))
+		return refuse(refusal, "identity", "%s: no pod of that identity is here; \"pods\" lists them",
+			      identity);
+	if (flow && !owner)
+		return refuse(refusal, "flow", "%llu: there is no such flow; \"flows\" lists them",
+			      (unsigned long long)flow);
+	if (flow && identity[0] && strcmp(owner->identity, identity) != 0)
+		return refuse(refusal, "flow", "%llu: is of pod %s, not of %s; leave one of the two out",
+			      (unsigned long long)flow, owner->identity, identity);
+	return 0;
+}
+
+int node_trace_start(struct node *node, const char *identity, uint64_t flow, struct refusal *refusal)
+{
+	struct node_trace *trace = &node->trace;
+	int err = trace_check(node, identity, flow, refusal);
+
+	if (err)
+		return err;
+	trace->number = ++node->trace_numbers ? node->trace_numbers : ++node->trace_numbers;
+	trace->flow = flow;
+	memcpy(trace->identity, identity, strlen(identity) + 1);
+	trace_number_set(loop_trace(node->loop), 0);
+	trace->before = trace_last(loop_trace(node->loop));
+	trace_number_set(loop_trace(node->loop), trace->number);
+	all_trace(node);
+	return 0;
+}
+
+void node_trace_stop(struct node *node)
+{
+	node->trace.number = 0;
+	trace_number_set(loop_trace(node->loop), 0);
+	all_trace(node);
+}
