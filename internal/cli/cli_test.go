@@ -7,9 +7,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -49,6 +51,12 @@ func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
 		"a guard band that is none":       {[]string{"schedule", "check", "--guard-band", "-1us", "x"}, exitUsage, "--guard-band -1µs; give"},
 		"a format of schedules":           {[]string{"schedule", "get", "-o", "xml"}, exitUsage, "accepted are text, json and yaml"},
 		"a schedule without a daemon":     {[]string{"schedule", "get", "--control", nowhere}, exitFailure, "is ktsnd running"},
+		"a trace without a daemon":        {[]string{"trace", "--control", nowhere}, exitFailure, "is ktsnd running"},
+		"a flow that is no number":        {[]string{"trace", "--flow", "mine"}, exitUsage, "--flow"},
+		"a format of traces":              {[]string{"trace", "-o", "yaml"}, exitUsage, "accepted are text and json"},
+		"an order that is none":           {[]string{"top", "--sort", "beauty"}, exitUsage, `--sort: "beauty" is no order; accepted are rate,`},
+		"an interval without end":         {[]string{"top", "--interval", "2h"}, exitUsage, "--interval 2h0m0s; give"},
+		"a top without a daemon":          {[]string{"top", "--control", nowhere}, exitFailure, "is ktsnd running"},
 		"no strategy":                     {[]string{"strategy", "set"}, exitUsage, "no NAME"},
 		"no classes":                      {[]string{"classes", "set"}, exitUsage, "neither --map nor --pcp"},
 		"too few classes":                 {[]string{"classes", "set", "--map", "1,2"}, exitUsage, "--map has 2 numbers; must have 16"},
@@ -82,6 +90,7 @@ func spacedFile(t *testing.T) string {
 
 func TestHelpIsSuccess(t *testing.T) {
 	for _, arguments := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"run", "--help"}, {"status", "--help"},
+		{"top", "--help"}, {"trace", "--help"},
 		{"schedule"}, {"schedule", "check", "--help"}, {"strategy"}, {"classes", "set", "--help"}} {
 		if status, stdout, stderr := ktsn(t, arguments...); status != exitOK || stdout == "" || stderr != "" {
 			t.Errorf("ktsn %v: status %d, said %q", arguments, status, stderr)
@@ -111,10 +120,18 @@ func TestPreloadIsPutBeforeWhatIsThere(t *testing.T) {
 	}
 }
 
+// wholeVariable makes the test binary play ktsn.
+const wholeVariable = "KTSN_CLI_WHOLE_HELPER"
+
 // runVariable makes the test binary play `ktsn run` with the arguments it is given.
 const runVariable = "KTSN_CLI_RUN_HELPER"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(wholeVariable) != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		os.Exit(Main(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	}
 	if os.Getenv(runVariable) != "" {
 		os.Exit(Main(context.Background(), append([]string{"run"}, os.Args[1:]...), os.Stdout, os.Stderr))
 	}

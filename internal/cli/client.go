@@ -28,12 +28,25 @@ func addControl(command *cobra.Command, path *string) {
 func withClient(ctx context.Context, path string, do func(context.Context, *control.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	return withLastingClient(ctx, path, do)
+}
+
+// withLastingClient is withClient for a command that goes on until it is interrupted.
+func withLastingClient(ctx context.Context, path string, do func(context.Context, *control.Client) error) error {
 	client, err := control.Dial(ctx, path)
 	if err != nil {
 		return fmt.Errorf("%w; is ktsnd running, and is this its control socket?", err)
 	}
 	defer client.Close()
 	return do(ctx, client)
+}
+
+// endless is what a command that went on until it was interrupted ended with: nothing went wrong then.
+func endless(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func checkFormat(format string, accepted ...string) error {

@@ -67,7 +67,8 @@ func newRoot(env *environment) *cobra.Command {
 		Use:   "ktsn",
 		Short: "Deterministic networking for unmodified applications",
 		Long: "ktsn shows and uses KuberneTSN on one machine: it measures the data path beside the kernel's own,\n" +
-			"starts applications with libktsn, tells the node of others, asks ktsnd how it is, and gives it schedules.",
+			"starts applications with libktsn, tells the node of others, asks ktsnd how it is and what it does, and\n" +
+			"gives it schedules.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          unknownCommand,
@@ -77,7 +78,8 @@ func newRoot(env *environment) *cobra.Command {
 		return usageError{fmt.Errorf("%w; `%s --help` lists the options", err, command.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newDemo(env), newNode(env), newRun(env), newStatus(env), newSchedule(env), newStrategy(env), newClasses(env))
+	root.AddCommand(newDemo(env), newNode(env), newRun(env), newStatus(env), newTop(env), newTrace(env),
+		newSchedule(env), newStrategy(env), newClasses(env))
 	return root
 }
 

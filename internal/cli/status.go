@@ -20,7 +20,10 @@ import (
 type state struct {
 	Status    *control.Status            `json:"status"`
 	Endpoints []control.AttachedEndpoint `json:"endpoints"`
+	Pods      []control.Pod              `json:"pods"`
+	Flows     []control.Flow             `json:"flows"`
 	Peers     []control.Peer             `json:"peers"`
+	Schedule  *control.Schedule          `json:"schedule"`
 }
 
 func newStatus(env *environment) *cobra.Command {
@@ -61,7 +64,16 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	if current.Endpoints, err = client.Endpoints(ctx); err != nil {
 		return nil, err
 	}
+	if current.Pods, err = client.Pods(ctx); err != nil {
+		return nil, err
+	}
+	if current.Flows, err = client.Flows(ctx); err != nil {
+		return nil, err
+	}
 	if current.Peers, err = client.Peers(ctx); err != nil {
+		return nil, err
+	}
+	if current.Schedule, err = client.Schedule(ctx); err != nil {
 		return nil, err
 	}
 	return &current, nil
@@ -70,6 +82,8 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 func printText(out io.Writer, current *state) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	printDaemon(table, current.Status)
+	fmt.Fprintf(table, "clock\t%s\n", clockLine(current.Status.Clock))
+	fmt.Fprintf(table, "schedule\t%s\n", scheduleLine(current.Schedule))
 	for _, endpoint := range current.Endpoints {
 		fmt.Fprintf(table, "endpoint\t%s %s, VNI %d, %s, MTU %d, %s\n", endpoint.Identity, endpoint.Interface,
 			endpoint.VNI, endpoint.MAC, endpoint.MTU, endpoint.Netns)
@@ -77,16 +91,19 @@ func printText(out io.Writer, current *state) error {
 	for _, peer := range current.Peers {
 		fmt.Fprintf(table, "peer\t%s, VNI %d, %v\n", peer.Address, peer.VNI, peer.Subnets)
 	}
-	if err := table.Flush(); err != nil {
-		return err
+	// Each part has columns of its own.
+	for _, part := range []func(){
+		func() { printPods(table, current.Pods) },
+		func() { printFlows(table, current.Flows) },
+		func() { printClasses(table, current.Status) },
+		func() { printCounters(table, current.Status.Counters) },
+	} {
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+		part()
 	}
-	fmt.Fprintln(table)
-	printClasses(table, current.Status)
-	fmt.Fprintln(table)
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	printCounters(table, current.Status.Counters)
 	return table.Flush()
 }
 
@@ -113,6 +130,68 @@ func printDaemon(out io.Writer, status *control.Status) {
 		status.Sockets, status.Endpoints, status.Peers, status.Processes, status.Flows, status.Pending)
 }
 
+func clockLine(clock control.Clock) string {
+	synchronized := "not synchronized by anybody"
+	if clock.Synchronized {
+		synchronized = "synchronized"
+	}
+	return fmt.Sprintf("TAI - UTC %d s, %s, error %v, at most %v, frequency %+d ppb, tick %v", clock.TAIOffsetS, synchronized,
+		time.Duration(clock.EstimatedErrorNs), time.Duration(clock.MaximumErrorNs), clock.FrequencyPPB,
+		time.Duration(clock.TickNs))
+}
+
+// scheduleLine is the schedule in short; `ktsn schedule get` has it all.
+func scheduleLine(current *control.Schedule) string {
+	table := &current.Table
+	line := "no control list is executed, open: " + schedule.Classes(table.OperGateStates)
+	if entries := len(table.OperControlList.Entries); entries > 0 {
+		line = fmt.Sprintf("cycle %s of %d entries since %s, open now: %s",
+			schedule.FormatNs(table.OperCycleTime.Nanoseconds(), true), entries, schedule.FormatTime(table.OperBaseTime),
+			schedule.Classes(table.OperGateStates))
+	}
+	if table.ConfigPending {
+		line += "; another from " + schedule.FormatTime(table.ConfigChangeTime)
+	}
+	return line
+}
+
+// printPods shows of each pod what it has and what it may have.
+func printPods(out io.Writer, pods []control.Pod) {
+	fmt.Fprintln(out, "pod\tendpoints\tprocesses\tsockets\tring memory\tpending\trate limit\tsocket")
+	for _, pod := range pods {
+		limits := pod.Limits
+		path, rate := pod.Path, "none"
+		if path == "" {
+			path = "none yet"
+		}
+		if limits.MessageRate > 0 {
+			rate = fmt.Sprintf("%d/s", limits.MessageRate)
+		}
+		fmt.Fprintf(out, "%s\t%d\t%d of %d\t%d of %d\t%d of %d KiB\t%d of %d\t%s\t%s\n", pod.Identity, pod.Endpoints,
+			pod.Processes, limits.Processes, pod.Sockets, limits.Sockets, pod.RingMemoryBytes>>10,
+			limits.RingMemoryBytes>>10, pod.Pending, limits.Pending, rate, path)
+	}
+}
+
+// printFlows gives each socket its line.
+func printFlows(out io.Writer, flows []control.Flow) {
+	fmt.Fprintln(out, "flow\tpod\tprocess\tfrom\tto\tclock\tclass\ttaken\tsent\tlate\tdropped\tpending\tlast error")
+	for _, flow := range flows {
+		to, clock, last := flow.RemoteAddress, flow.Clock, "-"
+		if to == "" {
+			to = "any"
+		}
+		if flow.Deadline {
+			clock += " deadline"
+		}
+		if flow.Sent > 0 {
+			last = time.Duration(flow.DepartureErrorNs).String()
+		}
+		fmt.Fprintf(out, "%d\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", flow.Number, flow.Identity, flow.PID,
+			flow.LocalAddress, to, clock, flow.TrafficClass, flow.Taken, flow.Sent, flow.Late, flow.Dropped, flow.Pending, last)
+	}
+}
+
 // printClasses gives each traffic class its line, the most important one first.
 func printClasses(out io.Writer, status *control.Status) {
 	fmt.Fprintln(out, "class\tPCP\tSO_PRIORITY\tpending\tsent\tlate\tdropped\ttransmission-overrun")
@@ -133,6 +212,7 @@ func printCounters(out io.Writer, counters control.Counters) {
 	}{
 		{"taken", "messages taken from applications", counters.Taken},
 		{"sent", "left", counters.Sent},
+		{"sent-bridge", "of them to pods of this node", counters.SentBridge},
 		{"on-time", "left at their time", counters.OnTime},
 		{"late-taken", "left late: handed over too late", counters.LateTaken},
 		{"late-wakeup", "left late: ktsnd slept too long or was busy", counters.LateWakeup},
@@ -141,6 +221,7 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"late-gate", "left late: the gate of their class was shut", counters.LateGate},
 		{"late-link", "left late: frames before them occupied the link", counters.LateLink},
 		{"drop-invalid", "not sent: made no sense", counters.DropInvalid},
+		{"drop-horizon", "not sent: further ahead than a pod's messages may be", counters.DropHorizon},
 		{"drop-unresolved", "not sent: the destination did not answer", counters.DropUnresolved},
 		{"drop-port", "not sent: the device refused, or had no room for long", counters.DropPort},
 		{"drop-closed", "not sent: its endpoint or peer was removed", counters.DropClosed},
@@ -152,6 +233,10 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"kernel-path", "went to the kernel, as the application says", counters.KernelPath},
 		{"port-retries", "times the port was asked again", counters.PortRetries},
 		{"frame-pool-empty", "times no frame was free", counters.FramePoolEmpty},
+		{"share-pending", "times a pod had all that it may have under way", counters.SharePending},
+		{"share-rate", "times a pod sent as often as it may", counters.ShareRate},
+		{"share-doorbells", "times an application rang too often", counters.ShareDoorbells},
+		{"limit-refusals", "times a pod asked for more than it may have", counters.LimitRefusals},
 		{"wakeups", "times ktsnd woke up", counters.Wakeups},
 		{"doorbells", "times an application rang", counters.Doorbells},
 	} {

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/schedule"
+)
+
+// tracePause is how long ktsnd is left alone when it had nothing more to tell.
+const tracePause = 100 * time.Millisecond
+
+const traceLong = `Follows single messages: when the application called, when ktsnd took the message, when it was due, when it left
+or was dropped, and what became of it. One line a message, as it ends, until N messages or an interrupt.
+Times are in ns relative to the transmit time, which stands in the line; "-" where the library did not say when
+the call began.`
+
+// traceOptions are what a trace follows.
+type traceOptions struct {
+	pod    string
+	flow   uint64
+	count  uint64
+	format string
+}
+
+func newTrace(env *environment) *cobra.Command {
+	var path string
+	var options traceOptions
+	command := &cobra.Command{
+		Use:   "trace",
+		Short: "Follow single messages from the call to the wire",
+		Long:  traceLong,
+		Args:  noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkFormat(options.format, "text", "json"); err != nil {
+				return err
+			}
+			err := withLastingClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
+				return trace(ctx, client, options, env.stdout, env.stderr)
+			})
+			return endless(command.Context(), err)
+		},
+	}
+	addControl(command, &path)
+	flags := command.Flags()
+	flags.StringVar(&options.pod, "pod", "", "only messages of the pod of this identity")
+	flags.Uint64Var(&options.flow, "flow", 0, "only messages of the flow of this number; 0: all")
+	flags.Uint64Var(&options.count, "count", 0, "end after so many messages; 0: go on")
+	flags.StringVarP(&options.format, "output", "o", "text", "text, or json: one object a line")
+	return command
+}
+
+// trace prints messages until there are enough or ctx ends. The trace ends with the connection.
+func trace(ctx context.Context, client *control.Client, options traceOptions, stdout, stderr io.Writer) error {
+	if err := client.TraceStart(ctx, options.pod, options.flow); err != nil {
+		return traceAdvice(err)
+	}
+	write := printTraced
+	if options.format == "json" {
+		write = encodeTraced
+	} else {
+		fmt.Fprintf(stdout, tracedRow, "FLOW", "TC", "BYTES", "CALLED", "TAKEN", "DUE (TAI)", "SENT", "OUTCOME")
+	}
+	var after, shown uint64
+	for {
+		messages, overwritten, err := client.TraceRead(ctx, after)
+		if err != nil {
+			return err
+		}
+		if overwritten > 0 {
+			fmt.Fprintf(stderr, "ktsn: %d messages were overwritten before they could be read\n", overwritten)
+		}
+		for _, message := range messages {
+			if err := write(stdout, message); err != nil {
+				return fmt.Errorf("write: %w", err)
+			}
+			after = message.Sequence
+			if shown++; shown == options.count {
+				return client.TraceStop(ctx)
+			}
+		}
+		if len(messages) == 0 && !pause(ctx, tracePause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// traceAdvice names the options that ktsnd's fields stand for.
+func traceAdvice(err error) error {
+	var refusal *control.Error
+	if errors.As(err, &refusal) && refusal.Field == "identity" {
+		return fmt.Errorf("--pod %s", strings.ReplaceAll(refusal.Message, `"pods" lists`, "`ktsn status` lists"))
+	}
+	if errors.As(err, &refusal) && refusal.Field == "flow" {
+		return fmt.Errorf("--flow %s", strings.ReplaceAll(refusal.Message, `"flows" lists`, "`ktsn status` lists"))
+	}
+	return err
+}
+
+// pause returns false if ctx ended meanwhile.
+func pause(ctx context.Context, howLong time.Duration) bool {
+	timer := time.NewTimer(howLong)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+const tracedRow = "%6s %3s %6s %12s %12s %38s %12s  %s\n"
+
+func printTraced(out io.Writer, message control.TracedMessage) error {
+	called := "-"
+	if message.CalledTAI != 0 {
+		called = relative(message.CalledTAI, message.DueTAI)
+	}
+	ended := relative(message.EndedTAI, message.DueTAI)
+	if !message.Sent() {
+		ended = "never"
+	}
+	_, err := fmt.Fprintf(out, tracedRow, strconv.FormatUint(message.Flow, 10), strconv.Itoa(int(message.TrafficClass)),
+		strconv.FormatUint(uint64(message.PayloadBytes), 10), called, relative(message.TakenTAI, message.DueTAI), formatDue(message.DueTAI),
+		ended, message.Outcome)
+	return err
+}
+
+// formatDue shows a time that makes no sense, which an application may have given, as the number it is.
+func formatDue(tai int64) string {
+	if tai < 0 {
+		return strconv.FormatInt(tai, 10)
+	}
+	return schedule.FormatTime(control.PTPTime{Seconds: uint64(tai / 1e9), Nanoseconds: uint32(tai % 1e9)})
+}
+
+// relative is the signed distance, as far as it can be told: the application's times are what it wants.
+func relative(tai, dueTAI int64) string {
+	distance := tai - dueTAI
+	switch {
+	case tai > dueTAI && distance < 0:
+		distance = math.MaxInt64
+	case tai < dueTAI && distance > 0:
+		distance = math.MinInt64
+	}
+	return fmt.Sprintf("%+d", distance)
+}
+
+func encodeTraced(out io.Writer, message control.TracedMessage) error {
+	return json.NewEncoder(out).Encode(message)
+}
