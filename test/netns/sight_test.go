@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// soleFlow waits until there is a flow that has sent something, and returns it.
+func soleFlow(t *testing.T, client *control.Client) control.Flow {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		flows, err := client.Flows(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(flows) == 1 && flows[0].Sent > 0 {
+			return flows[0]
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("flows are %+v", flows)
+		}
+	}
+}
+
+// ask runs ktsn on node a and returns what it prints.
+func (l *lab) ask(t *testing.T, arguments ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program(t, "ktsn"), append(arguments, "--control", l.control)...)
+	output, err := command.Output()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		t.Fatalf("ktsn %v: %v: %s", arguments, err, ended.Stderr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(output)
+}
+
+func TestFlowsAndPodsAreAsTheKernelKnowsThem(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	lab.startListener(t, 1000000, filepath.Join(lab.Dir, "listener.csv"))
+	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"))
+	flow := soleFlow(t, client)
+	if flow.Identity != identity || flow.PID != talker.PID() || flow.Clock != "CLOCK_TAI" || flow.Deadline ||
+		!strings.HasPrefix(flow.LocalAddress, topology.PodAddressA.String()+":") {
+		t.Errorf("the flow of process %d is %+v", talker.PID(), flow)
+	}
+	pods, err := client.Pods(t.Context())
+	if err != nil || len(pods) != 1 {
+		t.Fatalf("pods %+v, %v", pods, err)
+	}
+	pod := pods[0]
+	if pod.Identity != identity || pod.Path != lab.socket || pod.Endpoints != 1 || pod.Processes != 1 || pod.Sockets != 1 ||
+		pod.RingMemoryBytes == 0 || pod.RingMemoryBytes > pod.Limits.RingMemoryBytes {
+		t.Errorf("the pod is %+v", pod)
+	}
+	text := lab.ask(t, "status")
+	if !strings.Contains(text, strconv.Itoa(talker.PID())+" ") || !strings.Contains(text, flow.LocalAddress) {
+		t.Errorf("ktsn status does not show the flow:\n%s", text)
+	}
+	checkTop(t, lab.ask(t, "top", "--once", "--interval", "300ms", "-o", "json"), flow.Number)
+	interrupt(t, talker)
+	counted := settled(t, client)
+	if flows, err := client.Flows(t.Context()); err != nil || len(flows) != 0 {
+		t.Errorf("after the end of the process there are %+v, %v", flows, err)
+	}
+	if counted.Sent < flow.Sent {
+		t.Errorf("the flow had sent %d, all together %d", flow.Sent, counted.Sent)
+	}
+}
+
+func checkTop(t *testing.T, text string, number uint64) {
+	t.Helper()
+	var view struct {
+		Flows []struct {
+			Number uint64  `json:"flow"`
+			Sent   float64 `json:"sent-per-second"`
+			P99    *int64  `json:"departure-error-p99-ns"`
+		} `json:"flows"`
+	}
+	if err := json.Unmarshal([]byte(text), &view); err != nil {
+		t.Fatal(err)
+	}
+	if len(view.Flows) != 1 || view.Flows[0].Number != number || view.Flows[0].Sent <= 0 || view.Flows[0].P99 == nil || *view.Flows[0].P99 < 0 {
+		t.Errorf("top shows %s", text)
+	}
+}
+
+// traced reads what ktsn trace -o json printed.
+func traced(t *testing.T, text []byte) []control.TracedMessage {
+	t.Helper()
+	var all []control.TracedMessage
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		var message control.TracedMessage
+		if err := json.Unmarshal(lines.Bytes(), &message); err != nil {
+			t.Fatalf("%v in %q", err, lines.Text())
+		}
+		all = append(all, message)
+	}
+	return all
+}
+
+func TestTraceFollowsMessagesFromTheCallToTheWire(t *testing.T) {
+	const count = 50
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	lab.startListener(t, 1000000, filepath.Join(lab.Dir, "listener.csv"))
+	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"))
+	flow := soleFlow(t, client)
+	messages := traced(t, []byte(lab.ask(t, "trace", "--pod", identity, "--flow", strconv.FormatUint(flow.Number, 10),
+		"--count", strconv.Itoa(count), "-o", "json")))
+	if len(messages) != count {
+		t.Fatalf("%d messages were traced", len(messages))
+	}
+	stamped := 0
+	for i, message := range messages {
+		if message.Sequence != uint64(i+1) || message.Flow != flow.Number || message.PayloadBytes == 0 {
+			t.Errorf("message %d is %+v", i, message)
+		}
+		if message.Sent() && message.EndedTAI < message.DueTAI {
+			t.Errorf("it left early: %+v", message)
+		}
+		if message.EndedTAI < message.TakenTAI {
+			t.Errorf("it left before it was taken: %+v", message)
+		}
+		if message.CalledTAI != 0 {
+			stamped++
+			if message.CalledTAI > message.TakenTAI {
+				t.Errorf("it was taken before the call: %+v", message)
+			}
+		}
+	}
+	// The first may have been in the ring already.
+	if stamped < count/2 {
+		t.Errorf("only %d of %d messages say when their call began", stamped, count)
+	}
+	interrupt(t, talker)
+}
+
+// startTrace starts ktsn trace in the background, and returns once it runs.
+func (l *lab) startTrace(t *testing.T, client *control.Client, arguments ...string) *process.Process {
+	t.Helper()
+	tracer := start(t, l.NodeA, "ktsn", exec.Command(program(t, "ktsn"), append([]string{"trace", "--control", l.control}, arguments...)...))
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		err := client.TraceStart(t.Context(), "", 0)
+		if err != nil && strings.Contains(err.Error(), "another client traces") {
+			return tracer
+		}
+		if err == nil {
+			err = client.TraceStop(t.Context())
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("no trace runs: %v; %s", err, tracer.Stderr())
+		}
+	}
+}
+
+func TestTraceEndsWithItsClient(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	tracer := lab.startTrace(t, client)
+	if _, _, err := client.TraceRead(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "trace-start first") {
+		t.Errorf("reading another's trace: %v", err)
+	}
+	if err := client.TraceStop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := client.TraceStart(t.Context(), "", 0); err == nil {
+		t.Error("another client's trace was stopped")
+	}
+	interrupt(t, tracer)
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if err := client.TraceStart(t.Context(), identity, 0); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		identity string
+		flow     uint64
+		want     string
+	}{
+		"a pod that is not":  {"nobody", 0, "identity: nobody: no pod"},
+		"a flow that is not": {"", 1 << 40, "there is no such flow"},
+	} {
+		if err := client.TraceStart(t.Context(), test.identity, test.flow); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// What was refused has changed nothing.
+	if messages, _, err := client.TraceRead(t.Context(), 0); err != nil || len(messages) != 0 {
+		t.Errorf("read %v, %v", messages, err)
+	}
+}
+
+func TestTraceThatNobodyReadsEnds(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	if err := client.TraceStart(t.Context(), "", 0); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(11 * time.Second)
+	if _, _, err := client.TraceRead(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "trace-start first") {
+		t.Errorf("it still runs: %v", err)
+	}
+}
