@@ -35,7 +35,8 @@ bool share_shut(const struct loop_ring *ring, int64_t now_tai_ns)
 {
 	const struct share *share = ring->share;
 
-	return share_pending(share) >= share->limits.pending || share_rate_next(&share->messages) > now_tai_ns;
+	return share_pending(share) >= share->limits.pending ||
+	       share_rate_next(&share->messages) > now_tai_ns;
 }
 
 /* Edge-triggered and never read: the application has the same eventfd, and could have a read block. */
