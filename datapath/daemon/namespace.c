@@ -44,6 +44,8 @@ static int cookie_read(uint64_t *cookie)
 static void neighbor_use(struct neighbor *neighbor)
 {
 	neighbor->used_ms = now_ms();
+	if (neighbor->entry.configured)
+		return;
 	(void)rtnl_neighbor_use(neighbor->ns->rtnl, neighbor->entry.link_index, neighbor->entry.address_be);
 }
 

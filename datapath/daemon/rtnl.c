@@ -233,6 +233,8 @@ static int neighbor_parse(const struct nlmsghdr *header, void *result)
 	neighbor->link_index = info->ndm_ifindex;
 	neighbor->address_be = address_of(attributes[NDA_DST]);
 	neighbor->state = header->nlmsg_type == RTM_DELNEIGH ? NEIGHBOR_UNKNOWN : state_of(info->ndm_state);
+	neighbor->configured =
+		neighbor->state == NEIGHBOR_VALID && info->ndm_state & (NUD_PERMANENT | NUD_NOARP);
 	mac_of(attributes[NDA_LLADDR], neighbor->mac);
 	return MNL_CB_STOP;
 }

@@ -40,6 +40,7 @@ struct rtnl_neighbor {
 	int link_index;
 	uint32_t address_be;
 	enum rtnl_neighbor_state state;
+	bool configured; /* by someone, for good: the kernel has nothing to resolve or confirm */
 	uint8_t mac[6];
 };
 
@@ -60,7 +61,8 @@ int rtnl_route_get(struct rtnl *rtnl, uint32_t destination_be, uint32_t source_b
 /* State of a neighbour. 0 (NEIGHBOR_UNKNOWN when the kernel has no entry) or -errno. */
 int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, uint32_t address_be, struct rtnl_neighbor *neighbor);
 
-/* Has the kernel resolve it, or confirm what it knows, as if a datagram had been sent to it. */
+/* Has the kernel resolve it, or confirm what it knows, as if a datagram had been sent to it. Not for one that is
+ * configured: Linux from 5.16 on would turn that into one to be resolved. */
 int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, uint32_t address_be);
 
 /* What a monitor tells of; either may be NULL. */

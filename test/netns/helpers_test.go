@@ -327,9 +327,14 @@ func read[T any](t *testing.T, path string, from func(io.Reader) ([]T, error)) [
 // interfaceMAC is the address of the pod's interface.
 func interfaceMAC(t *testing.T, pod *topology.Namespace) net.HardwareAddr {
 	t.Helper()
+	return interfaceMACOf(t, pod, topology.PodInterface)
+}
+
+func interfaceMACOf(t *testing.T, where *topology.Namespace, name string) net.HardwareAddr {
+	t.Helper()
 	var mac net.HardwareAddr
-	err := pod.Do(func() error {
-		link, err := net.InterfaceByName(topology.PodInterface)
+	err := where.Do(func() error {
+		link, err := net.InterfaceByName(name)
 		if err == nil {
 			mac = link.HardwareAddr
 		}

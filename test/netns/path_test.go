@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/topology"
@@ -137,6 +138,30 @@ func TestFirstMessageToANewPeerIsNotLost(t *testing.T) {
 		}
 		checkAllArrived(t, lab.run(t, traffic{count: 5, payloadBytes: 64, environment: lab.preloaded(t)}), 5)
 	})
+}
+
+func TestNeighborsThatAreConfiguredStayAsTheyAre(t *testing.T) {
+	lab := newLab(t)
+	lab.startDaemon(t) // DPDK sets the interface's own MAC address again, for which the kernel forgets all it knows
+	for _, neighbor := range []struct {
+		in, of *topology.Namespace
+		name   string
+		at     netip.Addr
+	}{
+		{lab.PodA, lab.PodB, topology.PodInterface, topology.PodAddressB},
+		{lab.NodeA, lab.NodeB, topology.PhysicalInterface, topology.NodeAddressB},
+	} {
+		mac := interfaceMACOf(t, neighbor.of, neighbor.name)
+		ip(t, neighbor.in, "neighbour", "replace", neighbor.at.String(), "lladdr", mac.String(), "dev", neighbor.name,
+			"nud", "permanent")
+		defer func() {
+			shown, err := exec.Command("ip", "-n", neighbor.in.Name(), "neighbour", "show", "dev", neighbor.name).Output()
+			if err != nil || !strings.Contains(string(shown), "lladdr "+mac.String()+" PERMANENT") {
+				t.Errorf("in %s the neighbour is now %q, %v", neighbor.in.Name(), shown, err)
+			}
+		}()
+	}
+	checkAllArrived(t, lab.run(t, traffic{count: 5, payloadBytes: 64, environment: lab.preloaded(t)}), 5)
 }
 
 func TestDatagramsWithoutTimeAreTheKernels(t *testing.T) {
