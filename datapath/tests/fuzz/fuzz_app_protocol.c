@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any requests with any descriptors on the application socket of a pod, against all of the control thread and a
+ * running loop with a fake port. Each request gets one reply that belongs to it, or ends the connection; after
+ * the connection nothing is left, no descriptor either.
+ *
+ * Runs in a network namespace of its own where that is allowed, with an interface, a peer and a neighbour, so that
+ * requests get through to destinations. Elsewhere flows are refused, and the rest is fuzzed.
+ */
+#include "node.h"
+
+#include "port_fake.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+	PACKETS = 1024,
+	BUFFER_BYTES = 2048,
+	RING_SLOTS = 64,
+	FDS_MAX = 6,
+	REQUESTS_MAX = 64,
+	PATIENCE_MS = 10000,
+};
+
+static struct fixture {
+	struct events *events;
+	struct ktsn_port *port;
+	struct loop *loop;
+	struct node node;
+	char path[64];
+} fixture;
+
+/* One application, as wicked as the input wants it. */
+struct application {
+	int fd;
+	int ring_fd, bell_fd; /* of the last ring that it had; -1: none */
+};
+
+struct input {
+	const uint8_t *data;
+	size_t left;
+};
+
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool holds)
+{
+	if (!holds)
+		abort();
+}
+
+static bool network_prepare(void)
+{
+	return unshare(CLONE_NEWNET) == 0 &&
+	       system("ip link set lo up && ip link add fuzz0 type veth peer name fuzz1 && "
+		      "ip address add 10.9.0.1/24 dev fuzz0 && ip link set fuzz0 up && ip link set fuzz1 up "
+		      "&& "
+		      "ip neighbour add 10.9.0.2 lladdr 02:00:00:00:00:02 dev fuzz0 && "
+		      "ip neighbour add 10.9.0.3 lladdr 02:00:00:00:00:03 dev fuzz0") == 0;
+}
+
+static void loop_begin(void)
+{
+	struct loop_scheduling scheduling;
+	struct loop_config config = {.packets = PACKETS, .spin_ns = 20000, .late_after_ns = 10000, .cpu = -1};
+
+	fixture.port = ktsn_port_fake_create(PACKETS, BUFFER_BYTES);
+	must(fixture.port != NULL);
+	config.port = fixture.port;
+	must(loop_create(&fixture.loop, &config) == 0 && loop_start(fixture.loop, &scheduling) == 0);
+}
+
+/* So small that the input reaches them. */
+static const struct share_limits limits = {
+	.processes = 8,
+	.sockets = 12,
+	.memory_bytes = 4 << 20,
+	.pending = 64,
+	.horizon_ns = INT64_C(1000000000),
+};
+
+static void pod_begin(bool network)
+{
+	struct node_uplink uplink = {.interface = "fuzz0", .mtu_bytes = 1500, .vxlan_port = 4789};
+	struct node_shaping shaping = {.classes = loop_classes_default()};
+	struct subnet subnet = {.network = 0x0a090000, .prefix_bits = 24};
+	struct refusal refusal;
+
+	uplink.link_index = network ? (int)if_nametoindex("fuzz0") : 1;
+	uplink.local_address_be = inet_addr("10.9.0.1");
+	must(node_init(&fixture.node, fixture.events, fixture.loop, &uplink, &shaping, &limits, RING_SLOTS) ==
+	     0);
+	snprintf(fixture.path, sizeof(fixture.path), "/tmp/ktsn-fuzz-%d.sock", (int)getpid());
+	must(node_socket_add(&fixture.node, "pod", fixture.path, &refusal) == 0);
+	if (!network)
+		return;
+	must(node_endpoint_add(&fixture.node, "pod", "fuzz0", "/proc/self/ns/net", 42, "", &refusal) == 0);
+	must(node_peer_add(&fixture.node, 42, inet_addr("10.9.0.3"), &subnet, 1, &refusal) == 0);
+}
+
+static void path_remove(void)
+{
+	unlink(fixture.path);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	bool network = network_prepare();
+
+	(void)argc;
+	(void)argv;
+	if (!network)
+		fprintf(stderr, "no network namespace of its own: flows are refused\n");
+	must(events_create(&fixture.events) == 0);
+	loop_begin();
+	pod_begin(network);
+	atexit(path_remove);
+	return 0;
+}
+
+static uint8_t next_byte(struct input *input)
+{
+	if (!input->left)
+		return 0;
+	input->left--;
+	return *input->data++;
+}
+
+static void application_connect(struct application *application)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	application->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	memcpy(address.sun_path, fixture.path, sizeof(fixture.path));
+	must(application->fd >= 0);
+	must(connect(application->fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+}
+
+static int udp_socket(bool connected)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	must(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+	address.sin_port = htons(7788);
+	address.sin_addr.s_addr = inet_addr("10.9.0.2");
+	if (connected)
+		(void)connect(fd, (struct sockaddr *)&address, sizeof(address));
+	return fd;
+}
+
+/* Memory like a ring's, with a header of the input's. */
+static int memory_make(struct input *input)
+{
+	struct ktsn_ring_header header = {
+		.magic = KTSN_RING_MAGIC, .version = KTSN_RING_VERSION, .slots_offset = sizeof(header)};
+	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size_t bytes;
+
+	header.slot_count = (uint32_t)(next_byte(input) % 4) * 64;
+	header.slot_bytes = (uint32_t)(next_byte(input) % 32) * 64;
+	bytes = sizeof(header) + (size_t)header.slot_count * header.slot_bytes;
+	header.total_bytes = bytes;
+	must(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+	must(pwrite(fd, &header, sizeof(header), 0) == sizeof(header));
+	if (next_byte(input) % 8)
+		must(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
+	return fd;
+}
+
+static int descriptor_make(struct input *input, const struct application *application)
+{
+	switch (next_byte(input) % 8) {
+	case 0:
+		return udp_socket(false);
+	case 1:
+	case 2:
+		return udp_socket(true);
+	case 3:
+		return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	case 4:
+		return memory_make(input);
+	case 5:
+		return eventfd(0, EFD_CLOEXEC);
+	case 6:
+		return fcntl(application->fd, F_DUPFD_CLOEXEC, 0);
+	default:
+		return fcntl(application->ring_fd >= 0 ? application->ring_fd : application->fd,
+			     F_DUPFD_CLOEXEC, 0);
+	}
+}
+
+/* Sends, with descriptors; false when the connection does not take it. */
+static bool message_send(int fd, const void *data, size_t bytes, const int *fds, size_t count)
+{
+	union {
+		char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (count) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		control.align = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+						 .cmsg_type = SCM_RIGHTS,
+						 .cmsg_len = CMSG_LEN(count * sizeof(int))};
+		memcpy(CMSG_DATA(&control.align), fds, count * sizeof(int));
+	}
+	return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+}
+
+static void keep(int *place, int fd)
+{
+	if (*place >= 0)
+		close(*place);
+	*place = fd;
+}
+
+/* The descriptors that came with a reply, as many as belong to it. */
+static void descriptors_keep(struct application *application, const struct ktsn_app_reply *reply,
+			     struct msghdr *message)
+{
+	struct cmsghdr *control = CMSG_FIRSTHDR(message);
+	size_t count = control ? (control->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+	size_t wanted = reply->status                   ? 0
+			: reply->type == KTSN_APP_HELLO ? 2
+							: reply->type == KTSN_APP_HAND_BACK;
+	int fds[2];
+
+	must(count == wanted);
+	if (!count)
+		return;
+	memcpy(fds, CMSG_DATA(control), count * sizeof(int));
+	keep(&application->bell_fd, fds[count - 1]);
+	if (count == 2)
+		keep(&application->ring_fd, fds[0]);
+}
+
+/* 1 with a reply, 0 while there is none, -1 when the connection has ended. */
+static int reply_receive(struct application *application, struct ktsn_app_reply *reply)
+{
+	union {
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = reply, .iov_len = sizeof(*reply)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+	ssize_t bytes = recvmsg(application->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (bytes < 0 && errno == EAGAIN)
+		return 0;
+	if (bytes <= 0)
+		return -1;
+	must(bytes == sizeof(*reply) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)));
+	descriptors_keep(application, reply, &message);
+	return 1;
+}
+
+static void daemon_work(int timeout_ms)
+{
+	must(events_run_once(fixture.events, timeout_ms) == 0);
+	(void)node_tick(&fixture.node);
+}
+
+static void reply_check(const struct ktsn_app_reply *reply, const struct ktsn_app_request *request)
+{
+	must(reply->magic == KTSN_APP_MAGIC && reply->version == KTSN_APP_VERSION);
+	must(reply->type == request->type && reply->number == request->number);
+	must(reply->status <= 0 && reply->status > -4096);
+	must(reply->route <= KTSN_APP_ROUTE_KERNEL);
+	must(reply->route != KTSN_APP_ROUTE_TSN || reply->destination < LOOP_DESTINATIONS_PER_RING);
+	must(reply->status || reply->flow == KTSN_APP_NONE || reply->flow < LOOP_FLOWS_PER_RING);
+}
+
+/* 1 when it was answered, -1 when that cost the connection. */
+static int answer_await(struct application *application, const struct ktsn_app_request *request)
+{
+	struct ktsn_app_reply reply;
+	int got = 0;
+
+	for (int tries = 0; got == 0; tries++) {
+		must(tries < PATIENCE_MS);
+		daemon_work(tries ? 1 : 0);
+		got = reply_receive(application, &reply);
+	}
+	if (got > 0)
+		reply_check(&reply, request);
+	return got;
+}
+
+static size_t request_read(struct input *input, struct ktsn_app_request *request)
+{
+	uint8_t shape = next_byte(input);
+	size_t bytes = shape % 32 == 31 ? next_byte(input) : sizeof(*request);
+	uint8_t *raw = (uint8_t *)request;
+
+	memset(request, 0, sizeof(*request));
+	for (size_t i = shape % 16 == 15 ? 0 : 8; i < sizeof(*request); i++)
+		raw[i] = next_byte(input);
+	if (shape % 16 == 15)
+		return bytes;
+	request->magic = KTSN_APP_MAGIC;
+	request->version = KTSN_APP_VERSION;
+	request->type = shape % 8;
+	/* Numbers that exist, mostly. */
+	request->flow = shape & 0x10 ? KTSN_APP_NONE : request->flow % 16;
+	request->destination = shape & 0x20 ? KTSN_APP_NONE : request->destination % 16;
+	return bytes;
+}
+
+/* A message into the ring that it has, good or not, and the doorbell. */
+static void publish(const struct application *application, struct input *input)
+{
+	uint64_t one = 1;
+	uint8_t raw[KTSN_RING_SLOT_HEADER_BYTES] = {KTSN_SLOT_READY};
+	uint64_t bits = UINT64_MAX;
+
+	if (application->ring_fd < 0)
+		return;
+	for (size_t i = 4; i < 32; i++)
+		raw[i] = next_byte(input);
+	(void)!pwrite(application->ring_fd, raw, sizeof(raw), sizeof(struct ktsn_ring_header));
+	(void)!pwrite(application->ring_fd, &bits, sizeof(bits), offsetof(struct ktsn_ring_header, ready));
+	(void)!pwrite(application->ring_fd, &bits, sizeof(bits),
+		      offsetof(struct ktsn_ring_header, ready_summary));
+	(void)fcntl(application->bell_fd, F_SETFL, O_NONBLOCK);
+	(void)!write(application->bell_fd, &one, sizeof(one));
+}
+
+static void request_play(struct application *application, struct input *input)
+{
+	struct ktsn_app_request request;
+	uint8_t action = next_byte(input);
+	int fds[FDS_MAX];
+	size_t count = 0, bytes;
+	bool sent;
+
+	if (action % 16 == 14) {
+		publish(application, input);
+		return;
+	}
+	bytes = request_read(input, &request);
+	if (action % 2)
+		count = action % 16 == 15 ? 1 + next_byte(input) % FDS_MAX : 1;
+	for (size_t i = 0; i < count; i++)
+		must((fds[i] = descriptor_make(input, application)) >= 0);
+	sent = message_send(application->fd, &request, bytes < sizeof(request) ? bytes : sizeof(request), fds,
+			    count);
+	for (size_t i = 0; i < count; i++)
+		close(fds[i]);
+	/* An empty message looks like an end. */
+	if (sent && answer_await(application, &request) > 0)
+		return;
+	close(application->fd);
+	application_connect(application);
+}
+
+static size_t descriptors_count(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	size_t count = 0;
+
+	must(folder != NULL);
+	while (readdir(folder))
+		count++;
+	closedir(folder);
+	return count;
+}
+
+/* Whether a connection waits to be accepted. */
+static bool connection_waits(void)
+{
+	struct pollfd listener = {.fd = fixture.node.pods->listener.fd, .events = POLLIN};
+
+	return poll(&listener, 1, 0) > 0;
+}
+
+/* Until ktsnd has nothing left of any application. */
+static void quiet_await(void)
+{
+	const struct node *node = &fixture.node;
+
+	for (int tries = 0; connection_waits() || node->process_count || node->closing || node->graves;
+	     tries++) {
+		must(tries < PATIENCE_MS);
+		daemon_work(1);
+	}
+	must(node->flow_count == 0 && node->destinations == NULL);
+	must(node->pods->share->processes == 0 && node->pods->share->sockets == 0);
+	must(node->pods->share->ring_bytes == 0 && loop_pending(fixture.loop) == 0);
+	must(ktsn_port_fake_buffers_in_use(fixture.port) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static bool opened;
+	size_t descriptors = descriptors_count();
+	struct input input = {data, size};
+	struct application application = {.ring_fd = -1, .bell_fd = -1};
+
+	application_connect(&application);
+	daemon_work(0);
+	for (int i = 0; i < REQUESTS_MAX && input.left; i++)
+		request_play(&application, &input);
+	close(application.fd);
+	keep(&application.ring_fd, -1);
+	keep(&application.bell_fd, -1);
+	quiet_await();
+	/* The first connection of all has ktsnd open its spare descriptor. */
+	must(!opened || descriptors_count() == descriptors);
+	opened = true;
+	return 0;
+}
