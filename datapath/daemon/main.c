@@ -313,6 +313,8 @@ static int settle(const struct daemon *daemon)
 
 	realtime_lock_memory();
 	keep_awake_begin(daemon);
+	if (daemon->scheduling.fifo && daemon->scheduling.pinned)
+		realtime_stay_off(daemon->options.cpu);
 	err = privileges_drop();
 	/* Without it ktsnd works as well; that was warned about. */
 	if (!err)

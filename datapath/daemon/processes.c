@@ -18,6 +18,9 @@
 /* Descriptors that a request may bring; what comes beyond the one that is wanted is closed. */
 enum { REQUEST_FDS_MAX = 4 };
 
+/* More than one process will ever send; billions of processes may claim it. */
+enum { KERNEL_PATH_MAX = INT32_MAX };
+
 union request_control {
 	char bytes[CMSG_SPACE(REQUEST_FDS_MAX * sizeof(int))];
 	struct cmsghdr align;
@@ -25,9 +28,14 @@ union request_control {
 
 uint64_t process_kernel_path(const struct process *process)
 {
-	struct ktsn_ring_header *header = process->memory.address;
+	const struct ktsn_ring_header *header = process->memory.address;
+	uint64_t count;
 
-	return process->ring ? atomic_load_explicit(&header->kernel_path, memory_order_relaxed) : 0;
+	if (!process->ring)
+		return 0;
+	count = atomic_load_explicit(&header->kernel_path, memory_order_relaxed);
+	/* The application's word: without this it could make the sum of all pods overflow, or no number at all. */
+	return count < KERNEL_PATH_MAX ? count : KERNEL_PATH_MAX;
 }
 
 /* What the loop needs of a ring whose memory is there. */

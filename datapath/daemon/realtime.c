@@ -31,6 +31,17 @@ int realtime_pin(pthread_t thread, int cpu)
 	return -err;
 }
 
+void realtime_stay_off(int cpu)
+{
+	cpu_set_t set;
+
+	if (cpu < 0 || pthread_getaffinity_np(pthread_self(), sizeof(set), &set))
+		return;
+	CPU_CLR(cpu, &set);
+	if (CPU_COUNT(&set) > 0)
+		(void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+}
+
 int realtime_fifo(pthread_t thread, int priority)
 {
 	struct sched_param param = {.sched_priority = priority};

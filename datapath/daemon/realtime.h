@@ -11,6 +11,10 @@
 /* Binds the thread to a CPU; -1 is "any" and succeeds. 0 or -errno, warned about. */
 int realtime_pin(pthread_t thread, int cpu);
 
+/* Has the calling thread run on any CPU but this one, if it may run on others: beside a thread of SCHED_FIFO that is
+ * busy it would wait until the kernel moves it. -1 is harmless. */
+void realtime_stay_off(int cpu);
+
 /* SCHED_FIFO with that priority; 0 is "ordinary scheduling". 0 when the thread has it, else -errno,
  * warned about (-EINVAL, silently, for priority 0). */
 int realtime_fifo(pthread_t thread, int priority);
