@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ktsn-test-hostile: a pod that is hostile in one of several ways, for tests of what it cannot do to others.
+ */
+#include "modes.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const struct mode {
+	const char *name;
+	int (*run)(const struct target *target);
+	const char *help;
+} modes[] = {
+	{"scribble", mode_scribble, "writes random bytes over its ring"},
+	{"lie", mode_lie, "publishes slots whose fields are wrong"},
+	{"race", mode_race, "changes fields while they are read"},
+	{"flood", mode_flood, "sends as many messages as fit, due at once"},
+	{"distant", mode_distant, "sends as many messages as fit, due in 1.9 s"},
+	{"punch", mode_punch, "hands back memory of its own and punches holes into it"},
+	{"stall", mode_stall, "asks and reads no replies, or stops half-way"},
+	{"many", mode_many, "opens as many connections, rings and sockets as it can"},
+	{"bell", mode_bell, "rings its doorbell without end, and makes it block"},
+	{"churn", mode_churn, "connects, sends and closes, over and over"},
+	{"linger", mode_linger, "passes sockets whose close would wait"},
+	{"register", mode_register, "registers its socket anew, over and over"},
+};
+
+enum { MODES = sizeof(modes) / sizeof(modes[0]) };
+
+void say(const char *name, long number)
+{
+	printf("%s %ld\n", name, number);
+	fflush(stdout);
+}
+
+int complain(const char *what, int err)
+{
+	fprintf(stderr, "ktsn-test-hostile: cannot %s: %s\n", what, strerror(-err));
+	return -1;
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "Usage: ktsn-test-hostile MODE SOCKET ADDR PORT SECONDS\n\nMODE is one of\n");
+	for (int i = 0; i < MODES; i++)
+		fprintf(stderr, "  %-10s %s\n", modes[i].name, modes[i].help);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	struct target target = {.to = {.sin_family = AF_INET}};
+
+	if (argc != 6 || inet_pton(AF_INET, argv[3], &target.to.sin_addr) != 1)
+		return usage();
+	target.path = argv[2];
+	target.to.sin_port = htons((uint16_t)atoi(argv[4]));
+	target.end_ns = now_ns(CLOCK_MONOTONIC) + (int64_t)(atof(argv[5]) * 1e9);
+	for (int i = 0; i < MODES; i++)
+		if (strcmp(argv[1], modes[i].name) == 0)
+			return modes[i].run(&target) ? 1 : 0;
+	return usage();
+}

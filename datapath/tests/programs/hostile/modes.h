@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ways in which a pod is hostile. Each goes on until the target's time is over; -1 when it could not even
+ * begin. What it achieved it prints as "NAME NUMBER" lines.
+ */
+#ifndef KTSN_TEST_HOSTILE_MODES_H
+#define KTSN_TEST_HOSTILE_MODES_H
+
+#include "client.h"
+
+/* ring_modes.c: what can be written into a ring */
+int mode_scribble(const struct target *target);
+int mode_lie(const struct target *target);
+int mode_race(const struct target *target);
+int mode_flood(const struct target *target);
+int mode_distant(const struct target *target);
+int mode_punch(const struct target *target);
+
+/* socket_modes.c: what can be done with the connection and its descriptors */
+int mode_stall(const struct target *target);
+int mode_many(const struct target *target);
+int mode_bell(const struct target *target);
+int mode_churn(const struct target *target);
+int mode_linger(const struct target *target);
+int mode_register(const struct target *target);
+
+void say(const char *name, long number);
+int complain(const char *what, int err);
+
+#endif

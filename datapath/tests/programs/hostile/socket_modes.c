@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "modes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	CONNECTIONS_MAX = 4096,
+	SOCKETS_MAX = 4096,
+	STALLED = 8,
+	PIPELINED = 16,
+	PAYLOAD_BYTES = 64,
+	NAP_US = 1000,
+};
+
+/* Asks and asks and reads no reply; another that never finishes a request; others that say nothing. */
+static long stalled_ask(struct client *clients, const struct target *target)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_RESUME);
+	long closed = 0;
+
+	for (int i = 0; i < STALLED; i++) {
+		int err = 0;
+
+		for (int k = 0; k < PIPELINED && !err && i % 2 == 0; k++)
+			err = client_send(&clients[i], &request, sizeof(request), -1);
+		if (i == 1)
+			err = client_send(&clients[i], &request, sizeof(request) / 2, -1);
+		if (!err || err == -EAGAIN)
+			continue;
+		closed++;
+		client_close(&clients[i]);
+		(void)client_connect(&clients[i], target);
+	}
+	return closed;
+}
+
+int mode_stall(const struct target *target)
+{
+	struct client clients[STALLED];
+	long closed = 0;
+	int err = 0;
+
+	for (int i = 0; i < STALLED && !err; i++)
+		err = client_connect(&clients[i], target);
+	if (err)
+		return complain("connect", err);
+	while (time_left(target))
+		closed += stalled_ask(clients, target);
+	say("closed", closed);
+	return 0;
+}
+
+/* Flows until one is refused. Returns how many, and why no more. */
+static int flows_open(struct client *client, const struct target *target, long *count)
+{
+	int err = 0;
+
+	while (!err && *count < SOCKETS_MAX && time_left(target)) {
+		int socket_fd = socket_to(target);
+
+		err = socket_fd < 0 ? socket_fd : client_flow_open(client, socket_fd);
+		if (socket_fd >= 0)
+			close(socket_fd);
+		*count += !err;
+	}
+	return err;
+}
+
+/* How far it gets: connections, rings, sockets, and the errors that say so. */
+int mode_many(const struct target *target)
+{
+	static struct client clients[CONNECTIONS_MAX];
+	const struct rlimit descriptors = {3 * CONNECTIONS_MAX, 3 * CONNECTIONS_MAX};
+	long count = 0, rings = 0, sockets = 0, err_connection = 0, err_ring = 0, err_socket = 0;
+
+	(void)setrlimit(RLIMIT_NOFILE, &descriptors);
+	while (count < CONNECTIONS_MAX && !err_connection && time_left(target)) {
+		int err = client_connect(&clients[count], target);
+		int hello = err ? err : client_hello(&clients[count]);
+
+		rings += !hello;
+		if (err || hello == -ECONNRESET || hello == -EPIPE)
+			err_connection = err ? err : hello;
+		else if (hello)
+			err_ring = hello;
+		count += !err_connection;
+	}
+	for (long i = 0; i < count && time_left(target); i++)
+		if (clients[i].ring) {
+			int err = flows_open(&clients[i], target, &sockets);
+
+			err_socket = err ? err : err_socket;
+		}
+	say("connections", count);
+	say("rings", rings);
+	say("sockets", sockets);
+	say("connection-errno", -err_connection);
+	say("ring-errno", -err_ring);
+	say("socket-errno", -err_socket);
+	while (time_left(target))
+		usleep(NAP_US);
+	return 0;
+}
+
+/* The descriptor is shared: what it is told, ktsnd's is told. */
+int mode_bell(const struct target *target)
+{
+	const uint64_t one = 1, full = UINT64_MAX - 1;
+	struct client client;
+	uint64_t count;
+	long rings = 0;
+	int err = client_open(&client, target);
+
+	if (err)
+		return complain("get a ring and a flow", err);
+	for (; time_left(target); rings++) {
+		bool block = rings & 64;
+
+		(void)fcntl(client.bell_fd, F_SETFL, block ? 0 : O_NONBLOCK);
+		(void)!write(client.bell_fd, &one, sizeof(one));
+		/* Never more than it can hold, or this end would block itself. */
+		if (rings % 4 == 0)
+			(void)!read(client.bell_fd, &count, sizeof(count));
+		(void)fcntl(client.bell_fd, F_SETFL, O_NONBLOCK);
+		if (rings % 1024 == 0)
+			(void)!write(client.bell_fd, &full, sizeof(full));
+		if (rings % 256 == 0)
+			client_publish(&client, (uint32_t)rings / 256 % client.slot_count, now_ns(CLOCK_TAI),
+				       PAYLOAD_BYTES);
+	}
+	say("rings", rings);
+	client_close(&client);
+	return 0;
+}
+
+/* Comes, sends, and is gone, by turns in order and in the middle of a word. */
+int mode_churn(const struct target *target)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_CLOSE);
+	long rounds = 0, refused = 0;
+
+	for (; time_left(target); rounds++) {
+		struct client client;
+
+		if (client_open(&client, target)) {
+			refused++;
+			usleep(NAP_US);
+			continue;
+		}
+		for (uint32_t slot = 0; slot < 8; slot++)
+			client_publish(&client, slot, now_ns(CLOCK_TAI) + slot * 100000, PAYLOAD_BYTES);
+		if (rounds % 2)
+			client_ring(&client);
+		request.flow = client.flow;
+		if (rounds % 3)
+			(void)client_send(&client, &request, sizeof(request), -1);
+		client_close(&client);
+	}
+	say("rounds", rounds);
+	say("refused", refused);
+	return 0;
+}
+
+/* A TCP connection over loopback that nobody reads, so that the last close of it waits. */
+static int lingering_socket(int *listener, int *peer)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const struct linger linger = {.l_onoff = 1, .l_linger = 5};
+	socklen_t length = sizeof(address);
+	static char block[65536];
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (bind(*listener, (struct sockaddr *)&address, length) || listen(*listener, 1) ||
+	    getsockname(*listener, (struct sockaddr *)&address, &length) ||
+	    connect(fd, (struct sockaddr *)&address, length))
+		return -errno;
+	*peer = accept(*listener, NULL, NULL);
+	while (send(fd, block, sizeof(block), MSG_DONTWAIT) > 0)
+		;
+	return setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) ? -errno : fd;
+}
+
+/* Passes one behind requests that keep ktsnd busy, and drops the own copy meanwhile: the last close is ktsnd's. */
+static int lingering_pass(struct client *client)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
+	struct ktsn_app_reply reply;
+	int err = 0, asked = 0, listener = -1, peer = -1, fd = lingering_socket(&listener, &peer);
+
+	if (fd < 0)
+		return fd;
+	while (asked < PIPELINED && client_send(client, &request, sizeof(request), fd) == 0)
+		asked++;
+	close(fd);
+	for (; asked > 0 && !err; asked--)
+		err = client_receive(client, &reply);
+	close(peer);
+	close(listener);
+	return err;
+}
+
+int mode_linger(const struct target *target)
+{
+	struct client client;
+	long passed = 0;
+	int err = client_open(&client, target);
+
+	if (err)
+		return complain("get a ring and a flow", err);
+	for (; time_left(target) && !err; passed++)
+		err = lingering_pass(&client);
+	say("passed", passed);
+	client_close(&client);
+	return err ? complain("have an answer", err) : 0;
+}
+
+/* Registers one socket anew for ever, with messages under way, so that destinations come and go as fast as ktsnd can
+ * answer. */
+int mode_register(const struct target *target)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
+	struct client client;
+	long registered = 0;
+	int socket_fd = socket_to(target), err = client_open(&client, target);
+
+	if (err || socket_fd < 0)
+		return complain("get a ring and a flow", err ? err : socket_fd);
+	request.flow = client.flow;
+	while (time_left(target) && !err) {
+		int asked = 0;
+
+		while (asked < PIPELINED && client_send(&client, &request, sizeof(request), socket_fd) == 0)
+			asked++;
+		for (int i = 0; i < asked && !err; i++, registered++) {
+			struct ktsn_app_reply reply;
+
+			err = client_receive(&client, &reply);
+			if (!err && !reply.status)
+				client.destination = reply.destination;
+			client_publish(&client, (uint32_t)registered % client.slot_count,
+				       now_ns(CLOCK_TAI) + 1000000, PAYLOAD_BYTES);
+		}
+		client_ring(&client);
+	}
+	say("registered", registered);
+	client_close(&client);
+	return err ? complain("have an answer", err) : 0;
+}

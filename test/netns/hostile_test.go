@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+const (
+	hostileIdentity = "hostile"
+	// hostilePort is where the hostile pod sends to.
+	hostilePort = listenPort + 1
+)
+
+// hostile is a second pod on node a, one that does not use libktsn.
+type hostile struct {
+	lab    *lab
+	pod    *topology.Namespace
+	socket string
+}
+
+// addHostile attaches it to a running ktsnd.
+func (l *lab) addHostile(t *testing.T, client *control.Client) *hostile {
+	t.Helper()
+	added := &hostile{lab: l, pod: l.addNeighbor(t), socket: filepath.Join(l.dir, "hostile.sock")}
+	err := errors.Join(
+		client.SocketAdd(t.Context(), hostileIdentity, added.socket),
+		client.EndpointAdd(t.Context(), control.Endpoint{Identity: hostileIdentity, Interface: topology.PodInterface,
+			Netns: added.pod.Path(), VNI: topology.VNI}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ip(t, added.pod, "link", "set", "lo", "up")
+	return added
+}
+
+// attack is one run of the hostile program.
+type attack struct {
+	*process.Process
+	stdout *bytes.Buffer
+}
+
+func (h *hostile) start(t *testing.T, mode string, duration time.Duration) *attack {
+	t.Helper()
+	command := exec.Command(program(t, "ktsn-test-hostile"), mode, h.socket, topology.PodAddressB.String(),
+		strconv.Itoa(hostilePort), fmt.Sprint(duration.Seconds()))
+	running := &attack{stdout: &bytes.Buffer{}}
+	command.Stdout = running.stdout
+	running.Process = start(t, h.pod, "ktsn-test-hostile "+mode, command)
+	return running
+}
+
+// achieved waits for its end and returns what it says of itself.
+func (a *attack) achieved(t *testing.T) map[string]int {
+	t.Helper()
+	if err := finish(t, a.Process); err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]int{}
+	for line := range strings.Lines(a.stdout.String()) {
+		name, number, _ := strings.Cut(strings.TrimSpace(line), " ")
+		value, err := strconv.Atoi(number)
+		if err != nil {
+			t.Fatalf("%s said %q", a.Name(), line)
+		}
+		said[name] = value
+	}
+	return said
+}
+
+// listenHostile checks in pod b that whatever the hostile pod gets sent comes from its own address. The
+// function it returns ends that and gives the number of datagrams.
+func (h *hostile) listenHostile(t *testing.T) func() int {
+	t.Helper()
+	var conn *net.UDPConn
+	err := h.lab.PodB.Do(func() (err error) {
+		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressB, hostilePort)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := make(chan int)
+	go func() {
+		count := 0
+		buffer := make([]byte, 2048)
+		for {
+			_, source, err := conn.ReadFromUDPAddrPort(buffer)
+			if err != nil {
+				counted <- count
+				return
+			}
+			if source.Addr() != neighborAddress {
+				t.Errorf("a message of the hostile pod comes from %s", source)
+			}
+			count++
+		}
+	}()
+	return func() int {
+		conn.Close()
+		return <-counted
+	}
+}
+
+// goodTraffic sends periodic messages from pod a and checks that they all arrive, in order, none early. begin is called
+// when the talker has had time to reach ktsnd, and long before the first message.
+func (l *lab) goodTraffic(t *testing.T, count int, begin func()) {
+	t.Helper()
+	talkerFile, listenerFile := filepath.Join(l.Dir, "talker.csv"), filepath.Join(l.Dir, "listener.csv")
+	listener := l.startListener(t, count, listenerFile)
+	command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--csv", talkerFile,
+		"--count", strconv.Itoa(count), "--cycle", "2ms", "--lead", "1ms", "--start", "+500ms",
+		"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String())
+	command.Env = l.preloaded(t)
+	talker := start(t, l.PodA, "talker", command)
+	time.Sleep(250 * time.Millisecond)
+	begin()
+	if err := finish(t, talker); err != nil {
+		t.Fatal(err)
+	}
+	if err := finish(t, listener); err != nil {
+		t.Fatal(err)
+	}
+	received := read(t, listenerFile, perf.ReadListener)
+	checkAllArrived(t, &observed{sent: read(t, talkerFile, perf.ReadTalker), received: received}, count)
+	for i, message := range received {
+		if int(message.Sequence) != i {
+			t.Fatalf("message %d is the %d. to arrive", message.Sequence, i)
+		}
+		if message.Arrival < message.Txtime {
+			t.Errorf("message %d came %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
+		}
+	}
+}
+
+// holdings is what a process has.
+type holdings struct {
+	descriptors int
+	rssBytes    int
+}
+
+func holdingsOf(t *testing.T, running *process.Process) holdings {
+	t.Helper()
+	descriptors, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", running.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", running.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(statm))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return holdings{len(descriptors), pages * os.Getpagesize()}
+}
+
+// idle waits until ktsnd has forgotten all applications.
+func idle(t *testing.T, client *control.Client) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		status, err := client.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.Pending == 0 && status.Processes == 0 && status.Flows == 0 {
+			time.Sleep(200 * time.Millisecond) // for what is freed behind their backs
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages pending, %d processes, %d flows", status.Pending, status.Processes, status.Flows)
+		}
+	}
+}
+
+// returned waits until ktsnd has no more than before, but for what its allocator keeps.
+func returned(t *testing.T, daemon *process.Process, client *control.Client, before holdings) {
+	t.Helper()
+	const slackBytes = 4 << 20
+	idle(t, client)
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		now := holdingsOf(t, daemon)
+		if now.descriptors == before.descriptors && now.rssBytes <= before.rssBytes+slackBytes {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ktsnd holds %+v instead of %+v", now, before)
+		}
+	}
+}
+
+// checkBooks checks the two sums of docs/architecture.md, in a ktsnd that is quiet.
+func checkBooks(t *testing.T, counted control.Counters) {
+	t.Helper()
+	if counted.Taken != counted.Sent+counted.Dropped() || counted.Sent != counted.OnTime+counted.Late() {
+		t.Errorf("the books do not balance: %+v", counted)
+	}
+}
+
+func TestHostilePodHurtsOnlyItself(t *testing.T) {
+	for _, test := range []struct {
+		mode string
+		// achieves is what the program must have got done for the test to mean anything.
+		achieves string
+		// sends tells that some of its messages are good ones and arrive.
+		sends bool
+	}{
+		{mode: "scribble", achieves: "written"},
+		{mode: "lie", achieves: "told", sends: true},
+		{mode: "race", achieves: "flips"},
+		{mode: "flood", achieves: "filled", sends: true},
+		{mode: "distant", achieves: "filled", sends: true},
+		{mode: "punch", achieves: "punched", sends: true},
+		{mode: "stall", achieves: "closed"},
+		{mode: "many", achieves: "sockets"},
+		{mode: "bell", achieves: "rings", sends: true},
+		{mode: "churn", achieves: "rounds", sends: true},
+		{mode: "linger", achieves: "passed"},
+		{mode: "register", achieves: "registered", sends: true},
+	} {
+		t.Run(test.mode, func(t *testing.T) {
+			lab := newLab(t)
+			daemon, client := lab.startDaemon(t, "--pod-horizon", "2s")
+			enemy := lab.addHostile(t, client)
+			heard := enemy.listenHostile(t)
+			lab.goodTraffic(t, 10, func() {})
+			idle(t, client)
+			before := holdingsOf(t, daemon)
+			var running *attack
+			lab.goodTraffic(t, 300, func() { running = enemy.start(t, test.mode, time.Second) })
+			if said := running.achieved(t); said[test.achieves] == 0 {
+				t.Errorf("the hostile pod achieved nothing: %v", said)
+			}
+			returned(t, daemon, client, before)
+			killed := enemy.start(t, test.mode, patience)
+			time.Sleep(200 * time.Millisecond)
+			kill(t, killed.Process)
+			returned(t, daemon, client, before)
+			checkBooks(t, counters(t, client))
+			if count := heard(); test.sends && count == 0 {
+				t.Error("no message of the hostile pod arrived")
+			}
+		})
+	}
+}
+
+// shareCase is a limit, and what a pod that goes to it sees.
+type shareCase struct {
+	options []string
+	mode    string
+	check   func(t *testing.T, said map[string]int, status *control.Status)
+}
+
+func TestPodGetsItsShareAndNoMore(t *testing.T) {
+	for name, test := range map[string]shareCase{
+		"of connections": {[]string{"--pod-processes", "3"}, "many",
+			func(t *testing.T, said map[string]int, status *control.Status) {
+				if said["connections"] != 3 || status.Processes != 3 || status.Counters.LimitRefusals == 0 {
+					t.Errorf("%v, %d processes, %d refusals", said, status.Processes, status.Counters.LimitRefusals)
+				}
+			}},
+		"of timed sockets": {[]string{"--pod-sockets", "5"}, "many",
+			func(t *testing.T, said map[string]int, status *control.Status) {
+				if said["sockets"] != 5 || syscall.Errno(said["socket-errno"]) != syscall.ENOBUFS || status.Flows != 5 ||
+					status.Counters.LimitRefusals == 0 {
+					t.Errorf("%v, %d flows, %d refusals", said, status.Flows, status.Counters.LimitRefusals)
+				}
+			}},
+		"of memory for rings": {[]string{"--pod-memory", "1"}, "many",
+			func(t *testing.T, said map[string]int, status *control.Status) {
+				if said["rings"] != 1 || syscall.Errno(said["ring-errno"]) != syscall.ENOMEM ||
+					status.Counters.LimitRefusals == 0 {
+					t.Errorf("%v, %d refusals", said, status.Counters.LimitRefusals)
+				}
+			}},
+		"of messages under way": {[]string{"--pod-pending", "100"}, "distant",
+			func(t *testing.T, _ map[string]int, status *control.Status) {
+				if status.Pending > 100 || status.Counters.SharePending == 0 {
+					t.Errorf("%d pending; %+v", status.Pending, status.Counters)
+				}
+			}},
+		"of messages a second": {[]string{"--pod-rate", "1000"}, "flood",
+			func(t *testing.T, _ map[string]int, status *control.Status) {
+				if taken := status.Counters.Taken; taken > 1500 || taken < 100 || status.Counters.ShareRate == 0 {
+					t.Errorf("%d taken in a second, %d times held back", taken, status.Counters.ShareRate)
+				}
+			}},
+		"of doorbells": {[]string{"--pod-doorbells", "100"}, "bell",
+			func(t *testing.T, _ map[string]int, status *control.Status) {
+				if rung := status.Counters.Doorbells; rung > 2500 || status.Counters.ShareDoorbells == 0 {
+					t.Errorf("%d doorbells heard in a second, %d times too many", rung, status.Counters.ShareDoorbells)
+				}
+			}},
+		"of the future": {[]string{"--pod-horizon", "100ms"}, "distant",
+			func(t *testing.T, said map[string]int, status *control.Status) {
+				if status.Counters.DropHorizon == 0 || status.Counters.Sent != 0 {
+					t.Errorf("of %d messages %d were dropped, %d sent", said["filled"], status.Counters.DropHorizon,
+						status.Counters.Sent)
+				}
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lab := newLab(t)
+			_, client := lab.startDaemon(t, test.options...)
+			running := lab.addHostile(t, client).start(t, test.mode, 1200*time.Millisecond)
+			time.Sleep(time.Second)
+			status, err := client.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.check(t, running.achieved(t), status)
+		})
+	}
+}
