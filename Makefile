@@ -21,6 +21,11 @@ test: build ## everything that proves the product on one machine (root)
 	@scripts/install-deps.sh test
 	@scripts/test.sh
 
+.PHONY: chaos
+chaos: build ## kills, floods, hostile pods, many pods (root, about ten minutes)
+	@scripts/install-deps.sh test
+	@scripts/chaos.sh
+
 .PHONY: conformance
 conformance: build ## the shaper beside the kernel's own taprio and etf, in a virtual machine
 	@scripts/install-deps.sh conformance

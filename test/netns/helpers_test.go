@@ -292,13 +292,18 @@ func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 // startListener starts tsnperf's listener in pod b and returns once it listens.
 func (l *lab) startListener(t *testing.T, count int, file string) *process.Process {
 	t.Helper()
+	return l.startListenerAt(t, listenPort, count, file)
+}
+
+func (l *lab) startListenerAt(t *testing.T, port uint16, count int, file string) *process.Process {
+	t.Helper()
 	readable, writable, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer readable.Close()
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file,
-		"--bind", netip.AddrPortFrom(topology.PodAddressB, listenPort).String(),
+		"--bind", netip.AddrPortFrom(topology.PodAddressB, port).String(),
 		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", "5s", "--idle-timeout", "2s")
 	command.ExtraFiles = []*os.File{writable}
 	listener := start(t, l.PodB, "listener", command)

@@ -245,7 +245,10 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 			idle(t, client)
 			before := holdingsOf(t, daemon)
 			var running *attack
-			lab.goodTraffic(t, 300, func() { running = enemy.start(t, test.mode, time.Second) })
+			messages := either(300, 5000)
+			lab.goodTraffic(t, messages, func() {
+				running = enemy.start(t, test.mode, time.Duration(messages)*2*time.Millisecond+400*time.Millisecond)
+			})
 			if said := running.achieved(t); said[test.achieves] == 0 {
 				t.Errorf("the hostile pod achieved nothing: %v", said)
 			}

@@ -1,0 +1,22 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The long form of what `make test` does to ktsnd briefly: hostile pods in all their ways, kills of ktsnd and of
+# applications under load, many pods; and beside a hostile neighbour the departure errors of a good pod. Prints each
+# result and its figures as it comes, and closes with one line that counts them. Called by `make chaos`.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+export KTSN_BIN_DIR=$PWD/bin KTSN_CHAOS=1
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+scripts/go.sh test -tags chaos -count=1 -v -timeout 60m -run 'Chaos|Hostile|Share' ./test/netns/... 2>&1 |
+	tee "$log" | grep -vE '^ *=== |^(PASS|FAIL|ok|exit status)'
+status=${PIPESTATUS[0]}
+
+# One a line, subtests included.
+results() { grep -cE "^ *--- $1: " "$log"; }
+passed=$(results PASS) failed=$(results FAIL) skipped=$(results SKIP)
+[ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// chaotic tells that `make chaos` runs this: everything for longer.
+func chaotic() bool {
+	return os.Getenv("KTSN_CHAOS") == "1"
+}
+
+// either is a number for `make test` and one for `make chaos`.
+func either[T any](short, long T) T {
+	if chaotic() {
+		return long
+	}
+	return short
+}
+
+// quantile of a sample, 1 being the largest.
+func quantile(sample []time.Duration, share float64) time.Duration {
+	if len(sample) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(sample))
+	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)]
+}
+
+// flow is one talker and the listener of its own that it sends to.
+type flow struct {
+	talker, listener         *process.Process
+	talkerFile, listenerFile string
+}
+
+// attached waits until ktsnd knows that many sockets.
+func attached(t *testing.T, client *control.Client, flows int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		status, err := client.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.Flows == flows {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ktsnd knows %d sockets instead of %d", status.Flows, flows)
+		}
+	}
+}
+
+// startFlow starts both, on a port of their own, until they are told to end.
+func (l *lab) startFlow(t *testing.T, number int, options ...string) *flow {
+	t.Helper()
+	port := uint16(listenPort + 10 + number)
+	started := &flow{
+		talkerFile:   filepath.Join(l.Dir, fmt.Sprintf("talker-%d.csv", number)),
+		listenerFile: filepath.Join(l.Dir, fmt.Sprintf("listener-%d.csv", number)),
+	}
+	started.listener = l.startListenerAt(t, port, 1000000, started.listenerFile)
+	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", started.talkerFile, "--count", "1000000",
+		"--to", netip.AddrPortFrom(topology.PodAddressB, port).String()}, options...)
+	command := exec.Command(program(t, "tsnperf"), arguments...)
+	command.Env = l.preloaded(t)
+	started.talker = start(t, l.PodA, "talker", command)
+	return started
+}
+
+// missing ends a flow and checks what arrived. It returns how many messages did not.
+func (f *flow) missing(t *testing.T) uint64 {
+	t.Helper()
+	interrupt(t, f.talker)
+	if err := finish(t, f.listener); err != nil {
+		t.Fatal(err)
+	}
+	counted := sum{}
+	sent := read(t, f.talkerFile, perf.ReadTalker)
+	received := read(t, f.listenerFile, perf.ReadListener)
+	succeeded := uint64(0)
+	for _, message := range sent {
+		if message.Errno == 0 {
+			succeeded++
+		}
+	}
+	if uint64(len(received)) > succeeded {
+		t.Fatalf("%d messages arrived of %d", len(received), succeeded)
+	}
+	// Which they are is for the caller to account for, over all flows; here each must be right, and come once.
+	counted.uncertain = succeeded - uint64(len(received))
+	checkConserved(t, sent, received, counted)
+	return counted.uncertain
+}
+
+func TestChaosOfKilledDaemons(t *testing.T) {
+	const flows = 3
+	kills := either(5, 100)
+	lab := newLab(t)
+	// As many slots as there are kills, nearly: if one were lost with each, senders would wait for ever.
+	options := []string{"--slots", "64"}
+	daemon, client := lab.startDaemon(t, options...)
+	var running [flows]*flow
+	for i := range running {
+		running[i] = lab.startFlow(t, i, "--cycle", "1ms", "--lead", "5ms")
+	}
+	var total sum
+	var gaps []time.Duration
+	for i := range kills {
+		served(t, client, 50*flows)
+		if i%2 == 0 { // else while the messages that waited leave
+			awaitOnTime(t, client)
+			time.Sleep(rand.N(50 * time.Millisecond))
+		}
+		time.Sleep(rand.N(10 * time.Millisecond))
+		counted := counters(t, client)
+		if counted.Uncertain > flows {
+			t.Errorf("after kill %d %d messages of %d flows are uncertain", i, counted.Uncertain, flows)
+		}
+		total.add(counted)
+		died := time.Now()
+		kill(t, daemon)
+		daemon, client = lab.startDaemon(t, options...)
+		served(t, client, 1)
+		gaps = append(gaps, time.Since(died))
+	}
+	attached(t, client, flows) // what is in a ring when its application ends before is lost with it
+	served(t, client, 50*flows)
+	missing := uint64(0)
+	for _, one := range running {
+		missing += one.missing(t)
+	}
+	idle(t, client)
+	total.add(settled(t, client))
+	if missing > total.uncertain || total.dropped != 0 || total.astray != 0 {
+		t.Errorf("%d messages are missing; %+v", missing, total)
+	}
+	t.Logf("%d kills: %d uncertain, %d of them lost; first departure %v after a kill in the median, %v at worst",
+		kills, total.uncertain, missing, quantile(gaps, 0.5), quantile(gaps, 1))
+}
+
+// counter is a socket in pod b that counts what it gets.
+type counter struct {
+	conn  *net.UDPConn
+	count atomic.Uint64
+}
+
+func (l *lab) startCounter(t *testing.T, port uint16) *counter {
+	t.Helper()
+	started := &counter{}
+	err := l.PodB.Do(func() (err error) {
+		started.conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressB, port)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := started.conn.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 16<<20)
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { started.conn.Close() })
+	go func() {
+		buffer := make([]byte, 2048)
+		for {
+			if _, _, err := started.conn.ReadFromUDPAddrPort(buffer); err != nil {
+				return
+			}
+			started.count.Add(1)
+		}
+	}()
+	return started
+}
+
+// await waits until that many have come, and a little for more.
+func (c *counter) await(t *testing.T, count uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); c.count.Load() < count && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if got := c.count.Load(); got != count {
+		t.Errorf("%d messages arrived, want %d", got, count)
+	}
+}
+
+func TestChaosOfKilledApplications(t *testing.T) {
+	const atOnce = 4
+	kills := either(50, 1000)
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t)
+	lab.goodTraffic(t, 10, func() {})
+	idle(t, client)
+	before := holdingsOf(t, daemon)
+	base := counters(t, client)
+	heard := lab.startCounter(t, hostilePort)
+	steady := lab.startFlow(t, 0, "--cycle", "1ms", "--lead", "5ms")
+	for range kills / atOnce {
+		var running [atOnce]*process.Process
+		for i := range running {
+			command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--count", "1000000",
+				"--cycle", "500us", "--lead", "5ms", "--start", "+10ms",
+				"--to", netip.AddrPortFrom(topology.PodAddressB, hostilePort).String())
+			command.Env = lab.preloaded(t)
+			running[i] = start(t, lab.PodA, "talker", command)
+		}
+		time.Sleep(20*time.Millisecond + rand.N(40*time.Millisecond))
+		for _, one := range running {
+			kill(t, one)
+		}
+	}
+	if lost := steady.missing(t); lost != 0 {
+		t.Errorf("%d messages of the application that lived are missing", lost)
+	}
+	returned(t, daemon, client, before)
+	counted := settled(t, client)
+	checkBooks(t, counted)
+	if counted.Dropped() != 0 || counted.KernelPath != 0 {
+		t.Errorf("%d dropped, %d went the kernel's way", counted.Dropped(), counted.KernelPath)
+	}
+	sent := read(t, steady.talkerFile, perf.ReadTalker)
+	steadies := uint64(0)
+	for _, message := range sent {
+		if message.Errno == 0 {
+			steadies++
+		}
+	}
+	fromKilled := counted.Sent - base.Sent - steadies
+	if fromKilled < uint64(kills) {
+		t.Errorf("only %d messages came from %d applications; this test has no meaning", fromKilled, kills)
+	}
+	heard.await(t, fromKilled)
+	t.Logf("%d kills: %d messages of theirs, all of which arrived", kills, fromKilled)
+}
+
+// crowd is many pods on node a.
+type crowd struct {
+	pods    []*topology.Namespace
+	sockets []string
+}
+
+// addCrowd attaches count pods.
+func (l *lab) addCrowd(t *testing.T, client *control.Client, count int) *crowd {
+	t.Helper()
+	all := &crowd{}
+	for i := range count {
+		name := fmt.Sprintf("crowd%d", i)
+		pod, err := topology.NewNamespace(l.NodeA.Name() + "-" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := pod.Destroy(); err != nil {
+				t.Error(err)
+			}
+		})
+		ip(t, l.NodeA, "link", "add", name, "mtu", "1450", "master", topology.BridgeName, "up", "type", "veth",
+			"peer", "name", topology.PodInterface, "mtu", "1450", "netns", pod.Name())
+		ip(t, pod, "address", "add", fmt.Sprintf("10.42.3.%d/16", i%256), "dev", topology.PodInterface)
+		ip(t, pod, "link", "set", topology.PodInterface, "up")
+		socket := filepath.Join(l.dir, name+".sock")
+		if err := client.SocketAdd(t.Context(), name, socket); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.EndpointAdd(t.Context(), control.Endpoint{Identity: name, Interface: topology.PodInterface,
+			Netns: pod.Path(), VNI: topology.VNI}); err != nil {
+			t.Fatal(err)
+		}
+		all.pods, all.sockets = append(all.pods, pod), append(all.sockets, socket)
+	}
+	return all
+}
+
+// talk starts a process in each pod in turn, all periods spread evenly, and waits for their end. begin is called
+// when the first message is due.
+func (c *crowd) talk(t *testing.T, processes, messages int, begin func()) {
+	t.Helper()
+	const period = 100 * time.Millisecond
+	base := time.Now().Truncate(period).Add(time.Duration(processes)*15*time.Millisecond + time.Second)
+	var running []*process.Process
+	for i := range processes {
+		command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai",
+			"--count", strconv.Itoa(messages), "--cycle", period.String(), "--lead", "10ms",
+			"--start", strconv.FormatInt(taiOf(base), 10),
+			"--offset", fmt.Sprint((period * time.Duration(i) / time.Duration(processes)).Nanoseconds()),
+			"--to", netip.AddrPortFrom(topology.PodAddressB, hostilePort).String())
+		command.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+c.sockets[i%len(c.pods)])
+		running = append(running, start(t, c.pods[i%len(c.pods)], "talker", command))
+	}
+	if late := time.Since(base); late > 0 {
+		t.Fatalf("the processes were started %v too late for their first message", late)
+	}
+	time.Sleep(time.Until(base))
+	begin()
+	for _, one := range running {
+		if err := finish(t, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// taiOf converts by the difference of now.
+func taiOf(at time.Time) int64 {
+	return clockTAI() + int64(time.Until(at))
+}
+
+func TestChaosOfManyPods(t *testing.T) {
+	pods, processes, messages := either(32, 256), either(128, 1000), either(20, 100)
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t, "--slots", "64")
+	heard := lab.startCounter(t, hostilePort)
+	all := lab.addCrowd(t, client, pods)
+	all.talk(t, 1, messages, func() {})
+	idle(t, client)
+	single := departureErrors(t, client, 0)
+	heard.await(t, uint64(messages))
+	all.talk(t, processes, 2, func() {}) // what the allocator keeps of it is there for the next, and no more is
+	idle(t, client)
+	before := holdingsOf(t, daemon)
+	sentBefore := settled(t, client).Sent
+	heard.await(t, sentBefore)
+	var during holdings
+	var cpuBefore time.Duration
+	var began time.Time
+	all.talk(t, processes, messages, func() {
+		during = holdingsOf(t, daemon)
+		cpuBefore = cpuTime(t, daemon)
+		began = time.Now()
+	})
+	took, cpu := time.Since(began), cpuTime(t, daemon)-cpuBefore
+	counted := settled(t, client)
+	checkBooks(t, counted)
+	if counted.Dropped() != 0 || counted.KernelPath != 0 {
+		t.Errorf("%d dropped, %d went the kernel's way", counted.Dropped(), counted.KernelPath)
+	}
+	heard.await(t, sentBefore+uint64(messages*processes))
+	many := departureErrors(t, client, sentBefore)
+	returned(t, daemon, client, before)
+	t.Logf("%d pods, %d processes, %d flows: departure error p50 %v, p99 %v; of one flow alone p50 %v, p99 %v", pods, processes,
+		processes, quantile(many, 0.5), quantile(many, 0.99), quantile(single, 0.5), quantile(single, 0.99))
+	t.Logf("ktsnd per flow: %.3f %% of a processor, %d KiB; %d wake-ups in %v", 100*cpu.Seconds()/took.Seconds()/float64(processes),
+		(during.rssBytes-before.rssBytes)/processes/1024, counted.Wakeups, took)
+}
+
+func cpuTime(t *testing.T, running *process.Process) time.Duration {
+	t.Helper()
+	spent, err := process.CPUTime(running.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spent
+}
+
+// departureErrors reads the departures after that number, as many of them as ktsnd still has.
+func departureErrors(t *testing.T, client *control.Client, after uint64) []time.Duration {
+	t.Helper()
+	departures, _, err := client.Departures(t.Context(), after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []time.Duration
+	for _, departure := range departures {
+		all = append(all, time.Duration(departure.DepartedTAI-departure.RequestedTAI))
+	}
+	return all
+}
