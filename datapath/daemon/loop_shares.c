@@ -7,8 +7,13 @@
 
 #include <sys/epoll.h>
 
-/* So long a doorbell that rang too often is not listened to. */
-enum { MUTED_NS = 1000000 };
+enum {
+	/* So long a doorbell that rang too often is not listened to. */
+	MUTED_NS = 1000000,
+	/* Within a class the earlier time leaves first, so all that a pod has late leaves before what others have due
+	 * now: so many messages of it, and the rest waits in its own rings. Enough to keep the port busy. */
+	OVERDUE_MAX = 16,
+};
 
 static void wake_by(struct loop *loop, int64_t tai_ns)
 {
@@ -16,11 +21,39 @@ static void wake_by(struct loop *loop, int64_t tai_ns)
 		loop->share_next_tai_ns = tai_ns;
 }
 
+void share_packet_shaped(struct packet *packet, int64_t now_tai_ns)
+{
+	packet->overdue = packet->requested_tai_ns <= now_tai_ns;
+	packet->flow->ring->share->overdue += packet->overdue;
+}
+
+void share_packet_finished(struct packet *packet)
+{
+	struct share *share = packet->flow->ring->share;
+
+	share_pending_add(share, (uint32_t)-1);
+	share->overdue -= packet->overdue;
+	packet->overdue = false;
+}
+
+/* Whether a pod that sends late has as much in the way of others as one may. What only waits for its gate is in
+ * nobody's way. */
+static bool overdue_enough(const struct loop *loop, const struct share *share, int64_t now_tai_ns)
+{
+	return share->overdue >= OVERDUE_MAX && loop_departure_next(loop, now_tai_ns) <= now_tai_ns;
+}
+
+/* Whether it has as much under way as it may. */
+static bool share_full(const struct loop *loop, const struct share *share, int64_t now_tai_ns)
+{
+	return share_pending(share) >= share->limits.pending || overdue_enough(loop, share, now_tai_ns);
+}
+
 bool share_holds(struct loop *loop, const struct loop_ring *ring, int64_t now_tai_ns)
 {
 	struct share *share = ring->share;
 
-	if (share_pending(share) >= share->limits.pending) {
+	if (share_full(loop, share, now_tai_ns)) {
 		counter_add(&loop->counters.share_pending, 1);
 		return true;
 	}
@@ -31,12 +64,10 @@ bool share_holds(struct loop *loop, const struct loop_ring *ring, int64_t now_ta
 	return true;
 }
 
-bool share_shut(const struct loop_ring *ring, int64_t now_tai_ns)
+bool share_shut(const struct loop *loop, const struct loop_ring *ring, int64_t now_tai_ns)
 {
-	const struct share *share = ring->share;
-
-	return share_pending(share) >= share->limits.pending ||
-	       share_rate_next(&share->messages) > now_tai_ns;
+	return share_full(loop, ring->share, now_tai_ns) ||
+	       share_rate_next(&ring->share->messages) > now_tai_ns;
 }
 
 /* Edge-triggered and never read: the application has the same eventfd, and could have a read block. */

@@ -37,6 +37,7 @@ struct packet {
 	uint32_t slot;
 	uint32_t payload_bytes;
 	enum late_reason late_reason;
+	bool overdue;        /* counted as such in its pod's share */
 	struct packet *next; /* in the pool, or parked at a destination */
 };
 
@@ -123,7 +124,10 @@ void trace_rejected(struct loop *loop, const struct loop_flow *flow, const struc
 /* Whether nothing more may be taken from a ring now; remembers when it may again. */
 bool share_holds(struct loop *loop, const struct loop_ring *ring, int64_t now_tai_ns);
 /* Whether that is so, without asking for anything. */
-bool share_shut(const struct loop_ring *ring, int64_t now_tai_ns);
+bool share_shut(const struct loop *loop, const struct loop_ring *ring, int64_t now_tai_ns);
+/* A packet went into the shaper; it is being finished. */
+void share_packet_shaped(struct packet *packet, int64_t now_tai_ns);
+void share_packet_finished(struct packet *packet);
 /* A doorbell rang. One that rings too often is not listened to for a while. */
 void share_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_ns);
 /* Listens again, if it is time. */

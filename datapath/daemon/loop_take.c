@@ -35,6 +35,7 @@ static struct packet *packet_alloc(struct loop *loop)
 	loop->packets_free = packet->next;
 	packet->late_reason = LATE_WAKEUP;
 	packet->refused_tai_ns = 0;
+	packet->overdue = false;
 	return packet;
 }
 
@@ -62,12 +63,12 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 
 	if (!frame_sent)
 		ktsn_port_frame_free(loop->config.port, &packet->frame);
+	share_packet_finished(packet);
 	slot_release(ring, packet->slot);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, (uint64_t)-1);
 	packet_free(loop, packet);
 	flow->packets--;
 	packet->destination->packets--;
-	share_pending_add(ring->share, (uint32_t)-1);
 	atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
 	/* The packet is free, and still says where it went. */
 	destination_retire_if_done(loop, packet->destination);
@@ -123,15 +124,18 @@ static _Atomic uint64_t *refusal_counter(struct loop *loop, int error)
 
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
+	int64_t now_tai_ns = clock_tai_ns();
 	int error;
 
 	if (packet_build(loop, packet, route)) {
 		packet_drop(loop, packet, &loop->counters.drop_invalid);
 		return;
 	}
-	error = ktsn_shaper_enqueue(loop->outlets[packet->outlet].shaper, &packet->shaper, clock_tai_ns());
+	error = ktsn_shaper_enqueue(loop->outlets[packet->outlet].shaper, &packet->shaper, now_tai_ns);
 	if (error)
 		packet_drop(loop, packet, refusal_counter(loop, error));
+	else
+		share_packet_shaped(packet, now_tai_ns);
 }
 
 static void park(struct loop_destination *destination, struct packet *packet)

@@ -84,7 +84,7 @@ static bool rings_ready(const struct loop *loop, int64_t now_tai_ns)
 	/* What waits for memory or for its pod's share cannot be taken yet, however ready it is. */
 	for (uint32_t i = 0; i < loop->watched_count; i++)
 		if (!loop->memory_short && ktsn_ring_ready(&loop->watched[i]->consumer) &&
-		    !share_shut(loop->watched[i], now_tai_ns))
+		    !share_shut(loop, loop->watched[i], now_tai_ns))
 			return true;
 	return false;
 }

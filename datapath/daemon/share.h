@@ -44,6 +44,7 @@ struct share {
 	/* The loop thread's, and read by the other. */
 	_Atomic uint32_t pending;
 	/* The loop thread's. */
+	uint32_t overdue; /* of them in the shaper, and had come too late */
 	struct share_rate messages;
 	struct share_rate doorbells;
 };

@@ -835,6 +835,62 @@ static void socket_opened_again_is_not_closed_with_the_first(void **state)
 	bench_fini(&bench);
 }
 
+/* All of what is under way leaves at once, and then nothing else would wake the loop. */
+static void ring_that_its_share_held_is_taken_from_again(void **state)
+{
+	enum { MESSAGES = 64, UNDER_WAY_MAX = 2 };
+	struct rig rig;
+	struct rig_ring ring;
+	struct loop_flow *flow;
+
+	(void)state;
+	rig_create(&rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_ring_open(&rig, &ring, MESSAGES);
+	ring.share.limits.pending = UNDER_WAY_MAX;
+	flow = rig_flow_open(&rig, &ring, 0, 1, KTSN_CLOCK_TAI);
+	rig_destination_open(&rig, &ring, 0, flow, DESTINATION_RESOLVED);
+	for (int i = 0; i < MESSAGES; i++)
+		rig_send(&ring, &(struct rig_message){.txtime_ns = 1 + i, .text = "held"});
+	rig_start(&rig);
+	rig_wait_counter(&rig, &loop_counters(rig.loop)->sent, MESSAGES);
+	assert_true(counter_read(&loop_counters(rig.loop)->share_pending) > 0);
+	rig_fini(&rig);
+	rig_ring_fini(&ring);
+}
+
+/* Both pods' messages are due, and the flood's before the other's: it leaves first, but not all of it. */
+static void flood_of_late_messages_lets_others_through(void **state)
+{
+	enum { FLOOD = 256, BEFORE_IT_MAX = 64 };
+	struct rig rig;
+	struct rig_ring flood, other;
+	struct loop_flow *flow;
+	char text[RIG_PAYLOAD_BYTES] = "";
+	size_t index = 0;
+
+	(void)state;
+	rig_create(&rig, &(struct rig_config){2 * FLOOD, 2 * FLOOD, 10000});
+	rig_ring_open(&rig, &flood, FLOOD);
+	flow = rig_flow_open(&rig, &flood, 0, 1, KTSN_CLOCK_TAI);
+	rig_destination_open(&rig, &flood, 0, flow, DESTINATION_RESOLVED);
+	rig_ring_open(&rig, &other, 64);
+	flow = rig_flow_open(&rig, &other, 0, 2, KTSN_CLOCK_TAI);
+	rig_destination_open(&rig, &other, 0, flow, DESTINATION_RESOLVED);
+	for (int i = 0; i < FLOOD; i++)
+		rig_send(&flood, &(struct rig_message){.txtime_ns = 1 + i, .text = "flood"});
+	rig_send(&other, &(struct rig_message){.txtime_ns = clock_tai_ns(), .text = "other"});
+	rig_start(&rig);
+	rig_wait_counter(&rig, &loop_counters(rig.loop)->sent, FLOOD + 1);
+	assert_int_equal(ktsn_port_fake_sent_count(rig.port), FLOOD + 1);
+	while (strcmp(text, "other") != 0)
+		rig_sent_text(&rig, index++, text);
+	assert_in_range(index, 1, BEFORE_IT_MAX);
+	assert_true(counter_read(&loop_counters(rig.loop)->share_pending) > 0);
+	rig_fini(&rig);
+	rig_ring_fini(&flood);
+	rig_ring_fini(&other);
+}
+
 /* A periodic sender is expected, and rings less and less. */
 static void periodic_flow_is_looked_for(void **state)
 {
@@ -905,6 +961,8 @@ int main(void)
 		cmocka_unit_test(ring_closed_while_unresolved_ends_with_the_answer),
 		TEST(closed_flow_ends_when_its_messages_have_left),
 		cmocka_unit_test(socket_opened_again_is_not_closed_with_the_first),
+		cmocka_unit_test(ring_that_its_share_held_is_taken_from_again),
+		cmocka_unit_test(flood_of_late_messages_lets_others_through),
 		TEST(periodic_flow_is_looked_for),
 		cmocka_unit_test(stopped_loop_sends_no_more),
 	};
