@@ -885,7 +885,6 @@ static void flood_of_late_messages_lets_others_through(void **state)
 	while (strcmp(text, "other") != 0)
 		rig_sent_text(&rig, index++, text);
 	assert_in_range(index, 1, BEFORE_IT_MAX);
-	assert_true(counter_read(&loop_counters(rig.loop)->share_pending) > 0);
 	rig_fini(&rig);
 	rig_ring_fini(&flood);
 	rig_ring_fini(&other);
