@@ -304,7 +304,7 @@ func (c *crowd) talk(t *testing.T, processes, messages int, begin func()) {
 		command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai",
 			"--count", strconv.Itoa(messages), "--cycle", period.String(), "--lead", "10ms",
 			"--start", strconv.FormatInt(taiOf(base), 10),
-			"--offset", fmt.Sprint((period * time.Duration(i) / time.Duration(processes)).Nanoseconds()),
+			"--offset", strconv.FormatInt(int64(period)*int64(i)/int64(processes), 10),
 			"--to", netip.AddrPortFrom(topology.PodAddressB, hostilePort).String())
 		command.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+c.sockets[i%len(c.pods)])
 		running = append(running, start(t, c.pods[i%len(c.pods)], "talker", command))
