@@ -32,12 +32,23 @@ struct ktsn_shaper_packet {
 	bool patient; /* taken by a strategy that drops nothing for being late */
 
 	/* The shaper's, for the caller to read after dequeue. */
-	enum ktsn_wait waited;
-	int64_t close_tai_ns; /* when the window closes in which it leaves; INT64_MAX: it does not */
+	uint8_t waited; /* enum ktsn_wait */
 
-	/* The queues'. */
-	struct ktsn_shaper_packet *next;
-	struct ktsn_shaper_packet *child;
+	/* The queue's. */
+	uint16_t slot;
+	uint8_t left_rank, right_rank;
+
+	int64_t close_tai_ns; /* the shaper's: when the window closes in which it leaves; INT64_MAX: it does not */
+
+	union {
+		struct ktsn_shaper_packet *next;
+		struct ktsn_shaper_packet *left;
+	};
+	union {
+		struct ktsn_shaper_packet *tail; /* of the list, if it is the head */
+		struct ktsn_shaper_packet *right;
+	};
+	struct ktsn_shaper_packet *heap; /* of its slot, if it is the head */
 };
 
 /* Whether a leaves before b, everything else being equal. */

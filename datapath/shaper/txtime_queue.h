@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packets in the order of (transmit time, order): first the exact one, in constant time whatever is held.
+ * Packets in the order of (transmit time, order), exactly. The first is known at once; a push and a pop take a
+ * few steps, and never many, whatever is held.
  *
- * A timing wheel of wheels with a bitmap each (Varghese and Lauck, "Hashed and hierarchical timing wheels",
- * 1987): a transmit time is eleven digits of six bits. A packet lies at the level of the highest digit in
- * which its time differs from the wheel's `current` time, in the slot of that digit:
+ * A calendar with pages of different scale. A packet lies on the finest page that reaches as far as its time,
+ * in the slot of that time. The slots of a page are used in a circle that begins at `current`, and a bitmap of
+ * them with a summary finds the first one in use:
  *
- *   level 2   [ | | |x| | ... ]   64 slots of 4096 ns each, in this level-3 slot
- *   level 1   [ | |x|x| | ... ]   64 slots of 64 ns
- *   level 0   [ |x| | | | ... ]   64 slots of 1 ns
- *              ^ current
+ *   page 2   [ | | | |x| | | ... ]   2048 slots of 16 us: 34 ms
+ *   page 1   [ |x| |x|x| | | ... ]   2048 slots of 1 us: 2 ms
+ *   page 0   [ | |x| | | | | ... ]   2048 slots of 64 ns: 131 us
+ *             ^ slot of `current`
  *
- * so the first packet is in the first slot of the lowest level that is not empty. When it leaves, `current`
- * becomes its time, and what shares its slot moves to lower levels. A slot of one, the usual case, is just
- * emptied.
- *
- * What a wheel cannot hold in order goes into a heap beside it: packets whose time is before `current` (they
- * were late when they came), and those of equal time that did not come in their order. Of the two the first
- * leaves first, so the order is exact in any case. docs/decisions/0004 has the measurements.
+ * In a timing wheel all that shares a slot moves to finer slots when its time comes near, at once, and what is
+ * due meanwhile is late. Here nothing moves: the first packet is the earliest of the first slots of all pages,
+ * and what shares a slot is in order there. Packets that come in order, the usual case, make a list, others a
+ * heap. docs/decisions/0004 has the measurements.
  *
  * Embedded in the user's memory, fixed in size. One thread at a time.
  */
@@ -29,24 +27,26 @@
 #include <stddef.h>
 
 enum {
-	KTSN_WHEEL_DIGIT_BITS = 6,
-	KTSN_WHEEL_SLOTS = 1 << KTSN_WHEEL_DIGIT_BITS,
-	KTSN_WHEEL_LEVELS = 11,
+	KTSN_QUEUE_SLOT_BITS = 11,
+	KTSN_QUEUE_SLOTS = 1 << KTSN_QUEUE_SLOT_BITS,
+	KTSN_QUEUE_FINEST_BITS = 6, /* a slot of page 0 has 64 ns, */
+	KTSN_QUEUE_PAGE_BITS = 4,   /* one of each following page 16 times as many, */
+	KTSN_QUEUE_PAGES = 6,       /* and the last page reaches 137 s ahead */
 };
 
-struct ktsn_wheel_slot {
-	struct ktsn_shaper_packet *head; /* in the order in which they came; NULL: none */
-	struct ktsn_shaper_packet *tail;
-	struct ktsn_shaper_packet *first; /* the one that leaves first */
+struct ktsn_queue_page {
+	uint64_t words_used; /* bit w: words[w] is not 0 */
+	uint64_t words[KTSN_QUEUE_SLOTS / 64];
+	struct ktsn_shaper_packet *slots[KTSN_QUEUE_SLOTS]; /* the first of each; NULL: empty */
 };
 
 struct ktsn_txtime_queue {
 	uint32_t count;
-	uint32_t levels_used; /* bit l: level l is not empty */
-	int64_t current_tai_ns;
-	struct ktsn_shaper_packet *heap;
-	uint64_t slots_used[KTSN_WHEEL_LEVELS]; /* bit s: slot s is not empty */
-	struct ktsn_wheel_slot slots[KTSN_WHEEL_LEVELS][KTSN_WHEEL_SLOTS];
+	uint32_t pages_used;              /* bit p: page p is not empty */
+	int64_t current_tai_ns;           /* nothing that is held belongs before the slots of this time */
+	struct ktsn_shaper_packet *first; /* of all; NULL: empty */
+	struct ktsn_shaper_packet *far;   /* a slot of what no page reaches */
+	struct ktsn_queue_page pages[KTSN_QUEUE_PAGES];
 };
 
 /* Makes it empty. */
@@ -58,7 +58,10 @@ void ktsn_txtime_queue_push(struct ktsn_txtime_queue *queue, struct ktsn_shaper_
 			    int64_t now_tai_ns);
 
 /* The packet that leaves first, or NULL when the queue is empty. */
-struct ktsn_shaper_packet *ktsn_txtime_queue_first(const struct ktsn_txtime_queue *queue);
+static inline struct ktsn_shaper_packet *ktsn_txtime_queue_first(const struct ktsn_txtime_queue *queue)
+{
+	return queue->first;
+}
 
 /* Removes and returns the first; there must be one. */
 struct ktsn_shaper_packet *ktsn_txtime_queue_pop(struct ktsn_txtime_queue *queue);

@@ -51,6 +51,9 @@ struct world {
 	enum place places[PACKETS];
 	const struct ktsn_shaper_packet *heads[KTSN_CLASSES];
 	uint32_t used, held;
+	uint32_t gone[PACKETS]; /* their memory is the next packet's, last in first out, as in the loop */
+	uint32_t gone_count;
+	uint64_t orders;
 	int64_t link_free; /* tick */
 };
 
@@ -252,6 +255,15 @@ static void pending_check(const struct world *world)
 	world_assert(world, ktsn_shaper_pending(world->shaper) == world->held);
 }
 
+static void packet_gone(struct world *world, const struct ktsn_shaper_packet *packet)
+{
+	uint32_t place = (uint32_t)(packet - world->packets);
+
+	world->places[place] = GONE;
+	world->gone[world->gone_count++] = place;
+	world->held--;
+}
+
 /* Whether a packet came back at world->tick, which both agree on. */
 static bool dequeue(struct world *world, struct totals *totals)
 {
@@ -264,8 +276,7 @@ static bool dequeue(struct world *world, struct totals *totals)
 	if (!packet)
 		return false;
 	world_assert(world, verdict == event.verdict);
-	world->held--;
-	world->places[packet - world->packets] = GONE;
+	packet_gone(world, packet);
 	if (verdict == KTSN_SEND) {
 		departure_check(world, packet);
 		overrun_check(world, packet);
@@ -274,6 +285,7 @@ static bool dequeue(struct world *world, struct totals *totals)
 		/* Now and then the port has no room. */
 		if (below(world, 50) == 0) {
 			ktsn_shaper_requeue(world->shaper, packet, world->epoch_tai_ns + world->tick);
+			world->gone_count--;
 			world->places[packet - world->packets] = HELD;
 			world->held++;
 			totals->requeued++;
@@ -350,7 +362,7 @@ static void packet_random(struct world *world, struct ktsn_shaper_packet *packet
 
 	*packet = (struct ktsn_shaper_packet){
 		.txtime_tai_ns = txtime_tai_ns < 0 ? 0 : txtime_tai_ns,
-		.order = world->used,
+		.order = world->orders,
 		.wire_bytes = 1 + (uint32_t)below(world, below(world, 3) ? 8 : 24),
 		.sdu_bytes = (uint32_t)below(world, 200),
 		.traffic_class = (uint8_t)below(world, KTSN_CLASSES),
@@ -360,23 +372,28 @@ static void packet_random(struct world *world, struct ktsn_shaper_packet *packet
 		packet->deadline = !packet->deadline;
 	/* The order of messages of one time is not that in which they are taken. */
 	if (below(world, 4) == 0)
-		packet->order = (uint64_t)below(world, 1000) << 32 | world->used;
+		packet->order = (uint64_t)below(world, 1000) << 32 | world->orders;
 }
 
 static void enqueue(struct world *world, struct totals *totals)
 {
 	struct ktsn_shaper_packet *packet;
+	uint32_t place;
 	int expected;
 
-	if (world->used == PACKETS)
+	if (world->used == PACKETS && !world->gone_count)
 		return;
-	packet = &world->packets[world->used];
+	place = world->gone_count ? world->gone[--world->gone_count] : world->used++;
+	packet = &world->packets[place];
 	packet_random(world, packet);
+	world->orders++;
 	expected = naive_admit(world, packet);
 	world_assert(world, ktsn_shaper_enqueue(world->shaper, packet, world->epoch_tai_ns + world->tick) ==
 				    expected);
-	world->places[world->used++] = expected ? GONE : HELD;
-	world->held += !expected;
+	world->places[place] = HELD;
+	world->held++;
+	if (expected)
+		packet_gone(world, packet);
 	totals->packets++;
 	totals->refused += expected != 0;
 	heads_find(world);
@@ -432,7 +449,8 @@ static void world_init(struct world *world, struct test_random *random, uint64_t
 	world->number = number;
 	world->epoch_tai_ns = (int64_t)below(world, below(world, 3) ? 9000000000000000000 : 1000);
 	world->tick = world->link_free = 0;
-	world->used = world->held = 0;
+	world->used = world->held = world->gone_count = 0;
+	world->orders = 0;
 	world->gated = false;
 	world->config = (struct ktsn_shaper_config){
 		.strategy = below(world, 2) ? KTSN_STRATEGY_TAS

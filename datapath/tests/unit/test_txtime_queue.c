@@ -133,12 +133,73 @@ static void equal_times_leave_in_their_order_whatever_order_they_came_in(void **
 	free(model);
 }
 
+/* In the middle of a list they make a heap; every fourth leaves in between. */
+static void times_within_one_slot_leave_in_their_order(void **state)
+{
+	struct test_random random = test_random_seeded(__func__);
+	struct model *model = model_create();
+
+	(void)state;
+	model->now_tai_ns = 1750000000000000000;
+	for (uint64_t i = 0; i < PACKETS; i++) {
+		push(model, model->now_tai_ns + 1000000 + (int64_t)test_random_below(&random, 64), i);
+		if (i % 4 == 3)
+			pop(model);
+	}
+	while (model->count)
+		pop(model);
+	free(model);
+}
+
+/* The circle of a page has come round to where they would be. */
+static void late_packets_leave_before_all_others(void **state)
+{
+	struct model *model = model_create();
+	int64_t now_tai_ns = 1750000000000000000;
+
+	(void)state;
+	model->now_tai_ns = now_tai_ns;
+	for (unsigned int bits = 0; bits < 40; bits++)
+		push(model, now_tai_ns + (INT64_C(1) << bits), bits);
+	pop(model);
+	for (unsigned int bits = 0; bits < 40; bits++)
+		push(model, now_tai_ns - (INT64_C(1) << bits), 100 + bits);
+	while (model->count)
+		pop(model);
+	free(model);
+}
+
+/* One that is due in an hour must not make the queue coarse for those that come and go meanwhile. */
+static void distant_packet_stays_while_others_pass(void **state)
+{
+	struct model *model = model_create();
+	int64_t now_tai_ns = 1750000000000000000, hour_ns = INT64_C(3600000000000);
+
+	(void)state;
+	model->now_tai_ns = now_tai_ns;
+	push(model, now_tai_ns + hour_ns, 0);
+	for (uint64_t i = 1; i < 4000; i++) {
+		model->now_tai_ns = now_tai_ns + (int64_t)i * hour_ns / 4000;
+		push(model, model->now_tai_ns + 1000, i);
+		push(model, model->now_tai_ns + 900, i + 4000);
+		/* In slots of 64 ns, so that they do not share one. */
+		assert_int_equal(model->queue.pages_used & 1, 1);
+		pop(model);
+		pop(model);
+	}
+	pop(model);
+	free(model);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_operations_match_a_search),
 		cmocka_unit_test(orders_that_come_mixed_up_match_a_search),
 		cmocka_unit_test(equal_times_leave_in_their_order_whatever_order_they_came_in),
+		cmocka_unit_test(times_within_one_slot_leave_in_their_order),
+		cmocka_unit_test(late_packets_leave_before_all_others),
+		cmocka_unit_test(distant_packet_stays_while_others_pass),
 	};
 
 	return cmocka_run_group_tests_name("txtime_queue", tests, NULL, NULL);
