@@ -52,18 +52,39 @@ struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_conf
 
 	assert((uintptr_t)memory % alignof(max_align_t) == 0);
 	shaper->config = *config;
-	shaper->link_free_tai_ns = 0;
+	shaper->link_free_tai_ns = shaper->link_ns = 0;
+	shaper->link_bytes = 0;
 	shaper->pending = 0;
 	shaper->classes_used = 0;
-	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
 		ktsn_txtime_queue_init(&shaper->queues[class]);
+		shaper->firsts[class] = NULL;
+	}
 	ktsn_shaper_gates_set(shaper, NULL);
 	ktsn_shaper_strategy_set(shaper, config->strategy);
 	return shaper;
 }
 
+/* Something changed that select() looks at. */
+static void selection_forget(struct ktsn_shaper *shaper)
+{
+	shaper->selected_from_tai_ns = KTSN_SHAPER_NEVER;
+	shaper->selection.at_tai_ns = 0;
+}
+
+/* What comes next. It stays so until its time, unless something changes. */
+static const struct selection *selection_find(struct ktsn_shaper *shaper, int64_t now_tai_ns)
+{
+	if (now_tai_ns >= shaper->selected_from_tai_ns && now_tai_ns <= shaper->selection.at_tai_ns)
+		return &shaper->selection;
+	shaper->selection = shaper->ops->select(shaper, now_tai_ns);
+	shaper->selected_from_tai_ns = now_tai_ns;
+	return &shaper->selection;
+}
+
 void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy strategy)
 {
+	selection_forget(shaper);
 	shaper->config.strategy = strategy;
 	shaper->ops = strategies[strategy].ops;
 }
@@ -76,6 +97,7 @@ static void fits_forget(struct ktsn_shaper *shaper)
 
 void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *gates)
 {
+	selection_forget(shaper);
 	shaper->gates = gates;
 	fits_forget(shaper);
 }
@@ -88,9 +110,15 @@ void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper)
 
 void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
-	ktsn_txtime_queue_push(&shaper->queues[packet->traffic_class], packet, now_tai_ns);
-	shaper->classes_used |= (uint8_t)(1U << packet->traffic_class);
+	unsigned int class = packet->traffic_class;
+
+	ktsn_txtime_queue_push(&shaper->queues[class], packet, now_tai_ns);
+	shaper->classes_used |= (uint8_t)(1U << class);
 	shaper->pending++;
+	if (ktsn_txtime_queue_first(&shaper->queues[class]) == packet) {
+		shaper->firsts[class] = packet;
+		selection_forget(shaper);
+	}
 }
 
 int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
@@ -105,14 +133,16 @@ int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *p
 
 int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
-	return shaper->ops->select(shaper, now_tai_ns).at_tai_ns;
+	return selection_find(shaper, now_tai_ns)->at_tai_ns;
 }
 
 static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, unsigned int class)
 {
 	struct ktsn_shaper_packet *packet = ktsn_txtime_queue_pop(&shaper->queues[class]);
 
-	if (shaper->queues[class].count == 0)
+	shaper->firsts[class] = ktsn_txtime_queue_first(&shaper->queues[class]);
+	selection_forget(shaper);
+	if (!shaper->firsts[class])
 		shaper->classes_used &= (uint8_t) ~(1U << class);
 	/* The place of a packet that is freed may be the next one's: it must not be taken for it. */
 	shaper->fits[class].packet = NULL;
@@ -131,14 +161,13 @@ static void packet_leave(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *
 		packet->waited = KTSN_WAIT_LINK;
 	packet->close_tai_ns = window ? window->close_tai_ns : KTSN_WINDOW_NEVER;
 	if (shaper->config.link_speed_bps)
-		shaper->link_free_tai_ns =
-			now_tai_ns + ktsn_link_ns(shaper->config.link_speed_bps, packet->wire_bytes);
+		shaper->link_free_tai_ns = now_tai_ns + shaper_link_ns(shaper, packet->wire_bytes);
 }
 
 struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns,
 					       enum ktsn_verdict *verdict)
 {
-	struct selection selection = shaper->ops->select(shaper, now_tai_ns);
+	struct selection selection = *selection_find(shaper, now_tai_ns);
 	struct ktsn_window window;
 	bool windowed = shaper->ops->window != NULL;
 	struct ktsn_shaper_packet *packet;

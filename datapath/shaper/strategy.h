@@ -20,22 +20,27 @@ struct fit {
 	struct ktsn_window window;
 };
 
-struct ktsn_shaper {
-	const struct ktsn_shaper_ops *ops;
-	struct ktsn_shaper_config config;
-	const struct ktsn_gates *gates;
-	int64_t link_free_tai_ns; /* when the last frame will have left the link */
-	uint32_t pending;
-	uint8_t classes_used; /* bit c: class c is not empty */
-	struct fit fits[KTSN_CLASSES];
-	struct ktsn_txtime_queue queues[KTSN_CLASSES];
-};
-
 /* The next event: what becomes of the first packet of a class, and when. */
 struct selection {
 	int64_t at_tai_ns; /* KTSN_SHAPER_NEVER: nothing */
 	unsigned int traffic_class;
 	enum ktsn_verdict verdict;
+};
+
+struct ktsn_shaper {
+	const struct ktsn_shaper_ops *ops;
+	struct ktsn_shaper_config config;
+	const struct ktsn_gates *gates;
+	int64_t link_free_tai_ns; /* when the last frame will have left the link */
+	uint32_t link_bytes;      /* what shaper_link_ns() was asked for last, */
+	int64_t link_ns;          /* and what it said */
+	uint32_t pending;
+	uint8_t classes_used;                            /* bit c: class c is not empty */
+	struct ktsn_shaper_packet *firsts[KTSN_CLASSES]; /* the first of each class, NULL if it is empty */
+	struct selection selection;                      /* the last, for as long as nothing changes */
+	int64_t selected_from_tai_ns;                    /* and the time does not leave from here to it */
+	struct fit fits[KTSN_CLASSES];
+	struct ktsn_txtime_queue queues[KTSN_CLASSES];
 };
 
 struct ktsn_shaper_ops {
@@ -56,7 +61,7 @@ extern const struct ktsn_shaper_ops ktsn_etf_deadline_ops;
 
 static inline struct ktsn_shaper_packet *class_first(const struct ktsn_shaper *shaper, unsigned int class)
 {
-	return ktsn_txtime_queue_first(&shaper->queues[class]);
+	return shaper->firsts[class];
 }
 
 /* The highest class in a set that is not empty. */
@@ -78,6 +83,16 @@ static inline int64_t earliest(const struct ktsn_shaper *shaper, const struct kt
 	int64_t at_tai_ns = link_free(shaper, now_tai_ns);
 
 	return packet->txtime_tai_ns > at_tai_ns ? packet->txtime_tai_ns : at_tai_ns;
+}
+
+/* Most frames are as long as the one before, and a division takes longer than the rest of a decision. */
+static inline int64_t shaper_link_ns(struct ktsn_shaper *shaper, uint32_t wire_bytes)
+{
+	if (wire_bytes != shaper->link_bytes) {
+		shaper->link_bytes = wire_bytes;
+		shaper->link_ns = ktsn_link_ns(shaper->config.link_speed_bps, wire_bytes);
+	}
+	return shaper->link_ns;
 }
 
 static inline struct selection selection_none(void)

@@ -41,10 +41,9 @@ static bool fit_holds(const struct fit *fit, const struct ktsn_shaper_packet *pa
 }
 
 /* For so long the gate must be open. A frame that takes no time needs an open gate all the same. */
-static int64_t room_needed(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)
+static int64_t room_needed(struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)
 {
-	int64_t room_ns = ktsn_link_ns(shaper->config.link_speed_bps, packet->wire_bytes) +
-			  shaper->config.guard_band_ns;
+	int64_t room_ns = shaper_link_ns(shaper, packet->wire_bytes) + shaper->config.guard_band_ns;
 
 	return room_ns > 0 ? room_ns : 1;
 }
