@@ -49,7 +49,7 @@ static void *loop_run(void *argument)
 static int outlet_create(struct outlet *outlet, struct ktsn_port *port,
 			 const struct ktsn_shaper_config *config)
 {
-	void *memory = malloc(ktsn_shaper_bytes());
+	void *memory = realtime_alloc(ktsn_shaper_bytes());
 
 	if (!memory)
 		return -ENOMEM;
@@ -76,7 +76,7 @@ static int packets_create(struct loop *loop)
 {
 	uint32_t packets = loop->config.packets;
 
-	loop->packets = calloc(packets, sizeof(*loop->packets));
+	loop->packets = realtime_alloc(packets * sizeof(*loop->packets));
 	if (!loop->packets)
 		return -ENOMEM;
 	for (uint32_t i = packets; i-- > 0;) {
@@ -126,7 +126,7 @@ struct loop_classes loop_classes_default(void)
 
 int loop_create(struct loop **created, const struct loop_config *config)
 {
-	struct loop *loop = calloc(1, sizeof(*loop));
+	struct loop *loop = realtime_alloc(sizeof(*loop));
 	int err;
 
 	if (!loop)

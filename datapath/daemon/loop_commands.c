@@ -135,6 +135,7 @@ static void parked_go(struct loop *loop, struct loop_destination *destination)
 {
 	struct packet *packet = destination->parked_first;
 
+	loop->round_tai_ns = clock_tai_ns();
 	destination->parked_first = destination->parked_last = NULL;
 	while (packet) {
 		struct packet *next = packet->next;

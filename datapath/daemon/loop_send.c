@@ -8,8 +8,8 @@
 enum {
 	/* Nearer than this to the next departure nothing else is looked at. */
 	LAST_STRETCH_NS = 3000,
-	/* So many frames are sent in one go, or one burst more. */
-	SEND_AT_ONCE = 4,
+	/* So long frames are sent in one go, and one burst longer: a slow port sends a few in that time. */
+	SEND_SPELL_NS = 20000,
 	/* A port without room is asked again after this time, and given up after PORT_PATIENCE_NS. */
 	PORT_RETRY_NS = 20000,
 	PORT_PATIENCE_NS = 1000000000,
@@ -210,14 +210,18 @@ static uint32_t outlet_send(struct loop *loop, enum outlet_id id, int64_t now_ta
 
 void loop_send(struct loop *loop)
 {
-	uint32_t total = 0, count;
+	const struct outlet *bridge = &loop->outlets[OUTLET_BRIDGE];
+	int64_t began_tai_ns = last_stretch(loop), now_tai_ns = began_tai_ns;
 
-	/* Then the rings are looked into again: a backlog of one class must not keep the others waiting there. */
-	do {
-		int64_t now_tai_ns = last_stretch(loop);
+	for (;;) {
+		uint32_t count = outlet_send(loop, OUTLET_UPLINK, now_tai_ns);
 
-		count = outlet_send(loop, OUTLET_UPLINK, now_tai_ns);
-		count += outlet_send(loop, OUTLET_BRIDGE, count ? clock_tai_ns() : now_tai_ns);
-		total += count;
-	} while (count && total < SEND_AT_ONCE);
+		if (ktsn_shaper_pending(bridge->shaper))
+			count += outlet_send(loop, OUTLET_BRIDGE, count ? clock_tai_ns() : now_tai_ns);
+		/* Then the rings are looked into again: a backlog of one class must not keep the others waiting
+		 * there. */
+		if (!count || now_tai_ns - began_tai_ns > SEND_SPELL_NS)
+			return;
+		now_tai_ns = last_stretch(loop);
+	}
 }

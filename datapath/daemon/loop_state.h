@@ -24,7 +24,9 @@ enum outlet_id {
 
 /* A message between ring and port. */
 struct packet {
-	struct ktsn_shaper_packet shaper; /* first: the shaper gives back a pointer to it */
+	/* First: the shaper gives back a pointer to it. On a line of its own: when many are pending, the lines that
+	 * must be fetched are what the shaper costs. */
+	alignas(KTSN_CACHE_LINE_BYTES) struct ktsn_shaper_packet shaper;
 	struct ktsn_port_frame frame;
 	enum outlet_id outlet;
 	struct loop_flow *flow;
@@ -61,6 +63,8 @@ struct loop {
 	uint32_t take_cursor;      /* whose turn it is among the watched rings */
 	int64_t round_tai_ns;      /* about now, while taking */
 	uint64_t rounds;           /* of the loop; orders messages of equal time */
+	struct clock_offsets offsets;
+	int64_t offsets_read_tai_ns;
 
 	struct loop_ring *watched[LOOP_RINGS_MAX]; /* rings that are looked into without a doorbell */
 	uint32_t watched_count;
@@ -101,7 +105,7 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring);
 /* A round of taking begins; and whether a departure leaves time for another ring in it. */
 void take_begin(struct loop *loop);
 bool take_may_go_on(struct loop *loop);
-/* Builds the frame of a resolved destination's message and hands it to the shaper. */
+/* Builds the frame of a resolved destination's message and hands it to the shaper, at round_tai_ns. */
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
 /* Ends a packet whose message left or was dropped: frees its frame's memory unless the port has it, gives
  * its slot back, and retires what waited for it. */

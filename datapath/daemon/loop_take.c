@@ -22,6 +22,8 @@ enum {
 	TAKE_SPARE_NS = 8000,
 	/* or when one is due and taking has gone on for so long. */
 	TAKE_LONGEST_NS = 100000,
+	/* So long the distances between clocks are believed: to read them takes as long as to take a message. */
+	OFFSETS_FRESH_NS = 10000,
 };
 
 static struct packet *packet_alloc(struct loop *loop)
@@ -124,18 +126,18 @@ static _Atomic uint64_t *refusal_counter(struct loop *loop, int error)
 
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
-	int64_t now_tai_ns = clock_tai_ns();
 	int error;
 
 	if (packet_build(loop, packet, route)) {
 		packet_drop(loop, packet, &loop->counters.drop_invalid);
 		return;
 	}
-	error = ktsn_shaper_enqueue(loop->outlets[packet->outlet].shaper, &packet->shaper, now_tai_ns);
+	error = ktsn_shaper_enqueue(loop->outlets[packet->outlet].shaper, &packet->shaper,
+				    loop->round_tai_ns);
 	if (error)
 		packet_drop(loop, packet, refusal_counter(loop, error));
 	else
-		share_packet_shaped(packet, now_tai_ns);
+		share_packet_shaped(packet, loop->round_tai_ns);
 }
 
 static void park(struct loop_destination *destination, struct packet *packet)
@@ -240,15 +242,15 @@ static bool beyond_horizon(const struct loop_ring *ring, int64_t txtime_tai_ns, 
 	return txtime_tai_ns - now_tai_ns > ring->share->limits.horizon_ns;
 }
 
-static int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
-			  const struct clock_offsets *offsets)
+static int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken)
 {
 	struct loop_destination *destination = destination_of(loop, ring, taken);
 	struct packet *packet;
 	int64_t txtime_tai_ns;
 
 	if (!destination ||
-	    !txtime_convert(taken->txtime_ns, offsets->to_tai_ns[destination->flow->clock], &txtime_tai_ns)) {
+	    !txtime_convert(taken->txtime_ns, loop->offsets.to_tai_ns[destination->flow->clock],
+			    &txtime_tai_ns)) {
 		reject(loop, ring, taken, &loop->counters.drop_invalid);
 		return 0;
 	}
@@ -262,7 +264,7 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	packet->requested_tai_ns = txtime_tai_ns;
 	packet_fill(loop, packet, ring, taken, destination);
 	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
-	if (txtime_tai_ns < loop->asleep_tai_ns && txtime_tai_ns < clock_tai_ns())
+	if (txtime_tai_ns < loop->asleep_tai_ns && txtime_tai_ns < loop->round_tai_ns)
 		packet->late_reason = LATE_TAKEN;
 	packet->flow->packets++;
 	destination->packets++;
@@ -300,23 +302,33 @@ bool take_may_go_on(struct loop *loop)
 	return loop->take_count < TAKE_AT_ONCE || !departure_calls(loop);
 }
 
+static void offsets_refresh(struct loop *loop)
+{
+	int64_t age_ns = loop->round_tai_ns - loop->offsets_read_tai_ns;
+
+	if (age_ns >= 0 && age_ns < OFFSETS_FRESH_NS)
+		return;
+	clock_offsets_read(&loop->offsets);
+	loop->offsets_read_tai_ns = loop->round_tai_ns;
+}
+
 enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };
 
 /* Takes all that is ready, or as many as there is time and memory for. */
 static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
 {
-	struct clock_offsets offsets;
 	struct ktsn_ring_taken taken;
 	uint32_t count = 0;
 	int result;
 
-	clock_offsets_read(&offsets);
+	loop->round_tai_ns = clock_tai_ns();
+	offsets_refresh(loop);
 	if (share_holds(loop, ring, loop->round_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		if (result < 0) {
 			reject(loop, ring, &taken, &loop->counters.drop_invalid);
-		} else if (message_accept(loop, ring, &taken, &offsets)) {
+		} else if (message_accept(loop, ring, &taken)) {
 			ktsn_ring_untake(&ring->consumer, taken.slot);
 			return DRAINED_NO_MEMORY;
 		}

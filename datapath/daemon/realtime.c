@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -56,6 +57,22 @@ int realtime_fifo(pthread_t thread, int priority)
 			"cgroup v1, a cpu.rt_runtime_us, or say --fifo 0",
 			strerror(err));
 	return -err;
+}
+
+enum { SMALL_ALIGNMENT = 64, HUGE_PAGE_BYTES = 2 << 20 };
+
+void *realtime_alloc(size_t bytes)
+{
+	size_t alignment = bytes < HUGE_PAGE_BYTES / 2 ? SMALL_ALIGNMENT : HUGE_PAGE_BYTES;
+	size_t rounded_bytes = (bytes + alignment - 1) / alignment * alignment;
+	void *memory = rounded_bytes < bytes ? NULL : aligned_alloc(alignment, rounded_bytes);
+
+	if (!memory)
+		return NULL;
+	if (alignment == HUGE_PAGE_BYTES)
+		(void)madvise(memory, rounded_bytes, MADV_HUGEPAGE);
+	memset(memory, 0, rounded_bytes);
+	return memory;
 }
 
 void realtime_lock_memory(void)

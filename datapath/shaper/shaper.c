@@ -97,14 +97,15 @@ static void fits_forget(struct ktsn_shaper *shaper)
 
 void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *gates)
 {
-	selection_forget(shaper);
 	shaper->gates = gates;
+	selection_forget(shaper);
 	fits_forget(shaper);
 }
 
 void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper)
 {
 	shaper->link_free_tai_ns = 0;
+	selection_forget(shaper);
 	fits_forget(shaper);
 }
 
