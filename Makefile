@@ -31,6 +31,11 @@ conformance: build ## the shaper beside the kernel's own taprio and etf, in a vi
 	@scripts/install-deps.sh conformance
 	@scripts/conformance.sh
 
+.PHONY: bench
+bench: build ## microbenchmarks of the data path: a table, and out/bench/shaper.json
+	@mkdir -p out/bench
+	@$(BUILD)/datapath/tests/bench/ktsn-bench --out out/bench/shaper.json
+
 .PHONY: build
 build: deps ## all programs into bin/
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) >/dev/null

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop as ktsnd runs it, with its real rings, frames and shaper, and a port that only counts. Rings are
+ * filled before the loop starts, so that no producer is measured with it: what is timed is one thread on one
+ * processor, from its start to the last frame at the port. In one case a producer on another processor fills
+ * them meanwhile.
+ */
+#include "bench_suites.h"
+#include "clock.h"
+#include "loop.h"
+#include "port_null.h"
+#include "ring_memory.h"
+#include "ring_producer.h"
+#include "share.h"
+
+#include <endian.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+	RINGS = 16,
+	SLOTS = 4096,
+	PACKETS = 4096, /* as ktsnd has them by default */
+	PAYLOAD_BYTES = 64,
+	BUFFER_BYTES = 512,
+	OFFERED_NS = 150, /* from one transmit time to the next */
+	MS = 1000000,
+};
+
+struct way {
+	const char *name;
+	enum ktsn_strategy strategy;
+	uint64_t link_speed_bps;
+	int64_t spread_ns; /* transmit times lie so far off their order */
+	bool producer;     /* fills the rings while the loop runs */
+};
+
+static const struct way ways[] = {
+	{"tas, link without limit", KTSN_STRATEGY_TAS, 0, 0, false},
+	{"tas, 10 Gbit/s", KTSN_STRATEGY_TAS, 10000000000, 0, false},
+	{"tas, 10 Gbit/s, times in any order", KTSN_STRATEGY_TAS, 10000000000, 10 * MS, false},
+	{"strict-priority, 10 Gbit/s", KTSN_STRATEGY_STRICT_PRIORITY, 10000000000, 0, false},
+	{"tas, 10 Gbit/s, producer on another processor", KTSN_STRATEGY_TAS, 10000000000, 0, true},
+};
+enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
+
+/* An application process with one flow and one destination. */
+struct application {
+	struct ktsn_ring_memory memory;
+	struct ktsn_ring_producer producer;
+	struct share share;
+	struct loop_ring *ring;
+	struct loop_flow *flow;
+	struct loop_destination *destination;
+};
+
+struct bed {
+	const struct way *way;
+	struct ktsn_port *port;
+	struct loop *loop;
+	struct loop_gates *gates;
+	struct application applications[RINGS];
+	uint32_t messages; /* of all applications */
+	int64_t begin_tai_ns;
+	uint64_t random;
+};
+
+static struct loop_route route(void)
+{
+	struct ktsn_frame_path inner = {
+		.source_mac = {0x02, 0, 0, 0, 0, 0x0a},
+		.destination_mac = {0x02, 0, 0, 0, 0, 0x0b},
+		.source_ipv4_be = htobe32(0x0a2a0002),
+		.destination_ipv4_be = htobe32(0x0a2a0102),
+		.source_port_be = htobe16(40000),
+		.destination_port_be = htobe16(5001),
+		.ttl = 64,
+	};
+	struct loop_route made = {.state = DESTINATION_RESOLVED,
+				  .path = inner,
+				  .tunnel = {.outer = inner, .vni = 42},
+				  .payload_max_bytes = PAYLOAD_BYTES};
+
+	made.tunnel.outer.destination_port_be = htobe16(4789);
+	return made;
+}
+
+static void must(int result, const char *what)
+{
+	if (result == 0)
+		return;
+	fprintf(stderr, "ktsn-bench: cannot %s: %s\n", what, strerror(-result));
+	exit(EXIT_FAILURE);
+}
+
+static void application_open(struct bed *bed, struct application *application, uint64_t number)
+{
+	must(ktsn_ring_memory_create(&application->memory, SLOTS, PAYLOAD_BYTES), "make a ring");
+	must(ktsn_ring_producer_init(&application->producer, application->memory.address,
+				     application->memory.bytes),
+	     "use a ring");
+	application->ring = bench_alloc(sizeof(*application->ring));
+	application->share = (struct share){.limits = {.pending = UINT32_MAX, .horizon_ns = INT64_MAX}};
+	application->ring->share = &application->share;
+	application->ring->watch_index = LOOP_UNWATCHED;
+	application->ring->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	ktsn_ring_consumer_init(&application->ring->consumer, application->memory.address,
+				application->memory.slot_count, application->memory.slot_bytes);
+	application->flow = bench_alloc(sizeof(*application->flow));
+	application->flow->ring = application->ring;
+	application->flow->number = number;
+	application->flow->clock = KTSN_CLOCK_TAI;
+	application->destination = bench_alloc(sizeof(*application->destination));
+	application->destination->flow = application->flow;
+	application->destination->ring = application->ring;
+	application->destination->route = route();
+	application->destination->priority = (uint8_t)(number % KTSN_CLASSES);
+	loop_command(bed->loop, &(struct loop_command){.type = COMMAND_FLOW_OPEN,
+						       .ring = application->ring,
+						       .flow = application->flow});
+	loop_command(bed->loop, &(struct loop_command){.type = COMMAND_DESTINATION_OPEN,
+						       .ring = application->ring,
+						       .destination = application->destination});
+}
+
+static void application_close(struct application *application)
+{
+	close(application->ring->doorbell_fd);
+	ktsn_ring_memory_destroy(&application->memory);
+	free(application->destination);
+	free(application->flow);
+	free(application->ring);
+}
+
+/* More is offered than can be done. False when the ring is full. */
+static bool send_one(struct bed *bed, struct application *application, uint32_t number)
+{
+	struct ktsn_ring_message message = {.payload_bytes = PAYLOAD_BYTES,
+					    .txtime_ns = bed->begin_tai_ns + (int64_t)number * OFFERED_NS};
+	uint64_t one = 1;
+	uint32_t slot;
+
+	if (ktsn_ring_claim(&application->producer, &slot))
+		return false;
+	if (bed->way->spread_ns) {
+		bed->random = bed->random * UINT64_C(6364136223846793005) + 1;
+		message.txtime_ns -= (int64_t)((bed->random >> 24) % (uint64_t)bed->way->spread_ns);
+	}
+	memset(ktsn_ring_payload(&application->producer, slot), 0x55, PAYLOAD_BYTES);
+	ktsn_ring_publish(&application->producer, slot, &message);
+	if (bed->way->producer &&
+	    ktsn_ring_doorbell_due(&application->producer, KTSN_CLOCK_TAI, message.txtime_ns))
+		(void)!write(application->ring->doorbell_fd, &one, sizeof(one));
+	return true;
+}
+
+/* All that fits into the rings. */
+static void rings_fill(struct bed *bed, uint32_t messages)
+{
+	for (uint32_t i = 0; i < messages; i++)
+		send_one(bed, &bed->applications[i % RINGS], i);
+}
+
+static void *produce(void *argument)
+{
+	struct bed *bed = argument;
+	uint32_t sent = 0;
+
+	while (sent < bed->messages)
+		sent += send_one(bed, &bed->applications[sent % RINGS], sent);
+	return NULL;
+}
+
+/* The gates of three classes of traffic whose windows are all open: what is looked up, without the waiting. */
+static void gates_set(struct bed *bed)
+{
+	const struct ktsn_schedule schedule = {
+		.gate_enabled = true,
+		.gate_states = 0xff,
+		.cycle_time_ns = MS,
+		.entry_count = 3,
+		.entries = {{300000, 0xff}, {300000, 0xff}, {400000, 0xff}},
+	};
+	struct ktsn_gates *none = bench_alloc(sizeof(*none));
+
+	bed->gates = bench_alloc(sizeof(*bed->gates));
+	ktsn_gates_init(none);
+	ktsn_gates_change(none, &schedule, 0, &bed->gates->gates);
+	free(none);
+	loop_command(bed->loop, &(struct loop_command){.type = COMMAND_GATES, .gates = bed->gates});
+}
+
+static void bed_init(struct bed *bed, const struct way *way, uint32_t messages, int cpu)
+{
+	struct loop_config config = {
+		.packets = PACKETS,
+		.spin_ns = 120000,
+		.late_after_ns = 10000,
+		.strategy = way->strategy,
+		.link_speed_bps = way->link_speed_bps,
+		.guard_band_ns = 20000,
+		.cpu = cpu,
+	};
+
+	*bed = (struct bed){.way = way, .messages = messages, .random = 1};
+	bed->port = config.port = port_null_create(PACKETS, BUFFER_BYTES);
+	must(loop_create(&bed->loop, &config), "make the loop");
+	gates_set(bed);
+	bed->begin_tai_ns = clock_tai_ns();
+	port_null_expect(bed->port, messages);
+	for (uint32_t i = 0; i < RINGS; i++)
+		application_open(bed, &bed->applications[i], i);
+	if (!way->producer)
+		rings_fill(bed, messages);
+	for (uint32_t i = 0; i < RINGS; i++)
+		loop_command(bed->loop, &(struct loop_command){.type = COMMAND_RING_OPEN,
+							       .ring = bed->applications[i].ring});
+}
+
+static void bed_fini(struct bed *bed)
+{
+	loop_stop(bed->loop);
+	loop_destroy(bed->loop);
+	ktsn_port_destroy(bed->port);
+	for (uint32_t i = 0; i < RINGS; i++)
+		application_close(&bed->applications[i]);
+	free(bed->gates);
+}
+
+/* Million messages a second. */
+static void way_measure(const struct way *way, struct bench_case *bench, uint32_t messages, int cpu)
+{
+	struct bed bed;
+	struct port_null_counts counts;
+	struct loop_scheduling scheduling;
+	pthread_t thread;
+
+	bed_init(&bed, way, messages, cpu);
+	must(loop_start(bed.loop, &scheduling), "start the loop");
+	if (way->producer)
+		must(-pthread_create(&thread, NULL, produce, &bed), "start a producer");
+	while (!port_null_finished(bed.port, &counts))
+		usleep(500);
+	if (way->producer)
+		pthread_join(thread, NULL);
+	bench_sample(bench, (double)counts.frames * 1000 / (double)(counts.last_ns - counts.begin_ns));
+	bed_fini(&bed);
+}
+
+/* The last processor that may be used is the loop's; the rest of the bench keeps away from it. */
+static int loop_cpu(void)
+{
+	cpu_set_t may;
+	int last = -1;
+
+	if (sched_getaffinity(0, sizeof(may), &may) || CPU_COUNT(&may) < 2)
+		return -1;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &may))
+			last = cpu;
+	CPU_CLR(last, &may);
+	return pthread_setaffinity_np(pthread_self(), sizeof(may), &may) ? -1 : last;
+}
+
+void bench_loop(struct bench_report *report, const struct bench_plan *plan)
+{
+	struct bench_case *cases[WAYS];
+	int cpu = loop_cpu();
+
+	for (int w = 0; w < WAYS; w++)
+		cases[w] = report_case(report, "Mpkt/s", "loop: %s", ways[w].name);
+	for (uint32_t turn = 0; turn < plan->turns; turn++)
+		for (int w = 0; w < WAYS; w++)
+			way_measure(&ways[w], cases[w], plan->messages, cpu);
+	report_figure(report,
+		      &(struct bench_figure){.name = "ring → frame → shaper → null port, tas, one core",
+					     .unit = "Mpkt/s",
+					     .value = bench_median(cases[1]),
+					     .limit = 3,
+					     .at_least = true});
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hold model (Jones 1986): with so many pending, the first is taken out and put in again, ahead by an
+ * increment; the number stays. Packets are as large as those of the loop, so that they are in the cache or not
+ * as there.
+ */
+#include "bench_suites.h"
+#include "queues.h"
+
+#include <stdlib.h>
+
+enum { PACKET_BYTES = 192, INCREMENTS = 1 << 12, US = 1000, MS = 1000000 };
+
+static const struct bench_queue *const queues[] = {&bench_queue_shaper, &bench_queue_timing_wheel,
+						   &bench_queue_heap4, &bench_queue_calendar};
+enum { QUEUES = sizeof(queues) / sizeof(queues[0]) };
+
+struct pattern {
+	const char *name;
+	int64_t horizon_ns;
+	enum { RANDOM, PERIODIC, IN_PHASE } kind;
+};
+
+static const struct pattern patterns[] = {
+	{"random within 1 ms", MS, RANDOM},
+	{"random within 1 s", 1000 * MS, RANDOM},
+	{"flows of period 1 ms", MS, PERIODIC},
+	{"flows of period 1 ms, in phase", MS, IN_PHASE},
+};
+enum { PATTERNS = sizeof(patterns) / sizeof(patterns[0]) };
+
+static const uint32_t pendings[] = {10, 100, 1000, 10000, 100000};
+enum { PENDINGS = sizeof(pendings) / sizeof(pendings[0]) };
+
+struct hold {
+	const struct bench_queue *kind;
+	void *queue;
+	uint8_t *packets;
+	int64_t *increments_ns; /* INCREMENTS of them */
+	uint64_t orders;
+	uint64_t step;
+};
+
+static uint64_t random_next(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+static void hold_init(struct hold *hold, const struct bench_queue *kind, const struct pattern *pattern,
+		      uint32_t pending)
+{
+	uint64_t random = 1;
+	const int64_t begin_tai_ns = 1750000000000000000;
+
+	*hold = (struct hold){.kind = kind};
+	hold->queue = kind->create(pending);
+	hold->packets = bench_alloc((uint64_t)pending * PACKET_BYTES);
+	hold->increments_ns = bench_alloc(INCREMENTS * sizeof(int64_t));
+	for (uint32_t i = 0; i < INCREMENTS; i++)
+		hold->increments_ns[i] =
+			pattern->kind == RANDOM
+				? (int64_t)(random_next(&random) % (uint64_t)pattern->horizon_ns)
+				: pattern->horizon_ns;
+	for (uint32_t i = 0; i < pending; i++) {
+		struct ktsn_shaper_packet *packet = (void *)(hold->packets + (uint64_t)i * PACKET_BYTES);
+		uint64_t phase_ns = random_next(&random) % (uint64_t)pattern->horizon_ns;
+
+		packet->order = hold->orders++;
+		packet->txtime_tai_ns = begin_tai_ns + (pattern->kind == IN_PHASE ? 0 : (int64_t)phase_ns);
+		kind->push(hold->queue, packet, begin_tai_ns);
+	}
+}
+
+static void hold_fini(struct hold *hold)
+{
+	hold->kind->destroy(hold->queue);
+	free(hold->packets);
+	free(hold->increments_ns);
+}
+
+static inline void hold_step(struct hold *hold)
+{
+	struct ktsn_shaper_packet *packet = hold->kind->pop(hold->queue);
+	int64_t now_tai_ns = packet->txtime_tai_ns;
+
+	packet->txtime_tai_ns = now_tai_ns + hold->increments_ns[hold->step++ % INCREMENTS];
+	packet->order = hold->orders++;
+	hold->kind->push(hold->queue, packet, now_tai_ns);
+}
+
+static void hold_measure(struct hold *hold, struct bench_case *bench, uint32_t operations)
+{
+	int64_t begin_ns = bench_cpu_ns();
+
+	for (uint32_t i = 0; i < operations; i++)
+		hold_step(hold);
+	bench_sample(bench, (double)(bench_cpu_ns() - begin_ns) / operations);
+}
+
+/* A calendar keeps what is of one time in one list, and would take hours. */
+static bool hopeless(const struct bench_queue *kind, const struct pattern *pattern, uint32_t pending)
+{
+	return kind == &bench_queue_calendar && pattern->kind == IN_PHASE && pending > 1000;
+}
+
+/* All patterns and queues with so many pending, in turn. */
+static void pending_measure(struct bench_report *report, const struct bench_plan *plan, uint32_t pending)
+{
+	struct bench_case *cases[PATTERNS][QUEUES] = {{NULL}};
+	struct hold holds[PATTERNS][QUEUES];
+
+	for (int p = 0; p < PATTERNS; p++) {
+		for (int q = 0; q < QUEUES; q++) {
+			if (hopeless(queues[q], &patterns[p], pending))
+				continue;
+			cases[p][q] = report_case(report, "ns", "queue: %s, %u pending, %s", queues[q]->name,
+						  pending, patterns[p].name);
+			hold_init(&holds[p][q], queues[q], &patterns[p], pending);
+			/* Until the distribution is the pattern's own. */
+			for (uint32_t i = 0; i < 2 * pending; i++)
+				hold_step(&holds[p][q]);
+		}
+	}
+	for (uint32_t turn = 0; turn < plan->turns; turn++)
+		for (int p = 0; p < PATTERNS; p++)
+			for (int q = 0; q < QUEUES; q++)
+				if (cases[p][q])
+					hold_measure(&holds[p][q], cases[p][q], plan->operations);
+	for (int p = 0; p < PATTERNS; p++)
+		for (int q = 0; q < QUEUES; q++)
+			if (cases[p][q])
+				hold_fini(&holds[p][q]);
+}
+
+/*
+ * The longest that a single step takes. The same steps are done in every turn, and of each the least time
+ * counts: what is left is the queue's own doing, not the machine's.
+ */
+static void worst_measure(struct bench_report *report, const struct bench_plan *plan,
+			  const struct pattern *pattern, uint32_t pending)
+{
+	int64_t *least_ns = bench_alloc(plan->worst_of * sizeof(*least_ns));
+
+	for (int q = 0; q < QUEUES; q++) {
+		struct bench_case *bench =
+			report_case(report, "ns", "queue: %s, %u pending, %s: longest of %u steps",
+				    queues[q]->name, pending, pattern->name, plan->worst_of);
+		int64_t most_ns = 0;
+
+		for (uint32_t turn = 0; turn < plan->turns; turn++) {
+			struct hold hold;
+
+			hold_init(&hold, queues[q], pattern, pending);
+			for (uint32_t i = 0; i < plan->worst_of; i++) {
+				int64_t begin_ns = bench_clock_ns(), took_ns;
+
+				hold_step(&hold);
+				took_ns = bench_clock_ns() - begin_ns;
+				if (turn == 0 || took_ns < least_ns[i])
+					least_ns[i] = took_ns;
+			}
+			hold_fini(&hold);
+		}
+		for (uint32_t i = 0; i < plan->worst_of; i++)
+			most_ns = least_ns[i] > most_ns ? least_ns[i] : most_ns;
+		bench_sample(bench, (double)most_ns);
+	}
+	free(least_ns);
+}
+
+void bench_queues(struct bench_report *report, const struct bench_plan *plan)
+{
+	for (int i = 0; i < PENDINGS; i++)
+		if (pendings[i] <= 10000 || plan->large)
+			pending_measure(report, plan, pendings[i]);
+	worst_measure(report, plan, &patterns[0], 10000);
+	worst_measure(report, plan, &patterns[1], 10000);
+}
