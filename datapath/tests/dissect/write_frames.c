@@ -10,6 +10,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,15 +93,20 @@ struct flow {
 	const struct hop *inner;
 	const struct hop *outer; /* NULL: no tunnel */
 	uint32_t vni;
+	uint16_t vlan_id; /* of the outer frame; 0: no tag */
+	uint8_t pcp;
 };
 
 static const struct flow flows[] = {
-	{&pod_to_pod, NULL, 0},
-	{&pod_to_group, NULL, 0},
-	{&highest_values, NULL, 0},
-	{&pod_to_pod, &node_to_node, 1},
-	{&pod_to_group, &node_to_group, 0xabcdef},
-	{&highest_values, &node_to_node, 0xffffff},
+	{&pod_to_pod, NULL, 0, 0, 0},
+	{&pod_to_group, NULL, 0, 0, 0},
+	{&highest_values, NULL, 0, 0, 0},
+	{&pod_to_pod, &node_to_node, 1, 0, 0},
+	{&pod_to_group, &node_to_group, 0xabcdef, 0, 0},
+	{&highest_values, &node_to_node, 0xffffff, 0, 0},
+	{&pod_to_pod, &node_to_node, 1, 1, 0},
+	{&pod_to_group, &node_to_group, 0xabcdef, 100, 5},
+	{&highest_values, &node_to_node, 0xffffff, 4094, 7},
 };
 
 /* Ethernet to UDP, once or twice in a frame. */
@@ -108,12 +114,13 @@ struct layer {
 	const struct hop *hop;
 	size_t udp_payload_bytes;
 	int udp_checksum_status;
+	bool tagged;
 };
 
 struct expected {
 	struct layer layers[LAYERS_MAX]; /* from the outside */
 	int layer_count;
-	uint32_t vni;
+	const struct flow *flow;
 	const uint8_t *payload;
 	size_t payload_bytes;
 };
@@ -140,8 +147,7 @@ static void eth_dst(const struct layer *layer)
 
 static void eth_type(const struct layer *layer)
 {
-	(void)layer;
-	printf("0x0800");
+	printf(layer->tagged ? "0x8100" : "0x0800");
 }
 
 static void ip_hdr_len(const struct layer *layer)
@@ -257,7 +263,7 @@ static void print_names(void)
 {
 	for (int field = 0; field < LAYER_FIELDS; field++)
 		printf("%s|", layer_fields[field].name);
-	printf("vxlan.flags|vxlan.vni|data.data|_ws.expert\n");
+	printf("vlan.id|vlan.priority|vlan.dei|vlan.etype|vxlan.flags|vxlan.vni|data.data|_ws.expert\n");
 }
 
 static void print_expected(const struct expected *expected)
@@ -269,8 +275,12 @@ static void print_expected(const struct expected *expected)
 		}
 		printf("|");
 	}
+	if (expected->flow->vlan_id)
+		printf("%u|%u|0|0x0800|", expected->flow->vlan_id, expected->flow->pcp);
+	else
+		printf("||||");
 	if (expected->layer_count > 1)
-		printf("0x0800|%" PRIu32 "|", expected->vni);
+		printf("0x0800|%" PRIu32 "|", expected->flow->vni);
 	else
 		printf("||");
 	for (size_t i = 0; i < expected->payload_bytes; i++)
@@ -288,15 +298,17 @@ static void fill_payload(uint8_t *payload, size_t bytes, size_t flow_index)
 static struct expected expect(const struct flow *flow, const uint8_t *payload, size_t payload_bytes)
 {
 	struct expected expected = {
-		.vni = flow->vni,
+		.flow = flow,
 		.payload = payload,
 		.payload_bytes = payload_bytes,
 	};
 
 	if (flow->outer)
 		expected.layers[expected.layer_count++] =
-			(struct layer){flow->outer, 8 + 14 + 20 + 8 + payload_bytes, CHECKSUM_NOT_PRESENT};
-	expected.layers[expected.layer_count++] = (struct layer){flow->inner, payload_bytes, CHECKSUM_GOOD};
+			(struct layer){flow->outer, 8 + 14 + 20 + 8 + payload_bytes, CHECKSUM_NOT_PRESENT,
+				       flow->vlan_id != 0};
+	expected.layers[expected.layer_count++] =
+		(struct layer){flow->inner, payload_bytes, CHECKSUM_GOOD, false};
 	return expected;
 }
 
@@ -324,7 +336,10 @@ static int build(uint8_t *frame, const struct flow *flow, const uint8_t *payload
 	int header_bytes;
 
 	if (flow->outer)
-		tunnel = (struct ktsn_frame_tunnel){.outer = path_of(flow->outer), .vni = flow->vni};
+		tunnel = (struct ktsn_frame_tunnel){.outer = path_of(flow->outer),
+						    .vni = flow->vni,
+						    .vlan_id = flow->vlan_id,
+						    .pcp = flow->pcp};
 	memcpy(frame + ktsn_frame_header_bytes(flow->outer ? &tunnel : NULL), payload, payload_bytes);
 	header_bytes =
 		ktsn_frame_build(frame, FRAME_BYTES_MAX, &inner, flow->outer ? &tunnel : NULL, payload_bytes);

@@ -106,6 +106,30 @@ static const uint8_t golden_vxlan[] = {
 	'T',  'S',  'N',
 };
 
+/* The same with the tag of IEEE Std 802.1Q clause 9.6: TPID, then PCP 5, DEI 0, VID 100. */
+static const uint8_t golden_vlan[] = {
+	0x02, 0x00, 0x00, 0x00, 0x01, 0x02, 0x02, 0x00, 0x00, 0x00, 0x01, 0x01, /* Ethernet */
+	0x81, 0x00, 0xa0, 0x64, 0x08, 0x00,                                     /* tag, EtherType */
+	0x45, 0x88, 0x00, 0x51, 0x00, 0x00, 0x40, 0x00, 0x3f, 0x11, 0xb7, 0x10, /* IPv4 */
+	0xc0, 0x00, 0x02, 0x01, 0xc0, 0x00, 0x02, 0x02,                         /* addresses */
+	0xc8, 0x22, 0x12, 0xb5, 0x00, 0x3d, 0x00, 0x00,                         /* UDP */
+	0x08, 0x00, 0x00, 0x00, 0x12, 0x34, 0x56, 0x00,                         /* VXLAN */
+	0x02, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, 0x08, 0x00, /* Ethernet */
+	0x45, 0xb8, 0x00, 0x1f, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0x26, 0x00,             /* IPv4 */
+	0x0a, 0x01, 0x00, 0x0a, 0x0a, 0x01, 0x00, 0x0b,                                     /* addresses */
+	0x9c, 0x40, 0x13, 0x89, 0x00, 0x0b, 0x99, 0xa4,                                     /* UDP */
+	'T',  'S',  'N',
+};
+
+static struct ktsn_frame_tunnel tagged_tunnel(uint16_t vlan_id, uint8_t pcp)
+{
+	struct ktsn_frame_tunnel tagged = *tunnel();
+
+	tagged.vlan_id = vlan_id;
+	tagged.pcp = pcp;
+	return tagged;
+}
+
 /* Builds the frame whose payload is the last payload_bytes of `golden` in a buffer of just its size, at
  * every alignment, and expects its bytes and nothing around them. */
 static void check_golden(const uint8_t *golden, size_t golden_bytes, const struct ktsn_frame_tunnel *through,
@@ -136,6 +160,52 @@ static void golden_frames(void **state)
 	check_golden(golden_vxlan, sizeof(golden_vxlan), tunnel(), 3);
 }
 
+static void golden_frame_of_a_vlan(void **state)
+{
+	const struct ktsn_frame_tunnel tagged = tagged_tunnel(100, 5);
+
+	(void)state;
+	check_golden(golden_vlan, sizeof(golden_vlan), &tagged, 3);
+}
+
+/* All ones are TCI 0xeffe: the last VLAN, and the bit between them (DEI) stays 0. */
+static void tag_carries_every_vlan_and_priority(void **state)
+{
+	(void)state;
+	for (unsigned int pcp = 0; pcp < 8; pcp++) {
+		for (unsigned int vlan_id = 1; vlan_id <= 4094; vlan_id++) {
+			const struct ktsn_frame_tunnel tagged =
+				tagged_tunnel((uint16_t)vlan_id, (uint8_t)pcp);
+
+			assert_int_equal(ktsn_frame_build(buffer, BUFFER_BYTES, inner_path(), &tagged, 0),
+					 KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES +
+						 KTSN_VLAN_TAG_BYTES);
+			assert_int_equal(buffer[12] << 8 | buffer[13], 0x8100);
+			assert_int_equal(buffer[14] << 8 | buffer[15], pcp * 0x2000 + vlan_id);
+			assert_int_equal(buffer[16] << 8 | buffer[17], 0x0800);
+		}
+	}
+}
+
+/* Without a VLAN the priority has no place. */
+static void priority_without_vlan_changes_nothing(void **state)
+{
+	const struct ktsn_frame_tunnel untagged = tagged_tunnel(0, 7);
+
+	(void)state;
+	check_golden(golden_vxlan, sizeof(golden_vxlan), &untagged, 3);
+}
+
+static void sdu_is_what_is_behind_addresses_tag_and_ethertype(void **state)
+{
+	const struct ktsn_frame_tunnel tagged = tagged_tunnel(100, 5);
+
+	(void)state;
+	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_odd), NULL), 31);
+	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_vxlan), tunnel()), 81);
+	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_vlan), &tagged), 81);
+}
+
 static void zero_udp_checksum_is_sent_as_ones(void **state)
 {
 	(void)state;
@@ -154,7 +224,10 @@ static void expect_refused(const struct ktsn_frame_tunnel *through, size_t capac
 
 static void frame_beyond_capacity_is_refused_untouched(void **state)
 {
+	const struct ktsn_frame_tunnel tagged = tagged_tunnel(1, 0);
+
 	(void)state;
+	expect_refused(&tagged, KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES + 64, 64);
 	expect_refused(NULL, 0, 0);
 	expect_refused(NULL, KTSN_INNER_HEADER_BYTES - 1, 0);
 	expect_refused(NULL, KTSN_INNER_HEADER_BYTES + 63, 64);
@@ -164,7 +237,11 @@ static void frame_beyond_capacity_is_refused_untouched(void **state)
 
 static void payload_beyond_sixteen_bit_lengths_is_refused(void **state)
 {
+	const struct ktsn_frame_tunnel tagged = tagged_tunnel(1, 0);
+
 	(void)state;
+	expect_refused(&tagged, BUFFER_BYTES, TUNNEL_PAYLOAD_BYTES_MAX + 1);
+	expect_refused(&tagged, SIZE_MAX, SIZE_MAX);
 	expect_refused(NULL, BUFFER_BYTES, PLAIN_PAYLOAD_BYTES_MAX + 1);
 	expect_refused(tunnel(), BUFFER_BYTES, TUNNEL_PAYLOAD_BYTES_MAX + 1);
 	expect_refused(NULL, SIZE_MAX, SIZE_MAX);
@@ -196,6 +273,18 @@ static void longest_payloads_fill_the_length_fields(void **state)
 	assert_int_equal(load_be16(outer_ip + KTSN_IPV4_HEADER_BYTES + 4), 65515);
 	assert_int_equal(load_be16(inner_ip + 2), 65485);
 	assert_int_equal(load_be16(inner_ip + KTSN_IPV4_HEADER_BYTES + 4), 65465);
+}
+
+/* A tag is not part of the datagram, and takes nothing of its length. */
+static void longest_payload_is_the_same_with_a_tag(void **state)
+{
+	const struct ktsn_frame_tunnel tagged = tagged_tunnel(4094, 7);
+
+	(void)state;
+	assert_int_equal(
+		ktsn_frame_build(buffer, BUFFER_BYTES, inner_path(), &tagged, TUNNEL_PAYLOAD_BYTES_MAX),
+		KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES + KTSN_VLAN_TAG_BYTES);
+	assert_int_equal(load_be16(buffer + KTSN_ETHER_HEADER_BYTES + KTSN_VLAN_TAG_BYTES + 2), 65535);
 }
 
 /* RFC 1071 section 4.1, byte by byte, in host order. */
@@ -317,10 +406,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(golden_frames),
+		cmocka_unit_test(golden_frame_of_a_vlan),
+		cmocka_unit_test(tag_carries_every_vlan_and_priority),
+		cmocka_unit_test(priority_without_vlan_changes_nothing),
+		cmocka_unit_test(sdu_is_what_is_behind_addresses_tag_and_ethertype),
 		cmocka_unit_test(zero_udp_checksum_is_sent_as_ones),
 		cmocka_unit_test(frame_beyond_capacity_is_refused_untouched),
 		cmocka_unit_test(payload_beyond_sixteen_bit_lengths_is_refused),
 		cmocka_unit_test(longest_payloads_fill_the_length_fields),
+		cmocka_unit_test(longest_payload_is_the_same_with_a_tag),
 		cmocka_unit_test(checksum_matches_the_naive_one),
 		cmocka_unit_test(checksum_carries_out_of_any_running_sum),
 		cmocka_unit_test(tunnel_source_port_is_ephemeral),
