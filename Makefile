@@ -32,9 +32,10 @@ conformance: build ## the shaper beside the kernel's own taprio and etf, in a vi
 	@scripts/conformance.sh
 
 .PHONY: bench
-bench: build ## microbenchmarks of the data path: a table, and out/bench/shaper.json
+bench: build ## what the shaper and the network plugin cost: tables, and out/bench/shaper.json
 	@mkdir -p out/bench
 	@$(BUILD)/datapath/tests/bench/ktsn-bench --out out/bench/shaper.json
+	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test -count=1 -run '^$$' -bench . -benchtime 100x ./test/cni
 
 .PHONY: build
 build: deps ## all programs into bin/
