@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package builder
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Definition describes an image. images/README.md shows one.
+type Definition struct {
+	// Name is what pods call the image, without a tag.
+	Name string `json:"name"`
+	// Title says in a line what the image is for.
+	Title string `json:"title"`
+	// Files are put into the image, with the libraries that they need.
+	Files []File `json:"files"`
+	// Directories are made empty.
+	Directories []Directory `json:"directories,omitempty"`
+	// User is "UID:GID", in numbers because there is no /etc/passwd.
+	User       string   `json:"user"`
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	// Environment holds "NAME=VALUE".
+	Environment []string `json:"environment,omitempty"`
+}
+
+// File is one file, or with a pattern several.
+type File struct {
+	// Path is where it stands in the image; with a "/" at its end the folder for all that Source matches.
+	Path string `json:"path"`
+	// Source is where it stands on this machine: an absolute path, or one that begins with a variable such as
+	// $BIN. It may be a pattern of path.Match.
+	Source string `json:"source"`
+	// Optional allows that there is no such file (yet).
+	Optional bool `json:"optional,omitempty"`
+}
+
+// Directory is an empty directory.
+type Directory struct {
+	Path string `json:"path"`
+	// Mode is written in octal, "1777".
+	Mode string `json:"mode"`
+}
+
+// Load reads a definition. Unknown fields are refused.
+func Load(file string) (*Definition, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read image definition: %w", err)
+	}
+	var definition Definition
+	if err := yaml.UnmarshalStrict(text, &definition); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := definition.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return &definition, nil
+}
+
+func (d *Definition) check() error {
+	switch {
+	case d.Name == "" || strings.ContainsAny(d.Name, ": "):
+		return fmt.Errorf("name: %q is no image name; give one without a tag, such as kubernetsn.io/ktsnd", d.Name)
+	case d.Title == "":
+		return errors.New("title: missing; say in a line what the image is for")
+	case len(d.Files) == 0:
+		return errors.New("files: missing; name at least one")
+	}
+	var uid, gid uint32
+	if _, err := fmt.Sscanf(d.User+"\n", "%d:%d\n", &uid, &gid); err != nil {
+		return fmt.Errorf("user: %q is not UID:GID in numbers, such as 65532:65532", d.User)
+	}
+	for i, file := range d.Files {
+		if !path.IsAbs(file.Path) {
+			return fmt.Errorf("files[%d].path: %q is not absolute", i, file.Path)
+		}
+		if file.Source == "" {
+			return fmt.Errorf("files[%d].source: missing; say where %s comes from", i, file.Path)
+		}
+	}
+	return nil
+}
+
+// Sources are the variables of File.Source: BIN is where the project's programs are built.
+type Sources map[string]string
+
+// expand replaces the variables of a source and lists what there is.
+func (s Sources) expand(file File) ([]string, error) {
+	var unknown string
+	pattern := os.Expand(file.Source, func(name string) string {
+		value, there := s[name]
+		if !there {
+			unknown = name
+		}
+		return value
+	})
+	if unknown != "" {
+		return nil, fmt.Errorf("source %s: nobody gave $%s a value", file.Source, unknown)
+	}
+	if !filepath.IsAbs(pattern) {
+		return nil, fmt.Errorf("source %s: not absolute", file.Source)
+	}
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", pattern, err)
+	}
+	if len(found) == 0 && !file.Optional {
+		return nil, fmt.Errorf("source %s: no such file; build it first", pattern)
+	}
+	return found, nil
+}

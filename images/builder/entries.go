@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package builder
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// entry is a file or directory of the layer.
+type entry struct {
+	// source is the file on this machine, "" for a directory.
+	source string
+	mode   fs.FileMode
+	size   int64
+}
+
+// collect lists all that belongs into the image, by its path there.
+func collect(definition *Definition, sources Sources) (map[string]entry, error) {
+	entries := map[string]entry{}
+	for _, file := range definition.Files {
+		found, err := sources.expand(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, source := range found {
+			if err := addWithLibraries(entries, target(file, source), source); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, directory := range definition.Directories {
+		mode, err := strconv.ParseUint(directory.Mode, 8, 12)
+		if err != nil {
+			return nil, fmt.Errorf("directory %s: mode %q is no octal number", directory.Path, directory.Mode)
+		}
+		entries[path.Clean(directory.Path)] = entry{mode: fs.ModeDir | fs.FileMode(mode)}
+	}
+	addParents(entries)
+	return entries, nil
+}
+
+func target(file File, source string) string {
+	if strings.HasSuffix(file.Path, "/") {
+		return path.Join(file.Path, path.Base(source))
+	}
+	return file.Path
+}
+
+func addWithLibraries(entries map[string]entry, at, source string) error {
+	if err := addFile(entries, at, source); err != nil {
+		return err
+	}
+	needed, err := libraries(source)
+	if err != nil {
+		return err
+	}
+	for _, library := range needed {
+		if err := addFile(entries, library, library); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addFile follows symbolic links: the image has the file itself under the name that is asked for.
+func addFile(entries map[string]entry, at, source string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return fmt.Errorf("look at %s: %w", source, err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", source)
+	}
+	mode := fs.FileMode(0o644)
+	if info.Mode()&0o111 != 0 {
+		mode = 0o755
+	}
+	entries[at] = entry{source: source, mode: mode, size: info.Size()}
+	return nil
+}
+
+// addParents names the directories on the way, which some runtimes otherwise make for root only.
+func addParents(entries map[string]entry) {
+	for at := range entries {
+		for parent := path.Dir(at); parent != "/"; parent = path.Dir(parent) {
+			if _, there := entries[parent]; !there {
+				entries[parent] = entry{mode: fs.ModeDir | 0o755}
+			}
+		}
+	}
+}

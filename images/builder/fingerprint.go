@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package builder
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+)
+
+// Fingerprint stands for an image without making it: it changes when the definition does, or a file that the
+// image would contain is another one (by size and time of change, as make sees it).
+func Fingerprint(definition *Definition, sources Sources) (string, error) {
+	entries, err := collect(definition, sources)
+	if err != nil {
+		return "", fmt.Errorf("image %s: %w", definition.Name, err)
+	}
+	sum := sha256.New()
+	if err := json.NewEncoder(sum).Encode(definition); err != nil {
+		return "", fmt.Errorf("image %s: %w", definition.Name, err)
+	}
+	for _, at := range slices.Sorted(maps.Keys(entries)) {
+		e := entries[at]
+		fmt.Fprintf(sum, "%s %s %v %d", at, e.source, e.mode, e.size)
+		if e.source != "" {
+			info, err := os.Stat(e.source)
+			if err != nil {
+				return "", fmt.Errorf("image %s: %w", definition.Name, err)
+			}
+			fmt.Fprintf(sum, " %d", info.ModTime().UnixNano())
+		}
+		fmt.Fprintln(sum)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
