@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
+)
+
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// usageError is a command line that was not understood.
+type usageError struct{ error }
+
+// shared are the options of all commands, and where output goes.
+type shared struct {
+	name, dir      string
+	stdout, stderr io.Writer
+}
+
+func (s *shared) open() (*cluster.Cluster, error) { return cluster.Open(s.name, s.dir) }
+
+// Main runs a command line, without the program's name, and returns the exit status.
+func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
+	root := newRoot(&shared{stdout: stdout, stderr: stderr})
+	root.SetArgs(arguments)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "ktsn-cluster: %v\n", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+func newRoot(s *shared) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "ktsn-cluster",
+		Short:         "A real Kubernetes cluster on this machine, for tests",
+		Long:          "ktsn-cluster makes a Kubernetes cluster whose nodes are containers of this machine. docs/cluster.md describes it.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w; `%s --help` lists the options", err, command.CommandPath())}
+	})
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().StringVar(&s.name, "name", "ktsn", "of the cluster; those of different names do not meet")
+	root.PersistentFlags().StringVar(&s.dir, "dir", cluster.DefaultDir, "folder for the files of all clusters")
+	root.AddCommand(newUp(s), newDown(s), newStatus(s), newLoad(s), newKubeconfig(s), newLogs(s), newNode(s), newBuild(s))
+	return root
+}
+
+func exactly(count int, what string) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if len(arguments) != count {
+			return usageError{fmt.Errorf("%s takes %s; `%s --help` shows it", command.Name(), what, command.CommandPath())}
+		}
+		return nil
+	}
+}
+
+// buildOptions are where source and cache are.
+type buildOptions struct{ repository, cache string }
+
+func (o *buildOptions) add(command *cobra.Command) {
+	command.Flags().StringVar(&o.repository, "repository", "", "root of the project's source (default: that of this program)")
+	command.Flags().StringVar(&o.cache, "cache", "", "folder for what was built (default: ktsn-cluster in the user's cache folder)")
+}
+
+func (o *buildOptions) builder(stderr io.Writer) (*components.Builder, error) {
+	if o.repository == "" {
+		found, err := findRepository()
+		if err != nil {
+			return nil, err
+		}
+		o.repository = found
+	}
+	if o.cache == "" {
+		folder, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("find the cache: %w; name one with --cache", err)
+		}
+		o.cache = filepath.Join(folder, "ktsn-cluster")
+	}
+	repository, err := filepath.Abs(o.repository)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := filepath.Abs(o.cache)
+	if err != nil {
+		return nil, err
+	}
+	return &components.Builder{Repository: repository, Cache: cache, Stderr: io.Discard,
+		Log: func(format string, arguments ...any) { fmt.Fprintf(stderr, format+"\n", arguments...) }}, nil
+}
+
+// findRepository looks above this program and above the working folder.
+func findRepository() (string, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the project's source: %w", err)
+	}
+	working, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the project's source: %w", err)
+	}
+	for _, begin := range []string{filepath.Dir(executable), working} {
+		for dir := begin; ; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "test", "cluster", "components")); err == nil {
+				return dir, nil
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return "", fmt.Errorf("neither %s nor %s is in the project's source; name its root with --repository", executable, working)
+}
+
+func newUp(s *shared) *cobra.Command {
+	options := cluster.Options{}
+	var build buildOptions
+	var subnet string
+	command := &cobra.Command{
+		Use:   "up",
+		Short: "Build what is missing, start a cluster and wait until it can be used",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			if subnet != "" {
+				prefix, err := netip.ParsePrefix(subnet)
+				if err != nil {
+					return usageError{fmt.Errorf("--subnet: %w", err)}
+				}
+				options.Subnet = prefix
+			}
+			builder, err := build.builder(s.stderr)
+			if err != nil {
+				return err
+			}
+			options.Name, options.Dir, options.Builder, options.Progress = s.name, s.dir, builder, s.stdout
+			_, err = cluster.Up(command.Context(), options)
+			return err
+		},
+	}
+	build.add(command)
+	command.Flags().IntVar(&options.Nodes, "nodes", 2, "how many; the first carries the control plane, too")
+	command.Flags().StringVar(&subnet, "subnet", "", "of the nodes, an IPv4 prefix (default: follows from the name)")
+	command.Flags().IntVar(&options.RealtimeBudget, "realtime", 200_000,
+		"microseconds of each second that a node may use for real-time threads, where the kernel divides them")
+	command.Flags().DurationVar(&options.Timeout, "timeout", 5*time.Minute, "after which a start has failed, without the building")
+	return command
+}
+
+func newBuild(s *shared) *cobra.Command {
+	var build buildOptions
+	command := &cobra.Command{
+		Use:   "build",
+		Short: "Build what a cluster consists of, and start nothing",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			builder, err := build.builder(s.stderr)
+			if err != nil {
+				return err
+			}
+			_, err = builder.Build(command.Context())
+			return err
+		},
+	}
+	build.add(command)
+	return command
+}
+
+func newDown(s *shared) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "Remove a cluster and all that an interrupted start left",
+		Args:  exactly(0, "no arguments"),
+		RunE:  func(command *cobra.Command, _ []string) error { return cluster.Down(command.Context(), s.name, s.dir) },
+	}
+}
+
+func newStatus(s *shared) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show nodes, services and pods",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := s.open()
+			if err != nil {
+				return err
+			}
+			return c.Status(command.Context(), s.stdout)
+		},
+	}
+}
+
+func newLoad(s *shared) *cobra.Command {
+	return &cobra.Command{
+		Use:   "load IMAGE.tar",
+		Short: "Import an archive of images into all nodes",
+		Args:  exactly(1, "the name of an archive"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			c, err := s.open()
+			if err != nil {
+				return err
+			}
+			return c.Load(command.Context(), arguments[0], c.Nodes...)
+		},
+	}
+}
+
+func newKubeconfig(s *shared) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubeconfig",
+		Short: "Print the path of the administrator's kubeconfig",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(*cobra.Command, []string) error {
+			c, err := s.open()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(s.stdout, c.Kubeconfig())
+			return err
+		},
+	}
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster puts a cluster up and takes it down:
+//
+//	up    build ► plan saved ► network ► nodes ► control plane ready ► images ► manifests ► ready
+//	down  nodes ► cgroups ► network ► files
+//
+// All names follow from the plan, which is on disk before anything else is made. Down therefore removes
+// whatever is there, after a complete start as after one that was killed at any step, and may itself be killed
+// and repeated. The folder of the cluster goes last.
+//
+// One program at a time changes a cluster: it holds a lock on the folder, which the kernel releases when the
+// program ends in whatever way.
+package cluster

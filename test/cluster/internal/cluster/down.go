@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
+)
+
+// downPatience bounds how long killed processes may need to go.
+const downPatience = 60 * time.Second
+
+// Down removes all of a cluster. That there is none, or not all of it, is no error.
+func Down(ctx context.Context, name, dir string) error {
+	c, err := find(name, dir)
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(name, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return c.remove(ctx)
+}
+
+// find returns the plan on disk, or the one that the name gives if a start was killed before it was saved.
+func find(name, dir string) (*Cluster, error) {
+	c, err := Open(name, dir)
+	if !errors.Is(err, plan.ErrNone) {
+		return c, err
+	}
+	p, err := plan.New(name, dir, 1, netip.Prefix{})
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{p}, nil
+}
+
+// remove is Down under the lock.
+func (c *Cluster) remove(ctx context.Context) error {
+	if err := c.removeThings(ctx); err != nil {
+		return err
+	}
+	if err := removeAll(c.Dir); err != nil {
+		return fmt.Errorf("take cluster %s down: %w", c.Name, err)
+	}
+	_ = os.Remove(filepath.Dir(c.Dir)) // fails while there are other clusters
+	return nil
+}
+
+// removeThings removes all but files.
+func (c *Cluster) removeThings(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, downPatience)
+	defer cancel()
+	// From now on it is not what a completed start left.
+	if err := os.Remove(filepath.Join(c.Dir, readyFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("take cluster %s down: %w", c.Name, err)
+	}
+	var problems error
+	for _, host := range c.Nodes {
+		problems = errors.Join(problems, node.Delete(ctx, c.Place(host.Name)))
+	}
+	// Also what runc does not know, of a start that was killed.
+	problems = errors.Join(problems, cgroups.Remove(ctx, c.Cgroup()), network.Delete(ctx, c.Plan))
+	if problems != nil {
+		return fmt.Errorf("take cluster %s down: %w", c.Name, problems)
+	}
+	return nil
+}
+
+// removeAll removes a folder, but never what is mounted in it: runc mounts in mount namespaces of its own, so
+// there is nothing, and if there is, whatever it is must not be deleted.
+func removeAll(dir string) error {
+	mounts, err := mountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	for i := len(mounts) - 1; i >= 0; i-- {
+		if err := unix.Unmount(mounts[i], unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount %s: %w", mounts[i], err)
+		}
+	}
+	return os.RemoveAll(dir)
+}

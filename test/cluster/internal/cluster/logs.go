@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+)
+
+// Logs copies what a node's services wrote, at most the last tail bytes of each. service "" stands for all.
+func (c *Cluster) Logs(host, service string, tail int64, to io.Writer) error {
+	if _, err := c.Node(host); err != nil {
+		return err
+	}
+	pattern := filepath.Join(c.Root(host), node.LogFile("*"))
+	if service != "" {
+		pattern = filepath.Join(c.Root(host), node.LogFile(service))
+	}
+	found, err := filepath.Glob(pattern)
+	if err != nil || len(found) == 0 {
+		return errors.Join(err, fmt.Errorf("%s has no log of service %q", host, service))
+	}
+	for _, file := range found {
+		text, err := readTail(file, tail)
+		if err != nil {
+			return fmt.Errorf("read log: %w", err)
+		}
+		fmt.Fprintf(to, "==== %s %s\n%s", host, strings.TrimSuffix(filepath.Base(file), ".log"), text)
+	}
+	return nil
+}
+
+func readTail(file string, tail int64) ([]byte, error) {
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	info, err := opened.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if begin := info.Size() - tail; begin > 0 {
+		if _, err := opened.Seek(begin, io.SeekStart); err != nil {
+			return nil, err
+		}
+	}
+	return io.ReadAll(opened)
+}
+
+const (
+	explainTail  = 64 << 10
+	explainLines = 4
+	explainTime  = 10 * time.Second
+)
+
+// important are lines of klog, etcd, containerd and the Go runtime that say what went wrong.
+var important = regexp.MustCompile(`^([EF][0-9]{4} |panic:|fatal error:|Error:|.*level=(error|fatal)|.*"level":"(error|fatal)"|.*\] (E|C) \|)`)
+
+// Explain collects the last complaints of all services and pods into an error.
+func (c *Cluster) Explain() error {
+	var text strings.Builder
+	for _, host := range c.Nodes {
+		files, _ := filepath.Glob(filepath.Join(c.Root(host.Name), node.LogFile("*"))) // the pattern is valid
+		for _, file := range files {
+			lines := complaints(file)
+			if len(lines) > 0 {
+				fmt.Fprintf(&text, "---- %s %s\n%s\n", host.Name, strings.TrimSuffix(filepath.Base(file), ".log"), strings.Join(lines, "\n"))
+			}
+		}
+	}
+	c.explainPods(&text)
+	fmt.Fprintf(&text, "`ktsn-cluster --name %s logs` shows everything, `down` removes what there is", c.Name)
+	return errors.New("what its services said last:\n" + text.String())
+}
+
+// complaints are a log's last important lines, or its last lines.
+func complaints(file string) []string {
+	text, err := readTail(file, explainTail)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var all, bad []string
+	for line := range bytes.Lines(bytes.TrimSpace(text)) {
+		all = append(all, strings.TrimSpace(string(line)))
+		if important.Match(line) {
+			bad = append(bad, strings.TrimSpace(string(line)))
+		}
+	}
+	if len(bad) == 0 {
+		bad = all
+	}
+	return bad[max(0, len(bad)-explainLines):]
+}
+
+// explainPods says which pods do not run, and why, if the API server can still be asked.
+func (c *Cluster) explainPods(text io.Writer) {
+	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
+	defer cancel()
+	client, err := c.Client()
+	if err != nil {
+		return
+	}
+	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	for _, pod := range pods.Items {
+		if podReady(&pod) {
+			continue
+		}
+		fmt.Fprintf(text, "---- pod %s/%s on %s: %s\n", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase)
+		events, err := client.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod.Name + ",type=Warning"})
+		if err != nil {
+			return
+		}
+		for _, event := range events.Items[max(0, len(events.Items)-explainLines):] {
+			fmt.Fprintf(text, "%s: %s\n", event.Reason, event.Message)
+		}
+	}
+}
+
+func podReady(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodSucceeded {
+		return true
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

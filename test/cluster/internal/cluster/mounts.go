@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// mountsBelow lists what is mounted in a folder in this mount namespace, outermost first.
+func mountsBelow(dir string) ([]string, error) {
+	file, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("look for mounts: %w", err)
+	}
+	defer file.Close()
+	var found []string
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
+			found = append(found, fields[4])
+		}
+	}
+	return found, lines.Err()
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
+)
+
+// change runs f under the cluster's lock, on a node that there is.
+func (c *Cluster) change(host string, f func(plan.Node) error) error {
+	which, err := c.Node(host)
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(c.Name, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return f(which)
+}
+
+// StopNode switches a node off, as if its power failed: what is in /run and in memory is lost, files are not.
+func (c *Cluster) StopNode(ctx context.Context, host string) error {
+	return c.change(host, func(which plan.Node) error {
+		if which == c.ControlPlane() {
+			return fmt.Errorf("%s carries the control plane; stop another node, or take the cluster down", host)
+		}
+		ctx, cancel := context.WithTimeout(ctx, downPatience)
+		defer cancel()
+		place := c.Place(host)
+		return errors.Join(node.Delete(ctx, place), cgroups.Remove(ctx, place.Cgroup), network.DeleteNode(ctx, c.Plan, host))
+	})
+}
+
+// StartNode switches a node on that is off, and connects one that was cut off.
+func (c *Cluster) StartNode(ctx context.Context, host string) error {
+	return c.change(host, func(which plan.Node) error {
+		place := c.Place(host)
+		if node.Status(ctx, place) == "running" {
+			return network.SetConnected(ctx, c.Plan, which, true)
+		}
+		// What an interrupted start or stop left.
+		clean, cancel := context.WithTimeout(ctx, downPatience)
+		defer cancel()
+		err := errors.Join(node.Delete(clean, place), cgroups.Remove(clean, place.Cgroup), network.DeleteNode(clean, c.Plan, host))
+		if err != nil {
+			return err
+		}
+		if err := network.CreateNode(ctx, c.Plan, which); err != nil {
+			return err
+		}
+		return node.Start(ctx, place)
+	})
+}
+
+// CutNode separates a node from the others and from this machine; it goes on running.
+func (c *Cluster) CutNode(ctx context.Context, host string) error {
+	return c.change(host, func(which plan.Node) error { return network.SetConnected(ctx, c.Plan, which, false) })
+}
+
+// serviceGrace is how long a service may take to end before it is killed.
+const serviceGrace = 10 * time.Second
+
+// RestartService ends a service of a node and waits until it runs again.
+func (c *Cluster) RestartService(ctx context.Context, host, service string) error {
+	return c.change(host, func(plan.Node) error {
+		if _, err := os.Stat(c.Root(host) + "/etc/service/" + service); err != nil {
+			return fmt.Errorf("%s has no service %q", host, service)
+		}
+		wait := strconv.Itoa(int(serviceGrace.Seconds()))
+		_, err := node.Output(ctx, c.Place(host), nil, "sv", "-w", wait, "force-restart", "/etc/service/"+service)
+		return err
+	})
+}

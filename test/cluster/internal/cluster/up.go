@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
+)
+
+// progress prints lines with the time since the start. Any goroutine.
+type progress struct {
+	mu    sync.Mutex
+	to    io.Writer
+	began time.Time
+}
+
+func (p *progress) say(format string, arguments ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.to, "%6.1f s  %s\n", time.Since(p.began).Seconds(), fmt.Sprintf(format, arguments...))
+}
+
+// start is one start of a cluster.
+type start struct {
+	*Cluster
+	options Options
+	built   *components.Built
+	say     func(format string, arguments ...any)
+}
+
+// Up makes a cluster and waits until it can be used. One that is up already is left alone; what an interrupted
+// start left is removed first.
+func Up(ctx context.Context, options Options) (*Cluster, error) {
+	p, err := plan.New(options.Name, options.Dir, options.Nodes, options.Subnet)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkMachine(); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(p.Name, p.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	c := &Cluster{p}
+	existing, err := c.existing(ctx, options)
+	if existing != nil || err != nil {
+		return existing, err
+	}
+	report := &progress{to: options.Progress, began: time.Now()}
+	s := &start{Cluster: c, options: options, say: report.say}
+	if err := s.build(ctx); err != nil {
+		_ = os.Remove(c.Dir) // empty but for what is needed to go on
+		return nil, err
+	}
+	report.began = time.Now()
+	if err := s.bringUp(ctx); err != nil {
+		return nil, fmt.Errorf("start cluster %s: %w", c.Name, err)
+	}
+	report.say("cluster %s is up", c.Name)
+	return c, nil
+}
+
+// existing returns the cluster if it is up, and removes what is left of one that is not.
+func (c *Cluster) existing(ctx context.Context, options Options) (*Cluster, error) {
+	found, err := Open(c.Name, options.Dir)
+	if errors.Is(err, plan.ErrNone) {
+		// A start that was killed before its plan was saved has made nothing, but one with --dir elsewhere may have.
+		if left := network.Left(c.Plan); len(left) > 0 {
+			return nil, fmt.Errorf("there is something of a cluster %s that does not belong to %s: %v; is it up with another --dir?",
+				c.Name, options.Dir, left)
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !found.Ready() {
+		fmt.Fprintf(options.Progress, "removing what an unfinished start of cluster %s left\n", c.Name)
+		return nil, found.removeKeepingLock(ctx)
+	}
+	if len(found.Nodes) != options.Nodes || (options.Subnet.IsValid() && found.Subnet != options.Subnet) {
+		return nil, fmt.Errorf("cluster %s is up with %d nodes in %s; take it down first, or give this one another --name",
+			c.Name, len(found.Nodes), found.Subnet)
+	}
+	fmt.Fprintf(options.Progress, "cluster %s is up already\n", c.Name)
+	return found, nil
+}
+
+// removeKeepingLock removes all but the folder, on which the lock is.
+func (c *Cluster) removeKeepingLock(ctx context.Context) error {
+	// The plan goes last, as the folder does otherwise.
+	if err := c.removeThings(ctx); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := removeAll(filepath.Join(c.Dir, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *start) build(ctx context.Context) error {
+	s.options.Builder.Log = s.say
+	built, err := s.options.Builder.Build(ctx)
+	s.built = built
+	return err
+}
+
+func (s *start) bringUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	defer cancel()
+	if err := s.chooseSubnet(); err != nil {
+		return err
+	}
+	if err := s.Save(); err != nil {
+		return err
+	}
+	if err := s.makeNodes(ctx); err != nil {
+		return err
+	}
+	s.say("nodes are running")
+	if err := s.startKubernetes(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = errors.Join(fmt.Errorf("not ready after %v", s.options.Timeout), err)
+		}
+		return errors.Join(err, s.Explain())
+	}
+	return os.WriteFile(filepath.Join(s.Dir, readyFile), nil, 0o600)
+}
+
+// subnetTries are more than there are clusters on a machine.
+const subnetTries = 16
+
+// chooseSubnet takes the next free one where the caller did not insist on one.
+func (s *start) chooseSubnet() error {
+	for range subnetTries {
+		err := network.CheckFree(s.Plan)
+		if err == nil || s.options.Subnet.IsValid() {
+			return err
+		}
+		s.NextSubnet()
+	}
+	return network.CheckFree(s.Plan)
+}
+
+// makeNodes makes the network and switches the nodes on.
+func (s *start) makeNodes(ctx context.Context) error {
+	credentials, err := kube.NewCredentials(s.Plan)
+	if err != nil {
+		return err
+	}
+	admin, err := credentials.Kubeconfig("kubernetes-admin", "system:masters")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.Kubeconfig(), admin, 0o600); err != nil {
+		return err
+	}
+	if err := network.CreateSwitch(ctx, s.Plan); err != nil {
+		return err
+	}
+	budget := 0
+	if cgroups.RealtimeDivided() {
+		budget = s.options.RealtimeBudget
+		if err := cgroups.GiveRealtime(s.Cgroup(), budget*len(s.Nodes)); err != nil {
+			return err
+		}
+	}
+	for _, host := range s.Nodes {
+		if err := s.makeNode(ctx, credentials, host, budget); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *start) makeNode(ctx context.Context, credentials *kube.Credentials, host plan.Node, budget int) error {
+	setup, err := kube.Setup(credentials, host, "kubernetsn.io/pause:"+components.Tag)
+	if err != nil {
+		return err
+	}
+	setup.Programs = map[string]string{kube.Programs: s.built.Programs["kubernetes"]}
+	setup.Plugins, err = filepath.Glob(filepath.Join(s.built.Programs["cniplugins"], "*"))
+	if err != nil {
+		return err
+	}
+	place := s.Place(host.Name)
+	place.RealtimeBudget = budget
+	if err := node.WriteRoot(s.Root(host.Name), host.Name, setup); err != nil {
+		return err
+	}
+	if err := node.WriteSpec(place, setup); err != nil {
+		return err
+	}
+	if err := network.CreateNode(ctx, s.Plan, host); err != nil {
+		return err
+	}
+	return node.Start(ctx, place)
+}
+
+// startKubernetes waits for the control plane and gives the cluster what it has from the beginning.
+func (s *start) startKubernetes(ctx context.Context) error {
+	client, err := s.Client()
+	if err != nil {
+		return err
+	}
+	config, err := s.Config()
+	if err != nil {
+		return err
+	}
+	// Images first: a pod that comes before its image waits for a long time until it is tried again.
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, host := range s.Nodes {
+		group.Go(func() error { return s.loadImages(groupCtx, host) })
+	}
+	group.Go(func() error {
+		if err := kube.Wait(groupCtx, kube.ControlPlaneReady(client)); err != nil {
+			return err
+		}
+		s.say("the control plane is ready")
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	applier, err := kube.NewApplier(config)
+	if err != nil {
+		return err
+	}
+	if err := applier.ApplySystem(ctx, components.Tag); err != nil {
+		return err
+	}
+	s.say("images are loaded, manifests are applied")
+	if err := kube.Wait(ctx, kube.NodesReady(client, len(s.Nodes))); err != nil {
+		return err
+	}
+	s.say("nodes are ready")
+	return kube.Wait(ctx, kube.SystemReady(client, len(s.Nodes)))
+}
+
+func (s *start) loadImages(ctx context.Context, host plan.Node) error {
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		_, err := node.Output(ctx, s.Place(host.Name), nil, "ctr", "--connect-timeout=1s", "version")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, archive := range s.built.Images {
+		if err := s.load(ctx, archive, host.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

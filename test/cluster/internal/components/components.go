@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package components
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// KubernetesVersion is what the programs of Kubernetes say of themselves. The version that is built stands in
+// components/kubernetes/go.mod.
+const KubernetesVersion = "v1.34.4"
+
+// component is a Go module in test/cluster/components.
+type component struct {
+	name string
+	cgo  bool
+	tags string
+	// flags are for the linker.
+	flags string
+	// packages are what to build, all of the module's tools by default.
+	packages string
+}
+
+const versionPackage = "k8s.io/component-base/version"
+
+// inventory is in the order in which it is best to start: the largest first.
+var inventory = []component{
+	{
+		name: "kubernetes",
+		tags: "selinux,notest",
+		flags: "-X " + versionPackage + ".gitVersion=" + KubernetesVersion +
+			" -X " + versionPackage + ".gitMajor=1 -X " + versionPackage + ".gitMinor=34" +
+			" -X " + versionPackage + ".gitTreeState=clean",
+	},
+	{name: "flannel", cgo: true}, // its UDP backend is C
+	{name: "coredns", packages: "."},
+	{name: "multus"},
+	{name: "cniplugins"},
+}
+
+// parallelBuilds keeps a linker busy beside the compilers.
+const parallelBuilds = 2
+
+// Builder builds and caches.
+type Builder struct {
+	// Repository is the root of the project's source.
+	Repository string
+	// Cache is the folder for what was built.
+	Cache string
+	// Log is told what takes long.
+	Log func(format string, arguments ...any)
+	// Stderr gets what compilers say.
+	Stderr io.Writer
+}
+
+// Built says where things are.
+type Built struct {
+	// Programs maps a component to the folder of its programs.
+	Programs map[string]string
+	// Images are OCI archives.
+	Images []string
+}
+
+// Build makes all that is not in the cache.
+func (b *Builder) Build(ctx context.Context) (*Built, error) {
+	built := &Built{Programs: map[string]string{}}
+	results := make([]string, len(inventory))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelBuilds)
+	for i, c := range inventory {
+		group.Go(func() error {
+			folder, err := b.program(groupCtx, c)
+			results[i] = folder
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for i, c := range inventory {
+		built.Programs[c.name] = results[i]
+	}
+	images, err := b.images(ctx, built.Programs)
+	if err != nil {
+		return nil, err
+	}
+	built.Images = images
+	return built, nil
+}
+
+func (b *Builder) source() string { return filepath.Join(b.Repository, "test", "cluster") }
+
+// program builds a component, and returns the folder of its programs.
+func (b *Builder) program(ctx context.Context, c component) (string, error) {
+	module := filepath.Join(b.source(), "components", c.name)
+	key, err := c.key(module)
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w", c.name, err)
+	}
+	return b.cached(c.name, key, func(to string) error {
+		began := time.Now()
+		b.Log("building %s", c.name)
+		if err := b.goBuild(ctx, c, module, to); err != nil {
+			return fmt.Errorf("build %s: %w", c.name, err)
+		}
+		b.Log("built %s in %.0f s", c.name, time.Since(began).Seconds())
+		return nil
+	})
+}
+
+func (b *Builder) goBuild(ctx context.Context, c component, module, to string) error {
+	packages := c.packages
+	if packages == "" {
+		packages = "tool"
+	}
+	arguments := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags=-s -w " + c.flags}
+	if c.tags != "" {
+		arguments = append(arguments, "-tags="+c.tags)
+	}
+	arguments = append(arguments, "-o", to+"/", packages)
+	cgo := "CGO_ENABLED=0"
+	if c.cgo {
+		cgo = "CGO_ENABLED=1"
+	}
+	return b.run(ctx, module, []string{cgo, "GOFLAGS=", "GOWORK=off"}, b.goTool(), arguments...)
+}
+
+func (b *Builder) goTool() string { return filepath.Join(b.Repository, "scripts", "go.sh") }
+
+// cached returns the folder for key, which fill fills when it is not there.
+func (b *Builder) cached(name, key string, fill func(to string) error) (string, error) {
+	folder := filepath.Join(b.Cache, name+"-"+key)
+	if _, err := os.Stat(folder); err == nil {
+		return folder, nil
+	}
+	if err := os.MkdirAll(b.Cache, 0o755); err != nil {
+		return "", err
+	}
+	temporary, err := os.MkdirTemp(b.Cache, ".new-"+name+"-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(temporary) }() // gone by its new name when all went well
+	if err := os.Chmod(temporary, 0o755); err != nil {
+		return "", err
+	}
+	if err := fill(temporary); err != nil {
+		return "", err
+	}
+	if err := os.Rename(temporary, folder); err != nil && !isDirectory(folder) { // somebody else was first
+		return "", err
+	}
+	return folder, nil
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"text/template"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
+)
+
+// Programs is where nodes see the programs of Kubernetes.
+const Programs = "/opt/kubernetes/bin"
+
+//go:embed config
+var configs embed.FS
+
+// values are what the templates of config/ name.
+type values struct {
+	Plan *plan.Plan
+	Node plan.Node
+	// The constants of package plan.
+	PodCIDR, ServiceCIDR, DNSService, Domain string
+	PodMTU                                   int
+	PauseImage                               string
+}
+
+// Setup says what a node consists of, without programs and plugins.
+func Setup(c *Credentials, host plan.Node, pauseImage string) (node.Setup, error) {
+	v := values{
+		Plan: c.plan, Node: host, PodCIDR: plan.PodCIDR, ServiceCIDR: plan.ServiceCIDR, DNSService: plan.DNSService,
+		Domain: plan.Domain, PodMTU: plan.PodMTU, PauseImage: pauseImage,
+	}
+	f := files{}
+	services := workerServices(host)
+	if err := f.worker(c, host); err != nil {
+		return node.Setup{}, err
+	}
+	templates := map[string]string{
+		"containerd.toml": "/etc/containerd/config.toml",
+		"cni.conflist":    "/etc/containerd/cni.conflist",
+		"kubelet.yaml":    "/etc/kubernetes/kubelet.yaml",
+		"kube-proxy.yaml": "/etc/kubernetes/kube-proxy.yaml",
+	}
+	if host == c.plan.ControlPlane() {
+		services = append(controlPlaneServices(host), services...)
+		if err := f.controlPlane(c); err != nil {
+			return node.Setup{}, err
+		}
+		templates["admission.yaml"] = "/etc/kubernetes/admission.yaml"
+	}
+	for name, at := range templates {
+		text, err := render(name, v)
+		if err != nil {
+			return node.Setup{}, err
+		}
+		f.public(at, text)
+	}
+	return node.Setup{ID: c.plan.ID, Files: f, Services: services}, nil
+}
+
+func render(name string, v values) ([]byte, error) {
+	parsed, err := template.New(name).Delims("[[", "]]").Option("missingkey=error").ParseFS(configs, "config/"+name)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", name, err)
+	}
+	var text bytes.Buffer
+	if err := parsed.Execute(&text, v); err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", name, err)
+	}
+	return text.Bytes(), nil
+}
+
+func workerServices(host plan.Node) []node.Service {
+	return []node.Service{
+		{Name: "containerd", Command: []string{"/usr/bin/containerd", "--config=/etc/containerd/config.toml"}},
+		{Name: "kubelet", Command: []string{
+			Programs + "/kubelet",
+			"--config=/etc/kubernetes/kubelet.yaml",
+			"--kubeconfig=/etc/kubernetes/kubelet.kubeconfig",
+			"--hostname-override=" + host.Name,
+			"--node-ip=" + host.Address.String(),
+			"--v=2",
+		}},
+		{Name: "kube-proxy", Command: []string{
+			Programs + "/kube-proxy",
+			"--config=/etc/kubernetes/kube-proxy.yaml",
+			"--hostname-override=" + host.Name,
+		}},
+	}
+}
+
+func controlPlaneServices(host plan.Node) []node.Service {
+	address := host.Address.String()
+	return []node.Service{
+		{Name: "etcd", Command: []string{
+			"/usr/bin/etcd",
+			"--data-dir=/var/lib/etcd",
+			"--listen-client-urls=https://127.0.0.1:2379",
+			"--advertise-client-urls=https://127.0.0.1:2379",
+			"--listen-peer-urls=https://127.0.0.1:2380",
+			"--initial-advertise-peer-urls=https://127.0.0.1:2380",
+			"--initial-cluster=default=https://127.0.0.1:2380",
+			"--client-cert-auth", "--peer-client-cert-auth",
+			"--trusted-ca-file=" + pkiDir + "etcd-ca.crt", "--peer-trusted-ca-file=" + pkiDir + "etcd-ca.crt",
+			"--cert-file=" + pkiDir + "etcd.crt", "--peer-cert-file=" + pkiDir + "etcd.crt",
+			"--key-file=" + pkiDir + "etcd.key", "--peer-key-file=" + pkiDir + "etcd.key",
+		}},
+		{Name: "kube-apiserver", Command: []string{
+			Programs + "/kube-apiserver",
+			"--advertise-address=" + address,
+			fmt.Sprintf("--secure-port=%d", plan.APIPort),
+			"--allow-privileged=true",
+			"--authorization-mode=Node,RBAC",
+			"--enable-admission-plugins=NodeRestriction",
+			"--admission-control-config-file=/etc/kubernetes/admission.yaml",
+			"--client-ca-file=" + pkiDir + "ca.crt",
+			"--tls-cert-file=" + pkiDir + "apiserver.crt", "--tls-private-key-file=" + pkiDir + "apiserver.key",
+			"--etcd-servers=https://127.0.0.1:2379",
+			"--etcd-cafile=" + pkiDir + "etcd-ca.crt",
+			"--etcd-certfile=" + pkiDir + "apiserver-etcd-client.crt",
+			"--etcd-keyfile=" + pkiDir + "apiserver-etcd-client.key",
+			"--kubelet-certificate-authority=" + pkiDir + "ca.crt",
+			"--kubelet-client-certificate=" + pkiDir + "apiserver-kubelet-client.crt",
+			"--kubelet-client-key=" + pkiDir + "apiserver-kubelet-client.key",
+			"--kubelet-preferred-address-types=InternalIP",
+			"--proxy-client-cert-file=" + pkiDir + "front-proxy-client.crt",
+			"--proxy-client-key-file=" + pkiDir + "front-proxy-client.key",
+			"--requestheader-client-ca-file=" + pkiDir + "front-proxy-ca.crt",
+			"--requestheader-allowed-names=front-proxy-client",
+			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			"--requestheader-group-headers=X-Remote-Group",
+			"--requestheader-username-headers=X-Remote-User",
+			"--service-account-issuer=https://kubernetes.default.svc." + plan.Domain,
+			"--service-account-key-file=" + pkiDir + "sa.pub",
+			"--service-account-signing-key-file=" + pkiDir + "sa.key",
+			"--service-cluster-ip-range=" + plan.ServiceCIDR,
+		}},
+		{Name: "kube-controller-manager", Command: []string{
+			Programs + "/kube-controller-manager",
+			"--kubeconfig=/etc/kubernetes/kube-controller-manager.kubeconfig",
+			"--authentication-kubeconfig=/etc/kubernetes/kube-controller-manager.kubeconfig",
+			"--authorization-kubeconfig=/etc/kubernetes/kube-controller-manager.kubeconfig",
+			"--allocate-node-cidrs=true", "--cluster-cidr=" + plan.PodCIDR,
+			"--client-ca-file=" + pkiDir + "ca.crt",
+			"--cluster-signing-cert-file=" + pkiDir + "ca.crt", "--cluster-signing-key-file=" + pkiDir + "ca.key",
+			"--requestheader-client-ca-file=" + pkiDir + "front-proxy-ca.crt",
+			"--root-ca-file=" + pkiDir + "ca.crt",
+			"--service-account-private-key-file=" + pkiDir + "sa.key",
+			"--use-service-account-credentials=true",
+			"--leader-elect=false",
+			"--flex-volume-plugin-dir=/var/lib/kubelet/volumeplugins",
+			// A node that is gone is noticed sooner than by default, so that tests need not wait for it.
+			"--node-monitor-grace-period=20s",
+		}},
+		{Name: "kube-scheduler", Command: []string{
+			Programs + "/kube-scheduler",
+			"--kubeconfig=/etc/kubernetes/kube-scheduler.kubeconfig",
+			"--authentication-kubeconfig=/etc/kubernetes/kube-scheduler.kubeconfig",
+			"--authorization-kubeconfig=/etc/kubernetes/kube-scheduler.kubeconfig",
+			"--leader-elect=false",
+		}},
+	}
+}

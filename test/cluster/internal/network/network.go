@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
+)
+
+// namespaces is where `ip netns` keeps them.
+const namespaces = "/run/netns"
+
+const (
+	bridge      = "br0"
+	machinePort = "machine"
+)
+
+// Path is the file that stands for a network namespace.
+func Path(namespace string) string { return filepath.Join(namespaces, namespace) }
+
+// CheckFree refuses a subnet that this machine uses for something else.
+func CheckFree(p *plan.Plan) error {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("look for interfaces: %w", err)
+	}
+	for _, link := range interfaces {
+		addresses, err := link.Addrs()
+		if err != nil || link.Name == p.MachineLink() {
+			continue // gone meanwhile, or our own
+		}
+		for _, address := range addresses {
+			prefix, err := netip.ParsePrefix(address.String())
+			if err == nil && prefix.Overlaps(p.Subnet) {
+				return fmt.Errorf("the nodes' subnet %s overlaps with %s of %s on this machine; choose another with --subnet",
+					p.Subnet, prefix, link.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// CreateSwitch makes the bridge between the nodes, and this machine's link to it.
+func CreateSwitch(ctx context.Context, p *plan.Plan) error {
+	if err := addNamespace(ctx, p.Switch()); err != nil {
+		return err
+	}
+	err := batch(ctx, p.Switch(),
+		"link add "+bridge+" type bridge",
+		"link set "+bridge+" up")
+	if err != nil {
+		return err
+	}
+	// Frames between nodes are nobody's business here, whatever the kernel's default is.
+	filter := "/proc/sys/net/bridge/bridge-nf-call-iptables"
+	if _, err := os.Stat(filter); err == nil {
+		if err := inNamespace(ctx, p.Switch(), "sh", "-c", "echo 0 >"+filter); err != nil {
+			return err
+		}
+	}
+	err = batch(ctx, "", fmt.Sprintf("link add %s type veth peer name %s netns %s", p.MachineLink(), machinePort, p.Switch()))
+	if err != nil {
+		return err
+	}
+	err = batch(ctx, p.Switch(),
+		fmt.Sprintf("link set %s master %s up", machinePort, bridge))
+	if err != nil {
+		return err
+	}
+	return batch(ctx, "",
+		fmt.Sprintf("addr add %s dev %s", netip.PrefixFrom(p.Machine(), p.Subnet.Bits()), p.MachineLink()),
+		fmt.Sprintf("link set %s up", p.MachineLink()))
+}
+
+// CreateNode makes a node's network namespace and connects it. Services' addresses are routed to the uplink so
+// that the node's own programs reach them; there is no other way out.
+func CreateNode(ctx context.Context, p *plan.Plan, node plan.Node) error {
+	namespace := p.Namespace(node.Name)
+	if err := addNamespace(ctx, namespace); err != nil {
+		return err
+	}
+	if err := inNamespace(ctx, namespace, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"); err != nil {
+		return err
+	}
+	err := batch(ctx, p.Switch(),
+		fmt.Sprintf("link add %s mtu %d type veth peer name %s mtu %d netns %s", node.Name, plan.UplinkMTU, plan.Uplink, plan.UplinkMTU, namespace),
+		fmt.Sprintf("link set %s master %s up", node.Name, bridge))
+	if err != nil {
+		return err
+	}
+	return batch(ctx, namespace,
+		"link set lo up",
+		fmt.Sprintf("addr add %s dev %s", netip.PrefixFrom(node.Address, p.Subnet.Bits()), plan.Uplink),
+		fmt.Sprintf("link set %s up", plan.Uplink),
+		fmt.Sprintf("route add %s dev %s src %s", plan.ServiceCIDR, plan.Uplink, node.Address))
+}
+
+// SetConnected cuts a node off the others, as if its cable were pulled at the switch, or connects it again.
+func SetConnected(ctx context.Context, p *plan.Plan, node plan.Node, connected bool) error {
+	state := "down"
+	if connected {
+		state = "up"
+	}
+	return batch(ctx, p.Switch(), fmt.Sprintf("link set %s %s", node.Name, state))
+}
+
+// DeleteNode removes a node's network namespace.
+func DeleteNode(ctx context.Context, p *plan.Plan, node string) error {
+	return deleteNamespace(ctx, p.Namespace(node))
+}
+
+// Delete removes all network namespaces of the cluster, and this machine's link to it.
+func Delete(ctx context.Context, p *plan.Plan) error {
+	found, err := filepath.Glob(filepath.Join(namespaces, p.Prefix()+"-*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range found {
+		err = errors.Join(err, deleteNamespace(ctx, filepath.Base(path)))
+	}
+	if _, errFind := net.InterfaceByName(p.MachineLink()); errFind == nil {
+		err = errors.Join(err, batch(ctx, "", "link del "+p.MachineLink()))
+	}
+	return err
+}
+
+// Left lists what is still there.
+func Left(p *plan.Plan) []string {
+	left, _ := filepath.Glob(filepath.Join(namespaces, p.Prefix()+"-*")) // the pattern is valid
+	if _, err := net.InterfaceByName(p.MachineLink()); err == nil {
+		left = append(left, "interface "+p.MachineLink())
+	}
+	return left
+}
+
+func addNamespace(ctx context.Context, name string) error {
+	return run(exec.CommandContext(ctx, "ip", "netns", "add", name))
+}
+
+// deleteNamespace also removes the plain file that a killed `ip netns add` leaves.
+func deleteNamespace(ctx context.Context, name string) error {
+	if _, err := os.Stat(Path(name)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	err := run(exec.CommandContext(ctx, "ip", "netns", "del", name))
+	if _, errStat := os.Stat(Path(name)); errors.Is(errStat, os.ErrNotExist) {
+		return nil
+	}
+	if errRemove := os.Remove(Path(name)); errRemove != nil {
+		return errors.Join(err, errRemove)
+	}
+	return nil
+}
+
+func inNamespace(ctx context.Context, namespace string, command ...string) error {
+	return run(exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", namespace}, command...)...))
+}
+
+// batch runs commands of ip, in a network namespace unless it is "".
+func batch(ctx context.Context, namespace string, commands ...string) error {
+	arguments := []string{"-batch", "-"}
+	if namespace != "" {
+		arguments = append([]string{"-n", namespace}, arguments...)
+	}
+	command := exec.CommandContext(ctx, "ip", arguments...)
+	command.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
+	return run(command)
+}
+
+func run(command *exec.Cmd) error {
+	var said bytes.Buffer
+	command.Stdout, command.Stderr = &said, &said
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}

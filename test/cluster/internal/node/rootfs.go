@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// Setup is what a node is made of.
+type Setup struct {
+	// ID is the cluster's.
+	ID string
+	// Files maps paths on the node to contents. Keys and scripts are told by their mode.
+	Files map[string]File
+	// Services start in no particular order and wait for each other.
+	Services []Service
+	// Programs are folders of this machine that the node sees, read only.
+	Programs map[string]string
+	// Plugins are CNI plugins that the node has from the beginning; more may be installed beside them.
+	Plugins []string
+}
+
+// File is a file of a node.
+type File struct {
+	Content []byte
+	Mode    fs.FileMode
+}
+
+// Service is a program that runs all the time. Its output goes to /var/log/NAME.log.
+type Service struct {
+	Name    string
+	Command []string
+}
+
+// LogFile is where a service of a node writes, below the node's root.
+func LogFile(service string) string { return filepath.Join("var", "log", service+".log") }
+
+// serviceDir is what runsvdir reads.
+const serviceDir = "/etc/service"
+
+// pluginDir is where Kubernetes' network plugins stand by convention.
+const pluginDir = "/opt/cni/bin"
+
+// masked are settings of the whole machine that a kubelet insists on. It finds them as it wants them, in files
+// that are mounted over the real ones, and leaves the machine's alone.
+var masked = map[string]string{
+	"vm/overcommit_memory":      "1",
+	"vm/panic_on_oom":           "0",
+	"kernel/panic":              "10",
+	"kernel/panic_on_oops":      "1",
+	"kernel/keys/root_maxkeys":  "1000000",
+	"kernel/keys/root_maxbytes": "25000000",
+}
+
+const maskedDir = "/etc/ktsn-cluster/sysctl"
+
+const startScript = "/etc/ktsn-cluster/start"
+
+// WriteRoot writes the file system of a node, below root.
+func WriteRoot(root, host string, setup Setup) error {
+	for _, dir := range []string{"usr", "proc", "sys", "dev", "run", "tmp", "root", "etc/alternatives", "etc/cni/net.d",
+		"var/log/pods", "var/lib/kubelet", "var/lib/containerd", "var/lib/cni", "var/tmp", serviceDir, pluginDir} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			return fmt.Errorf("write root of %s: %w", host, err)
+		}
+	}
+	for name, file := range baseFiles(host, setup.ID) {
+		setup.Files[name] = file
+	}
+	for _, service := range setup.Services {
+		setup.Files[serviceDir+"/"+service.Name+"/run"] = File{Content: service.script(), Mode: 0o755}
+	}
+	for name, file := range setup.Files {
+		if err := writeFile(filepath.Join(root, name), file); err != nil {
+			return fmt.Errorf("write root of %s: %w", host, err)
+		}
+	}
+	for at := range setup.Programs {
+		if err := os.MkdirAll(filepath.Join(root, at), 0o755); err != nil {
+			return fmt.Errorf("write root of %s: %w", host, err)
+		}
+	}
+	if err := errors.Join(linkSystem(root), copyPlugins(root, setup.Plugins)); err != nil {
+		return fmt.Errorf("write root of %s: %w", host, err)
+	}
+	return nil
+}
+
+func writeFile(path string, file File) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, file.Content, file.Mode); err != nil {
+		return err
+	}
+	return os.Chmod(path, file.Mode)
+}
+
+func baseFiles(host, id string) map[string]File {
+	text := func(content string) File { return File{Content: []byte(content), Mode: 0o644} }
+	files := map[string]File{
+		"/etc/hostname":      text(host + "\n"),
+		"/etc/machine-id":    text(machineID(host, id) + "\n"),
+		"/etc/hosts":         text("127.0.0.1 localhost\n::1 localhost\n"),
+		"/etc/resolv.conf":   text(""),
+		"/etc/nsswitch.conf": text("hosts: files dns\n"),
+		"/etc/passwd":        text("root:x:0:0:root:/root:/bin/sh\n"),
+		"/etc/group":         text("root:x:0:\n"),
+		startScript:          {Content: []byte(start()), Mode: 0o755},
+	}
+	for name, value := range masked {
+		files[filepath.Join(maskedDir, name)] = text(value + "\n")
+	}
+	return files
+}
+
+// machineID tells nodes apart, those of other clusters, too.
+func machineID(host, cluster string) string {
+	sum := sha256.Sum256([]byte(cluster + "/" + host))
+	return hex.EncodeToString(sum[:16])
+}
+
+// start is the first script of a node, which becomes runsvdir.
+func start() string {
+	var script strings.Builder
+	script.WriteString("#!/bin/sh\nset -e\nmount --make-rshared /\n")
+	names := make([]string, 0, len(masked))
+	for name := range masked {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		fmt.Fprintf(&script, "mount --bind %s/%s /proc/sys/%s\n", maskedDir, name, name)
+	}
+	script.WriteString("exec runsvdir -P " + serviceDir + "\n")
+	return script.String()
+}
+
+func (s Service) script() []byte {
+	var quoted []string
+	for _, word := range s.Command {
+		quoted = append(quoted, "'"+strings.ReplaceAll(word, "'", `'\''`)+"'")
+	}
+	return fmt.Appendf(nil, "#!/bin/sh\nexec >>/%s 2>&1\nexec %s\n", LogFile(s.Name), strings.Join(quoted, " \\\n\t"))
+}
+
+// linkSystem makes /bin, /lib and so on what they are on this machine: links into /usr.
+func linkSystem(root string) error {
+	for _, name := range systemLinks() {
+		to, err := os.Readlink("/" + name)
+		if err != nil {
+			return fmt.Errorf("/%s is no link into /usr, as it is on Debian 12: %w", name, err)
+		}
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func systemLinks() []string {
+	var names []string
+	for _, name := range []string{"bin", "sbin", "lib", "lib64"} {
+		if _, err := os.Lstat("/" + name); err == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func copyPlugins(root string, plugins []string) error {
+	for _, plugin := range plugins {
+		if err := copyProgram(plugin, filepath.Join(root, pluginDir, filepath.Base(plugin))); err != nil {
+			return fmt.Errorf("install plugin: %w", err)
+		}
+	}
+	return nil
+}
+
+func copyProgram(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
+}

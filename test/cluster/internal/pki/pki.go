@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pki issues the certificates of a cluster. An Authority lives in memory: its key is written only where
+// a component needs it.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// validity is longer than any cluster of this kind lives.
+const validity = 365 * 24 * time.Hour
+
+// backdate spares components whose clock is read a moment before ours.
+const backdate = 5 * time.Minute
+
+// Authority signs certificates.
+type Authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	// PEM is the authority's own certificate and key.
+	PEM Pair
+}
+
+// Pair is a certificate with its key, both in PEM.
+type Pair struct {
+	Certificate []byte
+	Key         []byte
+}
+
+// Subject is whom a certificate is for. With Addresses or Names it serves as a server's, too.
+type Subject struct {
+	User      string
+	Groups    []string
+	Addresses []net.IP
+	Names     []string
+}
+
+// NewAuthority makes an authority that signed itself.
+func NewAuthority(name string) (*Authority, error) {
+	template, err := newTemplate(pkix.Name{CommonName: name})
+	if err != nil {
+		return nil, fmt.Errorf("make authority %s: %w", name, err)
+	}
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make authority %s: %w", name, err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("make authority %s: %w", name, err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("make authority %s: %w", name, err)
+	}
+	made, err := encode(der, key)
+	if err != nil {
+		return nil, fmt.Errorf("make authority %s: %w", name, err)
+	}
+	return &Authority{certificate: certificate, key: key, PEM: made}, nil
+}
+
+// Issue makes a certificate for a client, and for a server where the subject has addresses or names.
+func (a *Authority) Issue(subject Subject) (Pair, error) {
+	template, err := newTemplate(pkix.Name{CommonName: subject.User, Organization: subject.Groups})
+	if err != nil {
+		return Pair{}, fmt.Errorf("issue certificate for %s: %w", subject.User, err)
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	if len(subject.Addresses)+len(subject.Names) > 0 {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	template.IPAddresses, template.DNSNames = subject.Addresses, subject.Names
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("issue certificate for %s: %w", subject.User, err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("issue certificate for %s: %w", subject.User, err)
+	}
+	return encode(der, key)
+}
+
+func newTemplate(name pkix.Name) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      name,
+		NotBefore:    now.Add(-backdate),
+		NotAfter:     now.Add(validity),
+	}, nil
+}
+
+func encode(certificate []byte, key *ecdsa.PrivateKey) (Pair, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{
+		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+	}, nil
+}
+
+// NewSigningKey makes the key pair with which service accounts' tokens are signed and checked.
+func NewSigningKey() (private, public []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make signing key: %w", err)
+	}
+	made, err := encode(nil, key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make signing key: %w", err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, nil, fmt.Errorf("make signing key: %w", err)
+	}
+	return made.Key, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"strconv"
+)
+
+// What every cluster has in common: it is seen inside the cluster's own network namespaces only.
+const (
+	PodCIDR     = "10.244.0.0/16"
+	ServiceCIDR = "10.96.0.0/16"
+	// APIService and DNSService are the first and the customary address of ServiceCIDR.
+	APIService = "10.96.0.1"
+	DNSService = "10.96.0.10"
+	Domain     = "cluster.local"
+	APIPort    = 6443
+	// Uplink is the interface of a node towards the others.
+	Uplink = "eth0"
+	// UplinkMTU leaves pods behind Flannel's VXLAN 50 bytes less.
+	UplinkMTU = 1500
+	PodMTU    = UplinkMTU - 50
+)
+
+// MaxNodes is what the machine's memory and the addresses of one subnet allow at most.
+const MaxNodes = 20
+
+const firstNodeHost = 11
+
+// addressPool is where subnets come from: the range for benchmarks (RFC 2544), which nobody routes.
+var addressPool = netip.MustParsePrefix("198.18.0.0/15")
+
+// Plan is what a cluster will be called on this machine, and where it will be.
+type Plan struct {
+	Name  string `json:"name"`
+	Nodes []Node `json:"nodes"`
+	// Subnet joins the nodes; its first address is this machine's.
+	Subnet netip.Prefix `json:"subnet"`
+	// Dir holds all files of the cluster.
+	Dir string `json:"dir"`
+	// ID is in all names on this machine.
+	ID string `json:"id"`
+}
+
+// Node is a machine of the cluster.
+type Node struct {
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
+}
+
+var nameForm = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$`)
+
+// New plans a cluster under root, the folder of all clusters. An invalid subnet (the zero value) stands for the
+// one that follows from the name.
+func New(name, root string, nodes int, subnet netip.Prefix) (*Plan, error) {
+	if !nameForm.MatchString(name) {
+		return nil, fmt.Errorf("%q is no name for a cluster; give up to 30 lower-case letters, digits and dashes, a letter first", name)
+	}
+	if nodes < 1 || nodes > MaxNodes {
+		return nil, fmt.Errorf("a cluster of %d nodes is not possible; give 1 to %d", nodes, MaxNodes)
+	}
+	sum := sha256.Sum256([]byte(name))
+	if !subnet.IsValid() {
+		subnet = deriveSubnet(sum)
+	}
+	if !subnet.Addr().Is4() || subnet.Bits() > 24 || subnet != subnet.Masked() {
+		return nil, fmt.Errorf("%s is no subnet for nodes; give an IPv4 prefix of 24 bits or fewer, such as 198.18.7.0/24", subnet)
+	}
+	plan := &Plan{Name: name, Subnet: subnet, Dir: filepath.Join(root, name), ID: hex.EncodeToString(sum[:3])}
+	for number := 1; number <= nodes; number++ {
+		plan.Nodes = append(plan.Nodes, Node{
+			Name:    "node" + strconv.Itoa(number),
+			Address: host(subnet, firstNodeHost+number-1),
+		})
+	}
+	return plan, nil
+}
+
+// NextSubnet moves the nodes to the subnet behind, for when this machine uses the one that followed from the name.
+func (p *Plan) NextSubnet() {
+	bytes := p.Subnet.Addr().As4()
+	bytes[2]++
+	p.Subnet = netip.PrefixFrom(netip.AddrFrom4(bytes), p.Subnet.Bits())
+	for i := range p.Nodes {
+		p.Nodes[i].Address = host(p.Subnet, firstNodeHost+i)
+	}
+}
+
+func deriveSubnet(sum [sha256.Size]byte) netip.Prefix {
+	base := addressPool.Addr().As4()
+	base[1] |= sum[3] & 1
+	base[2] = sum[4]
+	return netip.PrefixFrom(netip.AddrFrom4(base), 24)
+}
+
+func host(subnet netip.Prefix, number int) netip.Addr {
+	bytes := subnet.Addr().As4()
+	bytes[3] |= byte(number)
+	return netip.AddrFrom4(bytes)
+}
+
+// Machine is this machine's address among the nodes.
+func (p *Plan) Machine() netip.Addr { return host(p.Subnet, 1) }
+
+// ControlPlane is the node that also runs the control plane.
+func (p *Plan) ControlPlane() Node { return p.Nodes[0] }
+
+// Node finds a node by name.
+func (p *Plan) Node(name string) (Node, error) {
+	for _, node := range p.Nodes {
+		if node.Name == name {
+			return node, nil
+		}
+	}
+	return Node{}, fmt.Errorf("cluster %s has no node %q; it has %s to %s", p.Name, name,
+		p.Nodes[0].Name, p.Nodes[len(p.Nodes)-1].Name)
+}
+
+// Prefix opens the name of each network namespace and the cgroup.
+func (p *Plan) Prefix() string { return "ktsnc-" + p.ID }
+
+// Namespace is the network namespace of a node.
+func (p *Plan) Namespace(node string) string { return p.Prefix() + "-" + node }
+
+// Switch is the network namespace with the bridge that joins the nodes.
+func (p *Plan) Switch() string { return p.Prefix() + "-switch" }
+
+// MachineLink is this machine's interface towards the nodes.
+func (p *Plan) MachineLink() string { return "ktsnc" + p.ID }
+
+// Cgroup is above the nodes' in each hierarchy, relative to its root.
+func (p *Plan) Cgroup() string { return p.Prefix() }
+
+// NodeDir holds the files of a node.
+func (p *Plan) NodeDir(node string) string { return filepath.Join(p.Dir, "nodes", node) }
+
+// Root is the root of a node's file system.
+func (p *Plan) Root(node string) string { return filepath.Join(p.NodeDir(node), "rootfs") }
+
+// Kubeconfig is the administrator's.
+func (p *Plan) Kubeconfig() string { return filepath.Join(p.Dir, "admin.kubeconfig") }
+
+// Server is where the API server is reached from this machine and from the nodes.
+func (p *Plan) Server() string {
+	return "https://" + netip.AddrPortFrom(p.ControlPlane().Address, APIPort).String()
+}
