@@ -131,6 +131,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		besides          map[string]string
 	}{
 		"ktsnd":                {"ktsnd", "", "ktsnd.8", ".Sh OPTIONS", true, nil},
+		"ktsn-realtime":        {"ktsn-realtime", "", "ktsn-realtime.8", ".Sh OPTIONS", true, nil},
 		"tsnperf":              {"tsnperf", "", "tsnperf.1", ".Sh DESCRIPTION", false, nil},
 		"tsnperf talker":       {"tsnperf", "talker", "tsnperf.1", ".Ss tsnperf talker", true, nil},
 		"tsnperf listener":     {"tsnperf", "listener", "tsnperf.1", ".Ss tsnperf listener", true, nil},

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command ktsn-realtime becomes another program after it gave its cgroup a share of the real-time budget; see
+// ktsn-realtime(8).
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/kubernetsn/kubernetsn/internal/realtime"
+)
+
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+const usage = `Usage: ktsn-realtime [--share PERCENT] -- PROGRAM [ARGUMENT]...
+
+Gives its own cgroup, and those above it, at least a share of the processor's real-time budget where the kernel
+divides it among cgroups, and becomes PROGRAM, which may then use SCHED_FIFO (with CAP_SYS_NICE). Where that
+fails it says so, and PROGRAM starts all the same.
+
+Options:
+  --share PERCENT  of each processor's time, 1 to 95 (default: 10)
+  --help           this text
+`
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(arguments []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("ktsn-realtime", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	percent := flags.Int("share", 10, "")
+	err := flags.Parse(arguments)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, usage)
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "ktsn-realtime: %v; `ktsn-realtime --help` lists the options\n", err)
+		return exitUsage
+	case *percent < 1 || *percent > 95:
+		fmt.Fprintf(stderr, "ktsn-realtime: --share %d: give 1 to 95 percent\n", *percent)
+		return exitUsage
+	case flags.NArg() == 0:
+		fmt.Fprintln(stderr, "ktsn-realtime: no PROGRAM; `ktsn-realtime --help` shows how it is called")
+		return exitUsage
+	}
+	levels, err := realtime.Levels("/proc/self")
+	if err == nil {
+		err = realtime.Raise(levels, float64(*percent)/100)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "ktsn-realtime: no real-time budget: %v\n", err)
+	}
+	return become(flags.Args(), stderr)
+}
+
+// become returns only when it fails.
+func become(command []string, stderr io.Writer) int {
+	path, err := exec.LookPath(command[0])
+	if err == nil {
+		err = syscall.Exec(path, command, os.Environ())
+	}
+	fmt.Fprintf(stderr, "ktsn-realtime: start %s: %v\n", command[0], err)
+	return exitFailure
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package realtime
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	runtimeFile = "cpu.rt_runtime_us"
+	periodFile  = "cpu.rt_period_us"
+)
+
+// ErrHidden says that the cgroups above the own one cannot be seen.
+var ErrHidden = errors.New("the hierarchy of the cpu controller is not mounted whole; " +
+	"in a container, mount the node's /sys/fs/cgroup, writable")
+
+// Levels lists the folders of this process's cgroup in the cpu controller's hierarchy and of those above it, the
+// topmost below the root first. There are none where the kernel does not divide the budget. proc is /proc/self.
+func Levels(proc string) ([]string, error) {
+	own, err := ownCgroup(filepath.Join(proc, "cgroup"))
+	if err != nil || own == "" || own == "/" {
+		return nil, err
+	}
+	root, err := hierarchy(filepath.Join(proc, "mountinfo"), own)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(root, own, runtimeFile)); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var levels []string
+	for name := own; name != "/"; name = filepath.Dir(name) {
+		levels = append(levels, filepath.Join(root, name))
+	}
+	slices.Reverse(levels)
+	return levels, nil
+}
+
+// ownCgroup reads lines such as "2:cpu,cpuacct:/kubepods/pod1". Without a controller of version 1 it is "".
+func ownCgroup(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("find own cgroup: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) == 3 && slices.Contains(strings.Split(fields[1], ","), "cpu") {
+			return fields[2], nil
+		}
+	}
+	return "", nil
+}
+
+// hierarchy finds a mount of the cpu controller's whole hierarchy, in which own can be seen. Container runtimes
+// show a container its own cgroup only.
+func hierarchy(mountinfo, own string) (string, error) {
+	file, err := os.Open(mountinfo)
+	if err != nil {
+		return "", fmt.Errorf("find cgroups: %w", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		mount, super := strings.Fields(before), strings.Fields(after)
+		if len(mount) < 5 || len(super) < 3 || super[0] != "cgroup" || mount[3] != "/" ||
+			!slices.Contains(strings.Split(super[2], ","), "cpu") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(mount[4], own)); err == nil {
+			return mount[4], nil
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return "", fmt.Errorf("find cgroups: %w", err)
+	}
+	return "", ErrHidden
+}
+
+// Raise gives each level at least the share, from the top, because none may have more than what is above it.
+// Levels that have enough are left alone.
+func Raise(levels []string, share float64) error {
+	for _, level := range levels {
+		period, err := read(filepath.Join(level, periodFile))
+		if err != nil {
+			return fmt.Errorf("give cgroup %s real-time budget: %w", level, err)
+		}
+		has, err := read(filepath.Join(level, runtimeFile))
+		if err != nil {
+			return fmt.Errorf("give cgroup %s real-time budget: %w", level, err)
+		}
+		want := time.Duration(share * float64(period))
+		if has < 0 || has >= want { // below zero: without limit
+			continue
+		}
+		text := strconv.FormatInt(want.Microseconds(), 10)
+		if err := os.WriteFile(filepath.Join(level, runtimeFile), []byte(text), 0); err != nil {
+			return fmt.Errorf("give cgroup %s real-time budget: %w; what stands above or beside it leaves less than %s µs",
+				level, err, text)
+		}
+	}
+	return nil
+}
+
+// read reads a number of microseconds.
+func read(file string) (time.Duration, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	number, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", file, err)
+	}
+	return time.Duration(number) * time.Microsecond, nil
+}

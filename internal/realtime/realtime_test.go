@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package realtime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// machine is a made-up /proc/self and a hierarchy of cgroups.
+type machine struct {
+	proc, root string
+}
+
+// newMachine makes a process in a cgroup. mounted is the part of the hierarchy that can be seen.
+func newMachine(t *testing.T, own, mounted string) machine {
+	t.Helper()
+	m := machine{proc: t.TempDir(), root: t.TempDir()}
+	m.write(t, m.proc, "cgroup", "3:cpuset:/\n2:cpu,cpuacct:"+own+"\n0::/\n")
+	m.write(t, m.proc, "mountinfo", fmt.Sprintf("30 24 0:26 / /elsewhere rw - cgroup cgroup rw,cpuset\n"+
+		"31 24 0:27 %s %s rw,relatime shared:1 - cgroup cgroup rw,cpu,cpuacct\n", mounted, m.root))
+	return m
+}
+
+func (m machine) write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cgroup makes one with a budget.
+func (m machine) cgroup(t *testing.T, name string, budget int) string {
+	t.Helper()
+	dir := filepath.Join(m.root, name)
+	m.write(t, dir, runtimeFile, fmt.Sprintf("%d\n", budget))
+	m.write(t, dir, periodFile, "1000000\n")
+	return dir
+}
+
+func (m machine) budget(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, runtimeFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func TestEachLevelGetsAtLeastTheShareFromTheTop(t *testing.T) {
+	m := newMachine(t, "/kubepods/pod1/app", "/")
+	top := m.cgroup(t, "kubepods", 300000)
+	pod := m.cgroup(t, "kubepods/pod1", 0)
+	app := m.cgroup(t, "kubepods/pod1/app", -1)
+	levels, err := Levels(m.proc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{top, pod, app}; fmt.Sprint(levels) != fmt.Sprint(want) {
+		t.Fatalf("got %v, want %v", levels, want)
+	}
+	if err := Raise(levels, 0.1); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{top: "300000", pod: "100000", app: "-1"} {
+		if got := m.budget(t, dir); got != want {
+			t.Errorf("%s has %s, want %s", dir, got, want)
+		}
+	}
+}
+
+func TestThereIsNothingToDo(t *testing.T) {
+	t.Run("in the root cgroup", func(t *testing.T) {
+		m := newMachine(t, "/", "/")
+		if levels, err := Levels(m.proc); err != nil || len(levels) > 0 {
+			t.Errorf("got %v, %v", levels, err)
+		}
+	})
+	t.Run("where the kernel does not divide the budget", func(t *testing.T) {
+		m := newMachine(t, "/app", "/")
+		m.write(t, filepath.Join(m.root, "app"), "cpu.shares", "1024\n")
+		if levels, err := Levels(m.proc); err != nil || len(levels) > 0 {
+			t.Errorf("got %v, %v", levels, err)
+		}
+	})
+	t.Run("with cgroups of version 2", func(t *testing.T) {
+		m := newMachine(t, "/app", "/")
+		m.write(t, m.proc, "cgroup", "0::/app\n")
+		if levels, err := Levels(m.proc); err != nil || len(levels) > 0 {
+			t.Errorf("got %v, %v", levels, err)
+		}
+	})
+}
+
+func TestWhatCannotBeSeenIsSaid(t *testing.T) {
+	m := newMachine(t, "/kubepods/pod1/app", "/kubepods/pod1/app")
+	m.cgroup(t, "", 0)
+	if _, err := Levels(m.proc); !errors.Is(err, ErrHidden) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestARefusalNamesTheLevel(t *testing.T) {
+	m := newMachine(t, "/app", "/")
+	dir := m.cgroup(t, "app", 0)
+	levels, err := Levels(m.proc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, periodFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Raise(levels, 0.1); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("got %v", err)
+	}
+}
