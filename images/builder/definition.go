@@ -23,6 +23,8 @@ type Definition struct {
 	Files []File `json:"files"`
 	// Directories are made empty.
 	Directories []Directory `json:"directories,omitempty"`
+	// Links are symbolic ones.
+	Links []Link `json:"links,omitempty"`
 	// User is "UID:GID", in numbers because there is no /etc/passwd.
 	User       string   `json:"user"`
 	Entrypoint []string `json:"entrypoint,omitempty"`
@@ -46,6 +48,12 @@ type Directory struct {
 	Path string `json:"path"`
 	// Mode is written in octal, "1777".
 	Mode string `json:"mode"`
+}
+
+// Link is a symbolic link.
+type Link struct {
+	Path string `json:"path"`
+	To   string `json:"to"`
 }
 
 // Load reads a definition. Unknown fields are refused.
@@ -83,6 +91,11 @@ func (d *Definition) check() error {
 		}
 		if file.Source == "" {
 			return fmt.Errorf("files[%d].source: missing; say where %s comes from", i, file.Path)
+		}
+	}
+	for i, link := range d.Links {
+		if !path.IsAbs(link.Path) || link.To == "" {
+			return fmt.Errorf("links[%d]: path %q is not absolute, or to %q is empty", i, link.Path, link.To)
 		}
 	}
 	return nil

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// entry is a file or directory of the layer.
+// entry is a file, directory or symbolic link of the layer.
 type entry struct {
-	// source is the file on this machine, "" for a directory.
-	source string
-	mode   fs.FileMode
-	size   int64
+	// source is the file on this machine, "" for a directory and for a link, which leads to target.
+	source, target string
+	mode           fs.FileMode
+	size           int64
 }
 
 // collect lists all that belongs into the image, by its path there.
@@ -28,7 +28,7 @@ func collect(definition *Definition, sources Sources) (map[string]entry, error) 
 			return nil, err
 		}
 		for _, source := range found {
-			if err := addWithLibraries(entries, target(file, source), source); err != nil {
+			if err := addWithLibraries(entries, place(file, source), source); err != nil {
 				return nil, err
 			}
 		}
@@ -40,11 +40,14 @@ func collect(definition *Definition, sources Sources) (map[string]entry, error) 
 		}
 		entries[path.Clean(directory.Path)] = entry{mode: fs.ModeDir | fs.FileMode(mode)}
 	}
+	for _, link := range definition.Links {
+		entries[path.Clean(link.Path)] = entry{target: link.To, mode: fs.ModeSymlink | 0o777}
+	}
 	addParents(entries)
 	return entries, nil
 }
 
-func target(file File, source string) string {
+func place(file File, source string) string {
 	if strings.HasSuffix(file.Path, "/") {
 		return path.Join(file.Path, path.Base(source))
 	}

@@ -92,10 +92,13 @@ func writeEntry(archive *tar.Writer, at string, e entry) error {
 		Typeflag: tar.TypeReg,
 		Size:     e.size,
 	}
-	if e.mode.IsDir() {
+	switch {
+	case e.mode.IsDir():
 		header.Typeflag, header.Size, header.Name = tar.TypeDir, 0, header.Name+"/"
+	case e.target != "":
+		header.Typeflag, header.Size, header.Linkname = tar.TypeSymlink, 0, e.target
 	}
-	if err := archive.WriteHeader(header); err != nil || e.mode.IsDir() {
+	if err := archive.WriteHeader(header); err != nil || e.source == "" {
 		return err
 	}
 	file, err := os.Open(e.source)

@@ -155,14 +155,25 @@ func (s Service) script() []byte {
 
 // linkSystem makes /bin, /lib and so on what they are on this machine: links into /usr.
 func linkSystem(root string) error {
+	// As on Debian, so that a path means the same whichever of the two names it begins with.
+	if err := symlink("/run", filepath.Join(root, "var/run")); err != nil {
+		return err
+	}
 	for _, name := range systemLinks() {
 		to, err := os.Readlink("/" + name)
 		if err != nil {
 			return fmt.Errorf("/%s is no link into /usr, as it is on Debian 12: %w", name, err)
 		}
-		if err := os.Symlink(to, filepath.Join(root, name)); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := symlink(to, filepath.Join(root, name)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func symlink(to, at string) error {
+	if err := os.Symlink(to, at); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
 	}
 	return nil
 }

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+)
+
+// Ports of agnhost.
+const (
+	httpPort = 8080
+	udpPort  = 8081
+)
+
+// Levels of the Pod Security Standards.
+const (
+	restricted = "restricted"
+	privileged = "privileged"
+)
+
+const agnhostImage = "kubernetsn.io/agnhost:" + components.Tag
+
+// newNamespace makes a namespace for a test, in which Pod Security enforces a level ("" for the cluster's own).
+func newNamespace(ctx context.Context, t *testing.T, level string) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
+	if level != "" {
+		namespace.Labels = map[string]string{"pod-security.kubernetes.io/enforce": level}
+	}
+	made, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deleteNamespace(t, made.Name) })
+	return made.Name
+}
+
+// deleteNamespace waits until its pods are gone, so that what a test leaves does not disturb the next one.
+func deleteNamespace(t *testing.T, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	err := client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+	err = client.CoreV1().Pods(name).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		t.Error(err)
+	}
+	err = kube.Wait(ctx, func(ctx context.Context) error {
+		pods, err := client.CoreV1().Pods(name).List(ctx, metav1.ListOptions{})
+		if err == nil && len(pods.Items) > 0 {
+			err = fmt.Errorf("%d pods of namespace %s are still there", len(pods.Items), name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func pointer[T any](value T) *T { return &value }
+
+// agnhost is a pod that answers on httpPort and udpPort, and asks others when it is asked to. It conforms to the
+// strictest level of Pod Security.
+func agnhost(name, node string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: pointer(int64(0)),
+			AutomountServiceAccountToken:  pointer(false),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot:   pointer(true),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: "agnhost", Image: agnhostImage, ImagePullPolicy: corev1.PullNever,
+				Args: []string{"netexec", "--http-port=" + strconv.Itoa(httpPort), "--udp-port=" + strconv.Itoa(udpPort)},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: pointer(false),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+				ReadinessProbe: &corev1.Probe{
+					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intOrString(httpPort)}},
+					PeriodSeconds: 1,
+				},
+			}},
+		},
+	}
+	if node != "" {
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	}
+	return pod
+}
+
+// start makes pods and waits until they are ready.
+func start(ctx context.Context, t *testing.T, namespace string, pods ...*corev1.Pod) []*corev1.Pod {
+	t.Helper()
+	for _, pod := range pods {
+		if _, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready := make([]*corev1.Pod, len(pods))
+	for i, pod := range pods {
+		ready[i] = waitReady(ctx, t, namespace, pod.Name)
+	}
+	return ready
+}
+
+func waitReady(ctx context.Context, t *testing.T, namespace, name string) *corev1.Pod {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var pod *corev1.Pod
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		var err error
+		pod, err = client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !podReady(pod) {
+			return fmt.Errorf("pod %s is not ready: %s: %s", name, pod.Status.Phase, lastEvents(ctx, namespace, name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func lastEvents(ctx context.Context, namespace, name string) string {
+	events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	if err != nil {
+		return err.Error()
+	}
+	var text []string
+	for _, event := range events.Items[max(0, len(events.Items)-3):] {
+		text = append(text, brief(event.Message))
+	}
+	return strings.Join(text, "; ")
+}
+
+// brief keeps the ends of long messages, in which network plugins say what was wrong.
+func brief(text string) string {
+	const most = 300
+	if len(text) <= 2*most {
+		return text
+	}
+	return text[:most] + " ... " + text[len(text)-most:]
+}
+
+// answers are what agnhost's /dial gives.
+type answers struct {
+	Responses []string `json:"responses"`
+	Errors    []string `json:"errors"`
+}
+
+// dial has a pod ask host, once or more often. protocol is "http" or "udp".
+func dial(ctx context.Context, from *corev1.Pod, protocol, host string, port int, request string, tries int) ([]string, error) {
+	text, err := client.CoreV1().RESTClient().Get().Namespace(from.Namespace).Resource("pods").
+		Name(from.Name+":"+strconv.Itoa(httpPort)).SubResource("proxy").Suffix("dial").
+		Param("protocol", protocol).Param("host", host).Param("port", strconv.Itoa(port)).
+		Param("request", request).Param("tries", strconv.Itoa(tries)).DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%s asks %s by %s: %w: %s", from.Name, host, protocol, err, text)
+	}
+	var given answers
+	if err := json.Unmarshal(text, &given); err != nil {
+		return nil, fmt.Errorf("%s asks %s by %s: %w", from.Name, host, protocol, err)
+	}
+	if len(given.Errors) > 0 {
+		return given.Responses, fmt.Errorf("%s asks %s by %s: %s", from.Name, host, protocol, given.Errors[0])
+	}
+	return given.Responses, nil
+}
+
+// portOf is agnhost's port for a protocol of dial.
+func portOf(protocol string) int {
+	if protocol == "udp" {
+		return udpPort
+	}
+	return httpPort
+}
+
+// reaches fails the test unless a pod reaches another at an address, by TCP and by UDP.
+func reaches(ctx context.Context, t *testing.T, from, to *corev1.Pod, address string) {
+	t.Helper()
+	for _, protocol := range []string{"http", "udp"} {
+		given, err := dial(ctx, from, protocol, address, portOf(protocol), "hostname", 1)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if len(given) != 1 || given[0] != to.Name {
+			t.Errorf("%s asked %s by %s for its name: got %q, want %q", from.Name, address, protocol, given, to.Name)
+		}
+	}
+}
+
+// seenFrom returns the address from which a pod's TCP connections come to another.
+func seenFrom(ctx context.Context, t *testing.T, from *corev1.Pod, address string) netip.Addr {
+	t.Helper()
+	given, err := dial(ctx, from, "http", address, httpPort, "clientip", 1)
+	if err != nil || len(given) != 1 {
+		t.Fatalf("got %q, %v", given, err)
+	}
+	source, err := netip.ParseAddrPort(given[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source.Addr().Unmap()
+}
+
+// run runs a command in a container of a pod and returns what it prints.
+func run(ctx context.Context, pod *corev1.Pod, container string, command ...string) (stdout, stderr string, err error) {
+	request := client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
+		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
+		Container: container, Command: command, Stdout: true, Stderr: true,
+	}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewSPDYExecutor(config, "POST", request.URL())
+	if err != nil {
+		return "", "", err
+	}
+	var out, errors bytes.Buffer
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errors})
+	return out.String(), errors.String(), err
+}
+
+// logs returns what a container of a pod wrote.
+func logs(ctx context.Context, pod *corev1.Pod, container string) (string, error) {
+	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
+	return string(text), err
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+)
+
+// The cluster under test, nil without one.
+var (
+	under    *cluster.Cluster
+	config   *rest.Config
+	client   kubernetes.Interface
+	whyNot   string
+	firstFew = 10 * time.Second
+)
+
+// patience is how long anything may take that takes seconds on an idle machine.
+const patience = 2 * time.Minute
+
+func TestMain(m *testing.M) {
+	if err := connect(); err != nil {
+		whyNot = err.Error()
+	}
+	os.Exit(m.Run())
+}
+
+func connect() error {
+	name := os.Getenv("KTSN_CLUSTER")
+	if name == "" {
+		return fmt.Errorf("KTSN_CLUSTER names no cluster; `make e2e` makes one")
+	}
+	found, err := cluster.Open(name, clusterDir())
+	if err != nil {
+		return err
+	}
+	config, err = found.Config()
+	if err != nil {
+		return err
+	}
+	client, err = kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), firstFew)
+	defer cancel()
+	if err := kube.Wait(ctx, kube.ControlPlaneReady(client)); err != nil {
+		return err
+	}
+	under = found
+	return nil
+}
+
+func clusterDir() string {
+	if dir := os.Getenv("KTSN_CLUSTER_DIR"); dir != "" {
+		return dir
+	}
+	return cluster.DefaultDir
+}
+
+// required tells that a test must not be skipped.
+func required() bool {
+	return os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1"
+}
+
+func skip(t *testing.T, reason string) {
+	t.Helper()
+	if required() {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// needCluster skips a test where there is none, and bounds what it does.
+func needCluster(t *testing.T) context.Context {
+	t.Helper()
+	if under == nil {
+		skip(t, whyNot)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// needNodes skips a test that has nothing to test in a smaller cluster.
+func needNodes(t *testing.T, count int) context.Context {
+	t.Helper()
+	ctx := needCluster(t)
+	if len(under.Nodes) < count {
+		skip(t, fmt.Sprintf("needs %d nodes", count))
+	}
+	return ctx
+}
+
+// program is the path of a built program.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	dir := os.Getenv("KTSN_BIN_DIR")
+	if dir == "" {
+		dir = "../../../bin"
+	}
+	path, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		skip(t, path+" is missing; run `make build bin/"+name+"`")
+	}
+	return path
+}
