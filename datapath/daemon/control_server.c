@@ -164,6 +164,9 @@ static char *hand_over(struct client *client)
 	struct control_server *server = client->server;
 
 	server->handed_over = handover_give(server->node, client->connection.fd, server->listener.fd) == 0;
+	/* Connections that are readable by now are the successor's. */
+	if (server->handed_over)
+		events_forget_round(server->node->events);
 	return NULL;
 }
 

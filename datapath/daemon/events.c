@@ -75,3 +75,9 @@ int events_run_once(struct events *events, int timeout_ms)
 	events->round_count = 0;
 	return 0;
 }
+
+void events_forget_round(struct events *events)
+{
+	for (int i = 0; i < events->round_count; i++)
+		events->round[i].data.ptr = NULL;
+}

@@ -26,6 +26,9 @@ int events_add(struct events *events, struct event_source *source);
 /* Does not close the descriptor. Harmless for a source that was never added. */
 void events_remove(struct events *events, struct event_source *source);
 
+/* For a handler: whatever else came in this round is somebody else's to serve. */
+void events_forget_round(struct events *events);
+
 /* Waits at most timeout_ms (-1: for ever) and calls the handlers. 0 or -errno. */
 int events_run_once(struct events *events, int timeout_ms);
 
