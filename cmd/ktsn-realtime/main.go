@@ -28,7 +28,7 @@ divides it among cgroups, and becomes PROGRAM, which may then use SCHED_FIFO (wi
 fails it says so, and PROGRAM starts all the same.
 
 Options:
-  --share PERCENT  of each processor's time, 1 to 95 (default: 10)
+  --share PERCENT  of each processor's time, 1 to 95 (default: 20)
   --help           this text
 `
 
@@ -39,7 +39,7 @@ func main() {
 func run(arguments []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("ktsn-realtime", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	percent := flags.Int("share", 10, "")
+	percent := flags.Int("share", 20, "")
 	err := flags.Parse(arguments)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

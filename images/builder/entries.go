@@ -5,8 +5,11 @@ package builder
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -43,6 +46,7 @@ func collect(definition *Definition, sources Sources) (map[string]entry, error) 
 	for _, link := range definition.Links {
 		entries[path.Clean(link.Path)] = entry{target: link.To, mode: fs.ModeSymlink | 0o777}
 	}
+	linkEqual(entries)
 	addParents(entries)
 	return entries, nil
 }
@@ -85,6 +89,23 @@ func addFile(entries map[string]entry, at, source string) error {
 	}
 	entries[at] = entry{source: source, mode: mode, size: info.Size()}
 	return nil
+}
+
+// linkEqual leaves one of several names of a file, and makes links of the others: a library of two names must
+// not become two libraries, which a program would load beside each other.
+func linkEqual(entries map[string]entry) {
+	first := map[string]string{}
+	for _, at := range slices.Sorted(maps.Keys(entries)) {
+		source, err := filepath.EvalSymlinks(entries[at].source)
+		if err != nil || entries[at].source == "" {
+			continue // whoever reads it will say so
+		}
+		if other, there := first[source]; there {
+			entries[at] = entry{target: other, mode: fs.ModeSymlink | 0o777}
+			continue
+		}
+		first[source] = at
+	}
 }
 
 // addParents names the directories on the way, which some runtimes otherwise make for root only.

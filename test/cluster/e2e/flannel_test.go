@@ -72,11 +72,11 @@ func TestServicesAndTheirNames(t *testing.T) {
 			http int
 			udp  int
 		}{
-			"by address":          {services["web"].Spec.ClusterIP, 80, 90},
-			"by short name":       {"web", 80, 90},
-			"by full name":        {"web." + namespace + ".svc.cluster.local", 80, 90},
-			"by the pods' own":    {"web-headless", httpPort, udpPort},
-			"by the first node's": {under.Nodes[0].Address.String(), int(services["web-node"].Spec.Ports[0].NodePort), int(services["web-node"].Spec.Ports[1].NodePort)},
+			"by address":       {services["web"].Spec.ClusterIP, 80, 90},
+			"by short name":    {"web", 80, 90},
+			"by full name":     {"web." + namespace + ".svc.cluster.local", 80, 90},
+			"by the pods' own": {"web-headless", httpPort, udpPort},
+			"by a node's port": {under.Nodes[0].Address.String(), int(services["web-node"].Spec.Ports[0].NodePort), int(services["web-node"].Spec.Ports[1].NodePort)},
 		} {
 			t.Run("from "+where.Name+" "+name, func(t *testing.T) {
 				for protocol, port := range map[string]int{"http": test.http, "udp": test.udp} {

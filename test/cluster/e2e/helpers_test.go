@@ -259,3 +259,25 @@ func logs(ctx context.Context, pod *corev1.Pod, container string) (string, error
 	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
 	return string(text), err
 }
+
+var createOptions = metav1.CreateOptions{}
+
+// waitEnded waits until a pod has ended, in whatever way.
+func waitEnded(ctx context.Context, t *testing.T, namespace, name string) *corev1.Pod {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var pod *corev1.Pod
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		var err error
+		pod, err = client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			err = fmt.Errorf("pod %s has not ended: %s: %s", name, pod.Status.Phase, lastEvents(ctx, namespace, name))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}

@@ -37,7 +37,7 @@ func GiveRealtime(name string, budget int) error {
 	}
 	err = os.WriteFile(filepath.Join(folder, realtimeFile), []byte(strconv.Itoa(budget)), 0)
 	if err != nil {
-		return fmt.Errorf("give cgroup %s real-time budget: %w; other cgroups have what the kernel can give (%s)",
+		return fmt.Errorf("give cgroup %s real-time budget: %w; other cgroups have what the kernel can give (%s); ask for less, or for 0",
 			name, err, filepath.Join(cpu, "*", realtimeFile))
 	}
 	return nil

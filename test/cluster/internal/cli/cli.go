@@ -167,7 +167,7 @@ func newUp(s *shared) *cobra.Command {
 	command.Flags().IntVar(&options.Nodes, "nodes", 2, "how many; the first carries the control plane, too")
 	command.Flags().StringVar(&subnet, "subnet", "", "of the nodes, an IPv4 prefix (default: follows from the name)")
 	command.Flags().IntVar(&options.RealtimeBudget, "realtime", 200_000,
-		"microseconds of each second that a node may use for real-time threads, where the kernel divides them")
+		"microseconds of each second that a node's real-time threads may use, where the kernel divides them among cgroups")
 	command.Flags().DurationVar(&options.Timeout, "timeout", 5*time.Minute, "after which a start has failed, without the building")
 	return command
 }

@@ -182,7 +182,7 @@ func (s *start) makeNodes(ctx context.Context) error {
 		return err
 	}
 	budget := 0
-	if cgroups.RealtimeDivided() {
+	if s.options.RealtimeBudget > 0 && cgroups.RealtimeDivided() {
 		budget = s.options.RealtimeBudget
 		if err := cgroups.GiveRealtime(s.Cgroup(), budget*len(s.Nodes)); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
@@ -180,6 +181,7 @@ func batch(ctx context.Context, namespace string, commands ...string) error {
 func run(command *exec.Cmd) error {
 	var said bytes.Buffer
 	command.Stdout, command.Stderr = &said, &said
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, strings.TrimSpace(said.String()))
 	}
