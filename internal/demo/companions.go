@@ -3,6 +3,7 @@
 package demo
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
 
 const (
@@ -24,9 +26,12 @@ const (
 	companionSlack = 2 * time.Second
 	// endlessFlood is more messages than any run has room for: who floods is told when to end.
 	endlessFlood = 10_000_000
-	// lowestPriority (nice) leaves to who floods what the others do not want of their common processor: it is the
-	// link that they are to compete for. It is nearly all of it.
-	lowestPriority = 19
+	// floodNice leaves to who floods what the others do not want of their common processor: it is the link that
+	// they are to compete for. That is nearly all of it.
+	floodNice = 10
+	// floodFrames on the link say that a flood has begun, which must not take longer than floodTimeout.
+	floodFrames  = 100
+	floodTimeout = 10 * time.Second
 )
 
 // messages is how many a companion is asked to send; it is stopped before.
@@ -59,8 +64,9 @@ type companions struct {
 	sink *sink
 }
 
-// startCompanions starts the talkers beside a run. What it returns must be stopped, also after an error.
-func (l *lab) startCompanions(r run) (*companions, error) {
+// startCompanions starts the talkers beside a run, and returns when those that flood do. What it returns must be stopped,
+// also after an error.
+func (l *lab) startCompanions(ctx context.Context, r run, tap *wiretap.Tap) (*companions, error) {
 	started := &companions{}
 	wanted := companionsOf(r.workload, l.cycle)
 	if len(wanted) == 0 {
@@ -71,12 +77,7 @@ func (l *lab) startCompanions(r run) (*companions, error) {
 		return started, err
 	}
 	for _, companion := range wanted {
-		l.lastRunID++
-		one := &running{companion: companion, runID: l.lastRunID,
-			file: filepath.Join(l.nodes.Dir, fmt.Sprintf("companion-%d.csv", len(started.all)))}
-		one.talker, err = process.Start(wayOf(l.nodes, companion.path).from, companion.name,
-			l.talkerCommand(companion.path, append(l.companionArguments(r, &companion, started.sink.address),
-				records(one.runID, one.file)...)))
+		one, err := l.startCompanion(r, companion, started.sink.address)
 		if err != nil {
 			return started, err
 		}
@@ -84,11 +85,40 @@ func (l *lab) startCompanions(r run) (*companions, error) {
 		if !companion.flood {
 			continue
 		}
-		if err := unix.Setpriority(unix.PRIO_PROCESS, one.talker.PID(), lowestPriority); err != nil {
-			return started, fmt.Errorf("make %s yield: %w", companion.name, err)
+		if err := one.awaitFlood(ctx, tap); err != nil {
+			return started, err
 		}
 	}
 	return started, nil
+}
+
+func (l *lab) startCompanion(r run, c companion, to netip.AddrPort) (*running, error) {
+	l.lastRunID++
+	one := &running{companion: c, runID: l.lastRunID,
+		file: filepath.Join(l.nodes.Dir, fmt.Sprintf("companion-%d.csv", l.lastRunID))}
+	arguments := append(l.companionArguments(r, &c, to), records(one.runID, one.file)...)
+	var err error
+	one.talker, err = process.Start(wayOf(l.nodes, c.path).from, c.name, l.talkerCommand(c.path, arguments))
+	return one, err
+}
+
+// awaitFlood lets a flood begin, behind the others that want the processor. It must be the first to send.
+func (r *running) awaitFlood(ctx context.Context, tap *wiretap.Tap) error {
+	if err := unix.Setpriority(unix.PRIO_PROCESS, r.talker.PID(), floodNice); err != nil {
+		return fmt.Errorf("make %s yield: %w", r.name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, floodTimeout)
+	defer cancel()
+	for !tap.Seen(floodFrames) {
+		select {
+		case <-r.talker.Done():
+			return r.talker.Ended()
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s saturates: %w", r.name, ctx.Err())
+		case <-time.After(readyPoll):
+		}
+	}
+	return nil
 }
 
 func (l *lab) companionArguments(r run, c *companion, to netip.AddrPort) []string {

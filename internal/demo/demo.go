@@ -109,7 +109,7 @@ func measure(ctx context.Context, config *Config, lab *lab) (*report.Measurement
 	if summary.Runs, err = session.recorder.finish(); err != nil {
 		return nil, err
 	}
-	summary.Figures = append(figures(summary.Runs, summary.Idle), gateFigures(summary.Runs)...)
+	summary.Figures = append(figures(summary.Runs, summary.Idle), gateFigures(summary.Runs, summary.Setup.Gates)...)
 	summary.Problems = append(summary.Problems, session.recorder.problems...)
 	return &report.Measurement{Summary: summary, Series: session.recorder.series()}, nil
 }

@@ -43,6 +43,10 @@ var gateTargets = []struct {
 	{"latency p99, gates-saturated / gates", 1.5, latencyP99},
 }
 
+// idleWindowLimit is how much of the saturated window may stay empty: with more of it, nothing was saturated, and the
+// comparison means little.
+const idleWindowLimit = 0.25
+
 // outsideLimit is the share of frames that may be on the wire outside the window of their class.
 const outsideLimit = 1.0 / 10_000
 
@@ -159,7 +163,7 @@ func ktsndCores(r *results.Run) (float64, bool) {
 }
 
 // gateFigures compares the runs with gates with the targets, as far as they were measured.
-func gateFigures(runs []*results.Run) []results.Figure {
+func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure {
 	var all []results.Figure
 	for _, target := range gateTargets {
 		values := map[string]float64{}
@@ -172,6 +176,10 @@ func gateFigures(runs []*results.Run) []results.Figure {
 			}
 		}
 		all = appendFigure(all, target.name, results.UnitRatio, target.limit, values)
+	}
+	if run := find(runs, PathDirect, WorkloadGatesSaturated, gatesPayload); run != nil && setup != nil {
+		all = appendFigure(all, "empty part of the saturated window", results.UnitShare, idleWindowLimit,
+			map[string]float64{results.Independent: idleWindow(run, setup)})
 	}
 	for _, run := range runs {
 		if share, ok := outsideShare(run); ok {
@@ -194,6 +202,18 @@ func againstGates(runs []*results.Run, run *results.Run, of func(*results.Run) (
 		return 0, false
 	}
 	return value / base, true
+}
+
+// idleWindow is the share of its windows that the saturating class left empty, the guard band aside.
+func idleWindow(run *results.Run, setup *results.GateSetup) float64 {
+	for _, class := range run.Gates {
+		if class.TrafficClass != floodClass || class.Cycles == 0 {
+			continue
+		}
+		room := float64(class.CloseNs-class.OpenNs-setup.GuardBandNs) * float64(class.Cycles)
+		return 1 - float64(class.Frames)*floodFrameBits*1e9/float64(setup.LinkSpeedBps)/room
+	}
+	return 1
 }
 
 // outsideShare is over the frames of all classes.

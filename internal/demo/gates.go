@@ -152,14 +152,22 @@ func (g *gatesSeen) countFrames(messages []wireMessage) (classes []results.GateF
 			Sent:                flow.sent,
 			TransmissionOverrun: g.overruns[flow.class],
 		}
+		var first, last int64
 		for _, message := range messages {
 			if message.runID != flow.runID {
 				continue
 			}
+			if class.Frames == 0 {
+				first = message.tai
+			}
+			last = message.tai
 			class.Frames++
 			if !window.contains(message.tai, g.cycle) {
 				class.OutsideWindow++
 			}
+		}
+		if class.Frames > 0 {
+			class.Cycles = int(last/g.cycle.Nanoseconds()-first/g.cycle.Nanoseconds()) + 1
 		}
 		classes = append(classes, class)
 	}

@@ -84,8 +84,8 @@ func TestFramesAreCountedByClass(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []results.GateFrames{
-		{TrafficClass: 7, OpenNs: 0, CloseNs: 300, Sent: 3, Frames: 3, TransmissionOverrun: 4},
-		{TrafficClass: 1, OpenNs: 600, CloseNs: 1000, Sent: 2, Frames: 2},
+		{TrafficClass: 7, OpenNs: 0, CloseNs: 300, Sent: 3, Frames: 3, Cycles: 3, TransmissionOverrun: 4},
+		{TrafficClass: 1, OpenNs: 600, CloseNs: 1000, Sent: 2, Frames: 2, Cycles: 2},
 	}
 	counts := outcome.alternation.Counts
 	if !slices.Equal(counts.Gates, want) || counts.BesideFrames == nil || *counts.BesideFrames != 1 || len(outcome.problems) != 0 {

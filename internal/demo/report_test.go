@@ -72,26 +72,44 @@ func madeGates(workload string, latencyNs int64, outside int) *results.Run {
 	return r
 }
 
+// saturated is a run with so many frames of the saturating class.
+func saturated(frames, cycles int) *results.Run {
+	r := madeGates(WorkloadGatesSaturated, 5000, 0)
+	r.Gates = append(r.Gates, results.GateFrames{TrafficClass: floodClass, OpenNs: 600_000, CloseNs: 1_000_000,
+		Sent: frames, Frames: frames, Cycles: cycles})
+	return r
+}
+
 func TestFiguresOfGatesCompareWithAndWithoutSaturation(t *testing.T) {
 	for name, test := range map[string]struct {
-		runs []*results.Run
-		want map[string]bool
+		runs  []*results.Run
+		setup *results.GateSetup
+		want  map[string]bool
 	}{
 		"as it should be": {
-			[]*results.Run{madeGates(WorkloadGates, 5000, 0), madeGates(WorkloadGatesSaturated, 5500, 1)},
+			[]*results.Run{madeGates(WorkloadGates, 5000, 0), madeGates(WorkloadGatesSaturated, 5500, 1)}, nil,
 			map[string]bool{"latency p50, gates-saturated / gates": true, "latency p99, gates-saturated / gates": true,
 				"frames outside their window, gates": true, "frames outside their window, gates-saturated": true}},
 		"slower, and two frames of 10,000 outside": {
-			[]*results.Run{madeGates(WorkloadGates, 5000, 0), madeGates(WorkloadGatesSaturated, 6500, 2)},
+			[]*results.Run{madeGates(WorkloadGates, 5000, 0), madeGates(WorkloadGatesSaturated, 6500, 2)}, nil,
 			map[string]bool{"latency p50, gates-saturated / gates": false, "latency p99, gates-saturated / gates": true,
 				"frames outside their window, gates": true, "frames outside their window, gates-saturated": false}},
 		"nothing to compare with": {
-			[]*results.Run{madeGates(WorkloadGatesSaturated, 6500, 0), made(PathDirect, gatesPayload, 1)},
+			[]*results.Run{madeGates(WorkloadGatesSaturated, 6500, 0), made(PathDirect, gatesPayload, 1)}, nil,
 			map[string]bool{"frames outside their window, gates-saturated": true}},
+		"a window of which a third is empty": {
+			[]*results.Run{saturated(1000*19, 1000)}, &results.GateSetup{LinkSpeedBps: 1e9, GuardBandNs: 20_000},
+			map[string]bool{"frames outside their window, gates-saturated": true, "empty part of the saturated window": false}},
+		"a window that is full": {
+			[]*results.Run{saturated(1000*31, 1000)}, &results.GateSetup{LinkSpeedBps: 1e9, GuardBandNs: 20_000},
+			map[string]bool{"frames outside their window, gates-saturated": true, "empty part of the saturated window": true}},
+		"a window in which nothing was": {
+			[]*results.Run{madeGates(WorkloadGatesSaturated, 6500, 0)}, &results.GateSetup{LinkSpeedBps: 1e9},
+			map[string]bool{"frames outside their window, gates-saturated": true, "empty part of the saturated window": false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]bool{}
-			for _, figure := range gateFigures(test.runs) {
+			for _, figure := range gateFigures(test.runs, test.setup) {
 				got[figure.Name] = figure.Reached
 			}
 			if !maps.Equal(got, test.want) {
@@ -120,7 +138,7 @@ func TestReportHasEveryRunAndVerdict(t *testing.T) {
 		Warnings: []string{"no real-time scheduling"},
 		Idle:     &results.Idle{DurationNs: 2e9, CPUCores: map[string]float64{"ktsnd": 0.0012}},
 		Setup:    results.Setup{Messages: 5000, Alternations: 5, SenderCPU: 2, ListenerCPU: 3}}
-	summary.Figures = append(figures(runs, summary.Idle), gateFigures(runs)...)
+	summary.Figures = append(figures(runs, summary.Idle), gateFigures(runs, nil)...)
 	var out strings.Builder
 	if err := printReport(&out, summary, pinning{2, 3}); err != nil {
 		t.Fatal(err)

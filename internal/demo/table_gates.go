@@ -33,10 +33,10 @@ func (p *printer) gates(summary *results.Summary) {
 			gatesRatio(runs, run, latencyP50), gatesRatio(runs, run, latencyP99))...)
 		causes.row(append([]string{run.Workload}, causesRow(runs, run)...)...)
 		for _, class := range run.Gates {
-			frames.row(append([]string{fmt.Sprintf("%s  class %d", run.Workload, class.TrafficClass)}, framesRow(run, &class)...)...)
+			frames.row(append([]string{fmt.Sprintf("%s  class %d", run.Workload, class.TrafficClass)}, framesRow(&class)...)...)
 		}
 		if beside := run.BesideFrames; beside != nil {
-			frames.row(run.Workload+"  beside", "", strconv.Itoa(*beside), aCycle(run, *beside))
+			frames.row(run.Workload+"  beside", "", strconv.Itoa(*beside))
 		}
 	}
 	p.line("With a schedule, %d B, in µs", runs[0].PayloadBytes)
@@ -62,17 +62,15 @@ func gatesRatio(runs []*results.Run, run *results.Run, of func(*results.Run) (fl
 	return fmt.Sprintf("%.2f", ratio)
 }
 
-func framesRow(run *results.Run, class *results.GateFrames) []string {
-	return []string{strconv.Itoa(class.Sent), strconv.Itoa(class.Frames), aCycle(run, class.Frames),
+func framesRow(class *results.GateFrames) []string {
+	return []string{strconv.Itoa(class.Sent), strconv.Itoa(class.Frames), aCycle(class.Frames, class.Cycles),
 		fmt.Sprintf("%d to %d", class.OpenNs/1000, class.CloseNs/1000), strconv.Itoa(class.OutsideWindow),
 		strconv.FormatUint(class.TransmissionOverrun, 10)}
 }
 
-// aCycle divides by the measured messages, of which each cycle has one. What is beside them begins before and ends
-// after them, so that this is a little too much.
-func aCycle(run *results.Run, frames int) string {
-	if run.Sent == 0 {
+func aCycle(frames, cycles int) string {
+	if cycles == 0 {
 		return unmeasured
 	}
-	return fmt.Sprintf("%.1f", float64(frames)/float64(run.Sent))
+	return fmt.Sprintf("%.1f", float64(frames)/float64(cycles))
 }

@@ -76,7 +76,7 @@ func (l *lab) perform(ctx context.Context, r run) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	errTraffic := l.traffic(ctx, r, seen)
+	errTraffic := l.traffic(ctx, r, seen, tap)
 	seen.capture, err = tap.Stop()
 	if err := errors.Join(errTraffic, err); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (l *lab) openTap(frames int) (tap *wiretap.Tap, err error) {
 }
 
 // traffic runs listener and talker and reads what they, and ktsnd, have to say.
-func (l *lab) traffic(ctx context.Context, r run, seen *observation) error {
+func (l *lab) traffic(ctx context.Context, r run, seen *observation, tap *wiretap.Tap) error {
 	listenerFile := filepath.Join(l.nodes.Dir, "listener.csv")
 	talkerFile := filepath.Join(l.nodes.Dir, "talker.csv")
 	listener, err := l.startListener(ctx, r, seen.runID, listenerFile)
@@ -117,7 +117,7 @@ func (l *lab) traffic(ctx context.Context, r run, seen *observation) error {
 			return err
 		}
 	}
-	beside, err := l.startCompanions(r)
+	beside, err := l.startCompanions(ctx, r, tap)
 	defer beside.stop()
 	if err != nil {
 		return err

@@ -43,6 +43,10 @@ const (
 	// the overlay carries.
 	gatesPayload = 256
 	floodPayload = 1400
+	// floodClass is that of priorityFlood, floodFrameBits what a frame of it takes of the link: UDP, IPv4 and Ethernet
+	// headers twice, VXLAN, CRC, preamble and gap are around the payload.
+	floodClass     = 1
+	floodFrameBits = 8 * (floodPayload + 2*(8+20+14) + 8 + 4 + 8 + 12)
 	// gatesLeadTenths of a cycle is how long before their transmit times the talkers of classes 7 and 6 hand
 	// messages over: 2.9 cycles, so that their timers expire 0.1 of a cycle behind a departure of theirs, when
 	// ktsnd, which shares their processor, has nothing to send. On a virtual machine a timer holds up for tens of
@@ -62,13 +66,12 @@ type companion struct {
 	flood bool
 }
 
-// companionsOf are the talkers beside the measured one.
+// companionsOf are the talkers beside the measured one, those that flood first.
 func companionsOf(workload string, cycle time.Duration) []companion {
 	if !hasGates(workload) {
 		return nil
 	}
-	all := []companion{{name: "talker of class 6", path: PathDirect, priority: priorityBeside, payloadBytes: gatesPayload,
-		offset: middleOf(priorityBeside, cycle)}}
+	var all []companion
 	switch workload {
 	case WorkloadGatesSaturated:
 		all = append(all, companion{name: "saturating talker", path: PathDirect, priority: priorityFlood,
@@ -77,7 +80,8 @@ func companionsOf(workload string, cycle time.Duration) []companion {
 		all = append(all, companion{name: "saturating sender", path: PathKernelVXLAN, priority: priorityFlood,
 			payloadBytes: floodPayload, flood: true})
 	}
-	return all
+	return append(all, companion{name: "talker of class 6", path: PathDirect, priority: priorityBeside,
+		payloadBytes: gatesPayload, offset: middleOf(priorityBeside, cycle)})
 }
 
 func hasGates(workload string) bool {

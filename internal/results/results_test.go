@@ -51,12 +51,12 @@ func TestAlternationsArePooled(t *testing.T) {
 func TestFramesOfAClassArePooled(t *testing.T) {
 	three, four := 3, 4
 	first := Alternation{Counts: Counts{BesideFrames: &three, Gates: []GateFrames{
-		{TrafficClass: 7, CloseNs: 300, Sent: 10, Frames: 10, OutsideWindow: 1, TransmissionOverrun: 2}}}}
+		{TrafficClass: 7, CloseNs: 300, Sent: 10, Frames: 10, Cycles: 12, OutsideWindow: 1, TransmissionOverrun: 2}}}}
 	counts := PoolCounts([]Alternation{first, {Counts: Counts{BesideFrames: &four, Gates: []GateFrames{
-		{TrafficClass: 7, CloseNs: 300, Sent: 5, Frames: 4, OutsideWindow: 2, TransmissionOverrun: 2},
+		{TrafficClass: 7, CloseNs: 300, Sent: 5, Frames: 4, Cycles: 3, OutsideWindow: 2, TransmissionOverrun: 2},
 		{TrafficClass: 1, OpenNs: 600, CloseNs: 1000, Sent: 50, Frames: 50}}}}})
 	want := []GateFrames{
-		{TrafficClass: 7, CloseNs: 300, Sent: 15, Frames: 14, OutsideWindow: 3, TransmissionOverrun: 4},
+		{TrafficClass: 7, CloseNs: 300, Sent: 15, Frames: 14, Cycles: 15, OutsideWindow: 3, TransmissionOverrun: 4},
 		{TrafficClass: 1, OpenNs: 600, CloseNs: 1000, Sent: 50, Frames: 50}}
 	if !slices.Equal(counts.Gates, want) || *counts.BesideFrames != 7 {
 		t.Errorf("got %+v", counts)

@@ -119,6 +119,8 @@ type GateFrames struct {
 	// Sent are messages of the class that were accepted by a send call; Frames were seen on the wire.
 	Sent   int `json:"sent"`
 	Frames int `json:"frames"`
+	// Cycles went by from the first of the frames to the last, in each alternation.
+	Cycles int `json:"cycles"`
 	// OutsideWindow were there while the gate was shut.
 	OutsideWindow int `json:"outside_window"`
 	// TransmissionOverrun is how many frames ktsnd counted that its port was given too late for their window.
@@ -197,6 +199,7 @@ func addGates(sums, more []GateFrames) []GateFrames {
 		}
 		sums[at].Sent += class.Sent
 		sums[at].Frames += class.Frames
+		sums[at].Cycles += class.Cycles
 		sums[at].OutsideWindow += class.OutsideWindow
 		sums[at].TransmissionOverrun += class.TransmissionOverrun
 	}
