@@ -349,10 +349,13 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 {
 	enum drained drained;
 
-	if (!ring->opened || ring->closed || !ktsn_ring_ready(&ring->consumer))
+	if (!ring->opened || ring->closed)
+		return;
+	/* What was left in it may have been taken since, or was a lie that its application took back. */
+	if (!ktsn_ring_ready(&ring->consumer) && !ring->backlog)
 		return;
 	ring->busy++;
-	drained = ring_drain(loop, ring);
+	drained = ktsn_ring_ready(&ring->consumer) ? ring_drain(loop, ring) : DRAINED;
 	if (drained == DRAINED_NO_MEMORY) {
 		counter_add(&loop->counters.frame_pool_empty, 1);
 		loop->memory_short = true;

@@ -737,6 +737,31 @@ static void closed_ring_ends_when_its_messages_have_left(void **state)
 	rig_ring_fini(&bench.ring);
 }
 
+/* An application may write what it likes into its ring, and unwrite it: it must end all the same. */
+static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
+{
+	struct bench bench = {0};
+	struct ktsn_ring_header *header;
+
+	(void)state;
+	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
+	bench.ring.share.limits.pending = 1;
+	send_number(&bench, 0, clock_tai_ns() + 100 * MS);
+	wait_taken(&bench, 1);
+	/* Held back: it stays in the ring, which counts as having a backlog. */
+	send_number(&bench, 1, clock_tai_ns());
+	usleep(20000);
+	header = bench.ring.memory.address;
+	for (int w = 0; w < KTSN_RING_WORDS; w++)
+		atomic_store(&header->ready[w], 0);
+	atomic_store(&header->ready_summary, 0);
+	wait_sent(&bench, 1);
+	close_all(&bench);
+	rig_wait_retired(&bench.rig, 3);
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
 /* As when a process ends: its flows and destinations go with the ring, unannounced. */
 static void closed_ring_that_waited_for_memory_loses_nothing(void **state)
 {
@@ -952,6 +977,7 @@ int main(void)
 		TEST(port_that_never_has_room_is_given_up),
 		TEST(late_message_is_offered_to_the_port_as_often),
 		cmocka_unit_test(ring_that_its_share_held_back_is_taken_when_the_share_is_free),
+		cmocka_unit_test(ring_whose_messages_vanish_ends_when_it_is_closed),
 		cmocka_unit_test(message_beyond_the_horizon_is_dropped),
 		cmocka_unit_test(pool_of_packets_that_is_too_small_loses_nothing),
 		cmocka_unit_test(pool_of_frames_that_is_too_small_loses_nothing),
