@@ -860,6 +860,13 @@ static void socket_opened_again_is_not_closed_with_the_first(void **state)
 	bench_fini(&bench);
 }
 
+static void process_ends(struct rig *rig, struct rig_ring *ring)
+{
+	rig_destination_close(rig, ring, 0);
+	rig_flow_close(rig, ring, 0);
+	rig_ring_close(rig, ring);
+}
+
 /* All of what is under way leaves at once, and then nothing else would wake the loop. */
 static void ring_that_its_share_held_is_taken_from_again(void **state)
 {
@@ -879,6 +886,8 @@ static void ring_that_its_share_held_is_taken_from_again(void **state)
 	rig_start(&rig);
 	rig_wait_counter(&rig, &loop_counters(rig.loop)->sent, MESSAGES);
 	assert_true(counter_read(&loop_counters(rig.loop)->share_pending) > 0);
+	process_ends(&rig, &ring);
+	rig_wait_retired(&rig, 3);
 	rig_fini(&rig);
 	rig_ring_fini(&ring);
 }
@@ -910,6 +919,9 @@ static void flood_of_late_messages_lets_others_through(void **state)
 	while (strcmp(text, "other") != 0)
 		rig_sent_text(&rig, index++, text);
 	assert_in_range(index, 1, BEFORE_IT_MAX);
+	process_ends(&rig, &flood);
+	process_ends(&rig, &other);
+	rig_wait_retired(&rig, 6);
 	rig_fini(&rig);
 	rig_ring_fini(&flood);
 	rig_ring_fini(&other);
