@@ -22,6 +22,9 @@ const (
 	frameBytes = 256
 	// blockBytes is what the kernel allocates at a time.
 	blockBytes = 1 << 18
+	// stampingDelay is what the kernel may take to begin to stamp frames as they come off the link: the first who wants
+	// it has a work queue switch it on.
+	stampingDelay = 50 * time.Millisecond
 	// MaxFrames bounds a ring to 256 MiB.
 	MaxFrames = 1 << 20
 )
@@ -93,6 +96,7 @@ func Open(interfaceName string, frames int) (_ *Tap, err error) {
 	if err := unix.Bind(fd, address); err != nil {
 		return nil, fmt.Errorf("tap %s: bind: %w", interfaceName, err)
 	}
+	time.Sleep(stampingDelay)
 	success = true
 	return tap, nil
 }

@@ -262,7 +262,8 @@ static void adopt(struct input *input)
 		close(fd);
 		return;
 	}
-	must((sealing & 0xf) == 0x7 && memory.bytes == (size_t)bytes);
+	/* The seal against seals came before that against writing, which then could not be added. */
+	must((sealing & 0x7) == 0x7 && memory.bytes == (size_t)bytes);
 	ktsn_ring_consumer_init(&ring, memory.address, memory.slot_count, memory.slot_bytes);
 	must(ktsn_ring_recover(&ring) <= ring.slot_count);
 	for (uint32_t i = 0; i < ring.slot_count && ktsn_ring_take(&ring, &taken) != 0; i++)
