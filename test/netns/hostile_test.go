@@ -194,7 +194,7 @@ func idle(t *testing.T, client *control.Client) {
 // returned waits until ktsnd has no more than before, but for what its allocator keeps.
 func returned(t *testing.T, daemon *process.Process, client *control.Client, before holdings) {
 	t.Helper()
-	const slackBytes = 4 << 20
+	const slackBytes = 16 << 20
 	idle(t, client)
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		now := holdingsOf(t, daemon)
