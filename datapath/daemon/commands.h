@@ -8,13 +8,13 @@
 #include "loop_objects.h"
 
 enum loop_command_type {
-	COMMAND_RING_OPEN,          /* ring */
-	COMMAND_RING_CLOSE,         /* ring: take what is in it, then retire it with all that is its */
-	COMMAND_FLOW_OPEN,          /* ring, index, flow */
-	COMMAND_FLOW_CLOSE,         /* ring, index: take what is in the ring, then retire the flow */
-	COMMAND_DESTINATION_OPEN,   /* ring, index, destination */
-	COMMAND_DESTINATION_CLOSE,  /* ring, index: take what is in the ring, then retire the destination */
-	COMMAND_DESTINATION_UPDATE, /* destination, route */
+	COMMAND_RING_OPEN,         /* ring */
+	COMMAND_RING_CLOSE,        /* ring: take what is in it, then retire it with all that is its */
+	COMMAND_FLOW_OPEN,         /* ring, index, flow */
+	COMMAND_FLOW_CLOSE,        /* ring, index: take what is in the ring, then retire the flow */
+	COMMAND_DESTINATION_OPEN,  /* ring, index, destination */
+	COMMAND_DESTINATION_CLOSE, /* ring, index: take what is in the ring, then retire the destination */
+	COMMAND_DESTINATION_UPDATE, /* destination, route; copies if it goes to several: those before are retired */
 	COMMAND_GATES,              /* gates: from now on; those before are retired */
 	COMMAND_CLASSES,            /* classes */
 	COMMAND_STRATEGY,           /* strategy */
@@ -27,6 +27,7 @@ struct loop_command {
 	struct loop_flow *flow;
 	struct loop_destination *destination;
 	struct loop_route route;
+	struct loop_copies *copies;
 	struct loop_gates *gates;
 	struct loop_classes classes;
 	enum ktsn_strategy strategy;

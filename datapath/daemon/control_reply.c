@@ -189,14 +189,23 @@ char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limi
 	return page("pods", position, list);
 }
 
-/* "10.42.1.2:7788"; "" for an address that there is not. */
-static json_t *socket_address_json(uint32_t address_be, uint16_t port_be)
+/* As an address is written: IPv4 in four numbers. */
+static const char *address_text(const struct ktsn_address *address, char text[INET6_ADDRSTRLEN])
 {
-	char address[INET_ADDRSTRLEN], text[INET_ADDRSTRLEN + 6] = "";
+	bool ipv4 = ktsn_address_is_ipv4(address);
 
-	inet_ntop(AF_INET, &address_be, address, sizeof(address));
-	if (port_be)
-		snprintf(text, sizeof(text), "%s:%u", address, ntohs(port_be));
+	return inet_ntop(ipv4 ? AF_INET : AF_INET6, ipv4 ? address->bytes + 12 : address->bytes, text,
+			 INET6_ADDRSTRLEN);
+}
+
+/* "10.42.1.2:7788", "[fd00::2]:7788"; "" for an end that there is not. */
+static json_t *end_json(const struct socket_end *end)
+{
+	char address[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 8] = "";
+	const char *form = ktsn_address_is_ipv4(&end->address) ? "%s:%u" : "[%s]:%u";
+
+	if (end->port_be)
+		snprintf(text, sizeof(text), form, address_text(&end->address, address), ntohs(end->port_be));
 	return json_string(text);
 }
 
@@ -213,13 +222,12 @@ static json_t *flow_json(const struct node *node, const struct pod *pod, const s
 	return json_pack(
 		"{sI ss si so so ss sb si si sI sI sI sI sI sI}", "flow", (json_int_t)flow->loop->number,
 		"identity", pod->identity, "pid", (int)flow->process->pid, "local-address",
-		socket_address_json(flow->source.source_ipv4_be, flow->source.source_port_be),
-		"remote-address", socket_address_json(flow->remote_address_be, flow->remote_port_be), "clock",
-		clocks[flow->mode.clock], "deadline", flow->mode.deadline, "priority", (int)flow->priority,
-		"traffic-class", (int)node->shaping.classes.of_priority[flow->priority], "taken",
-		(json_int_t)taken, "sent", (json_int_t)sent, "late", (json_int_t)late, "dropped",
-		(json_int_t)dropped, "pending", (json_int_t)(taken > ended ? taken - ended : 0),
-		"departure-error-ns",
+		end_json(&flow->manner.local), "remote-address", end_json(&flow->manner.remote), "clock",
+		clocks[flow->mode.clock], "deadline", flow->mode.deadline, "priority",
+		(int)flow->manner.priority, "traffic-class",
+		(int)node->shaping.classes.of_priority[flow->manner.priority], "taken", (json_int_t)taken,
+		"sent", (json_int_t)sent, "late", (json_int_t)late, "dropped", (json_int_t)dropped, "pending",
+		(json_int_t)(taken > ended ? taken - ended : 0), "departure-error-ns",
 		(json_int_t)atomic_load_explicit(&counters->departure_error_ns, memory_order_relaxed));
 }
 
@@ -254,11 +262,12 @@ static json_t *peer_json(const struct peer *peer)
 	json_t *subnets = json_array();
 
 	for (uint32_t i = 0; i < peer->subnet_count; i++) {
-		uint32_t network_be = htonl(peer->subnets[i].network);
-		char address[INET_ADDRSTRLEN], text[INET_ADDRSTRLEN + 4];
+		const struct subnet *subnet = &peer->subnets[i];
+		int bits = ktsn_address_is_ipv4(&subnet->network) ? KTSN_ADDRESS_MAPPED_BITS : 0;
+		char address[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 8];
 
-		inet_ntop(AF_INET, &network_be, address, sizeof(address));
-		snprintf(text, sizeof(text), "%s/%u", address, peer->subnets[i].prefix_bits);
+		snprintf(text, sizeof(text), "%s/%d", address_text(&subnet->network, address),
+			 subnet->prefix_bits - bits);
 		json_array_append_new(subnets, json_string(text));
 	}
 	return json_pack("{si so so}", "vni", (int)peer->vni, "address", address_json(peer->address_be),

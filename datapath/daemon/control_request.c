@@ -103,29 +103,49 @@ static int address_read(const json_t *value, struct control_request *request, st
 	return 0;
 }
 
-/* "10.42.2.0/24"; bits behind the prefix must be 0, or it is probably a mistake. */
+static bool bits_behind(const struct subnet *subnet)
+{
+	for (unsigned int bit = subnet->prefix_bits; bit < 8 * KTSN_ADDRESS_BYTES; bit++)
+		if (subnet->network.bytes[bit / 8] & 0x80 >> bit % 8)
+			return true;
+	return false;
+}
+
+static int network_parse(const char *text, struct subnet *subnet)
+{
+	struct in6_addr ipv6;
+	struct in_addr ipv4;
+
+	if (inet_pton(AF_INET, text, &ipv4) == 1)
+		subnet->network = ktsn_address_of_ipv4(ipv4.s_addr);
+	else if (inet_pton(AF_INET6, text, &ipv6) == 1)
+		subnet->network = ktsn_address_of_ipv6(&ipv6);
+	else
+		return -EINVAL;
+	/* IPv4-mapped IPv6 would be IPv4 written with another prefix. */
+	return ktsn_address_is_ipv4(&subnet->network) == !strchr(text, ':') ? 0 : -EINVAL;
+}
+
+/* "10.42.2.0/24", "fd42:2::/64"; bits behind the prefix must be 0, or it is probably a mistake. */
 static int subnet_parse(const char *text, struct subnet *subnet)
 {
-	char address[INET_ADDRSTRLEN], digits[3];
-	int bits;
-	struct in_addr in;
-	int end = 0;
+	char address[INET6_ADDRSTRLEN], digits[4];
+	int bits, end = 0;
 
-	if (sscanf(text, "%15[0-9.]/%2[0-9]%n", address, digits, &end) != 2 || text[end] ||
-	    inet_pton(AF_INET, address, &in) != 1)
+	if (sscanf(text, "%45[0-9A-Fa-f.:]/%3[0-9]%n", address, digits, &end) != 2 || text[end] ||
+	    network_parse(address, subnet))
 		return -EINVAL;
-	bits = atoi(digits);
-	if (bits > 32)
+	bits = atoi(digits) + (ktsn_address_is_ipv4(&subnet->network) ? KTSN_ADDRESS_MAPPED_BITS : 0);
+	if (bits > 8 * KTSN_ADDRESS_BYTES)
 		return -EINVAL;
-	subnet->network = ntohl(in.s_addr);
 	subnet->prefix_bits = (uint8_t)bits;
-	return bits < 32 && subnet->network & (UINT32_MAX >> bits) ? -EINVAL : 0;
+	return bits_behind(subnet) ? -EINVAL : 0;
 }
 
 static int subnets_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	if (!json_is_array(value) || json_array_size(value) == 0 || json_array_size(value) > PEER_SUBNETS_MAX)
-		return refuse(refusal, "subnets", "must be a list of 1 to %d IPv4 subnets", PEER_SUBNETS_MAX);
+		return refuse(refusal, "subnets", "must be a list of 1 to %d IP subnets", PEER_SUBNETS_MAX);
 	request->subnet_count = (uint32_t)json_array_size(value);
 	for (uint32_t i = 0; i < request->subnet_count; i++) {
 		const char *text = json_string_value(json_array_get(value, i));
@@ -133,8 +153,8 @@ static int subnets_read(const json_t *value, struct control_request *request, st
 		if (!text || subnet_parse(text, &request->subnets[i]))
 			return refuse(
 				refusal, "subnets",
-				"entry %u: must be an IPv4 subnet such as 10.42.2.0/24, with no bits set "
-				"behind the prefix",
+				"entry %u: must be an IP subnet such as 10.42.2.0/24 or fd42:2::/64, with no "
+				"bits set behind the prefix",
 				i + 1);
 	}
 	return 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From an address to a route for frames: the pod's routing table says through which of its interfaces and
- * to which neighbour; the peers say behind which node that is; the two neighbour tables give the hardware
- * addresses, which may come later.
+ * Addresses that sockets send to, from the first message to the last. Where their frames go is found out in ways.c,
+ * and for those that go to several in copies.c.
  */
 #include "node.h"
 
@@ -10,154 +9,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IPV4_TTL_OUTER = 64 };
-
-static struct endpoint *endpoint_of_link(const struct pod *pod, const struct namespace *ns, int link_index)
+/* Of the neighbours of one that goes to one. */
+static enum loop_destination_state state_of_one(const struct destination *destination)
 {
-	struct endpoint *endpoint = pod->endpoints;
+	enum rtnl_neighbor_state outer =
+		destination->outer ? destination->outer->entry.state : NEIGHBOR_VALID;
 
-	while (endpoint && (endpoint->ns != ns || endpoint->link_index != link_index))
-		endpoint = endpoint->next;
-	return endpoint;
-}
-
-static uint32_t smaller(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
-static uint32_t udp_payload(uint32_t link_bytes)
-{
-	return link_bytes - KTSN_IPV4_HEADER_BYTES - KTSN_UDP_HEADER_BYTES;
-}
-
-/* Payload of a datagram that fits the pod's link and, wrapped, the uplink. */
-static uint32_t payload_max(const struct node *node, const struct endpoint *endpoint)
-{
-	uint32_t link_bytes = smaller(endpoint->mtu_bytes, node->uplink.mtu_bytes - KTSN_TUNNEL_HEADER_BYTES);
-
-	return udp_payload(link_bytes);
-}
-
-static void inner_path_fill(struct ktsn_frame_path *path, const struct flow *flow,
-			    const struct endpoint *endpoint, uint32_t source_be, uint32_t address_be,
-			    uint16_t port_be)
-{
-	*path = flow->source;
-	memcpy(path->source_mac, endpoint->mac, sizeof(path->source_mac));
-	path->source_ipv4_be = source_be;
-	path->destination_ipv4_be = address_be;
-	path->destination_port_be = port_be;
-}
-
-/* All of the outer headers but the remote node's addresses; once the inner path is known. */
-static void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct node *node,
-			const struct ktsn_frame_path *inner, uint32_t vni)
-{
-	memcpy(tunnel->outer.source_mac, node->uplink.mac, sizeof(tunnel->outer.source_mac));
-	tunnel->outer.source_ipv4_be = node->uplink.local_address_be;
-	tunnel->outer.source_port_be = ktsn_frame_tunnel_source_port_be(inner);
-	tunnel->outer.destination_port_be = htons(node->uplink.vxlan_port);
-	tunnel->outer.ttl = IPV4_TTL_OUTER;
-	tunnel->vni = vni;
-	tunnel->vlan_id = node->uplink.vlan_id;
-}
-
-static enum loop_destination_state state_of(const struct destination *destination)
-{
-	enum rtnl_neighbor_state inner = destination->inner->entry.state;
-	/* A pod of this node is on the sender's own link. */
-	enum rtnl_neighbor_state outer = destination->here ? NEIGHBOR_VALID : destination->outer->entry.state;
-
-	if (inner == NEIGHBOR_VALID && outer == NEIGHBOR_VALID)
+	if (outer == NEIGHBOR_VALID)
 		return DESTINATION_RESOLVED;
-	if (inner == NEIGHBOR_FAILED || outer == NEIGHBOR_FAILED)
-		return DESTINATION_UNREACHABLE;
-	return DESTINATION_RESOLVING;
+	return outer == NEIGHBOR_FAILED ? DESTINATION_UNREACHABLE : DESTINATION_RESOLVING;
 }
 
 /* Copies what the neighbours say into the route. */
 static void neighbors_apply(struct destination *destination)
 {
 	struct loop_route *route = &destination->route;
+	/* A pod of this node is on the sender's own link, and without IP there is nothing to ask for. */
+	enum rtnl_neighbor_state inner =
+		destination->inner ? destination->inner->entry.state : NEIGHBOR_VALID;
 
-	route->state = state_of(destination);
-	memcpy(route->path.destination_mac, destination->inner->entry.mac, 6);
+	if (destination->inner)
+		memcpy(route->path.destination_mac, destination->inner->entry.mac, 6);
 	if (destination->outer)
 		memcpy(route->tunnel.outer.destination_mac, destination->outer->entry.mac, 6);
-}
-
-/* The remote node and the way to it. */
-static int outer_resolve(struct destination *destination, uint32_t next_hop_be)
-{
-	struct node *node = destination->node;
-	const struct peer *peer = node_peer_of(node, destination->vni, destination->address_be);
-	struct rtnl_route route;
-	int err;
-
-	if (!peer)
-		peer = node_peer_of(node, destination->vni, next_hop_be);
-	if (!peer)
-		return -EHOSTUNREACH;
-	err = rtnl_route_get(node->own_ns->rtnl, peer->address_be, node->uplink.local_address_be, &route);
-	if (err)
-		return err;
-	if (!route.unicast || route.link_index != node->uplink.link_index)
-		return -ENETUNREACH;
-	destination->route.tunnel.outer.destination_ipv4_be = peer->address_be;
-	return neighbor_get(node->own_ns, route.link_index,
-			    route.gateway_be ? route.gateway_be : peer->address_be, &destination->outer);
-}
-
-/* Whether the destination is a pod of this node that the sender's bridge leads to; then fills in the way. */
-static bool here_resolve(struct destination *destination, const struct endpoint *sender)
-{
-	const struct endpoint *here =
-		node_endpoint_of(destination->node, sender->vni, destination->address_be);
-
-	if (!here || !sender->bridge_link_index || here->bridge_link_index != sender->bridge_link_index)
-		return false;
-	destination->here = here;
-	destination->route.bridge_link_index = sender->bridge_link_index;
-	destination->route.payload_max_bytes = udp_payload(smaller(sender->mtu_bytes, here->mtu_bytes));
-	return true;
-}
-
-/* The way to a pod of another node. */
-static int outer_fill(struct destination *destination, const struct endpoint *sender, uint32_t next_hop_be)
-{
-	tunnel_fill(&destination->route.tunnel, destination->node, &destination->route.path, sender->vni);
-	destination->route.payload_max_bytes = payload_max(destination->node, sender);
-	return outer_resolve(destination, next_hop_be);
-}
-
-/* Fills in the destination's route. 1: through another interface, and nothing is held; 0; or -errno. */
-static int destination_resolve(struct destination *destination, const struct flow *flow, uint16_t port_be)
-{
-	struct rtnl_route route;
-	struct endpoint *endpoint;
-	uint32_t next_hop_be;
-	int err =
-		rtnl_route_get(flow->ns->rtnl, destination->address_be, flow->source.source_ipv4_be, &route);
-
-	if (err)
-		return err;
-	endpoint = endpoint_of_link(flow->process->pod, flow->ns, route.link_index);
-	if (!endpoint)
-		return 1;
-	/* Multicast and broadcast have no single peer; refused, because the kernel would send at once. */
-	if (!route.unicast)
-		return -EOPNOTSUPP;
-	next_hop_be = route.gateway_be ? route.gateway_be : destination->address_be;
-	destination->vni = endpoint->vni;
-	destination->ns = endpoint->ns;
-	destination->link_index = endpoint->link_index;
-	inner_path_fill(&destination->route.path, flow, endpoint, route.source_be, destination->address_be,
-			port_be);
-	err = here_resolve(destination, endpoint) ? 0 : outer_fill(destination, endpoint, next_hop_be);
-	if (!err)
-		err = neighbor_get(flow->ns, route.link_index, next_hop_be, &destination->inner);
-	return err;
+	route->state = destination->many ? many_apply(destination) : state_of_one(destination);
+	if (inner == NEIGHBOR_FAILED)
+		route->state = DESTINATION_UNREACHABLE;
+	else if (inner != NEIGHBOR_VALID && route->state == DESTINATION_RESOLVED)
+		route->state = DESTINATION_RESOLVING;
 }
 
 /* The number that was asked for, if it is free; else any that is. */
@@ -183,7 +62,6 @@ static void destination_enter(struct destination *destination, struct process *p
 	struct node *node = destination->node;
 
 	process->destinations[destination->index] = destination;
-	destination->process = process;
 	destination->previous_next = &node->destinations;
 	destination->next = node->destinations;
 	if (destination->next)
@@ -200,11 +78,50 @@ static void destination_discard(struct destination *destination)
 {
 	neighbor_put(destination->inner);
 	neighbor_put(destination->outer);
+	many_free(destination->many);
+	if (destination->loop)
+		free(destination->loop->copies);
 	free(destination->loop);
 	free(destination);
 }
 
-int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be, uint32_t number,
+/* What the loop sees of it. */
+static int loop_destination_make(struct destination *destination, const struct flow *flow)
+{
+	struct loop_destination *loop = destination->loop;
+
+	neighbors_apply(destination);
+	loop->object = (struct loop_object){.kind = LOOP_DESTINATION, .owner = destination};
+	loop->flow = flow->loop;
+	loop->ring = flow->process->ring;
+	loop->priority = destination->key.carries & KTSN_APP_CARRIES_PRIORITY
+				 ? (uint8_t)(destination->key.priority % LOOP_PRIORITIES)
+				 : flow->manner.priority;
+	if (!destination->many)
+		return 0;
+	loop->copies = many_copies(destination);
+	return loop->copies ? 0 : -ENOMEM;
+}
+
+/* One that names no address is for where the socket is connected now. */
+static void key_complete(struct ktsn_app_key *key, const struct socket_manner *manner)
+{
+	const struct socket_end *remote = &manner->remote;
+
+	if (key->family != AF_UNSPEC || !remote->port_be)
+		return;
+	key->family = ktsn_address_family(&remote->address);
+	key->port_be = remote->port_be;
+	if (!key->interface)
+		key->interface = remote->interface;
+	memset(key->address, 0, sizeof(key->address));
+	if (key->family == AF_INET)
+		memcpy(key->address, remote->address.bytes + 12, 4);
+	else
+		memcpy(key->address, remote->address.bytes, sizeof(key->address));
+}
+
+int destination_create(struct flow *flow, const struct ktsn_app_key *key, uint32_t number,
 		       struct destination **created)
 {
 	struct process *process = flow->process;
@@ -215,21 +132,20 @@ int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be,
 	if (!destination)
 		return -ENOMEM;
 	destination->node = process->pod->node;
-	destination->address_be = address_be;
+	destination->key = *key;
+	key_complete(&destination->key, &flow->manner);
+	destination->process = process;
 	destination->loop = calloc(1, sizeof(*destination->loop));
 	if (destination->loop)
 		result = destination_number_free(process, number, &destination->index);
 	if (result == 0)
-		result = destination_resolve(destination, flow, port_be);
+		result = way_find(destination, flow);
+	if (result == 0)
+		result = loop_destination_make(destination, flow);
 	if (result != 0) {
 		destination_discard(destination);
 		return result < 0 ? result : 0;
 	}
-	neighbors_apply(destination);
-	destination->loop->object = (struct loop_object){.kind = LOOP_DESTINATION, .owner = destination};
-	destination->loop->flow = flow->loop;
-	destination->loop->ring = process->ring;
-	destination->loop->priority = flow->priority;
 	destination_enter(destination, process);
 	*created = destination;
 	return 0;
@@ -264,9 +180,17 @@ void destination_free(struct destination *destination)
 
 static void destination_tell(struct destination *destination)
 {
-	loop_command(destination->node->loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
-								     .destination = destination->loop,
-								     .route = destination->route});
+	struct loop_command command = {.type = COMMAND_DESTINATION_UPDATE,
+				       .destination = destination->loop,
+				       .route = destination->route};
+
+	if (destination->many) {
+		command.copies = many_copies(destination);
+		/* Those that the loop has may be out of date; another change will come. */
+		if (!command.copies)
+			return;
+	}
+	loop_command(destination->node->loop, &command);
 }
 
 static void destination_end(struct destination *destination)
@@ -275,15 +199,21 @@ static void destination_end(struct destination *destination)
 	destination_tell(destination);
 }
 
+static bool concerns(const struct destination *destination, const struct neighbor *neighbor)
+{
+	return destination->inner == neighbor || destination->outer == neighbor ||
+	       (destination->many && many_has(destination->many, neighbor));
+}
+
 void destinations_neighbor_changed(struct node *node, const struct neighbor *neighbor)
 {
 	for (struct destination *d = node->destinations; d; d = d->next) {
 		struct loop_route before = d->route;
 
-		if ((d->inner != neighbor && d->outer != neighbor) || before.state == DESTINATION_CLOSED)
+		if (!concerns(d, neighbor) || before.state == DESTINATION_CLOSED)
 			continue;
 		neighbors_apply(d);
-		if (memcmp(&before, &d->route, sizeof(before)) != 0)
+		if (d->many || memcmp(&before, &d->route, sizeof(before)) != 0)
 			destination_tell(d);
 	}
 }
@@ -294,7 +224,7 @@ static void destination_follow_peers(struct destination *destination)
 	struct neighbor *before = destination->outer;
 
 	destination->outer = NULL;
-	if (outer_resolve(destination, destination->inner->entry.address_be)) {
+	if (way_outer_find(destination)) {
 		destination->outer = before;
 		destination_end(destination);
 		return;
@@ -304,11 +234,30 @@ static void destination_follow_peers(struct destination *destination)
 	destination_tell(destination);
 }
 
+static void destination_follow(struct destination *destination)
+{
+	many_refind(destination);
+	neighbors_apply(destination);
+	destination_tell(destination);
+}
+
 void destinations_peers_changed(struct node *node, uint32_t vni)
 {
-	for (struct destination *d = node->destinations; d; d = d->next)
-		if (d->vni == vni && !d->endpoint_gone && !d->here)
+	for (struct destination *d = node->destinations; d; d = d->next) {
+		if (d->vni != vni || d->endpoint_gone || d->here)
+			continue;
+		if (d->many)
+			destination_follow(d);
+		else
 			destination_follow_peers(d);
+	}
+}
+
+void destinations_ports_changed(struct node *node)
+{
+	for (struct destination *d = node->destinations; d; d = d->next)
+		if (d->many && !d->endpoint_gone)
+			destination_follow(d);
 }
 
 void destinations_endpoint_gone(struct node *node, const struct endpoint *endpoint)

@@ -8,76 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
-
-/* What the kernel says of a socket. */
-struct socket_identity {
-	uint64_t cookie;
-	uint64_t netns_cookie;
-	struct sockaddr_in local;
-	struct sockaddr_in remote; /* port 0: not connected */
-	int ttl, tos, priority;
-};
-
-static int option_read(int fd, int level, int option, int *value)
-{
-	socklen_t bytes = sizeof(*value);
-
-	return getsockopt(fd, level, option, value, &bytes) ? -errno : 0;
-}
-
-static int socket_is_ipv4_udp(int fd)
-{
-	int domain, type, protocol;
-	int err = option_read(fd, SOL_SOCKET, SO_DOMAIN, &domain);
-
-	if (!err)
-		err = option_read(fd, SOL_SOCKET, SO_TYPE, &type);
-	if (!err)
-		err = option_read(fd, SOL_SOCKET, SO_PROTOCOL, &protocol);
-	if (err)
-		return err;
-	return domain == AF_INET && type == SOCK_DGRAM && protocol == IPPROTO_UDP ? 0 : -EOPNOTSUPP;
-}
-
-static int addresses_read(int fd, struct socket_identity *identity)
-{
-	socklen_t bytes = sizeof(identity->local);
-
-	if (getsockname(fd, (struct sockaddr *)&identity->local, &bytes))
-		return -errno;
-	if (identity->local.sin_port == 0)
-		return -EINVAL;
-	bytes = sizeof(identity->remote);
-	if (getpeername(fd, (struct sockaddr *)&identity->remote, &bytes) && errno != ENOTCONN)
-		return -errno;
-	return 0;
-}
-
-static int identity_read(int fd, struct socket_identity *identity)
-{
-	socklen_t bytes = sizeof(identity->netns_cookie);
-	int err = socket_is_ipv4_udp(fd);
-
-	memset(identity, 0, sizeof(*identity));
-	if (err)
-		return err;
-	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &identity->netns_cookie, &bytes) ||
-	    getsockopt(fd, SOL_SOCKET, SO_COOKIE, &identity->cookie, &bytes))
-		return -errno;
-	err = addresses_read(fd, identity);
-	if (!err)
-		err = option_read(fd, IPPROTO_IP, IP_TTL, &identity->ttl);
-	if (!err)
-		err = option_read(fd, IPPROTO_IP, IP_TOS, &identity->tos);
-	if (!err)
-		err = option_read(fd, SOL_SOCKET, SO_PRIORITY, &identity->priority);
-	return err;
-}
 
 /* The pod's namespace with that cookie: a socket of a foreign namespace is refused, whoever passed it. */
 static struct namespace *namespace_of(const struct pod *pod, uint64_t cookie)
@@ -164,13 +94,7 @@ static void flow_source_set(struct flow *flow, const struct socket_identity *ide
 	namespace_put(flow->ns);
 	flow->ns = ns;
 	flow->cookie = identity->cookie;
-	flow->source.source_ipv4_be = identity->local.sin_addr.s_addr;
-	flow->source.source_port_be = identity->local.sin_port;
-	flow->remote_address_be = identity->remote.sin_addr.s_addr;
-	flow->remote_port_be = identity->remote.sin_port;
-	flow->source.ttl = (uint8_t)identity->ttl;
-	flow->source.tos = (uint8_t)identity->tos;
-	flow->priority = (uint8_t)((uint32_t)identity->priority % LOOP_PRIORITIES);
+	flow->manner = identity->manner;
 }
 
 static void destination_reply(const struct destination *destination, struct ktsn_app_reply *reply)
@@ -185,6 +109,7 @@ static void destination_reply(const struct destination *destination, struct ktsn
 static int flow_register(struct flow *flow, const struct socket_identity *identity, struct namespace *ns,
 			 uint32_t destination_number, struct ktsn_app_reply *reply)
 {
+	static const struct ktsn_app_key where_connected;
 	int err;
 
 	destinations_close_all(flow);
@@ -192,10 +117,9 @@ static int flow_register(struct flow *flow, const struct socket_identity *identi
 	reply->flow = flow->index;
 	reply->clock = (uint16_t)flow->mode.clock;
 	reply->flags = flow->mode.deadline ? KTSN_APP_DEADLINE : 0;
-	if (identity->remote.sin_port == 0)
+	if (identity->manner.remote.port_be == 0)
 		return 0;
-	err = destination_create(flow, identity->remote.sin_addr.s_addr, identity->remote.sin_port,
-				 destination_number, &flow->connected);
+	err = destination_create(flow, &where_connected, destination_number, &flow->connected);
 	if (!err)
 		destination_reply(flow->connected, reply);
 	return err;
@@ -282,7 +206,8 @@ void flow_open(struct process *process, const struct ktsn_app_request *request, 
 		reply->status = -EINVAL;
 		return;
 	}
-	reply->status = identity_read(socket_fd, &identity);
+	reply->status = socket_identity_read(socket_fd, &identity);
+	identity.manner.multicast_interface_ipv4 = request->interface;
 	if (reply->status == 0 && request->type == KTSN_APP_FLOW_ADOPT)
 		reply->status = timed_socket_find(process->pod, identity.cookie, &mode);
 	if (reply->status == 0)
@@ -300,8 +225,7 @@ int flow_take_over(struct process *process, const struct flow_description *descr
 	ns->users++;
 	flow->ns = ns;
 	flow->cookie = description->cookie;
-	flow->priority = description->priority;
-	flow->source = description->source;
+	flow->manner = description->manner;
 	flow->ended = description->ended;
 	flow_announce(flow);
 	return 0;
@@ -317,19 +241,19 @@ static void destination_keep(struct flow *flow, struct destination *destination)
 	flow->destinations[place] = destination;
 }
 
-int flow_destination_take_over(struct process *process, uint32_t flow_index, uint32_t index,
-			       uint32_t address_be, uint16_t port_be, bool connected, bool ended)
+int flow_destination_take_over(struct process *process, const struct destination_description *description)
 {
-	struct flow *flow = flow_of(process, flow_index);
+	struct flow *flow = flow_of(process, description->flow);
 	struct destination *destination;
-	int err = flow ? destination_create(flow, address_be, port_be, index, &destination) : -ENOENT;
+	int err = flow ? destination_create(flow, &description->key, description->index, &destination)
+		       : -ENOENT;
 
 	if (err || !destination)
 		return err;
-	destination->ended = ended;
-	if (connected && !ended)
+	destination->ended = description->ended;
+	if (description->connected && !description->ended)
 		flow->connected = destination;
-	else if (!ended)
+	else if (!description->ended)
 		destination_keep(flow, destination);
 	return 0;
 }
@@ -359,16 +283,15 @@ void flow_destination_request(struct process *process, const struct ktsn_app_req
 			      struct ktsn_app_reply *reply)
 {
 	struct flow *flow = flow_of(process, request->flow);
+	const struct ktsn_app_key key = ktsn_app_key_get(request);
 	struct destination *destination;
-	uint32_t address_be;
 
-	if (!flow || request->family != AF_INET || request->port_be == 0) {
+	if (!flow) {
 		reply->status = -EINVAL;
 		return;
 	}
-	memcpy(&address_be, request->address, sizeof(address_be));
-	reply->status = destination_create(flow, address_be, request->port_be,
-					   number_wanted(process, request->destination), &destination);
+	reply->status =
+		destination_create(flow, &key, number_wanted(process, request->destination), &destination);
 	if (reply->status)
 		return;
 	destination_reply(destination, reply);

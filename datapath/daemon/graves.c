@@ -27,6 +27,7 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 		destination_free(owner);
 		break;
 	case LOOP_GATES:
+	case LOOP_COPIES:
 		free(owner);
 		break;
 	}

@@ -24,7 +24,7 @@
 
 #include <limits.h>
 
-enum { HANDOVER_VERSION = 1, HANDOVER_FDS_MAX = 3 };
+enum { HANDOVER_VERSION = 2, HANDOVER_FDS_MAX = 3 };
 
 #define HANDOVER_MAGIC UINT32_C(0x6f68746b)
 
@@ -88,8 +88,7 @@ struct handover_flow {
 	struct txtime_mode mode;
 	uint64_t cookie;
 	uint64_t netns_cookie;
-	uint8_t priority;
-	struct ktsn_frame_path source;
+	struct socket_manner manner;
 };
 
 struct handover_destination {
@@ -97,8 +96,7 @@ struct handover_destination {
 	uint32_t flow;
 	bool closed;
 	bool connected; /* the flow's own, not one of an unconnected send */
-	uint32_t address_be;
-	uint16_t port_be;
+	struct ktsn_app_key key;
 };
 
 struct handover_record {

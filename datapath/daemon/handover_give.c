@@ -126,8 +126,7 @@ static int flow_give(struct giving *giving, const struct flow *flow)
 	to->mode = flow->mode;
 	to->cookie = flow->cookie;
 	to->netns_cookie = flow->ns ? flow->ns->cookie : 0;
-	to->priority = flow->priority;
-	to->source = flow->source;
+	to->manner = flow->manner;
 	return give(giving, HANDOVER_FLOW, NULL, 0);
 }
 
@@ -147,8 +146,7 @@ static int destination_give(struct giving *giving, const struct process *process
 	to->flow = flow->index;
 	to->closed = destination->closed;
 	to->connected = flow->connected == destination;
-	to->address_be = destination->address_be;
-	to->port_be = destination->route.path.destination_port_be;
+	to->key = destination->key;
 	return give(giving, HANDOVER_DESTINATION, NULL, 0);
 }
 

@@ -104,8 +104,7 @@ static void flow_take(struct taking *taking)
 		.mode = from->mode,
 		.cookie = from->cookie,
 		.netns_cookie = from->netns_cookie,
-		.priority = from->priority,
-		.source = from->source,
+		.manner = from->manner,
 		.ended = from->closed,
 	};
 
@@ -117,9 +116,16 @@ static void destination_take(struct taking *taking)
 {
 	const struct handover_destination *from = &taking->record.destination;
 
+	const struct destination_description description = {
+		.index = from->index,
+		.flow = from->flow,
+		.key = from->key,
+		.connected = from->connected,
+		.ended = from->closed,
+	};
+
 	if (taking->process)
-		(void)flow_destination_take_over(taking->process, from->flow, from->index, from->address_be,
-						 from->port_be, from->connected, from->closed);
+		(void)flow_destination_take_over(taking->process, &description);
 }
 
 static void record_take(struct taking *taking)

@@ -83,6 +83,7 @@ static int packets_create(struct loop *loop)
 		loop->packets[i].next = loop->packets_free;
 		loop->packets_free = &loop->packets[i];
 	}
+	loop->packets_free_count = packets;
 	return 0;
 }
 

@@ -150,17 +150,31 @@ static void parked_go(struct loop *loop, struct loop_destination *destination)
 	}
 }
 
+static void copies_take(struct loop *loop, struct loop_destination *destination, struct loop_copies *copies)
+{
+	struct loop_copies *before = destination->copies;
+
+	destination->copies = copies;
+	if (before)
+		retire(loop, &before->object);
+}
+
 static void destination_update(struct loop *loop, struct loop_destination *destination,
-			       const struct loop_route *route)
+			       const struct loop_route *route, struct loop_copies *copies)
 {
 	struct loop_ring *ring;
 
-	if (destination->retired)
+	if (destination->retired) {
+		if (copies)
+			retire(loop, &copies->object);
 		return;
+	}
 	/* The last parked message may end its flow and its ring; neither while we are at it. */
 	ring = destination->ring;
 	ring->busy++;
 	destination->route = *route;
+	if (copies)
+		copies_take(loop, destination, copies);
 	if (route->state != DESTINATION_RESOLVING)
 		parked_go(loop, destination);
 	destination_retire_if_done(loop, destination);
@@ -200,7 +214,7 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		destination_close(loop, command->ring, command->index);
 		break;
 	case COMMAND_DESTINATION_UPDATE:
-		destination_update(loop, command->destination, &command->route);
+		destination_update(loop, command->destination, &command->route, command->copies);
 		break;
 	case COMMAND_GATES:
 		gates_take(loop, command->gates);

@@ -22,9 +22,10 @@ enum {
 	LOOP_FLOWS_PER_RING = 256,
 	LOOP_DESTINATIONS_PER_RING = 4096,
 	LOOP_RINGS_MAX = 4096,
+	LOOP_COPIES_MAX = 64, /* of one message; no more than there are packets at least (--packets) */
 };
 
-enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION, LOOP_GATES };
+enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION, LOOP_GATES, LOOP_COPIES };
 
 /* What can be retired. `owner` is the control thread's own. */
 struct loop_object {
@@ -46,8 +47,17 @@ struct loop_route {
 	struct ktsn_frame_path path;
 	struct ktsn_frame_tunnel tunnel;
 	uint32_t
-		bridge_link_index; /* to a pod of this node: onto this bridge, without tunnel; 0: the uplink */
+		bridge_link_index; /* to a pod of this node: onto this bridge, or out of this port of one, without
+				    * tunnel; 0: the uplink */
 	uint32_t payload_max_bytes;
+};
+
+/* Where the copies of a message go that goes to several. Immutable; replaced as a whole by DESTINATION_UPDATE, and
+ * retired then. The destination's own route says what they have in common: state, inner path, longest payload. */
+struct loop_copies {
+	struct loop_object object;
+	uint32_t count;
+	struct loop_route routes[];
 };
 
 struct packet;
@@ -57,6 +67,7 @@ struct loop_destination {
 	struct loop_flow *flow;
 	struct loop_ring *ring;
 	struct loop_route route;
+	struct loop_copies *copies; /* NULL: it goes to one */
 	uint8_t priority; /* SO_PRIORITY & 15; as the source address, what it was when this was made */
 	uint32_t packets; /* messages held */
 	struct packet *parked_first; /* messages that wait for RESOLVED, in order */

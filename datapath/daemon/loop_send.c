@@ -108,10 +108,10 @@ static void flow_count_sent(struct loop_flow *flow, bool late, int64_t departure
 	atomic_store_explicit(&flow->counters.departure_error_ns, departure_error_ns, memory_order_relaxed);
 }
 
-static void packet_sent(struct loop *loop, struct packet *packet, int64_t departed_tai_ns)
+void message_sent(struct loop *loop, struct packet *packet, _Atomic uint64_t *lateness,
+		  int64_t departed_tai_ns)
 {
 	struct class_counters *class = &loop->counters.classes[packet->shaper.traffic_class];
-	_Atomic uint64_t *lateness = lateness_counter(loop, packet, departed_tai_ns);
 
 	trace_end(loop, packet, lateness, departed_tai_ns);
 	departures_add(&loop->departures, packet->flow->number, packet->requested_tai_ns, departed_tai_ns);
@@ -120,8 +120,18 @@ static void packet_sent(struct loop *loop, struct packet *packet, int64_t depart
 	flow_count_sent(packet->flow, lateness != &loop->counters.on_time,
 			departed_tai_ns - packet->requested_tai_ns);
 	counter_add(&loop->counters.sent, 1);
-	counter_add(&loop->counters.sent_bridge, packet->outlet == OUTLET_BRIDGE);
+	counter_add(&loop->counters.sent_bridge, !packet->message && packet->outlet == OUTLET_BRIDGE);
 	counter_add(&class->sent, 1);
+}
+
+static void packet_sent(struct loop *loop, struct packet *packet, int64_t departed_tai_ns)
+{
+	_Atomic uint64_t *lateness = lateness_counter(loop, packet, departed_tai_ns);
+
+	if (packet->message)
+		copy_sent(loop, packet, lateness, departed_tai_ns);
+	else
+		message_sent(loop, packet, lateness, departed_tai_ns);
 	packet_finish(loop, packet, true);
 }
 
@@ -135,7 +145,9 @@ static void packet_failed(struct loop *loop, struct packet *packet)
 /* The port had no room: the frame is offered again a little later, but not for ever. */
 static void packet_refused(struct loop *loop, struct packet *packet, int64_t now_tai_ns)
 {
-	ktsn_ring_undepart(&packet->flow->ring->consumer, packet->slot);
+	/* A message of which a copy has left must never be sent again, even by a successor. */
+	if (!packet->message || !packet->message->copies_sent)
+		ktsn_ring_undepart(&packet->flow->ring->consumer, packet->slot);
 	if (!packet->refused_tai_ns)
 		packet->refused_tai_ns = now_tai_ns;
 	if (now_tai_ns - packet->refused_tai_ns > PORT_PATIENCE_NS) {

@@ -2,7 +2,7 @@
 /*
  * The loop's own state, shared by the files that make up the loop and by nothing else:
  * loop.c (the loop itself, its thread), loop_take.c, loop_send.c, loop_wait.c, loop_watch.c,
- * loop_commands.c, loop_trace.c. Loop thread only, but for what says otherwise.
+ * loop_commands.c, loop_trace.c, loop_copies.c. Loop thread only, but for what says otherwise.
  */
 #ifndef KTSN_DAEMON_LOOP_STATE_H
 #define KTSN_DAEMON_LOOP_STATE_H
@@ -41,6 +41,14 @@ struct packet {
 	enum late_reason late_reason;
 	bool overdue;        /* counted as such in its pod's share */
 	struct packet *next; /* in the pool, or parked at a destination */
+
+	struct packet
+		*message; /* whose copy it is, itself if it is the first; NULL: the message goes to one */
+	/* Of the first copy: */
+	uint32_t copies_left; /* that have neither left nor been dropped */
+	uint32_t copies_sent;
+	_Atomic uint64_t *outcome; /* what the message will count as */
+	int64_t departed_tai_ns;   /* of the last copy */
 };
 
 struct outlet {
@@ -57,6 +65,7 @@ struct loop {
 	struct loop_classes classes;
 	struct packet *packets;
 	struct packet *packets_free;
+	uint32_t packets_free_count;
 	bool memory_short;         /* a message waits in a ring for a packet or a frame */
 	int64_t take_began_tai_ns; /* of this round of taking */
 	uint32_t take_count;       /* messages taken in it */
@@ -113,6 +122,21 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 /* Its first half, for a packet whose frame the port has. */
 void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+/* With a frame; NULL when there is none left. */
+struct packet *packet_alloc(struct loop *loop);
+void packet_free(struct loop *loop, struct packet *packet);
+/* One frame: its headers, then into the shaper. */
+void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
+/* Counts a message that was dropped. */
+void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+
+/* loop_copies.c: messages that go to several */
+/* Makes the copies of a message of which one can be sent at least, and shapes them; drops it if there are none. */
+void copies_shape(struct loop *loop, struct packet *message);
+void copy_sent(struct loop *loop, struct packet *copy, _Atomic uint64_t *lateness, int64_t departed_tai_ns);
+void copy_dropped(struct loop *loop, struct packet *copy, _Atomic uint64_t *reason);
+/* Ends a copy. The message if it was the last, which is counted then and ends as well; else NULL. */
+struct packet *copy_finish(struct loop *loop, struct packet *copy);
 
 /* loop_trace.c: what became of single messages, if somebody traces */
 /* A message was taken. */
@@ -145,6 +169,9 @@ int64_t shares_next(const struct loop *loop);
 
 /* loop_send.c: shaper -> port */
 void loop_send(struct loop *loop);
+/* Counts a message that left. */
+void message_sent(struct loop *loop, struct packet *packet, _Atomic uint64_t *lateness,
+		  int64_t departed_tai_ns);
 /* When the next frame may be given to the port; KTSN_SHAPER_NEVER when there is none. */
 int64_t loop_departure_next(const struct loop *loop, int64_t now_tai_ns);
 

@@ -26,7 +26,7 @@ enum {
 	OFFSETS_FRESH_NS = 10000,
 };
 
-static struct packet *packet_alloc(struct loop *loop)
+struct packet *packet_alloc(struct loop *loop)
 {
 	struct packet *packet = loop->packets_free;
 
@@ -35,16 +35,19 @@ static struct packet *packet_alloc(struct loop *loop)
 	if (ktsn_port_frame_alloc(loop->config.port, &packet->frame))
 		return NULL;
 	loop->packets_free = packet->next;
+	loop->packets_free_count--;
+	packet->message = NULL;
 	packet->late_reason = LATE_WAKEUP;
 	packet->refused_tai_ns = 0;
 	packet->overdue = false;
 	return packet;
 }
 
-static void packet_free(struct loop *loop, struct packet *packet)
+void packet_free(struct loop *loop, struct packet *packet)
 {
 	packet->next = loop->packets_free;
 	loop->packets_free = packet;
+	loop->packets_free_count++;
 	loop->memory_short = false;
 }
 
@@ -58,14 +61,12 @@ static void slot_release(struct loop_ring *ring, uint32_t slot)
 			NULL, 0);
 }
 
-void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
+/* The message has ended, with all of its copies. */
+static void message_finish(struct loop *loop, struct packet *packet)
 {
 	struct loop_flow *flow = packet->flow;
 	struct loop_ring *ring = flow->ring;
 
-	if (!frame_sent)
-		ktsn_port_frame_free(loop->config.port, &packet->frame);
-	share_packet_finished(packet);
 	slot_release(ring, packet->slot);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, (uint64_t)-1);
 	packet_free(loop, packet);
@@ -78,7 +79,26 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 	ring_retire_if_done(loop, ring);
 }
 
+void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
+{
+	if (!frame_sent)
+		ktsn_port_frame_free(loop->config.port, &packet->frame);
+	share_packet_finished(packet);
+	if (packet->message)
+		packet = copy_finish(loop, packet);
+	if (packet)
+		message_finish(loop, packet);
+}
+
 void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
+{
+	if (packet->message)
+		copy_dropped(loop, packet, reason);
+	else
+		message_dropped(loop, packet, reason);
+}
+
+void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
 {
 	trace_end(loop, packet, reason, 0);
 	counter_add(&packet->flow->counters.dropped, 1);
@@ -124,7 +144,7 @@ static _Atomic uint64_t *refusal_counter(struct loop *loop, int error)
 	return error == -EMSGSIZE ? &loop->counters.drop_max_sdu : &loop->counters.drop_txtime;
 }
 
-void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
+void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
 	int error;
 
@@ -138,6 +158,14 @@ void packet_shape(struct loop *loop, struct packet *packet, const struct loop_ro
 		packet_drop(loop, packet, refusal_counter(loop, error));
 	else
 		share_packet_shaped(packet, loop->round_tai_ns);
+}
+
+void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
+{
+	if (packet->destination->copies)
+		copies_shape(loop, packet);
+	else
+		frame_shape(loop, packet, route);
 }
 
 static void park(struct loop_destination *destination, struct packet *packet)
@@ -210,7 +238,8 @@ static void reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 static void packet_fill(struct loop *loop, struct packet *packet, const struct loop_ring *ring,
 			const struct ktsn_ring_taken *taken, struct loop_destination *destination)
 {
-	size_t headers_bytes = ktsn_frame_header_bytes(tunnel_of(&destination->route));
+	size_t headers_bytes =
+		ktsn_frame_header_bytes(&destination->route.path, tunnel_of(&destination->route));
 
 	memcpy(packet->frame.data + headers_bytes, ktsn_ring_taken_payload(&ring->consumer, taken->slot),
 	       taken->payload_bytes);
@@ -258,6 +287,9 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 		reject(loop, ring, taken, &loop->counters.drop_horizon);
 		return 0;
 	}
+	/* Either all copies are made or the message waits, at the front of its ring. */
+	if (destination->copies && destination->copies->count > loop->packets_free_count)
+		return -ENOBUFS;
 	packet = packet_alloc(loop);
 	if (!packet)
 		return -ENOBUFS;

@@ -74,13 +74,29 @@ static int link_check(const struct options *options, struct rtnl *rtnl, struct n
 
 static int local_address_check(struct rtnl *rtnl, uint32_t address_be)
 {
+	const struct rtnl_way way = {.destination = ktsn_address_of_ipv4(address_be)};
 	struct rtnl_route route;
-	int err = rtnl_route_get(rtnl, address_be, 0, &route);
+	int err = rtnl_route_get(rtnl, &way, &route);
 
-	if (!err && route.local)
+	if (!err && route.type == ROUTE_LOCAL)
 		return 0;
 	log_error("--local-address: no interface of this machine has that address; see `ip address`");
 	return -EADDRNOTAVAIL;
+}
+
+/* The first IPv4 address of the uplink. */
+static int local_address_find(struct rtnl *rtnl, struct node_uplink *uplink)
+{
+	struct ktsn_address addresses[ENDPOINT_ADDRESSES_MAX];
+	int count = rtnl_addresses_get(rtnl, uplink->link_index, addresses, ENDPOINT_ADDRESSES_MAX);
+
+	for (int i = 0; i < count; i++) {
+		if (!ktsn_address_is_ipv4(&addresses[i]))
+			continue;
+		uplink->local_address_be = ktsn_address_ipv4_be(&addresses[i]);
+		return 0;
+	}
+	return count < 0 ? count : -EADDRNOTAVAIL;
 }
 
 /* Each application takes three descriptors. */
@@ -111,7 +127,7 @@ static int uplink_find(const struct options *options, struct node_uplink *uplink
 	if (!err && uplink->local_address_be)
 		err = local_address_check(rtnl, uplink->local_address_be);
 	else if (!err) {
-		err = rtnl_address_get(rtnl, uplink->link_index, &uplink->local_address_be);
+		err = local_address_find(rtnl, uplink);
 		if (err)
 			log_error("--interface %s: has no IPv4 address; give it one, or say --local-address",
 				  options->interface);

@@ -46,7 +46,7 @@ static void neighbor_use(struct neighbor *neighbor)
 	neighbor->used_ms = now_ms();
 	if (neighbor->entry.configured)
 		return;
-	(void)rtnl_neighbor_use(neighbor->ns->rtnl, neighbor->entry.link_index, neighbor->entry.address_be);
+	(void)rtnl_neighbor_use(neighbor->ns->rtnl, neighbor->entry.link_index, &neighbor->entry.address);
 }
 
 static void changed(const struct rtnl_neighbor *entry, void *context)
@@ -54,14 +54,17 @@ static void changed(const struct rtnl_neighbor *entry, void *context)
 	struct namespace *ns = context;
 
 	for (struct neighbor *n = ns->neighbors; n; n = n->next) {
-		if (n->entry.link_index != entry->link_index || n->entry.address_be != entry->address_be)
+		if (n->entry.link_index != entry->link_index ||
+		    !ktsn_address_equal(&n->entry.address, &entry->address))
 			continue;
 		if (entry->state == NEIGHBOR_UNKNOWN) {
 			/* The kernel dropped it; we still need it. What was valid stays so meanwhile. */
 			n->used_ms = now_ms();
-			(void)rtnl_neighbor_use(ns->rtnl, entry->link_index, entry->address_be);
+			(void)rtnl_neighbor_use(ns->rtnl, entry->link_index, &entry->address);
 		} else if (entry->state != NEIGHBOR_RESOLVING || n->entry.state != NEIGHBOR_VALID) {
 			n->entry = *entry;
+			n->failed = entry->state == NEIGHBOR_FAILED ||
+				    (n->failed && entry->state != NEIGHBOR_VALID);
 			destinations_neighbor_changed(ns->node, n);
 		}
 		return;
@@ -74,8 +77,8 @@ static void neighbors_reread(struct namespace *ns)
 	for (struct neighbor *n = ns->neighbors; n; n = n->next) {
 		struct rtnl_neighbor entry;
 
-		if (rtnl_neighbor_get(ns->rtnl, n->entry.link_index, n->entry.address_be, &entry) == 0 &&
-		    entry.address_be)
+		if (rtnl_neighbor_get(ns->rtnl, n->entry.link_index, &n->entry.address, &entry) == 0 &&
+		    !ktsn_address_is_any(&entry.address))
 			changed(&entry, ns);
 	}
 }
@@ -93,21 +96,39 @@ static void link_changed(int link_index, bool carrying, void *context)
 	struct namespace *ns = context;
 	struct node *node = ns->node;
 
-	if (ns != node->own_ns || link_index != node->uplink.link_index)
+	if (ns != node->own_ns)
+		return;
+	/* It may be, or have been, a port of a bridge. */
+	node->ports_changed = true;
+	if (link_index != node->uplink.link_index)
 		return;
 	loop_link_set(node->loop, carrying);
 	if (carrying)
 		neighbors_try_again(ns);
 }
 
+static void addresses_changed(int link_index, void *context)
+{
+	struct namespace *ns = context;
+
+	node_addresses_changed(ns->node, ns, link_index);
+}
+
 static void changes_readable(struct event_source *source)
 {
 	struct namespace *ns = source->owner;
 	struct rtnl_watcher watcher = {
-		.neighbor_changed = changed, .link_changed = link_changed, .context = ns};
+		.neighbor_changed = changed,
+		.link_changed = link_changed,
+		.addresses_changed = addresses_changed,
+		.context = ns,
+	};
 
-	if (rtnl_monitor_read(ns->monitor, &watcher) == -ENOBUFS)
-		neighbors_reread(ns);
+	if (rtnl_monitor_read(ns->monitor, &watcher) != -ENOBUFS)
+		return;
+	neighbors_reread(ns);
+	ns->node->ports_changed = true;
+	node_addresses_changed(ns->node, ns, 0);
 }
 
 /* In the namespace that the thread is in. */
@@ -208,12 +229,12 @@ void namespace_put(struct namespace *ns)
 	namespace_close(ns);
 }
 
-static int neighbor_look_up(struct neighbor *neighbor, int link_index, uint32_t address_be)
+static int neighbor_look_up(struct neighbor *neighbor, int link_index, const struct ktsn_address *address)
 {
-	int err = rtnl_neighbor_get(neighbor->ns->rtnl, link_index, address_be, &neighbor->entry);
+	int err = rtnl_neighbor_get(neighbor->ns->rtnl, link_index, address, &neighbor->entry);
 
 	neighbor->entry.link_index = link_index;
-	neighbor->entry.address_be = address_be;
+	neighbor->entry.address = *address;
 	if (err)
 		return err;
 	/* Also when valid: it may be stale, and this has the kernel confirm it. */
@@ -223,13 +244,15 @@ static int neighbor_look_up(struct neighbor *neighbor, int link_index, uint32_t 
 	return 0;
 }
 
-int neighbor_get(struct namespace *ns, int link_index, uint32_t address_be, struct neighbor **result)
+int neighbor_get(struct namespace *ns, int link_index, const struct ktsn_address *address,
+		 struct neighbor **result)
 {
 	struct neighbor *neighbor;
 	int err;
 
 	for (neighbor = ns->neighbors; neighbor; neighbor = neighbor->next) {
-		if (neighbor->entry.link_index == link_index && neighbor->entry.address_be == address_be) {
+		if (neighbor->entry.link_index == link_index &&
+		    ktsn_address_equal(&neighbor->entry.address, address)) {
 			neighbor->users++;
 			*result = neighbor;
 			return 0;
@@ -239,7 +262,7 @@ int neighbor_get(struct namespace *ns, int link_index, uint32_t address_be, stru
 	if (!neighbor)
 		return -ENOMEM;
 	neighbor->ns = ns;
-	err = neighbor_look_up(neighbor, link_index, address_be);
+	err = neighbor_look_up(neighbor, link_index, address);
 	if (err) {
 		free(neighbor);
 		return err;

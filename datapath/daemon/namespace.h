@@ -17,6 +17,7 @@ struct node;
 struct neighbor {
 	struct namespace *ns;
 	struct rtnl_neighbor entry;
+	bool failed;     /* it did not answer, and has not been heard of since */
 	int64_t used_ms; /* when the kernel was last asked to resolve or confirm it */
 	unsigned int users;
 	struct neighbor *next;
@@ -44,7 +45,8 @@ void namespace_put(struct namespace *ns);
 struct namespace *namespace_by_cookie(struct node *node, uint64_t cookie);
 
 /* A neighbour, resolving it if need be; its state may be "not yet". 0 or -errno. */
-int neighbor_get(struct namespace *ns, int link_index, uint32_t address_be, struct neighbor **neighbor);
+int neighbor_get(struct namespace *ns, int link_index, const struct ktsn_address *address,
+		 struct neighbor **neighbor);
 void neighbor_put(struct neighbor *neighbor);
 
 /* Confirms neighbours in use before the kernel forgets them, and tries again those that failed. Returns

@@ -32,6 +32,10 @@ int node_tick(struct node *node)
 	enum { GRAVES_MS = 10 };
 
 	graves_sweep(node);
+	if (node->ports_changed) {
+		node->ports_changed = false;
+		destinations_ports_changed(node);
+	}
 	return events_earlier(neighbors_tick(node), node->graves ? GRAVES_MS : -1);
 }
 

@@ -11,12 +11,14 @@
 #ifndef KTSN_DAEMON_NODE_H
 #define KTSN_DAEMON_NODE_H
 
+#include "address.h"
 #include "app_protocol.h"
 #include "events.h"
 #include "loop.h"
 #include "namespace.h"
 #include "refusal.h"
 #include "ring_memory.h"
+#include "socket_identity.h"
 
 #include <limits.h>
 #include <net/if.h>
@@ -26,6 +28,8 @@
 enum {
 	NODE_IDENTITY_MAX = 128,
 	PEER_SUBNETS_MAX = 64,
+	/* Of one interface; more of them than anybody has. */
+	ENDPOINT_ADDRESSES_MAX = 16,
 	/* libktsn remembers 8 addresses of a socket; twice as many stay valid here, so that an entry that it
 	 * still uses is never dropped. */
 	FLOW_DESTINATIONS_MAX = 16,
@@ -34,8 +38,8 @@ enum {
 };
 
 struct subnet {
-	uint32_t network; /* host order */
-	uint8_t prefix_bits;
+	struct ktsn_address network;
+	uint8_t prefix_bits; /* of all 128: an IPv4 subnet has KTSN_ADDRESS_MAPPED_BITS more than it is written with */
 };
 
 struct peer {
@@ -82,7 +86,11 @@ struct endpoint {
 	int link_index;
 	uint32_t mtu_bytes;
 	uint8_t mac[6];
-	uint32_t address_be;        /* its first IPv4; 0: it had none when it was looked at last */
+	uint32_t
+		port_link_index; /* the other end of its veth pair, in ktsnd's namespace if it is a port of the bridge */
+	struct ktsn_address addresses[ENDPOINT_ADDRESSES_MAX];
+	uint32_t address_count;
+	bool addresses_stale;       /* they have changed since they were read */
 	char bridge[IF_NAMESIZE];   /* of the network on this node; "": none, no pod here is reached */
 	uint32_t bridge_link_index; /* 0 likewise */
 	struct endpoint *next;
@@ -110,13 +118,10 @@ struct flow {
 	uint32_t index;
 	uint64_t cookie; /* of the socket */
 	struct namespace *ns;
-	uint8_t priority;                                        /* SO_PRIORITY & 15 */
-	struct ktsn_frame_path source;                           /* address, port, ttl and tos filled in */
+	struct socket_manner manner;
 	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
 	uint32_t destinations_next;
 	struct destination *connected;
-	uint32_t remote_address_be; /* where it is connected to; 0: it is not */
-	uint16_t remote_port_be;
 	bool closed; /* its number stays taken until the loop is done with it */
 	bool ended; /* taken over from another ktsnd, where it was closed; closed once its messages are taken */
 };
@@ -132,12 +137,17 @@ struct destination {
 	struct namespace *ns; /* of the endpoint; only compared, never used */
 	int link_index;       /* of the endpoint */
 	bool endpoint_gone;
-	struct loop_route route; /* as last told to the loop */
-	uint32_t address_be;
-	struct neighbor *inner; /* the pod that receives, or its gateway; in the sender's namespace */
+	struct ktsn_app_key key;      /* as the library asked for it */
+	struct ktsn_address next_hop; /* of one that is unicast IP */
+	struct ktsn_address address;  /* likewise */
+	struct loop_route route;      /* as last told to the loop */
+	struct neighbor
+		*inner; /* the pod that receives, or its gateway; in the sender's namespace. NULL: it is not
+				 * IP, or to a group */
 	struct neighbor
 		*outer; /* the remote node, or the gateway to it; in ktsnd's namespace. NULL: on this node */
 	const struct endpoint *here;               /* on this node: where it goes; NULL: on another */
+	struct many *many;                         /* it goes to several (copies.c); NULL: to one */
 	struct destination *next, **previous_next; /* in the node's list */
 };
 
@@ -186,6 +196,7 @@ struct node {
 	uint64_t limit_refusals;     /* what a pod asked for above its limits */
 	uint64_t flow_numbers;
 	struct node_trace trace;
+	bool ports_changed; /* links of ktsnd's namespace have, and with them maybe ports of bridges */
 	uint32_t trace_numbers;
 	uint32_t socket_count, endpoint_count, peer_count, process_count, flow_count;
 	uint64_t kernel_path_closed; /* of processes that are gone */
@@ -212,8 +223,11 @@ int node_socket_del(struct node *node, const char *identity);
 int node_socket_take_over(struct node *node, const char *identity, const char *path, int fd);
 int node_endpoint_add(struct node *node, const char *identity, const char *interface, const char *netns,
 		      uint32_t vni, const char *bridge, struct refusal *refusal);
-/* The endpoint of a network on this node that has the address, or NULL. */
-const struct endpoint *node_endpoint_of(struct node *node, uint32_t vni, uint32_t address_be);
+/* The endpoint of a network on this node that has the address, or hardware address; or NULL. */
+const struct endpoint *node_endpoint_of(struct node *node, uint32_t vni, const struct ktsn_address *address);
+const struct endpoint *node_endpoint_of_mac(const struct node *node, uint32_t vni, const uint8_t mac[6]);
+/* Addresses of a link were added or removed; link_index 0: of any. */
+void node_addresses_changed(struct node *node, const struct namespace *ns, int link_index);
 int node_endpoint_del(struct node *node, const char *identity, const char *interface);
 void pod_free(struct pod *pod);
 
@@ -222,7 +236,7 @@ int node_peer_add(struct node *node, uint32_t vni, uint32_t address_be, const st
 		  uint32_t subnet_count, struct refusal *refusal);
 int node_peer_del(struct node *node, uint32_t vni, uint32_t address_be);
 /* The remote node behind which an address lives (longest prefix), or NULL. */
-const struct peer *node_peer_of(const struct node *node, uint32_t vni, uint32_t address_be);
+const struct peer *node_peer_of(const struct node *node, uint32_t vni, const struct ktsn_address *address);
 
 /* shaping.c: when frames leave. 0, -ENOMEM, or -EINVAL with *fault filled in; then the schedule before goes
  * on. */
@@ -263,13 +277,18 @@ struct flow_description {
 	struct txtime_mode mode;
 	uint64_t cookie;
 	uint64_t netns_cookie;
-	uint8_t priority;
-	struct ktsn_frame_path source;
+	struct socket_manner manner;
+	bool ended;
+};
+struct destination_description {
+	uint32_t index;
+	uint32_t flow;
+	struct ktsn_app_key key;
+	bool connected; /* the flow's own, not one of an unconnected send */
 	bool ended;
 };
 int flow_take_over(struct process *process, const struct flow_description *description);
-int flow_destination_take_over(struct process *process, uint32_t flow_index, uint32_t index,
-			       uint32_t address_be, uint16_t port_be, bool connected, bool ended);
+int flow_destination_take_over(struct process *process, const struct destination_description *description);
 /* Closes those that had ended. */
 void flows_taken_close(struct process *process);
 void flow_free(struct flow *flow);
@@ -288,11 +307,11 @@ void timed_socket_remember(struct pod *pod, const struct flow *flow);
 void timed_socket_take_over(struct node *node, const char *identity, const struct timed_socket *socket);
 int timed_socket_find(const struct pod *pod, uint64_t cookie, struct txtime_mode *mode);
 
-/* destinations.c: from an address to a route for frames */
+/* destinations.c: addresses that sockets send to */
 /* Makes a destination of the flow, under that number if it is not KTSN_APP_NONE, and announces it to the
  * loop. 0 with *created, which is NULL when the pod's routes lead through another interface; or -errno as
  * sendmsg gives it. */
-int destination_create(struct flow *flow, uint32_t address_be, uint16_t port_be, uint32_t number,
+int destination_create(struct flow *flow, const struct ktsn_app_key *key, uint32_t number,
 		       struct destination **created);
 /* Tells the loop that no new messages come for it. */
 void destination_close(struct destination *destination);
@@ -304,6 +323,30 @@ void destinations_neighbor_changed(struct node *node, const struct neighbor *nei
 void destinations_peers_changed(struct node *node, uint32_t vni);
 /* Messages to this namespace's endpoints have nowhere to go any more. */
 void destinations_endpoint_gone(struct node *node, const struct endpoint *endpoint);
+
+/* Pods came to this node, or left it. */
+void destinations_ports_changed(struct node *node);
+
+/* ways.c: from an address to a route for frames */
+/* Fills in the destination's way: key is set. 1: through another interface, and nothing is held; 0; or -errno. */
+int way_find(struct destination *destination, const struct flow *flow);
+/* The remote node of a unicast destination and the way to it; follows peers. */
+int way_outer_find(struct destination *destination);
+/* Where the tunnel to a remote node leads, and through whom. 0 or -errno; neighbour and address are filled in. */
+int way_tunnel_find(struct node *node, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel,
+		    struct neighbor **outer);
+
+/* copies.c: what goes to several */
+/* Finds out who they are. 0 or -errno. */
+int many_find(struct destination *destination, const struct endpoint *sender);
+void many_free(struct many *many);
+/* The same anew. */
+void many_refind(struct destination *destination);
+/* What the neighbours of the copies say now; returns the state of all together. */
+enum loop_destination_state many_apply(struct destination *destination);
+/* What the loop has to know of it; NULL when out of memory. */
+struct loop_copies *many_copies(const struct destination *destination);
+bool many_has(const struct many *many, const struct neighbor *neighbor);
 
 /* graves.c */
 void graves_retired(struct event_source *source);

@@ -14,14 +14,17 @@ static struct peer *peer_find(const struct node *node, uint32_t vni, uint32_t ad
 	return peer;
 }
 
-static bool subnet_holds(const struct subnet *subnet, uint32_t address)
+static bool subnet_holds(const struct subnet *subnet, const struct ktsn_address *address)
 {
-	uint32_t mask = subnet->prefix_bits ? UINT32_MAX << (32 - subnet->prefix_bits) : 0;
+	size_t bytes = subnet->prefix_bits / 8;
+	unsigned int bits = subnet->prefix_bits % 8;
 
-	return ((address ^ subnet->network) & mask) == 0;
+	if (memcmp(subnet->network.bytes, address->bytes, bytes) != 0)
+		return false;
+	return !bits || (subnet->network.bytes[bytes] ^ address->bytes[bytes]) >> (8 - bits) == 0;
 }
 
-const struct peer *node_peer_of(const struct node *node, uint32_t vni, uint32_t address_be)
+const struct peer *node_peer_of(const struct node *node, uint32_t vni, const struct ktsn_address *address)
 {
 	const struct peer *best = NULL;
 	int best_bits = -1;
@@ -31,7 +34,7 @@ const struct peer *node_peer_of(const struct node *node, uint32_t vni, uint32_t 
 			const struct subnet *subnet = &peer->subnets[i];
 
 			if (peer->vni == vni && subnet->prefix_bits > best_bits &&
-			    subnet_holds(subnet, ntohl(address_be))) {
+			    subnet_holds(subnet, address)) {
 				best = peer;
 				best_bits = subnet->prefix_bits;
 			}

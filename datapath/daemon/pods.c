@@ -169,16 +169,20 @@ static int link_read(struct endpoint *endpoint, const char *netns, struct refusa
 		return refuse(refusal, "interface", "%s has an MTU of %u; IPv4 needs at least %d",
 			      endpoint->interface, link.mtu_bytes, ENDPOINT_MTU_MIN_BYTES);
 	endpoint->link_index = link.index;
+	endpoint->port_link_index = (uint32_t)link.peer_index;
 	endpoint->mtu_bytes = link.mtu_bytes;
 	memcpy(endpoint->mac, link.mac, sizeof(endpoint->mac));
 	return 0;
 }
 
-/* Its address may come after it; then it is looked for again. */
-static void address_read(struct endpoint *endpoint)
+/* They may come after the interface, and change. */
+static void addresses_read(struct endpoint *endpoint)
 {
-	if (rtnl_address_get(endpoint->ns->rtnl, endpoint->link_index, &endpoint->address_be))
-		endpoint->address_be = 0;
+	int count = rtnl_addresses_get(endpoint->ns->rtnl, endpoint->link_index, endpoint->addresses,
+				       ENDPOINT_ADDRESSES_MAX);
+
+	endpoint->address_count = count > 0 ? (uint32_t)count : 0;
+	endpoint->addresses_stale = count < 0;
 }
 
 static int bridge_read(struct endpoint *endpoint, const struct node *node, const char *bridge,
@@ -226,7 +230,7 @@ static int endpoint_make(struct node *node, const char *interface, const char *n
 		endpoint_free(endpoint);
 		return err;
 	}
-	address_read(endpoint);
+	addresses_read(endpoint);
 	*result = endpoint;
 	return 0;
 }
@@ -269,17 +273,40 @@ int node_endpoint_add(struct node *node, const char *identity, const char *inter
 	return 0;
 }
 
-const struct endpoint *node_endpoint_of(struct node *node, uint32_t vni, uint32_t address_be)
+static bool endpoint_has(struct endpoint *endpoint, const struct ktsn_address *address)
 {
-	for (struct pod *pod = node->pods; pod; pod = pod->next) {
-		for (struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next) {
-			if (!endpoint->address_be)
-				address_read(endpoint);
-			if (endpoint->vni == vni && endpoint->address_be == address_be)
+	if (endpoint->addresses_stale)
+		addresses_read(endpoint);
+	for (uint32_t i = 0; i < endpoint->address_count; i++)
+		if (ktsn_address_equal(&endpoint->addresses[i], address))
+			return true;
+	return false;
+}
+
+const struct endpoint *node_endpoint_of(struct node *node, uint32_t vni, const struct ktsn_address *address)
+{
+	for (struct pod *pod = node->pods; pod; pod = pod->next)
+		for (struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
+			if (endpoint->vni == vni && endpoint_has(endpoint, address))
 				return endpoint;
-		}
-	}
 	return NULL;
+}
+
+const struct endpoint *node_endpoint_of_mac(const struct node *node, uint32_t vni, const uint8_t mac[6])
+{
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		for (const struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
+			if (endpoint->vni == vni && memcmp(endpoint->mac, mac, sizeof(endpoint->mac)) == 0)
+				return endpoint;
+	return NULL;
+}
+
+void node_addresses_changed(struct node *node, const struct namespace *ns, int link_index)
+{
+	for (struct pod *pod = node->pods; pod; pod = pod->next)
+		for (struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
+			if (endpoint->ns == ns && (!link_index || endpoint->link_index == link_index))
+				endpoint->addresses_stale = true;
 }
 
 static void endpoint_remove(struct pod *pod, struct endpoint *endpoint)

@@ -46,7 +46,7 @@ int rtnl_open(struct rtnl **rtnl)
 
 int rtnl_monitor_open(struct rtnl **rtnl)
 {
-	return open_groups(rtnl, RTMGRP_NEIGH | RTMGRP_LINK);
+	return open_groups(rtnl, RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR);
 }
 
 void rtnl_close(struct rtnl *rtnl)
@@ -103,9 +103,34 @@ static int collect(const struct nlattr *attribute, void *table)
 	return MNL_CB_OK;
 }
 
-static uint32_t address_of(const struct nlattr *attribute)
+/* Of either family; any where there is none. */
+static struct ktsn_address address_of(const struct nlattr *attribute)
 {
-	return attribute && mnl_attr_get_payload_len(attribute) == 4 ? mnl_attr_get_u32(attribute) : 0;
+	struct ktsn_address any = {{0}};
+
+	if (attribute && mnl_attr_get_payload_len(attribute) == 4)
+		return ktsn_address_of_ipv4(mnl_attr_get_u32(attribute));
+	if (attribute && mnl_attr_get_payload_len(attribute) == KTSN_ADDRESS_BYTES)
+		return ktsn_address_of_ipv6(mnl_attr_get_payload(attribute));
+	return any;
+}
+
+static void address_put(struct nlmsghdr *header, uint16_t type, const struct ktsn_address *address)
+{
+	if (ktsn_address_is_ipv4(address))
+		mnl_attr_put_u32(header, type, ktsn_address_ipv4_be(address));
+	else
+		mnl_attr_put(header, type, sizeof(address->bytes), address->bytes);
+}
+
+static uint8_t address_bits(const struct ktsn_address *address)
+{
+	return ktsn_address_is_ipv4(address) ? 32 : 128;
+}
+
+static int index_of(const struct nlattr *attribute)
+{
+	return attribute ? (int)mnl_attr_get_u32(attribute) : 0;
 }
 
 static void mac_of(const struct nlattr *attribute, uint8_t mac[6])
@@ -114,18 +139,33 @@ static void mac_of(const struct nlattr *attribute, uint8_t mac[6])
 		memcpy(mac, mnl_attr_get_payload(attribute), 6);
 }
 
-static int link_parse(const struct nlmsghdr *header, void *result)
+static int kind_parse(const struct nlattr *attribute, void *is_tunnel)
+{
+	if (mnl_attr_get_type(attribute) == IFLA_INFO_KIND)
+		*(bool *)is_tunnel = strcmp(mnl_attr_get_str(attribute), "vxlan") == 0;
+	return MNL_CB_OK;
+}
+
+static void link_read(const struct nlmsghdr *header, struct rtnl_link *link)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(header);
 	const struct nlattr *attributes[TABLE] = {0};
-	struct rtnl_link *link = result;
 
 	mnl_attr_parse(header, sizeof(*info), collect, attributes);
 	link->index = info->ifi_index;
+	link->peer_index = index_of(attributes[IFLA_LINK]);
+	link->master_index = index_of(attributes[IFLA_MASTER]);
 	link->ethernet = info->ifi_type == ARPHRD_ETHER;
 	link->up = (info->ifi_flags & IFF_UP) != 0;
 	link->mtu_bytes = attributes[IFLA_MTU] ? mnl_attr_get_u32(attributes[IFLA_MTU]) : 0;
 	mac_of(attributes[IFLA_ADDRESS], link->mac);
+	if (attributes[IFLA_LINKINFO])
+		mnl_attr_parse_nested(attributes[IFLA_LINKINFO], kind_parse, &link->tunnel);
+}
+
+static int link_parse(const struct nlmsghdr *header, void *result)
+{
+	link_read(header, result);
 	return MNL_CB_STOP;
 }
 
@@ -141,9 +181,36 @@ int rtnl_link_get(struct rtnl *rtnl, const char *name, struct rtnl_link *link)
 	return talk(rtnl, header, link_parse, link);
 }
 
+struct links_visit {
+	void (*visit)(const struct rtnl_link *link, void *context);
+	void *context;
+};
+
+static int links_parse(const struct nlmsghdr *header, void *argument)
+{
+	const struct links_visit *visit = argument;
+	struct rtnl_link link = {0};
+
+	link_read(header, &link);
+	visit->visit(&link, visit->context);
+	return MNL_CB_OK;
+}
+
+int rtnl_links_each(struct rtnl *rtnl, void (*visit)(const struct rtnl_link *link, void *context),
+		    void *context)
+{
+	char buffer[BUFFER_BYTES];
+	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETLINK, NLM_F_DUMP);
+	struct links_visit argument = {.visit = visit, .context = context};
+
+	mnl_nlmsg_put_extra_header(header, sizeof(struct ifinfomsg));
+	return talk(rtnl, header, links_parse, &argument);
+}
+
 struct address_search {
 	int link_index;
-	uint32_t address_be;
+	struct ktsn_address *addresses;
+	uint32_t count, room;
 };
 
 static int address_parse(const struct nlmsghdr *header, void *result)
@@ -152,27 +219,74 @@ static int address_parse(const struct nlmsghdr *header, void *result)
 	const struct nlattr *attributes[TABLE] = {0};
 	struct address_search *search = result;
 
-	if ((int)info->ifa_index != search->link_index || search->address_be)
+	if ((int)info->ifa_index != search->link_index || search->count == search->room)
 		return MNL_CB_OK;
 	mnl_attr_parse(header, sizeof(*info), collect, attributes);
-	search->address_be = address_of(attributes[IFA_LOCAL]);
+	/* IPv6 has no IFA_LOCAL but on links with a peer. */
+	search->addresses[search->count++] =
+		address_of(attributes[IFA_LOCAL] ? attributes[IFA_LOCAL] : attributes[IFA_ADDRESS]);
 	return MNL_CB_OK;
 }
 
-int rtnl_address_get(struct rtnl *rtnl, int link_index, uint32_t *address_be)
+int rtnl_addresses_get(struct rtnl *rtnl, int link_index, struct ktsn_address *addresses, uint32_t room)
 {
 	char buffer[BUFFER_BYTES];
 	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETADDR, NLM_F_DUMP);
 	struct ifaddrmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
-	struct address_search search = {.link_index = link_index};
+	struct address_search search = {.link_index = link_index, .addresses = addresses, .room = room};
 	int err;
 
-	info->ifa_family = AF_INET;
+	info->ifa_family = AF_UNSPEC;
 	err = talk(rtnl, header, address_parse, &search);
-	if (err)
-		return err;
-	*address_be = search.address_be;
-	return search.address_be ? 0 : -EADDRNOTAVAIL;
+	return err ? err : (int)search.count;
+}
+
+struct holder_search {
+	const struct ktsn_address *address;
+	int link_index;
+};
+
+static int holder_parse(const struct nlmsghdr *header, void *result)
+{
+	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(header);
+	const struct nlattr *attributes[TABLE] = {0};
+	struct holder_search *search = result;
+	struct ktsn_address address;
+
+	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	address = address_of(attributes[IFA_LOCAL] ? attributes[IFA_LOCAL] : attributes[IFA_ADDRESS]);
+	if (ktsn_address_equal(&address, search->address))
+		search->link_index = (int)info->ifa_index;
+	return MNL_CB_OK;
+}
+
+int rtnl_address_holder(struct rtnl *rtnl, const struct ktsn_address *address)
+{
+	char buffer[BUFFER_BYTES];
+	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETADDR, NLM_F_DUMP);
+	struct ifaddrmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
+	struct holder_search search = {.address = address};
+	int err;
+
+	info->ifa_family = (uint8_t)ktsn_address_family(address);
+	err = talk(rtnl, header, holder_parse, &search);
+	return err ? err : search.link_index;
+}
+
+static enum rtnl_route_type type_of(uint8_t type)
+{
+	switch (type) {
+	case RTN_UNICAST:
+		return ROUTE_UNICAST;
+	case RTN_LOCAL:
+		return ROUTE_LOCAL;
+	case RTN_BROADCAST:
+		return ROUTE_BROADCAST;
+	case RTN_MULTICAST:
+		return ROUTE_MULTICAST;
+	default:
+		return ROUTE_OTHER;
+	}
 }
 
 static int route_parse(const struct nlmsghdr *header, void *result)
@@ -182,32 +296,34 @@ static int route_parse(const struct nlmsghdr *header, void *result)
 	struct rtnl_route *route = result;
 
 	mnl_attr_parse(header, sizeof(*info), collect, attributes);
-	route->local = info->rtm_type == RTN_LOCAL;
-	route->unicast = info->rtm_type == RTN_UNICAST;
-	route->link_index = attributes[RTA_OIF] ? (int)mnl_attr_get_u32(attributes[RTA_OIF]) : 0;
-	route->gateway_be = address_of(attributes[RTA_GATEWAY]);
-	route->source_be = address_of(attributes[RTA_PREFSRC]);
+	route->type = type_of(info->rtm_type);
+	route->link_index = index_of(attributes[RTA_OIF]);
+	route->gateway = address_of(attributes[RTA_GATEWAY]);
+	route->source = address_of(attributes[RTA_PREFSRC]);
 	return MNL_CB_STOP;
 }
 
-int rtnl_route_get(struct rtnl *rtnl, uint32_t destination_be, uint32_t source_be, struct rtnl_route *route)
+int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_way *way, struct rtnl_route *route)
 {
 	char buffer[BUFFER_BYTES];
 	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETROUTE, 0);
 	struct rtmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
+	bool bound = !ktsn_address_is_any(&way->source);
 	int err;
 
 	memset(route, 0, sizeof(*route));
-	info->rtm_family = AF_INET;
-	info->rtm_dst_len = 32;
-	mnl_attr_put_u32(header, RTA_DST, destination_be);
-	if (source_be) {
-		info->rtm_src_len = 32;
-		mnl_attr_put_u32(header, RTA_SRC, source_be);
+	info->rtm_family = (uint8_t)ktsn_address_family(&way->destination);
+	info->rtm_dst_len = address_bits(&way->destination);
+	address_put(header, RTA_DST, &way->destination);
+	if (bound) {
+		info->rtm_src_len = address_bits(&way->source);
+		address_put(header, RTA_SRC, &way->source);
 	}
+	if (way->link_index)
+		mnl_attr_put_u32(header, RTA_OIF, (uint32_t)way->link_index);
 	err = talk(rtnl, header, route_parse, route);
-	if (!err && source_be)
-		route->source_be = source_be;
+	if (!err && bound)
+		route->source = way->source;
 	return err;
 }
 
@@ -227,11 +343,11 @@ static int neighbor_parse(const struct nlmsghdr *header, void *result)
 	struct rtnl_neighbor *neighbor = result;
 
 	memset(neighbor, 0, sizeof(*neighbor));
-	if (info->ndm_family != AF_INET)
+	if (info->ndm_family != AF_INET && info->ndm_family != AF_INET6)
 		return MNL_CB_STOP;
 	mnl_attr_parse(header, sizeof(*info), collect, attributes);
 	neighbor->link_index = info->ndm_ifindex;
-	neighbor->address_be = address_of(attributes[NDA_DST]);
+	neighbor->address = address_of(attributes[NDA_DST]);
 	neighbor->state = header->nlmsg_type == RTM_DELNEIGH ? NEIGHBOR_UNKNOWN : state_of(info->ndm_state);
 	neighbor->configured =
 		neighbor->state == NEIGHBOR_VALID && info->ndm_state & (NUD_PERMANENT | NUD_NOARP);
@@ -240,37 +356,66 @@ static int neighbor_parse(const struct nlmsghdr *header, void *result)
 }
 
 static struct nlmsghdr *neighbor_request(struct rtnl *rtnl, char *buffer, uint16_t type, uint16_t flags,
-					 int link_index, uint32_t address_be)
+					 int link_index, const struct ktsn_address *address)
 {
 	struct nlmsghdr *header = request(rtnl, buffer, type, flags);
 	struct ndmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
 
-	info->ndm_family = AF_INET;
+	info->ndm_family = (uint8_t)ktsn_address_family(address);
 	info->ndm_ifindex = link_index;
 	info->ndm_flags = type == RTM_NEWNEIGH ? NTF_USE : 0;
-	mnl_attr_put_u32(header, NDA_DST, address_be);
+	address_put(header, NDA_DST, address);
 	return header;
 }
 
-int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, uint32_t address_be, struct rtnl_neighbor *neighbor)
+int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, const struct ktsn_address *address,
+		      struct rtnl_neighbor *neighbor)
 {
 	char buffer[BUFFER_BYTES];
 	int err;
 
 	memset(neighbor, 0, sizeof(*neighbor));
-	err = talk(rtnl, neighbor_request(rtnl, buffer, RTM_GETNEIGH, 0, link_index, address_be),
-		   neighbor_parse, neighbor);
+	err = talk(rtnl, neighbor_request(rtnl, buffer, RTM_GETNEIGH, 0, link_index, address), neighbor_parse,
+		   neighbor);
 	return err == -ENOENT ? 0 : err;
 }
 
-int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, uint32_t address_be)
+int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, const struct ktsn_address *address)
 {
 	char buffer[BUFFER_BYTES];
 
-	return talk(rtnl,
-		    neighbor_request(rtnl, buffer, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_ACK, link_index,
-				     address_be),
-		    NULL, NULL);
+	return talk(
+		rtnl,
+		neighbor_request(rtnl, buffer, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_ACK, link_index, address),
+		NULL, NULL);
+}
+
+static int remote_parse(const struct nlmsghdr *header, void *result)
+{
+	const struct ndmsg *info = mnl_nlmsg_get_payload(header);
+	const struct nlattr *attributes[TABLE] = {0};
+
+	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	if (info->ndm_state & (NUD_PERMANENT | NUD_NOARP))
+		*(struct ktsn_address *)result = address_of(attributes[NDA_DST]);
+	return MNL_CB_STOP;
+}
+
+int rtnl_tunnel_find(struct rtnl *rtnl, int tunnel_link_index, const uint8_t mac[6],
+		     struct ktsn_address *remote)
+{
+	char buffer[BUFFER_BYTES];
+	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETNEIGH, 0);
+	struct ndmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
+	int err;
+
+	memset(remote, 0, sizeof(*remote));
+	info->ndm_family = AF_BRIDGE;
+	info->ndm_ifindex = tunnel_link_index;
+	info->ndm_flags = NTF_SELF;
+	mnl_attr_put(header, NDA_LLADDR, 6, mac);
+	err = talk(rtnl, header, remote_parse, remote);
+	return err || !ktsn_address_is_any(remote) ? err : -ENOENT;
 }
 
 static void link_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
@@ -289,8 +434,16 @@ static void neighbor_tell(const struct nlmsghdr *header, const struct rtnl_watch
 	struct rtnl_neighbor neighbor;
 
 	neighbor_parse(header, &neighbor);
-	if (neighbor.address_be && watcher->neighbor_changed)
+	if (!ktsn_address_is_any(&neighbor.address) && watcher->neighbor_changed)
 		watcher->neighbor_changed(&neighbor, watcher->context);
+}
+
+static void addresses_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
+{
+	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(header);
+
+	if (watcher->addresses_changed)
+		watcher->addresses_changed((int)info->ifa_index, watcher->context);
 }
 
 static int change_parse(const struct nlmsghdr *header, void *argument)
@@ -299,6 +452,8 @@ static int change_parse(const struct nlmsghdr *header, void *argument)
 		neighbor_tell(header, argument);
 	else if (header->nlmsg_type == RTM_NEWLINK || header->nlmsg_type == RTM_DELLINK)
 		link_tell(header, argument);
+	else if (header->nlmsg_type == RTM_NEWADDR || header->nlmsg_type == RTM_DELADDR)
+		addresses_tell(header, argument);
 	return MNL_CB_OK;
 }
 

@@ -8,6 +8,8 @@
 #ifndef KTSN_DAEMON_RTNL_H
 #define KTSN_DAEMON_RTNL_H
 
+#include "address.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,18 +17,35 @@ struct rtnl;
 
 struct rtnl_link {
 	int index;
+	int peer_index;   /* the other end of a veth, as its own namespace numbers it; 0: none */
+	int master_index; /* the bridge that it is a port of; 0: none */
 	uint32_t mtu_bytes;
 	uint8_t mac[6];
 	bool ethernet;
 	bool up;
+	bool tunnel; /* a VXLAN device */
+};
+
+enum rtnl_route_type {
+	ROUTE_OTHER, /* blackhole and the like */
+	ROUTE_UNICAST,
+	ROUTE_LOCAL, /* an address of this namespace */
+	ROUTE_BROADCAST,
+	ROUTE_MULTICAST,
+};
+
+/* What is asked of the routes. */
+struct rtnl_way {
+	struct ktsn_address destination;
+	struct ktsn_address source; /* any: not bound */
+	int link_index;             /* the interface it must leave through; 0: whichever */
 };
 
 struct rtnl_route {
 	int link_index;
-	uint32_t source_be;  /* the address to send from */
-	uint32_t gateway_be; /* 0: the destination is on the link */
-	bool local;          /* an address of this namespace */
-	bool unicast;        /* neither local, broadcast, multicast nor blackhole */
+	struct ktsn_address source;  /* the address to send from */
+	struct ktsn_address gateway; /* any: the destination is on the link */
+	enum rtnl_route_type type;
 };
 
 enum rtnl_neighbor_state {
@@ -38,7 +57,7 @@ enum rtnl_neighbor_state {
 
 struct rtnl_neighbor {
 	int link_index;
-	uint32_t address_be;
+	struct ktsn_address address;
 	enum rtnl_neighbor_state state;
 	bool configured; /* by someone, for good: the kernel has nothing to resolve or confirm */
 	uint8_t mac[6];
@@ -52,29 +71,43 @@ void rtnl_close(struct rtnl *rtnl);
 /* 0; -ENODEV when there is no such link. */
 int rtnl_link_get(struct rtnl *rtnl, const char *name, struct rtnl_link *link);
 
-/* First IPv4 address of a link. 0; -EADDRNOTAVAIL when it has none. */
-int rtnl_address_get(struct rtnl *rtnl, int link_index, uint32_t *address_be);
+/* Calls `visit` for each link of the namespace. 0 or -errno. */
+int rtnl_links_each(struct rtnl *rtnl, void (*visit)(const struct rtnl_link *link, void *context),
+		    void *context);
 
-/* Where the namespace would send a datagram; source_be 0: not bound. 0, or -errno as sending would give. */
-int rtnl_route_get(struct rtnl *rtnl, uint32_t destination_be, uint32_t source_be, struct rtnl_route *route);
+/* Addresses of a link, at most `room`. The number of them, or -errno. */
+int rtnl_addresses_get(struct rtnl *rtnl, int link_index, struct ktsn_address *addresses, uint32_t room);
+
+/* The link that has the address: its index, 0 when none has, or -errno. */
+int rtnl_address_holder(struct rtnl *rtnl, const struct ktsn_address *address);
+
+/* Where the namespace would send a datagram. 0, or -errno as sending would give. */
+int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_way *way, struct rtnl_route *route);
 
 /* State of a neighbour. 0 (NEIGHBOR_UNKNOWN when the kernel has no entry) or -errno. */
-int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, uint32_t address_be, struct rtnl_neighbor *neighbor);
+int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, const struct ktsn_address *address,
+		      struct rtnl_neighbor *neighbor);
 
 /* Has the kernel resolve it, or confirm what it knows, as if a datagram had been sent to it. Not for one that is
  * configured: Linux from 5.16 on would turn that into one to be resolved. */
-int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, uint32_t address_be);
+int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, const struct ktsn_address *address);
 
-/* What a monitor tells of; either may be NULL. */
+/* The node behind which a hardware address is, if a VXLAN device was told so for good. 0; -ENOENT when it was not,
+ * also if it has learnt it; or -errno. */
+int rtnl_tunnel_find(struct rtnl *rtnl, int tunnel_link_index, const uint8_t mac[6],
+		     struct ktsn_address *remote);
+
+/* What a monitor tells of; each may be NULL. */
 struct rtnl_watcher {
 	void (*neighbor_changed)(const struct rtnl_neighbor *neighbor, void *context);
 	/* `carrying`: up, and with a carrier. */
 	void (*link_changed)(int link_index, bool carrying, void *context);
+	void (*addresses_changed)(int link_index, void *context);
 	void *context;
 };
 
 /*
- * Changes of neighbours and links: a second, non-blocking socket. _read calls the watcher for each change
+ * Changes of neighbours, links and addresses: a second, non-blocking socket. _read calls the watcher for each change
  * received and returns 0; -ENOBUFS when the kernel dropped some, and the caller must ask for what it needs.
  */
 int rtnl_monitor_open(struct rtnl **rtnl);

@@ -10,6 +10,7 @@
 
 enum {
 	ETHERTYPE_IPV4 = 0x0800,
+	ETHERTYPE_IPV6 = 0x86dd,
 	ETHERTYPE_VLAN = 0x8100, /* C-TAG, IEEE Std 802.1Q-2022 table 9-1 */
 	VLAN_PCP_SHIFT = 13,
 	VLAN_ID_MAX = 4094,
@@ -17,6 +18,9 @@ enum {
 	IPV4_DONT_FRAGMENT = 0x4000,
 	IPV4_BYTES_MAX = 65535,
 	IP_PROTOCOL_UDP = 17,
+	IPV6_VERSION_SHIFT = 28,
+	IPV6_TRAFFIC_CLASS_SHIFT = 20,
+	IPV6_FLOW_LABEL_MASK = 0xfffff,
 	VXLAN_VNI_MAX = 0xffffff,
 	EPHEMERAL_PORT_FIRST = 49152, /* RFC 6335 section 6; the 2^14 ports from here on */
 	EPHEMERAL_PORT_BITS = 14,
@@ -54,6 +58,16 @@ struct ipv4_header {
 };
 static_assert(sizeof(struct ipv4_header) == KTSN_IPV4_HEADER_BYTES, "padding");
 
+struct ipv6_header {
+	uint32_t version_class_label_be;
+	uint16_t payload_bytes_be;
+	uint8_t next_header;
+	uint8_t hop_limit;
+	uint8_t source[KTSN_IPV6_ADDR_BYTES];
+	uint8_t destination[KTSN_IPV6_ADDR_BYTES];
+};
+static_assert(sizeof(struct ipv6_header) == KTSN_IPV6_HEADER_BYTES, "padding");
+
 struct udp_header {
 	uint16_t source_port_be;
 	uint16_t destination_port_be;
@@ -74,9 +88,22 @@ static uint8_t *put(uint8_t *at, const void *header, size_t bytes)
 	return at + bytes;
 }
 
+static uint16_t ethertype_be(const struct ktsn_frame_path *path)
+{
+	switch ((enum ktsn_frame_kind)path->kind) {
+	case KTSN_FRAME_IPV4:
+		break;
+	case KTSN_FRAME_IPV6:
+		return htobe16(ETHERTYPE_IPV6);
+	case KTSN_FRAME_ETHERNET:
+		return path->ethertype_be;
+	}
+	return htobe16(ETHERTYPE_IPV4);
+}
+
 static uint8_t *put_ethernet(uint8_t *at, const struct ktsn_frame_path *path)
 {
-	struct ethernet_header header = {.ethertype_be = htobe16(ETHERTYPE_IPV4)};
+	struct ethernet_header header = {.ethertype_be = ethertype_be(path)};
 
 	memcpy(header.destination_mac, path->destination_mac, KTSN_ETHER_ADDR_BYTES);
 	memcpy(header.source_mac, path->source_mac, KTSN_ETHER_ADDR_BYTES);
@@ -88,11 +115,11 @@ static uint8_t *put_vlan(uint8_t *at, const struct ktsn_frame_tunnel *tunnel)
 {
 	const struct vlan_tag tag = {htobe16(ETHERTYPE_VLAN),
 				     htobe16((uint16_t)(tunnel->pcp << VLAN_PCP_SHIFT | tunnel->vlan_id))};
-	const uint16_t ethertype_be = htobe16(ETHERTYPE_IPV4);
+	const uint16_t inside_be = ethertype_be(&tunnel->outer);
 
 	assert(tunnel->vlan_id <= VLAN_ID_MAX && tunnel->pcp < 8);
-	at = put(at - sizeof(ethertype_be), &tag, sizeof(tag));
-	return put(at, &ethertype_be, sizeof(ethertype_be));
+	at = put(at - sizeof(inside_be), &tag, sizeof(tag));
+	return put(at, &inside_be, sizeof(inside_be));
 }
 
 /*
@@ -129,6 +156,22 @@ static uint8_t *put_ipv4(uint8_t *at, const struct ktsn_frame_path *path, size_t
 	return put(at, &header, sizeof(header));
 }
 
+static uint8_t *put_ipv6(uint8_t *at, const struct ktsn_frame_path *path, size_t udp_bytes)
+{
+	struct ipv6_header header = {
+		.version_class_label_be = htobe32(UINT32_C(6) << IPV6_VERSION_SHIFT |
+						  (uint32_t)path->tos << IPV6_TRAFFIC_CLASS_SHIFT |
+						  (path->flow_label & IPV6_FLOW_LABEL_MASK)),
+		.payload_bytes_be = htobe16((uint16_t)udp_bytes),
+		.next_header = IP_PROTOCOL_UDP,
+		.hop_limit = path->ttl,
+	};
+
+	memcpy(header.source, path->source_ipv6, sizeof(header.source));
+	memcpy(header.destination, path->destination_ipv6, sizeof(header.destination));
+	return put(at, &header, sizeof(header));
+}
+
 static struct udp_header udp_header(const struct ktsn_frame_path *path, size_t udp_bytes)
 {
 	return (struct udp_header){
@@ -138,13 +181,23 @@ static struct udp_header udp_header(const struct ktsn_frame_path *path, size_t u
 	};
 }
 
-/* Over the pseudo header (RFC 768), the header and the payload. */
+/* The two halves of both addresses are summed as they lie in memory, which nobody has just written. */
+static uint64_t addresses_sum(const struct ktsn_frame_path *path)
+{
+	if (path->kind == KTSN_FRAME_IPV4)
+		return (uint64_t)path->source_ipv4_be + path->destination_ipv4_be;
+	return ktsn_checksum_add(ktsn_checksum_add(0, path->source_ipv6, sizeof(path->source_ipv6)),
+				 path->destination_ipv6, sizeof(path->destination_ipv6));
+}
+
+/* Over the pseudo header (RFC 768; RFC 8200 section 8.1, whose longer fields hold the same numbers), the header
+ * and the payload. */
 static uint16_t udp_checksum_be(const struct ktsn_frame_path *path, struct udp_header header,
 				const uint8_t *payload, size_t payload_bytes)
 {
-	uint64_t sum = (uint64_t)path->source_ipv4_be + path->destination_ipv4_be +
-		       two_bytes(0, IP_PROTOCOL_UDP) + header.bytes_be + header.source_port_be +
-		       header.destination_port_be + header.bytes_be;
+	uint64_t sum = ktsn_checksum_carry(
+		addresses_sum(path), two_bytes(0, IP_PROTOCOL_UDP) + header.bytes_be + header.source_port_be +
+					     header.destination_port_be + header.bytes_be);
 	uint16_t checksum_be = ktsn_checksum_fold_be(ktsn_checksum_add(sum, payload, payload_bytes));
 
 	/* 0 would mean "no checksum"; both are zero in one's complement. */
@@ -168,14 +221,30 @@ static uint8_t *put_outer(uint8_t *at, const struct ktsn_frame_tunnel *tunnel, s
 	return put(at, &vxlan, sizeof(vxlan));
 }
 
+static size_t inner_header_bytes(const struct ktsn_frame_path *path)
+{
+	switch ((enum ktsn_frame_kind)path->kind) {
+	case KTSN_FRAME_IPV4:
+		break;
+	case KTSN_FRAME_IPV6:
+		return KTSN_INNER_HEADER_BYTES_MAX;
+	case KTSN_FRAME_ETHERNET:
+		return KTSN_ETHER_HEADER_BYTES;
+	}
+	return KTSN_INNER_HEADER_BYTES;
+}
+
 static uint8_t *put_inner(uint8_t *at, const struct ktsn_frame_path *path, size_t payload_bytes)
 {
 	size_t udp_bytes = KTSN_UDP_HEADER_BYTES + payload_bytes;
-	struct udp_header udp = udp_header(path, udp_bytes);
+	struct udp_header udp;
 
-	udp.checksum_be = udp_checksum_be(path, udp, at + KTSN_INNER_HEADER_BYTES, payload_bytes);
+	if (path->kind == KTSN_FRAME_ETHERNET)
+		return put_ethernet(at, path);
+	udp = udp_header(path, udp_bytes);
+	udp.checksum_be = udp_checksum_be(path, udp, at + inner_header_bytes(path), payload_bytes);
 	at = put_ethernet(at, path);
-	at = put_ipv4(at, path, udp_bytes);
+	at = path->kind == KTSN_FRAME_IPV4 ? put_ipv4(at, path, udp_bytes) : put_ipv6(at, path, udp_bytes);
 	return put(at, &udp, sizeof(udp));
 }
 
@@ -188,7 +257,7 @@ static size_t outer_ethernet_bytes(const struct ktsn_frame_tunnel *tunnel)
 int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *inner,
 		     const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes)
 {
-	size_t header_bytes = ktsn_frame_header_bytes(tunnel);
+	size_t header_bytes = ktsn_frame_header_bytes(inner, tunnel);
 	/* The outermost datagram is the longest: if its length fits into 16 bits, all lengths do. */
 	size_t payload_bytes_max = IPV4_BYTES_MAX - (header_bytes - outer_ethernet_bytes(tunnel));
 	uint8_t *at = frame;
@@ -196,29 +265,60 @@ int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_fr
 	if (payload_bytes > payload_bytes_max || header_bytes + payload_bytes > capacity_bytes)
 		return -EMSGSIZE;
 	if (tunnel)
-		at = put_outer(at, tunnel, KTSN_INNER_HEADER_BYTES + payload_bytes);
+		at = put_outer(at, tunnel, inner_header_bytes(inner) + payload_bytes);
 	at = put_inner(at, inner, payload_bytes);
 	return (int)(at - frame);
 }
 
-size_t ktsn_frame_header_bytes(const struct ktsn_frame_tunnel *tunnel)
+size_t ktsn_frame_header_bytes(const struct ktsn_frame_path *inner, const struct ktsn_frame_tunnel *tunnel)
 {
 	if (!tunnel)
-		return KTSN_INNER_HEADER_BYTES;
-	return KTSN_INNER_HEADER_BYTES + KTSN_TUNNEL_HEADER_BYTES - KTSN_ETHER_HEADER_BYTES +
+		return inner_header_bytes(inner);
+	return inner_header_bytes(inner) + KTSN_TUNNEL_HEADER_BYTES - KTSN_ETHER_HEADER_BYTES +
 	       outer_ethernet_bytes(tunnel);
+}
+
+/* 64 bits of the inner flow's addresses. */
+static uint64_t addresses_fold(const struct ktsn_frame_path *inner)
+{
+	uint64_t words[4] = {0};
+
+	if (inner->kind == KTSN_FRAME_IPV4)
+		return (uint64_t)inner->source_ipv4_be << 32 | inner->destination_ipv4_be;
+	if (inner->kind == KTSN_FRAME_IPV6) {
+		memcpy(&words[0], inner->source_ipv6, sizeof(inner->source_ipv6));
+		memcpy(&words[2], inner->destination_ipv6, sizeof(inner->destination_ipv6));
+	} else {
+		memcpy(&words[0], inner->source_mac, sizeof(inner->source_mac));
+		memcpy(&words[1], inner->destination_mac, sizeof(inner->destination_mac));
+		words[2] = inner->ethertype_be;
+	}
+	/* Each word by another odd constant, or addresses that only change places would meet. */
+	return words[0] + words[1] * UINT64_C(0x9e3779b97f4a7c15) + words[2] * UINT64_C(0xc2b2ae3d27d4eb4f) +
+	       words[3] * UINT64_C(0x165667b19e3779f9);
+}
+
+/* The upper bits are the best. */
+static uint64_t flow_hash(const struct ktsn_frame_path *inner)
+{
+	/* Two odd constants without structure (of splitmix64): a multiplication carries every bit of the
+	 * flow upwards, so the upper bits of the product are the ones to take. */
+	uint64_t ports = (uint64_t)inner->source_port_be << 16 | inner->destination_port_be;
+	uint64_t hash = (addresses_fold(inner) ^ ports << 8) * UINT64_C(0xbf58476d1ce4e5b9);
+
+	return ((hash ^ hash >> 31) + ports) * UINT64_C(0x94d049bb133111eb);
 }
 
 uint16_t ktsn_frame_tunnel_source_port_be(const struct ktsn_frame_path *inner)
 {
-	/* Two odd constants without structure (of splitmix64): a multiplication carries every bit of the
-	 * flow upwards, so the upper bits of the product are the ones to take. */
-	uint64_t addresses = (uint64_t)inner->source_ipv4_be << 32 | inner->destination_ipv4_be;
-	uint64_t ports = (uint64_t)inner->source_port_be << 16 | inner->destination_port_be;
-	uint64_t hash = (addresses ^ ports << 8) * UINT64_C(0xbf58476d1ce4e5b9);
+	return htobe16((uint16_t)(EPHEMERAL_PORT_FIRST + (flow_hash(inner) >> (64 - EPHEMERAL_PORT_BITS))));
+}
 
-	hash = ((hash ^ hash >> 31) + ports) * UINT64_C(0x94d049bb133111eb);
-	return htobe16((uint16_t)(EPHEMERAL_PORT_FIRST + (hash >> (64 - EPHEMERAL_PORT_BITS))));
+uint32_t ktsn_frame_flow_label(const struct ktsn_frame_path *inner)
+{
+	uint32_t label = (uint32_t)(flow_hash(inner) >> 44);
+
+	return label ? label : 1;
 }
 
 size_t ktsn_frame_sdu_bytes(size_t frame_bytes, const struct ktsn_frame_tunnel *tunnel)

@@ -5,10 +5,12 @@
  * Second stage of a packet's way (ring -> frame -> shaper -> port). Pure: no system calls, no clock, no
  * allocation; writes only into the caller's buffer. Safe from any thread.
  *
- * Layout of what is built (RFC 894, IEEE Std 802.1Q-2022 clause 9, RFC 791, RFC 768, RFC 7348):
+ * Layout of what is built (RFC 894, RFC 2464, IEEE Std 802.1Q-2022 clause 9, RFC 791, RFC 8200, RFC 768, RFC 7348):
  *
- *   | Ethernet 14 | VLAN 4 | IPv4 20 | UDP 8 | VXLAN 8 |   Ethernet 14 | IPv4 20 | UDP 8 | payload |
- *    `----- outer, if tunnelled; VLAN if tagged -------'    `---------- inner ----------'
+ *   | Ethernet 14 | VLAN 4 | IPv4 20 | UDP 8 | VXLAN 8 |   Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | payload |
+ *    `----- outer, if tunnelled; VLAN if tagged -------'    `--------------- inner ----------------'
+ *
+ * An inner path of kind KTSN_FRAME_ETHERNET has its payload behind the inner Ethernet header.
  */
 #ifndef KTSN_FRAME_FRAME_H
 #define KTSN_FRAME_FRAME_H
@@ -22,10 +24,14 @@ enum {
 	KTSN_ETHER_HEADER_BYTES = 14,
 	KTSN_VLAN_TAG_BYTES = 4,
 	KTSN_IPV4_HEADER_BYTES = 20,
+	KTSN_IPV6_HEADER_BYTES = 40,
+	KTSN_IPV6_ADDR_BYTES = 16,
 	KTSN_UDP_HEADER_BYTES = 8,
 	KTSN_VXLAN_HEADER_BYTES = 8,
 	/* Ethernet + IPv4 + UDP in front of the payload. */
 	KTSN_INNER_HEADER_BYTES = 42,
+	/* Ethernet + IPv6 + UDP likewise: no inner headers are longer. */
+	KTSN_INNER_HEADER_BYTES_MAX = 62,
 	/* Ethernet + IPv4 + UDP + VXLAN in front of the inner frame; a VLAN tag comes on top. */
 	KTSN_TUNNEL_HEADER_BYTES = 50,
 	/* What a frame occupies on the wire beside its own bytes: preamble and SFD 8, FCS 4, gap 12
@@ -35,21 +41,39 @@ enum {
 	KTSN_ETHER_MIN_BYTES = 60,
 };
 
-/* One UDP/IPv4 conversation on one Ethernet hop. Addresses and ports in wire order. */
+/* What stands in the Ethernet frame. */
+enum ktsn_frame_kind {
+	KTSN_FRAME_IPV4,     /* UDP over IPv4 */
+	KTSN_FRAME_IPV6,     /* UDP over IPv6 */
+	KTSN_FRAME_ETHERNET, /* the payload, of whatever EtherType */
+};
+
+/* One conversation on one Ethernet hop. Addresses and ports in wire order. */
 struct ktsn_frame_path {
 	uint8_t source_mac[KTSN_ETHER_ADDR_BYTES];
 	uint8_t destination_mac[KTSN_ETHER_ADDR_BYTES];
-	uint32_t source_ipv4_be;
-	uint32_t destination_ipv4_be;
+	union {
+		struct {
+			uint32_t source_ipv4_be;
+			uint32_t destination_ipv4_be;
+		};
+		struct {
+			uint8_t source_ipv6[KTSN_IPV6_ADDR_BYTES];
+			uint8_t destination_ipv6[KTSN_IPV6_ADDR_BYTES];
+		};
+	};
 	uint16_t source_port_be;
 	uint16_t destination_port_be;
-	uint8_t ttl;
-	uint8_t tos; /* DSCP and ECN, as in IP_TOS */
+	uint16_t ethertype_be; /* of KTSN_FRAME_ETHERNET; the others have their own */
+	uint8_t kind;          /* enum ktsn_frame_kind */
+	uint8_t ttl;           /* of IPv4, or hop limit of IPv6 */
+	uint8_t tos;           /* DSCP and ECN, as in IP_TOS and IPV6_TCLASS */
+	uint32_t flow_label;   /* of IPv6, 20 bits, host order */
 };
 
 /* The tunnel that carries it; outer addresses are those of the two nodes. */
 struct ktsn_frame_tunnel {
-	struct ktsn_frame_path outer; /* destination port: 4789 unless the network says otherwise */
+	struct ktsn_frame_path outer; /* IPv4; destination port: 4789 unless the network says otherwise */
 	uint32_t vni;                 /* 24 bits, host order */
 	uint16_t vlan_id;             /* of the outer frame, 1 to 4094; 0: it carries no tag */
 	uint8_t pcp;                  /* priority code point of that tag, 0 to 7 */
@@ -61,20 +85,24 @@ struct ktsn_frame_tunnel {
  * starts; or -EMSGSIZE when headers and payload do not fit into capacity_bytes or a 16-bit length.
  *
  * The UDP checksum of the inner datagram is computed over the payload already in place, so the caller
- * copies the payload first (to `frame + ktsn_frame_header_bytes(tunnel)`), then builds. A computed
- * checksum of 0 is sent as 0xffff (RFC 768). The outer UDP checksum is 0 (RFC 7348 section 4.1).
+ * copies the payload first (to `frame + ktsn_frame_header_bytes(inner, tunnel)`), then builds. A computed
+ * checksum of 0 is sent as 0xffff (RFC 768, RFC 8200 section 8.1). The outer UDP checksum is 0 (RFC 7348 section
+ * 4.1).
  */
 int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *inner,
 		     const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes);
 
 /* Bytes in front of the payload. */
-size_t ktsn_frame_header_bytes(const struct ktsn_frame_tunnel *tunnel);
+size_t ktsn_frame_header_bytes(const struct ktsn_frame_path *inner, const struct ktsn_frame_tunnel *tunnel);
 
 /*
  * Source port of the outer UDP header: a hash of the inner flow in 49152-65535, so that the underlay
  * spreads flows but never reorders one (RFC 7348 section 5). Result in wire order.
  */
 uint16_t ktsn_frame_tunnel_source_port_be(const struct ktsn_frame_path *inner);
+
+/* Flow label of an IPv6 flow: a hash of it that is not 0 (RFC 6437 section 3), as the kernel sets by default. */
+uint32_t ktsn_frame_flow_label(const struct ktsn_frame_path *inner);
 
 /* MAC client data of a built frame: without addresses, EtherType and tag (IEEE Std 802.1Q-2022 clause 12.29.1.1,
  * queueMaxSDU). */

@@ -57,28 +57,32 @@ static void enlarge_receive_buffer(int fd)
 
 static int open_socket(struct listener *listener)
 {
-	const struct sockaddr_in *address = &listener->options.bind;
+	const union parse_endpoint *address = &listener->options.bind;
 
-	listener->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	listener->fd = socket(address->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (listener->fd < 0)
 		return fail("open a UDP socket");
 	enlarge_receive_buffer(listener->fd);
-	if (bind(listener->fd, (const struct sockaddr *)address, sizeof(*address)))
+	if (bind(listener->fd, &address->any, parse_endpoint_bytes(address)))
 		return fail("bind to the address of --bind");
 	return 0;
 }
 
 static int announce(const struct listener *listener)
 {
-	struct sockaddr_in bound = {0};
+	union parse_endpoint bound = {.family = AF_UNSPEC};
 	socklen_t bound_bytes = sizeof(bound);
-	char address[INET_ADDRSTRLEN];
+	char address[INET6_ADDRSTRLEN];
+	bool ipv6;
 
-	if (getsockname(listener->fd, (struct sockaddr *)&bound, &bound_bytes))
+	if (getsockname(listener->fd, &bound.any, &bound_bytes))
 		return fail("read the socket's address");
-	inet_ntop(AF_INET, &bound.sin_addr, address, sizeof(address));
+	ipv6 = bound.family == AF_INET6;
+	inet_ntop(bound.family, ipv6 ? (const void *)&bound.ipv6.sin6_addr : &bound.ipv4.sin_addr, address,
+		  sizeof(address));
 	if (!listener->options.quiet)
-		fprintf(stderr, "listening on %s:%u\n", address, ntohs(bound.sin_port));
+		fprintf(stderr, ipv6 ? "listening on [%s]:%u\n" : "listening on %s:%u\n", address,
+			ntohs(bound.ipv4.sin_port));
 	if (listener->options.ready_fd >= 0 && write((int)listener->options.ready_fd, "\n", 1) != 1)
 		return fail("write to the descriptor of --ready-fd");
 	return 0;
@@ -96,7 +100,17 @@ static bool is_foreign(const struct listener *listener, int decode_error, const 
 	return decode_error || header->run_id != (uint32_t)listener->options.run_id;
 }
 
-static ssize_t receive_datagram(struct listener *listener, struct sockaddr_in *source)
+static struct in6_addr source_of(const union parse_endpoint *source)
+{
+	struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
+
+	if (source->family == AF_INET6)
+		return source->ipv6.sin6_addr;
+	memcpy(mapped.s6_addr + 12, &source->ipv4.sin_addr, sizeof(source->ipv4.sin_addr));
+	return mapped;
+}
+
+static ssize_t receive_datagram(struct listener *listener, union parse_endpoint *source)
 {
 	struct iovec iov = {.iov_base = listener->payload, .iov_len = sizeof(listener->payload)};
 	struct msghdr message = {
@@ -116,7 +130,7 @@ static ssize_t receive_datagram(struct listener *listener, struct sockaddr_in *s
 static int receive_message(struct listener *listener)
 {
 	struct listener_record *record = &listener->records[listener->record_count];
-	struct sockaddr_in source = {0};
+	union parse_endpoint source = {.family = AF_UNSPEC};
 	struct message_header header;
 	ssize_t received_bytes;
 	int64_t arrival_ns;
@@ -138,8 +152,8 @@ static int receive_message(struct listener *listener)
 		.sequence = header.sequence,
 		.run_id = header.run_id,
 		.payload_bytes = (uint32_t)received_bytes,
-		.source = source.sin_addr,
-		.source_port = ntohs(source.sin_port),
+		.source = source_of(&source),
+		.source_port = ntohs(source.ipv4.sin_port),
 		.valid = !decode_error && !message_verify(listener->payload, (size_t)received_bytes, &header),
 	};
 	listener->record_count++;

@@ -15,10 +15,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "parse.h"
 #include "process.h"
 
 struct listener_options {
-	struct sockaddr_in bind;
+	union parse_endpoint bind;
 	int64_t count;            /* 0: until nothing comes any more */
 	int64_t idle_timeout_ns;  /* 0: none */
 	int64_t first_timeout_ns; /* 0: none */
@@ -37,7 +38,7 @@ struct listener_record {
 	uint32_t sequence;
 	uint32_t run_id;
 	uint32_t payload_bytes; /* received */
-	struct in_addr source;
+	struct in6_addr source; /* IPv4 as IPv4-mapped */
 	uint16_t source_port;
 	bool valid; /* magic, version, clock, length and pattern are right */
 };

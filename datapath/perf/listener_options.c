@@ -24,7 +24,7 @@ int listener_options_parse(int argc, char **argv, struct listener_options *optio
 {
 	const struct option_spec specs[] = {
 		{"bind", "ADDR:PORT", option_endpoint, &options->bind, .required = true,
-		 .accepted = "an IPv4 address of this machine and a port, as in 0.0.0.0:7000",
+		 .accepted = "an IP address of this machine and a port, as in 0.0.0.0:7000 or [::]:7000",
 		 .help = "where to receive (required); port 0: chosen by the kernel"},
 		{"count", "N", option_number, &options->count, .maximum = RECORDS_MAX,
 		 .accepted = "0 to 100000000 messages",

@@ -26,9 +26,11 @@ struct analysis {
 static int print_row(FILE *file, const void *records, size_t row)
 {
 	const struct listener_record *record = (const struct listener_record *)records + row;
-	char source[INET_ADDRSTRLEN];
+	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&record->source);
+	char source[INET6_ADDRSTRLEN];
 
-	inet_ntop(AF_INET, &record->source, source, sizeof(source));
+	inet_ntop(ipv4 ? AF_INET : AF_INET6, record->source.s6_addr + (ipv4 ? 12 : 0), source,
+		  sizeof(source));
 	return fprintf(file, "%" PRIu32 ",%" PRId64 ",%" PRId64 ",%" PRIu32 ",%s,%" PRIu16 ",%d\n",
 		       record->sequence, record->txtime_ns, record->arrival_ns, record->payload_bytes, source,
 		       record->source_port, record->valid);

@@ -34,8 +34,8 @@ int option_no_flag(const struct option_spec *spec, const char *text);           
 int option_text(const struct option_spec *spec, const char *text);              /* const char * */
 int option_number(const struct option_spec *spec, const char *text);            /* int64_t */
 int option_duration(const struct option_spec *spec, const char *text);          /* int64_t, ns */
-int option_endpoint(const struct option_spec *spec, const char *text);          /* struct sockaddr_in */
-int option_endpoint_any_port(const struct option_spec *spec, const char *text); /* struct sockaddr_in */
+int option_endpoint(const struct option_spec *spec, const char *text);          /* union parse_endpoint */
+int option_endpoint_any_port(const struct option_spec *spec, const char *text); /* union parse_endpoint */
 int option_clock(const struct option_spec *spec, const char *text);             /* clockid_t */
 int option_start(const struct option_spec *spec, const char *text);             /* struct parse_start */
 

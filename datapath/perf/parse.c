@@ -3,10 +3,15 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "timing.h"
+
+_Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
+	       "parse_endpoint");
 
 /* strtoll() alone would also take leading blanks and signs. */
 static int leading_number(const char *text, int64_t *number, const char **rest)
@@ -84,25 +89,76 @@ static int parse_port(const char *text, in_port_t *port_be)
 	return 0;
 }
 
-int parse_endpoint(const char *text, bool port_required, struct sockaddr_in *endpoint)
+/* What stands in brackets. */
+static int parse_ipv6(const char *text, struct sockaddr_in6 *address)
 {
-	const char *colon = strchr(text, ':');
-	size_t address_chars = colon ? (size_t)(colon - text) : strlen(text);
-	struct sockaddr_in parsed = {.sin_family = AF_INET};
-	char address[INET_ADDRSTRLEN];
-	int error = 0;
+	char copy[INET6_ADDRSTRLEN + IF_NAMESIZE];
+	char *interface;
 
-	if ((!colon && port_required) || address_chars >= sizeof(address))
+	if (strlen(text) >= sizeof(copy))
 		return -EINVAL;
-	memcpy(address, text, address_chars);
-	address[address_chars] = '\0';
-	if (inet_pton(AF_INET, address, &parsed.sin_addr) != 1)
+	strcpy(copy, text);
+	interface = strchr(copy, '%');
+	if (interface) {
+		*interface++ = '\0';
+		address->sin6_scope_id = if_nametoindex(interface);
+		if (!address->sin6_scope_id)
+			return -EINVAL;
+	}
+	address->sin6_family = AF_INET6;
+	return inet_pton(AF_INET6, copy, &address->sin6_addr) == 1 ? 0 : -EINVAL;
+}
+
+static int parse_ipv4(const char *text, struct sockaddr_in *address)
+{
+	address->sin_family = AF_INET;
+	return inet_pton(AF_INET, text, &address->sin_addr) == 1 ? 0 : -EINVAL;
+}
+
+/* `*rest` is what follows the address: nothing, or the port with its colon. */
+static int parse_address(const char *text, union parse_endpoint *endpoint, const char **rest)
+{
+	bool ipv6 = text[0] == '[';
+	const char *end = text + strcspn(text, ipv6 ? "]" : ":");
+	char address[INET6_ADDRSTRLEN + IF_NAMESIZE];
+	size_t chars;
+
+	if (ipv6 && *end != ']')
 		return -EINVAL;
-	if (colon)
-		error = parse_port(colon + 1, &parsed.sin_port);
+	text += ipv6;
+	chars = (size_t)(end - text);
+	*rest = end + ipv6;
+	if (chars >= sizeof(address))
+		return -EINVAL;
+	memcpy(address, text, chars);
+	address[chars] = '\0';
+	return ipv6 ? parse_ipv6(address, &endpoint->ipv6) : parse_ipv4(address, &endpoint->ipv4);
+}
+
+int parse_endpoint(const char *text, bool port_required, union parse_endpoint *endpoint)
+{
+	union parse_endpoint parsed;
+	const char *rest;
+	int error;
+
+	memset(&parsed, 0, sizeof(parsed));
+	error = parse_address(text, &parsed, &rest);
+	if (error)
+		return error;
+	if (!*rest && port_required)
+		return -EINVAL;
+	if (*rest) {
+		/* At the same place in both. */
+		error = *rest == ':' ? parse_port(rest + 1, &parsed.ipv4.sin_port) : -EINVAL;
+	}
 	if (!error)
 		*endpoint = parsed;
 	return error;
+}
+
+socklen_t parse_endpoint_bytes(const union parse_endpoint *endpoint)
+{
+	return endpoint->family == AF_INET ? sizeof(endpoint->ipv4) : sizeof(endpoint->ipv6);
 }
 
 int parse_clock(const char *text, clockid_t *clock)

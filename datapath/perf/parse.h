@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the text of a command-line argument to its value. Pure; any thread.
+ * From the text of a command-line argument to its value. Pure, but that the name of an interface is looked up; any
+ * thread.
  *
  * Each returns 0, -EINVAL when the text is not of that kind, or -ERANGE when the value does not fit. The
  * whole text must be consumed: "10x" is no number. On failure the result is untouched.
@@ -19,8 +20,20 @@ int parse_number(const char *text, int64_t *number);
 /* A number followed by ns, us, ms or s, or by nothing, which means ns. */
 int parse_duration(const char *text, int64_t *duration_ns);
 
-/* "A.B.C.D:PORT"; ":PORT" may be absent, and is then 0, if !port_required. */
-int parse_endpoint(const char *text, bool port_required, struct sockaddr_in *endpoint);
+/* An IP address and a port; family 0: not asked for. */
+union parse_endpoint {
+	sa_family_t family;
+	struct sockaddr any;
+	struct sockaddr_in ipv4;
+	struct sockaddr_in6 ipv6;
+};
+
+/* "A.B.C.D:PORT" or "[IPV6]:PORT", a link-local address with its interface, "[fe80::1%eth0]:PORT"; ":PORT" may
+ * be absent, and is then 0, if !port_required. */
+int parse_endpoint(const char *text, bool port_required, union parse_endpoint *endpoint);
+
+/* Its length for the kernel. */
+socklen_t parse_endpoint_bytes(const union parse_endpoint *endpoint);
 
 /* "tai", "realtime" or "monotonic". */
 int parse_clock(const char *text, clockid_t *clock);

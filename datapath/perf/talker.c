@@ -77,7 +77,7 @@ static int open_socket(struct talker *talker)
 	const struct talker_options *options = &talker->options;
 	int error;
 
-	talker->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	talker->fd = socket(options->to.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (talker->fd < 0)
 		return fail("open a UDP socket");
 	error = set_priority(talker);
@@ -85,10 +85,10 @@ static int open_socket(struct talker *talker)
 		error = request_txtime(talker);
 	if (error)
 		return error;
-	if (options->bind.sin_family &&
-	    bind(talker->fd, (const struct sockaddr *)&options->bind, sizeof(options->bind)))
+	if (options->bind.family &&
+	    bind(talker->fd, &options->bind.any, parse_endpoint_bytes(&options->bind)))
 		return fail("bind to the address of --bind");
-	if (connect(talker->fd, (const struct sockaddr *)&options->to, sizeof(options->to)))
+	if (connect(talker->fd, &options->to.any, parse_endpoint_bytes(&options->to)))
 		return fail("connect to the address of --to");
 	return 0;
 }

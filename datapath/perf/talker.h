@@ -19,8 +19,8 @@
 #include "process.h"
 
 struct talker_options {
-	struct sockaddr_in to;
-	struct sockaddr_in bind; /* sin_family 0: not asked for */
+	union parse_endpoint to;
+	union parse_endpoint bind; /* family 0: not asked for */
 	int64_t cycle_ns;
 	int64_t lead_ns;   /* wake-up to transmit time; 0 without SO_TXTIME */
 	int64_t offset_ns; /* of the transmit times within the cycle */

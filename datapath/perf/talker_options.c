@@ -47,10 +47,10 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 {
 	const struct option_spec specs[] = {
 		{"to", "ADDR:PORT", option_endpoint, &options->to, .required = true,
-		 .accepted = "an IPv4 address and a port, as in 10.0.0.1:7000",
+		 .accepted = "an IP address and a port, as in 10.0.0.1:7000 or [fd00::1]:7000",
 		 .help = "where the messages go (required)"},
 		{"bind", "ADDR[:PORT]", option_endpoint_any_port, &options->bind,
-		 .accepted = "an IPv4 address, with or without a port, as in 10.0.0.2:7001",
+		 .accepted = "an IP address, with or without a port, as in 10.0.0.2:7001 or [fd00::2]",
 		 .help = "source address (default: chosen by the kernel)"},
 		{"cycle", "DURATION", option_duration, &options->cycle_ns, .minimum = 1, .maximum = DAY_NS,
 		 .accepted = "1ns to 86400s, as in 250us",

@@ -126,6 +126,7 @@ static void flow_reset(struct flow *flow)
 	flow->number_session = 0;
 	flow->connection = 0;
 	flow->left_to_kernel = false;
+	flow->multicast_interface = 0;
 	memset(&flow->connected, 0, sizeof(flow->connected));
 	memset(flow->others, 0, sizeof(flow->others));
 	flow->others_next = 0;

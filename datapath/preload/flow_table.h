@@ -8,6 +8,7 @@
 #ifndef KTSN_PRELOAD_FLOW_TABLE_H
 #define KTSN_PRELOAD_FLOW_TABLE_H
 
+#include "aim.h"
 #include "layout.h"
 #include "lock.h"
 
@@ -16,13 +17,13 @@
 
 enum { FLOW_DESTINATIONS = 8 };
 
-/* An address to which the flow sends, as ktsnd answered it. */
+/* Where the flow sends, as ktsnd answered it. Whole words of 64 bits: compared and copied as such. */
 struct destination {
+	struct ktsn_app_key key; /* all 0 of the one that the socket is connected to */
 	uint32_t number;
-	uint32_t address_be;
-	uint16_t port_be;
 	uint32_t route; /* enum ktsn_app_route; 0: empty entry */
 	uint32_t payload_max_bytes;
+	uint32_t unused;
 };
 
 struct flow {
@@ -33,6 +34,8 @@ struct flow {
 	bool kernel_knows;   /* the kernel accepted SO_TXTIME too */
 	bool left_to_kernel; /* nobody answered when it asked for SO_TXTIME: it stays the kernel's */
 	enum ktsn_clock clock;
+	struct socket_kind kind;
+	uint32_t multicast_interface; /* set by IP_MULTICAST_IF, which the kernel does not tell; 0: none */
 
 	/* Written under `lock`, then published by `session`. */
 	struct lock lock;

@@ -19,6 +19,7 @@
 #include <limits.h>
 #include <linux/close_range.h>
 #include <linux/net_tstamp.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -26,6 +27,9 @@
 
 #ifndef SO_TXTIME
 #define SO_TXTIME 61
+#endif
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
@@ -36,17 +40,6 @@ static long errno_return(long result)
 		return result;
 	errno = (int)-result;
 	return -1;
-}
-
-static bool is_ipv4_udp(int fd)
-{
-	int domain = 0, type = 0, protocol = 0;
-	socklen_t bytes = sizeof(int);
-
-	return kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 &&
-	       kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 &&
-	       kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) == 0 &&
-	       domain == AF_INET && type == SOCK_DGRAM && protocol == IPPROTO_UDP;
 }
 
 static int clock_of(int clockid, enum ktsn_clock *clock)
@@ -87,12 +80,13 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 	struct session *session;
 	struct sock_txtime txtime;
 	enum ktsn_clock clock;
+	struct socket_kind kind;
 	struct flow *flow;
 	bool captured;
 
 	if (kernel_err && kernel_err != -EPERM && kernel_err != -ENOPROTOOPT)
 		return kernel_err;
-	if (txtime_read(value, bytes, &txtime, &clock) || !is_ipv4_udp(fd))
+	if (txtime_read(value, bytes, &txtime, &clock) || !socket_kind_read(fd, &kind))
 		return kernel_err;
 	descriptor_gone(fd); /* one that asks again may ask for another clock */
 	flow = flow_create();
@@ -103,6 +97,7 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 	flow->txtime_clockid = txtime.clockid;
 	flow->txtime_flags = txtime.flags;
 	flow->clock = clock;
+	flow->kind = kind;
 	flow->kernel_knows = kernel_err == 0;
 	if (flow_share(flow, fd)) {
 		flow_put(flow);
@@ -128,15 +123,17 @@ static const clockid_t clockids[KTSN_CLOCKS] = {
 static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
 {
 	struct session *session;
+	struct socket_kind kind;
 	int64_t txtime_ns;
 	struct flow *flow;
 
-	if (!message->msg_control || message_txtime(message, &txtime_ns) != 1 || !is_ipv4_udp(fd))
+	if (!message->msg_control || message_txtime(message, &txtime_ns) != 1 || !socket_kind_read(fd, &kind))
 		return NULL;
 	flow = flow_create();
 	if (!flow)
 		return NULL;
 	flow->kernel_knows = false;
+	flow->kind = kind;
 	flow->left_to_kernel = session_get(&session) || flow_adopt(session, flow, fd);
 	flow->txtime_clockid = clockids[flow->clock];
 	(void)flow_share(flow, fd);
@@ -176,8 +173,33 @@ static void socket_changed(int fd)
 /* What ktsnd reads from the socket when it is registered. IP_TOS sets the priority as well. */
 static bool is_registered_option(int level, int option)
 {
-	return level == SOL_SOCKET ? option == SO_PRIORITY
-				   : level == IPPROTO_IP && (option == IP_TOS || option == IP_TTL);
+	switch (level) {
+	case SOL_SOCKET:
+		return option == SO_PRIORITY || option == SO_BINDTODEVICE || option == SO_BINDTOIFINDEX ||
+		       option == SO_BROADCAST;
+	case IPPROTO_IP:
+		return option == IP_TOS || option == IP_TTL || option == IP_MULTICAST_IF ||
+		       option == IP_MULTICAST_TTL;
+	case IPPROTO_IPV6:
+		return option == IPV6_UNICAST_HOPS || option == IPV6_TCLASS || option == IPV6_MULTICAST_IF ||
+		       option == IPV6_MULTICAST_HOPS;
+	default:
+		return false;
+	}
+}
+
+/* The kernel tells the address that was given, and not the interface. */
+static void multicast_interface_note(int fd, const void *value, socklen_t bytes)
+{
+	struct flow *flow = flow_acquire(fd);
+	struct ip_mreqn group = {.imr_ifindex = 0};
+
+	if (!flow)
+		return;
+	if (bytes >= sizeof(group))
+		memcpy(&group, value, sizeof(group));
+	flow->multicast_interface = group.imr_ifindex > 0 ? (uint32_t)group.imr_ifindex : 0;
+	flow_put(flow);
 }
 
 EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t bytes)
@@ -187,6 +209,8 @@ EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_
 	if (level == SOL_SOCKET && option == SO_TXTIME)
 		return (int)errno_return(txtime_set(fd, value, bytes));
 	result = next_setsockopt(fd, level, option, value, bytes);
+	if (result == 0 && level == IPPROTO_IP && option == IP_MULTICAST_IF)
+		multicast_interface_note(fd, value, bytes);
 	if (result == 0 && is_registered_option(level, option))
 		socket_changed(fd);
 	return result;

@@ -30,17 +30,7 @@ static size_t control_bytes_of(const struct msghdr *message)
 	return message->msg_control ? (uint32_t)message->msg_controllen : 0;
 }
 
-/* One control message, with its header read once. */
-struct control {
-	size_t offset;
-	size_t bytes; /* header included, unaligned */
-	int level;
-	int type;
-	const uint8_t *data;
-};
-
-/* The control message at `offset`. 1, 0 at the end, -EINVAL where CMSG_OK() of the kernel fails. */
-static int control_at(const struct msghdr *message, size_t offset, struct control *control)
+int control_at(const struct msghdr *message, size_t offset, struct control *control)
 {
 	size_t total = control_bytes_of(message);
 	const uint8_t *base = message->msg_control;
@@ -59,7 +49,7 @@ static int control_at(const struct msghdr *message, size_t offset, struct contro
 	return 1;
 }
 
-static size_t control_end(const struct control *control)
+size_t control_end(const struct control *control)
 {
 	return control->offset + CMSG_ALIGN(control->bytes);
 }
@@ -116,6 +106,27 @@ size_t message_payload_copy(const struct msghdr *message, uint8_t *to, size_t ca
 			piece = capacity_bytes - copied;
 		if (piece)
 			memcpy(to + copied, message->msg_iov[i].iov_base, piece);
+		copied += piece;
+	}
+	return copied;
+}
+
+size_t message_payload_copy_behind(const struct msghdr *message, size_t skip_bytes, uint8_t *to,
+				   size_t capacity_bytes)
+{
+	size_t copied = 0;
+
+	for (size_t i = 0; i < pieces_of(message) && copied < capacity_bytes; i++) {
+		const uint8_t *base = message->msg_iov[i].iov_base;
+		size_t piece = message->msg_iov[i].iov_len;
+		size_t skipped = skip_bytes < piece ? skip_bytes : piece;
+
+		skip_bytes -= skipped;
+		piece -= skipped;
+		if (piece > capacity_bytes - copied)
+			piece = capacity_bytes - copied;
+		if (piece)
+			memcpy(to + copied, base + skipped, piece);
 		copied += piece;
 	}
 	return copied;

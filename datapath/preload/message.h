@@ -14,6 +14,21 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+/* One control message, with its header read once. */
+struct control {
+	size_t offset;
+	size_t bytes; /* header included, unaligned */
+	int level;
+	int type;
+	const uint8_t *data;
+};
+
+/* The control message at `offset`. 1, 0 at the end, -EINVAL where CMSG_OK() of the kernel fails. */
+int control_at(const struct msghdr *message, size_t offset, struct control *control);
+
+/* Where the next one begins. */
+size_t control_end(const struct control *control);
+
 /*
  * Looks for SCM_TXTIME. 1 with *txtime_ns when there is one; 0 when there is none; -EINVAL where the
  * kernel finds the control messages malformed (net/core/sock.c, sock_cmsg_send).
@@ -26,6 +41,10 @@ int message_payload_bytes(const struct msghdr *message);
 /* Copies the payload to `to`, at most `capacity_bytes` (another thread may change the iovec meanwhile).
  * Returns the number of bytes copied. */
 size_t message_payload_copy(const struct msghdr *message, uint8_t *to, size_t capacity_bytes);
+
+/* The same but for its first `skip_bytes`. */
+size_t message_payload_copy_behind(const struct msghdr *message, size_t skip_bytes, uint8_t *to,
+				   size_t capacity_bytes);
 
 /* A copy of `control` without SCM_TXTIME, in `without` (of capacity_bytes). Returns its length, or
  * -EMSGSIZE when it does not fit. */

@@ -4,6 +4,7 @@
 #include "next.h"
 
 #include <linux/net_tstamp.h>
+#include <netinet/in.h>
 #include <string.h>
 
 static struct ktsn_app_request request_make(enum ktsn_app_type type, const struct flow *flow)
@@ -16,6 +17,7 @@ static struct ktsn_app_request request_make(enum ktsn_app_type type, const struc
 		.clock = (uint8_t)flow->clock,
 		.flags = flow->txtime_flags & SOF_TXTIME_DEADLINE_MODE ? KTSN_APP_DEADLINE : 0,
 		.destination = KTSN_APP_NONE,
+		.interface = type == KTSN_APP_DESTINATION ? 0 : flow->multicast_interface,
 	};
 }
 
@@ -28,28 +30,35 @@ static struct destination destination_make(const struct ktsn_app_reply *reply)
 	};
 }
 
-static struct ktsn_app_request destination_request(const struct flow *flow, uint32_t address_be,
-						   uint16_t port_be)
+static struct ktsn_app_request destination_request(const struct flow *flow, const struct ktsn_app_key *key)
 {
 	struct ktsn_app_request request = request_make(KTSN_APP_DESTINATION, flow);
 
-	request.family = AF_INET;
-	request.port_be = port_be;
-	memcpy(request.address, &address_be, sizeof(address_be));
+	ktsn_app_key_put(&request, key);
 	return request;
 }
 
 /* Word by word, because one thread may read while another writes (known_destination). */
-enum { DESTINATION_WORDS = sizeof(struct destination) / sizeof(uint32_t) };
-_Static_assert(sizeof(struct destination) % sizeof(uint32_t) == 0, "copied in words");
+enum {
+	DESTINATION_WORDS = sizeof(struct destination) / sizeof(uint64_t),
+	KEY_WORDS = sizeof(struct ktsn_app_key) / sizeof(uint64_t),
+};
+_Static_assert(sizeof(struct destination) % sizeof(uint64_t) == 0, "copied in words");
+_Static_assert(sizeof(struct ktsn_app_key) % sizeof(uint64_t) == 0, "compared in words");
+
+static uint64_t word_read(const struct destination *shared, size_t i)
+{
+	return __atomic_load_n((const uint64_t *)(const void *)shared + i, __ATOMIC_RELAXED);
+}
 
 static struct destination destination_read(const struct destination *shared)
 {
-	uint32_t words[DESTINATION_WORDS];
+	uint64_t words[DESTINATION_WORDS] = {0};
 	struct destination copy;
 
-	for (size_t i = 0; i < DESTINATION_WORDS; i++)
-		words[i] = __atomic_load_n((const uint32_t *)shared + i, __ATOMIC_RELAXED);
+	/* What nobody asks for of a copy. */
+	for (size_t i = KEY_WORDS; i < DESTINATION_WORDS; i++)
+		words[i] = word_read(shared, i);
 	memcpy(&copy, words, sizeof(copy));
 	return copy;
 }
@@ -57,32 +66,49 @@ static struct destination destination_read(const struct destination *shared)
 /* Under the flow's lock. */
 static void destination_write(struct flow *flow, struct destination *shared, struct destination value)
 {
-	uint32_t words[DESTINATION_WORDS];
+	uint64_t words[DESTINATION_WORDS];
 
 	memcpy(words, &value, sizeof(value));
 	atomic_fetch_add_explicit(&flow->destinations_version, 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	for (size_t i = 0; i < DESTINATION_WORDS; i++)
-		__atomic_store_n((uint32_t *)shared + i, words[i], __ATOMIC_RELAXED);
+		__atomic_store_n((uint64_t *)(void *)shared + i, words[i], __ATOMIC_RELAXED);
 	atomic_fetch_add_explicit(&flow->destinations_version, 1, memory_order_release);
 }
 
+union socket_address {
+	sa_family_t family;
+	struct sockaddr_in ipv4;
+	struct sockaddr_in6 ipv6;
+	struct sockaddr_storage any;
+};
+
 bool socket_is_bound(int fd)
 {
-	struct sockaddr_in bound;
+	union socket_address bound;
 	socklen_t bytes = sizeof(bound);
 
-	return kernel_call(SYS_getsockname, fd, &bound, &bytes) == 0 && bound.sin_port != 0;
+	if (kernel_call(SYS_getsockname, fd, &bound, &bytes) < 0)
+		return false;
+	switch (bound.family) {
+	case AF_INET:
+		return bound.ipv4.sin_port != 0;
+	case AF_INET6:
+		return bound.ipv6.sin6_port != 0;
+	default:
+		return true; /* AF_PACKET has no ports */
+	}
 }
 
 /* What the kernel does at the first send of an unbound socket, which a captured send never reaches. A
  * socket that is bound already refuses with EINVAL, and that is fine. */
-static void bind_if_unbound(int fd)
+static void bind_if_unbound(const struct flow *flow, int fd)
 {
-	struct sockaddr_in any = {.sin_family = AF_INET};
+	union socket_address any = {.ipv6 = {.sin6_family = flow->kind.domain}};
+	size_t bytes = flow->kind.domain == AF_INET ? sizeof(any.ipv4) : sizeof(any.ipv6);
 
 	if (!socket_is_bound(fd))
-		(void)kernel_call(SYS_bind, fd, &any, sizeof(any));
+		(void)kernel_call(SYS_bind, fd, &any, bytes);
 }
 
 /* With the numbers that the flow has from this session, if it has. */
@@ -114,7 +140,7 @@ static int register_locked(struct session *session, struct flow *flow, int fd)
 	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_OPEN, flow);
 	int err;
 
-	bind_if_unbound(fd);
+	bind_if_unbound(flow, fd);
 	err = open_request(session, flow, fd, &request);
 	if (err)
 		return err;
@@ -192,7 +218,7 @@ void flow_put(struct flow *flow)
 
 static int other_register_again(struct session *session, struct flow *flow, struct destination *other)
 {
-	struct ktsn_app_request request = destination_request(flow, other->address_be, other->port_be);
+	struct ktsn_app_request request = destination_request(flow, &other->key);
 	struct destination again = *other;
 	struct ktsn_app_reply reply;
 	int err;
@@ -238,15 +264,17 @@ int flow_register_again(struct session *session, struct flow *flow, int fd)
 	return err;
 }
 
-static bool is_for(const struct destination *destination, const struct sockaddr_in *to)
+static bool is_for(const struct destination *shared, const uint64_t key[KEY_WORDS])
 {
-	return destination->route && destination->address_be == to->sin_addr.s_addr &&
-	       destination->port_be == to->sin_port;
+	for (size_t i = 0; i < KEY_WORDS; i++)
+		if (word_read(shared, i) != key[i])
+			return false;
+	return true;
 }
 
-static int other_ask(struct session *session, struct flow *flow, const struct sockaddr_in *to)
+static int other_ask(struct session *session, struct flow *flow, const struct ktsn_app_key *key)
 {
-	struct ktsn_app_request request = destination_request(flow, to->sin_addr.s_addr, to->sin_port);
+	struct ktsn_app_request request = destination_request(flow, key);
 	struct destination other;
 	struct ktsn_app_reply reply;
 	int err = session_request(session, &request, -1, &reply);
@@ -256,53 +284,60 @@ static int other_ask(struct session *session, struct flow *flow, const struct so
 	if (err)
 		return err;
 	other = destination_make(&reply);
-	other.address_be = to->sin_addr.s_addr;
-	other.port_be = to->sin_port;
+	other.key = *key;
 	destination_write(flow, &flow->others[flow->others_next++ % FLOW_DESTINATIONS], other);
 	return 0;
 }
 
 /* One look at what the flow knows. */
-static int destination_look(struct flow *flow, const struct sockaddr_in *to, struct destination *destination)
+static int destination_look(struct flow *flow, const struct ktsn_app_key *key,
+			    struct destination *destination)
 {
-	*destination = destination_read(&flow->connected);
-	if (!to)
+	uint64_t words[KEY_WORDS];
+
+	if (!key) {
+		*destination = destination_read(&flow->connected);
 		return destination->route ? 0 : -EDESTADDRREQ;
+	}
+	memcpy(words, key, sizeof(words));
 	for (int i = 0; i < FLOW_DESTINATIONS; i++) {
+		if (!is_for(&flow->others[i], words))
+			continue;
 		*destination = destination_read(&flow->others[i]);
-		if (is_for(destination, to))
+		if (destination->route)
 			return 0;
 	}
 	return -ENOENT;
 }
 
 /* Looks again while another thread is changing it. Its own thread cannot be: signals wait meanwhile. */
-static int known_destination(struct flow *flow, const struct sockaddr_in *to, struct destination *destination)
+static int known_destination(struct flow *flow, const struct ktsn_app_key *key,
+			     struct destination *destination)
 {
 	uint32_t before;
 	int err;
 
 	do {
 		before = atomic_load_explicit(&flow->destinations_version, memory_order_acquire);
-		err = destination_look(flow, to, destination);
+		err = destination_look(flow, key, destination);
 		atomic_thread_fence(memory_order_acquire);
 	} while (before % 2 ||
 		 before != atomic_load_explicit(&flow->destinations_version, memory_order_relaxed));
 	return err;
 }
 
-int flow_destination(struct session *session, struct flow *flow, const struct sockaddr_in *to,
+int flow_destination(struct session *session, struct flow *flow, const struct ktsn_app_key *key,
 		     struct destination *destination)
 {
-	int err = known_destination(flow, to, destination);
+	int err = known_destination(flow, key, destination);
 
 	if (err != -ENOENT)
 		return err;
 	lock_take(&session->gate);
 	lock_take(&flow->lock);
 	/* Another thread may have asked meanwhile. */
-	err = known_destination(flow, to, destination) ? other_ask(session, flow, to) : 0;
+	err = known_destination(flow, key, destination) ? other_ask(session, flow, key) : 0;
 	lock_give(&flow->lock);
 	lock_give(&session->gate);
-	return err ? err : known_destination(flow, to, destination);
+	return err ? err : known_destination(flow, key, destination);
 }

@@ -11,9 +11,7 @@
 #include "flow_table.h"
 #include "session.h"
 
-#include <netinet/in.h>
-
-/* Whether the IPv4 socket has a local port. */
+/* Whether the socket has a local port, or needs none. */
 bool socket_is_bound(int fd);
 
 /* Registers the flow's socket, binding it first if it is not bound: captured sends never autobind.
@@ -34,9 +32,9 @@ int flow_register_again(struct session *session, struct flow *flow, int fd);
 /* Gives back an acquired flow; with the last one, when its last descriptor is closed, ktsnd is told. */
 void flow_put(struct flow *flow);
 
-/* The destination of a message: `to`, or where the socket is connected when `to` is NULL. A copy, because
+/* The destination of a message: the key's, or where the socket is connected when `key` is NULL. A copy, because
  * another thread may connect the socket anew. 0 or -errno as sendmsg gives it. */
-int flow_destination(struct session *session, struct flow *flow, const struct sockaddr_in *to,
+int flow_destination(struct session *session, struct flow *flow, const struct ktsn_app_key *key,
 		     struct destination *destination);
 
 #endif

@@ -18,23 +18,6 @@ enum { SLICE_NS = 100 * 1000 * 1000 };
  * sent (MSG_MORE) or how (MSG_OOB, which the kernel refuses as well), and are refused. */
 enum { FLAGS_UNDERSTOOD = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_DONTROUTE | MSG_EOR };
 
-/* The address of an unconnected send. 0 with *to NULL where there is none; errors as udp_sendmsg. */
-static int address_of(const struct msghdr *message, struct sockaddr_in *copy, const struct sockaddr_in **to)
-{
-	*to = NULL;
-	if (!message->msg_name || message->msg_namelen == 0)
-		return 0;
-	if (message->msg_namelen < sizeof(*copy))
-		return -EINVAL;
-	memcpy(copy, message->msg_name, sizeof(*copy));
-	if (copy->sin_family != AF_INET && copy->sin_family != AF_UNSPEC)
-		return -EAFNOSUPPORT;
-	if (copy->sin_port == 0)
-		return -EINVAL;
-	*to = copy;
-	return 0;
-}
-
 static bool may_block(int fd, int flags)
 {
 	long status = kernel_call(SYS_fcntl, fd, F_GETFL);
@@ -109,6 +92,22 @@ static long kernel_path_send(struct session *session, int fd, const struct msghd
 	return sent < 0 ? -errno : sent;
 }
 
+/* What begins the message of a SOCK_RAW socket is in its destination. */
+static size_t header_bytes(const struct flow *flow)
+{
+	return flow->kind.domain == AF_PACKET && flow->kind.raw ? AIM_ETHERNET_HEADER_BYTES : 0;
+}
+
+static void payload_put(const struct flow *flow, const struct msghdr *message, uint8_t *to, size_t bytes)
+{
+	size_t skip_bytes = header_bytes(flow);
+
+	if (skip_bytes)
+		message_payload_copy_behind(message, skip_bytes, to, bytes);
+	else
+		message_payload_copy(message, to, bytes);
+}
+
 static long ring_send(struct session *session, struct flow *flow, int fd, const struct msghdr *message,
 		      int flags, const struct ktsn_ring_message *described)
 {
@@ -123,7 +122,7 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 		session_check(session, flow->clock, true);
 	if (err)
 		return err;
-	message_payload_copy(message, ktsn_ring_payload(ring, slot), described->payload_bytes);
+	payload_put(flow, message, ktsn_ring_payload(ring, slot), described->payload_bytes);
 	ktsn_ring_publish(ring, slot, described);
 	bell = ktsn_ring_doorbell_due(ring, flow->clock, described->txtime_ns);
 	/* Before the bell is rung: its descriptor may have been closed behind our back. */
@@ -136,27 +135,31 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 static long send_to(struct session *session, struct flow *flow, int fd, const struct msghdr *message,
 		    int flags, struct ktsn_ring_message *described)
 {
-	struct sockaddr_in copy;
-	const struct sockaddr_in *to;
+	struct ktsn_app_key key;
 	struct destination destination;
 	int bytes = message_payload_bytes(message);
-	int err = address_of(message, &copy, &to);
+	int err = aim_read(message, flow->kind, &key);
+	size_t skip_bytes = header_bytes(flow);
+	long sent;
 
-	if (!err)
-		err = flow_destination(session, flow, to, &destination);
+	if (err >= 0)
+		err = flow_destination(session, flow, err ? &key : NULL, &destination);
 	if (err)
 		return err;
 	if (bytes < 0)
 		return bytes;
 	if (destination.route == KTSN_APP_ROUTE_KERNEL)
 		return kernel_path_send(session, fd, message, flags);
+	/* aim_read() has seen that the header is there; another thread may have changed the iovec since. */
+	bytes = (size_t)bytes < skip_bytes ? 0 : bytes - (int)skip_bytes;
 	if ((uint32_t)bytes > destination.payload_max_bytes ||
 	    (uint32_t)bytes > session->ring.payload_capacity_bytes)
 		return -EMSGSIZE;
 	described->flow = flow->number;
 	described->destination = destination.number;
 	described->payload_bytes = (uint32_t)bytes;
-	return ring_send(session, flow, fd, message, flags, described);
+	sent = ring_send(session, flow, fd, message, flags, described);
+	return sent < 0 ? sent : sent + (long)skip_bytes;
 }
 
 /* When the call began, for a trace (docs/ring-layout.md); nothing is asked of the clock without one. */

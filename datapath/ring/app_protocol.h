@@ -14,17 +14,23 @@
  *   FLOW_OPEN    ->  a number for the socket whose descriptor comes with the request. ktsnd reads from it
  *                    who it is (type, addresses, namespace) and closes its copy before it replies. With
  *                    the number of an open flow the flow is registered anew (after bind, connect, or a
- *                    change of its priority, TOS or TTL). A connected socket's destination comes with the reply.
+ *                    change of an option that its frames show). A connected socket's destination comes with the reply.
  *   FLOW_CLOSE   ->  the socket was closed; messages that it sent still leave.
  *   FLOW_ADOPT   ->  for a socket that this process got from another (exec, SCM_RIGHTS): as FLOW_OPEN, if
  *                    another process of the pod has it open as a flow; the reply says on which clock.
- *   DESTINATION  ->  a number for an address to which an unconnected socket sends.
+ *   DESTINATION  ->  a number for an address to which an unconnected socket sends, or for messages that carry
+ *                    other things than the socket says (struct ktsn_app_key).
+ *
+ * Requests have 40 bytes, or 72 with what a message may carry beside its payload; who leaves that out means
+ * nothing of the kind.
  */
 #ifndef KTSN_RING_APP_PROTOCOL_H
 #define KTSN_RING_APP_PROTOCOL_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define KTSN_APP_MAGIC UINT32_C(0x6e73746b) /* "ktsn", little endian */
 
@@ -56,18 +62,60 @@ enum ktsn_app_route {
 /* The socket's transmit times are deadlines (SOF_TXTIME_DEADLINE_MODE). */
 enum { KTSN_APP_DEADLINE = 1 };
 
+/* What a message carries that overrides what its socket says; bits of `carries`. */
+enum {
+	KTSN_APP_CARRIES_TOS = 1,      /* IP_TOS, IPV6_TCLASS */
+	KTSN_APP_CARRIES_TTL = 2,      /* IP_TTL, IPV6_HOPLIMIT */
+	KTSN_APP_CARRIES_PRIORITY = 4, /* SO_PRIORITY */
+	KTSN_APP_CARRIES_ALL = 7,
+};
+
 struct ktsn_app_request {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t type; /* enum ktsn_app_type */
 	uint32_t flow;
-	uint8_t clock;        /* enum ktsn_clock (FLOW_OPEN) */
-	uint8_t flags;        /* KTSN_APP_DEADLINE (FLOW_OPEN) */
-	uint16_t number;      /* echoed in the reply, so that one that comes too late is known */
-	uint16_t family;      /* AF_INET (DESTINATION) */
-	uint16_t port_be;     /* (DESTINATION) */
-	uint8_t address[16];  /* IPv4 in the first four (DESTINATION) */
+	uint8_t clock;   /* enum ktsn_clock (FLOW_OPEN) */
+	uint8_t flags;   /* KTSN_APP_DEADLINE (FLOW_OPEN) */
+	uint16_t number; /* echoed in the reply, so that one that comes too late is known */
+	/* From here on (DESTINATION), but for `destination`: see struct ktsn_app_key. */
+	uint16_t family;
+	uint16_t port_be;
+	uint8_t address[16];
 	uint32_t destination; /* between HAND_BACK and RESUME: the number that it had; else KTSN_APP_NONE */
+	/* Not in short requests. */
+	uint32_t
+		interface; /* (FLOW_OPEN): the one for IPv4 multicast, which the kernel does not tell; 0: none */
+	uint8_t source[16];
+	uint8_t carries;
+	uint8_t tos;
+	uint8_t ttl;
+	uint8_t reserved;
+	uint32_t priority;
+	uint32_t reserved_too;
+};
+
+enum { KTSN_APP_REQUEST_SHORT_BYTES = 40 };
+
+/*
+ * Where a message goes and what it carries: all that decides about its headers beside its socket. One number of
+ * a destination stands for all messages that have this in common. Compared as a whole: what is not used is 0.
+ */
+struct ktsn_app_key {
+	uint16_t
+		family; /* AF_INET, also for IPv4-mapped IPv6; AF_INET6; AF_PACKET; 0: where it is connected */
+	uint16_t port_be; /* of AF_PACKET: the EtherType */
+	uint32_t
+		interface; /* index of the one to leave through (scope, PKTINFO, sockaddr_ll); 0: routes decide */
+	uint8_t address
+		[16]; /* IPv4 in the first four; of AF_PACKET: destination MAC, then the source MAC that the
+			      * frame of a SOCK_RAW socket names */
+	uint8_t source[16]; /* asked for by PKTINFO, in the form of `address`; 0: none is */
+	uint8_t carries;    /* which of the next are of this message */
+	uint8_t tos;
+	uint8_t ttl;
+	uint8_t reserved;
+	uint32_t priority;
 };
 
 struct ktsn_app_reply {
@@ -84,7 +132,49 @@ struct ktsn_app_reply {
 	uint16_t flags;             /* KTSN_APP_DEADLINE (FLOW_ADOPT) */
 };
 
-static_assert(sizeof(struct ktsn_app_request) == 40, "wire format");
+static_assert(sizeof(struct ktsn_app_request) == 72, "wire format");
+static_assert(offsetof(struct ktsn_app_request, interface) == KTSN_APP_REQUEST_SHORT_BYTES, "wire format");
+static_assert(sizeof(struct ktsn_app_key) == 48, "compared as bytes");
 static_assert(sizeof(struct ktsn_app_reply) == 32, "wire format");
+
+static inline void ktsn_app_key_put(struct ktsn_app_request *request, const struct ktsn_app_key *key)
+{
+	request->family = key->family;
+	request->port_be = key->port_be;
+	memcpy(request->address, key->address, sizeof(request->address));
+	request->interface = key->interface;
+	memcpy(request->source, key->source, sizeof(request->source));
+	request->carries = key->carries;
+	request->tos = key->tos;
+	request->ttl = key->ttl;
+	request->priority = key->priority;
+}
+
+static inline struct ktsn_app_key ktsn_app_key_get(const struct ktsn_app_request *request)
+{
+	struct ktsn_app_key key = {
+		.family = request->family,
+		.port_be = request->port_be,
+		.interface = request->interface,
+		.carries = request->carries,
+		.tos = request->tos,
+		.ttl = request->ttl,
+		.priority = request->priority,
+	};
+
+	memcpy(key.address, request->address, sizeof(key.address));
+	memcpy(key.source, request->source, sizeof(key.source));
+	return key;
+}
+
+/* What is sent of a request: all of it only if the rest says something. */
+static inline size_t ktsn_app_request_bytes(const struct ktsn_app_request *request)
+{
+	static const uint8_t nothing[sizeof(*request) - KTSN_APP_REQUEST_SHORT_BYTES];
+
+	return memcmp((const uint8_t *)request + KTSN_APP_REQUEST_SHORT_BYTES, nothing, sizeof(nothing)) == 0
+		       ? KTSN_APP_REQUEST_SHORT_BYTES
+		       : sizeof(*request);
+}
 
 #endif

@@ -97,8 +97,8 @@ func TestStatusIsShown(t *testing.T) {
 			"schedule   cycle 2 ms of 2 entries since 2020-09-13T12:26:40 TAI + 100 ns, open now: TC7, TC0; another from 2023-11-14T22:13:21 TAI + 200 ns\n",
 			"5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10  1          1 of 64    2 of 1024  801 of 65536 KiB  3 of 4096  100000/s    /run/ktsn/pods/5b1f9c1e/ktsn.sock\n",
 			"7     5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10  4712     10.42.1.2:40000  10.42.2.2:7788  CLOCK_TAI                 5      1000   990   4     7        3        71ns\n",
-			"0.0.0.0:40001    any             CLOCK_MONOTONIC deadline  1 ",
-			"tsn0, VNI 42", "192.0.2.2, VNI 42, [10.42.2.0/24]", "late-wakeup       2", "late-gate         4", "sent-bridge       2", "share-doorbells   3", "limit-refusals    5", "drop-horizon      0", "drop-max-sdu      2",
+			"[::]:40001       any             CLOCK_MONOTONIC deadline  1 ",
+			"tsn0, VNI 42", "192.0.2.2, VNI 42, [10.42.2.0/24 fd00:42:2::/64]", "late-wakeup       2", "late-gate         4", "sent-bridge       2", "share-doorbells   3", "limit-refusals    5", "drop-horizon      0", "drop-max-sdu      2",
 			"class  PCP  SO_PRIORITY  pending  sent  late  dropped  transmission-overrun\n" +
 				"7      7    7 15         2        900   5     2        3\n"}},
 		"as json": {"json", []string{`"ktsnd-version": "0.1.0"`, `"endpoints": [`, `"subnets": [`, `"late-gate": 4`,

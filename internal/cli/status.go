@@ -231,6 +231,8 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"drop-no-window", "not sent: longer than all windows of their class", counters.DropNoWindow},
 		{"uncertain", "left or not: leaving when another ktsnd ended", counters.Uncertain},
 		{"kernel-path", "went to the kernel, as the application says", counters.KernelPath},
+		{"copies-sent", "frames of messages that went to several", counters.CopiesSent},
+		{"copies-dropped", "their copies that did not leave", counters.CopiesDropped},
 		{"port-retries", "times the port was asked again", counters.PortRetries},
 		{"frame-pool-empty", "times no frame was free", counters.FramePoolEmpty},
 		{"share-pending", "times a pod had all that it may have under way", counters.SharePending},

@@ -230,7 +230,11 @@ type Counters struct {
 	DropNoWindow uint64 `json:"drop-no-window"`
 	// Uncertain is the number of messages that were leaving when the ktsnd before this one was killed: they
 	// have left or not, and are not sent again. They do not count as taken.
-	Uncertain      uint64 `json:"uncertain"`
+	Uncertain uint64 `json:"uncertain"`
+	// CopiesSent are frames of messages that went to several nodes and pods, CopiesDropped those of their copies
+	// that did not leave. Such a message counts as sent when one copy left.
+	CopiesSent     uint64 `json:"copies-sent"`
+	CopiesDropped  uint64 `json:"copies-dropped"`
 	PortRetries    uint64 `json:"port-retries"`
 	FramePoolEmpty uint64 `json:"frame-pool-empty"`
 	// SharePending, ShareRate and ShareDoorbells are times that a pod reached its share of ktsnd: what it may

@@ -50,8 +50,8 @@ func CheckPeer(peer control.Peer) error {
 		return fmt.Errorf("%d subnets: give 1 to %d, those of the pods on the other node", len(peer.Subnets), maxSubnets)
 	}
 	for _, subnet := range peer.Subnets {
-		if !subnet.Addr().Is4() {
-			return fmt.Errorf("subnet %s: ktsnd serves IPv4 only; other traffic to IPv6 pods needs no subnet", subnet)
+		if subnet.Addr().Is4In6() || subnet.Addr().Zone() != "" {
+			return fmt.Errorf("subnet %s: give an IPv4 or IPv6 subnet such as 10.42.2.0/24 or fd42:2::/64", subnet)
 		}
 		if subnet.Masked() != subnet {
 			return fmt.Errorf("subnet %s: bits are set behind the prefix; give %s", subnet, subnet.Masked())

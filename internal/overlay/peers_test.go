@@ -48,7 +48,7 @@ func TestPeersAreRememberedAndTold(t *testing.T) {
 	dir := t.TempDir()
 	node, ktsnd := openNode(t, dir, time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}}
 	first, second := peer("192.0.2.2", "10.42.2.0/24"), peer("192.0.2.3", "10.42.3.0/24")
-	replaced := peer("192.0.2.2", "10.42.4.0/24", "10.42.5.0/24")
+	replaced := peer("192.0.2.2", "10.42.4.0/24", "fd00:42:5::/64")
 	for _, step := range []struct {
 		does string
 		do   func() error
@@ -132,7 +132,8 @@ func TestBadPeersAreRefusedInOneSentence(t *testing.T) {
 		"a multicast address":     {peer("224.0.0.1", "10.42.2.0/24"), "address 224.0.0.1: give the IPv4 address of the other node"},
 		"no subnet":               {peer("192.0.2.2"), "0 subnets: give 1 to 64, those of the pods on the other node"},
 		"bits behind the prefix":  {peer("192.0.2.2", "10.42.2.1/24"), "subnet 10.42.2.1/24: bits are set behind the prefix; give 10.42.2.0/24"},
-		"a subnet of IPv6":        {peer("192.0.2.2", "fd00::/64"), "subnet fd00::/64: ktsnd serves IPv4 only; other traffic to IPv6 pods needs no subnet"},
+		"bits behind an IPv6 one": {peer("192.0.2.2", "fd00::1/64"), "subnet fd00::1/64: bits are set behind the prefix; give fd00::/64"},
+		"a mapped subnet":         {peer("192.0.2.2", "::ffff:10.42.2.0/120"), "subnet ::ffff:10.42.2.0/120: give an IPv4 or IPv6 subnet such as 10.42.2.0/24 or fd42:2::/64"},
 		"an address that is none": {bad(func(p *control.Peer) { p.Address = netip.Addr{} }), "address invalid IP: give the IPv4 address of the other node"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -297,13 +297,18 @@ func (l *lab) startListener(t *testing.T, count int, file string) *process.Proce
 
 func (l *lab) startListenerAt(t *testing.T, port uint16, count int, file string) *process.Process {
 	t.Helper()
+	return l.startListenerOn(t, netip.AddrPortFrom(topology.PodAddressB, port), count, file)
+}
+
+func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file string) *process.Process {
+	t.Helper()
 	readable, writable, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer readable.Close()
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file,
-		"--bind", netip.AddrPortFrom(topology.PodAddressB, port).String(),
+		"--bind", at.String(),
 		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", "5s", "--idle-timeout", "2s")
 	command.ExtraFiles = []*os.File{writable}
 	listener := start(t, l.PodB, "listener", command)

@@ -340,7 +340,7 @@ static int build(uint8_t *frame, const struct flow *flow, const uint8_t *payload
 						    .vni = flow->vni,
 						    .vlan_id = flow->vlan_id,
 						    .pcp = flow->pcp};
-	memcpy(frame + ktsn_frame_header_bytes(flow->outer ? &tunnel : NULL), payload, payload_bytes);
+	memcpy(frame + ktsn_frame_header_bytes(&inner, flow->outer ? &tunnel : NULL), payload, payload_bytes);
 	header_bytes =
 		ktsn_frame_build(frame, FRAME_BYTES_MAX, &inner, flow->outer ? &tunnel : NULL, payload_bytes);
 	return header_bytes < 0 ? header_bytes : header_bytes + (int)payload_bytes;

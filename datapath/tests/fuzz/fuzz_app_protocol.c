@@ -96,7 +96,7 @@ static void pod_begin(bool network)
 {
 	struct node_uplink uplink = {.interface = "fuzz0", .mtu_bytes = 1500, .vxlan_port = 4789};
 	struct node_shaping shaping = {.classes = loop_classes_default()};
-	struct subnet subnet = {.network = 0x0a090000, .prefix_bits = 24};
+	struct subnet subnet = {.network = ktsn_address_of_ipv4(htonl(0x0a090000)), .prefix_bits = 96 + 24};
 	struct refusal refusal;
 
 	uplink.link_index = network ? (int)if_nametoindex("fuzz0") : 1;

@@ -54,28 +54,45 @@ static void ipv4_check(const uint8_t *ip, size_t bytes)
 	must(ones_sum(ip, KTSN_IPV4_HEADER_BYTES, 0) == 0xffff);
 }
 
-/* The datagram behind an IPv4 header. */
-static void udp_check(const uint8_t *ip, size_t bytes, bool summed)
+static void ipv6_check(const uint8_t *ip, size_t bytes, const struct ktsn_frame_path *path)
 {
-	const uint8_t *udp = ip + KTSN_IPV4_HEADER_BYTES;
-	size_t udp_bytes = bytes - KTSN_IPV4_HEADER_BYTES;
+	uint32_t first = be16_at(ip) << 16 | be16_at(ip + 2);
 
-	must(be16_at(udp + 4) == udp_bytes);
+	must(first >> 28 == 6 && (uint8_t)(first >> 20) == path->tos);
+	must((first & 0xfffff) == (path->flow_label & 0xfffff));
+	must(be16_at(ip + 4) == bytes - KTSN_IPV6_HEADER_BYTES);
+	must(ip[6] == 17 && ip[7] == path->ttl);
+	must(memcmp(ip + 8, path->source_ipv6, 16) == 0 && memcmp(ip + 24, path->destination_ipv6, 16) == 0);
+}
+
+/* A datagram, with the addresses that stand in front of it. */
+static void udp_check(const uint8_t *udp, size_t bytes, bool summed, size_t address_bytes)
+{
+	must(be16_at(udp + 4) == bytes);
 	if (!summed)
 		must(be16_at(udp + 6) == 0);
 	else
 		must(be16_at(udp + 6) != 0 &&
-		     ones_sum(udp, udp_bytes, ones_sum(ip + 12, 8, 17 + (uint32_t)udp_bytes)) == 0xffff);
+		     ones_sum(udp, bytes,
+			      ones_sum(udp - address_bytes, address_bytes, 17 + (uint32_t)bytes)) == 0xffff);
 }
 
-static void addresses_check(const uint8_t *ether, const uint8_t *ip, const struct ktsn_frame_path *path)
+static void macs_check(const uint8_t *ether, const struct ktsn_frame_path *path)
 {
 	must(memcmp(ether, path->destination_mac, 6) == 0 && memcmp(ether + 6, path->source_mac, 6) == 0);
+}
+
+static void ipv4_addresses_check(const uint8_t *ip, const struct ktsn_frame_path *path)
+{
 	must(memcmp(ip + 12, &path->source_ipv4_be, 4) == 0);
 	must(memcmp(ip + 16, &path->destination_ipv4_be, 4) == 0);
-	must(memcmp(ip + KTSN_IPV4_HEADER_BYTES, &path->source_port_be, 2) == 0);
-	must(memcmp(ip + KTSN_IPV4_HEADER_BYTES + 2, &path->destination_port_be, 2) == 0);
 	must(ip[1] == path->tos && ip[8] == path->ttl);
+}
+
+static void ports_check(const uint8_t *udp, const struct ktsn_frame_path *path)
+{
+	must(memcmp(udp, &path->source_port_be, 2) == 0);
+	must(memcmp(udp + 2, &path->destination_port_be, 2) == 0);
 }
 
 /* Returns where the inner frame begins. */
@@ -91,24 +108,45 @@ static const uint8_t *tunnel_check(const uint8_t *frame, size_t bytes, const str
 	}
 	must(be16_at(ip - 2) == 0x0800);
 	ipv4_check(ip, bytes - (size_t)(ip - frame));
-	udp_check(ip, bytes - (size_t)(ip - frame), false);
-	addresses_check(frame, ip, &tunnel->outer);
+	udp_check(ip + KTSN_IPV4_HEADER_BYTES, bytes - (size_t)(ip - frame) - KTSN_IPV4_HEADER_BYTES, false,
+		  8);
+	macs_check(frame, &tunnel->outer);
+	ipv4_addresses_check(ip, &tunnel->outer);
+	ports_check(ip + KTSN_IPV4_HEADER_BYTES, &tunnel->outer);
 	vxlan = ip + KTSN_IPV4_HEADER_BYTES + KTSN_UDP_HEADER_BYTES;
 	must(vxlan[0] == 0x08 && vxlan[7] == 0);
 	must(((uint32_t)vxlan[4] << 16 | (uint32_t)vxlan[5] << 8 | vxlan[6]) == tunnel->vni);
 	return vxlan + KTSN_VXLAN_HEADER_BYTES;
 }
 
+static void inner_check(const uint8_t *inner, size_t bytes, const struct ktsn_frame_path *path)
+{
+	const uint8_t *ip = inner + KTSN_ETHER_HEADER_BYTES;
+	size_t ip_bytes = bytes - KTSN_ETHER_HEADER_BYTES;
+
+	macs_check(inner, path);
+	if (path->kind == KTSN_FRAME_ETHERNET) {
+		must(memcmp(ip - 2, &path->ethertype_be, 2) == 0);
+	} else if (path->kind == KTSN_FRAME_IPV6) {
+		must(be16_at(ip - 2) == 0x86dd);
+		ipv6_check(ip, ip_bytes, path);
+		udp_check(ip + KTSN_IPV6_HEADER_BYTES, ip_bytes - KTSN_IPV6_HEADER_BYTES, true, 32);
+		ports_check(ip + KTSN_IPV6_HEADER_BYTES, path);
+		must(ktsn_frame_flow_label(path) && ktsn_frame_flow_label(path) < 1 << 20);
+	} else {
+		must(be16_at(ip - 2) == 0x0800);
+		ipv4_check(ip, ip_bytes);
+		ipv4_addresses_check(ip, path);
+		udp_check(ip + KTSN_IPV4_HEADER_BYTES, ip_bytes - KTSN_IPV4_HEADER_BYTES, true, 8);
+		ports_check(ip + KTSN_IPV4_HEADER_BYTES, path);
+	}
+}
+
 static void frame_check(const uint8_t *frame, size_t bytes, const struct wish *wish)
 {
 	const uint8_t *inner = wish->tunnelled ? tunnel_check(frame, bytes, &wish->tunnel) : frame;
-	const uint8_t *ip = inner + KTSN_ETHER_HEADER_BYTES;
-	size_t ip_bytes = bytes - (size_t)(ip - frame);
 
-	must(be16_at(ip - 2) == 0x0800);
-	ipv4_check(ip, ip_bytes);
-	udp_check(ip, ip_bytes, true);
-	addresses_check(inner, ip, &wish->inner);
+	inner_check(inner, bytes - (size_t)(inner - frame), &wish->inner);
 	must(be16toh(ktsn_frame_tunnel_source_port_be(&wish->inner)) >= 49152);
 	must(ktsn_frame_wire_bytes(bytes) >= KTSN_ETHER_MIN_BYTES + KTSN_WIRE_OVERHEAD_BYTES);
 	must(ktsn_frame_sdu_bytes(bytes, wish->tunnelled ? &wish->tunnel : NULL) < bytes);
@@ -117,6 +155,8 @@ static void frame_check(const uint8_t *frame, size_t bytes, const struct wish *w
 /* What the daemon never asks for: options refuse it. */
 static void wish_tame(struct wish *wish)
 {
+	wish->inner.kind %= KTSN_FRAME_ETHERNET + 1;
+	wish->tunnel.outer.kind = KTSN_FRAME_IPV4;
 	wish->tunnel.vni &= 0xffffff;
 	wish->tunnel.vlan_id %= 4095;
 	wish->tunnel.pcp &= 7;
@@ -128,7 +168,7 @@ static void wish_tame(struct wish *wish)
 static void build(const struct wish *wish, const uint8_t *payload, size_t payload_bytes)
 {
 	const struct ktsn_frame_tunnel *tunnel = wish->tunnelled ? &wish->tunnel : NULL;
-	size_t headers_bytes = ktsn_frame_header_bytes(tunnel);
+	size_t headers_bytes = ktsn_frame_header_bytes(&wish->inner, tunnel);
 	size_t bytes = headers_bytes + wish->payload_bytes;
 	size_t short_bytes = wish->spare_bytes < bytes ? wish->spare_bytes : bytes;
 	size_t capacity_bytes = wish->too_small % 2 ? bytes - short_bytes : bytes + wish->spare_bytes;

@@ -12,6 +12,17 @@
 
 #include <cmocka.h>
 
+#define IPV4_SUBNET(a, b, c, d, bits)                                                                        \
+	{                                                                                                    \
+		{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d}}, 96 + bits                          \
+	}
+/* fd00:42:2::/64 */
+#define IPV6_SUBNET                                                                                          \
+	{                                                                                                    \
+		{{0xfd, 0, 0, 0x42, 0, 2}}, 64                                                               \
+	}
+#define EXAMPLE_SUBNETS .subnets = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET}, .subnet_count = 2
+
 #include "protocol.h"
 
 #define IDENTITY      "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
@@ -38,8 +49,7 @@ static const struct example {
 	{"endpoints.request.json", {.type = CONTROL_ENDPOINTS, .limit = 100}},
 	{"pods.request.json", {.type = CONTROL_PODS, .limit = 100}},
 	{"flows.request.json", {.type = CONTROL_FLOWS, .limit = 100}},
-	{"peer-add.request.json",
-	 {.type = CONTROL_PEER_ADD, .vni = 42, .subnets = {{0x0a2a0200, 24}}, .subnet_count = 1}},
+	{"peer-add.request.json", {.type = CONTROL_PEER_ADD, .vni = 42, EXAMPLE_SUBNETS}},
 	{"peer-del.request.json", {.type = CONTROL_PEER_DEL, .vni = 42}},
 	{"peers.request.json", {.type = CONTROL_PEERS, .limit = 100}},
 	{"departures.request.json", {.type = CONTROL_DEPARTURES, .limit = 1000}},
@@ -66,7 +76,7 @@ static void subnets_compare(const struct control_request *request, const struct 
 {
 	assert_int_equal(request->subnet_count, expected->subnet_count);
 	for (uint32_t i = 0; i < expected->subnet_count; i++) {
-		assert_int_equal(request->subnets[i].network, expected->subnets[i].network);
+		assert_true(ktsn_address_equal(&request->subnets[i].network, &expected->subnets[i].network));
 		assert_int_equal(request->subnets[i].prefix_bits, expected->subnets[i].prefix_bits);
 	}
 }
@@ -167,7 +177,8 @@ static void counters_fill(struct counters *counters)
 		{&counters->drop_unresolved, 2},  {&counters->drop_port, 0},
 		{&counters->drop_closed, 1},      {&counters->port_retries, 0},
 		{&counters->frame_pool_empty, 0}, {&counters->wakeups, 1010},
-		{&counters->doorbells, 4},
+		{&counters->doorbells, 4},        {&counters->copies_sent, 12},
+		{&counters->copies_dropped, 1},
 	};
 
 	memset(counters, 0, sizeof(*counters));
@@ -262,7 +273,7 @@ static void pods_are_the_example(void **state)
 static void flows_are_the_example(void **state)
 {
 	struct loop_flow loops[2] = {{.number = 7}, {.number = 8}};
-	struct flow flows[2] = {{.loop = &loops[0], .mode = {KTSN_CLOCK_TAI, false}, .priority = 3},
+	struct flow flows[2] = {{.loop = &loops[0], .mode = {KTSN_CLOCK_TAI, false}, .manner.priority = 3},
 				{.loop = &loops[1], .mode = {KTSN_CLOCK_MONOTONIC, true}}};
 	struct flow closed = {.loop = &loops[1], .closed = true};
 	struct pod pod = {.identity = IDENTITY};
@@ -272,11 +283,9 @@ static void flows_are_the_example(void **state)
 	(void)state;
 	pod.processes = &process;
 	flows[0].process = flows[1].process = &process;
-	flows[0].source.source_ipv4_be = htonl(0x0a2a0102);
-	flows[0].source.source_port_be = htons(40000);
-	flows[0].remote_address_be = htonl(0x0a2a0202);
-	flows[0].remote_port_be = htons(7788);
-	flows[1].source.source_port_be = htons(40001);
+	flows[0].manner.local = (struct socket_end){ktsn_address_of_ipv4(htonl(0x0a2a0102)), htons(40000), 0};
+	flows[0].manner.remote = (struct socket_end){ktsn_address_of_ipv4(htonl(0x0a2a0202)), htons(7788), 0};
+	flows[1].manner.local.port_be = htons(40001);
 	counter_add(&loops[0].counters.taken, 1000);
 	counter_add(&loops[0].counters.sent, 990);
 	counter_add(&loops[0].counters.late, 4);
@@ -290,7 +299,7 @@ static void flows_are_the_example(void **state)
 
 static void peers_are_the_example(void **state)
 {
-	struct peer peer = {.vni = 42, .subnets = {{0x0a2a0200, 24}}, .subnet_count = 1};
+	struct peer peer = {.vni = 42, EXAMPLE_SUBNETS};
 	struct node node = {.peers = &peer};
 
 	(void)state;
@@ -460,7 +469,12 @@ static const struct bad_request {
 	{ADD_PEER("[\"10.42.2.0/240\"]"), "subnets", "entry 1"},
 	{ADD_PEER("[\"10.42.2.0/\"]"), "subnets", "entry 1"},
 	{ADD_PEER("[\"1.2.3.4/0\"]"), "subnets", "no bits set"},
-	{ADD_PEER("[\"2001:db8::/32\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"2001:db8::1/32\"]"), "subnets", "no bits set"},
+	{ADD_PEER("[\"2001:db8::/129\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"2001:db8::\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"2001:db8:::/32\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"::ffff:10.42.2.0/120\"]"), "subnets", "entry 1"},
+	{ADD_PEER("[\"fe80::%tsn0/64\"]"), "subnets", "entry 1"},
 	{PEERS("-1", "1"), "offset", "from 0 to"},
 	{PEERS("4294967296", "1"), "offset", "from 0 to 4294967295"},
 	{PEERS("0", "0"), "limit", "from 1 to 1000"},
@@ -543,12 +557,13 @@ static void only_the_bytes_of_the_message_are_read(void **state)
 
 static void refused_changes_change_nothing(void **state)
 {
-	static const struct subnet subnet = {0x0a2a0200, 24}, other = {0x0a2a0300, 24};
+	static const struct subnet subnets[] = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET},
+				   other = IPV4_SUBNET(10, 42, 3, 0, 24);
 	struct node node = {.uplink.local_address_be = htonl(0xc0000201)};
 	struct refusal refusal;
 
 	(void)state;
-	assert_int_equal(node_peer_add(&node, 42, htonl(0xc0000202), &subnet, 1, &refusal), 0);
+	assert_int_equal(node_peer_add(&node, 42, htonl(0xc0000202), subnets, 2, &refusal), 0);
 	assert_int_equal(node_peer_add(&node, 42, htonl(0xc0000201), &other, 1, &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "address");
 	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
@@ -570,22 +585,43 @@ static void refused_changes_change_nothing(void **state)
 	assert_int_equal(node.peer_count, 0);
 }
 
+static uint32_t peer_of(const struct node *node, uint32_t vni, const char *text)
+{
+	struct ktsn_address address;
+	struct in6_addr ipv6;
+	const struct peer *peer;
+
+	if (inet_pton(AF_INET6, text, &ipv6) == 1)
+		address = ktsn_address_of_ipv6(&ipv6);
+	else
+		address = ktsn_address_of_ipv4(inet_addr(text));
+	peer = node_peer_of(node, vni, &address);
+	return peer ? peer->address_be : 0;
+}
+
 /* Repeating an addition replaces the subnets; the longest prefix wins. */
 static void peers_are_found_by_the_longest_prefix(void **state)
 {
-	static const struct subnet wide[] = {{0x0a000000, 8}, {0, 0}}, narrow = {0x0a2a0200, 24};
+	static const struct subnet wide[] = {IPV4_SUBNET(10, 0, 0, 0, 8), IPV4_SUBNET(0, 0, 0, 0, 0)},
+				   narrow[] = {IPV4_SUBNET(10, 42, 2, 0, 24),
+					       IPV6_SUBNET,
+					       {{{0x20, 0x01, 0x0d, 0xb8}}, 29}};
 	struct node node = {0};
 	struct refusal refusal;
 
 	(void)state;
 	assert_int_equal(node_peer_add(&node, 42, 1, wide, 2, &refusal), 0);
-	assert_int_equal(node_peer_add(&node, 42, 2, &narrow, 1, &refusal), 0);
-	assert_int_equal(node_peer_of(&node, 42, htonl(0x0a2a0207))->address_be, 2);
-	assert_int_equal(node_peer_of(&node, 42, htonl(0x0a2a0307))->address_be, 1);
-	assert_int_equal(node_peer_of(&node, 42, htonl(0xc0000201))->address_be, 1);
-	assert_null(node_peer_of(&node, 43, htonl(0x0a2a0207)));
+	assert_int_equal(node_peer_add(&node, 42, 2, narrow, 3, &refusal), 0);
+	assert_int_equal(peer_of(&node, 42, "10.42.2.7"), 2);
+	assert_int_equal(peer_of(&node, 42, "10.42.3.7"), 1);
+	assert_int_equal(peer_of(&node, 42, "192.0.2.1"), 1);
+	assert_int_equal(peer_of(&node, 43, "10.42.2.7"), 0);
+	assert_int_equal(peer_of(&node, 42, "fd00:42:2::7"), 2);
+	assert_int_equal(peer_of(&node, 42, "fd00:42:2:1::7"), 0);
+	assert_int_equal(peer_of(&node, 42, "2001:dbf::1"), 2);
+	assert_int_equal(peer_of(&node, 42, "2001:dc0::1"), 0);
 	assert_int_equal(node_peer_add(&node, 42, 1, wide, 1, &refusal), 0);
-	assert_null(node_peer_of(&node, 42, htonl(0xc0000201)));
+	assert_int_equal(peer_of(&node, 42, "192.0.2.1"), 0);
 	assert_int_equal(node.peer_count, 2);
 	node_close(&node);
 	assert_null(node.peers);

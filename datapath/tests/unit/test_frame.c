@@ -137,7 +137,7 @@ static void check_golden(const uint8_t *golden, size_t golden_bytes, const struc
 {
 	size_t header_bytes = golden_bytes - payload_bytes;
 
-	assert_int_equal(ktsn_frame_header_bytes(through), header_bytes);
+	assert_int_equal(ktsn_frame_header_bytes(inner_path(), through), header_bytes);
 	for (size_t offset = 1; offset <= 8; offset++) {
 		uint8_t *frame = buffer + offset;
 

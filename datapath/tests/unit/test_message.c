@@ -30,7 +30,7 @@ enum { CONTROL_BYTES = 512, PIECES_MAX = 1024, PAYLOAD_BYTES_MAX = 65507 };
 static const int64_t txtime = INT64_C(0x0123456789abcdef);
 
 /* A control buffer of exactly its length, so that the sanitizers see a read behind it. */
-struct control {
+struct controls {
 	uint8_t *bytes;
 	size_t length;
 	struct msghdr message;
@@ -38,7 +38,7 @@ struct control {
 
 static int set_up(void **state)
 {
-	struct control *control = calloc(1, sizeof(*control));
+	struct controls *control = calloc(1, sizeof(*control));
 
 	*state = control;
 	return control ? 0 : -1;
@@ -46,14 +46,14 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	struct control *control = *state;
+	struct controls *control = *state;
 
 	free(control->bytes);
 	free(control);
 	return 0;
 }
 
-static void length_set(struct control *control, size_t length)
+static void length_set(struct controls *control, size_t length)
 {
 	control->bytes = realloc(control->bytes, length ? length : 1);
 	assert_non_null(control->bytes);
@@ -65,7 +65,7 @@ static void length_set(struct control *control, size_t length)
 }
 
 /* Appends a control message whose header says cmsg_len, whatever its data. */
-static void append(struct control *control, int level, int type, size_t cmsg_len, const void *data,
+static void append(struct controls *control, int level, int type, size_t cmsg_len, const void *data,
 		   size_t data_bytes)
 {
 	struct cmsghdr header = {.cmsg_len = cmsg_len, .cmsg_level = level, .cmsg_type = type};
@@ -76,17 +76,17 @@ static void append(struct control *control, int level, int type, size_t cmsg_len
 	memcpy(control->bytes + at + CMSG_LEN(0), data, data_bytes);
 }
 
-static void append_txtime(struct control *control, int64_t value)
+static void append_txtime(struct controls *control, int64_t value)
 {
 	append(control, SOL_SOCKET, SCM_TXTIME, CMSG_LEN(sizeof(value)), &value, sizeof(value));
 }
 
-static void append_ttl(struct control *control, int ttl)
+static void append_ttl(struct controls *control, int ttl)
 {
 	append(control, IPPROTO_IP, IP_TTL, CMSG_LEN(sizeof(ttl)), &ttl, sizeof(ttl));
 }
 
-static void assert_txtime(const struct control *control, int64_t expected)
+static void assert_txtime(const struct controls *control, int64_t expected)
 {
 	int64_t found = 0;
 
@@ -94,7 +94,7 @@ static void assert_txtime(const struct control *control, int64_t expected)
 	assert_true(found == expected);
 }
 
-static void assert_result(const struct control *control, int expected)
+static void assert_result(const struct controls *control, int expected)
 {
 	int64_t found;
 
@@ -103,7 +103,7 @@ static void assert_result(const struct control *control, int expected)
 
 static void no_control_is_no_txtime(void **state)
 {
-	struct control *control = *state;
+	struct controls *control = *state;
 
 	assert_result(control, 0);
 	/* A length without a pointer is what some applications leave behind. */
@@ -153,7 +153,7 @@ static void last_of_several_counts(void **state)
 
 static void unaligned_control_is_read(void **state)
 {
-	struct control *control = *state;
+	struct controls *control = *state;
 	uint8_t *buffer;
 
 	append_ttl(control, 3);
@@ -169,7 +169,7 @@ static void unaligned_control_is_read(void **state)
 /* CMSG_SPACE() need not be there in full: the last one may end with its data. */
 static void txtime_without_trailing_padding_is_found(void **state)
 {
-	struct control *control = *state;
+	struct controls *control = *state;
 
 	append_txtime(control, txtime);
 	length_set(control, CMSG_LEN(sizeof(txtime)));
@@ -181,7 +181,7 @@ static void txtime_of_another_length_is_invalid(void **state)
 	static const size_t data_bytes[] = {0, 1, 4, 7, 9, 12, 16};
 
 	for (size_t i = 0; i < sizeof(data_bytes) / sizeof(data_bytes[0]); i++) {
-		struct control *control = *state;
+		struct controls *control = *state;
 		uint8_t data[16] = {0};
 
 		control->length = 0;
@@ -196,7 +196,7 @@ static void malformed_lengths_are_invalid(void **state)
 					 1000, INT32_MAX, UINT32_MAX};
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-		struct control *control = *state;
+		struct controls *control = *state;
 
 		control->length = 0;
 		append(control, SOL_SOCKET, SCM_TXTIME, lengths[i], &txtime, 8);
@@ -211,7 +211,7 @@ static void malformed_lengths_are_invalid(void **state)
 /* Too short for a header: the kernel does not see a message there. */
 static void rest_that_holds_no_header_is_ignored(void **state)
 {
-	struct control *control = *state;
+	struct controls *control = *state;
 
 	append_txtime(control, txtime);
 	length_set(control, control->length + sizeof(struct cmsghdr) - 1);
@@ -224,7 +224,7 @@ static void rest_that_holds_no_header_is_ignored(void **state)
 
 static void padding_of_musl_is_not_read(void **state)
 {
-	struct control *control = *state;
+	struct controls *control = *state;
 	struct iovec piece = {(void *)(uintptr_t) "hello", 5};
 	uint8_t to[8], without[CONTROL_BYTES];
 
@@ -315,7 +315,7 @@ static void too_many_pieces_are_refused(void **state)
 /* What is left, as the C library's own macros see it. */
 static void control_is_copied_without_txtime(void **state)
 {
-	struct control *control = *state;
+	struct controls *control = *state;
 	_Alignas(struct cmsghdr) uint8_t without[CONTROL_BYTES];
 	struct msghdr left = {.msg_control = without};
 	struct cmsghdr *header;
@@ -342,12 +342,13 @@ static void control_of_txtime_alone_leaves_nothing(void **state)
 	uint8_t without[1];
 
 	append_txtime(*state, txtime);
-	assert_int_equal(message_control_without_txtime(&((struct control *)*state)->message, without, 0), 0);
+	assert_int_equal(message_control_without_txtime(&((struct controls *)*state)->message, without, 0),
+			 0);
 }
 
 static void control_that_does_not_fit_is_refused(void **state)
 {
-	struct control *control = *state;
+	struct controls *control = *state;
 	uint8_t without[CONTROL_BYTES];
 	int fits = 2 * CMSG_SPACE(sizeof(int));
 
@@ -364,7 +365,7 @@ static void control_that_does_not_fit_is_refused(void **state)
 static void random_control_is_survived(void **state)
 {
 	struct test_random random = test_random_seeded("random control messages");
-	struct control *control = *state;
+	struct controls *control = *state;
 
 	for (int round = 0; round < 20000; round++) {
 		size_t capacity = test_random_below(&random, 200);

@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -233,16 +234,23 @@ static void durations_of_other_shapes_are_refused(void **state)
 
 static void endpoints_are_an_address_and_a_port(void **state)
 {
-	struct sockaddr_in endpoint;
+	union parse_endpoint endpoint;
 
 	(void)state;
 	assert_int_equal(parse_endpoint("10.1.2.3:7000", true, &endpoint), 0);
-	assert_int_equal(endpoint.sin_family, AF_INET);
-	assert_int_equal(ntohl(endpoint.sin_addr.s_addr), 0x0a010203);
-	assert_int_equal(ntohs(endpoint.sin_port), 7000);
+	assert_int_equal(endpoint.ipv4.sin_family, AF_INET);
+	assert_int_equal(ntohl(endpoint.ipv4.sin_addr.s_addr), 0x0a010203);
+	assert_int_equal(ntohs(endpoint.ipv4.sin_port), 7000);
 	assert_int_equal(parse_endpoint("255.255.255.255:65535", true, &endpoint), 0);
 	assert_int_equal(parse_endpoint("10.1.2.3", false, &endpoint), 0);
-	assert_int_equal(endpoint.sin_port, 0);
+	assert_int_equal(endpoint.ipv4.sin_port, 0);
+	assert_int_equal(parse_endpoint("[fd00:42::7]:7000", true, &endpoint), 0);
+	assert_int_equal(endpoint.family, AF_INET6);
+	assert_int_equal(endpoint.ipv6.sin6_addr.s6_addr[15], 7);
+	assert_int_equal(ntohs(endpoint.ipv6.sin6_port), 7000);
+	assert_int_equal(parse_endpoint("[fe80::1%lo]", false, &endpoint), 0);
+	assert_int_equal(endpoint.ipv6.sin6_scope_id, if_nametoindex("lo"));
+	assert_int_equal(endpoint.ipv6.sin6_port, 0);
 }
 
 static void other_endpoints_are_refused(void **state)
@@ -256,20 +264,25 @@ static void other_endpoints_are_refused(void **state)
 		"1:2",
 		"10.1.2:700",
 		"10.1.2.256:700",
-		"[::1]:7000",
 		"localhost:7000",
 		"::",
 		"10.1.2.3:-",
 		"10.1.2.3:7:8",
 		"100.100.100.100.100:7000",
 	};
-	struct sockaddr_in endpoint;
+	union parse_endpoint endpoint;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
 		assert_int_equal(parse_endpoint(refused[i], true, &endpoint), -EINVAL);
 	assert_int_equal(parse_endpoint("10.1.2.3:65536", true, &endpoint), -ERANGE);
 	assert_int_equal(parse_endpoint("10.1.2.3:", false, &endpoint), -EINVAL);
+	assert_int_equal(parse_endpoint("[fd00::1]:", false, &endpoint), -EINVAL);
+	assert_int_equal(parse_endpoint("[fd00::1]7000", false, &endpoint), -EINVAL);
+	assert_int_equal(parse_endpoint("[fd00::1", false, &endpoint), -EINVAL);
+	assert_int_equal(parse_endpoint("fd00::1", false, &endpoint), -EINVAL);
+	assert_int_equal(parse_endpoint("[10.1.2.3]:7000", true, &endpoint), -EINVAL);
+	assert_int_equal(parse_endpoint("[fe80::1%no-such-link]:7000", true, &endpoint), -EINVAL);
 }
 
 static void clocks_have_names(void **state)

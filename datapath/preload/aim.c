@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "aim.h"
+
+#include "kernel.h"
+#include "message.h"
+
+#include <linux/if_packet.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#ifndef IPV6_FLOWINFO
+#define IPV6_FLOWINFO 11 /* linux/in6.h, which does not go with netinet/in.h */
+#endif
+#ifndef SOL_IPV6
+#define SOL_IPV6 41
+#endif
+
+enum {
+	SIN6_BYTES_RFC2133 = 24, /* without the scope */
+	TXTIME_ALONE_BYTES = CMSG_SPACE(sizeof(int64_t)),
+	PRIORITY_MAX = 6, /* what the kernel allows anybody (sk_set_prio_allowed) */
+};
+
+static bool option_read(int fd, int option, int *value)
+{
+	socklen_t bytes = sizeof(*value);
+
+	return kernel_call(SYS_getsockopt, fd, SOL_SOCKET, option, value, &bytes) == 0;
+}
+
+bool socket_kind_read(int fd, struct socket_kind *kind)
+{
+	int domain = 0, type = 0, protocol = 0;
+
+	if (!option_read(fd, SO_DOMAIN, &domain) || !option_read(fd, SO_TYPE, &type) ||
+	    !option_read(fd, SO_PROTOCOL, &protocol))
+		return false;
+	kind->domain = (uint16_t)domain;
+	kind->raw = type == SOCK_RAW;
+	if (domain == AF_PACKET)
+		return type == SOCK_RAW || type == SOCK_DGRAM;
+	return (domain == AF_INET || domain == AF_INET6) && type == SOCK_DGRAM && protocol == IPPROTO_UDP;
+}
+
+/* --- Addresses --------------------------------------------------------------------------------------------- */
+
+/* IPv4 in its first four bytes. */
+static void ipv4_take(struct ktsn_app_key *key, const void *address, uint16_t port_be)
+{
+	key->family = AF_INET;
+	key->port_be = port_be;
+	memcpy(key->address, address, 4);
+}
+
+static bool is_mapped(const uint8_t *address)
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(address, prefix, sizeof(prefix)) == 0;
+}
+
+/* Of an address that means something on one link only. */
+static bool needs_scope(const uint8_t *address)
+{
+	if (address[0] == 0xff)
+		return (address[1] & 0x0f) == 1 || (address[1] & 0x0f) == 2;
+	return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
+}
+
+static int sockaddr_ipv4_read(const struct msghdr *message, struct ktsn_app_key *key)
+{
+	struct sockaddr_in to;
+
+	if (message->msg_namelen < sizeof(to))
+		return -EINVAL;
+	memcpy(&to, message->msg_name, sizeof(to));
+	if (to.sin_family != AF_INET && to.sin_family != AF_UNSPEC)
+		return -EAFNOSUPPORT;
+	if (to.sin_port == 0)
+		return -EINVAL;
+	ipv4_take(key, &to.sin_addr, to.sin_port);
+	return 1;
+}
+
+static void ipv6_take(struct ktsn_app_key *key, const struct sockaddr_in6 *to)
+{
+	if (is_mapped(to->sin6_addr.s6_addr)) {
+		ipv4_take(key, to->sin6_addr.s6_addr + 12, to->sin6_port);
+		return;
+	}
+	key->family = AF_INET6;
+	key->port_be = to->sin6_port;
+	memcpy(key->address, &to->sin6_addr, sizeof(key->address));
+	if (needs_scope(key->address))
+		key->interface = to->sin6_scope_id;
+}
+
+static int sockaddr_ipv6_read(const struct msghdr *message, struct ktsn_app_key *key)
+{
+	struct sockaddr_in6 to = {.sin6_family = AF_UNSPEC};
+	size_t bytes = message->msg_namelen < sizeof(to) ? message->msg_namelen : sizeof(to);
+
+	if (bytes < sizeof(to.sin6_family))
+		return -EINVAL;
+	memcpy(&to, message->msg_name, bytes);
+	if (to.sin6_family == AF_INET)
+		return sockaddr_ipv4_read(message, key);
+	/* Whatever stands behind it: to where the socket is connected. */
+	if (to.sin6_family == AF_UNSPEC)
+		return 0;
+	if (to.sin6_family != AF_INET6 || bytes < SIN6_BYTES_RFC2133 || to.sin6_port == 0)
+		return -EINVAL;
+	ipv6_take(key, &to);
+	return 1;
+}
+
+/* The header that begins the message says it all; where it leaves is the address's. */
+static int header_read(const struct msghdr *message, struct ktsn_app_key *key)
+{
+	uint8_t header[AIM_ETHERNET_HEADER_BYTES];
+
+	if (message_payload_copy(message, header, sizeof(header)) < sizeof(header))
+		return -EINVAL;
+	memcpy(key->address, header, 12);
+	memcpy(&key->port_be, header + 12, sizeof(key->port_be));
+	return 1;
+}
+
+static int sockaddr_link_read(const struct msghdr *message, bool raw, struct ktsn_app_key *key)
+{
+	struct sockaddr_ll to;
+
+	key->family = AF_PACKET;
+	/* Without an address SOCK_DGRAM has no hardware address to send to (eth_header). */
+	if (!message->msg_name || message->msg_namelen == 0)
+		return raw ? header_read(message, key) : -EINVAL;
+	if (message->msg_namelen < sizeof(to))
+		return -EINVAL;
+	memcpy(&to, message->msg_name, sizeof(to));
+	if (message->msg_namelen < to.sll_halen + offsetof(struct sockaddr_ll, sll_addr))
+		return -EINVAL;
+	if (to.sll_ifindex <= 0)
+		return -ENXIO;
+	key->interface = (uint32_t)to.sll_ifindex;
+	if (raw)
+		return header_read(message, key);
+	key->port_be = to.sll_protocol;
+	memcpy(key->address, to.sll_addr, 6);
+	return 1;
+}
+
+static int address_read(const struct msghdr *message, struct socket_kind kind, struct ktsn_app_key *key)
+{
+	if (kind.domain == AF_PACKET)
+		return sockaddr_link_read(message, kind.raw, key);
+	if (!message->msg_name || message->msg_namelen == 0)
+		return 0;
+	return kind.domain == AF_INET ? sockaddr_ipv4_read(message, key) : sockaddr_ipv6_read(message, key);
+}
+
+/* --- Control messages -------------------------------------------------------------------------------------- */
+
+/* An int within bounds, or -EINVAL. */
+static int number_read(const struct control *control, int least, int most, int *number)
+{
+	if (control->bytes != CMSG_LEN(sizeof(*number)))
+		return -EINVAL;
+	memcpy(number, control->data, sizeof(*number));
+	return *number < least || *number > most ? -EINVAL : 0;
+}
+
+static int source_take(struct ktsn_app_key *key, const void *address, size_t bytes, int interface)
+{
+	if (interface < 0)
+		return -EINVAL;
+	if (interface && key->interface && key->interface != (uint32_t)interface)
+		return -EINVAL;
+	if (interface)
+		key->interface = (uint32_t)interface;
+	memset(key->source, 0, sizeof(key->source));
+	memcpy(key->source, address, bytes);
+	return 0;
+}
+
+/* `ipv4`: the message goes to IPv4, be it from an IPv6 socket, and asks for IPv4-mapped. */
+static int pktinfo_ipv6_read(const struct control *control, bool ipv4, struct ktsn_app_key *key)
+{
+	struct in6_pktinfo info;
+
+	if (control->bytes < CMSG_LEN(sizeof(info)))
+		return -EINVAL;
+	memcpy(&info, control->data, sizeof(info));
+	if (!ipv4)
+		return source_take(key, &info.ipi6_addr, sizeof(info.ipi6_addr), (int)info.ipi6_ifindex);
+	if (!is_mapped(info.ipi6_addr.s6_addr))
+		return -EINVAL;
+	return source_take(key, info.ipi6_addr.s6_addr + 12, 4, (int)info.ipi6_ifindex);
+}
+
+static int pktinfo_ipv4_read(const struct control *control, struct ktsn_app_key *key)
+{
+	struct in_pktinfo info;
+
+	if (control->bytes != CMSG_LEN(sizeof(info)))
+		return -EINVAL;
+	memcpy(&info, control->data, sizeof(info));
+	return source_take(key, &info.ipi_spec_dst, sizeof(info.ipi_spec_dst), info.ipi_ifindex);
+}
+
+static void tos_take(struct ktsn_app_key *key, int tos)
+{
+	key->tos = (uint8_t)tos;
+	key->carries |= KTSN_APP_CARRIES_TOS;
+}
+
+static int tos_read(const struct control *control, struct ktsn_app_key *key)
+{
+	int tos, err = 0;
+
+	if (control->bytes == CMSG_LEN(1))
+		tos = control->data[0];
+	else
+		err = number_read(control, 0, UINT8_MAX, &tos);
+	if (!err)
+		tos_take(key, tos);
+	return err;
+}
+
+static int ttl_read(const struct control *control, int least, struct ktsn_app_key *key)
+{
+	int ttl, err = number_read(control, least, UINT8_MAX, &ttl);
+
+	if (err || ttl < 0)
+		return err;
+	key->ttl = (uint8_t)ttl;
+	key->carries |= KTSN_APP_CARRIES_TTL;
+	return 0;
+}
+
+static int ipv4_control_read(const struct control *control, struct ktsn_app_key *key)
+{
+	switch (control->type) {
+	case IP_PKTINFO:
+		return pktinfo_ipv4_read(control, key);
+	case IP_TTL:
+		return ttl_read(control, 1, key);
+	case IP_TOS:
+		return tos_read(control, key);
+	case IP_RETOPTS:
+		return -EOPNOTSUPP; /* options make the header longer */
+	default:
+		return -EINVAL;
+	}
+}
+
+static int ipv6_control_read(const struct control *control, struct ktsn_app_key *key)
+{
+	int tclass, err;
+
+	switch (control->type) {
+	case IPV6_PKTINFO:
+	case IPV6_2292PKTINFO:
+		return pktinfo_ipv6_read(control, false, key);
+	case IPV6_HOPLIMIT:
+	case IPV6_2292HOPLIMIT:
+		return ttl_read(control, -1, key);
+	case IPV6_TCLASS:
+		err = number_read(control, -1, UINT8_MAX, &tclass);
+		/* -1: what the kernel would choose, 0. */
+		if (!err)
+			tos_take(key, tclass < 0 ? 0 : tclass);
+		return err;
+	case IPV6_DONTFRAG:
+		return 0; /* nothing is ever fragmented */
+	case IPV6_FLOWINFO:
+	case IPV6_HOPOPTS:
+	case IPV6_2292HOPOPTS:
+	case IPV6_DSTOPTS:
+	case IPV6_2292DSTOPTS:
+	case IPV6_RTHDRDSTOPTS:
+	case IPV6_RTHDR:
+	case IPV6_2292RTHDR:
+		return -EOPNOTSUPP; /* headers of their own, or a leased label */
+	default:
+		return -EINVAL;
+	}
+}
+
+static int socket_control_read(const struct control *control, struct ktsn_app_key *key)
+{
+	int priority, err;
+
+	if (control->type != SO_PRIORITY)
+		return 0; /* SCM_TXTIME, SO_MARK, SO_TIMESTAMPING: nothing that a frame shows */
+	err = number_read(control, INT32_MIN, INT32_MAX, &priority);
+	if (err)
+		return err;
+	if (priority < 0 || priority > PRIORITY_MAX)
+		return -EPERM;
+	key->priority = (uint32_t)priority;
+	key->carries |= KTSN_APP_CARRIES_PRIORITY;
+	return 0;
+}
+
+static int control_read(const struct control *control, struct socket_kind kind, struct ktsn_app_key *key)
+{
+	/* An IPv6 socket sends to IPv4 as an IPv4 socket does. */
+	bool ipv4 = kind.domain == AF_INET || key->family == AF_INET;
+
+	if (control->level == SOL_SOCKET)
+		return socket_control_read(control, key);
+	if (kind.domain == AF_PACKET)
+		return 0;
+	if (ipv4 && kind.domain == AF_INET6 && control->level == SOL_IPV6 && control->type == IPV6_PKTINFO)
+		return pktinfo_ipv6_read(control, true, key);
+	if (ipv4 && control->level == IPPROTO_IP)
+		return ipv4_control_read(control, key);
+	if (!ipv4 && control->level == SOL_IPV6)
+		return ipv6_control_read(control, key);
+	return 0;
+}
+
+static bool carries_something(const struct ktsn_app_key *key)
+{
+	static const uint8_t none[sizeof(key->source)];
+
+	return key->carries || key->interface || memcmp(key->source, none, sizeof(none)) != 0;
+}
+
+static int controls_read(const struct msghdr *message, struct socket_kind kind, struct ktsn_app_key *key)
+{
+	struct control control;
+	int more, err = 0;
+
+	for (size_t offset = 0; (more = control_at(message, offset, &control)) > 0 && !err;
+	     offset = control_end(&control))
+		err = control_read(&control, kind, key);
+	return err ? err : more;
+}
+
+int aim_read(const struct msghdr *message, struct socket_kind kind, struct ktsn_app_key *key)
+{
+	int said, err;
+
+	memset(key, 0, sizeof(*key));
+	said = address_read(message, kind, key);
+	/* There is a transmit time, and room for nothing else. */
+	if (said < 0 || (uint32_t)message->msg_controllen <= TXTIME_ALONE_BYTES)
+		return said;
+	err = controls_read(message, kind, key);
+	return err ? err : said || carries_something(key);
+}

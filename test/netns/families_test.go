@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// The pods' IPv6 addresses, of one link, with a subnet for each node.
+var (
+	podAddress6A = netip.MustParseAddr("fd00:42:1::2")
+	podAddress6B = netip.MustParseAddr("fd00:42:2::2")
+	podSubnet6B  = netip.MustParsePrefix("fd00:42:2::/64")
+)
+
+// addIPv6 gives an interface of a pod an address, which it may use at once.
+func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
+	t.Helper()
+	if err := pod.Do(func() error {
+		for name, value := range map[string]string{"disable_ipv6": "0", "accept_dad": "0"} {
+			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+topology.PodInterface+"/"+name, []byte(value), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ip(t, pod, "address", "add", address.String()+"/32", "dev", topology.PodInterface, "nodad")
+}
+
+// newLab6 is a lab whose pods have both families, with a running ktsnd that knows of both.
+func newLab6(t *testing.T) (*lab, *control.Client) {
+	t.Helper()
+	lab := newLab(t)
+	addIPv6(t, lab.PodA, podAddress6A)
+	addIPv6(t, lab.PodB, podAddress6B)
+	_, client := lab.startDaemon(t)
+	lab.addPeer6(t, client)
+	return lab, client
+}
+
+func (l *lab) addPeer6(t *testing.T, client *control.Client) {
+	t.Helper()
+	if err := client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressB,
+		Subnets: []netip.Prefix{topology.PodSubnetB, podSubnet6B}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// aimed is what one send call of ktsn-test-aim answered.
+type aimed struct{ result, errno int }
+
+// aim sends from pod a. What it prints is returned.
+func (l *lab) aim(t *testing.T, arguments ...string) []aimed {
+	t.Helper()
+	command := exec.Command(program(t, "ktsn-test-aim"), arguments...)
+	command.Env = l.preloaded(t)
+	var output bytes.Buffer
+	command.Stdout = &output
+	if err := finish(t, start(t, l.PodA, "ktsn-test-aim", command)); err != nil {
+		t.Fatal(err)
+	}
+	var all []aimed
+	for lines := bufio.NewScanner(&output); lines.Scan(); {
+		var one aimed
+		if _, err := fmt.Sscan(lines.Text(), &one.result, &one.errno); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// listen opens a UDP socket in a pod.
+func listen(t *testing.T, pod *topology.Namespace, network string, at netip.AddrPort) *net.UDPConn {
+	t.Helper()
+	var conn *net.UDPConn
+	if err := pod.Do(func() (err error) {
+		conn, err = net.ListenUDP(network, net.UDPAddrFromAddrPort(at))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// receive waits for one datagram.
+func receive(t *testing.T, conn *net.UDPConn) (string, netip.AddrPort) {
+	t.Helper()
+	buffer := make([]byte, 2000)
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	length, source, err := conn.ReadFromUDPAddrPort(buffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(buffer[:length]), source
+}
+
+// silent checks that nothing else comes.
+func silent(t *testing.T, conn *net.UDPConn) {
+	t.Helper()
+	buffer := make([]byte, 2000)
+	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if length, source, err := conn.ReadFromUDPAddrPort(buffer); err == nil {
+		t.Errorf("%q came from %s", buffer[:length], source)
+	}
+}
+
+// inside returns the frames that travelled in tunnels to node b and hold the text.
+func (l *lab) inside(t *testing.T, text string, count int, send func()) []gopacket.Packet {
+	t.Helper()
+	const outerBytes = 14 + 20 + 8 + 8
+	tap := l.openTap(t, 500)
+	send()
+	time.Sleep(20 * time.Millisecond)
+	capture, err := tap.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frames []gopacket.Packet
+	for _, packet := range capture.Packets {
+		if len(packet.Head) > outerBytes && bytes.Contains(packet.Head[outerBytes:], []byte(text)) {
+			frames = append(frames, gopacket.NewPacket(packet.Head[outerBytes:], layers.LayerTypeEthernet, gopacket.Default))
+		}
+	}
+	if len(frames) != count {
+		t.Fatalf("%d frames with %q on the wire, want %d", len(frames), text, count)
+	}
+	return frames
+}
+
+func TestDatagramsOfEitherFamilyArriveAtTheirTime(t *testing.T) {
+	lab, client := newLab6(t)
+	v4, v6 := netip.AddrPortFrom(topology.PodAddressB, listenPort), netip.AddrPortFrom(podAddress6B, listenPort)
+	for name, test := range map[string]struct {
+		arguments []string
+		network   string
+		at        netip.AddrPort
+		source    netip.Addr
+	}{
+		"IPv6":                                 {[]string{"--to", podAddress6B.String()}, "udp6", v6, podAddress6A},
+		"IPv6, connected":                      {[]string{"--to", podAddress6B.String(), "--connect"}, "udp6", v6, podAddress6A},
+		"IPv6, bound":                          {[]string{"--to", podAddress6B.String(), "--bind", podAddress6A.String()}, "udp6", v6, podAddress6A},
+		"IPv6, known before SO_TXTIME":         {[]string{"--to", podAddress6B.String(), "--connect", "--before"}, "udp6", v6, podAddress6A},
+		"IPv4 from an IPv6 socket":             {[]string{"--to", topology.PodAddressB.String(), "--domain", "6"}, "udp4", v4, topology.PodAddressA},
+		"IPv4 from a connected IPv6 socket":    {[]string{"--to", topology.PodAddressB.String(), "--domain", "6", "--connect"}, "udp4", v4, topology.PodAddressA},
+		"IPv4 from an IPv6 socket so bound":    {[]string{"--to", topology.PodAddressB.String(), "--domain", "6", "--bind", topology.PodAddressA.String()}, "udp4", v4, topology.PodAddressA},
+		"IPv4 to a listener of both":           {[]string{"--to", topology.PodAddressB.String()}, "udp", netip.AddrPortFrom(netip.IPv6Unspecified(), listenPort), topology.PodAddressA},
+		"IPv6 to a listener of both":           {[]string{"--to", podAddress6B.String()}, "udp", netip.AddrPortFrom(netip.IPv6Unspecified(), listenPort), podAddress6A},
+		"IPv6 from a socket that is IPv6 only": {[]string{"--to", podAddress6B.String(), "--v6only", "1"}, "udp6", v6, podAddress6A},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := listen(t, lab.PodB, test.network, test.at)
+			before := counters(t, client)
+			began := time.Now()
+			sent := lab.aim(t, append(test.arguments, "--port", "7788", "60000:second", "20000:first")...)
+			for _, want := range []string{"first", "second"} {
+				got, source := receive(t, conn)
+				if got != want || source.Addr().Unmap() != test.source {
+					t.Errorf("got %q from %s, want %q from %s; the calls answered %v", got, source, want, test.source, sent)
+				}
+			}
+			if took := time.Since(began); took < 60*time.Millisecond {
+				t.Errorf("the last arrived after %v", took)
+			}
+			if after := settled(t, client); after.Sent-before.Sent != 2 || after.KernelPath != before.KernelPath {
+				t.Errorf("counted %+v, before %+v", after, before)
+			}
+			conn.Close()
+		})
+	}
+}
+
+func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
+	lab, _ := newLab6(t)
+	for name, payloadBytes := range map[string]int{
+		"64 bytes":                        64,
+		"an odd number of bytes":          65,
+		"the largest that fits the frame": 1450 - 40 - 8,
+	} {
+		t.Run(name, func(t *testing.T) {
+			const count = 50
+			file := t.TempDir() + "/listener.csv"
+			listener := lab.startListenerOn(t, netip.AddrPortFrom(podAddress6B, listenPort), count, file)
+			command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to",
+				netip.AddrPortFrom(podAddress6B, listenPort).String(), "--count", "50", "--size", fmt.Sprint(payloadBytes))
+			command.Env = lab.preloaded(t)
+			if err := finish(t, start(t, lab.PodA, "talker", command)); err != nil {
+				t.Fatal(err)
+			}
+			if err := finish(t, listener); err != nil {
+				t.Fatal(err)
+			}
+			received := read(t, file, perf.ReadListener)
+			for _, one := range received {
+				if !one.Valid || one.Source.Addr() != podAddress6A || int(one.PayloadBytes) != payloadBytes {
+					t.Errorf("message %d: %+v", one.Sequence, one)
+				}
+			}
+			if len(received) != count {
+				t.Errorf("%d of %d messages arrived", len(received), count)
+			}
+		})
+	}
+	t.Run("one byte more is refused", func(t *testing.T) {
+		const emsgsize = 90
+		if sent := lab.aim(t, "--to", podAddress6B.String(), "--port", "7788", "10000:@1403", "10000:@1402"); len(sent) != 2 ||
+			sent[0].errno != emsgsize || sent[1].result != 1402 {
+			t.Errorf("the calls answered %v", sent)
+		}
+	})
+}
+
+func TestWhatIPv6FramesLookLike(t *testing.T) {
+	lab, _ := newLab6(t)
+	frame := lab.inside(t, "looked at", 1, func() {
+		lab.aim(t, "--to", podAddress6B.String(), "--port", "7788", "--hold", "100", "20000:looked at")
+	})[0]
+	header, ok := frame.Layer(layers.LayerTypeIPv6).(*layers.IPv6)
+	if !ok {
+		t.Fatalf("no IPv6 in %v", frame)
+	}
+	if header.HopLimit != 64 || header.TrafficClass != 0 || header.FlowLabel == 0 ||
+		header.SrcIP.String() != podAddress6A.String() || header.DstIP.String() != podAddress6B.String() {
+		t.Errorf("the header is %+v", header)
+	}
+	ether := frame.Layer(layers.LayerTypeEthernet).(*layers.Ethernet)
+	if ether.SrcMAC.String() != interfaceMAC(t, lab.PodA).String() || ether.DstMAC.String() != interfaceMAC(t, lab.PodB).String() {
+		t.Errorf("from %s to %s", ether.SrcMAC, ether.DstMAC)
+	}
+}
+
+// linkLocal is the address of a pod's interface that means something on its link only.
+func linkLocal(t *testing.T, pod *topology.Namespace) netip.Addr {
+	t.Helper()
+	output, err := exec.Command("ip", "-n", pod.Name(), "-6", "-brief", "address", "show", "dev", topology.PodInterface,
+		"scope", "link").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range strings.Fields(string(output)) {
+		if prefix, err := netip.ParsePrefix(field); err == nil {
+			return prefix.Addr()
+		}
+	}
+	t.Fatalf("no link-local address in %q", output)
+	return netip.Addr{}
+}
+
+func TestLinkLocalAddressesAreReachedByTheirInterface(t *testing.T) {
+	lab, client := newLab6(t)
+	there, here := linkLocal(t, lab.PodB), linkLocal(t, lab.PodA)
+	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(netip.IPv6Unspecified(), listenPort))
+	for name, arguments := range map[string][]string{
+		"by its scope":         {"--scope", topology.PodInterface},
+		"connected":            {"--scope", topology.PodInterface, "--connect"},
+		"by the bound device":  {"--device", topology.PodInterface},
+		"by a control message": {"--cmsg-interface", topology.PodInterface},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := counters(t, client)
+			sent := lab.aim(t, append(arguments, "--to", there.String(), "--port", "7788", "20000:near")...)
+			got, source := receive(t, conn)
+			if got != "near" || source.Addr().WithZone("") != here {
+				t.Errorf("got %q from %s, want it from %s; the calls answered %v", got, source, here, sent)
+			}
+			if after := settled(t, client); after.Sent-before.Sent != 1 {
+				t.Errorf("counted %+v", after)
+			}
+			silent(t, conn)
+		})
+	}
+}
+
+func TestIPv6NeighborsAreFoundAgain(t *testing.T) {
+	lab, client := newLab6(t)
+	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
+	for range 2 {
+		lab.aim(t, "--to", podAddress6B.String(), "--port", "7788", "0:as soon as known")
+		if got, _ := receive(t, conn); got != "as soon as known" {
+			t.Errorf("got %q", got)
+		}
+		for _, namespace := range []*topology.Namespace{lab.PodA, lab.PodB, lab.NodeA, lab.NodeB} {
+			ip(t, namespace, "neighbour", "flush", "all")
+		}
+	}
+	t.Run("and given up when nobody answers", func(t *testing.T) {
+		before := counters(t, client)
+		lab.aim(t, "--to", "fd00:42:2::99", "--port", "7788", "--hold", "4000", "0:nobody")
+		if after := settled(t, client); after.DropUnresolved-before.DropUnresolved != 1 {
+			t.Errorf("counted %+v", after)
+		}
+	})
+}
+
+func TestIPv6AddressesThatCannotBeReachedAreRefused(t *testing.T) {
+	lab, _ := newLab6(t)
+	const (
+		einval       = 22
+		enetunreach  = 101
+		ehostunreach = 113
+	)
+	for name, test := range map[string]struct {
+		arguments []string
+		errno     int
+	}{
+		"behind no peer":                       {[]string{"--to", "fd00:42:3::2"}, ehostunreach},
+		"without a route":                      {[]string{"--to", "2001:db8::2"}, enetunreach},
+		"IPv4 from a socket that is IPv6 only": {[]string{"--to", topology.PodAddressB.String(), "--domain", "6", "--v6only", "1"}, enetunreach},
+		"from an address of another":           {[]string{"--to", podAddress6B.String(), "--cmsg-source", podAddress6B.String()}, einval},
+		"IPv4 from an address of another":      {[]string{"--to", topology.PodAddressB.String(), "--cmsg-source", "10.42.1.77"}, einval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := lab.aim(t, append(test.arguments, "--port", "7788", "0:text")...)
+			if len(sent) != 1 || sent[0].errno != test.errno {
+				t.Errorf("the calls answered %v, want errno %d", sent, test.errno)
+			}
+		})
+	}
+}
