@@ -38,6 +38,8 @@
 	X(drop_max_sdu, "drop-max-sdu")     /* larger than the queue-max-sdu of their class */               \
 	X(drop_no_window, "drop-no-window") /* no window of their class is ever long enough */               \
 	X(uncertain, "uncertain")           /* departing when another ktsnd ended: sent or not, not again */ \
+	X(reports, "reports")               /* drops that their application is told of */                    \
+	X(reports_lost, "reports-lost")     /* that it is not told of, because it does not read reports */   \
 	X(port_retries, "port-retries")     /* times that the port had no room */                            \
 	X(frame_pool_empty, "frame-pool-empty") /* times that messages had to wait in the ring for memory */ \
 	X(share_pending, "share-pending")       /* times that a pod had all that it may have under way */    \

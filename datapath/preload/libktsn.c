@@ -180,6 +180,16 @@ static bool is_registered_option(int level, int option)
 				   : level == IPPROTO_IP && (option == IP_TOS || option == IP_TTL);
 }
 
+static void send_buffer_changed(int fd)
+{
+	struct flow *flow = flow_acquire(fd);
+
+	if (!flow)
+		return;
+	flow_send_buffer_read(flow, fd);
+	flow_put(flow);
+}
+
 EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t bytes)
 {
 	int result;
@@ -189,6 +199,8 @@ EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_
 	result = next_setsockopt(fd, level, option, value, bytes);
 	if (result == 0 && is_registered_option(level, option))
 		socket_changed(fd);
+	else if (result == 0 && level == SOL_SOCKET && (option == SO_SNDBUF || option == SO_SNDBUFFORCE))
+		send_buffer_changed(fd);
 	return result;
 }
 
@@ -355,12 +367,22 @@ EXPORT void closefrom(int lowest)
 		(void)close((int)fd);
 }
 
+/* The child's reports are those of its own messages: its alarm is another. */
+static bool wakes_inherited_drop(int fd, struct flow *flow, void *context)
+{
+	(void)fd;
+	(void)context;
+	waiting_close(&flow->waiting);
+	return flow_release(flow);
+}
+
 EXPORT pid_t fork(void)
 {
 	pid_t pid = next_fork();
 
 	if (pid == 0) {
 		flows_forked();
+		flow_each(wakes_inherited_drop, NULL);
 		session_forked();
 	}
 	return pid;

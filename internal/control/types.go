@@ -230,7 +230,11 @@ type Counters struct {
 	DropNoWindow uint64 `json:"drop-no-window"`
 	// Uncertain is the number of messages that were leaving when the ktsnd before this one was killed: they
 	// have left or not, and are not sent again. They do not count as taken.
-	Uncertain      uint64 `json:"uncertain"`
+	Uncertain uint64 `json:"uncertain"`
+	// Reports is how many of the drops their applications were told of, as they had asked, and ReportsLost of how
+	// many they were not, because they did not read what they had been told before.
+	Reports        uint64 `json:"reports"`
+	ReportsLost    uint64 `json:"reports-lost"`
 	PortRetries    uint64 `json:"port-retries"`
 	FramePoolEmpty uint64 `json:"frame-pool-empty"`
 	// SharePending, ShareRate and ShareDoorbells are times that a pod reached its share of ktsnd: what it may

@@ -167,7 +167,8 @@ static void counters_fill(struct counters *counters)
 		{&counters->drop_unresolved, 2},  {&counters->drop_port, 0},
 		{&counters->drop_closed, 1},      {&counters->port_retries, 0},
 		{&counters->frame_pool_empty, 0}, {&counters->wakeups, 1010},
-		{&counters->doorbells, 4},
+		{&counters->doorbells, 4},        {&counters->reports, 6},
+		{&counters->reports_lost, 1},
 	};
 
 	memset(counters, 0, sizeof(*counters));
