@@ -111,7 +111,8 @@ static void flow_wakes_take(struct taking *taking, struct flow *flow)
 		flow->space_fd = taking->fds[next];
 		taking->fds[next] = -1;
 	}
-	flow_wake(flow, WAKE_REPORT | WAKE_SPACE);
+	flow_wake(flow, ktsn_ring_reports_any(&taking->process->ring->consumer) ? WAKE_REPORT | WAKE_SPACE
+										: WAKE_SPACE);
 }
 
 static void flow_take(struct taking *taking)

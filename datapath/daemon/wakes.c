@@ -124,15 +124,10 @@ void flow_wake(struct flow *flow, uint32_t why)
 
 int flow_wake_take(struct flow *flow, uint32_t why, int fd)
 {
-	int err = fd < 0               ? -EINVAL
-		  : why == WAKE_REPORT ? alarm_take(flow, fd)
-		  : why == WAKE_SPACE  ? space_take(flow, fd)
-				       : -EINVAL;
-
-	/* What happened before. */
-	if (!err)
-		flow_wake(flow, why);
-	return err;
+	/* What happened before, the library looks for itself. */
+	if (fd < 0)
+		return -EINVAL;
+	return why == WAKE_REPORT ? alarm_take(flow, fd) : why == WAKE_SPACE ? space_take(flow, fd) : -EINVAL;
 }
 
 void flow_wakes_close(struct flow *flow)

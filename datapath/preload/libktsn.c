@@ -28,6 +28,10 @@
 #define SO_TXTIME 61
 #endif
 
+#ifndef SO_SELECT_ERR_QUEUE
+#define SO_SELECT_ERR_QUEUE 45
+#endif
+
 #define EXPORT __attribute__((visibility("default")))
 
 static long errno_return(long result)
@@ -180,6 +184,18 @@ static bool is_registered_option(int level, int option)
 				   : level == IPPROTO_IP && (option == IP_TOS || option == IP_TTL);
 }
 
+static void exceptions_changed(int fd, const void *value)
+{
+	struct flow *flow = flow_acquire(fd);
+	int exceptions;
+
+	if (!flow)
+		return;
+	memcpy(&exceptions, value, sizeof(exceptions));
+	waiting_exceptions_set(flow, exceptions != 0);
+	flow_put(flow);
+}
+
 static void send_buffer_changed(int fd)
 {
 	struct flow *flow = flow_acquire(fd);
@@ -201,6 +217,8 @@ EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_
 		socket_changed(fd);
 	else if (result == 0 && level == SOL_SOCKET && (option == SO_SNDBUF || option == SO_SNDBUFFORCE))
 		send_buffer_changed(fd);
+	else if (result == 0 && level == SOL_SOCKET && option == SO_SELECT_ERR_QUEUE && bytes >= sizeof(int))
+		exceptions_changed(fd, value);
 	return result;
 }
 

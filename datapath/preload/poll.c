@@ -93,11 +93,27 @@ static void wait_fill(struct wait *wait)
 		flow_add(wait, session, i);
 }
 
+/* There may be by now, and ktsnd not have come to say so. */
+static bool has_space_now(int fd)
+{
+	struct session *session = session_existing();
+	struct flow *flow = session ? flow_acquire(fd) : NULL;
+	bool space;
+
+	if (!flow)
+		return true;
+	space = flow->number_session != session->number || waiting_has_space(session, flow);
+	flow_put(flow);
+	return space;
+}
+
 /* What the kernel says of one of our own, of the socket that it stands for. */
 static void own_apply(struct pollfd *app, const struct pollfd *own)
 {
 	if (own->events & WRITABLE)
-		app->revents |= own->revents & POLLOUT ? (short)(app->events & (POLLOUT | POLLWRNORM)) : 0;
+		app->revents |= own->revents & POLLOUT || has_space_now(app->fd)
+					? (short)(app->events & (POLLOUT | POLLWRNORM))
+					: 0;
 	else
 		app->revents |= own->revents & (POLLERR | POLLPRI);
 }

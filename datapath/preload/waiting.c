@@ -15,6 +15,10 @@
 #include <sys/eventfd.h>
 #include <sys/un.h>
 
+#ifndef SO_SELECT_ERR_QUEUE
+#define SO_SELECT_ERR_QUEUE 45
+#endif
+
 #define SPACE_FULL (UINT64_MAX - 1)
 
 /* The kernel chooses a name that is unique in the pod's network namespace. */
@@ -129,6 +133,27 @@ static void register_now(struct flow *flow, void (*give)(struct session *, struc
 	lock_give(&session->gate);
 }
 
+/* The kernel has the same option for the alarm. */
+static void exceptions_apply(const struct waiting *waiting, int fd)
+{
+	int exceptions = atomic_load_explicit(&waiting->exceptions, memory_order_relaxed);
+
+	(void)kernel_call(SYS_setsockopt, fd, SOL_SOCKET, SO_SELECT_ERR_QUEUE, &exceptions,
+			  sizeof(exceptions));
+}
+
+void waiting_exceptions_set(struct flow *flow, bool exceptions)
+{
+	int fd;
+
+	lock_take(&flow->waiting.lock);
+	atomic_store_explicit(&flow->waiting.exceptions, exceptions, memory_order_relaxed);
+	fd = atomic_load_explicit(&flow->waiting.alarm_fd, memory_order_relaxed);
+	if (fd >= 0)
+		exceptions_apply(&flow->waiting, fd);
+	lock_give(&flow->waiting.lock);
+}
+
 int waiting_alarm(struct flow *flow)
 {
 	struct waiting *waiting = &flow->waiting;
@@ -138,8 +163,10 @@ int waiting_alarm(struct flow *flow)
 		return fd;
 	lock_take(&waiting->lock);
 	fd = atomic_load_explicit(&waiting->alarm_fd, memory_order_relaxed);
-	if (fd < 0 && alarm_make(waiting, &fd) == 0)
+	if (fd < 0 && alarm_make(waiting, &fd) == 0) {
+		exceptions_apply(waiting, fd);
 		atomic_store_explicit(&waiting->alarm_fd, fd, memory_order_release);
+	}
 	lock_give(&waiting->lock);
 	if (fd >= 0)
 		register_now(flow, alarm_register);

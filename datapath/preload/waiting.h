@@ -44,6 +44,7 @@ struct waiting {
 	struct alarm_name near_name, far_name;
 	_Atomic int space_fd; /* -1: none yet */
 	_Atomic bool places_used;
+	_Atomic bool exceptions; /* SO_SELECT_ERR_QUEUE: errors are POLLPRI as well */
 	struct epoll_place places[WAITING_EPOLL_SETS];
 };
 
@@ -63,6 +64,9 @@ static inline void waiting_reset(struct waiting *waiting)
 /* Makes what is missing and tells ktsnd. The descriptor, or -1 when there can be none. */
 int waiting_alarm(struct flow *flow);
 int waiting_space(struct flow *flow);
+
+/* The application set SO_SELECT_ERR_QUEUE. */
+void waiting_exceptions_set(struct flow *flow, bool exceptions);
 
 /* Hands what there is to ktsnd: the flow was registered, or registered again. The gate and the flow's lock are the
  * caller's. */

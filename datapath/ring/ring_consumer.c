@@ -248,6 +248,14 @@ void ktsn_ring_report(struct ktsn_ring_consumer *ring, uint32_t slot, uint8_t co
 	show_reported(ring, slot);
 }
 
+bool ktsn_ring_reports_any(const struct ktsn_ring_consumer *ring)
+{
+	for (uint32_t w = 0; w < ring->slot_count / KTSN_RING_WORD_BITS; w++)
+		if (atomic_load_explicit(&ring->header->reported[w], memory_order_relaxed))
+			return true;
+	return false;
+}
+
 static void report_discard(struct ktsn_ring_consumer *ring, uint32_t slot, uint32_t flow)
 {
 	struct ktsn_ring_slot *shared = slot_at(ring, slot);

@@ -88,6 +88,9 @@ uint8_t *ktsn_ring_taken_headers(const struct ktsn_ring_consumer *ring, uint32_t
 /* Instead of ktsn_ring_release(): hands a taken slot to the application as a report. */
 void ktsn_ring_report(struct ktsn_ring_consumer *ring, uint32_t slot, uint8_t code, size_t headers_bytes);
 
+/* Whether any report of the ring is unread, as the application says. */
+bool ktsn_ring_reports_any(const struct ktsn_ring_consumer *ring);
+
 /* Frees all unread reports of a flow that has ended. */
 void ktsn_ring_reports_discard(struct ktsn_ring_consumer *ring, uint32_t flow);
 
