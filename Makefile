@@ -46,6 +46,7 @@ build: deps ## all programs into bin/
 		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/tests/programs/ktsn-test-send \
 		$(BUILD)/datapath/tests/programs/ktsn-test-aim \
 		$(BUILD)/datapath/tests/programs/ktsn-test-shapes $(BUILD)/datapath/tests/programs/ktsn-test-hostile \
+		$(BUILD)/datapath/tests/programs/ktsn-test-txtime \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \

@@ -40,6 +40,8 @@
 	X(uncertain, "uncertain")           /* departing when another ktsnd ended: sent or not, not again */ \
 	X(copies_sent, "copies-sent")       /* frames of messages that went to several */                    \
 	X(copies_dropped, "copies-dropped") /* of their copies that did not leave */                         \
+	X(reports, "reports")               /* drops that their application is told of */                    \
+	X(reports_lost, "reports-lost")     /* that it is not told of, because it does not read reports */   \
 	X(port_retries, "port-retries")     /* times that the port had no room */                            \
 	X(frame_pool_empty, "frame-pool-empty") /* times that messages had to wait in the ring for memory */ \
 	X(share_pending, "share-pending")       /* times that a pod had all that it may have under way */    \

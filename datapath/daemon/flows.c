@@ -55,6 +55,8 @@ static int flow_make(struct process *process, uint32_t number, struct txtime_mod
 	flow->loop->number = ++process->pod->node->flow_numbers;
 	flow->loop->clock = mode.clock;
 	flow->loop->deadline = mode.deadline;
+	flow->loop->report = mode.report;
+	flow->alarm.fd = flow->space_fd = -1;
 	flow->mode = mode;
 	process->flows[flow->index] = flow;
 	flow_trace(flow);
@@ -116,7 +118,8 @@ static int flow_register(struct flow *flow, const struct socket_identity *identi
 	flow_source_set(flow, identity, ns);
 	reply->flow = flow->index;
 	reply->clock = (uint16_t)flow->mode.clock;
-	reply->flags = flow->mode.deadline ? KTSN_APP_DEADLINE : 0;
+	reply->flags = (uint16_t)((flow->mode.deadline ? KTSN_APP_DEADLINE : 0) |
+				  (flow->mode.report ? KTSN_APP_REPORT_ERRORS : 0));
 	if (identity->manner.remote.port_be == 0)
 		return 0;
 	err = destination_create(flow, &where_connected, destination_number, &flow->connected);
@@ -148,6 +151,7 @@ static void flow_close(struct flow *flow)
 
 void flow_free(struct flow *flow)
 {
+	flow_wakes_close(flow);
 	namespace_put(flow->ns);
 	flow->process->flows[flow->index] = NULL;
 	free(flow->loop);
@@ -198,11 +202,13 @@ static int flow_open_as(struct process *process, const struct ktsn_app_request *
 void flow_open(struct process *process, const struct ktsn_app_request *request, int socket_fd,
 	       struct ktsn_app_reply *reply)
 {
-	struct txtime_mode mode = {(enum ktsn_clock)request->clock, request->flags & KTSN_APP_DEADLINE};
+	struct txtime_mode mode = {(enum ktsn_clock)request->clock, request->flags & KTSN_APP_DEADLINE,
+				   request->flags & KTSN_APP_REPORT_ERRORS};
 	bool known = request->flow == KTSN_APP_NONE || flow_of(process, request->flow) || process->resuming;
 	struct socket_identity identity;
 
-	if (socket_fd < 0 || request->clock >= KTSN_CLOCKS || request->flags & ~KTSN_APP_DEADLINE || !known) {
+	if (socket_fd < 0 || request->clock >= KTSN_CLOCKS ||
+	    request->flags & ~(KTSN_APP_DEADLINE | KTSN_APP_REPORT_ERRORS) || !known) {
 		reply->status = -EINVAL;
 		return;
 	}
@@ -277,6 +283,16 @@ void flow_close_request(struct process *process, const struct ktsn_app_request *
 		reply->status = -EINVAL;
 	else
 		flow_close(flow);
+}
+
+void flow_wake_request(struct process *process, const struct ktsn_app_request *request, int *passed_fd,
+		       struct ktsn_app_reply *reply)
+{
+	struct flow *flow = flow_of(process, request->flow);
+
+	reply->status = flow ? flow_wake_take(flow, request->flags, *passed_fd) : -EINVAL;
+	if (reply->status == 0)
+		*passed_fd = -1;
 }
 
 void flow_destination_request(struct process *process, const struct ktsn_app_request *request,

@@ -82,6 +82,9 @@ static void first_empty(struct node *node)
 
 void graves_sweep(struct node *node)
 {
+	/* A flow that was retired may still be on the list of those to be woken. */
+	if (node->graves)
+		wakes_serve(node);
 	while (node->graves && loop_commands_passed(node->loop, node->graves->mark))
 		first_empty(node);
 }
@@ -89,6 +92,7 @@ void graves_sweep(struct node *node)
 void graves_free_all(struct node *node)
 {
 	graves_retired(&node->retired);
+	wakes_serve(node);
 	while (node->graves)
 		first_empty(node);
 }

@@ -36,7 +36,7 @@ enum handover_type {
 	HANDOVER_PEER,
 	HANDOVER_TIMED_SOCKET,
 	HANDOVER_PROCESS, /* fds: memory, doorbell, and the connection unless it is closed; or the connection */
-	HANDOVER_FLOW,    /* of the process before it */
+	HANDOVER_FLOW,    /* of the process before it; fds: alarm and space, those that it has */
 	HANDOVER_DESTINATION, /* of the process before it */
 	HANDOVER_END,
 	HANDOVER_TAKEN,
@@ -85,6 +85,8 @@ struct handover_process {
 struct handover_flow {
 	uint32_t index;
 	bool closed;
+	bool has_alarm, has_space;
+	struct wake_alarm alarm; /* without its descriptor */
 	struct txtime_mode mode;
 	uint64_t cookie;
 	uint64_t netns_cookie;

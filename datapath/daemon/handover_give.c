@@ -120,6 +120,8 @@ static int peer_give(struct giving *giving, const struct peer *peer)
 static int flow_give(struct giving *giving, const struct flow *flow)
 {
 	struct handover_flow *to = &blank(giving)->flow;
+	int fds[HANDOVER_FDS_MAX];
+	size_t count = 0;
 
 	to->index = flow->index;
 	to->closed = flow->closed;
@@ -127,7 +129,14 @@ static int flow_give(struct giving *giving, const struct flow *flow)
 	to->cookie = flow->cookie;
 	to->netns_cookie = flow->ns ? flow->ns->cookie : 0;
 	to->manner = flow->manner;
-	return give(giving, HANDOVER_FLOW, NULL, 0);
+	to->alarm = flow->alarm;
+	to->has_alarm = flow->alarm.fd >= 0;
+	to->has_space = flow->space_fd >= 0;
+	if (to->has_alarm)
+		fds[count++] = flow->alarm.fd;
+	if (to->has_space)
+		fds[count++] = flow->space_fd;
+	return give(giving, HANDOVER_FLOW, fds, count);
 }
 
 static int destination_give(struct giving *giving, const struct process *process,

@@ -96,6 +96,25 @@ static void process_take(struct taking *taking)
 		taking->fds[i] = -1;
 }
 
+/* Its predecessor may not have come to wake it. */
+static void flow_wakes_take(struct taking *taking, struct flow *flow)
+{
+	const struct handover_flow *from = &taking->record.flow;
+	size_t next = 0;
+
+	if (from->has_alarm) {
+		flow->alarm = from->alarm;
+		flow->alarm.fd = taking->fds[next];
+		taking->fds[next++] = -1;
+	}
+	if (from->has_space) {
+		flow->space_fd = taking->fds[next];
+		taking->fds[next] = -1;
+	}
+	flow_wake(flow, ktsn_ring_reports_any(&taking->process->ring->consumer) ? WAKE_REPORT | WAKE_SPACE
+										: WAKE_SPACE);
+}
+
 static void flow_take(struct taking *taking)
 {
 	const struct handover_flow *from = &taking->record.flow;
@@ -108,8 +127,9 @@ static void flow_take(struct taking *taking)
 		.ended = from->closed,
 	};
 
-	if (taking->process)
-		(void)flow_take_over(taking->process, &description);
+	if (!taking->process || flow_take_over(taking->process, &description))
+		return;
+	flow_wakes_take(taking, taking->process->flows[from->index]);
 }
 
 static void destination_take(struct taking *taking)

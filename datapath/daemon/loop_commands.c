@@ -73,6 +73,8 @@ static void flow_end(struct loop *loop, struct loop_ring *ring, uint32_t index)
 
 	ring->flows[index] = NULL;
 	flow->closed = true;
+	if (flow->report)
+		ktsn_ring_reports_discard(&ring->consumer, index);
 	flow_retire_if_done(loop, flow);
 }
 

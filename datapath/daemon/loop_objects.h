@@ -88,12 +88,18 @@ struct expectation {
 	bool queued;
 };
 
+/* As on the application socket. */
+enum { WAKE_REPORT = 1, WAKE_SPACE = 2 };
+
 struct loop_flow {
 	struct loop_object object;
 	struct loop_ring *ring;
 	uint64_t number; /* in the whole of ktsnd, for the departures */
 	enum ktsn_clock clock;
-	bool deadline;    /* SOF_TXTIME_DEADLINE_MODE */
+	bool deadline;         /* SOF_TXTIME_DEADLINE_MODE */
+	bool report;           /* SOF_TXTIME_REPORT_ERRORS */
+	_Atomic uint32_t wake; /* WAKE_...: why its application is to be woken; 0: it is not in the list */
+	struct loop_flow *wake_next;
 	uint32_t packets; /* messages held */
 	bool closing;     /* as a destination */
 	bool closed;

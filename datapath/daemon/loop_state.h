@@ -2,7 +2,7 @@
 /*
  * The loop's own state, shared by the files that make up the loop and by nothing else:
  * loop.c (the loop itself, its thread), loop_take.c, loop_send.c, loop_wait.c, loop_watch.c,
- * loop_commands.c, loop_trace.c, loop_copies.c. Loop thread only, but for what says otherwise.
+ * loop_commands.c, loop_trace.c, loop_report.c, loop_copies.c. Loop thread only, but for what says otherwise.
  */
 #ifndef KTSN_DAEMON_LOOP_STATE_H
 #define KTSN_DAEMON_LOOP_STATE_H
@@ -40,6 +40,7 @@ struct packet {
 	uint32_t payload_bytes;
 	enum late_reason late_reason;
 	bool overdue;        /* counted as such in its pod's share */
+	bool reported;       /* its slot is the application's, as a report */
 	struct packet *next; /* in the pool, or parked at a destination */
 
 	struct packet
@@ -94,6 +95,8 @@ struct loop {
 	struct commands commands;
 	_Atomic(struct loop_object *) retired;
 	int retired_fd;
+	_Atomic(struct loop_flow *) wakes; /* whose applications are to be woken */
+	int wakes_fd;
 	_Atomic bool link_down;
 	_Atomic bool stop;
 	_Atomic bool pause;
@@ -147,6 +150,15 @@ void trace_end(struct loop *loop, const struct packet *packet, const _Atomic uin
 /* It ended when it was taken. `flow` is the one it names, NULL: none. */
 void trace_rejected(struct loop *loop, const struct loop_flow *flow, const struct ktsn_ring_taken *taken,
 		    const _Atomic uint64_t *counter);
+
+/* loop_report.c: telling applications */
+/* Hands the slot of a dropped message back as a report, if the socket wants it and there is room; else the slot stays
+ * the caller's. */
+bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_route *route, uint32_t slot,
+		 uint32_t payload_bytes, const _Atomic uint64_t *reason);
+/* Slots were given back to a ring: its sockets that wait for that in poll or epoll. */
+void space_announce(struct loop *loop, struct loop_ring *ring);
+void wake_push(struct loop *loop, struct loop_flow *flow, uint32_t why);
 
 /* loop_shares.c: what a pod may have of the loop */
 /* Whether nothing more may be taken from a ring now; remembers when it may again. */

@@ -40,6 +40,7 @@ struct packet *packet_alloc(struct loop *loop)
 	packet->late_reason = LATE_WAKEUP;
 	packet->refused_tai_ns = 0;
 	packet->overdue = false;
+	packet->reported = false;
 	return packet;
 }
 
@@ -51,14 +52,15 @@ void packet_free(struct loop *loop, struct packet *packet)
 	loop->memory_short = false;
 }
 
-/* Gives a slot back, and wakes producers that wait for one: the one system call between departures, and
- * only when an application's ring is full. */
-static void slot_release(struct loop_ring *ring, uint32_t slot)
+/* Slots are the application's again: wakes producers that sleep for one, the one system call between departures, and
+ * only when an application's ring is full; and has those woken that wait in poll. */
+static void space_tell(struct loop *loop, struct loop_ring *ring)
 {
-	ktsn_ring_release(&ring->consumer, slot);
 	if (ktsn_ring_space_wake_due(&ring->consumer))
 		syscall(SYS_futex, ktsn_ring_consumer_space_futex(&ring->consumer), FUTEX_WAKE, INT_MAX, NULL,
 			NULL, 0);
+	if (ktsn_ring_space_polled(&ring->consumer))
+		space_announce(loop, ring);
 }
 
 /* The message has ended, with all of its copies. */
@@ -67,7 +69,9 @@ static void message_finish(struct loop *loop, struct packet *packet)
 	struct loop_flow *flow = packet->flow;
 	struct loop_ring *ring = flow->ring;
 
-	slot_release(ring, packet->slot);
+	if (!packet->reported)
+		ktsn_ring_release(&ring->consumer, packet->slot);
+	space_tell(loop, ring);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, (uint64_t)-1);
 	packet_free(loop, packet);
 	flow->packets--;
@@ -109,6 +113,8 @@ void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t 
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
 {
 	packet_drop_count(loop, packet, reason);
+	packet->reported = report_make(loop, packet->flow, &packet->destination->route, packet->slot,
+				       packet->payload_bytes, reason);
 	packet_finish(loop, packet, false);
 }
 
@@ -219,8 +225,9 @@ static struct loop_flow *flow_named(const struct loop_ring *ring, const struct k
 	return taken->flow < LOOP_FLOWS_PER_RING ? ring->flows[taken->flow] : NULL;
 }
 
+/* `destination` is NULL where it names none that it may use. */
 static void reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
-		   _Atomic uint64_t *reason)
+		   const struct loop_destination *destination, _Atomic uint64_t *reason)
 {
 	struct loop_flow *flow = flow_named(ring, taken);
 
@@ -231,7 +238,10 @@ static void reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 	}
 	counter_add(&loop->counters.taken, 1);
 	counter_add(reason, 1);
-	slot_release(ring, taken->slot);
+	if (!destination || !report_make(loop, destination->flow, &destination->route, taken->slot,
+					 taken->payload_bytes, reason))
+		ktsn_ring_release(&ring->consumer, taken->slot);
+	space_tell(loop, ring);
 	ring_retire_if_done(loop, ring);
 }
 
@@ -280,11 +290,11 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	if (!destination ||
 	    !txtime_convert(taken->txtime_ns, loop->offsets.to_tai_ns[destination->flow->clock],
 			    &txtime_tai_ns)) {
-		reject(loop, ring, taken, &loop->counters.drop_invalid);
+		reject(loop, ring, taken, destination, &loop->counters.drop_invalid);
 		return 0;
 	}
 	if (beyond_horizon(ring, txtime_tai_ns, loop->round_tai_ns)) {
-		reject(loop, ring, taken, &loop->counters.drop_horizon);
+		reject(loop, ring, taken, destination, &loop->counters.drop_horizon);
 		return 0;
 	}
 	/* Either all copies are made or the message waits, at the front of its ring. */
@@ -359,7 +369,7 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		if (result < 0) {
-			reject(loop, ring, &taken, &loop->counters.drop_invalid);
+			reject(loop, ring, &taken, NULL, &loop->counters.drop_invalid);
 		} else if (message_accept(loop, ring, &taken)) {
 			ktsn_ring_untake(&ring->consumer, taken.slot);
 			return DRAINED_NO_MEMORY;

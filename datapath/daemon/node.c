@@ -17,13 +17,19 @@ int node_init(struct node *node, struct events *events, struct loop *loop, const
 	node->limits = *limits;
 	node->retired =
 		(struct event_source){.fd = loop_retired_fd(loop), .readable = graves_retired, .owner = node};
+	node->wakes =
+		(struct event_source){.fd = loop_wakes_fd(loop), .readable = wakes_readable, .owner = node};
 	err = events_add(events, &node->retired);
+	if (!err)
+		err = events_add(events, &node->wakes);
 	if (!err)
 		err = namespace_get(node, NULL, &node->own_ns);
 	if (!err)
 		err = node_shaping_init(node, shaping);
-	if (err)
+	if (err) {
+		events_remove(events, &node->wakes);
 		events_remove(events, &node->retired);
+	}
 	return err;
 }
 
@@ -53,6 +59,7 @@ void node_fini(struct node *node)
 	while (node->closing)
 		process_free(node, node->closing);
 	free(node->shaping.gates);
+	events_remove(node->events, &node->wakes);
 	events_remove(node->events, &node->retired);
 	namespace_put(node->own_ns);
 }

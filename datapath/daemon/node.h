@@ -54,6 +54,14 @@ struct peer {
 struct txtime_mode {
 	enum ktsn_clock clock;
 	bool deadline;
+	bool report;
+};
+
+/* The application's socket that gets an error whenever ours disconnects from it (wakes.c). */
+struct wake_alarm {
+	int fd; /* ours; -1: none */
+	struct sockaddr_un own, peer;
+	socklen_t own_bytes, peer_bytes;
 };
 
 /* A socket of which ktsnd knows that it asked for SO_TXTIME, by the kernel's cookie (SO_COOKIE). */
@@ -122,7 +130,9 @@ struct flow {
 	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
 	uint32_t destinations_next;
 	struct destination *connected;
-	bool closed; /* its number stays taken until the loop is done with it */
+	struct wake_alarm alarm;
+	int space_fd; /* an eventfd, -1: none */
+	bool closed;  /* its number stays taken until the loop is done with it */
 	bool ended; /* taken over from another ktsnd, where it was closed; closed once its messages are taken */
 };
 
@@ -191,6 +201,7 @@ struct node {
 	struct peer *peers;
 	struct destination *destinations;
 	struct event_source retired; /* the loop gives objects back */
+	struct event_source wakes;   /* and wants applications to be woken */
 	struct process *closing;     /* connection closed, ring not given back by the loop yet */
 	struct grave *graves;        /* objects that commands under way may still name */
 	uint64_t limit_refusals;     /* what a pod asked for above its limits */
@@ -271,6 +282,9 @@ void flow_close_request(struct process *process, const struct ktsn_app_request *
 			struct ktsn_app_reply *reply);
 void flow_destination_request(struct process *process, const struct ktsn_app_request *request,
 			      struct ktsn_app_reply *reply);
+/* On success *passed_fd is the flow's, and becomes -1. */
+void flow_wake_request(struct process *process, const struct ktsn_app_request *request, int *passed_fd,
+		       struct ktsn_app_reply *reply);
 /* What another ktsnd knew of a flow and its destinations, under the numbers that they had. 0 or -errno. */
 struct flow_description {
 	uint32_t index;
@@ -292,6 +306,14 @@ int flow_destination_take_over(struct process *process, const struct destination
 /* Closes those that had ended. */
 void flows_taken_close(struct process *process);
 void flow_free(struct flow *flow);
+
+/* wakes.c: waking who waits for a socket. `why` is WAKE_... of the loop. */
+/* On success the descriptor is the flow's. 0 or -errno. */
+int flow_wake_take(struct flow *flow, uint32_t why, int fd);
+void flow_wake(struct flow *flow, uint32_t why);
+void flow_wakes_close(struct flow *flow);
+void wakes_serve(struct node *node);
+void wakes_readable(struct event_source *source);
 
 /* tracing.c: which messages are recorded one by one. 0, or -EINVAL with *refusal filled in; then nothing
  * changed. */

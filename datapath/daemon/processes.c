@@ -235,15 +235,17 @@ static void version_refuse(struct process *process, const struct ktsn_app_reques
 	pod->version_warned = true;
 }
 
-static void flow_request_serve(struct process *process, const struct ktsn_app_request *request, int passed_fd,
-			       struct ktsn_app_reply *reply)
+static void flow_request_serve(struct process *process, const struct ktsn_app_request *request,
+			       int *passed_fd, struct ktsn_app_reply *reply)
 {
 	if (!process->ring)
 		reply->status = -EPROTO;
 	else if (request->type == KTSN_APP_FLOW_OPEN || request->type == KTSN_APP_FLOW_ADOPT)
-		flow_open(process, request, passed_fd, reply);
+		flow_open(process, request, *passed_fd, reply);
 	else if (request->type == KTSN_APP_FLOW_CLOSE)
 		flow_close_request(process, request, reply);
+	else if (request->type == KTSN_APP_FLOW_WAKE)
+		flow_wake_request(process, request, passed_fd, reply);
 	else if (request->type == KTSN_APP_DESTINATION)
 		flow_destination_request(process, request, reply);
 	else if (request->type == KTSN_APP_RESUME)
@@ -264,7 +266,7 @@ static void request_serve(struct process *process, const struct ktsn_app_request
 	else if (request->type == KTSN_APP_HAND_BACK)
 		reply->status = hand_back(process, passed_fd);
 	else
-		flow_request_serve(process, request, *passed_fd, reply);
+		flow_request_serve(process, request, passed_fd, reply);
 }
 
 /* Whatever it is, closing it must not wait for its peer. */

@@ -22,6 +22,7 @@ static const char *const allowed[] = {
 	"poll",
 	"ppoll",
 	"read",
+	"preadv2", /* an eventfd that may be another's */
 	"write",
 	"writev",
 	"clock_gettime",

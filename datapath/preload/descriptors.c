@@ -11,8 +11,10 @@ void descriptor_gone(int fd)
 	if (!flow_known(fd) || !session_process_is_ours())
 		return;
 	flow = flow_remove(fd);
-	if (flow)
-		flow_put(flow);
+	if (!flow)
+		return;
+	waiting_fd_gone(flow, fd);
+	flow_put(flow);
 }
 
 void descriptor_copied(int from, int to)

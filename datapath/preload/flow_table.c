@@ -10,6 +10,7 @@ enum { PAGE_ENTRIES = 1024, PAGES = 1024, CHUNK_BYTES = 64 * 1024 };
 static _Atomic(_Atomic(struct flow *) *) pages[PAGES];
 static struct lock pool_lock;
 static struct flow *free_flows;
+static _Atomic bool any;
 
 static void *memory_map(size_t bytes)
 {
@@ -130,6 +131,10 @@ static void flow_reset(struct flow *flow)
 	memset(&flow->connected, 0, sizeof(flow->connected));
 	memset(flow->others, 0, sizeof(flow->others));
 	flow->others_next = 0;
+	atomic_store_explicit(&flow->sent_bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&flow->released_seen, 0, memory_order_relaxed);
+	atomic_store_explicit(&flow->send_buffer_bytes, 0, memory_order_relaxed);
+	waiting_reset(&flow->waiting);
 }
 
 struct flow *flow_create(void)
@@ -151,6 +156,7 @@ int flow_share(struct flow *flow, int fd)
 		return -ENOMEM;
 	atomic_fetch_add_explicit(&flow->users, 1, memory_order_relaxed);
 	atomic_store_explicit(entry, flow, memory_order_release);
+	atomic_store_explicit(&any, true, memory_order_relaxed);
 	return 0;
 }
 
@@ -179,6 +185,7 @@ static bool flow_unlock(int fd, struct flow *flow, void *context)
 	(void)fd;
 	(void)context;
 	lock_reset(&flow->lock);
+	lock_reset(&flow->waiting.lock);
 	return flow_release(flow);
 }
 
@@ -186,6 +193,11 @@ void flows_forked(void)
 {
 	lock_reset(&pool_lock);
 	flow_each(flow_unlock, NULL);
+}
+
+bool flows_any(void)
+{
+	return atomic_load_explicit(&any, memory_order_relaxed);
 }
 
 bool flow_known(int fd)

@@ -11,6 +11,7 @@
 #include "aim.h"
 #include "layout.h"
 #include "lock.h"
+#include "waiting.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,6 +50,13 @@ struct flow {
 	 * done in a signal handler and by many threads at once. */
 	_Atomic uint32_t destinations_version;
 	uint32_t others_next; /* next entry to replace */
+
+	/* Bytes that its messages take of the send buffer, as ktsn_ring_charge_bytes(); since it was registered, from
+	 * what ktsnd had counted for its number. */
+	_Atomic uint64_t sent_bytes;
+	_Atomic uint64_t released_seen;     /* of it, as ktsnd said last */
+	_Atomic uint32_t send_buffer_bytes; /* SO_SNDBUF; 0: not read yet */
+	struct waiting waiting;
 };
 
 /* The flow of a descriptor, to be given back by flow_release(); NULL when it has none. */
@@ -72,6 +80,9 @@ void flow_each(bool (*visit)(int fd, struct flow *flow, void *context), void *co
 
 /* In the child, right after fork: locks that other threads of the parent held. */
 void flows_forked(void);
+
+/* Whether any descriptor ever had one: a look that is cheaper still. */
+bool flows_any(void);
 
 /* Whether the descriptor has an entry. */
 bool flow_known(int fd);

@@ -32,6 +32,10 @@
 #define SO_BINDTOIFINDEX 62
 #endif
 
+#ifndef SO_SELECT_ERR_QUEUE
+#define SO_SELECT_ERR_QUEUE 45
+#endif
+
 #define EXPORT __attribute__((visibility("default")))
 
 static long errno_return(long result)
@@ -202,6 +206,28 @@ static void multicast_interface_note(int fd, const void *value, socklen_t bytes)
 	flow_put(flow);
 }
 
+static void exceptions_changed(int fd, const void *value)
+{
+	struct flow *flow = flow_acquire(fd);
+	int exceptions;
+
+	if (!flow)
+		return;
+	memcpy(&exceptions, value, sizeof(exceptions));
+	waiting_exceptions_set(flow, exceptions != 0);
+	flow_put(flow);
+}
+
+static void send_buffer_changed(int fd)
+{
+	struct flow *flow = flow_acquire(fd);
+
+	if (!flow)
+		return;
+	flow_send_buffer_read(flow, fd);
+	flow_put(flow);
+}
+
 EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t bytes)
 {
 	int result;
@@ -213,6 +239,10 @@ EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_
 		multicast_interface_note(fd, value, bytes);
 	if (result == 0 && is_registered_option(level, option))
 		socket_changed(fd);
+	else if (result == 0 && level == SOL_SOCKET && (option == SO_SNDBUF || option == SO_SNDBUFFORCE))
+		send_buffer_changed(fd);
+	else if (result == 0 && level == SOL_SOCKET && option == SO_SELECT_ERR_QUEUE && bytes >= sizeof(int))
+		exceptions_changed(fd, value);
 	return result;
 }
 
@@ -379,12 +409,22 @@ EXPORT void closefrom(int lowest)
 		(void)close((int)fd);
 }
 
+/* The child's reports are those of its own messages: its alarm is another. */
+static bool wakes_inherited_drop(int fd, struct flow *flow, void *context)
+{
+	(void)fd;
+	(void)context;
+	waiting_close(&flow->waiting);
+	return flow_release(flow);
+}
+
 EXPORT pid_t fork(void)
 {
 	pid_t pid = next_fork();
 
 	if (pid == 0) {
 		flows_forked();
+		flow_each(wakes_inherited_drop, NULL);
 		session_forked();
 	}
 	return pid;

@@ -31,6 +31,15 @@ enum next_call {
 	FORK,
 	SENDMSG,
 	SENDMMSG,
+	RECVMSG,
+	RECVMMSG,
+	POLL,
+	PPOLL,
+	POLL_CHK,
+	PPOLL_CHK,
+	SELECT,
+	PSELECT,
+	EPOLL_CTL,
 	CALLS,
 };
 
@@ -50,6 +59,15 @@ static const char *const names[CALLS] = {
 	[FORK] = "fork",
 	[SENDMSG] = "sendmsg",
 	[SENDMMSG] = "sendmmsg",
+	[RECVMSG] = "recvmsg",
+	[RECVMMSG] = "recvmmsg",
+	[POLL] = "poll",
+	[PPOLL] = "ppoll",
+	[POLL_CHK] = "__poll_chk",
+	[PPOLL_CHK] = "__ppoll_chk",
+	[SELECT] = "select",
+	[PSELECT] = "pselect",
+	[EPOLL_CTL] = "epoll_ctl",
 };
 
 static void *functions[CALLS];
@@ -180,4 +198,95 @@ int next_sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flag
 
 	return next ? next(fd, messages, count, flags)
 		    : (int)syscall(SYS_sendmmsg, fd, messages, count, flags);
+}
+
+ssize_t next_recvmsg(int fd, struct msghdr *message, int flags)
+{
+	ssize_t (*next)(int, struct msghdr *, int) = functions[RECVMSG];
+
+	return next ? next(fd, message, flags) : (ssize_t)syscall(SYS_recvmsg, fd, message, flags);
+}
+
+int next_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, struct timespec *timeout)
+{
+	int (*next)(int, struct mmsghdr *, unsigned int, int, struct timespec *) = functions[RECVMMSG];
+
+	return next ? next(fd, messages, count, flags, timeout)
+		    : (int)syscall(SYS_recvmmsg, fd, messages, count, flags, timeout);
+}
+
+/* The kernel's size of a set of signals, which is smaller than the C library's. */
+enum { SIGNALS_BYTES = 8 };
+
+int next_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+	int (*next)(struct pollfd *, nfds_t, int) = functions[POLL];
+	struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
+
+	return next ? next(fds, count, timeout_ms)
+		    : (int)syscall(SYS_ppoll, fds, count, timeout_ms < 0 ? NULL : &timeout, NULL, 0);
+}
+
+int next_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals)
+{
+	int (*next)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *) = functions[PPOLL];
+	struct timespec left;
+
+	if (next)
+		return next(fds, count, timeout, signals);
+	/* The kernel writes what is left of it; the function does not. */
+	if (timeout)
+		left = *timeout;
+	return (int)syscall(SYS_ppoll, fds, count, timeout ? &left : NULL, signals, SIGNALS_BYTES);
+}
+
+int next_poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t fds_bytes)
+{
+	int (*next)(struct pollfd *, nfds_t, int, size_t) = functions[POLL_CHK];
+
+	return next ? next(fds, count, timeout_ms, fds_bytes) : next_poll(fds, count, timeout_ms);
+}
+
+int next_ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals,
+		   size_t fds_bytes)
+{
+	int (*next)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t) =
+		functions[PPOLL_CHK];
+
+	return next ? next(fds, count, timeout, signals, fds_bytes)
+		    : next_ppoll(fds, count, timeout, signals);
+}
+
+int next_select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
+{
+	int (*next)(int, fd_set *, fd_set *, fd_set *, struct timeval *) = functions[SELECT];
+
+	return next ? next(count, in, out, except, timeout)
+		    : (int)syscall(SYS_select, count, in, out, except, timeout);
+}
+
+int next_pselect(int count, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
+		 const sigset_t *signals)
+{
+	int (*next)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *) =
+		functions[PSELECT];
+	struct {
+		const sigset_t *signals;
+		size_t bytes;
+	} mask = {signals, SIGNALS_BYTES};
+	struct timespec left;
+
+	if (next)
+		return next(count, in, out, except, timeout, signals);
+	if (timeout)
+		left = *timeout;
+	return (int)syscall(SYS_pselect6, count, in, out, except, timeout ? &left : NULL, &mask);
+}
+
+int next_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
+{
+	int (*next)(int, int, int, struct epoll_event *) = functions[EPOLL_CTL];
+
+	return next ? next(epoll_fd, operation, fd, event)
+		    : (int)syscall(SYS_epoll_ctl, epoll_fd, operation, fd, event);
 }

@@ -9,6 +9,9 @@
 #ifndef KTSN_PRELOAD_NEXT_H
 #define KTSN_PRELOAD_NEXT_H
 
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 
 int next_socket(int domain, int type, int protocol);
@@ -25,6 +28,17 @@ int next_fcntl64(int fd, int command, void *argument);
 int next_close_range(unsigned int first, unsigned int last, int flags);
 pid_t next_fork(void);
 ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t next_recvmsg(int fd, struct msghdr *message, int flags);
+int next_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, struct timespec *timeout);
+int next_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+int next_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals);
+int next_poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t fds_bytes);
+int next_ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals,
+		   size_t fds_bytes);
+int next_select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout);
+int next_pselect(int count, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
+		 const sigset_t *signals);
+int next_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event);
 int next_sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags);
 
 #endif

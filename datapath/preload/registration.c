@@ -7,6 +7,12 @@
 #include <netinet/in.h>
 #include <string.h>
 
+static uint8_t flags_of(uint32_t txtime_flags)
+{
+	return (uint8_t)((txtime_flags & SOF_TXTIME_DEADLINE_MODE ? KTSN_APP_DEADLINE : 0) |
+			 (txtime_flags & SOF_TXTIME_REPORT_ERRORS ? KTSN_APP_REPORT_ERRORS : 0));
+}
+
 static struct ktsn_app_request request_make(enum ktsn_app_type type, const struct flow *flow)
 {
 	return (struct ktsn_app_request){
@@ -15,7 +21,7 @@ static struct ktsn_app_request request_make(enum ktsn_app_type type, const struc
 		.type = (uint16_t)type,
 		.flow = flow->number,
 		.clock = (uint8_t)flow->clock,
-		.flags = flow->txtime_flags & SOF_TXTIME_DEADLINE_MODE ? KTSN_APP_DEADLINE : 0,
+		.flags = flags_of(flow->txtime_flags),
 		.destination = KTSN_APP_NONE,
 		.interface = type == KTSN_APP_DESTINATION ? 0 : flow->multicast_interface,
 	};
@@ -111,13 +117,43 @@ static void bind_if_unbound(const struct flow *flow, int fd)
 		(void)kernel_call(SYS_bind, fd, &any, bytes);
 }
 
+void flow_wake_give(struct session *session, const struct flow *flow, uint16_t why, int fd)
+{
+	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_WAKE, flow);
+	struct ktsn_app_reply reply;
+
+	request.flags = (uint8_t)why;
+	(void)session_request(session, &request, fd, &reply);
+}
+
+void flow_send_buffer_read(struct flow *flow, int fd)
+{
+	int limit = 0;
+	socklen_t bytes = sizeof(limit);
+
+	(void)kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_SNDBUF, &limit, &bytes);
+	atomic_store_explicit(&flow->send_buffer_bytes, (uint32_t)limit, memory_order_relaxed);
+}
+
+/* The number is new: nothing of the flow is pending under it, and nobody has been told whom to wake. */
+static void number_begin(struct session *session, struct flow *flow, int fd)
+{
+	uint64_t released = ktsn_ring_released_bytes(&session->ring, flow->number);
+
+	atomic_store_explicit(&flow->sent_bytes, released, memory_order_relaxed);
+	atomic_store_explicit(&flow->released_seen, released, memory_order_relaxed);
+	flow_send_buffer_read(flow, fd);
+	waiting_register(session, flow);
+}
+
 /* With the numbers that the flow has from this session, if it has. */
 static int open_request(struct session *session, struct flow *flow, int fd, struct ktsn_app_request *request)
 {
+	bool fresh = flow->number_session != session->number;
 	struct ktsn_app_reply reply;
 	int err;
 
-	if (flow->number_session != session->number)
+	if (fresh)
 		request->flow = KTSN_APP_NONE;
 	err = session_request(session, request, fd, &reply);
 	if (!err && reply.flow != KTSN_APP_NONE) {
@@ -132,6 +168,10 @@ static int open_request(struct session *session, struct flow *flow, int fd, stru
 	flow->clock = (enum ktsn_clock)reply.clock;
 	if (reply.flags & KTSN_APP_DEADLINE)
 		flow->txtime_flags |= SOF_TXTIME_DEADLINE_MODE;
+	if (reply.flags & KTSN_APP_REPORT_ERRORS)
+		flow->txtime_flags |= SOF_TXTIME_REPORT_ERRORS;
+	if (fresh)
+		number_begin(session, flow, fd);
 	return 0;
 }
 
@@ -213,6 +253,7 @@ void flow_put(struct flow *flow)
 	if (!flow_release(flow))
 		return;
 	flow_unregister(flow);
+	waiting_close(&flow->waiting);
 	flow_dispose(flow);
 }
 
@@ -258,8 +299,10 @@ int flow_register_again(struct session *session, struct flow *flow, int fd)
 		return 0;
 	lock_take(&flow->lock);
 	err = register_again_locked(session, flow, fd);
-	if (!err)
+	if (!err) {
 		flow->connection = session->connections;
+		waiting_register(session, flow);
+	}
 	lock_give(&flow->lock);
 	return err;
 }

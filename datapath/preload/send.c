@@ -56,19 +56,25 @@ static int space_sleep(struct session *session, enum ktsn_clock clock, uint32_t 
 	return *left_ns > 0 ? 0 : -EAGAIN;
 }
 
-static int slot_wait(struct session *session, enum ktsn_clock clock, int fd, uint32_t *slot)
+/* A slot, if the socket's send buffer has room for it: as in the kernel, the last message may go beyond. */
+static int space_claim(struct session *session, struct flow *flow, uint32_t *slot)
+{
+	return waiting_has_room(session, flow) ? ktsn_ring_claim(&session->ring, slot) : -EAGAIN;
+}
+
+static int slot_wait(struct session *session, struct flow *flow, int fd, uint32_t *slot)
 {
 	struct ktsn_ring_producer *ring = &session->ring;
 	int64_t left_ns = send_timeout_ns(fd);
 	uint32_t seen = ktsn_ring_space_wait_begin(ring);
-	int err = ktsn_ring_claim(ring, slot);
+	int err = space_claim(session, flow, slot);
 
 	while (err == -EAGAIN) {
-		err = space_sleep(session, clock, seen, &left_ns);
+		err = space_sleep(session, flow->clock, seen, &left_ns);
 		if (err)
 			break;
 		seen = atomic_load_explicit(ktsn_ring_space_futex(ring), memory_order_seq_cst);
-		err = ktsn_ring_claim(ring, slot);
+		err = space_claim(session, flow, slot);
 	}
 	ktsn_ring_space_wait_end(ring);
 	return err;
@@ -114,14 +120,18 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 	struct ktsn_ring_producer *ring = &session->ring;
 	uint32_t slot;
 	bool bell;
-	int err = ktsn_ring_claim(ring, &slot);
+	int err = space_claim(session, flow, &slot);
 
 	if (err == -EAGAIN && may_block(fd, flags))
-		err = slot_wait(session, flow->clock, fd, &slot);
-	if (err == -EAGAIN)
+		err = slot_wait(session, flow, fd, &slot);
+	if (err == -EAGAIN) {
 		session_check(session, flow->clock, true);
+		waiting_space_await(session, flow);
+	}
 	if (err)
 		return err;
+	atomic_fetch_add_explicit(&flow->sent_bytes, ktsn_ring_charge_bytes(described->payload_bytes),
+				  memory_order_relaxed);
 	payload_put(flow, message, ktsn_ring_payload(ring, slot), described->payload_bytes);
 	ktsn_ring_publish(ring, slot, described);
 	bell = ktsn_ring_doorbell_due(ring, flow->clock, described->txtime_ns);

@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include "handshake.h"
+#include "own_fds.h"
 #include "restore.h"
 
 #include <string.h>
@@ -225,14 +226,15 @@ void session_check(struct session *session, enum ktsn_clock clock, bool thorough
 int session_next_own_fd(int fd)
 {
 	struct session *session = session_existing();
-	int own[3], next = -1;
+	int own[4], next = -1;
 
 	if (!session)
 		return -1;
 	own[0] = atomic_load_explicit(&session->socket_fd, memory_order_relaxed);
 	own[1] = session->doorbell_fd;
 	own[2] = session->ring_fd;
-	for (int i = 0; i < 3; i++)
+	own[3] = own_fd_next(fd);
+	for (int i = 0; i < 4; i++)
 		if (own[i] >= fd && (next < 0 || own[i] < next))
 			next = own[i];
 	return next;

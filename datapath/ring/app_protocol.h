@@ -18,6 +18,8 @@
  *   FLOW_CLOSE   ->  the socket was closed; messages that it sent still leave.
  *   FLOW_ADOPT   ->  for a socket that this process got from another (exec, SCM_RIGHTS): as FLOW_OPEN, if
  *                    another process of the pod has it open as a flow; the reply says on which clock.
+ *   FLOW_WAKE    ->  a descriptor by which ktsnd wakes who waits for the socket in poll or epoll; `flags` says for
+ *                    what. It stays ktsnd's until the flow ends.
  *   DESTINATION  ->  a number for an address to which an unconnected socket sends, or for messages that carry
  *                    other things than the socket says (struct ktsn_app_key).
  *
@@ -35,7 +37,7 @@
 #define KTSN_APP_MAGIC UINT32_C(0x6e73746b) /* "ktsn", little endian */
 
 enum {
-	KTSN_APP_VERSION = 1,
+	KTSN_APP_VERSION = 2,
 	KTSN_APP_TIMEOUT_MS = 100, /* how long libktsn waits for any reply */
 };
 
@@ -50,6 +52,7 @@ enum ktsn_app_type {
 	KTSN_APP_HAND_BACK = 5,
 	KTSN_APP_RESUME = 6,
 	KTSN_APP_FLOW_ADOPT = 7,
+	KTSN_APP_FLOW_WAKE = 8,
 };
 
 /* Where the pod's routes send it. */
@@ -59,8 +62,13 @@ enum ktsn_app_route {
 	KTSN_APP_ROUTE_KERNEL = 2, /* through another interface: the kernel's path, without transmit time */
 };
 
-/* The socket's transmit times are deadlines (SOF_TXTIME_DEADLINE_MODE). */
-enum { KTSN_APP_DEADLINE = 1 };
+/* Of a flow: its transmit times are deadlines (SOF_TXTIME_DEADLINE_MODE); what is dropped is reported
+ * (SOF_TXTIME_REPORT_ERRORS). */
+enum { KTSN_APP_DEADLINE = 1, KTSN_APP_REPORT_ERRORS = 2 };
+
+/* Of FLOW_WAKE: for reports, a unix datagram socket, bound, and connected to another that is; or for space to send,
+ * an eventfd. One a request. */
+enum { KTSN_APP_WAKE_REPORT = 1, KTSN_APP_WAKE_SPACE = 2 };
 
 /* What a message carries that overrides what its socket says; bits of `carries`. */
 enum {
@@ -76,7 +84,7 @@ struct ktsn_app_request {
 	uint16_t type; /* enum ktsn_app_type */
 	uint32_t flow;
 	uint8_t clock;   /* enum ktsn_clock (FLOW_OPEN) */
-	uint8_t flags;   /* KTSN_APP_DEADLINE (FLOW_OPEN) */
+	uint8_t flags;   /* KTSN_APP_DEADLINE | KTSN_APP_REPORT_ERRORS (FLOW_OPEN); KTSN_APP_WAKE_... */
 	uint16_t number; /* echoed in the reply, so that one that comes too late is known */
 	/* From here on (DESTINATION), but for `destination`: see struct ktsn_app_key. */
 	uint16_t family;
@@ -129,7 +137,7 @@ struct ktsn_app_reply {
 	uint16_t number;            /* of the request */
 	uint32_t payload_max_bytes; /* of one datagram to that destination */
 	uint16_t clock;             /* enum ktsn_clock (FLOW_ADOPT) */
-	uint16_t flags;             /* KTSN_APP_DEADLINE (FLOW_ADOPT) */
+	uint16_t flags;             /* as of FLOW_OPEN (FLOW_ADOPT) */
 };
 
 static_assert(sizeof(struct ktsn_app_request) == 72, "wire format");

@@ -5,7 +5,7 @@
  * First stage of a packet's way. The memory is a memfd that ktsnd made and sealed against shrinking,
  * growing and further sealing, so that a mapping of it can never fault. It holds
  *
- *   header | ready bitmap | free bitmap | slot 0 | slot 1 | ... | slot n-1
+ *   header | ready, free and reported bitmaps | slot 0 | slot 1 | ... | slot n-1
  *
  * Not a queue: messages leave in the order of their transmit times, so slots become free in any order,
  * and a thread that is interrupted half-way through a send must not hold up the others. A producer takes
@@ -14,6 +14,11 @@
  *
  *   slot state   FREE --claim--> WRITING --publish--> READY --depart--> DEPARTING --release--> FREE
  *                      producer           producer           consumer             consumer
+ *                                                    |                                   ^
+ *                                                    +--report--> REPORTED --read--> FREE, by the producer
+ *
+ * A message that was dropped stays in its slot, if its socket asked for that (SOF_TXTIME_REPORT_ERRORS), with
+ * the headers in front of it that it would have had, until the application has read it from the error queue.
  *
  * The state decides, the bitmaps only say where to look: a slot belongs to the producer that turned it from
  * FREE to WRITING, whatever its bits say. So a ktsnd that died at any point leaves nothing ambiguous.
@@ -36,12 +41,15 @@
 #define KTSN_RING_MAGIC UINT64_C(0x676e69726e73746b) /* "ktsnring", little endian */
 
 enum {
-	KTSN_RING_VERSION = 1,
+	KTSN_RING_VERSION = 2,
 	KTSN_RING_SLOTS_MAX = 4096,
 	KTSN_RING_WORD_BITS = 64,
 	KTSN_RING_WORDS = KTSN_RING_SLOTS_MAX / KTSN_RING_WORD_BITS,
+	KTSN_RING_FLOWS = 256, /* sockets of one process */
 	KTSN_CACHE_LINE_BYTES = 64,
-	KTSN_RING_SLOT_HEADER_BYTES = 64,
+	/* In front of a payload, for the headers of a message that is reported: Ethernet, IPv6, UDP take 62. */
+	KTSN_RING_HEADROOM_BYTES = 64,
+	KTSN_RING_SLOT_HEADER_BYTES = 64 + KTSN_RING_HEADROOM_BYTES,
 };
 
 /* Clocks that a transmit time can be given in, and the index into doorbell_before_ns. */
@@ -60,6 +68,7 @@ enum ktsn_slot_state {
 	KTSN_SLOT_WRITING = 1,
 	KTSN_SLOT_READY = 2,
 	KTSN_SLOT_DEPARTING = 3,
+	KTSN_SLOT_REPORTED = 4,
 };
 
 /* doorbell_before_ns while ktsnd is not looking at this ring at all. */
@@ -90,9 +99,18 @@ struct ktsn_ring_header {
 	/* Producers that wait for a free slot sleep on space_sequence (a futex). */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint32_t space_waiters;
 	_Atomic uint32_t space_sequence;
+	_Atomic uint32_t reports_read; /* by the library, of all that ktsnd made in this ring, modulo 2^32 */
+	/* Not 0: sockets, by number in space_polled, wait for space in poll or epoll. Set by the library, taken by
+	 * ktsnd. */
+	_Atomic uint32_t space_pollers;
+	_Atomic uint64_t space_polled[KTSN_RING_FLOWS / KTSN_RING_WORD_BITS];
 
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t ready[KTSN_RING_WORDS];
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t free[KTSN_RING_WORDS];
+	/* The slot is REPORTED: set by ktsnd, cleared by who frees it. */
+	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t reported[KTSN_RING_WORDS];
+	/* By flow: what ktsn_ring_charge_bytes() says of all messages that are no longer pending. Written by ktsnd. */
+	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t released_bytes[KTSN_RING_FLOWS];
 };
 
 struct ktsn_ring_slot {
@@ -101,9 +119,14 @@ struct ktsn_ring_slot {
 	uint32_t destination;   /* number that ktsnd gave the address it goes to */
 	uint32_t payload_bytes;
 	int64_t txtime_ns;     /* on the flow's clock */
-	uint64_t sequence;     /* from next_sequence */
+	uint64_t sequence;     /* from next_sequence; of a report: its number, oldest first */
 	int64_t called_tai_ns; /* when the send call began, if `trace` asked for it; else 0 */
-	uint8_t reserved[24];
+	uint8_t reserved[20];
+	/* Written by ktsnd with REPORTED. */
+	uint8_t report_code;          /* SO_EE_CODE_TXTIME_... */
+	uint8_t report_headers_bytes; /* the last so many of `headroom` are the headers */
+	uint8_t report_reserved[2];
+	uint8_t headroom[KTSN_RING_HEADROOM_BYTES];
 	uint8_t payload[];
 };
 
@@ -114,10 +137,31 @@ static_assert(offsetof(struct ktsn_ring_header, next_sequence) == 192, "layout")
 static_assert(offsetof(struct ktsn_ring_header, space_waiters) == 256, "layout");
 static_assert(offsetof(struct ktsn_ring_header, ready) == 320, "layout");
 static_assert(offsetof(struct ktsn_ring_header, free) == 832, "layout");
-static_assert(sizeof(struct ktsn_ring_header) == 1344, "layout");
+static_assert(offsetof(struct ktsn_ring_header, reports_read) == 264, "layout");
+static_assert(offsetof(struct ktsn_ring_header, reported) == 1344, "layout");
+static_assert(offsetof(struct ktsn_ring_header, space_pollers) == 268, "layout");
+static_assert(offsetof(struct ktsn_ring_header, released_bytes) == 1856, "layout");
+static_assert(sizeof(struct ktsn_ring_header) == 3904, "layout");
 static_assert(offsetof(struct ktsn_ring_slot, called_tai_ns) == 32, "layout");
+static_assert(offsetof(struct ktsn_ring_slot, report_code) == 60, "layout");
+static_assert(offsetof(struct ktsn_ring_slot, headroom) == 64, "layout");
 static_assert(sizeof(struct ktsn_ring_slot) == KTSN_RING_SLOT_HEADER_BYTES, "layout");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "shared between processes");
+
+/*
+ * What a pending message takes of its socket's send buffer. The kernel charges an sk_buff and the memory behind it,
+ * with room for headers and its own bookkeeping, as the allocator rounds it up: 768 bytes for one of 64, 2304 for
+ * one of 1472. The same here, so that SO_SNDBUF holds as many messages.
+ */
+static inline uint32_t ktsn_ring_charge_bytes(uint32_t payload_bytes)
+{
+	enum { SK_BUFF = 256, HEADERS = 59, SHARED_INFO = 320, SMALLEST = 512 };
+	uint32_t wanted = ((payload_bytes + HEADERS + 63) & ~UINT32_C(63)) + SHARED_INFO, rounded = SMALLEST;
+
+	while (rounded < wanted && rounded < UINT32_C(1) << 30)
+		rounded *= 2;
+	return rounded + SK_BUFF;
+}
 
 static inline struct ktsn_ring_slot *ktsn_ring_slot_at(void *memory, uint32_t slots_offset,
 						       uint32_t slot_bytes, uint32_t slot)

@@ -34,11 +34,38 @@ static void show_free(struct ktsn_ring_consumer *ring, uint32_t slot)
 				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
 }
 
+/* The message in the slot is pending no more. To whom that counts is the application's word, and its own affair. */
+static void charge_return(struct ktsn_ring_consumer *ring, uint32_t slot)
+{
+	const struct ktsn_ring_slot *shared = slot_at(ring, slot);
+	uint32_t flow, payload_bytes;
+	_Atomic uint64_t *released;
+
+	memcpy(&flow, &shared->flow, sizeof(flow));
+	memcpy(&payload_bytes, &shared->payload_bytes, sizeof(payload_bytes));
+	if (flow >= KTSN_RING_FLOWS)
+		return;
+	released = &ring->header->released_bytes[flow];
+	/* One writer. */
+	atomic_store_explicit(released,
+			      atomic_load_explicit(released, memory_order_relaxed) +
+				      ktsn_ring_charge_bytes(payload_bytes),
+			      memory_order_release);
+}
+
+static void show_reported(struct ktsn_ring_consumer *ring, uint32_t slot)
+{
+	/* Release pairs with the acquire of the bit in ktsn_ring_report_take(); and as show_free(), since the message
+	 * takes no more of its socket's send buffer. */
+	atomic_fetch_or_explicit(&ring->header->reported[slot / KTSN_RING_WORD_BITS],
+				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
+}
+
 uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 {
 	static const int64_t always[KTSN_CLOCKS] = {KTSN_DOORBELL_ALWAYS, KTSN_DOORBELL_ALWAYS,
 						    KTSN_DOORBELL_ALWAYS};
-	uint32_t departing = 0;
+	uint32_t departing = 0, reported = 0;
 
 	/* The thresholds are a dead ktsnd's. */
 	ktsn_ring_doorbell_set(ring, always);
@@ -51,8 +78,13 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 			break;
 		case KTSN_SLOT_DEPARTING:
 			departing++;
+			charge_return(ring, slot);
 			atomic_store_explicit(state, KTSN_SLOT_FREE, memory_order_release);
 			show_free(ring, slot);
+			break;
+		case KTSN_SLOT_REPORTED:
+			reported++;
+			show_reported(ring, slot);
 			break;
 		case KTSN_SLOT_FREE:
 			show_free(ring, slot);
@@ -61,6 +93,10 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 			break;
 		}
 	}
+	ring->reports_made =
+		atomic_load_explicit(&ring->header->reports_read, memory_order_relaxed) + reported;
+	/* Newer than all that another ktsnd numbered. */
+	ring->report_sequence = UINT64_C(1) << 32 | ring->reports_made;
 	return departing;
 }
 
@@ -178,9 +214,72 @@ void ktsn_ring_release(struct ktsn_ring_consumer *ring, uint32_t slot)
 
 	ring->taken[w] &= ~bit;
 	ring->held--;
+	charge_return(ring, slot);
 	/* Release pairs with the acquire in claim_slot(). */
 	atomic_store_explicit(&slot_at(ring, slot)->state, KTSN_SLOT_FREE, memory_order_release);
 	show_free(ring, slot);
+}
+
+bool ktsn_ring_report_room(const struct ktsn_ring_consumer *ring)
+{
+	uint32_t read = atomic_load_explicit(&ring->header->reports_read, memory_order_relaxed);
+
+	return ring->reports_made - read < ring->slot_count / 2;
+}
+
+uint8_t *ktsn_ring_taken_headers(const struct ktsn_ring_consumer *ring, uint32_t slot, size_t headers_bytes)
+{
+	return slot_at(ring, slot)->payload - headers_bytes;
+}
+
+void ktsn_ring_report(struct ktsn_ring_consumer *ring, uint32_t slot, uint8_t code, size_t headers_bytes)
+{
+	struct ktsn_ring_slot *shared = slot_at(ring, slot);
+
+	ring->taken[slot / KTSN_RING_WORD_BITS] &= ~(UINT64_C(1) << (slot % KTSN_RING_WORD_BITS));
+	ring->held--;
+	ring->reports_made++;
+	charge_return(ring, slot);
+	shared->report_code = code;
+	shared->report_headers_bytes = (uint8_t)headers_bytes;
+	shared->sequence = ring->report_sequence++;
+	/* Release pairs with the acquire in ktsn_ring_report_take(): who sees the state sees the report. */
+	atomic_store_explicit(&shared->state, KTSN_SLOT_REPORTED, memory_order_release);
+	show_reported(ring, slot);
+}
+
+bool ktsn_ring_reports_any(const struct ktsn_ring_consumer *ring)
+{
+	for (uint32_t w = 0; w < ring->slot_count / KTSN_RING_WORD_BITS; w++)
+		if (atomic_load_explicit(&ring->header->reported[w], memory_order_relaxed))
+			return true;
+	return false;
+}
+
+static void report_discard(struct ktsn_ring_consumer *ring, uint32_t slot, uint32_t flow)
+{
+	struct ktsn_ring_slot *shared = slot_at(ring, slot);
+	uint32_t state = KTSN_SLOT_REPORTED, named;
+
+	memcpy(&named, &shared->flow, sizeof(named));
+	if (named != flow ||
+	    !atomic_compare_exchange_strong_explicit(&shared->state, &state, KTSN_SLOT_FREE,
+						     memory_order_acq_rel, memory_order_relaxed))
+		return;
+	atomic_fetch_and_explicit(&ring->header->reported[slot / KTSN_RING_WORD_BITS],
+				  ~(UINT64_C(1) << (slot % KTSN_RING_WORD_BITS)), memory_order_relaxed);
+	ring->reports_made--;
+	show_free(ring, slot);
+}
+
+void ktsn_ring_reports_discard(struct ktsn_ring_consumer *ring, uint32_t flow)
+{
+	for (uint32_t w = 0; w < ring->slot_count / KTSN_RING_WORD_BITS; w++) {
+		uint64_t bits = atomic_load_explicit(&ring->header->reported[w], memory_order_relaxed);
+
+		for (; bits; bits &= bits - 1)
+			report_discard(ring, w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(bits), flow);
+	}
 }
 
 bool ktsn_ring_space_wake_due(struct ktsn_ring_consumer *ring)
@@ -189,6 +288,20 @@ bool ktsn_ring_space_wake_due(struct ktsn_ring_consumer *ring)
 		return false;
 	atomic_fetch_add_explicit(&ring->header->space_sequence, 1, memory_order_seq_cst);
 	return true;
+}
+
+bool ktsn_ring_space_polled(struct ktsn_ring_consumer *ring)
+{
+	/* As space_waiters: a socket that announces itself after this load finds what was given back. */
+	if (atomic_load_explicit(&ring->header->space_pollers, memory_order_seq_cst) == 0)
+		return false;
+	atomic_store_explicit(&ring->header->space_pollers, 0, memory_order_seq_cst);
+	return true;
+}
+
+uint64_t ktsn_ring_space_pollers(struct ktsn_ring_consumer *ring, uint32_t w)
+{
+	return atomic_exchange_explicit(&ring->header->space_polled[w], 0, memory_order_seq_cst);
 }
 
 _Atomic uint32_t *ktsn_ring_consumer_space_futex(struct ktsn_ring_consumer *ring)

@@ -23,6 +23,8 @@ struct ktsn_ring_consumer {
 	uint64_t collected[KTSN_RING_WORDS]; /* ready bits fetched from the memory, not yet taken */
 	uint64_t collected_summary;          /* bit w: collected[w] is not 0 */
 	uint64_t taken[KTSN_RING_WORDS];     /* slots that ktsnd holds */
+	uint32_t reports_made;               /* modulo 2^32, as reports_read */
+	uint64_t report_sequence;
 };
 
 /* A message as it stood in its slot when it was read, once. Only `slot` is ktsnd's own number. */
@@ -74,11 +76,34 @@ void ktsn_ring_undepart(struct ktsn_ring_consumer *ring, uint32_t slot);
 void ktsn_ring_release(struct ktsn_ring_consumer *ring, uint32_t slot);
 
 /*
+ * Reports of dropped messages. They take up slots until the application reads them: half of the ring at most.
+ * The application's word on what it has read counts, so who lies starves itself.
+ */
+bool ktsn_ring_report_room(const struct ktsn_ring_consumer *ring);
+
+/* Where the headers of a taken slot's message go: they end where its payload begins. The application sees them,
+ * and may change them, as they are written. */
+uint8_t *ktsn_ring_taken_headers(const struct ktsn_ring_consumer *ring, uint32_t slot, size_t headers_bytes);
+
+/* Instead of ktsn_ring_release(): hands a taken slot to the application as a report. */
+void ktsn_ring_report(struct ktsn_ring_consumer *ring, uint32_t slot, uint8_t code, size_t headers_bytes);
+
+/* Whether any report of the ring is unread, as the application says. */
+bool ktsn_ring_reports_any(const struct ktsn_ring_consumer *ring);
+
+/* Frees all unread reports of a flow that has ended. */
+void ktsn_ring_reports_discard(struct ktsn_ring_consumer *ring, uint32_t flow);
+
+/*
  * True when producers wait for space, which is when the caller must wake all who sleep on the futex of
  * *ktsn_ring_consumer_space_futex(). Call once after a number of releases.
  */
 bool ktsn_ring_space_wake_due(struct ktsn_ring_consumer *ring);
 _Atomic uint32_t *ktsn_ring_consumer_space_futex(struct ktsn_ring_consumer *ring);
+
+/* The same for sockets that wait in poll or epoll; and which, by number in word w. They are told once. */
+bool ktsn_ring_space_polled(struct ktsn_ring_consumer *ring);
+uint64_t ktsn_ring_space_pollers(struct ktsn_ring_consumer *ring, uint32_t w);
 
 /* Whether producers shall say when their send calls begin. Any thread of ktsnd. */
 void ktsn_ring_trace_set(struct ktsn_ring_consumer *ring, bool traced);

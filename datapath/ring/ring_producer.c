@@ -77,6 +77,31 @@ int ktsn_ring_claim(struct ktsn_ring_producer *ring, uint32_t *slot)
 	return -EAGAIN;
 }
 
+bool ktsn_ring_has_space(const struct ktsn_ring_producer *ring)
+{
+	for (uint32_t w = 0; w < ring->slot_count / KTSN_RING_WORD_BITS; w++)
+		if (atomic_load_explicit(&ring->header->free[w], memory_order_seq_cst))
+			return true;
+	return false;
+}
+
+uint64_t ktsn_ring_released_bytes(const struct ktsn_ring_producer *ring, uint32_t flow)
+{
+	return flow < KTSN_RING_FLOWS
+		       ? atomic_load_explicit(&ring->header->released_bytes[flow], memory_order_acquire)
+		       : 0;
+}
+
+void ktsn_ring_space_poll(struct ktsn_ring_producer *ring, uint32_t flow)
+{
+	if (flow >= KTSN_RING_FLOWS)
+		return;
+	atomic_fetch_or_explicit(&ring->header->space_polled[flow / KTSN_RING_WORD_BITS],
+				 UINT64_C(1) << (flow % KTSN_RING_WORD_BITS), memory_order_seq_cst);
+	atomic_store_explicit(&ring->header->space_pollers, 1, memory_order_seq_cst);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
 uint8_t *ktsn_ring_payload(struct ktsn_ring_producer *ring, uint32_t slot)
 {
 	return slot_at(ring, slot)->payload;
@@ -133,4 +158,94 @@ void ktsn_ring_space_wait_end(struct ktsn_ring_producer *ring)
 _Atomic uint32_t *ktsn_ring_space_futex(struct ktsn_ring_producer *ring)
 {
 	return &ring->header->space_sequence;
+}
+
+/* The number of a report of that flow in that slot; UINT64_MAX when there is none. */
+static uint64_t report_number(struct ktsn_ring_producer *ring, uint32_t slot, uint32_t flow)
+{
+	const struct ktsn_ring_slot *shared = slot_at(ring, slot);
+
+	/* Acquire pairs with the release of REPORTED in ktsn_ring_report(). */
+	if (atomic_load_explicit(&shared->state, memory_order_acquire) != KTSN_SLOT_REPORTED ||
+	    shared->flow != flow)
+		return UINT64_MAX;
+	return shared->sequence;
+}
+
+/* The oldest of the flow; false when it has none. */
+static bool report_oldest(struct ktsn_ring_producer *ring, uint32_t flow, uint32_t *oldest)
+{
+	uint64_t oldest_number = UINT64_MAX;
+
+	for (uint32_t w = 0; w < ring->slot_count / KTSN_RING_WORD_BITS; w++) {
+		uint64_t bits = atomic_load_explicit(&ring->header->reported[w], memory_order_acquire);
+
+		for (; bits; bits &= bits - 1) {
+			uint32_t slot = w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(bits);
+			uint64_t number = report_number(ring, slot, flow);
+
+			if (number < oldest_number) {
+				oldest_number = number;
+				*oldest = slot;
+			}
+		}
+	}
+	return oldest_number != UINT64_MAX;
+}
+
+bool ktsn_ring_report_waits(struct ktsn_ring_producer *ring, uint32_t flow)
+{
+	uint32_t slot;
+
+	return report_oldest(ring, flow, &slot);
+}
+
+static void report_describe(struct ktsn_ring_producer *ring, uint32_t slot, struct ktsn_ring_report *report)
+{
+	const struct ktsn_ring_slot *shared = slot_at(ring, slot);
+	size_t headers_bytes = shared->report_headers_bytes;
+	size_t payload_bytes = shared->payload_bytes;
+
+	if (headers_bytes > KTSN_RING_HEADROOM_BYTES)
+		headers_bytes = KTSN_RING_HEADROOM_BYTES;
+	if (payload_bytes > ring->payload_capacity_bytes)
+		payload_bytes = ring->payload_capacity_bytes;
+	report->slot = slot;
+	report->txtime_ns = shared->txtime_ns;
+	report->code = shared->report_code;
+	report->bytes = shared->payload - headers_bytes;
+	report->bytes_count = headers_bytes + payload_bytes;
+}
+
+int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct ktsn_ring_report *report)
+{
+	uint32_t slot, state;
+
+	/* Another thread may be faster with the oldest; then the next is. */
+	do {
+		if (!report_oldest(ring, flow, &slot))
+			return -EAGAIN;
+		state = KTSN_SLOT_REPORTED;
+	} while (!atomic_compare_exchange_strong_explicit(&slot_at(ring, slot)->state, &state,
+							  KTSN_SLOT_WRITING, memory_order_acquire,
+							  memory_order_relaxed));
+	atomic_fetch_and_explicit(&ring->header->reported[slot / KTSN_RING_WORD_BITS],
+				  ~(UINT64_C(1) << (slot % KTSN_RING_WORD_BITS)), memory_order_relaxed);
+	report_describe(ring, slot, report);
+	return 0;
+}
+
+bool ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot)
+{
+	struct ktsn_ring_header *header = ring->header;
+
+	atomic_store_explicit(&slot_at(ring, slot)->state, KTSN_SLOT_FREE, memory_order_release);
+	atomic_fetch_add_explicit(&header->reports_read, 1, memory_order_relaxed);
+	/* As in ktsn_ring_release(). */
+	atomic_fetch_or_explicit(&header->free[slot / KTSN_RING_WORD_BITS],
+				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
+	if (atomic_load_explicit(&header->space_waiters, memory_order_seq_cst) == 0)
+		return false;
+	atomic_fetch_add_explicit(&header->space_sequence, 1, memory_order_seq_cst);
+	return true;
 }

@@ -50,6 +50,32 @@ bool ktsn_ring_traced(const struct ktsn_ring_producer *ring);
 /* Whether ktsnd asked to be woken for a message of that time. Call after publish. */
 bool ktsn_ring_doorbell_due(struct ktsn_ring_producer *ring, enum ktsn_clock clock, int64_t txtime_ns);
 
+/* Bytes of the flow's messages that ktsnd is done with, since the ring was made. */
+uint64_t ktsn_ring_released_bytes(const struct ktsn_ring_producer *ring, uint32_t flow);
+
+/* Whether a slot is free now. */
+bool ktsn_ring_has_space(const struct ktsn_ring_producer *ring);
+
+/* Announces that the flow's socket waits for space in poll or epoll: look once more after that. */
+void ktsn_ring_space_poll(struct ktsn_ring_producer *ring, uint32_t flow);
+
+/* A message that was dropped, as it stands in its slot. */
+struct ktsn_ring_report {
+	uint32_t slot;
+	int64_t txtime_ns;
+	uint8_t code;         /* SO_EE_CODE_TXTIME_... */
+	const uint8_t *bytes; /* the frame: headers and payload */
+	size_t bytes_count;
+};
+
+/* Whether there is an unread report of that flow; and takes the oldest. 0, or -EAGAIN when there is none. */
+bool ktsn_ring_report_waits(struct ktsn_ring_producer *ring, uint32_t flow);
+int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct ktsn_ring_report *report);
+
+/* Frees the slot of a report that was taken. True when producers wait for space: the caller wakes all who
+ * sleep on *ktsn_ring_space_futex(). */
+bool ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot);
+
 /*
  * Waiting for space: _begin announces a waiter and returns the value to sleep on (futex of
  * *ktsn_ring_space_futex()); claim once more before sleeping; _end when done, however it ended.

@@ -230,6 +230,8 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"drop-max-sdu", "not sent: larger than their class may be", counters.DropMaxSDU},
 		{"drop-no-window", "not sent: longer than all windows of their class", counters.DropNoWindow},
 		{"uncertain", "left or not: leaving when another ktsnd ended", counters.Uncertain},
+		{"reports", "not sent, and the application is told", counters.Reports},
+		{"reports-lost", "not sent, and not told: the application reads no reports", counters.ReportsLost},
 		{"kernel-path", "went to the kernel, as the application says", counters.KernelPath},
 		{"copies-sent", "frames of messages that went to several", counters.CopiesSent},
 		{"copies-dropped", "their copies that did not leave", counters.CopiesDropped},

@@ -235,6 +235,10 @@ type Counters struct {
 	// that did not leave. Such a message counts as sent when one copy left.
 	CopiesSent     uint64 `json:"copies-sent"`
 	CopiesDropped  uint64 `json:"copies-dropped"`
+	// Reports is how many of the drops their applications were told of, as they had asked, and ReportsLost of how
+	// many they were not, because they did not read what they had been told before.
+	Reports        uint64 `json:"reports"`
+	ReportsLost    uint64 `json:"reports-lost"`
 	PortRetries    uint64 `json:"port-retries"`
 	FramePoolEmpty uint64 `json:"frame-pool-empty"`
 	// SharePending, ShareRate and ShareDoorbells are times that a pod reached its share of ktsnd: what it may

@@ -55,24 +55,41 @@ func (m *Machine) Version() (string, error) {
 	return strings.Join(strings.Split(strings.TrimSpace(string(content)), "\n"), ", "), err
 }
 
-// pack adds the guest's program and the scenarios to the base: archives behind each other are one file system.
+// pack adds the guest's program and the scenarios to the base.
 func (m *Machine) pack(ctx context.Context, scenarios []scenario.Scenario) error {
 	content, err := scenario.Marshal(scenarios)
 	if err != nil {
 		return err
 	}
+	return m.packFiles(ctx, []file{{"scenarios.json", content, 0o644}})
+}
+
+// file is one that the machine finds in its root folder.
+type file struct {
+	name    string
+	content []byte
+	mode    os.FileMode
+}
+
+// packFiles adds the guest's program and these files: archives behind each other are one file system.
+func (m *Machine) packFiles(ctx context.Context, files []file) error {
 	program, err := os.ReadFile(m.Guest)
 	if err != nil {
 		return err
 	}
 	root := filepath.Join(m.Dir, "root")
-	if err := errors.Join(os.MkdirAll(root, 0o755),
-		os.WriteFile(filepath.Join(root, "init"), program, 0o755),
-		os.WriteFile(filepath.Join(root, "scenarios.json"), content, 0o644)); err != nil {
+	if err := os.MkdirAll(root, 0o755); err != nil {
 		return err
 	}
+	var names strings.Builder
+	for _, one := range append(files, file{"init", program, 0o755}) {
+		if err := os.WriteFile(filepath.Join(root, one.name), one.content, one.mode); err != nil {
+			return err
+		}
+		fmt.Fprintln(&names, one.name)
+	}
 	command := exec.CommandContext(ctx, "cpio", "-o", "-H", "newc", "--quiet", "-D", root)
-	command.Stdin = strings.NewReader("init\nscenarios.json\n")
+	command.Stdin = strings.NewReader(names.String())
 	archive, err := command.Output()
 	if err != nil {
 		return fmt.Errorf("cpio: %w", err)

@@ -178,7 +178,8 @@ static void counters_fill(struct counters *counters)
 		{&counters->drop_closed, 1},      {&counters->port_retries, 0},
 		{&counters->frame_pool_empty, 0}, {&counters->wakeups, 1010},
 		{&counters->doorbells, 4},        {&counters->copies_sent, 12},
-		{&counters->copies_dropped, 1},
+		{&counters->copies_dropped, 1},   {&counters->reports, 6},
+		{&counters->reports_lost, 1},
 	};
 
 	memset(counters, 0, sizeof(*counters));

@@ -95,7 +95,7 @@ static void slots_and_payload_are_rounded_up(void **state)
 	assert_int_equal(pair->consumer.payload_capacity_bytes, PAYLOAD_CAPACITY_BYTES);
 	assert_int_equal(ktsn_ring_memory_create(&memory, 65, 1), 0);
 	assert_int_equal(memory.slot_count, 128);
-	assert_int_equal(memory.slot_bytes, 128);
+	assert_int_equal(memory.slot_bytes, 192);
 	ktsn_ring_memory_destroy(&memory);
 	assert_int_equal(ktsn_ring_memory_create(&memory, 0, 1), -EINVAL);
 	assert_int_equal(ktsn_ring_memory_create(&memory, KTSN_RING_SLOTS_MAX + 1, 1), -EINVAL);
@@ -140,7 +140,7 @@ static const struct bad_header {
 	{"more slots than bitmaps", FIELD(slot_count), KTSN_RING_SLOTS_MAX + 64, -EBADMSG},
 	{"slots without payload", FIELD(slot_bytes), KTSN_RING_SLOT_HEADER_BYTES, -EBADMSG},
 	{"slots of nothing", FIELD(slot_bytes), 0, -EBADMSG},
-	{"slots beyond the memory", FIELD(slot_bytes), 256, -EBADMSG},
+	{"slots beyond the memory", FIELD(slot_bytes), 512, -EBADMSG},
 	{"slots of 4 GiB", FIELD(slot_bytes), UINT32_MAX - 63, -EBADMSG},
 	{"slots in the header", FIELD(slots_offset), 64, -EBADMSG},
 	{"slots behind the end", FIELD(slots_offset), UINT32_MAX - 63, -EBADMSG},

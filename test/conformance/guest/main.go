@@ -56,7 +56,11 @@ func run() (err error) {
 		return fmt.Errorf("open the line for reports: %w", err)
 	}
 	defer func() { err = errors.Join(err, line.Close()) }()
-	return runAll(scenarios, json.NewEncoder(line))
+	reports := json.NewEncoder(line)
+	if err := runAll(scenarios, reports); err != nil {
+		return err
+	}
+	return runCases(reports)
 }
 
 // runAll writes one report a scenario, and goes on whatever becomes of one.

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * epoll_ctl: beside a timed socket its alarm stands in the set, and for EPOLLOUT its space, each with the
+ * application's own data. So the kernel itself wakes every kind of epoll_wait, and what comes out is the application's.
+ */
+#include "flow_table.h"
+#include "next.h"
+#include "own_fds.h"
+#include "registration.h"
+#include "session.h"
+
+#include <sys/epoll.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum {
+	/* How, not for what, a descriptor waits. */
+	MANNER = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE,
+	WRITABLE = EPOLLOUT | EPOLLWRNORM,
+};
+
+static struct epoll_place *place_find(struct waiting *waiting, int epoll_fd, int fd)
+{
+	for (int i = 0; i < WAITING_EPOLL_SETS; i++)
+		if (waiting->places[i].epoll_fd == epoll_fd && waiting->places[i].fd == fd)
+			return &waiting->places[i];
+	return NULL;
+}
+
+static struct epoll_place *place_make(struct waiting *waiting, int epoll_fd, int fd)
+{
+	struct epoll_place *place = place_find(waiting, epoll_fd, fd);
+
+	for (int i = 0; !place && i < WAITING_EPOLL_SETS; i++)
+		if (waiting->places[i].epoll_fd == -1)
+			place = &waiting->places[i];
+	if (!place || place->epoll_fd == epoll_fd)
+		return place;
+	*place = (struct epoll_place){.epoll_fd = epoll_fd, .fd = fd, .alarm_fd = -1, .space_fd = -1};
+	atomic_store_explicit(&waiting->places_used, true, memory_order_relaxed);
+	return place;
+}
+
+/* Puts a copy of `original` into the set, or changes what it waits for. The number of the set may be another's by now,
+ * where it does not stand yet. */
+static void member_set(int *copy, int original, int epoll_fd, struct epoll_event event)
+{
+	if (original < 0)
+		return;
+	if (*copy < 0)
+		*copy = own_fd_copy(original);
+	if (kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_MOD, *copy, &event) < 0)
+		(void)kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, *copy, &event);
+}
+
+static void member_remove(int *copy, int epoll_fd)
+{
+	if (*copy < 0)
+		return;
+	(void)kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_DEL, *copy, NULL);
+	own_fd_close(*copy);
+	*copy = -1;
+}
+
+static void place_set(struct flow *flow, int epoll_fd, int fd, const struct epoll_event *event)
+{
+	struct waiting *waiting = &flow->waiting;
+	struct epoll_event own = {.events = event->events & (MANNER | EPOLLPRI), .data = event->data};
+	int alarm_fd = waiting_alarm(flow);
+	int space_fd = event->events & WRITABLE ? waiting_space(flow) : -1;
+	struct epoll_place *place;
+
+	if (event->events & EPOLLEXCLUSIVE)
+		own.events &= ~(uint32_t)EPOLLPRI;
+	lock_take(&waiting->lock);
+	place = place_make(waiting, epoll_fd, fd);
+	if (place) {
+		member_set(&place->alarm_fd, alarm_fd, epoll_fd, own);
+		own.events = event->events & (MANNER | WRITABLE);
+		if (space_fd >= 0)
+			member_set(&place->space_fd, space_fd, epoll_fd, own);
+		else
+			member_remove(&place->space_fd, epoll_fd);
+	}
+	lock_give(&waiting->lock);
+}
+
+static void place_remove(struct flow *flow, int epoll_fd, int fd)
+{
+	struct waiting *waiting = &flow->waiting;
+	struct epoll_place *place;
+
+	lock_take(&waiting->lock);
+	place = place_find(waiting, epoll_fd, fd);
+	if (place) {
+		member_remove(&place->alarm_fd, epoll_fd);
+		member_remove(&place->space_fd, epoll_fd);
+		place->epoll_fd = -1;
+	}
+	lock_give(&waiting->lock);
+}
+
+/* Whether there is room for it, and a descriptor to wait for space with. */
+static bool place_available(struct flow *flow, int epoll_fd, int fd)
+{
+	bool available;
+
+	lock_take(&flow->waiting.lock);
+	available = place_make(&flow->waiting, epoll_fd, fd) != NULL;
+	lock_give(&flow->waiting.lock);
+	return available;
+}
+
+static int timed_ctl(struct flow *flow, int epoll_fd, int operation, int fd, struct epoll_event *event)
+{
+	struct epoll_event real;
+	int result;
+
+	if (operation == EPOLL_CTL_DEL || !event) {
+		result = next_epoll_ctl(epoll_fd, operation, fd, event);
+		place_remove(flow, epoll_fd, fd);
+		return result;
+	}
+	real = *event;
+	if (event->events & WRITABLE && waiting_space(flow) >= 0 && place_available(flow, epoll_fd, fd))
+		real.events &= ~(uint32_t)WRITABLE;
+	result = next_epoll_ctl(epoll_fd, operation, fd, &real);
+	if (result == 0)
+		place_set(flow, epoll_fd, fd, event);
+	return result;
+}
+
+EXPORT int epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
+{
+	struct flow *flow = flow_known(fd) && session_process_is_ours() ? flow_acquire(fd) : NULL;
+	int result;
+
+	if (!flow)
+		return next_epoll_ctl(epoll_fd, operation, fd, event);
+	result = flow->left_to_kernel ? next_epoll_ctl(epoll_fd, operation, fd, event)
+				      : timed_ctl(flow, epoll_fd, operation, fd, event);
+	flow_put(flow);
+	return result;
+}

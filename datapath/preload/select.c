@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * select and pselect of timed sockets: as poll, because the alarm's number need not fit into a set. Everything else
+ * goes to the C library.
+ */
+#include "flow_table.h"
+#include "next.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <time.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* What makes a descriptor ready in each set (fs/select.c). */
+enum {
+	SET_IN = POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR | POLLNVAL,
+	SET_OUT = POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR | POLLNVAL,
+	SET_EXCEPT = POLLPRI | POLLNVAL,
+	WORD_BITS = 8 * sizeof(unsigned long),
+};
+
+struct sets {
+	fd_set *in, *out, *except;
+};
+
+/* Words, not FD_ISSET: programs may have made their sets larger than FD_SETSIZE. */
+static bool has(const fd_set *set, int fd)
+{
+	const unsigned long *words = (const unsigned long *)set;
+
+	return set && words[fd / WORD_BITS] >> (fd % WORD_BITS) & 1;
+}
+
+static void put(fd_set *set, int fd, bool member)
+{
+	unsigned long *word, bit = 1UL << (fd % WORD_BITS);
+
+	if (!set)
+		return;
+	word = (unsigned long *)set + fd / WORD_BITS;
+	*word = member ? *word | bit : *word & ~bit;
+}
+
+static bool wanted(const struct sets *sets, int fd)
+{
+	return has(sets->in, fd) || has(sets->out, fd) || has(sets->except, fd);
+}
+
+static int timed_count(const struct sets *sets, int count, bool *timed)
+{
+	int members = 0;
+
+	*timed = false;
+	for (int fd = 0; fd < count; fd++) {
+		if (!wanted(sets, fd))
+			continue;
+		members++;
+		*timed |= flow_known(fd);
+	}
+	return members;
+}
+
+static short events_of(const struct sets *sets, int fd)
+{
+	return (short)((has(sets->in, fd) ? POLLIN | POLLRDNORM | POLLRDBAND : 0) |
+		       (has(sets->out, fd) ? POLLOUT | POLLWRNORM | POLLWRBAND : 0) |
+		       (has(sets->except, fd) ? POLLPRI : 0));
+}
+
+static bool result_put(fd_set *set, int fd, short revents, int ready_if)
+{
+	bool ready = has(set, fd) && revents & ready_if;
+
+	put(set, fd, ready);
+	return ready;
+}
+
+/* How many bits are set, or -1: one is no descriptor. */
+static int result(const struct sets *sets, const struct pollfd *fds, int members)
+{
+	int ready = 0;
+
+	for (int i = 0; i < members; i++) {
+		if (fds[i].revents & POLLNVAL) {
+			errno = EBADF;
+			return -1;
+		}
+	}
+	for (int i = 0; i < members; i++) {
+		ready += result_put(sets->in, fds[i].fd, fds[i].revents, SET_IN);
+		ready += result_put(sets->out, fds[i].fd, fds[i].revents, SET_OUT);
+		ready += result_put(sets->except, fds[i].fd, fds[i].revents, SET_EXCEPT);
+	}
+	return ready;
+}
+
+static int as_poll(const struct sets *sets, int count, int members, const struct timespec *timeout,
+		   const sigset_t *signals)
+{
+	size_t bytes = (size_t)members * sizeof(struct pollfd);
+	long mapped = kernel_call(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				  -1, 0L);
+	struct pollfd *fds = (struct pollfd *)mapped;
+	int filled = 0, ready, saved;
+
+	if (mapped < 0 && mapped > -4096) {
+		errno = ENOMEM;
+		return -1;
+	}
+	for (int fd = 0; fd < count && filled < members; fd++)
+		if (wanted(sets, fd))
+			fds[filled++] = (struct pollfd){.fd = fd, .events = events_of(sets, fd)};
+	ready = ppoll(fds, (nfds_t)filled, timeout, signals);
+	if (ready >= 0)
+		ready = result(sets, fds, filled);
+	saved = errno;
+	(void)kernel_call(SYS_munmap, mapped, bytes);
+	errno = saved;
+	return ready;
+}
+
+static int64_t monotonic_us(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* As Linux does, what is left of the timeout goes back to the caller. */
+static void timeout_reduce(struct timeval *timeout, int64_t began_us)
+{
+	int64_t left_us;
+
+	if (!timeout)
+		return;
+	left_us = (int64_t)timeout->tv_sec * 1000000 + timeout->tv_usec - (monotonic_us() - began_us);
+	if (left_us < 0)
+		left_us = 0;
+	*timeout = (struct timeval){.tv_sec = left_us / 1000000, .tv_usec = left_us % 1000000};
+}
+
+static bool valid(const struct timeval *timeout)
+{
+	return !timeout || (timeout->tv_sec >= 0 && timeout->tv_usec >= 0);
+}
+
+EXPORT int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
+{
+	struct sets sets = {in, out, except};
+	struct timespec wait;
+	int64_t began_us;
+	bool timed;
+	int members, ready;
+
+	if (!flows_any() || !valid(timeout) || (members = timed_count(&sets, count, &timed), !timed))
+		return next_select(count, in, out, except, timeout);
+	began_us = monotonic_us();
+	if (timeout)
+		wait = (struct timespec){.tv_sec = timeout->tv_sec + timeout->tv_usec / 1000000,
+					 .tv_nsec = timeout->tv_usec % 1000000 * 1000};
+	ready = as_poll(&sets, count, members, timeout ? &wait : NULL, NULL);
+	timeout_reduce(timeout, began_us);
+	return ready;
+}
+
+EXPORT int pselect(int count, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
+		   const sigset_t *signals)
+{
+	struct sets sets = {in, out, except};
+	bool timed;
+	int members;
+
+	if (!flows_any() || (members = timed_count(&sets, count, &timed), !timed))
+		return next_pselect(count, in, out, except, timeout, signals);
+	return as_poll(&sets, count, members, timeout, signals);
+}

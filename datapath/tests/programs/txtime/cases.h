@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ktsn-test-txtime: what an application can tell of SO_TXTIME, case by case, to be compared between the kernel and
+ * libktsn. It knows nothing of KuberneTSN.
+ *
+ * A case is straight-line code that says what it saw, one line a fact: "CASE: WHAT = VALUE". Times, numbers that the
+ * kernel chose and addresses do not appear. Built with glibc and with musl, and statically for a virtual machine; of
+ * <linux/...> nothing is used, which musl's compiler does not see.
+ */
+#ifndef KTSN_TEST_TXTIME_CASES_H
+#define KTSN_TEST_TXTIME_CASES_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#ifndef SO_TXTIME
+#define SO_TXTIME 61
+#endif
+#ifndef SCM_TXTIME
+#define SCM_TXTIME SO_TXTIME
+#endif
+
+enum { DEADLINE_MODE = 1, REPORT_ERRORS = 2 }; /* SOF_TXTIME_... */
+
+/* struct sock_txtime of <linux/net_tstamp.h> */
+struct txtime_option {
+	int32_t clockid;
+	uint32_t flags;
+};
+
+/* struct sock_extended_err of <linux/errqueue.h> */
+struct extended_error {
+	uint32_t error;
+	uint8_t origin, type, code, pad;
+	uint32_t info, data;
+};
+
+struct txtime_case {
+	const char *name;
+	void (*run)(void);
+};
+
+/* Ended by an entry without a name. */
+extern const struct txtime_case option_cases[], sending_cases[], error_cases[], waiting_cases[];
+
+/* Constant while a case runs. */
+extern struct sockaddr_in case_to;
+extern bool case_deadline; /* what is sent must be a deadline, for etf with deadline_mode */
+
+/* One line. Any thread. */
+void say(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "0", a count, or the name of errno. */
+void say_result(const char *what, long result);
+const char *error_name(int error);
+
+int64_t tai_ns(void);
+void sleep_ms(int ms);
+
+/* A socket connected to case_to; with SO_TXTIME on CLOCK_TAI and these flags. */
+int plain_socket(void);
+int timed_socket(uint32_t flags);
+/* Its flags and DEADLINE_MODE if this run wants that. */
+int reporting_socket(void);
+void nonblocking(int fd);
+
+/* sendmsg of a text with a transmit time; what sendmsg returned. */
+long send_text(int fd, const char *text, int64_t txtime_ns, int flags);
+/* One whose time is long past: etf drops it. */
+void send_invalid(int fd, const char *text);
+
+/* Reads the error queue until a report is there, at most two seconds; false when there is none. */
+struct report {
+	long result;
+	uint8_t data[2048];
+	uint8_t control[256];
+	struct msghdr message;
+};
+bool report_read(int fd, struct report *report);
+/* Without waiting: -1 with errno if there is none. */
+long report_take(int fd, struct report *report);
+/* The extended error in it, or NULL. */
+const struct extended_error *report_error(struct report *report);
+
+#endif

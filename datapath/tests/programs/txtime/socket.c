@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cases.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void require(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "ktsn-test-txtime: cannot %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+int64_t tai_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_TAI, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void sleep_ms(int ms)
+{
+	struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+
+	while (nanosleep(&left, &left))
+		;
+}
+
+int plain_socket(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	require(fd >= 0, "make a socket");
+	require(connect(fd, (struct sockaddr *)&case_to, sizeof(case_to)) == 0, "connect a socket");
+	return fd;
+}
+
+int timed_socket(uint32_t flags)
+{
+	struct txtime_option option = {.clockid = CLOCK_TAI, .flags = flags};
+	int fd = plain_socket();
+
+	require(setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)) == 0, "set SO_TXTIME");
+	return fd;
+}
+
+int reporting_socket(void)
+{
+	return timed_socket(REPORT_ERRORS | (case_deadline ? DEADLINE_MODE : 0));
+}
+
+void nonblocking(int fd)
+{
+	require(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0, "make a socket non-blocking");
+}
+
+long send_text(int fd, const char *text, int64_t txtime_ns, int flags)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int64_t))];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {.iov_base = (void *)text, .iov_len = strlen(text)};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes};
+	struct cmsghdr *header;
+
+	message.msg_controllen = sizeof(control.bytes);
+	header = CMSG_FIRSTHDR(&message);
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_TXTIME;
+	header->cmsg_len = CMSG_LEN(sizeof(txtime_ns));
+	memcpy(CMSG_DATA(header), &txtime_ns, sizeof(txtime_ns));
+	return sendmsg(fd, &message, flags);
+}
+
+void send_invalid(int fd, const char *text)
+{
+	/* The kernel refuses it at once as well, with ENOBUFS, if the socket has IP_RECVERR. */
+	(void)send_text(fd, text, 1000000000, 0);
+}
+
+long report_take(int fd, struct report *report)
+{
+	static struct iovec iov;
+
+	memset(report, 0, sizeof(*report));
+	iov = (struct iovec){.iov_base = report->data, .iov_len = sizeof(report->data)};
+	report->message.msg_iov = &iov;
+	report->message.msg_iovlen = 1;
+	report->message.msg_control = report->control;
+	report->message.msg_controllen = sizeof(report->control);
+	report->result = recvmsg(fd, &report->message, MSG_ERRQUEUE);
+	return report->result;
+}
+
+bool report_read(int fd, struct report *report)
+{
+	for (int tries = 0; tries < 400; tries++) {
+		if (report_take(fd, report) >= 0)
+			return true;
+		sleep_ms(5);
+	}
+	return false;
+}
+
+const struct extended_error *report_error(struct report *report)
+{
+	struct cmsghdr *header = CMSG_FIRSTHDR(&report->message);
+
+	return header && header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_RECVERR
+		       ? (const struct extended_error *)CMSG_DATA(header)
+		       : NULL;
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waiting for an error, in every way that there is.
+ */
+#include "cases.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef EPOLLEXCLUSIVE
+#define EPOLLEXCLUSIVE (1u << 28)
+#endif
+#ifndef SO_SELECT_ERR_QUEUE
+#define SO_SELECT_ERR_QUEUE 45
+#endif
+
+enum { LONG_MS = 3000, SHORT_MS = 100 };
+
+/* Sends what is dropped, a little later. */
+static void *later(void *argument)
+{
+	sleep_ms(50);
+	send_invalid(*(int *)argument, "later");
+	return NULL;
+}
+
+static pthread_t send_later(int *fd)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, later, fd);
+	return thread;
+}
+
+static void say_poll(int fd, const char *what, short events, int timeout_ms)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = events};
+	int ready = poll(&poll_fd, 1, timeout_ms);
+
+	say(what, "%d, %#x", ready, (unsigned short)poll_fd.revents);
+}
+
+static void with_poll(void)
+{
+	int fd = reporting_socket();
+	struct report report;
+	pthread_t thread;
+
+	say_poll(fd, "before", POLLIN, 0);
+	thread = send_later(&fd);
+	say_poll(fd, "wait", POLLIN, LONG_MS);
+	pthread_join(thread, NULL);
+	say_poll(fd, "again", POLLIN, 0);
+	say_poll(fd, "for nothing", 0, 0);
+	say_poll(fd, "for writing", POLLOUT, 0);
+	report_take(fd, &report);
+	say_poll(fd, "after it was read", POLLIN, SHORT_MS);
+	close(fd);
+}
+
+/* More than one descriptor, and one twice. */
+static void with_poll_of_many(void)
+{
+	int fd = reporting_socket(), other = reporting_socket();
+	struct pollfd fds[5] = {{.fd = other, .events = POLLIN},
+				{.fd = fd, .events = POLLIN},
+				{.fd = -1, .events = POLLIN},
+				{.fd = fd, .events = 0},
+				{.fd = STDERR_FILENO, .events = POLLOUT}};
+	pthread_t thread = send_later(&fd);
+	int ready;
+
+	sleep_ms(SHORT_MS);
+	pthread_join(thread, NULL);
+	ready = poll(fds, 4, LONG_MS);
+	say("ready", "%d: %#x %#x %#x %#x", ready, (unsigned short)fds[0].revents,
+	    (unsigned short)fds[1].revents, (unsigned short)fds[2].revents, (unsigned short)fds[3].revents);
+	close(fd);
+	close(other);
+}
+
+static void with_ppoll(void)
+{
+	int fd = reporting_socket();
+	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+	struct timespec timeout = {.tv_nsec = 20000000};
+	pthread_t thread;
+	sigset_t none;
+	int ready;
+
+	sigemptyset(&none);
+	ready = ppoll(&poll_fd, 1, &timeout, &none);
+	say("before", "%d, %#x, timeout kept %s", ready, (unsigned short)poll_fd.revents,
+	    timeout.tv_nsec == 20000000 ? "yes" : "no");
+	thread = send_later(&fd);
+	ready = ppoll(&poll_fd, 1, NULL, NULL);
+	say("wait", "%d, %#x", ready, (unsigned short)poll_fd.revents);
+	pthread_join(thread, NULL);
+	timeout.tv_nsec = -1;
+	say_result("a bad timeout", ppoll(&poll_fd, 1, &timeout, NULL));
+	close(fd);
+}
+
+static void say_select(int fd, const char *what, int timeout_ms)
+{
+	struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
+	fd_set in, out, except;
+	int ready;
+
+	FD_ZERO(&in);
+	FD_ZERO(&out);
+	FD_ZERO(&except);
+	FD_SET(fd, &in);
+	FD_SET(fd, &except);
+	ready = select(fd + 1, &in, NULL, &except, timeout_ms < 0 ? NULL : &timeout);
+	say(what, "%d, in %d, except %d", ready, !!FD_ISSET(fd, &in), !!FD_ISSET(fd, &except));
+}
+
+static void with_select(void)
+{
+	int fd = reporting_socket();
+	struct report report;
+	pthread_t thread;
+
+	say_select(fd, "before", 20);
+	thread = send_later(&fd);
+	say_select(fd, "wait", -1);
+	pthread_join(thread, NULL);
+	say_select(fd, "again", 0);
+	report_take(fd, &report);
+	say_select(fd, "after it was read", SHORT_MS);
+	close(fd);
+}
+
+static void with_pselect(void)
+{
+	int fd = reporting_socket(), ready;
+	struct timespec timeout = {.tv_sec = 3};
+	pthread_t thread = send_later(&fd);
+	fd_set in, out;
+
+	FD_ZERO(&in);
+	FD_ZERO(&out);
+	FD_SET(fd, &in);
+	ready = pselect(fd + 1, &in, NULL, NULL, &timeout, NULL);
+	say("wait", "%d, in %d", ready, !!FD_ISSET(fd, &in));
+	pthread_join(thread, NULL);
+	FD_ZERO(&in);
+	FD_SET(fd, &in);
+	FD_SET(fd, &out);
+	ready = pselect(fd + 1, &in, &out, NULL, &timeout, NULL);
+	say("both ways", "%d, in %d, out %d", ready, !!FD_ISSET(fd, &in), !!FD_ISSET(fd, &out));
+	close(fd);
+	say_result("a descriptor that is none", pselect(fd + 1, &in, NULL, NULL, &timeout, NULL));
+}
+
+static int epoll_of(int fd, uint32_t events)
+{
+	struct epoll_event event = {.events = events, .data.u64 = 0x0123456789abcdef};
+	int epoll_fd = epoll_create1(0);
+
+	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event))
+		say("add", "%s", error_name(errno));
+	return epoll_fd;
+}
+
+static void say_epoll(int epoll_fd, const char *what, int timeout_ms)
+{
+	struct epoll_event events[4] = {0};
+	int ready = epoll_wait(epoll_fd, events, 4, timeout_ms);
+
+	if (ready > 0)
+		say(what, "%d, %#x, data %s", ready, events[0].events,
+		    events[0].data.u64 == 0x0123456789abcdef ? "as given" : "another");
+	else
+		say(what, "%d", ready);
+}
+
+static void with_epoll(void)
+{
+	int fd = reporting_socket(), epoll_fd = epoll_of(fd, EPOLLIN);
+	struct report report;
+	pthread_t thread;
+
+	say_epoll(epoll_fd, "before", 20);
+	thread = send_later(&fd);
+	say_epoll(epoll_fd, "wait", LONG_MS);
+	pthread_join(thread, NULL);
+	say_epoll(epoll_fd, "again", 0);
+	report_take(fd, &report);
+	say_epoll(epoll_fd, "after it was read", SHORT_MS);
+	send_invalid(fd, "more");
+	say_epoll(epoll_fd, "another", LONG_MS);
+	close(fd);
+	say_epoll(epoll_fd, "after close", SHORT_MS);
+	close(epoll_fd);
+}
+
+static void with_epoll_edge(void)
+{
+	int fd = reporting_socket(), epoll_fd = epoll_of(fd, EPOLLIN | EPOLLET);
+	struct report report;
+
+	send_invalid(fd, "one");
+	say_epoll(epoll_fd, "wait", LONG_MS);
+	say_epoll(epoll_fd, "again", SHORT_MS);
+	send_invalid(fd, "two");
+	say_epoll(epoll_fd, "another, the first unread", LONG_MS);
+	while (report_take(fd, &report) >= 0)
+		;
+	say_epoll(epoll_fd, "after they were read", SHORT_MS);
+	send_invalid(fd, "three");
+	say_epoll(epoll_fd, "a third", LONG_MS);
+	close(fd);
+	close(epoll_fd);
+}
+
+static void with_epoll_oneshot(void)
+{
+	int fd = reporting_socket(), epoll_fd = epoll_of(fd, EPOLLIN | EPOLLONESHOT);
+	struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = 0x0123456789abcdef};
+
+	send_invalid(fd, "one");
+	say_epoll(epoll_fd, "wait", LONG_MS);
+	say_epoll(epoll_fd, "again", SHORT_MS);
+	say_result("armed again", epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event));
+	say_epoll(epoll_fd, "then", LONG_MS);
+	close(fd);
+	close(epoll_fd);
+}
+
+static void with_epoll_exclusive(void)
+{
+	int fd = reporting_socket(), epoll_fd = epoll_of(fd, EPOLLIN | EPOLLEXCLUSIVE);
+
+	send_invalid(fd, "one");
+	say_epoll(epoll_fd, "wait", LONG_MS);
+	close(fd);
+	close(epoll_fd);
+}
+
+static void with_epoll_changes(void)
+{
+	int fd = reporting_socket(), copy = dup(fd), epoll_fd = epoll_of(fd, EPOLLIN),
+	    second = epoll_of(copy, 0);
+	struct epoll_event event = {.events = EPOLLIN, .data.u64 = 1};
+
+	say_result("added again", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
+	send_invalid(fd, "one");
+	say_epoll(epoll_fd, "wait", LONG_MS);
+	say_epoll(second, "in another set, by a copy", LONG_MS);
+	say_result("changed", epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event));
+	say_epoll(epoll_fd, "with other data", LONG_MS);
+	say_result("removed", epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL));
+	say_epoll(epoll_fd, "then", SHORT_MS);
+	say_result("removed again", epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL));
+	say_result("changed after that", epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event));
+	close(fd);
+	say_epoll(second, "by the copy, the original closed", LONG_MS);
+	close(copy);
+	close(epoll_fd);
+	close(second);
+}
+
+static void with_exceptions(void)
+{
+	int fd = reporting_socket(), epoll_fd, one = 1;
+
+	say_result("SO_SELECT_ERR_QUEUE", setsockopt(fd, SOL_SOCKET, SO_SELECT_ERR_QUEUE, &one, sizeof(one)));
+	epoll_fd = epoll_of(fd, EPOLLPRI);
+	send_invalid(fd, "one");
+	say_epoll(epoll_fd, "epoll", LONG_MS);
+	say_poll(fd, "poll", POLLPRI, LONG_MS);
+	say_select(fd, "select", LONG_MS);
+	close(fd);
+	close(epoll_fd);
+}
+
+/* The child's own socket and set; what it inherited is closed. */
+static void with_fork(void)
+{
+	int fd = reporting_socket(), status;
+	pid_t child;
+
+	send_invalid(fd, "parent");
+	say_poll(fd, "parent", POLLIN, LONG_MS);
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		struct report report;
+
+		close(fd);
+		fd = reporting_socket();
+		send_invalid(fd, "child");
+		say_poll(fd, "child", POLLIN, LONG_MS);
+		say("child reads", "%.*s", report_take(fd, &report) > 42 ? (int)report.result - 42 : 0,
+		    (const char *)report.data + 42);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	say_poll(fd, "parent after that", POLLIN, 0);
+	close(fd);
+}
+
+const struct txtime_case waiting_cases[] = {
+	{"wait-poll", with_poll},
+	{"wait-poll-of-many", with_poll_of_many},
+	{"wait-ppoll", with_ppoll},
+	{"wait-select", with_select},
+	{"wait-pselect", with_pselect},
+	{"wait-epoll", with_epoll},
+	{"wait-epoll-edge", with_epoll_edge},
+	{"wait-epoll-oneshot", with_epoll_oneshot},
+	{"wait-epoll-exclusive", with_epoll_exclusive},
+	{"wait-epoll-changes", with_epoll_changes},
+	{"wait-exceptions", with_exceptions},
+	{"wait-fork", with_fork},
+	{0},
+};

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
+)
+
+const (
+	casesFile    = "/txtime-cases.json"
+	casesProgram = "/txtime"
+	// textBytes of a message say which it is.
+	textBytes = 22
+)
+
+// caseQdiscs give the device what the cases of a setup go through. 300 µs are more than a dequeue takes here.
+var caseQdiscs = map[txtime.Setup][]string{
+	txtime.Any: nil,
+	txtime.ETF: {"qdisc replace dev " + deviceName + " root etf clockid CLOCK_TAI delta 300000"},
+	txtime.ETFSlow: {
+		"qdisc replace dev " + deviceName + " root handle 100: tbf rate 1mbit burst 1500 limit 100000000",
+		"qdisc replace dev " + deviceName + " parent 100:1 etf clockid CLOCK_TAI delta 300000"},
+	txtime.ETFDeadline: {"qdisc replace dev " + deviceName + " root etf clockid CLOCK_TAI delta 300000 deadline_mode"},
+}
+
+// runCases runs those of the file, if there is one.
+func runCases(reports *json.Encoder) error {
+	content, err := os.ReadFile(casesFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read cases: %w", err)
+	}
+	var cases []txtime.Case
+	if err := json.Unmarshal(content, &cases); err != nil {
+		return fmt.Errorf("read cases: %w", err)
+	}
+	for _, one := range cases {
+		report := txtime.Report{Case: one}
+		if err := runCase(one, &report); err != nil {
+			report.Failure = err.Error()
+		}
+		if err := reports.Encode(report); err != nil {
+			return fmt.Errorf("write report: %w", err)
+		}
+	}
+	return nil
+}
+
+func runCase(one txtime.Case, report *txtime.Report) (err error) {
+	device, err := newDevice()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, device.remove()) }()
+	if qdiscs := caseQdiscs[one.Setup]; len(qdiscs) > 0 {
+		if err := configure(qdiscs); err != nil {
+			return err
+		}
+	}
+	capture, err := openCapture()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, capture.close()) }()
+	arguments := []string{fmt.Sprintf("%d.%d.%d.%d", destination[0], destination[1], destination[2], destination[3]),
+		strconv.Itoa(port), one.Name}
+	if one.Setup == txtime.ETFDeadline {
+		arguments = append([]string{"--deadline"}, arguments...)
+	}
+	output, err := exec.Command(casesProgram, arguments...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, output)
+	}
+	arrived, err := capture.texts()
+	report.Facts = txtime.FactsOf(one, string(output), arrived)
+	return err
+}
+
+// texts are the messages that left.
+func (c *capture) texts() ([]string, error) {
+	var texts []string
+	for {
+		frame, _, err := c.read()
+		if errors.Is(err, unix.EAGAIN) {
+			return texts, c.complete()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("capture: %w", err)
+		}
+		if len(frame) < idAt {
+			return nil, fmt.Errorf("a frame of %d bytes", len(frame))
+		}
+		text := frame[idAt:]
+		if len(text) > textBytes {
+			text = text[:textBytes]
+		}
+		texts = append(texts, strings.TrimRight(string(text), "\x00"))
+	}
+}

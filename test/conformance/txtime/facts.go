@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package txtime
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+//go:embed kernel.txt
+var kernel string
+
+// Facts are the lines of a case, without its name.
+type Facts []string
+
+// Kernel is what Linux answers, by ID of the case.
+func Kernel() map[string]Facts { return parse(kernel) }
+
+func parse(text string) map[string]Facts {
+	facts := map[string]Facts{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if id, fact, ok := strings.Cut(line, ": "); ok && !strings.HasPrefix(line, "#") {
+			facts[id] = append(facts[id], fact)
+		}
+	}
+	return facts
+}
+
+// FactsOf takes what ktsn-test-txtime said of one case, and which texts arrived.
+func FactsOf(one Case, output string, arrived []string) Facts {
+	facts := slices.Clone(parse(output)[one.Name])
+	if one.Arrived {
+		facts = append(facts, "arrived = "+join(arrived))
+	}
+	return facts
+}
+
+// join writes equal texts that follow each other once, with their number.
+func join(texts []string) string {
+	var parts []string
+	for i := 0; i < len(texts); {
+		run := 1
+		for i+run < len(texts) && texts[i+run] == texts[i] {
+			run++
+		}
+		part := texts[i]
+		if run > 1 {
+			part = fmt.Sprintf("%s*%d", part, run)
+		}
+		parts, i = append(parts, part), i+run
+	}
+	return strings.Join(parts, " ")
+}
+
+// Nothing is no value.
+const Nothing = "nothing"
+
+// Difference is a place where libktsn answers otherwise than the kernel.
+type Difference struct {
+	// Kernel and Libktsn are values; Nothing: libktsn does not say it at all.
+	Kernel, Libktsn string
+	Reason          string
+}
+
+// Compare returns what is wrong with the facts of a case: what differs from those of the kernel and is not among the
+// differences known, and what is among them and does not differ. The differences are by fact, without its value.
+func Compare(facts, kernel Facts, differences map[string]Difference) []string {
+	var complaints []string
+	if len(kernel) == 0 {
+		return []string{"kernel.txt does not have the case"}
+	}
+	var expected Facts
+	for _, fact := range kernel {
+		what, value, _ := strings.Cut(fact, " = ")
+		known, ok := differences[what]
+		switch {
+		case !ok:
+			expected = append(expected, fact)
+			continue
+		case value != known.Kernel:
+			complaints = append(complaints, fmt.Sprintf("%s: the kernel's answer %q is not the %q of the difference",
+				what, value, known.Kernel))
+		}
+		if known.Libktsn != Nothing {
+			expected = append(expected, what+" = "+known.Libktsn)
+		}
+	}
+	for i := range max(len(facts), len(expected)) {
+		if got, want := at(facts, i), at(expected, i); got != want {
+			complaints = append(complaints, fmt.Sprintf("got %q, want %q", got, want))
+		}
+	}
+	return complaints
+}
+
+func at(facts Facts, i int) string {
+	if i < len(facts) {
+		return facts[i]
+	}
+	return Nothing
+}
