@@ -79,6 +79,7 @@ static int packets_create(struct loop *loop)
 	loop->packets = realtime_alloc(packets * sizeof(*loop->packets));
 	if (!loop->packets)
 		return -ENOMEM;
+	loop->packets_free_count = packets;
 	for (uint32_t i = packets; i-- > 0;) {
 		loop->packets[i].next = loop->packets_free;
 		loop->packets_free = &loop->packets[i];

@@ -53,7 +53,6 @@ static int ring_make(struct process *process)
 		return err;
 	}
 	ring->object = (struct loop_object){.kind = LOOP_RING, .owner = process};
-	ring->watch_index = LOOP_UNWATCHED;
 	ktsn_ring_consumer_init(&ring->consumer, process->memory.address, process->memory.slot_count,
 				process->memory.slot_bytes);
 	ring->share = process->share;

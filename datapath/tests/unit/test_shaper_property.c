@@ -284,7 +284,7 @@ static bool dequeue(struct world *world, struct totals *totals)
 			world->link_free = world->tick + duration_of(world, packet);
 		/* Now and then the port has no room. */
 		if (below(world, 50) == 0) {
-			ktsn_shaper_requeue(world->shaper, packet, world->epoch_tai_ns + world->tick);
+			ktsn_shaper_requeue(world->shaper, NULL, packet, world->epoch_tai_ns + world->tick);
 			world->gone_count--;
 			world->places[packet - world->packets] = HELD;
 			world->held++;
@@ -388,8 +388,8 @@ static void enqueue(struct world *world, struct totals *totals)
 	packet_random(world, packet);
 	world->orders++;
 	expected = naive_admit(world, packet);
-	world_assert(world, ktsn_shaper_enqueue(world->shaper, packet, world->epoch_tai_ns + world->tick) ==
-				    expected);
+	world_assert(world, ktsn_shaper_enqueue(world->shaper, NULL, packet,
+						world->epoch_tai_ns + world->tick) == expected);
 	world->places[place] = HELD;
 	world->held++;
 	if (expected)
