@@ -351,19 +351,13 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 	return DRAINED;
 }
 
-static void looks_count(struct loop *loop)
-{
-	atomic_store_explicit(&loop->looks, atomic_load_explicit(&loop->looks, memory_order_relaxed) + 1,
-			      memory_order_relaxed);
-	loop->take_count++;
-}
-
 /* What was left in it may have been taken since, or was a lie that its application took back. */
 static enum drained ring_look(struct loop *loop, struct loop_ring *ring, uint32_t most)
 {
 	enum drained drained;
 
-	looks_count(loop);
+	counter_add(&loop->looks, 1);
+	loop->take_count++;
 	if (!ktsn_ring_ready(&ring->consumer))
 		return DRAINED;
 	loop->round_tai_ns = clock_tai_ns();

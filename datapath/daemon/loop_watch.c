@@ -123,9 +123,7 @@ static void doorbell_write(struct loop *loop, struct loop_ring *ring)
 					   ? KTSN_DOORBELL_ALWAYS
 					   : ring->threshold_tai_ns - offsets->to_tai_ns[clock];
 	ktsn_ring_doorbell_set(&ring->consumer, before_ns);
-	atomic_store_explicit(&loop->doorbells_set,
-			      atomic_load_explicit(&loop->doorbells_set, memory_order_relaxed) + 1,
-			      memory_order_relaxed);
+	counter_add(&loop->doorbells_set, 1);
 }
 
 static void doorbell_update(struct loop *loop, struct loop_ring *ring)

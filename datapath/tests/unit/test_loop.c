@@ -947,6 +947,47 @@ static void periodic_flow_is_looked_for(void **state)
 	check_departures(bench, first_tai_ns, 2 * MS, MANY);
 }
 
+/* Rings of periodic flows that are expected much later: what a message of another one costs does not grow with them. */
+static void rings_that_are_not_expected_cost_nothing(void **state)
+{
+	enum { IDLE = 100, MESSAGES = 50, EACH_MAX = 8 };
+	struct bench *bench = *state;
+	struct rig_ring *idle = calloc(IDLE, sizeof(*idle));
+	struct loop_costs before, costs;
+	int64_t first_tai_ns;
+
+	assert_non_null(idle);
+	for (int i = 0; i < IDLE; i++) {
+		struct loop_flow *flow;
+
+		rig_ring_open(&bench->rig, &idle[i], 64);
+		flow = rig_flow_open(&bench->rig, &idle[i], 0, 100 + (uint64_t)i, KTSN_CLOCK_TAI);
+		rig_destination_open(&bench->rig, &idle[i], 0, flow, DESTINATION_RESOLVED);
+		/* The next in almost a second, for all that is known. */
+		for (int64_t ago_ns = 970 * MS; ago_ns >= 0; ago_ns -= 970 * MS)
+			rig_send(&idle[i], &(struct rig_message){.clock = KTSN_CLOCK_TAI,
+								 .txtime_ns = clock_tai_ns() - ago_ns,
+								 .text = "idle"});
+	}
+	wait_sent(bench, 2 * IDLE);
+	before = loop_costs(bench->rig.loop);
+	first_tai_ns = clock_tai_ns() + 5 * MS;
+	for (unsigned int i = 0; i < MESSAGES; i++) {
+		send_number(bench, i, first_tai_ns + i * MS);
+		wait_sent(bench, 2 * IDLE + i + 1);
+	}
+	costs = loop_costs(bench->rig.loop);
+	assert_in_range(costs.looks - before.looks, MESSAGES, EACH_MAX * MESSAGES);
+	assert_in_range(costs.doorbells_set - before.doorbells_set, 1, EACH_MAX * MESSAGES);
+	for (int i = 0; i < IDLE; i++)
+		process_ends(&bench->rig, &idle[i]);
+	rig_wait_retired(&bench->rig, 3 * IDLE);
+	bench->rig.retired_count = 0;
+	for (int i = 0; i < IDLE; i++)
+		rig_ring_fini(&idle[i]);
+	free(idle);
+}
+
 static void stopped_loop_sends_no_more(void **state)
 {
 	struct bench bench = {0};
@@ -1001,6 +1042,7 @@ int main(void)
 		cmocka_unit_test(ring_that_its_share_held_is_taken_from_again),
 		cmocka_unit_test(flood_of_late_messages_lets_others_through),
 		TEST(periodic_flow_is_looked_for),
+		TEST(rings_that_are_not_expected_cost_nothing),
 		cmocka_unit_test(stopped_loop_sends_no_more),
 	};
 

@@ -503,6 +503,116 @@ static void packet_that_the_port_refused_keeps_its_place(void **state)
 	rig_destroy(rig);
 }
 
+static struct ktsn_shaper_lane *lane_create(void)
+{
+	struct ktsn_shaper_lane *lane = calloc(1, ktsn_shaper_lane_bytes());
+
+	assert_non_null(lane);
+	return lane;
+}
+
+/* One sender has everything overdue, also in another class, the other one packet. */
+static void sender_waits_for_one_frame_of_another_and_not_for_all(void **state)
+{
+	enum { FLOOD = 100 };
+
+	(void)state;
+	for (int strategy = 0; strategy < KTSN_STRATEGIES; strategy++) {
+		struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){
+			.strategy = (enum ktsn_strategy)strategy, .tolerance_ns = MS});
+		struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
+		struct ktsn_shaper_packet flood[FLOOD], other = packet_of(2 * MS, 3, 125), *packet;
+		bool deadline = strategy == KTSN_STRATEGY_ETF_DEADLINE;
+		enum ktsn_verdict verdict;
+		int before = 0, after = 0;
+
+		for (int i = 0; i < FLOOD; i++) {
+			flood[i] = packet_of(2 * MS - FLOOD + i, 3, 125);
+			flood[i].deadline = deadline;
+			assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &flood[i], 0), 0);
+		}
+		other.deadline = deadline;
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
+		while ((packet = ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict)) != &other) {
+			assert_ptr_equal(packet, &flood[before]);
+			before++;
+		}
+		/* It is due last, and it is the second to leave. */
+		assert_int_equal(before, 1);
+		while ((packet = ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict)))
+			assert_ptr_equal(packet, &flood[before + after++]);
+		assert_int_equal(before + after, FLOOD);
+		free(lanes[0]);
+		free(lanes[1]);
+		rig_destroy(rig);
+	}
+}
+
+static void senders_that_are_not_late_leave_in_the_order_of_time(void **state)
+{
+	enum { PACKETS = 60, SENDERS = 3 };
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_shaper_packet packets[PACKETS];
+	struct ktsn_shaper_lane *lanes[SENDERS] = {lane_create(), lane_create(), lane_create()};
+
+	(void)state;
+	for (int i = PACKETS; i-- > 0;) {
+		packets[i] = packet_of(MS + i * 2 * US, 5, 125);
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[i * i % SENDERS], &packets[i], 0), 0);
+	}
+	for (int i = 0; i < PACKETS; i++)
+		leaves(rig, MS + i * 2 * US, &packets[i]);
+	for (int i = 0; i < SENDERS; i++)
+		free(lanes[i]);
+	rig_destroy(rig);
+}
+
+/* Not the one that was offered again in vain, as long as another has its turn. */
+static void sender_whose_packet_came_back_has_its_turn_again(void **state)
+{
+	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
+	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
+	struct ktsn_shaper_packet flood[] = {packet_of(MS, 3, 125), packet_of(MS + 1, 3, 125)};
+	struct ktsn_shaper_packet other = packet_of(MS + 2, 3, 125);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &flood[i], 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &flood[0]);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &other);
+	ktsn_shaper_requeue(rig->shaper, lanes[1], &other, 2 * MS);
+	assert_true(ktsn_shaper_due_beside(rig->shaper, lanes[0]) == MS + 2);
+	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, 2 * MS), &other);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &other);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &flood[1]);
+	free(lanes[0]);
+	free(lanes[1]);
+	rig_destroy(rig);
+}
+
+static void clock_set_back_takes_no_turn_away(void **state)
+{
+	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
+	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
+	struct ktsn_shaper_packet served = packet_of(MS, 3, 125), next = packet_of(10, 3, 125);
+	struct ktsn_shaper_packet other = packet_of(20, 3, 125);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &served, 0), 0);
+	leaves(rig, MS, &served);
+	ktsn_shaper_clock_set_back(rig->shaper);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &next, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 30, &verdict), &next);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 30, &verdict), &other);
+	free(lanes[0]);
+	free(lanes[1]);
+	rig_destroy(rig);
+}
+
 static void strategies_have_names(void **state)
 {
 	static const char *const names[KTSN_STRATEGIES] = {"tas", "strict-priority", "etf", "etf-deadline"};
@@ -552,6 +662,10 @@ int main(void)
 		cmocka_unit_test(deadlines_that_are_held_become_transmit_times_under_another_strategy),
 		cmocka_unit_test(strategy_changes_lose_nothing_that_is_held),
 		cmocka_unit_test(packet_that_the_port_refused_keeps_its_place),
+		cmocka_unit_test(sender_waits_for_one_frame_of_another_and_not_for_all),
+		cmocka_unit_test(senders_that_are_not_late_leave_in_the_order_of_time),
+		cmocka_unit_test(sender_whose_packet_came_back_has_its_turn_again),
+		cmocka_unit_test(clock_set_back_takes_no_turn_away),
 		cmocka_unit_test(strategies_have_names),
 		cmocka_unit_test(time_on_the_link_is_rounded_up),
 	};
