@@ -239,6 +239,49 @@ static void equal_times_leave_in_the_order_of_sending(void **state)
 	check_departures(bench, txtime_tai_ns, 0, MANY);
 }
 
+/* What a send that is cut short leaves uncertain is one message of each flow. */
+static void messages_of_a_flow_leave_one_at_a_time(void **state)
+{
+	enum { FLOWS = 3, PER_SHARE = 4 };
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
+	uint32_t send = 0, together = 0, together_most = 0, seen = 0;
+
+	for (uint32_t i = 1; i < FLOWS; i++) {
+		struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, i, 10 + i, KTSN_CLOCK_TAI);
+
+		rig_destination_open(&bench->rig, &bench->ring, i, flow, DESTINATION_RESOLVED);
+	}
+	for (uint32_t i = 0; i < MANY; i++) {
+		const char *const texts[FLOWS] = {"0", "1", "2"};
+
+		rig_send(&bench->ring, &(struct rig_message){.flow = i % FLOWS,
+							     .destination = i % FLOWS,
+							     .clock = KTSN_CLOCK_TAI,
+							     .txtime_ns = txtime_tai_ns,
+							     .text = texts[i % FLOWS]});
+	}
+	wait_sent(bench, MANY);
+	for (uint32_t i = 0; i < MANY; i++) {
+		uint32_t flow = 1U << sent_number(bench, i);
+
+		if (ktsn_port_fake_sent_by(bench->rig.port, i) != send)
+			seen = together = 0;
+		send = ktsn_port_fake_sent_by(bench->rig.port, i);
+		assert_int_equal(seen & flow, 0);
+		seen |= flow;
+		if (++together > together_most)
+			together_most = together;
+	}
+	/* Others at the same time, though. */
+	assert_in_range(together_most, 2, PER_SHARE);
+	for (uint32_t i = 1; i < FLOWS; i++) {
+		rig_destination_close(&bench->rig, &bench->ring, i);
+		rig_flow_close(&bench->rig, &bench->ring, i);
+	}
+	rig_wait_retired(&bench->rig, 2 * (FLOWS - 1));
+}
+
 static void late_messages_leave_and_are_counted(void **state)
 {
 	struct bench *bench = *state;
@@ -1012,6 +1055,7 @@ int main(void)
 		TEST(empty_and_largest_message_leave),
 		TEST(frames_leave_in_the_order_of_time_and_never_early),
 		TEST(equal_times_leave_in_the_order_of_sending),
+		TEST(messages_of_a_flow_leave_one_at_a_time),
 		TEST(late_messages_leave_and_are_counted),
 		TEST(absurd_times_harm_nobody),
 		TEST(clocks_are_converted),
