@@ -253,6 +253,12 @@ const struct counters *loop_counters(const struct loop *loop)
 	return &loop->counters;
 }
 
+struct loop_costs loop_costs(const struct loop *loop)
+{
+	return (struct loop_costs){.looks = counter_read(&loop->looks),
+				   .doorbells_set = counter_read(&loop->doorbells_set)};
+}
+
 struct departures *loop_departures(struct loop *loop)
 {
 	return &loop->departures;

@@ -79,6 +79,11 @@ struct loop_flow *loop_wakes(struct loop *loop);
 int loop_wakes_fd(const struct loop *loop);
 
 const struct counters *loop_counters(const struct loop *loop);
+/* What rings cost, whatever is in them: looks into them, and thresholds of doorbells written. Any thread. */
+struct loop_costs {
+	uint64_t looks, doorbells_set;
+};
+struct loop_costs loop_costs(const struct loop *loop);
 struct departures *loop_departures(struct loop *loop);
 struct trace *loop_trace(struct loop *loop);
 

@@ -44,6 +44,7 @@ static void ring_open(struct loop *loop, struct loop_ring *ring)
 
 	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, ring->doorbell_fd, &doorbell);
 	ring->opened = true;
+	ring->threshold_tai_ns = KTSN_SHAPER_NEVER; /* so the memory says */
 	counter_add(&loop->counters.uncertain, ring->uncertain);
 	/* One that was handed back holds messages already. */
 	loop_take_ring(loop, ring);

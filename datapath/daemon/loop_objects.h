@@ -82,9 +82,10 @@ struct loop_destination {
  * just in time without a doorbell.
  */
 struct expectation {
-	struct ktsn_shaper_packet entry; /* in the loop's queue of expectations while `queued` */
-	int64_t expected_tai_ns;         /* may be later than the entry: then it is queued again */
-	int64_t last_tai_ns;             /* transmit time of the last message; 0: none yet */
+	struct ktsn_shaper_packet entry;   /* in the loop's queue of expectations while `queued` */
+	struct ktsn_shaper_packet of_ring; /* the same in its ring's heap */
+	int64_t expected_tai_ns;           /* may be later than the entry: then it is queued again */
+	int64_t last_tai_ns;               /* transmit time of the last message; 0: none yet */
 	bool queued;
 };
 
@@ -95,6 +96,7 @@ struct loop_flow {
 	struct loop_object object;
 	struct loop_ring *ring;
 	uint64_t number; /* in the whole of ktsnd, for the departures */
+	uint64_t burst;  /* the last in which one of its messages was: there is one in each */
 	enum ktsn_clock clock;
 	bool deadline;         /* SOF_TXTIME_DEADLINE_MODE */
 	bool report;           /* SOF_TXTIME_REPORT_ERRORS */
@@ -137,14 +139,15 @@ struct loop_ring {
 	bool retired;
 	uint32_t busy;                /* being taken from: must not be retired under the taker's feet */
 	bool backlog;                 /* messages were left in it */
+	bool watched;                 /* to be looked into */
+	struct watch_link watch;      /* among those of its share */
 	struct loop_ring *muted_next; /* in the loop's list of rings whose doorbell is not listened to */
 	bool muted;
-	uint32_t expectations; /* queued ones of its flows, so the ring must not be freed */
-	uint32_t watch_index;  /* in the loop's list of watched rings, LOOP_UNWATCHED if not */
+	uint32_t expectations;               /* queued ones of its flows, so the ring must not be freed */
+	struct ktsn_shaper_packet *expected; /* a heap of them, by their `of_ring` */
+	int64_t threshold_tai_ns; /* the doorbell is for messages due before this; KTSN_SHAPER_NEVER: for all */
 	struct loop_flow *flows[LOOP_FLOWS_PER_RING];
 	struct loop_destination *destinations[LOOP_DESTINATIONS_PER_RING];
 };
-
-#define LOOP_UNWATCHED UINT32_MAX
 
 #endif

@@ -13,6 +13,8 @@ enum {
 	/* A port without room is asked again after this time, and given up after PORT_PATIENCE_NS. */
 	PORT_RETRY_NS = 20000,
 	PORT_PATIENCE_NS = 1000000000,
+	/* Messages of one pod that the port is given at a time. */
+	BURST_OF_SHARE = 4,
 };
 
 static int64_t outlet_next(const struct outlet *outlet, int64_t now_tai_ns)
@@ -48,6 +50,25 @@ static _Atomic uint64_t *verdict_counter(struct loop *loop, enum ktsn_verdict ve
 	return verdict == KTSN_DROP_MISSED ? &loop->counters.drop_missed : &loop->counters.drop_no_window;
 }
 
+/* One message of a flow only: if ktsnd is killed while it sends, what is uncertain is one of each flow. And a few
+ * of a pod: what comes due meanwhile waits until the port has them all. */
+static bool burst_may_have(const struct loop *loop, const struct packet *packet)
+{
+	const struct share *share = packet->flow->ring->share;
+
+	return packet->flow->burst != loop->bursts &&
+	       (share->burst != loop->bursts || share->burst_count < BURST_OF_SHARE);
+}
+
+static void burst_note(const struct loop *loop, const struct packet *packet)
+{
+	struct share *share = packet->flow->ring->share;
+
+	packet->flow->burst = loop->bursts;
+	share->burst_count = share->burst == loop->bursts ? share->burst_count + 1 : 1;
+	share->burst = loop->bursts;
+}
+
 /* At most a burst, drops included: they take their time too. *dropped is how many were. */
 static uint32_t burst_collect(struct loop *loop, struct outlet *outlet, int64_t now_tai_ns,
 			      struct packet *burst[KTSN_PORT_BURST], uint32_t *dropped)
@@ -55,18 +76,22 @@ static uint32_t burst_collect(struct loop *loop, struct outlet *outlet, int64_t 
 	uint32_t count = 0;
 
 	*dropped = 0;
+	loop->bursts++;
 	while (count + *dropped < KTSN_PORT_BURST && now_tai_ns >= outlet->retry_tai_ns) {
+		const struct ktsn_shaper_packet *next = ktsn_shaper_peek(outlet->shaper, now_tai_ns);
+		struct ktsn_shaper_packet *shaped;
 		enum ktsn_verdict verdict;
-		struct ktsn_shaper_packet *shaped = ktsn_shaper_dequeue(outlet->shaper, now_tai_ns, &verdict);
 
-		if (!shaped)
+		if (!next || !burst_may_have(loop, (const struct packet *)next))
 			break;
+		shaped = ktsn_shaper_dequeue(outlet->shaper, now_tai_ns, &verdict);
 		if (verdict != KTSN_SEND) {
 			packet_drop(loop, (struct packet *)shaped, verdict_counter(loop, verdict));
 			(*dropped)++;
 			continue;
 		}
 		burst[count] = (struct packet *)shaped;
+		burst_note(loop, burst[count]);
 		ktsn_ring_depart(&burst[count]->flow->ring->consumer, burst[count]->slot);
 		count++;
 	}
@@ -155,7 +180,8 @@ static void packet_refused(struct loop *loop, struct packet *packet, int64_t now
 		return;
 	}
 	packet->late_reason = LATE_PORT;
-	ktsn_shaper_requeue(loop->outlets[packet->outlet].shaper, &packet->shaper, now_tai_ns);
+	ktsn_shaper_requeue(loop->outlets[packet->outlet].shaper, share_lane(packet), &packet->shaper,
+			    now_tai_ns);
 }
 
 /* Counts frames that were still on the link when their gate shut: the send took longer than the guard band. */

@@ -10,9 +10,9 @@
 enum {
 	/* So long a doorbell that rang too often is not listened to. */
 	MUTED_NS = 1000000,
-	/* Within a class the earlier time leaves first, so all that a pod has late leaves before what others have due
-	 * now: so many messages of it, and the rest waits in its own rings. Enough to keep the port busy. */
-	OVERDUE_MAX = 16,
+	/* A pod may hold so many packets for each that is free: however many pods send as much as they can, there are
+	 * some left for one that does not. */
+	HELD_PER_FREE = 8,
 };
 
 static void wake_by(struct loop *loop, int64_t tai_ns)
@@ -21,39 +21,22 @@ static void wake_by(struct loop *loop, int64_t tai_ns)
 		loop->share_next_tai_ns = tai_ns;
 }
 
-void share_packet_shaped(struct packet *packet, int64_t now_tai_ns)
+struct ktsn_shaper_lane *share_lane(const struct packet *packet)
 {
-	packet->overdue = packet->requested_tai_ns <= now_tai_ns;
-	packet->flow->ring->share->overdue += packet->overdue;
+	return packet->flow->ring->share->lanes[packet->outlet];
 }
 
-void share_packet_finished(struct packet *packet)
+/* Whether it has as much under way as it may. When there is none left at all, that is a shortage of memory. */
+static bool share_full(const struct loop *loop, const struct share *share)
 {
-	struct share *share = packet->flow->ring->share;
+	uint64_t pending = share_pending(share), free = loop->packets_free_count;
 
-	share_pending_add(share, (uint32_t)-1);
-	share->overdue -= packet->overdue;
-	packet->overdue = false;
+	return pending >= share->limits.pending || (free > 0 && pending > HELD_PER_FREE * free);
 }
 
-/* Whether a pod that sends late has as much in the way of others as one may. What only waits for its gate is in
- * nobody's way. */
-static bool overdue_enough(const struct loop *loop, const struct share *share, int64_t now_tai_ns)
+bool share_holds(struct loop *loop, struct share *share, int64_t now_tai_ns)
 {
-	return share->overdue >= OVERDUE_MAX && loop_departure_next(loop, now_tai_ns) <= now_tai_ns;
-}
-
-/* Whether it has as much under way as it may. */
-static bool share_full(const struct loop *loop, const struct share *share, int64_t now_tai_ns)
-{
-	return share_pending(share) >= share->limits.pending || overdue_enough(loop, share, now_tai_ns);
-}
-
-bool share_holds(struct loop *loop, const struct loop_ring *ring, int64_t now_tai_ns)
-{
-	struct share *share = ring->share;
-
-	if (share_full(loop, share, now_tai_ns)) {
+	if (share_full(loop, share)) {
 		counter_add(&loop->counters.share_pending, 1);
 		return true;
 	}
@@ -64,10 +47,9 @@ bool share_holds(struct loop *loop, const struct loop_ring *ring, int64_t now_ta
 	return true;
 }
 
-bool share_shut(const struct loop *loop, const struct loop_ring *ring, int64_t now_tai_ns)
+bool share_shut(const struct loop *loop, const struct share *share, int64_t now_tai_ns)
 {
-	return share_full(loop, ring->share, now_tai_ns) ||
-	       share_rate_next(&ring->share->messages) > now_tai_ns;
+	return share_full(loop, share) || share_rate_next(&share->messages) > now_tai_ns;
 }
 
 /* Edge-triggered and never read: the application has the same eventfd, and could have a read block. */

@@ -21,6 +21,7 @@ enum outlet_id {
 	OUTLET_BRIDGE, /* to pods of this node: the gates are not theirs, and the link takes no time */
 	OUTLETS,
 };
+static_assert(OUTLETS == (int)SHARE_LANES, "a pod has a lane at each outlet");
 
 /* A message between ring and port. */
 struct packet {
@@ -39,7 +40,6 @@ struct packet {
 	uint32_t slot;
 	uint32_t payload_bytes;
 	enum late_reason late_reason;
-	bool overdue;        /* counted as such in its pod's share */
 	bool reported;       /* its slot is the application's, as a report */
 	struct packet *next; /* in the pool, or parked at a destination */
 
@@ -62,22 +62,25 @@ struct loop {
 	struct loop_config config;
 	struct outlet outlets[OUTLETS];
 	struct ktsn_txtime_queue expectations;
-	struct loop_gates *gates; /* NULL: none were configured, all are open */
+	uint64_t expectations_queued; /* ever */
+	struct loop_gates *gates;     /* NULL: none were configured, all are open */
 	struct loop_classes classes;
 	struct packet *packets;
 	struct packet *packets_free;
+	uint64_t bursts;   /* given to a port, ever */
+	bool memory_short; /* a message waits in a ring for a packet or a frame */
 	uint32_t packets_free_count;
-	bool memory_short;         /* a message waits in a ring for a packet or a frame */
 	int64_t take_began_tai_ns; /* of this round of taking */
-	uint32_t take_count;       /* messages taken in it */
-	uint32_t take_cursor;      /* whose turn it is among the watched rings */
+	uint32_t take_count;       /* messages taken in it, and rings looked into */
 	int64_t round_tai_ns;      /* about now, while taking */
 	uint64_t rounds;           /* of the loop; orders messages of equal time */
 	struct clock_offsets offsets;
 	int64_t offsets_read_tai_ns;
 
-	struct loop_ring *watched[LOOP_RINGS_MAX]; /* rings that are looked into without a doorbell */
-	uint32_t watched_count;
+	struct watch_link *watched; /* shares with rings to look into, whose turn it is next; NULL: none */
+	uint32_t watched_shares;
+	_Atomic uint64_t looks;         /* into rings */
+	_Atomic uint64_t doorbells_set; /* thresholds written */
 
 	int epoll_fd;
 	int kick_fd; /* eventfd: the control thread has a command */
@@ -113,10 +116,10 @@ struct loop {
 
 /* loop_take.c: ring -> frame -> shaper */
 void loop_take(struct loop *loop);
+/* All that is ready in it, at once. */
 void loop_take_ring(struct loop *loop, struct loop_ring *ring);
-/* A round of taking begins; and whether a departure leaves time for another ring in it. */
-void take_begin(struct loop *loop);
-bool take_may_go_on(struct loop *loop);
+/* The distances between the clocks, as of about now. */
+const struct clock_offsets *loop_offsets(struct loop *loop);
 /* Builds the frame of a resolved destination's message and hands it to the shaper, at round_tai_ns. */
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
 /* Ends a packet whose message left or was dropped: frees its frame's memory unless the port has it, gives
@@ -161,13 +164,12 @@ void space_announce(struct loop *loop, struct loop_ring *ring);
 void wake_push(struct loop *loop, struct loop_flow *flow, uint32_t why);
 
 /* loop_shares.c: what a pod may have of the loop */
-/* Whether nothing more may be taken from a ring now; remembers when it may again. */
-bool share_holds(struct loop *loop, const struct loop_ring *ring, int64_t now_tai_ns);
+/* Whether nothing more may be taken of a pod now; remembers when it may again. */
+bool share_holds(struct loop *loop, struct share *share, int64_t now_tai_ns);
 /* Whether that is so, without asking for anything. */
-bool share_shut(const struct loop *loop, const struct loop_ring *ring, int64_t now_tai_ns);
-/* A packet went into the shaper; it is being finished. */
-void share_packet_shaped(struct packet *packet, int64_t now_tai_ns);
-void share_packet_finished(struct packet *packet);
+bool share_shut(const struct loop *loop, const struct share *share, int64_t now_tai_ns);
+/* Where its packets wait. */
+struct ktsn_shaper_lane *share_lane(const struct packet *packet);
 /* A doorbell rang. One that rings too often is not listened to for a while. */
 void share_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_ns);
 /* Listens again, if it is time. */
@@ -191,11 +193,23 @@ int64_t loop_departure_next(const struct loop *loop, int64_t now_tai_ns);
 void loop_wait(struct loop *loop);
 
 /* loop_watch.c: which rings to look into, and when */
+/* A message of the flow was taken: when the next is expected. */
 void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai_ns);
-void watch_backlog(struct loop *loop, struct loop_ring *ring, bool backlog);
-void watch_end(struct loop *loop, struct loop_ring *ring);
+/* Puts rings from which something is expected by then among those to look into. */
+void watch_due(struct loop *loop, int64_t until_tai_ns);
+/* When that is to be called next; KTSN_SHAPER_NEVER: no message is expected. */
 int64_t watch_next(const struct loop *loop, int64_t now_tai_ns);
-void watch_expire(struct loop *loop, int64_t until_tai_ns);
+/* The ring is to be looked into in this round or the next. */
+void watch_ring(struct loop *loop, struct loop_ring *ring);
+/* Whose turn it is; there must be one. */
+const struct share *watch_share(const struct loop *loop);
+/* The next in turn of those to look into, of the share in turn, which is then the last. There must be one. */
+struct loop_ring *watch_turn(struct loop *loop);
+/* It was looked into; `backlog`: not all was taken. */
+void watch_looked(struct loop *loop, struct loop_ring *ring, bool backlog);
+/* Whether there is a ring to look into that its share allows to be taken from. */
+bool watch_ready(const struct loop *loop, int64_t now_tai_ns);
+void watch_end(struct loop *loop, struct loop_ring *ring);
 
 /* loop_commands.c: what the control thread wants, and giving back what it owns */
 void loop_commands(struct loop *loop);

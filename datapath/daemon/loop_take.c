@@ -16,12 +16,16 @@ enum {
 	/* Rounds must never end, and a ring has fewer slots than there are such numbers. */
 	SEQUENCE_BITS = 20,
 	SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1,
-	/* So many messages are taken before the clock is looked at... */
+	/* So many messages are taken, or rings looked into, before the clock is looked at... */
 	TAKE_AT_ONCE = 8,
 	/* ...and no more when a departure is nearer than that takes, */
 	TAKE_SPARE_NS = 8000,
-	/* or when one is due and taking has gone on for so long. */
+	/* or when one is due and taking has gone on for so long, */
 	TAKE_LONGEST_NS = 100000,
+	/* or when another pod's came due not longer ago: what has waited for longer waits for something else. */
+	TAKE_FRESH_NS = 50000,
+	/* So many messages of a pod are taken before another has its turn. */
+	TAKE_TURN = 32,
 	/* So long the distances between clocks are believed: to read them takes as long as to take a message. */
 	OFFSETS_FRESH_NS = 10000,
 };
@@ -39,7 +43,6 @@ struct packet *packet_alloc(struct loop *loop)
 	packet->message = NULL;
 	packet->late_reason = LATE_WAKEUP;
 	packet->refused_tai_ns = 0;
-	packet->overdue = false;
 	packet->reported = false;
 	return packet;
 }
@@ -87,7 +90,7 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 {
 	if (!frame_sent)
 		ktsn_port_frame_free(loop->config.port, &packet->frame);
-	share_packet_finished(packet);
+	share_pending_add(packet->flow->ring->share, (uint32_t)-1);
 	if (packet->message)
 		packet = copy_finish(loop, packet);
 	if (packet)
@@ -158,12 +161,10 @@ void frame_shape(struct loop *loop, struct packet *packet, const struct loop_rou
 		packet_drop(loop, packet, &loop->counters.drop_invalid);
 		return;
 	}
-	error = ktsn_shaper_enqueue(loop->outlets[packet->outlet].shaper, &packet->shaper,
+	error = ktsn_shaper_enqueue(loop->outlets[packet->outlet].shaper, share_lane(packet), &packet->shaper,
 				    loop->round_tai_ns);
 	if (error)
 		packet_drop(loop, packet, refusal_counter(loop, error));
-	else
-		share_packet_shaped(packet, loop->round_tai_ns);
 }
 
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
@@ -321,51 +322,54 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	return 0;
 }
 
-/* Whether so little is left until a departure that taking more would delay it. One that is late already waits a
- * little more: an earlier message may still be in a ring. */
-static bool departure_calls(struct loop *loop)
+/* Whether something of another pod is due, or nearly, and cannot be waiting for anything else. */
+static bool others_call(const struct loop *loop, const struct share *share)
+{
+	for (int i = 0; i < OUTLETS; i++) {
+		int64_t due_tai_ns = ktsn_shaper_due_beside(loop->outlets[i].shaper, share->lanes[i]);
+
+		if (due_tai_ns < loop->round_tai_ns + TAKE_SPARE_NS &&
+		    due_tai_ns > loop->round_tai_ns - TAKE_FRESH_NS)
+			return true;
+	}
+	return false;
+}
+
+/* Whether so little is left until a departure that taking more of a pod would delay it. One of the same pod that is
+ * late already waits a little more: an earlier message may still be in a ring. */
+static bool departure_calls(struct loop *loop, const struct share *share)
 {
 	int64_t left_ns;
 
 	loop->round_tai_ns = clock_tai_ns();
 	left_ns = loop_departure_next(loop, loop->round_tai_ns) - loop->round_tai_ns;
-	return left_ns > 0 ? left_ns < TAKE_SPARE_NS
-			   : loop->round_tai_ns - loop->take_began_tai_ns > TAKE_LONGEST_NS;
+	if (left_ns > 0)
+		return left_ns < TAKE_SPARE_NS;
+	return loop->round_tai_ns - loop->take_began_tai_ns > TAKE_LONGEST_NS || others_call(loop, share);
 }
 
-void take_begin(struct loop *loop)
-{
-	loop->take_began_tai_ns = loop->round_tai_ns = clock_tai_ns();
-	loop->take_count = 0;
-}
-
-bool take_may_go_on(struct loop *loop)
-{
-	return loop->take_count < TAKE_AT_ONCE || !departure_calls(loop);
-}
-
-static void offsets_refresh(struct loop *loop)
+const struct clock_offsets *loop_offsets(struct loop *loop)
 {
 	int64_t age_ns = loop->round_tai_ns - loop->offsets_read_tai_ns;
 
-	if (age_ns >= 0 && age_ns < OFFSETS_FRESH_NS)
-		return;
-	clock_offsets_read(&loop->offsets);
-	loop->offsets_read_tai_ns = loop->round_tai_ns;
+	if (age_ns < 0 || age_ns >= OFFSETS_FRESH_NS) {
+		clock_offsets_read(&loop->offsets);
+		loop->offsets_read_tai_ns = loop->round_tai_ns;
+	}
+	return &loop->offsets;
 }
 
 enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };
 
-/* Takes all that is ready, or as many as there is time and memory for. */
-static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
+/* Takes all that is ready, or as many as there is time and memory for, and not more than `most`. */
+static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32_t most)
 {
 	struct ktsn_ring_taken taken;
 	uint32_t count = 0;
 	int result;
 
-	loop->round_tai_ns = clock_tai_ns();
-	offsets_refresh(loop);
-	if (share_holds(loop, ring, loop->round_tai_ns))
+	(void)loop_offsets(loop);
+	if (share_holds(loop, ring->share, loop->round_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		if (result < 0) {
@@ -379,49 +383,55 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
 		loop->take_count++;
 		if (!ktsn_ring_ready(&ring->consumer))
 			return DRAINED;
-		if (count >= ring->consumer.slot_count ||
-		    (loop->take_count % TAKE_AT_ONCE == 0 && departure_calls(loop)) ||
-		    share_holds(loop, ring, loop->round_tai_ns))
+		if (count >= most ||
+		    (loop->take_count % TAKE_AT_ONCE == 0 && departure_calls(loop, ring->share)) ||
+		    share_holds(loop, ring->share, loop->round_tai_ns))
 			return DRAINED_IN_PART;
 	}
 	return DRAINED;
 }
 
-void loop_take_ring(struct loop *loop, struct loop_ring *ring)
+/* What was left in it may have been taken since, or was a lie that its application took back. */
+static enum drained ring_look(struct loop *loop, struct loop_ring *ring, uint32_t most)
 {
 	enum drained drained;
 
-	if (!ring->opened || ring->closed)
-		return;
-	/* What was left in it may have been taken since, or was a lie that its application took back. */
-	if (!ktsn_ring_ready(&ring->consumer) && !ring->backlog)
-		return;
-	ring->busy++;
-	drained = ktsn_ring_ready(&ring->consumer) ? ring_drain(loop, ring) : DRAINED;
+	counter_add(&loop->looks, 1);
+	loop->take_count++;
+	if (!ktsn_ring_ready(&ring->consumer))
+		return DRAINED;
+	loop->round_tai_ns = clock_tai_ns();
+	drained = ring_drain(loop, ring, most);
 	if (drained == DRAINED_NO_MEMORY) {
 		counter_add(&loop->counters.frame_pool_empty, 1);
 		loop->memory_short = true;
 	}
-	watch_backlog(loop, ring, drained != DRAINED);
+	return drained;
+}
+
+/* Whether messages were left in it. It may be gone after this. */
+static bool ring_take(struct loop *loop, struct loop_ring *ring, uint32_t most)
+{
+	enum drained drained;
+
+	if (!ring->opened || ring->closed)
+		return false;
+	ring->busy++;
+	drained = ring_look(loop, ring, most);
+	watch_looked(loop, ring, drained != DRAINED);
 	ring->busy--;
 	if (drained == DRAINED && ring->closings && !ring->busy)
 		closings_end(loop, ring);
 	if (drained == DRAINED && ring->closing && !ring->busy)
 		ring_end(loop, ring);
-	ring_retire_if_done(loop, ring);
+	else
+		ring_retire_if_done(loop, ring);
+	return drained != DRAINED;
 }
 
-/* The next in turn. A ring that is taken may leave the list, and the last takes its place. */
-static void take_next(struct loop *loop)
+void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 {
-	struct loop_ring *ring;
-
-	if (loop->take_cursor >= loop->watched_count)
-		loop->take_cursor = 0;
-	ring = loop->watched[loop->take_cursor];
-	loop_take_ring(loop, ring);
-	if (loop->take_cursor < loop->watched_count && loop->watched[loop->take_cursor] == ring)
-		loop->take_cursor++;
+	(void)ring_take(loop, ring, ring->consumer.slot_count);
 }
 
 /* Since the rings were looked into last. */
@@ -435,19 +445,44 @@ static void clock_set_back(struct loop *loop)
 	loop->doorbells_polled_tai_ns = 0;
 }
 
+/* A pod has its turn. Whether that led anywhere: messages were taken, or there is a ring less to look into. */
+static bool turn_take(struct loop *loop)
+{
+	struct loop_ring *ring = watch_turn(loop);
+	uint32_t count;
+	bool left;
+
+	/* None of its rings may be taken from: one look tells that of all. */
+	if (share_shut(loop, ring->share, loop->round_tai_ns) && ktsn_ring_ready(&ring->consumer)) {
+		(void)share_holds(loop, ring->share, loop->round_tai_ns);
+		return false;
+	}
+	count = loop->take_count;
+	left = ring_take(loop, ring, loop->watched_shares > 1 ? TAKE_TURN : ring->consumer.slot_count);
+	/* The look itself was one. */
+	return loop->take_count - count > 1 || !left;
+}
+
+/* Whether a departure leaves time for another turn of that pod. */
+static bool take_may_go_on(struct loop *loop)
+{
+	return loop->take_count < TAKE_AT_ONCE || !departure_calls(loop, watch_share(loop));
+}
+
 void loop_take(struct loop *loop)
 {
-	uint32_t rings = loop->watched_count;
-	int64_t began_tai_ns;
+	uint32_t in_vain = 0;
 
 	loop->rounds++;
-	take_begin(loop);
-	began_tai_ns = loop->take_began_tai_ns;
-	if (began_tai_ns < loop->asleep_tai_ns && loop->asleep_tai_ns != INT64_MAX)
+	loop->take_began_tai_ns = loop->round_tai_ns = clock_tai_ns();
+	loop->take_count = 0;
+	if (loop->take_began_tai_ns < loop->asleep_tai_ns && loop->asleep_tai_ns != INT64_MAX)
 		clock_set_back(loop);
-	shares_unmute(loop, began_tai_ns);
+	shares_unmute(loop, loop->take_began_tai_ns);
+	watch_due(loop, loop->take_began_tai_ns + loop->lead_ns);
 	/* Those for which there is no time have their turn in the next round. */
-	while (rings-- > 0 && loop->watched_count > 0 && take_may_go_on(loop))
-		take_next(loop);
-	loop->asleep_tai_ns = began_tai_ns;
+	while (loop->watched && in_vain < loop->watched_shares && loop->take_count < loop->config.packets &&
+	       take_may_go_on(loop))
+		in_vain = turn_take(loop) ? 0 : in_vain + 1;
+	loop->asleep_tai_ns = loop->take_began_tai_ns;
 }

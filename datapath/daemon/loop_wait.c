@@ -7,8 +7,8 @@
  *     now                      wake              threshold            event
  *
  * The event is the next departure, or the next message that is expected of a periodic flow. Producers whose
- * message is due before the threshold are asked to ring the doorbell: for those, waking as planned
- * would be too late. All others leave the sleeper alone, and pay for no system call.
+ * message is due before the threshold of their ring (loop_watch.c) are asked to ring the doorbell: for those,
+ * waking as planned would be too late. All others leave the sleeper alone, and pay for no system call.
  *
  * The lead is learnt: as long as it takes for all but one wake-up in LATE_ONE_IN to be in time, and never
  * longer than spin_ns. A machine that wakes punctually spins for microseconds.
@@ -45,15 +45,6 @@ static void eventfd_clear(int fd)
 	(void)!read(fd, &count, sizeof(count));
 }
 
-/* A doorbell rings once: when there is no time for its ring now, the ring must be remembered. */
-static void take_rung(struct loop *loop, struct loop_ring *ring)
-{
-	if (take_may_go_on(loop))
-		loop_take_ring(loop, ring);
-	else
-		watch_backlog(loop, ring, true);
-}
-
 /* Waits for a doorbell or a command, at most timeout_ns (-1: for ever). Returns how many came. */
 static int events_wait(struct loop *loop, int64_t timeout_ns)
 {
@@ -63,7 +54,6 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 	int count =
 		epoll_pwait2(loop->epoll_fd, events, EVENTS_AT_ONCE, timeout_ns < 0 ? NULL : &timeout, NULL);
 
-	take_begin(loop);
 	for (int i = 0; i < count; i++) {
 		struct loop_ring *ring = events[i].data.ptr;
 
@@ -74,35 +64,9 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 		counter_add(&loop->counters.doorbells, 1);
 		loop->asleep_tai_ns = INT64_MAX;
 		share_doorbell(loop, ring, clock_tai_ns());
-		take_rung(loop, ring);
+		watch_ring(loop, ring);
 	}
 	return count;
-}
-
-static bool rings_ready(const struct loop *loop, int64_t now_tai_ns)
-{
-	/* What waits for memory or for its pod's share cannot be taken yet, however ready it is. */
-	for (uint32_t i = 0; i < loop->watched_count; i++)
-		if (!loop->memory_short && ktsn_ring_ready(&loop->watched[i]->consumer) &&
-		    !share_shut(loop, loop->watched[i], now_tai_ns))
-			return true;
-	return false;
-}
-
-static void doorbells_set(struct loop *loop, int64_t threshold_tai_ns)
-{
-	struct clock_offsets offsets;
-	int64_t before_ns[KTSN_CLOCKS];
-
-	if (!loop->watched_count)
-		return;
-	clock_offsets_read(&offsets);
-	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
-		before_ns[clock] = threshold_tai_ns == KTSN_SHAPER_NEVER
-					   ? KTSN_DOORBELL_ALWAYS
-					   : threshold_tai_ns - offsets.to_tai_ns[clock];
-	for (uint32_t i = 0; i < loop->watched_count; i++)
-		ktsn_ring_doorbell_set(&loop->watched[i]->consumer, before_ns);
 }
 
 static void lead_learn(struct loop *loop, int64_t late_ns)
@@ -124,8 +88,7 @@ static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_
 	bool for_ever = event_tai_ns == KTSN_SHAPER_NEVER;
 	int64_t wake_tai_ns = event_tai_ns - loop->lead_ns;
 
-	doorbells_set(loop, for_ever ? KTSN_SHAPER_NEVER : wake_tai_ns + loop->lead_ns / 2);
-	if (rings_ready(loop, now_tai_ns))
+	if (watch_ready(loop, now_tai_ns))
 		return;
 	loop->asleep_tai_ns = now_tai_ns;
 	counter_add(&loop->counters.wakeups, 1);
@@ -176,8 +139,6 @@ void loop_wait(struct loop *loop)
 	int64_t expected_tai_ns;
 	int64_t event_tai_ns;
 
-	/* What should have come by now has been looked for, in the round that ends here. */
-	watch_expire(loop, now_tai_ns + loop->lead_ns);
 	expected_tai_ns = watch_next(loop, now_tai_ns);
 	event_tai_ns = departure_tai_ns < expected_tai_ns ? departure_tai_ns : expected_tai_ns;
 	if (shares_next(loop) < event_tai_ns)

@@ -1,62 +1,176 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which rings the loop looks into on its own, without a doorbell: those of flows that are periodic and
- * expected to send soon, and those that hold a message for which there was no memory. The cost of a round
- * grows with these, not with the number of rings.
+ * Which rings the loop looks into, and when: those that rang, those of flows that are periodic and expected to
+ * send about now, and those in which messages were left. What a round and a sleep cost grows with these, not
+ * with the number of rings or flows.
+ *
+ *                 threshold                   expected
+ *   --------------------+------------------------+----------> transmit times of a ring's messages
+ *     ring the doorbell | the loop looks in time
+ *
+ * Each ring has a threshold of its own for its doorbell, a little before the time of the message that is expected
+ * next of any of its flows, at which the ring is looked into whether or not somebody rang. It is written when that
+ * changes, which is once a message.
  *
  * Each flow has at most one entry in the queue of expectations. When the flow is then expected later, the
  * entry stays and is queued again when its time comes (nothing has to be taken out of the middle).
  */
 #include "loop_state.h"
 
-#include <stdlib.h>
+#include "leftist_heap.h"
+
+#include <assert.h>
 
 /* Longer periods are not worth a look without a doorbell. */
 enum { PERIOD_MAX_NS = 1000000000 };
 
-static void list_add(struct loop *loop, struct loop_ring *ring)
+#define container_of(member, type, name) ((type *)((char *)(member)-offsetof(type, name)))
+
+/* ---- circles; `next` is whose turn it is, NULL: the circle is empty ---- */
+
+/* Its turn comes last. */
+static void circle_add(struct watch_link **next, struct watch_link *link)
 {
-	if (ring->watch_index != LOOP_UNWATCHED || ring->closed)
-		return;
-	ring->watch_index = loop->watched_count;
-	loop->watched[loop->watched_count++] = ring;
+	if (!*next)
+		*next = link->next = link->previous = link;
+	link->next = *next;
+	link->previous = (*next)->previous;
+	link->previous->next = link;
+	(*next)->previous = link;
 }
 
-static void list_remove(struct loop *loop, struct loop_ring *ring)
+static void circle_remove(struct watch_link **next, const struct watch_link *link)
 {
-	static const int64_t always[KTSN_CLOCKS] = {KTSN_DOORBELL_ALWAYS, KTSN_DOORBELL_ALWAYS,
-						    KTSN_DOORBELL_ALWAYS};
-	struct loop_ring *last;
-
-	if (ring->watch_index == LOOP_UNWATCHED)
-		return;
-	last = loop->watched[--loop->watched_count];
-	loop->watched[ring->watch_index] = last;
-	last->watch_index = ring->watch_index;
-	ring->watch_index = LOOP_UNWATCHED;
-	ktsn_ring_doorbell_set(&ring->consumer, always);
-}
-
-static void list_update(struct loop *loop, struct loop_ring *ring)
-{
-	if (ring->expectations || ring->backlog) {
-		list_add(loop, ring);
+	if (link->next == link) {
+		*next = NULL;
 		return;
 	}
-	list_remove(loop, ring);
-	/* A message that came before its producer could see the new threshold rang no bell. */
-	if (!ring->closed && ktsn_ring_ready(&ring->consumer))
-		loop_take_ring(loop, ring);
+	link->previous->next = link->next;
+	link->next->previous = link->previous;
+	if (*next == link)
+		*next = link->next;
 }
+
+/* ---- rings to look into ---- */
+
+void watch_ring(struct loop *loop, struct loop_ring *ring)
+{
+	struct share *share = ring->share;
+
+	if (ring->watched || ring->closed)
+		return;
+	ring->watched = true;
+	if (!share->rings) {
+		circle_add(&loop->watched, &share->watch);
+		loop->watched_shares++;
+	}
+	circle_add(&share->rings, &ring->watch);
+}
+
+static void unwatch(struct loop *loop, struct loop_ring *ring)
+{
+	struct share *share = ring->share;
+
+	if (!ring->watched)
+		return;
+	ring->watched = false;
+	circle_remove(&share->rings, &ring->watch);
+	if (share->rings)
+		return;
+	circle_remove(&loop->watched, &share->watch);
+	loop->watched_shares--;
+}
+
+const struct share *watch_share(const struct loop *loop)
+{
+	return container_of(loop->watched, const struct share, watch);
+}
+
+struct loop_ring *watch_turn(struct loop *loop)
+{
+	struct share *share = container_of(loop->watched, struct share, watch);
+	struct loop_ring *ring = container_of(share->rings, struct loop_ring, watch);
+
+	loop->watched = loop->watched->next;
+	share->rings = share->rings->next;
+	return ring;
+}
+
+bool watch_ready(const struct loop *loop, int64_t now_tai_ns)
+{
+	const struct watch_link *link = loop->watched;
+
+	/* What waits for memory or for its pod's share cannot be taken yet, however ready it is. */
+	if (!link || loop->memory_short)
+		return false;
+	do {
+		if (!share_shut(loop, container_of(link, struct share, watch), now_tai_ns))
+			return true;
+		link = link->next;
+	} while (link != loop->watched);
+	return false;
+}
+
+/* ---- doorbells ---- */
+
+static void doorbell_write(struct loop *loop, struct loop_ring *ring)
+{
+	const struct clock_offsets *offsets = loop_offsets(loop);
+	int64_t before_ns[KTSN_CLOCKS];
+
+	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
+		before_ns[clock] = ring->threshold_tai_ns == KTSN_SHAPER_NEVER
+					   ? KTSN_DOORBELL_ALWAYS
+					   : ring->threshold_tai_ns - offsets->to_tai_ns[clock];
+	ktsn_ring_doorbell_set(&ring->consumer, before_ns);
+	counter_add(&loop->doorbells_set, 1);
+}
+
+static void doorbell_update(struct loop *loop, struct loop_ring *ring)
+{
+	int64_t before_tai_ns = ring->threshold_tai_ns;
+
+	/* It is looked into the whole lead before: the lead shrinks little by little only. */
+	ring->threshold_tai_ns =
+		ring->expected ? ring->expected->txtime_tai_ns - loop->lead_ns / 2 : KTSN_SHAPER_NEVER;
+	if (ring->threshold_tai_ns == before_tai_ns || ring->closed)
+		return;
+	doorbell_write(loop, ring);
+	/* A message that came before its producer could see the later threshold rang no bell. */
+	if (ring->threshold_tai_ns > before_tai_ns && ktsn_ring_ready(&ring->consumer))
+		watch_ring(loop, ring);
+}
+
+void watch_looked(struct loop *loop, struct loop_ring *ring, bool backlog)
+{
+	ring->backlog = backlog;
+	if (backlog)
+		watch_ring(loop, ring);
+	else
+		unwatch(loop, ring);
+	doorbell_update(loop, ring);
+}
+
+void watch_end(struct loop *loop, struct loop_ring *ring)
+{
+	share_forget(loop, ring);
+	unwatch(loop, ring);
+}
+
+/* ---- expectations ---- */
 
 static void entry_queue(struct loop *loop, struct loop_flow *flow)
 {
 	struct expectation *expectation = &flow->expectation;
+	struct loop_ring *ring = flow->ring;
 
-	expectation->entry.txtime_tai_ns = expectation->expected_tai_ns;
+	expectation->entry.txtime_tai_ns = expectation->of_ring.txtime_tai_ns = expectation->expected_tai_ns;
+	/* Of equal times, the queue and the heap must have the same first. */
+	expectation->entry.order = expectation->of_ring.order = ++loop->expectations_queued;
 	ktsn_txtime_queue_push(&loop->expectations, &expectation->entry, expectation->last_tai_ns);
+	ring->expected = ktsn_leftist_heap_push(ring->expected, &expectation->of_ring);
 	expectation->queued = true;
-	flow->ring->expectations++;
+	ring->expectations++;
 }
 
 void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai_ns)
@@ -68,24 +182,8 @@ void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai
 	if (period_ns <= 0 || period_ns > PERIOD_MAX_NS || flow->closed)
 		return;
 	expectation->expected_tai_ns = txtime_tai_ns + period_ns;
-	if (expectation->queued)
-		return;
-	entry_queue(loop, flow);
-	list_add(loop, flow->ring);
-}
-
-void watch_backlog(struct loop *loop, struct loop_ring *ring, bool backlog)
-{
-	if (ring->backlog == backlog)
-		return;
-	ring->backlog = backlog;
-	list_update(loop, ring);
-}
-
-void watch_end(struct loop *loop, struct loop_ring *ring)
-{
-	share_forget(loop, ring);
-	list_remove(loop, ring);
+	if (!expectation->queued)
+		entry_queue(loop, flow);
 }
 
 int64_t watch_next(const struct loop *loop, int64_t now_tai_ns)
@@ -97,29 +195,36 @@ int64_t watch_next(const struct loop *loop, int64_t now_tai_ns)
 	return first->txtime_tai_ns > now_tai_ns ? first->txtime_tai_ns : now_tai_ns;
 }
 
-static struct loop_flow *flow_of_entry(struct ktsn_shaper_packet *entry)
+static struct loop_flow *entry_pop(struct loop *loop)
 {
-	return (struct loop_flow *)((char *)entry - offsetof(struct loop_flow, expectation.entry));
+	struct loop_flow *flow =
+		container_of(ktsn_txtime_queue_pop(&loop->expectations), struct loop_flow, expectation.entry);
+	struct loop_ring *ring = flow->ring;
+
+	assert(ring->expected == &flow->expectation.of_ring);
+	ring->expected = ktsn_leftist_heap_pop(ring->expected);
+	ring->expectations--;
+	flow->expectation.queued = false;
+	return flow;
 }
 
-void watch_expire(struct loop *loop, int64_t until_tai_ns)
+/* Its message may have been taken already; others of its ring rely on being looked for now. */
+static void expectation_end(struct loop *loop, struct loop_flow *flow, int64_t until_tai_ns)
 {
-	struct ktsn_shaper_packet *entry;
+	struct loop_ring *ring = flow->ring;
 
-	while ((entry = ktsn_txtime_queue_first(&loop->expectations)) &&
-	       entry->txtime_tai_ns <= until_tai_ns) {
-		struct loop_flow *flow = flow_of_entry(ktsn_txtime_queue_pop(&loop->expectations));
-		struct loop_ring *ring = flow->ring;
+	if (flow->expectation.expected_tai_ns > until_tai_ns && !flow->closed)
+		entry_queue(loop, flow);
+	else
+		flow_retire_if_done(loop, flow);
+	watch_ring(loop, ring);
+	ring_retire_if_done(loop, ring);
+}
 
-		ring->busy++;
-		flow->expectation.queued = false;
-		ring->expectations--;
-		if (flow->expectation.expected_tai_ns > until_tai_ns && !flow->closed)
-			entry_queue(loop, flow);
-		else
-			flow_retire_if_done(loop, flow);
-		list_update(loop, ring);
-		ring->busy--;
-		ring_retire_if_done(loop, ring);
-	}
+void watch_due(struct loop *loop, int64_t until_tai_ns)
+{
+	const struct ktsn_shaper_packet *first;
+
+	while ((first = ktsn_txtime_queue_first(&loop->expectations)) && first->txtime_tai_ns <= until_tai_ns)
+		expectation_end(loop, entry_pop(loop), until_tai_ns);
 }

@@ -195,6 +195,7 @@ struct node {
 	struct node_shaping shaping;
 	uint32_t ring_slots;        /* per process */
 	struct share_limits limits; /* of each pod */
+	uint32_t share_count;       /* of pods, and of those that are gone and whose messages still leave */
 	struct namespace *own_ns;
 	struct namespace *namespaces;
 	struct pod *pods;

@@ -33,7 +33,7 @@ static struct pod *pod_get(struct node *node, const char *identity)
 	pod = calloc(1, sizeof(*pod));
 	if (!pod)
 		return NULL;
-	pod->share = share_create(&node->limits);
+	pod->share = share_create(&node->limits, &node->share_count);
 	if (!pod->share) {
 		free(pod);
 		return NULL;
@@ -44,6 +44,15 @@ static struct pod *pod_get(struct node *node, const char *identity)
 	pod->next = node->pods;
 	node->pods = pod;
 	return pod;
+}
+
+/* Why there is no room for another pod. */
+static int pod_refuse(const struct node *node, const char *identity, struct refusal *refusal)
+{
+	if (node->share_count < SHARES_MAX)
+		return -ENOMEM;
+	return refuse(refusal, "identity", "%s: %d pods are served already; remove one first", identity,
+		      SHARES_MAX);
 }
 
 static void pod_unlink_if_empty(struct pod *pod)
@@ -101,7 +110,7 @@ int node_socket_add(struct node *node, const char *identity, const char *path, s
 		return refuse(refusal, "path", "%s: not an absolute path; begin it with /", path);
 	pod = pod_get(node, identity);
 	if (!pod)
-		return -ENOMEM;
+		return pod_refuse(node, identity, refusal);
 	if (pod->listener.fd >= 0) {
 		if (strcmp(pod->socket_path, path) == 0)
 			return 0;
@@ -253,7 +262,7 @@ int node_endpoint_add(struct node *node, const char *identity, const char *inter
 	pod = pod_get(node, identity);
 	if (!pod) {
 		endpoint_free(endpoint);
-		return -ENOMEM;
+		return pod_refuse(node, identity, refusal);
 	}
 	existing = endpoint_find(pod, interface);
 	if (existing) {

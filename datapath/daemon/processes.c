@@ -53,7 +53,6 @@ static int ring_make(struct process *process)
 		return err;
 	}
 	ring->object = (struct loop_object){.kind = LOOP_RING, .owner = process};
-	ring->watch_index = LOOP_UNWATCHED;
 	ktsn_ring_consumer_init(&ring->consumer, process->memory.address, process->memory.slot_count,
 				process->memory.slot_bytes);
 	ring->share = process->share;
@@ -139,12 +138,23 @@ static int ring_allowed(const struct process *process)
 	return process->pod->node->process_count > LOOP_RINGS_MAX ? -EMFILE : 0;
 }
 
-/* Whether the memory that was made or handed back is within what the pod may have. */
+/* How much more its pod may have. */
+static uint64_t memory_left(const struct process *process)
+{
+	const struct share *share = process->share;
+
+	return share->ring_bytes < share->limits.memory_bytes ? share->limits.memory_bytes - share->ring_bytes
+							      : 0;
+}
+
+/* Of memory to be made; counts when it is not. */
 static int memory_allowed(const struct process *process)
 {
-	if (process->share->ring_bytes + process->memory.bytes <= process->share->limits.memory_bytes)
+	struct node *node = process->pod->node;
+
+	if (ktsn_ring_memory_bytes(node->ring_slots, node->uplink.mtu_bytes) <= memory_left(process))
 		return 0;
-	process->pod->node->limit_refusals++;
+	node->limit_refusals++;
 	return -ENOMEM;
 }
 
@@ -155,12 +165,12 @@ static int hello(struct process *process)
 	int err = ring_allowed(process);
 
 	if (!err)
+		err = memory_allowed(process);
+	if (!err)
 		err = ktsn_ring_memory_create(&process->memory, node->ring_slots, node->uplink.mtu_bytes);
 	if (err)
 		return err;
-	err = memory_allowed(process);
-	if (!err)
-		err = ring_make(process);
+	err = ring_make(process);
 	if (err)
 		ktsn_ring_memory_destroy(&process->memory);
 	else
@@ -194,12 +204,12 @@ static int hand_back(struct process *process, int *ring_fd)
 	if (!err && ring_held(process->pod->node, ktsn_ring_memory_inode(*ring_fd)))
 		err = -EBUSY;
 	if (!err)
-		err = ktsn_ring_memory_adopt(&process->memory, *ring_fd);
+		err = ktsn_ring_memory_adopt(&process->memory, *ring_fd, memory_left(process));
+	if (err == -ENOMEM)
+		process->pod->node->limit_refusals++;
 	if (err)
 		return err;
-	err = memory_allowed(process);
-	if (!err)
-		err = ring_make(process);
+	err = ring_make(process);
 	if (err) {
 		munmap(process->memory.address, process->memory.bytes);
 		return err;
@@ -449,7 +459,7 @@ void process_accept(struct event_source *listener)
 /* Its messages may have nowhere to go, but its connection stays. */
 static int ring_take_over(struct process *process, const struct process_descriptors *descriptors)
 {
-	int err = ktsn_ring_memory_adopt(&process->memory, descriptors->memory);
+	int err = ktsn_ring_memory_adopt(&process->memory, descriptors->memory, KTSN_RING_BYTES_MAX);
 
 	if (err)
 		return err;

@@ -4,6 +4,7 @@
 #include "clock.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* What may come at once, and still be within the rate. */
 enum { BURST_NS = 10000000 };
@@ -15,12 +16,40 @@ static struct share_rate rate_of(uint32_t per_second)
 	return (struct share_rate){.interval_ns = NS_PER_SECOND / per_second, .burst_ns = BURST_NS};
 }
 
-struct share *share_create(const struct share_limits *limits)
+/* A multiple of any alignment that is asked for. */
+static size_t lane_bytes(void)
 {
-	struct share *share = calloc(1, sizeof(*share));
+	enum { ALIGNMENT = 4096 };
+
+	return (ktsn_shaper_lane_bytes() + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Large and mostly never used: pages come when they are touched, which is when messages of a class come for the
+ * first time. */
+static int lanes_map(struct share *share)
+{
+	uint8_t *memory = mmap(NULL, SHARE_LANES * lane_bytes(), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return -1;
+	for (size_t i = 0; i < SHARE_LANES; i++)
+		share->lanes[i] = (struct ktsn_shaper_lane *)(memory + i * lane_bytes());
+	return 0;
+}
+
+struct share *share_create(const struct share_limits *limits, uint32_t *live)
+{
+	struct share *share = *live < SHARES_MAX ? calloc(1, sizeof(*share)) : NULL;
 
 	if (!share)
 		return NULL;
+	if (lanes_map(share)) {
+		free(share);
+		return NULL;
+	}
+	share->live = live;
+	(*live)++;
 	share->limits = *limits;
 	share->users = 1;
 	share->messages = rate_of(limits->message_rate);
@@ -35,6 +64,9 @@ void share_get(struct share *share)
 
 void share_put(struct share *share)
 {
-	if (share && --share->users == 0)
-		free(share);
+	if (!share || --share->users > 0)
+		return;
+	(*share->live)--;
+	munmap(share->lanes[0], SHARE_LANES * lane_bytes());
+	free(share);
 }

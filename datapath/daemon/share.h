@@ -10,9 +10,16 @@
 #ifndef KTSN_DAEMON_SHARE_H
 #define KTSN_DAEMON_SHARE_H
 
+#include "shaper.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+enum {
+	SHARES_MAX = KTSN_SHAPER_LANES_MAX,
+	SHARE_LANES = 2, /* one for each outlet of the loop */
+};
 
 struct share_limits {
 	uint32_t processes;
@@ -34,23 +41,34 @@ struct share_rate {
 	int64_t due_tai_ns;
 };
 
+/* A place in a circle (loop_watch.c). All zero: in none. */
+struct watch_link {
+	struct watch_link *next, *previous;
+};
+
 struct share {
 	struct share_limits limits;
+	struct ktsn_shaper_lane *lanes[SHARE_LANES]; /* the loop thread's; NULL: of the shaper's own */
 	/* The control thread's. */
 	uint32_t users;
+	uint32_t *live;     /* where all shares that there are are counted */
 	uint32_t processes; /* also those that ended and still have messages under way */
 	uint32_t sockets;
 	uint64_t ring_bytes;
 	/* The loop thread's, and read by the other. */
 	_Atomic uint32_t pending;
 	/* The loop thread's. */
-	uint32_t overdue; /* of them in the shaper, and had come too late */
+	struct watch_link watch;  /* among the shares with rings to look into */
+	struct watch_link *rings; /* those rings, the next first; NULL: none */
+	uint64_t burst;           /* the last in which it had messages, */
+	uint32_t burst_count;     /* and how many */
 	struct share_rate messages;
 	struct share_rate doorbells;
 };
 
-/* With one user; NULL when out of memory. Control thread. */
-struct share *share_create(const struct share_limits *limits);
+/* With one user; NULL when out of memory, or when *live, which counts them, says that there are SHARES_MAX. Control
+ * thread. */
+struct share *share_create(const struct share_limits *limits, uint32_t *live);
 void share_get(struct share *share);
 /* NULL is harmless. */
 void share_put(struct share *share);

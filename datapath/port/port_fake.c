@@ -18,6 +18,7 @@ enum {
 struct record {
 	uint8_t *data;
 	uint32_t bytes;
+	uint32_t send;
 };
 
 struct fake {
@@ -27,6 +28,7 @@ struct fake {
 	uint8_t *buffers;
 	uint32_t buffer_count;
 	uint32_t buffer_bytes;
+	uint32_t sends;
 	uint8_t **free_buffers; /* a stack of buffer_count - in_use entries */
 
 	/* Shared. sent_count: its release by the sender publishes the chunks and records below it. */
@@ -124,6 +126,7 @@ static bool record_frame(struct fake *fake, const struct ktsn_port_frame *frame)
 		return false;
 	memcpy(record->data, frame->data, frame->bytes);
 	record->bytes = frame->bytes;
+	record->send = fake->sends;
 	/* Pairs with the acquire in ktsn_port_fake_sent_count(). */
 	atomic_store_explicit(&fake->sent_count, index + 1, memory_order_release);
 	return true;
@@ -147,6 +150,7 @@ static uint32_t fake_send(struct ktsn_port *port, struct ktsn_port_frame *frames
 
 	assert(count <= KTSN_PORT_BURST);
 	count = limited(fake, count);
+	fake->sends++;
 	*errors = 0;
 	for (taken = 0; taken < count; taken++) {
 		assert(frames[taken].bytes <= fake->buffer_bytes);
@@ -216,18 +220,33 @@ size_t ktsn_port_fake_sent_count(const struct ktsn_port *port)
 	return atomic_load_explicit(&const_fake_of(port)->sent_count, memory_order_acquire);
 }
 
-const uint8_t *ktsn_port_fake_sent(const struct ktsn_port *port, size_t index, uint32_t *bytes)
+/* NULL when it is not there yet. */
+static const struct record *record_at(const struct ktsn_port *port, size_t index)
 {
-	const struct record *record;
 	unsigned int chunk;
 	size_t offset;
 
 	if (index >= ktsn_port_fake_sent_count(port))
 		return NULL;
 	chunk = chunk_of(index, &offset);
-	record = &const_fake_of(port)->chunks[chunk][offset];
+	return &const_fake_of(port)->chunks[chunk][offset];
+}
+
+const uint8_t *ktsn_port_fake_sent(const struct ktsn_port *port, size_t index, uint32_t *bytes)
+{
+	const struct record *record = record_at(port, index);
+
+	if (!record)
+		return NULL;
 	*bytes = record->bytes;
 	return record->data;
+}
+
+uint32_t ktsn_port_fake_sent_by(const struct ktsn_port *port, size_t index)
+{
+	const struct record *record = record_at(port, index);
+
+	return record ? record->send : 0;
 }
 
 void ktsn_port_fake_limit_next(struct ktsn_port *port, uint32_t sends, uint32_t frames)

@@ -21,6 +21,9 @@ size_t ktsn_port_fake_sent_count(const struct ktsn_port *port);
 /* Frame number `index` (from 0, in the order of sending) and its length; NULL when not sent yet. */
 const uint8_t *ktsn_port_fake_sent(const struct ktsn_port *port, size_t index, uint32_t *bytes);
 
+/* Which send took that frame, counted from 1; 0 when it is not sent yet. */
+uint32_t ktsn_port_fake_sent_by(const struct ktsn_port *port, size_t index);
+
 /* The next `sends` sends take at most `frames` frames each (0: none). Replaces an earlier limit. */
 void ktsn_port_fake_limit_next(struct ktsn_port *port, uint32_t sends, uint32_t frames);
 

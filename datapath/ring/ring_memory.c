@@ -48,6 +48,17 @@ static int seal_and_map(struct ktsn_ring_memory *memory)
 	return memory->address == MAP_FAILED ? -errno : 0;
 }
 
+static uint32_t slot_bytes_of(uint32_t payload_bytes)
+{
+	return round_up(KTSN_RING_SLOT_HEADER_BYTES + payload_bytes, KTSN_CACHE_LINE_BYTES);
+}
+
+size_t ktsn_ring_memory_bytes(uint32_t slot_count, uint32_t payload_bytes)
+{
+	return sizeof(struct ktsn_ring_header) +
+	       (size_t)round_up(slot_count, KTSN_RING_WORD_BITS) * slot_bytes_of(payload_bytes);
+}
+
 int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, uint32_t slot_count, uint32_t payload_bytes)
 {
 	int err;
@@ -56,8 +67,8 @@ int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, uint32_t slot_count
 		return -EINVAL;
 	memset(memory, 0, sizeof(*memory));
 	memory->slot_count = round_up(slot_count, KTSN_RING_WORD_BITS);
-	memory->slot_bytes = round_up(KTSN_RING_SLOT_HEADER_BYTES + payload_bytes, KTSN_CACHE_LINE_BYTES);
-	memory->bytes = sizeof(struct ktsn_ring_header) + (size_t)memory->slot_count * memory->slot_bytes;
+	memory->slot_bytes = slot_bytes_of(payload_bytes);
+	memory->bytes = ktsn_ring_memory_bytes(slot_count, payload_bytes);
 	memory->fd = memfd_create("ktsn-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (memory->fd < 0)
 		return -errno;
@@ -80,7 +91,7 @@ static int sealed(int fd)
 	return seals >= 0 && (seals & wanted) == wanted && !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE));
 }
 
-static int map_existing(struct ktsn_ring_memory *memory, int fd)
+static int map_existing(struct ktsn_ring_memory *memory, int fd, uint64_t bytes_max)
 {
 	struct stat status;
 
@@ -88,6 +99,8 @@ static int map_existing(struct ktsn_ring_memory *memory, int fd)
 		return -errno;
 	if (status.st_size < (off_t)sizeof(struct ktsn_ring_header) || status.st_size > KTSN_RING_BYTES_MAX)
 		return -EBADMSG;
+	if ((uint64_t)status.st_size > bytes_max)
+		return -ENOMEM;
 	memory->bytes = (size_t)status.st_size;
 	memory->address = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 	return memory->address == MAP_FAILED ? -errno : 0;
@@ -116,14 +129,14 @@ static int layout_read(struct ktsn_ring_memory *memory)
 	return 0;
 }
 
-int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd)
+int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd, uint64_t bytes_max)
 {
 	int err;
 
 	memset(memory, 0, sizeof(*memory));
 	if (!sealed(fd))
 		return -EPERM;
-	err = map_existing(memory, fd);
+	err = map_existing(memory, fd, bytes_max);
 	if (err)
 		return err;
 	err = layout_read(memory);

@@ -23,8 +23,7 @@ static unsigned int first_class(const struct ktsn_shaper *shaper)
 	unsigned int first = highest_class(shaper->classes_used);
 
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
-		if (shaper->classes_used >> class & 1 &&
-		    ktsn_packet_before(class_first(shaper, class), class_first(shaper, first)))
+		if (shaper->classes_used >> class & 1 && class_before(shaper, class, first))
 			first = class;
 	return first;
 }

@@ -41,6 +41,11 @@ int64_t ktsn_link_ns(uint64_t link_speed_bps, uint32_t wire_bytes)
 	return link_speed_bps ? (int64_t)((bits_ns + link_speed_bps - 1) / link_speed_bps) : 0;
 }
 
+size_t ktsn_shaper_lane_bytes(void)
+{
+	return sizeof(struct ktsn_shaper_lane);
+}
+
 size_t ktsn_shaper_bytes(void)
 {
 	return sizeof(struct ktsn_shaper);
@@ -56,8 +61,11 @@ struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_conf
 	shaper->link_bytes = 0;
 	shaper->pending = 0;
 	shaper->classes_used = 0;
+	shaper->turns = 0;
+	memset(&shaper->own, 0, sizeof(shaper->own));
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
-		ktsn_txtime_queue_init(&shaper->queues[class]);
+		shaper->lanes[class].count = shaper->lanes[class].packets = 0;
+		shaper->lanes[class].turns_void = 0;
 		shaper->firsts[class] = NULL;
 	}
 	ktsn_shaper_gates_set(shaper, NULL);
@@ -102,33 +110,67 @@ void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *
 	fits_forget(shaper);
 }
 
+/* Who is first in a class may have changed. */
+static void first_find(struct ktsn_shaper *shaper, unsigned int class)
+{
+	const struct lanes *lanes = &shaper->lanes[class];
+
+	shaper->firsts[class] = lanes->count ? lanes->heap[0]->first : NULL;
+	selection_forget(shaper);
+}
+
 void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper)
 {
 	shaper->link_free_tai_ns = 0;
-	selection_forget(shaper);
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
+		ktsn_lanes_clock_set_back(&shaper->lanes[class], shaper->turns);
+		first_find(shaper, class);
+	}
 	fits_forget(shaper);
 }
 
-void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+static void packet_push(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender,
+			struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
 	unsigned int class = packet->traffic_class;
 
-	ktsn_txtime_queue_push(&shaper->queues[class], packet, now_tai_ns);
+	ktsn_lanes_push(&shaper->lanes[class], sender, class, packet, now_tai_ns);
 	shaper->classes_used |= (uint8_t)(1U << class);
 	shaper->pending++;
-	if (ktsn_txtime_queue_first(&shaper->queues[class]) == packet) {
-		shaper->firsts[class] = packet;
-		selection_forget(shaper);
+	if (shaper->firsts[class] != shaper->lanes[class].heap[0]->first)
+		first_find(shaper, class);
+}
+
+/* Its rank has changed in every class in which it has packets. */
+static void sender_rank(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender)
+{
+	for (unsigned int classes = sender->classes_used; classes; classes &= classes - 1) {
+		unsigned int class = (unsigned int)__builtin_ctz(classes);
+
+		ktsn_lanes_rank(&shaper->lanes[class], &sender->classes[class]);
+		first_find(shaper, class);
 	}
 }
 
-int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
+			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+{
+	struct ktsn_shaper_lane *sender = lane ? lane : &shaper->own;
+
+	packet_push(shaper, sender, packet, now_tai_ns);
+	/* Or one that is refused whenever its turn comes would come last for ever. */
+	sender->served_turn = 0;
+	sender_rank(shaper, sender);
+}
+
+int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
+			struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
 	int error = shaper->ops->admit(shaper, packet, now_tai_ns);
 
 	packet->patient = !shaper->ops->drops_late;
 	if (!error)
-		ktsn_shaper_requeue(shaper, packet, now_tai_ns);
+		packet_push(shaper, lane ? lane : &shaper->own, packet, now_tai_ns);
 	return error;
 }
 
@@ -137,18 +179,46 @@ int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 	return selection_find(shaper, now_tai_ns)->at_tai_ns;
 }
 
+int64_t ktsn_shaper_due_beside(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *lane)
+{
+	int64_t due_tai_ns = KTSN_SHAPER_NEVER;
+
+	for (unsigned int classes = shaper->classes_used; classes; classes &= classes - 1) {
+		int64_t of_class_tai_ns = ktsn_lanes_due_beside(&shaper->lanes[__builtin_ctz(classes)],
+								lane ? lane : &shaper->own);
+
+		if (of_class_tai_ns < due_tai_ns)
+			due_tai_ns = of_class_tai_ns;
+	}
+	return due_tai_ns;
+}
+
+const struct ktsn_shaper_packet *ktsn_shaper_peek(struct ktsn_shaper *shaper, int64_t now_tai_ns)
+{
+	const struct selection *selection = selection_find(shaper, now_tai_ns);
+
+	return selection->at_tai_ns > now_tai_ns ? NULL : class_first(shaper, selection->traffic_class);
+}
+
 static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, unsigned int class)
 {
-	struct ktsn_shaper_packet *packet = ktsn_txtime_queue_pop(&shaper->queues[class]);
+	struct ktsn_shaper_packet *packet = ktsn_lanes_pop(&shaper->lanes[class], class);
 
-	shaper->firsts[class] = ktsn_txtime_queue_first(&shaper->queues[class]);
-	selection_forget(shaper);
-	if (!shaper->firsts[class])
+	if (!shaper->lanes[class].count)
 		shaper->classes_used &= (uint8_t) ~(1U << class);
+	first_find(shaper, class);
 	/* The place of a packet that is freed may be the next one's: it must not be taken for it. */
 	shaper->fits[class].packet = NULL;
 	shaper->pending--;
 	return packet;
+}
+
+/* The sender has had its turn. */
+static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, int64_t now_tai_ns)
+{
+	sender->served_tai_ns = link_free(shaper, now_tai_ns);
+	sender->served_turn = ++shaper->turns;
+	sender_rank(shaper, sender);
 }
 
 /* What the caller learns of a packet that leaves now, and what the link does. */
@@ -172,15 +242,18 @@ struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64
 	struct ktsn_window window;
 	bool windowed = shaper->ops->window != NULL;
 	struct ktsn_shaper_packet *packet;
+	struct ktsn_shaper_lane *sender;
 
 	if (selection.at_tai_ns > now_tai_ns)
 		return NULL;
 	*verdict = selection.verdict;
+	sender = shaper->lanes[selection.traffic_class].heap[0]->sender;
 	if (windowed)
 		window = *shaper->ops->window(shaper, selection.traffic_class);
 	packet = class_pop(shaper, selection.traffic_class);
 	if (selection.verdict == KTSN_SEND)
 		packet_leave(shaper, packet, now_tai_ns, windowed ? &window : NULL);
+	sender_serve(shaper, sender, now_tai_ns);
 	return packet;
 }
 
@@ -193,7 +266,7 @@ bool ktsn_shaper_overrun(const struct ktsn_shaper *shaper, const struct ktsn_sha
 
 uint32_t ktsn_shaper_pending_of(const struct ktsn_shaper *shaper, unsigned int traffic_class)
 {
-	return shaper->queues[traffic_class].count;
+	return shaper->lanes[traffic_class].packets;
 }
 
 uint32_t ktsn_shaper_pending(const struct ktsn_shaper *shaper)

@@ -17,6 +17,10 @@
  *
  * Common to all: never before its transmit time (but for deadlines), and one frame after the other at the
  * configured speed of the link.
+ *
+ * Packets of several senders are in lanes, one for each: of senders that have packets overdue in the same class,
+ * each has its turn, so that none waits for all that another has. The order among one sender's packets is that
+ * of their transmit times, whatever others do.
  */
 #ifndef KTSN_SHAPER_SHAPER_H
 #define KTSN_SHAPER_SHAPER_H
@@ -52,6 +56,14 @@ enum ktsn_verdict {
 };
 
 struct ktsn_shaper;
+struct ktsn_shaper_lane;
+
+/* Lanes that hold packets of a shaper at the same time. */
+enum { KTSN_SHAPER_LANES_MAX = 1024 };
+
+/* Bytes of memory that a lane needs, aligned for any type. Memory that is all zero is an empty lane, so that what
+ * the lane never uses need never be touched. It is the caller's, and stays while the lane holds packets. */
+size_t ktsn_shaper_lane_bytes(void);
 
 /* Bytes of memory that a shaper needs, aligned for any type. */
 size_t ktsn_shaper_bytes(void);
@@ -67,21 +79,31 @@ void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy str
 void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *gates);
 
 /*
- * Takes the packet. 0, or the packet stays the caller's:
+ * Takes the packet, into its sender's lane; NULL: the shaper's own, for whoever has none. 0, or the packet stays the
+ * caller's:
  *   -EMSGSIZE  larger than queue-max-sdu of its class
  *   -ETIME     etf: its time has passed
  *   -EINVAL    etf: a deadline among transmit times, or the other way round
  */
-int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
+int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
+			struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
 
 /* The clock was set back: what was reckoned with the old time, that the link is busy until then, is void. */
 void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper);
 
-/* Takes back a packet that was to be sent and could not be. */
-void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
+/* Takes back a packet that was to be sent and could not be: into the same lane, where it has not had its turn. */
+void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
+			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
+
+/* The packet that ktsn_shaper_dequeue() would give back at `now`, or NULL. */
+const struct ktsn_shaper_packet *ktsn_shaper_peek(struct ktsn_shaper *shaper, int64_t now_tai_ns);
 
 /* The earliest time, `now` or later, at which a packet will come back; KTSN_SHAPER_NEVER when none will. */
 int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns);
+
+/* When the first packet of any other lane became due, or will; gates and link may hold it back for longer.
+ * KTSN_SHAPER_NEVER when there is none. */
+int64_t ktsn_shaper_due_beside(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *lane);
 
 /* Gives back a packet that leaves at `now`, or is dropped, as *verdict says; or NULL when none may. */
 struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns,

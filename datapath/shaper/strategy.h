@@ -9,8 +9,7 @@
 #ifndef KTSN_SHAPER_STRATEGY_H
 #define KTSN_SHAPER_STRATEGY_H
 
-#include "shaper.h"
-#include "txtime_queue.h"
+#include "lanes.h"
 
 /* Where the first packet of a class fits, as long as that packet, the gates and the time go on. */
 struct fit {
@@ -36,11 +35,13 @@ struct ktsn_shaper {
 	int64_t link_ns;          /* and what it said */
 	uint32_t pending;
 	uint8_t classes_used;                            /* bit c: class c is not empty */
+	uint64_t turns;                                  /* services of any sender */
 	struct ktsn_shaper_packet *firsts[KTSN_CLASSES]; /* the first of each class, NULL if it is empty */
 	struct selection selection;                      /* the last, for as long as nothing changes */
 	int64_t selected_from_tai_ns;                    /* and the time does not leave from here to it */
 	struct fit fits[KTSN_CLASSES];
-	struct ktsn_txtime_queue queues[KTSN_CLASSES];
+	struct lanes lanes[KTSN_CLASSES];
+	struct ktsn_shaper_lane own; /* of packets without a lane */
 };
 
 struct ktsn_shaper_ops {
@@ -62,6 +63,12 @@ extern const struct ktsn_shaper_ops ktsn_etf_deadline_ops;
 static inline struct ktsn_shaper_packet *class_first(const struct ktsn_shaper *shaper, unsigned int class)
 {
 	return shaper->firsts[class];
+}
+
+/* Whether the first packet of class a has been waiting for longer than that of b; both have one. */
+static inline bool class_before(const struct ktsn_shaper *shaper, unsigned int a, unsigned int b)
+{
+	return ktsn_lane_before(shaper->lanes[a].heap[0], shaper->lanes[b].heap[0]);
 }
 
 /* The highest class in a set that is not empty. */

@@ -229,6 +229,7 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 		{mode: "flood", achieves: "filled", sends: true},
 		{mode: "distant", achieves: "filled", sends: true},
 		{mode: "punch", achieves: "punched", sends: true},
+		{mode: "hoard", achieves: "handed"},
 		{mode: "stall", achieves: "closed"},
 		{mode: "many", achieves: "sockets"},
 		{mode: "bell", achieves: "rings", sends: true},
@@ -262,6 +263,37 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 				t.Error("no message of the hostile pod arrived")
 			}
 		})
+	}
+}
+
+// peakBytes is the most memory that a process ever had resident.
+func peakBytes(t *testing.T, running *process.Process) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", running.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(status), "VmHWM:")
+	kib, err := strconv.Atoi(strings.Fields(after)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+func TestMemoryIsRefusedBeforeItCostsAnything(t *testing.T) {
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t, "--pod-memory", "2")
+	before := peakBytes(t, daemon)
+	said := lab.addHostile(t, client).start(t, "hoard", 500*time.Millisecond).achieved(t)
+	if said["handed"] == 0 || syscall.Errno(said["answer-errno"]) != syscall.ENOMEM {
+		t.Errorf("%v", said)
+	}
+	if refusals := counters(t, client).LimitRefusals; refusals == 0 {
+		t.Error("no refusal was counted")
+	}
+	if grown := peakBytes(t, daemon) - before; grown > 64<<20 {
+		t.Errorf("ktsnd had %d MiB more for memory that it refused", grown>>20)
 	}
 }
 

@@ -105,8 +105,9 @@ static void application_open(struct bed *bed, struct application *application, u
 	     "use a ring");
 	application->ring = bench_alloc(sizeof(*application->ring));
 	application->share = (struct share){.limits = {.pending = UINT32_MAX, .horizon_ns = INT64_MAX}};
+	for (int i = 0; i < SHARE_LANES; i++)
+		application->share.lanes[i] = bench_alloc(ktsn_shaper_lane_bytes());
 	application->ring->share = &application->share;
-	application->ring->watch_index = LOOP_UNWATCHED;
 	application->ring->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ktsn_ring_consumer_init(&application->ring->consumer, application->memory.address,
 				application->memory.slot_count, application->memory.slot_bytes);
@@ -129,6 +130,8 @@ static void application_open(struct bed *bed, struct application *application, u
 
 static void application_close(struct application *application)
 {
+	for (int i = 0; i < SHARE_LANES; i++)
+		free(application->share.lanes[i]);
 	close(application->ring->doorbell_fd);
 	ktsn_ring_memory_destroy(&application->memory);
 	free(application->destination);

@@ -66,7 +66,7 @@ static void bed_init(struct bed *bed, enum ktsn_strategy strategy, uint32_t pend
 		packet->wire_bytes = FRAME_BYTES;
 		packet->sdu_bytes = FRAME_BYTES;
 		packet->traffic_class = i % KTSN_CLASSES;
-		ktsn_shaper_enqueue(bed->shaper, packet, bed->now_tai_ns);
+		ktsn_shaper_enqueue(bed->shaper, NULL, packet, bed->now_tai_ns);
 	}
 }
 
@@ -88,7 +88,7 @@ static inline void bed_step(struct bed *bed)
 	packet = ktsn_shaper_dequeue(bed->shaper, bed->now_tai_ns, &verdict);
 	packet->txtime_tai_ns = bed->now_tai_ns + bed->increments_ns[bed->step++ % INCREMENTS];
 	packet->order = bed->orders++;
-	ktsn_shaper_enqueue(bed->shaper, packet, bed->now_tai_ns);
+	ktsn_shaper_enqueue(bed->shaper, NULL, packet, bed->now_tai_ns);
 }
 
 static void bed_measure(struct bed *bed, struct bench_case *bench, uint32_t operations)

@@ -258,7 +258,7 @@ static void adopt(struct input *input)
 	for (size_t i = 0; i < sizeof(seals) / sizeof(seals[0]); i++)
 		if (sealing >> i & 1)
 			(void)fcntl(fd, F_ADD_SEALS, seals[i]);
-	if (ktsn_ring_memory_adopt(&memory, fd)) {
+	if (ktsn_ring_memory_adopt(&memory, fd, KTSN_RING_BYTES_MAX)) {
 		close(fd);
 		return;
 	}

@@ -77,7 +77,7 @@ int replay_message(struct replay *replay, const struct replay_message *message)
 	held = &replay->messages[replay->message_count];
 	*held = *message;
 	held->shaper.order = replay->message_count++;
-	error = ktsn_shaper_enqueue(replay->shaper, &held->shaper, replay->now_tai_ns);
+	error = ktsn_shaper_enqueue(replay->shaper, NULL, &held->shaper, replay->now_tai_ns);
 	if (error)
 		printf("dropped %u %" PRId64 " %s\n", held->id, replay->now_tai_ns,
 		       error == -EMSGSIZE ? "max-sdu" : "txtime");

@@ -144,10 +144,13 @@ void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots)
 	ring->ring = calloc(1, sizeof(*ring->ring));
 	assert_non_null(ring->ring);
 	ring->share = (struct share){.limits = {.pending = UINT32_MAX, .horizon_ns = INT64_MAX}};
+	for (int i = 0; i < SHARE_LANES; i++) {
+		ring->share.lanes[i] = calloc(1, ktsn_shaper_lane_bytes());
+		assert_non_null(ring->share.lanes[i]);
+	}
 	ring->ring->share = &ring->share;
 	ring->ring->object = (struct loop_object){.kind = LOOP_RING, .owner = ring->ring};
 	ring->ring->doorbell_fd = ring->doorbell_fd;
-	ring->ring->watch_index = LOOP_UNWATCHED;
 	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.slot_count,
 				ring->memory.slot_bytes);
 	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = ring->ring});
@@ -160,6 +163,8 @@ void rig_ring_close(struct rig *rig, struct rig_ring *ring)
 
 void rig_ring_fini(struct rig_ring *ring)
 {
+	for (int i = 0; i < SHARE_LANES; i++)
+		free(ring->share.lanes[i]);
 	ktsn_ring_memory_destroy(&ring->memory);
 	close(ring->doorbell_fd);
 }

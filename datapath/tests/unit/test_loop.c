@@ -239,6 +239,49 @@ static void equal_times_leave_in_the_order_of_sending(void **state)
 	check_departures(bench, txtime_tai_ns, 0, MANY);
 }
 
+/* What a send that is cut short leaves uncertain is one message of each flow. */
+static void messages_of_a_flow_leave_one_at_a_time(void **state)
+{
+	enum { FLOWS = 3, PER_SHARE = 4 };
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
+	uint32_t send = 0, together = 0, together_most = 0, seen = 0;
+
+	for (uint32_t i = 1; i < FLOWS; i++) {
+		struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, i, 10 + i, KTSN_CLOCK_TAI);
+
+		rig_destination_open(&bench->rig, &bench->ring, i, flow, DESTINATION_RESOLVED);
+	}
+	for (uint32_t i = 0; i < MANY; i++) {
+		const char *const texts[FLOWS] = {"0", "1", "2"};
+
+		rig_send(&bench->ring, &(struct rig_message){.flow = i % FLOWS,
+							     .destination = i % FLOWS,
+							     .clock = KTSN_CLOCK_TAI,
+							     .txtime_ns = txtime_tai_ns,
+							     .text = texts[i % FLOWS]});
+	}
+	wait_sent(bench, MANY);
+	for (uint32_t i = 0; i < MANY; i++) {
+		uint32_t flow = 1U << sent_number(bench, i);
+
+		if (ktsn_port_fake_sent_by(bench->rig.port, i) != send)
+			seen = together = 0;
+		send = ktsn_port_fake_sent_by(bench->rig.port, i);
+		assert_int_equal(seen & flow, 0);
+		seen |= flow;
+		if (++together > together_most)
+			together_most = together;
+	}
+	/* Others at the same time, though. */
+	assert_in_range(together_most, 2, PER_SHARE);
+	for (uint32_t i = 1; i < FLOWS; i++) {
+		rig_destination_close(&bench->rig, &bench->ring, i);
+		rig_flow_close(&bench->rig, &bench->ring, i);
+	}
+	rig_wait_retired(&bench->rig, 2 * (FLOWS - 1));
+}
+
 static void late_messages_leave_and_are_counted(void **state)
 {
 	struct bench *bench = *state;
@@ -947,6 +990,47 @@ static void periodic_flow_is_looked_for(void **state)
 	check_departures(bench, first_tai_ns, 2 * MS, MANY);
 }
 
+/* Rings of periodic flows that are expected much later: what a message of another one costs does not grow with them. */
+static void rings_that_are_not_expected_cost_nothing(void **state)
+{
+	enum { IDLE = 100, MESSAGES = 50, EACH_MAX = 8 };
+	struct bench *bench = *state;
+	struct rig_ring *idle = calloc(IDLE, sizeof(*idle));
+	struct loop_costs before, costs;
+	int64_t first_tai_ns;
+
+	assert_non_null(idle);
+	for (int i = 0; i < IDLE; i++) {
+		struct loop_flow *flow;
+
+		rig_ring_open(&bench->rig, &idle[i], 64);
+		flow = rig_flow_open(&bench->rig, &idle[i], 0, 100 + (uint64_t)i, KTSN_CLOCK_TAI);
+		rig_destination_open(&bench->rig, &idle[i], 0, flow, DESTINATION_RESOLVED);
+		/* The next in almost a second, for all that is known. */
+		for (int64_t ago_ns = 970 * MS; ago_ns >= 0; ago_ns -= 970 * MS)
+			rig_send(&idle[i], &(struct rig_message){.clock = KTSN_CLOCK_TAI,
+								 .txtime_ns = clock_tai_ns() - ago_ns,
+								 .text = "idle"});
+	}
+	wait_sent(bench, 2 * IDLE);
+	before = loop_costs(bench->rig.loop);
+	first_tai_ns = clock_tai_ns() + 5 * MS;
+	for (unsigned int i = 0; i < MESSAGES; i++) {
+		send_number(bench, i, first_tai_ns + i * MS);
+		wait_sent(bench, 2 * IDLE + i + 1);
+	}
+	costs = loop_costs(bench->rig.loop);
+	assert_in_range(costs.looks - before.looks, MESSAGES, EACH_MAX * MESSAGES);
+	assert_in_range(costs.doorbells_set - before.doorbells_set, 1, EACH_MAX * MESSAGES);
+	for (int i = 0; i < IDLE; i++)
+		process_ends(&bench->rig, &idle[i]);
+	rig_wait_retired(&bench->rig, 3 * IDLE);
+	bench->rig.retired_count = 0;
+	for (int i = 0; i < IDLE; i++)
+		rig_ring_fini(&idle[i]);
+	free(idle);
+}
+
 static void stopped_loop_sends_no_more(void **state)
 {
 	struct bench bench = {0};
@@ -971,6 +1055,7 @@ int main(void)
 		TEST(empty_and_largest_message_leave),
 		TEST(frames_leave_in_the_order_of_time_and_never_early),
 		TEST(equal_times_leave_in_the_order_of_sending),
+		TEST(messages_of_a_flow_leave_one_at_a_time),
 		TEST(late_messages_leave_and_are_counted),
 		TEST(absurd_times_harm_nobody),
 		TEST(clocks_are_converted),
@@ -1001,6 +1086,7 @@ int main(void)
 		cmocka_unit_test(ring_that_its_share_held_is_taken_from_again),
 		cmocka_unit_test(flood_of_late_messages_lets_others_through),
 		TEST(periodic_flow_is_looked_for),
+		TEST(rings_that_are_not_expected_cost_nothing),
 		cmocka_unit_test(stopped_loop_sends_no_more),
 	};
 

@@ -412,12 +412,24 @@ static void memory_that_is_handed_back_is_adopted(void **state)
 	struct ktsn_ring_memory memory;
 	int fd = dup(pair->memory.fd);
 
-	assert_int_equal(ktsn_ring_memory_adopt(&memory, fd), 0);
+	assert_int_equal(ktsn_ring_memory_adopt(&memory, fd, KTSN_RING_BYTES_MAX), 0);
 	assert_int_equal(memory.fd, fd);
 	assert_int_equal(memory.bytes, pair->memory.bytes);
 	assert_int_equal(memory.slot_count, pair->memory.slot_count);
 	assert_int_equal(memory.slot_bytes, pair->memory.slot_bytes);
 	ktsn_ring_memory_destroy(&memory);
+}
+
+static void memory_larger_than_allowed_is_refused_before_it_is_mapped(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_memory memory;
+
+	assert_int_equal(ktsn_ring_memory_adopt(&memory, pair->memory.fd, pair->memory.bytes - 1), -ENOMEM);
+	assert_null(memory.address);
+	assert_int_equal(ktsn_ring_memory_bytes(pair->memory.slot_count,
+						pair->memory.slot_bytes - KTSN_RING_SLOT_HEADER_BYTES),
+			 pair->memory.bytes);
 }
 
 /* What becomes of a file with a copy of the ring that is not as long or not sealed as it should be. */
@@ -432,7 +444,7 @@ static int adopt_copy(const struct ring_pair *pair, size_t bytes, int seals)
 	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
 	assert_int_equal(pwrite(fd, pair->memory.address, copied, 0), copied);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
-	result = ktsn_ring_memory_adopt(&memory, fd);
+	result = ktsn_ring_memory_adopt(&memory, fd, KTSN_RING_BYTES_MAX);
 	if (result == 0)
 		ktsn_ring_memory_destroy(&memory);
 	else
@@ -459,8 +471,8 @@ static void memory_that_ktsnd_did_not_make_is_refused(void **state)
 	assert_int_equal(adopt_copy(pair, 100, SEALED), -EBADMSG);
 	assert_int_equal(adopt_copy(pair, 0, SEALED), -EBADMSG);
 	assert_int_equal(pipe(pipe_fds), 0);
-	assert_int_equal(ktsn_ring_memory_adopt(&memory, pipe_fds[0]), -EPERM);
-	assert_int_equal(ktsn_ring_memory_adopt(&memory, -1), -EPERM);
+	assert_int_equal(ktsn_ring_memory_adopt(&memory, pipe_fds[0], KTSN_RING_BYTES_MAX), -EPERM);
+	assert_int_equal(ktsn_ring_memory_adopt(&memory, -1, KTSN_RING_BYTES_MAX), -EPERM);
 	close(pipe_fds[0]);
 	close(pipe_fds[1]);
 }
@@ -505,6 +517,7 @@ int main(void)
 		TEST(successor_finds_what_was_ready_and_gives_back_the_rest),
 		TEST(message_published_while_the_successor_looks_is_taken_once),
 		TEST(memory_that_is_handed_back_is_adopted),
+		TEST(memory_larger_than_allowed_is_refused_before_it_is_mapped),
 		TEST(memory_that_ktsnd_did_not_make_is_refused),
 		TEST(memory_with_a_bad_header_is_not_adopted),
 	};

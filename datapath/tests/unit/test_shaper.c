@@ -91,7 +91,7 @@ static void leaves(struct rig *rig, int64_t at_tai_ns, const struct ktsn_shaper_
 
 static void takes(struct rig *rig, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, packet, now_tai_ns), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, packet, now_tai_ns), 0);
 }
 
 static void is_dropped(struct rig *rig, int64_t at_tai_ns, const struct ktsn_shaper_packet *packet,
@@ -114,9 +114,9 @@ static void each_class_leaves_in_its_window(void **state)
 
 	(void)state;
 	three_windows_set(rig, 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &high, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &middle, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &low, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &high, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &middle, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &low, 0), 0);
 	leaves(rig, 5 * MS + 300 * US, &middle);
 	assert_int_equal(middle.waited, KTSN_WAIT_GATE);
 	assert_true(middle.close_tai_ns == 5 * MS + 600 * US);
@@ -135,8 +135,8 @@ static void frame_leaves_only_if_all_of_it_fits_before_its_gate_shuts(void **sta
 
 	(void)state;
 	three_windows_set(rig, 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &fits, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &late, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &fits, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &late, 0), 0);
 	leaves(rig, 5 * MS + 299 * US, &fits);
 	assert_int_equal(fits.waited, KTSN_WAIT_NONE);
 	leaves(rig, 7 * MS, &late);
@@ -249,7 +249,7 @@ static void queue_max_sdu_is_the_tas_own_and_of_its_class(void **state)
 	schedule.queue_max_sdu_bytes[7] = 100;
 	gates_ask(rig, &schedule, 0);
 	packet.sdu_bytes = 101;
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &packet, MS), -EMSGSIZE);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &packet, MS), -EMSGSIZE);
 	packet.traffic_class = 6;
 	takes(rig, &packet, MS);
 	packet = packet_of(5 * MS, 7, 125);
@@ -278,7 +278,7 @@ static void queue_max_sdu_changes_with_the_schedule(void **state)
 		packets[i].sdu_bytes = 101;
 	}
 	takes(rig, &packets[0], 10 * MS - 1);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &packets[1], 10 * MS), -EMSGSIZE);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &packets[1], 10 * MS), -EMSGSIZE);
 	assert_int_equal(ktsn_shaper_pending(rig->shaper), 1);
 	rig_destroy(rig);
 }
@@ -335,7 +335,7 @@ static void frames_of_one_time_leave_one_after_the_other_highest_class_first(voi
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &packets[i], 0), 0);
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &packets[i], 0), 0);
 	leaves(rig, MS, &packets[1]);
 	leaves(rig, MS + 10 * US, &packets[2]);
 	assert_int_equal(packets[2].waited, KTSN_WAIT_LINK);
@@ -351,9 +351,9 @@ static void etf_takes_the_earliest_of_all_classes(void **state)
 	struct ktsn_shaper_packet middle = packet_of(300 * US, 1, 125);
 
 	(void)state;
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &last, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &first, 0), 0);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &middle, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &last, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &first, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &middle, 0), 0);
 	leaves(rig, 200 * US, &first);
 	leaves(rig, 300 * US, &middle);
 	leaves(rig, 400 * US, &last);
@@ -369,9 +369,9 @@ static void etf_drops_what_is_late_when_taken_and_when_due(void **state)
 
 	(void)state;
 	deadline.deadline = true;
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &past, 2 * MS), -ETIME);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &deadline, 2 * MS), -EINVAL);
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &due, 2 * MS), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &past, 2 * MS), -ETIME);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &deadline, 2 * MS), -EINVAL);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &due, 2 * MS), 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS + 10 * US + 1, &verdict), &due);
 	assert_int_equal(verdict, KTSN_DROP_MISSED);
 	rig_destroy(rig);
@@ -426,7 +426,7 @@ static void etf_deadline_sends_as_soon_as_it_can_the_nearest_deadline_first(void
 	struct ktsn_shaper_packet no_deadline = packet_of(9 * MS, 0, 125);
 
 	(void)state;
-	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, &no_deadline, 0), -EINVAL);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &no_deadline, 0), -EINVAL);
 	takes(rig, &far, MS);
 	takes(rig, &near, MS);
 	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS);
@@ -496,10 +496,120 @@ static void packet_that_the_port_refused_keeps_its_place(void **state)
 	takes(rig, &first, 0);
 	takes(rig, &second, 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, MS, &verdict), &first);
-	ktsn_shaper_requeue(rig->shaper, &first, MS);
+	ktsn_shaper_requeue(rig->shaper, NULL, &first, MS);
 	assert_int_equal(ktsn_shaper_pending_of(rig->shaper, 3), 2);
 	leaves(rig, MS + 1 * US, &first);
 	leaves(rig, MS + 2 * US, &second);
+	rig_destroy(rig);
+}
+
+static struct ktsn_shaper_lane *lane_create(void)
+{
+	struct ktsn_shaper_lane *lane = calloc(1, ktsn_shaper_lane_bytes());
+
+	assert_non_null(lane);
+	return lane;
+}
+
+/* One sender has everything overdue, also in another class, the other one packet. */
+static void sender_waits_for_one_frame_of_another_and_not_for_all(void **state)
+{
+	enum { FLOOD = 100 };
+
+	(void)state;
+	for (int strategy = 0; strategy < KTSN_STRATEGIES; strategy++) {
+		struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){
+			.strategy = (enum ktsn_strategy)strategy, .tolerance_ns = MS});
+		struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
+		struct ktsn_shaper_packet flood[FLOOD], other = packet_of(2 * MS, 3, 125), *packet;
+		bool deadline = strategy == KTSN_STRATEGY_ETF_DEADLINE;
+		enum ktsn_verdict verdict;
+		int before = 0, after = 0;
+
+		for (int i = 0; i < FLOOD; i++) {
+			flood[i] = packet_of(2 * MS - FLOOD + i, 3, 125);
+			flood[i].deadline = deadline;
+			assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &flood[i], 0), 0);
+		}
+		other.deadline = deadline;
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
+		while ((packet = ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict)) != &other) {
+			assert_ptr_equal(packet, &flood[before]);
+			before++;
+		}
+		/* It is due last, and it is the second to leave. */
+		assert_int_equal(before, 1);
+		while ((packet = ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict)))
+			assert_ptr_equal(packet, &flood[before + after++]);
+		assert_int_equal(before + after, FLOOD);
+		free(lanes[0]);
+		free(lanes[1]);
+		rig_destroy(rig);
+	}
+}
+
+static void senders_that_are_not_late_leave_in_the_order_of_time(void **state)
+{
+	enum { PACKETS = 60, SENDERS = 3 };
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_shaper_packet packets[PACKETS];
+	struct ktsn_shaper_lane *lanes[SENDERS] = {lane_create(), lane_create(), lane_create()};
+
+	(void)state;
+	for (int i = PACKETS; i-- > 0;) {
+		packets[i] = packet_of(MS + i * 2 * US, 5, 125);
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[i * i % SENDERS], &packets[i], 0), 0);
+	}
+	for (int i = 0; i < PACKETS; i++)
+		leaves(rig, MS + i * 2 * US, &packets[i]);
+	for (int i = 0; i < SENDERS; i++)
+		free(lanes[i]);
+	rig_destroy(rig);
+}
+
+/* Not the one that was offered again in vain, as long as another has its turn. */
+static void sender_whose_packet_came_back_has_its_turn_again(void **state)
+{
+	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
+	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
+	struct ktsn_shaper_packet flood[] = {packet_of(MS, 3, 125), packet_of(MS + 1, 3, 125)};
+	struct ktsn_shaper_packet other = packet_of(MS + 2, 3, 125);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &flood[i], 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &flood[0]);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &other);
+	ktsn_shaper_requeue(rig->shaper, lanes[1], &other, 2 * MS);
+	assert_true(ktsn_shaper_due_beside(rig->shaper, lanes[0]) == MS + 2);
+	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, 2 * MS), &other);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &other);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &flood[1]);
+	free(lanes[0]);
+	free(lanes[1]);
+	rig_destroy(rig);
+}
+
+static void clock_set_back_takes_no_turn_away(void **state)
+{
+	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
+	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
+	struct ktsn_shaper_packet served = packet_of(MS, 3, 125), next = packet_of(10, 3, 125);
+	struct ktsn_shaper_packet other = packet_of(20, 3, 125);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &served, 0), 0);
+	leaves(rig, MS, &served);
+	ktsn_shaper_clock_set_back(rig->shaper);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &next, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 30, &verdict), &next);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 30, &verdict), &other);
+	free(lanes[0]);
+	free(lanes[1]);
 	rig_destroy(rig);
 }
 
@@ -552,6 +662,10 @@ int main(void)
 		cmocka_unit_test(deadlines_that_are_held_become_transmit_times_under_another_strategy),
 		cmocka_unit_test(strategy_changes_lose_nothing_that_is_held),
 		cmocka_unit_test(packet_that_the_port_refused_keeps_its_place),
+		cmocka_unit_test(sender_waits_for_one_frame_of_another_and_not_for_all),
+		cmocka_unit_test(senders_that_are_not_late_leave_in_the_order_of_time),
+		cmocka_unit_test(sender_whose_packet_came_back_has_its_turn_again),
+		cmocka_unit_test(clock_set_back_takes_no_turn_away),
 		cmocka_unit_test(strategies_have_names),
 		cmocka_unit_test(time_on_the_link_is_rounded_up),
 	};

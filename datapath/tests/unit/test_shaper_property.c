@@ -4,7 +4,7 @@
  * standard's state machines, gate_machines.h) and looks at each tick whether something may leave. Both must
  * agree on every event: which packet, when to the nanosecond, sent or dropped. So nothing is early, nothing
  * outside its window, and nothing waits longer than it must. What must hold whatever the model says is
- * checked of each departure by itself.
+ * checked of each departure by itself: also that no sender is served twice while a packet of another waits.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,6 +25,7 @@ enum {
 	HORIZON = 1400, /* and so far they are foreseen: beyond any change, and three cycles */
 	PACKETS = 96,
 	LATE_MAX = 40,
+	SENDERS_MAX = 4,
 };
 
 enum place { UNUSED, HELD, GONE };
@@ -55,6 +56,16 @@ struct world {
 	uint32_t gone_count;
 	uint64_t orders;
 	int64_t link_free; /* tick */
+
+	uint32_t senders; /* the first has no lane of its own */
+	struct ktsn_shaper_lane *lanes[SENDERS_MAX];
+	uint8_t sender_of[PACKETS];
+	struct {
+		int64_t end; /* tick at which its last frame had left */
+		uint64_t turn;
+		bool forgotten; /* it was given back what it sent last */
+	} served[SENDERS_MAX];
+	uint64_t turns;
 };
 
 struct totals {
@@ -95,6 +106,41 @@ static void foresee(struct world *world)
 			 machines->config_change_time < world->epoch_tai_ns + HORIZON - 3 * GATE_CYCLE_MAX_NS;
 }
 
+static uint32_t sender_of(const struct world *world, const struct ktsn_shaper_packet *packet)
+{
+	return world->sender_of[packet - world->packets];
+}
+
+/* Since when a packet waits for its sender's turn, and what breaks ties. */
+struct rank {
+	int64_t tick;
+	uint64_t turn;
+};
+
+static struct rank rank_of(const struct world *world, const struct ktsn_shaper_packet *packet)
+{
+	uint32_t sender = sender_of(world, packet);
+	int64_t txtime = packet->txtime_tai_ns - world->epoch_tai_ns;
+
+	if (world->served[sender].turn && !world->served[sender].forgotten &&
+	    world->served[sender].end >= txtime)
+		return (struct rank){world->served[sender].end, world->served[sender].turn};
+	return (struct rank){txtime, 0};
+}
+
+/* Of one sender by time, of several by turns. */
+static bool naive_before(const struct world *world, const struct ktsn_shaper_packet *a,
+			 const struct ktsn_shaper_packet *b)
+{
+	struct rank rank_a = rank_of(world, a), rank_b = rank_of(world, b);
+
+	if (sender_of(world, a) == sender_of(world, b))
+		return ktsn_packet_before(a, b);
+	if (rank_a.tick != rank_b.tick)
+		return rank_a.tick < rank_b.tick;
+	return rank_a.turn != rank_b.turn ? rank_a.turn < rank_b.turn : ktsn_packet_before(a, b);
+}
+
 static void heads_find(struct world *world)
 {
 	memset(world->heads, 0, sizeof(world->heads));
@@ -102,7 +148,7 @@ static void heads_find(struct world *world)
 		const struct ktsn_shaper_packet *packet = &world->packets[i];
 		const struct ktsn_shaper_packet **head = &world->heads[packet->traffic_class];
 
-		if (world->places[i] == HELD && (!*head || ktsn_packet_before(packet, *head)))
+		if (world->places[i] == HELD && (!*head || naive_before(world, packet, *head)))
 			*head = packet;
 	}
 }
@@ -159,7 +205,7 @@ static struct event event_by_time(const struct world *world, int64_t tick)
 	int64_t txtime;
 
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
-		if (world->heads[class] && (!first || ktsn_packet_before(world->heads[class], first)))
+		if (world->heads[class] && (!first || naive_before(world, world->heads[class], first)))
 			first = world->heads[class];
 	if (!first)
 		return (struct event){0};
@@ -206,6 +252,19 @@ static int naive_admit(const struct world *world, const struct ktsn_shaper_packe
 
 /* ---- what is true of a departure by itself ---- */
 
+/* Whatever the ranks: of one sender in order; and of two, one is not served twice while the other waits. */
+static void beside_check(const struct world *world, const struct ktsn_shaper_packet *packet,
+			 const struct ktsn_shaper_packet *other)
+{
+	uint32_t sender = sender_of(world, packet), beside = sender_of(world, other);
+
+	if (sender == beside)
+		world_assert(world, !ktsn_packet_before(other, packet));
+	else if (world->served[sender].turn && !world->served[sender].forgotten &&
+		 world->served[beside].turn < world->served[sender].turn)
+		world_assert(world, txtime_tick(world, other) > world->served[sender].end);
+}
+
 static void departure_check(const struct world *world, const struct ktsn_shaper_packet *packet)
 {
 	int64_t end = world->tick + duration_of(world, packet) + world->config.guard_band_ns;
@@ -218,7 +277,7 @@ static void departure_check(const struct world *world, const struct ktsn_shaper_
 		world_assert(world, packet->waited == KTSN_WAIT_NONE);
 	for (uint32_t i = 0; i < world->used; i++)
 		if (world->places[i] == HELD && world->packets[i].traffic_class == packet->traffic_class)
-			world_assert(world, !ktsn_packet_before(&world->packets[i], packet));
+			beside_check(world, packet, &world->packets[i]);
 	if (world->config.strategy != KTSN_STRATEGY_TAS || !world->gated)
 		return;
 	for (int64_t tick = world->tick; tick < end; tick++)
@@ -269,6 +328,9 @@ static bool dequeue(struct world *world, struct totals *totals)
 {
 	struct event event = event_at(world, world->tick);
 	enum ktsn_verdict verdict = KTSN_SEND;
+	uint32_t sender;
+	const struct ktsn_shaper_packet *peeked =
+		ktsn_shaper_peek(world->shaper, world->epoch_tai_ns + world->tick);
 	struct ktsn_shaper_packet *packet =
 		ktsn_shaper_dequeue(world->shaper, world->epoch_tai_ns + world->tick, &verdict);
 
@@ -276,15 +338,24 @@ static bool dequeue(struct world *world, struct totals *totals)
 	if (!packet)
 		return false;
 	world_assert(world, verdict == event.verdict);
+	world_assert(world, peeked == packet);
 	packet_gone(world, packet);
 	if (verdict == KTSN_SEND) {
 		departure_check(world, packet);
 		overrun_check(world, packet);
 		if (world->config.link_speed_bps)
 			world->link_free = world->tick + duration_of(world, packet);
+	}
+	sender = sender_of(world, packet);
+	world->served[sender].end = max_of(world->tick, world->link_free);
+	world->served[sender].turn = ++world->turns;
+	world->served[sender].forgotten = false;
+	if (verdict == KTSN_SEND) {
 		/* Now and then the port has no room. */
 		if (below(world, 50) == 0) {
-			ktsn_shaper_requeue(world->shaper, packet, world->epoch_tai_ns + world->tick);
+			ktsn_shaper_requeue(world->shaper, world->lanes[sender], packet,
+					    world->epoch_tai_ns + world->tick);
+			world->served[sender].forgotten = true;
 			world->gone_count--;
 			world->places[packet - world->packets] = HELD;
 			world->held++;
@@ -388,8 +459,9 @@ static void enqueue(struct world *world, struct totals *totals)
 	packet_random(world, packet);
 	world->orders++;
 	expected = naive_admit(world, packet);
-	world_assert(world, ktsn_shaper_enqueue(world->shaper, packet, world->epoch_tai_ns + world->tick) ==
-				    expected);
+	world->sender_of[place] = (uint8_t)below(world, world->senders);
+	world_assert(world, ktsn_shaper_enqueue(world->shaper, world->lanes[world->sender_of[place]], packet,
+						world->epoch_tai_ns + world->tick) == expected);
 	world->places[place] = HELD;
 	world->held++;
 	if (expected)
@@ -452,6 +524,9 @@ static void world_init(struct world *world, struct test_random *random, uint64_t
 	world->used = world->held = world->gone_count = 0;
 	world->orders = 0;
 	world->gated = false;
+	world->senders = below(world, 2) ? 1 : 2 + (uint32_t)below(world, SENDERS_MAX - 1);
+	world->turns = 0;
+	memset(world->served, 0, sizeof(world->served));
 	world->config = (struct ktsn_shaper_config){
 		.strategy = below(world, 2) ? KTSN_STRATEGY_TAS
 					    : (enum ktsn_strategy)below(world, KTSN_STRATEGIES),
@@ -463,6 +538,8 @@ static void world_init(struct world *world, struct test_random *random, uint64_t
 	memset(world->heads, 0, sizeof(world->heads));
 	memset(world->max_sdu_bytes, 0, sizeof(world->max_sdu_bytes));
 	ktsn_shaper_init(world->shaper, &world->config);
+	for (uint32_t i = 1; i < SENDERS_MAX; i++)
+		memset(world->lanes[i], 0, ktsn_shaper_lane_bytes());
 	gate_simulation_init(&world->simulation, world->epoch_tai_ns);
 	ktsn_gates_init(world->gates);
 	if (below(world, 10))
@@ -513,6 +590,8 @@ static void random_worlds_go_as_a_naive_shaper_says(void **state)
 	(void)state;
 	assert_non_null(world);
 	world->shaper = malloc(ktsn_shaper_bytes());
+	for (uint32_t i = 1; i < SENDERS_MAX; i++)
+		assert_non_null(world->lanes[i] = calloc(1, ktsn_shaper_lane_bytes()));
 	world->gates = malloc(sizeof(*world->gates));
 	world->gates_spare = malloc(sizeof(*world->gates));
 	assert_true(world->shaper && world->gates && world->gates_spare);
@@ -530,6 +609,8 @@ static void random_worlds_go_as_a_naive_shaper_says(void **state)
 	/* Each packet had one end. */
 	assert_int_equal(totals.packets + totals.requeued,
 			 totals.sent + totals.missed + totals.no_window + totals.refused);
+	for (uint32_t i = 1; i < SENDERS_MAX; i++)
+		free(world->lanes[i]);
 	free(world->shaper);
 	free(world->gates);
 	free(world->gates_spare);

@@ -21,6 +21,7 @@ static const struct mode {
 	{"flood", mode_flood, "sends as many messages as fit, due at once"},
 	{"distant", mode_distant, "sends as many messages as fit, due in 1.9 s"},
 	{"punch", mode_punch, "hands back memory of its own and punches holes into it"},
+	{"hoard", mode_hoard, "hands back as much memory as a ring may have"},
 	{"stall", mode_stall, "asks and reads no replies, or stops half-way"},
 	{"many", mode_many, "opens as many connections, rings and sockets as it can"},
 	{"bell", mode_bell, "rings its doorbell without end, and makes it block"},

@@ -15,6 +15,7 @@ int mode_race(const struct target *target);
 int mode_flood(const struct target *target);
 int mode_distant(const struct target *target);
 int mode_punch(const struct target *target);
+int mode_hoard(const struct target *target);
 
 /* socket_modes.c: what can be done with the connection and its descriptors */
 int mode_stall(const struct target *target);

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lanes.h"
+
+#include <assert.h>
+
+bool ktsn_lane_before(const struct lane *a, const struct lane *b)
+{
+	if (a->rank_tai_ns != b->rank_tai_ns)
+		return a->rank_tai_ns < b->rank_tai_ns;
+	if (a->rank_turn != b->rank_turn)
+		return a->rank_turn < b->rank_turn;
+	return ktsn_packet_before(a->first, b->first);
+}
+
+static void rank_find(const struct lanes *lanes, struct lane *lane)
+{
+	bool served = lane->sender->served_turn > lanes->turns_void &&
+		      lane->sender->served_tai_ns >= lane->first->txtime_tai_ns;
+
+	lane->rank_tai_ns = served ? lane->sender->served_tai_ns : lane->first->txtime_tai_ns;
+	lane->rank_turn = served ? lane->sender->served_turn : 0;
+}
+
+/* ---- the heap ---- */
+
+static void put(struct lanes *lanes, uint32_t place, struct lane *lane)
+{
+	lanes->heap[place] = lane;
+	lane->place = place;
+}
+
+static void sift_up(struct lanes *lanes, struct lane *lane)
+{
+	uint32_t place = lane->place;
+
+	for (; place > 0; place = (place - 1) / 2) {
+		struct lane *above = lanes->heap[(place - 1) / 2];
+
+		if (!ktsn_lane_before(lane, above))
+			break;
+		put(lanes, place, above);
+	}
+	put(lanes, place, lane);
+}
+
+static void sift_down(struct lanes *lanes, struct lane *lane)
+{
+	uint32_t place = lane->place;
+
+	for (;;) {
+		uint32_t below = 2 * place + 1;
+
+		if (below >= lanes->count)
+			break;
+		if (below + 1 < lanes->count && ktsn_lane_before(lanes->heap[below + 1], lanes->heap[below]))
+			below++;
+		if (!ktsn_lane_before(lanes->heap[below], lane))
+			break;
+		put(lanes, place, lanes->heap[below]);
+		place = below;
+	}
+	put(lanes, place, lane);
+}
+
+static void lane_join(struct lanes *lanes, struct lane *lane)
+{
+	assert(lanes->count <= KTSN_SHAPER_LANES_MAX);
+	lane->place = lanes->count++;
+	sift_up(lanes, lane);
+}
+
+/* The last takes its place. */
+static void first_leave(struct lanes *lanes)
+{
+	struct lane *last = lanes->heap[--lanes->count];
+
+	if (!lanes->count)
+		return;
+	last->place = 0;
+	sift_down(lanes, last);
+}
+
+/* ---- */
+
+void ktsn_lanes_push(struct lanes *lanes, struct ktsn_shaper_lane *sender, unsigned int class,
+		     struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+{
+	struct lane *lane = &sender->classes[class];
+	struct ktsn_shaper_packet *first = lane->first;
+
+	ktsn_txtime_queue_push(&lane->queue, packet, now_tai_ns);
+	lanes->packets++;
+	lane->first = ktsn_txtime_queue_first(&lane->queue);
+	if (lane->first == first)
+		return;
+	lane->sender = sender;
+	rank_find(lanes, lane);
+	if (first) {
+		sift_up(lanes, lane);
+		return;
+	}
+	sender->classes_used |= 1U << class;
+	lane_join(lanes, lane);
+}
+
+struct ktsn_shaper_packet *ktsn_lanes_pop(struct lanes *lanes, unsigned int class)
+{
+	struct lane *lane = lanes->heap[0];
+	struct ktsn_shaper_packet *packet = ktsn_txtime_queue_pop(&lane->queue);
+
+	lanes->packets--;
+	lane->first = ktsn_txtime_queue_first(&lane->queue);
+	if (!lane->first) {
+		lane->sender->classes_used &= ~(1U << class);
+		first_leave(lanes);
+	}
+	return packet;
+}
+
+void ktsn_lanes_rank(struct lanes *lanes, struct lane *lane)
+{
+	rank_find(lanes, lane);
+	sift_up(lanes, lane);
+	sift_down(lanes, lane);
+}
+
+void ktsn_lanes_clock_set_back(struct lanes *lanes, uint64_t turn)
+{
+	lanes->turns_void = turn;
+	for (uint32_t i = 0; i < lanes->count; i++)
+		rank_find(lanes, lanes->heap[i]);
+	for (uint32_t i = lanes->count / 2; i-- > 0;)
+		sift_down(lanes, lanes->heap[i]);
+}
+
+int64_t ktsn_lanes_due_beside(const struct lanes *lanes, const struct ktsn_shaper_lane *sender)
+{
+	int64_t due_tai_ns = KTSN_SHAPER_NEVER;
+
+	if (lanes->count && lanes->heap[0]->sender != sender)
+		return lanes->heap[0]->rank_tai_ns;
+	/* The next after the first is one of the two below it. */
+	for (uint32_t i = 1; i < 3 && i < lanes->count; i++)
+		if (lanes->heap[i]->rank_tai_ns < due_tai_ns)
+			due_tai_ns = lanes->heap[i]->rank_tai_ns;
+	return due_tai_ns;
+}

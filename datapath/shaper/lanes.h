@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The packets of one class, of all senders: whose first packet is next. Private to this folder.
+ *
+ * Each sender has a queue of its own, its lane, in the order of transmit times. Among lanes the earlier first
+ * packet is before the later, but one whose sender was served at or after its transmit time counts as if it had
+ * become due only then:
+ *
+ *   rank of a lane = the later of its first packet's transmit time and the end of its sender's last service
+ *
+ * So senders that have nothing overdue leave in the order of transmit times, all of them together, and of several
+ * that have, each is served once before one is served again: however much a sender has overdue, the packets of
+ * another wait for one of its frames, not for all. A single sender's order is that of its transmit times.
+ *
+ * A binary heap of lanes that are not empty. One thread at a time, nothing allocates; every step is O(log n) of the
+ * number of such lanes.
+ */
+#ifndef KTSN_SHAPER_LANES_H
+#define KTSN_SHAPER_LANES_H
+
+#include "shaper.h"
+#include "txtime_queue.h"
+
+/* The packets of one sender in one class. All zero: empty. */
+struct lane {
+	struct ktsn_shaper_lane *sender;
+	struct ktsn_shaper_packet *first; /* NULL: empty, and in no heap */
+	int64_t rank_tai_ns;
+	uint64_t rank_turn; /* breaks ties: 0 is a sender that waits for no service */
+	uint32_t place;     /* in the heap */
+	struct ktsn_txtime_queue queue;
+};
+
+/* A sender. All zero: it has never sent anything. */
+struct ktsn_shaper_lane {
+	int64_t served_tai_ns; /* when its last frame had left */
+	uint64_t served_turn;  /* numbers services, of all senders */
+	uint32_t classes_used; /* bit c: classes[c] is not empty */
+	struct lane classes[KTSN_CLASSES];
+};
+
+/* The lanes of one class that are not empty, the next first. */
+struct lanes {
+	uint32_t count;
+	uint32_t packets;
+	uint64_t turns_void; /* services up to this one were before the clock was set back */
+	struct lane *heap[KTSN_SHAPER_LANES_MAX + 1]; /* and the shaper's own */
+};
+
+/* Whether a's first packet leaves before b's; both have one. */
+bool ktsn_lane_before(const struct lane *a, const struct lane *b);
+
+/* `class` is the number of the class that `lanes` is for. */
+void ktsn_lanes_push(struct lanes *lanes, struct ktsn_shaper_lane *sender, unsigned int class,
+		     struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
+
+/* Takes the first packet out; there must be one. The caller says then when its sender has been served. */
+struct ktsn_shaper_packet *ktsn_lanes_pop(struct lanes *lanes, unsigned int class);
+
+/* Puts a lane that is not empty where it belongs after its sender was served, or that was taken back. */
+void ktsn_lanes_rank(struct lanes *lanes, struct lane *lane);
+
+/* When the first packet of any sender but that one is due; KTSN_SHAPER_NEVER when there is none. */
+int64_t ktsn_lanes_due_beside(const struct lanes *lanes, const struct ktsn_shaper_lane *sender);
+
+/* The clock was set back: services up to that turn are forgotten, for they are in the future now. */
+void ktsn_lanes_clock_set_back(struct lanes *lanes, uint64_t turn);
+
+#endif
