@@ -181,9 +181,29 @@ static int memory_make(struct input *input)
 	return fd;
 }
 
+/* One end of a pair that gets alarms; with names or without, and some that lead elsewhere. */
+static int alarm_make(uint8_t kind)
+{
+	const struct sockaddr any = {.sa_family = AF_UNIX};
+	struct sockaddr_un path = {.sun_family = AF_UNIX};
+	int pair[2];
+
+	must(socketpair(AF_UNIX, (kind & 1 ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0, pair) == 0);
+	snprintf(path.sun_path, sizeof(path.sun_path), "%s.alarm", fixture.path);
+	if (kind & 2)
+		(void)bind(pair[0], (const struct sockaddr *)&path, sizeof(path));
+	else if (!(kind & 4))
+		(void)bind(pair[0], &any, sizeof(any.sa_family));
+	if (!(kind & 8))
+		(void)bind(pair[1], &any, sizeof(any.sa_family));
+	unlink(path.sun_path);
+	close(pair[1]);
+	return pair[0];
+}
+
 static int descriptor_make(struct input *input, const struct application *application)
 {
-	switch (next_byte(input) % 8) {
+	switch (next_byte(input) % 10) {
 	case 0:
 		return udp_socket(false);
 	case 1:
@@ -195,6 +215,9 @@ static int descriptor_make(struct input *input, const struct application *applic
 		return memory_make(input);
 	case 5:
 		return eventfd(0, EFD_CLOEXEC);
+	case 8:
+	case 9:
+		return alarm_make(next_byte(input));
 	case 6:
 		return fcntl(application->fd, F_DUPFD_CLOEXEC, 0);
 	default:
@@ -319,7 +342,7 @@ static size_t request_read(struct input *input, struct ktsn_app_request *request
 		return bytes;
 	request->magic = KTSN_APP_MAGIC;
 	request->version = KTSN_APP_VERSION;
-	request->type = shape % 8;
+	request->type = shape % 16 == 14 ? KTSN_APP_FLOW_WAKE : shape % 8;
 	/* Numbers that exist, mostly. */
 	request->flow = shape & 0x10 ? KTSN_APP_NONE : request->flow % 16;
 	request->destination = shape & 0x20 ? KTSN_APP_NONE : request->destination % 16;
@@ -335,6 +358,7 @@ static void publish(const struct application *application, struct input *input)
 
 	if (application->ring_fd < 0)
 		return;
+	/* Up to and with the transmit time; the rest stays 0. */
 	for (size_t i = 4; i < 32; i++)
 		raw[i] = next_byte(input);
 	(void)!pwrite(application->ring_fd, raw, sizeof(raw), sizeof(struct ktsn_ring_header));

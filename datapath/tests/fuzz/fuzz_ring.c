@@ -16,7 +16,7 @@
 
 enum {
 	SLOTS_MAX = 256,
-	SLOT_BYTES = 2 * KTSN_CACHE_LINE_BYTES,
+	SLOT_BYTES = KTSN_RING_SLOT_HEADER_BYTES + 2 * KTSN_CACHE_LINE_BYTES,
 	TAKES_MAX = 2 * SLOTS_MAX,
 	ADOPTED_BYTES_MAX = 1 << 20,
 };
@@ -176,14 +176,29 @@ static void doorbells(struct model *model, struct input *input)
 
 	ktsn_ring_doorbell_set(&model->ring, before_ns);
 	(void)ktsn_ring_space_wake_due(&model->ring);
+	if (ktsn_ring_space_polled(&model->ring))
+		for (uint32_t w = 0; w < KTSN_RING_FLOWS / KTSN_RING_WORD_BITS; w++)
+			(void)ktsn_ring_space_pollers(&model->ring, w);
 	(void)ktsn_ring_ready(&model->ring);
+}
+
+/* Its headers lie within its slot, and there is an end to what is reported and not read. */
+static void report(struct model *model, struct input *input)
+{
+	size_t headers_bytes = next_byte(input) % (KTSN_RING_HEADROOM_BYTES + 1);
+	uint32_t slot;
+
+	if (!ktsn_ring_report_room(&model->ring) || !pick(model, input, true, &slot))
+		return;
+	memset(ktsn_ring_taken_headers(&model->ring, slot, headers_bytes), 0, headers_bytes);
+	ktsn_ring_report(&model->ring, slot, next_byte(input), headers_bytes);
 }
 
 static void step(struct model *model, struct input *input)
 {
 	uint32_t slot;
 
-	switch (next_byte(input) % 12) {
+	switch (next_byte(input) % 14) {
 	case 0:
 		scribble(model, input);
 		break;
@@ -192,7 +207,7 @@ static void step(struct model *model, struct input *input)
 		break;
 	case 2:
 		atomic_store(&slot_of(model, next_below(input, model->ring.slot_count))->state,
-			     next_byte(input) % 6);
+			     next_byte(input) % 7);
 		break;
 	case 3:
 		publish(model, input);
@@ -226,6 +241,13 @@ static void step(struct model *model, struct input *input)
 			recover(model);
 		else
 			doorbells(model, input);
+		break;
+	case 12:
+		report(model, input);
+		break;
+	case 13:
+		ktsn_ring_reports_discard(&model->ring, next_byte(input));
+		(void)ktsn_ring_reports_any(&model->ring);
 		break;
 	}
 }

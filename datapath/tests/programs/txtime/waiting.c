@@ -310,6 +310,38 @@ static void with_fork(void)
 	close(fd);
 }
 
+/* Says so, and goes on when a line comes on standard input: somebody does something to the system meanwhile. */
+static void interlude(void)
+{
+	char line[16];
+
+	say("ready", "yes");
+	while (!fgets(line, sizeof(line), stdin) && !feof(stdin))
+		;
+}
+
+/* Errors before and after, one epoll set all the time. What is unread stays; who waits is woken as before. */
+static void across_interlude(void)
+{
+	int fd = reporting_socket(), epoll_fd = epoll_of(fd, EPOLLIN | EPOLLET);
+	struct report report;
+
+	send_invalid(fd, "before");
+	say_epoll(epoll_fd, "before", LONG_MS);
+	interlude();
+	send_invalid(fd, "after");
+	say_epoll(epoll_fd, "after", LONG_MS);
+	say_poll(fd, "poll", POLLIN, LONG_MS);
+	sleep_ms(SHORT_MS);
+	while (report_take(fd, &report) > 42)
+		say("read", "%.*s", (int)report.result - 42, (const char *)report.data + 42);
+	say_poll(fd, "after they were read", POLLIN, SHORT_MS);
+	send_invalid(fd, "last");
+	say_epoll(epoll_fd, "last", LONG_MS);
+	close(fd);
+	close(epoll_fd);
+}
+
 const struct txtime_case waiting_cases[] = {
 	{"wait-poll", with_poll},
 	{"wait-poll-of-many", with_poll_of_many},
@@ -323,5 +355,6 @@ const struct txtime_case waiting_cases[] = {
 	{"wait-epoll-changes", with_epoll_changes},
 	{"wait-exceptions", with_exceptions},
 	{"wait-fork", with_fork},
+	{"interlude", across_interlude},
 	{0},
 };

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an application finds in its msghdr, byte by byte, for each family of sockets.
+ */
+#include "error_queue.h"
+
+#include <errno.h>
+#include <linux/errqueue.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ROOM = 128 };
+
+struct reader {
+	uint8_t data[ROOM];
+	uint8_t control[ROOM];
+	struct iovec iov[2];
+	struct msghdr message;
+};
+
+static void reader_init(struct reader *reader, size_t data_bytes, size_t control_bytes)
+{
+	memset(reader, 0, sizeof(*reader));
+	memset(reader->control, 0xa5, sizeof(reader->control));
+	reader->iov[0] = (struct iovec){reader->data, data_bytes};
+	reader->message.msg_iov = reader->iov;
+	reader->message.msg_iovlen = 1;
+	reader->message.msg_control = control_bytes ? reader->control : NULL;
+	reader->message.msg_controllen = control_bytes;
+}
+
+static struct error_report report_of(int family, const char *text)
+{
+	return (struct error_report){
+		.family = family,
+		.code = SO_EE_CODE_TXTIME_MISSED,
+		.txtime_ns = 0x0123456789abcdef,
+		.bytes = (const uint8_t *)text,
+		.bytes_count = strlen(text),
+	};
+}
+
+/* ee_errno, then origin, type, code, pad, then the halves of the time. */
+static const uint8_t missed[16] = {125, 0, 0, 0, 6, 0, 2, 0, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01};
+
+static void assert_control(const struct reader *reader, int level, int type, size_t data_bytes)
+{
+	const struct cmsghdr *header = (const struct cmsghdr *)reader->control;
+	static const uint8_t zeros[ROOM];
+
+	assert_int_equal(reader->message.msg_controllen, CMSG_SPACE(data_bytes));
+	assert_int_equal(header->cmsg_len, CMSG_LEN(data_bytes));
+	assert_int_equal(header->cmsg_level, level);
+	assert_int_equal(header->cmsg_type, type);
+	assert_memory_equal(CMSG_DATA(header), missed, sizeof(missed));
+	assert_memory_equal(CMSG_DATA(header) + sizeof(missed), zeros, data_bytes - sizeof(missed));
+}
+
+static void families_have_their_own_control_messages(void **state)
+{
+	struct reader reader;
+	struct error_report report;
+
+	(void)state;
+	reader_init(&reader, ROOM, ROOM);
+	report = report_of(AF_INET, "frame");
+	assert_int_equal(error_report_write(&report, &reader.message, 0), 5);
+	assert_control(&reader, IPPROTO_IP, IP_RECVERR, 16 + sizeof(struct sockaddr_in));
+	assert_int_equal(reader.message.msg_flags, MSG_ERRQUEUE);
+	assert_memory_equal(reader.data, "frame", 5);
+
+	reader_init(&reader, ROOM, ROOM);
+	report = report_of(AF_INET6, "frame");
+	assert_int_equal(error_report_write(&report, &reader.message, 0), 5);
+	assert_control(&reader, IPPROTO_IPV6, IPV6_RECVERR, 16 + sizeof(struct sockaddr_in6));
+
+	reader_init(&reader, ROOM, ROOM);
+	report = report_of(AF_PACKET, "frame");
+	assert_int_equal(error_report_write(&report, &reader.message, 0), 5);
+	assert_control(&reader, 263, 16, 16);
+}
+
+static void invalid_messages_say_EINVAL(void **state)
+{
+	struct error_report report = report_of(AF_INET, "");
+	struct sock_extended_err error;
+	struct reader reader;
+
+	(void)state;
+	report.code = SO_EE_CODE_TXTIME_INVALID_PARAM;
+	report.txtime_ns = -1;
+	reader_init(&reader, ROOM, ROOM);
+	assert_int_equal(error_report_write(&report, &reader.message, 0), 0);
+	memcpy(&error, CMSG_DATA((struct cmsghdr *)reader.control), sizeof(error));
+	assert_int_equal(error.ee_errno, EINVAL);
+	assert_int_equal(error.ee_code, SO_EE_CODE_TXTIME_INVALID_PARAM);
+	assert_int_equal(error.ee_info, UINT32_MAX);
+	assert_int_equal(error.ee_data, UINT32_MAX);
+}
+
+static void frame_is_spread_over_the_iovec_and_cut(void **state)
+{
+	struct error_report report = report_of(AF_INET, "0123456789");
+	struct reader reader;
+
+	(void)state;
+	reader_init(&reader, 4, ROOM);
+	reader.iov[1] = (struct iovec){reader.data + 64, 3};
+	reader.message.msg_iovlen = 2;
+	assert_int_equal(error_report_write(&report, &reader.message, (int)MSG_CMSG_CLOEXEC), 7);
+	assert_memory_equal(reader.data, "0123", 5);
+	assert_memory_equal(reader.data + 64, "456", 4);
+	assert_int_equal(reader.message.msg_flags, MSG_ERRQUEUE | MSG_TRUNC | (int)MSG_CMSG_CLOEXEC);
+}
+
+static void control_that_does_not_fit_is_cut(void **state)
+{
+	static const struct {
+		size_t room, used;
+		int flags;
+	} rows[] = {
+		{0, 0, MSG_CTRUNC},   {15, 0, MSG_CTRUNC}, {16, 16, MSG_CTRUNC}, {40, 40, MSG_CTRUNC},
+		{47, 47, MSG_CTRUNC}, {48, 48, 0},         {49, 48, 0},
+	};
+	struct error_report report = report_of(AF_INET, "x");
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct reader reader;
+
+		reader_init(&reader, ROOM, rows[i].room);
+		assert_int_equal(error_report_write(&report, &reader.message, 0), 1);
+		assert_int_equal(reader.message.msg_controllen, rows[i].used);
+		assert_int_equal(reader.message.msg_flags, MSG_ERRQUEUE | rows[i].flags);
+		/* Nothing is written beyond. */
+		assert_int_equal(reader.control[rows[i].used], 0xa5);
+	}
+}
+
+static void no_address_is_given(void **state)
+{
+	struct sockaddr_in from = {.sin_port = 7}, untouched = from;
+	struct error_report report = report_of(AF_INET, "x");
+	struct reader reader;
+
+	(void)state;
+	reader_init(&reader, ROOM, ROOM);
+	reader.message.msg_name = &from;
+	reader.message.msg_namelen = sizeof(from);
+	error_report_write(&report, &reader.message, 0);
+	assert_int_equal(reader.message.msg_namelen, 0);
+	assert_memory_equal(&from, &untouched, sizeof(from));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(families_have_their_own_control_messages),
+		cmocka_unit_test(invalid_messages_say_EINVAL),
+		cmocka_unit_test(frame_is_spread_over_the_iovec_and_cut),
+		cmocka_unit_test(control_that_does_not_fit_is_cut),
+		cmocka_unit_test(no_address_is_given),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

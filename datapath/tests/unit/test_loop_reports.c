@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The loop tells applications what it dropped, if they asked for that.
+ */
+#include "loop_rig.h"
+
+#include "clock.h"
+
+#include <linux/errqueue.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 64, PACKETS = 256, HEADERS = 42 };
+
+struct bench {
+	struct rig rig;
+	struct rig_ring ring;
+	struct loop_flow *flow;
+	struct loop_destination *destination;
+	const struct counters *counters;
+};
+
+static int set_up(void **state)
+{
+	struct bench *bench = calloc(1, sizeof(*bench));
+
+	*state = bench;
+	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_ring_open(&bench->rig, &bench->ring, SLOTS);
+	bench->ring.share.limits.horizon_ns = NS_PER_SECOND;
+	bench->flow = rig_flow_open(&bench->rig, &bench->ring, 0, 7, KTSN_CLOCK_TAI);
+	bench->flow->report = true;
+	bench->destination =
+		rig_destination_open(&bench->rig, &bench->ring, 0, bench->flow, DESTINATION_RESOLVED);
+	bench->counters = loop_counters(bench->rig.loop);
+	rig_start(&bench->rig);
+	rig_wait_commands(&bench->rig);
+	return 0;
+}
+
+/* All slots are free once the socket is closed, read or not. */
+static int tear_down(void **state)
+{
+	struct bench *bench = *state;
+
+	rig_wait_pending(&bench->rig, 0);
+	rig_destination_close(&bench->rig, &bench->ring, 0);
+	rig_flow_close(&bench->rig, &bench->ring, 0);
+	rig_ring_close(&bench->rig, &bench->ring);
+	rig_wait_retired(&bench->rig, 3);
+	assert_int_equal(rig_ring_free_slots(&bench->ring), SLOTS);
+	rig_fini(&bench->rig);
+	rig_ring_fini(&bench->ring);
+	free(bench);
+	return 0;
+}
+
+static void send_beyond_the_horizon(struct bench *bench, const char *text)
+{
+	uint64_t before = counter_read(&bench->counters->drop_horizon);
+
+	rig_send(&bench->ring, &(struct rig_message){.clock = KTSN_CLOCK_TAI,
+						     .txtime_ns = clock_tai_ns() + 2 * NS_PER_SECOND,
+						     .text = text});
+	rig_wait_counter(&bench->rig, &bench->counters->drop_horizon, before + 1);
+}
+
+static void assert_report(struct bench *bench, uint8_t code, const char *text)
+{
+	static const uint8_t macs[12] = {0x02, 0, 0, 0, 0, 0x0b, 0x02, 0, 0, 0, 0, 0x0a};
+	struct ktsn_ring_report report;
+
+	assert_int_equal(ktsn_ring_report_take(&bench->ring.producer, 0, &report), 0);
+	assert_int_equal(report.code, code);
+	assert_int_equal(report.bytes_count, HEADERS + strlen(text));
+	assert_memory_equal(report.bytes, macs, sizeof(macs));
+	assert_memory_equal(report.bytes + HEADERS, text, strlen(text));
+	ktsn_ring_report_done(&bench->ring.producer, report.slot);
+}
+
+static void assert_to_be_woken(struct bench *bench, uint32_t why)
+{
+	struct pollfd wakes = {.fd = loop_wakes_fd(bench->rig.loop), .events = POLLIN};
+
+	assert_int_equal(poll(&wakes, 1, 30000), 1);
+	assert_ptr_equal(loop_wakes(bench->rig.loop), bench->flow);
+	assert_int_equal(atomic_exchange(&bench->flow->wake, 0), why);
+	assert_int_equal(poll(&wakes, 1, 0), 0);
+}
+
+static void message_that_cannot_be_is_reported_with_its_headers(void **state)
+{
+	struct bench *bench = *state;
+
+	send_beyond_the_horizon(bench, "too far");
+	assert_to_be_woken(bench, WAKE_REPORT);
+	assert_report(bench, SO_EE_CODE_TXTIME_INVALID_PARAM, "too far");
+	assert_int_equal(counter_read(&bench->counters->reports), 1);
+}
+
+static void message_that_waited_in_vain_is_reported_as_missed(void **state)
+{
+	struct bench *bench = *state;
+
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVING);
+	rig_send(&bench->ring, &(struct rig_message){.clock = KTSN_CLOCK_TAI,
+						     .txtime_ns = clock_tai_ns(),
+						     .text = "nobody answers"});
+	rig_wait_pending(&bench->rig, 1);
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_UNREACHABLE);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, 1);
+	rig_wait_pending(&bench->rig, 0);
+	assert_report(bench, SO_EE_CODE_TXTIME_MISSED, "nobody answers");
+	assert_to_be_woken(bench, WAKE_REPORT);
+}
+
+static void socket_that_did_not_ask_is_not_told(void **state)
+{
+	struct bench *bench = *state;
+
+	bench->flow->report = false;
+	send_beyond_the_horizon(bench, "x");
+	assert_false(ktsn_ring_report_waits(&bench->ring.producer, 0));
+	assert_int_equal(counter_read(&bench->counters->reports), 0);
+	assert_int_equal(counter_read(&bench->counters->reports_lost), 0);
+}
+
+static void message_of_nobody_is_reported_to_nobody(void **state)
+{
+	struct bench *bench = *state;
+
+	rig_send(&bench->ring, &(struct rig_message){.destination = 9,
+						     .clock = KTSN_CLOCK_TAI,
+						     .txtime_ns = clock_tai_ns(),
+						     .text = "x"});
+	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, 1);
+	assert_false(ktsn_ring_report_waits(&bench->ring.producer, 0));
+}
+
+static void application_that_reads_nothing_can_go_on_sending(void **state)
+{
+	struct bench *bench = *state;
+
+	for (int i = 0; i < 3 * SLOTS; i++)
+		send_beyond_the_horizon(bench, "unread");
+	assert_int_equal(counter_read(&bench->counters->reports), SLOTS / 2);
+	assert_int_equal(counter_read(&bench->counters->reports_lost), 3 * SLOTS - SLOTS / 2);
+	rig_send(&bench->ring,
+		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = clock_tai_ns(), .text = "sent"});
+	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
+	assert_to_be_woken(bench, WAKE_REPORT);
+}
+
+static void socket_that_polls_for_space_is_told_when_there_is(void **state)
+{
+	struct bench *bench = *state;
+
+	ktsn_ring_space_poll(&bench->ring.producer, 0);
+	rig_send(&bench->ring,
+		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = clock_tai_ns(), .text = "x"});
+	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
+	rig_wait_pending(&bench->rig, 0);
+	assert_to_be_woken(bench, WAKE_SPACE);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(message_that_cannot_be_is_reported_with_its_headers),
+		TEST(message_that_waited_in_vain_is_reported_as_missed),
+		TEST(socket_that_did_not_ask_is_not_told),
+		TEST(message_of_nobody_is_reported_to_nobody),
+		TEST(application_that_reads_nothing_can_go_on_sending),
+		TEST(socket_that_polls_for_space_is_told_when_there_is),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reports of dropped messages, and what sockets are told of space, between the two ends of a ring.
+ */
+#include "ring_pair.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 128, PAYLOAD_BYTES = 100, FLOW = 3, HEADERS = 42, CODE = 2 };
+
+static int set_up(void **state)
+{
+	struct ring_pair *pair = malloc(sizeof(*pair));
+
+	*state = pair;
+	return pair ? ring_pair_init(pair, SLOTS, PAYLOAD_BYTES) : -1;
+}
+
+static int tear_down(void **state)
+{
+	ring_pair_fini(*state);
+	free(*state);
+	return 0;
+}
+
+static void send_text(struct ring_pair *pair, uint32_t flow, const char *text)
+{
+	const struct ktsn_ring_message message = {
+		.flow = flow, .payload_bytes = (uint32_t)strlen(text), .txtime_ns = 4711};
+
+	assert_int_equal(ring_pair_send(pair, &message, text, NULL), 0);
+}
+
+static uint32_t take_one(struct ring_pair *pair)
+{
+	struct ktsn_ring_taken taken;
+
+	assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 1);
+	return taken.slot;
+}
+
+/* A message that the consumer drops and reports. */
+static uint32_t report_text(struct ring_pair *pair, uint32_t flow, const char *text)
+{
+	uint32_t slot;
+
+	send_text(pair, flow, text);
+	slot = take_one(pair);
+	memset(ktsn_ring_taken_headers(&pair->consumer, slot, HEADERS), 0xab, HEADERS);
+	assert_true(ktsn_ring_report_room(&pair->consumer));
+	ktsn_ring_report(&pair->consumer, slot, CODE, HEADERS);
+	return slot;
+}
+
+static void assert_report(struct ring_pair *pair, uint32_t flow, const char *text)
+{
+	struct ktsn_ring_report report;
+
+	assert_int_equal(ktsn_ring_report_take(&pair->producer, flow, &report), 0);
+	assert_int_equal(report.txtime_ns, 4711);
+	assert_int_equal(report.code, CODE);
+	assert_int_equal(report.bytes_count, HEADERS + strlen(text));
+	assert_int_equal(report.bytes[0], 0xab);
+	assert_int_equal(report.bytes[HEADERS - 1], 0xab);
+	assert_memory_equal(report.bytes + HEADERS, text, strlen(text));
+	assert_false(ktsn_ring_report_done(&pair->producer, report.slot));
+}
+
+static void assert_no_report(struct ring_pair *pair, uint32_t flow)
+{
+	struct ktsn_ring_report report;
+
+	assert_false(ktsn_ring_report_waits(&pair->producer, flow));
+	assert_int_equal(ktsn_ring_report_take(&pair->producer, flow, &report), -EAGAIN);
+}
+
+static uint32_t free_slots(const struct ring_pair *pair)
+{
+	int count = 0;
+
+	for (int w = 0; w < SLOTS / 64; w++)
+		count += __builtin_popcountll(atomic_load(&pair->application->free[w]));
+	return (uint32_t)count;
+}
+
+static void report_is_the_frame_and_frees_its_slot_when_read(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slot = report_text(pair, FLOW, "dropped");
+
+	assert_int_equal(ring_pair_state(pair, slot), KTSN_SLOT_REPORTED);
+	assert_int_equal(pair->consumer.held, 0);
+	assert_int_equal(free_slots(pair), SLOTS - 1);
+	assert_report(pair, FLOW, "dropped");
+	assert_int_equal(ring_pair_state(pair, slot), KTSN_SLOT_FREE);
+	assert_int_equal(free_slots(pair), SLOTS);
+	assert_no_report(pair, FLOW);
+}
+
+static void reports_are_read_in_the_order_of_dropping(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slots[3];
+
+	for (int i = 0; i < 3; i++)
+		send_text(pair, FLOW, i == 0 ? "a" : i == 1 ? "b" : "c");
+	for (int i = 0; i < 3; i++)
+		slots[i] = take_one(pair);
+	for (int i = 2; i >= 0; i--) {
+		memset(ktsn_ring_taken_headers(&pair->consumer, slots[i], HEADERS), 0xab, HEADERS);
+		ktsn_ring_report(&pair->consumer, slots[i], CODE, HEADERS);
+	}
+	assert_report(pair, FLOW, "c");
+	assert_report(pair, FLOW, "b");
+	assert_report(pair, FLOW, "a");
+}
+
+static void each_socket_has_its_own(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	report_text(pair, 1, "one");
+	report_text(pair, 2, "two");
+	assert_no_report(pair, 3);
+	assert_report(pair, 2, "two");
+	assert_no_report(pair, 2);
+	assert_report(pair, 1, "one");
+}
+
+static void unread_reports_take_half_of_the_ring_at_most(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	for (int i = 0; i < SLOTS / 2; i++)
+		report_text(pair, FLOW, "x");
+	assert_false(ktsn_ring_report_room(&pair->consumer));
+	assert_report(pair, FLOW, "x");
+	assert_true(ktsn_ring_report_room(&pair->consumer));
+}
+
+static void reports_of_a_socket_that_ended_are_freed(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	report_text(pair, 1, "one");
+	report_text(pair, 2, "two");
+	report_text(pair, 2, "three");
+	ktsn_ring_reports_discard(&pair->consumer, 2);
+	assert_no_report(pair, 2);
+	assert_int_equal(free_slots(pair), SLOTS - 1);
+	assert_true(ktsn_ring_reports_any(&pair->consumer));
+	assert_report(pair, 1, "one");
+	assert_false(ktsn_ring_reports_any(&pair->consumer));
+	/* The books are right: half of the ring again. */
+	for (int i = 0; i < SLOTS / 2; i++)
+		report_text(pair, FLOW, "x");
+	assert_false(ktsn_ring_report_room(&pair->consumer));
+}
+
+static void successor_leaves_reports_to_be_read(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	report_text(pair, FLOW, "before");
+	/* What a killed ktsnd had not come to show. */
+	atomic_store(&pair->application->reported[0], 0);
+	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.slot_count,
+				pair->memory.slot_bytes);
+	assert_int_equal(ktsn_ring_recover(&pair->consumer), 0);
+	assert_int_equal(pair->consumer.held, 0);
+	report_text(pair, FLOW, "after");
+	assert_report(pair, FLOW, "before");
+	assert_report(pair, FLOW, "after");
+	assert_int_equal(free_slots(pair), SLOTS);
+}
+
+static void lies_about_reports_harm_only_who_tells_them(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_report report;
+	uint32_t slot = report_text(pair, FLOW, "lie");
+
+	/* A length and headers that do not fit. */
+	ring_pair_slot(pair, slot)->payload_bytes = UINT32_MAX;
+	ring_pair_slot(pair, slot)->report_headers_bytes = 255;
+	assert_int_equal(ktsn_ring_report_take(&pair->producer, FLOW, &report), 0);
+	assert_int_equal(report.bytes_count,
+			 KTSN_RING_HEADROOM_BYTES + pair->producer.payload_capacity_bytes);
+	/* All that was ever reported has been read, and more. */
+	atomic_store(&pair->application->reports_read, 1000);
+	assert_false(ktsn_ring_report_room(&pair->consumer));
+	/* Bits of slots that are none. */
+	memset(pair->application->reported, 0xff, sizeof(pair->application->reported));
+	ktsn_ring_reports_discard(&pair->consumer, FLOW);
+	assert_no_report(pair, FLOW);
+}
+
+static void reader_of_a_report_wakes_who_waits_for_space(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_report report;
+	uint32_t seen;
+
+	report_text(pair, FLOW, "x");
+	seen = ktsn_ring_space_wait_begin(&pair->producer);
+	assert_int_equal(ktsn_ring_report_take(&pair->producer, FLOW, &report), 0);
+	assert_true(ktsn_ring_report_done(&pair->producer, report.slot));
+	assert_int_not_equal(atomic_load(ktsn_ring_space_futex(&pair->producer)), seen);
+	ktsn_ring_space_wait_end(&pair->producer);
+}
+
+/* As many as the kernel holds in the same buffer: recorded from Linux 6.1 in test/conformance/txtime/kernel.txt. */
+static void messages_are_charged_as_by_the_kernel(void **state)
+{
+	(void)state;
+	assert_int_equal(ktsn_ring_charge_bytes(0), 768);
+	assert_int_equal(ktsn_ring_charge_bytes(64), 768);
+	assert_int_equal(ktsn_ring_charge_bytes(1024), 2304);
+	assert_int_equal(ktsn_ring_charge_bytes(1472), 2304);
+	/* Whatever an application writes. */
+	assert_true(ktsn_ring_charge_bytes(UINT32_MAX) > 0);
+}
+
+static void what_is_no_longer_pending_is_counted_for_its_socket(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	send_text(pair, FLOW, "one");
+	send_text(pair, 9, "other");
+	assert_int_equal(ktsn_ring_released_bytes(&pair->producer, FLOW), 0);
+	ktsn_ring_release(&pair->consumer, take_one(pair));
+	ktsn_ring_release(&pair->consumer, take_one(pair));
+	assert_int_equal(ktsn_ring_released_bytes(&pair->producer, FLOW), 768);
+	report_text(pair, FLOW, "dropped");
+	assert_int_equal(ktsn_ring_released_bytes(&pair->producer, FLOW), 2 * 768);
+	assert_int_equal(ktsn_ring_released_bytes(&pair->producer, 9), 768);
+	assert_int_equal(ktsn_ring_released_bytes(&pair->producer, KTSN_RING_FLOWS), 0);
+}
+
+static void sockets_that_poll_for_space_are_told_once(void **state)
+{
+	struct ring_pair *pair = *state;
+
+	assert_false(ktsn_ring_space_polled(&pair->consumer));
+	ktsn_ring_space_poll(&pair->producer, 1);
+	ktsn_ring_space_poll(&pair->producer, 200);
+	ktsn_ring_space_poll(&pair->producer, KTSN_RING_FLOWS);
+	assert_true(ktsn_ring_space_polled(&pair->consumer));
+	assert_int_equal(ktsn_ring_space_pollers(&pair->consumer, 0), 2);
+	assert_int_equal(ktsn_ring_space_pollers(&pair->consumer, 3), UINT64_C(1) << (200 - 192));
+	assert_int_equal(ktsn_ring_space_pollers(&pair->consumer, 3), 0);
+	assert_false(ktsn_ring_space_polled(&pair->consumer));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(report_is_the_frame_and_frees_its_slot_when_read),
+		TEST(reports_are_read_in_the_order_of_dropping),
+		TEST(each_socket_has_its_own),
+		TEST(unread_reports_take_half_of_the_ring_at_most),
+		TEST(reports_of_a_socket_that_ended_are_freed),
+		TEST(successor_leaves_reports_to_be_read),
+		TEST(lies_about_reports_harm_only_who_tells_them),
+		TEST(reader_of_a_report_wakes_who_waits_for_space),
+		TEST(messages_are_charged_as_by_the_kernel),
+		TEST(what_is_no_longer_pending_is_counted_for_its_socket),
+		TEST(sockets_that_poll_for_space_are_told_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bufio"
+	"io"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// interluded is a case of ktsn-test-txtime that waits in the middle.
+type interluded struct {
+	*process.Process
+	stdin  io.Closer
+	stdout *bufio.Scanner
+}
+
+// startInterlude starts the case and waits until it has come so far. It returns what it said until then.
+func (l *lab) startInterlude(t *testing.T) (*interluded, []string) {
+	t.Helper()
+	command := exec.Command(program(t, "ktsn-test-txtime"), topology.PodAddressB.String(), strconv.Itoa(listenPort),
+		"interlude")
+	command.Env = l.preloaded(t)
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := &interluded{start(t, l.PodA, "ktsn-test-txtime", command), stdin, bufio.NewScanner(stdout)}
+	return running, running.said()
+}
+
+// said is what it says until it is ready, or to the end.
+func (i *interluded) said() []string {
+	var lines []string
+	for i.stdout.Scan() {
+		line := strings.TrimPrefix(i.stdout.Text(), "interlude: ")
+		if line == "ready = yes" {
+			break
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestReportsOutliveKtsnd(t *testing.T) {
+	for name, replace := range map[string]func(*testing.T, *lab, *process.Process){
+		"killed and started again": func(t *testing.T, lab *lab, daemon *process.Process) {
+			if err := syscall.Kill(daemon.PID(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			<-daemon.Done()
+			lab.startDaemon(t, "--strategy", "etf")
+		},
+		"replaced in place": func(t *testing.T, lab *lab, daemon *process.Process) { lab.takeOver(t, daemon) },
+		"left alone":        func(*testing.T, *lab, *process.Process) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			daemon, _ := lab.startDaemon(t, "--strategy", "etf")
+			listener := lab.listenForTexts(t)
+			defer listener.Close()
+			running, said := lab.startInterlude(t)
+			if want := []string{"before = 1, 0x8, data as given"}; !slices.Equal(said, want) {
+				t.Fatalf("it said %q, want %q; %s", said, want, running.Stderr())
+			}
+			replace(t, lab, daemon)
+			running.stdin.Close()
+			want := []string{"after = 1, 0x8, data as given", "poll = 1, 0x8", "read = before", "read = after",
+				"after they were read = 0, 0", "last = 1, 0x8, data as given"}
+			if said := running.said(); !slices.Equal(said, want) {
+				t.Errorf("it said %q, want %q", said, want)
+			}
+			if err := finish(t, running.Process); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
