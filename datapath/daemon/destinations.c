@@ -85,6 +85,26 @@ static void destination_discard(struct destination *destination)
 	free(destination);
 }
 
+/* The priority that the kernel gives to a message of that TOS (rt_tos2priority). */
+static uint8_t priority_of_tos(uint8_t tos)
+{
+	static const uint8_t by_tos[16] = {0, 0, 0, 0, 2, 2, 2, 2, 6, 6, 6, 6, 4, 4, 4, 4};
+
+	return by_tos[tos >> 1 & 0xf];
+}
+
+/* SO_PRIORITY & 15, of the message or of its socket. A message's IP_TOS brings one along, IPV6_TCLASS does not. */
+static uint8_t priority_of(const struct destination *destination, const struct socket_manner *manner)
+{
+	const struct ktsn_app_key *key = &destination->key;
+
+	if (key->carries & KTSN_APP_CARRIES_PRIORITY)
+		return (uint8_t)(key->priority % LOOP_PRIORITIES);
+	if (key->carries & KTSN_APP_CARRIES_TOS && destination->route.path.kind == KTSN_FRAME_IPV4)
+		return priority_of_tos(key->tos);
+	return manner->priority;
+}
+
 /* What the loop sees of it. */
 static int loop_destination_make(struct destination *destination, const struct flow *flow)
 {
@@ -94,9 +114,7 @@ static int loop_destination_make(struct destination *destination, const struct f
 	loop->object = (struct loop_object){.kind = LOOP_DESTINATION, .owner = destination};
 	loop->flow = flow->loop;
 	loop->ring = flow->process->ring;
-	loop->priority = destination->key.carries & KTSN_APP_CARRIES_PRIORITY
-				 ? (uint8_t)(destination->key.priority % LOOP_PRIORITIES)
-				 : flow->manner.priority;
+	loop->priority = priority_of(destination, &flow->manner);
 	if (!destination->many)
 		return 0;
 	loop->copies = many_copies(destination);

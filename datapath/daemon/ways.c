@@ -12,7 +12,11 @@
 #include <linux/if_ether.h>
 #include <string.h>
 
-enum { IPV4_TTL_OUTER = 64, VLAN_TAG_BYTES = 4 };
+enum {
+	IPV4_TTL_OUTER = 64,
+	VLAN_TAG_BYTES = 4,
+	PRIORITY_UNPRIVILEGED_MAX = 6, /* sk_set_prio_allowed() */
+};
 
 /* A datagram's ends and way, from the key and the socket. */
 struct wish {
@@ -381,8 +385,13 @@ static int link_way_find(struct destination *destination, const struct flow *flo
 
 int way_find(struct destination *destination, const struct flow *flow)
 {
-	if (destination->key.carries & ~KTSN_APP_CARRIES_ALL)
+	const struct ktsn_app_key *key = &destination->key;
+
+	if (key->carries & ~KTSN_APP_CARRIES_ALL)
 		return -EINVAL;
+	/* More takes a privilege, which whoever wrote the request need not have: the kernel checks it for the socket. */
+	if (key->carries & KTSN_APP_CARRIES_PRIORITY && key->priority > PRIORITY_UNPRIVILEGED_MAX)
+		return -EPERM;
 	return flow->manner.family == AF_PACKET ? link_way_find(destination, flow)
 						: ip_way_find(destination, flow);
 }

@@ -231,8 +231,10 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 
 func TestWhatIPv6FramesLookLike(t *testing.T) {
 	lab, _ := newLab6(t)
+	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
 	frame := lab.inside(t, "looked at", 1, func() {
-		lab.aim(t, "--to", podAddress6B.String(), "--port", "7788", "--hold", "100", "20000:looked at")
+		lab.aim(t, "--to", podAddress6B.String(), "--port", "7788", "20000:looked at")
+		receive(t, conn)
 	})[0]
 	header, ok := frame.Layer(layers.LayerTypeIPv6).(*layers.IPv6)
 	if !ok {

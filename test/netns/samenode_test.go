@@ -28,7 +28,13 @@ func ip(t *testing.T, where *topology.Namespace, arguments ...string) {
 // addNeighbor attaches a second pod to node a's bridge.
 func (l *lab) addNeighbor(t *testing.T) *topology.Namespace {
 	t.Helper()
-	pod, err := topology.NewNamespace(l.NodeA.Name() + "-2")
+	return addPod(t, l.NodeA, "2", neighborAddress)
+}
+
+// addPod attaches a pod to a node's bridge.
+func addPod(t *testing.T, node *topology.Namespace, name string, address netip.Addr) *topology.Namespace {
+	t.Helper()
+	pod, err := topology.NewNamespace(node.Name() + "-" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,29 +43,31 @@ func (l *lab) addNeighbor(t *testing.T) *topology.Namespace {
 			t.Error(err)
 		}
 	})
-	ip(t, l.NodeA, "link", "add", "pod2", "mtu", "1450", "type", "veth", "peer", "name", topology.PodInterface,
+	ip(t, node, "link", "add", "pod"+name, "mtu", "1450", "type", "veth", "peer", "name", topology.PodInterface,
 		"netns", pod.Name())
-	ip(t, l.NodeA, "link", "set", "pod2", "master", topology.BridgeName, "up")
-	ip(t, pod, "address", "add", neighborAddress.String()+"/16", "dev", topology.PodInterface)
+	ip(t, node, "link", "set", "pod"+name, "master", topology.BridgeName, "up")
+	ip(t, pod, "address", "add", address.String()+"/16", "dev", topology.PodInterface)
 	ip(t, pod, "link", "set", topology.PodInterface, "up", "mtu", "1450")
 	return pod
+}
+
+// onBridge tells ktsnd of a pod of node a, and of the bridge that leads to the others.
+func onBridge(t *testing.T, client *control.Client, identity string, pod *topology.Namespace) {
+	t.Helper()
+	endpoint := control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: pod.Path(), VNI: topology.VNI,
+		Bridge: topology.BridgeName}
+	_ = client.EndpointDel(t.Context(), endpoint.Identity, endpoint.Interface)
+	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestMessagesToPodsOfTheSameNodeNeverReachTheWire(t *testing.T) {
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)
 	_, client := lab.startDaemon(t)
-	for _, endpoint := range []control.Endpoint{
-		{Identity: "neighbor", Interface: topology.PodInterface, Netns: neighbor.Path(), VNI: topology.VNI,
-			Bridge: topology.BridgeName},
-		{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(), VNI: topology.VNI,
-			Bridge: topology.BridgeName},
-	} {
-		_ = client.EndpointDel(t.Context(), endpoint.Identity, endpoint.Interface)
-		if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
-			t.Fatal(err)
-		}
-	}
+	onBridge(t, client, "neighbor", neighbor)
+	onBridge(t, client, identity, lab.PodA)
 	var listener *net.UDPConn
 	if err := neighbor.Do(func() (err error) {
 		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(neighborAddress, listenPort)))

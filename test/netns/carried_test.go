@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// carried is what a frame shows beside its payload.
+type carried struct {
+	tos, ttl uint8
+	source   string
+	// class is the traffic class that counted the message.
+	class int
+}
+
+func carriedBy(frame gopacket.Packet) carried {
+	if v6, ok := frame.Layer(layers.LayerTypeIPv6).(*layers.IPv6); ok {
+		return carried{tos: v6.TrafficClass, ttl: v6.HopLimit, source: v6.SrcIP.String()}
+	}
+	v4, _ := frame.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
+	return carried{tos: v4.TOS, ttl: v4.TTL, source: v4.SrcIP.String()}
+}
+
+// sentByClass tells how many messages of each class have left.
+func sentByClass(t *testing.T, client *control.Client) map[int]uint64 {
+	t.Helper()
+	settled(t, client)
+	status, err := client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := map[int]uint64{}
+	for class, counted := range status.Classes {
+		sent[class] = counted.Sent
+	}
+	return sent
+}
+
+func TestFramesShowWhatSocketsAndMessagesCarry(t *testing.T) {
+	lab, client := newLab6(t)
+	ip(t, lab.PodA, "address", "add", "10.42.1.9/16", "dev", topology.PodInterface)
+	ip(t, lab.PodA, "address", "add", "fd00:42:1::9/32", "dev", topology.PodInterface, "nodad",
+		"preferred_lft", "0") // taken only when it is asked for
+	const (
+		v4A, v6A = "10.42.1.2", "fd00:42:1::2"
+		// What SO_PRIORITY 0, 2, 4, 5 and 6 belong to (traffic-class-map).
+		bestEffort, two, four, five, six = 1, 2, 4, 5, 6
+	)
+	for name, test := range map[string]struct {
+		arguments []string
+		v6        bool
+		want      carried
+	}{
+		"nothing":                             {nil, false, carried{0, 64, v4A, bestEffort}},
+		"IPv6: nothing":                       {nil, true, carried{0, 64, v6A, bestEffort}},
+		"IP_TOS, with the priority it brings": {[]string{"--tos", "0x10"}, false, carried{0x10, 64, v4A, six}},
+		"IP_TOS set before SO_TXTIME":         {[]string{"--before", "--tos", "0x10"}, false, carried{0x10, 64, v4A, six}},
+		"IP_TTL":                              {[]string{"--ttl", "7"}, false, carried{0, 7, v4A, bestEffort}},
+		"SO_PRIORITY":                         {[]string{"--priority", "5"}, false, carried{0, 64, v4A, five}},
+		"IPV6_TCLASS":                         {[]string{"--tos", "0xb8"}, true, carried{0xb8, 64, v6A, bestEffort}},
+		"IPV6_UNICAST_HOPS":                   {[]string{"--ttl", "9"}, true, carried{0, 9, v6A, bestEffort}},
+		"IPv4 from IPv6: IP_TOS and IP_TTL":   {[]string{"--domain", "6", "--tos", "0x08", "--ttl", "5"}, false, carried{0x08, 5, v4A, two}},
+		"a message's IP_TOS":                  {[]string{"--cmsg-tos", "0x10"}, false, carried{0x10, 64, v4A, six}},
+		"a message's IP_TOS before the socket's": {[]string{"--tos", "0x08", "--cmsg-tos", "0x10"}, false,
+			carried{0x10, 64, v4A, six}},
+		"a message's IP_TTL":         {[]string{"--cmsg-ttl", "3"}, false, carried{0, 3, v4A, bestEffort}},
+		"a message's SO_PRIORITY":    {[]string{"--cmsg-priority", "4"}, false, carried{0, 64, v4A, four}},
+		"a message's IP_PKTINFO":     {[]string{"--cmsg-source", "10.42.1.9"}, false, carried{0, 64, "10.42.1.9", bestEffort}},
+		"all of them":                {[]string{"--cmsg-source", "10.42.1.9", "--cmsg-tos", "0x20", "--cmsg-ttl", "2", "--cmsg-priority", "5"}, false, carried{0x20, 2, "10.42.1.9", five}},
+		"connected, and a message's": {[]string{"--connect", "--cmsg-ttl", "3"}, false, carried{0, 3, v4A, bestEffort}},
+		"a message's IPV6_TCLASS":    {[]string{"--cmsg-tos", "0x2e"}, true, carried{0x2e, 64, v6A, bestEffort}},
+		"a message's IPV6_HOPLIMIT":  {[]string{"--cmsg-ttl", "2"}, true, carried{0, 2, v6A, bestEffort}},
+		"a message's IPV6_PKTINFO":   {[]string{"--cmsg-source", "fd00:42:1::9"}, true, carried{0, 64, "fd00:42:1::9", bestEffort}},
+		"IPv4 from IPv6: IPV6_PKTINFO": {[]string{"--domain", "6", "--cmsg-source", "10.42.1.9"}, false,
+			carried{0, 64, "10.42.1.9", bestEffort}},
+		"IPv6: connected, and a message's": {[]string{"--connect", "--cmsg-tos", "0x2e"}, true, carried{0x2e, 64, v6A, bestEffort}},
+		"SO_BINDTODEVICE":                  {[]string{"--device", topology.PodInterface}, false, carried{0, 64, v4A, bestEffort}},
+		"the interface of IP_PKTINFO":      {[]string{"--cmsg-interface", topology.PodInterface}, false, carried{0, 64, v4A, bestEffort}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to, network := topology.PodAddressB, "udp4"
+			if test.v6 {
+				to, network = podAddress6B, "udp6"
+			}
+			conn := listen(t, lab.PodB, network, netip.AddrPortFrom(to, listenPort))
+			defer conn.Close()
+			before := sentByClass(t, client)
+			frame := lab.inside(t, "carried", 1, func() {
+				lab.aim(t, append(test.arguments, "--to", to.String(), "--port", "7788", "10000:carried")...)
+				receive(t, conn)
+			})[0]
+			got := carriedBy(frame)
+			for class, sent := range sentByClass(t, client) {
+				if sent != before[class] {
+					got.class = class
+				}
+			}
+			if got != test.want {
+				t.Errorf("the frame shows %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatAMessageMayNotCarryIsRefused(t *testing.T) {
+	lab, _ := newLab6(t)
+	const (
+		eperm  = 1
+		einval = 22
+	)
+	for name, test := range map[string]struct {
+		arguments []string
+		errno     int
+	}{
+		"a TTL of 0":                           {[]string{"--cmsg-ttl", "0"}, einval},
+		"a TTL of 256":                         {[]string{"--cmsg-ttl", "256"}, einval},
+		"a TOS of 256":                         {[]string{"--cmsg-tos", "256"}, einval},
+		"a priority that takes a privilege":    {[]string{"--cmsg-priority", "7"}, eperm},
+		"another interface than the socket's":  {[]string{"--device", topology.PodInterface, "--cmsg-interface", "lo"}, einval},
+		"the address of another pod as source": {[]string{"--cmsg-source", topology.PodAddressB.String()}, einval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := lab.aim(t, append(test.arguments, "--to", topology.PodAddressB.String(), "--port", "7788", "0:text")...)
+			if len(sent) != 1 || sent[0].errno != test.errno {
+				t.Errorf("the calls answered %v, want errno %d", sent, test.errno)
+			}
+		})
+	}
+}
+
+func TestThroughAnotherInterfaceMessagesAreTheKernels(t *testing.T) {
+	lab, client := newLab6(t)
+	conn := listen(t, lab.PodA, "udp4", netip.MustParseAddrPort("127.0.0.1:7788"))
+	for name, arguments := range map[string][]string{
+		"by the device":         {"--device", "lo"},
+		"by a control message":  {"--cmsg-interface", "lo"},
+		"by the address itself": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := counters(t, client).KernelPath
+			lab.aim(t, append(arguments, "--to", "127.0.0.1", "--port", "7788", "0:home")...)
+			if got, _ := receive(t, conn); got != "home" {
+				t.Errorf("got %q", got)
+			}
+			if after := counters(t, client).KernelPath; after != before+1 {
+				t.Errorf("%d messages went to the kernel", after-before)
+			}
+		})
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"net"
+	"net/netip"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// company is a lab with a second pod on each node, all known to ktsnd.
+type company struct {
+	*lab
+	client *control.Client
+	// others are all pods but the sender, by where they are.
+	others map[string]*topology.Namespace
+}
+
+func newCompany(t *testing.T) *company {
+	t.Helper()
+	lab := newLab(t)
+	others := map[string]*topology.Namespace{
+		"pod b":                lab.PodB,
+		"another of node b":    addPod(t, lab.NodeB, "2", netip.MustParseAddr("10.42.2.3")),
+		"a neighbor on node a": lab.addNeighbor(t),
+	}
+	addIPv6(t, lab.PodA, podAddress6A)
+	addIPv6(t, lab.PodB, podAddress6B)
+	addIPv6(t, others["another of node b"], netip.MustParseAddr("fd00:42:2::3"))
+	addIPv6(t, others["a neighbor on node a"], netip.MustParseAddr("fd00:42:1::3"))
+	_, client := lab.startDaemon(t)
+	lab.addPeer6(t, client)
+	onBridge(t, client, identity, lab.PodA)
+	onBridge(t, client, "neighbor", others["a neighbor on node a"])
+	return &company{lab, client, others}
+}
+
+// join opens a socket that is a member of a group.
+func join(t *testing.T, pod *topology.Namespace, network string, group netip.AddrPort) *net.UDPConn {
+	t.Helper()
+	var conn *net.UDPConn
+	if err := pod.Do(func() error {
+		link, err := net.InterfaceByName(topology.PodInterface)
+		if err != nil {
+			return err
+		}
+		conn, err = net.ListenMulticastUDP(network, link, net.UDPAddrFromAddrPort(group))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func TestGroupsAndBroadcastReachEachOtherPodOnceAtTheirTime(t *testing.T) {
+	company := newCompany(t)
+	const throughInterface = topology.PodInterface
+	for name, test := range map[string]struct {
+		to, network string
+		arguments   []string
+		mac         string
+		ttl         uint8
+	}{
+		"an IPv4 group":                {"239.129.2.3", "udp4", []string{"--multicast-interface", throughInterface}, "01:00:5e:01:02:03", 1},
+		"by IP_MULTICAST_IF's address": {"239.1.2.4", "udp4", []string{"--multicast-address", topology.PodAddressA.String()}, "01:00:5e:01:02:04", 1},
+		"by SO_BINDTODEVICE":           {"239.1.2.5", "udp4", []string{"--device", throughInterface}, "01:00:5e:01:02:05", 1},
+		"by a message's IP_PKTINFO":    {"239.1.2.6", "udp4", []string{"--cmsg-interface", throughInterface}, "01:00:5e:01:02:06", 1},
+		"with IP_MULTICAST_TTL":        {"239.1.2.7", "udp4", []string{"--device", throughInterface, "--multicast-ttl", "5"}, "01:00:5e:01:02:07", 5},
+		"of an IPv6 socket":            {"239.1.2.8", "udp4", []string{"--domain", "6", "--device", throughInterface}, "01:00:5e:01:02:08", 1},
+		"connected":                    {"239.1.2.9", "udp4", []string{"--device", throughInterface, "--connect"}, "01:00:5e:01:02:09", 1},
+		"an IPv6 group":                {"ff15::1:2", "udp6", []string{"--multicast-interface", throughInterface}, "33:33:00:01:00:02", 1},
+		"an IPv6 group of the link":    {"ff02::1:3", "udp6", []string{"--scope", throughInterface}, "33:33:00:01:00:03", 1},
+		"with IPV6_MULTICAST_HOPS":     {"ff15::1:4", "udp6", []string{"--multicast-interface", throughInterface, "--multicast-ttl", "4"}, "33:33:00:01:00:04", 4},
+		"a subnet's broadcast":         {"10.42.255.255", "udp4", []string{"--broadcast", "1"}, "ff:ff:ff:ff:ff:ff", 64},
+		"broadcast":                    {"255.255.255.255", "udp4", []string{"--broadcast", "1", "--device", throughInterface}, "ff:ff:ff:ff:ff:ff", 64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			group := netip.AddrPortFrom(netip.MustParseAddr(test.to), listenPort)
+			conns := map[string]*net.UDPConn{}
+			for where, pod := range company.others {
+				if group.Addr().IsMulticast() {
+					conns[where] = join(t, pod, test.network, group)
+				} else {
+					conns[where] = listen(t, pod, "udp4", netip.AddrPortFrom(netip.IPv4Unspecified(), listenPort))
+				}
+			}
+			before := counters(t, company.client)
+			began := time.Now()
+			frame := company.inside(t, "to all", 1, func() {
+				sent := company.aim(t, append(test.arguments, "--to", test.to, "--port", "7788", "50000:to all")...)
+				for where, conn := range conns {
+					if got, source := receive(t, conn); got != "to all" || source.Addr().Is4() != (test.network == "udp4") {
+						t.Errorf("%s got %q from %s; the calls answered %v", where, got, source, sent)
+					}
+				}
+			})[0]
+			if took := time.Since(began); took < 50*time.Millisecond {
+				t.Errorf("the last arrived after %v", took)
+			}
+			for _, conn := range conns {
+				silent(t, conn)
+				conn.Close()
+			}
+			if got := carriedBy(frame); got.ttl != test.ttl {
+				t.Errorf("its TTL is %d, want %d", got.ttl, test.ttl)
+			}
+			if mac := frame.Layer(layers.LayerTypeEthernet).(*layers.Ethernet).DstMAC.String(); mac != test.mac {
+				t.Errorf("it goes to %s, want %s", mac, test.mac)
+			}
+			after := settled(t, company.client)
+			if after.Sent-before.Sent != 1 || after.CopiesSent-before.CopiesSent != 2 || after.CopiesDropped != before.CopiesDropped ||
+				after.KernelPath != before.KernelPath {
+				t.Errorf("counted %+v, before %+v", after, before)
+			}
+		})
+	}
+}
+
+func TestBroadcastMustBeAskedFor(t *testing.T) {
+	company := newCompany(t)
+	const eacces = 13
+	sent := company.aim(t, "--to", "10.42.255.255", "--port", "7788", "0:text")
+	if len(sent) != 1 || sent[0].errno != eacces {
+		t.Errorf("the calls answered %v", sent)
+	}
+}
+
+func TestAGroupMessageThatMustNotLeaveTheHostIsTheKernels(t *testing.T) {
+	company := newCompany(t)
+	conn := join(t, company.PodA, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))
+	before := counters(t, company.client).KernelPath
+	company.inside(t, "stay", 0, func() {
+		company.aim(t, "--to", "239.1.2.3", "--port", "7788", "--device", topology.PodInterface, "--multicast-ttl", "0", "0:stay")
+		if got, _ := receive(t, conn); got != "stay" {
+			t.Errorf("got %q", got)
+		}
+	})
+	if after := counters(t, company.client).KernelPath; after != before+1 {
+		t.Errorf("%d messages went to the kernel", after-before)
+	}
+}
+
+// As the documentation says: what ktsnd sends to a group is not looped back into the pod.
+func TestThePodItselfGetsNothingOfItsGroups(t *testing.T) {
+	company := newCompany(t)
+	for to, network := range map[string]string{"239.1.2.3": "udp4", "ff15::1:2": "udp6"} {
+		group := netip.AddrPortFrom(netip.MustParseAddr(to), listenPort)
+		own, other := join(t, company.PodA, network, group), join(t, company.PodB, network, group)
+		company.aim(t, "--to", to, "--port", "7788", "--multicast-interface", topology.PodInterface, "10000:to others")
+		receive(t, other)
+		silent(t, own)
+		own.Close()
+		other.Close()
+	}
+}
+
+func TestANodeThatDoesNotAnswerHoldsUpNoGroup(t *testing.T) {
+	company := newCompany(t)
+	if err := company.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
+		Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.99.0/24")}}); err != nil {
+		t.Fatal(err)
+	}
+	conn := join(t, company.PodB, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))
+	ip(t, company.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
+	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",
+		"--cycle", "10ms", "--count", "700")
+	talker.Env = company.preloaded(t)
+	running := start(t, company.PodA, "talker", talker)
+	// Once the dead node has been given up, which takes the kernel three seconds.
+	time.Sleep(5 * time.Second)
+	before := counters(t, company.client)
+	for range 150 {
+		receive(t, conn)
+	}
+	if err := finish(t, running); err != nil {
+		t.Fatal(err)
+	}
+	after := settled(t, company.client)
+	if after.Sent != 700 || after.LateUnresolved != before.LateUnresolved || after.DropUnresolved != 0 {
+		t.Errorf("counted %+v, earlier %+v", after, before)
+	}
+}
+
+func TestWhoComesLaterIsReachedAsWell(t *testing.T) {
+	company := newCompany(t)
+	ip(t, company.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
+	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",
+		"--cycle", "5ms", "--count", "600")
+	talker.Env = company.preloaded(t)
+	if err := company.client.PeerDel(t.Context(), topology.VNI, topology.NodeAddressB); err != nil {
+		t.Fatal(err)
+	}
+	group := netip.MustParseAddrPort("239.1.2.3:7788")
+	conns := map[string]*net.UDPConn{}
+	for where, pod := range company.others {
+		conns[where] = join(t, pod, "udp4", group)
+	}
+	running := start(t, company.PodA, "talker", talker)
+	receive(t, conns["a neighbor on node a"])
+	silent(t, conns["pod b"])
+
+	company.addPeer6(t, company.client)
+	receive(t, conns["pod b"])
+	receive(t, conns["another of node b"])
+	late := addPod(t, company.NodeA, "3", netip.MustParseAddr("10.42.1.4"))
+	receive(t, join(t, late, "udp4", group))
+
+	interrupt(t, running)
+	if counted := settled(t, company.client); counted.Sent+counted.Dropped() != counted.Taken || counted.Dropped() != 0 {
+		t.Errorf("counted %+v", counted)
+	}
+}
