@@ -61,7 +61,7 @@ func TestMultusReportsWhatThePodHas(t *testing.T) {
 		}
 		first, second := all[0], all[1]
 		if !first.Default || first.Interface != "eth0" || first.IPs[0].String() != pod.Status.PodIP {
-			t.Errorf("the first network is %+v, want eth0 with %s", first, pod.Status.PodIP)
+			t.Errorf("the first network is %+v, want the default on eth0 with %s", first, pod.Status.PodIP)
 		}
 		if second.Default || second.Interface != tsnInterface || second.Name != namespace+"/tsn" {
 			t.Errorf("the second network is %+v, want %s on %s", second, namespace+"/tsn", tsnInterface)

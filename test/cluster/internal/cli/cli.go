@@ -22,6 +22,8 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	// exitMachine says that this machine cannot carry a cluster.
+	exitMachine = 3
 )
 
 // usageError is a command line that was not understood.
@@ -49,6 +51,9 @@ func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
+	}
+	if errors.Is(err, cluster.ErrMachine) {
+		return exitMachine
 	}
 	return exitFailure
 }

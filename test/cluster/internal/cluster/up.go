@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
@@ -142,8 +143,11 @@ func (s *start) bringUp(ctx context.Context) error {
 	}
 	s.say("nodes are running")
 	if err := s.startKubernetes(ctx); err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			err = errors.Join(fmt.Errorf("not ready after %v", s.options.Timeout), err)
+		case ctx.Err() != nil:
+			return fmt.Errorf("interrupted; `ktsn-cluster down` removes what there is, and `up` begins anew: %w", err)
 		}
 		return errors.Join(err, s.Explain())
 	}
@@ -253,11 +257,35 @@ func (s *start) startKubernetes(ctx context.Context) error {
 		return err
 	}
 	s.say("images are loaded, manifests are applied")
+	for _, host := range s.Nodes {
+		if err := s.configurePodNetwork(ctx, client, host); err != nil {
+			return err
+		}
+	}
 	if err := kube.Wait(ctx, kube.NodesReady(client, len(s.Nodes))); err != nil {
 		return err
 	}
 	s.say("nodes are ready")
 	return kube.Wait(ctx, kube.SystemReady(client, len(s.Nodes)))
+}
+
+// configurePodNetwork tells a node's container runtime of the first network of its pods, once the node has its range
+// of addresses.
+func (s *start) configurePodNetwork(ctx context.Context, client kubernetes.Interface, host plan.Node) error {
+	var text []byte
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		var err error
+		text, err = kube.PodNetwork(ctx, client, host.Name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(s.Root(host.Name), kube.PodNetworkFile)
+	if err := os.WriteFile(file+".new", text, 0o644); err != nil {
+		return fmt.Errorf("configure the network of pods on %s: %w", host.Name, err)
+	}
+	return os.Rename(file+".new", file)
 }
 
 func (s *start) loadImages(ctx context.Context, host plan.Node) error {
