@@ -5,6 +5,7 @@ package builder
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -225,6 +226,65 @@ func TestTheProjectsDefinitionsAreValid(t *testing.T) {
 			if _, err := Load(file); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// programs is the folder of the project's programs, as `make build` leaves them.
+func programs(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(cmp.Or(os.Getenv("KTSN_BIN_DIR"), "../../bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ktsnd")); err != nil {
+		if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skipf("%v; run `make build`", err)
+	}
+	return dir
+}
+
+func TestTheProjectsImagesAreReproducible(t *testing.T) {
+	built := programs(t)
+	// The same programs as somebody else's build left them: elsewhere, later, with other modes.
+	elsewhere := t.TempDir()
+	for _, name := range []string{"ktsnd", "ktsn", "ktsn-realtime", "tsn-cni", "tsnperf", "libktsn.so"} {
+		content, err := os.ReadFile(filepath.Join(built, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(elsewhere, name), content, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if root := filepath.Dir(built); bytes.Contains(content, []byte(root+"/")) {
+			t.Errorf("%s names %s, where it was built, and would be another file elsewhere", name, root)
+		}
+	}
+	definitions, err := filepath.Glob("../*.yaml")
+	if err != nil || len(definitions) == 0 {
+		t.Fatal(definitions, err)
+	}
+	for _, file := range definitions {
+		definition, err := Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var digests []string
+		for _, dir := range []string{built, elsewhere} {
+			image, err := Build(definition, Sources{"BIN": dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			digest, err := image.Digest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			digests = append(digests, digest.String())
+		}
+		if digests[0] != digests[1] {
+			t.Errorf("%s: built twice, the digests are %q", definition.Name, digests)
 		}
 	}
 }
