@@ -5,15 +5,26 @@
 #
 #   KTSN_KEEP=1   leave the cluster up at the end
 #   E2E_RUN=REGEX run only these tests in the cluster
-set -u
+set -um # -m: what runs for long is a process group, which an interruption ends as a whole
 cd "$(dirname "$0")/.." || exit 1
 
 passed=0 failed=0 skipped=0
 out=out/e2e
-logs=$(mktemp -d)
+log=$(mktemp)
+job=
 # Runs in different working copies do not meet.
 KTSN_CLUSTER=e2e-$(pwd | sha256sum | head -c 6)
 export KTSN_CLUSTER KTSN_BIN_DIR=$PWD/bin
+
+# A trap waits for a command in the foreground, but not for `wait`.
+run() {
+	"$@" &
+	job=$!
+	wait $job
+	local status=$?
+	job=
+	return $status
+}
 
 # The tests make clusters of their own, whose names begin with this one's; a killed run leaves them.
 remove_others() {
@@ -24,48 +35,61 @@ remove_others() {
 }
 
 finish() {
-	trap - EXIT INT TERM
+	trap - EXIT
+	trap '' INT TERM
+	if [ -n "$job" ]; then
+		kill -- "-$job" 2>/dev/null
+		wait "$job" 2>/dev/null
+	fi
 	remove_others
 	if [ "${KTSN_KEEP:-}" = 1 ]; then
 		echo "The cluster stays: bin/ktsn-cluster --name $KTSN_CLUSTER status"
 	elif ! bin/ktsn-cluster --name "$KTSN_CLUSTER" down; then
 		failed=$((failed + 1))
 	fi
-	rm -rf "$logs"
+	rm -f "$log"
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# Go: one event a line, tests and their results, subtests included.
+# Go: one line a test and its result, subtests included, and what failed tests say.
 run_go() { # name, folder of the module, packages and flags...
 	local name=$1 module=$2 status
 	shift 2
 	echo "== $name"
-	scripts/go.sh test -C "$module" -count=1 -json "$@" >"$logs/go" 2>"$logs/go.err"
+	run go_test "$module" "$@"
 	status=$?
-	events() { grep -c "\"Action\":\"$1\".*\"Test\":" "$logs/go"; }
+	results() { grep -cE "^ *--- $1: " "$log"; }
 	local p f s
-	p=$(events pass) f=$(events fail) s=$(events skip)
-	if [ $status -ne 0 ]; then
-		cat "$logs/go.err"
-		sed -n 's/.*"Action":"\(output\|build-output\)".*"Output":"\(.*\)"}$/\2/p' "$logs/go" |
-			sed 's/\\n$//; s/\\t/\t/g; s/\\"/"/g; s/\\u003c/</g; s/\\u003e/>/g; s/\\u0026/\&/g'
-		[ "$f" -gt 0 ] || f=1
-	fi
+	p=$(results PASS) f=$(results FAIL) s=$(results SKIP)
+	[ $status -eq 0 ] || [ "$f" -gt 0 ] || f=1
 	echo "$p passed, $f failed, $s skipped"
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
+go_test() { # folder of the module, packages and flags...
+	scripts/go.sh test -C "$1" -count=1 -v "${@:2}" 2>&1 | tee "$log" |
+		grep -vE '^ *=== |^(PASS|FAIL|exit status)$|^(ok|\?|FAIL)\s'
+	return "${PIPESTATUS[0]}"
+}
+
 # What the nodes' services and pods wrote.
 keep_logs() {
-	local dir
-	dir=$(dirname "$(bin/ktsn-cluster --name "$KTSN_CLUSTER" kubeconfig)") || return
+	local kubeconfig node
+	kubeconfig=$(bin/ktsn-cluster --name "$KTSN_CLUSTER" kubeconfig 2>/dev/null) || return # there is none
 	mkdir -p "$out"
-	for node in "$dir"/nodes/*; do
+	for node in "$(dirname "$kubeconfig")"/nodes/*; do
 		cp -r "$node/rootfs/var/log" "$out/$(basename "$node")"
 	done
 	bin/ktsn-cluster --name "$KTSN_CLUSTER" status >"$out/status.txt" 2>&1
 	echo "Logs of nodes and pods are in $out/"
+}
+
+bring_up() {
+	bin/ktsn-cluster --name "$KTSN_CLUSTER" up 2>"$log"
+	local status=$?
+	cat "$log" >&2
+	return $status
 }
 
 rm -rf "$out"
@@ -75,17 +99,20 @@ run_go "the cluster's own parts" test/cluster ./internal/...
 echo "== the cluster"
 remove_others
 bin/ktsn-cluster --name "$KTSN_CLUSTER" down
-bin/ktsn-cluster --name "$KTSN_CLUSTER" up
+before=$failed
+run bring_up
 case $? in
 0)
 	for image in out/images/*.tar; do
-		bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || failed=$((failed + 1))
+		run bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || failed=$((failed + 1))
 	done
 	;;
-3) echo "The tests in the cluster are skipped." ;; # this machine cannot; ktsn-cluster said why
+3) # this machine cannot; the tests give the reason
+	KTSN_NO_CLUSTER=$(sed -n 's/^ktsn-cluster: //p' "$log")
+	export KTSN_NO_CLUSTER
+	;;
 *) failed=$((failed + 1)) ;;
 esac
-before=$failed
 run_go "in the cluster" test/cluster -timeout 30m ${E2E_RUN:+-run "$E2E_RUN"} ./e2e
 [ $failed -eq 0 ] || keep_logs
 [ $failed -eq "$before" ] || echo "The cluster can be kept for a look with KTSN_KEEP=1."

@@ -11,7 +11,7 @@ packages_run="iproute2 kmod"
 packages_test="tshark binutils musl-tools chromium mandoc podman runc"
 packages_conformance="qemu-system-x86 cpio"
 packages_fuzz="clang-14 libclang-rt-14-dev"
-packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc"
+packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev"
 packages_lint="clang-format-14"
 
 case "${1:-}" in
