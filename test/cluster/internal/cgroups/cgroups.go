@@ -151,6 +151,7 @@ func removeFolders(name string) ([]string, error) {
 		}
 		slices.Reverse(below)
 		for _, path := range below {
+			returnRealtime(path)
 			_ = syscall.Rmdir(path) // the next round shows
 		}
 	}

@@ -43,6 +43,15 @@ func GiveRealtime(name string, budget int) error {
 	return nil
 }
 
+// returnRealtime gives a folder's share back. Otherwise the kernel would count it until the last process that was in
+// there has been collected, and refuse it to a successor.
+func returnRealtime(folder string) {
+	file := filepath.Join(folder, realtimeFile)
+	if _, err := os.Stat(file); err == nil {
+		_ = os.WriteFile(file, []byte("0"), 0) // whoever is still there keeps it, until the next round
+	}
+}
+
 // Realtime reads a cgroup's share.
 func Realtime(name string) (int, error) {
 	cpu, err := OfController("cpu")

@@ -146,7 +146,7 @@ func (c *Cluster) explainPods(text io.Writer) bool {
 // explainContainers shows the ends of the last logs of a pod's containers.
 func (c *Cluster) explainContainers(text io.Writer, pod *corev1.Pod) bool {
 	folder := fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID)
-	containers, _ := filepath.Glob(filepath.Join(c.Root(pod.Spec.NodeName), "var/log/pods", folder, "*")) // the pattern is valid
+	containers, _ := filepath.Glob(filepath.Join(c.Root(pod.Spec.NodeName), "var", "log", "pods", folder, "*")) // the pattern is valid
 	said := false
 	for _, container := range containers {
 		logs, _ := filepath.Glob(filepath.Join(container, "*.log")) // likewise

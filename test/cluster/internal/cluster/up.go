@@ -66,9 +66,13 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	report := &progress{to: options.Progress, began: time.Now()}
 	s := &start{Cluster: c, options: options, say: report.say}
-	if err := s.build(ctx); err != nil {
-		_ = os.Remove(c.Dir) // empty but for what is needed to go on
-		return nil, err
+	// Twice, because building may take long: early to say so, and late to be sure.
+	for _, prepare := range []func(context.Context) error{s.chooseSubnet, s.build, s.chooseSubnet} {
+		if err := prepare(ctx); err != nil {
+			_ = os.Remove(c.Dir)               // nothing is in it yet
+			_ = os.Remove(filepath.Dir(c.Dir)) // fails while there are other clusters
+			return nil, err
+		}
 	}
 	report.began = time.Now()
 	if err := s.bringUp(ctx); err != nil {
@@ -132,33 +136,32 @@ func (s *start) build(ctx context.Context) error {
 func (s *start) bringUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
-	if err := s.chooseSubnet(); err != nil {
-		return err
-	}
 	if err := s.Save(); err != nil {
 		return err
 	}
-	if err := s.makeNodes(ctx); err != nil {
-		return err
-	}
-	s.say("nodes are running")
-	if err := s.startKubernetes(ctx); err != nil {
-		switch {
-		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			err = errors.Join(fmt.Errorf("not ready after %v", s.options.Timeout), err)
-		case ctx.Err() != nil:
-			return fmt.Errorf("interrupted; `ktsn-cluster down` removes what there is, and `up` begins anew: %w", err)
+	err := s.makeNodes(ctx)
+	if err == nil {
+		s.say("nodes are running")
+		if err = s.startKubernetes(ctx); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+			err = errors.Join(err, s.Explain())
 		}
-		return errors.Join(err, s.Explain())
 	}
-	return os.WriteFile(filepath.Join(s.Dir, readyFile), nil, 0o600)
+	switch {
+	case err == nil:
+		return os.WriteFile(filepath.Join(s.Dir, readyFile), nil, 0o600)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("interrupted; `ktsn-cluster --name %s down` removes what there is, and `up` begins anew", s.Name)
+	case ctx.Err() != nil:
+		return errors.Join(fmt.Errorf("not ready after %v", s.options.Timeout), err)
+	}
+	return err
 }
 
 // subnetTries are more than there are clusters on a machine.
 const subnetTries = 16
 
 // chooseSubnet takes the next free one where the caller did not insist on one.
-func (s *start) chooseSubnet() error {
+func (s *start) chooseSubnet(context.Context) error {
 	for range subnetTries {
 		err := network.CheckFree(s.Plan)
 		if err == nil || s.options.Subnet.IsValid() {

@@ -64,8 +64,8 @@ func TestConfigurationsAreComplete(t *testing.T) {
 			t.Errorf("%s was not filled in: %s", name, file.Content)
 		}
 		if strings.HasSuffix(name, ".yaml") {
-			var any map[string]any
-			if err := yaml.UnmarshalStrict(file.Content, &any); err != nil {
+			var content map[string]any
+			if err := yaml.UnmarshalStrict(file.Content, &content); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
