@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
@@ -26,17 +28,43 @@ awk '{ print "mount " $5 }' /proc/self/mountinfo
 pgrep -a containerd-shim | sed 's/.* -id \([0-9a-f]*\).*/shim \1/'
 `
 
-// inventory is what there is on a node.
+// inventory is what there is on a node, but for what is named after the system's own pods: those may be replaced
+// by others meanwhile, and have other names then.
 func inventory(ctx context.Context, host string) (map[string]bool, error) {
 	text, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", listing)
 	if err != nil {
 		return nil, err
 	}
+	owners, err := systemPods(ctx, host)
+	if err != nil {
+		return nil, err
+	}
 	all := map[string]bool{}
 	for line := range strings.Lines(text) {
-		all[strings.TrimSpace(line)] = true
+		thing := strings.TrimSpace(line)
+		if !slices.ContainsFunc(owners, func(owner string) bool { return strings.Contains(thing, owner) }) {
+			all[thing] = true
+		}
 	}
 	return all, nil
+}
+
+// systemPods lists the identities of the system's pods on a node, and those of their containers.
+func systemPods(ctx context.Context, host string) ([]string, error) {
+	containers := []string{"ctr", "--namespace=k8s.io", "containers", "list", "--quiet"}
+	var owners []string
+	for _, namespace := range []string{metav1.NamespaceSystem, "kube-flannel", system} {
+		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + host})
+		if err != nil {
+			return nil, err
+		}
+		for _, pod := range pods.Items {
+			owners = append(owners, string(pod.UID))
+		}
+		containers = append(containers, `labels."io.kubernetes.pod.namespace"==`+namespace)
+	}
+	text, err := node.Output(ctx, under.Place(host), nil, containers...)
+	return append(owners, strings.Fields(text)...), err
 }
 
 // inventories is what there is on all nodes.

@@ -50,20 +50,21 @@ var (
 // there. What it makes stays until the cluster goes.
 func needTSN(t *testing.T) context.Context {
 	t.Helper()
-	ctx := needNodes(t, 2)
+	ctx := needTwoNodes(t)
 	tsnOnce.Do(func() {
 		for i := range under.Nodes {
 			writeTSNConfig(t, under.Nodes[i], i+1)
 		}
 		applyFile(ctx, t, "testdata/ktsnd.yaml")
 		waitForKtsnd(ctx, t)
-		tellPeers(ctx, t)
 		tsnReady = true
 	})
 	if !tsnReady {
 		t.Fatal("ktsnd could not be set up, see above")
 	}
+	// Also one that was started anew since.
 	waitForKtsnd(ctx, t)
+	tellPeers(ctx, t)
 	return ctx
 }
 

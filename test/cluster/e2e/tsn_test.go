@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -178,7 +179,7 @@ func TestTimedMessagesGoFromPodToPodThroughKtsnd(t *testing.T) {
 		t.Errorf("the listener says %q (%v)", text, err)
 	}
 	after := statusOn(ctx, t, under.Nodes[0].Name)
-	if sent := after.Counters["sent"] - before.Counters["sent"]; fmt.Sprint(sent) != count {
+	if sent := after.Counters["sent"] - before.Counters["sent"]; strconv.FormatUint(sent, 10) != count {
 		t.Errorf("ktsnd sent %d messages, want %s", sent, count)
 	}
 }

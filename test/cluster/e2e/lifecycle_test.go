@@ -95,7 +95,8 @@ func (s *second) left(t *testing.T) []string {
 	return append(left, s.processes(t)...)
 }
 
-// processes are those that are in the cluster's cgroups or name its folder, but the tests' own.
+// processes are those that are in the cluster's cgroups or name its folder. One that has ended and only waits for this
+// machine's first process to collect it is none.
 func (s *second) processes(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -107,11 +108,20 @@ func (s *second) processes(t *testing.T) []string {
 		cgroup, _ := os.ReadFile(filepath.Join(folder, "cgroup"))   // it may have ended
 		command, _ := os.ReadFile(filepath.Join(folder, "cmdline")) // likewise
 		root, _ := os.Readlink(filepath.Join(folder, "root"))       // likewise
+		if ended(folder) {
+			continue
+		}
 		if strings.Contains(string(cgroup), s.plan.Prefix()) || bytes.Contains(command, []byte(s.plan.Dir)) || strings.HasPrefix(root, s.plan.Dir) {
 			found = append(found, fmt.Sprintf("process %s %q", filepath.Base(folder), command))
 		}
 	}
 	return found
+}
+
+// ended tells of a folder in /proc whether the process in it is a zombie, or not there any more.
+func ended(folder string) bool {
+	status, err := os.ReadFile(filepath.Join(folder, "status"))
+	return err != nil || strings.Contains(string(status), "\nState:\tZ")
 }
 
 // isGone fails the test unless nothing is left of the cluster.
@@ -192,6 +202,44 @@ func TestAKilledStartIsRemoved(t *testing.T) {
 			s.isGone(t)
 		})
 	}
+}
+
+func TestAFailedStartSaysWhatWasWrong(t *testing.T) {
+	ctx := needCluster(t)
+	s := newSecond(t)
+	// Long enough for the control plane, too short for pods.
+	said, err := s.command(ctx, "up", "--timeout", "3s").CombinedOutput()
+	for _, want := range []string{"not ready after 3s", "what was said last:\n---- ", "`ktsn-cluster --name " + s.plan.Name + " logs`"} {
+		if err == nil || !strings.Contains(string(said), want) {
+			t.Errorf("%v, it says %q, want %q", err, said, want)
+		}
+	}
+	// It left the cluster for a look.
+	if text := s.run(ctx, t, "logs", "node1"); !strings.Contains(text, "==== node1 kube-apiserver\n") {
+		t.Errorf("the logs are %.200q", text)
+	}
+	s.run(ctx, t, "down")
+	s.isGone(t)
+}
+
+func TestAnInterruptedStartSaysWhatToDo(t *testing.T) {
+	ctx := needCluster(t)
+	s := newSecond(t)
+	command := s.command(ctx, "up")
+	var said bytes.Buffer
+	command.Stdout, command.Stderr = &said, &said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	if err := command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err == nil || !strings.Contains(said.String(), "interrupted; `ktsn-cluster --name "+s.plan.Name+" down` removes what there is") {
+		t.Errorf("%v, it says %q", err, &said)
+	}
+	s.run(ctx, t, "down")
+	s.isGone(t)
 }
 
 func TestAKilledEndIsRepeated(t *testing.T) {
