@@ -67,9 +67,10 @@ run_go() { # name, folder of the module, packages and flags...
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
+# Without C, as the programs: dependencies are compiled once for all.
 go_test() { # folder of the module, packages and flags...
-	scripts/go.sh test -C "$1" -count=1 -v "${@:2}" 2>&1 | tee "$log" |
-		grep -vE '^ *=== |^(PASS|FAIL|exit status)$|^(ok|\?|FAIL)\s'
+	CGO_ENABLED=0 scripts/go.sh test -C "$1" -count=1 -v "${@:2}" 2>&1 | tee "$log" |
+		grep --line-buffered -vE '^ *=== |^(PASS|FAIL|exit status)$|^(ok|\?|FAIL)\s'
 	return "${PIPESTATUS[0]}"
 }
 

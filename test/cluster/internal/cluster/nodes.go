@@ -37,11 +37,17 @@ func (c *Cluster) StopNode(ctx context.Context, host string) error {
 		if which == c.ControlPlane() {
 			return fmt.Errorf("%s carries the control plane; stop another node, or take the cluster down", host)
 		}
-		ctx, cancel := context.WithTimeout(ctx, downPatience)
-		defer cancel()
-		place := c.Place(host)
-		return errors.Join(node.Delete(ctx, place), cgroups.Remove(ctx, place.Cgroup), network.DeleteNode(ctx, c.Plan, host))
+		return c.switchOff(ctx, host)
 	})
+}
+
+// switchOff removes what there is of a node that runs, or of one whose start or stop was interrupted. The cgroup goes
+// first, with all who are in it: runc would not give the real-time budget back.
+func (c *Cluster) switchOff(ctx context.Context, host string) error {
+	ctx, cancel := context.WithTimeout(ctx, downPatience)
+	defer cancel()
+	place := c.Place(host)
+	return errors.Join(cgroups.Remove(ctx, place.Cgroup), node.Delete(ctx, place), network.DeleteNode(ctx, c.Plan, host))
 }
 
 // StartNode switches a node on that is off, and connects one that was cut off.
@@ -51,11 +57,7 @@ func (c *Cluster) StartNode(ctx context.Context, host string) error {
 		if node.Status(ctx, place) == "running" {
 			return network.SetConnected(ctx, c.Plan, which, true)
 		}
-		// What an interrupted start or stop left.
-		clean, cancel := context.WithTimeout(ctx, downPatience)
-		defer cancel()
-		err := errors.Join(node.Delete(clean, place), cgroups.Remove(clean, place.Cgroup), network.DeleteNode(clean, c.Plan, host))
-		if err != nil {
+		if err := c.switchOff(ctx, host); err != nil {
 			return err
 		}
 		if err := network.CreateNode(ctx, c.Plan, which); err != nil {

@@ -191,7 +191,7 @@ func (s *start) makeNodes(ctx context.Context) error {
 	budget := 0
 	if s.options.RealtimeBudget > 0 && cgroups.RealtimeDivided() {
 		budget = s.options.RealtimeBudget
-		if err := cgroups.GiveRealtime(s.Cgroup(), budget*len(s.Nodes)); err != nil {
+		if err := cgroups.GiveRealtime(ctx, s.Cgroup(), budget*len(s.Nodes)); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,7 @@ import (
 const pollEvery = 250 * time.Millisecond
 
 // Wait asks until a question is answered with nil or ctx ends, and then returns the last answer. A question that was
-// interrupted has no answer of its own.
+// interrupted, or that a client did not ask because it would be, has no answer of its own.
 func Wait(ctx context.Context, question func(context.Context) error) error {
 	var last error
 	for {
@@ -26,8 +26,8 @@ func Wait(ctx context.Context, question func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() != nil && last != nil {
-			return errors.Join(last, ctx.Err())
+		if last != nil && (ctx.Err() != nil || strings.Contains(err.Error(), "would exceed context deadline")) {
+			return errors.Join(last, context.Cause(ctx))
 		}
 		last = err
 		select {
