@@ -4,7 +4,10 @@
 
 GO    := scripts/go.sh
 BUILD := build
-export GOFLAGS ?= -buildvcs=false
+# Those with code of our own.
+MODULES := . images test/cluster
+# The same source gives the same programs, wherever it stands; and what tests compile is what programs need.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false -trimpath)
 
 .DEFAULT_GOAL := help
 
@@ -37,6 +40,17 @@ bench: build ## what the shaper and the network plugin cost: tables, and out/ben
 	@$(BUILD)/datapath/tests/bench/ktsn-bench --out out/bench/shaper.json
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test -count=1 -run '^$$' -bench . -benchtime 100x ./test/cni
 
+.PHONY: e2e
+e2e: images ## a real Kubernetes cluster of two nodes on this machine, and the tests in it (root)
+	@scripts/install-deps.sh cluster || [ "$$CI" != true ] # where it cannot be, the tests are skipped
+	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags='-s -w' -o ../../bin/ ./cmd/ktsn-cluster
+	@scripts/e2e.sh
+
+.PHONY: images
+images: build ## container images as OCI archives, into out/images/
+	@CGO_ENABLED=0 $(GO) build -C images -ldflags='-s -w' -o ../bin/ ./cmd/ktsn-images
+	@bin/ktsn-images --out out/images --source BIN=bin images/*.yaml
+
 .PHONY: build
 build: deps ## all programs into bin/
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) >/dev/null
@@ -61,14 +75,16 @@ deps:
 fmt: ## format C and Go
 	@scripts/install-deps.sh lint
 	@git ls-files 'datapath/*.[ch]' | xargs clang-format-14 -i
-	@$(GO) fmt ./...
+	@for module in $(MODULES); do $(GO) fmt -C $$module ./... || exit 1; done
 
 .PHONY: lint
 lint: ## formatting, go vet, golangci-lint
 	@scripts/install-deps.sh lint
 	@git ls-files 'datapath/*.[ch]' | xargs clang-format-14 --dry-run --Werror
-	@$(GO) vet ./...
-	@$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
+	@for module in $(MODULES); do \
+		$(GO) vet -C $$module ./... && \
+		$(GO) run -C $$module github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./... || exit 1; \
+	done
 
 # Divided among all targets; what they learn is kept in build-fuzz/ for the next time.
 FUZZ_SECONDS ?= 3600

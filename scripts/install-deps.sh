@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what a target of the Makefile needs, on Debian 12, and says what it installs.
-# Usage: install-deps.sh build|test|fuzz|conformance|lint
+# Usage: install-deps.sh build|test|cluster|fuzz|conformance|lint
 # Without root, or elsewhere, it names what is missing and exits with 1.
 set -eu
 
@@ -11,15 +11,17 @@ packages_run="iproute2 kmod"
 packages_test="tshark binutils musl-tools chromium mandoc podman runc"
 packages_conformance="qemu-system-x86 cpio"
 packages_fuzz="clang-14 libclang-rt-14-dev"
+packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev"
 packages_lint="clang-format-14"
 
 case "${1:-}" in
 build) packages="$packages_build $packages_run" ;;
 test) packages="$packages_build $packages_run $packages_test $packages_fuzz $packages_conformance" ;;
+cluster) packages="$packages_run $packages_cluster" ;;
 fuzz) packages="$packages_build $packages_fuzz llvm-14" ;; # llvm-14: line numbers in what it finds
 conformance) packages="$packages_run $packages_conformance" ;;
 lint) packages="$packages_lint" ;;
-*) echo "usage: $0 build|test|fuzz|conformance|lint" >&2; exit 2 ;;
+*) echo "usage: $0 build|test|cluster|fuzz|conformance|lint" >&2; exit 2 ;;
 esac
 
 missing=""

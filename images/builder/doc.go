@@ -7,7 +7,7 @@
 //	                      libraries they need
 //
 // An image holds what its definition names and the libraries that the dynamic loader would load for it, and
-// nothing else: no shell, no package manager. The same files give the same bytes: entries are sorted, belong to
+// nothing else. The same files give the same bytes: entries are sorted, belong to
 // root and date from 1970.
 //
 // Nothing here keeps state or starts goroutines.

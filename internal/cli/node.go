@@ -195,7 +195,8 @@ func newRestore(env *environment) *cobra.Command {
 		Short: "Tell a ktsnd that was started anew of this node's pods and peers",
 		Long: "Tells a ktsnd that was started anew of the peers, of the interfaces that tsn-cni has attached, and of the\n" +
 			"pods' sockets that tsn-cni had it make. Records of attachments that were lost are rebuilt from what the\n" +
-			"kernel knows. Repeating it changes nothing.",
+			"kernel knows. What was attached to network namespaces that are gone is left out. Repeating it changes\n" +
+			"nothing.",
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
@@ -205,6 +206,9 @@ func newRestore(env *environment) *cobra.Command {
 				done, err := cni.Restore(ctx, options.stateDir, node, client, options.control)
 				fmt.Fprintf(env.stdout, "told ktsnd of %d peers, %d interfaces and %d sockets; rebuilt %d records\n", done.Peers,
 					done.Endpoints, done.Sockets, done.Rebuilt)
+				if done.Gone > 0 {
+					fmt.Fprintf(env.stdout, "left out %d interfaces, whose network namespaces are gone; the container runtime will delete them\n", done.Gone)
+				}
 				return err
 			})
 		},

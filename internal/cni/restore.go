@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -23,6 +24,9 @@ type Restored struct {
 	Endpoints, Sockets, Peers int
 	// Rebuilt counts records that were lost and are there again.
 	Rebuilt int
+	// Gone counts interfaces whose network namespace is not there any more, as after a restart of the node. Their
+	// records stay until the runtime deletes what it attached.
+	Gone int
 }
 
 // Restore tells a ktsnd that was started anew of all that is attached to this node and of the peers. It first
@@ -44,6 +48,12 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 	}
 	made, err := records.all()
 	all = errors.Join(all, err)
+	attached := len(made)
+	made = slices.DeleteFunc(made, func(r *record) bool {
+		_, err := os.Stat(r.Netns)
+		return errors.Is(err, os.ErrNotExist)
+	})
+	done.Gone = attached - len(made)
 	daemon := &daemon{client}
 	for _, r := range made {
 		if err := daemon.addEndpoint(ctx, r); err != nil {

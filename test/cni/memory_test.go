@@ -126,6 +126,28 @@ func TestKtsndThatWasStartedAnewIsToldOfAll(t *testing.T) {
 	}
 }
 
+// After a restart of the node the records are there, and none of the namespaces.
+func TestKtsndIsNotToldOfWhatIsGone(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	first, second := lab.a.newPod(t), lab.a.newPod(t)
+	before := lab.a.inventory(t, first)
+	config := lab.a.config(nil)
+	first.add(t, config)
+	second.add(t, config)
+	lab.a.stopDaemon(t)
+	must(t, second.Destroy())
+	lab.a.startDaemon(t)
+	want := "told ktsnd of 0 peers, 1 interfaces and 1 sockets; rebuilt 0 records\n" +
+		"left out 1 interfaces, whose network namespaces are gone; the container runtime will delete them\n"
+	if out := lab.a.ktsn(t, "node", "restore"); out != want {
+		t.Errorf("ktsn node restore says %q, want %q", out, want)
+	}
+	first.del(t, config)
+	second.del(t, config)
+	checkSame(t, "after DEL", before, lab.a.inventory(t, first))
+}
+
 func TestDelNeedsNeitherKtsndNorNamespace(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)

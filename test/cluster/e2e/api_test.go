@@ -56,7 +56,7 @@ func TestAServiceAccountMayNothingUntilItIsGivenARole(t *testing.T) {
 // kubeletOf is a client with the rights of a node's kubelet.
 func kubeletOf(t *testing.T, node string) kubernetes.Interface {
 	t.Helper()
-	own, err := clientcmd.BuildConfigFromFlags("", filepath.Join(under.Root(node), "etc/kubernetes/kubelet.kubeconfig"))
+	own, err := clientcmd.BuildConfigFromFlags("", filepath.Join(under.Root(node), "etc", "kubernetes", "kubelet.kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func kubeletOf(t *testing.T, node string) kubernetes.Interface {
 }
 
 func TestAKubeletMayWhatItsNodeNeeds(t *testing.T) {
-	ctx := needNodes(t, 2)
+	ctx := needTwoNodes(t)
 	namespace := newNamespace(ctx, t, restricted)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "secret"}, StringData: map[string]string{"key": "value"}}
 	if _, err := client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestPodsReachEachOtherOverFlannel(t *testing.T) {
-	ctx := needNodes(t, 2)
+	ctx := needTwoNodes(t)
 	namespace := newNamespace(ctx, t, restricted)
 	pods := start(ctx, t, namespace,
 		agnhost("a", under.Nodes[0].Name), agnhost("b", under.Nodes[1].Name), agnhost("c", under.Nodes[1].Name))
@@ -46,7 +46,7 @@ func makeService(app string) *corev1.Service {
 }
 
 func TestServicesAndTheirNames(t *testing.T) {
-	ctx := needNodes(t, 2)
+	ctx := needTwoNodes(t)
 	namespace := newNamespace(ctx, t, restricted)
 	backends := []*corev1.Pod{agnhost("one", under.Nodes[0].Name), agnhost("two", under.Nodes[1].Name)}
 	for _, pod := range backends {

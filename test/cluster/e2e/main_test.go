@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,6 +38,10 @@ func TestMain(m *testing.M) {
 }
 
 func connect() error {
+	// Whoever tried to start one knows best why there is none.
+	if reason := os.Getenv("KTSN_NO_CLUSTER"); reason != "" {
+		return errors.New(reason)
+	}
 	name := os.Getenv("KTSN_CLUSTER")
 	if name == "" {
 		return fmt.Errorf("KTSN_CLUSTER names no cluster; `make e2e` makes one")
@@ -82,7 +87,8 @@ func skip(t *testing.T, reason string) {
 	t.Skip(reason)
 }
 
-// needCluster skips a test where there is none, and bounds what it does.
+// needCluster skips a test where there is none, and bounds what it does. The test before may have disturbed nodes
+// and what runs on them.
 func needCluster(t *testing.T) context.Context {
 	t.Helper()
 	if under == nil {
@@ -90,15 +96,17 @@ func needCluster(t *testing.T) context.Context {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
+	waitForNodes(ctx, t)
+	waitForSystem(ctx, t)
 	return ctx
 }
 
-// needNodes skips a test that has nothing to test in a smaller cluster.
-func needNodes(t *testing.T, count int) context.Context {
+// needTwoNodes skips a test that has nothing to test in a smaller cluster.
+func needTwoNodes(t *testing.T) context.Context {
 	t.Helper()
 	ctx := needCluster(t)
-	if len(under.Nodes) < count {
-		skip(t, fmt.Sprintf("needs %d nodes", count))
+	if len(under.Nodes) < 2 {
+		skip(t, "needs two nodes")
 	}
 	return ctx
 }

@@ -26,8 +26,8 @@ const (
 	// tsnVNI and the subnets are those of the network that the tests attach pods to.
 	tsnVNI       = 42
 	tsnInterface = "tsn0"
-	// multusConfigs is where Multus looks for the configuration of a network that has none in the cluster.
-	multusConfigs = "/etc/cni/multus/net.d"
+	// configs is where Multus looks for the configuration of a network that has none in the cluster.
+	configs = "/etc/cni/multus/net.d"
 )
 
 // Each node has its own part of the network.
@@ -50,20 +50,21 @@ var (
 // there. What it makes stays until the cluster goes.
 func needTSN(t *testing.T) context.Context {
 	t.Helper()
-	ctx := needNodes(t, 2)
+	ctx := needTwoNodes(t)
 	tsnOnce.Do(func() {
 		for i := range under.Nodes {
 			writeTSNConfig(t, under.Nodes[i], i+1)
 		}
 		applyFile(ctx, t, "testdata/ktsnd.yaml")
 		waitForKtsnd(ctx, t)
-		tellPeers(ctx, t)
 		tsnReady = true
 	})
 	if !tsnReady {
 		t.Fatal("ktsnd could not be set up, see above")
 	}
+	// Also one that was started anew since.
 	waitForKtsnd(ctx, t)
+	tellPeers(ctx, t)
 	return ctx
 }
 
@@ -85,7 +86,7 @@ func writeTSNConfig(t *testing.T, host plan.Node, number int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(under.Root(host.Name), multusConfigs)
+	dir := filepath.Join(under.Root(host.Name), configs)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,7 +62,7 @@ func TestMultusReportsWhatThePodHas(t *testing.T) {
 		}
 		first, second := all[0], all[1]
 		if !first.Default || first.Interface != "eth0" || first.IPs[0].String() != pod.Status.PodIP {
-			t.Errorf("the first network is %+v, want eth0 with %s", first, pod.Status.PodIP)
+			t.Errorf("the first network is %+v, want the default on eth0 with %s", first, pod.Status.PodIP)
 		}
 		if second.Default || second.Interface != tsnInterface || second.Name != namespace+"/tsn" {
 			t.Errorf("the second network is %+v, want %s on %s", second, namespace+"/tsn", tsnInterface)
@@ -178,7 +179,7 @@ func TestTimedMessagesGoFromPodToPodThroughKtsnd(t *testing.T) {
 		t.Errorf("the listener says %q (%v)", text, err)
 	}
 	after := statusOn(ctx, t, under.Nodes[0].Name)
-	if sent := after.Counters["sent"] - before.Counters["sent"]; fmt.Sprint(sent) != count {
+	if sent := after.Counters["sent"] - before.Counters["sent"]; strconv.FormatUint(sent, 10) != count {
 		t.Errorf("ktsnd sent %d messages, want %s", sent, count)
 	}
 }

@@ -108,10 +108,15 @@ func ignoreGone(err error) error {
 	return err
 }
 
-const poll = 50 * time.Millisecond
+const (
+	poll = 50 * time.Millisecond
+	// budgetPatience is how long a folder is kept because its real-time budget cannot be given back yet.
+	budgetPatience = 5 * time.Second
+)
 
 // Remove kills whoever is in a cgroup or below it, and removes the folders. That there are none is no error.
 func Remove(ctx context.Context, name string) error {
+	began := time.Now()
 	for {
 		pids, err := Processes(name)
 		if err != nil {
@@ -120,7 +125,7 @@ func Remove(ctx context.Context, name string) error {
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // fails only when it has just ended
 		}
-		left, err := removeFolders(name)
+		left, err := removeFolders(name, time.Since(began) > budgetPatience)
 		if err != nil || len(left) == 0 {
 			return err
 		}
@@ -132,8 +137,9 @@ func Remove(ctx context.Context, name string) error {
 	}
 }
 
-// removeFolders removes what can be removed and returns what is left.
-func removeFolders(name string) ([]string, error) {
+// removeFolders removes what can be removed and returns what is left. Unless it insists, that includes folders whose
+// real-time budget cannot be given back yet.
+func removeFolders(name string, insist bool) ([]string, error) {
 	folders, err := Find(name)
 	if err != nil {
 		return nil, err
@@ -151,7 +157,9 @@ func removeFolders(name string) ([]string, error) {
 		}
 		slices.Reverse(below)
 		for _, path := range below {
-			_ = syscall.Rmdir(path) // the next round shows
+			if returnRealtime(path) == nil || insist {
+				_ = syscall.Rmdir(path) // the next round shows
+			}
 		}
 	}
 	return Find(name)

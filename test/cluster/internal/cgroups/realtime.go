@@ -3,12 +3,14 @@
 package cgroups
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const realtimeFile = "cpu.rt_runtime_us"
@@ -24,9 +26,12 @@ func RealtimeDivided() bool {
 	return err == nil
 }
 
+// lingering is how long the kernel may count the share of a cgroup that was removed.
+const lingering = 10 * time.Second
+
 // GiveRealtime makes a cgroup of the cpu controller, if need be, and gives it a share of the budget, in
 // microseconds of each second. What stands above must have one.
-func GiveRealtime(name string, budget int) error {
+func GiveRealtime(ctx context.Context, name string, budget int) error {
 	cpu, err := OfController("cpu")
 	if err != nil {
 		return fmt.Errorf("give cgroup %s real-time budget: %w", name, err)
@@ -35,12 +40,28 @@ func GiveRealtime(name string, budget int) error {
 	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("give cgroup %s real-time budget: %w", name, err)
 	}
-	err = os.WriteFile(filepath.Join(folder, realtimeFile), []byte(strconv.Itoa(budget)), 0)
+	share := []byte(strconv.Itoa(budget))
+	err = os.WriteFile(filepath.Join(folder, realtimeFile), share, 0)
+	for began := time.Now(); err != nil && time.Since(began) < lingering && ctx.Err() == nil; {
+		time.Sleep(poll)
+		err = os.WriteFile(filepath.Join(folder, realtimeFile), share, 0)
+	}
 	if err != nil {
 		return fmt.Errorf("give cgroup %s real-time budget: %w; other cgroups have what the kernel can give (%s); ask for less, or for 0",
 			name, err, filepath.Join(cpu, "*", realtimeFile))
 	}
 	return nil
+}
+
+// returnRealtime gives a folder's share back, which succeeds when nobody who uses it is left. Of a folder that was
+// removed with its share the kernel counts that until the last process that was in there has been collected, and
+// refuses it to a successor.
+func returnRealtime(folder string) error {
+	file := filepath.Join(folder, realtimeFile)
+	if _, err := os.Stat(file); err != nil {
+		return nil //nolint:nilerr // nothing is divided, or nothing is left
+	}
+	return os.WriteFile(file, []byte("0"), 0)
 }
 
 // Realtime reads a cgroup's share.

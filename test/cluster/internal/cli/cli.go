@@ -22,6 +22,8 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	// exitMachine says that this machine cannot carry a cluster.
+	exitMachine = 3
 )
 
 // usageError is a command line that was not understood.
@@ -50,6 +52,9 @@ func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
+	if errors.Is(err, cluster.ErrMachine) {
+		return exitMachine
+	}
 	return exitFailure
 }
 
@@ -60,6 +65,8 @@ func newRoot(s *shared) *cobra.Command {
 		Long:          "ktsn-cluster makes a Kubernetes cluster whose nodes are containers of this machine. docs/cluster.md describes it.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          onlySubcommands,
 	}
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; `%s --help` lists the options", err, command.CommandPath())}
@@ -69,6 +76,14 @@ func newRoot(s *shared) *cobra.Command {
 	root.PersistentFlags().StringVar(&s.dir, "dir", cluster.DefaultDir, "folder for the files of all clusters")
 	root.AddCommand(newUp(s), newDown(s), newStatus(s), newLoad(s), newKubeconfig(s), newLogs(s), newNode(s), newBuild(s))
 	return root
+}
+
+// onlySubcommands is what a command does that others stand below: it lists them.
+func onlySubcommands(command *cobra.Command, arguments []string) error {
+	if len(arguments) > 0 {
+		return usageError{fmt.Errorf("%s has no command %q; `%s --help` lists them", command.CommandPath(), arguments[0], command.CommandPath())}
+	}
+	return command.Help()
 }
 
 func exactly(count int, what string) cobra.PositionalArgs {
@@ -150,7 +165,7 @@ func newUp(s *shared) *cobra.Command {
 			if subnet != "" {
 				prefix, err := netip.ParsePrefix(subnet)
 				if err != nil {
-					return usageError{fmt.Errorf("--subnet: %w", err)}
+					return usageError{fmt.Errorf("--subnet: %q is no IPv4 prefix; give one such as 198.18.7.0/24", subnet)}
 				}
 				options.Subnet = prefix
 			}

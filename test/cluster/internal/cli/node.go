@@ -49,7 +49,10 @@ func newLogs(s *shared) *cobra.Command {
 }
 
 func newNode(s *shared) *cobra.Command {
-	command := &cobra.Command{Use: "node", Short: "Switch nodes on and off, cut them off, look into them"}
+	command := &cobra.Command{
+		Use: "node", Short: "Switch nodes on and off, cut them off, look into them",
+		Args: cobra.ArbitraryArgs, RunE: onlySubcommands,
+	}
 	on := func(use, short string, f func(context.Context, *cluster.Cluster, string) error) *cobra.Command {
 		return &cobra.Command{
 			Use: use + " NODE", Short: short, Args: exactly(1, "the name of a node"),

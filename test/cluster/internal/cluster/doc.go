@@ -3,7 +3,7 @@
 // Package cluster puts a cluster up and takes it down:
 //
 //	up    build ► plan saved ► network ► nodes ► control plane ready ► images ► manifests ► ready
-//	down  nodes ► cgroups ► network ► files
+//	down  cgroups, and who is in them ► nodes ► network ► files
 //
 // All names follow from the plan, which is on disk before anything else is made. Down therefore removes
 // whatever is there, after a complete start as after one that was killed at any step, and may itself be killed

@@ -69,12 +69,12 @@ func (c *Cluster) removeThings(ctx context.Context) error {
 	if err := os.Remove(filepath.Join(c.Dir, readyFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("take cluster %s down: %w", c.Name, err)
 	}
-	var problems error
+	// Also what runc does not know, of a start that was killed.
+	problems := cgroups.Remove(ctx, c.Cgroup())
 	for _, host := range c.Nodes {
 		problems = errors.Join(problems, node.Delete(ctx, c.Place(host.Name)))
 	}
-	// Also what runc does not know, of a start that was killed.
-	problems = errors.Join(problems, cgroups.Remove(ctx, c.Cgroup()), network.Delete(ctx, c.Plan))
+	problems = errors.Join(problems, network.Delete(ctx, c.Plan))
 	if problems != nil {
 		return fmt.Errorf("take cluster %s down: %w", c.Name, problems)
 	}

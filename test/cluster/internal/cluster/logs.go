@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,28 +65,33 @@ func readTail(file string, tail int64) ([]byte, error) {
 
 const (
 	explainTail  = 64 << 10
-	explainLines = 4
+	explainLines = 5
 	explainTime  = 10 * time.Second
 )
 
 // important are lines of klog, etcd, containerd and the Go runtime that say what went wrong.
 var important = regexp.MustCompile(`^([EF][0-9]{4} |panic:|fatal error:|Error:|.*level=(error|fatal)|.*"level":"(error|fatal)"|.*\] (E|C) \|)`)
 
-// Explain collects the last complaints of all services and pods into an error.
+// Explain collects what pods that do not run, and all services, complained of last, into an error.
 func (c *Cluster) Explain() error {
 	var text strings.Builder
-	for _, host := range c.Nodes {
-		files, _ := filepath.Glob(filepath.Join(c.Root(host.Name), node.LogFile("*"))) // the pattern is valid
-		for _, file := range files {
-			lines := complaints(file)
-			if len(lines) > 0 {
-				fmt.Fprintf(&text, "---- %s %s\n%s\n", host.Name, strings.TrimSuffix(filepath.Base(file), ".log"), strings.Join(lines, "\n"))
-			}
+	if !c.explainPods(&text) {
+		// Pods that fail say why themselves; what services say of them would only hide it.
+		for _, host := range c.Nodes {
+			c.explainServices(&text, host.Name)
 		}
 	}
-	c.explainPods(&text)
 	fmt.Fprintf(&text, "`ktsn-cluster --name %s logs` shows everything, `down` removes what there is", c.Name)
-	return errors.New("what its services said last:\n" + text.String())
+	return errors.New("what was said last:\n" + text.String())
+}
+
+func (c *Cluster) explainServices(text io.Writer, host string) {
+	files, _ := filepath.Glob(filepath.Join(c.Root(host), node.LogFile("*"))) // the pattern is valid
+	for _, file := range files {
+		if lines := complaints(file); len(lines) > 0 {
+			fmt.Fprintf(text, "---- %s %s\n%s\n", host, strings.TrimSuffix(filepath.Base(file), ".log"), strings.Join(lines, "\n"))
+		}
+	}
 }
 
 // complaints are a log's last important lines, or its last lines.
@@ -106,18 +113,19 @@ func complaints(file string) []string {
 	return bad[max(0, len(bad)-explainLines):]
 }
 
-// explainPods says which pods do not run, and why, if the API server can still be asked.
-func (c *Cluster) explainPods(text io.Writer) {
+// explainPods says which pods do not run, and what they wrote last, and whether there were any that wrote.
+func (c *Cluster) explainPods(text io.Writer) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
 	defer cancel()
 	client, err := c.Client()
 	if err != nil {
-		return
+		return false
 	}
 	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return
+		return false
 	}
+	said := false
 	for _, pod := range pods.Items {
 		if podReady(&pod) {
 			continue
@@ -125,12 +133,36 @@ func (c *Cluster) explainPods(text io.Writer) {
 		fmt.Fprintf(text, "---- pod %s/%s on %s: %s\n", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase)
 		events, err := client.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod.Name + ",type=Warning"})
 		if err != nil {
-			return
+			return said
 		}
 		for _, event := range events.Items[max(0, len(events.Items)-explainLines):] {
 			fmt.Fprintf(text, "%s: %s\n", event.Reason, event.Message)
 		}
+		said = c.explainContainers(text, &pod) || said
 	}
+	return said
+}
+
+// explainContainers shows the ends of the last logs of a pod's containers.
+func (c *Cluster) explainContainers(text io.Writer, pod *corev1.Pod) bool {
+	folder := fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID)
+	containers, _ := filepath.Glob(filepath.Join(c.Root(pod.Spec.NodeName), "var", "log", "pods", folder, "*")) // the pattern is valid
+	said := false
+	for _, container := range containers {
+		logs, _ := filepath.Glob(filepath.Join(container, "*.log")) // likewise
+		if len(logs) == 0 {
+			continue
+		}
+		lines := complaints(slices.MaxFunc(logs, newer))
+		said = said || len(lines) > 0
+		fmt.Fprintf(text, "%s:\n  %s\n", filepath.Base(container), strings.Join(lines, "\n  "))
+	}
+	return said
+}
+
+// newer compares logs of a container by their numbers, 0.log, 1.log, ...
+func newer(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 func podReady(pod *corev1.Pod) bool {

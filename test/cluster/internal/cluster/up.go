@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
@@ -65,9 +66,13 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	report := &progress{to: options.Progress, began: time.Now()}
 	s := &start{Cluster: c, options: options, say: report.say}
-	if err := s.build(ctx); err != nil {
-		_ = os.Remove(c.Dir) // empty but for what is needed to go on
-		return nil, err
+	// Twice, because building may take long: early to say so, and late to be sure.
+	for _, prepare := range []func(context.Context) error{s.chooseSubnet, s.build, s.chooseSubnet} {
+		if err := prepare(ctx); err != nil {
+			_ = os.Remove(c.Dir)               // nothing is in it yet
+			_ = os.Remove(filepath.Dir(c.Dir)) // fails while there are other clusters
+			return nil, err
+		}
 	}
 	report.began = time.Now()
 	if err := s.bringUp(ctx); err != nil {
@@ -131,30 +136,32 @@ func (s *start) build(ctx context.Context) error {
 func (s *start) bringUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
-	if err := s.chooseSubnet(); err != nil {
-		return err
-	}
 	if err := s.Save(); err != nil {
 		return err
 	}
-	if err := s.makeNodes(ctx); err != nil {
-		return err
-	}
-	s.say("nodes are running")
-	if err := s.startKubernetes(ctx); err != nil {
-		if ctx.Err() != nil {
-			err = errors.Join(fmt.Errorf("not ready after %v", s.options.Timeout), err)
+	err := s.makeNodes(ctx)
+	if err == nil {
+		s.say("nodes are running")
+		if err = s.startKubernetes(ctx); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+			err = errors.Join(err, s.Explain())
 		}
-		return errors.Join(err, s.Explain())
 	}
-	return os.WriteFile(filepath.Join(s.Dir, readyFile), nil, 0o600)
+	switch {
+	case err == nil:
+		return os.WriteFile(filepath.Join(s.Dir, readyFile), nil, 0o600)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fmt.Errorf("interrupted; `ktsn-cluster --name %s down` removes what there is, and `up` begins anew", s.Name)
+	case ctx.Err() != nil:
+		return errors.Join(fmt.Errorf("not ready after %v", s.options.Timeout), err)
+	}
+	return err
 }
 
 // subnetTries are more than there are clusters on a machine.
 const subnetTries = 16
 
 // chooseSubnet takes the next free one where the caller did not insist on one.
-func (s *start) chooseSubnet() error {
+func (s *start) chooseSubnet(context.Context) error {
 	for range subnetTries {
 		err := network.CheckFree(s.Plan)
 		if err == nil || s.options.Subnet.IsValid() {
@@ -184,7 +191,7 @@ func (s *start) makeNodes(ctx context.Context) error {
 	budget := 0
 	if s.options.RealtimeBudget > 0 && cgroups.RealtimeDivided() {
 		budget = s.options.RealtimeBudget
-		if err := cgroups.GiveRealtime(s.Cgroup(), budget*len(s.Nodes)); err != nil {
+		if err := cgroups.GiveRealtime(ctx, s.Cgroup(), budget*len(s.Nodes)); err != nil {
 			return err
 		}
 	}
@@ -253,11 +260,35 @@ func (s *start) startKubernetes(ctx context.Context) error {
 		return err
 	}
 	s.say("images are loaded, manifests are applied")
+	for _, host := range s.Nodes {
+		if err := s.configurePodNetwork(ctx, client, host); err != nil {
+			return err
+		}
+	}
 	if err := kube.Wait(ctx, kube.NodesReady(client, len(s.Nodes))); err != nil {
 		return err
 	}
 	s.say("nodes are ready")
 	return kube.Wait(ctx, kube.SystemReady(client, len(s.Nodes)))
+}
+
+// configurePodNetwork tells a node's container runtime of the first network of its pods, once the node has its range
+// of addresses.
+func (s *start) configurePodNetwork(ctx context.Context, client kubernetes.Interface, host plan.Node) error {
+	var text []byte
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		var err error
+		text, err = kube.PodNetwork(ctx, client, host.Name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(s.Root(host.Name), kube.PodNetworkFile)
+	if err := os.WriteFile(file+".new", text, 0o644); err != nil {
+		return fmt.Errorf("configure the network of pods on %s: %w", host.Name, err)
+	}
+	return os.Rename(file+".new", file)
 }
 
 func (s *start) loadImages(ctx context.Context, host plan.Node) error {

@@ -17,13 +17,19 @@ import (
 
 const pollEvery = 250 * time.Millisecond
 
-// Wait asks until a question is answered with nil or ctx ends, and then returns the last answer.
+// Wait asks until a question is answered with nil or ctx ends, and then returns the last answer. A question that was
+// interrupted, or that a client did not ask because it would be, has no answer of its own.
 func Wait(ctx context.Context, question func(context.Context) error) error {
+	var last error
 	for {
 		err := question(ctx)
 		if err == nil {
 			return nil
 		}
+		if last != nil && (ctx.Err() != nil || strings.Contains(err.Error(), "would exceed context deadline")) {
+			return errors.Join(last, context.Cause(ctx))
+		}
+		last = err
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())

@@ -24,7 +24,6 @@ type values struct {
 	Node plan.Node
 	// The constants of package plan.
 	PodCIDR, ServiceCIDR, DNSService, Domain string
-	PodMTU                                   int
 	PauseImage                               string
 }
 
@@ -32,7 +31,7 @@ type values struct {
 func Setup(c *Credentials, host plan.Node, pauseImage string) (node.Setup, error) {
 	v := values{
 		Plan: c.plan, Node: host, PodCIDR: plan.PodCIDR, ServiceCIDR: plan.ServiceCIDR, DNSService: plan.DNSService,
-		Domain: plan.Domain, PodMTU: plan.PodMTU, PauseImage: pauseImage,
+		Domain: plan.Domain, PauseImage: pauseImage,
 	}
 	f := files{}
 	services := workerServices(host)
@@ -41,7 +40,6 @@ func Setup(c *Credentials, host plan.Node, pauseImage string) (node.Setup, error
 	}
 	templates := map[string]string{
 		"containerd.toml": "/etc/containerd/config.toml",
-		"cni.conflist":    "/etc/containerd/cni.conflist",
 		"kubelet.yaml":    "/etc/kubernetes/kubelet.yaml",
 		"kube-proxy.yaml": "/etc/kubernetes/kube-proxy.yaml",
 	}

@@ -126,19 +126,27 @@ func Delete(ctx context.Context, p *plan.Plan) error {
 	if err != nil {
 		return err
 	}
+	// First, because it goes with the switch, but some time later.
+	if linkExists(p) {
+		if errDelete := batch(ctx, "", "link del "+p.MachineLink()); linkExists(p) {
+			err = errDelete
+		}
+	}
 	for _, path := range found {
 		err = errors.Join(err, deleteNamespace(ctx, filepath.Base(path)))
 	}
-	if _, errFind := net.InterfaceByName(p.MachineLink()); errFind == nil {
-		err = errors.Join(err, batch(ctx, "", "link del "+p.MachineLink()))
-	}
 	return err
+}
+
+func linkExists(p *plan.Plan) bool {
+	_, err := net.InterfaceByName(p.MachineLink())
+	return err == nil
 }
 
 // Left lists what is still there.
 func Left(p *plan.Plan) []string {
 	left, _ := filepath.Glob(filepath.Join(namespaces, p.Prefix()+"-*")) // the pattern is valid
-	if _, err := net.InterfaceByName(p.MachineLink()); err == nil {
+	if linkExists(p) {
 		left = append(left, "interface "+p.MachineLink())
 	}
 	return left

@@ -156,7 +156,7 @@ func (s Service) script() []byte {
 // linkSystem makes /bin, /lib and so on what they are on this machine: links into /usr.
 func linkSystem(root string) error {
 	// As on Debian, so that a path means the same whichever of the two names it begins with.
-	if err := symlink("/run", filepath.Join(root, "var/run")); err != nil {
+	if err := symlink("/run", filepath.Join(root, "var", "run")); err != nil {
 		return err
 	}
 	for _, name := range systemLinks() {

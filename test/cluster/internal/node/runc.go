@@ -75,7 +75,7 @@ func Output(ctx context.Context, place Place, stdin io.Reader, command ...string
 	var stdout, stderr bytes.Buffer
 	err := Exec(ctx, place, stdin, &stdout, &stderr, command...)
 	if err != nil {
-		return "", fmt.Errorf("%s on %s: %w: %s", strings.Join(command, " "), place.Host, err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("%s on %s: %w: %s", command[0], place.Host, err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }

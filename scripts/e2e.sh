@@ -1,0 +1,128 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A real Kubernetes cluster on this machine, and the tests in it. Closes with one line that counts them all.
+# Called by `make e2e`, after the programs and images are built.
+#
+#   KTSN_KEEP=1   leave the cluster up at the end
+#   E2E_RUN=REGEX run only these tests in the cluster
+set -um # -m: what runs for long is a process group, which an interruption ends as a whole
+cd "$(dirname "$0")/.." || exit 1
+
+passed=0 failed=0 skipped=0
+out=out/e2e
+log=$(mktemp)
+job=
+# Runs in different working copies do not meet.
+KTSN_CLUSTER=e2e-$(pwd | sha256sum | head -c 6)
+export KTSN_CLUSTER KTSN_BIN_DIR=$PWD/bin
+
+# A trap waits for a command in the foreground, but not for `wait`.
+run() {
+	"$@" &
+	job=$!
+	wait $job
+	local status=$?
+	job=
+	return $status
+}
+
+# The tests make clusters of their own, whose names begin with this one's; a killed run leaves them.
+remove_others() {
+	local other
+	for other in /var/lib/ktsn-cluster/"$KTSN_CLUSTER"-*; do
+		[ ! -d "$other" ] || bin/ktsn-cluster --name "$(basename "$other")" down
+	done
+}
+
+finish() {
+	trap - EXIT
+	trap '' INT TERM
+	if [ -n "$job" ]; then
+		kill -- "-$job" 2>/dev/null
+		wait "$job" 2>/dev/null
+	fi
+	remove_others
+	if [ "${KTSN_KEEP:-}" = 1 ]; then
+		echo "The cluster stays: bin/ktsn-cluster --name $KTSN_CLUSTER status"
+	elif ! bin/ktsn-cluster --name "$KTSN_CLUSTER" down; then
+		failed=$((failed + 1))
+	fi
+	rm -f "$log"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# Go: one line a test and its result, subtests included, and what failed tests say.
+run_go() { # name, folder of the module, packages and flags...
+	local name=$1 module=$2 status
+	shift 2
+	echo "== $name"
+	run go_test "$module" "$@"
+	status=$?
+	results() { grep -cE "^ *--- $1: " "$log"; }
+	local p f s
+	p=$(results PASS) f=$(results FAIL) s=$(results SKIP)
+	[ $status -eq 0 ] || [ "$f" -gt 0 ] || f=1
+	echo "$p passed, $f failed, $s skipped"
+	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+
+# Without C, as the programs: dependencies are compiled once for all.
+go_test() { # folder of the module, packages and flags...
+	CGO_ENABLED=0 scripts/go.sh test -C "$1" -count=1 -v "${@:2}" 2>&1 | tee "$log" |
+		grep --line-buffered -vE '^ *=== |^(PASS|FAIL|exit status)$|^(ok|\?|FAIL)\s'
+	return "${PIPESTATUS[0]}"
+}
+
+# What the nodes' services and pods wrote.
+keep_logs() {
+	local kubeconfig node
+	kubeconfig=$(bin/ktsn-cluster --name "$KTSN_CLUSTER" kubeconfig 2>/dev/null) || return # there is none
+	mkdir -p "$out"
+	for node in "$(dirname "$kubeconfig")"/nodes/*; do
+		cp -r "$node/rootfs/var/log" "$out/$(basename "$node")"
+	done
+	bin/ktsn-cluster --name "$KTSN_CLUSTER" status >"$out/status.txt" 2>&1
+	echo "Logs of nodes and pods are in $out/"
+}
+
+bring_up() {
+	bin/ktsn-cluster --name "$KTSN_CLUSTER" up 2>"$log"
+	local status=$?
+	cat "$log" >&2
+	return $status
+}
+
+rm -rf "$out"
+run_go "the image builder" images ./...
+run_go "the cluster's own parts" test/cluster ./internal/...
+
+echo "== the cluster"
+remove_others
+bin/ktsn-cluster --name "$KTSN_CLUSTER" down
+before=$failed
+run bring_up
+case $? in
+0)
+	for image in out/images/*.tar; do
+		run bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || failed=$((failed + 1))
+	done
+	;;
+3) # this machine cannot; the tests give the reason
+	KTSN_NO_CLUSTER=$(sed -n 's/^ktsn-cluster: //p' "$log")
+	export KTSN_NO_CLUSTER
+	;;
+*) failed=$((failed + 1)) ;;
+esac
+run_go "in the cluster" test/cluster -timeout 30m ${E2E_RUN:+-run "$E2E_RUN"} ./e2e
+[ $failed -eq 0 ] || keep_logs
+[ $failed -eq "$before" ] || echo "The cluster can be kept for a look with KTSN_KEEP=1."
+finish
+
+if [ "${CI:-}" = true ] && [ $skipped -gt 0 ]; then
+	echo "tests were skipped, and in CI none may be"
+	failed=$((failed + skipped))
+fi
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]

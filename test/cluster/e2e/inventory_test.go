@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+)
+
+// listing prints, on a node, all that pods leave when something goes wrong: interfaces, network namespaces, addresses
+// that were given away, what the plugins remember, cgroups, mounts, folders, and the runtime's processes.
+const listing = `
+ip -o link | awk -F': ' '{ sub(/@.*/, "", $2); print "interface " $2 }'
+ls /run/netns | sed 's/^/network namespace /'
+find /var/lib/cni /run/ktsn/pods ! -type d ! -name 'last_reserved_ip*' ! -name lock 2>/dev/null
+find /var/lib/kubelet/pods -mindepth 1 -maxdepth 1
+find /sys/fs/cgroup/cpu/kubepods /sys/fs/cgroup/memory/kubepods -type d
+awk '{ print "mount " $5 }' /proc/self/mountinfo
+pgrep -a containerd-shim | sed 's/.* -id \([0-9a-f]*\).*/shim \1/'
+`
+
+// inventory is what there is on a node, but for what is named after the system's own pods: those may be replaced
+// by others meanwhile, and have other names then.
+func inventory(ctx context.Context, host string) (map[string]bool, error) {
+	text, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", listing)
+	if err != nil {
+		return nil, err
+	}
+	owners, err := systemPods(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]bool{}
+	for line := range strings.Lines(text) {
+		thing := strings.TrimSpace(line)
+		if !slices.ContainsFunc(owners, func(owner string) bool { return strings.Contains(thing, owner) }) {
+			all[thing] = true
+		}
+	}
+	return all, nil
+}
+
+// systemPods lists the identities of the system's pods on a node, and those of their containers.
+func systemPods(ctx context.Context, host string) ([]string, error) {
+	containers := []string{"ctr", "--namespace=k8s.io", "containers", "list", "--quiet"}
+	var owners []string
+	for _, namespace := range []string{metav1.NamespaceSystem, "kube-flannel", system} {
+		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + host})
+		if err != nil {
+			return nil, err
+		}
+		for _, pod := range pods.Items {
+			owners = append(owners, string(pod.UID))
+		}
+		containers = append(containers, `labels."io.kubernetes.pod.namespace"==`+namespace)
+	}
+	text, err := node.Output(ctx, under.Place(host), nil, containers...)
+	return append(owners, strings.Fields(text)...), err
+}
+
+// inventories is what there is on all nodes.
+func inventories(ctx context.Context, t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	all := map[string]map[string]bool{}
+	for _, host := range under.Nodes {
+		of, err := inventory(ctx, host.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[host.Name] = of
+	}
+	return all
+}
+
+// leavesNothing fails the test unless the nodes have, after a while, no more than before.
+func leavesNothing(ctx context.Context, t *testing.T, before map[string]map[string]bool) {
+	t.Helper()
+	for host, had := range before {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		err := kube.Wait(ctx, func(ctx context.Context) error {
+			has, err := inventory(ctx, host)
+			if err != nil {
+				return err
+			}
+			for thing := range had {
+				delete(has, thing)
+			}
+			if len(has) > 0 {
+				return fmt.Errorf("left on %s: %s", host, strings.Join(slices.Sorted(maps.Keys(has)), ", "))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// isTSNLeftover tells things of the TSN network, of which there are none when no pod is on it.
+func isTSNLeftover(thing string) bool {
+	for _, prefix := range []string{"interface tsn", "/var/lib/cni/networks/tsn/", "/var/lib/cni/tsn-cni/attachments/", "/run/ktsn/pods/"} {
+		if strings.HasPrefix(thing, prefix) {
+			return true
+		}
+	}
+	return false
+}

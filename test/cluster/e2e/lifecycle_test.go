@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
+)
+
+// second is another cluster on this machine, of one node, which the tests of starting and ending work on.
+type second struct {
+	program, dir string
+	plan         *plan.Plan
+}
+
+func newSecond(t *testing.T) *second {
+	t.Helper()
+	needCluster(t)
+	// Its name is that of the first and this process's, so that two runs of the tests do not meet.
+	p, err := plan.New(fmt.Sprintf("%.20s-%d", under.Name, os.Getpid()), clusterDir(), 1, netip.Prefix{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &second{program: program(t, "ktsn-cluster"), dir: clusterDir(), plan: p}
+	t.Cleanup(func() {
+		if said, err := s.command(context.WithoutCancel(t.Context()), "down").CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, said)
+		}
+	})
+	return s
+}
+
+// command is a call of ktsn-cluster for the second cluster.
+func (s *second) command(ctx context.Context, name string, arguments ...string) *exec.Cmd {
+	all := append([]string{name, "--name", s.plan.Name, "--dir", s.dir}, arguments...)
+	if name == "up" {
+		// Real-time budget is scarce, and nobody uses it here.
+		all = append(all, "--nodes", "1", "--realtime", "10000")
+		if cache := os.Getenv("KTSN_CLUSTER_CACHE"); cache != "" {
+			all = append(all, "--cache", cache)
+		}
+	}
+	command := exec.CommandContext(ctx, s.program, all...)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return command
+}
+
+// run calls ktsn-cluster and expects that it succeeds.
+func (s *second) run(ctx context.Context, t *testing.T, name string, arguments ...string) string {
+	t.Helper()
+	said, err := s.command(ctx, name, arguments...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", name, err, said)
+	}
+	return string(said)
+}
+
+// left lists all that there is of the cluster on this machine.
+func (s *second) left(t *testing.T) []string {
+	t.Helper()
+	left := network.Left(s.plan)
+	folders, err := cgroups.Find(s.plan.Cgroup())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		left = append(left, "cgroup "+folder)
+	}
+	if _, err := os.Stat(s.plan.Dir); !errors.Is(err, os.ErrNotExist) {
+		left = append(left, "files "+s.plan.Dir)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(mounts), s.plan.Dir) || strings.Contains(string(mounts), s.plan.Prefix()) {
+		left = append(left, "mounts")
+	}
+	return append(left, s.processes(t)...)
+}
+
+// processes are those that are in the cluster's cgroups or name its folder. One that has ended and only waits for this
+// machine's first process to collect it is none.
+func (s *second) processes(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		cgroup, _ := os.ReadFile(filepath.Join(folder, "cgroup"))   // it may have ended
+		command, _ := os.ReadFile(filepath.Join(folder, "cmdline")) // likewise
+		root, _ := os.Readlink(filepath.Join(folder, "root"))       // likewise
+		if ended(folder) {
+			continue
+		}
+		if strings.Contains(string(cgroup), s.plan.Prefix()) || bytes.Contains(command, []byte(s.plan.Dir)) || strings.HasPrefix(root, s.plan.Dir) {
+			found = append(found, fmt.Sprintf("process %s %q", filepath.Base(folder), command))
+		}
+	}
+	return found
+}
+
+// ended tells of a folder in /proc whether the process in it is a zombie, or not there any more.
+func ended(folder string) bool {
+	status, err := os.ReadFile(filepath.Join(folder, "status"))
+	return err != nil || strings.Contains(string(status), "\nState:\tZ")
+}
+
+// isGone fails the test unless nothing is left of the cluster.
+func (s *second) isGone(t *testing.T) {
+	t.Helper()
+	if left := s.left(t); len(left) > 0 {
+		t.Errorf("left: %s", strings.Join(left, "\n      "))
+	}
+}
+
+func TestASecondClusterStandsBesideTheFirst(t *testing.T) {
+	ctx := needCluster(t)
+	s := newSecond(t)
+	s.isGone(t)
+	s.run(ctx, t, "up")
+	c, err := cluster.Open(s.plan.Name, s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := c.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, check := range map[string]func(context.Context) error{
+		"the first":  kube.SystemReady(client, len(under.Nodes)),
+		"the second": kube.SystemReady(other, 1),
+	} {
+		if err := kube.Wait(ctx, check); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if said := s.run(ctx, t, "up"); !strings.Contains(said, "is up already") {
+		t.Errorf("up of a cluster that is up says %q", said)
+	}
+	if said := s.run(ctx, t, "status"); !strings.Contains(said, "node1") || !strings.Contains(said, "kube-apiserver") {
+		t.Errorf("status says %q", said)
+	}
+	if said := s.run(ctx, t, "kubeconfig"); strings.TrimSpace(said) != c.Kubeconfig() {
+		t.Errorf("kubeconfig says %q", said)
+	}
+	if said := s.run(ctx, t, "logs", "node1", "kubelet"); !strings.Contains(said, "node1 kubelet") {
+		t.Errorf("logs says %.200q", said)
+	}
+	refuses(ctx, t, s, "cluster "+s.plan.Name+" has no node \"node2\"", "node", "cut", "node2")
+	refuses(ctx, t, s, "node1 carries the control plane", "node", "stop", "node1")
+	s.run(ctx, t, "down")
+	s.isGone(t)
+	s.run(ctx, t, "down")
+	refuses(ctx, t, s, "there is no such cluster", "status")
+	if err := kube.Wait(ctx, kube.SystemReady(client, len(under.Nodes))); err != nil {
+		t.Errorf("the first is disturbed: %v", err)
+	}
+}
+
+// refuses expects that a command fails with a sentence, and in a sentence.
+func refuses(ctx context.Context, t *testing.T, s *second, sentence, name string, arguments ...string) {
+	t.Helper()
+	said, err := s.command(ctx, name, arguments...).CombinedOutput()
+	if err == nil || !strings.Contains(string(said), sentence) || strings.Count(string(said), "\n") != 1 {
+		t.Errorf("%s %q: %v, it says %q, want %q", name, arguments, err, said, sentence)
+	}
+}
+
+// TestAKilledStartIsRemoved kills a start at many moments: while the network is made, while nodes start, while the
+// control plane comes up, while images are loaded, while pods start.
+func TestAKilledStartIsRemoved(t *testing.T) {
+	ctx := needCluster(t)
+	s := newSecond(t)
+	for _, after := range []time.Duration{50, 150, 200, 250, 300, 400, 600, 1000, 3000, 8000} {
+		after *= time.Millisecond
+		t.Run("after "+after.String(), func(t *testing.T) {
+			s.killAfter(ctx, t, after, "up")
+			if after == 400*time.Millisecond {
+				// The next one starts from what is there.
+				s.killAfter(ctx, t, 600*time.Millisecond, "up")
+			}
+			s.run(ctx, t, "down")
+			s.isGone(t)
+		})
+	}
+}
+
+func TestAFailedStartSaysWhatWasWrong(t *testing.T) {
+	ctx := needCluster(t)
+	s := newSecond(t)
+	// Long enough for the control plane, too short for pods.
+	said, err := s.command(ctx, "up", "--timeout", "3s").CombinedOutput()
+	for _, want := range []string{"not ready after 3s", "what was said last:\n---- ", "`ktsn-cluster --name " + s.plan.Name + " logs`"} {
+		if err == nil || !strings.Contains(string(said), want) {
+			t.Errorf("%v, it says %q, want %q", err, said, want)
+		}
+	}
+	// It left the cluster for a look.
+	if text := s.run(ctx, t, "logs", "node1"); !strings.Contains(text, "==== node1 kube-apiserver\n") {
+		t.Errorf("the logs are %.200q", text)
+	}
+	s.run(ctx, t, "down")
+	s.isGone(t)
+}
+
+func TestAnInterruptedStartSaysWhatToDo(t *testing.T) {
+	ctx := needCluster(t)
+	s := newSecond(t)
+	command := s.command(ctx, "up")
+	var said bytes.Buffer
+	command.Stdout, command.Stderr = &said, &said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	if err := command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err == nil || !strings.Contains(said.String(), "interrupted; `ktsn-cluster --name "+s.plan.Name+" down` removes what there is") {
+		t.Errorf("%v, it says %q", err, &said)
+	}
+	s.run(ctx, t, "down")
+	s.isGone(t)
+}
+
+func TestAKilledEndIsRepeated(t *testing.T) {
+	ctx := needCluster(t)
+	s := newSecond(t)
+	for _, after := range []time.Duration{50, 150, 300} {
+		after *= time.Millisecond
+		t.Run("after "+after.String(), func(t *testing.T) {
+			s.killAfter(ctx, t, 3*time.Second, "up")
+			s.killAfter(ctx, t, after, "down")
+			s.run(ctx, t, "down")
+			s.isGone(t)
+		})
+	}
+}
+
+func TestTwoAtOnceDoNotMeet(t *testing.T) {
+	ctx := needCluster(t)
+	s := newSecond(t)
+	first := s.command(ctx, "up")
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	refuses(ctx, t, s, "another ktsn-cluster is at work on it", "down")
+	kill(t, first)
+	s.run(ctx, t, "down")
+	s.isGone(t)
+}
+
+// killAfter starts a command and kills it, unless it has ended before.
+func (s *second) killAfter(ctx context.Context, t *testing.T, after time.Duration, name string) {
+	t.Helper()
+	command := s.command(ctx, name)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(after)
+	kill(t, command)
+}
+
+func kill(t *testing.T, command *exec.Cmd) {
+	t.Helper()
+	if err := command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	_ = command.Wait() // it was killed
+}
