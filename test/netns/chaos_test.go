@@ -77,7 +77,7 @@ func (l *lab) startFlow(t *testing.T, number int, options ...string) *flow {
 		listenerFile: filepath.Join(l.Dir, fmt.Sprintf("listener-%d.csv", number)),
 	}
 	// Between two lives of ktsnd nothing comes, for as long as the machine takes to start it.
-	started.listener = l.startListenerAt(t, port, 1000000, started.listenerFile, time.Minute)
+	started.listener = l.startListenerAt(t, port, 1000000, started.listenerFile, 59*time.Second)
 	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", started.talkerFile, "--count", "1000000",
 		"--to", netip.AddrPortFrom(topology.PodAddressB, port).String()}, options...)
 	command := exec.Command(program(t, "tsnperf"), arguments...)
