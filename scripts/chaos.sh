@@ -9,7 +9,7 @@ export KTSN_BIN_DIR=$PWD/bin KTSN_CHAOS=1
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-scripts/go.sh test -tags chaos -count=1 -v -timeout 60m -run 'Chaos|Hostile|Share' ./test/netns/... 2>&1 |
+scripts/go.sh test -tags chaos -count=1 -v -timeout 60m -run 'Chaos|Hostile|Share|Memory|Replaced' ./test/netns/... 2>&1 |
 	tee "$log" | grep -vE '^ *=== |^(PASS|FAIL|ok|exit status)'
 status=${PIPESTATUS[0]}
 

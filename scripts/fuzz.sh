@@ -3,14 +3,18 @@
 # Fuzzes whatever reads bytes that others wrote, each target for its share of the time, and closes with one
 # line that counts them. What it learns stays in build-fuzz/corpus/, what it finds comes into out/fuzz/.
 #
-#     fuzz.sh SECONDS [C|Go]
+#     fuzz.sh SECONDS [C|Go]          divided among all targets
+#     fuzz.sh --each SECONDS [C|Go]   for each target
 #
-# C: libFuzzer targets (datapath/tests/fuzz). Go: fuzz tests (func Fuzz...). Both when none is named.
+# C: libFuzzer targets (datapath/tests/fuzz), as many at a time as there are processors. Go: fuzz tests
+# (func Fuzz...), which use all processors, one after the other. Both when none is named.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+each=
+[ "${1:-}" != --each ] || { each=1; shift; }
 seconds=${1:-} language=${2:-}
-case "$seconds" in '' | *[!0-9]*) echo "usage: $0 SECONDS [C|Go]" >&2; exit 2 ;; esac
+case "$seconds" in '' | *[!0-9]*) echo "usage: $0 [--each] SECONDS [C|Go]" >&2; exit 2 ;; esac
 
 build=build-fuzz
 passed=0 failed=0
@@ -39,7 +43,33 @@ run_c() { # target, seconds
 	# What the sanitizers say names lines where there is something that knows them.
 	ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-14) \
 		"$1" "${options[@]}" "$build/corpus/$name" "$here/seeds/$name" >out/fuzz/"$name".log 2>&1
-	report $? "$name" out/fuzz/"$name".log "$(sed -n 's/^stat::number_of_executed_units: *//p' out/fuzz/"$name".log) runs"
+}
+
+# Each of them in the order in which it began, when it has ended.
+report_c() { # target, process
+	local name=${1##*/fuzz_} status
+	wait "$2"
+	status=$?
+	report $status "$name" out/fuzz/"$name".log "$(sed -n 's/^stat::number_of_executed_units: *//p' out/fuzz/"$name".log) runs"
+}
+
+# As many at a time as there are processors; when this is ended, so are they.
+run_c_targets() { # seconds, targets...
+	local share=$1 target
+	local -a running=() names=()
+	shift
+	trap 'kill $(jobs -p) 2>/dev/null' EXIT
+	for target in "$@"; do
+		if [ ${#running[@]} -ge "$processors" ]; then
+			report_c "${names[0]}" "${running[0]}"
+			running=("${running[@]:1}") names=("${names[@]:1}")
+		fi
+		run_c "$target" "$share" &
+		running+=($!) names+=("$target")
+	done
+	for target in "${!running[@]}"; do
+		report_c "${names[$target]}" "${running[$target]}"
+	done
 }
 
 run_go() { # folder, name, seconds
@@ -69,11 +99,11 @@ fi
 count=$((${#c_targets[@]} + ${#go_list[@]}))
 [ $count -gt 0 ] || { echo "there is nothing to fuzz" >&2; exit 1; }
 share=$((seconds / count))
+[ -z "$each" ] || share=$seconds
 [ $share -gt 0 ] || share=1
+processors=$(nproc)
 
-for target in "${c_targets[@]}"; do
-	run_c "$target" $share
-done
+run_c_targets $share "${c_targets[@]}"
 for target in "${go_list[@]}"; do
 	run_go "${target% *}" "${target#* }" $share
 done

@@ -51,13 +51,13 @@ run_go() { # name, packages and flags...
 
 # Briefly, so that a change which breaks a target or is broken by the first seconds of it is seen.
 run_fuzz() {
-	echo "== C, fuzzed for half a minute"
+	echo "== C, fuzzed for a minute each"
 	if ! command -v clang-14 >/dev/null; then
 		echo "skipped: clang-14 is missing; scripts/install-deps.sh fuzz installs it"
 		skipped=$((skipped + 1))
 		return
 	fi
-	if scripts/fuzz.sh 30 C >"$logs/fuzz" 2>&1; then
+	if scripts/fuzz.sh --each 60 C >"$logs/fuzz" 2>&1; then
 		passed=$((passed + $(count_word "$logs/fuzz" ok)))
 	else
 		local failures

@@ -7,15 +7,20 @@
  *   successor                                predecessor
  *      | ---- request hand-over ---------------> |
  *      | <--- control, shaping, sockets, ------- |  still sending
- *      |      endpoints, peers, timed sockets    |
- *      |                                         |  pauses its loop
- *      | <--- processes, flows, destinations --- |
+ *      |      endpoints, peers, timed sockets,   |
+ *      |      processes, flows, destinations     |
  *      | <--- end ------------------------------ |
+ *      |  maps rings, finds routes               |
+ *      | ---- ready ---------------------------> |
+ *      |                                         |  pauses its loop
+ *      | <--- stands --------------------------- |
  *      | ---- taken ---------------------------> |  from here on the rings are the successor's
  *      |  opens the rings                        |  ends
  *
  * No application notices: their connections, rings and doorbells are the same. Messages that wait are still in
- * their slots. Until "taken" a successor that fails changes nothing: its predecessor goes on.
+ * their slots. Nothing changes between "end" and "taken", because the predecessor's control thread serves nobody else
+ * meanwhile; only messages leave, and their slots say so. Until "taken" a successor that fails changes nothing: its
+ * predecessor goes on. Departures pause from "stands" until the rings are open.
  */
 #ifndef KTSN_DAEMON_HANDOVER_H
 #define KTSN_DAEMON_HANDOVER_H
@@ -39,6 +44,8 @@ enum handover_type {
 	HANDOVER_FLOW,    /* of the process before it; fds: alarm and space, those that it has */
 	HANDOVER_DESTINATION, /* of the process before it */
 	HANDOVER_END,
+	HANDOVER_READY,
+	HANDOVER_STANDS,
 	HANDOVER_TAKEN,
 };
 
@@ -115,6 +122,7 @@ struct handover_record {
 		struct handover_process process;
 		struct handover_flow flow;
 		struct handover_destination destination;
+		int64_t paused_tai_ns; /* HANDOVER_STANDS: when the loop was told to pause */
 	};
 };
 

@@ -12,14 +12,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Longer than this the loop never stands still for a successor to receive everything. */
-enum { STANDSTILL_NS = 1000000000 };
+enum {
+	/* A successor has everything, and only reads it: after that it must say what it was asked for. */
+	READY_PATIENCE_S = 10,
+	/* The loop stands still for the answer. */
+	TAKEN_PATIENCE_S = 1,
+};
 
 /* One that is being given. */
 struct giving {
 	struct node *node;
 	int fd;
-	int64_t until_tai_ns; /* the loop stands still until then at most; 0: it does not */
 	struct handover_record record;
 };
 
@@ -31,8 +34,6 @@ static struct handover_record *blank(struct giving *giving)
 
 static int give(struct giving *giving, enum handover_type type, const int *fds, size_t count)
 {
-	if (giving->until_tai_ns && clock_tai_ns() > giving->until_tai_ns)
-		return -ETIMEDOUT;
 	return handover_send(giving->fd, &giving->record, type, fds, count);
 }
 
@@ -204,7 +205,6 @@ static int processes_give(struct giving *giving)
 	return err ? err : give(giving, HANDOVER_END, NULL, 0);
 }
 
-/* What can be given while the loop goes on. */
 static int surroundings_give(struct giving *giving, int control_fd)
 {
 	int err;
@@ -220,12 +220,12 @@ static int surroundings_give(struct giving *giving, int control_fd)
 	return err;
 }
 
-static int taken_wait(struct giving *giving)
+static int answer_wait(struct giving *giving, enum handover_type type)
 {
 	int fds[HANDOVER_FDS_MAX];
 	int err = handover_receive(giving->fd, &giving->record, fds);
 
-	return err ? err : giving->record.type == HANDOVER_TAKEN ? 0 : -EPROTO;
+	return err ? err : giving->record.type == type ? 0 : -EPROTO;
 }
 
 /* Nothing more can come after this look; what came before it counts, or both would go on. */
@@ -233,37 +233,58 @@ static bool taken_after_all(struct giving *giving)
 {
 	(void)shutdown(giving->fd, SHUT_RDWR);
 	(void)fcntl(giving->fd, F_SETFL, fcntl(giving->fd, F_GETFL) | O_NONBLOCK);
-	return taken_wait(giving) == 0;
+	return answer_wait(giving, HANDOVER_TAKEN) == 0;
 }
 
 /* A successor that hangs must not hold the control thread for long. */
-static void patience_set(int fd)
+static void patience_set(int fd, int seconds)
 {
-	const struct timeval patience = {.tv_sec = 1};
+	const struct timeval patience = {.tv_sec = seconds};
 
 	(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 }
 
+/* While the loop goes on: all that takes time. */
+static int everything_give(struct giving *giving, int control_fd)
+{
+	int err;
+
+	patience_set(giving->fd, READY_PATIENCE_S);
+	err = surroundings_give(giving, control_fd);
+	if (!err)
+		err = processes_give(giving);
+	return err ? err : answer_wait(giving, HANDOVER_READY);
+}
+
+/* The loop stands still, and goes on if this fails. */
+static int rings_give(struct giving *giving, int64_t paused_tai_ns)
+{
+	int err;
+
+	patience_set(giving->fd, TAKEN_PATIENCE_S);
+	blank(giving)->paused_tai_ns = paused_tai_ns;
+	err = give(giving, HANDOVER_STANDS, NULL, 0);
+	if (!err)
+		err = answer_wait(giving, HANDOVER_TAKEN);
+	return err && taken_after_all(giving) ? 0 : err;
+}
+
 int handover_give(struct node *node, int client_fd, int control_fd)
 {
 	struct giving giving = {.node = node, .fd = client_fd};
-	int err;
+	int err = everything_give(&giving, control_fd);
 
-	patience_set(client_fd);
-	err = surroundings_give(&giving, control_fd);
-	if (err)
-		return err;
-	loop_pause(node->loop);
-	giving.until_tai_ns = clock_tai_ns() + STANDSTILL_NS;
-	err = processes_give(&giving);
-	if (!err)
-		err = taken_wait(&giving);
-	if (err && taken_after_all(&giving))
-		err = 0;
+	if (!err) {
+		int64_t paused_tai_ns = clock_tai_ns();
+
+		loop_pause(node->loop);
+		err = rings_give(&giving, paused_tai_ns);
+		if (err)
+			loop_resume(node->loop);
+	}
 	if (err) {
-		loop_resume(node->loop);
 		log_warning("a ktsnd that wanted to take over did not: %s; this one goes on", strerror(-err));
 		return err;
 	}

@@ -17,6 +17,7 @@ struct taking {
 	struct node *node;
 	int fd;
 	int control_fd;
+	int64_t paused_tai_ns;   /* since when nothing departs */
 	struct process *process; /* the last that came; NULL: none, or it cannot be taken */
 	struct handover_record record;
 	int fds[HANDOVER_FDS_MAX];
@@ -181,6 +182,8 @@ static void record_take(struct taking *taking)
 		destination_take(taking);
 		break;
 	case HANDOVER_END:
+	case HANDOVER_READY:
+	case HANDOVER_STANDS:
 	case HANDOVER_TAKEN:
 		break;
 	}
@@ -212,10 +215,46 @@ static int records_take(struct taking *taking)
 	return taking->control_fd >= 0 ? 0 : -EPROTO;
 }
 
-static int taken_say(struct taking *taking)
+static int say(struct taking *taking, enum handover_type type)
 {
 	memset(&taking->record, 0, sizeof(taking->record));
-	return handover_send(taking->fd, &taking->record, HANDOVER_TAKEN, NULL, 0);
+	return handover_send(taking->fd, &taking->record, type, NULL, 0);
+}
+
+static int stands_wait(struct taking *taking)
+{
+	int err = handover_receive(taking->fd, &taking->record, taking->fds);
+
+	taking->paused_tai_ns = taking->record.paused_tai_ns;
+	return err ? err : taking->record.type == HANDOVER_STANDS ? 0 : -EPROTO;
+}
+
+/* All that takes time comes before "ready"; between "stands" and the return nothing departs. */
+static int everything_take(struct taking *taking)
+{
+	int err = request_send(taking->fd);
+
+	if (!err)
+		err = records_take(taking);
+	if (!err)
+		err = say(taking, HANDOVER_READY);
+	if (!err)
+		err = stands_wait(taking);
+	return err ? err : say(taking, HANDOVER_TAKEN);
+}
+
+/* The loop has them when it has executed what is asked of it here. */
+static void rings_open(struct taking *taking)
+{
+	struct loop *loop = taking->node->loop;
+	uint32_t mark;
+
+	processes_taken_open(taking->node);
+	mark = loop_commands_mark(loop);
+	while (!loop_commands_passed(loop, mark))
+		usleep(20);
+	log_info("took over from another ktsnd; departures paused for %lld us",
+		 (long long)(clock_tai_ns() - taking->paused_tai_ns) / 1000);
 }
 
 static const char *advice(int err)
@@ -234,11 +273,9 @@ int handover_take(struct node *node, const char *control_path, int *control_fd)
 	taking.fd = unix_connect(control_path);
 	if (taking.fd < 0)
 		return taking.fd == -ECONNREFUSED ? -ENOENT : taking.fd;
-	err = request_send(taking.fd);
+	err = everything_take(&taking);
 	if (!err)
-		err = records_take(&taking);
-	if (!err)
-		err = taken_say(&taking);
+		rings_open(&taking);
 	close(taking.fd);
 	if (err) {
 		if (taking.control_fd >= 0)
@@ -247,7 +284,6 @@ int handover_take(struct node *node, const char *control_path, int *control_fd)
 			  advice(err));
 		return err;
 	}
-	processes_taken_open(node);
 	*control_fd = taking.control_fd;
 	return 0;
 }

@@ -453,7 +453,7 @@ static bool turn_take(struct loop *loop)
 	bool left;
 
 	/* None of its rings may be taken from: one look tells that of all. */
-	if (share_shut(loop, ring->share, loop->round_tai_ns) && ktsn_ring_ready(&ring->consumer)) {
+	if (ktsn_ring_ready(&ring->consumer) && share_shut(loop, ring->share, loop->round_tai_ns)) {
 		(void)share_holds(loop, ring->share, loop->round_tai_ns);
 		return false;
 	}

@@ -44,6 +44,7 @@ struct daemon {
 	bool handed_over;
 	struct event_source signals;
 	bool stop;
+	bool settled;
 };
 
 static int link_check(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
@@ -270,6 +271,45 @@ static int node_begin(struct daemon *daemon)
 			 &daemon->options.limits, daemon->options.ring_slots);
 }
 
+static void keep_awake_begin(const struct daemon *daemon)
+{
+	int err = daemon->options.keep_awake ? realtime_keep_awake_start(daemon->options.cpu) : 0;
+
+	if (err)
+		log_warning("--keep-awake has no effect: %s", strerror(-err));
+}
+
+/* All threads run: what only starting took is given up. */
+static int settle(struct daemon *daemon)
+{
+	int err;
+
+	if (daemon->settled)
+		return 0;
+	daemon->settled = true;
+	realtime_lock_memory();
+	keep_awake_begin(daemon);
+	if (daemon->scheduling.fifo && daemon->scheduling.pinned)
+		realtime_stay_off(daemon->options.cpu);
+	err = privileges_drop();
+	/* Without it ktsnd works as well; that was warned about. */
+	if (!err)
+		(void)sandbox_enter();
+	return err;
+}
+
+/* In place of the ktsnd that runs; -ENOENT when none does. This one settles first, so that it is ready for everything
+ * when the other stops sending. */
+static int predecessor_follow(struct daemon *daemon)
+{
+	int fd = unix_connect(daemon->options.control_path);
+	int err = fd < 0 ? -ENOENT : settle(daemon);
+
+	if (fd >= 0)
+		close(fd);
+	return err ? err : handover_take(&daemon->node, daemon->options.control_path, &daemon->control_fd);
+}
+
 /* A second daemon fails here, unless it is to take the place of the first. */
 static int control_listen(struct daemon *daemon)
 {
@@ -277,7 +317,7 @@ static int control_listen(struct daemon *daemon)
 	int err = -ENOENT;
 
 	if (daemon->options.take_over)
-		err = handover_take(&daemon->node, path, &daemon->control_fd);
+		err = predecessor_follow(daemon);
 	if (err != -ENOENT)
 		return err;
 	err = unix_listen(path, 0600, &daemon->control_fd);
@@ -312,30 +352,6 @@ static int serve(struct daemon *daemon)
 		}
 	}
 	return 0;
-}
-
-static void keep_awake_begin(const struct daemon *daemon)
-{
-	int err = daemon->options.keep_awake ? realtime_keep_awake_start(daemon->options.cpu) : 0;
-
-	if (err)
-		log_warning("--keep-awake has no effect: %s", strerror(-err));
-}
-
-/* All threads run: what only starting took is given up. */
-static int settle(const struct daemon *daemon)
-{
-	int err;
-
-	realtime_lock_memory();
-	keep_awake_begin(daemon);
-	if (daemon->scheduling.fifo && daemon->scheduling.pinned)
-		realtime_stay_off(daemon->options.cpu);
-	err = privileges_drop();
-	/* Without it ktsnd works as well; that was warned about. */
-	if (!err)
-		(void)sandbox_enter();
-	return err;
 }
 
 /* Its sockets and rings are this ktsnd's to end, unless another one has them now. */

@@ -56,8 +56,6 @@ static int ring_make(struct process *process)
 	ktsn_ring_consumer_init(&ring->consumer, process->memory.address, process->memory.slot_count,
 				process->memory.slot_bytes);
 	ring->share = process->share;
-	/* One that is handed back may have been traced by another ktsnd. */
-	ktsn_ring_trace_set(&ring->consumer, false);
 	process->ring = ring;
 	process->share->ring_bytes += process->memory.bytes;
 	return 0;

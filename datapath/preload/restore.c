@@ -51,7 +51,7 @@ static int resume(struct session *session)
 
 static bool still_learning(struct session *session, int64_t now_ns)
 {
-	return now_ns - atomic_load_explicit(&session->dead_since_ns, memory_order_relaxed) < LEARNING_NS;
+	return now_ns - atomic_load_explicit(&session->learning_since_ns, memory_order_relaxed) < LEARNING_NS;
 }
 
 /* The connection stands; now all that the messages refer to. */
@@ -80,9 +80,13 @@ static int restore_locked(struct session *session, int64_t now_ns)
 	int err;
 
 	connection_drop(session);
-	/* Since when it is dead; counted from the first attempt. */
-	atomic_compare_exchange_strong(&session->dead_since_ns, &unknown, now_ns);
 	err = handshake_again(session);
+	/* Since when there is another, which may have to be told of everything first: however long none was there,
+	 * does not count. */
+	if (err)
+		atomic_store_explicit(&session->learning_since_ns, 0, memory_order_relaxed);
+	else
+		atomic_compare_exchange_strong(&session->learning_since_ns, &unknown, now_ns);
 	/* Nobody to talk to is a matter of time; a ring that was looked at and refused is not. */
 	if (err == -EPROTO || err == -EPROTONOSUPPORT || err == -EBADMSG || err == -EPERM)
 		atomic_store_explicit(&session->refused, true, memory_order_relaxed);
@@ -94,7 +98,7 @@ static int restore_locked(struct session *session, int64_t now_ns)
 		atomic_store_explicit(&session->retry_ns, now_ns + RETRY_NS, memory_order_relaxed);
 		return err;
 	}
-	atomic_store_explicit(&session->dead_since_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&session->learning_since_ns, 0, memory_order_relaxed);
 	return 0;
 }
 

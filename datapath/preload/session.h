@@ -36,7 +36,8 @@ struct session {
 	_Atomic int64_t doorbell_seen_ns[KTSN_CLOCKS];
 	_Atomic int64_t sign_ns;  /* CLOCK_MONOTONIC: when the last was seen */
 	_Atomic int64_t retry_ns; /* CLOCK_MONOTONIC: not before this is a dead ktsnd looked for again */
-	_Atomic int64_t dead_since_ns;
+	_Atomic int64_t
+		learning_since_ns; /* CLOCK_MONOTONIC: a new ktsnd answers and does not know everything yet */
 	_Atomic bool
 		refused; /* a restarted ktsnd did not want the ring, being of another version: a new one is due */
 };

@@ -67,8 +67,9 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 						    KTSN_DOORBELL_ALWAYS};
 	uint32_t departing = 0, reported = 0;
 
-	/* The thresholds are a dead ktsnd's. */
+	/* The thresholds are another ktsnd's, and so is the trace. */
 	ktsn_ring_doorbell_set(ring, always);
+	ktsn_ring_trace_set(ring, false);
 	for (uint32_t slot = 0; slot < ring->slot_count; slot++) {
 		_Atomic uint32_t *state = &slot_at(ring, slot)->state;
 

@@ -292,15 +292,15 @@ func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 // startListener starts tsnperf's listener in pod b and returns once it listens.
 func (l *lab) startListener(t *testing.T, count int, file string) *process.Process {
 	t.Helper()
-	return l.startListenerAt(t, listenPort, count, file)
+	return l.startListenerAt(t, listenPort, count, file, 2*time.Second)
 }
 
-func (l *lab) startListenerAt(t *testing.T, port uint16, count int, file string) *process.Process {
+func (l *lab) startListenerAt(t *testing.T, port uint16, count int, file string, idle time.Duration) *process.Process {
 	t.Helper()
-	return l.startListenerOn(t, netip.AddrPortFrom(topology.PodAddressB, port), count, file)
+	return l.startListenerOn(t, netip.AddrPortFrom(topology.PodAddressB, port), count, file, idle)
 }
 
-func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file string) *process.Process {
+func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file string, idle time.Duration) *process.Process {
 	t.Helper()
 	readable, writable, err := os.Pipe()
 	if err != nil {
@@ -309,7 +309,7 @@ func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file s
 	defer readable.Close()
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file,
 		"--bind", at.String(),
-		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", "5s", "--idle-timeout", "2s")
+		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", "5s", "--idle-timeout", idle.String())
 	command.ExtraFiles = []*os.File{writable}
 	listener := start(t, l.PodB, "listener", command)
 	writable.Close()
