@@ -2,7 +2,7 @@
 /*
  * The loop's own state, shared by the files that make up the loop and by nothing else:
  * loop.c (the loop itself, its thread), loop_take.c, loop_send.c, loop_wait.c, loop_watch.c,
- * loop_commands.c, loop_trace.c, loop_report.c. Loop thread only, but for what says otherwise.
+ * loop_commands.c, loop_trace.c, loop_report.c, loop_clock.c. Loop thread only, but for what says otherwise.
  */
 #ifndef KTSN_DAEMON_LOOP_STATE_H
 #define KTSN_DAEMON_LOOP_STATE_H
@@ -40,6 +40,7 @@ struct packet {
 	uint32_t payload_bytes;
 	enum late_reason late_reason;
 	bool overdue;        /* counted as such in its pod's share */
+	bool held;           /* of a message, and not in the pool */
 	bool reported;       /* its slot is the application's, as a report */
 	struct packet *next; /* in the pool, or parked at a destination */
 };
@@ -66,6 +67,8 @@ struct loop {
 	uint64_t rounds;           /* of the loop; orders messages of equal time */
 	struct clock_offsets offsets;
 	int64_t offsets_read_tai_ns;
+	uint32_t foreign_packets;          /* held for flows whose clock is not TAI */
+	struct clock_offsets held_offsets; /* by which these have their times */
 
 	struct loop_ring *watched[LOOP_RINGS_MAX]; /* rings that are looked into without a doorbell */
 	uint32_t watched_count;
@@ -116,6 +119,17 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 /* Its first half, for a packet whose frame the port has. */
 void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+
+/* loop_clock.c: clocks that are set */
+/* So long the distances between clocks are believed: to read them takes as long as to take a message. */
+enum { OFFSETS_FRESH_NS = 10000 };
+/* Reads the offsets, at round_tai_ns, unless they are fresh. */
+void offsets_refresh(struct loop *loop);
+/* Gives all packets their new times if a clock was set. */
+void clocks_watch(struct loop *loop);
+/* A packet has its time by the offsets; its message has left or was dropped. */
+void clocks_packet_held(struct loop *loop, struct packet *packet);
+void clocks_packet_done(struct loop *loop, struct packet *packet);
 
 /* loop_trace.c: what became of single messages, if somebody traces */
 /* A message was taken. */

@@ -22,8 +22,6 @@ enum {
 	TAKE_SPARE_NS = 8000,
 	/* or when one is due and taking has gone on for so long. */
 	TAKE_LONGEST_NS = 100000,
-	/* So long the distances between clocks are believed: to read them takes as long as to take a message. */
-	OFFSETS_FRESH_NS = 10000,
 };
 
 static struct packet *packet_alloc(struct loop *loop)
@@ -72,6 +70,7 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 		ktsn_ring_release(&ring->consumer, packet->slot);
 	space_tell(loop, ring);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, (uint64_t)-1);
+	clocks_packet_done(loop, packet);
 	packet_free(loop, packet);
 	flow->packets--;
 	packet->destination->packets--;
@@ -276,6 +275,7 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
 	if (txtime_tai_ns < loop->asleep_tai_ns && txtime_tai_ns < loop->round_tai_ns)
 		packet->late_reason = LATE_TAKEN;
+	clocks_packet_held(loop, packet);
 	packet->flow->packets++;
 	destination->packets++;
 	share_pending_add(ring->share, 1);
@@ -312,16 +312,6 @@ bool take_may_go_on(struct loop *loop)
 	return loop->take_count < TAKE_AT_ONCE || !departure_calls(loop);
 }
 
-static void offsets_refresh(struct loop *loop)
-{
-	int64_t age_ns = loop->round_tai_ns - loop->offsets_read_tai_ns;
-
-	if (age_ns >= 0 && age_ns < OFFSETS_FRESH_NS)
-		return;
-	clock_offsets_read(&loop->offsets);
-	loop->offsets_read_tai_ns = loop->round_tai_ns;
-}
-
 enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };
 
 /* Takes all that is ready, or as many as there is time and memory for. */
@@ -333,6 +323,7 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring)
 
 	loop->round_tai_ns = clock_tai_ns();
 	offsets_refresh(loop);
+	clocks_watch(loop);
 	if (share_holds(loop, ring, loop->round_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
@@ -413,6 +404,7 @@ void loop_take(struct loop *loop)
 	began_tai_ns = loop->take_began_tai_ns;
 	if (began_tai_ns < loop->asleep_tai_ns && loop->asleep_tai_ns != INT64_MAX)
 		clock_set_back(loop);
+	clocks_watch(loop);
 	shares_unmute(loop, began_tai_ns);
 	/* Those for which there is no time have their turn in the next round. */
 	while (rings-- > 0 && loop->watched_count > 0 && take_may_go_on(loop))
