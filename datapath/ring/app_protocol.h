@@ -60,9 +60,12 @@ enum ktsn_app_route {
  * (SOF_TXTIME_REPORT_ERRORS). */
 enum { KTSN_APP_DEADLINE = 1, KTSN_APP_REPORT_ERRORS = 2 };
 
-/* Of FLOW_WAKE: for reports, a unix datagram socket, bound, and connected to another that is; or for space to send,
- * an eventfd. One a request. */
+/* Of FLOW_WAKE: for reports, a unix datagram socket, bound to an abstract name, and in `address` the abstract name of the
+ * other that is to get the error; or for space to send, an eventfd. One a request. */
 enum { KTSN_APP_WAKE_REPORT = 1, KTSN_APP_WAKE_SPACE = 2 };
+
+/* Of the names that the kernel chooses: a zero and five digits. */
+enum { KTSN_APP_ALARM_NAME_BYTES = 6 };
 
 struct ktsn_app_request {
 	uint32_t magic;
@@ -74,7 +77,7 @@ struct ktsn_app_request {
 	uint16_t number;      /* echoed in the reply, so that one that comes too late is known */
 	uint16_t family;      /* AF_INET (DESTINATION) */
 	uint16_t port_be;     /* (DESTINATION) */
-	uint8_t address[16];  /* IPv4 in the first four (DESTINATION) */
+	uint8_t address[16];  /* IPv4 in the first four (DESTINATION); of the alarm (FLOW_WAKE) */
 	uint32_t destination; /* between HAND_BACK and RESUME: the number that it had; else KTSN_APP_NONE */
 };
 
