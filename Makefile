@@ -35,9 +35,11 @@ conformance: build ## the shaper beside the kernel's own taprio and etf, in a vi
 	@scripts/conformance.sh
 
 .PHONY: bench
-bench: build ## what the shaper, a send call and the network plugin cost: tables, and out/bench/shaper.json
+bench: build ## what the shaper, calls through libktsn and the network plugin cost: tables, and out/bench/
 	@mkdir -p out/bench
 	@$(BUILD)/datapath/tests/bench/ktsn-bench --out out/bench/shaper.json
+	@KTSN_BIN_DIR=$(CURDIR)/bin KTSN_BENCH_CALLS=$(CURDIR)/out/bench/calls.json \
+		$(GO) test -count=1 -tags bench -run '^TestWhatCallsCost$$' ./test/netns
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test -count=1 -run '^$$' -bench . -benchtime 100x ./test/cni
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test -tags bench -count=1 -v -run '^TestBench' ./test/netns
 
@@ -61,7 +63,8 @@ build: deps ## all programs into bin/
 		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/tests/programs/ktsn-test-send \
 		$(BUILD)/datapath/tests/programs/ktsn-test-aim \
 		$(BUILD)/datapath/tests/programs/ktsn-test-shapes $(BUILD)/datapath/tests/programs/ktsn-test-hostile \
-		$(BUILD)/datapath/tests/programs/ktsn-test-txtime $(BUILD)/datapath/tests/programs/ktsn-test-threads \
+		$(BUILD)/datapath/tests/programs/ktsn-test-txtime $(BUILD)/datapath/tests/programs/ktsn-test-calls \
+		$(BUILD)/datapath/tests/programs/ktsn-test-threads \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \

@@ -290,7 +290,7 @@ void flow_wake_request(struct process *process, const struct ktsn_app_request *r
 {
 	struct flow *flow = flow_of(process, request->flow);
 
-	reply->status = flow ? flow_wake_take(flow, request->flags, *passed_fd) : -EINVAL;
+	reply->status = flow ? flow_wake_take(flow, request->flags, request->address, *passed_fd) : -EINVAL;
 	if (reply->status == 0)
 		*passed_fd = -1;
 }

@@ -24,7 +24,7 @@ static uint8_t *payload_place(struct packet *packet, const struct loop_route *ro
 	       ktsn_frame_header_bytes(&route->path, route->bridge_link_index ? NULL : &route->tunnel);
 }
 
-static void copy_init(struct packet *copy, struct packet *message)
+static void copy_init(struct loop *loop, struct packet *copy, struct packet *message)
 {
 	copy->message = message;
 	copy->flow = message->flow;
@@ -38,6 +38,7 @@ static void copy_init(struct packet *copy, struct packet *message)
 	copy->shaper.deadline = message->shaper.deadline;
 	copy->shaper.txtime_tai_ns = message->shaper.txtime_tai_ns;
 	copy->shaper.order = message->shaper.order;
+	clocks_packet_held(loop, copy);
 }
 
 static void copy_shape(struct loop *loop, struct packet *message, const struct loop_route *route)
@@ -49,7 +50,7 @@ static void copy_shape(struct loop *loop, struct packet *message, const struct l
 		counter_add(&loop->counters.copies_dropped, 1);
 		return;
 	}
-	copy_init(copy, message);
+	copy_init(loop, copy, message);
 	memcpy(payload_place(copy, route), payload_of(message), message->payload_bytes);
 	message->copies_left++;
 	share_pending_add(message->flow->ring->share, 1);
@@ -96,8 +97,10 @@ struct packet *copy_finish(struct loop *loop, struct packet *copy)
 {
 	struct packet *message = copy->message;
 
-	if (copy != message)
+	if (copy != message) {
+		clocks_packet_done(loop, copy);
 		packet_free(loop, copy);
+	}
 	if (--message->copies_left)
 		return NULL;
 	if (message->copies_sent)

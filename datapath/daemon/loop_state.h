@@ -2,7 +2,8 @@
 /*
  * The loop's own state, shared by the files that make up the loop and by nothing else:
  * loop.c (the loop itself, its thread), loop_take.c, loop_send.c, loop_wait.c, loop_watch.c,
- * loop_commands.c, loop_trace.c, loop_report.c, loop_copies.c. Loop thread only, but for what says otherwise.
+ * loop_commands.c, loop_trace.c, loop_report.c, loop_copies.c, loop_clock.c. Loop thread only, but for what says
+ * otherwise.
  */
 #ifndef KTSN_DAEMON_LOOP_STATE_H
 #define KTSN_DAEMON_LOOP_STATE_H
@@ -40,6 +41,7 @@ struct packet {
 	uint32_t slot;
 	uint32_t payload_bytes;
 	enum late_reason late_reason;
+	bool held;           /* of a message, and not in the pool */
 	bool reported;       /* its slot is the application's, as a report */
 	struct packet *next; /* in the pool, or parked at a destination */
 
@@ -76,6 +78,8 @@ struct loop {
 	uint64_t rounds;           /* of the loop; orders messages of equal time */
 	struct clock_offsets offsets;
 	int64_t offsets_read_tai_ns;
+	uint32_t foreign_packets;          /* held for flows whose clock is not TAI */
+	struct clock_offsets held_offsets; /* by which these have their times */
 
 	struct watch_link *watched; /* shares with rings to look into, whose turn it is next; NULL: none */
 	uint32_t watched_shares;
@@ -118,8 +122,6 @@ struct loop {
 void loop_take(struct loop *loop);
 /* All that is ready in it, at once. */
 void loop_take_ring(struct loop *loop, struct loop_ring *ring);
-/* The distances between the clocks, as of about now. */
-const struct clock_offsets *loop_offsets(struct loop *loop);
 /* Builds the frame of a resolved destination's message and hands it to the shaper, at round_tai_ns. */
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
 /* Ends a packet whose message left or was dropped: frees its frame's memory unless the port has it, gives
@@ -143,6 +145,17 @@ void copy_sent(struct loop *loop, struct packet *copy, _Atomic uint64_t *latenes
 void copy_dropped(struct loop *loop, struct packet *copy, _Atomic uint64_t *reason);
 /* Ends a copy. The message if it was the last, which is counted then and ends as well; else NULL. */
 struct packet *copy_finish(struct loop *loop, struct packet *copy);
+
+/* loop_clock.c: clocks that are set */
+/* So long the distances between clocks are believed: to read them takes as long as to take a message. */
+enum { OFFSETS_FRESH_NS = 10000 };
+/* The distances between clocks, read at round_tai_ns unless they are fresh. */
+const struct clock_offsets *loop_offsets(struct loop *loop);
+/* Gives all packets their new times if a clock was set. */
+void clocks_watch(struct loop *loop);
+/* A packet has its time by the offsets; its message has left or was dropped. */
+void clocks_packet_held(struct loop *loop, struct packet *packet);
+void clocks_packet_done(struct loop *loop, struct packet *packet);
 
 /* loop_trace.c: what became of single messages, if somebody traces */
 /* A message was taken. */

@@ -26,8 +26,6 @@ enum {
 	TAKE_FRESH_NS = 50000,
 	/* So many messages of a pod are taken before another has its turn. */
 	TAKE_TURN = 32,
-	/* So long the distances between clocks are believed: to read them takes as long as to take a message. */
-	OFFSETS_FRESH_NS = 10000,
 };
 
 struct packet *packet_alloc(struct loop *loop)
@@ -76,6 +74,7 @@ static void message_finish(struct loop *loop, struct packet *packet)
 		ktsn_ring_release(&ring->consumer, packet->slot);
 	space_tell(loop, ring);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, (uint64_t)-1);
+	clocks_packet_done(loop, packet);
 	packet_free(loop, packet);
 	flow->packets--;
 	packet->destination->packets--;
@@ -309,6 +308,7 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
 	if (txtime_tai_ns < loop->asleep_tai_ns && txtime_tai_ns < loop->round_tai_ns)
 		packet->late_reason = LATE_TAKEN;
+	clocks_packet_held(loop, packet);
 	packet->flow->packets++;
 	destination->packets++;
 	share_pending_add(ring->share, 1);
@@ -348,17 +348,6 @@ static bool departure_calls(struct loop *loop, const struct share *share)
 	return loop->round_tai_ns - loop->take_began_tai_ns > TAKE_LONGEST_NS || others_call(loop, share);
 }
 
-const struct clock_offsets *loop_offsets(struct loop *loop)
-{
-	int64_t age_ns = loop->round_tai_ns - loop->offsets_read_tai_ns;
-
-	if (age_ns < 0 || age_ns >= OFFSETS_FRESH_NS) {
-		clock_offsets_read(&loop->offsets);
-		loop->offsets_read_tai_ns = loop->round_tai_ns;
-	}
-	return &loop->offsets;
-}
-
 enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };
 
 /* Takes all that is ready, or as many as there is time and memory for, and not more than `most`. */
@@ -369,6 +358,7 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 	int result;
 
 	(void)loop_offsets(loop);
+	clocks_watch(loop);
 	if (share_holds(loop, ring->share, loop->round_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
@@ -478,6 +468,7 @@ void loop_take(struct loop *loop)
 	loop->take_count = 0;
 	if (loop->take_began_tai_ns < loop->asleep_tai_ns && loop->asleep_tai_ns != INT64_MAX)
 		clock_set_back(loop);
+	clocks_watch(loop);
 	shares_unmute(loop, loop->take_began_tai_ns);
 	watch_due(loop, loop->take_began_tai_ns + loop->lead_ns);
 	/* Those for which there is no time have their turn in the next round. */

@@ -308,9 +308,9 @@ int flow_destination_take_over(struct process *process, const struct destination
 void flows_taken_close(struct process *process);
 void flow_free(struct flow *flow);
 
-/* wakes.c: waking who waits for a socket. `why` is WAKE_... of the loop. */
+/* wakes.c: waking who waits for a socket. `why` is WAKE_... of the loop; for WAKE_REPORT peer_name is the alarm's. */
 /* On success the descriptor is the flow's. 0 or -errno. */
-int flow_wake_take(struct flow *flow, uint32_t why, int fd);
+int flow_wake_take(struct flow *flow, uint32_t why, const uint8_t *peer_name, int fd);
 void flow_wake(struct flow *flow, uint32_t why);
 void flow_wakes_close(struct flow *flow);
 void wakes_serve(struct node *node);

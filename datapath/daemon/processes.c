@@ -327,10 +327,7 @@ static int request_receive(int fd, struct ktsn_app_request *request, int *passed
 	if (bytes < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	*passed_fd = passed_fd_of(&message);
-	return (bytes == KTSN_APP_REQUEST_SHORT_BYTES || bytes == sizeof(*request)) &&
-			       !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-		       ? 1
-		       : -EPROTO;
+	return bytes == sizeof(*request) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 1 : -EPROTO;
 }
 
 /* The descriptors that go with a reply: the ring and its doorbell, or the doorbell of a ring handed back. */

@@ -30,37 +30,33 @@ static bool is_unix_datagram(int fd)
 	       getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_DGRAM;
 }
 
-/* A name that is looked up among those of the socket's own network namespace. A path would be looked up in ktsnd's
- * file system, and could lead the application's socket to a socket of the node. */
-static bool is_abstract(const struct sockaddr_un *name, socklen_t bytes)
+/*
+ * The names by which the two ends find each other. Abstract ones are looked up among those of the socket's own network
+ * namespace; a path would be looked up in ktsnd's file system, and could lead the application's socket to a socket of the
+ * node.
+ */
+static int alarm_names_read(struct wake_alarm *alarm, int fd,
+			    const uint8_t peer_name[KTSN_APP_ALARM_NAME_BYTES])
 {
-	return bytes > offsetof(struct sockaddr_un, sun_path) && bytes <= sizeof(*name) &&
-	       name->sun_path[0] == '\0';
-}
+	const size_t path_at = offsetof(struct sockaddr_un, sun_path);
 
-/* The names by which the two ends find each other; both are bound, or they could not. */
-static int alarm_names_read(struct wake_alarm *alarm, int fd)
-{
-	alarm->own_bytes = alarm->peer_bytes = sizeof(alarm->own);
-	if (getsockname(fd, (struct sockaddr *)&alarm->own, &alarm->own_bytes) ||
-	    getpeername(fd, (struct sockaddr *)&alarm->peer, &alarm->peer_bytes))
+	alarm->own_bytes = sizeof(alarm->own);
+	if (getsockname(fd, (struct sockaddr *)&alarm->own, &alarm->own_bytes))
 		return -errno;
-	return is_abstract(&alarm->own, alarm->own_bytes) && is_abstract(&alarm->peer, alarm->peer_bytes)
-		       ? 0
-		       : -EINVAL;
+	if (alarm->own_bytes <= path_at || alarm->own_bytes > sizeof(alarm->own) ||
+	    alarm->own.sun_path[0] != '\0' || peer_name[0] != '\0')
+		return -EINVAL;
+	alarm->peer = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(alarm->peer.sun_path, peer_name, KTSN_APP_ALARM_NAME_BYTES);
+	alarm->peer_bytes = (socklen_t)(path_at + KTSN_APP_ALARM_NAME_BYTES);
+	return 0;
 }
 
-static int alarm_take(struct flow *flow, int fd)
+static int alarm_take(struct flow *flow, int fd, const uint8_t *peer_name)
 {
-	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 	struct wake_alarm alarm = {.fd = fd};
-	int err;
+	int err = is_unix_datagram(fd) ? alarm_names_read(&alarm, fd, peer_name) : -EINVAL;
 
-	if (!is_unix_datagram(fd))
-		return -EINVAL;
-	err = alarm_names_read(&alarm, fd);
-	if (!err && connect(fd, &nobody, sizeof(nobody)))
-		err = -errno;
 	if (err)
 		return err;
 	if (flow->alarm.fd >= 0)
@@ -122,12 +118,14 @@ void flow_wake(struct flow *flow, uint32_t why)
 		(void)space_drain(flow->space_fd);
 }
 
-int flow_wake_take(struct flow *flow, uint32_t why, int fd)
+int flow_wake_take(struct flow *flow, uint32_t why, const uint8_t *peer_name, int fd)
 {
 	/* What happened before, the library looks for itself. */
 	if (fd < 0)
 		return -EINVAL;
-	return why == WAKE_REPORT ? alarm_take(flow, fd) : why == WAKE_SPACE ? space_take(flow, fd) : -EINVAL;
+	return why == WAKE_REPORT  ? alarm_take(flow, fd, peer_name)
+	       : why == WAKE_SPACE ? space_take(flow, fd)
+				   : -EINVAL;
 }
 
 void flow_wakes_close(struct flow *flow)

@@ -47,7 +47,7 @@ static int readable_wait(int fd, int64_t until_ms)
 static int request_send(int socket_fd, const struct ktsn_app_request *request, int fd_to_pass)
 {
 	union fd_control control;
-	struct iovec iov = {.iov_base = (void *)request, .iov_len = ktsn_app_request_bytes(request)};
+	struct iovec iov = {.iov_base = (void *)request, .iov_len = sizeof(*request)};
 	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct cmsghdr *cmsg;
 	long sent;

@@ -74,6 +74,20 @@ static int txtime_read(const void *value, socklen_t bytes, struct sock_txtime *t
 	return clock_of(txtime->clockid, clock);
 }
 
+/* Asking for the same once more changes nothing, and takes nothing from what waits. */
+static bool asked_before(int fd, const struct sock_txtime *txtime)
+{
+	struct flow *flow = flow_acquire(fd);
+	bool same;
+
+	if (!flow)
+		return false;
+	same = !flow->left_to_kernel && flow->txtime_clockid == txtime->clockid &&
+	       flow->txtime_flags == txtime->flags;
+	flow_put(flow);
+	return same;
+}
+
 /*
  * The kernel is asked first; where it lacks SO_TXTIME, or wants a privilege for this clock, ktsnd makes
  * up for it. Returns what the application is told: 0 or -errno.
@@ -92,6 +106,8 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 		return kernel_err;
 	if (txtime_read(value, bytes, &txtime, &clock) || !socket_kind_read(fd, &kind))
 		return kernel_err;
+	if (asked_before(fd, &txtime))
+		return 0;
 	descriptor_gone(fd); /* one that asks again may ask for another clock */
 	flow = flow_create();
 	if (!flow)

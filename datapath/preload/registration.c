@@ -123,6 +123,8 @@ void flow_wake_give(struct session *session, const struct flow *flow, uint16_t w
 	struct ktsn_app_reply reply;
 
 	request.flags = (uint8_t)why;
+	memcpy(request.address, flow->waiting.near_name.bytes + sizeof(sa_family_t),
+	       KTSN_APP_ALARM_NAME_BYTES);
 	(void)session_request(session, &request, fd, &reply);
 }
 

@@ -30,7 +30,7 @@ static int name_take(int fd, struct alarm_name *name)
 	name->length = sizeof(name->bytes);
 	if (err >= 0)
 		err = kernel_call(SYS_getsockname, fd, name->bytes, &name->length);
-	return err < 0 ? (int)err : name->length <= sizeof(name->bytes) ? 0 : -ENAMETOOLONG;
+	return err < 0 ? (int)err : name->length == ALARM_NAME_BYTES ? 0 : -ENAMETOOLONG;
 }
 
 static void peers_join(const struct waiting *waiting)
@@ -92,10 +92,7 @@ static void alarm_register(struct session *session, struct flow *flow)
 
 	if (atomic_load_explicit(&waiting->alarm_fd, memory_order_relaxed) < 0)
 		return;
-	/* ktsnd asks the kernel for the name of the peer. */
-	peers_join(waiting);
 	flow_wake_give(session, flow, KTSN_APP_WAKE_REPORT, waiting->far_fd);
-	peers_part(waiting);
 	if (ktsn_ring_report_waits(&session->ring, flow->number))
 		alarm_raise(waiting);
 }

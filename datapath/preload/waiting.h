@@ -10,6 +10,7 @@
 #ifndef KTSN_PRELOAD_WAITING_H
 #define KTSN_PRELOAD_WAITING_H
 
+#include "app_protocol.h"
 #include "lock.h"
 
 #include <stdbool.h>
@@ -21,7 +22,7 @@ enum {
 	/* Epoll sets that one socket can be in and still wake; in more it is without alarm. */
 	WAITING_EPOLL_SETS = 8,
 	/* An abstract name that the kernel chose: family, a zero, five digits. */
-	ALARM_NAME_BYTES = 16,
+	ALARM_NAME_BYTES = sizeof(sa_family_t) + KTSN_APP_ALARM_NAME_BYTES,
 };
 
 struct alarm_name {

@@ -22,9 +22,6 @@
  *                    what. It stays ktsnd's until the flow ends.
  *   DESTINATION  ->  a number for an address to which an unconnected socket sends, or for messages that carry
  *                    other things than the socket says (struct ktsn_app_key).
- *
- * Requests have 40 bytes, or 72 with what a message may carry beside its payload; who leaves that out means
- * nothing of the kind.
  */
 #ifndef KTSN_RING_APP_PROTOCOL_H
 #define KTSN_RING_APP_PROTOCOL_H
@@ -66,8 +63,8 @@ enum ktsn_app_route {
  * (SOF_TXTIME_REPORT_ERRORS). */
 enum { KTSN_APP_DEADLINE = 1, KTSN_APP_REPORT_ERRORS = 2 };
 
-/* Of FLOW_WAKE: for reports, a unix datagram socket, bound, and connected to another that is; or for space to send,
- * an eventfd. One a request. */
+/* Of FLOW_WAKE: for reports, a unix datagram socket, bound to an abstract name, and in `address` the abstract name of the
+ * other that is to get the error; or for space to send, an eventfd. One a request. */
 enum { KTSN_APP_WAKE_REPORT = 1, KTSN_APP_WAKE_SPACE = 2 };
 
 /* What a message carries that overrides what its socket says; bits of `carries`. */
@@ -77,6 +74,8 @@ enum {
 	KTSN_APP_CARRIES_PRIORITY = 4, /* SO_PRIORITY */
 	KTSN_APP_CARRIES_ALL = 7,
 };
+/* Of the names that the kernel chooses: a zero and five digits. */
+enum { KTSN_APP_ALARM_NAME_BYTES = 6 };
 
 struct ktsn_app_request {
 	uint32_t magic;
@@ -91,7 +90,6 @@ struct ktsn_app_request {
 	uint16_t port_be;
 	uint8_t address[16];
 	uint32_t destination; /* between HAND_BACK and RESUME: the number that it had; else KTSN_APP_NONE */
-	/* Not in short requests. */
 	uint32_t
 		interface; /* (FLOW_OPEN): the one for IPv4 multicast, which the kernel does not tell; 0: none */
 	uint8_t source[16];
@@ -102,8 +100,6 @@ struct ktsn_app_request {
 	uint32_t priority;
 	uint32_t reserved_too;
 };
-
-enum { KTSN_APP_REQUEST_SHORT_BYTES = 40 };
 
 /*
  * Where a message goes and what it carries: all that decides about its headers beside its socket. One number of
@@ -141,7 +137,7 @@ struct ktsn_app_reply {
 };
 
 static_assert(sizeof(struct ktsn_app_request) == 72, "wire format");
-static_assert(offsetof(struct ktsn_app_request, interface) == KTSN_APP_REQUEST_SHORT_BYTES, "wire format");
+static_assert(offsetof(struct ktsn_app_request, interface) == 40, "wire format");
 static_assert(sizeof(struct ktsn_app_key) == 48, "compared as bytes");
 static_assert(sizeof(struct ktsn_app_reply) == 32, "wire format");
 
@@ -173,16 +169,6 @@ static inline struct ktsn_app_key ktsn_app_key_get(const struct ktsn_app_request
 	memcpy(key.address, request->address, sizeof(key.address));
 	memcpy(key.source, request->source, sizeof(key.source));
 	return key;
-}
-
-/* What is sent of a request: all of it only if the rest says something. */
-static inline size_t ktsn_app_request_bytes(const struct ktsn_app_request *request)
-{
-	static const uint8_t nothing[sizeof(*request) - KTSN_APP_REQUEST_SHORT_BYTES];
-
-	return memcmp((const uint8_t *)request + KTSN_APP_REQUEST_SHORT_BYTES, nothing, sizeof(nothing)) == 0
-		       ? KTSN_APP_REQUEST_SHORT_BYTES
-		       : sizeof(*request);
 }
 
 #endif

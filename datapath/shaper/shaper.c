@@ -221,6 +221,11 @@ static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *se
 	sender_rank(shaper, sender);
 }
 
+struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper)
+{
+	return shaper->classes_used ? class_pop(shaper, highest_class(shaper->classes_used)) : NULL;
+}
+
 /* What the caller learns of a packet that leaves now, and what the link does. */
 static void packet_leave(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns,
 			 const struct ktsn_window *window)

@@ -98,6 +98,9 @@ void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *la
 /* The packet that ktsn_shaper_dequeue() would give back at `now`, or NULL. */
 const struct ktsn_shaper_packet *ktsn_shaper_peek(struct ktsn_shaper *shaper, int64_t now_tai_ns);
 
+/* Takes out any packet, whatever its time; NULL when there is none. For those that get other times. */
+struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper);
+
 /* The earliest time, `now` or later, at which a packet will come back; KTSN_SHAPER_NEVER when none will. */
 int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns);
 

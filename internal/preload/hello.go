@@ -18,11 +18,13 @@ import (
 // The application socket's protocol, as in datapath/ring/app_protocol.h.
 const (
 	appMagic     = 0x6e73746b
-	appVersion   = 1
+	appVersion   = 2
 	appHello     = 1
 	appNone      = 0xffffffff
-	requestBytes = 40
-	replyBytes   = 32
+	requestBytes = 72
+	// Where in it the number of a destination stands.
+	destinationOffset = 36
+	replyBytes        = 32
 	// appTimeout is how long libktsn waits, too.
 	appTimeout = 100 * time.Millisecond
 )
@@ -62,7 +64,7 @@ func hello() []byte {
 	request = binary.LittleEndian.AppendUint16(request, appHello)
 	request = binary.LittleEndian.AppendUint32(request, appNone) // flow
 	request = append(request, make([]byte, requestBytes-len(request))...)
-	binary.LittleEndian.PutUint32(request[requestBytes-4:], appNone) // destination
+	binary.LittleEndian.PutUint32(request[destinationOffset:], appNone)
 	return request
 }
 

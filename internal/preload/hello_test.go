@@ -72,7 +72,7 @@ func TestGreetingSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		"a ktsnd of this release":            {answer(appVersion, 0), ""},
-		"one of another version":             {answer(appVersion+1, 0), "speaks version 2 of the application protocol, not 1"},
+		"one of another version":             {answer(appVersion+1, 0), "speaks version 3 of the application protocol, not 2"},
 		"one that refuses ours":              {answer(appVersion, -int32(syscall.EPROTONOSUPPORT)), "of the same release"},
 		"one that is full":                   {answer(appVersion, -int32(syscall.EMFILE)), "too many open files"},
 		"one whose replies are shorter":      {answer(appVersion, 0)[:24], "answers with 24 bytes"},

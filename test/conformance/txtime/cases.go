@@ -59,6 +59,7 @@ var Cases = []Case{
 	{"error-several", ETF, false, true},
 	{"error-not-asked-for", ETF, true, false},
 	{"error-socket-error", ETF, false, true},
+	{"error-asked-again", ETF, false, false},
 	{"error-two-sockets", ETF, false, false},
 	{"error-missed", ETFSlow, false, true},
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { HEADERS = 42, INVALID_TIME = 1000000000 };
@@ -171,6 +172,20 @@ static void socket_error(void)
 	close(fd);
 }
 
+/* What waits to be read is not lost by asking for the same again. */
+static void asked_again(void)
+{
+	int fd = reporting_socket();
+	struct txtime_option option = {CLOCK_TAI, REPORT_ERRORS | (case_deadline ? DEADLINE_MODE : 0)};
+	struct report report;
+
+	send_invalid(fd, "asked-again");
+	wait_for_report();
+	say_result("asked again", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)));
+	say("read", "%s", yes_if(report_take(fd, &report) > 0));
+	close(fd);
+}
+
 static void two_sockets(void)
 {
 	int one = reporting_socket(), other = reporting_socket();
@@ -222,6 +237,7 @@ const struct txtime_case error_cases[] = {
 	{"error-several", several},
 	{"error-not-asked-for", not_asked_for},
 	{"error-socket-error", socket_error},
+	{"error-asked-again", asked_again},
 	{"error-two-sockets", two_sockets},
 	{"error-missed", missed},
 	{0},

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Clocks that are set while messages wait. A message keeps its time on its own clock: when CLOCK_TAI moves against
+ * that, because its offset or the time of day was set, all that wait are given their new times. TAI itself is what it
+ * is: messages on it leave when it says so.
+ */
+#include "loop_state.h"
+
+#include <stdlib.h>
+
+/* Less is the measurement's doing (clock.h), and what adjtimex slews moves all clocks alike. */
+enum { STEP_NS = 100000 };
+
+const struct clock_offsets *loop_offsets(struct loop *loop)
+{
+	int64_t age_ns = loop->round_tai_ns - loop->offsets_read_tai_ns;
+
+	if (age_ns < 0 || age_ns >= OFFSETS_FRESH_NS) {
+		clock_offsets_read(&loop->offsets);
+		loop->offsets_read_tai_ns = loop->round_tai_ns;
+	}
+	return &loop->offsets;
+}
+
+/* Takes everything out of the shapers, as a list. */
+static struct packet *all_take(struct loop *loop)
+{
+	struct packet *taken = NULL;
+
+	for (int i = 0; i < OUTLETS; i++) {
+		struct ktsn_shaper_packet *shaped;
+
+		while ((shaped = ktsn_shaper_take(loop->outlets[i].shaper))) {
+			struct packet *packet = (struct packet *)shaped;
+
+			packet->next = taken;
+			taken = packet;
+		}
+	}
+	return taken;
+}
+
+static void packet_move(struct packet *packet, const int64_t moved_ns[KTSN_CLOCKS])
+{
+	int64_t moved = packet->requested_tai_ns + moved_ns[packet->flow->clock];
+
+	if (moved < 0)
+		moved = 0;
+	packet->requested_tai_ns = packet->shaper.txtime_tai_ns =
+		moved > KTSN_TXTIME_MAX_NS ? KTSN_TXTIME_MAX_NS : moved;
+}
+
+/* Those that wait for an address, too. */
+static void all_move(struct loop *loop, const int64_t moved_ns[KTSN_CLOCKS])
+{
+	struct packet *taken = all_take(loop);
+
+	for (uint32_t i = 0; i < loop->config.packets; i++)
+		if (loop->packets[i].held)
+			packet_move(&loop->packets[i], moved_ns);
+	while (taken) {
+		struct packet *next = taken->next;
+
+		ktsn_shaper_requeue(loop->outlets[taken->outlet].shaper, share_lane(taken), &taken->shaper,
+				    loop->round_tai_ns);
+		taken = next;
+	}
+}
+
+void clocks_watch(struct loop *loop)
+{
+	struct clock_offsets before = loop->held_offsets;
+	int64_t moved_ns[KTSN_CLOCKS];
+	bool stepped = false;
+
+	if (!loop->foreign_packets)
+		return;
+	(void)loop_offsets(loop);
+	for (int clock = 0; clock < KTSN_CLOCKS; clock++) {
+		moved_ns[clock] = loop->offsets.to_tai_ns[clock] - before.to_tai_ns[clock];
+		stepped |= llabs(moved_ns[clock]) >= STEP_NS;
+	}
+	if (!stepped)
+		return;
+	loop->held_offsets = loop->offsets;
+	all_move(loop, moved_ns);
+}
+
+void clocks_packet_held(struct loop *loop, struct packet *packet)
+{
+	packet->held = true;
+	if (packet->flow->clock == KTSN_CLOCK_TAI)
+		return;
+	/* The first that waits for another clock: from now on that is watched. Those that wait already had the same
+	 * offsets, or they would have been moved when this round began. */
+	if (!loop->foreign_packets)
+		loop->held_offsets = loop->offsets;
+	loop->foreign_packets++;
+}
+
+void clocks_packet_done(struct loop *loop, struct packet *packet)
+{
+	packet->held = false;
+	loop->foreign_packets -= packet->flow->clock != KTSN_CLOCK_TAI;
+}
