@@ -57,6 +57,9 @@ func receiveAny(t *testing.T, fd int, wait time.Duration) (frame []byte, ours bo
 		t.Fatal(err)
 	}
 	length, from, err := unix.Recvfrom(fd, buffer, 0)
+	for errors.Is(err, unix.EINTR) {
+		length, from, err = unix.Recvfrom(fd, buffer, 0)
+	}
 	if errors.Is(err, unix.EAGAIN) {
 		return nil, false
 	}
