@@ -49,6 +49,19 @@ static void neighbor_use(struct neighbor *neighbor)
 	(void)rtnl_neighbor_use(neighbor->ns->rtnl, neighbor->entry.link_index, &neighbor->entry.address);
 }
 
+/*
+ * For want of a datagram to take the source address from, the kernel solicits IPv6 neighbours from the interface's
+ * link-local address, which it may not use in its first seconds (duplicate address detection, RFC 4862 section
+ * 5.4): what fails then is tried once more before it is believed.
+ */
+static bool deserves_another_try(struct neighbor *neighbor, const struct rtnl_neighbor *entry)
+{
+	if (entry->state != NEIGHBOR_FAILED || neighbor->retried || ktsn_address_is_ipv4(&entry->address))
+		return false;
+	neighbor->retried = true;
+	return true;
+}
+
 static void changed(const struct rtnl_neighbor *entry, void *context)
 {
 	struct namespace *ns = context;
@@ -57,8 +70,8 @@ static void changed(const struct rtnl_neighbor *entry, void *context)
 		if (n->entry.link_index != entry->link_index ||
 		    !ktsn_address_equal(&n->entry.address, &entry->address))
 			continue;
-		if (entry->state == NEIGHBOR_UNKNOWN) {
-			/* The kernel dropped it; we still need it. What was valid stays so meanwhile. */
+		if (entry->state == NEIGHBOR_UNKNOWN || deserves_another_try(n, entry)) {
+			/* We still need what the kernel dropped. What was valid stays so meanwhile. */
 			n->used_ms = now_ms();
 			(void)rtnl_neighbor_use(ns->rtnl, entry->link_index, &entry->address);
 		} else if (entry->state != NEIGHBOR_RESOLVING || n->entry.state != NEIGHBOR_VALID) {

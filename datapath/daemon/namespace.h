@@ -18,6 +18,7 @@ struct neighbor {
 	struct namespace *ns;
 	struct rtnl_neighbor entry;
 	bool failed;     /* it did not answer, and has not been heard of since */
+	bool retried;    /* the kernel was asked a second time (changed()) */
 	int64_t used_ms; /* when the kernel was last asked to resolve or confirm it */
 	unsigned int users;
 	struct neighbor *next;

@@ -33,8 +33,10 @@ var (
 func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
 	t.Helper()
 	if err := pod.Do(func() error {
-		for name, value := range map[string]string{"disable_ipv6": "0", "accept_dad": "0"} {
-			if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+topology.PodInterface+"/"+name, []byte(value), 0); err != nil {
+		// In this order: the address of the link is made when IPv6 is switched on, and not looked for elsewhere.
+		for _, setting := range [][2]string{{"accept_dad", "0"}, {"disable_ipv6", "1"}, {"disable_ipv6", "0"}} {
+			path := "/proc/sys/net/ipv6/conf/" + topology.PodInterface + "/" + setting[0]
+			if err := os.WriteFile(path, []byte(setting[1]), 0); err != nil {
 				return err
 			}
 		}

@@ -12,12 +12,14 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
 // company is a lab with a second pod on each node, all known to ktsnd.
 type company struct {
 	*lab
+	daemon *process.Process
 	client *control.Client
 	// others are all pods but the sender, by where they are.
 	others map[string]*topology.Namespace
@@ -35,11 +37,11 @@ func newCompany(t *testing.T) *company {
 	addIPv6(t, lab.PodB, podAddress6B)
 	addIPv6(t, others["another of node b"], netip.MustParseAddr("fd00:42:2::3"))
 	addIPv6(t, others["a neighbor on node a"], netip.MustParseAddr("fd00:42:1::3"))
-	_, client := lab.startDaemon(t)
+	daemon, client := lab.startDaemon(t)
 	lab.addPeer6(t, client)
 	onBridge(t, client, identity, lab.PodA)
 	onBridge(t, client, "neighbor", others["a neighbor on node a"])
-	return &company{lab, client, others}
+	return &company{lab, daemon, client, others}
 }
 
 // join opens a socket that is a member of a group.

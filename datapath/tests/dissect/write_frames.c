@@ -7,6 +7,7 @@
  */
 #include "frame.h"
 
+#include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -34,6 +35,11 @@ struct hop {
 	uint16_t destination_port;
 	uint8_t ttl;
 	uint8_t tos;
+	uint8_t kind; /* enum ktsn_frame_kind; of one that is not IPv4, the next ones instead of those above */
+	uint8_t source_ipv6[16];
+	uint8_t destination_ipv6[16];
+	uint32_t flow_label;
+	uint16_t ethertype;
 };
 
 static const struct hop node_to_node = {
@@ -89,6 +95,38 @@ static const struct hop highest_values = {
 	.tos = 0xff,
 };
 
+static const struct hop pod_to_pod_ipv6 = {
+	.source_mac = {2, 0, 0, 0, 0, 1},
+	.destination_mac = {2, 0, 0, 0, 0, 2},
+	.kind = KTSN_FRAME_IPV6,
+	.source_ipv6 = {0xfd, 0, 0, 0x42, 0, 1, [15] = 2},
+	.destination_ipv6 = {0xfd, 0, 0, 0x42, 0, 2, [15] = 2},
+	.source_port = 40000,
+	.destination_port = 40001,
+	.ttl = 64,
+	.flow_label = 1,
+};
+
+static const struct hop pod_to_group_ipv6 = {
+	.source_mac = {2, 0, 0, 0, 0, 3},
+	.destination_mac = {0x33, 0x33, 0, 1, 0, 2},
+	.kind = KTSN_FRAME_IPV6,
+	.source_ipv6 = {0xfe, 0x80, [8] = 2, [15] = 3},
+	.destination_ipv6 = {0xff, 0x15, [13] = 1, [15] = 2},
+	.source_port = 50000,
+	.destination_port = 40001,
+	.ttl = 1,
+	.tos = 0x88,
+	.flow_label = 0xfffff,
+};
+
+static const struct hop of_layer_2 = {
+	.source_mac = {2, 0, 0, 0, 0, 1},
+	.destination_mac = {2, 0, 0, 0, 0, 2},
+	.kind = KTSN_FRAME_ETHERNET,
+	.ethertype = 0x88b5,
+};
+
 struct flow {
 	const struct hop *inner;
 	const struct hop *outer; /* NULL: no tunnel */
@@ -107,6 +145,13 @@ static const struct flow flows[] = {
 	{&pod_to_pod, &node_to_node, 1, 1, 0},
 	{&pod_to_group, &node_to_group, 0xabcdef, 100, 5},
 	{&highest_values, &node_to_node, 0xffffff, 4094, 7},
+	{&pod_to_pod_ipv6, NULL, 0, 0, 0},
+	{&pod_to_group_ipv6, NULL, 0, 0, 0},
+	{&pod_to_pod_ipv6, &node_to_node, 42, 0, 0},
+	{&pod_to_group_ipv6, &node_to_group, 43, 100, 5},
+	{&of_layer_2, NULL, 0, 0, 0},
+	{&of_layer_2, &node_to_node, 44, 0, 0},
+	{&of_layer_2, &node_to_node, 45, 7, 3},
 };
 
 /* Ethernet to UDP, once or twice in a frame. */
@@ -147,7 +192,11 @@ static void eth_dst(const struct layer *layer)
 
 static void eth_type(const struct layer *layer)
 {
-	printf(layer->tagged ? "0x8100" : "0x0800");
+	static const uint16_t of_kind[] = {[KTSN_FRAME_IPV4] = 0x0800, [KTSN_FRAME_IPV6] = 0x86dd};
+
+	printf("0x%04x", layer->tagged                             ? 0x8100
+			 : layer->hop->kind == KTSN_FRAME_ETHERNET ? layer->hop->ethertype
+								   : of_kind[layer->hop->kind]);
 }
 
 static void ip_hdr_len(const struct layer *layer)
@@ -212,6 +261,55 @@ static void ip_dst(const struct layer *layer)
 	print_ipv4(layer->hop->destination_ipv4);
 }
 
+static void ipv6_version(const struct layer *layer)
+{
+	(void)layer;
+	printf("6");
+}
+
+static void ipv6_tclass(const struct layer *layer)
+{
+	printf("0x%08x", layer->hop->tos);
+}
+
+static void ipv6_flow(const struct layer *layer)
+{
+	printf("0x%06" PRIx32, layer->hop->flow_label);
+}
+
+static void ipv6_plen(const struct layer *layer)
+{
+	printf("%zu", 8 + layer->udp_payload_bytes);
+}
+
+static void ipv6_nxt(const struct layer *layer)
+{
+	(void)layer;
+	printf("17");
+}
+
+static void ipv6_hlim(const struct layer *layer)
+{
+	printf("%u", layer->hop->ttl);
+}
+
+static void print_ipv6(const uint8_t *address)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	printf("%s", inet_ntop(AF_INET6, address, text, sizeof(text)));
+}
+
+static void ipv6_src(const struct layer *layer)
+{
+	print_ipv6(layer->hop->source_ipv6);
+}
+
+static void ipv6_dst(const struct layer *layer)
+{
+	print_ipv6(layer->hop->destination_ipv6);
+}
+
 static void udp_srcport(const struct layer *layer)
 {
 	printf("%u", layer->hop->source_port);
@@ -232,29 +330,40 @@ static void udp_checksum_status(const struct layer *layer)
 	printf("%d", layer->udp_checksum_status);
 }
 
-/* What occurs in every layer; tshark joins the occurrences with commas. */
+enum { IPV4 = 1 << KTSN_FRAME_IPV4, IPV6 = 1 << KTSN_FRAME_IPV6, ETHERNET = 1 << KTSN_FRAME_ETHERNET };
+
+/* What occurs in every layer of those kinds; tshark joins the occurrences with commas. */
 static const struct {
 	const char *name;
 	void (*print)(const struct layer *layer);
+	unsigned int kinds;
 } layer_fields[] = {
-	{"eth.src", eth_src},
-	{"eth.dst", eth_dst},
-	{"eth.type", eth_type},
-	{"ip.hdr_len", ip_hdr_len},
-	{"ip.dsfield", ip_dsfield},
-	{"ip.len", ip_len},
-	{"ip.id", ip_id},
-	{"ip.flags", ip_flags},
-	{"ip.frag_offset", ip_frag_offset},
-	{"ip.ttl", ip_ttl},
-	{"ip.proto", ip_proto},
-	{"ip.checksum.status", ip_checksum_status},
-	{"ip.src", ip_src},
-	{"ip.dst", ip_dst},
-	{"udp.srcport", udp_srcport},
-	{"udp.dstport", udp_dstport},
-	{"udp.length", udp_length},
-	{"udp.checksum.status", udp_checksum_status},
+	{"eth.src", eth_src, IPV4 | IPV6 | ETHERNET},
+	{"eth.dst", eth_dst, IPV4 | IPV6 | ETHERNET},
+	{"eth.type", eth_type, IPV4 | IPV6 | ETHERNET},
+	{"ip.hdr_len", ip_hdr_len, IPV4},
+	{"ip.dsfield", ip_dsfield, IPV4},
+	{"ip.len", ip_len, IPV4},
+	{"ip.id", ip_id, IPV4},
+	{"ip.flags", ip_flags, IPV4},
+	{"ip.frag_offset", ip_frag_offset, IPV4},
+	{"ip.ttl", ip_ttl, IPV4},
+	{"ip.proto", ip_proto, IPV4},
+	{"ip.checksum.status", ip_checksum_status, IPV4},
+	{"ip.src", ip_src, IPV4},
+	{"ip.dst", ip_dst, IPV4},
+	{"ipv6.version", ipv6_version, IPV6},
+	{"ipv6.tclass", ipv6_tclass, IPV6},
+	{"ipv6.flow", ipv6_flow, IPV6},
+	{"ipv6.plen", ipv6_plen, IPV6},
+	{"ipv6.nxt", ipv6_nxt, IPV6},
+	{"ipv6.hlim", ipv6_hlim, IPV6},
+	{"ipv6.src", ipv6_src, IPV6},
+	{"ipv6.dst", ipv6_dst, IPV6},
+	{"udp.srcport", udp_srcport, IPV4 | IPV6},
+	{"udp.dstport", udp_dstport, IPV4 | IPV6},
+	{"udp.length", udp_length, IPV4 | IPV6},
+	{"udp.checksum.status", udp_checksum_status, IPV4 | IPV6},
 };
 
 enum { LAYER_FIELDS = sizeof(layer_fields) / sizeof(layer_fields[0]) };
@@ -269,9 +378,14 @@ static void print_names(void)
 static void print_expected(const struct expected *expected)
 {
 	for (int field = 0; field < LAYER_FIELDS; field++) {
+		const char *comma = "";
+
 		for (int layer = 0; layer < expected->layer_count; layer++) {
-			printf("%s", layer > 0 ? "," : "");
+			if (!(layer_fields[field].kinds & 1U << expected->layers[layer].hop->kind))
+				continue;
+			printf("%s", comma);
 			layer_fields[field].print(&expected->layers[layer]);
+			comma = ",";
 		}
 		printf("|");
 	}
@@ -295,6 +409,17 @@ static void fill_payload(uint8_t *payload, size_t bytes, size_t flow_index)
 		payload[i] = (uint8_t)(i * 31 + i / 256 + bytes + flow_index * 97 + 1);
 }
 
+static size_t inner_header_bytes(const struct hop *inner)
+{
+	static const size_t bytes[] = {
+		[KTSN_FRAME_IPV4] = 14 + 20 + 8,
+		[KTSN_FRAME_IPV6] = 14 + 40 + 8,
+		[KTSN_FRAME_ETHERNET] = 14,
+	};
+
+	return bytes[inner->kind];
+}
+
 static struct expected expect(const struct flow *flow, const uint8_t *payload, size_t payload_bytes)
 {
 	struct expected expected = {
@@ -305,8 +430,8 @@ static struct expected expect(const struct flow *flow, const uint8_t *payload, s
 
 	if (flow->outer)
 		expected.layers[expected.layer_count++] =
-			(struct layer){flow->outer, 8 + 14 + 20 + 8 + payload_bytes, CHECKSUM_NOT_PRESENT,
-				       flow->vlan_id != 0};
+			(struct layer){flow->outer, 8 + inner_header_bytes(flow->inner) + payload_bytes,
+				       CHECKSUM_NOT_PRESENT, flow->vlan_id != 0};
 	expected.layers[expected.layer_count++] =
 		(struct layer){flow->inner, payload_bytes, CHECKSUM_GOOD, false};
 	return expected;
@@ -319,10 +444,18 @@ static struct ktsn_frame_path path_of(const struct hop *hop)
 		.destination_port_be = htobe16(hop->destination_port),
 		.ttl = hop->ttl,
 		.tos = hop->tos,
+		.kind = hop->kind,
+		.flow_label = hop->flow_label,
+		.ethertype_be = htobe16(hop->ethertype),
 	};
 
 	memcpy(path.source_mac, hop->source_mac, sizeof(path.source_mac));
 	memcpy(path.destination_mac, hop->destination_mac, sizeof(path.destination_mac));
+	if (hop->kind == KTSN_FRAME_IPV6) {
+		memcpy(path.source_ipv6, hop->source_ipv6, sizeof(path.source_ipv6));
+		memcpy(path.destination_ipv6, hop->destination_ipv6, sizeof(path.destination_ipv6));
+		return path;
+	}
 	memcpy(&path.source_ipv4_be, hop->source_ipv4, sizeof(path.source_ipv4_be));
 	memcpy(&path.destination_ipv4_be, hop->destination_ipv4, sizeof(path.destination_ipv4_be));
 	return path;

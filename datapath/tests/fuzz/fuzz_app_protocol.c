@@ -15,6 +15,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/if_packet.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
@@ -68,6 +69,8 @@ static bool network_prepare(void)
 	       system("ip link set lo up && ip link add fuzz0 type veth peer name fuzz1 && "
 		      "ip address add 10.9.0.1/24 dev fuzz0 && ip link set fuzz0 up && ip link set fuzz1 up "
 		      "&& "
+		      "ip address add fd09::1/64 dev fuzz0 nodad && "
+		      "ip neighbour add fd09::2 lladdr 02:00:00:00:00:02 dev fuzz0 && "
 		      "ip neighbour add 10.9.0.2 lladdr 02:00:00:00:00:02 dev fuzz0 && "
 		      "ip neighbour add 10.9.0.3 lladdr 02:00:00:00:00:03 dev fuzz0") == 0;
 }
@@ -96,7 +99,7 @@ static void pod_begin(bool network)
 {
 	struct node_uplink uplink = {.interface = "fuzz0", .mtu_bytes = 1500, .vxlan_port = 4789};
 	struct node_shaping shaping = {.classes = loop_classes_default()};
-	struct subnet subnet = {.network = ktsn_address_of_ipv4(htonl(0x0a090000)), .prefix_bits = 96 + 24};
+	struct subnet subnets[] = {{ktsn_address_of_ipv4(htonl(0x0a090000)), 96 + 24}, {{{0xfd, 0x09}}, 64}};
 	struct refusal refusal;
 
 	uplink.link_index = network ? (int)if_nametoindex("fuzz0") : 1;
@@ -108,7 +111,7 @@ static void pod_begin(bool network)
 	if (!network)
 		return;
 	must(node_endpoint_add(&fixture.node, "pod", "fuzz0", "/proc/self/ns/net", 42, "", &refusal) == 0);
-	must(node_peer_add(&fixture.node, 42, inet_addr("10.9.0.3"), &subnet, 1, &refusal) == 0);
+	must(node_peer_add(&fixture.node, 42, inet_addr("10.9.0.3"), subnets, 2, &refusal) == 0);
 }
 
 static void path_remove(void)
@@ -162,6 +165,32 @@ static int udp_socket(bool connected)
 	return fd;
 }
 
+static int udp6_socket(bool connected)
+{
+	struct sockaddr_in6 address = {.sin6_family = AF_INET6};
+	int on = 1, fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	must(bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+	(void)setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on));
+	address.sin6_port = htons(7788);
+	must(inet_pton(AF_INET6, "fd09::2", &address.sin6_addr) == 1);
+	if (connected)
+		(void)connect(fd, (struct sockaddr *)&address, sizeof(address));
+	return fd;
+}
+
+/* Where it may be opened; else a socket that ktsnd does not want. */
+static int packet_socket(int type)
+{
+	struct sockaddr_ll link = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex("fuzz0")};
+	int fd = socket(AF_PACKET, type | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return udp_socket(false);
+	(void)bind(fd, (struct sockaddr *)&link, sizeof(link));
+	return fd;
+}
+
 /* Memory like a ring's, with a header of the input's. */
 static int memory_make(struct input *input)
 {
@@ -203,7 +232,7 @@ static int alarm_make(uint8_t kind)
 
 static int descriptor_make(struct input *input, const struct application *application)
 {
-	switch (next_byte(input) % 10) {
+	switch (next_byte(input) % 14) {
 	case 0:
 		return udp_socket(false);
 	case 1:
@@ -215,11 +244,19 @@ static int descriptor_make(struct input *input, const struct application *applic
 		return memory_make(input);
 	case 5:
 		return eventfd(0, EFD_CLOEXEC);
-	case 8:
-	case 9:
+	case 12:
+	case 13:
 		return alarm_make(next_byte(input));
 	case 6:
 		return fcntl(application->fd, F_DUPFD_CLOEXEC, 0);
+	case 8:
+		return udp6_socket(false);
+	case 9:
+		return udp6_socket(true);
+	case 10:
+		return packet_socket(SOCK_RAW);
+	case 11:
+		return packet_socket(SOCK_DGRAM);
 	default:
 		return fcntl(application->ring_fd >= 0 ? application->ring_fd : application->fd,
 			     F_DUPFD_CLOEXEC, 0);
@@ -332,11 +369,12 @@ static int answer_await(struct application *application, const struct ktsn_app_r
 static size_t request_read(struct input *input, struct ktsn_app_request *request)
 {
 	uint8_t shape = next_byte(input);
-	size_t bytes = shape % 32 == 31 ? next_byte(input) : sizeof(*request);
+	size_t usual_bytes = shape & 0x40 ? sizeof(*request) : KTSN_APP_REQUEST_SHORT_BYTES;
+	size_t bytes = shape % 32 == 31 ? next_byte(input) : usual_bytes;
 	uint8_t *raw = (uint8_t *)request;
 
 	memset(request, 0, sizeof(*request));
-	for (size_t i = shape % 16 == 15 ? 0 : 8; i < sizeof(*request); i++)
+	for (size_t i = shape % 16 == 15 ? 0 : 8; i < usual_bytes; i++)
 		raw[i] = next_byte(input);
 	if (shape % 16 == 15)
 		return bytes;

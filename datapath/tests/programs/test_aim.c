@@ -42,6 +42,9 @@ static const char usage[] =
 	"  --tos, --ttl, --priority, --multicast-ttl, --broadcast, --v6only N\n"
 	"  --multicast-interface NAME, --multicast-address ADDRESS, --device NAME\n"
 	"  --cmsg-tos, --cmsg-ttl, --cmsg-priority N, --cmsg-source ADDRESS, --cmsg-interface NAME\n"
+	"  --fault raw-short|raw-unbound|dgram-nowhere   of a packet socket's message: less than a header, "
+	"no\n"
+	"                         interface, no address\n"
 	"  --hold MS              keep the socket open for this long afterwards\n"
 	"\n"
 	"Prints a line per message: result of the send, errno.\n";
@@ -74,6 +77,7 @@ enum choice {
 	MAC,
 	SOURCE_MAC,
 	ETHERTYPE,
+	FAULT,
 	OPTIONS,
 };
 
@@ -105,6 +109,7 @@ static const struct option long_options[] = {
 	{"mac", 1, NULL, MAC},
 	{"source-mac", 1, NULL, SOURCE_MAC},
 	{"ethertype", 1, NULL, ETHERTYPE},
+	{"fault", 1, NULL, FAULT},
 	{NULL, 0, NULL, 0},
 };
 
@@ -168,9 +173,20 @@ static union address ip_address(const char *text, int domain, int port)
 	return address;
 }
 
+static bool is_raw(void)
+{
+	return (given[PACKET] && strcmp(given[PACKET], "raw") == 0) ||
+	       (given[FAULT] && strncmp(given[FAULT], "raw", 3) == 0);
+}
+
+static bool is_fault(const char *fault)
+{
+	return given[FAULT] && strcmp(given[FAULT], fault) == 0;
+}
+
 static int domain_of(void)
 {
-	if (given[PACKET])
+	if (given[PACKET] || given[FAULT])
 		return AF_PACKET;
 	if (given[DOMAIN])
 		return number_of(DOMAIN) == 6 ? AF_INET6 : AF_INET;
@@ -252,7 +268,7 @@ static void txtime_request(int fd)
 
 static int socket_open(int domain, const union address *to)
 {
-	bool raw = given[PACKET] && strcmp(given[PACKET], "raw") == 0;
+	bool raw = is_raw();
 	int fd = socket(domain, raw ? SOCK_RAW : SOCK_DGRAM, 0);
 
 	must(fd >= 0, "open a socket");
@@ -323,7 +339,7 @@ static void controls_add(struct msghdr *message, int domain, int64_t txtime_ns)
 /* The text, behind an Ethernet header if the socket wants one. */
 static size_t payload_put(const char *text, uint8_t frame[FRAME_BYTES_MAX])
 {
-	bool raw = given[PACKET] && strcmp(given[PACKET], "raw") == 0;
+	bool raw = is_raw();
 	uint16_t ethertype_be = htons((uint16_t)number_of(ETHERTYPE));
 	size_t bytes = text[0] == '@' ? strtoul(text + 1, NULL, 10) : strlen(text);
 	uint8_t *at = frame;
@@ -353,7 +369,9 @@ static void message_send(int fd, int domain, union address *to, const char *argu
 
 	must(*text == ':', "read OFFSET_US:TEXT");
 	iov.iov_len = payload_put(text + 1, frame);
-	if (!given[CONNECT]) {
+	if (is_fault("raw-short"))
+		iov.iov_len = ETHERNET_HEADER_BYTES - 1;
+	if (!given[CONNECT] && !is_fault("raw-unbound") && !is_fault("dgram-nowhere")) {
 		message.msg_name = to;
 		message.msg_namelen = bytes_of(to);
 	}
@@ -377,7 +395,7 @@ int main(int argc, char **argv)
 		}
 		given[id] = optarg ? optarg : "";
 	}
-	if (optind == argc || (!given[PACKET] && (!given[TO] || !given[PORT]))) {
+	if (optind == argc || (!given[PACKET] && !given[FAULT] && (!given[TO] || !given[PORT]))) {
 		fputs(usage, stderr);
 		return 2;
 	}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages that go to several: the loop with its real thread and clock and a fake port for both outlets.
+ */
+#include "clock.h"
+#include "loop_rig.h"
+
+#include <endian.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS INT64_C(1000000)
+
+enum { SLOTS = 64, PACKETS = 64, PEERS = 3, PORT_LINK_INDEX = 7 };
+
+/* One process with one socket, and an address that stands for several. */
+struct group {
+	struct rig rig;
+	struct rig_ring ring;
+	struct loop_destination *destination;
+	struct loop_copies *copies; /* the first, which the test frees unless the loop has given them back */
+	const struct counters *counters;
+};
+
+/* To so many peers, and out of one port of this node. */
+static struct loop_copies *copies_make(uint32_t peers, bool port)
+{
+	struct loop_copies *copies = calloc(1, sizeof(*copies) + (peers + port) * sizeof(copies->routes[0]));
+
+	assert_non_null(copies);
+	copies->object = (struct loop_object){.kind = LOOP_COPIES, .owner = copies};
+	copies->count = peers + port;
+	for (uint32_t i = 0; i < copies->count; i++) {
+		copies->routes[i] = rig_route(DESTINATION_RESOLVED);
+		copies->routes[i].tunnel.outer.destination_ipv4_be = htobe32(0xc0000202 + i);
+	}
+	if (port)
+		copies->routes[0].bridge_link_index = PORT_LINK_INDEX;
+	return copies;
+}
+
+static void group_init(struct group *group, uint32_t packets, enum loop_destination_state state,
+		       struct loop_copies *copies)
+{
+	struct loop_flow *flow;
+
+	rig_create(&group->rig, &(struct rig_config){packets, packets, 10000});
+	rig_ring_open(&group->rig, &group->ring, SLOTS);
+	flow = rig_flow_open(&group->rig, &group->ring, 0, 7, KTSN_CLOCK_TAI);
+	group->copies = copies;
+	group->destination = rig_destination_open(&group->rig, &group->ring, 0, flow, state);
+	/* The loop does not run yet. */
+	group->destination->copies = copies;
+	group->counters = loop_counters(group->rig.loop);
+	rig_start(&group->rig);
+	rig_wait_commands(&group->rig);
+}
+
+static void group_fini(struct group *group, uint32_t sent)
+{
+	uint32_t before;
+
+	rig_collect(&group->rig);
+	before = group->rig.retired_count;
+	rig_wait_pending(&group->rig, 0);
+	rig_destination_close(&group->rig, &group->ring, 0);
+	rig_flow_close(&group->rig, &group->ring, 0);
+	rig_ring_close(&group->rig, &group->ring);
+	rig_wait_retired(&group->rig, before + 3);
+	assert_int_equal(rig_ring_free_slots(&group->ring), SLOTS);
+	group->rig.sent_to_several = sent;
+	rig_fini(&group->rig);
+	rig_ring_fini(&group->ring);
+	free(group->copies);
+}
+
+static void send_at(struct group *group, int64_t txtime_tai_ns, const char *text)
+{
+	rig_send(&group->ring,
+		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = txtime_tai_ns, .text = text});
+}
+
+/* Frame number `index`: which node it goes to, 0: out of the port of this node. Checks its text. */
+static uint32_t frame_goes_to(const struct group *group, size_t index, const char *text)
+{
+	uint32_t bytes, address_be;
+	const uint8_t *frame = ktsn_port_fake_sent(group->rig.port, index, &bytes);
+	bool tunnelled;
+
+	assert_non_null(frame);
+	tunnelled = bytes == RIG_HEADERS_BYTES + strlen(text);
+	assert_true(tunnelled || bytes == KTSN_INNER_HEADER_BYTES + strlen(text));
+	assert_memory_equal(frame + bytes - strlen(text), text, strlen(text));
+	if (!tunnelled)
+		return 0;
+	memcpy(&address_be, frame + KTSN_ETHER_HEADER_BYTES + 16, sizeof(address_be));
+	return be32toh(address_be);
+}
+
+/* Its outer address, or the port: each once, in whichever order. */
+static void check_each_once(const struct group *group, size_t first, const char *text)
+{
+	bool seen[PEERS + 1] = {false};
+
+	for (size_t i = 0; i <= PEERS; i++) {
+		uint32_t to = frame_goes_to(group, first + i, text);
+		uint32_t which = to ? to - 0xc0000202 : 0;
+
+		assert_in_range(which, 0, PEERS);
+		assert_false(seen[which]);
+		seen[which] = true;
+	}
+}
+
+static void a_message_leaves_once_to_each_at_its_time(void **state)
+{
+	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
+	struct group group = {0};
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, true));
+	send_at(&group, txtime_tai_ns, "first");
+	rig_wait_counter(&group.rig, &group.counters->sent, 1);
+	assert_true(clock_tai_ns() >= txtime_tai_ns);
+	send_at(&group, 0, "second");
+	rig_wait_counter(&group.rig, &group.counters->sent, 2);
+	check_each_once(&group, 0, "first");
+	check_each_once(&group, PEERS + 1, "second");
+	assert_int_equal(counter_read(&group.counters->copies_sent), 2 * (PEERS + 1));
+	assert_int_equal(counter_read(&group.counters->copies_dropped), 0);
+	group_fini(&group, 2);
+}
+
+static void a_slot_is_free_when_the_copies_have_left(void **state)
+{
+	struct group group = {0};
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
+	ktsn_port_fake_limit_next(group.rig.port, UINT32_MAX, 0);
+	send_at(&group, 0, "held up");
+	rig_wait_counter(&group.rig, &group.counters->taken, 1);
+	assert_int_equal(rig_ring_free_slots(&group.ring), SLOTS - 1);
+	ktsn_port_fake_limit_next(group.rig.port, UINT32_MAX, 1);
+	rig_wait_counter(&group.rig, &group.counters->sent, 1);
+	assert_int_equal(ktsn_port_fake_sent_count(group.rig.port), PEERS);
+	group_fini(&group, 1);
+}
+
+static void one_copy_at_a_time_is_not_sent_again(void **state)
+{
+	struct group group = {0};
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, true));
+	ktsn_port_fake_limit_next(group.rig.port, 100, 1);
+	send_at(&group, 0, "one by one");
+	rig_wait_counter(&group.rig, &group.counters->sent, 1);
+	assert_int_equal(ktsn_port_fake_sent_count(group.rig.port), PEERS + 1);
+	check_each_once(&group, 0, "one by one");
+	group_fini(&group, 1);
+}
+
+static void a_message_counts_as_dropped_when_no_copy_left(void **state)
+{
+	struct group group = {0};
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
+	ktsn_port_fake_fail_next(group.rig.port, PEERS);
+	send_at(&group, 0, "none");
+	rig_wait_counter(&group.rig, &group.counters->drop_port, 1);
+	assert_int_equal(counter_read(&group.counters->copies_dropped), PEERS);
+	ktsn_port_fake_fail_next(group.rig.port, PEERS - 1);
+	send_at(&group, 0, "some");
+	rig_wait_counter(&group.rig, &group.counters->sent, 1);
+	assert_int_equal(counter_read(&group.counters->drop_port), 1);
+	assert_int_equal(counter_read(&group.counters->copies_dropped), 2 * PEERS - 1);
+	assert_int_equal(counter_read(&group.counters->copies_sent), 1);
+	group_fini(&group, 1);
+}
+
+static void to_nobody_a_message_is_dropped_once(void **state)
+{
+	struct group group = {0};
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(0, false));
+	send_at(&group, clock_tai_ns() + 1000 * MS, "nobody");
+	rig_wait_counter(&group.rig, &group.counters->drop_unresolved, 1);
+	assert_int_equal(rig_drops(&group.rig), 1);
+	group_fini(&group, 0);
+}
+
+/* Messages wait for their copies as a whole, and get those that are known then. */
+static void parked_messages_go_to_those_who_are_there_then(void **state)
+{
+	struct group group = {0};
+	struct loop_route route = rig_route(DESTINATION_RESOLVED);
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVING, copies_make(0, false));
+	send_at(&group, 0, "parked");
+	rig_wait_counter(&group.rig, &group.counters->taken, 1);
+	loop_command(group.rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
+							    .destination = group.destination,
+							    .route = route,
+							    .copies = copies_make(PEERS, true)});
+	rig_wait_counter(&group.rig, &group.counters->sent, 1);
+	check_each_once(&group, 0, "parked");
+	assert_int_equal(counter_read(&group.counters->late_unresolved), 1);
+	/* The loop gave the first ones back, and has the others until it ends. */
+	rig_wait_retired(&group.rig, 1);
+	assert_int_equal(group.rig.retired[0], LOOP_COPIES);
+	group.copies = group.destination->copies;
+	group_fini(&group, 1);
+}
+
+static void all_copies_are_made_or_the_message_waits(void **state)
+{
+	struct group group = {0};
+	int64_t soon_tai_ns = clock_tai_ns() + 50 * MS;
+
+	(void)state;
+	/* Room for one message and a half. */
+	group_init(&group, 2 * PEERS - 1, DESTINATION_RESOLVED, copies_make(PEERS, false));
+	send_at(&group, soon_tai_ns, "first");
+	send_at(&group, soon_tai_ns, "second");
+	rig_wait_counter(&group.rig, &group.counters->sent, 2);
+	assert_int_equal(counter_read(&group.counters->copies_sent), 2 * PEERS);
+	assert_int_equal(counter_read(&group.counters->copies_dropped), 0);
+	assert_true(counter_read(&group.counters->frame_pool_empty) > 0);
+	group_fini(&group, 2);
+}
+
+static void closing_waits_for_every_copy(void **state)
+{
+	struct group group = {0};
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, true));
+	send_at(&group, clock_tai_ns() + 30 * MS, "last words");
+	rig_destination_close(&group.rig, &group.ring, 0);
+	rig_flow_close(&group.rig, &group.ring, 0);
+	rig_ring_close(&group.rig, &group.ring);
+	rig_wait_retired(&group.rig, 3);
+	assert_int_equal(counter_read(&group.counters->sent), 1);
+	check_each_once(&group, 0, "last words");
+	group.rig.sent_to_several = 1;
+	rig_fini(&group.rig);
+	rig_ring_fini(&group.ring);
+	free(group.copies);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_message_leaves_once_to_each_at_its_time),
+		cmocka_unit_test(a_slot_is_free_when_the_copies_have_left),
+		cmocka_unit_test(one_copy_at_a_time_is_not_sent_again),
+		cmocka_unit_test(a_message_counts_as_dropped_when_no_copy_left),
+		cmocka_unit_test(to_nobody_a_message_is_dropped_once),
+		cmocka_unit_test(parked_messages_go_to_those_who_are_there_then),
+		cmocka_unit_test(all_copies_are_made_or_the_message_waits),
+		cmocka_unit_test(closing_waits_for_every_copy),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

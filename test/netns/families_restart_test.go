@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// elsewhere are destinations that are no IPv4 address of one pod, with where a listener is bound to get what is sent
+// there.
+var elsewhere = map[string]struct{ to, bind string }{
+	"an IPv6 address": {netip.AddrPortFrom(podAddress6B, listenPort).String(), "[::]:7788"},
+	"a group":         {"239.1.2.3:7788", "0.0.0.0:7788"},
+}
+
+// joined makes pod b a member of the group, for whichever socket.
+func (c *company) joined(t *testing.T) {
+	t.Helper()
+	join(t, c.PodB, "udp4", netip.MustParseAddrPort("239.1.2.3:7799"))
+	ip(t, c.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
+}
+
+func TestReplacedInPlaceUnderLoadNothingOfOtherKindsIsLost(t *testing.T) {
+	for name, where := range elsewhere {
+		t.Run(name, func(t *testing.T) {
+			checkReplacing(t, where.to, where.bind, 5, func(c *company, daemon *process.Process) (*process.Process, *control.Client) {
+				return c.takeOver(t, daemon)
+			})
+		})
+	}
+}
+
+func TestKilledUnderLoadNothingOfOtherKindsIsLostUnseen(t *testing.T) {
+	for name, where := range elsewhere {
+		t.Run(name, func(t *testing.T) {
+			checkReplacing(t, where.to, where.bind, 8, func(c *company, daemon *process.Process) (*process.Process, *control.Client) {
+				kill(t, daemon)
+				daemon, client := c.startDaemon(t)
+				c.addPeer6(t, client)
+				onBridge(t, client, "neighbor", c.others["a neighbor on node a"])
+				return daemon, client
+			})
+		})
+	}
+}
+
+// checkReplacing has ktsnd replaced again and again while a talker sends.
+func checkReplacing(t *testing.T, to, bind string, times int,
+	replace func(*company, *process.Process) (*process.Process, *control.Client)) {
+	t.Helper()
+	company := newCompany(t)
+	company.joined(t)
+	daemon, client := company.daemon, company.client
+	talkerFile, listenerFile := filepath.Join(company.Dir, "talker.csv"), filepath.Join(company.Dir, "listener.csv")
+	listener := company.startListenerOn(t, netip.MustParseAddrPort(bind), 1000000, listenerFile)
+	talker := company.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", "1ms", "--to", to)
+	var total sum
+	for range times {
+		served(t, client, 100)
+		awaitOnTime(t, client)
+		time.Sleep(rand.N(20 * time.Millisecond))
+		total.add(counters(t, client))
+		daemon, client = replace(company, daemon)
+	}
+	served(t, client, 100)
+	interrupt(t, talker)
+	total.add(settled(t, client))
+	if err := finish(t, listener); err != nil {
+		t.Fatal(err)
+	}
+	checkConserved(t, read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener), total)
+}
+
+func TestMessagesOfEveryKindThatWaitSurviveATakeOver(t *testing.T) {
+	company := newCompany(t)
+	group := netip.MustParseAddrPort("239.1.2.3:7789")
+	v6 := listen(t, company.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
+	v4 := listen(t, company.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, listenPort))
+	there := join(t, company.PodB, "udp4", group)
+	here := join(t, company.others["a neighbor on node a"], "udp4", group)
+	frames := listenPacket(t, company.PodB, etherType)
+	began := time.Now()
+	for _, arguments := range [][]string{
+		{"--to", podAddress6B.String(), "--port", "7788", "1500000:over IPv6"},
+		{"--to", topology.PodAddressB.String(), "--port", "7788", "--connect", "--cmsg-ttl", "9", "1500000:with a TTL"},
+		{"--to", "239.1.2.3", "--port", "7789", "--device", topology.PodInterface, "1500000:to the group"},
+		{"--packet", "raw", "--interface", topology.PodInterface, "--mac", interfaceMAC(t, company.PodB).String(),
+			"--source-mac", interfaceMAC(t, company.PodA).String(), "--ethertype", strconv.Itoa(etherType), "1500000:of layer 2"},
+	} {
+		company.aim(t, arguments...)
+	}
+	shown := company.inside(t, "with a TTL", 1, func() {
+		company.takeOver(t, company.daemon)
+		for want, conn := range map[string]*net.UDPConn{"over IPv6": v6, "with a TTL": v4, "to the group": there} {
+			if got, _ := receive(t, conn); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+	})[0]
+	if got, _ := receive(t, here); got != "to the group" {
+		t.Errorf("on node a came %q", got)
+	}
+	if frame := receiveFrame(t, frames, patience); !bytes.Contains(frame, []byte("of layer 2")) {
+		t.Errorf("got frame %q", frame)
+	}
+	if took := time.Since(began); took < 1500*time.Millisecond {
+		t.Errorf("the last arrived after %v", took)
+	}
+	if got := carriedBy(shown); got.ttl != 9 {
+		t.Errorf("its TTL is %d", got.ttl)
+	}
+}
+
+func TestIPv6ToPodsOfTheSameNodeNeverReachesTheWire(t *testing.T) {
+	company := newCompany(t)
+	neighbor := company.others["a neighbor on node a"]
+	for name, to := range map[string]netip.Addr{"its own address": netip.MustParseAddr("fd00:42:1::3"), "that of the link": linkLocal(t, neighbor)} {
+		t.Run(name, func(t *testing.T) {
+			conn := listen(t, neighbor, "udp6", netip.AddrPortFrom(netip.IPv6Unspecified(), listenPort))
+			defer conn.Close()
+			before := counters(t, company.client)
+			company.inside(t, "next door", 0, func() {
+				company.aim(t, "--to", to.String(), "--port", "7788", "--device", topology.PodInterface, "10000:next door")
+				if got, _ := receive(t, conn); got != "next door" {
+					t.Errorf("got %q", got)
+				}
+			})
+			if after := settled(t, company.client); after.SentBridge-before.SentBridge != 1 {
+				t.Errorf("counted %+v", after)
+			}
+		})
+	}
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// etherType is one that no protocol of this machine uses (IEEE Std 802, local experimental).
+const etherType = 0x88b5
+
+// listenPacket receives frames of an EtherType as they come into a pod.
+func listenPacket(t *testing.T, pod *topology.Namespace, protocol uint16) int {
+	t.Helper()
+	var fd int
+	if err := pod.Do(func() error {
+		link, err := net.InterfaceByName(topology.PodInterface)
+		if err != nil {
+			return err
+		}
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: link.Index})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+// receiveFrame waits for a frame; nil when none comes in time.
+func receiveFrame(t *testing.T, fd int, wait time.Duration) []byte {
+	t.Helper()
+	frame, _ := receiveAny(t, fd, wait)
+	return frame
+}
+
+// receiveAny also tells whether the frame was for this interface, as the kernel says.
+func receiveAny(t *testing.T, fd int, wait time.Duration) (frame []byte, ours bool) {
+	t.Helper()
+	buffer := make([]byte, 2000)
+	timeout := unix.NsecToTimeval(wait.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		t.Fatal(err)
+	}
+	length, from, err := unix.Recvfrom(fd, buffer, 0)
+	for errors.Is(err, unix.EINTR) {
+		length, from, err = unix.Recvfrom(fd, buffer, 0)
+	}
+	if errors.Is(err, unix.EAGAIN) {
+		return nil, false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return buffer[:length], from.(*unix.SockaddrLinklayer).Pkttype != unix.PACKET_OTHERHOST
+}
+
+func TestPacketSocketsSendFramesAtTheirTime(t *testing.T) {
+	company := newCompany(t)
+	own, podB := interfaceMAC(t, company.PodA).String(), interfaceMAC(t, company.PodB).String()
+	neighbor := interfaceMAC(t, company.others["a neighbor on node a"]).String()
+	everybody := []string{"pod b", "another of node b", "a neighbor on node a"}
+	for name, test := range map[string]struct {
+		kind, mac string
+		reaches   []string
+		wire      int
+	}{
+		"SOCK_DGRAM to another node": {"dgram", podB, []string{"pod b"}, 1},
+		"SOCK_RAW to another node":   {"raw", podB, []string{"pod b"}, 1},
+		"SOCK_DGRAM to this node":    {"dgram", neighbor, []string{"a neighbor on node a"}, 0},
+		"SOCK_RAW to this node":      {"raw", neighbor, []string{"a neighbor on node a"}, 0},
+		"to a group of layer 2":      {"raw", "01:80:c2:00:00:20", everybody, 1},
+		"to everybody":               {"dgram", "ff:ff:ff:ff:ff:ff", everybody, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fds := map[string]int{}
+			for where, pod := range company.others {
+				fds[where] = listenPacket(t, pod, etherType)
+				if test.mac[:2] == "01" {
+					ip(t, pod, "maddress", "add", test.mac, "dev", topology.PodInterface)
+				}
+			}
+			before := counters(t, company.client)
+			began := time.Now()
+			frames := company.inside(t, "layer 2", test.wire, func() {
+				sent := company.aim(t, "--packet", test.kind, "--interface", topology.PodInterface, "--mac", test.mac,
+					"--source-mac", own, "--ethertype", strconv.Itoa(etherType), "50000:layer 2")
+				for _, where := range test.reaches {
+					frame := receiveFrame(t, fds[where], patience)
+					if !bytes.HasSuffix(bytes.TrimRight(frame, "\x00"), []byte("layer 2")) ||
+						net.HardwareAddr(frame[:6]).String() != test.mac || net.HardwareAddr(frame[6:12]).String() != own {
+						t.Errorf("%s got %q; the calls answered %v", where, frame, sent)
+					}
+				}
+			})
+			if took := time.Since(began); took < 50*time.Millisecond {
+				t.Errorf("the last arrived after %v", took)
+			}
+			for _, frame := range frames {
+				if ether := frame.Layer(layers.LayerTypeEthernet).(*layers.Ethernet); ether.EthernetType != etherType {
+					t.Errorf("its EtherType is %s", ether.EthernetType)
+				}
+			}
+			for where, fd := range fds {
+				// To an address of which nobody was told where it is, frames go everywhere.
+				if frame, ours := receiveAny(t, fd, 20*time.Millisecond); ours {
+					t.Errorf("%s got another: %q", where, frame)
+				}
+			}
+			if after := settled(t, company.client); after.Sent-before.Sent != 1 || after.KernelPath != before.KernelPath {
+				t.Errorf("counted %+v, before %+v", after, before)
+			}
+		})
+	}
+}
+
+func TestAFrameGoesWhereTheTunnelWasToldForGood(t *testing.T) {
+	company := newCompany(t)
+	podB := interfaceMAC(t, company.PodB).String()
+	added := exec.Command("bridge", "-n", company.NodeA.Name(), "fdb", "replace", podB, "dev", topology.TunnelName, "dst",
+		topology.NodeAddressB.String(), "self", "permanent")
+	if output, err := added.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	there := listenPacket(t, company.PodB, etherType)
+	neighbor := listenPacket(t, company.others["a neighbor on node a"], etherType)
+	company.aim(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", podB, "--ethertype", strconv.Itoa(etherType),
+		"0:to one")
+	if frame := receiveFrame(t, there, patience); !bytes.Contains(frame, []byte("to one")) {
+		t.Errorf("got %q", frame)
+	}
+	if frame := receiveFrame(t, neighbor, 50*time.Millisecond); frame != nil {
+		t.Errorf("the neighbor got %q", frame)
+	}
+	if counted := settled(t, company.client); counted.CopiesSent != 1 {
+		t.Errorf("counted %+v", counted)
+	}
+}
+
+func TestPacketSocketsSayWhatTheKernelWouldSay(t *testing.T) {
+	lab := newLab(t)
+	lab.startDaemon(t)
+	const (
+		eperm    = 1
+		enxio    = 6
+		einval   = 22
+		emsgsize = 90
+	)
+	own, other := interfaceMAC(t, lab.PodA).String(), interfaceMAC(t, lab.PodB).String()
+	for name, test := range map[string]struct {
+		arguments []string
+		want      aimed
+	}{
+		"from a foreign address":     {[]string{"--packet", "raw", "--source-mac", other, "0:text"}, aimed{-1, eperm}},
+		"from no address":            {[]string{"--packet", "raw", "0:text"}, aimed{-1, eperm}},
+		"the longest frame":          {[]string{"--packet", "raw", "--source-mac", own, "0:@1450"}, aimed{1464, 0}},
+		"one byte more":              {[]string{"--packet", "raw", "--source-mac", own, "0:@1451"}, aimed{-1, emsgsize}},
+		"the longest without header": {[]string{"--packet", "dgram", "0:@1450"}, aimed{1450, 0}},
+		"one byte more without":      {[]string{"--packet", "dgram", "0:@1451"}, aimed{-1, emsgsize}},
+		"nothing but the header":     {[]string{"--packet", "raw", "--source-mac", own, "0:"}, aimed{14, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := lab.aim(t, append([]string{"--interface", topology.PodInterface, "--mac", other, "--ethertype",
+				strconv.Itoa(etherType)}, test.arguments...)...)
+			if len(got) != 1 || got[0] != test.want {
+				t.Errorf("the calls answered %v, want %v", got, test.want)
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		text  string
+		errno string
+	}{
+		"half a header":    {"raw-short", strconv.Itoa(einval)},
+		"no interface":     {"raw-unbound", strconv.Itoa(enxio)},
+		"no address to go": {"dgram-nowhere", strconv.Itoa(einval)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.Command(program(t, "ktsn-test-aim"), "--fault", test.text, "--interface", topology.PodInterface,
+				"--mac", other, "--source-mac", own, "--ethertype", strconv.Itoa(etherType), "0:text")
+			command.Env = lab.preloaded(t)
+			var output bytes.Buffer
+			command.Stdout = &output
+			if err := finish(t, start(t, lab.PodA, "ktsn-test-aim", command)); err != nil {
+				t.Fatal(err)
+			}
+			if got := output.String(); got != "-1 "+test.errno+"\n" {
+				t.Errorf("the call answered %q, want errno %s", got, test.errno)
+			}
+		})
+	}
+}
+
+func TestTagsInsideFramesOfPacketSocketsTravelUnchanged(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	const tagged = 0x8100
+	other := interfaceMAC(t, lab.PodB)
+	// PCP 5, VLAN 7, then the EtherType and the text.
+	const content = "\xa0\x07\x88\xb5in a tag"
+	frame := lab.inside(t, "in a tag", 1, func() {
+		lab.aim(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", other.String(),
+			"--ethertype", strconv.Itoa(tagged), "10000:"+content)
+		settled(t, client)
+	})[0]
+	tag, ok := frame.Layer(layers.LayerTypeDot1Q).(*layers.Dot1Q)
+	if !ok || tag.Priority != 5 || tag.VLANIdentifier != 7 || tag.Type != etherType {
+		t.Errorf("the tag is %+v in %v", tag, frame)
+	}
+	t.Run("and count within what the tunnel holds", func(t *testing.T) {
+		if sent := lab.aim(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", other.String(),
+			"--ethertype", strconv.Itoa(tagged), "0:@1450", "0:@1451"); sent[0].result != 1450 || sent[1].errno == 0 {
+			t.Errorf("the calls answered %v", sent)
+		}
+	})
+}
