@@ -54,9 +54,13 @@ static int alarm_names_read(struct wake_alarm *alarm, int fd,
 
 static int alarm_take(struct flow *flow, int fd, const uint8_t *peer_name)
 {
+	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 	struct wake_alarm alarm = {.fd = fd};
 	int err = is_unix_datagram(fd) ? alarm_names_read(&alarm, fd, peer_name) : -EINVAL;
 
+	/* Or it could send nothing to itself. */
+	if (!err && connect(fd, &nobody, sizeof(nobody)))
+		err = -errno;
 	if (err)
 		return err;
 	if (flow->alarm.fd >= 0)

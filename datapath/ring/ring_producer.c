@@ -217,18 +217,31 @@ static void report_describe(struct ktsn_ring_producer *ring, uint32_t slot, stru
 	report->bytes_count = headers_bytes + payload_bytes;
 }
 
+/* Makes the report in that slot the caller's, unless another thread was faster. What stands there then may be another's
+ * by now: the slot may have been freed and reported anew since it was looked at. */
+static bool report_claim(struct ktsn_ring_producer *ring, uint32_t slot, uint32_t flow)
+{
+	struct ktsn_ring_slot *shared = slot_at(ring, slot);
+	uint32_t state = KTSN_SLOT_REPORTED;
+
+	if (!atomic_compare_exchange_strong_explicit(&shared->state, &state, KTSN_SLOT_WRITING,
+						     memory_order_acquire, memory_order_relaxed))
+		return false;
+	if (shared->flow == flow)
+		return true;
+	atomic_store_explicit(&shared->state, KTSN_SLOT_REPORTED, memory_order_release);
+	return false;
+}
+
 int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct ktsn_ring_report *report)
 {
-	uint32_t slot, state;
+	uint32_t slot;
 
 	/* Another thread may be faster with the oldest; then the next is. */
-	do {
+	do
 		if (!report_oldest(ring, flow, &slot))
 			return -EAGAIN;
-		state = KTSN_SLOT_REPORTED;
-	} while (!atomic_compare_exchange_strong_explicit(&slot_at(ring, slot)->state, &state,
-							  KTSN_SLOT_WRITING, memory_order_acquire,
-							  memory_order_relaxed));
+	while (!report_claim(ring, slot, flow));
 	atomic_fetch_and_explicit(&ring->header->reported[slot / KTSN_RING_WORD_BITS],
 				  ~(UINT64_C(1) << (slot % KTSN_RING_WORD_BITS)), memory_order_relaxed);
 	report_describe(ring, slot, report);

@@ -103,24 +103,31 @@ func texts(t *testing.T, listener *net.UDPConn) []string {
 }
 
 func TestApplicationsCannotTellFromTheKernel(t *testing.T) {
-	recorded := txtime.Kernel()
 	for _, setup := range txtime.Setups {
-		t.Run(string(setup), func(t *testing.T) {
-			lab := newLab(t)
-			sender := program(t, "ktsn-test-txtime")
-			_, client := lab.startDaemon(t, txtimeOptions[setup]...)
-			for _, one := range casesOf(setup) {
-				t.Run(one.Name, func(t *testing.T) {
-					facts := lab.runCase(t, sender, one, lab.preloaded(t))
-					for _, complaint := range txtime.Compare(facts, recorded[one.ID()], txtime.Differences[one.ID()]) {
-						t.Error(complaint)
-					}
-				})
-			}
-			if now := settled(t, client); now.ReportsLost > 0 {
-				t.Errorf("%d reports were lost", now.ReportsLost)
+		t.Run(string(setup), func(t *testing.T) { compareCases(t, program(t, "ktsn-test-txtime"), setup) })
+	}
+}
+
+func TestApplicationsOfMuslCannotTellEither(t *testing.T) {
+	compareCases(t, compileWithMusl(t, "txtime", "txtime/*.c", "-pthread"), txtime.ETF)
+}
+
+// compareCases runs the cases of a setup through libktsn and compares with what the kernel answered.
+func compareCases(t *testing.T, application string, setup txtime.Setup) {
+	t.Helper()
+	lab := newLab(t)
+	_, client := lab.startDaemon(t, txtimeOptions[setup]...)
+	recorded := txtime.Kernel()
+	for _, one := range casesOf(setup) {
+		t.Run(one.Name, func(t *testing.T) {
+			facts := lab.runCase(t, application, one, lab.preloaded(t))
+			for _, complaint := range txtime.Compare(facts, recorded[one.ID()], txtime.Differences[one.ID()]) {
+				t.Error(complaint)
 			}
 		})
+	}
+	if now := settled(t, client); now.ReportsLost > 0 {
+		t.Errorf("%d reports were lost", now.ReportsLost)
 	}
 }
 
