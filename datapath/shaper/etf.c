@@ -60,12 +60,14 @@ static struct selection etf_deadline_select(struct ktsn_shaper *shaper, int64_t 
 
 const struct ktsn_shaper_ops ktsn_etf_ops = {
 	.drops_late = true,
+	.classless = true,
 	.admit = etf_admit,
 	.select = etf_select,
 };
 
 const struct ktsn_shaper_ops ktsn_etf_deadline_ops = {
 	.drops_late = true,
+	.classless = true,
 	.admit = etf_admit,
 	.select = etf_deadline_select,
 };

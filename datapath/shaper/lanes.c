@@ -14,11 +14,11 @@ bool ktsn_lane_before(const struct lane *a, const struct lane *b)
 
 static void rank_find(const struct lanes *lanes, struct lane *lane)
 {
-	bool served = lane->sender->served_turn > lanes->turns_void &&
-		      lane->sender->served_tai_ns >= lane->first->txtime_tai_ns;
+	const struct service *service = &lane->sender->services[lanes->service];
+	bool served = service->turn > lanes->turns_void && service->end_tai_ns >= lane->first->txtime_tai_ns;
 
-	lane->rank_tai_ns = served ? lane->sender->served_tai_ns : lane->first->txtime_tai_ns;
-	lane->rank_turn = served ? lane->sender->served_turn : 0;
+	lane->rank_tai_ns = served ? service->end_tai_ns : lane->first->txtime_tai_ns;
+	lane->rank_turn = served ? service->turn : 0;
 }
 
 /* ---- the heap ---- */
@@ -117,16 +117,23 @@ struct ktsn_shaper_packet *ktsn_lanes_pop(struct lanes *lanes, unsigned int clas
 	return packet;
 }
 
-void ktsn_lanes_rank(struct lanes *lanes, struct lane *lane)
+void ktsn_lanes_served(struct lanes *lanes, struct lane *lane)
+{
+	rank_find(lanes, lane);
+	if (lanes->count > 1)
+		sift_down(lanes, lane);
+}
+
+void ktsn_lanes_unserved(struct lanes *lanes, struct lane *lane)
 {
 	rank_find(lanes, lane);
 	sift_up(lanes, lane);
-	sift_down(lanes, lane);
 }
 
-void ktsn_lanes_clock_set_back(struct lanes *lanes, uint64_t turn)
+void ktsn_lanes_forget(struct lanes *lanes, uint64_t turn, unsigned int service)
 {
 	lanes->turns_void = turn;
+	lanes->service = service;
 	for (uint32_t i = 0; i < lanes->count; i++)
 		rank_find(lanes, lanes->heap[i]);
 	for (uint32_t i = lanes->count / 2; i-- > 0;)

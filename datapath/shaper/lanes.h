@@ -31,11 +31,16 @@ struct lane {
 	struct ktsn_txtime_queue queue;
 };
 
+/* When a sender had its last turn. */
+struct service {
+	int64_t end_tai_ns; /* its frame had left */
+	uint64_t turn;      /* numbers services, of all senders; 0: none yet */
+};
+
 /* A sender. All zero: it has never sent anything. */
 struct ktsn_shaper_lane {
-	int64_t served_tai_ns; /* when its last frame had left */
-	uint64_t served_turn;  /* numbers services, of all senders */
 	uint32_t classes_used; /* bit c: classes[c] is not empty */
+	struct service services[KTSN_CLASSES];
 	struct lane classes[KTSN_CLASSES];
 };
 
@@ -43,7 +48,9 @@ struct ktsn_shaper_lane {
 struct lanes {
 	uint32_t count;
 	uint32_t packets;
-	uint64_t turns_void; /* services up to this one were before the clock was set back */
+	unsigned int
+		service; /* which of a sender's services counts: that in this class, or one for all classes */
+	uint64_t turns_void;                          /* services up to this one are forgotten */
 	struct lane *heap[KTSN_SHAPER_LANES_MAX + 1]; /* and the shaper's own */
 };
 
@@ -57,13 +64,15 @@ void ktsn_lanes_push(struct lanes *lanes, struct ktsn_shaper_lane *sender, unsig
 /* Takes the first packet out; there must be one. The caller says then when its sender has been served. */
 struct ktsn_shaper_packet *ktsn_lanes_pop(struct lanes *lanes, unsigned int class);
 
-/* Puts a lane that is not empty where it belongs after its sender was served, or that was taken back. */
-void ktsn_lanes_rank(struct lanes *lanes, struct lane *lane);
+/* Put a lane that is not empty where it belongs: after its sender was served, or after that was taken back. */
+void ktsn_lanes_served(struct lanes *lanes, struct lane *lane);
+void ktsn_lanes_unserved(struct lanes *lanes, struct lane *lane);
 
 /* When the first packet of any sender but that one is due; KTSN_SHAPER_NEVER when there is none. */
 int64_t ktsn_lanes_due_beside(const struct lanes *lanes, const struct ktsn_shaper_lane *sender);
 
-/* The clock was set back: services up to that turn are forgotten, for they are in the future now. */
-void ktsn_lanes_clock_set_back(struct lanes *lanes, uint64_t turn);
+/* Services up to that turn are forgotten: the clock was set back, and they are in the future now, or another one of a
+ * sender's services counts from now on. */
+void ktsn_lanes_forget(struct lanes *lanes, uint64_t turn, unsigned int service);
 
 #endif

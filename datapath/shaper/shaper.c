@@ -65,7 +65,7 @@ struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_conf
 	memset(&shaper->own, 0, sizeof(shaper->own));
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
 		shaper->lanes[class].count = shaper->lanes[class].packets = 0;
-		shaper->lanes[class].turns_void = 0;
+		shaper->lanes[class].turns_void = shaper->lanes[class].service = 0;
 		shaper->firsts[class] = NULL;
 	}
 	ktsn_shaper_gates_set(shaper, NULL);
@@ -90,13 +90,6 @@ static const struct selection *selection_find(struct ktsn_shaper *shaper, int64_
 	return &shaper->selection;
 }
 
-void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy strategy)
-{
-	selection_forget(shaper);
-	shaper->config.strategy = strategy;
-	shaper->ops = strategies[strategy].ops;
-}
-
 static void fits_forget(struct ktsn_shaper *shaper)
 {
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
@@ -119,13 +112,26 @@ static void first_find(struct ktsn_shaper *shaper, unsigned int class)
 	selection_forget(shaper);
 }
 
+/* All begin anew. */
+static void services_forget(struct ktsn_shaper *shaper)
+{
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
+		ktsn_lanes_forget(&shaper->lanes[class], shaper->turns, shaper->ops->classless ? 0 : class);
+		first_find(shaper, class);
+	}
+}
+
+void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy strategy)
+{
+	shaper->config.strategy = strategy;
+	shaper->ops = strategies[strategy].ops;
+	services_forget(shaper);
+}
+
 void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper)
 {
 	shaper->link_free_tai_ns = 0;
-	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
-		ktsn_lanes_clock_set_back(&shaper->lanes[class], shaper->turns);
-		first_find(shaper, class);
-	}
+	services_forget(shaper);
 	fits_forget(shaper);
 }
 
@@ -141,14 +147,40 @@ static void packet_push(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sen
 		first_find(shaper, class);
 }
 
-/* Its rank has changed in every class in which it has packets. */
-static void sender_rank(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender)
+/* In which of the sender's classes that are not empty a service in one of them counts. */
+static unsigned int classes_charged(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *sender,
+				    unsigned int class)
 {
-	for (unsigned int classes = sender->classes_used; classes; classes &= classes - 1) {
-		unsigned int class = (unsigned int)__builtin_ctz(classes);
+	return shaper->ops->classless ? sender->classes_used : sender->classes_used & 1U << class;
+}
 
-		ktsn_lanes_rank(&shaper->lanes[class], &sender->classes[class]);
-		first_find(shaper, class);
+/* The sender has had its turn in a class. */
+static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, unsigned int class,
+			 int64_t now_tai_ns)
+{
+	unsigned int charged = classes_charged(shaper, sender, class);
+
+	sender->services[shaper->lanes[class].service] =
+		(struct service){.end_tai_ns = link_free(shaper, now_tai_ns), .turn = ++shaper->turns};
+	for (; charged; charged &= charged - 1) {
+		unsigned int one = (unsigned int)__builtin_ctz(charged);
+
+		ktsn_lanes_served(&shaper->lanes[one], &sender->classes[one]);
+		first_find(shaper, one);
+	}
+}
+
+/* Or has not after all. */
+static void sender_unserve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, unsigned int class)
+{
+	unsigned int charged = classes_charged(shaper, sender, class);
+
+	sender->services[shaper->lanes[class].service].turn = 0;
+	for (; charged; charged &= charged - 1) {
+		unsigned int one = (unsigned int)__builtin_ctz(charged);
+
+		ktsn_lanes_unserved(&shaper->lanes[one], &sender->classes[one]);
+		first_find(shaper, one);
 	}
 }
 
@@ -159,8 +191,7 @@ void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *la
 
 	packet_push(shaper, sender, packet, now_tai_ns);
 	/* Or one that is refused whenever its turn comes would come last for ever. */
-	sender->served_turn = 0;
-	sender_rank(shaper, sender);
+	sender_unserve(shaper, sender, packet->traffic_class);
 }
 
 int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
@@ -206,19 +237,12 @@ static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, unsigned
 
 	if (!shaper->lanes[class].count)
 		shaper->classes_used &= (uint8_t) ~(1U << class);
+	/* Whose turn it is then is found when this sender has been charged; if it has no more, now. */
 	first_find(shaper, class);
 	/* The place of a packet that is freed may be the next one's: it must not be taken for it. */
 	shaper->fits[class].packet = NULL;
 	shaper->pending--;
 	return packet;
-}
-
-/* The sender has had its turn. */
-static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, int64_t now_tai_ns)
-{
-	sender->served_tai_ns = link_free(shaper, now_tai_ns);
-	sender->served_turn = ++shaper->turns;
-	sender_rank(shaper, sender);
 }
 
 struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper)
@@ -258,7 +282,7 @@ struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64
 	packet = class_pop(shaper, selection.traffic_class);
 	if (selection.verdict == KTSN_SEND)
 		packet_leave(shaper, packet, now_tai_ns, windowed ? &window : NULL);
-	sender_serve(shaper, sender, now_tai_ns);
+	sender_serve(shaper, sender, selection.traffic_class, now_tai_ns);
 	return packet;
 }
 

@@ -46,6 +46,7 @@ struct ktsn_shaper {
 
 struct ktsn_shaper_ops {
 	bool drops_late; /* what it took, and what cannot leave in time */
+	bool classless;  /* takes all classes for one */
 	/* Whether a packet is taken: 0 or -errno as ktsn_shaper_enqueue(). */
 	int (*admit)(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
 		     int64_t now_tai_ns);

@@ -63,8 +63,8 @@ struct world {
 	struct {
 		int64_t end; /* tick at which its last frame had left */
 		uint64_t turn;
-		bool forgotten; /* it was given back what it sent last */
-	} served[SENDERS_MAX];
+		bool forgotten;              /* it was given back what it sent last */
+	} served[SENDERS_MAX][KTSN_CLASSES]; /* in a class; of strategies that know none, in the first */
 	uint64_t turns;
 };
 
@@ -117,14 +117,23 @@ struct rank {
 	uint64_t turn;
 };
 
+static unsigned int service_of(const struct world *world, const struct ktsn_shaper_packet *packet)
+{
+	bool classless = world->config.strategy == KTSN_STRATEGY_ETF ||
+			 world->config.strategy == KTSN_STRATEGY_ETF_DEADLINE;
+
+	return classless ? 0 : packet->traffic_class;
+}
+
 static struct rank rank_of(const struct world *world, const struct ktsn_shaper_packet *packet)
 {
 	uint32_t sender = sender_of(world, packet);
+	unsigned int service = service_of(world, packet);
 	int64_t txtime = packet->txtime_tai_ns - world->epoch_tai_ns;
 
-	if (world->served[sender].turn && !world->served[sender].forgotten &&
-	    world->served[sender].end >= txtime)
-		return (struct rank){world->served[sender].end, world->served[sender].turn};
+	if (world->served[sender][service].turn && !world->served[sender][service].forgotten &&
+	    world->served[sender][service].end >= txtime)
+		return (struct rank){world->served[sender][service].end, world->served[sender][service].turn};
 	return (struct rank){txtime, 0};
 }
 
@@ -257,12 +266,13 @@ static void beside_check(const struct world *world, const struct ktsn_shaper_pac
 			 const struct ktsn_shaper_packet *other)
 {
 	uint32_t sender = sender_of(world, packet), beside = sender_of(world, other);
+	unsigned int service = service_of(world, packet);
 
 	if (sender == beside)
 		world_assert(world, !ktsn_packet_before(other, packet));
-	else if (world->served[sender].turn && !world->served[sender].forgotten &&
-		 world->served[beside].turn < world->served[sender].turn)
-		world_assert(world, txtime_tick(world, other) > world->served[sender].end);
+	else if (world->served[sender][service].turn && !world->served[sender][service].forgotten &&
+		 world->served[beside][service].turn < world->served[sender][service].turn)
+		world_assert(world, txtime_tick(world, other) > world->served[sender][service].end);
 }
 
 static void departure_check(const struct world *world, const struct ktsn_shaper_packet *packet)
@@ -347,15 +357,15 @@ static bool dequeue(struct world *world, struct totals *totals)
 			world->link_free = world->tick + duration_of(world, packet);
 	}
 	sender = sender_of(world, packet);
-	world->served[sender].end = max_of(world->tick, world->link_free);
-	world->served[sender].turn = ++world->turns;
-	world->served[sender].forgotten = false;
+	world->served[sender][service_of(world, packet)].end = max_of(world->tick, world->link_free);
+	world->served[sender][service_of(world, packet)].turn = ++world->turns;
+	world->served[sender][service_of(world, packet)].forgotten = false;
 	if (verdict == KTSN_SEND) {
 		/* Now and then the port has no room. */
 		if (below(world, 50) == 0) {
 			ktsn_shaper_requeue(world->shaper, world->lanes[sender], packet,
 					    world->epoch_tai_ns + world->tick);
-			world->served[sender].forgotten = true;
+			world->served[sender][service_of(world, packet)].forgotten = true;
 			world->gone_count--;
 			world->places[packet - world->packets] = HELD;
 			world->held++;
@@ -501,6 +511,8 @@ static void action(struct world *world, struct totals *totals)
 	} else if (kind < 5) {
 		world->config.strategy = (enum ktsn_strategy)below(world, KTSN_STRATEGIES);
 		ktsn_shaper_strategy_set(world->shaper, world->config.strategy);
+		memset(world->served, 0, sizeof(world->served));
+		heads_find(world);
 	} else if (kind < 10) {
 		/* Asked from a later time, and from an earlier one: of the past gates remember nothing. */
 		next_check(world, world->tick + (int64_t)below(world, (uint64_t)(TICKS - world->tick)));
@@ -553,6 +565,8 @@ static void drain(struct world *world, struct totals *totals)
 {
 	world->config.strategy = KTSN_STRATEGY_STRICT_PRIORITY;
 	ktsn_shaper_strategy_set(world->shaper, world->config.strategy);
+	memset(world->served, 0, sizeof(world->served));
+	heads_find(world);
 	while (world->held) {
 		int64_t next_tai_ns = ktsn_shaper_next(world->shaper, world->epoch_tai_ns + world->tick);
 
