@@ -11,21 +11,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
-// Series are the samples of one run, of the messages of all its alternations together, in any order.
-type Series struct {
-	Path         string
-	Workload     string
-	PayloadBytes int
-	LatencyNs    []int64
-	// JitterNs is signed.
-	JitterNs []int64
-}
-
 // Measurement is what a report is about.
 type Measurement struct {
 	Summary *results.Summary
 	// Series belong to the runs of the summary; a run without one has no box and no curve.
-	Series []Series
+	Series []results.Series
 }
 
 // Write writes the page. Paths and payloads appear in the order of the summary's runs; those that are missing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package lab
 
 import (
 	"context"
@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
 // drainTimeout is how long ktsnd may take to send what it was handed: hundreds of messages, in windows.
@@ -39,7 +41,7 @@ func (d *daemon) watch(ctx context.Context) (*watch, error) {
 }
 
 // finish completes the observation of a run that has ended.
-func (w *watch) finish(ctx context.Context, r run, cycle time.Duration, seen *observation) error {
+func (w *watch) finish(ctx context.Context, r bench.Run, seen *observation) error {
 	cpu, err := process.CPUTime(w.daemon.process.PID())
 	if err != nil {
 		return err
@@ -47,11 +49,11 @@ func (w *watch) finish(ctx context.Context, r run, cycle time.Duration, seen *ob
 	// A sleeping ktsnd takes nothing before and after the messages, so that their time alone counts and the
 	// programs' start and end do not dilute the share. One that keeps its core awake never sleeps, and under other
 	// workloads there is more to send than the messages.
-	during := time.Duration(len(seen.sent)) * cycle
-	if r.workload != WorkloadPlain {
+	during := time.Duration(r.Messages) * r.Cycle()
+	if r.Workload != results.WorkloadPlain && r.Workload != results.WorkloadUnsampled {
 		during = time.Since(w.begin)
 	}
-	seen.cpuCores = map[string]float64{"ktsnd": float64(cpu-w.cpu) / float64(during)}
+	seen.cpuCores["ktsnd"] = float64(cpu-w.cpu) / float64(during)
 	if seen.gates != nil {
 		if err := w.finishGates(ctx, r, seen); err != nil {
 			return err
@@ -65,12 +67,12 @@ func (w *watch) finish(ctx context.Context, r run, cycle time.Duration, seen *ob
 }
 
 // countLate takes those of the measured messages' class: nobody else uses it.
-func (w *watch) countLate(ctx context.Context, r run, seen *observation) error {
+func (w *watch) countLate(ctx context.Context, r bench.Run, seen *observation) error {
 	status, err := w.daemon.client.Status(ctx)
 	if err != nil {
 		return err
 	}
-	class := w.classOf(priorityOf(r.workload))
+	class := w.classOf(priorityOf(r.Workload))
 	late := func(status *control.Status) (count uint64) {
 		for _, of := range status.Classes {
 			if of.TrafficClass == class {
@@ -88,9 +90,11 @@ func (w *watch) classOf(priority int) uint8 {
 }
 
 // finishGates waits until everything has left, and says which class each flow was.
-func (w *watch) finishGates(ctx context.Context, r run, seen *observation) error {
+func (w *watch) finishGates(ctx context.Context, r bench.Run, seen *observation) error {
 	gates := seen.gates
-	gates.flows = append(gates.flows, flow{runID: seen.runID, priority: priorityOf(r.workload), sent: accepted(seen.sent)})
+	for _, talker := range seen.talkers {
+		gates.flows = append(gates.flows, flow{runID: talker.runID, priority: priorityOf(r.Workload), sent: accepted(talker.sent)})
+	}
 	var sent uint64
 	for i := range gates.flows {
 		gates.flows[i].class = w.classOf(gates.flows[i].priority)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package lab
 
 import (
 	"context"
@@ -14,9 +14,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/podnet"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
@@ -24,6 +25,8 @@ import (
 const (
 	// listenPort is where the listener waits, on whichever address.
 	listenPort = 7788
+	// talkerPort is where the first of several talkers sends from; the others follow.
+	talkerPort = 7800
 	// lead is how long before its transmit time the talker hands a timed message over: far enough for a talker
 	// that is late itself, and not a whole number of cycles, or its timer would interrupt ktsnd, which shares
 	// its processor, at the very moment of a departure.
@@ -38,63 +41,71 @@ const (
 
 // way is between which ends a path's messages travel.
 type way struct {
-	from, to *topology.Namespace
-	address  netip.Addr
+	from, to        *topology.Namespace
+	source, address netip.Addr
 }
 
 func wayOf(nodes *topology.Topology, path string) way {
-	if path == PathHost {
-		return way{nodes.NodeA, nodes.NodeB, topology.NodeAddressB}
+	if path == results.PathHost {
+		return way{nodes.NodeA, nodes.NodeB, topology.NodeAddressA, topology.NodeAddressB}
 	}
-	return way{nodes.PodA, nodes.PodB, topology.PodAddressB}
-}
-
-// lab is where the runs take place.
-type lab struct {
-	nodes    *topology.Topology
-	programs programs
-	pinning  pinning
-	cycle    time.Duration
-	wiring   *podnet.Wiring
-	// daemon is nil when no path needs it.
-	daemon *daemon
-	// lastRunID tells the messages of a run from those of others.
-	lastRunID uint32
+	return way{nodes.PodA, nodes.PodB, topology.PodAddressA, topology.PodAddressB}
 }
 
 // perform sends the messages of one run and observes them.
-func (l *lab) perform(ctx context.Context, r run) (*outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.duration(l.cycle)+runGrace)
+func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Duration()+runGrace)
 	defer cancel()
-	l.lastRunID++
-	seen := &observation{runID: l.lastRunID, cycleNs: l.cycle.Nanoseconds(), viaDaemon: r.path == PathDirect}
-	if hasGates(r.workload) {
-		seen.gates = &gatesSeen{cycle: l.cycle}
+	seen := &observation{viaDaemon: r.Path == results.PathDirect, cpuCores: map[string]float64{}}
+	for talker := range r.Talkers {
+		l.lastRunID++
+		one := talkerSeen{runID: l.lastRunID}
+		if r.Talkers > 1 {
+			one.port = talkerPort + uint16(talker)
+		}
+		seen.talkers = append(seen.talkers, one)
 	}
-
-	tap, err := l.openTap(l.expectedFrames(r))
+	if bench.HasGates(r.Workload) {
+		seen.gates = &gatesSeen{cycle: r.Cycle()}
+	}
+	var watched results.Distributions
+	if r.Unsampled {
+		if err := l.traffic(ctx, r, seen, &watched); err != nil {
+			return nil, err
+		}
+	} else if err := l.tapped(ctx, r, seen, &watched); err != nil {
+		return nil, err
+	}
+	outcome, err := join(seen)
 	if err != nil {
 		return nil, err
 	}
-	errTraffic := l.traffic(ctx, r, seen, tap)
-	seen.capture, err = tap.Stop()
-	if err := errors.Join(errTraffic, err); err != nil {
-		return nil, err
+	outcome.Observed.MachineCores, outcome.Observed.MemoryBytes = watched.MachineCores, watched.MemoryBytes
+	return outcome, nil
+}
+
+// tapped watches the link while there is traffic.
+func (l *Lab) tapped(ctx context.Context, r bench.Run, seen *observation, watched *results.Distributions) error {
+	tap, err := l.openTap(l.expectedFrames(r))
+	if err != nil {
+		return err
 	}
-	return join(seen)
+	errTraffic := l.traffic(ctx, r, seen, watched)
+	seen.capture, err = tap.Stop()
+	return errors.Join(errTraffic, err)
 }
 
 // expectedFrames is how many frames a run puts on the link at most: twice the messages and some ARP.
-func (l *lab) expectedFrames(r run) int {
-	frames := 2*r.messages + 1000
-	for _, companion := range companionsOf(r.workload, l.cycle) {
-		frames += companion.mostFrames(r, l.cycle)
+func (l *Lab) expectedFrames(r bench.Run) int {
+	frames := 2*r.Messages*r.Talkers + 1000
+	for _, companion := range companionsOf(r.Workload, r.Cycle()) {
+		frames += companion.mostFrames(r)
 	}
 	return min(frames, wiretap.MaxFrames)
 }
 
 // openTap taps the receiving end of the link.
-func (l *lab) openTap(frames int) (tap *wiretap.Tap, err error) {
+func (l *Lab) openTap(frames int) (tap *wiretap.Tap, err error) {
 	err = l.nodes.NodeB.Do(func() error {
 		tap, err = wiretap.Open(topology.PhysicalInterface, frames)
 		return err
@@ -102,11 +113,10 @@ func (l *lab) openTap(frames int) (tap *wiretap.Tap, err error) {
 	return tap, err
 }
 
-// traffic runs listener and talker and reads what they, and ktsnd, have to say.
-func (l *lab) traffic(ctx context.Context, r run, seen *observation, tap *wiretap.Tap) error {
+// traffic runs listener and talkers and reads what they, and ktsnd, have to say.
+func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *observation, watched *results.Distributions) error {
 	listenerFile := filepath.Join(l.nodes.Dir, "listener.csv")
-	talkerFile := filepath.Join(l.nodes.Dir, "talker.csv")
-	listener, err := l.startListener(ctx, r, seen.runID, listenerFile)
+	listener, err := l.startListener(ctx, r, seen, listenerFile)
 	if err != nil {
 		return err
 	}
@@ -117,27 +127,15 @@ func (l *lab) traffic(ctx context.Context, r run, seen *observation, tap *wireta
 			return err
 		}
 	}
-	beside, err := l.startCompanions(ctx, r, tap)
+	beside, err := l.startCompanions(ctx, r)
 	defer beside.stop()
 	if err != nil {
 		return err
 	}
-	talker, err := process.Start(wayOf(l.nodes, r.path).from, "tsnperf talker",
-		l.talkerCommand(r.path, append(l.talkerArguments(r), records(seen.runID, talkerFile)...)))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = talker.Stop(stopGrace) }()
-	if err := wait(ctx, talker); err != nil {
-		return err
-	}
-	if err := wait(ctx, listener); err != nil {
+	if err := l.talk(ctx, r, seen, listener, watched); err != nil {
 		return err
 	}
 	if err := beside.finish(seen); err != nil {
-		return err
-	}
-	if seen.sent, err = readFile(talkerFile, perf.ReadTalker); err != nil {
 		return err
 	}
 	if seen.received, err = readFile(listenerFile, perf.ReadListener); err != nil {
@@ -146,24 +144,82 @@ func (l *lab) traffic(ctx context.Context, r run, seen *observation, tap *wireta
 	if watch == nil {
 		return nil
 	}
-	return watch.finish(ctx, r, l.cycle, seen)
+	return watch.finish(ctx, r, seen)
+}
+
+// talk runs the measured talkers, and waits for the listener to have heard them.
+func (l *Lab) talk(ctx context.Context, r bench.Run, seen *observation, listener *process.Process,
+	watched *results.Distributions) error {
+	programs := map[string]*process.Process{"listener": listener}
+	if l.daemon != nil {
+		programs["ktsnd"] = l.daemon.process
+	}
+	var talkers []*process.Process
+	for number := range seen.talkers {
+		talker, err := l.startTalker(r, seen, number)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = talker.Stop(stopGrace) }()
+		talkers = append(talkers, talker)
+		programs["talker"] = talker
+	}
+	var sampler *sampler
+	if !r.Unsampled {
+		var err error
+		if sampler, err = startSampler(ctx, programs); err != nil {
+			return err
+		}
+	}
+	for _, talker := range talkers {
+		if err := wait(ctx, talker); err != nil {
+			return errors.Join(err, sampler.finish(watched))
+		}
+	}
+	if err := errors.Join(wait(ctx, listener), sampler.finish(watched)); err != nil {
+		return err
+	}
+	for number, talker := range talkers {
+		seen.cpuCores["talker"] += float64(talker.Used()) / float64(time.Duration(r.Messages)*r.Cycle())
+		var err error
+		if seen.talkers[number].sent, err = readFile(l.talkerFile(number), perf.ReadTalker); err != nil {
+			return err
+		}
+	}
+	seen.cpuCores["listener"] = float64(listener.Used()) / float64(listener.Lifetime())
+	return nil
+}
+
+func (l *Lab) talkerFile(number int) string {
+	return filepath.Join(l.nodes.Dir, fmt.Sprintf("talker-%d.csv", number))
+}
+
+func (l *Lab) startTalker(r bench.Run, seen *observation, number int) (*process.Process, error) {
+	way, talker := wayOf(l.nodes, r.Path), &seen.talkers[number]
+	arguments := append(l.talkerArguments(r, number), records(talker.runID, l.talkerFile(number))...)
+	if talker.port != 0 {
+		arguments = append(arguments, "--bind", netip.AddrPortFrom(way.source, talker.port).String())
+	}
+	return process.Start(way.from, "tsnperf talker", l.talkerCommand(r.Path, arguments))
 }
 
 // startListener returns once the listener listens.
-func (l *lab) startListener(ctx context.Context, r run, runID uint32, file string) (*process.Process, error) {
+func (l *Lab) startListener(ctx context.Context, r bench.Run, seen *observation, file string) (*process.Process, error) {
 	readable, writable, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start tsnperf listener: %w", err)
 	}
 	defer readable.Close()
-	way := wayOf(l.nodes, r.path)
+	way := wayOf(l.nodes, r.Path)
 	arguments := []string{"listener", "--poll", "--quiet",
 		"--bind", netip.AddrPortFrom(way.address, listenPort).String(),
-		"--count", strconv.Itoa(r.messages),
+		"--count", strconv.Itoa(r.Messages * r.Talkers),
 		"--idle-timeout", nanoseconds(idleTimeout), "--first-timeout", nanoseconds(firstTimeout),
-		"--run-id", strconv.FormatUint(uint64(runID), 10),
 		"--csv", file,
 		"--ready-fd", "3"}
+	if len(seen.talkers) == 1 { // several are told from each other, and from others, by their ports
+		arguments = append(arguments, "--run-id", strconv.FormatUint(uint64(seen.talkers[0].runID), 10))
+	}
 	command := exec.Command(l.programs.tsnperf, append(arguments, cpuArguments(l.pinning.listener)...)...)
 	command.ExtraFiles = []*os.File{writable}
 	listener, err := process.Start(way.to, "tsnperf listener", command)
@@ -189,18 +245,18 @@ func awaitReady(ctx context.Context, from *os.File) error {
 	return err
 }
 
-// talkerArguments are those of the talker that is measured.
-func (l *lab) talkerArguments(r run) []string {
+// talkerArguments are those of a talker that is measured.
+func (l *Lab) talkerArguments(r bench.Run, number int) []string {
 	arguments := []string{
-		"--to", netip.AddrPortFrom(wayOf(l.nodes, r.path).address, listenPort).String(),
-		"--cycle", nanoseconds(l.cycle),
-		"--size", strconv.Itoa(r.payloadBytes),
-		"--count", strconv.Itoa(r.messages),
-		"--lead", nanoseconds(leadOf(r.workload, l.cycle))}
-	if offset := offsetOf(r.workload, l.cycle); offset != 0 {
+		"--to", netip.AddrPortFrom(wayOf(l.nodes, r.Path).address, listenPort).String(),
+		"--cycle", nanoseconds(r.Cycle()),
+		"--size", strconv.Itoa(r.PayloadBytes),
+		"--count", strconv.Itoa(r.Messages),
+		"--lead", nanoseconds(leadOf(r.Workload, r.Cycle()))}
+	if offset := offsetOf(r, number); offset != 0 {
 		arguments = append(arguments, "--offset", nanoseconds(offset))
 	}
-	if priority := priorityOf(r.workload); priority != 0 {
+	if priority := priorityOf(r.Workload); priority != 0 {
 		arguments = append(arguments, "--priority", strconv.Itoa(priority))
 	}
 	return arguments
@@ -212,10 +268,10 @@ func records(runID uint32, file string) []string {
 }
 
 // talkerCommand is a talker whose messages take a path.
-func (l *lab) talkerCommand(path string, arguments []string) *exec.Cmd {
+func (l *Lab) talkerCommand(path string, arguments []string) *exec.Cmd {
 	arguments = append([]string{"talker", "--quiet", "--clock", "tai"}, arguments...)
 	arguments = append(arguments, cpuArguments(l.pinning.sender)...)
-	if path != PathDirect {
+	if path != results.PathDirect {
 		return exec.Command(l.programs.tsnperf, append(arguments, "--no-txtime")...)
 	}
 	command := exec.Command(l.programs.tsnperf, arguments...)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package lab
 
 import (
 	"context"
@@ -13,10 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
-	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
 
 const (
@@ -35,19 +36,19 @@ const (
 )
 
 // messages is how many a companion is asked to send; it is stopped before.
-func (c *companion) messages(r run, cycle time.Duration) int {
+func (c *companion) messages(r bench.Run) int {
 	if c.flood {
 		return endlessFlood
 	}
-	return r.messages + int(companionSlack/cycle) + 1
+	return int((r.Duration()+companionSlack)/c.cycle) + 1
 }
 
 // mostFrames is how many of its frames can be on the link during a run.
-func (c *companion) mostFrames(r run, cycle time.Duration) int {
+func (c *companion) mostFrames(r bench.Run) int {
 	if c.flood {
-		return int((r.duration(cycle)+companionSlack)/time.Millisecond) * framesPerMillisecond
+		return int((r.Duration()+companionSlack)/time.Millisecond) * framesPerMillisecond
 	}
-	return c.messages(r, cycle)
+	return c.messages(r)
 }
 
 // running is a companion that was started.
@@ -66,9 +67,9 @@ type companions struct {
 
 // startCompanions starts the talkers beside a run, and returns when those that flood do. What it returns must be stopped,
 // also after an error.
-func (l *lab) startCompanions(ctx context.Context, r run, tap *wiretap.Tap) (*companions, error) {
+func (l *Lab) startCompanions(ctx context.Context, r bench.Run) (*companions, error) {
 	started := &companions{}
-	wanted := companionsOf(r.workload, l.cycle)
+	wanted := companionsOf(r.Workload, r.Cycle())
 	if len(wanted) == 0 {
 		return started, nil
 	}
@@ -85,14 +86,14 @@ func (l *lab) startCompanions(ctx context.Context, r run, tap *wiretap.Tap) (*co
 		if !companion.flood {
 			continue
 		}
-		if err := one.awaitFlood(ctx, tap); err != nil {
+		if err := l.awaitFlood(ctx, one); err != nil {
 			return started, err
 		}
 	}
 	return started, nil
 }
 
-func (l *lab) startCompanion(r run, c companion, to netip.AddrPort) (*running, error) {
+func (l *Lab) startCompanion(r bench.Run, c companion, to netip.AddrPort) (*running, error) {
 	l.lastRunID++
 	one := &running{companion: c, runID: l.lastRunID,
 		file: filepath.Join(l.nodes.Dir, fmt.Sprintf("companion-%d.csv", l.lastRunID))}
@@ -103,13 +104,21 @@ func (l *lab) startCompanion(r run, c companion, to netip.AddrPort) (*running, e
 }
 
 // awaitFlood lets a flood begin, behind the others that want the processor. It must be the first to send.
-func (r *running) awaitFlood(ctx context.Context, tap *wiretap.Tap) error {
+func (l *Lab) awaitFlood(ctx context.Context, r *running) error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, r.talker.PID(), floodNice); err != nil {
 		return fmt.Errorf("make %s yield: %w", r.name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, floodTimeout)
 	defer cancel()
-	for !tap.Seen(floodFrames) {
+	before, err := l.nodes.NodeB.FramesReceived(topology.PhysicalInterface)
+	if err != nil {
+		return err
+	}
+	for {
+		frames, err := l.nodes.NodeB.FramesReceived(topology.PhysicalInterface)
+		if err != nil || frames-before >= floodFrames {
+			return err
+		}
 		select {
 		case <-r.talker.Done():
 			return r.talker.Ended()
@@ -118,17 +127,16 @@ func (r *running) awaitFlood(ctx context.Context, tap *wiretap.Tap) error {
 		case <-time.After(readyPoll):
 		}
 	}
-	return nil
 }
 
-func (l *lab) companionArguments(r run, c *companion, to netip.AddrPort) []string {
+func (l *Lab) companionArguments(r bench.Run, c *companion, to netip.AddrPort) []string {
 	arguments := []string{
 		"--to", to.String(),
-		"--cycle", nanoseconds(l.cycle), "--offset", nanoseconds(c.offset),
+		"--cycle", nanoseconds(c.cycle), "--offset", nanoseconds(c.offset),
 		"--size", strconv.Itoa(c.payloadBytes),
-		"--count", strconv.Itoa(c.messages(r, l.cycle)),
+		"--count", strconv.Itoa(c.messages(r)),
 		"--priority", strconv.Itoa(c.priority),
-		"--lead", nanoseconds(leadOf(r.workload, l.cycle))}
+		"--lead", nanoseconds(leadOf(r.Workload, r.Cycle()))}
 	if c.flood {
 		arguments = append(arguments, "--flood")
 	}
@@ -152,8 +160,8 @@ func (c *companions) finish(seen *observation) error {
 		if err := errors.Join(one.talker.Stop(stopGrace), one.talker.Wait()); err != nil {
 			return err
 		}
-		if one.path != PathDirect {
-			seen.gates.beside = append(seen.gates.beside, one.runID)
+		if seen.gates == nil || one.path != results.PathDirect {
+			seen.beside = append(seen.beside, one.runID)
 			continue
 		}
 		sent, err := readFile(one.file, perf.ReadTalker)

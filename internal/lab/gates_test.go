@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package lab
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/results"
@@ -49,9 +50,9 @@ func TestWindowsAreOpenToTheNanosecond(t *testing.T) {
 }
 
 func TestTransmitTimesLieWithinTheirWindows(t *testing.T) {
-	for _, workload := range gateWorkloads {
-		for _, cycle := range []time.Duration{minCycle, time.Millisecond, maxGatesCycle} {
-			if w := windowOf(priorityMeasured, cycle); !w.contains(offsetOf(workload, cycle).Nanoseconds(), cycle) {
+	for _, workload := range bench.GateWorkloads {
+		for _, cycle := range []time.Duration{100 * time.Microsecond, time.Millisecond, 100 * time.Millisecond} {
+			if w := windowOf(priorityMeasured, cycle); !w.contains(offsetOf(bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}, Talkers: 1}, 0).Nanoseconds(), cycle) {
 				t.Errorf("%s, %v: the messages are outside %v", workload, cycle, w)
 			}
 			for _, companion := range companionsOf(workload, cycle) {
@@ -69,8 +70,9 @@ func withGates(t *testing.T) *observation {
 	t.Helper()
 	seen := perfect(t)
 	seen.gates = &gatesSeen{cycle: testCycle,
-		flows:  []flow{{runID: testRun + 1, class: 1, sent: 2}, {runID: testRun, class: 7, sent: 3}},
-		beside: []uint32{testRun + 2}}
+		flows: []flow{{runID: testRun + 1, class: 1, sent: 2}, {runID: testRun, class: 7, sent: 3}},
+	}
+	seen.beside = []uint32{testRun + 2}
 	seen.capture.Packets = append(seen.capture.Packets,
 		frame(t, testRun+1, 0, testBase+600), frame(t, testRun+1, 1, testBase+testCycle+999), frame(t, testRun+2, 0, testBase))
 	return seen
@@ -87,12 +89,14 @@ func TestFramesAreCountedByClass(t *testing.T) {
 		{TrafficClass: 7, OpenNs: 0, CloseNs: 300, Sent: 3, Frames: 3, Cycles: 3, TransmissionOverrun: 4},
 		{TrafficClass: 1, OpenNs: 600, CloseNs: 1000, Sent: 2, Frames: 2, Cycles: 2},
 	}
-	counts := outcome.alternation.Counts
-	if !slices.Equal(counts.Gates, want) || counts.BesideFrames == nil || *counts.BesideFrames != 1 || len(outcome.problems) != 0 {
-		t.Errorf("counts are %+v, problems %q", counts, outcome.problems)
+	counts := outcome.Observed.Counts
+	if !slices.Equal(counts.Gates, want) || counts.BesideFrames == nil || *counts.BesideFrames != 1 || len(outcome.Problems) != 0 {
+		t.Errorf("counts are %+v, problems %q", counts, outcome.Problems)
 	}
-	if outcome.alternation.DepartureError == nil || outcome.alternation.DepartureError.Max != 50 {
-		t.Errorf("departures are %+v", outcome.alternation.DepartureError)
+	for _, message := range outcome.Messages {
+		if message.Departed != message.Txtime+50 {
+			t.Errorf("%+v did not depart 50 ns after its time", message)
+		}
 	}
 }
 
@@ -127,11 +131,11 @@ func TestWhatGatesPromiseIsJudged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			problems := strings.Join(outcome.problems, "; ")
+			problems := strings.Join(outcome.Problems, "; ")
 			if !strings.Contains(problems, test.problem) || (test.problem == "") != (problems == "") {
 				t.Errorf("problems: %q, want %q", problems, test.problem)
 			}
-			if got := outcome.alternation.Gates[1].OutsideWindow; got != test.outside {
+			if got := outcome.Observed.Gates[1].OutsideWindow; got != test.outside {
 				t.Errorf("%d frames are outside, want %d", got, test.outside)
 			}
 		})

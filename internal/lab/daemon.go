@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package lab
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	podIdentity = "demo-pod-a"
+	podIdentity = "bench-pod-a"
 	// fifoPriority is what ktsnd asks for; it says which it got.
 	fifoPriority = 50
 	readyTimeout = 10 * time.Second

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package lab
 
 import (
 	"cmp"
@@ -130,17 +130,17 @@ type flow struct {
 	class uint8
 }
 
-// gatesSeen is what was seen of gates in a run. Flows that are not ktsnd's are beside it.
+// gatesSeen is what was seen of gates in a run.
 type gatesSeen struct {
 	cycle    time.Duration
 	flows    []flow
-	beside   []uint32
 	overruns [control.TrafficClasses]uint64
 }
 
 // countFrames compares the wire with the schedule: one entry a class that had something to send, the most
-// important first, and the frames of the kernel's path beside them.
-func (g *gatesSeen) countFrames(messages []wireMessage) (classes []results.GateFrames, beside int) {
+// important first.
+func (g *gatesSeen) countFrames(messages []wireMessage) []results.GateFrames {
+	var classes []results.GateFrames
 	flows := slices.Clone(g.flows)
 	slices.SortStableFunc(flows, func(a, b flow) int { return cmp.Compare(b.class, a.class) })
 	for _, flow := range flows {
@@ -171,12 +171,7 @@ func (g *gatesSeen) countFrames(messages []wireMessage) (classes []results.GateF
 		}
 		classes = append(classes, class)
 	}
-	for _, message := range messages {
-		if slices.Contains(g.beside, message.runID) {
-			beside++
-		}
-	}
-	return classes, beside
+	return classes
 }
 
 // gateProblems judges what a schedule promises. A frame outside its window is a figure when ktsnd noticed that it

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package bench
 
 import (
 	"strconv"
@@ -22,15 +22,15 @@ type target struct {
 // targets are those of the plain runs over path direct. A ratio is one of medians, so that it can be
 // checked against the table.
 var targets = []target{
-	{"latency p50, direct / kernel-vxlan", results.UnitRatio, 0.40, true, latencyP50},
-	{"latency p99, direct / kernel-vxlan", results.UnitRatio, 0.60, true, latencyP99},
+	{"latency p50, direct / kernel-vxlan", results.UnitRatio, 0.40, true, LatencyP50},
+	{"latency p99, direct / kernel-vxlan", results.UnitRatio, 0.60, true, LatencyP99},
 	{"lost", results.UnitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Lost), true }},
 	{"early on the wire", results.UnitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Early), true }},
 	{"departure error p50", results.UnitNs, 200, false, departureP50},
 	{"launch error p50 on the wire", results.UnitNs, 5000, false, launchP50},
 	{"jitter abs_p50", results.UnitNs, 5000, false, jitterAbsP50},
 	{"send call p50, direct / kernel-vxlan", results.UnitRatio, 0.5, true, sendCallP50},
-	{"processor time of ktsnd, one flow", results.UnitCores, 0.15, false, ktsndCores},
+	{"processor time of ktsnd, one flow", results.UnitCores, 0.15, false, KtsndCores},
 }
 
 // gateTargets compare the most important class beside a saturated one with the same without it.
@@ -39,8 +39,8 @@ var gateTargets = []struct {
 	limit float64
 	of    func(*results.Run) (float64, bool)
 }{
-	{"latency p50, gates-saturated / gates", 1.2, latencyP50},
-	{"latency p99, gates-saturated / gates", 1.5, latencyP99},
+	{"latency p50, gates-saturated / gates", 1.2, LatencyP50},
+	{"latency p99, gates-saturated / gates", 1.5, LatencyP99},
 }
 
 // idleWindowLimit is how much of the saturated window may stay empty: with more of it, nothing was saturated, and the
@@ -62,7 +62,7 @@ func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
 	for _, target := range targets {
 		values := map[string]float64{}
 		for _, run := range runs {
-			if run.Path != PathDirect || run.Workload != results.WorkloadPlain {
+			if run.Path != results.PathDirect || run.Workload != results.WorkloadPlain || run.CycleNs != runs[0].CycleNs {
 				continue
 			}
 			if value, ok := target.value(runs, run); ok {
@@ -94,7 +94,7 @@ func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
 	if !ok || !t.against {
 		return value, ok
 	}
-	kernel := find(runs, PathKernelVXLAN, run.Workload, run.PayloadBytes)
+	kernel := find(runs, run, results.PathKernelVXLAN, run.Workload)
 	if kernel == nil {
 		return 0, false
 	}
@@ -105,24 +105,31 @@ func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
 	return value / base, true
 }
 
-// find returns the run of that path, workload and payload; nil when there is none.
-func find(runs []*results.Run, path, workload string, payloadBytes int) *results.Run {
+// AgainstKernel divides a figure of a run by that of the kernel's path; false when one was not measured.
+func AgainstKernel(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
+	return (&target{against: true, of: of}).value(runs, run)
+}
+
+// find returns the run of that path and workload with payload and cycle of another; nil when there is none.
+func find(runs []*results.Run, like *results.Run, path, workload string) *results.Run {
 	for _, run := range runs {
-		if run.Path == path && run.Workload == workload && run.PayloadBytes == payloadBytes {
+		if run.Path == path && run.Workload == workload && run.PayloadBytes == like.PayloadBytes && run.CycleNs == like.CycleNs {
 			return run
 		}
 	}
 	return nil
 }
 
-func latencyP50(r *results.Run) (float64, bool) {
+// LatencyP50 is the median latency; false when it was not measured. The figure is the median over alternations.
+func LatencyP50(r *results.Run) (float64, bool) {
 	if summary := r.MedianOfAlternations.Latency; summary != nil {
 		return float64(summary.P50), true
 	}
 	return 0, false
 }
 
-func latencyP99(r *results.Run) (float64, bool) {
+// LatencyP99 is the 99th percentile of latency, likewise.
+func LatencyP99(r *results.Run) (float64, bool) {
 	if summary := r.MedianOfAlternations.Latency; summary != nil {
 		return float64(summary.P99), true
 	}
@@ -157,7 +164,8 @@ func sendCallP50(r *results.Run) (float64, bool) {
 	return 0, false
 }
 
-func ktsndCores(r *results.Run) (float64, bool) {
+// KtsndCores is the processor time of ktsnd, likewise.
+func KtsndCores(r *results.Run) (float64, bool) {
 	share, ok := r.MedianOfAlternations.CPUCores["ktsnd"]
 	return share, ok
 }
@@ -168,18 +176,21 @@ func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure
 	for _, target := range gateTargets {
 		values := map[string]float64{}
 		for _, run := range runs {
-			if run.Workload != WorkloadGatesSaturated {
+			if run.Workload != results.WorkloadGatesSaturated || run.CycleNs != runs[0].CycleNs {
 				continue
 			}
-			if ratio, ok := againstGates(runs, run, target.of); ok {
+			if ratio, ok := AgainstGates(runs, run, target.of); ok {
 				values[strconv.Itoa(run.PayloadBytes)] = ratio
 			}
 		}
 		all = appendFigure(all, target.name, results.UnitRatio, target.limit, values)
 	}
-	if run := find(runs, PathDirect, WorkloadGatesSaturated, gatesPayload); run != nil && setup != nil {
-		all = appendFigure(all, "empty part of the saturated window", results.UnitShare, idleWindowLimit,
-			map[string]float64{results.Independent: idleWindow(run, setup)})
+	for _, run := range runs {
+		if run.Workload == results.WorkloadGatesSaturated && run.CycleNs == runs[0].CycleNs && setup != nil {
+			all = appendFigure(all, "empty part of the saturated window", results.UnitShare, idleWindowLimit,
+				map[string]float64{results.Independent: idleWindow(run, setup)})
+			break
+		}
 	}
 	for _, run := range runs {
 		if share, ok := outsideShare(run); ok {
@@ -190,9 +201,9 @@ func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure
 	return all
 }
 
-// againstGates divides a figure of a run with gates by the same without anything that saturates.
-func againstGates(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
-	alone := find(runs, run.Path, WorkloadGates, run.PayloadBytes)
+// AgainstGates divides a figure of a run with gates by the same without anything that saturates.
+func AgainstGates(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
+	alone := find(runs, run, run.Path, results.WorkloadGates)
 	if alone == nil {
 		return 0, false
 	}
@@ -207,7 +218,7 @@ func againstGates(runs []*results.Run, run *results.Run, of func(*results.Run) (
 // idleWindow is the share of its windows that the saturating class left empty, the guard band aside.
 func idleWindow(run *results.Run, setup *results.GateSetup) float64 {
 	for _, class := range run.Gates {
-		if class.TrafficClass != floodClass || class.Cycles == 0 {
+		if class.TrafficClass != FloodClass || class.Cycles == 0 {
 			continue
 		}
 		room := float64(class.CloseNs-class.OpenNs-setup.GuardBandNs) * float64(class.Cycles)

@@ -1,24 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package lab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
 
+// talkerSeen is a measured talker and what it has sent.
+type talkerSeen struct {
+	runID uint32
+	// port is where its messages came from, 0 when there is only one talker.
+	port uint16
+	sent []perf.Sent
+}
+
 // observation is everything that was seen of one run. Times are CLOCK_TAI.
 type observation struct {
-	runID    uint32
-	cycleNs  int64
-	sent     []perf.Sent
+	talkers  []talkerSeen
 	received []perf.Received
-	capture  *wiretap.Capture
+	// capture is nil in a run without samplers.
+	capture *wiretap.Capture
+	// beside are the numbers of talkers that went past ktsnd beside those that are measured.
+	beside []uint32
 	// departures and late are ktsnd's; viaDaemon says whether the run's messages were its.
 	viaDaemon  bool
 	departures []control.Departure
@@ -28,28 +40,47 @@ type observation struct {
 	gates *gatesSeen
 }
 
-// outcome is what became of a run's messages.
-type outcome struct {
-	messages    []results.Message
-	samples     samples
-	alternation results.Alternation
-	// problems says in sentences what makes the run invalid or a failure.
-	problems []string
+// join follows each message from the send call to the listener.
+func join(seen *observation) (*bench.Outcome, error) {
+	var onWire []wireMessage
+	if seen.capture != nil {
+		var err error
+		if onWire, err = wireMessages(seen.capture.Packets); err != nil {
+			return nil, err
+		}
+	}
+	result := &bench.Outcome{}
+	counts := &result.Observed.Counts
+	for i := range seen.talkers {
+		seen.joinTalker(i, onWire, result)
+	}
+	slices.SortStableFunc(result.Messages, func(a, b results.Message) int { return cmp.Compare(a.Txtime, b.Txtime) })
+	counts.Lost = counts.Sent - counts.Received
+	if seen.viaDaemon {
+		counts.Late = &seen.late
+	}
+	if seen.gates != nil {
+		counts.Gates = seen.gates.countFrames(onWire)
+	}
+	if len(seen.beside) > 0 && seen.capture != nil {
+		frames := countIf(onWire, func(m *wireMessage) bool { return slices.Contains(seen.beside, m.runID) })
+		counts.BesideFrames = &frames
+	}
+	result.Observed.CPUCores = seen.cpuCores
+	result.Problems = findProblems(seen, result)
+	return result, nil
 }
 
-// join follows each message from the send call to the listener.
-func join(seen *observation) (*outcome, error) {
-	onWire, err := wireMessages(seen.capture.Packets)
-	if err != nil {
-		return nil, err
-	}
-	wire := wireTimes(onWire, seen.runID)
-	departed := departureTimes(seen.departures, seen.sent)
-	result := &outcome{}
-	counts := &result.alternation.Counts
-	arrivals := arrivalTimes(seen.received, counts)
-	for _, sent := range seen.sent {
+// joinTalker follows the messages of one talker.
+func (o *observation) joinTalker(number int, onWire []wireMessage, result *bench.Outcome) {
+	talker := &o.talkers[number]
+	counts := &result.Observed.Counts
+	wire := wireTimes(onWire, talker.runID)
+	departed := departureTimes(o.departures, talker.sent)
+	arrivals := arrivalTimes(o.received, talker.port, counts)
+	for _, sent := range talker.sent {
 		message := results.Message{
+			Talker:    number,
 			Sequence:  sent.Sequence,
 			Txtime:    sent.Txtime,
 			SendStart: sent.SendStart,
@@ -59,21 +90,9 @@ func join(seen *observation) (*outcome, error) {
 			Arrival:   arrivals[sent.Sequence],
 			Errno:     sent.Errno,
 		}
-		result.messages = append(result.messages, message)
+		result.Messages = append(result.Messages, message)
 		count(counts, &message)
 	}
-	counts.Lost = counts.Sent - counts.Received
-	if seen.viaDaemon {
-		counts.Late = &seen.late
-	}
-	if seen.gates != nil {
-		seen.countGates(counts, onWire)
-	}
-	result.samples = samplesOf(result.messages, seen.cycleNs)
-	result.alternation.Distributions = result.samples.distributions()
-	result.alternation.CPUCores = seen.cpuCores
-	result.problems = findProblems(seen, result)
-	return result, nil
 }
 
 // departureTimes finds when each message left, by its transmit time. Those of other sockets may have the same: the
@@ -142,21 +161,13 @@ func wireTimes(messages []wireMessage, runID uint32) map[uint32]int64 {
 	return times
 }
 
-// countGates compares the wire with the schedule.
-func (o *observation) countGates(counts *results.Counts, onWire []wireMessage) {
-	var beside int
-	counts.Gates, beside = o.gates.countFrames(onWire)
-	if len(o.gates.beside) > 0 {
-		counts.BesideFrames = &beside
-	}
-}
-
-// arrivalTimes finds when each message arrived first, and counts those that are no good.
-func arrivalTimes(received []perf.Received, counts *results.Counts) map[uint32]int64 {
+// arrivalTimes finds when each message from a port arrived first, and counts those that are no good.
+func arrivalTimes(received []perf.Received, port uint16, counts *results.Counts) map[uint32]int64 {
 	times := make(map[uint32]int64, len(received))
 	for _, message := range received {
 		_, known := times[message.Sequence]
 		switch {
+		case port != 0 && message.Source.Port() != port:
 		case !message.Valid:
 			counts.Corrupt++
 		case known:
@@ -184,20 +195,22 @@ func count(counts *results.Counts, message *results.Message) {
 
 // findProblems judges a run. That a kernel path loses a message is a result; that ktsnd does is a failure;
 // that the observer missed something makes the run invalid.
-func findProblems(seen *observation, result *outcome) []string {
-	counts := result.alternation.Counts
-	messages := result.messages
-	unseen := countIf(messages, func(m *results.Message) bool { return m.Arrival != 0 && m.Wire == 0 })
-	atTap := countIf(seen.capture.Packets, func(p *wiretap.Packet) bool { return p.AtTap })
-	var problems []string
+func findProblems(seen *observation, result *bench.Outcome) []string {
+	counts := result.Observed.Counts
+	messages := result.Messages
+	problems := []string{}
 	complain := func(number int, format string) {
 		if number > 0 {
 			problems = append(problems, fmt.Sprintf(format, number))
 		}
 	}
-	complain(int(seen.capture.Drops), "the tap dropped %d frames, so the run is invalid")
-	complain(atTap, "%d frames got no time stamp from the link, so the run is invalid")
-	complain(unseen, "%d messages arrived that the tap did not see, so the run is invalid")
+	if seen.capture != nil {
+		unseen := countIf(messages, func(m *results.Message) bool { return m.Arrival != 0 && m.Wire == 0 })
+		atTap := countIf(seen.capture.Packets, func(p *wiretap.Packet) bool { return p.AtTap })
+		complain(int(seen.capture.Drops), "the tap dropped %d frames, so the run is invalid")
+		complain(atTap, "%d frames got no time stamp from the link, so the run is invalid")
+		complain(unseen, "%d messages arrived that the tap did not see, so the run is invalid")
+	}
 	complain(counts.SendErrors, "%d send calls failed")
 	complain(counts.Corrupt, "%d messages arrived with bytes changed")
 	complain(counts.Duplicated, "%d messages arrived twice")

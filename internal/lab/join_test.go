@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package demo
+package lab
 
 import (
 	"encoding/binary"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
 
@@ -60,12 +63,12 @@ func arp(t *testing.T) wiretap.Packet {
 // after the time asked for.
 func perfect(t *testing.T) *observation {
 	t.Helper()
-	seen := &observation{runID: testRun, cycleNs: testCycle, viaDaemon: true, late: 0,
+	seen := &observation{talkers: []talkerSeen{{runID: testRun}}, viaDaemon: true, late: 0,
 		capture:  &wiretap.Capture{Packets: []wiretap.Packet{arp(t), frame(t, testRun-1, 0, 5)}},
 		cpuCores: map[string]float64{"ktsnd": 0.07}}
 	for sequence := range uint32(3) {
 		txtime := testBase + int64(sequence)*testCycle
-		seen.sent = append(seen.sent, perf.Sent{Sequence: sequence, Txtime: txtime,
+		seen.talkers[0].sent = append(seen.talkers[0].sent, perf.Sent{Sequence: sequence, Txtime: txtime,
 			SendStart: txtime - 300, SendEnd: txtime - 299})
 		seen.departures = append(seen.departures, control.Departure{RequestedTAI: txtime, DepartedTAI: txtime + 50})
 		seen.capture.Packets = append(seen.capture.Packets, frame(t, testRun, sequence, txtime+60))
@@ -80,20 +83,75 @@ func TestEachMessageIsFollowedToTheListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(outcome.problems) != 0 {
-		t.Errorf("problems: %v", outcome.problems)
+	if len(outcome.Problems) != 0 {
+		t.Errorf("problems: %v", outcome.Problems)
 	}
-	got := outcome.alternation
+	got := outcome.Observed
 	if got.Sent != 3 || got.Received != 3 || got.Lost != 0 || got.Early != 0 || got.Late == nil || *got.Late != 0 {
 		t.Errorf("counts are %+v", got.Counts)
 	}
-	if got.Latency.P50 != 90 || got.LaunchError.Max != 60 || got.DepartureError.Min != 50 || got.SendCall.P99 != 1 ||
-		got.Jitter.AbsP99 != 0 || got.CPUCores["ktsnd"] != 0.07 {
-		t.Errorf("distributions are %+v", got.Distributions)
+	if got.CPUCores["ktsnd"] != 0.07 {
+		t.Errorf("processor time is %+v", got.CPUCores)
 	}
-	last := outcome.messages[2]
-	if last.Departed != testBase+2*testCycle+50 || last.Wire != testBase+2*testCycle+60 || last.Sequence != 2 {
-		t.Errorf("the last message is %+v", last)
+	const due = testBase + 2*testCycle
+	want := results.Message{Sequence: 2, Txtime: due, SendStart: due - 300, SendEnd: due - 299, Departed: due + 50, Wire: due + 60,
+		Arrival: due + 90}
+	if len(outcome.Messages) != 3 || outcome.Messages[2] != want {
+		t.Errorf("the messages are %+v", outcome.Messages)
+	}
+}
+
+// several is perfect with a second talker whose messages lie half a cycle behind those of the first.
+func several(t *testing.T) *observation {
+	t.Helper()
+	seen := perfect(t)
+	const half = testCycle / 2
+	seen.talkers[0].port = talkerPort
+	second := talkerSeen{runID: testRun + 1, port: talkerPort + 1}
+	for i := range 3 {
+		seen.received[i].Source = netip.AddrPortFrom(topology.PodAddressA, talkerPort)
+		sent, arrived := seen.talkers[0].sent[i], seen.received[i]
+		sent.Txtime, arrived.Txtime, arrived.Arrival = sent.Txtime+half, arrived.Txtime+half, arrived.Arrival+half+10
+		arrived.Source = netip.AddrPortFrom(topology.PodAddressA, talkerPort+1)
+		second.sent = append(second.sent, sent)
+		seen.received = append(seen.received, arrived)
+		seen.departures = append(seen.departures, control.Departure{Flow: 2, RequestedTAI: sent.Txtime, DepartedTAI: sent.Txtime + 50})
+		seen.capture.Packets = append(seen.capture.Packets, frame(t, testRun+1, sent.Sequence, sent.Txtime+60))
+	}
+	seen.talkers = append(seen.talkers, second)
+	return seen
+}
+
+func TestTalkersWithTheSameNumbersAreToldApart(t *testing.T) {
+	outcome, err := join(several(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := outcome.Observed.Counts
+	if counts.Sent != 6 || counts.Received != 6 || counts.Lost != 0 || counts.Duplicated != 0 || len(outcome.Problems) != 0 {
+		t.Errorf("counts are %+v, problems %q", counts, outcome.Problems)
+	}
+	for i, message := range outcome.Messages {
+		if message.Talker != i%2 || int(message.Sequence) != i/2 || message.Arrival-message.Txtime != int64(90+10*(i%2)) ||
+			message.Wire-message.Txtime != 60 || message.Departed-message.Txtime != 50 {
+			t.Errorf("message %d is %+v", i, message)
+		}
+	}
+}
+
+func TestRunWithoutSamplersIsJudgedWithoutTheWire(t *testing.T) {
+	seen := perfect(t)
+	seen.capture = nil
+	outcome, err := join(seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(outcome.Problems) != 0 || outcome.Messages[0].Wire != 0 || outcome.Observed.Received != 3 {
+		t.Errorf("problems %q, messages %+v", outcome.Problems, outcome.Messages)
+	}
+	seen.received, seen.departures = seen.received[1:], seen.departures[1:]
+	if outcome, err = join(seen); err != nil || len(outcome.Problems) != 2 {
+		t.Errorf("problems %q, %v", outcome.Problems, err)
 	}
 }
 
@@ -118,7 +176,7 @@ func TestWhatGoesWrongIsFound(t *testing.T) {
 			func(o *observation) { o.departures = o.departures[:2] }, []string{"ktsnd did not send 1"}},
 		"a send call that failed is not a loss": {
 			func(o *observation) {
-				o.sent[2].Errno = 11
+				o.talkers[0].sent[2].Errno = 11
 				o.received, o.departures = o.received[:2], o.departures[:2]
 			}, []string{"1 send calls failed"}},
 		"a message with bytes changed is lost as well": {
@@ -138,12 +196,12 @@ func TestWhatGoesWrongIsFound(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(outcome.problems) != len(test.want) {
-				t.Fatalf("problems: %q, want %q", outcome.problems, test.want)
+			if len(outcome.Problems) != len(test.want) {
+				t.Fatalf("problems: %q, want %q", outcome.Problems, test.want)
 			}
 			for i, want := range test.want {
-				if !strings.Contains(outcome.problems[i], want) {
-					t.Errorf("problem %q, want %q", outcome.problems[i], want)
+				if !strings.Contains(outcome.Problems[i], want) {
+					t.Errorf("problem %q, want %q", outcome.Problems[i], want)
 				}
 			}
 		})
