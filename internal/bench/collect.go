@@ -12,8 +12,8 @@ import (
 
 // Collect computes everything that there is to say about a store, complete or not.
 func Collect(store *Store) (*results.Summary, []results.Series, error) {
-	c := &collector{profile: &store.Manifest.Profile}
-	if err := store.Each(c.add); err != nil {
+	c, err := collect(store)
+	if err != nil {
 		return nil, nil, err
 	}
 	summary := store.Manifest.summary()
@@ -23,9 +23,8 @@ func Collect(store *Store) (*results.Summary, []results.Series, error) {
 	}
 	summary.Idle = c.idle
 	summary.Problems = append(summary.Problems, c.problems...)
-	c.sort()
 	for _, entry := range c.entries {
-		summary.Runs = append(summary.Runs, entry.finish())
+		summary.Runs = append(summary.Runs, &entry.run)
 	}
 	summary.Ratios = c.ratios()
 	summary.Figures = append(figures(summary.Runs, summary.Idle), gateFigures(summary.Runs, summary.Setup.Gates)...)
@@ -35,6 +34,19 @@ func Collect(store *Store) (*results.Summary, []results.Series, error) {
 			Why:  "the bench was interrupted; the same `ktsn bench run` goes on with them"})
 	}
 	return summary, c.series(), nil
+}
+
+// collect reads all runs of a store.
+func collect(store *Store) (*collector, error) {
+	c := &collector{profile: &store.Manifest.Profile}
+	if err := store.Each(c.add); err != nil {
+		return nil, err
+	}
+	c.sort()
+	for _, entry := range c.entries {
+		entry.finish()
+	}
+	return c, nil
 }
 
 // summary is what is known without the runs.
@@ -104,11 +116,19 @@ func (c *collector) add(record *Record) error {
 	return nil
 }
 
-func (c *collector) entry(key results.Key) *entry {
+// find returns the entry of a key, or nil.
+func (c *collector) find(key results.Key) *entry {
 	for _, entry := range c.entries {
 		if entry.run.Key() == key {
 			return entry
 		}
+	}
+	return nil
+}
+
+func (c *collector) entry(key results.Key) *entry {
+	if known := c.find(key); known != nil {
+		return known
 	}
 	added := &entry{run: results.Run{Path: key.Path, Workload: key.Workload, PayloadBytes: key.PayloadBytes, CycleNs: key.CycleNs}}
 	c.entries = append(c.entries, added)
@@ -142,7 +162,8 @@ func (e *entry) addTimes(record *Record) {
 	e.end += int64(record.Run.Messages) * record.Run.CycleNs
 }
 
-func (e *entry) finish() *results.Run {
+// finish computes the figures over all alternations.
+func (e *entry) finish() {
 	run := &e.run
 	run.Counts = results.PoolCounts(run.Alternations)
 	e.samples.describe(&run.Distributions)
@@ -150,7 +171,6 @@ func (e *entry) finish() *results.Run {
 	run.MemoryBytes = results.MostMemory(run.Alternations)
 	run.MachineCores = results.MeanMachine(run.Alternations)
 	run.MedianOfAlternations = results.MedianOf(run.Alternations)
-	return run
 }
 
 // sort brings the runs into the order of the matrix: paths take other turns in each repetition.

@@ -18,7 +18,11 @@ const (
 var compared = []struct {
 	name       string
 	hundredths int
-}{{"latency_ns.p50", 5000}, {"latency_ns.p99", 9900}}
+	of         func(*stats.Summary) int64
+}{
+	{"latency_ns.p50", 5000, func(s *stats.Summary) int64 { return s.P50 }},
+	{"latency_ns.p99", 9900, func(s *stats.Summary) int64 { return s.P99 }},
+}
 
 // ratios compares each path with the others under the same workload, and each workload with that without what is
 // special about it on the same path.
@@ -57,11 +61,9 @@ func compare(random *rand.Rand, one, other *entry) []results.Ratio {
 		return nil
 	}
 	for _, figure := range compared {
-		low, high, ok := stats.RatioRange(random, one.resampled, other.resampled, figure.hundredths, bootstrapRounds, confidence)
-		above, below := first.P50, second.P50
-		if figure.hundredths == 9900 {
-			above, below = first.P99, second.P99
-		}
+		low, high, ok := stats.RatioRange(random, one.resampled, other.resampled, figure.hundredths, bootstrapRounds, confidence,
+			stats.InTurns)
+		above, below := figure.of(first), figure.of(second)
 		if !ok || below <= 0 {
 			continue
 		}

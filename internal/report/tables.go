@@ -66,6 +66,11 @@ func zeroCell(count int) cell {
 	return c
 }
 
+// shareCell is a share as a percentage.
+func shareCell(share float64) cell {
+	return cell{Text: fmt.Sprintf("%.2f %%", share*100), Exact: strconv.FormatFloat(share, 'g', -1, 64)}
+}
+
 func noCells(count int) []cell {
 	return slices.Repeat([]cell{{Text: unmeasured}}, count)
 }
@@ -127,7 +132,7 @@ func cdfTable(id string, runs []sampled, limit int64) table {
 		b := s.latency
 		share := beyond(s.latencyNs, limit)
 		return []cell{countCell(b.count), timeCell(b.p50), timeCell(b.p90), timeCell(b.p99), timeCell(b.p99_9),
-			timeCell(b.max), {Text: fmt.Sprintf("%.2f %%", share*100), Exact: strconv.FormatFloat(share, 'g', -1, 64)}}
+			timeCell(b.max), shareCell(share)}
 	})
 }
 

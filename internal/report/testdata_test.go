@@ -34,6 +34,9 @@ func generated(messages int, paths []string, payloads []int, keepAwake bool) *Me
 	add := func(path, workload string, payload int) {
 		series := results.Series{Key: results.Key{Path: path, Workload: workload, PayloadBytes: payload, CycleNs: 1_000_000},
 			LatencyNs: latencies(random, messages, float64(len(path)*4)+float64(payload)/100)}
+		for i := range series.LatencyNs {
+			series.MeasuredNs = append(series.MeasuredNs, int64(i)*1_000_000)
+		}
 		for i := 1; i < len(series.LatencyNs); i++ {
 			series.JitterNs = append(series.JitterNs, series.LatencyNs[i]-series.LatencyNs[i-1])
 		}

@@ -114,11 +114,21 @@ func (r *Resampled) percentile(hundredths int) int64 {
 	return r.grid[at]
 }
 
+// Pairing is how two samples were taken.
+type Pairing bool
+
+// In turns, so that what happened during a part of one happened during the same part of the other; or apart.
+const (
+	InTurns Pairing = true
+	Apart   Pairing = false
+)
+
 // RatioRange is the range in which the ratio of two percentiles lies with a confidence below 1, by a bootstrap of two
-// stages: parts are drawn with replacement, and within them blocks. Samples with the same number of parts were
-// measured in turns, and the same parts are drawn of both, so that noise which hit both does not count. False when a
-// percentile of the second can be zero.
-func RatioRange(random *rand.Rand, one, other *Resampled, hundredths, rounds int, confidence float64) (low, high float64, ok bool) {
+// stages: parts are drawn with replacement, and within them blocks. Of samples that were taken in turns, with as many
+// parts, the same parts are drawn, so that noise which hit both does not count. False when a percentile of the second
+// can be zero.
+func RatioRange(random *rand.Rand, one, other *Resampled, hundredths, rounds int, confidence float64,
+	pairing Pairing) (low, high float64, ok bool) {
 	if one == nil || other == nil {
 		return 0, 0, false
 	}
@@ -126,7 +136,7 @@ func RatioRange(random *rand.Rand, one, other *Resampled, hundredths, rounds int
 	for i := range ratios {
 		parts := drawParts(random, len(one.byPart))
 		one.draw(random, parts)
-		if len(other.byPart) != len(one.byPart) {
+		if pairing == Apart || len(other.byPart) != len(one.byPart) {
 			parts = drawParts(random, len(other.byPart))
 		}
 		other.draw(random, parts)

@@ -26,7 +26,7 @@ func TestRangeOfARatioHoldsTheTrueOneAsOftenAsItSays(t *testing.T) {
 		held := 0
 		for range trials {
 			one, other := NewResampled(drawn(random, 5, 500, 4000)), NewResampled(drawn(random, 5, 500, 10000))
-			low, high, ok := RatioRange(random, one, other, hundredths, 300, 0.95)
+			low, high, ok := RatioRange(random, one, other, hundredths, 300, 0.95, InTurns)
 			if !ok || low > high {
 				t.Fatalf("the range is %v to %v, %v", low, high, ok)
 			}
@@ -50,7 +50,7 @@ func TestRangeIsWiderWhenRepetitionsDiffer(t *testing.T) {
 	}
 	other := NewResampled(drawn(random, 5, 1000, 10000))
 	width := func(parts [][]int64) float64 {
-		low, high, _ := RatioRange(rand.New(rand.NewPCG(5, 6)), NewResampled(parts), other, 5000, 500, 0.95)
+		low, high, _ := RatioRange(rand.New(rand.NewPCG(5, 6)), NewResampled(parts), other, 5000, 500, 0.95, Apart)
 		return high - low
 	}
 	if width(restless) < 3*width(calm) {
@@ -61,7 +61,7 @@ func TestRangeIsWiderWhenRepetitionsDiffer(t *testing.T) {
 func TestSameSeedGivesTheSameRange(t *testing.T) {
 	parts := drawn(rand.New(rand.NewPCG(7, 8)), 3, 300, 5000)
 	ranges := func(seed uint64) [2]float64 {
-		low, high, _ := RatioRange(rand.New(rand.NewPCG(seed, 0)), NewResampled(parts), NewResampled(parts[1:]), 5000, 200, 0.95)
+		low, high, _ := RatioRange(rand.New(rand.NewPCG(seed, 0)), NewResampled(parts), NewResampled(parts[1:]), 5000, 200, 0.95, InTurns)
 		return [2]float64{low, high}
 	}
 	if ranges(1) != ranges(1) {
@@ -90,7 +90,7 @@ func TestRangeOfNothing(t *testing.T) {
 		t.Error("a sample of nothing")
 	}
 	for name, pair := range map[string][2]*Resampled{"no sample": {nil, zeros}, "nothing to compare with": {zeros, nil}, "zero": {zeros, zeros}} {
-		if _, _, ok := RatioRange(rand.New(rand.NewPCG(1, 1)), pair[0], pair[1], 5000, 10, 0.95); ok {
+		if _, _, ok := RatioRange(rand.New(rand.NewPCG(1, 1)), pair[0], pair[1], 5000, 10, 0.95, InTurns); ok {
 			t.Errorf("%s has a range", name)
 		}
 	}
