@@ -45,7 +45,7 @@ func Plan(profile *Profile) []Block {
 		for _, group := range groups {
 			block := Block{Setting: group.setting}
 			if current == nil || *current != group.setting {
-				block.Runs = warmUps(profile, group.pieces)
+				block.Runs = warmUps(profile, group.pieces, repetition)
 			}
 			current = &group.setting
 			for _, run := range group.turns(repetition) {
@@ -173,7 +173,7 @@ func (g *settingGroup) byWorkload() [][]piece {
 }
 
 // warmUps are one for each path: address resolution, caches, page faults.
-func warmUps(profile *Profile, pieces []piece) []Run {
+func warmUps(profile *Profile, pieces []piece, repetition int) []Run {
 	if profile.WarmUp == 0 {
 		return nil
 	}
@@ -182,7 +182,8 @@ func warmUps(profile *Profile, pieces []piece) []Run {
 	for _, piece := range pieces {
 		if !seen[piece.key.Path] {
 			seen[piece.key.Path] = true
-			runs = append(runs, Run{Key: piece.key, Messages: max(profile.WarmUp/piece.talkers, 2), Talkers: piece.talkers})
+			runs = append(runs, Run{Key: piece.key, Repetition: repetition, Messages: max(profile.WarmUp/piece.talkers, 2),
+				Talkers: piece.talkers})
 		}
 	}
 	return runs

@@ -13,7 +13,7 @@ import (
 )
 
 // Progress says where the measurement stands: on a terminal a line that is overwritten before each run, elsewhere a
-// line whenever a repetition or a warm-up begins. It writes between runs only, never during one.
+// line whenever a repetition begins. It writes between runs only, never during one.
 type Progress struct {
 	out     io.Writer
 	columns int
@@ -24,8 +24,8 @@ type Progress struct {
 	// latency is by path, over everything so far.
 	latency map[string]*stats.Running
 	paths   []string
-	// last is the run that was begun last, if one was.
-	last *Run
+	// repetition is the one under way, 0 before the first.
+	repetition int
 }
 
 // NewProgress writes to out; columns is the width of the terminal behind it, 0 when there is none.
@@ -55,17 +55,19 @@ func (p *Progress) prepared() {
 
 // starts is called before each run.
 func (p *Progress) starts(next Run) {
-	last := p.last
-	if p.columns == 0 && (last == nil || next.Repetition != last.Repetition || (next.Number == 0) != (last.Number == 0)) {
-		fmt.Fprintf(p.out, "%s: %s%s\n", p.timeLeft(), p.describe(next), p.standing())
+	if p.columns == 0 && next.Repetition != p.repetition {
+		fmt.Fprintf(p.out, "%s: repetition %d%s\n", p.timeLeft(), next.Repetition, p.standing())
 	}
-	p.overwrite(fmt.Sprintf("%s: %s%s", p.timeLeft(), p.describe(next)+", "+p.what(next), p.standing()))
-	p.last = &next
+	p.overwrite(fmt.Sprintf("%s: repetition %d, %s%s", p.timeLeft(), next.Repetition, p.what(next), p.standing()))
+	p.repetition = next.Repetition
 }
 
 func (p *Progress) what(run Run) string {
 	if run.IdleNs > 0 {
 		return "ktsnd with nothing to send"
+	}
+	if run.Number == 0 {
+		return "warming up " + run.Path
 	}
 	return fmt.Sprintf("%s, %s, %d B", run.Workload, run.Path, run.PayloadBytes)
 }
@@ -97,13 +99,6 @@ func (p *Progress) overwrite(text string) {
 // clear removes the line on a terminal.
 func (p *Progress) clear() {
 	p.overwrite("")
-}
-
-func (p *Progress) describe(r Run) string {
-	if r.Number == 0 {
-		return "warming up"
-	}
-	return fmt.Sprintf("repetition %d", r.Repetition)
 }
 
 // standing is the latency so far.

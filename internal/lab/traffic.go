@@ -32,7 +32,7 @@ const (
 	// its processor, at the very moment of a departure.
 	lead = 2500 * time.Microsecond
 	// idleTimeout ends the listener when messages are missing.
-	idleTimeout = time.Second
+	idleTimeout = 2 * time.Second
 	// firstTimeout ends it when none came at all.
 	firstTimeout = 10 * time.Second
 	// runGrace is what a run may take beyond its messages before it counts as stuck.

@@ -136,9 +136,9 @@ func drawMeans(runs []sampled, taken []means, interval time.Duration, budgetNs i
 		line.LineStyle = draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{4, 3}}
 		p.Add(line)
 		p.Y.Max = max(p.Y.Max, microseconds(budgetNs)*1.1)
-		p.Y.Min = min(p.Y.Min, microseconds(budgetNs))
+		p.Y.Min = min(p.Y.Min, microseconds(budgetNs)*0.8)
 	}
-	return &picture{p, wideWidth, halfHeight, label}, nil
+	return &picture{p, wideWidth, halfHeight, label, pathsOf(runs), false}, nil
 }
 
 func meanTable(id string, runs []sampled, taken []means, budgetNs int64) table {

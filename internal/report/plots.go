@@ -86,6 +86,10 @@ type picture struct {
 	plot          *plot.Plot
 	width, height vg.Length
 	label         string
+	// paths are those in the drawing: on the page a key stands above it, elsewhere it has a legend of its own.
+	paths []string
+	// legendBelow is where lines rise to the upper right.
+	legendBelow bool
 }
 
 // inline draws into SVG for inclusion in HTML: without the header of a file, names of fonts and absolute size,
@@ -117,8 +121,13 @@ const pngDPI = 200
 
 // write draws into a file's format: svg or png. On paper of its own a drawing has a background.
 func (p *picture) write(out io.Writer, format string) error {
-	p.plot.BackgroundColor = color.White
-	defer func() { p.plot.BackgroundColor = nil }()
+	alone := *p.plot
+	alone.BackgroundColor = color.White
+	alone.Title.Text = p.label
+	styleText(&alone.Title.TextStyle, fontSize, ink)
+	if err := p.addLegend(&alone); err != nil {
+		return err
+	}
 	var canvas interface {
 		vg.CanvasSizer
 		io.WriterTo
@@ -128,9 +137,26 @@ func (p *picture) write(out io.Writer, format string) error {
 	} else {
 		canvas = vgsvg.New(p.width, p.height)
 	}
-	p.plot.Draw(draw.New(canvas))
+	alone.Draw(draw.New(canvas))
 	_, err := canvas.WriteTo(out)
 	return err
+}
+
+// addLegend says which line is which path.
+func (p *picture) addLegend(to *plot.Plot) error {
+	to.Legend = plot.NewLegend()
+	to.Legend.Top = !p.legendBelow
+	styleText(&to.Legend.TextStyle, smallSize, ink)
+	for _, path := range p.paths {
+		line, err := plotter.NewLine(plotter.XYs{{}, {}})
+		if err != nil {
+			return err
+		}
+		look := lookOf(path)
+		line.LineStyle = draw.LineStyle{Color: look.color, Width: vg.Points(1.6), Dashes: look.dashes}
+		to.Legend.Add(path, line)
+	}
+	return nil
 }
 
 // slot is the place of one box.
@@ -211,7 +237,7 @@ func drawBoxes(runs []sampled, of func(*sampled) *box, width, height vg.Length, 
 	for group := 1; group < len(payloadsOf(runs)); group++ {
 		p.Add(separator(group*(len(paths)+1) - 1))
 	}
-	return &picture{p, width, height, label}, true, nil
+	return &picture{plot: p, width: width, height: height, label: label, paths: paths}, true, nil
 }
 
 // newBoxPlot gives the library's box our percentiles: its own whiskers would end at 1.5 interquartile ranges.
@@ -304,7 +330,7 @@ func drawCDF(runs []sampled, curves []*curve, limit int64, label string) (*pictu
 	p.X.Tick.Marker = plot.ConstantTicks(evenTicks(microseconds(limit)))
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.25, Label: "25 %"}, {Value: 0.5, Label: "50 %"},
 		{Value: 0.75, Label: "75 %"}, {Value: 0.9, Label: "90 %"}, {Value: 1, Label: "100 %"}}
-	return &picture{p, halfWidth, halfHeight, label}, nil
+	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), true}, nil
 }
 
 // drawTail draws the share of messages that took at least so long, both axes logarithmic.
@@ -330,7 +356,7 @@ func drawTail(runs []sampled, curves []*curve, label string) (*picture, error) {
 	}
 	p.Y.Min, p.Y.Max = rarest, 1
 	p.X.Label.Text = "Latency, µs"
-	return &picture{p, halfWidth, halfHeight, label}, nil
+	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), false}, nil
 }
 
 func addLine(p *plot.Plot, points plotter.XYs, path string, step plotter.StepKind) error {

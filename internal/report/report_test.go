@@ -210,7 +210,7 @@ func TestFramesOutsideTheirWindowAreShown(t *testing.T) {
 			t.Errorf("there is no %s", want)
 		}
 	}
-	if other := rendered(t, generated(100, threePaths, []int{64}, true)); strings.Contains(other, "by class") {
+	if other := rendered(t, generated(100, threePaths, []int{64}, true)); strings.Contains(other, "wire, by class") {
 		t.Error("runs without a schedule have a table of gates")
 	}
 }

@@ -139,7 +139,7 @@ func cdfTable(id string, runs []sampled, limit int64) table {
 // causesTable says how latency comes about, and what it costs.
 func causesTable(id string, runs []sampled) table {
 	head := []string{"departure p50", "p99", "launch p50", "p99", "send call p50", "p99",
-		"lost", "early", "late", "ktsnd cores"}
+		"lost", "early", "late", "ktsnd cores", "talker", "listener", "machine"}
 	return newTable(id, "µs", runs, head, func(s *sampled) []cell {
 		run := s.run
 		cells := slices.Concat(pairCells(run.DepartureError), pairCells(run.LaunchError), pairCells(run.SendCall))
@@ -149,11 +149,22 @@ func causesTable(id string, runs []sampled) table {
 		} else {
 			cells = append(cells, noCells(1)...)
 		}
-		if share, ok := run.CPUCores["ktsnd"]; ok {
-			return append(cells, cell{Text: fmt.Sprintf("%.3f", share), Exact: strconv.FormatFloat(share, 'g', -1, 64)})
+		for _, program := range []string{"ktsnd", "talker", "listener"} {
+			share, known := run.CPUCores[program]
+			cells = append(cells, coresCell(share, known))
 		}
-		return append(cells, noCells(1)...)
+		if machine := run.MachineCores; machine != nil {
+			return append(cells, coresCell(*machine, true))
+		}
+		return append(cells, coresCell(0, false))
 	})
+}
+
+func coresCell(share float64, known bool) cell {
+	if !known {
+		return noCells(1)[0]
+	}
+	return cell{Text: fmt.Sprintf("%.3f", share), Exact: strconv.FormatFloat(share, 'g', -1, 64)}
 }
 
 func pairCells(summary *stats.Summary) []cell {
