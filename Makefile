@@ -32,10 +32,11 @@ conformance: build ## the shaper beside the kernel's own taprio and etf, in a vi
 	@scripts/conformance.sh
 
 .PHONY: bench
-bench: build ## what the shaper and the network plugin cost: tables, and out/bench/shaper.json
+bench: build ## the full measurements (ten minutes, root): tables and reports in out/bench/
 	@mkdir -p out/bench
 	@$(BUILD)/datapath/tests/bench/ktsn-bench --out out/bench/shaper.json
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test -count=1 -run '^$$' -bench . -benchtime 100x ./test/cni
+	@bin/ktsn bench run kubernetsn --out out/bench/kubernetsn-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: build
 build: deps ## all programs into bin/

@@ -132,6 +132,7 @@ func (p *profileParser) parse(data []byte) *ProfileError {
 	if fault := p.profile.Check(); fault != nil {
 		return p.locate(fault)
 	}
+	p.profile.possible()
 	return p.checkAssertions()
 }
 
@@ -159,9 +160,9 @@ func (p *profileParser) read(key, value *yaml.Node) *ProfileError {
 	}
 	if err := reader(&p.profile, value); err != nil {
 		line := value.Line
-		var at *lineError
-		if errors.As(err, &at) {
-			line = at.line
+		var within *lineError
+		if errors.As(err, &within) {
+			line = within.line
 		}
 		return &ProfileError{Line: line, Field: key.Value, Message: err.Error()}
 	}
@@ -194,6 +195,16 @@ type lineError struct {
 }
 
 func (e *lineError) Unwrap() error { return e.error }
+
+// at adds the line of a value, unless the error knows one within it.
+func at(n *yaml.Node, err error) error {
+	line := n.Line
+	var within *lineError
+	if errors.As(err, &within) {
+		line = within.line
+	}
+	return &lineError{line, err}
+}
 
 // shown is how a sentence names a value.
 func shown(n *yaml.Node) string {
@@ -240,7 +251,7 @@ func list[T any](n *yaml.Node, item func(*yaml.Node) (T, error)) ([]T, error) {
 	for _, one := range n.Content {
 		value, err := item(one)
 		if err != nil {
-			return nil, &lineError{one.Line, fmt.Errorf("an item %w", err)}
+			return nil, at(one, fmt.Errorf("an item %w", err))
 		}
 		all = append(all, value)
 	}
@@ -275,7 +286,7 @@ func members(n *yaml.Node, what string, readers map[string]func(*yaml.Node) erro
 				strings.Join(slices.Sorted(maps.Keys(readers)), ", "))}
 		}
 		if err := reader(pair[1]); err != nil {
-			return &lineError{pair[1].Line, fmt.Errorf("has %s, which %w", name, err)}
+			return at(pair[1], fmt.Errorf("has %s, which %w", name, err))
 		}
 	}
 	return nil

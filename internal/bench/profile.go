@@ -338,11 +338,15 @@ func (p *Profile) gaps() []results.Gap {
 	return all
 }
 
-// possible adds to the paths what can be measured of IfPossible.
+// possible moves to the paths what can be measured of IfPossible.
 func (p *Profile) possible() {
+	var left []string
 	for _, path := range p.IfPossible {
-		if slices.Contains(AllPaths, path) && !slices.Contains(p.Paths, path) {
+		if slices.Contains(AllPaths, path) {
 			p.Paths = append(p.Paths, path)
+		} else {
+			left = append(left, path)
 		}
 	}
+	p.IfPossible = left
 }

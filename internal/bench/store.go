@@ -234,12 +234,7 @@ func (s *Store) learn(environment Environment) error {
 
 func (s *Store) writeManifest() error {
 	path := filepath.Join(s.dir, manifestName)
-	err := results.WriteFile(path, func(out io.Writer) error {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(&s.Manifest)
-	})
-	if err != nil {
+	if err := results.WriteJSON(path, &s.Manifest); err != nil {
 		return fmt.Errorf("write %s: %w", path, s.explain(err))
 	}
 	return nil

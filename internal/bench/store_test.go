@@ -26,6 +26,8 @@ type fake struct {
 	// stopAfter runs, stop ends the bench, or fails it.
 	stopAfter int
 	stop      func() error
+	// factor makes messages take longer; 0 is 1.
+	factor int64
 }
 
 func (f *fake) Prepare(_ context.Context, setting Setting) error {
@@ -43,7 +45,7 @@ func (f *fake) Perform(_ context.Context, run Run) (*Outcome, error) {
 	if run.IdleNs > 0 {
 		return &Outcome{Idle: &results.Idle{DurationNs: run.IdleNs, CPUCores: map[string]float64{"ktsnd": 0.001}}}, nil
 	}
-	return outcomeOf(run, int64(len(run.Path)*1000)), nil
+	return outcomeOf(run, int64(len(run.Path)*1000)*max(f.factor, 1)), nil
 }
 
 func (f *fake) Environment() Environment {

@@ -3,7 +3,6 @@
 package demo
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -49,21 +48,15 @@ func conclude(config *Config, store *bench.Store) error {
 
 // writeResults puts the files in place, each at once: a reader never sees half of one.
 func writeResults(dir string, messages func(io.Writer) error, measurement *report.Measurement) error {
-	for _, file := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{
-		{messagesName, messages},
-		{summaryName, func(out io.Writer) error {
-			encoder := json.NewEncoder(out)
-			encoder.SetIndent("", "  ")
-			return encoder.Encode(measurement.Summary)
-		}},
-		{reportName, func(out io.Writer) error { return report.Write(out, measurement) }},
-	} {
-		if err := results.WriteFile(filepath.Join(dir, file.name), file.write); err != nil {
-			return fmt.Errorf("write %s: %w", file.name, err)
-		}
+	if err := results.WriteFile(filepath.Join(dir, messagesName), messages); err != nil {
+		return fmt.Errorf("write %s: %w", messagesName, err)
+	}
+	if err := results.WriteJSON(filepath.Join(dir, summaryName), measurement.Summary); err != nil {
+		return fmt.Errorf("write %s: %w", summaryName, err)
+	}
+	page := func(out io.Writer) error { return report.Write(out, measurement) }
+	if err := results.WriteFile(filepath.Join(dir, reportName), page); err != nil {
+		return fmt.Errorf("write %s: %w", reportName, err)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package report
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -85,11 +84,7 @@ func writePart(dir, plots, format string, part *part, summary *results.Summary) 
 		}
 	}
 	return errors.Join(
-		write(filepath.Join(dir, part.Prefix+SummaryName), func(out io.Writer) error {
-			encoder := json.NewEncoder(out)
-			encoder.SetIndent("", "  ")
-			return encoder.Encode(summary)
-		}),
+		results.WriteJSON(filepath.Join(dir, part.Prefix+SummaryName), summary),
 		writeCSV(filepath.Join(dir, part.Prefix+figuresName),
 			[]string{"path", "workload", "payload_bytes", "cycle_ns", "alternation", "figure", "value"}, figureRows(summary)),
 		writeCSV(filepath.Join(dir, part.Prefix+ratiosName),

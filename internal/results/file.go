@@ -3,6 +3,7 @@
 package results
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -37,6 +38,15 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	}
 	success = true
 	return nil
+}
+
+// WriteJSON writes a value as an indented file, at once.
+func WriteJSON(path string, value any) error {
+	return WriteFile(path, func(out io.Writer) error {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(value)
+	})
 }
 
 // TemporaryPrefix opens the names of files that WriteFile has not completed.
