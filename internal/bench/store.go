@@ -4,6 +4,7 @@ package bench
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -110,9 +111,12 @@ func OpenStore(dir string, manifest *Manifest) (_ *Store, err error) {
 			return nil, err
 		}
 	}
+	if err := s.removeHalves(); err != nil {
+		return nil, err
+	}
 	s.lock = lock
 	success = true
-	return s, s.removeHalves()
+	return s, nil
 }
 
 func lockFolder(dir string) (*os.File, error) {
@@ -225,7 +229,7 @@ func (s *Store) learn(environment Environment) error {
 	if err := errors.Join(errBefore, errAfter); err != nil {
 		return fmt.Errorf("describe the target: %w", err)
 	}
-	if string(before) == string(after) {
+	if bytes.Equal(before, after) {
 		return nil
 	}
 	s.Manifest.Environment = environment

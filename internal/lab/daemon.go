@@ -23,6 +23,8 @@ const (
 	readyTimeout = 10 * time.Second
 	readyPoll    = 20 * time.Millisecond
 	stopGrace    = 3 * time.Second
+	// daemonGrace is longer: a thread that keeps the core awake has the lowest priority and ends when it gets a turn.
+	daemonGrace = 20 * time.Second
 	// endedGrace is how long after its last sign of life a process that fails has ended for certain.
 	endedGrace = 500 * time.Millisecond
 )
@@ -135,5 +137,5 @@ func (d *daemon) stop() error {
 	if d.client != nil {
 		err = d.client.Close()
 	}
-	return errors.Join(err, d.process.Stop(stopGrace))
+	return errors.Join(err, d.process.Stop(daemonGrace))
 }

@@ -8,6 +8,6 @@
 //	host          talker on node a                            -> listener on node b
 //
 // What each file does: lab (where runs are made, and in which setting), programs and pinning (with what), workload (what
-// is beside the messages), daemon and gates (ktsnd and its schedule), traffic, companions, watch and sampler (one run),
+// is beside the messages), daemon and gates (ktsnd and its schedule), traffic, companions, watch, sampler and stamping (one run),
 // join (what became of each message), clock (how exact its times are).
 package lab

@@ -30,6 +30,8 @@ type Lab struct {
 	setting  bench.Setting
 	// daemon is nil when no path needs it.
 	daemon *daemon
+	// stamping is nil when no run is sampled.
+	stamping *stamping
 	// lastRunID tells the messages of a run from those of others.
 	lastRunID uint32
 }
@@ -95,7 +97,7 @@ func (l *Lab) Environment() bench.Environment {
 
 // Close ends and removes everything.
 func (l *Lab) Close(ctx context.Context) error {
-	return errors.Join(l.leave(context.WithoutCancel(ctx)), l.nodes.Destroy())
+	return errors.Join(l.stamp(false), l.leave(context.WithoutCancel(ctx)), l.nodes.Destroy())
 }
 
 // leave ends the setting.

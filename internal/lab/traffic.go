@@ -68,6 +68,9 @@ func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) 
 	if bench.HasGates(r.Workload) {
 		seen.gates = &gatesSeen{cycle: r.Cycle()}
 	}
+	if err := l.stamp(!r.Unsampled); err != nil {
+		return nil, err
+	}
 	var watched results.Distributions
 	if r.Unsampled {
 		if err := l.traffic(ctx, r, seen, &watched); err != nil {
@@ -155,12 +158,16 @@ func (l *Lab) talk(ctx context.Context, r bench.Run, seen *observation, listener
 		programs["ktsnd"] = l.daemon.process
 	}
 	var talkers []*process.Process
+	defer func() {
+		for _, talker := range talkers {
+			_ = talker.Stop(stopGrace)
+		}
+	}()
 	for number := range seen.talkers {
 		talker, err := l.startTalker(r, seen, number)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = talker.Stop(stopGrace) }()
 		talkers = append(talkers, talker)
 		programs["talker"] = talker
 	}
