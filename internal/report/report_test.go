@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -176,26 +175,6 @@ func TestMeansAreThoseOfTheirInterval(t *testing.T) {
 		if got := intervalFor(runs, 0); got != want {
 			t.Errorf("%v are divided into %v, want %v", measured, got, want)
 		}
-	}
-}
-
-func TestReportOfAMillionMessagesIsSmall(t *testing.T) {
-	measurement := generated(1_000_000/9, threePaths, []int{64, 256, 1024}, false)
-	var before, after syscall.Rusage
-	errBefore := syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-	var out bytes.Buffer
-	if err := Write(&out, measurement); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(errBefore, syscall.Getrusage(syscall.RUSAGE_SELF, &after)); err != nil {
-		t.Fatal(err)
-	}
-	if out.Len() > 5<<20 {
-		t.Errorf("it has %d bytes", out.Len())
-	}
-	// Processor time, for others may have the processors.
-	if spent := time.Duration(after.Utime.Nano() - before.Utime.Nano()); spent > 10*time.Second {
-		t.Errorf("it took %v", spent)
 	}
 }
 
