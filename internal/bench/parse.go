@@ -9,39 +9,17 @@ import (
 	"io"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kubernetsn/kubernetsn/internal/badfile"
 )
 
 // maxProfileBytes is far above what any profile needs.
 const maxProfileBytes = 1 << 20
-
-// ProfileError is what is wrong with a profile's file: the first thing that was found.
-type ProfileError struct {
-	File string
-	// Line counts from 1; 0 when the file as a whole is at fault.
-	Line int
-	// Field is empty when no field is at fault.
-	Field   string
-	Message string
-}
-
-// Error returns file, line, field and sentence.
-func (e *ProfileError) Error() string {
-	text := e.File
-	if e.Line > 0 {
-		text = fmt.Sprintf("%s:%d", text, e.Line)
-	}
-	if e.Field != "" {
-		text += ": " + e.Field
-	}
-	return text + ": " + e.Message
-}
 
 // ReadProfile reads a shipped profile by its name, or a file.
 func ReadProfile(nameOrPath string) (*Profile, error) {
@@ -63,10 +41,10 @@ func ReadProfile(nameOrPath string) (*Profile, error) {
 	return ParseProfile(nameOrPath, data)
 }
 
-// ParseProfile reads and checks a profile. Errors are *ProfileError and name the file as name.
+// ParseProfile reads and checks a profile. Errors are *badfile.Error and name the file as name.
 func ParseProfile(name string, data []byte) (*Profile, error) {
 	if len(data) > maxProfileBytes {
-		return nil, &ProfileError{File: name, Message: fmt.Sprintf("is longer than %d bytes, and no profile is", maxProfileBytes)}
+		return nil, &badfile.Error{File: name, Message: fmt.Sprintf("is longer than %d bytes, and no profile is", maxProfileBytes)}
 	}
 	p := &profileParser{profile: Defaults(), fields: map[string]*yaml.Node{}, keys: map[string]int{}}
 	if err := p.parse(data); err != nil {
@@ -106,23 +84,20 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"assert":            func(p *Profile, n *yaml.Node) (err error) { p.Assert, err = list(n, text); return err },
 }
 
-// yamlError is how the library writes one.
-var yamlError = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?(.*)$`)
-
-func (p *profileParser) parse(data []byte) *ProfileError {
+func (p *profileParser) parse(data []byte) *badfile.Error {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return &ProfileError{Message: "is empty; it must name paths at least"}
+		return &badfile.Error{Message: "is empty; it must name paths at least"}
 	} else if err != nil {
-		return notYAML(err)
+		return badfile.Syntax("is no YAML", err)
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		return &ProfileError{Line: second.Line, Message: "holds more than one document; a file holds one profile"}
+		return &badfile.Error{Line: second.Line, Message: "holds more than one document; a file holds one profile"}
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return &ProfileError{Line: root.Line, Message: "is no list of fields, such as `paths: [direct]`"}
+		return &badfile.Error{Line: root.Line, Message: "is no list of fields, such as `paths: [direct]`"}
 	}
 	for pair := range slices.Chunk(root.Content, 2) {
 		if fault := p.read(pair[0], pair[1]); fault != nil {
@@ -136,27 +111,18 @@ func (p *profileParser) parse(data []byte) *ProfileError {
 	return p.checkAssertions()
 }
 
-func notYAML(err error) *ProfileError {
-	fault := &ProfileError{Message: "is no YAML: " + err.Error()}
-	if parts := yamlError.FindStringSubmatch(err.Error()); parts != nil {
-		fault.Message = "is no YAML: " + parts[2]
-		fault.Line, _ = strconv.Atoi(parts[1]) // 0 where there is none
-	}
-	return fault
-}
-
-func (p *profileParser) read(key, value *yaml.Node) *ProfileError {
+func (p *profileParser) read(key, value *yaml.Node) *badfile.Error {
 	reader, known := readers[key.Value]
 	if !known {
-		return &ProfileError{Line: key.Line, Field: key.Value, Message: "is no field of a profile; those are " +
+		return &badfile.Error{Line: key.Line, Field: key.Value, Message: "is no field of a profile; those are " +
 			strings.Join(slices.Sorted(maps.Keys(readers)), ", ")}
 	}
 	if line, twice := p.keys[key.Value]; twice {
-		return &ProfileError{Line: key.Line, Field: key.Value, Message: fmt.Sprintf("is given twice; line %d has it, too", line)}
+		return &badfile.Error{Line: key.Line, Field: key.Value, Message: fmt.Sprintf("is given twice; line %d has it, too", line)}
 	}
 	p.keys[key.Value], p.fields[key.Value] = key.Line, value
 	if value.Kind == yaml.AliasNode || value.Anchor != "" {
-		return &ProfileError{Line: key.Line, Field: key.Value, Message: "has an anchor or alias; write the value itself"}
+		return &badfile.Error{Line: key.Line, Field: key.Value, Message: "has an anchor or alias; write the value itself"}
 	}
 	if err := reader(&p.profile, value); err != nil {
 		line := value.Line
@@ -164,14 +130,14 @@ func (p *profileParser) read(key, value *yaml.Node) *ProfileError {
 		if errors.As(err, &within) {
 			line = within.line
 		}
-		return &ProfileError{Line: line, Field: key.Value, Message: err.Error()}
+		return &badfile.Error{Line: line, Field: key.Value, Message: err.Error()}
 	}
 	return nil
 }
 
 // locate finds the line of a fault.
-func (p *profileParser) locate(fault *Fault) *ProfileError {
-	located := &ProfileError{Line: p.keys[fault.Field], Field: fault.Field, Message: fault.Message}
+func (p *profileParser) locate(fault *Fault) *badfile.Error {
+	located := &badfile.Error{Line: p.keys[fault.Field], Field: fault.Field, Message: fault.Message}
 	if value := p.fields[fault.Field]; value != nil && fault.Item >= 0 && fault.Item < len(value.Content) {
 		located.Line = value.Content[fault.Item].Line
 	}
@@ -179,7 +145,7 @@ func (p *profileParser) locate(fault *Fault) *ProfileError {
 }
 
 // checkAssertions finds those that are no expressions; what they name is only known when it was measured.
-func (p *profileParser) checkAssertions() *ProfileError {
+func (p *profileParser) checkAssertions() *badfile.Error {
 	for i, expression := range p.profile.Assert {
 		if err := CheckAssertion(expression); err != nil {
 			return p.locate(fault("assert", i, "%v", err))

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/badfile"
 )
 
 const everything = `# a comment
@@ -157,7 +159,7 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			profile, err := ParseProfile("p.yaml", []byte(test.profile))
-			var fault *ProfileError
+			var fault *badfile.Error
 			if !errors.As(err, &fault) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %+v, %v\nwant %s", profile, err, test.want)
 			}
@@ -186,7 +188,7 @@ func FuzzParseProfile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		profile, err := ParseProfile("fuzzed", data)
-		var fault *ProfileError
+		var fault *badfile.Error
 		if (err == nil) == (profile == nil) || (err != nil && !errors.As(err, &fault)) {
 			t.Errorf("got %+v, %v", profile, err)
 		}
