@@ -84,6 +84,9 @@ func ReadStore(dir string) (*Store, error) {
 // OpenStore opens a folder to measure into: a new one, or one whose bench has the same profile and goes on. Nobody
 // else can then until Close.
 func OpenStore(dir string, manifest *Manifest) (_ *Store, err error) {
+	if err := refuseForeign(dir); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(filepath.Join(dir, runsName), 0o755); err != nil {
 		return nil, fmt.Errorf("make folder for the bench: %w", err)
 	}
@@ -100,8 +103,8 @@ func OpenStore(dir string, manifest *Manifest) (_ *Store, err error) {
 	s, err := ReadStore(dir)
 	switch {
 	case errors.Is(err, ErrNoBench):
-		s = &Store{dir: dir}
-		if err := s.begin(manifest); err != nil {
+		s = &Store{dir: dir, Manifest: *manifest}
+		if err := s.writeManifest(); err != nil {
 			return nil, err
 		}
 	case err != nil:
@@ -134,19 +137,21 @@ func lockFolder(dir string) (*os.File, error) {
 	return lock, nil
 }
 
-// begin writes the manifest of a folder that has none.
-func (s *Store) begin(manifest *Manifest) error {
-	others, err := os.ReadDir(s.dir)
-	if err != nil {
-		return fmt.Errorf("look into %s: %w", s.dir, err)
+// refuseForeign finds a folder that holds something else than a bench; nothing is changed in it.
+func refuseForeign(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, manifestName)); err == nil {
+		return nil
+	}
+	others, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("look into the folder for the bench: %w", err)
 	}
 	for _, other := range others {
-		if name := other.Name(); name != runsName && name != lockName && !strings.HasPrefix(name, results.TemporaryPrefix) {
-			return fmt.Errorf("%s is in use: it holds %s and no bench; give a folder that is empty or not there", s.dir, name)
+		if name := other.Name(); name != runsName && !strings.HasPrefix(name, results.TemporaryPrefix) {
+			return fmt.Errorf("%s is in use: it holds %s and no bench; give a folder that is empty or not there", dir, name)
 		}
 	}
-	s.Manifest = *manifest
-	return s.writeManifest()
+	return nil
 }
 
 // sameAs says in what a bench differs from the one whose folder it is to go on with.

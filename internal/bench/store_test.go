@@ -252,6 +252,9 @@ func TestFolderInUseIsRefused(t *testing.T) {
 		if _, err := OpenStore(dir, manifest); err == nil || !strings.Contains(err.Error(), "holds thesis.tex") {
 			t.Errorf("got %v", err)
 		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+			t.Errorf("it now has %v, %v", files, err)
+		}
 	})
 }
 
