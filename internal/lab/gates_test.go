@@ -64,6 +64,18 @@ func TestTransmitTimesLieWithinTheirWindows(t *testing.T) {
 	}
 }
 
+func TestTimersOfSeveralTalkersExpireBetweenDepartures(t *testing.T) {
+	for _, cycle := range []time.Duration{100 * time.Microsecond, time.Millisecond, 7 * time.Millisecond} {
+		for talkers := 2; talkers <= 8; talkers++ {
+			r := bench.Run{Key: results.Key{Workload: results.WorkloadTalkers, CycleNs: cycle.Nanoseconds()}, Talkers: talkers}
+			between := cycle / time.Duration(talkers)
+			if got := leadAmong(r); got < lead || got%between != between/2 {
+				t.Errorf("%d talkers, %v: a lead of %v, and departures each %v", talkers, cycle, got, between)
+			}
+		}
+	}
+}
+
 // withGates is perfect with a schedule: three messages of class 7 in its window, two of class 1 in theirs and one
 // past ktsnd.
 func withGates(t *testing.T) *observation {

@@ -259,7 +259,7 @@ func (l *Lab) talkerArguments(r bench.Run, number int) []string {
 		"--cycle", nanoseconds(r.Cycle()),
 		"--size", strconv.Itoa(r.PayloadBytes),
 		"--count", strconv.Itoa(r.Messages),
-		"--lead", nanoseconds(leadOf(r.Workload, r.Cycle()))}
+		"--lead", nanoseconds(leadAmong(r))}
 	if offset := offsetOf(r, number); offset != 0 {
 		arguments = append(arguments, "--offset", nanoseconds(offset))
 	}

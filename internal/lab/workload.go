@@ -86,6 +86,15 @@ func leadOf(workload string, cycle time.Duration) time.Duration {
 	return lead
 }
 
+// leadAmong is that of one of several talkers, whose timers expire in the middle between departures.
+func leadAmong(r bench.Run) time.Duration {
+	if r.Talkers < 2 {
+		return leadOf(r.Workload, r.Cycle())
+	}
+	between := r.Cycle() / time.Duration(r.Talkers)
+	return (lead+between-1)/between*between + between/2
+}
+
 // offsetOf is where in the cycle the transmit times of a measured talker lie: several divide the cycle.
 func offsetOf(r bench.Run, talker int) time.Duration {
 	if bench.HasGates(r.Workload) {

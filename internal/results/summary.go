@@ -170,7 +170,7 @@ type ProfileSummary struct {
 type Clock struct {
 	// ErrorNs bounds the difference between sending and receiving clock: 0 when they are one.
 	ErrorNs int64 `json:"error_ns"`
-	// ReadNs is what it takes to read the clock, in the median and at p99: a stamp is no better than that.
+	// ReadNs is what a system call takes that reads the clock, in the median and at p99: a bound on how exact a stamp is.
 	ReadNs    int64 `json:"read_ns"`
 	ReadP99Ns int64 `json:"read_p99_ns"`
 	// About says it in a sentence.
