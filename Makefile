@@ -35,13 +35,14 @@ conformance: build ## the shaper beside the kernel's own taprio and etf, in a vi
 	@scripts/conformance.sh
 
 .PHONY: bench
-bench: build ## what the shaper, calls through libktsn and the network plugin cost: tables, and out/bench/
+bench: build ## the full measurements (a quarter of an hour, root): tables and reports in out/bench/
 	@mkdir -p out/bench
 	@$(BUILD)/datapath/tests/bench/ktsn-bench --out out/bench/shaper.json
 	@KTSN_BIN_DIR=$(CURDIR)/bin KTSN_BENCH_CALLS=$(CURDIR)/out/bench/calls.json \
 		$(GO) test -count=1 -tags bench -run '^TestWhatCallsCost$$' ./test/netns
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test -count=1 -run '^$$' -bench . -benchtime 100x ./test/cni
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test -tags bench -count=1 -v -run '^TestBench' ./test/netns
+	@bin/ktsn bench run kubernetsn --out out/bench/kubernetsn-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: e2e
 e2e: images ## a real Kubernetes cluster of two nodes on this machine, and the tests in it (root)

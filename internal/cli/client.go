@@ -50,11 +50,16 @@ func endless(ctx context.Context, err error) error {
 }
 
 func checkFormat(format string, accepted ...string) error {
+	return checkChoice("--output", format, accepted...)
+}
+
+// checkChoice refuses what is not among the values of an option.
+func checkChoice(option, format string, accepted ...string) error {
 	if slices.Contains(accepted, format) {
 		return nil
 	}
 	last := len(accepted) - 1
-	return usageError{fmt.Errorf("--output %q is no format; accepted are %s and %s", format,
+	return usageError{fmt.Errorf("%s %q is no format; accepted are %s and %s", option, format,
 		strings.Join(accepted[:last], ", "), accepted[last])}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/demo"
 )
 
@@ -59,7 +60,7 @@ func newDemo(env *environment) *cobra.Command {
 	flags.IntVar(&config.Alternations, "alternations", 5, "pieces in which they are sent, the paths taking turns")
 	flags.IntSliceVar(&config.Payloads, "payloads", []int{64, 256, 1024}, "bytes of UDP payload")
 	flags.DurationVar(&config.Cycle, "cycle", time.Millisecond, "time between two messages")
-	flags.StringSliceVar(&config.Paths, "paths", demo.AllPaths, "paths to compare")
+	flags.StringSliceVar(&config.Paths, "paths", bench.AllPaths, "paths to compare")
 	flags.StringSliceVar(&config.Workloads, "workloads", demo.AllWorkloads, "conditions under which to measure")
 	flags.BoolVar(&short, "short", false, "200 messages of 64 B in one piece, without workload keep-awake")
 	flags.BoolVar(&quiet, "quiet", false, "no progress")

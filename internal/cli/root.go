@@ -78,7 +78,7 @@ func newRoot(env *environment) *cobra.Command {
 		return usageError{fmt.Errorf("%w; `%s --help` lists the options", err, command.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newDemo(env), newNode(env), newRun(env), newStatus(env), newTop(env), newTrace(env),
+	root.AddCommand(newDemo(env), newBench(env), newNode(env), newRun(env), newStatus(env), newTop(env), newTrace(env),
 		newSchedule(env), newStrategy(env), newClasses(env))
 	return root
 }
@@ -110,6 +110,26 @@ func oneArgument(what string) cobra.PositionalArgs {
 			return usageError{fmt.Errorf("no %s; `%s --help` shows what is accepted", what, command.CommandPath())}
 		}
 		return noArguments(command, arguments[1:])
+	}
+}
+
+// severalArguments wants one word at least.
+func severalArguments(what string) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if len(arguments) == 0 {
+			return usageError{fmt.Errorf("no %s; `%s --help` shows what is accepted", what, command.CommandPath())}
+		}
+		return nil
+	}
+}
+
+// twoArguments wants exactly two words.
+func twoArguments(first, second string) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if len(arguments) < 2 {
+			return usageError{fmt.Errorf("no %s; `%s --help` shows what is accepted", []string{first, second}[len(arguments)], command.CommandPath())}
+		}
+		return noArguments(command, arguments[2:])
 	}
 }
 

@@ -5,36 +5,29 @@ package demo
 import (
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/podnet"
+	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
-// The paths a message can take; they are the "path" of the results.
 const (
-	PathDirect      = "direct"
-	PathKernelVXLAN = "kernel-vxlan"
-	PathHost        = "host"
-)
-
-// AllPaths are the paths in the order in which they take turns.
-var AllPaths = []string{PathDirect, PathKernelVXLAN, PathHost}
-
-const (
-	// maxMessagesPerAlternation keeps a run below what ktsnd remembers of departures (65,535).
+	// keepAwakeMessages and keepAwakePayload are the size of the keep-awake runs.
+	keepAwakeMessages = 1000
+	keepAwakePayload  = 64
+	// idleTime is how long ktsnd is watched with nothing to send.
+	idleTime = 2 * time.Second
+	// maxMessagesPerAlternation keeps a piece below what ktsnd remembers of departures.
 	maxMessagesPerAlternation = 60_000
-	// maxPayload is what the overlay carries without fragments: 1450 - 20 - 8 bytes.
-	maxPayload = 1422
-	// minCycle is what a sleeping talker can keep.
-	minCycle = 100 * time.Microsecond
-	// maxGatesCycle keeps a few cycles with gates below what ktsnd remembers of departures while one class
-	// saturates its window.
-	maxGatesCycle = 100 * time.Millisecond
 )
+
+// AllWorkloads are those of the demo, in the order in which they are measured.
+var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadKeepAwake, results.WorkloadGates,
+	results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
+
+// ShortWorkloads leave out what shows nothing new in a short run.
+var ShortWorkloads = []string{results.WorkloadPlain, results.WorkloadGates, results.WorkloadGatesSaturated,
+	results.WorkloadKernelSaturated}
 
 // Config says what to measure and where to put it.
 type Config struct {
@@ -77,85 +70,46 @@ func (c *Config) check() error {
 	case c.perAlternation() > maxMessagesPerAlternation:
 		return fmt.Errorf("%d messages in %d alternations are too many; give at most %d for each",
 			c.Messages, c.Alternations, maxMessagesPerAlternation)
-	case c.Cycle < minCycle || c.Cycle > time.Second:
-		return fmt.Errorf("a cycle of %v; give %v to 1s", c.Cycle, minCycle)
-	case len(c.Payloads) == 0:
-		return fmt.Errorf("no payload; give at least one")
 	}
-	for i, payload := range c.Payloads {
-		if payload < perf.MinPayload || payload > maxPayload {
-			return fmt.Errorf("a payload of %d bytes; give %d to %d", payload, perf.MinPayload, maxPayload)
-		}
-		if slices.Contains(c.Payloads[:i], payload) {
-			return fmt.Errorf("a payload of %d bytes is given twice; give each once", payload)
+	for _, workload := range c.Workloads {
+		if workload == results.WorkloadUnsampled || workload == results.WorkloadTalkers || workload == results.WorkloadCompeting ||
+			workload == results.WorkloadSaturated {
+			return fmt.Errorf("workload %s is not the demo's, which has %v; `ktsn bench` measures it", workload, AllWorkloads)
 		}
 	}
-	if err := checkNames("path", c.Paths, AllPaths); err != nil {
-		return err
-	}
-	if err := checkNames("workload", c.Workloads, AllWorkloads); err != nil {
-		return err
-	}
-	if !slices.Contains(c.Paths, PathDirect) && !slices.Contains(c.Workloads, WorkloadPlain) {
-		return fmt.Errorf("workloads %v and not path %s, without which they mean nothing; add it, or workload %s",
-			c.Workloads, PathDirect, WorkloadPlain)
-	}
-	if i := slices.IndexFunc(c.Workloads, hasGates); i >= 0 && c.Cycle > maxGatesCycle {
-		return fmt.Errorf("a cycle of %v with workload %s; give at most %v, or leave that workload out",
-			c.Cycle, c.Workloads[i], maxGatesCycle)
+	if fault := c.profile().Check(); fault != nil {
+		return fault
 	}
 	return nil
 }
 
-// checkNames checks a list of names, of which there must be one at least.
-func checkNames(what string, given, known []string) error {
-	if len(given) == 0 {
-		return fmt.Errorf("no %s; give at least one of %v", what, known)
-	}
-	for i, name := range given {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("no %s is called %q; give some of %v", what, name, known)
+// profile is the bench that the demo is.
+func (c *Config) profile() *bench.Profile {
+	profile := bench.Defaults()
+	profile.Name, profile.About = "demo", "What `ktsn demo` measures."
+	profile.Paths, profile.Payloads, profile.Cycles = c.Paths, c.Payloads, []time.Duration{c.Cycle}
+	profile.Messages, profile.Repetitions = c.perAlternation(), c.Alternations
+	profile.Workloads = nil
+	for _, name := range c.Workloads {
+		workload := bench.Workload{Name: name}
+		switch {
+		case bench.HasGates(name):
+			workload.Payloads = []int{bench.GatesPayload}
+		case name == results.WorkloadKeepAwake:
+			workload.Payloads, workload.Messages = []int{keepAwakePayload}, min(c.perAlternation(), max(keepAwakeMessages/c.Alternations, 2))
+		case name == results.WorkloadPlain && c.hasDirect():
+			profile.Idle = idleTime
 		}
-		if slices.Contains(given[:i], name) {
-			return fmt.Errorf("%s %s is given twice; give each once", what, name)
-		}
+		profile.Workloads = append(profile.Workloads, workload)
 	}
-	return nil
+	return &profile
 }
 
-// programs are the absolute paths of what was built.
-type programs struct {
-	ktsnd   string
-	library string
-	tsnperf string
-	// plugins is the folder of the network plugins.
-	plugins string
-}
-
-// findPrograms looks for what the paths need, and says how to make what is missing.
-func findPrograms(binDir string, needDaemon bool) (programs, error) {
-	dir, err := filepath.Abs(binDir)
-	if err != nil {
-		return programs{}, fmt.Errorf("find programs: %w", err)
-	}
-	found := programs{
-		ktsnd:   filepath.Join(dir, "ktsnd"),
-		library: filepath.Join(dir, "libktsn.so"),
-		tsnperf: filepath.Join(dir, "tsnperf"),
-		plugins: dir,
-	}
-	needed := []string{found.tsnperf}
-	for _, plugin := range podnet.Plugins {
-		needed = append(needed, filepath.Join(dir, plugin))
-	}
-	if needDaemon {
-		needed = append(needed, found.ktsnd, found.library)
-	}
-	for _, path := range needed {
-		if _, err := os.Stat(path); err != nil {
-			return programs{}, fmt.Errorf("%s is missing; run `make build`, or name its folder with --bin-dir",
-				path)
+func (c *Config) hasDirect() bool {
+	for _, path := range c.Paths {
+		if path == results.PathDirect {
+			return true
 		}
 	}
-	return found, nil
+	return false
 }

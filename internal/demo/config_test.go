@@ -3,13 +3,11 @@
 package demo
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/podnet"
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 )
 
 func validConfig() Config {
@@ -18,7 +16,7 @@ func validConfig() Config {
 		Alternations: 5,
 		Payloads:     []int{64, 256, 1024},
 		Cycle:        time.Millisecond,
-		Paths:        AllPaths,
+		Paths:        bench.AllPaths,
 		Workloads:    AllWorkloads,
 		Now:          time.Now,
 	}
@@ -39,10 +37,11 @@ func TestConfigIsCheckedInSentences(t *testing.T) {
 		"a payload that fills the link": {func(c *Config) { c.Payloads = []int{1423} }, "a payload of 1423"},
 		"a payload twice":               {func(c *Config) { c.Payloads = []int{64, 64} }, "given twice"},
 		"no path":                       {func(c *Config) { c.Paths = nil }, "no path"},
-		"a path of another project":     {func(c *Config) { c.Paths = []string{"flannel"} }, `"flannel"`},
+		"a path of another project":     {func(c *Config) { c.Paths = []string{"flannel"} }, "path flannel cannot be measured"},
 		"a path twice":                  {func(c *Config) { c.Paths = []string{"host", "host"} }, "given twice"},
 		"no workload":                   {func(c *Config) { c.Workloads = nil }, "no workload"},
 		"a workload that nobody knows":  {func(c *Config) { c.Workloads = []string{"chaos"} }, `"chaos"`},
+		"a workload of the bench only":  {func(c *Config) { c.Workloads = []string{"competing"} }, "`ktsn bench` measures it"},
 		"a workload twice":              {func(c *Config) { c.Workloads = []string{"gates", "gates"} }, "workload gates is given twice"},
 		"gates where there are none": {func(c *Config) { c.Paths, c.Workloads = []string{"host"}, []string{"gates"} },
 			"not path direct"},
@@ -59,24 +58,5 @@ func TestConfigIsCheckedInSentences(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
-	}
-}
-
-func TestMissingProgramsAreNamed(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := findPrograms(dir, false); err == nil || !strings.Contains(err.Error(), "tsnperf") {
-		t.Errorf("got %v", err)
-	}
-	for _, name := range append(podnet.Plugins, "tsnperf") {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := findPrograms(dir, false); err != nil {
-		t.Errorf("without ktsnd: %v", err)
-	}
-	_, err := findPrograms(dir, true)
-	if err == nil || !strings.Contains(err.Error(), "make build") || !strings.Contains(err.Error(), "ktsnd") {
-		t.Errorf("with ktsnd: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ package demo
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,12 +15,13 @@ import (
 )
 
 func TestResultsAreWritten(t *testing.T) {
-	dir, messages := t.TempDir(), filepath.Join(t.TempDir(), "messages")
-	if err := os.WriteFile(messages, []byte("path\n"), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	messages := func(out io.Writer) error {
+		_, err := io.WriteString(out, "path\n")
+		return err
 	}
 	measurement := &report.Measurement{Summary: &results.Summary{Schema: results.Schema,
-		Runs: []*results.Run{made(PathDirect, 64, 4000)}}}
+		Runs: []*results.Run{made(results.PathDirect, 64, 4000)}}}
 	if err := writeResults(dir, messages, measurement); err != nil {
 		t.Fatal(err)
 	}
@@ -44,28 +46,10 @@ func TestResultsAreWritten(t *testing.T) {
 
 func TestReportThatCannotBeMadeLeavesNoHalfFile(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeResults(dir, filepath.Join(dir, "nowhere"), &report.Measurement{}); err == nil {
+	if err := writeResults(dir, func(io.Writer) error { return os.ErrNotExist }, &report.Measurement{}); err == nil {
 		t.Error("messages that are not there were written")
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
 		t.Errorf("%d files, %v", len(files), err)
-	}
-}
-
-func TestSeriesHoldTheSamplesOfAllAlternations(t *testing.T) {
-	recorder := newRecorder(testCycle, &strings.Builder{})
-	for alternation := 1; alternation <= 2; alternation++ {
-		outcome, err := join(perfect(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := recorder.add(run{PathDirect, results.WorkloadPlain, 64, 3, alternation}, outcome); err != nil {
-			t.Fatal(err)
-		}
-	}
-	series := recorder.series()
-	if len(series) != 1 || series[0].Path != PathDirect || series[0].PayloadBytes != 64 || len(series[0].LatencyNs) != 6 ||
-		len(series[0].JitterNs) != 4 {
-		t.Errorf("got %+v", series)
 	}
 }

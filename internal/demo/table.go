@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
@@ -50,11 +51,11 @@ func (g grid) print(out io.Writer) error {
 }
 
 // printReport writes the whole report.
-func printReport(out io.Writer, summary *results.Summary, pinning pinning) error {
+func printReport(out io.Writer, summary *results.Summary) error {
 	printer := &printer{out: out}
-	printer.heading(summary, pinning)
-	printer.workload(summary.Runs, WorkloadPlain, "Latency and jitter, in µs", "How it comes about, in µs")
-	printer.workload(summary.Runs, WorkloadKeepAwake,
+	printer.heading(summary)
+	printer.workload(summary.Runs, results.WorkloadPlain, "Latency and jitter, in µs", "How it comes about, in µs")
+	printer.workload(summary.Runs, results.WorkloadKeepAwake,
 		"The same with ktsnd keeping its core awake (talker and ktsnd share it, so it helps all paths)", "")
 	printer.gates(summary)
 	if summary.Idle != nil {
@@ -92,7 +93,7 @@ func (p *printer) line(format string, arguments ...any) {
 	}
 }
 
-func (p *printer) heading(summary *results.Summary, pinning pinning) {
+func (p *printer) heading(summary *results.Summary) {
 	host, setup := summary.Host, summary.Setup
 	p.line("")
 	p.line("%s, %d cores, Linux %s, clock %s", host.CPUModel, host.Cores, host.Kernel, host.ClockSource)
@@ -100,7 +101,7 @@ func (p *printer) heading(summary *results.Summary, pinning pinning) {
 		p.line("ktsnd %s, %s priority %d, awake at most %d µs before a departure", host.KtsndVersion, host.Scheduler,
 			host.SchedulerPriority, host.SpinNs/1000)
 	}
-	if pinning.pinned() {
+	if setup.SenderCPU >= 0 {
 		p.line("Talker and ktsnd on CPU %d, polling listener on CPU %d; %d messages each, in %d alternations",
 			setup.SenderCPU, setup.ListenerCPU, setup.Messages, setup.Alternations)
 	} else {
@@ -153,7 +154,7 @@ func runsOf(runs []*results.Run, workload string) []*results.Run {
 }
 
 func latencyRow(runs []*results.Run, run *results.Run) []string {
-	return append(latencyCells(run), ratioCell(runs, run, latencyP50), ratioCell(runs, run, latencyP99))
+	return append(latencyCells(run), ratioCell(runs, run, bench.LatencyP50), ratioCell(runs, run, bench.LatencyP99))
 }
 
 // latencyCells are the columns of latency and jitter.
@@ -174,7 +175,7 @@ func latencyCells(run *results.Run) []string {
 
 // ratioCell compares with the kernel's path.
 func ratioCell(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) string {
-	value, ok := (&target{against: true, of: of}).value(runs, run)
+	value, ok := bench.AgainstKernel(runs, run, of)
 	if !ok {
 		return unmeasured
 	}
@@ -188,7 +189,7 @@ func causesRow(_ []*results.Run, run *results.Run) []string {
 		late = strconv.FormatUint(*run.Late, 10)
 	}
 	cores := unmeasured
-	if share, ok := ktsndCores(run); ok {
+	if share, ok := bench.KtsndCores(run); ok {
 		cores = fmt.Sprintf("%.3f", share)
 	}
 	call := unmeasured

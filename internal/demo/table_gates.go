@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
@@ -18,7 +19,7 @@ const gatesLegend = `  Each cycle the gate is open for class 7, whose latency th
 // gates prints the runs under a schedule, if there were any.
 func (p *printer) gates(summary *results.Summary) {
 	var runs []*results.Run
-	for _, workload := range gateWorkloads {
+	for _, workload := range bench.GateWorkloads {
 		runs = append(runs, runsOf(summary.Runs, workload)...)
 	}
 	if len(runs) == 0 {
@@ -30,7 +31,7 @@ func (p *printer) gates(summary *results.Summary) {
 	frames.row("", "sent", "frames", "frames a cycle", "window, µs", "outside", "overruns")
 	for _, run := range runs {
 		latency.row(append(append([]string{run.Workload}, latencyCells(run)...),
-			gatesRatio(runs, run, latencyP50), gatesRatio(runs, run, latencyP99))...)
+			gatesRatio(runs, run, bench.LatencyP50), gatesRatio(runs, run, bench.LatencyP99))...)
 		causes.row(append([]string{run.Workload}, causesRow(runs, run)...)...)
 		for _, class := range run.Gates {
 			frames.row(append([]string{fmt.Sprintf("%s  class %d", run.Workload, class.TrafficClass)}, framesRow(&class)...)...)
@@ -55,7 +56,7 @@ func (p *printer) grid(table grid) {
 }
 
 func gatesRatio(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) string {
-	ratio, ok := againstGates(runs, run, of)
+	ratio, ok := bench.AgainstGates(runs, run, of)
 	if !ok {
 		return unmeasured
 	}

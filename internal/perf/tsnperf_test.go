@@ -77,6 +77,37 @@ func TestTransmitTimesLieAtTheOffsetOfEachCycle(t *testing.T) {
 	}
 }
 
+// TestPauseOfTheTalkerIsInEveryMessageThatWasDue: latency counts from the plan, so nothing that a pause delayed is left out
+// (coordinated omission).
+func TestPauseOfTheTalkerIsInEveryMessageThatWasDue(t *testing.T) {
+	const pause = 300 * time.Millisecond
+	talker, records := talk(t, "--cycle", "1ms", "--count", "1000", "--start", "+100ms")
+	time.Sleep(400 * time.Millisecond)
+	if err := talker.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(pause)
+	if err := talker.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	sent := records()
+	if len(sent) != 1000 {
+		t.Fatalf("%d messages were sent, want all 1000", len(sent))
+	}
+	late := 0
+	for i, message := range sent {
+		if message.Txtime != sent[0].Txtime+int64(i)*1_000_000 {
+			t.Fatalf("the plan of message %d moved to %d", i, message.Txtime)
+		}
+		if message.SendStart-message.Txtime > time.Millisecond.Nanoseconds() {
+			late++
+		}
+	}
+	if late < int(pause/time.Millisecond)-10 {
+		t.Errorf("%d messages are late, and %v of messages were due during the pause", late, pause)
+	}
+}
+
 // checkFlood checks that messages follow each other, each with a present that did not go back.
 func checkFlood(t *testing.T, sent []Sent) {
 	t.Helper()

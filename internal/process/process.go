@@ -23,6 +23,8 @@ type Process struct {
 	// done is closed once the program has ended; err is valid then.
 	done chan struct{}
 	err  error
+	// begin and end are when it was started and had ended.
+	begin, end time.Time
 }
 
 // Start starts a program whose standard error is kept. name is what errors call it.
@@ -34,9 +36,11 @@ func Start(where Starter, name string, command *exec.Cmd) (*Process, error) {
 	if err := where.Start(command); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	p.begin = time.Now()
 	go func() {
 		defer close(p.done)
 		p.err = p.explain(command.Wait())
+		p.end = time.Now()
 	}()
 	return p, nil
 }
@@ -66,6 +70,18 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
+}
+
+// Used waits for the end and returns the processor time that the program took.
+func (p *Process) Used() time.Duration {
+	<-p.done
+	return p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime()
+}
+
+// Lifetime waits for the end and returns how long the program ran.
+func (p *Process) Lifetime() time.Duration {
+	<-p.done
+	return p.end.Sub(p.begin)
 }
 
 // Ended is Wait for a program that was not supposed to end: an end with exit status 0 is an error, too.

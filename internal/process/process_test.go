@@ -118,6 +118,16 @@ func TestCPUTimeGrowsWithWorkAndOnlyThen(t *testing.T) {
 	}
 }
 
+func TestAProgramThatHasEndedTellsWhatItTook(t *testing.T) {
+	worker, sleeper := start(t, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"), start(t, "sleep 0.2")
+	if used := worker.Used(); used < 10*time.Millisecond || used > worker.Lifetime()+20*time.Millisecond {
+		t.Errorf("100,000 turns took %v of %v", used, worker.Lifetime())
+	}
+	if lived := sleeper.Lifetime(); lived < 200*time.Millisecond || sleeper.Used() > lived/2 {
+		t.Errorf("a sleeper of 200 ms took %v of %v", sleeper.Used(), lived)
+	}
+}
+
 func TestCPUTimeOfNobodyFails(t *testing.T) {
 	if _, err := CPUTime(1 << 30); err == nil {
 		t.Error("it has a processor time")

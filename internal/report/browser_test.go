@@ -77,8 +77,8 @@ func TestBrowserShowsTheReportWithoutNetwork(t *testing.T) {
 				t.Errorf("no element %s", id)
 			}
 		}
-		if drawings := strings.Count(dom, `role="img"`); drawings != 6 {
-			t.Errorf("%d drawings, want 6", drawings)
+		if drawings := strings.Count(dom, `role="img"`); drawings != 14 {
+			t.Errorf("%d drawings, want 14", drawings)
 		}
 	})
 	t.Run("its numbers are those of the data", func(t *testing.T) { compareNumbers(t, dom, measurement) })

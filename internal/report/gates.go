@@ -22,7 +22,7 @@ type gateRow struct {
 }
 
 // newGateTable has a row for each class of a run with a schedule, and one for what went past ktsnd; nil when no run
-// had a schedule.
+// had either.
 func newGateTable(id string, runs []sampled) *gateTable {
 	t := &gateTable{ID: id, Head: []string{"window", "sent", "frames", "outside", "overruns"}}
 	for i := range runs {
@@ -32,6 +32,9 @@ func newGateTable(id string, runs []sampled) *gateTable {
 		}
 		if beside := run.BesideFrames; beside != nil {
 			row := gateRow{"past ktsnd", noCells(len(t.Head))}
+			if len(run.Gates) == 0 {
+				row.Name = fmt.Sprintf("beside %s, %d B", run.Path, run.PayloadBytes)
+			}
 			row.Cells[2] = countCell(*beside)
 			t.Rows = append(t.Rows, row)
 		}

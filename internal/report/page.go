@@ -4,9 +4,11 @@ package report
 
 import (
 	_ "embed" // the page's form
+	"errors"
 	"fmt"
 	"html/template"
 	"slices"
+	"strings"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
@@ -24,22 +26,45 @@ const cdfPayload = 256
 
 // page is what the template is filled with.
 type page struct {
-	Style    template.CSS
-	Date     string
-	Verdict  string
-	Bad      bool
-	Tiles    []tile
-	Paths    []pathKey
-	Plain    []figure
-	Causes   *table
-	Apart    []workload
-	Idle     string
-	Targets  targetTable
-	Machine  []entry
-	Warnings []string
-	Problems []string
+	Style template.CSS
+	Title string
+	Parts []part
 	// Outside is how many points are drawn beyond a whisker, Points how many a curve has.
 	Outside, Points int
+	// Command wrote the page.
+	Command string
+}
+
+// part is one measurement.
+type part struct {
+	// Name is empty when there is only one, and Prefix opens the names of what belongs to the part.
+	Name, Prefix string
+	Date         string
+	About        string
+	Verdict      string
+	Bad          bool
+	Tiles        []tile
+	Paths        []pathKey
+	Plain        []figure
+	Causes       *table
+	Apart        []workload
+	Idle         string
+	Targets      targetTable
+	Ratios       *ratioTable
+	Assertions   []results.Assertion
+	NotMeasured  []results.Gap
+	Machine      []entry
+	Warnings     []string
+	Problems     []string
+}
+
+// figures are all drawings of a part.
+func (p *part) figures() []figure {
+	all := slices.Clone(p.Plain)
+	for _, apart := range p.Apart {
+		all = append(all, apart.Figures...)
+	}
+	return all
 }
 
 // tile is one number to begin with.
@@ -62,16 +87,22 @@ type figure struct {
 	Keys     []pathKey
 	Drawings []drawing
 	Tables   []table
+	// Data are the points of the drawings.
+	Data []data
 }
 
 // drawing is one picture and what its vertical axis shows.
 type drawing struct {
 	Axis    string
-	Picture template.HTML
+	picture *picture
 }
+
+// Picture draws.
+func (d drawing) Picture() (template.HTML, error) { return d.picture.inline() }
 
 // workload is a block of runs apart from the plain ones.
 type workload struct {
+	ID      string
 	Name    string
 	About   string
 	Figures []figure
@@ -82,31 +113,72 @@ type workload struct {
 
 type entry struct{ Name, Value string }
 
-func newPage(measurement *Measurement) (*page, error) {
-	summary := measurement.Summary
+func newPage(measurements []*Measurement) (*page, error) {
 	p := &page{
-		Style:    template.CSS(pageStyle), // ours
-		Date:     summary.Host.Date.Format("2 January 2006, 15:04 MST"),
-		Targets:  newTargetTable(summary.Figures),
-		Machine:  machine(summary),
-		Warnings: summary.Warnings,
-		Problems: summary.Problems,
-		Idle:     idle(summary.Idle),
-		Outside:  2 * outsidePerSide,
-		Points:   curvePoints,
+		Style:   template.CSS(pageStyle), // ours
+		Outside: 2 * outsidePerSide,
+		Points:  curvePoints,
+		Command: "ktsn demo",
+		Title:   "KuberneTSN",
 	}
-	plain := reduce(measurement, results.WorkloadPlain)
-	p.Paths = keysOf(measurement.Summary.Runs)
-	var err error
-	if p.Plain, err = plainFigures(plain); err != nil {
-		return nil, err
+	for i, measurement := range measurements {
+		if measurement.Summary == nil {
+			return nil, errors.New("a report needs a summary")
+		}
+		prefix := ""
+		if i > 0 {
+			prefix = fmt.Sprintf("m%d-", i+1)
+		}
+		part, err := newPart(measurement, prefix)
+		if err != nil {
+			return nil, err
+		}
+		if measurement.Summary.Profile != nil {
+			p.Command = "ktsn bench"
+		}
+		p.Parts = append(p.Parts, *part)
 	}
-	if len(plain) > 0 {
-		causes := causesTable("causes", plain)
-		p.Causes = &causes
+	if len(p.Parts) == 0 {
+		return nil, errors.New("a report needs a measurement")
 	}
-	for _, name := range otherWorkloads(summary.Runs) {
-		apart, err := newWorkload(name, reduce(measurement, name))
+	p.Title = strings.TrimPrefix(p.Command, "ktsn ") + ", " + p.Parts[0].Date
+	return p, nil
+}
+
+func newPart(measurement *Measurement, prefix string) (*part, error) {
+	summary := measurement.Summary
+	p := &part{
+		Name:        measurement.Name,
+		Prefix:      prefix,
+		Date:        summary.Host.Date.Format("2 January 2006, 15:04 MST"),
+		Targets:     newTargetTable(summary.Figures),
+		Ratios:      newRatioTable(summary.Ratios),
+		Assertions:  summary.Assertions,
+		NotMeasured: summary.NotMeasured,
+		Machine:     machine(summary),
+		Warnings:    summary.Warnings,
+		Problems:    summary.Problems,
+		Idle:        idle(summary.Idle),
+	}
+	if summary.Profile != nil {
+		p.About = summary.Profile.About
+	}
+	p.Paths = keysOf(summary.Runs)
+	var plain []sampled
+	conditions := conditionsOf(summary)
+	for _, under := range conditions {
+		runs := reduce(measurement, under)
+		if under.workload == results.WorkloadPlain && plain == nil {
+			plain = runs
+			var err error
+			if p.Plain, err = plainFigures(prefix, runs, summary.Profile); err != nil {
+				return nil, err
+			}
+			causes := causesTable(prefix+"causes", runs)
+			p.Causes = &causes
+			continue
+		}
+		apart, err := newWorkload(prefix, nameOf(under, conditions), under, runs, summary.Profile)
 		if err != nil {
 			return nil, err
 		}
@@ -117,19 +189,40 @@ func newPage(measurement *Measurement) (*page, error) {
 	return p, nil
 }
 
+// nameOf is the workload, with the cycle where there are several.
+func nameOf(under condition, all []condition) string {
+	for _, other := range all {
+		if other.cycleNs != under.cycleNs {
+			return fmt.Sprintf("%s, %s µs", under.workload, micros(under.cycleNs))
+		}
+	}
+	return under.workload
+}
+
 func latencyBox(s *sampled) *box { return s.latency }
 func jitterBox(s *sampled) *box  { return s.jitter }
 
-func plainFigures(runs []sampled) ([]figure, error) {
-	figures, err := boxFigures(runs)
+func plainFigures(prefix string, runs []sampled, profile *results.ProfileSummary) ([]figure, error) {
+	figures, err := boxFigures(prefix, runs)
 	if err != nil {
 		return nil, err
 	}
-	cdf, err := cdfFigure(runs)
+	more, err := distributionFigures(prefix, runs, profile)
+	return append(figures, more...), err
+}
+
+// distributionFigures are those of one payload.
+func distributionFigures(prefix string, runs []sampled, profile *results.ProfileSummary) ([]figure, error) {
+	cdf, err := cdfFigure(prefix, runs)
 	if err != nil {
 		return nil, err
 	}
-	return append(figures, cdf...), nil
+	histograms, err := histogramFigure(prefix, runs)
+	if err != nil {
+		return nil, err
+	}
+	means, err := meanFigure(prefix, runs, profile)
+	return slices.Concat(cdf, histograms, means), err
 }
 
 const (
@@ -148,25 +241,25 @@ const jitterCaption = "After figure 3b of the paper. t(i) − (t(i−1) + cycle)
 
 // boxFigures are the box plots of latency and of jitter, without those of which nothing was measured. All
 // payloads need the page's width.
-func boxFigures(runs []sampled) ([]figure, error) {
+func boxFigures(prefix string, runs []sampled) ([]figure, error) {
 	var figures []figure
 	latency, drawn, err := drawBoxes(runs, latencyBox, wideWidth, wideHeight, latencyLabel)
 	if err != nil {
 		return nil, err
 	}
 	if drawn {
-		figures = append(figures, figure{ID: "latency-figure", Title: "Latency", Caption: latencyCaption,
+		figures = append(figures, figure{ID: prefix + "latency-figure", Title: "Latency", Caption: latencyCaption,
 			Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{latencyAxis, latency}},
-			Tables: []table{boxTable("latency", latencyAxis, runs, latencyBox)}})
+			Tables: []table{boxTable(prefix+"latency", latencyAxis, runs, latencyBox)}})
 	}
 	jitter, drawn, err := drawBoxes(runs, jitterBox, wideWidth, wideHeight, jitterLabel)
 	if err != nil {
 		return nil, err
 	}
 	if drawn {
-		figures = append(figures, figure{ID: "jitter-figure", Title: "Jitter", Caption: jitterCaption,
+		figures = append(figures, figure{ID: prefix + "jitter-figure", Title: "Jitter", Caption: jitterCaption,
 			Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{jitterAxis, jitter}},
-			Tables: []table{jitterTable("jitter", runs)}})
+			Tables: []table{jitterTable(prefix+"jitter", runs)}})
 	}
 	return figures, nil
 }
@@ -192,18 +285,15 @@ func compactFigure(name string, runs []sampled) ([]figure, error) {
 }
 
 // cdfFigure is the distribution function of latency at one payload; none when nothing was measured.
-func cdfFigure(all []sampled) ([]figure, error) {
-	var runs []sampled
-	var boxes []*box
-	var curves []*curve
-	payload, ok := payloadOfCDF(all)
-	if !ok {
+func cdfFigure(prefix string, all []sampled) ([]figure, error) {
+	runs, payload := atPayload(all)
+	if len(runs) == 0 {
 		return nil, nil
 	}
-	for _, one := range all {
-		if one.run.PayloadBytes == payload && one.latency != nil {
-			runs, boxes, curves = append(runs, one), append(boxes, one.latency), append(curves, newCurve(one.latencyNs))
-		}
+	var boxes []*box
+	var curves []*curve
+	for _, one := range runs {
+		boxes, curves = append(boxes, one.latency), append(curves, newCurve(one.latencyNs))
 	}
 	limit := reach(boxes)
 	body, err := drawCDF(runs, curves, limit, fmt.Sprintf("Distribution function of latency at %d B", payload))
@@ -215,7 +305,7 @@ func cdfFigure(all []sampled) ([]figure, error) {
 		return nil, err
 	}
 	return []figure{{
-		ID:    "cdf-figure",
+		ID:    prefix + "cdf-figure",
 		Title: fmt.Sprintf("Distribution of latency at %d B", payload),
 		Caption: fmt.Sprintf("Left, after figure 4 of the paper: the share of messages that took at most so long; the steeper, the more "+
 			"predictable. The axis ends at %s µs, about twice the largest p75 of the paths. Right: the same messages to "+
@@ -224,8 +314,19 @@ func cdfFigure(all []sampled) ([]figure, error) {
 			micros(limit), thousands(curvePoints)),
 		Keys:     pathKeys(pathsOf(runs)),
 		Drawings: []drawing{{"Share that took at most so long", body}, {"Share that took at least so long", tail}},
-		Tables:   []table{cdfTable("cdf", runs, limit)},
+		Tables:   []table{cdfTable(prefix+"cdf", runs, limit)},
+		Data:     []data{cdfData(prefix+"cdf", runs, curves)},
 	}}, nil
+}
+
+func cdfData(id string, runs []sampled, curves []*curve) data {
+	d := data{Name: id, Columns: []string{"path", "latency_ns", "messages_at_most", "messages"}}
+	for i, curve := range curves {
+		for _, point := range curve.points {
+			d.add(runs[i].run.Path, point.ns, int64(point.rank), int64(curve.count))
+		}
+	}
+	return d
 }
 
 // payloadOfCDF is the payload of the paper's figure, else the smallest of which there are samples.
@@ -261,19 +362,18 @@ func pathKeys(paths []string) []pathKey {
 	return keys
 }
 
-func otherWorkloads(runs []*results.Run) []string {
-	var names []string
-	for _, run := range runs {
-		if run.Workload != results.WorkloadPlain && !slices.Contains(names, run.Workload) {
-			names = append(names, run.Workload)
-		}
-	}
-	return names
-}
-
 // aboutWorkloads says what is different in runs that are not plain.
 var aboutWorkloads = map[string]string{
-	"keep-awake": "ktsnd keeps its processor from sleeping in these shorter runs. The talker runs on the same " +
+	results.WorkloadUnsampled: "The same messages without a tap on the link and without a look at programs and machine, in turns with " +
+		"those above: what the bench itself does to what it measures.",
+	results.WorkloadTalkers: "Several talkers, each with its own transmit times, which divide the cycle evenly. All their messages are " +
+		"measured, and one listener receives them.",
+	results.WorkloadCompeting: "Two other flows between the same pods, by the kernel’s path whichever path is measured: each a message of " +
+		"1,400 B a millisecond.",
+	results.WorkloadSaturated: "A sender between the same pods that sends messages of 1,400 B as fast as it can by the kernel’s path, " +
+		"whichever path is measured. A veth has no speed: what it saturates is the way that the kernel’s packets share, and the " +
+		"processor, which it leaves to the others as far as they want it.",
+	results.WorkloadKeepAwake: "ktsnd keeps its processor from sleeping in these shorter runs. The talker runs on the same " +
 		"processor, so all paths gain from it; it costs a whole processor’s power.",
 	results.WorkloadGates: "A schedule: in each cycle the gate is open for class 7, then for class 6, then for classes 0 to 5. " +
 		"The messages are of class 7, with transmit times in the middle of its window. Another talker has as many of " +
@@ -284,13 +384,18 @@ var aboutWorkloads = map[string]string{
 		"kernel’s path (bridge, VXLAN) of the same nodes with large messages, past ktsnd and its gates.",
 }
 
-func newWorkload(name string, runs []sampled) (workload, error) {
-	figures, err := compactFigure(name, runs)
+func newWorkload(prefix, name string, under condition, runs []sampled, profile *results.ProfileSummary) (workload, error) {
+	id := prefix + strings.NewReplacer(", ", "-", " µs", "us", ",", "").Replace(name)
+	figures, err := compactFigure(id, runs)
 	if err != nil {
 		return workload{}, err
 	}
-	return workload{name, aboutWorkloads[name], figures, causesTable(name+"-causes", runs),
-		newGateTable(name+"-gates", runs)}, nil
+	more, err := distributionFigures(id+"-", runs, profile)
+	if err != nil {
+		return workload{}, err
+	}
+	return workload{id, name, aboutWorkloads[under.workload], append(figures, more...), causesTable(id+"-causes", runs),
+		newGateTable(id+"-gates", runs)}, nil
 }
 
 func idle(idle *results.Idle) string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html/template"
 	"image/color"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
@@ -79,28 +81,82 @@ func addGrid(p *plot.Plot, vertical bool) {
 	p.Add(grid)
 }
 
-// render draws into SVG for inclusion in HTML: without the header of a file, names of fonts and absolute size,
+// picture is a drawing that is not on paper yet.
+type picture struct {
+	plot          *plot.Plot
+	width, height vg.Length
+	label         string
+	// paths are those in the drawing: on the page a key stands above it, elsewhere it has a legend of its own.
+	paths []string
+	// legendBelow is where lines rise to the upper right.
+	legendBelow bool
+}
+
+// inline draws into SVG for inclusion in HTML: without the header of a file, names of fonts and absolute size,
 // which are the page's.
-func render(p *plot.Plot, width, height vg.Length, label string) (template.HTML, error) {
-	canvas := vgsvg.New(width, height)
-	p.Draw(draw.New(canvas))
+func (p *picture) inline() (template.HTML, error) {
+	canvas := vgsvg.New(p.width, p.height)
+	p.plot.Draw(draw.New(canvas))
 	var out bytes.Buffer
 	if _, err := canvas.WriteTo(&out); err != nil {
-		return "", fmt.Errorf("draw %s: %w", label, err)
+		return "", fmt.Errorf("draw %s: %w", p.label, err)
 	}
 	_, drawing, found := strings.Cut(out.String(), "<svg")
 	if found {
 		_, drawing, found = strings.Cut(drawing, ">")
 	}
 	if !found {
-		return "", fmt.Errorf("draw %s: the plotting library made no SVG", label)
+		return "", fmt.Errorf("draw %s: the plotting library made no SVG", p.label)
 	}
 	drawing = strings.ReplaceAll(drawing,
 		"font-family:Liberation Sans;font-variant:none;font-weight:normal;font-style:normal;", "")
 	drawing = strings.ReplaceAll(drawing, "\n", "")
 	// Whatever is a text in the drawing was escaped by vgsvg.
-	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="`, width.Points(), height.Points()) +
-		template.HTMLEscapeString(label) + `">` + drawing), nil
+	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="`, p.width.Points(), p.height.Points()) +
+		template.HTMLEscapeString(p.label) + `">` + drawing), nil
+}
+
+// pngDPI gives a drawing of the page's width some 1,800 pixels.
+const pngDPI = 200
+
+// write draws into a file's format: svg or png. On paper of its own a drawing has a background.
+func (p *picture) write(out io.Writer, format string) error {
+	alone := *p.plot
+	alone.BackgroundColor = color.White
+	alone.Title.Text = p.label
+	styleText(&alone.Title.TextStyle, fontSize, ink)
+	if err := p.addLegend(&alone); err != nil {
+		return err
+	}
+	var canvas interface {
+		vg.CanvasSizer
+		io.WriterTo
+	}
+	if format == "png" {
+		canvas = vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(p.width, p.height), vgimg.UseDPI(pngDPI))}
+	} else {
+		canvas = vgsvg.New(p.width, p.height)
+	}
+	alone.Draw(draw.New(canvas))
+	_, err := canvas.WriteTo(out)
+	return err
+}
+
+// addLegend says which line is which path.
+func (p *picture) addLegend(to *plot.Plot) error {
+	to.Legend = plot.NewLegend()
+	to.Legend.Top = !p.legendBelow
+	styleText(&to.Legend.TextStyle, smallSize, ink)
+	for _, path := range p.paths {
+		line, err := plotter.NewLine(plotter.XYs{{}, {}})
+		if err != nil {
+			return err
+		}
+		look := lookOf(path)
+		line.LineStyle = draw.LineStyle{Color: look.color, Width: vg.Points(1.6), Dashes: look.dashes}
+		to.Legend.Add(path, line)
+	}
+	return nil
 }
 
 // slot is the place of one box.
@@ -149,7 +205,7 @@ func payloadsOf(runs []sampled) []int {
 
 // drawBoxes draws one box a run, grouped by payload; false when there is nothing to draw. A few boxes keep
 // their size, in the middle.
-func drawBoxes(runs []sampled, of func(*sampled) *box, width, height vg.Length, label string) (template.HTML, bool, error) {
+func drawBoxes(runs []sampled, of func(*sampled) *box, width, height vg.Length, label string) (*picture, bool, error) {
 	slots, occupied := arrange(runs, of)
 	paths := pathsOf(runs)
 	p := newPlot()
@@ -165,13 +221,13 @@ func drawBoxes(runs []sampled, of func(*sampled) *box, width, height vg.Length, 
 		}
 		plotted, err := newBoxPlot(slot, min(pitch*0.55, 40))
 		if err != nil {
-			return "", false, fmt.Errorf("draw %s: %w", label, err)
+			return nil, false, fmt.Errorf("draw %s: %w", label, err)
 		}
 		p.Add(plotted)
 		drawn = true
 	}
 	if !drawn {
-		return "", false, nil
+		return nil, false, nil
 	}
 	margin := (places - occupied) / 2
 	p.X.Min, p.X.Max = -0.5-margin, occupied-0.5+margin
@@ -181,8 +237,7 @@ func drawBoxes(runs []sampled, of func(*sampled) *box, width, height vg.Length, 
 	for group := 1; group < len(payloadsOf(runs)); group++ {
 		p.Add(separator(group*(len(paths)+1) - 1))
 	}
-	drawing, err := render(p, width, height, label)
-	return drawing, true, err
+	return &picture{plot: p, width: width, height: height, label: label, paths: paths}, true, nil
 }
 
 // newBoxPlot gives the library's box our percentiles: its own whiskers would end at 1.5 interquartile ranges.
@@ -249,7 +304,7 @@ func (s separator) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 // drawCDF draws the share of messages that took at most so long, up to a limit.
-func drawCDF(runs []sampled, curves []*curve, limit int64, label string) (template.HTML, error) {
+func drawCDF(runs []sampled, curves []*curve, limit int64, label string) (*picture, error) {
 	p := newPlot()
 	addGrid(p, true)
 	low := int64(math.MaxInt64)
@@ -266,7 +321,7 @@ func drawCDF(runs []sampled, curves []*curve, limit int64, label string) (templa
 			}
 		}
 		if err := addLine(p, points, runs[i].run.Path, plotter.PostStep); err != nil {
-			return "", fmt.Errorf("draw %s: %w", label, err)
+			return nil, fmt.Errorf("draw %s: %w", label, err)
 		}
 	}
 	p.X.Min, p.X.Max = min(0, microseconds(low)), microseconds(limit)
@@ -275,11 +330,11 @@ func drawCDF(runs []sampled, curves []*curve, limit int64, label string) (templa
 	p.X.Tick.Marker = plot.ConstantTicks(evenTicks(microseconds(limit)))
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.25, Label: "25 %"}, {Value: 0.5, Label: "50 %"},
 		{Value: 0.75, Label: "75 %"}, {Value: 0.9, Label: "90 %"}, {Value: 1, Label: "100 %"}}
-	return render(p, halfWidth, halfHeight, label)
+	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), true}, nil
 }
 
 // drawTail draws the share of messages that took at least so long, both axes logarithmic.
-func drawTail(runs []sampled, curves []*curve, label string) (template.HTML, error) {
+func drawTail(runs []sampled, curves []*curve, label string) (*picture, error) {
 	p := newPlot()
 	p.X.Scale, p.X.Tick.Marker = symlog{}, symlogTicks{}
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, shareTicks{}
@@ -296,12 +351,12 @@ func drawTail(runs []sampled, curves []*curve, label string) (template.HTML, err
 			points = append(points, plotter.XY{X: microseconds(point.ns), Y: (count - float64(point.rank) + 1) / count})
 		}
 		if err := addLine(p, points, runs[i].run.Path, plotter.PreStep); err != nil {
-			return "", fmt.Errorf("draw %s: %w", label, err)
+			return nil, fmt.Errorf("draw %s: %w", label, err)
 		}
 	}
 	p.Y.Min, p.Y.Max = rarest, 1
 	p.X.Label.Text = "Latency, µs"
-	return render(p, halfWidth, halfHeight, label)
+	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), false}, nil
 }
 
 func addLine(p *plot.Plot, points plotter.XYs, path string, step plotter.StepKind) error {

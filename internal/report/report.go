@@ -4,64 +4,72 @@ package report
 
 import (
 	"cmp"
-	"errors"
 	"io"
 	"slices"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
-// Series are the samples of one run, of the messages of all its alternations together, in any order.
-type Series struct {
-	Path         string
-	Workload     string
-	PayloadBytes int
-	LatencyNs    []int64
-	// JitterNs is signed.
-	JitterNs []int64
-}
-
 // Measurement is what a report is about.
 type Measurement struct {
+	// Name tells it from others in the same report; empty when there are none.
+	Name    string
 	Summary *results.Summary
 	// Series belong to the runs of the summary; a run without one has no box and no curve.
-	Series []Series
+	Series []results.Series
 }
 
-// Write writes the page. Paths and payloads appear in the order of the summary's runs; those that are missing
+// Write writes the page. Paths and payloads appear in the order of the summaries' runs; those that are missing
 // leave their place empty.
-func Write(out io.Writer, measurement *Measurement) error {
-	if measurement.Summary == nil {
-		return errors.New("a report needs a summary")
-	}
-	page, err := newPage(measurement)
+func Write(out io.Writer, measurements ...*Measurement) error {
+	page, err := newPage(measurements)
 	if err != nil {
 		return err
 	}
 	return pageTemplate.Execute(out, page)
 }
 
-// sampled is a run reduced to what is drawn and written; its samples are sorted.
+// condition is under what was measured: a workload and a cycle.
+type condition struct {
+	workload string
+	cycleNs  int64
+}
+
+// conditionsOf lists them in the order of the runs.
+func conditionsOf(summary *results.Summary) []condition {
+	var all []condition
+	for _, run := range summary.Runs {
+		if one := (condition{run.Workload, run.CycleNs}); !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// sampled is a run reduced to what is drawn and written; its samples are sorted, but for those of series.
 type sampled struct {
 	run       *results.Run
+	series    *results.Series
 	latencyNs []int64
+	jitterNs  []int64
 	latency   *box
 	jitter    *box
 }
 
-// reduce sorts the samples of each run of a workload. Payloads ascend, paths keep the order of the runs.
-func reduce(measurement *Measurement, workload string) []sampled {
+// reduce sorts the samples of each run under a condition. Payloads ascend, paths keep the order of the runs.
+func reduce(measurement *Measurement, under condition) []sampled {
 	var all []sampled
 	for _, run := range measurement.Summary.Runs {
-		if run.Workload != workload {
+		if run.Workload != under.workload || run.CycleNs != under.cycleNs {
 			continue
 		}
-		one := sampled{run: run}
-		for _, series := range measurement.Series {
-			if series.Path == run.Path && series.Workload == workload && series.PayloadBytes == run.PayloadBytes {
+		one := sampled{run: run, series: &results.Series{}}
+		for i := range measurement.Series {
+			if series := &measurement.Series[i]; series.Key == run.Key() {
+				one.series = series
 				one.latencyNs = slices.Sorted(slices.Values(series.LatencyNs))
-				one.latency = newBox(one.latencyNs)
-				one.jitter = newBox(slices.Sorted(slices.Values(series.JitterNs)))
+				one.jitterNs = slices.Sorted(slices.Values(series.JitterNs))
+				one.latency, one.jitter = newBox(one.latencyNs), newBox(one.jitterNs)
 			}
 		}
 		all = append(all, one)
@@ -70,4 +78,18 @@ func reduce(measurement *Measurement, workload string) []sampled {
 		return cmp.Compare(a.run.PayloadBytes, b.run.PayloadBytes)
 	})
 	return all
+}
+
+// atPayload leaves the runs with the payload of the paper's figures, or the smallest, of which there are samples.
+func atPayload(all []sampled) (runs []sampled, payload int) {
+	payload, ok := payloadOfCDF(all)
+	if !ok {
+		return nil, 0
+	}
+	for _, one := range all {
+		if one.run.PayloadBytes == payload && one.latency != nil {
+			runs = append(runs, one)
+		}
+	}
+	return runs, payload
 }

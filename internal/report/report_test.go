@@ -6,6 +6,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -59,7 +62,11 @@ func TestPageShowsWhatThereIs(t *testing.T) {
 		"one message":  {generated(1, threePaths, []int{64}, false), []string{`id="cdf-figure"`}, []string{"NaN", `id="jitter-figure"`}},
 		"paths of a cluster": {generated(50, []string{"tsn", "flannel", "flannel-host-gw", "ovs", "of-tomorrow"}, []int{64, 256, 1024}, false),
 			[]string{`data-path="of-tomorrow"`}, []string{"NaN"}},
-		"nothing": {&Measurement{Summary: &results.Summary{}}, []string{"The machine"}, []string{"<figure", "Targets", "NaN"}},
+		"nothing": {&Measurement{Summary: &results.Summary{}}, []string{"The machine"},
+			[]string{"<figure", "Targets", "NaN", "Ratios", "Assertions", "could not be measured"}},
+		"a bench": {benched(), []string{`id="ratios"`, "direct ÷ kernel-vxlan, plain", "no difference shown", "✗ does not hold", "path ovs", "seed 7",
+			"3 of 9 runs", "The horizontal line is the budget of 400 µs", "means over the budget", "every 250 ms", "one clock",
+			"What the profile is about"}, []string{"NaN", "messages.csv"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := rendered(t, test.measurement)
@@ -77,6 +84,100 @@ func TestPageShowsWhatThereIs(t *testing.T) {
 	}
 }
 
+// benched is a measurement as a bench makes it.
+func benched() *Measurement {
+	measurement := generated(300, threePaths, []int{64, 256}, false)
+	summary := measurement.Summary
+	summary.Profile = &results.ProfileSummary{Name: "mine", About: "What the profile is about.", Runs: 9, Done: 3, Seed: 7, BudgetNs: 400_000,
+		Samplers: true, Programs: map[string]string{"ktsnd": "0123"}}
+	summary.Clock = &results.Clock{About: "All have one clock."}
+	summary.Ratios = []results.Ratio{{Figure: "latency_ns.p50", Path: "direct", Workload: "plain", AgainstPath: "kernel-vxlan",
+		AgainstLoad: "plain", PayloadBytes: 64, CycleNs: 1_000_000, Value: 0.9, Low: 0.5, High: 1.1, Confidence: 0.95}}
+	summary.Assertions = []results.Assertion{{Expression: "direct.lost == 0", Detail: "64 B: does not hold"}}
+	summary.NotMeasured = []results.Gap{{What: "path ovs", Why: "there is none"}}
+	return measurement
+}
+
+func TestSeveralMeasurementsShareAPage(t *testing.T) {
+	one, other := benched(), benched()
+	one.Name, other.Name = "first", "second"
+	var out bytes.Buffer
+	if err := Write(&out, one, other); err != nil {
+		t.Fatal(err)
+	}
+	ids := regexp.MustCompile(`id="([^"]*)"`)
+	seen := map[string]bool{}
+	for _, match := range ids.FindAllStringSubmatch(out.String(), -1) {
+		if seen[match[1]] {
+			t.Errorf("two elements are called %s", match[1])
+		}
+		seen[match[1]] = true
+	}
+	if !seen["cdf-figure"] || !seen["m2-cdf-figure"] || !seen["m2-ratios"] || !strings.Contains(out.String(), "second: t") {
+		t.Errorf("the elements are %v", seen)
+	}
+}
+
+func TestCyclesStandApart(t *testing.T) {
+	measurement := generated(100, threePaths, []int{64}, false)
+	for i := range measurement.Summary.Runs[:3] {
+		slow, series := *measurement.Summary.Runs[i], measurement.Series[i]
+		slow.CycleNs, series.CycleNs = 2_000_000, 2_000_000
+		measurement.Summary.Runs = append(measurement.Summary.Runs, &slow)
+		measurement.Series = append(measurement.Series, series)
+	}
+	page := rendered(t, measurement)
+	for _, want := range []string{`id="workload-plain-2000us"`, "Apart: plain, 2,000 µs", `id="plain-2000us-cdf-figure"`, `id="cdf-figure"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+}
+
+func TestFolderHoldsDrawingsAndTheirPoints(t *testing.T) {
+	for _, format := range Formats {
+		dir := t.TempDir()
+		if err := WriteFolder(dir, format, benched()); err != nil {
+			t.Fatal(err)
+		}
+		for name, opening := range map[string]string{"report.html": "<!DOCTYPE html>", "summary.json": "{", "figures.csv": "path,workload,",
+			"ratios.csv": "figure,path,", "plots/cdf.csv": "path,latency_ns,", "plots/means.csv": "path,from_ns", "plots/latency-histogram.csv": "path,from_ns",
+			"plots/latency-figure-1." + format: map[string]string{"svg": "<?xml", "png": "\x89PNG"}[format]} {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil || !strings.HasPrefix(string(text), opening) {
+				t.Errorf("%s begins with %.20q, %v", name, text, err)
+			}
+		}
+	}
+}
+
+func TestHistogramsCountEverySample(t *testing.T) {
+	sorted := []int64{-5, 0, 1, 59, 60, 61, 119, 120, 5000}
+	h := newHistogram(sorted, 0, 120)
+	total := h.below + h.beyond
+	for _, count := range h.counts {
+		total += count
+	}
+	if h.width != 2 || h.below != 1 || h.beyond != 2 || h.counts[0] != 2 || h.counts[30] != 2 || total != len(sorted) {
+		t.Errorf("got %+v", h)
+	}
+}
+
+func TestMeansAreThoseOfTheirInterval(t *testing.T) {
+	series := &results.Series{LatencyNs: []int64{10, 20, 90, 40}, MeasuredNs: []int64{0, 999, 1000, 3500}}
+	got := newMeans(series, 1000)
+	if len(got) != 4 || got[0] != 15 || got[1] != 90 || !math.IsNaN(got[2]) || got[3] != 40 {
+		t.Errorf("got %v", got)
+	}
+	for measured, want := range map[time.Duration]time.Duration{200 * time.Second: 10 * time.Second, 60 * time.Second: 5 * time.Second,
+		3 * time.Second: 200 * time.Millisecond, time.Millisecond: 100 * time.Millisecond} {
+		runs := []sampled{{series: &results.Series{MeasuredNs: []int64{int64(measured)}}}}
+		if got := intervalFor(runs, 0); got != want {
+			t.Errorf("%v are divided into %v, want %v", measured, got, want)
+		}
+	}
+}
+
 func TestFramesOutsideTheirWindowAreShown(t *testing.T) {
 	measurement := generated(100, threePaths, []int{64}, false)
 	addGates(measurement, results.WorkloadGatesSaturated)
@@ -88,7 +189,7 @@ func TestFramesOutsideTheirWindowAreShown(t *testing.T) {
 			t.Errorf("there is no %s", want)
 		}
 	}
-	if other := rendered(t, generated(100, threePaths, []int{64}, true)); strings.Contains(other, "by class") {
+	if other := rendered(t, generated(100, threePaths, []int{64}, true)); strings.Contains(other, "wire, by class") {
 		t.Error("runs without a schedule have a table of gates")
 	}
 }

@@ -66,6 +66,11 @@ func zeroCell(count int) cell {
 	return c
 }
 
+// shareCell is a share as a percentage.
+func shareCell(share float64) cell {
+	return cell{Text: fmt.Sprintf("%.2f %%", share*100), Exact: strconv.FormatFloat(share, 'g', -1, 64)}
+}
+
 func noCells(count int) []cell {
 	return slices.Repeat([]cell{{Text: unmeasured}}, count)
 }
@@ -127,14 +132,14 @@ func cdfTable(id string, runs []sampled, limit int64) table {
 		b := s.latency
 		share := beyond(s.latencyNs, limit)
 		return []cell{countCell(b.count), timeCell(b.p50), timeCell(b.p90), timeCell(b.p99), timeCell(b.p99_9),
-			timeCell(b.max), {Text: fmt.Sprintf("%.2f %%", share*100), Exact: strconv.FormatFloat(share, 'g', -1, 64)}}
+			timeCell(b.max), shareCell(share)}
 	})
 }
 
 // causesTable says how latency comes about, and what it costs.
 func causesTable(id string, runs []sampled) table {
 	head := []string{"departure p50", "p99", "launch p50", "p99", "send call p50", "p99",
-		"lost", "early", "late", "ktsnd cores"}
+		"lost", "early", "late", "ktsnd cores", "talker", "listener", "machine"}
 	return newTable(id, "µs", runs, head, func(s *sampled) []cell {
 		run := s.run
 		cells := slices.Concat(pairCells(run.DepartureError), pairCells(run.LaunchError), pairCells(run.SendCall))
@@ -144,11 +149,22 @@ func causesTable(id string, runs []sampled) table {
 		} else {
 			cells = append(cells, noCells(1)...)
 		}
-		if share, ok := run.CPUCores["ktsnd"]; ok {
-			return append(cells, cell{Text: fmt.Sprintf("%.3f", share), Exact: strconv.FormatFloat(share, 'g', -1, 64)})
+		for _, program := range []string{"ktsnd", "talker", "listener"} {
+			share, known := run.CPUCores[program]
+			cells = append(cells, coresCell(share, known))
 		}
-		return append(cells, noCells(1)...)
+		if machine := run.MachineCores; machine != nil {
+			return append(cells, coresCell(*machine, true))
+		}
+		return append(cells, coresCell(0, false))
 	})
+}
+
+func coresCell(share float64, known bool) cell {
+	if !known {
+		return noCells(1)[0]
+	}
+	return cell{Text: fmt.Sprintf("%.3f", share), Exact: strconv.FormatFloat(share, 'g', -1, 64)}
 }
 
 func pairCells(summary *stats.Summary) []cell {

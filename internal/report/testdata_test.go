@@ -32,8 +32,11 @@ func generated(messages int, paths []string, payloads []int, keepAwake bool) *Me
 		},
 	}}
 	add := func(path, workload string, payload int) {
-		series := Series{Path: path, Workload: workload, PayloadBytes: payload,
+		series := results.Series{Key: results.Key{Path: path, Workload: workload, PayloadBytes: payload, CycleNs: 1_000_000},
 			LatencyNs: latencies(random, messages, float64(len(path)*4)+float64(payload)/100)}
+		for i := range series.LatencyNs {
+			series.MeasuredNs = append(series.MeasuredNs, int64(i)*1_000_000)
+		}
 		for i := 1; i < len(series.LatencyNs); i++ {
 			series.JitterNs = append(series.JitterNs, series.LatencyNs[i]-series.LatencyNs[i-1])
 		}
@@ -55,7 +58,7 @@ func generated(messages int, paths []string, payloads []int, keepAwake bool) *Me
 
 // addGates adds a run under a schedule.
 func addGates(measurement *Measurement, workload string) {
-	series := Series{Path: ourPath, Workload: workload, PayloadBytes: 256, LatencyNs: []int64{4000, 5000, 6000}, JitterNs: []int64{1000, 1000}}
+	series := results.Series{Key: results.Key{Path: ourPath, Workload: workload, PayloadBytes: 256, CycleNs: 1_000_000}, LatencyNs: []int64{4000, 5000, 6000}, JitterNs: []int64{1000, 1000}}
 	run := runOf(&series)
 	beside := 12345
 	run.Gates = []results.GateFrames{
@@ -80,7 +83,7 @@ func latencies(random *rand.Rand, count int, middleUs float64) []int64 {
 	return samples
 }
 
-func runOf(series *Series) *results.Run {
+func runOf(series *results.Series) *results.Run {
 	late := uint64(3)
 	run := &results.Run{Path: series.Path, Workload: series.Workload, PayloadBytes: series.PayloadBytes, CycleNs: 1_000_000,
 		Counts: results.Counts{Sent: len(series.LatencyNs), Received: len(series.LatencyNs)},

@@ -4,6 +4,8 @@ package report
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -102,7 +104,35 @@ func machine(summary *results.Summary) []entry {
 		entry{"Lead", fmt.Sprintf("%d µs: so long before its transmit time a timed message is handed over",
 			setup.LeadNs/1000)},
 		entry{"Gates", gateSetup(setup.Gates)},
+		entry{"Clock", clockOf(summary.Clock)},
 		entry{"Taken by the hypervisor", fmt.Sprintf("%.3f cores meanwhile", summary.StolenCores)})
+	if profile := summary.Profile; profile != nil {
+		entries = append(entries, profileEntries(profile)...)
+	}
+	return entries
+}
+
+func clockOf(clock *results.Clock) string {
+	if clock == nil || clock.About == "" {
+		return "nothing is known of its error"
+	}
+	return clock.About
+}
+
+// profileEntries are what was asked for.
+func profileEntries(profile *results.ProfileSummary) []entry {
+	samplers := "on: a tap on the link, and a look at programs and machine every 250 ms"
+	if !profile.Samplers {
+		samplers = "off: nothing is known of the wire, of memory and of the machine’s load"
+	}
+	entries := []entry{
+		{"Profile", fmt.Sprintf("%s, %d of %s", profile.Name, profile.Done, plural(profile.Runs, "run"))},
+		{"Samplers", samplers},
+		{"Random numbers", fmt.Sprintf("seed %d", profile.Seed)},
+	}
+	for _, name := range slices.Sorted(maps.Keys(profile.Programs)) {
+		entries = append(entries, entry{name, "SHA-256 " + profile.Programs[name]})
+	}
 	return entries
 }
 

@@ -60,21 +60,54 @@ const userHz = 100
 
 // StolenTime is the time that the hypervisor has given to others since boot, of all cores together.
 func StolenTime() (time.Duration, error) {
-	stat, err := os.ReadFile("/proc/stat")
+	times, err := cpuTimes()
 	if err != nil {
 		return 0, fmt.Errorf("read stolen time: %w", err)
 	}
-	const steal = 8 // behind the word cpu: user nice system idle iowait irq softirq steal
-	first, _, _ := strings.Cut(string(stat), "\n")
+	return times[stolen], nil
+}
+
+// BusyTime is the time that all cores together have worked since boot.
+func BusyTime() (time.Duration, error) {
+	times, err := cpuTimes()
+	if err != nil {
+		return 0, fmt.Errorf("read the machine's processor time: %w", err)
+	}
+	var sum time.Duration
+	for i, one := range times {
+		if i != idle && i != ioWait && i != stolen {
+			sum += one
+		}
+	}
+	return sum, nil
+}
+
+// The times of /proc/stat: user nice system idle iowait irq softirq steal. Those of guests are in user, too.
+const (
+	idle      = 3
+	ioWait    = 4
+	stolen    = 7
+	cpuFields = 8
+)
+
+func cpuTimes() (times [cpuFields]time.Duration, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return times, err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
 	fields := strings.Fields(first)
-	if len(fields) <= steal || fields[0] != "cpu" {
-		return 0, fmt.Errorf("read stolen time: /proc/stat begins with %q", first)
+	if len(fields) <= cpuFields || fields[0] != "cpu" {
+		return times, fmt.Errorf("/proc/stat begins with %q", first)
 	}
-	ticks, err := strconv.ParseInt(fields[steal], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read stolen time: %w", err)
+	for i := range times {
+		ticks, err := strconv.ParseInt(fields[i+1], 10, 64)
+		if err != nil {
+			return times, err
+		}
+		times[i] = time.Duration(ticks) * time.Second / userHz
 	}
-	return time.Duration(ticks) * time.Second / userHz, nil
+	return times, nil
 }
 
 // cpuModel reads the first processor's model; architectures that name none in /proc/cpuinfo get their own

@@ -4,17 +4,24 @@ package results
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"strconv"
-	"strings"
 )
 
 // messageColumns opens every CSV file of messages.
-const messageColumns = "path,workload,payload_bytes,alternation,sequence,txtime_ns,send_start_ns,send_end_ns," +
-	"departed_ns,wire_ns,arrival_ns,errno"
+const messageColumns = "path,workload,payload_bytes,cycle_ns,alternation,talker,sequence,txtime_ns,send_start_ns," +
+	"send_end_ns,departed_ns,wire_ns,arrival_ns,errno"
+
+// keyColumns are those that are the same in all lines of a run.
+const keyColumns = 5
 
 // Message is the life of one message. Times are nanoseconds of CLOCK_TAI; 0 means not observed.
 type Message struct {
+	// Talker counts from 0; sequence numbers are the talker's.
+	Talker    int
 	Sequence  uint32
 	Txtime    int64
 	SendStart int64
@@ -40,13 +47,16 @@ func NewMessageWriter(out io.Writer) *MessageWriter {
 
 // Write writes the messages of one alternation, counted from 1, of a run. Times that were not observed
 // stay empty.
-func (w *MessageWriter) Write(path, workload string, payloadBytes, alternation int, messages []Message) error {
-	opening := strings.Join([]string{path, workload, strconv.Itoa(payloadBytes), strconv.Itoa(alternation)}, ",")
-	for _, message := range messages {
+func (w *MessageWriter) Write(key Key, alternation int, messages []Message) error {
+	opening := fmt.Sprintf("%s,%s,%d,%d,%d", key.Path, key.Workload, key.PayloadBytes, key.CycleNs, alternation)
+	for i := range messages {
+		message := &messages[i]
 		line := append(w.out.AvailableBuffer(), opening...)
 		line = append(line, ',')
+		line = strconv.AppendInt(line, int64(message.Talker), 10)
+		line = append(line, ',')
 		line = strconv.AppendUint(line, uint64(message.Sequence), 10)
-		for _, observed := range []int64{message.Txtime, message.SendStart, message.SendEnd,
+		for _, observed := range [...]int64{message.Txtime, message.SendStart, message.SendEnd,
 			message.Departed, message.Wire, message.Arrival} {
 			line = append(line, ',')
 			if observed != 0 {
@@ -66,4 +76,67 @@ func (w *MessageWriter) Write(path, workload string, payloadBytes, alternation i
 // Flush hands everything written so far to the file.
 func (w *MessageWriter) Flush() error {
 	return w.out.Flush()
+}
+
+// ReadMessages reads what a MessageWriter wrote of one alternation, without the columns that are the same in all of
+// its lines.
+func ReadMessages(from *bufio.Reader) ([]Message, error) {
+	header, err := from.ReadString('\n')
+	if err != nil || header != messageColumns+"\n" {
+		return nil, fmt.Errorf("read messages: the columns are %q instead of %q", header, messageColumns)
+	}
+	var all []Message
+	for number := 2; ; number++ {
+		line, err := from.ReadSlice('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read messages: line %d: %w", number, err)
+		}
+		message, ok := parseMessage(bytes.TrimSuffix(line, []byte("\n")))
+		if !ok {
+			return nil, fmt.Errorf("read messages: line %d is %q", number, line)
+		}
+		all = append(all, message)
+	}
+}
+
+// parseMessage reads one line, quickly: there can be millions.
+func parseMessage(line []byte) (message Message, ok bool) {
+	for range keyColumns {
+		_, rest, found := bytes.Cut(line, []byte(","))
+		if !found {
+			return message, false
+		}
+		line = rest
+	}
+	var numbers [9]int64
+	column := 0
+	var number int64
+	negative := false
+	for _, character := range line {
+		switch {
+		case character >= '0' && character <= '9':
+			number = 10*number + int64(character-'0')
+		case character == '-' && number == 0:
+			negative = true
+		case character == ',' && column < len(numbers)-1:
+			numbers[column] = signed(number, negative)
+			column, number, negative = column+1, 0, false
+		default:
+			return message, false
+		}
+	}
+	numbers[column] = signed(number, negative)
+	return Message{Talker: int(numbers[0]), Sequence: uint32(numbers[1]), Txtime: numbers[2], SendStart: numbers[3],
+			SendEnd: numbers[4], Departed: numbers[5], Wire: numbers[6], Arrival: numbers[7], Errno: int(numbers[8])},
+		column == len(numbers)-1
+}
+
+func signed(number int64, negative bool) int64 {
+	if negative {
+		return -number
+	}
+	return number
 }

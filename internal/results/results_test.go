@@ -3,6 +3,7 @@
 package results
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -92,14 +93,39 @@ func TestMessagesAreWrittenWithGapsWhereNothingWasSeen(t *testing.T) {
 	var text strings.Builder
 	writer := NewMessageWriter(&text)
 	err := errors.Join(
-		writer.Write("direct", WorkloadPlain, 64, 1, []Message{{0, 1000, 700, 701, 1001, 1002, 1009, 0}}),
-		writer.Write("host", WorkloadPlain, 256, 2, []Message{{1, 2000, 2001, 2003, 0, 0, 0, 105}}),
+		writer.Write(Key{"direct", WorkloadPlain, 64, 1000}, 1, []Message{{0, 0, 1000, 700, 701, 1001, 1002, 1009, 0}}),
+		writer.Write(Key{"host", WorkloadPlain, 256, 1000}, 2, []Message{{3, 1, 2000, 2001, 2003, 0, 0, 0, 105}}),
 		writer.Flush())
 	want := messageColumns + "\n" +
-		"direct,plain,64,1,0,1000,700,701,1001,1002,1009,0\n" +
-		"host,plain,256,2,1,2000,2001,2003,,,,105\n"
+		"direct,plain,64,1000,1,0,0,1000,700,701,1001,1002,1009,0\n" +
+		"host,plain,256,1000,2,3,1,2000,2001,2003,,,,105\n"
 	if err != nil || text.String() != want {
 		t.Errorf("got %v\n%s", err, text.String())
+	}
+}
+
+func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
+	want := []Message{{0, 0, 1000, 700, 701, 1001, 1002, 1009, 0}, {3, 4294967295, 2000, 2001, 2003, 0, 0, 0, 105}}
+	var text strings.Builder
+	writer := NewMessageWriter(&text)
+	if err := errors.Join(writer.Write(Key{"direct", WorkloadPlain, 64, 1000}, 1, want), writer.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadMessages(bufio.NewReader(strings.NewReader(text.String())))
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for name, broken := range map[string]string{
+		"other columns":     strings.Replace(text.String(), "path,", "way,", 1),
+		"a line cut short":  text.String()[:len(text.String())-1],
+		"a field missing":   strings.Replace(text.String(), ",1009,0", ",1009", 1),
+		"a field too much":  strings.Replace(text.String(), ",1009,0", ",1009,0,0", 1),
+		"a word for a time": strings.Replace(text.String(), ",1009,", ",soon,", 1),
+		"nothing":           "",
+	} {
+		if got, err := ReadMessages(bufio.NewReader(strings.NewReader(broken))); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 

@@ -11,28 +11,27 @@ import (
 // Schema is the version of summary.json.
 const Schema = 1
 
-// WorkloadPlain is a run without competing traffic, schedule or special setting.
-const WorkloadPlain = "plain"
-
-// Runs under a schedule: without saturation, with a class that fills its window through ktsnd, and with a sender
-// that floods the kernel's path beside ktsnd.
-const (
-	WorkloadGates           = "gates"
-	WorkloadGatesSaturated  = "gates-saturated"
-	WorkloadKernelSaturated = "kernel-saturated"
-)
-
 // Summary is a whole measurement.
 type Summary struct {
 	Schema int   `json:"schema"`
 	Host   Host  `json:"host"`
 	Setup  Setup `json:"setup"`
+	// Profile is null in a measurement that had none of its own.
+	Profile *ProfileSummary `json:"profile"`
+	// Clock is what is known of the clocks that the times come from.
+	Clock *Clock `json:"clock"`
 	// StolenCores is what the hypervisor gave to others meanwhile, of all this machine's cores together:
 	// noise that no path is to blame for. 0 on bare metal.
 	StolenCores float64 `json:"stolen_cores"`
 	Runs        []*Run  `json:"runs"`
 	// Idle is ktsnd with nothing to send; null when that was not measured.
 	Idle *Idle `json:"idle"`
+	// Ratios compare runs with each other, with the range in which the ratio lies.
+	Ratios []Ratio `json:"ratios"`
+	// Assertions are what was asked about the figures, and the answers.
+	Assertions []Assertion `json:"assertions"`
+	// NotMeasured says what could not be measured here, and why.
+	NotMeasured []Gap `json:"not_measured"`
 	// Figures compares with what the project wants to reach.
 	Figures []Figure `json:"figures"`
 	// Warnings are what ktsnd had to say.
@@ -142,6 +141,71 @@ type Distributions struct {
 	SendCall *stats.Summary `json:"send_call_ns"`
 	// CPUCores is the processor time of programs as a share of one core, by program.
 	CPUCores map[string]float64 `json:"cpu_cores"`
+	// MemoryBytes is the most memory that programs had, by program; empty where nobody looked.
+	MemoryBytes map[string]int64 `json:"memory_bytes,omitempty"`
+	// MachineCores is the processor time of the whole machine, as a number of cores; null where nobody looked.
+	MachineCores *float64 `json:"machine_cores,omitempty"`
+}
+
+// ProfileSummary is what was asked for.
+type ProfileSummary struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+	// Runs were planned, of which Done were made; less when the measurement was interrupted.
+	Runs int `json:"runs"`
+	Done int `json:"done"`
+	// Seed is that of the random numbers behind the ranges of Ratios.
+	Seed uint64 `json:"seed"`
+	// BudgetNs is the latency that the application can bear; 0 when it said nothing.
+	BudgetNs int64 `json:"budget_ns"`
+	// MeanOverNs is how long a time each point of the drawn means covers; 0: the report chooses.
+	MeanOverNs int64 `json:"mean_over_ns"`
+	// Samplers tells whether the bench watched the link and the programs during the runs.
+	Samplers bool `json:"samplers"`
+	// Programs are the SHA-256 sums of what was measured, by name.
+	Programs map[string]string `json:"programs"`
+}
+
+// Clock says how far two times of one message can be wrong against each other.
+type Clock struct {
+	// ErrorNs bounds the difference between sending and receiving clock: 0 when they are one.
+	ErrorNs int64 `json:"error_ns"`
+	// ReadNs is what a system call takes that reads the clock, in the median and at p99: a bound on how exact a stamp is.
+	ReadNs    int64 `json:"read_ns"`
+	ReadP99Ns int64 `json:"read_p99_ns"`
+	// About says it in a sentence.
+	About string `json:"about"`
+}
+
+// Gap is something that was not measured.
+type Gap struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+}
+
+// Ratio is a figure of one run divided by that of another one.
+type Ratio struct {
+	// Figure is as in a run, such as latency_ns.p99.
+	Figure       string `json:"figure"`
+	Path         string `json:"path"`
+	Workload     string `json:"workload"`
+	AgainstPath  string `json:"against_path"`
+	AgainstLoad  string `json:"against_workload"`
+	PayloadBytes int    `json:"payload_bytes"`
+	CycleNs      int64  `json:"cycle_ns"`
+	// Value is over all messages; with Confidence it lies between Low and High.
+	Value      float64 `json:"value"`
+	Low        float64 `json:"low"`
+	High       float64 `json:"high"`
+	Confidence float64 `json:"confidence"`
+}
+
+// Assertion is a question about the figures.
+type Assertion struct {
+	Expression string `json:"expression"`
+	Holds      bool   `json:"holds"`
+	// Detail names the payloads and cycles for which it does not hold, with the figures.
+	Detail string `json:"detail"`
 }
 
 // Idle is a daemon with nothing to send.
@@ -227,6 +291,34 @@ func MedianOf(alternations []Alternation) Distributions {
 		SendCall:       summaries(func(a Alternation) *stats.Summary { return a.SendCall }),
 		CPUCores:       medianCores(alternations),
 	}
+}
+
+// MeanMachine is the mean of the machine's processor time over alternations in which somebody looked.
+func MeanMachine(alternations []Alternation) *float64 {
+	var sum float64
+	var count int
+	for _, alternation := range alternations {
+		if alternation.MachineCores != nil {
+			sum += *alternation.MachineCores
+			count++
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	sum /= float64(count)
+	return &sum
+}
+
+// MostMemory is the most that each program had in any alternation.
+func MostMemory(alternations []Alternation) map[string]int64 {
+	most := map[string]int64{}
+	for _, alternation := range alternations {
+		for program, bytes := range alternation.MemoryBytes {
+			most[program] = max(most[program], bytes)
+		}
+	}
+	return most
 }
 
 // MeanCores is the mean of each program's share over alternations of equal length.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/kubernetsn/kubernetsn/internal/badfile"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 )
 
@@ -14,27 +15,7 @@ import (
 const maxFileBytes = 1 << 20
 
 // Error is what is wrong with a file: the first thing that was found.
-type Error struct {
-	File string
-	// Line counts from 1; 0 when the file as a whole is at fault.
-	Line int
-	// Field is its whole path, such as gate-parameter-table.admin-cycle-time; empty when no field is at fault.
-	Field string
-	// Message says what is wrong and what is allowed.
-	Message string
-}
-
-// Error returns file, line, field and sentence.
-func (e *Error) Error() string {
-	text := e.File
-	if e.Line > 0 {
-		text = fmt.Sprintf("%s:%d", text, e.Line)
-	}
-	if e.Field != "" {
-		text += ": " + e.Field
-	}
-	return text + ": " + e.Message
-}
+type Error = badfile.Error
 
 // Document is a schedule from a file.
 type Document struct {

@@ -8,12 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kubernetsn/kubernetsn/internal/badfile"
 )
 
 // kind is what a value is, as far as a schedule can tell.
@@ -89,26 +90,14 @@ func parseTree(data []byte) (*node, *Error) {
 	if err := decoder.Decode(&first); errors.Is(err, io.EOF) {
 		return nil, &Error{Message: "is empty; must hold a " + tableName}
 	} else if err != nil {
-		return nil, syntaxFault(err)
+		return nil, badfile.Syntax("is neither YAML nor JSON", err)
 	}
 	if err := decoder.Decode(&second); err == nil {
 		return nil, &Error{Line: second.Line, Message: "begins a second document; a file holds one schedule"}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, syntaxFault(err)
+		return nil, badfile.Syntax("is neither YAML nor JSON", err)
 	}
 	return convert(first.Content[0])
-}
-
-// syntaxError is how the library writes one.
-var syntaxError = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?(.*)$`)
-
-func syntaxFault(err error) *Error {
-	fault := &Error{Message: "is neither YAML nor JSON: " + err.Error()}
-	if parts := syntaxError.FindStringSubmatch(err.Error()); parts != nil {
-		fault.Message = "is neither YAML nor JSON: " + parts[2]
-		fault.Line, _ = strconv.Atoi(parts[1]) // 0 where there is none
-	}
-	return fault
 }
 
 // convert makes our own tree, in which there are only the things that a schedule can have.

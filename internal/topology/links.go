@@ -72,3 +72,16 @@ func addAddress(namespace *Namespace, name string, address netip.Addr, prefixBit
 		return nil
 	})
 }
+
+// FramesReceived counts what an interface of the namespace has received so far.
+func (n *Namespace) FramesReceived(name string) (frames uint64, err error) {
+	err = n.Do(func() error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("count the frames of %s: %w", name, err)
+		}
+		frames = link.Attrs().Statistics.RxPackets
+		return nil
+	})
+	return frames, err
+}

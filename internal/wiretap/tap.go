@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -154,16 +153,6 @@ func udpFilter() []unix.SockFilter {
 		{Code: unix.BPF_RET | unix.BPF_K, K: snapBytes},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 	}
-}
-
-// Seen tells, at any time before Stop, whether so many frames have come; more than the ring has room for never do.
-func (t *Tap) Seen(frames int) bool {
-	at := (frames - 1) * frameBytes
-	if at < 0 || at >= len(t.ring) {
-		return at < 0
-	}
-	header := (*unix.Tpacket2Hdr)(unsafe.Pointer(&t.ring[at]))
-	return atomic.LoadUint32(&header.Status)&unix.TP_STATUS_USER != 0
 }
 
 // Stop ends the tap and returns what it has seen, in the order of arrival.

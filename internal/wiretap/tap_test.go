@@ -148,13 +148,7 @@ func TestTapSeesEveryIncomingDatagramWithItsTime(t *testing.T) {
 			send(t, test.from, test.to, test.address, 1, 1)
 			tap := openTap(t, nodes.NodeB, 2*count)
 			before := nowTAI(t)
-			if tap.Seen(count) {
-				t.Errorf("%d frames were seen before they were sent", count)
-			}
 			send(t, test.from, test.to, test.address, count, test.payloadBytes)
-			if !tap.Seen(0) || !tap.Seen(count) || tap.Seen(1<<40) {
-				t.Errorf("%d frames were not seen", count)
-			}
 			after := nowTAI(t)
 			capture, err := tap.Stop()
 			if err != nil {

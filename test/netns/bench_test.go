@@ -1,58 +1,250 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build bench
-
 package netns_test
 
 import (
-	"bytes"
-	"fmt"
+	"crypto/sha256"
+	"encoding/json"
+	"os"
 	"os/exec"
-	"slices"
-	"strconv"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
-// sendCall measures the median of a send call, in ns, in a process with so many threads, each with a socket of its own.
-func (l *lab) sendCall(t *testing.T, threads int) float64 {
+// startBench starts a bench that writes to out; the test's end ends it.
+func startBench(t *testing.T, profile, out string, more ...string) *process.Process {
 	t.Helper()
-	command := exec.Command(program(t, "ktsn-test-threads"), topology.PodAddressB.String(), strconv.Itoa(hostilePort),
-		strconv.Itoa(threads), "1000")
-	command.Env = l.preloaded(t)
-	said := &bytes.Buffer{}
-	command.Stdout = said
-	if err := finish(t, start(t, l.PodA, "ktsn-test-threads", command)); err != nil {
+	arguments := append([]string{"bench", "run", profile, "--quiet", "--bin-dir", filepath.Dir(program(t, "ktsnd")), "--out", out}, more...)
+	started, err := process.Start(outside{}, "ktsn bench", exec.Command(program(t, "ktsn"), arguments...))
+	if err != nil {
 		t.Fatal(err)
 	}
-	var p50, p99 float64
-	if _, err := fmt.Sscan(said.String(), &p50, &p99); err != nil {
-		t.Fatalf("ktsn-test-threads said %q: %v", said, err)
-	}
-	return p50
+	t.Cleanup(func() {
+		if err := started.Stop(patience); err != nil {
+			t.Error(err)
+		}
+	})
+	return started
 }
 
-func median(sample []float64) float64 {
-	slices.Sort(sample)
-	return sample[len(sample)/2]
+// ktsn runs a command that takes no time to speak of, and returns what it said and its exit status.
+func ktsn(t *testing.T, arguments ...string) (said string, status int) {
+	t.Helper()
+	command := exec.Command(program(t, "ktsn"), arguments...)
+	text, _ := command.CombinedOutput()
+	return string(text), command.ProcessState.ExitCode()
 }
 
-// A measurement, and no verdict. Each thread sends one message a millisecond, their phases spread evenly. The turns
-// alternate, so that what disturbs the machine disturbs both; what counts is the median over the turns.
-func TestBenchSendCallOfEightThreads(t *testing.T) {
-	const turns = 9
-	lab := newLab(t)
-	_, client := lab.startDaemon(t)
-	lab.startCounter(t, hostilePort)
-	var one, eight, ratios []float64
-	for range turns {
-		alone, among := lab.sendCall(t, 1), lab.sendCall(t, 8)
-		one, eight, ratios = append(one, alone), append(eight, among), append(ratios, among/alone)
+func readSummary(t *testing.T, dir string) *results.Summary {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if counted := settled(t, client); counted.Sent == 0 || counted.KernelPath != 0 {
-		t.Fatalf("the messages did not go through ktsnd: %+v", counted)
+	summary := &results.Summary{}
+	if err := json.Unmarshal(text, summary); err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("send call p50: one thread %.0f ns, 8 threads on 8 sockets %.0f ns, %.2f times that of one (limit 1.3)",
-		median(one), median(eight), median(ratios))
+	return summary
+}
+
+// smallProfile is a bench of a few seconds with a bit of everything.
+const smallProfile = `
+name: small
+paths: [direct, kernel-vxlan, host]
+paths-if-possible: [flannel]
+workloads:
+  - plain
+  - {name: unsampled, paths: [direct]}
+  - {name: talkers, messages: 50}
+  - competing
+  - {name: keep-awake, paths: [direct]}
+messages: 100
+repetitions: 2
+talkers: 3
+assert: ["direct.lost == 0"]
+`
+
+func writeProfile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "profile.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestQuickBenchMeasuresReportsAndJudges(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "quick")
+	started := startBench(t, "quick", out, "--assert", "direct.early == 0 && direct.gates.lost == 0")
+	if err := finishDemo(t, started); err != nil {
+		t.Fatal(err)
+	}
+	checkNoTraces(t, started.PID())
+	summary := readSummary(t, out)
+	if len(summary.Runs) != 6+4+2 || summary.Idle == nil || len(summary.Assertions) != 1 || !summary.Assertions[0].Holds ||
+		summary.Profile.Done != summary.Profile.Runs || len(summary.Ratios) == 0 || len(summary.Problems) != 0 {
+		t.Errorf("%d runs, assertions %+v, profile %+v, problems %q", len(summary.Runs), summary.Assertions, summary.Profile, summary.Problems)
+	}
+	for _, run := range summary.Runs {
+		if run.Path == results.PathDirect && (run.Lost != 0 || run.Early != 0 || run.DepartureError == nil || run.CPUCores["ktsnd"] <= 0) {
+			t.Errorf("%s: %+v", run.Key(), run.Counts)
+		}
+		if run.MachineCores == nil || *run.MachineCores <= 0 || run.MemoryBytes["listener"] == 0 || run.CPUCores["listener"] <= 0 {
+			t.Errorf("%s: nobody looked at programs and machine: %+v", run.Key(), run.Distributions)
+		}
+	}
+	for _, name := range []string{"report.html", "figures.csv", "ratios.csv", "plots/latency-figure-1.svg", "plots/means.csv"} {
+		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	t.Run("an assertion that does not hold is exit status 1", func(t *testing.T) {
+		said, status := ktsn(t, "bench", "report", out, "--assert", "direct.latency_ns.p50 < 0")
+		if status != 1 || !strings.Contains(said, "ktsn: an assertion does not hold: direct.latency_ns.p50 < 0") {
+			t.Errorf("status %d: %s", status, said)
+		}
+	})
+	t.Run("one that is none is exit status 2", func(t *testing.T) {
+		if said, status := ktsn(t, "bench", "report", out, "--assert", "direct.("); status != 2 {
+			t.Errorf("status %d: %s", status, said)
+		}
+	})
+	t.Run("a bench does not differ from itself", func(t *testing.T) {
+		said, status := ktsn(t, "bench", "compare", out, out, "--assert", "a.direct.lost == b.direct.lost")
+		if status != 0 || strings.Contains(said, "B is") || !strings.Contains(said, "no difference shown") {
+			t.Errorf("status %d: %s", status, said)
+		}
+	})
+}
+
+func TestBenchHasEveryWorkload(t *testing.T) {
+	out := t.TempDir()
+	started := startBench(t, writeProfile(t, smallProfile), out)
+	if err := finishDemo(t, started); err != nil {
+		t.Fatal(err)
+	}
+	checkNoTraces(t, started.PID())
+	summary := readSummary(t, out)
+	sent := map[string]int{}
+	for _, run := range summary.Runs {
+		sent[run.Workload+" "+run.Path] = run.Sent
+		if (run.LaunchError == nil) != (run.Workload == results.WorkloadUnsampled) ||
+			(run.BesideFrames != nil && *run.BesideFrames > 0) != (run.Workload == results.WorkloadCompeting) {
+			t.Errorf("%s: launch error %v, beside %v", run.Key(), run.LaunchError, run.BesideFrames)
+		}
+	}
+	if len(sent) != 3+1+3+3+1 || sent["talkers direct"] != 2*3*50 || sent["plain host"] != 200 {
+		t.Errorf("sent %v", sent)
+	}
+	if !strings.Contains(summary.NotMeasured[0].What, "flannel") {
+		t.Errorf("not measured: %+v", summary.NotMeasured)
+	}
+}
+
+// kept are the runs in a folder with the sums of their contents.
+func kept(t *testing.T, out string) map[string][32]byte {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(out, "runs", "[0-9]*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string][32]byte{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums[filepath.Base(file)] = sha256.Sum256(text)
+	}
+	return sums
+}
+
+func awaitRuns(t *testing.T, started *process.Process, out string, count int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); len(kept(t, out)) < count; time.Sleep(20 * time.Millisecond) {
+		select {
+		case <-started.Done():
+			t.Fatal(started.Ended())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d runs within a minute, want %d", len(kept(t, out)), count)
+		}
+	}
+}
+
+func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
+	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "interrupted": syscall.SIGINT} {
+		t.Run(name, func(t *testing.T) {
+			profile, out := writeProfile(t, smallProfile), t.TempDir()
+			victim := startBench(t, profile, out)
+			awaitRuns(t, victim, out, 3)
+			if err := syscall.Kill(victim.PID(), signal); err != nil {
+				t.Fatal(err)
+			}
+			err := finishDemo(t, victim)
+			if err == nil || (signal == syscall.SIGINT && (!strings.Contains(err.Error(), "the same command goes on with it") ||
+				strings.Count(strings.TrimSpace(victim.Stderr()), "\n") != 0)) {
+				t.Errorf("it ended with %v", err)
+			}
+			if signal == syscall.SIGINT {
+				checkNoTraces(t, victim.PID())
+			}
+			before := kept(t, out)
+			if said, status := ktsn(t, "bench", "report", out); status != 0 || !strings.Contains(said, "the bench was interrupted") {
+				t.Errorf("the report of what there was: status %d: %s", status, said)
+			}
+			if err := finishDemo(t, startBench(t, profile, out)); err != nil {
+				t.Fatal(err)
+			}
+			after := kept(t, out)
+			for name, sum := range before {
+				if after[name] != sum {
+					t.Errorf("%s was measured again", name)
+				}
+			}
+			if summary := readSummary(t, out); summary.Profile.Done != summary.Profile.Runs || len(after) != summary.Profile.Runs {
+				t.Errorf("profile %+v, %d files", summary.Profile, len(after))
+			}
+			checkNoTraces(t, victim.PID())
+		})
+	}
+}
+
+func TestBenchRefusesWhatItCannotDo(t *testing.T) {
+	out := t.TempDir()
+	running := startBench(t, writeProfile(t, smallProfile), out)
+	awaitRuns(t, running, out, 1)
+	binDir := filepath.Dir(program(t, "ktsnd"))
+	for name, test := range map[string]struct {
+		arguments []string
+		status    int
+		want      string
+	}{
+		"a folder in use":     {[]string{"run", writeProfile(t, smallProfile), "--out", out, "--bin-dir", binDir, "--quiet"}, 1, "another bench is writing to " + out},
+		"no folder":           {[]string{"run", "quick"}, 2, "no --out"},
+		"no profile":          {[]string{"run", "--out", out}, 2, "no PROFILE"},
+		"an unknown profile":  {[]string{"run", "fast", "--out", out}, 1, "fast is neither a file nor a shipped profile"},
+		"missing programs":    {[]string{"run", "quick", "--out", t.TempDir(), "--bin-dir", t.TempDir()}, 1, "is missing; run `make build`"},
+		"a processor too far": {[]string{"run", writeProfile(t, "paths: [host]\npinning: {sender: 0, listener: 900}"), "--out", t.TempDir(), "--bin-dir", binDir, "--quiet"}, 1, "pinning to processor 900, which this process may not use"},
+		"a path of a cluster": {[]string{"run", writeProfile(t, "paths: [flannel]"), "--out", out}, 1, ":1: paths: path flannel cannot be measured"},
+		"no bench":            {[]string{"report", t.TempDir()}, 1, "no bench was begun there"},
+		"several without out": {[]string{"report", out, out}, 2, "several folders and no --out"},
+		"another format":      {[]string{"report", out, "--plots", "gif"}, 2, `--plots "gif" is no format; accepted are svg and png`},
+		"half a comparison":   {[]string{"compare", out}, 2, "no B"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, status := ktsn(t, append([]string{"bench"}, test.arguments...)...)
+			if status != test.status || !strings.Contains(said, test.want) || strings.Count(said, "\n") != 1 {
+				t.Errorf("status %d: %s; want %d: %s", status, said, test.status, test.want)
+			}
+		})
+	}
 }

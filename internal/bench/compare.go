@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/stats"
+)
+
+// Difference is a figure in two benches.
+type Difference struct {
+	results.Key
+	// Figure is as in a run, such as latency_ns.p99; A and B are its values, in nanoseconds.
+	Figure string
+	A, B   int64
+	// Ratio is B / A, which lies between Low and High with a confidence of 95 %.
+	Ratio, Low, High float64
+}
+
+// Clear tells whether the range of the ratio is on one side of 1.
+func (d *Difference) Clear() bool { return d.Low > 1 || d.High < 1 }
+
+// Comparison is what two benches have in common, and what they have not.
+type Comparison struct {
+	Differences []Difference
+	// OnlyA and OnlyB were measured in one of them.
+	OnlyA, OnlyB []results.Key
+	// Unlike says in sentences in what the benches themselves differ.
+	Unlike []string
+	// Facts are the figures of both, for assertions.
+	Facts *Facts
+}
+
+// Compare compares two stores. They were not measured in turns, so noise that hit one of them counts.
+func Compare(a, b *Store) (*Comparison, error) {
+	one, factsA, err := entriesOf(a)
+	if err != nil {
+		return nil, err
+	}
+	other, factsB, err := entriesOf(b)
+	if err != nil {
+		return nil, err
+	}
+	c := &Comparison{Unlike: unlike(&a.Manifest, &b.Manifest), Facts: Beside(factsA, factsB)}
+	random := rand.New(rand.NewPCG(a.Manifest.Profile.Seed, 1))
+	for _, first := range one.entries {
+		second := other.find(first.run.Key())
+		if second == nil {
+			c.OnlyA = append(c.OnlyA, first.run.Key())
+			continue
+		}
+		c.Differences = append(c.Differences, differences(random, first, second)...)
+	}
+	for _, second := range other.entries {
+		if one.find(second.run.Key()) == nil {
+			c.OnlyB = append(c.OnlyB, second.run.Key())
+		}
+	}
+	return c, nil
+}
+
+func entriesOf(store *Store) (*collector, *Facts, error) {
+	c, err := collect(store)
+	if err != nil {
+		return nil, nil, err
+	}
+	summary := &results.Summary{}
+	for _, entry := range c.entries {
+		entry.resampled = stats.NewResampled(entry.parts)
+		summary.Runs = append(summary.Runs, &entry.run)
+	}
+	facts, err := FactsOf(summary)
+	return c, facts, err
+}
+
+func differences(random *rand.Rand, a, b *entry) []Difference {
+	var all []Difference
+	for _, figure := range compared {
+		low, high, ok := stats.RatioRange(random, b.resampled, a.resampled, figure.hundredths, bootstrapRounds, confidence, stats.Apart)
+		if !ok {
+			continue
+		}
+		was, is := figure.of(a.run.Latency), figure.of(b.run.Latency)
+		all = append(all, Difference{Key: a.run.Key(), Figure: figure.name, A: was, B: is, Ratio: float64(is) / float64(was),
+			Low: low, High: high})
+	}
+	return all
+}
+
+// unlike says what else may be behind a difference.
+func unlike(a, b *Manifest) []string {
+	all := []string{}
+	add := func(what string, one, other any) {
+		if one != other {
+			all = append(all, fmt.Sprintf("the %s differs: %v and %v", what, one, other))
+		}
+	}
+	if field := firstDifference(a.Profile, b.Profile); field != "" {
+		all = append(all, fmt.Sprintf("the profiles differ, in %s first", field))
+	}
+	add("kernel", a.Host.Kernel, b.Host.Kernel)
+	add("processor", a.Host.CPUModel, b.Host.CPUModel)
+	add("number of processors", a.Host.Cores, b.Host.Cores)
+	for name, sum := range a.Environment.Programs {
+		if other, known := b.Environment.Programs[name]; known && other != sum {
+			all = append(all, fmt.Sprintf("%s is another build", name))
+		}
+	}
+	return all
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+// Run is one uninterrupted piece of traffic.
+type Run struct {
+	results.Key
+	// Number counts the measured runs of a plan from 1; 0 is a warm-up, which is not recorded.
+	Number int `json:"number"`
+	// Repetition counts from 1. Alternation counts the pieces of one key, of which a repetition can have several.
+	Repetition  int `json:"repetition"`
+	Alternation int `json:"alternation"`
+	// Messages are sent by each of the Talkers.
+	Messages int `json:"messages"`
+	Talkers  int `json:"talkers"`
+	// Unsampled asks the target to watch neither link nor programs.
+	Unsampled bool `json:"unsampled,omitempty"`
+	// IdleNs is how long ktsnd is watched with nothing to send; such a run has no messages.
+	IdleNs int64 `json:"idle_ns,omitempty"`
+}
+
+// Cycle is the time between two messages of a talker.
+func (r Run) Cycle() time.Duration { return time.Duration(r.CycleNs) }
+
+// Duration is about how long the run takes.
+func (r Run) Duration() time.Duration {
+	return time.Duration(r.Messages)*r.Cycle() + time.Duration(r.IdleNs) + runOverhead
+}
+
+// Setting is how a series of runs wants ktsnd, and the target around it.
+type Setting struct {
+	// Daemon asks for a ktsnd, to which pod a is attached.
+	Daemon    bool
+	KeepAwake bool
+	// GatesCycle asks for a schedule with that cycle; 0 is none.
+	GatesCycle time.Duration
+}
+
+// Outcome is what became of a run's messages.
+type Outcome struct {
+	Messages []results.Message `json:"-"`
+	// Observed are the counts, and what was seen of processors and memory. Distributions of times are empty: they
+	// come from the messages.
+	Observed results.Alternation `json:"observed"`
+	// Problems says in sentences what makes the run invalid or a failure.
+	Problems []string      `json:"problems"`
+	Idle     *results.Idle `json:"idle,omitempty"`
+	// StolenNs is what the hypervisor gave to others meanwhile, of all cores together, during TookNs.
+	StolenNs int64 `json:"stolen_ns"`
+	TookNs   int64 `json:"took_ns"`
+}
+
+// Environment is what a target says of itself: the same each time, but for what is known only once ktsnd runs.
+type Environment struct {
+	SenderCPU   int   `json:"sender_cpu"`
+	ListenerCPU int   `json:"listener_cpu"`
+	LeadNs      int64 `json:"lead_ns"`
+	// Gates is null until a schedule was set.
+	Gates *results.GateSetup `json:"gates"`
+	// Programs are SHA-256 sums by name.
+	Programs map[string]string `json:"programs"`
+	Clock    results.Clock     `json:"clock"`
+	// NotMeasured is what this target can never measure.
+	NotMeasured []results.Gap `json:"not_measured"`
+	// The rest is ktsnd's.
+	KtsndVersion      string   `json:"ktsnd_version"`
+	Scheduler         string   `json:"scheduler"`
+	SchedulerPriority int      `json:"scheduler_priority"`
+	SpinNs            int64    `json:"spin_ns"`
+	Warnings          []string `json:"warnings"`
+}
+
+// Target is where runs are made. One goroutine.
+type Target interface {
+	// Prepare brings the target into a setting in which it may be already.
+	Prepare(context.Context, Setting) error
+	// Perform makes one run in the setting prepared.
+	Perform(context.Context, Run) (*Outcome, error)
+	// Environment may change after Prepare.
+	Environment() Environment
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+const (
+	// FloodPayload is that of who floods: nearly all that the overlay carries.
+	FloodPayload = 1400
+	// FloodClass is the traffic class of who floods under a schedule, floodFrameBits what a frame of it takes of the
+	// link: UDP, IPv4 and Ethernet headers twice, VXLAN, CRC, preamble and gap are around the payload.
+	FloodClass     = 1
+	floodFrameBits = 8 * (FloodPayload + 2*(8+20+14) + 8 + 4 + 8 + 12)
+	// GatesPayload is that of the talkers under a schedule, where a profile says nothing else.
+	GatesPayload = 256
+	// gatesRunTime bounds a run with gates: while one class saturates its window, ktsnd remembers the departures
+	// of little more than a second.
+	gatesRunTime = 500 * time.Millisecond
+)
+
+// AllPaths are the paths of this machine, in the order in which they take turns.
+var AllPaths = []string{results.PathDirect, results.PathKernelVXLAN, results.PathHost}
+
+// AllWorkloads are the workloads in the order in which they are measured.
+var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadUnsampled, results.WorkloadTalkers,
+	results.WorkloadCompeting, results.WorkloadSaturated, results.WorkloadKeepAwake, results.WorkloadGates,
+	results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
+
+// GateWorkloads take turns under one schedule. Path direct alone has gates.
+var GateWorkloads = []string{results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
+
+// HasGates tells whether a workload has a schedule.
+func HasGates(workload string) bool {
+	return slices.Contains(GateWorkloads, workload)
+}
+
+// needsDirect tells whether a workload means nothing without path direct.
+func needsDirect(workload string) bool {
+	return HasGates(workload) || workload == results.WorkloadKeepAwake
+}
+
+// elsewhere are the paths of other targets than this machine's namespaces, and why they are not there.
+var elsewhere = map[string]string{
+	"ovs":             "ktsnd has no uplink through Open vSwitch yet",
+	"tsn":             "it is between pods of a cluster, and this bench measures between network namespaces",
+	"flannel":         "it is between pods of a cluster, and this bench measures between network namespaces",
+	"flannel-host-gw": "it is between pods of a cluster, and this bench measures between network namespaces",
+}
+
+// settingOf is how a workload wants the target.
+func settingOf(workload string, cycle time.Duration, daemon bool) Setting {
+	setting := Setting{Daemon: daemon, KeepAwake: workload == results.WorkloadKeepAwake}
+	if HasGates(workload) {
+		setting.GatesCycle = cycle
+	}
+	return setting
+}
+
+// longestRun is how many messages of each talker a run can have: what ktsnd remembers of departures bounds it.
+func longestRun(workload string, cycle time.Duration, talkers int) int {
+	if HasGates(workload) {
+		return max(int(gatesRunTime/cycle), 2)
+	}
+	return maxMessagesPerRun / talkers
+}
+
+// baseWorkload is what a workload is compared with; empty for plain.
+func baseWorkload(workload string) string {
+	switch {
+	case workload == results.WorkloadPlain, workload == results.WorkloadGates:
+		return ""
+	case HasGates(workload):
+		return results.WorkloadGates
+	}
+	return results.WorkloadPlain
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/lab"
+	"github.com/kubernetsn/kubernetsn/internal/report"
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+const assertHelp = "what must hold of the figures, such as 'direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99'; can be repeated"
+
+func newBench(env *environment) *cobra.Command {
+	return group("bench", "Measure by a profile, report, compare, and judge", newBenchRun(env), newBenchReport(env), newBenchCompare(env))
+}
+
+func benchRunLong() string {
+	return `Measures what PROFILE asks for, on this machine, between two nodes made of network namespaces, and writes everything
+to the folder given by --out: each run with all its messages as it is made, and the report at the end. PROFILE is a file
+(docs/benchmarks.md describes it) or one that is shipped: ` + strings.Join(bench.ShippedProfiles(), ", ") + `.
+
+A bench that was interrupted goes on where it was when the same command is given again. Needs root.
+The exit status is 0 when the measurement is valid, lost or early messages of path direct included, and all
+assertions hold, those of the profile and those given here.`
+}
+
+type benchRun struct {
+	env        *environment
+	out        string
+	binDir     string
+	format     string
+	assertions []string
+	quiet      bool
+}
+
+func newBenchRun(env *environment) *cobra.Command {
+	b := &benchRun{env: env}
+	command := &cobra.Command{
+		Use:   "run PROFILE --out DIR",
+		Short: "Measure what a profile asks for",
+		Long:  benchRunLong(),
+		Args:  oneArgument("PROFILE"),
+		RunE:  func(command *cobra.Command, arguments []string) error { return b.run(command.Context(), arguments[0]) },
+	}
+	flags := command.Flags()
+	flags.StringVar(&b.out, "out", "", "folder for the runs and the report; new, or that of the same bench to go on")
+	flags.StringVar(&b.binDir, "bin-dir", filepath.Dir(env.executable), "folder of ktsnd, libktsn.so and tsnperf")
+	flags.StringVar(&b.format, "plots", "svg", "format of the drawings as files: svg or png")
+	flags.StringArrayVar(&b.assertions, "assert", nil, assertHelp)
+	flags.BoolVar(&b.quiet, "quiet", false, "no progress")
+	return command
+}
+
+func (b *benchRun) run(ctx context.Context, name string) error {
+	if b.out == "" {
+		return usageError{errors.New("no --out; give the folder for the runs and the report")}
+	}
+	if err := errors.Join(checkChoice("--plots", b.format, report.Formats...), checkAssertions(b.assertions)); err != nil {
+		return err
+	}
+	profile, err := bench.ReadProfile(name)
+	if err != nil {
+		return err
+	}
+	store, err := b.measure(ctx, profile)
+	if err != nil {
+		return err
+	}
+	err = b.conclude(store)
+	return errors.Join(err, store.Close())
+}
+
+func checkAssertions(assertions []string) error {
+	for _, assertion := range assertions {
+		if err := bench.CheckAssertion(assertion); err != nil {
+			return usageError{err}
+		}
+	}
+	return nil
+}
+
+// measure makes all runs that are missing, and leaves nothing of its own but the store.
+func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *bench.Store, err error) {
+	progress := b.env.stderr
+	if b.quiet {
+		progress = io.Discard
+	}
+	programs, err := lab.FindPrograms(b.binDir, slices.Contains(profile.Paths, results.PathDirect))
+	if err != nil {
+		return nil, err
+	}
+	if os.Geteuid() == 0 {
+		if err := lab.Sweep(progress); err != nil {
+			return nil, err
+		}
+	}
+	target, err := lab.Open(ctx, programs, profile.Pinning)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return nil, fmt.Errorf("the bench was stopped before it measured anything: %w", cause)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, target.Close(ctx)) }()
+	host, err := results.DescribeHost(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	store, err := bench.OpenStore(b.out, bench.NewManifest(profile, host, target.Environment()))
+	if err != nil {
+		return nil, err
+	}
+	engine := &bench.Engine{Store: store, Target: target, Now: time.Now,
+		Progress: bench.NewProgress(progress, terminalColumns(progress), time.Now)}
+	if err := engine.Perform(ctx, bench.Plan(profile)); err != nil {
+		return nil, errors.Join(b.interrupted(ctx, err), store.Close())
+	}
+	return store, nil
+}
+
+// interrupted says what to do next when somebody stopped the bench.
+func (b *benchRun) interrupted(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("the bench was stopped before its end; what was measured is in %s: the same command goes on with it, and "+
+			"`ktsn bench report %s` shows it: %w", b.out, b.out, cause)
+	}
+	return err
+}
+
+// conclude writes the report and judges.
+func (b *benchRun) conclude(store *bench.Store) error {
+	measurement, err := reported(store, append(slices.Clone(store.Manifest.Profile.Assert), b.assertions...))
+	if err != nil {
+		return err
+	}
+	if err := report.WriteFolder(b.out, b.format, measurement); err != nil {
+		return err
+	}
+	if err := printBench(b.env.stdout, measurement.Summary); err != nil {
+		return err
+	}
+	fmt.Fprintf(b.env.stdout, "To look at: %s\n", filepath.Join(b.out, report.PageName))
+	return judge(measurement.Summary)
+}
+
+// reported computes everything about a store.
+func reported(store *bench.Store, assertions []string) (*report.Measurement, error) {
+	summary, series, err := bench.Collect(store)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := bench.FactsOf(summary)
+	if err != nil {
+		return nil, err
+	}
+	if summary.Assertions, err = assertAll(facts, assertions); err != nil {
+		return nil, err
+	}
+	return &report.Measurement{Summary: summary, Series: series}, nil
+}
+
+func assertAll(facts *bench.Facts, assertions []string) ([]results.Assertion, error) {
+	all := []results.Assertion{}
+	for _, expression := range assertions {
+		assertion, err := facts.Assert(expression)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, assertion)
+	}
+	return all, nil
+}
+
+// judge is the exit status: what is invalid or failed, and what does not hold.
+func judge(summary *results.Summary) error {
+	var err error
+	if count := len(summary.Problems); count > 0 {
+		err = fmt.Errorf("the measurement shows %d problems, the first being: %s", count, summary.Problems[0])
+	}
+	return errors.Join(err, refute(summary.Assertions))
+}
+
+func refute(assertions []results.Assertion) error {
+	for _, assertion := range assertions {
+		if !assertion.Holds {
+			return fmt.Errorf("%w: %s: %s", bench.ErrAssertion, assertion.Expression, assertion.Detail)
+		}
+	}
+	return nil
+}
+
+func newBenchReport(env *environment) *cobra.Command {
+	var out, format string
+	var assertions []string
+	command := &cobra.Command{
+		Use:   "report DIR...",
+		Short: "Write the report of one bench, or one page for several",
+		Long: "Writes the report of what was measured into each DIR, complete or not: report.html, which needs nothing else,\n" +
+			"summary.json, figures.csv, ratios.csv, and plots/ with the drawings and their points.\n" +
+			"Of several DIRs it is one page, and --out says where.",
+		Args: severalArguments("DIR"),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			if err := errors.Join(checkChoice("--plots", format, report.Formats...), checkAssertions(assertions)); err != nil {
+				return err
+			}
+			if out == "" && len(arguments) > 1 {
+				return usageError{errors.New("several folders and no --out; give the folder for their report")}
+			}
+			if out == "" {
+				out = arguments[0]
+			}
+			return writeReport(env, arguments, out, format, assertions)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&out, "out", "", "folder for the report, that of the bench if there is one only")
+	flags.StringVar(&format, "plots", "svg", "format of the drawings as files: svg or png")
+	flags.StringArrayVar(&assertions, "assert", nil, assertHelp)
+	return command
+}
+
+func writeReport(env *environment, dirs []string, out, format string, assertions []string) error {
+	var all []*report.Measurement
+	var verdict error
+	for _, dir := range dirs {
+		store, err := bench.ReadStore(dir)
+		if err != nil {
+			return err
+		}
+		measurement, err := reported(store, append(slices.Clone(store.Manifest.Profile.Assert), assertions...))
+		if err != nil {
+			return err
+		}
+		if len(dirs) > 1 {
+			measurement.Name = filepath.Base(dir)
+		}
+		all = append(all, measurement)
+		verdict = errors.Join(verdict, refute(measurement.Summary.Assertions))
+	}
+	if err := report.WriteFolder(out, format, all...); err != nil {
+		return err
+	}
+	for _, measurement := range all {
+		if err := printBench(env.stdout, measurement.Summary); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(env.stdout, "To look at: %s\n", filepath.Join(out, report.PageName))
+	return verdict
+}
+
+func newBenchCompare(env *environment) *cobra.Command {
+	var assertions []string
+	command := &cobra.Command{
+		Use:   "compare A B",
+		Short: "Compare two benches",
+		Long: "Compares the latencies of what both folders A and B have: B ÷ A, and the range in which that ratio lies with a\n" +
+			"confidence of 95 %. In assertions the figures of A are below a, those of B below b, such as\n" +
+			"'b.direct.latency_ns.p50 <= 1.1 * a.direct.latency_ns.p50'.",
+		Args: twoArguments("A", "B"),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			if err := checkAssertions(assertions); err != nil {
+				return err
+			}
+			return compareBenches(env, arguments[0], arguments[1], assertions)
+		},
+	}
+	command.Flags().StringArrayVar(&assertions, "assert", nil, "what must hold of the figures, such as 'b.direct.lost <= a.direct.lost'; can be repeated")
+	return command
+}
+
+func compareBenches(env *environment, a, b string, assertions []string) error {
+	one, errOne := bench.ReadStore(a)
+	other, errOther := bench.ReadStore(b)
+	if err := errors.Join(errOne, errOther); err != nil {
+		return err
+	}
+	comparison, err := bench.Compare(one, other)
+	if err != nil {
+		return err
+	}
+	if err := printComparison(env.stdout, comparison); err != nil {
+		return err
+	}
+	judged, err := assertAll(comparison.Facts, assertions)
+	if err != nil {
+		return err
+	}
+	printAssertions(env.stdout, judged)
+	return refute(judged)
+}

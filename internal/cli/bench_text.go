@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+// printBench prints the figures over all messages, the ratios, and what was asked about them.
+func printBench(out io.Writer, summary *results.Summary) error {
+	fmt.Fprintf(out, "%s, %d cores, Linux %s: profile %s, %d of %d runs\n\n", summary.Host.CPUModel, summary.Host.Cores,
+		summary.Host.Kernel, summary.Profile.Name, summary.Profile.Done, summary.Profile.Runs)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "latency, µs\tB\tcycle\tp50\tp90\tp99\tp99.9\tmax\tjitter p50\tp99\tlost\tearly\tlate\tktsnd cores\t")
+	for _, run := range summary.Runs {
+		fmt.Fprintf(table, "%s %s\t%d\t%s\t%s", run.Workload, run.Path, run.PayloadBytes, results.Micros(run.CycleNs), latencyText(run))
+		fmt.Fprintf(table, "\t%d\t%d\t%s\t%s\t\n", run.Lost, run.Early, lateText(run), coresText(run))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	printRatios(out, summary.Ratios)
+	for _, gap := range summary.NotMeasured {
+		fmt.Fprintf(out, "not measured: %s: %s\n", gap.What, gap.Why)
+	}
+	for _, warning := range summary.Warnings {
+		fmt.Fprintf(out, "WARNING: ktsnd says: %s\n", warning)
+	}
+	for _, problem := range summary.Problems {
+		fmt.Fprintf(out, "PROBLEM: %s\n", problem)
+	}
+	printAssertions(out, summary.Assertions)
+	return nil
+}
+
+func latencyText(run *results.Run) string {
+	latency, jitter := run.Latency, run.Jitter
+	text := "-\t-\t-\t-\t-"
+	if latency != nil {
+		text = fmt.Sprintf("%s\t%s\t%s\t%s\t%s", results.Micros(latency.P50), results.Micros(latency.P90), results.Micros(latency.P99),
+			results.Micros(latency.P99_9), results.Micros(latency.Max))
+	}
+	if jitter == nil {
+		return text + "\t-\t-"
+	}
+	return text + "\t" + results.Micros(jitter.AbsP50) + "\t" + results.Micros(jitter.AbsP99)
+}
+
+func lateText(run *results.Run) string {
+	if run.Late == nil {
+		return "-"
+	}
+	return strconv.FormatUint(*run.Late, 10)
+}
+
+func coresText(run *results.Run) string {
+	if share, ok := run.CPUCores["ktsnd"]; ok {
+		return fmt.Sprintf("%.3f", share)
+	}
+	return "-"
+}
+
+func printRatios(out io.Writer, ratios []results.Ratio) {
+	if len(ratios) == 0 {
+		fmt.Fprintln(out)
+		return
+	}
+	fmt.Fprintf(out, "\nRatios, and the range of each with a confidence of %.0f %%\n", ratios[0].Confidence*100)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, ratio := range ratios {
+		what := fmt.Sprintf("%s ÷ %s, %s", ratio.Path, ratio.AgainstPath, ratio.Workload)
+		if ratio.Workload != ratio.AgainstLoad {
+			what = fmt.Sprintf("%s ÷ %s, %s", ratio.Workload, ratio.AgainstLoad, ratio.Path)
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%d B\t%.2f\t%.2f to %.2f\n", what, ratio.Figure, ratio.PayloadBytes, ratio.Value, ratio.Low, ratio.High)
+	}
+	_ = table.Flush() // the terminal may be gone
+	fmt.Fprintln(out)
+}
+
+func printAssertions(out io.Writer, assertions []results.Assertion) {
+	for _, assertion := range assertions {
+		verdict := "holds"
+		if !assertion.Holds {
+			verdict = "DOES NOT HOLD"
+		}
+		fmt.Fprintf(out, "%s: %s (%s)\n", verdict, assertion.Expression, assertion.Detail)
+	}
+}
+
+// printComparison prints what two benches have in common, and in what they differ otherwise.
+func printComparison(out io.Writer, comparison *bench.Comparison) error {
+	for _, difference := range comparison.Unlike {
+		fmt.Fprintf(out, "note: %s\n", difference)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "what\tB\tcycle, µs\tfigure\tA, µs\tB, µs\tB ÷ A\trange\t")
+	for i := range comparison.Differences {
+		d := &comparison.Differences[i]
+		verdict := "no difference shown"
+		switch {
+		case d.Clear() && d.Ratio < 1:
+			verdict = "B is lower"
+		case d.Clear():
+			verdict = "B is higher"
+		}
+		fmt.Fprintf(table, "%s %s\t%d\t%s\t%s\t%s\t%s\t%.2f\t%.2f to %.2f\t%s\n", d.Workload, d.Path, d.PayloadBytes,
+			results.Micros(d.CycleNs), d.Figure, results.Micros(d.A), results.Micros(d.B), d.Ratio, d.Low, d.High, verdict)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, key := range comparison.OnlyA {
+		fmt.Fprintf(out, "only in A: %s\n", key)
+	}
+	for _, key := range comparison.OnlyB {
+		fmt.Fprintf(out, "only in B: %s\n", key)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+func TestScheduleDividesTheCycle(t *testing.T) {
+	for cycle, want := range map[time.Duration][]uint32{
+		time.Millisecond:       {300_000, 300_000, 400_000},
+		100 * time.Microsecond: {30_000, 30_000, 40_000},
+	} {
+		table := scheduleOf(cycle)
+		var intervals []uint32
+		var states []uint8
+		for i, entry := range table.AdminControlList.Entries {
+			if entry.Index != uint32(i) || entry.OperationName != control.SetGateStates {
+				t.Errorf("entry %d is %+v", i, entry)
+			}
+			intervals, states = append(intervals, entry.TimeIntervalValue), append(states, entry.GateStatesValue)
+		}
+		if !slices.Equal(intervals, want) || !slices.Equal(states, []uint8{0x80, 0x40, 0x3f}) ||
+			table.AdminCycleTime.Nanoseconds() != cycle.Nanoseconds() || !table.GateEnabled {
+			t.Errorf("%v: the schedule is %+v", cycle, table)
+		}
+	}
+}
+
+func TestWindowsAreOpenToTheNanosecond(t *testing.T) {
+	const cycle = time.Millisecond
+	for class, edges := range map[uint8][2]int64{7: {0, 300_000}, 6: {300_000, 600_000}, 5: {600_000, 1_000_000}, 0: {600_000, 1_000_000}} {
+		const start = 1_790_000_000_123_000_000 // of a cycle
+		open, end := start+edges[0], start+edges[1]
+		w := windowOf(class, cycle)
+		for tai, want := range map[int64]bool{open - 1: false, open: true, end - 1: true, end: false} {
+			if w.contains(tai, cycle) != want {
+				t.Errorf("class %d, %d ns behind the beginning of the cycle: %v", class, tai-start, !want)
+			}
+		}
+	}
+}
+
+func TestTransmitTimesLieWithinTheirWindows(t *testing.T) {
+	for _, workload := range bench.GateWorkloads {
+		for _, cycle := range []time.Duration{100 * time.Microsecond, time.Millisecond, 100 * time.Millisecond} {
+			if w := windowOf(priorityMeasured, cycle); !w.contains(offsetOf(bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}, Talkers: 1}, 0).Nanoseconds(), cycle) {
+				t.Errorf("%s, %v: the messages are outside %v", workload, cycle, w)
+			}
+			for _, companion := range companionsOf(workload, cycle) {
+				if w := windowOf(priorityBeside, cycle); !companion.flood && !w.contains(companion.offset.Nanoseconds(), cycle) {
+					t.Errorf("%s, %v: those of %s are outside %v", workload, cycle, companion.name, w)
+				}
+			}
+		}
+	}
+}
+
+func TestTimersOfSeveralTalkersExpireBetweenDepartures(t *testing.T) {
+	for _, cycle := range []time.Duration{100 * time.Microsecond, time.Millisecond, 7 * time.Millisecond} {
+		for talkers := 2; talkers <= 8; talkers++ {
+			r := bench.Run{Key: results.Key{Workload: results.WorkloadTalkers, CycleNs: cycle.Nanoseconds()}, Talkers: talkers}
+			between := cycle / time.Duration(talkers)
+			if got := leadAmong(r); got < lead || got%between != between/2 {
+				t.Errorf("%d talkers, %v: a lead of %v, and departures each %v", talkers, cycle, got, between)
+			}
+		}
+	}
+}
+
+// withGates is perfect with a schedule: three messages of class 7 in its window, two of class 1 in theirs and one
+// past ktsnd.
+func withGates(t *testing.T) *observation {
+	t.Helper()
+	seen := perfect(t)
+	seen.gates = &gatesSeen{cycle: testCycle,
+		flows: []flow{{runID: testRun + 1, class: 1, sent: 2}, {runID: testRun, class: 7, sent: 3}},
+	}
+	seen.beside = []uint32{testRun + 2}
+	seen.capture.Packets = append(seen.capture.Packets,
+		frame(t, testRun+1, 0, testBase+600), frame(t, testRun+1, 1, testBase+testCycle+999), frame(t, testRun+2, 0, testBase))
+	return seen
+}
+
+func TestFramesAreCountedByClass(t *testing.T) {
+	seen := withGates(t)
+	seen.gates.overruns[7] = 4
+	outcome, err := join(seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []results.GateFrames{
+		{TrafficClass: 7, OpenNs: 0, CloseNs: 300, Sent: 3, Frames: 3, Cycles: 3, TransmissionOverrun: 4},
+		{TrafficClass: 1, OpenNs: 600, CloseNs: 1000, Sent: 2, Frames: 2, Cycles: 2},
+	}
+	counts := outcome.Observed.Counts
+	if !slices.Equal(counts.Gates, want) || counts.BesideFrames == nil || *counts.BesideFrames != 1 || len(outcome.Problems) != 0 {
+		t.Errorf("counts are %+v, problems %q", counts, outcome.Problems)
+	}
+	for _, message := range outcome.Messages {
+		if message.Departed != message.Txtime+50 {
+			t.Errorf("%+v did not depart 50 ns after its time", message)
+		}
+	}
+}
+
+func TestWhatGatesPromiseIsJudged(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*observation)
+		outside int
+		problem string
+	}{
+		"a frame outside that ktsnd counted is a figure": {
+			func(o *observation) {
+				o.capture.Packets = append(o.capture.Packets[:5], frame(t, testRun+1, 0, testBase+testCycle))
+				o.gates.flows[0].sent, o.gates.overruns[1] = 1, 1
+			}, 1, ""},
+		"one that it did not count is a failure": {
+			func(o *observation) {
+				o.capture.Packets = append(o.capture.Packets[:5], frame(t, testRun+1, 0, testBase+testCycle))
+				o.gates.flows[0].sent = 1
+			}, 1, "1 frames of class 1 were outside their window, and ktsnd counted 0 overruns"},
+		"one before its window is no better": {
+			func(o *observation) {
+				o.capture.Packets = append(o.capture.Packets[:5], frame(t, testRun+1, 0, testBase+599))
+				o.gates.flows[0].sent = 1
+			}, 1, "1 frames of class 1"},
+		"a message that never came": {
+			func(o *observation) { o.gates.flows[0].sent = 5 }, 0, "handed 5 messages of class 1 and the tap saw 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := withGates(t)
+			test.change(seen)
+			outcome, err := join(seen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			problems := strings.Join(outcome.Problems, "; ")
+			if !strings.Contains(problems, test.problem) || (test.problem == "") != (problems == "") {
+				t.Errorf("problems: %q, want %q", problems, test.problem)
+			}
+			if got := outcome.Observed.Gates[1].OutsideWindow; got != test.outside {
+				t.Errorf("%d frames are outside, want %d", got, test.outside)
+			}
+		})
+	}
+}
+
+func TestDeparturesOfOthersAreNotTaken(t *testing.T) {
+	sent := []perf.Sent{{Txtime: 100}, {Txtime: 200}, {Txtime: 300}}
+	got := departureTimes([]control.Departure{
+		{Flow: 2, RequestedTAI: 100, DepartedTAI: 900},
+		{Flow: 1, RequestedTAI: 100, DepartedTAI: 101},
+		{Flow: 1, RequestedTAI: 200, DepartedTAI: 201},
+		{Flow: 2, RequestedTAI: 250, DepartedTAI: 901},
+		{Flow: 2, RequestedTAI: 200, DepartedTAI: 902},
+		{Flow: 1, RequestedTAI: 300, DepartedTAI: 301},
+	}, sent)
+	if len(got) != 3 || got[100] != 101 || got[200] != 201 || got[300] != 301 {
+		t.Errorf("departures are %v", got)
+	}
+}

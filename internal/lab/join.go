@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+)
+
+// talkerSeen is a measured talker and what it has sent.
+type talkerSeen struct {
+	runID uint32
+	// port is where its messages came from, 0 when there is only one talker.
+	port uint16
+	sent []perf.Sent
+}
+
+// observation is everything that was seen of one run. Times are CLOCK_TAI.
+type observation struct {
+	talkers  []talkerSeen
+	received []perf.Received
+	// capture is nil in a run without samplers.
+	capture *wiretap.Capture
+	// beside are the numbers of talkers that went past ktsnd beside those that are measured.
+	beside []uint32
+	// departures and late are ktsnd's; viaDaemon says whether the run's messages were its.
+	viaDaemon  bool
+	departures []control.Departure
+	late       uint64
+	cpuCores   map[string]float64
+	// gates is nil in a run without a schedule.
+	gates *gatesSeen
+}
+
+// join follows each message from the send call to the listener.
+func join(seen *observation) (*bench.Outcome, error) {
+	var onWire []wireMessage
+	if seen.capture != nil {
+		var err error
+		if onWire, err = wireMessages(seen.capture.Packets); err != nil {
+			return nil, err
+		}
+	}
+	result := &bench.Outcome{}
+	counts := &result.Observed.Counts
+	for i := range seen.talkers {
+		seen.joinTalker(i, onWire, result)
+	}
+	slices.SortStableFunc(result.Messages, func(a, b results.Message) int { return cmp.Compare(a.Txtime, b.Txtime) })
+	counts.Lost = counts.Sent - counts.Received
+	if seen.viaDaemon {
+		counts.Late = &seen.late
+	}
+	if seen.gates != nil {
+		counts.Gates = seen.gates.countFrames(onWire)
+	}
+	if len(seen.beside) > 0 && seen.capture != nil {
+		frames := countIf(onWire, func(m *wireMessage) bool { return slices.Contains(seen.beside, m.runID) })
+		counts.BesideFrames = &frames
+	}
+	result.Observed.CPUCores = seen.cpuCores
+	result.Problems = findProblems(seen, result)
+	return result, nil
+}
+
+// joinTalker follows the messages of one talker.
+func (o *observation) joinTalker(number int, onWire []wireMessage, result *bench.Outcome) {
+	talker := &o.talkers[number]
+	counts := &result.Observed.Counts
+	wire := wireTimes(onWire, talker.runID)
+	departed := departureTimes(o.departures, talker.sent)
+	arrivals := arrivalTimes(o.received, talker.port, counts)
+	for _, sent := range talker.sent {
+		message := results.Message{
+			Talker:    number,
+			Sequence:  sent.Sequence,
+			Txtime:    sent.Txtime,
+			SendStart: sent.SendStart,
+			SendEnd:   sent.SendEnd,
+			Departed:  departed[sent.Txtime],
+			Wire:      wire[sent.Sequence],
+			Arrival:   arrivals[sent.Sequence],
+			Errno:     sent.Errno,
+		}
+		result.Messages = append(result.Messages, message)
+		count(counts, &message)
+	}
+}
+
+// departureTimes finds when each message left, by its transmit time. Those of other sockets may have the same: the
+// flow that shares most of them is the messages'.
+func departureTimes(departures []control.Departure, sent []perf.Sent) map[int64]int64 {
+	planned := make(map[int64]bool, len(sent))
+	for _, message := range sent {
+		planned[message.Txtime] = true
+	}
+	byFlow := map[uint64]map[int64]int64{}
+	var most map[int64]int64
+	for _, departure := range departures {
+		if !planned[departure.RequestedTAI] {
+			continue
+		}
+		times := byFlow[departure.Flow]
+		if times == nil {
+			times = map[int64]int64{}
+			byFlow[departure.Flow] = times
+		}
+		times[departure.RequestedTAI] = departure.DepartedTAI
+		if len(times) > len(most) {
+			most = times
+		}
+	}
+	return most
+}
+
+// wireMessage is a message of tsnperf as the tap saw it.
+type wireMessage struct {
+	runID, sequence uint32
+	tai             int64
+}
+
+// wireMessages finds the messages among the frames, in the order of arrival.
+func wireMessages(packets []wiretap.Packet) ([]wireMessage, error) {
+	messages := make([]wireMessage, 0, len(packets))
+	for _, packet := range packets {
+		datagram, err := wiretap.Dissect(packet.Head)
+		if errors.Is(err, wiretap.ErrOther) {
+			continue // ARP inside the tunnel
+		}
+		if err != nil {
+			return nil, err
+		}
+		message, err := perf.DecodeMessage(datagram.Payload)
+		if errors.Is(err, perf.ErrNotAMessage) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("dissect frame: %w", err)
+		}
+		messages = append(messages, wireMessage{message.RunID, message.Sequence, packet.TAI})
+	}
+	return messages, nil
+}
+
+// wireTimes finds when each message of the run was first on the wire.
+func wireTimes(messages []wireMessage, runID uint32) map[uint32]int64 {
+	times := map[uint32]int64{}
+	for _, message := range messages {
+		if _, known := times[message.sequence]; message.runID == runID && !known {
+			times[message.sequence] = message.tai
+		}
+	}
+	return times
+}
+
+// arrivalTimes finds when each message from a port arrived first, and counts those that are no good.
+func arrivalTimes(received []perf.Received, port uint16, counts *results.Counts) map[uint32]int64 {
+	times := make(map[uint32]int64, len(received))
+	for _, message := range received {
+		_, known := times[message.Sequence]
+		switch {
+		case port != 0 && message.Source.Port() != port:
+		case !message.Valid:
+			counts.Corrupt++
+		case known:
+			counts.Duplicated++
+		default:
+			times[message.Sequence] = message.Arrival
+		}
+	}
+	return times
+}
+
+func count(counts *results.Counts, message *results.Message) {
+	if message.Errno != 0 {
+		counts.SendErrors++
+		return
+	}
+	counts.Sent++
+	if message.Arrival != 0 {
+		counts.Received++
+	}
+	if message.Wire != 0 && message.Wire < message.Txtime {
+		counts.Early++
+	}
+}
+
+// findProblems judges a run. That a kernel path loses a message is a result; that ktsnd does is a failure;
+// that the observer missed something makes the run invalid.
+func findProblems(seen *observation, result *bench.Outcome) []string {
+	counts := result.Observed.Counts
+	messages := result.Messages
+	problems := []string{}
+	complain := func(number int, format string) {
+		if number > 0 {
+			problems = append(problems, fmt.Sprintf(format, number))
+		}
+	}
+	if seen.capture != nil {
+		unseen := countIf(messages, func(m *results.Message) bool { return m.Arrival != 0 && m.Wire == 0 })
+		atTap := countIf(seen.capture.Packets, func(p *wiretap.Packet) bool { return p.AtTap })
+		complain(int(seen.capture.Drops), "the tap dropped %d frames, so the run is invalid")
+		complain(atTap, "%d frames got no time stamp from the link, so the run is invalid")
+		complain(unseen, "%d messages arrived that the tap did not see, so the run is invalid")
+	}
+	complain(counts.SendErrors, "%d send calls failed")
+	complain(counts.Corrupt, "%d messages arrived with bytes changed")
+	complain(counts.Duplicated, "%d messages arrived twice")
+	if seen.viaDaemon {
+		unrecorded := countIf(messages, func(m *results.Message) bool { return m.Errno == 0 && m.Departed == 0 })
+		complain(unrecorded, "ktsnd did not send %d messages that were handed to it")
+		hasty := countIf(messages, func(m *results.Message) bool { return m.Departed != 0 && m.Departed < m.Txtime })
+		complain(hasty, "ktsnd released %d messages before their time")
+		complain(counts.Lost, "%d messages were lost")
+		complain(counts.Early, "%d messages were early on the wire")
+	}
+	return append(problems, gateProblems(counts.Gates)...)
+}
+
+func countIf[T any](all []T, is func(*T) bool) int {
+	number := 0
+	for i := range all {
+		if is(&all[i]) {
+			number++
+		}
+	}
+	return number
+}

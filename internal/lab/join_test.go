@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+)
+
+const (
+	testRun   = 9
+	testCycle = 1000
+	testBase  = 1_000_000
+)
+
+// frame is a tap's packet with the message of that run and sequence.
+func frame(t *testing.T, runID, sequence uint32, tai int64) wiretap.Packet {
+	t.Helper()
+	payload := make([]byte, perf.MinPayload)
+	binary.BigEndian.PutUint32(payload, 0x54534e50)
+	payload[4] = 1
+	binary.BigEndian.PutUint32(payload[8:], runID)
+	binary.BigEndian.PutUint32(payload[12:], sequence)
+	buffer := gopacket.NewSerializeBuffer()
+	err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true},
+		&layers.Ethernet{SrcMAC: make(net.HardwareAddr, 6), DstMAC: make(net.HardwareAddr, 6),
+			EthernetType: layers.EthernetTypeIPv4},
+		&layers.IPv4{Version: 4, Protocol: layers.IPProtocolUDP, SrcIP: net.IP{10, 0, 0, 1}, DstIP: net.IP{10, 0, 0, 2}},
+		&layers.UDP{SrcPort: 1, DstPort: listenPort},
+		gopacket.Payload(payload))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wiretap.Packet{TAI: tai, Head: buffer.Bytes()}
+}
+
+// arp is what travels between the messages.
+func arp(t *testing.T) wiretap.Packet {
+	t.Helper()
+	buffer := gopacket.NewSerializeBuffer()
+	err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{},
+		&layers.Ethernet{SrcMAC: make(net.HardwareAddr, 6), DstMAC: make(net.HardwareAddr, 6),
+			EthernetType: layers.EthernetTypeARP}, gopacket.Payload("who has"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wiretap.Packet{Head: buffer.Bytes()}
+}
+
+// perfect is a run of three messages over ktsnd in which all goes well: departure 50, wire 60 and arrival 90
+// after the time asked for.
+func perfect(t *testing.T) *observation {
+	t.Helper()
+	seen := &observation{talkers: []talkerSeen{{runID: testRun}}, viaDaemon: true, late: 0,
+		capture:  &wiretap.Capture{Packets: []wiretap.Packet{arp(t), frame(t, testRun-1, 0, 5)}},
+		cpuCores: map[string]float64{"ktsnd": 0.07}}
+	for sequence := range uint32(3) {
+		txtime := testBase + int64(sequence)*testCycle
+		seen.talkers[0].sent = append(seen.talkers[0].sent, perf.Sent{Sequence: sequence, Txtime: txtime,
+			SendStart: txtime - 300, SendEnd: txtime - 299})
+		seen.departures = append(seen.departures, control.Departure{RequestedTAI: txtime, DepartedTAI: txtime + 50})
+		seen.capture.Packets = append(seen.capture.Packets, frame(t, testRun, sequence, txtime+60))
+		seen.received = append(seen.received, perf.Received{Sequence: sequence, Txtime: txtime, Arrival: txtime + 90,
+			Valid: true})
+	}
+	return seen
+}
+
+func TestEachMessageIsFollowedToTheListener(t *testing.T) {
+	outcome, err := join(perfect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(outcome.Problems) != 0 {
+		t.Errorf("problems: %v", outcome.Problems)
+	}
+	got := outcome.Observed
+	if got.Sent != 3 || got.Received != 3 || got.Lost != 0 || got.Early != 0 || got.Late == nil || *got.Late != 0 {
+		t.Errorf("counts are %+v", got.Counts)
+	}
+	if got.CPUCores["ktsnd"] != 0.07 {
+		t.Errorf("processor time is %+v", got.CPUCores)
+	}
+	const due = testBase + 2*testCycle
+	want := results.Message{Sequence: 2, Txtime: due, SendStart: due - 300, SendEnd: due - 299, Departed: due + 50, Wire: due + 60,
+		Arrival: due + 90}
+	if len(outcome.Messages) != 3 || outcome.Messages[2] != want {
+		t.Errorf("the messages are %+v", outcome.Messages)
+	}
+}
+
+// several is perfect with a second talker whose messages lie half a cycle behind those of the first.
+func several(t *testing.T) *observation {
+	t.Helper()
+	seen := perfect(t)
+	const half = testCycle / 2
+	seen.talkers[0].port = talkerPort
+	second := talkerSeen{runID: testRun + 1, port: talkerPort + 1}
+	for i := range 3 {
+		seen.received[i].Source = netip.AddrPortFrom(topology.PodAddressA, talkerPort)
+		sent, arrived := seen.talkers[0].sent[i], seen.received[i]
+		sent.Txtime, arrived.Txtime, arrived.Arrival = sent.Txtime+half, arrived.Txtime+half, arrived.Arrival+half+10
+		arrived.Source = netip.AddrPortFrom(topology.PodAddressA, talkerPort+1)
+		second.sent = append(second.sent, sent)
+		seen.received = append(seen.received, arrived)
+		seen.departures = append(seen.departures, control.Departure{Flow: 2, RequestedTAI: sent.Txtime, DepartedTAI: sent.Txtime + 50})
+		seen.capture.Packets = append(seen.capture.Packets, frame(t, testRun+1, sent.Sequence, sent.Txtime+60))
+	}
+	seen.talkers = append(seen.talkers, second)
+	return seen
+}
+
+func TestTalkersWithTheSameNumbersAreToldApart(t *testing.T) {
+	outcome, err := join(several(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := outcome.Observed.Counts
+	if counts.Sent != 6 || counts.Received != 6 || counts.Lost != 0 || counts.Duplicated != 0 || len(outcome.Problems) != 0 {
+		t.Errorf("counts are %+v, problems %q", counts, outcome.Problems)
+	}
+	for i, message := range outcome.Messages {
+		if message.Talker != i%2 || int(message.Sequence) != i/2 || message.Arrival-message.Txtime != int64(90+10*(i%2)) ||
+			message.Wire-message.Txtime != 60 || message.Departed-message.Txtime != 50 {
+			t.Errorf("message %d is %+v", i, message)
+		}
+	}
+}
+
+func TestRunWithoutSamplersIsJudgedWithoutTheWire(t *testing.T) {
+	seen := perfect(t)
+	seen.capture = nil
+	outcome, err := join(seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(outcome.Problems) != 0 || outcome.Messages[0].Wire != 0 || outcome.Observed.Received != 3 {
+		t.Errorf("problems %q, messages %+v", outcome.Problems, outcome.Messages)
+	}
+	seen.received, seen.departures = seen.received[1:], seen.departures[1:]
+	if outcome, err = join(seen); err != nil || len(outcome.Problems) != 2 {
+		t.Errorf("problems %q, %v", outcome.Problems, err)
+	}
+}
+
+func TestWhatGoesWrongIsFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*observation)
+		want   []string
+	}{
+		"a tap that dropped frames makes the run invalid": {
+			func(o *observation) { o.capture.Drops = 2 }, []string{"the tap dropped 2"}},
+		"a time stamp that the link did not take does, too": {
+			func(o *observation) { o.capture.Packets[3].AtTap = true }, []string{"1 frames got no time stamp"}},
+		"a tap that missed a message does, too": {
+			func(o *observation) { o.capture.Packets = o.capture.Packets[:4] }, []string{"1 messages arrived that the tap did not see"}},
+		"a lost message": {
+			func(o *observation) { o.received = o.received[1:] }, []string{"1 messages were lost"}},
+		"a message early on the wire": {
+			func(o *observation) { o.capture.Packets[3].TAI -= 61 }, []string{"1 messages were early"}},
+		"a message that ktsnd released early": {
+			func(o *observation) { o.departures[0].DepartedTAI -= 51 }, []string{"ktsnd released 1 messages before their time"}},
+		"a message that never was ktsnd's": {
+			func(o *observation) { o.departures = o.departures[:2] }, []string{"ktsnd did not send 1"}},
+		"a send call that failed is not a loss": {
+			func(o *observation) {
+				o.talkers[0].sent[2].Errno = 11
+				o.received, o.departures = o.received[:2], o.departures[:2]
+			}, []string{"1 send calls failed"}},
+		"a message with bytes changed is lost as well": {
+			func(o *observation) { o.received[0].Valid = false }, []string{"1 messages arrived with bytes changed", "1 messages were lost"}},
+		"a message that came twice": {
+			func(o *observation) { o.received = append(o.received, o.received[0]) }, []string{"1 messages arrived twice"}},
+		"a loss on the kernel's path is a result": {
+			func(o *observation) {
+				o.viaDaemon = false
+				o.received, o.departures = o.received[1:], nil
+			}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := perfect(t)
+			test.change(seen)
+			outcome, err := join(seen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(outcome.Problems) != len(test.want) {
+				t.Fatalf("problems: %q, want %q", outcome.Problems, test.want)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(outcome.Problems[i], want) {
+					t.Errorf("problem %q, want %q", outcome.Problems[i], want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/stats"
+)
+
+// Names of what WriteFolder writes.
+const (
+	PageName    = "report.html"
+	SummaryName = "summary.json"
+	plotsName   = "plots"
+	figuresName = "figures.csv"
+	ratiosName  = "ratios.csv"
+)
+
+// Formats are those of drawings as files.
+var Formats = []string{"svg", "png"}
+
+// data are the points of a drawing.
+type data struct {
+	Name    string
+	Columns []string
+	Rows    [][]string
+}
+
+func (d *data) add(path string, values ...int64) {
+	row := []string{path}
+	for _, value := range values {
+		row = append(row, strconv.FormatInt(value, 10))
+	}
+	d.Rows = append(d.Rows, row)
+}
+
+// WriteFolder writes the page into a folder, and beside it each drawing as a file of the format, the points of the drawings
+// and all figures as CSV, and summary.json, or, of several measurements, one of each.
+func WriteFolder(dir, format string, measurements ...*Measurement) error {
+	page, err := newPage(measurements)
+	if err != nil {
+		return err
+	}
+	plots := filepath.Join(dir, plotsName)
+	if err := os.MkdirAll(plots, 0o755); err != nil {
+		return fmt.Errorf("make folder for drawings: %w", err)
+	}
+	err = write(filepath.Join(dir, PageName), func(out io.Writer) error { return pageTemplate.Execute(out, page) })
+	for i, measurement := range measurements {
+		err = errors.Join(err, writePart(dir, plots, format, &page.Parts[i], measurement.Summary))
+	}
+	return err
+}
+
+// write writes a file at once.
+func write(path string, content func(io.Writer) error) error {
+	if err := results.WriteFile(path, content); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func writePart(dir, plots, format string, part *part, summary *results.Summary) error {
+	for _, figure := range part.figures() {
+		for i, drawing := range figure.Drawings {
+			name := fmt.Sprintf("%s-%d.%s", figure.ID, i+1, format)
+			err := write(filepath.Join(plots, name), func(out io.Writer) error { return drawing.picture.write(out, format) })
+			if err != nil {
+				return err
+			}
+		}
+		for _, data := range figure.Data {
+			if err := writeCSV(filepath.Join(plots, data.Name+".csv"), data.Columns, data.Rows); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(
+		results.WriteJSON(filepath.Join(dir, part.Prefix+SummaryName), summary),
+		writeCSV(filepath.Join(dir, part.Prefix+figuresName),
+			[]string{"path", "workload", "payload_bytes", "cycle_ns", "alternation", "figure", "value"}, figureRows(summary)),
+		writeCSV(filepath.Join(dir, part.Prefix+ratiosName),
+			[]string{"figure", "path", "workload", "against_path", "against_workload", "payload_bytes", "cycle_ns", "value", "low", "high"},
+			ratioRows(summary)))
+}
+
+func writeCSV(path string, columns []string, rows [][]string) error {
+	return write(path, func(out io.Writer) error {
+		writer := csv.NewWriter(out)
+		return errors.Join(writer.Write(columns), writer.WriteAll(rows))
+	})
+}
+
+// figureRows are all figures of all runs, a line each; alternation 0 is all of them together.
+func figureRows(summary *results.Summary) [][]string {
+	var rows [][]string
+	for _, run := range summary.Runs {
+		rows = append(rows, rowsOf(run, 0, &run.Counts, &run.Distributions)...)
+		for i := range run.Alternations {
+			rows = append(rows, rowsOf(run, i+1, &run.Alternations[i].Counts, &run.Alternations[i].Distributions)...)
+		}
+	}
+	return rows
+}
+
+func rowsOf(run *results.Run, alternation int, counts *results.Counts, distributions *results.Distributions) [][]string {
+	var rows [][]string
+	add := func(figure, value string) {
+		rows = append(rows, []string{run.Path, run.Workload, strconv.Itoa(run.PayloadBytes), strconv.FormatInt(run.CycleNs, 10),
+			strconv.Itoa(alternation), figure, value})
+	}
+	whole := func(figure string, value int64) { add(figure, strconv.FormatInt(value, 10)) }
+	whole("sent", int64(counts.Sent))
+	whole("received", int64(counts.Received))
+	whole("lost", int64(counts.Lost))
+	whole("early", int64(counts.Early))
+	if counts.Late != nil {
+		whole("late", int64(*counts.Late))
+	}
+	summaries := []struct {
+		name string
+		of   *stats.Summary
+	}{{"latency_ns", distributions.Latency}, {"launch_error_ns", distributions.LaunchError},
+		{"departure_error_ns", distributions.DepartureError}, {"send_call_ns", distributions.SendCall}}
+	if jitter := distributions.Jitter; jitter != nil {
+		summaries = append(summaries, struct {
+			name string
+			of   *stats.Summary
+		}{"jitter_ns", &jitter.Summary})
+		whole("jitter_ns.abs_p50", jitter.AbsP50)
+		whole("jitter_ns.abs_p99", jitter.AbsP99)
+	}
+	for _, summary := range summaries {
+		if s := summary.of; s != nil {
+			for i, name := range []string{"min", "p50", "p90", "p99", "p99_9", "max"} {
+				whole(summary.name+"."+name, []int64{s.Min, s.P50, s.P90, s.P99, s.P99_9, s.Max}[i])
+			}
+		}
+	}
+	for program, cores := range distributions.CPUCores {
+		add("cpu_cores."+program, strconv.FormatFloat(cores, 'g', -1, 64))
+	}
+	return rows
+}
+
+func ratioRows(summary *results.Summary) [][]string {
+	decimal := func(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
+	var rows [][]string
+	for _, ratio := range summary.Ratios {
+		rows = append(rows, []string{ratio.Figure, ratio.Path, ratio.Workload, ratio.AgainstPath, ratio.AgainstLoad,
+			strconv.Itoa(ratio.PayloadBytes), strconv.FormatInt(ratio.CycleNs, 10), decimal(ratio.Value), decimal(ratio.Low), decimal(ratio.High)})
+	}
+	return rows
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package results
+
+import "fmt"
+
+// The paths a message can take between the nodes of one machine.
+const (
+	PathDirect      = "direct"
+	PathKernelVXLAN = "kernel-vxlan"
+	PathHost        = "host"
+)
+
+// The workloads: what is beside the messages that are measured.
+const (
+	// WorkloadPlain is a run without competing traffic, schedule or special setting.
+	WorkloadPlain = "plain"
+	// WorkloadUnsampled is the same without the bench's own samplers, to show what they cost.
+	WorkloadUnsampled = "unsampled"
+	// WorkloadKeepAwake marks the runs in which ktsnd keeps its core from sleeping. Talker and ktsnd share
+	// that core, so it helps all paths alike.
+	WorkloadKeepAwake = "keep-awake"
+	// WorkloadTalkers has several talkers, each with its own transmit times, and measures the messages of all.
+	WorkloadTalkers = "talkers"
+	// WorkloadCompeting has other flows between the same pods, of a fixed rate.
+	WorkloadCompeting = "competing"
+	// WorkloadSaturated has a sender between the same pods that sends as fast as it can.
+	WorkloadSaturated = "saturated"
+	// WorkloadGates has a schedule: the messages are of the most important class, and another class has its own.
+	WorkloadGates = "gates"
+	// WorkloadGatesSaturated adds a talker to it that fills the window of the least important classes.
+	WorkloadGatesSaturated = "gates-saturated"
+	// WorkloadKernelSaturated adds to WorkloadGates a sender that floods the kernel's path beside ktsnd.
+	WorkloadKernelSaturated = "kernel-saturated"
+)
+
+// Key tells what was measured from what was measured beside it.
+type Key struct {
+	Path         string `json:"path"`
+	Workload     string `json:"workload"`
+	PayloadBytes int    `json:"payload_bytes"`
+	CycleNs      int64  `json:"cycle_ns"`
+}
+
+// String names it for a sentence.
+func (k Key) String() string {
+	return fmt.Sprintf("%s, %d B, %s", k.Path, k.PayloadBytes, k.Workload)
+}
+
+// Key returns the run's.
+func (r *Run) Key() Key {
+	return Key{r.Path, r.Workload, r.PayloadBytes, r.CycleNs}
+}
