@@ -208,7 +208,7 @@ void loop_wait(struct loop *loop);
 /* loop_watch.c: which rings to look into, and when */
 /* A message of the flow was taken: when the next is expected. */
 void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai_ns);
-/* Puts rings from which something is expected by then among those to look into. */
+/* Puts rings from which something is expected by then among those to look into, some at a time. */
 void watch_due(struct loop *loop, int64_t until_tai_ns);
 /* When that is to be called next; KTSN_SHAPER_NEVER: no message is expected. */
 int64_t watch_next(const struct loop *loop, int64_t now_tai_ns);

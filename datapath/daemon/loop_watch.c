@@ -21,8 +21,12 @@
 
 #include <assert.h>
 
-/* Longer periods are not worth a look without a doorbell. */
-enum { PERIOD_MAX_NS = 1000000000 };
+enum {
+	/* Longer periods are not worth a look without a doorbell. */
+	PERIOD_MAX_NS = 1000000000,
+	/* Flows that are expected at one moment: so many of them in a round, for each takes its time. */
+	DUE_AT_ONCE = 32,
+};
 
 #define container_of(member, type, name) ((type *)((char *)(member)-offsetof(type, name)))
 
@@ -225,6 +229,8 @@ void watch_due(struct loop *loop, int64_t until_tai_ns)
 {
 	const struct ktsn_shaper_packet *first;
 
-	while ((first = ktsn_txtime_queue_first(&loop->expectations)) && first->txtime_tai_ns <= until_tai_ns)
+	for (int i = 0; i < DUE_AT_ONCE && (first = ktsn_txtime_queue_first(&loop->expectations)) &&
+			first->txtime_tai_ns <= until_tai_ns;
+	     i++)
 		expectation_end(loop, entry_pop(loop), until_tai_ns);
 }
