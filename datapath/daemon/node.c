@@ -53,6 +53,7 @@ void node_fini(struct node *node)
 	while (node->closing)
 		process_free(node, node->closing);
 	free(node->shaping.gates);
+	free(node->ports);
 	events_remove(node->events, &node->retired);
 	namespace_put(node->own_ns);
 }
