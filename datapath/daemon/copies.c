@@ -28,12 +28,73 @@ struct many {
 	} copies[LOOP_COPIES_MAX];
 };
 
-/* What is known of the bridge's ports. */
-struct ports_search {
-	struct destination *destination;
-	int tunnel_link_index;
-	int err;
+struct bridge_port {
+	int link_index;
+	int bridge_link_index;
+	bool tunnel;
 };
+
+/* Ports that are being read. */
+struct ports_reading {
+	struct bridge_port *ports;
+	uint32_t count, room;
+	bool failed;
+};
+
+static bool ports_grow(struct ports_reading *reading)
+{
+	uint32_t room = reading->room ? 2 * reading->room : 64;
+	struct bridge_port *grown = realloc(reading->ports, room * sizeof(*grown));
+
+	if (!grown)
+		return false;
+	reading->ports = grown;
+	reading->room = room;
+	return true;
+}
+
+static void port_note(const struct rtnl_link *link, void *context)
+{
+	struct ports_reading *reading = context;
+
+	if (!link->master_index || !link->up || reading->failed)
+		return;
+	if (reading->count == reading->room && !ports_grow(reading)) {
+		reading->failed = true;
+		return;
+	}
+	reading->ports[reading->count++] = (struct bridge_port){
+		.link_index = link->index, .bridge_link_index = link->master_index, .tunnel = link->tunnel};
+}
+
+static bool ports_equal(const struct node *node, const struct ports_reading *reading)
+{
+	if (reading->count != node->port_count)
+		return false;
+	for (uint32_t i = 0; i < reading->count; i++) {
+		const struct bridge_port *a = &reading->ports[i], *b = &node->ports[i];
+
+		if (a->link_index != b->link_index || a->bridge_link_index != b->bridge_link_index ||
+		    a->tunnel != b->tunnel)
+			return false;
+	}
+	return true;
+}
+
+bool node_ports_read(struct node *node)
+{
+	struct ports_reading reading = {.count = 0};
+
+	if (rtnl_links_each(node->own_ns->rtnl, port_note, &reading) || reading.failed ||
+	    ports_equal(node, &reading)) {
+		free(reading.ports);
+		return false;
+	}
+	free(node->ports);
+	node->ports = reading.ports;
+	node->port_count = reading.count;
+	return true;
+}
 
 static void copies_forget(struct many *many)
 {
@@ -85,17 +146,27 @@ static int peer_add(struct destination *destination, const struct peer *peer)
 	return 0;
 }
 
-static void port_look(const struct rtnl_link *link, void *context)
+/* Out of each port of the sender's bridge, if they are wanted. The index of its tunnel, 0: it has none; or -errno. */
+static int ports_add(struct destination *destination)
 {
-	struct ports_search *search = context;
-	const struct many *many = search->destination->many;
+	const struct many *many = destination->many;
+	const struct node *node = destination->node;
+	int tunnel_link_index = 0;
 
-	if (search->err || !link->up || link->master_index != (int)many->bridge_link_index)
-		return;
-	if (link->tunnel)
-		search->tunnel_link_index = link->index;
-	else if (many->ports && link->index != (int)many->sender_link_index)
-		search->err = port_add(search->destination, (uint32_t)link->index);
+	for (uint32_t i = 0; i < node->port_count; i++) {
+		const struct bridge_port *port = &node->ports[i];
+		int err = 0;
+
+		if (port->bridge_link_index != (int)many->bridge_link_index)
+			continue;
+		if (port->tunnel)
+			tunnel_link_index = port->link_index;
+		else if (many->ports && port->link_index != (int)many->sender_link_index)
+			err = port_add(destination, (uint32_t)port->link_index);
+		if (err)
+			return err;
+	}
+	return tunnel_link_index;
 }
 
 /* The one node behind which an entry for good says that the hardware address is; NULL when none does. */
@@ -117,25 +188,22 @@ static const struct peer *peer_of_mac(const struct destination *destination, int
 
 static int copies_fill(struct destination *destination)
 {
-	struct ports_search search = {.destination = destination};
 	const struct node *node = destination->node;
+	int tunnel_link_index = ports_add(destination);
 	const struct peer *only;
+	int err = 0;
 
-	if (destination->many->bridge_link_index) {
-		int err = rtnl_links_each(node->own_ns->rtnl, port_look, &search);
-
-		if (err || search.err)
-			return err ? err : search.err;
-	}
-	only = peer_of_mac(destination, search.tunnel_link_index);
+	if (tunnel_link_index < 0)
+		return tunnel_link_index;
+	only = peer_of_mac(destination, tunnel_link_index);
 	if (only) {
 		copies_forget(destination->many);
 		return peer_add(destination, only);
 	}
-	for (const struct peer *peer = node->peers; peer && !search.err; peer = peer->next)
+	for (const struct peer *peer = node->peers; peer && !err; peer = peer->next)
 		if (peer->vni == destination->vni)
-			search.err = peer_add(destination, peer);
-	return search.err;
+			err = peer_add(destination, peer);
+	return err;
 }
 
 int many_find(struct destination *destination, const struct endpoint *sender)
@@ -150,6 +218,9 @@ int many_find(struct destination *destination, const struct endpoint *sender)
 		many->bridge_link_index = sender->bridge_link_index;
 		many->sender_link_index = sender->port_link_index;
 	}
+	/* What changed since is heard of. */
+	if (!destination->node->ports)
+		(void)node_ports_read(destination->node);
 	return copies_fill(destination);
 }
 

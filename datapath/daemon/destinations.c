@@ -202,12 +202,9 @@ static void destination_tell(struct destination *destination)
 				       .destination = destination->loop,
 				       .route = destination->route};
 
-	if (destination->many) {
+	/* Without memory the loop keeps those that it has, which may be out of date until the next change. */
+	if (destination->many)
 		command.copies = many_copies(destination);
-		/* Those that the loop has may be out of date; another change will come. */
-		if (!command.copies)
-			return;
-	}
 	loop_command(destination->node->loop, &command);
 }
 
@@ -273,6 +270,10 @@ void destinations_peers_changed(struct node *node, uint32_t vni)
 
 void destinations_ports_changed(struct node *node)
 {
+	/* Most changes of links are none of ports: a pod that switches its interface on and off makes as many as it
+	 * likes. */
+	if (!node_ports_read(node))
+		return;
 	for (struct destination *d = node->destinations; d; d = d->next)
 		if (d->many && !d->endpoint_gone)
 			destination_follow(d);

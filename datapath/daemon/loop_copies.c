@@ -68,6 +68,8 @@ void copies_shape(struct loop *loop, struct packet *message)
 		packet_drop(loop, message, &loop->counters.drop_unresolved);
 		return;
 	}
+	/* To the pod's rate each copy is a message. */
+	share_rate_charge(&message->flow->ring->share->messages, copies->count - 1, loop->round_tai_ns);
 	for (uint32_t i = 1; i < copies->count; i++)
 		copy_shape(loop, message, &copies->routes[i]);
 	/* Last, since with its last copy the message ends. */

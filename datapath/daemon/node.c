@@ -60,6 +60,7 @@ void node_fini(struct node *node)
 		process_free(node, node->closing);
 	free(node->shaping.gates);
 	events_remove(node->events, &node->wakes);
+	free(node->ports);
 	events_remove(node->events, &node->retired);
 	namespace_put(node->own_ns);
 }

@@ -208,7 +208,9 @@ struct node {
 	uint64_t limit_refusals;     /* what a pod asked for above its limits */
 	uint64_t flow_numbers;
 	struct node_trace trace;
-	bool ports_changed; /* links of ktsnd's namespace have, and with them maybe ports of bridges */
+	bool ports_changed;        /* links of ktsnd's namespace have, and with them maybe ports of bridges */
+	struct bridge_port *ports; /* of all bridges, when they were looked at last (copies.c) */
+	uint32_t port_count;
 	uint32_t trace_numbers;
 	uint32_t socket_count, endpoint_count, peer_count, process_count, flow_count;
 	uint64_t kernel_path_closed; /* of processes that are gone */
@@ -360,6 +362,8 @@ int way_tunnel_find(struct node *node, uint32_t remote_be, struct ktsn_frame_tun
 		    struct neighbor **outer);
 
 /* copies.c: what goes to several */
+/* Looks at the ports of bridges. True when they are others than before. */
+bool node_ports_read(struct node *node);
 /* Finds out who they are. 0 or -errno. */
 int many_find(struct destination *destination, const struct endpoint *sender);
 void many_free(struct many *many);

@@ -101,6 +101,16 @@ static inline bool share_rate_take(struct share_rate *rate, int64_t now_tai_ns)
 	return true;
 }
 
+/* So many have happened beside the one that was allowed. */
+static inline void share_rate_charge(struct share_rate *rate, uint32_t count, int64_t now_tai_ns)
+{
+	int64_t latest_tai_ns = now_tai_ns + rate->burst_ns + rate->interval_ns;
+
+	rate->due_tai_ns += count * rate->interval_ns;
+	if (rate->due_tai_ns > latest_tai_ns)
+		rate->due_tai_ns = latest_tai_ns;
+}
+
 /* When the next one is allowed. */
 static inline int64_t share_rate_next(const struct share_rate *rate)
 {

@@ -110,15 +110,17 @@ static uint8_t *put_ethernet(uint8_t *at, const struct ktsn_frame_path *path)
 	return put(at, &header, sizeof(header));
 }
 
-/* Moves the EtherType at the end of the header behind a tag. */
-static uint8_t *put_vlan(uint8_t *at, const struct ktsn_frame_tunnel *tunnel)
+/* The same with a tag between the addresses and the EtherType. */
+static uint8_t *put_tagged_ethernet(uint8_t *at, const struct ktsn_frame_tunnel *tunnel)
 {
 	const struct vlan_tag tag = {htobe16(ETHERTYPE_VLAN),
 				     htobe16((uint16_t)(tunnel->pcp << VLAN_PCP_SHIFT | tunnel->vlan_id))};
 	const uint16_t inside_be = ethertype_be(&tunnel->outer);
 
 	assert(tunnel->vlan_id <= VLAN_ID_MAX && tunnel->pcp < 8);
-	at = put(at - sizeof(inside_be), &tag, sizeof(tag));
+	at = put(at, tunnel->outer.destination_mac, KTSN_ETHER_ADDR_BYTES);
+	at = put(at, tunnel->outer.source_mac, KTSN_ETHER_ADDR_BYTES);
+	at = put(at, &tag, sizeof(tag));
 	return put(at, &inside_be, sizeof(inside_be));
 }
 
@@ -213,9 +215,7 @@ static uint8_t *put_outer(uint8_t *at, const struct ktsn_frame_tunnel *tunnel, s
 
 	/* A longer number would end up in another tenant's network. */
 	assert(tunnel->vni <= VXLAN_VNI_MAX);
-	at = put_ethernet(at, &tunnel->outer);
-	if (tunnel->vlan_id)
-		at = put_vlan(at, tunnel);
+	at = tunnel->vlan_id ? put_tagged_ethernet(at, tunnel) : put_ethernet(at, &tunnel->outer);
 	at = put_ipv4(at, &tunnel->outer, udp_bytes);
 	at = put(at, &udp, sizeof(udp));
 	return put(at, &vxlan, sizeof(vxlan));

@@ -90,7 +90,7 @@ func TestMessagesOfEveryKindThatWaitSurviveATakeOver(t *testing.T) {
 	v4 := listen(t, company.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, listenPort))
 	there := join(t, company.PodB, "udp4", group)
 	here := join(t, company.others["a neighbor on node a"], "udp4", group)
-	frames := listenPacket(t, company.PodB, etherType)
+	frames := listenPacket(t, company.PodB)
 	began := time.Now()
 	for _, arguments := range [][]string{
 		{"--to", podAddress6B.String(), "--port", "7788", "1500000:over IPv6"},

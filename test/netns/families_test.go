@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -203,7 +204,7 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 			file := t.TempDir() + "/listener.csv"
 			listener := lab.startListenerOn(t, netip.AddrPortFrom(podAddress6B, listenPort), count, file, 2*time.Second)
 			command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to",
-				netip.AddrPortFrom(podAddress6B, listenPort).String(), "--count", "50", "--size", fmt.Sprint(payloadBytes))
+				netip.AddrPortFrom(podAddress6B, listenPort).String(), "--count", "50", "--size", strconv.Itoa(payloadBytes))
 			command.Env = lab.preloaded(t)
 			if err := finish(t, start(t, lab.PodA, "talker", command)); err != nil {
 				t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 // etherType is one that no protocol of this machine uses (IEEE Std 802, local experimental).
 const etherType = 0x88b5
 
-// listenPacket receives frames of an EtherType as they come into a pod.
-func listenPacket(t *testing.T, pod *topology.Namespace, protocol uint16) int {
+// listenPacket receives frames of that EtherType as they come into a pod.
+func listenPacket(t *testing.T, pod *topology.Namespace) int {
 	t.Helper()
 	var fd int
 	if err := pod.Do(func() error {
@@ -33,7 +33,7 @@ func listenPacket(t *testing.T, pod *topology.Namespace, protocol uint16) int {
 		if err != nil {
 			return err
 		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: link.Index})
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: etherType<<8&0xff00 | etherType>>8, Ifindex: link.Index})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestPacketSocketsSendFramesAtTheirTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fds := map[string]int{}
 			for where, pod := range company.others {
-				fds[where] = listenPacket(t, pod, etherType)
+				fds[where] = listenPacket(t, pod)
 				if test.mac[:2] == "01" {
 					ip(t, pod, "maddress", "add", test.mac, "dev", topology.PodInterface)
 				}
@@ -136,8 +136,8 @@ func TestAFrameGoesWhereTheTunnelWasToldForGood(t *testing.T) {
 	if output, err := added.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	there := listenPacket(t, company.PodB, etherType)
-	neighbor := listenPacket(t, company.others["a neighbor on node a"], etherType)
+	there := listenPacket(t, company.PodB)
+	neighbor := listenPacket(t, company.others["a neighbor on node a"])
 	company.aim(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", podB, "--ethertype", strconv.Itoa(etherType),
 		"0:to one")
 	if frame := receiveFrame(t, there, patience); !bytes.Contains(frame, []byte("to one")) {
