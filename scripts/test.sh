@@ -11,7 +11,7 @@ trap 'rm -rf "$logs"' EXIT
 
 # A C suite: unit tests as they are, and again under the sanitizers.
 run_meson() { # name, build folder, meson setup arguments...
-	local name=$1 folder=$2
+	local name=$1 folder=$2 status bad
 	shift 2
 	echo "== $name"
 	[ -f "$folder/build.ninja" ] || meson setup "$folder" "$@" >"$logs/setup" 2>&1 ||
@@ -19,9 +19,12 @@ run_meson() { # name, build folder, meson setup arguments...
 	ninja -C "$folder" --quiet >"$logs/build" 2>&1 ||
 		{ cat "$logs/build"; failed=$((failed + 1)); return; }
 	meson test -C "$folder" --no-rebuild --print-errorlogs >"$logs/meson" 2>&1
+	status=$?
 	grep -vE '^(ninja|Full log|$)' "$logs/meson"
 	passed=$((passed + $(count "$logs/meson" '^Ok:')))
-	failed=$((failed + $(count "$logs/meson" '^Fail:') + $(count "$logs/meson" '^Timeout:') + $(count "$logs/meson" '^Unexpected Pass:')))
+	bad=$(($(count "$logs/meson" '^Fail:') + $(count "$logs/meson" '^Timeout:') + $(count "$logs/meson" '^Unexpected Pass:')))
+	[ $status -eq 0 ] || [ $bad -gt 0 ] || bad=1 # meson itself came to grief
+	failed=$((failed + bad))
 	skipped=$((skipped + $(count "$logs/meson" '^Skipped:')))
 }
 

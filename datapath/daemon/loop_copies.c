@@ -43,7 +43,8 @@ static void copy_init(struct loop *loop, struct packet *copy, struct packet *mes
 
 static void copy_shape(struct loop *loop, struct packet *message, const struct loop_route *route)
 {
-	struct packet *copy = packet_alloc(loop);
+	/* Those that waited for an address may be more at once than their pod may have. */
+	struct packet *copy = share_full(loop, message->flow->ring->share) ? NULL : packet_alloc(loop);
 
 	if (!copy) {
 		counter_add(&loop->counters.frame_pool_empty, 1);
@@ -105,9 +106,11 @@ struct packet *copy_finish(struct loop *loop, struct packet *copy)
 	}
 	if (--message->copies_left)
 		return NULL;
-	if (message->copies_sent)
+	if (message->copies_sent) {
 		message_sent(loop, message, message->outcome, message->departed_tai_ns);
-	else
+	} else {
 		message_dropped(loop, message, message->outcome);
+		message_report(loop, message, message->outcome);
+	}
 	return message;
 }

@@ -26,8 +26,7 @@ struct ktsn_shaper_lane *share_lane(const struct packet *packet)
 	return packet->flow->ring->share->lanes[packet->outlet];
 }
 
-/* Whether it has as much under way as it may. When there is none left at all, that is a shortage of memory. */
-static bool share_full(const struct loop *loop, const struct share *share)
+bool share_full(const struct loop *loop, const struct share *share)
 {
 	uint64_t pending = share_pending(share), free = loop->packets_free_count;
 

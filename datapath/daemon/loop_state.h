@@ -95,6 +95,7 @@ struct loop {
 	int64_t share_next_tai_ns; /* when a pod's rate allows for more again; KTSN_SHAPER_NEVER: none is at it */
 	struct loop_ring *muted; /* rings whose doorbells came too often */
 	int64_t unmute_tai_ns;   /* when they are listened to again */
+	int64_t last_tai_ns;   /* when the last round began: the clock is set back when the next is earlier */
 	int64_t asleep_tai_ns; /* since when the rings have not been looked at; a message whose time was later
 				* than this found ktsnd asleep. INT64_MAX: the application woke it */
 
@@ -137,6 +138,8 @@ void packet_free(struct loop *loop, struct packet *packet);
 void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
 /* Counts a message that was dropped. */
 void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+/* Tells its application, if it wants to know. Once a message: the slot is the application's then. */
+void message_report(struct loop *loop, struct packet *message, const _Atomic uint64_t *reason);
 
 /* loop_copies.c: messages that go to several */
 /* Makes the copies of a message of which one can be sent at least, and shapes them; drops it if there are none. */
@@ -177,6 +180,8 @@ void space_announce(struct loop *loop, struct loop_ring *ring);
 void wake_push(struct loop *loop, struct loop_flow *flow, uint32_t why);
 
 /* loop_shares.c: what a pod may have of the loop */
+/* Whether a pod has as much under way as it may. When there is none left at all, that is a shortage of memory. */
+bool share_full(const struct loop *loop, const struct share *share);
 /* Whether nothing more may be taken of a pod now; remembers when it may again. */
 bool share_holds(struct loop *loop, struct share *share, int64_t now_tai_ns);
 /* Whether that is so, without asking for anything. */
@@ -210,6 +215,8 @@ void loop_wait(struct loop *loop);
 void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai_ns);
 /* Puts rings from which something is expected by then among those to look into, some at a time. */
 void watch_due(struct loop *loop, int64_t until_tai_ns);
+/* CLOCK_TAI was set back: looks into the rings of all flows that are expected. */
+void watch_clock_set_back(struct loop *loop);
 /* When that is to be called next; KTSN_SHAPER_NEVER: no message is expected. */
 int64_t watch_next(const struct loop *loop, int64_t now_tai_ns);
 /* The ring is to be looked into in this round or the next. */

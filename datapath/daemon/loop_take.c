@@ -112,11 +112,17 @@ void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t 
 	counter_add(reason, 1);
 }
 
+void message_report(struct loop *loop, struct packet *message, const _Atomic uint64_t *reason)
+{
+	message->reported = report_make(loop, message->flow, &message->destination->route, message->slot,
+					message->payload_bytes, reason);
+}
+
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
 {
 	packet_drop_count(loop, packet, reason);
-	packet->reported = report_make(loop, packet->flow, &packet->destination->route, packet->slot,
-				       packet->payload_bytes, reason);
+	if (!packet->message)
+		message_report(loop, packet, reason);
 	packet_finish(loop, packet, false);
 }
 
@@ -424,7 +430,7 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 	(void)ring_take(loop, ring, ring->consumer.slot_count);
 }
 
-/* Since the rings were looked into last. */
+/* Since the round before. */
 static void clock_set_back(struct loop *loop)
 {
 	for (int i = 0; i < OUTLETS; i++) {
@@ -433,6 +439,7 @@ static void clock_set_back(struct loop *loop)
 	}
 	shares_clock_set_back(loop);
 	loop->doorbells_polled_tai_ns = 0;
+	watch_clock_set_back(loop);
 }
 
 /* A pod has its turn. Whether that led anywhere: messages were taken, or there is a ring less to look into. */
@@ -466,8 +473,9 @@ void loop_take(struct loop *loop)
 	loop->rounds++;
 	loop->take_began_tai_ns = loop->round_tai_ns = clock_tai_ns();
 	loop->take_count = 0;
-	if (loop->take_began_tai_ns < loop->asleep_tai_ns && loop->asleep_tai_ns != INT64_MAX)
+	if (loop->take_began_tai_ns < loop->last_tai_ns)
 		clock_set_back(loop);
+	loop->last_tai_ns = loop->take_began_tai_ns;
 	clocks_watch(loop);
 	shares_unmute(loop, loop->take_began_tai_ns);
 	watch_due(loop, loop->take_began_tai_ns + loop->lead_ns);

@@ -30,6 +30,8 @@ enum {
 	/* Warming up takes twice its average at worst, mostly, and is to be over so long before the departure. */
 	WARM_UP_SPARE_NS = 5000,
 	MEMORY_RETRY_NS = 1000000,
+	/* So long it sleeps at most while something is to come: CLOCK_TAI may be set meanwhile. */
+	LONGEST_SLEEP_NS = 100000000,
 	/* The lead goes up by this after a wake-up that was too late for it, and down by a fraction of it after
 	 * each that was not: it settles where one in LATE_ONE_IN is too late. */
 	LEAD_STEP_NS = 5000,
@@ -92,7 +94,9 @@ static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_
 		return;
 	loop->asleep_tai_ns = now_tai_ns;
 	counter_add(&loop->counters.wakeups, 1);
-	if (events_wait(loop, for_ever ? -1 : wake_tai_ns - now_tai_ns) == 0)
+	if (!for_ever && wake_tai_ns - now_tai_ns > LONGEST_SLEEP_NS)
+		(void)events_wait(loop, LONGEST_SLEEP_NS);
+	else if (events_wait(loop, for_ever ? -1 : wake_tai_ns - now_tai_ns) == 0)
 		lead_learn(loop, clock_tai_ns() - wake_tai_ns);
 }
 

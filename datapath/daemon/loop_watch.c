@@ -225,6 +225,13 @@ static void expectation_end(struct loop *loop, struct loop_flow *flow, int64_t u
 	ring_retire_if_done(loop, ring);
 }
 
+void watch_clock_set_back(struct loop *loop)
+{
+	/* When flows of other clocks are expected is not known any more: all are looked for, and learnt anew. */
+	while (ktsn_txtime_queue_first(&loop->expectations))
+		expectation_end(loop, entry_pop(loop), KTSN_SHAPER_NEVER);
+}
+
 void watch_due(struct loop *loop, int64_t until_tai_ns)
 {
 	const struct ktsn_shaper_packet *first;

@@ -172,8 +172,8 @@ func answerHello(listener *net.UnixListener) {
 		return
 	}
 	defer conn.Close()
-	if _, err := conn.Read(make([]byte, 64)); err == nil {
-		reply := append([]byte("ktsn\x01\x00\x01\x00"), make([]byte, 24)...)
+	if _, err := conn.Read(make([]byte, 128)); err == nil {
+		reply := append([]byte("ktsn\x02\x00\x01\x00"), make([]byte, 24)...)
 		_, _ = conn.Write(reply)
 	}
 }

@@ -369,12 +369,11 @@ static int answer_await(struct application *application, const struct ktsn_app_r
 static size_t request_read(struct input *input, struct ktsn_app_request *request)
 {
 	uint8_t shape = next_byte(input);
-	size_t usual_bytes = shape & 0x40 ? sizeof(*request) : KTSN_APP_REQUEST_SHORT_BYTES;
-	size_t bytes = shape % 32 == 31 ? next_byte(input) : usual_bytes;
+	size_t bytes = shape % 32 == 31 ? next_byte(input) : sizeof(*request);
 	uint8_t *raw = (uint8_t *)request;
 
 	memset(request, 0, sizeof(*request));
-	for (size_t i = shape % 16 == 15 ? 0 : 8; i < usual_bytes; i++)
+	for (size_t i = shape % 16 == 15 ? 0 : 8; i < sizeof(*request); i++)
 		raw[i] = next_byte(input);
 	if (shape % 16 == 15)
 		return bytes;
