@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -26,8 +27,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/agent/daemon"
 	"github.com/kubernetsn/kubernetsn/internal/agent/health"
 	"github.com/kubernetsn/kubernetsn/internal/agent/install"
+	"github.com/kubernetsn/kubernetsn/internal/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/agent/peers"
+	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
@@ -39,6 +42,14 @@ const (
 	partNetworks = "networks"
 )
 
+// privileges are the capabilities that the agent keeps of those of its container.
+var privileges = []privilege.Capability{
+	privilege.SysAdmin,      // mount volumes
+	privilege.NetAdmin,      // forwarding entries of tunnels, interfaces that pods left
+	privilege.DACReadSearch, // what other users' programs were started with
+	privilege.SysPtrace,     // likewise
+}
+
 // agent is what its parts share.
 type agent struct {
 	*Options
@@ -49,6 +60,7 @@ type agent struct {
 	networks network.Source
 	volumes  *csi.Volumes
 	host     *install.Node
+	metrics  *metrics.Metrics
 	// again asks the peers' reconciler to look.
 	again chan event.GenericEvent
 }
@@ -60,16 +72,22 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 		host:  &install.Node{Root: options.Host, List: install.DefaultList},
 		again: make(chan event.GenericEvent, 1),
 	}
-	a.board = health.New(a.logHealth, partKtsnd, partKubelet, partNetworks)
+	var err error
+	if a.metrics, err = metrics.New(ctrlmetrics.Registry); err != nil {
+		return fmt.Errorf("prepare the metrics: %w", err)
+	}
+	a.board = health.New(a.changed, partKtsnd, partKubelet, partNetworks)
 	a.volumes = &csi.Volumes{Dir: a.runDir(), Library: filepath.Join(a.runDir(), "lib", "libktsn.so"), Daemon: a.link}
+	if err := privilege.Reduce(privileges...); err != nil {
+		return err
+	}
 	if err := a.installPrograms(); err != nil {
 		return err
 	}
-	var err error
 	if a.manager, err = newManager(config, a.Options, a.board, log); err != nil {
 		return err
 	}
-	for _, add := range []func() error{a.addPeers, a.addKeeper, a.addCSI} {
+	for _, add := range []func() error{a.addPeers, a.addKeeper, a.addCSI, a.addSweeper, a.addPoller, a.addWatcher} {
 		if err := add(); err != nil {
 			return err
 		}
@@ -77,7 +95,9 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	return a.manager.Start(ctx)
 }
 
-func (a *agent) logHealth(part string, err error) {
+// changed is called when a part is not as it was.
+func (a *agent) changed(part string, err error) {
+	a.metrics.Part(part, err)
 	if err != nil {
 		a.log.Warn("not well", "part", part, "error", err)
 		return

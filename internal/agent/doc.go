@@ -12,5 +12,6 @@
 //	metrics   figures of pods and classes for Prometheus
 //	watch     Events on pods whose wishes do not hold
 //	health    whether all of that works
+//	privilege gives up what the agent does not need
 //	removal   takes the project off a cluster
 package agent

@@ -58,7 +58,6 @@ var ErrUsage = errors.New("ktsn-agent --help lists the options")
 func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	o := &Options{}
 	flags := flag.NewFlagSet("ktsn-agent", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.Node, "node", "", "`NAME` of the node (required)")
 	flags.StringVar(&o.Networks, "networks", "/etc/kubernetsn/networks.yaml", "`FILE` of the networks")
 	flags.StringVar(&o.Control, "control", control.DefaultPath, "ktsnd's control socket; pods' folders stand beside it")
@@ -71,18 +70,10 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Proc, "proc", "", "`FOLDER` with the node's /proc; empty: look at no processes")
 	flags.StringVar(&o.Health, "health-address", "127.0.0.1:9471", "`ADDRESS` of /healthz and /readyz")
 	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
-	err := flags.Parse(arguments)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
-		flags.SetOutput(stdout)
-		flags.PrintDefaults()
-		return nil, flag.ErrHelp
-	case err != nil:
-		return nil, fmt.Errorf("%w; %w", err, ErrUsage)
-	case flags.NArg() > 0:
-		return nil, fmt.Errorf("%q is too much; %w", flags.Arg(0), ErrUsage)
-	case o.Node == "":
+	if err := parseFlags(flags, usage, arguments, stdout); err != nil {
+		return nil, err
+	}
+	if o.Node == "" {
 		return nil, fmt.Errorf("--node is missing; %w", ErrUsage)
 	}
 	for name, path := range map[string]string{"--control": o.Control, "--kubelet-dir": o.Kubelet, "--plugin-dir": o.PluginDir, "--conf-dir": o.ConfDir} {

@@ -17,15 +17,6 @@ const PodSockets = "/run/ktsn/pods"
 // Config is the configuration of a network on a node that has these parts of it. It is of the CNI version that the
 // oldest runtimes in use know.
 func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
-	return config(n, parts, "1.0.0")
-}
-
-// ConfigForGC is the same in a version that has GC.
-func ConfigForGC(n *network.Network, parts []netip.Prefix) ([]byte, error) {
-	return config(n, parts, "1.1.0")
-}
-
-func config(n *network.Network, parts []netip.Prefix, version string) ([]byte, error) {
 	type object = map[string]any
 	var ranges [][]object
 	var routes []object
@@ -34,7 +25,7 @@ func config(n *network.Network, parts []netip.Prefix, version string) ([]byte, e
 		routes = append(routes, object{"dst": n.Ranges[i].Prefix.String()})
 	}
 	fields := object{
-		"cniVersion": version, "name": n.Name, "type": "tsn-cni", "vni": n.VNI, "port": n.Port,
+		"cniVersion": "1.0.0", "name": n.Name, "type": "tsn-cni", "vni": n.VNI, "port": n.Port,
 		// The agent has ktsnd make the sockets; they are only named in the result.
 		"controlSocket": control.DefaultPath, "socketDir": PodSockets, "createSocket": false,
 		"capabilities": object{"mac": true, "ips": true},
