@@ -30,7 +30,6 @@ import (
 
 // How often the parts look that nobody wakes.
 const (
-	sweepEvery = time.Minute
 	pollEvery  = 5 * time.Second
 	watchEvery = 10 * time.Second
 	// settle is longer than a pod needs to get its network and start its programs.
@@ -40,7 +39,7 @@ const (
 // addSweeper removes what pods left.
 func (a *agent) addSweeper() error {
 	sweeper := &sweep.Sweeper{
-		Pods: a.manager.GetClient(), Volumes: a.volumes, Plugin: plugin{a}, Every: sweepEvery, Swept: a.metrics.Swept,
+		Pods: a.manager.GetClient(), Volumes: a.volumes, Plugin: plugin{a}, Every: a.SweepEvery, Swept: a.metrics.Swept,
 		Do: func(ctx context.Context, ask func(context.Context, sweep.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/control"
@@ -36,7 +37,9 @@ type Options struct {
 	Proc string
 	// Health and Metrics are addresses to listen on; Metrics may be "0".
 	Health, Metrics string
-	Version         string
+	// SweepEvery is the time between two looks for what pods left.
+	SweepEvery time.Duration
+	Version    string
 }
 
 const usage = `Usage: ktsn-agent --node NAME [OPTION]...
@@ -70,11 +73,15 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Proc, "proc", "", "`FOLDER` with the node's /proc; empty: look at no processes")
 	flags.StringVar(&o.Health, "health-address", "127.0.0.1:9471", "`ADDRESS` of /healthz and /readyz")
 	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
+	flags.DurationVar(&o.SweepEvery, "sweep-every", time.Minute, "look so often for what pods left; it is removed at the second look")
 	if err := parseFlags(flags, usage, arguments, stdout); err != nil {
 		return nil, err
 	}
 	if o.Node == "" {
 		return nil, fmt.Errorf("--node is missing; %w", ErrUsage)
+	}
+	if o.SweepEvery < time.Second {
+		return nil, fmt.Errorf("--sweep-every %v: give at least 1s; %w", o.SweepEvery, ErrUsage)
 	}
 	for name, path := range map[string]string{"--control": o.Control, "--kubelet-dir": o.Kubelet, "--plugin-dir": o.PluginDir, "--conf-dir": o.ConfDir} {
 		if !strings.HasPrefix(path, "/") {
