@@ -159,7 +159,7 @@ func measure(ctx context.Context, t *testing.T, path experimentPath, listener *c
 }
 
 // late are the messages that left after their time.
-func (s *ktsndStatus) late() (count uint64) {
+func (s ktsndStatus) late() (count uint64) {
 	for name, value := range s.Counters {
 		if strings.HasPrefix(name, "late-") {
 			count += value
