@@ -99,6 +99,6 @@ func inUse(pods []string) error {
 	if len(pods) > most {
 		names, rest = pods[:most], fmt.Sprintf(" and %d more", len(pods)-most)
 	}
-	return fmt.Errorf("%d pods use KuberneTSN's networks or volumes: %s%s; delete them first, nothing was removed",
-		len(pods), strings.Join(names, ", "), rest)
+	return fmt.Errorf("networks or volumes of KuberneTSN are in use by pods %s%s; delete them first, nothing was removed",
+		strings.Join(names, ", "), rest)
 }

@@ -23,18 +23,7 @@ import (
 // deploy makes a Deployment of one pod and returns that when it is ready.
 func deploy(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	one := int32(1)
-	deployment := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: pod.Name},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: pod.Labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec},
-		},
-	}
-	deployment.Spec.Template.Name = ""
-	if _, err := client.AppsV1().Deployments(namespace).Create(ctx, deployment, createOptions); err != nil {
-		t.Fatal(err)
-	}
+	deployMany(ctx, t, namespace, pod, 1)
 	waitForReplicas(ctx, t, namespace, pod.Name, 1)
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + pod.Name})
 	if err != nil {
@@ -83,18 +72,13 @@ func talk(ctx context.Context, t *testing.T, from, to *corev1.Pod, address strin
 	return exchange{sent, received}
 }
 
-// disturbed are what happens on the talker's node while it sends.
+// chartDisturbances are what happens on the talker's node while it sends.
 var chartDisturbances = []struct {
 	name string
 	do   func(ctx context.Context, t *testing.T, host string)
 }{
 	{"ktsnd is killed", func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsnd") }},
 	{"the agent is killed", func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsn-agent") }},
-	{"the kubelet is restarted", func(ctx context.Context, t *testing.T, host string) {
-		if err := under.RestartService(ctx, host, "kubelet"); err != nil {
-			t.Fatal(err)
-		}
-	}},
 	{"their pod is deleted", func(ctx context.Context, t *testing.T, host string) {
 		pod, err := nodePodOn(ctx, host)
 		if err != nil {
@@ -195,7 +179,7 @@ func TestFiftyPodsComeAndGoWithTheirVolumesAndLeaveNothing(t *testing.T) {
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: pod.Labels},
 	}}
-	deploy0(ctx, t, namespace, pod, many)
+	deployMany(ctx, t, namespace, pod, many)
 	waitForReplicas(ctx, t, namespace, "many", many)
 	sockets, endpoints := 0, 0
 	for _, host := range under.Nodes {
@@ -220,12 +204,23 @@ func TestFiftyPodsComeAndGoWithTheirVolumesAndLeaveNothing(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("and a restarted kubelet finds the driver", func(t *testing.T) {
+		if err := under.RestartService(ctx, under.Nodes[1].Name, "kubelet"); err != nil {
+			t.Fatal(err)
+		}
+		waitForNodes(ctx, t)
+		pod := start(ctx, t, namespace, timed(waiting("after", under.Nodes[1].Name)))[0]
+		if err := client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waitForReplicas(ctx, t, namespace, "many", many)
+	})
 	scale(ctx, t, namespace, "many", 0)
 	waitForReplicas(ctx, t, namespace, "many", 0)
 	leavesNothing(ctx, t, before)
 }
 
-func deploy0(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod, replicas int32) {
+func deployMany(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod, replicas int32) {
 	t.Helper()
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name},

@@ -91,7 +91,7 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 	namespace := newNamespace(ctx, t, restricted)
 	start(ctx, t, namespace, timed(waiting("user", under.Nodes[0].Name)), onChart(waiting("receiver", under.Nodes[1].Name)))
 	said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
-	want := fmt.Sprintf("2 pods use KuberneTSN's networks or volumes: %s/receiver, %s/user; delete them first, nothing was removed", namespace, namespace)
+	want := fmt.Sprintf("are in use by pods %s/receiver, %s/user; delete them first, nothing was removed", namespace, namespace)
 	if err == nil || !strings.Contains(said, want) {
 		t.Fatalf("got %v, %q; want %q in it", err, said, want)
 	}
