@@ -48,6 +48,10 @@ func needChart(t *testing.T) context.Context {
 	}
 	if !chart.installed {
 		chart.failed = true
+		// Of tests that ran before these.
+		if said, err := helm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m"); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
 		removeTSN(ctx, t)
 		chart.nodesBefore, chart.before = nodeFiles(ctx, t), objects(ctx, t)
 		installChart(ctx, t)
@@ -62,7 +66,7 @@ var chartValues = []string{
 	"--set", "image.pullPolicy=Never",
 	"--set", "agent.sweepEvery=3s",
 	// Talkers that are measured run there, too, and listeners on the other one.
-	"--set", "ktsnd.extraArgs={--cpu,0}",
+	"--set-json", `ktsnd.extraArgs=["--cpu","0"]`,
 }
 
 func installChart(ctx context.Context, t *testing.T) {
