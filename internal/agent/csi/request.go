@@ -39,7 +39,7 @@ func (d *Driver) read(request *csi.NodePublishVolumeRequest) (*Volume, error) {
 		}
 	}
 	if about[contextEphemeral] != "true" {
-		return nil, fmt.Errorf("%s has inline volumes only; name it in the pod, under volumes: csi:", DriverName)
+		return nil, fmt.Errorf("%s has inline volumes only; name it in the pod, among its volumes", DriverName)
 	}
 	volume := &Volume{
 		ID: request.GetVolumeId(), Target: filepath.Clean(request.GetTargetPath()),

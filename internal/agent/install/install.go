@@ -119,7 +119,7 @@ func (n *Node) Installed() ([]string, error) {
 	return slices.Sorted(maps.Keys(listed)), err
 }
 
-func (n *Node) at(path string) string { return filepath.Join("/", n.Root, path) }
+func (n *Node) at(path string) string { return filepath.Join(n.Root, path) }
 
 func (n *Node) hasMode(path string, mode fs.FileMode) bool {
 	about, err := os.Lstat(n.at(path))

@@ -91,5 +91,6 @@ func (e *entry) network() (Network, error) {
 		}
 		made.Ranges = append(made.Ranges, Range{Prefix: prefix, NodeBits: bits})
 	}
-	return made, made.Check()
+	err := made.Check()
+	return made, err
 }

@@ -3,10 +3,10 @@
 package watch
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -16,7 +16,7 @@ const podUID = "0e8a53a2-6d1b-4b9e-a3d7-000000000001"
 // process makes the entry of a process whose program is a file.
 func process(t *testing.T, dir string, pid int, cgroup, environment, maps, program string) {
 	t.Helper()
-	folder := filepath.Join(dir, fmt.Sprint(pid))
+	folder := filepath.Join(dir, strconv.Itoa(pid))
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}

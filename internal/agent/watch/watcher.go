@@ -188,10 +188,11 @@ func (w *Watcher) programs(pod *corev1.Pod, looked map[string]bool) []finding {
 	if w.Programs == nil || !w.hasVolume(pod) {
 		return nil
 	}
-	key := string(pod.UID)
+	parts := []string{string(pod.UID)}
 	for _, container := range pod.Status.ContainerStatuses {
-		key += " " + container.ContainerID
+		parts = append(parts, container.ContainerID)
 	}
+	key := strings.Join(parts, " ")
 	looked[key] = true
 	if w.looked[key] {
 		return w.stillHolds(pod)

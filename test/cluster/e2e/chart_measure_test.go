@@ -105,7 +105,7 @@ func measure(ctx context.Context, t *testing.T, path experimentPath, listener *c
 	t.Helper()
 	talker := []string{"--count", strconv.Itoa(experimentMessages), "--cycle", experimentCycle.String(), "--size", strconv.Itoa(payload), "--cpu", "0"}
 	if path.timed {
-		talker = append(talker, "--lead", experimentLead.String())
+		talker = append(talker, "--lead", fmt.Sprint(experimentLead.Nanoseconds(), "ns"))
 	} else {
 		talker = append(talker, "--no-txtime")
 	}

@@ -43,15 +43,16 @@ func talk(ctx context.Context, t *testing.T, from, to *corev1.Pod, address strin
 	t.Helper()
 	const port = 7788
 	var heard, said string
+	var complaints [2]string
 	var errHeard, errSaid error
 	var both sync.WaitGroup
 	both.Go(func() {
-		heard, _, errHeard = run(ctx, to, "tsnperf", append([]string{"/usr/bin/tsnperf", "listener", "--bind", fmt.Sprintf("0.0.0.0:%d", port),
+		heard, complaints[0], errHeard = run(ctx, to, "tsnperf", append([]string{"/usr/bin/tsnperf", "listener", "--bind", fmt.Sprintf("0.0.0.0:%d", port),
 			"--run-id", fmt.Sprint(id), "--csv", "/dev/stdout", "--quiet", "--first-timeout", "30s"}, listener...)...)
 	})
 	// The talker's first transmit time is so far ahead that the listener has begun.
 	both.Go(func() {
-		said, _, errSaid = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
+		said, complaints[1], errSaid = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
 			"--run-id", fmt.Sprint(id), "--csv", "/dev/stdout", "--quiet", "--start", "+1s"}, talker...)...)
 	})
 	if during != nil {
@@ -59,7 +60,7 @@ func talk(ctx context.Context, t *testing.T, from, to *corev1.Pod, address strin
 	}
 	both.Wait()
 	if errHeard != nil || errSaid != nil {
-		t.Fatalf("listener: %v %.300s; talker: %v %.300s", errHeard, heard, errSaid, said)
+		t.Fatalf("listener: %v %s; talker: %v %s", errHeard, complaints[0], errSaid, complaints[1])
 	}
 	sent, err := perf.ReadTalker(strings.NewReader(said))
 	if err != nil {
