@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -48,12 +49,12 @@ func talk(ctx context.Context, t *testing.T, from, to *corev1.Pod, address strin
 	var both sync.WaitGroup
 	both.Go(func() {
 		heard, complaints[0], errHeard = run(ctx, to, "tsnperf", append([]string{"/usr/bin/tsnperf", "listener", "--bind", fmt.Sprintf("0.0.0.0:%d", port),
-			"--run-id", fmt.Sprint(id), "--csv", "/dev/stdout", "--quiet", "--first-timeout", "30s"}, listener...)...)
+			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--first-timeout", "30s"}, listener...)...)
 	})
 	// The talker's first transmit time is so far ahead that the listener has begun.
 	both.Go(func() {
 		said, complaints[1], errSaid = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
-			"--run-id", fmt.Sprint(id), "--csv", "/dev/stdout", "--quiet", "--start", "+1s"}, talker...)...)
+			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--start", "+1s"}, talker...)...)
 	})
 	if during != nil {
 		during()

@@ -57,7 +57,7 @@ func objects(ctx context.Context, t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	any, err := dynamic.NewForConfig(config)
+	everything, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func objects(ctx context.Context, t *testing.T) map[string]bool {
 			if !slices.Contains(kind.Verbs, "list") || slices.Contains(passing, kind.Name) {
 				continue
 			}
-			items, err := any.Resource(group.WithResource(kind.Name)).List(ctx, metav1.ListOptions{})
+			items, err := everything.Resource(group.WithResource(kind.Name)).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
