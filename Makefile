@@ -44,8 +44,19 @@ bench: build ## the full measurements (a quarter of an hour, root): tables and r
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test -tags bench -count=1 -v -run '^TestBench' ./test/netns
 	@bin/ktsn bench run kubernetsn --out out/bench/kubernetsn-$$(date +%Y%m%d-%H%M%S)
 
+.PHONY: helm
+helm:
+	@scripts/install-deps.sh build
+	@CGO_ENABLED=0 $(GO) -C scripts/helm build -ldflags='-s -w' -o ../../bin/ helm.sh/helm/v3/cmd/helm
+
+.PHONY: chart
+chart: helm ## check the Helm chart and render plain manifests, into out/chart/
+	@bin/helm lint --quiet --strict charts/kubernetsn
+	@mkdir -p out/chart
+	@bin/helm template kubernetsn charts/kubernetsn --no-hooks --kube-version 1.34.0 $(CHART_VALUES) >out/chart/kubernetsn.yaml
+
 .PHONY: e2e
-e2e: images ## a real Kubernetes cluster of two nodes on this machine, and the tests in it (root)
+e2e: images chart ## a real Kubernetes cluster of two nodes on this machine, and the tests in it (root)
 	@scripts/install-deps.sh cluster || [ "$$CI" != true ] # where it cannot be, the tests are skipped
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags='-s -w' -o ../../bin/ ./cmd/ktsn-cluster
 	@scripts/e2e.sh

@@ -86,6 +86,17 @@ keep_logs() {
 	echo "Logs of nodes and pods are in $out/"
 }
 
+# A cluster is up in two minutes, not counting what is built, or something is wrong with it.
+up_seconds=120
+
+up_in_time() {
+	local took
+	took=$(sed -n 's/^ *\([0-9]*\)\.[0-9]* s  cluster .* is up$/\1/p' "$log")
+	[ "${took:-$up_seconds}" -lt $up_seconds ] && return
+	echo "The cluster took ${took:-an unknown number of} seconds to come up, and may take $up_seconds."
+	return 1
+}
+
 bring_up() {
 	bin/ktsn-cluster --name "$KTSN_CLUSTER" up 2>"$log"
 	local status=$?
@@ -104,6 +115,7 @@ before=$failed
 run bring_up
 case $? in
 0)
+	up_in_time || failed=$((failed + 1))
 	for image in out/images/*.tar; do
 		run bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || failed=$((failed + 1))
 	done

@@ -55,6 +55,19 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
+// Gone waits until ktsnd ends the connection, whereupon it returns nil, or until ctx ends. Nothing else may be asked on
+// this connection meanwhile or afterwards.
+func (c *Client) Gone(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.interruptAt(ctx)()
+	data, err := c.receive()
+	if err == nil {
+		return fmt.Errorf("ktsnd said %.100q without being asked", data)
+	}
+	return ctx.Err()
+}
+
 // Status asks ktsnd about itself.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	var got statusReply

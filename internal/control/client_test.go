@@ -235,6 +235,33 @@ func TestSilentDaemonEndsWithTheContext(t *testing.T) {
 	}
 }
 
+func TestGoneWaitsForTheEndOfTheDaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	daemon, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := client.Gone(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the daemon lives: %v", err)
+	}
+	daemon.Close()
+	if err := client.Gone(t.Context()); err != nil {
+		t.Errorf("after it ended: %v", err)
+	}
+}
+
 func TestDialWithoutDaemonSaysWhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nobody.sock")
 	if _, err := Dial(t.Context(), path); err == nil {

@@ -53,7 +53,7 @@ func inventory(ctx context.Context, host string) (map[string]bool, error) {
 func systemPods(ctx context.Context, host string) ([]string, error) {
 	containers := []string{"ctr", "--namespace=k8s.io", "containers", "list", "--quiet"}
 	var owners []string
-	for _, namespace := range []string{metav1.NamespaceSystem, "kube-flannel", system} {
+	for _, namespace := range []string{metav1.NamespaceSystem, "kube-flannel", system, chartSystem} {
 		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + host})
 		if err != nil {
 			return nil, err

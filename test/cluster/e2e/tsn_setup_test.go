@@ -51,6 +51,7 @@ var (
 func needTSN(t *testing.T) context.Context {
 	t.Helper()
 	ctx := needTwoNodes(t)
+	removeChart(ctx, t)
 	tsnOnce.Do(func() {
 		for i := range under.Nodes {
 			writeTSNConfig(t, under.Nodes[i], i+1)

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubernetsn/kubernetsn/internal/agent/network"
+)
+
+// render has helm render the chart, one document for each object.
+func render(t *testing.T, arguments ...string) ([][]byte, error) {
+	t.Helper()
+	helm, err := filepath.Abs("../../bin/helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(helm); err != nil {
+		t.Skip("bin/helm is missing; `make helm` builds it")
+	}
+	all := append([]string{"template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0"}, arguments...)
+	command := exec.CommandContext(t.Context(), helm, all...)
+	var said bytes.Buffer
+	command.Stderr = &said
+	text, err := command.Output()
+	if err != nil {
+		return nil, errors.New(said.String())
+	}
+	return bytes.Split(text, []byte("\n---\n")), nil
+}
+
+// object reads the object of a kind and name into target.
+func object(t *testing.T, objects [][]byte, kind, name string, target any) {
+	t.Helper()
+	for _, text := range objects {
+		var about corev1.ObjectReference
+		var named struct{ Metadata struct{ Name string } }
+		if yaml.Unmarshal(text, &about) != nil || yaml.Unmarshal(text, &named) != nil || about.Kind != kind || named.Metadata.Name != name {
+			continue
+		}
+		if err := yaml.UnmarshalStrict(text, target); err != nil {
+			t.Fatalf("%s %s: %v", kind, name, err)
+		}
+		return
+	}
+	t.Fatalf("the chart has no %s %s", kind, name)
+}
+
+func TestTheChartCallsTheAgentAsItWantsToBeCalled(t *testing.T) {
+	for name, arguments := range map[string][]string{
+		"by default":               nil,
+		"with everything changed":  {"--set", "agent.metricsPort=0,agent.inspectPrograms=false,kubeletDir=/k,pluginDir=/p,multus.confDir=/c,agent.sweepEvery=5m"},
+		"with a core of ktsnd's":   {"--set", "ktsnd.exclusiveCore=true"},
+		"with two networks and v6": {"--set-json", `networks=[{"name":"a","vni":1,"ranges":[{"cidr":"10.0.0.0/16"},{"cidr":"fd00::/48"}]},{"name":"b","vni":2,"mtu":1400,"ranges":[{"cidr":"10.1.0.0/16","nodePrefixLength":26}]}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := render(t, arguments...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var daemons appsv1.DaemonSet
+			object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+			spec := &daemons.Spec.Template.Spec
+			at := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "agent" })
+			if _, err := Parse(spec.Containers[at].Args, io.Discard); err != nil {
+				t.Error(err)
+			}
+			checkMounts(t, spec)
+			if privileged := spec.Containers[1-at].SecurityContext.Privileged; privileged != nil && *privileged {
+				t.Error("ktsnd is privileged")
+			}
+			var config corev1.ConfigMap
+			object(t, objects, "ConfigMap", "networks", &config)
+			path := filepath.Join(t.TempDir(), "networks.yaml")
+			if err := os.WriteFile(path, []byte(config.Data["networks.yaml"]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if networks, err := (network.File{Path: path}).Networks(t.Context()); err != nil || len(networks) == 0 {
+				t.Errorf("the agent reads %v, %v", networks, err)
+			}
+			cleaner := corev1.ConfigMap{}
+			object(t, objects, "ConfigMap", "removal", &cleaner)
+			if err := os.WriteFile(path, []byte(cleaner.Data["pod.yaml"]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			pod, err := readPod(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkMounts(t, &pod.Spec)
+		})
+	}
+}
+
+// checkMounts fails the test unless each mount has its volume.
+func checkMounts(t *testing.T, spec *corev1.PodSpec) {
+	t.Helper()
+	for _, container := range spec.Containers {
+		for _, mount := range container.VolumeMounts {
+			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name }) {
+				t.Errorf("container %s mounts %s, which is no volume", container.Name, mount.Name)
+			}
+		}
+	}
+}
+
+func TestAnExclusiveCoreNeedsAGuaranteedPod(t *testing.T) {
+	objects, err := render(t, "--set", "ktsnd.exclusiveCore=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var daemons appsv1.DaemonSet
+	object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+	for _, container := range daemons.Spec.Template.Spec.Containers {
+		for _, resource := range []corev1.ResourceName{"cpu", "memory"} {
+			request, limit := container.Resources.Requests[resource], container.Resources.Limits[resource]
+			if request.IsZero() || request.Cmp(limit) != 0 {
+				t.Errorf("%s: %s is %s of %s; they must be the same", container.Name, resource, request.String(), limit.String())
+			}
+		}
+	}
+}
+
+func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
+	for value, sentence := range map[string]string{
+		"uplnk.interface=eth1":        "uplnk",
+		"uplink.interface=":           "/uplink/interface",
+		"networks[0].vni=0":           "/networks/0",
+		"networks[0].mtu=100":         "/networks/0/mtu",
+		"image.pullPolicy=Sometimes":  "/image/pullPolicy",
+		"ktsnd.realtimeShare=200":     "/ktsnd/realtimeShare",
+		"podAnnotations.number=1":     "/podAnnotations/number",
+		"agent.sweepEvery=often":      "/agent/sweepEvery",
+		"kubeletDir=var/lib/kubelet":  "/kubeletDir",
+		"removal.timeoutSeconds=1":    "/removal/timeoutSeconds",
+		"namespace.name=Kubernetes_1": "/namespace/name",
+	} {
+		if _, err := render(t, "--set", value); err == nil || !strings.Contains(err.Error(), sentence) {
+			t.Errorf("%s: %v, want %q in it", value, err, sentence)
+		}
+	}
+}
+
+func TestABadCommandLineIsExplained(t *testing.T) {
+	for line, sentence := range map[string]string{
+		"":                             "--node is missing",
+		"--node n --sweep-every 1ms":   "--sweep-every 1ms: give at least 1s",
+		"--node n --control run/x":     `--control "run/x": give an absolute path`,
+		"--node n more":                `"more" is too much`,
+		"--nod n":                      "-nod",
+		"remove --timeout soon":        "invalid value",
+		"clean-node more":              `"more" is too much`,
+		"remove --networks /nowhere/x": "read the networks",
+	} {
+		var said bytes.Buffer
+		status := Main(t.Context(), strings.Fields(line), io.Discard, &said)
+		if status == 0 || !strings.Contains(said.String(), sentence) || strings.Count(said.String(), "\n") != 1 {
+			t.Errorf("%q: status %d, %q; want %q", line, status, said.String(), sentence)
+		}
+	}
+	var help bytes.Buffer
+	if status := Main(t.Context(), []string{"--help"}, &help, io.Discard); status != 0 || !strings.Contains(help.String(), "-sweep-every") {
+		t.Errorf("--help: %d, %q", status, help.String())
+	}
+}

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package csi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// fakeDaemon listens as ktsnd would, and forgets all when it is started anew.
+type fakeDaemon struct {
+	mu      sync.Mutex
+	sockets map[string]net.Listener
+	refuse  error
+}
+
+func (f *fakeDaemon) SocketAdd(_ context.Context, identity, path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse != nil {
+		return f.refuse
+	}
+	if f.sockets[identity] != nil {
+		return nil
+	}
+	_ = os.Remove(path)
+	listener, err := net.Listen("unixpacket", path)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		return err
+	}
+	f.sockets[identity] = listener
+	return nil
+}
+
+func (f *fakeDaemon) SocketDel(_ context.Context, identity string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if listener := f.sockets[identity]; listener != nil {
+		delete(f.sockets, identity)
+		return listener.Close()
+	}
+	return nil
+}
+
+// kill ends it as SIGKILL would: files stay.
+func (f *fakeDaemon) kill() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for identity, listener := range f.sockets {
+		listener.(*net.UnixListener).SetUnlinkOnClose(false)
+		listener.Close()
+		delete(f.sockets, identity)
+	}
+}
+
+// node is a node with a driver, and a kubelet of which the tests play the part.
+type node struct {
+	dir    string
+	daemon *fakeDaemon
+	driver *Driver
+	server *Server
+	client csi.NodeClient
+	info   csi.IdentityClient
+	// told is what the agent was told of its registration.
+	told chan error
+	stop func()
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	// Short, because of the length of sockets' paths.
+	dir, err := os.MkdirTemp("", "ktsn-csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, mount := range mountsBelow(t, dir) {
+			t.Errorf("left mounted: %s", mount)
+			_ = syscall.Unmount(mount, syscall.MNT_DETACH)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	library := filepath.Join(dir, "run", "lib", libraryName)
+	if err := os.MkdirAll(filepath.Dir(library), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(library, []byte("first"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	n := &node{dir: dir, daemon: &fakeDaemon{sockets: map[string]net.Listener{}}}
+	t.Cleanup(n.daemon.kill)
+	n.start(t)
+	return n
+}
+
+// start starts an agent; the one before has ended.
+func (n *node) start(t *testing.T) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	n.told = make(chan error, 100)
+	n.driver = &Driver{
+		Node: "node1", Version: "1", PodsDir: filepath.Join(n.dir, "kubelet", "pods"), Ready: func() bool { return true }, Log: log,
+		Volumes: &Volumes{Dir: filepath.Join(n.dir, "run"), Library: filepath.Join(n.dir, "run", "lib", libraryName), Daemon: n.daemon},
+	}
+	n.server = &Server{
+		Driver: n.driver, Endpoint: filepath.Join(n.dir, "kubelet", "plugins", "csi.sock"),
+		Registry: filepath.Join(n.dir, "kubelet", "plugins_registry", "reg.sock"), Log: log,
+		Registered: func(err error) { n.told <- err },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.server.Run(ctx) }()
+	n.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	t.Cleanup(n.stop)
+	connection := dial(t, n.server.Endpoint)
+	n.client, n.info = csi.NewNodeClient(connection), csi.NewIdentityClient(connection)
+}
+
+func dial(t *testing.T, path string) *grpc.ClientConn {
+	t.Helper()
+	connection, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { connection.Close() })
+	return connection
+}
+
+func mountsBelow(t *testing.T, dir string) []string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); strings.HasPrefix(fields[4], dir+"/") {
+			found = append(found, fields[4])
+		}
+	}
+	return found
+}
+
+// target is where kubelet wants a pod's volume.
+func (n *node) target(uid, volume string) string {
+	return filepath.Join(n.driver.PodsDir, uid, "volumes", "kubernetes.io~csi", volume, "mount")
+}
+
+func (n *node) request(uid, volume string) *csi.NodePublishVolumeRequest {
+	return &csi.NodePublishVolumeRequest{
+		VolumeId: "csi-" + uid + volume, TargetPath: n.target(uid, volume),
+		VolumeCapability: &csi.VolumeCapability{
+			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		},
+		VolumeContext: map[string]string{
+			contextEphemeral: "true", contextUID: uid, contextName: "pod", contextNamespace: "default",
+			contextPrefix + "serviceAccount.name": "default",
+		},
+	}
+}
+
+func (n *node) publish(t *testing.T, uid, volume string) {
+	t.Helper()
+	if _, err := n.client.NodePublishVolume(t.Context(), n.request(uid, volume)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *node) unpublish(t *testing.T, uid, volume string) {
+	t.Helper()
+	request := &csi.NodeUnpublishVolumeRequest{VolumeId: "csi-" + uid + volume, TargetPath: n.target(uid, volume)}
+	if _, err := n.client.NodeUnpublishVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reaches tells whether somebody answers on the socket in a pod's volume.
+func (n *node) reaches(uid, volume string) error {
+	connection, err := net.Dial("unixpacket", filepath.Join(n.target(uid, volume), socketName))
+	if err == nil {
+		connection.Close()
+	}
+	return err
+}
+
+// isClean fails the test unless nothing of volumes is left.
+func (n *node) isClean(t *testing.T) {
+	t.Helper()
+	for _, dir := range []string{"run/pods", "run/volumes"} {
+		entries, err := os.ReadDir(filepath.Join(n.dir, dir))
+		if err != nil && !os.IsNotExist(err) || len(entries) > 0 {
+			t.Errorf("left in %s: %v, %v", dir, entries, err)
+		}
+	}
+	if mounts := mountsBelow(t, n.dir); len(mounts) > 0 {
+		t.Errorf("left mounted: %v", mounts)
+	}
+	if len(n.daemon.sockets) > 0 {
+		t.Errorf("ktsnd still listens for %d pods", len(n.daemon.sockets))
+	}
+}
+
+func TestAVolumeHasTheLibraryAndThePodsSocketReadOnly(t *testing.T) {
+	n := newNode(t)
+	for range 2 { // kubelet repeats itself
+		n.publish(t, "uid-1", "ktsn")
+	}
+	n.publish(t, "uid-2", "ktsn")
+	target := n.target("uid-1", "ktsn")
+	if text, err := os.ReadFile(filepath.Join(target, libraryName)); err != nil || string(text) != "first" {
+		t.Errorf("the library is %q, %v", text, err)
+	}
+	if err := n.reaches("uid-1", "ktsn"); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func() error{
+		"write":   func() error { return os.WriteFile(filepath.Join(target, "x"), nil, 0o600) },
+		"remove":  func() error { return os.Remove(filepath.Join(target, socketName)) },
+		"replace": func() error { return os.Rename(filepath.Join(target, libraryName), filepath.Join(target, "y")) },
+		"open":    func() error { return os.Chmod(filepath.Join(target, libraryName), 0o777) },
+	} {
+		if err := change(); !errors.Is(err, syscall.EROFS) {
+			t.Errorf("%s: %v, want that the file system is read only", name, err)
+		}
+	}
+	var about syscall.Statfs_t
+	if err := syscall.Statfs(target, &about); err != nil || about.Flags&syscall.MS_NOEXEC != 0 || about.Flags&syscall.MS_NOSUID == 0 {
+		t.Errorf("flags %#x, %v: programs must be allowed, set-user-id not", about.Flags, err)
+	}
+	for range 2 {
+		n.unpublish(t, "uid-1", "ktsn")
+	}
+	if _, err := os.Stat(target); !os.IsNotExist(err) {
+		t.Errorf("the mount point is still there: %v", err)
+	}
+	if err := n.reaches("uid-2", "ktsn"); err != nil {
+		t.Errorf("the other pod: %v", err)
+	}
+	n.unpublish(t, "uid-2", "ktsn")
+	n.isClean(t)
+}
+
+func TestTwoVolumesOfAPodShareItsSocket(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, "uid", "a")
+	n.publish(t, "uid", "b")
+	n.unpublish(t, "uid", "a")
+	if err := n.reaches("uid", "b"); err != nil {
+		t.Error(err)
+	}
+	n.unpublish(t, "uid", "b")
+	n.isClean(t)
+}
+
+func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
+	n := newNode(t)
+	for name, test := range map[string]struct {
+		spoil    func(*csi.NodePublishVolumeRequest)
+		sentence string
+	}{
+		"without an id":       {func(r *csi.NodePublishVolumeRequest) { r.VolumeId = "" }, "volume_id: missing"},
+		"without a target":    {func(r *csi.NodePublishVolumeRequest) { r.TargetPath = "" }, "target_path: missing"},
+		"a target elsewhere":  {func(r *csi.NodePublishVolumeRequest) { r.TargetPath = n.driver.PodsDir + "/../../etc" }, "is not below"},
+		"no capability":       {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability = nil }, "volume_capability: missing"},
+		"a block volume":      {func(r *csi.NodePublishVolumeRequest) { r.VolumeCapability.AccessType = nil }, "has no block volumes"},
+		"a persistent volume": {func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, contextEphemeral) }, "has inline volumes only"},
+		"an attribute":        {func(r *csi.NodePublishVolumeRequest) { r.VolumeContext["network"] = "tsn" }, "volumeAttributes: network: there is no such attribute"},
+		"nothing of the pod":  {func(r *csi.NodePublishVolumeRequest) { delete(r.VolumeContext, contextUID) }, "must have podInfoOnMount: true"},
+		"a path as UID":       {func(r *csi.NodePublishVolumeRequest) { r.VolumeContext[contextUID] = "../x" }, "must have podInfoOnMount: true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := n.request("uid", "ktsn")
+			test.spoil(request)
+			_, err := n.client.NodePublishVolume(t.Context(), request)
+			if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), test.sentence) {
+				t.Errorf("got %v, want %q", err, test.sentence)
+			}
+			n.isClean(t)
+		})
+	}
+}
+
+func TestWithoutKtsndNothingIsPublishedAndNothingLeft(t *testing.T) {
+	n := newNode(t)
+	n.daemon.refuse = errors.New("ktsnd does not answer")
+	_, err := n.client.NodePublishVolume(t.Context(), n.request("uid", "ktsn"))
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "have ktsnd listen for the pod: ktsnd does not answer") {
+		t.Errorf("got %v", err)
+	}
+	n.isClean(t)
+	n.daemon.refuse = nil
+	n.publish(t, "uid", "ktsn")
+	// kubelet was restarted, and asks again while ktsnd is away: what the pod has must stay.
+	n.daemon.refuse = errors.New("ktsnd does not answer")
+	if _, err := n.client.NodePublishVolume(t.Context(), n.request("uid", "ktsn")); err == nil {
+		t.Error("published without ktsnd")
+	}
+	if err := n.reaches("uid", "ktsn"); err != nil {
+		t.Error(err)
+	}
+	n.unpublish(t, "uid", "ktsn")
+	n.isClean(t)
+}
+
+func TestAKtsndThatIsStartedAnewListensForAllPodsAgain(t *testing.T) {
+	n := newNode(t)
+	for i := range 3 {
+		n.publish(t, fmt.Sprint("uid-", i), "ktsn")
+	}
+	n.daemon.kill()
+	if err := n.reaches("uid-1", "ktsn"); err == nil {
+		t.Fatal("somebody answers after ktsnd was killed")
+	}
+	if count, err := n.driver.Volumes.Restore(t.Context()); err != nil || count != 3 {
+		t.Errorf("restored %d, %v", count, err)
+	}
+	for i := range 3 {
+		// In the mount that the pod has had all the time.
+		if err := n.reaches(fmt.Sprint("uid-", i), "ktsn"); err != nil {
+			t.Error(err)
+		}
+		n.unpublish(t, fmt.Sprint("uid-", i), "ktsn")
+	}
+	n.isClean(t)
+}
+
+func TestAnAgentThatIsStartedAnewKnowsTheVolumes(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, "uid", "ktsn")
+	n.stop()
+	n.start(t)
+	if volumes, err := n.driver.Volumes.All(); err != nil || len(volumes) != 1 || volumes[0].UID != "uid" {
+		t.Errorf("knows %v, %v", volumes, err)
+	}
+	n.publish(t, "uid", "ktsn")
+	if err := n.reaches("uid", "ktsn"); err != nil {
+		t.Error(err)
+	}
+	n.unpublish(t, "uid", "ktsn")
+	n.isClean(t)
+}
+
+func TestAPodKeepsTheLibraryThatItBeganWith(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, "old", "ktsn")
+	library := n.driver.Volumes.Library
+	if err := os.WriteFile(library+".new", []byte("second"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(library+".new", library); err != nil {
+		t.Fatal(err)
+	}
+	n.publish(t, "new", "ktsn")
+	for uid, want := range map[string]string{"old": "first", "new": "second"} {
+		if text, err := os.ReadFile(filepath.Join(n.target(uid, "ktsn"), libraryName)); err != nil || string(text) != want {
+			t.Errorf("%s has %q, %v; want %q", uid, text, err, want)
+		}
+		n.unpublish(t, uid, "ktsn")
+	}
+	n.isClean(t)
+}
+
+func TestManyPodsAtOnce(t *testing.T) {
+	n := newNode(t)
+	var all sync.WaitGroup
+	for i := range 50 {
+		all.Go(func() {
+			uid := fmt.Sprint("uid-", i)
+			if _, err := n.client.NodePublishVolume(t.Context(), n.request(uid, "ktsn")); err != nil {
+				t.Error(err)
+				return
+			}
+			if err := n.reaches(uid, "ktsn"); err != nil {
+				t.Error(err)
+			}
+			_, err := n.client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "csi-" + uid + "ktsn", TargetPath: n.target(uid, "ktsn")})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	n.isClean(t)
+}
+
+// next is what the agent was told next of its registration.
+func (n *node) next(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-n.told:
+		return err
+	case <-time.After(10 * time.Second):
+		t.Fatal("the agent was told nothing")
+		return nil
+	}
+}
+
+func TestKubeletRegistersTheDriver(t *testing.T) {
+	n := newNode(t)
+	if err := n.next(t); err == nil || err.Error() != "kubelet has not registered the CSI driver yet" {
+		t.Errorf("at the start: %v", err)
+	}
+	kubelet := registerapi.NewRegistrationClient(dial(t, n.server.Registry))
+	info, err := kubelet.GetInfo(t.Context(), &registerapi.InfoRequest{})
+	if err != nil || info.Type != "CSIPlugin" || info.Name != "csi.kubernetsn.io" || info.Endpoint != n.server.Endpoint || len(info.SupportedVersions) != 1 {
+		t.Fatalf("got %v, %v", info, err)
+	}
+	about, err := n.client.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+	if err != nil || about.NodeId != "node1" {
+		t.Errorf("got %v, %v", about, err)
+	}
+	if _, err := kubelet.NotifyRegistrationStatus(t.Context(), &registerapi.RegistrationStatus{PluginRegistered: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.next(t); err != nil {
+		t.Errorf("after it was registered: %v", err)
+	}
+	// A kubelet that was restarted removes the socket or not; either way it finds one.
+	if err := os.Remove(n.server.Registry); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.next(t); err == nil {
+		t.Error("well without a socket")
+	}
+	again := registerapi.NewRegistrationClient(dial(t, n.server.Registry))
+	if _, err := again.NotifyRegistrationStatus(t.Context(), &registerapi.RegistrationStatus{Error: "no"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.next(t); err == nil || err.Error() != "kubelet did not register the CSI driver: no" {
+		t.Errorf("after a refusal: %v", err)
+	}
+}

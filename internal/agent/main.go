@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+
+	"k8s.io/client-go/rest"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// Main does what the command line says and returns the exit status.
+func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
+	err := run(ctx, arguments, stdout, stderr)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case errors.Is(err, ErrUsage):
+		fmt.Fprintf(stderr, "ktsn-agent: %v\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(stderr, "ktsn-agent: %v\n", err)
+	return exitFailure
+}
+
+func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
+	if len(arguments) > 0 && arguments[0] == "remove" {
+		return remove(ctx, arguments[1:], stdout)
+	}
+	if len(arguments) > 0 && arguments[0] == "clean-node" {
+		return cleanNode(ctx, arguments[1:], stdout)
+	}
+	options, err := Parse(arguments, stdout)
+	if err != nil {
+		return err
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w; the agent runs in a pod with a service account", err)
+	}
+	options.Version = version()
+	return Run(ctx, options, config, slog.New(slog.NewTextHandler(stderr, nil)))
+}
+
+// version is what the Go toolchain knows of this build.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "unknown"
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are what Prometheus reads.
+type Metrics struct {
+	up          prometheus.Gauge
+	node        *prometheus.CounterVec
+	class       *prometheus.CounterVec
+	parts       *prometheus.GaugeVec
+	things      *prometheus.GaugeVec
+	clock       *prometheus.GaugeVec
+	messages    *prometheus.CounterVec
+	usage       *prometheus.GaugeVec
+	limit       *prometheus.GaugeVec
+	departure   *prometheus.HistogramVec
+	overwritten prometheus.Counter
+	swept       *prometheus.CounterVec
+}
+
+// podLabels are those of every figure of a pod.
+var podLabels = []string{"namespace", "pod"}
+
+// New makes the figures and registers them.
+func New(registry prometheus.Registerer) (*Metrics, error) {
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ktsn_" + name, Help: help}, labels)
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ktsn_" + name, Help: help}, labels)
+	}
+	m := &Metrics{
+		up: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ktsn_up", Help: "Whether ktsnd answers."}),
+		node: counter("node_events_total", "What ktsnd has counted on this node, by the name of its counter: taken, sent, on-time, "+
+			"late-REASON and drop-REASON are messages.", "counter"),
+		class:  counter("node_class_messages_total", "Messages of a traffic class on this node.", "class", "result"),
+		parts:  gauge("agent_part_ready", "Whether a part of the agent is well.", "part"),
+		things: gauge("node_things", "How many sockets, endpoints, peers, processes and flows ktsnd has.", "kind"),
+		clock:  gauge("node_clock", "What the kernel says of the node's clock: synchronized, maximum and estimated error in seconds.", "what"),
+		messages: counter("pod_messages_total", "Timed messages of a pod: taken, sent, late (which are among sent), dropped.",
+			append(podLabels, "class", "result")...),
+		usage: gauge("pod_usage", "What a pod has of ktsnd: processes, sockets, ring_memory_bytes, pending.", append(podLabels, "resource")...),
+		limit: gauge("pod_limit", "What a pod may have of that.", append(podLabels, "resource")...),
+		departure: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ktsn_pod_departure_error_seconds", Help: "Departure of a pod's messages less the time that was asked for.",
+			Buckets: []float64{100e-9, 250e-9, 500e-9, 1e-6, 2.5e-6, 5e-6, 10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 1e-3, 10e-3, 100e-3, 1},
+		}, append(podLabels, "class")),
+		overwritten: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ktsn_departures_missed_total", Help: "Departures that are in no histogram, because there were too many between two questions.",
+		}),
+		swept: counter("swept_total", "Things removed that no pod had any more.", "what"),
+	}
+	for _, one := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.usage, m.limit,
+		m.departure, m.overwritten, m.swept} {
+		if err := registry.Register(one); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// Part says how a part of the agent is.
+func (m *Metrics) Part(part string, err error) {
+	well := 0.0
+	if err == nil {
+		well = 1
+	}
+	m.parts.WithLabelValues(part).Set(well)
+}
+
+// Swept counts a thing that was removed.
+func (m *Metrics) Swept(what string) { m.swept.WithLabelValues(what).Inc() }

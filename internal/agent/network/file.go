@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+)
+
+// File is a Source that reads a file, anew each time, because the file of a ConfigMap changes under its reader.
+type File struct{ Path string }
+
+// Prefix lengths of a node's part where the file gives none.
+const (
+	defaultNodeBits  = 24
+	defaultNodeBits6 = 64
+	defaultPort      = 4789
+)
+
+// document is the form of the file.
+type document struct {
+	Networks []entry `json:"networks"`
+}
+
+type entry struct {
+	Name   string       `json:"name"`
+	VNI    uint32       `json:"vni"`
+	MTU    int          `json:"mtu,omitempty"`
+	Uplink string       `json:"uplink,omitempty"`
+	Port   uint16       `json:"port,omitempty"`
+	Ranges []entryRange `json:"ranges"`
+}
+
+type entryRange struct {
+	CIDR             string `json:"cidr"`
+	NodePrefixLength int    `json:"nodePrefixLength,omitempty"`
+}
+
+// Networks reads the file. A mistake anywhere in it is an error: half of the networks is nothing that anybody asked for.
+func (f File) Networks(context.Context) ([]Network, error) {
+	text, err := os.ReadFile(f.Path)
+	if err != nil {
+		return nil, fmt.Errorf("read the networks: %w", err)
+	}
+	networks, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("networks in %s: %w", f.Path, err)
+	}
+	return networks, nil
+}
+
+func parse(text []byte) ([]Network, error) {
+	var written document
+	if err := yaml.UnmarshalStrict(text, &written); err != nil {
+		return nil, err
+	}
+	var networks []Network
+	for i, entry := range written.Networks {
+		made, err := entry.network()
+		if err != nil {
+			return nil, fmt.Errorf("networks[%d]: %w", i, err)
+		}
+		if at := slices.IndexFunc(networks, func(n Network) bool { return n.Name == made.Name || n.VNI == made.VNI }); at >= 0 {
+			return nil, fmt.Errorf("networks[%d]: it has the name or the vni of networks[%d]; give each network its own", i, at)
+		}
+		networks = append(networks, made)
+	}
+	return networks, nil
+}
+
+func (e *entry) network() (Network, error) {
+	made := Network{Name: e.Name, VNI: e.VNI, MTU: e.MTU, Uplink: e.Uplink, Port: e.Port}
+	if made.Port == 0 {
+		made.Port = defaultPort
+	}
+	for _, r := range e.Ranges {
+		prefix, err := netip.ParsePrefix(r.CIDR)
+		if err != nil {
+			return made, fmt.Errorf("range %q is none; give one such as 10.42.0.0/16", r.CIDR)
+		}
+		bits := r.NodePrefixLength
+		if bits == 0 && prefix.Addr().Is4() {
+			bits = defaultNodeBits
+		} else if bits == 0 {
+			bits = defaultNodeBits6
+		}
+		made.Ranges = append(made.Ranges, Range{Prefix: prefix, NodeBits: bits})
+	}
+	err := made.Check()
+	return made, err
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const sample = `networks:
+  - {name: tsn, vni: 42, ranges: [{cidr: 10.42.0.0/16}, {cidr: "fd42::/48"}]}
+  - {name: second, vni: 43, mtu: 1400, uplink: eno2, port: 8472, ranges: [{cidr: 10.43.0.0/20, nodePrefixLength: 28}]}
+`
+
+func TestAFileIsReadAnewEachTime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "networks.yaml")
+	if err := os.WriteFile(path, []byte(sample), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source := File{path}
+	networks, err := source.Networks(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "[{tsn 42 0  4789 [{10.42.0.0/16 24} {fd42::/48 64}]} {second 43 1400 eno2 8472 [{10.43.0.0/20 28}]}]"
+	if got := fmt.Sprint(networks); got != want {
+		t.Errorf("read %s, want %s", got, want)
+	}
+	if err := os.WriteFile(path, []byte("networks: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if networks, err = source.Networks(context.Background()); err != nil || len(networks) != 0 {
+		t.Errorf("read %v, %v after the file was emptied", networks, err)
+	}
+}
+
+func TestWhatIsWrongWithAFileIsNamed(t *testing.T) {
+	for name, test := range map[string]struct{ text, sentence string }{
+		"an unknown field": {"networks: [{name: a, vnii: 1}]", "vnii"},
+		"a name with a slash": {"networks: [{name: a/b, vni: 1, ranges: [{cidr: 10.0.0.0/16}]}]",
+			`networks[0]: name "a/b": give 1 to 63 small letters`},
+		"a vni of 0":       {"networks: [{name: a, ranges: [{cidr: 10.0.0.0/16}]}]", "networks[0]: vni 0: give 1 to 16777215"},
+		"an mtu too small": {"networks: [{name: a, vni: 1, mtu: 100, ranges: [{cidr: 10.0.0.0/16}]}]", "mtu 100: give 1280 to 65535"},
+		"no range":         {"networks: [{name: a, vni: 1}]", "the first one must be of IPv4"},
+		"two of IPv4":      {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/16}, {cidr: 10.1.0.0/16}]}]", "behind it one of IPv6"},
+		"no prefix":        {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0}]}]", `range "10.0.0.0" is none`},
+		"bits behind it":   {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.1.0/16}]}]", "give 10.0.0.0/16"},
+		"no room for two nodes": {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/24}]}]",
+			"a node's part of /24 is none; give a prefix length from 25 to 30"},
+		"two of one vni": {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/16}]}, {name: b, vni: 1, ranges: [{cidr: 10.1.0.0/16}]}]",
+			"networks[1]: it has the name or the vni of networks[0]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parse([]byte(test.text))
+			if err == nil || !strings.Contains(err.Error(), test.sentence) {
+				t.Errorf("got %v, want %q in it", err, test.sentence)
+			}
+		})
+	}
+}
+
+func testNetwork() *Network {
+	return &Network{Name: "tsn", VNI: 42, Ranges: []Range{
+		{netip.MustParsePrefix("10.42.0.0/16"), 24}, {netip.MustParsePrefix("fd42::/48"), 64},
+	}}
+}
+
+func node(name string, age time.Duration, podCIDR, given string) Node {
+	made := Node{Name: name, Created: time.Unix(1000000, 0).Add(-age), Given: map[string]string{"tsn": given}}
+	if podCIDR != "" {
+		made.PodCIDR = netip.MustParsePrefix(podCIDR)
+	}
+	return made
+}
+
+func TestEachNodeHasItsParts(t *testing.T) {
+	for name, test := range map[string]struct {
+		nodes    []Node
+		want     map[string]string
+		sentence string
+	}{
+		"from the pod CIDRs": {
+			[]Node{node("a", 2, "10.244.0.0/24", ""), node("b", 1, "10.244.7.0/24", "")},
+			map[string]string{"a": "[10.42.0.0/24 fd42::/64]", "b": "[10.42.7.0/24 fd42:0:0:7::/64]"}, "",
+		},
+		"from pod CIDRs of IPv6": {
+			[]Node{node("a", 1, "fd00:10:244:3::/64", "")},
+			map[string]string{"a": "[10.42.3.0/24 fd42:0:0:3::/64]"}, "",
+		},
+		"from small pod CIDRs": {
+			[]Node{node("a", 1, "10.244.1.64/26", "")},
+			map[string]string{"a": "[10.42.5.0/24 fd42:0:0:5::/64]"}, "",
+		},
+		"an annotation goes first": {
+			[]Node{node("a", 1, "10.244.3.0/24", "10.42.128.0/20, fd42:0:0:ff::/64")},
+			map[string]string{"a": "[10.42.128.0/20 fd42:0:0:ff::/64]"}, "",
+		},
+		"none without either": {
+			[]Node{node("a", 1, "", "")}, map[string]string{},
+			"node a has no part of network tsn: it has no spec.podCIDR from which one would follow; annotate it with range.kubernetsn.io/tsn",
+		},
+		"an annotation outside the range": {
+			[]Node{node("a", 1, "10.244.3.0/24", "10.43.0.0/24,fd42::/64")}, map[string]string{}, `"10.43.0.0/24" is no part of 10.42.0.0/16`,
+		},
+		"an annotation with too few": {
+			[]Node{node("a", 1, "10.244.3.0/24", "10.42.0.0/24")}, map[string]string{}, "has 1 prefixes; give one for each of the network's 2 ranges",
+		},
+		"the older one keeps what two would have": {
+			[]Node{node("a", 1, "10.245.3.0/24", ""), node("b", 2, "10.244.3.0/24", "")},
+			map[string]string{"b": "[10.42.3.0/24 fd42:0:0:f403::/64]"}, "node a has no part of network tsn: its 10.42.3.0/24 and 10.42.3.0/24 of node b overlap",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := testNetwork()
+			if name == "the older one keeps what two would have" {
+				n.Ranges = n.Ranges[:1]
+				test.want = map[string]string{"b": "[10.42.3.0/24]"}
+			}
+			got, err := Assign(n, test.nodes)
+			if (err == nil) != (test.sentence == "") || err != nil && !strings.Contains(err.Error(), test.sentence) {
+				t.Errorf("error %v, want %q", err, test.sentence)
+			}
+			text := map[string]string{}
+			for name, parts := range got {
+				text[name] = fmt.Sprint(parts)
+			}
+			if fmt.Sprint(text) != fmt.Sprint(test.want) {
+				t.Errorf("got %v, want %v", text, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/internal/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/overlay"
+)
+
+// fakeNode is kernel, state directory and ktsnd of a node.
+type fakeNode struct {
+	remembered, told map[key]control.Peer
+	flooded          map[uint32]map[netip.Addr]bool
+	calls            int
+	refuse           error
+}
+
+func newFakeNode(tunnels ...uint32) *fakeNode {
+	made := &fakeNode{map[key]control.Peer{}, map[key]control.Peer{}, map[uint32]map[netip.Addr]bool{}, 0, nil}
+	for _, vni := range tunnels {
+		made.flooded[vni] = map[netip.Addr]bool{}
+	}
+	return made
+}
+
+type fakeOverlay struct{ *fakeNode }
+
+func (f fakeOverlay) Close() {}
+func (f fakeOverlay) Peers() ([]control.Peer, error) {
+	return slices.Collect(maps.Values(f.remembered)), nil
+}
+func (f fakeOverlay) FloodTargets() (map[uint32]map[netip.Addr]bool, error) { return f.flooded, nil }
+
+func (f fakeOverlay) PeerAdd(ctx context.Context, peer control.Peer, timed overlay.Timed) error {
+	f.calls++
+	if f.refuse != nil {
+		return f.refuse
+	}
+	f.remembered[key{peer.VNI, peer.Address}] = peer
+	if f.flooded[peer.VNI] != nil {
+		f.flooded[peer.VNI][peer.Address] = true
+	}
+	return timed.PeerAdd(ctx, peer)
+}
+
+func (f fakeOverlay) PeerDel(ctx context.Context, vni uint32, address netip.Addr, timed overlay.Timed) error {
+	f.calls++
+	delete(f.remembered, key{vni, address})
+	delete(f.flooded[vni], address)
+	return timed.PeerDel(ctx, vni, address)
+}
+
+type fakeKtsnd struct{ *fakeNode }
+
+func (f fakeKtsnd) Status(context.Context) (*control.Status, error) { return &control.Status{}, nil }
+func (f fakeKtsnd) Peers(context.Context) ([]control.Peer, error) {
+	return slices.Collect(maps.Values(f.told)), nil
+}
+func (f fakeKtsnd) PeerAdd(_ context.Context, peer control.Peer) error {
+	f.told[key{peer.VNI, peer.Address}] = peer
+	return nil
+}
+func (f fakeKtsnd) PeerDel(_ context.Context, vni uint32, address netip.Addr) error {
+	delete(f.told, key{vni, address})
+	return nil
+}
+
+type fixed []network.Network
+
+func (f fixed) Networks(context.Context) ([]network.Network, error) { return f, nil }
+
+func kubeNode(name, podCIDR, address string, annotations map[string]string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
+		Spec:       corev1.NodeSpec{PodCIDR: podCIDR},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: address},
+		}},
+	}
+}
+
+var oneNetwork = fixed{{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}}}}
+
+// newReconciler is one for node1 with these nodes; parts and said are what it configured and reported last.
+func newReconciler(on *fakeNode, networks network.Source, nodes ...*corev1.Node) (r *Reconciler, parts *map[string][]netip.Prefix, said *error) {
+	objects := fake.NewClientBuilder()
+	for _, node := range nodes {
+		objects = objects.WithObjects(node)
+	}
+	parts, said = new(map[string][]netip.Prefix), new(error)
+	return &Reconciler{
+		Nodes: objects.Build(), Networks: networks, Node: "node1",
+		Open: func() (Overlay, error) { return fakeOverlay{on}, nil },
+		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
+			return ask(ctx, fakeKtsnd{on})
+		},
+		Configure: func(_ []network.Network, made map[string][]netip.Prefix) error { *parts = made; return nil },
+		Report:    func(err error) { *said = err },
+		Log:       slog.New(slog.DiscardHandler),
+	}, parts, said
+}
+
+func reconcileOnce(t *testing.T, r *Reconciler) reconcile.Result {
+	t.Helper()
+	result, err := r.Reconcile(t.Context(), reconcile.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func (f *fakeNode) text() string {
+	var all []string
+	for at, peer := range f.remembered {
+		all = append(all, fmt.Sprint(at.vni, " ", at.address, " ", peer.Subnets, " flooded ", f.flooded[at.vni][at.address],
+			" told ", f.told[at].Subnets))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+func TestTheOtherNodesBecomePeersOfKernelAndKtsnd(t *testing.T) {
+	on := newFakeNode(42, 1)
+	// Flannel's tunnel floods, too.
+	on.flooded[1][netip.MustParseAddr("192.0.2.9")] = true
+	r, parts, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
+		kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil),
+		kubeNode("node3", "10.244.2.0/24", "192.0.2.3", map[string]string{AddressAnnotation: "198.51.100.3", "range.kubernetsn.io/tsn": "10.42.200.0/24"}))
+	if result := reconcileOnce(t, r); result.RequeueAfter != repeatEvery || *said != nil {
+		t.Errorf("again after %v, said %v", result.RequeueAfter, *said)
+	}
+	want := "42 192.0.2.2 [10.42.1.0/24] flooded true told [10.42.1.0/24]; 42 198.51.100.3 [10.42.200.0/24] flooded true told [10.42.200.0/24]"
+	if got := on.text(); got != want {
+		t.Errorf("peers are %s, want %s", got, want)
+	}
+	if got := fmt.Sprint(*parts); got != "map[tsn:[10.42.0.0/24]]" {
+		t.Errorf("configured %s", got)
+	}
+	on.calls = 0
+	if reconcileOnce(t, r); on.calls != 0 {
+		t.Errorf("%d changes where nothing was to change", on.calls)
+	}
+	if !on.flooded[1][netip.MustParseAddr("192.0.2.9")] {
+		t.Error("Flannel's tunnel does not flood any more")
+	}
+}
+
+func TestWhatOthersChangedIsMended(t *testing.T) {
+	two := netip.MustParseAddr("192.0.2.2")
+	at := key{42, two}
+	for name, spoil := range map[string]func(*fakeNode){
+		"a ktsnd that was started anew":   func(on *fakeNode) { delete(on.told, at) },
+		"a ktsnd with other subnets":      func(on *fakeNode) { on.told[at] = control.Peer{VNI: 42, Address: two} },
+		"a forwarding entry that is gone": func(on *fakeNode) { delete(on.flooded[42], two) },
+		"a list of peers that is gone":    func(on *fakeNode) { clear(on.remembered) },
+		"a peer that no node is": func(on *fakeNode) {
+			stranger := netip.MustParseAddr("192.0.2.77")
+			on.remembered[key{42, stranger}] = control.Peer{VNI: 42, Address: stranger}
+		},
+		"a peer that only the kernel knows": func(on *fakeNode) { on.flooded[42][netip.MustParseAddr("192.0.2.77")] = true },
+		"a peer of a network that is gone": func(on *fakeNode) {
+			on.told[key{43, two}] = control.Peer{VNI: 43, Address: two}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on := newFakeNode(42)
+			r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil))
+			reconcileOnce(t, r)
+			before := on.text()
+			spoil(on)
+			reconcileOnce(t, r)
+			if got := on.text(); got != before || len(on.told) != 1 || len(on.flooded[42]) != 1 || *said != nil {
+				t.Errorf("peers are %s, told %v, flooded %v (%v); want %s", got, on.told, on.flooded, *said, before)
+			}
+		})
+	}
+}
+
+func TestOneNodeThatCannotBeServedDoesNotKeepTheOthers(t *testing.T) {
+	on := newFakeNode()
+	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
+		kubeNode("node2", "", "192.0.2.2", nil), kubeNode("node3", "10.244.2.0/24", "", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil))
+	if result := reconcileOnce(t, r); result.RequeueAfter != retryAfter {
+		t.Errorf("again after %v", result.RequeueAfter)
+	}
+	if got := on.text(); got != "42 192.0.2.4 [10.42.3.0/24] flooded false told [10.42.3.0/24]" {
+		t.Errorf("peers are %s", got)
+	}
+	for _, sentence := range []string{"node node2 has no part of network tsn", "node node3 has no IPv4 InternalIP; annotate it"} {
+		if !strings.Contains(fmt.Sprint(*said), sentence) {
+			t.Errorf("said %v, want %q in it", *said, sentence)
+		}
+	}
+	on.refuse = errors.New("no")
+	on.told = map[key]control.Peer{}
+	reconcileOnce(t, r)
+	if !strings.Contains(fmt.Sprint(*said), "tell of peer 192.0.2.4 of network 42: no") {
+		t.Errorf("said %v", *said)
+	}
+}

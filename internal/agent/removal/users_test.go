@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func pod(name, annotation string, phase corev1.PodPhase, drivers ...string) *corev1.Pod {
+	made := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "here", Annotations: map[string]string{networksAnnotation: annotation}},
+		Status:     corev1.PodStatus{Phase: phase},
+	}
+	for _, driver := range drivers {
+		made.Spec.Volumes = append(made.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driver}}})
+	}
+	return made
+}
+
+var ours = []Network{{"system", "tsn"}, {"here", "local"}}
+
+func TestPodsThatUseTheNetworksAreFound(t *testing.T) {
+	client := fake.NewClientset(
+		pod("volume", "", corev1.PodRunning, "other.io", "csi.kubernetsn.io"),
+		pod("other-volume", "", corev1.PodRunning, "other.io"),
+		pod("network", "other/tsn, system/tsn@tsn0", corev1.PodPending),
+		pod("own-namespace", "local", corev1.PodRunning),
+		pod("other-network", "other/tsn,tsn", corev1.PodRunning),
+		pod("json", `[{"name":"x"},{"name":"tsn","namespace":"system","interface":"a"}]`, corev1.PodRunning),
+		pod("spoilt-json", `[{"name":`, corev1.PodRunning),
+		pod("ended", "system/tsn", corev1.PodSucceeded, "csi.kubernetsn.io"),
+	)
+	found, err := users(t.Context(), client, "csi.kubernetsn.io", ours)
+	if err != nil || !slices.Equal(found, []string{"here/json", "here/network", "here/own-namespace", "here/volume"}) {
+		t.Errorf("found %q, %v", found, err)
+	}
+}
+
+func TestNothingIsRemovedWhilePodsUseTheNetworks(t *testing.T) {
+	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ktsn-node", Namespace: "system"}}
+	client := fake.NewClientset(pod("user", "system/tsn", corev1.PodRunning), daemons)
+	c := &Cluster{Client: client, Namespace: "system", DaemonSet: "ktsn-node", Driver: "csi.kubernetsn.io", Networks: ours, Out: io.Discard}
+	if err := c.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "here/user; delete them first, nothing was removed") {
+		t.Errorf("said %v", err)
+	}
+	for _, action := range client.Actions() {
+		if action.GetVerb() != "list" {
+			t.Errorf("did %s %s", action.GetVerb(), action.GetResource().Resource)
+		}
+	}
+}
+
+func TestManyUsersFitIntoASentence(t *testing.T) {
+	var names []string
+	for i := range 30 {
+		names = append(names, fmt.Sprint("p", i))
+	}
+	if got := inUse(names).Error(); !strings.Contains(got, "p19 and 10 more; delete") || strings.Contains(got, "p20") {
+		t.Errorf("said %s", got)
+	}
+}

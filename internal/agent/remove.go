@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
+	"github.com/kubernetsn/kubernetsn/internal/agent/install"
+	"github.com/kubernetsn/kubernetsn/internal/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/agent/removal"
+	"github.com/kubernetsn/kubernetsn/internal/overlay"
+)
+
+// parseFlags reads the options of a command that has no words behind them.
+func parseFlags(flags *flag.FlagSet, about string, arguments []string, stdout io.Writer) error {
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(arguments)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, about)
+		flags.SetOutput(stdout)
+		flags.PrintDefaults()
+		return flag.ErrHelp
+	case err != nil:
+		return fmt.Errorf("%w; %w", err, ErrUsage)
+	case flags.NArg() > 0:
+		return fmt.Errorf("%q is too much; %w", flags.Arg(0), ErrUsage)
+	}
+	return nil
+}
+
+const aboutRemove = `Usage: ktsn-agent remove [OPTION]...
+
+Takes KuberneTSN off a cluster: refuses while pods use it, ends ktsnd and the agents, and cleans each node. Runs in a
+pod, before helm uninstalls the chart.
+
+Options:
+`
+
+// remove is the command of the chart's hook.
+func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
+	c := &removal.Cluster{Driver: csi.DriverName, Out: stdout}
+	flags := flag.NewFlagSet("ktsn-agent remove", flag.ContinueOnError)
+	flags.StringVar(&c.Namespace, "namespace", "kubernetsn-system", "`NAME` of the project's namespace")
+	flags.StringVar(&c.DaemonSet, "daemonset", "ktsn-node", "`NAME` of its DaemonSet")
+	flags.StringVar(&c.Selector, "selector", "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component=node", "`LABELS` of its pods")
+	networks := flags.String("networks", "/etc/kubernetsn/networks.yaml", "`FILE` of the networks")
+	namespaces := flags.String("attachment-namespaces", "", "`NAMES` of further namespaces with attachments, between commas")
+	pod := flags.String("pod", "/etc/kubernetsn-removal/pod.yaml", "`FILE` with the pod that cleans a node")
+	timeout := flags.Duration("timeout", 4*time.Minute, "how long all of it may take")
+	if err := parseFlags(flags, aboutRemove, arguments, stdout); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+	known, err := network.File{Path: *networks}.Networks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range append(strings.Split(*namespaces, ","), c.Namespace) {
+		for _, one := range known {
+			c.Networks = append(c.Networks, removal.Network{Namespace: namespace, Name: one.Name})
+		}
+	}
+	if c.Pod, err = readPod(*pod); err != nil {
+		return err
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w; this command runs in a pod with a service account", err)
+	}
+	if c.Client, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	return c.Remove(ctx)
+}
+
+func readPod(path string) (*corev1.Pod, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the pod that cleans a node: %w", err)
+	}
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(text, pod); err != nil {
+		return nil, fmt.Errorf("read the pod that cleans a node, %s: %w", path, err)
+	}
+	return pod, nil
+}
+
+const aboutCleanNode = `Usage: ktsn-agent clean-node [OPTION]...
+
+Removes from this node what the agent installed there: the network plugin, configurations, what they remember, folders.
+Refuses as long as a pod is attached.
+
+Options:
+`
+
+// cleanNode is the command of the pod that cleans a node.
+func cleanNode(ctx context.Context, arguments []string, stdout io.Writer) error {
+	n := &removal.Node{Out: stdout, Installed: &install.Node{List: install.DefaultList}}
+	flags := flag.NewFlagSet("ktsn-agent clean-node", flag.ContinueOnError)
+	flags.StringVar(&n.StateDir, "state-dir", overlay.DefaultStateDir, "tsn-cni's state `FOLDER`")
+	flags.StringVar(&n.RunDir, "run-dir", "/run/ktsn", "ktsnd's `FOLDER`")
+	flags.StringVar(&n.IPAMDir, "ipam-dir", "/var/lib/cni/networks", "host-local's `FOLDER`")
+	flags.StringVar(&n.PluginDir, "plugin-dir", "/opt/cni/bin", "the node's `FOLDER` of network plugins")
+	flags.StringVar(&n.ConfDir, "conf-dir", "/etc/cni/multus/net.d", "the node's `FOLDER` of Multus' configurations")
+	flags.StringVar(&n.Installed.Root, "host", "/", "`FOLDER` where the node's files are mounted")
+	kubelet := flags.String("kubelet-dir", "/var/lib/kubelet", "kubelet's `FOLDER`")
+	if err := parseFlags(flags, aboutCleanNode, arguments, stdout); err != nil {
+		return err
+	}
+	where := Options{Kubelet: *kubelet}
+	n.Further = []string{filepath.Dir(where.endpoint()), where.registry()}
+	return n.Clean(ctx)
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
+	"github.com/kubernetsn/kubernetsn/internal/cni"
+	"github.com/kubernetsn/kubernetsn/internal/control"
+)
+
+// Volumes are those of the node's pods.
+type Volumes interface {
+	All() ([]csi.Volume, error)
+	Forget(ctx context.Context, volume csi.Volume) error
+	PodDirs() ([]string, error)
+	RemovePod(ctx context.Context, uid string) error
+}
+
+// Plugin is the network plugin.
+type Plugin interface {
+	List() ([]cni.Attached, error)
+	Detach(ctx context.Context, attached *cni.Attached) error
+}
+
+// Ktsnd is a connection to the node's ktsnd.
+type Ktsnd interface {
+	Pods(ctx context.Context) ([]control.Pod, error)
+	Endpoints(ctx context.Context) ([]control.AttachedEndpoint, error)
+	SocketDel(ctx context.Context, identity string) error
+	EndpointDel(ctx context.Context, identity, interfaceName string) error
+}
+
+// Sweeper looks for what was left.
+type Sweeper struct {
+	// Pods gives the pods of this node.
+	Pods    client.Reader
+	Volumes Volumes
+	Plugin  Plugin
+	Do      func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
+	// Exists tells whether a path is there, for network namespaces.
+	Exists func(path string) bool
+	// Every is the time between two looks.
+	Every time.Duration
+	// Swept is called for each thing that was removed, with what it was.
+	Swept func(what string)
+	Log   *slog.Logger
+
+	// missing are the identities that had no pod at the last look.
+	missing map[string]bool
+}
+
+// Run looks until ctx ends.
+func (s *Sweeper) Run(ctx context.Context) error {
+	ticks := time.NewTicker(s.Every)
+	defer ticks.Stop()
+	for {
+		if err := s.Look(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Error("sweep", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+	}
+}
+
+// things are what there is on the node, of whatever pods.
+type things struct {
+	volumes   []csi.Volume
+	dirs      []string
+	attached  []cni.Attached
+	pods      []control.Pod
+	endpoints []control.AttachedEndpoint
+}
+
+// Look removes what belongs to pods that were missing at the last look and still are.
+func (s *Sweeper) Look(ctx context.Context) error {
+	// What there is, is listed before the pods: a pod that comes meanwhile is not taken for missing.
+	have, err := s.list(ctx)
+	if err != nil {
+		return err
+	}
+	alive, err := s.alive(ctx)
+	if err != nil {
+		return err
+	}
+	missing := map[string]bool{}
+	for _, identity := range have.identities() {
+		if !alive[identity] {
+			missing[identity] = true
+		}
+	}
+	gone := func(identity string) bool { return missing[identity] && s.missing[identity] }
+	defer func() { s.missing = missing }()
+	return errors.Join(s.sweepVolumes(ctx, have, gone), s.sweepAttachments(ctx, have, gone), s.sweepKtsnd(ctx, have, gone))
+}
+
+func (s *Sweeper) list(ctx context.Context) (*things, error) {
+	have := &things{}
+	var err error
+	if have.volumes, err = s.Volumes.All(); err != nil {
+		return nil, err
+	}
+	if have.dirs, err = s.Volumes.PodDirs(); err != nil {
+		return nil, err
+	}
+	if have.attached, err = s.Plugin.List(); err != nil {
+		return nil, err
+	}
+	err = s.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error {
+		if have.pods, err = ktsnd.Pods(ctx); err != nil {
+			return err
+		}
+		have.endpoints, err = ktsnd.Endpoints(ctx)
+		return err
+	})
+	return have, err
+}
+
+func (h *things) identities() []string {
+	var all []string
+	for _, volume := range h.volumes {
+		all = append(all, volume.UID)
+	}
+	all = append(all, h.dirs...)
+	for _, attached := range h.attached {
+		all = append(all, attached.Identity)
+	}
+	for _, pod := range h.pods {
+		all = append(all, pod.Identity)
+	}
+	for _, endpoint := range h.endpoints {
+		all = append(all, endpoint.Identity)
+	}
+	return all
+}
+
+// staticUID is the annotation with the UID that kubelet, and so the runtime, knows a static pod by.
+const staticUID = "kubernetes.io/config.hash"
+
+// alive are the identities of the node's pods.
+func (s *Sweeper) alive(ctx context.Context) (map[string]bool, error) {
+	var pods corev1.PodList
+	if err := s.Pods.List(ctx, &pods); err != nil {
+		return nil, fmt.Errorf("list the node's pods: %w", err)
+	}
+	alive := map[string]bool{}
+	for i := range pods.Items {
+		alive[string(pods.Items[i].UID)] = true
+		alive[pods.Items[i].Annotations[staticUID]] = true
+	}
+	return alive, nil
+}
+
+func (s *Sweeper) sweepVolumes(ctx context.Context, have *things, gone func(string) bool) error {
+	var all error
+	for _, volume := range have.volumes {
+		if gone(volume.UID) {
+			all = errors.Join(all, s.done("volume", volume.Namespace+"/"+volume.Pod, s.Volumes.Forget(ctx, volume)))
+		}
+	}
+	for _, uid := range have.dirs {
+		if gone(uid) {
+			all = errors.Join(all, s.done("folder", uid, s.Volumes.RemovePod(ctx, uid)))
+		}
+	}
+	return all
+}
+
+func (s *Sweeper) sweepAttachments(ctx context.Context, have *things, gone func(string) bool) error {
+	var all error
+	for _, attached := range have.attached {
+		if attached.Gone && gone(attached.Identity) {
+			all = errors.Join(all, s.done("interface", attached.ContainerID+" "+attached.Interface, s.Plugin.Detach(ctx, &attached)))
+		}
+	}
+	return all
+}
+
+// sweepKtsnd makes ktsnd forget what nobody on the node remembers.
+func (s *Sweeper) sweepKtsnd(ctx context.Context, have *things, gone func(string) bool) error {
+	known := map[string]bool{}
+	for _, attached := range have.attached {
+		known[attached.Identity+" "+attached.Interface] = true
+	}
+	return s.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error {
+		var all error
+		for _, pod := range have.pods {
+			if pod.Path != "" && gone(pod.Identity) {
+				all = errors.Join(all, s.done("socket", pod.Identity, ktsnd.SocketDel(ctx, pod.Identity)))
+			}
+		}
+		for _, endpoint := range have.endpoints {
+			if gone(endpoint.Identity) && !known[endpoint.Identity+" "+endpoint.Interface] && !s.Exists(endpoint.Netns) {
+				all = errors.Join(all, s.done("endpoint", endpoint.Identity+" "+endpoint.Interface,
+					ktsnd.EndpointDel(ctx, endpoint.Identity, endpoint.Interface)))
+			}
+		}
+		return all
+	})
+}
+
+func (s *Sweeper) done(what, which string, err error) error {
+	if err != nil {
+		return fmt.Errorf("remove %s %s, which no pod has any more: %w", what, which, err)
+	}
+	s.Log.Info("removed what no pod has any more", "what", what, "which", which)
+	s.Swept(what)
+	return nil
+}

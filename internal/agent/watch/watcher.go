@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+)
+
+// Ktsnd is a connection to the node's ktsnd.
+type Ktsnd interface {
+	Pods(ctx context.Context) ([]control.Pod, error)
+}
+
+// Programs looks at the programs of a pod.
+type Programs interface {
+	// Without returns a sentence for each program of the pod that was started with libktsn.so and is without it.
+	Without(uid string) ([]string, error)
+}
+
+// Watcher looks at the pods.
+type Watcher struct {
+	// Pods gives the pods of this node.
+	Pods client.Reader
+	// Driver is the name of the CSI driver.
+	Driver   string
+	Do       func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
+	Programs Programs // nil: look at no programs
+	Events   record.EventRecorder
+	Every    time.Duration
+	// Settle is how long a pod runs before it is looked at.
+	Settle time.Duration
+	Now    func() time.Time
+	Log    *slog.Logger
+
+	// said is what holds of which pod since an Event said so.
+	said map[complaint]bool
+	// looked is which containers' programs were looked at.
+	looked map[string]bool
+}
+
+// complaint is something about a pod.
+type complaint struct{ uid, reason, about string }
+
+// Reasons of Events.
+const (
+	ReasonNoInterface = "TSNInterfaceMissing"
+	ReasonNoVolume    = "TSNVolumeMissing"
+	ReasonLimit       = "TSNLimitReached"
+	ReasonProgram     = "TSNProgramNotCaught"
+)
+
+// Run looks until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	ticks := time.NewTicker(w.Every)
+	defer ticks.Stop()
+	for {
+		if err := w.Look(ctx); err != nil && ctx.Err() == nil {
+			w.Log.Debug("look at pods", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+	}
+}
+
+// Look looks at all pods once.
+func (w *Watcher) Look(ctx context.Context) error {
+	var pods corev1.PodList
+	if err := w.Pods.List(ctx, &pods); err != nil {
+		return fmt.Errorf("list the node's pods: %w", err)
+	}
+	served := map[string]control.Pod{}
+	err := w.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error {
+		all, err := ktsnd.Pods(ctx)
+		for _, pod := range all {
+			served[pod.Identity] = pod
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	holds, looked := map[complaint]bool{}, map[string]bool{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !w.settled(pod) {
+			continue
+		}
+		for _, found := range append(w.halves(pod, served), w.programs(pod, looked)...) {
+			key := complaint{string(pod.UID), found.reason, found.about}
+			holds[key] = true
+			if !w.said[key] {
+				w.Events.Event(pod, corev1.EventTypeWarning, found.reason, found.sentence)
+			}
+		}
+	}
+	w.said, w.looked = holds, looked
+	return nil
+}
+
+// settled tells whether all of the pod's containers have been running for a while.
+func (w *Watcher) settled(pod *corev1.Pod) bool {
+	if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || len(pod.Status.ContainerStatuses) == 0 {
+		return false
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		running := container.State.Running
+		if running == nil || w.Now().Sub(running.StartedAt.Time) < w.Settle {
+			return false
+		}
+	}
+	return true
+}
+
+// finding is a complaint with its sentence.
+type finding struct{ reason, about, sentence string }
+
+// halves looks whether what the pod asks for is there, and how much of it is used.
+func (w *Watcher) halves(pod *corev1.Pod, served map[string]control.Pod) []finding {
+	has, known := served[string(pod.UID)]
+	volume := w.hasVolume(pod)
+	var found []finding
+	switch {
+	case volume && (!known || has.Endpoints == 0):
+		found = append(found, finding{ReasonNoInterface, "", "The pod has a volume of " + w.Driver + " but no interface on a network of " +
+			"KuberneTSN, so its timed messages go nowhere; name a network in the annotation k8s.v1.cni.cncf.io/networks"})
+	case !volume && has.Endpoints > 0 && preloads(pod):
+		found = append(found, finding{ReasonNoVolume, "", "A container preloads libktsn.so, but the pod has no volume of " + w.Driver +
+			" to take it from, so its messages leave without their times; add the volume and mount it at /run/ktsn"})
+	}
+	for _, one := range []struct {
+		name       string
+		has, limit uint64
+		option     string
+	}{
+		{"processes", has.Processes, has.Limits.Processes, "--pod-processes"},
+		{"timed sockets", has.Sockets, has.Limits.Sockets, "--pod-sockets"},
+		{"bytes of rings", has.RingMemoryBytes, has.Limits.RingMemoryBytes, "--pod-memory"},
+		{"messages under way", has.Pending, has.Limits.Pending, "--pod-pending"},
+	} {
+		if one.limit > 0 && one.has >= one.limit {
+			found = append(found, finding{ReasonLimit, one.name, fmt.Sprintf("The pod has %d of %d %s, and gets no more of ktsnd; the limit is its option %s "+
+				"(value ktsnd.extraArgs of the chart)", one.has, one.limit, one.name, one.option)})
+		}
+	}
+	return found
+}
+
+func (w *Watcher) hasVolume(pod *corev1.Pod) bool {
+	for i := range pod.Spec.Volumes {
+		if inline := pod.Spec.Volumes[i].CSI; inline != nil && inline.Driver == w.Driver {
+			return true
+		}
+	}
+	return false
+}
+
+// preloads tells whether the pod's author says that a container preloads the library.
+func preloads(pod *corev1.Pod) bool {
+	for i := range pod.Spec.Containers {
+		for _, variable := range pod.Spec.Containers[i].Env {
+			if variable.Name == "LD_PRELOAD" && strings.Contains(variable.Value, libraryName) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// libraryName is what the library is called wherever it lies.
+const libraryName = "libktsn.so"
+
+// programs looks at the programs of a pod, once for each start of one of its containers. What was found then holds until
+// the next start.
+func (w *Watcher) programs(pod *corev1.Pod, looked map[string]bool) []finding {
+	if w.Programs == nil || !w.hasVolume(pod) {
+		return nil
+	}
+	parts := []string{string(pod.UID)}
+	for _, container := range pod.Status.ContainerStatuses {
+		parts = append(parts, container.ContainerID)
+	}
+	key := strings.Join(parts, " ")
+	looked[key] = true
+	if w.looked[key] {
+		return w.stillHolds(pod)
+	}
+	sentences, err := w.Programs.Without(string(pod.UID))
+	if err != nil {
+		w.Log.Warn("look at a pod's programs", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+	}
+	var found []finding
+	for _, sentence := range sentences {
+		found = append(found, finding{ReasonProgram, sentence, sentence})
+	}
+	return found
+}
+
+func (w *Watcher) stillHolds(pod *corev1.Pod) []finding {
+	var found []finding
+	for said := range w.said {
+		if said.uid == string(pod.UID) && said.reason == ReasonProgram {
+			found = append(found, finding{said.reason, said.about, said.about})
+		}
+	}
+	return found
+}

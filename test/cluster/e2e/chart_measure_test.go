@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/stats"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+)
+
+// The experiment of the paper: a message each millisecond, of three sizes, by each path in turns.
+const (
+	experimentMessages     = 1000
+	experimentAlternations = 3
+	experimentCycle        = time.Millisecond
+	experimentLead         = 300 * time.Microsecond
+)
+
+var experimentPayloads = []int{64, 256, 1024}
+
+// experimentPath is a way from pod to pod.
+type experimentPath struct {
+	name string
+	// talker is where it begins, address where it ends.
+	talker  *corev1.Pod
+	address string
+	timed   bool
+}
+
+// TestTheExperimentOfThePaperInPods measures, and judges only what does not depend on the machine: that nothing of the tsn
+// network is lost or early. The figures are in out/e2e/summary.json.
+func TestTheExperimentOfThePaperInPods(t *testing.T) {
+	ctx := needChart(t)
+	namespace := newNamespace(ctx, t, restricted)
+	host := under.Nodes[0].Name
+	listener := deploy(ctx, t, namespace, onChart(waiting("listener", under.Nodes[1].Name)))
+	paths := []experimentPath{
+		{"tsn", deploy(ctx, t, namespace, timed(waiting("talker", host))), addressOn(t, listener).String(), true},
+		{"flannel", deploy(ctx, t, namespace, waiting("plain", host)), listener.Status.PodIP, false},
+	}
+	began := time.Now()
+	runs := map[string]*results.Run{}
+	pooled := map[string]*experimentSamples{}
+	id := 1000
+	for alternation := range experimentAlternations {
+		for _, payload := range experimentPayloads {
+			for _, path := range paths {
+				id++
+				key := path.name + " " + strconv.Itoa(payload)
+				if alternation == 0 {
+					runs[key] = &results.Run{Path: path.name, Workload: results.WorkloadPlain, PayloadBytes: payload, CycleNs: int64(experimentCycle)}
+					pooled[key] = &experimentSamples{}
+				}
+				measured, samples := measure(ctx, t, path, listener, payload, id, host)
+				runs[key].Alternations = append(runs[key].Alternations, measured)
+				pooled[key].add(samples)
+			}
+		}
+	}
+	summary := &results.Summary{Schema: results.Schema, Setup: results.Setup{
+		Messages: experimentMessages * experimentAlternations, Alternations: experimentAlternations, SenderCPU: 0, ListenerCPU: 1,
+		LeadNs: int64(experimentLead),
+	}}
+	var err error
+	if summary.Host, err = results.DescribeHost(began); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		for _, payload := range experimentPayloads {
+			key := path.name + " " + strconv.Itoa(payload)
+			run := runs[key]
+			run.Counts = results.PoolCounts(run.Alternations)
+			run.Distributions = pooled[key].distributions()
+			run.MedianOfAlternations = results.MedianOf(run.Alternations)
+			summary.Runs = append(summary.Runs, run)
+			if path.timed && (run.Lost > 0 || run.Early > 0 || run.Corrupt > 0 || run.Duplicated > 0) {
+				problem := fmt.Sprintf("%s: %d lost, %d early, %d corrupt, %d duplicated", key, run.Lost, run.Early, run.Corrupt, run.Duplicated)
+				summary.Problems = append(summary.Problems, problem)
+				t.Error(problem)
+			}
+			t.Logf("%-13s latency p50 %8d ns  p99 %9d ns, lost %d, early %d", key, run.MedianOfAlternations.Latency.P50,
+				run.MedianOfAlternations.Latency.P99, run.Lost, run.Early)
+		}
+	}
+	summary.Figures = append(experimentFigures(runs), restFigures(ctx, t, host)...)
+	summary.Figures = append(summary.Figures, readyFigure(ctx, t, namespace))
+	writeSummary(t, summary)
+}
+
+// measure is one run.
+func measure(ctx context.Context, t *testing.T, path experimentPath, listener *corev1.Pod, payload, id int, host string) (results.Alternation, *experimentSamples) {
+	t.Helper()
+	talker := []string{"--count", strconv.Itoa(experimentMessages), "--cycle", experimentCycle.String(), "--size", strconv.Itoa(payload), "--cpu", "0"}
+	if path.timed {
+		talker = append(talker, "--lead", fmt.Sprint(experimentLead.Nanoseconds(), "ns"))
+	} else {
+		talker = append(talker, "--no-txtime")
+	}
+	late := chartStatus(ctx, t, host).late()
+	got := talk(ctx, t, path.talker, listener, path.address, id, talker,
+		[]string{"--count", strconv.Itoa(experimentMessages), "--poll", "--cpu", "1", "--idle-timeout", "5s"}, nil)
+	var made results.Alternation
+	samples := &experimentSamples{}
+	arrived := map[uint32]int64{}
+	for _, message := range got.received {
+		_, known := arrived[message.Sequence]
+		switch {
+		case !message.Valid:
+			made.Corrupt++
+			continue
+		case known:
+			made.Duplicated++
+			continue
+		}
+		arrived[message.Sequence] = message.Arrival
+	}
+	for i, message := range got.sent {
+		if message.Errno != 0 {
+			made.SendErrors++
+			continue
+		}
+		made.Sent++
+		samples.sendCall = append(samples.sendCall, message.SendEnd-message.SendStart)
+		arrival, known := arrived[message.Sequence]
+		if !known {
+			continue
+		}
+		made.Received++
+		samples.latency = append(samples.latency, arrival-message.Txtime)
+		if arrival < message.Txtime {
+			made.Early++
+		}
+		if i > 0 {
+			if before, known := arrived[message.Sequence-1]; known {
+				samples.jitter = append(samples.jitter, arrival-(before+int64(experimentCycle)))
+			}
+		}
+	}
+	made.Lost = made.Sent - made.Received
+	if path.timed {
+		since := chartStatus(ctx, t, host).late() - late
+		made.Late = &since
+	}
+	made.Distributions = samples.distributions()
+	return made, samples
+}
+
+// late are the messages that left after their time.
+func (s ktsndStatus) late() (count uint64) {
+	for name, value := range s.Counters {
+		if strings.HasPrefix(name, "late-") {
+			count += value
+		}
+	}
+	return count
+}
+
+type experimentSamples struct{ latency, jitter, sendCall []int64 }
+
+func (s *experimentSamples) add(more *experimentSamples) {
+	s.latency = append(s.latency, more.latency...)
+	s.jitter = append(s.jitter, more.jitter...)
+	s.sendCall = append(s.sendCall, more.sendCall...)
+}
+
+func (s *experimentSamples) distributions() results.Distributions {
+	return results.Distributions{
+		Latency: stats.Summarize(s.latency), Jitter: stats.SummarizeJitter(s.jitter), SendCall: stats.Summarize(s.sendCall),
+	}
+}
+
+// experimentFigures compare the tsn network with Flannel.
+func experimentFigures(runs map[string]*results.Run) []results.Figure {
+	figures := []results.Figure{
+		{Name: "latency p50, tsn / flannel", Unit: results.UnitRatio, Limit: 0.5},
+		{Name: "latency p99, tsn / flannel", Unit: results.UnitRatio, Limit: 0.7},
+		{Name: "lost", Unit: results.UnitMessages},
+		{Name: "early at the listener", Unit: results.UnitMessages},
+	}
+	for i := range figures {
+		figures[i].Values, figures[i].Reached = map[string]float64{}, true
+		for _, payload := range experimentPayloads {
+			size := strconv.Itoa(payload)
+			tsn, flannel := runs["tsn "+size], runs["flannel "+size]
+			a, b := tsn.MedianOfAlternations.Latency, flannel.MedianOfAlternations.Latency
+			value := []float64{
+				float64(a.P50) / float64(b.P50), float64(a.P99) / float64(b.P99), float64(tsn.Lost), float64(tsn.Early),
+			}[i]
+			figures[i].Values[size] = value
+			figures[i].Reached = figures[i].Reached && value <= figures[i].Limit
+		}
+	}
+	return figures
+}
+
+// restFigures are what the agent uses when nothing happens.
+func restFigures(ctx context.Context, t *testing.T, host string) []results.Figure {
+	t.Helper()
+	const seconds = 10
+	text, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", fmt.Sprintf(`
+		pid=$(pgrep -x ktsn-agent); ticks() { awk '{ print $14 + $15 }' /proc/$pid/stat; }
+		a=$(ticks); sleep %d; b=$(ticks); echo $((b - a)); awk '/VmRSS/ { print $2 }' /proc/$pid/status`, seconds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ticks, kilobytes float64
+	if _, err := fmt.Sscan(text, &ticks, &kilobytes); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	figure := func(name, unit string, limit, value float64) results.Figure {
+		return results.Figure{Name: name, Unit: unit, Limit: limit, Values: map[string]float64{results.Independent: value}, Reached: value <= limit}
+	}
+	return []results.Figure{
+		figure("processor time of the agent at rest", results.UnitCores, 0.02, ticks/100/seconds),
+		figure("memory of the agent at rest, MiB", "MiB", 64, kilobytes/1024),
+	}
+}
+
+// readyFigure compares how long pods take to be ready with and without network and volume.
+func readyFigure(ctx context.Context, t *testing.T, namespace string) results.Figure {
+	t.Helper()
+	const pods = 5
+	var with, without []time.Duration
+	for i := range pods {
+		for _, pod := range []*corev1.Pod{
+			waiting(fmt.Sprintf("without-%d", i), under.Nodes[0].Name), timed(waiting(fmt.Sprintf("with-%d", i), under.Nodes[0].Name)),
+		} {
+			began := time.Now()
+			start(ctx, t, namespace, pod)
+			if took := time.Since(began); strings.HasPrefix(pod.Name, "without") {
+				without = append(without, took)
+			} else {
+				with = append(with, took)
+			}
+		}
+	}
+	slices.Sort(with)
+	slices.Sort(without)
+	more := (with[pods/2] - without[pods/2]).Seconds()
+	t.Logf("ready after %v with, %v without (medians of %d)", with[pods/2], without[pods/2], pods)
+	return results.Figure{Name: "time until a pod is ready, with less without, s", Unit: "s", Limit: 1,
+		Values: map[string]float64{results.Independent: more}, Reached: more <= 1}
+}
+
+func writeSummary(t *testing.T, summary *results.Summary) {
+	t.Helper()
+	dir, err := filepath.Abs("../../../out/e2e")
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.MarshalIndent(summary, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "summary.json"), append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, figure := range summary.Figures {
+		t.Logf("%s: %v, limit %v, reached %v", figure.Name, figure.Values, figure.Limit, figure.Reached)
+	}
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+)
+
+const (
+	// chartSystem is the chart's namespace.
+	chartSystem = "kubernetsn-system"
+	release     = "kubernetsn"
+	// chartNetwork is what pods name to be on the chart's network.
+	chartNetwork = chartSystem + "/tsn@" + tsnInterface
+	csiDriver    = "csi.kubernetsn.io"
+)
+
+// chart is installed when a test needs it, and removed when another one needs the network without it.
+var chart struct {
+	installed, failed bool
+	// before is what there was on the nodes and in the cluster when it was installed.
+	nodesBefore map[string]string
+	before      map[string]bool
+}
+
+// needChart makes sure that the chart is installed, and nothing else that listens in its place.
+func needChart(t *testing.T) context.Context {
+	t.Helper()
+	ctx := needTwoNodes(t)
+	program(t, "helm")
+	if chart.failed {
+		t.Fatal("the chart could not be installed, see above")
+	}
+	if !chart.installed {
+		chart.failed = true
+		// Of tests that ran before these.
+		if said, err := helm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m"); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		removeTSN(ctx, t)
+		chart.nodesBefore, chart.before = nodeFiles(ctx, t), objects(ctx, t)
+		installChart(ctx, t)
+		chart.installed, chart.failed = true, false
+	}
+	waitForChart(ctx, t)
+	return ctx
+}
+
+// chartValues differ from the defaults in what a test cluster needs.
+var chartValues = []string{
+	"--set", "image.pullPolicy=Never",
+	"--set", "agent.sweepEvery=3s",
+	// Talkers that are measured run there, too, and listeners on the other one.
+	"--set-json", `ktsnd.extraArgs=["--cpu","0"]`,
+}
+
+func installChart(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if said, err := helm(ctx, t, append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues...)...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+}
+
+func chartFolder(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../../../charts/kubernetsn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// helm runs helm with the rights of the cluster's administrator.
+func helm(ctx context.Context, t *testing.T, arguments ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(ctx, program(t, "helm"), arguments...)
+	dir := t.TempDir()
+	command.Env = append(os.Environ(), "KUBECONFIG="+under.Kubeconfig(), "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir)
+	said, err := command.CombinedOutput()
+	return string(said), err
+}
+
+// removeTSN removes what needTSN made, because there is one ktsnd on a node.
+func removeTSN(ctx context.Context, t *testing.T) {
+	t.Helper()
+	err := client.CoreV1().Namespaces().Delete(ctx, system, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	if err == nil {
+		err = kube.Wait(ctx, func(ctx context.Context) error {
+			_, err := client.CoreV1().Namespaces().Get(ctx, system, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("namespace %s is still there (%w)", system, err)
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range under.Nodes {
+		if _, err := node.Output(ctx, under.Place(host.Name), nil, "rm", "-rf", "/run/ktsn", "/var/lib/cni/tsn-cni",
+			"/var/lib/cni/networks/tsn", "/opt/cni/bin/tsn-cni", configs+"/tsn.conf"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tsnOnce, tsnReady = sync.Once{}, false
+}
+
+// removeChart makes room for needTSN.
+func removeChart(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if !chart.installed {
+		return
+	}
+	if said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	chart.installed = false
+}
+
+// nodePodOn finds the chart's pod on a node.
+func nodePodOn(ctx context.Context, host string) (*corev1.Pod, error) {
+	pods, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/component=node", FieldSelector: "spec.nodeName=" + host,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods.Items {
+		if podReady(&pod) && pod.DeletionTimestamp == nil {
+			return &pod, nil
+		}
+	}
+	return nil, fmt.Errorf("ktsnd and agent are not ready on %s: %s", host, whyNotReady(pods.Items))
+}
+
+func whyNotReady(pods []corev1.Pod) string {
+	var all []string
+	for _, pod := range pods {
+		for _, container := range pod.Status.ContainerStatuses {
+			all = append(all, fmt.Sprintf("%s/%s ready %v, started %d times again", pod.Name, container.Name, container.Ready, container.RestartCount))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func waitForChart(ctx context.Context, t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, host := range under.Nodes {
+		err := kube.Wait(ctx, func(ctx context.Context) error {
+			_, err := nodePodOn(ctx, host.Name)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// chartStatus is what the chart's ktsnd on a node says.
+func chartStatus(ctx context.Context, t *testing.T, host string) ktsndStatus {
+	t.Helper()
+	var text string
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		pod, err := nodePodOn(ctx, host)
+		if err != nil {
+			return err
+		}
+		var stderr string
+		text, stderr, err = run(ctx, pod, "ktsnd", "/usr/bin/ktsn", "status", "-o", "json")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, stderr)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parseStatus(t, text)
+}
+
+// timed gives a pod all that a user writes by hand: the network, and for each container the library and the socket.
+func timed(pod *corev1.Pod) *corev1.Pod {
+	pod = withVolume(pod)
+	pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": chartNetwork}
+	return pod
+}
+
+func withVolume(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "ktsn", VolumeSource: corev1.VolumeSource{
+		CSI: &corev1.CSIVolumeSource{Driver: csiDriver},
+	}})
+	for i := range pod.Spec.Containers {
+		container := &pod.Spec.Containers[i]
+		container.Env = append(container.Env, corev1.EnvVar{Name: "LD_PRELOAD", Value: "/run/ktsn/libktsn.so"})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "ktsn", MountPath: "/run/ktsn"})
+	}
+	return pod
+}
+
+// waiting is a pod with tsnperf that does nothing until a test runs it there.
+func waiting(name, host string) *corev1.Pod {
+	pod := agnhost(name, host)
+	container := &pod.Spec.Containers[0]
+	container.Name, container.Image, container.ReadinessProbe = "tsnperf", "kubernetsn.io/tsnperf:dev", nil
+	container.Args = []string{"listener", "--bind", "127.0.0.1:9999", "--block", "--first-timeout", "0", "--quiet"}
+	return pod
+}
+
+// addressOn is a pod's address on the chart's network.
+func addressOn(t *testing.T, pod *corev1.Pod) netip.Addr {
+	t.Helper()
+	all, err := networkStatuses(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range all {
+		if status.Interface == tsnInterface && len(status.IPs) > 0 {
+			return status.IPs[0]
+		}
+	}
+	t.Fatalf("%s has no address on %s", pod.Name, tsnInterface)
+	return netip.Addr{}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+)
+
+// nodeListing lists, with what they contain, the files of a node that a network or a CSI driver could have left, and its
+// interfaces.
+const nodeListing = `
+for dir in /opt/cni/bin /etc/cni /var/lib/cni /run/ktsn /var/lib/kubelet/plugins /var/lib/kubelet/plugins_registry; do
+	find $dir ! -path '/var/lib/cni/flannel*' ! -path '/var/lib/cni/networks/cbr0*' ! -path '/var/lib/cni/results*' ! -path '/var/lib/cni/multus*' \
+		\( -type f -exec sha256sum {} + -o -printf '%p\n' \) 2>/dev/null
+done | sort
+ip -o link | awk -F': ' '/: (tsn|veth.*tsn)/ { print "interface " $2 }'
+`
+
+// nodeFiles is that of all nodes.
+func nodeFiles(ctx context.Context, t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, host := range under.Nodes {
+		text, err := node.Output(ctx, under.Place(host.Name), nil, "sh", "-c", nodeListing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[host.Name] = text
+	}
+	return all
+}
+
+// passing are kinds of objects that come and go by themselves.
+var passing = []string{"events", "leases", "endpoints", "endpointslices", "pods", "controllerrevisions", "componentstatuses"}
+
+// objects are all that the cluster has.
+func objects(ctx context.Context, t *testing.T) map[string]bool {
+	t.Helper()
+	found, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, err := found.ServerPreferredResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	everything, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for _, list := range kinds {
+		group, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range list.APIResources {
+			if !slices.Contains(kind.Verbs, "list") || slices.Contains(passing, kind.Name) {
+				continue
+			}
+			items, err := everything.Resource(group.WithResource(kind.Name)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, item := range items.Items {
+				// Namespaces of tests before may still be on their way out.
+				if !strings.HasPrefix(item.GetNamespace()+item.GetName(), "e2e-") {
+					all[fmt.Sprintf("%s.%s %s/%s", kind.Name, group.Group, item.GetNamespace(), item.GetName())] = true
+				}
+			}
+		}
+	}
+	return all
+}
+
+func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
+	ctx := needChart(t)
+	namespace := newNamespace(ctx, t, restricted)
+	start(ctx, t, namespace, timed(waiting("user", under.Nodes[0].Name)), onChart(waiting("receiver", under.Nodes[1].Name)))
+	said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
+	want := fmt.Sprintf("are in use by pods %s/receiver, %s/user; delete them first, nothing was removed", namespace, namespace)
+	if err == nil || !strings.Contains(said, want) {
+		t.Fatalf("got %v, %q; want %q in it", err, said, want)
+	}
+	waitForChart(ctx, t)
+	deleteNamespace(t, namespace)
+	if said, err = helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	chart.installed = false
+	for host, after := range nodeFiles(ctx, t) {
+		if before := chart.nodesBefore[host]; after != before {
+			t.Errorf("%s has changed: %s", host, difference(before, after))
+		}
+	}
+	err = kube.Wait(ctx, func(ctx context.Context) error {
+		after := objects(ctx, t)
+		for object := range chart.before {
+			delete(after, object)
+		}
+		if len(after) > 0 {
+			return fmt.Errorf("left in the cluster: %s", strings.Join(slices.Sorted(maps.Keys(after)), ", "))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// difference are the lines that only one of two texts has.
+func difference(before, after string) string {
+	var lines []string
+	for line := range strings.Lines(before) {
+		if !strings.Contains(after, line) {
+			lines = append(lines, "-"+strings.TrimSpace(line))
+		}
+	}
+	for line := range strings.Lines(after) {
+		if !strings.Contains(before, line) {
+			lines = append(lines, "+"+strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(lines, " ")
+}
