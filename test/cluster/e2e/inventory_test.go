@@ -81,6 +81,25 @@ func inventories(ctx context.Context, t *testing.T) map[string]map[string]bool {
 	return all
 }
 
+// isSeen fails the test unless so many pods more than before show in the inventory, each with what a pod has: one that sees
+// nothing would find nothing left.
+func isSeen(ctx context.Context, t *testing.T, before map[string]map[string]bool, pods int) {
+	t.Helper()
+	for _, kind := range []string{"interface ", "network namespace ", "shim ", "mount ", "/var/lib/kubelet/pods/", "/var/lib/cni/"} {
+		more := 0
+		for host, now := range inventories(ctx, t) {
+			for thing := range now {
+				if strings.HasPrefix(thing, kind) && !before[host][thing] {
+					more++
+				}
+			}
+		}
+		if more < pods {
+			t.Errorf("of %d pods, %d things are seen that begin with %q", pods, more, kind)
+		}
+	}
+}
+
 // leavesNothing fails the test unless the nodes have, after a while, no more than before.
 func leavesNothing(ctx context.Context, t *testing.T, before map[string]map[string]bool) {
 	t.Helper()

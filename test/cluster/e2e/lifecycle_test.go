@@ -193,10 +193,10 @@ func TestAKilledStartIsRemoved(t *testing.T) {
 	for _, after := range []time.Duration{50, 150, 200, 250, 300, 400, 600, 1000, 3000, 8000} {
 		after *= time.Millisecond
 		t.Run("after "+after.String(), func(t *testing.T) {
-			s.killAfter(ctx, t, after, "up")
+			s.killAfter(ctx, t, after, "up").isKilled(t)
 			if after == 400*time.Millisecond {
 				// The next one starts from what is there.
-				s.killAfter(ctx, t, 600*time.Millisecond, "up")
+				s.killAfter(ctx, t, 600*time.Millisecond, "up").isKilled(t)
 			}
 			s.run(ctx, t, "down")
 			s.isGone(t)
@@ -245,14 +245,21 @@ func TestAnInterruptedStartSaysWhatToDo(t *testing.T) {
 func TestAKilledEndIsRepeated(t *testing.T) {
 	ctx := needCluster(t)
 	s := newSecond(t)
-	for _, after := range []time.Duration{50, 150, 300} {
+	killed := 0
+	for _, after := range []time.Duration{20, 50, 150, 300} {
 		after *= time.Millisecond
 		t.Run("after "+after.String(), func(t *testing.T) {
-			s.killAfter(ctx, t, 3*time.Second, "up")
-			s.killAfter(ctx, t, after, "down")
+			s.killAfter(ctx, t, 3*time.Second, "up").isKilled(t)
+			// The last may be over before.
+			if s.killAfter(ctx, t, after, "down").killed {
+				killed++
+			}
 			s.run(ctx, t, "down")
 			s.isGone(t)
 		})
+	}
+	if killed == 0 {
+		t.Error("every end was over before it was killed")
 	}
 }
 
@@ -265,26 +272,42 @@ func TestTwoAtOnceDoNotMeet(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	refuses(ctx, t, s, "another ktsn-cluster is at work on it", "down")
-	kill(t, first)
+	kill(t, first).isKilled(t)
 	s.run(ctx, t, "down")
 	s.isGone(t)
 }
 
+// ending is how a command ended that was to be killed.
+type ending struct {
+	killed bool
+	how    string
+}
+
+// isKilled fails the test if the command ended by itself: then nothing was cut short.
+func (e ending) isKilled(t *testing.T) {
+	t.Helper()
+	if !e.killed {
+		t.Errorf("it ended by itself, with %s", e.how)
+	}
+}
+
 // killAfter starts a command and kills it, unless it has ended before.
-func (s *second) killAfter(ctx context.Context, t *testing.T, after time.Duration, name string) {
+func (s *second) killAfter(ctx context.Context, t *testing.T, after time.Duration, name string) ending {
 	t.Helper()
 	command := s.command(ctx, name)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(after)
-	kill(t, command)
+	return kill(t, command)
 }
 
-func kill(t *testing.T, command *exec.Cmd) {
+func kill(t *testing.T, command *exec.Cmd) ending {
 	t.Helper()
 	if err := command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
-	_ = command.Wait() // it was killed
+	_ = command.Wait() // what it returns is in its state, too
+	status, _ := command.ProcessState.Sys().(syscall.WaitStatus)
+	return ending{killed: status.Signaled() && status.Signal() == syscall.SIGKILL, how: command.ProcessState.String()}
 }

@@ -40,6 +40,7 @@ func TestTwentyPodsComeAndGoThreeTimesAndLeaveNothing(t *testing.T) {
 			disturbance.do(ctx, t)
 			waitForReplicas(ctx, t, namespace, "many", many)
 			oneReachesAnother(ctx, t, namespace)
+			isSeen(ctx, t, before, many)
 			scale(ctx, t, namespace, "many", 0)
 			waitForReplicas(ctx, t, namespace, "many", 0)
 			leavesNothing(ctx, t, before)
