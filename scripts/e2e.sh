@@ -47,7 +47,7 @@ finish() {
 	elif ! bin/ktsn-cluster --name "$KTSN_CLUSTER" down; then
 		failed=$((failed + 1))
 	fi
-	rm -f "$log"
+	rm -f "$log" "$log.up"
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
@@ -91,15 +91,16 @@ up_seconds=120
 
 up_in_time() {
 	local took
-	took=$(sed -n 's/^ *\([0-9]*\)\.[0-9]* s  cluster .* is up$/\1/p' "$log")
+	took=$(sed -n 's/^ *\([0-9]*\)\.[0-9]* s  cluster .* is up$/\1/p' "$log.up")
 	[ "${took:-$up_seconds}" -lt $up_seconds ] && return
 	echo "The cluster took ${took:-an unknown number of} seconds to come up, and may take $up_seconds."
 	return 1
 }
 
 bring_up() {
-	bin/ktsn-cluster --name "$KTSN_CLUSTER" up 2>"$log"
-	local status=$?
+	local status
+	bin/ktsn-cluster --name "$KTSN_CLUSTER" up 2>"$log" | tee "$log.up"
+	status=${PIPESTATUS[0]}
 	cat "$log" >&2
 	return $status
 }

@@ -95,8 +95,9 @@ enum { WAKE_REPORT = 1, WAKE_SPACE = 2 };
 struct loop_flow {
 	struct loop_object object;
 	struct loop_ring *ring;
-	uint64_t number; /* in the whole of ktsnd, for the departures */
-	uint64_t burst;  /* the last in which one of its messages was: there is one in each */
+	uint64_t number;     /* in the whole of ktsnd, for the departures */
+	uint64_t burst;      /* the last in which one of its messages was: there is one in each */
+	uint32_t burst_slot; /* of that message, all of whose copies may be in it */
 	enum ktsn_clock clock;
 	bool deadline;         /* SOF_TXTIME_DEADLINE_MODE */
 	bool report;           /* SOF_TXTIME_REPORT_ERRORS */

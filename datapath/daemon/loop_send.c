@@ -50,13 +50,13 @@ static _Atomic uint64_t *verdict_counter(struct loop *loop, enum ktsn_verdict ve
 	return verdict == KTSN_DROP_MISSED ? &loop->counters.drop_missed : &loop->counters.drop_no_window;
 }
 
-/* One message of a flow only: if ktsnd is killed while it sends, what is uncertain is one of each flow. And a few
+/* One message of a flow only, with its copies: if ktsnd is killed while it sends, what is uncertain is one of each flow. And a few
  * of a pod: what comes due meanwhile waits until the port has them all. */
 static bool burst_may_have(const struct loop *loop, const struct packet *packet)
 {
 	const struct share *share = packet->flow->ring->share;
 
-	return packet->flow->burst != loop->bursts &&
+	return (packet->flow->burst != loop->bursts || packet->flow->burst_slot == packet->slot) &&
 	       (share->burst != loop->bursts || share->burst_count < BURST_OF_SHARE);
 }
 
@@ -65,6 +65,7 @@ static void burst_note(const struct loop *loop, const struct packet *packet)
 	struct share *share = packet->flow->ring->share;
 
 	packet->flow->burst = loop->bursts;
+	packet->flow->burst_slot = packet->slot;
 	share->burst_count = share->burst == loop->bursts ? share->burst_count + 1 : 1;
 	share->burst = loop->bursts;
 }

@@ -73,6 +73,22 @@ static struct nlmsghdr *request(struct rtnl *rtnl, char *buffer, uint16_t type, 
 	return header;
 }
 
+/* Receives from the answer to the last request. What is left of one before, which was not read to its end because a dump
+ * was interrupted, is passed over. */
+static ssize_t answer_receive(const struct rtnl *rtnl, char *buffer, size_t capacity_bytes)
+{
+	struct nlmsghdr first;
+	ssize_t bytes;
+
+	do {
+		bytes = mnl_socket_recvfrom(rtnl->socket, buffer, capacity_bytes);
+		if (bytes < (ssize_t)sizeof(first))
+			return bytes;
+		memcpy(&first, buffer, sizeof(first));
+	} while (first.nlmsg_seq != rtnl->sequence);
+	return bytes;
+}
+
 /* Sends a request and hands its answer to `parse`, to the end of a dump. */
 static int talk(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, void *result)
 {
@@ -82,7 +98,7 @@ static int talk(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, void
 	if (mnl_socket_sendto(rtnl->socket, header, header->nlmsg_len) < 0)
 		return -errno;
 	do {
-		ssize_t bytes = mnl_socket_recvfrom(rtnl->socket, buffer, sizeof(buffer));
+		ssize_t bytes = answer_receive(rtnl, buffer, sizeof(buffer));
 
 		if (bytes < 0)
 			return -errno;

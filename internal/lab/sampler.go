@@ -4,10 +4,12 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/process"
@@ -80,6 +82,9 @@ func (s *sampler) finish(observed *results.Distributions) error {
 // residentBytes is the memory that a process has now.
 func residentBytes(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return 0, nil // it has just ended, and its file was open or not
+	}
 	if err != nil {
 		return 0, err
 	}
