@@ -233,8 +233,8 @@ type Counters struct {
 	Uncertain uint64 `json:"uncertain"`
 	// CopiesSent are frames of messages that went to several nodes and pods, CopiesDropped those of their copies
 	// that did not leave. Such a message counts as sent when one copy left.
-	CopiesSent     uint64 `json:"copies-sent"`
-	CopiesDropped  uint64 `json:"copies-dropped"`
+	CopiesSent    uint64 `json:"copies-sent"`
+	CopiesDropped uint64 `json:"copies-dropped"`
 	// Reports is how many of the drops their applications were told of, as they had asked, and ReportsLost of how
 	// many they were not, because they did not read what they had been told before.
 	Reports        uint64 `json:"reports"`
