@@ -202,8 +202,9 @@ static void overruns_count(struct loop *loop, struct packet *burst[], uint32_t c
 	}
 }
 
-static uint32_t burst_send(struct loop *loop, struct outlet *outlet, struct packet *burst[], uint32_t count,
-			   int64_t now_tai_ns)
+/* Offers the frames to the port, once. Returns how many it took; *failed tells that some of those did not leave. */
+static uint32_t burst_offer(struct loop *loop, struct outlet *outlet, struct packet *burst[], uint32_t count,
+			    int64_t now_tai_ns, bool *failed)
 {
 	struct ktsn_port_frame frames[KTSN_PORT_BURST];
 	uint32_t errors = 0, taken;
@@ -217,7 +218,22 @@ static uint32_t burst_send(struct loop *loop, struct outlet *outlet, struct pack
 		packet_sent(loop, burst[i], now_tai_ns);
 	for (uint32_t i = taken - errors; i < taken; i++)
 		packet_failed(loop, burst[i]);
-	for (uint32_t i = taken; i < count; i++)
+	*failed = errors > 0;
+	return taken;
+}
+
+/* A port that stops at a frame that failed has not refused the next ones: they are somebody else's. */
+static uint32_t burst_send(struct loop *loop, struct outlet *outlet, struct packet *burst[], uint32_t count,
+			   int64_t now_tai_ns)
+{
+	uint32_t taken = 0;
+	bool failed;
+
+	do
+		taken += burst_offer(loop, outlet, burst + taken, count - taken, now_tai_ns, &failed);
+	while (failed && taken < count);
+	/* The last first, so that each sender has the turns that it had before (ktsn_shaper_requeue). */
+	for (uint32_t i = count; i-- > taken;)
 		packet_refused(loop, burst[i], now_tai_ns);
 	if (taken < count) {
 		counter_add(&loop->counters.port_retries, 1);

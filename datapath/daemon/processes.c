@@ -441,6 +441,18 @@ static int process_make(struct pod *pod, int fd, struct process **made)
 	return 0;
 }
 
+/* One that has no ring; its connection is the caller's again. */
+static void process_unmake(struct process *process)
+{
+	struct pod *pod = process->pod;
+
+	list_remove(&pod->processes, process);
+	pod->node->process_count--;
+	if (process->connection.fd >= 0)
+		events_remove(pod->node->events, &process->connection);
+	process_free(pod->node, process);
+}
+
 void process_accept(struct event_source *listener)
 {
 	struct pod *pod = listener->owner;
@@ -475,10 +487,15 @@ int process_take_over(struct node *node, const char *identity, const struct proc
 	struct process *process;
 	int err = pod ? process_make(pod, descriptors->connection, &process) : -ENOENT;
 
-	if (!err && descriptors->memory >= 0)
-		err = ring_take_over(process, descriptors);
 	if (err)
 		return err;
+	if (descriptors->memory >= 0)
+		err = ring_take_over(process, descriptors);
+	if (err) {
+		/* Its descriptors get closed, and their numbers are those of the next ones. */
+		process_unmake(process);
+		return err;
+	}
 	process->resuming = resuming;
 	*taken = process;
 	return 0;

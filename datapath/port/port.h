@@ -31,7 +31,7 @@ struct ktsn_port_ops {
 	/*
 	 * Sends up to `count` (at most KTSN_PORT_BURST) frames in order, now. Returns how many were
 	 * taken: those are the port's; the rest stay the caller's. *errors counts frames among the taken
-	 * that the device reported as not sent.
+	 * that the device reported as not sent; with any, the rest were not refused and are offered again.
 	 */
 	uint32_t (*send)(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
 			 uint32_t *errors);

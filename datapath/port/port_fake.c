@@ -152,7 +152,7 @@ static uint32_t fake_send(struct ktsn_port *port, struct ktsn_port_frame *frames
 	count = limited(fake, count);
 	fake->sends++;
 	*errors = 0;
-	for (taken = 0; taken < count; taken++) {
+	for (taken = 0; taken < count && !*errors; taken++) {
 		assert(frames[taken].bytes <= fake->buffer_bytes);
 		if (take_one(&fake->failing_frames))
 			++*errors;

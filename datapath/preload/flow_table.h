@@ -24,7 +24,7 @@ struct destination {
 	uint32_t number;
 	uint32_t route; /* enum ktsn_app_route; 0: empty entry */
 	uint32_t payload_max_bytes;
-	uint32_t unused;
+	uint32_t lost; /* 1: a restarted ktsnd did not take it again */
 };
 
 struct flow {
@@ -41,7 +41,8 @@ struct flow {
 	/* Written under `lock`, then published by `session`. */
 	struct lock lock;
 	_Atomic uint32_t session; /* the session it is registered with; 0: with none */
-	uint32_t connection;      /* of the session to which it was restored last */
+	uint32_t connection;      /* of the session to which it was to be restored last */
+	bool lost;                /* and was not */
 	uint32_t number_session;  /* the session that gave the number; it stays when an address is refused */
 	uint32_t number;
 	struct destination connected; /* route 0: not connected */

@@ -259,6 +259,7 @@ void flow_put(struct flow *flow)
 	flow_dispose(flow);
 }
 
+/* One that is refused stays what it is: this ktsnd may just not know of it yet. */
 static int other_register_again(struct session *session, struct flow *flow, struct destination *other)
 {
 	struct ktsn_app_request request = destination_request(flow, &other->key);
@@ -270,11 +271,28 @@ static int other_register_again(struct session *session, struct flow *flow, stru
 	err = session_request(session, &request, -1, &reply);
 	if (!err)
 		err = reply.status;
-	again.route = err ? KTSN_APP_ROUTE_NONE : reply.route;
-	if (!err)
+	again.lost = err != 0;
+	if (!err) {
+		again.route = reply.route;
 		again.payload_max_bytes = reply.payload_max_bytes;
+	}
 	destination_write(flow, other, again);
 	return err;
+}
+
+static int others_register_again(struct session *session, struct flow *flow)
+{
+	int first = 0;
+
+	for (int i = 0; i < FLOW_DESTINATIONS && first != -ENETDOWN; i++) {
+		int err = 0;
+
+		if (flow->others[i].route == KTSN_APP_ROUTE_TSN)
+			err = other_register_again(session, flow, &flow->others[i]);
+		if (err == -ENETDOWN || !first)
+			first = err;
+	}
+	return first;
 }
 
 static int register_again_locked(struct session *session, struct flow *flow, int fd)
@@ -285,28 +303,44 @@ static int register_again_locked(struct session *session, struct flow *flow, int
 	if (flow->connected.route == KTSN_APP_ROUTE_TSN)
 		request.destination = flow->connected.number;
 	err = open_request(session, flow, fd, &request);
-	for (int i = 0; i < FLOW_DESTINATIONS && !err; i++)
-		if (flow->others[i].route == KTSN_APP_ROUTE_TSN)
-			err = other_register_again(session, flow, &flow->others[i]);
+	flow->lost = err != 0;
+	if (err)
+		return err;
+	err = others_register_again(session, flow);
+	if (err != -ENETDOWN)
+		waiting_register(session, flow);
 	return err;
 }
 
 int flow_register_again(struct session *session, struct flow *flow, int fd)
 {
-	int err = 0;
+	int err;
 
 	/* One that several descriptors share is visited several times. */
 	if (flow->left_to_kernel || flow->number_session != session->number ||
 	    flow->connection == session->connections)
 		return 0;
 	lock_take(&flow->lock);
+	flow->connection = session->connections;
 	err = register_again_locked(session, flow, fd);
-	if (!err) {
-		flow->connection = session->connections;
-		waiting_register(session, flow);
-	}
 	lock_give(&flow->lock);
 	return err;
+}
+
+void flow_forget_lost(struct session *session, struct flow *flow)
+{
+	if (flow->left_to_kernel || flow->number_session != session->number)
+		return;
+	lock_take(&flow->lock);
+	for (int i = 0; i < FLOW_DESTINATIONS; i++)
+		if (flow->others[i].lost)
+			destination_write(flow, &flow->others[i], (struct destination){0});
+	if (flow->lost) {
+		flow->lost = false;
+		flow->number_session = 0;
+		atomic_store_explicit(&flow->session, 0, memory_order_release);
+	}
+	lock_give(&flow->lock);
 }
 
 static bool is_for(const struct destination *shared, const uint64_t key[KEY_WORDS])

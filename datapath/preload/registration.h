@@ -25,9 +25,12 @@ void flow_refresh(struct flow *flow, int fd);
  * ktsnd knows of no such socket, or -errno. */
 int flow_adopt(struct session *session, struct flow *flow, int fd);
 
-/* Registers with a restarted ktsnd, under the numbers that the flow and its addresses had. The gate is the
- * caller's. 0 or -errno. */
+/* Registers with a restarted ktsnd, under the numbers that the flow and its addresses had: all that it takes. The gate
+ * is the caller's. 0 or the first -errno, but -ENETDOWN before any other; then the flow knows what it knew. */
 int flow_register_again(struct session *session, struct flow *flow, int fd);
+
+/* After flow_register_again() of all: what it could not register counts as never registered. The gate is the caller's. */
+void flow_forget_lost(struct session *session, struct flow *flow);
 
 /* Hands ktsnd a descriptor by which it wakes who waits for the flow's socket; `why` is KTSN_APP_WAKE_.... The gate is
  * the caller's. Without it the socket works, and waits in vain. */

@@ -26,16 +26,25 @@ static int64_t monotonic_ns(void)
 /* What one pass over the flows needs. */
 struct pass {
 	struct session *session;
-	int err;
+	int err; /* the first; -ENETDOWN before any other: there is nobody to go on with */
 };
 
 static bool flow_restore(int fd, struct flow *flow, void *context)
 {
 	struct pass *pass = context;
+	int err = pass->err == -ENETDOWN ? 0 : flow_register_again(pass->session, flow, fd);
 
-	if (!pass->err)
-		pass->err = flow_register_again(pass->session, flow, fd);
+	if (err == -ENETDOWN || !pass->err)
+		pass->err = err;
 	/* Closed meanwhile by another thread: the gate is ours, so ktsnd hears of it with the process's end. */
+	return flow_release(flow);
+}
+
+/* So that the next send registers it afresh, or says why it cannot. */
+static bool flow_give_up(int fd, struct flow *flow, void *context)
+{
+	(void)fd;
+	flow_forget_lost(context, flow);
 	return flow_release(flow);
 }
 
@@ -63,6 +72,8 @@ static int state_restore(struct session *session, int64_t now_ns)
 	if (pass.err == -ENETDOWN || (pass.err && still_learning(session, now_ns)))
 		return pass.err;
 	/* What could not be restored by now will not be: its messages are dropped, and counted. */
+	if (pass.err)
+		flow_each(flow_give_up, session);
 	return resume(session);
 }
 

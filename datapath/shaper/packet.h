@@ -41,14 +41,25 @@ struct ktsn_shaper_packet {
 	int64_t close_tai_ns; /* the shaper's: when the window closes in which it leaves; INT64_MAX: it does not */
 
 	union {
-		struct ktsn_shaper_packet *next;
-		struct ktsn_shaper_packet *left;
+		/* While it is in a queue. */
+		struct {
+			union {
+				struct ktsn_shaper_packet *next;
+				struct ktsn_shaper_packet *left;
+			};
+			union {
+				struct ktsn_shaper_packet *tail; /* of the list, if it is the head */
+				struct ktsn_shaper_packet *right;
+			};
+			struct ktsn_shaper_packet *heap; /* of its slot, if it is the head */
+		};
+		/* The shaper's, from dequeue until it may come back: its sender's turn that it was, and the one before. */
+		struct {
+			uint64_t turn; /* 0: none */
+			uint64_t turn_before;
+			int64_t end_before_tai_ns;
+		};
 	};
-	union {
-		struct ktsn_shaper_packet *tail; /* of the list, if it is the head */
-		struct ktsn_shaper_packet *right;
-	};
-	struct ktsn_shaper_packet *heap; /* of its slot, if it is the head */
 };
 
 /* Whether a leaves before b, everything else being equal. */

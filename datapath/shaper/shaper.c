@@ -154,14 +154,18 @@ static unsigned int classes_charged(const struct ktsn_shaper *shaper, const stru
 	return shaper->ops->classless ? sender->classes_used : sender->classes_used & 1U << class;
 }
 
-/* The sender has had its turn in a class. */
-static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, unsigned int class,
-			 int64_t now_tai_ns)
+/* The sender has had its turn, with that packet. */
+static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender,
+			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
+	unsigned int class = packet->traffic_class;
 	unsigned int charged = classes_charged(shaper, sender, class);
+	struct service *service = &sender->services[shaper->lanes[class].service];
 
-	sender->services[shaper->lanes[class].service] =
-		(struct service){.end_tai_ns = link_free(shaper, now_tai_ns), .turn = ++shaper->turns};
+	packet->turn = ++shaper->turns;
+	packet->turn_before = service->turn;
+	packet->end_before_tai_ns = service->end_tai_ns;
+	*service = (struct service){.end_tai_ns = link_free(shaper, now_tai_ns), .turn = packet->turn};
 	for (; charged; charged &= charged - 1) {
 		unsigned int one = (unsigned int)__builtin_ctz(charged);
 
@@ -170,12 +174,16 @@ static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *se
 	}
 }
 
-/* Or has not after all. */
-static void sender_unserve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, unsigned int class)
+/* Or has not after all: what it had before counts again, unless it has had another turn since. */
+static void sender_unserve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, unsigned int class,
+			   uint64_t turn, struct service before)
 {
 	unsigned int charged = classes_charged(shaper, sender, class);
+	struct service *service = &sender->services[shaper->lanes[class].service];
 
-	sender->services[shaper->lanes[class].service].turn = 0;
+	if (!turn || service->turn != turn)
+		return;
+	*service = before;
 	for (; charged; charged &= charged - 1) {
 		unsigned int one = (unsigned int)__builtin_ctz(charged);
 
@@ -188,10 +196,12 @@ void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *la
 			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
 	struct ktsn_shaper_lane *sender = lane ? lane : &shaper->own;
+	struct service before = {.end_tai_ns = packet->end_before_tai_ns, .turn = packet->turn_before};
+	uint64_t turn = packet->turn;
 
 	packet_push(shaper, sender, packet, now_tai_ns);
 	/* Or one that is refused whenever its turn comes would come last for ever. */
-	sender_unserve(shaper, sender, packet->traffic_class);
+	sender_unserve(shaper, sender, packet->traffic_class, turn, before);
 }
 
 int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
@@ -247,7 +257,13 @@ static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, unsigned
 
 struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper)
 {
-	return shaper->classes_used ? class_pop(shaper, highest_class(shaper->classes_used)) : NULL;
+	struct ktsn_shaper_packet *packet;
+
+	if (!shaper->classes_used)
+		return NULL;
+	packet = class_pop(shaper, highest_class(shaper->classes_used));
+	packet->turn = 0;
+	return packet;
 }
 
 /* What the caller learns of a packet that leaves now, and what the link does. */
@@ -282,7 +298,7 @@ struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64
 	packet = class_pop(shaper, selection.traffic_class);
 	if (selection.verdict == KTSN_SEND)
 		packet_leave(shaper, packet, now_tai_ns, windowed ? &window : NULL);
-	sender_serve(shaper, sender, selection.traffic_class, now_tai_ns);
+	sender_serve(shaper, sender, packet, now_tai_ns);
 	return packet;
 }
 

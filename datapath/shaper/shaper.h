@@ -91,7 +91,8 @@ int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lan
 /* The clock was set back: what was reckoned with the old time, that the link is busy until then, is void. */
 void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper);
 
-/* Takes back a packet that was to be sent and could not be: into the same lane, where it has not had its turn. */
+/* Takes back a packet that was to be sent and could not be: into the same lane, where it has not had its turn. Of several
+ * the last comes back first: what has left meanwhile was a turn. */
 void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
 			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
 

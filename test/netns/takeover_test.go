@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,4 +116,43 @@ func TestMessagesOfAnApplicationThatEndedSurviveATakeOver(t *testing.T) {
 		lab.sendAt(t, nil, 1500*time.Millisecond, "last words")
 		lab.takeOver(t, daemon)
 	})
+}
+
+// A ring whose header its application has written over cannot be taken over, and that is that application's loss only.
+func TestTakeOverLosesOnlyTheProcessWhoseRingIsSpoilt(t *testing.T) {
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t)
+	enemy := lab.addHostile(t, client)
+	lab.goodTraffic(t, 500, func() {
+		running := enemy.start(t, "scribble", patience)
+		for deadline := time.Now().Add(patience); processes(t, client) != 2; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("ktsnd knows of %d processes", processes(t, client))
+			}
+		}
+		time.Sleep(50 * time.Millisecond) // for it to write
+		daemon, client = lab.takeOver(t, daemon)
+		if count := processes(t, client); count != 1 {
+			t.Errorf("the successor has %d processes", count)
+		}
+		if err := client.SocketDel(t.Context(), hostileIdentity); err != nil {
+			t.Error(err)
+		}
+		if count := processes(t, client); count != 1 {
+			t.Errorf("without the pod of the spoilt ring the successor has %d processes", count)
+		}
+		kill(t, running.Process)
+	})
+	if !strings.Contains(daemon.Stderr(), "a process of "+hostileIdentity+" was lost") {
+		t.Errorf("the successor does not say what it lost; it says: %s", daemon.Stderr())
+	}
+}
+
+func processes(t *testing.T, client *control.Client) int {
+	t.Helper()
+	status, err := client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(status.Processes)
 }

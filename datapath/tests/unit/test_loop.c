@@ -650,6 +650,39 @@ static void frames_that_the_port_fails_are_dropped(void **state)
 	assert_int_equal(rig_ring_free_slots(&bench->ring), SLOTS);
 }
 
+/* A port may stop at a frame that failed: what comes behind it was not refused, and is others'. */
+static void frame_that_fails_holds_up_no_other(void **state)
+{
+	enum { FLOWS = 4, FAIL = 2 };
+	static const char *const texts[FLOWS] = {"0", "1", "2", "3"};
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
+
+	ktsn_port_fake_fail_next(bench->rig.port, FAIL);
+	for (uint32_t i = 0; i < FLOWS; i++) {
+		if (i > 0)
+			rig_destination_open(
+				&bench->rig, &bench->ring, i,
+				rig_flow_open(&bench->rig, &bench->ring, i, 10 + i, KTSN_CLOCK_TAI),
+				DESTINATION_RESOLVED);
+		rig_send(&bench->ring, &(struct rig_message){.flow = i,
+							     .destination = i,
+							     .clock = KTSN_CLOCK_TAI,
+							     .txtime_ns = txtime_tai_ns,
+							     .text = texts[i]});
+	}
+	wait_sent(bench, FLOWS - FAIL);
+	assert_int_equal(count_of(&bench->counters->drop_port), FAIL);
+	assert_int_equal(count_of(&bench->counters->port_retries), 0);
+	for (uint32_t i = 0; i < FLOWS - FAIL; i++)
+		assert_int_equal(sent_number(bench, i), FAIL + i);
+	for (uint32_t i = 1; i < FLOWS; i++) {
+		rig_destination_close(&bench->rig, &bench->ring, i);
+		rig_flow_close(&bench->rig, &bench->ring, i);
+	}
+	rig_wait_retired(&bench->rig, 2 * (FLOWS - 1));
+}
+
 static void port_that_never_has_room_is_given_up(void **state)
 {
 	struct bench *bench = *state;
@@ -1071,6 +1104,7 @@ int main(void)
 		TEST(port_with_room_for_one_is_given_one_after_the_other),
 		TEST(refusal_by_the_port_does_not_change_the_order),
 		TEST(frames_that_the_port_fails_are_dropped),
+		TEST(frame_that_fails_holds_up_no_other),
 		TEST(port_that_never_has_room_is_given_up),
 		TEST(late_message_is_offered_to_the_port_as_often),
 		cmocka_unit_test(ring_that_its_share_held_back_is_taken_when_the_share_is_free),

@@ -592,6 +592,34 @@ static void sender_whose_packet_came_back_has_its_turn_again(void **state)
 	rig_destroy(rig);
 }
 
+/* Of a burst the first frame left and the rest came back: that was a turn. */
+static void packet_that_came_back_takes_no_turn_back_that_another_was(void **state)
+{
+	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
+	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
+	struct ktsn_shaper_packet flood[] = {packet_of(MS, 3, 125), packet_of(MS + 1, 3, 125),
+					     packet_of(MS + 2, 3, 125)};
+	struct ktsn_shaper_packet others[] = {packet_of(MS + 3, 3, 125), packet_of(MS + 4, 3, 125)};
+	struct ktsn_shaper_packet *burst[] = {&flood[0], &others[0], &flood[1]};
+	struct ktsn_shaper_packet *rest[] = {&others[0], &flood[1], &others[1], &flood[2]};
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &flood[i], 0), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &others[i], 0), 0);
+	for (int i = 0; i < 3; i++)
+		assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), burst[i]);
+	ktsn_shaper_requeue(rig->shaper, lanes[0], &flood[1], 2 * MS);
+	ktsn_shaper_requeue(rig->shaper, lanes[1], &others[0], 2 * MS);
+	for (int i = 0; i < 4; i++)
+		assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), rest[i]);
+	free(lanes[0]);
+	free(lanes[1]);
+	rig_destroy(rig);
+}
+
 static void clock_set_back_takes_no_turn_away(void **state)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
@@ -665,6 +693,7 @@ int main(void)
 		cmocka_unit_test(sender_waits_for_one_frame_of_another_and_not_for_all),
 		cmocka_unit_test(senders_that_are_not_late_leave_in_the_order_of_time),
 		cmocka_unit_test(sender_whose_packet_came_back_has_its_turn_again),
+		cmocka_unit_test(packet_that_came_back_takes_no_turn_back_that_another_was),
 		cmocka_unit_test(clock_set_back_takes_no_turn_away),
 		cmocka_unit_test(strategies_have_names),
 		cmocka_unit_test(time_on_the_link_is_rounded_up),

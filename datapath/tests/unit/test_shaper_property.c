@@ -30,6 +30,12 @@ enum {
 
 enum place { UNUSED, HELD, GONE };
 
+/* A sender's last turn. */
+struct served {
+	int64_t end; /* tick at which its frame had left */
+	uint64_t turn;
+};
+
 struct world {
 	struct test_random *random;
 	uint64_t number;
@@ -60,11 +66,8 @@ struct world {
 	uint32_t senders; /* the first has no lane of its own */
 	struct ktsn_shaper_lane *lanes[SENDERS_MAX];
 	uint8_t sender_of[PACKETS];
-	struct {
-		int64_t end; /* tick at which its last frame had left */
-		uint64_t turn;
-		bool forgotten;              /* it was given back what it sent last */
-	} served[SENDERS_MAX][KTSN_CLASSES]; /* in a class; of strategies that know none, in the first */
+	struct served served[SENDERS_MAX]
+			    [KTSN_CLASSES]; /* in a class; of strategies that know none, in the first */
 	uint64_t turns;
 };
 
@@ -131,8 +134,7 @@ static struct rank rank_of(const struct world *world, const struct ktsn_shaper_p
 	unsigned int service = service_of(world, packet);
 	int64_t txtime = packet->txtime_tai_ns - world->epoch_tai_ns;
 
-	if (world->served[sender][service].turn && !world->served[sender][service].forgotten &&
-	    world->served[sender][service].end >= txtime)
+	if (world->served[sender][service].turn && world->served[sender][service].end >= txtime)
 		return (struct rank){world->served[sender][service].end, world->served[sender][service].turn};
 	return (struct rank){txtime, 0};
 }
@@ -270,7 +272,7 @@ static void beside_check(const struct world *world, const struct ktsn_shaper_pac
 
 	if (sender == beside)
 		world_assert(world, !ktsn_packet_before(other, packet));
-	else if (world->served[sender][service].turn && !world->served[sender][service].forgotten &&
+	else if (world->served[sender][service].turn &&
 		 world->served[beside][service].turn < world->served[sender][service].turn)
 		world_assert(world, txtime_tick(world, other) > world->served[sender][service].end);
 }
@@ -338,6 +340,7 @@ static bool dequeue(struct world *world, struct totals *totals)
 {
 	struct event event = event_at(world, world->tick);
 	enum ktsn_verdict verdict = KTSN_SEND;
+	struct served *served, before;
 	uint32_t sender;
 	const struct ktsn_shaper_packet *peeked =
 		ktsn_shaper_peek(world->shaper, world->epoch_tai_ns + world->tick);
@@ -357,15 +360,15 @@ static bool dequeue(struct world *world, struct totals *totals)
 			world->link_free = world->tick + duration_of(world, packet);
 	}
 	sender = sender_of(world, packet);
-	world->served[sender][service_of(world, packet)].end = max_of(world->tick, world->link_free);
-	world->served[sender][service_of(world, packet)].turn = ++world->turns;
-	world->served[sender][service_of(world, packet)].forgotten = false;
+	served = &world->served[sender][service_of(world, packet)];
+	before = *served;
+	*served = (struct served){.end = max_of(world->tick, world->link_free), .turn = ++world->turns};
 	if (verdict == KTSN_SEND) {
 		/* Now and then the port has no room. */
 		if (below(world, 50) == 0) {
 			ktsn_shaper_requeue(world->shaper, world->lanes[sender], packet,
 					    world->epoch_tai_ns + world->tick);
-			world->served[sender][service_of(world, packet)].forgotten = true;
+			*served = before;
 			world->gone_count--;
 			world->places[packet - world->packets] = HELD;
 			world->held++;
