@@ -45,3 +45,30 @@ func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
 		})
 	}
 }
+
+// Where libktsn finds no descriptor for its own, epoll still says that the socket is writable.
+func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		skip(t, "python3 is missing; install it")
+	}
+	lab := newLab(t)
+	lab.startDaemon(t)
+	lab.listenForTexts(t)
+	for name, numbers := range map[string][]string{
+		"a low limit":                          {"64", "8"},
+		"one left, which is not enough":        {"64", "1"},
+		"none left":                            {"64", "0"},
+		"none left below a limit that is high": {"1024", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arguments := append([]string{"testdata/few_descriptors.py", topology.PodAddressB.String(),
+				strconv.Itoa(listenPort)}, numbers...)
+			command := exec.Command(python, arguments...)
+			command.Env = lab.preloaded(t)
+			if err := finish(t, start(t, lab.PodA, "python3", command)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
