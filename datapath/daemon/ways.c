@@ -180,7 +180,15 @@ static int wish_interface(const struct ktsn_app_key *key, const struct socket_ma
 	return 0;
 }
 
-/* An address that the message asks for must be the pod's own; the socket's is, or it could not be bound to it. */
+/* Whether the pod has it. IP_FREEBIND, IPV6_FREEBIND and net.ipv4.ip_nonlocal_bind let a socket be bound to any. */
+static int source_check(const struct flow *flow, const struct ktsn_address *source)
+{
+	int holder = rtnl_address_holder(flow->ns->rtnl, source);
+
+	return holder < 0 ? holder : holder ? 0 : -EINVAL;
+}
+
+/* The address that the message asks for, or else the socket's: either must be the pod's own. */
 static int wish_source(const struct ktsn_app_key *key, const struct flow *flow, struct wish *wish)
 {
 	const struct socket_manner *manner = &flow->manner;
@@ -190,11 +198,11 @@ static int wish_source(const struct ktsn_app_key *key, const struct flow *flow, 
 	wish->source = manner->local.address;
 	if (key_has_source(key)) {
 		wish->source = key_address(ipv4 ? AF_INET : AF_INET6, key->source);
-		holder = rtnl_address_holder(flow->ns->rtnl, &wish->source);
-		return holder < 0 ? holder : holder ? 0 : -EINVAL;
+		return source_check(flow, &wish->source);
 	}
 	if (!ktsn_address_is_any(&wish->source))
-		return ktsn_address_is_ipv4(&wish->source) == ipv4 ? 0 : -ENETUNREACH;
+		return ktsn_address_is_ipv4(&wish->source) == ipv4 ? source_check(flow, &wish->source)
+								   : -ENETUNREACH;
 	if (!wish->group || !ipv4 || ktsn_address_is_any(&manner->multicast_source))
 		return 0;
 	/* IP_MULTICAST_IF by address: from it, and through the interface that has it. */

@@ -4,7 +4,9 @@
 #include "kernel.h"
 #include "message.h"
 
+#include <linux/capability.h>
 #include <linux/if_packet.h>
+#include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <string.h>
 
@@ -266,9 +268,10 @@ static int ipv6_control_read(const struct control *control, struct ktsn_app_key 
 		return ttl_read(control, -1, key);
 	case IPV6_TCLASS:
 		err = number_read(control, -1, UINT8_MAX, &tclass);
-		/* -1: what the kernel would choose, 0. */
-		if (!err)
-			tos_take(key, tclass < 0 ? 0 : tclass);
+		if (!err && tclass >= 0)
+			tos_take(key, tclass);
+		else if (!err) /* -1: the socket's own, whatever was said before */
+			key->carries &= (uint8_t)~KTSN_APP_CARRIES_TOS;
 		return err;
 	case IPV6_DONTFRAG:
 		return 0; /* nothing is ever fragmented */
@@ -286,13 +289,37 @@ static int ipv6_control_read(const struct control *control, struct ktsn_app_key 
 	}
 }
 
-static int socket_control_read(const struct control *control, struct ktsn_app_key *key)
+/* Whether the kernel would let the process mark packets. */
+static bool may_mark(void)
 {
-	int priority, err;
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
 
-	if (control->type != SO_PRIORITY)
-		return 0; /* SCM_TXTIME, SO_MARK, SO_TIMESTAMPING: nothing that a frame shows */
-	err = number_read(control, INT32_MIN, INT32_MAX, &priority);
+	return kernel_call(SYS_capget, &header, data) >= 0 &&
+	       data[0].effective & (1U << CAP_NET_ADMIN | 1U << CAP_NET_RAW);
+}
+
+/* A mark can choose the route, and ktsnd asks for routes without one. */
+static int mark_read(const struct control *control)
+{
+	int mark;
+
+	if (!may_mark())
+		return -EPERM;
+	return number_read(control, INT32_MIN, INT32_MAX, &mark) ? -EINVAL : -EOPNOTSUPP;
+}
+
+static int timestamping_read(const struct control *control)
+{
+	int flags, err = number_read(control, INT32_MIN, INT32_MAX, &flags);
+
+	return !err && flags & ~SOF_TIMESTAMPING_TX_RECORD_MASK ? -EINVAL : err;
+}
+
+static int priority_read(const struct control *control, struct ktsn_app_key *key)
+{
+	int priority, err = number_read(control, INT32_MIN, INT32_MAX, &priority);
+
 	if (err)
 		return err;
 	if (priority < 0 || priority > PRIORITY_MAX)
@@ -300,6 +327,26 @@ static int socket_control_read(const struct control *control, struct ktsn_app_ke
 	key->priority = (uint32_t)priority;
 	key->carries |= KTSN_APP_CARRIES_PRIORITY;
 	return 0;
+}
+
+/* As __sock_cmsg_send(). */
+static int socket_control_read(const struct control *control, struct ktsn_app_key *key)
+{
+	switch (control->type) {
+	case SO_PRIORITY:
+		return priority_read(control, key);
+	case SO_MARK:
+		return mark_read(control);
+	case SO_TIMESTAMPING_OLD:
+	case SO_TIMESTAMPING_NEW:
+		return timestamping_read(control);
+	case SCM_TXTIME:      /* read by message_txtime() */
+	case SCM_RIGHTS:      /* of unix sockets; the kernel */
+	case SCM_CREDENTIALS: /* lets them pass as well */
+		return 0;
+	default:
+		return -EINVAL;
+	}
 }
 
 static int control_read(const struct control *control, struct socket_kind kind, struct ktsn_app_key *key)

@@ -43,14 +43,14 @@ static struct epoll_place *place_make(struct waiting *waiting, int epoll_fd, int
 
 /* Puts a copy of `original` into the set, or changes what it waits for. The number of the set may be another's by now,
  * where it does not stand yet. */
-static void member_set(int *copy, int original, int epoll_fd, struct epoll_event event)
+static bool member_set(int *copy, int original, int epoll_fd, struct epoll_event event)
 {
 	if (original < 0)
-		return;
+		return false;
 	if (*copy < 0)
 		*copy = own_fd_copy(original);
-	if (kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_MOD, *copy, &event) < 0)
-		(void)kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, *copy, &event);
+	return *copy >= 0 && (kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_MOD, *copy, &event) >= 0 ||
+			      kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, *copy, &event) >= 0);
 }
 
 static void member_remove(int *copy, int epoll_fd)
@@ -62,27 +62,29 @@ static void member_remove(int *copy, int epoll_fd)
 	*copy = -1;
 }
 
-static void place_set(struct flow *flow, int epoll_fd, int fd, const struct epoll_event *event)
+/* Whether the space is in the set now. */
+static bool place_set(struct flow *flow, int epoll_fd, int fd, const struct epoll_event *event)
 {
 	struct waiting *waiting = &flow->waiting;
 	struct epoll_event own = {.events = event->events & (MANNER | EPOLLPRI), .data = event->data};
 	int alarm_fd = waiting_alarm(flow);
 	int space_fd = event->events & WRITABLE ? waiting_space(flow) : -1;
 	struct epoll_place *place;
+	bool space_set = false;
 
 	if (event->events & EPOLLEXCLUSIVE)
 		own.events &= ~(uint32_t)EPOLLPRI;
 	lock_take(&waiting->lock);
 	place = place_make(waiting, epoll_fd, fd);
 	if (place) {
-		member_set(&place->alarm_fd, alarm_fd, epoll_fd, own);
+		(void)member_set(&place->alarm_fd, alarm_fd, epoll_fd, own);
 		own.events = event->events & (MANNER | WRITABLE);
-		if (space_fd >= 0)
-			member_set(&place->space_fd, space_fd, epoll_fd, own);
-		else
+		space_set = member_set(&place->space_fd, space_fd, epoll_fd, own);
+		if (!space_set)
 			member_remove(&place->space_fd, epoll_fd);
 	}
 	lock_give(&waiting->lock);
+	return space_set;
 }
 
 static void place_remove(struct flow *flow, int epoll_fd, int fd)
@@ -111,6 +113,18 @@ static bool place_available(struct flow *flow, int epoll_fd, int fd)
 	return available;
 }
 
+/* The kernel's own EPOLLOUT, there being no other. */
+static int writable_restore(int epoll_fd, int fd, const struct epoll_event *event)
+{
+	struct epoll_event real = *event;
+
+	/* What waits exclusively can not be changed. */
+	if (!(event->events & EPOLLEXCLUSIVE))
+		return next_epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &real);
+	(void)next_epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	return next_epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &real);
+}
+
 static int timed_ctl(struct flow *flow, int epoll_fd, int operation, int fd, struct epoll_event *event)
 {
 	struct epoll_event real;
@@ -125,8 +139,8 @@ static int timed_ctl(struct flow *flow, int epoll_fd, int operation, int fd, str
 	if (event->events & WRITABLE && waiting_space(flow) >= 0 && place_available(flow, epoll_fd, fd))
 		real.events &= ~(uint32_t)WRITABLE;
 	result = next_epoll_ctl(epoll_fd, operation, fd, &real);
-	if (result == 0)
-		place_set(flow, epoll_fd, fd, event);
+	if (result == 0 && !place_set(flow, epoll_fd, fd, event) && real.events != event->events)
+		result = writable_restore(epoll_fd, fd, event);
 	return result;
 }
 

@@ -9,6 +9,7 @@
 
 enum {
 	FLOOR = 768,        /* as handshake.c */
+	FLOOR_LOW = 3,      /* where the limit is lower, or nothing is free up there */
 	REMEMBERED = 65536, /* those above are not protected */
 	WORD_BITS = 64,
 };
@@ -30,6 +31,8 @@ int own_fd_copy(int fd)
 {
 	long high = kernel_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FLOOR);
 
+	if (high < 0)
+		high = kernel_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FLOOR_LOW);
 	if (high < 0)
 		return -1;
 	remember((int)high);

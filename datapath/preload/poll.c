@@ -22,6 +22,8 @@ enum {
 	/* Descriptors that one call may bring without memory being mapped for it. */
 	ON_STACK = 64,
 	OWN = 2, /* of each socket: alarm, space */
+	/* Who waits for space that a dead ktsnd was to give must look for its successor now and then. */
+	SLICE_NS = 100 * 1000 * 1000,
 	EACH_BYTES = (1 + OWN) * sizeof(struct pollfd) + OWN * sizeof(nfds_t),
 };
 
@@ -32,7 +34,8 @@ struct wait {
 	struct pollfd *real; /* the same, then our own */
 	nfds_t *owners;      /* of our own: which of the application's they stand for */
 	nfds_t own_count;
-	bool blocked; /* a socket has no space */
+	bool blocked;          /* a socket has no space */
+	enum ktsn_clock clock; /* of one that has none */
 };
 
 static bool any_timed(const struct pollfd *fds, nfds_t count)
@@ -66,6 +69,7 @@ static void writable_replace(struct wait *wait, struct session *session, struct 
 	wait->real[at].events &= (short)~WRITABLE;
 	own_add(wait, at, space_fd, POLLOUT);
 	wait->blocked = true;
+	wait->clock = flow->clock;
 }
 
 static void flow_add(struct wait *wait, struct session *session, nfds_t at)
@@ -153,20 +157,46 @@ static const struct timespec *left_until(int64_t until_ns, struct timespec *left
 	return left;
 }
 
+/* One wait, and whether it ended before its time: for space only in slices. */
+static int slice_wait(struct wait *wait, int64_t until_ns, const sigset_t *signals, bool *early)
+{
+	int64_t slice_until_ns = wait->blocked ? monotonic_ns() + SLICE_NS : INT64_MAX;
+	struct timespec left;
+
+	*early = slice_until_ns < until_ns;
+	return next_ppoll(wait->real, wait->count + wait->own_count,
+			  left_until(*early ? slice_until_ns : until_ns, &left), signals);
+}
+
+/* Nothing happened. A successor of a dead ktsnd gets the ring back here, also from those that ask again and again
+ * without waiting. */
+static void nothing_came(const struct wait *wait)
+{
+	struct session *session = wait->blocked ? session_existing() : NULL;
+
+	if (session)
+		session_check(session, wait->clock, true);
+	for (nfds_t i = 0; i < wait->count; i++)
+		wait->fds[i].revents = 0;
+}
+
 /* ktsnd wakes whenever something was released: that may not be enough for this socket, which waits on. */
 static int wait_run(struct wait *wait, int64_t until_ns, const sigset_t *signals)
 {
 	for (;;) {
-		struct timespec left;
+		bool early, something;
 		int ready;
 
 		wait_fill(wait);
-		ready = next_ppoll(wait->real, wait->count + wait->own_count, left_until(until_ns, &left),
-				   signals);
-		if (ready <= 0)
+		ready = slice_wait(wait, until_ns, signals, &early);
+		if (ready < 0)
 			return ready;
-		ready = wait_result(wait);
-		if (ready || !wait->blocked)
+		something = ready > 0;
+		if (something)
+			ready = wait_result(wait);
+		else
+			nothing_came(wait);
+		if (ready || !(early || something))
 			return ready;
 	}
 }

@@ -100,9 +100,15 @@ static void alarm_register(struct session *session, struct flow *flow)
 static void space_register(struct session *session, struct flow *flow)
 {
 	int fd = atomic_load_explicit(&flow->waiting.space_fd, memory_order_relaxed);
+	uint64_t count;
 
-	if (fd >= 0)
-		flow_wake_give(session, flow, KTSN_APP_WAKE_SPACE, fd);
+	if (fd < 0)
+		return;
+	flow_wake_give(session, flow, KTSN_APP_WAKE_SPACE, fd);
+	/* A ktsnd that died may have given it back and told nobody. */
+	ktsn_ring_space_poll(&session->ring, flow->number);
+	if (waiting_has_space(session, flow))
+		(void)kernel_call(SYS_read, fd, &count, sizeof(count));
 }
 
 void waiting_register(struct session *session, struct flow *flow)

@@ -136,6 +136,29 @@ func TestWhatAMessageMayNotCarryIsRefused(t *testing.T) {
 	}
 }
 
+// Anybody may bind to an address that the host does not have (IPV6_FREEBIND).
+func TestAForeignAddressIsNoSource(t *testing.T) {
+	lab, _ := newLab6(t)
+	const einval = 22
+	for name, test := range map[string]struct {
+		domain   string
+		bind, to netip.Addr
+	}{
+		"IPv4":                  {"4", topology.PodAddressB, topology.PodAddressB},
+		"IPv6":                  {"6", podAddress6B, podAddress6B},
+		"IPv6, of nobody":       {"6", netip.MustParseAddr("fd00:42:1::77"), podAddress6B},
+		"IPv4 from IPv6 socket": {"6", netip.MustParseAddr("::ffff:10.42.1.77"), topology.PodAddressB},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := lab.aim(t, "--domain", test.domain, "--freebind", "1", "--bind", test.bind.String(),
+				"--to", test.to.String(), "--port", "7788", "0:text")
+			if len(sent) != 1 || sent[0].errno != einval {
+				t.Errorf("the calls answered %v, want errno %d", sent, einval)
+			}
+		})
+	}
+}
+
 func TestThroughAnotherInterfaceMessagesAreTheKernels(t *testing.T) {
 	lab, client := newLab6(t)
 	conn := listen(t, lab.PodA, "udp4", netip.MustParseAddrPort("127.0.0.1:7788"))

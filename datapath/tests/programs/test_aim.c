@@ -24,6 +24,10 @@
 #define SCM_TXTIME SO_TXTIME
 #endif
 
+#ifndef IPV6_FREEBIND
+#define IPV6_FREEBIND 78
+#endif
+
 #define NS_PER_S INT64_C(1000000000)
 
 enum { CONTROL_BYTES = 256, FRAME_BYTES_MAX = 2048, ETHERNET_HEADER_BYTES = 14 };
@@ -38,6 +42,7 @@ static const char usage[] =
 	"  --scope NAME           interface of a link-local address\n"
 	"  --connect              connect first, and send without an address\n"
 	"  --bind ADDRESS         source address\n"
+	"  --freebind 1           which need not be the host's\n"
 	"  --before               set the options that follow before SO_TXTIME, not after\n"
 	"  --tos, --ttl, --priority, --multicast-ttl, --broadcast, --v6only N\n"
 	"  --multicast-interface NAME, --multicast-address ADDRESS, --device NAME\n"
@@ -56,6 +61,7 @@ enum choice {
 	SCOPE,
 	CONNECT,
 	BIND,
+	FREEBIND,
 	BEFORE,
 	TOS,
 	TTL,
@@ -88,6 +94,7 @@ static const struct option long_options[] = {
 	{"scope", 1, NULL, SCOPE},
 	{"connect", 0, NULL, CONNECT},
 	{"bind", 1, NULL, BIND},
+	{"freebind", 1, NULL, FREEBIND},
 	{"before", 0, NULL, BEFORE},
 	{"tos", 1, NULL, TOS},
 	{"ttl", 1, NULL, TTL},
@@ -248,6 +255,8 @@ static void options_set(int fd, int domain)
 		return;
 	option_set(fd, SOL_SOCKET, SO_BROADCAST, BROADCAST);
 	option_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, V6ONLY);
+	option_set(fd, domain == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP,
+		   domain == AF_INET6 ? IPV6_FREEBIND : IP_FREEBIND, FREEBIND);
 	option_set(fd, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_TCLASS : IP_TOS, TOS);
 	option_set(fd, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_UNICAST_HOPS : IP_TTL, TTL);
 	option_set(fd, ipv6 ? IPPROTO_IPV6 : IPPROTO_IP, ipv6 ? IPV6_MULTICAST_HOPS : IP_MULTICAST_TTL,

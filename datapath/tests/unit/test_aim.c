@@ -92,7 +92,7 @@ static void what_says_nothing_is_left_to_the_socket(void **state)
 	assert_memory_equal(&letter.key, &nothing, sizeof(nothing));
 	assert_int_equal(read_as(&letter, ipv6), 0);
 	/* Of no interest for a frame. */
-	add_int(&letter, SOL_SOCKET, SO_MARK, 1);
+	add_int(&letter, SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_SOFTWARE);
 	assert_int_equal(read_as(&letter, ipv4), 0);
 	letter.to_ipv6 = (struct sockaddr_in6){.sin6_family = AF_UNSPEC};
 	letter.message.msg_name = &letter.to_ipv6;
@@ -210,7 +210,7 @@ static void control_messages_of_ipv6_are_read(void **state)
 	assert_int_equal(read_as(&letter, ipv6), -EINVAL);
 }
 
-/* -1 asks for what the kernel would choose. */
+/* -1 asks for the socket's own. */
 static void ipv6_defaults_can_be_asked_for(void **state)
 {
 	struct letter letter;
@@ -220,9 +220,34 @@ static void ipv6_defaults_can_be_asked_for(void **state)
 	add_int(&letter, IPPROTO_IPV6, IPV6_HOPLIMIT, -1);
 	assert_int_equal(read_as(&letter, ipv6), 0);
 	add_int(&letter, IPPROTO_IPV6, IPV6_TCLASS, -1);
-	assert_int_equal(read_as(&letter, ipv6), 1);
-	assert_int_equal(letter.key.carries, KTSN_APP_CARRIES_TOS);
-	assert_int_equal(letter.key.tos, 0);
+	assert_int_equal(read_as(&letter, ipv6), 0);
+	assert_int_equal(letter.key.carries, 0);
+}
+
+/* The last counts. */
+static void ipv6_defaults_come_back(void **state)
+{
+	struct letter letter;
+
+	(void)state;
+	letter_init(&letter);
+	add_int(&letter, IPPROTO_IPV6, IPV6_TCLASS, 0x2e);
+	add_int(&letter, IPPROTO_IPV6, IPV6_TCLASS, -1);
+	assert_int_equal(read_as(&letter, ipv6), 0);
+	assert_int_equal(letter.key.carries, 0);
+}
+
+static void a_mark_is_refused(void **state)
+{
+	struct letter letter;
+	int err;
+
+	(void)state;
+	letter_init(&letter);
+	add_int(&letter, SOL_SOCKET, SO_MARK, 1);
+	err = read_as(&letter, ipv4);
+	/* With and without the privilege. */
+	assert_true(err == -EOPNOTSUPP || err == -EPERM);
 }
 
 static void bad_control_messages_are_refused(void **state)
@@ -241,6 +266,9 @@ static void bad_control_messages_are_refused(void **state)
 		{{AF_INET, false}, SOL_SOCKET, SO_PRIORITY, 7, -EPERM},
 		{{AF_INET, false}, SOL_SOCKET, SO_PRIORITY, -1, -EPERM},
 		{{AF_PACKET, false}, SOL_SOCKET, SO_PRIORITY, 7, -EPERM},
+		{{AF_INET, false}, SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_RX_SOFTWARE, -EINVAL},
+		{{AF_INET, false}, SOL_SOCKET, 999, 1, -EINVAL},
+		{{AF_PACKET, false}, SOL_SOCKET, 999, 1, -EINVAL},
 		{{AF_INET6, false}, IPPROTO_IPV6, IPV6_HOPLIMIT, -2, -EINVAL},
 		{{AF_INET6, false}, IPPROTO_IPV6, IPV6_HOPLIMIT, 256, -EINVAL},
 		{{AF_INET6, false}, IPPROTO_IPV6, IPV6_TCLASS, 256, -EINVAL},
@@ -360,6 +388,8 @@ int main(void)
 		cmocka_unit_test(control_messages_of_ipv4_are_read),
 		cmocka_unit_test(control_messages_of_ipv6_are_read),
 		cmocka_unit_test(ipv6_defaults_can_be_asked_for),
+		cmocka_unit_test(ipv6_defaults_come_back),
+		cmocka_unit_test(a_mark_is_refused),
 		cmocka_unit_test(bad_control_messages_are_refused),
 		cmocka_unit_test(lengths_that_lie_are_refused),
 		cmocka_unit_test(interfaces_must_agree),

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bufio"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// An application that only waits for space hands the ring to the successor of a killed ktsnd by itself.
+func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		skip(t, "python3 is missing; install it")
+	}
+	for _, way := range []string{"poll", "select"} {
+		t.Run(way, func(t *testing.T) {
+			lab := newLab(t)
+			daemon, _ := lab.startDaemon(t)
+			lab.listenForTexts(t) // so that nobody answers that the port is closed
+			command := exec.Command(python, "testdata/space.py", topology.PodAddressB.String(), strconv.Itoa(listenPort), way)
+			command.Env = lab.preloaded(t)
+			stdout, err := command.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			running := start(t, lab.PodA, "python3", command)
+			lines := bufio.NewScanner(stdout)
+			if !lines.Scan() || lines.Text() != "waiting" {
+				t.Fatalf("it said %q; %s", lines.Text(), running.Stderr())
+			}
+			if err := syscall.Kill(daemon.PID(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			<-daemon.Done()
+			lab.startDaemon(t)
+			if err := finish(t, running); err != nil {
+				t.Errorf("it was not woken: %v; %s", err, running.Stderr())
+			}
+		})
+	}
+}
+
+// Where libktsn finds no descriptor for its own, epoll still says that the socket is writable.
+func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		skip(t, "python3 is missing; install it")
+	}
+	lab := newLab(t)
+	lab.startDaemon(t)
+	lab.listenForTexts(t)
+	for name, numbers := range map[string][]string{
+		"a low limit":                          {"64", "8"},
+		"one left, which is not enough":        {"64", "1"},
+		"none left":                            {"64", "0"},
+		"none left below a limit that is high": {"1024", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arguments := append([]string{"testdata/few_descriptors.py", topology.PodAddressB.String(),
+				strconv.Itoa(listenPort)}, numbers...)
+			command := exec.Command(python, arguments...)
+			command.Env = lab.preloaded(t)
+			if err := finish(t, start(t, lab.PodA, "python3", command)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
