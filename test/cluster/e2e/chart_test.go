@@ -79,7 +79,7 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	}
 	both.Wait()
 	if errHeard != nil || errSaid != nil {
-		return exchange{}, fmt.Errorf("listener: %w %s; talker: %w %s", errHeard, complaints[0], errSaid, complaints[1])
+		return exchange{}, fmt.Errorf("listener: %v %s; talker: %v %s", errHeard, complaints[0], errSaid, complaints[1])
 	}
 	sent, err := perf.ReadTalker(strings.NewReader(said))
 	if err != nil {
