@@ -26,6 +26,7 @@ enum {
 	PACKETS = 96,
 	LATE_MAX = 40,
 	SENDERS_MAX = 4,
+	BURST_MAX = 6,
 };
 
 enum place { UNUSED, HELD, GONE };
@@ -33,6 +34,13 @@ enum place { UNUSED, HELD, GONE };
 /* A sender's last turn. */
 struct served {
 	int64_t end; /* tick at which its frame had left */
+	uint64_t turn;
+};
+
+/* What the port had no room for. */
+struct refused {
+	struct ktsn_shaper_packet *packet;
+	struct served *served, before;
 	uint64_t turn;
 };
 
@@ -69,6 +77,8 @@ struct world {
 	struct served served[SENDERS_MAX]
 			    [KTSN_CLASSES]; /* in a class; of strategies that know none, in the first */
 	uint64_t turns;
+	struct refused refused[BURST_MAX];
+	uint32_t refused_count;
 };
 
 struct totals {
@@ -335,6 +345,23 @@ static void packet_gone(struct world *world, const struct ktsn_shaper_packet *pa
 	world->held--;
 }
 
+/* The last first, as the shaper asks for it. What its sender was served before counts again, unless it was served since. */
+static void refused_return(struct world *world, struct totals *totals)
+{
+	while (world->refused_count) {
+		const struct refused *refused = &world->refused[--world->refused_count];
+
+		ktsn_shaper_requeue(world->shaper, world->lanes[sender_of(world, refused->packet)],
+				    refused->packet, world->epoch_tai_ns + world->tick);
+		if (refused->served->turn == refused->turn)
+			*refused->served = refused->before;
+		world->places[refused->packet - world->packets] = HELD;
+		world->held++;
+		totals->requeued++;
+	}
+	heads_find(world);
+}
+
 /* Whether a packet came back at world->tick, which both agree on. */
 static bool dequeue(struct world *world, struct totals *totals)
 {
@@ -363,17 +390,13 @@ static bool dequeue(struct world *world, struct totals *totals)
 	served = &world->served[sender][service_of(world, packet)];
 	before = *served;
 	*served = (struct served){.end = max_of(world->tick, world->link_free), .turn = ++world->turns};
-	if (verdict == KTSN_SEND) {
-		/* Now and then the port has no room. */
-		if (below(world, 50) == 0) {
-			ktsn_shaper_requeue(world->shaper, world->lanes[sender], packet,
-					    world->epoch_tai_ns + world->tick);
-			*served = before;
-			world->gone_count--;
-			world->places[packet - world->packets] = HELD;
-			world->held++;
-			totals->requeued++;
-		}
+	/* Now and then the port has no room, and none for the next ones either. */
+	if (verdict == KTSN_SEND && (world->refused_count || below(world, 50) == 0)) {
+		world->gone_count--;
+		world->refused[world->refused_count++] =
+			(struct refused){packet, served, before, served->turn};
+		if (world->refused_count == BURST_MAX || below(world, 3) == 0)
+			refused_return(world, totals);
 	}
 	totals->sent += verdict == KTSN_SEND;
 	totals->missed += verdict == KTSN_DROP_MISSED;
@@ -417,8 +440,12 @@ static void serve(struct world *world, int64_t until, struct totals *totals)
 		int64_t next = next_check(world, world->tick);
 		enum ktsn_verdict verdict;
 
-		if (next > until || next == TICKS)
-			break;
+		if (next > until || next == TICKS) {
+			if (!world->refused_count)
+				break;
+			refused_return(world, totals);
+			continue;
+		}
 		if (next > world->tick) {
 			time_passes(world, next - 1);
 			world_assert(world, !ktsn_shaper_dequeue(world->shaper,
@@ -436,6 +463,7 @@ static void serve_late(struct world *world, int64_t until, struct totals *totals
 	time_passes(world, until);
 	while (dequeue(world, totals))
 		;
+	refused_return(world, totals);
 }
 
 static void packet_random(struct world *world, struct ktsn_shaper_packet *packet)
@@ -576,6 +604,7 @@ static void drain(struct world *world, struct totals *totals)
 		world_assert(world, next_tai_ns < KTSN_SHAPER_NEVER);
 		world->tick = next_tai_ns - world->epoch_tai_ns;
 		world_assert(world, dequeue(world, totals));
+		refused_return(world, totals);
 	}
 	world_assert(world, ktsn_shaper_next(world->shaper, world->epoch_tai_ns) == KTSN_SHAPER_NEVER);
 }
