@@ -7,8 +7,8 @@
  *           gets an error, and with it EPOLLERR (af_unix.c, unix_dgram_disconnected); so often as that is done.
  *   space   an eventfd that the library filled up: reading makes it writable again.
  *
- * None of these calls can be held up by an application that has the same descriptors: they take no lock that is ever
- * held during a copy or a wait, and nothing here waits for anything. See docs/decisions/0007.
+ * The calls that wake take no lock that is ever held during a copy or a wait. What can hold up the thread is the end of
+ * an alarm: closing the last copy closes what the application queued on it. See docs/decisions/0007, consequences.
  */
 #include "node.h"
 

@@ -36,6 +36,7 @@ struct wait {
 	nfds_t own_count;
 	bool blocked;          /* a socket has no space */
 	enum ktsn_clock clock; /* of one that has none */
+	bool own_lost;         /* one of our own was closed behind our back: wait with the kernel's alone */
 };
 
 static bool any_timed(const struct pollfd *fds, nfds_t count)
@@ -93,7 +94,7 @@ static void wait_fill(struct wait *wait)
 	memcpy(wait->real, wait->fds, wait->count * sizeof(*wait->fds));
 	wait->own_count = 0;
 	wait->blocked = false;
-	for (nfds_t i = 0; i < wait->count; i++)
+	for (nfds_t i = 0; i < wait->count && !wait->own_lost; i++)
 		flow_add(wait, session, i);
 }
 
@@ -129,8 +130,10 @@ static int wait_result(struct wait *wait)
 
 	for (nfds_t i = 0; i < wait->count; i++)
 		wait->fds[i].revents = wait->real[i].revents;
-	for (nfds_t i = 0; i < wait->own_count; i++)
+	for (nfds_t i = 0; i < wait->own_count; i++) {
+		wait->own_lost |= (wait->real[wait->count + i].revents & POLLNVAL) != 0;
 		own_apply(&wait->fds[wait->owners[i]], &wait->real[wait->count + i]);
+	}
 	for (nfds_t i = 0; i < wait->count; i++)
 		ready += wait->fds[i].revents != 0;
 	return ready;

@@ -117,15 +117,17 @@ static void bind_if_unbound(const struct flow *flow, int fd)
 		(void)kernel_call(SYS_bind, fd, &any, bytes);
 }
 
-void flow_wake_give(struct session *session, const struct flow *flow, uint16_t why, int fd)
+int flow_wake_give(struct session *session, const struct flow *flow, uint16_t why, int fd)
 {
 	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_WAKE, flow);
 	struct ktsn_app_reply reply;
+	int err;
 
 	request.flags = (uint8_t)why;
 	memcpy(request.address, flow->waiting.near_name.bytes + sizeof(sa_family_t),
 	       KTSN_APP_ALARM_NAME_BYTES);
-	(void)session_request(session, &request, fd, &reply);
+	err = session_request(session, &request, fd, &reply);
+	return err ? err : reply.status;
 }
 
 void flow_send_buffer_read(struct flow *flow, int fd)

@@ -33,8 +33,8 @@ int flow_register_again(struct session *session, struct flow *flow, int fd);
 void flow_forget_lost(struct session *session, struct flow *flow);
 
 /* Hands ktsnd a descriptor by which it wakes who waits for the flow's socket; `why` is KTSN_APP_WAKE_.... The gate is
- * the caller's. Without it the socket works, and waits in vain. */
-void flow_wake_give(struct session *session, const struct flow *flow, uint16_t why, int fd);
+ * the caller's. 0 or -errno; without it the socket works, and waits in vain. */
+int flow_wake_give(struct session *session, const struct flow *flow, uint16_t why, int fd);
 
 /* SO_SNDBUF was changed. */
 void flow_send_buffer_read(struct flow *flow, int fd);

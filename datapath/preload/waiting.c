@@ -89,10 +89,12 @@ static bool registered(const struct session *session, const struct flow *flow)
 static void alarm_register(struct session *session, struct flow *flow)
 {
 	struct waiting *waiting = &flow->waiting;
+	bool given;
 
 	if (atomic_load_explicit(&waiting->alarm_fd, memory_order_relaxed) < 0)
 		return;
-	flow_wake_give(session, flow, KTSN_APP_WAKE_REPORT, waiting->far_fd);
+	given = flow_wake_give(session, flow, KTSN_APP_WAKE_REPORT, waiting->far_fd) == 0;
+	atomic_store_explicit(&waiting->alarm_given, given, memory_order_release);
 	if (ktsn_ring_report_waits(&session->ring, flow->number))
 		alarm_raise(waiting);
 }
@@ -101,10 +103,12 @@ static void space_register(struct session *session, struct flow *flow)
 {
 	int fd = atomic_load_explicit(&flow->waiting.space_fd, memory_order_relaxed);
 	uint64_t count;
+	bool given;
 
 	if (fd < 0)
 		return;
-	flow_wake_give(session, flow, KTSN_APP_WAKE_SPACE, fd);
+	given = flow_wake_give(session, flow, KTSN_APP_WAKE_SPACE, fd) == 0;
+	atomic_store_explicit(&flow->waiting.space_given, given, memory_order_release);
 	/* A ktsnd that died may have given it back and told nobody. */
 	ktsn_ring_space_poll(&session->ring, flow->number);
 	if (waiting_has_space(session, flow))
@@ -136,6 +140,14 @@ static void register_now(struct flow *flow, void (*give)(struct session *, struc
 	lock_give(&session->gate);
 }
 
+/* ktsnd may have been too slow to answer. Before the flow is registered there is nothing to be told. */
+static void register_if_due(struct flow *flow, _Atomic bool *given,
+			    void (*give)(struct session *, struct flow *))
+{
+	if (!atomic_load_explicit(given, memory_order_acquire) && registered(session_existing(), flow))
+		register_now(flow, give);
+}
+
 /* The kernel has the same option for the alarm. */
 static void exceptions_apply(const struct waiting *waiting, int fd)
 {
@@ -162,8 +174,12 @@ int waiting_alarm(struct flow *flow)
 	struct waiting *waiting = &flow->waiting;
 	int fd = atomic_load_explicit(&waiting->alarm_fd, memory_order_acquire);
 
-	if (fd >= 0 || !reports(flow) || flow->left_to_kernel)
+	if (flow->left_to_kernel || (fd < 0 && !reports(flow)))
 		return fd;
+	if (fd >= 0) {
+		register_if_due(flow, &waiting->alarm_given, alarm_register);
+		return fd;
+	}
 	lock_take(&waiting->lock);
 	fd = atomic_load_explicit(&waiting->alarm_fd, memory_order_relaxed);
 	if (fd < 0 && alarm_make(waiting, &fd) == 0) {
@@ -182,8 +198,12 @@ int waiting_space(struct flow *flow)
 	int fd = atomic_load_explicit(&waiting->space_fd, memory_order_acquire);
 	long made;
 
-	if (fd >= 0 || flow->left_to_kernel)
+	if (flow->left_to_kernel)
 		return fd;
+	if (fd >= 0) {
+		register_if_due(flow, &waiting->space_given, space_register);
+		return fd;
+	}
 	lock_take(&waiting->lock);
 	fd = atomic_load_explicit(&waiting->space_fd, memory_order_relaxed);
 	if (fd < 0) {

@@ -44,6 +44,8 @@ struct waiting {
 	int far_fd;           /* its peer, of which ktsnd has a copy */
 	struct alarm_name near_name, far_name;
 	_Atomic int space_fd; /* -1: none yet */
+	/* ktsnd has it; else it is given at the next wait again. */
+	_Atomic bool alarm_given, space_given;
 	_Atomic bool places_used;
 	_Atomic bool exceptions; /* SO_SELECT_ERR_QUEUE: errors are POLLPRI as well */
 	struct epoll_place places[WAITING_EPOLL_SETS];

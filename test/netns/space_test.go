@@ -72,3 +72,18 @@ func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
 		})
 	}
 }
+
+func TestPollWaitsWithoutWhatWasClosedBehindItsBack(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		skip(t, "python3 is missing; install it")
+	}
+	lab := newLab(t)
+	lab.startDaemon(t)
+	lab.listenForTexts(t)
+	command := exec.Command(python, "testdata/own_closed.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
+	command.Env = lab.preloaded(t)
+	if err := finish(t, start(t, lab.PodA, "python3", command)); err != nil {
+		t.Error(err)
+	}
+}
