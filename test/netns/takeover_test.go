@@ -123,7 +123,7 @@ func TestTakeOverLosesOnlyTheProcessWhoseRingIsSpoilt(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)
-	lab.goodTraffic(t, 500, func() {
+	lab.goodTraffic(t, 3000, func() { // longer than a take-over takes
 		running := enemy.start(t, "scribble", patience)
 		for deadline := time.Now().Add(patience); processes(t, client) != 2; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
