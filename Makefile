@@ -20,7 +20,7 @@ demo: build ## the main job on this machine: two nodes, real packets, the kernel
 	@bin/ktsn demo --out out/demo
 
 .PHONY: test
-test: build ## everything that proves the product on one machine (root)
+test: build helm ## everything that proves the product on one machine (root)
 	@scripts/install-deps.sh test
 	@scripts/test.sh
 
