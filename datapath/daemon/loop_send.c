@@ -13,6 +13,8 @@ enum {
 	/* A port without room is asked again after this time, and given up after PORT_PATIENCE_NS. */
 	PORT_RETRY_NS = 20000,
 	PORT_PATIENCE_NS = 1000000000,
+	/* Rounds are over in microseconds. */
+	LONG_ROUND_NS = 1000000,
 	/* Messages of one pod that the port is given at a time. */
 	BURST_OF_SHARE = 4,
 };
@@ -263,11 +265,22 @@ static uint32_t outlet_send(struct loop *loop, enum outlet_id id, int64_t now_ta
 	return count + dropped;
 }
 
+/* A round that seems to have taken so long may be one in which CLOCK_TAI was set ahead: messages on other clocks are not
+ * due then. Another round tells, once: it may have been the processor that was taken away. */
+static bool clock_in_doubt(struct loop *loop, int64_t now_tai_ns)
+{
+	loop->clock_doubted = !loop->clock_doubted && loop->foreign_packets &&
+			      now_tai_ns - loop->take_began_tai_ns > LONG_ROUND_NS;
+	return loop->clock_doubted;
+}
+
 void loop_send(struct loop *loop)
 {
 	const struct outlet *bridge = &loop->outlets[OUTLET_BRIDGE];
 	int64_t began_tai_ns = last_stretch(loop), now_tai_ns = began_tai_ns;
 
+	if (clock_in_doubt(loop, began_tai_ns))
+		return;
 	for (;;) {
 		uint32_t count = outlet_send(loop, OUTLET_UPLINK, now_tai_ns);
 

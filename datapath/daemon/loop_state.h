@@ -78,6 +78,7 @@ struct loop {
 	uint64_t rounds;           /* of the loop; orders messages of equal time */
 	struct clock_offsets offsets;
 	int64_t offsets_read_tai_ns;
+	bool clock_doubted;                /* this round sent nothing, to look at the clocks first */
 	uint32_t foreign_packets;          /* held for flows whose clock is not TAI */
 	struct clock_offsets held_offsets; /* by which these have their times */
 
