@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/realtime"
 )
@@ -21,11 +23,15 @@ const (
 	exitUsage   = 2
 )
 
+// patience is how long the share of a predecessor is waited for.
+const patience = 10 * time.Second
+
 const usage = `Usage: ktsn-realtime [--share PERCENT] -- PROGRAM [ARGUMENT]...
 
 Gives its own cgroup, and those above it, at least a share of the processor's real-time budget where the kernel
-divides it among cgroups, and becomes PROGRAM, which may then use SCHED_FIFO (with CAP_SYS_NICE). Where that
-fails it says so, and PROGRAM starts all the same.
+divides it among cgroups, and becomes PROGRAM, which may then use SCHED_FIFO (with CAP_SYS_NICE). A share that
+another one has, such as a predecessor that has just ended, is waited for up to 10 s. Where it fails it says so,
+and PROGRAM starts all the same.
 
 Options:
   --share PERCENT  of each processor's time, 1 to 95 (default: 20)
@@ -57,7 +63,9 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 	}
 	levels, err := realtime.Levels("/proc/self")
 	if err == nil {
-		err = realtime.Raise(levels, float64(*percent)/100)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		err = realtime.Raise(ctx, levels, float64(*percent)/100)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "ktsn-realtime: no real-time budget: %v\n", err)

@@ -4,6 +4,7 @@ package realtime
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -86,29 +88,49 @@ func hierarchy(mountinfo, own string) (string, error) {
 	return "", ErrHidden
 }
 
+// poll is the time between attempts to get a share.
+const poll = 50 * time.Millisecond
+
 // Raise gives each level at least the share, from the top, because none may have more than what is above it.
-// Levels that have enough are left alone.
-func Raise(levels []string, share float64) error {
+// Levels that have enough are left alone. A share that is taken is asked for again until the context ends: when a pod
+// is replaced, the kernel counts its share until its cgroup is gone, which can be seconds after its successor starts.
+func Raise(ctx context.Context, levels []string, share float64) error {
 	for _, level := range levels {
-		period, err := read(filepath.Join(level, periodFile))
-		if err != nil {
+		if err := raise(ctx, level, share); err != nil {
 			return fmt.Errorf("give cgroup %s real-time budget: %w", level, err)
-		}
-		has, err := read(filepath.Join(level, runtimeFile))
-		if err != nil {
-			return fmt.Errorf("give cgroup %s real-time budget: %w", level, err)
-		}
-		want := time.Duration(share * float64(period))
-		if has < 0 || has >= want { // below zero: without limit
-			continue
-		}
-		text := strconv.FormatInt(want.Microseconds(), 10)
-		if err := os.WriteFile(filepath.Join(level, runtimeFile), []byte(text), 0); err != nil {
-			return fmt.Errorf("give cgroup %s real-time budget: %w; what stands above or beside it leaves less than %s µs",
-				level, err, text)
 		}
 	}
 	return nil
+}
+
+func raise(ctx context.Context, level string, share float64) error {
+	period, err := read(filepath.Join(level, periodFile))
+	if err != nil {
+		return err
+	}
+	has, err := read(filepath.Join(level, runtimeFile))
+	if err != nil {
+		return err
+	}
+	want := time.Duration(share * float64(period))
+	if has < 0 || has >= want { // below zero: without limit
+		return nil
+	}
+	text := strconv.FormatInt(want.Microseconds(), 10)
+	for {
+		err := os.WriteFile(filepath.Join(level, runtimeFile), []byte(text), 0)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, syscall.EINVAL) {
+			return err
+		}
+		select {
+		case <-time.After(poll):
+		case <-ctx.Done():
+			return fmt.Errorf("%w; what stands above or beside it leaves less than %s µs", err, text)
+		}
+	}
 }
 
 // read reads a number of microseconds.

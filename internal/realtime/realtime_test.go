@@ -3,12 +3,15 @@
 package realtime
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // machine is a made-up /proc/self and a hierarchy of cgroups.
@@ -66,13 +69,61 @@ func TestEachLevelGetsAtLeastTheShareFromTheTop(t *testing.T) {
 	if want := []string{top, pod, app}; fmt.Sprint(levels) != fmt.Sprint(want) {
 		t.Fatalf("got %v, want %v", levels, want)
 	}
-	if err := Raise(levels, 0.1); err != nil {
+	if err := Raise(t.Context(), levels, 0.1); err != nil {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{top: "300000", pod: "100000", app: "-1"} {
 		if got := m.budget(t, dir); got != want {
 			t.Errorf("%s has %s, want %s", dir, got, want)
 		}
+	}
+}
+
+// The kernel's own arithmetic: a parent with a share that only one of its children can have.
+func TestAShareThatIsTakenIsWaitedFor(t *testing.T) {
+	root, err := hierarchy("/proc/self/mountinfo", "/")
+	if err != nil {
+		t.Skipf("needs the cpu controller of cgroups of version 1: %v", err)
+	}
+	parent, err := os.MkdirTemp(root, "ktsn-test-")
+	if err != nil {
+		t.Skipf("needs root: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(parent, runtimeFile)); err != nil {
+		t.Cleanup(func() { _ = os.Remove(parent) })
+		t.Skipf("needs a kernel that divides its real-time budget: %v", err)
+	}
+	before, after := filepath.Join(parent, "before"), filepath.Join(parent, "after")
+	t.Cleanup(func() {
+		for _, dir := range []string{before, after, parent} {
+			if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Error(err)
+			}
+		}
+	})
+	const share = 0.01
+	for _, dir := range []string{before, after} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Raise(t.Context(), []string{parent, before}, share); err != nil {
+		t.Skipf("the machine's real-time budget is used up: %v", err)
+	}
+
+	short, cancel := context.WithTimeout(t.Context(), 2*poll)
+	defer cancel()
+	if err := Raise(short, []string{after}, share); !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), after) {
+		t.Fatalf("with the share taken: got %v", err)
+	}
+	freed := time.AfterFunc(4*poll, func() {
+		if err := os.Remove(before); err != nil {
+			t.Error(err)
+		}
+	})
+	defer freed.Stop()
+	if err := Raise(t.Context(), []string{after}, share); err != nil {
+		t.Errorf("after the share was free: %v", err)
 	}
 }
 
@@ -117,7 +168,7 @@ func TestARefusalNamesTheLevel(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, periodFile)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Raise(levels, 0.1); err == nil || !strings.Contains(err.Error(), dir) {
+	if err := Raise(t.Context(), levels, 0.1); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("got %v", err)
 	}
 }

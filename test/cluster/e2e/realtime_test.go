@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -15,9 +16,23 @@ func TestKtsndMayUseRealTimeSchedulingInItsPod(t *testing.T) {
 	ctx := needTSN(t)
 	for _, host := range under.Nodes {
 		if status := statusOn(ctx, t, host.Name); status.Scheduler != "SCHED_FIFO" {
-			t.Errorf("%s: ktsnd has %s", host.Name, status.Scheduler)
+			t.Errorf("%s: ktsnd has %s; it said: %s", host.Name, status.Scheduler, saidByKtsnd(ctx, t, host.Name))
 		}
 	}
+}
+
+// saidByKtsnd returns the log of a node's ktsnd, or why there is none.
+func saidByKtsnd(ctx context.Context, t *testing.T, host string) string {
+	t.Helper()
+	pod, err := ktsndOn(ctx, host)
+	if err != nil {
+		return err.Error()
+	}
+	text, err := logs(ctx, pod, "ktsnd")
+	if err != nil {
+		return err.Error()
+	}
+	return text
 }
 
 func TestKtsndSaysThatItMayNotUseRealTimeScheduling(t *testing.T) {
