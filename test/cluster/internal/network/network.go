@@ -115,9 +115,20 @@ func SetConnected(ctx context.Context, p *plan.Plan, node plan.Node, connected b
 	return batch(ctx, p.Switch(), fmt.Sprintf("link set %s %s", node.Name, state))
 }
 
-// DeleteNode removes a node's network namespace.
+// DeleteNode removes a node's network namespace, after its port of the switch: that goes with the namespace, but some
+// time later, and the node may be on again before.
 func DeleteNode(ctx context.Context, p *plan.Plan, node string) error {
-	return deleteNamespace(ctx, p.Namespace(node))
+	var err error
+	if portExists(ctx, p, node) {
+		if errDelete := batch(ctx, p.Switch(), "link del "+node); portExists(ctx, p, node) {
+			err = errDelete
+		}
+	}
+	return errors.Join(err, deleteNamespace(ctx, p.Namespace(node)))
+}
+
+func portExists(ctx context.Context, p *plan.Plan, node string) bool {
+	return batch(ctx, p.Switch(), "link show "+node) == nil
 }
 
 // Delete removes all network namespaces of the cluster, and this machine's link to it.
