@@ -43,11 +43,16 @@ const (
 )
 
 // privileges are the capabilities that the agent keeps of those of its container.
-var privileges = []privilege.Capability{
-	privilege.SysAdmin,      // mount volumes
-	privilege.NetAdmin,      // forwarding entries of tunnels, interfaces that pods left
-	privilege.DACReadSearch, // what other users' programs were started with
-	privilege.SysPtrace,     // likewise
+func (o *Options) privileges() []privilege.Capability {
+	keep := []privilege.Capability{
+		privilege.SysAdmin, // mount volumes
+		privilege.NetAdmin, // forwarding entries of tunnels, interfaces that pods left
+	}
+	if o.Proc != "" {
+		// What other users' programs were started with.
+		keep = append(keep, privilege.DACReadSearch, privilege.SysPtrace)
+	}
+	return keep
 }
 
 // agent is what its parts share.
@@ -78,7 +83,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	}
 	a.board = health.New(a.changed, partKtsnd, partKubelet, partNetworks)
 	a.volumes = &csi.Volumes{Dir: a.runDir(), Library: filepath.Join(a.runDir(), "lib", "libktsn.so"), Daemon: a.link}
-	if err := privilege.Reduce(privileges...); err != nil {
+	if err := privilege.Reduce(options.privileges()...); err != nil {
 		return err
 	}
 	if err := a.installPrograms(); err != nil {
@@ -126,6 +131,8 @@ func (a *agent) addPeers() error {
 		},
 		Configure: a.configure,
 		Report:    func(err error) { a.board.Set(partNetworks, err) },
+		LeftOut:   a.metrics.LeftOut,
+		Events:    a.manager.GetEventRecorderFor("ktsn-agent"),
 	}
 	// All events are the same one: there is one thing to look at.
 	same := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
