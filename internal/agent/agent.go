@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -31,6 +33,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/agent/removal"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
@@ -167,10 +170,24 @@ func (a *agent) configure(networks []network.Network, parts map[string][]netip.P
 	}
 	for _, path := range installed {
 		if filepath.Dir(path) == a.ConfDir && !wanted[path] {
-			all = errors.Join(all, a.host.Remove(path))
+			all = errors.Join(all, a.forget(path))
 		}
 	}
 	return all
+}
+
+// forget removes the configuration of a network that there is no more, when no pod has an address of it: until then the
+// plugin needs it, and who cleans the node finds the addresses by it.
+func (a *agent) forget(path string) error {
+	addresses := filepath.Join(a.Host, install.IPAMDir, strings.TrimSuffix(filepath.Base(path), ".conf"))
+	if err := removal.IsFree(addresses); err != nil {
+		a.log.Debug("keep the configuration of a network that there is no more", "path", path, "reason", err)
+		return nil
+	}
+	if err := os.RemoveAll(addresses); err != nil {
+		return fmt.Errorf("remove host-local's folder of a network that there is no more: %w", err)
+	}
+	return a.host.Remove(path)
 }
 
 // addKeeper keeps ktsnd told.
