@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
@@ -92,11 +94,13 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 // chartDisturbances are what happens on the talker's node while it sends.
 var chartDisturbances = []struct {
 	name string
-	do   func(ctx context.Context, t *testing.T, host string)
+	// replaces tells that another pod is there afterwards.
+	replaces bool
+	do       func(ctx context.Context, t *testing.T, host string)
 }{
-	{"ktsnd is killed", func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsnd") }},
-	{"the agent is killed", func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsn-agent") }},
-	{"their pod is deleted", func(ctx context.Context, t *testing.T, host string) {
+	{"ktsnd is killed", false, func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsnd") }},
+	{"the agent is killed", false, func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsn-agent") }},
+	{"their pod is deleted", true, func(ctx context.Context, t *testing.T, host string) {
 		pod, err := nodePodOn(ctx, host)
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +109,7 @@ var chartDisturbances = []struct {
 			t.Fatal(err)
 		}
 	}},
-	{"the chart is upgraded", func(ctx context.Context, t *testing.T, _ string) {
+	{"the chart is upgraded", true, func(ctx context.Context, t *testing.T, _ string) {
 		arguments := append([]string{"upgrade", release, chartFolder(t), "--set-string", "podAnnotations.upgraded=" + time.Now().Format(time.TimeOnly)}, chartValues...)
 		if said, err := helm(ctx, t, arguments...); err != nil {
 			t.Fatalf("%v: %s", err, said)
@@ -127,30 +131,84 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 	listener := deploy(ctx, t, namespace, onChart(waiting("listener", under.Nodes[1].Name)))
 	talker := deploy(ctx, t, namespace, timed(waiting("talker", under.Nodes[0].Name)))
 	host := under.Nodes[0].Name
+	const count = 2000
 	for i, disturbance := range chartDisturbances {
 		t.Run(disturbance.name, func(t *testing.T) {
 			waitForChart(ctx, t)
 			uncertain := chartStatus(ctx, t, host).Counters["uncertain"]
+			before := nodePodsState(ctx, t)
 			got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), 100+i,
-				[]string{"--count", "2000", "--cycle", "2ms", "--lead", "5ms"}, []string{"--count", "2000", "--block", "--idle-timeout", "30s"},
+				[]string{"--count", strconv.Itoa(count), "--cycle", "2ms", "--lead", "5ms"},
+				[]string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "30s"},
 				func() {
 					time.Sleep(2 * time.Second)
 					disturbance.do(ctx, t, host)
 				})
-			accounted(t, got, func() uint64 {
+			accounted(t, got, count, func() uint64 {
 				counters := chartStatus(ctx, t, host).Counters
 				if counters["uncertain"] < uncertain {
 					uncertain = 0
 				}
 				return counters["uncertain"] - uncertain
 			})
+			disturbed(ctx, t, host, before, disturbance.replaces, strings.Contains(disturbance.name, "upgraded"))
 		})
 	}
 }
 
-// accounted fails the test unless each message arrived once, or ktsnd says that it does not know whether it left.
-func accounted(t *testing.T, got exchange, uncertain func() uint64) {
+// nodePodState is what tells a pod of the chart, and its containers' processes, from others.
+type nodePodState struct {
+	uid      types.UID
+	restarts map[string]int32
+}
+
+// nodePodsState is that on all nodes.
+func nodePodsState(ctx context.Context, t *testing.T) map[string]nodePodState {
 	t.Helper()
+	all := map[string]nodePodState{}
+	for _, host := range under.Nodes {
+		pod, err := nodePodOn(ctx, host.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := nodePodState{pod.UID, map[string]int32{}}
+		for _, container := range pod.Status.ContainerStatuses {
+			state.restarts[container.Name] = container.RestartCount
+		}
+		all[host.Name] = state
+	}
+	return all
+}
+
+// disturbed fails the test unless what was to happen to the pods has happened: a message that nothing disturbed proves nothing.
+func disturbed(ctx context.Context, t *testing.T, host string, before map[string]nodePodState, replaced, everywhere bool) {
+	t.Helper()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		waitForChart(ctx, t)
+		for name, now := range nodePodsState(ctx, t) {
+			had := before[name]
+			switch {
+			case name != host && !everywhere:
+			case replaced && now.uid == had.uid:
+				return fmt.Errorf("the pod on %s is still the one of before", name)
+			case !replaced && (now.uid != had.uid || maps.Equal(now.restarts, had.restarts)):
+				return fmt.Errorf("no container was started again on %s: %v", name, now.restarts)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// accounted fails the test unless so many messages were sent and each arrived once, or ktsnd says that it does not know
+// whether it left.
+func accounted(t *testing.T, got exchange, count int, uncertain func() uint64) {
+	t.Helper()
+	if len(got.sent) != count {
+		t.Errorf("%d messages were sent, want %d", len(got.sent), count)
+	}
 	arrived := map[uint32]int{}
 	for _, message := range got.received {
 		if !message.Valid {
@@ -304,7 +362,7 @@ func TestAPodHasItsOwnSocketAndAddressAndNoOther(t *testing.T) {
 	})
 	t.Run("and the good one's messages arrive", func(t *testing.T) {
 		got := talk(ctx, t, good, bad, addressOn(t, bad).String(), 7, []string{"--count", "100"}, []string{"--count", "100", "--block"}, nil)
-		accounted(t, got, func() uint64 { return 0 })
+		accounted(t, got, 100, func() uint64 { return 0 })
 	})
 }
 
