@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -31,6 +33,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/agent/removal"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
@@ -43,11 +46,16 @@ const (
 )
 
 // privileges are the capabilities that the agent keeps of those of its container.
-var privileges = []privilege.Capability{
-	privilege.SysAdmin,      // mount volumes
-	privilege.NetAdmin,      // forwarding entries of tunnels, interfaces that pods left
-	privilege.DACReadSearch, // what other users' programs were started with
-	privilege.SysPtrace,     // likewise
+func (o *Options) privileges() []privilege.Capability {
+	keep := []privilege.Capability{
+		privilege.SysAdmin, // mount volumes
+		privilege.NetAdmin, // forwarding entries of tunnels, interfaces that pods left
+	}
+	if o.Proc != "" {
+		// What other users' programs were started with.
+		keep = append(keep, privilege.DACReadSearch, privilege.SysPtrace)
+	}
+	return keep
 }
 
 // agent is what its parts share.
@@ -78,7 +86,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	}
 	a.board = health.New(a.changed, partKtsnd, partKubelet, partNetworks)
 	a.volumes = &csi.Volumes{Dir: a.runDir(), Library: filepath.Join(a.runDir(), "lib", "libktsn.so"), Daemon: a.link}
-	if err := privilege.Reduce(privileges...); err != nil {
+	if err := privilege.Reduce(options.privileges()...); err != nil {
 		return err
 	}
 	if err := a.installPrograms(); err != nil {
@@ -126,6 +134,8 @@ func (a *agent) addPeers() error {
 		},
 		Configure: a.configure,
 		Report:    func(err error) { a.board.Set(partNetworks, err) },
+		LeftOut:   a.metrics.LeftOut,
+		Events:    a.manager.GetEventRecorderFor("ktsn-agent"),
 	}
 	// All events are the same one: there is one thing to look at.
 	same := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
@@ -160,10 +170,24 @@ func (a *agent) configure(networks []network.Network, parts map[string][]netip.P
 	}
 	for _, path := range installed {
 		if filepath.Dir(path) == a.ConfDir && !wanted[path] {
-			all = errors.Join(all, a.host.Remove(path))
+			all = errors.Join(all, a.forget(path))
 		}
 	}
 	return all
+}
+
+// forget removes the configuration of a network that there is no more, when no pod has an address of it: until then the
+// plugin needs it, and who cleans the node finds the addresses by it.
+func (a *agent) forget(path string) error {
+	addresses := filepath.Join(a.Host, install.IPAMDir, strings.TrimSuffix(filepath.Base(path), ".conf"))
+	if err := removal.IsFree(addresses); err != nil {
+		a.log.Debug("keep the configuration of a network that there is no more", "path", path, "reason", err)
+		return nil
+	}
+	if err := os.RemoveAll(addresses); err != nil {
+		return fmt.Errorf("remove host-local's folder of a network that there is no more: %w", err)
+	}
+	return a.host.Remove(path)
 }
 
 // addKeeper keeps ktsnd told.

@@ -65,6 +65,8 @@ func needChart(t *testing.T) context.Context {
 var chartValues = []string{
 	"--set", "image.pullPolicy=Never",
 	"--set", "agent.sweepEvery=3s",
+	// The nodes share the machine's cgroups, of version 1.
+	"--set", "ktsnd.cgroupV1=true",
 	// Talkers that are measured run there, too, and listeners on the other one.
 	"--set-json", `ktsnd.extraArgs=["--cpu","0"]`,
 }
