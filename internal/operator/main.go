@@ -36,6 +36,9 @@ func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int
 }
 
 func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
+	if len(arguments) > 0 && arguments[0] == "remove" {
+		return remove(ctx, arguments[1:], stdout)
+	}
 	options, err := Parse(arguments, stdout)
 	if err != nil {
 		return err

@@ -27,11 +27,13 @@ type Options struct {
 }
 
 const help = `Usage: ktsn-operator --namespace NAME [OPTION]...
+       ktsn-operator remove [OPTION]...
 
 Does for a Kubernetes cluster what its TSNNetworks ask for: puts annotated pods on networks when they are made
 (a webhook), divides addresses among nodes, makes attachments for Multus, labels the nodes that need ktsnd and its
 agent, has all nodes begin with a schedule at one time, and says in each network's status what has become of it.
-Several may run: all answer the API server, one does the rest. The chart kubernetsn starts it.
+Several may run: all answer the API server, one does the rest. The chart kubernetsn starts it. The other one removes all
+TSNNetworks; its --help lists its options.
 
 Options:
 `

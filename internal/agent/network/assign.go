@@ -28,6 +28,9 @@ type Node struct {
 // number that the node's pod CIDR has among all pod CIDRs of its size. Nodes that cannot have any are in the error;
 // when two would have the same, the older one keeps it.
 func Assign(n *Network, nodes []Node) (map[string][]netip.Prefix, error) {
+	if n.Assigned != nil {
+		return n.assigned(nodes), nil
+	}
 	ordered := slices.SortedFunc(slices.Values(nodes), func(a, b Node) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 	})
@@ -45,6 +48,17 @@ func Assign(n *Network, nodes []Node) (map[string][]netip.Prefix, error) {
 		assigned[node.Name] = parts
 	}
 	return assigned, all
+}
+
+// assigned are the parts that nodes have been given. Those without need none.
+func (n *Network) assigned(nodes []Node) map[string][]netip.Prefix {
+	parts := map[string][]netip.Prefix{}
+	for _, node := range nodes {
+		if given := n.Assigned[node.Name]; given != nil {
+			parts[node.Name] = given
+		}
+	}
+	return parts
 }
 
 func (n *Network) partsOf(node *Node) ([]netip.Prefix, error) {
