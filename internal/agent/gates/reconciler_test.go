@@ -103,7 +103,7 @@ func (l *lab) look() v1alpha1.NodeStatus {
 	return network.Status.Nodes[0]
 }
 
-func network() *v1alpha1.TSNNetwork {
+func aNetwork() *v1alpha1.TSNNetwork {
 	return &v1alpha1.TSNNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: "tsn", Generation: 3},
 		Spec:       v1alpha1.TSNNetworkSpec{VNI: 42, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24}},
@@ -114,7 +114,7 @@ func network() *v1alpha1.TSNNetwork {
 // scheduled is a network whose schedule the operator has accepted.
 func scheduled(t *testing.T) *v1alpha1.TSNNetwork {
 	t.Helper()
-	about := network()
+	about := aNetwork()
 	about.Spec.LinkSpeed = "1Gbit"
 	about.Spec.Schedule = &v1alpha1.GateParameterTable{
 		GateEnabled: true, AdminCycleTime: &v1alpha1.CycleTime{Numerator: 1, Denominator: 1000},
@@ -165,7 +165,7 @@ func TestWhatWasNotAcceptedChangesNothing(t *testing.T) {
 }
 
 func TestWithoutAScheduleGatesAreOpen(t *testing.T) {
-	l := newLab(t, network())
+	l := newLab(t, aNetwork())
 	l.ktsnd.schedule.Table.GateEnabled = true // somebody's, or that of a network that is gone
 	if status := l.look(); l.ktsnd.sets != 1 || l.ktsnd.schedule.Table.GateEnabled ||
 		meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleOperational) != nil {
