@@ -93,10 +93,18 @@ func newLab(t *testing.T, network *v1alpha1.TSNNetwork) *lab {
 // look reconciles, and returns what the node says of the network.
 func (l *lab) look() v1alpha1.NodeStatus {
 	l.t.Helper()
+	var network v1alpha1.TSNNetwork
+	if err := l.Client.Get(l.t.Context(), client.ObjectKey{Name: "tsn"}, &network); err != nil {
+		l.t.Fatal(err)
+	}
+	// The fake takes the whole list for the agent's, and forgets what is the operator's.
+	network.Status.Nodes[0].IPv4 = "10.42.0.0/24"
+	if err := l.Client.Status().Update(l.t.Context(), &network); err != nil {
+		l.t.Fatal(err)
+	}
 	if _, err := l.Reconcile(l.t.Context(), reconcile.Request{}); err != nil {
 		l.t.Fatal(err)
 	}
-	var network v1alpha1.TSNNetwork
 	if err := l.Client.Get(l.t.Context(), client.ObjectKey{Name: "tsn"}, &network); err != nil {
 		l.t.Fatal(err)
 	}
