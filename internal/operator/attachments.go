@@ -128,7 +128,7 @@ func gone(err error) bool {
 }
 
 func (r *Networks) removeAttachment(ctx context.Context, name, namespace string) error {
-	if err := r.Client.Delete(ctx, newAttachment(name, namespace)); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, newAttachment(name, namespace))); err != nil {
 		return fmt.Errorf("remove the NetworkAttachmentDefinition in namespace %s: %w", namespace, err)
 	}
 	return nil

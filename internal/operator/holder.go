@@ -15,7 +15,7 @@ import (
 // byAge sorts networks from the oldest to the youngest: who was there first keeps what two want.
 func byAge(networks []v1alpha1.TSNNetwork) []v1alpha1.TSNNetwork {
 	return slices.SortedFunc(slices.Values(networks), func(a, b v1alpha1.TSNNetwork) int {
-		return cmp.Or(a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 }
 

@@ -82,7 +82,7 @@ func Remove(ctx context.Context, cluster client.Client) error {
 		return fmt.Errorf("list the networks: %w", err)
 	}
 	for i := range networks.Items {
-		if err := cluster.Delete(ctx, &networks.Items[i]); client.IgnoreNotFound(err) != nil {
+		if err := client.IgnoreNotFound(cluster.Delete(ctx, &networks.Items[i])); err != nil {
 			return fmt.Errorf("remove network %s: %w", networks.Items[i].Name, err)
 		}
 	}

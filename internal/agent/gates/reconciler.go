@@ -52,8 +52,6 @@ const (
 type seen struct {
 	status   *control.Status
 	schedule *control.Schedule
-	// hash is that of the gates which it was asked for, "" if these are not the networks'.
-	hash string
 	// known is whether the networks say what it shall execute.
 	known bool
 	err   error
@@ -98,7 +96,7 @@ func (r *Reconciler) execute(ctx context.Context, networks []v1alpha1.TSNNetwork
 		if now.schedule, err = ktsnd.Schedule(ctx); err != nil || !known {
 			return err
 		}
-		if err = r.ask(ctx, ktsnd, now, gates); err != nil {
+		if err := r.ask(ctx, ktsnd, now, gates); err != nil {
 			return err
 		}
 		now.schedule, err = ktsnd.Schedule(ctx)
