@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -32,6 +33,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/agent/removal"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
@@ -168,10 +170,21 @@ func (a *agent) configure(networks []network.Network, parts map[string][]netip.P
 	}
 	for _, path := range installed {
 		if filepath.Dir(path) == a.ConfDir && !wanted[path] {
-			all = errors.Join(all, a.host.Remove(path))
+			all = errors.Join(all, a.forget(path))
 		}
 	}
 	return all
+}
+
+// forget removes a network's configuration, and what host-local remembers of its addresses. As long as an address is
+// given away both stay: the configuration is what tells that there is something left to remove.
+func (a *agent) forget(path string) error {
+	network := strings.TrimSuffix(filepath.Base(path), ".conf")
+	if err := removal.RemoveIPAM(filepath.Join(a.Host, a.IPAMDir, network)); err != nil {
+		a.log.Warn("a network that has gone is not forgotten yet", "network", network, "reason", err)
+		return nil // nothing that the node's pods would miss
+	}
+	return a.host.Remove(path)
 }
 
 // addKeeper keeps ktsnd told.

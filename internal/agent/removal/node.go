@@ -59,7 +59,7 @@ func (n *Node) Clean(ctx context.Context) error {
 	}
 	var all error
 	for _, network := range networks {
-		all = errors.Join(all, removeIPAM(filepath.Join(n.IPAMDir, network)))
+		all = errors.Join(all, RemoveIPAM(filepath.Join(n.IPAMDir, network)))
 	}
 	for _, path := range append([]string{n.StateDir, n.RunDir}, n.Further...) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -117,8 +117,8 @@ func (n *Node) removeInstalled() ([]string, error) {
 	return networks, nil
 }
 
-// removeIPAM removes host-local's folder of a network in which no address is given away any more.
-func removeIPAM(dir string) error {
+// RemoveIPAM removes host-local's folder of a network, unless an address of it is given away.
+func RemoveIPAM(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
