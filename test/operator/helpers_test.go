@@ -31,6 +31,8 @@ const linger = 500 * time.Millisecond
 var (
 	operatorOnce sync.Once
 	errOperator  error
+	// endOperator ends it before the API server goes, whose absence it would complain of.
+	endOperator = func() {}
 )
 
 // needOperator is needServer with an operator that has its certificate.
@@ -44,7 +46,7 @@ func needOperator(t *testing.T) context.Context {
 	return ctx
 }
 
-// startOperator starts one that runs as long as the API server does.
+// startOperator starts one that runs until endOperator is called.
 func startOperator(ctx context.Context) error {
 	port, err := freePort(ctx)
 	if err != nil {
@@ -64,13 +66,19 @@ func startOperator(ctx context.Context) error {
 		Health: "127.0.0.1:0", Metrics: "0", Linger: linger, CertificateName: "localhost",
 	}
 	ended := make(chan error, 1)
+	run, cancel := context.WithCancel(ctx)
+	endOperator = func() {
+		cancel()
+		<-ended
+	}
 	go func() {
 		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		ended <- operator.Run(ctx, options, config, func() int64 { return time.Now().UnixNano() }, log)
+		ended <- operator.Run(run, options, config, func() int64 { return time.Now().UnixNano() }, log)
 	}()
 	return within(ctx, func() error {
 		select {
 		case err := <-ended:
+			ended <- err
 			return fmt.Errorf("the operator has ended: %w", err)
 		default:
 		}

@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		whyNot = err.Error()
 	}
 	status := m.Run()
+	endOperator()
 	if err := stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		status = 1

@@ -298,13 +298,25 @@ func hasEvent(ctx context.Context, t *testing.T, namespace, pod, reason string) 
 	}
 }
 
-// operatorsKilled has pods come and go while both operators are killed again and again. Those that are annotated may have
-// to wait, the others must not.
+// operatorsKilled has pods come and go while both operators are killed, once as processes and once with their pods. Those
+// that are annotated may have to wait, the others must not.
 func operatorsKilled(ctx context.Context, t *testing.T, namespace string) {
-	for round := range 3 {
-		for _, host := range under.Nodes {
-			killOn(ctx, t, host.Name, "ktsn-operator")
-		}
+	now := int64(0)
+	for round, kill := range []func(){
+		func() {
+			for _, host := range under.Nodes {
+				killOn(ctx, t, host.Name, "ktsn-operator")
+			}
+		},
+		func() {
+			err := client.CoreV1().Pods(chartSystem).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now},
+				metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=operator"})
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		kill()
 		plain := waiting(fmt.Sprintf("plain-%d", round), under.Nodes[0].Name)
 		if _, err := client.CoreV1().Pods(namespace).Create(ctx, plain, createOptions); err != nil {
 			t.Errorf("a pod without the annotation is refused: %v", err)
