@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -35,6 +36,8 @@ const (
 	repeatEvery = 5 * time.Minute
 	// retryAfter is when to look again for what others must mend.
 	retryAfter = 15 * time.Second
+	// againAfter is when the cache knows what was changed.
+	againAfter = 100 * time.Millisecond
 )
 
 // finding is something that is not as it was asked for.
@@ -44,8 +47,16 @@ type finding struct {
 	blocks bool
 }
 
-// Reconcile looks at one network.
+// Reconcile looks at one network. What somebody else changed meanwhile is looked at again.
 func (r *Networks) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.look(ctx, request)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: againAfter}, nil
+	}
+	return result, err
+}
+
+func (r *Networks) look(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var all v1alpha1.TSNNetworkList
 	if err := r.Client.List(ctx, &all); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the networks: %w", err)

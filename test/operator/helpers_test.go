@@ -65,20 +65,20 @@ func startOperator(ctx context.Context) error {
 		Namespace: system, Service: "ktsn-operator", Secret: "ktsn-operator-certificate", Webhook: "kubernetsn", Port: port,
 		Health: "127.0.0.1:0", Metrics: "0", Linger: linger, CertificateName: "localhost",
 	}
-	ended := make(chan error, 1)
+	ended, finished := make(chan error, 1), make(chan struct{})
 	run, cancel := context.WithCancel(ctx)
 	endOperator = func() {
 		cancel()
-		<-ended
+		<-finished
 	}
 	go func() {
+		defer close(finished)
 		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		ended <- operator.Run(run, options, config, func() int64 { return time.Now().UnixNano() }, log)
 	}()
 	return within(ctx, func() error {
 		select {
 		case err := <-ended:
-			ended <- err
 			return fmt.Errorf("the operator has ended: %w", err)
 		default:
 		}

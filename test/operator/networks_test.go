@@ -27,10 +27,10 @@ func selector(key, value string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 }
 
-func attachment(name, namespace string) *unstructured.Unstructured {
+func attachment(namespace string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"})
-	object.SetName(name)
+	object.SetName("attach")
 	object.SetNamespace(namespace)
 	return object
 }
@@ -197,22 +197,22 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	ctx := needOperator(t)
 	network := newNetwork("attach", 204, "10.204.0.0/16")
 	network.Spec.NamespaceSelector = selector("attach", "yes")
-	foreign := attachment("attach", "attach-foreign")
+	foreign := attachment("attach-foreign")
 	allowed, other := newNamespace("attach-allowed", map[string]string{"attach": "yes"}), newNamespace("attach-other", nil)
 	create(ctx, t, allowed, other, newNamespace("attach-foreign", map[string]string{"attach": "yes"}), foreign, network)
-	eventually(ctx, t, func() error { return get(ctx, attachment("attach", "attach-allowed")) })
+	eventually(ctx, t, func() error { return get(ctx, attachment("attach-allowed")) })
 	text := condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonForeignAttachment)
 	if !strings.Contains(text, "attach-foreign") {
 		t.Errorf("it says %q", text)
 	}
-	if err := get(ctx, attachment("attach", "attach-other")); !apierrors.IsNotFound(err) {
+	if err := get(ctx, attachment("attach-other")); !apierrors.IsNotFound(err) {
 		t.Errorf("a namespace that may not has an attachment: %v", err)
 	}
 	other.Labels = map[string]string{"attach": "yes"}
 	if err := admin.Update(ctx, other); err != nil {
 		t.Fatal(err)
 	}
-	eventually(ctx, t, func() error { return get(ctx, attachment("attach", "attach-other")) })
+	eventually(ctx, t, func() error { return get(ctx, attachment("attach-other")) })
 	pod := onNetwork("attach-one", "attach-allowed", "attach", "")
 	create(ctx, t, pod)
 	allowed.Labels = nil
@@ -227,7 +227,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	if !strings.Contains(text, "attach-allowed/attach-one") {
 		t.Errorf("it says %q", text)
 	}
-	if err := get(ctx, attachment("attach", "attach-allowed")); err != nil {
+	if err := get(ctx, attachment("attach-allowed")); err != nil {
 		t.Errorf("the attachment of a pod has gone: %v", err)
 	}
 	if err := admin.Create(ctx, onNetwork("attach-two", "attach-other", "attach", ""), client.DryRunAll); err == nil ||
@@ -235,7 +235,7 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 		t.Errorf("a network that goes takes another pod: %v", err)
 	}
 	remove(ctx, t, pod)
-	for _, object := range []client.Object{network, attachment("attach", "attach-allowed"), attachment("attach", "attach-other")} {
+	for _, object := range []client.Object{network, attachment("attach-allowed"), attachment("attach-other")} {
 		eventually(ctx, t, func() error {
 			if err := get(ctx, object); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("%T %s is still there: %w", object, object.GetNamespace(), err)
@@ -272,8 +272,11 @@ func TestOneNetworkHasTheSchedule(t *testing.T) {
 	}
 	change(ctx, t, first, func() { first.Spec.LinkSpeed = ""; first.Spec.Schedule = gates(15) })
 	eventually(ctx, t, func() error {
-		if err := get(ctx, first); err != nil || first.Status.Schedule.Hash == asked.Hash {
-			return fmt.Errorf("%w, %v: %+v", errNotYet, err, first.Status.Schedule)
+		if err := get(ctx, first); err != nil {
+			return err
+		}
+		if first.Status.Schedule.Hash == asked.Hash {
+			return fmt.Errorf("%w: nodes are asked for %+v", errNotYet, first.Status.Schedule)
 		}
 		return nil
 	})
