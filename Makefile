@@ -93,6 +93,10 @@ fmt: ## format C and Go
 	@git ls-files 'datapath/*.[ch]' | xargs clang-format-14 -i
 	@for module in $(MODULES); do $(GO) fmt -C $$module ./... || exit 1; done
 
+.PHONY: generate
+generate: ## deep copies and CustomResourceDefinition, from api/
+	@scripts/generate.sh
+
 .PHONY: lint
 lint: ## formatting, go vet, golangci-lint
 	@scripts/install-deps.sh lint

@@ -109,6 +109,10 @@ rm -rf "$out"
 run_go "the image builder" images ./...
 run_go "the cluster's own parts" test/cluster ./internal/...
 
+KTSN_KUBERNETES_DIR=$(bin/ktsn-cluster build | sed -n 's/^kubernetes\t//p')
+export KTSN_KUBERNETES_DIR
+run_go "the operator, with an API server" . -timeout 15m ./test/operator
+
 echo "== the cluster"
 remove_others
 bin/ktsn-cluster --name "$KTSN_CLUSTER" down

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/agent/daemon"
 	"github.com/kubernetsn/kubernetsn/internal/agent/health"
@@ -69,8 +70,8 @@ type agent struct {
 	volumes  *csi.Volumes
 	host     *install.Node
 	metrics  *metrics.Metrics
-	// again asks the peers' reconciler to look.
-	again chan event.GenericEvent
+	// again asks the peers' reconciler to look, gatesAgain that of the schedule.
+	again, gatesAgain chan event.GenericEvent
 }
 
 // Run serves the node until ctx ends.
@@ -78,7 +79,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	a := &agent{
 		Options: options, log: log, link: daemon.Link{Path: options.Control}, networks: network.File{Path: options.Networks},
 		host:  &install.Node{Root: options.Host, List: install.DefaultList},
-		again: make(chan event.GenericEvent, 1),
+		again: make(chan event.GenericEvent, 1), gatesAgain: make(chan event.GenericEvent, 1),
 	}
 	var err error
 	if a.metrics, err = metrics.New(ctrlmetrics.Registry); err != nil {
@@ -95,7 +96,10 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	if a.manager, err = newManager(config, a.Options, a.board, log); err != nil {
 		return err
 	}
-	for _, add := range []func() error{a.addPeers, a.addKeeper, a.addCSI, a.addSweeper, a.addPoller, a.addWatcher} {
+	if a.FromCluster {
+		a.networks = network.Objects{Reader: a.manager.GetClient(), Node: a.Node}
+	}
+	for _, add := range []func() error{a.addGates, a.addPeers, a.addKeeper, a.addCSI, a.addSweeper, a.addPoller, a.addWatcher} {
 		if err := add(); err != nil {
 			return err
 		}
@@ -141,7 +145,11 @@ func (a *agent) addPeers() error {
 	same := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
-	return ctrl.NewControllerManagedBy(a.manager).Named("peers").
+	peersOf := ctrl.NewControllerManagedBy(a.manager).Named("peers")
+	if a.FromCluster {
+		peersOf.Watches(&v1alpha1.TSNNetwork{}, same)
+	}
+	return peersOf.
 		Watches(&corev1.Node{}, same, builder.WithPredicates(relevant)).
 		WatchesRawSource(source.Channel(a.again, same)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
@@ -196,9 +204,11 @@ func (a *agent) addKeeper() error {
 		Link: a.link, StateDir: a.StateDir, Sockets: a.volumes, Log: a.log.With("part", partKtsnd),
 		Report: func(err error) { a.board.Set(partKtsnd, err) },
 		Told: func() {
-			select {
-			case a.again <- event.GenericEvent{}:
-			default: // it is to look anyway
+			for _, reconciler := range []chan event.GenericEvent{a.again, a.gatesAgain} {
+				select {
+				case reconciler <- event.GenericEvent{}:
+				default: // it is to look anyway, or does not run
+				}
 			}
 		},
 	}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/agent/health"
 )
 
@@ -34,6 +35,9 @@ func newManager(config *rest.Config, options *Options, board *health.Board, log 
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	timeout := shutdownTimeout
@@ -60,7 +64,6 @@ func newManager(config *rest.Config, options *Options, board *health.Board, log 
 func slimNode(object any) (any, error) {
 	if node, ok := object.(*corev1.Node); ok {
 		node.ManagedFields = nil
-		node.Labels = nil
 		node.Status = corev1.NodeStatus{Addresses: node.Status.Addresses}
 	}
 	return object, nil
@@ -78,6 +81,7 @@ var relevant = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 		return before.Spec.PodCIDR != after.Spec.PodCIDR ||
+			!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
 			!equality.Semantic.DeepEqual(before.Annotations, after.Annotations) ||
 			!equality.Semantic.DeepEqual(before.Status.Addresses, after.Status.Addresses)
 	},

@@ -22,6 +22,8 @@ type Options struct {
 	Node string
 	// Networks is the file of networks.
 	Networks string
+	// FromCluster has networks and schedules be those of the cluster's TSNNetworks instead.
+	FromCluster bool
 	// Control is ktsnd's control socket; pods' folders stand beside it.
 	Control  string
 	StateDir string
@@ -63,6 +65,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags := flag.NewFlagSet("ktsn-agent", flag.ContinueOnError)
 	flags.StringVar(&o.Node, "node", "", "`NAME` of the node (required)")
 	flags.StringVar(&o.Networks, "networks", "/etc/kubernetsn/networks.yaml", "`FILE` of the networks")
+	flags.BoolVar(&o.FromCluster, "from-cluster", false, "networks and schedules are the cluster's TSNNetworks instead; ktsn-operator must run")
 	flags.StringVar(&o.Control, "control", control.DefaultPath, "ktsnd's control socket; pods' folders stand beside it")
 	flags.StringVar(&o.StateDir, "state-dir", overlay.DefaultStateDir, "tsn-cni's state `FOLDER`")
 	flags.StringVar(&o.Kubelet, "kubelet-dir", "/var/lib/kubelet", "kubelet's `FOLDER`, the same here and on the node")

@@ -10,5 +10,5 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ .root.Values.image.prefix }}/{{ .name }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
 {{- end }}
 {{- define "kubernetsn.networks" -}}
-{{ toYaml (dict "networks" .Values.networks) }}
+{{ toYaml (dict "networks" (ternary (list) .Values.networks .Values.operator.enabled)) }}
 {{- end }}

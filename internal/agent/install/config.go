@@ -25,7 +25,10 @@ func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 	var routes []object
 	for i, part := range parts {
 		ranges = append(ranges, []object{{"subnet": part.String()}})
-		routes = append(routes, object{"dst": n.Ranges[i].Prefix.String()})
+		// A node that has all of it needs no other route than the kernel's own.
+		if part != n.Ranges[i].Prefix {
+			routes = append(routes, object{"dst": n.Ranges[i].Prefix.String()})
+		}
 	}
 	fields := object{
 		"cniVersion": "1.0.0", "name": n.Name, "type": "tsn-cni", "vni": n.VNI, "port": n.Port,

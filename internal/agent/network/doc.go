@@ -4,6 +4,6 @@
 // node. Everything here follows from the same input in the same way on each node, so the nodes' agents agree without
 // talking to each other.
 //
-// Who else in the agent needs networks sees Source only. File is the one that there is now: a file of the chart. A
-// second one, of objects in the cluster, takes its place without anything else changing.
+// Who else in the agent needs networks sees Source only. File is a file of the chart; Objects are the cluster's
+// TSNNetworks, whose addresses the operator has divided.
 package network

@@ -289,22 +289,3 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 		hasEvent(ctx, t, namespace, pod.Name, "TSNLimitReached")
 	})
 }
-
-func hasEvent(ctx context.Context, t *testing.T, namespace, name, reason string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := kube.Wait(ctx, func(ctx context.Context) error {
-		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + reason})
-		if err == nil && len(events.Items) == 0 {
-			err = fmt.Errorf("no Event %s; there are %s", reason, lastEvents(ctx, namespace, name))
-		}
-		if err == nil {
-			t.Log(events.Items[0].Message)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}

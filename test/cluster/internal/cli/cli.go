@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -191,15 +193,21 @@ func newBuild(s *shared) *cobra.Command {
 	var build buildOptions
 	command := &cobra.Command{
 		Use:   "build",
-		Short: "Build what a cluster consists of, and start nothing",
+		Short: "Build what a cluster consists of, start nothing, and print in which folders programs are",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(command *cobra.Command, _ []string) error {
 			builder, err := build.builder(s.stderr)
 			if err != nil {
 				return err
 			}
-			_, err = builder.Build(command.Context())
-			return err
+			built, err := builder.Build(command.Context())
+			if err != nil {
+				return err
+			}
+			for _, name := range slices.Sorted(maps.Keys(built.Programs)) {
+				fmt.Fprintf(s.stdout, "%s\t%s\n", name, built.Programs[name])
+			}
+			return nil
 		},
 	}
 	build.add(command)

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 holds the objects that a user of KuberneTSN writes, and the names of annotations and labels.
+//
+// What is generated from this package is the file of TSNNetwork's CustomResourceDefinition, deep copies, and the
+// reference in docs/; `make generate` does so, and a test compares.
+//
+// +kubebuilder:object:generate=true
+// +groupName=kubernetsn.io
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is that of the objects in this package.
+var GroupVersion = schema.GroupVersion{Group: "kubernetsn.io", Version: "v1alpha1"}
+
+// AddToScheme makes the objects known to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &TSNNetwork{}, &TSNNetworkList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

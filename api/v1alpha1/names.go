@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+const (
+	// NetworkAnnotation of a pod names the networks that it is on, between commas. It counts when the pod is made.
+	NetworkAnnotation = "kubernetsn.io/network"
+	// ContainersAnnotation of a pod names the containers whose timed messages KuberneTSN takes, between commas. Without
+	// it these are all but the init containers that end before the others begin.
+	ContainersAnnotation = "kubernetsn.io/containers"
+	// PodLabel is given to pods with NetworkAnnotation when they are made. By it they are found.
+	PodLabel = "kubernetsn.io/on-network"
+	// NodeLabel is given to nodes on which there are such pods. ktsnd and its agent run there.
+	NodeLabel = "kubernetsn.io/active"
+	// NetworkLabel of a NetworkAttachmentDefinition names the TSNNetwork that it was made for.
+	NetworkLabel = "kubernetsn.io/tsnnetwork"
+	// LabelValue is that of PodLabel and NodeLabel.
+	LabelValue = "true"
+	// Finalizer keeps a TSNNetwork as long as there are pods on it.
+	Finalizer = "kubernetsn.io/in-use"
+	// CSIDriver gives a pod the folder with libktsn.so and the pod's own socket.
+	CSIDriver = "csi.kubernetsn.io"
+)
+
+// Types of conditions of a TSNNetwork, and of its nodes.
+const (
+	// ConditionReady of a network says that pods can be attached on every node that needs it; of a node, that its agent
+	// has made all that the network asks for.
+	ConditionReady = "Ready"
+	// ConditionDegraded says that something which was asked for does not hold, though pods may be attached.
+	ConditionDegraded = "Degraded"
+	// ConditionScheduleAccepted says that nodes are asked to execute the network's schedule.
+	ConditionScheduleAccepted = "ScheduleAccepted"
+	// ConditionScheduleOperational of a node says that its ktsnd executes the schedule.
+	ConditionScheduleOperational = "ScheduleOperational"
+)
+
+// Reasons of conditions, and of Events.
+const (
+	ReasonAsAsked           = "AsAsked"
+	ReasonNoSchedule        = "NoSchedule"
+	ReasonScheduleInvalid   = "ScheduleInvalid"
+	ReasonScheduleOfAnother = "ScheduleOfAnother"
+	ReasonRangeUsedUp       = "RangeUsedUp"
+	ReasonUplinkMissing     = "UplinkMissing"
+	ReasonNodeNotReady      = "NodeNotReady"
+	ReasonNodeWaited        = "WaitingForNodes"
+	ReasonMultusMissing     = "MultusMissing"
+	ReasonInUse             = "InUse"
+	ReasonOverlaps          = "Overlaps"
+	ReasonForeignAttachment = "ForeignAttachment"
+)

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TSNNetwork is a network on which pods send datagrams at times that their applications choose. A pod is on it by the
+// annotation kubernetsn.io/network with the network's name.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=tsn,categories=kubernetsn
+// +kubebuilder:printcolumn:name="VNI",type=integer,JSONPath=`.spec.vni`
+// +kubebuilder:printcolumn:name="IPv4",type=string,JSONPath=`.spec.ipv4.cidr`
+// +kubebuilder:printcolumn:name="IPv6",type=string,JSONPath=`.spec.ipv6.cidr`,priority=1
+// +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.status.nodesReady`
+// +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
+// +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.status.conditions[?(@.type=="ScheduleAccepted")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must have 1 to 63 small letters, digits and hyphens: it also names the pods' attachments"
+type TSNNetwork struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is what the network shall be.
+	// +required
+	Spec TSNNetworkSpec `json:"spec"`
+	// status is what has become of it.
+	// +optional
+	Status TSNNetworkStatus `json:"status,omitzero"`
+}
+
+// TSNNetworkList is a list of networks.
+//
+// +kubebuilder:object:root=true
+type TSNNetworkList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TSNNetwork `json:"items"`
+}
+
+// TSNNetworkSpec is what a network shall be.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.ipv6) == has(oldSelf.ipv6)",message="ipv6 cannot be added to or taken from a network that pods may be on; make another TSNNetwork"
+type TSNNetworkSpec struct {
+	// vni is the VXLAN network identifier, another one for each network. It cannot be changed.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16777215
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="vni cannot be changed; make another TSNNetwork and move the pods to it"
+	// +required
+	VNI int32 `json:"vni"`
+
+	// ipv4 is the range from which pods get their addresses. Each node with pods on the network gets a part of it.
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self.cidr) && cidr(self.cidr).ip().family() == 4",message="ipv4.cidr must be a range of IPv4 such as 10.42.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv4.cidr has bits set behind its prefix; write the range's first address, such as 10.42.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || (cidr(self.cidr).prefixLength() <= self.nodePrefixLength && self.nodePrefixLength - cidr(self.cidr).prefixLength() <= 16)",message="ipv4.nodePrefixLength must be that of cidr or up to 16 more: it divides the range among nodes"
+	// +kubebuilder:validation:XValidation:rule="self.nodePrefixLength <= 30",message="ipv4.nodePrefixLength must be at most 30, or no address would be left for pods"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || !isCIDR(oldSelf.cidr) || cidr(self.cidr).containsCIDR(cidr(oldSelf.cidr))",message="ipv4.cidr can only grow: the range before must lie in it, because pods have addresses of it"
+	// +required
+	IPv4 Range4 `json:"ipv4,omitzero"`
+
+	// ipv6 is a range for a second address of each pod. Ordinary traffic can use it; timed messages go over IPv4.
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self.cidr) && cidr(self.cidr).ip().family() == 6",message="ipv6.cidr must be a range of IPv6 such as fd42::/48"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv6.cidr has bits set behind its prefix; write the range's first address, such as fd42::/48"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || (cidr(self.cidr).prefixLength() <= self.nodePrefixLength && self.nodePrefixLength - cidr(self.cidr).prefixLength() <= 16)",message="ipv6.nodePrefixLength must be that of cidr or up to 16 more: it divides the range among nodes"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || !isCIDR(oldSelf.cidr) || cidr(self.cidr).containsCIDR(cidr(oldSelf.cidr))",message="ipv6.cidr can only grow: the range before must lie in it, because pods have addresses of it"
+	// +optional
+	IPv6 *Range6 `json:"ipv6,omitempty"`
+
+	// mtu of the pods' interfaces in bytes. By default, or 0, it is what the uplink leaves: its own less 50.
+	// +kubebuilder:validation:XValidation:rule="self == 0 || (self >= 1280 && self <= 65535)",message="mtu must be 1280 to 65535 bytes, or 0 for what the uplink leaves"
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+
+	// uplinks say through which interface nodes reach each other, for networks that insist on it. The first one whose
+	// nodeSelector fits a node is that node's; where none fits, pods cannot be attached. By default it is the interface
+	// that the node's ktsnd was started with. Because ktsnd serves one interface, another than ktsnd's is an error,
+	// which the node reports.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	Uplinks []Uplink `json:"uplinks,omitempty"`
+
+	// linkSpeed is the speed of the slowest uplink, such as 1Gbit or 100Mbit. Where it is given, the schedule is checked for it, and a node
+	// that is slower reports so.
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,6}(Mbit|Gbit)$')",message="linkSpeed must be a whole number with Mbit or Gbit, such as 1Gbit"
+	// +optional
+	LinkSpeed string `json:"linkSpeed,omitempty"`
+
+	// trafficClasses says to which class messages belong and how their frames are marked. It counts for all that a
+	// node's ktsnd sends, so only one network of a cluster can say it.
+	// +optional
+	TrafficClasses *TrafficClasses `json:"trafficClasses,omitempty"`
+
+	// schedule says when which traffic classes may send, by IEEE 802.1Qbv. All nodes begin with it at one base time. The
+	// gates are those of the node's uplink, so only one network of a cluster can have a schedule.
+	// +optional
+	Schedule *GateParameterTable `json:"schedule,omitempty"`
+
+	// namespaceSelector selects the namespaces whose pods may be on the network. By default all may. A namespace is
+	// selected by name with the label kubernetes.io/metadata.name, which each has.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+}
+
+// Range4 is a range of IPv4 that is divided among nodes.
+type Range4 struct {
+	// cidr is the whole range, such as 10.42.0.0/16. It can grow, and not shrink.
+	// +kubebuilder:validation:MaxLength=18
+	// +required
+	CIDR string `json:"cidr"`
+	// nodePrefixLength is the prefix length of a node's part; one of 24 has 254 addresses. It cannot be changed.
+	// +kubebuilder:validation:Minimum=8
+	// +kubebuilder:validation:Maximum=32
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodePrefixLength cannot be changed; make another TSNNetwork and move the pods to it"
+	// +kubebuilder:default=24
+	// +optional
+	NodePrefixLength int32 `json:"nodePrefixLength,omitempty"`
+}
+
+// Range6 is a range of IPv6 that is divided among nodes.
+type Range6 struct {
+	// cidr is the whole range, such as fd42::/48. It can grow, and not shrink.
+	// +kubebuilder:validation:MaxLength=43
+	// +required
+	CIDR string `json:"cidr"`
+	// nodePrefixLength is the prefix length of a node's part. It cannot be changed.
+	// +kubebuilder:validation:Minimum=16
+	// +kubebuilder:validation:Maximum=126
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodePrefixLength cannot be changed; make another TSNNetwork and move the pods to it"
+	// +kubebuilder:default=64
+	// +optional
+	NodePrefixLength int32 `json:"nodePrefixLength,omitempty"`
+}
+
+// Uplink is the interface of some nodes towards the others.
+type Uplink struct {
+	// nodeSelector selects nodes by their labels. Without it, it selects all.
+	// +optional
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// interface is the name of the network interface on these nodes, such as eno1.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^/:[:space:]]+$') && self != '.' && self != '..'",message="interface must be the name of a network interface, such as eno1"
+	// +required
+	Interface string `json:"interface"`
+	// type is how frames reach the interface. Direct: ktsnd makes the tunnel's headers itself and hands frames to it.
+	// +kubebuilder:validation:Enum=Direct
+	// +kubebuilder:default=Direct
+	// +optional
+	Type string `json:"type,omitempty"`
+}
+
+// TrafficClasses says to which class messages belong and how they are marked.
+type TrafficClasses struct {
+	// priorityMap gives each SO_PRIORITY from 0 to 15 its class; larger ones count modulo 16. By default that of Table
+	// 8-5 of IEEE Std 802.1Q.
+	// +kubebuilder:validation:MinItems=16
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=7
+	// +listType=atomic
+	// +kubebuilder:default={1,0,2,3,4,5,6,7,1,0,2,3,4,5,6,7}
+	// +optional
+	PriorityMap []int32 `json:"priorityMap,omitempty"`
+	// priorityCodePoints gives each class from 0 to 7 the PCP of its frames, which they carry where ktsnd tags them.
+	// +kubebuilder:validation:MinItems=8
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=7
+	// +listType=atomic
+	// +kubebuilder:default={1,0,2,3,4,5,6,7}
+	// +optional
+	PriorityCodePoints []int32 `json:"priorityCodePoints,omitempty"`
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// attachmentKind is Multus'. A NetworkAttachmentDefinition without a configuration means the one of its name that the
+// agent writes on each node.
+var attachmentKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
+
+// fieldOwner is the operator's in server-side apply.
+const fieldOwner = client.FieldOwner("ktsn-operator")
+
+// errMultus says that the cluster knows no attachments.
+var errMultus = errors.New("the cluster has no NetworkAttachmentDefinitions; install Multus, by which pods get a second network")
+
+// foreignError says that somebody else's attachments have the network's name.
+type foreignError struct{ namespaces []string }
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("a NetworkAttachmentDefinition of this name that is somebody else's is in the namespaces %v; remove or rename it",
+		some(e.namespaces))
+}
+
+// allowed lists the namespaces whose pods may be on the network.
+func allowed(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNetwork) (map[string]bool, error) {
+	selector := labels.Everything()
+	if network.Spec.NamespaceSelector != nil {
+		var err error
+		if selector, err = metav1.LabelSelectorAsSelector(network.Spec.NamespaceSelector); err != nil {
+			return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
+		}
+	}
+	var namespaces corev1.NamespaceList
+	if err := reader.List(ctx, &namespaces, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list the namespaces: %w", err)
+	}
+	names := map[string]bool{}
+	for _, namespace := range namespaces.Items {
+		if namespace.DeletionTimestamp == nil {
+			names[namespace.Name] = true
+		}
+	}
+	return names, nil
+}
+
+// attach has there be an attachment in each of the namespaces, and in no other.
+func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, namespaces map[string]bool) error {
+	have, foreign, err := r.attachments(ctx, network.Name)
+	if err != nil {
+		return err
+	}
+	var all error
+	for namespace := range namespaces {
+		if !have[namespace] && !slices.Contains(foreign, namespace) {
+			all = errors.Join(all, r.makeAttachment(ctx, network, namespace))
+		}
+	}
+	for namespace := range have {
+		if !namespaces[namespace] {
+			all = errors.Join(all, r.removeAttachment(ctx, network.Name, namespace))
+		}
+	}
+	foreign = slices.DeleteFunc(foreign, func(namespace string) bool { return !namespaces[namespace] })
+	if len(foreign) > 0 {
+		slices.Sort(foreign)
+		all = errors.Join(all, &foreignError{foreign})
+	}
+	return all
+}
+
+// attachments are the namespaces with an attachment of a network's name, ours and others'.
+func (r *Networks) attachments(ctx context.Context, name string) (have map[string]bool, foreign []string, err error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(attachmentKind)
+	// Not from the cache: clusters without Multus have no such kind to watch.
+	if err := r.Live.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil, errMultus
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("list the NetworkAttachmentDefinitions: %w", err)
+	}
+	have = map[string]bool{}
+	for _, attachment := range list.Items {
+		switch {
+		case attachment.Name != name:
+		case attachment.Labels[v1alpha1.NetworkLabel] == name:
+			have[attachment.Namespace] = true
+		default:
+			foreign = append(foreign, attachment.Namespace)
+		}
+	}
+	return have, foreign, nil
+}
+
+func (r *Networks) makeAttachment(ctx context.Context, network *v1alpha1.TSNNetwork, namespace string) error {
+	attachment := newAttachment(network.Name, namespace)
+	attachment.SetLabels(map[string]string{v1alpha1.NetworkLabel: network.Name, "app.kubernetes.io/managed-by": string(fieldOwner)})
+	// Should the network be removed without the operator.
+	attachment.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNNetwork", Name: network.Name, UID: network.UID,
+	}})
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(attachment), fieldOwner)
+	if err != nil && !gone(err) {
+		return fmt.Errorf("make the NetworkAttachmentDefinition in namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// gone tells whether a namespace has gone, or is about to.
+func gone(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+func (r *Networks) removeAttachment(ctx context.Context, name, namespace string) error {
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, newAttachment(name, namespace))); err != nil {
+		return fmt.Errorf("remove the NetworkAttachmentDefinition in namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+func newAttachment(name, namespace string) *unstructured.Unstructured {
+	attachment := &unstructured.Unstructured{}
+	attachment.SetGroupVersionKind(attachmentKind)
+	attachment.SetName(name)
+	attachment.SetNamespace(namespace)
+	return attachment
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Options are those of the operator's command line.
+type Options struct {
+	// Namespace is the operator's own, with the Secret of its certificate and the lease of its leader.
+	Namespace string
+	// Service is that of the webhook, Secret that of its certificate, Webhook the MutatingWebhookConfiguration.
+	Service, Secret, Webhook string
+	// Port is the webhook's.
+	Port int
+	// Health and Metrics are addresses to listen on; Metrics may be "0".
+	Health, Metrics string
+	// Linger is for how long a node without pods keeps ktsnd and agent.
+	Linger time.Duration
+	// CertificateName is for tests, whose webhook has no Service: the name in the certificate.
+	CertificateName string
+}
+
+const help = `Usage: ktsn-operator --namespace NAME [OPTION]...
+       ktsn-operator remove [OPTION]...
+
+Does for a Kubernetes cluster what its TSNNetworks ask for: puts annotated pods on networks when they are made
+(a webhook), divides addresses among nodes, makes attachments for Multus, labels the nodes that need ktsnd and its
+agent, has all nodes begin with a schedule at one time, and says in each network's status what has become of it.
+Several may run: all answer the API server, one does the rest. The chart kubernetsn starts it. The other one removes all
+TSNNetworks; its --help lists its options.
+
+Options:
+`
+
+// ErrUsage is a command line that was not understood.
+var ErrUsage = errors.New("ktsn-operator --help lists the options")
+
+// Parse reads the options.
+func Parse(arguments []string, stdout io.Writer) (*Options, error) {
+	o := &Options{}
+	flags := flag.NewFlagSet("ktsn-operator", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&o.Namespace, "namespace", "", "`NAME` of the operator's own namespace (required)")
+	flags.StringVar(&o.Service, "service", "ktsn-operator", "`NAME` of the webhook's Service")
+	flags.StringVar(&o.Secret, "secret", "ktsn-operator-certificate", "`NAME` of the Secret for the webhook's certificate, which must be there")
+	flags.StringVar(&o.Webhook, "webhook", "kubernetsn", "`NAME` of the MutatingWebhookConfiguration")
+	flags.IntVar(&o.Port, "port", 9443, "`PORT` of the webhook")
+	flags.StringVar(&o.Health, "health-address", ":8081", "`ADDRESS` of /healthz and /readyz")
+	flags.StringVar(&o.Metrics, "metrics-address", ":8080", "`ADDRESS` of /metrics, 0 for none")
+	flags.DurationVar(&o.Linger, "linger", time.Minute, "for how long a node keeps ktsnd and agent after its last pod on a network")
+	err := flags.Parse(arguments)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, help)
+		flags.SetOutput(stdout)
+		flags.PrintDefaults()
+		return nil, flag.ErrHelp
+	case err != nil:
+		return nil, fmt.Errorf("%w; %w", err, ErrUsage)
+	case flags.NArg() > 0:
+		return nil, fmt.Errorf("%q is too much; %w", flags.Arg(0), ErrUsage)
+	case o.Namespace == "":
+		return nil, fmt.Errorf("--namespace is missing; %w", ErrUsage)
+	case o.Linger < 0:
+		return nil, fmt.Errorf("--linger is %v; give 0 or more; %w", o.Linger, ErrUsage)
+	}
+	return o, nil
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	nettypes "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	netutils "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/utils"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubernetsn/kubernetsn/internal/tsnnetwork"
+)
+
+// attach names networks in the annotation by which Multus attaches pods, beside what it names already. The first
+// network's interface is tsn0, the second's tsn1, and so on.
+func attach(pod *corev1.Pod, namespace string, networks []string) error {
+	text := pod.Annotations[nettypes.NetworkAttachmentAnnot]
+	var have []*nettypes.NetworkSelectionElement
+	if strings.TrimSpace(text) != "" {
+		var err error
+		if have, err = netutils.ParseNetworkAnnotation(text, namespace); err != nil {
+			return fmt.Errorf("annotation %s cannot be read, so no network can be added to it: %w", nettypes.NetworkAttachmentAnnot, err)
+		}
+	}
+	for number, network := range networks {
+		wanted := tsnnetwork.InterfaceOf(number)
+		there, err := attached(have, namespace, network, wanted)
+		if err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		if text, err = appendAttachment(text, network, wanted); err != nil {
+			return err
+		}
+	}
+	pod.Annotations[nettypes.NetworkAttachmentAnnot] = text // there are annotations, or the webhook were not asked
+	return nil
+}
+
+// attached tells whether a network is among the attachments, and refuses another one of its interface.
+func attached(have []*nettypes.NetworkSelectionElement, namespace, network, wanted string) (bool, error) {
+	for _, element := range have {
+		switch {
+		case element.Name == network && element.Namespace == namespace:
+			return true, nil
+		case element.InterfaceRequest == wanted:
+			return false, fmt.Errorf("annotation %s gives interface %s to %s/%s, and it is that of network %s; name another interface there",
+				nettypes.NetworkAttachmentAnnot, wanted, element.Namespace, element.Name, network)
+		}
+	}
+	return false, nil
+}
+
+// appendAttachment keeps the form that the annotation has: a list of names between commas, or JSON.
+func appendAttachment(text, network, wanted string) (string, error) {
+	text = strings.TrimSpace(text)
+	if !strings.HasPrefix(text, "[") {
+		if text != "" {
+			text += ","
+		}
+		return text + network + "@" + wanted, nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return "", fmt.Errorf("annotation %s is no list: %w", nettypes.NetworkAttachmentAnnot, err)
+	}
+	added, err := json.Marshal(map[string]string{"name": network, "interface": wanted})
+	if err != nil {
+		return "", err
+	}
+	joined, err := json.Marshal(append(list, added))
+	return string(joined), err
+}

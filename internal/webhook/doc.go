@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhook makes of a pod with the annotation kubernetsn.io/network one that is on the network: it adds the
+// attachment for Multus, the volume with libktsn.so and the pod's socket, and LD_PRELOAD. What cannot work is refused
+// with a sentence when the pod is made, rather than found out when it runs.
+//
+// The API server asks for annotated pods only (matchConditions in the chart), so that no other pod ever waits for the
+// webhook or is refused because it does not answer. An annotated pod is refused then: it would run without its network.
+//
+// mutate.go and what it calls change a pod in memory and know nothing of a cluster; handler.go is the only one that asks.
+package webhook

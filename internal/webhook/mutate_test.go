@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func parsePod(t *testing.T, text string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict([]byte(text), pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func asText(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// annotated is a pod with these annotations and this spec.
+func annotated(annotations, spec string) string {
+	return "metadata: {annotations: {kubernetsn.io/network: tsn" + annotations + "}}\nspec: {" + spec + "}"
+}
+
+const (
+	one         = "containers: [{name: app}]"
+	networksKey = ", k8s.v1.cni.cncf.io/networks: "
+)
+
+func TestAPodIsPutOnItsNetworks(t *testing.T) {
+	pod := parsePod(t, annotated("", `
+  initContainers: [{name: prepare}, {name: proxy, restartPolicy: Always}],
+  containers: [{name: app, env: [{name: A, value: b}], volumeMounts: [{name: data, mountPath: /data}]}, {name: log}],
+  volumes: [{name: data, emptyDir: {}}]`))
+	if err := mutate(pod, "ns", []string{"tsn", "second"}); err != nil {
+		t.Fatal(err)
+	}
+	want := parsePod(t, `
+metadata:
+  labels: {kubernetsn.io/on-network: "true"}
+  annotations: {kubernetsn.io/network: tsn, k8s.v1.cni.cncf.io/networks: "tsn@tsn0,second@tsn1"}
+spec:
+  initContainers:
+    - {name: prepare}
+    - name: proxy
+      restartPolicy: Always
+      env: [{name: LD_PRELOAD, value: /run/ktsn/libktsn.so}]
+      volumeMounts: [{name: ktsn, mountPath: /run/ktsn, readOnly: true}]
+  containers:
+    - name: app
+      env: [{name: A, value: b}, {name: LD_PRELOAD, value: /run/ktsn/libktsn.so}]
+      volumeMounts: [{name: data, mountPath: /data}, {name: ktsn, mountPath: /run/ktsn, readOnly: true}]
+    - name: log
+      env: [{name: LD_PRELOAD, value: /run/ktsn/libktsn.so}]
+      volumeMounts: [{name: ktsn, mountPath: /run/ktsn, readOnly: true}]
+  volumes:
+    - {name: data, emptyDir: {}}
+    - {name: ktsn, csi: {driver: csi.kubernetsn.io, readOnly: true}}
+`)
+	if asText(t, pod) != asText(t, want) {
+		t.Errorf("got  %s\nwant %s", asText(t, pod), asText(t, want))
+	}
+	if err := mutate(pod, "ns", []string{"tsn", "second"}); err != nil || asText(t, pod) != asText(t, want) {
+		t.Errorf("changed when it came a second time, %v: %s", err, asText(t, pod))
+	}
+}
+
+func TestWhatAPodHasIsKept(t *testing.T) {
+	for name, test := range map[string]struct{ pod, want string }{
+		"only the named containers": {annotated(", kubernetsn.io/containers: 'prepare, app'", "initContainers: [{name: prepare}], containers: [{name: app}, {name: log}]"),
+			`"containers":[{"name":"app","env":[{"name":"LD_PRELOAD","value":"/run/ktsn/libktsn.so"}],"resources":{},"volumeMounts":[{"name":"ktsn","readOnly":true,"mountPath":"/run/ktsn"}]},{"name":"log","resources":{}}]`},
+		"an init container that is named": {annotated(", kubernetsn.io/containers: prepare", "initContainers: [{name: prepare}], "+one),
+			`"initContainers":[{"name":"prepare","env":[{"name":"LD_PRELOAD"`},
+		"another preloaded library": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, value: /usr/lib/libjemalloc.so}]}]"),
+			`"value":"/usr/lib/libjemalloc.so:/run/ktsn/libktsn.so"`},
+		"several, with spaces": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, value: 'a.so b.so '}]}]"),
+			`"value":"a.so b.so:/run/ktsn/libktsn.so"`},
+		"an empty one": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, value: ''}]}]"), `"value":"/run/ktsn/libktsn.so"`},
+		"ours": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, value: '/run/ktsn/libktsn.so a.so'}]}]"),
+			`"value":"/run/ktsn/libktsn.so a.so"`},
+		"the last of two, which counts": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, value: a}, {name: LD_PRELOAD, value: b}]}]"),
+			`[{"name":"LD_PRELOAD","value":"a"},{"name":"LD_PRELOAD","value":"b:/run/ktsn/libktsn.so"}]`},
+		"a volume of the driver": {annotated("", "containers: [{name: app}], volumes: [{name: mine, csi: {driver: csi.kubernetsn.io}}]"),
+			`"volumeMounts":[{"name":"mine","readOnly":true,"mountPath":"/run/ktsn"}]`},
+		"other attachments":           {annotated(networksKey+"'a, other/b@x0'", one), `"k8s.v1.cni.cncf.io/networks":"a, other/b@x0,tsn@tsn0"`},
+		"attachments in JSON":         {annotated(networksKey+`'[{"name": "a", "mac": "02:00:00:00:00:01"}]'`, one), `[{\"name\":\"a\",\"mac\":\"02:00:00:00:00:01\"},{\"interface\":\"tsn0\",\"name\":\"tsn\"}]`},
+		"the attachment by hand":      {annotated(networksKey+"tsn@mine", one), `"k8s.v1.cni.cncf.io/networks":"tsn@mine"`},
+		"that of another of the name": {annotated(networksKey+"other/tsn@x0", one), `"k8s.v1.cni.cncf.io/networks":"other/tsn@x0,tsn@tsn0"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := parsePod(t, test.pod)
+			if err := mutate(pod, "ns", []string{"tsn"}); err != nil {
+				t.Fatal(err)
+			}
+			if got := asText(t, pod); !strings.Contains(got, test.want) {
+				t.Errorf("got  %s\nwant %s in it", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatCannotWorkIsRefused(t *testing.T) {
+	for name, test := range map[string]struct{ pod, sentence string }{
+		"the node's network":  {annotated("", one+", hostNetwork: true"), "the pod has hostNetwork: true"},
+		"Windows":             {annotated("", one+", os: {name: windows}"), "the pod is for Windows"},
+		"a missing container": {annotated(", kubernetsn.io/containers: 'app,no'", one), "annotation kubernetsn.io/containers names no, and the pod has no such container; it has app"},
+		"no container":        {annotated(", kubernetsn.io/containers: ''", one), "annotation kubernetsn.io/containers is empty"},
+		"LD_PRELOAD from elsewhere": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, valueFrom: {configMapKeyRef: {name: a, key: b}}}]}]"),
+			"container app takes LD_PRELOAD from elsewhere (valueFrom)"},
+		"another libktsn.so": {annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD, value: '/usr/lib/ktsn/libktsn.so'}]}]"),
+			"container app: LD_PRELOAD names /usr/lib/ktsn/libktsn.so, and two of that library"},
+		"a volume of our name": {annotated("", one+", volumes: [{name: ktsn, emptyDir: {}}]"), "the pod has a volume ktsn of its own"},
+		"a mount at our place": {annotated("", "containers: [{name: app, volumeMounts: [{name: a, mountPath: /run/ktsn/}]}], volumes: [{name: a, emptyDir: {}}]"),
+			"container app has volume a mounted at /run/ktsn"},
+		"an interface that is taken": {annotated(networksKey+"other@tsn0", one), "gives interface tsn0 to ns/other"},
+		"attachments that are none":  {annotated(networksKey+"'[{'", one), "annotation k8s.v1.cni.cncf.io/networks cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"})
+			if err == nil || !strings.Contains(err.Error(), test.sentence) {
+				t.Errorf("got %v, want %q", err, test.sentence)
+			}
+		})
+	}
+}

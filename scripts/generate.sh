@@ -1,0 +1,13 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Generates what follows from api/v1alpha1: deep copies, beside the types, and the CustomResourceDefinition.
+# Usage: generate.sh [FOLDER], which takes the place of the source tree for what is written.
+set -eu
+cd "$(dirname "$0")/.."
+to=${1:-.}
+go=$PWD/scripts/go.sh
+tool=$("$go" -C scripts/controller-gen tool -n controller-gen)
+mkdir -p "$to/api/v1alpha1" "$to/charts/kubernetsn/files"
+"$tool" paths=./api/... \
+	object:headerFile=scripts/controller-gen/header.txt "output:object:dir=$to/api/v1alpha1" \
+	crd "output:crd:dir=$to/charts/kubernetsn/files"

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+)
+
+// theNetworks are what the tests of the operator have: one for all, one for a namespace, one with room for one node.
+const theNetworks = `
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNNetwork
+metadata: {name: tsn}
+spec: {vni: 42, ipv4: {cidr: 10.42.0.0/16}}
+---
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNNetwork
+metadata: {name: second}
+spec: {vni: 43, ipv4: {cidr: 10.43.0.0/16}, ipv6: {cidr: "fd43::/48"}}
+---
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNNetwork
+metadata: {name: small}
+spec: {vni: 44, ipv4: {cidr: 10.44.0.0/24}}
+---
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNNetwork
+metadata: {name: elsewhere}
+spec: {vni: 45, ipv4: {cidr: 10.45.0.0/16}, uplinks: [{interface: eno9}], namespaceSelector: {matchLabels: {elsewhere: allowed}}}
+`
+
+// withSchedule is the first of them with a schedule; %d are the classes that may send in the first half of the cycle.
+const withSchedule = `
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNNetwork
+metadata: {name: tsn}
+spec:
+  vni: 42
+  ipv4: {cidr: 10.42.0.0/16}
+  schedule:
+    gate-enabled: true
+    admin-cycle-time: {numerator: 1, denominator: 1000}
+    admin-control-list:
+      gate-control-entry:
+        - {index: 0, operation-name: set-gate-states, time-interval-value: 500000, gate-states-value: %d}
+        - {index: 1, operation-name: set-gate-states, time-interval-value: 500000, gate-states-value: 255}
+`
+
+func applyText(ctx context.Context, t *testing.T, text string) {
+	t.Helper()
+	applier, err := kube.NewApplier(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Apply(ctx, strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func networkNow(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) {
+	any, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	object, err := any.Resource(v1alpha1.GroupVersion.WithResource("tsnnetworks")).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	network := &v1alpha1.TSNNetwork{}
+	return network, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, network)
+}
+
+// waitNetwork waits until a network is as it should be.
+func waitNetwork(ctx context.Context, t *testing.T, name string, look func(*v1alpha1.TSNNetwork) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		network, err := networkNow(ctx, name)
+		if err != nil {
+			return err
+		}
+		return look(network)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// says waits until a network's condition has a reason, and checks its sentence.
+func says(ctx context.Context, t *testing.T, name, kind, reason, sentence string) {
+	t.Helper()
+	waitNetwork(ctx, t, name, func(network *v1alpha1.TSNNetwork) error {
+		is := meta.FindStatusCondition(network.Status.Conditions, kind)
+		if is == nil || is.Reason != reason || !strings.Contains(is.Message, sentence) {
+			return fmt.Errorf("network %s says %+v, want %s: %s", name, is, reason, sentence)
+		}
+		return nil
+	})
+}
+
+// annotated is all that a user does.
+func annotated(pod *corev1.Pod, networks string) *corev1.Pod {
+	pod.Annotations = map[string]string{v1alpha1.NetworkAnnotation: networks}
+	return pod
+}
+
+// TestOneAnnotation is one test, because the chart is in the cluster once, and there is an order: the networks, pods on
+// them, what is refused, and the end.
+func TestOneAnnotation(t *testing.T) {
+	ctx := needTwoNodes(t)
+	program(t, "helm")
+	removeChart(ctx, t)
+	removeTSN(ctx, t)
+	nodesBefore, before := nodeFiles(ctx, t), objects(ctx, t)
+	arguments := append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m", "--set", "operator.enabled=true",
+		"--set", "operator.linger=2s"}, chartValues...)
+	if said, err := helm(ctx, t, arguments...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	uninstalled := false
+	t.Cleanup(func() {
+		if !uninstalled {
+			ctx := context.WithoutCancel(ctx)
+			said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
+			t.Logf("removed after a failure: %v %s", err, said)
+		}
+	})
+	applyText(ctx, t, theNetworks)
+	namespace := newNamespace(ctx, t, restricted)
+	listener := deploy(ctx, t, namespace, annotated(waiting("listener", under.Nodes[1].Name), "tsn"))
+	talker := deploy(ctx, t, namespace, annotated(waiting("talker", under.Nodes[0].Name), "tsn,second"))
+	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
+
+	t.Run("timed messages reach the other node", func(t *testing.T) {
+		got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), 900, []string{"--count", "500", "--lead", "5ms"},
+			[]string{"--count", "500", "--block", "--idle-timeout", "30s"}, nil)
+		accounted(t, got, 500, func() uint64 { return 0 })
+		if sent := chartStatus(ctx, t, under.Nodes[0].Name).Counters["sent"]; sent < 500 {
+			t.Errorf("ktsnd has sent %d messages", sent)
+		}
+	})
+	t.Run("two networks at once", func(t *testing.T) { twoNetworks(ctx, t, namespace, talker) })
+	t.Run("a schedule begins on all nodes in one cycle", func(t *testing.T) { schedules(ctx, t) })
+	t.Run("what cannot work is refused or said", func(t *testing.T) { refusals(ctx, t, namespace) })
+	t.Run("operators are killed while pods come and go", func(t *testing.T) { operatorsKilled(ctx, t, namespace) })
+	t.Run("uninstall refuses, then leaves nothing", func(t *testing.T) {
+		said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
+		if err == nil || !strings.Contains(said, "pods are on networks; remove them first") || !strings.Contains(said, namespace+"/"+talker.Name) {
+			t.Fatalf("got %v, %q", err, said)
+		}
+		deleteNamespace(t, namespace)
+		if said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		uninstalled = true
+		leftNothing(ctx, t, nodesBefore, before)
+	})
+}
+
+// twoNetworks has a pod reach one of the second network there as well.
+func twoNetworks(ctx context.Context, t *testing.T, namespace string, talker *corev1.Pod) {
+	other := deploy(ctx, t, namespace, annotated(waiting("other", under.Nodes[1].Name), "second"))
+	says(ctx, t, "second", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
+	var interfaces []string
+	all, err := networkStatuses(talker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range all {
+		interfaces = append(interfaces, status.Interface)
+	}
+	if !slices.Contains(interfaces, "tsn0") || !slices.Contains(interfaces, "tsn1") {
+		t.Errorf("a pod on two networks has %v", interfaces)
+	}
+	address := addressOn(t, other)
+	if !netip.MustParsePrefix("10.43.0.0/16").Contains(address) {
+		t.Errorf("a pod of network second has %s", address)
+	}
+	got := talk(ctx, t, talker, other, address.String(), 901, []string{"--count", "200", "--lead", "5ms"},
+		[]string{"--count", "200", "--block", "--idle-timeout", "30s"}, nil)
+	accounted(t, got, 500, func() uint64 { return 0 })
+}
+
+// schedules changes a schedule twice, and has both nodes say the same base time.
+func schedules(ctx context.Context, t *testing.T) {
+	var last v1alpha1.PTPTime
+	for _, classes := range []int{128, 15} {
+		began := time.Now()
+		applyText(ctx, t, fmt.Sprintf(withSchedule, classes))
+		waitNetwork(ctx, t, "tsn", func(network *v1alpha1.TSNNetwork) error {
+			request := network.Status.Schedule
+			if request == nil || request.ObservedGeneration != network.Generation || request.BaseTime == last {
+				return fmt.Errorf("the operator asks for %+v", request)
+			}
+			for _, node := range network.Status.Nodes {
+				if node.ScheduleHash != request.Hash {
+					return fmt.Errorf("node %s says %+v", node.Name, node.Conditions)
+				}
+			}
+			last = request.BaseTime
+			return nil
+		})
+		t.Logf("operational on all nodes after %v", time.Since(began).Round(10*time.Millisecond))
+		for _, host := range under.Nodes {
+			pod, err := nodePodOn(ctx, host.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := inKtsnd(ctx, t, pod, "schedule", "get", "-o", "json")
+			for _, want := range []string{
+				fmt.Sprintf(`"oper-base-time": {"seconds": %d, "nanoseconds": %d}`, last.Seconds, last.Nanoseconds),
+				fmt.Sprintf(`"gate-states-value": %d`, classes),
+			} {
+				if !strings.Contains(strings.Join(strings.Fields(said), ""), strings.Join(strings.Fields(want), "")) {
+					t.Errorf("ktsnd on %s executes %s, want %s in it", host.Name, said, want)
+				}
+			}
+		}
+	}
+}
+
+// refusals are what a person reads.
+func refusals(ctx context.Context, t *testing.T, namespace string) {
+	for name, test := range map[string]struct {
+		pod      *corev1.Pod
+		sentence string
+	}{
+		"an unknown network":               {annotated(waiting("refused", ""), "nowhere"), "there is no TSNNetwork nowhere"},
+		"a namespace that is not allowed":  {annotated(waiting("refused", ""), "elsewhere"), "may not be on TSNNetwork elsewhere"},
+		"an annotation that names nothing": {annotated(waiting("refused", ""), "tsn,,second"), `"" is no name`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := client.CoreV1().Pods(namespace).Create(ctx, test.pod, createOptions)
+			if err == nil || !strings.Contains(err.Error(), test.sentence) {
+				t.Errorf("got %v, want %q", err, test.sentence)
+			}
+		})
+	}
+	t.Run("addresses that are used up", func(t *testing.T) {
+		start(ctx, t, namespace, annotated(waiting("small-1", under.Nodes[0].Name), "small"))
+		if _, err := client.CoreV1().Pods(namespace).Create(ctx, annotated(waiting("small-2", under.Nodes[1].Name), "small"), createOptions); err != nil {
+			t.Fatal(err)
+		}
+		says(ctx, t, "small", v1alpha1.ConditionDegraded, v1alpha1.ReasonRangeUsedUp, "no addresses of network small are left for the nodes "+under.Nodes[1].Name)
+		hasEvent(ctx, t, namespace, "small-2", v1alpha1.ReasonRangeUsedUp)
+	})
+	t.Run("an uplink that is missing", func(t *testing.T) {
+		if _, err := client.CoreV1().Namespaces().Patch(ctx, namespace, "application/merge-patch+json",
+			[]byte(`{"metadata":{"labels":{"elsewhere":"allowed"}}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		err := kube.Wait(ctx, func(ctx context.Context) error {
+			_, err := client.CoreV1().Pods(namespace).Create(ctx, annotated(waiting("uplink", under.Nodes[0].Name), "elsewhere"), createOptions)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(ctx, t, "elsewhere", v1alpha1.ConditionDegraded, v1alpha1.ReasonUplinkMissing, "the network insists on interface eno9, and ktsnd sends by eth0")
+	})
+}
+
+// operatorsKilled has pods come and go while both operators are killed, once as processes and once with their pods. Those
+// that are annotated may have to wait, the others must not.
+func operatorsKilled(ctx context.Context, t *testing.T, namespace string) {
+	now := int64(0)
+	for round, kill := range []func(){
+		func() {
+			for _, host := range under.Nodes {
+				killOn(ctx, t, host.Name, "ktsn-operator")
+			}
+		},
+		func() {
+			err := client.CoreV1().Pods(chartSystem).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now},
+				metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=operator"})
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		kill()
+		plain := waiting(fmt.Sprintf("plain-%d", round), under.Nodes[0].Name)
+		if _, err := client.CoreV1().Pods(namespace).Create(ctx, plain, createOptions); err != nil {
+			t.Errorf("a pod without the annotation is refused: %v", err)
+		}
+		pod := deploy(ctx, t, namespace, annotated(waiting(fmt.Sprintf("kept-%d", round), under.Nodes[1].Name), "tsn"))
+		if pod.Labels[v1alpha1.PodLabel] == "" || !addressOn(t, pod).IsValid() {
+			t.Errorf("an annotated pod was made without its network: %v", pod.Labels)
+		}
+		if err := client.AppsV1().Deployments(namespace).Delete(ctx, fmt.Sprintf("kept-%d", round), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
+}
+
+// leftNothing compares with what there was.
+func leftNothing(ctx context.Context, t *testing.T, nodesBefore map[string]string, before map[string]bool) {
+	t.Helper()
+	for host, after := range nodeFiles(ctx, t) {
+		if after != nodesBefore[host] {
+			t.Errorf("%s has changed: %s", host, difference(nodesBefore[host], after))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		after := objects(ctx, t)
+		for object := range before {
+			delete(after, object)
+		}
+		if len(after) > 0 {
+			return fmt.Errorf("left in the cluster: %s", strings.Join(slices.Sorted(maps.Keys(after)), ", "))
+		}
+		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.NodeLabel})
+		if err == nil && len(nodes.Items) > 0 {
+			err = fmt.Errorf("%d nodes are still labelled", len(nodes.Items))
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

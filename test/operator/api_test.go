@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// judge has the API server judge a network, written in YAML, without keeping it.
+func judge(t *testing.T, text string, options ...client.CreateOption) error {
+	t.Helper()
+	object := parseNetwork(t, text)
+	return admin.Create(needServer(t), object, append(options, client.DryRunAll)...)
+}
+
+func parseNetwork(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	object.SetAPIVersion("kubernetsn.io/v1alpha1")
+	object.SetKind("TSNNetwork")
+	if object.GetName() == "" {
+		object.SetName("judged")
+	}
+	return object
+}
+
+// spec writes a network with the fields that are required, and these.
+func spec(fields ...string) string {
+	return "spec:\n  vni: 42\n  ipv4: {cidr: 10.42.0.0/16}\n  " + strings.Join(fields, "\n  ") + "\n"
+}
+
+func TestWhatIsAllowedInANetwork(t *testing.T) {
+	for name, text := range map[string]string{
+		"no more than is required":    spec(),
+		"a second address":            spec("ipv6: {cidr: 'fd42::/48'}"),
+		"a range for one node":        "spec: {vni: 1, ipv4: {cidr: 10.1.0.0/24}}",
+		"an uplink for each of two":   spec("uplinks: [{interface: eno1, nodeSelector: {matchLabels: {a: b}}}, {interface: eno2}]"),
+		"a link speed":                spec("linkSpeed: 2500Mbit"),
+		"classes":                     spec("trafficClasses: {priorityCodePoints: [0,1,2,3,4,5,6,7]}"),
+		"a schedule that is not on":   spec("schedule: {gate-enabled: false, admin-gate-states: 128}"),
+		"namespaces":                  spec("namespaceSelector: {matchLabels: {a: b}}"),
+		"the schedule of the example": spec("schedule:") + indent(t, "../../docs/examples/schedule.yaml"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := judge(t, text, client.FieldValidation("Strict")); err != nil {
+				t.Errorf("refused: %v", err)
+			}
+		})
+	}
+}
+
+// indent takes the table from a file of a schedule.
+func indent(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Table map[string]any `json:"gate-parameter-table"`
+	}
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	inner, err := yaml.Marshal(document.Table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "    " + strings.ReplaceAll(strings.TrimSpace(string(inner)), "\n", "\n    ") + "\n"
+}
+
+const entry = "{index: 0, operation-name: set-gate-states, time-interval-value: 1000000, gate-states-value: 255}"
+
+func TestARefusalSaysWhatIsWrong(t *testing.T) {
+	for name, test := range map[string]struct{ text, sentence string }{
+		"a name with a dot":    {"metadata: {name: a.b}\n" + spec(), "metadata.name must have 1 to 63 small letters"},
+		"no ipv4":              {"spec: {vni: 1}", "spec.ipv4: Required"},
+		"a vni of 0":           {"spec: {vni: 0, ipv4: {cidr: 10.0.0.0/16}}", "spec.vni"},
+		"a vni too large":      {"spec: {vni: 16777216, ipv4: {cidr: 10.0.0.0/16}}", "spec.vni"},
+		"no range":             {"spec: {vni: 1, ipv4: {cidr: ten}}", "ipv4.cidr must be a range of IPv4 such as 10.42.0.0/16"},
+		"a range of IPv6":      {"spec: {vni: 1, ipv4: {cidr: 'fd42::/48'}}", "ipv4.cidr must be a range of IPv4"},
+		"bits behind":          {"spec: {vni: 1, ipv4: {cidr: 10.42.1.0/16}}", "ipv4.cidr has bits set behind its prefix"},
+		"a part that is more":  {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/26}}", "ipv4.nodePrefixLength must be that of cidr or up to 16 more"},
+		"too many parts":       {"spec: {vni: 1, ipv4: {cidr: 10.0.0.0/8, nodePrefixLength: 25}}", "up to 16 more"},
+		"a part of nothing":    {"spec: {vni: 1, ipv4: {cidr: 10.0.0.0/24, nodePrefixLength: 31}}", "at most 30"},
+		"IPv4 for IPv6":        {spec("ipv6: {cidr: 10.43.0.0/16}"), "ipv6.cidr must be a range of IPv6"},
+		"a small mtu":          {spec("mtu: 100"), "mtu must be 1280 to 65535 bytes, or 0"},
+		"an interface's name":  {spec("uplinks: [{interface: 'a b'}]"), "interface must be the name of a network interface"},
+		"another uplink":       {spec("uplinks: [{interface: a, type: ovs}]"), "Unsupported value: \"ovs\""},
+		"a speed without unit": {spec("linkSpeed: '1000'"), "linkSpeed must be a whole number with Mbit or Gbit"},
+		"a short map":          {spec("trafficClasses: {priorityMap: [1, 2]}"), "spec.trafficClasses.priorityMap"},
+		"class 8":              {spec("trafficClasses: {priorityCodePoints: [8,1,2,3,4,5,6,7]}"), "priorityCodePoints[0]"},
+		"no cycle":             {spec("schedule: {gate-enabled: true, admin-control-list: {gate-control-entry: [" + entry + "]}}"), "schedule.admin-cycle-time is required"},
+		"no list":              {spec("schedule: {gate-enabled: true, admin-cycle-time: {numerator: 1, denominator: 1000}}"), "gate-control-entry must have 1 to 256 entries"},
+		"an index twice":       {spec("schedule: {admin-control-list: {gate-control-entry: [" + entry + "," + entry + "]}}"), "index must count the entries"},
+		"another operation":    {spec("schedule: {admin-control-list: {gate-control-entry: [{index: 0, operation-name: hold, time-interval-value: 1, gate-states-value: 0}]}}"), "operation-name: Unsupported value"},
+		"a small sdu":          {spec("schedule: {queue-max-sdu-table: [{traffic-class: 1, queue-max-sdu: 4}]}"), "queue-max-sdu must be 46 to 65535 bytes"},
+		"a class twice":        {spec("schedule: {queue-max-sdu-table: [{traffic-class: 1}, {traffic-class: 1}]}"), "Duplicate value"},
+		"an unknown field":     {spec("vlan: 4"), `unknown field "spec.vlan"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := judge(t, test.text, client.FieldValidation("Strict"))
+			if err == nil || !strings.Contains(err.Error(), test.sentence) {
+				t.Errorf("got %v, want %q in it", err, test.sentence)
+			}
+		})
+	}
+}
+
+func TestWhatCanBeChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		path     []string
+		value    any
+		sentence string
+	}{
+		"the mtu":                  {[]string{"mtu"}, int64(1400), ""},
+		"a range that grows much":  {[]string{"ipv4", "cidr"}, "10.0.0.0/9", ""},
+		"a range that grows truly": {[]string{"ipv4", "cidr"}, "10.42.0.0/15", ""},
+		"a range that shrinks":     {[]string{"ipv4", "cidr"}, "10.42.0.0/17", "ipv4.cidr can only grow"},
+		"another range":            {[]string{"ipv4", "cidr"}, "10.52.0.0/16", "ipv4.cidr can only grow"},
+		"other parts":              {[]string{"ipv4", "nodePrefixLength"}, int64(25), "nodePrefixLength cannot be changed"},
+		"the vni":                  {[]string{"vni"}, int64(7), "vni cannot be changed"},
+		"ipv6 where was none":      {[]string{"ipv6"}, map[string]any{"cidr": "fd42::/48"}, "ipv6 cannot be added"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := needServer(t)
+			made := parseNetwork(t, fmt.Sprintf("metadata: {generateName: changed-}\n%s", spec()))
+			made.SetName("")
+			if err := admin.Create(ctx, made); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), made) })
+			if err := unstructured.SetNestedField(made.Object, test.value, append([]string{"spec"}, test.path...)...); err != nil {
+				t.Fatal(err)
+			}
+			err := admin.Update(ctx, made, client.DryRunAll)
+			if (err == nil) != (test.sentence == "") || err != nil && !strings.Contains(err.Error(), test.sentence) {
+				t.Errorf("got %v, want %q", err, test.sentence)
+			}
+		})
+	}
+}

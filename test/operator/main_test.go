@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// The API server under test; config is nil without one.
+var (
+	config *rest.Config
+	admin  client.Client
+	whyNot string
+	scheme = runtime.NewScheme()
+)
+
+// patience is how long anything may take that takes milliseconds on an idle machine.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	stop, err := startServer()
+	if err != nil {
+		whyNot = err.Error()
+	}
+	status := m.Run()
+	endOperator()
+	if err := stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	os.Exit(status)
+}
+
+func startServer() (stop func() error, err error) {
+	stop = func() error { return nil }
+	dir := os.Getenv("KTSN_KUBERNETES_DIR")
+	if dir == "" {
+		return stop, fmt.Errorf("KTSN_KUBERNETES_DIR names no folder with a kube-apiserver; `make e2e` builds one")
+	}
+	etcd, err := exec.LookPath("etcd")
+	if err != nil {
+		return stop, fmt.Errorf("%w; scripts/install-deps.sh cluster installs it", err)
+	}
+	// Of Multus only the form of its resource is needed.
+	server := &envtest.Environment{
+		ControlPlane: envtest.ControlPlane{
+			APIServer: &envtest.APIServer{Path: filepath.Join(dir, "kube-apiserver")},
+			Etcd:      &envtest.Etcd{Path: etcd},
+		},
+		CRDDirectoryPaths:        []string{"../../charts/kubernetsn/files", "testdata"},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: time.Minute,
+		ControlPlaneStopTimeout:  time.Minute,
+	}
+	started, err := server.Start()
+	if err != nil {
+		_ = server.Stop() // of what was started
+		return stop, err
+	}
+	made, err := client.New(started, client.Options{Scheme: scheme})
+	if err != nil {
+		return server.Stop, err
+	}
+	config, admin = started, made
+	return server.Stop, nil
+}
+
+// needServer skips a test where there is none, and bounds what it does.
+func needServer(t *testing.T) context.Context {
+	t.Helper()
+	if config == nil {
+		if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
+			t.Fatal(whyNot)
+		}
+		t.Skip(whyNot)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+var errNotYet = errors.New("not yet")
+
+func selector(key, value string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+}
+
+func attachment(namespace string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"})
+	object.SetName("attach")
+	object.SetNamespace(namespace)
+	return object
+}
+
+// condition waits until a network's condition has a status and a reason, and returns its sentence.
+func condition(ctx context.Context, t *testing.T, network *v1alpha1.TSNNetwork, kind string, status metav1.ConditionStatus, reason string) string {
+	t.Helper()
+	text := ""
+	eventually(ctx, t, func() error {
+		if err := get(ctx, network); err != nil {
+			return err
+		}
+		is := meta.FindStatusCondition(network.Status.Conditions, kind)
+		if is == nil || is.Status != status || is.Reason != reason {
+			return fmt.Errorf("%s of %s is %+v, want %s, %s", kind, network.Name, is, status, reason)
+		}
+		text = is.Message
+		return nil
+	})
+	return text
+}
+
+func nodes(network *v1alpha1.TSNNetwork) string {
+	var text []string
+	for _, node := range network.Status.Nodes {
+		text = append(text, node.Name+"="+node.IPv4)
+	}
+	return strings.Join(text, " ")
+}
+
+func labelled(ctx context.Context, t *testing.T, node *corev1.Node, want bool) {
+	t.Helper()
+	eventually(ctx, t, func() error {
+		if err := get(ctx, node); err != nil {
+			return err
+		}
+		if is := node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue; is != want {
+			return fmt.Errorf("node %s is labelled: %v, want %v", node.Name, is, want)
+		}
+		return nil
+	})
+}
+
+func TestNodesAreLabelledAsLongAsThereArePods(t *testing.T) {
+	ctx := needOperator(t)
+	first, second := newNode("label-1"), newNode("label-2")
+	create(ctx, t, first, second, newNetwork("label", 201, "10.201.0.0/16"))
+	create(ctx, t, plainPod("plain", "default"))
+	one, two := onNetwork("label-one", "default", "label", "label-1"), onNetwork("label-two", "default", "label", "label-1")
+	create(ctx, t, one, two)
+	labelled(ctx, t, first, true)
+	remove(ctx, t, one)
+	time.Sleep(3 * linger)
+	labelled(ctx, t, first, true)
+	labelled(ctx, t, second, false)
+	// One that ends is there until its object has gone.
+	if err := admin.Delete(ctx, two); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * linger)
+	labelled(ctx, t, first, true)
+	remove(ctx, t, two)
+	labelled(ctx, t, first, false)
+}
+
+func TestARangeIsDividedAndUsedUp(t *testing.T) {
+	ctx := needOperator(t)
+	network := newNetwork("parts", 202, "10.202.0.0/23")
+	create(ctx, t, newNode("parts-1"), newNode("parts-2"), newNode("parts-3"), network)
+	one, two := onNetwork("parts-one", "default", "parts", "parts-1"), onNetwork("parts-two", "default", "parts", "parts-2")
+	create(ctx, t, one, two)
+	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeWaited)
+	eventually(ctx, t, func() error {
+		if err := get(ctx, network); err != nil {
+			return err
+		}
+		if got := nodes(network); !strings.Contains(got, "parts-1=10.202.") || !strings.Contains(got, "parts-2=10.202.") {
+			return fmt.Errorf("the nodes have %s", got)
+		}
+		return nil
+	})
+	had := nodes(network)
+	three := onNetwork("parts-three", "default", "parts", "parts-3")
+	create(ctx, t, three)
+	text := condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonRangeUsedUp)
+	if !strings.Contains(text, "no addresses of network parts are left for the nodes parts-3") || nodes(network) != had {
+		t.Errorf("it says %q, and the nodes have %s", text, nodes(network))
+	}
+	eventually(ctx, t, func() error { return hasEvent(ctx, "parts-three", v1alpha1.ReasonRangeUsedUp) })
+	// What the first gives back is the third's.
+	remove(ctx, t, one)
+	eventually(ctx, t, func() error {
+		if err := get(ctx, network); err != nil {
+			return err
+		}
+		if got := nodes(network); strings.Contains(got, "parts-1=") || !strings.Contains(got, "parts-3=") {
+			return fmt.Errorf("the nodes have %s", got)
+		}
+		return nil
+	})
+	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsAsked)
+}
+
+func hasEvent(ctx context.Context, pod, reason string) error {
+	var events corev1.EventList
+	if err := admin.List(ctx, &events, client.InNamespace("default")); err != nil {
+		return err
+	}
+	for _, event := range events.Items {
+		if event.InvolvedObject.Name == pod && event.Reason == reason {
+			return nil
+		}
+	}
+	return fmt.Errorf("no Event %s for pod %s among %d", reason, pod, len(events.Items))
+}
+
+func TestANodesReportMakesTheNetworkReady(t *testing.T) {
+	ctx := needOperator(t)
+	network, node := newNetwork("report", 203, "10.203.0.0/16"), newNode("report-1")
+	create(ctx, t, node, network)
+	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked) // there is nothing to wait for
+	create(ctx, t, onNetwork("report-one", "default", "report", "report-1"))
+	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeWaited)
+	report(ctx, t, network, "report-1", metav1.ConditionFalse, v1alpha1.ReasonUplinkMissing, "there is no interface eno9")
+	text := condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonUplinkMissing)
+	if text != "node report-1: there is no interface eno9" {
+		t.Errorf("it says %q", text)
+	}
+	report(ctx, t, network, "report-1", metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "")
+	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	if status := network.Status; status.NodesReady != "1/1" || status.Pods != 1 || status.Nodes[0].Uplink != "eno1" || status.Nodes[0].IPv4 == "" {
+		t.Errorf("the status is %+v", status)
+	}
+	// The report of a node that goes, goes.
+	remove(ctx, t, node)
+	eventually(ctx, t, func() error {
+		if err := get(ctx, network); err != nil {
+			return err
+		}
+		if len(network.Status.Nodes) > 0 {
+			return fmt.Errorf("the status still has %s", nodes(network))
+		}
+		return nil
+	})
+}
+
+// report says what a node's agent would.
+func report(ctx context.Context, t *testing.T, network *v1alpha1.TSNNetwork, node string, status metav1.ConditionStatus, reason, text string) {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"nodes": []any{map[string]any{
+		"name": node, "uplink": "eno1", "conditions": []any{map[string]any{
+			"type": v1alpha1.ConditionReady, "status": string(status), "reason": reason, "message": text,
+			"observedGeneration": network.Generation, "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+		}},
+	}}}}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNNetwork"))
+	object.SetName(network.Name)
+	if err := admin.Status().Patch(ctx, object, client.Apply, client.FieldOwner("ktsn-agent-"+node), client.ForceOwnership); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAttachmentsFollowNamespaces(t *testing.T) {
+	ctx := needOperator(t)
+	network := newNetwork("attach", 204, "10.204.0.0/16")
+	network.Spec.NamespaceSelector = selector("attach", "yes")
+	foreign := attachment("attach-foreign")
+	allowed, other := newNamespace("attach-allowed", map[string]string{"attach": "yes"}), newNamespace("attach-other", nil)
+	create(ctx, t, allowed, other, newNamespace("attach-foreign", map[string]string{"attach": "yes"}), foreign, network)
+	eventually(ctx, t, func() error { return get(ctx, attachment("attach-allowed")) })
+	text := condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonForeignAttachment)
+	if !strings.Contains(text, "attach-foreign") {
+		t.Errorf("it says %q", text)
+	}
+	if err := get(ctx, attachment("attach-other")); !apierrors.IsNotFound(err) {
+		t.Errorf("a namespace that may not has an attachment: %v", err)
+	}
+	other.Labels = map[string]string{"attach": "yes"}
+	if err := admin.Update(ctx, other); err != nil {
+		t.Fatal(err)
+	}
+	eventually(ctx, t, func() error { return get(ctx, attachment("attach-other")) })
+	pod := onNetwork("attach-one", "attach-allowed", "attach", "")
+	create(ctx, t, pod)
+	allowed.Labels = nil
+	if err := admin.Update(ctx, allowed); err != nil {
+		t.Fatal(err)
+	}
+	// A pod is on it, so network and attachment stay until it has gone.
+	if err := admin.Delete(ctx, network); err != nil {
+		t.Fatal(err)
+	}
+	text = condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInUse)
+	if !strings.Contains(text, "attach-allowed/attach-one") {
+		t.Errorf("it says %q", text)
+	}
+	if err := get(ctx, attachment("attach-allowed")); err != nil {
+		t.Errorf("the attachment of a pod has gone: %v", err)
+	}
+	if err := admin.Create(ctx, onNetwork("attach-two", "attach-other", "attach", ""), client.DryRunAll); err == nil ||
+		!strings.Contains(err.Error(), "is being deleted") {
+		t.Errorf("a network that goes takes another pod: %v", err)
+	}
+	remove(ctx, t, pod)
+	for _, object := range []client.Object{network, attachment("attach-allowed"), attachment("attach-other")} {
+		eventually(ctx, t, func() error {
+			if err := get(ctx, object); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%T %s is still there: %w", object, object.GetNamespace(), err)
+			}
+			return nil
+		})
+	}
+	if err := get(ctx, foreign); err != nil {
+		t.Errorf("somebody else's attachment was removed: %v", err)
+	}
+}
+
+func TestOneNetworkHasTheSchedule(t *testing.T) {
+	ctx := needOperator(t)
+	first, second := newNetwork("gates-1", 205, "10.205.0.0/16"), newNetwork("gates-2", 206, "10.206.0.0/16")
+	first.Spec.Schedule, second.Spec.Schedule = gates(255), gates(1)
+	begin := time.Now()
+	create(ctx, t, first)
+	condition(ctx, t, first, v1alpha1.ConditionScheduleAccepted, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	asked := *first.Status.Schedule
+	if at := time.Unix(asked.BaseTime.Seconds, 0); at.Before(begin) || at.After(begin.Add(time.Minute)) || asked.BaseTime.Nanoseconds%1e6 != 0 {
+		t.Errorf("asked at %v for %+v", begin, asked)
+	}
+	time.Sleep(1100 * time.Millisecond) // ages are whole seconds
+	create(ctx, t, second)
+	text := condition(ctx, t, second, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonScheduleOfAnother)
+	if !strings.Contains(text, "network gates-1 has a schedule") {
+		t.Errorf("it says %q", text)
+	}
+	change(ctx, t, first, func() { first.Spec.LinkSpeed = "1Mbit" })
+	text = condition(ctx, t, first, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonScheduleInvalid)
+	if !strings.Contains(text, "time-interval-value: is 500000") || first.Status.Schedule == nil || first.Status.Schedule.BaseTime != asked.BaseTime {
+		t.Errorf("it says %q, and nodes are asked for %+v", text, first.Status.Schedule)
+	}
+	change(ctx, t, first, func() { first.Spec.LinkSpeed = ""; first.Spec.Schedule = gates(15) })
+	eventually(ctx, t, func() error {
+		if err := get(ctx, first); err != nil {
+			return err
+		}
+		if first.Status.Schedule.Hash == asked.Hash {
+			return fmt.Errorf("%w: nodes are asked for %+v", errNotYet, first.Status.Schedule)
+		}
+		return nil
+	})
+	if first.Status.Schedule.BaseTime == asked.BaseTime {
+		t.Error("another schedule begins when the one before did")
+	}
+	change(ctx, t, first, func() { first.Spec.Schedule = nil })
+	condition(ctx, t, second, v1alpha1.ConditionScheduleAccepted, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+}
+
+// change changes a network, whatever else was changed meanwhile.
+func change(ctx context.Context, t *testing.T, network *v1alpha1.TSNNetwork, how func()) {
+	t.Helper()
+	eventually(ctx, t, func() error {
+		if err := get(ctx, network); err != nil {
+			return err
+		}
+		how()
+		return admin.Update(ctx, network)
+	})
+}
+
+// gates are two halves of a millisecond: in the first these classes may send, in the second all.
+func gates(states int32) *v1alpha1.GateParameterTable {
+	const operation = "set-gate-states"
+	return &v1alpha1.GateParameterTable{
+		GateEnabled:    true,
+		AdminCycleTime: &v1alpha1.CycleTime{Numerator: 1, Denominator: 1000},
+		AdminControlList: &v1alpha1.GateControlList{Entries: []v1alpha1.GateControlEntry{
+			{Index: 0, OperationName: operation, TimeIntervalValue: 500000, GateStatesValue: states},
+			{Index: 1, OperationName: operation, TimeIntervalValue: 500000, GateStatesValue: 255},
+		}},
+	}
+}
+
+func TestWhatOverlapsIsSaid(t *testing.T) {
+	ctx := needOperator(t)
+	first, second := newNetwork("overlap-1", 207, "10.207.0.0/16"), newNetwork("overlap-2", 208, "10.207.128.0/17")
+	create(ctx, t, first)
+	time.Sleep(1100 * time.Millisecond)
+	create(ctx, t, second)
+	text := condition(ctx, t, second, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps)
+	if !strings.Contains(text, "network overlap-1 has addresses of the same range, 10.207.0.0/16") {
+		t.Errorf("it says %q", text)
+	}
+	condition(ctx, t, first, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+}
