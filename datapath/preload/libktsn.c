@@ -8,6 +8,7 @@
  * signal handler.
  */
 #include "descriptors.h"
+#include "epoll_sets.h"
 #include "flow_table.h"
 #include "message.h"
 #include "next.h"
@@ -123,6 +124,8 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 	/* Bound or connected before it asked for SO_TXTIME: register now, not at the first send. */
 	if (captured && socket_is_bound(fd))
 		flow_refresh(flow, fd);
+	if (captured)
+		epoll_sets_join(flow, fd);
 	flow_put(flow);
 	return captured ? 0 : kernel_err;
 }
@@ -153,7 +156,8 @@ static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
 	flow->kind = kind;
 	flow->left_to_kernel = session_get(&session) || flow_adopt(session, flow, fd);
 	flow->txtime_clockid = clockids[flow->clock];
-	(void)flow_share(flow, fd);
+	if (flow_share(flow, fd) == 0 && !flow->left_to_kernel)
+		epoll_sets_join(flow, fd);
 	return flow;
 }
 

@@ -140,6 +140,8 @@ var Cases = []Case{
 	{"wait-epoll-oneshot", ETF, false, true, IPv4},
 	{"wait-epoll-exclusive", ETF, false, true, IPv4},
 	{"wait-epoll-changes", ETF, false, true, IPv4},
+	{"wait-epoll-closed-sets", ETF, false, true, IPv4},
+	{"wait-epoll-before", ETF, false, true, IPv4},
 	{"wait-exceptions", ETF, false, true, IPv4},
 	{"wait-fork", ETF, false, false, IPv4},
 
