@@ -115,6 +115,7 @@ var Cases = []Case{
 	{"full-buffer", ETF, true, true, IPv4},
 	{"full-buffer-blocks", ETF, true, false, IPv4},
 	{"full-buffer-edge", ETF, true, true, IPv4},
+	{"full-buffer-edge-before", ETF, true, false, IPv4},
 	{"full-buffer-shut-down", ETF, false, false, IPv4},
 	{"shut-down", ETF, true, true, IPv4},
 	{"shut-down-unconnected", ETF, true, true, IPv4},

@@ -177,13 +177,11 @@ static void full_buffer_blocks(void)
 }
 
 /* What an event loop does: waits for the edge after EAGAIN. */
-static void full_buffer_edge(void)
+static void edges(int fd, int epoll_fd)
 {
-	struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data.u32 = 42};
-	int fd = small_buffer(reporting_socket()), epoll_fd = epoll_create1(0), ready;
+	struct epoll_event event = {0};
+	int ready = epoll_wait(epoll_fd, &event, 1, 1000);
 
-	say_result("add", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
-	ready = epoll_wait(epoll_fd, &event, 1, 1000);
 	say("writable before", "%d, %s, data %u", ready, yes_if(event.events & EPOLLOUT), event.data.u32);
 	say("again", "%d", epoll_wait(epoll_fd, &event, 1, 0));
 	fill(fd, tai_ns() + 200 * MS);
@@ -193,6 +191,27 @@ static void full_buffer_edge(void)
 	    event.data.u32);
 	settle(fd);
 	close(epoll_fd);
+}
+
+static void full_buffer_edge(void)
+{
+	struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data.u32 = 42};
+	int fd = small_buffer(reporting_socket()), epoll_fd = epoll_create1(0);
+
+	say_result("add", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
+	edges(fd, epoll_fd);
+}
+
+/* It waits before it asks for SO_TXTIME. */
+static void full_buffer_edge_before(void)
+{
+	struct txtime_option option = {CLOCK_TAI, REPORT_ERRORS | (case_deadline ? DEADLINE_MODE : 0)};
+	struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data.u32 = 42};
+	int fd = small_buffer(plain_socket()), epoll_fd = epoll_create1(0);
+
+	say_result("add", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
+	say_result("SO_TXTIME", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)));
+	edges(fd, epoll_fd);
 }
 
 /* What a socket answers of which somebody has shut down one side. */
@@ -300,6 +319,7 @@ const struct txtime_case sending_cases[] = {
 	{"full-buffer", full_buffer},
 	{"full-buffer-blocks", full_buffer_blocks},
 	{"full-buffer-edge", full_buffer_edge},
+	{"full-buffer-edge-before", full_buffer_edge_before},
 	{"full-buffer-shut-down", full_buffer_shut_down},
 	{"shut-down", shut_down},
 	{"shut-down-unconnected", shut_down_unconnected},
