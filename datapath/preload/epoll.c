@@ -3,6 +3,8 @@
  * epoll_ctl: beside a timed socket its alarm stands in the set, and for EPOLLOUT its space, each with the
  * application's own data. So the kernel itself wakes every kind of epoll_wait, and what comes out is the application's.
  */
+#include "epoll_memory.h"
+#include "epoll_sets.h"
 #include "flow_table.h"
 #include "next.h"
 #include "own_fds.h"
@@ -27,20 +29,6 @@ static struct epoll_place *place_find(struct waiting *waiting, int epoll_fd, int
 	return NULL;
 }
 
-static struct epoll_place *place_make(struct waiting *waiting, int epoll_fd, int fd)
-{
-	struct epoll_place *place = place_find(waiting, epoll_fd, fd);
-
-	for (int i = 0; !place && i < WAITING_EPOLL_SETS; i++)
-		if (waiting->places[i].epoll_fd == -1)
-			place = &waiting->places[i];
-	if (!place || place->epoll_fd == epoll_fd)
-		return place;
-	*place = (struct epoll_place){.epoll_fd = epoll_fd, .fd = fd, .alarm_fd = -1, .space_fd = -1};
-	atomic_store_explicit(&waiting->places_used, true, memory_order_relaxed);
-	return place;
-}
-
 /* Puts a copy of `original` into the set, or changes what it waits for. The number of the set may be another's by now,
  * where it does not stand yet. */
 static bool member_set(int *copy, int original, int epoll_fd, struct epoll_event event)
@@ -60,6 +48,63 @@ static void member_remove(int *copy, int epoll_fd)
 	(void)kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_DEL, *copy, NULL);
 	own_fd_close(*copy);
 	*copy = -1;
+}
+
+/* Whether a descriptor stands in a set: then it can not be put in again. */
+static bool stands_in(int epoll_fd, int fd)
+{
+	struct epoll_event nothing = {.events = 0};
+	long err = kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, fd, &nothing);
+
+	if (err == 0)
+		(void)kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	return err == -EEXIST;
+}
+
+/* Sets are closed without EPOLL_CTL_DEL, and their numbers become other sets'. */
+static bool place_stale(const struct epoll_place *place)
+{
+	return !(place->alarm_fd >= 0 && stands_in(place->epoll_fd, place->alarm_fd)) &&
+	       !(place->space_fd >= 0 && stands_in(place->epoll_fd, place->space_fd));
+}
+
+static void place_free(struct epoll_place *place)
+{
+	member_remove(&place->alarm_fd, place->epoll_fd);
+	member_remove(&place->space_fd, place->epoll_fd);
+	place->epoll_fd = -1;
+}
+
+static struct epoll_place *place_unused(struct waiting *waiting)
+{
+	for (int i = 0; i < WAITING_EPOLL_SETS; i++)
+		if (waiting->places[i].epoll_fd == -1)
+			return &waiting->places[i];
+	return NULL;
+}
+
+static void stale_free(struct waiting *waiting)
+{
+	for (int i = 0; i < WAITING_EPOLL_SETS; i++)
+		if (place_stale(&waiting->places[i]))
+			place_free(&waiting->places[i]);
+}
+
+static struct epoll_place *place_make(struct waiting *waiting, int epoll_fd, int fd)
+{
+	struct epoll_place *place = place_find(waiting, epoll_fd, fd);
+
+	if (!place)
+		place = place_unused(waiting);
+	if (!place) {
+		stale_free(waiting);
+		place = place_unused(waiting);
+	}
+	if (!place || place->epoll_fd == epoll_fd)
+		return place;
+	*place = (struct epoll_place){.epoll_fd = epoll_fd, .fd = fd, .alarm_fd = -1, .space_fd = -1};
+	atomic_store_explicit(&waiting->places_used, true, memory_order_relaxed);
+	return place;
 }
 
 /* Whether the space is in the set now. */
@@ -94,11 +139,8 @@ static void place_remove(struct flow *flow, int epoll_fd, int fd)
 
 	lock_take(&waiting->lock);
 	place = place_find(waiting, epoll_fd, fd);
-	if (place) {
-		member_remove(&place->alarm_fd, epoll_fd);
-		member_remove(&place->space_fd, epoll_fd);
-		place->epoll_fd = -1;
-	}
+	if (place)
+		place_free(place);
 	lock_give(&waiting->lock);
 }
 
@@ -144,15 +186,39 @@ static int timed_ctl(struct flow *flow, int epoll_fd, int operation, int fd, str
 	return result;
 }
 
+void epoll_sets_join(struct flow *flow, int fd)
+{
+	struct epoll_event event;
+	int epoll_fd;
+
+	if (!epoll_noted(fd, &epoll_fd, &event) || !stands_in(epoll_fd, fd))
+		return;
+	/* What waits once may have been told already, and what waits exclusively can not be changed: these keep the
+	 * kernel's EPOLLOUT. */
+	if (event.events & WRITABLE && !(event.events & (EPOLLONESHOT | EPOLLEXCLUSIVE))) {
+		(void)timed_ctl(flow, epoll_fd, EPOLL_CTL_MOD, fd, &event);
+		return;
+	}
+	event.events &= ~(uint32_t)WRITABLE;
+	(void)place_set(flow, epoll_fd, fd, &event);
+}
+
+static int flow_ctl(struct flow *flow, int epoll_fd, int operation, int fd, struct epoll_event *event)
+{
+	int result = flow->left_to_kernel ? next_epoll_ctl(epoll_fd, operation, fd, event)
+					  : timed_ctl(flow, epoll_fd, operation, fd, event);
+
+	flow_put(flow);
+	return result;
+}
+
 EXPORT int epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
 {
 	struct flow *flow = flow_known(fd) && session_process_is_ours() ? flow_acquire(fd) : NULL;
-	int result;
+	int result = flow ? flow_ctl(flow, epoll_fd, operation, fd, event)
+			  : next_epoll_ctl(epoll_fd, operation, fd, event);
 
-	if (!flow)
-		return next_epoll_ctl(epoll_fd, operation, fd, event);
-	result = flow->left_to_kernel ? next_epoll_ctl(epoll_fd, operation, fd, event)
-				      : timed_ctl(flow, epoll_fd, operation, fd, event);
-	flow_put(flow);
+	if (result == 0 && event && operation != EPOLL_CTL_DEL)
+		epoll_note(epoll_fd, fd, event);
 	return result;
 }

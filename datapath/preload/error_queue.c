@@ -12,7 +12,7 @@
 
 enum { PACKET_TX_TIMESTAMP_CMSG = 16 };
 
-/* What the kernel passes with an entry of the error queue, by family of the socket. The offender is none. */
+/* What the kernel passes with an entry of the error queue, by family of the socket. */
 struct error_control {
 	int level;
 	int type;
@@ -29,6 +29,36 @@ static struct error_control control_of(int family)
 	default:
 		return (struct error_control){IPPROTO_IP, IP_RECVERR, sizeof(struct sockaddr_in)};
 	}
+}
+
+/* Where the addresses are in a frame, and what tells which they are. */
+enum {
+	ETHERTYPE_AT = 12,
+	SOURCE4_AT = 14 + 12,
+	SOURCE6_AT = 14 + 8,
+	IPV6_HEADERS_BYTES = 14 + 40,
+	MAPPED_AT = 12,
+};
+
+/* An IPv6 socket is told the source of its own message, which is no offender (ipv6_recv_error() knows of errors from
+ * elsewhere only); another socket, none. */
+static struct sockaddr_in6 offender6(const struct error_report *report)
+{
+	static const uint8_t ethertype6[2] = {0x86, 0xdd};
+	struct sockaddr_in6 offender = {.sin6_family = AF_INET6};
+
+	if (report->bytes_count < IPV6_HEADERS_BYTES ||
+	    memcmp(report->bytes + ETHERTYPE_AT, ethertype6, sizeof(ethertype6)) != 0) {
+		memset(offender.sin6_addr.s6_addr + MAPPED_AT - 2, 0xff, 2);
+		if (report->bytes_count >= SOURCE4_AT + sizeof(struct in_addr))
+			memcpy(offender.sin6_addr.s6_addr + MAPPED_AT, report->bytes + SOURCE4_AT,
+			       sizeof(struct in_addr));
+		return offender;
+	}
+	memcpy(&offender.sin6_addr, report->bytes + SOURCE6_AT, sizeof(offender.sin6_addr));
+	if (IN6_IS_ADDR_LINKLOCAL(&offender.sin6_addr))
+		offender.sin6_scope_id = report->interface;
+	return offender;
 }
 
 static struct sock_extended_err extended_error(const struct error_report *report)
@@ -91,6 +121,11 @@ size_t error_report_write(const struct error_report *report, struct msghdr *mess
 	size_t copied = bytes_put(report, message);
 
 	memcpy(data, &error, sizeof(error));
+	if (report->family == AF_INET6) {
+		struct sockaddr_in6 offender = offender6(report);
+
+		memcpy(data + sizeof(error), &offender, sizeof(offender));
+	}
 	message->msg_flags = MSG_ERRQUEUE | (flags & (int)MSG_CMSG_CLOEXEC);
 	if (copied < report->bytes_count)
 		message->msg_flags |= MSG_TRUNC;

@@ -11,7 +11,8 @@
 #include <sys/socket.h>
 
 struct error_report {
-	int family; /* of the socket */
+	int family;         /* of the socket */
+	uint32_t interface; /* that it is bound to, 0: none; for IPv6 */
 	uint8_t code;
 	int64_t txtime_ns;
 	const uint8_t *bytes;

@@ -134,6 +134,8 @@ static void flow_reset(struct flow *flow)
 	atomic_store_explicit(&flow->sent_bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&flow->released_seen, 0, memory_order_relaxed);
 	atomic_store_explicit(&flow->send_buffer_bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&flow->write_shut_down, false, memory_order_relaxed);
+	atomic_store_explicit(&flow->error_looked_ns, 0, memory_order_relaxed);
 	waiting_reset(&flow->waiting);
 }
 

@@ -57,6 +57,8 @@ struct flow {
 	_Atomic uint64_t sent_bytes;
 	_Atomic uint64_t released_seen;     /* of it, as ktsnd said last */
 	_Atomic uint32_t send_buffer_bytes; /* SO_SNDBUF; 0: not read yet */
+	_Atomic bool write_shut_down;       /* shutdown() for writing */
+	_Atomic int64_t error_looked_ns;    /* CLOCK_MONOTONIC_COARSE: when SO_ERROR was asked last */
 	struct waiting waiting;
 };
 

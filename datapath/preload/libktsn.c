@@ -8,6 +8,7 @@
  * signal handler.
  */
 #include "descriptors.h"
+#include "epoll_sets.h"
 #include "flow_table.h"
 #include "message.h"
 #include "next.h"
@@ -15,14 +16,11 @@
 #include "send.h"
 #include "session.h"
 
-#include <fcntl.h>
 #include <limits.h>
-#include <linux/close_range.h>
+#include <linux/futex.h>
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
-#include <stdarg.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #ifndef SO_TXTIME
@@ -126,6 +124,8 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 	/* Bound or connected before it asked for SO_TXTIME: register now, not at the first send. */
 	if (captured && socket_is_bound(fd))
 		flow_refresh(flow, fd);
+	if (captured)
+		epoll_sets_join(flow, fd);
 	flow_put(flow);
 	return captured ? 0 : kernel_err;
 }
@@ -156,7 +156,8 @@ static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
 	flow->kind = kind;
 	flow->left_to_kernel = session_get(&session) || flow_adopt(session, flow, fd);
 	flow->txtime_clockid = clockids[flow->clock];
-	(void)flow_share(flow, fd);
+	if (flow_share(flow, fd) == 0 && !flow->left_to_kernel)
+		epoll_sets_join(flow, fd);
 	return flow;
 }
 
@@ -306,123 +307,29 @@ EXPORT int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 	return result;
 }
 
-EXPORT int close(int fd)
+/* An unconnected socket is shut down as well, and yet told ENOTCONN. Who waits for space must not wait on. */
+static void shut_down(int fd)
 {
-	/* Programs that close all they find would close what they never opened. */
-	if (session_owns_fd(fd)) {
-		errno = EBADF;
-		return -1;
-	}
-	descriptor_gone(fd);
-	return next_close(fd);
-}
+	struct flow *flow = flow_acquire(fd);
+	struct session *session = session_existing();
 
-EXPORT int dup(int fd)
-{
-	int copy = next_dup(fd);
-
-	if (copy >= 0) {
-		descriptor_gone(copy);
-		descriptor_copied(fd, copy);
-	}
-	return copy;
-}
-
-/* The target is closed by the kernel, in one step with the copy. One of libktsn's own is not given up. */
-static int copy_prepare(int from, int to)
-{
-	if (session_owns_fd(to)) {
-		errno = EBUSY;
-		return -1;
-	}
-	if (from != to)
-		descriptor_gone(to);
-	return 0;
-}
-
-EXPORT int dup2(int from, int to)
-{
-	int copy = copy_prepare(from, to) ? -1 : next_dup2(from, to);
-
-	if (copy >= 0 && from != to)
-		descriptor_copied(from, to);
-	return copy;
-}
-
-EXPORT int dup3(int from, int to, int flags)
-{
-	int copy = copy_prepare(from, to) ? -1 : next_dup3(from, to, flags);
-
-	if (copy >= 0)
-		descriptor_copied(from, to);
-	return copy;
-}
-
-static int fcntl_followed(int fd, int command, int result)
-{
-	if (result >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC)) {
-		descriptor_gone(result);
-		descriptor_copied(fd, result);
-	}
-	return result;
-}
-
-/* The third argument is an int, a pointer or absent; as a pointer it is passed on as it came. */
-EXPORT int fcntl(int fd, int command, ...)
-{
-	va_list arguments;
-	void *argument;
-
-	va_start(arguments, command);
-	argument = va_arg(arguments, void *);
-	va_end(arguments);
-	return fcntl_followed(fd, command, next_fcntl(fd, command, argument));
-}
-
-EXPORT int fcntl64(int fd, int command, ...)
-{
-	va_list arguments;
-	void *argument;
-
-	va_start(arguments, command);
-	argument = va_arg(arguments, void *);
-	va_end(arguments);
-	return fcntl_followed(fd, command, next_fcntl64(fd, command, argument));
-}
-
-/* All of the range but libktsn's own. */
-static int range_close(unsigned int first, unsigned int last, int flags)
-{
-	int own;
-
-	while ((own = session_next_own_fd((int)first)) >= 0 && (unsigned int)own <= last) {
-		if ((unsigned int)own > first && next_close_range(first, (unsigned int)own - 1, flags))
-			return -1;
-		first = (unsigned int)own + 1;
-	}
-	return first <= last ? next_close_range(first, last, flags) : 0;
-}
-
-EXPORT int close_range(unsigned int first, unsigned int last, int flags)
-{
-	if (first > last || first > INT_MAX || flags & (int)CLOSE_RANGE_CLOEXEC)
-		return next_close_range(first, last, flags);
-	descriptors_gone(first, last);
-	return range_close(first, last, flags);
-}
-
-/* glibc's, which closes by other means where the kernel has no close_range (before Linux 5.9). */
-EXPORT void closefrom(int lowest)
-{
-	unsigned int first = lowest < 0 ? 0 : (unsigned int)lowest;
-	struct rlimit limit = {0};
-
-	descriptors_gone(first, UINT_MAX);
-	if (range_close(first, UINT_MAX, 0) == 0 ||
-	    kernel_call(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit) < 0)
+	if (!flow)
 		return;
-	for (unsigned int fd = first; fd < limit.rlim_cur; fd++)
-		(void)close((int)fd);
+	atomic_store_explicit(&flow->write_shut_down, true, memory_order_relaxed);
+	if (session)
+		(void)kernel_call(SYS_futex, ktsn_ring_space_futex(&session->ring), FUTEX_WAKE, INT_MAX, NULL,
+				  NULL, 0);
+	flow_put(flow);
+}
+
+EXPORT int shutdown(int fd, int how)
+{
+	int result = next_shutdown(fd, how), saved = errno;
+
+	if ((result == 0 || saved == ENOTCONN) && (how == SHUT_WR || how == SHUT_RDWR))
+		shut_down(fd);
+	errno = saved;
+	return result;
 }
 
 /* The child's reports are those of its own messages: its alarm is another. */

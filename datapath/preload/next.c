@@ -33,6 +33,11 @@ enum next_call {
 	SENDMMSG,
 	RECVMSG,
 	RECVMMSG,
+	RECV,
+	RECVFROM,
+	RECV_CHK,
+	RECVFROM_CHK,
+	SHUTDOWN,
 	POLL,
 	PPOLL,
 	POLL_CHK,
@@ -61,6 +66,11 @@ static const char *const names[CALLS] = {
 	[SENDMMSG] = "sendmmsg",
 	[RECVMSG] = "recvmsg",
 	[RECVMMSG] = "recvmmsg",
+	[RECV] = "recv",
+	[RECVFROM] = "recvfrom",
+	[RECV_CHK] = "__recv_chk",
+	[RECVFROM_CHK] = "__recvfrom_chk",
+	[SHUTDOWN] = "shutdown",
 	[POLL] = "poll",
 	[PPOLL] = "ppoll",
 	[POLL_CHK] = "__poll_chk",
@@ -213,6 +223,47 @@ int next_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flag
 
 	return next ? next(fd, messages, count, flags, timeout)
 		    : (int)syscall(SYS_recvmmsg, fd, messages, count, flags, timeout);
+}
+
+ssize_t next_recv(int fd, void *data, size_t bytes, int flags)
+{
+	ssize_t (*next)(int, void *, size_t, int) = functions[RECV];
+
+	return next ? next(fd, data, bytes, flags)
+		    : (ssize_t)syscall(SYS_recvfrom, fd, data, bytes, flags, NULL, NULL);
+}
+
+ssize_t next_recvfrom(int fd, void *data, size_t bytes, int flags, struct sockaddr *from,
+		      socklen_t *from_bytes)
+{
+	ssize_t (*next)(int, void *, size_t, int, struct sockaddr *, socklen_t *) = functions[RECVFROM];
+
+	return next ? next(fd, data, bytes, flags, from, from_bytes)
+		    : (ssize_t)syscall(SYS_recvfrom, fd, data, bytes, flags, from, from_bytes);
+}
+
+ssize_t next_recv_chk(int fd, void *data, size_t bytes, size_t room_bytes, int flags)
+{
+	ssize_t (*next)(int, void *, size_t, size_t, int) = functions[RECV_CHK];
+
+	return next ? next(fd, data, bytes, room_bytes, flags) : next_recv(fd, data, bytes, flags);
+}
+
+ssize_t next_recvfrom_chk(int fd, void *data, size_t bytes, size_t room_bytes, int flags,
+			  struct sockaddr *from, socklen_t *from_bytes)
+{
+	ssize_t (*next)(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *) =
+		functions[RECVFROM_CHK];
+
+	return next ? next(fd, data, bytes, room_bytes, flags, from, from_bytes)
+		    : next_recvfrom(fd, data, bytes, flags, from, from_bytes);
+}
+
+int next_shutdown(int fd, int how)
+{
+	int (*next)(int, int) = functions[SHUTDOWN];
+
+	return next ? next(fd, how) : (int)syscall(SYS_shutdown, fd, how);
 }
 
 /* The kernel's size of a set of signals, which is smaller than the C library's. */

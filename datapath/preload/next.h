@@ -29,6 +29,13 @@ int next_close_range(unsigned int first, unsigned int last, int flags);
 pid_t next_fork(void);
 ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags);
 ssize_t next_recvmsg(int fd, struct msghdr *message, int flags);
+ssize_t next_recv(int fd, void *data, size_t bytes, int flags);
+ssize_t next_recvfrom(int fd, void *data, size_t bytes, int flags, struct sockaddr *from,
+		      socklen_t *from_bytes);
+ssize_t next_recv_chk(int fd, void *data, size_t bytes, size_t room_bytes, int flags);
+ssize_t next_recvfrom_chk(int fd, void *data, size_t bytes, size_t room_bytes, int flags,
+			  struct sockaddr *from, socklen_t *from_bytes);
+int next_shutdown(int fd, int how);
 int next_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, struct timespec *timeout);
 int next_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 int next_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals);

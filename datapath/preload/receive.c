@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recvmsg and recvmmsg: only with MSG_ERRQUEUE is there anything to do. Reports of dropped messages come from the
+ * recvmsg, recvmmsg, recvfrom and recv: only with MSG_ERRQUEUE is there anything to do. Reports of dropped messages come from the
  * ring, oldest first; when there is none, what the kernel has in the socket's own error queue.
  */
 #include "error_queue.h"
@@ -13,6 +13,10 @@
 #include <linux/futex.h>
 #include <linux/net_tstamp.h>
 
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
+#endif
+
 #define EXPORT __attribute__((visibility("default")))
 
 static int family_of(int fd)
@@ -22,6 +26,16 @@ static int family_of(int fd)
 
 	(void)kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes);
 	return family;
+}
+
+/* Bound to one by name or index, or by an address of the link. */
+static uint32_t interface_of(int fd)
+{
+	int interface = 0;
+	socklen_t bytes = sizeof(interface);
+
+	(void)kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_BINDTOIFINDEX, &interface, &bytes);
+	return interface > 0 ? (uint32_t)interface : 0;
 }
 
 static ssize_t report_read(struct session *session, struct flow *flow, int fd, struct msghdr *message,
@@ -35,6 +49,7 @@ static ssize_t report_read(struct session *session, struct flow *flow, int fd, s
 		return -EAGAIN;
 	error = (struct error_report){
 		.family = family_of(fd),
+		.interface = interface_of(fd),
 		.code = report.code,
 		.txtime_ns = report.txtime_ns,
 		.bytes = report.bytes,
@@ -70,6 +85,59 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 	ssize_t received = flags & MSG_ERRQUEUE ? error_receive(fd, message, flags) : -EAGAIN;
 
 	return received >= 0 ? received : next_recvmsg(fd, message, flags);
+}
+
+/* As the kernel does it: a msghdr without control messages. */
+static ssize_t error_receive_plain(int fd, void *data, size_t bytes, int flags, struct sockaddr *from,
+				   socklen_t *from_bytes)
+{
+	struct iovec iov = {.iov_base = data, .iov_len = bytes};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t received = error_receive(fd, &message, flags);
+
+	/* An address is only given for errors that came from one. */
+	if (received >= 0 && from && from_bytes)
+		*from_bytes = 0;
+	return received;
+}
+
+EXPORT ssize_t recvfrom(int fd, void *data, size_t bytes, int flags, struct sockaddr *from,
+			socklen_t *from_bytes)
+{
+	ssize_t received = flags & MSG_ERRQUEUE
+				   ? error_receive_plain(fd, data, bytes, flags, from, from_bytes)
+				   : -EAGAIN;
+
+	return received >= 0 ? received : next_recvfrom(fd, data, bytes, flags, from, from_bytes);
+}
+
+EXPORT ssize_t recv(int fd, void *data, size_t bytes, int flags)
+{
+	ssize_t received =
+		flags & MSG_ERRQUEUE ? error_receive_plain(fd, data, bytes, flags, NULL, NULL) : -EAGAIN;
+
+	return received >= 0 ? received : next_recv(fd, data, bytes, flags);
+}
+
+/* What programs that were compiled with _FORTIFY_SOURCE call. The C library's own ends the program if more is asked
+ * for than there is room. */
+ssize_t __recv_chk(int fd, void *data, size_t bytes, size_t room_bytes, int flags);
+ssize_t __recvfrom_chk(int fd, void *data, size_t bytes, size_t room_bytes, int flags, struct sockaddr *from,
+		       socklen_t *from_bytes);
+
+EXPORT ssize_t __recv_chk(int fd, void *data, size_t bytes, size_t room_bytes, int flags)
+{
+	return flags & MSG_ERRQUEUE && bytes <= room_bytes
+		       ? recv(fd, data, bytes, flags)
+		       : next_recv_chk(fd, data, bytes, room_bytes, flags);
+}
+
+EXPORT ssize_t __recvfrom_chk(int fd, void *data, size_t bytes, size_t room_bytes, int flags,
+			      struct sockaddr *from, socklen_t *from_bytes)
+{
+	return flags & MSG_ERRQUEUE && bytes <= room_bytes
+		       ? recvfrom(fd, data, bytes, flags, from, from_bytes)
+		       : next_recvfrom_chk(fd, data, bytes, room_bytes, flags, from, from_bytes);
 }
 
 enum { MESSAGES_MAX = 1024 /* UIO_MAXIOV */ };

@@ -56,6 +56,39 @@ static int space_sleep(struct session *session, enum ktsn_clock clock, uint32_t 
 	return *left_ns > 0 ? 0 : -EAGAIN;
 }
 
+static int64_t coarse_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* An error of the socket that waits to be told, such as ECONNREFUSED, and is told by that. The kernel is asked once a
+ * tick of its coarse clock: so long, a few milliseconds at most, an error may wait behind the messages. */
+static int pending_error(struct flow *flow, int fd)
+{
+	int64_t now_ns = coarse_ns();
+	int error = 0;
+	socklen_t bytes = sizeof(error);
+
+	if (now_ns == atomic_load_explicit(&flow->error_looked_ns, memory_order_relaxed))
+		return 0;
+	atomic_store_explicit(&flow->error_looked_ns, now_ns, memory_order_relaxed);
+	(void)kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+	return -error;
+}
+
+/* What the kernel looks at before it gives a packet memory (sock_alloc_send_pskb()). */
+static int socket_state(struct flow *flow, int fd)
+{
+	int err = pending_error(flow, fd);
+
+	if (!err && atomic_load_explicit(&flow->write_shut_down, memory_order_relaxed))
+		err = -EPIPE;
+	return err;
+}
+
 /* A slot, if the socket's send buffer has room for it: as in the kernel, the last message may go beyond. */
 static int space_claim(struct session *session, struct flow *flow, uint32_t *slot)
 {
@@ -71,6 +104,8 @@ static int slot_wait(struct session *session, struct flow *flow, int fd, uint32_
 
 	while (err == -EAGAIN) {
 		err = space_sleep(session, flow->clock, seen, &left_ns);
+		if (!err)
+			err = socket_state(flow, fd);
 		if (err)
 			break;
 		seen = atomic_load_explicit(ktsn_ring_space_futex(ring), memory_order_seq_cst);
@@ -120,8 +155,10 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 	struct ktsn_ring_producer *ring = &session->ring;
 	uint32_t slot;
 	bool bell;
-	int err = space_claim(session, flow, &slot);
+	int err = socket_state(flow, fd);
 
+	if (!err)
+		err = space_claim(session, flow, &slot);
 	if (err == -EAGAIN && may_block(fd, flags))
 		err = slot_wait(session, flow, fd, &slot);
 	if (err == -EAGAIN) {

@@ -49,12 +49,12 @@ func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
 }
 
 // newLab6 is a lab whose pods have both families, with a running ktsnd that knows of both.
-func newLab6(t *testing.T) (*lab, *control.Client) {
+func newLab6(t *testing.T, options ...string) (*lab, *control.Client) {
 	t.Helper()
 	lab := newLab(t)
 	addIPv6(t, lab.PodA, podAddress6A)
 	addIPv6(t, lab.PodB, podAddress6B)
-	_, client := lab.startDaemon(t)
+	_, client := lab.startDaemon(t, options...)
 	lab.addPeer6(t, client)
 	return lab, client
 }

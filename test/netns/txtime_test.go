@@ -8,7 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"strconv"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,15 +36,22 @@ func casesOf(setup txtime.Setup) []txtime.Case {
 	return cases
 }
 
+const (
+	// textBytes of a message say which it is.
+	textBytes = 22
+	// afterTheLast nothing more is expected.
+	afterTheLast = 100 * time.Millisecond
+)
+
+// caseReceiver is pod b.
+var caseReceiver = txtime.Receiver{IPv4: topology.PodAddressB, IPv6: podAddress6B, Port: listenPort,
+	Interface: topology.PodInterface}
+
 // runCase runs one in pod a and returns its facts.
 func (l *lab) runCase(t *testing.T, program string, one txtime.Case, environment []string) txtime.Facts {
 	t.Helper()
-	listener := l.listenForTexts(t)
-	arguments := []string{topology.PodAddressB.String(), strconv.Itoa(listenPort), one.Name}
-	if one.Setup == txtime.ETFDeadline {
-		arguments = append([]string{"--deadline"}, arguments...)
-	}
-	command := exec.Command(program, arguments...)
+	arrived := l.listenForCase(t, one)
+	command := exec.Command(program, one.Arguments(caseReceiver)...)
 	command.Env = environment
 	var output []byte
 	err := l.PodA.Do(func() (err error) {
@@ -53,7 +61,37 @@ func (l *lab) runCase(t *testing.T, program string, one txtime.Case, environment
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	return txtime.FactsOf(one, string(output), texts(t, listener))
+	return txtime.FactsOf(one, string(output), arrived())
+}
+
+// listenForCase listens in pod b until it is asked what arrived.
+func (l *lab) listenForCase(t *testing.T, one txtime.Case) func() []string {
+	t.Helper()
+	if one.Family.Packet() {
+		fd := listenPacket(t, l.PodB)
+		return func() []string { return packetTexts(t, fd) }
+	}
+	address := topology.PodAddressB
+	if one.Family == txtime.IPv6 {
+		address = podAddress6B
+	}
+	listener := listen(t, l.PodB, "udp", netip.AddrPortFrom(address, listenPort))
+	return func() []string { return texts(t, listener) }
+}
+
+// packetTexts are what has arrived in frames, as texts are in datagrams.
+func packetTexts(t *testing.T, fd int) []string {
+	t.Helper()
+	const headerBytes = 14
+	var all []string
+	for {
+		frame := receiveFrame(t, fd, afterTheLast)
+		if frame == nil {
+			return all
+		}
+		text := frame[headerBytes:]
+		all = append(all, strings.TrimRight(string(text[:min(len(text), textBytes)]), "\x00"))
+	}
 }
 
 // runFor runs a command for so long at most, and returns all that it says.
@@ -86,10 +124,9 @@ func (l *lab) listenForTexts(t *testing.T) *net.UDPConn {
 func texts(t *testing.T, listener *net.UDPConn) []string {
 	t.Helper()
 	defer listener.Close()
-	const textBytes, after = 22, 100 * time.Millisecond
 	var all []string
 	buffer := make([]byte, 2000)
-	_ = listener.SetReadDeadline(time.Now().Add(after))
+	_ = listener.SetReadDeadline(time.Now().Add(afterTheLast))
 	for {
 		n, _, err := listener.ReadFromUDPAddrPort(buffer)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -115,11 +152,10 @@ func TestApplicationsOfMuslCannotTellEither(t *testing.T) {
 // compareCases runs the cases of a setup through libktsn and compares with what the kernel answered.
 func compareCases(t *testing.T, application string, setup txtime.Setup) {
 	t.Helper()
-	lab := newLab(t)
-	_, client := lab.startDaemon(t, txtimeOptions[setup]...)
+	lab, client := newLab6(t, txtimeOptions[setup]...)
 	recorded := txtime.Kernel()
 	for _, one := range casesOf(setup) {
-		t.Run(one.Name, func(t *testing.T) {
+		t.Run(one.ID(), func(t *testing.T) {
 			facts := lab.runCase(t, application, one, lab.preloaded(t))
 			for _, complaint := range txtime.Compare(facts, recorded[one.ID()], txtime.Differences[one.ID()]) {
 				t.Error(complaint)
@@ -134,13 +170,39 @@ func compareCases(t *testing.T, application string, setup txtime.Setup) {
 // The kernel of this machine says what it says, with libktsn or without: where it has no etf, in the cases that need
 // none.
 func TestOptionsAreThoseOfThisKernel(t *testing.T) {
-	lab := newLab(t)
+	lab, _ := newLab6(t)
 	sender := program(t, "ktsn-test-txtime")
-	lab.startDaemon(t)
 	for _, one := range casesOf(txtime.Any) {
-		t.Run(one.Name, func(t *testing.T) {
+		t.Run(one.ID(), func(t *testing.T) {
 			facts := lab.runCase(t, sender, one, lab.preloaded(t))
 			for _, complaint := range txtime.Compare(facts, lab.runCase(t, sender, one, nil), nil) {
+				t.Error(complaint)
+			}
+		})
+	}
+}
+
+// Where nobody listens, the message after the answer to the first is told: as the kernel of this machine does it.
+func TestSocketsAreToldThatTheyAreRefused(t *testing.T) {
+	lab, _ := newLab6(t)
+	sender := program(t, "ktsn-test-txtime")
+	for _, family := range []txtime.Family{txtime.IPv4, txtime.IPv6, txtime.Mapped} {
+		one := txtime.Case{Name: "refused", Setup: txtime.Any, Family: family}
+		t.Run(one.ID(), func(t *testing.T) {
+			run := func(environment []string) txtime.Facts {
+				command := exec.Command(sender, one.Arguments(caseReceiver)...)
+				command.Env = environment
+				var output []byte
+				if err := lab.PodA.Do(func() (err error) { output, err = runFor(patience, command); return err }); err != nil {
+					t.Fatalf("%v: %s", err, output)
+				}
+				return txtime.FactsOf(one, string(output), nil)
+			}
+			got, want := run(lab.preloaded(t)), run(nil)
+			if !slices.Contains(want, "second = ECONNREFUSED") {
+				t.Fatalf("the kernel itself says %q", want)
+			}
+			for _, complaint := range txtime.Compare(got, want, nil) {
 				t.Error(complaint)
 			}
 		})

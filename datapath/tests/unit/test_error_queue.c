@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -74,14 +75,78 @@ static void families_have_their_own_control_messages(void **state)
 	assert_memory_equal(reader.data, "frame", 5);
 
 	reader_init(&reader, ROOM, ROOM);
-	report = report_of(AF_INET6, "frame");
-	assert_int_equal(error_report_write(&report, &reader.message, 0), 5);
-	assert_control(&reader, IPPROTO_IPV6, IPV6_RECVERR, 16 + sizeof(struct sockaddr_in6));
-
-	reader_init(&reader, ROOM, ROOM);
 	report = report_of(AF_PACKET, "frame");
 	assert_int_equal(error_report_write(&report, &reader.message, 0), 5);
 	assert_control(&reader, 263, 16, 16);
+}
+
+static void IPv6_sockets_are_told_their_own_address(void **state)
+{
+	uint8_t frame6[62] = {[12] = 0x86, [13] = 0xdd, [22] = 0xfd, [37] = 9}, link[62] = {0},
+		frame4[42] = {0};
+	static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [15] = 7};
+	const struct {
+		const uint8_t *frame;
+		size_t bytes;
+		const uint8_t *address;
+		uint32_t scope;
+	} rows[] = {
+		{frame6, sizeof(frame6), frame6 + 22, 0},
+		{link, sizeof(link), link + 22, 5},
+		{frame4, sizeof(frame4), mapped, 0},
+	};
+
+	(void)state;
+	memcpy(link, frame6, sizeof(link));
+	link[22] = 0xfe;
+	link[23] = 0x80;
+	frame4[12] = 8;
+	frame4[26] = 192;
+	frame4[29] = 7;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct error_report report = report_of(AF_INET6, "");
+		struct sockaddr_in6 offender;
+		struct reader reader;
+		const struct cmsghdr *header = (const struct cmsghdr *)reader.control;
+
+		report.bytes = rows[i].frame;
+		report.bytes_count = rows[i].bytes;
+		report.interface = 5;
+		reader_init(&reader, ROOM, ROOM);
+		assert_int_equal(error_report_write(&report, &reader.message, 0), rows[i].bytes);
+		assert_int_equal(header->cmsg_level, IPPROTO_IPV6);
+		assert_int_equal(header->cmsg_type, IPV6_RECVERR);
+		assert_int_equal(header->cmsg_len, CMSG_LEN(16 + sizeof(offender)));
+		assert_memory_equal(CMSG_DATA(header), missed, sizeof(missed));
+		memcpy(&offender, CMSG_DATA(header) + 16, sizeof(offender));
+		assert_int_equal(offender.sin6_family, AF_INET6);
+		assert_int_equal(offender.sin6_port, 0);
+		assert_int_equal(offender.sin6_scope_id, rows[i].scope);
+		assert_memory_equal(&offender.sin6_addr, rows[i].address, 16);
+	}
+}
+
+/* What there is of it, and nothing behind. */
+static void a_short_frame_gives_no_address(void **state)
+{
+	uint8_t frame[54] = {[12] = 0x86, [13] = 0xdd, [22] = 0xfd};
+	const struct cmsghdr *header;
+	struct reader reader;
+
+	(void)state;
+	header = (const struct cmsghdr *)reader.control;
+	for (size_t bytes = 0; bytes < sizeof(frame); bytes++) {
+		struct error_report report = report_of(AF_INET6, "");
+		uint8_t *exactly = malloc(bytes + 1);
+
+		memcpy(exactly, frame, bytes);
+		report.bytes = exactly;
+		report.bytes_count = bytes;
+		reader_init(&reader, ROOM, ROOM);
+		assert_int_equal(error_report_write(&report, &reader.message, 0), bytes);
+		assert_int_equal(header->cmsg_len, CMSG_LEN(16 + sizeof(struct sockaddr_in6)));
+		free(exactly);
+	}
 }
 
 static void invalid_messages_say_EINVAL(void **state)
@@ -160,6 +225,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(families_have_their_own_control_messages),
+		cmocka_unit_test(IPv6_sockets_are_told_their_own_address),
+		cmocka_unit_test(a_short_frame_gives_no_address),
 		cmocka_unit_test(invalid_messages_say_EINVAL),
 		cmocka_unit_test(frame_is_spread_over_the_iovec_and_cut),
 		cmocka_unit_test(control_that_does_not_fit_is_cut),

@@ -19,7 +19,7 @@ import (
 
 const (
 	// headBytes of a frame hold what is of interest: its headers and the number at the beginning of the message.
-	headBytes = 64
+	headBytes = 96
 	// idAt is where the number of a message is in its frame: behind Ethernet, IPv4 and UDP.
 	idAt = 14 + 20 + 8
 	// captureBytes are for all frames of a scenario, which are up to 64 KiB long.

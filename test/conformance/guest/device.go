@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
@@ -59,6 +61,23 @@ func newDevice() (_ *device, err error) {
 	}
 	success = true
 	return made, nil
+}
+
+// addIPv6 gives it an address, which may be used at once.
+func (d *device) addIPv6() error {
+	settings := [][2]string{{"accept_dad", "0"}, {"router_solicitations", "0"}, {"disable_ipv6", "0"}}
+	for _, setting := range settings {
+		path := "/proc/sys/net/ipv6/conf/" + deviceName + "/" + setting[0]
+		if err := os.WriteFile(path, []byte(setting[1]), 0); err != nil {
+			return fmt.Errorf("allow IPv6: %w", err)
+		}
+	}
+	address := &netlink.Addr{Flags: unix.IFA_F_NODAD,
+		IPNet: &net.IPNet{IP: net.ParseIP("2001:db8::1"), Mask: net.CIDRMask(64, 128)}}
+	if err := netlink.AddrAdd(d.upper, address); err != nil {
+		return fmt.Errorf("add IPv6 address: %w", err)
+	}
+	return nil
 }
 
 // remove takes the qdiscs along.

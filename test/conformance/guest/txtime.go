@@ -5,12 +5,13 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,10 @@ const (
 	// textBytes of a message say which it is.
 	textBytes = 22
 )
+
+// caseReceiver is nobody: what is sent is seen when it leaves.
+var caseReceiver = txtime.Receiver{IPv4: netip.AddrFrom4(destination), IPv6: netip.MustParseAddr("2001:db8::2"),
+	Port: port, Interface: deviceName}
 
 // caseQdiscs give the device what the cases of a setup go through. 300 µs are more than a dequeue takes here.
 var caseQdiscs = map[txtime.Setup][]string{
@@ -66,6 +71,11 @@ func runCase(one txtime.Case, report *txtime.Report) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, device.remove()) }()
+	if one.Family == txtime.IPv6 {
+		if err := device.addIPv6(); err != nil {
+			return err
+		}
+	}
 	if qdiscs := caseQdiscs[one.Setup]; len(qdiscs) > 0 {
 		if err := configure(qdiscs); err != nil {
 			return err
@@ -76,12 +86,7 @@ func runCase(one txtime.Case, report *txtime.Report) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, capture.close()) }()
-	arguments := []string{fmt.Sprintf("%d.%d.%d.%d", destination[0], destination[1], destination[2], destination[3]),
-		strconv.Itoa(port), one.Name}
-	if one.Setup == txtime.ETFDeadline {
-		arguments = append([]string{"--deadline"}, arguments...)
-	}
-	output, err := exec.Command(casesProgram, arguments...).CombinedOutput()
+	output, err := exec.Command(casesProgram, one.Arguments(caseReceiver)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, output)
 	}
@@ -101,13 +106,36 @@ func (c *capture) texts() ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("capture: %w", err)
 		}
-		if len(frame) < idAt {
-			return nil, fmt.Errorf("a frame of %d bytes", len(frame))
+		text, err := textOf(frame)
+		if err != nil {
+			return nil, err
 		}
-		text := frame[idAt:]
+		if text == nil {
+			continue
+		}
 		if len(text) > textBytes {
 			text = text[:textBytes]
 		}
 		texts = append(texts, strings.TrimRight(string(text), "\x00"))
 	}
+}
+
+// textOf a frame is what the application sent; nil of what the kernel says by itself over IPv6.
+func textOf(frame []byte) ([]byte, error) {
+	const ethernet, ipv6 = 14, 40
+	if len(frame) < ethernet+ipv6 {
+		frame = append(frame, make([]byte, ethernet+ipv6-len(frame))...)
+	}
+	switch binary.BigEndian.Uint16(frame[12:]) {
+	case txtime.EtherType:
+		return frame[ethernet:], nil
+	case unix.ETH_P_IP:
+		return frame[idAt:], nil
+	case unix.ETH_P_IPV6:
+		if next := frame[ethernet+6]; next != unix.IPPROTO_UDP {
+			return nil, nil
+		}
+		return frame[idAt+ipv6-20:], nil
+	}
+	return nil, fmt.Errorf("a frame that is no message of ours: % x", frame)
 }

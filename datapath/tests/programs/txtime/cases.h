@@ -45,8 +45,27 @@ struct txtime_case {
 /* Ended by an entry without a name. */
 extern const struct txtime_case option_cases[], sending_cases[], error_cases[], waiting_cases[];
 
+/* To whom: its family says which sockets the cases use. */
+union case_address {
+	struct sockaddr any;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+	struct case_packet_address { /* struct sockaddr_ll of <linux/if_packet.h> */
+		uint16_t family;
+		uint16_t protocol_be;
+		int32_t interface;
+		uint16_t hardware;
+		uint8_t kind, address_bytes, address[8];
+	} packet;
+};
+
+enum { ETHERNET_HEADER_BYTES = 14 };
+
 /* Constant while a case runs. */
-extern struct sockaddr_in case_to;
+extern union case_address case_to;
+extern socklen_t case_to_bytes;
+extern int case_socket_type; /* of packet sockets SOCK_RAW or SOCK_DGRAM */
+extern uint8_t case_ethernet_header[ETHERNET_HEADER_BYTES];
 extern bool case_deadline; /* what is sent must be a deadline, for etf with deadline_mode */
 
 /* One line. Any thread. */
@@ -58,14 +77,16 @@ const char *error_name(int error);
 int64_t tai_ns(void);
 void sleep_ms(int ms);
 
-/* A socket connected to case_to; with SO_TXTIME on CLOCK_TAI and these flags. */
+/* A socket connected to case_to, of a packet socket bound to its interface; with SO_TXTIME on CLOCK_TAI and these flags. */
 int plain_socket(void);
 int timed_socket(uint32_t flags);
 /* Its flags and DEADLINE_MODE if this run wants that. */
 int reporting_socket(void);
 void nonblocking(int fd);
 
-/* sendmsg of a text with a transmit time; what sendmsg returned. */
+/* sendmsg of a text with control messages; what sendmsg returned. */
+long send_control(int fd, const char *text, void *control, size_t control_bytes, int flags);
+/* The same with a transmit time. */
 long send_text(int fd, const char *text, int64_t txtime_ns, int flags);
 /* One whose time is long past: etf drops it. */
 void send_invalid(int fd, const char *text);

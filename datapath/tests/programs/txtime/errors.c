@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEADERS = 42, INVALID_TIME = 1000000000 };
+enum { INVALID_TIME = 1000000000, HEADERS_MAX = 62 };
 
 static const char *yes_if(bool yes)
 {
@@ -27,26 +27,85 @@ static void say_hex(const char *what, const uint8_t *bytes, size_t count)
 	say(what, "%s", count ? text : "");
 }
 
-/* Ethernet, IPv4 and UDP, without what the kernel chose: addresses of hardware, identification, sums. */
+/* The headers of a frame, and what in them the kernel chose: addresses of hardware, identification, flow label, sums,
+ * the port; and the addresses. */
+struct shape {
+	size_t bytes;
+	size_t source_at, destination_at, address_bytes;
+	struct {
+		size_t at, bytes;
+	} chosen[5];
+};
+
+static const struct shape ipv4 = {42, 26, 30, 4, {{0, 12}, {18, 2}, {24, 12}, {40, 2}}};
+static const struct shape ipv6 = {62, 22, 38, 16, {{0, 12}, {15, 3}, {22, 34}, {60, 2}}};
+static const struct shape packet = {14, 6, 0, 6, {{6, 6}}};
+
+static const struct shape *shape(void)
+{
+	switch (case_to.any.sa_family) {
+	case AF_PACKET:
+		return &packet;
+	case AF_INET6:
+		return IN6_IS_ADDR_V4MAPPED(&case_to.in6.sin6_addr) ? &ipv4 : &ipv6;
+	default:
+		return &ipv4;
+	}
+}
+
+static const void *destination(void)
+{
+	switch (case_to.any.sa_family) {
+	case AF_PACKET:
+		return case_to.packet.address;
+	case AF_INET6:
+		return case_to.in6.sin6_addr.s6_addr + 16 - shape()->address_bytes;
+	default:
+		return &case_to.in.sin_addr;
+	}
+}
+
+static bool any_set(const uint8_t *bytes, size_t count)
+{
+	while (count && !*bytes)
+		bytes++, count--;
+	return count > 0;
+}
+
 static void say_frame(const uint8_t *frame, size_t bytes)
 {
-	uint8_t copy[HEADERS];
-	struct in_addr source, destination;
+	const struct shape *its = shape();
+	uint8_t copy[HEADERS_MAX];
 
 	say("frame bytes", "%zu", bytes);
-	if (bytes < HEADERS)
+	if (bytes < its->bytes)
 		return;
-	memcpy(copy, frame, HEADERS);
-	memcpy(&source, copy + 26, 4);
-	memcpy(&destination, copy + 30, 4);
-	memset(copy, 0, 12);
-	memset(copy + 18, 0, 2);
-	memset(copy + 24, 0, 12);
-	memset(copy + 40, 0, 2);
-	memset(copy + 34, 0, 2);
-	say_hex("headers", copy, HEADERS);
-	say("to whom", "%s", yes_if(destination.s_addr == case_to.sin_addr.s_addr && source.s_addr != 0));
-	say("payload", "%.*s", (int)(bytes - HEADERS), frame + HEADERS);
+	memcpy(copy, frame, its->bytes);
+	for (size_t i = 0; its->chosen[i].bytes; i++)
+		memset(copy + its->chosen[i].at, 0, its->chosen[i].bytes);
+	say_hex("headers", copy, its->bytes);
+	say("to whom", "%s",
+	    yes_if(memcmp(frame + its->destination_at, destination(), its->address_bytes) == 0 &&
+		   any_set(frame + its->source_at, its->address_bytes)));
+	say("payload", "%.*s", (int)(bytes - its->bytes), frame + its->bytes);
+}
+
+/* The address behind the error: of IPv6 sockets their own, of others none. */
+static void say_offender(const uint8_t *address, size_t bytes, const uint8_t *frame)
+{
+	const struct shape *its = shape();
+	struct sockaddr_in6 in6 = {0};
+
+	if (!any_set(address, bytes)) {
+		say("offender", "%zu bytes, zero", bytes);
+		return;
+	}
+	memcpy(&in6, address, bytes < sizeof(in6) ? bytes : sizeof(in6));
+	say("offender", "%zu bytes, family %d, port %d, flow %u, scope %u, mapped %s, its own %s", bytes,
+	    in6.sin6_family, in6.sin6_port, in6.sin6_flowinfo, in6.sin6_scope_id,
+	    yes_if(IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr)),
+	    yes_if(memcmp(in6.sin6_addr.s6_addr + 16 - its->address_bytes, frame + its->source_at,
+			  its->address_bytes) == 0));
 }
 
 static void contents(void)
@@ -67,7 +126,9 @@ static void contents(void)
 	say("bytes of control", "%zu", (size_t)report.message.msg_controllen);
 	say("control", "level %d, type %d, length %zu", header->cmsg_level, header->cmsg_type,
 	    (size_t)header->cmsg_len);
-	say_hex("control's data", CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+	say_hex("error", CMSG_DATA(header), sizeof(struct extended_error));
+	say_offender(CMSG_DATA(header) + sizeof(struct extended_error),
+		     header->cmsg_len - CMSG_LEN(sizeof(struct extended_error)), report.data);
 	say_frame(report.data, (size_t)report.result);
 	say_result("after", report_take(fd, &report));
 	close(fd);
@@ -118,6 +179,28 @@ static void narrow(void)
 	close(fd);
 }
 
+/* Without control messages, and so without a word on what was wrong with the frame. */
+static void received(void)
+{
+	int fd = reporting_socket();
+	uint8_t data[128];
+	union case_address from = {.in = {.sin_port = 0x1234}};
+	socklen_t from_bytes = sizeof(from);
+
+	say_result("recv, nothing there", recv(fd, data, sizeof(data), MSG_ERRQUEUE));
+	send_invalid(fd, "received");
+	send_invalid(fd, "received");
+	send_invalid(fd, "received");
+	wait_for_report();
+	say_result("recv", recv(fd, data, sizeof(data), MSG_ERRQUEUE));
+	say("payload", "%.8s", data + shape()->bytes);
+	say_result("recv of 20 bytes", recv(fd, data, 20, MSG_ERRQUEUE));
+	say_result("recvfrom", recvfrom(fd, data, sizeof(data), MSG_ERRQUEUE, &from.any, &from_bytes));
+	say("name", "%u bytes, port kept %s", from_bytes, yes_if(from.in.sin_port == 0x1234));
+	say_result("after", recvfrom(fd, data, sizeof(data), MSG_ERRQUEUE, NULL, NULL));
+	close(fd);
+}
+
 /* In the order in which they were dropped. */
 static void several(void)
 {
@@ -141,7 +224,7 @@ static void several(void)
 	count = recvmmsg(fd, messages, COUNT + 1, MSG_ERRQUEUE, NULL);
 	say_result("recvmmsg", count);
 	for (int i = 0; i < count; i++)
-		say("payload", "%.*s", (int)messages[i].msg_len - HEADERS, data[i] + HEADERS);
+		say("payload", "%.*s", (int)(messages[i].msg_len - shape()->bytes), data[i] + shape()->bytes);
 	say_result("recvmmsg again", recvmmsg(fd, messages, 1, MSG_ERRQUEUE, NULL));
 	close(fd);
 }
@@ -234,6 +317,7 @@ static void missed(void)
 const struct txtime_case error_cases[] = {
 	{"error-contents", contents},
 	{"error-narrow", narrow},
+	{"error-received", received},
 	{"error-several", several},
 	{"error-not-asked-for", not_asked_for},
 	{"error-socket-error", socket_error},

@@ -86,22 +86,18 @@ static void get_options(void)
 }
 
 /* A message with one control message of SOL_SOCKET. */
-static long send_control(int fd, int type, size_t length, size_t offset, int64_t value)
+static long send_one(int fd, int type, size_t length, size_t offset, int64_t value)
 {
 	union {
 		char bytes[128];
 		struct cmsghdr align;
 	} control = {0};
-	struct iovec iov = {.iov_base = (void *)"text", .iov_len = 4};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct cmsghdr header = {.cmsg_level = SOL_SOCKET, .cmsg_type = type};
 
 	header.cmsg_len = length;
 	memcpy(control.bytes + offset, &header, sizeof(header));
 	memcpy(control.bytes + offset + CMSG_LEN(0), &value, sizeof(value));
-	message.msg_control = control.bytes + offset;
-	message.msg_controllen = CMSG_SPACE(sizeof(value));
-	return sendmsg(fd, &message, 0);
+	return send_control(fd, "text", control.bytes + offset, CMSG_SPACE(sizeof(value)), 0);
 }
 
 static void control_messages(void)
@@ -110,16 +106,16 @@ static void control_messages(void)
 	int64_t soon = tai_ns() + 20000000;
 	const size_t whole = CMSG_LEN(sizeof(int64_t));
 
-	say_result("a time", send_control(timed, SCM_TXTIME, whole, 0, soon));
-	say_result("a time at an odd address", send_control(timed, SCM_TXTIME, whole, 3, soon));
-	say_result("a time of 4 bytes", send_control(timed, SCM_TXTIME, CMSG_LEN(4), 0, soon));
-	say_result("a time of no bytes", send_control(timed, SCM_TXTIME, CMSG_LEN(0), 0, soon));
-	say_result("shorter than its header", send_control(timed, SCM_TXTIME, 3, 0, soon));
-	say_result("longer than there is", send_control(timed, SCM_TXTIME, 4096, 0, soon));
-	say_result("of a kind that there is not", send_control(timed, 250, whole, 0, soon));
-	say_result("a time on a socket without SO_TXTIME", send_control(plain, SCM_TXTIME, whole, 0, soon));
+	say_result("a time", send_one(timed, SCM_TXTIME, whole, 0, soon));
+	say_result("a time at an odd address", send_one(timed, SCM_TXTIME, whole, 3, soon));
+	say_result("a time of 4 bytes", send_one(timed, SCM_TXTIME, CMSG_LEN(4), 0, soon));
+	say_result("a time of no bytes", send_one(timed, SCM_TXTIME, CMSG_LEN(0), 0, soon));
+	say_result("shorter than its header", send_one(timed, SCM_TXTIME, 3, 0, soon));
+	say_result("longer than there is", send_one(timed, SCM_TXTIME, 4096, 0, soon));
+	say_result("of a kind that there is not", send_one(timed, 250, whole, 0, soon));
+	say_result("a time on a socket without SO_TXTIME", send_one(plain, SCM_TXTIME, whole, 0, soon));
 	say_result("a wrong time on a socket without SO_TXTIME",
-		   send_control(plain, SCM_TXTIME, CMSG_LEN(4), 0, soon));
+		   send_one(plain, SCM_TXTIME, CMSG_LEN(4), 0, soon));
 	close(timed);
 	close(plain);
 }

@@ -125,7 +125,7 @@ static int fill(int fd, int64_t first_ns)
 	int count = 0;
 
 	while (count < 100 &&
-	       send_text(fd, "full-buffer", first_ns + (int64_t)count * 2 * MS, MSG_DONTWAIT) == 11)
+	       send_text(fd, "full-buffer", first_ns + (int64_t)count * 2 * MS, MSG_DONTWAIT) > 0)
 		count++;
 	say("then", "%s", error_name(errno));
 	return count;
@@ -153,7 +153,7 @@ static void full_buffer(void)
 	say("writable then", "%s", yes_if(writable(fd, 0)));
 	say("writable after a wait", "%s", yes_if(writable(fd, 2000)));
 	say("takes one more", "%s",
-	    yes_if(send_text(fd, "full-buffer", tai_ns() + 20 * MS, MSG_DONTWAIT) == 11));
+	    yes_if(send_text(fd, "full-buffer", tai_ns() + 20 * MS, MSG_DONTWAIT) > 0));
 	settle(fd);
 }
 
@@ -177,13 +177,11 @@ static void full_buffer_blocks(void)
 }
 
 /* What an event loop does: waits for the edge after EAGAIN. */
-static void full_buffer_edge(void)
+static void edges(int fd, int epoll_fd)
 {
-	struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data.u32 = 42};
-	int fd = small_buffer(reporting_socket()), epoll_fd = epoll_create1(0), ready;
+	struct epoll_event event = {0};
+	int ready = epoll_wait(epoll_fd, &event, 1, 1000);
 
-	say_result("add", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
-	ready = epoll_wait(epoll_fd, &event, 1, 1000);
 	say("writable before", "%d, %s, data %u", ready, yes_if(event.events & EPOLLOUT), event.data.u32);
 	say("again", "%d", epoll_wait(epoll_fd, &event, 1, 0));
 	fill(fd, tai_ns() + 200 * MS);
@@ -193,6 +191,122 @@ static void full_buffer_edge(void)
 	    event.data.u32);
 	settle(fd);
 	close(epoll_fd);
+}
+
+static void full_buffer_edge(void)
+{
+	struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data.u32 = 42};
+	int fd = small_buffer(reporting_socket()), epoll_fd = epoll_create1(0);
+
+	say_result("add", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
+	edges(fd, epoll_fd);
+}
+
+/* It waits before it asks for SO_TXTIME. */
+static void full_buffer_edge_before(void)
+{
+	struct txtime_option option = {CLOCK_TAI, REPORT_ERRORS | (case_deadline ? DEADLINE_MODE : 0)};
+	struct epoll_event event = {.events = EPOLLOUT | EPOLLET, .data.u32 = 42};
+	int fd = small_buffer(plain_socket()), epoll_fd = epoll_create1(0);
+
+	say_result("add", epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event));
+	say_result("SO_TXTIME", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)));
+	edges(fd, epoll_fd);
+}
+
+/* What a socket answers of which somebody has shut down one side. */
+static void shut_down(void)
+{
+	int fd = reporting_socket();
+	int64_t base = tai_ns();
+
+	say_result("reading", shutdown(fd, SHUT_RD));
+	say_result("sent after that", send_text(fd, "shutdown-1", base + 100 * MS, 0));
+	say_result("writing", shutdown(fd, SHUT_WR));
+	say_result("sent then", send_text(fd, "shutdown-2", base + 101 * MS, 0));
+	say_result("sent without waiting", send_text(fd, "shutdown-3", base + 102 * MS, MSG_DONTWAIT));
+	say_result("sent again", send_text(fd, "shutdown-4", base + 103 * MS, 0));
+	say_result("shut down wrongly", shutdown(fd, 7));
+	settle(fd);
+}
+
+/* A socket that is not connected says so, and is shut down nevertheless. */
+static void shut_down_unconnected(void)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int64_t))];
+		struct cmsghdr align;
+	} control = {0};
+	int fd = reporting_socket();
+	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+	char text[] = "unconnected";
+	struct iovec iov = {.iov_base = text, .iov_len = sizeof(text) - 1};
+	struct msghdr message = {.msg_name = &case_to, .msg_namelen = case_to_bytes, .msg_iov = &iov};
+	int64_t soon = tai_ns() + 20 * MS;
+
+	control.align = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_TXTIME};
+	control.align.cmsg_len = CMSG_LEN(sizeof(soon));
+	memcpy(control.bytes + CMSG_LEN(0), &soon, sizeof(soon));
+	message.msg_iovlen = 1;
+	message.msg_control = control.bytes;
+	message.msg_controllen = sizeof(control.bytes);
+	say_result("unconnected", connect(fd, &nobody, sizeof(nobody)));
+	say_result("sent", sendmsg(fd, &message, 0));
+	say_result("both sides", shutdown(fd, SHUT_RDWR));
+	say_result("sent then", sendmsg(fd, &message, 0));
+	settle(fd);
+}
+
+/* A thread waits for room when the socket is shut down. */
+static void *shut_down_later(void *argument)
+{
+	sleep_ms(100);
+	(void)shutdown(*(int *)argument, SHUT_WR);
+	return NULL;
+}
+
+static void full_buffer_shut_down(void)
+{
+	int fd = small_buffer(reporting_socket());
+	int64_t began;
+	pthread_t other;
+
+	fill(fd, tai_ns() + 400 * MS);
+	began = tai_ns();
+	pthread_create(&other, NULL, shut_down_later, &fd);
+	say_result("sent", send_text(fd, "full-buffer", began + 500 * MS, 0));
+	say("waited", "%s", yes_if(tai_ns() - began > 50 * MS));
+	say("waited for room", "%s", yes_if(tai_ns() - began > 350 * MS));
+	pthread_join(other, NULL);
+	sleep_ms(400);
+	close(fd);
+}
+
+/* With IP_RECVERR, and always to a packet socket, Linux says what the qdisc said. */
+static void told_at_once(void)
+{
+	int fd = reporting_socket(), on = 1;
+
+	if (case_to.any.sa_family == AF_INET6)
+		say_result("IPV6_RECVERR", setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof(on)));
+	else if (case_to.any.sa_family == AF_INET)
+		say_result("IP_RECVERR", setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)));
+	say_result("too late", send_text(fd, "told", 1000000000, 0));
+	say_result("in time", send_text(fd, "told-in-time", tai_ns() + 20 * MS, 0));
+	settle(fd);
+}
+
+/* Nobody listens there, and the first message is told so. */
+static void refused(void)
+{
+	int fd = timed_socket(0);
+	struct pollfd poll_fd = {.fd = fd};
+
+	say_result("first", send_text(fd, "refused-1", tai_ns() + 5 * MS, 0));
+	say("an error", "%d, %#x", poll(&poll_fd, 1, 2000), (unsigned short)poll_fd.revents);
+	say_result("second", send_text(fd, "refused-2", tai_ns() + 300 * MS, 0));
+	say_result("third", send_text(fd, "refused-3", tai_ns() + 300 * MS, 0));
+	close(fd);
 }
 
 const struct txtime_case sending_cases[] = {
@@ -205,5 +319,11 @@ const struct txtime_case sending_cases[] = {
 	{"full-buffer", full_buffer},
 	{"full-buffer-blocks", full_buffer_blocks},
 	{"full-buffer-edge", full_buffer_edge},
+	{"full-buffer-edge-before", full_buffer_edge_before},
+	{"full-buffer-shut-down", full_buffer_shut_down},
+	{"shut-down", shut_down},
+	{"shut-down-unconnected", shut_down_unconnected},
+	{"told-at-once", told_at_once},
+	{"refused", refused},
 	{0},
 };

@@ -9,6 +9,13 @@
 #include <string.h>
 #include <time.h>
 
+#ifndef SOL_PACKET
+#define SOL_PACKET 263
+#endif
+#ifndef PACKET_TX_TIMESTAMP
+#define PACKET_TX_TIMESTAMP 16
+#endif
+
 static void require(bool ok, const char *what)
 {
 	if (ok)
@@ -33,12 +40,24 @@ void sleep_ms(int ms)
 		;
 }
 
+static int packet_socket(void)
+{
+	int fd = socket(AF_PACKET, case_socket_type, 0);
+
+	require(fd >= 0, "make a packet socket");
+	require(bind(fd, &case_to.any, case_to_bytes) == 0, "bind a packet socket");
+	return fd;
+}
+
 int plain_socket(void)
 {
-	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	int fd;
 
+	if (case_to.any.sa_family == AF_PACKET)
+		return packet_socket();
+	fd = socket(case_to.any.sa_family, SOCK_DGRAM, 0);
 	require(fd >= 0, "make a socket");
-	require(connect(fd, (struct sockaddr *)&case_to, sizeof(case_to)) == 0, "connect a socket");
+	require(connect(fd, &case_to.any, case_to_bytes) == 0, "connect a socket");
 	return fd;
 }
 
@@ -61,23 +80,41 @@ void nonblocking(int fd)
 	require(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0, "make a socket non-blocking");
 }
 
+/* A packet socket is told with each message where it goes: SOCK_DGRAM beside it, SOCK_RAW at its beginning. */
+long send_control(int fd, const char *text, void *control, size_t control_bytes, int flags)
+{
+	struct iovec iov[] = {{.iov_base = case_ethernet_header, .iov_len = ETHERNET_HEADER_BYTES},
+			      {.iov_base = (void *)text, .iov_len = strlen(text)}};
+	struct msghdr message = {.msg_control = control};
+	bool packet = case_to.any.sa_family == AF_PACKET;
+
+	message.msg_controllen = control_bytes;
+	if (packet && case_socket_type == SOCK_RAW) {
+		message.msg_iov = iov;
+		message.msg_iovlen = 2;
+	} else {
+		message.msg_iov = iov + 1;
+		message.msg_iovlen = 1;
+	}
+	if (packet) {
+		message.msg_name = &case_to;
+		message.msg_namelen = case_to_bytes;
+	}
+	return sendmsg(fd, &message, flags);
+}
+
 long send_text(int fd, const char *text, int64_t txtime_ns, int flags)
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int64_t))];
 		struct cmsghdr align;
 	} control = {0};
-	struct iovec iov = {.iov_base = (void *)text, .iov_len = strlen(text)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes};
-	struct cmsghdr *header;
 
-	message.msg_controllen = sizeof(control.bytes);
-	header = CMSG_FIRSTHDR(&message);
-	header->cmsg_level = SOL_SOCKET;
-	header->cmsg_type = SCM_TXTIME;
-	header->cmsg_len = CMSG_LEN(sizeof(txtime_ns));
-	memcpy(CMSG_DATA(header), &txtime_ns, sizeof(txtime_ns));
-	return sendmsg(fd, &message, flags);
+	control.align.cmsg_level = SOL_SOCKET;
+	control.align.cmsg_type = SCM_TXTIME;
+	control.align.cmsg_len = CMSG_LEN(sizeof(txtime_ns));
+	memcpy(control.bytes + CMSG_LEN(0), &txtime_ns, sizeof(txtime_ns));
+	return send_control(fd, text, control.bytes, sizeof(control.bytes), flags);
 }
 
 void send_invalid(int fd, const char *text)
@@ -110,11 +147,21 @@ bool report_read(int fd, struct report *report)
 	return false;
 }
 
+static bool is_error(const struct cmsghdr *header)
+{
+	switch (case_to.any.sa_family) {
+	case AF_PACKET:
+		return header->cmsg_level == SOL_PACKET && header->cmsg_type == PACKET_TX_TIMESTAMP;
+	case AF_INET6:
+		return header->cmsg_level == IPPROTO_IPV6 && header->cmsg_type == IPV6_RECVERR;
+	default:
+		return header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_RECVERR;
+	}
+}
+
 const struct extended_error *report_error(struct report *report)
 {
 	struct cmsghdr *header = CMSG_FIRSTHDR(&report->message);
 
-	return header && header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_RECVERR
-		       ? (const struct extended_error *)CMSG_DATA(header)
-		       : NULL;
+	return header && is_error(header) ? (const struct extended_error *)CMSG_DATA(header) : NULL;
 }

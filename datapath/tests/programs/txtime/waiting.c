@@ -270,6 +270,39 @@ static void with_epoll_changes(void)
 	close(second);
 }
 
+/* Sets that are closed without EPOLL_CTL_DEL, and one more. */
+static void with_epoll_closed_sets(void)
+{
+	int fd = reporting_socket(), epoll_fd;
+
+	for (int i = 0; i < 20; i++)
+		close(epoll_of(fd, EPOLLIN | EPOLLOUT));
+	epoll_fd = epoll_of(fd, EPOLLIN);
+	send_invalid(fd, "one");
+	say_epoll(epoll_fd, "wait", LONG_MS);
+	close(epoll_fd);
+	close(fd);
+}
+
+/* What frameworks do that make sockets by a function of their own: they begin to wait before they ask for SO_TXTIME. */
+static void with_epoll_before(void)
+{
+	struct txtime_option option = {CLOCK_TAI, REPORT_ERRORS | (case_deadline ? DEADLINE_MODE : 0)};
+	int fd = plain_socket(), epoll_fd = epoll_of(fd, EPOLLIN | EPOLLET);
+	struct report report;
+
+	say_result("SO_TXTIME", setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)));
+	say_epoll(epoll_fd, "before", 20);
+	send_invalid(fd, "one");
+	say_epoll(epoll_fd, "wait", LONG_MS);
+	say_epoll(epoll_fd, "again", 20);
+	report_take(fd, &report);
+	send_invalid(fd, "two");
+	say_epoll(epoll_fd, "another", LONG_MS);
+	close(fd);
+	close(epoll_fd);
+}
+
 static void with_exceptions(void)
 {
 	int fd = reporting_socket(), epoll_fd, one = 1;
@@ -353,6 +386,8 @@ const struct txtime_case waiting_cases[] = {
 	{"wait-epoll-oneshot", with_epoll_oneshot},
 	{"wait-epoll-exclusive", with_epoll_exclusive},
 	{"wait-epoll-changes", with_epoll_changes},
+	{"wait-epoll-closed-sets", with_epoll_closed_sets},
+	{"wait-epoll-before", with_epoll_before},
 	{"wait-exceptions", with_exceptions},
 	{"wait-fork", with_fork},
 	{"interlude", across_interlude},
