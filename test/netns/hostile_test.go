@@ -59,11 +59,17 @@ type attack struct {
 
 func (h *hostile) start(t *testing.T, mode string, duration time.Duration) *attack {
 	t.Helper()
-	command := exec.Command(program(t, "ktsn-test-hostile"), mode, h.socket, topology.PodAddressB.String(),
+	return startMode(t, h.pod, h.socket, mode, duration)
+}
+
+// startMode starts the program in a pod that has that socket.
+func startMode(t *testing.T, pod *topology.Namespace, socket, mode string, duration time.Duration) *attack {
+	t.Helper()
+	command := exec.Command(program(t, "ktsn-test-hostile"), mode, socket, topology.PodAddressB.String(),
 		strconv.Itoa(hostilePort), fmt.Sprint(duration.Seconds()))
 	running := &attack{stdout: &bytes.Buffer{}}
 	command.Stdout = running.stdout
-	running.Process = start(t, h.pod, "ktsn-test-hostile "+mode, command)
+	running.Process = start(t, pod, "ktsn-test-hostile "+mode, command)
 	return running
 }
 
@@ -234,7 +240,10 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 		{mode: "many", achieves: "sockets"},
 		{mode: "bell", achieves: "rings", sends: true},
 		{mode: "churn", achieves: "rounds", sends: true},
-		{mode: "linger", achieves: "passed"},
+		{mode: "linger", achieves: "held"},
+		{mode: "alarm", achieves: "held"},
+		{mode: "locked", achieves: "held"},
+		{mode: "unread", achieves: "left"},
 		{mode: "register", achieves: "registered", sends: true},
 	} {
 		t.Run(test.mode, func(t *testing.T) {
@@ -264,6 +273,54 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 			}
 		})
 	}
+}
+
+// holding are the modes in which a system call of ktsnd waits for the pod, for three seconds each time.
+var holding = []string{"linger", "alarm", "locked", "unread"}
+
+func TestPodThatHoldsKtsndUpHoldsUpNobodyElse(t *testing.T) {
+	for _, mode := range holding {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			lab := newLab(t)
+			_, client := lab.startDaemon(t)
+			enemy := lab.addHostile(t, client)
+			var running, asking *attack
+			lab.goodTraffic(t, 800, func() {
+				running = enemy.start(t, mode, time.Second)
+				asking = startMode(t, lab.PodA, lab.socket, "ask", 1500*time.Millisecond)
+			})
+			// Either it was not held up or it was, for seconds.
+			const heldUp = time.Second
+			if said := asking.achieved(t); said["asked"] == 0 || said["longest-us"] > int(heldUp/time.Microsecond) {
+				t.Errorf("another pod's requests: %v", said)
+			}
+			if said := running.achieved(t); said["held"] == 0 && said["left"] == 0 {
+				t.Errorf("the hostile pod held nobody up: %v", said)
+			}
+			checkBooks(t, counters(t, client))
+		})
+	}
+}
+
+func TestKtsndThatAPodHoldsUpIsReplacedAndEnds(t *testing.T) {
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t)
+	enemy := lab.addHostile(t, client)
+	running := enemy.start(t, "locked", patience)
+	time.Sleep(500 * time.Millisecond)
+	successor := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), "--take-over")...))
+	if err := finish(t, daemon); err != nil {
+		t.Fatal(err)
+	}
+	connect(t, successor, lab.control)
+	kill(t, running.Process)
+	running = enemy.start(t, "locked", patience)
+	lab.goodTraffic(t, 50, func() {})
+	if err := successor.Stop(patience); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, running.Process)
 }
 
 // peakBytes is the most memory that a process ever had resident.
