@@ -286,9 +286,9 @@ func TestPodThatHoldsKtsndUpHoldsUpNobodyElse(t *testing.T) {
 			_, client := lab.startDaemon(t)
 			enemy := lab.addHostile(t, client)
 			var running, asking *attack
-			lab.goodTraffic(t, 800, func() {
+			lab.goodTraffic(t, 2000, func() {
 				running = enemy.start(t, mode, time.Second)
-				asking = startMode(t, lab.PodA, lab.socket, "ask", 1500*time.Millisecond)
+				asking = startMode(t, lab.PodA, lab.socket, "ask", 4*time.Second)
 			})
 			// Either it was not held up or it was, for seconds.
 			const heldUp = time.Second

@@ -235,14 +235,12 @@ int mode_locked(const struct target *target)
 /* ---- what nobody has read ---- */
 
 /* Sends, and ends before ktsnd has read it: what it sent goes with the connection, descriptors among it. */
-static int unread_leave(const struct target *target, struct lingering *lingering)
+static int unread_leave(const struct target *target, const struct lingering *lingering)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
 	struct client client;
-	int err = lingering_open(lingering);
+	int err = client_connect(&client, target);
 
-	if (!err)
-		err = client_connect(&client, target);
 	if (err)
 		return err;
 	/* The first is no request: ktsnd closes the connection for it. */
@@ -253,26 +251,34 @@ static int unread_leave(const struct target *target, struct lingering *lingering
 	return 0;
 }
 
-/* Several at a time: ktsnd is faster now and then. */
-int mode_unread(const struct target *target)
+/* So many so quickly that ktsnd comes to some of them too late. */
+static int unread_leave_all(const struct target *target, long *left)
 {
 	struct lingering lingering[UNREAD_AT_ONCE];
+	int err = 0;
+
+	for (int i = 0; i < UNREAD_AT_ONCE && !err; i++)
+		err = lingering_open(&lingering[i]);
+	for (int i = 0; i < UNREAD_AT_ONCE && !err; i++, (*left)++)
+		err = unread_leave(target, &lingering[i]);
+	if (err)
+		return err;
+	/* Until then their last close waits. */
+	usleep(LINGER_S * 1000000);
+	for (int i = 0; i < UNREAD_AT_ONCE; i++)
+		lingering_close(&lingering[i]);
+	return 0;
+}
+
+int mode_unread(const struct target *target)
+{
 	long left = 0;
 	int err = 0;
 
-	while (time_left(target) && !err) {
-		int count = 0;
-
-		for (; count < UNREAD_AT_ONCE && !err; count++)
-			err = unread_leave(target, &lingering[count]);
-		left += count;
-		/* Until then their last close waits. */
-		usleep(LINGER_S * 1000000);
-		for (int i = 0; i < count; i++)
-			lingering_close(&lingering[i]);
-	}
+	while (time_left(target) && !err)
+		err = unread_leave_all(target, &left);
 	say("left", left);
-	return err ? complain("connect", err) : 0;
+	return err ? complain("leave something unread", err) : 0;
 }
 
 /* ---- a pod that means well ---- */
