@@ -155,8 +155,8 @@ static int rules_add(scmp_filter_ctx filter, uint32_t action, const char *const 
  * takes clone(). */
 static int thread_rules_add(scmp_filter_ctx filter)
 {
-	int err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-				   SCMP_A0(SCMP_CMP_EQ, THREAD_FLAGS));
+	const struct scmp_arg_cmp flags = {.arg = 0, .op = SCMP_CMP_EQ, .datum_a = THREAD_FLAGS};
+	int err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1, flags);
 
 	return err ? err : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
