@@ -343,8 +343,9 @@ static void client_readable(struct event_source *source)
 static void client_accept(struct event_source *listener)
 {
 	struct control_server *server = listener->owner;
-	int fd = unix_accept(listener->fd);
-	struct client *client = fd < 0 ? NULL : calloc(1, sizeof(*client));
+	bool refused;
+	int fd = unix_accept(listener->fd, &refused);
+	struct client *client = fd < 0 || refused ? NULL : calloc(1, sizeof(*client));
 	int send_bytes = REPLY_BYTES_MAX;
 
 	if (!client) {

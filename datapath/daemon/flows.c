@@ -4,6 +4,7 @@
  * its type, addresses and namespace are read from it.
  */
 #include "node.h"
+#include "requests.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -56,7 +57,6 @@ static int flow_make(struct process *process, uint32_t number, struct txtime_mod
 	flow->loop->clock = mode.clock;
 	flow->loop->deadline = mode.deadline;
 	flow->loop->report = mode.report;
-	flow->alarm.fd = flow->space_fd = -1;
 	flow->mode = mode;
 	process->flows[flow->index] = flow;
 	flow_trace(flow);
@@ -199,25 +199,25 @@ static int flow_open_as(struct process *process, const struct ktsn_app_request *
 	return err;
 }
 
-void flow_open(struct process *process, const struct ktsn_app_request *request, int socket_fd,
-	       struct ktsn_app_reply *reply)
+void flow_open(struct process *process, const struct app_request *from, struct ktsn_app_reply *reply)
 {
-	struct txtime_mode mode = {(enum ktsn_clock)request->clock, request->flags & KTSN_APP_DEADLINE,
-				   request->flags & KTSN_APP_REPORT_ERRORS};
-	bool known = request->flow == KTSN_APP_NONE || flow_of(process, request->flow) || process->resuming;
-	struct socket_identity identity;
+	const struct ktsn_app_request *said = &from->said;
+	struct txtime_mode mode = {(enum ktsn_clock)said->clock, said->flags & KTSN_APP_DEADLINE,
+				   said->flags & KTSN_APP_REPORT_ERRORS};
+	bool known = said->flow == KTSN_APP_NONE || flow_of(process, said->flow) || process->resuming;
+	struct socket_identity identity = from->identity;
 
-	if (socket_fd < 0 || request->clock >= KTSN_CLOCKS ||
-	    request->flags & ~(KTSN_APP_DEADLINE | KTSN_APP_REPORT_ERRORS) || !known) {
+	if (said->clock >= KTSN_CLOCKS || said->flags & ~(KTSN_APP_DEADLINE | KTSN_APP_REPORT_ERRORS) ||
+	    !known) {
 		reply->status = -EINVAL;
 		return;
 	}
-	reply->status = socket_identity_read(socket_fd, &identity);
-	identity.manner.multicast_interface_ipv4 = request->interface;
-	if (reply->status == 0 && request->type == KTSN_APP_FLOW_ADOPT)
+	reply->status = from->passed_err;
+	identity.manner.multicast_interface_ipv4 = said->interface;
+	if (reply->status == 0 && said->type == KTSN_APP_FLOW_ADOPT)
 		reply->status = timed_socket_find(process->pod, identity.cookie, &mode);
 	if (reply->status == 0)
-		reply->status = flow_open_as(process, request, &identity, mode, reply);
+		reply->status = flow_open_as(process, said, &identity, mode, reply);
 }
 
 int flow_take_over(struct process *process, const struct flow_description *description)
@@ -285,14 +285,15 @@ void flow_close_request(struct process *process, const struct ktsn_app_request *
 		flow_close(flow);
 }
 
-void flow_wake_request(struct process *process, const struct ktsn_app_request *request, int *passed_fd,
-		       struct ktsn_app_reply *reply)
+void flow_wake_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
-	struct flow *flow = flow_of(process, request->flow);
+	struct flow *flow = flow_of(process, from->said.flow);
 
-	reply->status = flow ? flow_wake_take(flow, request->flags, request->address, *passed_fd) : -EINVAL;
-	if (reply->status == 0)
-		*passed_fd = -1;
+	reply->status = flow ? from->passed_err : -EINVAL;
+	if (reply->status)
+		return;
+	flow_waker_set(flow, from->waker);
+	from->waker = NULL;
 }
 
 void flow_destination_request(struct process *process, const struct ktsn_app_request *request,

@@ -93,7 +93,7 @@ struct handover_flow {
 	uint32_t index;
 	bool closed;
 	bool has_alarm, has_space;
-	struct wake_alarm alarm; /* without its descriptor */
+	struct wake_names alarm;
 	struct txtime_mode mode;
 	uint64_t cookie;
 	uint64_t netns_cookie;

@@ -130,13 +130,14 @@ static int flow_give(struct giving *giving, const struct flow *flow)
 	to->cookie = flow->cookie;
 	to->netns_cookie = flow->ns ? flow->ns->cookie : 0;
 	to->manner = flow->manner;
-	to->alarm = flow->alarm;
-	to->has_alarm = flow->alarm.fd >= 0;
-	to->has_space = flow->space_fd >= 0;
-	if (to->has_alarm)
-		fds[count++] = flow->alarm.fd;
+	to->has_alarm = flow->alarm != NULL;
+	to->has_space = flow->space != NULL;
+	if (to->has_alarm) {
+		to->alarm = flow->alarm->names;
+		fds[count++] = flow->alarm->fd;
+	}
 	if (to->has_space)
-		fds[count++] = flow->space_fd;
+		fds[count++] = flow->space->fd;
 	return give(giving, HANDOVER_FLOW, fds, count);
 }
 
@@ -274,8 +275,11 @@ static int rings_give(struct giving *giving, int64_t paused_tai_ns)
 int handover_give(struct node *node, int client_fd, int control_fd)
 {
 	struct giving giving = {.node = node, .fd = client_fd};
-	int err = everything_give(&giving, control_fd);
+	int err;
 
+	/* A request that is half-way would be served by neither. */
+	processes_settle(node);
+	err = everything_give(&giving, control_fd);
 	if (!err) {
 		int64_t paused_tai_ns = clock_tai_ns();
 

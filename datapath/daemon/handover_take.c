@@ -97,21 +97,26 @@ static void process_take(struct taking *taking)
 		taking->fds[i] = -1;
 }
 
+static void waker_take(struct taking *taking, struct flow *flow, uint32_t why, size_t *next)
+{
+	struct waker *waker = waker_adopt(why, &taking->record.flow.alarm, taking->fds[*next]);
+
+	if (!waker)
+		return;
+	taking->fds[(*next)++] = -1;
+	flow_waker_set(flow, waker);
+}
+
 /* Its predecessor may not have come to wake it. */
 static void flow_wakes_take(struct taking *taking, struct flow *flow)
 {
 	const struct handover_flow *from = &taking->record.flow;
 	size_t next = 0;
 
-	if (from->has_alarm) {
-		flow->alarm = from->alarm;
-		flow->alarm.fd = taking->fds[next];
-		taking->fds[next++] = -1;
-	}
-	if (from->has_space) {
-		flow->space_fd = taking->fds[next];
-		taking->fds[next] = -1;
-	}
+	if (from->has_alarm)
+		waker_take(taking, flow, WAKE_REPORT, &next);
+	if (from->has_space)
+		waker_take(taking, flow, WAKE_SPACE, &next);
 	flow_wake(flow, ktsn_ring_reports_any(&taking->process->ring->consumer) ? WAKE_REPORT | WAKE_SPACE
 										: WAKE_SPACE);
 }

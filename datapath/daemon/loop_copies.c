@@ -43,8 +43,9 @@ static void copy_init(struct loop *loop, struct packet *copy, struct packet *mes
 
 static void copy_shape(struct loop *loop, struct packet *message, const struct loop_route *route)
 {
-	/* Those that waited for an address may be more at once than their pod may have. */
-	struct packet *copy = share_full(loop, message->flow->ring->share) ? NULL : packet_alloc(loop);
+	struct share *share = message->flow->ring->share;
+	/* More than there can ever be room for are dropped. */
+	struct packet *copy = share_room(loop, share) ? packet_alloc(loop) : NULL;
 
 	if (!copy) {
 		counter_add(&loop->counters.frame_pool_empty, 1);
@@ -54,7 +55,7 @@ static void copy_shape(struct loop *loop, struct packet *message, const struct l
 	copy_init(loop, copy, message);
 	memcpy(payload_place(copy, route), payload_of(message), message->payload_bytes);
 	message->copies_left++;
-	share_pending_add(message->flow->ring->share, 1);
+	share_pending_add(loop, share, 1);
 	frame_shape(loop, copy, route);
 }
 

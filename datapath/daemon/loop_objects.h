@@ -72,6 +72,8 @@ struct loop_destination {
 	uint32_t packets; /* messages held */
 	struct packet *parked_first; /* messages that wait for RESOLVED, in order */
 	struct packet *parked_last;
+	struct loop_destination *unparking_next; /* among those whose messages wait for room */
+	bool unparking;
 	bool closing; /* closed once what is in the ring has been taken */
 	bool closed;
 	bool retired;

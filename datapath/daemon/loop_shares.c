@@ -10,12 +10,13 @@
 enum {
 	/* So long a doorbell that rang too often is not listened to. */
 	MUTED_NS = 1000000,
-	/* A pod may hold so many packets for each that is free: however many pods send as much as they can, there are
-	 * some left for one that does not. */
+	/* Of the packets that are anybody's, a pod may hold so many for each that is free. */
 	HELD_PER_FREE = 8,
+	/* Pods that have a reserve, at least. */
+	RESERVES_MIN = 8,
 };
 
-static void wake_by(struct loop *loop, int64_t tai_ns)
+void share_wake_by(struct loop *loop, int64_t tai_ns)
 {
 	if (tai_ns < loop->share_next_tai_ns)
 		loop->share_next_tai_ns = tai_ns;
@@ -26,11 +27,97 @@ struct ktsn_shaper_lane *share_lane(const struct packet *packet)
 	return packet->flow->ring->share->lanes[packet->outlet];
 }
 
+/* ---- the pool of packets ----
+ *
+ *   |<----- half of it: a reserve for each pod, and as many again for those to come ----->|<----- anybody's ----->|
+ *
+ * What a pod has not used of its reserve stays free, whatever the others want. */
+
+/* Of how many pods each has a reserve: always more than there are, so that the next ones find theirs. */
+static uint32_t reserves_for(uint32_t shares)
+{
+	uint32_t count = RESERVES_MIN;
+
+	while (count < 2 * shares)
+		count *= 2;
+	return count;
+}
+
+static uint32_t reserve_free(const struct loop *loop, const struct share *share)
+{
+	uint32_t pending = share_pending(share);
+
+	return pending < loop->reserve ? loop->reserve - pending : 0;
+}
+
+/* When there are others pods than before, or another number. */
+static void reserves_set(struct loop *loop)
+{
+	uint32_t count = reserves_for(loop->shares_open_count);
+
+	loop->reserve = loop->config.packets / 2 / count;
+	if (!loop->reserve)
+		loop->reserve = 1;
+	loop->reserved_free = (count - loop->shares_open_count) * loop->reserve;
+	for (const struct share *share = loop->shares_open; share; share = share->open_next)
+		loop->reserved_free += reserve_free(loop, share);
+}
+
+void share_ring_opened(struct loop *loop, struct share *share)
+{
+	if (share->rings_open++)
+		return;
+	share->open_next = loop->shares_open;
+	loop->shares_open = share;
+	loop->shares_open_count++;
+	reserves_set(loop);
+}
+
+void share_ring_retired(struct loop *loop, struct share *share)
+{
+	struct share **at = &loop->shares_open;
+
+	if (--share->rings_open)
+		return;
+	while (*at != share)
+		at = &(*at)->open_next;
+	*at = share->open_next;
+	loop->shares_open_count--;
+	reserves_set(loop);
+}
+
+void share_pending_add(struct loop *loop, struct share *share, uint32_t count)
+{
+	loop->reserved_free -= reserve_free(loop, share);
+	atomic_store_explicit(&share->pending, share_pending(share) + count, memory_order_relaxed);
+	loop->reserved_free += reserve_free(loop, share);
+}
+
+/* Packets that are nobody's reserve. */
+static uint32_t anybodys(const struct loop *loop)
+{
+	return loop->packets_free_count > loop->reserved_free ? loop->packets_free_count - loop->reserved_free
+							      : 0;
+}
+
+uint32_t share_room(const struct loop *loop, const struct share *share)
+{
+	uint64_t pending = share_pending(share), others = anybodys(loop), reserve = reserve_free(loop, share);
+	uint64_t beyond = pending > loop->reserve ? pending - loop->reserve : 0, room;
+
+	/* Something of what is anybody's stays, too, however many pods take as much as they can. */
+	room = reserve + (beyond <= HELD_PER_FREE * others ? others : 0);
+	if (pending + room > share->limits.pending)
+		room = pending < share->limits.pending ? share->limits.pending - pending : 0;
+	return (uint32_t)room;
+}
+
 bool share_full(const struct loop *loop, const struct share *share)
 {
-	uint64_t pending = share_pending(share), free = loop->packets_free_count;
+	uint32_t room = share_room(loop, share);
 
-	return pending >= share->limits.pending || (free > 0 && pending > HELD_PER_FREE * free);
+	/* With no packet left at all it is a shortage, not a matter of shares. */
+	return loop->packets_free_count && (room == 0 || (room < share->wanted && loop_pending(loop)));
 }
 
 bool share_holds(struct loop *loop, struct share *share, int64_t now_tai_ns)
@@ -42,7 +129,7 @@ bool share_holds(struct loop *loop, struct share *share, int64_t now_tai_ns)
 	if (share_rate_take(&share->messages, now_tai_ns))
 		return false;
 	counter_add(&loop->counters.share_rate, 1);
-	wake_by(loop, share_rate_next(&share->messages));
+	share_wake_by(loop, share_rate_next(&share->messages));
 	return true;
 }
 

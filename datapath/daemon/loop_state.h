@@ -72,6 +72,12 @@ struct loop {
 	uint64_t bursts;   /* given to a port, ever */
 	bool memory_short; /* a message waits in a ring for a packet or a frame */
 	uint32_t packets_free_count;
+	struct share *shares_open; /* those with rings */
+	uint32_t shares_open_count;
+	uint32_t reserve;       /* of each pod */
+	uint32_t reserved_free; /* what is left of all reserves, also of pods to come */
+	struct loop_destination
+		*unparking;        /* resolved, and there was no room for the copies of what waited for it */
 	int64_t take_began_tai_ns; /* of this round of taking */
 	uint32_t take_count;       /* messages taken in it, and rings looked into */
 	int64_t round_tai_ns;      /* about now, while taking */
@@ -126,6 +132,8 @@ void loop_take(struct loop *loop);
 void loop_take_ring(struct loop *loop, struct loop_ring *ring);
 /* Builds the frame of a resolved destination's message and hands it to the shaper, at round_tai_ns. */
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
+/* How many packets it takes to send a message there. */
+uint32_t destination_frames(const struct loop_destination *destination);
 /* Ends a packet whose message left or was dropped: frees its frame's memory unless the port has it, gives
  * its slot back, and retires what waited for it. */
 void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
@@ -181,8 +189,17 @@ void space_announce(struct loop *loop, struct loop_ring *ring);
 void wake_push(struct loop *loop, struct loop_flow *flow, uint32_t why);
 
 /* loop_shares.c: what a pod may have of the loop */
-/* Whether a pod has as much under way as it may. When there is none left at all, that is a shortage of memory. */
+/* How many packets more a pod may have; whether those are too few for what it waits for. When there is none left at
+ * all, that is a shortage of memory. */
+uint32_t share_room(const struct loop *loop, const struct share *share);
 bool share_full(const struct loop *loop, const struct share *share);
+/* It has so many packets more; negative numbers wrap. */
+void share_pending_add(struct loop *loop, struct share *share, uint32_t count);
+/* It has a ring more, or less: with the first and the last, reserves change. */
+void share_ring_opened(struct loop *loop, struct share *share);
+void share_ring_retired(struct loop *loop, struct share *share);
+/* The loop does not sleep beyond that. */
+void share_wake_by(struct loop *loop, int64_t tai_ns);
 /* Whether nothing more may be taken of a pod now; remembers when it may again. */
 bool share_holds(struct loop *loop, struct share *share, int64_t now_tai_ns);
 /* Whether that is so, without asking for anything. */
@@ -234,6 +251,8 @@ void watch_end(struct loop *loop, struct loop_ring *ring);
 
 /* loop_commands.c: what the control thread wants, and giving back what it owns */
 void loop_commands(struct loop *loop);
+/* What waited for an address and then for room, as far as there is some now. */
+void parked_go_on(struct loop *loop);
 /* The flow's destination that a command still to be executed will open, or NULL. */
 struct loop_destination *destination_announced(const struct loop *loop, const struct loop_ring *ring,
 					       uint32_t flow_index, uint32_t index);

@@ -89,7 +89,7 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 {
 	if (!frame_sent)
 		ktsn_port_frame_free(loop->config.port, &packet->frame);
-	share_pending_add(packet->flow->ring->share, (uint32_t)-1);
+	share_pending_add(loop, packet->flow->ring->share, (uint32_t)-1);
 	if (packet->message)
 		packet = copy_finish(loop, packet);
 	if (packet)
@@ -287,6 +287,22 @@ static bool beyond_horizon(const struct loop_ring *ring, int64_t txtime_tai_ns, 
 	return txtime_tai_ns - now_tai_ns > ring->share->limits.horizon_ns;
 }
 
+uint32_t destination_frames(const struct loop_destination *destination)
+{
+	return destination->copies && destination->copies->count ? destination->copies->count : 1;
+}
+
+/* Either all copies are made or the message waits, at the front of its ring. If it is more than there can ever be room for,
+ * the copies that are too many are dropped. */
+static bool room_for(const struct loop *loop, struct share *share, const struct loop_destination *destination)
+{
+	uint32_t frames = destination_frames(destination);
+
+	share->wanted = frames > 1 && frames > share_room(loop, share) && loop_pending(loop) ? frames : 0;
+	return share->wanted == 0;
+}
+
+/* 0; -EAGAIN when its pod has no room for it; -ENOBUFS when there is no memory. */
 static int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken)
 {
 	struct loop_destination *destination = destination_of(loop, ring, taken);
@@ -303,9 +319,8 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 		reject(loop, ring, taken, destination, &loop->counters.drop_horizon);
 		return 0;
 	}
-	/* Either all copies are made or the message waits, at the front of its ring. */
-	if (destination->copies && destination->copies->count > loop->packets_free_count)
-		return -ENOBUFS;
+	if (!room_for(loop, ring->share, destination))
+		return -EAGAIN;
 	packet = packet_alloc(loop);
 	if (!packet)
 		return -ENOBUFS;
@@ -317,7 +332,7 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	clocks_packet_held(loop, packet);
 	packet->flow->packets++;
 	destination->packets++;
-	share_pending_add(ring->share, 1);
+	share_pending_add(loop, ring->share, 1);
 	counter_add(&packet->flow->counters.taken, 1);
 	atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);
@@ -361,7 +376,7 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 {
 	struct ktsn_ring_taken taken;
 	uint32_t count = 0;
-	int result;
+	int result, err;
 
 	(void)loop_offsets(loop);
 	clocks_watch(loop);
@@ -370,9 +385,9 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		if (result < 0) {
 			reject(loop, ring, &taken, NULL, &loop->counters.drop_invalid);
-		} else if (message_accept(loop, ring, &taken)) {
+		} else if ((err = message_accept(loop, ring, &taken))) {
 			ktsn_ring_untake(&ring->consumer, taken.slot);
-			return DRAINED_NO_MEMORY;
+			return err == -ENOBUFS ? DRAINED_NO_MEMORY : DRAINED_IN_PART;
 		}
 		/* Neither a flood nor an application that refills all the time must hold up the others. */
 		count++;
@@ -478,6 +493,7 @@ void loop_take(struct loop *loop)
 	loop->last_tai_ns = loop->take_began_tai_ns;
 	clocks_watch(loop);
 	shares_unmute(loop, loop->take_began_tai_ns);
+	parked_go_on(loop);
 	watch_due(loop, loop->take_began_tai_ns + loop->lead_ns);
 	/* Those for which there is no time have their turn in the next round. */
 	while (loop->watched && in_vain < loop->watched_shares && loop->take_count < loop->config.packets &&

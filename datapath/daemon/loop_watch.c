@@ -17,6 +17,7 @@
  */
 #include "loop_state.h"
 
+#include "container_of.h"
 #include "leftist_heap.h"
 
 #include <assert.h>
@@ -27,8 +28,6 @@ enum {
 	/* Flows that are expected at one moment: so many of them in a round, for each takes its time. */
 	DUE_AT_ONCE = 32,
 };
-
-#define container_of(member, type, name) ((type *)((char *)(member)-offsetof(type, name)))
 
 /* ---- circles; `next` is whose turn it is, NULL: the circle is empty ---- */
 

@@ -2,8 +2,9 @@
 /*
  * ktsnd: sends the timed datagrams of a node's pods, each at its transmit time.
  *
- * Two threads. The loop thread (loop.c) is the way of a packet. This one, the control thread, does all
- * that may take time: sockets, addresses, the control socket. Starting is a row of steps, each undone in
+ * Two threads, and one for each pod. The loop thread (loop.c) is the way of a packet. This one, the control thread, does
+ * all that may take time: sockets, addresses, the control socket. A pod's (pod_thread.c) does what the pod could draw
+ * out. Starting is a row of steps, each undone in
  * reverse order when a later one fails.
  */
 #include "control_server.h"
@@ -19,6 +20,7 @@
 #include "unix_socket.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -444,6 +446,8 @@ int main(int argc, char **argv)
 		break;
 	}
 	log_level_set(daemon.options.log_level);
+	/* The threads of pods allocate next to nothing: no address space of 64 MiB for each. */
+	(void)mallopt(M_ARENA_MAX, 1);
 	if (privileges_check() || privileges_limit() || control_check(&daemon.options) ||
 	    uplink_find(&daemon.options, &daemon.uplink))
 		return 1;

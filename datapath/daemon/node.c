@@ -23,10 +23,13 @@ int node_init(struct node *node, struct events *events, struct loop *loop, const
 	if (!err)
 		err = events_add(events, &node->wakes);
 	if (!err)
+		err = pod_threads_create(&node->threads, events);
+	if (!err)
 		err = namespace_get(node, NULL, &node->own_ns);
 	if (!err)
 		err = node_shaping_init(node, shaping);
 	if (err) {
+		pod_threads_destroy(node->threads);
 		events_remove(events, &node->wakes);
 		events_remove(events, &node->retired);
 	}
@@ -35,14 +38,16 @@ int node_init(struct node *node, struct events *events, struct loop *loop, const
 
 int node_tick(struct node *node)
 {
-	enum { GRAVES_MS = 10 };
+	enum { GRAVES_MS = 10, LISTENERS_MS = 10 };
 
 	graves_sweep(node);
+	listeners_wake(node);
 	if (node->ports_changed) {
 		node->ports_changed = false;
 		destinations_ports_changed(node);
 	}
-	return events_earlier(neighbors_tick(node), node->graves ? GRAVES_MS : -1);
+	return events_earlier(events_earlier(neighbors_tick(node), node->graves ? GRAVES_MS : -1),
+			      node->listeners_resting ? LISTENERS_MS : -1);
 }
 
 void node_close(struct node *node)
@@ -58,6 +63,7 @@ void node_fini(struct node *node)
 	graves_free_all(node);
 	while (node->closing)
 		process_free(node, node->closing);
+	pod_threads_destroy(node->threads);
 	free(node->shaping.gates);
 	events_remove(node->events, &node->wakes);
 	free(node->ports);

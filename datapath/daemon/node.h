@@ -16,9 +16,11 @@
 #include "events.h"
 #include "loop.h"
 #include "namespace.h"
+#include "pod_thread.h"
 #include "refusal.h"
 #include "ring_memory.h"
 #include "socket_identity.h"
+#include "wakes.h"
 
 #include <limits.h>
 #include <net/if.h>
@@ -57,13 +59,6 @@ struct txtime_mode {
 	bool report;
 };
 
-/* The application's socket that gets an error whenever ours disconnects from it (wakes.c). */
-struct wake_alarm {
-	int fd; /* ours; -1: none */
-	struct sockaddr_un own, peer;
-	socklen_t own_bytes, peer_bytes;
-};
-
 /* A socket of which ktsnd knows that it asked for SO_TXTIME, by the kernel's cookie (SO_COOKIE). */
 struct timed_socket {
 	uint64_t cookie; /* 0: none */
@@ -74,9 +69,9 @@ struct pod {
 	struct node *node;
 	char identity[NODE_IDENTITY_MAX + 1];
 	struct share *share;
-	uint32_t process_count, flow_count;
-	uint64_t ring_bytes;
+	struct pod_thread *thread;
 	struct event_source listener; /* fd -1: no socket yet */
+	bool listener_rests;          /* it is not watched: too much is still to be done */
 	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct endpoint *endpoints;
 	struct process *processes;
@@ -108,7 +103,10 @@ struct process {
 	struct pod *pod;                      /* NULL once the connection is closed */
 	char identity[NODE_IDENTITY_MAX + 1]; /* the pod's, also after that */
 	struct share *share;                  /* of the pod */
+	struct pod_thread *thread;            /* of the pod */
 	struct event_source connection;
+	struct app_request
+		*request;       /* the one that is being read or served; NULL once the connection is closed */
 	pid_t pid;              /* of whoever connected, in ktsnd's PID namespace; 0: not visible in it */
 	bool resuming;          /* between HAND_BACK and RESUME */
 	struct loop_ring *ring; /* NULL before HELLO or HAND_BACK */
@@ -130,9 +128,8 @@ struct flow {
 	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
 	uint32_t destinations_next;
 	struct destination *connected;
-	struct wake_alarm alarm;
-	int space_fd; /* an eventfd, -1: none */
-	bool closed;  /* its number stays taken until the loop is done with it */
+	struct waker *alarm, *space; /* NULL: nobody waits for that */
+	bool closed;                 /* its number stays taken until the loop is done with it */
 	bool ended; /* taken over from another ktsnd, where it was closed; closed once its messages are taken */
 };
 
@@ -203,9 +200,11 @@ struct node {
 	struct destination *destinations;
 	struct event_source retired; /* the loop gives objects back */
 	struct event_source wakes;   /* and wants applications to be woken */
-	struct process *closing;     /* connection closed, ring not given back by the loop yet */
-	struct grave *graves;        /* objects that commands under way may still name */
-	uint64_t limit_refusals;     /* what a pod asked for above its limits */
+	struct pod_threads *threads;
+	uint32_t listeners_resting;
+	struct process *closing; /* connection closed, ring not given back by the loop yet */
+	struct grave *graves;    /* objects that commands under way may still name */
+	uint64_t limit_refusals; /* what a pod asked for above its limits */
 	uint64_t flow_numbers;
 	struct node_trace trace;
 	bool ports_changed;        /* links of ktsnd's namespace have, and with them maybe ports of bridges */
@@ -265,6 +264,12 @@ void node_classes_set(struct node *node, const struct loop_classes *classes);
 
 /* processes.c: the application socket */
 void process_accept(struct event_source *listener);
+/* Listens again to those that may have more. */
+void listeners_wake(struct node *node);
+/* Serves a request that was read; it goes on with the connection or closes it. */
+void process_request_serve(struct process *process);
+/* Until no request is half-way; connections on which one still is are closed. */
+void processes_settle(struct node *node);
 void process_close(struct process *process);
 void process_free(struct node *node, struct process *process);
 void process_destinations_detach(struct process *process);
@@ -279,15 +284,12 @@ void processes_taken_open(struct node *node);
 uint64_t process_kernel_path(const struct process *process);
 
 /* flows.c: sockets of a process. Fill in the reply, status included. */
-void flow_open(struct process *process, const struct ktsn_app_request *request, int socket_fd,
-	       struct ktsn_app_reply *reply);
+void flow_open(struct process *process, const struct app_request *from, struct ktsn_app_reply *reply);
 void flow_close_request(struct process *process, const struct ktsn_app_request *request,
 			struct ktsn_app_reply *reply);
 void flow_destination_request(struct process *process, const struct ktsn_app_request *request,
 			      struct ktsn_app_reply *reply);
-/* On success *passed_fd is the flow's, and becomes -1. */
-void flow_wake_request(struct process *process, const struct ktsn_app_request *request, int *passed_fd,
-		       struct ktsn_app_reply *reply);
+void flow_wake_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply);
 /* What another ktsnd knew of a flow and its destinations, under the numbers that they had. 0 or -errno. */
 struct flow_description {
 	uint32_t index;
@@ -310,10 +312,10 @@ int flow_destination_take_over(struct process *process, const struct destination
 void flows_taken_close(struct process *process);
 void flow_free(struct flow *flow);
 
-/* wakes.c: waking who waits for a socket. `why` is WAKE_... of the loop; for WAKE_REPORT peer_name is the alarm's. */
-/* On success the descriptor is the flow's. 0 or -errno. */
-int flow_wake_take(struct flow *flow, uint32_t why, const uint8_t *peer_name, int fd);
+/* wakes.c: waking who waits for a socket. `why` is WAKE_... of the loop. */
 void flow_wake(struct flow *flow, uint32_t why);
+/* The waker becomes the flow's. */
+void flow_waker_set(struct flow *flow, struct waker *waker);
 void flow_wakes_close(struct flow *flow);
 void wakes_serve(struct node *node);
 void wakes_readable(struct event_source *source);

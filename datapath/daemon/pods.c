@@ -34,7 +34,8 @@ static struct pod *pod_get(struct node *node, const char *identity)
 	if (!pod)
 		return NULL;
 	pod->share = share_create(&node->limits, &node->share_count);
-	if (!pod->share) {
+	if (!pod->share || pod_thread_start(node->threads, &pod->thread)) {
+		share_put(pod->share);
 		free(pod);
 		return NULL;
 	}
@@ -65,6 +66,7 @@ static void pod_unlink_if_empty(struct pod *pod)
 		at = &(*at)->next;
 	*at = pod->next;
 	share_put(pod->share);
+	pod_thread_put(pod->thread);
 	free(pod);
 }
 
@@ -73,7 +75,11 @@ static void socket_close(struct pod *pod)
 	if (pod->listener.fd < 0)
 		return;
 	events_remove(pod->node->events, &pod->listener);
-	close(pod->listener.fd);
+	if (pod->listener_rests)
+		pod->node->listeners_resting--;
+	pod->listener_rests = false;
+	/* With connections that were not accepted, and what was sent on them. */
+	pod_thread_close(pod->thread, pod->listener.fd);
 	unlink(pod->socket_path);
 	pod->listener.fd = -1;
 	pod->node->socket_count--;

@@ -4,6 +4,7 @@
  */
 #include "log.h"
 #include "node.h"
+#include "requests.h"
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -15,14 +16,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Descriptors that a request may bring; what comes beyond the one that is wanted is closed. */
-enum { REQUEST_FDS_MAX = 4 };
+enum { REPLY_FDS_MAX = 2 };
+
+/* Works of a pod that may wait for its thread; connections beyond it wait to be accepted. */
+enum { BACKLOG_MAX = 256 };
 
 /* More than one process will ever send; billions of processes may claim it. */
 enum { KERNEL_PATH_MAX = INT32_MAX };
 
-union request_control {
-	char bytes[CMSG_SPACE(REQUEST_FDS_MAX * sizeof(int))];
+union reply_control {
+	char bytes[CMSG_SPACE(REPLY_FDS_MAX * sizeof(int))];
 	struct cmsghdr align;
 };
 
@@ -93,6 +96,7 @@ void process_free(struct node *node, struct process *process)
 	}
 	process->share->processes--;
 	share_put(process->share);
+	pod_thread_put(process->thread);
 	free(process);
 }
 
@@ -106,7 +110,10 @@ void process_close(struct process *process)
 	process->next = node->closing;
 	node->closing = process;
 	events_remove(node->events, &process->connection);
-	close(process->connection.fd);
+	/* With what the application sent and nobody read. */
+	pod_thread_close(process->thread, process->connection.fd);
+	app_request_abandon(process->request);
+	process->request = NULL;
 	node->process_count--;
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
 		if (process->flows[i] && !process->flows[i]->closed) {
@@ -197,7 +204,7 @@ static bool ring_held(const struct node *node, uint64_t inode)
 /* Takes over the ring of a process that outlived another ktsnd. On success *ring_fd is the ring's. */
 static int hand_back(struct process *process, int *ring_fd)
 {
-	int err = *ring_fd < 0 ? -EINVAL : ring_allowed(process);
+	int err = ring_allowed(process);
 
 	if (!err && ring_held(process->pod->node, ktsn_ring_memory_inode(*ring_fd)))
 		err = -EBUSY;
@@ -243,91 +250,41 @@ static void version_refuse(struct process *process, const struct ktsn_app_reques
 	pod->version_warned = true;
 }
 
-static void flow_request_serve(struct process *process, const struct ktsn_app_request *request,
-			       int *passed_fd, struct ktsn_app_reply *reply)
+static void flow_request_serve(struct process *process, struct app_request *from,
+			       struct ktsn_app_reply *reply)
 {
+	const struct ktsn_app_request *said = &from->said;
+
 	if (!process->ring)
 		reply->status = -EPROTO;
-	else if (request->type == KTSN_APP_FLOW_OPEN || request->type == KTSN_APP_FLOW_ADOPT)
-		flow_open(process, request, *passed_fd, reply);
-	else if (request->type == KTSN_APP_FLOW_CLOSE)
-		flow_close_request(process, request, reply);
-	else if (request->type == KTSN_APP_FLOW_WAKE)
-		flow_wake_request(process, request, passed_fd, reply);
-	else if (request->type == KTSN_APP_DESTINATION)
-		flow_destination_request(process, request, reply);
-	else if (request->type == KTSN_APP_RESUME)
+	else if (said->type == KTSN_APP_FLOW_OPEN || said->type == KTSN_APP_FLOW_ADOPT)
+		flow_open(process, from, reply);
+	else if (said->type == KTSN_APP_FLOW_CLOSE)
+		flow_close_request(process, said, reply);
+	else if (said->type == KTSN_APP_FLOW_WAKE)
+		flow_wake_request(process, from, reply);
+	else if (said->type == KTSN_APP_DESTINATION)
+		flow_destination_request(process, said, reply);
+	else if (said->type == KTSN_APP_RESUME)
 		reply->status = resume(process);
 	else
 		reply->status = -EOPNOTSUPP;
 }
 
-static void request_serve(struct process *process, const struct ktsn_app_request *request, int *passed_fd,
-			  struct ktsn_app_reply *reply)
+static void request_serve(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
-	if (request->magic != KTSN_APP_MAGIC)
+	const struct ktsn_app_request *said = &from->said;
+
+	if (said->magic != KTSN_APP_MAGIC)
 		reply->status = -EPROTO;
-	else if (request->version != KTSN_APP_VERSION)
-		version_refuse(process, request, reply);
-	else if (request->type == KTSN_APP_HELLO)
+	else if (said->version != KTSN_APP_VERSION)
+		version_refuse(process, said, reply);
+	else if (said->type == KTSN_APP_HELLO)
 		reply->status = hello(process);
-	else if (request->type == KTSN_APP_HAND_BACK)
-		reply->status = hand_back(process, passed_fd);
+	else if (said->type == KTSN_APP_HAND_BACK)
+		reply->status = from->passed_err ? from->passed_err : hand_back(process, &from->memory_fd);
 	else
-		flow_request_serve(process, request, passed_fd, reply);
-}
-
-/* Whatever it is, closing it must not wait for its peer. */
-static void passed_close(int fd)
-{
-	struct linger off = {0};
-
-	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
-	close(fd);
-}
-
-/* The first descriptor is the caller's, the rest are closed. */
-static int passed_fd_of(struct msghdr *message)
-{
-	int first = -1;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < count; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-			if (first < 0)
-				first = fd;
-			else
-				passed_close(fd);
-		}
-	}
-	return first;
-}
-
-/* 1 with a request; 0 when there is none to serve; -errno when the connection is to be closed. */
-static int request_receive(int fd, struct ktsn_app_request *request, int *passed_fd)
-{
-	union request_control control;
-	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
-	struct msghdr message = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
-	ssize_t bytes;
-
-	memset(request, 0, sizeof(*request));
-	bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (bytes < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	*passed_fd = passed_fd_of(&message);
-	return bytes == sizeof(*request) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 1 : -EPROTO;
+		flow_request_serve(process, from, reply);
 }
 
 /* The descriptors that go with a reply: the ring and its doorbell, or the doorbell of a ring handed back. */
@@ -350,7 +307,7 @@ static size_t reply_fds(const struct process *process, const struct ktsn_app_rep
 /* An application that does not read its replies loses its connection rather than holding up ktsnd. */
 static int reply_send(struct process *process, const struct ktsn_app_reply *reply)
 {
-	union request_control control = {0};
+	union reply_control control = {0};
 	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
 	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 	int fds[2];
@@ -370,28 +327,32 @@ static int reply_send(struct process *process, const struct ktsn_app_reply *repl
 	return sendmsg(process->connection.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+/* From here on nobody looks at the connection until the request was served. */
 static void connection_readable(struct event_source *source)
 {
 	struct process *process = source->owner;
-	struct ktsn_app_request request;
-	struct ktsn_app_reply reply = {.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION};
-	int passed_fd = -1;
-	int got = request_receive(source->fd, &request, &passed_fd);
 
-	if (got == 0)
-		return;
-	if (got > 0) {
-		reply.type = request.type;
-		reply.number = request.number;
+	events_remove(process->pod->node->events, source);
+	app_request_begin(process->request);
+}
+
+void process_request_serve(struct process *process)
+{
+	struct app_request *request = process->request;
+	struct ktsn_app_reply reply = {.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION};
+	int err = request->got < 0 ? request->got : 0;
+
+	if (request->got > 0) {
+		reply.type = request->said.type;
+		reply.number = request->said.number;
 		reply.flow = reply.destination = KTSN_APP_NONE;
-		request_serve(process, &request, &passed_fd, &reply);
+		request_serve(process, request, &reply);
+		app_request_clear(request);
+		err = reply_send(process, &reply);
 	}
-	/* Before the reply: a copy of the socket that stays open here would keep its port bound. */
-	if (passed_fd >= 0)
-		passed_close(passed_fd);
-	if (got > 0)
-		got = reply_send(process, &reply);
-	if (got < 0)
+	if (!err)
+		err = events_add(process->pod->node->events, &process->connection);
+	if (err)
 		process_close(process);
 }
 
@@ -413,6 +374,14 @@ static pid_t peer_pid(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) ? 0 : peer.pid;
 }
 
+/* Frees one that nobody has seen. */
+static void process_discard(struct process *process)
+{
+	app_request_abandon(process->request);
+	pod_thread_put(process->thread);
+	free(process);
+}
+
 /* A process of the pod; its connection is `fd`, or -1. */
 static int process_make(struct pod *pod, int fd, struct process **made)
 {
@@ -423,9 +392,12 @@ static int process_make(struct pod *pod, int fd, struct process **made)
 		return -ENOMEM;
 	process->connection =
 		(struct event_source){.fd = fd, .readable = connection_readable, .owner = process};
-	err = fd < 0 ? 0 : events_add(pod->node->events, &process->connection);
+	process->thread = pod->thread;
+	pod_thread_get(process->thread);
+	process->request = app_request_create(process);
+	err = !process->request ? -ENOMEM : fd < 0 ? 0 : events_add(pod->node->events, &process->connection);
 	if (err) {
-		free(process);
+		process_discard(process);
 		return err;
 	}
 	process->pod = pod;
@@ -450,17 +422,75 @@ static void process_unmake(struct process *process)
 	pod->node->process_count--;
 	if (process->connection.fd >= 0)
 		events_remove(pod->node->events, &process->connection);
+	app_request_abandon(process->request);
 	process_free(pod->node, process);
+}
+
+/* ---- connections to come ---- */
+
+/* Until there is less to be done, or there are descriptors again. */
+static void listener_rest(struct pod *pod)
+{
+	events_remove(pod->node->events, &pod->listener);
+	pod->listener_rests = true;
+	pod->node->listeners_resting++;
+}
+
+static void listener_wake(struct pod *pod)
+{
+	if (!pod->listener_rests || pod_thread_backlog(pod->thread) >= BACKLOG_MAX ||
+	    events_add(pod->node->events, &pod->listener))
+		return;
+	pod->listener_rests = false;
+	pod->node->listeners_resting--;
+}
+
+void listeners_wake(struct node *node)
+{
+	for (struct pod *pod = node->listeners_resting ? node->pods : NULL; pod; pod = pod->next)
+		listener_wake(pod);
 }
 
 void process_accept(struct event_source *listener)
 {
 	struct pod *pod = listener->owner;
-	int fd = unix_accept(listener->fd);
+	struct process *process;
+	bool refused;
+	int fd;
+
+	if (pod_thread_backlog(pod->thread) >= BACKLOG_MAX) {
+		listener_rest(pod);
+		return;
+	}
+	fd = unix_accept(listener->fd, &refused);
+	if (fd >= 0 && (refused || !connection_allowed(pod) || process_make(pod, fd, &process)))
+		pod_thread_close(pod->thread, fd);
+	else if (fd == -EMFILE || fd == -ENFILE)
+		listener_rest(pod);
+}
+
+/* ---- for another ktsnd ---- */
+
+static struct process *process_busy(const struct node *node)
+{
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		for (struct process *process = pod->processes; process; process = process->next)
+			if (process->request->busy)
+				return process;
+	return NULL;
+}
+
+void processes_settle(struct node *node)
+{
+	enum { STEP_US = 200, STEPS = 2500 };
 	struct process *process;
 
-	if (fd >= 0 && (!connection_allowed(pod) || process_make(pod, fd, &process)))
-		close(fd);
+	for (int step = 0; step < STEPS && process_busy(node); step++) {
+		usleep(STEP_US);
+		pod_threads_serve(node->threads);
+	}
+	while ((process = process_busy(node)))
+		process_close(process);
 }
 
 /* Its messages may have nowhere to go, but its connection stays. */

@@ -58,6 +58,9 @@ struct share {
 	/* The loop thread's, and read by the other. */
 	_Atomic uint32_t pending;
 	/* The loop thread's. */
+	uint32_t rings_open;      /* not retired yet */
+	uint32_t wanted;          /* packets that a message of it waits for: one that goes to several */
+	struct share *open_next;  /* among those with rings */
 	struct watch_link watch;  /* among the shares with rings to look into */
 	struct watch_link *rings; /* those rings, the next first; NULL: none */
 	uint64_t burst;           /* the last in which it had messages, */
@@ -72,14 +75,6 @@ struct share *share_create(const struct share_limits *limits, uint32_t *live);
 void share_get(struct share *share);
 /* NULL is harmless. */
 void share_put(struct share *share);
-
-/* One writer: no read-modify-write needed. Loop thread. */
-static inline void share_pending_add(struct share *share, uint32_t count)
-{
-	atomic_store_explicit(&share->pending,
-			      atomic_load_explicit(&share->pending, memory_order_relaxed) + count,
-			      memory_order_relaxed);
-}
 
 /* Any thread. */
 static inline uint32_t share_pending(const struct share *share)

@@ -11,7 +11,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 128 };
+enum {
+	BACKLOG = 128,
+	/* Whoever else starts is quick. A pod that sees its folder can lock it for as long as it likes. */
+	LOCK_TRIES = 20,
+	LOCK_RETRY_US = 1000,
+};
 
 static int address_make(const char *path, struct sockaddr_un *address)
 {
@@ -71,11 +76,15 @@ static int folder_lock(const struct sockaddr_un *address)
 	fd = open(dirname(path), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (flock(fd, LOCK_EX)) {
+	for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB); tries++) {
 		int err = -errno;
 
+		if (err == -EWOULDBLOCK && tries < LOCK_TRIES) {
+			usleep(LOCK_RETRY_US);
+			continue;
+		}
 		close(fd);
-		return err;
+		return err == -EWOULDBLOCK ? -ETXTBSY : err;
 	}
 	return fd;
 }
@@ -142,22 +151,20 @@ static void spare_open(void)
 		spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-int unix_accept(int listen_fd)
+int unix_accept(int listen_fd, bool *refused)
 {
-	int fd, err;
+	int fd;
 
+	*refused = false;
 	spare_open();
 	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	err = fd < 0 ? -errno : 0;
-	if ((err == -EMFILE || err == -ENFILE) && spare_fd >= 0) {
-		close(spare_fd);
-		spare_fd = -1;
-		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
-		if (fd >= 0)
-			close(fd);
-		spare_open();
-	}
-	return err ? err : fd;
+	if (fd >= 0 || (errno != EMFILE && errno != ENFILE) || spare_fd < 0)
+		return fd < 0 ? -errno : fd;
+	close(spare_fd);
+	spare_fd = -1;
+	*refused = true;
+	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	return fd < 0 ? -errno : fd;
 }
 
 const char *unix_listen_advice(int err)
@@ -169,6 +176,8 @@ const char *unix_listen_advice(int err)
 		return "something that is not a socket is there; remove it or choose another path";
 	case ENAMETOOLONG:
 		return "the path is too long for a socket; choose one of at most 107 characters";
+	case ETXTBSY:
+		return "another process holds a lock on its folder; end that one or choose another folder";
 	case ENOENT:
 		return "the folder does not exist; make it first";
 	default:

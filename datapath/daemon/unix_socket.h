@@ -5,20 +5,22 @@
 #ifndef KTSN_DAEMON_UNIX_SOCKET_H
 #define KTSN_DAEMON_UNIX_SOCKET_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /*
  * Listens at an absolute path. A socket that a dead process left there is replaced. 0 with *fd; or -errno:
- * -EADDRINUSE when a live process listens there, -EEXIST when something else than a socket is there.
+ * -EADDRINUSE when a live process listens there, -EEXIST when something else than a socket is there, -ETXTBSY when
+ * its folder is locked.
  */
 int unix_listen(const char *path, mode_t mode, int *fd);
 
 /* Connects to one. The descriptor, or -errno. */
 int unix_connect(const char *path);
 
-/* Accepts a connection, non-blocking. Its descriptor or -errno; when descriptors run out the connection is
- * accepted and closed, or it would be offered again without end. */
-int unix_accept(int listen_fd);
+/* Accepts a connection, non-blocking. Its descriptor or -errno. When descriptors run out it is accepted all the same, or it
+ * would be offered again without end, and *refused says that the caller is to close it. */
+int unix_accept(int listen_fd, bool *refused);
 
 /* A sentence for an error of unix_listen(). */
 const char *unix_listen_advice(int err);

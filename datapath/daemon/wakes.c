@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Waking applications that wait in poll, select or epoll. The library makes the descriptors and hands them over
- * (FLOW_WAKE); what the kernel then raises on its end of them, it raises natively, and no wait has to be followed.
- *
- *   alarm   one end of a pair of unix datagram sockets. A socket whose peer disconnects while messages wait for it
- *           gets an error, and with it EPOLLERR (af_unix.c, unix_dgram_disconnected); so often as that is done.
- *   space   an eventfd that the library filled up: reading makes it writable again.
- *
- * The calls that wake take no lock that is ever held during a copy or a wait. What can hold up the thread is the end of
- * an alarm: closing the last copy closes what the application queued on it. See docs/decisions/0007, consequences.
- */
+#include "wakes.h"
+
+#include "container_of.h"
 #include "node.h"
 
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -35,51 +28,43 @@ static bool is_unix_datagram(int fd)
  * namespace; a path would be looked up in ktsnd's file system, and could lead the application's socket to a socket of the
  * node.
  */
-static int alarm_names_read(struct wake_alarm *alarm, int fd,
+static int alarm_names_read(struct wake_names *names, int fd,
 			    const uint8_t peer_name[KTSN_APP_ALARM_NAME_BYTES])
 {
 	const size_t path_at = offsetof(struct sockaddr_un, sun_path);
 
-	alarm->own_bytes = sizeof(alarm->own);
-	if (getsockname(fd, (struct sockaddr *)&alarm->own, &alarm->own_bytes))
+	names->own_bytes = sizeof(names->own);
+	if (getsockname(fd, (struct sockaddr *)&names->own, &names->own_bytes))
 		return -errno;
-	if (alarm->own_bytes <= path_at || alarm->own_bytes > sizeof(alarm->own) ||
-	    alarm->own.sun_path[0] != '\0' || peer_name[0] != '\0')
+	if (names->own_bytes <= path_at || names->own_bytes > sizeof(names->own) ||
+	    names->own.sun_path[0] != '\0' || peer_name[0] != '\0')
 		return -EINVAL;
-	alarm->peer = (struct sockaddr_un){.sun_family = AF_UNIX};
-	memcpy(alarm->peer.sun_path, peer_name, KTSN_APP_ALARM_NAME_BYTES);
-	alarm->peer_bytes = (socklen_t)(path_at + KTSN_APP_ALARM_NAME_BYTES);
+	names->peer = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(names->peer.sun_path, peer_name, KTSN_APP_ALARM_NAME_BYTES);
+	names->peer_bytes = (socklen_t)(path_at + KTSN_APP_ALARM_NAME_BYTES);
 	return 0;
 }
 
-static int alarm_take(struct flow *flow, int fd, const uint8_t *peer_name)
+static int alarm_prepare(struct wake_names *names, int fd, const uint8_t *peer_name)
 {
 	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
-	struct wake_alarm alarm = {.fd = fd};
-	int err = is_unix_datagram(fd) ? alarm_names_read(&alarm, fd, peer_name) : -EINVAL;
+	int err = is_unix_datagram(fd) ? alarm_names_read(names, fd, peer_name) : -EINVAL;
 
 	/* Or it could send nothing to itself. */
 	if (!err && connect(fd, &nobody, sizeof(nobody)))
 		err = -errno;
-	if (err)
-		return err;
-	if (flow->alarm.fd >= 0)
-		close(flow->alarm.fd);
-	flow->alarm = alarm;
-	return 0;
+	return err;
 }
 
 /* A message for ourselves waits; then the peer is one, and then it is none any more. */
-static void alarm_raise(const struct wake_alarm *alarm)
+static void alarm_raise(int fd, const struct wake_names *names)
 {
 	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 
-	if (alarm->fd < 0)
-		return;
-	(void)sendto(alarm->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&alarm->own,
-		     alarm->own_bytes);
-	(void)connect(alarm->fd, (const struct sockaddr *)&alarm->peer, alarm->peer_bytes);
-	(void)connect(alarm->fd, &nobody, sizeof(nobody));
+	(void)sendto(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&names->own,
+		     names->own_bytes);
+	(void)connect(fd, (const struct sockaddr *)&names->peer, names->peer_bytes);
+	(void)connect(fd, &nobody, sizeof(nobody));
 }
 
 /* The file's own flag is the application's as well: only RWF_NOWAIT is sure not to wait. Other kinds of files than
@@ -104,41 +89,93 @@ static bool is_eventfd(int fd)
 	return bytes == sizeof(expected) - 1 && memcmp(target, expected, sizeof(expected) - 1) == 0;
 }
 
-static int space_take(struct flow *flow, int fd)
+/* ---- one of them ---- */
+
+static void raising_run(struct pod_work *work)
 {
-	if (!is_eventfd(fd))
-		return -EINVAL;
-	if (flow->space_fd >= 0)
-		close(flow->space_fd);
-	flow->space_fd = fd;
-	return 0;
+	struct waker *waker = container_of(work, struct waker, raising);
+
+	/* What happens from here on raises it again. */
+	atomic_store(&waker->raised, false);
+	if (waker->why == WAKE_REPORT)
+		alarm_raise(waker->fd, &waker->names);
+	else
+		(void)space_drain(waker->fd);
 }
+
+static void closing_run(struct pod_work *work)
+{
+	struct waker *waker = container_of(work, struct waker, closing);
+
+	close(waker->fd);
+	free(waker);
+}
+
+struct waker *waker_adopt(uint32_t why, const struct wake_names *names, int fd)
+{
+	struct waker *waker = calloc(1, sizeof(*waker));
+
+	if (!waker)
+		return NULL;
+	waker->raising.run = raising_run;
+	waker->closing.run = closing_run;
+	waker->why = why;
+	waker->names = *names;
+	waker->fd = fd;
+	return waker;
+}
+
+int waker_create(uint32_t why, const uint8_t *peer_name, int fd, struct waker **created)
+{
+	struct wake_names names = {.own_bytes = 0};
+	int err = -EINVAL;
+
+	if (fd >= 0 && why == WAKE_REPORT)
+		err = alarm_prepare(&names, fd, peer_name);
+	else if (fd >= 0 && why == WAKE_SPACE)
+		err = is_eventfd(fd) ? 0 : -EINVAL;
+	if (err)
+		return err;
+	*created = waker_adopt(why, &names, fd);
+	return *created ? 0 : -ENOMEM;
+}
+
+void waker_raise(struct pod_thread *thread, struct waker *waker)
+{
+	if (waker && !atomic_exchange(&waker->raised, true))
+		pod_thread_do(thread, &waker->raising);
+}
+
+void waker_close(struct pod_thread *thread, struct waker *waker)
+{
+	if (waker)
+		pod_thread_do(thread, &waker->closing);
+}
+
+/* ---- those of a flow ---- */
 
 void flow_wake(struct flow *flow, uint32_t why)
 {
 	if (why & WAKE_REPORT)
-		alarm_raise(&flow->alarm);
-	if (why & WAKE_SPACE && flow->space_fd >= 0)
-		(void)space_drain(flow->space_fd);
+		waker_raise(flow->process->thread, flow->alarm);
+	if (why & WAKE_SPACE)
+		waker_raise(flow->process->thread, flow->space);
 }
 
-int flow_wake_take(struct flow *flow, uint32_t why, const uint8_t *peer_name, int fd)
+void flow_waker_set(struct flow *flow, struct waker *waker)
 {
+	struct waker **place = waker->why == WAKE_REPORT ? &flow->alarm : &flow->space;
+
 	/* What happened before, the library looks for itself. */
-	if (fd < 0)
-		return -EINVAL;
-	return why == WAKE_REPORT  ? alarm_take(flow, fd, peer_name)
-	       : why == WAKE_SPACE ? space_take(flow, fd)
-				   : -EINVAL;
+	waker_close(flow->process->thread, *place);
+	*place = waker;
 }
 
 void flow_wakes_close(struct flow *flow)
 {
-	if (flow->alarm.fd >= 0)
-		close(flow->alarm.fd);
-	if (flow->space_fd >= 0)
-		close(flow->space_fd);
-	flow->alarm.fd = flow->space_fd = -1;
+	waker_close(flow->process->thread, flow->alarm);
+	waker_close(flow->process->thread, flow->space);
+	flow->alarm = flow->space = NULL;
 }
 
 void wakes_serve(struct node *node)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -82,13 +83,46 @@ int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, uint32_t slot_count
 	return 0;
 }
 
-static int sealed(int fd)
+static bool sealed(int fd)
 {
 	int wanted = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	int seals = fcntl(fd, F_GET_SEALS);
 
 	/* A write seal would have made our mapping below impossible, or read-only. */
 	return seals >= 0 && (seals & wanted) == wanted && !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE));
+}
+
+/* Where the kernel keeps the memory that memfd_create() makes of ordinary pages. */
+static int memory_device(dev_t *device)
+{
+	struct stat status;
+	int fd = memfd_create("ktsn-ring", MFD_CLOEXEC);
+	int err = fd < 0 ? -errno : 0;
+
+	if (!err && fstat(fd, &status))
+		err = -errno;
+	if (fd >= 0)
+		close(fd);
+	*device = err ? 0 : status.st_dev;
+	return err;
+}
+
+int ktsn_ring_memory_check(int fd)
+{
+	struct stat status;
+	dev_t device;
+	int err;
+
+	/* First, and harmless whatever it is: a file of another kind could take as long as it likes to say its size. */
+	if (!sealed(fd))
+		return -EPERM;
+	err = memory_device(&device);
+	if (err)
+		return err;
+	if (fstat(fd, &status))
+		return -errno;
+	/* Huge pages that were given back can be gone when they are wanted again: SIGBUS. */
+	return status.st_dev == device ? 0 : -EPERM;
 }
 
 static int map_existing(struct ktsn_ring_memory *memory, int fd, uint64_t bytes_max)
@@ -134,9 +168,9 @@ int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd, uint64_t byt
 	int err;
 
 	memset(memory, 0, sizeof(*memory));
-	if (!sealed(fd))
-		return -EPERM;
-	err = map_existing(memory, fd, bytes_max);
+	err = ktsn_ring_memory_check(fd);
+	if (!err)
+		err = map_existing(memory, fd, bytes_max);
 	if (err)
 		return err;
 	err = layout_read(memory);

@@ -32,12 +32,15 @@ size_t ktsn_ring_memory_bytes(uint32_t slot_count, uint32_t payload_bytes);
  * Takes over the memory that an application hands back after ktsnd was restarted, as a stranger's: the
  * descriptor must be a memfd sealed like ours, of exactly the size that its header says. The descriptor
  * becomes the memory's on success only. 0; -EPROTO, -EPROTONOSUPPORT or -EBADMSG as
- * ktsn_ring_producer_init(); -EPERM when it is not sealed; -ENOMEM when it has more bytes than it may have: that is
+ * ktsn_ring_producer_init(); -EPERM as of ktsn_ring_memory_check(); -ENOMEM when it has more bytes than it may have: that is
  * known before any of it is mapped.
  */
 int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd, uint64_t bytes_max);
 
-/* Inode of a descriptor, 0 when it cannot be told. */
+/* Whether a descriptor is a memfd of ordinary pages, sealed like ours: 0 or -EPERM. Waits for nothing, whatever it is. */
+int ktsn_ring_memory_check(int fd);
+
+/* Inode of such a memfd, 0 when it cannot be told. */
 uint64_t ktsn_ring_memory_inode(int fd);
 
 void ktsn_ring_memory_destroy(struct ktsn_ring_memory *memory);

@@ -4,6 +4,7 @@ package netns_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -109,46 +110,102 @@ func (l *lab) startServedFlow(t *testing.T, client *control.Client, number int, 
 	return nil
 }
 
-// missing ends a flow and checks what arrived. It returns the transmit times of the messages that did not.
-func (f *flow) missing(t *testing.T) []int64 {
+// hole is a message that did not arrive, between the arrivals of the nearest two of its flow that did, in TAI.
+type hole struct {
+	sequence      uint32
+	before, after int64
+}
+
+// missing ends a flow and checks what arrived. It returns the messages that did not.
+func (f *flow) missing(t *testing.T) []hole {
 	t.Helper()
 	interrupt(t, f.talker)
 	time.Sleep(time.Second)
 	interrupt(t, f.listener)
-	counted := sum{}
 	sent := read(t, f.talkerFile, perf.ReadTalker)
 	received := read(t, f.listenerFile, perf.ReadListener)
-	arrived := map[uint32]bool{}
-	for _, message := range received {
-		arrived[message.Sequence] = true
-	}
-	var missing []int64
-	for _, message := range sent {
-		if message.Errno == 0 && !arrived[message.Sequence] {
-			missing = append(missing, message.Txtime)
-		}
-	}
+	missing := holes(sent, received)
 	// To account for them is the caller's; here each that came must be right, and come once.
-	counted.uncertain = uint64(len(missing))
-	checkConserved(t, sent, received, counted)
+	checkConserved(t, sent, received, sum{uncertain: uint64(len(missing))})
 	return missing
 }
 
-// checkOneAKill checks that each message of a flow that is missing can be laid to a kill of its own: one that came
-// when the message was due, or while it left late because of the kill before.
-func checkOneAKill(t *testing.T, missing, kills []int64) {
-	t.Helper()
-	slices.Sort(missing)
+func holes(sent []perf.Sent, received []perf.Received) []hole {
+	arrivals := map[uint32]int64{}
+	for _, message := range received {
+		arrivals[message.Sequence] = message.Arrival
+	}
+	var missing []hole
+	last, open := int64(0), 0
+	for _, message := range sent {
+		arrival, arrived := arrivals[message.Sequence]
+		switch {
+		case message.Errno != 0:
+		case !arrived:
+			missing = append(missing, hole{message.Sequence, last, math.MaxInt64})
+			open++
+		default:
+			for ; open > 0; open-- {
+				missing[len(missing)-open].after = arrival
+			}
+			last = arrival
+		}
+	}
+	return missing
+}
+
+// death is when ktsnd was killed: not before the one time, not after the other.
+type death struct{ from, to int64 }
+
+// unexplained are the messages of a flow that cannot be laid to a kill of their own: one that came when the message before
+// had arrived and the one after had not.
+func unexplained(missing []hole, kills []death) (left []hole) {
 	next := 0
-	for _, txtime := range missing {
-		for next < len(kills) && kills[next] < txtime {
+	for _, one := range missing {
+		for next < len(kills) && kills[next].to < one.before {
 			next++
 		}
-		if next == len(kills) || kills[next]-txtime > int64(patience) {
-			t.Errorf("the message due at %d is missing, and so is more than one of that flow for a kill, at %v", txtime, kills)
-			return
+		if next == len(kills) || kills[next].from > one.after {
+			left = append(left, one)
+			continue
 		}
 		next++
+	}
+	return left
+}
+
+func TestOneAKillIsToldFromMore(t *testing.T) {
+	sent := func(count int) (all []perf.Sent) {
+		for i := range count {
+			all = append(all, perf.Sent{Sequence: uint32(i)})
+		}
+		return all
+	}
+	received := func(sequences ...uint32) (all []perf.Received) {
+		for _, sequence := range sequences {
+			all = append(all, perf.Received{Sequence: sequence, Arrival: int64(sequence) * 100})
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		received []perf.Received
+		kills    []death
+		fits     bool
+	}{
+		"nothing is missing":                 {received(0, 1, 2, 3, 4, 5), []death{{250, 260}}, true},
+		"one at a kill":                      {received(0, 1, 2, 4, 5), []death{{250, 260}}, true},
+		"two at one kill":                    {received(0, 1, 4, 5), []death{{250, 260}}, false},
+		"two at two kills":                   {received(0, 1, 4, 5), []death{{250, 260}, {350, 360}}, true},
+		"one before the kill":                {received(0, 2, 3, 4, 5), []death{{350, 360}}, false},
+		"one after the kill":                 {received(0, 1, 2, 3, 5), []death{{150, 160}}, false},
+		"the last, at a kill":                {received(0, 1, 2, 3, 4), []death{{450, 460}}, true},
+		"one for each kill, in other places": {received(0, 2, 3, 5), []death{{150, 160}, {350, 360}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if left := unexplained(holes(sent(6), test.received), test.kills); (len(left) == 0) != test.fits {
+				t.Errorf("%d are left", len(left))
+			}
+		})
 	}
 }
 
@@ -165,7 +222,7 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 	}
 	var total sum
 	var gaps []time.Duration
-	var deaths []int64
+	var deaths []death
 	for i := range kills {
 		served(t, client, 50*flows)
 		if i%2 == 0 { // else while the messages that waited leave
@@ -179,8 +236,9 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 		}
 		total.add(counted)
 		died := time.Now()
+		from := clockTAI()
 		kill(t, daemon)
-		deaths = append(deaths, clockTAI())
+		deaths = append(deaths, death{from, clockTAI()})
 		daemon, client = lab.startDaemon(t, options...)
 		served(t, client, 1)
 		gaps = append(gaps, time.Since(died))
@@ -190,7 +248,10 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 	missing := uint64(0)
 	for _, one := range running {
 		of := one.missing(t)
-		checkOneAKill(t, of, deaths)
+		for _, message := range unexplained(of, deaths) {
+			t.Errorf("message %d is missing, and no kill came between the arrivals around it, at %d and %d, to which no other is laid",
+				message.sequence, message.before, message.after)
+		}
 		missing += uint64(len(of))
 	}
 	idle(t, client)
@@ -198,8 +259,11 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 	if missing > total.uncertain || total.dropped != 0 || total.astray != 0 {
 		t.Errorf("%d messages are missing; %+v", missing, total)
 	}
-	t.Logf("%d kills: %d uncertain, %d of them lost; first departure %v after a kill in the median, %v at worst",
-		kills, total.uncertain, missing, quantile(gaps, 0.5), quantile(gaps, 1))
+	record(t,
+		reported("kills of ktsnd under load", float64(kills), "kills"),
+		limited("uncertain messages for each kill and flow", float64(total.uncertain)/float64(kills*flows), "messages", 1),
+		reported("restart: gap in departures, p50", milliseconds(quantile(gaps, 0.5)), "ms"),
+		reported("restart: gap in departures, max", milliseconds(quantile(gaps, 1)), "ms"))
 }
 
 // counter is a socket in pod b that counts what it gets.
@@ -299,7 +363,9 @@ func TestChaosOfKilledApplications(t *testing.T) {
 		t.Errorf("only %d messages came from %d applications; this test has no meaning", fromKilled, kills)
 	}
 	heard.await(t, fromKilled)
-	t.Logf("%d kills: %d messages of theirs, all of which arrived", kills, fromKilled)
+	record(t,
+		reported("kills of applications", float64(kills), "kills"),
+		reported("messages of killed applications, all of which arrived", float64(fromKilled), "messages"))
 }
 
 // crowd is many pods on node a.
@@ -405,11 +471,21 @@ func TestChaosOfManyPods(t *testing.T) {
 	heard.await(t, sentBefore+uint64(messages*processes))
 	many := departureErrors(t, client, sentBefore)
 	returned(t, daemon, client, before)
-	t.Logf("%d pods, %d processes, %d flows: departure error p50 %v, p99 %v; of one flow alone p50 %v, p99 %v", pods, processes,
-		processes, quantile(many, 0.5), quantile(many, 0.99), quantile(single, 0.5), quantile(single, 0.99))
-	t.Logf("ktsnd per flow: %.3f %% of a processor, %d KiB; %d wake-ups in %v", 100*cpu.Seconds()/took.Seconds()/float64(processes),
-		(during.rssBytes-before.rssBytes)/processes/1024, counted.Wakeups, took)
+	name := fmt.Sprintf("%d pods, %d flows: ", pods, processes)
+	record(t,
+		limited(name+"departure error p50, times that of one flow", ratio(quantile(many, 0.5), quantile(single, 0.5)), "", 2),
+		reported(name+"departure error p50", float64(quantile(many, 0.5)), "ns"),
+		reported(name+"departure error p99", float64(quantile(many, 0.99)), "ns"),
+		reported("one flow: departure error p50", float64(quantile(single, 0.5)), "ns"),
+		reported("one flow: departure error p99", float64(quantile(single, 0.99)), "ns"),
+		reported(name+"processor of ktsnd for each flow", 100*cpu.Seconds()/took.Seconds()/float64(processes), "%"),
+		reported(name+"memory of ktsnd for each flow", float64((during.rssBytes-before.rssBytes)/processes/1024), "KiB"))
 }
+
+func milliseconds(of time.Duration) float64 { return float64(of) / float64(time.Millisecond) }
+
+// ratio of two times; the second is at least a nanosecond.
+func ratio(of, to time.Duration) float64 { return float64(of) / float64(max(to, 1)) }
 
 func cpuTime(t *testing.T, running *process.Process) time.Duration {
 	t.Helper()

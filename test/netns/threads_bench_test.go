@@ -53,6 +53,8 @@ func TestBenchSendCallOfEightThreads(t *testing.T) {
 	if counted := settled(t, client); counted.Sent == 0 || counted.KernelPath != 0 {
 		t.Fatalf("the messages did not go through ktsnd: %+v", counted)
 	}
-	t.Logf("send call p50: one thread %.0f ns, 8 threads on 8 sockets %.0f ns, %.2f times that of one (limit 1.3)",
-		median(one), median(eight), median(ratios))
+	record(t,
+		reported("send call p50, one thread", median(one), "ns"),
+		reported("send call p50, 8 threads on 8 sockets", median(eight), "ns"),
+		limited("send call p50, 8 threads, times that of one", median(ratios), "", 1.3))
 }

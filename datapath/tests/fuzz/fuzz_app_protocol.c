@@ -459,7 +459,8 @@ static void quiet_await(void)
 {
 	const struct node *node = &fixture.node;
 
-	for (int tries = 0; connection_waits() || node->process_count || node->closing || node->graves;
+	for (int tries = 0; connection_waits() || node->process_count || node->closing || node->graves ||
+			    pod_thread_backlog(node->pods->thread);
 	     tries++) {
 		must(tries < PATIENCE_MS);
 		daemon_work(1);

@@ -561,9 +561,12 @@ static void refused_changes_change_nothing(void **state)
 	static const struct subnet subnets[] = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET},
 				   other = IPV4_SUBNET(10, 42, 3, 0, 24);
 	struct node node = {.uplink.local_address_be = htonl(0xc0000201)};
+	struct events *events;
 	struct refusal refusal;
 
 	(void)state;
+	assert_int_equal(events_create(&events), 0);
+	assert_int_equal(pod_threads_create(&node.threads, events), 0);
 	assert_int_equal(node_peer_add(&node, 42, htonl(0xc0000202), subnets, 2, &refusal), 0);
 	assert_int_equal(node_peer_add(&node, 42, htonl(0xc0000201), &other, 1, &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "address");
@@ -584,6 +587,8 @@ static void refused_changes_change_nothing(void **state)
 	assert_int_equal(node.peer_count, 1);
 	assert_int_equal(node_peer_del(&node, 42, htonl(0xc0000202)), 0);
 	assert_int_equal(node.peer_count, 0);
+	pod_threads_destroy(node.threads);
+	events_destroy(events);
 }
 
 static uint32_t peer_of(const struct node *node, uint32_t vni, const char *text)

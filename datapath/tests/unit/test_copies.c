@@ -226,15 +226,55 @@ static void all_copies_are_made_or_the_message_waits(void **state)
 	int64_t soon_tai_ns = clock_tai_ns() + 50 * MS;
 
 	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
 	/* Room for one message and a half. */
-	group_init(&group, 2 * PEERS - 1, DESTINATION_RESOLVED, copies_make(PEERS, false));
+	group.ring.share.limits.pending = 2 * PEERS - 1;
 	send_at(&group, soon_tai_ns, "first");
 	send_at(&group, soon_tai_ns, "second");
 	rig_wait_counter(&group.rig, &group.counters->sent, 2);
 	assert_int_equal(counter_read(&group.counters->copies_sent), 2 * PEERS);
 	assert_int_equal(counter_read(&group.counters->copies_dropped), 0);
-	assert_true(counter_read(&group.counters->frame_pool_empty) > 0);
+	assert_true(counter_read(&group.counters->share_pending) > 0);
 	group_fini(&group, 2);
+}
+
+/* Together they would be more than their pod may have: they go one after the other, and none loses a copy. */
+static void parked_messages_wait_for_room_for_their_copies(void **state)
+{
+	enum { MESSAGES = 4 };
+	struct group group = {0};
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVING, copies_make(0, false));
+	group.ring.share.limits.pending = MESSAGES + PEERS - 1;
+	for (int i = 0; i < MESSAGES; i++)
+		send_at(&group, 0, "parked");
+	rig_wait_counter(&group.rig, &group.counters->taken, MESSAGES);
+	loop_command(group.rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
+							    .destination = group.destination,
+							    .route = rig_route(DESTINATION_RESOLVED),
+							    .copies = copies_make(PEERS, false)});
+	rig_wait_counter(&group.rig, &group.counters->sent, MESSAGES);
+	assert_int_equal(counter_read(&group.counters->copies_sent), MESSAGES * PEERS);
+	assert_int_equal(counter_read(&group.counters->copies_dropped), 0);
+	rig_wait_retired(&group.rig, 1);
+	group.copies = group.destination->copies;
+	group_fini(&group, MESSAGES);
+}
+
+/* What can never be had is not waited for. */
+static void copies_beyond_what_a_pod_may_have_are_dropped(void **state)
+{
+	struct group group = {0};
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
+	group.ring.share.limits.pending = PEERS - 1;
+	send_at(&group, 0, "too many");
+	rig_wait_counter(&group.rig, &group.counters->sent, 1);
+	assert_int_equal(counter_read(&group.counters->copies_sent), PEERS - 1);
+	assert_int_equal(counter_read(&group.counters->copies_dropped), 1);
+	group_fini(&group, 1);
 }
 
 static void closing_waits_for_every_copy(void **state)
@@ -266,6 +306,8 @@ int main(void)
 		cmocka_unit_test(to_nobody_a_message_is_dropped_once),
 		cmocka_unit_test(parked_messages_go_to_those_who_are_there_then),
 		cmocka_unit_test(all_copies_are_made_or_the_message_waits),
+		cmocka_unit_test(parked_messages_wait_for_room_for_their_copies),
+		cmocka_unit_test(copies_beyond_what_a_pod_may_have_are_dropped),
 		cmocka_unit_test(closing_waits_for_every_copy),
 	};
 

@@ -22,6 +22,9 @@
 
 /* What the library makes. */
 struct pair {
+	struct events *events;
+	struct pod_threads *threads;
+	struct process process;
 	struct flow flow;
 	int alarm_fd, far_fd;
 	uint8_t name[KTSN_APP_ALARM_NAME_BYTES];
@@ -43,8 +46,34 @@ static int set_up(void **state)
 	pair->alarm_fd = fds[0];
 	pair->far_fd = fds[1];
 	memcpy(pair->name, name.sun_path, sizeof(pair->name));
-	pair->flow.alarm.fd = pair->flow.space_fd = -1;
-	return 0;
+	pair->flow.process = &pair->process;
+	if (events_create(&pair->events) || pod_threads_create(&pair->threads, pair->events))
+		return -1;
+	return pod_thread_start(pair->threads, &pair->process.thread);
+}
+
+/* Until the pod's thread has done all that it was asked for. */
+static void thread_await(const struct pair *pair)
+{
+	while (pod_thread_backlog(pair->process.thread))
+		usleep(100);
+}
+
+static void wake(struct pair *pair, uint32_t why)
+{
+	flow_wake(&pair->flow, why);
+	thread_await(pair);
+}
+
+/* What FLOW_WAKE does. */
+static int take(struct pair *pair, uint32_t why, const void *name, int fd)
+{
+	struct waker *waker;
+	int err = waker_create(why, name, fd, &waker);
+
+	if (!err)
+		flow_waker_set(&pair->flow, waker);
+	return err;
 }
 
 static int tear_down(void **state)
@@ -52,6 +81,9 @@ static int tear_down(void **state)
 	struct pair *pair = *state;
 
 	flow_wakes_close(&pair->flow);
+	pod_thread_put(pair->process.thread);
+	pod_threads_destroy(pair->threads);
+	events_destroy(pair->events);
 	close(pair->alarm_fd);
 	close(pair->far_fd);
 	free(pair);
@@ -81,13 +113,13 @@ static void alarm_is_raised_as_often_as_wanted(void **state)
 	int edges = epoll_create1(0);
 
 	assert_int_equal(epoll_ctl(edges, EPOLL_CTL_ADD, pair->alarm_fd, &event), 0);
-	assert_int_equal(flow_wake_take(&pair->flow, WAKE_REPORT, pair->name, dup(pair->far_fd)), 0);
+	assert_int_equal(take(pair, WAKE_REPORT, pair->name, dup(pair->far_fd)), 0);
 	assert_int_equal(events_of(pair->alarm_fd, 0), 0);
 	for (int i = 0; i < 3; i++) {
-		flow_wake(&pair->flow, WAKE_REPORT);
+		wake(pair, WAKE_REPORT);
 		assert_int_equal(events_of(pair->alarm_fd, 0), POLLERR);
 		/* An edge each time, read or not. */
-		flow_wake(&pair->flow, WAKE_REPORT);
+		wake(pair, WAKE_REPORT);
 		assert_int_equal(epoll_wait(edges, &event, 1, 0), 1);
 		assert_int_equal(epoll_wait(edges, &event, 1, 0), 0);
 		alarm_end(pair);
@@ -103,14 +135,14 @@ static void application_cannot_hold_up_its_alarm(void **state)
 	char byte;
 
 	(void)fcntl(pair->far_fd, F_SETFL, 0);
-	assert_int_equal(flow_wake_take(&pair->flow, WAKE_REPORT, pair->name, dup(pair->far_fd)), 0);
+	assert_int_equal(take(pair, WAKE_REPORT, pair->name, dup(pair->far_fd)), 0);
 	for (int i = 0; i < 100; i++)
 		(void)send(pair->alarm_fd, "x", 1, MSG_DONTWAIT);
-	flow_wake(&pair->flow, WAKE_REPORT);
+	wake(pair, WAKE_REPORT);
 	assert_int_equal(events_of(pair->alarm_fd, 0), POLLERR);
 	assert_int_equal(recv(pair->far_fd, &byte, 1, MSG_DONTWAIT), -1);
 	close(pair->alarm_fd);
-	flow_wake(&pair->flow, WAKE_REPORT);
+	wake(pair, WAKE_REPORT);
 	pair->alarm_fd = dup(pair->far_fd);
 }
 
@@ -124,15 +156,14 @@ static void sockets_that_could_lead_elsewhere_are_refused(void **state)
 	snprintf(path.sun_path, sizeof(path.sun_path), "/tmp/ktsn-test-wakes-%d", (int)getpid());
 	assert_int_equal(bind(bound, (const struct sockaddr *)&path, sizeof(path)), 0);
 	unlink(path.sun_path);
-	assert_int_equal(flow_wake_take(&pair->flow, WAKE_REPORT, pair->name, bound), -EINVAL);
-	assert_int_equal(flow_wake_take(&pair->flow, WAKE_REPORT, pair->name, unbound), -EINVAL);
-	assert_int_equal(flow_wake_take(&pair->flow, WAKE_REPORT, pair->name, stream), -EINVAL);
-	assert_int_equal(flow_wake_take(&pair->flow, WAKE_REPORT, pair->name, udp), -EINVAL);
-	assert_int_equal(flow_wake_take(&pair->flow, WAKE_REPORT, pair->name, -1), -EINVAL);
-	assert_int_equal(flow_wake_take(&pair->flow, 7, pair->name, pair->far_fd), -EINVAL);
-	assert_int_equal(flow_wake_take(&pair->flow, WAKE_REPORT, (const uint8_t *)"/dev/l", pair->far_fd),
-			 -EINVAL);
-	assert_int_equal(pair->flow.alarm.fd, -1);
+	assert_int_equal(take(pair, WAKE_REPORT, pair->name, bound), -EINVAL);
+	assert_int_equal(take(pair, WAKE_REPORT, pair->name, unbound), -EINVAL);
+	assert_int_equal(take(pair, WAKE_REPORT, pair->name, stream), -EINVAL);
+	assert_int_equal(take(pair, WAKE_REPORT, pair->name, udp), -EINVAL);
+	assert_int_equal(take(pair, WAKE_REPORT, pair->name, -1), -EINVAL);
+	assert_int_equal(take(pair, 7, pair->name, pair->far_fd), -EINVAL);
+	assert_int_equal(take(pair, WAKE_REPORT, "/dev/l", pair->far_fd), -EINVAL);
+	assert_null(pair->flow.alarm);
 	close(stream);
 	close(udp);
 	close(bound);
@@ -145,16 +176,16 @@ static void space_is_announced_by_emptying_an_eventfd(void **state)
 	uint64_t full = UINT64_MAX - 1;
 	int fd = eventfd(0, EFD_NONBLOCK), pipe_fds[2];
 
-	assert_int_equal(flow_wake_take(&pair->flow, WAKE_SPACE, NULL, dup(fd)), 0);
+	assert_int_equal(take(pair, WAKE_SPACE, NULL, dup(fd)), 0);
 	assert_int_equal(write(fd, &full, sizeof(full)), sizeof(full));
 	assert_int_equal(events_of(fd, POLLOUT), 0);
-	flow_wake(&pair->flow, WAKE_SPACE);
+	wake(pair, WAKE_SPACE);
 	assert_int_equal(events_of(fd, POLLOUT), POLLOUT);
 	/* Empty already, and the application has made reading it wait. */
 	assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
-	flow_wake(&pair->flow, WAKE_SPACE);
+	wake(pair, WAKE_SPACE);
 	assert_int_equal(pipe(pipe_fds), 0);
-	assert_int_equal(flow_wake_take(&pair->flow, WAKE_SPACE, NULL, pipe_fds[0]), -EINVAL);
+	assert_int_equal(take(pair, WAKE_SPACE, NULL, pipe_fds[0]), -EINVAL);
 	close(pipe_fds[0]);
 	close(pipe_fds[1]);
 	close(fd);

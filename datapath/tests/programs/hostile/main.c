@@ -27,6 +27,10 @@ static const struct mode {
 	{"bell", mode_bell, "rings its doorbell without end, and makes it block"},
 	{"churn", mode_churn, "connects, sends and closes, over and over"},
 	{"linger", mode_linger, "passes sockets whose close would wait"},
+	{"alarm", mode_alarm, "queues sockets whose close would wait on the alarm that it handed over"},
+	{"locked", mode_locked, "passes a socket whose lock it holds"},
+	{"unread", mode_unread, "leaves such sockets in connections that nobody has read"},
+	{"ask", mode_ask, "asks politely, and says how long the longest answer took"},
 	{"register", mode_register, "registers its socket anew, over and over"},
 };
 

@@ -22,8 +22,14 @@ int mode_stall(const struct target *target);
 int mode_many(const struct target *target);
 int mode_bell(const struct target *target);
 int mode_churn(const struct target *target);
-int mode_linger(const struct target *target);
 int mode_register(const struct target *target);
+
+/* holding_modes.c: what makes a system call wait for the pod */
+int mode_linger(const struct target *target);
+int mode_alarm(const struct target *target);
+int mode_locked(const struct target *target);
+int mode_unread(const struct target *target);
+int mode_ask(const struct target *target);
 
 void say(const char *name, long number);
 int complain(const char *what, int err);

@@ -166,60 +166,6 @@ int mode_churn(const struct target *target)
 	return 0;
 }
 
-/* A TCP connection over loopback that nobody reads, so that the last close of it waits. */
-static int lingering_socket(int *listener, int *peer)
-{
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	const struct linger linger = {.l_onoff = 1, .l_linger = 5};
-	socklen_t length = sizeof(address);
-	static char block[65536];
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	*listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (bind(*listener, (struct sockaddr *)&address, length) || listen(*listener, 1) ||
-	    getsockname(*listener, (struct sockaddr *)&address, &length) ||
-	    connect(fd, (struct sockaddr *)&address, length))
-		return -errno;
-	*peer = accept(*listener, NULL, NULL);
-	while (send(fd, block, sizeof(block), MSG_DONTWAIT) > 0)
-		;
-	return setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) ? -errno : fd;
-}
-
-/* Passes one behind requests that keep ktsnd busy, and drops the own copy meanwhile: the last close is ktsnd's. */
-static int lingering_pass(struct client *client)
-{
-	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
-	struct ktsn_app_reply reply;
-	int err = 0, asked = 0, listener = -1, peer = -1, fd = lingering_socket(&listener, &peer);
-
-	if (fd < 0)
-		return fd;
-	while (asked < PIPELINED && client_send(client, &request, sizeof(request), fd) == 0)
-		asked++;
-	close(fd);
-	for (; asked > 0 && !err; asked--)
-		err = client_receive(client, &reply);
-	close(peer);
-	close(listener);
-	return err;
-}
-
-int mode_linger(const struct target *target)
-{
-	struct client client;
-	long passed = 0;
-	int err = client_open(&client, target);
-
-	if (err)
-		return complain("get a ring and a flow", err);
-	for (; time_left(target) && !err; passed++)
-		err = lingering_pass(&client);
-	say("passed", passed);
-	client_close(&client);
-	return err ? complain("have an answer", err) : 0;
-}
-
 /* Registers one socket anew for ever, with messages under way, so that destinations come and go as fast as ktsnd can
  * answer. */
 int mode_register(const struct target *target)

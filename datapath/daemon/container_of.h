@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a member to the structure that it is embedded in. Pure; any thread.
+ */
+#ifndef KTSN_DAEMON_CONTAINER_OF_H
+#define KTSN_DAEMON_CONTAINER_OF_H
+
+#include <stddef.h>
+
+#define container_of(member, type, name) ((type *)((char *)(member)-offsetof(type, name)))
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "requests.h"
+
+#include "container_of.h"
+#include "node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Descriptors that a request may bring; what comes beyond the one that is wanted is closed. */
+enum { REQUEST_FDS_MAX = 4 };
+
+union request_control {
+	char bytes[CMSG_SPACE(REQUEST_FDS_MAX * sizeof(int))];
+	struct cmsghdr align;
+};
+
+/* ---- the pod's thread ---- */
+
+/* The first descriptor is the caller's, the rest are closed. */
+static int passed_fd_of(struct msghdr *message)
+{
+	int first = -1;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			if (first < 0)
+				first = fd;
+			else
+				close(fd);
+		}
+	}
+	return first;
+}
+
+/* 1 with a request; 0 when there is none to serve; -errno when the connection is to be closed. */
+static int request_receive(struct app_request *request, int *passed_fd)
+{
+	union request_control control;
+	struct iovec iov = {.iov_base = &request->said, .iov_len = sizeof(request->said)};
+	struct msghdr message = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t bytes;
+
+	memset(&request->said, 0, sizeof(request->said));
+	bytes = recvmsg(request->connection_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (bytes < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	*passed_fd = passed_fd_of(&message);
+	return bytes == sizeof(request->said) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 1
+												 : -EPROTO;
+}
+
+/* The descriptor, unless something keeps it, is the caller's. */
+static int passed_read(struct app_request *request, int *fd)
+{
+	int err = 0;
+
+	switch (request->said.type) {
+	case KTSN_APP_FLOW_OPEN:
+	case KTSN_APP_FLOW_ADOPT:
+		return socket_identity_read(*fd, &request->identity);
+	case KTSN_APP_FLOW_WAKE:
+		err = waker_create(request->said.flags, request->said.address, *fd, &request->waker);
+		break;
+	case KTSN_APP_HAND_BACK:
+		err = ktsn_ring_memory_check(*fd);
+		request->memory_fd = err ? -1 : *fd;
+		break;
+	default:
+		return 0;
+	}
+	if (!err)
+		*fd = -1;
+	return err;
+}
+
+static void request_run(struct pod_work *work)
+{
+	struct app_request *request = container_of(work, struct app_request, work);
+	int fd = -1;
+
+	request->got = request_receive(request, &fd);
+	if (request->got > 0)
+		request->passed_err = fd < 0 ? -EINVAL : passed_read(request, &fd);
+	/* Before the reply: a copy of a socket that stays open here would keep its port bound. */
+	if (fd >= 0)
+		close(fd);
+}
+
+/* ---- the control thread ---- */
+
+void app_request_clear(struct app_request *request)
+{
+	waker_close(request->thread, request->waker);
+	pod_thread_close(request->thread, request->memory_fd);
+	request->waker = NULL;
+	request->memory_fd = -1;
+}
+
+static void request_free(struct app_request *request)
+{
+	app_request_clear(request);
+	pod_thread_put(request->thread);
+	free(request);
+}
+
+static void request_done(struct pod_work *work)
+{
+	struct app_request *request = container_of(work, struct app_request, work);
+
+	request->busy = false;
+	if (request->process)
+		process_request_serve(request->process);
+	else
+		request_free(request);
+}
+
+struct app_request *app_request_create(struct process *process)
+{
+	struct app_request *request = calloc(1, sizeof(*request));
+
+	if (!request)
+		return NULL;
+	request->work = (struct pod_work){.run = request_run, .done = request_done};
+	request->process = process;
+	request->connection_fd = process->connection.fd;
+	request->memory_fd = -1;
+	request->thread = process->thread;
+	pod_thread_get(request->thread);
+	return request;
+}
+
+void app_request_begin(struct app_request *request)
+{
+	request->busy = true;
+	pod_thread_do(request->thread, &request->work);
+}
+
+void app_request_abandon(struct app_request *request)
+{
+	if (!request)
+		return;
+	request->process = NULL;
+	if (!request->busy)
+		request_free(request);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request of an application on its way through ktsnd, one for each connection at a time.
+ *
+ *   control thread: the connection is readable
+ *   pod's thread:   receives, looks at the descriptor that comes with it, closes what is not kept
+ *   control thread: serves (process_request_serve), replies, waits for the next
+ */
+#ifndef KTSN_DAEMON_REQUESTS_H
+#define KTSN_DAEMON_REQUESTS_H
+
+#include "app_protocol.h"
+#include "pod_thread.h"
+#include "socket_identity.h"
+
+#include <stdbool.h>
+
+struct process;
+struct waker;
+
+struct app_request {
+	struct pod_work work;
+	struct pod_thread *thread;
+	struct process *process; /* the control thread's; NULL: its connection was closed meanwhile */
+	bool busy;               /* likewise: between the connection and the reply */
+	int connection_fd;
+	/* What the pod's thread found. */
+	int got; /* 1: a request, 0: none after all, -errno: the connection is to be closed */
+	struct ktsn_app_request said;
+	int passed_err;                  /* why what came with it is of no use; 0: it is */
+	struct socket_identity identity; /* FLOW_OPEN, FLOW_ADOPT */
+	struct waker *waker;             /* FLOW_WAKE; the server's to take */
+	int memory_fd;                   /* HAND_BACK; -1: none. Likewise */
+};
+
+/* For a process that has a connection. NULL when out of memory. */
+struct app_request *app_request_create(struct process *process);
+/* The connection is readable, and is not looked at again before this was served. */
+void app_request_begin(struct app_request *request);
+/* It ends when it can. */
+void app_request_abandon(struct app_request *request);
+/* Its descriptors, as far as they were not taken. */
+void app_request_clear(struct app_request *request);
+
+#endif

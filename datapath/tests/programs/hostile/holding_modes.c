@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "modes.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+	PIPELINED = 16,
+	UNREAD_AT_ONCE = 16,
+	LINGER_S = 3,
+	/* An answer that takes so long was held up. */
+	HELD_NS = 500000000,
+	NAP_US = 1000,
+	/* Of the socket whose lock is held: less than one datagram that waits for a neighbour. */
+	SEND_BUFFER_BYTES = 2048,
+	UNRESOLVED_BYTES = 1400,
+};
+
+/* ---- a socket whose last close waits ---- */
+
+struct lingering {
+	int fd, peer, listener;
+};
+
+static void lingering_close(struct lingering *lingering)
+{
+	close(lingering->peer);
+	close(lingering->listener);
+}
+
+/* A TCP connection over loopback that nobody reads. */
+static int lingering_open(struct lingering *lingering)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const struct linger linger = {.l_onoff = 1, .l_linger = LINGER_S};
+	socklen_t length = sizeof(address);
+	static char block[65536];
+
+	lingering->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	lingering->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (bind(lingering->listener, (struct sockaddr *)&address, length) ||
+	    listen(lingering->listener, 1) ||
+	    getsockname(lingering->listener, (struct sockaddr *)&address, &length) ||
+	    connect(lingering->fd, (struct sockaddr *)&address, length))
+		return -errno;
+	lingering->peer = accept(lingering->listener, NULL, NULL);
+	while (send(lingering->fd, block, sizeof(block), MSG_DONTWAIT) > 0)
+		;
+	return setsockopt(lingering->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) ? -errno : 0;
+}
+
+/* ---- an answer ---- */
+
+/* Waits for it, for as long as it takes. Whether it was held up. */
+static int answer_await(struct client *client, int64_t asked_ns, long *held)
+{
+	struct ktsn_app_reply reply;
+	int err;
+
+	do
+		err = client_receive(client, &reply);
+	while (err == -ETIMEDOUT);
+	*held += now_ns(CLOCK_MONOTONIC) - asked_ns > HELD_NS;
+	return err;
+}
+
+/* Passes one behind requests that keep ktsnd busy, and drops the own copy meanwhile: the last close is ktsnd's. */
+static int lingering_pass(struct client *client, long *held)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
+	struct lingering lingering;
+	int64_t asked_ns = now_ns(CLOCK_MONOTONIC);
+	int asked = 0, err = lingering_open(&lingering);
+
+	if (err)
+		return err;
+	while (asked < PIPELINED && client_send(client, &request, sizeof(request), lingering.fd) == 0)
+		asked++;
+	close(lingering.fd);
+	for (; asked > 0 && !err; asked--)
+		err = answer_await(client, asked_ns, held);
+	lingering_close(&lingering);
+	return err;
+}
+
+static int passed_say(struct client *client, int err, long passed, long held)
+{
+	say("passed", passed);
+	say("held", held);
+	client_close(client);
+	return err ? complain("have an answer", err) : 0;
+}
+
+int mode_linger(const struct target *target)
+{
+	struct client client;
+	long passed = 0, held = 0;
+	int err = client_open(&client, target);
+
+	if (err)
+		return complain("get a ring and a flow", err);
+	for (; time_left(target) && !err; passed++)
+		err = lingering_pass(&client, &held);
+	return passed_say(&client, err, passed, held);
+}
+
+/* ---- an alarm with something in its queue ---- */
+
+struct alarm {
+	int near_fd, far_fd;
+	struct sockaddr_un near_name;
+};
+
+static int alarm_open(struct alarm *alarm)
+{
+	const struct sockaddr any = {.sa_family = AF_UNIX};
+	socklen_t bytes = sizeof(alarm->near_name);
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fds) ||
+	    bind(fds[0], &any, sizeof(any.sa_family)) || bind(fds[1], &any, sizeof(any.sa_family)) ||
+	    getsockname(fds[0], (struct sockaddr *)&alarm->near_name, &bytes))
+		return -errno;
+	alarm->near_fd = fds[0];
+	alarm->far_fd = fds[1];
+	return 0;
+}
+
+/* To whom ktsnd has the other end, and throws away what waits there. */
+static int alarm_fill(const struct alarm *alarm)
+{
+	struct client sender = {.fd = alarm->near_fd};
+	struct lingering lingering;
+	int err = lingering_open(&lingering);
+
+	if (!err)
+		err = client_send(&sender, "", 1, lingering.fd);
+	if (!err)
+		close(lingering.fd);
+	return err;
+}
+
+/* Hands over an alarm in whose queue a socket lies: to disconnect it is to close that. */
+static int alarm_pass(struct client *client, long *held)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_WAKE);
+	int64_t asked_ns = now_ns(CLOCK_MONOTONIC);
+	struct alarm alarm;
+	int err = alarm_open(&alarm);
+
+	if (!err)
+		err = alarm_fill(&alarm);
+	request.flow = client->flow;
+	request.flags = KTSN_APP_WAKE_REPORT;
+	for (int i = 0; i < KTSN_APP_ALARM_NAME_BYTES; i++)
+		request.address[i] = (uint8_t)alarm.near_name.sun_path[i];
+	if (!err)
+		err = client_send(client, &request, sizeof(request), alarm.far_fd);
+	if (err)
+		return err;
+	close(alarm.far_fd);
+	err = answer_await(client, asked_ns, held);
+	close(alarm.near_fd);
+	return err;
+}
+
+int mode_alarm(const struct target *target)
+{
+	struct client client;
+	long passed = 0, held = 0;
+	int err = client_open(&client, target);
+
+	if (err)
+		return complain("get a ring and a flow", err);
+	for (; time_left(target) && !err; passed++)
+		err = alarm_pass(&client, &held);
+	return passed_say(&client, err, passed, held);
+}
+
+/* ---- a socket whose lock is held ---- */
+
+/* What is sent to somebody who does not answer fills the buffer; the next, corked, waits for room with the lock held. */
+static void *lock_hold(void *argument)
+{
+	static char block[UNRESOLVED_BYTES];
+	int fd = *(int *)argument;
+
+	for (;;) {
+		if (send(fd, block, sizeof(block), MSG_DONTWAIT) >= 0)
+			continue;
+		if (errno == EAGAIN)
+			(void)send(fd, block, sizeof(block), MSG_MORE);
+		else
+			usleep(NAP_US);
+	}
+	return NULL;
+}
+
+/* To an address of the own link at which nobody is. */
+static int locked_socket(const struct target *target)
+{
+	const int bytes = SEND_BUFFER_BYTES;
+	struct sockaddr_in nobody = target->to;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	nobody.sin_addr.s_addr = htonl((ntohl(nobody.sin_addr.s_addr) & 0xffffff00) | 251);
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	return connect(fd, (const struct sockaddr *)&nobody, sizeof(nobody)) ? -errno : fd;
+}
+
+int mode_locked(const struct target *target)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
+	struct client client;
+	pthread_t holder;
+	long passed = 0, held = 0;
+	int fd = locked_socket(target), err = client_open(&client, target);
+
+	if (err || fd < 0 || pthread_create(&holder, NULL, lock_hold, &fd))
+		return complain("get a ring and a flow", err ? err : fd);
+	while (time_left(target) && !err) {
+		int64_t asked_ns = now_ns(CLOCK_MONOTONIC);
+
+		err = client_send(&client, &request, sizeof(request), fd);
+		if (!err)
+			err = answer_await(&client, asked_ns, &held);
+		passed++;
+	}
+	return passed_say(&client, err, passed, held);
+}
+
+/* ---- what nobody has read ---- */
+
+/* Sends, and ends before ktsnd has read it: what it sent goes with the connection, descriptors among it. */
+static int unread_leave(const struct target *target, const struct lingering *lingering)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
+	struct client client;
+	int err = client_connect(&client, target);
+
+	if (err)
+		return err;
+	/* The first is no request: ktsnd closes the connection for it. */
+	(void)client_send(&client, &request, 1, -1);
+	(void)client_send(&client, &request, sizeof(request), lingering->fd);
+	close(lingering->fd);
+	client_close(&client);
+	return 0;
+}
+
+/* So many so quickly that ktsnd comes to some of them too late. */
+static int unread_leave_all(const struct target *target, long *left)
+{
+	struct lingering lingering[UNREAD_AT_ONCE];
+	int err = 0;
+
+	for (int i = 0; i < UNREAD_AT_ONCE && !err; i++)
+		err = lingering_open(&lingering[i]);
+	for (int i = 0; i < UNREAD_AT_ONCE && !err; i++, (*left)++)
+		err = unread_leave(target, &lingering[i]);
+	if (err)
+		return err;
+	/* Until then their last close waits. */
+	usleep(LINGER_S * 1000000);
+	for (int i = 0; i < UNREAD_AT_ONCE; i++)
+		lingering_close(&lingering[i]);
+	return 0;
+}
+
+int mode_unread(const struct target *target)
+{
+	long left = 0;
+	int err = 0;
+
+	while (time_left(target) && !err)
+		err = unread_leave_all(target, &left);
+	say("left", left);
+	return err ? complain("leave something unread", err) : 0;
+}
+
+/* ---- a pod that means well ---- */
+
+/* As libktsn does at the start of an application. */
+int mode_ask(const struct target *target)
+{
+	int64_t longest_ns = 0;
+	long asked = 0;
+
+	for (; time_left(target); asked++) {
+		int64_t began_ns = now_ns(CLOCK_MONOTONIC), took_ns;
+		struct client client;
+		int err = client_open(&client, target);
+
+		if (err)
+			return complain("get a ring and a flow", err);
+		client_close(&client);
+		took_ns = now_ns(CLOCK_MONOTONIC) - began_ns;
+		longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
+		usleep(10 * NAP_US);
+	}
+	say("asked", asked);
+	say("longest-us", longest_ns / 1000);
+	return 0;
+}

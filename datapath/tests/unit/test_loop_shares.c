@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What pods leave to each other of the pool of packets: the loop with its real thread and clock and a fake port.
+ */
+#include "clock.h"
+#include "loop_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define MS INT64_C(1000000)
+
+enum { PACKETS = 256, SLOTS = 256, GREEDY = 6, OBJECTS_OF_POD = 3 };
+
+/* Each has a ring with a share of its own. */
+struct pods {
+	struct rig rig;
+	struct rig_ring greedy[GREEDY], modest, late;
+	const struct counters *counters;
+};
+
+static void pod_open(struct pods *pods, struct rig_ring *ring, uint64_t number)
+{
+	struct loop_flow *flow;
+
+	rig_ring_open(&pods->rig, ring, SLOTS);
+	flow = rig_flow_open(&pods->rig, ring, 0, number, KTSN_CLOCK_TAI);
+	rig_destination_open(&pods->rig, ring, 0, flow, DESTINATION_RESOLVED);
+}
+
+static void pod_close(struct pods *pods, struct rig_ring *ring)
+{
+	rig_destination_close(&pods->rig, ring, 0);
+	rig_flow_close(&pods->rig, ring, 0);
+	rig_ring_close(&pods->rig, ring);
+}
+
+static void send_many(struct rig_ring *ring, int count, int64_t txtime_tai_ns)
+{
+	for (int i = 0; i < count; i++)
+		rig_send(ring, &(struct rig_message){
+				       .clock = KTSN_CLOCK_TAI, .txtime_ns = txtime_tai_ns, .text = "x"});
+}
+
+static uint32_t greedy_pending(const struct pods *pods)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < GREEDY; i++)
+		sum += share_pending(&pods->greedy[i].share);
+	return sum;
+}
+
+/* All of them take what they can; what each of the others is due is left, also for one that comes then. */
+static void every_pod_finds_its_reserve(void **state)
+{
+	/* Six and two pods: 16 reserves of half the pool. */
+	enum { RESERVE = PACKETS / 2 / 16, OF_LATE = RESERVE / 2 };
+	struct pods pods = {0};
+	int64_t far_tai_ns = clock_tai_ns() + 400 * MS;
+
+	(void)state;
+	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	pods.counters = loop_counters(pods.rig.loop);
+	for (int i = 0; i < GREEDY; i++)
+		pod_open(&pods, &pods.greedy[i], (uint64_t)i + 1);
+	pod_open(&pods, &pods.modest, GREEDY + 1);
+	for (int i = 0; i < GREEDY; i++)
+		send_many(&pods.greedy[i], SLOTS, far_tai_ns);
+	rig_start(&pods.rig);
+	rig_wait_commands(&pods.rig);
+	send_many(&pods.modest, RESERVE, far_tai_ns + 1);
+	while (share_pending(&pods.modest.share) < RESERVE)
+		assert_true(clock_tai_ns() < far_tai_ns + 5000 * MS);
+	pod_open(&pods, &pods.late, GREEDY + 2);
+	send_many(&pods.late, OF_LATE, far_tai_ns + 2);
+	while (share_pending(&pods.late.share) < OF_LATE)
+		assert_true(clock_tai_ns() < far_tai_ns + 5000 * MS);
+	/* If it took until the others' had left, this has shown nothing. */
+	if (clock_tai_ns() < far_tai_ns)
+		assert_true(greedy_pending(&pods) > PACKETS / 4);
+	rig_wait_counter(&pods.rig, &pods.counters->sent, GREEDY * SLOTS + RESERVE + OF_LATE);
+	assert_true(counter_read(&pods.counters->share_pending) > 0);
+	assert_int_equal(counter_read(&pods.counters->frame_pool_empty), 0);
+	for (int i = 0; i < GREEDY; i++)
+		pod_close(&pods, &pods.greedy[i]);
+	pod_close(&pods, &pods.modest);
+	pod_close(&pods, &pods.late);
+	rig_wait_retired(&pods.rig, (GREEDY + 2) * OBJECTS_OF_POD);
+	rig_fini(&pods.rig);
+	for (int i = 0; i < GREEDY; i++)
+		rig_ring_fini(&pods.greedy[i]);
+	rig_ring_fini(&pods.modest);
+	rig_ring_fini(&pods.late);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_pod_finds_its_reserve),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The threads of pods: the order of what they do, what one that is held up does to others, and how they end.
+ */
+#include "pod_thread.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/capability.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { WORKS = 100, PATIENCE_MS = 10000 };
+
+struct fixture {
+	struct events *events;
+	struct pod_threads *threads;
+	struct pod_thread *thread;
+	int hold[2]; /* a thread that reads the one is held up until the other is closed */
+	int done;    /* works, in this order */
+};
+
+struct test_work {
+	struct pod_work work;
+	struct fixture *fixture;
+	int number;
+	bool ran, privileged;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *fixture = calloc(1, sizeof(*fixture));
+
+	*state = fixture;
+	if (!fixture || socketpair(AF_UNIX, SOCK_STREAM, 0, fixture->hold) ||
+	    events_create(&fixture->events) || pod_threads_create(&fixture->threads, fixture->events))
+		return -1;
+	return pod_thread_start(fixture->threads, &fixture->thread);
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+
+	close(fixture->hold[1]);
+	pod_thread_put(fixture->thread);
+	pod_threads_destroy(fixture->threads);
+	events_destroy(fixture->events);
+	close(fixture->hold[0]);
+	free(fixture);
+	return 0;
+}
+
+static void run_nothing(struct pod_work *work)
+{
+	struct test_work *test = (struct test_work *)work;
+
+	test->ran = true;
+}
+
+static void run_held_up(struct pod_work *work)
+{
+	struct test_work *test = (struct test_work *)work;
+	char byte;
+
+	(void)!read(test->fixture->hold[0], &byte, 1);
+	test->ran = true;
+}
+
+static void run_privileges(struct pod_work *work)
+{
+	struct test_work *test = (struct test_work *)work;
+	cap_t own = cap_get_proc(), none = cap_init();
+
+	test->privileged = cap_compare(own, none) != 0;
+	cap_free(own);
+	cap_free(none);
+	test->ran = true;
+}
+
+/* In the order in which they were asked for. */
+static void done_in_order(struct pod_work *work)
+{
+	struct test_work *test = (struct test_work *)work;
+
+	assert_true(test->ran);
+	assert_int_equal(test->number, test->fixture->done);
+	test->fixture->done++;
+}
+
+static void done_await(const struct fixture *fixture, int count)
+{
+	for (int tries = 0; fixture->done < count; tries++) {
+		assert_true(tries < PATIENCE_MS);
+		assert_int_equal(events_run_once(fixture->events, 1), 0);
+	}
+}
+
+static void works_are_done_in_order(void **state)
+{
+	struct fixture *fixture = *state;
+	struct test_work works[WORKS];
+
+	for (int i = 0; i < WORKS; i++) {
+		works[i] = (struct test_work){{run_nothing, done_in_order, NULL}, fixture, i, false, false};
+		pod_thread_do(fixture->thread, &works[i].work);
+	}
+	done_await(fixture, WORKS);
+	assert_int_equal(pod_thread_backlog(fixture->thread), 0);
+}
+
+static void thread_that_is_held_up_holds_up_no_other(void **state)
+{
+	struct fixture *fixture = *state;
+	struct test_work held = {{run_held_up, done_in_order, NULL}, fixture, 1, false, false};
+	struct test_work free_one = {{run_nothing, done_in_order, NULL}, fixture, 0, false, false};
+	struct pod_thread *other;
+
+	assert_int_equal(pod_thread_start(fixture->threads, &other), 0);
+	pod_thread_do(fixture->thread, &held.work);
+	pod_thread_do(other, &free_one.work);
+	done_await(fixture, 1);
+	assert_int_equal(pod_thread_backlog(fixture->thread), 1);
+	close(fixture->hold[1]);
+	fixture->hold[1] = -1;
+	done_await(fixture, 2);
+	pod_thread_put(other);
+}
+
+static void what_is_left_is_done_when_a_thread_ends(void **state)
+{
+	struct fixture *fixture = *state;
+	int pair[2];
+	char byte;
+	struct pollfd far;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	pod_thread_close(fixture->thread, pair[0]);
+	pod_thread_close(fixture->thread, -1);
+	pod_thread_put(fixture->thread);
+	fixture->thread = NULL;
+	far = (struct pollfd){.fd = pair[1], .events = POLLIN};
+	assert_int_equal(poll(&far, 1, PATIENCE_MS), 1);
+	assert_int_equal(read(pair[1], &byte, 1), 0);
+	close(pair[1]);
+}
+
+static void threads_have_no_privileges(void **state)
+{
+	struct fixture *fixture = *state;
+	struct test_work work = {{run_privileges, done_in_order, NULL}, fixture, 0, false, true};
+
+	pod_thread_do(fixture->thread, &work.work);
+	done_await(fixture, 1);
+	assert_false(work.privileged);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(works_are_done_in_order),
+		TEST(thread_that_is_held_up_holds_up_no_other),
+		TEST(what_is_left_is_done_when_a_thread_ends),
+		TEST(threads_have_no_privileges),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
