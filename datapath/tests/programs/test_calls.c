@@ -267,6 +267,13 @@ static void run_epoll_ctl(void *function)
 	((int (*)(int, int, int, struct epoll_event *))function)(epoll_fd, EPOLL_CTL_MOD, quiet_fd, &event);
 }
 
+static void run_epoll_wait(void *function)
+{
+	struct epoll_event event;
+
+	((int (*)(int, struct epoll_event *, int, int))function)(epoll_fd, &event, 1, 0);
+}
+
 static void run_getsockopt(void *function)
 {
 	int value;
@@ -312,6 +319,7 @@ static const struct call calls[] = {
 	{"select", run_select},
 	{"pselect", run_pselect},
 	{"epoll_ctl", run_epoll_ctl},
+	{"epoll_wait", run_epoll_wait},
 	{"getsockopt", run_getsockopt},
 	{"setsockopt", run_setsockopt},
 	{"fcntl", run_fcntl},
