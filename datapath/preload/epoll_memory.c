@@ -50,12 +50,22 @@ static struct note *note_of(int fd, bool make)
 	return page ? &page[fd % PAGE_ENTRIES] : NULL;
 }
 
+/* The usual case of a change: who waits once arms it again and again. */
+static bool noted_already(const struct note *note, int epoll_fd, const struct epoll_event *event)
+{
+	return atomic_load_explicit(&note->set, memory_order_acquire) == epoll_fd + 1 &&
+	       atomic_load_explicit(&note->events, memory_order_relaxed) == event->events &&
+	       atomic_load_explicit(&note->data, memory_order_relaxed) == event->data.u64;
+}
+
 void epoll_note(int epoll_fd, int fd, const struct epoll_event *event)
 {
 	struct note *note = note_of(fd, true);
 
+	if (!note || noted_already(note, epoll_fd, event))
+		return;
 	/* Who comes while another writes has lost: the two put it into sets at the same time. */
-	if (!note || atomic_exchange_explicit(&note->set, WRITING, memory_order_acquire) == WRITING)
+	if (atomic_exchange_explicit(&note->set, WRITING, memory_order_acquire) == WRITING)
 		return;
 	atomic_store_explicit(&note->events, event->events, memory_order_relaxed);
 	atomic_store_explicit(&note->data, event->data.u64, memory_order_relaxed);

@@ -4,13 +4,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Two levels: 1,048,576 descriptors (the kernel's default nr_open), a page of pointers at a time. */
-enum { PAGE_ENTRIES = 1024, PAGES = 1024, CHUNK_BYTES = 64 * 1024 };
+enum { CHUNK_BYTES = 64 * 1024 };
 
-static _Atomic(_Atomic(struct flow *) *) pages[PAGES];
+_Atomic(_Atomic(struct flow *) *) flow_pages[FLOW_PAGES];
+_Atomic bool flow_entered;
 static struct lock pool_lock;
 static struct flow *free_flows;
-static _Atomic bool any;
 
 static void *memory_map(size_t bytes)
 {
@@ -20,31 +19,21 @@ static void *memory_map(size_t bytes)
 	return address < 0 && address > -4096 ? NULL : (void *)address;
 }
 
-static _Atomic(struct flow *) *entry_of(int fd)
-{
-	_Atomic(struct flow *) *page;
-
-	if (fd < 0 || fd >= PAGES * PAGE_ENTRIES)
-		return NULL;
-	page = atomic_load_explicit(&pages[fd / PAGE_ENTRIES], memory_order_acquire);
-	return page ? &page[fd % PAGE_ENTRIES] : NULL;
-}
-
 static _Atomic(struct flow *) *entry_make(int fd)
 {
 	_Atomic(struct flow *) *page;
 
-	if (fd < 0 || fd >= PAGES * PAGE_ENTRIES)
+	if (fd < 0 || fd >= FLOW_PAGES * FLOW_PAGE_ENTRIES)
 		return NULL;
 	lock_take(&pool_lock);
-	page = atomic_load_explicit(&pages[fd / PAGE_ENTRIES], memory_order_relaxed);
+	page = atomic_load_explicit(&flow_pages[fd / FLOW_PAGE_ENTRIES], memory_order_relaxed);
 	if (!page) {
-		page = memory_map(PAGE_ENTRIES * sizeof(*page));
-		/* Release pairs with the acquire in entry_of(): the page is all zero before it is seen. */
-		atomic_store_explicit(&pages[fd / PAGE_ENTRIES], page, memory_order_release);
+		page = memory_map(FLOW_PAGE_ENTRIES * sizeof(*page));
+		/* Release pairs with the acquire in flow_entry(): the page is all zero before it is seen. */
+		atomic_store_explicit(&flow_pages[fd / FLOW_PAGE_ENTRIES], page, memory_order_release);
 	}
 	lock_give(&pool_lock);
-	return page ? &page[fd % PAGE_ENTRIES] : NULL;
+	return page ? &page[fd % FLOW_PAGE_ENTRIES] : NULL;
 }
 
 static void pool_fill(void)
@@ -93,7 +82,7 @@ static bool use_count_raise(struct flow *flow)
 
 struct flow *flow_acquire(int fd)
 {
-	_Atomic(struct flow *) *entry = entry_of(fd);
+	_Atomic(struct flow *) *entry = flow_entry(fd);
 	struct flow *flow;
 
 	if (!entry)
@@ -158,14 +147,14 @@ int flow_share(struct flow *flow, int fd)
 		return -ENOMEM;
 	atomic_fetch_add_explicit(&flow->users, 1, memory_order_relaxed);
 	atomic_store_explicit(entry, flow, memory_order_release);
-	atomic_store_explicit(&any, true, memory_order_relaxed);
+	atomic_store_explicit(&flow_entered, true, memory_order_relaxed);
 	return 0;
 }
 
 static void page_each(int page, bool (*visit)(int fd, struct flow *flow, void *context), void *context)
 {
-	for (int i = 0; i < PAGE_ENTRIES; i++) {
-		int fd = page * PAGE_ENTRIES + i;
+	for (int i = 0; i < FLOW_PAGE_ENTRIES; i++) {
+		int fd = page * FLOW_PAGE_ENTRIES + i;
 		struct flow *flow = flow_acquire(fd);
 
 		if (!flow)
@@ -177,8 +166,8 @@ static void page_each(int page, bool (*visit)(int fd, struct flow *flow, void *c
 
 void flow_each(bool (*visit)(int fd, struct flow *flow, void *context), void *context)
 {
-	for (int page = 0; page < PAGES; page++)
-		if (atomic_load_explicit(&pages[page], memory_order_acquire))
+	for (int page = 0; page < FLOW_PAGES; page++)
+		if (atomic_load_explicit(&flow_pages[page], memory_order_acquire))
 			page_each(page, visit, context);
 }
 
@@ -197,21 +186,19 @@ void flows_forked(void)
 	flow_each(flow_unlock, NULL);
 }
 
-bool flows_any(void)
+bool flows_any_polled(struct pollfd *fds, nfds_t count)
 {
-	return atomic_load_explicit(&any, memory_order_relaxed);
-}
-
-bool flow_known(int fd)
-{
-	_Atomic(struct flow *) *entry = entry_of(fd);
-
-	return entry && atomic_load_explicit(entry, memory_order_relaxed);
+	if (!flows_any())
+		return false;
+	for (nfds_t i = 0; i < count; i++)
+		if (flow_known(fds[i].fd))
+			return true;
+	return false;
 }
 
 struct flow *flow_remove(int fd)
 {
-	_Atomic(struct flow *) *entry = entry_of(fd);
+	_Atomic(struct flow *) *entry = flow_entry(fd);
 
 	/* The table's reference becomes the caller's. */
 	return !entry ? NULL : atomic_exchange_explicit(entry, NULL, memory_order_acq_rel);

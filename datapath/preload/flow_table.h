@@ -13,7 +13,10 @@
 #include "lock.h"
 #include "waiting.h"
 
+#include <poll.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { FLOW_DESTINATIONS = 8 };
@@ -84,11 +87,39 @@ void flow_each(bool (*visit)(int fd, struct flow *flow, void *context), void *co
 /* In the child, right after fork: locks that other threads of the parent held. */
 void flows_forked(void);
 
+/* The table, for the two looks below, which every call of the application pays. Two levels: 1,048,576 descriptors (the
+ * kernel's default nr_open), a page of pointers at a time. */
+enum { FLOW_PAGE_ENTRIES = 1024, FLOW_PAGES = 1024 };
+extern _Atomic(_Atomic(struct flow *) *) flow_pages[FLOW_PAGES];
+extern _Atomic bool flow_entered;
+
 /* Whether any descriptor ever had one: a look that is cheaper still. */
-bool flows_any(void);
+static inline bool flows_any(void)
+{
+	return atomic_load_explicit(&flow_entered, memory_order_relaxed);
+}
+
+static inline _Atomic(struct flow *) *flow_entry(int fd)
+{
+	_Atomic(struct flow *) *page;
+
+	if (fd < 0 || fd >= FLOW_PAGES * FLOW_PAGE_ENTRIES)
+		return NULL;
+	page = atomic_load_explicit(&flow_pages[fd / FLOW_PAGE_ENTRIES], memory_order_acquire);
+	return page ? &page[fd % FLOW_PAGE_ENTRIES] : NULL;
+}
 
 /* Whether the descriptor has an entry. */
-bool flow_known(int fd);
+static inline bool flow_known(int fd)
+{
+	_Atomic(struct flow *) *entry = flow_entry(fd);
+
+	return entry && atomic_load_explicit(entry, memory_order_relaxed);
+}
+
+/* Whether any of these has one. Not in line, and not of constants: the C library declares that poll only writes what it
+ * is given, and the compiler believes it. */
+bool flows_any_polled(struct pollfd *fds, nfds_t count);
 
 /* Takes the descriptor's flow out of the table; acquired, or NULL. */
 struct flow *flow_remove(int fd);

@@ -45,6 +45,9 @@ enum next_call {
 	SELECT,
 	PSELECT,
 	EPOLL_CTL,
+	EPOLL_WAIT,
+	EPOLL_PWAIT,
+	EPOLL_PWAIT2,
 	CALLS,
 };
 
@@ -78,9 +81,16 @@ static const char *const names[CALLS] = {
 	[SELECT] = "select",
 	[PSELECT] = "pselect",
 	[EPOLL_CTL] = "epoll_ctl",
+	[EPOLL_WAIT] = "epoll_wait",
+	[EPOLL_PWAIT] = "epoll_pwait",
+	[EPOLL_PWAIT2] = "epoll_pwait2",
 };
 
 static void *functions[CALLS];
+
+#ifndef SYS_epoll_pwait2
+#define SYS_epoll_pwait2 441
+#endif
 
 /* Before main and before any thread; calls that come earlier, from other libraries' constructors, are
  * served by the system call. */
@@ -340,4 +350,32 @@ int next_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *even
 
 	return next ? next(epoll_fd, operation, fd, event)
 		    : (int)syscall(SYS_epoll_ctl, epoll_fd, operation, fd, event);
+}
+
+int next_epoll_wait(int epoll_fd, struct epoll_event *events, int max, int timeout_ms)
+{
+	int (*next)(int, struct epoll_event *, int, int) = functions[EPOLL_WAIT];
+
+	return next ? next(epoll_fd, events, max, timeout_ms)
+		    : (int)syscall(SYS_epoll_pwait, epoll_fd, events, max, timeout_ms, NULL, 0);
+}
+
+int next_epoll_pwait(int epoll_fd, struct epoll_event *events, int max, int timeout_ms,
+		     const sigset_t *signals)
+{
+	int (*next)(int, struct epoll_event *, int, int, const sigset_t *) = functions[EPOLL_PWAIT];
+
+	return next ? next(epoll_fd, events, max, timeout_ms, signals)
+		    : (int)syscall(SYS_epoll_pwait, epoll_fd, events, max, timeout_ms, signals,
+				   SIGNALS_BYTES);
+}
+
+int next_epoll_pwait2(int epoll_fd, struct epoll_event *events, int max, const struct timespec *timeout,
+		      const sigset_t *signals)
+{
+	int (*next)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *) =
+		functions[EPOLL_PWAIT2];
+
+	return next ? next(epoll_fd, events, max, timeout, signals)
+		    : (int)syscall(SYS_epoll_pwait2, epoll_fd, events, max, timeout, signals, SIGNALS_BYTES);
 }

@@ -46,6 +46,11 @@ int next_select(int count, fd_set *in, fd_set *out, fd_set *except, struct timev
 int next_pselect(int count, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
 		 const sigset_t *signals);
 int next_epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event);
+int next_epoll_wait(int epoll_fd, struct epoll_event *events, int max, int timeout_ms);
+int next_epoll_pwait(int epoll_fd, struct epoll_event *events, int max, int timeout_ms,
+		     const sigset_t *signals);
+int next_epoll_pwait2(int epoll_fd, struct epoll_event *events, int max, const struct timespec *timeout,
+		      const sigset_t *signals);
 int next_sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags);
 
 #endif

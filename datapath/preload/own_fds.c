@@ -66,6 +66,12 @@ void own_fd_close(int fd)
 	(void)kernel_call(SYS_close, fd);
 }
 
+bool own_fd_is(int fd)
+{
+	return fd >= 0 && fd < REMEMBERED &&
+	       atomic_load_explicit(&owned[fd / WORD_BITS], memory_order_relaxed) >> (fd % WORD_BITS) & 1;
+}
+
 int own_fd_next(int fd)
 {
 	uint64_t bits;

@@ -39,16 +39,6 @@ struct wait {
 	bool own_lost;         /* one of our own was closed behind our back: wait with the kernel's alone */
 };
 
-static bool any_timed(const struct pollfd *fds, nfds_t count)
-{
-	if (!flows_any())
-		return false;
-	for (nfds_t i = 0; i < count; i++)
-		if (fds[i].fd >= 0 && flow_known(fds[i].fd))
-			return true;
-	return false;
-}
-
 static void own_add(struct wait *wait, nfds_t owner, int fd, short events)
 {
 	if (fd < 0)
@@ -253,8 +243,8 @@ static int timed_poll_ms(struct pollfd *fds, nfds_t count, int timeout_ms)
 
 EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
-	return any_timed(fds, count) ? timed_poll_ms(fds, count, timeout_ms)
-				     : next_poll(fds, count, timeout_ms);
+	return flows_any_polled(fds, count) ? timed_poll_ms(fds, count, timeout_ms)
+					    : next_poll(fds, count, timeout_ms);
 }
 
 static bool valid(const struct timespec *timeout)
@@ -264,8 +254,9 @@ static bool valid(const struct timespec *timeout)
 
 EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals)
 {
-	return valid(timeout) && any_timed(fds, count) ? timed_poll(fds, count, until_of(timeout), signals)
-						       : next_ppoll(fds, count, timeout, signals);
+	return valid(timeout) && flows_any_polled(fds, count)
+		       ? timed_poll(fds, count, until_of(timeout), signals)
+		       : next_ppoll(fds, count, timeout, signals);
 }
 
 /* What programs that were compiled with _FORTIFY_SOURCE call. The C library's own checks the length, and ends the
@@ -276,7 +267,7 @@ int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout
 
 EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t fds_bytes)
 {
-	return fds_bytes / sizeof(*fds) >= count && any_timed(fds, count)
+	return fds_bytes / sizeof(*fds) >= count && flows_any_polled(fds, count)
 		       ? timed_poll_ms(fds, count, timeout_ms)
 		       : next_poll_chk(fds, count, timeout_ms, fds_bytes);
 }
@@ -284,7 +275,7 @@ EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t f
 EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
 		       const sigset_t *signals, size_t fds_bytes)
 {
-	return fds_bytes / sizeof(*fds) >= count && valid(timeout) && any_timed(fds, count)
+	return fds_bytes / sizeof(*fds) >= count && valid(timeout) && flows_any_polled(fds, count)
 		       ? timed_poll(fds, count, until_of(timeout), signals)
 		       : next_ppoll_chk(fds, count, timeout, signals, fds_bytes);
 }

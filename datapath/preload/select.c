@@ -19,7 +19,7 @@ enum {
 	SET_IN = POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR | POLLNVAL,
 	SET_OUT = POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR | POLLNVAL,
 	SET_EXCEPT = POLLPRI | POLLNVAL,
-	WORD_BITS = 8 * sizeof(unsigned long),
+	WORD_BITS = (int)(8 * sizeof(unsigned long)),
 };
 
 struct sets {
@@ -49,17 +49,38 @@ static bool wanted(const struct sets *sets, int fd)
 	return has(sets->in, fd) || has(sets->out, fd) || has(sets->except, fd);
 }
 
-static int timed_count(const struct sets *sets, int count, bool *timed)
+/* The descriptors from 64 * word on that are in one of the sets, a bit each. */
+static unsigned long wanted_word(const struct sets *sets, int word, int count)
+{
+	unsigned long bits = 0;
+	const fd_set *const all[] = {sets->in, sets->out, sets->except};
+
+	for (int i = 0; i < 3; i++)
+		if (all[i])
+			bits |= ((const unsigned long *)all[i])[word];
+	if (count - word * WORD_BITS < WORD_BITS)
+		bits &= (1UL << (count - word * WORD_BITS)) - 1;
+	return bits;
+}
+
+static bool any_timed(const struct sets *sets, int count)
+{
+	if (!flows_any())
+		return false;
+	for (int word = 0; word * WORD_BITS < count; word++)
+		for (unsigned long bits = wanted_word(sets, word, count); bits; bits &= bits - 1)
+			if (flow_known(word * WORD_BITS + __builtin_ctzl(bits)))
+				return true;
+	return false;
+}
+
+static int members_count(const struct sets *sets, int count)
 {
 	int members = 0;
 
-	*timed = false;
-	for (int fd = 0; fd < count; fd++) {
-		if (!wanted(sets, fd))
-			continue;
-		members++;
-		*timed |= flow_known(fd);
-	}
+	for (int word = 0; word * WORD_BITS < count; word++)
+		for (unsigned long bits = wanted_word(sets, word, count); bits; bits &= bits - 1)
+			members++;
 	return members;
 }
 
@@ -97,9 +118,10 @@ static int result(const struct sets *sets, const struct pollfd *fds, int members
 	return ready;
 }
 
-static int as_poll(const struct sets *sets, int count, int members, const struct timespec *timeout,
+static int as_poll(const struct sets *sets, int count, const struct timespec *timeout,
 		   const sigset_t *signals)
 {
+	int members = members_count(sets, count);
 	size_t bytes = (size_t)members * sizeof(struct pollfd);
 	long mapped = kernel_call(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 				  -1, 0L);
@@ -153,16 +175,15 @@ EXPORT int select(int count, fd_set *in, fd_set *out, fd_set *except, struct tim
 	struct sets sets = {in, out, except};
 	struct timespec wait;
 	int64_t began_us;
-	bool timed;
-	int members, ready;
+	int ready;
 
-	if (!flows_any() || !valid(timeout) || (members = timed_count(&sets, count, &timed), !timed))
+	if (!valid(timeout) || !any_timed(&sets, count))
 		return next_select(count, in, out, except, timeout);
 	began_us = monotonic_us();
 	if (timeout)
 		wait = (struct timespec){.tv_sec = timeout->tv_sec + timeout->tv_usec / 1000000,
 					 .tv_nsec = timeout->tv_usec % 1000000 * 1000};
-	ready = as_poll(&sets, count, members, timeout ? &wait : NULL, NULL);
+	ready = as_poll(&sets, count, timeout ? &wait : NULL, NULL);
 	timeout_reduce(timeout, began_us);
 	return ready;
 }
@@ -171,10 +192,8 @@ EXPORT int pselect(int count, fd_set *in, fd_set *out, fd_set *except, const str
 		   const sigset_t *signals)
 {
 	struct sets sets = {in, out, except};
-	bool timed;
-	int members;
 
-	if (!flows_any() || (members = timed_count(&sets, count, &timed), !timed))
+	if (!any_timed(&sets, count))
 		return next_pselect(count, in, out, except, timeout, signals);
-	return as_poll(&sets, count, members, timeout, signals);
+	return as_poll(&sets, count, timeout, signals);
 }

@@ -167,6 +167,7 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 	}
 	if (err)
 		return err;
+	waiting_space_found(flow);
 	atomic_fetch_add_explicit(&flow->sent_bytes, ktsn_ring_charge_bytes(described->payload_bytes),
 				  memory_order_relaxed);
 	payload_put(flow, message, ktsn_ring_payload(ring, slot), described->payload_bytes);

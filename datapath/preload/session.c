@@ -242,7 +242,15 @@ int session_next_own_fd(int fd)
 
 bool session_owns_fd(int fd)
 {
-	return fd >= 0 && session_next_own_fd(fd) == fd;
+	struct session *session;
+
+	if (fd < 0)
+		return false;
+	if (own_fd_is(fd))
+		return true;
+	session = session_existing();
+	return session && (fd == atomic_load_explicit(&session->socket_fd, memory_order_relaxed) ||
+			   fd == session->doorbell_fd || fd == session->ring_fd);
 }
 
 void session_close(struct session *session)

@@ -21,6 +21,9 @@
 
 #define SPACE_FULL (UINT64_MAX - 1)
 
+/* Sockets of this process whose space_awaited is set. */
+static _Atomic uint32_t awaiting;
+
 /* The kernel chooses a name that is unique in the pod's network namespace. */
 static int name_take(int fd, struct alarm_name *name)
 {
@@ -195,6 +198,7 @@ int waiting_alarm(struct flow *flow)
 int waiting_space(struct flow *flow)
 {
 	struct waiting *waiting = &flow->waiting;
+	struct session *session = session_existing();
 	int fd = atomic_load_explicit(&waiting->space_fd, memory_order_acquire);
 	long made;
 
@@ -212,8 +216,11 @@ int waiting_space(struct flow *flow)
 		atomic_store_explicit(&waiting->space_fd, fd, memory_order_release);
 	}
 	lock_give(&waiting->lock);
-	if (fd >= 0)
+	if (fd >= 0) {
 		register_now(flow, space_register);
+		if (registered(session, flow) && !waiting_has_space(session, flow))
+			waiting_space_await(session, flow);
+	}
 	return fd;
 }
 
@@ -265,11 +272,30 @@ void waiting_space_await(struct session *session, struct flow *flow)
 
 	if (fd < 0)
 		return;
+	if (!atomic_exchange_explicit(&flow->waiting.space_awaited, true, memory_order_relaxed))
+		atomic_fetch_add_explicit(&awaiting, 1, memory_order_relaxed);
 	(void)kernel_call(SYS_write, fd, &full, sizeof(full));
 	ktsn_ring_space_poll(&session->ring, flow->number);
 	/* It may have come before ktsnd knew that it is waited for. */
 	if (waiting_has_space(session, flow))
 		(void)kernel_call(SYS_read, fd, &count, sizeof(count));
+}
+
+static void awaited_end(struct waiting *waiting)
+{
+	if (atomic_load_explicit(&waiting->space_awaited, memory_order_relaxed) &&
+	    atomic_exchange_explicit(&waiting->space_awaited, false, memory_order_relaxed))
+		atomic_fetch_sub_explicit(&awaiting, 1, memory_order_relaxed);
+}
+
+void waiting_space_found(struct flow *flow)
+{
+	awaited_end(&flow->waiting);
+}
+
+bool waiting_any_for_space(void)
+{
+	return atomic_load_explicit(&awaiting, memory_order_relaxed) > 0;
 }
 
 static void place_clear(struct epoll_place *place)
@@ -299,6 +325,7 @@ void waiting_fd_gone(struct flow *flow, int fd)
 
 void waiting_close(struct waiting *waiting)
 {
+	awaited_end(waiting);
 	for (int i = 0; i < WAITING_EPOLL_SETS; i++) {
 		own_fd_close(waiting->places[i].epoll_fd >= 0 ? waiting->places[i].alarm_fd : -1);
 		own_fd_close(waiting->places[i].epoll_fd >= 0 ? waiting->places[i].space_fd : -1);

@@ -46,6 +46,7 @@ struct waiting {
 	_Atomic int space_fd; /* -1: none yet */
 	/* ktsnd has it; else it is given at the next wait again. */
 	_Atomic bool alarm_given, space_given;
+	_Atomic bool space_awaited; /* a send found no space, and none has succeeded since */
 	_Atomic bool places_used;
 	_Atomic bool exceptions; /* SO_SELECT_ERR_QUEUE: errors are POLLPRI as well */
 	struct epoll_place places[WAITING_EPOLL_SETS];
@@ -86,6 +87,12 @@ bool waiting_has_room(struct session *session, struct flow *flow);
 
 /* A send found no space: from now on the eventfd is not writable, until there is. */
 void waiting_space_await(struct session *session, struct flow *flow);
+
+/* A send has found it. */
+void waiting_space_found(struct flow *flow);
+
+/* Whether any socket of the process waits for space. */
+bool waiting_any_for_space(void);
 
 /* Ends everything: the last descriptor of the socket is closed, or the process is a child that inherited it. */
 void waiting_close(struct waiting *waiting);

@@ -12,13 +12,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
-// An application that only waits for space hands the ring to the successor of a killed ktsnd by itself.
+// An application that only waits for space, in whatever way, hands the ring to the successor of a killed ktsnd by itself.
 func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		skip(t, "python3 is missing; install it")
 	}
-	for _, way := range []string{"poll", "select"} {
+	for _, way := range []string{"poll", "select", "epoll", "epoll-edge"} {
 		t.Run(way, func(t *testing.T) {
 			lab := newLab(t)
 			daemon, _ := lab.startDaemon(t)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
@@ -156,14 +157,32 @@ func compareCases(t *testing.T, application string, setup txtime.Setup) {
 	recorded := txtime.Kernel()
 	for _, one := range casesOf(setup) {
 		t.Run(one.ID(), func(t *testing.T) {
-			facts := lab.runCase(t, application, one, lab.preloaded(t))
-			for _, complaint := range txtime.Compare(facts, recorded[one.ID()], txtime.Differences[one.ID()]) {
+			complaints := undisturbed(t, client, func() []string {
+				facts := lab.runCase(t, application, one, lab.preloaded(t))
+				return txtime.Compare(facts, recorded[one.ID()], txtime.Differences[one.ID()])
+			})
+			for _, complaint := range complaints {
 				t.Error(complaint)
 			}
 		})
 	}
 	if now := settled(t, client); now.ReportsLost > 0 {
 		t.Errorf("%d reports were lost", now.ReportsLost)
+	}
+}
+
+// undisturbed runs a case again when ktsnd refused messages because it came to them after their time: on a busy machine
+// it is woken milliseconds late, and etf's rule knows no mercy. What is wrong each time is wrong.
+func undisturbed(t *testing.T, client *control.Client, run func() []string) []string {
+	t.Helper()
+	const most = 3
+	for attempt := 1; ; attempt++ {
+		before := settled(t, client)
+		complaints := run()
+		if len(complaints) == 0 || attempt == most || settled(t, client).DropTxtime == before.DropTxtime {
+			return complaints
+		}
+		t.Logf("messages were refused; again: %q", complaints)
 	}
 }
 

@@ -189,6 +189,39 @@ static void run_recvmsg(void *function)
 	((ssize_t(*)(int, struct msghdr *, int))function)(quiet_fd, &message, MSG_DONTWAIT);
 }
 
+static void run_sendmmsg(void *function)
+{
+	struct iovec iov = {.iov_len = 1 << 20};
+	struct mmsghdr message = {.msg_hdr = {.msg_iov = &iov, .msg_iovlen = 1}};
+
+	((int (*)(int, struct mmsghdr *, unsigned int, int))function)(quiet_fd, &message, 1, MSG_DONTWAIT);
+}
+
+static void run_recvmmsg(void *function)
+{
+	char byte;
+	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+	struct mmsghdr message = {.msg_hdr = {.msg_iov = &iov, .msg_iovlen = 1}};
+
+	((int (*)(int, struct mmsghdr *, unsigned int, int, struct timespec *))function)(
+		quiet_fd, &message, 1, MSG_DONTWAIT, NULL);
+}
+
+static void run_recv(void *function)
+{
+	char byte;
+
+	((ssize_t(*)(int, void *, size_t, int))function)(quiet_fd, &byte, 1, MSG_DONTWAIT);
+}
+
+static void run_recvfrom(void *function)
+{
+	char byte;
+
+	((ssize_t(*)(int, void *, size_t, int, struct sockaddr *, socklen_t *))function)(
+		quiet_fd, &byte, 1, MSG_DONTWAIT, NULL, NULL);
+}
+
 static void run_poll(void *function)
 {
 	struct pollfd fds = {.fd = quiet_fd, .events = POLLIN};
@@ -216,11 +249,29 @@ static void run_select(void *function)
 										 NULL, &none);
 }
 
+static void run_pselect(void *function)
+{
+	struct timespec none = {0};
+	fd_set in;
+
+	FD_ZERO(&in);
+	FD_SET(quiet_fd, &in);
+	((int (*)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *))function)(
+		quiet_fd + 1, &in, NULL, NULL, &none, NULL);
+}
+
 static void run_epoll_ctl(void *function)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 
 	((int (*)(int, int, int, struct epoll_event *))function)(epoll_fd, EPOLL_CTL_MOD, quiet_fd, &event);
+}
+
+static void run_epoll_wait(void *function)
+{
+	struct epoll_event event;
+
+	((int (*)(int, struct epoll_event *, int, int))function)(epoll_fd, &event, 1, 0);
 }
 
 static void run_getsockopt(void *function)
@@ -232,15 +283,48 @@ static void run_getsockopt(void *function)
 								&bytes);
 }
 
+static void run_setsockopt(void *function)
+{
+	int value = 0;
+
+	((int (*)(int, int, int, const void *, socklen_t))function)(quiet_fd, SOL_SOCKET, SO_DEBUG, &value,
+								    sizeof(value));
+}
+
+static void run_fcntl(void *function)
+{
+	((int (*)(int, int, ...))function)(quiet_fd, F_GETFL);
+}
+
+/* One that is not open, beyond those that libktsn has. */
 static void run_close(void *function)
 {
-	((int (*)(int))function)(-1);
+	((int (*)(int))function)(1000);
+}
+
+static void run_shutdown(void *function)
+{
+	((int (*)(int, int))function)(quiet_fd, -1);
 }
 
 static const struct call calls[] = {
-	{"sendmsg", run_sendmsg},       {"recvmsg", run_recvmsg}, {"poll", run_poll},
-	{"ppoll", run_ppoll},           {"select", run_select},   {"epoll_ctl", run_epoll_ctl},
-	{"getsockopt", run_getsockopt}, {"close", run_close},
+	{"sendmsg", run_sendmsg},
+	{"sendmmsg", run_sendmmsg},
+	{"recvmsg", run_recvmsg},
+	{"recvmmsg", run_recvmmsg},
+	{"recv", run_recv},
+	{"recvfrom", run_recvfrom},
+	{"poll", run_poll},
+	{"ppoll", run_ppoll},
+	{"select", run_select},
+	{"pselect", run_pselect},
+	{"epoll_ctl", run_epoll_ctl},
+	{"epoll_wait", run_epoll_wait},
+	{"getsockopt", run_getsockopt},
+	{"setsockopt", run_setsockopt},
+	{"fcntl", run_fcntl},
+	{"close", run_close},
+	{"shutdown", run_shutdown},
 };
 
 static int64_t batch(const struct call *call, void *function)

@@ -2,7 +2,7 @@
 """Fills a timed socket's send buffer with messages that leave a little later, waits for space in the way
 that is named, and sends again.
 
-    space.py ADDR PORT poll|select
+    space.py ADDR PORT poll|select|epoll|epoll-edge
 
 It says "waiting" before it waits, and "sent" when it could send.
 """
@@ -38,6 +38,12 @@ if sys.argv[3] == "poll":
     poll.register(timed, select.POLLOUT)
     ready = poll.poll()
     assert ready == [(timed.fileno(), select.POLLOUT)], ready
+elif sys.argv[3].startswith("epoll"):
+    epoll = select.epoll()
+    edge = select.EPOLLET if sys.argv[3] == "epoll-edge" else 0
+    epoll.register(timed, select.EPOLLOUT | edge)
+    ready = epoll.poll()
+    assert ready == [(timed.fileno(), select.EPOLLOUT)], ready
 else:
     assert select.select([], [timed], [])[1] == [timed]
 send(10_000_000)

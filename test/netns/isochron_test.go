@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+const (
+	isochronManagementPort = 5000
+	isochronDataPort       = 6000
+	isochronMessages       = 20
+	// isochronHeaderBytes are in front of a value of its management protocol.
+	isochronHeaderBytes = 16
+)
+
+// isochron of Debian sends with SO_TXTIME. Its own receiver needs a clock in the network card and does not start
+// without one, so what its sender asks of that (is your link up, what have you received?) is answered here: without
+// anybody to ask, the sender of this version ends with a null pointer, with libktsn or without.
+func TestIsochronSendsThroughLibktsn(t *testing.T) {
+	isochron, err := exec.LookPath("isochron")
+	if err != nil {
+		skip(t, "isochron is missing; scripts/install-deps.sh test")
+	}
+	for name, test := range map[string]struct {
+		arguments []string
+		// listen returns the payload of what arrives next, nil when nothing does.
+		listen func(*lab, *testing.T) func() []byte
+	}{
+		"UDP": {[]string{"--l4", "--ip-destination", topology.PodAddressB.String()}, (*lab).listenForIsochronUDP},
+		"Ethernet": {[]string{"--l2", "--dmac", "ff:ff:ff:ff:ff:ff", "--etype", strconv.Itoa(etherType)},
+			(*lab).listenForIsochronEthernet},
+		"UDP, deadlines": {[]string{"--l4", "--ip-destination", topology.PodAddressB.String(), "--deadline"},
+			(*lab).listenForIsochronUDP},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			_, client := lab.startDaemon(t)
+			receive := test.listen(lab, t)
+			lab.answerIsochron(t)
+			// It would set the machine's TAI offset if it were told one; so that it cannot, whatever it is told:
+			command := exec.Command("setpriv", append([]string{"--bounding-set", "-sys_time", isochron, "send",
+				"--interface", topology.PodInterface, "--cycle-time", "0.005", "--frame-size", "100",
+				"--num-frames", strconv.Itoa(isochronMessages), "--txtime", "--omit-sync", "--no-ts",
+				"--client", topology.PodAddressB.String(), "--output-file", "/dev/null"}, test.arguments...)...)
+			command.Env = lab.preloaded(t)
+			if err := finish(t, start(t, lab.PodA, "isochron", command)); err != nil {
+				t.Fatal(err)
+			}
+			checkIsochron(t, receive)
+			if now := settled(t, client); now.Taken != isochronMessages || now.Sent != isochronMessages {
+				t.Errorf("ktsnd took %d messages and sent %d, want %d", now.Taken, now.Sent, isochronMessages)
+			}
+		})
+	}
+}
+
+// checkIsochron reads what every message of isochron begins with: when it was to be sent, when its sender woke up for
+// that, and its number. All numbers stand in network order.
+func checkIsochron(t *testing.T, receive func() []byte) {
+	t.Helper()
+	const headerBytes = 20
+	for number := uint32(1); number <= isochronMessages; number++ {
+		payload := receive()
+		if len(payload) < headerBytes {
+			t.Fatalf("got % x for message %d", payload, number)
+		}
+		due, woke := binary.BigEndian.Uint64(payload), binary.BigEndian.Uint64(payload[8:])
+		if got := binary.BigEndian.Uint32(payload[16:]); got != number || woke > due {
+			t.Errorf("message %d arrived in place of %d; due at %d, sender awake at %d", got, number, due, woke)
+		}
+	}
+	if more := receive(); more != nil {
+		t.Errorf("% x came after the last", more)
+	}
+}
+
+func (l *lab) listenForIsochronUDP(t *testing.T) func() []byte {
+	t.Helper()
+	conn := listen(t, l.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, isochronDataPort))
+	return func() []byte {
+		buffer := make([]byte, 2000)
+		_ = conn.SetReadDeadline(time.Now().Add(afterTheLast))
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return nil
+		}
+		return buffer[:n]
+	}
+}
+
+func (l *lab) listenForIsochronEthernet(t *testing.T) func() []byte {
+	t.Helper()
+	const headerBytes = 14
+	fd := listenPacket(t, l.PodB)
+	return func() []byte {
+		frame := receiveFrame(t, fd, afterTheLast)
+		if len(frame) < headerBytes {
+			return nil
+		}
+		return frame[headerBytes:]
+	}
+}
+
+// answerIsochron is as much of isochron's management protocol, in pod b, as its sender asks for.
+func (l *lab) answerIsochron(t *testing.T) {
+	t.Helper()
+	var listener net.Listener
+	if err := l.PodB.Do(func() (err error) {
+		listener, err = net.Listen("tcp4", netip.AddrPortFrom(topology.PodAddressB, isochronManagementPort).String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- serveIsochron(listener) }()
+	t.Cleanup(func() {
+		listener.Close()
+		if err := <-done; err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+	})
+}
+
+func serveIsochron(listener net.Listener) error {
+	conn, err := listener.Accept()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	for {
+		request := make([]byte, isochronHeaderBytes)
+		if _, err := io.ReadFull(conn, request); err != nil {
+			return err
+		}
+		value := make([]byte, min(binary.BigEndian.Uint32(request[12:]), 1024))
+		if _, err := io.ReadFull(conn, value); err != nil {
+			return err
+		}
+		if _, err := conn.Write(isochronAnswer(request, value)); err != nil {
+			return err
+		}
+	}
+}
+
+// isochronAnswer to a request. Both are a header (version, action, reserved, number of bytes that follow) and one entry:
+// type, what it is about, number of bytes of its value, value. What the sender sets is said back to it.
+func isochronAnswer(request, value []byte) []byte {
+	const (
+		version, response = 2, 2
+		logs, linkState   = 0, 42
+		running           = 2
+		logVersion        = 4
+	)
+	var behind []byte
+	about := binary.BigEndian.Uint16(request[10:])
+	switch about {
+	case linkState:
+		value = []byte{running, 0, 0, 0}
+	case logs: // one without entries
+		behind = binary.BigEndian.AppendUint32(behind, logVersion)
+		behind = binary.BigEndian.AppendUint32(behind, 0)
+	}
+	answer := []byte{version, response, 0, 0}
+	answer = binary.BigEndian.AppendUint32(answer, uint32(isochronHeaderBytes/2+len(value)))
+	answer = binary.BigEndian.AppendUint16(answer, 0)
+	answer = binary.BigEndian.AppendUint16(answer, about)
+	answer = binary.BigEndian.AppendUint32(answer, uint32(len(value)))
+	return append(append(answer, value...), behind...)
+}
