@@ -45,11 +45,12 @@ assert:
 `
 
 func TestProfileSaysEverything(t *testing.T) {
-	got, err := ParseProfile("mine.yaml", []byte(everything))
+	got, err := ParseProfile("mine.yaml", []byte(everything), Namespaces)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Profile{Name: "mine", About: "Everything that a profile can say.", Paths: []string{"direct", "kernel-vxlan"},
+	want := &Profile{Name: "mine", About: "Everything that a profile can say.", Target: "namespaces",
+		Paths:      []string{"direct", "kernel-vxlan"},
 		IfPossible: []string{"host", "ovs"},
 		Workloads: []Workload{{Name: "plain"}, {Name: "gates", Payloads: []int{256}, Messages: 500},
 			{Name: "saturated", Paths: []string{"direct"}}},
@@ -66,7 +67,7 @@ func TestProfileSaysEverything(t *testing.T) {
 }
 
 func TestExampleOfTheDocumentationIsGood(t *testing.T) {
-	if _, err := ReadProfile("../../docs/examples/bench.yaml"); err != nil {
+	if _, err := ReadProfile("../../docs/examples/bench.yaml", Namespaces); err != nil {
 		t.Error(err)
 	}
 }
@@ -77,7 +78,7 @@ func TestShippedProfilesAreGood(t *testing.T) {
 		t.Errorf("they are %q", names)
 	}
 	for _, name := range names {
-		profile, err := ReadProfile(name)
+		profile, err := ReadProfile(name, Namespaces)
 		if err != nil || profile.Name != name || profile.About == "" {
 			t.Fatalf("%s: %+v, %v", name, profile, err)
 		}
@@ -117,7 +118,8 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 		"a path twice":                   {"paths: [host, host]", "path host is given twice"},
 		"a path that may be and must be": {"paths: [host]\npaths-if-possible: [host]", "p.yaml:2: paths-if-possible: path host is in paths, too"},
 		"an unknown path that may be":    {"paths: [host]\npaths-if-possible: [wire]", `no path is called "wire"`},
-		"an empty item":                  {"paths:\n  -\n", "p.yaml:2: paths: an item is empty; must be a text"},
+		"another target":                 {"paths: [direct]\ntarget: cluster", `p.yaml:2: target: is cluster, and no --kubeconfig says which; give one`},
+		"an unknown target":              {"paths: [direct]\ntarget: cloud", `p.yaml:2: target: is "cloud"; must be namespaces or cluster`},
 		"another target":                 {"paths: [direct]\ntarget: cluster", `p.yaml:2: target: is "cluster"; must be namespaces`},
 		"an unknown workload":            {"paths: [direct]\nworkloads: [chaos]", `p.yaml:2: workloads: no workload is called "chaos"`},
 		"no workload":                    {"paths: [direct]\nworkloads: []", "no workload; give at least one"},
@@ -158,7 +160,7 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 		"a profile of a megabyte":     {"about: " + strings.Repeat("x", 1<<20), "is longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			profile, err := ParseProfile("p.yaml", []byte(test.profile))
+			profile, err := ParseProfile("p.yaml", []byte(test.profile), Namespaces)
 			var fault *badfile.Error
 			if !errors.As(err, &fault) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %+v, %v\nwant %s", profile, err, test.want)
@@ -168,14 +170,14 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 }
 
 func TestProfilesThatAreNotThereAreNamed(t *testing.T) {
-	if _, err := ReadProfile("fast"); err == nil || !strings.Contains(err.Error(), "fast is neither a file nor a shipped profile; those are kubernetsn, quick") {
+	if _, err := ReadProfile("fast", Namespaces); err == nil || !strings.Contains(err.Error(), "fast is neither a file nor a shipped profile; those are kubernetsn, quick") {
 		t.Errorf("got %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "mine.yaml")
 	if err := os.WriteFile(path, []byte(everything), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if profile, err := ReadProfile(path); err != nil || profile.Name != "mine" {
+	if profile, err := ReadProfile(path, Namespaces); err != nil || profile.Name != "mine" {
 		t.Errorf("got %+v, %v", profile, err)
 	}
 }
@@ -187,7 +189,7 @@ func FuzzParseProfile(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		profile, err := ParseProfile("fuzzed", data)
+		profile, err := ParseProfile("fuzzed", data, Namespaces)
 		var fault *badfile.Error
 		if (err == nil) == (profile == nil) || (err != nil && !errors.As(err, &fault)) {
 			t.Errorf("got %+v, %v", profile, err)

@@ -57,7 +57,7 @@ func Plan(profile *Profile) []Block {
 			}
 			if repetition == 1 && profile.Idle > 0 && group.setting == (Setting{Daemon: true}) {
 				number++
-				block.Runs = append(block.Runs, Run{Key: results.Key{Path: results.PathDirect, Workload: WorkloadIdle},
+				block.Runs = append(block.Runs, Run{Key: results.Key{Path: profile.means().Direct, Workload: WorkloadIdle},
 					Number: number, Repetition: 1, Alternation: 1, IdleNs: profile.Idle.Nanoseconds()})
 			}
 			blocks = append(blocks, block)
@@ -75,7 +75,7 @@ type settingGroup struct {
 // group divides a profile's matrix by setting, in the order of AllWorkloads.
 func group(profile *Profile) []settingGroup {
 	var groups []settingGroup
-	daemon := slices.Contains(profile.Paths, results.PathDirect)
+	daemon := slices.Contains(profile.Paths, profile.means().Direct)
 	workloads := slices.SortedStableFunc(slices.Values(profile.Workloads), func(a, b Workload) int {
 		return slices.Index(AllWorkloads, a.Name) - slices.Index(AllWorkloads, b.Name)
 	})

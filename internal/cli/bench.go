@@ -71,7 +71,7 @@ func (b *benchRun) run(ctx context.Context, name string) error {
 	if err := errors.Join(checkChoice("--plots", b.format, report.Formats...), checkAssertions(b.assertions)); err != nil {
 		return err
 	}
-	profile, err := bench.ReadProfile(name)
+	profile, err := bench.ReadProfile(name, bench.Namespaces)
 	if err != nil {
 		return err
 	}

@@ -4,12 +4,20 @@ package results
 
 import "fmt"
 
-// The paths a message can take between the nodes of one machine.
+// The paths that a message can take between nodes: of network namespaces, and of a cluster. PathHost is in both.
 const (
 	PathDirect      = "direct"
 	PathKernelVXLAN = "kernel-vxlan"
 	PathHost        = "host"
+	// PathTSN is between pods through ktsnd, PathPrimary by the network that each pod has.
+	PathTSN     = "tsn"
+	PathPrimary = "primary"
 )
+
+// ThroughKtsnd tells whether a path's messages are ktsnd's.
+func ThroughKtsnd(path string) bool {
+	return path == PathDirect || path == PathTSN
+}
 
 // The workloads: what is beside the messages that are measured.
 const (
