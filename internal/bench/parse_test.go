@@ -120,7 +120,6 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 		"an unknown path that may be":    {"paths: [host]\npaths-if-possible: [wire]", `no path is called "wire"`},
 		"another target":                 {"paths: [direct]\ntarget: cluster", `p.yaml:2: target: is cluster, and no --kubeconfig says which; give one`},
 		"an unknown target":              {"paths: [direct]\ntarget: cloud", `p.yaml:2: target: is "cloud"; must be namespaces or cluster`},
-		"another target":                 {"paths: [direct]\ntarget: cluster", `p.yaml:2: target: is "cluster"; must be namespaces`},
 		"an unknown workload":            {"paths: [direct]\nworkloads: [chaos]", `p.yaml:2: workloads: no workload is called "chaos"`},
 		"no workload":                    {"paths: [direct]\nworkloads: []", "no workload; give at least one"},
 		"a workload twice":               {"paths: [direct]\nworkloads:\n  - plain\n  - {name: plain}", "p.yaml:4: workloads: workload plain is given twice"},
