@@ -21,7 +21,7 @@ func Collect(store *Store) (*results.Summary, []results.Series, error) {
 	if c.tookNs > 0 {
 		summary.StolenCores = float64(c.stolenNs) / float64(c.tookNs)
 	}
-	summary.Idle = c.idle
+	summary.Idle, summary.Usage = c.idle, results.UsageOf(c.usage)
 	summary.Problems = append(summary.Problems, c.problems...)
 	for _, entry := range c.entries {
 		summary.Runs = append(summary.Runs, &entry.run)
@@ -66,7 +66,7 @@ func (m *Manifest) summary() *results.Summary {
 			LeadNs:       environment.LeadNs,
 			Gates:        environment.Gates,
 		},
-		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Runs: m.Runs, Seed: profile.Seed,
+		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Target: profile.means().Name, Runs: m.Runs, Seed: profile.Seed,
 			BudgetNs: profile.Budget.Nanoseconds(), MeanOverNs: profile.MeanOver.Nanoseconds(), Samplers: profile.Samplers,
 			Programs: environment.Programs},
 		Clock:       &clock,
@@ -83,6 +83,7 @@ type collector struct {
 	entries          []*entry
 	problems         []string
 	idle             *results.Idle
+	usage            []results.UsageSample
 	done             int
 	stolenNs, tookNs int64
 }
@@ -104,6 +105,7 @@ func (c *collector) add(record *Record) error {
 	c.done++
 	c.stolenNs += record.StolenNs
 	c.tookNs += record.TookNs
+	c.usage = append(c.usage, record.Usage...)
 	run := record.Run
 	for _, problem := range record.Problems {
 		c.problems = append(c.problems, fmt.Sprintf("%s, alternation %d: %s", run.Key, run.Alternation, problem))

@@ -55,6 +55,8 @@ type Outcome struct {
 	// StolenNs is what the hypervisor gave to others meanwhile, of all cores together, during TookNs.
 	StolenNs int64 `json:"stolen_ns"`
 	TookNs   int64 `json:"took_ns"`
+	// Usage is what nodes and pods had used by then, where somebody counts that.
+	Usage []results.UsageSample `json:"usage,omitempty"`
 }
 
 // Environment is what a target says of itself: the same each time, but for what is known only once ktsnd runs.
@@ -85,4 +87,8 @@ type Target interface {
 	Perform(context.Context, Run) (*Outcome, error)
 	// Environment may change after Prepare.
 	Environment() Environment
+	// Host is where the talkers are.
+	Host() (results.Host, error)
+	// Close removes everything that the target made, also after ctx has ended.
+	Close(context.Context) error
 }

@@ -48,6 +48,10 @@ func (f *fake) Perform(_ context.Context, run Run) (*Outcome, error) {
 	return outcomeOf(run, int64(len(run.Path)*1000)*max(f.factor, 1)), nil
 }
 
+func (f *fake) Host() (results.Host, error) { return results.Host{}, nil }
+
+func (f *fake) Close(context.Context) error { return nil }
+
 func (f *fake) Environment() Environment {
 	return Environment{SenderCPU: 0, ListenerCPU: 1, Programs: map[string]string{"ktsnd": "0123456789abcdef"}, KtsndVersion: "0.1.0"}
 }

@@ -96,6 +96,9 @@ func (l *Lab) Environment() bench.Environment {
 	return environment
 }
 
+// Host is this machine.
+func (l *Lab) Host() (results.Host, error) { return results.DescribeHost(time.Now()) }
+
 // Close ends and removes everything.
 func (l *Lab) Close(ctx context.Context) error {
 	return errors.Join(l.stamp(false), l.leave(context.WithoutCancel(ctx)), l.nodes.Destroy())

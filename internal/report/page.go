@@ -52,10 +52,13 @@ type part struct {
 	Targets      targetTable
 	Ratios       *ratioTable
 	Assertions   []results.Assertion
+	Usage        []usageRow
 	NotMeasured  []results.Gap
-	Machine      []entry
-	Warnings     []string
-	Problems     []string
+	// Nodes is between what is measured, Warner who warns.
+	Nodes, Warner string
+	Machine       []entry
+	Warnings      []string
+	Problems      []string
 }
 
 // figures are all drawings of a part.
@@ -154,7 +157,10 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 		Targets:     newTargetTable(summary.Figures),
 		Ratios:      newRatioTable(summary.Ratios),
 		Assertions:  summary.Assertions,
+		Usage:       newUsage(summary.Usage),
 		NotMeasured: summary.NotMeasured,
+		Nodes:       nodesOf(summary),
+		Warner:      "ktsnd says",
 		Machine:     machine(summary),
 		Warnings:    summary.Warnings,
 		Problems:    summary.Problems,
@@ -162,6 +168,9 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 	}
 	if summary.Profile != nil {
 		p.About = summary.Profile.About
+	}
+	if inCluster(summary) {
+		p.Warner = "Warning"
 	}
 	p.Paths = keysOf(summary.Runs)
 	var plain []sampled
@@ -178,7 +187,7 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 			p.Causes = &causes
 			continue
 		}
-		apart, err := newWorkload(prefix, nameOf(under, conditions), under, runs, summary.Profile)
+		apart, err := newWorkload(prefix, nameOf(under, conditions), under, runs, summary)
 		if err != nil {
 			return nil, err
 		}
@@ -384,17 +393,17 @@ var aboutWorkloads = map[string]string{
 		"kernel’s path (bridge, VXLAN) of the same nodes with large messages, past ktsnd and its gates.",
 }
 
-func newWorkload(prefix, name string, under condition, runs []sampled, profile *results.ProfileSummary) (workload, error) {
+func newWorkload(prefix, name string, under condition, runs []sampled, summary *results.Summary) (workload, error) {
 	id := prefix + strings.NewReplacer(", ", "-", " µs", "us", ",", "").Replace(name)
 	figures, err := compactFigure(id, runs)
 	if err != nil {
 		return workload{}, err
 	}
-	more, err := distributionFigures(id+"-", runs, profile)
+	more, err := distributionFigures(id+"-", runs, summary.Profile)
 	if err != nil {
 		return workload{}, err
 	}
-	return workload{id, name, aboutWorkloads[under.workload], append(figures, more...), causesTable(id+"-causes", runs),
+	return workload{id, name, aboutWorkload(under.workload, inCluster(summary)), append(figures, more...), causesTable(id+"-causes", runs),
 		newGateTable(id+"-gates", runs)}, nil
 }
 

@@ -26,6 +26,8 @@ type Summary struct {
 	Runs        []*Run  `json:"runs"`
 	// Idle is ktsnd with nothing to send; null when that was not measured.
 	Idle *Idle `json:"idle"`
+	// Usage is what nodes and pods used over the whole measurement; empty where nobody counts that.
+	Usage []Usage `json:"usage"`
 	// Ratios compare runs with each other, with the range in which the ratio lies.
 	Ratios []Ratio `json:"ratios"`
 	// Assertions are what was asked about the figures, and the answers.
@@ -151,6 +153,8 @@ type Distributions struct {
 type ProfileSummary struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
+	// Target is the kind of nodes that it was measured between: namespaces or cluster.
+	Target string `json:"target"`
 	// Runs were planned, of which Done were made; less when the measurement was interrupted.
 	Runs int `json:"runs"`
 	Done int `json:"done"`
