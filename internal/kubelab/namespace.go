@@ -41,9 +41,8 @@ func (c *connection) makeNamespace(ctx context.Context, hostNetwork bool, say fu
 	if err != nil {
 		return err
 	}
-	_, err = c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace,
-		Labels: map[string]string{managedBy: manager, podSecurity: level}, Annotations: map[string]string{madeBy: self}}},
-		metav1.CreateOptions{})
+	err = c.core.Post().Resource("namespaces").Body(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace,
+		Labels: map[string]string{managedBy: manager, podSecurity: level}, Annotations: map[string]string{madeBy: self}}}).Do(ctx).Error()
 	if apierrors.IsAlreadyExists(err) {
 		return c.inUse()
 	}
@@ -57,7 +56,7 @@ func (c *connection) inUse() error {
 
 // sweep removes the namespace if a bench of this machine made it that does not live any more.
 func (c *connection) sweep(ctx context.Context, say func(string)) error {
-	found, err := c.client.CoreV1().Namespaces().Get(ctx, c.Namespace, metav1.GetOptions{})
+	found, err := c.findNamespace(ctx)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -77,14 +76,19 @@ func (c *connection) sweep(ctx context.Context, say func(string)) error {
 	return nil
 }
 
+func (c *connection) findNamespace(ctx context.Context) (*corev1.Namespace, error) {
+	found := &corev1.Namespace{}
+	return found, c.core.Get().Resource("namespaces").Name(c.Namespace).Do(ctx).Into(found)
+}
+
 // removeNamespace returns when namespace and pods are gone.
 func (c *connection) removeNamespace(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	doing := "remove namespace " + c.Namespace
-	err := c.client.CoreV1().Namespaces().Delete(ctx, c.Namespace, metav1.DeleteOptions{})
+	err := c.core.Delete().Resource("namespaces").Name(c.Namespace).Do(ctx).Error()
 	for err == nil {
-		_, err = c.client.CoreV1().Namespaces().Get(ctx, c.Namespace, metav1.GetOptions{})
+		_, err = c.findNamespace(ctx)
 		if err == nil {
 			err = pause(ctx, pollEvery)
 		}

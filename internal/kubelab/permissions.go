@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // right is something that a user may do or not.
@@ -63,8 +62,8 @@ func (c *connection) lacking(ctx context.Context, rights ...right) ([]string, er
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: right.verb, Group: right.group, Resource: right.resource,
 				Subresource: right.subresource, Namespace: right.namespace}}}
-		answer, err := c.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
+		answer := &authorizationv1.SelfSubjectAccessReview{}
+		if err := c.authorization.Post().Resource("selfsubjectaccessreviews").Body(review).Do(ctx).Into(answer); err != nil {
 			return nil, c.explain("ask the cluster what is allowed", err)
 		}
 		if !answer.Status.Allowed {

@@ -31,8 +31,8 @@ type nodes struct {
 
 // chooseNodes takes the first two, by name, that take pods.
 func (c *connection) chooseNodes(ctx context.Context) (nodes, error) {
-	list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
+	list := &corev1.NodeList{}
+	if err := c.core.Get().Resource("nodes").Do(ctx).Into(list); err != nil {
 		return nodes{}, c.explain("list the nodes", err)
 	}
 	usable := slices.DeleteFunc(list.Items, func(node corev1.Node) bool { return !takesPods(&node) })
@@ -73,7 +73,7 @@ func (c *connection) networkName() string {
 
 // checkNetwork tells whether pods can be on the tsn network.
 func (c *connection) checkNetwork(ctx context.Context) error {
-	err := c.client.CoreV1().RESTClient().Get().AbsPath("/apis", attachmentGroup, "v1", "namespaces", c.networkNamespace(),
+	err := c.core.Get().AbsPath("/apis", attachmentGroup, "v1", "namespaces", c.networkNamespace(),
 		attachmentResource, c.networkName()).Do(ctx).Error()
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("the cluster has no network %s (NetworkAttachmentDefinition) for path tsn; install the chart kubernetsn, name "+
@@ -84,8 +84,9 @@ func (c *connection) checkNetwork(ctx context.Context) error {
 
 // findKtsnd returns the pod of ktsnd on a node; nil when there is none.
 func (c *connection) findKtsnd(ctx context.Context, node string) (*corev1.Pod, error) {
-	pods, err := c.client.CoreV1().Pods(c.networkNamespace()).List(ctx, metav1.ListOptions{LabelSelector: nodePods,
-		FieldSelector: "spec.nodeName=" + node})
+	pods := &corev1.PodList{}
+	err := c.core.Get().Namespace(c.networkNamespace()).Resource("pods").VersionedParams(&metav1.ListOptions{LabelSelector: nodePods,
+		FieldSelector: "spec.nodeName=" + node}, parameters).Do(ctx).Into(pods)
 	if err != nil {
 		return nil, c.explain("look for ktsnd's pods", err)
 	}

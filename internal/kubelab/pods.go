@@ -139,7 +139,7 @@ func (c *connection) startPods(ctx context.Context, wanted []*corev1.Pod) (map[s
 // create makes a pod. The account that pods of a new namespace run under is made a moment after the namespace.
 func (c *connection) create(ctx context.Context, pod *corev1.Pod) error {
 	for attempt := 0; ; attempt++ {
-		_, err := c.client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		err := c.core.Post().Namespace(c.Namespace).Resource("pods").Body(pod).Do(ctx).Error()
 		if err == nil || attempt == 40 || !missesAccount(err) {
 			return c.explain("make pod "+pod.Name, err)
 		}
@@ -151,7 +151,8 @@ func (c *connection) create(ctx context.Context, pod *corev1.Pod) error {
 
 func (c *connection) awaitPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	for {
-		pod, err := c.client.CoreV1().Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
+		pod := &corev1.Pod{}
+		err := c.core.Get().Namespace(c.Namespace).Resource("pods").Name(name).Do(ctx).Into(pod)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			return nil, c.explain("wait for pod "+name, err)
@@ -175,7 +176,9 @@ func (c *connection) awaitPod(ctx context.Context, name string) (*corev1.Pod, er
 func (c *connection) lastEvent(pod string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
-	events, err := c.client.CoreV1().Events(c.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
+	events := &corev1.EventList{}
+	err := c.core.Get().Namespace(c.Namespace).Resource("events").VersionedParams(&metav1.ListOptions{
+		FieldSelector: "involvedObject.name=" + pod}, parameters).Do(ctx).Into(events)
 	if err != nil || len(events.Items) == 0 {
 		return "the cluster says nothing about it"
 	}

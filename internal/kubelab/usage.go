@@ -24,7 +24,7 @@ func (l *Lab) usage(ctx context.Context) ([]results.UsageSample, error) {
 	l.asked = time.Now()
 	var all []results.UsageSample
 	for _, node := range []string{l.on.talkers.Name, l.on.listeners.Name} {
-		text, err := l.client.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("stats/summary").
+		text, err := l.core.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("stats/summary").
 			Param("only_cpu_and_memory", "true").DoRaw(ctx)
 		if err != nil {
 			return nil, l.explain("ask the kubelet of node "+node, err)
