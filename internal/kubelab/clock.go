@@ -44,9 +44,9 @@ func (c clocks) known() time.Duration { return (c.there + c.back) / 2 }
 
 func (c clocks) describe() results.Clock {
 	return results.Clock{ErrorNs: c.bound().Nanoseconds(),
-		About: fmt.Sprintf("Talkers and listeners have the clocks (CLOCK_TAI) of two nodes. The quickest of %d messages each way over %s took %s µs there "+
+		About: fmt.Sprintf("Talkers and listeners have the clocks (CLOCK_TAI) of two nodes. The quickest of %d messages each way took %s µs there "+
 			"and %s µs back, by those clocks: that of the listeners' node is ahead by %s ± %s µs. Each latency contains that difference; nothing "+
-			"is corrected. The error of synchronisation is at most %s µs.", clockMessages, "the same network", results.Micros(c.there.Nanoseconds()),
+			"is corrected. The error of synchronisation is at most %s µs.", clockMessages, results.Micros(c.there.Nanoseconds()),
 			results.Micros(c.back.Nanoseconds()), results.Micros(c.difference().Nanoseconds()), results.Micros(c.known().Nanoseconds()),
 			results.Micros(c.bound().Nanoseconds()))}
 }
@@ -133,13 +133,13 @@ func leastBetween(sent []perf.Sent, received []perf.Received) (time.Duration, er
 			begun[message.Sequence] = message.SendStart
 		}
 	}
-	least, any := int64(math.MaxInt64), false
+	least, arrived := int64(math.MaxInt64), false
 	for _, message := range received {
 		if at, known := begun[message.Sequence]; known && message.Valid {
-			least, any = min(least, message.Arrival-at), true
+			least, arrived = min(least, message.Arrival-at), true
 		}
 	}
-	if !any {
+	if !arrived {
 		return 0, fmt.Errorf("none of %d messages arrived; look whether something between the nodes blocks UDP port %d", len(sent), traffic.ListenPort)
 	}
 	return time.Duration(least), nil

@@ -65,7 +65,7 @@ func Open(ctx context.Context, where Where, profile *bench.Profile, say func(str
 	if l.pods, err = c.startPods(ctx, c.podsFor(l.on, l.Image, paths)); err != nil {
 		return nil, err
 	}
-	if err = l.measureClocks(ctx); err != nil {
+	if err := l.measureClocks(ctx); err != nil {
 		return nil, err
 	}
 	l.describe(profile)
