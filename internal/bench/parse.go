@@ -293,8 +293,16 @@ func readPinning(p *Profile, n *yaml.Node) error {
 }
 
 func readSamplers(p *Profile, n *yaml.Node) error {
-	if n.Kind != yaml.ScalarNode || n.Decode(&p.Samplers) != nil {
-		return fmt.Errorf("is %s; must be on or off", shown(n))
+	var on bool
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Value == string(SamplersApart):
+		p.Samplers = SamplersApart
+	case n.Kind != yaml.ScalarNode || n.Decode(&on) != nil:
+		return fmt.Errorf("is %s; must be apart, on or off", shown(n))
+	case on:
+		p.Samplers = SamplersOn
+	default:
+		p.Samplers = SamplersOff
 	}
 	return nil
 }

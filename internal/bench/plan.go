@@ -48,12 +48,15 @@ func Plan(profile *Profile) []Block {
 				block.Runs = warmUps(profile, group.pieces, repetition)
 			}
 			current = &group.setting
-			for _, run := range group.turns(repetition) {
-				number++
-				alternations[run.Key]++
-				run.Number, run.Repetition, run.Alternation = number, repetition, alternations[run.Key]
-				run.Unsampled = !profile.Samplers || run.Workload == results.WorkloadUnsampled
-				block.Runs = append(block.Runs, run)
+			for _, turn := range group.turns(repetition) {
+				for _, run := range profile.watched(turn) {
+					number++
+					if !run.Witness { // which belongs to the one before
+						alternations[run.Key]++
+					}
+					run.Number, run.Repetition, run.Alternation = number, repetition, alternations[run.Key]
+					block.Runs = append(block.Runs, run)
+				}
 			}
 			if repetition == 1 && profile.Idle > 0 && group.setting == (Setting{Daemon: true}) {
 				number++

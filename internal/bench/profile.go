@@ -45,9 +45,10 @@ type Profile struct {
 	// WarmUp messages precede the runs of each path under a ktsnd that is new.
 	WarmUp int `json:"warm-up"`
 	// Talkers are those of workload talkers.
-	Talkers  int     `json:"talkers"`
-	Pinning  Pinning `json:"pinning"`
-	Samplers bool    `json:"samplers"`
+	Talkers int     `json:"talkers"`
+	Pinning Pinning `json:"pinning"`
+	// Samplers is which runs are watched: SamplersApart, SamplersOn or SamplersOff.
+	Samplers Samplers `json:"samplers"`
 	// Idle is how long ktsnd is watched with nothing to send; 0: not.
 	Idle time.Duration `json:"idle"`
 	// Budget is the latency that the application can bear, a line in the drawings; 0 is none.
@@ -97,7 +98,7 @@ func Defaults() Profile {
 		WarmUp:      50,
 		Talkers:     4,
 		Pinning:     Pinning{Mode: PinAuto},
-		Samplers:    true,
+		Samplers:    SamplersApart,
 		Seed:        1,
 	}
 }
@@ -292,12 +293,12 @@ func (p *Profile) checkTogether() *Fault {
 	switch {
 	case p.Pinning.Mode == PinGiven && p.Pinning.Sender == p.Pinning.Listener:
 		return fault("pinning", -1, "sender and listener both on processor %d, where each would disturb the other; give two", p.Pinning.Sender)
-	case !p.Samplers && gates >= 0:
+	case p.Samplers == SamplersOff && gates >= 0:
 		return fault("samplers", -1, "off, and workload %s, whose frames are judged by a sampler on the link; leave one of them out",
 			names[gates])
-	case !p.Samplers && slices.Contains(names, results.WorkloadUnsampled):
-		return fault("samplers", -1, "off, and workload %s, which then is the same as %s; leave one of them out",
-			results.WorkloadUnsampled, results.WorkloadPlain)
+	case p.Samplers != SamplersOn && slices.Contains(names, results.WorkloadUnsampled):
+		return fault("samplers", -1, "%s, and workload %s, which then is the same as %s; leave the workload out, or give samplers: on",
+			p.Samplers, results.WorkloadUnsampled, results.WorkloadPlain)
 	case p.Idle > 0 && !direct:
 		return fault("idle", -1, "%v without path %s, and so without a ktsnd to watch; add the path, or leave idle out", p.Idle,
 			p.means().Direct)

@@ -75,7 +75,7 @@ func (p *Progress) what(run Run) string {
 // ended is called after each run with its latencies; warm-ups do not count.
 func (p *Progress) ended(r Run, latency []int64) error {
 	p.done += r.Duration()
-	if r.Number == 0 || len(latency) == 0 {
+	if r.Number == 0 || r.Witness || len(latency) == 0 {
 		return nil
 	}
 	if p.latency[r.Path] == nil {

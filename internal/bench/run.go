@@ -22,6 +22,9 @@ type Run struct {
 	Talkers  int `json:"talkers"`
 	// Unsampled asks the target to watch neither link nor programs.
 	Unsampled bool `json:"unsampled,omitempty"`
+	// Witness marks the runs that are watched in the place of those before them, which are not: what they say of the wire
+	// counts, and their latencies do not.
+	Witness bool `json:"witness,omitempty"`
 	// IdleNs is how long ktsnd is watched with nothing to send; such a run has no messages.
 	IdleNs int64 `json:"idle_ns,omitempty"`
 }

@@ -136,7 +136,11 @@ func profileEntries(profile *results.ProfileSummary) []entry {
 	switch {
 	case profile.Target == clusterTarget:
 		samplers = "none during the runs; kubelets are asked between them"
-	case !profile.Samplers:
+	case profile.Samplers == "apart":
+		samplers = "apart: latency, jitter, send calls and departures are of runs that nobody watched. After each a fifth of its messages was " +
+			"sent again, with a tap on the link and a look at programs and machine: the wire, memory and the machine’s load are of these. Runs " +
+			"with a schedule are watched all the time"
+	case profile.Samplers == "off":
 		samplers = "off: nothing is known of the wire, of memory and of the machine’s load"
 	}
 	entries := []entry{

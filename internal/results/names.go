@@ -25,6 +25,8 @@ const (
 	WorkloadPlain = "plain"
 	// WorkloadUnsampled is the same without the bench's own samplers, to show what they cost.
 	WorkloadUnsampled = "unsampled"
+	// WorkloadWatched stands in ratios for the same with them, where plain runs are without.
+	WorkloadWatched = "watched"
 	// WorkloadKeepAwake marks the runs in which ktsnd keeps its core from sleeping. Talker and ktsnd share
 	// that core, so it helps all paths alike.
 	WorkloadKeepAwake = "keep-awake"

@@ -164,8 +164,9 @@ type ProfileSummary struct {
 	BudgetNs int64 `json:"budget_ns"`
 	// MeanOverNs is how long a time each point of the drawn means covers; 0: the report chooses.
 	MeanOverNs int64 `json:"mean_over_ns"`
-	// Samplers tells whether the bench watched the link and the programs during the runs.
-	Samplers bool `json:"samplers"`
+	// Samplers is during which runs the bench watched the link and the programs: on (all), off (none), or apart: during
+	// short runs of their own, from which launch errors, machine and memory are, while latencies are from the others.
+	Samplers string `json:"samplers"`
 	// Programs are the SHA-256 sums of what was measured, by name.
 	Programs map[string]string `json:"programs"`
 }

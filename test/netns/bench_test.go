@@ -68,6 +68,7 @@ workloads:
 messages: 100
 repetitions: 2
 talkers: 3
+samplers: on
 assert: ["direct.lost == 0"]
 `
 
