@@ -66,7 +66,7 @@ func (m *Manifest) summary() *results.Summary {
 			LeadNs:       environment.LeadNs,
 			Gates:        environment.Gates,
 		},
-		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Target: profile.means().Name, Runs: m.Runs, Seed: profile.Seed,
+		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Target: profile.means().Name, Runs: m.Runs, Window: profile.Window.summary(), Seed: profile.Seed,
 			BudgetNs: profile.Budget.Nanoseconds(), MeanOverNs: profile.MeanOver.Nanoseconds(), Samplers: string(profile.Samplers),
 			Programs: environment.Programs},
 		Clock:       &clock,

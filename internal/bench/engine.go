@@ -20,7 +20,7 @@ type Engine struct {
 func (e *Engine) Perform(ctx context.Context, blocks []Block) error {
 	planned := measured(blocks)
 	blocks = e.missing(blocks)
-	e.Progress.plan(blocks)
+	e.Progress.plan(blocks, e.Store.Manifest.Profile.means().Overhead)
 	defer e.Progress.clear()
 	if skipped := planned - measured(blocks); skipped > 0 {
 		e.Progress.resumes(skipped, planned)

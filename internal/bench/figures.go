@@ -240,7 +240,11 @@ func idleWindow(run *results.Run, setup *results.GateSetup) float64 {
 		if class.TrafficClass != FloodClass || class.Cycles == 0 {
 			continue
 		}
-		room := float64(class.CloseNs-class.OpenNs-setup.GuardBandNs) * float64(class.Cycles)
+		open := class.CloseNs - class.OpenNs
+		if open < 0 { // over the end of the cycle
+			open += run.CycleNs
+		}
+		room := float64(open-setup.GuardBandNs) * float64(class.Cycles)
 		return 1 - float64(class.Frames)*floodFrameBits*1e9/float64(setup.LinkSpeedBps)/room
 	}
 	return 1

@@ -5,6 +5,7 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
@@ -21,6 +22,8 @@ type Means struct {
 	Missing map[string]string
 	// Counterparts stand for the paths of other kinds in a profile that names no target.
 	Counterparts map[string]string
+	// Overhead is about what a run takes beyond what every run does; only the time left depends on it.
+	Overhead time.Duration
 	// Idle tells whether ktsnd can be watched with nothing to send.
 	Idle bool
 }
@@ -64,6 +67,7 @@ var Cluster = &Means{
 		results.WorkloadGatesSaturated:  othersSchedule,
 		results.WorkloadKernelSaturated: othersSchedule,
 	},
+	Overhead:     1500 * time.Millisecond, // programs are started in pods by way of the cluster's API
 	Counterparts: map[string]string{results.PathDirect: results.PathTSN, results.PathKernelVXLAN: results.PathPrimary},
 }
 
@@ -100,6 +104,9 @@ func (p *Profile) settle(on *Means) {
 	})
 	for _, workload := range p.Workloads {
 		counterparts(workload.Paths)
+	}
+	if !slices.ContainsFunc(on.Workloads, HasGates) {
+		p.leaveWindow()
 	}
 	if p.Idle > 0 && !on.Idle {
 		p.Idle = 0

@@ -76,6 +76,7 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"warm-up":           func(p *Profile, n *yaml.Node) (err error) { p.WarmUp, err = number(n); return err },
 	"talkers":           func(p *Profile, n *yaml.Node) (err error) { p.Talkers, err = number(n); return err },
 	"pinning":           readPinning,
+	"window":            readWindow,
 	"samplers":          readSamplers,
 	"idle":              func(p *Profile, n *yaml.Node) (err error) { p.Idle, err = duration(n); return err },
 	"budget":            func(p *Profile, n *yaml.Node) (err error) { p.Budget, err = duration(n); return err },

@@ -74,7 +74,7 @@ func TestExampleOfTheDocumentationIsGood(t *testing.T) {
 
 func TestShippedProfilesAreGood(t *testing.T) {
 	names := ShippedProfiles()
-	if strings.Join(names, " ") != "kubernetsn quick saturation" {
+	if strings.Join(names, " ") != "kata-cases kubernetsn quick saturation" {
 		t.Errorf("they are %q", names)
 	}
 	for _, name := range names {
@@ -90,7 +90,8 @@ func TestShippedProfilesAreGood(t *testing.T) {
 				planned += run.Duration()
 			}
 		}
-		limit := map[string]time.Duration{"quick": 40 * time.Second, "kubernetsn": 5 * time.Minute, "saturation": 5 * time.Minute}[name]
+		limit := map[string]time.Duration{"quick": 40 * time.Second, "kubernetsn": 5 * time.Minute, "saturation": 5 * time.Minute,
+			"kata-cases": 2 * time.Minute}[name]
 		if planned > limit*9/10 {
 			t.Errorf("%s is planned to take %v, too close to %v", name, planned, limit)
 		}
@@ -119,6 +120,12 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 		"a path that may be and must be": {"paths: [host]\npaths-if-possible: [host]", "p.yaml:2: paths-if-possible: path host is in paths, too"},
 		"an unknown path that may be":    {"paths: [host]\npaths-if-possible: [wire]", `no path is called "wire"`},
 		"another target":                 {"paths: [direct]\ntarget: cluster", `p.yaml:2: target: is cluster, and no --kubeconfig says which; give one`},
+		"a window that ends first":       {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 200us, close: 100us}", "p.yaml:3: window: from 200µs to 100µs; give one of at least 50µs"},
+		"a window past the cycle":        {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 950us, close: 1050us}", "p.yaml:3: window: from 950µs to 1.05ms in a cycle of 1ms"},
+		"a window that is the cycle":     {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 0us, close: 1ms}", "leaves some of the cycle to others"},
+		"an offset past the window":      {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 0us, close: 100us, offset: 100us}", "an offset of 100µs in a window of 100µs; give less"},
+		"a window without a schedule":    {"paths: [direct]\nwindow: {open: 0us, close: 100us}", "p.yaml:2: window: given, and no workload with a schedule"},
+		"half a window":                  {"paths: [direct]\nwindow: {from: 1us}", "has from, which is no field of a window; those are close, offset, open"},
 		"an unknown target":              {"paths: [direct]\ntarget: cloud", `p.yaml:2: target: is "cloud"; must be namespaces or cluster`},
 		"an unknown workload":            {"paths: [direct]\nworkloads: [chaos]", `p.yaml:2: workloads: no workload is called "chaos"`},
 		"no workload":                    {"paths: [direct]\nworkloads: []", "no workload; give at least one"},
@@ -170,7 +177,7 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 }
 
 func TestProfilesThatAreNotThereAreNamed(t *testing.T) {
-	if _, err := ReadProfile("fast", Namespaces); err == nil || !strings.Contains(err.Error(), "fast is neither a file nor a shipped profile; those are kubernetsn, quick") {
+	if _, err := ReadProfile("fast", Namespaces); err == nil || !strings.Contains(err.Error(), "fast is neither a file nor a shipped profile; those are kata-cases, kubernetsn, quick") {
 		t.Errorf("got %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "mine.yaml")

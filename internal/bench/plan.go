@@ -49,6 +49,7 @@ func Plan(profile *Profile) []Block {
 			}
 			current = &group.setting
 			for _, turn := range group.turns(repetition) {
+				turn.Window = profile.Window
 				for _, run := range profile.watched(turn) {
 					number++
 					if !run.Witness { // which belongs to the one before
@@ -84,7 +85,7 @@ func group(profile *Profile) []settingGroup {
 	})
 	for _, cycle := range profile.Cycles {
 		for _, workload := range workloads {
-			setting := settingOf(workload.Name, cycle, daemon)
+			setting := settingOf(workload.Name, cycle, profile.Window, daemon)
 			at := slices.IndexFunc(groups, func(g settingGroup) bool { return g.setting == setting })
 			pieces := piecesOf(profile, workload, cycle)
 			if len(pieces) == 0 {
@@ -186,7 +187,7 @@ func warmUps(profile *Profile, pieces []piece, repetition int) []Run {
 		if !seen[piece.key.Path] {
 			seen[piece.key.Path] = true
 			runs = append(runs, Run{Key: piece.key, Repetition: repetition, Messages: max(profile.WarmUp/piece.talkers, 2),
-				Talkers: piece.talkers})
+				Talkers: piece.talkers, Window: profile.Window})
 		}
 	}
 	return runs

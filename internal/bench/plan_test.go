@@ -177,7 +177,7 @@ func TestProgressTellsTheTimeLeft(t *testing.T) {
 	profile.Workloads = profile.Workloads[:1]
 	blocks := Plan(&profile)
 	progress := NewProgress(&out, 0, func() time.Time { return now })
-	progress.plan(blocks)
+	progress.plan(blocks, 0)
 	for _, block := range blocks {
 		progress.prepared()
 		for _, run := range block.Runs {

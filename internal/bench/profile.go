@@ -47,6 +47,8 @@ type Profile struct {
 	// Talkers are those of workload talkers.
 	Talkers int     `json:"talkers"`
 	Pinning Pinning `json:"pinning"`
+	// Window is that of the measured messages in the schedule.
+	Window Window `json:"window"`
 	// Samplers is which runs are watched: SamplersApart, SamplersOn or SamplersOff.
 	Samplers Samplers `json:"samplers"`
 	// Idle is how long ktsnd is watched with nothing to send; 0: not.
@@ -121,7 +123,7 @@ func fault(field string, item int, format string, arguments ...any) *Fault {
 // Check finds what cannot be measured: the first thing, or nil.
 func (p *Profile) Check() *Fault {
 	for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkWorkloads, p.checkPayloads, p.checkCycles, p.checkNumbers,
-		p.checkTogether} {
+		p.checkWindow, p.checkTogether} {
 		if fault := check(); fault != nil {
 			return fault
 		}

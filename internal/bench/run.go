@@ -20,6 +20,8 @@ type Run struct {
 	// Messages are sent by each of the Talkers.
 	Messages int `json:"messages"`
 	Talkers  int `json:"talkers"`
+	// Window is that of the profile.
+	Window Window `json:"window,omitzero"`
 	// Unsampled asks the target to watch neither link nor programs.
 	Unsampled bool `json:"unsampled,omitempty"`
 	// Witness marks the runs that are watched in the place of those before them, which are not: what they say of the wire
@@ -44,6 +46,8 @@ type Setting struct {
 	KeepAwake bool
 	// GatesCycle asks for a schedule with that cycle; 0 is none.
 	GatesCycle time.Duration
+	// Window is that of the measured messages in that schedule.
+	Window Window
 }
 
 // Outcome is what became of a run's messages.

@@ -45,10 +45,10 @@ func needsDirect(workload string) bool {
 }
 
 // settingOf is how a workload wants the target.
-func settingOf(workload string, cycle time.Duration, daemon bool) Setting {
+func settingOf(workload string, cycle time.Duration, window Window, daemon bool) Setting {
 	setting := Setting{Daemon: daemon, KeepAwake: workload == results.WorkloadKeepAwake}
 	if HasGates(workload) {
-		setting.GatesCycle = cycle
+		setting.GatesCycle, setting.Window = cycle, window
 	}
 	return setting
 }

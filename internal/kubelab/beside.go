@@ -35,7 +35,7 @@ type beside struct {
 // every pod has, whichever is measured, and end by themselves.
 func (l *Lab) startBeside(ctx context.Context, r bench.Run) (*beside, error) {
 	b := &beside{}
-	wanted := traffic.CompanionsOf(r.Workload, r.Cycle(), results.PathPrimary)
+	wanted := traffic.CompanionsOf(r, results.PathPrimary)
 	if len(wanted) == 0 {
 		return b, nil
 	}

@@ -47,7 +47,7 @@ type companions struct {
 // also after an error.
 func (l *Lab) startCompanions(ctx context.Context, r bench.Run) (*companions, error) {
 	started := &companions{}
-	wanted := traffic.CompanionsOf(r.Workload, r.Cycle(), results.PathKernelVXLAN)
+	wanted := traffic.CompanionsOf(r, results.PathKernelVXLAN)
 	if len(wanted) == 0 {
 		return started, nil
 	}

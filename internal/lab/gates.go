@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/traffic"
 )
@@ -20,10 +21,10 @@ const gatesLinkSpeed = "1Gbit"
 const scheduleTimeout = 5 * time.Second
 
 // setSchedule returns once the schedule is in force.
-func (d *daemon) setSchedule(ctx context.Context, cycle time.Duration) (*control.Schedule, error) {
+func (d *daemon) setSchedule(ctx context.Context, cycle time.Duration, window bench.Window) (*control.Schedule, error) {
 	ctx, cancel := context.WithTimeout(ctx, scheduleTimeout)
 	defer cancel()
-	if err := d.client.ScheduleSet(ctx, traffic.ScheduleOf(cycle)); err != nil {
+	if err := d.client.ScheduleSet(ctx, traffic.ScheduleOf(cycle, window)); err != nil {
 		return nil, fmt.Errorf("set schedule: %w", err)
 	}
 	for {

@@ -158,7 +158,7 @@ func (l *Lab) enter(ctx context.Context, setting bench.Setting) (err error) {
 	if setting.GatesCycle == 0 {
 		return nil
 	}
-	return l.setSchedule(ctx, setting.GatesCycle)
+	return l.setSchedule(ctx, setting.GatesCycle, setting.Window)
 }
 
 func (l *Lab) daemonSetting(setting bench.Setting) daemonSetting {
@@ -169,8 +169,8 @@ func (l *Lab) daemonSetting(setting bench.Setting) daemonSetting {
 	return wanted
 }
 
-func (l *Lab) setSchedule(ctx context.Context, cycle time.Duration) error {
-	schedule, err := l.daemon.setSchedule(ctx, cycle)
+func (l *Lab) setSchedule(ctx context.Context, cycle time.Duration, window bench.Window) error {
+	schedule, err := l.daemon.setSchedule(ctx, cycle, window)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) 
 		CPUCores: map[string]float64{}}
 	l.lastRunID += uint32(r.Talkers)
 	if bench.HasGates(r.Workload) {
-		seen.Gates = &traffic.Gates{Cycle: r.Cycle()}
+		seen.Gates = &traffic.Gates{Cycle: r.Cycle(), Window: r.Window}
 	}
 	if err := l.stamp(!r.Unsampled); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (l *Lab) tapped(ctx context.Context, r bench.Run, seen *traffic.Observation
 // expectedFrames is how many frames a run puts on the link at most: twice the messages and some ARP.
 func (l *Lab) expectedFrames(r bench.Run) int {
 	frames := 2*r.Messages*r.Talkers + 1000
-	for _, companion := range traffic.CompanionsOf(r.Workload, r.Cycle(), results.PathKernelVXLAN) {
+	for _, companion := range traffic.CompanionsOf(r, results.PathKernelVXLAN) {
 		frames += companion.MostFrames(r)
 	}
 	return min(frames, wiretap.MaxFrames)

@@ -29,14 +29,6 @@ const saturatedInACluster = "A sender on the talkers’ node that sends messages
 	"pod has, whichever path is measured, to the listeners’ node. What it saturates is what the paths share: the link, or before it " +
 	"a processor."
 
-// aboutWorkload says what is different in runs that are not plain.
-func aboutWorkload(workload string, cluster bool) string {
-	if cluster && workload == results.WorkloadSaturated {
-		return saturatedInACluster
-	}
-	return aboutWorkloads[workload]
-}
-
 // usageRow is what a node, or a container of a pod, used.
 type usageRow struct {
 	Node, Name            string

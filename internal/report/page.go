@@ -393,6 +393,30 @@ var aboutWorkloads = map[string]string{
 		"kernel’s path (bridge, VXLAN) of the same nodes with large messages, past ktsnd and its gates.",
 }
 
+// aboutGates says what follows behind the window that a profile gave.
+var aboutGates = map[string]string{
+	results.WorkloadGates: "Nothing else is sent.",
+	results.WorkloadGatesSaturated: "A talker sends large messages of class 1 through ktsnd as fast as it can, so that the rest of each " +
+		"cycle is always full.",
+	results.WorkloadKernelSaturated: "An ordinary sender floods the kernel’s path (bridge, VXLAN) of the same nodes with large messages, " +
+		"past ktsnd and its gates.",
+}
+
+// aboutWorkload says what is different in runs that are not plain.
+func aboutWorkload(workload string, summary *results.Summary) string {
+	if inCluster(summary) && workload == results.WorkloadSaturated {
+		return saturatedInACluster
+	}
+	more, gates := aboutGates[workload]
+	if summary.Profile == nil || summary.Profile.Window == nil || !gates {
+		return aboutWorkloads[workload]
+	}
+	window := summary.Profile.Window
+	return fmt.Sprintf("A schedule: from %s to %s µs of each cycle the gate is open for class 7 alone, of which the messages are, and they are due "+
+		"%s µs behind its opening; the rest of the cycle is that of all other classes. %s", micros(window.OpenNs), micros(window.CloseNs),
+		micros(window.OffsetNs), more)
+}
+
 func newWorkload(prefix, name string, under condition, runs []sampled, summary *results.Summary) (workload, error) {
 	id := prefix + strings.NewReplacer(", ", "-", " µs", "us", ",", "").Replace(name)
 	figures, err := compactFigure(id, runs)
@@ -403,7 +427,7 @@ func newWorkload(prefix, name string, under condition, runs []sampled, summary *
 	if err != nil {
 		return workload{}, err
 	}
-	return workload{id, name, aboutWorkload(under.workload, inCluster(summary)), append(figures, more...), causesTable(id+"-causes", runs),
+	return workload{id, name, aboutWorkload(under.workload, summary), append(figures, more...), causesTable(id+"-causes", runs),
 		newGateTable(id+"-gates", runs)}, nil
 }
 

@@ -158,6 +158,8 @@ type ProfileSummary struct {
 	// Runs were planned, of which Done were made; less when the measurement was interrupted.
 	Runs int `json:"runs"`
 	Done int `json:"done"`
+	// Window is that of the measured messages in the schedule, where the profile gave one.
+	Window *Window `json:"window,omitempty"`
 	// Seed is that of the random numbers behind the ranges of Ratios.
 	Seed uint64 `json:"seed"`
 	// BudgetNs is the latency that the application can bear; 0 when it said nothing.
@@ -169,6 +171,13 @@ type ProfileSummary struct {
 	Samplers string `json:"samplers"`
 	// Programs are the SHA-256 sums of what was measured, by name.
 	Programs map[string]string `json:"programs"`
+}
+
+// Window is when in each cycle a gate is open, and when messages are due, counted from its opening.
+type Window struct {
+	OpenNs   int64 `json:"open_ns"`
+	CloseNs  int64 `json:"close_ns"`
+	OffsetNs int64 `json:"offset_ns"`
 }
 
 // Clock says how far two times of one message can be wrong against each other.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
@@ -27,7 +28,10 @@ type window struct {
 	open, close time.Duration
 }
 
-func windows(cycle time.Duration) []window {
+func windows(cycle time.Duration, wanted bench.Window) []window {
+	if wanted != (bench.Window{}) {
+		return []window{{1 << priorityMeasured, wanted.Open, wanted.Close}, {^uint8(1 << priorityMeasured), wanted.Close % cycle, wanted.Open}}
+	}
 	all := make([]window, len(shares))
 	var at time.Duration
 	for i, share := range shares {
@@ -38,32 +42,52 @@ func windows(cycle time.Duration) []window {
 	return all
 }
 
-// windowOf is when in the cycle the gate of a class is open; each class has one window.
-func windowOf(class uint8, cycle time.Duration) window {
-	all := windows(cycle)
+// windowOf is when in the cycle the gate of a class is open; each class has one window, which may go over the end of the
+// cycle.
+func windowOf(class uint8, cycle time.Duration, wanted bench.Window) window {
+	all := windows(cycle, wanted)
 	return all[slices.IndexFunc(all, func(w window) bool { return w.states>>class&1 == 1 })]
 }
 
 // middleOf is the middle of a class's window.
 func middleOf(class uint8, cycle time.Duration) time.Duration {
-	w := windowOf(class, cycle)
+	w := windowOf(class, cycle, bench.Window{})
 	return (w.open + w.close) / 2
 }
 
 // contains tells whether a time lies in the window, to the nanosecond.
 func (w window) contains(tai int64, cycle time.Duration) bool {
 	phase := time.Duration(tai % cycle.Nanoseconds())
+	if w.close <= w.open {
+		return phase >= w.open || phase < w.close
+	}
 	return phase >= w.open && phase < w.close
 }
 
+// entries are the windows in the order in which they begin, from the beginning of the cycle to its end: one that goes
+// over it is two.
+func entries(cycle time.Duration, wanted bench.Window) []window {
+	var all []window
+	for _, w := range windows(cycle, wanted) {
+		if w.open < w.close {
+			all = append(all, w)
+			continue
+		}
+		all = append(all, window{w.states, w.open, cycle}, window{w.states, 0, w.close})
+	}
+	all = slices.DeleteFunc(all, func(w window) bool { return w.open == w.close })
+	slices.SortFunc(all, func(a, b window) int { return cmp.Compare(a.open, b.open) })
+	return all
+}
+
 // ScheduleOf is what ktsnd is asked for. The base time is that of the clock, so cycles begin at whole multiples.
-func ScheduleOf(cycle time.Duration) *control.GateParameterTable {
+func ScheduleOf(cycle time.Duration, wanted bench.Window) *control.GateParameterTable {
 	table := &control.GateParameterTable{
 		GateEnabled:     true,
 		AdminGateStates: 0xff,
 		AdminCycleTime:  control.CycleTime{Numerator: uint32(cycle.Nanoseconds()), Denominator: 1e9},
 	}
-	for i, window := range windows(cycle) {
+	for i, window := range entries(cycle, wanted) {
 		table.AdminControlList.Entries = append(table.AdminControlList.Entries, control.GateControlEntry{
 			Index:             uint32(i),
 			OperationName:     control.SetGateStates,
@@ -86,6 +110,7 @@ type Flow struct {
 // Gates is what was seen of gates in a run.
 type Gates struct {
 	Cycle    time.Duration
+	Window   bench.Window
 	Flows    []Flow
 	Overruns [control.TrafficClasses]uint64
 }
@@ -97,7 +122,7 @@ func (g *Gates) countFrames(messages []wireMessage) []results.GateFrames {
 	flows := slices.Clone(g.Flows)
 	slices.SortStableFunc(flows, func(a, b Flow) int { return cmp.Compare(b.Class, a.Class) })
 	for _, flow := range flows {
-		window := windowOf(flow.Class, g.Cycle)
+		window := windowOf(flow.Class, g.Cycle, g.Window)
 		class := results.GateFrames{
 			TrafficClass:        flow.Class,
 			OpenNs:              window.open.Nanoseconds(),

@@ -19,7 +19,7 @@ func TestScheduleDividesTheCycle(t *testing.T) {
 		time.Millisecond:       {300_000, 300_000, 400_000},
 		100 * time.Microsecond: {30_000, 30_000, 40_000},
 	} {
-		table := ScheduleOf(cycle)
+		table := ScheduleOf(cycle, bench.Window{})
 		var intervals []uint32
 		var states []uint8
 		for i, entry := range table.AdminControlList.Entries {
@@ -35,12 +35,61 @@ func TestScheduleDividesTheCycle(t *testing.T) {
 	}
 }
 
+func TestWindowOfAProfileLeavesTheRestToOthers(t *testing.T) {
+	const cycle = 2 * time.Millisecond
+	wanted := bench.Window{Open: 1200 * time.Microsecond, Close: 1300 * time.Microsecond, Offset: 50 * time.Microsecond}
+	table := ScheduleOf(cycle, wanted)
+	var intervals []uint32
+	var states []uint8
+	for _, entry := range table.AdminControlList.Entries {
+		intervals, states = append(intervals, entry.TimeIntervalValue), append(states, entry.GateStatesValue)
+	}
+	if !slices.Equal(intervals, []uint32{1_200_000, 100_000, 700_000}) || !slices.Equal(states, []uint8{0x7f, 0x80, 0x7f}) {
+		t.Errorf("the schedule is %v, %x", intervals, states)
+	}
+	for class, at := range map[uint8][4]bool{7: {false, true, false, false}, 1: {true, false, true, true}} {
+		for i, phase := range []int64{1_199_999, 1_200_000, 1_300_000, 0} {
+			if got := windowOf(class, cycle, wanted).contains(phase, cycle); got != at[i] {
+				t.Errorf("class %d at %d ns: %v", class, phase, got)
+			}
+		}
+	}
+	for _, workload := range append([]string{results.WorkloadPlain}, bench.GateWorkloads...) {
+		r := bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}, Talkers: 1, Window: wanted}
+		if got := OffsetOf(r, 0); got != 1250*time.Microsecond {
+			t.Errorf("%s: due at %v", workload, got)
+		}
+		for _, companion := range CompanionsOf(r, results.PathKernelVXLAN) {
+			if !companion.Flood {
+				t.Errorf("%s: beside it %+v", workload, companion)
+			}
+		}
+	}
+}
+
+func TestWindowAtTheEndOfTheCycleIsTwoEntries(t *testing.T) {
+	for wanted, want := range map[bench.Window]int{
+		{Open: 0, Close: 100_000}:         2,
+		{Open: 900_000, Close: 1_000_000}: 2,
+		{Open: 1, Close: 999_999}:         3,
+	} {
+		var sum uint32
+		entries := ScheduleOf(time.Millisecond, wanted).AdminControlList.Entries
+		for _, entry := range entries {
+			sum += entry.TimeIntervalValue
+		}
+		if len(entries) != want || sum != 1_000_000 {
+			t.Errorf("%+v: %+v", wanted, entries)
+		}
+	}
+}
+
 func TestWindowsAreOpenToTheNanosecond(t *testing.T) {
 	const cycle = time.Millisecond
 	for class, edges := range map[uint8][2]int64{7: {0, 300_000}, 6: {300_000, 600_000}, 5: {600_000, 1_000_000}, 0: {600_000, 1_000_000}} {
 		const start = 1_790_000_000_123_000_000 // of a cycle
 		open, end := start+edges[0], start+edges[1]
-		w := windowOf(class, cycle)
+		w := windowOf(class, cycle, bench.Window{})
 		for tai, want := range map[int64]bool{open - 1: false, open: true, end - 1: true, end: false} {
 			if w.contains(tai, cycle) != want {
 				t.Errorf("class %d, %d ns behind the beginning of the cycle: %v", class, tai-start, !want)
@@ -52,11 +101,11 @@ func TestWindowsAreOpenToTheNanosecond(t *testing.T) {
 func TestTransmitTimesLieWithinTheirWindows(t *testing.T) {
 	for _, workload := range bench.GateWorkloads {
 		for _, cycle := range []time.Duration{100 * time.Microsecond, time.Millisecond, 100 * time.Millisecond} {
-			if w := windowOf(priorityMeasured, cycle); !w.contains(OffsetOf(bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}, Talkers: 1}, 0).Nanoseconds(), cycle) {
+			if w := windowOf(priorityMeasured, cycle, bench.Window{}); !w.contains(OffsetOf(bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}, Talkers: 1}, 0).Nanoseconds(), cycle) {
 				t.Errorf("%s, %v: the messages are outside %v", workload, cycle, w)
 			}
-			for _, companion := range CompanionsOf(workload, cycle, results.PathKernelVXLAN) {
-				if w := windowOf(priorityBeside, cycle); !companion.Flood && !w.contains(companion.Offset.Nanoseconds(), cycle) {
+			for _, companion := range CompanionsOf(bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}}, results.PathKernelVXLAN) {
+				if w := windowOf(priorityBeside, cycle, bench.Window{}); !companion.Flood && !w.contains(companion.Offset.Nanoseconds(), cycle) {
 					t.Errorf("%s, %v: those of %s are outside %v", workload, cycle, companion.Name, w)
 				}
 			}

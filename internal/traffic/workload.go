@@ -44,7 +44,8 @@ type Companion struct {
 
 // CompanionsOf are the talkers beside the measured ones, those that flood first. Those without a schedule take the
 // kernel's path between the pods, whichever path is measured, so that all paths have the same beside them.
-func CompanionsOf(workload string, cycle time.Duration, kernel string) []Companion {
+func CompanionsOf(r bench.Run, kernel string) []Companion {
+	workload, cycle := r.Workload, r.Cycle()
 	flood := func(path string) Companion {
 		return Companion{Name: "saturating talker", Path: path, Priority: priorityFlood, PayloadBytes: bench.FloodPayload, Cycle: cycle,
 			Flood: true}
@@ -63,6 +64,9 @@ func CompanionsOf(workload string, cycle time.Duration, kernel string) []Compani
 	if !bench.HasGates(workload) {
 		return nil
 	}
+	if r.Window != (bench.Window{}) {
+		return besideTheWindow(workload, flood, kernel)
+	}
 	beside := Companion{Name: "talker of class 6", Path: results.PathDirect, Priority: priorityBeside,
 		PayloadBytes: bench.GatesPayload, Cycle: cycle, Offset: middleOf(priorityBeside, cycle)}
 	switch workload {
@@ -72,6 +76,17 @@ func CompanionsOf(workload string, cycle time.Duration, kernel string) []Compani
 		return []Companion{flood(kernel), beside}
 	}
 	return []Companion{beside}
+}
+
+// besideTheWindow is nobody but who floods: all other classes share the rest of the cycle.
+func besideTheWindow(workload string, flood func(string) Companion, kernel string) []Companion {
+	switch workload {
+	case results.WorkloadGatesSaturated:
+		return []Companion{flood(results.PathDirect)}
+	case results.WorkloadKernelSaturated:
+		return []Companion{flood(kernel)}
+	}
+	return nil
 }
 
 // PriorityOf is SO_PRIORITY of the measured talker.
@@ -101,6 +116,10 @@ func LeadAmong(r bench.Run) time.Duration {
 
 // OffsetOf is where in the cycle the transmit times of a measured talker lie: several divide the cycle.
 func OffsetOf(r bench.Run, talker int) time.Duration {
+	if r.Window != (bench.Window{}) {
+		between := r.Cycle() / time.Duration(r.Talkers)
+		return (r.Window.Transmit() + between*time.Duration(talker)) % r.Cycle()
+	}
 	if bench.HasGates(r.Workload) {
 		return middleOf(priorityMeasured, r.Cycle())
 	}
