@@ -204,6 +204,8 @@ static int run_flood(struct talker *talker)
 
 		record->sequence = (uint32_t)k;
 		record->wakeup_ns = timing_now_ns(talker->options.clock);
+		if (talker->options.flood_ns && record->wakeup_ns - begun_ns >= talker->options.flood_ns)
+			break;
 		record->txtime_ns = record->wakeup_ns + talker->options.lead_ns;
 		encode_payload(talker, record);
 		send_payload(talker, record);

@@ -29,7 +29,8 @@ struct talker_options {
 	clockid_t clock;  /* of all times of the run */
 	int64_t priority; /* SO_PRIORITY; -1: the kernel's default */
 	bool txtime;
-	bool flood; /* no cycle: one message after the other */
+	bool flood;       /* no cycle: one message after the other */
+	int64_t flood_ns; /* for so long; 0: until the count or a signal */
 	struct parse_start start;
 	struct process_options process;
 	const char *csv_path; /* NULL: none */

@@ -77,6 +77,9 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 		 .help = "one message after the other, up to COUNT or until SIGTERM;\n"
 			 "waits where the socket is full. --cycle and --offset say\n"
 			 "when to begin"},
+		{"for", "DURATION", option_duration, &options->flood_ns, .maximum = DAY_NS,
+		 .accepted = "how long to flood, as in 5s; 0: until COUNT or SIGTERM",
+		 .help = "end a --flood after so long; 0: only after COUNT or SIGTERM\n(default: 0)"},
 		{"start", "NS|+DURATION", option_start, &options->start,
 		 .accepted = "nanoseconds on the chosen clock, or + and a duration from now, as in +50ms",
 		 .help = "base: time on CLOCK, or from now, rounded up to a whole cycle\n(default: +50ms)"},

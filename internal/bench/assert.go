@@ -33,7 +33,7 @@ var ErrAssertion = errors.New("an assertion does not hold")
 // hyphenated are the names with a hyphen, which the language would take for a minus, the longest first.
 var hyphenated = func() *regexp.Regexp {
 	var names []string
-	for _, name := range slices.Concat(AllPaths, AllWorkloads, slices.Sorted(maps.Keys(elsewhere))) {
+	for _, name := range slices.Concat(AllPaths, AllWorkloads, slices.Sorted(maps.Keys(Namespaces.Missing))) {
 		if strings.Contains(name, "-") {
 			names = append(names, regexp.QuoteMeta(name))
 		}

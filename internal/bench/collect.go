@@ -21,7 +21,7 @@ func Collect(store *Store) (*results.Summary, []results.Series, error) {
 	if c.tookNs > 0 {
 		summary.StolenCores = float64(c.stolenNs) / float64(c.tookNs)
 	}
-	summary.Idle = c.idle
+	summary.Idle, summary.Usage = c.idle, results.UsageOf(c.usage)
 	summary.Problems = append(summary.Problems, c.problems...)
 	for _, entry := range c.entries {
 		summary.Runs = append(summary.Runs, &entry.run)
@@ -43,7 +43,7 @@ func collect(store *Store) (*collector, error) {
 		return nil, err
 	}
 	c.sort()
-	for _, entry := range c.entries {
+	for _, entry := range slices.Concat(c.entries, c.witnesses) {
 		entry.finish()
 	}
 	return c, nil
@@ -66,8 +66,8 @@ func (m *Manifest) summary() *results.Summary {
 			LeadNs:       environment.LeadNs,
 			Gates:        environment.Gates,
 		},
-		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Runs: m.Runs, Seed: profile.Seed,
-			BudgetNs: profile.Budget.Nanoseconds(), MeanOverNs: profile.MeanOver.Nanoseconds(), Samplers: profile.Samplers,
+		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Target: profile.means().Name, Runs: m.Runs, Window: profile.Window.summary(), Seed: profile.Seed,
+			BudgetNs: profile.Budget.Nanoseconds(), MeanOverNs: profile.MeanOver.Nanoseconds(), Samplers: string(profile.Samplers),
 			Programs: environment.Programs},
 		Clock:       &clock,
 		NotMeasured: slices.Concat(profile.gaps(), environment.NotMeasured),
@@ -79,10 +79,13 @@ func (m *Manifest) summary() *results.Summary {
 
 // collector puts together what was measured of the same key.
 type collector struct {
-	profile          *Profile
-	entries          []*entry
+	profile *Profile
+	entries []*entry
+	// witnesses are the runs that were watched beside those of entries; of workload watched.
+	witnesses        []*entry
 	problems         []string
 	idle             *results.Idle
+	usage            []results.UsageSample
 	done             int
 	stolenNs, tookNs int64
 }
@@ -104,6 +107,7 @@ func (c *collector) add(record *Record) error {
 	c.done++
 	c.stolenNs += record.StolenNs
 	c.tookNs += record.TookNs
+	c.usage = append(c.usage, record.Usage...)
 	run := record.Run
 	for _, problem := range record.Problems {
 		c.problems = append(c.problems, fmt.Sprintf("%s, alternation %d: %s", run.Key, run.Alternation, problem))
@@ -112,13 +116,26 @@ func (c *collector) add(record *Record) error {
 		c.idle = record.Idle
 		return nil
 	}
+	if run.Witness {
+		c.entry(run.Key).addWitness(record)
+		watched := run.Key
+		watched.Workload = results.WorkloadWatched
+		if run.Workload == results.WorkloadPlain {
+			entryIn(&c.witnesses, watched).add(record)
+		}
+		return nil
+	}
 	c.entry(run.Key).add(record)
 	return nil
 }
 
+func (c *collector) entry(key results.Key) *entry { return entryIn(&c.entries, key) }
+
 // find returns the entry of a key, or nil.
-func (c *collector) find(key results.Key) *entry {
-	for _, entry := range c.entries {
+func (c *collector) find(key results.Key) *entry { return findIn(c.entries, key) }
+
+func findIn(entries []*entry, key results.Key) *entry {
+	for _, entry := range entries {
 		if entry.run.Key() == key {
 			return entry
 		}
@@ -126,12 +143,13 @@ func (c *collector) find(key results.Key) *entry {
 	return nil
 }
 
-func (c *collector) entry(key results.Key) *entry {
-	if known := c.find(key); known != nil {
+// entryIn returns the entry of a key, added if it is new.
+func entryIn(entries *[]*entry, key results.Key) *entry {
+	if known := findIn(*entries, key); known != nil {
 		return known
 	}
 	added := &entry{run: results.Run{Path: key.Path, Workload: key.Workload, PayloadBytes: key.PayloadBytes, CycleNs: key.CycleNs}}
-	c.entries = append(c.entries, added)
+	*entries = append(*entries, added)
 	return added
 }
 
@@ -146,6 +164,21 @@ func (e *entry) add(record *Record) {
 	}
 	e.parts[record.Run.Repetition-1] = append(e.parts[record.Run.Repetition-1], measured.latency...)
 	e.addTimes(record)
+}
+
+// addWitness takes from a run that was watched what the one before, of the same alternation, does not know. Its times of
+// arrival are not taken: watching may have delayed them.
+func (e *entry) addWitness(record *Record) {
+	if len(e.run.Alternations) == 0 {
+		return // a store that somebody else wrote
+	}
+	seen := samplesOf(record.Messages, record.Run.CycleNs)
+	alternation := &e.run.Alternations[len(e.run.Alternations)-1]
+	both := []results.Alternation{{Counts: alternation.Counts}, {Counts: record.Observed.Counts}}
+	alternation.Counts = results.PoolCounts(both)
+	alternation.LaunchError = stats.Summarize(seen.launch)
+	alternation.MachineCores, alternation.MemoryBytes = record.Observed.MachineCores, record.Observed.MemoryBytes
+	e.samples.launch = append(e.samples.launch, seen.launch...)
 }
 
 // addTimes notes for each latency when it was measured.

@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
 // Engine makes the runs of a plan that its store does not have yet.
@@ -22,7 +20,7 @@ type Engine struct {
 func (e *Engine) Perform(ctx context.Context, blocks []Block) error {
 	planned := measured(blocks)
 	blocks = e.missing(blocks)
-	e.Progress.plan(blocks)
+	e.Progress.plan(blocks, e.Store.Manifest.Profile.means().Overhead)
 	defer e.Progress.clear()
 	if skipped := planned - measured(blocks); skipped > 0 {
 		e.Progress.resumes(skipped, planned)
@@ -80,19 +78,11 @@ func (e *Engine) performRun(ctx context.Context, run Run) error {
 	}
 	e.Progress.starts(run)
 	begin := e.Now()
-	stolenBefore, err := results.StolenTime()
-	if err != nil {
-		return err
-	}
 	outcome, err := e.Target.Perform(ctx, run)
 	if err != nil {
 		return err
 	}
-	stolen, err := results.StolenTime()
-	if err != nil {
-		return err
-	}
-	outcome.StolenNs, outcome.TookNs = int64(stolen-stolenBefore), int64(e.Now().Sub(begin))
+	outcome.TookNs = int64(e.Now().Sub(begin))
 	if err := e.Progress.ended(run, samplesOf(outcome.Messages, run.CycleNs).latency); err != nil {
 		return err
 	}

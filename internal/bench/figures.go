@@ -13,25 +13,36 @@ type target struct {
 	name  string
 	unit  string
 	limit float64
-	// against tells that the figure is a ratio to the kernel's path.
-	against bool
+	// against is the kernel's path, when the figure is a ratio to it.
+	against string
 	// of takes the figure from a run's medians over alternations; false when it was not measured.
 	of func(*results.Run) (float64, bool)
 }
 
-// targets are those of the plain runs over path direct. A ratio is one of medians, so that it can be
+// targets are those of the plain runs by ktsnd's path, which is their key. A ratio is one of medians, so that it can be
 // checked against the table.
-var targets = []target{
-	{"latency p50, direct / kernel-vxlan", results.UnitRatio, 0.40, true, LatencyP50},
-	{"latency p99, direct / kernel-vxlan", results.UnitRatio, 0.60, true, LatencyP99},
-	{"lost", results.UnitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Lost), true }},
-	{"early on the wire", results.UnitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Early), true }},
-	{"departure error p50", results.UnitNs, 200, false, departureP50},
-	{"launch error p50 on the wire", results.UnitNs, 5000, false, launchP50},
-	{"jitter abs_p50", results.UnitNs, 5000, false, jitterAbsP50},
-	{"send call p50, direct / kernel-vxlan", results.UnitRatio, 0.5, true, sendCallP50},
-	{"processor time of ktsnd, one flow", results.UnitCores, 0.15, false, KtsndCores},
+var targets = map[string][]target{
+	results.PathDirect: {
+		{"latency p50, direct / kernel-vxlan", results.UnitRatio, 0.40, results.PathKernelVXLAN, LatencyP50},
+		{"latency p99, direct / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP99},
+		{"lost", results.UnitMessages, 0, "", lost},
+		{"early on the wire", results.UnitMessages, 0, "", early},
+		{"departure error p50", results.UnitNs, 200, "", departureP50},
+		{"launch error p50 on the wire", results.UnitNs, 5000, "", launchP50},
+		{"jitter abs_p50", results.UnitNs, 5000, "", jitterAbsP50},
+		{"send call p50, direct / kernel-vxlan", results.UnitRatio, 0.5, results.PathKernelVXLAN, sendCallP50},
+		{"processor time of ktsnd, one flow", results.UnitCores, 0.15, "", KtsndCores},
+	},
+	results.PathTSN: {
+		{"latency p50, tsn / primary", results.UnitRatio, 0.50, results.PathPrimary, LatencyP50},
+		{"latency p99, tsn / primary", results.UnitRatio, 0.70, results.PathPrimary, LatencyP99},
+		{"lost", results.UnitMessages, 0, "", lost},
+		{"early at the listener", results.UnitMessages, 0, "", early},
+	},
 }
+
+func lost(r *results.Run) (float64, bool)  { return float64(r.Lost), true }
+func early(r *results.Run) (float64, bool) { return float64(r.Early), true }
 
 // gateTargets compare the most important class beside a saturated one with the same without it.
 var gateTargets = []struct {
@@ -59,10 +70,21 @@ const (
 // measured is left out.
 func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
 	var all []results.Figure
-	for _, target := range targets {
+	for _, path := range []string{results.PathDirect, results.PathTSN} {
+		all = append(all, figuresOf(path, runs)...)
+	}
+	if idle != nil {
+		all = appendFigure(all, idleName, results.UnitCores, idleLimit, map[string]float64{results.Independent: idle.CPUCores["ktsnd"]})
+	}
+	return all
+}
+
+func figuresOf(path string, runs []*results.Run) []results.Figure {
+	var all []results.Figure
+	for _, target := range targets[path] {
 		values := map[string]float64{}
 		for _, run := range runs {
-			if run.Path != results.PathDirect || run.Workload != results.WorkloadPlain || run.CycleNs != runs[0].CycleNs {
+			if run.Path != path || run.Workload != results.WorkloadPlain || run.CycleNs != runs[0].CycleNs {
 				continue
 			}
 			if value, ok := target.value(runs, run); ok {
@@ -70,9 +92,6 @@ func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
 			}
 		}
 		all = appendFigure(all, target.name, target.unit, target.limit, values)
-	}
-	if idle != nil {
-		all = appendFigure(all, idleName, results.UnitCores, idleLimit, map[string]float64{results.Independent: idle.CPUCores["ktsnd"]})
 	}
 	return all
 }
@@ -91,10 +110,10 @@ func appendFigure(all []results.Figure, name, unit string, limit float64, values
 
 func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
 	value, ok := t.of(run)
-	if !ok || !t.against {
+	if !ok || t.against == "" {
 		return value, ok
 	}
-	kernel := find(runs, run, results.PathKernelVXLAN, run.Workload)
+	kernel := find(runs, run, t.against, run.Workload)
 	if kernel == nil {
 		return 0, false
 	}
@@ -107,7 +126,7 @@ func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
 
 // AgainstKernel divides a figure of a run by that of the kernel's path; false when one was not measured.
 func AgainstKernel(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
-	return (&target{against: true, of: of}).value(runs, run)
+	return (&target{against: results.PathKernelVXLAN, of: of}).value(runs, run)
 }
 
 // find returns the run of that path and workload with payload and cycle of another; nil when there is none.
@@ -221,7 +240,11 @@ func idleWindow(run *results.Run, setup *results.GateSetup) float64 {
 		if class.TrafficClass != FloodClass || class.Cycles == 0 {
 			continue
 		}
-		room := float64(class.CloseNs-class.OpenNs-setup.GuardBandNs) * float64(class.Cycles)
+		open := class.CloseNs - class.OpenNs
+		if open < 0 { // over the end of the cycle
+			open += run.CycleNs
+		}
+		room := float64(open-setup.GuardBandNs) * float64(class.Cycles)
 		return 1 - float64(class.Frames)*floodFrameBits*1e9/float64(setup.LinkSpeedBps)/room
 	}
 	return 1

@@ -21,10 +21,10 @@ import (
 // maxProfileBytes is far above what any profile needs.
 const maxProfileBytes = 1 << 20
 
-// ReadProfile reads a shipped profile by its name, or a file.
-func ReadProfile(nameOrPath string) (*Profile, error) {
+// ReadProfile reads a shipped profile by its name, or a file, to measure with these means.
+func ReadProfile(nameOrPath string, on *Means) (*Profile, error) {
 	if text, shipped := shippedProfile(nameOrPath); shipped {
-		return ParseProfile("shipped profile "+nameOrPath, text)
+		return ParseProfile("shipped profile "+nameOrPath, text, on)
 	}
 	file, err := os.Open(nameOrPath)
 	if errors.Is(err, os.ErrNotExist) {
@@ -38,16 +38,16 @@ func ReadProfile(nameOrPath string) (*Profile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the profile: %w", err)
 	}
-	return ParseProfile(nameOrPath, data)
+	return ParseProfile(nameOrPath, data, on)
 }
 
 // ParseProfile reads and checks a profile. Errors are *badfile.Error and name the file as name.
-func ParseProfile(name string, data []byte) (*Profile, error) {
+func ParseProfile(name string, data []byte, on *Means) (*Profile, error) {
 	if len(data) > maxProfileBytes {
 		return nil, &badfile.Error{File: name, Message: fmt.Sprintf("is longer than %d bytes, and no profile is", maxProfileBytes)}
 	}
 	p := &profileParser{profile: Defaults(), fields: map[string]*yaml.Node{}, keys: map[string]int{}}
-	if err := p.parse(data); err != nil {
+	if err := p.parse(data, on); err != nil {
 		err.File = name
 		return nil, err
 	}
@@ -76,6 +76,7 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"warm-up":           func(p *Profile, n *yaml.Node) (err error) { p.WarmUp, err = number(n); return err },
 	"talkers":           func(p *Profile, n *yaml.Node) (err error) { p.Talkers, err = number(n); return err },
 	"pinning":           readPinning,
+	"window":            readWindow,
 	"samplers":          readSamplers,
 	"idle":              func(p *Profile, n *yaml.Node) (err error) { p.Idle, err = duration(n); return err },
 	"budget":            func(p *Profile, n *yaml.Node) (err error) { p.Budget, err = duration(n); return err },
@@ -84,7 +85,7 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"assert":            func(p *Profile, n *yaml.Node) (err error) { p.Assert, err = list(n, text); return err },
 }
 
-func (p *profileParser) parse(data []byte) *badfile.Error {
+func (p *profileParser) parse(data []byte, on *Means) *badfile.Error {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
@@ -103,6 +104,13 @@ func (p *profileParser) parse(data []byte) *badfile.Error {
 		if fault := p.read(pair[0], pair[1]); fault != nil {
 			return fault
 		}
+	}
+	switch p.profile.Target {
+	case on.Name:
+	case "":
+		p.profile.settle(on)
+	default:
+		return p.locate(fault("target", -1, "%v", otherTarget(p.profile.Target)))
 	}
 	if fault := p.profile.Check(); fault != nil {
 		return p.locate(fault)
@@ -258,10 +266,11 @@ func members(n *yaml.Node, what string, readers map[string]func(*yaml.Node) erro
 	return nil
 }
 
-func readTarget(_ *Profile, n *yaml.Node) error {
-	if n.Value != "namespaces" {
-		return fmt.Errorf("is %s; must be namespaces, the only target of this version", shown(n))
+func readTarget(p *Profile, n *yaml.Node) error {
+	if n.Value != Namespaces.Name && n.Value != Cluster.Name {
+		return fmt.Errorf("is %s; must be %s or %s", shown(n), Namespaces.Name, Cluster.Name)
 	}
+	p.Target = n.Value
 	return nil
 }
 
@@ -285,8 +294,16 @@ func readPinning(p *Profile, n *yaml.Node) error {
 }
 
 func readSamplers(p *Profile, n *yaml.Node) error {
-	if n.Kind != yaml.ScalarNode || n.Decode(&p.Samplers) != nil {
-		return fmt.Errorf("is %s; must be on or off", shown(n))
+	var on bool
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Value == string(SamplersApart):
+		p.Samplers = SamplersApart
+	case n.Kind != yaml.ScalarNode || n.Decode(&on) != nil:
+		return fmt.Errorf("is %s; must be apart, on or off", shown(n))
+	case on:
+		p.Samplers = SamplersOn
+	default:
+		p.Samplers = SamplersOff
 	}
 	return nil
 }

@@ -48,16 +48,20 @@ func Plan(profile *Profile) []Block {
 				block.Runs = warmUps(profile, group.pieces, repetition)
 			}
 			current = &group.setting
-			for _, run := range group.turns(repetition) {
-				number++
-				alternations[run.Key]++
-				run.Number, run.Repetition, run.Alternation = number, repetition, alternations[run.Key]
-				run.Unsampled = !profile.Samplers || run.Workload == results.WorkloadUnsampled
-				block.Runs = append(block.Runs, run)
+			for _, turn := range group.turns(repetition) {
+				turn.Window = profile.Window
+				for _, run := range profile.watched(turn) {
+					number++
+					if !run.Witness { // which belongs to the one before
+						alternations[run.Key]++
+					}
+					run.Number, run.Repetition, run.Alternation = number, repetition, alternations[run.Key]
+					block.Runs = append(block.Runs, run)
+				}
 			}
 			if repetition == 1 && profile.Idle > 0 && group.setting == (Setting{Daemon: true}) {
 				number++
-				block.Runs = append(block.Runs, Run{Key: results.Key{Path: results.PathDirect, Workload: WorkloadIdle},
+				block.Runs = append(block.Runs, Run{Key: results.Key{Path: profile.means().Direct, Workload: WorkloadIdle},
 					Number: number, Repetition: 1, Alternation: 1, IdleNs: profile.Idle.Nanoseconds()})
 			}
 			blocks = append(blocks, block)
@@ -75,13 +79,13 @@ type settingGroup struct {
 // group divides a profile's matrix by setting, in the order of AllWorkloads.
 func group(profile *Profile) []settingGroup {
 	var groups []settingGroup
-	daemon := slices.Contains(profile.Paths, results.PathDirect)
+	daemon := slices.Contains(profile.Paths, profile.means().Direct)
 	workloads := slices.SortedStableFunc(slices.Values(profile.Workloads), func(a, b Workload) int {
 		return slices.Index(AllWorkloads, a.Name) - slices.Index(AllWorkloads, b.Name)
 	})
 	for _, cycle := range profile.Cycles {
 		for _, workload := range workloads {
-			setting := settingOf(workload.Name, cycle, daemon)
+			setting := settingOf(workload.Name, cycle, profile.Window, daemon)
 			at := slices.IndexFunc(groups, func(g settingGroup) bool { return g.setting == setting })
 			pieces := piecesOf(profile, workload, cycle)
 			if len(pieces) == 0 {
@@ -183,7 +187,7 @@ func warmUps(profile *Profile, pieces []piece, repetition int) []Run {
 		if !seen[piece.key.Path] {
 			seen[piece.key.Path] = true
 			runs = append(runs, Run{Key: piece.key, Repetition: repetition, Messages: max(profile.WarmUp/piece.talkers, 2),
-				Talkers: piece.talkers})
+				Talkers: piece.talkers, Window: profile.Window})
 		}
 	}
 	return runs

@@ -15,7 +15,7 @@ import (
 // wanted is a profile with everything in it.
 func wanted() Profile {
 	profile := Defaults()
-	profile.Paths = AllPaths
+	profile.Paths, profile.Samplers = AllPaths, SamplersOn
 	profile.Workloads = nil
 	for _, name := range AllWorkloads {
 		profile.Workloads = append(profile.Workloads, Workload{Name: name})
@@ -142,10 +142,30 @@ func TestSamplersAreLeftOutWhereTheyAreNotWanted(t *testing.T) {
 			t.Errorf("%+v", run)
 		}
 	}
-	profile.Samplers = false
+	profile.Samplers = SamplersOff
 	for _, run := range runsOf(Plan(&profile)) {
 		if run.Number > 0 && run.IdleNs == 0 && !run.Unsampled {
 			t.Errorf("%+v", run)
+		}
+	}
+}
+
+func TestRunsAreWatchedApart(t *testing.T) {
+	profile := wanted()
+	profile.Samplers = SamplersApart
+	profile.Workloads = []Workload{{Name: results.WorkloadPlain}, {Name: results.WorkloadGates}}
+	runs := runsOf(Plan(&profile))
+	for i, run := range runs {
+		gates := HasGates(run.Workload)
+		switch {
+		case run.Number == 0 || run.IdleNs > 0:
+		case gates && (run.Unsampled || run.Witness):
+			t.Errorf("nobody judges the frames of %+v", run)
+		case !gates && run.Unsampled == run.Witness:
+			t.Errorf("is %+v watched?", run)
+		case run.Witness && (runs[i-1].Key != run.Key || runs[i-1].Alternation != run.Alternation || runs[i-1].Witness ||
+			run.Messages != max(runs[i-1].Messages/5, 2)):
+			t.Errorf("%+v is no witness of %+v", run, runs[i-1])
 		}
 	}
 }
@@ -157,7 +177,7 @@ func TestProgressTellsTheTimeLeft(t *testing.T) {
 	profile.Workloads = profile.Workloads[:1]
 	blocks := Plan(&profile)
 	progress := NewProgress(&out, 0, func() time.Time { return now })
-	progress.plan(blocks)
+	progress.plan(blocks, 0)
 	for _, block := range blocks {
 		progress.prepared()
 		for _, run := range block.Runs {

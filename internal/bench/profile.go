@@ -30,6 +30,8 @@ const (
 type Profile struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
+	// Target is the kind of targets to measure on, by the name of its Means.
+	Target string `json:"target"`
 	// Paths are measured; those of IfPossible are left out, with the reason, where they cannot be.
 	Paths      []string   `json:"paths"`
 	IfPossible []string   `json:"paths-if-possible"`
@@ -43,9 +45,12 @@ type Profile struct {
 	// WarmUp messages precede the runs of each path under a ktsnd that is new.
 	WarmUp int `json:"warm-up"`
 	// Talkers are those of workload talkers.
-	Talkers  int     `json:"talkers"`
-	Pinning  Pinning `json:"pinning"`
-	Samplers bool    `json:"samplers"`
+	Talkers int     `json:"talkers"`
+	Pinning Pinning `json:"pinning"`
+	// Window is that of the measured messages in the schedule.
+	Window Window `json:"window"`
+	// Samplers is which runs are watched: SamplersApart, SamplersOn or SamplersOff.
+	Samplers Samplers `json:"samplers"`
 	// Idle is how long ktsnd is watched with nothing to send; 0: not.
 	Idle time.Duration `json:"idle"`
 	// Budget is the latency that the application can bear, a line in the drawings; 0 is none.
@@ -55,6 +60,8 @@ type Profile struct {
 	// Seed is that of the random numbers behind the ranges of ratios.
 	Seed   uint64   `json:"seed"`
 	Assert []string `json:"assert"`
+	// Lacking is what was asked for and is not there on this kind of targets.
+	Lacking []results.Gap `json:"lacking,omitempty"`
 }
 
 // Workload is a condition under which to measure, and in what it differs from the rest of the profile: what is empty
@@ -93,7 +100,7 @@ func Defaults() Profile {
 		WarmUp:      50,
 		Talkers:     4,
 		Pinning:     Pinning{Mode: PinAuto},
-		Samplers:    true,
+		Samplers:    SamplersApart,
 		Seed:        1,
 	}
 }
@@ -115,8 +122,8 @@ func fault(field string, item int, format string, arguments ...any) *Fault {
 
 // Check finds what cannot be measured: the first thing, or nil.
 func (p *Profile) Check() *Fault {
-	for _, check := range []func() *Fault{p.checkPaths, p.checkWorkloads, p.checkPayloads, p.checkCycles, p.checkNumbers,
-		p.checkTogether} {
+	for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkWorkloads, p.checkPayloads, p.checkCycles, p.checkNumbers,
+		p.checkWindow, p.checkTogether} {
 		if fault := check(); fault != nil {
 			return fault
 		}
@@ -125,15 +132,16 @@ func (p *Profile) Check() *Fault {
 }
 
 func (p *Profile) checkPaths() *Fault {
+	on := p.means()
 	if len(p.Paths) == 0 {
-		return fault("paths", -1, "no path; give at least one of %v", AllPaths)
+		return fault("paths", -1, "no path; give at least one of %v", on.Paths)
 	}
 	for i, path := range p.Paths {
-		if why, known := elsewhere[path]; known {
+		if why, known := on.Missing[path]; known {
 			return fault("paths", i, "path %s cannot be measured: %s; move it to paths-if-possible, or give some of %v", path, why,
-				AllPaths)
+				on.Paths)
 		}
-		if fault := checkName("paths", "path", p.Paths, i, AllPaths); fault != nil {
+		if fault := checkName("paths", "path", p.Paths, i, on.Paths); fault != nil {
 			return fault
 		}
 	}
@@ -141,10 +149,10 @@ func (p *Profile) checkPaths() *Fault {
 		if slices.Contains(p.Paths, path) {
 			return fault("paths-if-possible", i, "path %s is in paths, too; give it once", path)
 		}
-		if _, known := elsewhere[path]; known {
+		if _, known := on.Missing[path]; known {
 			continue
 		}
-		if fault := checkName("paths-if-possible", "path", p.IfPossible, i, AllPaths); fault != nil {
+		if fault := checkName("paths-if-possible", "path", p.IfPossible, i, on.Paths); fault != nil {
 			return fault
 		}
 	}
@@ -171,12 +179,12 @@ func (p *Profile) workloadNames() []string {
 }
 
 func (p *Profile) checkWorkloads() *Fault {
-	names := p.workloadNames()
+	names, direct := p.workloadNames(), p.means().Direct
 	if len(names) == 0 {
-		return fault("workloads", -1, "no workload; give at least one of %v", AllWorkloads)
+		return fault("workloads", -1, "no workload; give at least one of %v", p.means().Workloads)
 	}
 	for i, workload := range p.Workloads {
-		if fault := checkName("workloads", "workload", names, i, AllWorkloads); fault != nil {
+		if fault := checkName("workloads", "workload", names, i, p.means().Workloads); fault != nil {
 			return fault
 		}
 		for j, path := range workload.Paths {
@@ -187,9 +195,9 @@ func (p *Profile) checkWorkloads() *Fault {
 			if slices.Contains(workload.Paths[:j], path) {
 				return fault("workloads", i, "path %s of workload %s is given twice; give each once", path, workload.Name)
 			}
-			if HasGates(workload.Name) && path != results.PathDirect {
+			if HasGates(workload.Name) && path != direct {
 				return fault("workloads", i, "workload %s has path %s, and only path %s has gates; leave its paths out",
-					workload.Name, path, results.PathDirect)
+					workload.Name, path, direct)
 			}
 		}
 		if fault := checkSizes("workloads", i, workload.Payloads); fault != nil {
@@ -200,9 +208,9 @@ func (p *Profile) checkWorkloads() *Fault {
 		}
 	}
 	if i := slices.IndexFunc(names, func(name string) bool { return !needsDirect(name) }); i < 0 &&
-		!slices.Contains(p.Paths, results.PathDirect) {
+		!slices.Contains(p.Paths, direct) {
 		return fault("workloads", -1, "workloads %v and not path %s, without which they mean nothing; add it, or workload %s",
-			names, results.PathDirect, results.WorkloadPlain)
+			names, direct, results.WorkloadPlain)
 	}
 	return nil
 }
@@ -282,20 +290,20 @@ func (p *Profile) checkNumbers() *Fault {
 // checkTogether finds fields that contradict each other.
 func (p *Profile) checkTogether() *Fault {
 	names := p.workloadNames()
-	direct := slices.Contains(p.Paths, results.PathDirect)
+	direct := slices.Contains(p.Paths, p.means().Direct)
 	gates := slices.IndexFunc(names, HasGates)
 	switch {
 	case p.Pinning.Mode == PinGiven && p.Pinning.Sender == p.Pinning.Listener:
 		return fault("pinning", -1, "sender and listener both on processor %d, where each would disturb the other; give two", p.Pinning.Sender)
-	case !p.Samplers && gates >= 0:
+	case p.Samplers == SamplersOff && gates >= 0:
 		return fault("samplers", -1, "off, and workload %s, whose frames are judged by a sampler on the link; leave one of them out",
 			names[gates])
-	case !p.Samplers && slices.Contains(names, results.WorkloadUnsampled):
-		return fault("samplers", -1, "off, and workload %s, which then is the same as %s; leave one of them out",
-			results.WorkloadUnsampled, results.WorkloadPlain)
+	case p.Samplers != SamplersOn && slices.Contains(names, results.WorkloadUnsampled):
+		return fault("samplers", -1, "%s, and workload %s, which then is the same as %s; leave the workload out, or give samplers: on",
+			p.Samplers, results.WorkloadUnsampled, results.WorkloadPlain)
 	case p.Idle > 0 && !direct:
 		return fault("idle", -1, "%v without path %s, and so without a ktsnd to watch; add the path, or leave idle out", p.Idle,
-			results.PathDirect)
+			p.means().Direct)
 	}
 	return nil
 }
@@ -312,10 +320,11 @@ func (p *Profile) forWorkload(workload Workload) (paths []string, payloads []int
 	if workload.Messages > 0 {
 		messages = workload.Messages
 	}
+	direct := p.means().Direct
 	if HasGates(workload.Name) {
-		paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path != results.PathDirect })
+		paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path != direct })
 	}
-	if needsDirect(workload.Name) && !slices.Contains(p.Paths, results.PathDirect) {
+	if needsDirect(workload.Name) && !slices.Contains(p.Paths, direct) {
 		paths = nil
 	}
 	return paths, payloads, messages
@@ -323,15 +332,15 @@ func (p *Profile) forWorkload(workload Workload) (paths []string, payloads []int
 
 // gaps is what the profile names and nobody can measure here.
 func (p *Profile) gaps() []results.Gap {
-	var all []results.Gap
+	all := slices.Clone(p.Lacking)
 	for _, path := range p.IfPossible {
-		if why, known := elsewhere[path]; known {
+		if why, known := p.means().Missing[path]; known {
 			all = append(all, results.Gap{What: "path " + path, Why: why})
 		}
 	}
 	for _, workload := range p.Workloads {
 		if paths, _, _ := p.forWorkload(workload); HasGates(workload.Name) && len(p.Paths) > 1 && len(paths) > 0 {
-			all = append(all, results.Gap{What: "workload " + workload.Name + " on other paths than " + results.PathDirect,
+			all = append(all, results.Gap{What: "workload " + workload.Name + " on other paths than " + p.means().Direct,
 				Why: "the kernel's paths have no gates"})
 		}
 	}
@@ -342,7 +351,7 @@ func (p *Profile) gaps() []results.Gap {
 func (p *Profile) possible() {
 	var left []string
 	for _, path := range p.IfPossible {
-		if slices.Contains(AllPaths, path) {
+		if slices.Contains(p.means().Paths, path) {
 			p.Paths = append(p.Paths, path)
 		} else {
 			left = append(left, path)

@@ -21,6 +21,7 @@ type Progress struct {
 	begin   time.Time
 	// planned and done are estimated times of the runs, which the clock then corrects.
 	planned, done time.Duration
+	overhead      time.Duration
 	// latency is by path, over everything so far.
 	latency map[string]*stats.Running
 	paths   []string
@@ -33,12 +34,13 @@ func NewProgress(out io.Writer, columns int, now func() time.Time) *Progress {
 	return &Progress{out: out, columns: columns, now: now, latency: map[string]*stats.Running{}}
 }
 
-func (p *Progress) plan(blocks []Block) {
-	p.begin = p.now()
+// plan is called before the first run, each of which takes so much longer than it says.
+func (p *Progress) plan(blocks []Block, overhead time.Duration) {
+	p.begin, p.overhead = p.now(), overhead
 	for _, block := range blocks {
 		p.planned += settingOverhead
 		for _, run := range block.Runs {
-			p.planned += run.Duration()
+			p.planned += run.Duration() + overhead
 		}
 	}
 }
@@ -74,8 +76,8 @@ func (p *Progress) what(run Run) string {
 
 // ended is called after each run with its latencies; warm-ups do not count.
 func (p *Progress) ended(r Run, latency []int64) error {
-	p.done += r.Duration()
-	if r.Number == 0 || len(latency) == 0 {
+	p.done += r.Duration() + p.overhead
+	if r.Number == 0 || r.Witness || len(latency) == 0 {
 		return nil
 	}
 	if p.latency[r.Path] == nil {

@@ -4,6 +4,7 @@ package bench
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/stats"
@@ -28,7 +29,7 @@ var compared = []struct {
 // special about it on the same path.
 func (c *collector) ratios() []results.Ratio {
 	all := []results.Ratio{}
-	for _, entry := range c.entries {
+	for _, entry := range slices.Concat(c.entries, c.witnesses) {
 		entry.resampled = stats.NewResampled(entry.parts)
 	}
 	random := rand.New(rand.NewPCG(c.profile.Seed, 0))
@@ -37,6 +38,19 @@ func (c *collector) ratios() []results.Ratio {
 			if c.comparable(one.run.Key(), other.run.Key()) {
 				all = append(all, compare(random, one, other)...)
 			}
+		}
+	}
+	return append(all, c.costOfWatching(random)...)
+}
+
+// costOfWatching compares the runs that were watched with those that were not.
+func (c *collector) costOfWatching(random *rand.Rand) []results.Ratio {
+	var all []results.Ratio
+	for _, watched := range c.witnesses {
+		plain := watched.run.Key()
+		plain.Workload = results.WorkloadPlain
+		if other := c.find(plain); other != nil {
+			all = append(all, compare(random, watched, other)...)
 		}
 	}
 	return all

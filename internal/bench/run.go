@@ -20,8 +20,13 @@ type Run struct {
 	// Messages are sent by each of the Talkers.
 	Messages int `json:"messages"`
 	Talkers  int `json:"talkers"`
+	// Window is that of the profile.
+	Window Window `json:"window,omitzero"`
 	// Unsampled asks the target to watch neither link nor programs.
 	Unsampled bool `json:"unsampled,omitempty"`
+	// Witness marks the runs that are watched in the place of those before them, which are not: what they say of the wire
+	// counts, and their latencies do not.
+	Witness bool `json:"witness,omitempty"`
 	// IdleNs is how long ktsnd is watched with nothing to send; such a run has no messages.
 	IdleNs int64 `json:"idle_ns,omitempty"`
 }
@@ -41,6 +46,8 @@ type Setting struct {
 	KeepAwake bool
 	// GatesCycle asks for a schedule with that cycle; 0 is none.
 	GatesCycle time.Duration
+	// Window is that of the measured messages in that schedule.
+	Window Window
 }
 
 // Outcome is what became of a run's messages.
@@ -55,6 +62,8 @@ type Outcome struct {
 	// StolenNs is what the hypervisor gave to others meanwhile, of all cores together, during TookNs.
 	StolenNs int64 `json:"stolen_ns"`
 	TookNs   int64 `json:"took_ns"`
+	// Usage is what nodes and pods had used by then, where somebody counts that.
+	Usage []results.UsageSample `json:"usage,omitempty"`
 }
 
 // Environment is what a target says of itself: the same each time, but for what is known only once ktsnd runs.
@@ -85,4 +94,8 @@ type Target interface {
 	Perform(context.Context, Run) (*Outcome, error)
 	// Environment may change after Prepare.
 	Environment() Environment
+	// Host is where the talkers are.
+	Host() (results.Host, error)
+	// Close removes everything that the target made, also after ctx has ended.
+	Close(context.Context) error
 }

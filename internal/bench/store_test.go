@@ -48,6 +48,10 @@ func (f *fake) Perform(_ context.Context, run Run) (*Outcome, error) {
 	return outcomeOf(run, int64(len(run.Path)*1000)*max(f.factor, 1)), nil
 }
 
+func (f *fake) Host() (results.Host, error) { return results.Host{}, nil }
+
+func (f *fake) Close(context.Context) error { return nil }
+
 func (f *fake) Environment() Environment {
 	return Environment{SenderCPU: 0, ListenerCPU: 1, Programs: map[string]string{"ktsnd": "0123456789abcdef"}, KtsndVersion: "0.1.0"}
 }
@@ -56,8 +60,11 @@ func outcomeOf(run Run, latencyNs int64) *Outcome {
 	outcome := &Outcome{Problems: []string{}}
 	for i := range run.Messages {
 		due := int64(run.Number)*1_000_000_000 + int64(i)*run.CycleNs
-		outcome.Messages = append(outcome.Messages, results.Message{Sequence: uint32(i), Txtime: due, SendStart: due - 100, SendEnd: due - 90,
-			Wire: due + latencyNs/2, Arrival: due + latencyNs + int64(i%7)})
+		message := results.Message{Sequence: uint32(i), Txtime: due, SendStart: due - 100, SendEnd: due - 90, Arrival: due + latencyNs + int64(i%7)}
+		if !run.Unsampled {
+			message.Wire = due + latencyNs/2
+		}
+		outcome.Messages = append(outcome.Messages, message)
 	}
 	outcome.Observed.Sent, outcome.Observed.Received = run.Messages, run.Messages
 	return outcome

@@ -23,7 +23,7 @@ const (
 	gatesRunTime = 500 * time.Millisecond
 )
 
-// AllPaths are the paths of this machine, in the order in which they take turns.
+// AllPaths are the paths between namespaces of this machine, in the order in which they take turns.
 var AllPaths = []string{results.PathDirect, results.PathKernelVXLAN, results.PathHost}
 
 // AllWorkloads are the workloads in the order in which they are measured.
@@ -31,7 +31,7 @@ var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadUnsampled, re
 	results.WorkloadCompeting, results.WorkloadSaturated, results.WorkloadKeepAwake, results.WorkloadGates,
 	results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
 
-// GateWorkloads take turns under one schedule. Path direct alone has gates.
+// GateWorkloads take turns under one schedule. Only ktsnd's path has gates.
 var GateWorkloads = []string{results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
 
 // HasGates tells whether a workload has a schedule.
@@ -39,24 +39,16 @@ func HasGates(workload string) bool {
 	return slices.Contains(GateWorkloads, workload)
 }
 
-// needsDirect tells whether a workload means nothing without path direct.
+// needsDirect tells whether a workload means nothing without ktsnd's path.
 func needsDirect(workload string) bool {
 	return HasGates(workload) || workload == results.WorkloadKeepAwake
 }
 
-// elsewhere are the paths of other targets than this machine's namespaces, and why they are not there.
-var elsewhere = map[string]string{
-	"ovs":             "ktsnd has no uplink through Open vSwitch yet",
-	"tsn":             "it is between pods of a cluster, and this bench measures between network namespaces",
-	"flannel":         "it is between pods of a cluster, and this bench measures between network namespaces",
-	"flannel-host-gw": "it is between pods of a cluster, and this bench measures between network namespaces",
-}
-
 // settingOf is how a workload wants the target.
-func settingOf(workload string, cycle time.Duration, daemon bool) Setting {
+func settingOf(workload string, cycle time.Duration, window Window, daemon bool) Setting {
 	setting := Setting{Daemon: daemon, KeepAwake: workload == results.WorkloadKeepAwake}
 	if HasGates(workload) {
-		setting.GatesCycle = cycle
+		setting.GatesCycle, setting.Window = cycle, window
 	}
 	return setting
 }

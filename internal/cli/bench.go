@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/kubelab"
 	"github.com/kubernetsn/kubernetsn/internal/lab"
 	"github.com/kubernetsn/kubernetsn/internal/report"
 	"github.com/kubernetsn/kubernetsn/internal/results"
@@ -31,8 +33,12 @@ func benchRunLong() string {
 	return `Measures what PROFILE asks for, on this machine, between two nodes made of network namespaces, and writes everything
 to the folder given by --out: each run with all its messages as it is made, and the report at the end. PROFILE is a file
 (docs/benchmarks.md describes it) or one that is shipped: ` + strings.Join(bench.ShippedProfiles(), ", ") + `.
+Needs root.
 
-A bench that was interrupted goes on where it was when the same command is given again. Needs root.
+With --kubeconfig it is between pods on two nodes of a cluster: through KuberneTSN (tsn), by the network that each pod has
+(primary), and by that of the nodes (host). The pods are in a namespace that is made for them and removed.
+
+A bench that was interrupted goes on where it was when the same command is given again.
 The exit status is 0 when the measurement is valid, lost or early messages of path direct included, and all
 assertions hold, those of the profile and those given here.`
 }
@@ -41,6 +47,7 @@ type benchRun struct {
 	env        *environment
 	out        string
 	binDir     string
+	cluster    kubelab.Where
 	format     string
 	assertions []string
 	quiet      bool
@@ -53,15 +60,49 @@ func newBenchRun(env *environment) *cobra.Command {
 		Short: "Measure what a profile asks for",
 		Long:  benchRunLong(),
 		Args:  oneArgument("PROFILE"),
-		RunE:  func(command *cobra.Command, arguments []string) error { return b.run(command.Context(), arguments[0]) },
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := b.checkFlags(command.Flags()); err != nil {
+				return err
+			}
+			return b.run(command.Context(), arguments[0])
+		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&b.out, "out", "", "folder for the runs and the report; new, or that of the same bench to go on")
 	flags.StringVar(&b.binDir, "bin-dir", filepath.Dir(env.executable), "folder of ktsnd, libktsn.so and tsnperf")
+	flags.StringVar(&b.cluster.Kubeconfig, "kubeconfig", "", "measure in the cluster that this file names")
+	flags.StringVar(&b.cluster.Context, "context", "", "one of the file's contexts (default: its current one)")
+	flags.StringVar(&b.cluster.Namespace, "namespace", "ktsn-bench", "namespace for the pods in the cluster; made and removed")
+	flags.StringVar(&b.cluster.Network, "network", "kubernetsn-system/tsn", "NetworkAttachmentDefinition of path tsn")
+	flags.StringVar(&b.cluster.Image, "image", "", "image with tsnperf (default: the one beside ktsnd's in the cluster)")
 	flags.StringVar(&b.format, "plots", "svg", "format of the drawings as files: svg or png")
 	flags.StringArrayVar(&b.assertions, "assert", nil, assertHelp)
 	flags.BoolVar(&b.quiet, "quiet", false, "no progress")
 	return command
+}
+
+// checkFlags finds options of a cluster without one, and the other way round.
+func (b *benchRun) checkFlags(flags *pflag.FlagSet) error {
+	if b.cluster.Kubeconfig != "" {
+		if flags.Changed("bin-dir") {
+			return usageError{errors.New("--bin-dir and --kubeconfig; a cluster has its own programs: leave one of them out")}
+		}
+		return nil
+	}
+	for _, name := range []string{"context", "namespace", "network", "image", "kubeconfig"} {
+		if flags.Changed(name) {
+			return usageError{fmt.Errorf("--%s and no --kubeconfig; give the file that names the cluster", name)}
+		}
+	}
+	return nil
+}
+
+// means are those of the target that was asked for.
+func (b *benchRun) means() *bench.Means {
+	if b.cluster.Kubeconfig != "" {
+		return bench.Cluster
+	}
+	return bench.Namespaces
 }
 
 func (b *benchRun) run(ctx context.Context, name string) error {
@@ -71,7 +112,7 @@ func (b *benchRun) run(ctx context.Context, name string) error {
 	if err := errors.Join(checkChoice("--plots", b.format, report.Formats...), checkAssertions(b.assertions)); err != nil {
 		return err
 	}
-	profile, err := bench.ReadProfile(name)
+	profile, err := bench.ReadProfile(name, b.means())
 	if err != nil {
 		return err
 	}
@@ -98,16 +139,7 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 	if b.quiet {
 		progress = io.Discard
 	}
-	programs, err := lab.FindPrograms(b.binDir, slices.Contains(profile.Paths, results.PathDirect))
-	if err != nil {
-		return nil, err
-	}
-	if os.Geteuid() == 0 {
-		if err := lab.Sweep(progress); err != nil {
-			return nil, err
-		}
-	}
-	target, err := lab.Open(ctx, programs, profile.Pinning)
+	target, err := b.open(ctx, profile, progress)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return nil, fmt.Errorf("the bench was stopped before it measured anything: %w", cause)
 	}
@@ -115,7 +147,7 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, target.Close(ctx)) }()
-	host, err := results.DescribeHost(time.Now())
+	host, err := target.Host()
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +161,31 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 		return nil, errors.Join(b.interrupted(ctx, err), store.Close())
 	}
 	return store, nil
+}
+
+// open makes the target, having removed what an earlier one left whose process was killed.
+func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io.Writer) (bench.Target, error) {
+	if profile.Target == bench.Cluster.Name {
+		target, err := kubelab.Open(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
+		if err != nil {
+			return nil, err
+		}
+		return target, nil
+	}
+	programs, err := lab.FindPrograms(b.binDir, slices.Contains(profile.Paths, results.PathDirect))
+	if err != nil {
+		return nil, err
+	}
+	if os.Geteuid() == 0 {
+		if err := lab.Sweep(progress); err != nil {
+			return nil, err
+		}
+	}
+	target, err := lab.Open(ctx, programs, profile.Pinning)
+	if err != nil {
+		return nil, err
+	}
+	return target, nil
 }
 
 // interrupted says what to do next when somebody stopped the bench.

@@ -83,7 +83,7 @@ func TestReportOfAMillionMessagesIsSmallAndSoonThere(t *testing.T) {
 	if err != nil || info.Size() > 5<<20 {
 		t.Errorf("the report: %+v, %v", info, err)
 	}
-	if !strings.Contains(stdout.String(), "45 of 45 runs") || !strings.Contains(stdout.String(), "direct ÷ kernel-vxlan, plain") {
+	if !strings.Contains(stdout.String(), "90 of 90 runs") || !strings.Contains(stdout.String(), "direct ÷ kernel-vxlan, plain") {
 		t.Errorf("it says\n%s", stdout.String())
 	}
 }

@@ -12,6 +12,28 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
+// warner says whose warnings they are.
+func warner(summary *results.Summary) string {
+	if summary.Profile.Target == bench.Cluster.Name {
+		return ""
+	}
+	return "ktsnd says: "
+}
+
+// printUsage prints what nodes and pods used.
+func printUsage(out io.Writer, usage []results.Usage) {
+	if len(usage) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "Nodes and pods meanwhile, as their kubelets counted")
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, one := range usage {
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%.3f cores\t%.1f MiB\n", one.Node, one.Pod, one.Container, one.Cores, float64(one.MemoryBytes)/(1<<20))
+	}
+	_ = table.Flush() // the terminal may be gone
+	fmt.Fprintln(out)
+}
+
 // printBench prints the figures over all messages, the ratios, and what was asked about them.
 func printBench(out io.Writer, summary *results.Summary) error {
 	fmt.Fprintf(out, "%s, %d cores, Linux %s: profile %s, %d of %d runs\n\n", summary.Host.CPUModel, summary.Host.Cores,
@@ -26,11 +48,12 @@ func printBench(out io.Writer, summary *results.Summary) error {
 		return err
 	}
 	printRatios(out, summary.Ratios)
+	printUsage(out, summary.Usage)
 	for _, gap := range summary.NotMeasured {
 		fmt.Fprintf(out, "not measured: %s: %s\n", gap.What, gap.Why)
 	}
 	for _, warning := range summary.Warnings {
-		fmt.Fprintf(out, "WARNING: ktsnd says: %s\n", warning)
+		fmt.Fprintf(out, "WARNING: %s%s\n", warner(summary), warning)
 	}
 	for _, problem := range summary.Problems {
 		fmt.Fprintf(out, "PROBLEM: %s\n", problem)

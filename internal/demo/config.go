@@ -89,7 +89,7 @@ func (c *Config) profile() *bench.Profile {
 	profile.Name, profile.About = "demo", "What `ktsn demo` measures."
 	profile.Paths, profile.Payloads, profile.Cycles = c.Paths, c.Payloads, []time.Duration{c.Cycle}
 	profile.Messages, profile.Repetitions = c.perAlternation(), c.Alternations
-	profile.Workloads = nil
+	profile.Workloads, profile.Samplers = nil, bench.SamplersOn // messages.csv has the wire's time of each message
 	for _, name := range c.Workloads {
 		workload := bench.Workload{Name: name}
 		switch {

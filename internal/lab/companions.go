@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,15 +17,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/traffic"
 )
 
 const (
-	// framesPerMillisecond is more than one processor puts on the link.
-	framesPerMillisecond = 300
-	// companionSlack is how much longer than the measured messages a companion may have to go on.
-	companionSlack = 2 * time.Second
-	// endlessFlood is more messages than any run has room for: who floods is told when to end.
-	endlessFlood = 10_000_000
 	// floodNice leaves to who floods what the others do not want of their common processor: it is the link that
 	// they are to compete for. That is nearly all of it.
 	floodNice = 10
@@ -35,25 +29,9 @@ const (
 	floodTimeout = 10 * time.Second
 )
 
-// messages is how many a companion is asked to send; it is stopped before.
-func (c *companion) messages(r bench.Run) int {
-	if c.flood {
-		return endlessFlood
-	}
-	return int((r.Duration()+companionSlack)/c.cycle) + 1
-}
-
-// mostFrames is how many of its frames can be on the link during a run.
-func (c *companion) mostFrames(r bench.Run) int {
-	if c.flood {
-		return int((r.Duration()+companionSlack)/time.Millisecond) * framesPerMillisecond
-	}
-	return c.messages(r)
-}
-
 // running is a companion that was started.
 type running struct {
-	companion
+	traffic.Companion
 	talker *process.Process
 	runID  uint32
 	file   string
@@ -69,7 +47,7 @@ type companions struct {
 // also after an error.
 func (l *Lab) startCompanions(ctx context.Context, r bench.Run) (*companions, error) {
 	started := &companions{}
-	wanted := companionsOf(r.Workload, r.Cycle())
+	wanted := traffic.CompanionsOf(r, results.PathKernelVXLAN)
 	if len(wanted) == 0 {
 		return started, nil
 	}
@@ -83,7 +61,7 @@ func (l *Lab) startCompanions(ctx context.Context, r bench.Run) (*companions, er
 			return started, err
 		}
 		started.all = append(started.all, one)
-		if !companion.flood {
+		if !companion.Flood {
 			continue
 		}
 		if err := l.awaitFlood(ctx, one); err != nil {
@@ -93,20 +71,20 @@ func (l *Lab) startCompanions(ctx context.Context, r bench.Run) (*companions, er
 	return started, nil
 }
 
-func (l *Lab) startCompanion(r bench.Run, c companion, to netip.AddrPort) (*running, error) {
+func (l *Lab) startCompanion(r bench.Run, c traffic.Companion, to netip.AddrPort) (*running, error) {
 	l.lastRunID++
-	one := &running{companion: c, runID: l.lastRunID,
+	one := &running{Companion: c, runID: l.lastRunID,
 		file: filepath.Join(l.nodes.Dir, fmt.Sprintf("companion-%d.csv", l.lastRunID))}
-	arguments := append(l.companionArguments(r, &c, to), records(one.runID, one.file)...)
+	arguments := append(traffic.TalkerBeside(r, &c, to), traffic.Records(one.runID, one.file)...)
 	var err error
-	one.talker, err = process.Start(wayOf(l.nodes, c.path).from, c.name, l.talkerCommand(c.path, arguments))
+	one.talker, err = process.Start(wayOf(l.nodes, c.Path).from, c.Name, l.talkerCommand(c.Path, arguments))
 	return one, err
 }
 
 // awaitFlood lets a flood begin, behind the others that want the processor. It must be the first to send.
 func (l *Lab) awaitFlood(ctx context.Context, r *running) error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, r.talker.PID(), floodNice); err != nil {
-		return fmt.Errorf("make %s yield: %w", r.name, err)
+		return fmt.Errorf("make %s yield: %w", r.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, floodTimeout)
 	defer cancel()
@@ -123,24 +101,10 @@ func (l *Lab) awaitFlood(ctx context.Context, r *running) error {
 		case <-r.talker.Done():
 			return r.talker.Ended()
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %s saturates: %w", r.name, ctx.Err())
+			return fmt.Errorf("wait until %s saturates: %w", r.Name, ctx.Err())
 		case <-time.After(readyPoll):
 		}
 	}
-}
-
-func (l *Lab) companionArguments(r bench.Run, c *companion, to netip.AddrPort) []string {
-	arguments := []string{
-		"--to", to.String(),
-		"--cycle", nanoseconds(c.cycle), "--offset", nanoseconds(c.offset),
-		"--size", strconv.Itoa(c.payloadBytes),
-		"--count", strconv.Itoa(c.messages(r)),
-		"--priority", strconv.Itoa(c.priority),
-		"--lead", nanoseconds(leadOf(r.Workload, r.Cycle()))}
-	if c.flood {
-		arguments = append(arguments, "--flood")
-	}
-	return arguments
 }
 
 // stop ends what is still running.
@@ -155,25 +119,31 @@ func (c *companions) stop() {
 
 // finish ends the companions and adds to the observation what they have sent. The sink stays: messages may be under
 // way.
-func (c *companions) finish(seen *observation) error {
+func (c *companions) finish(seen *traffic.Observation) error {
 	for _, one := range c.all {
 		if err := errors.Join(one.talker.Stop(stopGrace), one.talker.Wait()); err != nil {
 			return err
 		}
-		if seen.gates == nil || one.path != results.PathDirect {
-			seen.beside = append(seen.beside, one.runID)
+		if seen.Gates == nil || one.Path != results.PathDirect {
+			seen.Beside = append(seen.Beside, one.runID)
 			continue
 		}
 		sent, err := readFile(one.file, perf.ReadTalker)
 		if err != nil {
 			return err
 		}
-		seen.gates.flows = append(seen.gates.flows, flow{runID: one.runID, priority: one.priority, sent: accepted(sent)})
+		seen.Gates.Flows = append(seen.Gates.Flows, traffic.Flow{RunID: one.runID, Priority: one.Priority, Sent: accepted(sent)})
 	}
 	return nil
 }
 
 // accepted counts the messages that a send call took.
 func accepted(sent []perf.Sent) int {
-	return countIf(sent, func(message *perf.Sent) bool { return message.Errno == 0 })
+	number := 0
+	for i := range sent {
+		if sent[i].Errno == 0 {
+			number++
+		}
+	}
+	return number
 }

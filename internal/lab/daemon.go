@@ -14,6 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/traffic"
 )
 
 const (
@@ -56,7 +57,7 @@ func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
 		"--control", controlSocket,
 		"--log-level", "warning",
 		"--fifo", strconv.Itoa(fifoPriority)}
-	if setting.cpu != notPinned {
+	if setting.cpu != traffic.NotPinned {
 		arguments = append(arguments, "--cpu", strconv.Itoa(setting.cpu))
 	}
 	if setting.keepAwake {

@@ -7,7 +7,6 @@
 //	kernel-vxlan  talker in pod a, veth, bridge, VXLAN        -> VXLAN, bridge, veth of node b -> pod b
 //	host          talker on node a                            -> listener on node b
 //
-// What each file does: lab (where runs are made, and in which setting), programs and pinning (with what), workload (what
-// is beside the messages), daemon and gates (ktsnd and its schedule), traffic, companions, watch, sampler and stamping (one run),
-// join (what became of each message), clock (how exact its times are).
+// What each file does: lab (where runs are made, and in which setting), programs and pinning (with what), daemon and gates
+// (ktsnd and its schedule), run, companions, watch, sampler and stamping (one run), clock (how exact its times are).
 package lab

@@ -3,15 +3,14 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/traffic"
 )
 
 // gatesLinkSpeed is what ktsnd is told of the link: a veth has no speed and reports 10 Gbit/s, which ktsnd cannot
@@ -21,73 +20,11 @@ const gatesLinkSpeed = "1Gbit"
 // scheduleTimeout is how long the schedule may take to come into force: no cycle is that long.
 const scheduleTimeout = 5 * time.Second
 
-// share is one line of the gate control list.
-type share struct {
-	states uint8
-	tenths time.Duration // of the cycle
-}
-
-// The demo's schedule: 300, 300 and 400 µs of a cycle of 1 ms.
-var shares = []share{{1 << 7, 3}, {1 << 6, 3}, {1<<6 - 1, 4}}
-
-// window is when in the cycle the gates of some classes are open.
-type window struct {
-	states      uint8
-	open, close time.Duration
-}
-
-func windows(cycle time.Duration) []window {
-	all := make([]window, len(shares))
-	var at time.Duration
-	for i, share := range shares {
-		end := at + cycle*share.tenths/10
-		all[i] = window{share.states, at, end}
-		at = end
-	}
-	return all
-}
-
-// windowOf is when in the cycle the gate of a class is open; each class has one window.
-func windowOf(class uint8, cycle time.Duration) window {
-	all := windows(cycle)
-	return all[slices.IndexFunc(all, func(w window) bool { return w.states>>class&1 == 1 })]
-}
-
-// middleOf is the middle of a class's window.
-func middleOf(class uint8, cycle time.Duration) time.Duration {
-	w := windowOf(class, cycle)
-	return (w.open + w.close) / 2
-}
-
-// contains tells whether a time lies in the window, to the nanosecond.
-func (w window) contains(tai int64, cycle time.Duration) bool {
-	phase := time.Duration(tai % cycle.Nanoseconds())
-	return phase >= w.open && phase < w.close
-}
-
-// scheduleOf is what ktsnd is asked for. The base time is that of the clock, so cycles begin at whole multiples.
-func scheduleOf(cycle time.Duration) *control.GateParameterTable {
-	table := &control.GateParameterTable{
-		GateEnabled:     true,
-		AdminGateStates: 0xff,
-		AdminCycleTime:  control.CycleTime{Numerator: uint32(cycle.Nanoseconds()), Denominator: 1e9},
-	}
-	for i, window := range windows(cycle) {
-		table.AdminControlList.Entries = append(table.AdminControlList.Entries, control.GateControlEntry{
-			Index:             uint32(i),
-			OperationName:     control.SetGateStates,
-			TimeIntervalValue: uint32((window.close - window.open).Nanoseconds()),
-			GateStatesValue:   window.states,
-		})
-	}
-	return table
-}
-
 // setSchedule returns once the schedule is in force.
-func (d *daemon) setSchedule(ctx context.Context, cycle time.Duration) (*control.Schedule, error) {
+func (d *daemon) setSchedule(ctx context.Context, cycle time.Duration, window bench.Window) (*control.Schedule, error) {
 	ctx, cancel := context.WithTimeout(ctx, scheduleTimeout)
 	defer cancel()
-	if err := d.client.ScheduleSet(ctx, scheduleOf(cycle)); err != nil {
+	if err := d.client.ScheduleSet(ctx, traffic.ScheduleOf(cycle, window)); err != nil {
 		return nil, fmt.Errorf("set schedule: %w", err)
 	}
 	for {
@@ -119,74 +56,4 @@ func (d *daemon) overruns(ctx context.Context) (counts [control.TrafficClasses]u
 		counts[queue.TrafficClass] = queue.TransmissionOverrun
 	}
 	return counts, nil
-}
-
-// flow is what one talker sent through ktsnd in a run with gates.
-type flow struct {
-	runID    uint32
-	priority int
-	// sent were accepted by the send call.
-	sent  int
-	class uint8
-}
-
-// gatesSeen is what was seen of gates in a run.
-type gatesSeen struct {
-	cycle    time.Duration
-	flows    []flow
-	overruns [control.TrafficClasses]uint64
-}
-
-// countFrames compares the wire with the schedule: one entry a class that had something to send, the most
-// important first.
-func (g *gatesSeen) countFrames(messages []wireMessage) []results.GateFrames {
-	var classes []results.GateFrames
-	flows := slices.Clone(g.flows)
-	slices.SortStableFunc(flows, func(a, b flow) int { return cmp.Compare(b.class, a.class) })
-	for _, flow := range flows {
-		window := windowOf(flow.class, g.cycle)
-		class := results.GateFrames{
-			TrafficClass:        flow.class,
-			OpenNs:              window.open.Nanoseconds(),
-			CloseNs:             window.close.Nanoseconds(),
-			Sent:                flow.sent,
-			TransmissionOverrun: g.overruns[flow.class],
-		}
-		var first, last int64
-		for _, message := range messages {
-			if message.runID != flow.runID {
-				continue
-			}
-			if class.Frames == 0 {
-				first = message.tai
-			}
-			last = message.tai
-			class.Frames++
-			if !window.contains(message.tai, g.cycle) {
-				class.OutsideWindow++
-			}
-		}
-		if class.Frames > 0 {
-			class.Cycles = int(last/g.cycle.Nanoseconds()-first/g.cycle.Nanoseconds()) + 1
-		}
-		classes = append(classes, class)
-	}
-	return classes
-}
-
-// gateProblems judges what a schedule promises. A frame outside its window is a figure when ktsnd noticed that it
-// came too late, and a failure when it did not.
-func gateProblems(classes []results.GateFrames) []string {
-	var problems []string
-	for _, class := range classes {
-		if class.Frames != class.Sent {
-			problems = append(problems, fmt.Sprintf("ktsnd was handed %d messages of class %d and the tap saw %d",
-				class.Sent, class.TrafficClass, class.Frames))
-		}
-		if uint64(class.OutsideWindow) > class.TransmissionOverrun {
-			problems = append(problems, fmt.Sprintf("%d frames of class %d were outside their window, and ktsnd counted %d overruns",
-				class.OutsideWindow, class.TrafficClass, class.TransmissionOverrun))
-		}
-	}
-	return problems
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/podnet"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/traffic"
 )
 
 // Lab is where runs are made. It implements bench.Target. One goroutine.
@@ -54,7 +55,7 @@ func Open(ctx context.Context, programs *Programs, wanted bench.Pinning) (_ *Lab
 		return nil, err
 	}
 	l := &Lab{nodes: nodes, programs: *programs, pinning: pinning, wiring: podnet.Wire(nodes, programs.plugins, podIdentity),
-		environment: bench.Environment{SenderCPU: pinning.sender, ListenerCPU: pinning.listener, LeadNs: lead.Nanoseconds(),
+		environment: bench.Environment{SenderCPU: pinning.sender, ListenerCPU: pinning.listener, LeadNs: traffic.LeadOf(results.WorkloadPlain, 0).Nanoseconds(),
 			Programs: programs.sums, Clock: clock, NotMeasured: notMeasured(), Warnings: []string{}}}
 	// The receiving node needs no ktsnd.
 	if err := l.wiring.B.Attach(ctx, nil, ""); err != nil {
@@ -94,6 +95,9 @@ func (l *Lab) Environment() bench.Environment {
 	environment.Warnings = slices.Clone(environment.Warnings)
 	return environment
 }
+
+// Host is this machine.
+func (l *Lab) Host() (results.Host, error) { return results.DescribeHost(time.Now()) }
 
 // Close ends and removes everything.
 func (l *Lab) Close(ctx context.Context) error {
@@ -154,7 +158,7 @@ func (l *Lab) enter(ctx context.Context, setting bench.Setting) (err error) {
 	if setting.GatesCycle == 0 {
 		return nil
 	}
-	return l.setSchedule(ctx, setting.GatesCycle)
+	return l.setSchedule(ctx, setting.GatesCycle, setting.Window)
 }
 
 func (l *Lab) daemonSetting(setting bench.Setting) daemonSetting {
@@ -165,12 +169,12 @@ func (l *Lab) daemonSetting(setting bench.Setting) daemonSetting {
 	return wanted
 }
 
-func (l *Lab) setSchedule(ctx context.Context, cycle time.Duration) error {
-	schedule, err := l.daemon.setSchedule(ctx, cycle)
+func (l *Lab) setSchedule(ctx context.Context, cycle time.Duration, window bench.Window) error {
+	schedule, err := l.daemon.setSchedule(ctx, cycle, window)
 	if err != nil {
 		return err
 	}
-	l.environment.Gates = &results.GateSetup{LeadNs: leadOf(results.WorkloadGates, cycle).Nanoseconds(),
+	l.environment.Gates = &results.GateSetup{LeadNs: traffic.LeadOf(results.WorkloadGates, cycle).Nanoseconds(),
 		LinkSpeedBps: schedule.LinkSpeedBps, GuardBandNs: schedule.GuardBandNs}
 	return nil
 }
@@ -201,11 +205,17 @@ func (l *Lab) Perform(ctx context.Context, run bench.Run) (*bench.Outcome, error
 	if run.IdleNs > 0 {
 		return l.idle(ctx, time.Duration(run.IdleNs))
 	}
+	stolenBefore, err := results.StolenTime()
+	if err != nil {
+		return nil, err
+	}
 	outcome, err := l.perform(ctx, run)
 	if err != nil {
 		return nil, l.explain(err)
 	}
-	return outcome, nil
+	stolen, err := results.StolenTime()
+	outcome.StolenNs = int64(stolen - stolenBefore)
+	return outcome, err
 }
 
 // idle watches ktsnd with nothing to send.

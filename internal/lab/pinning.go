@@ -8,10 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/traffic"
 )
-
-// notPinned stands for a CPU that was not chosen.
-const notPinned = -1
 
 // pinning is where programs run: talkers and ktsnd together, as they would on a node, and the listener,
 // which spins, on another core.
@@ -29,7 +27,7 @@ func choosePinning(wanted bench.Pinning) (pinning, error) {
 	}
 	switch wanted.Mode {
 	case bench.PinNone:
-		return pinning{notPinned, notPinned}, nil
+		return pinning{traffic.NotPinned, traffic.NotPinned}, nil
 	case bench.PinGiven:
 		for _, cpu := range []int{wanted.Sender, wanted.Listener} {
 			if cpu < 0 || !allowed.IsSet(cpu) {
@@ -46,7 +44,7 @@ func choosePinning(wanted bench.Pinning) (pinning, error) {
 		}
 	}
 	if len(first) < 2 {
-		return pinning{notPinned, notPinned}, nil
+		return pinning{traffic.NotPinned, traffic.NotPinned}, nil
 	}
 	return pinning{first[0], first[1]}, nil
 }

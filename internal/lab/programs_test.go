@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/podnet"
+	"github.com/kubernetsn/kubernetsn/internal/traffic"
 )
 
 func TestMissingProgramsAreNamed(t *testing.T) {
@@ -39,7 +40,7 @@ func TestProcessorsThatNobodyMayUseAreRefused(t *testing.T) {
 			t.Errorf("%+v gives %+v, %v", wanted, got, err)
 		}
 	}
-	if got, err := choosePinning(bench.Pinning{Mode: bench.PinNone}); err != nil || got != (pinning{notPinned, notPinned}) {
+	if got, err := choosePinning(bench.Pinning{Mode: bench.PinNone}); err != nil || got != (pinning{traffic.NotPinned, traffic.NotPinned}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

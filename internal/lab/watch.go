@@ -12,6 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/traffic"
 )
 
 // drainTimeout is how long ktsnd may take to send what it was handed: hundreds of messages, in windows.
@@ -41,7 +42,7 @@ func (d *daemon) watch(ctx context.Context) (*watch, error) {
 }
 
 // finish completes the observation of a run that has ended.
-func (w *watch) finish(ctx context.Context, r bench.Run, seen *observation) error {
+func (w *watch) finish(ctx context.Context, r bench.Run, seen *traffic.Observation) error {
 	cpu, err := process.CPUTime(w.daemon.process.PID())
 	if err != nil {
 		return err
@@ -53,8 +54,8 @@ func (w *watch) finish(ctx context.Context, r bench.Run, seen *observation) erro
 	if r.Workload != results.WorkloadPlain && r.Workload != results.WorkloadUnsampled {
 		during = time.Since(w.begin)
 	}
-	seen.cpuCores["ktsnd"] = float64(cpu-w.cpu) / float64(during)
-	if seen.gates != nil {
+	seen.CPUCores["ktsnd"] = float64(cpu-w.cpu) / float64(during)
+	if seen.Gates != nil {
 		if err := w.finishGates(ctx, r, seen); err != nil {
 			return err
 		}
@@ -62,17 +63,18 @@ func (w *watch) finish(ctx context.Context, r bench.Run, seen *observation) erro
 	if err := w.countLate(ctx, r, seen); err != nil {
 		return err
 	}
-	seen.departures, err = w.daemon.departures(ctx)
+	departed, err := w.daemon.departures(ctx)
+	seen.Departures = append([]control.Departure{}, departed...) // asked, even if there is none
 	return err
 }
 
 // countLate takes those of the measured messages' class: nobody else uses it.
-func (w *watch) countLate(ctx context.Context, r bench.Run, seen *observation) error {
+func (w *watch) countLate(ctx context.Context, r bench.Run, seen *traffic.Observation) error {
 	status, err := w.daemon.client.Status(ctx)
 	if err != nil {
 		return err
 	}
-	class := w.classOf(priorityOf(r.Workload))
+	class := w.classOf(traffic.PriorityOf(r.Workload))
 	late := func(status *control.Status) (count uint64) {
 		for _, of := range status.Classes {
 			if of.TrafficClass == class {
@@ -81,7 +83,8 @@ func (w *watch) countLate(ctx context.Context, r bench.Run, seen *observation) e
 		}
 		return count
 	}
-	seen.late = late(status) - late(w.status)
+	since := late(status) - late(w.status)
+	seen.Late = &since
 	return nil
 }
 
@@ -90,15 +93,15 @@ func (w *watch) classOf(priority int) uint8 {
 }
 
 // finishGates waits until everything has left, and says which class each flow was.
-func (w *watch) finishGates(ctx context.Context, r bench.Run, seen *observation) error {
-	gates := seen.gates
-	for _, talker := range seen.talkers {
-		gates.flows = append(gates.flows, flow{runID: talker.runID, priority: priorityOf(r.Workload), sent: accepted(talker.sent)})
+func (w *watch) finishGates(ctx context.Context, r bench.Run, seen *traffic.Observation) error {
+	gates := seen.Gates
+	for _, talker := range seen.Talkers {
+		gates.Flows = append(gates.Flows, traffic.Flow{RunID: talker.RunID, Priority: traffic.PriorityOf(r.Workload), Sent: accepted(talker.Sent)})
 	}
 	var sent uint64
-	for i := range gates.flows {
-		gates.flows[i].class = w.classOf(gates.flows[i].priority)
-		sent += uint64(gates.flows[i].sent)
+	for i := range gates.Flows {
+		gates.Flows[i].Class = w.classOf(gates.Flows[i].Priority)
+		sent += uint64(gates.Flows[i].Sent)
 	}
 	if err := w.drain(ctx, sent); err != nil {
 		return err
@@ -108,7 +111,7 @@ func (w *watch) finishGates(ctx context.Context, r bench.Run, seen *observation)
 		return err
 	}
 	for class := range overruns {
-		gates.overruns[class] = overruns[class] - w.overruns[class]
+		gates.Overruns[class] = overruns[class] - w.overruns[class]
 	}
 	return nil
 }

@@ -128,6 +128,15 @@ func TestFloodEndsAfterItsCount(t *testing.T) {
 	checkFlood(t, sent)
 }
 
+func TestFloodEndsAfterItsTime(t *testing.T) {
+	_, records := talk(t, "--flood", "--count", "100000000", "--for", "50ms")
+	sent := records()
+	checkFlood(t, sent)
+	if last := sent[len(sent)-1]; last.Txtime-sent[0].Txtime >= (50 * time.Millisecond).Nanoseconds() {
+		t.Errorf("%d messages, the last due %d ns behind the first", len(sent), last.Txtime-sent[0].Txtime)
+	}
+}
+
 func TestFloodEndsWhenItIsTold(t *testing.T) {
 	const most = 100_000_000
 	talker, records := talk(t, "--flood", "--count", "100000000")

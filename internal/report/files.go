@@ -22,6 +22,7 @@ const (
 	plotsName   = "plots"
 	figuresName = "figures.csv"
 	ratiosName  = "ratios.csv"
+	usageName   = "usage.csv"
 )
 
 // Formats are those of drawings as files.
@@ -89,7 +90,21 @@ func writePart(dir, plots, format string, part *part, summary *results.Summary) 
 			[]string{"path", "workload", "payload_bytes", "cycle_ns", "alternation", "figure", "value"}, figureRows(summary)),
 		writeCSV(filepath.Join(dir, part.Prefix+ratiosName),
 			[]string{"figure", "path", "workload", "against_path", "against_workload", "payload_bytes", "cycle_ns", "value", "low", "high"},
-			ratioRows(summary)))
+			ratioRows(summary)),
+		writeUsage(filepath.Join(dir, part.Prefix+usageName), summary.Usage))
+}
+
+// writeUsage writes nothing where nobody counted.
+func writeUsage(path string, usage []results.Usage) error {
+	if len(usage) == 0 {
+		return nil
+	}
+	var rows [][]string
+	for _, one := range usage {
+		rows = append(rows, []string{one.Node, one.Pod, one.Container, strconv.FormatFloat(one.Cores, 'g', -1, 64),
+			strconv.FormatInt(one.OverNs, 10), strconv.FormatInt(one.MemoryBytes, 10), strconv.Itoa(one.Counted)})
+	}
+	return writeCSV(path, []string{"node", "pod", "container", "cores", "over_ns", "memory_bytes", "counted"}, rows)
 }
 
 func writeCSV(path string, columns []string, rows [][]string) error {

@@ -58,6 +58,7 @@ type histogramSeries struct {
 
 var (
 	latencyHistogram = histogramSeries{"latency-histogram", "latency", "Latency, µs", func(s *sampled) []int64 { return s.latencyNs }, false}
+	launchHistogram  = histogramSeries{"launch-histogram", "launch error", "On the wire after the requested time, µs", func(s *sampled) []int64 { return s.launchNs }, false}
 	jitterHistogram  = histogramSeries{"jitter-histogram", "jitter", "Jitter, µs", func(s *sampled) []int64 { return s.jitterNs }, true}
 )
 
@@ -91,7 +92,7 @@ func histogramFigure(prefix string, runs []sampled) ([]figure, error) {
 	one := figure{ID: prefix + "histogram-figure", Title: fmt.Sprintf("Histograms at %d B", payload), Keys: pathKeys(pathsOf(runs)),
 		Caption: fmt.Sprintf("The share of all messages in each of %d bins of equal width; the axis ends at about twice the "+
 			"quartiles of all paths. What is beside it counts in the table, and nothing was left out of the shares.", histogramBins)}
-	for _, values := range []*histogramSeries{&latencyHistogram, &jitterHistogram} {
+	for _, values := range []*histogramSeries{&launchHistogram, &latencyHistogram, &jitterHistogram} {
 		low, high := values.span(runs)
 		counted := make([]*histogram, len(runs))
 		for i := range runs {

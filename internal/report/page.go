@@ -52,10 +52,13 @@ type part struct {
 	Targets      targetTable
 	Ratios       *ratioTable
 	Assertions   []results.Assertion
+	Usage        []usageRow
 	NotMeasured  []results.Gap
-	Machine      []entry
-	Warnings     []string
-	Problems     []string
+	// Nodes is between what is measured, Warner who warns.
+	Nodes, Warner string
+	Machine       []entry
+	Warnings      []string
+	Problems      []string
 }
 
 // figures are all drawings of a part.
@@ -154,7 +157,10 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 		Targets:     newTargetTable(summary.Figures),
 		Ratios:      newRatioTable(summary.Ratios),
 		Assertions:  summary.Assertions,
+		Usage:       newUsage(summary.Usage),
 		NotMeasured: summary.NotMeasured,
+		Nodes:       nodesOf(summary),
+		Warner:      "ktsnd says",
 		Machine:     machine(summary),
 		Warnings:    summary.Warnings,
 		Problems:    summary.Problems,
@@ -162,6 +168,9 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 	}
 	if summary.Profile != nil {
 		p.About = summary.Profile.About
+	}
+	if inCluster(summary) {
+		p.Warner = "Warning"
 	}
 	p.Paths = keysOf(summary.Runs)
 	var plain []sampled
@@ -178,7 +187,7 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 			p.Causes = &causes
 			continue
 		}
-		apart, err := newWorkload(prefix, nameOf(under, conditions), under, runs, summary.Profile)
+		apart, err := newWorkload(prefix, nameOf(under, conditions), under, runs, summary)
 		if err != nil {
 			return nil, err
 		}
@@ -384,17 +393,41 @@ var aboutWorkloads = map[string]string{
 		"kernel’s path (bridge, VXLAN) of the same nodes with large messages, past ktsnd and its gates.",
 }
 
-func newWorkload(prefix, name string, under condition, runs []sampled, profile *results.ProfileSummary) (workload, error) {
+// aboutGates says what follows behind the window that a profile gave.
+var aboutGates = map[string]string{
+	results.WorkloadGates: "Nothing else is sent.",
+	results.WorkloadGatesSaturated: "A talker sends large messages of class 1 through ktsnd as fast as it can, so that the rest of each " +
+		"cycle is always full.",
+	results.WorkloadKernelSaturated: "An ordinary sender floods the kernel’s path (bridge, VXLAN) of the same nodes with large messages, " +
+		"past ktsnd and its gates.",
+}
+
+// aboutWorkload says what is different in runs that are not plain.
+func aboutWorkload(workload string, summary *results.Summary) string {
+	if inCluster(summary) && workload == results.WorkloadSaturated {
+		return saturatedInACluster
+	}
+	more, gates := aboutGates[workload]
+	if summary.Profile == nil || summary.Profile.Window == nil || !gates {
+		return aboutWorkloads[workload]
+	}
+	window := summary.Profile.Window
+	return fmt.Sprintf("A schedule: from %s to %s µs of each cycle the gate is open for class 7 alone, of which the messages are, and they are due "+
+		"%s µs behind its opening; the rest of the cycle is that of all other classes. %s", micros(window.OpenNs), micros(window.CloseNs),
+		micros(window.OffsetNs), more)
+}
+
+func newWorkload(prefix, name string, under condition, runs []sampled, summary *results.Summary) (workload, error) {
 	id := prefix + strings.NewReplacer(", ", "-", " µs", "us", ",", "").Replace(name)
 	figures, err := compactFigure(id, runs)
 	if err != nil {
 		return workload{}, err
 	}
-	more, err := distributionFigures(id+"-", runs, profile)
+	more, err := distributionFigures(id+"-", runs, summary.Profile)
 	if err != nil {
 		return workload{}, err
 	}
-	return workload{id, name, aboutWorkloads[under.workload], append(figures, more...), causesTable(id+"-causes", runs),
+	return workload{id, name, aboutWorkload(under.workload, summary), append(figures, more...), causesTable(id+"-causes", runs),
 		newGateTable(id+"-gates", runs)}, nil
 }
 

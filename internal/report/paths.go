@@ -38,8 +38,11 @@ var looks = map[string]look{
 		"sleeps until the time and sends"},
 	"host": {green, []vg.Length{2, 2}, "node a, node b, without pods and overlay; the talker sleeps until the " +
 		"time and sends"},
-	"ovs":             {purple, []vg.Length{8, 2, 2, 2}, "pod a, libktsn, ktsnd, OVS-DPDK, pod b"},
-	"tsn":             {sky, nil, "two pods of a cluster, through KuberneTSN"},
+	"ovs": {purple, []vg.Length{8, 2, 2, 2}, "pod a, libktsn, ktsnd, OVS-DPDK, pod b"},
+	"tsn": {sky, nil, "two pods on different nodes of a cluster, libktsn, ktsnd; handed over ahead of its time with " +
+		"SO_TXTIME"},
+	"primary": {orange, []vg.Length{7, 3}, "two pods on different nodes, by the network that each pod of the cluster has; the " +
+		"talker sleeps until the time and sends"},
 	"flannel":         {orange, []vg.Length{7, 3}, "two pods of a cluster, through Flannel with VXLAN"},
 	"flannel-host-gw": {black, []vg.Length{4, 2}, "two pods of a cluster, through Flannel with routes"},
 }

@@ -52,6 +52,7 @@ type sampled struct {
 	series    *results.Series
 	latencyNs []int64
 	jitterNs  []int64
+	launchNs  []int64
 	latency   *box
 	jitter    *box
 }
@@ -68,6 +69,7 @@ func reduce(measurement *Measurement, under condition) []sampled {
 			if series := &measurement.Series[i]; series.Key == run.Key() {
 				one.series = series
 				one.latencyNs = slices.Sorted(slices.Values(series.LatencyNs))
+				one.launchNs = slices.Sorted(slices.Values(series.LaunchNs))
 				one.jitterNs = slices.Sorted(slices.Values(series.JitterNs))
 				one.latency, one.jitter = newBox(one.latencyNs), newBox(one.jitterNs)
 			}

@@ -89,7 +89,7 @@ func benched() *Measurement {
 	measurement := generated(300, threePaths, []int{64, 256}, false)
 	summary := measurement.Summary
 	summary.Profile = &results.ProfileSummary{Name: "mine", About: "What the profile is about.", Runs: 9, Done: 3, Seed: 7, BudgetNs: 400_000,
-		Samplers: true, Programs: map[string]string{"ktsnd": "0123"}}
+		Samplers: "on", Programs: map[string]string{"ktsnd": "0123"}}
 	summary.Clock = &results.Clock{About: "All have one clock."}
 	summary.Ratios = []results.Ratio{{Figure: "latency_ns.p50", Path: "direct", Workload: "plain", AgainstPath: "kernel-vxlan",
 		AgainstLoad: "plain", PayloadBytes: 64, CycleNs: 1_000_000, Value: 0.9, Low: 0.5, High: 1.1, Confidence: 0.95}}

@@ -58,7 +58,7 @@ func generated(messages int, paths []string, payloads []int, keepAwake bool) *Me
 
 // addGates adds a run under a schedule.
 func addGates(measurement *Measurement, workload string) {
-	series := results.Series{Key: results.Key{Path: ourPath, Workload: workload, PayloadBytes: 256, CycleNs: 1_000_000}, LatencyNs: []int64{4000, 5000, 6000}, JitterNs: []int64{1000, 1000}}
+	series := results.Series{Key: results.Key{Path: results.PathDirect, Workload: workload, PayloadBytes: 256, CycleNs: 1_000_000}, LatencyNs: []int64{4000, 5000, 6000}, JitterNs: []int64{1000, 1000}}
 	run := runOf(&series)
 	beside := 12345
 	run.Gates = []results.GateFrames{
@@ -93,7 +93,7 @@ func runOf(series *results.Series) *results.Run {
 			LaunchError: stats.Summarize(series.LatencyNs),
 			SendCall:    stats.Summarize(series.LatencyNs),
 		}}
-	if series.Path == ourPath {
+	if series.Path == results.PathDirect {
 		run.DepartureError = stats.Summarize([]int64{8, 10, 300})
 		run.CPUCores = map[string]float64{"ktsnd": 0.12}
 		run.Late = &late

@@ -12,16 +12,21 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
-// The paths that the numbers at the top are about.
-const (
-	ourPath   = "direct"
-	otherPath = "kernel-vxlan"
-)
+// headline are the paths that the numbers at the top are about: ours, and the kernel's beside it.
+func headline(plain []sampled) (ours, other string) {
+	for i := range plain {
+		if plain[i].run.Path == results.PathTSN {
+			return results.PathTSN, results.PathPrimary
+		}
+	}
+	return results.PathDirect, results.PathKernelVXLAN
+}
 
 // tiles are the numbers to begin with, as far as they were measured.
 func tiles(summary *results.Summary, plain []sampled, targets targetTable) []tile {
 	var all []tile
 	payload, _ := payloadOfCDF(plain)
+	ourPath, otherPath := headline(plain)
 	ours, other := findRun(plain, ourPath, payload), findRun(plain, otherPath, payload)
 	if ours != nil && ours.latency != nil {
 		all = append(all, latencyTile(ours, other))
@@ -43,9 +48,9 @@ func tiles(summary *results.Summary, plain []sampled, targets targetTable) []til
 
 func latencyTile(ours, other *sampled) tile {
 	t := tile{Value: micros(ours.latency.p50), Unit: "µs",
-		Title: fmt.Sprintf("median latency, %d B, path %s", ours.run.PayloadBytes, ourPath)}
+		Title: fmt.Sprintf("median latency, %d B, path %s", ours.run.PayloadBytes, ours.run.Path)}
 	if other != nil && other.latency != nil && ours.latency.p50 > 0 {
-		t.Note = fmt.Sprintf("%s takes %s µs, %.1f times as long", otherPath, micros(other.latency.p50),
+		t.Note = fmt.Sprintf("%s takes %s µs, %.1f times as long", other.run.Path, micros(other.latency.p50),
 			float64(other.latency.p50)/float64(ours.latency.p50))
 	}
 	return t
@@ -87,7 +92,9 @@ func machine(summary *results.Summary) []entry {
 	entries := []entry{
 		{"Processor", fmt.Sprintf("%s, %d to be used", host.CPUModel, host.Cores)},
 		{"Kernel", "Linux " + host.Kernel},
-		{"Clock source", host.ClockSource},
+	}
+	if host.ClockSource != "" {
+		entries = append(entries, entry{"Clock source", host.ClockSource})
 	}
 	if host.KtsndVersion != "" {
 		scheduling := host.Scheduler
@@ -97,15 +104,19 @@ func machine(summary *results.Summary) []entry {
 		entries = append(entries, entry{"ktsnd", fmt.Sprintf("%s, %s, awake at most %d µs before a departure",
 			host.KtsndVersion, scheduling, host.SpinNs/1000)})
 	}
+	if host.GoVersion != "" {
+		entries = append(entries, entry{"Go", host.GoVersion})
+	}
 	entries = append(entries,
-		entry{"Go", host.GoVersion},
 		entry{"Traffic", traffic(summary)},
 		entry{"Processors", pinned(setup)},
 		entry{"Lead", fmt.Sprintf("%d µs: so long before its transmit time a timed message is handed over",
 			setup.LeadNs/1000)},
 		entry{"Gates", gateSetup(setup.Gates)},
-		entry{"Clock", clockOf(summary.Clock)},
-		entry{"Taken by the hypervisor", fmt.Sprintf("%.3f cores meanwhile", summary.StolenCores)})
+		entry{"Clock", clockOf(summary.Clock)})
+	if !inCluster(summary) {
+		entries = append(entries, entry{"Taken by the hypervisor", fmt.Sprintf("%.3f cores meanwhile", summary.StolenCores)})
+	}
 	if profile := summary.Profile; profile != nil {
 		entries = append(entries, profileEntries(profile)...)
 	}
@@ -122,7 +133,14 @@ func clockOf(clock *results.Clock) string {
 // profileEntries are what was asked for.
 func profileEntries(profile *results.ProfileSummary) []entry {
 	samplers := "on: a tap on the link, and a look at programs and machine every 250 ms"
-	if !profile.Samplers {
+	switch {
+	case profile.Target == clusterTarget:
+		samplers = "none during the runs; kubelets are asked between them"
+	case profile.Samplers == "apart":
+		samplers = "apart: latency, jitter, send calls and departures are of runs that nobody watched. After each a fifth of its messages was " +
+			"sent again, with a tap on the link and a look at programs and machine: the wire, memory and the machine’s load are of these. Runs " +
+			"with a schedule are watched all the time"
+	case profile.Samplers == "off":
 		samplers = "off: nothing is known of the wire, of memory and of the machine’s load"
 	}
 	entries := []entry{

@@ -4,12 +4,20 @@ package results
 
 import "fmt"
 
-// The paths a message can take between the nodes of one machine.
+// The paths that a message can take between nodes: of network namespaces, and of a cluster. PathHost is in both.
 const (
 	PathDirect      = "direct"
 	PathKernelVXLAN = "kernel-vxlan"
 	PathHost        = "host"
+	// PathTSN is between pods through ktsnd, PathPrimary by the network that each pod has.
+	PathTSN     = "tsn"
+	PathPrimary = "primary"
 )
+
+// ThroughKtsnd tells whether a path's messages are ktsnd's.
+func ThroughKtsnd(path string) bool {
+	return path == PathDirect || path == PathTSN
+}
 
 // The workloads: what is beside the messages that are measured.
 const (
@@ -17,6 +25,8 @@ const (
 	WorkloadPlain = "plain"
 	// WorkloadUnsampled is the same without the bench's own samplers, to show what they cost.
 	WorkloadUnsampled = "unsampled"
+	// WorkloadWatched stands in ratios for the same with them, where plain runs are without.
+	WorkloadWatched = "watched"
 	// WorkloadKeepAwake marks the runs in which ktsnd keeps its core from sleeping. Talker and ktsnd share
 	// that core, so it helps all paths alike.
 	WorkloadKeepAwake = "keep-awake"

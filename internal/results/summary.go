@@ -26,6 +26,8 @@ type Summary struct {
 	Runs        []*Run  `json:"runs"`
 	// Idle is ktsnd with nothing to send; null when that was not measured.
 	Idle *Idle `json:"idle"`
+	// Usage is what nodes and pods used over the whole measurement; empty where nobody counts that.
+	Usage []Usage `json:"usage"`
 	// Ratios compare runs with each other, with the range in which the ratio lies.
 	Ratios []Ratio `json:"ratios"`
 	// Assertions are what was asked about the figures, and the answers.
@@ -151,19 +153,31 @@ type Distributions struct {
 type ProfileSummary struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
+	// Target is the kind of nodes that it was measured between: namespaces or cluster.
+	Target string `json:"target"`
 	// Runs were planned, of which Done were made; less when the measurement was interrupted.
 	Runs int `json:"runs"`
 	Done int `json:"done"`
+	// Window is that of the measured messages in the schedule, where the profile gave one.
+	Window *Window `json:"window,omitempty"`
 	// Seed is that of the random numbers behind the ranges of Ratios.
 	Seed uint64 `json:"seed"`
 	// BudgetNs is the latency that the application can bear; 0 when it said nothing.
 	BudgetNs int64 `json:"budget_ns"`
 	// MeanOverNs is how long a time each point of the drawn means covers; 0: the report chooses.
 	MeanOverNs int64 `json:"mean_over_ns"`
-	// Samplers tells whether the bench watched the link and the programs during the runs.
-	Samplers bool `json:"samplers"`
+	// Samplers is during which runs the bench watched the link and the programs: on (all), off (none), or apart: during
+	// short runs of their own, from which launch errors, machine and memory are, while latencies are from the others.
+	Samplers string `json:"samplers"`
 	// Programs are the SHA-256 sums of what was measured, by name.
 	Programs map[string]string `json:"programs"`
+}
+
+// Window is when in each cycle a gate is open, and when messages are due, counted from its opening.
+type Window struct {
+	OpenNs   int64 `json:"open_ns"`
+	CloseNs  int64 `json:"close_ns"`
+	OffsetNs int64 `json:"offset_ns"`
 }
 
 // Clock says how far two times of one message can be wrong against each other.

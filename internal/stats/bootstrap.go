@@ -76,7 +76,7 @@ func NewResampled(parts [][]int64) *Resampled {
 func gridOf(sorted []int64) []int64 {
 	count := len(sorted)
 	var grid []int64
-	for _, from := range []int{0, count - count/20} {
+	for _, from := range []int{0, count - max(count/20, 1)} {
 		for i := range gridValues {
 			grid = append(grid, sorted[from+i*(count-from)/gridValues])
 		}

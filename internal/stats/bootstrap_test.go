@@ -95,3 +95,18 @@ func TestRangeOfNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestFewSamplesAreResampledToo(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 0))
+	for count := 1; count < 25; count++ {
+		part := make([]int64, count)
+		for i := range part {
+			part[i] = int64(i + 1)
+		}
+		one := NewResampled([][]int64{part, part})
+		low, high, ok := RatioRange(random, one, one, 5000, 100, 0.95, InTurns)
+		if !ok || low > 1 || high < 1 {
+			t.Errorf("%d samples: %v to %v, %v", count, low, high, ok)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
@@ -68,6 +69,7 @@ workloads:
 messages: 100
 repetitions: 2
 talkers: 3
+samplers: on
 assert: ["direct.lost == 0"]
 `
 
@@ -246,5 +248,48 @@ func TestBenchRefusesWhatItCannotDo(t *testing.T) {
 				t.Errorf("status %d: %s; want %d: %s", status, said, test.status, test.want)
 			}
 		})
+	}
+}
+
+// windowProfile is the shipped kata-cases in a short form.
+const windowProfile = `
+name: window
+paths: [direct]
+workloads: [plain, gates, gates-saturated, kernel-saturated]
+payloads: [256]
+cycles: [2ms]
+window: {open: 1200us, close: 1300us, offset: 50us}
+messages: 60
+repetitions: 2
+`
+
+func TestMessagesHaveTheWindowOfTheProfile(t *testing.T) {
+	out := t.TempDir()
+	started := startBench(t, writeProfile(t, windowProfile), out)
+	if err := finishDemo(t, started); err != nil {
+		t.Fatal(err)
+	}
+	checkNoTraces(t, started.PID())
+	summary := readSummary(t, out)
+	if len(summary.Runs) != 4 || summary.Profile.Window == nil {
+		t.Fatalf("%d runs, window %+v", len(summary.Runs), summary.Profile.Window)
+	}
+	for _, run := range summary.Runs {
+		classes := map[string]int{results.WorkloadPlain: 0, results.WorkloadGatesSaturated: 2}[run.Workload]
+		if bench.HasGates(run.Workload) {
+			classes = max(classes, 1)
+		}
+		if len(run.Gates) != classes || run.LaunchError == nil {
+			t.Fatalf("%s: classes %+v, launch error %v", run.Workload, run.Gates, run.LaunchError)
+		}
+		if classes == 0 {
+			continue
+		}
+		if first := run.Gates[0]; first.TrafficClass != 7 || first.OpenNs != 1_200_000 || first.CloseNs != 1_300_000 || first.Frames != 120 {
+			t.Errorf("%s: %+v", run.Workload, first)
+		}
+		if classes == 2 && (run.Gates[1].OpenNs != 1_300_000 || run.Gates[1].CloseNs != 1_200_000 || run.Gates[1].Frames < 120) {
+			t.Errorf("%s: %+v", run.Workload, run.Gates[1])
+		}
 	}
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package traffic
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/control"
@@ -15,70 +16,71 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
 
-// talkerSeen is a measured talker and what it has sent.
-type talkerSeen struct {
-	runID uint32
-	// port is where its messages came from, 0 when there is only one talker.
-	port uint16
-	sent []perf.Sent
+// Talker is a measured talker and what it has sent.
+type Talker struct {
+	RunID uint32
+	// Port is where its messages came from, 0 when there is only one talker.
+	Port uint16
+	Sent []perf.Sent
 }
 
-// observation is everything that was seen of one run. Times are CLOCK_TAI.
-type observation struct {
-	talkers  []talkerSeen
-	received []perf.Received
-	// capture is nil in a run without samplers.
-	capture *wiretap.Capture
-	// beside are the numbers of talkers that went past ktsnd beside those that are measured.
-	beside []uint32
-	// departures and late are ktsnd's; viaDaemon says whether the run's messages were its.
-	viaDaemon  bool
-	departures []control.Departure
-	late       uint64
-	cpuCores   map[string]float64
-	// gates is nil in a run without a schedule.
-	gates *gatesSeen
+// Observation is everything that was seen of one run. Times are CLOCK_TAI.
+type Observation struct {
+	Talkers  []Talker
+	Received []perf.Received
+	// Capture is nil in a run whose link nobody watched.
+	Capture *wiretap.Capture
+	// Beside are the numbers of talkers that went past ktsnd beside those that are measured.
+	Beside []uint32
+	// ViaDaemon says whether the run's messages were ktsnd's; Late and Departures are what it said of them, nil when it
+	// was not asked.
+	ViaDaemon  bool
+	Departures []control.Departure
+	Late       *uint64
+	CPUCores   map[string]float64
+	// ClockError bounds the difference between sending and receiving clock.
+	ClockError time.Duration
+	// Gates is nil in a run without a schedule.
+	Gates *Gates
 }
 
-// join follows each message from the send call to the listener.
-func join(seen *observation) (*bench.Outcome, error) {
+// Join follows each message from the send call to the listener.
+func Join(seen *Observation) (*bench.Outcome, error) {
 	var onWire []wireMessage
-	if seen.capture != nil {
+	if seen.Capture != nil {
 		var err error
-		if onWire, err = wireMessages(seen.capture.Packets); err != nil {
+		if onWire, err = wireMessages(seen.Capture.Packets); err != nil {
 			return nil, err
 		}
 	}
 	result := &bench.Outcome{}
 	counts := &result.Observed.Counts
-	for i := range seen.talkers {
+	for i := range seen.Talkers {
 		seen.joinTalker(i, onWire, result)
 	}
 	slices.SortStableFunc(result.Messages, func(a, b results.Message) int { return cmp.Compare(a.Txtime, b.Txtime) })
 	counts.Lost = counts.Sent - counts.Received
-	if seen.viaDaemon {
-		counts.Late = &seen.late
+	counts.Late = seen.Late
+	if seen.Gates != nil {
+		counts.Gates = seen.Gates.countFrames(onWire)
 	}
-	if seen.gates != nil {
-		counts.Gates = seen.gates.countFrames(onWire)
-	}
-	if len(seen.beside) > 0 && seen.capture != nil {
-		frames := countIf(onWire, func(m *wireMessage) bool { return slices.Contains(seen.beside, m.runID) })
+	if len(seen.Beside) > 0 && seen.Capture != nil {
+		frames := countIf(onWire, func(m *wireMessage) bool { return slices.Contains(seen.Beside, m.runID) })
 		counts.BesideFrames = &frames
 	}
-	result.Observed.CPUCores = seen.cpuCores
+	result.Observed.CPUCores = seen.CPUCores
 	result.Problems = findProblems(seen, result)
 	return result, nil
 }
 
 // joinTalker follows the messages of one talker.
-func (o *observation) joinTalker(number int, onWire []wireMessage, result *bench.Outcome) {
-	talker := &o.talkers[number]
+func (o *Observation) joinTalker(number int, onWire []wireMessage, result *bench.Outcome) {
+	talker := &o.Talkers[number]
 	counts := &result.Observed.Counts
-	wire := wireTimes(onWire, talker.runID)
-	departed := departureTimes(o.departures, talker.sent)
-	arrivals := arrivalTimes(o.received, talker.port, counts)
-	for _, sent := range talker.sent {
+	wire := wireTimes(onWire, talker.RunID)
+	departed := departureTimes(o.Departures, talker.Sent)
+	arrivals := arrivalTimes(o.Received, talker.Port, counts)
+	for _, sent := range talker.Sent {
 		message := results.Message{
 			Talker:    number,
 			Sequence:  sent.Sequence,
@@ -91,7 +93,7 @@ func (o *observation) joinTalker(number int, onWire []wireMessage, result *bench
 			Errno:     sent.Errno,
 		}
 		result.Messages = append(result.Messages, message)
-		count(counts, &message)
+		o.count(counts, &message)
 	}
 }
 
@@ -179,7 +181,7 @@ func arrivalTimes(received []perf.Received, port uint16, counts *results.Counts)
 	return times
 }
 
-func count(counts *results.Counts, message *results.Message) {
+func (o *Observation) count(counts *results.Counts, message *results.Message) {
 	if message.Errno != 0 {
 		counts.SendErrors++
 		return
@@ -188,14 +190,23 @@ func count(counts *results.Counts, message *results.Message) {
 	if message.Arrival != 0 {
 		counts.Received++
 	}
-	if message.Wire != 0 && message.Wire < message.Txtime {
+	if seen := o.firstSeen(message); seen != 0 && seen < message.Txtime {
 		counts.Early++
 	}
 }
 
+// firstSeen is when a message was beyond the talker's node for certain: on the wire, or, where nobody watches that, at
+// the listener; 0 when it never was.
+func (o *Observation) firstSeen(message *results.Message) int64 {
+	if o.Capture != nil || message.Arrival == 0 {
+		return message.Wire
+	}
+	return message.Arrival + o.ClockError.Nanoseconds()
+}
+
 // findProblems judges a run. That a kernel path loses a message is a result; that ktsnd does is a failure;
 // that the observer missed something makes the run invalid.
-func findProblems(seen *observation, result *bench.Outcome) []string {
+func findProblems(seen *Observation, result *bench.Outcome) []string {
 	counts := result.Observed.Counts
 	messages := result.Messages
 	problems := []string{}
@@ -204,23 +215,25 @@ func findProblems(seen *observation, result *bench.Outcome) []string {
 			problems = append(problems, fmt.Sprintf(format, number))
 		}
 	}
-	if seen.capture != nil {
+	if seen.Capture != nil {
 		unseen := countIf(messages, func(m *results.Message) bool { return m.Arrival != 0 && m.Wire == 0 })
-		atTap := countIf(seen.capture.Packets, func(p *wiretap.Packet) bool { return p.AtTap })
-		complain(int(seen.capture.Drops), "the tap dropped %d frames, so the run is invalid")
+		atTap := countIf(seen.Capture.Packets, func(p *wiretap.Packet) bool { return p.AtTap })
+		complain(int(seen.Capture.Drops), "the tap dropped %d frames, so the run is invalid")
 		complain(atTap, "%d frames got no time stamp from the link, so the run is invalid")
 		complain(unseen, "%d messages arrived that the tap did not see, so the run is invalid")
 	}
 	complain(counts.SendErrors, "%d send calls failed")
 	complain(counts.Corrupt, "%d messages arrived with bytes changed")
 	complain(counts.Duplicated, "%d messages arrived twice")
-	if seen.viaDaemon {
-		unrecorded := countIf(messages, func(m *results.Message) bool { return m.Errno == 0 && m.Departed == 0 })
-		complain(unrecorded, "ktsnd did not send %d messages that were handed to it")
+	if seen.ViaDaemon {
+		if seen.Departures != nil {
+			unrecorded := countIf(messages, func(m *results.Message) bool { return m.Errno == 0 && m.Departed == 0 })
+			complain(unrecorded, "ktsnd did not send %d messages that were handed to it")
+		}
 		hasty := countIf(messages, func(m *results.Message) bool { return m.Departed != 0 && m.Departed < m.Txtime })
 		complain(hasty, "ktsnd released %d messages before their time")
 		complain(counts.Lost, "%d messages were lost")
-		complain(counts.Early, "%d messages were early on the wire")
+		complain(counts.Early, "%d messages were early")
 	}
 	return append(problems, gateProblems(counts.Gates)...)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package traffic
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ func TestScheduleDividesTheCycle(t *testing.T) {
 		time.Millisecond:       {300_000, 300_000, 400_000},
 		100 * time.Microsecond: {30_000, 30_000, 40_000},
 	} {
-		table := scheduleOf(cycle)
+		table := ScheduleOf(cycle, bench.Window{})
 		var intervals []uint32
 		var states []uint8
 		for i, entry := range table.AdminControlList.Entries {
@@ -35,12 +35,61 @@ func TestScheduleDividesTheCycle(t *testing.T) {
 	}
 }
 
+func TestWindowOfAProfileLeavesTheRestToOthers(t *testing.T) {
+	const cycle = 2 * time.Millisecond
+	wanted := bench.Window{Open: 1200 * time.Microsecond, Close: 1300 * time.Microsecond, Offset: 50 * time.Microsecond}
+	table := ScheduleOf(cycle, wanted)
+	var intervals []uint32
+	var states []uint8
+	for _, entry := range table.AdminControlList.Entries {
+		intervals, states = append(intervals, entry.TimeIntervalValue), append(states, entry.GateStatesValue)
+	}
+	if !slices.Equal(intervals, []uint32{1_200_000, 100_000, 700_000}) || !slices.Equal(states, []uint8{0x7f, 0x80, 0x7f}) {
+		t.Errorf("the schedule is %v, %x", intervals, states)
+	}
+	for class, at := range map[uint8][4]bool{7: {false, true, false, false}, 1: {true, false, true, true}} {
+		for i, phase := range []int64{1_199_999, 1_200_000, 1_300_000, 0} {
+			if got := windowOf(class, cycle, wanted).contains(phase, cycle); got != at[i] {
+				t.Errorf("class %d at %d ns: %v", class, phase, got)
+			}
+		}
+	}
+	for _, workload := range append([]string{results.WorkloadPlain}, bench.GateWorkloads...) {
+		r := bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}, Talkers: 1, Window: wanted}
+		if got := OffsetOf(r, 0); got != 1250*time.Microsecond {
+			t.Errorf("%s: due at %v", workload, got)
+		}
+		for _, companion := range CompanionsOf(r, results.PathKernelVXLAN) {
+			if !companion.Flood {
+				t.Errorf("%s: beside it %+v", workload, companion)
+			}
+		}
+	}
+}
+
+func TestWindowAtTheEndOfTheCycleIsTwoEntries(t *testing.T) {
+	for wanted, want := range map[bench.Window]int{
+		{Open: 0, Close: 100_000}:         2,
+		{Open: 900_000, Close: 1_000_000}: 2,
+		{Open: 1, Close: 999_999}:         3,
+	} {
+		var sum uint32
+		entries := ScheduleOf(time.Millisecond, wanted).AdminControlList.Entries
+		for _, entry := range entries {
+			sum += entry.TimeIntervalValue
+		}
+		if len(entries) != want || sum != 1_000_000 {
+			t.Errorf("%+v: %+v", wanted, entries)
+		}
+	}
+}
+
 func TestWindowsAreOpenToTheNanosecond(t *testing.T) {
 	const cycle = time.Millisecond
 	for class, edges := range map[uint8][2]int64{7: {0, 300_000}, 6: {300_000, 600_000}, 5: {600_000, 1_000_000}, 0: {600_000, 1_000_000}} {
 		const start = 1_790_000_000_123_000_000 // of a cycle
 		open, end := start+edges[0], start+edges[1]
-		w := windowOf(class, cycle)
+		w := windowOf(class, cycle, bench.Window{})
 		for tai, want := range map[int64]bool{open - 1: false, open: true, end - 1: true, end: false} {
 			if w.contains(tai, cycle) != want {
 				t.Errorf("class %d, %d ns behind the beginning of the cycle: %v", class, tai-start, !want)
@@ -52,12 +101,12 @@ func TestWindowsAreOpenToTheNanosecond(t *testing.T) {
 func TestTransmitTimesLieWithinTheirWindows(t *testing.T) {
 	for _, workload := range bench.GateWorkloads {
 		for _, cycle := range []time.Duration{100 * time.Microsecond, time.Millisecond, 100 * time.Millisecond} {
-			if w := windowOf(priorityMeasured, cycle); !w.contains(offsetOf(bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}, Talkers: 1}, 0).Nanoseconds(), cycle) {
+			if w := windowOf(priorityMeasured, cycle, bench.Window{}); !w.contains(OffsetOf(bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}, Talkers: 1}, 0).Nanoseconds(), cycle) {
 				t.Errorf("%s, %v: the messages are outside %v", workload, cycle, w)
 			}
-			for _, companion := range companionsOf(workload, cycle) {
-				if w := windowOf(priorityBeside, cycle); !companion.flood && !w.contains(companion.offset.Nanoseconds(), cycle) {
-					t.Errorf("%s, %v: those of %s are outside %v", workload, cycle, companion.name, w)
+			for _, companion := range CompanionsOf(bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}}, results.PathKernelVXLAN) {
+				if w := windowOf(priorityBeside, cycle, bench.Window{}); !companion.Flood && !w.contains(companion.Offset.Nanoseconds(), cycle) {
+					t.Errorf("%s, %v: those of %s are outside %v", workload, cycle, companion.Name, w)
 				}
 			}
 		}
@@ -69,7 +118,7 @@ func TestTimersOfSeveralTalkersExpireBetweenDepartures(t *testing.T) {
 		for talkers := 2; talkers <= 8; talkers++ {
 			r := bench.Run{Key: results.Key{Workload: results.WorkloadTalkers, CycleNs: cycle.Nanoseconds()}, Talkers: talkers}
 			between := cycle / time.Duration(talkers)
-			if got := leadAmong(r); got < lead || got%between != between/2 {
+			if got := LeadAmong(r); got < lead || got%between != between/2 {
 				t.Errorf("%d talkers, %v: a lead of %v, and departures each %v", talkers, cycle, got, between)
 			}
 		}
@@ -78,22 +127,22 @@ func TestTimersOfSeveralTalkersExpireBetweenDepartures(t *testing.T) {
 
 // withGates is perfect with a schedule: three messages of class 7 in its window, two of class 1 in theirs and one
 // past ktsnd.
-func withGates(t *testing.T) *observation {
+func withGates(t *testing.T) *Observation {
 	t.Helper()
 	seen := perfect(t)
-	seen.gates = &gatesSeen{cycle: testCycle,
-		flows: []flow{{runID: testRun + 1, class: 1, sent: 2}, {runID: testRun, class: 7, sent: 3}},
+	seen.Gates = &Gates{Cycle: testCycle,
+		Flows: []Flow{{RunID: testRun + 1, Class: 1, Sent: 2}, {RunID: testRun, Class: 7, Sent: 3}},
 	}
-	seen.beside = []uint32{testRun + 2}
-	seen.capture.Packets = append(seen.capture.Packets,
+	seen.Beside = []uint32{testRun + 2}
+	seen.Capture.Packets = append(seen.Capture.Packets,
 		frame(t, testRun+1, 0, testBase+600), frame(t, testRun+1, 1, testBase+testCycle+999), frame(t, testRun+2, 0, testBase))
 	return seen
 }
 
 func TestFramesAreCountedByClass(t *testing.T) {
 	seen := withGates(t)
-	seen.gates.overruns[7] = 4
-	outcome, err := join(seen)
+	seen.Gates.Overruns[7] = 4
+	outcome, err := Join(seen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,32 +163,32 @@ func TestFramesAreCountedByClass(t *testing.T) {
 
 func TestWhatGatesPromiseIsJudged(t *testing.T) {
 	for name, test := range map[string]struct {
-		change  func(*observation)
+		change  func(*Observation)
 		outside int
 		problem string
 	}{
 		"a frame outside that ktsnd counted is a figure": {
-			func(o *observation) {
-				o.capture.Packets = append(o.capture.Packets[:5], frame(t, testRun+1, 0, testBase+testCycle))
-				o.gates.flows[0].sent, o.gates.overruns[1] = 1, 1
+			func(o *Observation) {
+				o.Capture.Packets = append(o.Capture.Packets[:5], frame(t, testRun+1, 0, testBase+testCycle))
+				o.Gates.Flows[0].Sent, o.Gates.Overruns[1] = 1, 1
 			}, 1, ""},
 		"one that it did not count is a failure": {
-			func(o *observation) {
-				o.capture.Packets = append(o.capture.Packets[:5], frame(t, testRun+1, 0, testBase+testCycle))
-				o.gates.flows[0].sent = 1
+			func(o *Observation) {
+				o.Capture.Packets = append(o.Capture.Packets[:5], frame(t, testRun+1, 0, testBase+testCycle))
+				o.Gates.Flows[0].Sent = 1
 			}, 1, "1 frames of class 1 were outside their window, and ktsnd counted 0 overruns"},
 		"one before its window is no better": {
-			func(o *observation) {
-				o.capture.Packets = append(o.capture.Packets[:5], frame(t, testRun+1, 0, testBase+599))
-				o.gates.flows[0].sent = 1
+			func(o *Observation) {
+				o.Capture.Packets = append(o.Capture.Packets[:5], frame(t, testRun+1, 0, testBase+599))
+				o.Gates.Flows[0].Sent = 1
 			}, 1, "1 frames of class 1"},
 		"a message that never came": {
-			func(o *observation) { o.gates.flows[0].sent = 5 }, 0, "handed 5 messages of class 1 and the tap saw 2"},
+			func(o *Observation) { o.Gates.Flows[0].Sent = 5 }, 0, "handed 5 messages of class 1 and the tap saw 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := withGates(t)
 			test.change(seen)
-			outcome, err := join(seen)
+			outcome, err := Join(seen)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lab
+package traffic
 
 import (
 	"encoding/binary"
@@ -38,7 +38,7 @@ func frame(t *testing.T, runID, sequence uint32, tai int64) wiretap.Packet {
 		&layers.Ethernet{SrcMAC: make(net.HardwareAddr, 6), DstMAC: make(net.HardwareAddr, 6),
 			EthernetType: layers.EthernetTypeIPv4},
 		&layers.IPv4{Version: 4, Protocol: layers.IPProtocolUDP, SrcIP: net.IP{10, 0, 0, 1}, DstIP: net.IP{10, 0, 0, 2}},
-		&layers.UDP{SrcPort: 1, DstPort: listenPort},
+		&layers.UDP{SrcPort: 1, DstPort: ListenPort},
 		gopacket.Payload(payload))
 	if err != nil {
 		t.Fatal(err)
@@ -61,25 +61,25 @@ func arp(t *testing.T) wiretap.Packet {
 
 // perfect is a run of three messages over ktsnd in which all goes well: departure 50, wire 60 and arrival 90
 // after the time asked for.
-func perfect(t *testing.T) *observation {
+func perfect(t *testing.T) *Observation {
 	t.Helper()
-	seen := &observation{talkers: []talkerSeen{{runID: testRun}}, viaDaemon: true, late: 0,
-		capture:  &wiretap.Capture{Packets: []wiretap.Packet{arp(t), frame(t, testRun-1, 0, 5)}},
-		cpuCores: map[string]float64{"ktsnd": 0.07}}
+	seen := &Observation{Talkers: []Talker{{RunID: testRun}}, ViaDaemon: true, Late: new(uint64),
+		Capture:  &wiretap.Capture{Packets: []wiretap.Packet{arp(t), frame(t, testRun-1, 0, 5)}},
+		CPUCores: map[string]float64{"ktsnd": 0.07}}
 	for sequence := range uint32(3) {
 		txtime := testBase + int64(sequence)*testCycle
-		seen.talkers[0].sent = append(seen.talkers[0].sent, perf.Sent{Sequence: sequence, Txtime: txtime,
+		seen.Talkers[0].Sent = append(seen.Talkers[0].Sent, perf.Sent{Sequence: sequence, Txtime: txtime,
 			SendStart: txtime - 300, SendEnd: txtime - 299})
-		seen.departures = append(seen.departures, control.Departure{RequestedTAI: txtime, DepartedTAI: txtime + 50})
-		seen.capture.Packets = append(seen.capture.Packets, frame(t, testRun, sequence, txtime+60))
-		seen.received = append(seen.received, perf.Received{Sequence: sequence, Txtime: txtime, Arrival: txtime + 90,
+		seen.Departures = append(seen.Departures, control.Departure{RequestedTAI: txtime, DepartedTAI: txtime + 50})
+		seen.Capture.Packets = append(seen.Capture.Packets, frame(t, testRun, sequence, txtime+60))
+		seen.Received = append(seen.Received, perf.Received{Sequence: sequence, Txtime: txtime, Arrival: txtime + 90,
 			Valid: true})
 	}
 	return seen
 }
 
 func TestEachMessageIsFollowedToTheListener(t *testing.T) {
-	outcome, err := join(perfect(t))
+	outcome, err := Join(perfect(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,28 +102,28 @@ func TestEachMessageIsFollowedToTheListener(t *testing.T) {
 }
 
 // several is perfect with a second talker whose messages lie half a cycle behind those of the first.
-func several(t *testing.T) *observation {
+func several(t *testing.T) *Observation {
 	t.Helper()
 	seen := perfect(t)
 	const half = testCycle / 2
-	seen.talkers[0].port = talkerPort
-	second := talkerSeen{runID: testRun + 1, port: talkerPort + 1}
+	seen.Talkers[0].Port = talkerPort
+	second := Talker{RunID: testRun + 1, Port: talkerPort + 1}
 	for i := range 3 {
-		seen.received[i].Source = netip.AddrPortFrom(topology.PodAddressA, talkerPort)
-		sent, arrived := seen.talkers[0].sent[i], seen.received[i]
+		seen.Received[i].Source = netip.AddrPortFrom(topology.PodAddressA, talkerPort)
+		sent, arrived := seen.Talkers[0].Sent[i], seen.Received[i]
 		sent.Txtime, arrived.Txtime, arrived.Arrival = sent.Txtime+half, arrived.Txtime+half, arrived.Arrival+half+10
 		arrived.Source = netip.AddrPortFrom(topology.PodAddressA, talkerPort+1)
-		second.sent = append(second.sent, sent)
-		seen.received = append(seen.received, arrived)
-		seen.departures = append(seen.departures, control.Departure{Flow: 2, RequestedTAI: sent.Txtime, DepartedTAI: sent.Txtime + 50})
-		seen.capture.Packets = append(seen.capture.Packets, frame(t, testRun+1, sent.Sequence, sent.Txtime+60))
+		second.Sent = append(second.Sent, sent)
+		seen.Received = append(seen.Received, arrived)
+		seen.Departures = append(seen.Departures, control.Departure{Flow: 2, RequestedTAI: sent.Txtime, DepartedTAI: sent.Txtime + 50})
+		seen.Capture.Packets = append(seen.Capture.Packets, frame(t, testRun+1, sent.Sequence, sent.Txtime+60))
 	}
-	seen.talkers = append(seen.talkers, second)
+	seen.Talkers = append(seen.Talkers, second)
 	return seen
 }
 
 func TestTalkersWithTheSameNumbersAreToldApart(t *testing.T) {
-	outcome, err := join(several(t))
+	outcome, err := Join(several(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,58 +141,58 @@ func TestTalkersWithTheSameNumbersAreToldApart(t *testing.T) {
 
 func TestRunWithoutSamplersIsJudgedWithoutTheWire(t *testing.T) {
 	seen := perfect(t)
-	seen.capture = nil
-	outcome, err := join(seen)
+	seen.Capture = nil
+	outcome, err := Join(seen)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(outcome.Problems) != 0 || outcome.Messages[0].Wire != 0 || outcome.Observed.Received != 3 {
 		t.Errorf("problems %q, messages %+v", outcome.Problems, outcome.Messages)
 	}
-	seen.received, seen.departures = seen.received[1:], seen.departures[1:]
-	if outcome, err = join(seen); err != nil || len(outcome.Problems) != 2 {
+	seen.Received, seen.Departures = seen.Received[1:], seen.Departures[1:]
+	if outcome, err = Join(seen); err != nil || len(outcome.Problems) != 2 {
 		t.Errorf("problems %q, %v", outcome.Problems, err)
 	}
 }
 
 func TestWhatGoesWrongIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*observation)
+		change func(*Observation)
 		want   []string
 	}{
 		"a tap that dropped frames makes the run invalid": {
-			func(o *observation) { o.capture.Drops = 2 }, []string{"the tap dropped 2"}},
+			func(o *Observation) { o.Capture.Drops = 2 }, []string{"the tap dropped 2"}},
 		"a time stamp that the link did not take does, too": {
-			func(o *observation) { o.capture.Packets[3].AtTap = true }, []string{"1 frames got no time stamp"}},
+			func(o *Observation) { o.Capture.Packets[3].AtTap = true }, []string{"1 frames got no time stamp"}},
 		"a tap that missed a message does, too": {
-			func(o *observation) { o.capture.Packets = o.capture.Packets[:4] }, []string{"1 messages arrived that the tap did not see"}},
+			func(o *Observation) { o.Capture.Packets = o.Capture.Packets[:4] }, []string{"1 messages arrived that the tap did not see"}},
 		"a lost message": {
-			func(o *observation) { o.received = o.received[1:] }, []string{"1 messages were lost"}},
+			func(o *Observation) { o.Received = o.Received[1:] }, []string{"1 messages were lost"}},
 		"a message early on the wire": {
-			func(o *observation) { o.capture.Packets[3].TAI -= 61 }, []string{"1 messages were early"}},
+			func(o *Observation) { o.Capture.Packets[3].TAI -= 61 }, []string{"1 messages were early"}},
 		"a message that ktsnd released early": {
-			func(o *observation) { o.departures[0].DepartedTAI -= 51 }, []string{"ktsnd released 1 messages before their time"}},
+			func(o *Observation) { o.Departures[0].DepartedTAI -= 51 }, []string{"ktsnd released 1 messages before their time"}},
 		"a message that never was ktsnd's": {
-			func(o *observation) { o.departures = o.departures[:2] }, []string{"ktsnd did not send 1"}},
+			func(o *Observation) { o.Departures = o.Departures[:2] }, []string{"ktsnd did not send 1"}},
 		"a send call that failed is not a loss": {
-			func(o *observation) {
-				o.talkers[0].sent[2].Errno = 11
-				o.received, o.departures = o.received[:2], o.departures[:2]
+			func(o *Observation) {
+				o.Talkers[0].Sent[2].Errno = 11
+				o.Received, o.Departures = o.Received[:2], o.Departures[:2]
 			}, []string{"1 send calls failed"}},
 		"a message with bytes changed is lost as well": {
-			func(o *observation) { o.received[0].Valid = false }, []string{"1 messages arrived with bytes changed", "1 messages were lost"}},
+			func(o *Observation) { o.Received[0].Valid = false }, []string{"1 messages arrived with bytes changed", "1 messages were lost"}},
 		"a message that came twice": {
-			func(o *observation) { o.received = append(o.received, o.received[0]) }, []string{"1 messages arrived twice"}},
+			func(o *Observation) { o.Received = append(o.Received, o.Received[0]) }, []string{"1 messages arrived twice"}},
 		"a loss on the kernel's path is a result": {
-			func(o *observation) {
-				o.viaDaemon = false
-				o.received, o.departures = o.received[1:], nil
+			func(o *Observation) {
+				o.ViaDaemon = false
+				o.Received, o.Departures = o.Received[1:], nil
 			}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := perfect(t)
 			test.change(seen)
-			outcome, err := join(seen)
+			outcome, err := Join(seen)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
@@ -19,24 +18,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/traffic"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
-)
-
-const (
-	// listenPort is where the listener waits, on whichever address.
-	listenPort = 7788
-	// talkerPort is where the first of several talkers sends from; the others follow.
-	talkerPort = 7800
-	// lead is how long before its transmit time the talker hands a timed message over: far enough for a talker
-	// that is late itself, and not a whole number of cycles, or its timer would interrupt ktsnd, which shares
-	// its processor, at the very moment of a departure.
-	lead = 2500 * time.Microsecond
-	// idleTimeout ends the listener when messages are missing.
-	idleTimeout = 2 * time.Second
-	// firstTimeout ends it when none came at all.
-	firstTimeout = 10 * time.Second
-	// runGrace is what a run may take beyond its messages before it counts as stuck.
-	runGrace = 30 * time.Second
 )
 
 // way is between which ends a path's messages travel.
@@ -54,19 +37,13 @@ func wayOf(nodes *topology.Topology, path string) way {
 
 // perform sends the messages of one run and observes them.
 func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Duration()+runGrace)
+	ctx, cancel := context.WithTimeout(ctx, r.Duration()+traffic.RunGrace)
 	defer cancel()
-	seen := &observation{viaDaemon: r.Path == results.PathDirect, cpuCores: map[string]float64{}}
-	for talker := range r.Talkers {
-		l.lastRunID++
-		one := talkerSeen{runID: l.lastRunID}
-		if r.Talkers > 1 {
-			one.port = talkerPort + uint16(talker)
-		}
-		seen.talkers = append(seen.talkers, one)
-	}
+	seen := &traffic.Observation{Talkers: traffic.Talkers(r, l.lastRunID+1), ViaDaemon: r.Path == results.PathDirect,
+		CPUCores: map[string]float64{}}
+	l.lastRunID += uint32(r.Talkers)
 	if bench.HasGates(r.Workload) {
-		seen.gates = &gatesSeen{cycle: r.Cycle()}
+		seen.Gates = &traffic.Gates{Cycle: r.Cycle(), Window: r.Window}
 	}
 	if err := l.stamp(!r.Unsampled); err != nil {
 		return nil, err
@@ -79,7 +56,7 @@ func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) 
 	} else if err := l.tapped(ctx, r, seen, &watched); err != nil {
 		return nil, err
 	}
-	outcome, err := join(seen)
+	outcome, err := traffic.Join(seen)
 	if err != nil {
 		return nil, err
 	}
@@ -88,21 +65,21 @@ func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) 
 }
 
 // tapped watches the link while there is traffic.
-func (l *Lab) tapped(ctx context.Context, r bench.Run, seen *observation, watched *results.Distributions) error {
+func (l *Lab) tapped(ctx context.Context, r bench.Run, seen *traffic.Observation, watched *results.Distributions) error {
 	tap, err := l.openTap(l.expectedFrames(r))
 	if err != nil {
 		return err
 	}
 	errTraffic := l.traffic(ctx, r, seen, watched)
-	seen.capture, err = tap.Stop()
+	seen.Capture, err = tap.Stop()
 	return errors.Join(errTraffic, err)
 }
 
 // expectedFrames is how many frames a run puts on the link at most: twice the messages and some ARP.
 func (l *Lab) expectedFrames(r bench.Run) int {
 	frames := 2*r.Messages*r.Talkers + 1000
-	for _, companion := range companionsOf(r.Workload, r.Cycle()) {
-		frames += companion.mostFrames(r)
+	for _, companion := range traffic.CompanionsOf(r, results.PathKernelVXLAN) {
+		frames += companion.MostFrames(r)
 	}
 	return min(frames, wiretap.MaxFrames)
 }
@@ -117,7 +94,7 @@ func (l *Lab) openTap(frames int) (tap *wiretap.Tap, err error) {
 }
 
 // traffic runs listener and talkers and reads what they, and ktsnd, have to say.
-func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *observation, watched *results.Distributions) error {
+func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *traffic.Observation, watched *results.Distributions) error {
 	listenerFile := filepath.Join(l.nodes.Dir, "listener.csv")
 	listener, err := l.startListener(ctx, r, seen, listenerFile)
 	if err != nil {
@@ -125,7 +102,7 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *observation, watch
 	}
 	defer func() { _ = listener.Stop(stopGrace) }()
 	var watch *watch
-	if seen.viaDaemon {
+	if seen.ViaDaemon {
 		if watch, err = l.daemon.watch(ctx); err != nil {
 			return err
 		}
@@ -141,7 +118,7 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *observation, watch
 	if err := beside.finish(seen); err != nil {
 		return err
 	}
-	if seen.received, err = readFile(listenerFile, perf.ReadListener); err != nil {
+	if seen.Received, err = readFile(listenerFile, perf.ReadListener); err != nil {
 		return err
 	}
 	if watch == nil {
@@ -151,7 +128,7 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *observation, watch
 }
 
 // talk runs the measured talkers, and waits for the listener to have heard them.
-func (l *Lab) talk(ctx context.Context, r bench.Run, seen *observation, listener *process.Process,
+func (l *Lab) talk(ctx context.Context, r bench.Run, seen *traffic.Observation, listener *process.Process,
 	watched *results.Distributions) error {
 	programs := map[string]*process.Process{"listener": listener}
 	if l.daemon != nil {
@@ -163,7 +140,7 @@ func (l *Lab) talk(ctx context.Context, r bench.Run, seen *observation, listener
 			_ = talker.Stop(stopGrace)
 		}
 	}()
-	for number := range seen.talkers {
+	for number := range seen.Talkers {
 		talker, err := l.startTalker(r, seen, number)
 		if err != nil {
 			return err
@@ -187,13 +164,13 @@ func (l *Lab) talk(ctx context.Context, r bench.Run, seen *observation, listener
 		return err
 	}
 	for number, talker := range talkers {
-		seen.cpuCores["talker"] += float64(talker.Used()) / float64(time.Duration(r.Messages)*r.Cycle())
+		seen.CPUCores["talker"] += float64(talker.Used()) / float64(time.Duration(r.Messages)*r.Cycle())
 		var err error
-		if seen.talkers[number].sent, err = readFile(l.talkerFile(number), perf.ReadTalker); err != nil {
+		if seen.Talkers[number].Sent, err = readFile(l.talkerFile(number), perf.ReadTalker); err != nil {
 			return err
 		}
 	}
-	seen.cpuCores["listener"] = float64(listener.Used()) / float64(listener.Lifetime())
+	seen.CPUCores["listener"] = float64(listener.Used()) / float64(listener.Lifetime())
 	return nil
 }
 
@@ -201,33 +178,25 @@ func (l *Lab) talkerFile(number int) string {
 	return filepath.Join(l.nodes.Dir, fmt.Sprintf("talker-%d.csv", number))
 }
 
-func (l *Lab) startTalker(r bench.Run, seen *observation, number int) (*process.Process, error) {
-	way, talker := wayOf(l.nodes, r.Path), &seen.talkers[number]
-	arguments := append(l.talkerArguments(r, number), records(talker.runID, l.talkerFile(number))...)
-	if talker.port != 0 {
-		arguments = append(arguments, "--bind", netip.AddrPortFrom(way.source, talker.port).String())
+func (l *Lab) startTalker(r bench.Run, seen *traffic.Observation, number int) (*process.Process, error) {
+	way, talker := wayOf(l.nodes, r.Path), &seen.Talkers[number]
+	arguments := append(traffic.MeasuredTalker(r, number, way.address), traffic.Records(talker.RunID, l.talkerFile(number))...)
+	if talker.Port != 0 {
+		arguments = append(arguments, "--bind", netip.AddrPortFrom(way.source, talker.Port).String())
 	}
 	return process.Start(way.from, "tsnperf talker", l.talkerCommand(r.Path, arguments))
 }
 
 // startListener returns once the listener listens.
-func (l *Lab) startListener(ctx context.Context, r bench.Run, seen *observation, file string) (*process.Process, error) {
+func (l *Lab) startListener(ctx context.Context, r bench.Run, seen *traffic.Observation, file string) (*process.Process, error) {
 	readable, writable, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start tsnperf listener: %w", err)
 	}
 	defer readable.Close()
 	way := wayOf(l.nodes, r.Path)
-	arguments := []string{"listener", "--poll", "--quiet",
-		"--bind", netip.AddrPortFrom(way.address, listenPort).String(),
-		"--count", strconv.Itoa(r.Messages * r.Talkers),
-		"--idle-timeout", nanoseconds(idleTimeout), "--first-timeout", nanoseconds(firstTimeout),
-		"--csv", file,
-		"--ready-fd", "3"}
-	if len(seen.talkers) == 1 { // several are told from each other, and from others, by their ports
-		arguments = append(arguments, "--run-id", strconv.FormatUint(uint64(seen.talkers[0].runID), 10))
-	}
-	command := exec.Command(l.programs.tsnperf, append(arguments, cpuArguments(l.pinning.listener)...)...)
+	arguments := append(traffic.Listener(r, seen.Talkers, way.address, l.pinning.listener), "--csv", file, "--ready-fd", "3")
+	command := exec.Command(l.programs.tsnperf, arguments...)
 	command.ExtraFiles = []*os.File{writable}
 	listener, err := process.Start(way.to, "tsnperf listener", command)
 	writable.Close()
@@ -252,32 +221,10 @@ func awaitReady(ctx context.Context, from *os.File) error {
 	return err
 }
 
-// talkerArguments are those of a talker that is measured.
-func (l *Lab) talkerArguments(r bench.Run, number int) []string {
-	arguments := []string{
-		"--to", netip.AddrPortFrom(wayOf(l.nodes, r.Path).address, listenPort).String(),
-		"--cycle", nanoseconds(r.Cycle()),
-		"--size", strconv.Itoa(r.PayloadBytes),
-		"--count", strconv.Itoa(r.Messages),
-		"--lead", nanoseconds(leadAmong(r))}
-	if offset := offsetOf(r, number); offset != 0 {
-		arguments = append(arguments, "--offset", nanoseconds(offset))
-	}
-	if priority := priorityOf(r.Workload); priority != 0 {
-		arguments = append(arguments, "--priority", strconv.Itoa(priority))
-	}
-	return arguments
-}
-
-// records says by which number a talker's messages are known, and where it writes what became of them.
-func records(runID uint32, file string) []string {
-	return []string{"--run-id", strconv.FormatUint(uint64(runID), 10), "--csv", file}
-}
-
 // talkerCommand is a talker whose messages take a path.
 func (l *Lab) talkerCommand(path string, arguments []string) *exec.Cmd {
 	arguments = append([]string{"talker", "--quiet", "--clock", "tai"}, arguments...)
-	arguments = append(arguments, cpuArguments(l.pinning.sender)...)
+	arguments = append(arguments, traffic.CPU(l.pinning.sender)...)
 	if path != results.PathDirect {
 		return exec.Command(l.programs.tsnperf, append(arguments, "--no-txtime")...)
 	}
@@ -322,16 +269,4 @@ func readFile[T any](path string, read func(io.Reader) ([]T, error)) ([]T, error
 	}
 	defer file.Close()
 	return read(file)
-}
-
-func cpuArguments(cpu int) []string {
-	if cpu == notPinned {
-		return nil
-	}
-	return []string{"--cpu", strconv.Itoa(cpu)}
-}
-
-// nanoseconds writes a duration as tsnperf reads it.
-func nanoseconds(duration time.Duration) string {
-	return strconv.FormatInt(duration.Nanoseconds(), 10) + "ns"
 }

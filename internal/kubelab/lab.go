@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/traffic"
+)
+
+// Lab is where runs are made. It implements bench.Target. One goroutine.
+type Lab struct {
+	*connection
+	on          nodes
+	pods        map[string]*corev1.Pod
+	pinning     bench.Pinning
+	environment bench.Environment
+	host        results.Host
+	clocks      clocks
+	// ktsnd is the pod of the talkers' node, nil when it cannot be asked.
+	ktsnd *corev1.Pod
+	// kubelets tells that they can be asked, asked when they were.
+	kubelets bool
+	asked    time.Time
+	// lastRunID tells the messages of a run from those of others.
+	lastRunID uint32
+}
+
+// Open makes the pods, or leaves nothing behind. Close removes them. Say gets a sentence on what was removed before.
+func Open(ctx context.Context, where Where, profile *bench.Profile, say func(string)) (_ *Lab, err error) {
+	if namespace, name, both := strings.Cut(where.Network, "/"); !both || namespace == "" || name == "" {
+		return nil, fmt.Errorf("--network %q is no NAMESPACE/NAME", where.Network)
+	}
+	c, err := connect(where)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{connection: c, pinning: given(profile.Pinning)}
+	paths := map[string]bool{}
+	for _, path := range profile.Paths {
+		paths[path] = true
+	}
+	if err := l.look(ctx, paths); err != nil {
+		return nil, err
+	}
+	if err := c.makeNamespace(ctx, paths[results.PathHost], say); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.removeNamespace(context.WithoutCancel(ctx)))
+		}
+	}()
+	if l.pods, err = c.startPods(ctx, c.podsFor(l.on, l.Image, paths)); err != nil {
+		return nil, err
+	}
+	if err := l.measureClocks(ctx); err != nil {
+		return nil, err
+	}
+	l.describe(profile)
+	return l, nil
+}
+
+// given leaves processors of other machines alone, unless a profile names them.
+func given(wanted bench.Pinning) bench.Pinning {
+	if wanted.Mode == bench.PinGiven {
+		return wanted
+	}
+	return bench.Pinning{Mode: bench.PinNone, Sender: traffic.NotPinned, Listener: traffic.NotPinned}
+}
+
+// look finds out what there is, and changes nothing.
+func (l *Lab) look(ctx context.Context, paths map[string]bool) error {
+	text, err := l.core.Get().AbsPath("/version").DoRaw(ctx)
+	if err != nil {
+		return l.explain("ask the cluster for its version", err)
+	}
+	var version version.Info
+	if err := json.Unmarshal(text, &version); err != nil {
+		return l.explain("ask the cluster for its version", err)
+	}
+	if err := l.checkRights(ctx, paths[results.PathTSN]); err != nil {
+		return err
+	}
+	if l.on, err = l.chooseNodes(ctx); err != nil {
+		return err
+	}
+	if paths[results.PathTSN] {
+		if err := l.checkNetwork(ctx); err != nil {
+			return err
+		}
+	}
+	info := l.on.talkers.Status.NodeInfo
+	l.host = results.Host{
+		Date:     time.Now().UTC().Truncate(time.Second),
+		Kernel:   info.KernelVersion + " " + info.Architecture,
+		CPUModel: fmt.Sprintf("Kubernetes %s, %s (talkers) and %s (listeners)", version.GitVersion, l.on.talkers.Name, l.on.listeners.Name),
+		Cores:    int(l.on.talkers.Status.Capacity.Cpu().Value()),
+	}
+	return l.lookFurther(ctx, paths[results.PathTSN])
+}
+
+// lookFurther finds what a bench can do without.
+func (l *Lab) lookFurther(ctx context.Context, tsn bool) error {
+	lacking, err := l.lacking(ctx, ofKubelet)
+	if err != nil {
+		return err
+	}
+	l.kubelets = len(lacking) == 0
+	if !l.kubelets {
+		l.miss("processor time and memory of nodes and pods", "the user may not "+lacking[0])
+	}
+	if tsn {
+		if err := l.lookForKtsnd(ctx); err != nil {
+			return err
+		}
+	}
+	if l.Image == "" {
+		l.Image = defaultImage
+		if l.ktsnd != nil {
+			l.Image = imageBeside(l.ktsnd)
+		}
+	}
+	return nil
+}
+
+func (l *Lab) lookForKtsnd(ctx context.Context) error {
+	lacking, err := l.lacking(ctx, l.ofKtsnd()...)
+	if err != nil {
+		return err
+	}
+	if len(lacking) > 0 {
+		l.miss("what ktsnd counts as late", "the user may not "+strings.Join(lacking, ", "))
+		return nil
+	}
+	if l.ktsnd, err = l.findKtsnd(ctx, l.on.talkers.Name); err != nil {
+		return err
+	}
+	if l.ktsnd == nil {
+		return fmt.Errorf("no ktsnd is ready on node %s, so path tsn cannot be measured; `kubectl get pods -n %s` shows why, or leave the path out",
+			l.on.talkers.Name, l.networkNamespace())
+	}
+	return nil
+}
+
+func (l *Lab) miss(what, why string) {
+	l.environment.NotMeasured = append(l.environment.NotMeasured, results.Gap{What: what, Why: why})
+}
+
+// describe says where it is measured.
+func (l *Lab) describe(profile *bench.Profile) {
+	e := &l.environment
+	e.SenderCPU, e.ListenerCPU = l.pinning.Sender, l.pinning.Listener
+	e.LeadNs = traffic.LeadOf(results.WorkloadPlain, 0).Nanoseconds()
+	e.Programs = map[string]string{}
+	for _, pod := range l.pods {
+		e.Programs["image of tsnperf"] = imageID(pod, container)
+	}
+	if l.ktsnd != nil {
+		e.Programs["image of ktsnd"] = imageID(l.ktsnd, ktsndContainer)
+	}
+	e.Clock = l.clocks.describe()
+	e.Warnings = []string{}
+	if warning := l.clocks.warning(); warning != "" {
+		e.Warnings = append(e.Warnings, warning)
+	}
+	l.miss("the wire, and when ktsnd released each message", "a bench in a cluster has pods only, which see neither; early is what "+
+		"arrived before its time, the error of the clocks granted")
+	if profile.Pinning.Mode == bench.PinAuto {
+		l.miss("talkers and listeners on processors of their own", "the profile names none (`pinning`), and the kubelet's settings hold")
+	}
+}
+
+func imageID(pod *corev1.Pod, container string) string {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == container {
+			return status.ImageID[strings.LastIndex(status.ImageID, ":")+1:]
+		}
+	}
+	return ""
+}
+
+// Host is the talkers' node.
+func (l *Lab) Host() (results.Host, error) { return l.host, nil }
+
+// Prepare has nothing to prepare: a cluster is as it is.
+func (l *Lab) Prepare(context.Context, bench.Setting) error { return nil }
+
+// Environment is the cluster's.
+func (l *Lab) Environment() bench.Environment {
+	environment := l.environment
+	environment.Warnings, environment.NotMeasured = slices.Clone(environment.Warnings), slices.Clone(environment.NotMeasured)
+	return environment
+}
+
+// Close removes everything.
+func (l *Lab) Close(ctx context.Context) error {
+	return l.removeNamespace(context.WithoutCancel(ctx))
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package results
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// UsageSample is what a node, or a container of a pod on it, had used at one time.
+type UsageSample struct {
+	Node string `json:"node"`
+	// The rest of the name is empty for the node itself. UID tells pods of the same name apart.
+	Pod       string `json:"pod,omitempty"`
+	Container string `json:"container,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	// TimeNs since 1970, by the node's clock, is when it was counted; CPUNs the processor time until then.
+	TimeNs      int64 `json:"time_ns"`
+	CPUNs       int64 `json:"cpu_ns"`
+	MemoryBytes int64 `json:"memory_bytes"`
+}
+
+// Usage is what a node, or a container, used over a measurement.
+type Usage struct {
+	Node      string `json:"node"`
+	Pod       string `json:"pod,omitempty"`
+	Container string `json:"container,omitempty"`
+	// Cores is the mean over OverNs, in which it was counted Counted times.
+	Cores   float64 `json:"cores"`
+	OverNs  int64   `json:"over_ns"`
+	Counted int     `json:"counted"`
+	// MemoryBytes is the most.
+	MemoryBytes int64 `json:"memory_bytes"`
+}
+
+// longestPause separates parts of a measurement that was interrupted: what was used between them is not its.
+const longestPause = 2 * time.Minute
+
+// usageKey is what samples belong to.
+type usageKey struct{ node, pod, container, uid string }
+
+// UsageOf adds up samples, nodes first. Of what was counted once nothing is known.
+func UsageOf(samples []UsageSample) []Usage {
+	series := map[usageKey][]UsageSample{}
+	for _, sample := range samples {
+		key := usageKey{sample.Node, sample.Pod, sample.Container, sample.UID}
+		if of := series[key]; len(of) == 0 || sample.TimeNs > of[len(of)-1].TimeNs { // a kubelet may tell the same twice
+			series[key] = append(of, sample)
+		}
+	}
+	sums := map[usageKey]*Usage{}
+	busy := map[usageKey]int64{}
+	for key, of := range series {
+		key.uid = ""
+		if sums[key] == nil {
+			sums[key] = &Usage{Node: key.node, Pod: key.pod, Container: key.container}
+		}
+		busy[key] += sums[key].add(of)
+	}
+	all := []Usage{}
+	for key, sum := range sums {
+		if sum.OverNs > 0 {
+			sum.Cores = float64(busy[key]) / float64(sum.OverNs)
+			all = append(all, *sum)
+		}
+	}
+	slices.SortFunc(all, func(a, b Usage) int {
+		return cmp.Or(boolInt(a.Pod != "")-boolInt(b.Pod != ""), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Pod, b.Pod),
+			cmp.Compare(a.Container, b.Container))
+	})
+	return all
+}
+
+// add takes the samples of one pod, or node, and returns the processor time between them.
+func (u *Usage) add(samples []UsageSample) (busy int64) {
+	for i, sample := range samples {
+		u.Counted++
+		u.MemoryBytes = max(u.MemoryBytes, sample.MemoryBytes)
+		if i == 0 {
+			continue
+		}
+		before := samples[i-1]
+		if between := sample.TimeNs - before.TimeNs; between <= longestPause.Nanoseconds() && sample.CPUNs >= before.CPUNs {
+			u.OverNs += between
+			busy += sample.CPUNs - before.CPUNs
+		}
+	}
+	return busy
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+const benchNamespace = "e2e-bench"
+
+// benchProfile is a bench of seconds.
+const benchProfile = `name: short
+paths: [tsn, primary, host]
+workloads: [plain, {name: saturated, paths: [tsn]}, {name: talkers, paths: [primary]}]
+payloads: [64]
+messages: 100
+repetitions: 2
+warm-up: 10
+talkers: 2
+`
+
+// startBenchIn starts `ktsn bench run` in the cluster.
+func startBenchIn(t *testing.T, out string, more ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	profile := filepath.Join(t.TempDir(), "short.yaml")
+	if err := os.WriteFile(profile, []byte(benchProfile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := &bytes.Buffer{}
+	command := exec.Command(program(t, "ktsn"), append([]string{"bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace",
+		benchNamespace, "--out", out, "--quiet"}, more...)...)
+	command.Stdout, command.Stderr = said, said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if command.ProcessState == nil {
+			_ = command.Process.Kill()
+			_ = command.Wait()
+		}
+	})
+	return command, said
+}
+
+// awaitBenchRuns waits for so many runs of a bench.
+func awaitBenchRuns(t *testing.T, out string, count int, said *bytes.Buffer) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		runs, err := filepath.Glob(filepath.Join(out, "runs", "*.csv.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(runs) >= count {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d runs after %v: %s", len(runs), patience, said)
+		}
+	}
+}
+
+// noBenchNamespace fails the test when a bench has left its namespace.
+func noBenchNamespace(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if _, err := client.CoreV1().Namespaces().Get(ctx, benchNamespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("namespace %s is still there (%v)", benchNamespace, err)
+	}
+}
+
+func TestABenchInPodsIsInterruptedAndGoesOn(t *testing.T) {
+	ctx := needChart(t)
+	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
+	out := filepath.Join(t.TempDir(), "bench")
+	first, said := startBenchIn(t, out)
+	awaitBenchRuns(t, out, 2, said)
+	other, complaint := startBenchIn(t, filepath.Join(t.TempDir(), "other"))
+	if err := other.Wait(); err == nil || !strings.Contains(complaint.String(), "namespace "+benchNamespace+" is in use") {
+		t.Errorf("another bench in the same namespace: %v: %s", err, complaint)
+	}
+	if err := first.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(); err == nil || !strings.Contains(said.String(), "the same command goes on with it") {
+		t.Errorf("interrupted: %v: %s", err, said)
+	}
+	noBenchNamespace(ctx, t)
+
+	second, said := startBenchIn(t, out)
+	if err := second.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	noBenchNamespace(ctx, t)
+	checkBenchSummary(t, out)
+	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !strings.Contains(string(page), "two nodes of a Kubernetes cluster") {
+		t.Errorf("the report: %v", err)
+	}
+}
+
+// checkBenchSummary judges what does not depend on the machine.
+func checkBenchSummary(t *testing.T, out string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var summary results.Summary
+	if err := json.Unmarshal(text, &summary); err != nil {
+		t.Fatal(err)
+	}
+	var measured []string
+	for _, run := range summary.Runs {
+		measured = append(measured, fmt.Sprintf("%s %s %d", run.Workload, run.Path, run.Sent))
+		if run.Latency == nil || (run.Late == nil) != (run.Path != results.PathTSN) || (results.ThroughKtsnd(run.Path) && run.Lost+run.Early > 0) {
+			t.Errorf("%s: %+v, latency %v", run.Key(), run.Counts, run.Latency)
+		}
+		if beside := run.BesideFrames; (beside != nil && *beside > 0) != (run.Workload == results.WorkloadSaturated) {
+			t.Errorf("%s: %v messages beside", run.Key(), beside)
+		}
+	}
+	want := []string{"plain tsn 200", "plain primary 200", "plain host 200", "talkers primary 400", "saturated tsn 200"}
+	if !slices.Equal(measured, want) {
+		t.Errorf("measured %q, want %q", measured, want)
+	}
+	if summary.Clock == nil || summary.Clock.ErrorNs <= 0 || len(summary.Profile.Programs) != 2 {
+		t.Errorf("clock %+v, programs %v", summary.Clock, summary.Profile.Programs)
+	}
+}
+
+func TestABenchSaysWhatTheClusterLacks(t *testing.T) {
+	needChart(t)
+	for name, test := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"no such network": {[]string{"--network", "default/none"}, "the cluster has no network default/none"},
+		"no such image":   {[]string{"--image", "kubernetsn.invalid/tsnperf:none"}, "load the image onto the nodes, or name another with --image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bench, said := startBenchIn(t, t.TempDir(), test.arguments...)
+			if err := bench.Wait(); err == nil || !strings.Contains(said.String(), test.want) || strings.Count(said.String(), "\n") != 1 {
+				t.Errorf("%v: %s; want %s", err, said, test.want)
+			}
+			noBenchNamespace(t.Context(), t)
+		})
+	}
+}
