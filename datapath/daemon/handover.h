@@ -93,6 +93,7 @@ struct handover_flow {
 	uint32_t index;
 	bool closed;
 	bool has_alarm, has_space;
+	int32_t reserved; /* the predecessor's own number of the descriptor, in older ones */
 	struct wake_names alarm;
 	struct txtime_mode mode;
 	uint64_t cookie;

@@ -43,14 +43,7 @@ static uint32_t reserves_for(uint32_t shares)
 	return count;
 }
 
-static uint32_t reserve_free(const struct loop *loop, const struct share *share)
-{
-	uint32_t pending = share_pending(share);
-
-	return pending < loop->reserve ? loop->reserve - pending : 0;
-}
-
-/* When there are others pods than before, or another number. */
+/* When there are other pods than before, or another number. */
 static void reserves_set(struct loop *loop)
 {
 	uint32_t count = reserves_for(loop->shares_open_count);
@@ -60,7 +53,7 @@ static void reserves_set(struct loop *loop)
 		loop->reserve = 1;
 	loop->reserved_free = (count - loop->shares_open_count) * loop->reserve;
 	for (const struct share *share = loop->shares_open; share; share = share->open_next)
-		loop->reserved_free += reserve_free(loop, share);
+		loop->reserved_free += share_reserve_free(loop, share);
 }
 
 void share_ring_opened(struct loop *loop, struct share *share)
@@ -86,13 +79,6 @@ void share_ring_retired(struct loop *loop, struct share *share)
 	reserves_set(loop);
 }
 
-void share_pending_add(struct loop *loop, struct share *share, uint32_t count)
-{
-	loop->reserved_free -= reserve_free(loop, share);
-	atomic_store_explicit(&share->pending, share_pending(share) + count, memory_order_relaxed);
-	loop->reserved_free += reserve_free(loop, share);
-}
-
 /* Packets that are nobody's reserve. */
 static uint32_t anybodys(const struct loop *loop)
 {
@@ -102,7 +88,8 @@ static uint32_t anybodys(const struct loop *loop)
 
 uint32_t share_room(const struct loop *loop, const struct share *share)
 {
-	uint64_t pending = share_pending(share), others = anybodys(loop), reserve = reserve_free(loop, share);
+	uint64_t pending = share_pending(share), others = anybodys(loop),
+		 reserve = share_reserve_free(loop, share);
 	uint64_t beyond = pending > loop->reserve ? pending - loop->reserve : 0, room;
 
 	/* Something of what is anybody's stays, too, however many pods take as much as they can. */
@@ -114,8 +101,12 @@ uint32_t share_room(const struct loop *loop, const struct share *share)
 
 bool share_full(const struct loop *loop, const struct share *share)
 {
-	uint32_t room = share_room(loop, share);
+	uint32_t pending = share_pending(share), room;
 
+	/* Mostly. */
+	if (pending < loop->reserve && pending < share->limits.pending && !share->wanted)
+		return false;
+	room = share_room(loop, share);
 	/* With no packet left at all it is a shortage, not a matter of shares. */
 	return loop->packets_free_count && (room == 0 || (room < share->wanted && loop_pending(loop)));
 }

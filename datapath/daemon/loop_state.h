@@ -193,8 +193,27 @@ void wake_push(struct loop *loop, struct loop_flow *flow, uint32_t why);
  * all, that is a shortage of memory. */
 uint32_t share_room(const struct loop *loop, const struct share *share);
 bool share_full(const struct loop *loop, const struct share *share);
-/* It has so many packets more; negative numbers wrap. */
-void share_pending_add(struct loop *loop, struct share *share, uint32_t count);
+/* What is left of its reserve. */
+static inline uint32_t share_reserve_free(const struct loop *loop, const struct share *share)
+{
+	uint32_t pending = share_pending(share);
+
+	return pending < loop->reserve ? loop->reserve - pending : 0;
+}
+/* It has so many packets more; negative numbers wrap. One writer: no read-modify-write needed. */
+static inline void share_pending_add(struct loop *loop, struct share *share, uint32_t count)
+{
+	loop->reserved_free -= share_reserve_free(loop, share);
+	atomic_store_explicit(&share->pending, share_pending(share) + count, memory_order_relaxed);
+	loop->reserved_free += share_reserve_free(loop, share);
+}
+/* The same of all messages. */
+static inline void loop_pending_add(struct loop *loop, uint32_t count)
+{
+	atomic_store_explicit(&loop->pending,
+			      atomic_load_explicit(&loop->pending, memory_order_relaxed) + count,
+			      memory_order_relaxed);
+}
 /* It has a ring more, or less: with the first and the last, reserves change. */
 void share_ring_opened(struct loop *loop, struct share *share);
 void share_ring_retired(struct loop *loop, struct share *share);

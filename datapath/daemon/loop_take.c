@@ -78,7 +78,7 @@ static void message_finish(struct loop *loop, struct packet *packet)
 	packet_free(loop, packet);
 	flow->packets--;
 	packet->destination->packets--;
-	atomic_fetch_sub_explicit(&loop->pending, 1, memory_order_relaxed);
+	loop_pending_add(loop, (uint32_t)-1);
 	/* The packet is free, and still says where it went. */
 	destination_retire_if_done(loop, packet->destination);
 	flow_retire_if_done(loop, flow);
@@ -334,7 +334,7 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	destination->packets++;
 	share_pending_add(loop, ring->share, 1);
 	counter_add(&packet->flow->counters.taken, 1);
-	atomic_fetch_add_explicit(&loop->pending, 1, memory_order_relaxed);
+	loop_pending_add(loop, 1);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);
 	counter_add(&loop->counters.taken, 1);
 	trace_begin(packet, taken);

@@ -63,7 +63,9 @@ void node_fini(struct node *node)
 	graves_free_all(node);
 	while (node->closing)
 		process_free(node, node->closing);
-	pod_threads_destroy(node->threads);
+	/* Pods that were handed over still have theirs, until ktsnd ends. */
+	if (!node->pods)
+		pod_threads_destroy(node->threads);
 	free(node->shaping.gates);
 	events_remove(node->events, &node->wakes);
 	free(node->ports);

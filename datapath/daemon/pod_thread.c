@@ -11,14 +11,14 @@
 #include <sys/capability.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
 	/* What runs here needs little; a debugger of memory wants more than that. */
 	STACK_BYTES = 256 << 10,
-	/* For threads to end. */
+	/* For threads to end, and how often their works are looked after meanwhile. */
 	END_PATIENCE_MS = 1000,
+	END_LOOK_MS = 5,
 };
 
 struct work_queue {
@@ -31,8 +31,7 @@ struct pod_threads {
 	pthread_mutex_t lock;
 	/* Under the lock. */
 	struct work_queue ran;
-	uint32_t ending;
-	pthread_cond_t ended;
+	uint32_t live;
 };
 
 struct pod_thread {
@@ -115,47 +114,35 @@ int pod_threads_create(struct pod_threads **created, struct events *events)
 	}
 	queue_init(&threads->ran);
 	pthread_mutex_init(&threads->lock, NULL);
-	pthread_cond_init(&threads->ended, NULL);
 	*created = threads;
 	return 0;
 }
 
-static struct timespec deadline_in(int ms)
+static bool any_lives(struct pod_threads *threads)
 {
-	struct timespec at;
-
-	clock_gettime(CLOCK_REALTIME, &at);
-	at.tv_sec += ms / 1000;
-	return at;
-}
-
-/* Whether none is left. */
-static bool ended_await(struct pod_threads *threads)
-{
-	const struct timespec deadline = deadline_in(END_PATIENCE_MS);
-	bool none;
+	bool lives;
 
 	pthread_mutex_lock(&threads->lock);
-	while (threads->ending && pthread_cond_timedwait(&threads->ended, &threads->lock, &deadline) == 0)
-		;
-	none = threads->ending == 0;
+	lives = threads->live > 0;
 	pthread_mutex_unlock(&threads->lock);
-	return none;
+	return lives;
 }
 
 void pod_threads_destroy(struct pod_threads *threads)
 {
-	bool none;
-
 	if (!threads)
 		return;
-	none = ended_await(threads);
-	pod_threads_serve(threads);
+	/* A work may be the last user of its thread. */
+	for (int ms = 0; ms < END_PATIENCE_MS && any_lives(threads); ms += END_LOOK_MS) {
+		usleep(END_LOOK_MS * 1000);
+		pod_threads_serve(threads);
+	}
 	events_remove(threads->events, &threads->reports);
-	/* One that is held up still has use for them; ktsnd ends now. */
-	if (!none)
+	/* One that is held up still has use for the rest; ktsnd ends now. */
+	if (any_lives(threads))
 		return;
 	close(threads->reports.fd);
+	pthread_mutex_destroy(&threads->lock);
 	free(threads);
 }
 
@@ -191,6 +178,13 @@ static void report(struct pod_threads *all, struct pod_work *work)
 	(void)!write(all->reports.fd, &one, sizeof(one));
 }
 
+static void live_add(struct pod_threads *all, int count)
+{
+	pthread_mutex_lock(&all->lock);
+	all->live += (uint32_t)count;
+	pthread_mutex_unlock(&all->lock);
+}
+
 static void thread_end(struct pod_thread *thread)
 {
 	struct pod_threads *all = thread->all;
@@ -198,10 +192,7 @@ static void thread_end(struct pod_thread *thread)
 	pthread_mutex_destroy(&thread->lock);
 	pthread_cond_destroy(&thread->wanted);
 	free(thread);
-	pthread_mutex_lock(&all->lock);
-	all->ending--;
-	pthread_cond_signal(&all->ended);
-	pthread_mutex_unlock(&all->lock);
+	live_add(all, -1);
 }
 
 static void *thread_run(void *argument)
@@ -232,7 +223,10 @@ static int thread_create(struct pod_thread *thread)
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	live_add(thread->all, 1);
 	err = pthread_create(&created, &attributes, thread_run, thread);
+	if (err)
+		live_add(thread->all, -1);
 	pthread_attr_destroy(&attributes);
 	return -err;
 }
@@ -267,9 +261,6 @@ void pod_thread_put(struct pod_thread *thread)
 {
 	if (!thread || --thread->users > 0)
 		return;
-	pthread_mutex_lock(&thread->all->lock);
-	thread->all->ending++;
-	pthread_mutex_unlock(&thread->all->lock);
 	pthread_mutex_lock(&thread->lock);
 	thread->ends = true;
 	pthread_cond_signal(&thread->wanted);

@@ -33,7 +33,7 @@ struct pod_work {
 int pod_threads_create(struct pod_threads **threads, struct events *events);
 /* Calls done() of the works that have run. */
 void pod_threads_serve(struct pod_threads *threads);
-/* Waits for those that were put to end, but not for long: one of them may be held up. */
+/* When all of them were put. Waits for them to end, but not for long: one of them may be held up. */
 void pod_threads_destroy(struct pod_threads *threads);
 
 /* With one user. 0 or -errno. */

@@ -170,8 +170,11 @@ static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *se
 		unsigned int one = (unsigned int)__builtin_ctz(charged);
 
 		ktsn_lanes_served(&shaper->lanes[one], &sender->classes[one]);
-		first_find(shaper, one);
+		if (one != class)
+			first_find(shaper, one);
 	}
+	/* Whether or not the sender has more there. */
+	first_find(shaper, class);
 }
 
 /* Or has not after all: what it had before counts again, unless it has had another turn since. */
@@ -241,14 +244,13 @@ const struct ktsn_shaper_packet *ktsn_shaper_peek(struct ktsn_shaper *shaper, in
 	return selection->at_tai_ns > now_tai_ns ? NULL : class_first(shaper, selection->traffic_class);
 }
 
+/* Who is first then is the caller's to find. */
 static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, unsigned int class)
 {
 	struct ktsn_shaper_packet *packet = ktsn_lanes_pop(&shaper->lanes[class], class);
 
 	if (!shaper->lanes[class].count)
 		shaper->classes_used &= (uint8_t) ~(1U << class);
-	/* Whose turn it is then is found when this sender has been charged; if it has no more, now. */
-	first_find(shaper, class);
 	/* The place of a packet that is freed may be the next one's: it must not be taken for it. */
 	shaper->fits[class].packet = NULL;
 	shaper->pending--;
@@ -262,6 +264,7 @@ struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper)
 	if (!shaper->classes_used)
 		return NULL;
 	packet = class_pop(shaper, highest_class(shaper->classes_used));
+	first_find(shaper, packet->traffic_class);
 	packet->turn = 0;
 	return packet;
 }

@@ -12,17 +12,19 @@ static int strict_priority_admit(const struct ktsn_shaper *shaper, const struct 
 	return 0;
 }
 
+/* Nothing is earlier than when the link is free. */
 static struct selection strict_priority_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
+	int64_t free_tai_ns = link_free(shaper, now_tai_ns);
 	struct selection best = selection_none();
 
-	for (unsigned int classes = shaper->classes_used; classes;
-	     classes &= ~(1U << highest_class(classes))) {
+	for (unsigned int classes = shaper->classes_used; classes && best.at_tai_ns > free_tai_ns;) {
 		unsigned int class = highest_class(classes);
 		int64_t at_tai_ns = earliest(shaper, class_first(shaper, class), now_tai_ns);
 
 		if (at_tai_ns < best.at_tai_ns)
 			best = (struct selection){at_tai_ns, class, KTSN_SEND};
+		classes &= ~(1U << class);
 	}
 	return best;
 }

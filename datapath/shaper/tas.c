@@ -80,16 +80,19 @@ static struct selection class_select(struct ktsn_shaper *shaper, unsigned int cl
 	return (struct selection){fit->start_tai_ns, class, KTSN_SEND};
 }
 
+/* Nothing is earlier than when the link is free: the highest class that may leave then is the one. */
 static struct selection tas_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
+	int64_t free_tai_ns = link_free(shaper, now_tai_ns);
 	struct selection best = selection_none();
 
-	for (unsigned int classes = shaper->classes_used; classes;
-	     classes &= ~(1U << highest_class(classes))) {
-		struct selection of_class = class_select(shaper, highest_class(classes), now_tai_ns);
+	for (unsigned int classes = shaper->classes_used; classes && best.at_tai_ns > free_tai_ns;) {
+		unsigned int class = highest_class(classes);
+		struct selection of_class = class_select(shaper, class, now_tai_ns);
 
 		if (of_class.at_tai_ns < best.at_tai_ns)
 			best = of_class;
+		classes &= ~(1U << class);
 	}
 	return best;
 }

@@ -482,6 +482,40 @@ func TestChaosOfManyPods(t *testing.T) {
 		reported(name+"memory of ktsnd for each flow", float64((during.rssBytes-before.rssBytes)/processes/1024), "KiB"))
 }
 
+// TestChaosOfIdleRings measures what a message costs ktsnd, most of which is waking up, beside applications that send
+// nothing and without them.
+func TestChaosOfIdleRings(t *testing.T) {
+	messages, idlers := either(500, 5000), either(16, 256)
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t, "--slots", "64", "--pod-processes", "1024", "--spin", "20us")
+	heard := lab.startCounter(t, hostilePort)
+	to := netip.AddrPortFrom(topology.PodAddressB, hostilePort).String()
+	perMessage := func() float64 {
+		talker := lab.startServedTalker(t, "--count", strconv.Itoa(messages), "--cycle", "2ms", "--lead", "1ms", "--start", "+500ms", "--to", to)
+		before := cpuTime(t, daemon)
+		if err := finish(t, talker); err != nil {
+			t.Fatal(err)
+		}
+		return float64(cpuTime(t, daemon)-before) / float64(messages)
+	}
+	alone := perMessage()
+	var idle []*process.Process
+	for range idlers {
+		command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--count", "1", "--start", "+600s", "--to", to)
+		command.Env = lab.preloaded(t)
+		idle = append(idle, start(t, lab.PodA, "talker", command))
+	}
+	attached(t, client, idlers)
+	beside := perMessage()
+	for _, one := range idle {
+		kill(t, one)
+	}
+	heard.await(t, uint64(2*messages))
+	record(t,
+		reported("processor of ktsnd for a message", alone/1000, "us"),
+		limited(fmt.Sprintf("the same beside %d idle rings, times that without", idlers), beside/alone, "", 1.1))
+}
+
 func milliseconds(of time.Duration) float64 { return float64(of) / float64(time.Millisecond) }
 
 // ratio of two times; the second is at least a nanosecond.

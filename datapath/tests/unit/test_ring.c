@@ -496,6 +496,37 @@ static void memory_with_a_bad_header_is_not_adopted(void **state)
 	}
 }
 
+/* Pages of such a kind can be gone when they are wanted again. */
+static void memory_of_huge_pages_is_refused(void **state)
+{
+	enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, HUGE_BYTES = 2 << 20 };
+	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+
+	(void)state;
+	if (fd < 0)
+		skip();
+	assert_int_equal(ftruncate(fd, HUGE_BYTES), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, SEALS), 0);
+	assert_int_equal(ktsn_ring_memory_check(fd), -EPERM);
+	close(fd);
+}
+
+/* What a request may bring instead. */
+static void only_sealed_memory_is_a_ring(void **state)
+{
+	const struct ring_pair *pair = *state;
+	int memory = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING), pipe_fds[2];
+
+	assert_int_equal(pipe(pipe_fds), 0);
+	assert_int_equal(ktsn_ring_memory_check(pair->memory.fd), 0);
+	assert_int_equal(ktsn_ring_memory_check(memory), -EPERM);
+	assert_int_equal(ktsn_ring_memory_check(pipe_fds[0]), -EPERM);
+	assert_int_equal(ktsn_ring_memory_check(-1), -EPERM);
+	close(memory);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -503,6 +534,8 @@ int main(void)
 		TEST(slots_and_payload_are_rounded_up),
 		TEST(time_of_the_call_is_passed_while_traced),
 		TEST(memory_is_sealed),
+		TEST(only_sealed_memory_is_a_ring),
+		cmocka_unit_test(memory_of_huge_pages_is_refused),
 		TEST(bad_headers_are_refused),
 		TEST(memory_that_is_too_small_is_refused),
 		TEST(message_arrives_as_it_was_sent),
