@@ -294,12 +294,12 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 	t.Run("TSNLimitReached", func(t *testing.T) {
 		pods := start(ctx, t, namespace, timed(waiting("greedy", host)), onChart(waiting("other", under.Nodes[1].Name)))
 		pod := pods[0]
-		// More messages than may be under way (1024), for so long that somebody looks. What a socket takes is less, so it is many.
+		// As many programs as may be connected, for so long that somebody looks, and one more, which is refused.
 		var talkers sync.WaitGroup
 		defer talkers.Wait()
-		for range 8 {
+		for range podProcesses + 1 {
 			talkers.Go(func() {
-				_, stderr, err := run(ctx, pod, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", addressOn(t, pods[1]).String()+":7788", "--count", "300",
+				_, stderr, err := run(ctx, pod, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", addressOn(t, pods[1]).String()+":7788", "--count", "1",
 					"--start", "+40s", "--lead", "40s", "--quiet")
 				if err != nil && !strings.Contains(stderr, refusedTime) {
 					t.Errorf("a talker ended with %v: %s", err, stderr)
