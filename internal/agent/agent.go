@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -184,16 +183,13 @@ func (a *agent) configure(networks []network.Network, parts map[string][]netip.P
 	return all
 }
 
-// forget removes the configuration of a network that there is no more, when no pod has an address of it: until then the
-// plugin needs it, and who cleans the node finds the addresses by it.
+// forget removes a network's configuration, and what host-local remembers of its addresses. As long as an address is
+// given away both stay: the configuration is what tells that there is something left to remove.
 func (a *agent) forget(path string) error {
-	addresses := filepath.Join(a.Host, install.IPAMDir, strings.TrimSuffix(filepath.Base(path), ".conf"))
-	if err := removal.IsFree(addresses); err != nil {
-		a.log.Debug("keep the configuration of a network that there is no more", "path", path, "reason", err)
-		return nil
-	}
-	if err := os.RemoveAll(addresses); err != nil {
-		return fmt.Errorf("remove host-local's folder of a network that there is no more: %w", err)
+	network := strings.TrimSuffix(filepath.Base(path), ".conf")
+	if err := removal.RemoveIPAM(filepath.Join(a.Host, a.IPAMDir, network)); err != nil {
+		a.log.Warn("a network that has gone is not forgotten yet", "network", network, "reason", err)
+		return nil // nothing that the node's pods would miss
 	}
 	return a.host.Remove(path)
 }

@@ -14,9 +14,6 @@ import (
 // PodSockets is the folder of pods' sockets on the node.
 const PodSockets = "/run/ktsn/pods"
 
-// IPAMDir is where host-local remembers on the node which addresses it has given away, in a folder for each network.
-const IPAMDir = "/var/lib/cni/networks"
-
 // Config is the configuration of a network on a node that has these parts of it. It is of the CNI version that the
 // oldest runtimes in use know.
 func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {

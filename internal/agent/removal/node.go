@@ -136,7 +136,7 @@ func (n *Node) ipamFolders() ([]string, error) {
 			continue
 		}
 		folder := filepath.Join(n.IPAMDir, name)
-		if err := IsFree(folder); err != nil {
+		if err := isFree(folder); err != nil {
 			return nil, err
 		}
 		folders = append(folders, folder)
@@ -144,8 +144,8 @@ func (n *Node) ipamFolders() ([]string, error) {
 	return folders, nil
 }
 
-// IsFree refuses when host-local's folder of a network has an address that is given away.
-func IsFree(folder string) error {
+// isFree refuses when host-local's folder of a network has an address that is given away.
+func isFree(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -172,6 +172,17 @@ func (n *Node) removeInstalled() error {
 			return err
 		}
 		fmt.Fprintf(n.Out, "removed %s\n", path)
+	}
+	return nil
+}
+
+// RemoveIPAM removes host-local's folder of a network, unless an address of it is given away.
+func RemoveIPAM(dir string) error {
+	if err := isFree(dir); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("forget given addresses: %w", err)
 	}
 	return nil
 }

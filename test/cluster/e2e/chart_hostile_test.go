@@ -6,12 +6,15 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
@@ -99,15 +102,23 @@ func stolenSocket(ctx context.Context, t *testing.T, c company) {
 	}}}
 	thief = start(ctx, t, namespace, thief)[0]
 	before := chartStatus(ctx, t, c.host)
-	_, stderr, err := run(ctx, thief, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", addressOn(t, c.listener).String()+":7788", "--count", "10", "--lead", "10ms")
-	after := chartStatus(ctx, t, c.host)
-	for name, count := range after.Counters {
-		if count != before.Counters[name] {
-			t.Logf("counted %d %s", count-before.Counters[name], name)
+	said, stderr, err := run(ctx, thief, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", addressOn(t, c.listener).String()+":7788", "--count", "10",
+		"--csv", "/dev/stdout", "--quiet")
+	if err != nil && !strings.Contains(stderr, refusedTime) {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	if err == nil {
+		sent, err := perf.ReadTalker(strings.NewReader(said))
+		if err != nil || len(sent) != 10 {
+			t.Fatalf("tried %d times, %v", len(sent), err)
+		}
+		for _, message := range sent {
+			if syscall.Errno(message.Errno) != syscall.EPERM {
+				t.Errorf("message %d: %v, want that it is not permitted", message.Sequence, syscall.Errno(message.Errno))
+			}
 		}
 	}
-	t.Logf("the talker ended with %v: %s", err, strings.TrimSpace(stderr))
-	if after.Counters["sent"] != before.Counters["sent"] {
+	if after := chartStatus(ctx, t, c.host); after.Counters["sent"] != before.Counters["sent"] {
 		t.Errorf("ktsnd has sent %d messages of its", after.Counters["sent"]-before.Counters["sent"])
 	}
 }
@@ -281,11 +292,20 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 		})
 	}
 	t.Run("TSNLimitReached", func(t *testing.T) {
-		pod := start(ctx, t, namespace, timed(waiting("greedy", host)))[0]
-		// More messages than may be under way (4096), for so long that somebody looks: from 21 s on, until 40 s.
-		_, stderr, err := run(ctx, pod, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", addressOn(t, pod).String()+":7788", "--count", "8000", "--cycle", "5ms",
-			"--lead", "40s", "--quiet")
-		t.Logf("the talker ended with %v: %s", err, stderr)
+		pods := start(ctx, t, namespace, timed(waiting("greedy", host)), onChart(waiting("other", under.Nodes[1].Name)))
+		pod := pods[0]
+		// As many programs as may be connected, for so long that somebody looks, and one more, which is refused.
+		var talkers sync.WaitGroup
+		defer talkers.Wait()
+		for range podProcesses + 1 {
+			talkers.Go(func() {
+				_, stderr, err := run(ctx, pod, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", addressOn(t, pods[1]).String()+":7788", "--count", "1",
+					"--start", "+40s", "--lead", "40s", "--quiet")
+				if err != nil && !strings.Contains(stderr, refusedTime) {
+					t.Errorf("a talker ended with %v: %s", err, stderr)
+				}
+			})
+		}
 		hasEvent(ctx, t, namespace, pod.Name, "TSNLimitReached")
 	})
 }

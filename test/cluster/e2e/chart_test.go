@@ -131,12 +131,19 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 	listener := deploy(ctx, t, namespace, onChart(waiting("listener", under.Nodes[1].Name)))
 	talker := deploy(ctx, t, namespace, timed(waiting("talker", under.Nodes[0].Name)))
 	host := under.Nodes[0].Name
-	const count = 2000
 	for i, disturbance := range chartDisturbances {
 		t.Run(disturbance.name, func(t *testing.T) {
 			waitForChart(ctx, t)
 			uncertain := chartStatus(ctx, t, host).Counters["uncertain"]
-			before := nodePodsState(ctx, t)
+			before, err := nodePodsState(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// So many that there are some before, during and after it.
+			count := 2000
+			if disturbance.replaces {
+				count = 10000
+			}
 			got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), 100+i,
 				[]string{"--count", strconv.Itoa(count), "--cycle", "2ms", "--lead", "5ms"},
 				[]string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "30s"},
@@ -151,7 +158,9 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 				}
 				return counters["uncertain"] - uncertain
 			})
-			disturbed(ctx, t, host, before, disturbance.replaces, strings.Contains(disturbance.name, "upgraded"))
+			// The nodes' CLOCK_TAI is UTC, and when containers began is known in whole seconds.
+			end := time.Unix(0, got.sent[len(got.sent)-1].Txtime)
+			disturbed(ctx, t, host, before, disturbance.replaces, strings.Contains(disturbance.name, "upgraded"), end)
 		})
 	}
 }
@@ -160,32 +169,42 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 type nodePodState struct {
 	uid      types.UID
 	restarts map[string]int32
+	// started is when the last of its containers was.
+	started time.Time
 }
 
 // nodePodsState is that on all nodes.
-func nodePodsState(ctx context.Context, t *testing.T) map[string]nodePodState {
-	t.Helper()
+func nodePodsState(ctx context.Context) (map[string]nodePodState, error) {
 	all := map[string]nodePodState{}
 	for _, host := range under.Nodes {
 		pod, err := nodePodOn(ctx, host.Name)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		state := nodePodState{pod.UID, map[string]int32{}}
+		state := nodePodState{uid: pod.UID, restarts: map[string]int32{}}
 		for _, container := range pod.Status.ContainerStatuses {
 			state.restarts[container.Name] = container.RestartCount
+			if container.State.Running != nil && container.State.Running.StartedAt.After(state.started) {
+				state.started = container.State.Running.StartedAt.Time
+			}
 		}
 		all[host.Name] = state
 	}
-	return all
+	return all, nil
 }
 
-// disturbed fails the test unless what was to happen to the pods has happened: a message that nothing disturbed proves nothing.
-func disturbed(ctx context.Context, t *testing.T, host string, before map[string]nodePodState, replaced, everywhere bool) {
+// disturbed fails the test unless what was to happen to the pods has happened while messages were sent, the last one at end:
+// those that nothing disturbed prove nothing.
+func disturbed(ctx context.Context, t *testing.T, host string, before map[string]nodePodState, replaced, everywhere bool, end time.Time) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	err := kube.Wait(ctx, func(ctx context.Context) error {
-		waitForChart(ctx, t)
-		for name, now := range nodePodsState(ctx, t) {
+		states, err := nodePodsState(ctx)
+		if err != nil {
+			return err
+		}
+		for name, now := range states {
 			had := before[name]
 			switch {
 			case name != host && !everywhere:
@@ -193,6 +212,8 @@ func disturbed(ctx context.Context, t *testing.T, host string, before map[string
 				return fmt.Errorf("the pod on %s is still the one of before", name)
 			case !replaced && (now.uid != had.uid || maps.Equal(now.restarts, had.restarts)):
 				return fmt.Errorf("no container was started again on %s: %v", name, now.restarts)
+			case name == host && now.started.After(end):
+				t.Errorf("the containers on %s began at %v, when the last message had left at %v", name, now.started, end)
 			}
 		}
 		return nil
