@@ -17,7 +17,7 @@ import (
 func TestANetworkThatGoesIsForgottenWithItsAddresses(t *testing.T) {
 	host := t.TempDir()
 	a := &agent{
-		Options: &Options{Host: host, ConfDir: "/conf"}, log: slog.New(slog.DiscardHandler),
+		Options: &Options{Host: host, ConfDir: "/conf", IPAMDir: "/networks"}, log: slog.New(slog.DiscardHandler),
 		host: &install.Node{Root: host, List: "/installed.json"},
 	}
 	whole := netip.MustParsePrefix("10.42.0.0/16")
@@ -37,7 +37,7 @@ func TestANetworkThatGoesIsForgottenWithItsAddresses(t *testing.T) {
 	configure([]network.Network{one})
 	there("/conf/tsn.conf", true)
 	for _, path := range []string{"tsn/lock", "tsn/last_reserved_ip.0", "tsn/10.42.1.2", "cbr0/lock"} {
-		path = filepath.Join(host, install.IPAMDir, path)
+		path = filepath.Join(host, "/networks", path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -47,12 +47,12 @@ func TestANetworkThatGoesIsForgottenWithItsAddresses(t *testing.T) {
 	}
 	configure(nil)
 	there("/conf/tsn.conf", true)
-	there(install.IPAMDir+"/tsn/10.42.1.2", true)
-	if err := os.Remove(filepath.Join(host, install.IPAMDir, "tsn/10.42.1.2")); err != nil {
+	there("/networks/tsn/10.42.1.2", true)
+	if err := os.Remove(filepath.Join(host, "/networks/tsn/10.42.1.2")); err != nil {
 		t.Fatal(err)
 	}
 	configure(nil)
 	there("/conf/tsn.conf", false)
-	there(install.IPAMDir+"/tsn", false)
-	there(install.IPAMDir+"/cbr0/lock", true)
+	there("/networks/tsn", false)
+	there("/networks/cbr0/lock", true)
 }
