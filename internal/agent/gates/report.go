@@ -40,7 +40,7 @@ func (r *Reconciler) report(ctx context.Context, about *v1alpha1.TSNNetwork, nod
 	before := about.Status.Nodes[at]
 	after := v1alpha1.NodeStatus{Name: r.Node, Conditions: slices.Clone(before.Conditions)}
 	if now.status != nil {
-		after.Uplink, after.LinkSpeed = now.status.Interface, schedule.FormatLinkSpeed(now.status.LinkSpeedBps)
+		after.Uplink, after.LinkSpeed = now.status.Interface, schedule.LinkSpeed(now.status.LinkSpeedBps)
 	}
 	r.set(&after, about, r.ready(about, node, now))
 	if request := about.Status.Schedule; request != nil {
