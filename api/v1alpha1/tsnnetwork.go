@@ -150,9 +150,10 @@ type Uplink struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[^/:[:space:]]+$') && self != '.' && self != '..'",message="interface must be the name of a network interface, such as eno1"
 	// +required
 	Interface string `json:"interface"`
-	// type is how frames reach the interface. Direct: ktsnd makes the tunnel's headers itself and hands frames to it.
-	// +kubebuilder:validation:Enum=Direct
-	// +kubebuilder:default=Direct
+	// type is how frames reach the interface, for networks that insist on it. Direct: ktsnd makes the tunnel's headers
+	// itself and hands frames to it. OVS: Open vSwitch does both. By default either will do; another than ktsnd's is an
+	// error, which the node reports.
+	// +kubebuilder:validation:Enum=Direct;OVS
 	// +optional
 	Type string `json:"type,omitempty"`
 }

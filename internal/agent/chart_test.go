@@ -70,7 +70,7 @@ func TestTheChartCallsTheAgentAsItWantsToBeCalled(t *testing.T) {
 		"with two networks and v6": {"--set-json", `networks=[{"name":"a","vni":1,"ranges":[{"cidr":"10.0.0.0/16"},{"cidr":"fd00::/48"}]},{"name":"b","vni":2,"mtu":1400,"ranges":[{"cidr":"10.1.0.0/16","nodePrefixLength":26}]}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects, err := render(t, arguments...)
+			objects, err := render(t, append(arguments, "--set", "operator.enabled=false")...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -68,7 +68,7 @@ func newRoot(env *environment) *cobra.Command {
 		Short: "Deterministic networking for unmodified applications",
 		Long: "ktsn shows and uses KuberneTSN on one machine: it measures the data path beside the kernel's own,\n" +
 			"starts applications with libktsn, tells the node of others, asks ktsnd how it is and what it does, and\n" +
-			"gives it schedules.",
+			"gives it schedules. In a Kubernetes cluster it shows networks and nodes, and says what is missing.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          unknownCommand,
@@ -79,7 +79,7 @@ func newRoot(env *environment) *cobra.Command {
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newDemo(env), newBench(env), newNode(env), newRun(env), newStatus(env), newTop(env), newTrace(env),
-		newSchedule(env), newStrategy(env), newClasses(env))
+		newSchedule(env), newStrategy(env), newClasses(env), newDoctor(env))
 	return root
 }
 

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,15 +30,25 @@ func addASCII(command *cobra.Command, ascii *bool) {
 }
 
 func newScheduleCheck(env *environment) *cobra.Command {
-	var speed string
+	var speed, network string
 	var guardBand time.Duration
 	var ascii bool
+	var w where
 	command := &cobra.Command{
-		Use:   "check FILE",
+		Use:   "check FILE | check --network NAME [FILE]",
 		Short: "Check a schedule without a ktsnd, and draw it",
-		Long:  "Checks a schedule by the rules that ktsnd has, and draws it. No ktsnd is needed.\n\n" + fileLong,
-		Args:  oneArgument("FILE"),
-		RunE: func(_ *cobra.Command, arguments []string) error {
+		Long: "Checks a schedule by the rules that ktsnd has, and draws it. No ktsnd is needed. With --network it is held against\n" +
+			"the slowest link of a TSNNetwork's nodes; without FILE it is the network's own.\n\n" + fileLong,
+		Args: func(command *cobra.Command, arguments []string) error {
+			if network != "" {
+				return noArguments(command, arguments[min(1, len(arguments)):])
+			}
+			return oneArgument("FILE")(command, arguments)
+		},
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if network != "" {
+				return w.checkSchedule(command.Context(), env.stdout, network, strings.Join(arguments, ""), ascii)
+			}
 			bps, err := schedule.ParseLinkSpeed(speed)
 			if err != nil {
 				return usageError{fmt.Errorf("--link-speed %w", err)}
@@ -60,6 +71,8 @@ func newScheduleCheck(env *environment) *cobra.Command {
 	}
 	command.Flags().StringVar(&speed, "link-speed", "1Gbit", "speed of the link, such as 100Mbit or 2500Mbit")
 	command.Flags().DurationVar(&guardBand, "guard-band", defaultGuardBand, "guard band that ktsnd would keep")
+	command.Flags().StringVar(&network, "network", "", "check for the TSNNetwork `NAME` of a cluster")
+	addWhere(command, &w)
 	addASCII(command, &ascii)
 	return command
 }
@@ -110,8 +123,9 @@ func setSchedule(ctx context.Context, client *control.Client, document *schedule
 }
 
 func newScheduleGet(env *environment) *cobra.Command {
-	var path, format string
+	var path, format, network, node string
 	var ascii bool
+	var w where
 	command := &cobra.Command{
 		Use:   "get",
 		Short: "Show the schedule in force and the one that waits",
@@ -119,6 +133,14 @@ func newScheduleGet(env *environment) *cobra.Command {
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "json", "yaml"); err != nil {
 				return err
+			}
+			switch {
+			case node != "" && network != "":
+				return errTwoPlaces
+			case node != "":
+				return w.onNode(command.Context(), node, env.stdout, "schedule", "get", "--output", format)
+			case network != "":
+				return w.getSchedule(command.Context(), env.stdout, network, format, ascii)
 			}
 			var current *control.Schedule
 			err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {
@@ -138,6 +160,9 @@ func newScheduleGet(env *environment) *cobra.Command {
 	}
 	addControl(command, &path)
 	command.Flags().StringVarP(&format, "output", "o", "text", "text, json or yaml")
+	command.Flags().StringVar(&network, "network", "", "show that of the TSNNetwork `NAME` of a cluster, and which nodes execute it")
+	command.Flags().StringVar(&node, "node", "", "show that of the ktsnd on the cluster's node `NAME`")
+	addWhere(command, &w)
 	addASCII(command, &ascii)
 	return command
 }

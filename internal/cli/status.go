@@ -27,14 +27,22 @@ type state struct {
 }
 
 func newStatus(env *environment) *cobra.Command {
-	var path, format string
+	var path, format, node string
+	var whole bool
+	var w where
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show what a running ktsnd does",
+		Short: "Show what a running ktsnd does, or what a cluster's networks do",
 		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err
+			}
+			switch {
+			case node != "":
+				return w.onNode(command.Context(), node, env.stdout, "status", "--output", format)
+			case whole || w.kubeconfig != "" || w.context != "":
+				return w.status(command.Context(), env.stdout, format)
 			}
 			var current *state
 			err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {
@@ -51,6 +59,9 @@ func newStatus(env *environment) *cobra.Command {
 		},
 	}
 	addControl(command, &path)
+	addWhere(command, &w)
+	command.Flags().BoolVar(&whole, "cluster", false, "show the networks and nodes of a Kubernetes cluster")
+	command.Flags().StringVar(&node, "node", "", "show the ktsnd of the cluster's node `NAME`")
 	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
 	return command
 }

@@ -302,6 +302,9 @@ func TestLongestListIsRead(t *testing.T) {
 
 func TestLinkSpeeds(t *testing.T) {
 	for text, want := range map[string]int64{"1Mbit": 1e6, "100Mbit": 1e8, "2500Mbit": 25e8, "1Gbit": 1e9, "1000Gbit": 1e12} {
+		if again, err := ParseLinkSpeed(LinkSpeed(want)); err != nil || again != want {
+			t.Errorf("%d is written as %q, which is read as %d, %v", want, LinkSpeed(want), again, err)
+		}
 		if got, err := ParseLinkSpeed(text); err != nil || got != want {
 			t.Errorf("%s is %d, %v", text, got, err)
 		}

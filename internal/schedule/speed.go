@@ -39,3 +39,11 @@ func FormatLinkSpeed(bps int64) string {
 	}
 	return fmt.Sprintf("%d %s", bps, units[unit])
 }
+
+// LinkSpeed writes a rate as ParseLinkSpeed reads it, such as 2500Mbit.
+func LinkSpeed(bps int64) string {
+	if bps%rateUnits["Gbit"] == 0 {
+		return fmt.Sprintf("%dGbit", bps/rateUnits["Gbit"])
+	}
+	return fmt.Sprintf("%dMbit", bps/rateUnits["Mbit"])
+}

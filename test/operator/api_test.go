@@ -97,7 +97,7 @@ func TestARefusalSaysWhatIsWrong(t *testing.T) {
 		"IPv4 for IPv6":        {spec("ipv6: {cidr: 10.43.0.0/16}"), "ipv6.cidr must be a range of IPv6"},
 		"a small mtu":          {spec("mtu: 100"), "mtu must be 1280 to 65535 bytes, or 0"},
 		"an interface's name":  {spec("uplinks: [{interface: 'a b'}]"), "interface must be the name of a network interface"},
-		"another uplink":       {spec("uplinks: [{interface: a, type: ovs}]"), "Unsupported value: \"ovs\""},
+		"another uplink":       {spec("uplinks: [{interface: a, type: other}]"), "Unsupported value: \"other\""},
 		"a speed without unit": {spec("linkSpeed: '1000'"), "linkSpeed must be a whole number with Mbit or Gbit"},
 		"a short map":          {spec("trafficClasses: {priorityMap: [1, 2]}"), "spec.trafficClasses.priorityMap"},
 		"class 8":              {spec("trafficClasses: {priorityCodePoints: [8,1,2,3,4,5,6,7]}"), "priorityCodePoints[0]"},

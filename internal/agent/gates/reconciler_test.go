@@ -75,7 +75,7 @@ func newLab(t *testing.T, network *v1alpha1.TSNNetwork) *lab {
 		t.Fatal(err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"rack": "1"}}}
-	l := &lab{t: t, ktsnd: &fakeKtsnd{status: control.Status{Interface: "eth0", LinkSpeedBps: 1e9}}}
+	l := &lab{t: t, ktsnd: &fakeKtsnd{status: control.Status{Uplink: "direct", Interface: "eth0", LinkSpeedBps: 1e9}}}
 	l.ktsnd.schedule.Table.AdminGateStates = 255
 	l.Reconciler = &Reconciler{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, network).WithStatusSubresource(network).Build(),
@@ -192,6 +192,8 @@ func TestANodeSaysWhatIsMissing(t *testing.T) {
 		"nothing": {nil, nil, v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, ""},
 		"its uplink": {func(n *v1alpha1.TSNNetwork) { n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eno9"}} }, nil,
 			v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "insists on interface eno9, and ktsnd sends by eth0"},
+		"its type of uplink": {func(n *v1alpha1.TSNNetwork) { n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eth0", Type: "OVS"}} }, nil,
+			v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "insists on an uplink of type OVS, and that of ktsnd is direct"},
 		"an uplink for it": {func(n *v1alpha1.TSNNetwork) {
 			n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eth0", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "2"}}}}
 		}, nil, v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "none of spec.uplinks is for this node"},

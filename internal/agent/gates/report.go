@@ -40,7 +40,7 @@ func (r *Reconciler) report(ctx context.Context, about *v1alpha1.TSNNetwork, nod
 	before := about.Status.Nodes[at]
 	after := v1alpha1.NodeStatus{Name: r.Node, Conditions: slices.Clone(before.Conditions)}
 	if now.status != nil {
-		after.Uplink, after.LinkSpeed = now.status.Interface, schedule.FormatLinkSpeed(now.status.LinkSpeedBps)
+		after.Uplink, after.LinkSpeed = now.status.Interface, schedule.LinkSpeed(now.status.LinkSpeedBps)
 	}
 	r.set(&after, about, r.ready(about, node, now))
 	if request := about.Status.Schedule; request != nil {
@@ -77,9 +77,12 @@ func (r *Reconciler) ready(about *v1alpha1.TSNNetwork, node *corev1.Node, now *s
 		return bad(v1alpha1.ReasonUplinkMissing, err.Error())
 	case now.status == nil:
 		return bad(v1alpha1.ReasonNodeNotReady, oneLine(now.err))
-	case uplink != "" && uplink != now.status.Interface:
+	case uplink.Interface != "" && uplink.Interface != now.status.Interface:
 		return bad(v1alpha1.ReasonUplinkMissing, fmt.Sprintf("the network insists on interface %s, and ktsnd sends by %s; "+
-			"start ktsnd with the other one (uplink.interface of the chart), or correct spec.uplinks", uplink, now.status.Interface))
+			"start ktsnd with the other one (uplink.interface of the chart), or correct spec.uplinks", uplink.Interface, now.status.Interface))
+	case uplink.Type != "" && !strings.EqualFold(uplink.Type, now.status.Uplink):
+		return bad(v1alpha1.ReasonUplinkMissing, fmt.Sprintf("the network insists on an uplink of type %s, and that of ktsnd is %s; "+
+			"start another ktsnd, or correct type in spec.uplinks", uplink.Type, now.status.Uplink))
 	}
 	if err := r.Well(); err != nil {
 		return bad(v1alpha1.ReasonNodeNotReady, oneLine(err))

@@ -73,7 +73,8 @@ func fromObject(object *v1alpha1.TSNNetwork, node *corev1.Node) (Network, error)
 			made.Assigned[status.Name] = parts
 		}
 	}
-	made.Uplink, err = UplinkOf(object, node)
+	uplink, err := UplinkOf(object, node)
+	made.Uplink = uplink.Interface
 	return made, err
 }
 
@@ -96,22 +97,22 @@ func partsOfStatus(status *v1alpha1.NodeStatus, count int) ([]netip.Prefix, erro
 // ErrNoUplink says that a network insists on uplinks, and names none for the node.
 var ErrNoUplink = errors.New("none of spec.uplinks is for this node; give one whose nodeSelector fits the node's labels")
 
-// UplinkOf is the interface that a network insists on for a node, "" if it does not.
-func UplinkOf(object *v1alpha1.TSNNetwork, node *corev1.Node) (string, error) {
+// UplinkOf is the uplink that a network insists on for a node; its interface is "" if it does not.
+func UplinkOf(object *v1alpha1.TSNNetwork, node *corev1.Node) (v1alpha1.Uplink, error) {
 	for _, uplink := range object.Spec.Uplinks {
 		selector := labels.Everything()
 		if uplink.NodeSelector != nil {
 			var err error
 			if selector, err = metav1.LabelSelectorAsSelector(uplink.NodeSelector); err != nil {
-				return "", fmt.Errorf("spec.uplinks: %w", err)
+				return v1alpha1.Uplink{}, fmt.Errorf("spec.uplinks: %w", err)
 			}
 		}
 		if selector.Matches(labels.Set(node.Labels)) {
-			return uplink.Interface, nil
+			return uplink, nil
 		}
 	}
 	if len(object.Spec.Uplinks) > 0 {
-		return "", ErrNoUplink
+		return v1alpha1.Uplink{}, ErrNoUplink
 	}
-	return "", nil
+	return v1alpha1.Uplink{}, nil
 }

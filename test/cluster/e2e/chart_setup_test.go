@@ -77,7 +77,8 @@ const podProcesses = 4
 
 func installChart(ctx context.Context, t *testing.T) {
 	t.Helper()
-	if said, err := helm(ctx, t, append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues...)...); err != nil {
+	arguments := append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m", "--set", "operator.enabled=false"}, chartValues...)
+	if said, err := helm(ctx, t, arguments...); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
 }

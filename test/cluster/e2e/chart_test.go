@@ -110,7 +110,7 @@ var chartDisturbances = []struct {
 		}
 	}},
 	{"the chart is upgraded", true, func(ctx context.Context, t *testing.T, _ string) {
-		arguments := append([]string{"upgrade", release, chartFolder(t), "--set-string", "podAnnotations.upgraded=" + time.Now().Format(time.TimeOnly)}, chartValues...)
+		arguments := append([]string{"upgrade", release, chartFolder(t), "--set", "operator.enabled=false", "--set-string", "podAnnotations.upgraded=" + time.Now().Format(time.TimeOnly)}, chartValues...)
 		if said, err := helm(ctx, t, arguments...); err != nil {
 			t.Fatalf("%v: %s", err, said)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -74,11 +75,11 @@ func applyText(ctx context.Context, t *testing.T, text string) {
 }
 
 func networkNow(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) {
-	any, err := dynamic.NewForConfig(config)
+	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	object, err := any.Resource(v1alpha1.GroupVersion.WithResource("tsnnetworks")).Get(ctx, name, metav1.GetOptions{})
+	object, err := dynamicClient.Resource(v1alpha1.GroupVersion.WithResource("tsnnetworks")).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +130,7 @@ func TestOneAnnotation(t *testing.T) {
 	removeChart(ctx, t)
 	removeTSN(ctx, t)
 	nodesBefore, before := nodeFiles(ctx, t), objects(ctx, t)
-	arguments := append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m", "--set", "operator.enabled=true",
-		"--set", "operator.linger=2s"}, chartValues...)
+	arguments := append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m", "--set", "operator.linger=2s"}, chartValues...)
 	if said, err := helm(ctx, t, arguments...); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
@@ -158,6 +158,7 @@ func TestOneAnnotation(t *testing.T) {
 	})
 	t.Run("two networks at once", func(t *testing.T) { twoNetworks(ctx, t, namespace, talker) })
 	t.Run("a schedule begins on all nodes in one cycle", func(t *testing.T) { schedules(ctx, t) })
+	t.Run("ktsn shows the cluster", func(t *testing.T) { ktsnShows(ctx, t, talker) })
 	t.Run("what cannot work is refused or said", func(t *testing.T) { refusals(ctx, t, namespace) })
 	t.Run("operators are killed while pods come and go", func(t *testing.T) { operatorsKilled(ctx, t, namespace) })
 	t.Run("uninstall refuses, then leaves nothing", func(t *testing.T) {
@@ -236,6 +237,46 @@ func schedules(ctx context.Context, t *testing.T) {
 	}
 }
 
+// ktsn runs the command line as a person does who has a kubeconfig.
+func ktsn(ctx context.Context, t *testing.T, arguments ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(ctx, program(t, "ktsn"), append(arguments, "--kubeconfig", under.Kubeconfig())...)
+	said, err := command.CombinedOutput()
+	return string(said), err
+}
+
+// ktsnShows has ktsn look at a cluster in which all is well, but for what a test machine lacks.
+func ktsnShows(ctx context.Context, t *testing.T, talker *corev1.Pod) {
+	first := under.Nodes[0].Name
+	for _, look := range []struct {
+		line string
+		says []string
+	}{
+		{"status --cluster", []string{"network tsn: VNI 42, 10.42.0.0/16", "Ready: True", first, "10.42."}},
+		{"status --node " + first, []string{"uplink", "sockets", string(talker.UID)}},
+		{"schedule get --network tsn", []string{"all nodes begin at", first + "  ", "yes"}},
+		{"schedule get --node " + first, []string{"In force", "cycle 1 ms"}},
+		{"schedule check --network tsn", []string{"network tsn: a link of", "can execute it"}},
+		{"doctor", []string{"operator", "network tsn"}},
+		{"doctor --node " + first, []string{"kubelet knows the driver", "network tsn on node " + first, "the schedule is in force"}},
+		{"doctor " + talker.Name + " --namespace " + talker.Namespace, []string{"asks for network tsn, second", "tsn0 of network tsn has", "tsn1 of network second has",
+			"has added attachment", "ktsnd"}},
+	} {
+		said, err := ktsn(ctx, t, strings.Fields(look.line)...)
+		if err != nil {
+			t.Errorf("ktsn %s: %v, %s", look.line, err, said)
+		}
+		for _, want := range look.says {
+			if !strings.Contains(said, want) {
+				t.Errorf("ktsn %s says %s, want %q in it", look.line, said, want)
+			}
+		}
+	}
+	if said, err := ktsn(ctx, t, "schedule", "get", "--network", "nowhere"); err == nil || !strings.Contains(said, `read network nowhere`) {
+		t.Errorf("got %v, %s", err, said)
+	}
+}
+
 // refusals are what a person reads.
 func refusals(ctx context.Context, t *testing.T, namespace string) {
 	for name, test := range map[string]struct {
@@ -260,6 +301,20 @@ func refusals(ctx context.Context, t *testing.T, namespace string) {
 		}
 		says(ctx, t, "small", v1alpha1.ConditionDegraded, v1alpha1.ReasonRangeUsedUp, "no addresses of network small are left for the nodes "+under.Nodes[1].Name)
 		hasEvent(ctx, t, namespace, "small-2", v1alpha1.ReasonRangeUsedUp)
+	})
+	t.Run("ktsn doctor says what a pod without addresses lacks", func(t *testing.T) {
+		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=small-2"})
+		if err != nil || len(pods.Items) != 1 {
+			t.Fatal(pods, err)
+		}
+		said, err := ktsn(ctx, t, "doctor", "small-2", "--namespace", namespace)
+		if err == nil || !strings.Contains(said, "no addresses of network small are left") || !strings.Contains(said, "the pod has no networks yet") {
+			t.Errorf("got %v, %s", err, said)
+		}
+		said, err = ktsn(ctx, t, "doctor", "no-such-pod", "--namespace", namespace)
+		if err == nil || !strings.Contains(said, `pods "no-such-pod" not found`) {
+			t.Errorf("got %v, %s", err, said)
+		}
 	})
 	t.Run("an uplink that is missing", func(t *testing.T) {
 		if _, err := client.CoreV1().Namespaces().Patch(ctx, namespace, "application/merge-patch+json",

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster"
+)
+
+// where are the options by which a command finds a cluster.
+type where struct{ kubeconfig, context, system string }
+
+func addWhere(command *cobra.Command, w *where) {
+	flags := command.Flags()
+	flags.StringVar(&w.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the cluster, as for kubectl")
+	flags.StringVar(&w.context, "context", "", "`NAME` of one of several clusters in that file")
+	flags.StringVar(&w.system, "system-namespace", cluster.DefaultSystem, "`NAME` of the namespace of ktsnd and operator")
+}
+
+func (w *where) open() (*cluster.Cluster, error) {
+	return cluster.Open(w.kubeconfig, w.context, w.system)
+}
+
+// onNode runs ktsn beside the ktsnd of a node of the cluster.
+func (w *where) onNode(ctx context.Context, node string, out io.Writer, arguments ...string) error {
+	c, err := w.open()
+	if err != nil {
+		return err
+	}
+	return c.Ktsn(ctx, node, out, arguments...)
+}
+
+func (w *where) status(ctx context.Context, out io.Writer, format string) error {
+	c, err := w.open()
+	if err != nil {
+		return err
+	}
+	all, err := readOverview(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case format == "json":
+		return printJSON(out, all)
+	}
+	return printOverview(out, all)
+}
+
+// overview is what `ktsn status --cluster` shows.
+type overview struct {
+	Operators []podState            `json:"operators"`
+	Nodes     []podState            `json:"nodes"`
+	Networks  []v1alpha1.TSNNetwork `json:"networks"`
+}
+
+// podState is a pod of ours.
+type podState struct {
+	Node  string `json:"node"`
+	Pod   string `json:"pod"`
+	Ready bool   `json:"ready"`
+}
+
+func readOverview(ctx context.Context, c *cluster.Cluster) (*overview, error) {
+	var all overview
+	var err error
+	if all.Networks, err = cluster.List[v1alpha1.TSNNetwork](ctx, c, cluster.Networks, "", "", ""); err != nil {
+		return nil, fmt.Errorf("list the cluster's TSNNetworks: %w; `ktsn doctor` says what is missing", err)
+	}
+	if all.Operators, err = podStates(ctx, c, cluster.OperatorPods); err != nil {
+		return nil, err
+	}
+	all.Nodes, err = podStates(ctx, c, cluster.NodePods)
+	return &all, err
+}
+
+func podStates(ctx context.Context, c *cluster.Cluster, selector string) ([]podState, error) {
+	pods, err := cluster.List[corev1.Pod](ctx, c, cluster.Pods, c.System, selector, "")
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of namespace %s: %w", c.System, err)
+	}
+	states := []podState{}
+	for i := range pods {
+		ready := slices.ContainsFunc(pods[i].Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		})
+		states = append(states, podState{pods[i].Spec.NodeName, pods[i].Name, ready})
+	}
+	return states, nil
+}
+
+func printOverview(out io.Writer, all *overview) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "program\tnode\tpod\tready")
+	for _, part := range []struct {
+		name string
+		pods []podState
+	}{{"ktsn-operator", all.Operators}, {"ktsnd", all.Nodes}} {
+		for _, pod := range part.pods {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%v\n", part.name, pod.Node, pod.Pod, pod.Ready)
+		}
+	}
+	for i := range all.Networks {
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+		printNetwork(out, table, &all.Networks[i])
+	}
+	return table.Flush()
+}
+
+func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork) {
+	ranges := network.Spec.IPv4.CIDR
+	if network.Spec.IPv6 != nil {
+		ranges += ", " + network.Spec.IPv6.CIDR
+	}
+	fmt.Fprintf(out, "network %s: VNI %d, %s, %d pods\n", network.Name, network.Spec.VNI, ranges, network.Status.Pods)
+	for _, condition := range network.Status.Conditions {
+		fmt.Fprintf(out, "  %s: %s, %s\n", condition.Type, condition.Status, condition.Message)
+	}
+	if len(network.Status.Nodes) == 0 {
+		return
+	}
+	fmt.Fprintln(table, "  node\taddresses\tpods\tuplink\tspeed\tready\tschedule")
+	for _, part := range network.Status.Nodes {
+		pods := int32(0)
+		if part.Pods != nil {
+			pods = *part.Pods
+		}
+		addresses := part.IPv4
+		if part.IPv6 != "" {
+			addresses += " " + part.IPv6
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\n", part.Name, addresses, pods, orDash(part.Uplink), orDash(part.LinkSpeed),
+			inShort(part.Conditions, v1alpha1.ConditionReady), inShort(part.Conditions, v1alpha1.ConditionScheduleOperational))
+	}
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// inShort is a condition in a table's cell: yes, no with the sentence, or - where nobody said anything.
+func inShort(conditions []metav1.Condition, kind string) string {
+	condition := meta.FindStatusCondition(conditions, kind)
+	switch {
+	case condition == nil:
+		return "-"
+	case condition.Status == metav1.ConditionTrue:
+		return "yes"
+	}
+	return condition.Reason + ": " + condition.Message
+}
+
+// network reads one from the cluster.
+func (w *where) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) {
+	c, err := w.open()
+	if err != nil {
+		return nil, err
+	}
+	network := &v1alpha1.TSNNetwork{}
+	if err := c.Get(ctx, cluster.Networks, "", name, network); err != nil {
+		return nil, fmt.Errorf("read network %s: %w", name, err)
+	}
+	return network, nil
+}
+
+var errTwoPlaces = usageError{errors.New("--node and --network ask for different things; give one of them")}

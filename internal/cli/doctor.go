@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/doctor"
+)
+
+func newDoctor(env *environment) *cobra.Command {
+	var w where
+	var namespace, node, format string
+	command := &cobra.Command{
+		Use:   "doctor [POD]",
+		Short: "Say what a pod, a node or a cluster lacks, and how to mend it",
+		Long: "Looks at all that timed messages of POD need, in the order in which a pod comes to be on its networks; with\n" +
+			"--node at a node, and without both at the cluster. It changes nothing. What is bad comes with what to do about it,\n" +
+			"and ends the command with status 1.",
+		Args: func(command *cobra.Command, arguments []string) error {
+			if len(arguments) > 0 && node != "" {
+				return usageError{errors.New("POD and --node ask for different things; give one of them")}
+			}
+			return noArguments(command, arguments[min(1, len(arguments)):])
+		},
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			c, err := w.open()
+			if err != nil {
+				return err
+			}
+			d := doctor.New(c)
+			look := d.Whole
+			switch {
+			case len(arguments) > 0:
+				look = func(ctx context.Context) ([]doctor.Finding, error) { return d.Pod(ctx, namespace, arguments[0]) }
+			case node != "":
+				look = func(ctx context.Context) ([]doctor.Finding, error) { return d.Node(ctx, node) }
+			}
+			found, err := look(command.Context())
+			if err != nil {
+				return err
+			}
+			return printFindings(env.stdout, found, format)
+		},
+	}
+	addWhere(command, &w)
+	command.Flags().StringVarP(&namespace, "namespace", "n", "default", "`NAME` of the pod's namespace")
+	command.Flags().StringVar(&node, "node", "", "look at the node `NAME`")
+	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	return command
+}
+
+func printFindings(out io.Writer, found []doctor.Finding, format string) error {
+	if format == "json" {
+		if err := printJSON(out, found); err != nil {
+			return err
+		}
+	} else if err := writeFindings(out, found); err != nil {
+		return err
+	}
+	if faults := doctor.Faults(found); faults > 0 {
+		return fmt.Errorf("%d things are bad; mend the first one first", faults)
+	}
+	return nil
+}
+
+func writeFindings(out io.Writer, found []doctor.Finding) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, finding := range found {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", finding.Level, finding.About, finding.Text)
+		if finding.Mend != "" {
+			fmt.Fprintf(table, "\t\t-> %s\n", finding.Mend)
+		}
+	}
+	return table.Flush()
+}

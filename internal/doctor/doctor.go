@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubernetsn/kubernetsn/internal/cluster"
+	"github.com/kubernetsn/kubernetsn/internal/control"
+)
+
+// Level says how bad it is.
+type Level string
+
+// Levels.
+const (
+	OK   Level = "ok"
+	Note Level = "note" // may be as it should be
+	Bad  Level = "bad"  // timed traffic does not work
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Level Level  `json:"level"`
+	About string `json:"about"`
+	Text  string `json:"text"`
+	// Mend is what to do; empty where nothing is to be done.
+	Mend string `json:"mend,omitempty"`
+}
+
+// State is what `ktsn status -o json` says of a ktsnd.
+type State struct {
+	Status    *control.Status            `json:"status"`
+	Endpoints []control.AttachedEndpoint `json:"endpoints"`
+	Pods      []control.Pod              `json:"pods"`
+	Flows     []control.Flow             `json:"flows"`
+}
+
+// Doctor looks.
+type Doctor struct {
+	Cluster *cluster.Cluster
+	// AskKtsnd asks the ktsnd of a node.
+	AskKtsnd func(ctx context.Context, node string) (*State, error)
+
+	found []Finding
+}
+
+// New looks into a cluster.
+func New(c *cluster.Cluster) *Doctor {
+	return &Doctor{Cluster: c, AskKtsnd: func(ctx context.Context, node string) (*State, error) {
+		var said bytes.Buffer
+		if err := c.Ktsn(ctx, node, &said, "status", "--output", "json"); err != nil {
+			return nil, err
+		}
+		state := &State{}
+		if err := json.Unmarshal(said.Bytes(), state); err != nil {
+			return nil, fmt.Errorf("read what ktsnd on node %s says of itself: %w", node, err)
+		}
+		return state, nil
+	}}
+}
+
+func (d *Doctor) say(level Level, about, mend, text string, arguments ...any) {
+	if len(arguments) > 0 {
+		text = fmt.Sprintf(text, arguments...)
+	}
+	d.found = append(d.found, Finding{Level: level, About: about, Text: text, Mend: mend})
+}
+
+func (d *Doctor) ok(about, text string, arguments ...any) { d.say(OK, about, "", text, arguments...) }
+
+// unseen says what could not be looked at, which is no fault of what is looked at.
+func (d *Doctor) unseen(about string, err error) {
+	mend := ""
+	if apierrors.IsForbidden(err) {
+		mend = "ask with more rights"
+	}
+	d.say(Note, about, mend, "could not be looked at: %s", oneLine(err))
+}
+
+// take ends a look.
+func (d *Doctor) take() []Finding {
+	found := d.found
+	d.found = nil
+	return found
+}
+
+// Faults counts what is bad.
+func Faults(found []Finding) (count int) {
+	for _, finding := range found {
+		if finding.Level == Bad {
+			count++
+		}
+	}
+	return count
+}
+
+func oneLine(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
