@@ -16,8 +16,9 @@ const (
 	// SamplersApart has two runs in the place of one: one that nobody watches, whose times are reported, and a short one
 	// that witnesses what was on the wire.
 	SamplersApart Samplers = "apart"
-	SamplersOn    Samplers = "on"
-	SamplersOff   Samplers = "off"
+	// SamplersOn watches every run, SamplersOff none.
+	SamplersOn  Samplers = "on"
+	SamplersOff Samplers = "off"
 )
 
 // witnessShare of a run's messages are sent again while somebody watches.

@@ -21,6 +21,8 @@ import (
 const (
 	clockMessages = 100
 	clockCycle    = 2 * time.Millisecond
+	// compareEvery is how old a comparison of the clocks may be when a series of runs begins: clocks drift.
+	compareEvery = 20 * time.Second
 )
 
 // clocks are what is known of CLOCK_TAI on the two nodes.
@@ -41,6 +43,33 @@ func (c clocks) difference() time.Duration { return (c.there - c.back) / 2 }
 
 // known tells how exactly, whether they do or not.
 func (c clocks) known() time.Duration { return (c.there + c.back) / 2 }
+
+// comparison is what all comparisons of a bench say.
+type comparison struct {
+	last clocks
+	// worst is the largest bound, least and most are the extremes of the difference.
+	worst, least, most time.Duration
+	count              int
+	at                 time.Time
+}
+
+func (c *comparison) add(now clocks) {
+	if c.count == 0 {
+		c.least, c.most = now.difference(), now.difference()
+	}
+	c.last, c.count, c.at = now, c.count+1, time.Now()
+	c.worst, c.least, c.most = max(c.worst, now.bound()), min(c.least, now.difference()), max(c.most, now.difference())
+}
+
+func (c *comparison) describe() results.Clock {
+	clock := c.last.describe()
+	clock.ErrorNs = c.worst.Nanoseconds()
+	if c.count > 1 {
+		clock.About += fmt.Sprintf(" That was the last of %d comparisons, by which it was ahead by %s to %s µs; the largest bound was %s µs.", c.count,
+			results.Micros(c.least.Nanoseconds()), results.Micros(c.most.Nanoseconds()), results.Micros(c.worst.Nanoseconds()))
+	}
+	return clock
+}
 
 func (c clocks) describe() results.Clock {
 	return results.Clock{ErrorNs: c.bound().Nanoseconds(),
@@ -72,7 +101,7 @@ func (l *Lab) measureClocks(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("compare the nodes' clocks: %w", err)
 	}
-	l.clocks = clocks{there: there, back: back, ahead: begun}
+	l.clocks.add(clocks{there: there, back: back, ahead: begun})
 	return nil
 }
 

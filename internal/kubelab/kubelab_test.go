@@ -207,6 +207,12 @@ func TestClocksOfTwoNodesAreBounded(t *testing.T) {
 	if same.bound() != 30_000 || same.difference() != 5_000 || same.known() != 25_000 || same.warning() != "" {
 		t.Errorf("bound %v, difference %v ± %v: %s", same.bound(), same.difference(), same.known(), same.warning())
 	}
+	var both comparison
+	both.add(same)
+	both.add(clocks{there: 50_000, back: 2_000})
+	if got := both.describe(); got.ErrorNs != 50_000 || !strings.Contains(got.About, "the last of 2 comparisons, by which it was ahead by 5.00 to 24.0 µs") {
+		t.Errorf("%+v", got)
+	}
 	apart := clocks{there: 37_000_030_000, back: -36_999_980_000}
 	if apart.known() != 25_000 || apart.difference() != 37_000_005_000 || !strings.Contains(apart.warning(), "mean nothing") {
 		t.Errorf("difference %v ± %v: %s", apart.difference(), apart.known(), apart.warning())

@@ -27,7 +27,7 @@ type Lab struct {
 	pinning     bench.Pinning
 	environment bench.Environment
 	host        results.Host
-	clocks      clocks
+	clocks      comparison
 	// ktsnd is the pod of the talkers' node, nil when it cannot be asked.
 	ktsnd *corev1.Pod
 	// kubelets tells that they can be asked, asked when they were.
@@ -172,7 +172,7 @@ func (l *Lab) describe(profile *bench.Profile) {
 	}
 	e.Clock = l.clocks.describe()
 	e.Warnings = []string{}
-	if warning := l.clocks.warning(); warning != "" {
+	if warning := l.clocks.last.warning(); warning != "" {
 		e.Warnings = append(e.Warnings, warning)
 	}
 	l.miss("the wire, and when ktsnd released each message", "a bench in a cluster has pods only, which see neither; early is what "+
@@ -194,8 +194,17 @@ func imageID(pod *corev1.Pod, container string) string {
 // Host is the talkers' node.
 func (l *Lab) Host() (results.Host, error) { return l.host, nil }
 
-// Prepare has nothing to prepare: a cluster is as it is.
-func (l *Lab) Prepare(context.Context, bench.Setting) error { return nil }
+// Prepare compares the nodes' clocks again when that was long ago. Else there is nothing to prepare: a cluster is as it is.
+func (l *Lab) Prepare(ctx context.Context, _ bench.Setting) error {
+	if time.Since(l.clocks.at) < compareEvery {
+		return nil
+	}
+	if err := l.measureClocks(ctx); err != nil {
+		return err
+	}
+	l.environment.Clock = l.clocks.describe()
+	return nil
+}
 
 // Environment is the cluster's.
 func (l *Lab) Environment() bench.Environment {

@@ -43,7 +43,7 @@ func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) 
 	ctx, cancel := context.WithTimeout(ctx, r.Duration()+traffic.RunGrace)
 	defer cancel()
 	seen := &traffic.Observation{Talkers: traffic.Talkers(r, l.lastRunID+1), ViaDaemon: results.ThroughKtsnd(r.Path),
-		CPUCores: map[string]float64{}, ClockError: l.clocks.bound()}
+		CPUCores: map[string]float64{}, ClockError: l.clocks.worst}
 	l.lastRunID += uint32(r.Talkers)
 	before, err := l.lateSoFar(ctx, r)
 	if err != nil {
@@ -105,7 +105,7 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *traffic.Observatio
 func (l *Lab) talk(ctx context.Context, r bench.Run, seen *traffic.Observation, pod *corev1.Pod, to netip.Addr) error {
 	begin := aloneAhead
 	if r.Talkers > 1 { // a common beginning, by the clock of their node
-		begin = strconv.FormatInt(time.Now().Add(startAhead+l.clocks.ahead).UnixNano(), 10)
+		begin = strconv.FormatInt(time.Now().Add(startAhead+l.clocks.last.ahead).UnixNano(), 10)
 	}
 	talkers := make([]*started, len(seen.Talkers))
 	for i := range seen.Talkers {
