@@ -168,7 +168,7 @@ func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Proces
 		command.Env = l.preloaded(t)
 		talker := start(t, l.PodA, "talker", command)
 		for deadline := time.Now().Add(450 * time.Millisecond); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if status, err := client.Status(t.Context()); err == nil && int(status.Processes) > int(before) && status.Flows > 0 {
+			if status, err := client.Status(t.Context()); err == nil && status.Processes > before && status.Flows > 0 {
 				return talker
 			}
 		}
