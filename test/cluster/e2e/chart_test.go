@@ -140,7 +140,7 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 				t.Fatal(err)
 			}
 			// So many that there are some before, during and after it.
-			count := 2000
+			count := 6000
 			if disturbance.replaces {
 				count = 10000
 			}
