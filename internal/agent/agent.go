@@ -129,6 +129,7 @@ func (a *agent) installPrograms() error {
 
 // addPeers has the reconciler called for nodes, and when ktsnd was told.
 func (a *agent) addPeers() error {
+	events := a.manager.GetEventRecorderFor("ktsn-agent")
 	r := &peers.Reconciler{
 		Nodes: a.manager.GetClient(), Networks: a.networks, Node: a.Node, Log: a.log.With("part", partNetworks),
 		Open: func() (peers.Overlay, error) { return overlay.Open(a.StateDir, daemon.Patience) },
@@ -138,7 +139,9 @@ func (a *agent) addPeers() error {
 		Configure: a.configure,
 		Report:    func(err error) { a.board.Set(partNetworks, err) },
 		LeftOut:   a.metrics.LeftOut,
-		Events:    a.manager.GetEventRecorderFor("ktsn-agent"),
+		Warn: func(own *corev1.Node, reason, sentence string) {
+			events.Event(own, corev1.EventTypeWarning, reason, sentence)
+		},
 	}
 	// All events are the same one: there is one thing to look at.
 	same := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {

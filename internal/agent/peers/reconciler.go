@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -53,9 +52,9 @@ type Reconciler struct {
 	Report func(error)
 	// LeftOut is told how many nodes are left out of the networks, for their own faults.
 	LeftOut func(count int)
-	// Events is for those on this node's own Node.
-	Events record.EventRecorder
-	Log    *slog.Logger
+	// Warn makes an Event on this node's own Node.
+	Warn func(own *corev1.Node, reason, sentence string)
+	Log  *slog.Logger
 
 	// said are the faults that somebody was told of.
 	said map[string]string
@@ -117,7 +116,7 @@ func (r *Reconciler) tell(own *corev1.Node, faults map[string]error) {
 		}
 		r.Log.Warn("a node is left out", "node", name, "error", said[name])
 		if name == own.Name {
-			r.Events.Event(own, corev1.EventTypeWarning, ReasonLeftOut, said[name])
+			r.Warn(own, ReasonLeftOut, said[name])
 		}
 	}
 	r.said = said

@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -113,7 +112,7 @@ func newReconciler(on *fakeNode, networks network.Source, nodes ...*corev1.Node)
 		},
 		Configure: func(_ []network.Network, made map[string][]netip.Prefix) error { *parts = made; return nil },
 		Report:    func(err error) { *said = err },
-		LeftOut:   func(int) {}, Events: record.NewFakeRecorder(10),
+		LeftOut:   func(int) {}, Warn: func(*corev1.Node, string, string) {},
 		Log: slog.New(slog.DiscardHandler),
 	}, parts, said
 }
@@ -214,8 +213,11 @@ func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
 			on := newFakeNode()
 			r, _, said := newReconciler(on, oneNetwork, nodes...)
 			r.Node = own
-			leftOut, events := 0, record.NewFakeRecorder(10)
-			r.LeftOut, r.Events = func(count int) { leftOut = count }, events
+			leftOut, events := 0, []string{}
+			r.LeftOut = func(count int) { leftOut = count }
+			r.Warn = func(on *corev1.Node, reason, sentence string) {
+				events = append(events, on.Name+" "+reason+" "+sentence)
+			}
 			result := reconcileOnce(t, r)
 			reconcileOnce(t, r) // says nothing again
 			if got := on.text(); got != test.peers {
@@ -225,19 +227,16 @@ func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
 				t.Errorf("%d nodes are left out, want 4", leftOut)
 			}
 			if test.sentence == "" {
-				if *said != nil || result.RequeueAfter != repeatEvery || len(events.Events) > 0 {
-					t.Errorf("said %v, again after %v, %d Events, of other nodes' faults", *said, result.RequeueAfter, len(events.Events))
+				if *said != nil || result.RequeueAfter != repeatEvery || len(events) > 0 {
+					t.Errorf("said %v, again after %v, Events %q, of other nodes' faults", *said, result.RequeueAfter, events)
 				}
 				return
 			}
 			if !strings.Contains(fmt.Sprint(*said), test.sentence) {
 				t.Errorf("said %v, want %q", *said, test.sentence)
 			}
-			if len(events.Events) != 1 {
-				t.Fatalf("%d Events, want one", len(events.Events))
-			}
-			if event := <-events.Events; !strings.HasPrefix(event, "Warning TSNNodeLeftOut "+test.sentence) {
-				t.Errorf("the Event is %q", event)
+			if len(events) != 1 || !strings.HasPrefix(events[0], own+" TSNNodeLeftOut "+test.sentence) {
+				t.Errorf("the Events are %q, want one", events)
 			}
 		})
 	}

@@ -178,9 +178,17 @@ func measure(ctx context.Context, t *testing.T, path experimentPath, listener *c
 		made.Late = &since
 	}
 	made.Distributions = samples.distributions()
-	t.Logf("%-7s %4d B: latency p50 %7d  p99 %8d ns; the talker woke p50 %6d  p99 %8d ns late", path.name, payload, made.Latency.P50, made.Latency.P99,
-		woke(got.sent, path).P50, woke(got.sent, path).P99)
+	// What says whether a tail is the path's: how late the talker itself was, and how many ktsnd counted as late.
+	t.Logf("%-7s %4d B: latency p50 %7d  p99 %8d ns; the talker woke p50 %6d  p99 %8d ns late; late %s", path.name, payload,
+		made.Latency.P50, made.Latency.P99, woke(got.sent, path).P50, woke(got.sent, path).P99, lateText(made.Late))
 	return made, samples
+}
+
+func lateText(late *uint64) string {
+	if late == nil {
+		return "not counted"
+	}
+	return strconv.FormatUint(*late, 10)
 }
 
 // woke is how late the talker itself was, which has nothing to do with the path.
