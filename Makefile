@@ -51,7 +51,7 @@ helm:
 
 .PHONY: chart
 chart: helm ## check the Helm chart and render plain manifests, into out/chart/
-	@bin/helm lint --quiet --strict charts/kubernetsn
+	@bin/helm lint --quiet --strict --kube-version 1.34.0 charts/kubernetsn
 	@mkdir -p out/chart
 	@bin/helm template kubernetsn charts/kubernetsn --no-hooks --kube-version 1.34.0 $(CHART_VALUES) >out/chart/kubernetsn.yaml
 
