@@ -94,7 +94,7 @@ fmt: ## format C and Go
 	@for module in $(MODULES); do $(GO) fmt -C $$module ./... || exit 1; done
 
 .PHONY: generate
-generate: ## deep copies and CustomResourceDefinition, from api/
+generate: ## deep copies, CustomResourceDefinition and reference, from api/
 	@scripts/generate.sh
 
 .PHONY: lint

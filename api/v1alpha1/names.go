@@ -37,16 +37,26 @@ const (
 
 // Reasons of conditions, and of Events.
 const (
-	ReasonAsAsked           = "AsAsked"
-	ReasonNoSchedule        = "NoSchedule"
-	ReasonScheduleInvalid   = "ScheduleInvalid"
+	// ReasonAsAsked : all is as it was asked for.
+	ReasonAsAsked = "AsAsked"
+	// ReasonScheduleInvalid : the schedule breaks a rule, which the sentence names. What was in force stays.
+	ReasonScheduleInvalid = "ScheduleInvalid"
+	// ReasonScheduleOfAnother : an older network has a schedule or traffic classes, and nodes have them once.
 	ReasonScheduleOfAnother = "ScheduleOfAnother"
-	ReasonRangeUsedUp       = "RangeUsedUp"
-	ReasonUplinkMissing     = "UplinkMissing"
-	ReasonNodeNotReady      = "NodeNotReady"
-	ReasonNodeWaited        = "WaitingForNodes"
-	ReasonMultusMissing     = "MultusMissing"
-	ReasonInUse             = "InUse"
-	ReasonOverlaps          = "Overlaps"
+	// ReasonRangeUsedUp : there are more nodes with pods than parts of the range. Enlarge the range.
+	ReasonRangeUsedUp = "RangeUsedUp"
+	// ReasonUplinkMissing : the network insists on another uplink than the node's ktsnd has.
+	ReasonUplinkMissing = "UplinkMissing"
+	// ReasonNodeNotReady : something of the node's agent is not well, which the sentence names.
+	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonNodeWaited : a node has not said yet what holds there.
+	ReasonNodeWaited = "WaitingForNodes"
+	// ReasonMultusMissing : the cluster has no NetworkAttachmentDefinitions.
+	ReasonMultusMissing = "MultusMissing"
+	// ReasonInUse : the network was deleted, and pods are on it.
+	ReasonInUse = "InUse"
+	// ReasonOverlaps : an older network has the VNI or a part of the range.
+	ReasonOverlaps = "Overlaps"
+	// ReasonForeignAttachment : a NetworkAttachmentDefinition of the network's name is somebody else's.
 	ReasonForeignAttachment = "ForeignAttachment"
 )

@@ -4,22 +4,26 @@ package agent
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubernetsn/kubernetsn/internal/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 )
 
@@ -247,5 +251,46 @@ func TestABadCommandLineIsExplained(t *testing.T) {
 	var help bytes.Buffer
 	if status := Main(t.Context(), []string{"--help"}, &help, io.Discard); status != 0 || !strings.Contains(help.String(), "-sweep-every") {
 		t.Errorf("--help: %d, %q", status, help.String())
+	}
+}
+
+// TestTheDashboardAsksForFiguresThatThereAre holds its questions against the metrics that the agent registers.
+func TestTheDashboardAsksForFiguresThatThereAre(t *testing.T) {
+	objects, err := render(t, "--set", "dashboard.enabled=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config corev1.ConfigMap
+	object(t, objects, "ConfigMap", "grafana-dashboard", &config)
+	text := config.Data["kubernetsn.json"]
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &board); err != nil || len(board.Panels) == 0 {
+		t.Fatalf("%d panels, %v", len(board.Panels), err)
+	}
+	registry := prometheus.NewRegistry()
+	if _, err := metrics.New(registry); err != nil {
+		t.Fatal(err)
+	}
+	described := make(chan *prometheus.Desc, 100)
+	registry.Describe(described)
+	close(described)
+	var known string
+	for one := range described {
+		known += one.String()
+	}
+	names := regexp.MustCompile(`ktsn_[a-z_]+`)
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			for _, name := range names.FindAllString(target.Expr, -1) {
+				if !strings.Contains(known, `"`+strings.TrimSuffix(name, "_bucket")+`"`) {
+					t.Errorf("panel %s asks for %s, which there is not", panel.Title, name)
+				}
+			}
+		}
 	}
 }

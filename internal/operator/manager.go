@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -50,6 +51,9 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 	if err != nil {
 		return fmt.Errorf("prepare the work with the API server: %w", err)
 	}
+	if err := waitForServer(ctx, live, log); err != nil {
+		return err
+	}
 	certificates := newServer(options, live, log)
 	timeout := shutdownTimeout
 	m, err := ctrl.NewManager(config, manager.Options{
@@ -73,6 +77,26 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 		return err
 	}
 	return m.Start(ctx)
+}
+
+// askAgain is when to ask an API server again that does not answer.
+const askAgain = time.Second
+
+// waitForServer waits for an API server that is away, as when a cluster starts. To end instead would have kubelet wait ever
+// longer before it starts the operator again.
+func waitForServer(ctx context.Context, live client.Client, log *slog.Logger) error {
+	for {
+		_, err := live.RESTMapper().RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1")
+		if err == nil {
+			return nil
+		}
+		log.Warn("the API server does not answer", "error", err)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the API server: %w", err)
+		case <-time.After(askAgain):
+		}
+	}
 }
 
 func newServer(options *Options, live client.Client, log *slog.Logger) *certificate.Server {

@@ -31,12 +31,13 @@ const linger = 500 * time.Millisecond
 var (
 	operatorOnce sync.Once
 	errOperator  error
+	operatorPort int
 	// endOperator ends it before the API server goes, whose absence it would complain of.
 	endOperator = func() {}
 )
 
 // needOperator is needServer with an operator that has its certificate.
-func needOperator(t *testing.T) context.Context {
+func needOperator(t testing.TB) context.Context {
 	t.Helper()
 	ctx := needServer(t)
 	operatorOnce.Do(func() { errOperator = startOperator(context.WithoutCancel(ctx)) })
@@ -52,6 +53,7 @@ func startOperator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	operatorPort = port
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ktsn-operator-certificate", Namespace: system}},

@@ -83,7 +83,7 @@ func startServer() (stop func() error, err error) {
 }
 
 // needServer skips a test where there is none, and bounds what it does.
-func needServer(t *testing.T) context.Context {
+func needServer(t testing.TB) context.Context {
 	t.Helper()
 	if config == nil {
 		if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
