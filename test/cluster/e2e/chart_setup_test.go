@@ -63,12 +63,13 @@ func needChart(t *testing.T) context.Context {
 
 // chartValues differ from the defaults in what a test cluster needs.
 var chartValues = []string{
+	// Its networks are those of values, but where a test asks for the operator.
+	"--set", "operator.enabled=false",
 	"--set", "image.pullPolicy=Never",
 	"--set", "agent.sweepEvery=3s",
 	// The nodes share the machine's cgroups, of version 1.
 	"--set", "ktsnd.cgroupV1=true",
-	// Talkers that are measured run there, too, and listeners on the other one.
-	// A limit that a test can reach.
+	// Talkers that are measured run there, too, and listeners on the other one. A limit that a test can reach.
 	"--set-json", fmt.Sprintf(`ktsnd.extraArgs=["--cpu","0","--pod-processes","%d"]`, podProcesses),
 }
 
@@ -77,7 +78,7 @@ const podProcesses = 4
 
 func installChart(ctx context.Context, t *testing.T) {
 	t.Helper()
-	arguments := append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m", "--set", "operator.enabled=false"}, chartValues...)
+	arguments := append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues...)
 	if said, err := helm(ctx, t, arguments...); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -81,7 +82,7 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	}
 	both.Wait()
 	if errHeard != nil || errSaid != nil {
-		return exchange{}, fmt.Errorf("listener: %v %s; talker: %v %s", errHeard, complaints[0], errSaid, complaints[1])
+		return exchange{}, fmt.Errorf("%w; the listener said %q, the talker %q", errors.Join(errHeard, errSaid), complaints[0], complaints[1])
 	}
 	sent, err := perf.ReadTalker(strings.NewReader(said))
 	if err != nil {
@@ -110,7 +111,7 @@ var chartDisturbances = []struct {
 		}
 	}},
 	{"the chart is upgraded", true, func(ctx context.Context, t *testing.T, _ string) {
-		arguments := append([]string{"upgrade", release, chartFolder(t), "--set", "operator.enabled=false", "--set-string", "podAnnotations.upgraded=" + time.Now().Format(time.TimeOnly)}, chartValues...)
+		arguments := append([]string{"upgrade", release, chartFolder(t), "--set-string", "podAnnotations.upgraded=" + time.Now().Format(time.TimeOnly)}, chartValues...)
 		if said, err := helm(ctx, t, arguments...); err != nil {
 			t.Fatalf("%v: %s", err, said)
 		}

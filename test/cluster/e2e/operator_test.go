@@ -130,7 +130,8 @@ func TestOneAnnotation(t *testing.T) {
 	removeChart(ctx, t)
 	removeTSN(ctx, t)
 	nodesBefore, before := nodeFiles(ctx, t), objects(ctx, t)
-	arguments := append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m", "--set", "operator.linger=2s"}, chartValues...)
+	arguments := slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues,
+		[]string{"--set", "operator.enabled=true", "--set", "operator.linger=2s"})
 	if said, err := helm(ctx, t, arguments...); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
