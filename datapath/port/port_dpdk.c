@@ -27,6 +27,8 @@
 enum {
 	EAL_ARGS_MAX = 16,
 	TX_DESCRIPTORS = 512,
+	/* Frames in each of the two queues that Open vSwitch shares with ktsnd. */
+	VHOST_DESCRIPTORS = 512,
 	/*
 	 * Frames in the af_packet transmit ring. On a veth the far end reads a frame's bytes from this ring
 	 * until the receiver has taken the datagram, so the ring must be longer than the receiver's queue.
@@ -45,6 +47,9 @@ struct port_dpdk {
 	uint64_t errors_seen;
 	int packet_fd;           /* the socket of net_af_packet, -1 for another device */
 	struct warm_up *warm_up; /* NULL for a device that does not send through the kernel */
+	bool watched;            /* Open vSwitch comes and goes */
+	void (*connected)(bool connected, void *context); /* NULL: nobody is told */
+	void *context;
 };
 
 static struct port_dpdk *of(struct ktsn_port *port)
@@ -162,7 +167,13 @@ static void device_argument(const struct ktsn_port_dpdk_config *config, char *ar
 	uint32_t frame_bytes = af_packet_frame_bytes(config->link_mtu_bytes);
 	uint32_t block_bytes = frame_bytes < 4096 ? 4096 : frame_bytes;
 
-	if (!config->device)
+	/* This side is the server, so that whoever starts first waits for the other. Packed queues are begun anew by
+	 * whoever connects: frames that were left in them would leave then, seconds late. */
+	if (config->vhost_path)
+		snprintf(argument, bytes,
+			 "--vdev=net_virtio_user0,path=%s,server=1,packed_vq=1,queue_size=%u",
+			 config->vhost_path, VHOST_DESCRIPTORS);
+	else if (!config->device)
 		snprintf(argument, bytes,
 			 "--vdev=net_af_packet0,iface=%s,qdisc_bypass=1,framesz=%u,blocksz=%u,framecnt=%u",
 			 config->interface, frame_bytes, block_bytes, AF_PACKET_FRAMES);
@@ -180,10 +191,16 @@ static uint32_t buffer_bytes(const struct ktsn_port_dpdk_config *config)
 	return config->buffer_bytes > receive_bytes ? config->buffer_bytes : receive_bytes;
 }
 
+/* A virtual device keeps buffers in its queues, sent ones as well. */
+static uint32_t buffer_count(const struct ktsn_port_dpdk_config *config)
+{
+	return config->buffer_count + (config->vhost_path ? 2 * VHOST_DESCRIPTORS : 0);
+}
+
 /* Memory for the buffer pool, in MB, with room for DPDK's own structures. */
 static uint32_t memory_mb(const struct ktsn_port_dpdk_config *config)
 {
-	uint64_t pool_bytes = (uint64_t)config->buffer_count *
+	uint64_t pool_bytes = (uint64_t)buffer_count(config) *
 			      (buffer_bytes(config) + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128);
 
 	return MEMORY_FLOOR_MB + (uint32_t)(pool_bytes >> 20);
@@ -236,9 +253,39 @@ static int eal_start_unpinned(const struct ktsn_port_dpdk_config *config)
 	return err;
 }
 
+bool ktsn_port_dpdk_connected(const struct ktsn_port *port)
+{
+	const struct port_dpdk *dpdk = (const struct port_dpdk *)port;
+	struct rte_eth_link link = {0};
+
+	/* What the interrupt has noted; the device itself is not asked. */
+	return !dpdk->watched ||
+	       (rte_eth_link_get_nowait(dpdk->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP);
+}
+
+static int link_changed(uint16_t id, enum rte_eth_event_type event, void *context, void *nothing)
+{
+	struct port_dpdk *dpdk = context;
+
+	(void)id;
+	(void)event;
+	(void)nothing;
+	if (dpdk->connected)
+		dpdk->connected(ktsn_port_dpdk_connected(&dpdk->port), dpdk->context);
+	return 0;
+}
+
+static int link_watch(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+{
+	dpdk->watched = true;
+	dpdk->connected = config->connected;
+	dpdk->context = config->context;
+	return rte_eth_dev_callback_register(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk);
+}
+
 static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
-	struct rte_eth_conf conf = {0};
+	struct rte_eth_conf conf = {.intr_conf = {.lsc = config->vhost_path ? 1 : 0}};
 	uint32_t cache;
 	int err;
 
@@ -247,7 +294,7 @@ static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 	dpdk->id = (uint16_t)rte_eth_find_next(0);
 	/* A pool must hold half as much again as the cache of one thread. */
 	cache = config->buffer_count / 2 < POOL_CACHE ? config->buffer_count / 2 : POOL_CACHE;
-	dpdk->pool = rte_pktmbuf_pool_create("ktsn-frames", config->buffer_count, cache, 0,
+	dpdk->pool = rte_pktmbuf_pool_create("ktsn-frames", buffer_count(config), cache, 0,
 					     (uint16_t)(buffer_bytes(config) + RTE_PKTMBUF_HEADROOM),
 					     (int)rte_socket_id());
 	if (!dpdk->pool)
@@ -258,6 +305,8 @@ static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 		err = rte_eth_rx_queue_setup(dpdk->id, 0, TX_DESCRIPTORS, SOCKET_ID_ANY, NULL, dpdk->pool);
 	if (!err)
 		err = rte_eth_tx_queue_setup(dpdk->id, 0, TX_DESCRIPTORS, SOCKET_ID_ANY, NULL);
+	if (!err && config->vhost_path)
+		err = link_watch(dpdk, config);
 	return err ? err : rte_eth_dev_start(dpdk->id);
 }
 
@@ -293,6 +342,11 @@ static int packet_fd_find(const char *interface)
 	return -1;
 }
 
+static bool through_kernel(const struct ktsn_port_dpdk_config *config)
+{
+	return !config->device && !config->vhost_path;
+}
+
 static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_config *config)
 {
 	struct port_dpdk *dpdk = calloc(1, sizeof(*dpdk));
@@ -311,9 +365,12 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 		free(dpdk);
 		return err;
 	}
-	dpdk->packet_fd = config->device ? -1 : packet_fd_find(config->interface);
-	if (!config->device)
+	dpdk->packet_fd = through_kernel(config) ? packet_fd_find(config->interface) : -1;
+	if (through_kernel(config))
 		(void)warm_up_create(&dpdk->warm_up);
+	/* That Open vSwitch goes and comes is told by who is called (connected). */
+	if (dpdk->watched)
+		rte_log_set_global_level(RTE_LOG_CRIT);
 	*opened = dpdk;
 	return 0;
 }
