@@ -128,7 +128,8 @@ static void uplink_is_direct_unless_it_is_open_vswitch(void **state)
 	assert_int_equal(options.uplink, UPLINK_OVS);
 	assert_string_equal(options.vhost_path, "/run/ktsn/vhost.sock");
 	/* Texts are good until the next line is read. */
-	assert_string_equal(parse_good("--vhost-socket /tmp/v --uplink ovs --interface a").vhost_path, "/tmp/v");
+	assert_string_equal(parse_good("--vhost-socket /tmp/v --uplink ovs --interface a").vhost_path,
+			    "/tmp/v");
 }
 
 static void numbers_reach_their_limits(void **state)
