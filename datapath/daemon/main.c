@@ -177,6 +177,8 @@ static void signals_block(sigset_t *signals)
 	sigaddset(signals, SIGINT);
 	sigaddset(signals, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, signals, NULL);
+	/* Who writes to somebody that has gone, DPDK among them, hears of it by the error. */
+	signal(SIGPIPE, SIG_IGN);
 }
 
 static int events_open(struct daemon *daemon, const sigset_t *signals)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "port_dpdk.h"
 
+#include "vhost_first.h"
 #include "warm_up.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -35,6 +37,7 @@ enum {
 	 */
 	AF_PACKET_FRAMES = 2048,
 	AF_PACKET_FRAME_OVERHEAD_BYTES = 128, /* tpacket2_hdr, sockaddr_ll, alignment */
+	OWN_LINK_MS = 200,                    /* until it is noticed that it has gone */
 	MEMORY_FLOOR_MB = 64,
 	POOL_CACHE = 256,
 	PACKET_FD_MAX = 1024, /* ktsnd has few descriptors yet when it opens its port */
@@ -167,13 +170,7 @@ static void device_argument(const struct ktsn_port_dpdk_config *config, char *ar
 	uint32_t frame_bytes = af_packet_frame_bytes(config->link_mtu_bytes);
 	uint32_t block_bytes = frame_bytes < 4096 ? 4096 : frame_bytes;
 
-	/* This side is the server, so that whoever starts first waits for the other. Packed queues are begun anew by
-	 * whoever connects: frames that were left in them would leave then, seconds late. */
-	if (config->vhost_path)
-		snprintf(argument, bytes,
-			 "--vdev=net_virtio_user0,path=%s,server=1,packed_vq=1,queue_size=%u",
-			 config->vhost_path, VHOST_DESCRIPTORS);
-	else if (!config->device)
+	if (!config->device)
 		snprintf(argument, bytes,
 			 "--vdev=net_af_packet0,iface=%s,qdisc_bypass=1,framesz=%u,blocksz=%u,framecnt=%u",
 			 config->interface, frame_bytes, block_bytes, AF_PACKET_FRAMES);
@@ -208,19 +205,22 @@ static uint32_t memory_mb(const struct ktsn_port_dpdk_config *config)
 
 static int eal_start(const struct ktsn_port_dpdk_config *config)
 {
-	char device[512], lcores[32], memory[16], prefix[48];
+	char device[512] = "", lcores[32], memory[16], prefix[48];
 	const char *args[EAL_ARGS_MAX] = {"ktsnd", "--no-telemetry", "--no-shconf", "--log-level=error"};
 	int count = 4;
 
-	device_argument(config, device, sizeof(device));
+	/* That of vhost-user is made once DPDK runs. */
+	if (!config->vhost_path)
+		device_argument(config, device, sizeof(device));
 	snprintf(lcores, sizeof(lcores), "--lcores=0@%d", config->cpu >= 0 ? config->cpu : 0);
 	snprintf(memory, sizeof(memory), "%u", memory_mb(config));
 	snprintf(prefix, sizeof(prefix), "--file-prefix=ktsnd-%d", (int)getpid());
-	args[count++] = device;
+	if (!config->vhost_path)
+		args[count++] = device;
 	args[count++] = lcores;
 	args[count++] = prefix;
 	/* Ordinary pages suffice where no device reads the memory itself. */
-	if (strncmp(device, "--vdev", 6) == 0) {
+	if (config->vhost_path || strncmp(device, "--vdev", 6) == 0) {
 		args[count++] = "--no-huge";
 		args[count++] = "--no-pci";
 	}
@@ -310,6 +310,34 @@ static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 	return err ? err : rte_eth_dev_start(dpdk->id);
 }
 
+/* This side is the server, so that either may be restarted while the other goes on. Packed queues are begun anew by
+ * whoever connects: frames that were left in them would leave then, seconds late. */
+static int vhost_device_make(const struct ktsn_port_dpdk_config *config)
+{
+	char arguments[PATH_MAX + 64];
+
+	snprintf(arguments, sizeof(arguments), "path=%s,server=1,packed_vq=1,queue_size=%u",
+		 config->vhost_path, VHOST_DESCRIPTORS);
+	return rte_eal_hotplug_add("vdev", "net_virtio_user0", arguments);
+}
+
+static int vhost_device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+{
+	int err = vhost_first_begin(config->vhost_path);
+
+	if (err)
+		return err;
+	err = vhost_device_make(config);
+	if (!err)
+		err = device_start(dpdk, config);
+	vhost_first_end(config->vhost_path);
+	/* Whose own connection that was, nobody need hear of. */
+	for (int i = 0;
+	     i < OWN_LINK_MS && !err && vhost_first_came() && ktsn_port_dpdk_connected(&dpdk->port); i++)
+		usleep(1000);
+	return err;
+}
+
 /* The last line that DPDK logged: what it had to say about the failure. */
 static void last_line(const char *log, char *reason, size_t reason_bytes)
 {
@@ -357,7 +385,7 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 	dpdk->port.ops = &ops;
 	err = eal_start_unpinned(config);
 	if (!err) {
-		err = device_start(dpdk, config);
+		err = config->vhost_path ? vhost_device_start(dpdk, config) : device_start(dpdk, config);
 		if (err)
 			(void)rte_eal_cleanup();
 	}

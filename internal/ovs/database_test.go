@@ -145,10 +145,8 @@ func TestFlowsAreReadAsTheyAreWritten(t *testing.T) {
 	plan := validPlan()
 	have := made(&plan)
 	wanted := have.wantedFlows(&plan)
-	printed := "NXST_FLOW reply (xid=0x4):\n cookie=0x1, priority=0 actions=NORMAL\n"
-	for _, flow := range wanted {
-		printed += " cookie=0x6b74736e, " + flow + "\n"
-	}
+	printed := "NXST_FLOW reply (xid=0x4):\n cookie=0x1, priority=0 actions=NORMAL\n cookie=0x6b74736e, " +
+		strings.Join(wanted, "\n cookie=0x6b74736e, ") + "\n"
 	if got := parseFlows(printed); !slices.Equal(got, wanted) || len(got) != 3 {
 		t.Errorf("%v are read as %v", wanted, got)
 	}

@@ -101,7 +101,7 @@ func enough(all []Hugepages, needMB int) error {
 		return nil
 	}
 	need := needMB * 1024 / pageKB
-	return fmt.Errorf("Open vSwitch needs %d MB of hugepages (%d MB for DPDK, the rest for %d buffers of each of %d ports), %d pages of 2 MB, "+
+	return fmt.Errorf("ovs-vswitchd needs %d MB of hugepages (%d MB for DPDK, the rest for %d buffers of each of %d ports), %d pages of 2 MB, "+
 		"and %d are free; as root: sysctl -w vm.nr_hugepages=%d", needMB, ownMB, portBuffers, portsWithBuffers, need, free, total-free+need)
 }
 

@@ -63,7 +63,7 @@ func makeVeth(vni uint32, mtu int) error {
 	}
 	for _, end := range []string{name, switchName(vni)} {
 		// Open vSwitch takes a checksum that is left to the card for a wrong one.
-		if err := leaveNoChecksum(end); err != nil {
+		if err := LeaveNoChecksum(end); err != nil {
 			return err
 		}
 		if err := netlink.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: end}}); err != nil {
@@ -86,8 +86,8 @@ func addVeth(name, peer string, mtu int) error {
 // ethtoolValue is the kernel's struct ethtool_value.
 type ethtoolValue struct{ command, data uint32 }
 
-// leaveNoChecksum switches the offload of transmit checksums off, and with it that of segmentation.
-func leaveNoChecksum(name string) error {
+// LeaveNoChecksum switches the offload of transmit checksums off, and with it that of segmentation.
+func LeaveNoChecksum(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("switch offloads of %s off: %w", name, err)
@@ -160,7 +160,7 @@ func (s *Switch) awaitLink(ctx context.Context, name string) (netlink.Link, erro
 			return link, err
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("Open vSwitch has not made %s in this network namespace; is ovs-vswitchd in another one?", name)
+			return nil, fmt.Errorf("ovs-vswitchd has not made %s in this network namespace; is ovs-vswitchd in another one?", name)
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
@@ -191,4 +191,15 @@ func (s *Switch) takeAddress(ctx context.Context, plan *Plan) error {
 		}
 	}
 	return nil
+}
+
+// forgetNeighbors makes the kernel ask anew for the peers' hardware addresses.
+func forgetNeighbors(plan *Plan) {
+	link, err := findLink(BridgePhysical)
+	if err != nil || link == nil {
+		return
+	}
+	for _, peer := range plan.Peers {
+		_ = netlink.NeighDel(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.IP(peer.AsSlice())}) // if it is there
+	}
 }

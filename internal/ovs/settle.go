@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -17,6 +19,7 @@ import (
 const flowCookie = 0x6b74736e
 
 // settle does what is not in the database, once its ports are there: the address, flows, and who the peers are.
+// Repeating it changes nothing.
 func (s *Switch) settle(ctx context.Context, plan *Plan) error {
 	moved, err := s.address(ctx, plan)
 	if err != nil {
@@ -44,7 +47,7 @@ func (d *database) portErrors(plan *Plan) error {
 	for _, port := range plan.ports() {
 		one := d.interfaces[port.name]
 		if said := one.text("error"); said != "" {
-			all = errors.Join(all, fmt.Errorf("Open vSwitch cannot open %s (%s): %s", port.name, port.describe(), said))
+			all = errors.Join(all, fmt.Errorf("ovs-vswitchd cannot open %s (%s): %s", port.name, port.describe(), said))
 		} else if number := one.text("ofport"); number == "" || number == "-1" {
 			all = errors.Join(all, fmt.Errorf("%s (%s) has no number in Open vSwitch yet", port.name, port.describe()))
 		}
@@ -77,13 +80,13 @@ func (d *database) wantedFlows(plan *Plan) []string {
 func hexadecimal(number string) string {
 	var value uint32
 	_, _ = fmt.Sscan(number, &value) // portErrors has seen it
-	return fmt.Sprintf("%x", value)
+	return strconv.FormatUint(uint64(value), 16)
 }
 
 // flows makes ours those that are wanted, all at once, and keeps what is for everybody from ktsnd, who reads nothing.
 func (s *Switch) flows(ctx context.Context, plan *Plan, have *database) error {
 	wanted := have.wantedFlows(plan)
-	printed, err := s.ofctl(ctx, BridgeInternal, "dump-flows", "", fmt.Sprintf("cookie=%#x/-1", flowCookie))
+	printed, err := s.ofctl(ctx, "dump-flows", "", fmt.Sprintf("cookie=%#x/-1", flowCookie))
 	if err != nil {
 		return err
 	}
@@ -95,10 +98,10 @@ func (s *Switch) flows(ctx context.Context, plan *Plan, have *database) error {
 	for _, flow := range wanted {
 		fmt.Fprintf(&bundle, "add cookie=%#x,%s\n", flowCookie, strings.Replace(flow, " actions", ",actions", 1))
 	}
-	if _, err := s.ofctl(ctx, BridgeInternal, "add-flows", bundle.String(), "--bundle", "-"); err != nil {
+	if _, err := s.ofctl(ctx, "add-flows", bundle.String(), "--bundle", "-"); err != nil {
 		return err
 	}
-	_, err = s.ofctl(ctx, BridgeInternal, "mod-port", "", have.interfaces[ktsndPort].text("ofport"), "no-flood")
+	_, err = s.ofctl(ctx, "mod-port", "", have.interfaces[ktsndPort].text("ofport"), "no-flood")
 	return err
 }
 
@@ -118,6 +121,7 @@ func parseFlows(printed string) []string {
 // greet has the kernel find the peers' hardware addresses, by way of Open vSwitch, which learns them from the answers.
 // Else the first frame to each would be lost for it. Nobody need listen.
 func greet(ctx context.Context, plan *Plan) {
+	forgetNeighbors(plan) // or nobody would be asked
 	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: plan.Address.Addr().AsSlice()}, Timeout: time.Second}
 	for _, peer := range plan.Peers {
 		const discard = "9"
@@ -130,35 +134,46 @@ func greet(ctx context.Context, plan *Plan) {
 	}
 }
 
-// keepInterval is how long Open vSwitch is without address after its restart, at most; flows are looked at less often.
+// keepInterval is how soon a restart of Open vSwitch is seen; what somebody else removes is looked for less often.
 const (
 	keepInterval = 250 * time.Millisecond
-	keepFlows    = 10 * time.Second
+	keepLook     = 10 * time.Second
 )
+
+// incarnation tells one ovs-vswitchd from the next, which makes its sockets anew; "" when there is none.
+func (s *Switch) incarnation() string {
+	socket, err := os.Stat(s.managementSocket())
+	if err != nil {
+		return ""
+	}
+	return socket.ModTime().String()
+}
 
 // Keep goes on setting up what ends with ovs-vswitchd, until ctx does, and says what it did and what it cannot.
 func (s *Switch) Keep(ctx context.Context, plan *Plan, say io.Writer) error {
-	last, looked := "", time.Now()
-	for {
-		if err := pause(ctx, keepInterval); err != nil {
-			return nil
-		}
-		if last == "" && hasAddress(plan) && time.Since(looked) < keepFlows {
+	known, looked, last := s.incarnation(), time.Now(), ""
+	for pause(ctx, keepInterval) == nil {
+		now := s.incarnation()
+		anew := now != known || !hasAddress(plan)
+		if now == "" || (!anew && last == "" && time.Since(looked) < keepLook) {
 			continue
 		}
-		gone := !hasAddress(plan)
 		err := s.settle(ctx, plan)
+		if err == nil && anew {
+			greet(ctx, plan)
+		}
 		looked = time.Now()
-		now := ""
-		if err != nil && ctx.Err() == nil {
-			now = err.Error()
-		}
 		switch {
-		case now != "" && now != last:
-			fmt.Fprintf(say, "Open vSwitch is not as it was set up: %s\n", now)
-		case now == "" && (last != "" || gone):
+		case ctx.Err() != nil:
+		case err != nil && err.Error() != last:
+			fmt.Fprintf(say, "Open vSwitch is not as it was set up: %v\n", err)
+			last = err.Error()
+		case err == nil && anew:
 			fmt.Fprintln(say, "Open vSwitch was started anew and is set up again")
+			known, last = now, ""
+		case err == nil:
+			last = ""
 		}
-		last = now
 	}
+	return nil
 }

@@ -20,8 +20,11 @@ func (s *Switch) Setup(ctx context.Context, plan *Plan) error {
 	if err := plan.Check(); err != nil {
 		return err
 	}
-	before, err := s.read(ctx)
+	before, err := s.readRunning(ctx)
 	if err != nil {
+		return err
+	}
+	if err := before.check(); err != nil {
 		return err
 	}
 	if err := s.setup(ctx, plan, before); err != nil {
@@ -31,6 +34,22 @@ func (s *Switch) Setup(ctx context.Context, plan *Plan) error {
 		return errors.Join(err, s.Teardown(context.WithoutCancel(ctx)))
 	}
 	return nil
+}
+
+// readRunning reads the database once ovs-vswitchd has said there what it is.
+func (s *Switch) readRunning(ctx context.Context) (*database, error) {
+	for deadline := time.Now().Add(startTimeout); ; {
+		have, err := s.read(ctx)
+		if err != nil || have.root.text("dpdk_version") != "" {
+			return have, err
+		}
+		if time.Now().After(deadline) {
+			return nil, errNotRunning
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func (d *database) anyOurs() bool {
@@ -45,9 +64,6 @@ func (d *database) anyOurs() bool {
 }
 
 func (s *Switch) setup(ctx context.Context, plan *Plan, have *database) error {
-	if err := have.check(); err != nil {
-		return err
-	}
 	mtu, err := linkMTU(plan.Interface)
 	if err != nil {
 		return err
@@ -68,7 +84,7 @@ func (s *Switch) setup(ctx context.Context, plan *Plan, have *database) error {
 
 // check finds an Open vSwitch that cannot do it.
 func (d *database) check() error {
-	if version := d.root.text("dpdk_version"); version == "" || version == "none" {
+	if version := d.root.text("dpdk_version"); version == "none" {
 		return fmt.Errorf("Open vSwitch %s runs without DPDK; install its build with DPDK and start that "+
 			"(on Debian: openvswitch-switch-dpdk)", d.root.text("ovs_version"))
 	}

@@ -66,7 +66,7 @@ func (s *Switch) Status(ctx context.Context) (*Status, error) {
 	if len(status.Ports) == 0 {
 		return status, nil
 	}
-	printed, err := s.ofctl(ctx, BridgeInternal, "dump-flows", "", fmt.Sprintf("cookie=%#x/-1", flowCookie))
+	printed, err := s.ofctl(ctx, "dump-flows", "", fmt.Sprintf("cookie=%#x/-1", flowCookie))
 	if err != nil {
 		return nil, err
 	}

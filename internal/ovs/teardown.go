@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -29,10 +30,10 @@ func (s *Switch) Teardown(ctx context.Context) error {
 // removeFlows removes ours from a bridge that is not ours, and stays.
 func (s *Switch) removeFlows(ctx context.Context, have *database) error {
 	bridge, there := have.bridges[BridgeInternal]
-	if !there || bridge.ours() {
+	if _, err := os.Stat(s.managementSocket()); err != nil || !there || bridge.ours() { // they end with ovs-vswitchd
 		return nil
 	}
-	_, err := s.ofctl(ctx, BridgeInternal, "del-flows", "", fmt.Sprintf("cookie=%#x/-1", flowCookie))
+	_, err := s.ofctl(ctx, "del-flows", "", fmt.Sprintf("cookie=%#x/-1", flowCookie))
 	return err
 }
 

@@ -10,17 +10,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
 
 const (
-	// DefaultDatabase and DefaultRunDir are where packages of Open vSwitch have them.
+	// DefaultDatabase is where packages of Open vSwitch have its database's socket.
 	DefaultDatabase = "unix:/run/openvswitch/db.sock"
-	DefaultRunDir   = "/run/openvswitch"
+	// DefaultRunDir is where they have ovs-vswitchd's.
+	DefaultRunDir = "/run/openvswitch"
 	// toolTimeout is for ovs-vswitchd to have done what the database says, DPDK's start included.
 	toolTimeout = 30 * time.Second
+	// startTimeout is for it to have begun to follow the database.
+	startTimeout = 5 * time.Second
 )
 
 // Switch is the Open vSwitch of this node.
@@ -57,9 +61,12 @@ func (s *Switch) write(ctx context.Context, changes []string) error {
 	return err
 }
 
-// ofctl runs ovs-ofctl on a bridge.
-func (s *Switch) ofctl(ctx context.Context, bridge, command string, input string, arguments ...string) ([]byte, error) {
-	socket := filepath.Join(s.RunDir, bridge+".mgmt")
+// managementSocket is where br-int is told flows.
+func (s *Switch) managementSocket() string { return filepath.Join(s.RunDir, BridgeInternal+".mgmt") }
+
+// ofctl runs ovs-ofctl on br-int.
+func (s *Switch) ofctl(ctx context.Context, command, input string, arguments ...string) ([]byte, error) {
+	socket := s.managementSocket()
 	if _, err := os.Stat(socket); err != nil {
 		return nil, fmt.Errorf("%s is not in %s: that is not the run directory of the ovs-vswitchd that follows %s; name it with --run-dir",
 			filepath.Base(socket), s.RunDir, s.Database)
@@ -92,5 +99,5 @@ func runWith(ctx context.Context, input, name string, arguments []string) ([]byt
 }
 
 func seconds(duration time.Duration) string {
-	return fmt.Sprint(int(duration / time.Second))
+	return strconv.Itoa(int(duration / time.Second))
 }
