@@ -15,7 +15,7 @@ import (
 // wanted is a profile with everything in it.
 func wanted() Profile {
 	profile := Defaults()
-	profile.Paths = AllPaths
+	profile.Paths = AllPaths[:3]
 	profile.Workloads = nil
 	for _, name := range AllWorkloads {
 		profile.Workloads = append(profile.Workloads, Workload{Name: name})
@@ -97,6 +97,19 @@ func TestWhatWantsAnotherDaemonIsPutTogetherAndWarmedUp(t *testing.T) {
 	}
 }
 
+func TestWhatGoesThroughOpenVSwitchHasASettingOfItsOwn(t *testing.T) {
+	profile := wanted()
+	profile.Paths = []string{"direct", "ovs"}
+	profile.Workloads = []Workload{{Name: "plain"}, {Name: "gates"}}
+	for i, block := range Plan(&profile) {
+		for _, run := range block.Runs {
+			if ovs := run.Path == "ovs"; ovs != block.Setting.OVS || !block.Setting.Daemon || (ovs && run.Workload != "plain") {
+				t.Errorf("block %d in setting %+v has run %+v", i, block.Setting, run.Key)
+			}
+		}
+	}
+}
+
 func TestRunsAreShortEnough(t *testing.T) {
 	profile := wanted()
 	profile.Messages = 130_001
@@ -127,7 +140,7 @@ func TestOnlyPathDirectHasGatesAndADaemonToWatch(t *testing.T) {
 			}
 		}
 	}
-	profile.Paths = AllPaths
+	profile.Paths = AllPaths[:3]
 	for _, run := range runsOf(Plan(&profile)) {
 		if HasGates(run.Workload) && run.Path != results.PathDirect {
 			t.Errorf("%+v", run)

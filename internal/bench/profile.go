@@ -55,6 +55,8 @@ type Profile struct {
 	// Seed is that of the random numbers behind the ranges of ratios.
 	Seed   uint64   `json:"seed"`
 	Assert []string `json:"assert"`
+	// leftOut are paths that this machine does not have.
+	leftOut []results.Gap
 }
 
 // Workload is a condition under which to measure, and in what it differs from the rest of the profile: what is empty
@@ -318,12 +320,15 @@ func (p *Profile) forWorkload(workload Workload) (paths []string, payloads []int
 	if needsDirect(workload.Name) && !slices.Contains(p.Paths, results.PathDirect) {
 		paths = nil
 	}
+	if workload.Name != results.WorkloadPlain && len(workload.Paths) == 0 {
+		paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path == results.PathOVS })
+	}
 	return paths, payloads, messages
 }
 
 // gaps is what the profile names and nobody can measure here.
 func (p *Profile) gaps() []results.Gap {
-	var all []results.Gap
+	all := slices.Clone(p.leftOut)
 	for _, path := range p.IfPossible {
 		if why, known := elsewhere[path]; known {
 			all = append(all, results.Gap{What: "path " + path, Why: why})
@@ -336,6 +341,12 @@ func (p *Profile) gaps() []results.Gap {
 		}
 	}
 	return all
+}
+
+// LeaveOut has a path not be measured, and says why.
+func (p *Profile) LeaveOut(path, why string) {
+	p.Paths = slices.DeleteFunc(slices.Clone(p.Paths), func(other string) bool { return other == path })
+	p.leftOut = append(p.leftOut, results.Gap{What: "path " + path, Why: why})
 }
 
 // possible moves to the paths what can be measured of IfPossible.

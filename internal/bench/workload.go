@@ -24,7 +24,7 @@ const (
 )
 
 // AllPaths are the paths of this machine, in the order in which they take turns.
-var AllPaths = []string{results.PathDirect, results.PathKernelVXLAN, results.PathHost}
+var AllPaths = []string{results.PathDirect, results.PathKernelVXLAN, results.PathHost, results.PathOVS}
 
 // AllWorkloads are the workloads in the order in which they are measured.
 var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadUnsampled, results.WorkloadTalkers,
@@ -46,14 +46,16 @@ func needsDirect(workload string) bool {
 
 // elsewhere are the paths of other targets than this machine's namespaces, and why they are not there.
 var elsewhere = map[string]string{
-	"ovs":             "ktsnd has no uplink through Open vSwitch yet",
 	"tsn":             "it is between pods of a cluster, and this bench measures between network namespaces",
 	"flannel":         "it is between pods of a cluster, and this bench measures between network namespaces",
 	"flannel-host-gw": "it is between pods of a cluster, and this bench measures between network namespaces",
 }
 
-// settingOf is how a workload wants the target.
-func settingOf(workload string, cycle time.Duration, daemon bool) Setting {
+// settingOf is how a workload wants the target. Through Open vSwitch goes everything of a pod, or nothing.
+func settingOf(workload string, cycle time.Duration, daemon, ovs bool) Setting {
+	if ovs {
+		return Setting{Daemon: true, OVS: true, KeepAwake: workload == results.WorkloadKeepAwake}
+	}
 	setting := Setting{Daemon: daemon, KeepAwake: workload == results.WorkloadKeepAwake}
 	if HasGates(workload) {
 		setting.GatesCycle = cycle

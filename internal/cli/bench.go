@@ -98,13 +98,18 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 	if b.quiet {
 		progress = io.Discard
 	}
-	programs, err := lab.FindPrograms(b.binDir, slices.Contains(profile.Paths, results.PathDirect))
+	programs, err := lab.FindPrograms(b.binDir, slices.ContainsFunc(profile.Paths, results.ViaKtsnd))
 	if err != nil {
 		return nil, err
 	}
 	if os.Geteuid() == 0 {
 		if err := lab.Sweep(progress); err != nil {
 			return nil, err
+		}
+	}
+	if os.Geteuid() == 0 && slices.Contains(profile.Paths, results.PathOVS) {
+		if err := lab.OVSMissing(ctx); err != nil {
+			profile.LeaveOut(results.PathOVS, err.Error())
 		}
 	}
 	target, err := lab.Open(ctx, programs, profile.Pinning)

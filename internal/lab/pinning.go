@@ -18,6 +18,8 @@ const notPinned = -1
 type pinning struct {
 	sender   int
 	listener int
+	// polling is for Open vSwitch's polling thread, which is never idle: a third, or the listener's where there are two.
+	polling int
 }
 
 // choosePinning takes the processors that were asked for, else the first two that this process may use. With one there
@@ -29,7 +31,7 @@ func choosePinning(wanted bench.Pinning) (pinning, error) {
 	}
 	switch wanted.Mode {
 	case bench.PinNone:
-		return pinning{notPinned, notPinned}, nil
+		return pinning{notPinned, notPinned, notPinned}, nil
 	case bench.PinGiven:
 		for _, cpu := range []int{wanted.Sender, wanted.Listener} {
 			if cpu < 0 || !allowed.IsSet(cpu) {
@@ -37,7 +39,7 @@ func choosePinning(wanted bench.Pinning) (pinning, error) {
 					"`taskset -p $$` shows those that it may", cpu)
 			}
 		}
-		return pinning{wanted.Sender, wanted.Listener}, nil
+		return pinning{wanted.Sender, wanted.Listener, pollingCPU(&allowed, wanted.Sender, wanted.Listener)}, nil
 	}
 	var first []int
 	for cpu := 0; cpu < len(allowed)*64 && len(first) < 2; cpu++ {
@@ -46,7 +48,17 @@ func choosePinning(wanted bench.Pinning) (pinning, error) {
 		}
 	}
 	if len(first) < 2 {
-		return pinning{notPinned, notPinned}, nil
+		return pinning{notPinned, notPinned, notPinned}, nil
 	}
-	return pinning{first[0], first[1]}, nil
+	return pinning{first[0], first[1], pollingCPU(&allowed, first[0], first[1])}, nil
+}
+
+// pollingCPU is one that is neither's, else the listener's.
+func pollingCPU(allowed *unix.CPUSet, sender, listener int) int {
+	for cpu := range len(allowed) * 64 {
+		if allowed.IsSet(cpu) && cpu != sender && cpu != listener {
+			return cpu
+		}
+	}
+	return listener
 }

@@ -39,7 +39,7 @@ func TestProcessorsThatNobodyMayUseAreRefused(t *testing.T) {
 			t.Errorf("%+v gives %+v, %v", wanted, got, err)
 		}
 	}
-	if got, err := choosePinning(bench.Pinning{Mode: bench.PinNone}); err != nil || got != (pinning{notPinned, notPinned}) {
+	if got, err := choosePinning(bench.Pinning{Mode: bench.PinNone}); err != nil || got != (pinning{notPinned, notPinned, notPinned}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

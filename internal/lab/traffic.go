@@ -56,7 +56,7 @@ func wayOf(nodes *topology.Topology, path string) way {
 func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Duration()+runGrace)
 	defer cancel()
-	seen := &observation{viaDaemon: r.Path == results.PathDirect, cpuCores: map[string]float64{}}
+	seen := &observation{viaDaemon: results.ViaKtsnd(r.Path), cpuCores: map[string]float64{}}
 	for talker := range r.Talkers {
 		l.lastRunID++
 		one := talkerSeen{runID: l.lastRunID}
@@ -123,6 +123,10 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *observation, watch
 	if err != nil {
 		return err
 	}
+	switchCPU, begin, err := l.switchTime()
+	if err != nil {
+		return errors.Join(err, listener.Stop(stopGrace))
+	}
 	defer func() { _ = listener.Stop(stopGrace) }()
 	var watch *watch
 	if seen.viaDaemon {
@@ -140,6 +144,13 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *observation, watch
 	}
 	if err := beside.finish(seen); err != nil {
 		return err
+	}
+	if l.ovs != nil {
+		after, end, err := l.switchTime()
+		if err != nil {
+			return err
+		}
+		seen.cpuCores["ovs-vswitchd"] = float64(after-switchCPU) / float64(end.Sub(begin))
 	}
 	if seen.received, err = readFile(listenerFile, perf.ReadListener); err != nil {
 		return err
@@ -227,7 +238,7 @@ func (l *Lab) startListener(ctx context.Context, r bench.Run, seen *observation,
 	if len(seen.talkers) == 1 { // several are told from each other, and from others, by their ports
 		arguments = append(arguments, "--run-id", strconv.FormatUint(uint64(seen.talkers[0].runID), 10))
 	}
-	command := exec.Command(l.programs.tsnperf, append(arguments, cpuArguments(l.pinning.listener)...)...)
+	command := exec.Command(l.programs.tsnperf, append(arguments, cpuArguments(l.listenerCPU())...)...)
 	command.ExtraFiles = []*os.File{writable}
 	listener, err := process.Start(way.to, "tsnperf listener", command)
 	writable.Close()
@@ -278,7 +289,7 @@ func records(runID uint32, file string) []string {
 func (l *Lab) talkerCommand(path string, arguments []string) *exec.Cmd {
 	arguments = append([]string{"talker", "--quiet", "--clock", "tai"}, arguments...)
 	arguments = append(arguments, cpuArguments(l.pinning.sender)...)
-	if path != results.PathDirect {
+	if !results.ViaKtsnd(path) {
 		return exec.Command(l.programs.tsnperf, append(arguments, "--no-txtime")...)
 	}
 	command := exec.Command(l.programs.tsnperf, arguments...)

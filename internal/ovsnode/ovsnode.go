@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// pages of 2 MB are what ports of Ethernet's usual size need, and some that DPDK may take on its way.
-	pages        = 160
+	// Pages of 2 MB are what ports of Ethernet's usual size need, and some that DPDK may take on its way.
+	Pages        = 160
 	readyTimeout = 10 * time.Second
 	readyPoll    = 20 * time.Millisecond
 	stopGrace    = 10 * time.Second
@@ -49,7 +49,7 @@ func Start(ctx context.Context, nodes *topology.Topology) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	hugeDir, err := nodes.ReserveHugepages(pages)
+	hugeDir, err := nodes.ReserveHugepages(Pages)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMissing, err)
 	}
@@ -179,6 +179,11 @@ func (n *Node) Setup(ctx context.Context, plan *ovs.Plan) error {
 // Teardown takes down on node a what Setup made.
 func (n *Node) Teardown(ctx context.Context) error {
 	return n.nodes.NodeA.Do(func() error { return n.Switch.Teardown(ctx) })
+}
+
+// Forget gives the hugepages back and removes all files, so that another can be started. Both daemons must have ended.
+func (n *Node) Forget() error {
+	return errors.Join(n.nodes.ReleaseHugepages(), os.RemoveAll(n.RunDir))
 }
 
 // Stop ends both daemons. Repeating it does nothing.

@@ -9,7 +9,11 @@ const (
 	PathDirect      = "direct"
 	PathKernelVXLAN = "kernel-vxlan"
 	PathHost        = "host"
+	PathOVS         = "ovs"
 )
+
+// ViaKtsnd tells whether a path's messages are sent by ktsnd at their times.
+func ViaKtsnd(path string) bool { return path == PathDirect || path == PathOVS }
 
 // The workloads: what is beside the messages that are measured.
 const (

@@ -85,6 +85,11 @@ func hugepages() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
+// ReleaseHugepages gives them back before the topology goes.
+func (t *Topology) ReleaseHugepages() error {
+	return errors.Join(releaseHugepages(t.Dir), os.RemoveAll(filepath.Join(t.Dir, mountName)))
+}
+
 // releaseHugepages gives back what the topology of that folder has reserved. Repeating it does nothing.
 func releaseHugepages(dir string) error {
 	mounted := filepath.Join(dir, mountName)
