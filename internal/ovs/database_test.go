@@ -110,7 +110,7 @@ func TestSettingsOfSomebodyElseStay(t *testing.T) {
 	plan := validPlan()
 	have := made(&plan)
 	have.root["other_config"] = pairs("dpdk-init", "true", "pmd-cpu-mask", "0x4", "per-port-memory", "false")
-	if _, err := have.settings(&plan, 256); err == nil || !strings.Contains(err.Error(), "pmd-cpu-mask is 0x4 already") {
+	if _, err := have.settings(&plan, 256); err == nil || !strings.Contains(err.Error(), "pmd-cpu-mask of Open vSwitch is 0x4 already") {
 		t.Errorf("it says %v", err)
 	}
 	plan.PMDCPUs = nil

@@ -85,7 +85,7 @@ func (s *Switch) setup(ctx context.Context, plan *Plan, have *database) error {
 // check finds an Open vSwitch that cannot do it.
 func (d *database) check() error {
 	if version := d.root.text("dpdk_version"); version == "none" {
-		return fmt.Errorf("Open vSwitch %s runs without DPDK; install its build with DPDK and start that "+
+		return fmt.Errorf("this Open vSwitch (%s) runs without DPDK; install its build with DPDK and start that "+
 			"(on Debian: openvswitch-switch-dpdk)", d.root.text("ovs_version"))
 	}
 	for _, name := range []string{BridgeInternal, BridgePhysical} {
@@ -128,7 +128,7 @@ func (s *Switch) awaitDPDK(ctx context.Context) error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return errors.New("Open vSwitch cannot start DPDK; its log (ovs-vswitchd.log) says why, and it must be restarted to try again")
+			return errors.New("ovs-vswitchd cannot start DPDK; its log (ovs-vswitchd.log) says why, and it must be restarted to try again")
 		}
 		if err := pause(ctx, 200*time.Millisecond); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (d *database) settings(plan *Plan, memory int) ([]string, error) {
 		case there && value == wanted[key]:
 		case there && !slices.Contains(ours, key):
 			if asked[key] {
-				return nil, fmt.Errorf("Open vSwitch's setting %s is %s already, by somebody else; leave the option for it out, or remove it: "+
+				return nil, fmt.Errorf("the setting %s of Open vSwitch is %s already, by somebody else; leave the option for it out, or remove it: "+
 					"ovs-vsctl remove Open_vSwitch . other_config %s", key, value, key)
 			}
 		default:
