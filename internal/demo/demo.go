@@ -26,7 +26,7 @@ func Run(ctx context.Context, config *Config) (err error) {
 		return err
 	}
 	if os.Geteuid() == 0 {
-		config.leaveOVS(ctx)
+		config.leaveOVS(ctx, lab.OVSMissing)
 	}
 	if err := config.check(); err != nil {
 		return err
@@ -57,12 +57,12 @@ func Run(ctx context.Context, config *Config) (err error) {
 }
 
 // leaveOVS leaves path ovs out where it cannot be had, and says why.
-func (c *Config) leaveOVS(ctx context.Context) {
+func (c *Config) leaveOVS(ctx context.Context, missing func(context.Context) error) {
 	at := slices.Index(c.Paths, results.PathOVS)
 	if at < 0 {
 		return
 	}
-	if err := lab.OVSMissing(ctx); err != nil {
+	if err := missing(ctx); err != nil {
 		fmt.Fprintf(c.Report, "Path ovs is skipped: %v\n", err)
 		c.Paths = slices.Delete(slices.Clone(c.Paths), at, at+1)
 	}
