@@ -122,7 +122,12 @@ func (l *ovsLab) ktsnCommand(t *testing.T, command string, options ...string) *e
 // startOVSDaemon starts ktsnd, which hands its frames to Open vSwitch.
 func (l *ovsLab) startOVSDaemon(t *testing.T) (*process.Process, *control.Client) {
 	t.Helper()
-	return l.startDaemon(t, "--uplink", "ovs", "--interface", ovs.BridgePhysical, "--vhost-socket", l.node.VhostSocket())
+	return l.startDaemon(t, l.uplink()...)
+}
+
+// uplink are ktsnd's options for it.
+func (l *ovsLab) uplink() []string {
+	return []string{"--uplink", "ovs", "--interface", ovs.BridgePhysical, "--vhost-socket", l.node.VhostSocket()}
 }
 
 // awaitConnected waits until Open vSwitch fetches what ktsnd sends.
@@ -203,8 +208,7 @@ func (l *ovsLab) checkAnswers(t *testing.T) {
 func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
 	lab := newOVSLab(t)
 	lab.socket = lab.wiring.A.Socket()
-	daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(),
-		"--uplink", "ovs", "--interface", ovs.BridgePhysical, "--vhost-socket", lab.node.VhostSocket())...))
+	daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), lab.uplink()...)...))
 	client := connect(t, daemon, lab.control)
 	lab.awaitConnected(t)
 	if err := lab.wiring.A.Detach(t.Context()); err != nil {
@@ -338,5 +342,30 @@ func TestKtsndKilledUnderLoadIsConnectedAgain(t *testing.T) {
 	}
 	if total.astray != 0 {
 		t.Errorf("%d messages took the kernel's path", total.astray)
+	}
+}
+
+func TestKtsndThatTakesOverIsConnectedToOpenVSwitch(t *testing.T) {
+	lab := newOVSLab(t)
+	daemon, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
+	listener := lab.startListenerAt(t, listenPort, 1000000, listenerFile, 5*time.Second)
+	talker := lab.startTalker(t, talkerFile, "--cycle", "5ms", "--lead", "20ms")
+	for range 2 {
+		served(t, client, 100)
+		daemon, client = lab.takeOver(t, daemon, lab.uplink()...)
+		lab.awaitConnected(t)
+	}
+	served(t, client, 100)
+	interrupt(t, talker)
+	settled(t, client)
+	if err := finish(t, listener); err != nil {
+		t.Fatal(err)
+	}
+	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	t.Logf("%d sent, %d lost while ktsnd was replaced twice", len(sent), len(lossOf(t, sent, received)))
+	if last := sent[len(sent)-2].Sequence; len(received) == 0 || received[len(received)-1].Sequence < last-20 {
+		t.Error("the last messages have not come")
 	}
 }
