@@ -33,6 +33,15 @@ var targets = []target{
 	{"processor time of ktsnd, one flow", results.UnitCores, 0.15, false, KtsndCores},
 }
 
+// ovsTargets are those of the plain runs over path ovs.
+var ovsTargets = []target{
+	{"latency p50, ovs / kernel-vxlan", results.UnitRatio, 0.60, true, LatencyP50},
+	{"latency p99, ovs / kernel-vxlan", results.UnitRatio, 0.60, true, LatencyP99},
+	{"lost, ovs", results.UnitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Lost), true }},
+	{"early on the wire, ovs", results.UnitMessages, 0, false, func(r *results.Run) (float64, bool) { return float64(r.Early), true }},
+	{"departure error p50, ovs", results.UnitNs, 200, false, departureP50},
+}
+
 // gateTargets compare the most important class beside a saturated one with the same without it.
 var gateTargets = []struct {
 	name  string
@@ -58,11 +67,20 @@ const (
 // figures compares the plain runs and the idle daemon with the targets. A figure of which nothing was
 // measured is left out.
 func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
-	var all []results.Figure
-	for _, target := range targets {
+	all := pathFigures(nil, runs, results.PathDirect, targets)
+	all = pathFigures(all, runs, results.PathOVS, ovsTargets)
+	if idle != nil {
+		all = appendFigure(all, idleName, results.UnitCores, idleLimit, map[string]float64{results.Independent: idle.CPUCores["ktsnd"]})
+	}
+	return all
+}
+
+// pathFigures compares the plain runs over a path with its targets.
+func pathFigures(all []results.Figure, runs []*results.Run, path string, wanted []target) []results.Figure {
+	for _, target := range wanted {
 		values := map[string]float64{}
 		for _, run := range runs {
-			if run.Path != results.PathDirect || run.Workload != results.WorkloadPlain || run.CycleNs != runs[0].CycleNs {
+			if run.Path != path || run.Workload != results.WorkloadPlain || run.CycleNs != runs[0].CycleNs {
 				continue
 			}
 			if value, ok := target.value(runs, run); ok {
@@ -70,9 +88,6 @@ func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
 			}
 		}
 		all = appendFigure(all, target.name, target.unit, target.limit, values)
-	}
-	if idle != nil {
-		all = appendFigure(all, idleName, results.UnitCores, idleLimit, map[string]float64{results.Independent: idle.CPUCores["ktsnd"]})
 	}
 	return all
 }
