@@ -8,7 +8,8 @@ set -eu
 packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libmnl-dev libcap-dev
 	libseccomp-dev libcmocka-dev"
 packages_run="iproute2 kmod"
-packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron"
+packages_ovs="openvswitch-switch-dpdk"
+packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron $packages_ovs"
 packages_conformance="qemu-system-x86 cpio"
 packages_fuzz="clang-14 libclang-rt-14-dev"
 packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev"

@@ -3,7 +3,8 @@
  * Destinations that are several: groups, broadcast, and frames to a hardware address of which nobody knows where
  * it is. One copy goes to each peer of the network, and one out of each port of its bridge on this node but the
  * sender's own and the tunnel's: onto the bridge itself it would also go into the kernel's tunnel, and arrive
- * twice. Who they are follows peers and ports.
+ * twice. Who they are follows peers and ports. Where a switch of this node does the tunnelling, it makes the peers'
+ * copies too: it gets one.
  *
  * An address that means something on one link only (fe80::) is of one pod, whose hardware address its neighbour
  * says; the copies then go to the peers alone, since a pod of this node would have been found.
@@ -128,6 +129,12 @@ static int port_add(struct destination *destination, uint32_t link_index)
 	return 0;
 }
 
+/* One for all other nodes, which the switch copies. */
+static int switch_add(struct destination *destination)
+{
+	return port_add(destination, 0);
+}
+
 static int peer_add(struct destination *destination, const struct peer *peer)
 {
 	struct many *many = destination->many;
@@ -195,6 +202,8 @@ static int copies_fill(struct destination *destination)
 
 	if (tunnel_link_index < 0)
 		return tunnel_link_index;
+	if (node->uplink.switched)
+		return switch_add(destination);
 	only = peer_of_mac(destination, tunnel_link_index);
 	if (only) {
 		copies_forget(destination->many);

@@ -145,7 +145,8 @@ static int packet_build(struct loop *loop, struct packet *packet, const struct l
 	if (headers_bytes < 0)
 		return headers_bytes;
 	frame->bytes = (uint32_t)headers_bytes + packet->payload_bytes;
-	packet->shaper.wire_bytes = (uint32_t)ktsn_frame_wire_bytes(frame->bytes);
+	packet->shaper.wire_bytes =
+		(uint32_t)ktsn_frame_wire_bytes(ktsn_frame_link_bytes(frame->bytes, around));
 	packet->shaper.sdu_bytes = (uint32_t)ktsn_frame_sdu_bytes(frame->bytes, around);
 	packet->outlet = around ? OUTLET_UPLINK : OUTLET_BRIDGE;
 	frame->link_index = route->bridge_link_index;

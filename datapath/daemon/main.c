@@ -9,7 +9,6 @@
  */
 #include "control_server.h"
 #include "handover.h"
-#include "link_speed.h"
 #include "log.h"
 #include "options.h"
 #include "port_bridge.h"
@@ -17,7 +16,9 @@
 #include "privileges.h"
 #include "realtime.h"
 #include "sandbox.h"
+#include "switch_link.h"
 #include "unix_socket.h"
+#include "uplink.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -27,10 +28,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
-
-/* What every IPv4 link must carry (RFC 791), and the tunnel's headers. */
-enum { UPLINK_MTU_MIN_BYTES = 576 + KTSN_TUNNEL_HEADER_BYTES };
 
 struct daemon {
 	struct options options;
@@ -45,62 +44,10 @@ struct daemon {
 	int control_fd;
 	bool handed_over;
 	struct event_source signals;
+	struct switch_link switch_link; /* of uplink ovs */
 	bool stop;
 	bool settled;
 };
-
-static int link_check(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
-{
-	struct rtnl_link link;
-	int err = rtnl_link_get(rtnl, options->interface, &link);
-
-	if (err == -ENODEV)
-		log_error("--interface %s: there is no such interface; see `ip link`", options->interface);
-	else if (err)
-		log_error("--interface %s: %s", options->interface, strerror(-err));
-	else if (!link.ethernet)
-		log_error("--interface %s: not an Ethernet interface; name one that is", options->interface);
-	else if (!link.up)
-		log_error("--interface %s: is down; bring it up first: ip link set %s up", options->interface,
-			  options->interface);
-	else if (link.mtu_bytes < UPLINK_MTU_MIN_BYTES)
-		log_error("--interface %s: its MTU of %u is too small for a tunnel; give it at least %d",
-			  options->interface, link.mtu_bytes, UPLINK_MTU_MIN_BYTES);
-	else {
-		uplink->link_index = link.index;
-		uplink->mtu_bytes = link.mtu_bytes;
-		memcpy(uplink->mac, link.mac, sizeof(uplink->mac));
-		return 0;
-	}
-	return err ? err : -EINVAL;
-}
-
-static int local_address_check(struct rtnl *rtnl, uint32_t address_be)
-{
-	const struct rtnl_way way = {.destination = ktsn_address_of_ipv4(address_be)};
-	struct rtnl_route route;
-	int err = rtnl_route_get(rtnl, &way, &route);
-
-	if (!err && route.type == ROUTE_LOCAL)
-		return 0;
-	log_error("--local-address: no interface of this machine has that address; see `ip address`");
-	return -EADDRNOTAVAIL;
-}
-
-/* The first IPv4 address of the uplink. */
-static int local_address_find(struct rtnl *rtnl, struct node_uplink *uplink)
-{
-	struct ktsn_address addresses[ENDPOINT_ADDRESSES_MAX];
-	int count = rtnl_addresses_get(rtnl, uplink->link_index, addresses, ENDPOINT_ADDRESSES_MAX);
-
-	for (int i = 0; i < count; i++) {
-		if (!ktsn_address_is_ipv4(&addresses[i]))
-			continue;
-		uplink->local_address_be = ktsn_address_ipv4_be(&addresses[i]);
-		return 0;
-	}
-	return count < 0 ? count : -EADDRNOTAVAIL;
-}
 
 /* Each application takes three descriptors. */
 static void descriptors_allow(void)
@@ -113,65 +60,65 @@ static void descriptors_allow(void)
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static int uplink_find(const struct options *options, struct node_uplink *uplink)
+/* Whether ktsnd may make its socket there; the ktsnd that it follows goes on with the one that it has. */
+static int vhost_path_check(const struct options *options)
 {
-	struct rtnl *rtnl;
-	int err = rtnl_open(&rtnl);
+	int err = unix_left_over_remove(options->vhost_path);
 
-	if (err) {
-		log_error("cannot ask the kernel for its interfaces: %s", strerror(-err));
-		return err;
-	}
-	snprintf(uplink->interface, sizeof(uplink->interface), "%s", options->interface);
-	uplink->vxlan_port = options->vxlan_port;
-	uplink->vlan_id = options->vlan_id;
-	uplink->local_address_be = options->local_address_be;
-	err = link_check(options, rtnl, uplink);
-	if (!err && uplink->local_address_be)
-		err = local_address_check(rtnl, uplink->local_address_be);
-	else if (!err) {
-		err = local_address_find(rtnl, uplink);
-		if (err)
-			log_error("--interface %s: has no IPv4 address; give it one, or say --local-address",
-				  options->interface);
-	}
-	rtnl_close(rtnl);
+	if (err == -EADDRINUSE && options->take_over)
+		err = unlink(options->vhost_path) ? -errno : 0;
+	if (err)
+		log_error("--vhost-socket %s: %s", options->vhost_path, unix_listen_advice(err));
 	return err;
 }
 
-/* Windows and frames are reckoned at this speed. */
-static void link_speed_find(struct options *options)
+static void port_complain(const struct ktsn_port_dpdk_config *config, const char *reason)
 {
-	const uint64_t fallback_bps = 1000000000;
+	if (config->vhost_path)
+		log_error("DPDK cannot make the socket %s: %s; check that its folder exists",
+			  config->vhost_path, reason);
+	else if (config->device)
+		log_error("DPDK cannot open %s: %s; check --device, and for a PCI address that hugepages are "
+			  "reserved",
+			  config->device, reason);
+	else
+		log_error("DPDK cannot open %s: %s; check --interface", config->interface, reason);
+}
 
-	if (!options->link_speed_bps)
-		options->link_speed_bps = link_speed_bps(options->interface);
-	if (options->link_speed_bps)
-		return;
-	options->link_speed_bps = fallback_bps;
-	log_warning("--interface %s: reports no speed; 1Gbit is assumed, say --link-speed if it is another",
-		    options->interface);
+/* The socket is for Open vSwitch only: who connects to it shares memory with ktsnd. */
+static int port_open(struct daemon *daemon, const struct ktsn_port_dpdk_config *config)
+{
+	char reason[256] = "";
+	mode_t mask = umask(0077);
+	int err = ktsn_port_dpdk_create(&daemon->port, config, reason, sizeof(reason));
+
+	umask(mask);
+	if (err)
+		port_complain(config, reason);
+	return err;
 }
 
 static int port_start(struct daemon *daemon)
 {
+	const struct options *options = &daemon->options;
 	struct ktsn_port_dpdk_config config = {
-		.interface = daemon->options.interface,
-		.device = daemon->options.device,
+		.interface = options->interface,
+		.device = options->device,
+		.vhost_path = options->uplink == UPLINK_OVS ? options->vhost_path : NULL,
 		.link_mtu_bytes = daemon->uplink.mtu_bytes,
-		.buffer_count = daemon->options.packets + KTSN_PORT_BURST,
+		.buffer_count = options->packets + KTSN_PORT_BURST,
 		.buffer_bytes = daemon->uplink.mtu_bytes + KTSN_ETHER_HEADER_BYTES + KTSN_VLAN_TAG_BYTES,
-		.cpu = daemon->options.cpu,
+		.cpu = options->cpu,
+		.connected = switch_link_changed,
+		.context = &daemon->switch_link,
 	};
-	char reason[256] = "";
-	int err = ktsn_port_dpdk_create(&daemon->port, &config, reason, sizeof(reason));
+	int err = 0;
 
-	if (err)
-		log_error("DPDK cannot open %s: %s; %s", config.device ? config.device : config.interface,
-			  reason,
-			  config.device ? "check --device, and for a PCI address that hugepages are reserved"
-					: "check --interface");
-	return err;
+	if (config.vhost_path)
+		err = vhost_path_check(options);
+	if (config.vhost_path && !err)
+		err = switch_link_init(&daemon->switch_link, config.vhost_path);
+	return err ? err : port_open(daemon, &config);
 }
 
 static int bridge_port_start(struct daemon *daemon)
@@ -206,6 +153,18 @@ static int loop_begin(struct daemon *daemon)
 	return err;
 }
 
+static int switch_link_begin(struct daemon *daemon)
+{
+	int err = 0;
+
+	if (daemon->uplink.switched)
+		err = switch_link_watch(&daemon->switch_link, daemon->loop, daemon->events,
+					ktsn_port_dpdk_connected(daemon->port));
+	if (err)
+		log_error("cannot watch Open vSwitch: %s", strerror(-err));
+	return err;
+}
+
 static void signal_readable(struct event_source *source)
 {
 	struct daemon *daemon = source->owner;
@@ -220,6 +179,8 @@ static void signals_block(sigset_t *signals)
 	sigaddset(signals, SIGINT);
 	sigaddset(signals, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, signals, NULL);
+	/* Who writes to somebody that has gone, DPDK among them, hears of it by the error. */
+	signal(SIGPIPE, SIG_IGN);
 }
 
 static int events_open(struct daemon *daemon, const sigset_t *signals)
@@ -249,7 +210,7 @@ static struct control_status status_fixed(const struct daemon *daemon)
 {
 	return (struct control_status){
 		.pid = getpid(),
-		.uplink = "direct",
+		.uplink = daemon->uplink.switched ? "ovs" : "direct",
 		.interface = daemon->uplink.interface,
 		.local_address_be = daemon->uplink.local_address_be,
 		.scheduler = daemon->scheduling.fifo ? "SCHED_FIFO" : "SCHED_OTHER",
@@ -293,7 +254,7 @@ static int settle(struct daemon *daemon)
 	keep_awake_begin(daemon);
 	if (daemon->scheduling.fifo && daemon->scheduling.pinned)
 		realtime_stay_off(daemon->options.cpu);
-	err = privileges_drop();
+	err = privileges_drop(daemon->uplink.switched);
 	/* Without it ktsnd works as well; that was warned about. */
 	if (!err)
 		(void)sandbox_enter();
@@ -408,7 +369,10 @@ static int daemon_run(struct daemon *daemon, const sigset_t *signals)
 	if (!err)
 		err = events_begin(daemon, signals);
 	if (!err)
+		err = switch_link_begin(daemon);
+	if (!err)
 		err = node_run(daemon);
+	switch_link_fini(&daemon->switch_link);
 	if (daemon->loop)
 		loop_stop(daemon->loop);
 	loop_destroy(daemon->loop);
@@ -416,7 +380,9 @@ static int daemon_run(struct daemon *daemon, const sigset_t *signals)
 		close(daemon->signals.fd);
 	events_destroy(daemon->events);
 	ktsn_port_destroy(daemon->bridge_port);
-	ktsn_port_destroy(daemon->port);
+	/* It would remove the successor's socket, which has the same name; the process ends anyhow. */
+	if (!(daemon->handed_over && daemon->uplink.switched))
+		ktsn_port_destroy(daemon->port);
 	return err;
 }
 

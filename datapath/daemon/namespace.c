@@ -113,7 +113,8 @@ static void link_changed(int link_index, bool carrying, void *context)
 		return;
 	/* It may be, or have been, a port of a bridge. */
 	node->ports_changed = true;
-	if (link_index != node->uplink.link_index)
+	/* What a switch makes of its links is its own business. */
+	if (link_index != node->uplink.link_index || node->uplink.switched)
 		return;
 	loop_link_set(node->loop, carrying);
 	if (carrying)

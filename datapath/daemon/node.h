@@ -166,6 +166,7 @@ struct node_uplink {
 	uint32_t local_address_be;
 	uint16_t vxlan_port;
 	uint16_t vlan_id; /* 0: frames carry no tag */
+	bool switched;    /* Open vSwitch puts frames into the tunnel, not ktsnd */
 };
 
 /* What the uplink's shaper was told last; the loop has the same. */

@@ -27,6 +27,10 @@ static const char help[] =
 	"  --device DEVICE        send on this DPDK device (a PCI address, or net_NAME,arguments) instead "
 	"of\n"
 	"                         a packet socket on the interface; addresses are still the interface's\n"
+	"  --uplink KIND          direct: ktsnd wraps frames in VXLAN and sends them itself; ovs: Open "
+	"vSwitch with\n"
+	"                         DPDK fetches them and does (default: direct)\n"
+	"  --vhost-socket PATH    with --uplink ovs: where it fetches them (default: /run/ktsn/vhost.sock)\n"
 	"  --control PATH         control socket (default: /run/ktsn/control.sock)\n"
 	"  --take-over            replace the ktsnd that listens on the control socket: its pods, peers, "
 	"schedule\n"
@@ -71,6 +75,8 @@ enum option_id {
 	LOCAL_ADDRESS,
 	VXLAN_PORT,
 	DEVICE,
+	UPLINK,
+	VHOST_SOCKET,
 	CONTROL,
 	TAKE_OVER,
 	CPU,
@@ -101,6 +107,8 @@ static const struct option long_options[] = {
 	{"local-address", required_argument, NULL, LOCAL_ADDRESS},
 	{"vxlan-port", required_argument, NULL, VXLAN_PORT},
 	{"device", required_argument, NULL, DEVICE},
+	{"uplink", required_argument, NULL, UPLINK},
+	{"vhost-socket", required_argument, NULL, VHOST_SOCKET},
 	{"control", required_argument, NULL, CONTROL},
 	{"take-over", no_argument, NULL, TAKE_OVER},
 	{"cpu", required_argument, NULL, CPU},
@@ -221,6 +229,23 @@ static int link_speed_read(int id, const char *text, uint64_t *link_speed_bps)
 	return complain(id, text, "a number with the unit Mbit or Gbit, from 1Mbit to 1000Gbit");
 }
 
+static int uplink_read(int id, const char *text, enum uplink_kind *uplink)
+{
+	*uplink = strcmp(text, "ovs") == 0 ? UPLINK_OVS : UPLINK_DIRECT;
+	return *uplink == UPLINK_OVS || strcmp(text, "direct") == 0 ? 0 : complain(id, text, "direct or ovs");
+}
+
+/* DPDK takes it among other arguments, with commas between them. */
+static int vhost_path_read(int id, const char *text, const char **path)
+{
+	enum { PATH_BYTES_MAX = 107 }; /* of struct sockaddr_un, without the final zero */
+
+	*path = text;
+	return *text == '/' && strlen(text) <= PATH_BYTES_MAX && !strchr(text, ',')
+		       ? 0
+		       : complain(id, text, "an absolute path of at most 107 bytes, without a comma");
+}
+
 static int interface_read(int id, const char *text, const char **interface)
 {
 	*interface = text;
@@ -252,6 +277,10 @@ static int option_read(struct options *options, int id, const char *value, int64
 	case DEVICE:
 		options->device = value;
 		return 0;
+	case UPLINK:
+		return uplink_read(id, value, &options->uplink);
+	case VHOST_SOCKET:
+		return vhost_path_read(id, value, &options->vhost_path);
 	case CONTROL:
 		options->control_path = value;
 		return *value == '/' ? 0 : complain(id, value, "an absolute path");
@@ -355,6 +384,14 @@ static enum options_result check(const struct options *options, int argc, char *
 			"ktsnd: --interface is missing; name the node's interface towards the others\n");
 	else if (options->keep_awake && options->cpu < 0)
 		fprintf(stderr, "ktsnd: --keep-awake needs --cpu: say which CPU to keep awake\n");
+	else if (options->uplink == UPLINK_OVS && options->device)
+		fprintf(stderr, "ktsnd: --device with --uplink ovs: the device is Open vSwitch's; give it to "
+				"`ktsn ovs setup`\n");
+	else if (options->uplink == UPLINK_OVS && options->vlan_id)
+		fprintf(stderr, "ktsnd: --vlan with --uplink ovs: the tag of outer frames is Open vSwitch's; "
+				"leave it out\n");
+	else if (options->uplink == UPLINK_DIRECT && options->vhost_path)
+		fprintf(stderr, "ktsnd: --vhost-socket is for --uplink ovs; leave it out, or say that too\n");
 	else
 		return OPTIONS_RUN;
 	return OPTIONS_BAD;
@@ -419,6 +456,8 @@ enum options_result options_parse(int argc, char **argv, struct options *options
 			return OPTIONS_BAD;
 		number_store(options, id, number);
 	}
+	if (options->uplink == UPLINK_OVS && !options->vhost_path)
+		options->vhost_path = "/run/ktsn/vhost.sock";
 	if (!options->limits.pending)
 		options->limits.pending = options->packets / 4;
 	return check(options, argc, argv);

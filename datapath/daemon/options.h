@@ -12,9 +12,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum uplink_kind {
+	UPLINK_DIRECT, /* ktsnd puts frames into the tunnel and sends them on the interface */
+	UPLINK_OVS,    /* Open vSwitch does */
+};
+
 struct options {
 	const char *interface;
 	const char *device; /* DPDK device instead of af_packet on the interface; NULL */
+	enum uplink_kind uplink;
+	const char *vhost_path; /* of UPLINK_OVS */
 	const char *control_path;
 	uint32_t local_address_be; /* 0: the interface's first */
 	uint16_t vxlan_port;

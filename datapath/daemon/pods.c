@@ -224,12 +224,26 @@ static void endpoint_free(struct endpoint *endpoint)
 	free(endpoint);
 }
 
+/* Open vSwitch keeps networks apart by VLAN tags of the same number. */
+static int vni_check(const struct node *node, uint32_t vni, struct refusal *refusal)
+{
+	if (!node->uplink.switched || vni <= KTSN_VLAN_ID_MAX)
+		return 0;
+	return refuse(refusal, "vni",
+		      "%u is too large for uplink ovs, which carries networks 1 to %d; give the network "
+		      "another number",
+		      vni, KTSN_VLAN_ID_MAX);
+}
+
 static int endpoint_make(struct node *node, const char *interface, const char *netns, uint32_t vni,
 			 const char *bridge, struct endpoint **result, struct refusal *refusal)
 {
-	struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
-	int err;
+	struct endpoint *endpoint;
+	int err = vni_check(node, vni, refusal);
 
+	if (err)
+		return err;
+	endpoint = calloc(1, sizeof(*endpoint));
 	if (!endpoint)
 		return -ENOMEM;
 	snprintf(endpoint->interface, sizeof(endpoint->interface), "%s", interface);

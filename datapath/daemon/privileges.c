@@ -97,16 +97,30 @@ int privileges_limit(void)
 	return err;
 }
 
+static bool capability_held(cap_value_t capability)
+{
+	cap_flag_value_t held = CAP_CLEAR;
+	cap_t own = cap_get_proc();
+
+	if (own)
+		cap_get_flag(own, capability, CAP_PERMITTED, &held);
+	cap_free(own);
+	return held == CAP_SET;
+}
+
 static _Atomic unsigned int threads_dropped;
+static _Atomic bool threads_lock; /* they go on allocating memory, which is locked as well */
 
 /* A signal's handler, because a thread can only change its own. */
 static void thread_drop(int signal)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-	const struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+	const uint32_t lock = atomic_load(&threads_lock) ? UINT32_C(1) << CAP_IPC_LOCK : 0;
+	const struct __user_cap_data_struct kept[_LINUX_CAPABILITY_U32S_3] = {
+		{.effective = lock, .permitted = lock}};
 
 	(void)signal;
-	if (syscall(SYS_capset, &header, none) == 0)
+	if (syscall(SYS_capset, &header, kept) == 0)
 		atomic_fetch_add(&threads_dropped, 1);
 }
 
@@ -125,8 +139,9 @@ static unsigned int threads_tell(DIR *tasks, int signal)
 	return count;
 }
 
-/* All other threads, those of DPDK too, need none: they only use what is open. */
-static int threads_drop(void)
+/* All other threads need none: they only use what is open. But DPDK's allocates whenever Open vSwitch goes or comes,
+ * and a ktsnd that may lock its memory locks that too, or it is not had. */
+static int threads_drop(bool allocating)
 {
 	enum { STEP_US = 100, STEPS = 10000 };
 	struct sigaction action = {.sa_handler = thread_drop, .sa_flags = SA_RESTART}, before;
@@ -135,6 +150,7 @@ static int threads_drop(void)
 
 	if (!tasks)
 		return -errno;
+	atomic_store(&threads_lock, allocating && capability_held(CAP_IPC_LOCK));
 	sigaction(SIGRTMIN, &action, &before);
 	count = threads_tell(tasks, SIGRTMIN);
 	closedir(tasks);
@@ -144,9 +160,9 @@ static int threads_drop(void)
 	return atomic_load(&threads_dropped) == count ? 0 : -ETIME;
 }
 
-int privileges_drop(void)
+int privileges_drop(bool threads_allocate)
 {
-	int err = threads_drop();
+	int err = threads_drop(threads_allocate);
 
 	if (!err)
 		err = capabilities_keep(false);

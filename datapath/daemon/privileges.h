@@ -5,6 +5,8 @@
 #ifndef KTSN_DAEMON_PRIVILEGES_H
 #define KTSN_DAEMON_PRIVILEGES_H
 
+#include <stdbool.h>
+
 /* 0, or -EPERM after an error message that names what is missing. */
 int privileges_check(void);
 
@@ -12,8 +14,8 @@ int privileges_check(void);
  * an error message. */
 int privileges_limit(void);
 
-/* Once it runs: the calling thread keeps what serving pods takes, all others keep nothing. 0, or -errno after an
- * error message. */
-int privileges_drop(void);
+/* Once it runs: the calling thread keeps what serving pods takes, all others keep nothing, or what locking memory
+ * takes if they go on allocating it. 0, or -errno after an error message. */
+int privileges_drop(bool threads_allocate);
 
 #endif

@@ -177,6 +177,8 @@ static void link_read(const struct nlmsghdr *header, struct rtnl_link *link)
 	mac_of(attributes[IFLA_ADDRESS], link->mac);
 	if (attributes[IFLA_LINKINFO])
 		mnl_attr_parse_nested(attributes[IFLA_LINKINFO], kind_parse, &link->tunnel);
+	if (index_of(attributes[IFLA_GROUP]) == SWITCH_LINK_GROUP)
+		link->tunnel = true;
 }
 
 static int link_parse(const struct nlmsghdr *header, void *result)

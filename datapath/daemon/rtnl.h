@@ -15,6 +15,10 @@
 
 struct rtnl;
 
+/* By this group of links ("ovs") is known what leads from a network's bridge into Open vSwitch; `ktsn ovs setup` sets
+ * it. */
+enum { SWITCH_LINK_GROUP = 0x6f7673 };
+
 struct rtnl_link {
 	int index;
 	int peer_index;   /* the other end of a veth, as its own namespace numbers it; 0: none */
@@ -23,7 +27,7 @@ struct rtnl_link {
 	uint8_t mac[6];
 	bool ethernet;
 	bool up;
-	bool tunnel; /* a VXLAN device */
+	bool tunnel; /* a VXLAN device, or the way into Open vSwitch (SWITCH_LINK_GROUP) */
 };
 
 enum rtnl_route_type {

@@ -30,6 +30,11 @@ static const char *const allowed[] = {
 	"clock_nanosleep",
 	"nanosleep",
 	"sched_yield",
+	/* of DPDK, when Open vSwitch goes and comes */
+	"timerfd_settime",
+	"epoll_create",
+	"epoll_create1",
+	"accept",
 	/* applications and clients: connections, descriptors, rings */
 	"accept4",
 	"recvmsg",

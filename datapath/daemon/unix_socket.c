@@ -30,7 +30,6 @@ static int address_make(const char *path, struct sockaddr_un *address)
 	return 0;
 }
 
-/* Whether the path is free after a socket nobody listens to has been removed from it. */
 static int left_over_remove(const struct sockaddr_un *address)
 {
 	struct stat status;
@@ -50,6 +49,14 @@ static int left_over_remove(const struct sockaddr_un *address)
 	if (!err && unlink(address->sun_path))
 		err = -errno;
 	return err;
+}
+
+int unix_left_over_remove(const char *path)
+{
+	struct sockaddr_un address;
+	int err = address_make(path, &address);
+
+	return err ? err : left_over_remove(&address);
 }
 
 static int listen_at(int fd, const struct sockaddr_un *address, mode_t mode)

@@ -15,6 +15,10 @@
  */
 int unix_listen(const char *path, mode_t mode, int *fd);
 
+/* Removes a socket at which nobody listens. 0 when the path is free, or -errno as unix_listen(); a stream socket's is
+ * seen as well. */
+int unix_left_over_remove(const char *path);
+
 /* Connects to one. The descriptor, or -errno. */
 int unix_connect(const char *path);
 

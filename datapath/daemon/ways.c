@@ -81,7 +81,9 @@ static void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct node *nod
 	tunnel->outer.destination_port_be = htons(node->uplink.vxlan_port);
 	tunnel->outer.ttl = IPV4_TTL_OUTER;
 	tunnel->vni = vni;
-	tunnel->vlan_id = node->uplink.vlan_id;
+	tunnel->switched = node->uplink.switched;
+	/* The switch keeps the networks apart by tags of their numbers (node_endpoint_add). */
+	tunnel->vlan_id = node->uplink.switched ? (uint16_t)vni : node->uplink.vlan_id;
 }
 
 int way_tunnel_find(struct node *node, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel,
@@ -104,8 +106,12 @@ int way_tunnel_find(struct node *node, uint32_t remote_be, struct ktsn_frame_tun
 int way_outer_find(struct destination *destination)
 {
 	struct node *node = destination->node;
-	const struct peer *peer = node_peer_of(node, destination->vni, &destination->address);
+	const struct peer *peer;
 
+	/* It finds the node by the hardware address. */
+	if (node->uplink.switched)
+		return 0;
+	peer = node_peer_of(node, destination->vni, &destination->address);
 	if (!peer)
 		peer = node_peer_of(node, destination->vni, &destination->next_hop);
 	if (!peer)
@@ -286,7 +292,7 @@ static int unicast_find(struct destination *destination, const struct flow *flow
 	tunnel_fill(&route->tunnel, destination->node, &route->path, sender->vni);
 	route->payload_max_bytes = payload_max(&route->path, sender, tunnel_mtu(destination->node));
 	/* Behind which node an address lives that means something on this link only, nobody was told. */
-	if (ktsn_address_is_link_local(&destination->address))
+	if (ktsn_address_is_link_local(&destination->address) && !destination->node->uplink.switched)
 		return many_find(destination, sender);
 	return way_outer_find(destination);
 }

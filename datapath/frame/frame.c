@@ -13,7 +13,6 @@ enum {
 	ETHERTYPE_IPV6 = 0x86dd,
 	ETHERTYPE_VLAN = 0x8100, /* C-TAG, IEEE Std 802.1Q-2022 table 9-1 */
 	VLAN_PCP_SHIFT = 13,
-	VLAN_ID_MAX = 4094,
 	IPV4_VERSION_AND_WORDS = 0x45, /* version 4, header of five 32-bit words: no options */
 	IPV4_DONT_FRAGMENT = 0x4000,
 	IPV4_BYTES_MAX = 65535,
@@ -110,16 +109,17 @@ static uint8_t *put_ethernet(uint8_t *at, const struct ktsn_frame_path *path)
 	return put(at, &header, sizeof(header));
 }
 
-/* The same with a tag between the addresses and the EtherType. */
-static uint8_t *put_tagged_ethernet(uint8_t *at, const struct ktsn_frame_tunnel *tunnel)
+/* The same with the tunnel's tag between the addresses and the EtherType. */
+static uint8_t *put_tagged_ethernet(uint8_t *at, const struct ktsn_frame_path *path,
+				    const struct ktsn_frame_tunnel *tunnel)
 {
 	const struct vlan_tag tag = {htobe16(ETHERTYPE_VLAN),
 				     htobe16((uint16_t)(tunnel->pcp << VLAN_PCP_SHIFT | tunnel->vlan_id))};
-	const uint16_t inside_be = ethertype_be(&tunnel->outer);
+	const uint16_t inside_be = ethertype_be(path);
 
-	assert(tunnel->vlan_id <= VLAN_ID_MAX && tunnel->pcp < 8);
-	at = put(at, tunnel->outer.destination_mac, KTSN_ETHER_ADDR_BYTES);
-	at = put(at, tunnel->outer.source_mac, KTSN_ETHER_ADDR_BYTES);
+	assert(tunnel->vlan_id <= KTSN_VLAN_ID_MAX && tunnel->pcp < 8);
+	at = put(at, path->destination_mac, KTSN_ETHER_ADDR_BYTES);
+	at = put(at, path->source_mac, KTSN_ETHER_ADDR_BYTES);
 	at = put(at, &tag, sizeof(tag));
 	return put(at, &inside_be, sizeof(inside_be));
 }
@@ -215,7 +215,8 @@ static uint8_t *put_outer(uint8_t *at, const struct ktsn_frame_tunnel *tunnel, s
 
 	/* A longer number would end up in another tenant's network. */
 	assert(tunnel->vni <= VXLAN_VNI_MAX);
-	at = tunnel->vlan_id ? put_tagged_ethernet(at, tunnel) : put_ethernet(at, &tunnel->outer);
+	at = tunnel->vlan_id ? put_tagged_ethernet(at, &tunnel->outer, tunnel)
+			     : put_ethernet(at, &tunnel->outer);
 	at = put_ipv4(at, &tunnel->outer, udp_bytes);
 	at = put(at, &udp, sizeof(udp));
 	return put(at, &vxlan, sizeof(vxlan));
@@ -234,16 +235,19 @@ static size_t inner_header_bytes(const struct ktsn_frame_path *path)
 	return KTSN_INNER_HEADER_BYTES;
 }
 
-static uint8_t *put_inner(uint8_t *at, const struct ktsn_frame_path *path, size_t payload_bytes)
+/* `tag` is the tunnel whose tag stands in it; NULL: it has none. */
+static uint8_t *put_inner(uint8_t *at, const struct ktsn_frame_path *path,
+			  const struct ktsn_frame_tunnel *tag, size_t payload_bytes)
 {
 	size_t udp_bytes = KTSN_UDP_HEADER_BYTES + payload_bytes;
+	const uint8_t *payload = at + inner_header_bytes(path) + (tag ? KTSN_VLAN_TAG_BYTES : 0);
 	struct udp_header udp;
 
+	at = tag ? put_tagged_ethernet(at, path, tag) : put_ethernet(at, path);
 	if (path->kind == KTSN_FRAME_ETHERNET)
-		return put_ethernet(at, path);
+		return at;
 	udp = udp_header(path, udp_bytes);
-	udp.checksum_be = udp_checksum_be(path, udp, at + inner_header_bytes(path), payload_bytes);
-	at = put_ethernet(at, path);
+	udp.checksum_be = udp_checksum_be(path, udp, payload, payload_bytes);
 	at = path->kind == KTSN_FRAME_IPV4 ? put_ipv4(at, path, udp_bytes) : put_ipv6(at, path, udp_bytes);
 	return put(at, &udp, sizeof(udp));
 }
@@ -264,9 +268,9 @@ int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_fr
 
 	if (payload_bytes > payload_bytes_max || header_bytes + payload_bytes > capacity_bytes)
 		return -EMSGSIZE;
-	if (tunnel)
+	if (tunnel && !tunnel->switched)
 		at = put_outer(at, tunnel, inner_header_bytes(inner) + payload_bytes);
-	at = put_inner(at, inner, payload_bytes);
+	at = put_inner(at, inner, tunnel && tunnel->switched ? tunnel : NULL, payload_bytes);
 	return (int)(at - frame);
 }
 
@@ -274,6 +278,8 @@ size_t ktsn_frame_header_bytes(const struct ktsn_frame_path *inner, const struct
 {
 	if (!tunnel)
 		return inner_header_bytes(inner);
+	if (tunnel->switched)
+		return inner_header_bytes(inner) + KTSN_VLAN_TAG_BYTES;
 	return inner_header_bytes(inner) + KTSN_TUNNEL_HEADER_BYTES - KTSN_ETHER_HEADER_BYTES +
 	       outer_ethernet_bytes(tunnel);
 }
@@ -321,8 +327,17 @@ uint32_t ktsn_frame_flow_label(const struct ktsn_frame_path *inner)
 	return label ? label : 1;
 }
 
+size_t ktsn_frame_link_bytes(size_t frame_bytes, const struct ktsn_frame_tunnel *tunnel)
+{
+	/* The switch takes the tag off and puts the tunnel's headers on. */
+	return tunnel && tunnel->switched ? frame_bytes - KTSN_VLAN_TAG_BYTES + KTSN_TUNNEL_HEADER_BYTES
+					  : frame_bytes;
+}
+
 size_t ktsn_frame_sdu_bytes(size_t frame_bytes, const struct ktsn_frame_tunnel *tunnel)
 {
+	if (tunnel && tunnel->switched)
+		return ktsn_frame_link_bytes(frame_bytes, tunnel) - KTSN_ETHER_HEADER_BYTES;
 	return frame_bytes - outer_ethernet_bytes(tunnel);
 }
 

@@ -10,7 +10,8 @@
  *   | Ethernet 14 | VLAN 4 | IPv4 20 | UDP 8 | VXLAN 8 |   Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | payload |
  *    `----- outer, if tunnelled; VLAN if tagged -------'    `--------------- inner ----------------'
  *
- * An inner path of kind KTSN_FRAME_ETHERNET has its payload behind the inner Ethernet header.
+ * An inner path of kind KTSN_FRAME_ETHERNET has its payload behind the inner Ethernet header. Where a switch of this
+ * node does the tunnelling, the outer headers are left to it and the tag stands in the inner Ethernet header.
  */
 #ifndef KTSN_FRAME_FRAME_H
 #define KTSN_FRAME_FRAME_H
@@ -23,6 +24,7 @@ enum {
 	KTSN_ETHER_ADDR_BYTES = 6,
 	KTSN_ETHER_HEADER_BYTES = 14,
 	KTSN_VLAN_TAG_BYTES = 4,
+	KTSN_VLAN_ID_MAX = 4094,
 	KTSN_IPV4_HEADER_BYTES = 20,
 	KTSN_IPV6_HEADER_BYTES = 40,
 	KTSN_IPV6_ADDR_BYTES = 16,
@@ -77,6 +79,9 @@ struct ktsn_frame_tunnel {
 	uint32_t vni;                 /* 24 bits, host order */
 	uint16_t vlan_id;             /* of the outer frame, 1 to 4094; 0: it carries no tag */
 	uint8_t pcp;                  /* priority code point of that tag, 0 to 7 */
+	/* A switch of this node puts the frame into the tunnel: only the tag is ours, in the inner frame, and tells
+	 * the switch which network it belongs to. `outer` and `vni` are not looked at. */
+	bool switched;
 };
 
 /*
@@ -104,8 +109,11 @@ uint16_t ktsn_frame_tunnel_source_port_be(const struct ktsn_frame_path *inner);
 /* Flow label of an IPv6 flow: a hash of it that is not 0 (RFC 6437 section 3), as the kernel sets by default. */
 uint32_t ktsn_frame_flow_label(const struct ktsn_frame_path *inner);
 
-/* MAC client data of a built frame: without addresses, EtherType and tag (IEEE Std 802.1Q-2022 clause 12.29.1.1,
- * queueMaxSDU). */
+/* Length of a built frame on the link, which is longer where a switch of this node puts the tunnel's headers on. */
+size_t ktsn_frame_link_bytes(size_t frame_bytes, const struct ktsn_frame_tunnel *tunnel);
+
+/* MAC client data of a built frame on the link: without addresses, EtherType and tag (IEEE Std 802.1Q-2022 clause
+ * 12.29.1.1, queueMaxSDU). */
 size_t ktsn_frame_sdu_bytes(size_t frame_bytes, const struct ktsn_frame_tunnel *tunnel);
 
 /* Bytes that a frame of frame_bytes (without FCS) takes on the wire, padding and gap included. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "port_dpdk.h"
 
+#include "vhost_first.h"
 #include "warm_up.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -27,12 +29,15 @@
 enum {
 	EAL_ARGS_MAX = 16,
 	TX_DESCRIPTORS = 512,
+	/* Frames in each of the two queues that Open vSwitch shares with ktsnd. */
+	VHOST_DESCRIPTORS = 512,
 	/*
 	 * Frames in the af_packet transmit ring. On a veth the far end reads a frame's bytes from this ring
 	 * until the receiver has taken the datagram, so the ring must be longer than the receiver's queue.
 	 */
 	AF_PACKET_FRAMES = 2048,
 	AF_PACKET_FRAME_OVERHEAD_BYTES = 128, /* tpacket2_hdr, sockaddr_ll, alignment */
+	OWN_LINK_MS = 200,                    /* until it is noticed that it has gone */
 	MEMORY_FLOOR_MB = 64,
 	POOL_CACHE = 256,
 	PACKET_FD_MAX = 1024, /* ktsnd has few descriptors yet when it opens its port */
@@ -45,6 +50,9 @@ struct port_dpdk {
 	uint64_t errors_seen;
 	int packet_fd;           /* the socket of net_af_packet, -1 for another device */
 	struct warm_up *warm_up; /* NULL for a device that does not send through the kernel */
+	bool watched;            /* Open vSwitch comes and goes */
+	void (*connected)(bool connected, void *context); /* NULL: nobody is told */
+	void *context;
 };
 
 static struct port_dpdk *of(struct ktsn_port *port)
@@ -180,10 +188,16 @@ static uint32_t buffer_bytes(const struct ktsn_port_dpdk_config *config)
 	return config->buffer_bytes > receive_bytes ? config->buffer_bytes : receive_bytes;
 }
 
+/* A virtual device keeps buffers in its queues, sent ones as well. */
+static uint32_t buffer_count(const struct ktsn_port_dpdk_config *config)
+{
+	return config->buffer_count + (config->vhost_path ? 2 * VHOST_DESCRIPTORS : 0);
+}
+
 /* Memory for the buffer pool, in MB, with room for DPDK's own structures. */
 static uint32_t memory_mb(const struct ktsn_port_dpdk_config *config)
 {
-	uint64_t pool_bytes = (uint64_t)config->buffer_count *
+	uint64_t pool_bytes = (uint64_t)buffer_count(config) *
 			      (buffer_bytes(config) + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128);
 
 	return MEMORY_FLOOR_MB + (uint32_t)(pool_bytes >> 20);
@@ -191,19 +205,22 @@ static uint32_t memory_mb(const struct ktsn_port_dpdk_config *config)
 
 static int eal_start(const struct ktsn_port_dpdk_config *config)
 {
-	char device[512], lcores[32], memory[16], prefix[48];
+	char device[512] = "", lcores[32], memory[16], prefix[48];
 	const char *args[EAL_ARGS_MAX] = {"ktsnd", "--no-telemetry", "--no-shconf", "--log-level=error"};
 	int count = 4;
 
-	device_argument(config, device, sizeof(device));
+	/* That of vhost-user is made once DPDK runs. */
+	if (!config->vhost_path)
+		device_argument(config, device, sizeof(device));
 	snprintf(lcores, sizeof(lcores), "--lcores=0@%d", config->cpu >= 0 ? config->cpu : 0);
 	snprintf(memory, sizeof(memory), "%u", memory_mb(config));
 	snprintf(prefix, sizeof(prefix), "--file-prefix=ktsnd-%d", (int)getpid());
-	args[count++] = device;
+	if (!config->vhost_path)
+		args[count++] = device;
 	args[count++] = lcores;
 	args[count++] = prefix;
 	/* Ordinary pages suffice where no device reads the memory itself. */
-	if (strncmp(device, "--vdev", 6) == 0) {
+	if (config->vhost_path || strncmp(device, "--vdev", 6) == 0) {
 		args[count++] = "--no-huge";
 		args[count++] = "--no-pci";
 	}
@@ -236,9 +253,39 @@ static int eal_start_unpinned(const struct ktsn_port_dpdk_config *config)
 	return err;
 }
 
+bool ktsn_port_dpdk_connected(const struct ktsn_port *port)
+{
+	const struct port_dpdk *dpdk = (const struct port_dpdk *)port;
+	struct rte_eth_link link = {0};
+
+	/* What the interrupt has noted; the device itself is not asked. */
+	return !dpdk->watched ||
+	       (rte_eth_link_get_nowait(dpdk->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP);
+}
+
+static int link_changed(uint16_t id, enum rte_eth_event_type event, void *context, void *nothing)
+{
+	struct port_dpdk *dpdk = context;
+
+	(void)id;
+	(void)event;
+	(void)nothing;
+	if (dpdk->connected)
+		dpdk->connected(ktsn_port_dpdk_connected(&dpdk->port), dpdk->context);
+	return 0;
+}
+
+static int link_watch(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+{
+	dpdk->watched = true;
+	dpdk->connected = config->connected;
+	dpdk->context = config->context;
+	return rte_eth_dev_callback_register(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk);
+}
+
 static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
-	struct rte_eth_conf conf = {0};
+	struct rte_eth_conf conf = {.intr_conf = {.lsc = config->vhost_path ? 1 : 0}};
 	uint32_t cache;
 	int err;
 
@@ -247,7 +294,7 @@ static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 	dpdk->id = (uint16_t)rte_eth_find_next(0);
 	/* A pool must hold half as much again as the cache of one thread. */
 	cache = config->buffer_count / 2 < POOL_CACHE ? config->buffer_count / 2 : POOL_CACHE;
-	dpdk->pool = rte_pktmbuf_pool_create("ktsn-frames", config->buffer_count, cache, 0,
+	dpdk->pool = rte_pktmbuf_pool_create("ktsn-frames", buffer_count(config), cache, 0,
 					     (uint16_t)(buffer_bytes(config) + RTE_PKTMBUF_HEADROOM),
 					     (int)rte_socket_id());
 	if (!dpdk->pool)
@@ -258,7 +305,37 @@ static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 		err = rte_eth_rx_queue_setup(dpdk->id, 0, TX_DESCRIPTORS, SOCKET_ID_ANY, NULL, dpdk->pool);
 	if (!err)
 		err = rte_eth_tx_queue_setup(dpdk->id, 0, TX_DESCRIPTORS, SOCKET_ID_ANY, NULL);
+	if (!err && config->vhost_path)
+		err = link_watch(dpdk, config);
 	return err ? err : rte_eth_dev_start(dpdk->id);
+}
+
+/* This side is the server, so that either may be restarted while the other goes on. Packed queues are begun anew by
+ * whoever connects: frames that were left in them would leave then, seconds late. */
+static int vhost_device_make(const struct ktsn_port_dpdk_config *config)
+{
+	char arguments[PATH_MAX + 64];
+
+	snprintf(arguments, sizeof(arguments), "path=%s,server=1,packed_vq=1,queue_size=%u",
+		 config->vhost_path, VHOST_DESCRIPTORS);
+	return rte_eal_hotplug_add("vdev", "net_virtio_user0", arguments);
+}
+
+static int vhost_device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+{
+	int err = vhost_first_begin(config->vhost_path);
+
+	if (err)
+		return err;
+	err = vhost_device_make(config);
+	if (!err)
+		err = device_start(dpdk, config);
+	vhost_first_end(config->vhost_path);
+	/* Whose own connection that was, nobody need hear of. */
+	for (int i = 0;
+	     i < OWN_LINK_MS && !err && vhost_first_came() && ktsn_port_dpdk_connected(&dpdk->port); i++)
+		usleep(1000);
+	return err;
 }
 
 /* The last line that DPDK logged: what it had to say about the failure. */
@@ -293,6 +370,11 @@ static int packet_fd_find(const char *interface)
 	return -1;
 }
 
+static bool through_kernel(const struct ktsn_port_dpdk_config *config)
+{
+	return !config->device && !config->vhost_path;
+}
+
 static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_config *config)
 {
 	struct port_dpdk *dpdk = calloc(1, sizeof(*dpdk));
@@ -303,7 +385,7 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 	dpdk->port.ops = &ops;
 	err = eal_start_unpinned(config);
 	if (!err) {
-		err = device_start(dpdk, config);
+		err = config->vhost_path ? vhost_device_start(dpdk, config) : device_start(dpdk, config);
 		if (err)
 			(void)rte_eal_cleanup();
 	}
@@ -311,9 +393,12 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 		free(dpdk);
 		return err;
 	}
-	dpdk->packet_fd = config->device ? -1 : packet_fd_find(config->interface);
-	if (!config->device)
+	dpdk->packet_fd = through_kernel(config) ? packet_fd_find(config->interface) : -1;
+	if (through_kernel(config))
 		(void)warm_up_create(&dpdk->warm_up);
+	/* That Open vSwitch goes and comes is told by who is called (connected). */
+	if (dpdk->watched)
+		rte_log_set_global_level(RTE_LOG_CRIT);
 	*opened = dpdk;
 	return 0;
 }

@@ -7,13 +7,20 @@
 
 #include "port.h"
 
+#include <stdbool.h>
+
 struct ktsn_port_dpdk_config {
-	const char *interface;   /* kernel network interface, sent on through net_af_packet */
-	const char *device;      /* instead: a DPDK device (PCI address or "net_...,args"); NULL */
+	const char *interface; /* kernel network interface, sent on through net_af_packet */
+	const char *device;    /* instead: a DPDK device (PCI address or "net_...,args"); NULL */
+	const char
+		*vhost_path; /* instead: the socket on which Open vSwitch fetches frames (vhost-user); NULL */
 	uint32_t link_mtu_bytes; /* of the interface; sizes the af_packet ring */
 	uint32_t buffer_count;   /* frames that may be in use at once */
 	uint32_t buffer_bytes;   /* longest frame */
 	int cpu;                 /* of the thread that will send, -1: any */
+	/* With vhost_path: Open vSwitch has come or gone; on a thread of DPDK's. */
+	void (*connected)(bool connected, void *context);
+	void *context;
 };
 
 /*
@@ -22,5 +29,8 @@ struct ktsn_port_dpdk_config {
  */
 int ktsn_port_dpdk_create(struct ktsn_port **port, const struct ktsn_port_dpdk_config *config, char *reason,
 			  size_t reason_bytes);
+
+/* Whether Open vSwitch fetches frames; true for other devices. Any thread. */
+bool ktsn_port_dpdk_connected(const struct ktsn_port *port);
 
 #endif

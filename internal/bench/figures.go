@@ -19,7 +19,7 @@ type target struct {
 	of func(*results.Run) (float64, bool)
 }
 
-// targets are those of the plain runs by ktsnd's path, which is their key. A ratio is one of medians, so that it can be
+// targets are those of the plain runs by ktsnd's paths, which are their keys. A ratio is one of medians, so that it can be
 // checked against the table.
 var targets = map[string][]target{
 	results.PathDirect: {
@@ -32,6 +32,13 @@ var targets = map[string][]target{
 		{"jitter abs_p50", results.UnitNs, 5000, "", jitterAbsP50},
 		{"send call p50, direct / kernel-vxlan", results.UnitRatio, 0.5, results.PathKernelVXLAN, sendCallP50},
 		{"processor time of ktsnd, one flow", results.UnitCores, 0.15, "", KtsndCores},
+	},
+	results.PathOVS: {
+		{"latency p50, ovs / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP50},
+		{"latency p99, ovs / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP99},
+		{"lost, ovs", results.UnitMessages, 0, "", lost},
+		{"early on the wire, ovs", results.UnitMessages, 0, "", early},
+		{"departure error p50, ovs", results.UnitNs, 200, "", departureP50},
 	},
 	results.PathTSN: {
 		{"latency p50, tsn / primary", results.UnitRatio, 0.50, results.PathPrimary, LatencyP50},
@@ -70,7 +77,7 @@ const (
 // measured is left out.
 func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
 	var all []results.Figure
-	for _, path := range []string{results.PathDirect, results.PathTSN} {
+	for _, path := range []string{results.PathDirect, results.PathOVS, results.PathTSN} {
 		all = append(all, figuresOf(path, runs)...)
 	}
 	if idle != nil {
@@ -79,6 +86,7 @@ func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
 	return all
 }
 
+// figuresOf compares the plain runs over a path with its targets.
 func figuresOf(path string, runs []*results.Run) []results.Figure {
 	var all []results.Figure
 	for _, target := range targets[path] {

@@ -31,7 +31,8 @@ type Means struct {
 const (
 	betweenPods    = "it is between pods of a cluster, and this bench measures between network namespaces; `--kubeconfig` names a cluster"
 	primaryInstead = "the network that each pod of this cluster has, whichever it is, is path " + results.PathPrimary
-	noUplinkYet    = "ktsnd has no uplink through Open vSwitch yet"
+	clustersUplink = "whether ktsnd sends through Open vSwitch is up to the cluster, which a bench leaves alone; it is part of path " +
+		results.PathTSN
 	othersSchedule = "the schedule is that of the cluster, which a bench leaves alone"
 )
 
@@ -42,8 +43,8 @@ var Namespaces = &Means{
 	Direct:    results.PathDirect,
 	Kernel:    results.PathKernelVXLAN,
 	Workloads: AllWorkloads,
-	Missing: map[string]string{"ovs": noUplinkYet, results.PathTSN: betweenPods, results.PathPrimary: betweenPods,
-		"flannel": betweenPods, "flannel-host-gw": betweenPods},
+	Missing: map[string]string{results.PathTSN: betweenPods, results.PathPrimary: betweenPods, "flannel": betweenPods,
+		"flannel-host-gw": betweenPods},
 	Idle: true,
 }
 
@@ -56,7 +57,7 @@ var Cluster = &Means{
 	Workloads: []string{results.WorkloadPlain, results.WorkloadTalkers, results.WorkloadCompeting,
 		results.WorkloadSaturated},
 	Missing: map[string]string{
-		"ovs":                           noUplinkYet,
+		results.PathOVS:                 clustersUplink,
 		"flannel":                       primaryInstead,
 		"flannel-host-gw":               primaryInstead,
 		results.PathDirect:              "it is between network namespaces; in a cluster its counterpart is path " + results.PathTSN,

@@ -21,7 +21,7 @@ target: namespaces
 paths: [direct, kernel-vxlan]
 paths-if-possible:
   - host
-  - ovs
+  - tsn
 workloads:
   - plain
   - name: gates
@@ -51,7 +51,7 @@ func TestProfileSaysEverything(t *testing.T) {
 	}
 	want := &Profile{Name: "mine", About: "Everything that a profile can say.", Target: "namespaces",
 		Paths:      []string{"direct", "kernel-vxlan"},
-		IfPossible: []string{"host", "ovs"},
+		IfPossible: []string{"host", "tsn"},
 		Workloads: []Workload{{Name: "plain"}, {Name: "gates", Payloads: []int{256}, Messages: 500},
 			{Name: "saturated", Paths: []string{"direct"}}},
 		Payloads: []int{64, 256}, Cycles: []time.Duration{500 * time.Microsecond, time.Millisecond}, Messages: 2000, Repetitions: 3,
@@ -61,7 +61,7 @@ func TestProfileSaysEverything(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if gaps := got.gaps(); len(gaps) != 2 || gaps[0].What != "path ovs" || gaps[0].Why == "" {
+	if gaps := got.gaps(); len(gaps) != 2 || gaps[0].What != "path tsn" || gaps[0].Why == "" {
 		t.Errorf("the gaps are %+v", gaps)
 	}
 }
@@ -115,7 +115,6 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 		"a path that is no list":         {"paths: direct", `p.yaml:1: paths: is "direct"; must be a list`},
 		"an unknown path":                {"paths:\n  - direct\n  - wire", `p.yaml:3: paths: no path is called "wire"`},
 		"a path of a cluster":            {"paths: [direct, tsn]", "p.yaml:1: paths: path tsn cannot be measured: it is between pods of a cluster"},
-		"an uplink that is not there":    {"paths: [ovs]", "path ovs cannot be measured: ktsnd has no uplink through Open vSwitch yet"},
 		"a path twice":                   {"paths: [host, host]", "path host is given twice"},
 		"a path that may be and must be": {"paths: [host]\npaths-if-possible: [host]", "p.yaml:2: paths-if-possible: path host is in paths, too"},
 		"an unknown path that may be":    {"paths: [host]\npaths-if-possible: [wire]", `no path is called "wire"`},

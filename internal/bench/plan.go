@@ -85,19 +85,36 @@ func group(profile *Profile) []settingGroup {
 	})
 	for _, cycle := range profile.Cycles {
 		for _, workload := range workloads {
-			setting := settingOf(workload.Name, cycle, profile.Window, daemon)
-			at := slices.IndexFunc(groups, func(g settingGroup) bool { return g.setting == setting })
-			pieces := piecesOf(profile, workload, cycle)
-			if len(pieces) == 0 {
-				continue
-			}
-			if at < 0 {
-				at = len(groups)
-				groups = append(groups, settingGroup{setting: setting})
-			}
-			groups[at].pieces = append(groups[at].pieces, pieces...)
+			others, ovs := byUplink(piecesOf(profile, workload, cycle))
+			groups = addPieces(groups, settingOf(workload.Name, cycle, profile.Window, daemon), others)
+			groups = addPieces(groups, throughOVS(workload.Name), ovs)
 		}
 	}
+	return groups
+}
+
+// byUplink tells what goes through Open vSwitch from the rest.
+func byUplink(pieces []piece) (others, ovs []piece) {
+	for _, one := range pieces {
+		if one.key.Path == results.PathOVS {
+			ovs = append(ovs, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	return others, ovs
+}
+
+func addPieces(groups []settingGroup, setting Setting, pieces []piece) []settingGroup {
+	if len(pieces) == 0 {
+		return groups
+	}
+	at := slices.IndexFunc(groups, func(g settingGroup) bool { return g.setting == setting })
+	if at < 0 {
+		at = len(groups)
+		groups = append(groups, settingGroup{setting: setting})
+	}
+	groups[at].pieces = append(groups[at].pieces, pieces...)
 	return groups
 }
 

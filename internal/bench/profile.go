@@ -60,7 +60,7 @@ type Profile struct {
 	// Seed is that of the random numbers behind the ranges of ratios.
 	Seed   uint64   `json:"seed"`
 	Assert []string `json:"assert"`
-	// Lacking is what was asked for and is not there on this kind of targets.
+	// Lacking is what was asked for and is not there: on this kind of targets, or on this machine.
 	Lacking []results.Gap `json:"lacking,omitempty"`
 }
 
@@ -327,6 +327,9 @@ func (p *Profile) forWorkload(workload Workload) (paths []string, payloads []int
 	if needsDirect(workload.Name) && !slices.Contains(p.Paths, direct) {
 		paths = nil
 	}
+	if workload.Name != results.WorkloadPlain && len(workload.Paths) == 0 {
+		paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path == results.PathOVS })
+	}
 	return paths, payloads, messages
 }
 
@@ -345,6 +348,23 @@ func (p *Profile) gaps() []results.Gap {
 		}
 	}
 	return all
+}
+
+// LeaveOut has a path not be measured, nor a workload that has no other, and says why.
+func (p *Profile) LeaveOut(path, why string) {
+	without := func(paths []string) []string {
+		return slices.DeleteFunc(slices.Clone(paths), func(other string) bool { return other == path })
+	}
+	p.Paths = without(p.Paths)
+	var left []Workload
+	for _, workload := range p.Workloads {
+		own := len(workload.Paths) > 0
+		if workload.Paths = without(workload.Paths); !own || len(workload.Paths) > 0 {
+			left = append(left, workload)
+		}
+	}
+	p.Workloads = left
+	p.Lacking = append(p.Lacking, results.Gap{What: "path " + path, Why: why})
 }
 
 // possible moves to the paths what can be measured of IfPossible.

@@ -44,6 +44,8 @@ type Setting struct {
 	// Daemon asks for a ktsnd, to which pod a is attached.
 	Daemon    bool
 	KeepAwake bool
+	// OVS has ktsnd, and all else that the pod sends, go through Open vSwitch.
+	OVS bool
 	// GatesCycle asks for a schedule with that cycle; 0 is none.
 	GatesCycle time.Duration
 	// Window is that of the measured messages in that schedule.

@@ -24,7 +24,7 @@ const (
 )
 
 // AllPaths are the paths between namespaces of this machine, in the order in which they take turns.
-var AllPaths = []string{results.PathDirect, results.PathKernelVXLAN, results.PathHost}
+var AllPaths = []string{results.PathDirect, results.PathKernelVXLAN, results.PathHost, results.PathOVS}
 
 // AllWorkloads are the workloads in the order in which they are measured.
 var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadUnsampled, results.WorkloadTalkers,
@@ -42,6 +42,11 @@ func HasGates(workload string) bool {
 // needsDirect tells whether a workload means nothing without ktsnd's path.
 func needsDirect(workload string) bool {
 	return HasGates(workload) || workload == results.WorkloadKeepAwake
+}
+
+// throughOVS is how a workload wants the target where it goes through Open vSwitch, as does all else of the pod then.
+func throughOVS(workload string) Setting {
+	return Setting{Daemon: true, OVS: true, KeepAwake: workload == results.WorkloadKeepAwake}
 }
 
 // settingOf is how a workload wants the target.

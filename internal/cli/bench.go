@@ -172,12 +172,15 @@ func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io
 		}
 		return target, nil
 	}
-	programs, err := lab.FindPrograms(b.binDir, slices.Contains(profile.Paths, results.PathDirect))
+	programs, err := lab.FindPrograms(b.binDir, slices.ContainsFunc(profile.Paths, results.ThroughKtsnd))
 	if err != nil {
 		return nil, err
 	}
 	if os.Geteuid() == 0 {
 		if err := lab.Sweep(progress); err != nil {
+			return nil, err
+		}
+		if err := leaveOVS(ctx, profile); err != nil {
 			return nil, err
 		}
 	}
@@ -186,6 +189,22 @@ func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io
 		return nil, err
 	}
 	return target, nil
+}
+
+// leaveOVS leaves path ovs out where it cannot be had, unless nothing else was asked for.
+func leaveOVS(ctx context.Context, profile *bench.Profile) error {
+	if !slices.Contains(profile.Paths, results.PathOVS) {
+		return nil
+	}
+	missing := lab.OVSMissing(ctx)
+	if missing == nil {
+		return nil
+	}
+	profile.LeaveOut(results.PathOVS, missing.Error())
+	if len(bench.Plan(profile)) == 0 {
+		return fmt.Errorf("nothing of the profile can be measured: path %s: %w", results.PathOVS, missing)
+	}
+	return nil
 }
 
 // interrupted says what to do next when somebody stopped the bench.

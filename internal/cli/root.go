@@ -78,7 +78,7 @@ func newRoot(env *environment) *cobra.Command {
 		return usageError{fmt.Errorf("%w; `%s --help` lists the options", err, command.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newDemo(env), newBench(env), newNode(env), newRun(env), newStatus(env), newTop(env), newTrace(env),
+	root.AddCommand(newDemo(env), newBench(env), newNode(env), newRun(env), newOVS(env), newStatus(env), newTop(env), newTrace(env),
 		newSchedule(env), newStrategy(env), newClasses(env), newDoctor(env))
 	return root
 }

@@ -3,6 +3,9 @@
 package demo
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +22,21 @@ func validConfig() Config {
 		Paths:        bench.AllPaths,
 		Workloads:    AllWorkloads,
 		Now:          time.Now,
+	}
+}
+
+func TestPathThatTheMachineDoesNotHaveIsSkippedWithALine(t *testing.T) {
+	var said strings.Builder
+	config := validConfig()
+	config.Report = &said
+	config.leaveOVS(t.Context(), func(context.Context) error { return errors.New("no hugepages") })
+	if slices.Contains(config.Paths, "ovs") || len(config.Paths) != len(bench.AllPaths)-1 || said.String() != "Path ovs is skipped: no hugepages\n" {
+		t.Errorf("it measures %v and says %q", config.Paths, said.String())
+	}
+	config = validConfig()
+	config.leaveOVS(t.Context(), func(context.Context) error { return nil })
+	if !slices.Contains(config.Paths, "ovs") {
+		t.Error("it is skipped although it can be had")
 	}
 }
 

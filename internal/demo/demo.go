@@ -25,8 +25,14 @@ func Run(ctx context.Context, config *Config) (err error) {
 	if err := config.check(); err != nil {
 		return err
 	}
+	if os.Geteuid() == 0 {
+		config.leaveOVS(ctx, lab.OVSMissing)
+	}
+	if err := config.check(); err != nil {
+		return err
+	}
 	profile := config.profile()
-	programs, err := lab.FindPrograms(config.BinDir, slices.Contains(config.Paths, results.PathDirect))
+	programs, err := lab.FindPrograms(config.BinDir, slices.ContainsFunc(config.Paths, results.ThroughKtsnd))
 	if err != nil {
 		return err
 	}
@@ -48,6 +54,18 @@ func Run(ctx context.Context, config *Config) (err error) {
 		return interrupted(ctx, err)
 	}
 	return errors.Join(conclude(config, store), store.Close())
+}
+
+// leaveOVS leaves path ovs out where it cannot be had, and says why.
+func (c *Config) leaveOVS(ctx context.Context, missing func(context.Context) error) {
+	at := slices.Index(c.Paths, results.PathOVS)
+	if at < 0 {
+		return
+	}
+	if err := missing(ctx); err != nil {
+		fmt.Fprintf(c.Report, "Path ovs is skipped: %v\n", err)
+		c.Paths = slices.Delete(slices.Clone(c.Paths), at, at+1)
+	}
 }
 
 // interrupted replaces whatever failed because the demo was told to stop.

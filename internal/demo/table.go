@@ -79,6 +79,7 @@ const legend = `Each figure is the median of its alternations; lost, early and l
   departure  ktsnd's clock read that released the frame - requested time
   launch     frame on the wire, stamped by a tap on the receiving end of the link, - requested time
   late       left so long after its time that ktsnd counted it (its --late-after; the kernel counts nothing)
+  cores      of processors that ktsnd takes; of path ovs, and that Open vSwitch takes
 `
 
 // printer keeps the first error of writing.
@@ -191,6 +192,9 @@ func causesRow(_ []*results.Run, run *results.Run) []string {
 	cores := unmeasured
 	if share, ok := bench.KtsndCores(run); ok {
 		cores = fmt.Sprintf("%.3f", share)
+	}
+	if share, ok := run.MedianOfAlternations.CPUCores["ovs-vswitchd"]; ok {
+		cores += fmt.Sprintf(" + %.2f", share)
 	}
 	call := unmeasured
 	if median.SendCall != nil {

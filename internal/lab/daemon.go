@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/internal/traffic"
@@ -46,6 +47,8 @@ type daemonSetting struct {
 	keepAwake bool
 	// linkSpeed is what ktsnd is told of the link; empty: it asks the link.
 	linkSpeed string
+	// vhostSocket is where Open vSwitch fetches frames; empty: ktsnd sends them itself.
+	vhostSocket string
 }
 
 // startDaemon returns once ktsnd answers.
@@ -65,6 +68,9 @@ func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
 	}
 	if setting.linkSpeed != "" {
 		arguments = append(arguments, "--link-speed", setting.linkSpeed)
+	}
+	if setting.vhostSocket != "" {
+		arguments = append(arguments, "--uplink", "ovs", "--interface", ovs.BridgePhysical, "--vhost-socket", setting.vhostSocket)
 	}
 	started, err := process.Start(nodes.NodeA, "ktsnd", exec.Command(program, arguments...))
 	if err != nil {

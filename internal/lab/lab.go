@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/podnet"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
@@ -31,6 +32,8 @@ type Lab struct {
 	setting  bench.Setting
 	// daemon is nil when no path needs it.
 	daemon *daemon
+	// ovs is nil where nothing goes through Open vSwitch.
+	ovs *ovsnode.Node
 	// stamping is nil when no run is sampled.
 	stamping *stamping
 	// lastRunID tells the messages of a run from those of others.
@@ -113,7 +116,7 @@ func (l *Lab) leave(ctx context.Context) error {
 		err = errors.Join(err, l.daemon.stop())
 		l.daemon = nil
 	}
-	return err
+	return errors.Join(err, l.leaveOVS(ctx))
 }
 
 // Prepare brings the lab into a setting, with a ktsnd of its own.
@@ -142,6 +145,11 @@ func (l *Lab) explain(err error) error {
 func (l *Lab) enter(ctx context.Context, setting bench.Setting) (err error) {
 	var client *control.Client
 	var controlSocket string
+	if setting.OVS {
+		if err := l.enterOVS(ctx); err != nil {
+			return err
+		}
+	}
 	if setting.Daemon {
 		l.daemon, err = startDaemon(ctx, l.nodes, l.programs.ktsnd, l.daemonSetting(setting))
 		if err != nil {
@@ -151,6 +159,9 @@ func (l *Lab) enter(ctx context.Context, setting bench.Setting) (err error) {
 		if err := l.describeDaemon(ctx); err != nil {
 			return err
 		}
+	}
+	if err := l.awaitOVS(ctx); err != nil {
+		return err
 	}
 	if err := l.wiring.A.Attach(ctx, client, controlSocket); err != nil {
 		return err
@@ -165,6 +176,9 @@ func (l *Lab) daemonSetting(setting bench.Setting) daemonSetting {
 	wanted := daemonSetting{cpu: l.pinning.sender, keepAwake: setting.KeepAwake}
 	if setting.GatesCycle != 0 {
 		wanted.linkSpeed = gatesLinkSpeed
+	}
+	if l.ovs != nil {
+		wanted.vhostSocket = l.ovs.VhostSocket()
 	}
 	return wanted
 }

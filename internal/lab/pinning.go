@@ -16,6 +16,8 @@ import (
 type pinning struct {
 	sender   int
 	listener int
+	// polling is for Open vSwitch's polling thread, which is never idle: a third, or the listener's where there are two.
+	polling int
 }
 
 // choosePinning takes the processors that were asked for, else the first two that this process may use. With one there
@@ -27,7 +29,7 @@ func choosePinning(wanted bench.Pinning) (pinning, error) {
 	}
 	switch wanted.Mode {
 	case bench.PinNone:
-		return pinning{traffic.NotPinned, traffic.NotPinned}, nil
+		return pinning{traffic.NotPinned, traffic.NotPinned, traffic.NotPinned}, nil
 	case bench.PinGiven:
 		for _, cpu := range []int{wanted.Sender, wanted.Listener} {
 			if cpu < 0 || !allowed.IsSet(cpu) {
@@ -35,7 +37,7 @@ func choosePinning(wanted bench.Pinning) (pinning, error) {
 					"`taskset -p $$` shows those that it may", cpu)
 			}
 		}
-		return pinning{wanted.Sender, wanted.Listener}, nil
+		return pinning{wanted.Sender, wanted.Listener, pollingCPU(&allowed, wanted.Sender, wanted.Listener)}, nil
 	}
 	var first []int
 	for cpu := 0; cpu < len(allowed)*64 && len(first) < 2; cpu++ {
@@ -44,7 +46,17 @@ func choosePinning(wanted bench.Pinning) (pinning, error) {
 		}
 	}
 	if len(first) < 2 {
-		return pinning{traffic.NotPinned, traffic.NotPinned}, nil
+		return pinning{traffic.NotPinned, traffic.NotPinned, traffic.NotPinned}, nil
 	}
-	return pinning{first[0], first[1]}, nil
+	return pinning{first[0], first[1], pollingCPU(&allowed, first[0], first[1])}, nil
+}
+
+// pollingCPU is one that is neither's, else the listener's.
+func pollingCPU(allowed *unix.CPUSet, sender, listener int) int {
+	for cpu := range len(allowed) * 64 {
+		if allowed.IsSet(cpu) && cpu != sender && cpu != listener {
+			return cpu
+		}
+	}
+	return listener
 }

@@ -40,7 +40,8 @@ func TestProcessorsThatNobodyMayUseAreRefused(t *testing.T) {
 			t.Errorf("%+v gives %+v, %v", wanted, got, err)
 		}
 	}
-	if got, err := choosePinning(bench.Pinning{Mode: bench.PinNone}); err != nil || got != (pinning{traffic.NotPinned, traffic.NotPinned}) {
+	if got, err := choosePinning(bench.Pinning{Mode: bench.PinNone}); err != nil ||
+		got != (pinning{traffic.NotPinned, traffic.NotPinned, traffic.NotPinned}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

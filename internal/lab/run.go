@@ -39,7 +39,7 @@ func wayOf(nodes *topology.Topology, path string) way {
 func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Duration()+traffic.RunGrace)
 	defer cancel()
-	seen := &traffic.Observation{Talkers: traffic.Talkers(r, l.lastRunID+1), ViaDaemon: r.Path == results.PathDirect,
+	seen := &traffic.Observation{Talkers: traffic.Talkers(r, l.lastRunID+1), ViaDaemon: results.ThroughKtsnd(r.Path),
 		CPUCores: map[string]float64{}}
 	l.lastRunID += uint32(r.Talkers)
 	if bench.HasGates(r.Workload) {
@@ -100,6 +100,10 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *traffic.Observatio
 	if err != nil {
 		return err
 	}
+	switchCPU, begin, err := l.switchTime()
+	if err != nil {
+		return errors.Join(err, listener.Stop(stopGrace))
+	}
 	defer func() { _ = listener.Stop(stopGrace) }()
 	var watch *watch
 	if seen.ViaDaemon {
@@ -117,6 +121,13 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *traffic.Observatio
 	}
 	if err := beside.finish(seen); err != nil {
 		return err
+	}
+	if l.ovs != nil {
+		after, end, err := l.switchTime()
+		if err != nil {
+			return err
+		}
+		seen.CPUCores["ovs-vswitchd"] = float64(after-switchCPU) / float64(end.Sub(begin))
 	}
 	if seen.Received, err = readFile(listenerFile, perf.ReadListener); err != nil {
 		return err
@@ -195,7 +206,7 @@ func (l *Lab) startListener(ctx context.Context, r bench.Run, seen *traffic.Obse
 	}
 	defer readable.Close()
 	way := wayOf(l.nodes, r.Path)
-	arguments := append(traffic.Listener(r, seen.Talkers, way.address, l.pinning.listener), "--csv", file, "--ready-fd", "3")
+	arguments := append(traffic.Listener(r, seen.Talkers, way.address, l.listenerCPU()), "--csv", file, "--ready-fd", "3")
 	command := exec.Command(l.programs.tsnperf, arguments...)
 	command.ExtraFiles = []*os.File{writable}
 	listener, err := process.Start(way.to, "tsnperf listener", command)
@@ -225,7 +236,7 @@ func awaitReady(ctx context.Context, from *os.File) error {
 func (l *Lab) talkerCommand(path string, arguments []string) *exec.Cmd {
 	arguments = append([]string{"talker", "--quiet", "--clock", "tai"}, arguments...)
 	arguments = append(arguments, traffic.CPU(l.pinning.sender)...)
-	if path != results.PathDirect {
+	if !results.ThroughKtsnd(path) {
 		return exec.Command(l.programs.tsnperf, append(arguments, "--no-txtime")...)
 	}
 	command := exec.Command(l.programs.tsnperf, arguments...)

@@ -15,7 +15,11 @@ import (
 
 // CheckUplink tells whether the network's devices could be made.
 func (n *Node) CheckUplink(ctx context.Context, network *Network, timed Timed) error {
-	_, err := n.resolveUplink(ctx, network, timed)
+	have, err := n.find(network)
+	if err == nil && have.switched != nil {
+		return checkSwitched(ctx, network, have, timed)
+	}
+	_, err = n.resolveUplink(ctx, network, timed)
 	return err
 }
 
@@ -28,6 +32,8 @@ func (n *Node) CheckNetwork(network *Network) error {
 		return err
 	case have.bridge == nil:
 		return fmt.Errorf("bridge %s is missing", network.Bridge)
+	case have.switched != nil:
+		return checkDevicesSwitched(network, have)
 	case have.tunnel == nil:
 		return fmt.Errorf("VXLAN device %s is missing", network.Tunnel)
 	}

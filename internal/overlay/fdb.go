@@ -52,7 +52,7 @@ func (n *Node) checkHolder(port netlink.Link, address net.HardwareAddr) error {
 			continue
 		}
 		holder, err := n.kernel.LinkByIndex(entry.LinkIndex)
-		if err != nil || holder.Type() == "vxlan" {
+		if err != nil || holder.Type() == "vxlan" || leadsIntoSwitch(holder) {
 			continue // gone meanwhile, or on another node
 		}
 		return failed(AddressTaken, "hardware address %s belongs to %s on this bridge already; give the pod another address",

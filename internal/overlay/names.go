@@ -27,6 +27,15 @@ func BridgeName(vni uint32) string { return fmt.Sprintf("tsnbr%d", vni) }
 // TunnelName is what the VXLAN device of a network is called unless the user names it.
 func TunnelName(vni uint32) string { return fmt.Sprintf("tsnvx%d", vni) }
 
+// networkOf is the network whose tunnel has that name by default; 0 for another name.
+func networkOf(tunnel string) uint32 {
+	var vni uint32
+	if _, err := fmt.Sscanf(tunnel, "tsnvx%d", &vni); err != nil || TunnelName(vni) != tunnel {
+		return 0
+	}
+	return vni
+}
+
 // Attachment is one interface of one container on one network.
 type Attachment struct {
 	// Network is the name of the network's configuration.

@@ -21,6 +21,9 @@ func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have 
 	if err != nil {
 		return have, err
 	}
+	if have.switched != nil {
+		return n.ensureSwitched(ctx, network, have, timed)
+	}
 	if have.bridge != nil && have.tunnel != nil && isUp(have.bridge) && isUp(have.tunnel) {
 		return have, n.fits(network, have)
 	}
@@ -212,7 +215,7 @@ func (n *Node) clear(network *Network) error {
 	unused := have.onlyOurs()
 	for range maxDumps {
 		var found users
-		found, err = usersOf(have.bridge, link(unused.tunnel))
+		found, err = usersOf(have.bridge, unused.way())
 		if errors.Is(err, netlink.ErrDumpInterrupted) {
 			continue
 		}

@@ -56,6 +56,8 @@ type Network struct {
 type devices struct {
 	bridge *netlink.Bridge
 	tunnel *netlink.Vxlan
+	// switched leads into Open vSwitch, instead of a tunnel.
+	switched netlink.Link
 }
 
 // find returns the devices that are there, nil for what is not. One that is something else is an error.
@@ -75,6 +77,10 @@ func (n *Node) find(network *Network) (found devices, err error) {
 	link, err = n.link(network.Tunnel)
 	if err != nil || link == nil {
 		return found, err
+	}
+	if leadsIntoSwitch(link) {
+		found.switched = link
+		return found, nil
 	}
 	tunnel, ok := link.(*netlink.Vxlan)
 	if !ok {

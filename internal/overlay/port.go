@@ -76,7 +76,7 @@ func (n *Node) plugLocked(ctx context.Context, network *Network, port *Port, tim
 		MTU: network.MTU,
 	}
 	if plugged.MTU == 0 {
-		plugged.MTU = have.tunnel.MTU
+		plugged.MTU = have.way().Attrs().MTU
 	}
 	if err := n.makePair(port, plugged, have.bridge.Index); err != nil {
 		return nil, errors.Join(err, n.clear(network))
@@ -218,11 +218,18 @@ func (n *Node) Attachments() ([]Found, error) {
 		return nil, err
 	}
 	names := map[int]string{}
-	tunnels := map[int]*netlink.Vxlan{} // by bridge
+	type way struct {
+		name string
+		vni  uint32
+	}
+	tunnels := map[int]way{} // by bridge
 	for _, link := range links {
 		names[link.Attrs().Index] = link.Attrs().Name
 		if tunnel, ok := link.(*netlink.Vxlan); ok {
-			tunnels[tunnel.MasterIndex] = tunnel
+			tunnels[tunnel.MasterIndex] = way{tunnel.Name, uint32(tunnel.VxlanId)}
+		}
+		if name := link.Attrs().Name; leadsIntoSwitch(link) && link.Attrs().MasterIndex != 0 {
+			tunnels[link.Attrs().MasterIndex] = way{name, networkOf(name)}
 		}
 	}
 	var all []Found
@@ -232,9 +239,8 @@ func (n *Node) Attachments() ([]Found, error) {
 			continue
 		}
 		found := Found{Attachment: attachment, Bridge: names[link.Attrs().MasterIndex], NetnsID: link.Attrs().NetNsID}
-		if tunnel := tunnels[link.Attrs().MasterIndex]; tunnel != nil {
-			found.Tunnel, found.VNI = tunnel.Name, uint32(tunnel.VxlanId)
-		}
+		tunnel := tunnels[link.Attrs().MasterIndex]
+		found.Tunnel, found.VNI = tunnel.name, tunnel.vni
 		all = append(all, found)
 	}
 	return all, nil

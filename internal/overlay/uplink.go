@@ -50,7 +50,7 @@ func (n *Node) resolveUplink(ctx context.Context, network *Network, timed Timed)
 		if err != nil {
 			return nil, err
 		}
-		if err := found.follow(status); err != nil {
+		if err := found.follow(network, status); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +61,11 @@ func (n *Node) resolveUplink(ctx context.Context, network *Network, timed Timed)
 }
 
 // follow takes from ktsnd what was not given, and refuses what differs.
-func (u *uplinkDevice) follow(status *control.Status) error {
+func (u *uplinkDevice) follow(network *Network, status *control.Status) error {
+	if status.Uplink == uplinkSwitched {
+		return failed(NoUplink, "ktsnd sends through Open vSwitch, and network %d does not go there; run `ktsn ovs setup` with --network %d (it makes %s), or start ktsnd with --uplink direct",
+			network.VNI, network.VNI, TunnelName(network.VNI))
+	}
 	if u.name == "" {
 		u.name = status.Interface
 	}

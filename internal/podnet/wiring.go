@@ -3,6 +3,7 @@
 package podnet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,8 @@ type Side struct {
 	local netip.Addr
 	pods  netip.Prefix
 	peer  control.Peer
+	// uplink and tunnel are the node's devices towards the other.
+	uplink, tunnel string
 	// attached is the configuration with which the pod is attached, nil when it is not.
 	attached *libcni.NetworkConfigList
 }
@@ -63,6 +66,7 @@ func newSide(nodes *topology.Topology, pluginDir, name, container string, node, 
 	dir := filepath.Join(nodes.Dir, "node-"+name)
 	return &Side{
 		ContainerID: container, node: node, pod: pod, dir: dir, local: local,
+		uplink: topology.PhysicalInterface, tunnel: topology.TunnelName,
 		pods:    netip.PrefixFrom(address, topology.PodPrefixBits),
 		peer:    control.Peer{VNI: topology.VNI, Address: remote, Subnets: []netip.Prefix{remotePods}},
 		runtime: New(node.Path(), []string{pluginDir}, filepath.Join(dir, "cache"), io.Discard),
@@ -77,6 +81,12 @@ func (w *Wiring) AttachBoth(ctx context.Context) error {
 // Socket is where the pod's applications reach ktsnd, if it is attached with one.
 func (s *Side) Socket() string {
 	return filepath.Join(s.dir, "pods", s.ContainerID, "app.sock")
+}
+
+// Through makes further attachments go through other devices than a tunnel of the plugin's on the physical interface.
+// Empty names are what they are by default.
+func (s *Side) Through(uplink, tunnel string) {
+	s.uplink, s.tunnel = cmp.Or(uplink, topology.PhysicalInterface), cmp.Or(tunnel, topology.TunnelName)
 }
 
 // Attach tells the node of the other one and attaches its pod, with ktsnd unless client is nil.
@@ -116,9 +126,9 @@ func (s *Side) configs(controlSocket string) (*libcni.NetworkConfigList, error) 
 		"type":          "tsn-cni",
 		"vni":           topology.VNI,
 		"bridge":        topology.BridgeName,
-		"tunnel":        topology.TunnelName,
+		"tunnel":        s.tunnel,
 		"port":          topology.VXLANPort,
-		"uplink":        topology.PhysicalInterface,
+		"uplink":        s.uplink,
 		"localAddress":  s.local.String(),
 		"stateDir":      filepath.Join(s.dir, "state"),
 		"controlSocket": controlSocket,

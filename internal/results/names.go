@@ -9,14 +9,16 @@ const (
 	PathDirect      = "direct"
 	PathKernelVXLAN = "kernel-vxlan"
 	PathHost        = "host"
+	// PathOVS is that of pods whose ktsnd sends through Open vSwitch.
+	PathOVS = "ovs"
 	// PathTSN is between pods through ktsnd, PathPrimary by the network that each pod has.
 	PathTSN     = "tsn"
 	PathPrimary = "primary"
 )
 
-// ThroughKtsnd tells whether a path's messages are ktsnd's.
+// ThroughKtsnd tells whether a path's messages are ktsnd's, which sends them at their times.
 func ThroughKtsnd(path string) bool {
-	return path == PathDirect || path == PathTSN
+	return path == PathDirect || path == PathTSN || path == PathOVS
 }
 
 // The workloads: what is beside the messages that are measured.

@@ -25,7 +25,7 @@ func SweepStale() (removed []string, err error) {
 	err = errors.Join(err, errList)
 	for _, name := range dirs {
 		dir := filepath.Join(runDir, name)
-		if errRemove := os.RemoveAll(dir); errRemove != nil {
+		if errRemove := errors.Join(releaseHugepages(dir), os.RemoveAll(dir)); errRemove != nil {
 			err = errors.Join(err, fmt.Errorf("remove stale directory: %w", errRemove))
 			continue
 		}

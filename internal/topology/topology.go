@@ -130,6 +130,9 @@ func (t *Topology) Destroy() error {
 			all = errors.Join(all, namespace.Destroy())
 		}
 	}
+	if err := releaseHugepages(t.Dir); err != nil {
+		return errors.Join(all, err)
+	}
 	if err := os.RemoveAll(t.Dir); err != nil {
 		all = errors.Join(all, fmt.Errorf("remove directory for sockets: %w", err))
 	}

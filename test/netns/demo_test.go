@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
@@ -27,6 +28,9 @@ func (outside) Start(command *exec.Cmd) error { return command.Start() }
 // startDemo starts a demo that writes to out; the test's end ends it.
 func startDemo(t *testing.T, out string, more ...string) *process.Process {
 	t.Helper()
+	if !slices.Contains(more, "--paths") {
+		more = append(more, "--paths", "direct,kernel-vxlan,host")
+	}
 	arguments := append([]string{"demo", "--short", "--quiet", "--bin-dir", filepath.Dir(program(t, "ktsnd")), "--out", out}, more...)
 	demo, err := process.Start(outside{}, "ktsn demo", exec.Command(program(t, "ktsn"), arguments...))
 	if err != nil {
@@ -116,7 +120,7 @@ func checkResults(t *testing.T, out string, want ...string) {
 			run.LaunchError == nil || run.SendCall == nil || run.Jitter == nil {
 			t.Errorf("%s: %+v", run.Path, run.Counts)
 		}
-		if run.Path != "direct" {
+		if !results.ThroughKtsnd(run.Path) {
 			continue
 		}
 		if run.Lost != 0 || run.DepartureError == nil || run.DepartureError.Min < 0 || run.CPUCores["ktsnd"] <= 0 {
@@ -125,6 +129,10 @@ func checkResults(t *testing.T, out string, want ...string) {
 		checkGates(t, run)
 	}
 	plain := slices.Contains(want, plainRuns[0])
+	through := slices.IndexFunc(summary.Runs, func(run *results.Run) bool { return run.Path == "ovs" })
+	if through >= 0 && summary.Runs[through].CPUCores["ovs-vswitchd"] <= 0 {
+		t.Errorf("Open vSwitch took %v of processors", summary.Runs[through].CPUCores)
+	}
 	if !slices.Equal(runs, want) || len(summary.Problems) != 0 || summary.Schema != results.Schema ||
 		(summary.Idle != nil) != plain || len(summary.Figures) == 0 {
 		t.Errorf("runs %v, problems %q, %d figures", runs, summary.Problems, len(summary.Figures))
@@ -171,6 +179,19 @@ func TestDemoMeasuresAndLeavesNothing(t *testing.T) {
 	checkNoTraces(t, demo.PID())
 }
 
+func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
+	if _, err := ovsnode.Program(); err != nil {
+		skip(t, err.Error())
+	}
+	out := t.TempDir()
+	demo := startDemo(t, out, "--paths", "direct,ovs", "--workloads", "plain", "--alternations", "2")
+	if err := finishDemo(t, demo); err != nil {
+		t.Fatal(err)
+	}
+	checkResults(t, out, "plain direct", "plain ovs")
+	checkNoTraces(t, demo.PID())
+}
+
 func TestDemoMeasuresTheWorkloadsItIsAskedFor(t *testing.T) {
 	out := t.TempDir()
 	if err := finishDemo(t, startDemo(t, out, "--workloads", "gates-saturated")); err != nil {
@@ -196,16 +217,18 @@ func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
 		signal    syscall.Signal
 		workloads string
 		talker    string
+		more      []string
 	}{
-		"by Ctrl-C":                      {syscall.SIGINT, "plain", "talker"},
-		"by SIGTERM":                     {syscall.SIGTERM, "plain", "talker"},
-		"by its terminal gone":           {syscall.SIGHUP, "plain", "talker"},
-		"while a talker saturates ktsnd": {syscall.SIGINT, "gates-saturated", "--flood"},
-		"while one saturates the kernel": {syscall.SIGTERM, "kernel-saturated", "--flood"},
+		"by Ctrl-C":                      {syscall.SIGINT, "plain", "talker", nil},
+		"by SIGTERM":                     {syscall.SIGTERM, "plain", "talker", nil},
+		"by its terminal gone":           {syscall.SIGHUP, "plain", "talker", nil},
+		"while a talker saturates ktsnd": {syscall.SIGINT, "gates-saturated", "--flood", nil},
+		"while one saturates the kernel": {syscall.SIGTERM, "kernel-saturated", "--flood", nil},
+		"while Open vSwitch runs":        {syscall.SIGTERM, "plain", "talker", []string{"--paths", "ovs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
-			demo := startDemo(t, out, "--workloads", test.workloads)
+			demo := startDemo(t, out, append([]string{"--workloads", test.workloads}, test.more...)...)
 			awaitTalker(t, demo, test.talker)
 			if err := syscall.Kill(demo.PID(), test.signal); err != nil {
 				t.Fatal(err)

@@ -17,9 +17,10 @@ import (
 )
 
 // takeOver starts a ktsnd that replaces the running one, and waits until that has ended.
-func (l *lab) takeOver(t *testing.T, before *process.Process) (*process.Process, *control.Client) {
+func (l *lab) takeOver(t *testing.T, before *process.Process, options ...string) (*process.Process, *control.Client) {
 	t.Helper()
-	after := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(l.daemonArguments(), "--take-over")...))
+	arguments := append(append(l.daemonArguments(), "--take-over"), options...)
+	after := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), arguments...))
 	if err := finish(t, before); err != nil {
 		t.Fatalf("the ktsnd that was replaced: %v\nit said: %s\nthe other: %s", err, before.Stderr(), after.Stderr())
 	}

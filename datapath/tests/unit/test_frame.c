@@ -121,6 +121,16 @@ static const uint8_t golden_vlan[] = {
 	'T',  'S',  'N',
 };
 
+/* What a switch of this node gets: the inner frame with the tag of its network. */
+static const uint8_t golden_switched[] = {
+	0x02, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, /* Ethernet */
+	0x81, 0x00, 0xa0, 0x2a, 0x08, 0x00,                                     /* tag, EtherType */
+	0x45, 0xb8, 0x00, 0x1f, 0x00, 0x00, 0x40, 0x00, 0x40, 0x11, 0x26, 0x00, /* IPv4 */
+	0x0a, 0x01, 0x00, 0x0a, 0x0a, 0x01, 0x00, 0x0b,                         /* addresses */
+	0x9c, 0x40, 0x13, 0x89, 0x00, 0x0b, 0x99, 0xa4,                         /* UDP */
+	'T',  'S',  'N',
+};
+
 static struct ktsn_frame_tunnel tagged_tunnel(uint16_t vlan_id, uint8_t pcp)
 {
 	struct ktsn_frame_tunnel tagged = *tunnel();
@@ -166,6 +176,20 @@ static void golden_frame_of_a_vlan(void **state)
 
 	(void)state;
 	check_golden(golden_vlan, sizeof(golden_vlan), &tagged, 3);
+}
+
+static void golden_frame_for_a_switch(void **state)
+{
+	struct ktsn_frame_tunnel switched = tagged_tunnel(42, 5);
+
+	(void)state;
+	switched.switched = true;
+	check_golden(golden_switched, sizeof(golden_switched), &switched, 3);
+	/* On the link it is what ktsnd would have built itself. */
+	assert_int_equal(ktsn_frame_link_bytes(sizeof(golden_switched), &switched), sizeof(golden_vxlan));
+	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_switched), &switched), 81);
+	assert_int_equal(ktsn_frame_link_bytes(sizeof(golden_vxlan), tunnel()), sizeof(golden_vxlan));
+	assert_int_equal(ktsn_frame_link_bytes(sizeof(golden_odd), NULL), sizeof(golden_odd));
 }
 
 /* All ones are TCI 0xeffe: the last VLAN, and the bit between them (DEI) stays 0. */
@@ -407,6 +431,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(golden_frames),
 		cmocka_unit_test(golden_frame_of_a_vlan),
+		cmocka_unit_test(golden_frame_for_a_switch),
 		cmocka_unit_test(tag_carries_every_vlan_and_priority),
 		cmocka_unit_test(priority_without_vlan_changes_nothing),
 		cmocka_unit_test(sdu_is_what_is_behind_addresses_tag_and_ethertype),

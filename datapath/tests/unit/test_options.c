@@ -116,6 +116,22 @@ static void texts_and_flags_are_kept(void **state)
 	assert_string_equal(parse_good("--interface a --interface b").interface, "b");
 }
 
+static void uplink_is_direct_unless_it_is_open_vswitch(void **state)
+{
+	struct options options = parse_good("--interface a");
+
+	(void)state;
+	assert_int_equal(options.uplink, UPLINK_DIRECT);
+	assert_null(options.vhost_path);
+	assert_int_equal(parse_good("--interface a --uplink direct").uplink, UPLINK_DIRECT);
+	options = parse_good("--interface a --uplink ovs");
+	assert_int_equal(options.uplink, UPLINK_OVS);
+	assert_string_equal(options.vhost_path, "/run/ktsn/vhost.sock");
+	/* Texts are good until the next line is read. */
+	assert_string_equal(parse_good("--vhost-socket /tmp/v --uplink ovs --interface a").vhost_path,
+			    "/tmp/v");
+}
+
 static void numbers_reach_their_limits(void **state)
 {
 	struct options least = parse_good("--interface a --vxlan-port 1 --fifo 0 --slots 64 --packets 64");
@@ -190,6 +206,15 @@ static const struct bad_line {
 	{"--interface a --slots 4097", "ktsnd: --slots 4097: must be a number from 64 to 4096"},
 	{"--interface a --packets 1048577", "ktsnd: --packets 1048577: must be a number from 64 to 1048576"},
 	{"--interface a --packets 99999999999999999999", "ktsnd: --packets 99999999999999999999: must be"},
+	{"--interface a --uplink wifi", "ktsnd: --uplink wifi: must be direct or ovs"},
+	{"--interface a --uplink ovs --vhost-socket v", "ktsnd: --vhost-socket v: must be an absolute path"},
+	{"--interface a --uplink ovs --vhost-socket /a,b",
+	 "ktsnd: --vhost-socket /a,b: must be an absolute path"},
+	{"--interface a --vhost-socket /tmp/v", "ktsnd: --vhost-socket is for --uplink ovs; leave it out"},
+	{"--interface a --uplink ovs --device 0000:01:00.0",
+	 "ktsnd: --device with --uplink ovs: the device is Open"},
+	{"--interface a --uplink ovs --vlan 7",
+	 "ktsnd: --vlan with --uplink ovs: the tag of outer frames is"},
 	{"--interface a --log-level loud", "ktsnd: --log-level loud: must be error, warning, info or debug"},
 };
 
@@ -226,26 +251,14 @@ static void help_and_version_are_answered(void **state)
 static void help_names_the_options_and_defaults(void **state)
 {
 	static const char *const words[] = {
-		"--interface NAME",
-		"--local-address IPV4",
-		"--vxlan-port N",
-		"(default: 4789)",
-		"--device DEVICE",
-		"--control PATH",
-		"/run/ktsn/control.sock",
-		"--cpu N",
-		"--fifo N",
-		"(default: 50)",
-		"--spin DURATION",
-		"--keep-awake",
-		"--late-after DURATION",
-		"(default: 10us)",
-		"--slots N",
-		"(default: 512)",
-		"--packets N",
-		"(default: 4096)",
-		"--log-level LEVEL",
-		"(default: info)",
+		"--interface NAME",  "--local-address IPV4",   "--vxlan-port N",
+		"(default: 4789)",   "--device DEVICE",        "--uplink KIND",
+		"(default: direct)", "--vhost-socket PATH",    "/run/ktsn/vhost.sock",
+		"--control PATH",    "/run/ktsn/control.sock", "--cpu N",
+		"--fifo N",          "(default: 50)",          "--spin DURATION",
+		"--keep-awake",      "--late-after DURATION",  "(default: 10us)",
+		"--slots N",         "(default: 512)",         "--packets N",
+		"(default: 4096)",   "--log-level LEVEL",      "(default: info)",
 		"--help, --version",
 	};
 	struct options options;
@@ -263,6 +276,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_the_interface_is_required),
 		cmocka_unit_test(texts_and_flags_are_kept),
+		cmocka_unit_test(uplink_is_direct_unless_it_is_open_vswitch),
 		cmocka_unit_test(numbers_reach_their_limits),
 		cmocka_unit_test(durations_have_units),
 		cmocka_unit_test(log_levels_have_names),

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "switch_link.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+int switch_link_init(struct switch_link *link, const char *path)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	link->path = path;
+	link->changes = (struct event_source){.fd = fd};
+	return 0;
+}
+
+void switch_link_changed(bool connected, void *context)
+{
+	struct switch_link *link = context;
+	struct loop *loop;
+
+	atomic_store(&link->connected, connected);
+	loop = atomic_load(&link->loop);
+	if (loop)
+		loop_link_set(loop, connected);
+	/* Fails only when as many changes wait as there are numbers. */
+	if (eventfd_write(link->changes.fd, 1))
+		return;
+}
+
+static void say(struct switch_link *link)
+{
+	bool connected = atomic_load(&link->connected);
+
+	if (connected && !link->said)
+		log_info("Open vSwitch is connected to %s", link->path);
+	else if (!connected)
+		log_warning("Open vSwitch is not connected to %s: what is due is dropped until it is; see "
+			    "`ktsn ovs "
+			    "status`",
+			    link->path);
+	link->said = connected;
+}
+
+static void changes_readable(struct event_source *source)
+{
+	struct switch_link *link = source->owner;
+	eventfd_t count;
+
+	if (eventfd_read(source->fd, &count) == 0)
+		say(link);
+}
+
+int switch_link_watch(struct switch_link *link, struct loop *loop, struct events *events, bool connected)
+{
+	link->changes.readable = changes_readable;
+	link->changes.owner = link;
+	atomic_store(&link->loop, loop);
+	/* A change meanwhile comes after this, and is right. */
+	switch_link_changed(connected, link);
+	return events_add(events, &link->changes);
+}
+
+void switch_link_fini(struct switch_link *link)
+{
+	atomic_store(&link->loop, NULL);
+	if (link->changes.fd > 0)
+		close(link->changes.fd);
+	link->changes.fd = -1;
+}

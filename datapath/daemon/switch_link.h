@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether Open vSwitch fetches what ktsnd sends (uplink ovs). It comes and goes as it likes; while it is not there, what
+ * is due is dropped, as on a link that is down.
+ */
+#ifndef KTSN_DAEMON_SWITCH_LINK_H
+#define KTSN_DAEMON_SWITCH_LINK_H
+
+#include "events.h"
+#include "loop.h"
+
+#include <stdatomic.h>
+
+struct switch_link {
+	const char *path; /* of the socket */
+	struct event_source changes;
+	_Atomic(struct loop *) loop;
+	_Atomic bool connected;
+	bool said; /* what was logged last */
+};
+
+/* Before the port is opened. 0 or -errno. */
+int switch_link_init(struct switch_link *link, const char *path);
+/* For the port, on any thread: `link` is a struct switch_link. */
+void switch_link_changed(bool connected, void *link);
+/* From now on the loop is told; main thread. 0 or -errno. */
+int switch_link_watch(struct switch_link *link, struct loop *loop, struct events *events, bool connected);
+/* Before the loop is destroyed. Harmless if it was never initialised. */
+void switch_link_fini(struct switch_link *link);
+
+#endif

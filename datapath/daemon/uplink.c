@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "uplink.h"
+
+#include "link_speed.h"
+#include "log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	/* What every IPv4 link must carry (RFC 791), and the tunnel's headers. */
+	UPLINK_MTU_MIN_BYTES = 576 + KTSN_TUNNEL_HEADER_BYTES,
+	/* Of Ethernet, where the interface is not there to tell. */
+	MTU_USUAL_BYTES = 1500,
+};
+
+static int link_check(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
+{
+	struct rtnl_link link;
+	int err = rtnl_link_get(rtnl, options->interface, &link);
+
+	if (err == -ENODEV)
+		log_error("--interface %s: there is no such interface; see `ip link`", options->interface);
+	else if (err)
+		log_error("--interface %s: %s", options->interface, strerror(-err));
+	else if (!link.ethernet)
+		log_error("--interface %s: not an Ethernet interface; name one that is", options->interface);
+	else if (!link.up)
+		log_error("--interface %s: is down; bring it up first: ip link set %s up", options->interface,
+			  options->interface);
+	else if (link.mtu_bytes < UPLINK_MTU_MIN_BYTES)
+		log_error("--interface %s: its MTU of %u is too small for a tunnel; give it at least %d",
+			  options->interface, link.mtu_bytes, UPLINK_MTU_MIN_BYTES);
+	else {
+		uplink->link_index = link.index;
+		uplink->mtu_bytes = link.mtu_bytes;
+		memcpy(uplink->mac, link.mac, sizeof(uplink->mac));
+		return 0;
+	}
+	return err ? err : -EINVAL;
+}
+
+static int local_address_check(struct rtnl *rtnl, uint32_t address_be)
+{
+	const struct rtnl_way way = {.destination = ktsn_address_of_ipv4(address_be)};
+	struct rtnl_route route;
+	int err = rtnl_route_get(rtnl, &way, &route);
+
+	if (!err && route.type == ROUTE_LOCAL)
+		return 0;
+	log_error("--local-address: no interface of this machine has that address; see `ip address`");
+	return -EADDRNOTAVAIL;
+}
+
+/* The first IPv4 address of the uplink. */
+static int local_address_find(struct rtnl *rtnl, struct node_uplink *uplink)
+{
+	struct ktsn_address addresses[ENDPOINT_ADDRESSES_MAX];
+	int count = rtnl_addresses_get(rtnl, uplink->link_index, addresses, ENDPOINT_ADDRESSES_MAX);
+
+	for (int i = 0; i < count; i++) {
+		if (!ktsn_address_is_ipv4(&addresses[i]))
+			continue;
+		uplink->local_address_be = ktsn_address_ipv4_be(&addresses[i]);
+		return 0;
+	}
+	return count < 0 ? count : -EADDRNOTAVAIL;
+}
+
+static int address_of_interface(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
+{
+	int err = local_address_find(rtnl, uplink);
+
+	if (err)
+		log_error("--interface %s: has no IPv4 address; give it one, or say --local-address",
+			  options->interface);
+	return err;
+}
+
+static int direct_check(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
+{
+	int err = link_check(options, rtnl, uplink);
+
+	if (err)
+		return err;
+	return uplink->local_address_be ? local_address_check(rtnl, uplink->local_address_be)
+					: address_of_interface(options, rtnl, uplink);
+}
+
+/* The interface is Open vSwitch's: it goes and comes with it, and while it is not there its address must be given. */
+static int switched_check(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
+{
+	struct rtnl_link link;
+	int err = rtnl_link_get(rtnl, options->interface, &link);
+
+	if (err == -ENODEV && uplink->local_address_be) {
+		uplink->mtu_bytes = MTU_USUAL_BYTES;
+		log_warning("--interface %s: there is no such interface yet; an MTU of %d is assumed",
+			    options->interface, MTU_USUAL_BYTES);
+		return 0;
+	}
+	if (err == -ENODEV)
+		log_error("--interface %s: there is no such interface; run `ktsn ovs setup` first, or say "
+			  "--local-address",
+			  options->interface);
+	if (err || !uplink->local_address_be) {
+		err = err ? err : link_check(options, rtnl, uplink);
+		return err ? err : address_of_interface(options, rtnl, uplink);
+	}
+	uplink->link_index = link.index;
+	uplink->mtu_bytes = link.mtu_bytes;
+	return 0;
+}
+
+int uplink_find(const struct options *options, struct node_uplink *uplink)
+{
+	struct rtnl *rtnl;
+	int err = rtnl_open(&rtnl);
+
+	if (err) {
+		log_error("cannot ask the kernel for its interfaces: %s", strerror(-err));
+		return err;
+	}
+	snprintf(uplink->interface, sizeof(uplink->interface), "%s", options->interface);
+	uplink->vxlan_port = options->vxlan_port;
+	uplink->vlan_id = options->vlan_id;
+	uplink->local_address_be = options->local_address_be;
+	uplink->switched = options->uplink == UPLINK_OVS;
+	err = uplink->switched ? switched_check(options, rtnl, uplink) : direct_check(options, rtnl, uplink);
+	rtnl_close(rtnl);
+	return err;
+}
+
+/* Windows and frames are reckoned at this speed. */
+void link_speed_find(struct options *options)
+{
+	const uint64_t fallback_bps = 1000000000;
+
+	if (!options->link_speed_bps)
+		options->link_speed_bps = link_speed_bps(options->interface);
+	if (options->link_speed_bps)
+		return;
+	options->link_speed_bps = fallback_bps;
+	log_warning("--interface %s: reports no speed; 1Gbit is assumed, say --link-speed if it is another",
+		    options->interface);
+}

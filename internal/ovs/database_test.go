@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const listedPorts = `{"headings":["_uuid","name","tag","trunks","external_ids","options","ofport"],"data":[
+["@",["set",[]],["set",[]],["set",[]],["map",[]],["map",[]],["set",[]]],
+[["uuid","1"],"ktsnd",["set",[]],["set",[42,43]],["map",[["kubernetsn","1"]]],["map",[["vhost-server-path","/run/v"]]],1],
+[["uuid","2"],"tsnov42",42,["set",[]],["map",[]],["map",[]],-1]]}`
+
+func TestTablesAreRead(t *testing.T) {
+	rows, err := parseTable([]byte(listedPorts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := byName(rows)
+	ktsnd, veth := ports["ktsnd"], ports["tsnov42"]
+	if !ktsnd.ours() || veth.ours() {
+		t.Error("whose port it is, is not read")
+	}
+	if ktsnd.pairs("options")["vhost-server-path"] != "/run/v" || ktsnd.text("ofport") != "1" || veth.text("ofport") != "-1" {
+		t.Errorf("got %v and %v", ktsnd, veth)
+	}
+	if !ktsnd.has([]string{"trunks=42,43"}) || ktsnd.has([]string{"trunks=42"}) || !veth.has([]string{"tag=42"}) || ktsnd.has([]string{"tag=42"}) {
+		t.Error("VLANs are not compared")
+	}
+	if ids := ktsnd.references("_uuid"); !slices.Equal(ids, []string{"1"}) {
+		t.Errorf("it is row %v", ids)
+	}
+	if _, err := parseTable([]byte("ovs-vsctl: no")); err == nil {
+		t.Error("what is no table is read as one")
+	}
+}
+
+// made is the database after changes, as far as the tests look.
+func made(plan *Plan) *database {
+	d := &database{root: row{"dpdk_version": "DPDK 22.11", "other_config": pairs("dpdk-init", "try"), "external_ids": pairs(madeSettings, "dpdk-init")},
+		bridges: map[string]row{}, ports: map[string]row{}, interfaces: map[string]row{}, bridgeOf: map[string]string{}}
+	for _, name := range []string{BridgeInternal, BridgePhysical} {
+		d.bridges[name] = row{"datapath_type": "netdev", "external_ids": pairs(madeBy, "1")}
+		d.ports[name], d.bridgeOf[name] = row{}, name
+	}
+	for number, port := range plan.ports() {
+		one := row{"external_ids": pairs(madeBy, "1")}
+		for _, setting := range port.settings {
+			column, value, _ := strings.Cut(setting, "=")
+			if column == "trunks" {
+				one[column] = []any{"set", []any{42.0, 43.0}}
+			} else {
+				one[column] = value
+			}
+		}
+		var options []string
+		for key, value := range port.options {
+			options = append(options, key, value)
+		}
+		d.ports[port.name], d.bridgeOf[port.name] = one, port.bridge
+		d.interfaces[port.name] = row{"type": port.interfaceType, "options": pairs(options...), "ofport": float64(number + 9)}
+	}
+	return d
+}
+
+func pairs(texts ...string) any {
+	var entries []any
+	for i := 0; i+1 < len(texts); i += 2 {
+		entries = append(entries, []any{texts[i], texts[i+1]})
+	}
+	return []any{"map", entries}
+}
+
+func TestWhatIsThereIsNotMadeAgain(t *testing.T) {
+	plan := validPlan()
+	have := made(&plan)
+	if changes := have.changes(&plan); len(changes) != 0 {
+		t.Errorf("it would do %v", changes)
+	}
+	t.Run("but what differs, and what is not wanted any more, is", func(t *testing.T) {
+		other := plan
+		other.Port, other.Networks = 8472, []uint32{42}
+		text := strings.Join(have.changes(&other), " ")
+		for _, want := range []string{"del-port br-int vx42-c0000202", `options:dst_port="8472"`, "del-port br-int tsnov43", "trunks=42 "} {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in %s", want, text)
+			}
+		}
+	})
+}
+
+func TestPortOfSomebodyElseIsNeitherChangedNorRemoved(t *testing.T) {
+	plan := validPlan()
+	have := made(&plan)
+	have.ports["eth7"], have.bridgeOf["eth7"] = row{}, BridgeInternal
+	text := strings.Join(have.removals(), " ")
+	if strings.Contains(text, "eth7") || strings.Contains(text, "del-br br-int") {
+		t.Errorf("it would do %s", text)
+	}
+	for _, want := range []string{"del-port br-int ktsnd", "del-br br-phy", "other_config dpdk-init"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+}
+
+func TestSettingsOfSomebodyElseStay(t *testing.T) {
+	plan := validPlan()
+	have := made(&plan)
+	have.root["other_config"] = pairs("dpdk-init", "true", "pmd-cpu-mask", "0x4", "per-port-memory", "false")
+	if _, err := have.settings(&plan, 256); err == nil || !strings.Contains(err.Error(), "pmd-cpu-mask of Open vSwitch is 0x4 already") {
+		t.Errorf("it says %v", err)
+	}
+	plan.PMDCPUs = nil
+	changes, err := have.settings(&plan, 256)
+	text := strings.Join(changes, " ")
+	if err != nil || strings.Contains(text, "per-port-memory=") || strings.Contains(text, "dpdk-init=") || !strings.Contains(text, `dpdk-socket-mem="256"`) {
+		t.Errorf("it would do %s, %v", text, err)
+	}
+}
+
+func TestOpenVSwitchThatCannotIsRefused(t *testing.T) {
+	plan := validPlan()
+	for name, test := range map[string]struct {
+		change func(*database)
+		want   string
+	}{
+		"without DPDK": {func(d *database) { d.root["dpdk_version"] = "none" }, "without DPDK"},
+		"a bridge of the kernel": {func(d *database) { d.bridges[BridgeInternal]["datapath_type"] = "" },
+			"bridge br-int is there already and of the kernel's datapath"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			have := made(&plan)
+			test.change(have)
+			if err := have.check(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("it says %v", err)
+			}
+		})
+	}
+}
+
+func TestFlowsAreReadAsTheyAreWritten(t *testing.T) {
+	plan := validPlan()
+	have := made(&plan)
+	wanted := have.wantedFlows(&plan)
+	printed := "NXST_FLOW reply (xid=0x4):\n cookie=0x1, priority=0 actions=NORMAL\n cookie=0x6b74736e, " +
+		strings.Join(wanted, "\n cookie=0x6b74736e, ") + "\n"
+	if got := parseFlows(printed); !slices.Equal(got, wanted) || len(got) != 3 {
+		t.Errorf("%v are read as %v", wanted, got)
+	}
+	if !strings.Contains(strings.Join(wanted, " "), "in_port=10,dl_vlan=42 actions=strip_vlan,load:0xb->NXM_OF_IN_PORT[],NORMAL") {
+		t.Errorf("flows are %v", wanted)
+	}
+}

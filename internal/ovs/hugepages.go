@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// What Open vSwitch 3 takes of memory when each port has its own (per-port-memory).
+const (
+	// portBuffers is for the queues of a port, 2048 each way, and 16384 besides.
+	portBuffers = 2048 + 2048 + 16384
+	// bufferOverhead is what a buffer has beside the packet: headers of DPDK and Open vSwitch, and headroom.
+	bufferOverhead = 704
+	// ownMB is for DPDK itself, and vhostMB for the copies that it makes for vhost-user.
+	ownMB = 128
+	// physicalPorts is how many ports have buffers: the network card and ktsnd.
+	portsWithBuffers = 2
+)
+
+// memoryMB is what the ports need for packets of a link with that MTU, a multiple of 64.
+func memoryMB(mtu int) int {
+	bufferBytes := (mtu+26+1023)/1024*1024 + bufferOverhead
+	need := ownMB + portsWithBuffers*portBuffers*bufferBytes>>20
+	return (need + 63) / 64 * 64
+}
+
+// Hugepages are the memory pages of one size that are set aside.
+type Hugepages struct {
+	SizeKB int `json:"size-kb"`
+	Total  int `json:"total"`
+	Free   int `json:"free"`
+}
+
+// readHugepages lists the sizes that the kernel has, in the folder of sysfs that describes them.
+func readHugepages(dir string) ([]Hugepages, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "hugepages-*kB"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Hugepages
+	for _, name := range names {
+		size, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), "hugepages-"), "kB"))
+		if err != nil {
+			continue
+		}
+		pages := Hugepages{SizeKB: size}
+		pages.Total, err = readNumber(filepath.Join(name, "nr_hugepages"))
+		if err != nil {
+			return nil, err
+		}
+		pages.Free, err = readNumber(filepath.Join(name, "free_hugepages"))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, pages)
+	}
+	return all, nil
+}
+
+func readNumber(path string) (int, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("count hugepages: %w", err)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
+const hugepagesDir = "/sys/kernel/mm/hugepages"
+
+// checkHugepages tells whether so much memory is there in huge pages, where ovs-vswitchd finds it.
+func checkHugepages(needMB int) error {
+	all, err := readHugepages(hugepagesDir)
+	if err != nil {
+		return err
+	}
+	if err := enough(all, needMB); err != nil {
+		return err
+	}
+	if !hugetlbfsMounted("/proc/mounts") {
+		return errors.New("hugetlbfs is not mounted; as root: mkdir -p /dev/hugepages && mount -t hugetlbfs none /dev/hugepages")
+	}
+	return nil
+}
+
+func enough(all []Hugepages, needMB int) error {
+	freeMB, pageKB, total, free := 0, 2048, 0, 0
+	for _, pages := range all {
+		freeMB += pages.Free * pages.SizeKB / 1024
+		if pages.SizeKB == pageKB {
+			total, free = pages.Total, pages.Free
+		}
+	}
+	if freeMB >= needMB {
+		return nil
+	}
+	need := needMB * 1024 / pageKB
+	return fmt.Errorf("ovs-vswitchd needs %d MB of hugepages (%d MB for DPDK, the rest for %d buffers of each of %d ports), %d pages of 2 MB, "+
+		"and %d are free; as root: sysctl -w vm.nr_hugepages=%d", needMB, ownMB, portBuffers, portsWithBuffers, need, free, total-free+need)
+}
+
+func hugetlbfsMounted(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) > 2 && fields[2] == "hugetlbfs" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// DefaultDatabase is where packages of Open vSwitch have its database's socket.
+	DefaultDatabase = "unix:/run/openvswitch/db.sock"
+	// DefaultRunDir is where they have ovs-vswitchd's.
+	DefaultRunDir = "/run/openvswitch"
+	// toolTimeout is for ovs-vswitchd to have done what the database says, DPDK's start included.
+	toolTimeout = 30 * time.Second
+	// startTimeout is for it to have begun to follow the database.
+	startTimeout = 5 * time.Second
+)
+
+// Switch is the Open vSwitch of this node.
+type Switch struct {
+	// Database is where ovsdb-server answers, RunDir where ovs-vswitchd has its sockets.
+	Database, RunDir string
+}
+
+// errNotRunning is that ovs-vswitchd does not follow its database.
+var errNotRunning = errors.New("ovs-vswitchd does not run, or does not follow this database; start it and see its log")
+
+// vsctl runs ovs-vsctl and returns what it prints.
+func (s *Switch) vsctl(ctx context.Context, arguments ...string) ([]byte, error) {
+	out, err := run(ctx, "ovs-vsctl", append([]string{"--db=" + s.Database, "--timeout=" + seconds(toolTimeout)}, arguments...))
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGALRM {
+			return nil, errNotRunning
+		}
+		if strings.Contains(err.Error(), "database connection failed") {
+			return nil, fmt.Errorf("the database of Open vSwitch does not answer at %s; start Open vSwitch, or name its socket with --db",
+				s.Database)
+		}
+	}
+	return out, err
+}
+
+// write runs ovs-vsctl with changes, if there are any, and returns when ovs-vswitchd has made them.
+func (s *Switch) write(ctx context.Context, changes []string) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	_, err := s.vsctl(ctx, changes...)
+	return err
+}
+
+// managementSocket is where br-int is told flows.
+func (s *Switch) managementSocket() string { return filepath.Join(s.RunDir, BridgeInternal+".mgmt") }
+
+// ofctl runs ovs-ofctl on br-int.
+func (s *Switch) ofctl(ctx context.Context, command, input string, arguments ...string) ([]byte, error) {
+	socket := s.managementSocket()
+	if _, err := os.Stat(socket); err != nil {
+		return nil, fmt.Errorf("%s is not in %s: that is not the run directory of the ovs-vswitchd that follows %s; name it with --run-dir",
+			filepath.Base(socket), s.RunDir, s.Database)
+	}
+	all := append([]string{"--timeout=10", "--no-names", "--no-stats"}, command, "unix:"+socket)
+	return runWith(ctx, input, "ovs-ofctl", append(all, arguments...))
+}
+
+func run(ctx context.Context, name string, arguments []string) ([]byte, error) {
+	return runWith(ctx, "", name, arguments)
+}
+
+func runWith(ctx context.Context, input, name string, arguments []string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, toolTimeout+5*time.Second)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(ctx, name, arguments...)
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &stdout, &stderr
+	err := command.Run()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fmt.Errorf("%s is not installed; it comes with Open vSwitch (on Debian: openvswitch-switch-dpdk)", name)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%s: %w", name, ctx.Err())
+	case err != nil:
+		said := strings.TrimSpace(stderr.String())
+		return nil, fmt.Errorf("%s: %w: %s", name, err, said)
+	}
+	return stdout.Bytes(), nil
+}
+
+func seconds(duration time.Duration) string {
+	return strconv.Itoa(int(duration / time.Second))
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// kernelDaemon is where packages have an ovs-vswitchd that was built without DPDK.
+const kernelDaemon = "/usr/lib/openvswitch-switch/ovs-vswitchd"
+
+// vsctl runs ovs-vsctl on the node's database, and does not wait for ovs-vswitchd.
+func (l *ovsLab) vsctl(t *testing.T, arguments ...string) string {
+	t.Helper()
+	out, err := exec.Command("ovs-vsctl", append([]string{"--db=" + l.node.Database, "--no-wait", "--timeout=10"}, arguments...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ovs-vsctl %v: %v: %s", arguments, err, out)
+	}
+	return string(out)
+}
+
+// state is all that `ktsn ovs` can change.
+func (l *ovsLab) state(t *testing.T) string {
+	t.Helper()
+	var state strings.Builder
+	state.WriteString(l.vsctl(t, "--columns=name,external_ids", "list", "Bridge"))
+	state.WriteString(l.vsctl(t, "--columns=name,tag,external_ids", "list", "Port"))
+	state.WriteString(l.vsctl(t, "--columns=other_config,external_ids", "list", "Open_vSwitch"))
+	err := l.NodeA.Do(func() error {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return err
+		}
+		for _, link := range links {
+			name := link.Attrs().Name
+			if slices.Contains([]string{"ovs-netdev", "ovs-system"}, name) {
+				continue // Open vSwitch's own, which come with its first bridge
+			}
+			addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
+			if err != nil {
+				return err
+			}
+			state.WriteString(name)
+			for _, address := range addresses {
+				state.WriteString(" " + address.IPNet.String())
+			}
+			state.WriteString("\n")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.String()
+}
+
+// refused runs setup, which must fail with that sentence and leave everything as it was.
+func (l *ovsLab) refused(t *testing.T, want string, options ...string) {
+	t.Helper()
+	before := l.state(t)
+	said, err := l.ktsn(t, "setup", append(l.setup(), options...)...)
+	if err == nil || !strings.Contains(said, want) || strings.Count(strings.TrimSpace(said), "\n") > 0 {
+		t.Errorf("it ended with %v and said %q, want %q", err, said, want)
+	}
+	if after := l.state(t); after != before {
+		t.Errorf("it changed\n%s\ninto\n%s", before, after)
+	}
+}
+
+func TestOpenVSwitchIsSetUpAndTakenDownWithoutATrace(t *testing.T) {
+	lab := newOVSNode(t)
+	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
+	fresh := lab.state(t)
+	t.Run("where something is in the way, nothing is left", func(t *testing.T) {
+		// Before DPDK is started for the first time.
+		lab.refused(t, "needs 1000000 MB of hugepages", "--memory", "1000000")
+		lab.refused(t, "is not the run directory of the ovs-vswitchd that follows", "--run-dir", lab.dir)
+		lab.refused(t, "there is no such interface", "--interface", "eno9")
+		lab.refused(t, "has the address 192.0.2.1, which is to be br-phy's", "--interface", "", "--device", "0000:ff:1f.7")
+		lab.refused(t, "cannot open ktsn-phys", "--interface", "", "--device", "0000:ff:1f.7", "--address", "198.51.100.1/24")
+	})
+	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	first := lab.state(t)
+	t.Run("repeated, it changes nothing", func(t *testing.T) {
+		if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil || said != "" {
+			t.Errorf("%v: %s", err, said)
+		}
+		if again := lab.state(t); again != first {
+			t.Errorf("it changed\n%s\ninto\n%s", first, again)
+		}
+	})
+	t.Run("with other options, it follows them", func(t *testing.T) {
+		if said, err := lab.ktsn(t, "setup", append(lab.setup(), "--network", "7", "--peer", "192.0.2.9")...); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		state := lab.state(t)
+		for _, want := range []string{"vx7-c0000202", "vx7-c0000209", "vx42-c0000209", "tsnov7", "tsnvx7"} {
+			if !strings.Contains(state, want) {
+				t.Errorf("there is no %s", want)
+			}
+		}
+		said, err := lab.ktsn(t, "status")
+		if err == nil || !strings.Contains(said, "not connected to ktsnd") || strings.Contains(said, "flows are missing") {
+			t.Errorf("status says %v: %s", err, said)
+		}
+	})
+	t.Run("and what somebody else added stays", func(t *testing.T) {
+		lab.vsctl(t, "add-port", ovs.BridgeInternal, "foreign", "--", "set", "Interface", "foreign", "type=internal")
+		if said, err := lab.ktsn(t, "teardown"); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		if ports := lab.vsctl(t, "list-ports", ovs.BridgeInternal); ports != "foreign\n" {
+			t.Errorf("on br-int are %q", ports)
+		}
+		lab.vsctl(t, "del-port", ovs.BridgeInternal, "foreign")
+	})
+	if said, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	if after := lab.state(t); after != fresh {
+		t.Errorf("of\n%s\nis left\n%s", fresh, after)
+	}
+}
+
+func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
+	lab := newOVSNode(t)
+	if _, err := os.Stat(kernelDaemon); err != nil {
+		skip(t, err.Error())
+	}
+	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.StartProgram(t.Context(), lab.Topology, kernelDaemon) })
+	for version := ""; version == ""; { // until ovs-vswitchd has said what it is
+		version = strings.TrimSpace(strings.Trim(lab.vsctl(t, "get", "Open_vSwitch", ".", "dpdk_version"), "[]\n"))
+	}
+	t.Run("built without DPDK", func(t *testing.T) { lab.refused(t, "runs without DPDK") })
+	t.Run("with a bridge of the kernel", func(t *testing.T) {
+		if err := lab.node.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		lab.vsctl(t, "add-br", ovs.BridgeInternal)
+		lab.vsctl(t, "set", "Open_vSwitch", ".", `dpdk_version="DPDK 22.11"`)
+		lab.refused(t, "bridge br-int is there already and of the kernel's datapath")
+	})
+	t.Run("or is not there", func(t *testing.T) {
+		lab.refused(t, "the database of Open vSwitch does not answer", "--db", "unix:"+filepath.Join(lab.dir, "none"))
+	})
+}
+
+func TestSocketForOpenVSwitchThatCannotBeMadeIsNamed(t *testing.T) {
+	lab := newLab(t)
+	occupied := filepath.Join(lab.dir, "file")
+	if err := os.WriteFile(occupied, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	taken := filepath.Join(lab.dir, "taken.sock")
+	listener, err := net.Listen("unix", taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for name, test := range map[string]struct {
+		path, want string
+	}{
+		"in a folder that is not there": {filepath.Join(lab.dir, "no", "v.sock"), "check that its folder exists"},
+		"where a file is":               {occupied, "something that is not a socket is there"},
+		"where somebody listens":        {taken, "a running process listens there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), "--uplink", "ovs", "--vhost-socket", test.path)...))
+			err := finish(t, daemon)
+			if err == nil || !strings.Contains(daemon.Stderr(), test.path) || !strings.Contains(daemon.Stderr(), test.want) {
+				t.Errorf("it ended with %v and said %q, want %q", err, daemon.Stderr(), test.want)
+			}
+		})
+	}
+	t.Run("and a network that has no VLAN is refused", func(t *testing.T) {
+		socket := filepath.Join(lab.dir, "v.sock")
+		daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), "--uplink", "ovs", "--vhost-socket", socket)...))
+		client := connect(t, daemon, lab.control)
+		err := client.EndpointAdd(t.Context(), control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(),
+			VNI: ovs.MaxNetwork + 1})
+		if err == nil || !strings.Contains(err.Error(), "carries networks 1 to 4094") {
+			t.Errorf("it says %v", err)
+		}
+		info, err := os.Stat(socket)
+		if err != nil || info.Mode().Perm() != 0o700 && info.Mode().Perm() != 0o600 {
+			t.Errorf("the socket is %v, %v", info, err)
+		}
+	})
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/podnet"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// ovsLab is a lab whose node a has Open vSwitch as its uplink; node b has the kernel's tunnel.
+type ovsLab struct {
+	*lab
+	node   *ovsnode.Node
+	wiring *podnet.Wiring
+}
+
+// newOVSNode makes nodes, and an Open vSwitch on node a that nobody has set up yet.
+func newOVSNode(t *testing.T) *ovsLab {
+	t.Helper()
+	plugins := filepath.Dir(program(t, "tsn-cni"))
+	for _, name := range append(podnet.Plugins, "ktsnd", "ktsn") {
+		program(t, name)
+	}
+	if _, err := ovsnode.Program(); err != nil {
+		skip(t, err.Error())
+	}
+	nodes, err := topology.Create(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nodes.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	dir := publicDir(t)
+	return &ovsLab{&lab{nodes, dir, filepath.Join(dir, "control.sock"), filepath.Join(dir, "app.sock")}, nil, podnet.Wire(nodes, plugins, identity)}
+}
+
+func (l *ovsLab) start(t *testing.T, begin func() (*ovsnode.Node, error)) {
+	t.Helper()
+	node, err := begin()
+	if err != nil {
+		skip(t, err.Error())
+	}
+	l.node = node
+	t.Cleanup(func() {
+		if err := node.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// newOVSLab makes a lab with everything set up and both pods attached.
+func newOVSLab(t *testing.T) *ovsLab {
+	t.Helper()
+	lab := newOVSNode(t)
+	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
+	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	lab.prepareFarEnd(t)
+	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
+	if err := lab.wiring.AttachBoth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return lab
+}
+
+// prepareFarEnd makes node b compute its checksums, as its end of a veth pair does not.
+func (l *ovsLab) prepareFarEnd(t *testing.T) {
+	t.Helper()
+	if err := l.NodeB.Do(func() error { return ovs.LeaveNoChecksum(topology.PhysicalInterface) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setup are the options of `ktsn ovs setup`.
+func (l *ovsLab) setup() []string {
+	return []string{"--network", "42", "--peer", topology.NodeAddressB.String(), "--interface", topology.PhysicalInterface,
+		"--address", topology.NodeAddressA.String() + "/24", "--vhost-socket", l.node.VhostSocket(), "--dpdk-extra", l.node.DPDKExtra()}
+}
+
+// ktsn runs `ktsn ovs` on node a and returns all that it says.
+func (l *ovsLab) ktsn(t *testing.T, command string, options ...string) (string, error) {
+	t.Helper()
+	running := l.ktsnCommand(t, command, options...)
+	var out bytes.Buffer
+	running.Stdout = &out
+	started, err := process.Start(l.NodeA, "ktsn ovs "+command, running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-started.Done():
+	case <-time.After(2 * patience):
+		t.Fatalf("ktsn ovs %s does not end", command)
+	}
+	return out.String() + started.Stderr(), started.Wait()
+}
+
+func (l *ovsLab) ktsnCommand(t *testing.T, command string, options ...string) *exec.Cmd {
+	t.Helper()
+	arguments := append([]string{"ovs", command, "--db", l.node.Database, "--run-dir", l.node.RunDir}, options...)
+	return exec.Command(program(t, "ktsn"), arguments...)
+}
+
+// startOVSDaemon starts ktsnd, which hands its frames to Open vSwitch.
+func (l *ovsLab) startOVSDaemon(t *testing.T) (*process.Process, *control.Client) {
+	t.Helper()
+	return l.startDaemon(t, l.uplink()...)
+}
+
+// uplink are ktsnd's options for it.
+func (l *ovsLab) uplink() []string {
+	return []string{"--uplink", "ovs", "--interface", ovs.BridgePhysical, "--vhost-socket", l.node.VhostSocket()}
+}
+
+// awaitConnected waits until Open vSwitch fetches what ktsnd sends.
+func (l *ovsLab) awaitConnected(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		said, err := l.ktsn(t, "status")
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Open vSwitch is not in order: %v\n%s", err, said)
+		}
+	}
+}
+
+func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
+	lab := newOVSLab(t)
+	_, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	source := netip.AddrPortFrom(topology.PodAddressA, 6001)
+	for name, payloadBytes := range map[string]int{"the smallest payload": 40, "an odd one": 65, "the largest that fits the frame": 1422} {
+		t.Run("timed, "+name, func(t *testing.T) {
+			const count = 200
+			before := counters(t, client)
+			seen := lab.run(t, traffic{count: count, payloadBytes: payloadBytes, talker: []string{"--bind", source.String()},
+				environment: lab.preloaded(t)})
+			checkAllArrived(t, seen, count)
+			checkFrames(t, lab.lab, seen, source, count)
+			for i, wire := range seen.wireTAI {
+				if txtime := seen.sent[i].Txtime; wire < txtime {
+					t.Errorf("message %d was %d ns early", i, txtime-wire)
+				}
+			}
+			if after := counters(t, client); after.Sent-before.Sent != count || after.Dropped() != before.Dropped() {
+				t.Errorf("ktsnd sent %d and dropped %d", after.Sent-before.Sent, after.Dropped()-before.Dropped())
+			}
+		})
+	}
+	t.Run("and what has no time", func(t *testing.T) {
+		seen := lab.run(t, traffic{count: 50, payloadBytes: 1422, talker: []string{"--no-txtime"}})
+		checkAllArrived(t, seen, 50)
+	})
+	t.Run("and answers come back, whatever the pod sent last", func(t *testing.T) { lab.checkAnswers(t) })
+	t.Run("and a group is reached, once", func(t *testing.T) {
+		group := netip.MustParseAddrPort("239.1.2.3:7790")
+		conn := join(t, lab.PodB, "udp4", group)
+		lab.aim(t, "--multicast-interface", topology.PodInterface, "--to", group.Addr().String(), "--port", "7790", "200000:to all")
+		if text, from := receive(t, conn); text != "to all" || from.Addr() != topology.PodAddressA {
+			t.Errorf("%q came from %s", text, from)
+		}
+		silent(t, conn)
+	})
+	t.Run("and status is that of ovs", func(t *testing.T) {
+		status, err := client.Status(t.Context())
+		if err != nil || status.Uplink != "ovs" || status.Interface != ovs.BridgePhysical {
+			t.Errorf("it is %+v, %v", status, err)
+		}
+	})
+}
+
+// checkAnswers sends datagrams from pod b to pod a right behind timed messages of pod a, which Open vSwitch must not take
+// as a sign that pod a is where ktsnd is.
+func (l *ovsLab) checkAnswers(t *testing.T) {
+	t.Helper()
+	at := netip.AddrPortFrom(topology.PodAddressA, 7791)
+	conn := listen(t, l.PodA, "udp4", at)
+	checkAllArrived(t, l.run(t, traffic{count: 20, payloadBytes: 64, environment: l.preloaded(t)}), 20)
+	command := exec.Command(program(t, "ktsn-test-send"), at.Addr().String(), "7791", "200000:an answer")
+	if err := finish(t, start(t, l.PodB, "ktsn-test-send", command)); err != nil {
+		t.Fatal(err)
+	}
+	if text, from := receive(t, conn); text != "an answer" || from.Addr() != topology.PodAddressB {
+		t.Errorf("%q came from %s", text, from)
+	}
+}
+
+func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
+	lab := newOVSLab(t)
+	lab.socket = lab.wiring.A.Socket()
+	daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), lab.uplink()...)...))
+	client := connect(t, daemon, lab.control)
+	lab.awaitConnected(t)
+	if err := lab.wiring.A.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.wiring.A.Attach(t.Context(), client, lab.control); err != nil {
+		t.Fatal(err)
+	}
+	checkAllArrived(t, lab.run(t, traffic{count: 50, payloadBytes: 64, environment: lab.preloaded(t)}), 50)
+	if taken := counters(t, client).Taken; taken != 50 {
+		t.Errorf("ktsnd took %d messages", taken)
+	}
+	if err := lab.wiring.A.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := lab.ktsn(t, "status"); err != nil {
+		t.Errorf("after the last pod Open vSwitch is not in order: %v\n%s", err, said)
+	}
+	t.Run("but not a network that does not go there", func(t *testing.T) {
+		lab.wiring.A.Through(ovs.BridgePhysical, "tsnvx4711")
+		err := lab.wiring.A.Attach(t.Context(), client, lab.control)
+		if err == nil || !strings.Contains(err.Error(), "ktsn ovs setup") {
+			t.Errorf("it says %v", err)
+		}
+	})
+}
+
+// lossOf tells which numbers of messages that were sent have not come.
+func lossOf(t *testing.T, sent []perf.Sent, received []perf.Received) []uint32 {
+	t.Helper()
+	came := map[uint32]bool{}
+	for _, one := range received {
+		if came[one.Sequence] {
+			t.Errorf("message %d came twice", one.Sequence)
+		}
+		came[one.Sequence] = true
+	}
+	var lost []uint32
+	for _, one := range sent {
+		if one.Errno == 0 && !came[one.Sequence] {
+			lost = append(lost, one.Sequence)
+		}
+	}
+	return lost
+}
+
+func TestOpenVSwitchKilledUnderLoadIsFoundAgain(t *testing.T) {
+	lab := newOVSLab(t)
+	keeper := start(t, lab.NodeA, "ktsn", lab.ktsnCommand(t, "setup", append(lab.setup(), "--keep")...))
+	daemon, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
+	listener := lab.startListenerAt(t, listenPort, 1000000, listenerFile, 5*time.Second)
+	talker := lab.startTalker(t, talkerFile, "--cycle", "5ms", "--lead", "20ms")
+	const kills = 2
+	for range kills {
+		served(t, client, counters(t, client).Taken+100)
+		if err := lab.node.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		awaitSaid(t, daemon, "Open vSwitch is not connected")
+		served(t, client, counters(t, client).Taken+20)
+		if err := lab.node.StartDaemon(); err != nil {
+			t.Fatal(err)
+		}
+		lab.awaitConnected(t)
+		sent := counters(t, client).Sent
+		served(t, client, counters(t, client).Taken+100)
+		if counters(t, client).Sent == sent {
+			t.Fatal("ktsnd sends nothing after Open vSwitch has come back")
+		}
+	}
+	interrupt(t, talker)
+	counted := settled(t, client)
+	if err := finish(t, listener); err != nil {
+		t.Fatal(err)
+	}
+	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	lost := lossOf(t, sent, received)
+	t.Logf("%d sent, %d lost while Open vSwitch was killed %d times, %d of them counted by ktsnd", len(sent), len(lost), kills, counted.DropPort)
+	if counted.DropPort == 0 || int(counted.DropPort) > len(lost) {
+		t.Errorf("ktsnd counts %d dropped, %d are lost", counted.DropPort, len(lost))
+	}
+	if last := sent[len(sent)-2].Sequence; len(received) == 0 || received[len(received)-1].Sequence < last-50 {
+		t.Error("the last messages have not come")
+	}
+	for _, one := range received {
+		if late := time.Duration(one.Arrival - one.Txtime); late > time.Second {
+			t.Errorf("message %d came %s late: it waited for Open vSwitch", one.Sequence, late)
+		}
+	}
+	awaitSaid(t, keeper, "was started anew and is set up again")
+}
+
+// awaitSaid waits until a program has said that.
+func awaitSaid(t *testing.T, running *process.Process, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !strings.Contains(running.Stderr(), text); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not say %q but: %s", running.Name(), text, running.Stderr())
+		}
+	}
+}
+
+func TestKtsndKilledUnderLoadIsConnectedAgain(t *testing.T) {
+	lab := newOVSLab(t)
+	daemon, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
+	listener := lab.startListenerAt(t, listenPort, 1000000, listenerFile, 5*time.Second)
+	talker := lab.startTalker(t, talkerFile, "--cycle", "5ms", "--lead", "20ms")
+	var total sum
+	for range 3 {
+		served(t, client, 100)
+		total.add(counters(t, client))
+		kill(t, daemon)
+		daemon, client = lab.startOVSDaemon(t)
+		lab.awaitConnected(t)
+	}
+	served(t, client, 100)
+	interrupt(t, talker)
+	total.add(settled(t, client))
+	if err := finish(t, listener); err != nil {
+		t.Fatal(err)
+	}
+	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	lost := lossOf(t, sent, received)
+	t.Logf("%d sent, %d lost while ktsnd was killed three times, %d of them counted by it", len(sent), len(lost), total.dropped)
+	if last := sent[len(sent)-2].Sequence; len(received) == 0 || received[len(received)-1].Sequence < last-50 {
+		t.Error("the last messages have not come")
+	}
+	if total.astray != 0 {
+		t.Errorf("%d messages took the kernel's path", total.astray)
+	}
+}
+
+func TestKtsndThatTakesOverIsConnectedToOpenVSwitch(t *testing.T) {
+	lab := newOVSLab(t)
+	daemon, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
+	listener := lab.startListenerAt(t, listenPort, 1000000, listenerFile, 5*time.Second)
+	talker := lab.startTalker(t, talkerFile, "--cycle", "5ms", "--lead", "20ms")
+	for range 2 {
+		served(t, client, 100)
+		daemon, client = lab.takeOver(t, daemon, lab.uplink()...)
+		lab.awaitConnected(t)
+	}
+	served(t, client, 100)
+	interrupt(t, talker)
+	settled(t, client)
+	if err := finish(t, listener); err != nil {
+		t.Fatal(err)
+	}
+	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	t.Logf("%d sent, %d lost while ktsnd was replaced twice", len(sent), len(lossOf(t, sent, received)))
+	if last := sent[len(sent)-2].Sequence; len(received) == 0 || received[len(received)-1].Sequence < last-20 {
+		t.Error("the last messages have not come")
+	}
+}
