@@ -91,46 +91,97 @@ func hierarchy(mountinfo, own string) (string, error) {
 // poll is the time between attempts to get a share.
 const poll = 50 * time.Millisecond
 
-// Raise gives each level at least the share, from the top, because none may have more than what is above it.
-// Levels that have enough are left alone. A share that is taken is asked for again until the context ends: when a pod
-// is replaced, the kernel counts its share until its cgroup is gone, which can be seconds after its successor starts.
+// Raise gives the lowest level at least the share, and those above what it and their other children have together;
+// levels that have enough are left alone. What is above may not have that: it is asked again until the context ends,
+// because when a pod is replaced the kernel counts its share until its cgroup is gone, which can be seconds after its
+// successor starts.
 func Raise(ctx context.Context, levels []string, share float64) error {
-	for _, level := range levels {
-		if err := raise(ctx, level, share); err != nil {
-			return fmt.Errorf("give cgroup %s real-time budget: %w", level, err)
-		}
-	}
-	return nil
-}
-
-func raise(ctx context.Context, level string, share float64) error {
-	period, err := read(filepath.Join(level, periodFile))
-	if err != nil {
-		return err
-	}
-	has, err := read(filepath.Join(level, runtimeFile))
-	if err != nil {
-		return err
-	}
-	want := time.Duration(share * float64(period))
-	if has < 0 || has >= want { // below zero: without limit
-		return nil
-	}
-	text := strconv.FormatInt(want.Microseconds(), 10)
 	for {
-		err := os.WriteFile(filepath.Join(level, runtimeFile), []byte(text), 0)
-		if err == nil {
-			return nil
-		}
+		err := raise(levels, share)
 		if !errors.Is(err, syscall.EINVAL) {
 			return err
 		}
 		select {
 		case <-time.After(poll):
 		case <-ctx.Done():
-			return fmt.Errorf("%w; what stands above or beside it leaves less than %s µs", err, text)
+			return err
 		}
 	}
+}
+
+func raise(levels []string, share float64) error {
+	budgets, err := plan(levels, share)
+	if err != nil {
+		return err
+	}
+	// From the top: none may have more than what is above it.
+	for i, level := range levels {
+		if budgets[i] == 0 {
+			continue
+		}
+		text := strconv.FormatInt(budgets[i].Microseconds(), 10)
+		if err := os.WriteFile(filepath.Join(level, runtimeFile), []byte(text), 0); err != nil {
+			return fmt.Errorf("give cgroup %s real-time budget: %w; what stands above it leaves less than %s µs", level, err, text)
+		}
+	}
+	return nil
+}
+
+// plan tells each level's new budget, 0 for those that have enough.
+func plan(levels []string, share float64) ([]time.Duration, error) {
+	budgets := make([]time.Duration, len(levels))
+	below := ""
+	for i, level := range slices.Backward(levels) {
+		others, err := ofChildren(level, below)
+		if err != nil {
+			return nil, fmt.Errorf("look for real-time budget: %w", err)
+		}
+		has, period, err := budget(level)
+		if err != nil {
+			return nil, fmt.Errorf("look for real-time budget: %w", err)
+		}
+		below = level
+		share += others
+		want := time.Duration(share * float64(period)).Round(time.Microsecond)
+		switch {
+		case has < 0: // without limit
+		case has < want:
+			budgets[i] = want
+		default:
+			share = float64(has) / float64(period)
+		}
+	}
+	return budgets, nil
+}
+
+// ofChildren adds up the shares of a cgroup's children but one.
+func ofChildren(level, but string) (float64, error) {
+	sum := 0.0
+	found, err := filepath.Glob(filepath.Join(level, "*", runtimeFile))
+	for _, file := range found {
+		child := filepath.Dir(file)
+		if child == but {
+			continue
+		}
+		has, period, errChild := budget(child)
+		if errors.Is(errChild, os.ErrNotExist) || errors.Is(errChild, syscall.ENODEV) || has < 0 {
+			continue // gone meanwhile, or without limit
+		}
+		err = errors.Join(err, errChild)
+		if errChild == nil {
+			sum += float64(has) / float64(period)
+		}
+	}
+	return sum, err
+}
+
+// budget reads what a cgroup may use of each period; below zero: without limit.
+func budget(level string) (has, period time.Duration, err error) {
+	if period, err = read(filepath.Join(level, periodFile)); err != nil {
+		return 0, 0, err
+	}
+	has, err = read(filepath.Join(level, runtimeFile))
+	return has, period, err
 }
 
 // read reads a number of microseconds.

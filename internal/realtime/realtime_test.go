@@ -80,6 +80,21 @@ func TestEachLevelGetsAtLeastTheShareFromTheTop(t *testing.T) {
 }
 
 // The kernel's own arithmetic: a parent with a share that only one of its children can have.
+func TestALevelHasWhatItsChildrenHaveTogether(t *testing.T) {
+	m := newMachine(t, "/kubepods/pod1", "/")
+	top := m.cgroup(t, "kubepods", 100000)
+	burstable := m.cgroup(t, "kubepods/burstable", 100000)
+	pod := m.cgroup(t, "kubepods/pod1", 0)
+	if err := Raise(t.Context(), []string{top, pod}, 0.1); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{top: "200000", burstable: "100000", pod: "100000"} {
+		if got := m.budget(t, dir); got != want {
+			t.Errorf("%s has %s, want %s", dir, got, want)
+		}
+	}
+}
+
 func TestAShareThatIsTakenIsWaitedFor(t *testing.T) {
 	root, err := hierarchy("/proc/self/mountinfo", "/")
 	if err != nil {

@@ -154,5 +154,5 @@ func processes(t *testing.T, client *control.Client) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int(status.Processes)
+	return status.Processes
 }
