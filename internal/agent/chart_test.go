@@ -279,15 +279,15 @@ func TestTheDashboardAsksForFiguresThatThereAre(t *testing.T) {
 	described := make(chan *prometheus.Desc, 100)
 	registry.Describe(described)
 	close(described)
-	var known string
+	var known strings.Builder
 	for one := range described {
-		known += one.String()
+		known.WriteString(one.String())
 	}
 	names := regexp.MustCompile(`ktsn_[a-z_]+`)
 	for _, panel := range board.Panels {
 		for _, target := range panel.Targets {
 			for _, name := range names.FindAllString(target.Expr, -1) {
-				if !strings.Contains(known, `"`+strings.TrimSuffix(name, "_bucket")+`"`) {
+				if !strings.Contains(known.String(), `"`+strings.TrimSuffix(name, "_bucket")+`"`) {
 					t.Errorf("panel %s asks for %s, which there is not", panel.Title, name)
 				}
 			}

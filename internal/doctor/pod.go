@@ -174,8 +174,8 @@ func (d *Doctor) mutated(pod *corev1.Pod, names []string) {
 
 func (d *Doctor) attachment(ctx context.Context, namespace, network string) {
 	about := "attachment " + network
-	var any map[string]any
-	err := d.Cluster.Get(ctx, cluster.Attachments, namespace, network, &any)
+	var there map[string]any
+	err := d.Cluster.Get(ctx, cluster.Attachments, namespace, network, &there)
 	switch {
 	case err == nil:
 		d.ok(about, "Multus knows the network in namespace %s", namespace)

@@ -117,14 +117,16 @@ func value(field *schema, required bool) string {
 }
 
 func meaning(field *schema) string {
-	text := plain(field.Description)
+	text := []string{plain(field.Description)}
 	for _, rule := range field.Rules {
-		text += "<br>Refused: " + plain(rule.Message)
+		text = append(text, "Refused: "+plain(rule.Message))
 	}
-	return text
+	return strings.Join(text, "<br>")
 }
 
-func plain(text string) string { return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "\\|") }
+func plain(text string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", "\\|")
+}
 
 // names writes the constants of a file, a table for each group of them.
 func names(out io.Writer, path string) error {
