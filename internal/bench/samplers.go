@@ -16,8 +16,9 @@ const (
 	// SamplersApart has two runs in the place of one: one that nobody watches, whose times are reported, and a short one
 	// that witnesses what was on the wire.
 	SamplersApart Samplers = "apart"
-	// SamplersOn watches every run, SamplersOff none.
-	SamplersOn  Samplers = "on"
+	// SamplersOn watches every run.
+	SamplersOn Samplers = "on"
+	// SamplersOff watches none.
 	SamplersOff Samplers = "off"
 )
 

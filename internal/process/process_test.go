@@ -109,13 +109,19 @@ func TestCPUTimeGrowsWithWorkAndOnlyThen(t *testing.T) {
 	}
 	defer func() { _ = sleeper.Wait() }()
 	defer func() { _ = sleeper.Process.Kill() }()
-	time.Sleep(100 * time.Millisecond)
-	first, errFirst := CPUTime(sleeper.Process.Pid)
-	time.Sleep(100 * time.Millisecond)
-	second, errSecond := CPUTime(sleeper.Process.Pid)
-	if errFirst != nil || errSecond != nil || second != first {
-		t.Errorf("a sleeper took %v (%v, %v)", second-first, errFirst, errSecond)
+	// It has to be started before it sleeps, which takes a busy machine its time.
+	var first, second time.Duration
+	for patience := 50; patience > 0; patience-- {
+		first = second
+		if second, err = CPUTime(sleeper.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		if first > 0 && second == first {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
+	t.Errorf("a sleeper took %v in 100 ms, and more before", second-first)
 }
 
 func TestAProgramThatHasEndedTellsWhatItTook(t *testing.T) {
@@ -123,7 +129,8 @@ func TestAProgramThatHasEndedTellsWhatItTook(t *testing.T) {
 	if used := worker.Used(); used < 10*time.Millisecond || used > worker.Lifetime()+20*time.Millisecond {
 		t.Errorf("100,000 turns took %v of %v", used, worker.Lifetime())
 	}
-	if lived := sleeper.Lifetime(); lived < 200*time.Millisecond || sleeper.Used() > lived/2 {
+	// What begins to count when it is started may do so a little later.
+	if lived := sleeper.Lifetime(); lived < 150*time.Millisecond || sleeper.Used() > lived/2 {
 		t.Errorf("a sleeper of 200 ms took %v of %v", sleeper.Used(), lived)
 	}
 }

@@ -140,11 +140,8 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 			if err != nil {
 				t.Fatal(err)
 			}
-			// So many that there are some before, during and after it.
-			count := 6000
-			if disturbance.replaces {
-				count = 10000
-			}
+			// So many that there are some before, during and after it: kubelet may wait for 10 s to start a container again.
+			const count = 10000
 			got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), 100+i,
 				[]string{"--count", strconv.Itoa(count), "--cycle", "2ms", "--lead", "5ms"},
 				[]string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "30s"},
