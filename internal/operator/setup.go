@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -98,7 +99,7 @@ func addNetworks(m manager.Manager, nowTAI func() int64) error {
 		For(&v1alpha1.TSNNetwork{}).
 		// One that comes or goes may be another's rival.
 		Watches(&v1alpha1.TSNNetwork{}, every, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(networksOfPod)).
+		Watches(&corev1.Pod{}, podsTogether()).
 		Watches(&corev1.Node{}, every, builder.WithPredicates(comesOrGoes)).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, comesOrGoes))).
 		Complete(r)
@@ -129,6 +130,25 @@ func networksOfPod(_ context.Context, object client.Object) []reconcile.Request 
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 	}
 	return requests
+}
+
+// gather is for how long pods' events wait for more of them: a thousand pods that are made at once are looked at together,
+// and do not take the processor from the webhook.
+const gather = 100 * time.Millisecond
+
+// podsTogether has the networks looked at on which a pod is.
+func podsTogether() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	soon := func(ctx context.Context, pod client.Object, q queue) {
+		for _, request := range networksOfPod(ctx, pod) {
+			q.AddAfter(request, gather)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { soon(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { soon(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { soon(ctx, e.Object, q) },
+	}
 }
 
 func addNodeLabels(m manager.Manager, linger time.Duration) error {

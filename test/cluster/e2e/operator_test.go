@@ -197,7 +197,7 @@ func twoNetworks(ctx context.Context, t *testing.T, namespace string, talker *co
 	}
 	got := talk(ctx, t, talker, other, address.String(), 901, []string{"--count", "200", "--lead", "5ms"},
 		[]string{"--count", "200", "--block", "--idle-timeout", "30s"}, nil)
-	accounted(t, got, 500, func() uint64 { return 0 })
+	accounted(t, got, 200, func() uint64 { return 0 })
 }
 
 // schedules changes a schedule twice, and has both nodes say the same base time.
