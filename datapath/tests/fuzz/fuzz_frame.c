@@ -95,6 +95,12 @@ static void ports_check(const uint8_t *udp, const struct ktsn_frame_path *path)
 	must(memcmp(udp + 2, &path->destination_port_be, 2) == 0);
 }
 
+static void tag_check(const uint8_t *frame, const struct ktsn_frame_tunnel *tunnel)
+{
+	must(be16_at(frame + 12) == 0x8100);
+	must(be16_at(frame + 14) == ((uint32_t)tunnel->pcp << 13 | tunnel->vlan_id));
+}
+
 /* Returns where the inner frame begins. */
 static const uint8_t *tunnel_check(const uint8_t *frame, size_t bytes, const struct ktsn_frame_tunnel *tunnel)
 {
@@ -102,8 +108,7 @@ static const uint8_t *tunnel_check(const uint8_t *frame, size_t bytes, const str
 	const uint8_t *vxlan;
 
 	if (tunnel->vlan_id) {
-		must(be16_at(frame + 12) == 0x8100);
-		must(be16_at(frame + 14) == ((uint32_t)tunnel->pcp << 13 | tunnel->vlan_id));
+		tag_check(frame, tunnel);
 		ip += KTSN_VLAN_TAG_BYTES;
 	}
 	must(be16_at(ip - 2) == 0x0800);
@@ -119,10 +124,12 @@ static const uint8_t *tunnel_check(const uint8_t *frame, size_t bytes, const str
 	return vxlan + KTSN_VXLAN_HEADER_BYTES;
 }
 
-static void inner_check(const uint8_t *inner, size_t bytes, const struct ktsn_frame_path *path)
+/* A frame of which tag_bytes behind the addresses are a tag. */
+static void inner_check(const uint8_t *inner, size_t bytes, size_t tag_bytes,
+			const struct ktsn_frame_path *path)
 {
-	const uint8_t *ip = inner + KTSN_ETHER_HEADER_BYTES;
-	size_t ip_bytes = bytes - KTSN_ETHER_HEADER_BYTES;
+	const uint8_t *ip = inner + KTSN_ETHER_HEADER_BYTES + tag_bytes;
+	size_t ip_bytes = bytes - KTSN_ETHER_HEADER_BYTES - tag_bytes;
 
 	macs_check(inner, path);
 	if (path->kind == KTSN_FRAME_ETHERNET) {
@@ -142,24 +149,44 @@ static void inner_check(const uint8_t *inner, size_t bytes, const struct ktsn_fr
 	}
 }
 
+/* What a switch of this node is to put into the tunnel. */
+static void switched_check(const uint8_t *frame, size_t bytes, const struct wish *wish)
+{
+	tag_check(frame, &wish->tunnel);
+	inner_check(frame, bytes, KTSN_VLAN_TAG_BYTES, &wish->inner);
+	must(ktsn_frame_link_bytes(bytes, &wish->tunnel) ==
+	     bytes - KTSN_VLAN_TAG_BYTES + KTSN_TUNNEL_HEADER_BYTES);
+}
+
 static void frame_check(const uint8_t *frame, size_t bytes, const struct wish *wish)
 {
-	const uint8_t *inner = wish->tunnelled ? tunnel_check(frame, bytes, &wish->tunnel) : frame;
+	if (wish->tunnelled && wish->tunnel.switched) {
+		switched_check(frame, bytes, wish);
+	} else {
+		const uint8_t *inner = wish->tunnelled ? tunnel_check(frame, bytes, &wish->tunnel) : frame;
 
-	inner_check(inner, bytes - (size_t)(inner - frame), &wish->inner);
+		inner_check(inner, bytes - (size_t)(inner - frame), 0, &wish->inner);
+		must(ktsn_frame_sdu_bytes(bytes, wish->tunnelled ? &wish->tunnel : NULL) < bytes);
+	}
 	must(be16toh(ktsn_frame_tunnel_source_port_be(&wish->inner)) >= 49152);
 	must(ktsn_frame_wire_bytes(bytes) >= KTSN_ETHER_MIN_BYTES + KTSN_WIRE_OVERHEAD_BYTES);
-	must(ktsn_frame_sdu_bytes(bytes, wish->tunnelled ? &wish->tunnel : NULL) < bytes);
 }
 
 /* What the daemon never asks for: options refuse it. */
 static void wish_tame(struct wish *wish)
 {
+	uint8_t switched;
+
 	wish->inner.kind %= KTSN_FRAME_ETHERNET + 1;
 	wish->tunnel.outer.kind = KTSN_FRAME_IPV4;
 	wish->tunnel.vni &= 0xffffff;
 	wish->tunnel.vlan_id %= 4095;
 	wish->tunnel.pcp &= 7;
+	/* Any byte of the input: not a bool yet. */
+	memcpy(&switched, &wish->tunnel.switched, sizeof(switched));
+	wish->tunnel.switched = switched & 1;
+	if (wish->tunnel.switched && !wish->tunnel.vlan_id)
+		wish->tunnel.vlan_id = 1;
 	wish->tunnelled &= 1;
 	wish->payload_bytes %= 2 * IPV4_BYTES_MAX;
 	wish->spare_bytes %= 64;
@@ -173,7 +200,8 @@ static void build(const struct wish *wish, const uint8_t *payload, size_t payloa
 	size_t short_bytes = wish->spare_bytes < bytes ? wish->spare_bytes : bytes;
 	size_t capacity_bytes = wish->too_small % 2 ? bytes - short_bytes : bytes + wish->spare_bytes;
 	/* Behind the outer headers' Ethernet and tag, or the inner one's: what IPv4 must be able to count. */
-	size_t ipv4_bytes = ktsn_frame_sdu_bytes(bytes, tunnel);
+	size_t ipv4_bytes = tunnel && tunnel->switched ? bytes - KTSN_ETHER_HEADER_BYTES - KTSN_VLAN_TAG_BYTES
+						       : ktsn_frame_sdu_bytes(bytes, tunnel);
 	uint8_t *frame = malloc(capacity_bytes);
 	int result;
 
