@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -31,6 +32,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/agent/removal"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
@@ -43,11 +45,16 @@ const (
 )
 
 // privileges are the capabilities that the agent keeps of those of its container.
-var privileges = []privilege.Capability{
-	privilege.SysAdmin,      // mount volumes
-	privilege.NetAdmin,      // forwarding entries of tunnels, interfaces that pods left
-	privilege.DACReadSearch, // what other users' programs were started with
-	privilege.SysPtrace,     // likewise
+func (o *Options) privileges() []privilege.Capability {
+	keep := []privilege.Capability{
+		privilege.SysAdmin, // mount volumes
+		privilege.NetAdmin, // forwarding entries of tunnels, interfaces that pods left
+	}
+	if o.Proc != "" {
+		// What other users' programs were started with.
+		keep = append(keep, privilege.DACReadSearch, privilege.SysPtrace)
+	}
+	return keep
 }
 
 // agent is what its parts share.
@@ -78,7 +85,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	}
 	a.board = health.New(a.changed, partKtsnd, partKubelet, partNetworks)
 	a.volumes = &csi.Volumes{Dir: a.runDir(), Library: filepath.Join(a.runDir(), "lib", "libktsn.so"), Daemon: a.link}
-	if err := privilege.Reduce(privileges...); err != nil {
+	if err := privilege.Reduce(options.privileges()...); err != nil {
 		return err
 	}
 	if err := a.installPrograms(); err != nil {
@@ -118,6 +125,7 @@ func (a *agent) installPrograms() error {
 
 // addPeers has the reconciler called for nodes, and when ktsnd was told.
 func (a *agent) addPeers() error {
+	events := a.manager.GetEventRecorderFor("ktsn-agent")
 	r := &peers.Reconciler{
 		Nodes: a.manager.GetClient(), Networks: a.networks, Node: a.Node, Log: a.log.With("part", partNetworks),
 		Open: func() (peers.Overlay, error) { return overlay.Open(a.StateDir, daemon.Patience) },
@@ -126,6 +134,10 @@ func (a *agent) addPeers() error {
 		},
 		Configure: a.configure,
 		Report:    func(err error) { a.board.Set(partNetworks, err) },
+		LeftOut:   a.metrics.LeftOut,
+		Warn: func(own *corev1.Node, reason, sentence string) {
+			events.Event(own, corev1.EventTypeWarning, reason, sentence)
+		},
 	}
 	// All events are the same one: there is one thing to look at.
 	same := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
@@ -160,10 +172,21 @@ func (a *agent) configure(networks []network.Network, parts map[string][]netip.P
 	}
 	for _, path := range installed {
 		if filepath.Dir(path) == a.ConfDir && !wanted[path] {
-			all = errors.Join(all, a.host.Remove(path))
+			all = errors.Join(all, a.forget(path))
 		}
 	}
 	return all
+}
+
+// forget removes a network's configuration, and what host-local remembers of its addresses. As long as an address is
+// given away both stay: the configuration is what tells that there is something left to remove.
+func (a *agent) forget(path string) error {
+	network := strings.TrimSuffix(filepath.Base(path), ".conf")
+	if err := removal.RemoveIPAM(filepath.Join(a.Host, a.IPAMDir, network)); err != nil {
+		a.log.Warn("a network that has gone is not forgotten yet", "network", network, "reason", err)
+		return nil // nothing that the node's pods would miss
+	}
+	return a.host.Remove(path)
 }
 
 // addKeeper keeps ktsnd told.

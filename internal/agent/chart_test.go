@@ -5,6 +5,7 @@ package agent
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
@@ -63,6 +66,7 @@ func TestTheChartCallsTheAgentAsItWantsToBeCalled(t *testing.T) {
 		"by default":               nil,
 		"with everything changed":  {"--set", "agent.metricsPort=0,agent.inspectPrograms=false,kubeletDir=/k,pluginDir=/p,multus.confDir=/c,agent.sweepEvery=5m"},
 		"with a core of ktsnd's":   {"--set", "ktsnd.exclusiveCore=true"},
+		"with cgroups of before":   {"--set", "ktsnd.cgroupV1=true"},
 		"with two networks and v6": {"--set-json", `networks=[{"name":"a","vni":1,"ranges":[{"cidr":"10.0.0.0/16"},{"cidr":"fd00::/48"}]},{"name":"b","vni":2,"mtu":1400,"ranges":[{"cidr":"10.1.0.0/16","nodePrefixLength":26}]}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,6 +134,75 @@ func TestAnExclusiveCoreNeedsAGuaranteedPod(t *testing.T) {
 				t.Errorf("%s: %s is %s of %s; they must be the same", container.Name, resource, request.String(), limit.String())
 			}
 		}
+		cpu := container.Resources.Limits["cpu"]
+		if want := map[string]string{"ktsnd": "1", "agent": "250m"}[container.Name]; cpu.String() != want {
+			t.Errorf("%s gets %s of a processor, want %s", container.Name, cpu.String(), want)
+		}
+	}
+}
+
+func TestWhatRemovesTheChartIsThereOnlyMeanwhile(t *testing.T) {
+	objects, err := render(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, text := range objects {
+		var about struct {
+			Kind     string
+			Metadata metav1.ObjectMeta
+		}
+		if err := yaml.Unmarshal(text, &about); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(about.Metadata.Name, "removal") {
+			continue
+		}
+		names[about.Kind] = true
+		policy := about.Metadata.Annotations["helm.sh/hook-delete-policy"]
+		if about.Metadata.Annotations["helm.sh/hook"] != "pre-delete" || !strings.Contains(policy, "hook-succeeded") ||
+			about.Kind != "Job" && !strings.Contains(policy, "hook-failed") {
+			t.Errorf("%s %s stays: %v", about.Kind, about.Metadata.Name, about.Metadata.Annotations)
+		}
+	}
+	for _, kind := range []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "Job"} {
+		if !names[kind] {
+			t.Errorf("there is no %s of the removal", kind)
+		}
+	}
+}
+
+func TestOnlyWhoNeedsItGetsTheNodesCgroups(t *testing.T) {
+	for value, want := range map[string]bool{"false": false, "true": true} {
+		objects, err := render(t, "--set", "ktsnd.cgroupV1="+value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var daemons appsv1.DaemonSet
+		object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+		got := slices.ContainsFunc(daemons.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/sys/fs/cgroup")
+		})
+		if got != want {
+			t.Errorf("ktsnd.cgroupV1=%s: the cgroups are mounted: %v", value, got)
+		}
+	}
+}
+
+func TestTheAgentMayDoWhatItDoesAndNoMore(t *testing.T) {
+	objects, err := render(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.ClusterRole
+	object(t, objects, "ClusterRole", "kubernetsn:ktsn-agent", &role)
+	var said []string
+	for _, rule := range role.Rules {
+		said = append(said, fmt.Sprint(rule.APIGroups, rule.Resources, rule.Verbs))
+	}
+	want := []string{"[] [nodes] [list watch]", "[] [pods] [list watch]", "[] [events] [create patch]"}
+	if !slices.Equal(said, want) {
+		t.Errorf("it may %q, want %q", said, want)
 	}
 }
 
@@ -141,6 +214,7 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"networks[0].mtu=100":         "/networks/0/mtu",
 		"image.pullPolicy=Sometimes":  "/image/pullPolicy",
 		"ktsnd.realtimeShare=200":     "/ktsnd/realtimeShare",
+		"ktsnd.cgroupV1=maybe":        "/ktsnd/cgroupV1",
 		"podAnnotations.number=1":     "/podAnnotations/number",
 		"agent.sweepEvery=often":      "/agent/sweepEvery",
 		"kubeletDir=var/lib/kubelet":  "/kubeletDir",

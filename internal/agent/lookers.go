@@ -39,7 +39,8 @@ const (
 // addSweeper removes what pods left.
 func (a *agent) addSweeper() error {
 	sweeper := &sweep.Sweeper{
-		Pods: a.manager.GetClient(), Volumes: a.volumes, Plugin: plugin{a}, Every: a.SweepEvery, Swept: a.metrics.Swept,
+		Pods: a.manager.GetClient(), Live: a.manager.GetAPIReader(), Node: a.Node,
+		Volumes: a.volumes, Plugin: plugin{a}, Every: a.SweepEvery, Swept: a.metrics.Swept,
 		Do: func(ctx context.Context, ask func(context.Context, sweep.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},

@@ -25,6 +25,8 @@ type Options struct {
 	// Control is ktsnd's control socket; pods' folders stand beside it.
 	Control  string
 	StateDir string
+	// IPAMDir is where host-local remembers addresses.
+	IPAMDir string
 	// Kubelet is kubelet's folder.
 	Kubelet string
 	// Host is where the node's file system is mounted, as far as files are installed.
@@ -41,6 +43,9 @@ type Options struct {
 	SweepEvery time.Duration
 	Version    string
 }
+
+// defaultIPAMDir is host-local's own default.
+const defaultIPAMDir = "/var/lib/cni/networks"
 
 const usage = `Usage: ktsn-agent --node NAME [OPTION]...
        ktsn-agent remove OPTION...
@@ -65,6 +70,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Networks, "networks", "/etc/kubernetsn/networks.yaml", "`FILE` of the networks")
 	flags.StringVar(&o.Control, "control", control.DefaultPath, "ktsnd's control socket; pods' folders stand beside it")
 	flags.StringVar(&o.StateDir, "state-dir", overlay.DefaultStateDir, "tsn-cni's state `FOLDER`")
+	flags.StringVar(&o.IPAMDir, "ipam-dir", defaultIPAMDir, "host-local's `FOLDER`")
 	flags.StringVar(&o.Kubelet, "kubelet-dir", "/var/lib/kubelet", "kubelet's `FOLDER`, the same here and on the node")
 	flags.StringVar(&o.Host, "host", "/", "`FOLDER` where the node's plugin and configuration folders are mounted")
 	flags.StringVar(&o.PluginDir, "plugin-dir", "/opt/cni/bin", "the node's `FOLDER` of network plugins")

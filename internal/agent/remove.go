@@ -115,7 +115,7 @@ func cleanNode(ctx context.Context, arguments []string, stdout io.Writer) error 
 	flags := flag.NewFlagSet("ktsn-agent clean-node", flag.ContinueOnError)
 	flags.StringVar(&n.StateDir, "state-dir", overlay.DefaultStateDir, "tsn-cni's state `FOLDER`")
 	flags.StringVar(&n.RunDir, "run-dir", "/run/ktsn", "ktsnd's `FOLDER`")
-	flags.StringVar(&n.IPAMDir, "ipam-dir", "/var/lib/cni/networks", "host-local's `FOLDER`")
+	flags.StringVar(&n.IPAMDir, "ipam-dir", defaultIPAMDir, "host-local's `FOLDER`")
 	flags.StringVar(&n.PluginDir, "plugin-dir", "/opt/cni/bin", "the node's `FOLDER` of network plugins")
 	flags.StringVar(&n.ConfDir, "conf-dir", "/etc/cni/multus/net.d", "the node's `FOLDER` of Multus' configurations")
 	flags.StringVar(&n.Installed.Root, "host", "/", "`FOLDER` where the node's files are mounted")

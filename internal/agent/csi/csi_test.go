@@ -392,6 +392,87 @@ func TestAPodKeepsTheLibraryThatItBeganWith(t *testing.T) {
 	n.isClean(t)
 }
 
+func TestASweepRemovesAllOfAPodThatIsGoneAndNothingOfAnother(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, "uid", "a")
+	n.publish(t, "uid", "b")
+	n.publish(t, "other", "ktsn")
+	volumes := n.driver.Volumes
+	if err := volumes.Sweep(t.Context(), "uid", func(context.Context) (bool, error) { return false, nil }); err != nil {
+		t.Error(err)
+	}
+	if err := volumes.Sweep(t.Context(), "uid", func(context.Context) (bool, error) { return false, errors.New("no answer") }); err == nil {
+		t.Error("a question without an answer is no error")
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := n.reaches("uid", name); err != nil {
+			t.Errorf("volume %s of a pod that is not gone: %v", name, err)
+		}
+	}
+	if err := volumes.Sweep(t.Context(), "uid", func(context.Context) (bool, error) { return true, nil }); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(volumes.PodDir("uid")); !os.IsNotExist(err) {
+		t.Errorf("the folder is still there: %v", err)
+	}
+	if err := n.reaches("other", "ktsn"); err != nil {
+		t.Errorf("the other pod: %v", err)
+	}
+	n.unpublish(t, "other", "ktsn")
+	n.isClean(t)
+}
+
+func TestASweepAndAPublicationOfThePodDoNotMeet(t *testing.T) {
+	n := newNode(t)
+	asked, published := make(chan struct{}), make(chan error, 1)
+	go func() {
+		<-asked
+		_, err := n.client.NodePublishVolume(context.Background(), n.request("uid", "ktsn"))
+		published <- err
+	}()
+	err := n.driver.Volumes.Sweep(t.Context(), "uid", func(context.Context) (bool, error) {
+		close(asked)
+		select {
+		case err := <-published:
+			t.Errorf("published during a sweep: %v", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := <-published; err != nil {
+		t.Error(err)
+	}
+	if err := n.reaches("uid", "ktsn"); err != nil {
+		t.Error(err)
+	}
+	n.unpublish(t, "uid", "ktsn")
+	n.isClean(t)
+}
+
+func TestOnlyRootReachesTheFoldersOnTheNode(t *testing.T) {
+	n := newNode(t)
+	// Of an earlier version, or of the network plugin.
+	pods := filepath.Join(n.dir, "run", "pods")
+	if err := os.MkdirAll(pods, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.publish(t, "uid", "ktsn")
+	if about, err := os.Stat(pods); err != nil || about.Mode().Perm() != 0o700 {
+		t.Errorf("%s has mode %v, %v; want 0700", pods, about.Mode(), err)
+	}
+	// By its mount a pod's user, whoever that is, reaches it all the same.
+	for _, path := range []string{n.target("uid", "ktsn"), filepath.Join(n.target("uid", "ktsn"), socketName)} {
+		if about, err := os.Stat(path); err != nil || about.Mode().Perm()&0o005 == 0 {
+			t.Errorf("%s: %v, %v; a pod's user cannot use it", path, about.Mode(), err)
+		}
+	}
+	n.unpublish(t, "uid", "ktsn")
+	n.isClean(t)
+}
+
 func TestManyPodsAtOnce(t *testing.T) {
 	n := newNode(t)
 	var all sync.WaitGroup

@@ -103,7 +103,7 @@ func (v *Volumes) others(uid, id string) (int, error) {
 
 // PodDirs lists the pods that have a folder, whether or not a volume of theirs is written down.
 func (v *Volumes) PodDirs() ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(v.Dir, "pods"))
+	entries, err := os.ReadDir(v.podsDir())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the pods' folders: %w", err)
 	}

@@ -52,8 +52,10 @@ const (
 	libraryName = "libktsn.so"
 )
 
+func (v *Volumes) podsDir() string { return filepath.Join(v.Dir, "pods") }
+
 // PodDir is the folder of a pod.
-func (v *Volumes) PodDir(uid string) string { return filepath.Join(v.Dir, "pods", uid) }
+func (v *Volumes) PodDir(uid string) string { return filepath.Join(v.podsDir(), uid) }
 
 // SocketPath is where ktsnd listens for a pod.
 func (v *Volumes) SocketPath(uid string) string { return filepath.Join(v.PodDir(uid), socketName) }
@@ -126,17 +128,12 @@ func (v *Volumes) Unpublish(ctx context.Context, id, target string) error {
 	if err != nil {
 		return err
 	}
-	return v.Forget(ctx, *volume)
-}
-
-// Forget removes what there is of a volume, whoever asks.
-func (v *Volumes) Forget(ctx context.Context, volume Volume) error {
 	defer v.lock(volume.UID)()
 	others, err := v.others(volume.UID, volume.ID)
 	if err != nil {
 		return err
 	}
-	return v.remove(ctx, volume, others)
+	return v.remove(ctx, *volume, others)
 }
 
 // remove unmounts first, so that the pod cannot reach what is taken apart; the record goes last, and stays if
@@ -146,15 +143,39 @@ func (v *Volumes) remove(ctx context.Context, volume Volume, others int) error {
 		return err
 	}
 	if others == 0 {
-		if err := v.RemovePod(ctx, volume.UID); err != nil {
+		if err := v.removePod(ctx, volume.UID); err != nil {
 			return err
 		}
 	}
 	return v.erase(volume.ID)
 }
 
-// RemovePod removes a pod's socket and folder.
-func (v *Volumes) RemovePod(ctx context.Context, uid string) error {
+// Sweep removes all that there is of a pod, if gone says that it is gone. That is asked when nobody else works on the pod,
+// so nothing is published for it between the answer and the end of the removal.
+func (v *Volumes) Sweep(ctx context.Context, uid string, gone func(context.Context) (bool, error)) error {
+	defer v.lock(uid)()
+	if is, err := gone(ctx); err != nil || !is {
+		return err
+	}
+	volumes, err := v.All()
+	if err != nil {
+		return err
+	}
+	for _, volume := range volumes {
+		if volume.UID != uid {
+			continue
+		}
+		// The folder goes below, for all of them at once.
+		const others = 1
+		if err := v.remove(ctx, volume, others); err != nil {
+			return err
+		}
+	}
+	return v.removePod(ctx, uid)
+}
+
+// removePod removes a pod's socket and folder.
+func (v *Volumes) removePod(ctx context.Context, uid string) error {
 	if err := v.Daemon.SocketDel(ctx, uid); err != nil {
 		return fmt.Errorf("have ktsnd close the pod's socket: %w", err)
 	}
@@ -167,6 +188,9 @@ func (v *Volumes) RemovePod(ctx context.Context, uid string) error {
 // makePodDir makes the folder with the library in it. The library is a link to the installed file, which is replaced
 // and never written: a pod keeps the library that it began with.
 func (v *Volumes) makePodDir(uid string) error {
+	if err := v.makePodsDir(); err != nil {
+		return err
+	}
 	dir := v.PodDir(uid)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the pod's folder: %w", err)
@@ -178,6 +202,21 @@ func (v *Volumes) makePodDir(uid string) error {
 	err := os.Link(v.Library, filepath.Join(dir, libraryName))
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("put libktsn.so into the pod's folder: %w", err)
+	}
+	return nil
+}
+
+// makePodsDir makes the folder of all pods' folders, which is for root only: a pod sees its own folder by a mount of it, and
+// other users of the node have no business with the sockets, whose mode lets pods' users in.
+func (v *Volumes) makePodsDir() error {
+	dir := v.podsDir()
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		// Also one that somebody else made.
+		err = os.Chmod(dir, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("make the folder of the pods' folders: %w", err)
 	}
 	return nil
 }

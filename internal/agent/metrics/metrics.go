@@ -20,6 +20,7 @@ type Metrics struct {
 	departure   *prometheus.HistogramVec
 	overwritten prometheus.Counter
 	swept       *prometheus.CounterVec
+	leftOut     prometheus.Gauge
 }
 
 // podLabels are those of every figure of a pod.
@@ -53,9 +54,12 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "ktsn_departures_missed_total", Help: "Departures that are in no histogram, because there were too many between two questions.",
 		}),
 		swept: counter("swept_total", "Things removed that no pod had any more.", "what"),
+		leftOut: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ktsn_nodes_left_out", Help: "Nodes of the cluster that have no part of a network or are not reached on it, for a fault of theirs.",
+		}),
 	}
 	for _, one := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.usage, m.limit,
-		m.departure, m.overwritten, m.swept} {
+		m.departure, m.overwritten, m.swept, m.leftOut} {
 		if err := registry.Register(one); err != nil {
 			return nil, err
 		}
@@ -74,3 +78,6 @@ func (m *Metrics) Part(part string, err error) {
 
 // Swept counts a thing that was removed.
 func (m *Metrics) Swept(what string) { m.swept.WithLabelValues(what).Inc() }
+
+// LeftOut says how many nodes are left out of the networks.
+func (m *Metrics) LeftOut(count int) { m.leftOut.Set(float64(count)) }

@@ -4,8 +4,8 @@ package network
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -25,26 +25,78 @@ type Node struct {
 }
 
 // Assign gives each node its parts of the network, one a range: those that somebody assigned, else the ones with the
-// number that the node's pod CIDR has among all pod CIDRs of its size. Nodes that cannot have any are in the error;
-// when two would have the same, the older one keeps it.
-func Assign(n *Network, nodes []Node) (map[string][]netip.Prefix, error) {
-	ordered := slices.SortedFunc(slices.Values(nodes), func(a, b Node) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
-	})
-	assigned := map[string][]netip.Prefix{}
-	var all error
-	for _, node := range ordered {
-		parts, err := n.partsOf(&node)
-		if err == nil {
-			err = unlike(parts, assigned)
-		}
+// number that the node's pod CIDR has among all pod CIDRs of its size. Nodes that cannot have any are in faults, by name,
+// and the others are not touched by that. Of parts that overlap the one goes that overlaps more others, and of two the
+// younger node's: so a mistake on one node costs that node its part and no other.
+func Assign(n *Network, nodes []Node) (assigned map[string][]netip.Prefix, faults map[string]error) {
+	assigned, faults = map[string][]netip.Prefix{}, map[string]error{}
+	for i := range nodes {
+		parts, err := n.partsOf(&nodes[i])
 		if err != nil {
-			all = errors.Join(all, fmt.Errorf("node %s has no part of network %s: %w", node.Name, n.Name, err))
+			faults[nodes[i].Name] = err
 			continue
 		}
-		assigned[node.Name] = parts
+		assigned[nodes[i].Name] = parts
 	}
-	return assigned, all
+	youngestFirst := slices.SortedFunc(slices.Values(nodes), func(a, b Node) int {
+		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(b.Name, a.Name))
+	})
+	met := overlaps(assigned)
+	for len(met) > 0 {
+		worst := ""
+		for _, node := range youngestFirst {
+			if len(met[node.Name]) > len(met[worst]) {
+				worst = node.Name
+			}
+		}
+		faults[worst] = met[worst][slices.Min(slices.Collect(maps.Keys(met[worst])))]
+		delete(assigned, worst)
+		for other := range met[worst] {
+			if delete(met[other], worst); len(met[other]) == 0 {
+				delete(met, other)
+			}
+		}
+		delete(met, worst)
+	}
+	return assigned, faults
+}
+
+// overlaps says of each node whose parts overlap others', with which nodes' and how.
+func overlaps(assigned map[string][]netip.Prefix) map[string]map[string]error {
+	type owned struct {
+		part netip.Prefix
+		node string
+	}
+	var all []owned
+	for node, parts := range assigned {
+		for _, part := range parts {
+			all = append(all, owned{part, node})
+		}
+	}
+	// Prefixes overlap only when one holds the other; behind the wider one, which comes first, stand those that it holds.
+	slices.SortFunc(all, func(a, b owned) int {
+		return cmp.Or(a.part.Addr().Compare(b.part.Addr()), cmp.Compare(a.part.Bits(), b.part.Bits()))
+	})
+	met := map[string]map[string]error{}
+	note := func(of, with owned) {
+		if met[of.node] == nil {
+			met[of.node] = map[string]error{}
+		}
+		met[of.node][with.node] = fmt.Errorf("its %s and %s of node %s overlap; annotate one of them with %s and the network's name",
+			of.part, with.part, with.node, RangeAnnotation)
+	}
+	for i, wide := range all {
+		for _, held := range all[i+1:] {
+			if !wide.part.Overlaps(held.part) {
+				break
+			}
+			if wide.node != held.node {
+				note(wide, held)
+				note(held, wide)
+			}
+		}
+	}
+	return met
 }
 
 func (n *Network) partsOf(node *Node) ([]netip.Prefix, error) {
@@ -93,17 +145,4 @@ func numberOf(prefix netip.Prefix) uint64 {
 		number = number<<1 | uint64(address[bit/8]>>(7-bit%8)&1)
 	}
 	return number
-}
-
-func unlike(parts []netip.Prefix, assigned map[string][]netip.Prefix) error {
-	for other, theirs := range assigned {
-		for _, part := range parts {
-			for _, their := range theirs {
-				if part.Overlaps(their) {
-					return fmt.Errorf("its %s and %s of node %s overlap; annotate one of them", part, their, other)
-				}
-			}
-		}
-	}
-	return nil
 }

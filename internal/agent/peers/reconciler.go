@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,10 +48,20 @@ type Reconciler struct {
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	// Configure writes the node's configuration of the networks, which has these parts of them.
 	Configure func(networks []network.Network, parts map[string][]netip.Prefix) error
-	// Report is told how it went.
+	// Report is told how it went, as far as this node is concerned.
 	Report func(error)
-	Log    *slog.Logger
+	// LeftOut is told how many nodes are left out of the networks, for their own faults.
+	LeftOut func(count int)
+	// Warn makes an Event on this node's own Node.
+	Warn func(own *corev1.Node, reason, sentence string)
+	Log  *slog.Logger
+
+	// said are the faults that somebody was told of.
+	said map[string]string
 }
+
+// ReasonLeftOut is that of an Event on a Node that has a fault of its own.
+const ReasonLeftOut = "TSNNodeLeftOut"
 
 const (
 	// repeatEvery is how often to look at everything when nothing has happened.
@@ -81,13 +92,34 @@ func (r *Reconciler) all(ctx context.Context) error {
 	if err := r.Nodes.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list the nodes: %w", err)
 	}
-	if !slices.ContainsFunc(nodes.Items, func(node corev1.Node) bool { return node.Name == r.Node }) {
+	own := slices.IndexFunc(nodes.Items, func(node corev1.Node) bool { return node.Name == r.Node })
+	if own < 0 {
 		return fmt.Errorf("there is no node %s among %d", r.Node, len(nodes.Items))
 	}
-	plan, errPlan := wanted(r.Node, nodes.Items, networks)
+	plan := wanted(r.Node, nodes.Items, networks)
+	r.tell(&nodes.Items[own], plan.faults)
 	errConfigure := r.Configure(networks, plan.parts)
 	errPeers := r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error { return r.apply(ctx, plan.peers, ktsnd) })
-	return errors.Join(errPlan, errConfigure, errPeers)
+	// What is wrong with other nodes keeps nobody here from anything.
+	return errors.Join(plan.faults[r.Node], errConfigure, errPeers)
+}
+
+// tell says once which nodes are left out and why. An Event is made by the node's own agent only, or there would be as many
+// as nodes.
+func (r *Reconciler) tell(own *corev1.Node, faults map[string]error) {
+	r.LeftOut(len(faults))
+	said := map[string]string{}
+	for name, err := range faults {
+		said[name] = strings.ReplaceAll(err.Error(), "\n", "; ")
+		if r.said[name] == said[name] {
+			continue
+		}
+		r.Log.Warn("a node is left out", "node", name, "error", said[name])
+		if name == own.Name {
+			r.Warn(own, ReasonLeftOut, said[name])
+		}
+	}
+	r.said = said
 }
 
 // known is what kernel, state directory and ktsnd know of one peer.

@@ -112,7 +112,8 @@ func newReconciler(on *fakeNode, networks network.Source, nodes ...*corev1.Node)
 		},
 		Configure: func(_ []network.Network, made map[string][]netip.Prefix) error { *parts = made; return nil },
 		Report:    func(err error) { *said = err },
-		Log:       slog.New(slog.DiscardHandler),
+		LeftOut:   func(int) {}, Warn: func(*corev1.Node, string, string) {},
+		Log: slog.New(slog.DiscardHandler),
 	}, parts, said
 }
 
@@ -192,25 +193,60 @@ func TestWhatOthersChangedIsMended(t *testing.T) {
 	}
 }
 
-func TestOneNodeThatCannotBeServedDoesNotKeepTheOthers(t *testing.T) {
+func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
+	nodes := []*corev1.Node{
+		kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node2", "", "192.0.2.2", nil),
+		kubeNode("node3", "10.244.2.0/24", "", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil),
+		kubeNode("node5", "10.244.5.0/24", "192.0.2.5", map[string]string{"range.kubernetsn.io/tsn": "10.42.0.0/20"}),
+		kubeNode("node6", "10.244.6.0/24", "192.0.2.6", map[string]string{AddressAnnotation: "192.0.2.4"}),
+	}
+	const peers1, peers4 = "42 192.0.2.1 [10.42.0.0/24] flooded false told [10.42.0.0/24]", "42 192.0.2.4 [10.42.3.0/24] flooded false told [10.42.3.0/24]"
+	for own, test := range map[string]struct{ peers, sentence string }{
+		"node1": {peers4, ""},
+		"node4": {peers1, ""},
+		"node2": {peers1 + "; " + peers4, "node node2 has no part of network tsn: it has no spec.podCIDR"},
+		"node3": {peers1 + "; " + peers4, "node node3 is not reached on network tsn: it has no IPv4 InternalIP; annotate it with kubernetsn.io/tunnel-address"},
+		"node5": {peers1 + "; " + peers4, "node node5 has no part of network tsn: its 10.42.0.0/20 and 10.42.0.0/24 of node node1 overlap"},
+		"node6": {peers1 + "; " + peers4, "node node6 is not reached on network tsn: its tunnel's address 192.0.2.4 is node node4's"},
+	} {
+		t.Run("as "+own+" sees it", func(t *testing.T) {
+			on := newFakeNode()
+			r, _, said := newReconciler(on, oneNetwork, nodes...)
+			r.Node = own
+			leftOut, events := 0, []string{}
+			r.LeftOut = func(count int) { leftOut = count }
+			r.Warn = func(on *corev1.Node, reason, sentence string) {
+				events = append(events, on.Name+" "+reason+" "+sentence)
+			}
+			result := reconcileOnce(t, r)
+			reconcileOnce(t, r) // says nothing again
+			if got := on.text(); got != test.peers {
+				t.Errorf("peers are %s, want %s", got, test.peers)
+			}
+			if leftOut != 4 {
+				t.Errorf("%d nodes are left out, want 4", leftOut)
+			}
+			if test.sentence == "" {
+				if *said != nil || result.RequeueAfter != repeatEvery || len(events) > 0 {
+					t.Errorf("said %v, again after %v, Events %q, of other nodes' faults", *said, result.RequeueAfter, events)
+				}
+				return
+			}
+			if !strings.Contains(fmt.Sprint(*said), test.sentence) {
+				t.Errorf("said %v, want %q", *said, test.sentence)
+			}
+			if len(events) != 1 || !strings.HasPrefix(events[0], own+" TSNNodeLeftOut "+test.sentence) {
+				t.Errorf("the Events are %q, want one", events)
+			}
+		})
+	}
+}
+
+func TestWhatKernelOrKtsndRefuseIsSaid(t *testing.T) {
 	on := newFakeNode()
-	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
-		kubeNode("node2", "", "192.0.2.2", nil), kubeNode("node3", "10.244.2.0/24", "", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil))
-	if result := reconcileOnce(t, r); result.RequeueAfter != retryAfter {
-		t.Errorf("again after %v", result.RequeueAfter)
-	}
-	if got := on.text(); got != "42 192.0.2.4 [10.42.3.0/24] flooded false told [10.42.3.0/24]" {
-		t.Errorf("peers are %s", got)
-	}
-	for _, sentence := range []string{"node node2 has no part of network tsn", "node node3 has no IPv4 InternalIP; annotate it"} {
-		if !strings.Contains(fmt.Sprint(*said), sentence) {
-			t.Errorf("said %v, want %q in it", *said, sentence)
-		}
-	}
 	on.refuse = errors.New("no")
-	on.told = map[key]control.Peer{}
-	reconcileOnce(t, r)
-	if !strings.Contains(fmt.Sprint(*said), "tell of peer 192.0.2.4 of network 42: no") {
-		t.Errorf("said %v", *said)
+	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil))
+	if result := reconcileOnce(t, r); result.RequeueAfter != retryAfter || !strings.Contains(fmt.Sprint(*said), "tell of peer 192.0.2.4 of network 42: no") {
+		t.Errorf("said %v, again after %v", *said, result.RequeueAfter)
 	}
 }

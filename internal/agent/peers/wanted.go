@@ -3,9 +3,11 @@
 package peers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,34 +30,61 @@ type plan struct {
 	peers map[key]control.Peer
 	// parts are this node's, by network.
 	parts map[string][]netip.Prefix
+	// faults are why nodes are left out, by their names.
+	faults map[string]error
 }
 
-// wanted plans for the node called own. What cannot be had is in the error; the plan holds the rest.
-func wanted(own string, nodes []corev1.Node, networks []network.Network) (plan, error) {
-	made := plan{map[key]control.Peer{}, map[string][]netip.Prefix{}}
+func (p *plan) fault(node string, err error) { p.faults[node] = errors.Join(p.faults[node], err) }
+
+// wanted plans for the node called own. A node of which nothing can be made is left out, and nothing else.
+func wanted(own string, nodes []corev1.Node, networks []network.Network) plan {
+	made := plan{map[key]control.Peer{}, map[string][]netip.Prefix{}, map[string]error{}}
 	var described []network.Node
 	for i := range nodes {
 		described = append(described, describe(&nodes[i]))
 	}
-	var all error
+	unreachable := withoutAddress(described)
 	for _, n := range networks {
-		assigned, err := network.Assign(&n, described)
-		all = errors.Join(all, err)
+		assigned, faults := network.Assign(&n, described)
+		for name, err := range faults {
+			made.fault(name, fmt.Errorf("node %s has no part of network %s: %w", name, n.Name, err))
+		}
 		for _, node := range described {
 			parts, has := assigned[node.Name]
-			switch {
-			case !has:
-			case node.Name == own:
+			if !has {
+				continue
+			}
+			if node.Name == own {
 				made.parts[n.Name] = parts
-			case !node.Address.IsValid():
-				all = errors.Join(all, fmt.Errorf("node %s has no IPv4 InternalIP; annotate it with %s", node.Name, AddressAnnotation))
-			default:
+			}
+			if err := unreachable[node.Name]; err != nil {
+				made.fault(node.Name, fmt.Errorf("node %s is not reached on network %s: %w", node.Name, n.Name, err))
+			} else if node.Name != own {
 				// ktsnd serves IPv4; the tunnel floods to the node for other families as well.
 				made.peers[key{n.VNI, node.Address}] = control.Peer{VNI: n.VNI, Address: node.Address, Subnets: parts[:1]}
 			}
 		}
 	}
-	return made, all
+	return made
+}
+
+// withoutAddress says why nodes have no tunnel's end. One address has one node, the oldest.
+func withoutAddress(nodes []network.Node) map[string]error {
+	faults, has := map[string]error{}, map[netip.Addr]string{}
+	for _, node := range slices.SortedFunc(slices.Values(nodes), func(a, b network.Node) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	}) {
+		other, known := has[node.Address]
+		switch {
+		case !node.Address.IsValid():
+			faults[node.Name] = fmt.Errorf("it has no IPv4 InternalIP; annotate it with %s", AddressAnnotation)
+		case known:
+			faults[node.Name] = fmt.Errorf("its tunnel's address %s is node %s's; annotate it with another %s", node.Address, other, AddressAnnotation)
+		default:
+			has[node.Address] = node.Name
+		}
+	}
+	return faults
 }
 
 // describe takes from a Node what counts.

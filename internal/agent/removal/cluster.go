@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -24,7 +27,8 @@ type Cluster struct {
 	// Driver is the name of the CSI driver, Networks are the project's.
 	Driver   string
 	Networks []Network
-	// Pod is what cleans a node; its name and node are filled in.
+	// Pod is what cleans a node; its name and node are filled in. Only nodes that it may run on are cleaned, and those on which
+	// the DaemonSet's pods run.
 	Pod *corev1.Pod
 	// Out is told what is done.
 	Out io.Writer
@@ -42,13 +46,30 @@ func (c *Cluster) Remove(ctx context.Context) error {
 	if len(pods) > 0 {
 		return inUse(pods)
 	}
-	if err := c.removeDaemonSet(ctx); err != nil {
+	served, err := c.servedNodes(ctx)
+	if err != nil {
 		return err
 	}
-	return c.cleanNodes(ctx)
+	if err := c.removeDaemonSet(ctx, served); err != nil {
+		return err
+	}
+	return c.cleanNodes(ctx, served)
 }
 
-func (c *Cluster) removeDaemonSet(ctx context.Context) error {
+// servedNodes are those that the DaemonSet has a pod on.
+func (c *Cluster) servedNodes(ctx context.Context) (map[string]bool, error) {
+	pods, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Selector})
+	if err != nil {
+		return nil, fmt.Errorf("list ktsnd's pods: %w", err)
+	}
+	served := map[string]bool{}
+	for i := range pods.Items {
+		served[pods.Items[i].Spec.NodeName] = true
+	}
+	return served, nil
+}
+
+func (c *Cluster) removeDaemonSet(ctx context.Context, served map[string]bool) error {
 	policy := metav1.DeletePropagationForeground
 	err := c.Client.AppsV1().DaemonSets(c.Namespace).Delete(ctx, c.DaemonSet, metav1.DeleteOptions{PropagationPolicy: &policy})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -61,7 +82,7 @@ func (c *Cluster) removeDaemonSet(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ready, err := c.readyNodes(ctx)
+		ready, err := c.readyNodes(ctx, served)
 		if err != nil {
 			return err
 		}
@@ -75,29 +96,31 @@ func (c *Cluster) removeDaemonSet(ctx context.Context) error {
 }
 
 // cleanNodes starts a pod on each node that answers, and waits for them.
-func (c *Cluster) cleanNodes(ctx context.Context) error {
-	nodes, err := c.readyNodes(ctx)
+func (c *Cluster) cleanNodes(ctx context.Context, served map[string]bool) error {
+	nodes, err := c.readyNodes(ctx, served)
 	if err != nil {
 		return err
 	}
-	var unreachable []string
-	for name, ready := range nodes {
-		if !ready {
+	var unreachable, started []string
+	// However this ends, no pod of it stays.
+	defer func() {
+		for _, name := range started {
+			c.removePod(ctx, podName(name))
+		}
+	}()
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		if !nodes[name] {
 			unreachable = append(unreachable, name)
 			continue
 		}
-		pod := c.Pod.DeepCopy()
-		pod.Name, pod.Namespace, pod.Spec.NodeName = podName(name), c.Namespace, name
-		_, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("start what cleans node %s: %w", name, err)
+		if err := c.startCleaning(ctx, name); err != nil {
+			return err
 		}
+		started = append(started, name)
 	}
 	var all error
-	for name, ready := range nodes {
-		if ready {
-			all = errors.Join(all, c.waitCleaned(ctx, name))
-		}
+	for _, name := range started {
+		all = errors.Join(all, c.waitCleaned(ctx, name))
 	}
 	if len(unreachable) > 0 {
 		fmt.Fprintf(c.Out, "not cleaned, because they do not answer: nodes %s; run `ktsn-agent clean-node` there when they are back\n",
@@ -109,35 +132,70 @@ func (c *Cluster) cleanNodes(ctx context.Context) error {
 // podName is that of the pod that cleans a node.
 func podName(node string) string { return "ktsn-clean-" + node }
 
-// waitCleaned waits until the pod on a node has ended, and removes it.
-func (c *Cluster) waitCleaned(ctx context.Context, node string) error {
-	var failed error
+// startCleaning starts the pod on a node. One of an earlier attempt says nothing of this one, and goes first.
+func (c *Cluster) startCleaning(ctx context.Context, node string) error {
+	pod := c.Pod.DeepCopy()
+	pod.Name, pod.Namespace, pod.Spec.NodeName = podName(node), c.Namespace, node
 	err := wait(ctx, func() error {
+		_, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		switch {
+		case apierrors.IsAlreadyExists(err):
+			c.removePod(ctx, pod.Name)
+			return err
+		case err != nil:
+			return fmt.Errorf("%w: %w", errFinal, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("start what cleans node %s: %w", node, err)
+	}
+	return nil
+}
+
+// removePod removes a pod at once, also when the time for all of it is over.
+func (c *Cluster) removePod(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastChance)
+	defer cancel()
+	none := int64(0)
+	err := c.Client.CoreV1().Pods(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &none})
+	if err != nil && !apierrors.IsNotFound(err) {
+		fmt.Fprintf(c.Out, "pod %s stays: %v\n", name, err)
+	}
+}
+
+// lastChance bounds what is done when the time for all of it is over.
+const lastChance = 5 * time.Second
+
+// waitCleaned waits until the pod on a node has ended.
+func (c *Cluster) waitCleaned(ctx context.Context, node string) error {
+	return wait(ctx, func() error {
 		pod, err := c.Client.CoreV1().Pods(c.Namespace).Get(ctx, podName(node), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("%w: node %s is not cleaned: somebody removed pod %s", errFinal, node, podName(node))
+		}
 		if err != nil {
 			return err
 		}
 		switch pod.Status.Phase {
 		case corev1.PodSucceeded:
+			fmt.Fprintf(c.Out, "node %s is clean\n", node)
 			return nil
 		case corev1.PodFailed:
-			failed = fmt.Errorf("node %s could not be cleaned: %s", node, lastWords(pod))
-			return nil
+			return fmt.Errorf("%w: node %s could not be cleaned: %s", errFinal, node, lastWords(pod))
 		}
-		return fmt.Errorf("node %s is not cleaned yet: pod %s is %s", node, pod.Name, pod.Status.Phase)
+		return fmt.Errorf("node %s is not cleaned yet: pod %s is %s%s", node, pod.Name, pod.Status.Phase, whyWaiting(pod))
 	})
-	if err != nil {
-		return err
+}
+
+// whyWaiting says what a pod waits for, such as an image.
+func whyWaiting(pod *corev1.Pod) string {
+	for _, container := range pod.Status.ContainerStatuses {
+		if waiting := container.State.Waiting; waiting != nil {
+			return ": " + waiting.Reason + " " + waiting.Message
+		}
 	}
-	if failed == nil {
-		fmt.Fprintf(c.Out, "node %s is clean\n", node)
-	}
-	none := int64(0)
-	err = c.Client.CoreV1().Pods(c.Namespace).Delete(ctx, podName(node), metav1.DeleteOptions{GracePeriodSeconds: &none})
-	if apierrors.IsNotFound(err) {
-		err = nil
-	}
-	return errors.Join(failed, err)
+	return ""
 }
 
 // lastWords are what a container wrote at the end.
@@ -150,8 +208,8 @@ func lastWords(pod *corev1.Pod) string {
 	return pod.Status.Message
 }
 
-// readyNodes are the cluster's nodes, and whether each answers.
-func (c *Cluster) readyNodes(ctx context.Context) (map[string]bool, error) {
+// readyNodes are the cluster's nodes that are served or that the cleaning pod may run on, and whether each answers.
+func (c *Cluster) readyNodes(ctx context.Context, served map[string]bool) (map[string]bool, error) {
 	nodes, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list the nodes: %w", err)
@@ -159,8 +217,7 @@ func (c *Cluster) readyNodes(ctx context.Context) (map[string]bool, error) {
 	ready := map[string]bool{}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		// What runs on other systems was never served.
-		if node.Labels[corev1.LabelOSStable] != "" && node.Labels[corev1.LabelOSStable] != "linux" {
+		if !served[node.Name] && !c.wanted(node) {
 			continue
 		}
 		ready[node.Name] = false
@@ -173,12 +230,36 @@ func (c *Cluster) readyNodes(ctx context.Context) (map[string]bool, error) {
 	return ready, nil
 }
 
-// wait asks until there is no error, or ctx ends.
+// wanted tells whether the project is for a node, as far as the chart's selector and tolerations say.
+func (c *Cluster) wanted(node *corev1.Node) bool {
+	if os := node.Labels[corev1.LabelOSStable]; os != "" && os != "linux" {
+		return false
+	}
+	if !labels.SelectorFromSet(c.Pod.Spec.NodeSelector).Matches(labels.Set(node.Labels)) {
+		return false
+	}
+	for i := range node.Spec.Taints {
+		taint := &node.Spec.Taints[i]
+		// DaemonSets tolerate what Kubernetes itself says of a node's state.
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule || strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
+			continue
+		}
+		if !slices.ContainsFunc(c.Pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(taint) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// errFinal is in errors that waiting does not mend.
+var errFinal = errors.New("failed")
+
+// wait asks until there is no error, or one that waiting does not mend, or ctx ends.
 func wait(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errFinal) {
+			return err
 		}
 		select {
 		case <-ctx.Done():

@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/cni"
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
@@ -34,14 +36,22 @@ type Node struct {
 // patience is how long to wait for network plugins at work.
 const patience = 10 * time.Second
 
-// Clean removes what was installed. It refuses as long as something is attached.
+// Clean removes what was installed. It refuses as long as something is attached or published, and before it removes
+// anything. What tells what there is to remove goes last, so that an attempt that failed half-way can be repeated.
 func (n *Node) Clean(ctx context.Context) error {
 	kernel, err := overlay.Open(n.StateDir, patience)
 	if err != nil {
 		return err
 	}
 	defer kernel.Close()
+	if err := n.refuseVolumes(); err != nil {
+		return err
+	}
 	if err := n.detachGone(kernel); err != nil {
+		return err
+	}
+	folders, err := n.ipamFolders()
+	if err != nil {
 		return err
 	}
 	peers, err := kernel.Peers()
@@ -53,25 +63,40 @@ func (n *Node) Clean(ctx context.Context) error {
 			return err
 		}
 	}
-	networks, err := n.removeInstalled()
+	for _, path := range slices.Concat(folders, []string{n.RunDir}, n.Further) {
+		if err := n.removeAll(path); err != nil {
+			return err
+		}
+	}
+	if err := n.removeInstalled(); err != nil {
+		return err
+	}
+	// With the list of what was installed.
+	return n.removeAll(n.StateDir)
+}
+
+func (n *Node) removeAll(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	fmt.Fprintf(n.Out, "removed %s\n", path)
+	return nil
+}
+
+// refuseVolumes refuses when a pod has a volume, by the agent's records: its socket and library are in RunDir.
+func (n *Node) refuseVolumes() error {
+	volumes, err := (&csi.Volumes{Dir: n.RunDir}).All()
 	if err != nil {
 		return err
 	}
-	var all error
-	for _, network := range networks {
-		all = errors.Join(all, removeIPAM(filepath.Join(n.IPAMDir, network)))
+	for _, volume := range volumes {
+		return fmt.Errorf("pod %s/%s has a volume, %s; remove the pod first; if there is none, `umount` that on the node and remove %s/volumes",
+			volume.Namespace, volume.Pod, volume.Target, n.RunDir)
 	}
-	for _, path := range append([]string{n.StateDir, n.RunDir}, n.Further...) {
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err := os.RemoveAll(path); err != nil {
-			all = errors.Join(all, fmt.Errorf("remove %s: %w", path, err))
-			continue
-		}
-		fmt.Fprintf(n.Out, "removed %s\n", path)
-	}
-	return all
+	return nil
 }
 
 // detachGone detaches what is left of containers that are gone, and refuses when there are others.
@@ -98,28 +123,30 @@ func (n *Node) detachGone(kernel *overlay.Node) error {
 // confSuffix ends the names of configurations.
 const confSuffix = ".conf"
 
-// removeInstalled removes the files that the agent installed, and returns the names of the networks among them.
-func (n *Node) removeInstalled() ([]string, error) {
+// ipamFolders are host-local's folders of the networks that were installed. It refuses when an address of one is given away.
+func (n *Node) ipamFolders() ([]string, error) {
 	installed, err := n.Installed.Installed()
 	if err != nil {
 		return nil, err
 	}
-	var networks []string
+	var folders []string
 	for _, path := range installed {
-		if err := n.Installed.Remove(path); err != nil {
+		name, ok := strings.CutSuffix(filepath.Base(path), confSuffix)
+		if !ok || filepath.Dir(path) != n.ConfDir {
+			continue
+		}
+		folder := filepath.Join(n.IPAMDir, name)
+		if err := isFree(folder); err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(n.Out, "removed %s\n", path)
-		if name, ok := strings.CutSuffix(filepath.Base(path), confSuffix); ok && filepath.Dir(path) == n.ConfDir {
-			networks = append(networks, name)
-		}
+		folders = append(folders, folder)
 	}
-	return networks, nil
+	return folders, nil
 }
 
-// removeIPAM removes host-local's folder of a network in which no address is given away any more.
-func removeIPAM(dir string) error {
-	entries, err := os.ReadDir(dir)
+// isFree refuses when host-local's folder of a network has an address that is given away.
+func isFree(folder string) error {
+	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -128,8 +155,31 @@ func removeIPAM(dir string) error {
 	}
 	for _, entry := range entries {
 		if entry.Name() != "lock" && !strings.HasPrefix(entry.Name(), "last_reserved_ip.") {
-			return fmt.Errorf("address %s in %s is given away; remove its pod first, or the file when there is none", entry.Name(), dir)
+			return fmt.Errorf("address %s in %s is given away; remove its pod first, or the file when there is none", entry.Name(), folder)
 		}
+	}
+	return nil
+}
+
+// removeInstalled removes the files that the agent installed.
+func (n *Node) removeInstalled() error {
+	installed, err := n.Installed.Installed()
+	if err != nil {
+		return err
+	}
+	for _, path := range installed {
+		if err := n.Installed.Remove(path); err != nil {
+			return err
+		}
+		fmt.Fprintf(n.Out, "removed %s\n", path)
+	}
+	return nil
+}
+
+// RemoveIPAM removes host-local's folder of a network, unless an address of it is given away.
+func RemoveIPAM(dir string) error {
+	if err := isFree(dir); err != nil {
+		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("forget given addresses: %w", err)

@@ -5,6 +5,7 @@
 // pod ends; what is left is from nodes that lost their power, runtimes that were killed, and Multus, which passes GC to
 // the cluster's first network only.
 //
-// A pod has ended when the API server did not have it in two looks with a while between them. Its interface is removed
-// only when its network namespace is gone as well: as long as that is there, so may be its processes.
+// A pod has ended when it was missing in two looks with a while between them, and the API server itself, asked just before
+// something is removed, does not have it either: what the agent remembers may be old. As long as its network namespace
+// is there, so may be its processes, and nothing is removed.
 package sweep

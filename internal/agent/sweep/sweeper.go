@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +22,9 @@ import (
 // Volumes are those of the node's pods.
 type Volumes interface {
 	All() ([]csi.Volume, error)
-	Forget(ctx context.Context, volume csi.Volume) error
 	PodDirs() ([]string, error)
-	RemovePod(ctx context.Context, uid string) error
+	// Sweep removes volumes, folder and socket of a pod if gone says so, which it asks while nobody else works on them.
+	Sweep(ctx context.Context, uid string, gone func(context.Context) (bool, error)) error
 }
 
 // Plugin is the network plugin.
@@ -35,17 +37,17 @@ type Plugin interface {
 type Ktsnd interface {
 	Pods(ctx context.Context) ([]control.Pod, error)
 	Endpoints(ctx context.Context) ([]control.AttachedEndpoint, error)
-	SocketDel(ctx context.Context, identity string) error
 	EndpointDel(ctx context.Context, identity, interfaceName string) error
 }
 
 // Sweeper looks for what was left.
 type Sweeper struct {
-	// Pods gives the pods of this node.
-	Pods    client.Reader
-	Volumes Volumes
-	Plugin  Plugin
-	Do      func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
+	// Pods gives the pods of this node as they were seen last, and Live as they are, by the name of the Node.
+	Pods, Live client.Reader
+	Node       string
+	Volumes    Volumes
+	Plugin     Plugin
+	Do         func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	// Exists tells whether a path is there, for network namespaces.
 	Exists func(path string) bool
 	// Every is the time between two looks.
@@ -90,9 +92,15 @@ func (s *Sweeper) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	alive, err := s.alive(ctx)
+	alive, err := s.alive(ctx, s.Pods)
 	if err != nil {
 		return err
+	}
+	// As long as a network namespace is there, so may be processes in it, whatever the API server says.
+	for _, attached := range have.attached {
+		if !attached.Gone {
+			alive[attached.Identity] = true
+		}
 	}
 	missing := map[string]bool{}
 	for _, identity := range have.identities() {
@@ -102,7 +110,17 @@ func (s *Sweeper) Look(ctx context.Context) error {
 	}
 	gone := func(identity string) bool { return missing[identity] && s.missing[identity] }
 	defer func() { s.missing = missing }()
-	return errors.Join(s.sweepVolumes(ctx, have, gone), s.sweepAttachments(ctx, have, gone), s.sweepKtsnd(ctx, have, gone))
+	return errors.Join(s.sweepPods(ctx, have, gone), s.sweepAttachments(ctx, have, gone), s.sweepEndpoints(ctx, have, gone))
+}
+
+// confirmed asks the API server itself whether a pod is gone: what is remembered of it here may be long out of date, when
+// the connection has failed.
+func (s *Sweeper) confirmed(ctx context.Context, identity string) (bool, error) {
+	alive, err := s.alive(ctx, s.Live, client.MatchingFields{"spec.nodeName": s.Node})
+	if err == nil && alive[identity] {
+		s.Log.Warn("the API server has a pod that was missing here", "uid", identity)
+	}
+	return err == nil && !alive[identity], err
 }
 
 func (s *Sweeper) list(ctx context.Context) (*things, error) {
@@ -149,9 +167,9 @@ func (h *things) identities() []string {
 const staticUID = "kubernetes.io/config.hash"
 
 // alive are the identities of the node's pods.
-func (s *Sweeper) alive(ctx context.Context) (map[string]bool, error) {
+func (s *Sweeper) alive(ctx context.Context, from client.Reader, options ...client.ListOption) (map[string]bool, error) {
 	var pods corev1.PodList
-	if err := s.Pods.List(ctx, &pods); err != nil {
+	if err := from.List(ctx, &pods, options...); err != nil {
 		return nil, fmt.Errorf("list the node's pods: %w", err)
 	}
 	alive := map[string]bool{}
@@ -162,59 +180,79 @@ func (s *Sweeper) alive(ctx context.Context) (map[string]bool, error) {
 	return alive, nil
 }
 
-func (s *Sweeper) sweepVolumes(ctx context.Context, have *things, gone func(string) bool) error {
-	var all error
+// sweepPods removes volumes, folders and sockets.
+func (s *Sweeper) sweepPods(ctx context.Context, have *things, gone func(string) bool) error {
+	all := map[string]bool{}
 	for _, volume := range have.volumes {
-		if gone(volume.UID) {
-			all = errors.Join(all, s.done("volume", volume.Namespace+"/"+volume.Pod, s.Volumes.Forget(ctx, volume)))
-		}
+		all[volume.UID] = true
 	}
 	for _, uid := range have.dirs {
-		if gone(uid) {
-			all = errors.Join(all, s.done("folder", uid, s.Volumes.RemovePod(ctx, uid)))
+		all[uid] = true
+	}
+	for _, pod := range have.pods {
+		if pod.Path != "" {
+			all[pod.Identity] = true
 		}
 	}
-	return all
+	var failed error
+	for _, uid := range slices.Sorted(maps.Keys(all)) {
+		if gone(uid) {
+			is := false
+			err := s.Volumes.Sweep(ctx, uid, func(ctx context.Context) (_ bool, err error) {
+				is, err = s.confirmed(ctx, uid)
+				return is, err
+			})
+			failed = errors.Join(failed, s.done(is, "volume", uid, err))
+		}
+	}
+	return failed
 }
 
+// sweepAttachments removes what a container's end has left, which no new one has: containers have names of their own.
 func (s *Sweeper) sweepAttachments(ctx context.Context, have *things, gone func(string) bool) error {
 	var all error
 	for _, attached := range have.attached {
 		if attached.Gone && gone(attached.Identity) {
-			all = errors.Join(all, s.done("interface", attached.ContainerID+" "+attached.Interface, s.Plugin.Detach(ctx, &attached)))
+			is, err := s.confirmed(ctx, attached.Identity)
+			if is {
+				err = s.Plugin.Detach(ctx, &attached)
+			}
+			all = errors.Join(all, s.done(is, "interface", attached.ContainerID+" "+attached.Interface, err))
 		}
 	}
 	return all
 }
 
-// sweepKtsnd makes ktsnd forget what nobody on the node remembers.
-func (s *Sweeper) sweepKtsnd(ctx context.Context, have *things, gone func(string) bool) error {
+// sweepEndpoints makes ktsnd forget interfaces that nobody on the node remembers.
+func (s *Sweeper) sweepEndpoints(ctx context.Context, have *things, gone func(string) bool) error {
 	known := map[string]bool{}
 	for _, attached := range have.attached {
 		known[attached.Identity+" "+attached.Interface] = true
 	}
 	return s.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error {
 		var all error
-		for _, pod := range have.pods {
-			if pod.Path != "" && gone(pod.Identity) {
-				all = errors.Join(all, s.done("socket", pod.Identity, ktsnd.SocketDel(ctx, pod.Identity)))
-			}
-		}
 		for _, endpoint := range have.endpoints {
-			if gone(endpoint.Identity) && !known[endpoint.Identity+" "+endpoint.Interface] && !s.Exists(endpoint.Netns) {
-				all = errors.Join(all, s.done("endpoint", endpoint.Identity+" "+endpoint.Interface,
-					ktsnd.EndpointDel(ctx, endpoint.Identity, endpoint.Interface)))
+			name := endpoint.Identity + " " + endpoint.Interface
+			if gone(endpoint.Identity) && !known[name] && !s.Exists(endpoint.Netns) {
+				is, err := s.confirmed(ctx, endpoint.Identity)
+				if is {
+					err = ktsnd.EndpointDel(ctx, endpoint.Identity, endpoint.Interface)
+				}
+				all = errors.Join(all, s.done(is, "endpoint", name, err))
 			}
 		}
 		return all
 	})
 }
 
-func (s *Sweeper) done(what, which string, err error) error {
+// done says what became of a thing, which was removed if the pod was found to be gone.
+func (s *Sweeper) done(gone bool, what, which string, err error) error {
 	if err != nil {
 		return fmt.Errorf("remove %s %s, which no pod has any more: %w", what, which, err)
 	}
-	s.Log.Info("removed what no pod has any more", "what", what, "which", which)
-	s.Swept(what)
+	if gone {
+		s.Log.Info("removed what no pod has any more", "what", what, "which", which)
+		s.Swept(what)
+	}
 	return nil
 }

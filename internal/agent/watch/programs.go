@@ -13,37 +13,48 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Proc finds programs in the process file system of the node.
 type Proc struct{ Dir string }
 
-// Without looks at all processes in cgroups of the pod. Those that end meanwhile are left out.
+// Without looks at all processes in cgroups of the pod. Those that end meanwhile are left out; what of another cannot be
+// looked at is in the error, beside what was found of the rest.
 func (p Proc) Without(uid string) ([]string, error) {
 	folders, err := filepath.Glob(filepath.Join(p.Dir, "[0-9]*"))
 	if err != nil {
 		return nil, err
 	}
+	if len(folders) == 0 {
+		return nil, fmt.Errorf("there are no processes in %s; the node's /proc has to be mounted there", p.Dir)
+	}
 	var sentences []string
+	var all error
 	for _, folder := range folders {
-		if !ofPod(folder, uid) {
-			continue
+		is, err := ofPod(folder, uid)
+		sentence := ""
+		if is {
+			sentence, err = judge(folder)
 		}
-		sentence, err := judge(folder)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return sentences, err
-		}
-		if sentence != "" && !slices.Contains(sentences, sentence) {
+		switch {
+		case hasEnded(err):
+		case err != nil:
+			all = errors.Join(all, fmt.Errorf("process %s: %w", filepath.Base(folder), err))
+		case sentence != "" && !slices.Contains(sentences, sentence):
 			sentences = append(sentences, sentence)
 		}
 	}
-	return sentences, nil
+	return sentences, all
 }
 
+// hasEnded tells whether a process could not be looked at because there is none any more.
+func hasEnded(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
+
 // ofPod tells whether a process is in a cgroup of the pod, which kubelet names by the UID, systemd with underscores.
-func ofPod(folder, uid string) bool {
+func ofPod(folder, uid string) (bool, error) {
 	text, err := os.ReadFile(filepath.Join(folder, "cgroup"))
-	return err == nil && (bytes.Contains(text, []byte("pod"+uid)) || bytes.Contains(text, []byte("pod"+strings.ReplaceAll(uid, "-", "_"))))
+	return bytes.Contains(text, []byte("pod"+uid)) || bytes.Contains(text, []byte("pod"+strings.ReplaceAll(uid, "-", "_"))), err
 }
 
 // judge says why a process that was started with libktsn.so is without it; "" when it is not so.

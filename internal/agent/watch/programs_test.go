@@ -88,3 +88,22 @@ func TestProgramsWithoutTheLibraryAreNamed(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatCannotBeLookedAtIsSaidBesideTheRest(t *testing.T) {
+	if _, err := (Proc{t.TempDir()}).Without(podUID); err == nil || !strings.Contains(err.Error(), "the node's /proc has to be mounted there") {
+		t.Errorf("of an empty folder: %v", err)
+	}
+	dir := t.TempDir()
+	const preload = "LD_PRELOAD=/run/ktsn/libktsn.so\x00"
+	cgroup := "0::/kubepods/pod" + podUID + "/x\n"
+	noProgram := filepath.Join(dir, "text")
+	if err := os.WriteFile(noProgram, []byte("no program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	process(t, dir, 17, cgroup, preload, "", noProgram)
+	process(t, dir, 18, cgroup, preload, "", build(t, "-static"))
+	got, err := Proc{dir}.Without(podUID)
+	if err == nil || !strings.Contains(err.Error(), "process 17: ") || len(got) != 1 {
+		t.Errorf("said %q, %v", got, err)
+	}
+}

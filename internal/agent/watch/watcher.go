@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -42,6 +43,8 @@ type Watcher struct {
 	Now    func() time.Time
 	Log    *slog.Logger
 
+	// failed is what could not be looked at, and why, as it was logged last.
+	failed map[string]string
 	// said is what holds of which pod since an Event said so.
 	said map[complaint]bool
 	// looked is which containers' programs were looked at.
@@ -64,8 +67,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	ticks := time.NewTicker(w.Every)
 	defer ticks.Stop()
 	for {
-		if err := w.Look(ctx); err != nil && ctx.Err() == nil {
-			w.Log.Debug("look at pods", "error", err)
+		if err := w.Look(ctx); ctx.Err() == nil {
+			w.complain("pods", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -73,6 +76,21 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-ticks.C:
 		}
 	}
+}
+
+// complain logs what cannot be looked at, once as long as it is for the same reason.
+func (w *Watcher) complain(what string, err error) {
+	if err == nil {
+		delete(w.failed, what)
+		return
+	}
+	if w.failed == nil {
+		w.failed = map[string]string{}
+	}
+	if w.failed[what] != err.Error() {
+		w.Log.Warn("cannot look at "+what, "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	w.failed[what] = err.Error()
 }
 
 // Look looks at all pods once.
@@ -92,9 +110,10 @@ func (w *Watcher) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	holds, looked := map[complaint]bool{}, map[string]bool{}
+	holds, looked, present := map[complaint]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		present[programsOf(pod)] = true
 		if !w.settled(pod) {
 			continue
 		}
@@ -107,6 +126,8 @@ func (w *Watcher) Look(ctx context.Context) error {
 		}
 	}
 	w.said, w.looked = holds, looked
+	// Of pods that are gone.
+	maps.DeleteFunc(w.failed, func(what, _ string) bool { return what != "pods" && !present[what] })
 	return nil
 }
 
@@ -193,20 +214,21 @@ func (w *Watcher) programs(pod *corev1.Pod, looked map[string]bool) []finding {
 		parts = append(parts, container.ContainerID)
 	}
 	key := strings.Join(parts, " ")
-	looked[key] = true
 	if w.looked[key] {
+		looked[key] = true
 		return w.stillHolds(pod)
 	}
 	sentences, err := w.Programs.Without(string(pod.UID))
-	if err != nil {
-		w.Log.Warn("look at a pod's programs", "pod", pod.Namespace+"/"+pod.Name, "error", err)
-	}
+	w.complain(programsOf(pod), err)
+	looked[key] = err == nil // else again the next time
 	var found []finding
 	for _, sentence := range sentences {
 		found = append(found, finding{ReasonProgram, sentence, sentence})
 	}
 	return found
 }
+
+func programsOf(pod *corev1.Pod) string { return "programs of pod " + pod.Namespace + "/" + pod.Name }
 
 func (w *Watcher) stillHolds(pod *corev1.Pod) []finding {
 	var found []finding

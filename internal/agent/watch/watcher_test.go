@@ -3,7 +3,9 @@
 package watch
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -24,11 +26,12 @@ func (f *fakeKtsnd) Pods(context.Context) ([]control.Pod, error) { return *f, ni
 type fakePrograms struct {
 	sentences []string
 	looks     int
+	refuse    error
 }
 
 func (f *fakePrograms) Without(string) ([]string, error) {
 	f.looks++
-	return f.sentences, nil
+	return f.sentences, f.refuse
 }
 
 var began = time.Unix(1000000, 0)
@@ -127,5 +130,46 @@ func TestAPodThatHasJustBegunIsLeftAlone(t *testing.T) {
 	}
 	if got := next(events); got != "" {
 		t.Errorf("said %q", got)
+	}
+}
+
+func TestWhatCouldNotBeLookedAtIsTriedAgainAndLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	programs := &fakePrograms{sentences: []string{"Program /x is static"}, refuse: errors.New("process 7: permission denied")}
+	w, events := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Endpoints: 1}}, programs)
+	w.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for range 3 {
+		if err := w.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if programs.looks != 3 || strings.Count(log.String(), "cannot look at programs of pod default/p") != 1 {
+		t.Errorf("looked %d times, and logged %q", programs.looks, log.String())
+	}
+	programs.refuse = nil
+	for range 2 {
+		if err := w.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if programs.looks != 4 || len(w.failed) > 0 {
+		t.Errorf("looked %d times, and still complains of %v", programs.looks, w.failed)
+	}
+	if first, second := next(events), next(events); !strings.Contains(first, "Program /x is static") || second != "" {
+		t.Errorf("said %q, %q", first, second)
+	}
+}
+
+func TestAWatcherThatCannotLookSaysSo(t *testing.T) {
+	var log bytes.Buffer
+	w, _ := newWatcher(runningPod(true, ""), &fakeKtsnd{}, nil)
+	w.Log, w.Every = slog.New(slog.NewTextHandler(&log, nil)), time.Millisecond
+	w.Do = func(context.Context, func(context.Context, Ktsnd) error) error {
+		return errors.New("ktsnd does not answer")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := w.Run(ctx); err != nil || strings.Count(log.String(), "ktsnd does not answer") != 1 {
+		t.Errorf("%v; logged %q", err, log.String())
 	}
 }

@@ -65,9 +65,15 @@ func needChart(t *testing.T) context.Context {
 var chartValues = []string{
 	"--set", "image.pullPolicy=Never",
 	"--set", "agent.sweepEvery=3s",
+	// The nodes share the machine's cgroups, of version 1.
+	"--set", "ktsnd.cgroupV1=true",
 	// Talkers that are measured run there, too, and listeners on the other one.
-	"--set-json", `ktsnd.extraArgs=["--cpu","0"]`,
+	// A limit that a test can reach.
+	"--set-json", fmt.Sprintf(`ktsnd.extraArgs=["--cpu","0","--pod-processes","%d"]`, podProcesses),
 }
+
+// podProcesses is how many programs of a pod ktsnd serves at once.
+const podProcesses = 4
 
 func installChart(ctx context.Context, t *testing.T) {
 	t.Helper()

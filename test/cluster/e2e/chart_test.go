@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
@@ -92,11 +94,13 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 // chartDisturbances are what happens on the talker's node while it sends.
 var chartDisturbances = []struct {
 	name string
-	do   func(ctx context.Context, t *testing.T, host string)
+	// replaces tells that another pod is there afterwards.
+	replaces bool
+	do       func(ctx context.Context, t *testing.T, host string)
 }{
-	{"ktsnd is killed", func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsnd") }},
-	{"the agent is killed", func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsn-agent") }},
-	{"their pod is deleted", func(ctx context.Context, t *testing.T, host string) {
+	{"ktsnd is killed", false, func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsnd") }},
+	{"the agent is killed", false, func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsn-agent") }},
+	{"their pod is deleted", true, func(ctx context.Context, t *testing.T, host string) {
 		pod, err := nodePodOn(ctx, host)
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +109,7 @@ var chartDisturbances = []struct {
 			t.Fatal(err)
 		}
 	}},
-	{"the chart is upgraded", func(ctx context.Context, t *testing.T, _ string) {
+	{"the chart is upgraded", true, func(ctx context.Context, t *testing.T, _ string) {
 		arguments := append([]string{"upgrade", release, chartFolder(t), "--set-string", "podAnnotations.upgraded=" + time.Now().Format(time.TimeOnly)}, chartValues...)
 		if said, err := helm(ctx, t, arguments...); err != nil {
 			t.Fatalf("%v: %s", err, said)
@@ -131,26 +135,101 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 		t.Run(disturbance.name, func(t *testing.T) {
 			waitForChart(ctx, t)
 			uncertain := chartStatus(ctx, t, host).Counters["uncertain"]
+			before, err := nodePodsState(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// So many that there are some before, during and after it.
+			count := 2000
+			if disturbance.replaces {
+				count = 10000
+			}
 			got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), 100+i,
-				[]string{"--count", "2000", "--cycle", "2ms", "--lead", "5ms"}, []string{"--count", "2000", "--block", "--idle-timeout", "30s"},
+				[]string{"--count", strconv.Itoa(count), "--cycle", "2ms", "--lead", "5ms"},
+				[]string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "30s"},
 				func() {
 					time.Sleep(2 * time.Second)
 					disturbance.do(ctx, t, host)
 				})
-			accounted(t, got, func() uint64 {
+			accounted(t, got, count, func() uint64 {
 				counters := chartStatus(ctx, t, host).Counters
 				if counters["uncertain"] < uncertain {
 					uncertain = 0
 				}
 				return counters["uncertain"] - uncertain
 			})
+			// The nodes' CLOCK_TAI is UTC, and when containers began is known in whole seconds.
+			end := time.Unix(0, got.sent[len(got.sent)-1].Txtime)
+			disturbed(ctx, t, host, before, disturbance.replaces, strings.Contains(disturbance.name, "upgraded"), end)
 		})
 	}
 }
 
-// accounted fails the test unless each message arrived once, or ktsnd says that it does not know whether it left.
-func accounted(t *testing.T, got exchange, uncertain func() uint64) {
+// nodePodState is what tells a pod of the chart, and its containers' processes, from others.
+type nodePodState struct {
+	uid      types.UID
+	restarts map[string]int32
+	// started is when the last of its containers was.
+	started time.Time
+}
+
+// nodePodsState is that on all nodes.
+func nodePodsState(ctx context.Context) (map[string]nodePodState, error) {
+	all := map[string]nodePodState{}
+	for _, host := range under.Nodes {
+		pod, err := nodePodOn(ctx, host.Name)
+		if err != nil {
+			return nil, err
+		}
+		state := nodePodState{uid: pod.UID, restarts: map[string]int32{}}
+		for _, container := range pod.Status.ContainerStatuses {
+			state.restarts[container.Name] = container.RestartCount
+			if container.State.Running != nil && container.State.Running.StartedAt.After(state.started) {
+				state.started = container.State.Running.StartedAt.Time
+			}
+		}
+		all[host.Name] = state
+	}
+	return all, nil
+}
+
+// disturbed fails the test unless what was to happen to the pods has happened while messages were sent, the last one at end:
+// those that nothing disturbed prove nothing.
+func disturbed(ctx context.Context, t *testing.T, host string, before map[string]nodePodState, replaced, everywhere bool, end time.Time) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		states, err := nodePodsState(ctx)
+		if err != nil {
+			return err
+		}
+		for name, now := range states {
+			had := before[name]
+			switch {
+			case name != host && !everywhere:
+			case replaced && now.uid == had.uid:
+				return fmt.Errorf("the pod on %s is still the one of before", name)
+			case !replaced && (now.uid != had.uid || maps.Equal(now.restarts, had.restarts)):
+				return fmt.Errorf("no container was started again on %s: %v", name, now.restarts)
+			case name == host && now.started.After(end):
+				t.Errorf("the containers on %s began at %v, when the last message had left at %v", name, now.started, end)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// accounted fails the test unless so many messages were sent and each arrived once, or ktsnd says that it does not know
+// whether it left.
+func accounted(t *testing.T, got exchange, count int, uncertain func() uint64) {
+	t.Helper()
+	if len(got.sent) != count {
+		t.Errorf("%d messages were sent, want %d", len(got.sent), count)
+	}
 	arrived := map[uint32]int{}
 	for _, message := range got.received {
 		if !message.Valid {
@@ -249,89 +328,6 @@ func deployMany(ctx context.Context, t *testing.T, namespace string, pod *corev1
 	deployment.Spec.Template.Name = ""
 	if _, err := client.AppsV1().Deployments(namespace).Create(ctx, deployment, createOptions); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestAPodHasItsOwnSocketAndAddressAndNoOther(t *testing.T) {
-	ctx := needChart(t)
-	namespace := newNamespace(ctx, t, restricted)
-	host := under.Nodes[0].Name
-	pods := start(ctx, t, namespace, timed(waiting("good", host)), timed(waiting("bad", host)))
-	good, bad := pods[0], pods[1]
-	t.Run("its folder has its own socket and is read only", func(t *testing.T) {
-		target := fmt.Sprintf("/var/lib/kubelet/pods/%s/volumes/kubernetes.io~csi/ktsn/mount", bad.UID)
-		has, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "ls -1 "+target+"; findmnt -n -o OPTIONS "+target+"; touch "+target+"/x 2>&1 || true")
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := strings.Split(strings.TrimSpace(has), "\n")
-		if len(lines) != 4 || lines[0] != "app.sock" || lines[1] != "libktsn.so" || !strings.HasPrefix(lines[2], "ro,") || !strings.Contains(lines[3], "Read-only") {
-			t.Errorf("%s: %q", target, lines)
-		}
-	})
-	for name, arguments := range map[string][]string{
-		"another's address": {"--bind", addressOn(t, good).String()},
-		"the node's":        {"--bind", under.Nodes[0].Address.String()},
-	} {
-		t.Run("it cannot send from "+name, func(t *testing.T) {
-			_, stderr, err := run(ctx, bad, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", addressOn(t, good).String() + ":7788", "--count", "1"}, arguments...)...)
-			if err == nil || !strings.Contains(stderr, "Cannot assign requested address") {
-				t.Errorf("got %v, %q", err, stderr)
-			}
-		})
-	}
-	t.Run("it cannot mount the folder of all sockets", func(t *testing.T) {
-		pod := waiting("mounts", host)
-		pod.Spec.Volumes = []corev1.Volume{{Name: "all", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/run/ktsn"}}}}
-		_, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil || !strings.Contains(err.Error(), "hostPath") {
-			t.Errorf("got %v", err)
-		}
-	})
-	t.Run("ktsnd takes its hardware address from the kernel", func(t *testing.T) {
-		// The two on one bridge have the addresses that follow from their own IP addresses, whatever they say.
-		listed, err := node.Output(ctx, under.Place(host), nil, "bridge", "fdb", "show", "br", "tsnbr42")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, pod := range pods {
-			ip := addressOn(t, pod).As4()
-			mac := fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", ip[0], ip[1], ip[2], ip[3])
-			if strings.Count(listed, mac+" ") < 1 {
-				t.Errorf("%s is not on the bridge: %s", mac, listed)
-			}
-		}
-	})
-	t.Run("and the good one's messages arrive", func(t *testing.T) {
-		got := talk(ctx, t, good, bad, addressOn(t, bad).String(), 7, []string{"--count", "100"}, []string{"--count", "100", "--block"}, nil)
-		accounted(t, got, func() uint64 { return 0 })
-	})
-}
-
-func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
-	ctx := needChart(t)
-	namespace := newNamespace(ctx, t, restricted)
-	// agnhost is a static program of Go.
-	static := timed(agnhost("static", under.Nodes[0].Name))
-	for pod, reason := range map[*corev1.Pod]string{
-		withVolume(waiting("no-network", under.Nodes[0].Name)): "TSNInterfaceMissing",
-		static: "TSNProgramNotCaught",
-	} {
-		t.Run(reason, func(t *testing.T) {
-			start(ctx, t, namespace, pod)
-			ctx, cancel := context.WithTimeout(ctx, patience)
-			defer cancel()
-			err := kube.Wait(ctx, func(ctx context.Context) error {
-				events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod.Name + ",reason=" + reason})
-				if err == nil && len(events.Items) == 0 {
-					err = fmt.Errorf("no Event %s; there are %s", reason, lastEvents(ctx, namespace, pod.Name))
-				}
-				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
 

@@ -96,7 +96,18 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 		t.Fatalf("got %v, %q; want %q in it", err, said, want)
 	}
 	waitForChart(ctx, t)
+	// Also a hook that has failed takes its rights with it.
+	for object := range objects(ctx, t) {
+		if strings.Contains(object, "ktsn-removal") && !strings.HasPrefix(object, "jobs.") {
+			t.Errorf("after the refusal there is still %s", object)
+		}
+	}
 	deleteNamespace(t, namespace)
+	// What an attempt has left that was killed half-way.
+	stale := waiting("ktsn-clean-"+under.Nodes[0].Name, under.Nodes[0].Name)
+	if _, err := client.CoreV1().Pods(chartSystem).Create(ctx, stale, createOptions); err != nil {
+		t.Fatal(err)
+	}
 	if said, err = helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
@@ -108,11 +119,9 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 	}
 	err = kube.Wait(ctx, func(ctx context.Context) error {
 		after := objects(ctx, t)
-		for object := range chart.before {
-			delete(after, object)
-		}
-		if len(after) > 0 {
-			return fmt.Errorf("left in the cluster: %s", strings.Join(slices.Sorted(maps.Keys(after)), ", "))
+		left, missing := without(after, chart.before), without(chart.before, after)
+		if len(left)+len(missing) > 0 {
+			return fmt.Errorf("left in the cluster: %s; missing in it: %s", strings.Join(left, ", "), strings.Join(missing, ", "))
 		}
 		return nil
 	})
@@ -121,18 +130,44 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 	}
 }
 
+// without are the members of one set that another has not.
+func without(set, other map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(set)), func(name string) bool { return other[name] })
+}
+
 // difference are the lines that only one of two texts has.
 func difference(before, after string) string {
-	var lines []string
+	had, has := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(before) {
-		if !strings.Contains(after, line) {
-			lines = append(lines, "-"+strings.TrimSpace(line))
-		}
+		had[strings.TrimSpace(line)] = true
 	}
 	for line := range strings.Lines(after) {
-		if !strings.Contains(before, line) {
-			lines = append(lines, "+"+strings.TrimSpace(line))
-		}
+		has[strings.TrimSpace(line)] = true
 	}
-	return strings.Join(lines, " ")
+	return fmt.Sprintf("gone %q, new %q", without(had, has), without(has, had))
+}
+
+func TestTheAgentWithoutTheRightToLookAtProgramsServesPods(t *testing.T) {
+	ctx := needChart(t)
+	upgrade := func(more ...string) {
+		t.Helper()
+		arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues, more)
+		if said, err := helm(ctx, t, arguments...); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		waitForChart(ctx, t)
+	}
+	upgrade("--set", "agent.inspectPrograms=false")
+	t.Cleanup(func() {
+		if _, err := helm(context.WithoutCancel(ctx), t, slices.Concat([]string{"rollback", release, "--wait", "--timeout", "3m"})...); err != nil {
+			t.Error(err)
+		}
+	})
+	host := under.Nodes[0].Name
+	// SYS_ADMIN and NET_ADMIN, bits 21 and 12.
+	said := onNode(ctx, t, host, "sh", "-c", "grep -h -E '^(CapPrm|CapEff|CapBnd|CapInh)' /proc/$(pgrep -x ktsn-agent)/status")
+	if want := "CapInh:\t0000000000000000\nCapPrm:\t0000000000201000\nCapEff:\t0000000000201000\nCapBnd:\t0000000000201000\n"; said != want {
+		t.Errorf("the agent has %q, want %q", said, want)
+	}
+	newCompany(ctx, t).arrives(ctx, t)
 }
