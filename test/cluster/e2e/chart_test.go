@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -81,7 +82,7 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	}
 	both.Wait()
 	if errHeard != nil || errSaid != nil {
-		return exchange{}, fmt.Errorf("listener: %v %s; talker: %v %s", errHeard, complaints[0], errSaid, complaints[1])
+		return exchange{}, fmt.Errorf("%w; the listener said %q, the talker %q", errors.Join(errHeard, errSaid), complaints[0], complaints[1])
 	}
 	sent, err := perf.ReadTalker(strings.NewReader(said))
 	if err != nil {
@@ -139,11 +140,8 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 			if err != nil {
 				t.Fatal(err)
 			}
-			// So many that there are some before, during and after it.
-			count := 2000
-			if disturbance.replaces {
-				count = 10000
-			}
+			// So many that there are some before, during and after it: kubelet may wait for 10 s to start a container again.
+			const count = 10000
 			got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), 100+i,
 				[]string{"--count", strconv.Itoa(count), "--cycle", "2ms", "--lead", "5ms"},
 				[]string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "30s"},
