@@ -14,10 +14,7 @@ import (
 // CPython is a program of others that makes its system calls through the C library, and knows nothing of us: its
 // sockets, its poll, its epoll and its select.
 func TestPythonTellsNoDifference(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		skip(t, "python3 is missing; install it")
-	}
+	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t, "--strategy", "etf", "--late-after", "50ms")
 	listener := lab.listenForTexts(t)

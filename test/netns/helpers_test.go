@@ -382,3 +382,13 @@ func settled(t *testing.T, client *control.Client) control.Counters {
 		}
 	}
 }
+
+// python returns the path of CPython, whose socket module is somebody else's program.
+func python(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		skip(t, "python3 is missing; install it")
+	}
+	return path
+}

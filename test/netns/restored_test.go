@@ -29,10 +29,7 @@ type ticking struct {
 
 func (l *lab) startTicking(t *testing.T, how string, count int, further ...string) *ticking {
 	t.Helper()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		skip(t, "python3 is missing; install it")
-	}
+	python := python(t)
 	running := &ticking{stdout: &bytes.Buffer{}, count: count, heard: l.listenForTexts(t)}
 	command := exec.Command(python, append([]string{"testdata/restored.py", how, topology.PodAddressB.String(),
 		strconv.Itoa(listenPort), strconv.Itoa(count)}, further...)...)

@@ -14,10 +14,7 @@ import (
 
 // An application that only waits for space, in whatever way, hands the ring to the successor of a killed ktsnd by itself.
 func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		skip(t, "python3 is missing; install it")
-	}
+	python := python(t)
 	for _, way := range []string{"poll", "select", "epoll", "epoll-edge"} {
 		t.Run(way, func(t *testing.T) {
 			lab := newLab(t)
@@ -48,10 +45,7 @@ func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
 
 // Where libktsn finds no descriptor for its own, epoll still says that the socket is writable.
 func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		skip(t, "python3 is missing; install it")
-	}
+	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
 	lab.listenForTexts(t)
@@ -74,10 +68,7 @@ func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
 }
 
 func TestPollWaitsWithoutWhatWasClosedBehindItsBack(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		skip(t, "python3 is missing; install it")
-	}
+	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
 	lab.listenForTexts(t)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
@@ -157,11 +156,7 @@ func compareCases(t *testing.T, application string, setup txtime.Setup) {
 	recorded := txtime.Kernel()
 	for _, one := range casesOf(setup) {
 		t.Run(one.ID(), func(t *testing.T) {
-			complaints := undisturbed(t, client, func() []string {
-				facts := lab.runCase(t, application, one, lab.preloaded(t))
-				return txtime.Compare(facts, recorded[one.ID()], txtime.Differences[one.ID()])
-			})
-			for _, complaint := range complaints {
+			for _, complaint := range lab.compareCase(t, application, one, recorded[one.ID()]) {
 				t.Error(complaint)
 			}
 		})
@@ -171,19 +166,12 @@ func compareCases(t *testing.T, application string, setup txtime.Setup) {
 	}
 }
 
-// undisturbed runs a case again when ktsnd refused messages because it came to them after their time: on a busy machine
-// it is woken milliseconds late, and etf's rule knows no mercy. What is wrong each time is wrong.
-func undisturbed(t *testing.T, client *control.Client, run func() []string) []string {
+// compareCase returns what libktsn answers otherwise than the kernel did.
+func (l *lab) compareCase(t *testing.T, application string, one txtime.Case, recorded txtime.Facts) []string {
 	t.Helper()
-	const most = 3
-	for attempt := 1; ; attempt++ {
-		before := settled(t, client)
-		complaints := run()
-		if len(complaints) == 0 || attempt == most || settled(t, client).DropTxtime == before.DropTxtime {
-			return complaints
-		}
-		t.Logf("messages were refused; again: %q", complaints)
-	}
+	return undisturbed(t, func() []string {
+		return txtime.Compare(l.runCase(t, application, one, l.preloaded(t)), recorded, txtime.Differences[one.ID()])
+	})
 }
 
 // The kernel of this machine says what it says, with libktsn or without: where it has no etf, in the cases that need

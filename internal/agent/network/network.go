@@ -57,7 +57,7 @@ func (n *Network) Check() error {
 	case n.MTU != 0 && (n.MTU < overlay.MinMTU || n.MTU > 65535):
 		return fmt.Errorf("mtu %d: give %d to 65535, or 0 for what the uplink leaves", n.MTU, overlay.MinMTU)
 	case len(n.Ranges) == 0 || !n.Ranges[0].Prefix.Addr().Is4():
-		return errors.New("ranges: the first one must be of IPv4, which is what timed messages use")
+		return errors.New("ranges: the first one must be of IPv4")
 	case len(n.Ranges) > 2 || len(n.Ranges) == 2 && n.Ranges[1].Prefix.Addr().Is4():
 		return errors.New("ranges: give one of IPv4, and behind it one of IPv6 or none")
 	}

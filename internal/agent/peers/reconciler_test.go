@@ -250,3 +250,26 @@ func TestWhatKernelOrKtsndRefuseIsSaid(t *testing.T) {
 		t.Errorf("said %v, again after %v", *said, result.RequeueAfter)
 	}
 }
+
+func TestKtsndIsToldOfBothFamilies(t *testing.T) {
+	networks := fixed{{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{
+		{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}, {Prefix: netip.MustParsePrefix("fd42::/48"), NodeBits: 64},
+	}}}
+	made := wanted("node1", []corev1.Node{
+		*kubeNode("node1", "10.244.1.0/24", "192.0.2.1", nil), *kubeNode("node2", "10.244.2.0/24", "192.0.2.2", nil),
+	}, networks)
+	peer := made.peers[key{42, netip.MustParseAddr("192.0.2.2")}]
+	if got, want := fmt.Sprint(peer.Subnets), "[10.42.2.0/24 fd42:0:0:2::/64]"; got != want || len(made.faults) > 0 {
+		t.Errorf("node2 has %s, %v, want %s", got, made.faults, want)
+	}
+}
+
+func TestATunnelsAddressThatIsNoneIsSaid(t *testing.T) {
+	made := wanted("node1", []corev1.Node{
+		*kubeNode("node1", "10.244.1.0/24", "192.0.2.1", nil),
+		*kubeNode("node2", "10.244.2.0/24", "192.0.2.2", map[string]string{AddressAnnotation: "fd00::1"}),
+	}, oneNetwork)
+	if err := made.faults["node2"]; err == nil || !strings.Contains(err.Error(), `annotation kubernetsn.io/tunnel-address: "fd00::1" is no IPv4 address`) {
+		t.Errorf("got %v", err)
+	}
+}

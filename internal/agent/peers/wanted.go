@@ -44,6 +44,11 @@ func wanted(own string, nodes []corev1.Node, networks []network.Network) plan {
 		described = append(described, describe(&nodes[i]))
 	}
 	unreachable := withoutAddress(described)
+	for i := range nodes {
+		if given := nodes[i].Annotations[AddressAnnotation]; given != "" && !described[i].Address.IsValid() {
+			unreachable[nodes[i].Name] = fmt.Errorf("annotation %s: %q is no IPv4 address", AddressAnnotation, given)
+		}
+	}
 	for _, n := range networks {
 		assigned, faults := network.Assign(&n, described)
 		for name, err := range faults {
@@ -60,8 +65,7 @@ func wanted(own string, nodes []corev1.Node, networks []network.Network) plan {
 			if err := unreachable[node.Name]; err != nil {
 				made.fault(node.Name, fmt.Errorf("node %s is not reached on network %s: %w", node.Name, n.Name, err))
 			} else if node.Name != own {
-				// ktsnd serves IPv4; the tunnel floods to the node for other families as well.
-				made.peers[key{n.VNI, node.Address}] = control.Peer{VNI: n.VNI, Address: node.Address, Subnets: parts[:1]}
+				made.peers[key{n.VNI, node.Address}] = control.Peer{VNI: n.VNI, Address: node.Address, Subnets: parts}
 			}
 		}
 	}

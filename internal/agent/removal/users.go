@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
 )
 
 // networksAnnotation is Multus'.
@@ -35,7 +37,7 @@ func users(ctx context.Context, client kubernetes.Interface, driver string, netw
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-			if !ended && (hasVolume(pod, driver) || isOn(pod, networks)) {
+			if !ended && (csi.InPod(pod, driver) || isOn(pod, networks)) {
 				found = append(found, pod.Namespace+"/"+pod.Name)
 			}
 		}
@@ -44,12 +46,6 @@ func users(ctx context.Context, client kubernetes.Interface, driver string, netw
 			return found, nil
 		}
 	}
-}
-
-func hasVolume(pod *corev1.Pod, driver string) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-		return volume.CSI != nil && volume.CSI.Driver == driver
-	})
 }
 
 func isOn(pod *corev1.Pod, networks []Network) bool {

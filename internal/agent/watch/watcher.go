@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 )
 
@@ -151,7 +152,7 @@ type finding struct{ reason, about, sentence string }
 // halves looks whether what the pod asks for is there, and how much of it is used.
 func (w *Watcher) halves(pod *corev1.Pod, served map[string]control.Pod) []finding {
 	has, known := served[string(pod.UID)]
-	volume := w.hasVolume(pod)
+	volume := csi.InPod(pod, w.Driver)
 	var found []finding
 	switch {
 	case volume && (!known || has.Endpoints == 0):
@@ -179,15 +180,6 @@ func (w *Watcher) halves(pod *corev1.Pod, served map[string]control.Pod) []findi
 	return found
 }
 
-func (w *Watcher) hasVolume(pod *corev1.Pod) bool {
-	for i := range pod.Spec.Volumes {
-		if inline := pod.Spec.Volumes[i].CSI; inline != nil && inline.Driver == w.Driver {
-			return true
-		}
-	}
-	return false
-}
-
 // preloads tells whether the pod's author says that a container preloads the library.
 func preloads(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Containers {
@@ -206,7 +198,7 @@ const libraryName = "libktsn.so"
 // programs looks at the programs of a pod, once for each start of one of its containers. What was found then holds until
 // the next start.
 func (w *Watcher) programs(pod *corev1.Pod, looked map[string]bool) []finding {
-	if w.Programs == nil || !w.hasVolume(pod) {
+	if w.Programs == nil || !csi.InPod(pod, w.Driver) {
 		return nil
 	}
 	parts := []string{string(pod.UID)}
