@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/experiment"
 	"github.com/kubernetsn/kubernetsn/internal/kubelab"
 	"github.com/kubernetsn/kubernetsn/internal/lab"
 	"github.com/kubernetsn/kubernetsn/internal/report"
@@ -26,6 +27,7 @@ import (
 const assertHelp = "what must hold of the figures, such as 'direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99'; can be repeated"
 
 func newBench(env *environment) *cobra.Command {
+	experiment.Register()
 	return group("bench", "Measure by a profile, report, compare, and judge", newBenchRun(env), newBenchReport(env), newBenchCompare(env))
 }
 
@@ -155,7 +157,11 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 	if err != nil {
 		return nil, err
 	}
-	engine := &bench.Engine{Store: store, Target: target, Now: time.Now,
+	experimenting, err := bench.ForProfile(target, profile)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	engine := &bench.Engine{Store: store, Target: experimenting, Now: time.Now,
 		Progress: bench.NewProgress(progress, terminalColumns(progress), time.Now)}
 	if err := engine.Perform(ctx, bench.Plan(profile)); err != nil {
 		return nil, errors.Join(b.interrupted(ctx, err), store.Close())

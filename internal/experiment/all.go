@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package experiment
+
+// Register makes all experiments known to profiles.
+func Register() {
+}
