@@ -113,6 +113,10 @@ func (l *Lab) Watch(context.Context) (func() (map[string]float64, error), error)
 	if err != nil {
 		return nil, err
 	}
+	stolen, err := results.StolenTime()
+	if err != nil {
+		return nil, err
+	}
 	daemons := l.networks.Daemons()
 	before := map[string]time.Duration{}
 	for name, daemon := range daemons {
@@ -128,6 +132,11 @@ func (l *Lab) Watch(context.Context) (func() (map[string]float64, error), error)
 			return nil, err
 		}
 		used[place.MachineCores] = float64(after-busy) / float64(elapsed)
+		stolenAfter, err := results.StolenTime()
+		if err != nil {
+			return nil, err
+		}
+		used[place.Stolen] = float64(stolenAfter - stolen)
 		for name, daemon := range daemons {
 			select {
 			case <-daemon.Done():

@@ -91,3 +91,33 @@ func Because(err, ended error) error {
 	}
 	return fmt.Errorf("%w (%w)", err, ended)
 }
+
+// The names of values of every case: MachineCores is what all cores of the machine did, and what ends with Cores is a program's
+// share of one.
+const (
+	MachineCores = "machine_cores"
+	Cores        = "_cores"
+	// Stolen is what the hypervisor gave to others.
+	Stolen = "stolen_ns"
+)
+
+// Observe does something, and adds to the outcome what was used meanwhile.
+func Observe(ctx context.Context, here Place, outcome *bench.Outcome, do func() error) error {
+	finish, err := here.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	errDone := do()
+	used, err := finish()
+	if errDone != nil {
+		return errDone
+	}
+	for name, value := range used {
+		if name == Stolen {
+			outcome.StolenNs = int64(value)
+			continue
+		}
+		outcome.Values[name] = value
+	}
+	return err
+}

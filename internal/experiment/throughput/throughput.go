@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
@@ -126,24 +127,17 @@ func (e *Experiment) Perform(ctx context.Context, target bench.Target, _ *bench.
 	if err != nil {
 		return nil, err
 	}
-	finish, err := here.Watch(ctx)
-	if err != nil {
-		return nil, err
-	}
 	outcome := &bench.Outcome{Values: map[string]float64{valueMTU: float64(near.MTU())}, Said: map[string]string{}}
-	if c.Of["test"] == echo {
-		err = e.ping(ctx, near, far[0], outcome)
-	} else {
-		err = e.transfer(ctx, near, far[0], c.Of["test"] == udp, outcome)
-	}
-	used, errUsed := finish()
+	err = place.Observe(ctx, here, outcome, func() error {
+		if c.Of["test"] == echo {
+			return e.ping(ctx, near, far[0], outcome)
+		}
+		return e.transfer(ctx, near, far[0], c.Of["test"] == udp, outcome)
+	})
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range used {
-		outcome.Values[name] = value
-	}
-	return outcome, errUsed
+	return outcome, nil
 }
 
 func (e *Experiment) ping(ctx context.Context, near, far place.End, outcome *bench.Outcome) error {
@@ -153,7 +147,7 @@ func (e *Experiment) ping(ctx context.Context, near, far place.End, outcome *ben
 		return err
 	}
 	said, errEnd := program.Wait(ctx)
-	result, err := ping.Parse(reader(said))
+	result, err := ping.Parse(strings.NewReader(said))
 	if err != nil {
 		return place.Because(err, errEnd)
 	}
@@ -203,7 +197,7 @@ func connect(ctx context.Context, near place.End, test *iperf3.Test) (*iperf3.Re
 			return nil, "", err
 		}
 		said, errEnd := client.Wait(ctx)
-		result, err := iperf3.Parse(reader(said))
+		result, err := iperf3.Parse(strings.NewReader(said))
 		if err == nil {
 			return result, said, nil
 		}
