@@ -85,8 +85,8 @@ type collector struct {
 	profile *Profile
 	entries []*entry
 	// witnesses are the runs that were watched beside those of entries; of workload watched.
-	witnesses        []*entry
-	problems         []string
+	witnesses []*entry
+	problems  []string
 	// cases are an experiment's.
 	cases            []Measured
 	idle             *results.Idle

@@ -89,7 +89,10 @@ func Number(to *int, least, most int) Field {
 // Numbers is a field of a list of whole numbers, each of them once.
 func Numbers(to *[]int, least, most int) Field {
 	return func(n *yaml.Node) error {
-		values, err := list(n, func(n *yaml.Node) (one int, err error) { return one, Number(&one, least, most)(n) })
+		values, err := list(n, func(n *yaml.Node) (one int, err error) {
+			err = Number(&one, least, most)(n)
+			return one, err
+		})
 		if err == nil {
 			err = eachOnce(values)
 		}

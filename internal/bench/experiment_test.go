@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func (c *counting) Cases(profile *Profile) []Case {
 	var all []Case
 	for _, number := range c.Upto {
 		for _, path := range profile.Paths {
-			all = append(all, Case{Name: fmt.Sprintf("count-%d", number), Path: path, Of: map[string]string{"number": fmt.Sprint(number)},
+			all = append(all, Case{Name: fmt.Sprintf("count-%d", number), Path: path, Of: map[string]string{"number": strconv.Itoa(number)},
 				LastsNs: c.Lasts.Nanoseconds(), Setting: Setting{Daemon: path == results.PathDirect}})
 		}
 	}
@@ -62,7 +63,7 @@ func (c *counting) Perform(_ context.Context, _ Target, _ *Profile, one *Case) (
 func (c *counting) Report(_ *Profile, measured []Measured) Findings {
 	table := results.SectionTable{ID: "cases", Head: []string{"case", "repetition", "letters", "said"}}
 	for _, one := range measured {
-		table.Rows = append(table.Rows, []string{one.Case.Path + " " + one.Case.Name, fmt.Sprint(one.Repetition),
+		table.Rows = append(table.Rows, []string{one.Case.Path + " " + one.Case.Name, strconv.Itoa(one.Repetition),
 			fmt.Sprint(one.Values["letters"]), one.Said["program"]})
 	}
 	return Findings{Sections: []results.Section{{ID: "counting", Title: "Counting", Tables: []results.SectionTable{table}}}}

@@ -42,7 +42,7 @@ func (r Run) about() string {
 	if r.Case != nil {
 		return r.what()
 	}
-	return r.Key.String()
+	return r.String()
 }
 
 // what names the run in a sentence.

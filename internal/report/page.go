@@ -41,7 +41,7 @@ type page struct {
 type part struct {
 	// Name is empty when there is only one, and Prefix opens the names of what belongs to the part.
 	// Headline is that of an experiment; empty for messages.
-	Headline string
+	Headline     string
 	Name, Prefix string
 	Date         string
 	About        string

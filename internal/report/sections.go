@@ -132,20 +132,20 @@ type ranged struct {
 	plotter.YErrors
 }
 
-func rangesOf(points plotter.XYs, of []results.Point) (ranges ranged, any bool) {
+func rangesOf(points plotter.XYs, of []results.Point) (ranges ranged, found bool) {
 	for i, point := range of {
 		if point.Low < point.High {
 			ranges.XYs = append(ranges.XYs, points[i])
 			ranges.YErrors = append(ranges.YErrors, struct{ Low, High float64 }{point.Y - point.Low, point.High - point.Y})
-			any = true
+			found = true
 		}
 	}
-	return ranges, any
+	return ranges, found
 }
 
 func addRanges(p *plot.Plot, points plotter.XYs, of []results.Point, ink color.Color) error {
-	ranges, any := rangesOf(points, of)
-	if !any {
+	ranges, found := rangesOf(points, of)
+	if !found {
 		return nil
 	}
 	bars, err := plotter.NewYErrorBars(ranges)
