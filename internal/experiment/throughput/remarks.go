@@ -24,7 +24,7 @@ func (r *report) compare(tests []string, value string, unit float64, unitName st
 			if !ok || !both || one.Count < 2 || other.Count < 2 || other.Mean <= 0 {
 				continue
 			}
-			remarks = append(remarks, fmt.Sprintf("%s with an MTU of %d: %s over %s and %s over %s, %s.", titles[test], mtu,
+			remarks = append(remarks, fmt.Sprintf("%s, %s: %s over %s and %s over %s, %s.", titles[test], mtuText(mtu),
 				one.Text(unit, 2)+" "+unitName, pair[0], other.Text(unit, 2)+" "+unitName, pair[1], relation(one, other)))
 		}
 	})
@@ -41,11 +41,11 @@ func relation(one, other place.Estimate) string {
 
 // grow says what the larger MTU brings.
 func (r *report) grow(tests []string, value string) []string {
-	if len(r.MTUs) < 2 {
+	if len(r.mtus) < 2 {
 		return nil
 	}
-	small, large := r.MTUs[0], r.MTUs[0]
-	for _, mtu := range r.MTUs {
+	small, large := r.mtus[0], r.mtus[0]
+	for _, mtu := range r.mtus {
 		small, large = min(small, mtu), max(large, mtu)
 	}
 	var remarks []string
@@ -77,7 +77,7 @@ func (r *report) mostOf(names []string) []string {
 		each(func(_ int, test string, mtu int) {
 			for _, path := range r.profile.Paths {
 				if e, ok := r.estimate(path, test, mtu, name); ok && (at == "" || e.Mean > most.Mean) {
-					most, at = e, fmt.Sprintf("%s over %s with an MTU of %d", titles[test], path, mtu)
+					most, at = e, fmt.Sprintf("%s over %s, %s", titles[test], path, mtuText(mtu))
 				}
 			}
 		})

@@ -26,12 +26,17 @@ type report struct {
 	*Experiment
 	profile  *bench.Profile
 	measured []bench.Measured
+	// mtus are those that were measured.
+	mtus []int
 }
 
 // Report says what the cases mean.
 func (e *Experiment) Report(profile *bench.Profile, measured []bench.Measured) bench.Findings {
-	r := &report{e, profile, measured}
+	r := &report{e, profile, measured, e.mtus(profile)}
 	findings := bench.Findings{Gaps: []results.Gap{{What: "throughput of SCTP (the paper measures it)", Why: "this experiment has TCP and UDP only"}}}
+	if r.mtus[0] == asItIs {
+		findings.Gaps = append(findings.Gaps, results.Gap{What: fmt.Sprintf("the MTUs %v", e.MTUs), Why: "a bench leaves the links of a cluster as they are"})
+	}
 	if transfers := r.transfers(); len(transfers) > 0 {
 		findings.Sections = append(findings.Sections, r.throughput(transfers))
 	}
@@ -54,14 +59,14 @@ func (r *report) estimate(path, test string, mtu int, value string) (place.Estim
 // groups are the cases of a chart in which paths are beside each other.
 func (r *report) groups(tests []string) (labels []string, each func(func(at int, test string, mtu int))) {
 	for _, test := range tests {
-		for _, mtu := range r.MTUs {
-			labels = append(labels, fmt.Sprintf("%s, MTU %d", titles[test], mtu))
+		for _, mtu := range r.mtus {
+			labels = append(labels, titles[test]+", "+mtuText(mtu))
 		}
 	}
 	return labels, func(take func(int, string, int)) {
 		at := 0
 		for _, test := range tests {
-			for _, mtu := range r.MTUs {
+			for _, mtu := range r.mtus {
 				take(at, test, mtu)
 				at++
 			}
@@ -112,7 +117,7 @@ func (r *report) transferTable(tests []string) results.SectionTable {
 			if host, ok := r.estimate(place.Host, test, mtu, valueBps); ok {
 				share = percent(e.Mean / host.Mean)
 			}
-			table.Rows = append(table.Rows, []string{path, titles[test], strconv.Itoa(mtu), r.text(path, test, mtu, valueMTU, 1, 0), strconv.Itoa(e.Count),
+			table.Rows = append(table.Rows, []string{path, titles[test], linkText(mtu), r.text(path, test, mtu, valueMTU, 1, 0), strconv.Itoa(e.Count),
 				e.Text(gigabit, 3), share, r.share(path, test, mtu, valueLost), r.text(path, test, mtu, valueRetransmits, 1, 0),
 				r.text(path, test, mtu, valueClient, 1, 2), r.text(path, test, mtu, valueServer, 1, 2)})
 		}
@@ -140,6 +145,20 @@ func (r *report) share(path, test string, mtu int, value string) string {
 	return percent(e.Mean)
 }
 
+func mtuText(mtu int) string {
+	if mtu == asItIs {
+		return "the cluster’s MTU"
+	}
+	return fmt.Sprintf("MTU %d", mtu)
+}
+
+func linkText(mtu int) string {
+	if mtu == asItIs {
+		return "the cluster’s"
+	}
+	return strconv.Itoa(mtu)
+}
+
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
 func (r *report) latency() results.Section {
@@ -156,14 +175,14 @@ func (r *report) latency() results.Section {
 func (r *report) latencyTable() results.SectionTable {
 	table := results.SectionTable{ID: "round-trips", Title: "Round trips in µs, mean over repetitions ± standard error",
 		Head: []string{"path", "link MTU", "runs", "mean", "p50", "p99", "unanswered"}}
-	for _, mtu := range r.MTUs {
+	for _, mtu := range r.mtus {
 		for _, path := range r.profile.Paths {
 			e, ok := r.estimate(path, echo, mtu, valueMean)
 			if !ok {
 				continue
 			}
 			lost, _ := r.estimate(path, echo, mtu, valueUnanswered)
-			table.Rows = append(table.Rows, []string{path, strconv.Itoa(mtu), strconv.Itoa(e.Count), e.Text(microsecond, 1),
+			table.Rows = append(table.Rows, []string{path, linkText(mtu), strconv.Itoa(e.Count), e.Text(microsecond, 1),
 				r.text(path, echo, mtu, valueP50, microsecond, 1), r.text(path, echo, mtu, valueP99, microsecond, 1),
 				fmt.Sprintf("%.0f", lost.Mean*float64(lost.Count))})
 		}
@@ -185,7 +204,7 @@ func (r *report) processors() results.Section {
 	_, each := r.groups(r.Tests)
 	each(func(_ int, test string, mtu int) {
 		for _, path := range r.profile.Paths {
-			row := []string{path, titles[test], strconv.Itoa(mtu)}
+			row := []string{path, titles[test], linkText(mtu)}
 			for _, name := range names {
 				row = append(row, r.text(path, test, mtu, name, 1, 4))
 			}

@@ -81,7 +81,7 @@ const omitted = time.Second
 // Cases are all tests with each MTU; networks are innermost.
 func (e *Experiment) Cases(profile *bench.Profile) []bench.Case {
 	var all []bench.Case
-	for _, mtu := range e.MTUs {
+	for _, mtu := range e.mtus(profile) {
 		for _, test := range e.Tests {
 			lasts := e.Duration + omitted + 500*time.Millisecond
 			if test == echo {
@@ -94,6 +94,16 @@ func (e *Experiment) Cases(profile *bench.Profile) []bench.Case {
 		}
 	}
 	return all
+}
+
+// asItIs is the MTU of a cluster, which a bench leaves alone.
+const asItIs = 0
+
+func (e *Experiment) mtus(profile *bench.Profile) []int {
+	if profile.Target == bench.Cluster.Name {
+		return []int{asItIs}
+	}
+	return e.MTUs
 }
 
 func caseName(test string, mtu int) string { return fmt.Sprintf("%s-%d", test, mtu) }
