@@ -17,6 +17,8 @@ const (
 	madeSettings = "kubernetsn-settings"
 	// addressFrom is the interface whose address br-phy has.
 	addressFrom = "kubernetsn-address-from"
+	// arpIgnored is the interface that answered ARP for all addresses of the node.
+	arpIgnored = "kubernetsn-arp-ignore"
 	// probe is there for a moment, to see whether ovs-vswitchd follows.
 	probe = "kubernetsn-probe"
 )

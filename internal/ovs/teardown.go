@@ -32,7 +32,7 @@ func (s *Switch) Teardown(ctx context.Context) error {
 	case err == nil:
 		err = errors.Join(s.removeFlows(ctx, have), s.write(ctx, removals))
 	}
-	return errors.Join(err, removeVeths(), giveBack(have))
+	return errors.Join(err, removeVeths(), giveBack(have), answerAgain(have))
 }
 
 // removeFlows removes ours from a bridge that is not ours, and stays.
@@ -61,7 +61,7 @@ func (d *database) removals() []string {
 	for key := range strings.FieldsSeq(d.root.pairs("external_ids")[madeSettings]) {
 		changes = append(changes, "--", "remove", "Open_vSwitch", ".", "other_config", key)
 	}
-	for _, key := range []string{madeSettings, addressFrom, probe} {
+	for _, key := range []string{madeSettings, addressFrom, arpIgnored, probe} {
 		if d.root.pairs("external_ids")[key] != "" {
 			changes = append(changes, "--", "remove", "Open_vSwitch", ".", "external_ids", key)
 		}

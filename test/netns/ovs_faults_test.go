@@ -42,6 +42,11 @@ func (l *ovsLab) state(t *testing.T) string {
 	state.WriteString(l.vsctl(t, "--columns=name,tag,external_ids", "list", "Port"))
 	state.WriteString(l.vsctl(t, "--columns=other_config,external_ids", "list", "Open_vSwitch"))
 	err := l.NodeA.Do(func() error {
+		answers, err := os.ReadFile("/proc/sys/net/ipv4/conf/" + topology.PhysicalInterface + "/arp_ignore")
+		if err != nil {
+			return err
+		}
+		state.WriteString("arp_ignore " + string(answers))
 		links, err := netlink.LinkList()
 		if err != nil {
 			return err
