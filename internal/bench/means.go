@@ -64,6 +64,7 @@ var Cluster = &Means{
 		results.PathKernelVXLAN:         "it is between network namespaces; in a cluster its counterpart is path " + results.PathPrimary,
 		results.WorkloadUnsampled:       "nothing of the bench runs on the nodes while there are messages, so all its runs are",
 		results.WorkloadKeepAwake:       "ktsnd's options are those of the cluster, which a bench leaves alone",
+		results.WorkloadPMDSleep:        clustersUplink,
 		results.WorkloadGates:           othersSchedule,
 		results.WorkloadGatesSaturated:  othersSchedule,
 		results.WorkloadKernelSaturated: othersSchedule,
