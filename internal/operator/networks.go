@@ -112,8 +112,7 @@ func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, use
 		return reconcile.Result{}, nil
 	}
 	if used.total > 0 {
-		text := fmt.Sprintf("it was deleted, and goes when these pods are gone: %s", strings.Join(some(used.pods), ", "))
-		return reconcile.Result{RequeueAfter: retryAfter}, r.tell(ctx, network, used, nil, nil, []finding{{v1alpha1.ReasonInUse, text, true}})
+		return reconcile.Result{RequeueAfter: retryAfter}, r.linger(ctx, network, used)
 	}
 	if err := r.attach(ctx, network, nil); err != nil && !errors.Is(err, errMultus) {
 		return reconcile.Result{}, err
@@ -125,6 +124,21 @@ func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, use
 		return reconcile.Result{}, fmt.Errorf("let network %s go: %w", network.Name, err)
 	}
 	return reconcile.Result{}, nil
+}
+
+// linger keeps a network that was deleted as it is, as long as pods are on it: agents do what the status says, and would take
+// peers and schedule away from these pods with it.
+func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, used *usage) error {
+	text := fmt.Sprintf("it was deleted, and goes when these pods are gone: %s", strings.Join(some(used.pods), ", "))
+	found := []finding{{v1alpha1.ReasonInUse, text, true}}
+	parts, without, err := r.parts(ctx, network, used)
+	if err != nil {
+		return err
+	}
+	if len(without) > 0 {
+		found = append(found, r.usedUp(network, used, without))
+	}
+	return r.tell(ctx, network, used, parts, network.Status.Schedule, found)
 }
 
 // serve gives a network what it needs, and says what it could not be given.

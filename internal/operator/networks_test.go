@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// newNetworks is the controller in a cluster with these objects.
+func newNetworks(t *testing.T, objects ...client.Object) *Networks {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.TSNNetwork{}).Build()
+	return &Networks{Client: cluster, Live: cluster, Events: record.NewFakeRecorder(100), NowTAI: func() int64 { return 0 }}
+}
+
+// look has the controller look at a network, and returns it.
+func (r *Networks) lookAt(t *testing.T, name string) *v1alpha1.TSNNetwork {
+	t.Helper()
+	key := client.ObjectKey{Name: name}
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	network := &v1alpha1.TSNNetwork{}
+	if err := r.Client.Get(t.Context(), key, network); err != nil {
+		t.Fatal(err)
+	}
+	return network
+}
+
+func aPodOn(network, namespace, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace, Labels: map[string]string{v1alpha1.PodLabel: v1alpha1.LabelValue},
+			Annotations: map[string]string{v1alpha1.NetworkAnnotation: network}},
+		Spec: corev1.PodSpec{NodeName: node},
+	}
+}
+
+// deleted is a network that somebody has deleted, with a part and a schedule.
+func deleted() *v1alpha1.TSNNetwork {
+	now := metav1.NewTime(time.Unix(1, 0))
+	return &v1alpha1.TSNNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: "old", Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &now},
+		Spec: v1alpha1.TSNNetworkSpec{VNI: 42, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
+			TrafficClasses: &v1alpha1.TrafficClasses{}},
+		Status: v1alpha1.TSNNetworkStatus{Schedule: &v1alpha1.ScheduleRequest{Hash: "asked", BaseTime: v1alpha1.PTPTime{Seconds: 77}},
+			Nodes: []v1alpha1.NodeStatus{{Name: "a", IPv4: "10.42.7.0/24"}}},
+	}
+}
+
+func TestADeletedNetworkServesItsPodsToTheLast(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	r := newNetworks(t, node, deleted(), aPodOn("old", "default", "a"))
+	network := r.lookAt(t, "old")
+	if status := network.Status; len(status.Nodes) != 1 || status.Nodes[0].IPv4 != "10.42.7.0/24" {
+		t.Errorf("the pods' node has no part any more: %+v", status.Nodes)
+	}
+	if request := network.Status.Schedule; request == nil || request.Hash != "asked" || request.BaseTime.Seconds != 77 {
+		t.Errorf("nodes are asked for the schedule %+v", request)
+	}
+}
+
+func TestADeletedNetworkKeepsTheGatesFromOthers(t *testing.T) {
+	old, next := deleted(), deleted()
+	next.Name, next.DeletionTimestamp, next.CreationTimestamp = "next", nil, metav1.NewTime(time.Unix(2, 0))
+	if got := holder([]v1alpha1.TSNNetwork{*next, *old}); got != "old" {
+		t.Errorf("%s has the gates, and agents are asked for two schedules", got)
+	}
+	old.Status.Schedule = nil // nobody executes it
+	if got := holder([]v1alpha1.TSNNetwork{*next, *old}); got != "next" {
+		t.Errorf("%s has the gates", got)
+	}
+}
