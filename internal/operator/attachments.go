@@ -60,8 +60,9 @@ func allowed(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNet
 	return names, nil
 }
 
-// attach has there be an attachment in each of the namespaces, and in no other.
-func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, namespaces map[string]bool) error {
+// attach has there be an attachment in each of the namespaces, and in no other. Those with pods on the network keep the one that
+// they have, as long as Multus may need it; they get none for that, because anybody can label a pod like one on the network.
+func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, namespaces, withPods map[string]bool) error {
 	have, foreign, err := r.attachments(ctx, network.Name)
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, nam
 		}
 	}
 	for namespace := range have {
-		if !namespaces[namespace] {
+		if !namespaces[namespace] && !withPods[namespace] {
 			all = errors.Join(all, r.removeAttachment(ctx, network.Name, namespace))
 		}
 	}

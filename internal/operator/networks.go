@@ -114,7 +114,7 @@ func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, use
 	if used.total > 0 {
 		return reconcile.Result{RequeueAfter: retryAfter}, r.linger(ctx, network, used)
 	}
-	if err := r.attach(ctx, network, nil); err != nil && !errors.Is(err, errMultus) {
+	if err := r.attach(ctx, network, nil, nil); err != nil && !errors.Is(err, errMultus) {
 		return reconcile.Result{}, err
 	}
 	before := network.DeepCopy()
@@ -155,10 +155,7 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 	if err != nil {
 		return nil, err
 	}
-	for namespace := range used.namespaces {
-		namespaces[namespace] = true // as long as Multus may need it
-	}
-	problem, err := attachmentFinding(r.attach(ctx, network, namespaces))
+	problem, err := attachmentFinding(r.attach(ctx, network, namespaces, used.namespaces))
 	if err != nil {
 		return nil, err
 	}

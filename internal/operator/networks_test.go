@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,11 +26,13 @@ func newNetworks(t *testing.T, objects ...client.Object) *Networks {
 	if err := errors.Join(AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+	scheme.AddKnownTypeWithName(attachmentKind, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(attachmentKind.GroupVersion().WithKind("NetworkAttachmentDefinitionList"), &unstructured.UnstructuredList{})
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.TSNNetwork{}).Build()
 	return &Networks{Client: cluster, Live: cluster, Events: record.NewFakeRecorder(100), NowTAI: func() int64 { return 0 }}
 }
 
-// look has the controller look at a network, and returns it.
+// lookAt has the controller look at a network, and returns it.
 func (r *Networks) lookAt(t *testing.T, name string) *v1alpha1.TSNNetwork {
 	t.Helper()
 	key := client.ObjectKey{Name: name}
@@ -84,5 +87,25 @@ func TestADeletedNetworkKeepsTheGatesFromOthers(t *testing.T) {
 	old.Status.Schedule = nil // nobody executes it
 	if got := holder([]v1alpha1.TSNNetwork{*next, *old}); got != "next" {
 		t.Errorf("%s has the gates", got)
+	}
+}
+
+// TestAPodMadeToLookAttachedOpensNoNamespace has pods where none may be on the network: one whose labels and annotations somebody
+// wrote by hand, past the webhook, and one that was there when the namespace still might.
+func TestAPodMadeToLookAttachedOpensNoNamespace(t *testing.T) {
+	network := deleted()
+	network.DeletionTimestamp = nil
+	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}}
+	before := newAttachment("old", "before")
+	before.SetLabels(map[string]string{v1alpha1.NetworkLabel: "old"})
+	r := newNetworks(t, network, before, aPodOn("old", "forged", "a"), aPodOn("old", "before", "a"),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "before"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "allowed", Labels: map[string]string{"tenant": "a"}}})
+	r.lookAt(t, "old")
+	for namespace, want := range map[string]bool{"allowed": true, "before": true, "forged": false} {
+		err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "old"}, newAttachment("old", namespace))
+		if client.IgnoreNotFound(err) != nil || (err == nil) != want {
+			t.Errorf("namespace %s: %v, want an attachment there: %v", namespace, err, want)
+		}
 	}
 }
