@@ -38,13 +38,29 @@ func (e *foreignError) Error() string {
 		some(e.namespaces))
 }
 
+// selectorError says that nobody can read which namespaces are selected: the API server takes more than there is.
+type selectorError struct{ error }
+
+func (e *selectorError) Error() string {
+	return fmt.Sprintf("spec.namespaceSelector: %v; correct it, until then no more pods can be on the network", e.error)
+}
+
+// admit has there be attachments where the network may be. Those that there are stay when nobody can read where that is.
+func (r *Networks) admit(ctx context.Context, network *v1alpha1.TSNNetwork, withPods map[string]bool) error {
+	namespaces, err := allowed(ctx, r.Client, network)
+	if err != nil {
+		return err
+	}
+	return r.attach(ctx, network, namespaces, withPods)
+}
+
 // allowed lists the namespaces whose pods may be on the network.
 func allowed(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNetwork) (map[string]bool, error) {
 	selector := labels.Everything()
 	if network.Spec.NamespaceSelector != nil {
 		var err error
 		if selector, err = metav1.LabelSelectorAsSelector(network.Spec.NamespaceSelector); err != nil {
-			return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
+			return nil, &selectorError{err}
 		}
 	}
 	var namespaces corev1.NamespaceList

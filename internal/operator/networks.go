@@ -151,11 +151,7 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 			return found, r.tell(ctx, network, used, nil, nil, found)
 		}
 	}
-	namespaces, err := allowed(ctx, r.Client, network)
-	if err != nil {
-		return nil, err
-	}
-	problem, err := attachmentFinding(r.attach(ctx, network, namespaces, used.namespaces))
+	problem, err := attachmentFinding(r.admit(ctx, network, used.namespaces))
 	if err != nil {
 		return nil, err
 	}
@@ -176,9 +172,12 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 // attachmentFinding divides what went wrong with attachments into what a person must mend and the rest.
 func attachmentFinding(err error) ([]finding, error) {
 	var foreign *foreignError
+	var wrong *selectorError
 	switch {
 	case err == nil:
 		return nil, nil
+	case errors.As(err, &wrong):
+		return []finding{{v1alpha1.ReasonSelectorInvalid, wrong.Error(), true}}, nil
 	case errors.Is(err, errMultus):
 		return []finding{{v1alpha1.ReasonMultusMissing, err.Error(), true}}, nil
 	case errors.As(err, &foreign):

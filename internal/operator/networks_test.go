@@ -4,10 +4,12 @@ package operator
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -107,5 +109,25 @@ func TestAPodMadeToLookAttachedOpensNoNamespace(t *testing.T) {
 		if client.IgnoreNotFound(err) != nil || (err == nil) != want {
 			t.Errorf("namespace %s: %v, want an attachment there: %v", namespace, err, want)
 		}
+	}
+}
+
+func TestASelectorThatIsNoneIsSaidInTheStatus(t *testing.T) {
+	network := deleted()
+	network.DeletionTimestamp = nil
+	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
+	have := newAttachment("old", "default")
+	have.SetLabels(map[string]string{v1alpha1.NetworkLabel: "old"})
+	r := newNetworks(t, network, have, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, aPodOn("old", "default", "a"))
+	network = r.lookAt(t, "old")
+	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Reason != v1alpha1.ReasonSelectorInvalid || !strings.Contains(ready.Message, `spec.namespaceSelector: "Is" is not a valid`) {
+		t.Errorf("it says %+v", ready)
+	}
+	if len(network.Status.Nodes) != 1 || network.Status.Nodes[0].IPv4 == "" {
+		t.Errorf("the pods that are on it lose their part: %+v", network.Status.Nodes)
+	}
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(have), newAttachment("old", "default")); err != nil {
+		t.Errorf("their attachment: %v", err)
 	}
 }
