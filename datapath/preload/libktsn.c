@@ -80,15 +80,49 @@ static bool asked_before(int fd, const struct sock_txtime *txtime)
 
 	if (!flow)
 		return false;
-	same = !flow->left_to_kernel && flow->txtime_clockid == txtime->clockid &&
+	same = !flow->left_to_kernel && !flow->stranger && !flow->refused && flow->txtime_clockid == txtime->clockid &&
 	       flow->txtime_flags == txtime->flags;
 	flow_put(flow);
 	return same;
 }
 
+/* What becomes of a socket that asks, by what session_get() said. */
+static struct flow *flow_make(const struct sock_txtime *txtime, enum ktsn_clock clock, struct socket_kind kind,
+			      int session_err)
+{
+	struct flow *flow = flow_create();
+
+	if (!flow)
+		return NULL;
+	flow->left_to_kernel = session_err == -ENOTCONN;
+	flow->refused = session_err && session_err != -ENOTCONN && session_err != -ETIMEDOUT;
+	flow->txtime_clockid = txtime->clockid;
+	flow->txtime_flags = txtime->flags;
+	flow->clock = clock;
+	flow->kind = kind;
+	return flow;
+}
+
+/*
+ * From here on its timed messages go into the ring, or nowhere. Where ktsnd is there and has not answered, that is 0
+ * all the same: the first message waits for the answer. Where it said no, its reason is the application's.
+ */
+static int flow_enter(struct flow *flow, int fd, int session_err)
+{
+	int err = flow_share(flow, fd);
+
+	if (err)
+		return err;
+	/* Bound or connected before it asked for SO_TXTIME: register now, not at the first send. */
+	if (!session_err && socket_is_bound(fd))
+		flow_refresh(flow, fd);
+	epoll_sets_join(flow, fd);
+	return flow->refused ? session_err : 0;
+}
+
 /*
  * The kernel is asked first; where it lacks SO_TXTIME, or wants a privilege for this clock, ktsnd makes
- * up for it. Returns what the application is told: 0 or -errno.
+ * up for it. Its answer stands only where no ktsnd is. Returns what the application is told: 0 or -errno.
  */
 static int txtime_set(int fd, const void *value, socklen_t bytes)
 {
@@ -98,7 +132,7 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 	enum ktsn_clock clock;
 	struct socket_kind kind;
 	struct flow *flow;
-	bool captured;
+	int session_err, err;
 
 	if (kernel_err && kernel_err != -EPERM && kernel_err != -ENOPROTOOPT)
 		return kernel_err;
@@ -107,38 +141,22 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 	if (asked_before(fd, &txtime))
 		return 0;
 	descriptor_gone(fd); /* one that asks again may ask for another clock */
-	flow = flow_create();
+	session_err = session_get(&session);
+	flow = flow_make(&txtime, clock, kind, session_err);
 	if (!flow)
-		return kernel_err;
-	captured = session_get(&session) == 0;
-	flow->left_to_kernel = !captured;
-	flow->txtime_clockid = txtime.clockid;
-	flow->txtime_flags = txtime.flags;
-	flow->clock = clock;
-	flow->kind = kind;
+		return session_err == -ENOTCONN ? kernel_err : -ENOMEM;
 	flow->kernel_knows = kernel_err == 0;
-	if (flow_share(flow, fd)) {
-		flow_put(flow);
-		return kernel_err;
-	}
-	/* Bound or connected before it asked for SO_TXTIME: register now, not at the first send. */
-	if (captured && socket_is_bound(fd))
-		flow_refresh(flow, fd);
-	if (captured)
-		epoll_sets_join(flow, fd);
+	if (flow->left_to_kernel)
+		(void)flow_share(flow, fd);
+	err = flow->left_to_kernel ? kernel_err : flow_enter(flow, fd, session_err);
 	flow_put(flow);
-	return captured ? 0 : kernel_err;
+	return err;
 }
-
-static const clockid_t clockids[KTSN_CLOCKS] = {
-	[KTSN_CLOCK_REALTIME] = CLOCK_REALTIME,
-	[KTSN_CLOCK_MONOTONIC] = CLOCK_MONOTONIC,
-	[KTSN_CLOCK_TAI] = CLOCK_TAI,
-};
 
 /*
  * A timed message through a descriptor of which nothing is known: the socket came from another process, by
- * exec or SCM_RIGHTS. ktsnd knows whether it asked for SO_TXTIME there. Asked once a descriptor.
+ * exec or SCM_RIGHTS. ktsnd knows whether it asked for SO_TXTIME there. Asked once a descriptor, and where ktsnd is
+ * there, the message waits for the answer (send.c): the kernel may know of the transmit time, and sends at once.
  */
 static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
 {
@@ -152,12 +170,10 @@ static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
 	flow = flow_create();
 	if (!flow)
 		return NULL;
-	flow->kernel_knows = false;
 	flow->kind = kind;
-	flow->left_to_kernel = session_get(&session) || flow_adopt(session, flow, fd);
-	flow->txtime_clockid = clockids[flow->clock];
-	if (flow_share(flow, fd) == 0 && !flow->left_to_kernel)
-		epoll_sets_join(flow, fd);
+	flow->left_to_kernel = session_get(&session) == -ENOTCONN;
+	flow->stranger = !flow->left_to_kernel;
+	(void)flow_share(flow, fd);
 	return flow;
 }
 
@@ -282,7 +298,7 @@ EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *byt
 		flow = flow_acquire(fd);
 	if (!flow)
 		return next_getsockopt(fd, level, option, value, bytes);
-	ours = !flow->left_to_kernel && !flow->kernel_knows && value && bytes;
+	ours = !flow->left_to_kernel && !flow->stranger && !flow->kernel_knows && value && bytes;
 	if (ours)
 		txtime_get(flow, value, bytes);
 	flow_put(flow);
@@ -385,9 +401,19 @@ static int sendmmsg_each(int fd, struct mmsghdr *messages, unsigned int count, i
 	return sent || !count ? (int)sent : -1;
 }
 
+/* The first that is timed tells of a stranger. */
+static struct flow *flow_of_any(int fd, const struct mmsghdr *messages, unsigned int count)
+{
+	struct flow *flow = flow_acquire(fd);
+
+	for (unsigned int i = 0; !flow && i < count && i < MESSAGES_MAX; i++)
+		flow = flow_of_stranger(fd, &messages[i].msg_hdr);
+	return flow;
+}
+
 EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
 {
-	struct flow *flow = count ? flow_of(fd, &messages[0].msg_hdr) : NULL;
+	struct flow *flow = flow_of_any(fd, messages, count);
 	bool captured = flow && !flow->left_to_kernel;
 
 	if (flow)

@@ -6,6 +6,7 @@
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <time.h>
 
 static uint8_t flags_of(uint32_t txtime_flags)
 {
@@ -80,6 +81,17 @@ static void destination_write(struct flow *flow, struct destination *shared, str
 	for (size_t i = 0; i < DESTINATION_WORDS; i++)
 		__atomic_store_n((uint64_t *)(void *)shared + i, words[i], __ATOMIC_RELAXED);
 	atomic_fetch_add_explicit(&flow->destinations_version, 1, memory_order_release);
+}
+
+static int flow_clockid(enum ktsn_clock clock)
+{
+	static const clockid_t clockids[KTSN_CLOCKS] = {
+		[KTSN_CLOCK_REALTIME] = CLOCK_REALTIME,
+		[KTSN_CLOCK_MONOTONIC] = CLOCK_MONOTONIC,
+		[KTSN_CLOCK_TAI] = CLOCK_TAI,
+	};
+
+	return clockids[clock];
 }
 
 union socket_address {
@@ -224,16 +236,28 @@ void flow_refresh(struct flow *flow, int fd)
 	lock_give(&session->gate);
 }
 
-int flow_adopt(struct session *session, struct flow *flow, int fd)
+static int adopt_locked(struct session *session, struct flow *flow, int fd)
 {
 	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_ADOPT, flow);
-	int err;
+	int err = open_request(session, flow, fd, &request);
+
+	if (err)
+		return err;
+	flow->txtime_clockid = flow_clockid(flow->clock);
+	atomic_store_explicit(&flow->session, session->number, memory_order_release);
+	atomic_store_explicit(&flow->stranger, false, memory_order_release);
+	return 0;
+}
+
+int flow_adopt(struct session *session, struct flow *flow, int fd)
+{
+	int err = 0;
 
 	lock_take(&session->gate);
 	lock_take(&flow->lock);
-	err = open_request(session, flow, fd, &request);
-	if (!err)
-		atomic_store_explicit(&flow->session, session->number, memory_order_release);
+	/* Another thread may have been faster. */
+	if (flow->stranger)
+		err = adopt_locked(session, flow, fd);
 	lock_give(&flow->lock);
 	lock_give(&session->gate);
 	return err;
@@ -286,12 +310,12 @@ static int others_register_again(struct session *session, struct flow *flow)
 {
 	int first = 0;
 
-	for (int i = 0; i < FLOW_DESTINATIONS && first != -ENETDOWN; i++) {
+	for (int i = 0; i < FLOW_DESTINATIONS && !session_premature(first); i++) {
 		int err = 0;
 
 		if (flow->others[i].route == KTSN_APP_ROUTE_TSN)
 			err = other_register_again(session, flow, &flow->others[i]);
-		if (err == -ENETDOWN || !first)
+		if (session_premature(err) || !first)
 			first = err;
 	}
 	return first;
@@ -309,7 +333,7 @@ static int register_again_locked(struct session *session, struct flow *flow, int
 	if (err)
 		return err;
 	err = others_register_again(session, flow);
-	if (err != -ENETDOWN)
+	if (!session_premature(err))
 		waiting_register(session, flow);
 	return err;
 }

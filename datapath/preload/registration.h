@@ -26,7 +26,7 @@ void flow_refresh(struct flow *flow, int fd);
 int flow_adopt(struct session *session, struct flow *flow, int fd);
 
 /* Registers with a restarted ktsnd, under the numbers that the flow and its addresses had: all that it takes. The gate
- * is the caller's. 0 or the first -errno, but -ENETDOWN before any other; then the flow knows what it knew. */
+ * is the caller's. 0 or the first -errno, but -ETIMEDOUT before any other; then the flow knows what it knew. */
 int flow_register_again(struct session *session, struct flow *flow, int fd);
 
 /* After flow_register_again() of all: what it could not register counts as never registered. The gate is the caller's. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "send.h"
 
+#include "epoll_sets.h"
+#include "handshake.h"
 #include "message.h"
 #include "next.h"
 #include "registration.h"
@@ -13,6 +15,10 @@
 /* For waiting in a full ring. */
 #define WITHOUT_LIMIT INT64_MAX
 enum { SLICE_NS = 100 * 1000 * 1000 };
+
+/* For so long a call that may block waits for a ktsnd that does not answer, or is being restarted; so often it looks. */
+#define ANSWER_NS (5 * INT64_C(1000000000))
+enum { LOOK_NS = 5 * 1000 * 1000 };
 
 /* Flags that make no difference to a datagram that waits in a ring. The others would change what is
  * sent (MSG_MORE) or how (MSG_OOB, which the kernel refuses as well), and are refused. */
@@ -180,33 +186,99 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 	return described->payload_bytes;
 }
 
-static long send_to(struct session *session, struct flow *flow, int fd, const struct msghdr *message,
-		    int flags, struct ktsn_ring_message *described)
-{
-	struct ktsn_app_key key;
+/* What must be known before a message can go anywhere. */
+struct way {
+	struct session *session;
 	struct destination destination;
+};
+
+/* What ktsnd says of a socket that it does not know, or that is none that it serves. */
+static bool nobodys(int err)
+{
+	return err == -ENOENT || err == -EINVAL || err == -EOPNOTSUPP;
+}
+
+/* 0, SEND_NOT_TIMED or -errno. */
+static long stranger_ask(struct session *session, struct flow *flow, int fd)
+{
+	int err = flow_adopt(session, flow, fd);
+
+	if (!nobodys(err)) {
+		if (!err)
+			epoll_sets_join(flow, fd);
+		return err;
+	}
+	atomic_store_explicit(&flow->left_to_kernel, true, memory_order_relaxed);
+	return SEND_NOT_TIMED;
+}
+
+/* key: NULL for where the socket is connected. 0, SEND_NOT_TIMED or -errno. */
+static long way_find(struct flow *flow, int fd, const struct ktsn_app_key *key, struct way *way)
+{
+	long err = 0;
+
+	if (!way->session)
+		err = session_get(&way->session);
+	if (!err && atomic_load_explicit(&flow->stranger, memory_order_acquire))
+		err = stranger_ask(way->session, flow, fd);
+	if (!err)
+		err = flow_register(way->session, flow, fd);
+	return err ? err : flow_destination(way->session, flow, key, &way->destination);
+}
+
+static bool unanswered(long err)
+{
+	return err == -ETIMEDOUT || err == -ENOTCONN;
+}
+
+/*
+ * ktsnd does not answer, or is away. The message must not leave without it: by the kernel it would leave early. A call
+ * that may block waits, without any lock, so that others and signals come through. To one that may not, and when the
+ * time is over, the network is down: EAGAIN would promise that poll() tells when to come back.
+ */
+static long way_wait(struct flow *flow, int fd, const struct ktsn_app_key *key, int flags, struct way *way)
+{
+	const struct timespec look = {.tv_nsec = LOOK_NS};
+	int64_t timeout_ns = may_block(fd, flags) ? send_timeout_ns(fd) : 0;
+	int64_t until_ms = handshake_now_ms() + (timeout_ns < ANSWER_NS ? timeout_ns : ANSWER_NS) / 1000000;
+	long err;
+
+	for (;;) {
+		/* Looks whether it lives, and for its successor. */
+		way->session = NULL;
+		err = way_find(flow, fd, key, way);
+		if (!unanswered(err))
+			return err;
+		if (handshake_now_ms() >= until_ms)
+			break;
+		if (kernel_call(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &look, NULL) == -EINTR)
+			return -EINTR;
+	}
+	session_unanswered_count();
+	return -ENETDOWN;
+}
+
+static long send_to(const struct way *way, struct flow *flow, int fd, const struct msghdr *message, int flags,
+		    struct ktsn_ring_message *described)
+{
+	const struct destination *destination = &way->destination;
 	int bytes = message_payload_bytes(message);
-	int err = aim_read(message, flow->kind, &key);
 	size_t skip_bytes = header_bytes(flow);
 	long sent;
 
-	if (err >= 0)
-		err = flow_destination(session, flow, err ? &key : NULL, &destination);
-	if (err)
-		return err;
 	if (bytes < 0)
 		return bytes;
-	if (destination.route == KTSN_APP_ROUTE_KERNEL)
-		return kernel_path_send(session, fd, message, flags);
+	if (destination->route == KTSN_APP_ROUTE_KERNEL)
+		return kernel_path_send(way->session, fd, message, flags);
 	/* aim_read() has seen that the header is there; another thread may have changed the iovec since. */
 	bytes = (size_t)bytes < skip_bytes ? 0 : bytes - (int)skip_bytes;
-	if ((uint32_t)bytes > destination.payload_max_bytes ||
-	    (uint32_t)bytes > session->ring.payload_capacity_bytes)
+	if ((uint32_t)bytes > destination->payload_max_bytes ||
+	    (uint32_t)bytes > way->session->ring.payload_capacity_bytes)
 		return -EMSGSIZE;
 	described->flow = flow->number;
-	described->destination = destination.number;
+	described->destination = destination->number;
 	described->payload_bytes = (uint32_t)bytes;
-	sent = ring_send(session, flow, fd, message, flags, described);
+	sent = ring_send(way->session, flow, fd, message, flags, described);
 	return sent < 0 ? sent : sent + (long)skip_bytes;
 }
 
@@ -223,20 +295,22 @@ static int64_t called_tai_ns(const struct session *session)
 
 long send_timed(struct flow *flow, int fd, const struct msghdr *message, int flags)
 {
-	struct session *session = session_existing();
-	struct ktsn_ring_message described = {.called_tai_ns = called_tai_ns(session)};
+	struct way way = {.session = session_existing()};
+	struct ktsn_ring_message described = {.called_tai_ns = called_tai_ns(way.session)};
 	int timed = message_txtime(message, &described.txtime_ns);
-	int err = 0;
+	struct ktsn_app_key key;
+	int aimed;
+	long err;
 
 	if (timed <= 0)
 		return timed < 0 ? timed : SEND_NOT_TIMED;
 	if (flags & ~FLAGS_UNDERSTOOD)
 		return -EOPNOTSUPP;
-	if (!session)
-		err = session_get(&session);
-	if (!err)
-		err = flow_register(session, flow, fd);
-	if (err)
-		return err;
-	return send_to(session, flow, fd, message, flags, &described);
+	aimed = aim_read(message, flow->kind, &key);
+	if (aimed < 0)
+		return aimed;
+	err = way_find(flow, fd, aimed ? &key : NULL, &way);
+	if (unanswered(err))
+		err = way_wait(flow, fd, aimed ? &key : NULL, flags, &way);
+	return err ? err : send_to(&way, flow, fd, message, flags, &described);
 }
