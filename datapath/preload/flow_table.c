@@ -120,6 +120,7 @@ static void flow_reset(struct flow *flow)
 	flow->refused = false;
 	flow->kernel_knows = false;
 	flow->txtime_flags = 0;
+	flow->cookie = 0;
 	flow->clock = KTSN_CLOCK_REALTIME;
 	flow->multicast_interface = 0;
 	memset(&flow->connected, 0, sizeof(flow->connected));

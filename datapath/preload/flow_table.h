@@ -41,6 +41,7 @@ struct flow {
 	_Atomic bool stranger;       /* it came from another process, and ktsnd has not said yet whether it knows it */
 	enum ktsn_clock clock;
 	struct socket_kind kind;
+	uint64_t cookie; /* the kernel's, of the socket; 0: none */
 	uint32_t multicast_interface; /* set by IP_MULTICAST_IF, which the kernel does not tell; 0: none */
 
 	/* Written under `lock`, then published by `session`. */

@@ -12,6 +12,7 @@
 #include "flow_table.h"
 #include "message.h"
 #include "next.h"
+#include "patience.h"
 #include "registration.h"
 #include "send.h"
 #include "session.h"
@@ -30,6 +31,9 @@
 #define SO_BINDTOIFINDEX 62
 #endif
 
+#ifndef SO_COOKIE
+#define SO_COOKIE 57
+#endif
 #ifndef SO_SELECT_ERR_QUEUE
 #define SO_SELECT_ERR_QUEUE 45
 #endif
@@ -44,23 +48,6 @@ static long errno_return(long result)
 	return -1;
 }
 
-static int clock_of(int clockid, enum ktsn_clock *clock)
-{
-	switch (clockid) {
-	case CLOCK_REALTIME:
-		*clock = KTSN_CLOCK_REALTIME;
-		return 0;
-	case CLOCK_MONOTONIC:
-		*clock = KTSN_CLOCK_MONOTONIC;
-		return 0;
-	case CLOCK_TAI:
-		*clock = KTSN_CLOCK_TAI;
-		return 0;
-	default:
-		return -EINVAL;
-	}
-}
-
 /* What the kernel would check before the privilege (net/core/sock.c); other refusals stand. */
 static int txtime_read(const void *value, socklen_t bytes, struct sock_txtime *txtime, enum ktsn_clock *clock)
 {
@@ -69,7 +56,7 @@ static int txtime_read(const void *value, socklen_t bytes, struct sock_txtime *t
 	memcpy(txtime, value, sizeof(*txtime));
 	if (txtime->flags & ~(uint32_t)SOF_TXTIME_FLAGS_MASK)
 		return -EINVAL;
-	return clock_of(txtime->clockid, clock);
+	return flow_clock_of(txtime->clockid, clock);
 }
 
 /* Asking for the same once more changes nothing, and takes nothing from what waits. */
@@ -84,6 +71,37 @@ static bool asked_before(int fd, const struct sock_txtime *txtime)
 	       flow->txtime_flags == txtime->flags;
 	flow_put(flow);
 	return same;
+}
+
+/* The same for all descriptors of a socket, in all processes. */
+static uint64_t socket_cookie(int fd)
+{
+	uint64_t cookie = 0;
+	socklen_t bytes = sizeof(cookie);
+
+	(void)kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes);
+	return cookie;
+}
+
+/* As a socket that may block waits for ktsnd: one that asks for SO_TXTIME may be passed on before it sends anything, and
+ * then ktsnd should know of it. */
+static int session_await(int fd, struct session **session)
+{
+	int64_t until_ms = patience_until_ms(fd, 0);
+	int err;
+
+	do
+		err = session_get(session);
+	while (err == -ETIMEDOUT && patience_wait(until_ms) == 0);
+	return err;
+}
+
+static void refresh_await(struct flow *flow, int fd)
+{
+	int64_t until_ms = patience_until_ms(fd, 0);
+
+	while (flow_refresh(flow, fd) == -ETIMEDOUT && patience_wait(until_ms) == 0)
+		;
 }
 
 /* What becomes of a socket that asks, by what session_get() said. */
@@ -115,7 +133,7 @@ static int flow_enter(struct flow *flow, int fd, int session_err)
 		return err;
 	/* Bound or connected before it asked for SO_TXTIME: register now, not at the first send. */
 	if (!session_err && socket_is_bound(fd))
-		flow_refresh(flow, fd);
+		refresh_await(flow, fd);
 	epoll_sets_join(flow, fd);
 	return flow->refused ? session_err : 0;
 }
@@ -141,16 +159,46 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 	if (asked_before(fd, &txtime))
 		return 0;
 	descriptor_gone(fd); /* one that asks again may ask for another clock */
-	session_err = session_get(&session);
+	session_err = session_await(fd, &session);
 	flow = flow_make(&txtime, clock, kind, session_err);
 	if (!flow)
 		return session_err == -ENOTCONN ? kernel_err : -ENOMEM;
 	flow->kernel_knows = kernel_err == 0;
+	flow->cookie = socket_cookie(fd);
 	if (flow->left_to_kernel)
 		(void)flow_share(flow, fd);
 	err = flow->left_to_kernel ? kernel_err : flow_enter(flow, fd, session_err);
 	flow_put(flow);
 	return err;
+}
+
+struct search {
+	uint64_t cookie;
+	struct flow *found; /* acquired */
+};
+
+static bool find_by_cookie(int fd, struct flow *flow, void *context)
+{
+	struct search *search = context;
+
+	(void)fd;
+	if (search->found || flow->cookie != search->cookie)
+		return flow_release(flow);
+	search->found = flow;
+	return false;
+}
+
+/* A copy that was made before the socket asked for SO_TXTIME by another descriptor, or that came back to its process. */
+static struct flow *flow_of_copy(uint64_t cookie, int fd)
+{
+	struct search search = {.cookie = cookie};
+
+	if (!cookie || !flows_any())
+		return NULL;
+	flow_each(find_by_cookie, &search);
+	if (search.found && flow_share(search.found, fd) == 0 && !search.found->left_to_kernel)
+		epoll_sets_join(search.found, fd);
+	return search.found;
 }
 
 /*
@@ -163,14 +211,20 @@ static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
 	struct session *session;
 	struct socket_kind kind;
 	int64_t txtime_ns;
+	uint64_t cookie;
 	struct flow *flow;
 
 	if (!message->msg_control || message_txtime(message, &txtime_ns) != 1 || !socket_kind_read(fd, &kind))
 		return NULL;
+	cookie = socket_cookie(fd);
+	flow = flow_of_copy(cookie, fd);
+	if (flow)
+		return flow;
 	flow = flow_create();
 	if (!flow)
 		return NULL;
 	flow->kind = kind;
+	flow->cookie = cookie;
 	flow->left_to_kernel = session_get(&session) == -ENOTCONN;
 	flow->stranger = !flow->left_to_kernel;
 	(void)flow_share(flow, fd);
@@ -196,15 +250,20 @@ EXPORT int socket(int domain, int type, int protocol)
 
 /* After bind or connect the socket's addresses have changed, and with them where its messages go; after
  * setsockopt what their frames carry. */
-static void socket_changed(int fd)
+static void socket_changed(int fd, void (*refresh)(struct flow *flow, int fd))
 {
 	struct flow *flow = flow_acquire(fd);
 
 	if (!flow)
 		return;
 	if (!flow->left_to_kernel && socket_is_bound(fd))
-		flow_refresh(flow, fd);
+		refresh(flow, fd);
 	flow_put(flow);
+}
+
+static void refresh_once(struct flow *flow, int fd)
+{
+	(void)flow_refresh(flow, fd);
 }
 
 /* What ktsnd reads from the socket when it is registered. IP_TOS sets the priority as well. */
@@ -271,7 +330,7 @@ EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_
 	if (result == 0 && level == IPPROTO_IP && option == IP_MULTICAST_IF)
 		multicast_interface_note(fd, value, bytes);
 	if (result == 0 && is_registered_option(level, option))
-		socket_changed(fd);
+		socket_changed(fd, refresh_once);
 	else if (result == 0 && level == SOL_SOCKET && (option == SO_SNDBUF || option == SO_SNDBUFFORCE))
 		send_buffer_changed(fd);
 	else if (result == 0 && level == SOL_SOCKET && option == SO_SELECT_ERR_QUEUE && bytes >= sizeof(int))
@@ -310,7 +369,7 @@ EXPORT int bind(int fd, const struct sockaddr *address, socklen_t bytes)
 	int result = next_bind(fd, address, bytes);
 
 	if (result == 0)
-		socket_changed(fd);
+		socket_changed(fd, refresh_await);
 	return result;
 }
 
@@ -319,7 +378,7 @@ EXPORT int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 	int result = next_connect(fd, address, bytes);
 
 	if (result == 0)
-		socket_changed(fd);
+		socket_changed(fd, refresh_await);
 	return result;
 }
 

@@ -83,15 +83,20 @@ static void destination_write(struct flow *flow, struct destination *shared, str
 	atomic_fetch_add_explicit(&flow->destinations_version, 1, memory_order_release);
 }
 
-static int flow_clockid(enum ktsn_clock clock)
-{
-	static const clockid_t clockids[KTSN_CLOCKS] = {
-		[KTSN_CLOCK_REALTIME] = CLOCK_REALTIME,
-		[KTSN_CLOCK_MONOTONIC] = CLOCK_MONOTONIC,
-		[KTSN_CLOCK_TAI] = CLOCK_TAI,
-	};
+static const clockid_t clockids[KTSN_CLOCKS] = {
+	[KTSN_CLOCK_REALTIME] = CLOCK_REALTIME,
+	[KTSN_CLOCK_MONOTONIC] = CLOCK_MONOTONIC,
+	[KTSN_CLOCK_TAI] = CLOCK_TAI,
+};
 
-	return clockids[clock];
+int flow_clock_of(int clockid, enum ktsn_clock *clock)
+{
+	for (int i = 0; i < KTSN_CLOCKS; i++)
+		if (clockids[i] == clockid) {
+			*clock = (enum ktsn_clock)i;
+			return 0;
+		}
+	return -EINVAL;
 }
 
 union socket_address {
@@ -221,19 +226,21 @@ int flow_register(struct session *session, struct flow *flow, int fd)
 	return err;
 }
 
-void flow_refresh(struct flow *flow, int fd)
+int flow_refresh(struct flow *flow, int fd)
 {
 	struct session *session;
+	int err = session_get(&session);
 
-	if (session_get(&session))
-		return;
+	if (err)
+		return err;
 	lock_take(&session->gate);
 	lock_take(&flow->lock);
-	/* On failure the flow counts as unregistered, and the next timed send tries again and reports. */
-	if (register_locked(session, flow, fd))
+	err = register_locked(session, flow, fd);
+	if (err)
 		atomic_store_explicit(&flow->session, 0, memory_order_release);
 	lock_give(&flow->lock);
 	lock_give(&session->gate);
+	return err;
 }
 
 static int adopt_locked(struct session *session, struct flow *flow, int fd)
@@ -243,9 +250,8 @@ static int adopt_locked(struct session *session, struct flow *flow, int fd)
 
 	if (err)
 		return err;
-	flow->txtime_clockid = flow_clockid(flow->clock);
+	flow->txtime_clockid = clockids[flow->clock];
 	atomic_store_explicit(&flow->session, session->number, memory_order_release);
-	atomic_store_explicit(&flow->stranger, false, memory_order_release);
 	return 0;
 }
 

@@ -2,47 +2,27 @@
 #include "send.h"
 
 #include "epoll_sets.h"
-#include "handshake.h"
 #include "message.h"
 #include "next.h"
+#include "patience.h"
 #include "registration.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/net_tstamp.h>
 #include <string.h>
 #include <time.h>
+
+#ifndef SO_TXTIME
+#define SO_TXTIME 61
+#endif
 
 /* For waiting in a full ring. */
 #define WITHOUT_LIMIT INT64_MAX
 enum { SLICE_NS = 100 * 1000 * 1000 };
 
-/* For so long a call that may block waits for a ktsnd that does not answer, or is being restarted; so often it looks. */
-#define ANSWER_NS (5 * INT64_C(1000000000))
-enum { LOOK_NS = 5 * 1000 * 1000 };
-
 /* Flags that make no difference to a datagram that waits in a ring. The others would change what is
  * sent (MSG_MORE) or how (MSG_OOB, which the kernel refuses as well), and are refused. */
 enum { FLAGS_UNDERSTOOD = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_DONTROUTE | MSG_EOR };
-
-static bool may_block(int fd, int flags)
-{
-	long status = kernel_call(SYS_fcntl, fd, F_GETFL);
-
-	return !(flags & MSG_DONTWAIT) && (status < 0 || !(status & O_NONBLOCK));
-}
-
-/* How long a full send buffer may hold the caller: SO_SNDTIMEO, or without limit. */
-static int64_t send_timeout_ns(int fd)
-{
-	struct timeval configured = {0};
-	socklen_t bytes = sizeof(configured);
-
-	if (kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &configured, &bytes) < 0)
-		return WITHOUT_LIMIT;
-	if (configured.tv_sec == 0 && configured.tv_usec == 0)
-		return WITHOUT_LIMIT;
-	return (int64_t)configured.tv_sec * 1000000000 + configured.tv_usec * 1000;
-}
 
 /* One sleep, in slices: who waits for a dead ktsnd must look for its successor now and then. Returns
  * -EAGAIN when the time is over, -EINTR, or 0 to look for a slot again. */
@@ -104,7 +84,7 @@ static int space_claim(struct session *session, struct flow *flow, uint32_t *slo
 static int slot_wait(struct session *session, struct flow *flow, int fd, uint32_t *slot)
 {
 	struct ktsn_ring_producer *ring = &session->ring;
-	int64_t left_ns = send_timeout_ns(fd);
+	int64_t left_ns = patience_send_timeout_ns(fd);
 	uint32_t seen = ktsn_ring_space_wait_begin(ring);
 	int err = space_claim(session, flow, slot);
 
@@ -165,7 +145,7 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 
 	if (!err)
 		err = space_claim(session, flow, &slot);
-	if (err == -EAGAIN && may_block(fd, flags))
+	if (err == -EAGAIN && patience_may_block(fd, flags))
 		err = slot_wait(session, flow, fd, &slot);
 	if (err == -EAGAIN) {
 		session_check(session, flow->clock, true);
@@ -198,18 +178,40 @@ static bool nobodys(int err)
 	return err == -ENOENT || err == -EINVAL || err == -EOPNOTSUPP;
 }
 
+/* Who asked may have ended before ktsnd answered, and the kernel know that the socket is timed. (Of CLOCK_REALTIME
+ * without flags it says what it says of one that never asked.) */
+static bool stranger_known_to_kernel(struct flow *flow, int fd)
+{
+	struct sock_txtime txtime = {0};
+	socklen_t bytes = sizeof(txtime);
+	enum ktsn_clock clock;
+
+	if (kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_TXTIME, &txtime, &bytes) < 0 ||
+	    (txtime.clockid == CLOCK_REALTIME && !txtime.flags) || flow_clock_of(txtime.clockid, &clock))
+		return false;
+	lock_take(&flow->lock);
+	flow->kernel_knows = true;
+	flow->clock = clock;
+	flow->txtime_clockid = txtime.clockid;
+	flow->txtime_flags = txtime.flags;
+	lock_give(&flow->lock);
+	return true;
+}
+
 /* 0, SEND_NOT_TIMED or -errno. */
 static long stranger_ask(struct session *session, struct flow *flow, int fd)
 {
 	int err = flow_adopt(session, flow, fd);
 
-	if (!nobodys(err)) {
-		if (!err)
-			epoll_sets_join(flow, fd);
-		return err;
+	if (nobodys(err) && !stranger_known_to_kernel(flow, fd)) {
+		atomic_store_explicit(&flow->left_to_kernel, true, memory_order_relaxed);
+		return SEND_NOT_TIMED;
 	}
-	atomic_store_explicit(&flow->left_to_kernel, true, memory_order_relaxed);
-	return SEND_NOT_TIMED;
+	if (err && !nobodys(err))
+		return err;
+	atomic_store_explicit(&flow->stranger, false, memory_order_release);
+	epoll_sets_join(flow, fd);
+	return 0;
 }
 
 /* key: NULL for where the socket is connected. 0, SEND_NOT_TIMED or -errno. */
@@ -232,28 +234,25 @@ static bool unanswered(long err)
 }
 
 /*
- * ktsnd does not answer, or is away. The message must not leave without it: by the kernel it would leave early. A call
- * that may block waits, without any lock, so that others and signals come through. To one that may not, and when the
- * time is over, the network is down: EAGAIN would promise that poll() tells when to come back.
+ * ktsnd does not answer, or is away. A call that may block waits. To one that may not, and when the time is over, the
+ * network is down: EAGAIN would promise that poll() tells when to come back.
  */
 static long way_wait(struct flow *flow, int fd, const struct ktsn_app_key *key, int flags, struct way *way)
 {
-	const struct timespec look = {.tv_nsec = LOOK_NS};
-	int64_t timeout_ns = may_block(fd, flags) ? send_timeout_ns(fd) : 0;
-	int64_t until_ms = handshake_now_ms() + (timeout_ns < ANSWER_NS ? timeout_ns : ANSWER_NS) / 1000000;
+	int64_t until_ms = patience_until_ms(fd, flags);
 	long err;
+	int waited;
 
-	for (;;) {
+	do {
 		/* Looks whether it lives, and for its successor. */
 		way->session = NULL;
 		err = way_find(flow, fd, key, way);
-		if (!unanswered(err))
-			return err;
-		if (handshake_now_ms() >= until_ms)
-			break;
-		if (kernel_call(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &look, NULL) == -EINTR)
-			return -EINTR;
-	}
+		waited = unanswered(err) ? patience_wait(until_ms) : 0;
+	} while (unanswered(err) && !waited);
+	if (!unanswered(err))
+		return err;
+	if (waited == -EINTR)
+		return -EINTR;
 	session_unanswered_count();
 	return -ENETDOWN;
 }

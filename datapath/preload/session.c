@@ -3,6 +3,7 @@
 
 #include "handshake.h"
 #include "own_fds.h"
+#include "patience.h"
 #include "restore.h"
 
 #include <string.h>
@@ -195,17 +196,10 @@ bool session_alive(struct session *session)
 	return peeked == -EAGAIN || peeked > 0;
 }
 
-int session_get(struct session **session)
+static int session_new(struct session **session)
 {
 	int err = 0;
 
-	*session = session_existing();
-	if (*session && session_alive(*session))
-		return 0;
-	if (*session && session_existing() && (err = restore(*session)) == 0)
-		return 0;
-	if (*session && session_existing())
-		return -ETIMEDOUT;
 	if (inherited())
 		lock_reset(&connect_lock);
 	lock_take(&connect_lock);
@@ -215,6 +209,26 @@ int session_get(struct session **session)
 	if (!*session)
 		err = connect_new(session);
 	lock_give(&connect_lock);
+	return err;
+}
+
+static int session_find(struct session **session)
+{
+	*session = session_existing();
+	if (*session && (session_alive(*session) || (session_existing() && restore(*session) == 0)))
+		return 0;
+	/* One that does not want the ring has no other use for it, and gives a new one. */
+	return *session && session_existing() ? -ETIMEDOUT : session_new(session);
+}
+
+int session_get(struct session **session)
+{
+	int err = session_find(session);
+
+	if (err == -ETIMEDOUT)
+		patience_note_silence();
+	else if (err && err != -ENOTCONN)
+		patience_note_answer();
 	return err;
 }
 
@@ -302,6 +316,10 @@ int session_request(struct session *session, const struct ktsn_app_request *requ
 	fd = atomic_load_explicit(&session->socket_fd, memory_order_acquire);
 	err = fd < 0 ? -ETIMEDOUT : request_exchange(session, fd, request, fd_to_pass, reply);
 	lock_give(&session->request_lock);
+	if (err)
+		patience_note_silence();
+	else
+		patience_note_answer();
 	return err ? -ETIMEDOUT : 0;
 }
 
