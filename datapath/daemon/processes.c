@@ -58,10 +58,11 @@ static void unanswered_log(struct process *process)
 	process_said_add(process, &said);
 	if (!said.unanswered)
 		return;
-	log_warning("pod %s: ktsnd was asked by process %d and did not answer in time; so far %llu of its timed "
-		    "messages were refused with ENETDOWN for it; give ktsnd a processor of its own, or find what "
-		    "stopped it",
-		    pod->identity, (int)process->pid, (unsigned long long)said.unanswered);
+	log_warning(
+		"pod %s: ktsnd was asked by process %d and did not answer in time; so far %llu of its timed "
+		"messages were refused with ENETDOWN for it; give ktsnd a processor of its own, or find what "
+		"stopped it",
+		pod->identity, (int)process->pid, (unsigned long long)said.unanswered);
 	pod->unanswered_warned = true;
 }
 

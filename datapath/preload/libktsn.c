@@ -67,8 +67,8 @@ static bool asked_before(int fd, const struct sock_txtime *txtime)
 
 	if (!flow)
 		return false;
-	same = !flow->left_to_kernel && !flow->stranger && !flow->refused && flow->txtime_clockid == txtime->clockid &&
-	       flow->txtime_flags == txtime->flags;
+	same = !flow->left_to_kernel && !flow->stranger && !flow->refused &&
+	       flow->txtime_clockid == txtime->clockid && flow->txtime_flags == txtime->flags;
 	flow_put(flow);
 	return same;
 }
@@ -105,8 +105,8 @@ static void refresh_await(struct flow *flow, int fd)
 }
 
 /* What becomes of a socket that asks, by what session_get() said. */
-static struct flow *flow_make(const struct sock_txtime *txtime, enum ktsn_clock clock, struct socket_kind kind,
-			      int session_err)
+static struct flow *flow_make(const struct sock_txtime *txtime, enum ktsn_clock clock,
+			      struct socket_kind kind, int session_err)
 {
 	struct flow *flow = flow_create();
 

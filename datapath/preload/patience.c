@@ -20,7 +20,7 @@ void patience_note_silence(void)
 
 	/* Between two questions that lie far apart it may have been well. */
 	if (atomic_load_explicit(&silent_since_ms, memory_order_relaxed) == 0 ||
-	    now_ms - last_ms > PATIENCE_MS)
+	    now_ms - last_ms > KTSN_APP_PATIENCE_MS)
 		atomic_store_explicit(&silent_since_ms, now_ms, memory_order_relaxed);
 	atomic_store_explicit(&silent_last_ms, now_ms, memory_order_relaxed);
 }
@@ -53,7 +53,7 @@ int64_t patience_until_ms(int fd, int flags)
 {
 	int64_t now_ms = handshake_now_ms();
 	int64_t since_ms = atomic_load_explicit(&silent_since_ms, memory_order_relaxed);
-	int64_t until_ms = (since_ms ? since_ms : now_ms) + PATIENCE_MS;
+	int64_t until_ms = (since_ms ? since_ms : now_ms) + KTSN_APP_PATIENCE_MS;
 	int64_t timeout_ms;
 
 	if (!patience_may_block(fd, flags))

@@ -3,15 +3,13 @@
  * How long a call waits for a ktsnd that does not answer, or is being restarted. Its message must not leave without
  * ktsnd: by the kernel it would leave early.
  *
- * The time counts from when ktsnd was first asked in vain, not from each call: so an application that goes on sends at
+ * The time (KTSN_APP_PATIENCE_MS) counts from when ktsnd was first asked in vain, not from each call: so an application that goes on sends at
  * its pace again, and is told by each call. Any thread.
  */
 #ifndef KTSN_PRELOAD_PATIENCE_H
 #define KTSN_PRELOAD_PATIENCE_H
 
 #include <stdint.h>
-
-enum { PATIENCE_MS = 5000 };
 
 /* ktsnd was asked in vain; it answered. */
 void patience_note_silence(void);

@@ -39,7 +39,7 @@ struct session {
 	size_t ring_bytes; /* mapped */
 	struct lock gate;
 	struct lock request_lock;
-	uint16_t requests; /* numbered so far; under request_lock */
+	uint16_t requests;            /* numbered so far; under request_lock */
 	struct unanswered unanswered; /* under request_lock */
 
 	/* Signs of life (session_check). */

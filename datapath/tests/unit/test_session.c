@@ -224,8 +224,7 @@ static void what_is_not_answered_is_not_asked_twice(void **state)
 {
 	const struct ktsn_app_request open = {
 		.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_OPEN, .flow = KTSN_APP_NONE};
-	const struct ktsn_app_request end = {
-		.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_CLOSE, .flow = 3};
+	const struct ktsn_app_request end = {.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_CLOSE, .flow = 3};
 	int listener = listen_here(), connection;
 	struct ktsn_app_request request;
 	struct ktsn_ring_memory memory;
