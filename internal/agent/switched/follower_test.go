@@ -5,9 +5,9 @@ package switched
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -107,7 +107,7 @@ func TestRestartOfOpenVSwitchIsSeen(t *testing.T) {
 			if seen != i {
 				t.Errorf("after %d restarts %d were seen", i, seen)
 			}
-			one.serial = fmt.Sprint(i + 1)
+			one.serial = strconv.Itoa(i + 1)
 		}
 		cancel()
 		if err := <-ended; err != nil {
