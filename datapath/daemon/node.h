@@ -330,6 +330,9 @@ int node_trace_start(struct node *node, const char *identity, uint64_t flow, str
 void node_trace_stop(struct node *node);
 /* A flow is new. */
 void flow_trace(struct flow *flow);
+/* Marks the ring and all flows of a process anew, or those of all. */
+void process_trace(struct process *process);
+void processes_trace(struct node *node);
 
 /* timed_sockets.c: sockets that wander from process to process */
 /* A flow of the pod ends: another process may still have its socket. */

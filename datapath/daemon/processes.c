@@ -157,6 +157,7 @@ void process_close(struct process *process)
 
 static void ring_open(struct process *process)
 {
+	process_trace(process);
 	loop_command(process->pod->node->loop,
 		     &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = process->ring});
 }
