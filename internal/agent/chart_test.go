@@ -300,6 +300,19 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
+func TestTheOperatorDoesNotGoBeforeItsNetworks(t *testing.T) {
+	without := []string{"--set", "operator.enabled=false"}
+	upgrade := slices.Concat(without, []string{"--is-upgrade", "--api-versions", "kubernetsn.io/v1alpha1/TSNNetwork"})
+	for _, arguments := range [][]string{without, slices.Concat(without, []string{"--is-upgrade"}), upgrade[2:]} {
+		if _, err := render(t, arguments...); err != nil {
+			t.Errorf("%v: %v", arguments, err)
+		}
+	}
+	if _, err := render(t, upgrade...); err == nil || !strings.Contains(err.Error(), "remove these first, while it runs") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestABadCommandLineIsExplained(t *testing.T) {
 	for line, sentence := range map[string]string{
 		"":                           "--node is missing",
