@@ -35,9 +35,10 @@ type Where struct {
 	Context string
 	// Namespace is made for the bench, and removed.
 	Namespace string
-	// Network is NAMESPACE/NAME of the NetworkAttachmentDefinition of path tsn.
+	// Network is that of path tsn: NAME of a TSNNetwork, or NAMESPACE/NAME of it and of where the chart is, or, where there is
+	// no such TSNNetwork, of a NetworkAttachmentDefinition.
 	Network string
-	// Image holds tsnperf; empty: the one beside ktsnd's.
+	// Image holds tsnperf; empty: the one beside ktsnd's, or the operator's.
 	Image string
 }
 
@@ -47,6 +48,8 @@ type connection struct {
 	config *rest.Config
 	// core and authorization are the groups of its API that a bench asks.
 	core, authorization rest.Interface
+	// annotated tells that the network is a TSNNetwork, on which the operator puts the pods that are annotated.
+	annotated bool
 }
 
 // connect reads the kubeconfig; the cluster is not asked yet.

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
 // right is something that a user may do or not.
@@ -42,7 +44,8 @@ func (c *connection) needed(tsn bool) []right {
 		{verb: "create", resource: "pods", subresource: "exec", namespace: c.Namespace},
 	}
 	if tsn {
-		all = append(all, right{verb: "get", group: attachmentGroup, resource: attachmentResource, namespace: c.networkNamespace()})
+		all = append(all, right{verb: "get", group: v1alpha1.GroupVersion.Group, resource: networkResource},
+			right{verb: "get", group: attachmentGroup, resource: attachmentResource, namespace: c.networkNamespace()})
 	}
 	return all
 }
