@@ -23,7 +23,10 @@ struct ktsn_ring_consumer {
 	uint64_t collected[KTSN_RING_WORDS]; /* ready bits fetched from the memory, not yet taken */
 	uint64_t collected_summary;          /* bit w: collected[w] is not 0 */
 	uint64_t taken[KTSN_RING_WORDS];     /* slots that ktsnd holds */
-	uint32_t reports_made;               /* modulo 2^32, as reports_read */
+	uint64_t
+		reported[KTSN_RING_WORDS]; /* slots that ktsnd made reports of and has not seen again since */
+	uint8_t reported_flow[KTSN_RING_SLOTS_MAX]; /* and whose they are */
+	uint32_t reports_made;                      /* modulo 2^32, as reports_read */
 	uint64_t report_sequence;
 };
 
