@@ -401,9 +401,10 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 	if (share_holds(loop, ring->share, loop->round_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
-		if (result < 0) {
+		/* What is claimed to be a message and is none counts as one: it takes as long. */
+		if (result == -EBADMSG) {
 			reject(loop, ring, &taken, NULL, &loop->counters.drop_invalid);
-		} else if ((err = message_accept(loop, ring, &taken))) {
+		} else if (result > 0 && (err = message_accept(loop, ring, &taken))) {
 			ktsn_ring_untake(&ring->consumer, taken.slot);
 			return err == -ENOBUFS ? DRAINED_NO_MEMORY : DRAINED_IN_PART;
 		}

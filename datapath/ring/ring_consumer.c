@@ -161,12 +161,16 @@ static void mark_taken(struct ktsn_ring_consumer *ring, uint32_t slot)
 	ring->held++;
 }
 
-/* The next collected slot whose state says that it is ready; 0 when there is none. A bit without the state
- * means nothing: it is a lie, or was left by a producer while ktsn_ring_recover() looked at the states. */
+/* Bits without a message that are looked at in one call: each is a look into a slot that is in no cache. */
+enum { LIES_AT_ONCE = 4 };
+
+/* The next collected slot whose state says that it is ready; 0 when there is none, -EAGAIN when none was found yet. A bit
+ * without the state means nothing: it is a lie, or was left by a producer while ktsn_ring_recover() looked at the
+ * states. */
 static int ready_slot(struct ktsn_ring_consumer *ring, uint32_t *slot)
 {
-	/* As many tries as slots: an application that sets bits for ever must not hold us. */
-	for (uint32_t tries = 0; tries < ring->slot_count; tries++) {
+	/* An application that sets bits for ever must not hold us. */
+	for (uint32_t lies = 0; lies < LIES_AT_ONCE; lies++) {
 		if (!ring->collected_summary)
 			collect(ring);
 		if (!ring->collected_summary)
@@ -177,15 +181,16 @@ static int ready_slot(struct ktsn_ring_consumer *ring, uint32_t *slot)
 		    KTSN_SLOT_READY)
 			return 1;
 	}
-	return 0;
+	return -EAGAIN;
 }
 
 int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken)
 {
 	struct ktsn_ring_slot *shared;
+	int found = ready_slot(ring, &taken->slot);
 
-	if (!ready_slot(ring, &taken->slot))
-		return 0;
+	if (found <= 0)
+		return found;
 	mark_taken(ring, taken->slot);
 	shared = slot_at(ring, taken->slot);
 	memcpy(&taken->flow, &shared->flow, sizeof(taken->flow));

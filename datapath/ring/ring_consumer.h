@@ -58,7 +58,8 @@ bool ktsn_ring_ready(const struct ktsn_ring_consumer *ring);
 /*
  * Takes a message that has been published; order among those ready is arbitrary, but what one thread
  * published one after another is never split so that the later is taken and the earlier not, if the
- * caller takes until 0. Returns 1 with *taken filled; 0 when none is ready; -EBADMSG when the slot's
+ * caller takes until 0. Returns 1 with *taken filled; 0 when none is ready; -EAGAIN when the application
+ * claimed some that are none, and there may be more: nothing was taken; -EBADMSG when the slot's
  * contents cannot be used: *taken holds the slot, which is the caller's to release like any other.
  */
 int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken);
