@@ -21,7 +21,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/traffic"
 )
 
-// Crowd is many flows to measure ktsnd with: so many pods with a process each, whose sockets take turns.
+// Crowd is many flows to measure ktsnd with: so many pods with a process each, or as many as flows need, whose sockets take
+// turns.
 type Crowd struct {
 	Pods, FlowsPerPod int
 	// Period is the time between two messages of a flow; those of all flows are spread evenly over it.
@@ -45,6 +46,8 @@ type Observed struct {
 }
 
 const (
+	// flowsPerProcess is below what ktsnd takes from one process (256).
+	flowsPerProcess = 250
 	// crowdLead is how long before its time a message is handed over.
 	crowdLead = 10 * time.Millisecond
 	// besideFirst is before the first message is due, when all is quiet again after the start of a crowd.
@@ -133,12 +136,12 @@ func (l *Lab) removePods(ctx context.Context, pods []pod) error {
 func (l *Lab) gather(ctx context.Context, c Crowd, pods []pod, to netip.AddrPort) ([]*process.Process, time.Time, error) {
 	flows := c.Pods * c.FlowsPerPod
 	for _, each := range crowdStarts {
-		first := time.Now().Add(time.Second + each*time.Duration(c.Pods) + time.Duration(flows)*time.Millisecond).Truncate(c.Period).Add(c.Period)
+		first := time.Now().Add(time.Second + each*time.Duration(len(c.shares(pods))) + time.Duration(flows)*time.Millisecond).Truncate(c.Period).Add(c.Period)
 		talkers, err := l.startCrowd(c, pods, to, first)
 		if err != nil {
 			return talkers, first, err
 		}
-		known, err := l.awaitFlows(ctx, flows, first.Add(-besideFirst-crowdLead))
+		known, err := l.awaitFlows(ctx, flows, talkers, first.Add(-besideFirst-crowdLead))
 		if known || err != nil {
 			return talkers, first, err
 		}
@@ -147,20 +150,39 @@ func (l *Lab) gather(ctx context.Context, c Crowd, pods []pod, to netip.AddrPort
 			return nil, first, err
 		}
 	}
-	return nil, time.Time{}, fmt.Errorf("the machine is too busy: %d applications did not find ktsnd in time", c.Pods)
+	return nil, time.Time{}, fmt.Errorf("the machine is too busy: not all of %d flows found ktsnd in time", flows)
+}
+
+// share is what one process sends.
+type share struct {
+	pod   pod
+	flows int
+}
+
+// shares divides the flows among processes.
+func (c *Crowd) shares(pods []pod) []share {
+	var all []share
+	parts := (c.FlowsPerPod + flowsPerProcess - 1) / flowsPerProcess
+	for _, one := range pods {
+		for part := range parts {
+			all = append(all, share{one, c.FlowsPerPod*(part+1)/parts - c.FlowsPerPod*part/parts})
+		}
+	}
+	return all
 }
 
 func (l *Lab) startCrowd(c Crowd, pods []pod, to netip.AddrPort, first time.Time) ([]*process.Process, error) {
 	var all []*process.Process
-	cycle := c.Period / time.Duration(c.FlowsPerPod)
-	for i, one := range pods {
+	shares := c.shares(pods)
+	for i, one := range shares {
+		cycle := c.Period / time.Duration(one.flows)
 		arguments := []string{"talker", "--quiet", "--clock", "tai", "--to", to.String(),
-			"--sockets", strconv.Itoa(c.FlowsPerPod), "--cycle", traffic.Nanoseconds(cycle), "--lead", traffic.Nanoseconds(crowdLead),
-			"--count", strconv.Itoa(c.FlowsPerPod * c.Rounds), "--start", strconv.FormatInt(taiOf(first), 10),
-			"--offset", traffic.Nanoseconds(cycle * time.Duration(i) / time.Duration(len(pods)))}
+			"--sockets", strconv.Itoa(one.flows), "--cycle", traffic.Nanoseconds(cycle), "--lead", traffic.Nanoseconds(crowdLead),
+			"--count", strconv.Itoa(one.flows * c.Rounds), "--start", strconv.FormatInt(taiOf(first), 10),
+			"--offset", traffic.Nanoseconds(cycle * time.Duration(i) / time.Duration(len(shares)))}
 		command := exec.Command(l.programs.tsnperf, append(arguments, traffic.CPU(l.pinning.listener)...)...)
-		command.Env = append(os.Environ(), "LD_PRELOAD="+l.programs.library, "KTSN_SOCKET="+one.socket)
-		talker, err := process.Start(one.namespace, "tsnperf talker of "+one.identity, command)
+		command.Env = append(os.Environ(), "LD_PRELOAD="+l.programs.library, "KTSN_SOCKET="+one.pod.socket)
+		talker, err := process.Start(one.pod.namespace, "tsnperf talker of "+one.pod.identity, command)
 		if err != nil {
 			return all, err
 		}
@@ -176,9 +198,16 @@ func taiOf(at time.Time) int64 {
 	return now.Nano() + int64(time.Until(at))
 }
 
-// awaitFlows tells whether ktsnd knows so many flows before a time.
-func (l *Lab) awaitFlows(ctx context.Context, flows int, until time.Time) (bool, error) {
+// awaitFlows tells whether ktsnd knows so many flows before a time. A talker that ends before that has failed.
+func (l *Lab) awaitFlows(ctx context.Context, flows int, talkers []*process.Process, until time.Time) (bool, error) {
 	for time.Now().Before(until) {
+		for _, talker := range talkers {
+			select {
+			case <-talker.Done():
+				return false, talker.Ended()
+			default:
+			}
+		}
 		status, err := l.daemon.client.Status(ctx)
 		if err != nil || status.Flows == flows {
 			return err == nil, err
@@ -191,7 +220,7 @@ func (l *Lab) awaitFlows(ctx context.Context, flows int, until time.Time) (bool,
 }
 
 func (l *Lab) awaitNoFlows(ctx context.Context) error {
-	_, err := l.awaitFlows(ctx, 0, time.Now().Add(readyTimeout))
+	_, err := l.awaitFlows(ctx, 0, nil, time.Now().Add(readyTimeout))
 	return err
 }
 
