@@ -335,3 +335,50 @@ func TestMessagesHaveTheWindowOfTheProfile(t *testing.T) {
 		}
 	}
 }
+
+// shortScale is the shipped scale in a short form.
+const shortScale = `
+name: scale
+paths: [direct]
+experiment: scale
+repetitions: 2
+with: {flows: [1, 300], pods: [1, 8], lasts: 500ms}
+`
+
+func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
+	profile, out := writeProfile(t, shortScale), t.TempDir()
+	victim := startBench(t, profile, out)
+	awaitRuns(t, victim, out, 3) // the fourth of each repetition has the pods
+	if err := syscall.Kill(victim.PID(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := finishDemo(t, victim); err == nil || !strings.Contains(err.Error(), "the same command goes on with it") {
+		t.Errorf("it ended with %v", err)
+	}
+	checkNoTraces(t, victim.PID())
+	before := kept(t, out)
+	if said, status := ktsn(t, "bench", "report", out); status != 0 || !strings.Contains(said, "the bench was interrupted") {
+		t.Errorf("the report of what there was: status %d: %s", status, said)
+	}
+	started := startBench(t, profile, out)
+	if err := finishDemo(t, started); err != nil {
+		t.Fatal(err)
+	}
+	checkNoTraces(t, started.PID())
+	after := kept(t, out)
+	for name, sum := range before {
+		if after[name] != sum {
+			t.Errorf("%s was measured again", name)
+		}
+	}
+	summary := readSummary(t, out)
+	if len(after) != 8 || summary.Profile.Done != 8 || len(summary.Problems) != 0 || len(summary.Sections) != 1 || len(summary.Sections[0].Charts) != 4 {
+		t.Fatalf("%d runs, problems %q, sections %+v", len(after), summary.Problems, summary.Sections)
+	}
+	for i, want := range [][2]string{{"1", "10"}, {"300", "3000"}} { // two repetitions of five rounds
+		if row := summary.Sections[0].Tables[0].Rows[i]; row[0] != want[0] || row[1] != want[1] || row[2] != "0" {
+			t.Errorf("%q, want %q and nothing lost", row, want)
+		}
+	}
+	checkPageHas(t, out, `id="section-scale"`, `id="scale-cores"`, `id="scale-departure-p99"`, "pods of one flow")
+}
