@@ -187,3 +187,53 @@ func TestExperimentsThatCannotBeAreRefusedInASentence(t *testing.T) {
 		})
 	}
 }
+
+// unserving is a target whose ktsnd answers from the run of that number on.
+type unserving struct {
+	fake
+	from int
+	// failing fails such runs, where otherwise they only say so.
+	failing bool
+}
+
+func (u *unserving) Perform(ctx context.Context, run Run) (*Outcome, error) {
+	outcome, err := u.fake.Perform(ctx, run)
+	if len(u.performed) >= u.from {
+		return outcome, err
+	}
+	if u.failing {
+		return nil, fmt.Errorf("%w: refused", ErrUnserved)
+	}
+	outcome.Unserved, outcome.Problems = true, []string{"ktsnd did not send them"}
+	return outcome, nil
+}
+
+func TestRunsThatKtsndDidNotServeAreMadeAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		target   unserving
+		done     bool
+		repeated int
+		problems int
+	}{
+		"at once":                {unserving{from: 1}, true, 0, 0},
+		"the third time":         {unserving{from: 3}, true, 2, 0},
+		"never":                  {unserving{from: 100}, true, 2, 1},
+		"the third time, failed": {unserving{from: 3, failing: true}, true, 2, 0},
+		"never, failed":          {unserving{from: 100, failing: true}, false, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := test.target
+			engine := Engine{Target: &target}
+			outcome, err := engine.serve(t.Context(), Run{Key: results.Key{Path: results.PathDirect}, Messages: 2})
+			if (err == nil) != test.done || (err != nil && !errors.Is(err, ErrUnserved)) {
+				t.Fatalf("%+v, %v", outcome, err)
+			}
+			if err == nil && (outcome.Repeated != test.repeated || len(outcome.Problems) != test.problems) {
+				t.Errorf("%+v", outcome)
+			}
+			if len(target.performed) > 3 {
+				t.Errorf("made %d times", len(target.performed))
+			}
+		})
+	}
+}

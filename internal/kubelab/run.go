@@ -90,6 +90,10 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *traffic.Observatio
 		return nil, err
 	}
 	if err := l.talk(ctx, r, seen, l.pods[way.talker], address); err != nil {
+		if errors.Is(err, bench.ErrUnserved) { // the run is made again, and these have to be gone then
+			_ = listener.wait(ctx)
+			_, _ = beside.finish(ctx)
+		}
 		return nil, err
 	}
 	if err := listener.wait(ctx); err != nil {
@@ -130,7 +134,7 @@ func (l *Lab) talk(ctx context.Context, r bench.Run, seen *traffic.Observation, 
 	}
 	for i, talker := range talkers {
 		if err := talker.wait(ctx); err != nil {
-			return err
+			return refused(r, err)
 		}
 		var err error
 		if seen.Talkers[i].Sent, err = perf.ReadTalker(strings.NewReader(talker.stdout.String())); err != nil {
@@ -138,6 +142,17 @@ func (l *Lab) talk(ctx context.Context, r bench.Run, seen *traffic.Observation, 
 		}
 	}
 	return nil
+}
+
+// refusal is what a talker says whose socket libktsn left to the kernel.
+const refusal = "the kernel refused SO_TXTIME"
+
+// refused tells a talker that ktsnd did not answer from one that failed otherwise.
+func refused(r bench.Run, err error) error {
+	if results.ThroughKtsnd(r.Path) && strings.Contains(err.Error(), refusal) {
+		return fmt.Errorf("%w: %w", bench.ErrUnserved, err)
+	}
+	return err
 }
 
 // lateSoFar is what ktsnd of the talkers' node has counted as late in the class of a run's messages; nil when it cannot be
