@@ -203,9 +203,10 @@ func (e *entry) addWitness(record *Record) {
 	alternation := &e.run.Alternations[len(e.run.Alternations)-1]
 	both := []results.Alternation{{Counts: alternation.Counts}, {Counts: record.Observed.Counts}}
 	alternation.Counts = results.PoolCounts(both)
-	alternation.LaunchError = stats.Summarize(seen.launch)
+	alternation.LaunchError, alternation.Port = stats.Summarize(seen.launch), stats.Summarize(seen.port)
 	alternation.MachineCores, alternation.MemoryBytes = record.Observed.MachineCores, record.Observed.MemoryBytes
 	e.samples.launch = append(e.samples.launch, seen.launch...)
+	e.samples.port = append(e.samples.port, seen.port...)
 }
 
 // addTimes notes for each latency when it was measured.
@@ -231,6 +232,7 @@ func (e *entry) finish() {
 	run.MemoryBytes = results.MostMemory(run.Alternations)
 	run.MachineCores = results.MeanMachine(run.Alternations)
 	run.MedianOfAlternations = results.MedianOf(run.Alternations)
+	run.SwitchShare = switchShare(run)
 }
 
 // sort brings the runs into the order of the matrix: paths take other turns in each repetition.

@@ -209,6 +209,10 @@ func (p *Profile) checkWorkloads() *Fault {
 			if slices.Contains(workload.Paths[:j], path) {
 				return fault("workloads", i, "path %s of workload %s is given twice; give each once", path, workload.Name)
 			}
+			if needsOVS(workload.Name) && path != results.PathOVS {
+				return fault("workloads", i, "workload %s has path %s, and it is about the polling of path %s alone; leave its paths out",
+					workload.Name, path, results.PathOVS)
+			}
 			if HasGates(workload.Name) && path != direct {
 				return fault("workloads", i, "workload %s has path %s, and only path %s has gates; leave its paths out",
 					workload.Name, path, direct)
@@ -225,6 +229,10 @@ func (p *Profile) checkWorkloads() *Fault {
 		!slices.Contains(p.Paths, direct) {
 		return fault("workloads", -1, "workloads %v and not path %s, without which they mean nothing; add it, or workload %s",
 			names, direct, results.WorkloadPlain)
+	}
+	if !slices.ContainsFunc(names, func(name string) bool { return !needsOVS(name) }) && !slices.Contains(p.Paths, results.PathOVS) {
+		return fault("workloads", -1, "workload %s and not path %s, which it is about; add it, or another workload", results.WorkloadPMDSleep,
+			results.PathOVS)
 	}
 	return nil
 }
@@ -341,6 +349,9 @@ func (p *Profile) forWorkload(workload Workload) (paths []string, payloads []int
 	if needsDirect(workload.Name) && !slices.Contains(p.Paths, direct) {
 		paths = nil
 	}
+	if needsOVS(workload.Name) {
+		return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path != results.PathOVS }), payloads, messages
+	}
 	if workload.Name != results.WorkloadPlain && len(workload.Paths) == 0 {
 		paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path == results.PathOVS })
 	}
@@ -372,7 +383,7 @@ func (p *Profile) LeaveOut(path, why string) {
 	p.Paths = without(p.Paths)
 	var left []Workload
 	for _, workload := range p.Workloads {
-		own := len(workload.Paths) > 0
+		own := len(workload.Paths) > 0 || needsOVS(workload.Name) && path == results.PathOVS
 		if workload.Paths = without(workload.Paths); !own || len(workload.Paths) > 0 {
 			left = append(left, workload)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/experiment"
 	"github.com/kubernetsn/kubernetsn/internal/kubelab"
 	"github.com/kubernetsn/kubernetsn/internal/lab"
+	"github.com/kubernetsn/kubernetsn/internal/netlab"
 	"github.com/kubernetsn/kubernetsn/internal/report"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
@@ -171,6 +172,9 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 
 // open makes the target, having removed what an earlier one left whose process was killed.
 func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io.Writer) (bench.Target, error) {
+	if profile.Placed() {
+		return b.openPlace(profile, progress)
+	}
 	if profile.Target == bench.Cluster.Name {
 		target, err := kubelab.Open(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
 		if err != nil {
@@ -199,6 +203,23 @@ func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io
 		}
 	}
 	target, err := lab.Open(ctx, programs, profile.Pinning)
+	if err != nil {
+		return nil, err
+	}
+	return target, nil
+}
+
+// openPlace makes the target of an experiment that is made on paths of its own.
+func (b *benchRun) openPlace(profile *bench.Profile, progress io.Writer) (bench.Target, error) {
+	if profile.Target == bench.Cluster.Name {
+		return nil, errors.New("not yet")
+	}
+	if os.Geteuid() == 0 {
+		if err := netlab.Sweep(progress); err != nil {
+			return nil, err
+		}
+	}
+	target, err := netlab.Open(profile, b.binDir)
 	if err != nil {
 		return nil, err
 	}

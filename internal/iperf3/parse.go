@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Result is what a transfer came to.
@@ -71,4 +72,12 @@ func Parse(from io.Reader) (*Result, error) {
 		result.LostShare = max(0, 1-received.Bytes/sent.Bytes)
 	}
 	return result, nil
+}
+
+// refused is what a client says when nobody listens.
+const refused = "Connection refused"
+
+// NotListening tells whether an error of Parse is only that the server does not listen yet.
+func NotListening(err error) bool {
+	return strings.Contains(err.Error(), refused)
 }

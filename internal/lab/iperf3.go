@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os/exec"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +24,6 @@ import (
 const (
 	// iperf3Port is where iperf3's server listens.
 	iperf3Port = 5201
-	// refused is what a client says when the server does not listen yet.
-	refused = "Connection refused"
 	// iperf3Slack is how much longer than the messages iperf3 sends, so that it begins before and ends after them.
 	iperf3Slack = 2 * time.Second
 )
@@ -71,7 +68,7 @@ func (l *Lab) startIperf3(ctx context.Context, r bench.Run) (*saturation, error)
 	defer cancel()
 	for {
 		err := l.startClient(ctx, r, s)
-		if err == nil || !strings.Contains(err.Error(), refused) || ctx.Err() != nil {
+		if err == nil || !iperf3.NotListening(err) || ctx.Err() != nil {
 			return s, err
 		}
 		time.Sleep(readyPoll) // the server has not begun to listen

@@ -400,6 +400,8 @@ var aboutWorkloads = map[string]string{
 		"processor, which it leaves to the others as far as they want it.",
 	results.WorkloadKeepAwake: "ktsnd keeps its processor from sleeping in these shorter runs. The talker runs on the same " +
 		"processor, so all paths gain from it; it costs a whole processor’s power.",
+	results.WorkloadPMDSleep: "Open vSwitch’s polling may pause for 50 µs when there is nothing (pmd-maxsleep): what that saves of a " +
+		"processor, and what it costs.",
 	results.WorkloadGates: "A schedule: in each cycle the gate is open for class 7, then for class 6, then for classes 0 to 5. " +
 		"The messages are of class 7, with transmit times in the middle of its window. Another talker has as many of " +
 		"class 6. Nothing saturates anything.",

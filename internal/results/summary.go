@@ -80,6 +80,9 @@ type Run struct {
 	// Each alternation by itself, and the median of each of their figures.
 	Alternations         []Alternation `json:"alternations"`
 	MedianOfAlternations Distributions `json:"median_of_alternations"`
+	// SwitchShare is what Open vSwitch takes of the latency, median by median; null for other paths, and where nobody
+	// saw the wire.
+	SwitchShare *float64 `json:"ovs_share_of_latency,omitempty"`
 }
 
 // Alternation is one uninterrupted piece of a run.
@@ -141,6 +144,9 @@ type Distributions struct {
 	LaunchError *stats.Summary `json:"launch_error_ns"`
 	// DepartureError is ktsnd's clock read that released the frame - requested transmit time.
 	DepartureError *stats.Summary `json:"departure_error_ns"`
+	// Port is time on the wire - the clock read that released the frame: what ktsnd's port takes, which is all of Open
+	// vSwitch on path ovs.
+	Port *stats.Summary `json:"port_ns,omitempty"`
 	// SendCall is how long the application's send call took.
 	SendCall *stats.Summary `json:"send_call_ns"`
 	// CPUCores is the processor time of programs as a share of one core, by program.
@@ -308,6 +314,7 @@ func MedianOf(alternations []Alternation) Distributions {
 		Jitter:         stats.MedianJitter(jitters),
 		LaunchError:    summaries(func(a Alternation) *stats.Summary { return a.LaunchError }),
 		DepartureError: summaries(func(a Alternation) *stats.Summary { return a.DepartureError }),
+		Port:           summaries(func(a Alternation) *stats.Summary { return a.Port }),
 		SendCall:       summaries(func(a Alternation) *stats.Summary { return a.SendCall }),
 		CPUCores:       medianCores(alternations),
 	}

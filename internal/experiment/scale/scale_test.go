@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package experiment
+package scale
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,14 +13,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/lab"
 )
 
+func TestMain(m *testing.M) {
+	bench.Register(Name, New)
+	os.Exit(m.Run())
+}
+
 func parsed(t *testing.T, text string, on *bench.Means) (*bench.Profile, error) {
 	t.Helper()
-	Register()
 	return bench.ParseProfile("p.yaml", []byte(text), on)
 }
 
 func TestShippedScaleIsPlannedInTime(t *testing.T) {
-	Register()
 	profile, err := bench.ReadProfile("scale", bench.Namespaces)
 	if err != nil || profile.Name != "scale" || profile.About == "" {
 		t.Fatalf("%+v, %v", profile, err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package experiment
+package scale
 
 import (
 	"context"
@@ -16,6 +16,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
 
+// Name is how profiles call the experiment.
+const Name = "scale"
+
 // scale is what ktsnd costs, and how well it keeps times, as flows and pods become more.
 type scale struct {
 	// Flows of one pod, sockets of one process; and Pods with one flow each.
@@ -26,7 +29,8 @@ type scale struct {
 	Lasts  time.Duration `json:"lasts"`
 }
 
-func newScale() bench.Experiment {
+// New is the experiment with its defaults.
+func New() bench.Experiment {
 	return &scale{Flows: []int{1, 10, 100, 1000}, Pods: []int{1, 10, 100}, Period: 100 * time.Millisecond, Lasts: 4 * time.Second}
 }
 
