@@ -247,11 +247,12 @@ type reading struct {
 	status *control.Status
 }
 
+// read looks at the link first, so that a frame that is sent meanwhile counts on it and not only at ktsnd.
 func (l *Lab) read(ctx context.Context) (r reading, err error) {
-	if r.status, err = l.daemon.client.Status(ctx); err != nil {
+	if r.frames, err = l.nodes.NodeB.FramesReceived(topology.PhysicalInterface); err != nil {
 		return r, err
 	}
-	if r.frames, err = l.nodes.NodeB.FramesReceived(topology.PhysicalInterface); err != nil {
+	if r.status, err = l.daemon.client.Status(ctx); err != nil {
 		return r, err
 	}
 	r.at = time.Now()
@@ -259,8 +260,13 @@ func (l *Lab) read(ctx context.Context) (r reading, err error) {
 	return r, err
 }
 
-// observe reads just before the first message and just after the last is due.
+// observe reads processor times just before the first message and just after the last is due, and counts from now on: a pause
+// of the machine may be longer than what is left before the first message.
 func (l *Lab) observe(ctx context.Context, c Crowd, talkers []*process.Process, first time.Time, seen *Observed) (err error) {
+	begin, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
 	if err := sleep(ctx, time.Until(first.Add(-crowdLead-besideFirst/2))); err != nil {
 		return err
 	}
@@ -287,7 +293,7 @@ func (l *Lab) observe(ctx context.Context, c Crowd, talkers []*process.Process, 
 			return err
 		}
 	}
-	return l.count(ctx, before, seen)
+	return l.count(ctx, begin, seen)
 }
 
 // count takes what became of the messages once all have left.
