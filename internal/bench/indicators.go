@@ -17,17 +17,22 @@ type indicator struct {
 	id, title, axis, about string
 	// of takes the samples of an entry; due is how long behind the beginning of the cycle its messages are due.
 	of func(e *entry, due int64) []int64
+	// shareOf names a share of the samples, those for which counts says so; empty: none.
+	shareOf string
+	counts  func(w Window, ns int64) bool
 }
 
 var allIndicators = []indicator{
 	{"scheduled", "scheduled times", "From the beginning of the cycle to the receiving end of the link, µs",
 		"from the beginning of a cycle to when the frame comes off the link at the receiver",
-		func(e *entry, due int64) []int64 { return later(e.samples.launch, due) }},
+		func(e *entry, due int64) []int64 { return later(e.samples.launch, due) },
+		"in the window", func(w Window, ns int64) bool { return ns >= w.Open.Nanoseconds() && ns < w.Close.Nanoseconds() }},
 	{"application", "RT application latency", "From the beginning of the cycle to the send call, µs",
 		"from the beginning of a cycle to when the application calls the send function",
-		func(e *entry, due int64) []int64 { return later(e.samples.handover, due) }},
+		func(e *entry, due int64) []int64 { return later(e.samples.handover, due) },
+		"after the time due", func(w Window, ns int64) bool { return ns > w.Transmit().Nanoseconds() }},
 	{"network-jitter", "TSN network jitter", "Scheduled time − mean of all, µs", "a scheduled time − the mean of all of its case",
-		func(e *entry, _ int64) []int64 { return fromMean(e.samples.launch) }},
+		func(e *entry, _ int64) []int64 { return fromMean(e.samples.launch) }, "", nil},
 }
 
 func later(samples []int64, by int64) []int64 {
@@ -60,13 +65,16 @@ func (c *collector) indicators() *results.Section {
 	for _, one := range allIndicators {
 		table := results.SectionTable{ID: one.id + "-table", Title: one.title + ", µs: " + one.about,
 			Head: []string{"case", "messages", "min", "p1", "p50", "p99", "max", "max − min", "p99 − p1"}}
+		if one.shareOf != "" {
+			table.Head = append(table.Head, one.shareOf)
+		}
 		for number, entry := range c.entries {
 			samples := slices.Sorted(slices.Values(one.of(entry, c.due(entry))))
 			if len(samples) == 0 {
 				continue
 			}
 			name := entry.run.Workload + ", " + entry.run.Path
-			table.Rows = append(table.Rows, indicatorRow(name, samples))
+			table.Rows = append(table.Rows, append(indicatorRow(name, samples), c.share(&one, entry, samples)...))
 			section.Charts = append(section.Charts, one.chart(number, name, samples))
 		}
 		section.Tables = append(section.Tables, table)
@@ -78,6 +86,23 @@ func (c *collector) indicators() *results.Section {
 		return nil
 	}
 	return section
+}
+
+// share is that of the samples for which the indicator has a column; it means nothing without a schedule.
+func (c *collector) share(of *indicator, e *entry, samples []int64) []string {
+	switch {
+	case of.shareOf == "":
+		return nil
+	case !HasGates(e.run.Workload):
+		return []string{"–"}
+	}
+	count := 0
+	for _, ns := range samples {
+		if of.counts(c.profile.Window, ns) {
+			count++
+		}
+	}
+	return []string{fmt.Sprintf("%.2f %%", 100*float64(count)/float64(len(samples)))}
 }
 
 // due is how long behind the beginning of the cycle an entry's messages are due.
