@@ -167,8 +167,8 @@ void frame_shape(struct loop *loop, struct packet *packet, const struct loop_rou
 		packet_drop(loop, packet, &loop->counters.drop_invalid);
 		return;
 	}
-	error = ktsn_shaper_enqueue(loop->outlets[packet->outlet].shaper, share_lane(packet), &packet->shaper,
-				    loop->round_tai_ns);
+	error = ktsn_shaper_enqueue_handed(loop->outlets[packet->outlet].shaper, share_lane(packet),
+					   &packet->shaper, packet->handed_tai_ns, loop->round_tai_ns);
 	if (error)
 		packet_drop(loop, packet, refusal_counter(loop, error));
 }
@@ -303,6 +303,18 @@ static bool room_for(const struct loop *loop, struct share *share, const struct 
 	return share->wanted == 0;
 }
 
+/*
+ * When the message was handed over, by which the strategies etf judge, as the kernel does in the call: that ktsnd woke up
+ * late is not the application's fault. It is the application's word, and believed only where it says earlier than
+ * now. What a lie can win is that a message that is late already is taken, and dropped for being late.
+ */
+static int64_t handed_over(const struct loop *loop, const struct ktsn_ring_taken *taken)
+{
+	bool said = taken->called_tai_ns > 0 && taken->called_tai_ns < loop->round_tai_ns;
+
+	return said ? taken->called_tai_ns : loop->round_tai_ns;
+}
+
 /* 0; -EAGAIN when its pod has no room for it; -ENOBUFS when there is no memory. */
 static int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken)
 {
@@ -326,6 +338,7 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	if (!packet)
 		return -ENOBUFS;
 	packet->requested_tai_ns = txtime_tai_ns;
+	packet->handed_tai_ns = handed_over(loop, taken);
 	packet_fill(loop, packet, ring, taken, destination);
 	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
 	if (txtime_tai_ns < loop->asleep_tai_ns && txtime_tai_ns < loop->round_tai_ns)

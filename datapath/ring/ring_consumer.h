@@ -105,7 +105,7 @@ _Atomic uint32_t *ktsn_ring_consumer_space_futex(struct ktsn_ring_consumer *ring
 bool ktsn_ring_space_polled(struct ktsn_ring_consumer *ring);
 uint64_t ktsn_ring_space_pollers(struct ktsn_ring_consumer *ring, uint32_t w);
 
-/* Whether producers shall say when their send calls begin. Any thread of ktsnd. */
+/* Whether producers shall say when their send calls begin, for a trace or for a strategy that asks for it. Any thread of ktsnd. */
 void ktsn_ring_trace_set(struct ktsn_ring_consumer *ring, bool traced);
 
 /* Says when producers must ring. After this returns, ktsn_ring_ready() sees every message whose
