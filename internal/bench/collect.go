@@ -23,10 +23,6 @@ func Collect(store *Store) (*results.Summary, []results.Series, error) {
 	}
 	summary.Idle, summary.Usage = c.idle, results.UsageOf(c.usage)
 	summary.Problems = append(summary.Problems, c.problems...)
-	if c.repeated > 0 {
-		summary.NotMeasured = append(summary.NotMeasured, results.Gap{What: fmt.Sprintf("%d runs that were made again", c.repeated),
-			Why: "ktsnd did not answer the application within the 100 ms that libktsn waits, so no message was its own"})
-	}
 	for _, entry := range c.entries {
 		summary.Runs = append(summary.Runs, &entry.run)
 	}
@@ -94,8 +90,6 @@ type collector struct {
 	// witnesses are the runs that were watched beside those of entries; of workload watched.
 	witnesses []*entry
 	problems  []string
-	// repeated is how many runs were made again.
-	repeated int
 	// cases are an experiment's.
 	cases            []Measured
 	idle             *results.Idle
@@ -124,7 +118,6 @@ func (c *collector) add(record *Record) error {
 	c.stolenNs += record.StolenNs
 	c.tookNs += record.TookNs
 	c.usage = append(c.usage, record.Usage...)
-	c.repeated += record.Repeated
 	run := record.Run
 	for _, problem := range record.Problems {
 		c.problems = append(c.problems, fmt.Sprintf("%s, alternation %d: %s", run.about(), run.Alternation, problem))

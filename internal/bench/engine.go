@@ -4,7 +4,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -73,32 +72,13 @@ func (e *Engine) performBlock(ctx context.Context, block Block) error {
 	return nil
 }
 
-// mostRepeated is how often a run is made again that says nothing of ktsnd, because a busy machine let it answer too late.
-const mostRepeated = 2
-
-// serve makes a run, and again where ktsnd did not answer the application in time: nothing was measured of it then.
-func (e *Engine) serve(ctx context.Context, run Run) (*Outcome, error) {
-	for repeated := 0; ; repeated++ {
-		outcome, err := e.Target.Perform(ctx, run)
-		unserved := errors.Is(err, ErrUnserved) || (err == nil && outcome.Unserved)
-		if unserved && repeated < mostRepeated && ctx.Err() == nil {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		outcome.Repeated = repeated
-		return outcome, nil
-	}
-}
-
 func (e *Engine) performRun(ctx context.Context, run Run) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	e.Progress.starts(run)
 	begin := e.Now()
-	outcome, err := e.serve(ctx, run)
+	outcome, err := e.Target.Perform(ctx, run)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -104,14 +103,7 @@ type Outcome struct {
 	Values  map[string]float64 `json:"values,omitempty"`
 	Samples map[string][]int64 `json:"samples,omitempty"`
 	Said    map[string]string  `json:"said,omitempty"`
-	// Unserved tells that no message of the run was ktsnd's though all should have been: it did not answer the application
-	// in time, which then was the kernel's. Repeated is how many such runs preceded this one, in its place.
-	Unserved bool `json:"-"`
-	Repeated int  `json:"repeated,omitempty"`
 }
-
-// ErrUnserved is returned by a target whose application ended because ktsnd did not answer it in time.
-var ErrUnserved = errors.New("ktsnd did not answer the application in time")
 
 // Names of Outcome.Values.
 const (

@@ -87,10 +87,6 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *traffic.Observatio
 		return nil, err
 	}
 	if err := l.talk(ctx, r, seen, l.pods[way.talker], address); err != nil {
-		if errors.Is(err, bench.ErrUnserved) { // the run is made again, and these have to be gone then
-			_ = listener.wait(ctx)
-			_, _ = beside.finish(ctx)
-		}
 		return nil, err
 	}
 	if err := listener.wait(ctx); err != nil {
@@ -131,7 +127,7 @@ func (l *Lab) talk(ctx context.Context, r bench.Run, seen *traffic.Observation, 
 	}
 	for i, talker := range talkers {
 		if err := talker.wait(ctx); err != nil {
-			return refused(r, err)
+			return err
 		}
 		var err error
 		if seen.Talkers[i].Sent, err = perf.ReadTalker(strings.NewReader(talker.stdout.String())); err != nil {
@@ -139,17 +135,6 @@ func (l *Lab) talk(ctx context.Context, r bench.Run, seen *traffic.Observation, 
 		}
 	}
 	return nil
-}
-
-// refusal is what a talker says whose socket libktsn left to the kernel.
-const refusal = "the kernel refused SO_TXTIME"
-
-// refused tells a talker that ktsnd did not answer from one that failed otherwise.
-func refused(r bench.Run, err error) error {
-	if results.ThroughKtsnd(r.Path) && strings.Contains(err.Error(), refusal) {
-		return fmt.Errorf("%w: %w", bench.ErrUnserved, err)
-	}
-	return err
 }
 
 // counted is what ktsnd of the talkers' node has counted so far, of all pods there.

@@ -61,22 +61,8 @@ func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) 
 	if err != nil {
 		return nil, err
 	}
-	outcome.Unserved = unserved(seen, outcome)
 	outcome.Observed.MachineCores, outcome.Observed.MemoryBytes = watched.MachineCores, watched.MemoryBytes
 	return outcome, nil
-}
-
-// unserved tells that ktsnd was asked and has sent none of the messages, all of which were accepted.
-func unserved(seen *traffic.Observation, outcome *bench.Outcome) bool {
-	if !seen.ViaDaemon || seen.Departures == nil || outcome.Observed.Sent == 0 {
-		return false
-	}
-	for i := range outcome.Messages {
-		if outcome.Messages[i].Departed != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // tapped watches the link while there is traffic.
