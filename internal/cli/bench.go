@@ -182,6 +182,9 @@ func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io
 		}
 		return target, nil
 	}
+	if err := lab.Iperf3Missing(profile); err != nil {
+		return nil, err
+	}
 	programs, err := lab.FindPrograms(b.binDir, slices.ContainsFunc(profile.Paths, results.ThroughKtsnd))
 	if err != nil {
 		return nil, err
@@ -192,6 +195,11 @@ func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io
 		}
 		if err := leaveOVS(ctx, profile); err != nil {
 			return nil, err
+		}
+		if profile.VLAN != 0 {
+			if missing := lab.VLANMissing(ctx); missing != nil {
+				profile.LeaveVLAN(missing.Error())
+			}
 		}
 	}
 	target, err := lab.Open(ctx, programs, profile.Pinning)

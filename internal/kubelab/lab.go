@@ -162,7 +162,7 @@ func (l *Lab) miss(what, why string) {
 func (l *Lab) describe(profile *bench.Profile) {
 	e := &l.environment
 	e.SenderCPU, e.ListenerCPU = l.pinning.Sender, l.pinning.Listener
-	e.LeadNs = traffic.LeadOf(results.WorkloadPlain, 0).Nanoseconds()
+	e.LeadNs = traffic.LeadOf(results.WorkloadPlain, 0, bench.Window{}).Nanoseconds()
 	e.Programs = map[string]string{}
 	for _, pod := range l.pods {
 		e.Programs["image of tsnperf"] = imageID(pod, container)
