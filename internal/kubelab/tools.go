@@ -35,6 +35,7 @@ type Tools struct {
 }
 
 const (
+	// toolsImage is what the image is called, and the container of each pod.
 	toolsImage = "nettools"
 	env        = "/usr/bin/env"
 	// member is the label of the pods that a headless Service is for.
@@ -45,7 +46,7 @@ const (
 	grace = 20 * time.Second
 	// pingGroups lets everybody send echo requests in the pod's network namespace.
 	pingGroups = "net.ipv4.ping_group_range"
-	// usedBesides are namespaces of which the kubelets are asked, too: who carries the primary network.
+	// Namespaces of whose pods the kubelets are asked, too: of those that carry the primary network.
 	flannelNamespace, systemNamespace = "kube-flannel", "kube-system"
 	// flannelBackend is what Flannel says of itself on a node.
 	flannelBackend = "flannel.alpha.coreos.com/backend-type"
@@ -134,8 +135,10 @@ func family(path string) string {
 	return place.Primary
 }
 
-func nearName(path string) string            { return "near-" + family(path) }
-func farName(path string, number int) string { return "far-" + family(path) + "-" + strconv.Itoa(number+1) }
+func nearName(path string) string { return "near-" + family(path) }
+func farName(path string, number int) string {
+	return "far-" + family(path) + "-" + strconv.Itoa(number+1)
+}
 
 // Ends makes the pods that are not there yet.
 func (t *Tools) Ends(ctx context.Context, path string, _, far int) (place.End, []place.End, error) {
@@ -176,7 +179,7 @@ func (t *Tools) toolsPod(name, path string, node *corev1.Node) *corev1.Pod {
 	pod := plainPod(name, node, t.Image)
 	pod.Labels[member] = family(path)
 	only := &pod.Spec.Containers[0]
-	only.Command = []string{"/usr/bin/sleep", "infinity"}
+	only.Name, only.Command = toolsImage, []string{"/usr/bin/sleep", "infinity"}
 	if path == place.Host {
 		pod.Spec.HostNetwork, pod.Spec.DNSPolicy = true, corev1.DNSClusterFirstWithHostNet
 		// A node's own settings are left alone, so ping needs the right by itself.
@@ -217,7 +220,7 @@ func (t *Tools) Find(ctx context.Context, path string, near place.End, far []pla
 	}
 	name := serviceOf(path) + "." + t.Namespace + ".svc"
 	for begin := time.Now(); ; {
-		said, err := t.run(ctx, "getent", from.pod, container, env, "-u", "LD_PRELOAD", "/usr/bin/getent", "ahostsv4", name)
+		said, err := t.run(ctx, "getent", from.pod, toolsImage, env, "-u", "LD_PRELOAD", "/usr/bin/getent", "ahostsv4", name)
 		found := addresses(said)
 		if !slices.ContainsFunc(wanted, func(one netip.Addr) bool { return !slices.Contains(found, one) }) {
 			return found, nil
@@ -303,7 +306,7 @@ func (e *podEnd) Start(ctx context.Context, command *place.Command) (place.Progr
 		line = append(line, "-u", "LD_PRELOAD")
 	}
 	line = slices.Concat(line, command.Environment, []string{command.Program}, command.Arguments)
-	program, err := e.tools.start(ctx, command.Name, e.pod, container, line...)
+	program, err := e.tools.start(ctx, command.Name, e.pod, toolsImage, line...)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +343,7 @@ func (p *podProgram) Stop() (string, error) {
 	case <-p.started.done:
 	default:
 		// An error is that it has just ended by itself, or shows when it does not end.
-		_, _ = p.end.tools.run(ctx, "pkill", p.end.pod, container, env, "-u", "LD_PRELOAD", "/usr/bin/pkill", "-x", p.command.Program)
+		_, _ = p.end.tools.run(ctx, "pkill", p.end.pod, toolsImage, env, "-u", "LD_PRELOAD", "/usr/bin/pkill", "-x", p.command.Program)
 		select {
 		case <-p.started.done:
 		case <-ctx.Done():
