@@ -159,6 +159,9 @@ func (r *run) perform(ctx context.Context) error {
 	if err := errors.Join(ctx.Err(), errStop); err != nil {
 		return err
 	}
+	if errEnd != nil { // without a word about why: the subscribers counted what there was until then
+		r.outcome.Problems = append(r.outcome.Problems, fmt.Sprintf("the publisher did not publish to the end: %v", errEnd))
+	}
 	return r.received(heard)
 }
 
@@ -220,10 +223,11 @@ func (r *run) published(said string) error {
 // received takes what the subscribers said.
 func (r *run) received(said []string) error {
 	var samples, lost, rate, cores float64
+	told := 0
 	for i, one := range said {
 		r.outcome.Said[fmt.Sprintf("subscriber %d", i+1)] = one
 		if used, ok := ddsperf.ParseCores(strings.NewReader(one)); ok {
-			cores += used
+			cores, told = cores+used, told+1
 		}
 		if r.test.Latency {
 			continue
@@ -236,7 +240,9 @@ func (r *run) received(said []string) error {
 		rate += found.SamplesPerSecond / float64(r.subscribers)
 	}
 	values := r.outcome.Values
-	values[valueSubscribersCores] = cores
+	if told == len(said) { // else the sum lacks some
+		values[valueSubscribersCores] = cores
+	}
 	if !r.test.Latency {
 		values[valueSamples], values[valueBps] = rate, rate*float64(8*r.bytes)
 		values[valueLost] = lost / (samples + lost)
