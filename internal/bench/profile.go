@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -60,6 +61,9 @@ type Profile struct {
 	// Seed is that of the random numbers behind the ranges of ratios.
 	Seed   uint64   `json:"seed"`
 	Assert []string `json:"assert"`
+	// Experiment is measured instead of Workloads, with the settings With, in JSON; empty: none.
+	Experiment string          `json:"experiment,omitempty"`
+	With       json.RawMessage `json:"with,omitempty"`
 	// Lacking is what was asked for and is not there: on this kind of targets, or on this machine.
 	Lacking []results.Gap `json:"lacking,omitempty"`
 }
@@ -122,6 +126,14 @@ func fault(field string, item int, format string, arguments ...any) *Fault {
 
 // Check finds what cannot be measured: the first thing, or nil.
 func (p *Profile) Check() *Fault {
+	if p.Experiment != "" {
+		for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkNumbers, p.checkExperiment} {
+			if fault := check(); fault != nil {
+				return fault
+			}
+		}
+		return nil
+	}
 	for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkWorkloads, p.checkPayloads, p.checkCycles, p.checkNumbers,
 		p.checkWindow, p.checkTogether} {
 		if fault := check(); fault != nil {

@@ -24,6 +24,8 @@ type Summary struct {
 	// noise that no path is to blame for. 0 on bare metal.
 	StolenCores float64 `json:"stolen_cores"`
 	Runs        []*Run  `json:"runs"`
+	// Sections are those of an experiment; empty where the profile names none.
+	Sections []Section `json:"sections,omitempty"`
 	// Idle is ktsnd with nothing to send; null when that was not measured.
 	Idle *Idle `json:"idle"`
 	// Usage is what nodes and pods used over the whole measurement; empty where nobody counts that.
@@ -159,6 +161,8 @@ type Distributions struct {
 type ProfileSummary struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
+	// Experiment is what was measured in the place of messages; empty: none.
+	Experiment string `json:"experiment,omitempty"`
 	// Target is the kind of nodes that it was measured between: namespaces or cluster.
 	Target string `json:"target"`
 	// Runs were planned, of which Done were made; less when the measurement was interrupted.
