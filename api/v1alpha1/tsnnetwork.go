@@ -103,6 +103,10 @@ type TSNNetworkSpec struct {
 	// +optional
 	Schedule *GateParameterTable `json:"schedule,omitempty"`
 
+	// limits are the most that each pod of the network may have of its node's ktsnd.
+	// +optional
+	Limits *PodLimits `json:"limits,omitempty"`
+
 	// namespaceSelector selects the namespaces whose pods may be on the network. By default all may. A namespace is
 	// selected by name with the label kubernetes.io/metadata.name, which each has.
 	// +optional
