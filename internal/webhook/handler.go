@@ -116,10 +116,11 @@ func (h *Handler) mayJoin(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// get asks the API server itself for what the cache does not know: it may have been made a moment ago.
+// get asks the API server itself for what the cache does not know: it may have been made a moment ago. What it returns is the
+// cache's own, and only to be read: a network of many nodes is large.
 func (h *Handler) get(ctx context.Context, name string, into client.Object) error {
 	key := types.NamespacedName{Name: name}
-	err := h.Cached.Get(ctx, key, into)
+	err := h.Cached.Get(ctx, key, into, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		err = h.Live.Get(ctx, key, into)
 	}
