@@ -191,6 +191,16 @@ func sendCallP50(r *results.Run) (float64, bool) {
 	return 0, false
 }
 
+// switchShare is what Open vSwitch takes of the median latency; nil where it has no part in it, or nobody saw the wire.
+func switchShare(r *results.Run) *float64 {
+	port, latency := r.MedianOfAlternations.Port, r.MedianOfAlternations.Latency
+	if r.Path != results.PathOVS || port == nil || latency == nil || latency.P50 <= 0 {
+		return nil
+	}
+	share := float64(port.P50) / float64(latency.P50)
+	return &share
+}
+
 // KtsndCores is the processor time of ktsnd, likewise.
 func KtsndCores(r *results.Run) (float64, bool) {
 	share, ok := r.MedianOfAlternations.CPUCores["ktsnd"]

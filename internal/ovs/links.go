@@ -128,6 +128,9 @@ func carries(link netlink.Link, address netip.Addr) bool {
 // address gives br-phy the tunnel's address, if it has not got it. Whoever has it now, gives it up if it is the interface
 // that Open vSwitch shares with the kernel, which else would answer for it as well.
 func (s *Switch) address(ctx context.Context, plan *Plan) (moved bool, err error) {
+	if err := s.keepQuiet(ctx, plan); err != nil {
+		return false, err
+	}
 	if hasAddress(plan) {
 		return false, nil
 	}

@@ -27,6 +27,9 @@ func (s *Switch) Setup(ctx context.Context, plan *Plan) error {
 	if err := before.check(); err != nil {
 		return err
 	}
+	if err := s.checkAlive(ctx); err != nil {
+		return err
+	}
 	if err := s.setup(ctx, plan, before); err != nil {
 		if before.anyOurs() {
 			return err
