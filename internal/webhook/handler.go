@@ -49,12 +49,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if !named {
 		return admission.Allowed("") // the API server does not ask for these
 	}
-	// Both sides of the patch are what these types know, so that fields of a newer API server stay as they are.
-	before, err := json.Marshal(pod)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	err = h.put(ctx, pod, request.Namespace, value)
+	before := pod.DeepCopy()
+	err := h.put(ctx, pod, request.Namespace, value)
 	var refused refusal
 	if errors.As(err, &refused) {
 		return admission.Denied(err.Error())
@@ -62,11 +58,7 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	after, err := json.Marshal(pod)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	return admission.PatchResponseFromRaw(before, after)
+	return admission.Patched("", patchOf(before, pod)...)
 }
 
 // put puts a pod on the networks that its annotation names.
