@@ -118,6 +118,15 @@ static int peer_give(struct giving *giving, const struct peer *peer)
 	return give(giving, HANDOVER_PEER, NULL, 0);
 }
 
+static int network_limits_give(struct giving *giving, const struct network_limits *network)
+{
+	struct handover_network_limits *to = &blank(giving)->network_limits;
+
+	to->vni = network->vni;
+	to->limits = network->limits;
+	return give(giving, HANDOVER_NETWORK_LIMITS, NULL, 0);
+}
+
 static int flow_give(struct giving *giving, const struct flow *flow)
 {
 	struct handover_flow *to = &blank(giving)->flow;
@@ -214,6 +223,8 @@ static int surroundings_give(struct giving *giving, int control_fd)
 	err = give(giving, HANDOVER_CONTROL, &control_fd, 1);
 	if (!err)
 		err = shaping_give(giving);
+	for (const struct network_limits *n = giving->node->network_limits; n && !err; n = n->next)
+		err = network_limits_give(giving, n);
 	for (const struct pod *pod = giving->node->pods; pod && !err; pod = pod->next)
 		err = pod_give(giving, pod);
 	for (const struct peer *peer = giving->node->peers; peer && !err; peer = peer->next)

@@ -79,6 +79,14 @@ static void peer_take(struct taking *taking)
 			    &refusal);
 }
 
+static void network_limits_take(struct taking *taking)
+{
+	const struct handover_network_limits *from = &taking->record.network_limits;
+	struct refusal refusal;
+
+	(void)node_network_limits_set(taking->node, from->vni, &from->limits, &refusal);
+}
+
 static void process_take(struct taking *taking)
 {
 	const struct handover_process *from = &taking->record.process;
@@ -172,6 +180,9 @@ static void record_take(struct taking *taking)
 		break;
 	case HANDOVER_PEER:
 		peer_take(taking);
+		break;
+	case HANDOVER_NETWORK_LIMITS:
+		network_limits_take(taking);
 		break;
 	case HANDOVER_TIMED_SOCKET:
 		timed_socket_take_over(taking->node, taking->record.timed_socket.identity,

@@ -307,6 +307,9 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		for (int i = 0; i < OUTLETS; i++)
 			ktsn_shaper_strategy_set(loop->outlets[i].shaper, command->strategy);
 		break;
+	case COMMAND_LIMITS:
+		share_wake_by(loop, clock_tai_ns());
+		break;
 	}
 }
 

@@ -296,7 +296,8 @@ static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime
 
 static bool beyond_horizon(const struct loop_ring *ring, int64_t txtime_tai_ns, int64_t now_tai_ns)
 {
-	return txtime_tai_ns - now_tai_ns > ring->share->limits.horizon_ns;
+	return txtime_tai_ns - now_tai_ns >
+	       atomic_load_explicit(&ring->share->horizon_ns, memory_order_relaxed);
 }
 
 uint32_t destination_frames(const struct loop_destination *destination)

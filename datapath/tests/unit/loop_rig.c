@@ -149,7 +149,7 @@ void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, u
 	assert_true(ring->doorbell_fd >= 0);
 	ring->ring = calloc(1, sizeof(*ring->ring));
 	assert_non_null(ring->ring);
-	ring->share = (struct share){.limits = {.pending = UINT32_MAX, .horizon_ns = INT64_MAX}};
+	ring->share = (struct share){.pending_max = UINT32_MAX, .horizon_ns = INT64_MAX};
 	for (int i = 0; i < SHARE_LANES; i++) {
 		ring->share.lanes[i] = calloc(1, ktsn_shaper_lane_bytes());
 		assert_non_null(ring->share.lanes[i]);

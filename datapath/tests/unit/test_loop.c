@@ -741,7 +741,7 @@ static void ring_that_its_share_held_back_is_taken_when_the_share_is_free(void *
 
 	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
-	bench.ring.share.limits.pending = 16;
+	bench.ring.share.pending_max = 16;
 	txtime_tai_ns = clock_tai_ns() + 50 * MS;
 	for (unsigned int i = 0; i < 40; i++)
 		send_number(&bench, i, txtime_tai_ns);
@@ -756,7 +756,7 @@ static void message_beyond_the_horizon_is_dropped(void **state)
 
 	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
-	bench.ring.share.limits.horizon_ns = NS_PER_SECOND;
+	bench.ring.share.horizon_ns = NS_PER_SECOND;
 	send_number(&bench, 0, clock_tai_ns() + 2 * NS_PER_SECOND);
 	rig_wait_counter(&bench.rig, &bench.counters->drop_horizon, 1);
 	bench_fini(&bench);
@@ -823,7 +823,7 @@ static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
 
 	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
-	bench.ring.share.limits.pending = 1;
+	bench.ring.share.pending_max = 1;
 	send_number(&bench, 0, clock_tai_ns() + 100 * MS);
 	wait_taken(&bench, 1);
 	/* Held back: it stays in the ring, which counts as having a backlog. */
@@ -956,7 +956,7 @@ static void ring_that_its_share_held_is_taken_from_again(void **state)
 	(void)state;
 	rig_create(&rig, &(struct rig_config){PACKETS, PACKETS, 10000});
 	rig_ring_open(&rig, &ring, MESSAGES);
-	ring.share.limits.pending = UNDER_WAY_MAX;
+	ring.share.pending_max = UNDER_WAY_MAX;
 	flow = rig_flow_open(&rig, &ring, 0, 1, KTSN_CLOCK_TAI);
 	rig_destination_open(&rig, &ring, 0, flow, DESTINATION_RESOLVED);
 	for (int i = 0; i < MESSAGES; i++)
