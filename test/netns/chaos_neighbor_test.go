@@ -123,7 +123,7 @@ func measureBeside(t *testing.T, mode string, priority, count int) measured {
 	}
 	errors, calledLate := following.handedOver(read(t, talkerFile, perf.ReadTalker))
 	return measured{quantile(errors, 0.5), quantile(errors, 0.99), quantile(errors, 1),
-		count - len(read(t, listenerFile, perf.ReadListener)), calledLate, count - calledLate - len(errors), heard.count.Load()}
+		count - len(read(t, listenerFile, perf.ReadListener)), calledLate, count - calledLate - len(errors), heard.count()}
 }
 
 func (m measured) String() string {
