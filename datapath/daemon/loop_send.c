@@ -278,6 +278,7 @@ void loop_send(struct loop *loop)
 
 	if (clock_in_doubt(loop, began_tai_ns))
 		return;
+	yield_begin(loop);
 	for (;;) {
 		uint32_t most = yield_to_due(loop, &now_tai_ns);
 		uint32_t count = outlet_send(loop, OUTLET_UPLINK, now_tai_ns, most);

@@ -48,22 +48,41 @@ static struct leaving leaving_find(struct loop *loop, int64_t now_tai_ns)
 	return leaving;
 }
 
-/* When the next of a class that is not lower comes due. */
-static int64_t due_next(struct loop *loop, const struct leaving *leaving, int64_t now_tai_ns)
+static unsigned int lowest_class(const struct leaving *leaving)
 {
-	unsigned int lowest_class = KTSN_CLASSES;
-	int64_t next_tai_ns = KTSN_SHAPER_NEVER;
+	unsigned int lowest = KTSN_CLASSES;
 
 	for (int i = 0; i < OUTLETS; i++)
-		if (leaving->packets[i] && leaving->packets[i]->traffic_class < lowest_class)
-			lowest_class = leaving->packets[i]->traffic_class;
-	for (int i = 0; i < OUTLETS && lowest_class < KTSN_CLASSES; i++) {
-		int64_t due_tai_ns = ktsn_shaper_due_after(loop->outlets[i].shaper, lowest_class, now_tai_ns);
+		if (leaving->packets[i] && leaving->packets[i]->traffic_class < lowest)
+			lowest = leaving->packets[i]->traffic_class;
+	return lowest;
+}
+
+static int64_t due_find(const struct loop *loop, unsigned int class, int64_t now_tai_ns)
+{
+	int64_t next_tai_ns = KTSN_SHAPER_NEVER;
+
+	for (int i = 0; i < OUTLETS; i++) {
+		int64_t due_tai_ns = ktsn_shaper_due_after(loop->outlets[i].shaper, class, now_tai_ns);
 
 		if (due_tai_ns < next_tai_ns)
 			next_tai_ns = due_tai_ns;
 	}
 	return next_tai_ns;
+}
+
+/* When the next of a class that is not lower comes due. Looked for once while nothing is taken, mostly. */
+static int64_t due_next(struct loop *loop, const struct leaving *leaving, int64_t now_tai_ns)
+{
+	unsigned int class = lowest_class(leaving);
+
+	if (class == KTSN_CLASSES)
+		return KTSN_SHAPER_NEVER;
+	if (class < loop->yield_class || now_tai_ns >= loop->yield_due_tai_ns) {
+		loop->yield_class = class;
+		loop->yield_due_tai_ns = due_find(loop, class, now_tai_ns);
+	}
+	return loop->yield_due_tai_ns;
 }
 
 static bool any_in_time(const struct leaving *leaving, int64_t late_tai_ns)
@@ -91,6 +110,11 @@ static int64_t yield(struct loop *loop, int64_t now_tai_ns, int64_t late_tai_ns,
 		ktsn_shaper_yield(loop->outlets[i].shaper, now_tai_ns, late_tai_ns, until_tai_ns);
 	left = leaving_find(loop, now_tai_ns);
 	return any_in_time(&left, late_tai_ns) ? now_tai_ns : clock_tai_spin(now_tai_ns, until_tai_ns);
+}
+
+void yield_begin(struct loop *loop)
+{
+	loop->yield_class = KTSN_CLASSES;
 }
 
 uint32_t yield_to_due(struct loop *loop, int64_t *now_tai_ns)

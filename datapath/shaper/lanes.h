@@ -55,7 +55,7 @@ struct lanes {
 };
 
 /* More senders that have something overdue are not looked at one by one. */
-enum { KTSN_LANES_OVERDUE_MOST = 16 };
+enum { KTSN_LANES_OVERDUE_MOST = 8 };
 
 /* Whether a's first packet leaves before b's; both have one. */
 bool ktsn_lane_before(const struct lane *a, const struct lane *b);
