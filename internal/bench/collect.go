@@ -33,7 +33,7 @@ func Collect(store *Store) (*results.Summary, []results.Series, error) {
 			What: fmt.Sprintf("%d of %d runs", summary.Profile.Runs-c.done, summary.Profile.Runs),
 			Why:  "the bench was interrupted; the same `ktsn bench run` goes on with them"})
 	}
-	return summary, c.series(), nil
+	return summary, c.series(), c.report(summary)
 }
 
 // collect reads all runs of a store.
@@ -54,19 +54,22 @@ func (m *Manifest) summary() *results.Summary {
 	host, environment, profile := m.Host, m.Environment, &m.Profile
 	host.KtsndVersion, host.SpinNs = environment.KtsndVersion, environment.SpinNs
 	host.Scheduler, host.SchedulerPriority = environment.Scheduler, environment.SchedulerPriority
-	clock := environment.Clock
+	clock, messages := environment.Clock, profile.Messages*profile.Repetitions
+	if profile.Experiment != "" {
+		messages = 0
+	}
 	return &results.Summary{
 		Schema: results.Schema,
 		Host:   host,
 		Setup: results.Setup{
-			Messages:     profile.Messages * profile.Repetitions,
+			Messages:     messages,
 			Alternations: profile.Repetitions,
 			SenderCPU:    environment.SenderCPU,
 			ListenerCPU:  environment.ListenerCPU,
 			LeadNs:       environment.LeadNs,
 			Gates:        environment.Gates,
 		},
-		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Target: profile.means().Name, Runs: m.Runs, Window: profile.Window.summary(), Seed: profile.Seed,
+		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Experiment: profile.Experiment, Target: profile.means().Name, Runs: m.Runs, Window: profile.Window.summary(), Seed: profile.Seed,
 			BudgetNs: profile.Budget.Nanoseconds(), MeanOverNs: profile.MeanOver.Nanoseconds(), Samplers: string(profile.Samplers),
 			Programs: environment.Programs},
 		Clock:       &clock,
@@ -82,8 +85,10 @@ type collector struct {
 	profile *Profile
 	entries []*entry
 	// witnesses are the runs that were watched beside those of entries; of workload watched.
-	witnesses        []*entry
-	problems         []string
+	witnesses []*entry
+	problems  []string
+	// cases are an experiment's.
+	cases            []Measured
 	idle             *results.Idle
 	usage            []results.UsageSample
 	done             int
@@ -110,7 +115,11 @@ func (c *collector) add(record *Record) error {
 	c.usage = append(c.usage, record.Usage...)
 	run := record.Run
 	for _, problem := range record.Problems {
-		c.problems = append(c.problems, fmt.Sprintf("%s, alternation %d: %s", run.Key, run.Alternation, problem))
+		c.problems = append(c.problems, fmt.Sprintf("%s, alternation %d: %s", run.about(), run.Alternation, problem))
+	}
+	if run.Case != nil {
+		c.cases = append(c.cases, Measured{*run.Case, run.Repetition, &record.Outcome})
+		return nil
 	}
 	if record.Idle != nil {
 		c.idle = record.Idle
@@ -176,9 +185,10 @@ func (e *entry) addWitness(record *Record) {
 	alternation := &e.run.Alternations[len(e.run.Alternations)-1]
 	both := []results.Alternation{{Counts: alternation.Counts}, {Counts: record.Observed.Counts}}
 	alternation.Counts = results.PoolCounts(both)
-	alternation.LaunchError = stats.Summarize(seen.launch)
+	alternation.LaunchError, alternation.Port = stats.Summarize(seen.launch), stats.Summarize(seen.port)
 	alternation.MachineCores, alternation.MemoryBytes = record.Observed.MachineCores, record.Observed.MemoryBytes
 	e.samples.launch = append(e.samples.launch, seen.launch...)
+	e.samples.port = append(e.samples.port, seen.port...)
 }
 
 // addTimes notes for each latency when it was measured.
@@ -204,6 +214,7 @@ func (e *entry) finish() {
 	run.MemoryBytes = results.MostMemory(run.Alternations)
 	run.MachineCores = results.MeanMachine(run.Alternations)
 	run.MedianOfAlternations = results.MedianOf(run.Alternations)
+	run.SwitchShare = switchShare(run)
 }
 
 // sort brings the runs into the order of the matrix: paths take other turns in each repetition.

@@ -66,7 +66,7 @@ func (e *Engine) performBlock(ctx context.Context, block Block) error {
 	}
 	for _, run := range block.Runs {
 		if err := e.performRun(ctx, run); err != nil {
-			return fmt.Errorf("%s, %s, %d B: %w", run.Workload, run.Path, run.PayloadBytes, err)
+			return fmt.Errorf("%s: %w", run.what(), err)
 		}
 	}
 	return nil

@@ -64,6 +64,7 @@ var Cluster = &Means{
 		results.PathKernelVXLAN:         "it is between network namespaces; in a cluster its counterpart is path " + results.PathPrimary,
 		results.WorkloadUnsampled:       "nothing of the bench runs on the nodes while there are messages, so all its runs are",
 		results.WorkloadKeepAwake:       "ktsnd's options are those of the cluster, which a bench leaves alone",
+		results.WorkloadPMDSleep:        clustersUplink,
 		results.WorkloadGates:           othersSchedule,
 		results.WorkloadGatesSaturated:  othersSchedule,
 		results.WorkloadKernelSaturated: othersSchedule,
@@ -77,6 +78,9 @@ const noIdle = "the ktsnd of a cluster may have something to send for others"
 
 // means is what there is to measure the profile with.
 func (p *Profile) means() *Means {
+	if placed := p.placed(); placed != nil {
+		return placed.Means(p.Target)
+	}
 	if p.Target == Cluster.Name {
 		return Cluster
 	}
@@ -87,6 +91,8 @@ func (p *Profile) means() *Means {
 // is missing there is left out, with the reason.
 func (p *Profile) settle(on *Means) {
 	p.Target = on.Name
+	on = p.means() // an experiment may have its own
+	p.leaveMissing(on)
 	counterparts := func(paths []string) {
 		for i, path := range paths {
 			if there, known := on.Counterparts[path]; known {
@@ -113,6 +119,47 @@ func (p *Profile) settle(on *Means) {
 		p.Idle = 0
 		p.Lacking = append(p.Lacking, results.Gap{What: "ktsnd with nothing to send", Why: noIdle})
 	}
+}
+
+// Placed is an experiment that is not made on the paths of messages, but on its own.
+type Placed interface {
+	// Means are what it has on a kind of targets.
+	Means(target string) *Means
+}
+
+// placed is the profile's experiment if it has means of its own, or nil.
+func (p *Profile) placed() Placed {
+	one, err := p.experiment()
+	if err != nil {
+		return nil
+	}
+	placed, _ := one.(Placed)
+	return placed
+}
+
+// Placed tells whether the profile's experiment has means, and so wants a target, of its own.
+func (p *Profile) Placed() bool { return p.placed() != nil }
+
+// leaveMissing leaves out the paths of an experiment that no counterpart stands for, unless there is no other.
+func (p *Profile) leaveMissing(on *Means) {
+	if p.Experiment == "" {
+		return
+	}
+	var left []string
+	for _, path := range p.Paths {
+		if _, counterpart := on.Counterparts[path]; slices.Contains(on.Paths, path) || counterpart || on.Missing[path] == "" {
+			left = append(left, path)
+		}
+	}
+	if len(left) == 0 {
+		return // and is an error
+	}
+	for _, path := range p.Paths {
+		if !slices.Contains(left, path) {
+			p.Lacking = append(p.Lacking, results.Gap{What: "path " + path, Why: on.Missing[path]})
+		}
+	}
+	p.Paths = left
 }
 
 // checkTarget finds what a profile asks of a kind of targets that does not have it.

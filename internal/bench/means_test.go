@@ -9,7 +9,7 @@ import (
 )
 
 func TestShippedProfilesAreForClustersToo(t *testing.T) {
-	for _, name := range ShippedProfiles() {
+	for _, name := range shippedOfMessages() {
 		profile, err := ReadProfile(name, Cluster)
 		if err != nil {
 			t.Fatal(err)

@@ -82,6 +82,8 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"budget":            func(p *Profile, n *yaml.Node) (err error) { p.Budget, err = duration(n); return err },
 	"mean-over":         func(p *Profile, n *yaml.Node) (err error) { p.MeanOver, err = duration(n); return err },
 	"seed":              readSeed,
+	"experiment":        readExperimentName,
+	"with":              func(*Profile, *yaml.Node) error { return nil }, // by the experiment, which may be named below it
 	"assert":            func(p *Profile, n *yaml.Node) (err error) { p.Assert, err = list(n, text); return err },
 }
 
@@ -104,6 +106,9 @@ func (p *profileParser) parse(data []byte, on *Means) *badfile.Error {
 		if fault := p.read(pair[0], pair[1]); fault != nil {
 			return fault
 		}
+	}
+	if err := p.readExperiment(); err != nil {
+		return p.located(err)
 	}
 	switch p.profile.Target {
 	case on.Name:
@@ -141,6 +146,20 @@ func (p *profileParser) read(key, value *yaml.Node) *badfile.Error {
 		return &badfile.Error{Line: line, Field: key.Value, Message: err.Error()}
 	}
 	return nil
+}
+
+// located finds the line of an error about what is below `with`.
+func (p *profileParser) located(err error) *badfile.Error {
+	var field *Fault
+	if errors.As(err, &field) {
+		return p.locate(field)
+	}
+	found := &badfile.Error{Line: p.keys["with"], Field: "with", Message: err.Error()}
+	var within *lineError
+	if errors.As(err, &within) {
+		found.Line = within.line
+	}
+	return found
 }
 
 // locate finds the line of a fault.
@@ -216,6 +235,9 @@ func duration(n *yaml.Node) (time.Duration, error) {
 	return value, nil
 }
 
+// itemOpening begins what is said of an item of a list.
+const itemOpening = "an item "
+
 // list reads a list of what item reads.
 func list[T any](n *yaml.Node, item func(*yaml.Node) (T, error)) ([]T, error) {
 	if n.Kind != yaml.SequenceNode {
@@ -225,7 +247,7 @@ func list[T any](n *yaml.Node, item func(*yaml.Node) (T, error)) ([]T, error) {
 	for _, one := range n.Content {
 		value, err := item(one)
 		if err != nil {
-			return nil, at(one, fmt.Errorf("an item %w", err))
+			return nil, at(one, fmt.Errorf(itemOpening+"%w", err))
 		}
 		all = append(all, value)
 	}
@@ -260,7 +282,11 @@ func members(n *yaml.Node, what string, readers map[string]func(*yaml.Node) erro
 				strings.Join(slices.Sorted(maps.Keys(readers)), ", "))}
 		}
 		if err := reader(pair[1]); err != nil {
-			return at(pair[1], fmt.Errorf("has %s, which %w", name, err))
+			which := "which"
+			if strings.HasPrefix(err.Error(), itemOpening) {
+				which = "of which"
+			}
+			return at(pair[1], fmt.Errorf("has %s, %s %w", name, which, err))
 		}
 	}
 	return nil

@@ -36,6 +36,9 @@ type piece struct {
 // only what wants another ktsnd is put together, for a ktsnd takes a while to start. Path is innermost, and another
 // path begins in each repetition.
 func Plan(profile *Profile) []Block {
+	if profile.Experiment != "" {
+		return planExperiment(profile)
+	}
 	var blocks []Block
 	groups := group(profile)
 	alternations := map[results.Key]int{}

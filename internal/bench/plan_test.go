@@ -110,6 +110,31 @@ func TestWhatGoesThroughOpenVSwitchHasASettingOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestPollingThatMayPauseIsMeasuredOnPathOVSAlone(t *testing.T) {
+	profile := wanted()
+	profile.Paths = []string{"direct", "ovs"}
+	profile.Workloads = []Workload{{Name: "plain"}, {Name: "pmd-sleep"}}
+	paused := 0
+	for i, block := range Plan(&profile) {
+		for _, run := range block.Runs {
+			pause := run.Workload == "pmd-sleep"
+			if pause != (block.Setting.PMDMaxSleep == PMDMaxSleep) || pause && run.Path != "ovs" {
+				t.Errorf("block %d in setting %+v has run %+v", i, block.Setting, run.Key)
+			}
+			if pause && run.Number > 0 {
+				paused++
+			}
+		}
+	}
+	if paused == 0 {
+		t.Error("nothing is measured with it")
+	}
+	profile.LeaveOut("ovs", "no hugepages")
+	if names := profile.workloadNames(); !slices.Equal(names, []string{"plain"}) {
+		t.Errorf("without path ovs the workloads are %v", names)
+	}
+}
+
 func TestPathThatIsLeftOutIsNotPlannedAndStandsInTheReport(t *testing.T) {
 	profile := wanted()
 	profile.Paths = []string{"direct", "ovs"}

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -60,6 +61,9 @@ type Profile struct {
 	// Seed is that of the random numbers behind the ranges of ratios.
 	Seed   uint64   `json:"seed"`
 	Assert []string `json:"assert"`
+	// Experiment is measured instead of Workloads, with the settings With, in JSON; empty: none.
+	Experiment string          `json:"experiment,omitempty"`
+	With       json.RawMessage `json:"with,omitempty"`
 	// Lacking is what was asked for and is not there: on this kind of targets, or on this machine.
 	Lacking []results.Gap `json:"lacking,omitempty"`
 }
@@ -122,6 +126,14 @@ func fault(field string, item int, format string, arguments ...any) *Fault {
 
 // Check finds what cannot be measured: the first thing, or nil.
 func (p *Profile) Check() *Fault {
+	if p.Experiment != "" {
+		for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkNumbers, p.checkExperiment} {
+			if fault := check(); fault != nil {
+				return fault
+			}
+		}
+		return nil
+	}
 	for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkWorkloads, p.checkPayloads, p.checkCycles, p.checkNumbers,
 		p.checkWindow, p.checkTogether} {
 		if fault := check(); fault != nil {
@@ -195,6 +207,10 @@ func (p *Profile) checkWorkloads() *Fault {
 			if slices.Contains(workload.Paths[:j], path) {
 				return fault("workloads", i, "path %s of workload %s is given twice; give each once", path, workload.Name)
 			}
+			if needsOVS(workload.Name) && path != results.PathOVS {
+				return fault("workloads", i, "workload %s has path %s, and it is about the polling of path %s alone; leave its paths out",
+					workload.Name, path, results.PathOVS)
+			}
 			if HasGates(workload.Name) && path != direct {
 				return fault("workloads", i, "workload %s has path %s, and only path %s has gates; leave its paths out",
 					workload.Name, path, direct)
@@ -211,6 +227,10 @@ func (p *Profile) checkWorkloads() *Fault {
 		!slices.Contains(p.Paths, direct) {
 		return fault("workloads", -1, "workloads %v and not path %s, without which they mean nothing; add it, or workload %s",
 			names, direct, results.WorkloadPlain)
+	}
+	if !slices.ContainsFunc(names, func(name string) bool { return !needsOVS(name) }) && !slices.Contains(p.Paths, results.PathOVS) {
+		return fault("workloads", -1, "workload %s and not path %s, which it is about; add it, or another workload", results.WorkloadPMDSleep,
+			results.PathOVS)
 	}
 	return nil
 }
@@ -327,6 +347,9 @@ func (p *Profile) forWorkload(workload Workload) (paths []string, payloads []int
 	if needsDirect(workload.Name) && !slices.Contains(p.Paths, direct) {
 		paths = nil
 	}
+	if needsOVS(workload.Name) {
+		return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path != results.PathOVS }), payloads, messages
+	}
 	if workload.Name != results.WorkloadPlain && len(workload.Paths) == 0 {
 		paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path == results.PathOVS })
 	}
@@ -358,7 +381,7 @@ func (p *Profile) LeaveOut(path, why string) {
 	p.Paths = without(p.Paths)
 	var left []Workload
 	for _, workload := range p.Workloads {
-		own := len(workload.Paths) > 0
+		own := len(workload.Paths) > 0 || needsOVS(workload.Name) && path == results.PathOVS
 		if workload.Paths = without(workload.Paths); !own || len(workload.Paths) > 0 {
 			left = append(left, workload)
 		}

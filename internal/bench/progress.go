@@ -71,7 +71,7 @@ func (p *Progress) what(run Run) string {
 	if run.Number == 0 {
 		return "warming up " + run.Path
 	}
-	return fmt.Sprintf("%s, %s, %d B", run.Workload, run.Path, run.PayloadBytes)
+	return run.what()
 }
 
 // ended is called after each run with its latencies; warm-ups do not count.

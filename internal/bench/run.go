@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
@@ -29,13 +30,37 @@ type Run struct {
 	Witness bool `json:"witness,omitempty"`
 	// IdleNs is how long ktsnd is watched with nothing to send; such a run has no messages.
 	IdleNs int64 `json:"idle_ns,omitempty"`
+	// Case is what an experiment measures; such a run has no messages.
+	Case *Case `json:"case,omitempty"`
 }
 
 // Cycle is the time between two messages of a talker.
 func (r Run) Cycle() time.Duration { return time.Duration(r.CycleNs) }
 
+// about names what its alternations are of.
+func (r Run) about() string {
+	if r.Case != nil {
+		return r.what()
+	}
+	return r.String()
+}
+
+// what names the run in a sentence.
+func (r Run) what() string {
+	switch {
+	case r.Case != nil && r.Path != "":
+		return fmt.Sprintf("%s, %s, %s", r.Workload, r.Path, r.Case.Name)
+	case r.Case != nil:
+		return fmt.Sprintf("%s, %s", r.Workload, r.Case.Name)
+	}
+	return fmt.Sprintf("%s, %s, %d B", r.Workload, r.Path, r.PayloadBytes)
+}
+
 // Duration is about how long the run takes.
 func (r Run) Duration() time.Duration {
+	if r.Case != nil {
+		return time.Duration(r.Case.LastsNs)
+	}
 	return time.Duration(r.Messages)*r.Cycle() + time.Duration(r.IdleNs) + runOverhead
 }
 
@@ -46,6 +71,8 @@ type Setting struct {
 	KeepAwake bool
 	// OVS has ktsnd, and all else that the pod sends, go through Open vSwitch.
 	OVS bool
+	// PMDMaxSleep is how long the polling of that Open vSwitch may pause; 0: it never does.
+	PMDMaxSleep time.Duration
 	// GatesCycle asks for a schedule with that cycle; 0 is none.
 	GatesCycle time.Duration
 	// Window is that of the measured messages in that schedule.
@@ -66,6 +93,10 @@ type Outcome struct {
 	TookNs   int64 `json:"took_ns"`
 	// Usage is what nodes and pods had used by then, where somebody counts that.
 	Usage []results.UsageSample `json:"usage,omitempty"`
+	// Values and Samples are what an experiment measured, by its own names, and Said what its programs had to say.
+	Values  map[string]float64 `json:"values,omitempty"`
+	Samples map[string][]int64 `json:"samples,omitempty"`
+	Said    map[string]string  `json:"said,omitempty"`
 }
 
 // Environment is what a target says of itself: the same each time, but for what is known only once ktsnd runs.

@@ -9,6 +9,27 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
+func TestShareOfOpenVSwitchIsOfWhatWasWatched(t *testing.T) {
+	for _, samplers := range []Samplers{SamplersOn, SamplersApart, SamplersOff} {
+		dir, profile := t.TempDir(), short()
+		profile.Paths, profile.Samplers = []string{"direct", "kernel-vxlan", "ovs"}, samplers
+		if err := measure(t.Context(), dir, &profile, &fake{}); err != nil {
+			t.Fatal(err)
+		}
+		summary, _ := collected(t, dir)
+		for _, run := range summary.Runs {
+			port := samplers != SamplersOff && run.Path != "kernel-vxlan"
+			if (run.Port != nil) != port || port && run.Port.P50 != int64(len(run.Path)*400) {
+				t.Errorf("samplers %s: the port of %s takes %+v", samplers, run.Key(), run.Port)
+			}
+			share := port && run.Path == "ovs"
+			if (run.SwitchShare != nil) != share || share && (*run.SwitchShare < 0.39 || *run.SwitchShare > 0.41) {
+				t.Errorf("samplers %s: of %s the share is %v", samplers, run.Key(), run.SwitchShare)
+			}
+		}
+	}
+}
+
 func TestWitnessesSayWhatWasOnTheWireAndNothingOfLatency(t *testing.T) {
 	dir, profile := t.TempDir(), short()
 	profile.Samplers = SamplersApart

@@ -12,7 +12,7 @@ import (
 // meanwhile, and each of them is a sample. Counted from when a message was really sent, the same pause would be one
 // sample, or none (coordinated omission).
 type samples struct {
-	latency, jitter, launch, departure, call []int64
+	latency, jitter, launch, departure, port, call []int64
 }
 
 // samplesOf measures messages; those whose send call failed do not count.
@@ -30,6 +30,9 @@ func samplesOf(messages []results.Message, cycleNs int64) samples {
 		}
 		if message.Wire != 0 {
 			s.launch = append(s.launch, message.Wire-message.Txtime)
+			if message.Departed != 0 {
+				s.port = append(s.port, message.Wire-message.Departed)
+			}
 		}
 		if message.Arrival != 0 {
 			s.latency = append(s.latency, message.Arrival-message.Txtime)
@@ -50,6 +53,7 @@ func (s *samples) add(more *samples) {
 	s.jitter = append(s.jitter, more.jitter...)
 	s.launch = append(s.launch, more.launch...)
 	s.departure = append(s.departure, more.departure...)
+	s.port = append(s.port, more.port...)
 	s.call = append(s.call, more.call...)
 }
 
@@ -59,5 +63,6 @@ func (s *samples) describe(d *results.Distributions) {
 	d.Jitter = stats.SummarizeJitter(s.jitter)
 	d.LaunchError = stats.Summarize(s.launch)
 	d.DepartureError = stats.Summarize(s.departure)
+	d.Port = stats.Summarize(s.port)
 	d.SendCall = stats.Summarize(s.call)
 }

@@ -258,6 +258,10 @@ func (s *Store) explain(err error) error {
 }
 
 func (s *Store) file(run Run) string {
+	if c := run.Case; c != nil {
+		name := strings.Join(slices.DeleteFunc([]string{run.Workload, run.Path, c.Name}, func(part string) bool { return part == "" }), "-")
+		return filepath.Join(s.dir, runsName, fmt.Sprintf("%05d-%s-%d%s", run.Number, name, run.Repetition, runSuffix))
+	}
 	return filepath.Join(s.dir, runsName, fmt.Sprintf("%05d-%s-%s-%dB-%s-%d%s", run.Number, run.Workload, run.Path, run.PayloadBytes,
 		run.Cycle(), run.Alternation, runSuffix))
 }

@@ -61,6 +61,9 @@ func outcomeOf(run Run, latencyNs int64) *Outcome {
 	for i := range run.Messages {
 		due := int64(run.Number)*1_000_000_000 + int64(i)*run.CycleNs
 		message := results.Message{Sequence: uint32(i), Txtime: due, SendStart: due - 100, SendEnd: due - 90, Arrival: due + latencyNs + int64(i%7)}
+		if results.ThroughKtsnd(run.Path) {
+			message.Departed = due + latencyNs/10
+		}
 		if !run.Unsampled {
 			message.Wire = due + latencyNs/2
 		}

@@ -18,6 +18,8 @@ const (
 	floodFrameBits = 8 * (FloodPayload + 2*(8+20+14) + 8 + 4 + 8 + 12)
 	// GatesPayload is that of the talkers under a schedule, where a profile says nothing else.
 	GatesPayload = 256
+	// PMDMaxSleep is how long Open vSwitch's polling may pause in workload pmd-sleep.
+	PMDMaxSleep = 50 * time.Microsecond
 	// gatesRunTime bounds a run with gates: while one class saturates its window, ktsnd remembers the departures
 	// of little more than a second.
 	gatesRunTime = 500 * time.Millisecond
@@ -28,8 +30,8 @@ var AllPaths = []string{results.PathDirect, results.PathKernelVXLAN, results.Pat
 
 // AllWorkloads are the workloads in the order in which they are measured.
 var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadUnsampled, results.WorkloadTalkers,
-	results.WorkloadCompeting, results.WorkloadSaturated, results.WorkloadKeepAwake, results.WorkloadGates,
-	results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
+	results.WorkloadCompeting, results.WorkloadSaturated, results.WorkloadKeepAwake, results.WorkloadPMDSleep,
+	results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
 
 // GateWorkloads take turns under one schedule. Only ktsnd's path has gates.
 var GateWorkloads = []string{results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
@@ -44,9 +46,16 @@ func needsDirect(workload string) bool {
 	return HasGates(workload) || workload == results.WorkloadKeepAwake
 }
 
+// needsOVS tells whether a workload is one of path ovs alone.
+func needsOVS(workload string) bool { return workload == results.WorkloadPMDSleep }
+
 // throughOVS is how a workload wants the target where it goes through Open vSwitch, as does all else of the pod then.
 func throughOVS(workload string) Setting {
-	return Setting{Daemon: true, OVS: true, KeepAwake: workload == results.WorkloadKeepAwake}
+	setting := Setting{Daemon: true, OVS: true, KeepAwake: workload == results.WorkloadKeepAwake}
+	if workload == results.WorkloadPMDSleep {
+		setting.PMDMaxSleep = PMDMaxSleep
+	}
+	return setting
 }
 
 // settingOf is how a workload wants the target.

@@ -17,8 +17,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/experiment"
 	"github.com/kubernetsn/kubernetsn/internal/kubelab"
 	"github.com/kubernetsn/kubernetsn/internal/lab"
+	"github.com/kubernetsn/kubernetsn/internal/netlab"
 	"github.com/kubernetsn/kubernetsn/internal/report"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
@@ -26,6 +28,7 @@ import (
 const assertHelp = "what must hold of the figures, such as 'direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99'; can be repeated"
 
 func newBench(env *environment) *cobra.Command {
+	experiment.Register()
 	return group("bench", "Measure by a profile, report, compare, and judge", newBenchRun(env), newBenchReport(env), newBenchCompare(env))
 }
 
@@ -155,7 +158,11 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 	if err != nil {
 		return nil, err
 	}
-	engine := &bench.Engine{Store: store, Target: target, Now: time.Now,
+	experimenting, err := bench.ForProfile(target, profile)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	engine := &bench.Engine{Store: store, Target: experimenting, Now: time.Now,
 		Progress: bench.NewProgress(progress, terminalColumns(progress), time.Now)}
 	if err := engine.Perform(ctx, bench.Plan(profile)); err != nil {
 		return nil, errors.Join(b.interrupted(ctx, err), store.Close())
@@ -165,6 +172,9 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 
 // open makes the target, having removed what an earlier one left whose process was killed.
 func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io.Writer) (bench.Target, error) {
+	if profile.Placed() {
+		return b.openPlace(profile, progress)
+	}
 	if profile.Target == bench.Cluster.Name {
 		target, err := kubelab.Open(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
 		if err != nil {
@@ -185,6 +195,23 @@ func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io
 		}
 	}
 	target, err := lab.Open(ctx, programs, profile.Pinning)
+	if err != nil {
+		return nil, err
+	}
+	return target, nil
+}
+
+// openPlace makes the target of an experiment that is made on paths of its own.
+func (b *benchRun) openPlace(profile *bench.Profile, progress io.Writer) (bench.Target, error) {
+	if profile.Target == bench.Cluster.Name {
+		return nil, errors.New("not yet")
+	}
+	if os.Geteuid() == 0 {
+		if err := netlab.Sweep(progress); err != nil {
+			return nil, err
+		}
+	}
+	target, err := netlab.Open(profile, b.binDir)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
@@ -38,14 +39,11 @@ func printUsage(out io.Writer, usage []results.Usage) {
 func printBench(out io.Writer, summary *results.Summary) error {
 	fmt.Fprintf(out, "%s, %d cores, Linux %s: profile %s, %d of %d runs\n\n", summary.Host.CPUModel, summary.Host.Cores,
 		summary.Host.Kernel, summary.Profile.Name, summary.Profile.Done, summary.Profile.Runs)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "latency, µs\tB\tcycle\tp50\tp90\tp99\tp99.9\tmax\tjitter p50\tp99\tlost\tearly\tlate\tktsnd cores\t")
-	for _, run := range summary.Runs {
-		fmt.Fprintf(table, "%s %s\t%d\t%s\t%s", run.Workload, run.Path, run.PayloadBytes, results.Micros(run.CycleNs), latencyText(run))
-		fmt.Fprintf(table, "\t%d\t%d\t%s\t%s\t\n", run.Lost, run.Early, lateText(run), coresText(run))
-	}
-	if err := table.Flush(); err != nil {
-		return err
+	printSections(out, summary)
+	if len(summary.Runs) > 0 {
+		if err := printRuns(out, summary); err != nil {
+			return err
+		}
 	}
 	printRatios(out, summary.Ratios)
 	printUsage(out, summary.Usage)
@@ -60,6 +58,35 @@ func printBench(out io.Writer, summary *results.Summary) error {
 	}
 	printAssertions(out, summary.Assertions)
 	return nil
+}
+
+// printSections prints what an experiment found.
+func printSections(out io.Writer, summary *results.Summary) {
+	for _, section := range summary.Sections {
+		fmt.Fprintln(out, section.Title)
+		for _, table := range section.Tables {
+			fmt.Fprintf(out, "\n  %s\n", table.Title)
+			columns := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+			for _, row := range append([][]string{table.Head}, table.Rows...) {
+				fmt.Fprintf(columns, "  %s\t\n", strings.Join(row, "\t"))
+			}
+			_ = columns.Flush() // the terminal may be gone
+		}
+		for _, remark := range section.Remarks {
+			fmt.Fprintf(out, "\n  %s\n", remark)
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+func printRuns(out io.Writer, summary *results.Summary) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "latency, µs\tB\tcycle\tp50\tp90\tp99\tp99.9\tmax\tjitter p50\tp99\tlost\tearly\tlate\tktsnd cores\t")
+	for _, run := range summary.Runs {
+		fmt.Fprintf(table, "%s %s\t%d\t%s\t%s", run.Workload, run.Path, run.PayloadBytes, results.Micros(run.CycleNs), latencyText(run))
+		fmt.Fprintf(table, "\t%d\t%d\t%s\t%s\t\n", run.Lost, run.Early, lateText(run), coresText(run))
+	}
+	return table.Flush()
 }
 
 func latencyText(run *results.Run) string {

@@ -63,7 +63,7 @@ func newDemo(env *environment) *cobra.Command {
 	flags.DurationVar(&config.Cycle, "cycle", time.Millisecond, "time between two messages")
 	flags.StringSliceVar(&config.Paths, "paths", bench.AllPaths, "paths to compare")
 	flags.StringSliceVar(&config.Workloads, "workloads", demo.AllWorkloads, "conditions under which to measure")
-	flags.BoolVar(&short, "short", false, "200 messages of 64 B in one piece, without workload keep-awake")
+	flags.BoolVar(&short, "short", false, "200 messages of 64 B in one piece, without workloads keep-awake and pmd-sleep")
 	flags.BoolVar(&quiet, "quiet", false, "no progress")
 	return command
 }

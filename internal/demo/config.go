@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// keepAwakeMessages and keepAwakePayload are the size of the keep-awake runs.
-	keepAwakeMessages = 1000
-	keepAwakePayload  = 64
+	// asideMessages and asidePayload are the size of runs of workloads keep-awake and pmd-sleep.
+	asideMessages = 1000
+	asidePayload  = 64
 	// idleTime is how long ktsnd is watched with nothing to send.
 	idleTime = 2 * time.Second
 	// maxMessagesPerAlternation keeps a piece below what ktsnd remembers of departures.
@@ -22,8 +22,8 @@ const (
 )
 
 // AllWorkloads are those of the demo, in the order in which they are measured.
-var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadKeepAwake, results.WorkloadGates,
-	results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
+var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadKeepAwake, results.WorkloadPMDSleep,
+	results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
 
 // ShortWorkloads leave out what shows nothing new in a short run.
 var ShortWorkloads = []string{results.WorkloadPlain, results.WorkloadGates, results.WorkloadGatesSaturated,
@@ -42,8 +42,8 @@ type Config struct {
 	Payloads []int
 	Cycle    time.Duration
 	Paths    []string
-	// Workloads are the conditions under which to measure. All but the plain one need path direct, and are left
-	// out without it.
+	// Workloads are the conditions under which to measure. All but the plain one need path direct, workload
+	// pmd-sleep path ovs, and are left out without it.
 	Workloads []string
 	// Report gets the table, Progress a line from time to time. ProgressColumns is the width of the terminal
 	// behind Progress, on which that line is overwritten; 0 when there is none.
@@ -95,8 +95,8 @@ func (c *Config) profile() *bench.Profile {
 		switch {
 		case bench.HasGates(name):
 			workload.Payloads = []int{bench.GatesPayload}
-		case name == results.WorkloadKeepAwake:
-			workload.Payloads, workload.Messages = []int{keepAwakePayload}, min(c.perAlternation(), max(keepAwakeMessages/c.Alternations, 2))
+		case name == results.WorkloadKeepAwake, name == results.WorkloadPMDSleep:
+			workload.Payloads, workload.Messages = []int{asidePayload}, min(c.perAlternation(), max(asideMessages/c.Alternations, 2))
 		case name == results.WorkloadPlain && c.hasDirect():
 			profile.Idle = idleTime
 		}

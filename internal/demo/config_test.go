@@ -30,6 +30,9 @@ func TestPathThatTheMachineDoesNotHaveIsSkippedWithALine(t *testing.T) {
 	config := validConfig()
 	config.Report = &said
 	config.leaveOVS(t.Context(), func(context.Context) error { return errors.New("no hugepages") })
+	if slices.Contains(config.Workloads, "pmd-sleep") || config.check() != nil {
+		t.Errorf("its workload stays: %v, %v", config.Workloads, config.check())
+	}
 	if slices.Contains(config.Paths, "ovs") || len(config.Paths) != len(bench.AllPaths)-1 || said.String() != "Path ovs is skipped: no hugepages\n" {
 		t.Errorf("it measures %v and says %q", config.Paths, said.String())
 	}
@@ -63,6 +66,8 @@ func TestConfigIsCheckedInSentences(t *testing.T) {
 		"a workload twice":              {func(c *Config) { c.Workloads = []string{"gates", "gates"} }, "workload gates is given twice"},
 		"gates where there are none": {func(c *Config) { c.Paths, c.Workloads = []string{"host"}, []string{"gates"} },
 			"not path direct"},
+		"polling of an Open vSwitch that is not there": {func(c *Config) { c.Paths, c.Workloads = []string{"host"}, []string{"pmd-sleep"} },
+			"not path ovs"},
 		"gates of no path, beside what needs none": {func(c *Config) { c.Paths = []string{"host"} }, ""},
 		"a cycle in which too much can leave": {func(c *Config) { c.Cycle = time.Second },
 			"a cycle of 1s with workload gates; give at most 100ms"},

@@ -65,6 +65,7 @@ func (c *Config) leaveOVS(ctx context.Context, missing func(context.Context) err
 	if err := missing(ctx); err != nil {
 		fmt.Fprintf(c.Report, "Path ovs is skipped: %v\n", err)
 		c.Paths = slices.Delete(slices.Clone(c.Paths), at, at+1)
+		c.Workloads = slices.DeleteFunc(slices.Clone(c.Workloads), func(name string) bool { return name == results.WorkloadPMDSleep })
 	}
 }
 

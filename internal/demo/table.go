@@ -57,6 +57,8 @@ func printReport(out io.Writer, summary *results.Summary) error {
 	printer.workload(summary.Runs, results.WorkloadPlain, "Latency and jitter, in µs", "How it comes about, in µs")
 	printer.workload(summary.Runs, results.WorkloadKeepAwake,
 		"The same with ktsnd keeping its core awake (talker and ktsnd share it, so it helps all paths)", "")
+	printer.workload(summary.Runs, results.WorkloadPMDSleep,
+		fmt.Sprintf("Path ovs where Open vSwitch may pause its polling for %v (pmd-maxsleep)", bench.PMDMaxSleep), "What that saves")
 	printer.gates(summary)
 	if summary.Idle != nil {
 		printer.line("ktsnd with nothing to send, over %.0f s: %.4f cores\n",
@@ -78,6 +80,8 @@ const legend = `Each figure is the median of its alternations; lost, early and l
   jitter     |t(i) - (t(i-1) + cycle)| of arrivals with consecutive sequence numbers
   departure  ktsnd's clock read that released the frame - requested time
   launch     frame on the wire, stamped by a tap on the receiving end of the link, - requested time
+  port       from the clock read that released the frame until it is on the wire; of path ovs all of Open vSwitch, whose
+             share of the latency is p50 by p50
   late       left so long after its time that ktsnd counted it (its --late-after; the kernel counts nothing)
   cores      of processors that ktsnd takes; of path ovs, and that Open vSwitch takes
 `
@@ -117,7 +121,7 @@ func (p *printer) heading(summary *results.Summary) {
 
 var (
 	latencyColumns = []string{"", "p50", "p90", "p99", "p99.9", "max", "jitter p50", "jitter p99", "p50 ÷ kernel", "p99 ÷ kernel"}
-	causesColumns  = []string{"", "departure p50", "p99", "launch p50", "p99", "send call p50", "lost", "early", "late", "ktsnd cores"}
+	causesColumns  = []string{"", "departure p50", "p99", "launch p50", "p99", "port p50", "send call p50", "lost", "early", "late", "ktsnd cores"}
 )
 
 // workload prints the runs of a workload in which the paths took turns, if there were any.
@@ -202,8 +206,21 @@ func causesRow(_ []*results.Run, run *results.Run) []string {
 	}
 	departure50, departure99 := pair(median.DepartureError)
 	launch50, launch99 := pair(median.LaunchError)
-	return []string{departure50, departure99, launch50, launch99, call,
+	return []string{departure50, departure99, launch50, launch99, portCell(run), call,
 		strconv.Itoa(run.Lost), strconv.Itoa(run.Early), late, cores}
+}
+
+// portCell is what ktsnd's port takes, and of path ovs its share of the latency.
+func portCell(run *results.Run) string {
+	port := run.MedianOfAlternations.Port
+	if port == nil {
+		return unmeasured
+	}
+	cell := results.Micros(port.P50)
+	if share := run.SwitchShare; share != nil {
+		cell += fmt.Sprintf(" (%.0f %%)", *share*100)
+	}
+	return cell
 }
 
 func pair(summary *stats.Summary) (median, p99 string) {

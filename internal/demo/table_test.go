@@ -27,6 +27,15 @@ func made(path string, payloadBytes int, latencyNs int64) *results.Run {
 	return r
 }
 
+// madeOVS is a run through an Open vSwitch that takes so much of the latency, and of processors.
+func madeOVS(workload string, latencyNs, portNs int64, cores float64) *results.Run {
+	r := made(results.PathOVS, 64, latencyNs)
+	share := float64(portNs) / float64(latencyNs)
+	r.Workload, r.SwitchShare, r.MedianOfAlternations.Port = workload, &share, &stats.Summary{P50: portNs}
+	r.MedianOfAlternations.CPUCores = map[string]float64{"ktsnd": 0.08, "ovs-vswitchd": cores}
+	return r
+}
+
 // madeGates is a run with gates in which of 10,000 frames so many were outside.
 func madeGates(workload string, latencyNs int64, outside int) *results.Run {
 	r := made(results.PathDirect, 256, latencyNs)
@@ -39,6 +48,7 @@ func madeGates(workload string, latencyNs int64, outside int) *results.Run {
 func TestReportHasEveryRunAndVerdict(t *testing.T) {
 	runs := []*results.Run{made(results.PathDirect, 64, 4000), made(results.PathKernelVXLAN, 64, 16000), made(results.PathHost, 64, 12345)}
 	runs = append(runs, &results.Run{Path: results.PathDirect, Workload: results.WorkloadKeepAwake, PayloadBytes: 64})
+	runs = append(runs, madeOVS(results.WorkloadPlain, 8000, 4800, 1), madeOVS(results.WorkloadPMDSleep, 40_000, 36_000, 0.21))
 	runs = append(runs, madeGates(results.WorkloadGates, 5000, 0), madeGates(results.WorkloadGatesSaturated, 7000, 3))
 	summary := &results.Summary{Runs: runs, Problems: []string{"something was lost"},
 		Warnings: []string{"no real-time scheduling"},
@@ -55,6 +65,7 @@ func TestReportHasEveryRunAndVerdict(t *testing.T) {
 		"64 B  direct", "64 B  kernel-vxlan", "64 B  host", "0.25", "12.3", "keeping its core awake",
 		"Talker and ktsnd on CPU 2, polling listener on CPU 3", "0.0012 cores", "PROBLEM: something was lost", "WARNING: ktsnd says: no real-time scheduling",
 		"launch error p50 on the wire", "0.0050", "reached",
+		"4.80 (60 %)", "0.080 + 1.00", "pause its polling for 50µs", "36.0 (90 %)", "0.080 + 0.21",
 		"gates-saturated  class 7", "0 to 300", "1.40",
 	} {
 		if !strings.Contains(out.String(), want) {

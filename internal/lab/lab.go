@@ -146,7 +146,7 @@ func (l *Lab) enter(ctx context.Context, setting bench.Setting) (err error) {
 	var client *control.Client
 	var controlSocket string
 	if setting.OVS {
-		if err := l.enterOVS(ctx); err != nil {
+		if err := l.enterOVS(ctx, setting); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
@@ -32,11 +33,12 @@ func OVSMissing(ctx context.Context) error {
 }
 
 // enterOVS starts an Open vSwitch on node a and has the pod's network go through it.
-func (l *Lab) enterOVS(ctx context.Context) (err error) {
+func (l *Lab) enterOVS(ctx context.Context, setting bench.Setting) (err error) {
 	if l.ovs, err = ovsnode.Start(ctx, l.nodes); err != nil {
 		return err
 	}
 	plan := l.ovs.Plan()
+	plan.PMDMaxSleep = setting.PMDMaxSleep
 	if l.pinning.polling != traffic.NotPinned {
 		plan.PMDCPUs = []int{l.pinning.polling}
 	}

@@ -17,6 +17,10 @@ const (
 	madeSettings = "kubernetsn-settings"
 	// addressFrom is the interface whose address br-phy has.
 	addressFrom = "kubernetsn-address-from"
+	// arpIgnored is the interface that answered ARP for all addresses of the node.
+	arpIgnored = "kubernetsn-arp-ignore"
+	// probe is there for a moment, to see whether ovs-vswitchd follows.
+	probe = "kubernetsn-probe"
 )
 
 // row is an entry of a table.
@@ -103,7 +107,7 @@ func parseTable(text []byte) ([]row, error) {
 }
 
 func (s *Switch) list(ctx context.Context, table string) ([]row, error) {
-	text, err := s.vsctl(ctx, "--no-wait", "--format=json", "list", table)
+	text, err := s.vsctl(ctx, toolTimeout, "--no-wait", "--format=json", "list", table)
 	if err != nil {
 		return nil, err
 	}

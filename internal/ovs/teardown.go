@@ -17,14 +17,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
 
-// Teardown removes what Setup made, and nothing else; that it is not there is no error. DPDK itself runs on until Open
-// vSwitch is restarted.
+// Teardown removes what Setup made, and nothing else; that it is not there is no error, nor that ovs-vswitchd does not run,
+// which then follows the database when it is started. DPDK itself runs on until Open vSwitch is restarted.
 func (s *Switch) Teardown(ctx context.Context) error {
 	have, err := s.read(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.removeFlows(ctx, have), s.write(ctx, have.removals()), removeVeths(), giveBack(have))
+	removals := have.removals()
+	err = s.checkAlive(ctx)
+	switch {
+	case errors.Is(err, errNotRunning): // flows ended with it
+		err = errors.Join(s.writeAhead(ctx, removals), have.removeBridgeLinks())
+	case err == nil:
+		err = errors.Join(s.removeFlows(ctx, have), s.write(ctx, removals))
+	}
+	return errors.Join(err, removeVeths(), giveBack(have), answerAgain(have))
 }
 
 // removeFlows removes ours from a bridge that is not ours, and stays.
@@ -53,12 +61,31 @@ func (d *database) removals() []string {
 	for key := range strings.FieldsSeq(d.root.pairs("external_ids")[madeSettings]) {
 		changes = append(changes, "--", "remove", "Open_vSwitch", ".", "other_config", key)
 	}
-	for _, key := range []string{madeSettings, addressFrom} {
+	for _, key := range []string{madeSettings, addressFrom, arpIgnored, probe} {
 		if d.root.pairs("external_ids")[key] != "" {
 			changes = append(changes, "--", "remove", "Open_vSwitch", ".", "external_ids", key)
 		}
 	}
 	return changes
+}
+
+// removeBridgeLinks removes the interfaces of bridges that are ours and go: an ovs-vswitchd that was killed left them.
+func (d *database) removeBridgeLinks() error {
+	var all error
+	for _, name := range []string{BridgeInternal, BridgePhysical} {
+		bridge, there := d.bridges[name]
+		if !there || !bridge.ours() || d.foreignPorts(name) {
+			continue
+		}
+		link, err := findLink(name)
+		if err == nil && link != nil {
+			err = netlink.LinkDel(link)
+		}
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("remove %s: %w", name, err))
+		}
+	}
+	return all
 }
 
 // foreignPorts tells whether somebody else uses the bridge.

@@ -23,7 +23,7 @@ const (
 	DefaultRunDir = "/run/openvswitch"
 	// toolTimeout is for ovs-vswitchd to have done what the database says, DPDK's start included.
 	toolTimeout = 30 * time.Second
-	// startTimeout is for it to have begun to follow the database.
+	// startTimeout is for it to have begun to follow the database, and to say that it does.
 	startTimeout = 5 * time.Second
 )
 
@@ -36,9 +36,10 @@ type Switch struct {
 // errNotRunning is that ovs-vswitchd does not follow its database.
 var errNotRunning = errors.New("ovs-vswitchd does not run, or does not follow this database; start it and see its log")
 
-// vsctl runs ovs-vsctl and returns what it prints.
-func (s *Switch) vsctl(ctx context.Context, arguments ...string) ([]byte, error) {
-	out, err := run(ctx, "ovs-vsctl", append([]string{"--db=" + s.Database, "--timeout=" + seconds(toolTimeout)}, arguments...))
+// vsctl runs ovs-vsctl and returns what it prints. Unless told otherwise it waits for ovs-vswitchd for so long; what it
+// changes is in the database even when that does not come.
+func (s *Switch) vsctl(ctx context.Context, patience time.Duration, arguments ...string) ([]byte, error) {
+	out, err := run(ctx, "ovs-vsctl", append([]string{"--db=" + s.Database, "--timeout=" + seconds(patience)}, arguments...))
 	var ended *exec.ExitError
 	if errors.As(err, &ended) {
 		if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGALRM {
@@ -57,8 +58,24 @@ func (s *Switch) write(ctx context.Context, changes []string) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	_, err := s.vsctl(ctx, changes...)
+	_, err := s.vsctl(ctx, toolTimeout, changes...)
 	return err
+}
+
+// writeAhead is write without waiting for ovs-vswitchd.
+func (s *Switch) writeAhead(ctx context.Context, changes []string) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	_, err := s.vsctl(ctx, toolTimeout, append([]string{"--no-wait"}, changes...)...)
+	return err
+}
+
+// checkAlive tells whether ovs-vswitchd follows the database: what it wrote there stays when it has ended.
+func (s *Switch) checkAlive(ctx context.Context) error {
+	_, err := s.vsctl(ctx, startTimeout, "set", "Open_vSwitch", ".", "external_ids:"+probe+"=1")
+	_, errRemove := s.vsctl(context.WithoutCancel(ctx), startTimeout, "--no-wait", "remove", "Open_vSwitch", ".", "external_ids", probe)
+	return errors.Join(err, errRemove)
 }
 
 // managementSocket is where br-int is told flows.
@@ -72,7 +89,11 @@ func (s *Switch) ofctl(ctx context.Context, command, input string, arguments ...
 			filepath.Base(socket), s.RunDir, s.Database)
 	}
 	all := append([]string{"--timeout=10", "--no-names", "--no-stats"}, command, "unix:"+socket)
-	return runWith(ctx, input, "ovs-ofctl", append(all, arguments...))
+	out, err := runWith(ctx, input, "ovs-ofctl", append(all, arguments...))
+	if err != nil && strings.Contains(err.Error(), "Connection refused") { // of a socket that somebody left who was killed
+		return nil, errNotRunning
+	}
+	return out, err
 }
 
 func run(ctx context.Context, name string, arguments []string) ([]byte, error) {

@@ -144,7 +144,7 @@ func rowsOf(run *results.Run, alternation int, counts *results.Counts, distribut
 		name string
 		of   *stats.Summary
 	}{{"latency_ns", distributions.Latency}, {"launch_error_ns", distributions.LaunchError},
-		{"departure_error_ns", distributions.DepartureError}, {"send_call_ns", distributions.SendCall}}
+		{"departure_error_ns", distributions.DepartureError}, {"port_ns", distributions.Port}, {"send_call_ns", distributions.SendCall}}
 	if jitter := distributions.Jitter; jitter != nil {
 		summaries = append(summaries, struct {
 			name string

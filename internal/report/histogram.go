@@ -144,7 +144,7 @@ func drawHistogram(runs []sampled, counted []*histogram, axis, label string) (*p
 	p.X.Label.Text = axis
 	p.X.Tick.Marker = plot.TickerFunc(linearTicks)
 	p.Y.Tick.Marker = plot.TickerFunc(percentTicks)
-	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), false}, nil
+	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), false, nil}, nil
 }
 
 // histogramTable holds what the drawing shows at first sight, and what it does not show.

@@ -138,7 +138,7 @@ func drawMeans(runs []sampled, taken []means, interval time.Duration, budgetNs i
 		p.Y.Max = max(p.Y.Max, microseconds(budgetNs)*1.1)
 		p.Y.Min = min(p.Y.Min, microseconds(budgetNs)*0.8)
 	}
-	return &picture{p, wideWidth, halfHeight, label, pathsOf(runs), false}, nil
+	return &picture{p, wideWidth, halfHeight, label, pathsOf(runs), false, nil}, nil
 }
 
 func meanTable(id string, runs []sampled, taken []means, budgetNs int64) table {

@@ -31,6 +31,8 @@ type page struct {
 	Parts []part
 	// Outside is how many points are drawn beyond a whisker, Points how many a curve has.
 	Outside, Points int
+	// Messages tells that some of the page is about messages, and not all of it about an experiment.
+	Messages bool
 	// Command wrote the page.
 	Command string
 }
@@ -38,6 +40,8 @@ type page struct {
 // part is one measurement.
 type part struct {
 	// Name is empty when there is only one, and Prefix opens the names of what belongs to the part.
+	// Headline is that of an experiment; empty for messages.
+	Headline     string
 	Name, Prefix string
 	Date         string
 	About        string
@@ -45,6 +49,7 @@ type part struct {
 	Bad          bool
 	Tiles        []tile
 	Paths        []pathKey
+	Sections     []section
 	Plain        []figure
 	Causes       *table
 	Apart        []workload
@@ -66,6 +71,9 @@ func (p *part) figures() []figure {
 	all := slices.Clone(p.Plain)
 	for _, apart := range p.Apart {
 		all = append(all, apart.Figures...)
+	}
+	for _, section := range p.Sections {
+		all = append(all, section.Figures...)
 	}
 	return all
 }
@@ -139,6 +147,7 @@ func newPage(measurements []*Measurement) (*page, error) {
 		if measurement.Summary.Profile != nil {
 			p.Command = "ktsn bench"
 		}
+		p.Messages = p.Messages || len(measurement.Summary.Sections) == 0
 		p.Parts = append(p.Parts, *part)
 	}
 	if len(p.Parts) == 0 {
@@ -168,6 +177,9 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 	}
 	if summary.Profile != nil {
 		p.About = summary.Profile.About
+		if len(summary.Sections) > 0 {
+			p.Headline = "profile " + summary.Profile.Name
+		}
 	}
 	if inCluster(summary) {
 		p.Warner = "Warning"
@@ -192,6 +204,10 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 			return nil, err
 		}
 		p.Apart = append(p.Apart, apart)
+	}
+	var err error
+	if p.Sections, err = newSections(prefix, summary.Sections); err != nil {
+		return nil, err
 	}
 	p.Verdict, p.Bad = verdict(summary)
 	p.Tiles = tiles(summary, plain, p.Targets)
@@ -384,6 +400,8 @@ var aboutWorkloads = map[string]string{
 		"processor, which it leaves to the others as far as they want it.",
 	results.WorkloadKeepAwake: "ktsnd keeps its processor from sleeping in these shorter runs. The talker runs on the same " +
 		"processor, so all paths gain from it; it costs a whole processor’s power.",
+	results.WorkloadPMDSleep: "Open vSwitch’s polling may pause for 50 µs when there is nothing (pmd-maxsleep): what that saves of a " +
+		"processor, and what it costs.",
 	results.WorkloadGates: "A schedule: in each cycle the gate is open for class 7, then for class 6, then for classes 0 to 5. " +
 		"The messages are of class 7, with transmit times in the middle of its window. Another talker has as many of " +
 		"class 6. Nothing saturates anything.",

@@ -90,6 +90,16 @@ type picture struct {
 	paths []string
 	// legendBelow is where lines rise to the upper right.
 	legendBelow bool
+	// looks are those of lines that are no paths.
+	looks map[string]look
+}
+
+// lookOf is how one of the lines is drawn.
+func (p *picture) lookOf(name string) look {
+	if look, ok := p.looks[name]; ok {
+		return look
+	}
+	return lookOf(name)
 }
 
 // inline draws into SVG for inclusion in HTML: without the header of a file, names of fonts and absolute size,
@@ -152,7 +162,7 @@ func (p *picture) addLegend(to *plot.Plot) error {
 		if err != nil {
 			return err
 		}
-		look := lookOf(path)
+		look := p.lookOf(path)
 		line.LineStyle = draw.LineStyle{Color: look.color, Width: vg.Points(1.6), Dashes: look.dashes}
 		to.Legend.Add(path, line)
 	}
@@ -330,7 +340,7 @@ func drawCDF(runs []sampled, curves []*curve, limit int64, label string) (*pictu
 	p.X.Tick.Marker = plot.ConstantTicks(evenTicks(microseconds(limit)))
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.25, Label: "25 %"}, {Value: 0.5, Label: "50 %"},
 		{Value: 0.75, Label: "75 %"}, {Value: 0.9, Label: "90 %"}, {Value: 1, Label: "100 %"}}
-	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), true}, nil
+	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), true, nil}, nil
 }
 
 // drawTail draws the share of messages that took at least so long, both axes logarithmic.
@@ -356,7 +366,7 @@ func drawTail(runs []sampled, curves []*curve, label string) (*picture, error) {
 	}
 	p.Y.Min, p.Y.Max = rarest, 1
 	p.X.Label.Text = "Latency, µs"
-	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), false}, nil
+	return &picture{p, halfWidth, halfHeight, label, pathsOf(runs), false, nil}, nil
 }
 
 func addLine(p *plot.Plot, points plotter.XYs, path string, step plotter.StepKind) error {

@@ -98,6 +98,25 @@ func benched() *Measurement {
 	return measurement
 }
 
+func TestPageShowsWhatOpenVSwitchTakes(t *testing.T) {
+	measurement := generated(50, []string{"direct", "ovs"}, []int{64}, false)
+	share := 0.4321
+	for _, run := range measurement.Summary.Runs {
+		if run.Path == results.PathOVS {
+			run.SwitchShare, run.CPUCores = &share, map[string]float64{"ktsnd": 0.1, "ovs-vswitchd": 0.987}
+		}
+	}
+	page := rendered(t, measurement)
+	for _, want := range []string{"its share", "43.21 %", "0.987"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	if page := rendered(t, generated(50, []string{"direct"}, []int{64}, false)); strings.Contains(page, ">its share<") {
+		t.Error("it speaks of Open vSwitch where there was none")
+	}
+}
+
 func TestSeveralMeasurementsShareAPage(t *testing.T) {
 	one, other := benched(), benched()
 	one.Name, other.Name = "first", "second"

@@ -138,26 +138,46 @@ func cdfTable(id string, runs []sampled, limit int64) table {
 
 // causesTable says how latency comes about, and what it costs.
 func causesTable(id string, runs []sampled) table {
-	head := []string{"departure p50", "p99", "launch p50", "p99", "send call p50", "p99",
+	head := []string{"departure p50", "p99", "launch p50", "p99", "port p50", "p99", "send call p50", "p99",
 		"lost", "early", "late", "ktsnd cores", "talker", "listener", "machine"}
+	switched := slices.ContainsFunc(runs, func(s sampled) bool { return s.run.Path == results.PathOVS })
+	if switched {
+		head = append(head, "Open vSwitch", "its share")
+	}
 	return newTable(id, "µs", runs, head, func(s *sampled) []cell {
-		run := s.run
-		cells := slices.Concat(pairCells(run.DepartureError), pairCells(run.LaunchError), pairCells(run.SendCall))
-		cells = append(cells, zeroCell(run.Lost), zeroCell(run.Early))
-		if run.Late != nil {
-			cells = append(cells, countCell(int(*run.Late)))
-		} else {
-			cells = append(cells, noCells(1)...)
+		cells := causesCells(s.run)
+		if switched {
+			cells = append(cells, switchCells(s.run)...)
 		}
-		for _, program := range []string{"ktsnd", "talker", "listener"} {
-			share, known := run.CPUCores[program]
-			cells = append(cells, coresCell(share, known))
-		}
-		if machine := run.MachineCores; machine != nil {
-			return append(cells, coresCell(*machine, true))
-		}
-		return append(cells, coresCell(0, false))
+		return cells
 	})
+}
+
+// switchCells are the processors that Open vSwitch takes, and its share of the latency.
+func switchCells(run *results.Run) []cell {
+	cores, known := run.CPUCores["ovs-vswitchd"]
+	if run.SwitchShare == nil {
+		return []cell{coresCell(cores, known), noCells(1)[0]}
+	}
+	return []cell{coresCell(cores, known), shareCell(*run.SwitchShare)}
+}
+
+func causesCells(run *results.Run) []cell {
+	cells := slices.Concat(pairCells(run.DepartureError), pairCells(run.LaunchError), pairCells(run.Port), pairCells(run.SendCall))
+	cells = append(cells, zeroCell(run.Lost), zeroCell(run.Early))
+	if run.Late != nil {
+		cells = append(cells, countCell(int(*run.Late)))
+	} else {
+		cells = append(cells, noCells(1)...)
+	}
+	for _, program := range []string{"ktsnd", "talker", "listener"} {
+		share, known := run.CPUCores[program]
+		cells = append(cells, coresCell(share, known))
+	}
+	if machine := run.MachineCores; machine != nil {
+		return append(cells, coresCell(*machine, true))
+	}
+	return append(cells, coresCell(0, false))
 }
 
 func coresCell(share float64, known bool) cell {

@@ -37,7 +37,9 @@ func tiles(summary *results.Summary, plain []sampled, targets targetTable) []til
 			Title: fmt.Sprintf("median launch error, %d B", payload),
 			Note:  "on the wire after the requested time; p99 " + micros(launch.P99) + " µs"})
 	}
-	all = append(all, lossTile(plain))
+	if len(summary.Sections) == 0 {
+		all = append(all, lossTile(plain))
+	}
 	if len(targets.Rows) > 0 {
 		all = append(all, tile{Value: strconv.Itoa(targets.Reached), Unit: fmt.Sprintf("of %d", len(targets.Rows)),
 			Title: "targets reached", Note: "each with every payload; medians over " +
@@ -107,8 +109,10 @@ func machine(summary *results.Summary) []entry {
 	if host.GoVersion != "" {
 		entries = append(entries, entry{"Go", host.GoVersion})
 	}
+	if summary.Setup.Messages > 0 {
+		entries = append(entries, entry{"Traffic", traffic(summary)})
+	}
 	entries = append(entries,
-		entry{"Traffic", traffic(summary)},
 		entry{"Processors", pinned(setup)},
 		entry{"Lead", fmt.Sprintf("%d µs: so long before its transmit time a timed message is handed over",
 			setup.LeadNs/1000)},
@@ -142,6 +146,9 @@ func profileEntries(profile *results.ProfileSummary) []entry {
 			"with a schedule are watched all the time"
 	case profile.Samplers == "off":
 		samplers = "off: nothing is known of the wire, of memory and of the machine’s load"
+	}
+	if profile.Experiment != "" {
+		samplers = "none: the experiment looks itself"
 	}
 	entries := []entry{
 		{"Profile", fmt.Sprintf("%s, %d of %s", profile.Name, profile.Done, plural(profile.Runs, "run"))},

@@ -32,6 +32,8 @@ const (
 	// WorkloadKeepAwake marks the runs in which ktsnd keeps its core from sleeping. Talker and ktsnd share
 	// that core, so it helps all paths alike.
 	WorkloadKeepAwake = "keep-awake"
+	// WorkloadPMDSleep is path ovs with an Open vSwitch whose polling may pause when there is nothing.
+	WorkloadPMDSleep = "pmd-sleep"
 	// WorkloadTalkers has several talkers, each with its own transmit times, and measures the messages of all.
 	WorkloadTalkers = "talkers"
 	// WorkloadCompeting has other flows between the same pods, of a fixed rate.

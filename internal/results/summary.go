@@ -24,6 +24,8 @@ type Summary struct {
 	// noise that no path is to blame for. 0 on bare metal.
 	StolenCores float64 `json:"stolen_cores"`
 	Runs        []*Run  `json:"runs"`
+	// Sections are those of an experiment; empty where the profile names none.
+	Sections []Section `json:"sections,omitempty"`
 	// Idle is ktsnd with nothing to send; null when that was not measured.
 	Idle *Idle `json:"idle"`
 	// Usage is what nodes and pods used over the whole measurement; empty where nobody counts that.
@@ -78,6 +80,9 @@ type Run struct {
 	// Each alternation by itself, and the median of each of their figures.
 	Alternations         []Alternation `json:"alternations"`
 	MedianOfAlternations Distributions `json:"median_of_alternations"`
+	// SwitchShare is what Open vSwitch takes of the latency, median by median; null for other paths, and where nobody
+	// saw the wire.
+	SwitchShare *float64 `json:"ovs_share_of_latency,omitempty"`
 }
 
 // Alternation is one uninterrupted piece of a run.
@@ -139,6 +144,9 @@ type Distributions struct {
 	LaunchError *stats.Summary `json:"launch_error_ns"`
 	// DepartureError is ktsnd's clock read that released the frame - requested transmit time.
 	DepartureError *stats.Summary `json:"departure_error_ns"`
+	// Port is time on the wire - the clock read that released the frame: what ktsnd's port takes, which is all of Open
+	// vSwitch on path ovs.
+	Port *stats.Summary `json:"port_ns,omitempty"`
 	// SendCall is how long the application's send call took.
 	SendCall *stats.Summary `json:"send_call_ns"`
 	// CPUCores is the processor time of programs as a share of one core, by program.
@@ -153,6 +161,8 @@ type Distributions struct {
 type ProfileSummary struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
+	// Experiment is what was measured in the place of messages; empty: none.
+	Experiment string `json:"experiment,omitempty"`
 	// Target is the kind of nodes that it was measured between: namespaces or cluster.
 	Target string `json:"target"`
 	// Runs were planned, of which Done were made; less when the measurement was interrupted.
@@ -302,6 +312,7 @@ func MedianOf(alternations []Alternation) Distributions {
 		Jitter:         stats.MedianJitter(jitters),
 		LaunchError:    summaries(func(a Alternation) *stats.Summary { return a.LaunchError }),
 		DepartureError: summaries(func(a Alternation) *stats.Summary { return a.DepartureError }),
+		Port:           summaries(func(a Alternation) *stats.Summary { return a.Port }),
 		SendCall:       summaries(func(a Alternation) *stats.Summary { return a.SendCall }),
 		CPUCores:       medianCores(alternations),
 	}

@@ -228,7 +228,8 @@ func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := t.TempDir()
-			demo := startDemo(t, out, append([]string{"--workloads", test.workloads}, test.more...)...)
+			// More turns than it is given time for.
+			demo := startDemo(t, out, append([]string{"--alternations", "50", "--workloads", test.workloads}, test.more...)...)
 			awaitTalker(t, demo, test.talker)
 			if err := syscall.Kill(demo.PID(), test.signal); err != nil {
 				t.Fatal(err)

@@ -302,6 +302,11 @@ func (l *lab) startListenerAt(t *testing.T, port uint16, count int, file string,
 
 func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file string, idle time.Duration) *process.Process {
 	t.Helper()
+	return startListenerIn(t, l.PodB, at, count, file, idle)
+}
+
+func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string, idle time.Duration) *process.Process {
+	t.Helper()
 	readable, writable, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +316,7 @@ func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file s
 		"--bind", at.String(),
 		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", "5s", "--idle-timeout", idle.String())
 	command.ExtraFiles = []*os.File{writable}
-	listener := start(t, l.PodB, "listener", command)
+	listener := start(t, pod, "listener", command)
 	writable.Close()
 	_ = readable.SetReadDeadline(time.Now().Add(patience))
 	if _, err := readable.Read(make([]byte, 1)); err != nil {

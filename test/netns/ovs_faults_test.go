@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -40,6 +42,11 @@ func (l *ovsLab) state(t *testing.T) string {
 	state.WriteString(l.vsctl(t, "--columns=name,tag,external_ids", "list", "Port"))
 	state.WriteString(l.vsctl(t, "--columns=other_config,external_ids", "list", "Open_vSwitch"))
 	err := l.NodeA.Do(func() error {
+		answers, err := os.ReadFile("/proc/sys/net/ipv4/conf/" + topology.PhysicalInterface + "/arp_ignore")
+		if err != nil {
+			return err
+		}
+		state.WriteString("arp_ignore " + string(answers))
 		links, err := netlink.LinkList()
 		if err != nil {
 			return err
@@ -90,6 +97,9 @@ func TestOpenVSwitchIsSetUpAndTakenDownWithoutATrace(t *testing.T) {
 		lab.refused(t, "is not the run directory of the ovs-vswitchd that follows", "--run-dir", lab.dir)
 		lab.refused(t, "there is no such interface", "--interface", "eno9")
 		lab.refused(t, "has the address 192.0.2.1, which is to be br-phy's", "--interface", "", "--device", "0000:ff:1f.7")
+		ip(t, lab.NodeA, "route", "add", "203.0.113.0/24", "via", topology.NodeAddressB.String())
+		lab.refused(t, "phys0 leads to the gateway 192.0.2.2")
+		ip(t, lab.NodeA, "route", "del", "203.0.113.0/24")
 		lab.refused(t, "cannot open ktsn-phys", "--interface", "", "--device", "0000:ff:1f.7", "--address", "198.51.100.1/24")
 	})
 	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
@@ -158,6 +168,125 @@ func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
 	t.Run("or is not there", func(t *testing.T) {
 		lab.refused(t, "the database of Open vSwitch does not answer", "--db", "unix:"+filepath.Join(lab.dir, "none"))
 	})
+}
+
+func TestOpenVSwitchThatHasEndedIsToldSoAndCanBeTakenDown(t *testing.T) {
+	lab := newOVSNode(t)
+	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
+	fresh := lab.state(t)
+	kill := func() {
+		t.Helper()
+		if err := lab.node.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const ended = "ovs-vswitchd does not run, or does not follow this database; start it"
+	kill()
+	t.Run("nothing is set up", func(t *testing.T) { lab.refused(t, ended) })
+	if err := lab.node.StartDaemon(); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	kill()
+	for _, command := range []string{"setup", "status"} {
+		t.Run(command, func(t *testing.T) {
+			var options []string
+			if command == "setup" {
+				options = lab.setup()
+			}
+			if said, err := lab.ktsn(t, command, options...); err == nil || !strings.Contains(said, ended) {
+				t.Errorf("it ended with %v and said %q", err, said)
+			}
+		})
+	}
+	if said, err := lab.ktsn(t, "teardown"); err != nil || said != "" {
+		t.Errorf("teardown: %v: %s", err, said)
+	}
+	if after := lab.state(t); after != fresh {
+		t.Errorf("of\n%s\nis left\n%s", fresh, after)
+	}
+	if err := lab.node.StartDaemon(); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Errorf("and set up again: %v: %s", err, said)
+	}
+}
+
+// stopAfter begins to set up, and ends that with a signal after a while.
+func (l *ovsLab) stopAfter(t *testing.T, wait time.Duration, signal os.Signal) {
+	t.Helper()
+	setup := start(t, l.NodeA, "ktsn ovs setup", l.ktsnCommand(t, "setup", l.setup()...))
+	time.Sleep(wait)
+	process, err := os.FindProcess(setup.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = process.Signal(signal) // it may have ended
+	select {
+	case <-setup.Done():
+	case <-time.After(2 * patience):
+		t.Fatalf("ktsn ovs setup goes on after %v", signal)
+	}
+}
+
+func TestSetupOfOpenVSwitchThatIsInterruptedLeavesNothing(t *testing.T) {
+	lab := newOVSNode(t)
+	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
+	fresh := lab.state(t)
+	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil { // how long it takes, from the second time on
+		t.Fatalf("%v: %s", err, said)
+	}
+	if said, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	begin := time.Now()
+	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	whole, halfway := time.Since(begin), 0
+	if said, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	const moments = 8
+	for i := range moments {
+		wait := whole * time.Duration(i) / moments
+		lab.stopAfter(t, wait, syscall.SIGTERM)
+		if after := lab.state(t); after != fresh && !lab.complete(t) {
+			t.Errorf("told to end after %s: of\n%s\nis left\n%s", wait, fresh, after)
+		}
+		if said, err := lab.ktsn(t, "teardown"); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		lab.stopAfter(t, wait, os.Kill)
+		if lab.state(t) != fresh {
+			halfway++
+		}
+		if i%2 == 0 { // what was begun is gone on with
+			if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+				t.Errorf("killed after %s, and again: %v: %s", wait, err, said)
+			}
+		}
+		if said, err := lab.ktsn(t, "teardown"); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		if after := lab.state(t); after != fresh {
+			t.Errorf("killed after %s, and taken down: of\n%s\nis left\n%s", wait, fresh, after)
+		}
+	}
+	t.Logf("setup takes %s; of %d that were killed %d left something, which teardown removed", whole, moments, halfway)
+	if halfway == 0 {
+		t.Error("nobody was killed half-way")
+	}
+}
+
+// complete tells whether everything is set up but for ktsnd, who is not there.
+func (l *ovsLab) complete(t *testing.T) bool {
+	t.Helper()
+	said, _ := l.ktsn(t, "status")
+	return strings.Contains(said, "not connected to ktsnd") && !strings.Contains(said, "flows are missing") && strings.Contains(said, "vx42-c0000202")
 }
 
 func TestSocketForOpenVSwitchThatCannotBeMadeIsNamed(t *testing.T) {

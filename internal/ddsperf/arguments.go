@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ddsperf
+
+import (
+	"strconv"
+	"time"
+)
+
+// Program is what has to be on the path, and Package what brings it. Environment names the variable that names the
+// configuration.
+const (
+	Program     = "ddsperf"
+	Package     = "cyclonedds-tools"
+	Environment = "CYCLONEDDS_URI"
+)
+
+// The sizes of samples that ddsperf has: 12 B of its own are in each.
+const (
+	MinBytes = 12
+	MaxBytes = 1 << 20
+)
+
+const (
+	// discovery is how long a publisher waits for its subscribers.
+	discovery = 15 * time.Second
+	// settling is how much longer subscribers run than the publisher measures.
+	settling = 2 * time.Second
+)
+
+// Test is one run of a publisher with its subscribers.
+type Test struct {
+	// Latency is ping and pong; else it is throughput.
+	Latency     bool
+	BestEffort  bool
+	SampleBytes int
+	Subscribers int
+	// Duration is how long the publisher publishes, in whole seconds.
+	Duration time.Duration
+}
+
+func (t *Test) common(duration time.Duration) []string {
+	arguments := []string{"-D", strconv.Itoa(int(duration / time.Second))}
+	if t.BestEffort {
+		arguments = append(arguments, "-u")
+	}
+	return arguments
+}
+
+// Publisher are the arguments of the publisher, which ends by itself.
+func (t *Test) Publisher() []string {
+	mode := "pub"
+	if t.Latency {
+		mode = "ping"
+	}
+	return append(t.common(t.Duration), "-Q", "minmatch:"+strconv.Itoa(t.Subscribers),
+		"-Q", "initwait:"+strconv.Itoa(int(discovery/time.Second)), mode, "size", strconv.Itoa(t.SampleBytes))
+}
+
+// Subscriber are the arguments of each subscriber, which is stopped when the publisher has ended, and ends by itself if
+// nobody does.
+func (t *Test) Subscriber() []string {
+	arguments := t.common(t.Longest())
+	if t.Latency {
+		return append(arguments, "pong")
+	}
+	return append(arguments, "-1", "sub")
+}
+
+// Longest is what a test takes if discovery takes as long as it may.
+func (t *Test) Longest() time.Duration {
+	return t.Duration + discovery + settling
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ddsperf
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// A line of ddsperf begins with its process number and, if it is about a time, with seconds since its start.
+const opening = `^\[\d+\] +(\d+\.\d+) +`
+
+var (
+	// A subscriber's line each second: sizes and numbers of samples.
+	counted = regexp.MustCompile(opening + `size (\d+) total (\d+) lost (\d+) delta (\d+) lost (\d+) rate `)
+	// A publisher's line each second and subscriber: halves of round trips.
+	timed = regexp.MustCompile(opening + `(\S+) size (\d+) mean ([0-9.]+)us min ([0-9.]+)us 50% ([0-9.]+)us 90% ([0-9.]+)us 99% ([0-9.]+)us max ([0-9.]+)us cnt (\d+)$`)
+	// What goes wrong.
+	failed  = regexp.MustCompile(`^\[\d+\] (?:\d+\.\d+ +)?error: (.*)$`)
+	refused = regexp.MustCompile(`^\d+\.\d+ \[.*\] *ddsperf: (.*)$|^(?:ddsperf: )?(.*(?:invalid option|unrecognised).*)$`)
+	timeout = regexp.MustCompile(`^\[\d+\] ping timed out`)
+)
+
+// Received is what one subscriber counted.
+type Received struct {
+	// Samples and Lost are over all of the run.
+	Samples int `json:"samples"`
+	Lost    int `json:"lost"`
+	// SamplesPerSecond is over the seconds in which samples came from the first moment to the last.
+	SamplesPerSecond float64 `json:"samples_per_second"`
+	// Seconds were there of those.
+	Seconds int `json:"seconds"`
+}
+
+// ParseSubscriber reads what a subscriber printed.
+func ParseSubscriber(from io.Reader) (*Received, error) {
+	type second struct {
+		at           float64
+		total, delta int
+	}
+	var seconds []second
+	result := &Received{}
+	err := eachLine(from, func(line string) {
+		found := counted.FindStringSubmatch(line)
+		if found == nil {
+			return
+		}
+		seconds = append(seconds, second{decimal(found[1]), whole(found[3]), whole(found[5])})
+		result.Samples, result.Lost = whole(found[3]), whole(found[4])
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(seconds) == 0 {
+		return nil, errors.New("the subscriber printed no count of samples; it ended before its first second")
+	}
+	// The first second with samples began before them, and the last one ended after them.
+	first := slices.IndexFunc(seconds, func(s second) bool { return s.delta > 0 })
+	if first < 0 {
+		return nil, errors.New("no sample arrived at the subscriber")
+	}
+	last := first
+	for i, one := range seconds {
+		if one.delta > 0 {
+			last = i
+		}
+	}
+	if result.Seconds = last - 1 - first; result.Seconds < 1 {
+		return nil, fmt.Errorf("samples arrived at the subscriber during %d seconds, and the first and the last do not count; "+
+			"measure longer", last-first+1)
+	}
+	result.SamplesPerSecond = float64(seconds[last-1].total-seconds[first].total) / (seconds[last-1].at - seconds[first].at)
+	return result, nil
+}
+
+// Latencies are halves of round trips, over all subscribers.
+type Latencies struct {
+	// Pings were answered, counted once for each subscriber.
+	Pings  int     `json:"pings"`
+	MeanNs float64 `json:"mean_ns"`
+	// The percentiles are means over what ddsperf prints each second for each subscriber, by number of answers; it prints none
+	// over the whole run.
+	P50Ns float64 `json:"p50_ns"`
+	P90Ns float64 `json:"p90_ns"`
+	P99Ns float64 `json:"p99_ns"`
+	MinNs float64 `json:"min_ns"`
+	MaxNs float64 `json:"max_ns"`
+	// Timeouts tells how often ddsperf says that an answer was missing for a second; it says so once a second at most.
+	Timeouts int `json:"timeouts"`
+	// Subscribers answered.
+	Subscribers int `json:"subscribers"`
+}
+
+// ParsePublisher reads what a publisher printed that sent pings.
+func ParsePublisher(from io.Reader) (*Latencies, error) {
+	result := &Latencies{MinNs: math.Inf(1)}
+	who := map[string]bool{}
+	err := eachLine(from, func(line string) {
+		if timeout.MatchString(line) {
+			result.Timeouts++
+		}
+		found := timed.FindStringSubmatch(line)
+		if found == nil {
+			return
+		}
+		who[found[2]] = true
+		count := whole(found[10])
+		result.Pings += count
+		weight := 1e3 * float64(count)
+		result.MeanNs += weight * decimal(found[4])
+		result.P50Ns += weight * decimal(found[6])
+		result.P90Ns += weight * decimal(found[7])
+		result.P99Ns += weight * decimal(found[8])
+		result.MinNs, result.MaxNs = min(result.MinNs, 1e3*decimal(found[5])), max(result.MaxNs, 1e3*decimal(found[9]))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if result.Pings == 0 {
+		return nil, errors.New("no ping of the publisher was answered")
+	}
+	for _, sum := range []*float64{&result.MeanNs, &result.P50Ns, &result.P90Ns, &result.P99Ns} {
+		*sum /= float64(result.Pings)
+	}
+	result.Subscribers = len(who)
+	return result, nil
+}
+
+var (
+	used   = regexp.MustCompile(opening + `rss:[0-9.]+MB vcsw:\d+ ivcsw:\d+(.*)$`)
+	thread = regexp.MustCompile(`\S+:(\d+)%\+(\d+)%`)
+)
+
+// ParseCores reads what part of a core a process says that it used: the mean over the seconds in which it says so, its threads by
+// whole percents, those that do nothing left out. False when it said nothing about it. What ddsperf says of its memory is not read:
+// it is the most that the process ever had, and that includes what it was before it became ddsperf.
+func ParseCores(from io.Reader) (cores float64, ok bool) {
+	count := 0
+	_ = eachLine(from, func(line string) { // an error of ddsperf is found by those who read its figures
+		found := used.FindStringSubmatch(line)
+		if found == nil {
+			return
+		}
+		count++
+		for _, one := range thread.FindAllStringSubmatch(found[2], -1) {
+			cores += float64(whole(one[1])+whole(one[2])) / 100
+		}
+	})
+	return cores / max(float64(count), 1), count > 0
+}
+
+// Check finds what a publisher of samples, of which nothing else is read, says went wrong.
+func Check(from io.Reader) error {
+	return eachLine(from, func(string) {})
+}
+
+// eachLine calls take for each line but those that say what went wrong, of which the first becomes the error.
+func eachLine(from io.Reader, take func(string)) error {
+	var wrong error
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		line := lines.Text()
+		if found := failed.FindStringSubmatch(line); found != nil && wrong == nil {
+			wrong = fmt.Errorf("ddsperf: %s", found[1])
+		} else if found := refused.FindStringSubmatch(line); found != nil && wrong == nil {
+			wrong = fmt.Errorf("ddsperf: %s%s", found[1], found[2])
+		} else {
+			take(line)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read what ddsperf printed: %w", err)
+	}
+	return wrong
+}
+
+// decimal and whole read what an expression above has matched.
+func decimal(text string) float64 {
+	value, _ := strconv.ParseFloat(text, 64)
+	return value
+}
+
+func whole(text string) int {
+	value, _ := strconv.Atoi(text)
+	return value
+}

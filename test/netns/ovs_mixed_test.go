@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// startDirectFarEnd starts a ktsnd on node b that sends by itself, and returns what pod b's programs need for it.
+func (l *ovsLab) startDirectFarEnd(t *testing.T) (*control.Client, []string) {
+	t.Helper()
+	controlSocket, socket := filepath.Join(l.dir, "control-b.sock"), filepath.Join(l.dir, "app-b.sock")
+	daemon := start(t, l.NodeB, "ktsnd of node b", exec.Command(program(t, "ktsnd"), "--interface", topology.PhysicalInterface,
+		"--local-address", topology.NodeAddressB.String(), "--control", controlSocket))
+	client := connect(t, daemon, controlSocket)
+	err := errors.Join(
+		client.SocketAdd(t.Context(), "pod-b", socket),
+		client.EndpointAdd(t.Context(), control.Endpoint{Identity: "pod-b", Interface: topology.PodInterface, Netns: l.PodB.Path(), VNI: topology.VNI}),
+		client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA, Subnets: []netip.Prefix{topology.PodSubnetA}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
+}
+
+// stream is messages from one pod to the other.
+type stream struct {
+	from, to         *topology.Namespace
+	source, target   netip.AddrPort
+	timed            bool
+	environment      []string
+	sent, received   string
+	talker, listener *process.Process
+}
+
+func (s *stream) start(t *testing.T, count int) {
+	t.Helper()
+	dir := t.TempDir()
+	s.sent, s.received = filepath.Join(dir, "talker.csv"), filepath.Join(dir, "listener.csv")
+	s.listener = startListenerIn(t, s.to, s.target, count, s.received, 3*time.Second)
+	arguments := []string{"talker", "--quiet", "--clock", "tai", "--csv", s.sent, "--bind", s.source.String(), "--to", s.target.String(),
+		"--count", strconv.Itoa(count), "--cycle", "2ms"}
+	if !s.timed {
+		arguments = append(arguments, "--no-txtime")
+	}
+	command := exec.Command(program(t, "tsnperf"), arguments...)
+	command.Env = s.environment
+	s.talker = start(t, s.from, "talker", command)
+}
+
+// check waits for the end, and expects each message once, unchanged, from the talker's own address, and no timed one early.
+func (s *stream) check(t *testing.T, count int) {
+	t.Helper()
+	if err := errors.Join(finish(t, s.talker), finish(t, s.listener)); err != nil {
+		t.Fatal(err)
+	}
+	if sent := read(t, s.sent, perf.ReadTalker); len(sent) != count {
+		t.Errorf("%d messages were sent", len(sent))
+	}
+	came := map[uint32]bool{}
+	for _, one := range read(t, s.received, perf.ReadListener) {
+		if !one.Valid || one.Source != s.source || came[one.Sequence] {
+			t.Errorf("from %s came %+v", s.source, one)
+		}
+		if s.timed && one.Arrival < one.Txtime {
+			t.Errorf("message %d came %d ns before its time", one.Sequence, one.Txtime-one.Arrival)
+		}
+		came[one.Sequence] = true
+	}
+	if len(came) != count {
+		t.Errorf("%d of %d messages came from %s", len(came), count, s.source)
+	}
+}
+
+// Node a is behind Open vSwitch, node b is not; timed and other messages go both ways at once.
+func TestNodesWithAndWithoutOpenVSwitchAreInOneNetwork(t *testing.T) {
+	lab := newOVSLab(t)
+	_, switched := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	direct, farEnvironment := lab.startDirectFarEnd(t)
+	a, b := topology.PodAddressA, topology.PodAddressB
+	const count = 300
+	streams := map[string]*stream{
+		"timed, into the tunnel of Open vSwitch": {from: lab.PodA, to: lab.PodB, source: netip.AddrPortFrom(a, 6001),
+			target: netip.AddrPortFrom(b, 7001), timed: true, environment: lab.preloaded(t)},
+		"timed, out of it": {from: lab.PodB, to: lab.PodA, source: netip.AddrPortFrom(b, 6002),
+			target: netip.AddrPortFrom(a, 7002), timed: true, environment: farEnvironment},
+		"ordinary, into it":   {from: lab.PodA, to: lab.PodB, source: netip.AddrPortFrom(a, 6003), target: netip.AddrPortFrom(b, 7003)},
+		"ordinary, out of it": {from: lab.PodB, to: lab.PodA, source: netip.AddrPortFrom(b, 6004), target: netip.AddrPortFrom(a, 7004)},
+	}
+	for _, one := range streams {
+		one.start(t, count)
+	}
+	for name, one := range streams {
+		t.Run(name, func(t *testing.T) { one.check(t, count) })
+	}
+	for name, client := range map[string]*control.Client{"ovs": switched, "direct": direct} {
+		if seen := counters(t, client); seen.Sent != count || seen.Dropped() != 0 {
+			t.Errorf("the ktsnd with uplink %s sent %d and dropped %d", name, seen.Sent, seen.Dropped())
+		}
+	}
+}
