@@ -192,6 +192,7 @@ struct node_trace {
 struct node {
 	struct events *events;
 	struct loop *loop;
+	struct urgent *urgent; /* the caller's; NULL: none */
 	struct node_uplink uplink;
 	struct node_shaping shaping;
 	uint32_t ring_slots;        /* per process */

@@ -73,6 +73,12 @@ static void note_reported(struct ktsn_ring_consumer *ring, uint32_t slot)
 	ring->reported_flow[slot] = (uint8_t)flow;
 }
 
+void ktsn_ring_touch(const struct ktsn_ring_consumer *ring)
+{
+	for (uint32_t slot = 0; slot < ring->slot_count; slot++)
+		(void)atomic_load_explicit(&slot_at(ring, slot)->state, memory_order_relaxed);
+}
+
 uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 {
 	static const int64_t always[KTSN_CLOCKS] = {KTSN_DOORBELL_ALWAYS, KTSN_DOORBELL_ALWAYS,

@@ -45,6 +45,9 @@ struct ktsn_ring_taken {
 void ktsn_ring_consumer_init(struct ktsn_ring_consumer *ring, void *memory, uint32_t slot_count,
 			     uint32_t slot_bytes);
 
+/* Looks at every slot, so that no page is first looked for when ktsn_ring_recover() does. */
+void ktsn_ring_touch(const struct ktsn_ring_consumer *ring);
+
 /*
  * Takes over a ring that another ktsnd has used: what is READY will be taken like fresh messages; what was
  * DEPARTING may have left, so it is given back and never sent again; and free slots are shown as free.
