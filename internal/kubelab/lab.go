@@ -36,6 +36,8 @@ type Lab struct {
 	// kubelets tells that they can be asked, asked when they were.
 	kubelets bool
 	asked    time.Time
+	// namespaces are those of whose pods the kubelets are asked, besides the bench's and that of the tsn network.
+	namespaces []string
 	// lastRunID tells the messages of a run from those of others.
 	lastRunID uint32
 }
@@ -201,7 +203,7 @@ func (l *Lab) miss(what, why string) {
 func (l *Lab) describe(profile *bench.Profile) {
 	e := &l.environment
 	e.SenderCPU, e.ListenerCPU = l.pinning.Sender, l.pinning.Listener
-	e.LeadNs = traffic.LeadOf(results.WorkloadPlain, 0).Nanoseconds()
+	e.LeadNs = traffic.LeadOf(results.WorkloadPlain, 0, bench.Window{}).Nanoseconds()
 	e.Programs = map[string]string{}
 	for _, pod := range l.pods {
 		e.Programs["image of tsnperf"] = imageID(pod, container)
