@@ -57,6 +57,8 @@ const (
 	ReasonInUse = "InUse"
 	// ReasonOverlaps : an older network has the VNI or a part of the range.
 	ReasonOverlaps = "Overlaps"
+	// ReasonSelectorInvalid : spec.namespaceSelector is none, as the sentence says.
+	ReasonSelectorInvalid = "SelectorInvalid"
 	// ReasonForeignAttachment : a NetworkAttachmentDefinition of the network's name is somebody else's.
 	ReasonForeignAttachment = "ForeignAttachment"
 )

@@ -65,7 +65,8 @@ static json_t *counters_json(const struct control_status *status)
 	json_object_set_new(root, text, json_integer((json_int_t)counter_read(&status->counters->name)));
 	KTSN_COUNTERS(X)
 #undef X
-	json_object_set_new(root, "kernel-path", json_integer((json_int_t)status->kernel_path));
+	json_object_set_new(root, "kernel-path", json_integer((json_int_t)status->said.kernel_path));
+	json_object_set_new(root, "unanswered", json_integer((json_int_t)status->said.unanswered));
 	json_object_set_new(root, "limit-refusals", json_integer((json_int_t)status->limit_refusals));
 	return root;
 }

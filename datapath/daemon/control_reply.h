@@ -37,7 +37,7 @@ struct control_status {
 	uint32_t sockets, endpoints, peers, processes, flows, pending;
 	struct control_class classes[KTSN_CLASSES];
 	const struct counters *counters;
-	uint64_t kernel_path;
+	struct said_counts said;
 	uint64_t limit_refusals;
 	struct clock_state clock;
 };

@@ -39,14 +39,14 @@ struct control_server {
 	char request[REQUEST_BYTES_MAX];
 };
 
-static uint64_t kernel_path_count(const struct node *node)
+static struct said_counts said_sum(const struct node *node)
 {
-	uint64_t count = node->kernel_path_closed;
+	struct said_counts sum = node->said_closed;
 
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
 		for (const struct process *process = pod->processes; process; process = process->next)
-			count += process_kernel_path(process);
-	return count;
+			process_said_add(process, &sum);
+	return sum;
 }
 
 static void shaping_fill(struct control_status *status, const struct node *node)
@@ -86,7 +86,7 @@ static char *status_reply(struct control_server *server)
 	status.flows = node->flow_count;
 	status.pending = loop_pending(node->loop);
 	status.counters = loop_counters(node->loop);
-	status.kernel_path = kernel_path_count(node);
+	status.said = said_sum(node);
 	status.limit_refusals = node->limit_refusals;
 	clock_state_read(&status.clock);
 	return control_reply_status(&status);

@@ -75,6 +75,12 @@ struct counters {
 	struct class_counters classes[KTSN_CLASSES];
 };
 
+/* What the libraries of applications count in their rings, as they say. */
+struct said_counts {
+	uint64_t kernel_path; /* timed messages that the pod's routes sent another way */
+	uint64_t unanswered;  /* timed messages that were refused because ktsnd did not answer */
+};
+
 /* One writer: no read-modify-write needed. */
 static inline void counter_add(_Atomic uint64_t *counter, uint64_t count)
 {

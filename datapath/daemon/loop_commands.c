@@ -34,7 +34,9 @@ void ring_retire_if_done(struct loop *loop, struct loop_ring *ring)
 	if (!ring->closed || ring->consumer.held || ring->expectations || ring->busy || ring->retired)
 		return;
 	ring->retired = true;
-	share_ring_retired(loop, ring->share);
+	/* One that was handed back and closed before it was resumed was never among those of its pod. */
+	if (ring->opened)
+		share_ring_retired(loop, ring->share);
 	retire(loop, &ring->object);
 }
 

@@ -30,6 +30,7 @@ static void copy_init(struct loop *loop, struct packet *copy, struct packet *mes
 	copy->flow = message->flow;
 	copy->destination = message->destination;
 	copy->requested_tai_ns = message->requested_tai_ns;
+	copy->handed_tai_ns = message->handed_tai_ns;
 	copy->late_reason = message->late_reason;
 	copy->slot = message->slot;
 	copy->payload_bytes = message->payload_bytes;

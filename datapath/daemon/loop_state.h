@@ -34,6 +34,7 @@ struct packet {
 	struct loop_flow *flow;
 	struct loop_destination *destination;
 	int64_t requested_tai_ns;
+	int64_t handed_tai_ns;  /* when it was handed over (loop_take.c) */
 	int64_t refused_tai_ns; /* first by the port; 0: not yet */
 	uint32_t trace; /* of its flow, when it was taken; the next two are set only if there is one */
 	int64_t called_tai_ns;

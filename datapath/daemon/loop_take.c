@@ -167,8 +167,8 @@ void frame_shape(struct loop *loop, struct packet *packet, const struct loop_rou
 		packet_drop(loop, packet, &loop->counters.drop_invalid);
 		return;
 	}
-	error = ktsn_shaper_enqueue(loop->outlets[packet->outlet].shaper, share_lane(packet), &packet->shaper,
-				    loop->round_tai_ns);
+	error = ktsn_shaper_enqueue_handed(loop->outlets[packet->outlet].shaper, share_lane(packet),
+					   &packet->shaper, packet->handed_tai_ns, loop->round_tai_ns);
 	if (error)
 		packet_drop(loop, packet, refusal_counter(loop, error));
 }
@@ -252,6 +252,17 @@ static void reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 	ring_retire_if_done(loop, ring);
 }
 
+/* A ring that was handed back has slots of any size, and pods of one node may have links of any MTU: what passes both
+ * may still be longer than a frame of the port. */
+static bool frame_holds(const struct packet *packet, const struct loop_destination *destination,
+			uint32_t payload_bytes)
+{
+	size_t headers_bytes =
+		ktsn_frame_header_bytes(&destination->route.path, tunnel_of(&destination->route));
+
+	return headers_bytes + payload_bytes <= packet->frame.capacity_bytes;
+}
+
 static void packet_fill(struct loop *loop, struct packet *packet, const struct loop_ring *ring,
 			const struct ktsn_ring_taken *taken, struct loop_destination *destination)
 {
@@ -304,6 +315,18 @@ static bool room_for(const struct loop *loop, struct share *share, const struct 
 	return share->wanted == 0;
 }
 
+/*
+ * When the message was handed over, by which the strategies etf judge, as the kernel does in the call: that ktsnd woke up
+ * late is not the application's fault. It is the application's word, and believed only where it says earlier than
+ * now. What a lie can win is that a message that is late already is taken, and dropped for being late.
+ */
+static int64_t handed_over(const struct loop *loop, const struct ktsn_ring_taken *taken)
+{
+	bool said = taken->called_tai_ns > 0 && taken->called_tai_ns < loop->round_tai_ns;
+
+	return said ? taken->called_tai_ns : loop->round_tai_ns;
+}
+
 /* 0; -EAGAIN when its pod has no room for it; -ENOBUFS when there is no memory. */
 static int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken)
 {
@@ -326,7 +349,14 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	packet = packet_alloc(loop);
 	if (!packet)
 		return -ENOBUFS;
+	if (!frame_holds(packet, destination, taken->payload_bytes)) {
+		ktsn_port_frame_free(loop->config.port, &packet->frame);
+		packet_free(loop, packet);
+		reject(loop, ring, taken, destination, &loop->counters.drop_invalid);
+		return 0;
+	}
 	packet->requested_tai_ns = txtime_tai_ns;
+	packet->handed_tai_ns = handed_over(loop, taken);
 	packet_fill(loop, packet, ring, taken, destination);
 	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
 	if (txtime_tai_ns < loop->asleep_tai_ns && txtime_tai_ns < loop->round_tai_ns)
@@ -385,9 +415,10 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 	if (share_holds(loop, ring->share, loop->round_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
-		if (result < 0) {
+		/* What is claimed to be a message and is none counts as one: it takes as long. */
+		if (result == -EBADMSG) {
 			reject(loop, ring, &taken, NULL, &loop->counters.drop_invalid);
-		} else if ((err = message_accept(loop, ring, &taken))) {
+		} else if (result > 0 && (err = message_accept(loop, ring, &taken))) {
 			ktsn_ring_untake(&ring->consumer, taken.slot);
 			return err == -ENOBUFS ? DRAINED_NO_MEMORY : DRAINED_IN_PART;
 		}

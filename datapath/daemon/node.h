@@ -13,6 +13,7 @@
 
 #include "address.h"
 #include "app_protocol.h"
+#include "counters.h"
 #include "events.h"
 #include "loop.h"
 #include "namespace.h"
@@ -77,6 +78,7 @@ struct pod {
 	struct endpoint *endpoints;
 	struct process *processes;
 	bool version_warned;                        /* of a libktsn.so of another version */
+	bool unanswered_warned;                     /* of having answered too late */
 	struct timed_socket recent[POD_RECENT_MAX]; /* timed sockets that their processes closed, a ring */
 	uint32_t recent_next;
 	struct pod *next;
@@ -216,7 +218,7 @@ struct node {
 	uint32_t port_count;
 	uint32_t trace_numbers;
 	uint32_t socket_count, endpoint_count, peer_count, process_count, flow_count;
-	uint64_t kernel_path_closed; /* of processes that are gone */
+	struct said_counts said_closed; /* of processes that are gone */
 };
 
 /* Prepares an empty node; `loop` and `events` are the caller's. 0 or -errno. */
@@ -285,7 +287,8 @@ struct process_descriptors {
 int process_take_over(struct node *node, const char *identity, const struct process_descriptors *descriptors,
 		      bool resuming, struct process **taken);
 void processes_taken_open(struct node *node);
-uint64_t process_kernel_path(const struct process *process);
+/* Adds what the process's library has counted. */
+void process_said_add(const struct process *process, struct said_counts *sum);
 
 /* flows.c: sockets of a process. Fill in the reply, status included. */
 void flow_open(struct process *process, const struct app_request *from, struct ktsn_app_reply *reply);
@@ -330,6 +333,9 @@ int node_trace_start(struct node *node, const char *identity, uint64_t flow, str
 void node_trace_stop(struct node *node);
 /* A flow is new. */
 void flow_trace(struct flow *flow);
+/* Marks the ring and all flows of a process anew, or those of all. */
+void process_trace(struct process *process);
+void processes_trace(struct node *node);
 
 /* timed_sockets.c: sockets that wander from process to process */
 /* A flow of the pod ends: another process may still have its socket. */

@@ -21,24 +21,49 @@ enum { REPLY_FDS_MAX = 2 };
 /* Works of a pod that may wait for its thread; connections beyond it wait to be accepted. */
 enum { BACKLOG_MAX = 256 };
 
-/* More than one process will ever send; billions of processes may claim it. */
-enum { KERNEL_PATH_MAX = INT32_MAX };
+/* More messages than one process will ever send; billions of processes may claim it. */
+enum { SAID_MAX = INT32_MAX };
 
 union reply_control {
 	char bytes[CMSG_SPACE(REPLY_FDS_MAX * sizeof(int))];
 	struct cmsghdr align;
 };
 
-uint64_t process_kernel_path(const struct process *process)
+/* The application's word: without the limit it could make the sum of all pods overflow, or no number at all. */
+static uint64_t said_read(const _Atomic uint64_t *count)
+{
+	uint64_t said = atomic_load_explicit(count, memory_order_relaxed);
+
+	return said < SAID_MAX ? said : SAID_MAX;
+}
+
+void process_said_add(const struct process *process, struct said_counts *sum)
 {
 	const struct ktsn_ring_header *header = process->memory.address;
-	uint64_t count;
 
 	if (!process->ring)
-		return 0;
-	count = atomic_load_explicit(&header->kernel_path, memory_order_relaxed);
-	/* The application's word: without this it could make the sum of all pods overflow, or no number at all. */
-	return count < KERNEL_PATH_MAX ? count : KERNEL_PATH_MAX;
+		return;
+	sum->kernel_path += said_read(&header->kernel_path);
+	sum->unanswered += said_read(&header->unanswered);
+}
+
+/* Said once per pod, when ktsnd answers again. */
+static void unanswered_log(struct process *process)
+{
+	struct pod *pod = process->pod;
+	struct said_counts said = {0};
+
+	if (pod->unanswered_warned)
+		return;
+	process_said_add(process, &said);
+	if (!said.unanswered)
+		return;
+	log_warning(
+		"pod %s: ktsnd was asked by process %d and did not answer in time; so far %llu of its timed "
+		"messages were refused with ENETDOWN for it; give ktsnd a processor of its own, or find what "
+		"stopped it",
+		pod->identity, (int)process->pid, (unsigned long long)said.unanswered);
+	pod->unanswered_warned = true;
 }
 
 /* What the loop needs of a ring whose memory is there. */
@@ -121,7 +146,7 @@ void process_close(struct process *process)
 			process->share->sockets--;
 			timed_socket_remember(pod, process->flows[i]);
 		}
-	node->kernel_path_closed += process_kernel_path(process);
+	process_said_add(process, &node->said_closed);
 	if (process->ring)
 		/* What it sent still leaves; the loop gives the ring back after that. */
 		loop_command(node->loop,
@@ -132,6 +157,7 @@ void process_close(struct process *process)
 
 static void ring_open(struct process *process)
 {
+	process_trace(process);
 	loop_command(process->pod->node->loop,
 		     &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = process->ring});
 }
@@ -346,6 +372,7 @@ void process_request_serve(struct process *process)
 		reply.type = request->said.type;
 		reply.number = request->said.number;
 		reply.flow = reply.destination = KTSN_APP_NONE;
+		unanswered_log(process);
 		request_serve(process, request, &reply);
 		app_request_clear(request);
 		err = reply_send(process, &reply);

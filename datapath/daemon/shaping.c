@@ -83,6 +83,8 @@ void node_strategy_set(struct node *node, enum ktsn_strategy strategy)
 {
 	node->shaping.strategy = strategy;
 	loop_command(node->loop, &(struct loop_command){.type = COMMAND_STRATEGY, .strategy = strategy});
+	/* It may judge by what only some of them ask for. */
+	processes_trace(node);
 }
 
 void node_classes_set(struct node *node, const struct loop_classes *classes)

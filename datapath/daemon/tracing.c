@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which sockets a trace follows. There is one trace at a time: a mark in the flows that it follows, which the
- * loop looks at, and in their rings, so that the library says when its calls begin.
+ * loop looks at, and in their rings, so that the library says when its calls begin. That is also asked for where the
+ * strategy judges messages by it.
  */
 #include "node.h"
 
@@ -27,18 +28,18 @@ void flow_trace(struct flow *flow)
 		ktsn_ring_trace_set(&flow->process->ring->consumer, true);
 }
 
-/* Marks all flows of a process anew. */
-static void process_trace(struct process *process)
+void process_trace(struct process *process)
 {
 	if (!process->ring)
 		return;
-	ktsn_ring_trace_set(&process->ring->consumer, false);
+	ktsn_ring_trace_set(&process->ring->consumer,
+			    ktsn_strategy_judges_handover(process->pod->node->shaping.strategy));
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
 		if (process->flows[i])
 			flow_trace(process->flows[i]);
 }
 
-static void all_trace(struct node *node)
+void processes_trace(struct node *node)
 {
 	for (struct pod *pod = node->pods; pod; pod = pod->next)
 		for (struct process *process = pod->processes; process; process = process->next)
@@ -102,7 +103,7 @@ int node_trace_start(struct node *node, const char *identity, uint64_t flow, str
 	trace_number_set(loop_trace(node->loop), 0);
 	trace->before = trace_last(loop_trace(node->loop));
 	trace_number_set(loop_trace(node->loop), trace->number);
-	all_trace(node);
+	processes_trace(node);
 	return 0;
 }
 
@@ -110,5 +111,5 @@ void node_trace_stop(struct node *node)
 {
 	node->trace.number = 0;
 	trace_number_set(loop_trace(node->loop), 0);
-	all_trace(node);
+	processes_trace(node);
 }

@@ -116,6 +116,12 @@ static void flow_reset(struct flow *flow)
 	flow->number_session = 0;
 	flow->connection = 0;
 	flow->left_to_kernel = false;
+	flow->stranger = false;
+	flow->refused = false;
+	flow->kernel_knows = false;
+	flow->txtime_flags = 0;
+	flow->cookie = 0;
+	flow->clock = KTSN_CLOCK_REALTIME;
 	flow->multicast_interface = 0;
 	memset(&flow->connected, 0, sizeof(flow->connected));
 	memset(flow->others, 0, sizeof(flow->others));

@@ -35,10 +35,14 @@ struct flow {
 	struct flow *next_free;
 	int txtime_clockid; /* as the application set them */
 	uint32_t txtime_flags;
-	bool kernel_knows;   /* the kernel accepted SO_TXTIME too */
-	bool left_to_kernel; /* nobody answered when it asked for SO_TXTIME: it stays the kernel's */
+	bool kernel_knows; /* the kernel accepted SO_TXTIME too */
+	bool refused;      /* ktsnd said no when it asked for SO_TXTIME; said again to each timed message */
+	_Atomic bool left_to_kernel; /* nobody was there when it asked for SO_TXTIME: it stays the kernel's */
+	_Atomic bool
+		stranger; /* it came from another process, and ktsnd has not said yet whether it knows it */
 	enum ktsn_clock clock;
 	struct socket_kind kind;
+	uint64_t cookie;              /* the kernel's, of the socket; 0: none */
 	uint32_t multicast_interface; /* set by IP_MULTICAST_IF, which the kernel does not tell; 0: none */
 
 	/* Written under `lock`, then published by `session`. */

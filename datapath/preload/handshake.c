@@ -21,7 +21,7 @@ union fd_control {
 	struct cmsghdr align;
 };
 
-static int64_t monotonic_ms(void)
+int64_t handshake_now_ms(void)
 {
 	struct timespec now;
 
@@ -34,8 +34,9 @@ static int readable_wait(int fd, int64_t until_ms)
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 
 	for (;;) {
-		int64_t left_ms = until_ms - monotonic_ms();
-		struct timespec left = {.tv_nsec = left_ms > 0 ? left_ms * 1000000 : 0};
+		int64_t left_ms = until_ms - handshake_now_ms();
+		struct timespec left = {.tv_sec = left_ms > 0 ? left_ms / 1000 : 0,
+					.tv_nsec = left_ms > 0 ? left_ms % 1000 * 1000000 : 0};
 		long ready = kernel_call(SYS_ppoll, &poll_fd, 1, &left, NULL, 0);
 
 		if (ready == -EINTR)
@@ -44,7 +45,7 @@ static int readable_wait(int fd, int64_t until_ms)
 	}
 }
 
-static int request_send(int socket_fd, const struct ktsn_app_request *request, int fd_to_pass)
+int handshake_send(int socket_fd, const struct ktsn_app_request *request, int fd_to_pass)
 {
 	union fd_control control;
 	struct iovec iov = {.iov_base = (void *)request, .iov_len = sizeof(*request)};
@@ -110,23 +111,15 @@ static int reply_receive(int socket_fd, struct ktsn_app_reply *reply, int *recei
 	return reply->version == KTSN_APP_VERSION ? 0 : -EPROTONOSUPPORT;
 }
 
-int handshake_exchange(int socket_fd, const struct ktsn_app_request *request, int fd_to_pass,
-		       struct ktsn_app_reply *reply, int received_fds[HANDSHAKE_FDS])
+int handshake_receive(int socket_fd, struct ktsn_app_reply *reply, int received_fds[HANDSHAKE_FDS],
+		      int64_t until_ms)
 {
-	int64_t until_ms = monotonic_ms() + KTSN_APP_TIMEOUT_MS;
 	int err;
 
 	for (int i = 0; received_fds && i < HANDSHAKE_FDS; i++)
 		received_fds[i] = -1;
-	err = request_send(socket_fd, request, fd_to_pass);
-	/* A reply with another number answers a request that timed out before: skip it. */
-	do {
-		if (!err)
-			err = readable_wait(socket_fd, until_ms);
-		if (!err)
-			err = reply_receive(socket_fd, reply, received_fds);
-	} while (!err && (reply->type != request->type || reply->number != request->number));
-	return err;
+	err = readable_wait(socket_fd, until_ms);
+	return err ? err : reply_receive(socket_fd, reply, received_fds);
 }
 
 static int own_fd_move_up(int fd)
@@ -139,19 +132,44 @@ static int own_fd_move_up(int fd)
 	return (int)high;
 }
 
-static int app_socket_connect(int *socket_fd)
+/* Of what connect says, what means that somebody listens, or leaves it open. */
+static int connect_error(long err)
+{
+	switch (err) {
+	case -EAGAIN: /* so many connections wait to be accepted that there is no room for another */
+	case -EINTR:
+	case -ENOMEM:
+	case -ENOBUFS:
+		return -ETIMEDOUT;
+	default:
+		return -ENOTCONN;
+	}
+}
+
+static int address_make(struct sockaddr_un *address)
 {
 	const char *path = getenv("KTSN_SOCKET");
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct timeval patience = {.tv_usec = KTSN_APP_TIMEOUT_MS * 1000};
 	size_t bytes;
-	long fd, err;
 
 	path = path && *path ? path : KTSN_DEFAULT_APP_SOCKET;
 	bytes = strlen(path) + 1;
-	if (bytes > sizeof(address.sun_path))
-		return -ENAMETOOLONG;
-	memcpy(address.sun_path, path, bytes);
+	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	if (bytes > sizeof(address->sun_path))
+		return -ENOTCONN;
+	memcpy(address->sun_path, path, bytes);
+	/* Before a descriptor is asked for, of which there may be none left. */
+	return kernel_call(SYS_faccessat, AT_FDCWD, path, F_OK) < 0 ? -ENOTCONN : 0;
+}
+
+static int app_socket_connect(int *socket_fd)
+{
+	struct sockaddr_un address;
+	struct timeval patience = {.tv_usec = KTSN_APP_TIMEOUT_MS * 1000};
+	int absent = address_make(&address);
+	long fd, err;
+
+	if (absent)
+		return absent;
 	fd = kernel_call(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return (int)fd;
@@ -160,7 +178,7 @@ static int app_socket_connect(int *socket_fd)
 	err = kernel_call(SYS_connect, fd, &address, sizeof(address));
 	if (err < 0) {
 		(void)kernel_call(SYS_close, fd);
-		return (int)err;
+		return connect_error(err);
 	}
 	*socket_fd = own_fd_move_up((int)fd);
 	return 0;
@@ -191,24 +209,38 @@ static void fd_close(int fd)
 		(void)kernel_call(SYS_close, fd);
 }
 
-static int greet(int socket_fd, enum ktsn_app_type type, int ring_fd, int fds[HANDSHAKE_FDS])
+static struct ktsn_app_request greeting_make(enum ktsn_app_type type)
 {
-	struct ktsn_app_request request = {
-		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = (uint16_t)type};
-	struct ktsn_app_reply reply;
-	int err = handshake_exchange(socket_fd, &request, ring_fd, &reply, fds);
-
-	return err ? err : reply.status;
+	return (struct ktsn_app_request){
+		.magic = KTSN_APP_MAGIC,
+		.version = KTSN_APP_VERSION,
+		.type = (uint16_t)type,
+	};
 }
 
-int handshake(struct session *session)
+int handshake_begin(int *socket_fd)
 {
-	int fds[HANDSHAKE_FDS], socket_fd;
-	int err = app_socket_connect(&socket_fd);
+	const struct ktsn_app_request hello = greeting_make(KTSN_APP_HELLO);
+	int err = app_socket_connect(socket_fd);
 
 	if (err)
 		return err;
-	err = greet(socket_fd, KTSN_APP_HELLO, -1, fds);
+	err = handshake_send(*socket_fd, &hello, -1);
+	if (err)
+		fd_close(*socket_fd);
+	return err;
+}
+
+int handshake_end(struct session *session, int socket_fd, int64_t until_ms)
+{
+	struct ktsn_app_reply reply;
+	int fds[HANDSHAKE_FDS];
+	int err = handshake_receive(socket_fd, &reply, fds, until_ms);
+
+	if (err == -ETIMEDOUT)
+		return err;
+	if (!err)
+		err = reply.status;
 	if (!err && (fds[HANDSHAKE_RING] < 0 || fds[HANDSHAKE_DOORBELL] < 0))
 		err = -EPROTO;
 	if (!err)
@@ -216,13 +248,28 @@ int handshake(struct session *session)
 	if (err) {
 		fd_close(fds[HANDSHAKE_RING]);
 		fd_close(fds[HANDSHAKE_DOORBELL]);
-		fd_close(socket_fd);
+		/* Closed behind our back by then, and the number is a file of the application's. */
+		if (err != -ENOTSOCK)
+			fd_close(socket_fd);
 		return err;
 	}
 	session->ring_fd = own_fd_move_up(fds[HANDSHAKE_RING]);
 	session->doorbell_fd = own_fd_move_up(fds[HANDSHAKE_DOORBELL]);
 	atomic_store_explicit(&session->socket_fd, socket_fd, memory_order_release);
 	return 0;
+}
+
+static int ring_hand_back(const struct session *session, int socket_fd, int fds[HANDSHAKE_FDS])
+{
+	const struct ktsn_app_request request = greeting_make(KTSN_APP_HAND_BACK);
+	struct ktsn_app_reply reply;
+	int err = handshake_send(socket_fd, &request, session->ring_fd);
+
+	for (int i = 0; i < HANDSHAKE_FDS; i++)
+		fds[i] = -1;
+	if (!err)
+		err = handshake_receive(socket_fd, &reply, fds, handshake_now_ms() + KTSN_APP_TIMEOUT_MS);
+	return err ? err : reply.status;
 }
 
 int handshake_again(struct session *session)
@@ -232,7 +279,7 @@ int handshake_again(struct session *session)
 
 	if (err)
 		return err;
-	err = greet(socket_fd, KTSN_APP_HAND_BACK, session->ring_fd, fds);
+	err = ring_hand_back(session, socket_fd, fds);
 	/* In one step, so that a thread that is just ringing rings the old bell or the new one. */
 	if (!err && kernel_call(SYS_dup3, fds[0], session->doorbell_fd, O_CLOEXEC) < 0)
 		err = -EPROTO;

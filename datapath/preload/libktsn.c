@@ -12,6 +12,7 @@
 #include "flow_table.h"
 #include "message.h"
 #include "next.h"
+#include "patience.h"
 #include "registration.h"
 #include "send.h"
 #include "session.h"
@@ -30,6 +31,9 @@
 #define SO_BINDTOIFINDEX 62
 #endif
 
+#ifndef SO_COOKIE
+#define SO_COOKIE 57
+#endif
 #ifndef SO_SELECT_ERR_QUEUE
 #define SO_SELECT_ERR_QUEUE 45
 #endif
@@ -44,23 +48,6 @@ static long errno_return(long result)
 	return -1;
 }
 
-static int clock_of(int clockid, enum ktsn_clock *clock)
-{
-	switch (clockid) {
-	case CLOCK_REALTIME:
-		*clock = KTSN_CLOCK_REALTIME;
-		return 0;
-	case CLOCK_MONOTONIC:
-		*clock = KTSN_CLOCK_MONOTONIC;
-		return 0;
-	case CLOCK_TAI:
-		*clock = KTSN_CLOCK_TAI;
-		return 0;
-	default:
-		return -EINVAL;
-	}
-}
-
 /* What the kernel would check before the privilege (net/core/sock.c); other refusals stand. */
 static int txtime_read(const void *value, socklen_t bytes, struct sock_txtime *txtime, enum ktsn_clock *clock)
 {
@@ -69,7 +56,7 @@ static int txtime_read(const void *value, socklen_t bytes, struct sock_txtime *t
 	memcpy(txtime, value, sizeof(*txtime));
 	if (txtime->flags & ~(uint32_t)SOF_TXTIME_FLAGS_MASK)
 		return -EINVAL;
-	return clock_of(txtime->clockid, clock);
+	return flow_clock_of(txtime->clockid, clock);
 }
 
 /* Asking for the same once more changes nothing, and takes nothing from what waits. */
@@ -80,15 +67,80 @@ static bool asked_before(int fd, const struct sock_txtime *txtime)
 
 	if (!flow)
 		return false;
-	same = !flow->left_to_kernel && flow->txtime_clockid == txtime->clockid &&
-	       flow->txtime_flags == txtime->flags;
+	same = !flow->left_to_kernel && !flow->stranger && !flow->refused &&
+	       flow->txtime_clockid == txtime->clockid && flow->txtime_flags == txtime->flags;
 	flow_put(flow);
 	return same;
 }
 
+/* The same for all descriptors of a socket, in all processes. */
+static uint64_t socket_cookie(int fd)
+{
+	uint64_t cookie = 0;
+	socklen_t bytes = sizeof(cookie);
+
+	(void)kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes);
+	return cookie;
+}
+
+/* As a socket that may block waits for ktsnd: one that asks for SO_TXTIME may be passed on before it sends anything, and
+ * then ktsnd should know of it. */
+static int session_await(int fd, struct session **session)
+{
+	int64_t until_ms = patience_until_ms(fd, 0);
+	int err;
+
+	do
+		err = session_get(session);
+	while (err == -ETIMEDOUT && patience_wait(until_ms) == 0);
+	return err;
+}
+
+static void refresh_await(struct flow *flow, int fd)
+{
+	int64_t until_ms = patience_until_ms(fd, 0);
+
+	while (flow_refresh(flow, fd) == -ETIMEDOUT && patience_wait(until_ms) == 0)
+		;
+}
+
+/* What becomes of a socket that asks, by what session_get() said. */
+static struct flow *flow_make(const struct sock_txtime *txtime, enum ktsn_clock clock,
+			      struct socket_kind kind, int session_err)
+{
+	struct flow *flow = flow_create();
+
+	if (!flow)
+		return NULL;
+	flow->left_to_kernel = session_err == -ENOTCONN;
+	flow->refused = session_err && session_err != -ENOTCONN && session_err != -ETIMEDOUT;
+	flow->txtime_clockid = txtime->clockid;
+	flow->txtime_flags = txtime->flags;
+	flow->clock = clock;
+	flow->kind = kind;
+	return flow;
+}
+
+/*
+ * From here on its timed messages go into the ring, or nowhere. Where ktsnd is there and has not answered, that is 0
+ * all the same: the first message waits for the answer. Where it said no, its reason is the application's.
+ */
+static int flow_enter(struct flow *flow, int fd, int session_err)
+{
+	int err = flow_share(flow, fd);
+
+	if (err)
+		return err;
+	/* Bound or connected before it asked for SO_TXTIME: register now, not at the first send. */
+	if (!session_err && socket_is_bound(fd))
+		refresh_await(flow, fd);
+	epoll_sets_join(flow, fd);
+	return flow->refused ? session_err : 0;
+}
+
 /*
  * The kernel is asked first; where it lacks SO_TXTIME, or wants a privilege for this clock, ktsnd makes
- * up for it. Returns what the application is told: 0 or -errno.
+ * up for it. Its answer stands only where no ktsnd is. Returns what the application is told: 0 or -errno.
  */
 static int txtime_set(int fd, const void *value, socklen_t bytes)
 {
@@ -98,7 +150,7 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 	enum ktsn_clock clock;
 	struct socket_kind kind;
 	struct flow *flow;
-	bool captured;
+	int session_err, err;
 
 	if (kernel_err && kernel_err != -EPERM && kernel_err != -ENOPROTOOPT)
 		return kernel_err;
@@ -107,57 +159,75 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 	if (asked_before(fd, &txtime))
 		return 0;
 	descriptor_gone(fd); /* one that asks again may ask for another clock */
-	flow = flow_create();
+	session_err = session_await(fd, &session);
+	flow = flow_make(&txtime, clock, kind, session_err);
 	if (!flow)
-		return kernel_err;
-	captured = session_get(&session) == 0;
-	flow->left_to_kernel = !captured;
-	flow->txtime_clockid = txtime.clockid;
-	flow->txtime_flags = txtime.flags;
-	flow->clock = clock;
-	flow->kind = kind;
+		return session_err == -ENOTCONN ? kernel_err : -ENOMEM;
 	flow->kernel_knows = kernel_err == 0;
-	if (flow_share(flow, fd)) {
-		flow_put(flow);
-		return kernel_err;
-	}
-	/* Bound or connected before it asked for SO_TXTIME: register now, not at the first send. */
-	if (captured && socket_is_bound(fd))
-		flow_refresh(flow, fd);
-	if (captured)
-		epoll_sets_join(flow, fd);
+	flow->cookie = socket_cookie(fd);
+	if (flow->left_to_kernel)
+		(void)flow_share(flow, fd);
+	err = flow->left_to_kernel ? kernel_err : flow_enter(flow, fd, session_err);
 	flow_put(flow);
-	return captured ? 0 : kernel_err;
+	return err;
 }
 
-static const clockid_t clockids[KTSN_CLOCKS] = {
-	[KTSN_CLOCK_REALTIME] = CLOCK_REALTIME,
-	[KTSN_CLOCK_MONOTONIC] = CLOCK_MONOTONIC,
-	[KTSN_CLOCK_TAI] = CLOCK_TAI,
+struct search {
+	uint64_t cookie;
+	struct flow *found; /* acquired */
 };
+
+static bool find_by_cookie(int fd, struct flow *flow, void *context)
+{
+	struct search *search = context;
+
+	(void)fd;
+	if (search->found || flow->cookie != search->cookie)
+		return flow_release(flow);
+	search->found = flow;
+	return false;
+}
+
+/* A copy that was made before the socket asked for SO_TXTIME by another descriptor, or that came back to its process. */
+static struct flow *flow_of_copy(uint64_t cookie, int fd)
+{
+	struct search search = {.cookie = cookie};
+
+	if (!cookie || !flows_any())
+		return NULL;
+	flow_each(find_by_cookie, &search);
+	if (search.found && flow_share(search.found, fd) == 0 && !search.found->left_to_kernel)
+		epoll_sets_join(search.found, fd);
+	return search.found;
+}
 
 /*
  * A timed message through a descriptor of which nothing is known: the socket came from another process, by
- * exec or SCM_RIGHTS. ktsnd knows whether it asked for SO_TXTIME there. Asked once a descriptor.
+ * exec or SCM_RIGHTS. ktsnd knows whether it asked for SO_TXTIME there. Asked once a descriptor, and where ktsnd is
+ * there, the message waits for the answer (send.c): the kernel may know of the transmit time, and sends at once.
  */
 static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
 {
 	struct session *session;
 	struct socket_kind kind;
 	int64_t txtime_ns;
+	uint64_t cookie;
 	struct flow *flow;
 
 	if (!message->msg_control || message_txtime(message, &txtime_ns) != 1 || !socket_kind_read(fd, &kind))
 		return NULL;
+	cookie = socket_cookie(fd);
+	flow = flow_of_copy(cookie, fd);
+	if (flow)
+		return flow;
 	flow = flow_create();
 	if (!flow)
 		return NULL;
-	flow->kernel_knows = false;
 	flow->kind = kind;
-	flow->left_to_kernel = session_get(&session) || flow_adopt(session, flow, fd);
-	flow->txtime_clockid = clockids[flow->clock];
-	if (flow_share(flow, fd) == 0 && !flow->left_to_kernel)
-		epoll_sets_join(flow, fd);
+	flow->cookie = cookie;
+	flow->left_to_kernel = session_get(&session) == -ENOTCONN;
+	flow->stranger = !flow->left_to_kernel;
+	(void)flow_share(flow, fd);
 	return flow;
 }
 
@@ -180,15 +250,20 @@ EXPORT int socket(int domain, int type, int protocol)
 
 /* After bind or connect the socket's addresses have changed, and with them where its messages go; after
  * setsockopt what their frames carry. */
-static void socket_changed(int fd)
+static void socket_changed(int fd, void (*refresh)(struct flow *flow, int fd))
 {
 	struct flow *flow = flow_acquire(fd);
 
 	if (!flow)
 		return;
 	if (!flow->left_to_kernel && socket_is_bound(fd))
-		flow_refresh(flow, fd);
+		refresh(flow, fd);
 	flow_put(flow);
+}
+
+static void refresh_once(struct flow *flow, int fd)
+{
+	(void)flow_refresh(flow, fd);
 }
 
 /* What ktsnd reads from the socket when it is registered. IP_TOS sets the priority as well. */
@@ -255,7 +330,7 @@ EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_
 	if (result == 0 && level == IPPROTO_IP && option == IP_MULTICAST_IF)
 		multicast_interface_note(fd, value, bytes);
 	if (result == 0 && is_registered_option(level, option))
-		socket_changed(fd);
+		socket_changed(fd, refresh_once);
 	else if (result == 0 && level == SOL_SOCKET && (option == SO_SNDBUF || option == SO_SNDBUFFORCE))
 		send_buffer_changed(fd);
 	else if (result == 0 && level == SOL_SOCKET && option == SO_SELECT_ERR_QUEUE && bytes >= sizeof(int))
@@ -282,7 +357,7 @@ EXPORT int getsockopt(int fd, int level, int option, void *value, socklen_t *byt
 		flow = flow_acquire(fd);
 	if (!flow)
 		return next_getsockopt(fd, level, option, value, bytes);
-	ours = !flow->left_to_kernel && !flow->kernel_knows && value && bytes;
+	ours = !flow->left_to_kernel && !flow->stranger && !flow->kernel_knows && value && bytes;
 	if (ours)
 		txtime_get(flow, value, bytes);
 	flow_put(flow);
@@ -294,7 +369,7 @@ EXPORT int bind(int fd, const struct sockaddr *address, socklen_t bytes)
 	int result = next_bind(fd, address, bytes);
 
 	if (result == 0)
-		socket_changed(fd);
+		socket_changed(fd, refresh_await);
 	return result;
 }
 
@@ -303,7 +378,7 @@ EXPORT int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 	int result = next_connect(fd, address, bytes);
 
 	if (result == 0)
-		socket_changed(fd);
+		socket_changed(fd, refresh_await);
 	return result;
 }
 
@@ -385,9 +460,19 @@ static int sendmmsg_each(int fd, struct mmsghdr *messages, unsigned int count, i
 	return sent || !count ? (int)sent : -1;
 }
 
+/* The first that is timed tells of a stranger. */
+static struct flow *flow_of_any(int fd, const struct mmsghdr *messages, unsigned int count)
+{
+	struct flow *flow = flow_acquire(fd);
+
+	for (unsigned int i = 0; !flow && i < count && i < MESSAGES_MAX; i++)
+		flow = flow_of_stranger(fd, &messages[i].msg_hdr);
+	return flow;
+}
+
 EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
 {
-	struct flow *flow = count ? flow_of(fd, &messages[0].msg_hdr) : NULL;
+	struct flow *flow = flow_of_any(fd, messages, count);
 	bool captured = flow && !flow->left_to_kernel;
 
 	if (flow)

@@ -6,6 +6,7 @@
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <time.h>
 
 static uint8_t flags_of(uint32_t txtime_flags)
 {
@@ -80,6 +81,22 @@ static void destination_write(struct flow *flow, struct destination *shared, str
 	for (size_t i = 0; i < DESTINATION_WORDS; i++)
 		__atomic_store_n((uint64_t *)(void *)shared + i, words[i], __ATOMIC_RELAXED);
 	atomic_fetch_add_explicit(&flow->destinations_version, 1, memory_order_release);
+}
+
+static const clockid_t clockids[KTSN_CLOCKS] = {
+	[KTSN_CLOCK_REALTIME] = CLOCK_REALTIME,
+	[KTSN_CLOCK_MONOTONIC] = CLOCK_MONOTONIC,
+	[KTSN_CLOCK_TAI] = CLOCK_TAI,
+};
+
+int flow_clock_of(int clockid, enum ktsn_clock *clock)
+{
+	for (int i = 0; i < KTSN_CLOCKS; i++)
+		if (clockids[i] == clockid) {
+			*clock = (enum ktsn_clock)i;
+			return 0;
+		}
+	return -EINVAL;
 }
 
 union socket_address {
@@ -209,31 +226,44 @@ int flow_register(struct session *session, struct flow *flow, int fd)
 	return err;
 }
 
-void flow_refresh(struct flow *flow, int fd)
+int flow_refresh(struct flow *flow, int fd)
 {
 	struct session *session;
+	int err = session_get(&session);
 
-	if (session_get(&session))
-		return;
+	if (err)
+		return err;
 	lock_take(&session->gate);
 	lock_take(&flow->lock);
-	/* On failure the flow counts as unregistered, and the next timed send tries again and reports. */
-	if (register_locked(session, flow, fd))
+	err = register_locked(session, flow, fd);
+	if (err)
 		atomic_store_explicit(&flow->session, 0, memory_order_release);
 	lock_give(&flow->lock);
 	lock_give(&session->gate);
+	return err;
+}
+
+static int adopt_locked(struct session *session, struct flow *flow, int fd)
+{
+	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_ADOPT, flow);
+	int err = open_request(session, flow, fd, &request);
+
+	if (err)
+		return err;
+	flow->txtime_clockid = clockids[flow->clock];
+	atomic_store_explicit(&flow->session, session->number, memory_order_release);
+	return 0;
 }
 
 int flow_adopt(struct session *session, struct flow *flow, int fd)
 {
-	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_ADOPT, flow);
-	int err;
+	int err = 0;
 
 	lock_take(&session->gate);
 	lock_take(&flow->lock);
-	err = open_request(session, flow, fd, &request);
-	if (!err)
-		atomic_store_explicit(&flow->session, session->number, memory_order_release);
+	/* Another thread may have been faster. */
+	if (flow->stranger)
+		err = adopt_locked(session, flow, fd);
 	lock_give(&flow->lock);
 	lock_give(&session->gate);
 	return err;
@@ -286,12 +316,12 @@ static int others_register_again(struct session *session, struct flow *flow)
 {
 	int first = 0;
 
-	for (int i = 0; i < FLOW_DESTINATIONS && first != -ENETDOWN; i++) {
+	for (int i = 0; i < FLOW_DESTINATIONS && !session_premature(first); i++) {
 		int err = 0;
 
 		if (flow->others[i].route == KTSN_APP_ROUTE_TSN)
 			err = other_register_again(session, flow, &flow->others[i]);
-		if (err == -ENETDOWN || !first)
+		if (session_premature(err) || !first)
 			first = err;
 	}
 	return first;
@@ -309,7 +339,7 @@ static int register_again_locked(struct session *session, struct flow *flow, int
 	if (err)
 		return err;
 	err = others_register_again(session, flow);
-	if (err != -ENETDOWN)
+	if (!session_premature(err))
 		waiting_register(session, flow);
 	return err;
 }

@@ -18,15 +18,16 @@ bool socket_is_bound(int fd);
  * 0 or -errno. */
 int flow_register(struct session *session, struct flow *flow, int fd);
 
-/* Registers, or registers anew, after bind or connect; errors show at the next send. */
-void flow_refresh(struct flow *flow, int fd);
+/* Registers, or registers anew, after bind or connect. 0 or -errno: then the flow counts as unregistered, and the next
+ * timed send tries again and reports. */
+int flow_refresh(struct flow *flow, int fd);
 
 /* Makes known a socket that this process got from another, which asked for SO_TXTIME on it. 0, -ENOENT when
  * ktsnd knows of no such socket, or -errno. */
 int flow_adopt(struct session *session, struct flow *flow, int fd);
 
 /* Registers with a restarted ktsnd, under the numbers that the flow and its addresses had: all that it takes. The gate
- * is the caller's. 0 or the first -errno, but -ENETDOWN before any other; then the flow knows what it knew. */
+ * is the caller's. 0 or the first -errno, but -ETIMEDOUT before any other; then the flow knows what it knew. */
 int flow_register_again(struct session *session, struct flow *flow, int fd);
 
 /* After flow_register_again() of all: what it could not register counts as never registered. The gate is the caller's. */
@@ -35,6 +36,9 @@ void flow_forget_lost(struct session *session, struct flow *flow);
 /* Hands ktsnd a descriptor by which it wakes who waits for the flow's socket; `why` is KTSN_APP_WAKE_.... The gate is
  * the caller's. 0 or -errno; without it the socket works, and waits in vain. */
 int flow_wake_give(struct session *session, const struct flow *flow, uint16_t why, int fd);
+
+/* 0, or -EINVAL for a clock in which no transmit times are. */
+int flow_clock_of(int clockid, enum ktsn_clock *clock);
 
 /* SO_SNDBUF was changed. */
 void flow_send_buffer_read(struct flow *flow, int fd);

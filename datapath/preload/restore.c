@@ -26,15 +26,15 @@ static int64_t monotonic_ns(void)
 /* What one pass over the flows needs. */
 struct pass {
 	struct session *session;
-	int err; /* the first; -ENETDOWN before any other: there is nobody to go on with */
+	int err; /* the first; one of session_premature() before any other: there is nobody to go on with */
 };
 
 static bool flow_restore(int fd, struct flow *flow, void *context)
 {
 	struct pass *pass = context;
-	int err = pass->err == -ENETDOWN ? 0 : flow_register_again(pass->session, flow, fd);
+	int err = session_premature(pass->err) ? 0 : flow_register_again(pass->session, flow, fd);
 
-	if (err == -ENETDOWN || !pass->err)
+	if (session_premature(err) || !pass->err)
 		pass->err = err;
 	/* Closed meanwhile by another thread: the gate is ours, so ktsnd hears of it with the process's end. */
 	return flow_release(flow);
@@ -69,7 +69,7 @@ static int state_restore(struct session *session, int64_t now_ns)
 	struct pass pass = {.session = session};
 
 	flow_each(flow_restore, &pass);
-	if (pass.err == -ENETDOWN || (pass.err && still_learning(session, now_ns)))
+	if (session_premature(pass.err) || (pass.err && still_learning(session, now_ns)))
 		return pass.err;
 	/* What could not be restored by now will not be: its messages are dropped, and counted. */
 	if (pass.err)
@@ -77,20 +77,12 @@ static int state_restore(struct session *session, int64_t now_ns)
 	return resume(session);
 }
 
-static void connection_drop(struct session *session)
-{
-	int fd = atomic_exchange_explicit(&session->socket_fd, -1, memory_order_acq_rel);
-
-	if (fd >= 0)
-		(void)kernel_call(SYS_close, fd);
-}
-
 static int restore_locked(struct session *session, int64_t now_ns)
 {
 	int64_t unknown = 0;
 	int err;
 
-	connection_drop(session);
+	session_connection_drop(session);
 	err = handshake_again(session);
 	/* Since when there is another, which may have to be told of everything first: however long none was there,
 	 * does not count. */
@@ -105,7 +97,7 @@ static int restore_locked(struct session *session, int64_t now_ns)
 	if (!err)
 		err = state_restore(session, now_ns);
 	if (err) {
-		connection_drop(session);
+		session_connection_drop(session);
 		atomic_store_explicit(&session->retry_ns, now_ns + RETRY_NS, memory_order_relaxed);
 		return err;
 	}
@@ -119,7 +111,7 @@ int restore(struct session *session)
 	int err = 0;
 
 	if (now_ns < atomic_load_explicit(&session->retry_ns, memory_order_relaxed))
-		return -ENETDOWN;
+		return -ETIMEDOUT;
 	if (!lock_try(&session->gate))
 		return 0;
 	if (atomic_load_explicit(&session->socket_fd, memory_order_relaxed) < 0 || !session_alive(session))

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "send.h"
 
+#include "epoll_sets.h"
 #include "message.h"
 #include "next.h"
+#include "patience.h"
 #include "registration.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
+#include <linux/net_tstamp.h>
 #include <string.h>
 #include <time.h>
+
+#ifndef SO_TXTIME
+#define SO_TXTIME 61
+#endif
 
 /* For waiting in a full ring. */
 #define WITHOUT_LIMIT INT64_MAX
@@ -17,26 +23,6 @@ enum { SLICE_NS = 100 * 1000 * 1000 };
 /* Flags that make no difference to a datagram that waits in a ring. The others would change what is
  * sent (MSG_MORE) or how (MSG_OOB, which the kernel refuses as well), and are refused. */
 enum { FLAGS_UNDERSTOOD = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_DONTROUTE | MSG_EOR };
-
-static bool may_block(int fd, int flags)
-{
-	long status = kernel_call(SYS_fcntl, fd, F_GETFL);
-
-	return !(flags & MSG_DONTWAIT) && (status < 0 || !(status & O_NONBLOCK));
-}
-
-/* How long a full send buffer may hold the caller: SO_SNDTIMEO, or without limit. */
-static int64_t send_timeout_ns(int fd)
-{
-	struct timeval configured = {0};
-	socklen_t bytes = sizeof(configured);
-
-	if (kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &configured, &bytes) < 0)
-		return WITHOUT_LIMIT;
-	if (configured.tv_sec == 0 && configured.tv_usec == 0)
-		return WITHOUT_LIMIT;
-	return (int64_t)configured.tv_sec * 1000000000 + configured.tv_usec * 1000;
-}
 
 /* One sleep, in slices: who waits for a dead ktsnd must look for its successor now and then. Returns
  * -EAGAIN when the time is over, -EINTR, or 0 to look for a slot again. */
@@ -98,7 +84,7 @@ static int space_claim(struct session *session, struct flow *flow, uint32_t *slo
 static int slot_wait(struct session *session, struct flow *flow, int fd, uint32_t *slot)
 {
 	struct ktsn_ring_producer *ring = &session->ring;
-	int64_t left_ns = send_timeout_ns(fd);
+	int64_t left_ns = patience_send_timeout_ns(fd);
 	uint32_t seen = ktsn_ring_space_wait_begin(ring);
 	int err = space_claim(session, flow, slot);
 
@@ -159,7 +145,7 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 
 	if (!err)
 		err = space_claim(session, flow, &slot);
-	if (err == -EAGAIN && may_block(fd, flags))
+	if (err == -EAGAIN && patience_may_block(fd, flags))
 		err = slot_wait(session, flow, fd, &slot);
 	if (err == -EAGAIN) {
 		session_check(session, flow->clock, true);
@@ -180,33 +166,118 @@ static long ring_send(struct session *session, struct flow *flow, int fd, const 
 	return described->payload_bytes;
 }
 
-static long send_to(struct session *session, struct flow *flow, int fd, const struct msghdr *message,
-		    int flags, struct ktsn_ring_message *described)
-{
-	struct ktsn_app_key key;
+/* What must be known before a message can go anywhere. */
+struct way {
+	struct session *session;
 	struct destination destination;
+};
+
+/* What ktsnd says of a socket that it does not know, or that is none that it serves. */
+static bool nobodys(int err)
+{
+	return err == -ENOENT || err == -EINVAL || err == -EOPNOTSUPP;
+}
+
+/* Who asked may have ended before ktsnd answered, and the kernel know that the socket is timed. (Of CLOCK_REALTIME
+ * without flags it says what it says of one that never asked.) */
+static bool stranger_known_to_kernel(struct flow *flow, int fd)
+{
+	struct sock_txtime txtime = {0};
+	socklen_t bytes = sizeof(txtime);
+	enum ktsn_clock clock;
+
+	if (kernel_call(SYS_getsockopt, fd, SOL_SOCKET, SO_TXTIME, &txtime, &bytes) < 0 ||
+	    (txtime.clockid == CLOCK_REALTIME && !txtime.flags) || flow_clock_of(txtime.clockid, &clock))
+		return false;
+	lock_take(&flow->lock);
+	flow->kernel_knows = true;
+	flow->clock = clock;
+	flow->txtime_clockid = txtime.clockid;
+	flow->txtime_flags = txtime.flags;
+	lock_give(&flow->lock);
+	return true;
+}
+
+/* 0, SEND_NOT_TIMED or -errno. */
+static long stranger_ask(struct session *session, struct flow *flow, int fd)
+{
+	int err = flow_adopt(session, flow, fd);
+
+	if (nobodys(err) && !stranger_known_to_kernel(flow, fd)) {
+		atomic_store_explicit(&flow->left_to_kernel, true, memory_order_relaxed);
+		return SEND_NOT_TIMED;
+	}
+	if (err && !nobodys(err))
+		return err;
+	atomic_store_explicit(&flow->stranger, false, memory_order_release);
+	epoll_sets_join(flow, fd);
+	return 0;
+}
+
+/* key: NULL for where the socket is connected. 0, SEND_NOT_TIMED or -errno. */
+static long way_find(struct flow *flow, int fd, const struct ktsn_app_key *key, struct way *way)
+{
+	long err = 0;
+
+	if (!way->session)
+		err = session_get(&way->session);
+	if (!err && atomic_load_explicit(&flow->stranger, memory_order_acquire))
+		err = stranger_ask(way->session, flow, fd);
+	if (!err)
+		err = flow_register(way->session, flow, fd);
+	return err ? err : flow_destination(way->session, flow, key, &way->destination);
+}
+
+static bool unanswered(long err)
+{
+	return err == -ETIMEDOUT || err == -ENOTCONN;
+}
+
+/*
+ * ktsnd does not answer, or is away. A call that may block waits. To one that may not, and when the time is over, the
+ * network is down: EAGAIN would promise that poll() tells when to come back.
+ */
+static long way_wait(struct flow *flow, int fd, const struct ktsn_app_key *key, int flags, struct way *way)
+{
+	int64_t until_ms = patience_until_ms(fd, flags);
+	long err;
+	int waited;
+
+	do {
+		/* Looks whether it lives, and for its successor. */
+		way->session = NULL;
+		err = way_find(flow, fd, key, way);
+		waited = unanswered(err) ? patience_wait(until_ms) : 0;
+	} while (unanswered(err) && !waited);
+	if (!unanswered(err))
+		return err;
+	if (waited == -EINTR)
+		return -EINTR;
+	session_unanswered_count();
+	return -ENETDOWN;
+}
+
+static long send_to(const struct way *way, struct flow *flow, int fd, const struct msghdr *message, int flags,
+		    struct ktsn_ring_message *described)
+{
+	const struct destination *destination = &way->destination;
 	int bytes = message_payload_bytes(message);
-	int err = aim_read(message, flow->kind, &key);
 	size_t skip_bytes = header_bytes(flow);
 	long sent;
 
-	if (err >= 0)
-		err = flow_destination(session, flow, err ? &key : NULL, &destination);
-	if (err)
-		return err;
 	if (bytes < 0)
 		return bytes;
-	if (destination.route == KTSN_APP_ROUTE_KERNEL)
-		return kernel_path_send(session, fd, message, flags);
+	if (destination->route == KTSN_APP_ROUTE_KERNEL)
+		return kernel_path_send(way->session, fd, message, flags);
 	/* aim_read() has seen that the header is there; another thread may have changed the iovec since. */
 	bytes = (size_t)bytes < skip_bytes ? 0 : bytes - (int)skip_bytes;
-	if ((uint32_t)bytes > destination.payload_max_bytes ||
-	    (uint32_t)bytes > session->ring.payload_capacity_bytes)
+	if ((uint32_t)bytes > destination->payload_max_bytes ||
+	    (uint32_t)bytes > way->session->ring.payload_capacity_bytes)
 		return -EMSGSIZE;
 	described->flow = flow->number;
-	described->destination = destination.number;
+	described->destination = destination->number;
 	described->payload_bytes = (uint32_t)bytes;
-	sent = ring_send(session, flow, fd, message, flags, described);
+	sent = ring_send(way->session, flow, fd, message, flags, described);
 	return sent < 0 ? sent : sent + (long)skip_bytes;
 }
 
@@ -223,20 +294,22 @@ static int64_t called_tai_ns(const struct session *session)
 
 long send_timed(struct flow *flow, int fd, const struct msghdr *message, int flags)
 {
-	struct session *session = session_existing();
-	struct ktsn_ring_message described = {.called_tai_ns = called_tai_ns(session)};
+	struct way way = {.session = session_existing()};
+	struct ktsn_ring_message described = {.called_tai_ns = called_tai_ns(way.session)};
 	int timed = message_txtime(message, &described.txtime_ns);
-	int err = 0;
+	struct ktsn_app_key key;
+	int aimed;
+	long err;
 
 	if (timed <= 0)
 		return timed < 0 ? timed : SEND_NOT_TIMED;
 	if (flags & ~FLAGS_UNDERSTOOD)
 		return -EOPNOTSUPP;
-	if (!session)
-		err = session_get(&session);
-	if (!err)
-		err = flow_register(session, flow, fd);
-	if (err)
-		return err;
-	return send_to(session, flow, fd, message, flags, &described);
+	aimed = aim_read(message, flow->kind, &key);
+	if (aimed < 0)
+		return aimed;
+	err = way_find(flow, fd, aimed ? &key : NULL, &way);
+	if (unanswered(err))
+		err = way_wait(flow, fd, aimed ? &key : NULL, flags, &way);
+	return err ? err : send_to(&way, flow, fd, message, flags, &described);
 }

@@ -3,6 +3,7 @@
 
 #include "handshake.h"
 #include "own_fds.h"
+#include "patience.h"
 #include "restore.h"
 
 #include <string.h>
@@ -25,6 +26,13 @@ static _Atomic(struct session *) current;
 static uint32_t session_count;
 static struct lock connect_lock;
 static _Atomic int owner_pid;
+/* Greeted, and not answered yet; -1: nobody is. Changed under connect_lock. */
+static _Atomic int greeted_fd = -1;
+static int64_t greeted_until_ms;
+/* Somebody listened once, for this process or one from which it comes: this is a process on the network. */
+static bool met;
+/* Counted before there was a ring to count in. */
+static _Atomic uint64_t unanswered_before;
 
 /*
  * A page that the kernel clears in a child after fork (MADV_WIPEONFORK, Linux 4.14): its first word is 1
@@ -78,7 +86,10 @@ bool session_process_is_ours(void)
 static void inherited_drop(void)
 {
 	struct session *session = atomic_load_explicit(&current, memory_order_relaxed);
+	int greeted = atomic_exchange_explicit(&greeted_fd, -1, memory_order_relaxed);
 
+	if (greeted >= 0)
+		(void)kernel_call(SYS_close, greeted);
 	if (!session)
 		return;
 	session_close(session);
@@ -89,9 +100,41 @@ static void inherited_drop(void)
 void session_forked(void)
 {
 	lock_reset(&connect_lock);
+	atomic_store_explicit(&unanswered_before, 0, memory_order_relaxed);
 	inherited_drop();
 	if (inherited())
 		(void)owner_mark_set();
+}
+
+/* Says HELLO, unless that is done and only the answer is missing. */
+static int greet(void)
+{
+	int fd = atomic_load_explicit(&greeted_fd, memory_order_relaxed), err;
+
+	if (fd >= 0)
+		return 0;
+	err = handshake_begin(&fd);
+	if (err)
+		return err;
+	greeted_until_ms = handshake_now_ms() + KTSN_APP_TIMEOUT_MS;
+	atomic_store_explicit(&greeted_fd, fd, memory_order_relaxed);
+	return 0;
+}
+
+static int answer_take(struct session *fresh)
+{
+	int fd = atomic_load_explicit(&greeted_fd, memory_order_relaxed);
+	int err = handshake_end(fresh, fd, greeted_until_ms);
+
+	if (err != -ETIMEDOUT)
+		atomic_store_explicit(&greeted_fd, -1, memory_order_relaxed);
+	return err;
+}
+
+/* A connection that broke before it was answered: ktsnd ended, or the pod has as many as it may have. */
+static int without_answer(int err)
+{
+	return err == -ECONNRESET || err == -EPIPE || err == -EBADF || err == -ENOTSOCK ? -ETIMEDOUT : err;
 }
 
 static int connect_new(struct session **session)
@@ -103,9 +146,17 @@ static int connect_new(struct session **session)
 		return -EMFILE;
 	err = owner_mark_set();
 	if (!err)
-		err = handshake(fresh);
+		err = greet();
+	if (err == -ENOTCONN)
+		return met ? -ETIMEDOUT : err;
+	met = true;
+	if (!err)
+		err = answer_take(fresh);
 	if (err)
-		return err;
+		return without_answer(err);
+	atomic_fetch_add_explicit(&fresh->ring.header->unanswered,
+				  atomic_exchange_explicit(&unanswered_before, 0, memory_order_relaxed),
+				  memory_order_relaxed);
 	fresh->number = ++session_count;
 	atomic_store_explicit(&current, fresh, memory_order_release);
 	*session = fresh;
@@ -145,15 +196,10 @@ bool session_alive(struct session *session)
 	return peeked == -EAGAIN || peeked > 0;
 }
 
-int session_get(struct session **session)
+static int session_new(struct session **session)
 {
 	int err = 0;
 
-	*session = session_existing();
-	if (*session && session_alive(*session))
-		return 0;
-	if (*session && session_existing())
-		return restore(*session);
 	if (inherited())
 		lock_reset(&connect_lock);
 	lock_take(&connect_lock);
@@ -166,19 +212,134 @@ int session_get(struct session **session)
 	return err;
 }
 
+static int session_find(struct session **session)
+{
+	*session = session_existing();
+	if (*session && (session_alive(*session) || (session_existing() && restore(*session) == 0)))
+		return 0;
+	/* One that does not want the ring has no other use for it, and gives a new one. */
+	return *session && session_existing() ? -ETIMEDOUT : session_new(session);
+}
+
+int session_get(struct session **session)
+{
+	int err = session_find(session);
+
+	if (err == -ETIMEDOUT)
+		patience_note_silence();
+	else if (err && err != -ENOTCONN)
+		patience_note_answer();
+	return err;
+}
+
+/* The number that ktsnd gave too late would be taken for good. Whether it hears of it is known with the next reply. */
+static void flow_unwanted(struct session *session, int fd, const struct ktsn_app_reply *reply)
+{
+	const struct ktsn_app_request request = {
+		.magic = KTSN_APP_MAGIC,
+		.version = KTSN_APP_VERSION,
+		.type = KTSN_APP_FLOW_CLOSE,
+		.flow = reply->flow,
+		.destination = KTSN_APP_NONE,
+		.number = ++session->requests,
+	};
+
+	(void)handshake_send(fd, &request, -1);
+}
+
+/* A reply with another number answers a request that timed out before. */
+static int reply_await(struct session *session, int fd, uint16_t number, int64_t until_ms,
+		       struct ktsn_app_reply *reply)
+{
+	struct unanswered *unanswered = &session->unanswered;
+	int err;
+
+	for (;;) {
+		err = handshake_receive(fd, reply, NULL, until_ms);
+		if (!err && unanswered->type && reply->number == unanswered->number) {
+			if (unanswered->opens && reply->status == 0)
+				flow_unwanted(session, fd, reply);
+			unanswered->type = 0;
+		}
+		if (err || reply->number == number)
+			return err;
+	}
+}
+
+/* What ends a flow is said in any case: nobody says it again. */
+static int earlier_await(struct session *session, int fd, const struct ktsn_app_request *request)
+{
+	const struct unanswered *unanswered = &session->unanswered;
+	struct ktsn_app_reply reply;
+
+	if (!unanswered->type || request->type == KTSN_APP_FLOW_CLOSE)
+		return 0;
+	return reply_await(session, fd, unanswered->number, unanswered->until_ms, &reply);
+}
+
+static bool opens_flow(const struct ktsn_app_request *request)
+{
+	return (request->type == KTSN_APP_FLOW_OPEN || request->type == KTSN_APP_FLOW_ADOPT) &&
+	       request->flow == KTSN_APP_NONE;
+}
+
+static int request_exchange(struct session *session, int fd, const struct ktsn_app_request *request,
+			    int fd_to_pass, struct ktsn_app_reply *reply)
+{
+	int64_t until_ms = handshake_now_ms() + KTSN_APP_TIMEOUT_MS;
+	int err = earlier_await(session, fd, request);
+	struct ktsn_app_request numbered = *request;
+
+	if (err)
+		return err;
+	numbered.number = ++session->requests;
+	err = handshake_send(fd, &numbered, fd_to_pass);
+	if (err)
+		return err;
+	err = reply_await(session, fd, numbered.number, until_ms, reply);
+	if (err == -ETIMEDOUT && request->type != KTSN_APP_FLOW_CLOSE)
+		session->unanswered = (struct unanswered){
+			.type = request->type,
+			.number = numbered.number,
+			.opens = opens_flow(request),
+			.until_ms = until_ms,
+		};
+	return err;
+}
+
 int session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
 		    struct ktsn_app_reply *reply)
 {
-	struct ktsn_app_request numbered = *request;
 	int fd, err;
 
 	lock_take(&session->request_lock);
-	numbered.number = ++session->requests;
 	fd = atomic_load_explicit(&session->socket_fd, memory_order_acquire);
-	err = fd < 0 ? -ENETDOWN : handshake_exchange(fd, &numbered, fd_to_pass, reply, NULL);
+	err = fd < 0 ? -ETIMEDOUT : request_exchange(session, fd, request, fd_to_pass, reply);
 	lock_give(&session->request_lock);
-	/* ktsnd is gone or silent: to the application, its network is down. */
-	return err ? -ENETDOWN : 0;
+	if (err)
+		patience_note_silence();
+	else
+		patience_note_answer();
+	return err ? -ETIMEDOUT : 0;
+}
+
+void session_unanswered_count(void)
+{
+	struct session *session = session_existing();
+
+	atomic_fetch_add_explicit(session ? &session->ring.header->unanswered : &unanswered_before, 1,
+				  memory_order_relaxed);
+}
+
+void session_connection_drop(struct session *session)
+{
+	int fd = atomic_exchange_explicit(&session->socket_fd, -1, memory_order_acq_rel);
+
+	if (fd >= 0)
+		(void)kernel_call(SYS_close, fd);
+	lock_take(&session->request_lock);
+	session->unanswered.type = 0;
+	lock_give(&session->request_lock);
 }
 
 void session_doorbell_ring(struct session *session)
@@ -226,15 +387,14 @@ void session_check(struct session *session, enum ktsn_clock clock, bool thorough
 int session_next_own_fd(int fd)
 {
 	struct session *session = session_existing();
-	int own[4], next = -1;
+	int own[5], next = -1;
 
-	if (!session)
-		return -1;
-	own[0] = atomic_load_explicit(&session->socket_fd, memory_order_relaxed);
-	own[1] = session->doorbell_fd;
-	own[2] = session->ring_fd;
+	own[0] = session ? atomic_load_explicit(&session->socket_fd, memory_order_relaxed) : -1;
+	own[1] = session ? session->doorbell_fd : -1;
+	own[2] = session ? session->ring_fd : -1;
 	own[3] = own_fd_next(fd);
-	for (int i = 0; i < 4; i++)
+	own[4] = inherited() ? -1 : atomic_load_explicit(&greeted_fd, memory_order_relaxed);
+	for (int i = 0; i < 5; i++)
 		if (own[i] >= fd && (next < 0 || own[i] < next))
 			next = own[i];
 	return next;
@@ -247,6 +407,8 @@ bool session_owns_fd(int fd)
 	if (fd < 0)
 		return false;
 	if (own_fd_is(fd))
+		return true;
+	if (fd == atomic_load_explicit(&greeted_fd, memory_order_relaxed) && !inherited())
 		return true;
 	session = session_existing();
 	return session && (fd == atomic_load_explicit(&session->socket_fd, memory_order_relaxed) ||

@@ -20,6 +20,15 @@
 
 #define KTSN_DEFAULT_APP_SOCKET "/run/ktsn/app.sock"
 
+/* A request whose reply did not come in time. The next waits for it, so that a ktsnd that stands still finds one of each
+ * kind when it goes on and not hundreds. */
+struct unanswered {
+	uint16_t type; /* enum ktsn_app_type; 0: none */
+	uint16_t number;
+	bool opens;       /* a new flow: nobody will use the number that comes too late */
+	int64_t until_ms; /* CLOCK_MONOTONIC: how long it is waited for; after that it is only looked for */
+};
+
 struct session {
 	uint32_t number;       /* 1, 2, ...: a flow registered with another number is not registered */
 	_Atomic int socket_fd; /* -1: ktsnd is gone */
@@ -30,7 +39,8 @@ struct session {
 	size_t ring_bytes; /* mapped */
 	struct lock gate;
 	struct lock request_lock;
-	uint16_t requests; /* numbered so far; under request_lock */
+	uint16_t requests;            /* numbered so far; under request_lock */
+	struct unanswered unanswered; /* under request_lock */
 
 	/* Signs of life (session_check). */
 	_Atomic int64_t doorbell_seen_ns[KTSN_CLOCKS];
@@ -42,8 +52,13 @@ struct session {
 		refused; /* a restarted ktsnd did not want the ring, being of another version: a new one is due */
 };
 
-/* The session, connecting if there is none or ktsnd is gone. 0 and *session, or -errno when nobody
- * answers. The result stays valid for the life of the process. */
+/*
+ * The session, connecting if there is none or ktsnd is gone. The result stays valid for the life of the process. 0, or
+ *   -ENOTCONN   nobody listens, and nobody ever did for this process or its parents: it is not on the network
+ *   -ETIMEDOUT  somebody listens and has not answered, or did once and is away: ask again. The first time it takes
+ *               KTSN_APP_TIMEOUT_MS, and after that no time, to say so
+ *   -errno      why ktsnd, which answered, has no ring for this process
+ */
 int session_get(struct session **session);
 
 /* The session if there is one in this process (not its parent's) whose ring is of use, without any system
@@ -51,12 +66,24 @@ int session_get(struct session **session);
 struct session *session_existing(void);
 
 /* Sends a request, with a descriptor if fd_to_pass is not -1, and waits for its reply. 0 (the reply's own
- * status may still be an error), or -ENETDOWN when ktsnd did not answer. */
+ * status may still be an error), or -ETIMEDOUT when ktsnd did not answer, or is away. */
 int session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
 		    struct ktsn_app_reply *reply);
 
 /* Whether the connection stands, as the kernel says. */
 bool session_alive(struct session *session);
+
+/* Of what a request came to: ktsnd does not answer, or does not know yet where the pod is. */
+static inline bool session_premature(int err)
+{
+	return err == -ETIMEDOUT || err == -ENETDOWN;
+}
+
+/* A timed message was refused because ktsnd did not answer. ktsnd hears of it with the next ring. */
+void session_unanswered_count(void);
+
+/* Ends the connection; what it was asked last will not be answered. */
+void session_connection_drop(struct session *session);
 
 /* Closes all descriptors. */
 void session_close(struct session *session);

@@ -95,6 +95,8 @@ struct ktsn_ring_header {
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t next_sequence;
 	/* Timed messages that the pod's routes sent another way (counted by the library). */
 	_Atomic uint64_t kernel_path;
+	/* Timed messages that were refused because ktsnd did not answer (counted by the library). */
+	_Atomic uint64_t unanswered;
 
 	/* Producers that wait for a free slot sleep on space_sequence (a futex). */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint32_t space_waiters;
@@ -134,6 +136,7 @@ static_assert(offsetof(struct ktsn_ring_header, ready_summary) == 64, "layout is
 static_assert(offsetof(struct ktsn_ring_header, doorbell_before_ns) == 128, "layout");
 static_assert(offsetof(struct ktsn_ring_header, trace) == 152, "layout");
 static_assert(offsetof(struct ktsn_ring_header, next_sequence) == 192, "layout");
+static_assert(offsetof(struct ktsn_ring_header, unanswered) == 208, "layout");
 static_assert(offsetof(struct ktsn_ring_header, space_waiters) == 256, "layout");
 static_assert(offsetof(struct ktsn_ring_header, ready) == 320, "layout");
 static_assert(offsetof(struct ktsn_ring_header, free) == 832, "layout");

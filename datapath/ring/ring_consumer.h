@@ -23,7 +23,10 @@ struct ktsn_ring_consumer {
 	uint64_t collected[KTSN_RING_WORDS]; /* ready bits fetched from the memory, not yet taken */
 	uint64_t collected_summary;          /* bit w: collected[w] is not 0 */
 	uint64_t taken[KTSN_RING_WORDS];     /* slots that ktsnd holds */
-	uint32_t reports_made;               /* modulo 2^32, as reports_read */
+	uint64_t
+		reported[KTSN_RING_WORDS]; /* slots that ktsnd made reports of and has not seen again since */
+	uint8_t reported_flow[KTSN_RING_SLOTS_MAX]; /* and whose they are */
+	uint32_t reports_made;                      /* modulo 2^32, as reports_read */
 	uint64_t report_sequence;
 };
 
@@ -55,7 +58,8 @@ bool ktsn_ring_ready(const struct ktsn_ring_consumer *ring);
 /*
  * Takes a message that has been published; order among those ready is arbitrary, but what one thread
  * published one after another is never split so that the later is taken and the earlier not, if the
- * caller takes until 0. Returns 1 with *taken filled; 0 when none is ready; -EBADMSG when the slot's
+ * caller takes until 0. Returns 1 with *taken filled; 0 when none is ready; -EAGAIN when the application
+ * claimed some that are none, and there may be more: nothing was taken; -EBADMSG when the slot's
  * contents cannot be used: *taken holds the slot, which is the caller's to release like any other.
  */
 int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken);
@@ -105,7 +109,7 @@ _Atomic uint32_t *ktsn_ring_consumer_space_futex(struct ktsn_ring_consumer *ring
 bool ktsn_ring_space_polled(struct ktsn_ring_consumer *ring);
 uint64_t ktsn_ring_space_pollers(struct ktsn_ring_consumer *ring, uint32_t w);
 
-/* Whether producers shall say when their send calls begin. Any thread of ktsnd. */
+/* Whether producers shall say when their send calls begin, for a trace or for a strategy that asks for it. Any thread of ktsnd. */
 void ktsn_ring_trace_set(struct ktsn_ring_consumer *ring, bool traced);
 
 /* Says when producers must ring. After this returns, ktsn_ring_ready() sees every message whose

@@ -11,11 +11,12 @@
 #include <errno.h>
 
 static int etf_admit(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
-		     int64_t now_tai_ns)
+		     int64_t handed_tai_ns, int64_t now_tai_ns)
 {
+	(void)now_tai_ns;
 	if (packet->deadline != (shaper->config.strategy == KTSN_STRATEGY_ETF_DEADLINE))
 		return -EINVAL;
-	return packet->txtime_tai_ns < now_tai_ns ? -ETIME : 0;
+	return packet->txtime_tai_ns < handed_tai_ns ? -ETIME : 0;
 }
 
 static unsigned int first_class(const struct ktsn_shaper *shaper)

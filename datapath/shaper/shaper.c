@@ -207,15 +207,26 @@ void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *la
 	sender_unserve(shaper, sender, packet->traffic_class, turn, before);
 }
 
-int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
-			struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+int ktsn_shaper_enqueue_handed(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
+			       struct ktsn_shaper_packet *packet, int64_t handed_tai_ns, int64_t now_tai_ns)
 {
-	int error = shaper->ops->admit(shaper, packet, now_tai_ns);
+	int error = shaper->ops->admit(shaper, packet, handed_tai_ns, now_tai_ns);
 
 	packet->patient = !shaper->ops->drops_late;
 	if (!error)
 		packet_push(shaper, lane ? lane : &shaper->own, packet, now_tai_ns);
 	return error;
+}
+
+int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
+			struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+{
+	return ktsn_shaper_enqueue_handed(shaper, lane, packet, now_tai_ns, now_tai_ns);
+}
+
+bool ktsn_strategy_judges_handover(enum ktsn_strategy strategy)
+{
+	return strategy == KTSN_STRATEGY_ETF || strategy == KTSN_STRATEGY_ETF_DEADLINE;
 }
 
 int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns)

@@ -28,6 +28,7 @@
 #include "gates.h"
 #include "packet.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* "Nothing will leave unless something is enqueued." */
@@ -82,11 +83,19 @@ void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *
  * Takes the packet, into its sender's lane; NULL: the shaper's own, for whoever has none. 0, or the packet stays the
  * caller's:
  *   -EMSGSIZE  larger than queue-max-sdu of its class
- *   -ETIME     etf: its time has passed
+ *   -ETIME     etf: its time had passed when it was handed over
  *   -EINVAL    etf: a deadline among transmit times, or the other way round
  */
 int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
 			struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
+
+/* The same of one that was handed over before, by which etf judges whether its time had passed. One that is taken so and
+ * cannot leave any more is dropped when it is asked for (KTSN_DROP_MISSED). Not later than `now`. */
+int ktsn_shaper_enqueue_handed(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
+			       struct ktsn_shaper_packet *packet, int64_t handed_tai_ns, int64_t now_tai_ns);
+
+/* Whether the strategy judges packets by when they were handed over. */
+bool ktsn_strategy_judges_handover(enum ktsn_strategy strategy);
 
 /* The clock was set back: what was reckoned with the old time, that the link is busy until then, is void. */
 void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper);

@@ -47,9 +47,9 @@ struct ktsn_shaper {
 struct ktsn_shaper_ops {
 	bool drops_late; /* what it took, and what cannot leave in time */
 	bool classless;  /* takes all classes for one */
-	/* Whether a packet is taken: 0 or -errno as ktsn_shaper_enqueue(). */
+	/* Whether a packet is taken that was handed over then: 0 or -errno as ktsn_shaper_enqueue(). */
 	int (*admit)(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
-		     int64_t now_tai_ns);
+		     int64_t handed_tai_ns, int64_t now_tai_ns);
 	/* What comes next, not before `now`. */
 	struct selection (*select)(struct ktsn_shaper *shaper, int64_t now_tai_ns);
 	/* When the window closes in which a packet that select() chose leaves; NULL: there are no windows. */

@@ -6,9 +6,9 @@
 #include "strategy.h"
 
 static int strict_priority_admit(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
-				 int64_t now_tai_ns)
+				 int64_t handed_tai_ns, int64_t now_tai_ns)
 {
-	(void)shaper, (void)packet, (void)now_tai_ns;
+	(void)shaper, (void)packet, (void)handed_tai_ns, (void)now_tai_ns;
 	return 0;
 }
 

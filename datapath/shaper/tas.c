@@ -13,11 +13,12 @@
 #include <errno.h>
 
 static int tas_admit(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
-		     int64_t now_tai_ns)
+		     int64_t handed_tai_ns, int64_t now_tai_ns)
 {
 	const struct ktsn_schedule *schedule;
 	uint32_t most_bytes;
 
+	(void)handed_tai_ns;
 	if (!shaper->gates)
 		return 0;
 	schedule = ktsn_gates_oper(shaper->gates, now_tai_ns);

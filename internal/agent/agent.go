@@ -52,6 +52,9 @@ func (o *Options) privileges() []privilege.Capability {
 		privilege.SysAdmin, // mount volumes
 		privilege.NetAdmin, // forwarding entries of tunnels, interfaces that pods left
 	}
+	if o.OVS != nil {
+		keep = append(keep, privilege.NetRaw) // say by ARP where the tunnel's address is
+	}
 	if o.Proc != "" {
 		// What other users' programs were started with.
 		keep = append(keep, privilege.DACReadSearch, privilege.SysPtrace)
@@ -136,6 +139,10 @@ func (a *agent) installPrograms() error {
 // addPeers has the reconciler called for nodes, and when ktsnd was told.
 func (a *agent) addPeers() error {
 	events := a.manager.GetEventRecorderFor("ktsn-agent")
+	through, err := a.through()
+	if err != nil {
+		return err
+	}
 	r := &peers.Reconciler{
 		Nodes: a.manager.GetClient(), Networks: a.networks, Node: a.Node, Log: a.log.With("part", partNetworks),
 		Open: func() (peers.Overlay, error) { return overlay.Open(a.StateDir, daemon.Patience) },
@@ -143,6 +150,7 @@ func (a *agent) addPeers() error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},
 		Configure: a.configure,
+		Through:   through,
 		Report:    func(err error) { a.board.Set(partNetworks, err) },
 		LeftOut:   a.metrics.LeftOut,
 		Warn: func(own *corev1.Node, reason, sentence string) {

@@ -15,16 +15,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubernetsn/kubernetsn/internal/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
 )
 
 // render has helm render the chart, one document for each object.
@@ -124,6 +127,70 @@ func checkMounts(t *testing.T, spec *corev1.PodSpec) {
 	}
 }
 
+// Nodes with Open vSwitch have a DaemonSet of their own, and no node has both.
+func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
+	objects, err := render(t, "--set", `uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=0000:01:00.0,uplink.ovs.pmdCPUs=2\,3,uplink.ovs.pmdMaxSleep=50us,`+
+		"uplink.ovs.prefixLength=20,uplink.ovs.runDir=/run/o,uplink.ovs.dpdkExtra=--no-pci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others, daemons appsv1.DaemonSet
+	object(t, objects, "DaemonSet", "ktsn-node", &others)
+	object(t, objects, "DaemonSet", "ktsn-node-ovs", &daemons)
+	spec := &daemons.Spec.Template.Spec
+	if spec.NodeSelector["switch"] != "ovs" || spec.NodeSelector["kubernetsn.io/active"] != "true" || spec.Affinity != nil {
+		t.Errorf("it is for %v, %v", spec.NodeSelector, spec.Affinity)
+	}
+	term := others.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(term) != 1 || fmt.Sprint(term[0].MatchExpressions) != "[{switch NotIn [ovs]}]" || others.Spec.Template.Spec.NodeSelector["switch"] != "" {
+		t.Errorf("the other one is for %v", term)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(daemons.Spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if selector.Matches(labels.Set(others.Spec.Template.Labels)) || !selector.Matches(labels.Set(daemons.Spec.Template.Labels)) {
+		t.Errorf("its selector is %v", selector)
+	}
+	checkMounts(t, spec)
+	agent, ktsnd := containerOf(t, spec, "agent"), containerOf(t, spec, "ktsnd")
+	if !slices.Equal(ktsnd.Args, []string{"--interface", "br-phy", "--uplink", "ovs"}) || !strings.HasPrefix(agent.Image, "kubernetsn.io/ktsn-agent-ovs:") {
+		t.Errorf("ktsnd is called with %q, and the agent's image is %s", ktsnd.Args, agent.Image)
+	}
+	options, err := Parse(agent.Args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := options.OVS; o == nil || o.plan.Device != "0000:01:00.0" || !slices.Equal(o.plan.PMDCPUs, []int{2, 3}) || o.plan.PMDMaxSleep != 50*time.Microsecond ||
+		o.prefixBits != 20 || o.runDir != "/run/o" || o.plan.DPDKExtra != "--no-pci" {
+		t.Errorf("it reads %+v", o)
+	}
+	if !slices.Contains(options.privileges(), privilege.NetRaw) {
+		t.Error("it cannot say where the tunnel's address is")
+	}
+	plain, err := Parse(containerOf(t, &others.Spec.Template.Spec, "agent").Args, io.Discard)
+	if err != nil || plain.OVS != nil {
+		t.Errorf("the other one reads %+v, %v", plain, err)
+	}
+	cleaner := corev1.ConfigMap{}
+	object(t, objects, "ConfigMap", "removal", &cleaner)
+	if pod := cleaner.Data["pod.yaml"]; !strings.Contains(pod, "ktsn-agent-ovs:") || !strings.Contains(pod, "--ovs-run-dir=/run/o") {
+		t.Errorf("what cleans a node is\n%s", pod)
+	}
+	if _, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs"); err == nil || !strings.Contains(err.Error(), "uplink.ovs: give device or interface") {
+		t.Errorf("without a network card: %v", err)
+	}
+}
+
+func containerOf(t *testing.T, spec *corev1.PodSpec, name string) *corev1.Container {
+	t.Helper()
+	at := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	if at < 0 {
+		t.Fatalf("there is no container %s", name)
+	}
+	return &spec.Containers[at]
+}
+
 func TestAnExclusiveCoreNeedsAGuaranteedPod(t *testing.T) {
 	objects, err := render(t, "--set", "ktsnd.exclusiveCore=true")
 	if err != nil {
@@ -212,18 +279,20 @@ func TestTheAgentMayDoWhatItDoesAndNoMore(t *testing.T) {
 
 func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 	for value, sentence := range map[string]string{
-		"uplnk.interface=eth1":        "uplnk",
-		"uplink.interface=":           "/uplink/interface",
-		"networks[0].vni=0":           "/networks/0",
-		"networks[0].mtu=100":         "/networks/0/mtu",
-		"image.pullPolicy=Sometimes":  "/image/pullPolicy",
-		"ktsnd.realtimeShare=200":     "/ktsnd/realtimeShare",
-		"ktsnd.cgroupV1=maybe":        "/ktsnd/cgroupV1",
-		"podAnnotations.number=1":     "/podAnnotations/number",
-		"agent.sweepEvery=often":      "/agent/sweepEvery",
-		"kubeletDir=var/lib/kubelet":  "/kubeletDir",
-		"removal.timeoutSeconds=1":    "/removal/timeoutSeconds",
-		"namespace.name=Kubernetes_1": "/namespace/name",
+		"uplnk.interface=eth1":                          "uplnk",
+		"uplink.interface=":                             "/uplink/interface",
+		"networks[0].vni=0":                             "/networks/0",
+		"networks[0].mtu=100":                           "/networks/0/mtu",
+		"image.pullPolicy=Sometimes":                    "/image/pullPolicy",
+		"ktsnd.realtimeShare=200":                       "/ktsnd/realtimeShare",
+		"ktsnd.cgroupV1=maybe":                          "/ktsnd/cgroupV1",
+		"podAnnotations.number=1":                       "/podAnnotations/number",
+		"agent.sweepEvery=often":                        "/agent/sweepEvery",
+		"uplink.ovs.pmdCPUs=all":                        "/uplink/ovs/pmdCPUs",
+		"uplink.ovs.device=1,uplink.ovs.prefixLength=0": "/uplink/ovs/prefixLength",
+		"kubeletDir=var/lib/kubelet":                    "/kubeletDir",
+		"removal.timeoutSeconds=1":                      "/removal/timeoutSeconds",
+		"namespace.name=Kubernetes_1":                   "/namespace/name",
 	} {
 		if _, err := render(t, "--set", value); err == nil || !strings.Contains(err.Error(), sentence) {
 			t.Errorf("%s: %v, want %q in it", value, err, sentence)
@@ -231,16 +300,31 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
+func TestTheOperatorDoesNotGoBeforeItsNetworks(t *testing.T) {
+	without := []string{"--set", "operator.enabled=false"}
+	upgrade := slices.Concat(without, []string{"--is-upgrade", "--api-versions", "kubernetsn.io/v1alpha1/TSNNetwork"})
+	for _, arguments := range [][]string{without, slices.Concat(without, []string{"--is-upgrade"}), upgrade[2:]} {
+		if _, err := render(t, arguments...); err != nil {
+			t.Errorf("%v: %v", arguments, err)
+		}
+	}
+	if _, err := render(t, upgrade...); err == nil || !strings.Contains(err.Error(), "remove these first, while it runs") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestABadCommandLineIsExplained(t *testing.T) {
 	for line, sentence := range map[string]string{
-		"":                             "--node is missing",
-		"--node n --sweep-every 1ms":   "--sweep-every 1ms: give at least 1s",
-		"--node n --control run/x":     `--control "run/x": give an absolute path`,
-		"--node n more":                `"more" is too much`,
-		"--nod n":                      "-nod",
-		"remove --timeout soon":        "invalid value",
-		"clean-node more":              `"more" is too much`,
-		"remove --networks /nowhere/x": "read the networks",
+		"":                           "--node is missing",
+		"--node n --sweep-every 1ms": "--sweep-every 1ms: give at least 1s",
+		"--node n --control run/x":   `--control "run/x": give an absolute path`,
+		"--node n more":              `"more" is too much`,
+		"--nod n":                    "-nod",
+		"remove --timeout soon":      "invalid value",
+		"--node n --ovs-device 1 --ovs-interface 2": "give one of them",
+		"--node n --ovs-device 1 --ovs-pmd-cpus x":  `--ovs-pmd-cpus "x": give processors`,
+		"clean-node more":                           `"more" is too much`,
+		"remove --networks /nowhere/x":              "read the networks",
 	} {
 		var said bytes.Buffer
 		status := Main(t.Context(), strings.Fields(line), io.Discard, &said)

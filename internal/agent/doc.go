@@ -6,6 +6,7 @@
 //	csi       pods' volumes: a folder with libktsn.so and the pod's socket
 //	daemon    keeps ktsnd told of pods and peers, also after it was started anew
 //	peers     the other nodes, for kernel and ktsnd together
+//	switched  the tunnels of a node whose ktsnd sends through Open vSwitch
 //	install   network plugin and its configuration, on the node
 //	network   which networks there are, and which part of each is this node's
 //	sweep     removes what pods left that do not exist any more

@@ -43,7 +43,9 @@ type Options struct {
 	Health, Metrics string
 	// SweepEvery is the time between two looks for what pods left.
 	SweepEvery time.Duration
-	Version    string
+	// OVS is the Open vSwitch that the node's ktsnd sends through; nil: by itself.
+	OVS     *ovsOptions
+	Version string
 }
 
 // defaultIPAMDir is host-local's own default.
@@ -83,8 +85,13 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Health, "health-address", "127.0.0.1:9471", "`ADDRESS` of /healthz and /readyz")
 	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
 	flags.DurationVar(&o.SweepEvery, "sweep-every", time.Minute, "look so often for what pods left; it is removed at the second look")
+	through := addOVSOptions(flags)
 	if err := parseFlags(flags, usage, arguments, stdout); err != nil {
 		return nil, err
+	}
+	var err error
+	if o.OVS, err = through.check(); err != nil {
+		return nil, fmt.Errorf("%w; %w", err, ErrUsage)
 	}
 	if o.Node == "" {
 		return nil, fmt.Errorf("--node is missing; %w", ErrUsage)

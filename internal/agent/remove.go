@@ -56,7 +56,7 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	c := &removal.Cluster{Driver: csi.DriverName, Out: stdout}
 	flags := flag.NewFlagSet("ktsn-agent remove", flag.ContinueOnError)
 	flags.StringVar(&c.Namespace, "namespace", "kubernetsn-system", "`NAME` of the project's namespace")
-	flags.StringVar(&c.DaemonSet, "daemonset", "ktsn-node", "`NAME` of its DaemonSet")
+	daemons := flags.String("daemonset", "ktsn-node,ktsn-node-ovs", "`NAMES` of its DaemonSets, between commas")
 	flags.StringVar(&c.Selector, "selector", "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component=node", "`LABELS` of its pods")
 	networks := flags.String("networks", "/etc/kubernetsn/networks.yaml", "`FILE` of the networks")
 	namespaces := flags.String("attachment-namespaces", "", "`NAMES` of further namespaces with attachments, between commas")
@@ -65,6 +65,7 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	if err := parseFlags(flags, aboutRemove, arguments, stdout); err != nil {
 		return err
 	}
+	c.DaemonSets = strings.Split(*daemons, ",")
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
 	known, err := network.File{Path: *networks}.Networks(ctx)
@@ -120,10 +121,14 @@ func cleanNode(ctx context.Context, arguments []string, stdout io.Writer) error 
 	flags.StringVar(&n.ConfDir, "conf-dir", "/etc/cni/multus/net.d", "the node's `FOLDER` of Multus' configurations")
 	flags.StringVar(&n.Installed.Root, "host", "/", "`FOLDER` where the node's files are mounted")
 	kubelet := flags.String("kubelet-dir", "/var/lib/kubelet", "kubelet's `FOLDER`")
+	switched := flags.String("ovs-run-dir", "", "`FOLDER` of the sockets of the node's Open vSwitch, if it has one; empty: leave that alone")
 	if err := parseFlags(flags, aboutCleanNode, arguments, stdout); err != nil {
 		return err
 	}
 	where := Options{Kubelet: *kubelet}
 	n.Further = []string{filepath.Dir(where.endpoint()), where.registry()}
+	if *switched != "" {
+		n.TakeDown = func(ctx context.Context) error { return takeDown(ctx, *switched) }
+	}
 	return n.Clean(ctx)
 }

@@ -4,6 +4,7 @@ package bench
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
@@ -121,6 +122,13 @@ func TestFiguresThatWereNotMeasuredAreLeftOut(t *testing.T) {
 	for _, figure := range figures([]*results.Run{made(results.PathDirect, 64, 1)}, nil) {
 		if figure.Unit == results.UnitRatio {
 			t.Errorf("without path kernel-vxlan there is %+v", figure)
+		}
+	}
+	unwatched := made(results.PathDirect, 64, 1)
+	unwatched.MedianOfAlternations.LaunchError = nil
+	for _, figure := range figures([]*results.Run{unwatched}, nil) {
+		if strings.Contains(figure.Name, "on the wire") {
+			t.Errorf("nobody watched the wire, and there is %+v", figure)
 		}
 	}
 }

@@ -282,6 +282,7 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"reports", "not sent, and the application is told", counters.Reports},
 		{"reports-lost", "not sent, and not told: the application reads no reports", counters.ReportsLost},
 		{"kernel-path", "went to the kernel, as the application says", counters.KernelPath},
+		{"unanswered", "refused, as the application says: ktsnd did not answer it", counters.Unanswered},
 		{"copies-sent", "frames of messages that went to several", counters.CopiesSent},
 		{"copies-dropped", "their copies that did not leave", counters.CopiesDropped},
 		{"port-retries", "times the port was asked again", counters.PortRetries},

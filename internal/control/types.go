@@ -249,6 +249,8 @@ type Counters struct {
 	Wakeups        uint64 `json:"wakeups"`
 	Doorbells      uint64 `json:"doorbells"`
 	KernelPath     uint64 `json:"kernel-path"`
+	// Unanswered is how many timed messages were refused because ktsnd did not answer, as the application says.
+	Unanswered uint64 `json:"unanswered"`
 	// LimitRefusals are connections, sockets and rings that a pod asked for above its limits.
 	LimitRefusals uint64 `json:"limit-refusals"`
 }

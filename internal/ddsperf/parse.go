@@ -132,6 +132,29 @@ func ParsePublisher(from io.Reader) (*Latencies, error) {
 	return result, nil
 }
 
+var (
+	used   = regexp.MustCompile(opening + `rss:[0-9.]+MB vcsw:\d+ ivcsw:\d+(.*)$`)
+	thread = regexp.MustCompile(`\S+:(\d+)%\+(\d+)%`)
+)
+
+// ParseCores reads what part of a core a process says that it used: the mean over the seconds in which it says so, its threads by
+// whole percents, those that do nothing left out. False when it said nothing about it. What ddsperf says of its memory is not read:
+// it is the most that the process ever had, and that includes what it was before it became ddsperf.
+func ParseCores(from io.Reader) (cores float64, ok bool) {
+	count := 0
+	_ = eachLine(from, func(line string) { // an error of ddsperf is found by those who read its figures
+		found := used.FindStringSubmatch(line)
+		if found == nil {
+			return
+		}
+		count++
+		for _, one := range thread.FindAllStringSubmatch(found[2], -1) {
+			cores += float64(whole(one[1])+whole(one[2])) / 100
+		}
+	})
+	return cores / max(float64(count), 1), count > 0
+}
+
 // Check finds what a publisher of samples, of which nothing else is read, says went wrong.
 func Check(from io.Reader) error {
 	return eachLine(from, func(string) {})

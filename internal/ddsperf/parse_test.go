@@ -111,3 +111,14 @@ func TestWhatCannotBeJudgedIsASentence(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestTheCoresOfAProcessAreRead(t *testing.T) {
+	got, ok := ParseCores(recorded(t, "pub.txt"))
+	want := (0.06 + 0.25 + 0.01 + 0.05 + 0.19 + 0.01 + 0.03 + 0.14 + 0.01 + 0.01 + 0.03 + 0.12) / 4
+	if !ok || math.Abs(got-want) > 1e-9 {
+		t.Errorf("%v, want %v cores", got, want)
+	}
+	if _, ok := ParseCores(strings.NewReader("[1] participant node:1: new (self)\n")); ok {
+		t.Error("who said nothing used something")
+	}
+}

@@ -2,8 +2,263 @@
 
 package ddsperf
 
-// Security is nil for now.
-type Security struct{}
-type securityField struct{}
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
 
-func (s *Security) field() *securityField { return &securityField{} }
+// Level is what DDS Security does for messages.
+type Level struct {
+	Name string
+	// What it protects, in the words of a governance document.
+	rtps, submessage, payload string
+}
+
+const (
+	nothing    = "NONE"
+	sign       = "SIGN"
+	encrypt    = "ENCRYPT"
+	signOrigin = "SIGN_WITH_ORIGIN_AUTHENTICATION"
+)
+
+// NoSecurity is the level without the plugins of DDS Security.
+const NoSecurity = "none"
+
+// levels in the order of what they cost, about. The last is that of the paper.
+var levels = []Level{
+	{"authentication", nothing, nothing, nothing},
+	{"encrypt-payload", nothing, nothing, encrypt},
+	{"encrypt-submessage", nothing, encrypt, nothing},
+	{"sign-rtps", sign, nothing, nothing},
+	{"encrypt-rtps", encrypt, nothing, nothing},
+	{"sign-origin-rtps-encrypt-submessage", signOrigin, encrypt, nothing},
+}
+
+// Levels are their names, NoSecurity first.
+func Levels() []string {
+	names := []string{NoSecurity}
+	for _, level := range levels {
+		names = append(names, level.Name)
+	}
+	return names
+}
+
+// PluginFolder is where Debian's libddsc0debian has the plugins of DDS Security.
+const PluginFolder = "/usr/lib/x86_64-linux-gnu/libddsc0debian"
+
+// The program that signs documents, and the package that brings it.
+const (
+	signer        = "openssl"
+	signerPackage = "openssl"
+)
+
+const (
+	subject  = "ddsperf"
+	validFor = 30 * 24 * time.Hour
+	clockOff = time.Hour
+)
+
+// Authority is an identity for participants, and who vouches for it and for what they may do. It lives as long as a
+// measurement: nothing of it is kept.
+type Authority struct {
+	certificate, identity, key []byte // PEM
+	signingKey                 []byte // PEM
+	begin                      time.Time
+}
+
+// Security is what one participant's configuration says about it.
+type Security struct {
+	authority               *Authority
+	governance, permissions []byte
+}
+
+// NewAuthority makes keys and certificates.
+func NewAuthority(now time.Time) (*Authority, error) {
+	a := &Authority{begin: now.Add(-clockOff).UTC()}
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ktsn bench"}, NotBefore: a.begin,
+		NotAfter: a.begin.Add(validFor), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
+	caBytes, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	identity := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: subject}, NotBefore: a.begin,
+		NotAfter: a.begin.Add(validFor), KeyUsage: x509.KeyUsageDigitalSignature}
+	identityBytes, err := x509.CreateCertificate(rand.Reader, identity, ca, &key.PublicKey, caKey)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	a.certificate, a.identity = encode("CERTIFICATE", caBytes), encode("CERTIFICATE", identityBytes)
+	if a.signingKey, err = encodeKey(caKey); err != nil {
+		return nil, err
+	}
+	a.key, err = encodeKey(key)
+	return a, err
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("write a key: %w", err)
+	}
+	return encode("PRIVATE KEY", der), nil
+}
+
+// At is the security of a level; nil for NoSecurity.
+func (a *Authority) At(ctx context.Context, name string) (*Security, error) {
+	if name == NoSecurity {
+		return nil, nil
+	}
+	for _, level := range levels {
+		if level.Name != name {
+			continue
+		}
+		s := &Security{authority: a}
+		var err error
+		if s.governance, err = a.sign(ctx, level.governance()); err != nil {
+			return nil, err
+		}
+		s.permissions, err = a.sign(ctx, a.permissions())
+		return s, err
+	}
+	return nil, fmt.Errorf("no level of security is called %q; those are %v", name, Levels())
+}
+
+// sign has openssl make S/MIME of a document, as DDS Security wants it. The key is in a folder of root's own meanwhile.
+func (a *Authority) sign(ctx context.Context, document string) (_ []byte, err error) {
+	program, err := exec.LookPath(signer)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not installed here; as root: apt-get install %s, or leave the levels of security out", signer, signerPackage)
+	}
+	dir, err := os.MkdirTemp("", "ktsn-dds-")
+	if err != nil {
+		return nil, fmt.Errorf("sign a document: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	certificate, key := filepath.Join(dir, "certificate.pem"), filepath.Join(dir, "key.pem")
+	if err := errors.Join(os.WriteFile(certificate, a.certificate, 0o600), os.WriteFile(key, a.signingKey, 0o600)); err != nil {
+		return nil, fmt.Errorf("sign a document: %w", err)
+	}
+	command := exec.CommandContext(ctx, program, "smime", "-sign", "-text", "-signer", certificate, "-inkey", key)
+	command.Stdin = strings.NewReader(document)
+	signed, err := command.Output()
+	if err != nil {
+		var ended *exec.ExitError
+		if errors.As(err, &ended) {
+			err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(ended.Stderr))
+		}
+		return nil, fmt.Errorf("sign a document with openssl: %w", err)
+	}
+	return signed, nil
+}
+
+// governance is the document of what is protected how; discovery and who may join are protected with every level.
+func (l *Level) governance() string {
+	return fmt.Sprintf(`<?xml version="1.0" encoding="utf-8"?>
+<dds xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="https://www.omg.org/spec/DDS-SECURITY/20170901/omg_shared_ca_governance.xsd">
+<domain_access_rules><domain_rule>
+<domains><id_range><min>0</min><max>230</max></id_range></domains>
+<allow_unauthenticated_participants>false</allow_unauthenticated_participants>
+<enable_join_access_control>true</enable_join_access_control>
+<discovery_protection_kind>NONE</discovery_protection_kind>
+<liveliness_protection_kind>NONE</liveliness_protection_kind>
+<rtps_protection_kind>%s</rtps_protection_kind>
+<topic_access_rules><topic_rule>
+<topic_expression>*</topic_expression>
+<enable_discovery_protection>false</enable_discovery_protection>
+<enable_liveliness_protection>false</enable_liveliness_protection>
+<enable_read_access_control>false</enable_read_access_control>
+<enable_write_access_control>false</enable_write_access_control>
+<metadata_protection_kind>%s</metadata_protection_kind>
+<data_protection_kind>%s</data_protection_kind>
+</topic_rule></topic_access_rules>
+</domain_rule></domain_access_rules>
+</dds>
+`, l.rtps, l.submessage, l.payload)
+}
+
+// permissions is the document that lets the identity do everything.
+func (a *Authority) permissions() string {
+	const format = "2006-01-02T15:04:05"
+	return fmt.Sprintf(`<?xml version="1.0" encoding="utf-8"?>
+<dds xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="https://www.omg.org/spec/DDS-SECURITY/20170901/omg_shared_ca_permissions.xsd">
+<permissions><grant name="all">
+<subject_name>CN=%s</subject_name>
+<validity><not_before>%s</not_before><not_after>%s</not_after></validity>
+<allow_rule><domains><id_range><min>0</min><max>230</max></id_range></domains>
+<publish><topics><topic>*</topic></topics><partitions><partition>*</partition></partitions></publish>
+<subscribe><topics><topic>*</topic></topics><partitions><partition>*</partition></partitions></subscribe>
+</allow_rule>
+<default>DENY</default>
+</grant></permissions>
+</dds>
+`, subject, a.begin.Format(format), a.begin.Add(validFor).Format(format))
+}
+
+// The part of the configuration.
+type (
+	securityField struct {
+		Authentication authenticationField `xml:"Authentication"`
+		AccessControl  accessField         `xml:"AccessControl"`
+		Cryptographic  cryptographicField  `xml:"Cryptographic"`
+	}
+	libraryField struct {
+		Path     string `xml:"path,attr"`
+		Init     string `xml:"initFunction,attr"`
+		Finalize string `xml:"finalizeFunction,attr"`
+	}
+	authenticationField struct {
+		Library             libraryField `xml:"Library"`
+		IdentityCA          string       `xml:"IdentityCA"`
+		IdentityCertificate string       `xml:"IdentityCertificate"`
+		PrivateKey          string       `xml:"PrivateKey"`
+	}
+	accessField struct {
+		Library       libraryField `xml:"Library"`
+		PermissionsCA string       `xml:"PermissionsCA"`
+		Governance    string       `xml:"Governance"`
+		Permissions   string       `xml:"Permissions"`
+	}
+	cryptographicField struct {
+		Library libraryField `xml:"Library"`
+	}
+)
+
+func (s *Security) field() *securityField {
+	library := func(file, what string) libraryField {
+		return libraryField{filepath.Join(PluginFolder, "libdds_security_"+file+".so"), "init_" + what, "finalize_" + what}
+	}
+	inline := func(text []byte) string { return "data:," + string(text) }
+	ca := inline(s.authority.certificate)
+	return &securityField{
+		Authentication: authenticationField{library("auth", "authentication"), ca, inline(s.authority.identity), inline(s.authority.key)},
+		AccessControl:  accessField{library("ac", "access_control"), ca, inline(s.governance), inline(s.permissions)},
+		Cryptographic:  cryptographicField{library("crypto", "crypto")},
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -71,7 +72,16 @@ func (d *Doctor) say(level Level, about, mend, text string, arguments ...any) {
 	if len(arguments) > 0 {
 		text = fmt.Sprintf(text, arguments...)
 	}
+	text = strings.TrimSpace(strings.Map(printable, text))
 	d.found = append(d.found, Finding{Level: level, About: about, Text: text, Mend: mend})
+}
+
+// printable keeps a finding on one line, and a terminal from what the pod's owner wrote into annotations and messages.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return ' '
 }
 
 func (d *Doctor) ok(about, text string, arguments ...any) { d.say(OK, about, "", text, arguments...) }

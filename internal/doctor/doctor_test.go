@@ -204,3 +204,18 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		})
 	}
 }
+
+func TestAPodsOwnerWritesNothingToTheTerminal(t *testing.T) {
+	w := well()
+	w.pod.Annotations[attachedStatus] = `[{"name":"default/tsn","interface":"\u001b]0;x\u0007\u001b[2J\nok  network  \u202ehas","ips":[]}]`
+	w.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "a\tb\r\nc"}}
+	found, err := w.doctor(t).Pod(t.Context(), "default", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, finding := range found {
+		if strings.ContainsAny(finding.Text, "\x1b\a\t\r\n\u202e") {
+			t.Errorf("%s: %q", finding.About, finding.Text)
+		}
+	}
+}

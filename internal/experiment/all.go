@@ -4,10 +4,12 @@ package experiment
 
 import (
 	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/experiment/dds"
 	"github.com/kubernetsn/kubernetsn/internal/experiment/throughput"
 )
 
 // Register makes all experiments known to profiles.
 func Register() {
+	bench.Register(dds.Name, dds.New)
 	bench.Register(throughput.Name, throughput.New)
 }

@@ -20,7 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/traffic"
 )
 
 // api is as much of a cluster as a test needs.
@@ -227,8 +229,8 @@ func TestImageOfTsnperfIsBesideThatOfKtsnd(t *testing.T) {
 }
 
 func TestWhatProgramsSayIsRead(t *testing.T) {
-	if late, err := readLate(`{"status": {"counters": {"late-0": 2, "late-7": 3, "taken": 9}}}`); err != nil || *late != 5 {
-		t.Errorf("late %v, %v", late, err)
+	if count, err := readLate(`{"status": {"counters": {"late-gate": 2, "late-taken": 3, "taken": 9, "sent": 8}}}`); err != nil || *count != (counted{late: 5, sent: 8}) {
+		t.Errorf("counted %v, %v", count, err)
 	}
 	if _, err := readLate("{}"); err == nil {
 		t.Error("no status is no error")
@@ -239,6 +241,27 @@ func TestWhatProgramsSayIsRead(t *testing.T) {
 	}
 	if _, err := received("nothing"); err == nil {
 		t.Error("nothing is no error")
+	}
+}
+
+func TestWhatWasLateOfOthersIsNotTheBenchs(t *testing.T) {
+	talkers := []traffic.Talker{{Sent: make([]perf.Sent, 3)}, {Sent: []perf.Sent{{}, {Errno: 11}}}} // four were handed over
+	for name, test := range map[string]struct {
+		before, after *counted
+		want          int
+	}{
+		"alone on the node":             {&counted{5, 100}, &counted{7, 104}, 2},
+		"one was dropped":               {&counted{5, 100}, &counted{5, 103}, 0},
+		"another pod sent one, as well": {&counted{5, 100}, &counted{7, 105}, -1},
+		"ktsnd began anew":              {&counted{5, 100}, &counted{6, 4}, -1},
+		"nobody could ask":              {nil, nil, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := lateSince(test.before, test.after, talkers)
+			if (got == nil) != (test.want < 0) || got != nil && *got != uint64(test.want) {
+				t.Errorf("late %v, want %d", got, test.want)
+			}
+		})
 	}
 }
 

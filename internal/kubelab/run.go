@@ -57,10 +57,7 @@ func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) 
 	if err != nil {
 		return nil, err
 	}
-	if before != nil && after != nil && *after >= *before { // a ktsnd that began anew counts anew
-		since := *after - *before
-		seen.Late = &since
-	}
+	seen.Late = lateSince(before, after, seen.Talkers)
 	outcome, err := traffic.Join(seen)
 	if err != nil {
 		return nil, err
@@ -140,9 +137,32 @@ func (l *Lab) talk(ctx context.Context, r bench.Run, seen *traffic.Observation, 
 	return nil
 }
 
-// lateSoFar is what ktsnd of the talkers' node has counted as late in the class of a run's messages; nil when it cannot be
-// asked, or has no part in the run.
-func (l *Lab) lateSoFar(ctx context.Context, r bench.Run) (*uint64, error) {
+// counted is what ktsnd of the talkers' node has counted so far, of all pods there.
+type counted struct{ late, sent uint64 }
+
+// lateSince is how many of a run's messages ktsnd counted as late; nil when nobody knows, because it could not be asked, began
+// anew, or sent messages of others meanwhile.
+func lateSince(before, after *counted, talkers []traffic.Talker) *uint64 {
+	if before == nil || after == nil || after.late < before.late || after.sent < before.sent {
+		return nil
+	}
+	var handed uint64
+	for i := range talkers {
+		for _, message := range talkers[i].Sent {
+			if message.Errno == 0 {
+				handed++
+			}
+		}
+	}
+	if after.sent-before.sent > handed {
+		return nil
+	}
+	since := after.late - before.late
+	return &since
+}
+
+// lateSoFar asks ktsnd of the talkers' node what it has counted; nil when it cannot be asked, or has no part in the run.
+func (l *Lab) lateSoFar(ctx context.Context, r bench.Run) (*counted, error) {
 	if l.ktsnd == nil || !results.ThroughKtsnd(r.Path) {
 		return nil, nil
 	}
@@ -153,8 +173,8 @@ func (l *Lab) lateSoFar(ctx context.Context, r bench.Run) (*uint64, error) {
 	return readLate(text)
 }
 
-// readLate adds up the classes: a message of a bench is of whichever class its node maps its priority to.
-func readLate(text string) (*uint64, error) {
+// readLate adds up why messages were late.
+func readLate(text string) (*counted, error) {
 	var state struct {
 		Status *struct {
 			Counters map[string]uint64 `json:"counters"`
@@ -166,10 +186,10 @@ func readLate(text string) (*uint64, error) {
 	if state.Status == nil {
 		return nil, errors.New("understand `ktsn status -o json`: it has no status")
 	}
-	var sum uint64
+	sum := counted{sent: state.Status.Counters["sent"]}
 	for name, count := range state.Status.Counters {
 		if strings.HasPrefix(name, "late-") {
-			sum += count
+			sum.late += count
 		}
 	}
 	return &sum, nil

@@ -26,11 +26,6 @@ const (
 // All are the networks there are.
 var All = []string{Host, Flannel, FlannelHostGW, TSN}
 
-// HasMulticast tells whether a network carries multicast between its ends: those that route do not.
-func HasMulticast(network string) bool {
-	return network == Host || network == TSN
-}
-
 // The MTU of the link between the nodes, and how many pods node b can have.
 const (
 	MinMTU  = 1500

@@ -12,6 +12,9 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
@@ -173,6 +176,7 @@ func (p *placed) Start(_ context.Context, command *place.Command) (place.Program
 	if r.process, err = process.Start(p.end.where, command.Name, c); err != nil {
 		return nil, err
 	}
+	go r.watchMemory()
 	return r, nil
 }
 
@@ -180,6 +184,7 @@ func (p *placed) Start(_ context.Context, command *place.Command) (place.Program
 type running struct {
 	process *process.Process
 	stdout  bytes.Buffer
+	memory  atomic.Int64
 }
 
 func (r *running) Wait(ctx context.Context) (string, error) {
@@ -193,6 +198,42 @@ func (r *running) Wait(ctx context.Context) (string, error) {
 }
 
 func (r *running) Stop() (string, error) {
+	r.readMemory()
 	err := r.process.Stop(stopGrace)
 	return r.stdout.String() + r.process.Stderr(), err
+}
+
+// memoryEvery is how often it is looked: a program that ends by itself says nothing of it.
+const memoryEvery = 500 * time.Millisecond
+
+func (r *running) watchMemory() {
+	for {
+		select {
+		case <-r.process.Done():
+			return
+		case <-time.After(memoryEvery):
+			r.readMemory()
+		}
+	}
+}
+
+// readMemory reads the most that the program had since it was started; what wait4 says includes this program's own.
+func (r *running) readMemory() {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.process.PID()))
+	if err != nil {
+		return // it has just ended
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
+			if kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64); err == nil {
+				r.memory.Store(kilobytes << 10)
+			}
+		}
+	}
+}
+
+// MemoryBytes is the most that it had.
+func (r *running) MemoryBytes() (float64, bool) {
+	bytes := r.memory.Load()
+	return float64(bytes), bytes > 0
 }

@@ -38,13 +38,29 @@ func (e *foreignError) Error() string {
 		some(e.namespaces))
 }
 
+// selectorError says that nobody can read which namespaces are selected: the API server takes more than there is.
+type selectorError struct{ error }
+
+func (e *selectorError) Error() string {
+	return fmt.Sprintf("spec.namespaceSelector: %v; correct it, until then no more pods can be on the network", e.error)
+}
+
+// admit has there be attachments where the network may be. Those that there are stay when nobody can read where that is.
+func (r *Networks) admit(ctx context.Context, network *v1alpha1.TSNNetwork, withPods map[string]bool) error {
+	namespaces, err := allowed(ctx, r.Client, network)
+	if err != nil {
+		return err
+	}
+	return r.attach(ctx, network, namespaces, withPods)
+}
+
 // allowed lists the namespaces whose pods may be on the network.
 func allowed(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNetwork) (map[string]bool, error) {
 	selector := labels.Everything()
 	if network.Spec.NamespaceSelector != nil {
 		var err error
 		if selector, err = metav1.LabelSelectorAsSelector(network.Spec.NamespaceSelector); err != nil {
-			return nil, fmt.Errorf("spec.namespaceSelector: %w", err)
+			return nil, &selectorError{err}
 		}
 	}
 	var namespaces corev1.NamespaceList
@@ -60,8 +76,9 @@ func allowed(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNet
 	return names, nil
 }
 
-// attach has there be an attachment in each of the namespaces, and in no other.
-func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, namespaces map[string]bool) error {
+// attach has there be an attachment in each of the namespaces, and in no other. Those with pods on the network keep the one that
+// they have, as long as Multus may need it; they get none for that, because anybody can label a pod like one on the network.
+func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, namespaces, withPods map[string]bool) error {
 	have, foreign, err := r.attachments(ctx, network.Name)
 	if err != nil {
 		return err
@@ -73,7 +90,7 @@ func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, nam
 		}
 	}
 	for namespace := range have {
-		if !namespaces[namespace] {
+		if !namespaces[namespace] && !withPods[namespace] {
 			all = errors.Join(all, r.removeAttachment(ctx, network.Name, namespace))
 		}
 	}

@@ -20,10 +20,11 @@ func byAge(networks []v1alpha1.TSNNetwork) []v1alpha1.TSNNetwork {
 }
 
 // holder names the network whose schedule and classes count, "" if none has any: the gates of a node's uplink are there
-// once.
+// once. One that was deleted keeps them until its last pod has gone.
 func holder(networks []v1alpha1.TSNNetwork) string {
 	for _, network := range byAge(networks) {
-		if tsnnetwork.HasGates(&network) && network.DeletionTimestamp == nil {
+		going := network.DeletionTimestamp != nil
+		if tsnnetwork.HasGates(&network) && (!going || network.Status.Schedule != nil) {
 			return network.Name
 		}
 	}

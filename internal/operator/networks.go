@@ -112,10 +112,9 @@ func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, use
 		return reconcile.Result{}, nil
 	}
 	if used.total > 0 {
-		text := fmt.Sprintf("it was deleted, and goes when these pods are gone: %s", strings.Join(some(used.pods), ", "))
-		return reconcile.Result{RequeueAfter: retryAfter}, r.tell(ctx, network, used, nil, nil, []finding{{v1alpha1.ReasonInUse, text, true}})
+		return reconcile.Result{RequeueAfter: retryAfter}, r.linger(ctx, network, used)
 	}
-	if err := r.attach(ctx, network, nil); err != nil && !errors.Is(err, errMultus) {
+	if err := r.attach(ctx, network, nil, nil); err != nil && !errors.Is(err, errMultus) {
 		return reconcile.Result{}, err
 	}
 	before := network.DeepCopy()
@@ -125,6 +124,21 @@ func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, use
 		return reconcile.Result{}, fmt.Errorf("let network %s go: %w", network.Name, err)
 	}
 	return reconcile.Result{}, nil
+}
+
+// linger keeps a network that was deleted as it is, as long as pods are on it: agents do what the status says, and would take
+// peers and schedule away from these pods with it.
+func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, used *usage) error {
+	text := fmt.Sprintf("it was deleted, and goes when these pods are gone: %s", strings.Join(some(used.pods), ", "))
+	found := []finding{{v1alpha1.ReasonInUse, text, true}}
+	parts, without, err := r.parts(ctx, network, used)
+	if err != nil {
+		return err
+	}
+	if len(without) > 0 {
+		found = append(found, r.usedUp(network, used, without))
+	}
+	return r.tell(ctx, network, used, parts, network.Status.Schedule, found)
 }
 
 // serve gives a network what it needs, and says what it could not be given.
@@ -137,14 +151,7 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 			return found, r.tell(ctx, network, used, nil, nil, found)
 		}
 	}
-	namespaces, err := allowed(ctx, r.Client, network)
-	if err != nil {
-		return nil, err
-	}
-	for namespace := range used.namespaces {
-		namespaces[namespace] = true // as long as Multus may need it
-	}
-	problem, err := attachmentFinding(r.attach(ctx, network, namespaces))
+	problem, err := attachmentFinding(r.admit(ctx, network, used.namespaces))
 	if err != nil {
 		return nil, err
 	}
@@ -165,9 +172,12 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 // attachmentFinding divides what went wrong with attachments into what a person must mend and the rest.
 func attachmentFinding(err error) ([]finding, error) {
 	var foreign *foreignError
+	var wrong *selectorError
 	switch {
 	case err == nil:
 		return nil, nil
+	case errors.As(err, &wrong):
+		return []finding{{v1alpha1.ReasonSelectorInvalid, wrong.Error(), true}}, nil
 	case errors.Is(err, errMultus):
 		return []finding{{v1alpha1.ReasonMultusMissing, err.Error(), true}}, nil
 	case errors.As(err, &foreign):

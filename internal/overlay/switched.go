@@ -14,8 +14,20 @@ import (
 // makes them; they take the place of the tunnel, have its name, and are never made or removed here.
 const SwitchGroup = 0x6f7673
 
+// MaxSwitchedVNI is the largest number of a network that goes through Open vSwitch, where it is a VLAN.
+const MaxSwitchedVNI = 4094
+
 // uplinkSwitched is what ktsnd calls an uplink through Open vSwitch.
 const uplinkSwitched = "ovs"
+
+// CheckSwitched says why a network cannot be one of a node whose ktsnd has this uplink; nil when it can.
+func CheckSwitched(uplink string, vni uint32) error {
+	if uplink != uplinkSwitched || vni <= MaxSwitchedVNI {
+		return nil
+	}
+	return fmt.Errorf("network %d cannot go through Open vSwitch, as all timed messages of this node do, which carries networks 1 to %d; "+
+		"give it another number, or take the node out of it", vni, MaxSwitchedVNI)
+}
 
 func leadsIntoSwitch(link netlink.Link) bool { return link.Attrs().Group == SwitchGroup }
 

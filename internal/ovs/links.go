@@ -152,6 +152,21 @@ func (s *Switch) address(ctx context.Context, plan *Plan) (moved bool, err error
 	return true, nil
 }
 
+// PrefixOf is an address of this node with the length of its network's prefix; false when no interface has it.
+func PrefixOf(address netip.Addr) (netip.Prefix, bool) {
+	entries, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	for _, entry := range entries {
+		if found, ok := netip.AddrFromSlice(entry.IP.To4()); ok && found == address {
+			bits, _ := entry.Mask.Size()
+			return netip.PrefixFrom(address, bits), true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
 func entryOf(prefix netip.Prefix) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: net.IP(prefix.Addr().AsSlice()), Mask: net.CIDRMask(prefix.Bits(), 32)}}
 }
@@ -185,12 +200,30 @@ func (s *Switch) takeAddress(ctx context.Context, plan *Plan) error {
 		if name != plan.Interface {
 			return fmt.Errorf("%s has the address %s, which is to be %s's; remove it there first", name, plan.Address.Addr(), BridgePhysical)
 		}
+		if err := checkRoutes(link); err != nil {
+			return err
+		}
 		// First the mark, so that Teardown gives it back, whatever happens in between.
 		if err := s.write(ctx, []string{"--", "set", "Open_vSwitch", ".", "external_ids:" + addressFrom + "=" + quoted(name+" "+plan.Address.String())}); err != nil {
 			return err
 		}
 		if err := netlink.AddrDel(link, entryOf(plan.Address)); err != nil {
 			return fmt.Errorf("take the address %s from %s, which must have it with this prefix: %w", plan.Address, name, err)
+		}
+	}
+	return nil
+}
+
+// checkRoutes finds routes that would end with the interface's address.
+func checkRoutes(link netlink.Link) error {
+	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("list the routes of %s: %w", link.Attrs().Name, err)
+	}
+	for _, route := range routes {
+		if route.Gw != nil {
+			return fmt.Errorf("%s leads to the gateway %s, and would not without its address; name an interface that has no such routes, "+
+				"or make them those of %s afterwards (ip route del ... dev %s first)", link.Attrs().Name, route.Gw, BridgePhysical, link.Attrs().Name)
 		}
 	}
 	return nil

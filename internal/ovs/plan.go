@@ -23,7 +23,7 @@ const (
 )
 
 // MaxNetwork is the largest number of a network on br-int, where it is a VLAN.
-const MaxNetwork = 4094
+const MaxNetwork = overlay.MaxSwitchedVNI
 
 // DefaultVhostSocket is where ktsnd listens for Open vSwitch unless told otherwise.
 const DefaultVhostSocket = "/run/ktsn/vhost.sock"

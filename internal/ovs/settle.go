@@ -19,8 +19,8 @@ import (
 const flowCookie = 0x6b74736e
 
 // settle does what is not in the database, once its ports are there: the address, flows, and who the peers are.
-// Repeating it changes nothing.
-func (s *Switch) settle(ctx context.Context, plan *Plan) error {
+// Repeating it changes nothing. Peers are greeted when there may be new ones, or the address is new.
+func (s *Switch) settle(ctx context.Context, plan *Plan, anew bool) error {
 	moved, err := s.address(ctx, plan)
 	if err != nil {
 		return err
@@ -35,7 +35,7 @@ func (s *Switch) settle(ctx context.Context, plan *Plan) error {
 	if err := s.flows(ctx, plan, have); err != nil {
 		return err
 	}
-	if moved {
+	if moved || anew {
 		greet(ctx, plan)
 	}
 	return nil
@@ -141,8 +141,17 @@ const (
 	keepLook     = 10 * time.Second
 )
 
-// incarnation tells one ovs-vswitchd from the next, which makes its sockets anew; "" when there is none.
-func (s *Switch) incarnation() string {
+// Renew brings back what ends with ovs-vswitchd, which is another one since Setup.
+func (s *Switch) Renew(ctx context.Context, plan *Plan) error {
+	if err := s.Setup(ctx, plan); err != nil {
+		return err
+	}
+	greet(ctx, plan)
+	return nil
+}
+
+// Incarnation tells one ovs-vswitchd from the next, which makes its sockets anew; "" when there is none.
+func (s *Switch) Incarnation() string {
 	socket, err := os.Stat(s.managementSocket())
 	if err != nil {
 		return ""
@@ -152,17 +161,14 @@ func (s *Switch) incarnation() string {
 
 // Keep goes on setting up what ends with ovs-vswitchd, until ctx does, and says what it did and what it cannot.
 func (s *Switch) Keep(ctx context.Context, plan *Plan, say io.Writer) error {
-	known, looked, last := s.incarnation(), time.Now(), ""
+	known, looked, last := s.Incarnation(), time.Now(), ""
 	for pause(ctx, keepInterval) == nil {
-		now := s.incarnation()
+		now := s.Incarnation()
 		anew := now != known || !hasAddress(plan)
 		if now == "" || (!anew && last == "" && time.Since(looked) < keepLook) {
 			continue
 		}
-		err := s.settle(ctx, plan)
-		if err == nil && anew {
-			greet(ctx, plan)
-		}
+		err := s.settle(ctx, plan, anew)
 		looked = time.Now()
 		switch {
 		case ctx.Err() != nil:

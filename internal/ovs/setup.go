@@ -79,10 +79,11 @@ func (s *Switch) setup(ctx context.Context, plan *Plan, have *database) error {
 			return err
 		}
 	}
-	if err := s.write(ctx, have.changes(plan)); err != nil {
+	changes := have.changes(plan)
+	if err := s.write(ctx, changes); err != nil {
 		return err
 	}
-	return s.settle(ctx, plan)
+	return s.settle(ctx, plan, len(changes) > 0)
 }
 
 // check finds an Open vSwitch that cannot do it.

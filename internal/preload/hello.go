@@ -25,8 +25,8 @@ const (
 	// Where in it the number of a destination stands.
 	destinationOffset = 36
 	replyBytes        = 32
-	// appTimeout is how long libktsn waits, too.
-	appTimeout = 100 * time.Millisecond
+	// appTimeout is how long an application waits for a ktsnd that does not answer, too.
+	appTimeout = 5 * time.Second
 )
 
 // sameRelease is what to do about ktsnd and libktsn of different versions.

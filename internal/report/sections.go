@@ -88,7 +88,7 @@ func drawChart(chart *results.Chart) (*picture, error) {
 		if chart.Bars {
 			err = addBars(p, chart, i, drawn.looks[line.Name])
 		} else {
-			err = addCurve(p, chart, &chart.Lines[i], drawn.looks[line.Name])
+			err = addCurve(p, chart, drawable(chart, line), drawn.looks[line.Name])
 		}
 		if err != nil {
 			return nil, err
@@ -102,8 +102,7 @@ func drawChart(chart *results.Chart) (*picture, error) {
 func scale(p *plot.Plot, chart *results.Chart) {
 	p.Y.Max += (p.Y.Max - min(p.Y.Min, 0)) * 0.05
 	if chart.LogY {
-		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decadeTicks)
-		p.Y.Min, p.Y.Max = p.Y.Min*0.8, p.Y.Max*1.2
+		logarithmic(&p.Y, 0.2)
 	} else {
 		p.Y.Min = min(p.Y.Min, 0)
 		p.Y.Max = max(p.Y.Max, p.Y.Min+1e-9)
@@ -115,8 +114,7 @@ func scale(p *plot.Plot, chart *results.Chart) {
 		p.X.Min, p.X.Max = -0.5, float64(len(chart.Labels))-0.5
 		p.X.Tick.Length = 0
 	case chart.LogX:
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decadeTicks)
-		p.X.Min, p.X.Max = p.X.Min*0.9, p.X.Max*1.1
+		logarithmic(&p.X, 0.1)
 	default:
 		if chart.Steps {
 			break // as far as the samples go
@@ -124,6 +122,33 @@ func scale(p *plot.Plot, chart *results.Chart) {
 		p.X.Min = min(p.X.Min, 0)
 		p.X.Tick.Marker = plot.TickerFunc(linearTicks)
 	}
+}
+
+// logarithmic makes an axis so, with some room at its ends. One on which nothing is has a range all the same: there is no logarithm
+// of what a plot has for nothing, and no end to the ticks of it.
+func logarithmic(axis *plot.Axis, room float64) {
+	axis.Scale, axis.Tick.Marker = plot.LogScale{}, plot.TickerFunc(decadeTicks)
+	if axis.Min > axis.Max {
+		axis.Min, axis.Max = 1, 10
+	}
+	axis.Min, axis.Max = axis.Min*(1-room), axis.Max*(1+room)
+}
+
+// drawable leaves out of a line the points that logarithmic axes do not have, and cuts off what a range has beyond a tenth of its
+// point there. The data beside the drawing has all.
+func drawable(chart *results.Chart, line results.Line) *results.Line {
+	points := line.Points
+	line.Points = nil
+	for _, point := range points {
+		if chart.LogX && point.X <= 0 || chart.LogY && point.Y <= 0 {
+			continue
+		}
+		if chart.LogY && point.Low < point.High {
+			point.Low = max(point.Low, point.Y/10)
+		}
+		line.Points = append(line.Points, point)
+	}
+	return &line
 }
 
 // ranged are points with the ranges around them.

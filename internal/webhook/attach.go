@@ -5,6 +5,7 @@ package webhook
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	nettypes "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -20,6 +21,9 @@ func attach(pod *corev1.Pod, namespace string, networks []string) error {
 	text := pod.Annotations[nettypes.NetworkAttachmentAnnot]
 	var have []*nettypes.NetworkSelectionElement
 	if strings.TrimSpace(text) != "" {
+		if err := withoutNull(text); err != nil {
+			return err
+		}
 		var err error
 		if have, err = netutils.ParseNetworkAnnotation(text, namespace); err != nil {
 			return fmt.Errorf("annotation %s cannot be read, so no network can be added to it: %w", nettypes.NetworkAttachmentAnnot, err)
@@ -39,6 +43,15 @@ func attach(pod *corev1.Pod, namespace string, networks []string) error {
 		}
 	}
 	pod.Annotations[nettypes.NetworkAttachmentAnnot] = text // there are annotations, or the webhook were not asked
+	return nil
+}
+
+// withoutNull refuses a null among JSON's attachments, by which the library panics.
+func withoutNull(text string) error {
+	var list []*json.RawMessage
+	if json.Unmarshal([]byte(text), &list) == nil && slices.Contains(list, nil) {
+		return fmt.Errorf("annotation %s has a null among its attachments; remove it", nettypes.NetworkAttachmentAnnot)
+	}
 	return nil
 }
 

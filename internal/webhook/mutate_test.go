@@ -125,6 +125,7 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 		"a mount at our place": {annotated("", "containers: [{name: app, volumeMounts: [{name: a, mountPath: /run/ktsn/}]}], volumes: [{name: a, emptyDir: {}}]"),
 			"container app has volume a mounted at /run/ktsn"},
 		"an interface that is taken": {annotated(networksKey+"other@tsn0", one), "gives interface tsn0 to ns/other"},
+		"an attachment that is null": {annotated(networksKey+"'[null]'", one), "annotation k8s.v1.cni.cncf.io/networks has a null among its attachments"},
 		"attachments that are none":  {annotated(networksKey+"'[{'", one), "annotation k8s.v1.cni.cncf.io/networks cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {

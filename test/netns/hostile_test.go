@@ -153,8 +153,7 @@ func (l *lab) goodTraffic(t *testing.T, count int, begin func()) {
 }
 
 // startServedTalker starts a talker in pod a that has time until its first message, and sees to it that ktsnd serves it
-// by then: on a machine so busy that ktsnd does not answer within 100 ms, an application gets the kernel's answer and sends
-// without it.
+// by then: on a machine so busy that it is asked later, those messages are late.
 func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Process {
 	t.Helper()
 	client, err := control.Dial(t.Context(), l.control)

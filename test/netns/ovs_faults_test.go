@@ -97,6 +97,9 @@ func TestOpenVSwitchIsSetUpAndTakenDownWithoutATrace(t *testing.T) {
 		lab.refused(t, "is not the run directory of the ovs-vswitchd that follows", "--run-dir", lab.dir)
 		lab.refused(t, "there is no such interface", "--interface", "eno9")
 		lab.refused(t, "has the address 192.0.2.1, which is to be br-phy's", "--interface", "", "--device", "0000:ff:1f.7")
+		ip(t, lab.NodeA, "route", "add", "203.0.113.0/24", "via", topology.NodeAddressB.String())
+		lab.refused(t, "phys0 leads to the gateway 192.0.2.2")
+		ip(t, lab.NodeA, "route", "del", "203.0.113.0/24")
 		lab.refused(t, "cannot open ktsn-phys", "--interface", "", "--device", "0000:ff:1f.7", "--address", "198.51.100.1/24")
 	})
 	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {

@@ -136,7 +136,12 @@ void rig_fini(struct rig *rig)
 
 void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots)
 {
-	assert_int_equal(ktsn_ring_memory_create(&ring->memory, slots, RIG_PAYLOAD_BYTES), 0);
+	rig_ring_open_for(rig, ring, slots, RIG_PAYLOAD_BYTES);
+}
+
+void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint32_t payload_bytes)
+{
+	assert_int_equal(ktsn_ring_memory_create(&ring->memory, slots, payload_bytes), 0);
 	/* The daemon's own mapping, so that ThreadSanitizer sees both sides meet. */
 	assert_int_equal(ktsn_ring_producer_init(&ring->producer, ring->memory.address, ring->memory.bytes),
 			 0);

@@ -219,7 +219,7 @@ static void status_is_the_example(void **state)
 			    [4] = {.dropped = 1, .transmission_overrun = 1},
 			    [7] = {2, 900, 5, 2, 3}},
 		.counters = &counters,
-		.kernel_path = 0,
+		.said = {.kernel_path = 0, .unanswered = 6},
 		.limit_refusals = 5,
 		.clock = {37, true, 16000, 1000, -1250, 10000000},
 	};

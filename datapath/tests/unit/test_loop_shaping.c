@@ -458,6 +458,62 @@ static void flood_in_one_ring_does_not_keep_the_messages_of_another_waiting(void
 	rig_ring_fini(&other);
 }
 
+/* What the application says of its call decides, but for a lie that would do it good. */
+static void etf_judges_by_when_a_message_was_handed_over(void **state)
+{
+	const struct {
+		int64_t called_ns; /* from now */
+		int64_t txtime_ns;
+		bool absolute; /* called_ns is it itself */
+		enum { SENT, MISSED, REFUSED } becomes;
+	} cases[] = {
+		{.called_ns = -10 * MS, .txtime_ns = -5 * MS, .becomes = MISSED},  /* ktsnd was late */
+		{.called_ns = -5 * MS, .txtime_ns = -10 * MS, .becomes = REFUSED}, /* the application was */
+		{.called_ns = 0,
+		 .txtime_ns = -5 * MS,
+		 .absolute = true,
+		 .becomes = REFUSED},                                               /* it does not say */
+		{.called_ns = 1000 * MS, .txtime_ns = -5 * MS, .becomes = REFUSED}, /* lies of all kinds */
+		{.called_ns = INT64_MAX, .txtime_ns = -5 * MS, .absolute = true, .becomes = REFUSED},
+		{.called_ns = INT64_MIN, .txtime_ns = -5 * MS, .absolute = true, .becomes = REFUSED},
+		{.called_ns = 1, .txtime_ns = -5 * MS, .absolute = true, .becomes = MISSED},
+		{.called_ns = 2 * 1000 * MS, .txtime_ns = 1000 * MS, .becomes = SENT},
+		{.called_ns = 1, .txtime_ns = 1000 * MS, .absolute = true, .becomes = SENT},
+	};
+	uint64_t became[REFUSED + 1] = {0};
+	struct bench bench;
+
+	(void)state;
+	bench_create(&bench);
+	rig_start(&bench.rig);
+	strategy_give(&bench, KTSN_STRATEGY_ETF);
+	rig_wait_commands(&bench.rig);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int64_t now_tai_ns = clock_tai_ns();
+
+		rig_send(&bench.ring,
+			 &(struct rig_message){
+				 .clock = KTSN_CLOCK_TAI,
+				 .txtime_ns = now_tai_ns + cases[i].txtime_ns,
+				 .text = "handed",
+				 .called_tai_ns = cases[i].called_ns + (cases[i].absolute ? 0 : now_tai_ns),
+			 });
+		became[cases[i].becomes]++;
+		if (cases[i].becomes == SENT)
+			continue;
+		rig_wait_counter(&bench.rig, &bench.counters->drop_missed, became[MISSED]);
+		rig_wait_counter(&bench.rig, &bench.counters->drop_txtime, became[REFUSED]);
+	}
+	rig_wait_counter(&bench.rig, &bench.counters->taken, sizeof(cases) / sizeof(cases[0]));
+	rig_wait_pending(&bench.rig, 0);
+	/* Those whose time was to come are dropped only where the machine slept through it. */
+	assert_int_equal(counter_read(&bench.counters->drop_missed) - became[MISSED] +
+				 counter_read(&bench.counters->sent),
+			 became[SENT]);
+	assert_int_equal(counter_read(&bench.counters->drop_txtime), became[REFUSED]);
+	bench_fini(&bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -468,6 +524,7 @@ int main(void)
 		cmocka_unit_test(gates_that_were_replaced_come_back),
 		cmocka_unit_test(gates_that_are_disabled_let_those_who_wait_go),
 		cmocka_unit_test(changes_under_load_lose_nothing),
+		cmocka_unit_test(etf_judges_by_when_a_message_was_handed_over),
 		cmocka_unit_test(flood_in_one_ring_does_not_keep_the_messages_of_another_waiting),
 	};
 

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -157,12 +158,48 @@ static void rate_counts_from_when_it_is_given(void **state)
 	assert_true(share_rate_take(&share.messages, now_tai_ns + 2 * MS));
 }
 
+/* As a process that hands a ring back and ends before it resumes. */
+static void ring_never_opened_close(struct pods *pods, struct rig_ring *ring, struct share *share)
+{
+	assert_int_equal(ktsn_ring_memory_create(&ring->memory, SLOTS, RIG_PAYLOAD_BYTES), 0);
+	ring->ring = calloc(1, sizeof(*ring->ring));
+	assert_non_null(ring->ring);
+	ring->ring->object = (struct loop_object){.kind = LOOP_RING, .owner = ring->ring};
+	ring->ring->share = share;
+	ring->ring->doorbell_fd = -1;
+	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.slot_count,
+				ring->memory.slot_bytes);
+	rig_ring_close(&pods->rig, ring);
+}
+
+/* Or it could take what is left for others, and be one of these as well. */
+static void a_ring_that_was_never_opened_ends_no_other_rings_reserve(void **state)
+{
+	struct pods pods = {0};
+	struct rig_ring unresumed = {0};
+
+	(void)state;
+	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	pod_open(&pods, &pods.modest, 1);
+	rig_start(&pods.rig);
+	ring_never_opened_close(&pods, &unresumed, &pods.modest.share);
+	rig_wait_retired(&pods.rig, 1);
+	assert_int_equal(pods.modest.share.rings_open, 1);
+	pod_close(&pods, &pods.modest);
+	rig_wait_retired(&pods.rig, 1 + OBJECTS_OF_POD);
+	assert_int_equal(pods.modest.share.rings_open, 0);
+	rig_fini(&pods.rig);
+	rig_ring_fini(&pods.modest);
+	ktsn_ring_memory_destroy(&unresumed.memory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_pod_finds_its_reserve),
 		cmocka_unit_test(share_that_grows_takes_what_it_held_back),
 		cmocka_unit_test(rate_counts_from_when_it_is_given),
+		cmocka_unit_test(a_ring_that_was_never_opened_ends_no_other_rings_reserve),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -377,6 +377,25 @@ static void etf_drops_what_is_late_when_taken_and_when_due(void **state)
 	rig_destroy(rig);
 }
 
+static void etf_judges_by_when_a_packet_was_handed_over(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
+	struct ktsn_shaper_packet past = packet_of(MS, 0, 84), missed = packet_of(2 * MS, 0, 84);
+	struct ktsn_shaper_packet near = packet_of(3 * MS, 0, 84);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &past, MS + 1, 3 * MS), -ETIME);
+	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &missed, MS, 3 * MS + US), 0);
+	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &near, 3 * MS, 3 * MS + US), 0);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS + US, &verdict), &missed);
+	assert_int_equal(verdict, KTSN_DROP_MISSED);
+	/* Within the tolerance of what could not be helped. */
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS + US, &verdict), &near);
+	assert_int_equal(verdict, KTSN_SEND);
+	rig_destroy(rig);
+}
+
 static void etf_sends_what_is_late_within_the_tolerance(void **state)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
@@ -684,6 +703,7 @@ int main(void)
 		cmocka_unit_test(frames_of_one_time_leave_one_after_the_other_highest_class_first),
 		cmocka_unit_test(etf_takes_the_earliest_of_all_classes),
 		cmocka_unit_test(etf_drops_what_is_late_when_taken_and_when_due),
+		cmocka_unit_test(etf_judges_by_when_a_packet_was_handed_over),
 		cmocka_unit_test(etf_sends_what_is_late_within_the_tolerance),
 		cmocka_unit_test(etf_takes_the_earliest_of_all_classes_and_drops_what_the_link_made_late),
 		cmocka_unit_test(etf_deadline_sends_as_soon_as_it_can_the_nearest_deadline_first),

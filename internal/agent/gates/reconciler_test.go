@@ -194,7 +194,9 @@ func TestANodeSaysWhatIsMissing(t *testing.T) {
 			v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "insists on interface eno9, and ktsnd sends by eth0"},
 		"its type of uplink": {func(n *v1alpha1.TSNNetwork) { n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eth0", Type: "OVS"}} }, nil,
 			v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "insists on an uplink of type OVS, and that of ktsnd is direct"},
-		"not Open vSwitch": {func(n *v1alpha1.TSNNetwork) { n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eth0", Type: "OVS"}} },
+		"a number that Open vSwitch does not carry": {func(n *v1alpha1.TSNNetwork) { n.Spec.VNI = 4095 }, func(l *lab) { l.ktsnd.status.Uplink = "ovs" },
+			v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "network 4095 cannot go through Open vSwitch"},
+		"its uplink through Open vSwitch": {func(n *v1alpha1.TSNNetwork) { n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eth0", Type: "OVS"}} },
 			func(l *lab) { l.ktsnd.status.Uplink = "ovs" }, v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, ""},
 		"an uplink for it": {func(n *v1alpha1.TSNNetwork) {
 			n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eth0", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "2"}}}}

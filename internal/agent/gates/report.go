@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/schedule"
 )
 
@@ -83,6 +84,9 @@ func (r *Reconciler) ready(about *v1alpha1.TSNNetwork, node *corev1.Node, now *s
 	case uplink.Type != "" && !strings.EqualFold(uplink.Type, now.status.Uplink):
 		return bad(v1alpha1.ReasonUplinkMissing, fmt.Sprintf("the network insists on an uplink of type %s, and that of ktsnd is %s; "+
 			"start another ktsnd, or correct type in spec.uplinks", uplink.Type, now.status.Uplink))
+	}
+	if err := overlay.CheckSwitched(now.status.Uplink, uint32(about.Spec.VNI)); err != nil {
+		return bad(v1alpha1.ReasonUplinkMissing, err.Error())
 	}
 	if err := r.Well(); err != nil {
 		return bad(v1alpha1.ReasonNodeNotReady, oneLine(err))

@@ -36,18 +36,21 @@ func (o Objects) Networks(ctx context.Context) ([]Network, error) {
 	}
 	var networks []Network
 	for i := range all.Items {
-		made, err := fromObject(&all.Items[i], &node)
-		if errors.Is(err, ErrNoUplink) {
-			delete(made.Assigned, o.Node) // the others are its peers nevertheless
-		} else if err != nil {
+		made, err := fromObject(&all.Items[i])
+		if err != nil {
 			return nil, fmt.Errorf("network %s: %w", all.Items[i].Name, err)
 		}
+		uplink, err := UplinkOf(&all.Items[i], &node)
+		if err != nil { // which the node says in the network's status; other networks have nothing to do with it
+			delete(made.Assigned, o.Node) // the others are its peers nevertheless
+		}
+		made.Uplink = uplink.Interface
 		networks = append(networks, made)
 	}
 	return networks, nil
 }
 
-func fromObject(object *v1alpha1.TSNNetwork, node *corev1.Node) (Network, error) {
+func fromObject(object *v1alpha1.TSNNetwork) (Network, error) {
 	made := Network{
 		Name: object.Name, VNI: uint32(object.Spec.VNI), MTU: int(object.Spec.MTU), Port: defaultPort,
 		Assigned: map[string][]netip.Prefix{},
@@ -73,9 +76,7 @@ func fromObject(object *v1alpha1.TSNNetwork, node *corev1.Node) (Network, error)
 			made.Assigned[status.Name] = parts
 		}
 	}
-	uplink, err := UplinkOf(object, node)
-	made.Uplink = uplink.Interface
-	return made, err
+	return made, nil
 }
 
 // partsOfStatus is nil as long as the node has no part of each range.

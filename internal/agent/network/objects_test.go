@@ -3,6 +3,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -55,5 +56,30 @@ func TestTheClustersNetworksAreThoseOfTheirObjects(t *testing.T) {
 				t.Errorf("nodes have %s, %v, want %s", got, faults, test.parts)
 			}
 		})
+	}
+}
+
+func TestASelectorThatIsNoneCostsItsNetworkOnly(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	status := v1alpha1.TSNNetworkStatus{Nodes: []v1alpha1.NodeStatus{{Name: "a", IPv4: "10.42.5.0/24"}, {Name: "b", IPv4: "10.42.6.0/24"}}}
+	spec := v1alpha1.TSNNetworkSpec{VNI: 42, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24}}
+	good := &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "good"}, Spec: spec, Status: status}
+	wrong := good.DeepCopy()
+	wrong.Name = "wrong"
+	wrong.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eno2", NodeSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "rack", Operator: "Is"}}}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	source := Objects{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(good, wrong, node).Build(), Node: "a"}
+	networks, err := source.Networks(t.Context())
+	if err != nil {
+		t.Fatalf("no network at all: %v", err)
+	}
+	for _, n := range networks {
+		if _, has := n.Assigned["a"]; has != (n.Name == "good") || n.Assigned["b"] == nil {
+			t.Errorf("network %s is of %v", n.Name, n.Assigned)
+		}
 	}
 }

@@ -48,6 +48,8 @@ type Reconciler struct {
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	// Configure writes the node's configuration of the networks, which has these parts of them.
 	Configure func(networks []network.Network, parts map[string][]netip.Prefix) error
+	// Through sets up who makes the tunnels, where ktsnd and kernel do not: Open vSwitch; nil where there is none.
+	Through func(ctx context.Context, tunnels Tunnels) error
 	// Report is told how it went, as far as this node is concerned.
 	Report func(error)
 	// LeftOut is told how many nodes are left out of the networks, for their own faults.
@@ -58,10 +60,15 @@ type Reconciler struct {
 
 	// said are the faults that somebody was told of.
 	said map[string]string
+	// saidThrough is what the last Event said of Open vSwitch, while that is so.
+	saidThrough string
 }
 
 // ReasonLeftOut is that of an Event on a Node that has a fault of its own.
 const ReasonLeftOut = "TSNNodeLeftOut"
+
+// ReasonOpenVSwitch is that of an Event on a Node whose Open vSwitch cannot be set up.
+const ReasonOpenVSwitch = "TSNOpenVSwitchNotSetUp"
 
 const (
 	// repeatEvery is how often to look at everything when nothing has happened.
@@ -69,6 +76,17 @@ const (
 	// retryAfter is when to try again what failed.
 	retryAfter = 2 * time.Second
 )
+
+// Tunnels are those between this node and the others.
+type Tunnels struct {
+	// Own is the node's end.
+	Own netip.Addr
+	// Networks are VXLAN network identifiers, Peers the other nodes' ends.
+	Networks []uint32
+	Peers    []netip.Addr
+	// Port is the UDP port.
+	Port uint16
+}
 
 // Reconcile looks at everything, whatever it was called for.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
@@ -98,10 +116,28 @@ func (r *Reconciler) all(ctx context.Context) error {
 	}
 	plan := wanted(r.Node, nodes.Items, networks)
 	r.tell(&nodes.Items[own], plan.faults)
+	errThrough := r.through(ctx, &nodes.Items[own], networks, &plan)
 	errConfigure := r.Configure(networks, plan.parts)
 	errPeers := r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error { return r.apply(ctx, plan.peers, ktsnd) })
 	// What is wrong with other nodes keeps nobody here from anything.
-	return errors.Join(plan.faults[r.Node], errConfigure, errPeers)
+	return errors.Join(plan.faults[r.Node], errThrough, errConfigure, errPeers)
+}
+
+// through sets up who makes the tunnels. A network that cannot go there is no fault of the others: its own status says so.
+func (r *Reconciler) through(ctx context.Context, own *corev1.Node, networks []network.Network, plan *plan) error {
+	address := addressOf(own)
+	if r.Through == nil || !address.IsValid() { // which is among the faults
+		return nil
+	}
+	err := r.Through(ctx, plan.tunnels(address, networks))
+	switch {
+	case err == nil:
+		r.saidThrough = ""
+	case err.Error() != r.saidThrough:
+		r.saidThrough = err.Error()
+		r.Warn(own, ReasonOpenVSwitch, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return err
 }
 
 // tell says once which nodes are left out and why. An Event is made by the node's own agent only, or there would be as many

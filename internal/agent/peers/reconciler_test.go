@@ -273,3 +273,35 @@ func TestATunnelsAddressThatIsNoneIsSaid(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestOpenVSwitchIsToldOfWhatItCanCarry(t *testing.T) {
+	networks := fixed{oneNetwork[0], {Name: "large", VNI: 4095, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.43.0.0/16"), NodeBits: 24}}}}
+	r, _, said := newReconciler(newFakeNode(), networks, kubeNode("node1", "10.0.1.0/24", "192.0.2.1", nil),
+		kubeNode("node2", "10.0.2.0/24", "192.0.2.2", nil), kubeNode("node3", "10.0.3.0/24", "192.0.2.9", map[string]string{AddressAnnotation: "198.51.100.3"}))
+	var told Tunnels
+	var refuse error
+	var events []string
+	r.Through = func(_ context.Context, tunnels Tunnels) error { told = tunnels; return refuse }
+	r.Warn = func(own *corev1.Node, reason, sentence string) {
+		events = append(events, own.Name+" "+reason+" "+sentence)
+	}
+	reconcileOnce(t, r)
+	slices.SortFunc(told.Peers, netip.Addr.Compare)
+	if want := (Tunnels{netip.MustParseAddr("192.0.2.1"), []uint32{42}, []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("198.51.100.3")}, 4789}); fmt.Sprint(told) != fmt.Sprint(want) || *said != nil {
+		t.Errorf("it is told of %v, want %v; %v", told, want, *said)
+	}
+	refuse = errors.New("set up Open vSwitch: no hugepages")
+	for range 2 {
+		reconcileOnce(t, r)
+		if *said == nil || !strings.Contains((*said).Error(), "no hugepages") {
+			t.Errorf("it reports %v", *said)
+		}
+	}
+	if want := []string{"node1 TSNOpenVSwitchNotSetUp set up Open vSwitch: no hugepages"}; !slices.Equal(events, want) {
+		t.Errorf("events are %q, want %q", events, want)
+	}
+	refuse = nil
+	if reconcileOnce(t, r); *said != nil {
+		t.Errorf("it reports %v", *said)
+	}
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
 
 // AddressAnnotation is the annotation of a Node whose tunnel ends at another address than its InternalIP.
@@ -67,6 +68,23 @@ func wanted(own string, nodes []corev1.Node, networks []network.Network) plan {
 			} else if node.Name != own {
 				made.peers[key{n.VNI, node.Address}] = control.Peer{VNI: n.VNI, Address: node.Address, Subnets: parts}
 			}
+		}
+	}
+	return made
+}
+
+// tunnels are those of the networks that can go through Open vSwitch.
+func (p *plan) tunnels(own netip.Addr, networks []network.Network) Tunnels {
+	made := Tunnels{Own: own}
+	for _, n := range networks {
+		if p.parts[n.Name] == nil || n.VNI > overlay.MaxSwitchedVNI {
+			continue
+		}
+		made.Networks, made.Port = append(made.Networks, n.VNI), n.Port
+	}
+	for at := range p.peers {
+		if slices.Contains(made.Networks, at.vni) && !slices.Contains(made.Peers, at.address) {
+			made.Peers = append(made.Peers, at.address)
 		}
 	}
 	return made

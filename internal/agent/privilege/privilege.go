@@ -20,6 +20,7 @@ type Capability uint
 const (
 	SysAdmin      Capability = unix.CAP_SYS_ADMIN
 	NetAdmin      Capability = unix.CAP_NET_ADMIN
+	NetRaw        Capability = unix.CAP_NET_RAW
 	DACReadSearch Capability = unix.CAP_DAC_READ_SEARCH
 	SysPtrace     Capability = unix.CAP_SYS_PTRACE
 )

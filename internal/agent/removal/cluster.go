@@ -22,8 +22,10 @@ import (
 // Cluster is what is removed from a cluster.
 type Cluster struct {
 	Client kubernetes.Interface
-	// Namespace is the project's, DaemonSet its name there and Selector that of its pods.
-	Namespace, DaemonSet, Selector string
+	// Namespace is the project's, Selector that of the pods of its DaemonSets.
+	Namespace, Selector string
+	// DaemonSets are their names.
+	DaemonSets []string
 	// Driver is the name of the CSI driver, Networks are the project's.
 	Driver   string
 	Networks []Network
@@ -50,13 +52,13 @@ func (c *Cluster) Remove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.removeDaemonSet(ctx, served); err != nil {
+	if err := c.removeDaemonSets(ctx, served); err != nil {
 		return err
 	}
 	return c.cleanNodes(ctx, served)
 }
 
-// servedNodes are those that the DaemonSet has a pod on.
+// servedNodes are those that a DaemonSet has a pod on.
 func (c *Cluster) servedNodes(ctx context.Context) (map[string]bool, error) {
 	pods, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Selector})
 	if err != nil {
@@ -69,11 +71,13 @@ func (c *Cluster) servedNodes(ctx context.Context) (map[string]bool, error) {
 	return served, nil
 }
 
-func (c *Cluster) removeDaemonSet(ctx context.Context, served map[string]bool) error {
+func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) error {
 	policy := metav1.DeletePropagationForeground
-	err := c.Client.AppsV1().DaemonSets(c.Namespace).Delete(ctx, c.DaemonSet, metav1.DeleteOptions{PropagationPolicy: &policy})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove the DaemonSet: %w", err)
+	for _, name := range c.DaemonSets {
+		err := c.Client.AppsV1().DaemonSets(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove the DaemonSet %s: %w", name, err)
+		}
 	}
 	fmt.Fprintln(c.Out, "waiting for ktsnd and the agents to end")
 	return wait(ctx, func() error {

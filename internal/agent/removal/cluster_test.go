@@ -54,7 +54,7 @@ func newCluster(phase corev1.PodPhase, objects ...runtime.Object) (c *Cluster, s
 		return false, nil, server.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "system", "ktsn-node-1")
 	})
 	return &Cluster{
-		Client: server, Namespace: "system", DaemonSet: "ktsn-node", Selector: "component=node", Driver: "csi.kubernetsn.io", Out: out,
+		Client: server, Namespace: "system", DaemonSets: []string{"ktsn-node", "ktsn-node-ovs"}, Selector: "component=node", Driver: "csi.kubernetsn.io", Out: out,
 		Pod: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"component": "removal"}},
 			Spec: corev1.PodSpec{

@@ -29,6 +29,8 @@ type Node struct {
 	Installed          *install.Node
 	// Further are folders and sockets that are the project's alone.
 	Further []string
+	// TakeDown takes down whoever else makes tunnels; nil where there is nobody.
+	TakeDown func(context.Context) error
 	// Out is told what was removed.
 	Out io.Writer
 }
@@ -60,6 +62,11 @@ func (n *Node) Clean(ctx context.Context) error {
 	}
 	for _, peer := range peers {
 		if err := kernel.PeerDel(ctx, peer.VNI, peer.Address, nil); err != nil {
+			return err
+		}
+	}
+	if n.TakeDown != nil {
+		if err := n.TakeDown(ctx); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,7 @@ func TestPodsThatUseTheNetworksAreFound(t *testing.T) {
 func TestNothingIsRemovedWhilePodsUseTheNetworks(t *testing.T) {
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ktsn-node", Namespace: "system"}}
 	client := fake.NewClientset(pod("user", "system/tsn", corev1.PodRunning), daemons)
-	c := &Cluster{Client: client, Namespace: "system", DaemonSet: "ktsn-node", Driver: "csi.kubernetsn.io", Networks: ours, Out: io.Discard}
+	c := &Cluster{Client: client, Namespace: "system", DaemonSets: []string{"ktsn-node", "ktsn-node-ovs"}, Driver: "csi.kubernetsn.io", Networks: ours, Out: io.Discard}
 	if err := c.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "here/user; delete them first, nothing was removed") {
 		t.Errorf("said %v", err)
 	}

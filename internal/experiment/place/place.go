@@ -60,6 +60,15 @@ type Program interface {
 	Stop() (string, error)
 }
 
+// MemoryOf is the most memory that a program had, in bytes; false where nobody knows.
+func MemoryOf(program Program) (float64, bool) {
+	watched, ok := program.(interface{ MemoryBytes() (float64, bool) })
+	if !ok {
+		return 0, false
+	}
+	return watched.MemoryBytes()
+}
+
 // Of is the place that a target is.
 func Of(target bench.Target) (Place, error) {
 	here, ok := target.(Place)
@@ -120,4 +129,15 @@ func Observe(ctx context.Context, here Place, outcome *bench.Outcome, do func() 
 		outcome.Values[name] = value
 	}
 	return err
+}
+
+// HasMulticast tells whether a network carries multicast between its ends: those that route do not, and of a cluster's own nothing
+// is known.
+func HasMulticast(path string) bool {
+	return path == Host || path == TSN
+}
+
+// Finder is a place that has a discovery of its own for who takes part in an experiment.
+type Finder interface {
+	Find(ctx context.Context, network string, near End, far []End) ([]netip.Addr, error)
 }

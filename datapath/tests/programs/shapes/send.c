@@ -146,6 +146,15 @@ static int64_t txtime_of(int offset_ms)
 	return arguments.base_tai_ns + (int64_t)offset_ms * 1000000;
 }
 
+void sleep_until(int offset_ms)
+{
+	const int64_t until_ns = txtime_of(offset_ms);
+	const struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+
+	while (clock_nanosleep(CLOCK_TAI, TIMER_ABSTIME, &until, NULL) == EINTR)
+		;
+}
+
 static ssize_t send_one(int fd, const char *label, int64_t txtime_ns, const struct sockaddr_in *to)
 {
 	struct envelope envelope;

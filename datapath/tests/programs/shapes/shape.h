@@ -62,6 +62,9 @@ void send_mixed(int fd);
 /* A transmit time on a socket that never asked for it is refused with EINVAL. */
 void check_time_refused(int fd);
 
+/* Until base + offset. */
+void sleep_until(int offset_ms);
+
 /* Processes. */
 void wait_for(pid_t child);
 /* argv of this program as the shape NAME with the descriptor fd, for exec; valid until the next call. */

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The process's connection to a ktsnd that is not there, is slow, says no, or ends. The tests are that ktsnd, in the same
+ * thread: what libktsn asks lies in the socket until they answer. One after another: a process that met a ktsnd once does
+ * not forget it.
+ */
+#include "handshake.h"
+#include "ring_memory.h"
+#include "session.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 64, MTU_BYTES = 1500 };
+
+static char folder[] = "/tmp/ktsn-session-XXXXXX";
+static struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+static int folder_make(void **state)
+{
+	(void)state;
+	if (!mkdtemp(folder))
+		return -1;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/app.sock", folder);
+	return setenv("KTSN_SOCKET", address.sun_path, 1);
+}
+
+static int folder_remove(void **state)
+{
+	(void)state;
+	unlink(address.sun_path);
+	return rmdir(folder);
+}
+
+static int listen_here(void)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	unlink(address.sun_path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(fd, 8), 0);
+	return fd;
+}
+
+/* The connection of an application that greets. */
+static int greeted_accept(int listener)
+{
+	struct ktsn_app_request hello;
+	int fd = accept(listener, NULL, NULL);
+
+	assert_true(fd >= 0);
+	assert_int_equal(recv(fd, &hello, sizeof(hello), MSG_DONTWAIT), sizeof(hello));
+	assert_int_equal(hello.type, KTSN_APP_HELLO);
+	return fd;
+}
+
+static void reply_send(int fd, const struct ktsn_app_request *request, int status, uint32_t flow)
+{
+	const struct ktsn_app_reply reply = {
+		.magic = KTSN_APP_MAGIC,
+		.version = KTSN_APP_VERSION,
+		.type = request->type,
+		.number = request->number,
+		.status = status,
+		.flow = flow,
+		.destination = KTSN_APP_NONE,
+	};
+
+	assert_int_equal(send(fd, &reply, sizeof(reply), MSG_NOSIGNAL), sizeof(reply));
+}
+
+static const struct ktsn_app_request hello = {.type = KTSN_APP_HELLO};
+
+/* Answers HELLO with a ring, of which the test keeps the memory. */
+static void ring_give(int fd, struct ktsn_ring_memory *memory)
+{
+	union {
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control = {.bytes = {0}};
+	struct ktsn_app_reply reply = {
+		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = KTSN_APP_HELLO};
+	struct iovec iov = {.iov_base = &reply, .iov_len = sizeof(reply)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message);
+	int fds[2];
+
+	assert_int_equal(ktsn_ring_memory_create(memory, SLOTS, MTU_BYTES), 0);
+	fds[0] = memory->fd;
+	fds[1] = eventfd(0, EFD_CLOEXEC);
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(fds));
+	memcpy(CMSG_DATA(cmsg), fds, sizeof(fds));
+	assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), sizeof(reply));
+	close(fds[1]);
+}
+
+static uint64_t unanswered(const struct ktsn_ring_memory *memory)
+{
+	const struct ktsn_ring_header *header = memory->address;
+
+	return atomic_load(&header->unanswered);
+}
+
+static void where_nobody_listens_is_no_network(void **state)
+{
+	struct session *session;
+
+	(void)state;
+	assert_int_equal(session_get(&session), -ENOTCONN);
+	close(listen_here()); /* what a killed one leaves */
+	assert_int_equal(session_get(&session), -ENOTCONN);
+}
+
+static void one_that_is_slow_is_greeted_once_and_its_late_answer_counts(void **state)
+{
+	int listener = listen_here(), connection;
+	struct ktsn_ring_memory memory;
+	struct session *session;
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(session_get(&session), -ETIMEDOUT);
+	session_unanswered_count();
+	session_unanswered_count();
+	connection = greeted_accept(listener);
+	assert_int_equal(accept(listener, NULL, NULL), -1);
+	assert_int_equal(session_get(&session), -ETIMEDOUT);
+	ring_give(connection, &memory);
+	assert_int_equal(session_get(&session), 0);
+	assert_int_equal(unanswered(&memory), 2);
+	session_unanswered_count();
+	assert_int_equal(unanswered(&memory), 3);
+	session_forked();
+	ktsn_ring_memory_destroy(&memory);
+	close(connection);
+	close(listener);
+}
+
+static void who_met_one_does_not_go_without(void **state)
+{
+	struct session *session;
+
+	(void)state;
+	assert_int_equal(session_get(&session), -ETIMEDOUT); /* the socket is there, nobody listens */
+	unlink(address.sun_path);
+	assert_int_equal(session_get(&session), -ETIMEDOUT);
+}
+
+static void one_that_says_no_gives_its_reason(void **state)
+{
+	int listener = listen_here(), connection;
+	struct session *session;
+
+	(void)state;
+	assert_int_equal(session_get(&session), -ETIMEDOUT);
+	connection = greeted_accept(listener);
+	reply_send(connection, &hello, -ENOMEM, KTSN_APP_NONE);
+	assert_int_equal(session_get(&session), -ENOMEM);
+	/* And is asked again, on another connection. */
+	close(connection);
+	assert_int_equal(session_get(&session), -ETIMEDOUT);
+	connection = greeted_accept(listener);
+	close(connection);
+	assert_int_equal(session_get(&session), -ETIMEDOUT); /* the end is seen */
+	assert_int_equal(session_get(&session), -ETIMEDOUT); /* and another asked */
+	close(greeted_accept(listener));
+	close(listener);
+	session_forked();
+}
+
+static void one_that_takes_no_connections_is_there(void **state)
+{
+	int listener = listen_here(), others[16], count = 0;
+	struct session *session;
+
+	(void)state;
+	assert_int_equal(listen(listener, 0), 0);
+	for (; count < 16; count++) {
+		others[count] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (connect(others[count], (struct sockaddr *)&address, sizeof(address)))
+			break;
+	}
+	assert_int_equal(errno, EAGAIN);
+	assert_int_equal(session_get(&session), -ETIMEDOUT);
+	for (int i = 0; i <= count; i++)
+		close(others[i]);
+	close(listener);
+	session_forked();
+}
+
+static struct ktsn_app_request received(int connection)
+{
+	struct ktsn_app_request request;
+
+	assert_int_equal(recv(connection, &request, sizeof(request), MSG_DONTWAIT), sizeof(request));
+	return request;
+}
+
+static void nothing_more_received(int connection)
+{
+	struct ktsn_app_request request;
+
+	assert_int_equal(recv(connection, &request, sizeof(request), MSG_DONTWAIT), -1);
+}
+
+static void what_is_not_answered_is_not_asked_twice(void **state)
+{
+	const struct ktsn_app_request open = {
+		.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_OPEN, .flow = KTSN_APP_NONE};
+	const struct ktsn_app_request end = {.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_CLOSE, .flow = 3};
+	int listener = listen_here(), connection;
+	struct ktsn_app_request request;
+	struct ktsn_ring_memory memory;
+	struct ktsn_app_reply reply;
+	struct session *session;
+
+	(void)state;
+	assert_int_equal(session_get(&session), -ETIMEDOUT);
+	connection = greeted_accept(listener);
+	ring_give(connection, &memory);
+	assert_int_equal(session_get(&session), 0);
+
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(session_request(session, &open, -1, &reply), -ETIMEDOUT);
+	request = received(connection);
+	assert_int_equal(request.type, KTSN_APP_FLOW_OPEN);
+	nothing_more_received(connection);
+	/* The end of a flow is said once, and now. */
+	assert_int_equal(session_request(session, &end, -1, &reply), -ETIMEDOUT);
+	assert_int_equal(received(connection).flow, 3);
+
+	/* A number that came too late is given back before another is asked for. */
+	reply_send(connection, &request, 0, 5);
+	assert_int_equal(session_request(session, &open, -1, &reply), -ETIMEDOUT);
+	request = received(connection);
+	assert_int_equal(request.type, KTSN_APP_FLOW_CLOSE);
+	assert_int_equal(request.flow, 5);
+	request = received(connection);
+	assert_int_equal(request.type, KTSN_APP_FLOW_OPEN);
+	nothing_more_received(connection);
+
+	/* One that was refused has no number. */
+	reply_send(connection, &request, -ENOBUFS, KTSN_APP_NONE);
+	assert_int_equal(session_request(session, &open, -1, &reply), -ETIMEDOUT);
+	assert_int_equal(received(connection).type, KTSN_APP_FLOW_OPEN);
+	nothing_more_received(connection);
+
+	session_forked();
+	ktsn_ring_memory_destroy(&memory);
+	close(connection);
+	close(listener);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(where_nobody_listens_is_no_network),
+		cmocka_unit_test(one_that_is_slow_is_greeted_once_and_its_late_answer_counts),
+		cmocka_unit_test(who_met_one_does_not_go_without),
+		cmocka_unit_test(one_that_says_no_gives_its_reason),
+		cmocka_unit_test(one_that_takes_no_connections_is_there),
+		cmocka_unit_test(what_is_not_answered_is_not_asked_twice),
+	};
+
+	return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

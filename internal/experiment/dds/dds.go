@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dds
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/ddsperf"
+	"github.com/kubernetsn/kubernetsn/internal/experiment/place"
+)
+
+// Name is how profiles call the experiment.
+const Name = "dds"
+
+// The parts.
+const (
+	overhead    = "overhead"
+	bestEffort  = "best-effort"
+	subscribers = "subscribers"
+	security    = "security"
+)
+
+// Experiment is what a profile can set of it.
+type Experiment struct {
+	Parts []string `json:"parts"`
+	// Sizes are bytes of a sample, in parts overhead and best-effort.
+	Sizes []int `json:"sizes"`
+	// Subscribers is how many there are in turn in part subscribers, with samples of Size; Size is that of part security, too.
+	Subscribers []int `json:"subscribers"`
+	Size        int   `json:"size"`
+	// Levels of DDS Security, on SecurityPaths.
+	Levels        []string `json:"levels"`
+	SecurityPaths []string `json:"security-paths"`
+	// Duration is how long each publisher publishes.
+	Duration time.Duration `json:"duration"`
+
+	// authority vouches for participants; made when it is needed.
+	authority *ddsperf.Authority
+}
+
+// New has the paper's sizes and numbers, and less time.
+func New() bench.Experiment {
+	return &Experiment{Parts: []string{overhead, bestEffort, subscribers, security}, Sizes: []int{64, 256, 1024, 4096, 16384},
+		Subscribers: []int{4, 8, 12}, Size: 1024, Levels: ddsperf.Levels(), SecurityPaths: []string{place.TSN}, Duration: 4 * time.Second}
+}
+
+// Fields are what a profile can say below `with`.
+func (e *Experiment) Fields() map[string]bench.Field {
+	return map[string]bench.Field{
+		"parts":          bench.Words(&e.Parts, overhead, bestEffort, subscribers, security),
+		"sizes":          bench.Numbers(&e.Sizes, ddsperf.MinBytes, ddsperf.MaxBytes),
+		"subscribers":    bench.Numbers(&e.Subscribers, 1, ddsperf.MaxSubscribers),
+		"size":           bench.Number(&e.Size, ddsperf.MinBytes, ddsperf.MaxBytes),
+		"levels":         bench.Words(&e.Levels, ddsperf.Levels()...),
+		"security-paths": bench.Words(&e.SecurityPaths, place.Host, place.Flannel, place.FlannelHostGW, place.Primary, place.TSN),
+		"duration":       bench.Span(&e.Duration, shortest, 10*time.Minute),
+	}
+}
+
+// shortest leaves one second of samples when the first and the last do not count.
+const shortest = 3 * time.Second
+
+// Check finds what cannot be measured.
+func (e *Experiment) Check(profile *bench.Profile) error {
+	if e.Duration%time.Second != 0 {
+		return fmt.Errorf("duration: %v; give whole seconds, such as 4s", e.Duration)
+	}
+	if slices.Contains(e.Parts, security) && len(e.securityPaths(profile)) == 0 {
+		return fmt.Errorf("security-paths: none of %v is among the paths %v; add it there, or leave part security out", e.SecurityPaths, profile.Paths)
+	}
+	if len(e.Cases(profile)) == 0 {
+		return errors.New("parts: nothing of them can be measured on these paths")
+	}
+	return nil
+}
+
+// Means are the networks to measure over.
+func (*Experiment) Means(target string) *bench.Means { return place.Means(target) }
+
+func (e *Experiment) securityPaths(profile *bench.Profile) []string {
+	return slices.DeleteFunc(slices.Clone(profile.Paths), func(path string) bool { return !slices.Contains(e.SecurityPaths, path) })
+}
+
+// measure is what ddsperf does.
+const (
+	throughput = "throughput"
+	latency    = "latency"
+)
+
+// kind is one case but for its path.
+type kind struct {
+	measure     string
+	bytes       int
+	subscribers int
+	bestEffort  bool
+	multicast   bool
+	level       string
+}
+
+// plain is with one subscriber, reliable, without multicast and security.
+func plain(measure string, bytes int) kind {
+	return kind{measure: measure, bytes: bytes, subscribers: 1, level: ddsperf.NoSecurity}
+}
+
+// name tells it from others.
+func (k kind) name() string {
+	name := fmt.Sprintf("%s-%dB-%d", k.measure, k.bytes, k.subscribers)
+	if k.bestEffort {
+		name += "-best-effort"
+	}
+	if k.multicast {
+		name += "-multicast"
+	}
+	if k.level != ddsperf.NoSecurity {
+		name += "-" + k.level
+	}
+	return name
+}
+
+// lasts is about how long it takes: discovery grows with who takes part, and subscribers end one after the other.
+func (e *Experiment) lasts(k kind) time.Duration {
+	lasts := e.Duration + time.Second + time.Duration(k.subscribers)*50*time.Millisecond
+	if k.level != ddsperf.NoSecurity {
+		lasts += time.Second
+	}
+	return lasts
+}
+
+// on are kinds with the paths they are measured on.
+type on struct {
+	kind
+	paths []string
+}
+
+// kinds are those of all parts; one that two parts have is there once.
+func (e *Experiment) kinds(profile *bench.Profile) []on {
+	var all []on
+	add := func(k kind, paths []string) {
+		if len(paths) > 0 && !slices.ContainsFunc(all, func(other on) bool { return other.name() == k.name() && slices.Equal(other.paths, paths) }) {
+			all = append(all, on{k, paths})
+		}
+	}
+	for _, part := range e.Parts {
+		switch part {
+		case overhead:
+			for _, bytes := range e.Sizes {
+				add(plain(throughput, bytes), profile.Paths)
+				add(plain(latency, bytes), profile.Paths)
+			}
+		case bestEffort:
+			for _, bytes := range e.Sizes {
+				add(plain(latency, bytes), profile.Paths)
+				k := plain(latency, bytes)
+				k.bestEffort = true
+				add(k, profile.Paths)
+			}
+		case subscribers:
+			for _, count := range e.Subscribers {
+				e.addSubscribers(count, profile, add)
+			}
+		case security:
+			for _, level := range e.Levels {
+				for _, measure := range []string{throughput, latency} {
+					k := plain(measure, e.Size)
+					k.level = level
+					paths := e.securityPaths(profile)
+					if level == ddsperf.NoSecurity && slices.Contains(e.Parts, overhead) && slices.Contains(e.Sizes, e.Size) {
+						continue // part overhead has it
+					}
+					add(k, paths)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (e *Experiment) addSubscribers(count int, profile *bench.Profile, add func(kind, []string)) {
+	multicast := slices.DeleteFunc(slices.Clone(profile.Paths), func(path string) bool { return !place.HasMulticast(path) })
+	for _, measure := range []string{throughput, latency} {
+		k := plain(measure, e.Size)
+		k.subscribers = count
+		add(k, profile.Paths)
+		k.multicast = true
+		add(k, multicast)
+	}
+}
+
+// Cases are all kinds; paths are innermost.
+func (e *Experiment) Cases(profile *bench.Profile) []bench.Case {
+	var all []bench.Case
+	for _, one := range e.kinds(profile) {
+		for _, path := range one.paths {
+			all = append(all, bench.Case{Name: one.name(), Path: path, Of: one.describe(), LastsNs: e.lasts(one.kind).Nanoseconds()})
+		}
+	}
+	return all
+}

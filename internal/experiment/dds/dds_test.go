@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dds
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/ddsperf"
+	"github.com/kubernetsn/kubernetsn/internal/experiment/place"
+)
+
+func TestEveryCaseIsThereOnceAndIsReadBack(t *testing.T) {
+	profile := &bench.Profile{Paths: []string{place.Host, place.Flannel, place.TSN}}
+	e := New().(*Experiment)
+	seen := map[string]bool{}
+	for _, one := range e.Cases(profile) {
+		if name := one.Path + " " + one.Name; seen[name] {
+			t.Errorf("%s is there twice", name)
+		} else {
+			seen[name] = true
+		}
+		k, err := described(one.Of)
+		if err != nil || k.name() != one.Name {
+			t.Errorf("%s is read as %s, %v", one.Name, k.name(), err)
+		}
+	}
+	for _, want := range []string{"host throughput-64B-1", "flannel latency-16384B-1-best-effort", "tsn throughput-1024B-12-multicast", "host latency-1024B-8-multicast",
+		"tsn latency-1024B-1-sign-origin-rtps-encrypt-submessage"} {
+		if !seen[want] {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, unwanted := range []string{"flannel throughput-1024B-12-multicast", "host throughput-1024B-1-encrypt-rtps"} {
+		if seen[unwanted] {
+			t.Errorf("there is %s", unwanted)
+		}
+	}
+}
+
+func TestWhatCannotBeMeasuredIsASentence(t *testing.T) {
+	profile := &bench.Profile{Paths: []string{place.Host}}
+	for want, change := range map[string]func(*Experiment){
+		"duration: 4.5s; give whole seconds":                           func(e *Experiment) { e.Duration = 4500 * time.Millisecond },
+		"security-paths: none of [tsn] is among the paths [host]; add": func(*Experiment) {},
+	} {
+		e := New().(*Experiment)
+		change(e)
+		if err := e.Check(profile); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}
+
+// data are measured values of one kind by path, in the order of repetitions.
+type data map[string][]float64
+
+func (d data) measured(k kind, value string) []bench.Measured {
+	var all []bench.Measured
+	for path, values := range d {
+		for i, one := range values {
+			all = append(all, bench.Measured{Case: bench.Case{Name: k.name(), Path: path}, Repetition: i + 1,
+				Outcome: &bench.Outcome{Values: map[string]float64{value: one}}})
+		}
+	}
+	return all
+}
+
+func remarksOf(part string, all []bench.Measured) string {
+	e := New().(*Experiment)
+	e.Parts, e.Sizes, e.Subscribers = []string{part}, []int{64, 1024}, []int{4, 12}
+	var said []string
+	for _, section := range e.Report(&bench.Profile{Paths: []string{place.Host, place.Flannel, place.TSN}}, all).Sections {
+		said = append(said, section.Remarks...)
+	}
+	return strings.Join(said, "\n")
+}
+
+func check(t *testing.T, said string, has, lack []string) {
+	t.Helper()
+	for _, want := range has {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
+	}
+	for _, unwanted := range lack {
+		if strings.Contains(said, unwanted) {
+			t.Errorf("%q in\n%s", unwanted, said)
+		}
+	}
+}
+
+func TestRemarksOnNetworksSayNoMoreThanTheFigures(t *testing.T) {
+	small, large := plain(throughput, 64), plain(throughput, 1024)
+	both := append(data{place.Host: {100e6, 100e6, 100e6}, place.Flannel: {60e6, 61e6, 59e6}, place.TSN: {80e6, 81e6, 79e6}}.measured(small, valueBps),
+		data{place.Host: {900e6, 900e6, 900e6}, place.Flannel: {450e6, 450e6, 450e6}, place.TSN: {440e6, 400e6, 480e6}}.measured(large, valueBps)...)
+	check(t, remarksOf(overhead, both), []string{
+		"Throughput over flannel beside that over host: -50.0 % (1024 B) to -40.0 % (64 B).",
+		"With 1 of 2 sizes throughput over tsn is higher than over flannel (1 of 2 differ by more than three standard errors): -2.2 % (1024 B) to +33.3 % (64 B)."},
+		[]string{"latency"})
+
+	one := data{place.Host: {100e6}, place.Flannel: {60e6}, place.TSN: {80e6}}.measured(small, valueBps)
+	check(t, remarksOf(overhead, one), []string{"With 1 of 1 sizes throughput over tsn is higher than over flannel (one run each, so it may be chance): +33.3 % (64 B)."},
+		[]string{"standard errors", "1024"})
+
+	check(t, remarksOf(overhead, data{place.TSN: {80e6}}.measured(small, valueBps)), nil, []string{"over", "host"})
+	check(t, remarksOf(overhead, nil), nil, []string{"over"})
+}
+
+func TestRemarksOnSubscribersSayNoMoreThanTheFigures(t *testing.T) {
+	r := &report{Experiment: New().(*Experiment)}
+	four, twelve := r.among(throughput, false)(4), r.among(throughput, false)(12)
+	all := append(data{place.TSN: {40e6, 40e6, 40e6}}.measured(four, valueBps), data{place.TSN: {10e6, 10e6, 10e6}}.measured(twelve, valueBps)...)
+	check(t, remarksOf(subscribers, all), []string{"Over tsn by unicast a subscriber among 12 receives 25 % of what one among 4 does."}, []string{"multicast", "chance"})
+
+	all = append(all, data{place.TSN: {30e6, 10e6, 20e6}}.measured(r.among(throughput, true)(12), valueBps)...)
+	all = append(all, data{place.TSN: {0.25}}.measured(r.among(throughput, true)(12), valuePublisherCores)...)
+	check(t, remarksOf(subscribers, all), []string{"Over tsn with 12 subscribers multicast brings each 20.0 ± 5.8 Mbit/s and unicast 10.0 ± 0.0: 2.00 times " +
+		"(within three standard errors, so it may be chance)."}, []string{"the publisher takes"})
+}
+
+func TestRemarksOnSecurityAndBestEffortSayNoMoreThanTheFigures(t *testing.T) {
+	r := &report{Experiment: New().(*Experiment)}
+	all := append(data{place.TSN: {100e6, 100e6}}.measured(r.secured(throughput, ddsperf.NoSecurity), valueBps),
+		data{place.TSN: {30e6, 30e6}}.measured(r.secured(throughput, "encrypt-rtps"), valueBps)...)
+	check(t, remarksOf(security, all), []string{"Over tsn, encrypt-rtps has, beside none, 30 % of the throughput."}, []string{"latency", "sign", "chance"})
+
+	all = append(data{place.TSN: {50_000}}.measured(bySize(latency, false)(64), valueP90), data{place.TSN: {40_000}}.measured(bySize(latency, true)(64), valueP90)...)
+	check(t, remarksOf(bestEffort, all), []string{"Over tsn the p90 of latency with best effort is lower than reliable with 1 of 1 sizes: -20.0 % (64 B); 0 answers"}, []string{"host"})
+}
+
+func TestTableOneIsRelativeToHost(t *testing.T) {
+	e := New().(*Experiment)
+	e.Parts, e.Sizes = []string{overhead}, []int{64, 1024}
+	all := append(data{place.Host: {100e6}, place.TSN: {75e6}}.measured(plain(throughput, 64), valueBps),
+		data{place.Host: {40_000}, place.TSN: {50_000}}.measured(plain(latency, 1024), valueP90)...)
+	tables := e.Report(&bench.Profile{Paths: []string{place.Host, place.Flannel, place.TSN}}, all).Sections[0].Tables
+	if rows := tables[0].Rows; len(rows) != 1 || strings.Join(rows[0], " ") != "tsn 25.0 -" {
+		t.Errorf("less throughput: %q", rows)
+	}
+	if rows := tables[1].Rows; len(rows) != 1 || strings.Join(rows[0], " ") != "tsn - 25.0" {
+		t.Errorf("more latency: %q", rows)
+	}
+	if head := tables[2].Head; strings.Join(head, ",") != "path,B,runs,Mbit/s" {
+		t.Errorf("columns of which nothing was measured: %q", head)
+	}
+}

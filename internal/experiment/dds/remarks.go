@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubernetsn/kubernetsn/internal/ddsperf"
+	"github.com/kubernetsn/kubernetsn/internal/experiment/place"
+)
+
+// A remark is a sentence with its figures, and says no more than they do. What is larger or smaller is said where both were
+// measured; with a repetition only, or where three standard errors reach from one to the other, the sentence says that it may be
+// chance.
+
+// chance is the end of a sentence about two figures that may be the same.
+func chance(a, b place.Estimate) string {
+	switch {
+	case a.Count < 2 || b.Count < 2:
+		return " (one run each, so it may be chance)"
+	case !place.Differ(a, b):
+		return " (within three standard errors, so it may be chance)"
+	}
+	return ""
+}
+
+// spread is the least and the most of some shares, and with what.
+type spread struct {
+	least, most         float64
+	atLeast, atMost     int
+	count, above, below int
+}
+
+func (s *spread) add(share float64, at int) {
+	if s.count == 0 || share < s.least {
+		s.least, s.atLeast = share, at
+	}
+	if s.count == 0 || share > s.most {
+		s.most, s.atMost = share, at
+	}
+	s.count++
+	if share > 0 {
+		s.above++
+	}
+	if share < 0 {
+		s.below++
+	}
+}
+
+// text is the spread in percent, with its sign.
+func (s *spread) text() string {
+	if s.count == 1 {
+		return fmt.Sprintf("%+.1f %% (%d B)", 100*s.least, s.atLeast)
+	}
+	return fmt.Sprintf("%+.1f %% (%d B) to %+.1f %% (%d B)", 100*s.least, s.atLeast, 100*s.most, s.atMost)
+}
+
+// compared is how a path differs from another in a value, by size.
+func (r *report) compared(path, base string, sizes []int, of func(int) kind, value string) spread {
+	var s spread
+	for _, bytes := range sizes {
+		if share, ok := r.relativeTo(base, path, of(bytes), value); ok {
+			s.add(share, bytes)
+		}
+	}
+	return s
+}
+
+func (r *report) overheadRemarks(sizes []int) []string {
+	var remarks []string
+	for _, path := range r.profile.Paths {
+		if path == place.Host {
+			continue
+		}
+		faster := r.compared(path, place.Host, sizes, plainOf(throughput), valueBps)
+		slower := r.compared(path, place.Host, sizes, plainOf(latency), valueP90)
+		if faster.count > 0 {
+			remarks = append(remarks, fmt.Sprintf("Throughput over %s beside that over host: %s.", path, faster.text()))
+		}
+		if slower.count > 0 {
+			remarks = append(remarks, fmt.Sprintf("The p90 of latency over %s beside that over host: %s.", path, slower.text()))
+		}
+	}
+	for _, other := range []string{place.Flannel, place.FlannelHostGW, place.Primary} {
+		remarks = append(remarks, r.beside(place.TSN, other, sizes)...)
+	}
+	return remarks
+}
+
+// beside counts with how many sizes one path is better than another.
+func (r *report) beside(path, other string, sizes []int) []string {
+	if !slices.Contains(r.profile.Paths, path) || !slices.Contains(r.profile.Paths, other) {
+		return nil
+	}
+	var remarks []string
+	if s := r.compared(path, other, sizes, plainOf(throughput), valueBps); s.count > 0 {
+		remarks = append(remarks, fmt.Sprintf("With %d of %d sizes throughput over %s is higher than over %s%s: %s.", s.above, s.count, path, other,
+			r.certainly(path, other, sizes, plainOf(throughput), valueBps), s.text()))
+	}
+	if s := r.compared(path, other, sizes, plainOf(latency), valueP90); s.count > 0 {
+		remarks = append(remarks, fmt.Sprintf("With %d of %d sizes the p90 of latency over %s is lower than over %s%s: %s.", s.below, s.count, path, other,
+			r.certainly(path, other, sizes, plainOf(latency), valueP90), s.text()))
+	}
+	return remarks
+}
+
+// certainly says with how many sizes two paths differ by more than three standard errors.
+func (r *report) certainly(path, other string, sizes []int, of func(int) kind, value string) string {
+	count, known := 0, 0
+	for _, bytes := range sizes {
+		a, okA := r.estimate(path, of(bytes), value)
+		b, okB := r.estimate(other, of(bytes), value)
+		if okA && okB && a.Count > 1 && b.Count > 1 {
+			known++
+			if place.Differ(a, b) {
+				count++
+			}
+		}
+	}
+	if known == 0 {
+		return " (one run each, so it may be chance)"
+	}
+	return fmt.Sprintf(" (%d of %d differ by more than three standard errors)", count, known)
+}
+
+func (r *report) bestEffortRemarks(sizes []int) []string {
+	var remarks []string
+	for _, path := range r.profile.Paths {
+		var s spread
+		var timeouts float64
+		for _, bytes := range sizes {
+			unreliable, ok := r.estimate(path, bySize(latency, true)(bytes), valueP90)
+			reliable, both := r.estimate(path, bySize(latency, false)(bytes), valueP90)
+			if !ok || !both || reliable.Mean <= 0 {
+				continue
+			}
+			s.add(unreliable.Mean/reliable.Mean-1, bytes)
+			if missed, ok := r.estimate(path, bySize(latency, true)(bytes), valueTimeouts); ok {
+				timeouts += missed.Mean * float64(missed.Count)
+			}
+		}
+		if s.count == 0 {
+			continue
+		}
+		remarks = append(remarks, fmt.Sprintf("Over %s the p90 of latency with best effort is lower than reliable with %d of %d sizes: %s; %.0f answers were missing for a second.",
+			path, s.below, s.count, s.text(), timeouts))
+	}
+	return remarks
+}
+
+func (r *report) subscriberRemarks(counts []int) []string {
+	var remarks []string
+	for _, path := range r.profile.Paths {
+		for _, count := range counts {
+			unicast, ok := r.estimate(path, r.among(throughput, false)(count), valueBps)
+			multicast, both := r.estimate(path, r.among(throughput, true)(count), valueBps)
+			if !ok || !both || unicast.Mean <= 0 {
+				continue
+			}
+			remarks = append(remarks, fmt.Sprintf("Over %s with %d subscribers multicast brings each %s Mbit/s and unicast %s: %.2f times%s%s.", path, count,
+				multicast.Text(megabit, 1), unicast.Text(megabit, 1), multicast.Mean/unicast.Mean, chance(multicast, unicast), r.publishers(path, count)))
+		}
+		if first, last := r.ends(path, counts); first.count > 0 {
+			remarks = append(remarks, fmt.Sprintf("Over %s by unicast a subscriber among %d receives %.0f %% of what one among %d does%s.", path, last.count,
+				100*last.Mean/first.Mean, first.count, chance(first.Estimate, last.Estimate)))
+		}
+	}
+	return remarks
+}
+
+// publishers compares what the publisher takes.
+func (r *report) publishers(path string, count int) string {
+	unicast, ok := r.estimate(path, r.among(throughput, false)(count), valuePublisherCores)
+	multicast, both := r.estimate(path, r.among(throughput, true)(count), valuePublisherCores)
+	if !ok || !both {
+		return ""
+	}
+	return fmt.Sprintf("; the publisher takes %s cores and %s", multicast.Text(1, 2), unicast.Text(1, 2))
+}
+
+// counted is an estimate with so many subscribers.
+type counted struct {
+	place.Estimate
+	count int
+}
+
+// ends are the fewest and the most subscribers that were measured by unicast; of no count when there are not two.
+func (r *report) ends(path string, counts []int) (first, last counted) {
+	for _, count := range counts {
+		e, ok := r.estimate(path, r.among(throughput, false)(count), valueBps)
+		if !ok || e.Mean <= 0 {
+			continue
+		}
+		if first.count == 0 {
+			first = counted{e, count}
+		}
+		last = counted{e, count}
+	}
+	if first.count == last.count {
+		return counted{}, counted{}
+	}
+	return first, last
+}
+
+func (r *report) securityRemarks() []string {
+	var remarks []string
+	for _, path := range r.securityPaths(r.profile) {
+		for _, level := range r.Levels {
+			if level == ddsperf.NoSecurity {
+				continue
+			}
+			var parts []string
+			for _, one := range []struct {
+				measure, value, what string
+			}{{throughput, valueBps, "%.0f %% of the throughput"}, {latency, valueP90, "%.0f %% of the p90 of latency"}} {
+				with, ok := r.estimate(path, r.secured(one.measure, level), one.value)
+				without, both := r.estimate(path, r.secured(one.measure, ddsperf.NoSecurity), one.value)
+				if ok && both && without.Mean > 0 {
+					parts = append(parts, fmt.Sprintf(one.what, 100*with.Mean/without.Mean)+chance(with, without))
+				}
+			}
+			if len(parts) > 0 {
+				remarks = append(remarks, fmt.Sprintf("Over %s, %s has, beside none, %s.", path, level, strings.Join(parts, " and ")))
+			}
+		}
+	}
+	return remarks
+}

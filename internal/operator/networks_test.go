@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// newNetworks is the controller in a cluster with these objects.
+func newNetworks(t *testing.T, objects ...client.Object) *Networks {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	scheme.AddKnownTypeWithName(attachmentKind, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(attachmentKind.GroupVersion().WithKind("NetworkAttachmentDefinitionList"), &unstructured.UnstructuredList{})
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.TSNNetwork{}).Build()
+	return &Networks{Client: cluster, Live: cluster, Events: record.NewFakeRecorder(100), NowTAI: func() int64 { return 0 }}
+}
+
+// lookAt has the controller look at a network, and returns it.
+func (r *Networks) lookAt(t *testing.T, name string) *v1alpha1.TSNNetwork {
+	t.Helper()
+	key := client.ObjectKey{Name: name}
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	network := &v1alpha1.TSNNetwork{}
+	if err := r.Client.Get(t.Context(), key, network); err != nil {
+		t.Fatal(err)
+	}
+	return network
+}
+
+// aPod is on network old.
+func aPod(namespace, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace, Labels: map[string]string{v1alpha1.PodLabel: v1alpha1.LabelValue},
+			Annotations: map[string]string{v1alpha1.NetworkAnnotation: "old"}},
+		Spec: corev1.PodSpec{NodeName: node},
+	}
+}
+
+// deleted is a network that somebody has deleted, with a part and a schedule.
+func deleted() *v1alpha1.TSNNetwork {
+	now := metav1.NewTime(time.Unix(1, 0))
+	return &v1alpha1.TSNNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: "old", Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &now},
+		Spec: v1alpha1.TSNNetworkSpec{VNI: 42, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
+			TrafficClasses: &v1alpha1.TrafficClasses{}},
+		Status: v1alpha1.TSNNetworkStatus{Schedule: &v1alpha1.ScheduleRequest{Hash: "asked", BaseTime: v1alpha1.PTPTime{Seconds: 77}},
+			Nodes: []v1alpha1.NodeStatus{{Name: "a", IPv4: "10.42.7.0/24"}}},
+	}
+}
+
+func TestADeletedNetworkServesItsPodsToTheLast(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	r := newNetworks(t, node, deleted(), aPod("default", "a"))
+	network := r.lookAt(t, "old")
+	if status := network.Status; len(status.Nodes) != 1 || status.Nodes[0].IPv4 != "10.42.7.0/24" {
+		t.Errorf("the pods' node has no part any more: %+v", status.Nodes)
+	}
+	if request := network.Status.Schedule; request == nil || request.Hash != "asked" || request.BaseTime.Seconds != 77 {
+		t.Errorf("nodes are asked for the schedule %+v", request)
+	}
+}
+
+func TestADeletedNetworkKeepsTheGatesFromOthers(t *testing.T) {
+	old, next := deleted(), deleted()
+	next.Name, next.DeletionTimestamp, next.CreationTimestamp = "next", nil, metav1.NewTime(time.Unix(2, 0))
+	if got := holder([]v1alpha1.TSNNetwork{*next, *old}); got != "old" {
+		t.Errorf("%s has the gates, and agents are asked for two schedules", got)
+	}
+	old.Status.Schedule = nil // nobody executes it
+	if got := holder([]v1alpha1.TSNNetwork{*next, *old}); got != "next" {
+		t.Errorf("%s has the gates", got)
+	}
+}
+
+// TestAPodMadeToLookAttachedOpensNoNamespace has pods where none may be on the network: one whose labels and annotations somebody
+// wrote by hand, past the webhook, and one that was there when the namespace still might.
+func TestAPodMadeToLookAttachedOpensNoNamespace(t *testing.T) {
+	network := deleted()
+	network.DeletionTimestamp = nil
+	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}}
+	before := newAttachment("old", "before")
+	before.SetLabels(map[string]string{v1alpha1.NetworkLabel: "old"})
+	r := newNetworks(t, network, before, aPod("forged", "a"), aPod("before", "a"),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "before"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "allowed", Labels: map[string]string{"tenant": "a"}}})
+	r.lookAt(t, "old")
+	for namespace, want := range map[string]bool{"allowed": true, "before": true, "forged": false} {
+		err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "old"}, newAttachment("old", namespace))
+		if client.IgnoreNotFound(err) != nil || (err == nil) != want {
+			t.Errorf("namespace %s: %v, want an attachment there: %v", namespace, err, want)
+		}
+	}
+}
+
+func TestASelectorThatIsNoneIsSaidInTheStatus(t *testing.T) {
+	network := deleted()
+	network.DeletionTimestamp = nil
+	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
+	have := newAttachment("old", "default")
+	have.SetLabels(map[string]string{v1alpha1.NetworkLabel: "old"})
+	r := newNetworks(t, network, have, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, aPod("default", "a"))
+	network = r.lookAt(t, "old")
+	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Reason != v1alpha1.ReasonSelectorInvalid || !strings.Contains(ready.Message, `spec.namespaceSelector: "Is" is not a valid`) {
+		t.Errorf("it says %+v", ready)
+	}
+	if len(network.Status.Nodes) != 1 || network.Status.Nodes[0].IPv4 == "" {
+		t.Errorf("the pods that are on it lose their part: %+v", network.Status.Nodes)
+	}
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(have), newAttachment("old", "default")); err != nil {
+		t.Errorf("their attachment: %v", err)
+	}
+}

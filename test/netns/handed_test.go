@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// With the strategies etf an application is told whose fault it was: the kernel looks at a message in the call, and so a
+// message that was handed over in time is missed, however late ktsnd comes to take it, and no wrong parameter.
+func TestWhatWasHandedOverInTimeIsMissedAndNotRefused(t *testing.T) {
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t, "--strategy", "etf")
+	lab.listenForTexts(t)
+	asker := lab.startAsker(t, "blocking")
+	asker.does(t, "socket", "made")
+	signal(t, daemon, syscall.SIGSTOP)
+	asker.does(t, "send", "sent")
+	time.Sleep(100 * time.Millisecond)
+	signal(t, daemon, syscall.SIGCONT)
+	asker.does(t, "report", "ECANCELED")
+	asker.does(t, "past", "sent")
+	asker.does(t, "report", "EINVAL")
+	if counted := settled(t, client); counted.DropMissed != 1 || counted.DropTxtime != 1 {
+		t.Errorf("ktsnd counts %+v", counted)
+	}
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+)
+
+// asker is a run of testdata/silent.py in pod a, which does one thing after another as it is told.
+type asker struct {
+	*process.Process
+	stdin  io.Writer
+	stdout *bufio.Scanner
+}
+
+func (l *lab) startAsker(t *testing.T, way string) *asker {
+	t.Helper()
+	command := exec.Command(python(t), "testdata/silent.py", way, topology.PodAddressB.String(), strconv.Itoa(listenPort))
+	command.Env = l.preloaded(t)
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &asker{start(t, l.PodA, "silent.py "+way, command), stdin, bufio.NewScanner(stdout)}
+}
+
+// tell has it make a socket or send a message, without waiting for what comes of it.
+func (a *asker) tell(t *testing.T, what string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(a.stdin, what); err != nil {
+		t.Fatalf("%v; it says %s", err, a.Stderr())
+	}
+}
+
+// said is what came of it, and how long that took.
+func (a *asker) said(t *testing.T) (string, time.Duration) {
+	t.Helper()
+	var said string
+	var milliseconds int64
+	if !a.stdout.Scan() {
+		t.Fatalf("it says nothing more; %s", a.Stderr())
+	}
+	if _, err := fmt.Sscan(a.stdout.Text(), &said, &milliseconds); err != nil {
+		t.Fatalf("%q: %v", a.stdout.Text(), err)
+	}
+	return said, time.Duration(milliseconds) * time.Millisecond
+}
+
+func (a *asker) does(t *testing.T, what, want string) time.Duration {
+	t.Helper()
+	a.tell(t, what)
+	said, took := a.said(t)
+	if said != want {
+		t.Errorf("%s: it says %q, want %q", what, said, want)
+	}
+	return took
+}
+
+// checkWire checks that so many messages whose payload is their transmit time were on the wire, none before it.
+func checkWire(t *testing.T, tap *wiretap.Tap, want int) {
+	t.Helper()
+	seen := &observed{}
+	seen.addPackets(t, tap)
+	count := 0
+	for i, packet := range seen.packets {
+		txtime, err := strconv.ParseInt(string(packet.Payload), 10, 64)
+		if packet.Destination.Port() != listenPort || err != nil {
+			continue
+		}
+		count++
+		if early := txtime - seen.wireTAI[i]; early > 0 {
+			t.Errorf("a message was on the wire %v before its time", time.Duration(early))
+		}
+	}
+	if count != want {
+		t.Errorf("%d messages were on the wire, want %d", count, want)
+	}
+}
+
+// A call that must not wait does not wait for seconds, and the message does not leave early instead.
+func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
+	for _, way := range []string{"nonblocking", "dontwait", "timeout"} {
+		t.Run(way, func(t *testing.T) {
+			lab := newLab(t)
+			daemon, client := lab.startDaemon(t)
+			lab.listenForTexts(t)
+			tap := lab.openTap(t, 100)
+			signal(t, daemon, syscall.SIGSTOP)
+			asker := lab.startAsker(t, way)
+			asker.does(t, "socket", "made")
+			for range 5 {
+				if took := asker.does(t, "send", "ENETDOWN"); took > 3*time.Second {
+					t.Errorf("the call took %v", took)
+				}
+			}
+			signal(t, daemon, syscall.SIGCONT)
+			idle := time.Now()
+			for asker.tell(t, "send"); ; asker.tell(t, "send") {
+				if said, _ := asker.said(t); said == "sent" {
+					break
+				} else if said != "ENETDOWN" || time.Since(idle) > patience {
+					t.Fatalf("ktsnd goes on, and a message gives %s", said)
+				}
+			}
+			asker.does(t, "send", "sent")
+			counted := settled(t, client)
+			if counted.Unanswered < 5 || counted.Taken != 2 || counted.KernelPath != 0 {
+				t.Errorf("ktsnd counts %+v", counted)
+			}
+			checkWire(t, tap, 2)
+			if count := strings.Count(daemon.Stderr(), "did not answer in time"); count != 1 {
+				t.Errorf("ktsnd says %d times that it did not answer: %s", count, daemon.Stderr())
+			}
+		})
+	}
+}
+
+// Where somebody listens and never answers, nothing timed ever leaves, whatever the kernel thinks of SO_TXTIME.
+func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
+	for _, user := range users {
+		t.Run(user, func(t *testing.T) {
+			lab := newLab(t)
+			listenApp(t, lab.socket)
+			tap := lab.openTap(t, 100)
+			dir := publicDir(t)
+			if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // for nobody's report
+				t.Fatal(err)
+			}
+			file := filepath.Join(dir, "talker.csv")
+			command := exec.Command(publicCopy(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--count", "2", "--csv", file,
+				"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String())
+			command.Env = lab.publicly(t)
+			if user == "nobody" {
+				asNobody(command)
+			}
+			_ = finish(t, start(t, lab.PodA, "talker", command))
+			for _, sent := range read(t, file, perf.ReadTalker) {
+				if errno := syscall.Errno(sent.Errno); errno != syscall.ENETDOWN {
+					t.Errorf("message %d gave %v", sent.Sequence, errno)
+				}
+			}
+			seen := &observed{}
+			if seen.addPackets(t, tap); len(seen.packets) != 0 {
+				t.Errorf("%d messages were on the wire", len(seen.packets))
+			}
+		})
+	}
+}
+
+// A process that ktsnd served asks for another socket while ktsnd is away, and that waits for the next ktsnd.
+func TestSocketsMadeBetweenTwoDaemonsAreServedByTheSecond(t *testing.T) {
+	lab := newLab(t)
+	daemon, _ := lab.startDaemon(t)
+	lab.listenForTexts(t)
+	tap := lab.openTap(t, 100)
+	asker := lab.startAsker(t, "blocking")
+	asker.does(t, "socket", "made")
+	asker.does(t, "send", "sent")
+	time.Sleep(100 * time.Millisecond)
+	kill(t, daemon)
+	asker.tell(t, "socket")
+	time.Sleep(300 * time.Millisecond)
+	_, client := lab.startDaemon(t)
+	if said, _ := asker.said(t); said != "made" {
+		t.Errorf("it says %q", said)
+	}
+	asker.does(t, "send", "sent")
+	settled(t, client)
+	checkWire(t, tap, 2)
+}
+
+// All programs of all shapes, beside a ktsnd that hardly ever runs: whatever they do, nothing is early and nothing lost.
+func TestEveryShapeOfProgramIsServedByADaemonThatHardlyRuns(t *testing.T) {
+	lab := newLab(t)
+	lab.addAddress(t)
+	environment := lab.publicly(t)
+	program := publicCopy(t, "ktsn-test-shapes")
+	daemon, client := lab.startDaemon(t)
+	receiver := lab.listenShaped(t)
+	for _, user := range users {
+		for _, shape := range shapes {
+			t.Run(user+", "+shape.sentence, func(t *testing.T) {
+				before := settled(t, client)
+				running := start(t, lab.PodA, shape.name, shapeCommand(program, shape, user, environment))
+				stopNowAndThen(t, daemon, running)
+				if err := running.Wait(); err != nil {
+					t.Errorf("%v; %s", err, running.Stderr())
+				}
+				checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, 2*time.Second))
+				checkCounted(t, shape, before, settled(t, client))
+			})
+		}
+	}
+	checkNobodyIsServed(t, client)
+}
+
+// stopNowAndThen stops ktsnd for longer than libktsn waits for an answer, again and again, until the program has ended.
+func stopNowAndThen(t *testing.T, daemon, running *process.Process) {
+	t.Helper()
+	defer signal(t, daemon, syscall.SIGCONT)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		signal(t, daemon, syscall.SIGSTOP)
+		select {
+		case <-running.Done():
+			return
+		case <-time.After(150 * time.Millisecond):
+		}
+		signal(t, daemon, syscall.SIGCONT)
+		select {
+		case <-running.Done():
+			return
+		case <-time.After(30 * time.Millisecond):
+		}
+	}
+	t.Fatalf("%s does not end; it said: %s", running.Name(), running.Stderr())
+}

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends timed messages to which it has no answer yet from ktsnd, and says what each call came to.
+
+    silent.py WAY ADDR PORT
+
+Of each message: the errno's name, or "sent", and how long the call took in ms. The payload is its transmit time (TAI, ns).
+A line on stdin, and it goes on: "socket", "send", "past" (a message whose time is past), "report" (the errno's name of what
+became of one). At the end of stdin it ends.
+"""
+import errno
+import select
+import socket
+import struct
+import sys
+import time
+
+SO_TXTIME = SCM_TXTIME = 61
+REPORT_ERRORS = 2
+MSG_ERRQUEUE = 0x2000
+LEAD_NS = 20_000_000
+
+way, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+
+def timed_socket():
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.setsockopt(socket.SOL_SOCKET, SO_TXTIME, struct.pack("iI", time.CLOCK_TAI, REPORT_ERRORS))
+    if way == "nonblocking":
+        made.setblocking(False)
+    if way == "timeout":
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 300_000))
+    made.connect((address, port))
+    return made
+
+
+def send(through, lead_ns):
+    txtime_ns = time.clock_gettime_ns(time.CLOCK_TAI) + lead_ns
+    control = [(socket.SOL_SOCKET, SCM_TXTIME, struct.pack("q", txtime_ns))]
+    flags = socket.MSG_DONTWAIT if way == "dontwait" else 0
+    began = time.monotonic()
+    try:
+        through.sendmsg([b"%d" % txtime_ns], control, flags)
+        said = "sent"
+    except OSError as error:
+        said = errno.errorcode[error.errno]
+    print(said, int((time.monotonic() - began) * 1000), flush=True)
+
+
+def report(of):
+    poll = select.poll()
+    poll.register(of, 0)
+    poll.poll(10000)
+    (_, _, error), = of.recvmsg(2048, 512, MSG_ERRQUEUE)[1]
+    return errno.errorcode[struct.unpack_from("I", error)[0]]
+
+
+timed = None
+for line in sys.stdin:
+    if line == "socket\n":
+        timed = timed_socket()
+        print("made", 0, flush=True)
+    elif line == "report\n":
+        print(report(timed), 0, flush=True)
+    else:
+        send(timed, LEAD_NS if line == "send\n" else -LEAD_NS)
