@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +48,8 @@ type connection struct {
 	config *rest.Config
 	// core and authorization are the groups of its API that a bench asks.
 	core, authorization rest.Interface
+	// discovery is that of Services, for what is found by their names.
+	discovery rest.Interface
 }
 
 // connect reads the kubeconfig; the cluster is not asked yet.
@@ -64,10 +67,11 @@ func connect(where Where) (*connection, error) {
 	}
 	config.UserAgent = "ktsn-bench"
 	c := &connection{Where: where, config: config}
-	var errCore, errAuthorization error
+	var errCore, errAuthorization, errDiscovery error
 	c.core, errCore = clientOf(config, "/api", corev1.SchemeGroupVersion)
 	c.authorization, errAuthorization = clientOf(config, "/apis", authorizationv1.SchemeGroupVersion)
-	if err := errors.Join(errCore, errAuthorization); err != nil {
+	c.discovery, errDiscovery = clientOf(config, "/apis", discoveryv1.SchemeGroupVersion)
+	if err := errors.Join(errCore, errAuthorization, errDiscovery); err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %s", where.Kubeconfig, oneLine(err))
 	}
 	return c, nil
@@ -78,6 +82,7 @@ var objects = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(authorizationv1.AddToScheme(scheme))
+	utilruntime.Must(discoveryv1.AddToScheme(scheme))
 	return scheme
 }()
 

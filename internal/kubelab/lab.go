@@ -33,6 +33,8 @@ type Lab struct {
 	// kubelets tells that they can be asked, asked when they were.
 	kubelets bool
 	asked    time.Time
+	// namespaces are those of whose pods the kubelets are asked, besides the bench's and that of the tsn network.
+	namespaces []string
 	// lastRunID tells the messages of a run from those of others.
 	lastRunID uint32
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
 // right is something that a user may do or not.
@@ -55,6 +56,17 @@ func (c *connection) ofKtsnd() []right {
 		{verb: "create", resource: "pods", subresource: "exec", namespace: c.networkNamespace()}}
 }
 
+// ofTools are the rights of experiments with other programs, whose peers are found by the names of Services.
+func (c *connection) ofTools(tsn bool) []right {
+	all := []right{{verb: "create", resource: "services", namespace: c.Namespace}}
+	if tsn {
+		for _, verb := range []string{"create", "update"} {
+			all = append(all, right{verb: verb, group: discoveryv1.GroupName, resource: "endpointslices", namespace: c.Namespace})
+		}
+	}
+	return all
+}
+
 // lacking asks the cluster which of some rights the user does not have.
 func (c *connection) lacking(ctx context.Context, rights ...right) ([]string, error) {
 	var all []string
@@ -79,6 +91,10 @@ func (c *connection) checkRights(ctx context.Context, tsn bool) error {
 	if err != nil || len(lacking) == 0 {
 		return err
 	}
+	return c.refuse(lacking)
+}
+
+func (c *connection) refuse(lacking []string) error {
 	return fmt.Errorf("the user of %s may not %s; have a role made with these rights (docs/benchmarks.md lists all), or name another "+
 		"--context", c.Kubeconfig, strings.Join(lacking, ", "))
 }

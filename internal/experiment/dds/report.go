@@ -169,16 +169,16 @@ func (r *report) relative(id, title string, sizes []int, of func(int) kind, valu
 		table.Head = append(table.Head, strconv.Itoa(bytes)+" B")
 	}
 	for _, path := range r.profile.Paths {
-		cells, any := []string{path}, false
+		cells, known := []string{path}, false
 		for _, bytes := range sizes {
 			share, ok := r.relativeTo(place.Host, path, of(bytes), value)
 			cell := "-"
 			if ok {
-				cell, any = fmt.Sprintf("%.1f", sign*100*share), true
+				cell, known = fmt.Sprintf("%.1f", sign*100*share), true
 			}
 			cells = append(cells, cell)
 		}
-		if any && path != place.Host {
+		if known && path != place.Host {
 			table.Rows = append(table.Rows, cells)
 		}
 	}
