@@ -36,9 +36,10 @@ type Where struct {
 	Context string
 	// Namespace is made for the bench, and removed.
 	Namespace string
-	// Network is NAMESPACE/NAME of the NetworkAttachmentDefinition of path tsn.
+	// Network is that of path tsn: NAME of a TSNNetwork, or NAMESPACE/NAME of it and of where the chart is, or, where there is
+	// no such TSNNetwork, of a NetworkAttachmentDefinition.
 	Network string
-	// Image holds tsnperf; empty: the one beside ktsnd's.
+	// Image holds tsnperf; empty: the one beside ktsnd's, or the operator's.
 	Image string
 }
 
@@ -50,6 +51,8 @@ type connection struct {
 	core, authorization rest.Interface
 	// discovery is that of Services, for what is found by their names.
 	discovery rest.Interface
+	// annotated tells that the network is a TSNNetwork, on which the operator puts the pods that are annotated.
+	annotated bool
 }
 
 // connect reads the kubeconfig; the cluster is not asked yet.

@@ -9,6 +9,8 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
 // right is something that a user may do or not.
@@ -43,7 +45,8 @@ func (c *connection) needed(tsn bool) []right {
 		{verb: "create", resource: "pods", subresource: "exec", namespace: c.Namespace},
 	}
 	if tsn {
-		all = append(all, right{verb: "get", group: attachmentGroup, resource: attachmentResource, namespace: c.networkNamespace()})
+		all = append(all, right{verb: "get", group: v1alpha1.GroupVersion.Group, resource: networkResource},
+			right{verb: "get", group: attachmentGroup, resource: attachmentResource, namespace: c.networkNamespace()})
 	}
 	return all
 }

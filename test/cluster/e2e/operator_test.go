@@ -149,6 +149,7 @@ func TestOneAnnotation(t *testing.T) {
 		}
 	})
 	applyText(ctx, t, theNetworks)
+	t.Run("ktsn bench measures with pods of its own", func(t *testing.T) { benchOnATSNNetwork(ctx, t) })
 	namespace := newNamespace(ctx, t, restricted)
 	listener := deploy(ctx, t, namespace, annotated(waiting("listener", under.Nodes[1].Name), "tsn"))
 	talker := deploy(ctx, t, namespace, annotated(waiting("talker", under.Nodes[0].Name), "tsn,second"))
