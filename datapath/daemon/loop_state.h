@@ -103,6 +103,7 @@ struct loop {
 	int64_t doorbells_polled_tai_ns;
 	int64_t warmed_tai_ns;     /* the departure that the port was warmed up for last */
 	int64_t warm_up_ns;        /* how long that takes */
+	int64_t slept_tai_ns;      /* when the loop slept last */
 	int64_t lead_ns;           /* awake this long before an event; learnt (loop_wait.c) */
 	int64_t share_next_tai_ns; /* when a pod's rate allows for more again; KTSN_SHAPER_NEVER: none is at it */
 	struct loop_ring *muted; /* rings whose doorbells came too often */

@@ -189,10 +189,10 @@ func (t *Tools) toolsPod(name, path string, node *corev1.Node) *corev1.Pod {
 	}
 	pod.Spec.SecurityContext.Sysctls = []corev1.Sysctl{{Name: pingGroups, Value: "0 2147483647"}}
 	if t.paths[place.TSN] {
-		t.onNetwork(pod)
-		if !t.annotated { // else the webhook does
+		if !t.annotated {
 			withLibrary(pod)
 		}
+		t.onNetwork(pod)
 	}
 	return pod
 }

@@ -56,8 +56,8 @@ const (
 	drained = 200 * time.Millisecond
 )
 
-// crowdStarts are how long a process may take to start: where the machine is busy libktsn may not find ktsnd in time, and
-// then all begin anew, slower.
+// crowdStarts are how long a process may take to start: where the machine is busy not all may have been answered when the
+// first message is due, and then all begin anew, slower.
 var crowdStarts = []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 120 * time.Millisecond}
 
 // crowdAddresses are those of its pods.
@@ -263,6 +263,9 @@ func (l *Lab) read(ctx context.Context) (r reading, err error) {
 // observe reads processor times just before the first message and just after the last is due, and counts from now on: a pause
 // of the machine may be longer than what is left before the first message.
 func (l *Lab) observe(ctx context.Context, c Crowd, talkers []*process.Process, first time.Time, seen *Observed) (err error) {
+	if _, err := l.daemon.departures(ctx); err != nil { // those of a start that was given up
+		return err
+	}
 	begin, err := l.read(ctx)
 	if err != nil {
 		return err

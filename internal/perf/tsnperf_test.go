@@ -83,9 +83,9 @@ func TestSocketsTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	const sockets, messages = 600, 1200
-	talker := exec.Command(tsnperf(t), "talker", "--quiet", "--no-txtime", "--to", listener.LocalAddr().String(), "--sockets", "600",
-		"--count", "1200", "--cycle", "100us")
+	const sockets, messages = 60, 180 // fewer than the buffer of a socket holds
+	talker := exec.Command(tsnperf(t), "talker", "--quiet", "--no-txtime", "--to", listener.LocalAddr().String(), "--sockets", "60",
+		"--count", "180", "--cycle", "100us")
 	talker.Stderr = os.Stderr
 	if err := talker.Start(); err != nil {
 		t.Fatal(err)

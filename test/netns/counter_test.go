@@ -26,8 +26,7 @@ type counter struct {
 	conn *net.UDPConn
 
 	lock sync.Mutex
-	// all is how many datagrams came, and messages how often each of tsnperf's did.
-	all      uint64
+	// messages is how often each of tsnperf's came.
 	messages map[arrived]int
 }
 
@@ -64,19 +63,11 @@ func (c *counter) run() {
 		}
 		message, err := perf.DecodeMessage(buffer[:length])
 		c.lock.Lock()
-		c.all++
 		if err == nil {
 			c.messages[arrived{from, message}]++
 		}
 		c.lock.Unlock()
 	}
-}
-
-// count is how many came so far, of whichever kind.
-func (c *counter) count() uint64 {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	return c.all
 }
 
 // since is how many different messages came that were due then or later, and how many came again.
