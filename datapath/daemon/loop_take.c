@@ -6,7 +6,6 @@
 #include "loop_state.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -54,12 +53,13 @@ void packet_free(struct loop *loop, struct packet *packet)
 }
 
 /* Slots are the application's again: wakes producers that sleep for one, the one system call between departures, and
- * only when an application's ring is full; and has those woken that wait in poll. */
+ * only when an application's ring is full; and has those woken that wait in poll. A pod can have thousands of threads
+ * asleep: all but a few are woken by those few (preload/space.h), or for the next slot, or look for themselves. */
 static void space_tell(struct loop *loop, struct loop_ring *ring)
 {
 	if (ktsn_ring_space_wake_due(&ring->consumer))
-		syscall(SYS_futex, ktsn_ring_consumer_space_futex(&ring->consumer), FUTEX_WAKE, INT_MAX, NULL,
-			NULL, 0);
+		syscall(SYS_futex, ktsn_ring_consumer_space_futex(&ring->consumer), FUTEX_WAKE,
+			KTSN_RING_SPACE_WAKES, NULL, NULL, 0);
 	if (ktsn_ring_space_polled(&ring->consumer))
 		space_announce(loop, ring);
 }

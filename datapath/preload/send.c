@@ -6,8 +6,8 @@
 #include "next.h"
 #include "patience.h"
 #include "registration.h"
+#include "space.h"
 
-#include <linux/futex.h>
 #include <linux/net_tstamp.h>
 #include <string.h>
 #include <time.h>
@@ -29,9 +29,7 @@ enum { FLAGS_UNDERSTOOD = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_DONTRO
 static int space_sleep(struct session *session, enum ktsn_clock clock, uint32_t seen, int64_t *left_ns)
 {
 	int64_t slice_ns = *left_ns < SLICE_NS ? *left_ns : SLICE_NS;
-	struct timespec slice = {.tv_nsec = slice_ns};
-	long slept = kernel_call(SYS_futex, ktsn_ring_space_futex(&session->ring), FUTEX_WAIT, seen, &slice,
-				 NULL, 0);
+	long slept = space_wait(&session->ring, seen, slice_ns);
 
 	if (slept == -EINTR)
 		return -EINTR;

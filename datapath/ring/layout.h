@@ -50,6 +50,8 @@ enum {
 	/* In front of a payload, for the headers of a message that is reported: Ethernet, IPv6, UDP take 62. */
 	KTSN_RING_HEADROOM_BYTES = 64,
 	KTSN_RING_SLOT_HEADER_BYTES = 64 + KTSN_RING_HEADROOM_BYTES,
+	/* So many threads that wait for space ktsnd wakes for a slot; they wake the others. */
+	KTSN_RING_SPACE_WAKES = 32,
 };
 
 /* Clocks that a transmit time can be given in, and the index into doorbell_before_ns. */

@@ -4,6 +4,7 @@
  */
 #include "clock.h"
 #include "loop_rig.h"
+#include "sleepers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,10 +81,52 @@ static void message_longer_than_a_frame_is_no_others_end(void **state)
 	rig_ring_fini(&hostile.ring);
 }
 
+/* They sleep for good, whatever comes after. */
+static void wait_for_one(struct sleepers *sleepers)
+{
+	uint32_t seen = ktsn_ring_space_wait_begin(sleepers->ring);
+
+	sleeper_announce(sleepers);
+	syscall(SYS_futex, ktsn_ring_space_futex(sleepers->ring), FUTEX_WAIT, seen, NULL, NULL, 0);
+	atomic_fetch_add(&sleepers->woken, 1);
+	ktsn_ring_space_wait_end(sleepers->ring);
+}
+
+/* The loop wakes them, between departures of others: a few for a slot, until none is left. */
+static void many_threads_that_wait_for_space_are_woken_a_few_at_a_time(void **state)
+{
+	enum { THREADS = 3 * KTSN_RING_SPACE_WAKES };
+	struct sleepers sleepers = {.wait = wait_for_one};
+	struct rig rig = {0};
+	struct pod pod = {0};
+
+	(void)state;
+	rig_create(&rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	pod_open(&rig, &pod, 1, RIG_PAYLOAD_BYTES, DESTINATION_RESOLVED);
+	rig_start(&rig);
+	rig_wait_commands(&rig);
+	sleepers.ring = &pod.ring.producer;
+	sleepers_start(&sleepers, THREADS);
+	sleepers_await_asleep(&sleepers);
+	for (uint32_t woken = KTSN_RING_SPACE_WAKES; woken <= THREADS; woken += KTSN_RING_SPACE_WAKES) {
+		send_text(&pod, "one", clock_tai_ns());
+		sleepers_await_woken(&sleepers, woken);
+		/* No more come by that one. */
+		usleep(20000);
+		assert_int_equal(atomic_load(&sleepers.woken), woken);
+	}
+	sleepers_join(&sleepers);
+	pod_close(&rig, &pod);
+	rig_wait_retired(&rig, OBJECTS_OF_POD);
+	rig_fini(&rig);
+	rig_ring_fini(&pod.ring);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(message_longer_than_a_frame_is_no_others_end),
+		cmocka_unit_test(many_threads_that_wait_for_space_are_woken_a_few_at_a_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
