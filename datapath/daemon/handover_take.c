@@ -291,6 +291,15 @@ static void rings_take(void *argument)
 		rings_open(taking);
 }
 
+/* The other may be kept from ending; they are not its own any more. */
+static void listeners_take(const struct taking *taking)
+{
+	unix_listener_take(taking->control_fd);
+	for (const struct pod *pod = taking->node->pods; pod; pod = pod->next)
+		if (pod->listener.fd >= 0)
+			unix_listener_take(pod->listener.fd);
+}
+
 int handover_take(struct node *node, const char *control_path, int *control_fd)
 {
 	struct taking taking = {.node = node, .control_fd = -1};
@@ -299,6 +308,10 @@ int handover_take(struct node *node, const char *control_path, int *control_fd)
 	taking.fd = unix_connect(control_path);
 	if (taking.fd < 0)
 		return taking.fd == -ECONNREFUSED ? -ENOENT : taking.fd;
+	if (unix_peer_is_dying(taking.fd)) {
+		close(taking.fd);
+		return -ENOENT;
+	}
 	err = everything_take(&taking);
 	if (!err) {
 		urgent_do(node->urgent, rings_take, &taking);
@@ -312,6 +325,7 @@ int handover_take(struct node *node, const char *control_path, int *control_fd)
 			  advice(err));
 		return err;
 	}
+	listeners_take(&taking);
 	*control_fd = taking.control_fd;
 	return 0;
 }

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -16,6 +18,8 @@ enum {
 	/* Whoever else starts is quick. A pod that sees its folder can lock it for as long as it likes. */
 	LOCK_TRIES = 20,
 	LOCK_RETRY_US = 1000,
+	/* Of /proc/PID/status: what is looked for is in its first half. */
+	STATUS_BYTES = 4096,
 };
 
 static int address_make(const char *path, struct sockaddr_un *address)
@@ -28,6 +32,46 @@ static int address_make(const char *path, struct sockaddr_un *address)
 		return -ENAMETOOLONG;
 	memcpy(address->sun_path, path, bytes);
 	return 0;
+}
+
+/* As a string. */
+static bool status_read(pid_t pid, char status[STATUS_BYTES])
+{
+	char path[64];
+	ssize_t bytes;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	bytes = read(fd, status, STATUS_BYTES - 1);
+	close(fd);
+	status[bytes > 0 ? bytes : 0] = '\0';
+	return bytes > 0;
+}
+
+/* The main thread has ended, and others have not. One of which nothing is left but its number has no sockets: who listens
+ * got them from it. */
+static bool is_dying(pid_t pid)
+{
+	char status[STATUS_BYTES];
+	const char *threads;
+
+	if (!status_read(pid, status) || !strstr(status, "\nState:\tZ"))
+		return false;
+	threads = strstr(status, "\nThreads:\t");
+	return threads && atoi(threads + strlen("\nThreads:\t")) > 1;
+}
+
+bool unix_peer_is_dying(int fd)
+{
+	struct ucred peer = {.pid = 0};
+	socklen_t bytes = sizeof(peer);
+
+	/* 0: in a namespace of processes that cannot be seen from here. */
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.pid > 0 &&
+	       is_dying(peer.pid);
 }
 
 static int left_over_remove(const struct sockaddr_un *address)
@@ -43,7 +87,9 @@ static int left_over_remove(const struct sockaddr_un *address)
 	if (fd < 0)
 		return -errno;
 	/* Anything but "nobody listens" (a full backlog, another type) means that somebody does. */
-	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 || errno != ECONNREFUSED)
+	if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0)
+		err = unix_peer_is_dying(fd) ? 0 : -EADDRINUSE;
+	else if (errno != ECONNREFUSED)
 		err = -EADDRINUSE;
 	close(fd);
 	if (!err && unlink(address->sun_path))
@@ -129,6 +175,12 @@ int unix_listen(const char *path, mode_t mode, int *result)
 	err = socket_replace(&address, mode, result);
 	close(lock_fd);
 	return err;
+}
+
+void unix_listener_take(int fd)
+{
+	/* Who listened last is who the kernel names. */
+	(void)listen(fd, BACKLOG);
 }
 
 int unix_connect(const char *path)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/process"
@@ -104,6 +106,36 @@ func longestGap(received []perf.Received) time.Duration {
 		longest = max(longest, received[i].Arrival-received[i-1].Arrival)
 	}
 	return time.Duration(longest)
+}
+
+// listenerOf is the process that the kernel names to who connects.
+func listenerOf(t *testing.T, path string) int {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		t.Fatal(err)
+	}
+	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(peer.Pid)
+}
+
+// Or a third would take them for those of the first, which may be kept from ending.
+func TestSocketsThatWereTakenOverAreTheSuccessors(t *testing.T) {
+	lab := newLab(t)
+	daemon, _ := lab.startDaemon(t)
+	successor, _ := lab.takeOver(t, daemon)
+	for _, path := range []string{lab.control, lab.socket} {
+		if listener := listenerOf(t, path); listener != successor.PID() {
+			t.Errorf("process %d listens at %s, want the successor's %d", listener, path, successor.PID())
+		}
+	}
 }
 
 func TestTakeOverOfNobodyIsAStart(t *testing.T) {

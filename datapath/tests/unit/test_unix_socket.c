@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who listens at a path, and whether another may take its place: with processes of which all but one thread has ended, as
+ * of a ktsnd that was killed while the kernel does not let go of one.
+ */
+#include "handover.h"
+#include "unix_socket.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { TRIES = 10000 };
+
+static char folder[] = "/tmp/ktsn-unix-socket-XXXXXX";
+static char path[sizeof(folder) + 16];
+
+static int folder_make(void **state)
+{
+	(void)state;
+	if (!mkdtemp(folder))
+		return -1;
+	snprintf(path, sizeof(path), "%s/socket", folder);
+	return 0;
+}
+
+static int folder_remove(void **state)
+{
+	(void)state;
+	unlink(path);
+	return rmdir(folder);
+}
+
+static void *stay(void *argument)
+{
+	(void)argument;
+	/* A test that fails leaves nobody. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* Listens, if no descriptor is given, and ends but for one thread. */
+static void listen_and_die(int listening_fd)
+{
+	pthread_t thread;
+	int fd = listening_fd;
+
+	if ((fd < 0 && unix_listen(path, 0600, &fd)) || pthread_create(&thread, NULL, stay, NULL))
+		_exit(1);
+	if (listening_fd >= 0)
+		(void)listen(fd, 1);
+	syscall(SYS_exit, 0);
+}
+
+/* The state in which the kernel says the process is. */
+static char state_of(pid_t pid)
+{
+	char proc[64], state = '?';
+	FILE *file;
+
+	snprintf(proc, sizeof(proc), "/proc/%d/stat", (int)pid);
+	file = fopen(proc, "re");
+	if (!file)
+		return '?';
+	if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		state = '?';
+	fclose(file);
+	return state;
+}
+
+static pid_t dying_start(int listening_fd)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0)
+		listen_and_die(listening_fd);
+	for (int tries = 0; state_of(pid) != 'Z'; tries++) {
+		assert_true(tries < TRIES);
+		usleep(1000);
+	}
+	return pid;
+}
+
+static void dying_end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void socket_of_a_dying_process_is_replaced(void **state)
+{
+	pid_t dying = dying_start(-1);
+	int old_fd = unix_connect(path), fd = -1, client_fd;
+	bool refused;
+
+	(void)state;
+	assert_true(old_fd >= 0);
+	assert_true(unix_peer_is_dying(old_fd));
+	assert_int_equal(unix_listen(path, 0600, &fd), 0);
+	client_fd = unix_connect(path);
+	assert_true(client_fd >= 0);
+	assert_false(unix_peer_is_dying(client_fd));
+	close(client_fd);
+	client_fd = unix_accept(fd, &refused);
+	assert_true(client_fd >= 0);
+	close(client_fd);
+	close(old_fd);
+	close(fd);
+	dying_end(dying);
+	unlink(path);
+}
+
+/* It would not answer; the place is free. */
+static void dying_process_is_not_asked_to_hand_over(void **state)
+{
+	pid_t dying = dying_start(-1);
+	int control_fd = -1;
+
+	(void)state;
+	assert_int_equal(handover_take(NULL, path, &control_fd), -ENOENT);
+	dying_end(dying);
+	unlink(path);
+}
+
+static void socket_of_a_process_that_lives_stays(void **state)
+{
+	int fd = -1, other_fd = -1;
+
+	(void)state;
+	assert_int_equal(unix_listen(path, 0600, &fd), 0);
+	assert_int_equal(unix_listen(path, 0600, &other_fd), -EADDRINUSE);
+	assert_int_equal(unix_left_over_remove(path), -EADDRINUSE);
+	close(fd);
+	assert_int_equal(unix_left_over_remove(path), 0);
+}
+
+/* A successor has the sockets of one that was replaced, and cannot end. */
+static void socket_that_a_dying_process_gave_away_stays(void **state)
+{
+	int fd = -1, other_fd = -1;
+	pid_t dying;
+
+	(void)state;
+	assert_int_equal(unix_listen(path, 0600, &fd), 0);
+	dying = dying_start(fd);
+	unix_listener_take(fd);
+	assert_int_equal(unix_listen(path, 0600, &other_fd), -EADDRINUSE);
+	dying_end(dying);
+	close(fd);
+	unlink(path);
+}
+
+/* And what it gave away stays when nothing is left of it but its number, whoever the kernel names. */
+static void socket_that_a_dead_process_gave_away_stays(void **state)
+{
+	int fd = -1, other_fd = -1;
+	pid_t dead;
+
+	(void)state;
+	assert_int_equal(unix_listen(path, 0600, &fd), 0);
+	dead = fork();
+	assert_true(dead >= 0);
+	if (dead == 0) {
+		(void)listen(fd, 1);
+		_exit(0);
+	}
+	for (int tries = 0; state_of(dead) != 'Z'; tries++) {
+		assert_true(tries < TRIES);
+		usleep(1000);
+	}
+	assert_int_equal(unix_listen(path, 0600, &other_fd), -EADDRINUSE);
+	assert_int_equal(waitpid(dead, NULL, 0), dead);
+	assert_int_equal(unix_listen(path, 0600, &other_fd), -EADDRINUSE);
+	close(fd);
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(socket_of_a_dying_process_is_replaced),
+		cmocka_unit_test(dying_process_is_not_asked_to_hand_over),
+		cmocka_unit_test(socket_of_a_process_that_lives_stays),
+		cmocka_unit_test(socket_that_a_dying_process_gave_away_stays),
+		cmocka_unit_test(socket_that_a_dead_process_gave_away_stays),
+	};
+
+	return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
