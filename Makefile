@@ -63,6 +63,7 @@ e2e: images chart ## a real Kubernetes cluster of two nodes on this machine, and
 
 .PHONY: images
 images: build ## container images as OCI archives, into out/images/
+	@scripts/install-deps.sh images
 	@CGO_ENABLED=0 $(GO) build -C images -ldflags='-s -w' -o ../bin/ ./cmd/ktsn-images
 	@bin/ktsn-images --out out/images --source BIN=bin images/*.yaml
 

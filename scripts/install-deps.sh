@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what a target of the Makefile needs, on Debian 12, and says what it installs.
-# Usage: install-deps.sh build|test|cluster|fuzz|conformance|lint
+# Usage: install-deps.sh build|images|test|cluster|fuzz|conformance|lint
 # Without root, or elsewhere, it names what is missing and exits with 1.
 set -eu
 
@@ -9,7 +9,7 @@ packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libm
 	libseccomp-dev libcmocka-dev"
 packages_run="iproute2 kmod"
 packages_ovs="openvswitch-switch-dpdk"
-packages_tools="iperf3 iputils-ping cyclonedds-tools openssl"
+packages_tools="iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin coreutils"
 packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron $packages_ovs $packages_tools"
 packages_conformance="qemu-system-x86 cpio"
 packages_fuzz="clang-14 libclang-rt-14-dev"
@@ -18,12 +18,13 @@ packages_lint="clang-format-14"
 
 case "${1:-}" in
 build) packages="$packages_build $packages_run" ;;
+images) packages="$packages_build $packages_run $packages_tools" ;;
 test) packages="$packages_build $packages_run $packages_test $packages_fuzz $packages_conformance" ;;
 cluster) packages="$packages_run $packages_cluster" ;;
 fuzz) packages="$packages_build $packages_fuzz llvm-14" ;; # llvm-14: line numbers in what it finds
 conformance) packages="$packages_run $packages_conformance" ;;
 lint) packages="$packages_lint" ;;
-*) echo "usage: $0 build|test|cluster|fuzz|conformance|lint" >&2; exit 2 ;;
+*) echo "usage: $0 build|images|test|cluster|fuzz|conformance|lint" >&2; exit 2 ;;
 esac
 
 missing=""

@@ -64,7 +64,7 @@ type TSNNetworkSpec struct {
 	// +required
 	IPv4 Range4 `json:"ipv4,omitzero"`
 
-	// ipv6 is a range for a second address of each pod. Ordinary traffic can use it; timed messages go over IPv4.
+	// ipv6 is a range for a second address of each pod. Timed messages and all others can use it.
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self.cidr) && cidr(self.cidr).ip().family() == 6",message="ipv6.cidr must be a range of IPv6 such as fd42::/48"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv6.cidr has bits set behind its prefix; write the range's first address, such as fd42::/48"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || (cidr(self.cidr).prefixLength() <= self.nodePrefixLength && self.nodePrefixLength - cidr(self.cidr).prefixLength() <= 16)",message="ipv6.nodePrefixLength must be that of cidr or up to 16 more: it divides the range among nodes"
@@ -102,6 +102,10 @@ type TSNNetworkSpec struct {
 	// gates are those of the node's uplink, so only one network of a cluster can have a schedule.
 	// +optional
 	Schedule *GateParameterTable `json:"schedule,omitempty"`
+
+	// limits are the most that each pod of the network may have of its node's ktsnd.
+	// +optional
+	Limits *PodLimits `json:"limits,omitempty"`
 
 	// namespaceSelector selects the namespaces whose pods may be on the network. By default all may. A namespace is
 	// selected by name with the label kubernetes.io/metadata.name, which each has.

@@ -32,6 +32,16 @@ static inline int64_t clock_tai_ns(void)
 	return clock_ns(CLOCK_TAI);
 }
 
+/* Stays on the clock until then, unless it is set back meanwhile. Returns the time. */
+static inline int64_t clock_tai_spin(int64_t now_tai_ns, int64_t until_tai_ns)
+{
+	for (int64_t before_tai_ns = now_tai_ns; now_tai_ns < until_tai_ns && now_tai_ns >= before_tai_ns;) {
+		before_tai_ns = now_tai_ns;
+		now_tai_ns = clock_tai_ns();
+	}
+	return now_tai_ns;
+}
+
 /*
  * Reads the offsets. TAI - REALTIME is whole seconds and exact. TAI - MONOTONIC is measured between two
  * reads and rounded up by their distance (tens of ns), so that a converted time is never early.

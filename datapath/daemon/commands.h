@@ -18,6 +18,7 @@ enum loop_command_type {
 	COMMAND_GATES,              /* gates: from now on; those before are retired */
 	COMMAND_CLASSES,            /* classes */
 	COMMAND_STRATEGY,           /* strategy */
+	COMMAND_LIMITS,             /* of shares have changed: what they hold back may go */
 };
 
 struct loop_command {

@@ -190,6 +190,29 @@ char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limi
 	return page("pods", position, list);
 }
 
+/* Those that were given. */
+static json_t *network_limits_json(const struct network_limits *network)
+{
+	json_t *limits = json_object();
+
+	for (int i = 0; i < POD_LIMITS; i++)
+		if (network->limits.values[i] != POD_LIMIT_NOT_GIVEN)
+			json_object_set_new(limits, pod_limit_bounds[i].name,
+					    json_integer(network->limits.values[i]));
+	return json_pack("{si so}", "vni", (int)network->vni, "limits", limits);
+}
+
+char *control_reply_network_limits(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	json_t *list = json_array();
+	uint32_t position = 0;
+
+	for (const struct network_limits *n = node->network_limits; n; n = n->next)
+		if (on_page(position++, offset, limit))
+			json_array_append_new(list, network_limits_json(n));
+	return page("network-limits", position, list);
+}
+
 /* As an address is written: IPv4 in four numbers. */
 static const char *address_text(const struct ktsn_address *address, char text[INET6_ADDRSTRLEN])
 {

@@ -48,6 +48,7 @@ char *control_reply_status(const struct control_status *status);
 /* The list from `offset` on, at most `limit` entries. */
 char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit);
+char *control_reply_network_limits(const struct node *node, uint32_t offset, uint32_t limit);
 /* Of connected processes; what those that ended have under way shows at their pod. */
 char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t limit);

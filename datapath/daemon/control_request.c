@@ -205,6 +205,34 @@ static int schedule_read(const json_t *value, struct control_request *request, s
 	return control_schedule_read(value, &request->schedule, refusal);
 }
 
+/* Those that are not there are not given. */
+static int limits_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	const struct control_place place = {.name = "limits", .value = value};
+	char names[256] = "";
+	int err;
+
+	for (int i = 0; i < POD_LIMITS; i++) {
+		size_t length = strlen(names);
+
+		snprintf(names + length, sizeof(names) - length, "%s%s", i ? ", " : "",
+			 pod_limit_bounds[i].name);
+	}
+	err = control_object_check(&place, names, refusal);
+	for (int i = 0; !err && i < POD_LIMITS; i++) {
+		const struct pod_limit_bounds *bounds = &pod_limit_bounds[i];
+		const struct control_place member = {.parent = &place,
+						     .name = bounds->name,
+						     .value = json_object_get(value, bounds->name)};
+
+		request->limits.values[i] = POD_LIMIT_NOT_GIVEN;
+		if (member.value)
+			err = control_integer(&member, bounds->least, bounds->most,
+					      &request->limits.values[i], refusal);
+	}
+	return err;
+}
+
 static int strategy_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	const struct control_place place = {.name = "strategy", .value = value};
@@ -270,6 +298,8 @@ static const struct request_description {
 	{"endpoint-del", CONTROL_ENDPOINT_DEL, {IDENTITY, INTERFACE}},
 	{"endpoints", CONTROL_ENDPOINTS, {OFFSET, LIMIT}},
 	{"pods", CONTROL_PODS, {OFFSET, LIMIT}},
+	{"network-limits-set", CONTROL_NETWORK_LIMITS_SET, {VNI, {"limits", limits_read}}},
+	{"network-limits", CONTROL_NETWORK_LIMITS, {OFFSET, LIMIT}},
 	{"flows", CONTROL_FLOWS, {OFFSET, LIMIT}},
 	{"peer-add", CONTROL_PEER_ADD, {VNI, ADDRESS, {"subnets", subnets_read}}},
 	{"peer-del", CONTROL_PEER_DEL, {VNI, ADDRESS}},

@@ -24,6 +24,8 @@ enum control_request_type {
 	CONTROL_ENDPOINT_DEL,
 	CONTROL_ENDPOINTS,
 	CONTROL_PODS,
+	CONTROL_NETWORK_LIMITS_SET,
+	CONTROL_NETWORK_LIMITS,
 	CONTROL_FLOWS,
 	CONTROL_PEER_ADD,
 	CONTROL_PEER_DEL,
@@ -57,6 +59,7 @@ struct control_request {
 	uint64_t flow;
 	struct ktsn_schedule schedule; /* not yet checked against the link: ktsn_schedule_check() */
 	enum ktsn_strategy strategy;
+	struct pod_limits limits;
 	uint8_t traffic_class_map[CONTROL_PRIORITIES]; /* class of each SO_PRIORITY & 15 */
 	uint8_t priority_code_points[KTSN_CLASSES];    /* PCP of each class */
 };

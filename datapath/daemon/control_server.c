@@ -259,6 +259,10 @@ static char *request_serve(struct client *client, const struct control_request *
 		return control_reply_endpoints(node, r->offset, r->limit);
 	case CONTROL_PODS:
 		return control_reply_pods(node, r->offset, r->limit);
+	case CONTROL_NETWORK_LIMITS:
+		return control_reply_network_limits(node, r->offset, r->limit);
+	case CONTROL_NETWORK_LIMITS_SET:
+		return change_reply(node_network_limits_set(node, r->vni, &r->limits, &refusal), &refusal);
 	case CONTROL_FLOWS:
 		return control_reply_flows(node, r->offset, r->limit);
 	case CONTROL_PEERS:

@@ -47,6 +47,7 @@ enum handover_type {
 	HANDOVER_READY,
 	HANDOVER_STANDS,
 	HANDOVER_TAKEN,
+	HANDOVER_NETWORK_LIMITS, /* before the endpoints; an older successor knows none, and passes it over */
 };
 
 struct handover_shaping {
@@ -75,6 +76,11 @@ struct handover_peer {
 	uint32_t address_be;
 	uint32_t subnet_count;
 	struct subnet subnets[PEER_SUBNETS_MAX];
+};
+
+struct handover_network_limits {
+	uint32_t vni;
+	struct pod_limits limits;
 };
 
 struct handover_timed_socket {
@@ -119,6 +125,7 @@ struct handover_record {
 		struct handover_socket socket;
 		struct handover_endpoint endpoint;
 		struct handover_peer peer;
+		struct handover_network_limits network_limits;
 		struct handover_timed_socket timed_socket;
 		struct handover_process process;
 		struct handover_flow flow;

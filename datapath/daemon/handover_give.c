@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "handover.h"
 #include "log.h"
+#include "urgent.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,7 @@ enum {
 struct giving {
 	struct node *node;
 	int fd;
+	int err; /* of the last step */
 	struct handover_record record;
 };
 
@@ -116,6 +118,15 @@ static int peer_give(struct giving *giving, const struct peer *peer)
 	to->subnet_count = peer->subnet_count;
 	memcpy(to->subnets, peer->subnets, sizeof(to->subnets));
 	return give(giving, HANDOVER_PEER, NULL, 0);
+}
+
+static int network_limits_give(struct giving *giving, const struct network_limits *network)
+{
+	struct handover_network_limits *to = &blank(giving)->network_limits;
+
+	to->vni = network->vni;
+	to->limits = network->limits;
+	return give(giving, HANDOVER_NETWORK_LIMITS, NULL, 0);
 }
 
 static int flow_give(struct giving *giving, const struct flow *flow)
@@ -214,6 +225,8 @@ static int surroundings_give(struct giving *giving, int control_fd)
 	err = give(giving, HANDOVER_CONTROL, &control_fd, 1);
 	if (!err)
 		err = shaping_give(giving);
+	for (const struct network_limits *n = giving->node->network_limits; n && !err; n = n->next)
+		err = network_limits_give(giving, n);
 	for (const struct pod *pod = giving->node->pods; pod && !err; pod = pod->next)
 		err = pod_give(giving, pod);
 	for (const struct peer *peer = giving->node->peers; peer && !err; peer = peer->next)
@@ -259,17 +272,21 @@ static int everything_give(struct giving *giving, int control_fd)
 	return err ? err : answer_wait(giving, HANDOVER_READY);
 }
 
-/* The loop stands still, and goes on if this fails. */
-static int rings_give(struct giving *giving, int64_t paused_tai_ns)
+/* The loop stands still meanwhile, and goes on if this fails. */
+static void rings_give(void *argument)
 {
+	struct giving *giving = argument;
 	int err;
 
 	patience_set(giving->fd, TAKEN_PATIENCE_S);
-	blank(giving)->paused_tai_ns = paused_tai_ns;
+	blank(giving)->paused_tai_ns = clock_tai_ns();
+	loop_pause(giving->node->loop);
 	err = give(giving, HANDOVER_STANDS, NULL, 0);
 	if (!err)
 		err = answer_wait(giving, HANDOVER_TAKEN);
-	return err && taken_after_all(giving) ? 0 : err;
+	giving->err = err && taken_after_all(giving) ? 0 : err;
+	if (giving->err)
+		loop_resume(giving->node->loop);
 }
 
 int handover_give(struct node *node, int client_fd, int control_fd)
@@ -281,12 +298,8 @@ int handover_give(struct node *node, int client_fd, int control_fd)
 	processes_settle(node);
 	err = everything_give(&giving, control_fd);
 	if (!err) {
-		int64_t paused_tai_ns = clock_tai_ns();
-
-		loop_pause(node->loop);
-		err = rings_give(&giving, paused_tai_ns);
-		if (err)
-			loop_resume(node->loop);
+		urgent_do(node->urgent, rings_give, &giving);
+		err = giving.err;
 	}
 	if (err) {
 		log_warning("a ktsnd that wanted to take over did not: %s; this one goes on", strerror(-err));

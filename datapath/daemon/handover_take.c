@@ -6,6 +6,7 @@
 #include "handover.h"
 #include "log.h"
 #include "unix_socket.h"
+#include "urgent.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,6 +18,7 @@ struct taking {
 	struct node *node;
 	int fd;
 	int control_fd;
+	int err;                 /* of the last step */
 	int64_t paused_tai_ns;   /* since when nothing departs */
 	struct process *process; /* the last that came; NULL: none, or it cannot be taken */
 	struct handover_record record;
@@ -77,6 +79,14 @@ static void peer_take(struct taking *taking)
 
 	(void)node_peer_add(taking->node, from->vni, from->address_be, from->subnets, from->subnet_count,
 			    &refusal);
+}
+
+static void network_limits_take(struct taking *taking)
+{
+	const struct handover_network_limits *from = &taking->record.network_limits;
+	struct refusal refusal;
+
+	(void)node_network_limits_set(taking->node, from->vni, &from->limits, &refusal);
 }
 
 static void process_take(struct taking *taking)
@@ -173,6 +183,9 @@ static void record_take(struct taking *taking)
 	case HANDOVER_PEER:
 		peer_take(taking);
 		break;
+	case HANDOVER_NETWORK_LIMITS:
+		network_limits_take(taking);
+		break;
 	case HANDOVER_TIMED_SOCKET:
 		timed_socket_take_over(taking->node, taking->record.timed_socket.identity,
 				       &taking->record.timed_socket.socket);
@@ -234,18 +247,14 @@ static int stands_wait(struct taking *taking)
 	return err ? err : taking->record.type == HANDOVER_STANDS ? 0 : -EPROTO;
 }
 
-/* All that takes time comes before "ready"; between "stands" and the return nothing departs. */
+/* All that takes time. */
 static int everything_take(struct taking *taking)
 {
 	int err = request_send(taking->fd);
 
 	if (!err)
 		err = records_take(taking);
-	if (!err)
-		err = say(taking, HANDOVER_READY);
-	if (!err)
-		err = stands_wait(taking);
-	return err ? err : say(taking, HANDOVER_TAKEN);
+	return err ? err : say(taking, HANDOVER_READY);
 }
 
 /* The loop has them when it has executed what is asked of it here. */
@@ -270,6 +279,18 @@ static const char *advice(int err)
 	return strerror(-err);
 }
 
+/* Nothing departs meanwhile. */
+static void rings_take(void *argument)
+{
+	struct taking *taking = argument;
+
+	taking->err = stands_wait(taking);
+	if (!taking->err)
+		taking->err = say(taking, HANDOVER_TAKEN);
+	if (!taking->err)
+		rings_open(taking);
+}
+
 int handover_take(struct node *node, const char *control_path, int *control_fd)
 {
 	struct taking taking = {.node = node, .control_fd = -1};
@@ -279,8 +300,10 @@ int handover_take(struct node *node, const char *control_path, int *control_fd)
 	if (taking.fd < 0)
 		return taking.fd == -ECONNREFUSED ? -ENOENT : taking.fd;
 	err = everything_take(&taking);
-	if (!err)
-		rings_open(&taking);
+	if (!err) {
+		urgent_do(node->urgent, rings_take, &taking);
+		err = taking.err;
+	}
 	close(taking.fd);
 	if (err) {
 		if (taking.control_fd >= 0)

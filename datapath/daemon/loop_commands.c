@@ -34,7 +34,9 @@ void ring_retire_if_done(struct loop *loop, struct loop_ring *ring)
 	if (!ring->closed || ring->consumer.held || ring->expectations || ring->busy || ring->retired)
 		return;
 	ring->retired = true;
-	share_ring_retired(loop, ring->share);
+	/* One that was handed back and closed before it was resumed was never among those of its pod. */
+	if (ring->opened)
+		share_ring_retired(loop, ring->share);
 	retire(loop, &ring->object);
 }
 
@@ -304,6 +306,9 @@ static void execute(struct loop *loop, const struct loop_command *command)
 	case COMMAND_STRATEGY:
 		for (int i = 0; i < OUTLETS; i++)
 			ktsn_shaper_strategy_set(loop->outlets[i].shaper, command->strategy);
+		break;
+	case COMMAND_LIMITS:
+		share_wake_by(loop, clock_tai_ns());
 		break;
 	}
 }

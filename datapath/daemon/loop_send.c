@@ -35,16 +35,13 @@ int64_t loop_departure_next(const struct loop *loop, int64_t now_tai_ns)
 }
 
 /* Stays on the clock for the last stretch before a departure. Returns the time. */
-static int64_t last_stretch(struct loop *loop)
+static int64_t last_stretch(struct loop *loop, int64_t now_tai_ns)
 {
-	int64_t now_tai_ns = clock_tai_ns();
 	int64_t due_tai_ns = loop_departure_next(loop, now_tai_ns);
 
 	if (due_tai_ns == KTSN_SHAPER_NEVER || due_tai_ns - now_tai_ns > LAST_STRETCH_NS)
 		return now_tai_ns;
-	while (now_tai_ns < due_tai_ns)
-		now_tai_ns = clock_tai_ns();
-	return now_tai_ns;
+	return clock_tai_spin(now_tai_ns, due_tai_ns);
 }
 
 static _Atomic uint64_t *verdict_counter(struct loop *loop, enum ktsn_verdict verdict)
@@ -72,15 +69,15 @@ static void burst_note(const struct loop *loop, const struct packet *packet)
 	share->burst = loop->bursts;
 }
 
-/* At most a burst, drops included: they take their time too. *dropped is how many were. */
-static uint32_t burst_collect(struct loop *loop, struct outlet *outlet, int64_t now_tai_ns,
+/* At most so many, drops included: they take their time too. *dropped is how many were. */
+static uint32_t burst_collect(struct loop *loop, struct outlet *outlet, int64_t now_tai_ns, uint32_t most,
 			      struct packet *burst[KTSN_PORT_BURST], uint32_t *dropped)
 {
 	uint32_t count = 0;
 
 	*dropped = 0;
 	loop->bursts++;
-	while (count + *dropped < KTSN_PORT_BURST && now_tai_ns >= outlet->retry_tai_ns) {
+	while (count + *dropped < most && now_tai_ns >= outlet->retry_tai_ns) {
 		const struct ktsn_shaper_packet *next = ktsn_shaper_peek(outlet->shaper, now_tai_ns);
 		struct ktsn_shaper_packet *shaped;
 		enum ktsn_verdict verdict;
@@ -251,12 +248,12 @@ static void burst_drop(struct loop *loop, struct packet *burst[], uint32_t count
 		packet_drop(loop, burst[i], &loop->counters.drop_port);
 }
 
-/* What may leave there now, at most a burst. Returns how many there were, 0 also when the port had no room. */
-static uint32_t outlet_send(struct loop *loop, enum outlet_id id, int64_t now_tai_ns)
+/* What may leave there now, at most so many. Returns how many there were, 0 also when the port had no room. */
+static uint32_t outlet_send(struct loop *loop, enum outlet_id id, int64_t now_tai_ns, uint32_t most)
 {
 	struct outlet *outlet = &loop->outlets[id];
 	struct packet *burst[KTSN_PORT_BURST];
-	uint32_t dropped, count = burst_collect(loop, outlet, now_tai_ns, burst, &dropped);
+	uint32_t dropped, count = burst_collect(loop, outlet, now_tai_ns, most, burst, &dropped);
 
 	if (id == OUTLET_UPLINK && atomic_load_explicit(&loop->link_down, memory_order_relaxed))
 		burst_drop(loop, burst, count);
@@ -277,19 +274,25 @@ static bool clock_in_doubt(struct loop *loop, int64_t now_tai_ns)
 void loop_send(struct loop *loop)
 {
 	const struct outlet *bridge = &loop->outlets[OUTLET_BRIDGE];
-	int64_t began_tai_ns = last_stretch(loop), now_tai_ns = began_tai_ns;
+	int64_t began_tai_ns = last_stretch(loop, clock_tai_ns()), now_tai_ns = began_tai_ns;
 
 	if (clock_in_doubt(loop, began_tai_ns))
 		return;
+	yield_begin(loop);
 	for (;;) {
-		uint32_t count = outlet_send(loop, OUTLET_UPLINK, now_tai_ns);
+		uint32_t most = yield_to_due(loop, &now_tai_ns);
+		uint32_t count = outlet_send(loop, OUTLET_UPLINK, now_tai_ns, most);
+		int64_t sent_tai_ns;
 
-		if (ktsn_shaper_pending(bridge->shaper))
-			count += outlet_send(loop, OUTLET_BRIDGE, count ? clock_tai_ns() : now_tai_ns);
+		if (ktsn_shaper_pending(bridge->shaper) && count < most)
+			count += outlet_send(loop, OUTLET_BRIDGE, count ? clock_tai_ns() : now_tai_ns,
+					     most - count);
 		/* Then the rings are looked into again: a backlog of one class must not keep the others waiting
 		 * there. */
 		if (!count || now_tai_ns - began_tai_ns > SEND_SPELL_NS)
 			return;
-		now_tai_ns = last_stretch(loop);
+		sent_tai_ns = clock_tai_ns();
+		yield_learn(loop, sent_tai_ns - now_tai_ns, count);
+		now_tai_ns = last_stretch(loop, sent_tai_ns);
 	}
 }

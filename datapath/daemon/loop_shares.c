@@ -94,8 +94,8 @@ uint32_t share_room(const struct loop *loop, const struct share *share)
 
 	/* Something of what is anybody's stays, too, however many pods take as much as they can. */
 	room = reserve + (beyond <= HELD_PER_FREE * others ? others : 0);
-	if (pending + room > share->limits.pending)
-		room = pending < share->limits.pending ? share->limits.pending - pending : 0;
+	if (pending + room > share_pending_max(share))
+		room = pending < share_pending_max(share) ? share_pending_max(share) - pending : 0;
 	return (uint32_t)room;
 }
 
@@ -104,7 +104,7 @@ bool share_full(const struct loop *loop, const struct share *share)
 	uint32_t pending = share_pending(share), room;
 
 	/* Mostly. */
-	if (pending < loop->reserve && pending < share->limits.pending && !share->wanted)
+	if (pending < loop->reserve && pending < share_pending_max(share) && !share->wanted)
 		return false;
 	room = share_room(loop, share);
 	/* With no packet left at all it is a shortage, not a matter of shares. */

@@ -70,8 +70,12 @@ struct loop {
 	struct loop_classes classes;
 	struct packet *packets;
 	struct packet *packets_free;
-	uint64_t bursts;   /* given to a port, ever */
-	bool memory_short; /* a message waits in a ring for a packet or a frame */
+	uint64_t bursts;          /* given to a port, ever */
+	int64_t frame_ns;         /* how long the port has been taking for each frame (loop_yield.c) */
+	int64_t yield_due_tai_ns; /* when the next of that class or a higher one comes due */
+	unsigned int yield_class; /* KTSN_CLASSES: not known */
+	bool yielded;             /* something late has waited, and nothing late has been sent since */
+	bool memory_short;        /* a message waits in a ring for a packet or a frame */
 	uint32_t packets_free_count;
 	struct share *shares_open; /* those with rings */
 	uint32_t shares_open_count;
@@ -99,6 +103,7 @@ struct loop {
 	int64_t doorbells_polled_tai_ns;
 	int64_t warmed_tai_ns;     /* the departure that the port was warmed up for last */
 	int64_t warm_up_ns;        /* how long that takes */
+	int64_t slept_tai_ns;      /* when the loop slept last */
 	int64_t lead_ns;           /* awake this long before an event; learnt (loop_wait.c) */
 	int64_t share_next_tai_ns; /* when a pod's rate allows for more again; KTSN_SHAPER_NEVER: none is at it */
 	struct loop_ring *muted; /* rings whose doorbells came too often */
@@ -244,6 +249,14 @@ void message_sent(struct loop *loop, struct packet *packet, _Atomic uint64_t *la
 		  int64_t departed_tai_ns);
 /* When the next frame may be given to the port; KTSN_SHAPER_NEVER when there is none. */
 int64_t loop_departure_next(const struct loop *loop, int64_t now_tai_ns);
+
+/* loop_yield.c: what is late does not make others late */
+/* How long the port took for so many frames. */
+void yield_learn(struct loop *loop, int64_t took_ns, uint32_t frames);
+/* Messages may have been taken since. */
+void yield_begin(struct loop *loop);
+/* How many frames may be sent in one go before the next comes due. If not one, waits for that: *now is the time then. */
+uint32_t yield_to_due(struct loop *loop, int64_t *now_tai_ns);
 
 /* loop_wait.c: sleep or spin until something may be due */
 void loop_wait(struct loop *loop);

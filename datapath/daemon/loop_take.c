@@ -252,6 +252,17 @@ static void reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 	ring_retire_if_done(loop, ring);
 }
 
+/* A ring that was handed back has slots of any size, and pods of one node may have links of any MTU: what passes both
+ * may still be longer than a frame of the port. */
+static bool frame_holds(const struct packet *packet, const struct loop_destination *destination,
+			uint32_t payload_bytes)
+{
+	size_t headers_bytes =
+		ktsn_frame_header_bytes(&destination->route.path, tunnel_of(&destination->route));
+
+	return headers_bytes + payload_bytes <= packet->frame.capacity_bytes;
+}
+
 static void packet_fill(struct loop *loop, struct packet *packet, const struct loop_ring *ring,
 			const struct ktsn_ring_taken *taken, struct loop_destination *destination)
 {
@@ -285,7 +296,8 @@ static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime
 
 static bool beyond_horizon(const struct loop_ring *ring, int64_t txtime_tai_ns, int64_t now_tai_ns)
 {
-	return txtime_tai_ns - now_tai_ns > ring->share->limits.horizon_ns;
+	return txtime_tai_ns - now_tai_ns >
+	       atomic_load_explicit(&ring->share->horizon_ns, memory_order_relaxed);
 }
 
 uint32_t destination_frames(const struct loop_destination *destination)
@@ -337,6 +349,12 @@ static int message_accept(struct loop *loop, struct loop_ring *ring, const struc
 	packet = packet_alloc(loop);
 	if (!packet)
 		return -ENOBUFS;
+	if (!frame_holds(packet, destination, taken->payload_bytes)) {
+		ktsn_port_frame_free(loop->config.port, &packet->frame);
+		packet_free(loop, packet);
+		reject(loop, ring, taken, destination, &loop->counters.drop_invalid);
+		return 0;
+	}
 	packet->requested_tai_ns = txtime_tai_ns;
 	packet->handed_tai_ns = handed_over(loop, taken);
 	packet_fill(loop, packet, ring, taken, destination);
@@ -397,9 +415,10 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 	if (share_holds(loop, ring->share, loop->round_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
-		if (result < 0) {
+		/* What is claimed to be a message and is none counts as one: it takes as long. */
+		if (result == -EBADMSG) {
 			reject(loop, ring, &taken, NULL, &loop->counters.drop_invalid);
-		} else if ((err = message_accept(loop, ring, &taken))) {
+		} else if (result > 0 && (err = message_accept(loop, ring, &taken))) {
 			ktsn_ring_untake(&ring->consumer, taken.slot);
 			return err == -ENOBUFS ? DRAINED_NO_MEMORY : DRAINED_IN_PART;
 		}

@@ -19,6 +19,7 @@
 #include "switch_link.h"
 #include "unix_socket.h"
 #include "uplink.h"
+#include "urgent.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -38,6 +39,7 @@ struct daemon {
 	struct ktsn_port *bridge_port;
 	struct loop *loop;
 	struct loop_scheduling scheduling;
+	struct urgent *urgent;
 	struct events *events;
 	struct node node;
 	struct control_server *control;
@@ -148,6 +150,10 @@ static int loop_begin(struct daemon *daemon)
 
 	if (!err)
 		err = loop_start(daemon->loop, &daemon->scheduling);
+	if (!err)
+		err = urgent_create(&daemon->urgent,
+				    daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
+				    daemon->options.cpu);
 	if (err)
 		log_error("cannot start the sending thread: %s", strerror(-err));
 	return err;
@@ -348,6 +354,7 @@ static int node_run(struct daemon *daemon)
 		log_error("cannot serve pods: %s", strerror(-err));
 		return err;
 	}
+	daemon->node.urgent = daemon->urgent;
 	err = control_listen(daemon);
 	if (!err)
 		err = control_run(daemon);
@@ -376,6 +383,7 @@ static int daemon_run(struct daemon *daemon, const sigset_t *signals)
 	if (daemon->loop)
 		loop_stop(daemon->loop);
 	loop_destroy(daemon->loop);
+	urgent_destroy(daemon->urgent);
 	if (daemon->signals.fd > 0)
 		close(daemon->signals.fd);
 	events_destroy(daemon->events);

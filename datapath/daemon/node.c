@@ -56,6 +56,7 @@ void node_close(struct node *node)
 		pod_free(node->pods);
 	while (node->peers)
 		(void)node_peer_del(node, node->peers->vni, node->peers->address_be);
+	node_network_limits_free(node);
 }
 
 void node_fini(struct node *node)

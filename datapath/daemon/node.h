@@ -17,6 +17,7 @@
 #include "events.h"
 #include "loop.h"
 #include "namespace.h"
+#include "pod_limits.h"
 #include "pod_thread.h"
 #include "refusal.h"
 #include "ring_memory.h"
@@ -191,11 +192,14 @@ struct node_trace {
 struct node {
 	struct events *events;
 	struct loop *loop;
+	struct urgent *urgent; /* the caller's; NULL: none */
 	struct node_uplink uplink;
 	struct node_shaping shaping;
 	uint32_t ring_slots;        /* per process */
-	struct share_limits limits; /* of each pod */
-	uint32_t share_count;       /* of pods, and of those that are gone and whose messages still leave */
+	struct share_limits limits; /* of each pod, but for what its networks have of their own */
+	struct network_limits *network_limits;
+	uint32_t network_limits_count;
+	uint32_t share_count; /* of pods, and of those that are gone and whose messages still leave */
 	struct namespace *own_ns;
 	struct namespace *namespaces;
 	struct pod *pods;

@@ -299,6 +299,7 @@ int node_endpoint_add(struct node *node, const char *identity, const char *inter
 	endpoint->next = pod->endpoints;
 	pod->endpoints = endpoint;
 	node->endpoint_count++;
+	pod_limits_apply(pod);
 	return 0;
 }
 
@@ -358,6 +359,7 @@ int node_endpoint_del(struct node *node, const char *identity, const char *inter
 	if (!endpoint)
 		return 0;
 	endpoint_remove(pod, endpoint);
+	pod_limits_apply(pod);
 	pod_unlink_if_empty(pod);
 	return 0;
 }

@@ -532,6 +532,8 @@ static int ring_take_over(struct process *process, const struct process_descript
 		munmap(process->memory.address, process->memory.bytes);
 		return err;
 	}
+	/* Departures stand still when it is recovered. */
+	ktsn_ring_touch(&process->ring->consumer);
 	close(process->ring->doorbell_fd);
 	process->ring->doorbell_fd = descriptors->doorbell;
 	return 0;

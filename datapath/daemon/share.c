@@ -9,11 +9,19 @@
 /* What may come at once, and still be within the rate. */
 enum { BURST_NS = 10000000 };
 
-static struct share_rate rate_of(uint32_t per_second)
+static void rate_set(struct share_rate *rate, uint32_t per_second)
 {
-	if (!per_second)
-		return (struct share_rate){0};
-	return (struct share_rate){.interval_ns = NS_PER_SECOND / per_second, .burst_ns = BURST_NS};
+	atomic_store_explicit(&rate->interval_ns, per_second ? NS_PER_SECOND / per_second : 0,
+			      memory_order_relaxed);
+}
+
+void share_limits_set(struct share *share, const struct share_limits *limits)
+{
+	share->limits = *limits;
+	atomic_store_explicit(&share->pending_max, limits->pending, memory_order_relaxed);
+	atomic_store_explicit(&share->horizon_ns, limits->horizon_ns, memory_order_relaxed);
+	rate_set(&share->messages, limits->message_rate);
+	rate_set(&share->doorbells, limits->doorbell_rate);
 }
 
 /* A multiple of any alignment that is asked for. */
@@ -50,10 +58,9 @@ struct share *share_create(const struct share_limits *limits, uint32_t *live)
 	}
 	share->live = live;
 	(*live)++;
-	share->limits = *limits;
 	share->users = 1;
-	share->messages = rate_of(limits->message_rate);
-	share->doorbells = rate_of(limits->doorbell_rate);
+	share->messages.burst_ns = share->doorbells.burst_ns = BURST_NS;
+	share_limits_set(share, limits);
 	return share;
 }
 

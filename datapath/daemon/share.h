@@ -4,8 +4,8 @@
  * it may send and ring, how far ahead its messages may be. What is above a limit stays in the pod's own rings,
  * which then fill up, and its senders wait or get EAGAIN as with a full socket buffer.
  *
- * The limits are fixed when a pod comes. It ends with its last user: the pod, or a process that ended and whose
- * messages still leave.
+ * The limits may change at any time (pod_limits.c); what a pod has above new ones it keeps until it gives it back. A share
+ * ends with its last user: the pod, or a process that ended and whose messages still leave.
  */
 #ifndef KTSN_DAEMON_SHARE_H
 #define KTSN_DAEMON_SHARE_H
@@ -36,7 +36,7 @@ struct share_limits {
  * at once; each moves `due` on by one interval.
  */
 struct share_rate {
-	int64_t interval_ns; /* 0: no limit */
+	_Atomic int64_t interval_ns; /* 0: no limit. The control thread's to change */
 	int64_t burst_ns;
 	int64_t due_tai_ns;
 };
@@ -47,7 +47,9 @@ struct watch_link {
 };
 
 struct share {
-	struct share_limits limits;
+	struct share_limits limits; /* the control thread's; the loop thread has those in its own: */
+	_Atomic uint32_t pending_max;
+	_Atomic int64_t horizon_ns;
 	struct ktsn_shaper_lane *lanes[SHARE_LANES]; /* the loop thread's; NULL: of the shaper's own */
 	/* The control thread's. */
 	uint32_t users;
@@ -72,9 +74,16 @@ struct share {
 /* With one user; NULL when out of memory, or when *live, which counts them, says that there are SHARES_MAX. Control
  * thread. */
 struct share *share_create(const struct share_limits *limits, uint32_t *live);
+/* Other limits, from now on. Control thread. */
+void share_limits_set(struct share *share, const struct share_limits *limits);
 void share_get(struct share *share);
 /* NULL is harmless. */
 void share_put(struct share *share);
+
+static inline uint32_t share_pending_max(const struct share *share)
+{
+	return atomic_load_explicit(&share->pending_max, memory_order_relaxed);
+}
 
 /* Any thread. */
 static inline uint32_t share_pending(const struct share *share)
@@ -85,23 +94,26 @@ static inline uint32_t share_pending(const struct share *share)
 /* Whether another event is allowed at `now`; then it has happened. Loop thread. */
 static inline bool share_rate_take(struct share_rate *rate, int64_t now_tai_ns)
 {
-	/* More than could ever be due: the clock was set back. */
-	if (rate->due_tai_ns - now_tai_ns > rate->burst_ns + rate->interval_ns)
+	int64_t interval_ns = atomic_load_explicit(&rate->interval_ns, memory_order_relaxed);
+
+	/* More than could ever be due: the clock was set back, or the limit was lower. */
+	if (rate->due_tai_ns - now_tai_ns > rate->burst_ns + interval_ns)
 		rate->due_tai_ns = now_tai_ns;
 	if (rate->due_tai_ns - now_tai_ns > rate->burst_ns)
 		return false;
 	if (rate->due_tai_ns < now_tai_ns)
 		rate->due_tai_ns = now_tai_ns;
-	rate->due_tai_ns += rate->interval_ns;
+	rate->due_tai_ns += interval_ns;
 	return true;
 }
 
 /* So many have happened beside the one that was allowed. */
 static inline void share_rate_charge(struct share_rate *rate, uint32_t count, int64_t now_tai_ns)
 {
-	int64_t latest_tai_ns = now_tai_ns + rate->burst_ns + rate->interval_ns;
+	int64_t interval_ns = atomic_load_explicit(&rate->interval_ns, memory_order_relaxed);
+	int64_t latest_tai_ns = now_tai_ns + rate->burst_ns + interval_ns;
 
-	rate->due_tai_ns += count * rate->interval_ns;
+	rate->due_tai_ns += count * interval_ns;
 	if (rate->due_tai_ns > latest_tai_ns)
 		rate->due_tai_ns = latest_tai_ns;
 }

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <linux/net_tstamp.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,7 +30,8 @@
 
 struct talker {
 	struct talker_options options;
-	int fd;    /* connected; -1 before it is opened */
+	int fds[TALKER_SOCKETS_MAX]; /* connected, as many as were opened */
+	size_t fd_count;
 	FILE *csv; /* NULL: none */
 	struct talker_record *records;
 	size_t record_count; /* filled in, from the first */
@@ -45,12 +47,12 @@ static int fail(const char *what)
 	return error;
 }
 
-static int request_txtime(const struct talker *talker)
+static int request_txtime(const struct talker *talker, int fd)
 {
 	struct sock_txtime txtime = {.clockid = talker->options.clock};
 	int error;
 
-	if (setsockopt(talker->fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof(txtime)) == 0)
+	if (setsockopt(fd, SOL_SOCKET, SO_TXTIME, &txtime, sizeof(txtime)) == 0)
 		return 0;
 	error = -errno;
 	fprintf(stderr,
@@ -61,13 +63,13 @@ static int request_txtime(const struct talker *talker)
 	return error;
 }
 
-static int set_priority(const struct talker *talker)
+static int set_priority(const struct talker *talker, int fd)
 {
 	int priority = (int)talker->options.priority;
 
 	if (priority < 0)
 		return 0;
-	if (setsockopt(talker->fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)))
+	if (setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)))
 		return fail("set --priority (above 6 it needs CAP_NET_ADMIN)");
 	return 0;
 }
@@ -75,22 +77,36 @@ static int set_priority(const struct talker *talker)
 static int open_socket(struct talker *talker)
 {
 	const struct talker_options *options = &talker->options;
-	int error;
+	int error, fd = socket(options->to.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-	talker->fd = socket(options->to.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (talker->fd < 0)
+	if (fd < 0)
 		return fail("open a UDP socket");
-	error = set_priority(talker);
+	talker->fds[talker->fd_count++] = fd;
+	error = set_priority(talker, fd);
 	if (!error && options->txtime)
-		error = request_txtime(talker);
+		error = request_txtime(talker, fd);
 	if (error)
 		return error;
-	if (options->bind.family &&
-	    bind(talker->fd, &options->bind.any, parse_endpoint_bytes(&options->bind)))
+	if (options->bind.family && bind(fd, &options->bind.any, parse_endpoint_bytes(&options->bind)))
 		return fail("bind to the address of --bind");
-	if (connect(talker->fd, &options->to.any, parse_endpoint_bytes(&options->to)))
+	if (connect(fd, &options->to.any, parse_endpoint_bytes(&options->to)))
 		return fail("connect to the address of --to");
 	return 0;
+}
+
+static int open_sockets(struct talker *talker)
+{
+	struct rlimit limit;
+	int error = 0;
+
+	/* Many sockets need more descriptors than a program usually asks for. */
+	if (talker->options.sockets > 1 && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
+	for (int64_t i = 0; i < talker->options.sockets && !error; i++)
+		error = open_socket(talker);
+	return error;
 }
 
 /* The base, and the assurance that no transmit time of the run overflows. */
@@ -153,7 +169,8 @@ static void send_payload(struct talker *talker, struct talker_record *record)
 		memcpy(CMSG_DATA(cmsg), &txtime_ns, sizeof(txtime_ns));
 	}
 	record->send_start_ns = timing_now_ns(talker->options.clock);
-	record->error = sendmsg(talker->fd, &message, 0) < 0 ? errno : 0;
+	record->error =
+		sendmsg(talker->fds[record->sequence % talker->fd_count], &message, 0) < 0 ? errno : 0;
 	record->send_end_ns = timing_now_ns(talker->options.clock);
 }
 
@@ -233,7 +250,7 @@ static int talker_init(struct talker *talker)
 		return error;
 	}
 	talker->records = records;
-	error = open_socket(talker);
+	error = open_sockets(talker);
 	if (!error)
 		error = process_prepare(&talker->options.process);
 	return error;
@@ -241,8 +258,8 @@ static int talker_init(struct talker *talker)
 
 static void talker_fini(struct talker *talker)
 {
-	if (talker->fd >= 0)
-		close(talker->fd);
+	for (size_t i = 0; i < talker->fd_count; i++)
+		close(talker->fds[i]);
 	records_unmap(talker->records, (size_t)talker->options.count, sizeof(*talker->records));
 	if (talker->csv)
 		fclose(talker->csv);
@@ -268,7 +285,6 @@ int talker_main(int argc, char **argv)
 	int status = OPTIONS_EXIT_FAILURE;
 	int result = talker_options_parse(argc, argv, &talker.options);
 
-	talker.fd = -1;
 	if (result)
 		return result < 0 ? OPTIONS_EXIT_USAGE : OPTIONS_EXIT_OK;
 	if (talker_init(&talker))

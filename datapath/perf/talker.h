@@ -18,6 +18,8 @@
 #include "parse.h"
 #include "process.h"
 
+#define TALKER_SOCKETS_MAX 1024
+
 struct talker_options {
 	union parse_endpoint to;
 	union parse_endpoint bind; /* family 0: not asked for */
@@ -31,6 +33,7 @@ struct talker_options {
 	bool txtime;
 	bool flood;       /* no cycle: one message after the other */
 	int64_t flood_ns; /* for so long; 0: until the count or a signal */
+	int64_t sockets;  /* that take turns, 1 to TALKER_SOCKETS_MAX */
 	struct parse_start start;
 	struct process_options process;
 	const char *csv_path; /* NULL: none */

@@ -19,6 +19,7 @@ static const struct talker_options defaults = {
 	.clock = CLOCK_TAI,
 	.priority = -1,
 	.txtime = true,
+	.sockets = 1,
 	.start = {.offset_ns = 50000000, .from_now = true},
 	.process = {.cpu = -1},
 };
@@ -34,6 +35,13 @@ static const char about[] =
 /* Of the options together; each by itself was checked. */
 static int check(const struct talker_options *options)
 {
+	if (options->sockets > 1 && options->bind.family) {
+		fprintf(stderr,
+			"tsnperf talker: --bind and --sockets of %" PRId64
+			", which cannot all have one address; give one of them.\n",
+			options->sockets);
+		return -EINVAL;
+	}
 	if (options->offset_ns < options->cycle_ns)
 		return 0;
 	fprintf(stderr,
@@ -80,6 +88,9 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 		{"for", "DURATION", option_duration, &options->flood_ns, .maximum = DAY_NS,
 		 .accepted = "how long to flood, as in 5s; 0: until COUNT or SIGTERM",
 		 .help = "end a --flood after so long; 0: only after COUNT or SIGTERM\n(default: 0)"},
+		{"sockets", "N", option_number, &options->sockets, .minimum = 1,
+		 .maximum = TALKER_SOCKETS_MAX, .accepted = "1 to 1024 sockets",
+		 .help = "sockets that take turns, message k in socket k modulo N\n(default: 1)"},
 		{"start", "NS|+DURATION", option_start, &options->start,
 		 .accepted = "nanoseconds on the chosen clock, or + and a duration from now, as in +50ms",
 		 .help = "base: time on CLOCK, or from now, rounded up to a whole cycle\n(default: +50ms)"},

@@ -61,6 +61,24 @@ static void show_reported(struct ktsn_ring_consumer *ring, uint32_t slot)
 				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
 }
 
+static_assert(KTSN_RING_FLOWS <= UINT8_MAX + 1, "numbers of flows fit into reported_flow");
+
+/* Whose it is, is the application's word, taken once. */
+static void note_reported(struct ktsn_ring_consumer *ring, uint32_t slot)
+{
+	uint32_t flow;
+
+	memcpy(&flow, &slot_at(ring, slot)->flow, sizeof(flow));
+	ring->reported[slot / KTSN_RING_WORD_BITS] |= UINT64_C(1) << (slot % KTSN_RING_WORD_BITS);
+	ring->reported_flow[slot] = (uint8_t)flow;
+}
+
+void ktsn_ring_touch(const struct ktsn_ring_consumer *ring)
+{
+	for (uint32_t slot = 0; slot < ring->slot_count; slot++)
+		(void)atomic_load_explicit(&slot_at(ring, slot)->state, memory_order_relaxed);
+}
+
 uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 {
 	static const int64_t always[KTSN_CLOCKS] = {KTSN_DOORBELL_ALWAYS, KTSN_DOORBELL_ALWAYS,
@@ -85,6 +103,7 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 			break;
 		case KTSN_SLOT_REPORTED:
 			reported++;
+			note_reported(ring, slot);
 			show_reported(ring, slot);
 			break;
 		case KTSN_SLOT_FREE:
@@ -141,16 +160,23 @@ static uint32_t collected_pop(struct ktsn_ring_consumer *ring)
 
 static void mark_taken(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
-	ring->taken[slot / KTSN_RING_WORD_BITS] |= UINT64_C(1) << (slot % KTSN_RING_WORD_BITS);
+	const uint64_t bit = UINT64_C(1) << (slot % KTSN_RING_WORD_BITS);
+
+	ring->taken[slot / KTSN_RING_WORD_BITS] |= bit;
+	ring->reported[slot / KTSN_RING_WORD_BITS] &= ~bit;
 	ring->held++;
 }
 
-/* The next collected slot whose state says that it is ready; 0 when there is none. A bit without the state
- * means nothing: it is a lie, or was left by a producer while ktsn_ring_recover() looked at the states. */
+/* Bits without a message that are looked at in one call: each is a look into a slot that is in no cache. */
+enum { LIES_AT_ONCE = 4 };
+
+/* The next collected slot whose state says that it is ready; 0 when there is none, -EAGAIN when none was found yet. A bit
+ * without the state means nothing: it is a lie, or was left by a producer while ktsn_ring_recover() looked at the
+ * states. */
 static int ready_slot(struct ktsn_ring_consumer *ring, uint32_t *slot)
 {
-	/* As many tries as slots: an application that sets bits for ever must not hold us. */
-	for (uint32_t tries = 0; tries < ring->slot_count; tries++) {
+	/* An application that sets bits for ever must not hold us. */
+	for (uint32_t lies = 0; lies < LIES_AT_ONCE; lies++) {
 		if (!ring->collected_summary)
 			collect(ring);
 		if (!ring->collected_summary)
@@ -161,15 +187,16 @@ static int ready_slot(struct ktsn_ring_consumer *ring, uint32_t *slot)
 		    KTSN_SLOT_READY)
 			return 1;
 	}
-	return 0;
+	return -EAGAIN;
 }
 
 int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken)
 {
 	struct ktsn_ring_slot *shared;
+	int found = ready_slot(ring, &taken->slot);
 
-	if (!ready_slot(ring, &taken->slot))
-		return 0;
+	if (found <= 0)
+		return found;
 	mark_taken(ring, taken->slot);
 	shared = slot_at(ring, taken->slot);
 	memcpy(&taken->flow, &shared->flow, sizeof(taken->flow));
@@ -241,6 +268,7 @@ void ktsn_ring_report(struct ktsn_ring_consumer *ring, uint32_t slot, uint8_t co
 	ring->held--;
 	ring->reports_made++;
 	charge_return(ring, slot);
+	note_reported(ring, slot);
 	shared->report_code = code;
 	shared->report_headers_bytes = (uint8_t)headers_bytes;
 	shared->sequence = ring->report_sequence++;
@@ -257,14 +285,12 @@ bool ktsn_ring_reports_any(const struct ktsn_ring_consumer *ring)
 	return false;
 }
 
-static void report_discard(struct ktsn_ring_consumer *ring, uint32_t slot, uint32_t flow)
+static void report_discard(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	struct ktsn_ring_slot *shared = slot_at(ring, slot);
-	uint32_t state = KTSN_SLOT_REPORTED, named;
+	uint32_t state = KTSN_SLOT_REPORTED;
 
-	memcpy(&named, &shared->flow, sizeof(named));
-	if (named != flow ||
-	    !atomic_compare_exchange_strong_explicit(&shared->state, &state, KTSN_SLOT_FREE,
+	if (!atomic_compare_exchange_strong_explicit(&shared->state, &state, KTSN_SLOT_FREE,
 						     memory_order_acq_rel, memory_order_relaxed))
 		return;
 	atomic_fetch_and_explicit(&ring->header->reported[slot / KTSN_RING_WORD_BITS],
@@ -276,10 +302,15 @@ static void report_discard(struct ktsn_ring_consumer *ring, uint32_t slot, uint3
 void ktsn_ring_reports_discard(struct ktsn_ring_consumer *ring, uint32_t flow)
 {
 	for (uint32_t w = 0; w < ring->slot_count / KTSN_RING_WORD_BITS; w++) {
-		uint64_t bits = atomic_load_explicit(&ring->header->reported[w], memory_order_relaxed);
+		for (uint64_t bits = ring->reported[w]; bits; bits &= bits - 1) {
+			uint32_t slot = w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(bits);
 
-		for (; bits; bits &= bits - 1)
-			report_discard(ring, w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(bits), flow);
+			/* The slot itself is in no cache: looked at once for each report that was made. */
+			if (ring->reported_flow[slot] != flow)
+				continue;
+			ring->reported[w] &= ~(bits & -bits);
+			report_discard(ring, slot);
+		}
 	}
 }
 

@@ -23,7 +23,10 @@ struct ktsn_ring_consumer {
 	uint64_t collected[KTSN_RING_WORDS]; /* ready bits fetched from the memory, not yet taken */
 	uint64_t collected_summary;          /* bit w: collected[w] is not 0 */
 	uint64_t taken[KTSN_RING_WORDS];     /* slots that ktsnd holds */
-	uint32_t reports_made;               /* modulo 2^32, as reports_read */
+	uint64_t
+		reported[KTSN_RING_WORDS]; /* slots that ktsnd made reports of and has not seen again since */
+	uint8_t reported_flow[KTSN_RING_SLOTS_MAX]; /* and whose they are */
+	uint32_t reports_made;                      /* modulo 2^32, as reports_read */
 	uint64_t report_sequence;
 };
 
@@ -42,6 +45,9 @@ struct ktsn_ring_taken {
 void ktsn_ring_consumer_init(struct ktsn_ring_consumer *ring, void *memory, uint32_t slot_count,
 			     uint32_t slot_bytes);
 
+/* Looks at every slot, so that no page is first looked for when ktsn_ring_recover() does. */
+void ktsn_ring_touch(const struct ktsn_ring_consumer *ring);
+
 /*
  * Takes over a ring that another ktsnd has used: what is READY will be taken like fresh messages; what was
  * DEPARTING may have left, so it is given back and never sent again; and free slots are shown as free.
@@ -55,7 +61,8 @@ bool ktsn_ring_ready(const struct ktsn_ring_consumer *ring);
 /*
  * Takes a message that has been published; order among those ready is arbitrary, but what one thread
  * published one after another is never split so that the later is taken and the earlier not, if the
- * caller takes until 0. Returns 1 with *taken filled; 0 when none is ready; -EBADMSG when the slot's
+ * caller takes until 0. Returns 1 with *taken filled; 0 when none is ready; -EAGAIN when the application
+ * claimed some that are none, and there may be more: nothing was taken; -EBADMSG when the slot's
  * contents cannot be used: *taken holds the slot, which is the caller's to release like any other.
  */
 int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken);

@@ -140,6 +140,31 @@ void ktsn_lanes_forget(struct lanes *lanes, uint64_t turn, unsigned int service)
 		sift_down(lanes, lanes->heap[i]);
 }
 
+/* Of the lane there and those below it. *overdue_most is how many overdue ones may still be looked at. */
+static int64_t due_after_from(const struct lanes *lanes, uint32_t place, int64_t now_tai_ns,
+			      uint32_t *overdue_most)
+{
+	int64_t left_tai_ns, right_tai_ns;
+
+	if (place >= lanes->count)
+		return KTSN_SHAPER_NEVER;
+	if (lanes->heap[place]->rank_tai_ns > now_tai_ns)
+		return lanes->heap[place]->rank_tai_ns;
+	if (!*overdue_most)
+		return KTSN_SHAPER_NEVER;
+	(*overdue_most)--;
+	left_tai_ns = due_after_from(lanes, 2 * place + 1, now_tai_ns, overdue_most);
+	right_tai_ns = due_after_from(lanes, 2 * place + 2, now_tai_ns, overdue_most);
+	return left_tai_ns < right_tai_ns ? left_tai_ns : right_tai_ns;
+}
+
+int64_t ktsn_lanes_due_after(const struct lanes *lanes, int64_t now_tai_ns)
+{
+	uint32_t overdue_most = KTSN_LANES_OVERDUE_MOST;
+
+	return due_after_from(lanes, 0, now_tai_ns, &overdue_most);
+}
+
 int64_t ktsn_lanes_due_beside(const struct lanes *lanes, const struct ktsn_shaper_lane *sender)
 {
 	int64_t due_tai_ns = KTSN_SHAPER_NEVER;

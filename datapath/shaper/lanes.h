@@ -54,6 +54,9 @@ struct lanes {
 	struct lane *heap[KTSN_SHAPER_LANES_MAX + 1]; /* and the shaper's own */
 };
 
+/* More senders that have something overdue are not looked at one by one. */
+enum { KTSN_LANES_OVERDUE_MOST = 8 };
+
 /* Whether a's first packet leaves before b's; both have one. */
 bool ktsn_lane_before(const struct lane *a, const struct lane *b);
 
@@ -70,6 +73,10 @@ void ktsn_lanes_unserved(struct lanes *lanes, struct lane *lane);
 
 /* When the first packet of any sender but that one is due; KTSN_SHAPER_NEVER when there is none. */
 int64_t ktsn_lanes_due_beside(const struct lanes *lanes, const struct ktsn_shaper_lane *sender);
+
+/* When the first packet of a sender becomes due that has none at `now`; KTSN_SHAPER_NEVER when there is none, or so many
+ * have something overdue that it is not looked for. */
+int64_t ktsn_lanes_due_after(const struct lanes *lanes, int64_t now_tai_ns);
 
 /* Services up to that turn are forgotten: the clock was set back, and they are in the future now, or another one of a
  * sender's services counts from now on. */

@@ -8,6 +8,9 @@
 #include <stdalign.h>
 #include <string.h>
 
+/* What yields must find so much of its window afterwards. */
+enum { YIELD_ROOM_NS = 100000 };
+
 static const struct {
 	const char *name;
 	const struct ktsn_shaper_ops *ops;
@@ -234,6 +237,12 @@ int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 	return selection_find(shaper, now_tai_ns)->at_tai_ns;
 }
 
+static bool gate_open(const struct ktsn_shaper *shaper, unsigned int class, int64_t at_tai_ns)
+{
+	return !shaper->ops->window || !shaper->gates ||
+	       ktsn_gates_window(shaper->gates, class, at_tai_ns).open_tai_ns <= at_tai_ns;
+}
+
 int64_t ktsn_shaper_due_beside(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *lane)
 {
 	int64_t due_tai_ns = KTSN_SHAPER_NEVER;
@@ -253,6 +262,55 @@ const struct ktsn_shaper_packet *ktsn_shaper_peek(struct ktsn_shaper *shaper, in
 	const struct selection *selection = selection_find(shaper, now_tai_ns);
 
 	return selection->at_tai_ns > now_tai_ns ? NULL : class_first(shaper, selection->traffic_class);
+}
+
+int64_t ktsn_shaper_due_after(const struct ktsn_shaper *shaper, unsigned int lowest_class, int64_t now_tai_ns)
+{
+	int64_t due_tai_ns = KTSN_SHAPER_NEVER;
+
+	if (shaper->ops->drops_late)
+		return KTSN_SHAPER_NEVER;
+	for (unsigned int classes = shaper->classes_used >> lowest_class << lowest_class; classes;
+	     classes &= classes - 1) {
+		unsigned int class = (unsigned int)__builtin_ctz(classes);
+		int64_t of_class_tai_ns = ktsn_lanes_due_after(&shaper->lanes[class], now_tai_ns);
+
+		if (of_class_tai_ns < due_tai_ns && gate_open(shaper, class, of_class_tai_ns))
+			due_tai_ns = of_class_tai_ns;
+	}
+	return due_tai_ns;
+}
+
+bool ktsn_shaper_may_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64_t until_tai_ns)
+{
+	const struct selection *selection = selection_find(shaper, now_tai_ns);
+
+	/* A window that is missed is a cycle that is lost. */
+	return selection->at_tai_ns > now_tai_ns || !shaper->ops->window ||
+	       shaper->ops->window(shaper, selection->traffic_class)->close_tai_ns - YIELD_ROOM_NS >
+		       until_tai_ns;
+}
+
+void ktsn_shaper_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64_t late_tai_ns,
+		       int64_t until_tai_ns)
+{
+	const struct selection *selection = selection_find(shaper, now_tai_ns);
+	unsigned int class = selection->traffic_class;
+	struct lanes *lanes = &shaper->lanes[class];
+
+	if (selection->at_tai_ns > now_tai_ns)
+		return;
+	for (uint32_t i = 0;
+	     i < KTSN_LANES_OVERDUE_MOST && lanes->heap[0]->first->txtime_tai_ns < late_tai_ns &&
+	     lanes->heap[0]->rank_tai_ns <= now_tai_ns;
+	     i++) {
+		struct ktsn_shaper_lane *sender = lanes->heap[0]->sender;
+
+		sender->services[lanes->service] =
+			(struct service){.end_tai_ns = until_tai_ns, .turn = ++shaper->turns};
+		ktsn_lanes_served(lanes, &sender->classes[class]);
+	}
+	first_find(shaper, class);
 }
 
 /* Who is first then is the caller's to find. */

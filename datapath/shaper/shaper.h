@@ -118,6 +118,22 @@ int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns);
  * KTSN_SHAPER_NEVER when there is none. */
 int64_t ktsn_shaper_due_beside(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *lane);
 
+/*
+ * For a caller to whom a frame takes longer than the link: what is to be sent at its time must not find it busy with
+ * something that is late already.
+ *
+ * ktsn_shaper_due_after: when the first packet of that class or a higher one becomes due that is not at `now`, if its gate
+ * is open then; KTSN_SHAPER_NEVER when there is none, or the strategy drops what is late.
+ * ktsn_shaper_may_yield: whether what ktsn_shaper_peek() gives at `now` can as well leave after `until`.
+ * ktsn_shaper_yield: it does, as all in its class whose time was before `late`; that they waited counts as their senders'
+ * turns.
+ */
+int64_t ktsn_shaper_due_after(const struct ktsn_shaper *shaper, unsigned int lowest_class,
+			      int64_t now_tai_ns);
+bool ktsn_shaper_may_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64_t until_tai_ns);
+void ktsn_shaper_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64_t late_tai_ns,
+		       int64_t until_tai_ns);
+
 /* Gives back a packet that leaves at `now`, or is dropped, as *verdict says; or NULL when none may. */
 struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns,
 					       enum ktsn_verdict *verdict);

@@ -43,6 +43,7 @@ const (
 	partKtsnd    = "ktsnd"
 	partKubelet  = "kubelet"
 	partNetworks = "networks"
+	partLimits   = "limits"
 )
 
 // privileges are the capabilities that the agent keeps of those of its container.
@@ -72,8 +73,8 @@ type agent struct {
 	volumes  *csi.Volumes
 	host     *install.Node
 	metrics  *metrics.Metrics
-	// again asks the peers' reconciler to look, gatesAgain that of the schedule.
-	again, gatesAgain chan event.GenericEvent
+	// again asks the peers' reconciler to look, gatesAgain that of the schedule, limitsAgain that of the limits.
+	again, gatesAgain, limitsAgain chan event.GenericEvent
 }
 
 // Run serves the node until ctx ends.
@@ -82,12 +83,17 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 		Options: options, log: log, link: daemon.Link{Path: options.Control}, networks: network.File{Path: options.Networks},
 		host:  &install.Node{Root: options.Host, List: install.DefaultList},
 		again: make(chan event.GenericEvent, 1), gatesAgain: make(chan event.GenericEvent, 1),
+		limitsAgain: make(chan event.GenericEvent, 1),
 	}
 	var err error
 	if a.metrics, err = metrics.New(ctrlmetrics.Registry); err != nil {
 		return fmt.Errorf("prepare the metrics: %w", err)
 	}
-	a.board = health.New(a.changed, partKtsnd, partKubelet, partNetworks)
+	parts := []string{partKtsnd, partKubelet, partNetworks}
+	if a.FromCluster {
+		parts = append(parts, partLimits)
+	}
+	a.board = health.New(a.changed, parts...)
 	a.volumes = &csi.Volumes{Dir: a.runDir(), Library: filepath.Join(a.runDir(), "lib", "libktsn.so"), Daemon: a.link}
 	if err := privilege.Reduce(options.privileges()...); err != nil {
 		return err
@@ -101,7 +107,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	if a.FromCluster {
 		a.networks = network.Objects{Reader: a.manager.GetClient(), Node: a.Node}
 	}
-	for _, add := range []func() error{a.addGates, a.addPeers, a.addKeeper, a.addCSI, a.addSweeper, a.addPoller, a.addWatcher} {
+	for _, add := range []func() error{a.addGates, a.addLimits, a.addPeers, a.addKeeper, a.addCSI, a.addSweeper, a.addPoller, a.addWatcher} {
 		if err := add(); err != nil {
 			return err
 		}
@@ -211,7 +217,7 @@ func (a *agent) addKeeper() error {
 		Link: a.link, StateDir: a.StateDir, Sockets: a.volumes, Log: a.log.With("part", partKtsnd),
 		Report: func(err error) { a.board.Set(partKtsnd, err) },
 		Told: func() {
-			for _, reconciler := range []chan event.GenericEvent{a.again, a.gatesAgain} {
+			for _, reconciler := range []chan event.GenericEvent{a.again, a.gatesAgain, a.limitsAgain} {
 				select {
 				case reconciler <- event.GenericEvent{}:
 				default: // it is to look anyway, or does not run

@@ -46,7 +46,7 @@ func (a *agent) addGates() error {
 // wellForNetworks names what keeps the node from serving pods.
 func (a *agent) wellForNetworks() error {
 	var all error
-	for _, part := range []string{partKtsnd, partKubelet, partNetworks} {
+	for _, part := range []string{partKtsnd, partKubelet, partNetworks, partLimits} {
 		if err := a.board.Get(part); err != nil {
 			all = errors.Join(all, fmt.Errorf("%s: %w", part, err))
 		}

@@ -33,6 +33,9 @@ func Collect(store *Store) (*results.Summary, []results.Series, error) {
 			What: fmt.Sprintf("%d of %d runs", summary.Profile.Runs-c.done, summary.Profile.Runs),
 			Why:  "the bench was interrupted; the same `ktsn bench run` goes on with them"})
 	}
+	if section := c.indicators(); section != nil {
+		summary.Sections = append(summary.Sections, *section)
+	}
 	return summary, c.series(), c.report(summary)
 }
 
@@ -69,7 +72,7 @@ func (m *Manifest) summary() *results.Summary {
 			LeadNs:       environment.LeadNs,
 			Gates:        environment.Gates,
 		},
-		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Experiment: profile.Experiment, Target: profile.means().Name, Runs: m.Runs, Window: profile.Window.summary(), Seed: profile.Seed,
+		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Experiment: profile.Experiment, Target: profile.means().Name, Runs: m.Runs, Window: profile.Window.summary(), VLAN: profile.VLAN, Seed: profile.Seed,
 			BudgetNs: profile.Budget.Nanoseconds(), MeanOverNs: profile.MeanOver.Nanoseconds(), Samplers: string(profile.Samplers),
 			Programs: environment.Programs},
 		Clock:       &clock,
@@ -106,6 +109,8 @@ type entry struct {
 	measuredNs []int64
 	end        int64
 	resampled  *stats.Resampled
+	// values are what was measured beside, by name, one of each repetition that has it.
+	values map[string][]float64
 }
 
 func (c *collector) add(record *Record) error {
@@ -173,6 +178,12 @@ func (e *entry) add(record *Record) {
 	}
 	e.parts[record.Run.Repetition-1] = append(e.parts[record.Run.Repetition-1], measured.latency...)
 	e.addTimes(record)
+	for name, value := range record.Values {
+		if e.values == nil {
+			e.values = map[string][]float64{}
+		}
+		e.values[name] = append(e.values[name], value)
+	}
 }
 
 // addWitness takes from a run that was watched what the one before, of the same alternation, does not know. Its times of

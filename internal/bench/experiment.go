@@ -150,7 +150,7 @@ func Span(to *time.Duration, least, most time.Duration) Field {
 }
 
 // notWithExperiment are fields that say nothing to an experiment, which has its own below `with`.
-var notWithExperiment = []string{"workloads", "payloads", "cycles", "messages", "warm-up", "talkers", "window", "samplers", "idle",
+var notWithExperiment = []string{"workloads", "payloads", "cycles", "messages", "warm-up", "talkers", "window", "vlan", "samplers", "idle",
 	"budget", "mean-over"}
 
 // readExperiment completes a profile that names an experiment, once all its fields are known.
@@ -275,7 +275,7 @@ func (c *collector) report(summary *results.Summary) error {
 		return err
 	}
 	findings := one.Report(c.profile, c.cases)
-	summary.Sections = findings.Sections
+	summary.Sections = append(summary.Sections, findings.Sections...)
 	summary.Figures = append(summary.Figures, findings.Figures...)
 	summary.NotMeasured = append(summary.NotMeasured, findings.Gaps...)
 	return nil

@@ -68,6 +68,7 @@ var Cluster = &Means{
 		results.WorkloadGates:           othersSchedule,
 		results.WorkloadGatesSaturated:  othersSchedule,
 		results.WorkloadKernelSaturated: othersSchedule,
+		results.WorkloadGatesIperf3:     othersSchedule,
 	},
 	Overhead:     1500 * time.Millisecond, // programs are started in pods by way of the cluster's API
 	Counterparts: map[string]string{results.PathDirect: results.PathTSN, results.PathKernelVXLAN: results.PathPrimary},

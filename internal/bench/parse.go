@@ -77,6 +77,7 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"talkers":           func(p *Profile, n *yaml.Node) (err error) { p.Talkers, err = number(n); return err },
 	"pinning":           readPinning,
 	"window":            readWindow,
+	"vlan":              func(p *Profile, n *yaml.Node) (err error) { return Number(&p.VLAN, 1, 4094)(n) },
 	"samplers":          readSamplers,
 	"idle":              func(p *Profile, n *yaml.Node) (err error) { p.Idle, err = duration(n); return err },
 	"budget":            func(p *Profile, n *yaml.Node) (err error) { p.Budget, err = duration(n); return err },

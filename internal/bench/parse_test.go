@@ -133,6 +133,8 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 		"a window that is the cycle":     {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 0us, close: 1ms}", "leaves some of the cycle to others"},
 		"an offset past the window":      {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 0us, close: 100us, offset: 100us}", "an offset of 100µs in a window of 100µs; give less"},
 		"a window without a schedule":    {"paths: [direct]\nwindow: {open: 0us, close: 100us}", "p.yaml:2: window: given, and no workload with a schedule"},
+		"a VLAN without a schedule":      {"paths: [direct]\nvlan: 3", "p.yaml:2: vlan: given, and no workload with a schedule; add some of"},
+		"a VLAN that cannot be":          {"paths: [direct]\nworkloads: [gates]\nvlan: 4095", "p.yaml:3: vlan: is 4095; give 1 to 4094"},
 		"half a window":                  {"paths: [direct]\nwindow: {from: 1us}", "has from, which is no field of a window; those are close, offset, open"},
 		"an unknown target":              {"paths: [direct]\ntarget: cloud", `p.yaml:2: target: is "cloud"; must be namespaces or cluster`},
 		"an unknown workload":            {"paths: [direct]\nworkloads: [chaos]", `p.yaml:2: workloads: no workload is called "chaos"`},

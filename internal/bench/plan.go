@@ -52,7 +52,7 @@ func Plan(profile *Profile) []Block {
 			}
 			current = &group.setting
 			for _, turn := range group.turns(repetition) {
-				turn.Window = profile.Window
+				turn.Window, turn.VLAN = profile.Window, profile.VLAN
 				for _, run := range profile.watched(turn) {
 					number++
 					if !run.Witness { // which belongs to the one before
@@ -89,7 +89,7 @@ func group(profile *Profile) []settingGroup {
 	for _, cycle := range profile.Cycles {
 		for _, workload := range workloads {
 			others, ovs := byUplink(piecesOf(profile, workload, cycle))
-			groups = addPieces(groups, settingOf(workload.Name, cycle, profile.Window, daemon), others)
+			groups = addPieces(groups, settingOf(workload.Name, cycle, profile, daemon), others)
 			groups = addPieces(groups, throughOVS(workload.Name), ovs)
 		}
 	}
@@ -207,7 +207,7 @@ func warmUps(profile *Profile, pieces []piece, repetition int) []Run {
 		if !seen[piece.key.Path] {
 			seen[piece.key.Path] = true
 			runs = append(runs, Run{Key: piece.key, Repetition: repetition, Messages: max(profile.WarmUp/piece.talkers, 2),
-				Talkers: piece.talkers, Window: profile.Window})
+				Talkers: piece.talkers, Window: profile.Window, VLAN: profile.VLAN})
 		}
 	}
 	return runs

@@ -50,6 +50,8 @@ type Profile struct {
 	Pinning Pinning `json:"pinning"`
 	// Window is that of the measured messages in the schedule.
 	Window Window `json:"window"`
+	// VLAN is the tag on the frames of workloads with a schedule, 1 to 4094; 0: none.
+	VLAN int `json:"vlan,omitempty"`
 	// Samplers is which runs are watched: SamplersApart, SamplersOn or SamplersOff.
 	Samplers Samplers `json:"samplers"`
 	// Idle is how long ktsnd is watched with nothing to send; 0: not.

@@ -23,6 +23,8 @@ type Run struct {
 	Talkers  int `json:"talkers"`
 	// Window is that of the profile.
 	Window Window `json:"window,omitzero"`
+	// VLAN is the tag of the profile; 0: none.
+	VLAN int `json:"vlan,omitempty"`
 	// Unsampled asks the target to watch neither link nor programs.
 	Unsampled bool `json:"unsampled,omitempty"`
 	// Witness marks the runs that are watched in the place of those before them, which are not: what they say of the wire
@@ -69,6 +71,8 @@ type Setting struct {
 	// Daemon asks for a ktsnd, to which pod a is attached.
 	Daemon    bool
 	KeepAwake bool
+	// Serial tells settings apart that are the same otherwise, so that each has a new ktsnd.
+	Serial int
 	// OVS has ktsnd, and all else that the pod sends, go through Open vSwitch.
 	OVS bool
 	// PMDMaxSleep is how long the polling of that Open vSwitch may pause; 0: it never does.
@@ -77,6 +81,8 @@ type Setting struct {
 	GatesCycle time.Duration
 	// Window is that of the measured messages in that schedule.
 	Window Window
+	// VLAN is the tag of what ktsnd sends, with the priority of its class; 0: none.
+	VLAN int
 }
 
 // Outcome is what became of a run's messages.
@@ -98,6 +104,14 @@ type Outcome struct {
 	Samples map[string][]int64 `json:"samples,omitempty"`
 	Said    map[string]string  `json:"said,omitempty"`
 }
+
+// Names of Outcome.Values.
+const (
+	// ValueIperf3Bps is what an iperf3 beside the messages brought to the other end, in bit/s of payload, ValueIperf3Lost the
+	// share of what it sent that did not arrive.
+	ValueIperf3Bps  = "iperf3_received_bps"
+	ValueIperf3Lost = "iperf3_lost_share"
+)
 
 // Environment is what a target says of itself: the same each time, but for what is known only once ktsnd runs.
 type Environment struct {

@@ -13,6 +13,8 @@ import (
 // sample, or none (coordinated omission).
 type samples struct {
 	latency, jitter, launch, departure, port, call []int64
+	// handover is when the application called the send function.
+	handover []int64
 }
 
 // samplesOf measures messages; those whose send call failed do not count.
@@ -25,6 +27,7 @@ func samplesOf(messages []results.Message, cycleNs int64) samples {
 			continue
 		}
 		s.call = append(s.call, message.SendEnd-message.SendStart)
+		s.handover = append(s.handover, message.SendStart-message.Txtime)
 		if message.Departed != 0 {
 			s.departure = append(s.departure, message.Departed-message.Txtime)
 		}
@@ -55,6 +58,7 @@ func (s *samples) add(more *samples) {
 	s.departure = append(s.departure, more.departure...)
 	s.port = append(s.port, more.port...)
 	s.call = append(s.call, more.call...)
+	s.handover = append(s.handover, more.handover...)
 }
 
 // describe adds the distributions of times to what a target observed.

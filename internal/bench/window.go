@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -44,6 +45,9 @@ func readWindow(p *Profile, n *yaml.Node) error {
 
 func (p *Profile) checkWindow() *Fault {
 	w := p.Window
+	if p.VLAN != 0 && !slices.ContainsFunc(p.workloadNames(), HasGates) {
+		return fault("vlan", -1, "given, and no workload with a schedule; add some of %v, or leave it out", GateWorkloads)
+	}
 	if w == (Window{}) {
 		return nil
 	}
@@ -63,8 +67,17 @@ func (p *Profile) checkWindow() *Fault {
 	return nil
 }
 
+// LeaveVLAN has frames carry no tag, and says why.
+func (p *Profile) LeaveVLAN(why string) {
+	p.Lacking = append(p.Lacking, results.Gap{What: fmt.Sprintf("VLAN %d", p.VLAN), Why: why})
+	p.VLAN = 0
+}
+
 // leaveWindow is for targets without schedules of their own.
 func (p *Profile) leaveWindow() {
+	if p.VLAN != 0 {
+		p.LeaveVLAN(othersSchedule)
+	}
 	if p.Window != (Window{}) {
 		p.Window = Window{}
 		p.Lacking = append(p.Lacking, results.Gap{What: "a window of the schedule", Why: othersSchedule})

@@ -31,10 +31,12 @@ var AllPaths = []string{results.PathDirect, results.PathKernelVXLAN, results.Pat
 // AllWorkloads are the workloads in the order in which they are measured.
 var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadUnsampled, results.WorkloadTalkers,
 	results.WorkloadCompeting, results.WorkloadSaturated, results.WorkloadKeepAwake, results.WorkloadPMDSleep,
-	results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
+	results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated,
+	results.WorkloadGatesIperf3}
 
 // GateWorkloads take turns under one schedule. Only ktsnd's path has gates.
-var GateWorkloads = []string{results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated}
+var GateWorkloads = []string{results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated,
+	results.WorkloadGatesIperf3}
 
 // HasGates tells whether a workload has a schedule.
 func HasGates(workload string) bool {
@@ -59,17 +61,17 @@ func throughOVS(workload string) Setting {
 }
 
 // settingOf is how a workload wants the target.
-func settingOf(workload string, cycle time.Duration, window Window, daemon bool) Setting {
+func settingOf(workload string, cycle time.Duration, profile *Profile, daemon bool) Setting {
 	setting := Setting{Daemon: daemon, KeepAwake: workload == results.WorkloadKeepAwake}
 	if HasGates(workload) {
-		setting.GatesCycle, setting.Window = cycle, window
+		setting.GatesCycle, setting.Window, setting.VLAN = cycle, profile.Window, profile.VLAN
 	}
 	return setting
 }
 
 // longestRun is how many messages of each talker a run can have: what ktsnd remembers of departures bounds it.
 func longestRun(workload string, cycle time.Duration, talkers int) int {
-	if HasGates(workload) {
+	if HasGates(workload) && workload != results.WorkloadGatesIperf3 { // which ktsnd never sees
 		return max(int(gatesRunTime/cycle), 2)
 	}
 	return maxMessagesPerRun / talkers

@@ -76,8 +76,8 @@ func newBenchRun(env *environment) *cobra.Command {
 	flags.StringVar(&b.cluster.Kubeconfig, "kubeconfig", "", "measure in the cluster that this file names")
 	flags.StringVar(&b.cluster.Context, "context", "", "one of the file's contexts (default: its current one)")
 	flags.StringVar(&b.cluster.Namespace, "namespace", "ktsn-bench", "namespace for the pods in the cluster; made and removed")
-	flags.StringVar(&b.cluster.Network, "network", "kubernetsn-system/tsn", "NetworkAttachmentDefinition of path tsn")
-	flags.StringVar(&b.cluster.Image, "image", "", "image with tsnperf (default: the one beside ktsnd's in the cluster)")
+	flags.StringVar(&b.cluster.Network, "network", "kubernetsn-system/tsn", "network of path tsn: NAME of a TSNNetwork, or NAMESPACE/NAME of it and of where the chart is, or of a NetworkAttachmentDefinition")
+	flags.StringVar(&b.cluster.Image, "image", "", "image with tsnperf, or nettools for experiments with other programs (default: the one beside ktsnd's or the operator's in the cluster)")
 	flags.StringVar(&b.format, "plots", "svg", "format of the drawings as files: svg or png")
 	flags.StringArrayVar(&b.assertions, "assert", nil, assertHelp)
 	flags.BoolVar(&b.quiet, "quiet", false, "no progress")
@@ -173,7 +173,7 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 // open makes the target, having removed what an earlier one left whose process was killed.
 func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io.Writer) (bench.Target, error) {
 	if profile.Placed() {
-		return b.openPlace(profile, progress)
+		return b.openPlace(ctx, profile, progress)
 	}
 	if profile.Target == bench.Cluster.Name {
 		target, err := kubelab.Open(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
@@ -181,6 +181,9 @@ func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io
 			return nil, err
 		}
 		return target, nil
+	}
+	if err := lab.Iperf3Missing(profile); err != nil {
+		return nil, err
 	}
 	programs, err := lab.FindPrograms(b.binDir, slices.ContainsFunc(profile.Paths, results.ThroughKtsnd))
 	if err != nil {
@@ -193,6 +196,11 @@ func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io
 		if err := leaveOVS(ctx, profile); err != nil {
 			return nil, err
 		}
+		if profile.VLAN != 0 {
+			if missing := lab.VLANMissing(ctx); missing != nil {
+				profile.LeaveVLAN(missing.Error())
+			}
+		}
 	}
 	target, err := lab.Open(ctx, programs, profile.Pinning)
 	if err != nil {
@@ -202,9 +210,13 @@ func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io
 }
 
 // openPlace makes the target of an experiment that is made on paths of its own.
-func (b *benchRun) openPlace(profile *bench.Profile, progress io.Writer) (bench.Target, error) {
+func (b *benchRun) openPlace(ctx context.Context, profile *bench.Profile, progress io.Writer) (bench.Target, error) {
 	if profile.Target == bench.Cluster.Name {
-		return nil, errors.New("not yet")
+		target, err := kubelab.OpenTools(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
+		if err != nil {
+			return nil, err
+		}
+		return target, nil
 	}
 	if os.Geteuid() == 0 {
 		if err := netlab.Sweep(progress); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cluster"
+	"github.com/kubernetsn/kubernetsn/internal/tsnnetwork"
 )
 
 // where are the options by which a command finds a cluster.
@@ -127,6 +128,9 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork) {
 		ranges += ", " + network.Spec.IPv6.CIDR
 	}
 	fmt.Fprintf(out, "network %s: VNI %d, %s, %d pods\n", network.Name, network.Spec.VNI, ranges, network.Status.Pods)
+	if limits, err := tsnnetwork.LimitsOf(network); err == nil && limits.Any() {
+		fmt.Fprintf(out, "  limits of a pod: %s\n", limitsLine(limits))
+	}
 	for _, condition := range network.Status.Conditions {
 		fmt.Fprintf(out, "  %s: %s, %s\n", condition.Type, condition.Status, condition.Message)
 	}

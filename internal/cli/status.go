@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -21,6 +22,7 @@ type state struct {
 	Status    *control.Status            `json:"status"`
 	Endpoints []control.AttachedEndpoint `json:"endpoints"`
 	Pods      []control.Pod              `json:"pods"`
+	Limits    []control.NetworkLimits    `json:"network-limits"`
 	Flows     []control.Flow             `json:"flows"`
 	Peers     []control.Peer             `json:"peers"`
 	Schedule  *control.Schedule          `json:"schedule"`
@@ -78,6 +80,9 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	if current.Pods, err = client.Pods(ctx); err != nil {
 		return nil, err
 	}
+	if current.Limits, err = client.NetworkLimits(ctx); err != nil {
+		return nil, err
+	}
 	if current.Flows, err = client.Flows(ctx); err != nil {
 		return nil, err
 	}
@@ -101,6 +106,9 @@ func printText(out io.Writer, current *state) error {
 	}
 	for _, peer := range current.Peers {
 		fmt.Fprintf(table, "peer\t%s, VNI %d, %v\n", peer.Address, peer.VNI, peer.Subnets)
+	}
+	for _, network := range current.Limits {
+		fmt.Fprintf(table, "limits\tVNI %d, of a pod: %s\n", network.VNI, limitsLine(network.Limits))
 	}
 	// Each part has columns of its own.
 	for _, part := range []func(){
@@ -168,20 +176,50 @@ func scheduleLine(current *control.Schedule) string {
 
 // printPods shows of each pod what it has and what it may have.
 func printPods(out io.Writer, pods []control.Pod) {
-	fmt.Fprintln(out, "pod\tendpoints\tprocesses\tsockets\tring memory\tpending\trate limit\tsocket")
+	fmt.Fprintln(out, "pod\tendpoints\tprocesses\tsockets\tring memory\tpending\trate limit\tdoorbell limit\thorizon\tsocket")
 	for _, pod := range pods {
 		limits := pod.Limits
-		path, rate := pod.Path, "none"
+		path := pod.Path
 		if path == "" {
 			path = "none yet"
 		}
-		if limits.MessageRate > 0 {
-			rate = fmt.Sprintf("%d/s", limits.MessageRate)
-		}
-		fmt.Fprintf(out, "%s\t%d\t%d of %d\t%d of %d\t%d of %d KiB\t%d of %d\t%s\t%s\n", pod.Identity, pod.Endpoints,
+		fmt.Fprintf(out, "%s\t%d\t%d of %d\t%d of %d\t%d of %d KiB\t%d of %d\t%s\t%s\t%s\t%s\n", pod.Identity, pod.Endpoints,
 			pod.Processes, limits.Processes, pod.Sockets, limits.Sockets, pod.RingMemoryBytes>>10,
-			limits.RingMemoryBytes>>10, pod.Pending, limits.Pending, rate, path)
+			limits.RingMemoryBytes>>10, pod.Pending, limits.Pending, rateText(limits.MessageRate), rateText(limits.DoorbellRate),
+			time.Duration(limits.HorizonNs), path)
 	}
+}
+
+func rateText(perSecond uint64) string {
+	if perSecond == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d/s", perSecond)
+}
+
+// limitsLine are those limits that are given.
+func limitsLine(limits control.GivenLimits) string {
+	var all []string
+	for _, limit := range []struct {
+		value *uint64
+		name  string
+	}{{limits.Processes, "processes"}, {limits.Sockets, "sockets"}, {limits.RingMemoryBytes, "bytes of rings"}, {limits.Pending, "pending"}} {
+		if limit.value != nil {
+			all = append(all, fmt.Sprintf("%d %s", *limit.value, limit.name))
+		}
+	}
+	for _, limit := range []struct {
+		value *uint64
+		name  string
+	}{{limits.MessageRate, "rate"}, {limits.DoorbellRate, "doorbells"}} {
+		if limit.value != nil {
+			all = append(all, limit.name+" "+rateText(*limit.value))
+		}
+	}
+	if limits.HorizonNs != nil {
+		all = append(all, fmt.Sprintf("horizon %v", time.Duration(*limits.HorizonNs)))
+	}
+	return strings.Join(all, ", ")
 }
 
 // printFlows gives each socket its line.

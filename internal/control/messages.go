@@ -57,7 +57,7 @@ type peerDelRequest struct {
 	Address netip.Addr `json:"address"`
 }
 
-// listRequest asks for one page of endpoints, pods, flows or peers.
+// listRequest asks for one page of endpoints, pods, limits of networks, flows or peers.
 type listRequest struct {
 	requestHeader
 	Offset int `json:"offset"`

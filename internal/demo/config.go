@@ -73,7 +73,7 @@ func (c *Config) check() error {
 	}
 	for _, workload := range c.Workloads {
 		if workload == results.WorkloadUnsampled || workload == results.WorkloadTalkers || workload == results.WorkloadCompeting ||
-			workload == results.WorkloadSaturated {
+			workload == results.WorkloadSaturated || workload == results.WorkloadGatesIperf3 {
 			return fmt.Errorf("workload %s is not the demo's, which has %v; `ktsn bench` measures it", workload, AllWorkloads)
 		}
 	}

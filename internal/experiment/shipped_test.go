@@ -25,6 +25,9 @@ func TestShippedProfilesOfExperimentsAreGood(t *testing.T) {
 	for _, name := range bench.ShippedProfiles() {
 		for _, means := range []*bench.Means{bench.Namespaces, bench.Cluster} {
 			profile, err := bench.ReadProfile(name, means)
+			if err != nil && means == bench.Cluster && strings.Contains(err.Error(), "target: is namespaces") {
+				continue // which it says itself
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,9 +36,10 @@ type Where struct {
 	Context string
 	// Namespace is made for the bench, and removed.
 	Namespace string
-	// Network is NAMESPACE/NAME of the NetworkAttachmentDefinition of path tsn.
+	// Network is that of path tsn: NAME of a TSNNetwork, or NAMESPACE/NAME of it and of where the chart is, or, where there is
+	// no such TSNNetwork, of a NetworkAttachmentDefinition.
 	Network string
-	// Image holds tsnperf; empty: the one beside ktsnd's.
+	// Image holds tsnperf; empty: the one beside ktsnd's, or the operator's.
 	Image string
 }
 
@@ -47,6 +49,10 @@ type connection struct {
 	config *rest.Config
 	// core and authorization are the groups of its API that a bench asks.
 	core, authorization rest.Interface
+	// discovery is that of Services, for what is found by their names.
+	discovery rest.Interface
+	// annotated tells that the network is a TSNNetwork, on which the operator puts the pods that are annotated.
+	annotated bool
 }
 
 // connect reads the kubeconfig; the cluster is not asked yet.
@@ -64,10 +70,11 @@ func connect(where Where) (*connection, error) {
 	}
 	config.UserAgent = "ktsn-bench"
 	c := &connection{Where: where, config: config}
-	var errCore, errAuthorization error
+	var errCore, errAuthorization, errDiscovery error
 	c.core, errCore = clientOf(config, "/api", corev1.SchemeGroupVersion)
 	c.authorization, errAuthorization = clientOf(config, "/apis", authorizationv1.SchemeGroupVersion)
-	if err := errors.Join(errCore, errAuthorization); err != nil {
+	c.discovery, errDiscovery = clientOf(config, "/apis", discoveryv1.SchemeGroupVersion)
+	if err := errors.Join(errCore, errAuthorization, errDiscovery); err != nil {
 		return nil, fmt.Errorf("kubeconfig %s: %s", where.Kubeconfig, oneLine(err))
 	}
 	return c, nil
@@ -78,6 +85,7 @@ var objects = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(authorizationv1.AddToScheme(scheme))
+	utilruntime.Must(discoveryv1.AddToScheme(scheme))
 	return scheme
 }()
 

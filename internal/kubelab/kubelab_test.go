@@ -5,6 +5,7 @@ package kubelab
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/results"
@@ -33,7 +35,12 @@ type api struct {
 	// namespace is there already when not nil.
 	namespace *corev1.Namespace
 	network   bool
-	// waiting is why the pods do not start.
+	// annotated tells that the network is a TSNNetwork, operator that there is one who puts pods on it.
+	annotated, operator bool
+	// ktsnd tells that it runs; with an operator it does where annotated pods are, and is ready when asked again.
+	ktsnd     bool
+	askedOnce bool
+	// waiting is why the pods do not start; without a reason they do.
 	waiting string
 	asked   []string
 	pods    map[string]*corev1.Pod
@@ -69,8 +76,8 @@ func (a *api) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 		answer(review)
 	case path == "/api/v1/nodes":
 		answer(corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Items: a.nodes})
-	case strings.Contains(path, attachmentResource):
-		if !a.network {
+	case strings.Contains(path, attachmentResource), strings.Contains(path, networkResource):
+		if there := map[bool]bool{true: a.annotated, false: a.network}[strings.Contains(path, networkResource)]; !there {
 			refuse(http.StatusNotFound, metav1.StatusReasonNotFound)
 			return
 		}
@@ -88,15 +95,45 @@ func (a *api) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 		if request.Method == http.MethodDelete {
 			a.namespace = nil
 		}
+	case strings.HasSuffix(path, "/exec"):
+		refuse(http.StatusForbidden, metav1.StatusReasonForbidden) // a lab in a cluster that runs nothing
+	case strings.HasSuffix(path, "/pods") && request.Method == http.MethodGet:
+		answer(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: a.ofChart(request.URL.Query().Get("labelSelector"))})
 	default:
 		a.servePods(request, answer)
 	}
+}
+
+// ofChart are the pods of the chart with a label.
+func (a *api) ofChart(label string) []corev1.Pod {
+	pod := func(container, image string, ready corev1.ConditionStatus) []corev1.Pod {
+		return []corev1.Pod{{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: container, Image: image}}},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}}
+	}
+	talker := a.pods[talkerTSN]
+	switch {
+	case label == operatorPods && a.operator:
+		return pod(operatorContainer, "registry.example/ktsn-operator:1.2", corev1.ConditionTrue)
+	case label == nodePods && a.ktsnd && !a.annotated:
+		return pod(ktsndContainer, "registry.example/ktsnd:1.2", corev1.ConditionTrue)
+	case label == nodePods && a.ktsnd && talker != nil && talker.Annotations[v1alpha1.NetworkAnnotation] != "":
+		ready := corev1.ConditionFalse
+		if a.askedOnce {
+			ready = corev1.ConditionTrue
+		}
+		a.askedOnce = true
+		return pod(ktsndContainer, "registry.example/ktsnd:1.2", ready)
+	}
+	return nil
 }
 
 func (a *api) servePods(request *http.Request, answer func(any)) {
 	if request.Method == http.MethodPost {
 		pod := &corev1.Pod{}
 		_ = json.NewDecoder(request.Body).Decode(pod)
+		if a.waiting == "" {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: container, State: corev1.ContainerState{
 			Waiting: &corev1.ContainerStateWaiting{Reason: a.waiting, Message: "no such image"}}}}
 		a.pods[pod.Name] = pod
@@ -125,7 +162,10 @@ func open(t *testing.T, cluster *api, where Where, paths ...string) error {
 		where.Context = ""
 		server.Close()
 	}
-	where.Namespace, where.Network = "mine", "kubernetsn-system/tsn"
+	where.Namespace = "mine"
+	if where.Network == "" {
+		where.Network = "kubernetsn-system/tsn"
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	lab, err := Open(ctx, where, &bench.Profile{Paths: paths}, func(string) {})
@@ -154,7 +194,14 @@ func TestWhatAClusterLacksIsSaidInASentence(t *testing.T) {
 		"nobody there":       {api{}, Where{Context: "unreachable"}, "host", "does not answer: dial tcp 127.0.0.1:"},
 		"one node":           {api{nodes: []corev1.Node{usableNode("a"), tainted}}, Where{}, "host", "1 of the cluster's 2 nodes are ready and take pods"},
 		"rights are missing": {api{nodes: two, forbidden: []string{"create namespaces", "create pods/exec in namespace mine"}}, Where{}, "host", "may not create namespaces, create pods/exec in namespace mine; have a role made"},
-		"no network":         {api{nodes: two}, Where{}, "tsn", "the cluster has no network kubernetsn-system/tsn"},
+		"no network":         {api{nodes: two}, Where{}, "tsn", "the cluster has no network kubernetsn-system/tsn for path tsn, neither TSNNetwork tsn nor NetworkAttachmentDefinition kubernetsn-system/tsn"},
+		"no TSNNetwork":      {api{nodes: two, network: true}, Where{Network: "tsn"}, "tsn", "the cluster has no TSNNetwork tsn for path tsn; make it"},
+		"a network of three": {api{nodes: two}, Where{Network: "a/b/c"}, "tsn", `--network "a/b/c" is neither the NAME`},
+		"half a network":     {api{nodes: two}, Where{Network: "a/"}, "tsn", `--network "a/" is neither the NAME`},
+		"no ktsnd":           {api{nodes: two, network: true}, Where{}, "tsn", "no ktsnd is ready on node a"},
+		"no operator":        {api{nodes: two, annotated: true}, Where{Network: "tsn"}, "tsn", "no operator is ready in namespace kubernetsn-system, so no pod can be on TSNNetwork tsn"},
+		"an operator elsewhere, and no rights": {api{nodes: two, annotated: true, waiting: "ErrImagePull",
+			forbidden: []string{"list pods in namespace other"}}, Where{Network: "other/tsn"}, "tsn", "cannot start: ErrImagePull"},
 		"a namespace of somebody else": {api{nodes: two, namespace: &corev1.Namespace{}}, Where{}, "host",
 			"namespace mine is in use"},
 		"a namespace of a bench that runs": {api{nodes: two, namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -170,6 +217,53 @@ func TestWhatAClusterLacksIsSaidInASentence(t *testing.T) {
 			}
 			if cluster.namespace != before {
 				t.Errorf("it leaves namespace %+v", cluster.namespace)
+			}
+		})
+	}
+}
+
+func TestPodsAreOnTheNetworkAsTheClusterHasIt(t *testing.T) {
+	two := []corev1.Node{usableNode("a"), usableNode("b")}
+	byHand := map[string]string{networksWanted: "kubernetsn-system/tsn@tsn0"}
+	byAnnotation := map[string]string{v1alpha1.NetworkAnnotation: "tsn"}
+	for name, test := range map[string]struct {
+		cluster     api
+		network     string
+		annotations map[string]string
+		volumes     int
+	}{
+		"a NetworkAttachmentDefinition":          {api{network: true, ktsnd: true}, "kubernetsn-system/tsn", byHand, 1},
+		"a TSNNetwork":                           {api{annotated: true, operator: true, ktsnd: true}, "tsn", byAnnotation, 0},
+		"a TSNNetwork, and where the chart is":   {api{annotated: true, operator: true, ktsnd: true}, "kubernetsn-system/tsn", byAnnotation, 0},
+		"a TSNNetwork goes before an attachment": {api{annotated: true, operator: true, ktsnd: true, network: true}, "kubernetsn-system/tsn", byAnnotation, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := test.cluster
+			cluster.nodes = two
+			// It gets as far as to the first program in a pod.
+			if err := open(t, &cluster, Where{Network: test.network}, "tsn", "primary"); !strings.Contains(err.Error(), "compare the nodes' clocks") {
+				t.Fatal(err)
+			}
+			for _, name := range []string{talkerTSN, listenerPod, talkerPod} {
+				pod, annotations, volumes := cluster.pods[name], test.annotations, test.volumes
+				switch name {
+				case talkerPod:
+					annotations, volumes = nil, 0
+				case listenerPod:
+					volumes = 0
+				}
+				if !maps.Equal(pod.Annotations, annotations) || len(pod.Spec.Volumes) != volumes {
+					t.Errorf("%s: annotations %v, %d volumes; want %v, %d", name, pod.Annotations, len(pod.Spec.Volumes), annotations, volumes)
+				}
+				if got := pod.Spec.Containers[0].Image; got != "registry.example/tsnperf:1.2" {
+					t.Errorf("%s has image %s", name, got)
+				}
+			}
+			if cluster.annotated && !cluster.askedOnce {
+				t.Error("ktsnd was not looked for")
+			}
+			if cluster.namespace != nil {
+				t.Errorf("it leaves %+v", cluster.namespace)
 			}
 		})
 	}

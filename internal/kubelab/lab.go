@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
@@ -30,17 +31,21 @@ type Lab struct {
 	clocks      comparison
 	// ktsnd is the pod of the talkers' node, nil when it cannot be asked.
 	ktsnd *corev1.Pod
+	// asksKtsnd tells that the user may.
+	asksKtsnd bool
 	// kubelets tells that they can be asked, asked when they were.
 	kubelets bool
 	asked    time.Time
+	// namespaces are those of whose pods the kubelets are asked, besides the bench's and that of the tsn network.
+	namespaces []string
 	// lastRunID tells the messages of a run from those of others.
 	lastRunID uint32
 }
 
 // Open makes the pods, or leaves nothing behind. Close removes them. Say gets a sentence on what was removed before.
 func Open(ctx context.Context, where Where, profile *bench.Profile, say func(string)) (_ *Lab, err error) {
-	if namespace, name, both := strings.Cut(where.Network, "/"); !both || namespace == "" || name == "" {
-		return nil, fmt.Errorf("--network %q is no NAMESPACE/NAME", where.Network)
+	if err := checkNetworkName(where.Network); err != nil {
+		return nil, err
 	}
 	c, err := connect(where)
 	if err != nil {
@@ -63,6 +68,9 @@ func Open(ctx context.Context, where Where, profile *bench.Profile, say func(str
 		}
 	}()
 	if l.pods, err = c.startPods(ctx, c.podsFor(l.on, l.Image, paths)); err != nil {
+		return nil, err
+	}
+	if err := l.awaitKtsnd(ctx); err != nil {
 		return nil, err
 	}
 	if err := l.measureClocks(ctx); err != nil {
@@ -121,37 +129,70 @@ func (l *Lab) lookFurther(ctx context.Context, tsn bool) error {
 	if !l.kubelets {
 		l.miss("processor time and memory of nodes and pods", "the user may not "+lacking[0])
 	}
+	var ofChart *corev1.Pod
 	if tsn {
-		if err := l.lookForKtsnd(ctx); err != nil {
+		if ofChart, err = l.lookForChart(ctx); err != nil {
 			return err
 		}
 	}
 	if l.Image == "" {
 		l.Image = defaultImage
-		if l.ktsnd != nil {
-			l.Image = imageBeside(l.ktsnd)
+		if ofChart != nil {
+			l.Image = imageBeside(ofChart)
 		}
 	}
 	return nil
 }
 
-func (l *Lab) lookForKtsnd(ctx context.Context) error {
+// lookForChart finds what path tsn needs to be there before the pods: ktsnd, or the operator, which starts ktsnd where there are
+// pods on a TSNNetwork. It returns the pod of either, nil when the user may not ask.
+func (l *Lab) lookForChart(ctx context.Context) (*corev1.Pod, error) {
 	lacking, err := l.lacking(ctx, l.ofKtsnd()...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(lacking) > 0 {
+	if l.asksKtsnd = len(lacking) == 0; !l.asksKtsnd {
 		l.miss("what ktsnd counts as late", "the user may not "+strings.Join(lacking, ", "))
+		return nil, nil
+	}
+	if !l.annotated {
+		if l.ktsnd, err = l.findKtsnd(ctx, l.on.talkers.Name); err == nil && l.ktsnd == nil {
+			err = l.noKtsnd()
+		}
+		return l.ktsnd, err
+	}
+	operator, err := l.findPod(ctx, "the operator", metav1.ListOptions{LabelSelector: operatorPods})
+	if err == nil && operator == nil {
+		err = fmt.Errorf("no operator is ready in namespace %s, so no pod can be on TSNNetwork %s; `kubectl get pods -n %s` shows why; "+
+			"if the chart is in another namespace, give it with --network NAMESPACE/%s", l.networkNamespace(), l.networkName(),
+			l.networkNamespace(), l.networkName())
+	}
+	return operator, err
+}
+
+func (l *Lab) noKtsnd() error {
+	return fmt.Errorf("no ktsnd is ready on node %s, so path tsn cannot be measured; `kubectl get pods -n %s` shows why, or leave the path out",
+		l.on.talkers.Name, l.networkNamespace())
+}
+
+// awaitKtsnd finds ktsnd where it starts together with the pods.
+func (l *Lab) awaitKtsnd(ctx context.Context) error {
+	if !l.asksKtsnd || !l.annotated {
 		return nil
 	}
-	if l.ktsnd, err = l.findKtsnd(ctx, l.on.talkers.Name); err != nil {
-		return err
+	waiting, cancel := context.WithTimeout(ctx, ktsndTimeout)
+	defer cancel()
+	for {
+		var err error
+		if l.ktsnd, err = l.findKtsnd(ctx, l.on.talkers.Name); err != nil || l.ktsnd != nil {
+			return err
+		}
+		if err := pause(waiting, pollEvery); ctx.Err() != nil {
+			return err
+		} else if err != nil {
+			return l.noKtsnd()
+		}
 	}
-	if l.ktsnd == nil {
-		return fmt.Errorf("no ktsnd is ready on node %s, so path tsn cannot be measured; `kubectl get pods -n %s` shows why, or leave the path out",
-			l.on.talkers.Name, l.networkNamespace())
-	}
-	return nil
 }
 
 func (l *Lab) miss(what, why string) {
@@ -162,7 +203,7 @@ func (l *Lab) miss(what, why string) {
 func (l *Lab) describe(profile *bench.Profile) {
 	e := &l.environment
 	e.SenderCPU, e.ListenerCPU = l.pinning.Sender, l.pinning.Listener
-	e.LeadNs = traffic.LeadOf(results.WorkloadPlain, 0).Nanoseconds()
+	e.LeadNs = traffic.LeadOf(results.WorkloadPlain, 0, bench.Window{}).Nanoseconds()
 	e.Programs = map[string]string{}
 	for _, pod := range l.pods {
 		e.Programs["image of tsnperf"] = imageID(pod, container)

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
 // right is something that a user may do or not.
@@ -42,7 +45,8 @@ func (c *connection) needed(tsn bool) []right {
 		{verb: "create", resource: "pods", subresource: "exec", namespace: c.Namespace},
 	}
 	if tsn {
-		all = append(all, right{verb: "get", group: attachmentGroup, resource: attachmentResource, namespace: c.networkNamespace()})
+		all = append(all, right{verb: "get", group: v1alpha1.GroupVersion.Group, resource: networkResource},
+			right{verb: "get", group: attachmentGroup, resource: attachmentResource, namespace: c.networkNamespace()})
 	}
 	return all
 }
@@ -53,6 +57,17 @@ var ofKubelet = right{verb: "get", resource: "nodes", subresource: "proxy"}
 func (c *connection) ofKtsnd() []right {
 	return []right{{verb: "list", resource: "pods", namespace: c.networkNamespace()},
 		{verb: "create", resource: "pods", subresource: "exec", namespace: c.networkNamespace()}}
+}
+
+// ofTools are the rights of experiments with other programs, whose peers are found by the names of Services.
+func (c *connection) ofTools(tsn bool) []right {
+	all := []right{{verb: "create", resource: "services", namespace: c.Namespace}}
+	if tsn {
+		for _, verb := range []string{"create", "update"} {
+			all = append(all, right{verb: verb, group: discoveryv1.GroupName, resource: "endpointslices", namespace: c.Namespace})
+		}
+	}
+	return all
 }
 
 // lacking asks the cluster which of some rights the user does not have.
@@ -79,6 +94,10 @@ func (c *connection) checkRights(ctx context.Context, tsn bool) error {
 	if err != nil || len(lacking) == 0 {
 		return err
 	}
+	return c.refuse(lacking)
+}
+
+func (c *connection) refuse(lacking []string) error {
 	return fmt.Errorf("the user of %s may not %s; have a role made with these rights (docs/benchmarks.md lists all), or name another "+
 		"--context", c.Kubeconfig, strings.Join(lacking, ", "))
 }

@@ -12,16 +12,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
 const (
 	attachmentGroup    = "k8s.cni.cncf.io"
 	attachmentResource = "network-attachment-definitions"
+	networkResource    = "tsnnetworks"
 	// defaultImage is tsnperf where nothing says what the cluster's images are called.
 	defaultImage = "kubernetsn.io/tsnperf:dev"
-	// nodePods is how the chart marks the pods with ktsnd.
-	nodePods       = "app.kubernetes.io/component=node"
-	ktsndContainer = "ktsnd"
+	// chartNamespace is where the chart is unless said.
+	chartNamespace = "kubernetsn-system"
+	// component is how the chart marks its pods: those with ktsnd, and those of the operator.
+	component         = "app.kubernetes.io/component="
+	nodePods          = component + "node"
+	operatorPods      = component + "operator"
+	ktsndContainer    = "ktsnd"
+	operatorContainer = "operator"
 )
 
 // nodes are the two between which is measured, the talkers' first.
@@ -61,34 +69,65 @@ func takesPods(node *corev1.Node) bool {
 	return false
 }
 
+// checkNetworkName refuses what names no network.
+func checkNetworkName(network string) error {
+	parts := strings.Split(network, "/")
+	if len(parts) > 2 || slices.Contains(parts, "") {
+		return fmt.Errorf("--network %q is neither the NAME of a TSNNetwork nor a NAMESPACE/NAME", network)
+	}
+	return nil
+}
+
+// networkNamespace is where the chart is, or the NetworkAttachmentDefinition, which are one without an operator.
 func (c *connection) networkNamespace() string {
-	namespace, _, _ := strings.Cut(c.Network, "/")
-	return namespace
+	if namespace, _, both := strings.Cut(c.Network, "/"); both {
+		return namespace
+	}
+	return chartNamespace
 }
 
-func (c *connection) networkName() string {
-	_, name, _ := strings.Cut(c.Network, "/")
-	return name
-}
+func (c *connection) networkName() string { return c.Network[strings.Index(c.Network, "/")+1:] }
 
-// checkNetwork tells whether pods can be on the tsn network.
+// checkNetwork tells whether pods can be on the tsn network, and finds out how.
 func (c *connection) checkNetwork(ctx context.Context) error {
+	err := c.core.Get().AbsPath("/apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, networkResource,
+		c.networkName()).Do(ctx).Error()
+	c.annotated = err == nil
+	switch {
+	case err == nil:
+		return nil
+	case !apierrors.IsNotFound(err):
+		return c.explain("look for TSNNetwork "+c.networkName(), err)
+	case !strings.Contains(c.Network, "/"):
+		return fmt.Errorf("the cluster has no TSNNetwork %s for path tsn; make it, name another with --network (NAMESPACE/NAME is a "+
+			"NetworkAttachmentDefinition, where the chart has no operator), or leave the path out", c.Network)
+	}
+	return c.checkAttachment(ctx)
+}
+
+// checkAttachment looks for the network as a chart without an operator has it.
+func (c *connection) checkAttachment(ctx context.Context) error {
 	err := c.core.Get().AbsPath("/apis", attachmentGroup, "v1", "namespaces", c.networkNamespace(),
 		attachmentResource, c.networkName()).Do(ctx).Error()
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("the cluster has no network %s (NetworkAttachmentDefinition) for path tsn; install the chart kubernetsn, name "+
-			"another with --network, or leave the path out", c.Network)
+		return fmt.Errorf("the cluster has no network %s for path tsn, neither TSNNetwork %s nor NetworkAttachmentDefinition %s; make a "+
+			"TSNNetwork, or install the chart kubernetsn, name another with --network, or leave the path out", c.Network, c.networkName(),
+			c.Network)
 	}
 	return c.explain("look for the tsn network", err)
 }
 
 // findKtsnd returns the pod of ktsnd on a node; nil when there is none.
 func (c *connection) findKtsnd(ctx context.Context, node string) (*corev1.Pod, error) {
+	return c.findPod(ctx, "ktsnd", metav1.ListOptions{LabelSelector: nodePods, FieldSelector: "spec.nodeName=" + node})
+}
+
+// findPod returns a pod of the chart that is ready; nil when there is none.
+func (c *connection) findPod(ctx context.Context, whose string, which metav1.ListOptions) (*corev1.Pod, error) {
 	pods := &corev1.PodList{}
-	err := c.core.Get().Namespace(c.networkNamespace()).Resource("pods").VersionedParams(&metav1.ListOptions{LabelSelector: nodePods,
-		FieldSelector: "spec.nodeName=" + node}, parameters).Do(ctx).Into(pods)
+	err := c.core.Get().Namespace(c.networkNamespace()).Resource("pods").VersionedParams(&which, parameters).Do(ctx).Into(pods)
 	if err != nil {
-		return nil, c.explain("look for ktsnd's pods", err)
+		return nil, c.explain("look for the pods of "+whose, err)
 	}
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; pod.DeletionTimestamp == nil && ready(pod) {
@@ -98,11 +137,13 @@ func (c *connection) findKtsnd(ctx context.Context, node string) (*corev1.Pod, e
 	return nil, nil
 }
 
-// imageBeside is tsnperf of the same origin and version as ktsnd.
-func imageBeside(ktsnd *corev1.Pod) string {
-	for _, container := range ktsnd.Spec.Containers {
-		if at := strings.LastIndex(container.Image, "/ktsnd:"); container.Name == ktsndContainer && at >= 0 {
-			return container.Image[:at] + "/tsnperf:" + container.Image[at+len("/ktsnd:"):]
+// imageBeside is tsnperf of the same origin and version as ktsnd, or as the operator.
+func imageBeside(pod *corev1.Pod) string {
+	called := map[string]string{ktsndContainer: "/ktsnd:", operatorContainer: "/ktsn-operator:"}
+	for _, container := range pod.Spec.Containers {
+		name, known := called[container.Name]
+		if at := strings.LastIndex(container.Image, name); known && at >= 0 {
+			return container.Image[:at] + "/tsnperf:" + container.Image[at+len(name):]
 		}
 	}
 	return defaultImage

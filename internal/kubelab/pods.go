@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
@@ -28,6 +29,8 @@ const (
 	networksGiven  = "k8s.v1.cni.cncf.io/network-status"
 	// startTimeout is how long the pods may take to be ready, a slow registry included.
 	startTimeout = 3 * time.Minute
+	// ktsndTimeout is how long ktsnd may take to be ready when the pods are: it has begun before them.
+	ktsndTimeout = time.Minute
 	// deadline ends pods whose bench was killed: no bench takes so long.
 	deadline = 12 * time.Hour
 )
@@ -61,7 +64,9 @@ func (c *connection) podsFor(on nodes, image string, paths map[string]bool) []*c
 	all := []*corev1.Pod{plainPod(talkerPod, on.talkers, image), listener}
 	if paths[results.PathTSN] {
 		talker := plainPod(talkerTSN, on.talkers, image)
-		withLibrary(talker)
+		if !c.annotated {
+			withLibrary(talker)
+		}
 		c.onNetwork(talker)
 		c.onNetwork(listener)
 		all = append(all, talker)
@@ -112,7 +117,13 @@ func withLibrary(pod *corev1.Pod) {
 	only.VolumeMounts = []corev1.VolumeMount{{Name: "ktsn", MountPath: "/run/ktsn"}}
 }
 
+// onNetwork asks for the network of path tsn. To a pod on a TSNNetwork the webhook adds the rest, libktsn included, and its
+// only network is on interface tsn0.
 func (c *connection) onNetwork(pod *corev1.Pod) {
+	if c.annotated {
+		pod.Annotations = map[string]string{v1alpha1.NetworkAnnotation: c.networkName()}
+		return
+	}
 	pod.Annotations = map[string]string{networksWanted: c.Network + "@" + tsnInterface}
 }
 

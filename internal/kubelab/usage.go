@@ -29,7 +29,7 @@ func (l *Lab) usage(ctx context.Context) ([]results.UsageSample, error) {
 		if err != nil {
 			return nil, l.explain("ask the kubelet of node "+node, err)
 		}
-		samples, err := readSummary(text, []string{l.Namespace, l.networkNamespace()})
+		samples, err := readSummary(text, append([]string{l.Namespace, l.networkNamespace()}, l.namespaces...))
 		if err != nil {
 			return nil, l.explain("understand the kubelet of node "+node, err)
 		}

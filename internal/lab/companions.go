@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/process"
@@ -64,7 +62,10 @@ func (l *Lab) startCompanions(ctx context.Context, r bench.Run) (*companions, er
 		if !companion.Flood {
 			continue
 		}
-		if err := l.awaitFlood(ctx, one); err != nil {
+		if err := yield(one.talker); err != nil {
+			return started, err
+		}
+		if err := l.awaitFlood(ctx, one.talker); err != nil {
 			return started, err
 		}
 	}
@@ -82,10 +83,7 @@ func (l *Lab) startCompanion(r bench.Run, c traffic.Companion, to netip.AddrPort
 }
 
 // awaitFlood lets a flood begin, behind the others that want the processor. It must be the first to send.
-func (l *Lab) awaitFlood(ctx context.Context, r *running) error {
-	if err := unix.Setpriority(unix.PRIO_PROCESS, r.talker.PID(), floodNice); err != nil {
-		return fmt.Errorf("make %s yield: %w", r.Name, err)
-	}
+func (l *Lab) awaitFlood(ctx context.Context, who *process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, floodTimeout)
 	defer cancel()
 	before, err := l.nodes.NodeB.FramesReceived(topology.PhysicalInterface)
@@ -98,10 +96,10 @@ func (l *Lab) awaitFlood(ctx context.Context, r *running) error {
 			return err
 		}
 		select {
-		case <-r.talker.Done():
-			return r.talker.Ended()
+		case <-who.Done():
+			return who.Ended()
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %s saturates: %w", r.Name, ctx.Err())
+			return fmt.Errorf("wait until %s saturates: %w", who.Name(), ctx.Err())
 		case <-time.After(readyPoll):
 		}
 	}

@@ -49,6 +49,8 @@ type daemonSetting struct {
 	linkSpeed string
 	// vhostSocket is where Open vSwitch fetches frames; empty: ktsnd sends them itself.
 	vhostSocket string
+	// vlan is the tag of its frames; 0: none.
+	vlan int
 }
 
 // startDaemon returns once ktsnd answers.
@@ -68,6 +70,9 @@ func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
 	}
 	if setting.linkSpeed != "" {
 		arguments = append(arguments, "--link-speed", setting.linkSpeed)
+	}
+	if setting.vlan != 0 {
+		arguments = append(arguments, "--vlan", strconv.Itoa(setting.vlan))
 	}
 	if setting.vhostSocket != "" {
 		arguments = append(arguments, "--uplink", "ovs", "--interface", ovs.BridgePhysical, "--vhost-socket", setting.vhostSocket)

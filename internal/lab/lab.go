@@ -58,7 +58,7 @@ func Open(ctx context.Context, programs *Programs, wanted bench.Pinning) (_ *Lab
 		return nil, err
 	}
 	l := &Lab{nodes: nodes, programs: *programs, pinning: pinning, wiring: podnet.Wire(nodes, programs.plugins, podIdentity),
-		environment: bench.Environment{SenderCPU: pinning.sender, ListenerCPU: pinning.listener, LeadNs: traffic.LeadOf(results.WorkloadPlain, 0).Nanoseconds(),
+		environment: bench.Environment{SenderCPU: pinning.sender, ListenerCPU: pinning.listener, LeadNs: traffic.LeadOf(results.WorkloadPlain, 0, bench.Window{}).Nanoseconds(),
 			Programs: programs.sums, Clock: clock, NotMeasured: notMeasured(), Warnings: []string{}}}
 	// The receiving node needs no ktsnd.
 	if err := l.wiring.B.Attach(ctx, nil, ""); err != nil {
@@ -150,6 +150,11 @@ func (l *Lab) enter(ctx context.Context, setting bench.Setting) (err error) {
 			return err
 		}
 	}
+	if setting.VLAN != 0 {
+		if err := l.nodes.TakeTags(); err != nil {
+			return err
+		}
+	}
 	if setting.Daemon {
 		l.daemon, err = startDaemon(ctx, l.nodes, l.programs.ktsnd, l.daemonSetting(setting))
 		if err != nil {
@@ -175,7 +180,7 @@ func (l *Lab) enter(ctx context.Context, setting bench.Setting) (err error) {
 func (l *Lab) daemonSetting(setting bench.Setting) daemonSetting {
 	wanted := daemonSetting{cpu: l.pinning.sender, keepAwake: setting.KeepAwake}
 	if setting.GatesCycle != 0 {
-		wanted.linkSpeed = gatesLinkSpeed
+		wanted.linkSpeed, wanted.vlan = gatesLinkSpeed, setting.VLAN
 	}
 	if l.ovs != nil {
 		wanted.vhostSocket = l.ovs.VhostSocket()
@@ -188,7 +193,7 @@ func (l *Lab) setSchedule(ctx context.Context, cycle time.Duration, window bench
 	if err != nil {
 		return err
 	}
-	l.environment.Gates = &results.GateSetup{LeadNs: traffic.LeadOf(results.WorkloadGates, cycle).Nanoseconds(),
+	l.environment.Gates = &results.GateSetup{LeadNs: traffic.LeadOf(results.WorkloadGates, cycle, window).Nanoseconds(),
 		LinkSpeedBps: schedule.LinkSpeedBps, GuardBandNs: schedule.GuardBandNs}
 	return nil
 }

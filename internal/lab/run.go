@@ -44,6 +44,7 @@ func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) 
 	l.lastRunID += uint32(r.Talkers)
 	if bench.HasGates(r.Workload) {
 		seen.Gates = &traffic.Gates{Cycle: r.Cycle(), Window: r.Window}
+		seen.VLAN, seen.PCP = r.VLAN, uint8(traffic.PriorityOf(r))
 	}
 	if err := l.stamp(!r.Unsampled); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (l *Lab) perform(ctx context.Context, r bench.Run) (*bench.Outcome, error) 
 
 // tapped watches the link while there is traffic.
 func (l *Lab) tapped(ctx context.Context, r bench.Run, seen *traffic.Observation, watched *results.Distributions) error {
-	tap, err := l.openTap(l.expectedFrames(r))
+	tap, err := l.openTap(r)
 	if err != nil {
 		return err
 	}
@@ -85,9 +86,14 @@ func (l *Lab) expectedFrames(r bench.Run) int {
 }
 
 // openTap taps the receiving end of the link.
-func (l *Lab) openTap(frames int) (tap *wiretap.Tap, err error) {
+func (l *Lab) openTap(r bench.Run) (tap *wiretap.Tap, err error) {
+	frames := l.expectedFrames(r)
 	err = l.nodes.NodeB.Do(func() error {
-		tap, err = wiretap.Open(topology.PhysicalInterface, frames)
+		if r.Workload == results.WorkloadGatesIperf3 {
+			tap, err = wiretap.OpenWithout(topology.PhysicalInterface, frames, iperf3Port)
+		} else {
+			tap, err = wiretap.Open(topology.PhysicalInterface, frames)
+		}
 		return err
 	})
 	return tap, err
@@ -116,7 +122,15 @@ func (l *Lab) traffic(ctx context.Context, r bench.Run, seen *traffic.Observatio
 	if err != nil {
 		return err
 	}
+	saturated, err := l.startIperf3(ctx, r)
+	defer saturated.stop()
+	if err != nil {
+		return err
+	}
 	if err := l.talk(ctx, r, seen, listener, watched); err != nil {
+		return err
+	}
+	if err := saturated.finish(ctx, seen); err != nil {
 		return err
 	}
 	if err := beside.finish(seen); err != nil {

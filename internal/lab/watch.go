@@ -74,7 +74,7 @@ func (w *watch) countLate(ctx context.Context, r bench.Run, seen *traffic.Observ
 	if err != nil {
 		return err
 	}
-	class := w.classOf(traffic.PriorityOf(r.Workload))
+	class := w.classOf(traffic.PriorityOf(r))
 	late := func(status *control.Status) (count uint64) {
 		for _, of := range status.Classes {
 			if of.TrafficClass == class {
@@ -96,7 +96,7 @@ func (w *watch) classOf(priority int) uint8 {
 func (w *watch) finishGates(ctx context.Context, r bench.Run, seen *traffic.Observation) error {
 	gates := seen.Gates
 	for _, talker := range seen.Talkers {
-		gates.Flows = append(gates.Flows, traffic.Flow{RunID: talker.RunID, Priority: traffic.PriorityOf(r.Workload), Sent: accepted(talker.Sent)})
+		gates.Flows = append(gates.Flows, traffic.Flow{RunID: talker.RunID, Priority: traffic.PriorityOf(r), Sent: accepted(talker.Sent)})
 	}
 	var sent uint64
 	for i := range gates.Flows {

@@ -96,7 +96,8 @@ func Create(ctx context.Context, wanted Wanted) (_ *Networks, err error) {
 	if err := n.makePods(); err != nil {
 		return nil, err
 	}
-	return n, n.makeNetworks(ctx)
+	err = n.makeNetworks(ctx)
+	return n, err
 }
 
 func (n *Networks) makePods() error {

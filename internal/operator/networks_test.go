@@ -48,12 +48,12 @@ func (r *Networks) lookAt(t *testing.T, name string) *v1alpha1.TSNNetwork {
 	return network
 }
 
-// aPod is on network old.
-func aPod(namespace, node string) *corev1.Pod {
+// aPod is on network old and runs on node a.
+func aPod(namespace string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace, Labels: map[string]string{v1alpha1.PodLabel: v1alpha1.LabelValue},
 			Annotations: map[string]string{v1alpha1.NetworkAnnotation: "old"}},
-		Spec: corev1.PodSpec{NodeName: node},
+		Spec: corev1.PodSpec{NodeName: "a"},
 	}
 }
 
@@ -71,7 +71,7 @@ func deleted() *v1alpha1.TSNNetwork {
 
 func TestADeletedNetworkServesItsPodsToTheLast(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	r := newNetworks(t, node, deleted(), aPod("default", "a"))
+	r := newNetworks(t, node, deleted(), aPod("default"))
 	network := r.lookAt(t, "old")
 	if status := network.Status; len(status.Nodes) != 1 || status.Nodes[0].IPv4 != "10.42.7.0/24" {
 		t.Errorf("the pods' node has no part any more: %+v", status.Nodes)
@@ -101,7 +101,7 @@ func TestAPodMadeToLookAttachedOpensNoNamespace(t *testing.T) {
 	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}}
 	before := newAttachment("old", "before")
 	before.SetLabels(map[string]string{v1alpha1.NetworkLabel: "old"})
-	r := newNetworks(t, network, before, aPod("forged", "a"), aPod("before", "a"),
+	r := newNetworks(t, network, before, aPod("forged"), aPod("before"),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "before"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "allowed", Labels: map[string]string{"tenant": "a"}}})
 	r.lookAt(t, "old")
@@ -119,7 +119,7 @@ func TestASelectorThatIsNoneIsSaidInTheStatus(t *testing.T) {
 	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
 	have := newAttachment("old", "default")
 	have.SetLabels(map[string]string{v1alpha1.NetworkLabel: "old"})
-	r := newNetworks(t, network, have, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, aPod("default", "a"))
+	r := newNetworks(t, network, have, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, aPod("default"))
 	network = r.lookAt(t, "old")
 	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Reason != v1alpha1.ReasonSelectorInvalid || !strings.Contains(ready.Message, `spec.namespaceSelector: "Is" is not a valid`) {

@@ -36,8 +36,9 @@ func (l *NodeLabels) Reconcile(ctx context.Context, request reconcile.Request) (
 		delete(l.idle, request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	var pods corev1.PodList
-	if err := l.Client.List(ctx, &pods, client.MatchingFields{nodeField: node.Name}); err != nil {
+	var pods corev1.PodList // of which only matters whether there is one
+	err := l.Client.List(ctx, &pods, client.MatchingFields{nodeField: node.Name}, client.Limit(1), client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the pods of node %s: %w", node.Name, err)
 	}
 	labelled := node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue

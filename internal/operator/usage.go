@@ -37,8 +37,9 @@ const networkStatus = "k8s.v1.cni.cncf.io/network-status"
 const namedPods = 5
 
 func usageOf(ctx context.Context, reader client.Reader, network string) (*usage, error) {
-	var pods corev1.PodList
-	if err := reader.List(ctx, &pods, client.MatchingLabels{v1alpha1.PodLabel: v1alpha1.LabelValue}); err != nil {
+	var pods corev1.PodList // the cache's own, and only read
+	err := reader.List(ctx, &pods, client.MatchingLabels{v1alpha1.PodLabel: v1alpha1.LabelValue}, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return nil, fmt.Errorf("list the pods on networks: %w", err)
 	}
 	used := &usage{onNode: map[string]int32{}, namespaces: map[string]bool{}}

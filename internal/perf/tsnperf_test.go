@@ -77,6 +77,43 @@ func TestTransmitTimesLieAtTheOffsetOfEachCycle(t *testing.T) {
 	}
 }
 
+func TestSocketsTakeTurns(t *testing.T) {
+	listener, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	const sockets, messages = 60, 180 // fewer than the buffer of a socket holds
+	talker := exec.Command(tsnperf(t), "talker", "--quiet", "--no-txtime", "--to", listener.LocalAddr().String(), "--sockets", "60",
+		"--count", "180", "--cycle", "100us")
+	talker.Stderr = os.Stderr
+	if err := talker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.SetReadDeadline(time.Now().Add(20 * time.Second))
+	var ports []string
+	for buffer := make([]byte, 100); len(ports) < messages; {
+		_, from, err := listener.ReadFrom(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, from.String())
+	}
+	if err := talker.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	different := map[string]bool{}
+	for i, port := range ports {
+		different[port] = true
+		if i >= sockets && port != ports[i-sockets] {
+			t.Fatalf("message %d came from %s, and the one %d before from %s", i, port, sockets, ports[i-sockets])
+		}
+	}
+	if len(different) != sockets {
+		t.Errorf("%d sockets, want %d", len(different), sockets)
+	}
+}
+
 // TestPauseOfTheTalkerIsInEveryMessageThatWasDue: latency counts from the plan, so nothing that a pause delayed is left out
 // (coordinated omission).
 func TestPauseOfTheTalkerIsInEveryMessageThatWasDue(t *testing.T) {

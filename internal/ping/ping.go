@@ -75,7 +75,7 @@ func Parse(from io.Reader) (*Result, error) {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
 		line := lines.Text()
-		if found := answer.FindStringSubmatch(line); found != nil && found[2] == "" {
+		if found := answer.FindStringSubmatch(line); len(found) > 2 && found[2] == "" {
 			milliseconds, err := strconv.ParseFloat(found[1], 64)
 			if err != nil {
 				return nil, fmt.Errorf("ping printed a time of %s ms", found[1])
@@ -92,7 +92,8 @@ func Parse(from io.Reader) (*Result, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read what ping printed: %w", err)
 	}
-	return result, result.check(ended, said)
+	err := result.check(ended, said)
+	return result, err
 }
 
 func (r *Result) check(ended bool, said string) error {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
 	"github.com/kubernetsn/kubernetsn/internal/stats"
@@ -50,15 +51,27 @@ func WriteFolder(dir, format string, measurements ...*Measurement) error {
 	if err != nil {
 		return err
 	}
+	err = writeFolder(dir, format, page, measurements)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("no space is left in %s for the report; what was measured is kept: free some, and `ktsn bench report` writes it (%w)", dir, err)
+	}
+	return err
+}
+
+func writeFolder(dir, format string, page *page, measurements []*Measurement) error {
 	plots := filepath.Join(dir, plotsName)
 	if err := os.MkdirAll(plots, 0o755); err != nil {
 		return fmt.Errorf("make folder for drawings: %w", err)
 	}
-	err = write(filepath.Join(dir, PageName), func(out io.Writer) error { return pageTemplate.Execute(out, page) })
-	for i, measurement := range measurements {
-		err = errors.Join(err, writePart(dir, plots, format, &page.Parts[i], measurement.Summary))
+	if err := write(filepath.Join(dir, PageName), func(out io.Writer) error { return pageTemplate.Execute(out, page) }); err != nil {
+		return err
 	}
-	return err
+	for i, measurement := range measurements {
+		if err := writePart(dir, plots, format, &page.Parts[i], measurement.Summary); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write writes a file at once.
@@ -84,14 +97,21 @@ func writePart(dir, plots, format string, part *part, summary *results.Summary) 
 			}
 		}
 	}
-	return errors.Join(
-		results.WriteJSON(filepath.Join(dir, part.Prefix+SummaryName), summary),
-		writeCSV(filepath.Join(dir, part.Prefix+figuresName),
-			[]string{"path", "workload", "payload_bytes", "cycle_ns", "alternation", "figure", "value"}, figureRows(summary)),
-		writeCSV(filepath.Join(dir, part.Prefix+ratiosName),
-			[]string{"figure", "path", "workload", "against_path", "against_workload", "payload_bytes", "cycle_ns", "value", "low", "high"},
-			ratioRows(summary)),
-		writeUsage(filepath.Join(dir, part.Prefix+usageName), summary.Usage))
+	if err := results.WriteJSON(filepath.Join(dir, part.Prefix+SummaryName), summary); err != nil {
+		return err
+	}
+	err := writeCSV(filepath.Join(dir, part.Prefix+figuresName),
+		[]string{"path", "workload", "payload_bytes", "cycle_ns", "alternation", "figure", "value"}, figureRows(summary))
+	if err != nil {
+		return err
+	}
+	err = writeCSV(filepath.Join(dir, part.Prefix+ratiosName),
+		[]string{"figure", "path", "workload", "against_path", "against_workload", "payload_bytes", "cycle_ns", "value", "low", "high"},
+		ratioRows(summary))
+	if err != nil {
+		return err
+	}
+	return writeUsage(filepath.Join(dir, part.Prefix+usageName), summary.Usage)
 }
 
 // writeUsage writes nothing where nobody counted.
@@ -110,7 +130,10 @@ func writeUsage(path string, usage []results.Usage) error {
 func writeCSV(path string, columns []string, rows [][]string) error {
 	return write(path, func(out io.Writer) error {
 		writer := csv.NewWriter(out)
-		return errors.Join(writer.Write(columns), writer.WriteAll(rows))
+		if err := writer.Write(columns); err != nil {
+			return err
+		}
+		return writer.WriteAll(rows)
 	})
 }
 

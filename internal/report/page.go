@@ -147,7 +147,7 @@ func newPage(measurements []*Measurement) (*page, error) {
 		if measurement.Summary.Profile != nil {
 			p.Command = "ktsn bench"
 		}
-		p.Messages = p.Messages || len(measurement.Summary.Sections) == 0
+		p.Messages = p.Messages || part.Headline == ""
 		p.Parts = append(p.Parts, *part)
 	}
 	if len(p.Parts) == 0 {
@@ -177,7 +177,7 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 	}
 	if summary.Profile != nil {
 		p.About = summary.Profile.About
-		if len(summary.Sections) > 0 {
+		if summary.Profile.Experiment != "" {
 			p.Headline = "profile " + summary.Profile.Name
 		}
 	}
@@ -409,6 +409,8 @@ var aboutWorkloads = map[string]string{
 		"of class 1 through ktsnd as fast as it can, so that the window of its class is always full.",
 	results.WorkloadKernelSaturated: "The same schedule and the same two talkers, while an ordinary sender floods the " +
 		"kernel’s path (bridge, VXLAN) of the same nodes with large messages, past ktsnd and its gates.",
+	results.WorkloadGatesIperf3: "The same schedule and the same two talkers, while iperf3 sends UDP by the kernel’s path (bridge, VXLAN) of the " +
+		"same nodes as fast as it can, past ktsnd and its gates.",
 }
 
 // aboutGates says what follows behind the window that a profile gave.
@@ -418,6 +420,7 @@ var aboutGates = map[string]string{
 		"cycle is always full.",
 	results.WorkloadKernelSaturated: "An ordinary sender floods the kernel’s path (bridge, VXLAN) of the same nodes with large messages, " +
 		"past ktsnd and its gates.",
+	results.WorkloadGatesIperf3: "iperf3 sends UDP by the kernel’s path (bridge, VXLAN) of the same nodes as fast as it can, past ktsnd and its gates.",
 }
 
 // aboutWorkload says what is different in runs that are not plain.
@@ -430,9 +433,13 @@ func aboutWorkload(workload string, summary *results.Summary) string {
 		return aboutWorkloads[workload]
 	}
 	window := summary.Profile.Window
-	return fmt.Sprintf("A schedule: from %s to %s µs of each cycle the gate is open for class 7 alone, of which the messages are, and they are due "+
-		"%s µs behind its opening; the rest of the cycle is that of all other classes. %s", micros(window.OpenNs), micros(window.CloseNs),
-		micros(window.OffsetNs), more)
+	tag := ""
+	if summary.Profile.VLAN != 0 {
+		tag = fmt.Sprintf(" ktsnd’s frames have the tag of VLAN %d and the priority of their class.", summary.Profile.VLAN)
+	}
+	return fmt.Sprintf("A schedule: from %s to %s µs of each cycle the gate is open for class 6 alone, of which the messages are, and they are due "+
+		"%s µs behind its opening; the rest of the cycle is that of all other classes.%s %s", micros(window.OpenNs), micros(window.CloseNs),
+		micros(window.OffsetNs), tag, more)
 }
 
 func newWorkload(prefix, name string, under condition, runs []sampled, summary *results.Summary) (workload, error) {

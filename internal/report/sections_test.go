@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
@@ -62,5 +63,25 @@ func TestDrawingsOfAnExperimentAreFilesToo(t *testing.T) {
 		if err != nil || !strings.Contains(string(text), "direct,tcp,900,800,1000\n") {
 			t.Errorf("%s, %v", text, err)
 		}
+	}
+}
+
+func TestReportOnAFullDiskIsOneSentence(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a small file system")
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=8k"); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	err := WriteFolder(dir, "svg", experimental())
+	if err == nil || !strings.Contains(err.Error(), "no space is left in "+dir+" for the report; what was measured is kept: free some") ||
+		strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
 	}
 }

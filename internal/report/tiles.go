@@ -37,7 +37,7 @@ func tiles(summary *results.Summary, plain []sampled, targets targetTable) []til
 			Title: fmt.Sprintf("median launch error, %d B", payload),
 			Note:  "on the wire after the requested time; p99 " + micros(launch.P99) + " µs"})
 	}
-	if len(summary.Sections) == 0 {
+	if summary.Profile == nil || summary.Profile.Experiment == "" {
 		all = append(all, lossTile(plain))
 	}
 	if len(targets.Rows) > 0 {

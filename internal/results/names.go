@@ -46,6 +46,8 @@ const (
 	WorkloadGatesSaturated = "gates-saturated"
 	// WorkloadKernelSaturated adds to WorkloadGates a sender that floods the kernel's path beside ktsnd.
 	WorkloadKernelSaturated = "kernel-saturated"
+	// WorkloadGatesIperf3 adds to WorkloadGates an iperf3 that saturates the kernel's path beside ktsnd.
+	WorkloadGatesIperf3 = "gates-iperf3"
 )
 
 // Key tells what was measured from what was measured beside it.

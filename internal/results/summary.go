@@ -170,6 +170,8 @@ type ProfileSummary struct {
 	Done int `json:"done"`
 	// Window is that of the measured messages in the schedule, where the profile gave one.
 	Window *Window `json:"window,omitempty"`
+	// VLAN is the tag of ktsnd's frames under a schedule; 0: none.
+	VLAN int `json:"vlan,omitempty"`
 	// Seed is that of the random numbers behind the ranges of Ratios.
 	Seed uint64 `json:"seed"`
 	// BudgetNs is the latency that the application can bear; 0 when it said nothing.

@@ -26,22 +26,20 @@ type Resampled struct {
 	grid  []int64
 	below []uint32
 	sizes []int
-	// byPart lists the blocks of each part.
+	// byPart lists the blocks of each part; those of an empty part are none.
 	byPart [][]int
 	// weights is how often each block was drawn in the round under way, count the samples in them.
 	weights []int
 	count   int
 }
 
-// NewResampled takes a sample in parts (the repetitions of a run), each in the order of time; nil when it is empty.
+// NewResampled takes a sample in parts (the repetitions of a run), each in the order of time; nil when it is empty. An empty
+// part is one in which nothing was measured, and keeps its place: parts of several samples belong together by their number.
 func NewResampled(parts [][]int64) *Resampled {
 	r := &Resampled{}
 	var all []int64
 	var blocks [][]int64
 	for _, part := range parts {
-		if len(part) == 0 {
-			continue
-		}
 		all = append(all, part...)
 		var own []int
 		size := max(leastBlock, (len(part)*len(parts)+bootstrapBlocks-1)/bootstrapBlocks)
@@ -86,11 +84,15 @@ func gridOf(sorted []int64) []int64 {
 	return slices.Compact(grid)
 }
 
-// draw takes blocks with replacement out of parts, of which each may be given more than once.
+// draw takes blocks with replacement out of parts, of which each may be given more than once, and those that the sample
+// does not have count as empty.
 func (r *Resampled) draw(random *rand.Rand, parts []int) {
 	clear(r.weights)
 	r.count = 0
 	for _, part := range parts {
+		if part >= len(r.byPart) {
+			continue
+		}
 		blocks := r.byPart[part]
 		for range blocks {
 			block := blocks[random.IntN(len(blocks))]
@@ -124,9 +126,9 @@ const (
 )
 
 // RatioRange is the range in which the ratio of two percentiles lies with a confidence below 1, by a bootstrap of two
-// stages: parts are drawn with replacement, and within them blocks. Of samples that were taken in turns, with as many
-// parts, the same parts are drawn, so that noise which hit both does not count. False when a percentile of the second
-// can be zero.
+// stages: parts are drawn with replacement, and within them blocks. Of samples that were taken in turns the same parts are
+// drawn, so that noise which hit both does not count; one that lacks a part adds nothing where that is drawn. False when a
+// percentile of the second can be zero.
 func RatioRange(random *rand.Rand, one, other *Resampled, hundredths, rounds int, confidence float64,
 	pairing Pairing) (low, high float64, ok bool) {
 	if one == nil || other == nil {
@@ -134,12 +136,7 @@ func RatioRange(random *rand.Rand, one, other *Resampled, hundredths, rounds int
 	}
 	ratios := make([]float64, rounds)
 	for i := range ratios {
-		parts := drawParts(random, len(one.byPart))
-		one.draw(random, parts)
-		if pairing == Apart || len(other.byPart) != len(one.byPart) {
-			parts = drawParts(random, len(other.byPart))
-		}
-		other.draw(random, parts)
+		drawBoth(random, one, other, pairing)
 		base := other.percentile(hundredths)
 		if base <= 0 {
 			return 0, 0, false
@@ -149,6 +146,24 @@ func RatioRange(random *rand.Rand, one, other *Resampled, hundredths, rounds int
 	slices.Sort(ratios)
 	tail := (1 - confidence) / 2
 	return stat.Quantile(tail, stat.Empirical, ratios, nil), stat.Quantile(1-tail, stat.Empirical, ratios, nil), true
+}
+
+// drawBoth draws both samples, again while one of them comes out empty. Neither is, so that this ends: what was drawn may
+// be all parts.
+func drawBoth(random *rand.Rand, one, other *Resampled, pairing Pairing) {
+	if pairing == InTurns {
+		for again := true; again; again = one.count == 0 || other.count == 0 {
+			parts := drawParts(random, max(len(one.byPart), len(other.byPart)))
+			one.draw(random, parts)
+			other.draw(random, parts)
+		}
+		return
+	}
+	for _, sample := range []*Resampled{one, other} {
+		for again := true; again; again = sample.count == 0 {
+			sample.draw(random, drawParts(random, len(sample.byPart)))
+		}
+	}
 }
 
 func drawParts(random *rand.Rand, count int) []int {

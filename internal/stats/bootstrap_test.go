@@ -5,6 +5,7 @@ package stats
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -55,6 +56,48 @@ func TestRangeIsWiderWhenRepetitionsDiffer(t *testing.T) {
 	}
 	if width(restless) < 3*width(calm) {
 		t.Errorf("restless repetitions give a range of %v, calm ones %v", width(restless), width(calm))
+	}
+}
+
+func TestPartsThatAreMissingLeaveTheOthersTogether(t *testing.T) {
+	const parts = 6
+	// sample has one block a part, so that what was drawn of each part is its block's weight.
+	sample := func(missing ...int) (*Resampled, map[int]int) {
+		blocks, all := map[int]int{}, make([][]int64, parts)
+		for i := range all {
+			if !slices.Contains(missing, i) {
+				blocks[i], all[i] = len(blocks), make([]int64, leastBlock)
+			}
+		}
+		for len(all[len(all)-1]) == 0 { // what was not measured at the end is not there
+			all = all[:len(all)-1]
+		}
+		return NewResampled(all), blocks
+	}
+	for name, missing := range map[string][2][]int{
+		"none":                                {nil, nil},
+		"the first two of one":                {{0, 1}, nil},
+		"the last two of the other":           {nil, {4, 5}},
+		"the same two of both":                {{2, 3}, {2, 3}},
+		"two of one and another two of both":  {{0, 1}, {4, 5}},
+		"all but one, and all but the others": {{1, 2, 3, 4, 5}, {0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, ofOne := sample(missing[0]...)
+			other, ofOther := sample(missing[1]...)
+			random := rand.New(rand.NewPCG(9, 10))
+			for range 200 {
+				drawBoth(random, one, other, InTurns)
+				if one.count == 0 || other.count == 0 {
+					t.Fatalf("%d and %d samples were drawn", one.count, other.count)
+				}
+				for part, block := range ofOne {
+					if there, both := ofOther[part]; both && one.weights[block] != other.weights[there] {
+						t.Fatalf("part %d was drawn %d times of one and %d times of the other", part, one.weights[block], other.weights[there])
+					}
+				}
+			}
+		})
 	}
 }
 

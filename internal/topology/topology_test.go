@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // helperVariable makes the test binary play a program that creates a topology and is then killed.
@@ -258,4 +260,67 @@ func TestProgramsRunInTheirNamespace(t *testing.T) {
 	if !strings.Contains(output.String(), NodeAddressB.String()) {
 		t.Errorf("ip says %q", output.String())
 	}
+}
+
+func TestFramesWithATagAreReceivedOnceTheirTagsAreTaken(t *testing.T) {
+	nodes := create(t)
+	if got := receivedTagged(t, nodes); got {
+		t.Error("a frame with a tag was received; this test has no meaning here")
+	}
+	for range 2 {
+		if err := nodes.TakeTags(); err != nil {
+			t.Skip(err) // a kernel without programs for frames
+		}
+	}
+	if !receivedTagged(t, nodes) {
+		t.Error("a frame with a tag was not received")
+	}
+}
+
+// receivedTagged sends a datagram with the tag of VLAN 3 and priority 6 from node a to node b.
+func receivedTagged(t *testing.T, nodes *Topology) bool {
+	t.Helper()
+	var listener *net.UDPConn
+	var macB net.HardwareAddr
+	err := nodes.NodeB.Do(func() (err error) {
+		link, err := net.InterfaceByName(PhysicalInterface)
+		if err != nil {
+			return err
+		}
+		macB = link.HardwareAddr
+		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(NodeAddressB, 0)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	port := listener.LocalAddr().(*net.UDPAddr).Port
+	ip := []byte{0x45, 0, 0, 32, 0, 0, 0, 0, 64, unix.IPPROTO_UDP, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2}
+	var sum uint32
+	for i := 0; i < len(ip); i += 2 {
+		sum += uint32(ip[i])<<8 | uint32(ip[i+1])
+	}
+	sum = ^(sum&0xffff + sum>>16)
+	ip[10], ip[11] = byte(sum>>8), byte(sum)
+	frame := slices.Concat([]byte(macB), []byte{2, 0, 0, 0, 0, 1, 0x81, 0, 6 << 5, 3, 8, 0}, ip,
+		[]byte{0x12, 0x34, byte(port >> 8), byte(port), 0, 12, 0, 0, 't', 'a', 'g', 's'})
+	err = nodes.NodeA.Do(func() error {
+		link, err := net.InterfaceByName(PhysicalInterface)
+		if err != nil {
+			return err
+		}
+		socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(socket)
+		return unix.Sendto(socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Index})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	length, _, err := listener.ReadFromUDPAddrPort(make([]byte, 100))
+	return err == nil && length == 4
 }

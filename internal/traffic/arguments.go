@@ -55,7 +55,7 @@ func MeasuredTalker(r bench.Run, number int, to netip.Addr) []string {
 	if offset := OffsetOf(r, number); offset != 0 {
 		arguments = append(arguments, "--offset", Nanoseconds(offset))
 	}
-	if priority := PriorityOf(r.Workload); priority != 0 {
+	if priority := PriorityOf(r); priority != 0 {
 		arguments = append(arguments, "--priority", strconv.Itoa(priority))
 	}
 	return arguments
@@ -81,7 +81,7 @@ func TalkerBeside(r bench.Run, c *Companion, to netip.AddrPort) []string {
 		"--size", strconv.Itoa(c.PayloadBytes),
 		"--count", strconv.Itoa(c.messages(r)),
 		"--priority", strconv.Itoa(c.Priority),
-		"--lead", Nanoseconds(LeadOf(r.Workload, r.Cycle()))}
+		"--lead", Nanoseconds(LeadOf(r.Workload, r.Cycle(), r.Window))}
 	if c.Flood {
 		arguments = append(arguments, "--flood")
 	}

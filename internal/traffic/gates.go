@@ -30,7 +30,7 @@ type window struct {
 
 func windows(cycle time.Duration, wanted bench.Window) []window {
 	if wanted != (bench.Window{}) {
-		return []window{{1 << priorityMeasured, wanted.Open, wanted.Close}, {^uint8(1 << priorityMeasured), wanted.Close % cycle, wanted.Open}}
+		return []window{{1 << priorityWindow, wanted.Open, wanted.Close}, {^uint8(1 << priorityWindow), wanted.Close % cycle, wanted.Open}}
 	}
 	all := make([]window, len(shares))
 	var at time.Duration

@@ -44,10 +44,10 @@ func TestWindowOfAProfileLeavesTheRestToOthers(t *testing.T) {
 	for _, entry := range table.AdminControlList.Entries {
 		intervals, states = append(intervals, entry.TimeIntervalValue), append(states, entry.GateStatesValue)
 	}
-	if !slices.Equal(intervals, []uint32{1_200_000, 100_000, 700_000}) || !slices.Equal(states, []uint8{0x7f, 0x80, 0x7f}) {
+	if !slices.Equal(intervals, []uint32{1_200_000, 100_000, 700_000}) || !slices.Equal(states, []uint8{0xbf, 0x40, 0xbf}) {
 		t.Errorf("the schedule is %v, %x", intervals, states)
 	}
-	for class, at := range map[uint8][4]bool{7: {false, true, false, false}, 1: {true, false, true, true}} {
+	for class, at := range map[uint8][4]bool{6: {false, true, false, false}, 1: {true, false, true, true}} {
 		for i, phase := range []int64{1_199_999, 1_200_000, 1_300_000, 0} {
 			if got := windowOf(class, cycle, wanted).contains(phase, cycle); got != at[i] {
 				t.Errorf("class %d at %d ns: %v", class, phase, got)
@@ -56,8 +56,15 @@ func TestWindowOfAProfileLeavesTheRestToOthers(t *testing.T) {
 	}
 	for _, workload := range append([]string{results.WorkloadPlain}, bench.GateWorkloads...) {
 		r := bench.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}, Talkers: 1, Window: wanted}
-		if got := OffsetOf(r, 0); got != 1250*time.Microsecond {
-			t.Errorf("%s: due at %v", workload, got)
+		due, priority := 1250*time.Microsecond, 6
+		if workload == results.WorkloadPlain { // at the beginning of the cycle
+			due, priority = 0, 0
+		}
+		if got := OffsetOf(r, 0); got != due || PriorityOf(r) != priority {
+			t.Errorf("%s: due at %v, priority %d", workload, got, PriorityOf(r))
+		}
+		if got := LeadAmong(r); priority != 0 && got != due {
+			t.Errorf("%s: handed over %v before, which is not the beginning of the cycle", workload, got)
 		}
 		for _, companion := range CompanionsOf(r, results.PathKernelVXLAN) {
 			if !companion.Flood {

@@ -42,6 +42,12 @@ type Observation struct {
 	ClockError time.Duration
 	// Gates is nil in a run without a schedule.
 	Gates *Gates
+	// VLAN and PCP are the tag that the frames of the messages must have on the link; VLAN 0: none.
+	VLAN int
+	PCP  uint8
+	// Values are what others measured meanwhile, and Problems what makes the run invalid for other reasons.
+	Values   map[string]float64
+	Problems []string
 }
 
 // Join follows each message from the send call to the listener.
@@ -69,7 +75,8 @@ func Join(seen *Observation) (*bench.Outcome, error) {
 		counts.BesideFrames = &frames
 	}
 	result.Observed.CPUCores = seen.CPUCores
-	result.Problems = findProblems(seen, result)
+	result.Values = seen.Values
+	result.Problems = slices.Concat(findProblems(seen, result), seen.wrongTags(onWire), seen.Problems)
 	return result, nil
 }
 
@@ -127,6 +134,7 @@ func departureTimes(departures []control.Departure, sent []perf.Sent) map[int64]
 type wireMessage struct {
 	runID, sequence uint32
 	tai             int64
+	tag             *wiretap.VLANTag
 }
 
 // wireMessages finds the messages among the frames, in the order of arrival.
@@ -147,9 +155,25 @@ func wireMessages(packets []wiretap.Packet) ([]wireMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("dissect frame: %w", err)
 		}
-		messages = append(messages, wireMessage{message.RunID, message.Sequence, packet.TAI})
+		messages = append(messages, wireMessage{message.RunID, message.Sequence, packet.TAI, packet.VLAN})
 	}
 	return messages, nil
+}
+
+// wrongTags complains about messages that were not in the VLAN asked for.
+func (o *Observation) wrongTags(onWire []wireMessage) []string {
+	if o.VLAN == 0 {
+		return nil
+	}
+	want := wiretap.VLANTag{ID: uint16(o.VLAN), PCP: o.PCP}
+	wrong := countIf(onWire, func(m *wireMessage) bool {
+		measured := slices.ContainsFunc(o.Talkers, func(talker Talker) bool { return talker.RunID == m.runID })
+		return measured && (m.tag == nil || *m.tag != want)
+	})
+	if wrong == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d messages were on the link without the tag of VLAN %d and priority %d", wrong, want.ID, want.PCP)}
 }
 
 // wireTimes finds when each message of the run was first on the wire.

@@ -207,3 +207,46 @@ func TestWhatGoesWrongIsFound(t *testing.T) {
 		})
 	}
 }
+
+func TestMessagesInAnotherVLANAreAProblem(t *testing.T) {
+	tagged := func(tag wiretap.VLANTag) *Observation {
+		seen := perfect(t)
+		seen.VLAN, seen.PCP = 3, 6
+		for i := range seen.Capture.Packets {
+			seen.Capture.Packets[i].VLAN = &tag
+		}
+		return seen
+	}
+	untagged := perfect(t)
+	untagged.VLAN, untagged.PCP = 3, 6
+	const complaint = "3 messages were on the link without the tag of VLAN 3 and priority 6"
+	for name, test := range map[string]struct {
+		seen *Observation
+		want string
+	}{
+		"as asked for":     {tagged(wiretap.VLANTag{ID: 3, PCP: 6}), ""},
+		"another VLAN":     {tagged(wiretap.VLANTag{ID: 4, PCP: 6}), complaint},
+		"another priority": {tagged(wiretap.VLANTag{ID: 3, PCP: 1}), complaint},
+		"no tag":           {untagged, complaint},
+		"none asked for":   {perfect(t), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			outcome, err := Join(test.seen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(outcome.Problems, "\n"); got != test.want {
+				t.Errorf("problems %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatOthersMeasuredMeanwhileIsKept(t *testing.T) {
+	seen := perfect(t)
+	seen.Values, seen.Problems = map[string]float64{"flood": 5}, []string{"the flood ended first"}
+	outcome, err := Join(seen)
+	if err != nil || outcome.Values["flood"] != 5 || len(outcome.Problems) != 1 || outcome.Problems[0] != "the flood ended first" {
+		t.Errorf("%+v, %v", outcome, err)
+	}
+}

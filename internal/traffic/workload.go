@@ -19,6 +19,10 @@ const (
 	priorityMeasured = 7
 	priorityBeside   = 6
 	priorityFlood    = 0
+	// priorityWindow is that of the measured messages in the window of a profile, as in the paper whose cases those are.
+	priorityWindow = 6
+	// leastWindowLead is what a talker that wakes at the beginning of a cycle must be ahead of its messages.
+	leastWindowLead = 500 * time.Microsecond
 	// gatesLeadTenths of a cycle is how long before their transmit times the talkers of classes 7 and 6 hand
 	// messages over: 2.9 cycles, so that their timers expire 0.1 of a cycle behind a departure of theirs, when
 	// ktsnd, which shares their processor, has nothing to send. On a virtual machine a timer holds up for tens of
@@ -90,25 +94,36 @@ func besideTheWindow(workload string, flood func(string) Companion, kernel strin
 }
 
 // PriorityOf is SO_PRIORITY of the measured talker.
-func PriorityOf(workload string) int {
-	if bench.HasGates(workload) {
-		return priorityMeasured
+func PriorityOf(r bench.Run) int {
+	switch {
+	case !bench.HasGates(r.Workload):
+		return 0
+	case r.Window != (bench.Window{}):
+		return priorityWindow
 	}
-	return 0
+	return priorityMeasured
 }
 
-// LeadOf is how long before its transmit time a timed message is handed over.
-func LeadOf(workload string, cycle time.Duration) time.Duration {
-	if bench.HasGates(workload) {
+// LeadOf is how long before its transmit time a timed message is handed over. In the window of a profile it is handed over
+// at the beginning of the cycle, or of the one before where that is too close.
+func LeadOf(workload string, cycle time.Duration, window bench.Window) time.Duration {
+	switch {
+	case !bench.HasGates(workload):
+		return lead
+	case window == (bench.Window{}):
 		return gatesLeadTenths * cycle / 10
 	}
-	return lead
+	ahead := window.Transmit()
+	for ahead < leastWindowLead {
+		ahead += cycle
+	}
+	return ahead
 }
 
 // LeadAmong is that of one of several talkers, whose timers expire in the middle between departures.
 func LeadAmong(r bench.Run) time.Duration {
 	if r.Talkers < 2 {
-		return LeadOf(r.Workload, r.Cycle())
+		return LeadOf(r.Workload, r.Cycle(), r.Window)
 	}
 	between := r.Cycle() / time.Duration(r.Talkers)
 	return (lead+between-1)/between*between + between/2
@@ -116,9 +131,8 @@ func LeadAmong(r bench.Run) time.Duration {
 
 // OffsetOf is where in the cycle the transmit times of a measured talker lie: several divide the cycle.
 func OffsetOf(r bench.Run, talker int) time.Duration {
-	if r.Window != (bench.Window{}) {
-		between := r.Cycle() / time.Duration(r.Talkers)
-		return (r.Window.Transmit() + between*time.Duration(talker)) % r.Cycle()
+	if bench.HasGates(r.Workload) && r.Window != (bench.Window{}) {
+		return r.Window.Transmit() % r.Cycle()
 	}
 	if bench.HasGates(r.Workload) {
 		return middleOf(priorityMeasured, r.Cycle())

@@ -49,12 +49,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if !named {
 		return admission.Allowed("") // the API server does not ask for these
 	}
-	// Both sides of the patch are what these types know, so that fields of a newer API server stay as they are.
-	before, err := json.Marshal(pod)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	err = h.put(ctx, pod, request.Namespace, value)
+	before := pod.DeepCopy()
+	err := h.put(ctx, pod, request.Namespace, value)
 	var refused refusal
 	if errors.As(err, &refused) {
 		return admission.Denied(err.Error())
@@ -62,11 +58,7 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	after, err := json.Marshal(pod)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	return admission.PatchResponseFromRaw(before, after)
+	return admission.Patched("", patchOf(before, pod)...)
 }
 
 // put puts a pod on the networks that its annotation names.
@@ -116,10 +108,11 @@ func (h *Handler) mayJoin(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// get asks the API server itself for what the cache does not know: it may have been made a moment ago.
+// get asks the API server itself for what the cache does not know: it may have been made a moment ago. What it returns is the
+// cache's own, and only to be read: a network of many nodes is large.
 func (h *Handler) get(ctx context.Context, name string, into client.Object) error {
 	key := types.NamespacedName{Name: name}
-	err := h.Cached.Get(ctx, key, into)
+	err := h.Cached.Get(ctx, key, into, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		err = h.Live.Get(ctx, key, into)
 	}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func parsePod(t *testing.T, text string) *corev1.Pod {
+func parsePod(t testing.TB, text string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
 	if err := yaml.UnmarshalStrict([]byte(text), pod); err != nil {

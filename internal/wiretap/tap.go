@@ -64,7 +64,17 @@ type Tap struct {
 
 // Open starts a tap for up to frames frames on an interface of the calling thread's network namespace.
 // The tap itself can be used and stopped from any thread.
-func Open(interfaceName string, frames int) (_ *Tap, err error) {
+func Open(interfaceName string, frames int) (*Tap, error) {
+	return open(interfaceName, frames, udpFilter())
+}
+
+// OpenWithout starts a tap that leaves out what is sent to a UDP port within VXLAN: what is not copied takes no room and no
+// time.
+func OpenWithout(interfaceName string, frames int, port uint16) (*Tap, error) {
+	return open(interfaceName, frames, udpFilterWithout(port))
+}
+
+func open(interfaceName string, frames int, filter []unix.SockFilter) (_ *Tap, err error) {
 	if frames < 1 || frames > MaxFrames {
 		return nil, fmt.Errorf("tap %s: a ring of %d frames; give 1 to %d", interfaceName, frames, MaxFrames)
 	}
@@ -88,7 +98,7 @@ func Open(interfaceName string, frames int) (_ *Tap, err error) {
 			err = errors.Join(err, tap.close())
 		}
 	}()
-	if err := tap.configure(frames); err != nil {
+	if err := tap.configure(frames, filter); err != nil {
 		return nil, fmt.Errorf("tap %s: %w", interfaceName, err)
 	}
 	address := &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: link.Index}
@@ -100,7 +110,7 @@ func Open(interfaceName string, frames int) (_ *Tap, err error) {
 	return tap, nil
 }
 
-func (t *Tap) configure(frames int) error {
+func (t *Tap) configure(frames int, filter []unix.SockFilter) error {
 	for _, option := range []struct {
 		name                 string
 		level, option, value int
@@ -115,7 +125,6 @@ func (t *Tap) configure(frames int) error {
 			return fmt.Errorf("%s: %w", option.name, err)
 		}
 	}
-	filter := udpFilter()
 	program := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.SetsockoptSockFprog(t.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program); err != nil {
 		return fmt.Errorf("attach filter: %w", err)
@@ -150,6 +159,31 @@ func udpFilter() []unix.SockFilter {
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.ETH_P_IP, Jf: 3},
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: protocolAt},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.IPPROTO_UDP, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: snapBytes},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	}
+}
+
+// udpFilterWithout leaves out what has the port as its destination in the innermost header. Shorter frames have no such.
+func udpFilterWithout(port uint16) []unix.SockFilter {
+	const (
+		etherTypeAt     = 12
+		protocolAt      = 14 + 9
+		outerPortAt     = 14 + 20 + 2
+		innerProtocolAt = 14 + 20 + 8 + 8 + protocolAt
+		innerPortAt     = 14 + 20 + 8 + 8 + outerPortAt
+	)
+	return []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: etherTypeAt},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.ETH_P_IP, Jf: 9},
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: protocolAt},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.IPPROTO_UDP, Jf: 7},
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: outerPortAt},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: vxlanPort, Jf: 4},
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: innerProtocolAt},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.IPPROTO_UDP, Jf: 3},
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: innerPortAt},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(port), Jt: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: snapBytes},
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 	}

@@ -58,6 +58,49 @@ func pluginDir(t *testing.T) string {
 	return dir
 }
 
+// opened is a tap by one of the functions that open some.
+func opened(t *testing.T, namespace *topology.Namespace, open func() (*Tap, error)) *Tap {
+	t.Helper()
+	var tap *Tap
+	if err := namespace.Do(func() (err error) { tap, err = open(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	return tap
+}
+
+func TestTapLeavesOutAPortWithinTheTunnel(t *testing.T) {
+	nodes := createTopology(t)
+	for name, test := range map[string]struct {
+		port uint16
+		want int
+	}{"the port of what is sent": {7000, 0}, "another": {7001, 3}} {
+		t.Run(name, func(t *testing.T) {
+			tap := opened(t, nodes.NodeB, func() (*Tap, error) { return OpenWithout(topology.PhysicalInterface, 100, test.port) })
+			send(t, nodes.PodA, nodes.PodB, topology.PodAddressB, 3, 200)
+			capture, err := tap.Stop()
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			for _, packet := range capture.Packets {
+				if datagram, err := Dissect(packet.Head); err == nil && datagram.Destination.Port() == 7000 {
+					found++
+				}
+			}
+			if found != test.want {
+				t.Errorf("%d of 3 datagrams seen, want %d", found, test.want)
+			}
+		})
+	}
+	t.Run("what is in no tunnel is seen", func(t *testing.T) {
+		tap := opened(t, nodes.NodeB, func() (*Tap, error) { return OpenWithout(topology.PhysicalInterface, 100, 7000) })
+		send(t, nodes.NodeA, nodes.NodeB, topology.NodeAddressB, 3, 200)
+		if capture, err := tap.Stop(); err != nil || len(capture.Packets) < 3 {
+			t.Errorf("%+v, %v", capture, err)
+		}
+	})
+}
+
 func openTap(t *testing.T, namespace *topology.Namespace, frames int) *Tap {
 	t.Helper()
 	var tap *Tap

@@ -18,6 +18,7 @@ require (
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
+	github.com/gopacket/gopacket v1.7.7 // indirect
 	gonum.org/v1/gonum v0.17.0 // indirect
 )
 

@@ -251,29 +251,71 @@ func TestBenchRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
-// windowProfile is the shipped kata-cases in a short form.
+// checkPageHas looks into the report of a bench.
+func checkPageHas(t *testing.T, dir string, wanted ...string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range wanted {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+}
+
+// windowProfile is the shipped kata-cases in a short form, with the workloads beside it that have a window, too.
 const windowProfile = `
 name: window
-paths: [direct]
-workloads: [plain, gates, gates-saturated, kernel-saturated]
+paths: [direct, kernel-vxlan]
+workloads:
+  - {name: plain, paths: [kernel-vxlan]}
+  - gates
+  - gates-saturated
+  - kernel-saturated
+  - gates-iperf3
 payloads: [256]
 cycles: [2ms]
 window: {open: 1200us, close: 1300us, offset: 50us}
+vlan: 3
 messages: 60
 repetitions: 2
+samplers: on
 `
 
 func TestMessagesHaveTheWindowOfTheProfile(t *testing.T) {
 	out := t.TempDir()
-	started := startBench(t, writeProfile(t, windowProfile), out)
+	profile := writeProfile(t, windowProfile)
+	victim := startBench(t, profile, out)
+	awaitRuns(t, victim, out, 5) // the fifth of each repetition is that beside iperf3
+	if err := syscall.Kill(victim.PID(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := finishDemo(t, victim); err == nil || !strings.Contains(err.Error(), "the same command goes on with it") {
+		t.Errorf("it ended with %v", err)
+	}
+	checkNoTraces(t, victim.PID())
+	before := kept(t, out)
+	started := startBench(t, profile, out)
 	if err := finishDemo(t, started); err != nil {
 		t.Fatal(err)
 	}
 	checkNoTraces(t, started.PID())
-	summary := readSummary(t, out)
-	if len(summary.Runs) != 4 || summary.Profile.Window == nil {
-		t.Fatalf("%d runs, window %+v", len(summary.Runs), summary.Profile.Window)
+	for name, sum := range before {
+		if kept(t, out)[name] != sum {
+			t.Errorf("%s was measured again", name)
+		}
 	}
+	summary := readSummary(t, out)
+	if len(summary.Runs) != 5 || summary.Profile.Window == nil || summary.Profile.VLAN != 3 || len(summary.Sections) != 1 || len(summary.Problems) != 0 {
+		t.Fatalf("%d runs, profile %+v, sections %+v, problems %q", len(summary.Runs), summary.Profile, summary.Sections, summary.Problems)
+	}
+	section := summary.Sections[0]
+	if section.ID != "indicators" || len(section.Charts) != 3*5 || len(section.Tables) != 3+1 || len(section.Tables[3].Rows) != 2 {
+		t.Errorf("section %+v", section)
+	}
+	checkPageHas(t, out, `id="section-indicators"`, "scheduled times", "RT application latency", "TSN network jitter", "iperf3 beside the messages")
 	for _, run := range summary.Runs {
 		classes := map[string]int{results.WorkloadPlain: 0, results.WorkloadGatesSaturated: 2}[run.Workload]
 		if bench.HasGates(run.Workload) {
@@ -285,11 +327,58 @@ func TestMessagesHaveTheWindowOfTheProfile(t *testing.T) {
 		if classes == 0 {
 			continue
 		}
-		if first := run.Gates[0]; first.TrafficClass != 7 || first.OpenNs != 1_200_000 || first.CloseNs != 1_300_000 || first.Frames != 120 {
+		if first := run.Gates[0]; first.TrafficClass != 6 || first.OpenNs != 1_200_000 || first.CloseNs != 1_300_000 || first.Frames != 120 {
 			t.Errorf("%s: %+v", run.Workload, first)
 		}
 		if classes == 2 && (run.Gates[1].OpenNs != 1_300_000 || run.Gates[1].CloseNs != 1_200_000 || run.Gates[1].Frames < 120) {
 			t.Errorf("%s: %+v", run.Workload, run.Gates[1])
 		}
 	}
+}
+
+// shortScale is the shipped scale in a short form.
+const shortScale = `
+name: scale
+paths: [direct]
+experiment: scale
+repetitions: 2
+with: {flows: [1, 300], pods: [1, 8], lasts: 500ms}
+`
+
+func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
+	profile, out := writeProfile(t, shortScale), t.TempDir()
+	victim := startBench(t, profile, out)
+	awaitRuns(t, victim, out, 3) // the fourth of each repetition has the pods
+	if err := syscall.Kill(victim.PID(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := finishDemo(t, victim); err == nil || !strings.Contains(err.Error(), "the same command goes on with it") {
+		t.Errorf("it ended with %v", err)
+	}
+	checkNoTraces(t, victim.PID())
+	before := kept(t, out)
+	if said, status := ktsn(t, "bench", "report", out); status != 0 || !strings.Contains(said, "the bench was interrupted") {
+		t.Errorf("the report of what there was: status %d: %s", status, said)
+	}
+	started := startBench(t, profile, out)
+	if err := finishDemo(t, started); err != nil {
+		t.Fatal(err)
+	}
+	checkNoTraces(t, started.PID())
+	after := kept(t, out)
+	for name, sum := range before {
+		if after[name] != sum {
+			t.Errorf("%s was measured again", name)
+		}
+	}
+	summary := readSummary(t, out)
+	if len(after) != 8 || summary.Profile.Done != 8 || len(summary.Problems) != 0 || len(summary.Sections) != 1 || len(summary.Sections[0].Charts) != 4 {
+		t.Fatalf("%d runs, problems %q, sections %+v", len(after), summary.Problems, summary.Sections)
+	}
+	for i, want := range [][2]string{{"1", "10"}, {"300", "3000"}} { // two repetitions of five rounds
+		if row := summary.Sections[0].Tables[0].Rows[i]; row[0] != want[0] || row[1] != want[1] || row[2] != "0" {
+			t.Errorf("%q, want %q and nothing lost", row, want)
+		}
+	}
+	checkPageHas(t, out, `id="section-scale"`, `id="scale-cores"`, `id="scale-departure-p99"`, "pods of one flow")
 }

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -260,56 +257,6 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 		reported("restart: gap in departures, max", milliseconds(quantile(gaps, 1)), "ms"))
 }
 
-// counter is a socket in pod b that counts what it gets.
-type counter struct {
-	conn  *net.UDPConn
-	count atomic.Uint64
-}
-
-func (l *lab) startCounter(t *testing.T, port uint16) *counter {
-	t.Helper()
-	started := &counter{}
-	err := l.PodB.Do(func() (err error) {
-		started.conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressB, port)))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := started.conn.SyscallConn()
-	if err == nil {
-		err = raw.Control(func(fd uintptr) {
-			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 16<<20)
-		})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { started.conn.Close() })
-	go func() {
-		buffer := make([]byte, 2048)
-		for {
-			if _, _, err := started.conn.ReadFromUDPAddrPort(buffer); err != nil {
-				return
-			}
-			started.count.Add(1)
-		}
-	}()
-	return started
-}
-
-// await waits until that many have come, and a little for more.
-func (c *counter) await(t *testing.T, count uint64) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); c.count.Load() < count && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	time.Sleep(50 * time.Millisecond)
-	if got := c.count.Load(); got != count {
-		t.Errorf("%d messages arrived, want %d", got, count)
-	}
-}
-
 func TestChaosOfKilledApplications(t *testing.T) {
 	const atOnce = 4
 	kills := either(50, 1000)
@@ -356,7 +303,7 @@ func TestChaosOfKilledApplications(t *testing.T) {
 	if fromKilled < uint64(kills)/5 {
 		t.Errorf("only %d messages came from %d applications; this test has no meaning", fromKilled, kills)
 	}
-	heard.await(t, fromKilled)
+	heard.await(t, int(fromKilled))
 	record(t,
 		reported("kills of applications", float64(kills), "kills"),
 		reported("messages of killed applications, all of which arrived", float64(fromKilled), "messages"))
@@ -400,14 +347,21 @@ func (l *lab) addCrowd(t *testing.T, client *control.Client, count int) *crowd {
 	return all
 }
 
+// talked is when a crowd's first message was due, and what ktsnd had sent before.
+type talked struct {
+	baseTAI    int64
+	sentBefore uint64
+}
+
 // talk has a process in each pod in turn send, all periods spread evenly, and waits for their end. begin is called when
 // the first message will be due.
-func (c *crowd) talk(t *testing.T, client *control.Client, processes, messages int, begin func()) {
+func (c *crowd) talk(t *testing.T, client *control.Client, processes, messages int, begin func()) talked {
 	t.Helper()
 	// Where the machine is busy, starting takes longer than until the first message: then all begin anew.
 	for _, each := range []time.Duration{15, 30, 60} {
 		base := time.Now().Truncate(crowdPeriod).Add(time.Duration(processes)*each*time.Millisecond + time.Second)
-		running := c.start(t, base, processes, messages)
+		begun := talked{taiOf(base), settled(t, client).Sent}
+		running := c.start(t, begun.baseTAI, processes, messages)
 		if !servedBy(t, client, base, processes) {
 			for _, one := range running {
 				kill(t, one)
@@ -422,20 +376,21 @@ func (c *crowd) talk(t *testing.T, client *control.Client, processes, messages i
 				t.Fatal(err)
 			}
 		}
-		return
+		return begun
 	}
 	t.Fatal("the machine is too busy: not all applications found ktsnd in time")
+	return talked{}
 }
 
 const crowdPeriod = 100 * time.Millisecond
 
-// start starts them; the first message is due at base.
-func (c *crowd) start(t *testing.T, base time.Time, processes, messages int) (running []*process.Process) {
+// start starts them; the first message is due at that time.
+func (c *crowd) start(t *testing.T, baseTAI int64, processes, messages int) (running []*process.Process) {
 	t.Helper()
 	for i := range processes {
 		command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai",
 			"--count", strconv.Itoa(messages), "--cycle", crowdPeriod.String(), "--lead", "10ms",
-			"--start", strconv.FormatInt(taiOf(base), 10),
+			"--start", strconv.FormatInt(baseTAI, 10),
 			"--offset", strconv.FormatInt(int64(crowdPeriod)*int64(i)/int64(processes), 10),
 			"--to", netip.AddrPortFrom(topology.PodAddressB, hostilePort).String())
 		command.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+c.sockets[i%len(c.pods)])
@@ -470,22 +425,18 @@ func TestChaosOfManyPods(t *testing.T) {
 	daemon, client := lab.startDaemon(t, "--slots", "64")
 	heard := lab.startCounter(t, hostilePort)
 	all := lab.addCrowd(t, client, pods)
-	all.talk(t, client, 1, messages, func() {})
+	alone := all.talk(t, client, 1, messages, func() {})
 	idle(t, client)
-	single := departureErrors(t, client, 0)
-	heard.await(t, uint64(messages))
+	single := departureErrors(t, client, alone.sentBefore)
+	heard.awaitSince(t, alone.baseTAI, messages)
 	all.talk(t, client, processes, 2, func() {}) // what the allocator keeps of it is there for the next, and no more is
 	idle(t, client)
 	before := holdingsOf(t, daemon)
-	settled(t, client)
-	// What was sent until all had found ktsnd does not count.
-	var sentBefore, heardBefore uint64
 	var during holdings
 	var cpuBefore time.Duration
 	var began time.Time
-	all.talk(t, client, processes, messages, func() {
+	begun := all.talk(t, client, processes, messages, func() {
 		during = holdingsOf(t, daemon)
-		sentBefore, heardBefore = counters(t, client).Sent, heard.count.Load()
 		cpuBefore = cpuTime(t, daemon)
 		began = time.Now()
 	})
@@ -495,11 +446,11 @@ func TestChaosOfManyPods(t *testing.T) {
 	if counted.Dropped() != 0 || counted.KernelPath != 0 {
 		t.Errorf("%d dropped, %d went the kernel's way", counted.Dropped(), counted.KernelPath)
 	}
-	heard.await(t, heardBefore+uint64(messages*processes))
-	if sent := counted.Sent - sentBefore; sent != uint64(messages*processes) {
+	heard.awaitSince(t, begun.baseTAI, messages*processes)
+	if sent := counted.Sent - begun.sentBefore; sent != uint64(messages*processes) {
 		t.Errorf("ktsnd sent %d messages of %d", sent, messages*processes)
 	}
-	many := departureErrors(t, client, sentBefore)
+	many := departureErrors(t, client, begun.sentBefore)
 	returned(t, daemon, client, before)
 	name := fmt.Sprintf("%d pods, %d flows: ", pods, processes)
 	record(t,
@@ -540,7 +491,7 @@ func TestChaosOfIdleRings(t *testing.T) {
 	for _, one := range idle {
 		kill(t, one)
 	}
-	heard.await(t, uint64(2*messages))
+	heard.await(t, 2*messages)
 	record(t,
 		reported("processor of ktsnd for a message", alone/1000, "us"),
 		limited(fmt.Sprintf("the same beside %d idle rings, times that without", idlers), beside/alone, "", 1.1))

@@ -130,8 +130,11 @@ func checkResults(t *testing.T, out string, want ...string) {
 	}
 	plain := slices.Contains(want, plainRuns[0])
 	through := slices.IndexFunc(summary.Runs, func(run *results.Run) bool { return run.Path == "ovs" })
-	if through >= 0 && summary.Runs[through].CPUCores["ovs-vswitchd"] <= 0 {
-		t.Errorf("Open vSwitch took %v of processors", summary.Runs[through].CPUCores)
+	if through >= 0 {
+		run := summary.Runs[through]
+		if run.CPUCores["ovs-vswitchd"] <= 0 || run.Port == nil || run.SwitchShare == nil || *run.SwitchShare <= 0 || *run.SwitchShare > 1 {
+			t.Errorf("Open vSwitch took %v of processors, port %+v, share %v", run.CPUCores, run.Port, run.SwitchShare)
+		}
 	}
 	if !slices.Equal(runs, want) || len(summary.Problems) != 0 || summary.Schema != results.Schema ||
 		(summary.Idle != nil) != plain || len(summary.Figures) == 0 {
@@ -184,12 +187,30 @@ func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
 		skip(t, err.Error())
 	}
 	out := t.TempDir()
-	demo := startDemo(t, out, "--paths", "direct,ovs", "--workloads", "plain", "--alternations", "2")
+	demo := startDemo(t, out, "--paths", "direct,ovs", "--workloads", "plain,pmd-sleep", "--alternations", "2")
 	if err := finishDemo(t, demo); err != nil {
 		t.Fatal(err)
 	}
-	checkResults(t, out, "plain direct", "plain ovs")
+	checkResults(t, out, "plain direct", "plain ovs", "pmd-sleep ovs")
 	checkNoTraces(t, demo.PID())
+}
+
+// The kernel's number of hugepages cannot be changed where the demo sees it, as in a container.
+func TestDemoWithoutHugepagesSaysSoAndMeasuresTheRest(t *testing.T) {
+	if _, err := ovsnode.Program(); err != nil {
+		skip(t, err.Error())
+	}
+	const pages = "/proc/sys/vm/nr_hugepages"
+	out, arguments := t.TempDir(), []string{"-m", "sh", "-c", "mount --bind " + pages + " " + pages + " && mount -o remount,ro,bind " + pages + ` && exec "$@"`, "sh",
+		program(t, "ktsn"), "demo", "--short", "--quiet", "--bin-dir", filepath.Dir(program(t, "ktsnd")), "--paths", "direct,ovs", "--workloads", "plain,pmd-sleep"}
+	said, err := exec.Command("unshare", append(arguments, "--out", out)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	if strings.Count(string(said), "skipped") != 1 || !strings.Contains(string(said), "Path ovs is skipped: ") || !strings.Contains(string(said), pages) {
+		t.Errorf("it says\n%s", said)
+	}
+	checkResults(t, out, "plain direct")
 }
 
 func TestDemoMeasuresTheWorkloadsItIsAskedFor(t *testing.T) {

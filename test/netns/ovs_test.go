@@ -181,12 +181,39 @@ func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
 		}
 		silent(t, conn)
 	})
+	t.Run("and a flow of one's own sees the priority of a message's class", func(t *testing.T) { lab.checkOwnFlow(t) })
 	t.Run("and status is that of ovs", func(t *testing.T) {
 		status, err := client.Status(t.Context())
 		if err != nil || status.Uplink != "ovs" || status.Interface != ovs.BridgePhysical {
 			t.Errorf("it is %+v, %v", status, err)
 		}
 	})
+}
+
+// checkOwnFlow has a flow of somebody else's drop what is of priority 6, and nothing else.
+func (l *ovsLab) checkOwnFlow(t *testing.T) {
+	t.Helper()
+	flows := func(arguments ...string) string {
+		t.Helper()
+		command, rest := arguments[0], arguments[1:]
+		out, err := exec.Command("ovs-ofctl", append([]string{"--timeout=10", command, "unix:" + filepath.Join(l.node.RunDir, ovs.BridgeInternal+".mgmt")}, rest...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("ovs-ofctl %v: %v: %s", arguments, err, out)
+		}
+		return string(out)
+	}
+	flows("add-flow", "cookie=1,priority=200,in_port=ktsnd,dl_vlan=42,dl_vlan_pcp=6,actions=drop")
+	const count = 20
+	for priority, arrive := range map[string]int{"6": 0, "5": count} {
+		seen := l.run(t, traffic{count: count, payloadBytes: 64, talker: []string{"--priority", priority}, environment: l.preloaded(t)})
+		if len(seen.sent) != count || len(seen.received) != arrive {
+			t.Errorf("of priority %s were %d sent, and %d came", priority, len(seen.sent), len(seen.received))
+		}
+	}
+	if dumped := flows("dump-flows", "cookie=1/-1"); !strings.Contains(dumped, "n_packets=20") {
+		t.Errorf("the flow has seen other messages: %s", dumped)
+	}
+	flows("del-flows", "cookie=1/-1")
 }
 
 // checkAnswers sends datagrams from pod b to pod a right behind timed messages of pod a, which Open vSwitch must not take

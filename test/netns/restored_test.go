@@ -103,3 +103,15 @@ func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
 	}
 	running.checkAllCame(t, client)
 }
+
+// A ring that is handed back to a ktsnd that hardly ever runs is handed back in the end, with all that waits in it.
+func TestRestartedDaemonThatHardlyRunsGetsTheRing(t *testing.T) {
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t)
+	running := lab.startTicking(t, "sendto", 100)
+	served(t, client, 5)
+	kill(t, daemon)
+	daemon, client = lab.startDaemon(t)
+	stopNowAndThen(t, daemon, running.Process)
+	running.checkAllCame(t, client)
+}

@@ -49,6 +49,8 @@ func TestWhatIsAllowedInANetwork(t *testing.T) {
 		"a link speed":                spec("linkSpeed: 2500Mbit"),
 		"classes":                     spec("trafficClasses: {priorityCodePoints: [0,1,2,3,4,5,6,7]}"),
 		"a schedule that is not on":   spec("schedule: {gate-enabled: false, admin-gate-states: 128}"),
+		"limits":                      spec("limits: {processes: 4096, sockets: 1, memory: 1048576, pending: 64, rate: 0, doorbells: 1000000000, horizon: 86400000000us}"),
+		"no limits after all":         spec("limits: {}"),
 		"namespaces":                  spec("namespaceSelector: {matchLabels: {a: b}}"),
 		"the schedule of the example": spec("schedule:") + indent(t, "../../docs/examples/schedule.yaml"),
 	} {
@@ -107,6 +109,16 @@ func TestARefusalSaysWhatIsWrong(t *testing.T) {
 		"another operation":    {spec("schedule: {admin-control-list: {gate-control-entry: [{index: 0, operation-name: hold, time-interval-value: 1, gate-states-value: 0}]}}"), "operation-name: Unsupported value"},
 		"a small sdu":          {spec("schedule: {queue-max-sdu-table: [{traffic-class: 1, queue-max-sdu: 4}]}"), "queue-max-sdu must be 46 to 65535 bytes"},
 		"a class twice":        {spec("schedule: {queue-max-sdu-table: [{traffic-class: 1}, {traffic-class: 1}]}"), "Duplicate value"},
+		"no process":           {spec("limits: {processes: 0}"), "limits.processes must be 1 to 4096 processes"},
+		"too many sockets":     {spec("limits: {sockets: 1048577}"), "limits.sockets must be 1 to 1048576 sockets"},
+		"memory with a unit":   {spec("limits: {memory: 64Mi}"), "spec.limits.memory"},
+		"no memory":            {spec("limits: {memory: 0}"), "limits.memory must be 1 to 1048576 MiB, without the unit"},
+		"few pending":          {spec("limits: {pending: 63}"), "limits.pending must be 64 to 1048576 messages"},
+		"a rate below none":    {spec("limits: {rate: -1}"), "limits.rate must be 0 to 1000000000 messages a second; 0 is any"},
+		"too many doorbells":   {spec("limits: {doorbells: 1000000001}"), "limits.doorbells must be 0 to 1000000000 a second; 0 is any"},
+		"no unit of a horizon": {spec("limits: {horizon: '10'}"), "limits.horizon must be a whole number with ns, us, ms or s, at most 86400s, such as 10s"},
+		"a horizon too far":    {spec("limits: {horizon: 86401s}"), "limits.horizon must be a whole number"},
+		"a part of a second":   {spec("limits: {horizon: 1.5s}"), "limits.horizon must be a whole number"},
 		"an unknown field":     {spec("vlan: 4"), `unknown field "spec.vlan"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,6 +136,7 @@ func TestWhatCanBeChanged(t *testing.T) {
 		value    any
 		sentence string
 	}{
+		"limits":                   {[]string{"limits"}, map[string]any{"rate": int64(7)}, ""},
 		"the mtu":                  {[]string{"mtu"}, int64(1400), ""},
 		"a range that grows much":  {[]string{"ipv4", "cidr"}, "10.0.0.0/9", ""},
 		"a range that grows truly": {[]string{"ipv4", "cidr"}, "10.42.0.0/15", ""},

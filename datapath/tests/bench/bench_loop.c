@@ -104,7 +104,7 @@ static void application_open(struct bed *bed, struct application *application, u
 				     application->memory.bytes),
 	     "use a ring");
 	application->ring = bench_alloc(sizeof(*application->ring));
-	application->share = (struct share){.limits = {.pending = UINT32_MAX, .horizon_ns = INT64_MAX}};
+	application->share = (struct share){.pending_max = UINT32_MAX, .horizon_ns = INT64_MAX};
 	for (int i = 0; i < SHARE_LANES; i++)
 		application->share.lanes[i] = bench_alloc(ktsn_shaper_lane_bytes());
 	application->ring->share = &application->share;

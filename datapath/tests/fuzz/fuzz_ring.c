@@ -94,7 +94,7 @@ static void take(struct model *model)
 	int result = ktsn_ring_take(&model->ring, &taken);
 	volatile uint8_t last;
 
-	if (result == 0)
+	if (result == 0 || result == -EAGAIN)
 		return;
 	hold(model, &taken, result);
 	if (result == 1 && taken.payload_bytes) {

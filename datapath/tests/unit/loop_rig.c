@@ -136,7 +136,12 @@ void rig_fini(struct rig *rig)
 
 void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots)
 {
-	assert_int_equal(ktsn_ring_memory_create(&ring->memory, slots, RIG_PAYLOAD_BYTES), 0);
+	rig_ring_open_for(rig, ring, slots, RIG_PAYLOAD_BYTES);
+}
+
+void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint32_t payload_bytes)
+{
+	assert_int_equal(ktsn_ring_memory_create(&ring->memory, slots, payload_bytes), 0);
 	/* The daemon's own mapping, so that ThreadSanitizer sees both sides meet. */
 	assert_int_equal(ktsn_ring_producer_init(&ring->producer, ring->memory.address, ring->memory.bytes),
 			 0);
@@ -144,7 +149,7 @@ void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots)
 	assert_true(ring->doorbell_fd >= 0);
 	ring->ring = calloc(1, sizeof(*ring->ring));
 	assert_non_null(ring->ring);
-	ring->share = (struct share){.limits = {.pending = UINT32_MAX, .horizon_ns = INT64_MAX}};
+	ring->share = (struct share){.pending_max = UINT32_MAX, .horizon_ns = INT64_MAX};
 	for (int i = 0; i < SHARE_LANES; i++) {
 		ring->share.lanes[i] = calloc(1, ktsn_shaper_lane_bytes());
 		assert_non_null(ring->share.lanes[i]);

@@ -65,6 +65,8 @@ void rig_fini(struct rig *rig);
 
 /* The memory of a ring outlives it: rig_ring_fini() when the loop has retired it or been stopped. */
 void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots);
+/* With slots for so much. */
+void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint32_t payload_bytes);
 void rig_ring_close(struct rig *rig, struct rig_ring *ring);
 void rig_ring_fini(struct rig_ring *ring);
 uint32_t rig_ring_free_slots(const struct rig_ring *ring);

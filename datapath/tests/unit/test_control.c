@@ -48,6 +48,9 @@ static const struct example {
 	 {.type = CONTROL_ENDPOINT_DEL, .identity = IDENTITY, .interface = "tsn0"}},
 	{"endpoints.request.json", {.type = CONTROL_ENDPOINTS, .limit = 100}},
 	{"pods.request.json", {.type = CONTROL_PODS, .limit = 100}},
+	{"network-limits-set.request.json",
+	 {.type = CONTROL_NETWORK_LIMITS_SET, .vni = 42, .limits = {{4, -1, -1, -1, 2000, -1, 1000000000}}}},
+	{"network-limits.request.json", {.type = CONTROL_NETWORK_LIMITS, .limit = 100}},
 	{"flows.request.json", {.type = CONTROL_FLOWS, .limit = 100}},
 	{"peer-add.request.json", {.type = CONTROL_PEER_ADD, .vni = 42, EXAMPLE_SUBNETS}},
 	{"peer-del.request.json", {.type = CONTROL_PEER_DEL, .vni = 42}},
@@ -115,6 +118,7 @@ static void request_compare(const struct control_request *request, const struct 
 	subnets_compare(request, expected);
 	schedule_compare(&request->schedule, &expected->schedule);
 	assert_int_equal(request->strategy, expected->strategy);
+	assert_memory_equal(&request->limits, &expected->limits, sizeof(expected->limits));
 	assert_memory_equal(request->traffic_class_map, expected->traffic_class_map, CONTROL_PRIORITIES);
 	assert_memory_equal(request->priority_code_points, expected->priority_code_points, KTSN_CLASSES);
 }
@@ -271,6 +275,15 @@ static void pods_are_the_example(void **state)
 	reply_compare("pods.reply.json", control_reply_pods(&node, 0, 100));
 }
 
+static void network_limits_are_the_example(void **state)
+{
+	struct network_limits network = {.vni = 42, .limits = {{4, -1, -1, -1, 2000, -1, 1000000000}}};
+	struct node node = {.network_limits = &network};
+
+	(void)state;
+	reply_compare("network-limits.reply.json", control_reply_network_limits(&node, 0, 100));
+}
+
 static void flows_are_the_example(void **state)
 {
 	struct loop_flow loops[2] = {{.number = 7}, {.number = 8}};
@@ -396,6 +409,7 @@ static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
 	",\"interface\":" interface ",\"netns\":" netns ",\"vni\":" vni ",\"bridge\":\"\"}"
 #define SOCKET_DEL(identity) "{" V "\"request\":\"socket-del\",\"identity\":" identity "}"
 #define PEERS(offset, limit) "{" V "\"request\":\"peers\",\"offset\":" offset ",\"limit\":" limit "}"
+#define LIMITS_SET(limits)   "{" V "\"request\":\"network-limits-set\",\"vni\":1,\"limits\":" limits "}"
 #define S10                  "aaaaaaaaaa"
 #define S50                  S10 S10 S10 S10 S10
 
@@ -476,6 +490,16 @@ static const struct bad_request {
 	{ADD_PEER("[\"2001:db8:::/32\"]"), "subnets", "entry 1"},
 	{ADD_PEER("[\"::ffff:10.42.2.0/120\"]"), "subnets", "entry 1"},
 	{ADD_PEER("[\"fe80::%tsn0/64\"]"), "subnets", "entry 1"},
+	{LIMITS_SET("[]"), "limits",
+	 "is a list; must be an object with processes, sockets, ring-memory-bytes, pending, message-rate, "
+	 "doorbell-rate, horizon-ns"},
+	{LIMITS_SET("{\"rate\":1}"), "limits", "has an unknown field \"rate\""},
+	{LIMITS_SET("{\"processes\":0}"), "limits.processes", "is 0; must be a whole number from 1 to 4096"},
+	{LIMITS_SET("{\"processes\":1,\"pending\":63}"), "limits.pending", "is 63; must be"},
+	{LIMITS_SET("{\"horizon-ns\":86400000000001}"), "limits.horizon-ns", "from 0 to 86400000000000"},
+	{LIMITS_SET("{\"message-rate\":-1}"), "limits.message-rate", "is -1; must be"},
+	{LIMITS_SET("{\"sockets\":null}"), "limits.sockets", "is null; must be"},
+	{"{" V "\"request\":\"network-limits-set\",\"vni\":1}", "limits", "missing"},
 	{PEERS("-1", "1"), "offset", "from 0 to"},
 	{PEERS("4294967296", "1"), "offset", "from 0 to 4294967295"},
 	{PEERS("0", "0"), "limit", "from 1 to 1000"},
@@ -527,6 +551,10 @@ static void limits_are_inclusive(void **state)
 		ADD_ENDPOINT("\"AZaz09._:-\"", "\"t\"", "\"n\"", "16777215"),
 		SOCKET_DEL("\"" S50 S50 S10 S10 "aaaaaaaa\""),
 		ADD_PEER("[\"0.0.0.0/0\",\"255.255.255.255/32\",\"128.0.0.0/1\"]"),
+		LIMITS_SET("{}"),
+		LIMITS_SET("{\"processes\":4096,\"sockets\":1048576,\"ring-memory-bytes\":1099511627776,"
+			   "\"pending\":1048576,\"message-rate\":1000000000,\"doorbell-rate\":0,"
+			   "\"horizon-ns\":86400000000000}"),
 		PEERS("4294967295", "1000"),
 		PEERS("0", "1"),
 		"{" V "\"request\":\"departures\",\"after\":9223372036854775806,\"limit\":1}",
@@ -643,6 +671,7 @@ int main(void)
 		cmocka_unit_test(counters_are_called_by_their_names),
 		cmocka_unit_test(endpoints_are_the_example),
 		cmocka_unit_test(pods_are_the_example),
+		cmocka_unit_test(network_limits_are_the_example),
 		cmocka_unit_test(flows_are_the_example),
 		cmocka_unit_test(peers_are_the_example),
 		cmocka_unit_test(departures_are_the_example),

@@ -228,7 +228,7 @@ static void all_copies_are_made_or_the_message_waits(void **state)
 	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
 	/* Room for one message and a half. */
-	group.ring.share.limits.pending = 2 * PEERS - 1;
+	group.ring.share.pending_max = 2 * PEERS - 1;
 	send_at(&group, soon_tai_ns + 200 * MS, "first");
 	/* Due earlier, so that the loop is woken for it and finds the first one pending. */
 	send_at(&group, soon_tai_ns, "second");
@@ -247,7 +247,7 @@ static void parked_messages_wait_for_room_for_their_copies(void **state)
 
 	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVING, copies_make(0, false));
-	group.ring.share.limits.pending = MESSAGES + PEERS - 1;
+	group.ring.share.pending_max = MESSAGES + PEERS - 1;
 	for (int i = 0; i < MESSAGES; i++)
 		send_at(&group, 0, "parked");
 	rig_wait_counter(&group.rig, &group.counters->taken, MESSAGES);
@@ -270,7 +270,7 @@ static void copies_beyond_what_a_pod_may_have_are_dropped(void **state)
 
 	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
-	group.ring.share.limits.pending = PEERS - 1;
+	group.ring.share.pending_max = PEERS - 1;
 	send_at(&group, 0, "too many");
 	rig_wait_counter(&group.rig, &group.counters->sent, 1);
 	assert_int_equal(counter_read(&group.counters->copies_sent), PEERS - 1);

@@ -8,6 +8,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -97,10 +99,107 @@ static void every_pod_finds_its_reserve(void **state)
 	rig_ring_fini(&pods.late);
 }
 
+/* As a process that hands a ring back and ends before it resumes. */
+static void ring_never_opened_close(struct pods *pods, struct rig_ring *ring, struct share *share)
+{
+	assert_int_equal(ktsn_ring_memory_create(&ring->memory, SLOTS, RIG_PAYLOAD_BYTES), 0);
+	ring->ring = calloc(1, sizeof(*ring->ring));
+	assert_non_null(ring->ring);
+	ring->ring->object = (struct loop_object){.kind = LOOP_RING, .owner = ring->ring};
+	ring->ring->share = share;
+	ring->ring->doorbell_fd = -1;
+	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.slot_count,
+				ring->memory.slot_bytes);
+	rig_ring_close(&pods->rig, ring);
+}
+
+/* Or it could take what is left for others, and be one of these as well. */
+static void a_ring_that_was_never_opened_ends_no_other_rings_reserve(void **state)
+{
+	struct pods pods = {0};
+	struct rig_ring unresumed = {0};
+
+	(void)state;
+	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	pod_open(&pods, &pods.modest, 1);
+	rig_start(&pods.rig);
+	ring_never_opened_close(&pods, &unresumed, &pods.modest.share);
+	rig_wait_retired(&pods.rig, 1);
+	assert_int_equal(pods.modest.share.rings_open, 1);
+	pod_close(&pods, &pods.modest);
+	rig_wait_retired(&pods.rig, 1 + OBJECTS_OF_POD);
+	assert_int_equal(pods.modest.share.rings_open, 0);
+	rig_fini(&pods.rig);
+	rig_ring_fini(&pods.modest);
+	ktsn_ring_memory_destroy(&unresumed.memory);
+}
+
+/* Nothing leaves that would give the share back: all wait for an address. */
+static void share_that_grows_takes_what_it_held_back(void **state)
+{
+	enum { BEFORE = 4, AFTER = 9 };
+	struct share_limits limits = {.pending = BEFORE, .horizon_ns = INT64_MAX};
+	struct loop_destination *destination;
+	struct loop_flow *flow;
+	struct pods pods = {0};
+
+	(void)state;
+	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_ring_open(&pods.rig, &pods.modest, SLOTS);
+	flow = rig_flow_open(&pods.rig, &pods.modest, 0, 1, KTSN_CLOCK_TAI);
+	destination = rig_destination_open(&pods.rig, &pods.modest, 0, flow, DESTINATION_RESOLVING);
+	share_limits_set(&pods.modest.share, &limits);
+	rig_start(&pods.rig);
+	send_many(&pods.modest, SLOTS, clock_tai_ns());
+	rig_wait_pending(&pods.rig, BEFORE);
+	usleep(20000);
+	assert_int_equal(share_pending(&pods.modest.share), BEFORE);
+	limits.pending = AFTER;
+	share_limits_set(&pods.modest.share, &limits);
+	loop_command(pods.rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
+	rig_wait_pending(&pods.rig, AFTER);
+	/* Fewer than it has: it keeps them, and no more come. */
+	limits.pending = 1;
+	share_limits_set(&pods.modest.share, &limits);
+	loop_command(pods.rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
+	rig_wait_commands(&pods.rig);
+	assert_int_equal(share_pending(&pods.modest.share), AFTER);
+	rig_destination_update(&pods.rig, destination, DESTINATION_UNREACHABLE);
+	rig_wait_counter(&pods.rig, &loop_counters(pods.rig.loop)->drop_unresolved, SLOTS);
+	pod_close(&pods, &pods.modest);
+	rig_wait_retired(&pods.rig, OBJECTS_OF_POD);
+	rig_fini(&pods.rig);
+	rig_ring_fini(&pods.modest);
+}
+
+static void rate_counts_from_when_it_is_given(void **state)
+{
+	struct share share = {0};
+	int64_t now_tai_ns = 5000 * MS;
+
+	(void)state;
+	share.messages.burst_ns = 10 * MS;
+	for (int i = 0; i < 1000; i++)
+		assert_true(share_rate_take(&share.messages, now_tai_ns));
+	share_limits_set(&share, &(struct share_limits){.message_rate = 1000});
+	for (int i = 0; i < 11; i++)
+		assert_true(share_rate_take(&share.messages, now_tai_ns));
+	assert_false(share_rate_take(&share.messages, now_tai_ns));
+	/* A debt of the lower rate is not held against the higher one. */
+	share_limits_set(&share, &(struct share_limits){.message_rate = 1});
+	assert_true(share_rate_take(&share.messages, now_tai_ns + 2 * MS));
+	assert_false(share_rate_take(&share.messages, now_tai_ns + 2 * MS));
+	share_limits_set(&share, &(struct share_limits){.message_rate = 1000});
+	assert_true(share_rate_take(&share.messages, now_tai_ns + 2 * MS));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_pod_finds_its_reserve),
+		cmocka_unit_test(a_ring_that_was_never_opened_ends_no_other_rings_reserve),
+		cmocka_unit_test(share_that_grows_takes_what_it_held_back),
+		cmocka_unit_test(rate_counts_from_when_it_is_given),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

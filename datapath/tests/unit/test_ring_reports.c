@@ -199,6 +199,25 @@ static void lies_about_reports_harm_only_who_tells_them(void **state)
 	assert_no_report(pair, FLOW);
 }
 
+/* Or each socket that ends would cost a look into every slot. */
+static void only_reports_that_were_made_are_freed(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t made = report_text(pair, FLOW, "made");
+
+	for (uint32_t slot = 0; slot < SLOTS; slot++) {
+		ring_pair_slot(pair, slot)->flow = FLOW;
+		atomic_store(&ring_pair_slot(pair, slot)->state, KTSN_SLOT_REPORTED);
+	}
+	memset(pair->application->reported, 0xff, sizeof(pair->application->reported));
+	for (int i = 0; i < 2; i++) {
+		ktsn_ring_reports_discard(&pair->consumer, FLOW);
+		for (uint32_t slot = 0; slot < SLOTS; slot++)
+			assert_int_equal(ring_pair_state(pair, slot),
+					 slot == made ? KTSN_SLOT_FREE : KTSN_SLOT_REPORTED);
+	}
+}
+
 static void reader_of_a_report_wakes_who_waits_for_space(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -267,6 +286,7 @@ int main(void)
 		TEST(reports_of_a_socket_that_ended_are_freed),
 		TEST(successor_leaves_reports_to_be_read),
 		TEST(lies_about_reports_harm_only_who_tells_them),
+		TEST(only_reports_that_were_made_are_freed),
 		TEST(reader_of_a_report_wakes_who_waits_for_space),
 		TEST(messages_are_charged_as_by_the_kernel),
 		TEST(what_is_no_longer_pending_is_counted_for_its_socket),

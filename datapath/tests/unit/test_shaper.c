@@ -639,6 +639,55 @@ static void packet_that_came_back_takes_no_turn_back_that_another_was(void **sta
 	rig_destroy(rig);
 }
 
+/* What waited for it has had its turn: the one that comes due is next, and then those, in their order. */
+static void overdue_that_yields_to_what_comes_due_leaves_after_it(void **state)
+{
+	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
+	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create(), lane_create()};
+	struct ktsn_shaper_packet first = packet_of(MS, 3, 125), second = packet_of(MS + 1, 3, 125);
+	struct ktsn_shaper_packet lower = packet_of(2 * MS + 1, 2, 125), next = packet_of(2 * MS + 2, 3, 125);
+	struct ktsn_shaper_packet *order[] = {&next, &first, &second, &lower};
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &first, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &second, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[2], &next, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[2], &lower, 0), 0);
+	/* One of a lower class makes nobody wait. */
+	assert_true(ktsn_shaper_due_after(rig->shaper, 3, 2 * MS) == 2 * MS + 2);
+	assert_true(ktsn_shaper_due_after(rig->shaper, 2, 2 * MS) == 2 * MS + 1);
+	assert_true(ktsn_shaper_due_after(rig->shaper, 4, 2 * MS) == KTSN_SHAPER_NEVER);
+	assert_true(ktsn_shaper_may_yield(rig->shaper, 2 * MS, 2 * MS + 2));
+	ktsn_shaper_yield(rig->shaper, 2 * MS, 2 * MS, 2 * MS + 2);
+	for (int i = 0; i < 4; i++)
+		assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS, &verdict), order[i]);
+	for (int i = 0; i < 3; i++)
+		free(lanes[i]);
+	rig_destroy(rig);
+}
+
+static void nothing_yields_to_a_gate_that_is_shut_nor_at_the_cost_of_its_window(void **state)
+{
+	const struct ktsn_schedule schedule = three_windows();
+	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
+	struct ktsn_shaper_packet seven = packet_of(10 * US, 7, 125), six = packet_of(0, 6, 125);
+	int64_t base_tai_ns = 10 * MS;
+
+	(void)state;
+	gates_ask(rig, &schedule, 0);
+	seven.txtime_tai_ns += base_tai_ns + 400 * US;
+	six.txtime_tai_ns += base_tai_ns;
+	takes(rig, &seven, 0);
+	takes(rig, &six, 0);
+	/* Class 6 has its window from 300 to 600 us; 7 is due in it, and has its own in the next cycle. */
+	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, base_tai_ns + 350 * US), &six);
+	assert_true(ktsn_shaper_due_after(rig->shaper, 6, base_tai_ns + 350 * US) == KTSN_SHAPER_NEVER);
+	assert_true(ktsn_shaper_may_yield(rig->shaper, base_tai_ns + 350 * US, base_tai_ns + 360 * US));
+	assert_false(ktsn_shaper_may_yield(rig->shaper, base_tai_ns + 350 * US, base_tai_ns + 550 * US));
+	rig_destroy(rig);
+}
+
 static void clock_set_back_takes_no_turn_away(void **state)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
@@ -714,6 +763,8 @@ int main(void)
 		cmocka_unit_test(senders_that_are_not_late_leave_in_the_order_of_time),
 		cmocka_unit_test(sender_whose_packet_came_back_has_its_turn_again),
 		cmocka_unit_test(packet_that_came_back_takes_no_turn_back_that_another_was),
+		cmocka_unit_test(overdue_that_yields_to_what_comes_due_leaves_after_it),
+		cmocka_unit_test(nothing_yields_to_a_gate_that_is_shut_nor_at_the_cost_of_its_window),
 		cmocka_unit_test(clock_set_back_takes_no_turn_away),
 		cmocka_unit_test(strategies_have_names),
 		cmocka_unit_test(time_on_the_link_is_rounded_up),

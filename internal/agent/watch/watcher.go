@@ -165,16 +165,16 @@ func (w *Watcher) halves(pod *corev1.Pod, served map[string]control.Pod) []findi
 	for _, one := range []struct {
 		name       string
 		has, limit uint64
-		option     string
+		field      string
 	}{
-		{"processes", has.Processes, has.Limits.Processes, "--pod-processes"},
-		{"timed sockets", has.Sockets, has.Limits.Sockets, "--pod-sockets"},
-		{"bytes of rings", has.RingMemoryBytes, has.Limits.RingMemoryBytes, "--pod-memory"},
-		{"messages under way", has.Pending, has.Limits.Pending, "--pod-pending"},
+		{"processes", has.Processes, has.Limits.Processes, "processes"},
+		{"timed sockets", has.Sockets, has.Limits.Sockets, "sockets"},
+		{"bytes of rings", has.RingMemoryBytes, has.Limits.RingMemoryBytes, "memory"},
+		{"messages under way", has.Pending, has.Limits.Pending, "pending"},
 	} {
 		if one.limit > 0 && one.has >= one.limit {
-			found = append(found, finding{ReasonLimit, one.name, fmt.Sprintf("The pod has %d of %d %s, and gets no more of ktsnd; the limit is its option %s "+
-				"(value ktsnd.extraArgs of the chart)", one.has, one.limit, one.name, one.option)})
+			found = append(found, finding{ReasonLimit, one.name, fmt.Sprintf("The pod has %d of %d %s, and gets no more of ktsnd; the limit is spec.limits.%s of a "+
+				"TSNNetwork of it, else ktsnd's option --pod-%s (value ktsnd.extraArgs of the chart)", one.has, one.limit, one.name, one.field, one.field)})
 		}
 	}
 	return found

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench"
+	"github.com/kubernetsn/kubernetsn/internal/results"
 )
 
 // The names of paths of experiments with other people's programs.
@@ -35,7 +36,7 @@ type Place interface {
 // End is where a program can be run at one end of a network.
 type End interface {
 	Address() netip.Addr
-	// MTU is the network's there.
+	// MTU is the network's there, 0 where nobody knows.
 	MTU() int
 	Start(ctx context.Context, command *Command) (Program, error)
 }
@@ -120,6 +121,11 @@ func Observe(ctx context.Context, here Place, outcome *bench.Outcome, do func() 
 	used, err := finish()
 	if errDone != nil {
 		return errDone
+	}
+	if counting, ok := here.(interface {
+		Usage(context.Context) ([]results.UsageSample, error)
+	}); ok && err == nil {
+		outcome.Usage, err = counting.Usage(ctx)
 	}
 	for name, value := range used {
 		if name == Stolen {

@@ -43,7 +43,9 @@ func (e *Experiment) Report(profile *bench.Profile, measured []bench.Measured) b
 	if slices.Contains(e.Tests, echo) {
 		findings.Sections = append(findings.Sections, r.latency())
 	}
-	findings.Sections = append(findings.Sections, r.processors())
+	if names := r.components(); len(names) > 0 {
+		findings.Sections = append(findings.Sections, r.processors(names))
+	}
 	return findings
 }
 
@@ -191,15 +193,11 @@ func (r *report) latencyTable() results.SectionTable {
 }
 
 // processors is what was used meanwhile.
-func (r *report) processors() results.Section {
+func (r *report) processors(names []string) results.Section {
 	section := results.Section{ID: "processors", Title: "Processors meanwhile",
 		About: "Cores during the tests above: programs that belong to a network and not to the test, and all cores of the machine together, " +
 			"where somebody counts them. iperf3 and ping are part of the machine’s. The agent and the network plugin do nothing " +
 			"while packets flow: the plugin ends when a pod is attached."}
-	names := r.components()
-	if len(names) == 0 {
-		return section
-	}
 	table := results.SectionTable{ID: "cores", Title: "Cores, mean ± standard error", Head: append([]string{"path", "test", "link MTU"}, heads(names)...)}
 	_, each := r.groups(r.Tests)
 	each(func(_ int, test string, mtu int) {

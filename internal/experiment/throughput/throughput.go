@@ -137,7 +137,10 @@ func (e *Experiment) Perform(ctx context.Context, target bench.Target, _ *bench.
 	if err != nil {
 		return nil, err
 	}
-	outcome := &bench.Outcome{Values: map[string]float64{valueMTU: float64(near.MTU())}, Said: map[string]string{}}
+	outcome := &bench.Outcome{Values: map[string]float64{}, Said: map[string]string{}}
+	if mtu := near.MTU(); mtu > 0 {
+		outcome.Values[valueMTU] = float64(mtu)
+	}
 	err = place.Observe(ctx, here, outcome, func() error {
 		if c.Of["test"] == echo {
 			return e.ping(ctx, near, far[0], outcome)

@@ -112,6 +112,23 @@ func TestABenchInPodsIsInterruptedAndGoesOn(t *testing.T) {
 	}
 }
 
+// benchOnATSNNetwork measures where no pod has been on a network, so that the bench's own make the operator start ktsnd.
+func benchOnATSNNetwork(ctx context.Context, t *testing.T) {
+	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
+	refused, complaint := startBenchIn(t, t.TempDir(), "--network", "nowhere")
+	if err := refused.Wait(); err == nil || !strings.Contains(complaint.String(), "the cluster has no TSNNetwork nowhere") {
+		t.Errorf("%v: %s", err, complaint)
+	}
+	noBenchNamespace(ctx, t)
+	out := filepath.Join(t.TempDir(), "bench")
+	bench, said := startBenchIn(t, out, "--network", "tsn")
+	if err := bench.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	noBenchNamespace(ctx, t)
+	checkBenchSummary(t, out)
+}
+
 // checkBenchSummary judges what does not depend on the machine.
 func checkBenchSummary(t *testing.T, out string) {
 	t.Helper()

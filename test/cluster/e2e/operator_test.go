@@ -9,7 +9,9 @@ import (
 	"net/netip"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
@@ -125,7 +128,9 @@ func annotated(pod *corev1.Pod, networks string) *corev1.Pod {
 // TestOneAnnotation is one test, because the chart is in the cluster once, and there is an order: the networks, pods on
 // them, what is refused, and the end.
 func TestOneAnnotation(t *testing.T) {
-	ctx := needTwoNodes(t)
+	needTwoNodes(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // more than others have
+	t.Cleanup(cancel)
 	program(t, "helm")
 	removeChart(ctx, t)
 	removeTSN(ctx, t)
@@ -144,6 +149,7 @@ func TestOneAnnotation(t *testing.T) {
 		}
 	})
 	applyText(ctx, t, theNetworks)
+	t.Run("ktsn bench measures with pods of its own", func(t *testing.T) { benchOnATSNNetwork(ctx, t) })
 	namespace := newNamespace(ctx, t, restricted)
 	listener := deploy(ctx, t, namespace, annotated(waiting("listener", under.Nodes[1].Name), "tsn"))
 	talker := deploy(ctx, t, namespace, annotated(waiting("talker", under.Nodes[0].Name), "tsn,second"))
@@ -157,10 +163,16 @@ func TestOneAnnotation(t *testing.T) {
 			t.Errorf("ktsnd has sent %d messages", sent)
 		}
 	})
+	t.Run("the experiment of the paper", func(t *testing.T) {
+		writeSummary(t, experiment(ctx, t, namespace, talker, listener), "annotation.json")
+	})
 	t.Run("two networks at once", func(t *testing.T) { twoNetworks(ctx, t, namespace, talker) })
 	t.Run("a schedule begins on all nodes in one cycle", func(t *testing.T) { schedules(ctx, t) })
 	t.Run("ktsn shows the cluster", func(t *testing.T) { ktsnShows(ctx, t, talker) })
+	t.Run("a schedule changes in one cycle on the wire of both nodes", func(t *testing.T) { seenOnTheWire(ctx, t, talker, listener) })
+	t.Run("limits change while pods run", func(t *testing.T) { limits(ctx, t, talker, listener) })
 	t.Run("what cannot work is refused or said", func(t *testing.T) { refusals(ctx, t, namespace) })
+	t.Run("helm upgrade while pods run", func(t *testing.T) { upgraded(ctx, t, namespace, talker, listener) })
 	t.Run("operators are killed while pods come and go", func(t *testing.T) { operatorsKilled(ctx, t, namespace) })
 	t.Run("uninstall refuses, then leaves nothing", func(t *testing.T) {
 		said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
@@ -236,6 +248,128 @@ func schedules(ctx context.Context, t *testing.T) {
 			}
 		}
 	}
+}
+
+// withLimits is the first network with limits of its pods.
+const withLimits = `
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNNetwork
+metadata: {name: tsn}
+spec:
+  vni: 42
+  ipv4: {cidr: 10.42.0.0/16}
+%s`
+
+// limits lets a pod have one timed socket, so that a second program of it gets the errno on each message, and then more
+// again.
+func limits(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
+	address := addressOn(t, listener).String()
+	for round, test := range []struct {
+		limits, shown string
+		errno         syscall.Errno
+	}{
+		{"  limits: {sockets: 1, rate: 5000, horizon: 2s}", "limits of a pod: 1 sockets, rate 5000/s, horizon 2s", syscall.ENOBUFS},
+		{"  limits: {sockets: 2, horizon: 2s}", "limits of a pod: 2 sockets, horizon 2s", 0},
+		{"", "", 0},
+	} {
+		applyText(ctx, t, fmt.Sprintf(withLimits, test.limits))
+		limitsOnNodes(ctx, t, test.limits != "", test.shown)
+		id := 980 + 2*round
+		// The one that is first has the socket; what the other gets does not touch it.
+		got := talk(ctx, t, talker, listener, address, id, []string{"--count", "600", "--cycle", "10ms", "--lead", "5ms"},
+			[]string{"--count", "600", "--block", "--idle-timeout", "30s"}, func() {
+				time.Sleep(2 * time.Second)
+				said, complaint, err := run(ctx, talker, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", address+":7788", "--count", "50",
+					"--run-id", strconv.Itoa(id+1), "--csv", "/dev/stdout", "--quiet")
+				sent, errRead := perf.ReadTalker(strings.NewReader(said))
+				if errRead != nil || len(sent) != 50 {
+					t.Fatalf("the second program: %d messages, %v, %v, %s", len(sent), errRead, err, complaint)
+				}
+				for _, message := range sent {
+					if syscall.Errno(message.Errno) != test.errno {
+						t.Fatalf("with %q message %d of the second program: %v", test.limits, message.Sequence, syscall.Errno(message.Errno))
+					}
+				}
+			})
+		accounted(t, got, 600, func() uint64 { return 0 })
+	}
+}
+
+// limitsOnNodes waits until ktsnd on both nodes has the limits of network tsn, or none, and has ktsn show them.
+func limitsOnNodes(ctx context.Context, t *testing.T, some bool, shown string) {
+	t.Helper()
+	began := time.Now()
+	for _, host := range under.Nodes {
+		err := kube.Wait(ctx, func(context.Context) error {
+			said, err := ktsn(ctx, t, "status", "--node", host.Name)
+			if line := strings.TrimPrefix(shown, "limits of a pod: "); err == nil && strings.Contains(said, "VNI 42, of a pod: "+line) != some {
+				err = fmt.Errorf("ktsn status --node %s says %s; want %q in it: %v", host.Name, said, line, some)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("on both nodes after %v", time.Since(began).Round(10*time.Millisecond))
+	if said, err := ktsn(ctx, t, "status", "--cluster"); err != nil || strings.Contains(said, "limits of a pod") != some || !strings.Contains(said, shown) {
+		t.Errorf("got %v, %s; want %q in it", err, said, shown)
+	}
+}
+
+// upgraded has helm replace operators, agents and ktsnd under pods that send. They stay, each message is accounted for, and
+// there is always an operator that answers for new ones.
+func upgraded(ctx context.Context, t *testing.T, namespace string, talker, listener *corev1.Pod) {
+	const count = 10000 // in 30 s
+	before, err := nodePodsState(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uncertain := chartStatus(ctx, t, talker.Spec.NodeName).Counters["uncertain"]
+	arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues,
+		[]string{"--set", "operator.enabled=true", "--set", "operator.linger=2s", "--set-string", "podAnnotations.upgraded=" + time.Now().Format(time.TimeOnly)})
+	reviews := 0
+	got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), 990,
+		[]string{"--count", strconv.Itoa(count), "--cycle", "3ms", "--lead", "5ms"},
+		[]string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "30s"},
+		func() {
+			time.Sleep(2 * time.Second)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if said, err := helm(ctx, t, arguments...); err != nil {
+					t.Errorf("%v: %s", err, said)
+				}
+			}()
+			for running := true; running; {
+				select {
+				case <-done:
+					running = false
+				case <-time.After(200 * time.Millisecond):
+				}
+				reviews++
+				if _, err := client.CoreV1().Pods(namespace).Create(ctx, annotated(waiting("asked", ""), "tsn"),
+					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+					t.Errorf("during the upgrade an annotated pod is refused: %v", err)
+				}
+			}
+		})
+	accounted(t, got, count, func() uint64 {
+		counters := chartStatus(ctx, t, talker.Spec.NodeName).Counters
+		if counters["uncertain"] < uncertain {
+			uncertain = 0
+		}
+		return counters["uncertain"] - uncertain
+	})
+	t.Logf("%d annotated pods reviewed meanwhile", reviews)
+	disturbed(ctx, t, talker.Spec.NodeName, before, true, true, time.Unix(0, got.sent[len(got.sent)-1].Txtime))
+	for _, pod := range []*corev1.Pod{talker, listener} {
+		now, err := client.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil || now.UID != pod.UID || !podReady(now) || now.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("pod %s did not stay: %v, %+v", pod.Name, err, now.Status)
+		}
+	}
+	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
 }
 
 // ktsn runs the command line as a person does who has a kubeconfig.

@@ -182,17 +182,25 @@ int mode_alarm(const struct target *target)
 
 /* ---- a socket whose lock is held ---- */
 
-/* What is sent to somebody who does not answer fills the buffer; the next, corked, waits for room with the lock held. */
+struct lock_holder {
+	const struct target *target;
+	int fd;
+};
+
+/*
+ * What is sent to somebody who does not answer fills the buffer; the next, corked, waits for room with the lock held.
+ * On a busy machine it has the lock again before whoever waits for it is awake, so ktsnd gets it when the time is over.
+ */
 static void *lock_hold(void *argument)
 {
 	static char block[UNRESOLVED_BYTES];
-	int fd = *(int *)argument;
+	const struct lock_holder *holder = argument;
 
-	for (;;) {
-		if (send(fd, block, sizeof(block), MSG_DONTWAIT) >= 0)
+	while (time_left(holder->target)) {
+		if (send(holder->fd, block, sizeof(block), MSG_DONTWAIT) >= 0)
 			continue;
 		if (errno == EAGAIN)
-			(void)send(fd, block, sizeof(block), MSG_MORE);
+			(void)send(holder->fd, block, sizeof(block), MSG_MORE);
 		else
 			usleep(NAP_US);
 	}
@@ -214,21 +222,23 @@ static int locked_socket(const struct target *target)
 int mode_locked(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
+	struct lock_holder holder = {target, locked_socket(target)};
 	struct client client;
-	pthread_t holder;
+	pthread_t thread;
 	long passed = 0, held = 0;
-	int fd = locked_socket(target), err = client_open(&client, target);
+	int err = client_open(&client, target);
 
-	if (err || fd < 0 || pthread_create(&holder, NULL, lock_hold, &fd))
-		return complain("get a ring and a flow", err ? err : fd);
+	if (err || holder.fd < 0 || pthread_create(&thread, NULL, lock_hold, &holder))
+		return complain("get a ring and a flow", err ? err : holder.fd);
 	while (time_left(target) && !err) {
 		int64_t asked_ns = now_ns(CLOCK_MONOTONIC);
 
-		err = client_send(&client, &request, sizeof(request), fd);
+		err = client_send(&client, &request, sizeof(request), holder.fd);
 		if (!err)
 			err = answer_await(&client, asked_ns, &held);
 		passed++;
 	}
+	pthread_join(thread, NULL);
 	return passed_say(&client, err, passed, held);
 }
 

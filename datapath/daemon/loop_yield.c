@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A frame takes the port longer than the link: with a packet socket the kernel's work, the receiver's on a veth, is done
+ * by who sends. So a frame that is late anyway is not begun when another comes due before it would be over.
+ *
+ *               |<-- it would be at the port -->|
+ *   ------------+------------------+------------+--> time
+ *              now                due
+ *               |<--- it waits --->|<- that one is sent ->|<- it is sent ->|
+ *
+ * It waits once, then it is sent: who has something due all the time must not keep others out.
+ */
+#include "loop_state.h"
+
+enum {
+	/* One that takes longer was interrupted. */
+	FRAME_LONGEST_NS = 20000,
+	/* A frame may take so many times its average. */
+	FRAME_SPARE = 2,
+	/* Parts of a new measurement in the average: what was longer counts more. */
+	LEARN_LONGER = 4,
+	LEARN_SHORTER = 32,
+};
+
+void yield_learn(struct loop *loop, int64_t took_ns, uint32_t frames)
+{
+	int64_t frame_ns = took_ns / frames;
+
+	if (frame_ns < 0)
+		return;
+	if (frame_ns > FRAME_LONGEST_NS)
+		frame_ns = FRAME_LONGEST_NS;
+	frame_ns -= loop->frame_ns;
+	loop->frame_ns += frame_ns / (frame_ns > 0 ? LEARN_LONGER : LEARN_SHORTER);
+}
+
+/* Each outlet's next, if it may leave now. */
+struct leaving {
+	const struct ktsn_shaper_packet *packets[OUTLETS];
+};
+
+static struct leaving leaving_find(struct loop *loop, int64_t now_tai_ns)
+{
+	struct leaving leaving;
+
+	for (int i = 0; i < OUTLETS; i++)
+		leaving.packets[i] = ktsn_shaper_peek(loop->outlets[i].shaper, now_tai_ns);
+	return leaving;
+}
+
+static unsigned int lowest_class(const struct leaving *leaving)
+{
+	unsigned int lowest = KTSN_CLASSES;
+
+	for (int i = 0; i < OUTLETS; i++)
+		if (leaving->packets[i] && leaving->packets[i]->traffic_class < lowest)
+			lowest = leaving->packets[i]->traffic_class;
+	return lowest;
+}
+
+static int64_t due_find(const struct loop *loop, unsigned int class, int64_t now_tai_ns)
+{
+	int64_t next_tai_ns = KTSN_SHAPER_NEVER;
+
+	for (int i = 0; i < OUTLETS; i++) {
+		int64_t due_tai_ns = ktsn_shaper_due_after(loop->outlets[i].shaper, class, now_tai_ns);
+
+		if (due_tai_ns < next_tai_ns)
+			next_tai_ns = due_tai_ns;
+	}
+	return next_tai_ns;
+}
+
+/* When the next of a class that is not lower comes due. Looked for once while nothing is taken, mostly. */
+static int64_t due_next(struct loop *loop, const struct leaving *leaving, int64_t now_tai_ns)
+{
+	unsigned int class = lowest_class(leaving);
+
+	if (class == KTSN_CLASSES)
+		return KTSN_SHAPER_NEVER;
+	if (class < loop->yield_class || now_tai_ns >= loop->yield_due_tai_ns) {
+		loop->yield_class = class;
+		loop->yield_due_tai_ns = due_find(loop, class, now_tai_ns);
+	}
+	return loop->yield_due_tai_ns;
+}
+
+static bool any_in_time(const struct leaving *leaving, int64_t late_tai_ns)
+{
+	for (int i = 0; i < OUTLETS; i++)
+		if (leaving->packets[i] && leaving->packets[i]->txtime_tai_ns >= late_tai_ns)
+			return true;
+	return false;
+}
+
+static bool all_may_yield(struct loop *loop, int64_t now_tai_ns, int64_t until_tai_ns)
+{
+	for (int i = 0; i < OUTLETS; i++)
+		if (!ktsn_shaper_may_yield(loop->outlets[i].shaper, now_tai_ns, until_tai_ns))
+			return false;
+	return true;
+}
+
+/* Stays on the clock until then, unless something is left that is not late. Returns the time. */
+static int64_t yield(struct loop *loop, int64_t now_tai_ns, int64_t late_tai_ns, int64_t until_tai_ns)
+{
+	struct leaving left;
+
+	for (int i = 0; i < OUTLETS; i++)
+		ktsn_shaper_yield(loop->outlets[i].shaper, now_tai_ns, late_tai_ns, until_tai_ns);
+	left = leaving_find(loop, now_tai_ns);
+	return any_in_time(&left, late_tai_ns) ? now_tai_ns : clock_tai_spin(now_tai_ns, until_tai_ns);
+}
+
+void yield_begin(struct loop *loop)
+{
+	loop->yield_class = KTSN_CLASSES;
+}
+
+uint32_t yield_to_due(struct loop *loop, int64_t *now_tai_ns)
+{
+	int64_t frame_ns = FRAME_SPARE * loop->frame_ns,
+		late_tai_ns = *now_tai_ns - loop->config.late_after_ns;
+	struct leaving leaving;
+	int64_t due_tai_ns, left_ns;
+
+	if (frame_ns <= 0)
+		return KTSN_PORT_BURST;
+	leaving = leaving_find(loop, *now_tai_ns);
+	due_tai_ns = due_next(loop, &leaving, *now_tai_ns);
+	left_ns = due_tai_ns - *now_tai_ns;
+	if (!any_in_time(&leaving, late_tai_ns)) {
+		loop->yielded =
+			!loop->yielded && left_ns < frame_ns && all_may_yield(loop, *now_tai_ns, due_tai_ns);
+		if (loop->yielded)
+			*now_tai_ns = yield(loop, *now_tai_ns, late_tai_ns, due_tai_ns);
+	}
+	if (left_ns >= KTSN_PORT_BURST * frame_ns)
+		return KTSN_PORT_BURST;
+	/* After what has come due now, the next may be due soon. */
+	return left_ns > frame_ns ? (uint32_t)(left_ns / frame_ns) : 1;
+}

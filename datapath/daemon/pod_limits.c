@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pod_limits.h"
+
+#include "clock.h"
+#include "node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct pod_limit_bounds pod_limit_bounds[POD_LIMITS] = {
+	[POD_LIMIT_PROCESSES] = {"processes", 1, LOOP_RINGS_MAX},
+	[POD_LIMIT_SOCKETS] = {"sockets", 1, (int64_t)LOOP_RINGS_MAX *LOOP_FLOWS_PER_RING},
+	[POD_LIMIT_MEMORY_BYTES] = {"ring-memory-bytes", 1 << 20, INT64_C(1) << 40},
+	[POD_LIMIT_PENDING] = {"pending", 64, 1048576},
+	[POD_LIMIT_MESSAGE_RATE] = {"message-rate", 0, 1000000000},
+	[POD_LIMIT_DOORBELL_RATE] = {"doorbell-rate", 0, 1000000000},
+	[POD_LIMIT_HORIZON_NS] = {"horizon-ns", 0, 86400 * NS_PER_SECOND},
+};
+
+static void own_read(const struct share_limits *own, struct pod_limits *limits)
+{
+	*limits = (struct pod_limits){{
+		[POD_LIMIT_PROCESSES] = own->processes,
+		[POD_LIMIT_SOCKETS] = own->sockets,
+		[POD_LIMIT_MEMORY_BYTES] = (int64_t)own->memory_bytes,
+		[POD_LIMIT_PENDING] = own->pending,
+		[POD_LIMIT_MESSAGE_RATE] = own->message_rate,
+		[POD_LIMIT_DOORBELL_RATE] = own->doorbell_rate,
+		[POD_LIMIT_HORIZON_NS] = own->horizon_ns,
+	}};
+}
+
+static struct share_limits share_limits_of(const struct pod_limits *limits)
+{
+	return (struct share_limits){
+		.processes = (uint32_t)limits->values[POD_LIMIT_PROCESSES],
+		.sockets = (uint32_t)limits->values[POD_LIMIT_SOCKETS],
+		.memory_bytes = (uint64_t)limits->values[POD_LIMIT_MEMORY_BYTES],
+		.pending = (uint32_t)limits->values[POD_LIMIT_PENDING],
+		.message_rate = (uint32_t)limits->values[POD_LIMIT_MESSAGE_RATE],
+		.doorbell_rate = (uint32_t)limits->values[POD_LIMIT_DOORBELL_RATE],
+		.horizon_ns = limits->values[POD_LIMIT_HORIZON_NS],
+	};
+}
+
+static bool lower(enum pod_limit limit, int64_t one, int64_t other)
+{
+	bool rate = limit == POD_LIMIT_MESSAGE_RATE || limit == POD_LIMIT_DOORBELL_RATE;
+
+	/* A rate of 0 is without limit. */
+	if (rate && (one == 0 || other == 0))
+		return one != 0 && other == 0;
+	return one < other;
+}
+
+static struct network_limits *network_find(const struct node *node, uint32_t vni)
+{
+	struct network_limits *network = node->network_limits;
+
+	while (network && network->vni != vni)
+		network = network->next;
+	return network;
+}
+
+/* What counts for pods of one network. */
+static struct pod_limits network_of(const struct node *node, uint32_t vni)
+{
+	const struct network_limits *network = network_find(node, vni);
+	struct pod_limits limits;
+
+	own_read(&node->limits, &limits);
+	for (int i = 0; network && i < POD_LIMITS; i++)
+		if (network->limits.values[i] != POD_LIMIT_NOT_GIVEN)
+			limits.values[i] = network->limits.values[i];
+	return limits;
+}
+
+void pod_limits_apply(struct pod *pod)
+{
+	const struct endpoint *endpoint = pod->endpoints;
+	struct share_limits limits = pod->node->limits;
+
+	if (endpoint) {
+		struct pod_limits lowest = network_of(pod->node, endpoint->vni);
+
+		while ((endpoint = endpoint->next)) {
+			struct pod_limits other = network_of(pod->node, endpoint->vni);
+
+			for (int i = 0; i < POD_LIMITS; i++)
+				if (lower((enum pod_limit)i, other.values[i], lowest.values[i]))
+					lowest.values[i] = other.values[i];
+		}
+		limits = share_limits_of(&lowest);
+	}
+	share_limits_set(pod->share, &limits);
+}
+
+static void network_remove(struct node *node, struct network_limits *network)
+{
+	struct network_limits **at = &node->network_limits;
+
+	while (*at != network)
+		at = &(*at)->next;
+	*at = network->next;
+	node->network_limits_count--;
+	free(network);
+}
+
+static int network_make(struct node *node, uint32_t vni, struct network_limits **made,
+			struct refusal *refusal)
+{
+	struct network_limits *network;
+
+	if (node->network_limits_count == NETWORKS_WITH_LIMITS_MAX)
+		return refuse(refusal, "vni",
+			      "%u: %d networks have limits already; take them from one first, with limits "
+			      "that are empty",
+			      vni, NETWORKS_WITH_LIMITS_MAX);
+	network = calloc(1, sizeof(*network));
+	if (!network)
+		return -ENOMEM;
+	network->vni = vni;
+	network->next = node->network_limits;
+	node->network_limits = network;
+	node->network_limits_count++;
+	*made = network;
+	return 0;
+}
+
+static bool any_given(const struct pod_limits *limits)
+{
+	for (int i = 0; i < POD_LIMITS; i++)
+		if (limits->values[i] != POD_LIMIT_NOT_GIVEN)
+			return true;
+	return false;
+}
+
+static bool pod_is_on(const struct pod *pod, uint32_t vni)
+{
+	const struct endpoint *endpoint = pod->endpoints;
+
+	while (endpoint && endpoint->vni != vni)
+		endpoint = endpoint->next;
+	return endpoint != NULL;
+}
+
+int node_network_limits_set(struct node *node, uint32_t vni, const struct pod_limits *limits,
+			    struct refusal *refusal)
+{
+	struct network_limits *network = network_find(node, vni);
+	int err = 0;
+
+	if (!any_given(limits)) {
+		if (!network)
+			return 0;
+		network_remove(node, network);
+	} else {
+		if (!network)
+			err = network_make(node, vni, &network, refusal);
+		if (err)
+			return err;
+		network->limits = *limits;
+	}
+	for (struct pod *pod = node->pods; pod; pod = pod->next)
+		if (pod_is_on(pod, vni))
+			pod_limits_apply(pod);
+	/* What it holds back may go now. */
+	loop_command(node->loop, &(struct loop_command){.type = COMMAND_LIMITS});
+	return 0;
+}
+
+void node_network_limits_free(struct node *node)
+{
+	while (node->network_limits)
+		network_remove(node, node->network_limits);
+}

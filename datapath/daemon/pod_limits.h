@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Limits of the pods of one network, which count instead of ktsnd's own (--pod-...) while the network has them. They can be
+ * given before the network has a pod here, and change while pods run. A pod on several networks has the lowest of each
+ * limit. The control thread's.
+ */
+#ifndef KTSN_DAEMON_POD_LIMITS_H
+#define KTSN_DAEMON_POD_LIMITS_H
+
+#include "refusal.h"
+#include "share.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct node;
+struct pod;
+
+enum pod_limit {
+	POD_LIMIT_PROCESSES,
+	POD_LIMIT_SOCKETS,
+	POD_LIMIT_MEMORY_BYTES,
+	POD_LIMIT_PENDING,
+	POD_LIMIT_MESSAGE_RATE,
+	POD_LIMIT_DOORBELL_RATE,
+	POD_LIMIT_HORIZON_NS,
+	POD_LIMITS,
+};
+
+enum { POD_LIMIT_NOT_GIVEN = -1, NETWORKS_WITH_LIMITS_MAX = 4096 };
+
+/* Each limit's value or POD_LIMIT_NOT_GIVEN: ktsnd's own counts. */
+struct pod_limits {
+	int64_t values[POD_LIMITS];
+};
+
+struct network_limits {
+	uint32_t vni;
+	struct pod_limits limits;
+	struct network_limits *next;
+};
+
+/* What a limit is called, and may be; as for the option of ktsnd. */
+struct pod_limit_bounds {
+	const char *name;
+	int64_t least, most;
+};
+extern const struct pod_limit_bounds pod_limit_bounds[POD_LIMITS];
+
+/* Replaces those of the network; with none given it has none any more. 0, -ENOMEM, or -EINVAL with *refusal filled in;
+ * then nothing changed. */
+int node_network_limits_set(struct node *node, uint32_t vni, const struct pod_limits *limits,
+			    struct refusal *refusal);
+/* The pod has come, or is on other networks than before. */
+void pod_limits_apply(struct pod *pod);
+void node_network_limits_free(struct node *node);
+
+#endif

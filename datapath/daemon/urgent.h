@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A thread that does for the control thread what departures wait for. The control thread has ordinary scheduling: on a busy
+ * machine it may stand in line for milliseconds. This one is made with real-time scheduling while ktsnd may still ask for
+ * it, and sleeps until it is needed. Control thread, which waits meanwhile; so whatever is the control thread's is this
+ * one's for as long.
+ */
+#ifndef KTSN_DAEMON_URGENT_H
+#define KTSN_DAEMON_URGENT_H
+
+struct urgent;
+
+/* With SCHED_FIFO of that priority where allowed, and not on that CPU if there are others (-1: any). 0 or -errno. */
+int urgent_create(struct urgent **urgent, int fifo_priority, int off_cpu);
+void urgent_destroy(struct urgent *urgent);
+
+/* Returns when run(argument) has. NULL: the caller's own thread does it. */
+void urgent_do(struct urgent *urgent, void (*run)(void *argument), void *argument);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a pod could do to the loop and to other pods' messages: the loop with its real thread and clock and a fake port.
+ */
+#include "clock.h"
+#include "loop_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS INT64_C(1000000)
+
+enum { PACKETS = 1024, OBJECTS_OF_POD = 3 };
+
+struct pod {
+	struct rig_ring ring;
+	struct loop_destination *destination;
+};
+
+static void pod_open(struct rig *rig, struct pod *pod, uint64_t number, uint32_t payload_bytes,
+		     enum loop_destination_state state)
+{
+	struct loop_flow *flow;
+
+	rig_ring_open_for(rig, &pod->ring, PACKETS, payload_bytes);
+	flow = rig_flow_open(rig, &pod->ring, 0, number, KTSN_CLOCK_TAI);
+	pod->destination = rig_destination_open(rig, &pod->ring, 0, flow, state);
+}
+
+static void pod_close(struct rig *rig, struct pod *pod)
+{
+	rig_destination_close(rig, &pod->ring, 0);
+	rig_flow_close(rig, &pod->ring, 0);
+	rig_ring_close(rig, &pod->ring);
+}
+
+static void send_text(struct pod *pod, const char *text, int64_t txtime_tai_ns)
+{
+	rig_send(&pod->ring,
+		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = txtime_tai_ns, .text = text});
+}
+
+/* Slots and links may both be longer than the frames of the port: a ring that was handed back, pods of one node. */
+static void message_longer_than_a_frame_is_no_others_end(void **state)
+{
+	static char longer[2 * RIG_BUFFER_BYTES];
+	struct rig rig = {0};
+	struct pod hostile = {0}, other = {0};
+	const struct counters *counters;
+	char text[RIG_PAYLOAD_BYTES];
+	int64_t at_tai_ns;
+
+	(void)state;
+	memset(longer, 'x', sizeof(longer) - 1);
+	rig_create(&rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	counters = loop_counters(rig.loop);
+	pod_open(&rig, &other, 1, RIG_PAYLOAD_BYTES, DESTINATION_RESOLVED);
+	pod_open(&rig, &hostile, 2, sizeof(longer), DESTINATION_RESOLVED);
+	hostile.destination->route.payload_max_bytes = sizeof(longer);
+	rig_start(&rig);
+	rig_wait_commands(&rig);
+	at_tai_ns = clock_tai_ns() + 200 * MS;
+	/* Their frames lie beside each other, whichever comes first. */
+	send_text(&other, "before", at_tai_ns);
+	rig_wait_pending(&rig, 1);
+	send_text(&hostile, longer, at_tai_ns + MS);
+	rig_wait_counter(&rig, &counters->drop_invalid, 1);
+	rig_wait_counter(&rig, &counters->sent, 1);
+	rig_sent_text(&rig, 0, text);
+	assert_string_equal(text, "before");
+	pod_close(&rig, &other);
+	pod_close(&rig, &hostile);
+	rig_wait_retired(&rig, 2 * OBJECTS_OF_POD);
+	rig_fini(&rig);
+	rig_ring_fini(&other.ring);
+	rig_ring_fini(&hostile.ring);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(message_longer_than_a_frame_is_no_others_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

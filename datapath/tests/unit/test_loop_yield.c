@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Frames that are late do not make others late. The clock is the test's: it goes on with each look at it, and by what a
+ * frame takes with each that was sent, so what the machine does meanwhile changes nothing.
+ */
+#include "loop_rig.h"
+
+#include "clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define BEGAN_NS   INT64_C(1000000000000)
+#define LOOK_NS    20
+#define FRAME_NS   10000
+#define SPACING_NS 300000
+
+enum {
+	SLOTS = 256,
+	PACKETS = 1024,
+	FLOOD = 200,
+	GOOD = 5,
+	DENSE = 100,
+	LEARNT = 20, /* by then it is known how long a frame takes */
+	FLOOD_FLOW = 1,
+	GOOD_FLOW = 2,
+};
+
+static _Atomic int64_t looks;
+static const struct ktsn_port *_Atomic frames_of;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	const struct ktsn_port *port = atomic_load(&frames_of);
+	int64_t now_ns;
+
+	if (clock != CLOCK_TAI)
+		return __real_clock_gettime(clock, now);
+	now_ns = BEGAN_NS + atomic_fetch_add(&looks, 1) * LOOK_NS;
+	if (port)
+		now_ns += (int64_t)ktsn_port_fake_sent_count(port) * FRAME_NS;
+	*now = (struct timespec){.tv_sec = now_ns / NS_PER_SECOND, .tv_nsec = now_ns % NS_PER_SECOND};
+	return 0;
+}
+
+/* Two pods, the one with all of its messages overdue. */
+struct bench {
+	struct rig rig;
+	struct rig_ring flood, good;
+};
+
+static void pod_open(struct bench *bench, struct rig_ring *ring, uint64_t number, uint8_t priority)
+{
+	struct loop_flow *flow;
+
+	rig_ring_open(&bench->rig, ring, SLOTS);
+	flow = rig_flow_open(&bench->rig, ring, 0, number, KTSN_CLOCK_TAI);
+	rig_destination_open(&bench->rig, ring, 0, flow, DESTINATION_RESOLVED)->priority = priority;
+}
+
+static struct bench *bench_create(uint8_t good_priority)
+{
+	struct bench *bench = calloc(1, sizeof(*bench));
+
+	assert_non_null(bench);
+	atomic_store(&looks, 0);
+	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, FRAME_NS});
+	atomic_store(&frames_of, bench->rig.port);
+	pod_open(bench, &bench->flood, FLOOD_FLOW, 0);
+	pod_open(bench, &bench->good, GOOD_FLOW, good_priority);
+	for (int i = 0; i < FLOOD; i++)
+		rig_send(&bench->flood,
+			 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = i, .text = "flood"});
+	return bench;
+}
+
+static void good_send(struct bench *bench, int count, int64_t spacing_ns)
+{
+	for (int i = 1; i <= count; i++)
+		rig_send(&bench->good, &(struct rig_message){.clock = KTSN_CLOCK_TAI,
+							     .txtime_ns = BEGAN_NS + i * spacing_ns,
+							     .text = "good"});
+}
+
+/* Lets all of them leave. */
+static void bench_run(struct bench *bench, int messages)
+{
+	rig_start(&bench->rig);
+	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, (uint64_t)messages);
+}
+
+static struct departure departure_at(struct bench *bench, int index)
+{
+	struct departure record;
+	uint64_t overwritten;
+
+	assert_int_equal(
+		departures_read(loop_departures(bench->rig.loop), (uint64_t)index, 1, &record, &overwritten),
+		1);
+	return record;
+}
+
+static void pod_close(struct bench *bench, struct rig_ring *ring)
+{
+	rig_destination_close(&bench->rig, ring, 0);
+	rig_flow_close(&bench->rig, ring, 0);
+	rig_ring_close(&bench->rig, ring);
+}
+
+static void bench_destroy(struct bench *bench)
+{
+	pod_close(bench, &bench->flood);
+	pod_close(bench, &bench->good);
+	rig_wait_retired(&bench->rig, 6);
+	atomic_store(&frames_of, NULL);
+	rig_fini(&bench->rig);
+	rig_ring_fini(&bench->flood);
+	rig_ring_fini(&bench->good);
+	free(bench);
+}
+
+/* The frame that is at the port when it comes due would be over up to FRAME_NS later. */
+static void message_in_time_waits_for_no_frame_that_is_late(void **state)
+{
+	const uint8_t priorities[] = {0, 6};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(priorities); i++) {
+		struct bench *bench = bench_create(priorities[i]);
+		int good = 0;
+
+		good_send(bench, GOOD, SPACING_NS);
+		bench_run(bench, FLOOD + GOOD);
+		for (int d = 0; d < FLOOD + GOOD; d++) {
+			struct departure departure = departure_at(bench, d);
+
+			if (departure.flow != GOOD_FLOW)
+				continue;
+			good++;
+			assert_true(departure.departed_tai_ns - departure.requested_tai_ns < FRAME_NS / 10);
+			/* Nor is one before it in what the port is given then. */
+			assert_true(departure_at(bench, d - 1).departed_tai_ns < departure.departed_tai_ns);
+		}
+		assert_int_equal(good, GOOD);
+		bench_destroy(bench);
+	}
+}
+
+/* There is always one due before a frame could be over. */
+static void what_is_late_gets_its_part_beside_a_pod_that_always_has_something_due(void **state)
+{
+	struct bench *bench = bench_create(6);
+	int late = 0, good = 0;
+
+	(void)state;
+	good_send(bench, DENSE, FRAME_NS * 3 / 2);
+	bench_run(bench, FLOOD + DENSE);
+	for (int d = 0; good < DENSE; d++) {
+		if (departure_at(bench, d).flow == GOOD_FLOW)
+			good++;
+		else
+			late += good > LEARNT;
+	}
+	assert_true(late >= (DENSE - LEARNT) / 5);
+	bench_destroy(bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(message_in_time_waits_for_no_frame_that_is_late),
+		cmocka_unit_test(what_is_late_gets_its_part_beside_a_pod_that_always_has_something_due),
+	};
+
+	return cmocka_run_group_tests_name("loop_yield", tests, NULL, NULL);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Limits of networks: which count for a pod, and that they do from the moment they are given.
+ */
+#include "loop_rig.h"
+#include "node.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NONE                                                                                                 \
+	{                                                                                                    \
+		{                                                                                            \
+			-1, -1, -1, -1, -1, -1, -1                                                           \
+		}                                                                                            \
+	}
+
+enum { RED = 42, BLUE = 43 };
+
+static const struct share_limits own = {64, 1024, 128 << 20, 1024, 100000, 0, 60000000000};
+
+struct bed {
+	struct rig rig;
+	struct node node;
+	struct endpoint red, blue;
+	struct pod pod;
+};
+
+/* A pod on nothing yet. */
+static void bed_init(struct bed *bed)
+{
+	memset(bed, 0, sizeof(*bed));
+	rig_init(&bed->rig, &(struct rig_config){64, 64, 10000});
+	bed->node.loop = bed->rig.loop;
+	bed->node.limits = own;
+	bed->red.vni = RED;
+	bed->blue.vni = BLUE;
+	bed->pod.node = &bed->node;
+	bed->pod.share = share_create(&bed->node.limits, &bed->node.share_count);
+	assert_non_null(bed->pod.share);
+	bed->node.pods = &bed->pod;
+}
+
+static void bed_fini(struct bed *bed)
+{
+	share_put(bed->pod.share);
+	node_network_limits_free(&bed->node);
+	assert_int_equal(bed->node.network_limits_count, 0);
+	rig_fini(&bed->rig);
+}
+
+static void set(struct bed *bed, uint32_t vni, struct pod_limits limits)
+{
+	struct refusal refusal;
+
+	assert_int_equal(node_network_limits_set(&bed->node, vni, &limits, &refusal), 0);
+}
+
+static void expect(const struct bed *bed, struct share_limits expected)
+{
+	const struct share *share = bed->pod.share;
+	const struct share_limits *limits = &share->limits;
+
+	assert_int_equal(limits->processes, expected.processes);
+	assert_int_equal(limits->sockets, expected.sockets);
+	assert_int_equal(limits->memory_bytes, expected.memory_bytes);
+	assert_int_equal(limits->pending, expected.pending);
+	assert_int_equal(limits->message_rate, expected.message_rate);
+	assert_int_equal(limits->doorbell_rate, expected.doorbell_rate);
+	assert_int_equal(limits->horizon_ns, expected.horizon_ns);
+	/* What the loop goes by. */
+	assert_int_equal(share_pending_max(share), expected.pending);
+	assert_int_equal(share->horizon_ns, expected.horizon_ns);
+	assert_int_equal(share->messages.interval_ns,
+			 expected.message_rate ? 1000000000 / expected.message_rate : 0);
+	assert_int_equal(share->doorbells.interval_ns,
+			 expected.doorbell_rate ? 1000000000 / expected.doorbell_rate : 0);
+}
+
+static void limits_of_a_network_count_for_its_pods_only(void **state)
+{
+	struct bed bed;
+
+	(void)state;
+	bed_init(&bed);
+	set(&bed, RED, (struct pod_limits){{4, 5, 1 << 20, 64, 2000, 300, 0}});
+	expect(&bed, own);
+	bed.pod.endpoints = &bed.blue;
+	pod_limits_apply(&bed.pod);
+	expect(&bed, own);
+	bed.pod.endpoints = &bed.red;
+	pod_limits_apply(&bed.pod);
+	expect(&bed, (struct share_limits){4, 5, 1 << 20, 64, 2000, 300, 0});
+	bed_fini(&bed);
+}
+
+static void limits_change_while_pods_are_there(void **state)
+{
+	struct bed bed;
+
+	(void)state;
+	bed_init(&bed);
+	bed.pod.endpoints = &bed.red;
+	set(&bed, RED, (struct pod_limits){{4, -1, -1, -1, -1, -1, -1}});
+	expect(&bed, (struct share_limits){4, 1024, 128 << 20, 1024, 100000, 0, 60000000000});
+	/* Those before are replaced, also by more than ktsnd's own. */
+	set(&bed, RED, (struct pod_limits){{-1, 2048, -1, -1, 0, 7, -1}});
+	expect(&bed, (struct share_limits){64, 2048, 128 << 20, 1024, 0, 7, 60000000000});
+	set(&bed, BLUE, (struct pod_limits){{1, 1, 1 << 20, 64, 1, 1, 0}});
+	expect(&bed, (struct share_limits){64, 2048, 128 << 20, 1024, 0, 7, 60000000000});
+	assert_int_equal(bed.node.network_limits_count, 2);
+	set(&bed, RED, (struct pod_limits)NONE);
+	set(&bed, RED, (struct pod_limits)NONE);
+	expect(&bed, own);
+	assert_int_equal(bed.node.network_limits_count, 1);
+	bed_fini(&bed);
+}
+
+static void pod_on_several_networks_has_the_lowest_of_each(void **state)
+{
+	struct bed bed;
+
+	(void)state;
+	bed_init(&bed);
+	bed.red.next = &bed.blue;
+	bed.pod.endpoints = &bed.red;
+	set(&bed, RED, (struct pod_limits){{4, 2048, -1, -1, 0, 0, -1}});
+	/* ktsnd's own count for the other one; a rate of 0 is the highest. */
+	expect(&bed, (struct share_limits){4, 1024, 128 << 20, 1024, 100000, 0, 60000000000});
+	set(&bed, BLUE, (struct pod_limits){{8, 2000, -1, -1, 0, 9, 1}});
+	expect(&bed, (struct share_limits){4, 2000, 128 << 20, 1024, 0, 9, 1});
+	bed.red.next = NULL;
+	pod_limits_apply(&bed.pod);
+	expect(&bed, (struct share_limits){4, 2048, 128 << 20, 1024, 0, 0, 60000000000});
+	bed_fini(&bed);
+}
+
+static void networks_with_limits_are_bounded(void **state)
+{
+	struct pod_limits limits = NONE, none = NONE;
+	struct refusal refusal;
+	struct bed bed;
+
+	(void)state;
+	bed_init(&bed);
+	limits.values[POD_LIMIT_SOCKETS] = 1;
+	for (uint32_t vni = 1; vni <= NETWORKS_WITH_LIMITS_MAX; vni++)
+		set(&bed, vni, limits);
+	assert_int_equal(node_network_limits_set(&bed.node, 5000, &limits, &refusal), -EINVAL);
+	assert_string_equal(refusal.field, "vni");
+	assert_non_null(strstr(refusal.message, "5000: 4096 networks have limits already"));
+	set(&bed, 5000, none);
+	set(&bed, 7, limits);
+	bed_fini(&bed);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(limits_of_a_network_count_for_its_pods_only),
+		cmocka_unit_test(limits_change_while_pods_are_there),
+		cmocka_unit_test(pod_on_several_networks_has_the_lowest_of_each),
+		cmocka_unit_test(networks_with_limits_are_bounded),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

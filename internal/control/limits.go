@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+)
+
+// GivenLimits are limits of pods that count instead of ktsnd's own; those that are nil are not given.
+type GivenLimits struct {
+	Processes       *uint64 `json:"processes,omitempty"`
+	Sockets         *uint64 `json:"sockets,omitempty"`
+	RingMemoryBytes *uint64 `json:"ring-memory-bytes,omitempty"`
+	Pending         *uint64 `json:"pending,omitempty"`
+	// MessageRate and DoorbellRate are a second; 0 is without limit.
+	MessageRate  *uint64 `json:"message-rate,omitempty"`
+	DoorbellRate *uint64 `json:"doorbell-rate,omitempty"`
+	HorizonNs    *int64  `json:"horizon-ns,omitempty"`
+}
+
+// Any tells whether one is given.
+func (l GivenLimits) Any() bool { return l != GivenLimits{} }
+
+// Equal tells whether the same ones are given, with the same values.
+func (l GivenLimits) Equal(other GivenLimits) bool { return reflect.DeepEqual(l, other) }
+
+// String is as on the control socket.
+func (l GivenLimits) String() string {
+	text, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // numbers
+	}
+	return string(text)
+}
+
+// NetworkLimits are those of the pods of one network.
+type NetworkLimits struct {
+	VNI    uint32      `json:"vni"`
+	Limits GivenLimits `json:"limits"`
+}
+
+type networkLimitsSetRequest struct {
+	requestHeader
+	NetworkLimits
+}
+
+type networkLimitsReply struct {
+	replyHeader
+	Total    int             `json:"total"`
+	Networks []NetworkLimits `json:"network-limits"`
+}
+
+// NetworkLimitsSet replaces the limits of a network's pods, also of those that run; none given takes all away.
+func (c *Client) NetworkLimitsSet(ctx context.Context, limits NetworkLimits) error {
+	return c.command(ctx, networkLimitsSetRequest{header("network-limits-set"), limits})
+}
+
+// NetworkLimits lists the networks that have limits, with the same reserve as Endpoints.
+func (c *Client) NetworkLimits(ctx context.Context) ([]NetworkLimits, error) {
+	return pages(ctx, c, "network-limits", func(page *networkLimitsReply) ([]NetworkLimits, int) { return page.Networks, page.Total })
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"fmt"
+	"strings"
+
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// patch is what a pod lacks of what mutate has made of it. It names single fields, so that those of a newer API server, which
+// the types here do not know, stay as they are.
+type patch []jsonpatch.JsonPatchOperation
+
+// patchOf finds what mutate may have changed: annotations, labels, volumes, variables and mounts of containers.
+func patchOf(before, after *corev1.Pod) patch {
+	var p patch
+	p.texts("/metadata/annotations", before.Annotations, after.Annotations)
+	p.texts("/metadata/labels", before.Labels, after.Labels)
+	p.containers("/spec/initContainers", before.Spec.InitContainers, after.Spec.InitContainers)
+	p.containers("/spec/containers", before.Spec.Containers, after.Spec.Containers)
+	tail(&p, "/spec/volumes", before.Spec.Volumes, after.Spec.Volumes)
+	return p
+}
+
+// add adds a member of an object or puts another in its place.
+func (p *patch) add(path string, value any) {
+	*p = append(*p, jsonpatch.NewOperation("add", path, value))
+}
+
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
+
+func (p *patch) texts(path string, before, after map[string]string) {
+	if len(before) == 0 && len(after) > 0 {
+		p.add(path, after)
+		return
+	}
+	for name, value := range after {
+		if had, known := before[name]; !known || had != value {
+			p.add(path+"/"+escape.Replace(name), value)
+		}
+	}
+}
+
+func (p *patch) containers(path string, before, after []corev1.Container) {
+	for i := range before {
+		at := fmt.Sprintf("%s/%d", path, i)
+		for j := range before[i].Env {
+			if before[i].Env[j].Value != after[i].Env[j].Value {
+				p.add(fmt.Sprintf("%s/env/%d/value", at, j), after[i].Env[j].Value)
+			}
+		}
+		tail(p, at+"/env", before[i].Env, after[i].Env)
+		tail(p, at+"/volumeMounts", before[i].VolumeMounts, after[i].VolumeMounts)
+	}
+}
+
+// tail adds what a list has become longer by.
+func tail[Entry any](p *patch, path string, before, after []Entry) {
+	if len(before) == 0 && len(after) > 0 {
+		p.add(path, after)
+		return
+	}
+	for i := len(before); i < len(after); i++ {
+		p.add(path+"/-", after[i])
+	}
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// patched applies the patch for a pod as the API server does, and returns the pod, and what mutate means it to be.
+func patched(t *testing.T, text string) (got, want map[string]any) {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(raw, pod); err != nil {
+		t.Fatal(err)
+	}
+	before := pod.DeepCopy()
+	if err := mutate(pod, "ns", []string{"tsn"}); err != nil {
+		t.Fatal(err)
+	}
+	operations, err := json.Marshal(patchOf(before, pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := jsonpatch.DecodePatch(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = decoded.Apply(raw); err != nil {
+		t.Fatalf("%s does not fit: %v", operations, err)
+	}
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(asText(t, pod)), &want); err != nil {
+		t.Fatal(err)
+	}
+	return got, want
+}
+
+func TestThePatchMakesOfAPodWhatIsMeant(t *testing.T) {
+	for name, text := range map[string]string{
+		"one container":              annotated("", one),
+		"labels, and a sidecar":      strings.Replace(annotated("", "initContainers: [{name: prepare}, {name: proxy, restartPolicy: Always}], "+one), "metadata: {", "metadata: {labels: {a: b}, ", 1),
+		"variables and mounts":       annotated("", "containers: [{name: app, env: [{name: A, value: b}], volumeMounts: [{name: a, mountPath: /a}]}, {name: log}], volumes: [{name: a, emptyDir: {}}]"),
+		"another library":            annotated("", "containers: [{name: app, env: [{name: A}, {name: LD_PRELOAD, value: a.so}]}]"),
+		"a variable without a value": annotated("", "containers: [{name: app, env: [{name: LD_PRELOAD}]}]"),
+		"empty lists":                annotated("", "containers: [{name: app, env: [], volumeMounts: null}], volumes: []"),
+		"other attachments":          annotated(networksKey+"other", one),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, want := patched(t, text)
+			// The types write fields that are empty, and a text has not.
+			again := &corev1.Pod{}
+			if err := json.Unmarshal([]byte(asText(t, got)), again); err != nil {
+				t.Fatal(err)
+			}
+			var whole map[string]any
+			if err := json.Unmarshal([]byte(asText(t, again)), &whole); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(whole, want) {
+				t.Errorf("got  %v\nwant %v", whole, want)
+			}
+		})
+	}
+}
+
+func TestFieldsOfANewerAPIServerStay(t *testing.T) {
+	got, _ := patched(t, annotated("", "novel: 1, containers: [{name: app, novel: 2, env: [{name: LD_PRELOAD, value: a.so, novel: 3}]}], volumes: [{name: a, novel: {}}]"))
+	text := asText(t, got)
+	for _, kept := range []string{`"novel":1`, `"novel":2`, `"novel":3`, `"novel":{}`, `"value":"a.so:/run/ktsn/libktsn.so"`} {
+		if !strings.Contains(text, kept) {
+			t.Errorf("%s has no %s", text, kept)
+		}
+	}
+}
+
+func TestAPodThatCameBeforeIsNotPatched(t *testing.T) {
+	pod := parsePod(t, annotated("", one))
+	if err := mutate(pod, "ns", []string{"tsn"}); err != nil {
+		t.Fatal(err)
+	}
+	before := pod.DeepCopy()
+	if err := mutate(pod, "ns", []string{"tsn"}); err != nil {
+		t.Fatal(err)
+	}
+	if p := patchOf(before, pod); len(p) > 0 {
+		t.Errorf("it is patched with %v", p)
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+// toolsProfiles are experiments with other people's programs, in seconds. Flannel stands for the network that each pod has.
+var toolsProfiles = map[string]string{
+	"throughput": `name: throughput
+paths: [host, flannel, tsn]
+repetitions: 1
+experiment: throughput
+with: {duration: 1s, pings: 20}
+`,
+	"dds": `name: dds
+paths: [host, flannel, tsn]
+repetitions: 1
+experiment: dds
+with: {parts: [overhead, subscribers, security], sizes: [64], subscribers: [2], levels: [encrypt-rtps], duration: 3s}
+`,
+}
+
+func TestProgramsOfOthersAreMeasuredInPods(t *testing.T) {
+	ctx := needChart(t)
+	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
+	for name, want := range map[string]map[string][]string{
+		"throughput": {
+			"throughput transfers": {"host TCP", "primary TCP", "tsn TCP", "host UDP", "primary UDP", "tsn UDP"},
+			"latency round-trips":  {"host the cluster’s", "primary the cluster’s", "tsn the cluster’s"},
+		},
+		"dds": {
+			"overhead throughput": {"host 64", "primary 64", "tsn 64"},
+			"subscribers latency": {"host 2 unicast", "host 2 multicast", "primary 2 unicast", "tsn 2 unicast", "tsn 2 multicast"},
+			"security throughput": {"tsn encrypt-rtps"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "bench")
+			profile := filepath.Join(t.TempDir(), "short.yaml")
+			if err := os.WriteFile(profile, []byte(toolsProfiles[name]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			said := &bytes.Buffer{}
+			command := exec.CommandContext(ctx, program(t, "ktsn"), "bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace",
+				benchNamespace, "--out", out, "--quiet")
+			command.Stdout, command.Stderr = said, said
+			if err := command.Run(); err != nil {
+				t.Fatalf("%v: %s", err, said)
+			}
+			noBenchNamespace(ctx, t)
+			checkSections(t, out, want)
+		})
+	}
+}
+
+// checkSections compares the first cells of tables' rows; keys are a section and one of its tables.
+func checkSections(t *testing.T, out string, want map[string][]string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var summary results.Summary
+	if err := json.Unmarshal(text, &summary); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]string{}
+	for _, section := range summary.Sections {
+		for _, table := range section.Tables {
+			key := section.ID + " " + table.ID
+			if len(want[key]) == 0 {
+				continue
+			}
+			cells := len(strings.Fields(strings.ReplaceAll(want[key][0], "the cluster’s", "mtu")))
+			for _, row := range table.Rows {
+				found[key] = append(found[key], strings.Join(row[:cells], " "))
+			}
+		}
+	}
+	for key, rows := range want {
+		if !slices.Equal(found[key], rows) {
+			t.Errorf("%s: %q, want %q", key, found[key], rows)
+		}
+	}
+	if len(summary.Problems) > 0 || len(summary.Usage) == 0 {
+		t.Errorf("problems %q, and what %d containers used", summary.Problems, len(summary.Usage))
+	}
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"math"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// arrived is a message by which no other goes: who sent it, and its number and time.
+type arrived struct {
+	from    netip.AddrPort
+	message perf.Message
+}
+
+// counter is a socket in pod b that counts what it gets.
+type counter struct {
+	conn *net.UDPConn
+
+	lock sync.Mutex
+	// messages is how often each of tsnperf's came.
+	messages map[arrived]int
+}
+
+func (l *lab) startCounter(t *testing.T, port uint16) *counter {
+	t.Helper()
+	started := &counter{messages: map[arrived]int{}}
+	err := l.PodB.Do(func() (err error) {
+		started.conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressB, port)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := started.conn.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 16<<20)
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { started.conn.Close() })
+	go started.run()
+	return started
+}
+
+func (c *counter) run() {
+	buffer := make([]byte, 2048)
+	for {
+		length, from, err := c.conn.ReadFromUDPAddrPort(buffer)
+		if err != nil {
+			return
+		}
+		message, err := perf.DecodeMessage(buffer[:length])
+		c.lock.Lock()
+		if err == nil {
+			c.messages[arrived{from, message}]++
+		}
+		c.lock.Unlock()
+	}
+}
+
+// since is how many different messages came that were due then or later, and how many came again.
+func (c *counter) since(tai int64) (different, again int) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	for one, times := range c.messages {
+		if one.message.Txtime >= tai {
+			different++
+			again += times - 1
+		}
+	}
+	return different, again
+}
+
+// await waits until that many different messages have come, and a little for more.
+func (c *counter) await(t *testing.T, count int) {
+	t.Helper()
+	c.awaitSince(t, math.MinInt64, count)
+}
+
+// awaitSince is await for messages that were due then or later.
+func (c *counter) awaitSince(t *testing.T, tai int64, count int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if different, _ := c.since(tai); different >= count {
+			break
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	different, again := c.since(tai)
+	if different != count {
+		t.Errorf("%d messages arrived, want %d", different, count)
+	}
+	if again != 0 {
+		t.Errorf("%d messages came again", again)
+	}
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/results"
+)
+
+// The experiments with other people's programs, in seconds.
+const (
+	shortThroughput = `name: short
+paths: [host, flannel, flannel-host-gw, tsn]
+repetitions: 2
+experiment: throughput
+with: {duration: 1s, mtus: [1500], pings: 10}
+`
+	shortDDS = `name: short
+paths: [host, tsn]
+paths-if-possible: [flannel]
+repetitions: 1
+experiment: dds
+with: {parts: [overhead, best-effort, subscribers, security], sizes: [64], subscribers: [3], levels: [encrypt-rtps], duration: 3s}
+`
+)
+
+// benchCommand is `ktsn bench run` with a profile's text.
+func benchCommand(t *testing.T, profile, out string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		skip(t, "needs root to make network namespaces")
+	}
+	file := filepath.Join(t.TempDir(), "profile.yaml")
+	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := &bytes.Buffer{}
+	command := exec.Command(program(t, "ktsn"), "bench", "run", file, "--out", out, "--quiet")
+	command.Stdout, command.Stderr = said, said
+	return command, said
+}
+
+// needTools skips, or in CI fails, without the programs of others.
+func needTools(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			skip(t, name+" is not installed; scripts/install-deps.sh test")
+		}
+	}
+}
+
+func benchSummary(t *testing.T, out string) *results.Summary {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	summary := &results.Summary{}
+	if err := json.Unmarshal(text, summary); err != nil {
+		t.Fatal(err)
+	}
+	return summary
+}
+
+// rowsOf are the first cells of a table's rows.
+func rowsOf(t *testing.T, summary *results.Summary, section, table string, cells int) []string {
+	t.Helper()
+	for _, one := range summary.Sections {
+		for _, found := range one.Tables {
+			if one.ID == section && found.ID == table {
+				var rows []string
+				for _, row := range found.Rows {
+					rows = append(rows, strings.Join(row[:cells], " "))
+				}
+				return rows
+			}
+		}
+	}
+	t.Fatalf("no table %s in section %s", table, section)
+	return nil
+}
+
+func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
+	needTools(t, "iperf3", "ping")
+	out := filepath.Join(t.TempDir(), "bench")
+	first, said := benchCommand(t, shortThroughput, out)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitKept(t, out, 3, said)
+	if err := first.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(); err == nil || !strings.Contains(said.String(), "the same command goes on with it") {
+		t.Fatalf("interrupted: %v: %s", err, said)
+	}
+	kept := runFiles(t, out)
+	second, said := benchCommand(t, shortThroughput, out)
+	if err := second.Run(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	all := runFiles(t, out)
+	if len(all) != 4*3*2 || !slices.Equal(all[:len(kept)], kept) {
+		t.Errorf("%d runs, of which %d were kept", len(all), len(kept))
+	}
+	summary := benchSummary(t, out)
+	want := []string{"host TCP 1500 1500 2", "flannel TCP 1500 1450 2", "flannel-host-gw TCP 1500 1500 2", "tsn TCP 1500 1450 2",
+		"host UDP 1500 1500 2", "flannel UDP 1500 1450 2", "flannel-host-gw UDP 1500 1500 2", "tsn UDP 1500 1450 2"}
+	if rows := rowsOf(t, summary, "throughput", "transfers", 5); !slices.Equal(rows, want) {
+		t.Errorf("transfers %q", rows)
+	}
+	if rows := rowsOf(t, summary, "latency", "round-trips", 3); len(rows) != 4 || rows[3] != "tsn 1500 2" {
+		t.Errorf("round trips %q", rows)
+	}
+	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !strings.Contains(string(page), `id="throughput-transfers"`) {
+		t.Errorf("the report: %v", err)
+	}
+}
+
+// awaitKept waits until a bench has kept so many runs.
+func awaitKept(t *testing.T, out string, count int, said *bytes.Buffer) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); len(runFiles(t, out)) < count; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d runs after a minute: %s", len(runFiles(t, out)), said)
+		}
+	}
+}
+
+func runFiles(t *testing.T, out string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(out, "runs", "*.csv.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func TestDDSIsMeasuredAndReported(t *testing.T) {
+	needTools(t, "ddsperf", "openssl")
+	out := filepath.Join(t.TempDir(), "bench")
+	command, said := benchCommand(t, shortDDS, out)
+	if err := command.Run(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	summary := benchSummary(t, out)
+	for _, table := range []struct {
+		section, name string
+		cells         int
+		want          []string
+	}{
+		{"overhead", "throughput", 3, []string{"host 64 1", "tsn 64 1", "flannel 64 1"}},
+		{"overhead", "table-1-latency", 1, []string{"tsn", "flannel"}},
+		{"best-effort", "latency", 3, []string{"host 64 reliable", "host 64 best effort", "tsn 64 reliable", "tsn 64 best effort", "flannel 64 reliable",
+			"flannel 64 best effort"}},
+		{"subscribers", "latency", 3, []string{"host 3 unicast", "host 3 multicast", "tsn 3 unicast", "tsn 3 multicast", "flannel 3 unicast"}},
+		{"security", "throughput", 2, []string{"tsn encrypt-rtps"}},
+	} {
+		if rows := rowsOf(t, summary, table.section, table.name, table.cells); !slices.Equal(rows, table.want) {
+			t.Errorf("%s of %s: %q", table.name, table.section, rows)
+		}
+	}
+	if len(summary.Problems) > 0 {
+		t.Errorf("problems: %q", summary.Problems)
+	}
+}
+
+func TestAProgramThatIsMissingIsNamed(t *testing.T) {
+	for name, test := range map[string]struct{ profile, want string }{
+		"iperf3": {"paths: [host]\nexperiment: throughput\nwith: {tests: [udp]}\n", "iperf3 is not installed here; as root: apt-get install iperf3"},
+		"ping":   {"paths: [host]\nexperiment: throughput\nwith: {tests: [ping]}\n", "ping is not installed here; as root: apt-get install iputils-ping"},
+		"ddsperf": {"paths: [host]\nexperiment: dds\nwith: {parts: [overhead]}\n",
+			"ddsperf is not installed here; as root: apt-get install cyclonedds-tools"},
+		"openssl": {"paths: [host]\nexperiment: dds\nwith: {parts: [security], security-paths: [host], levels: [encrypt-rtps]}\n",
+			"openssl is not installed here; as root: apt-get install openssl"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "bench")
+			command, said := benchCommand(t, test.profile, out)
+			command.Env = append(os.Environ(), "PATH="+t.TempDir())
+			if err := command.Run(); err == nil || !strings.Contains(said.String(), test.want) {
+				t.Errorf("%v: %s", err, said)
+			}
+			if count := len(runFiles(t, out)); count > 0 {
+				t.Errorf("%d runs are kept", count)
+			}
+		})
+	}
+}
