@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
@@ -240,6 +242,39 @@ func TestWhatRemovesTheChartIsThereOnlyMeanwhile(t *testing.T) {
 		if !names[kind] {
 			t.Errorf("there is no %s of the removal", kind)
 		}
+	}
+}
+
+// What the policy says is tested with an API server, in test/operator.
+func TestThePolicyOnPodsComesAndGoesWithTheOperator(t *testing.T) {
+	objects, err := render(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy admissionv1.ValidatingAdmissionPolicy
+	var binding admissionv1.ValidatingAdmissionPolicyBinding
+	object(t, objects, "ValidatingAdmissionPolicy", "kubernetsn-pods", &policy)
+	object(t, objects, "ValidatingAdmissionPolicyBinding", "kubernetsn-pods", &binding)
+	// As ordinary objects of the chart they are there before any pod is annotated, and helm removes them.
+	if len(policy.Annotations)+len(binding.Annotations) > 0 {
+		t.Errorf("they are hooks: %v, %v", policy.Annotations, binding.Annotations)
+	}
+	denies := slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny})
+	if !denies || binding.Spec.PolicyName != policy.Name || binding.Spec.MatchResources != nil {
+		t.Errorf("the binding is %+v", binding.Spec)
+	}
+	// It concerns pods of ours only, and has a name for each: that of the label, that of the annotation.
+	conditions := policy.Spec.MatchConditions
+	if len(conditions) != 1 || !strings.Contains(conditions[0].Expression, "'"+v1alpha1.PodLabel+"'") ||
+		!strings.Contains(conditions[0].Expression, "'"+v1alpha1.NetworkAnnotation+"'") {
+		t.Errorf("it concerns %+v", conditions)
+	}
+	without, err := render(t, "--set", "operator.enabled=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(bytes.Join(without, nil), []byte("kubernetsn-pods")) {
+		t.Error("it is there without the operator, whose label and annotation it keeps")
 	}
 }
 

@@ -77,7 +77,8 @@ func allowed(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNet
 }
 
 // attach has there be an attachment in each of the namespaces, and in no other. Those with pods on the network keep the one that
-// they have, as long as Multus may need it; they get none for that, because anybody can label a pod like one on the network.
+// they have, as long as Multus may need it; they get none for that: where the chart's policy on pods is not in force,
+// anybody can label a pod like one on the network.
 func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, namespaces, withPods map[string]bool) error {
 	have, foreign, err := r.attachments(ctx, network.Name)
 	if err != nil {

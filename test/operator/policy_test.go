@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+const (
+	annotationCounts = "the annotation kubernetsn.io/network counts when a pod is made"
+	labelStays       = "the label kubernetsn.io/on-network says that a pod was made with the annotation"
+	labelAlone       = "the pod has the label kubernetsn.io/on-network and not the annotation kubernetsn.io/network; remove the label"
+)
+
+var (
+	policyOnce sync.Once
+	errPolicy  error
+)
+
+// needPolicy is needOperator with the chart's policy on pods in force. It stays for the tests that come after.
+func needPolicy(t *testing.T) context.Context {
+	t.Helper()
+	const helm = "../../bin/helm"
+	if _, err := os.Stat(helm); err != nil {
+		if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("bin/helm is missing; `make helm` builds it")
+	}
+	ctx := needOperator(t)
+	policyOnce.Do(func() { errPolicy = applyPolicy(ctx, helm) })
+	if errPolicy != nil {
+		t.Fatal(errPolicy)
+	}
+	return ctx
+}
+
+// applyPolicy makes what helm renders, and waits until the API server goes by it.
+func applyPolicy(ctx context.Context, helm string) error {
+	text, err := exec.CommandContext(ctx, helm, "template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0",
+		"--show-only", "templates/operator-pods.yaml").Output()
+	if err != nil {
+		return fmt.Errorf("render the chart: %w", err)
+	}
+	for part := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(part, object); err != nil {
+			return err
+		}
+		if err := admin.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	return within(ctx, func() error {
+		if err := admin.Create(ctx, labelledByHand("probe"), client.DryRunAll); err == nil {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+// labelledByHand is a pod on no network.
+func labelledByHand(name string) *corev1.Pod {
+	pod := plainPod(name, "default")
+	pod.Labels = map[string]string{v1alpha1.PodLabel: v1alpha1.LabelValue}
+	return pod
+}
+
+// says tells what is wrong with an answer to which a sentence belongs, "" to one that allows.
+func says(err error, sentence string) error {
+	switch {
+	case sentence == "" && err != nil:
+		return fmt.Errorf("refused: %w", err)
+	case sentence != "" && err == nil:
+		return fmt.Errorf("allowed, want %q", sentence)
+	case sentence != "" && !strings.Contains(err.Error(), sentence):
+		return fmt.Errorf("got %w, want %q", err, sentence)
+	}
+	return nil
+}
+
+func TestOnlyAnnotatedPodsAreMadeWithTheLabel(t *testing.T) {
+	ctx := needPolicy(t)
+	create(ctx, t, newNetwork("policy-made", 210, "10.210.0.0/16"))
+	both := onNetwork("both", "default", "policy-made", "")
+	both.Labels = map[string]string{v1alpha1.PodLabel: v1alpha1.LabelValue}
+	for name, test := range map[string]struct {
+		pod      *corev1.Pod
+		sentence string
+	}{
+		"neither":                        {plainPod("neither", "default"), ""},
+		"the annotation":                 {onNetwork("annotated", "default", "policy-made", ""), ""},
+		"both, as a copy of another pod": {both, ""},
+		"the label alone":                {labelledByHand("alone"), labelAlone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := says(admin.Create(ctx, test.pod, client.DryRunAll), test.sentence); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestWhatSaysThatAPodIsOnANetworkStays(t *testing.T) {
+	ctx := needPolicy(t)
+	create(ctx, t, newNetwork("policy", 211, "10.211.0.0/16"))
+	plain, on := plainPod("policy-plain", "default"), onNetwork("policy-on", "default", "policy", "")
+	create(ctx, t, plain, on)
+	for name, test := range map[string]struct {
+		pod             *corev1.Pod
+		patch, sentence string
+	}{
+		"others' labels and annotations of a plain pod": {plain, `{"labels":{"a":"b"},"annotations":{"c":"d"}}`, ""},
+		"others' of a pod on a network":                 {on, `{"labels":{"a":"b"},"annotations":{"k8s.v1.cni.cncf.io/network-status":"[]"}}`, ""},
+		"both as they are":                              {on, `{"labels":{"kubernetsn.io/on-network":"true"},"annotations":{"kubernetsn.io/network":"policy"}}`, ""},
+		"a label of a plain pod":                        {plain, `{"labels":{"kubernetsn.io/on-network":"true"}}`, labelStays},
+		"an empty label of a plain pod":                 {plain, `{"labels":{"kubernetsn.io/on-network":""}}`, labelStays},
+		"an annotation of a plain pod":                  {plain, `{"annotations":{"kubernetsn.io/network":"policy"}}`, annotationCounts},
+		"both of a plain pod": {plain, `{"labels":{"kubernetsn.io/on-network":"true"},"annotations":{"kubernetsn.io/network":"policy"}}`,
+			annotationCounts},
+		"no label any more":      {on, `{"labels":{"kubernetsn.io/on-network":null}}`, labelStays},
+		"no labels any more":     {on, `{"labels":null}`, labelStays},
+		"another label":          {on, `{"labels":{"kubernetsn.io/on-network":"false"}}`, labelStays},
+		"no annotation any more": {on, `{"annotations":{"kubernetsn.io/network":null}}`, annotationCounts},
+		"another annotation":     {on, `{"annotations":{"kubernetsn.io/network":"another"}}`, annotationCounts},
+		"neither any more": {on, `{"labels":{"kubernetsn.io/on-network":null},"annotations":{"kubernetsn.io/network":null}}`,
+			annotationCounts},
+	} {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":`+test.patch+`}`))
+		t.Run(name, func(t *testing.T) {
+			if err := says(admin.Patch(ctx, test.pod.DeepCopy(), patch, client.DryRunAll), test.sentence); err != nil {
+				t.Error(err)
+			}
+		})
+		t.Run(name+", by its status", func(t *testing.T) {
+			if err := says(admin.Status().Patch(ctx, test.pod.DeepCopy(), patch, client.DryRunAll), test.sentence); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Where a pod's other subresources take no labels, the policy need not know of them.
+func TestOtherSubresourcesTakeNoLabels(t *testing.T) {
+	ctx := needPolicy(t)
+	create(ctx, t, newNode("policy-node"))
+	pod := plainPod("policy-other", "default")
+	create(ctx, t, pod)
+	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "policy-node"}}
+	if err := admin.SubResource("binding").Create(ctx, pod.DeepCopy(), binding); err != nil {
+		t.Fatalf("a scheduler is refused: %v", err)
+	}
+	for _, name := range []string{"ephemeralcontainers", "resize"} {
+		if err := get(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+		changed := pod.DeepCopy()
+		changed.Labels = map[string]string{v1alpha1.PodLabel: v1alpha1.LabelValue}
+		changed.Annotations = map[string]string{v1alpha1.NetworkAnnotation: "policy"}
+		if name == "ephemeralcontainers" {
+			changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "none",
+					ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePolicy: corev1.TerminationMessageReadFile}}}
+		}
+		if err := admin.SubResource(name).Update(ctx, changed); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := get(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+		if len(pod.Labels) > 0 || pod.Annotations[v1alpha1.NetworkAnnotation] != "" {
+			t.Errorf("%s has given the pod %v, %v", name, pod.Labels, pod.Annotations)
+		}
+	}
+}
