@@ -6,7 +6,7 @@ package v1alpha1
 // (--pod-…). A pod on several networks has the lowest of each. They may be changed at any time, and count at once: what a pod
 // has above them it keeps until it gives it back, and gets no more.
 type PodLimits struct {
-	// processes with timed sockets at once. The next one's SO_TXTIME gets the kernel's answer, as if there were no ktsnd.
+	// processes with timed sockets at once. The next one's SO_TXTIME is refused.
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 4096",message="limits.processes must be 1 to 4096 processes"
 	// +optional
 	Processes *int32 `json:"processes,omitempty"`
