@@ -273,13 +273,27 @@ void node_classes_set(struct node *node, const struct loop_classes *classes);
 void process_accept(struct event_source *listener);
 /* Listens again to those that may have more. */
 void listeners_wake(struct node *node);
-/* Serves a request that was read; it goes on with the connection or closes it. */
-void process_request_serve(struct process *process);
-/* Until no request is half-way; connections on which one still is are closed. */
-void processes_settle(struct node *node);
+/* A process of the pod; its connection is `fd`, or -1. */
+int process_make(struct pod *pod, int fd, struct process **made);
+/* One that has no ring; its connection is the caller's again. */
+void process_unmake(struct process *process);
+/* What the loop needs of a ring whose memory is there. */
+int process_ring_make(struct process *process);
+/* Has the loop look after it. */
+void process_ring_open(struct process *process);
 void process_close(struct process *process);
 void process_free(struct node *node, struct process *process);
 void process_destinations_detach(struct process *process);
+/* Adds what the process's library has counted. */
+void process_said_add(const struct process *process, struct said_counts *sum);
+
+/* process_requests.c: what a process asks for */
+/* Serves a request that was read; it goes on with the connection or closes it. */
+void process_request_serve(struct process *process);
+
+/* processes_taken.c: processes of a ktsnd that is replaced */
+/* Until no request is half-way; connections on which one still is are closed. */
+void processes_settle(struct node *node);
 /* What another ktsnd had of a process; memory and doorbell -1: no ring yet. connection -1: it has ended. */
 struct process_descriptors {
 	int memory, doorbell, connection;
@@ -288,8 +302,6 @@ struct process_descriptors {
 int process_take_over(struct node *node, const char *identity, const struct process_descriptors *descriptors,
 		      bool resuming, struct process **taken);
 void processes_taken_open(struct node *node);
-/* Adds what the process's library has counted. */
-void process_said_add(const struct process *process, struct said_counts *sum);
 
 /* flows.c: sockets of a process. Fill in the reply, status included. */
 void flow_open(struct process *process, const struct app_request *from, struct ktsn_app_reply *reply);

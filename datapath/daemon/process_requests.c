@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a process asks for on its connection: a ring, or that its old one is looked after, and what it asks of flows.
+ */
+#include "log.h"
+#include "node.h"
+#include "requests.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+enum { REPLY_FDS_MAX = 2 };
+
+union reply_control {
+	char bytes[CMSG_SPACE(REPLY_FDS_MAX * sizeof(int))];
+	struct cmsghdr align;
+};
+
+/* Said once per pod, when ktsnd answers again. */
+static void unanswered_log(struct process *process)
+{
+	struct pod *pod = process->pod;
+	struct said_counts said = {0};
+
+	if (pod->unanswered_warned)
+		return;
+	process_said_add(process, &said);
+	if (!said.unanswered)
+		return;
+	log_warning(
+		"pod %s: ktsnd was asked by process %d and did not answer in time; so far %llu of its timed "
+		"messages were refused with ENETDOWN for it; give ktsnd a processor of its own, or find what "
+		"stopped it",
+		pod->identity, (int)process->pid, (unsigned long long)said.unanswered);
+	pod->unanswered_warned = true;
+}
+
+static int ring_allowed(const struct process *process)
+{
+	if (process->ring)
+		return -EALREADY;
+	return process->pod->node->process_count > LOOP_RINGS_MAX ? -EMFILE : 0;
+}
+
+/* How much more its pod may have. */
+static uint64_t memory_left(const struct process *process)
+{
+	const struct share *share = process->share;
+
+	return share->ring_bytes < share->limits.memory_bytes ? share->limits.memory_bytes - share->ring_bytes
+							      : 0;
+}
+
+/* Of memory to be made; counts when it is not. */
+static int memory_allowed(const struct process *process)
+{
+	struct node *node = process->pod->node;
+
+	if (ktsn_ring_memory_bytes(node->ring_slots, node->uplink.mtu_bytes) <= memory_left(process))
+		return 0;
+	node->limit_refusals++;
+	return -ENOMEM;
+}
+
+/* Makes a ring and has the loop look after it. */
+static int hello(struct process *process)
+{
+	struct node *node = process->pod->node;
+	int err = ring_allowed(process);
+
+	if (!err)
+		err = memory_allowed(process);
+	if (!err)
+		err = ktsn_ring_memory_create(&process->memory, node->ring_slots, node->uplink.mtu_bytes);
+	if (err)
+		return err;
+	err = process_ring_make(process);
+	if (err)
+		ktsn_ring_memory_destroy(&process->memory);
+	else
+		process_ring_open(process);
+	return err;
+}
+
+static bool ring_among(const struct process *processes, uint64_t inode)
+{
+	for (; processes; processes = processes->next)
+		if (processes->ring && processes->memory.inode == inode)
+			return true;
+	return false;
+}
+
+/* Whether this ktsnd has the ring already, and be it to send the last of a connection that broke: to take its
+ * messages again would be to send them twice. */
+static bool ring_held(const struct node *node, uint64_t inode)
+{
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		if (ring_among(pod->processes, inode))
+			return true;
+	return ring_among(node->closing, inode);
+}
+
+/* Takes over the ring of a process that outlived another ktsnd. On success *ring_fd is the ring's. */
+static int hand_back(struct process *process, int *ring_fd)
+{
+	int err = ring_allowed(process);
+
+	if (!err && ring_held(process->pod->node, ktsn_ring_memory_inode(*ring_fd)))
+		err = -EBUSY;
+	if (!err)
+		err = ktsn_ring_memory_adopt(&process->memory, *ring_fd, memory_left(process));
+	if (err == -ENOMEM)
+		process->pod->node->limit_refusals++;
+	if (err)
+		return err;
+	err = process_ring_make(process);
+	if (err) {
+		munmap(process->memory.address, process->memory.bytes);
+		return err;
+	}
+	*ring_fd = -1;
+	process->resuming = true;
+	return 0;
+}
+
+/* All that its messages refer to is known again. */
+static int resume(struct process *process)
+{
+	if (!process->resuming)
+		return -EPROTO;
+	process->resuming = false;
+	process->ring->uncertain = ktsn_ring_recover(&process->ring->consumer);
+	process_ring_open(process);
+	return 0;
+}
+
+/* Said once per pod, or one that tries again and again would fill the log. */
+static void version_refuse(struct process *process, const struct ktsn_app_request *request,
+			   struct ktsn_app_reply *reply)
+{
+	struct pod *pod = process->pod;
+
+	reply->status = -EPROTONOSUPPORT;
+	if (!pod->version_warned)
+		log_warning(
+			"pod %s: its libktsn.so speaks version %u of the application protocol, this ktsnd "
+			"version %d; give the pod the libktsn.so of this release",
+			pod->identity, request->version, KTSN_APP_VERSION);
+	pod->version_warned = true;
+}
+
+static void flow_request_serve(struct process *process, struct app_request *from,
+			       struct ktsn_app_reply *reply)
+{
+	const struct ktsn_app_request *said = &from->said;
+
+	if (!process->ring)
+		reply->status = -EPROTO;
+	else if (said->type == KTSN_APP_FLOW_OPEN || said->type == KTSN_APP_FLOW_ADOPT)
+		flow_open(process, from, reply);
+	else if (said->type == KTSN_APP_FLOW_CLOSE)
+		flow_close_request(process, said, reply);
+	else if (said->type == KTSN_APP_FLOW_WAKE)
+		flow_wake_request(process, from, reply);
+	else if (said->type == KTSN_APP_DESTINATION)
+		flow_destination_request(process, said, reply);
+	else if (said->type == KTSN_APP_RESUME)
+		reply->status = resume(process);
+	else
+		reply->status = -EOPNOTSUPP;
+}
+
+static void request_serve(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
+{
+	const struct ktsn_app_request *said = &from->said;
+
+	if (said->magic != KTSN_APP_MAGIC)
+		reply->status = -EPROTO;
+	else if (said->version != KTSN_APP_VERSION)
+		version_refuse(process, said, reply);
+	else if (said->type == KTSN_APP_HELLO)
+		reply->status = hello(process);
+	else if (said->type == KTSN_APP_HAND_BACK)
+		reply->status = from->passed_err ? from->passed_err : hand_back(process, &from->memory_fd);
+	else
+		flow_request_serve(process, from, reply);
+}
+
+/* The descriptors that go with a reply: the ring and its doorbell, or the doorbell of a ring handed back. */
+static size_t reply_fds(const struct process *process, const struct ktsn_app_reply *reply, int fds[2])
+{
+	if (reply->status)
+		return 0;
+	if (reply->type == KTSN_APP_HELLO) {
+		fds[0] = process->memory.fd;
+		fds[1] = process->ring->doorbell_fd;
+		return 2;
+	}
+	if (reply->type == KTSN_APP_HAND_BACK) {
+		fds[0] = process->ring->doorbell_fd;
+		return 1;
+	}
+	return 0;
+}
+
+/* An application that does not read its replies loses its connection rather than holding up ktsnd. */
+static int reply_send(struct process *process, const struct ktsn_app_reply *reply)
+{
+	union reply_control control = {0};
+	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+	int fds[2];
+	size_t count = reply_fds(process, reply, fds);
+
+	if (count) {
+		struct cmsghdr *cmsg;
+
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		cmsg = CMSG_FIRSTHDR(&message);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
+	}
+	return sendmsg(process->connection.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+void process_request_serve(struct process *process)
+{
+	struct app_request *request = process->request;
+	struct ktsn_app_reply reply = {.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION};
+	int err = request->got < 0 ? request->got : 0;
+
+	if (request->got > 0) {
+		reply.type = request->said.type;
+		reply.number = request->said.number;
+		reply.flow = reply.destination = KTSN_APP_NONE;
+		unanswered_log(process);
+		request_serve(process, request, &reply);
+		app_request_clear(request);
+		err = reply_send(process, &reply);
+	}
+	if (!err)
+		err = events_add(process->pod->node->events, &process->connection);
+	if (err)
+		process_close(process);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes when one ktsnd takes the place of another: what the old one settles first, and what the new one makes of theirs.
+ */
+#include "node.h"
+#include "requests.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct process *process_busy(const struct node *node)
+{
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		for (struct process *process = pod->processes; process; process = process->next)
+			if (process->request->busy)
+				return process;
+	return NULL;
+}
+
+void processes_settle(struct node *node)
+{
+	enum { STEP_US = 200, STEPS = 2500 };
+	struct process *process;
+
+	for (int step = 0; step < STEPS && process_busy(node); step++) {
+		usleep(STEP_US);
+		pod_threads_serve(node->threads);
+	}
+	while ((process = process_busy(node)))
+		process_close(process);
+}
+
+/* Its messages may have nowhere to go, but its connection stays. */
+static int ring_take_over(struct process *process, const struct process_descriptors *descriptors)
+{
+	int err = ktsn_ring_memory_adopt(&process->memory, descriptors->memory, KTSN_RING_BYTES_MAX);
+
+	if (err)
+		return err;
+	err = process_ring_make(process);
+	if (err) {
+		munmap(process->memory.address, process->memory.bytes);
+		return err;
+	}
+	/* Departures stand still when it is recovered. */
+	ktsn_ring_touch(&process->ring->consumer);
+	close(process->ring->doorbell_fd);
+	process->ring->doorbell_fd = descriptors->doorbell;
+	return 0;
+}
+
+int process_take_over(struct node *node, const char *identity, const struct process_descriptors *descriptors,
+		      bool resuming, struct process **taken)
+{
+	struct pod *pod = pod_find(node, identity);
+	struct process *process;
+	int err = pod ? process_make(pod, descriptors->connection, &process) : -ENOENT;
+
+	if (err)
+		return err;
+	if (descriptors->memory >= 0)
+		err = ring_take_over(process, descriptors);
+	if (err) {
+		/* Its descriptors get closed, and their numbers are those of the next ones. */
+		process_unmake(process);
+		return err;
+	}
+	process->resuming = resuming;
+	*taken = process;
+	return 0;
+}
+
+static void process_taken_open(struct process *process)
+{
+	if (process->ring && !process->resuming) {
+		process->ring->uncertain = ktsn_ring_recover(&process->ring->consumer);
+		process_ring_open(process);
+		flows_taken_close(process);
+	}
+	if (process->connection.fd < 0)
+		process_close(process);
+}
+
+void processes_taken_open(struct node *node)
+{
+	for (struct pod *pod = node->pods; pod; pod = pod->next) {
+		struct process *next;
+
+		for (struct process *process = pod->processes; process; process = next) {
+			next = process->next;
+			process_taken_open(process);
+		}
+	}
+}
