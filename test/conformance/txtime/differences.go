@@ -9,13 +9,13 @@ var Differences = map[string]map[string]Difference{
 	"set-options, SOCK_DGRAM": otherClocks,
 	"set-options, SOCK_RAW":   otherClocks,
 	"no-time": {
-		"reported": {"EINVAL", Nothing, noTime},
-		"arrived":  {"", "no-time", noTime},
+		"reported": {Kernel: "EINVAL", Libktsn: Nothing, Reason: noTime},
+		"arrived":  {Kernel: "", Libktsn: "no-time", Reason: noTime},
 	},
-	"told-at-once":             {"too late": {"ENOBUFS", "4", toldLater}},
-	"told-at-once, IPv6":       {"too late": {"ENOBUFS", "4", toldLater}},
-	"told-at-once, SOCK_DGRAM": {"too late": {"ENOBUFS", "4", toldLater}},
-	"told-at-once, SOCK_RAW":   {"too late": {"ENOBUFS", "18", toldLater}},
+	"told-at-once":             {"too late": {Kernel: "ENOBUFS", Libktsn: "4", Reason: toldLater}},
+	"told-at-once, IPv6":       {"too late": {Kernel: "ENOBUFS", Libktsn: "4", Reason: toldLater}},
+	"told-at-once, SOCK_DGRAM": {"too late": {Kernel: "ENOBUFS", Libktsn: "4", Reason: toldLater}},
+	"told-at-once, SOCK_RAW":   {"too late": {Kernel: "ENOBUFS", Libktsn: "18", Reason: toldLater}},
 
 	"twenty-ten, deadlines":             deadlinesSwapped("13", "13"),
 	"twenty-ten, IPv6, deadlines":       deadlinesSwapped("13", "13"),
@@ -24,20 +24,22 @@ var Differences = map[string]map[string]Difference{
 }
 
 var otherClocks = map[string]Difference{
-	"CLOCK_BOOTTIME":            {"0", "EINVAL", anyClock},
-	"a clock that there is not": {"0", "EINVAL", anyClock},
-	"a negative clock":          {"0", "EINVAL", anyClock},
+	"CLOCK_BOOTTIME":            {Kernel: "0", Libktsn: "EINVAL", Reason: anyClock},
+	"a clock that there is not": {Kernel: "0", Libktsn: "EINVAL", Reason: anyClock},
+	"a negative clock":          {Kernel: "0", Libktsn: "EINVAL", Reason: anyClock},
 }
 
 // deadlinesSwapped are the differences of a case in which the second message has the earlier deadline, with what the
 // two answer to sending that.
 func deadlinesSwapped(kernel, libktsn string) map[string]Difference {
 	differences := map[string]Difference{
-		"reported": {"EINVAL", Nothing, beforeTheLast},
-		"arrived":  {"twenty-ten-20", "twenty-ten-20 twenty-ten-10", beforeTheLast},
+		"reported": {Kernel: "EINVAL", Libktsn: Nothing, Reason: beforeTheLast},
+		// The other way round when ktsnd was not awake before the second was there.
+		"arrived": {Kernel: "twenty-ten-20", Libktsn: "twenty-ten-20 twenty-ten-10", Or: "twenty-ten-10 twenty-ten-20",
+			Reason: beforeTheLast},
 	}
 	if kernel != libktsn {
-		differences["twenty-ten-10"] = Difference{kernel, libktsn, beforeTheLast}
+		differences["twenty-ten-10"] = Difference{Kernel: kernel, Libktsn: libktsn, Reason: beforeTheLast}
 	}
 	return differences
 }
