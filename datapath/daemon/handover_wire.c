@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handover.h"
+#include "unix_socket.h"
 
 #include <errno.h>
 #include <string.h>
@@ -14,26 +15,11 @@ union descriptors {
 int handover_send(int fd, struct handover_record *record, enum handover_type type, const int *fds,
 		  size_t count)
 {
-	union descriptors control = {0};
-	struct iovec iov = {.iov_base = record, .iov_len = sizeof(*record)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-
 	record->magic = HANDOVER_MAGIC;
 	record->version = HANDOVER_VERSION;
 	record->bytes = sizeof(*record);
 	record->type = type;
-	if (count) {
-		struct cmsghdr *cmsg;
-
-		message.msg_control = control.bytes;
-		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-		cmsg = CMSG_FIRSTHDR(&message);
-		cmsg->cmsg_level = SOL_SOCKET;
-		cmsg->cmsg_type = SCM_RIGHTS;
-		cmsg->cmsg_len = CMSG_LEN(count * sizeof(int));
-		memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
-	}
-	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return unix_send(fd, record, sizeof(*record), fds, count, 0);
 }
 
 static void descriptors_take(struct msghdr *message, int fds[HANDOVER_FDS_MAX])

@@ -279,6 +279,8 @@ int process_make(struct pod *pod, int fd, struct process **made);
 void process_unmake(struct process *process);
 /* What the loop needs of a ring whose memory is there. */
 int process_ring_make(struct process *process);
+/* The same of memory that another ktsnd made, of so many bytes at most. On success the descriptor is the process's. */
+int process_ring_adopt(struct process *process, int memory_fd, uint64_t bytes_max);
 /* Has the loop look after it. */
 void process_ring_open(struct process *process);
 void process_close(struct process *process);

@@ -5,18 +5,10 @@
 #include "log.h"
 #include "node.h"
 #include "requests.h"
+#include "unix_socket.h"
 
 #include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-
-enum { REPLY_FDS_MAX = 2 };
-
-union reply_control {
-	char bytes[CMSG_SPACE(REPLY_FDS_MAX * sizeof(int))];
-	struct cmsghdr align;
-};
 
 /* Said once per pod, when ktsnd answers again. */
 static void unanswered_log(struct process *process)
@@ -110,16 +102,11 @@ static int hand_back(struct process *process, int *ring_fd)
 	if (!err && ring_held(process->pod->node, ktsn_ring_memory_inode(*ring_fd)))
 		err = -EBUSY;
 	if (!err)
-		err = ktsn_ring_memory_adopt(&process->memory, *ring_fd, memory_left(process));
+		err = process_ring_adopt(process, *ring_fd, memory_left(process));
 	if (err == -ENOMEM)
 		process->pod->node->limit_refusals++;
 	if (err)
 		return err;
-	err = process_ring_make(process);
-	if (err) {
-		munmap(process->memory.address, process->memory.bytes);
-		return err;
-	}
 	*ring_fd = -1;
 	process->resuming = true;
 	return 0;
@@ -189,7 +176,8 @@ static void request_serve(struct process *process, struct app_request *from, str
 }
 
 /* The descriptors that go with a reply: the ring and its doorbell, or the doorbell of a ring handed back. */
-static size_t reply_fds(const struct process *process, const struct ktsn_app_reply *reply, int fds[2])
+static size_t reply_fds(const struct process *process, const struct ktsn_app_reply *reply,
+			int fds[UNIX_FDS_MAX])
 {
 	if (reply->status)
 		return 0;
@@ -208,24 +196,10 @@ static size_t reply_fds(const struct process *process, const struct ktsn_app_rep
 /* An application that does not read its replies loses its connection rather than holding up ktsnd. */
 static int reply_send(struct process *process, const struct ktsn_app_reply *reply)
 {
-	union reply_control control = {0};
-	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-	int fds[2];
-	size_t count = reply_fds(process, reply, fds);
+	int fds[UNIX_FDS_MAX];
 
-	if (count) {
-		struct cmsghdr *cmsg;
-
-		message.msg_control = control.bytes;
-		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-		cmsg = CMSG_FIRSTHDR(&message);
-		cmsg->cmsg_level = SOL_SOCKET;
-		cmsg->cmsg_type = SCM_RIGHTS;
-		cmsg->cmsg_len = CMSG_LEN(count * sizeof(int));
-		memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
-	}
-	return sendmsg(process->connection.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return unix_send(process->connection.fd, reply, sizeof(*reply), fds, reply_fds(process, reply, fds),
+			 MSG_DONTWAIT);
 }
 
 void process_request_serve(struct process *process)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -58,6 +59,18 @@ int process_ring_make(struct process *process)
 	process->ring = ring;
 	process->share->ring_bytes += process->memory.bytes;
 	return 0;
+}
+
+int process_ring_adopt(struct process *process, int memory_fd, uint64_t bytes_max)
+{
+	int err = ktsn_ring_memory_adopt(&process->memory, memory_fd, bytes_max);
+
+	if (err)
+		return err;
+	err = process_ring_make(process);
+	if (err)
+		munmap(process->memory.address, process->memory.bytes);
+	return err;
 }
 
 void process_ring_open(struct process *process)

@@ -6,7 +6,6 @@
 #include "requests.h"
 
 #include <errno.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 static struct process *process_busy(const struct node *node)
@@ -34,15 +33,10 @@ void processes_settle(struct node *node)
 /* Its messages may have nowhere to go, but its connection stays. */
 static int ring_take_over(struct process *process, const struct process_descriptors *descriptors)
 {
-	int err = ktsn_ring_memory_adopt(&process->memory, descriptors->memory, KTSN_RING_BYTES_MAX);
+	int err = process_ring_adopt(process, descriptors->memory, KTSN_RING_BYTES_MAX);
 
 	if (err)
 		return err;
-	err = process_ring_make(process);
-	if (err) {
-		munmap(process->memory.address, process->memory.bytes);
-		return err;
-	}
 	/* Departures stand still when it is recovered. */
 	ktsn_ring_touch(&process->ring->consumer);
 	close(process->ring->doorbell_fd);

@@ -226,6 +226,29 @@ int unix_accept(int listen_fd, bool *refused)
 	return fd < 0 ? -errno : fd;
 }
 
+int unix_send(int fd, const void *bytes, size_t count, const int *fds, size_t fd_count, int flags)
+{
+	union {
+		char bytes[CMSG_SPACE(UNIX_FDS_MAX * sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {.iov_base = (void *)bytes, .iov_len = count};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd_count) {
+		struct cmsghdr *cmsg;
+
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+		cmsg = CMSG_FIRSTHDR(&message);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+		memcpy(CMSG_DATA(cmsg), fds, fd_count * sizeof(int));
+	}
+	return sendmsg(fd, &message, flags | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
 const char *unix_listen_advice(int err)
 {
 	switch (-err) {

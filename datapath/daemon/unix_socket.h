@@ -6,6 +6,7 @@
 #define KTSN_DAEMON_UNIX_SOCKET_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /*
@@ -32,6 +33,10 @@ int unix_connect(const char *path);
 /* Accepts a connection, non-blocking. Its descriptor or -errno. When descriptors run out it is accepted all the same, or it
  * would be offered again without end, and *refused says that the caller is to close it. */
 int unix_accept(int listen_fd, bool *refused);
+
+/* Sends a message with descriptors, UNIX_FDS_MAX at most; `flags` as of sendmsg(), without SIGPIPE in any case. 0 or -errno. */
+enum { UNIX_FDS_MAX = 4 };
+int unix_send(int fd, const void *bytes, size_t count, const int *fds, size_t fd_count, int flags);
 
 /* A sentence for an error of unix_listen(). */
 const char *unix_listen_advice(int err);
