@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loop's own state, shared by the files that make up the loop and by nothing else:
- * loop.c (the loop itself, its thread), loop_take.c, loop_send.c, loop_wait.c, loop_watch.c,
+ * loop.c (the loop itself, its thread), loop_take.c, loop_accept.c, loop_packet.c, loop_send.c, loop_wait.c, loop_watch.c,
  * loop_commands.c, loop_trace.c, loop_report.c, loop_copies.c, loop_clock.c. Loop thread only, but for what says
  * otherwise.
  */
@@ -34,7 +34,7 @@ struct packet {
 	struct loop_flow *flow;
 	struct loop_destination *destination;
 	int64_t requested_tai_ns;
-	int64_t handed_tai_ns;  /* when it was handed over (loop_take.c) */
+	int64_t handed_tai_ns;  /* when it was handed over (loop_accept.c) */
 	int64_t refused_tai_ns; /* first by the port; 0: not yet */
 	uint32_t trace; /* of its flow, when it was taken; the next two are set only if there is one */
 	int64_t called_tai_ns;
@@ -132,25 +132,39 @@ struct loop {
 	struct loop_scheduling scheduling;
 };
 
-/* loop_take.c: ring -> frame -> shaper */
+/* loop_take.c: whose messages are taken, and how many */
 void loop_take(struct loop *loop);
 /* All that is ready in it, at once. */
 void loop_take_ring(struct loop *loop, struct loop_ring *ring);
+
+/* loop_accept.c: ring -> frame -> shaper */
+/* Makes a packet of a message, on its way to the shaper, or rejects it. 0; -EAGAIN: its pod has as much as it may; -ENOBUFS:
+ * there is no packet: then the message stays the caller's. */
+int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken);
+/* Ends one that never was a packet. `destination` is NULL where it names none that it may use. */
+void message_reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
+		    const struct loop_destination *destination, _Atomic uint64_t *reason);
 /* Builds the frame of a resolved destination's message and hands it to the shaper, at round_tai_ns. */
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
+/* One frame: its headers, then into the shaper. */
+void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
 /* How many packets it takes to send a message there. */
 uint32_t destination_frames(const struct loop_destination *destination);
+
+/* loop_packet.c: a packet from the pool until it is back there */
+/* With a frame; NULL when there is none left. */
+struct packet *packet_alloc(struct loop *loop);
+void packet_free(struct loop *loop, struct packet *packet);
 /* Ends a packet whose message left or was dropped: frees its frame's memory unless the port has it, gives
  * its slot back, and retires what waited for it. */
 void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 /* Its first half, for a packet whose frame the port has. */
 void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
-/* With a frame; NULL when there is none left. */
-struct packet *packet_alloc(struct loop *loop);
-void packet_free(struct loop *loop, struct packet *packet);
-/* One frame: its headers, then into the shaper. */
-void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
+/* Slots are the application's again: wakes producers that sleep for one, the one system call between departures, and
+ * only when an application's ring is full; and has those woken that wait in poll. A pod can have thousands of threads
+ * asleep: all but a few are woken by those few (preload/space.h), or for the next slot, or look for themselves. */
+void space_tell(struct loop *loop, struct loop_ring *ring);
 /* Counts a message that was dropped. */
 void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 /* Tells its application, if it wants to know. Once a message: the slot is the application's then. */
