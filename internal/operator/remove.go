@@ -4,7 +4,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/command"
 )
 
 const aboutRemove = `Usage: ktsn-operator remove [OPTION]...
@@ -32,19 +32,9 @@ Options:
 // remove is the command of the chart's hook.
 func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ktsn-operator remove", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
 	timeout := flags.Duration("timeout", time.Minute, "how long all of it may take")
-	err := flags.Parse(arguments)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, aboutRemove)
-		flags.SetOutput(stdout)
-		flags.PrintDefaults()
+	if err := command.Parse(flags, aboutRemove, arguments, stdout); err != nil {
 		return err
-	case err != nil:
-		return fmt.Errorf("%w; %w", err, ErrUsage)
-	case flags.NArg() > 0:
-		return fmt.Errorf("%q is too much; %w", flags.Arg(0), ErrUsage)
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
