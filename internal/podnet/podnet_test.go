@@ -5,39 +5,22 @@ package podnet
 import (
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
 // plugins is the folder of what was built; without it, or root, the test is skipped.
 func plugins(t *testing.T) string {
 	t.Helper()
-	missing := t.Skip
-	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
-		missing = t.Fatal
-	}
-	if os.Geteuid() != 0 {
-		missing("needs root to make network namespaces")
-	}
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../bin"
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Root(t)
 	for _, name := range Plugins {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			missing(name + " is missing; run `make build`")
-		}
+		testenv.Program(t, name)
 	}
-	return dir
+	return testenv.BinDir(t)
 }
 
 func create(t *testing.T) *topology.Topology {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 // helperVariable makes the test binary play a program that creates a topology and is then killed.
@@ -46,16 +48,9 @@ func playVictim() {
 	time.Sleep(time.Hour)
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
-}
-
 func create(t *testing.T) *Topology {
 	t.Helper()
-	needRoot(t)
+	testenv.Root(t)
 	topology, err := Create(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +175,7 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	})
 	t.Run("after Create was cancelled", func(t *testing.T) {
-		needRoot(t)
+		testenv.Root(t)
 		mine := fmt.Sprintf("%s%x-", prefix, os.Getpid())
 		before := len(leftovers(t, mine))
 		ctx, cancel := context.WithCancel(t.Context())

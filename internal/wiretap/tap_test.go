@@ -8,22 +8,19 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/podnet"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
 func createTopology(t *testing.T) *topology.Topology {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
+	testenv.Root(t)
 	created, err := topology.Create(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -42,20 +39,10 @@ func createTopology(t *testing.T) *topology.Topology {
 // pluginDir is where the network plugins were built; without them the test is skipped.
 func pluginDir(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../bin"
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range podnet.Plugins {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			t.Skip(name + " is missing; run `make build`")
-		}
+		testenv.Program(t, name)
 	}
-	return dir
+	return testenv.BinDir(t)
 }
 
 // opened is a tap by one of the functions that open some.
