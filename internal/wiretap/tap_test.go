@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -105,22 +104,8 @@ func openTap(t *testing.T, namespace *topology.Namespace, frames int) *Tap {
 // that the link never has to queue.
 func send(t *testing.T, from, to *topology.Namespace, address netip.Addr, count, payloadBytes int) {
 	t.Helper()
-	var listener, talker *net.UDPConn
-	err := to.Do(func() (err error) {
-		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 7000)))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	err = from.Do(func() (err error) {
-		talker, err = net.DialUDP("udp4", nil, listener.LocalAddr().(*net.UDPAddr))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	talker, listener := testenv.UDP4(t, from, to, netip.AddrPortFrom(address, 7000))
+	defer listener.Close() // there are others on that port
 	defer talker.Close()
 	buffer := make([]byte, 2000)
 	for i := range count {
