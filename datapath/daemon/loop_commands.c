@@ -239,8 +239,15 @@ struct loop_destination *destination_announced(const struct loop *loop, const st
 
 void loop_commands(struct loop *loop)
 {
+	/* A neighbour that thousands of destinations have is as many commands, and others have something due. */
+	enum { COMMANDS_AT_ONCE = 8 };
 	struct loop_command command;
 
-	while (commands_pop(&loop->commands, &command))
+	for (int i = 0; i < COMMANDS_AT_ONCE && commands_pop(&loop->commands, &command); i++)
 		execute(loop, &command);
+}
+
+bool loop_commands_left(const struct loop *loop)
+{
+	return commands_peek(&loop->commands, 0) != NULL;
 }

@@ -310,7 +310,9 @@ bool watch_ready(const struct loop *loop, int64_t now_tai_ns);
 void watch_end(struct loop *loop, struct loop_ring *ring);
 
 /* loop_commands.c: what the control thread wants, and giving back what it owns */
+/* Some in each round. */
 void loop_commands(struct loop *loop);
+bool loop_commands_left(const struct loop *loop);
 /* The flow's destination that a command still to be executed will open, or NULL. */
 struct loop_destination *destination_announced(const struct loop *loop, const struct loop_ring *ring,
 					       uint32_t flow_index, uint32_t index);

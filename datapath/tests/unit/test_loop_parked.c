@@ -294,6 +294,31 @@ static void an_address_that_nobody_answers_for_delays_no_other_pod(void **state)
 	assert_int_equal(reports_read(&bench->crowd), PARKED);
 }
 
+/* Each of them its own command, as when a gateway is found. */
+static void an_address_that_many_wait_for_delays_no_other_pod(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_destination *destinations[ADDRESSES];
+
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		destinations[i] = rig_destination_open(&bench->rig, &bench->crowd.ring, 1 + i,
+						       bench->crowd.flow, DESTINATION_RESOLVING);
+	rig_wait_commands(&bench->rig);
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		send_to(&bench->crowd, 1 + i, 1 + i, "crowd");
+	rig_wait_pending(&bench->rig, ADDRESSES);
+	other_comes_due(bench);
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		tell(bench, destinations[i], DESTINATION_RESOLVED);
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, ADDRESSES + 1);
+	assert_in_range(ended_before_the_other(bench, ADDRESSES + 1), 1, ADDRESSES / 2);
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		rig_destination_close(&bench->rig, &bench->crowd.ring, 1 + i);
+	rig_wait_retired(&bench->rig, ADDRESSES);
+	bench->rig.retired_count = 0;
+}
+
 /* They are dropped in the order of their turns. */
 static void pods_whose_messages_waited_have_turns(void **state)
 {
@@ -410,6 +435,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(an_address_that_is_found_delays_no_other_pod),
 		TEST(an_address_that_nobody_answers_for_delays_no_other_pod),
+		TEST(an_address_that_many_wait_for_delays_no_other_pod),
 		TEST(pods_whose_messages_waited_have_turns),
 		TEST(none_overtakes_those_that_waited),
 		TEST(an_address_that_is_lost_again_is_waited_for_again),
