@@ -110,6 +110,12 @@ void destination_retire_if_done(struct loop *loop, struct loop_destination *dest
 	retire(loop, &destination->object);
 }
 
+static void destination_open(struct loop_ring *ring, uint32_t index, struct loop_destination *destination)
+{
+	ring->destinations[index] = destination;
+	atomic_fetch_sub_explicit(&ring->announced, 1, memory_order_relaxed);
+}
+
 static void destination_end(struct loop *loop, struct loop_ring *ring, uint32_t index)
 {
 	struct loop_destination *destination = ring->destinations[index];
@@ -187,7 +193,7 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		flow_close(loop, command->ring, command->index);
 		break;
 	case COMMAND_DESTINATION_OPEN:
-		command->ring->destinations[command->index] = command->destination;
+		destination_open(command->ring, command->index, command->destination);
 		break;
 	case COMMAND_DESTINATION_CLOSE:
 		destination_close(loop, command->ring, command->index);
@@ -229,6 +235,9 @@ struct loop_destination *destination_announced(const struct loop *loop, const st
 {
 	const struct loop_command *command;
 
+	/* A message may name what never was, and the commands be many. */
+	if (!atomic_load_explicit(&ring->announced, memory_order_relaxed))
+		return NULL;
 	for (uint32_t i = 0; (command = commands_peek(&loop->commands, i)); i++)
 		if (command->type == COMMAND_DESTINATION_OPEN && command->ring == ring &&
 		    command->index == index &&

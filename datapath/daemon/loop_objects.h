@@ -149,6 +149,7 @@ struct loop_ring {
 	uint32_t expectations;               /* queued ones of its flows, so the ring must not be freed */
 	struct ktsn_shaper_packet *expected; /* a heap of them, by their `of_ring` */
 	int64_t threshold_tai_ns; /* the doorbell is for messages due before this; KTSN_SHAPER_NEVER: for all */
+	_Atomic uint32_t announced; /* its destinations that commands under way will open; both threads' */
 	struct loop_flow *flows[LOOP_FLOWS_PER_RING];
 	struct loop_destination *destinations[LOOP_DESTINATIONS_PER_RING];
 };

@@ -46,6 +46,8 @@ void __real_packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64
 void __wrap_packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 bool __real_commands_pop(struct commands *commands, struct loop_command *command);
 bool __wrap_commands_pop(struct commands *commands, struct loop_command *command);
+const struct loop_command *__real_commands_peek(const struct commands *commands, uint32_t ahead);
+const struct loop_command *__wrap_commands_peek(const struct commands *commands, uint32_t ahead);
 
 static void time_passes(int64_t ns)
 {
@@ -83,6 +85,12 @@ bool __wrap_commands_pop(struct commands *commands, struct loop_command *command
 	if (popped)
 		time_passes(WORK_NS);
 	return popped;
+}
+
+const struct loop_command *__wrap_commands_peek(const struct commands *commands, uint32_t ahead)
+{
+	time_passes(LOOK_NS);
+	return __real_commands_peek(commands, ahead);
 }
 
 /* Two pods: the crowd's messages wait for an address, or for many; the other has one message that comes due. */
@@ -319,6 +327,22 @@ static void an_address_that_many_wait_for_delays_no_other_pod(void **state)
 	bench->rig.retired_count = 0;
 }
 
+/* They are not looked for among the commands that wait. */
+static void addresses_that_never_were_delay_no_other_pod(void **state)
+{
+	struct bench *bench = *state;
+
+	other_comes_due(bench);
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		tell(bench, bench->crowd.destination, DESTINATION_RESOLVING);
+	for (uint32_t i = 0; i < PARKED; i++)
+		send_to(&bench->crowd, ADDRESSES, 1, "nowhere");
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, PARKED);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
+	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
+}
+
 /* They are dropped in the order of their turns. */
 static void pods_whose_messages_waited_have_turns(void **state)
 {
@@ -436,6 +460,7 @@ int main(void)
 		TEST(an_address_that_is_found_delays_no_other_pod),
 		TEST(an_address_that_nobody_answers_for_delays_no_other_pod),
 		TEST(an_address_that_many_wait_for_delays_no_other_pod),
+		TEST(addresses_that_never_were_delay_no_other_pod),
 		TEST(pods_whose_messages_waited_have_turns),
 		TEST(none_overtakes_those_that_waited),
 		TEST(an_address_that_is_lost_again_is_waited_for_again),
