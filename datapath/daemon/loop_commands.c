@@ -18,7 +18,9 @@ static void retire(struct loop *loop, struct loop_object *object)
 		object->next = top;
 	while (!atomic_compare_exchange_weak_explicit(&loop->retired, &top, object, memory_order_release,
 						      memory_order_relaxed));
-	(void)!write(loop->retired_fd, &one, sizeof(one));
+	/* It is taken after this was read (loop_retired): while there are others in it, that is still to come. */
+	if (!top)
+		(void)!write(loop->retired_fd, &one, sizeof(one));
 }
 
 void flow_retire_if_done(struct loop *loop, struct loop_flow *flow)

@@ -904,6 +904,29 @@ static void closed_flow_ends_when_its_messages_have_left(void **state)
 	assert_int_equal(records[1].flow, 8);
 }
 
+/* A system call for each would take the loop longer than all else that it does for them. */
+static void objects_that_end_together_are_announced_once(void **state)
+{
+	enum { OBJECTS = 100 };
+	struct bench *bench = *state;
+	uint64_t announcements;
+	uint32_t mark;
+
+	for (uint32_t i = 1; i <= OBJECTS; i++)
+		rig_destination_open(&bench->rig, &bench->ring, i, bench->flow, DESTINATION_RESOLVED);
+	rig_wait_commands(&bench->rig);
+	for (uint32_t i = 1; i <= OBJECTS; i++)
+		rig_destination_close(&bench->rig, &bench->ring, i);
+	mark = loop_commands_mark(bench->rig.loop);
+	while (!loop_commands_passed(bench->rig.loop, mark))
+		usleep(100);
+	assert_int_equal(read(loop_retired_fd(bench->rig.loop), &announcements, sizeof(announcements)),
+			 sizeof(announcements));
+	assert_int_equal(announcements, 1);
+	rig_wait_retired(&bench->rig, OBJECTS);
+	bench->rig.retired_count = 0;
+}
+
 /*
  * close() and socket() in a row, found by the loop all at once: the message that makes no sense, looked up
  * while the first socket is being closed, must not have the second one opened before that.
@@ -1118,6 +1141,7 @@ int main(void)
 		cmocka_unit_test(closed_ring_that_waited_for_memory_loses_nothing),
 		cmocka_unit_test(ring_closed_while_unresolved_ends_with_the_answer),
 		TEST(closed_flow_ends_when_its_messages_have_left),
+		TEST(objects_that_end_together_are_announced_once),
 		cmocka_unit_test(socket_opened_again_is_not_closed_with_the_first),
 		cmocka_unit_test(ring_that_its_share_held_is_taken_from_again),
 		cmocka_unit_test(flood_of_late_messages_lets_others_through),
