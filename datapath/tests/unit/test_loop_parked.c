@@ -113,13 +113,6 @@ static void pod_open(struct bench *bench, struct pod *pod, uint64_t number, enum
 	pod->destination = rig_destination_open(&bench->rig, &pod->ring, 0, pod->flow, state);
 }
 
-static void pod_close(struct bench *bench, struct pod *pod)
-{
-	rig_destination_close(&bench->rig, &pod->ring, 0);
-	rig_flow_close(&bench->rig, &pod->ring, 0);
-	rig_ring_close(&bench->rig, &pod->ring);
-}
-
 static int set_up(void **state)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
@@ -160,8 +153,8 @@ static int tear_down(void **state)
 	struct bench *bench = *state;
 
 	rig_wait_pending(&bench->rig, 0);
-	pod_close(bench, &bench->crowd);
-	pod_close(bench, &bench->other);
+	rig_application_close(&bench->rig, &bench->crowd.ring);
+	rig_application_close(&bench->rig, &bench->other.ring);
 	rig_wait_retired(&bench->rig, 2 * OBJECTS_OF_POD);
 	bench_fini(bench);
 	return 0;
@@ -429,7 +422,7 @@ static void a_closed_ring_ends_when_those_that_waited_have_ended(void **state)
 	assert_int_equal(counter_read(&bench->counters->drop_closed), PARKED);
 	free(bench->crowd.flow);
 	free(bench->crowd.destination);
-	pod_close(bench, &bench->other);
+	rig_application_close(&bench->rig, &bench->other.ring);
 	rig_wait_retired(&bench->rig, 1 + OBJECTS_OF_POD);
 	bench_fini(bench);
 }
@@ -441,14 +434,14 @@ static void closed_objects_end_with_the_last_that_waited(void **state)
 
 	crowd_parks(bench, PARKED);
 	loop_pause(bench->rig.loop);
-	pod_close(bench, &bench->crowd);
+	rig_application_close(&bench->rig, &bench->crowd.ring);
 	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
 	loop_resume(bench->rig.loop);
 	rig_wait_retired(&bench->rig, OBJECTS_OF_POD);
 	assert_int_equal(bench->rig.retired[0], LOOP_DESTINATION);
 	assert_int_equal(bench->rig.retired[1], LOOP_FLOW);
 	assert_int_equal(bench->rig.retired[2], LOOP_RING);
-	pod_close(bench, &bench->other);
+	rig_application_close(&bench->rig, &bench->other.ring);
 	rig_wait_retired(&bench->rig, 2 * OBJECTS_OF_POD);
 	bench_fini(bench);
 }
