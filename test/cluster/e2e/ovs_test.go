@@ -121,7 +121,12 @@ func (m *mixed) begin(ctx context.Context, t *testing.T) {
 	}
 	const sentence = "set up Open vSwitch: ovs-vswitchd does not run, or does not follow this database; start it and see its log"
 	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, sentence)
-	hasEvent(ctx, t, metav1.NamespaceDefault, m.switched.Name, "TSNOpenVSwitchNotSetUp")
+	events, err := client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+		FieldSelector: "reason=TSNOpenVSwitchNotSetUp,involvedObject.name=" + m.switched.Name,
+	})
+	if err != nil || !slices.ContainsFunc(events.Items, func(event corev1.Event) bool { return event.Message == sentence }) {
+		t.Errorf("no Event of the node says %q: %v, %v", sentence, err, events)
+	}
 	m.onDirect = waitReady(ctx, t, m.namespace, "direct")
 	onNode(ctx, t, m.switched.Name, "sv", "start", "/etc/service/ovs-vswitchd")
 	m.onSwitched = waitReady(ctx, t, m.namespace, "switched")
