@@ -160,6 +160,12 @@ func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
 	if !slices.Equal(ktsnd.Args, []string{"--interface", "br-phy", "--uplink", "ovs"}) || !strings.HasPrefix(agent.Image, "kubernetsn.io/ktsn-agent-ovs:") {
 		t.Errorf("ktsnd is called with %q, and the agent's image is %s", ktsnd.Args, agent.Image)
 	}
+	if said := strings.Join(ktsnd.Command, " "); !strings.HasSuffix(said, " --await br-phy -- /usr/bin/ktsnd") || ktsnd.StartupProbe == nil {
+		t.Errorf("ktsnd is started by %q, and kubelet does not wait for it: %v", said, ktsnd.StartupProbe)
+	}
+	if direct := containerOf(t, &others.Spec.Template.Spec, "ktsnd"); slices.Contains(direct.Command, "--await") || direct.StartupProbe != nil {
+		t.Errorf("the other ktsnd is started by %q", direct.Command)
+	}
 	options, err := Parse(agent.Args, io.Discard)
 	if err != nil {
 		t.Fatal(err)
