@@ -13,12 +13,12 @@ packages_tools="iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin cor
 packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron $packages_ovs $packages_tools"
 packages_conformance="qemu-system-x86 cpio"
 packages_fuzz="clang-14 libclang-rt-14-dev"
-packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev"
+packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev ethtool iputils-ping $packages_ovs"
 packages_lint="clang-format-14"
 
 case "${1:-}" in
 build) packages="$packages_build $packages_run" ;;
-images) packages="$packages_build $packages_run $packages_tools" ;;
+images) packages="$packages_build $packages_run $packages_tools $packages_ovs" ;;
 test) packages="$packages_build $packages_run $packages_test $packages_fuzz $packages_conformance" ;;
 cluster) packages="$packages_run $packages_cluster" ;;
 fuzz) packages="$packages_build $packages_fuzz llvm-14" ;; # llvm-14: line numbers in what it finds

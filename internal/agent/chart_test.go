@@ -30,6 +30,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 // render has helm render the chart, one document for each object.
@@ -40,7 +41,7 @@ func render(t *testing.T, arguments ...string) ([][]byte, error) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(helm); err != nil {
-		t.Skip("bin/helm is missing; `make helm` builds it")
+		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
 	all := append([]string{"template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0"}, arguments...)
 	command := exec.CommandContext(t.Context(), helm, all...)
@@ -159,6 +160,12 @@ func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
 	if !slices.Equal(ktsnd.Args, []string{"--interface", "br-phy", "--uplink", "ovs"}) || !strings.HasPrefix(agent.Image, "kubernetsn.io/ktsn-agent-ovs:") {
 		t.Errorf("ktsnd is called with %q, and the agent's image is %s", ktsnd.Args, agent.Image)
 	}
+	if said := strings.Join(ktsnd.Command, " "); !strings.HasSuffix(said, " --await br-phy -- /usr/bin/ktsnd") || ktsnd.StartupProbe == nil {
+		t.Errorf("ktsnd is started by %q, and kubelet does not wait for it: %v", said, ktsnd.StartupProbe)
+	}
+	if direct := containerOf(t, &others.Spec.Template.Spec, "ktsnd"); slices.Contains(direct.Command, "--await") || direct.StartupProbe != nil {
+		t.Errorf("the other ktsnd is started by %q", direct.Command)
+	}
 	options, err := Parse(agent.Args, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -176,11 +183,73 @@ func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
 	}
 	cleaner := corev1.ConfigMap{}
 	object(t, objects, "ConfigMap", "removal", &cleaner)
-	if pod := cleaner.Data["pod.yaml"]; !strings.Contains(pod, "ktsn-agent-ovs:") || !strings.Contains(pod, "--ovs-run-dir=/run/o") {
+	if pod := cleaner.Data["pod.yaml"]; !strings.Contains(pod, "ktsn-agent-ovs:") || !strings.Contains(pod, "--ovs-run-dir=/run/o") || !strings.Contains(pod, "NET_RAW") {
 		t.Errorf("what cleans a node is\n%s", pod)
 	}
 	if _, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs"); err == nil || !strings.Contains(err.Error(), "uplink.ovs: give device or interface") {
 		t.Errorf("without a network card: %v", err)
+	}
+}
+
+// What cleans a node finds Open vSwitch's sockets wherever they are, and has neither them nor rights for it where there is none.
+func TestWhatCleansANodeReachesItsOpenVSwitch(t *testing.T) {
+	const node = "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card"
+	for name, test := range map[string]struct {
+		values  string
+		mounted []string
+		rights  int
+	}{
+		"below /run":     {node, []string{"/run"}, 3},
+		"elsewhere":      {node + ",uplink.ovs.runDir=/var/lib/ovs/run", []string{"/run", "/var/lib/ovs/run"}, 3},
+		"where is none":  {"uplink.ovs.runDir=/var/lib/ovs/run", []string{"/run"}, 2},
+		"by another way": {node + ",uplink.ovs.runDir=/var/run/openvswitch", []string{"/run"}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := render(t, "--set", test.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cleaner := corev1.ConfigMap{}
+			object(t, objects, "ConfigMap", "removal", &cleaner)
+			path := filepath.Join(t.TempDir(), "pod.yaml")
+			if err := os.WriteFile(path, []byte(cleaner.Data["pod.yaml"]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			pod, err := readPod(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkMounts(t, &pod.Spec)
+			var mounted []string
+			for _, mount := range containerOf(t, &pod.Spec, "clean").VolumeMounts {
+				if mount.Name == "run" || mount.Name == "switch" {
+					mounted = append(mounted, mount.MountPath)
+				}
+			}
+			if !slices.Equal(mounted, test.mounted) {
+				t.Errorf("it sees %q, want %q", mounted, test.mounted)
+			}
+			if rights := containerOf(t, &pod.Spec, "clean").SecurityContext.Capabilities.Add; len(rights) != test.rights {
+				t.Errorf("it has %v", rights)
+			}
+		})
+	}
+}
+
+// One processor is a number for whoever writes it, and may be the first.
+func TestPollingProcessorsAreATextOrANumber(t *testing.T) {
+	for value, want := range map[string][]int{"pmdCPUs=0": {0}, "pmdCPUs=3": {3}, `pmdCPUs=2\,3`: {2, 3}, "pmdCPUs=": nil, "pmdCPUs=null": nil} {
+		objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card,uplink.ovs."+value)
+		if err != nil {
+			t.Errorf("%s: %v", value, err)
+			continue
+		}
+		var daemons appsv1.DaemonSet
+		object(t, objects, "DaemonSet", "ktsn-node-ovs", &daemons)
+		options, err := Parse(containerOf(t, &daemons.Spec.Template.Spec, "agent").Args, io.Discard)
+		if err != nil || !slices.Equal(options.OVS.plan.PMDCPUs, want) {
+			t.Errorf("%s: the agent reads %+v, %v", value, options.OVS, err)
+		}
 	}
 }
 
@@ -327,6 +396,7 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"podAnnotations.number=1":                       "/podAnnotations/number",
 		"agent.sweepEvery=often":                        "/agent/sweepEvery",
 		"uplink.ovs.pmdCPUs=all":                        "/uplink/ovs/pmdCPUs",
+		"uplink.ovs.pmdCPUs=-1":                         "/uplink/ovs/pmdCPUs",
 		"uplink.ovs.device=1,uplink.ovs.prefixLength=0": "/uplink/ovs/prefixLength",
 		"kubeletDir=var/lib/kubelet":                    "/kubeletDir",
 		"removal.timeoutSeconds=1":                      "/removal/timeoutSeconds",

@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,10 +36,30 @@ func (s *Switch) keepQuiet(ctx context.Context, plan *Plan) error {
 	if err := s.write(ctx, []string{"--", "set", "Open_vSwitch", ".", "external_ids:" + arpIgnored + "=" + quoted(plan.Interface)}); err != nil {
 		return err
 	}
-	if err := os.WriteFile(setting, []byte("1"), 0); err != nil {
+	link, err := findLink(plan.Interface)
+	if err == nil && link != nil {
+		err = setARPIgnore(link, 1)
+	}
+	if err != nil {
 		return fmt.Errorf("have %s answer ARP for its own addresses only: %w", plan.Interface, err)
 	}
 	return nil
+}
+
+// devconfARPIgnore is the setting's number (IPV4_DEVCONF_ARP_IGNORE of linux/ip.h).
+const devconfARPIgnore = 19
+
+// setARPIgnore goes by way of rtnetlink, because /proc/sys is read-only in a container that is not privileged.
+func setARPIgnore(link netlink.Link, value uint32) error {
+	message := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	message.Index = int32(link.Attrs().Index)
+	families := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
+	families.AddRtAttr(unix.AF_INET, nil).AddRtAttr(unix.IFLA_INET_CONF, nil).AddRtAttr(devconfARPIgnore, nl.Uint32Attr(value))
+	request := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+	request.AddData(message)
+	request.AddData(families)
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	return err
 }
 
 // answerAgain undoes keepQuiet.
@@ -46,15 +68,19 @@ func answerAgain(have *database) error {
 	if name == "" {
 		return nil
 	}
-	if err := os.WriteFile(arpIgnore(name), []byte("0"), 0); err != nil && !os.IsNotExist(err) {
+	link, err := findLink(name)
+	if err == nil && link != nil { // it may be gone
+		err = setARPIgnore(link, 0)
+	}
+	if err != nil {
 		return fmt.Errorf("have %s answer ARP as before: %w", name, err)
 	}
 	return nil
 }
 
-// announce tells by ARP where an address of br-phy's is: who knew it elsewhere would go on sending there for a while.
-func announce(address netip.Addr) error {
-	link, err := net.InterfaceByName(BridgePhysical)
+// announce tells by ARP that an interface has an address now: who knew it elsewhere would go on sending there for a while.
+func announce(name string, address netip.Addr) error {
+	link, err := net.InterfaceByName(name)
 	if err != nil {
 		return err
 	}

@@ -121,8 +121,8 @@ func parseFlows(printed string) []string {
 // greet tells everybody where the tunnel's address is, and has the kernel find the peers' hardware addresses, by way of Open vSwitch, which learns them from the answers.
 // Else the first frame to each would be lost for it. Nobody need listen.
 func greet(ctx context.Context, plan *Plan) {
-	_ = announce(plan.Address.Addr()) // else they find out when they ask again
-	forgetNeighbors(plan)             // or nobody would be asked
+	_ = announce(BridgePhysical, plan.Address.Addr()) // else they find out when they ask again
+	forgetNeighbors(plan)                             // or nobody would be asked
 	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: plan.Address.Addr().AsSlice()}, Timeout: time.Second}
 	for _, peer := range plan.Peers {
 		const discard = "9"

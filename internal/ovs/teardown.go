@@ -18,7 +18,8 @@ import (
 )
 
 // Teardown removes what Setup made, and nothing else; that it is not there is no error, nor that ovs-vswitchd does not run,
-// which then follows the database when it is started. DPDK itself runs on until Open vSwitch is restarted.
+// which then follows the database when it is started. DPDK itself runs on until Open vSwitch is restarted. What failed
+// half-way can be repeated.
 func (s *Switch) Teardown(ctx context.Context) error {
 	have, err := s.read(ctx)
 	if err != nil {
@@ -32,7 +33,11 @@ func (s *Switch) Teardown(ctx context.Context) error {
 	case err == nil:
 		err = errors.Join(s.removeFlows(ctx, have), s.write(ctx, removals))
 	}
-	return errors.Join(err, removeVeths(), giveBack(have), answerAgain(have))
+	if err = errors.Join(err, removeVeths(), giveBack(have), answerAgain(have)); err != nil {
+		return err
+	}
+	// What tells what there is to give back goes last.
+	return s.writeAhead(ctx, have.forgottenMarks())
 }
 
 // removeFlows removes ours from a bridge that is not ours, and stays.
@@ -61,9 +66,18 @@ func (d *database) removals() []string {
 	for key := range strings.FieldsSeq(d.root.pairs("external_ids")[madeSettings]) {
 		changes = append(changes, "--", "remove", "Open_vSwitch", ".", "other_config", key)
 	}
-	for _, key := range []string{madeSettings, addressFrom, arpIgnored, probe} {
-		if d.root.pairs("external_ids")[key] != "" {
-			changes = append(changes, "--", "remove", "Open_vSwitch", ".", "external_ids", key)
+	return append(changes, d.without(madeSettings, probe)...)
+}
+
+// forgottenMarks removes the marks of what giveBack and answerAgain have done.
+func (d *database) forgottenMarks() []string { return d.without(addressFrom, arpIgnored) }
+
+// without removes marks that there are.
+func (d *database) without(marks ...string) []string {
+	var changes []string
+	for _, mark := range marks {
+		if d.root.pairs("external_ids")[mark] != "" {
+			changes = append(changes, "--", "remove", "Open_vSwitch", ".", "external_ids", mark)
 		}
 	}
 	return changes
@@ -135,5 +149,6 @@ func giveBack(have *database) error {
 	if err := netlink.AddrAdd(link, entryOf(prefix)); err != nil {
 		return fmt.Errorf("give %s its address %s back: %w", name, prefix, err)
 	}
+	_ = announce(name, prefix.Addr()) // else others find out when they ask again
 	return nil
 }

@@ -19,6 +19,8 @@ require (
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/gopacket/gopacket v1.7.7 // indirect
+	github.com/vishvananda/netlink v1.3.1 // indirect
+	github.com/vishvananda/netns v0.0.5 // indirect
 	gonum.org/v1/gonum v0.17.0 // indirect
 )
 

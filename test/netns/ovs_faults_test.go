@@ -18,6 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
@@ -147,10 +148,80 @@ func TestOpenVSwitchIsSetUpAndTakenDownWithoutATrace(t *testing.T) {
 	}
 }
 
+// neighbor is where node b has the tunnel's address of node a, "" when it does not know; own is where an interface of node a is.
+func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, own string) {
+	t.Helper()
+	err := l.NodeB.Do(func() error {
+		known, err := netlink.NeighList(0, netlink.FAMILY_V4)
+		for _, one := range known {
+			if one.IP.String() == topology.NodeAddressA.String() {
+				neighbor = one.HardwareAddr.String()
+			}
+		}
+		return err
+	})
+	if err == nil {
+		err = l.NodeA.Do(func() error {
+			link, err := netlink.LinkByName(name)
+			if err == nil {
+				own = link.Attrs().HardwareAddr.String()
+			}
+			return err
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return neighbor, own
+}
+
+// awaitNeighbor waits until node b sends to that interface what is for node a.
+func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
+	t.Helper()
+	const soon = time.Second // far less than the kernel takes to doubt what it knows
+	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
+		neighbor, own := l.neighbor(t, name)
+		if neighbor == own {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("node b has %s at %s, and %s is %s", topology.NodeAddressA, neighbor, name, own)
+		}
+	}
+}
+
+// A take-down that could not give everything back says so, and the next one does.
+func TestTakeDownOfOpenVSwitchThatFailsIsGoneOnWith(t *testing.T) {
+	lab := newOVSNode(t)
+	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
+	fresh := lab.state(t)
+	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	lab.awaitNeighbor(t, ovs.BridgePhysical)
+	const mark = "external_ids:kubernetsn-address-from="
+	noted := strings.TrimSpace(lab.vsctl(t, "get", "Open_vSwitch", ".", "external_ids:kubernetsn-address-from"))
+	lab.vsctl(t, "set", "Open_vSwitch", ".", mark+`"phys0 nowhere"`)
+	if said, err := lab.ktsn(t, "teardown"); err == nil || !strings.Contains(said, "give phys0 its address back") {
+		t.Fatalf("it ended with %v and said %q", err, said)
+	}
+	if kept := lab.vsctl(t, "get", "Open_vSwitch", ".", "external_ids:kubernetsn-address-from"); !strings.Contains(kept, "nowhere") {
+		t.Errorf("what there is to give back is forgotten: %q", kept)
+	}
+	lab.vsctl(t, "set", "Open_vSwitch", ".", mark+noted)
+	if said, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	if after := lab.state(t); after != fresh {
+		t.Errorf("of\n%s\nis left\n%s", fresh, after)
+	}
+	t.Run("and the other node knows at once where the address is", func(t *testing.T) { lab.awaitNeighbor(t, topology.PhysicalInterface) })
+}
+
 func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
 	lab := newOVSNode(t)
 	if _, err := os.Stat(kernelDaemon); err != nil {
-		skip(t, err.Error())
+		testenv.Missing(t, err.Error())
 	}
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.StartProgram(t.Context(), lab.Topology, kernelDaemon) })
 	for version := ""; version == ""; { // until ovs-vswitchd has said what it is

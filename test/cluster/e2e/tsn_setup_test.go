@@ -175,11 +175,14 @@ func inKtsnd(ctx context.Context, t *testing.T, pod *corev1.Pod, arguments ...st
 
 // ktsndStatus is what the tests look at.
 type ktsndStatus struct {
-	Scheduler string            `json:"scheduler"`
-	Endpoints int               `json:"endpoints"`
-	Sockets   int               `json:"sockets"`
-	Peers     int               `json:"peers"`
-	Counters  map[string]uint64 `json:"counters"`
+	Uplink       string            `json:"uplink"`
+	Interface    string            `json:"interface"`
+	LocalAddress string            `json:"local-address"`
+	Scheduler    string            `json:"scheduler"`
+	Endpoints    int               `json:"endpoints"`
+	Sockets      int               `json:"sockets"`
+	Peers        int               `json:"peers"`
+	Counters     map[string]uint64 `json:"counters"`
 }
 
 func statusOn(ctx context.Context, t *testing.T, node string) ktsndStatus {

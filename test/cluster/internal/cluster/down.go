@@ -74,7 +74,7 @@ func (c *Cluster) removeThings(ctx context.Context) error {
 	for _, host := range c.Nodes {
 		problems = errors.Join(problems, node.Delete(ctx, c.Place(host.Name)))
 	}
-	problems = errors.Join(problems, network.Delete(ctx, c.Plan))
+	problems = errors.Join(problems, network.Delete(ctx, c.Plan), c.GiveHugepagesBack())
 	if problems != nil {
 		return fmt.Errorf("take cluster %s down: %w", c.Name, problems)
 	}

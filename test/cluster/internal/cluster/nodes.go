@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
@@ -70,6 +72,40 @@ func (c *Cluster) StartNode(ctx context.Context, host string) error {
 // CutNode separates a node from the others and from this machine; it goes on running.
 func (c *Cluster) CutNode(ctx context.Context, host string) error {
 	return c.change(host, func(which plan.Node) error { return network.SetConnected(ctx, c.Plan, which, false) })
+}
+
+// AddService gives a node one more than it has from the beginning, and returns when it runs.
+func (c *Cluster) AddService(ctx context.Context, host string, service node.Service) error {
+	return c.change(host, func(plan.Node) error {
+		if err := service.Add(c.Root(host)); err != nil {
+			return err
+		}
+		return kube.Wait(ctx, func(ctx context.Context) error {
+			said, err := node.Output(ctx, c.Place(host), nil, "sv", "start", "/etc/service/"+service.Name)
+			if err != nil {
+				return fmt.Errorf("start %s: %w: %s", service.Name, err, strings.TrimSpace(said))
+			}
+			return nil
+		})
+	})
+}
+
+// RemoveService ends a service of a node for good. That there is none is no error.
+func (c *Cluster) RemoveService(ctx context.Context, host, service string) error {
+	return c.change(host, func(plan.Node) error {
+		folder := filepath.Join(c.Root(host), "etc/service", service)
+		if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		wait := strconv.Itoa(int(serviceGrace.Seconds()))
+		// It fails where it had to kill, and where nothing was started yet: whether it runs is what counts.
+		_, err := node.Output(ctx, c.Place(host), nil, "sv", "-w", wait, "force-stop", "/etc/service/"+service)
+		said, _ := node.Output(ctx, c.Place(host), nil, "sv", "status", "/etc/service/"+service)
+		if strings.HasPrefix(said, "run:") {
+			return fmt.Errorf("end %s: %w: %s", service, err, strings.TrimSpace(said))
+		}
+		return os.RemoveAll(folder)
+	})
 }
 
 // serviceGrace is how long a service may take to end before it is killed, and then to run again.

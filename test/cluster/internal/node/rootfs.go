@@ -77,7 +77,7 @@ func WriteRoot(root, host string, setup Setup) error {
 		setup.Files[name] = file
 	}
 	for _, service := range setup.Services {
-		setup.Files[serviceDir+"/"+service.Name+"/run"] = File{Content: service.script(), Mode: 0o755}
+		setup.Files[service.file()] = File{Content: service.script(), Mode: 0o755}
 	}
 	for name, file := range setup.Files {
 		if err := writeFile(filepath.Join(root, name), file); err != nil {
@@ -143,6 +143,16 @@ func start() string {
 	}
 	script.WriteString("exec runsvdir -P " + serviceDir + "\n")
 	return script.String()
+}
+
+func (s Service) file() string { return serviceDir + "/" + s.Name + "/run" }
+
+// Add gives a node a further service, which starts within five seconds where the node is on.
+func (s Service) Add(root string) error {
+	if err := writeFile(filepath.Join(root, s.file()), File{Content: s.script(), Mode: 0o755}); err != nil {
+		return fmt.Errorf("add service %s: %w", s.Name, err)
+	}
+	return nil
 }
 
 func (s Service) script() []byte {

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hugepages sets memory pages of 2 MB of this machine aside for a while, beside those that are there, and gives them
+// back. How many is in a note, a file, by which somebody else can give them back when who set them aside was killed.
+//
+// Threads and programs take turns by a lock.
+package hugepages
