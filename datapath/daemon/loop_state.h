@@ -140,8 +140,8 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring);
 
 /* So many messages are taken, or rings looked into, before the clock is looked at: */
 enum { TAKE_AT_ONCE = 8 };
-/* Whether so little is left until a departure that taking more of a pod would delay it. One of the same pod that is
- * late already waits a little more: an earlier message may still be in a ring. */
+/* Whether so little is left until a departure that taking more of a pod would delay it, or commands have waited for long.
+ * One of the same pod that is late already waits a little more: an earlier message may still be in a ring. */
 bool departure_calls(struct loop *loop, const struct share *share);
 
 /* loop_accept.c: ring -> frame -> shaper */
