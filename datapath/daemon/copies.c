@@ -25,7 +25,8 @@ struct many {
 	uint32_t count;
 	struct {
 		struct loop_route route;
-		struct neighbor *outer; /* NULL: out of a port of this node */
+		struct neighbor *outer;  /* NULL: out of a port of this node */
+		struct neighbor_tie tie; /* of the first that has that neighbour */
 	} copies[LOOP_COPIES_MAX];
 };
 
@@ -97,8 +98,15 @@ bool node_ports_read(struct node *node)
 	return true;
 }
 
+void many_untie(struct many *many)
+{
+	for (uint32_t i = 0; i < many->count; i++)
+		neighbor_untie(&many->copies[i].tie);
+}
+
 static void copies_forget(struct many *many)
 {
+	many_untie(many);
 	for (uint32_t i = 0; i < many->count; i++)
 		neighbor_put(many->copies[i].outer);
 	many->count = 0;
@@ -135,6 +143,14 @@ static int switch_add(struct destination *destination)
 	return port_add(destination, 0);
 }
 
+static bool many_has(const struct many *many, const struct neighbor *neighbor)
+{
+	for (uint32_t i = 0; i < many->count; i++)
+		if (many->copies[i].outer == neighbor)
+			return true;
+	return false;
+}
+
 static int peer_add(struct destination *destination, const struct peer *peer)
 {
 	struct many *many = destination->many;
@@ -149,6 +165,8 @@ static int peer_add(struct destination *destination, const struct peer *peer)
 	/* A peer that the node has no route to gets nothing; the others do. */
 	if (err)
 		return err == -ENOMEM ? err : 0;
+	if (!many_has(many, outer))
+		neighbor_tie(outer, &many->copies[many->count].tie, destination);
 	many->copies[many->count++].outer = outer;
 	return 0;
 }
@@ -240,6 +258,7 @@ void many_refind(struct destination *destination)
 	uint32_t count = many->count;
 	int err;
 
+	many_untie(many);
 	/* Given back last, so that those who stay are not looked for anew. */
 	for (uint32_t i = 0; i < count; i++)
 		before[i] = many->copies[i].outer;
@@ -251,14 +270,6 @@ void many_refind(struct destination *destination)
 			    err == -ENOBUFS ? "no message has more copies" : strerror(-err));
 	for (uint32_t i = 0; i < count; i++)
 		neighbor_put(before[i]);
-}
-
-bool many_has(const struct many *many, const struct neighbor *neighbor)
-{
-	for (uint32_t i = 0; i < many->count; i++)
-		if (many->copies[i].outer == neighbor)
-			return true;
-	return false;
 }
 
 /* One that did not answer is not waited for again: the others' messages must not wait for a dead node. */

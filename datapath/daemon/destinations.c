@@ -62,6 +62,8 @@ static void destination_enter(struct destination *destination, struct process *p
 	struct node *node = destination->node;
 
 	process->destinations[destination->index] = destination;
+	neighbor_tie(destination->inner, &destination->inner_tie, destination);
+	neighbor_tie(destination->outer, &destination->outer_tie, destination);
 	destination->previous_next = &node->destinations;
 	destination->next = node->destinations;
 	if (destination->next)
@@ -187,6 +189,10 @@ void destination_detach(struct destination *destination)
 	if (destination->next)
 		destination->next->previous_next = destination->previous_next;
 	destination->previous_next = NULL;
+	neighbor_untie(&destination->inner_tie);
+	neighbor_untie(&destination->outer_tie);
+	if (destination->many)
+		many_untie(destination->many);
 }
 
 void destination_free(struct destination *destination)
@@ -214,22 +220,17 @@ static void destination_end(struct destination *destination)
 	destination_tell(destination);
 }
 
-static bool concerns(const struct destination *destination, const struct neighbor *neighbor)
+void destinations_neighbor_changed(const struct neighbor *neighbor)
 {
-	return destination->inner == neighbor || destination->outer == neighbor ||
-	       (destination->many && many_has(destination->many, neighbor));
-}
+	for (const struct neighbor_tie *tie = neighbor->ties; tie; tie = tie->next) {
+		struct destination *destination = tie->destination;
+		struct loop_route before = destination->route;
 
-void destinations_neighbor_changed(struct node *node, const struct neighbor *neighbor)
-{
-	for (struct destination *d = node->destinations; d; d = d->next) {
-		struct loop_route before = d->route;
-
-		if (!concerns(d, neighbor) || before.state == DESTINATION_CLOSED)
+		if (before.state == DESTINATION_CLOSED)
 			continue;
-		neighbors_apply(d);
-		if (d->many || memcmp(&before, &d->route, sizeof(before)) != 0)
-			destination_tell(d);
+		neighbors_apply(destination);
+		if (destination->many || memcmp(&before, &destination->route, sizeof(before)) != 0)
+			destination_tell(destination);
 	}
 }
 
@@ -244,6 +245,8 @@ static void destination_follow_peers(struct destination *destination)
 		destination_end(destination);
 		return;
 	}
+	neighbor_untie(&destination->outer_tie);
+	neighbor_tie(destination->outer, &destination->outer_tie, destination);
 	neighbor_put(before);
 	neighbors_apply(destination);
 	destination_tell(destination);

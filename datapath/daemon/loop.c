@@ -207,6 +207,9 @@ void loop_destroy(struct loop *loop)
 
 void loop_command(struct loop *loop, const struct loop_command *command)
 {
+	/* Before the application is told the number. */
+	if (command->type == COMMAND_DESTINATION_OPEN)
+		atomic_fetch_add_explicit(&command->ring->announced, 1, memory_order_relaxed);
 	while (!commands_push(&loop->commands, command)) {
 		kick(loop);
 		usleep(100);

@@ -68,19 +68,13 @@ void packet_shape(struct loop *loop, struct packet *packet, const struct loop_ro
 		frame_shape(loop, packet, route);
 }
 
-static void park(struct loop_destination *destination, struct packet *packet)
-{
-	packet->next = NULL;
-	packet->late_reason = LATE_UNRESOLVED;
-	if (destination->parked_last)
-		destination->parked_last->next = packet;
-	else
-		destination->parked_first = packet;
-	destination->parked_last = packet;
-}
-
 static void packet_route(struct loop *loop, struct packet *packet, struct loop_destination *destination)
 {
+	/* None overtakes those that still wait. */
+	if (destination->parked_first) {
+		park(destination, packet);
+		return;
+	}
 	switch (destination->route.state) {
 	case DESTINATION_RESOLVED:
 		packet_shape(loop, packet, &destination->route);

@@ -18,7 +18,9 @@ static void retire(struct loop *loop, struct loop_object *object)
 		object->next = top;
 	while (!atomic_compare_exchange_weak_explicit(&loop->retired, &top, object, memory_order_release,
 						      memory_order_relaxed));
-	(void)!write(loop->retired_fd, &one, sizeof(one));
+	/* It is taken after this was read (loop_retired): while there are others in it, that is still to come. */
+	if (!top)
+		(void)!write(loop->retired_fd, &one, sizeof(one));
 }
 
 void flow_retire_if_done(struct loop *loop, struct loop_flow *flow)
@@ -110,6 +112,12 @@ void destination_retire_if_done(struct loop *loop, struct loop_destination *dest
 	retire(loop, &destination->object);
 }
 
+static void destination_open(struct loop_ring *ring, uint32_t index, struct loop_destination *destination)
+{
+	ring->destinations[index] = destination;
+	atomic_fetch_sub_explicit(&ring->announced, 1, memory_order_relaxed);
+}
+
 static void destination_end(struct loop *loop, struct loop_ring *ring, uint32_t index)
 {
 	struct loop_destination *destination = ring->destinations[index];
@@ -138,104 +146,6 @@ void closings_end(struct loop *loop, struct loop_ring *ring)
 			flow_end(loop, ring, i);
 }
 
-/* Whether the first message that waits there may have the packets that its copies take; it has one already. If it is the
- * last of all, there will never be more. */
-static bool parked_has_room(const struct loop *loop, const struct loop_destination *destination)
-{
-	uint32_t more = destination_frames(destination) - 1;
-
-	return !more || share_room(loop, destination->ring->share) >= more || loop_pending(loop) == 1;
-}
-
-static struct packet *unpark(struct loop_destination *destination)
-{
-	struct packet *packet = destination->parked_first;
-
-	destination->parked_first = packet->next;
-	if (!destination->parked_first)
-		destination->parked_last = NULL;
-	return packet;
-}
-
-/* All that waits there, or as many as there is room for. Whether none waits any more. */
-static bool parked_go(struct loop *loop, struct loop_destination *destination)
-{
-	enum loop_destination_state state = destination->route.state;
-
-	while (destination->parked_first) {
-		if (state == DESTINATION_RESOLVED && !parked_has_room(loop, destination))
-			return false;
-		if (state == DESTINATION_RESOLVED)
-			packet_shape(loop, unpark(destination), &destination->route);
-		else if (state == DESTINATION_CLOSED)
-			packet_drop(loop, unpark(destination), &loop->counters.drop_closed);
-		else
-			packet_drop(loop, unpark(destination), &loop->counters.drop_unresolved);
-	}
-	return true;
-}
-
-static void unparking_add(struct loop *loop, struct loop_destination *destination)
-{
-	if (destination->unparking)
-		return;
-	destination->unparking = true;
-	destination->unparking_next = loop->unparking;
-	loop->unparking = destination;
-}
-
-static void unparking_remove(struct loop *loop, struct loop_destination *destination)
-{
-	struct loop_destination **at = &loop->unparking;
-
-	if (!destination->unparking)
-		return;
-	while (*at != destination)
-		at = &(*at)->unparking_next;
-	*at = destination->unparking_next;
-	destination->unparking = false;
-}
-
-/* What of it can. Neither it nor its flow nor its ring ends while we are at it. */
-static void destination_unpark(struct loop *loop, struct loop_destination *destination)
-{
-	struct loop_flow *flow = destination->flow;
-	struct loop_ring *ring = destination->ring;
-
-	ring->busy++;
-	flow->packets++;
-	destination->packets++;
-	if (parked_go(loop, destination))
-		unparking_remove(loop, destination);
-	else
-		unparking_add(loop, destination);
-	destination->packets--;
-	destination_retire_if_done(loop, destination);
-	flow->packets--;
-	flow_retire_if_done(loop, flow);
-	ring->busy--;
-	ring_retire_if_done(loop, ring);
-}
-
-void parked_go_on(struct loop *loop)
-{
-	enum { AGAIN_NS = 50000 };
-	struct loop_destination *destination = loop->unparking;
-
-	loop->unparking = NULL;
-	while (destination) {
-		struct loop_destination *next = destination->unparking_next;
-
-		destination->unparking = false;
-		/* Or it waits for its address again. */
-		if (destination->route.state != DESTINATION_RESOLVING)
-			destination_unpark(loop, destination);
-		destination = next;
-	}
-	if (loop->unparking)
-		share_wake_by(loop, loop->round_tai_ns + AGAIN_NS);
-}
-
 static void copies_take(struct loop *loop, struct loop_destination *destination, struct loop_copies *copies)
 {
 	struct loop_copies *before = destination->copies;
@@ -253,14 +163,10 @@ static void destination_update(struct loop *loop, struct loop_destination *desti
 			retire(loop, &copies->object);
 		return;
 	}
-	loop->round_tai_ns = clock_tai_ns();
 	destination->route = *route;
 	if (copies)
 		copies_take(loop, destination, copies);
-	if (route->state != DESTINATION_RESOLVING)
-		destination_unpark(loop, destination);
-	if (loop->unparking)
-		share_wake_by(loop, loop->round_tai_ns);
+	parked_follow(loop, destination);
 }
 
 static void gates_take(struct loop *loop, struct loop_gates *gates)
@@ -289,7 +195,7 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		flow_close(loop, command->ring, command->index);
 		break;
 	case COMMAND_DESTINATION_OPEN:
-		command->ring->destinations[command->index] = command->destination;
+		destination_open(command->ring, command->index, command->destination);
 		break;
 	case COMMAND_DESTINATION_CLOSE:
 		destination_close(loop, command->ring, command->index);
@@ -331,6 +237,9 @@ struct loop_destination *destination_announced(const struct loop *loop, const st
 {
 	const struct loop_command *command;
 
+	/* A message may name what never was, and the commands be many. */
+	if (!atomic_load_explicit(&ring->announced, memory_order_relaxed))
+		return NULL;
 	for (uint32_t i = 0; (command = commands_peek(&loop->commands, i)); i++)
 		if (command->type == COMMAND_DESTINATION_OPEN && command->ring == ring &&
 		    command->index == index &&
@@ -341,8 +250,15 @@ struct loop_destination *destination_announced(const struct loop *loop, const st
 
 void loop_commands(struct loop *loop)
 {
+	/* A neighbour that thousands of destinations have is as many commands, and others have something due. */
+	enum { COMMANDS_AT_ONCE = 8 };
 	struct loop_command command;
 
-	while (commands_pop(&loop->commands, &command))
+	for (int i = 0; i < COMMANDS_AT_ONCE && commands_pop(&loop->commands, &command); i++)
 		execute(loop, &command);
+}
+
+bool loop_commands_left(const struct loop *loop)
+{
+	return commands_peek(&loop->commands, 0) != NULL;
 }

@@ -70,10 +70,10 @@ struct loop_destination {
 	struct loop_copies *copies; /* NULL: it goes to one */
 	uint8_t priority; /* SO_PRIORITY & 15; as the source address, what it was when this was made */
 	uint32_t packets; /* messages held */
-	struct packet *parked_first; /* messages that wait for RESOLVED, in order */
+	struct packet *parked_first; /* messages that wait for RESOLVED, or behind such, in order */
 	struct packet *parked_last;
-	struct loop_destination *unparking_next; /* among those whose messages wait for room */
-	bool unparking;
+	struct circle_link unparking; /* among those of its share whose messages need not wait any more */
+	bool is_unparking;
 	bool closing; /* closed once what is in the ring has been taken */
 	bool closed;
 	bool retired;
@@ -143,12 +143,13 @@ struct loop_ring {
 	uint32_t busy;                /* being taken from: must not be retired under the taker's feet */
 	bool backlog;                 /* messages were left in it */
 	bool watched;                 /* to be looked into */
-	struct watch_link watch;      /* among those of its share */
+	struct circle_link watch;     /* among those of its share */
 	struct loop_ring *muted_next; /* in the loop's list of rings whose doorbell is not listened to */
 	bool muted;
 	uint32_t expectations;               /* queued ones of its flows, so the ring must not be freed */
 	struct ktsn_shaper_packet *expected; /* a heap of them, by their `of_ring` */
 	int64_t threshold_tai_ns; /* the doorbell is for messages due before this; KTSN_SHAPER_NEVER: for all */
+	_Atomic uint32_t announced; /* its destinations that commands under way will open; both threads' */
 	struct loop_flow *flows[LOOP_FLOWS_PER_RING];
 	struct loop_destination *destinations[LOOP_DESTINATIONS_PER_RING];
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loop's own state, shared by the files that make up the loop and by nothing else:
- * loop.c (the loop itself, its thread), loop_take.c, loop_accept.c, loop_packet.c, loop_send.c, loop_wait.c, loop_watch.c,
+ * loop.c (the loop itself, its thread), loop_take.c, loop_accept.c, loop_parked.c, loop_packet.c, loop_send.c, loop_wait.c, loop_watch.c,
  * loop_commands.c, loop_trace.c, loop_report.c, loop_copies.c, loop_clock.c. Loop thread only, but for what says
  * otherwise.
  */
@@ -81,8 +81,8 @@ struct loop {
 	uint32_t shares_open_count;
 	uint32_t reserve;       /* of each pod */
 	uint32_t reserved_free; /* what is left of all reserves, also of pods to come */
-	struct loop_destination
-		*unparking;        /* resolved, and there was no room for the copies of what waited for it */
+	struct circle_link
+		*unparking; /* shares with messages that waited for an address (loop_parked.c); NULL: none */
 	int64_t take_began_tai_ns; /* of this round of taking */
 	uint32_t take_count;       /* messages taken in it, and rings looked into */
 	int64_t round_tai_ns;      /* about now, while taking */
@@ -93,7 +93,7 @@ struct loop {
 	uint32_t foreign_packets;          /* held for flows whose clock is not TAI */
 	struct clock_offsets held_offsets; /* by which these have their times */
 
-	struct watch_link *watched; /* shares with rings to look into, whose turn it is next; NULL: none */
+	struct circle_link *watched; /* shares with rings to look into, whose turn it is next; NULL: none */
 	uint32_t watched_shares;
 	_Atomic uint64_t looks;         /* into rings */
 	_Atomic uint64_t doorbells_set; /* thresholds written */
@@ -137,6 +137,12 @@ void loop_take(struct loop *loop);
 /* All that is ready in it, at once. */
 void loop_take_ring(struct loop *loop, struct loop_ring *ring);
 
+/* So many messages are taken, or rings looked into, before the clock is looked at: */
+enum { TAKE_AT_ONCE = 8 };
+/* Whether so little is left until a departure that taking more of a pod would delay it. One of the same pod that is
+ * late already waits a little more: an earlier message may still be in a ring. */
+bool departure_calls(struct loop *loop, const struct share *share);
+
 /* loop_accept.c: ring -> frame -> shaper */
 /* Makes a packet of a message, on its way to the shaper, or rejects it. 0; -EAGAIN: its pod has as much as it may; -ENOBUFS:
  * there is no packet: then the message stays the caller's. */
@@ -150,6 +156,13 @@ void packet_shape(struct loop *loop, struct packet *packet, const struct loop_ro
 void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
 /* How many packets it takes to send a message there. */
 uint32_t destination_frames(const struct loop_destination *destination);
+
+/* loop_parked.c: messages that wait for an address */
+void park(struct loop_destination *destination, struct packet *packet);
+/* It is in another state: what waited there has its turns, or waits again. */
+void parked_follow(struct loop *loop, struct loop_destination *destination);
+/* Some of what waited, for an address or then for room, goes on. */
+void parked_go_on(struct loop *loop);
 
 /* loop_packet.c: a packet from the pool until it is back there */
 /* With a frame; NULL when there is none left. */
@@ -297,9 +310,9 @@ bool watch_ready(const struct loop *loop, int64_t now_tai_ns);
 void watch_end(struct loop *loop, struct loop_ring *ring);
 
 /* loop_commands.c: what the control thread wants, and giving back what it owns */
+/* Some in each round. */
 void loop_commands(struct loop *loop);
-/* What waited for an address and then for room, as far as there is some now. */
-void parked_go_on(struct loop *loop);
+bool loop_commands_left(const struct loop *loop);
 /* The flow's destination that a command still to be executed will open, or NULL. */
 struct loop_destination *destination_announced(const struct loop *loop, const struct loop_ring *ring,
 					       uint32_t flow_index, uint32_t index);

@@ -7,9 +7,7 @@
 #include <errno.h>
 
 enum {
-	/* So many messages are taken, or rings looked into, before the clock is looked at... */
-	TAKE_AT_ONCE = 8,
-	/* ...and no more when a departure is nearer than that takes, */
+	/* No more are taken when a departure is nearer than TAKE_AT_ONCE of them take, */
 	TAKE_SPARE_NS = 8000,
 	/* or when one is due and taking has gone on for so long, */
 	TAKE_LONGEST_NS = 100000,
@@ -32,9 +30,7 @@ static bool others_call(const struct loop *loop, const struct share *share)
 	return false;
 }
 
-/* Whether so little is left until a departure that taking more of a pod would delay it. One of the same pod that is
- * late already waits a little more: an earlier message may still be in a ring. */
-static bool departure_calls(struct loop *loop, const struct share *share)
+bool departure_calls(struct loop *loop, const struct share *share)
 {
 	int64_t left_ns;
 

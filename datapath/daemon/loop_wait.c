@@ -176,6 +176,8 @@ void loop_wait(struct loop *loop)
 	event_tai_ns = departure_tai_ns < expected_tai_ns ? departure_tai_ns : expected_tai_ns;
 	if (shares_next(loop) < event_tai_ns)
 		event_tai_ns = shares_next(loop);
+	if (loop_commands_left(loop))
+		event_tai_ns = now_tai_ns;
 	/* No departure will give memory back: the port has it all, and does not say when it returns it. */
 	if (event_tai_ns == KTSN_SHAPER_NEVER && loop->memory_short)
 		event_tai_ns = now_tai_ns + MEMORY_RETRY_NS;

@@ -29,31 +29,6 @@ enum {
 	DUE_AT_ONCE = 32,
 };
 
-/* ---- circles; `next` is whose turn it is, NULL: the circle is empty ---- */
-
-/* Its turn comes last. */
-static void circle_add(struct watch_link **next, struct watch_link *link)
-{
-	if (!*next)
-		*next = link->next = link->previous = link;
-	link->next = *next;
-	link->previous = (*next)->previous;
-	link->previous->next = link;
-	(*next)->previous = link;
-}
-
-static void circle_remove(struct watch_link **next, const struct watch_link *link)
-{
-	if (link->next == link) {
-		*next = NULL;
-		return;
-	}
-	link->previous->next = link->next;
-	link->next->previous = link->previous;
-	if (*next == link)
-		*next = link->next;
-}
-
 /* ---- rings to look into ---- */
 
 void watch_ring(struct loop *loop, struct loop_ring *ring)
@@ -101,7 +76,7 @@ struct loop_ring *watch_turn(struct loop *loop)
 
 bool watch_ready(const struct loop *loop, int64_t now_tai_ns)
 {
-	const struct watch_link *link = loop->watched;
+	const struct circle_link *link = loop->watched;
 
 	/* What waits for memory or for its pod's share cannot be taken yet, however ready it is. */
 	if (!link || loop->memory_short)

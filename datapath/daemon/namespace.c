@@ -78,7 +78,7 @@ static void changed(const struct rtnl_neighbor *entry, void *context)
 			n->entry = *entry;
 			n->failed = entry->state == NEIGHBOR_FAILED ||
 				    (n->failed && entry->state != NEIGHBOR_VALID);
-			destinations_neighbor_changed(ns->node, n);
+			destinations_neighbor_changed(n);
 		}
 		return;
 	}
@@ -300,6 +300,27 @@ void neighbor_put(struct neighbor *neighbor)
 	*at = neighbor->next;
 	namespace_put(neighbor->ns);
 	free(neighbor);
+}
+
+void neighbor_tie(struct neighbor *neighbor, struct neighbor_tie *tie, struct destination *destination)
+{
+	if (!neighbor)
+		return;
+	*tie = (struct neighbor_tie){
+		.destination = destination, .next = neighbor->ties, .previous_next = &neighbor->ties};
+	if (tie->next)
+		tie->next->previous_next = &tie->next;
+	neighbor->ties = tie;
+}
+
+void neighbor_untie(struct neighbor_tie *tie)
+{
+	if (!tie->previous_next)
+		return;
+	*tie->previous_next = tie->next;
+	if (tie->next)
+		tie->next->previous_next = tie->previous_next;
+	tie->previous_next = NULL;
 }
 
 int neighbors_tick(struct node *node)

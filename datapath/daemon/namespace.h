@@ -12,7 +12,14 @@
 #include "events.h"
 #include "rtnl.h"
 
+struct destination;
 struct node;
+
+/* A place among the destinations of a neighbour. All zero: in none. */
+struct neighbor_tie {
+	struct destination *destination;
+	struct neighbor_tie *next, **previous_next;
+};
 
 struct neighbor {
 	struct namespace *ns;
@@ -21,6 +28,7 @@ struct neighbor {
 	bool retried;    /* the kernel was asked a second time (changed()) */
 	int64_t used_ms; /* when the kernel was last asked to resolve or confirm it */
 	unsigned int users;
+	struct neighbor_tie *ties; /* what has to know when it changes */
 	struct neighbor *next;
 };
 
@@ -49,6 +57,9 @@ struct namespace *namespace_by_cookie(struct node *node, uint64_t cookie);
 int neighbor_get(struct namespace *ns, int link_index, const struct ktsn_address *address,
 		 struct neighbor **neighbor);
 void neighbor_put(struct neighbor *neighbor);
+/* The destination is told of its changes, until it is untied. A neighbour of NULL, and a tie in none, are harmless. */
+void neighbor_tie(struct neighbor *neighbor, struct neighbor_tie *tie, struct destination *destination);
+void neighbor_untie(struct neighbor_tie *tie);
 
 /* Confirms neighbours in use before the kernel forgets them, and tries again those that failed. Returns
  * ms until it wants to be called again, -1: not. */

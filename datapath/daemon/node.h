@@ -156,6 +156,7 @@ struct destination {
 				 * IP, or to a group */
 	struct neighbor
 		*outer; /* the remote node, or the gateway to it; in ktsnd's namespace. NULL: on this node */
+	struct neighbor_tie inner_tie, outer_tie;
 	const struct endpoint *here;               /* on this node: where it goes; NULL: on another */
 	struct many *many;                         /* it goes to several (copies.c); NULL: to one */
 	struct destination *next, **previous_next; /* in the node's list */
@@ -371,7 +372,7 @@ void destination_close(struct destination *destination);
 void destination_detach(struct destination *destination);
 void destination_free(struct destination *destination);
 /* A neighbour changed, or peers did: tells the loop what follows from it. */
-void destinations_neighbor_changed(struct node *node, const struct neighbor *neighbor);
+void destinations_neighbor_changed(const struct neighbor *neighbor);
 void destinations_peers_changed(struct node *node, uint32_t vni);
 /* Messages to this namespace's endpoints have nowhere to go any more. */
 void destinations_endpoint_gone(struct node *node, const struct endpoint *endpoint);
@@ -400,7 +401,8 @@ void many_refind(struct destination *destination);
 enum loop_destination_state many_apply(struct destination *destination);
 /* What the loop has to know of it; NULL when out of memory. */
 struct loop_copies *many_copies(const struct destination *destination);
-bool many_has(const struct many *many, const struct neighbor *neighbor);
+/* Its neighbours have nothing to say about it any more. */
+void many_untie(struct many *many);
 
 /* graves.c */
 void graves_retired(struct event_source *source);

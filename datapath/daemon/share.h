@@ -10,6 +10,7 @@
 #ifndef KTSN_DAEMON_SHARE_H
 #define KTSN_DAEMON_SHARE_H
 
+#include "circle.h"
 #include "shaper.h"
 
 #include <stdatomic.h>
@@ -41,11 +42,6 @@ struct share_rate {
 	int64_t due_tai_ns;
 };
 
-/* A place in a circle (loop_watch.c). All zero: in none. */
-struct watch_link {
-	struct watch_link *next, *previous;
-};
-
 struct share {
 	struct share_limits limits; /* the control thread's; the loop thread has those in its own: */
 	_Atomic uint32_t pending_max;
@@ -60,13 +56,15 @@ struct share {
 	/* The loop thread's, and read by the other. */
 	_Atomic uint32_t pending;
 	/* The loop thread's. */
-	uint32_t rings_open;      /* not retired yet */
-	uint32_t wanted;          /* packets that a message of it waits for: one that goes to several */
-	struct share *open_next;  /* among those with rings */
-	struct watch_link watch;  /* among the shares with rings to look into */
-	struct watch_link *rings; /* those rings, the next first; NULL: none */
-	uint64_t burst;           /* the last in which it had messages, */
-	uint32_t burst_count;     /* and how many */
+	uint32_t rings_open;          /* not retired yet */
+	uint32_t wanted;              /* packets that a message of it waits for: one that goes to several */
+	struct share *open_next;      /* among those with rings */
+	struct circle_link watch;     /* among the shares with rings to look into */
+	struct circle_link *rings;    /* those rings, the next first; NULL: none */
+	struct circle_link unparking; /* among the shares with destinations whose messages waited, */
+	struct circle_link *unparking_destinations; /* and those */
+	uint64_t burst;                             /* the last in which it had messages, */
+	uint32_t burst_count;                       /* and how many */
 	struct share_rate messages;
 	struct share_rate doorbells;
 };

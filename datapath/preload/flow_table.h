@@ -37,7 +37,8 @@ struct flow {
 	uint32_t txtime_flags;
 	bool kernel_knows; /* the kernel accepted SO_TXTIME too */
 	bool refused;      /* ktsnd said no when it asked for SO_TXTIME; said again to each timed message */
-	_Atomic bool left_to_kernel; /* nobody was there when it asked for SO_TXTIME: it stays the kernel's */
+	_Atomic bool
+		left_to_kernel; /* no ktsnd was meant to be there when it asked for SO_TXTIME: it stays the kernel's */
 	_Atomic bool
 		stranger; /* it came from another process, and ktsnd has not said yet whether it knows it */
 	enum ktsn_clock clock;

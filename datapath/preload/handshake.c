@@ -13,6 +13,9 @@
 #include <sys/un.h>
 #include <time.h>
 
+/* What a pod finds beside its socket (internal/agent/csi). */
+#define POD_LIBRARY "libktsn.so"
+
 /* libktsn's descriptors live up here, out of the way of programs that count on low numbers. */
 enum { OWN_FD_FLOOR = 768 };
 
@@ -132,18 +135,22 @@ static int own_fd_move_up(int fd)
 	return (int)high;
 }
 
-/* Of what connect says, what means that somebody listens, or leaves it open. */
-static int connect_error(long err)
+static bool is_there(const char *path)
 {
-	switch (err) {
-	case -EAGAIN: /* so many connections wait to be accepted that there is no room for another */
-	case -EINTR:
-	case -ENOMEM:
-	case -ENOBUFS:
-		return -ETIMEDOUT;
-	default:
-		return -ENOTCONN;
-	}
+	return kernel_call(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
+}
+
+/* Whether the socket's folder is one that the agent mounted into the pod: a ktsnd that ends takes the socket with it, and
+ * the library stays beside. */
+static bool is_in_pods_folder(const struct sockaddr_un *address)
+{
+	char library[sizeof(address->sun_path) + sizeof(POD_LIBRARY)];
+	const char *slash = strrchr(address->sun_path, '/');
+	size_t folder_bytes = slash ? (size_t)(slash + 1 - address->sun_path) : 0;
+
+	memcpy(library, address->sun_path, folder_bytes);
+	memcpy(library + folder_bytes, POD_LIBRARY, sizeof(POD_LIBRARY));
+	return is_there(library);
 }
 
 static int address_make(struct sockaddr_un *address)
@@ -158,7 +165,9 @@ static int address_make(struct sockaddr_un *address)
 		return -ENOTCONN;
 	memcpy(address->sun_path, path, bytes);
 	/* Before a descriptor is asked for, of which there may be none left. */
-	return kernel_call(SYS_faccessat, AT_FDCWD, path, F_OK) < 0 ? -ENOTCONN : 0;
+	if (is_there(path))
+		return 0;
+	return is_in_pods_folder(address) ? -ETIMEDOUT : -ENOTCONN;
 }
 
 static int app_socket_connect(int *socket_fd)
@@ -178,7 +187,9 @@ static int app_socket_connect(int *socket_fd)
 	err = kernel_call(SYS_connect, fd, &address, sizeof(address));
 	if (err < 0) {
 		(void)kernel_call(SYS_close, fd);
-		return connect_error(err);
+		/* Whatever the reason: a killed ktsnd's (ECONNREFUSED), one that just begins to listen (EACCES), or
+		 * has no room for more that wait to be accepted (EAGAIN). */
+		return -ETIMEDOUT;
 	}
 	*socket_fd = own_fd_move_up((int)fd);
 	return 0;

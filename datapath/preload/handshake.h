@@ -11,8 +11,9 @@
 
 enum { HANDSHAKE_RING = 0, HANDSHAKE_DOORBELL = 1, HANDSHAKE_FDS = 2 };
 
-/* Connects and says HELLO, without waiting for the answer: *socket_fd is where it will come. 0; -ENOTCONN when nobody
- * listens; -ETIMEDOUT when somebody does and takes no more connections now; else -errno. */
+/* Connects and says HELLO, without waiting for the answer: *socket_fd is where it will come. 0; -ENOTCONN where no ktsnd is
+ * meant to be: there is neither a socket nor, in its place, a pod's folder; -ETIMEDOUT when one is meant to be and nobody
+ * listens, or takes no more connections now; else -errno. */
 int handshake_begin(int *socket_fd);
 
 /* Takes the answer to HELLO, until then at the latest, and fills all of *session but its number. 0; -ETIMEDOUT while there is

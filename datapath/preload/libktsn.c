@@ -2,8 +2,8 @@
 /*
  * libktsn.so: the functions it stands in front of. First stop of a packet's way.
  *
- * A socket becomes libktsn's when it asks for SO_TXTIME while ktsnd answers; from then on its datagrams
- * that carry SCM_TXTIME go into the ring, and all else goes to the kernel untouched. Without ktsnd, and
+ * A socket becomes libktsn's when it asks for SO_TXTIME where ktsnd is meant to be (session.h), be it away; from then on
+ * its datagrams that carry SCM_TXTIME go into the ring, and all else goes to the kernel untouched. Elsewhere, and
  * for every other socket, each function here is the next one plus two loads. No thread, no output, no
  * signal handler.
  */
@@ -140,7 +140,7 @@ static int flow_enter(struct flow *flow, int fd, int session_err)
 
 /*
  * The kernel is asked first; where it lacks SO_TXTIME, or wants a privilege for this clock, ktsnd makes
- * up for it. Its answer stands only where no ktsnd is. Returns what the application is told: 0 or -errno.
+ * up for it. Its answer stands only where no ktsnd is meant to be. Returns what the application is told: 0 or -errno.
  */
 static int txtime_set(int fd, const void *value, socklen_t bytes)
 {
@@ -204,7 +204,7 @@ static struct flow *flow_of_copy(uint64_t cookie, int fd)
 /*
  * A timed message through a descriptor of which nothing is known: the socket came from another process, by
  * exec or SCM_RIGHTS. ktsnd knows whether it asked for SO_TXTIME there. Asked once a descriptor, and where ktsnd is
- * there, the message waits for the answer (send.c): the kernel may know of the transmit time, and sends at once.
+ * meant to be, the message waits for the answer (send.c): the kernel may know of the transmit time, and sends at once.
  */
 static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
 {

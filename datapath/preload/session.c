@@ -29,8 +29,8 @@ static _Atomic int owner_pid;
 /* Greeted, and not answered yet; -1: nobody is. Changed under connect_lock. */
 static _Atomic int greeted_fd = -1;
 static int64_t greeted_until_ms;
-/* Somebody listened once, for this process or one from which it comes: this is a process on the network. */
-static bool met;
+/* This is a process on the network: there was ktsnd's socket once, or its place in a pod, for it or one from which it comes. */
+static bool meant;
 /* Counted before there was a ring to count in. */
 static _Atomic uint64_t unanswered_before;
 
@@ -148,8 +148,8 @@ static int connect_new(struct session **session)
 	if (!err)
 		err = greet();
 	if (err == -ENOTCONN)
-		return met ? -ETIMEDOUT : err;
-	met = true;
+		return meant ? -ETIMEDOUT : err;
+	meant = true;
 	if (!err)
 		err = answer_take(fresh);
 	if (err)

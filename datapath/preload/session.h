@@ -4,7 +4,8 @@
  * first socket asks for SO_TXTIME, and anew in a child after fork. The ring outlives ktsnd: when another
  * has taken its place, the ring is handed back to it (restore.c).
  *
- * The socket's path is $KTSN_SOCKET, else /run/ktsn/app.sock. Any thread.
+ * The socket's path is $KTSN_SOCKET, else /run/ktsn/app.sock. A process is meant for ktsnd where there is that socket,
+ * whoever listens, or libktsn.so beside it, as in a pod (decision 12). Any thread.
  *
  * Locks, in the order in which they are taken: the gate (registrations and restoring exclude each other),
  * a flow's own, the request lock (one request at a time on the socket).
@@ -54,9 +55,10 @@ struct session {
 
 /*
  * The session, connecting if there is none or ktsnd is gone. The result stays valid for the life of the process. 0, or
- *   -ENOTCONN   nobody listens, and nobody ever did for this process or its parents: it is not on the network
- *   -ETIMEDOUT  somebody listens and has not answered, or did once and is away: ask again. The first time it takes
- *               KTSN_APP_TIMEOUT_MS, and after that no time, to say so
+ *   -ENOTCONN   there is neither ktsnd's socket nor a pod's folder, and never was for this process or its parents: it is
+ *               not on the network
+ *   -ETIMEDOUT  ktsnd has not answered, or is away: ask again. Where one listens it takes KTSN_APP_TIMEOUT_MS the first
+ *               time, and after that no time, to say so
  *   -errno      why ktsnd, which answered, has no ring for this process
  */
 int session_get(struct session **session);

@@ -34,6 +34,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/agent/removal"
+	"github.com/kubernetsn/kubernetsn/internal/agent/sweep"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
@@ -73,6 +74,7 @@ type agent struct {
 	volumes  *csi.Volumes
 	host     *install.Node
 	metrics  *metrics.Metrics
+	sweeper  *sweep.Sweeper
 	// again asks the peers' reconciler to look, gatesAgain that of the schedule, limitsAgain that of the limits.
 	again, gatesAgain, limitsAgain chan event.GenericEvent
 }
@@ -107,7 +109,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	if a.FromCluster {
 		a.networks = network.Objects{Reader: a.manager.GetClient(), Node: a.Node}
 	}
-	for _, add := range []func() error{a.addGates, a.addLimits, a.addPeers, a.addKeeper, a.addCSI, a.addSweeper, a.addPoller, a.addWatcher} {
+	for _, add := range []func() error{a.addGates, a.addLimits, a.addPeers, a.addKeeper, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher} {
 		if err := add(); err != nil {
 			return err
 		}
@@ -238,6 +240,7 @@ func (a *agent) addCSI() error {
 		},
 		Endpoint: a.endpoint(), Registry: a.registry(), Log: log,
 		Registered: func(err error) { a.board.Set(partKubelet, err) },
+		Leave:      a.leave,
 	}
 	if err := a.manager.Add(manager.RunnableFunc(server.Run)); err != nil {
 		return fmt.Errorf("serve kubelet: %w", err)

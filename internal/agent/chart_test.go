@@ -30,6 +30,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 // render has helm render the chart, one document for each object.
@@ -40,7 +41,7 @@ func render(t *testing.T, arguments ...string) ([][]byte, error) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(helm); err != nil {
-		t.Skip("bin/helm is missing; `make helm` builds it")
+		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
 	all := append([]string{"template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0"}, arguments...)
 	command := exec.CommandContext(t.Context(), helm, all...)

@@ -38,7 +38,7 @@ const (
 
 // addSweeper removes what pods left.
 func (a *agent) addSweeper() error {
-	sweeper := &sweep.Sweeper{
+	a.sweeper = &sweep.Sweeper{
 		Pods: a.manager.GetClient(), Live: a.manager.GetAPIReader(), Node: a.Node,
 		Volumes: a.volumes, Plugin: plugin{a}, Every: a.SweepEvery, Swept: a.metrics.Swept,
 		Do: func(ctx context.Context, ask func(context.Context, sweep.Ktsnd) error) error {
@@ -50,7 +50,16 @@ func (a *agent) addSweeper() error {
 		},
 		Log: a.log.With("part", "sweep"),
 	}
-	return a.manager.Add(manager.RunnableFunc(sweeper.Run))
+	return a.manager.Add(manager.RunnableFunc(a.sweeper.Run))
+}
+
+// leave returns when kubelet does not need this agent any more.
+func (a *agent) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	began := time.Now()
+	err := a.sweeper.AwaitTakenDown(ctx)
+	a.log.Info("leaving", "waited", time.Since(began), "error", err)
 }
 
 // plugin is tsn-cni as it is installed.

@@ -26,8 +26,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/agent/health"
 )
 
-// shutdownTimeout bounds how long parts may take to end.
-const shutdownTimeout = 5 * time.Second
+const (
+	// leaveTimeout bounds how long kubelet is served after the agent was told to end; the chart's
+	// terminationGracePeriodSeconds is longer than both.
+	leaveTimeout = 30 * time.Second
+	// shutdownTimeout bounds how long parts may take to end.
+	shutdownTimeout = leaveTimeout + 5*time.Second
+)
 
 // newManager makes what holds the parts together: connections to the API server, of which it keeps the nodes and this
 // node's pods, and the addresses for probes and metrics.

@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
+	"github.com/kubernetsn/kubernetsn/internal/command"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
@@ -63,9 +63,6 @@ options.
 Options:
 `
 
-// ErrUsage is a command line that was not understood.
-var ErrUsage = errors.New("ktsn-agent --help lists the options")
-
 // Parse reads the options.
 func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	o := &Options{}
@@ -86,22 +83,22 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
 	flags.DurationVar(&o.SweepEvery, "sweep-every", time.Minute, "look so often for what pods left; it is removed at the second look")
 	through := addOVSOptions(flags)
-	if err := parseFlags(flags, usage, arguments, stdout); err != nil {
+	if err := command.Parse(flags, usage, arguments, stdout); err != nil {
 		return nil, err
 	}
 	var err error
 	if o.OVS, err = through.check(); err != nil {
-		return nil, fmt.Errorf("%w; %w", err, ErrUsage)
+		return nil, fmt.Errorf("%w; %w", err, command.ErrUsage)
 	}
 	if o.Node == "" {
-		return nil, fmt.Errorf("--node is missing; %w", ErrUsage)
+		return nil, fmt.Errorf("--node is missing; %w", command.ErrUsage)
 	}
 	if o.SweepEvery < time.Second {
-		return nil, fmt.Errorf("--sweep-every %v: give at least 1s; %w", o.SweepEvery, ErrUsage)
+		return nil, fmt.Errorf("--sweep-every %v: give at least 1s; %w", o.SweepEvery, command.ErrUsage)
 	}
 	for name, path := range map[string]string{"--control": o.Control, "--kubelet-dir": o.Kubelet, "--plugin-dir": o.PluginDir, "--conf-dir": o.ConfDir} {
 		if !strings.HasPrefix(path, "/") {
-			return nil, fmt.Errorf("%s %q: give an absolute path; %w", name, path, ErrUsage)
+			return nil, fmt.Errorf("%s %q: give an absolute path; %w", name, path, command.ErrUsage)
 		}
 	}
 	return o, nil

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -22,26 +21,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/agent/removal"
+	"github.com/kubernetsn/kubernetsn/internal/command"
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
-
-// parseFlags reads the options of a command that has no words behind them.
-func parseFlags(flags *flag.FlagSet, about string, arguments []string, stdout io.Writer) error {
-	flags.SetOutput(io.Discard)
-	err := flags.Parse(arguments)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, about)
-		flags.SetOutput(stdout)
-		flags.PrintDefaults()
-		return flag.ErrHelp
-	case err != nil:
-		return fmt.Errorf("%w; %w", err, ErrUsage)
-	case flags.NArg() > 0:
-		return fmt.Errorf("%q is too much; %w", flags.Arg(0), ErrUsage)
-	}
-	return nil
-}
 
 const aboutRemove = `Usage: ktsn-agent remove [OPTION]...
 
@@ -62,7 +44,7 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	namespaces := flags.String("attachment-namespaces", "", "`NAMES` of further namespaces with attachments, between commas")
 	pod := flags.String("pod", "/etc/kubernetsn-removal/pod.yaml", "`FILE` with the pod that cleans a node")
 	timeout := flags.Duration("timeout", 4*time.Minute, "how long all of it may take")
-	if err := parseFlags(flags, aboutRemove, arguments, stdout); err != nil {
+	if err := command.Parse(flags, aboutRemove, arguments, stdout); err != nil {
 		return err
 	}
 	c.DaemonSets = strings.Split(*daemons, ",")
@@ -122,7 +104,7 @@ func cleanNode(ctx context.Context, arguments []string, stdout io.Writer) error 
 	flags.StringVar(&n.Installed.Root, "host", "/", "`FOLDER` where the node's files are mounted")
 	kubelet := flags.String("kubelet-dir", "/var/lib/kubelet", "kubelet's `FOLDER`")
 	switched := flags.String("ovs-run-dir", "", "`FOLDER` of the sockets of the node's Open vSwitch, if it has one; empty: leave that alone")
-	if err := parseFlags(flags, aboutCleanNode, arguments, stdout); err != nil {
+	if err := command.Parse(flags, aboutCleanNode, arguments, stdout); err != nil {
 		return err
 	}
 	where := Options{Kubelet: *kubelet}

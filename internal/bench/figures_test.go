@@ -8,29 +8,13 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
-	"github.com/kubernetsn/kubernetsn/internal/stats"
+	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
 )
-
-// made is a run whose medians are all derived from one latency.
-func made(path string, payloadBytes int, latencyNs int64) *results.Run {
-	latency := &stats.Summary{P50: latencyNs, P99: 2 * latencyNs}
-	r := &results.Run{Path: path, Workload: results.WorkloadPlain, PayloadBytes: payloadBytes,
-		MedianOfAlternations: results.Distributions{
-			Latency: latency, LaunchError: latency, SendCall: latency,
-			Jitter: &stats.Jitter{AbsP50: latencyNs}}}
-	if path == results.PathDirect {
-		late := uint64(1)
-		r.Late = &late
-		r.MedianOfAlternations.DepartureError = &stats.Summary{P50: latencyNs / 100}
-		r.MedianOfAlternations.CPUCores = map[string]float64{"ktsnd": 0.08}
-	}
-	return r
-}
 
 func TestFiguresAreJudgedByTheirWorstPayload(t *testing.T) {
 	runs := []*results.Run{
-		made(results.PathDirect, 64, 4000), made(results.PathKernelVXLAN, 64, 16000),
-		made(results.PathDirect, 1024, 9000), made(results.PathKernelVXLAN, 1024, 18000),
+		resultstest.Run(results.PathDirect, 64, 4000), resultstest.Run(results.PathKernelVXLAN, 64, 16000),
+		resultstest.Run(results.PathDirect, 1024, 9000), resultstest.Run(results.PathKernelVXLAN, 1024, 18000),
 	}
 	idle := &results.Idle{CPUCores: map[string]float64{"ktsnd": 0.001}}
 	want := map[string]bool{
@@ -61,7 +45,7 @@ func TestFiguresAreJudgedByTheirWorstPayload(t *testing.T) {
 
 // madeGates is a run with gates in which of 10,000 frames so many were outside.
 func madeGates(workload string, latencyNs int64, outside int) *results.Run {
-	r := made(results.PathDirect, GatesPayload, latencyNs)
+	r := resultstest.Run(results.PathDirect, GatesPayload, latencyNs)
 	r.Workload, r.Sent = workload, 10_000
 	r.Gates = []results.GateFrames{{TrafficClass: 7, CloseNs: 300_000, Sent: 10_000, Frames: 10_000, OutsideWindow: outside,
 		TransmissionOverrun: 5}}
@@ -91,7 +75,7 @@ func TestFiguresOfGatesCompareWithAndWithoutSaturation(t *testing.T) {
 			map[string]bool{"latency p50, gates-saturated / gates": false, "latency p99, gates-saturated / gates": true,
 				"frames outside their window, gates": true, "frames outside their window, gates-saturated": false}},
 		"nothing to compare with": {
-			[]*results.Run{madeGates(results.WorkloadGatesSaturated, 6500, 0), made(results.PathDirect, GatesPayload, 1)}, nil,
+			[]*results.Run{madeGates(results.WorkloadGatesSaturated, 6500, 0), resultstest.Run(results.PathDirect, GatesPayload, 1)}, nil,
 			map[string]bool{"frames outside their window, gates-saturated": true}},
 		"a window of which a third is empty": {
 			[]*results.Run{saturated(1000*19, 1000)}, &results.GateSetup{LinkSpeedBps: 1e9, GuardBandNs: 20_000},
@@ -116,15 +100,15 @@ func TestFiguresOfGatesCompareWithAndWithoutSaturation(t *testing.T) {
 }
 
 func TestFiguresThatWereNotMeasuredAreLeftOut(t *testing.T) {
-	if got := figures([]*results.Run{made(results.PathKernelVXLAN, 64, 1), made(results.PathHost, 64, 1)}, nil); len(got) != 0 {
+	if got := figures([]*results.Run{resultstest.Run(results.PathKernelVXLAN, 64, 1), resultstest.Run(results.PathHost, 64, 1)}, nil); len(got) != 0 {
 		t.Errorf("without path direct there are %+v", got)
 	}
-	for _, figure := range figures([]*results.Run{made(results.PathDirect, 64, 1)}, nil) {
+	for _, figure := range figures([]*results.Run{resultstest.Run(results.PathDirect, 64, 1)}, nil) {
 		if figure.Unit == results.UnitRatio {
 			t.Errorf("without path kernel-vxlan there is %+v", figure)
 		}
 	}
-	unwatched := made(results.PathDirect, 64, 1)
+	unwatched := resultstest.Run(results.PathDirect, 64, 1)
 	unwatched.MedianOfAlternations.LaunchError = nil
 	for _, figure := range figures([]*results.Run{unwatched}, nil) {
 		if strings.Contains(figure.Name, "on the wire") {

@@ -178,6 +178,17 @@ func answerHello(listener *net.UnixListener) {
 	}
 }
 
+// Its timed messages would wait for a ktsnd otherwise, if there were but the socket of one.
+func TestRunWithoutKtsndPreloadsNothing(t *testing.T) {
+	command := exec.Command(os.Args[0], "--socket", "/nowhere/app.sock", "--lib", "/dev/null", "--allow-without", "--", "env")
+	command.Env = append(os.Environ(), runVariable+"=1")
+	output, err := command.Output()
+	if environment := string(output); err != nil || !strings.Contains(environment, runVariable+"=1\n") ||
+		strings.Contains(environment, "/dev/null") || strings.Contains(environment, "/nowhere") {
+		t.Errorf("%v; the application's environment is\n%s", err, environment)
+	}
+}
+
 func TestRunWithoutKtsndSaysSoAndGoesOn(t *testing.T) {
 	for name, test := range map[string]struct {
 		application string

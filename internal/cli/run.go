@@ -48,10 +48,13 @@ func newRun(env *environment) *cobra.Command {
 			if library, err = findLibrary(library); err != nil {
 				return err
 			}
-			if err := checkUse(program, socket, allowWithout, env.stderr); err != nil {
-				return err
-			}
 			environ := withPreload(os.Environ(), library, socket)
+			switch answers, err := checkUse(program, socket, allowWithout, env.stderr); {
+			case err != nil:
+				return err
+			case !answers:
+				environ = os.Environ()
+			}
 			if err := syscall.Exec(program, arguments, environ); err != nil {
 				return fmt.Errorf("start %s: %w", program, err)
 			}
@@ -62,7 +65,7 @@ func newRun(env *environment) *cobra.Command {
 	flags.SetInterspersed(false) // options behind APP are APP's
 	flags.StringVar(&socket, "socket", defaultAppSocket, "ktsnd's socket for applications")
 	flags.StringVar(&library, "lib", env.beside("libktsn.so"), "libktsn.so")
-	flags.BoolVar(&allowWithout, "allow-without", false, "start APP also when libktsn will be of no use to it")
+	flags.BoolVar(&allowWithout, "allow-without", false, "start APP also when libktsn will be of no use to it; without libktsn when no ktsnd answers")
 	return command
 }
 
@@ -98,22 +101,25 @@ func findLibrary(path string) (string, error) {
 }
 
 // checkUse looks for what would make libktsn useless to the program: a refusal, or a warning when the user
-// allows to go without it.
-func checkUse(program, socket string, allowWithout bool, stderr io.Writer) error {
-	err := preload.Reach(program)
+// allows to go without it. Where no ktsnd answers, going without takes a program without libktsn: with it, timed messages
+// would wait for the ktsnd of a socket that is there. What libktsn cannot reach may start programs that it can.
+func checkUse(program, socket string, allowWithout bool, stderr io.Writer) (answers bool, err error) {
+	answers = true
+	err = preload.Reach(program)
 	advice := "its timed messages would not go through ktsnd; start it nevertheless by --allow-without"
 	if err == nil {
 		err = preload.Greet(socket)
+		answers = err == nil
 		advice = "name another socket with --socket, or start the application without ktsnd by --allow-without"
 	}
 	switch {
 	case err == nil:
-		return nil
+		return true, nil
 	case !allowWithout:
-		return fmt.Errorf("%w; %s", err, advice)
+		return false, fmt.Errorf("%w; %s", err, advice)
 	}
 	fmt.Fprintf(stderr, "ktsn: %v; %s goes without\n", err, program)
-	return nil
+	return answers, nil
 }
 
 // withPreload puts our library before whatever is preloaded already and names the socket.

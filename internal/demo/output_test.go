@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/report"
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
 )
 
 func TestResultsAreWritten(t *testing.T) {
@@ -21,7 +22,7 @@ func TestResultsAreWritten(t *testing.T) {
 		return err
 	}
 	measurement := &report.Measurement{Summary: &results.Summary{Schema: results.Schema,
-		Runs: []*results.Run{made(results.PathDirect, 64, 4000)}}}
+		Runs: []*results.Run{resultstest.Run(results.PathDirect, 64, 4000)}}}
 	if err := writeResults(dir, messages, measurement); err != nil {
 		t.Fatal(err)
 	}

@@ -8,28 +8,13 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
 	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
 
-// made is a run whose medians are all derived from one latency.
-func made(path string, payloadBytes int, latencyNs int64) *results.Run {
-	latency := &stats.Summary{P50: latencyNs, P99: 2 * latencyNs}
-	r := &results.Run{Path: path, Workload: results.WorkloadPlain, PayloadBytes: payloadBytes,
-		MedianOfAlternations: results.Distributions{
-			Latency: latency, LaunchError: latency, SendCall: latency,
-			Jitter: &stats.Jitter{AbsP50: latencyNs}}}
-	if path == results.PathDirect {
-		late := uint64(1)
-		r.Late = &late
-		r.MedianOfAlternations.DepartureError = &stats.Summary{P50: latencyNs / 100}
-		r.MedianOfAlternations.CPUCores = map[string]float64{"ktsnd": 0.08}
-	}
-	return r
-}
-
 // madeOVS is a run through an Open vSwitch that takes so much of the latency, and of processors.
 func madeOVS(workload string, latencyNs, portNs int64, cores float64) *results.Run {
-	r := made(results.PathOVS, 64, latencyNs)
+	r := resultstest.Run(results.PathOVS, 64, latencyNs)
 	share := float64(portNs) / float64(latencyNs)
 	r.Workload, r.SwitchShare, r.MedianOfAlternations.Port = workload, &share, &stats.Summary{P50: portNs}
 	r.MedianOfAlternations.CPUCores = map[string]float64{"ktsnd": 0.08, "ovs-vswitchd": cores}
@@ -38,7 +23,7 @@ func madeOVS(workload string, latencyNs, portNs int64, cores float64) *results.R
 
 // madeGates is a run with gates in which of 10,000 frames so many were outside.
 func madeGates(workload string, latencyNs int64, outside int) *results.Run {
-	r := made(results.PathDirect, 256, latencyNs)
+	r := resultstest.Run(results.PathDirect, 256, latencyNs)
 	r.Workload, r.Sent = workload, 10_000
 	r.Gates = []results.GateFrames{{TrafficClass: 7, CloseNs: 300_000, Sent: 10_000, Frames: 10_000, OutsideWindow: outside,
 		TransmissionOverrun: 5}}
@@ -46,7 +31,7 @@ func madeGates(workload string, latencyNs int64, outside int) *results.Run {
 }
 
 func TestReportHasEveryRunAndVerdict(t *testing.T) {
-	runs := []*results.Run{made(results.PathDirect, 64, 4000), made(results.PathKernelVXLAN, 64, 16000), made(results.PathHost, 64, 12345)}
+	runs := []*results.Run{resultstest.Run(results.PathDirect, 64, 4000), resultstest.Run(results.PathKernelVXLAN, 64, 16000), resultstest.Run(results.PathHost, 64, 12345)}
 	runs = append(runs, &results.Run{Path: results.PathDirect, Workload: results.WorkloadKeepAwake, PayloadBytes: 64})
 	runs = append(runs, madeOVS(results.WorkloadPlain, 8000, 4800, 1), madeOVS(results.WorkloadPMDSleep, 40_000, 36_000, 0.21))
 	runs = append(runs, madeGates(results.WorkloadGates, 5000, 0), madeGates(results.WorkloadGatesSaturated, 7000, 3))

@@ -88,10 +88,11 @@ func plainPod(name string, node *corev1.Node, image string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{managedBy: manager}},
 		Spec: corev1.PodSpec{
-			NodeSelector:                  map[string]string{corev1.LabelHostname: node.Labels[corev1.LabelHostname]},
-			RestartPolicy:                 corev1.RestartPolicyNever,
-			ActiveDeadlineSeconds:         pointer(int64(deadline.Seconds())),
-			TerminationGracePeriodSeconds: pointer(int64(0)),
+			NodeSelector:          map[string]string{corev1.LabelHostname: node.Labels[corev1.LabelHostname]},
+			RestartPolicy:         corev1.RestartPolicyNever,
+			ActiveDeadlineSeconds: pointer(int64(deadline.Seconds())),
+			// Without any, pods' objects would be gone before what they had on the nodes is.
+			TerminationGracePeriodSeconds: pointer(int64(1)),
 			AutomountServiceAccountToken:  pointer(false),
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot:   pointer(true),

@@ -11,34 +11,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 const folder = "../../docs/man"
 
-// missing ends a test that cannot run: as a failure where everything must be tested.
-func missing(t *testing.T, reason string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-}
-
 // help returns what a built program says of itself.
 func help(t *testing.T, program string, arguments ...string) string {
 	t.Helper()
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../bin"
-	}
-	path, err := filepath.Abs(filepath.Join(dir, program))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		missing(t, path+" is missing; run `make build`")
-	}
-	text, err := exec.Command(path, append(arguments, "--help")...).Output()
+	text, err := exec.Command(testenv.Program(t, program), append(arguments, "--help")...).Output()
 	if err != nil {
 		t.Fatalf("%s --help: %v", program, err)
 	}
@@ -211,7 +193,7 @@ func commands(t *testing.T, group ...string) []string {
 func TestPagesAreWellFormed(t *testing.T) {
 	mandoc, err := exec.LookPath("mandoc")
 	if err != nil {
-		missing(t, "mandoc is missing; install Debian's package mandoc")
+		testenv.Missing(t, "mandoc is missing; install Debian's package mandoc")
 	}
 	pages, err := filepath.Glob(filepath.Join(folder, "*.[1-8]"))
 	if err != nil || len(pages) < 4 {

@@ -13,23 +13,16 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 func programs(t *testing.T) string {
 	t.Helper()
-	missing := t.Skip
-	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
-		missing = t.Fatal
-	}
-	if os.Geteuid() != 0 {
-		missing("needs root to make network namespaces")
-	}
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../bin"
-	}
+	testenv.Root(t)
+	dir := testenv.BinDir(t)
 	if err := CheckPrograms(dir); err != nil {
-		missing(err)
+		testenv.Missing(t, err.Error())
 	}
 	return dir
 }

@@ -4,35 +4,19 @@ package operator
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
-)
 
-// Exit statuses.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2
+	"github.com/kubernetsn/kubernetsn/internal/command"
 )
 
 // Main does what the command line says and returns the exit status.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
-	err := run(ctx, arguments, stdout, stderr)
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case errors.Is(err, ErrUsage):
-		fmt.Fprintf(stderr, "ktsn-operator: %v\n", err)
-		return exitUsage
-	}
-	fmt.Fprintf(stderr, "ktsn-operator: %v\n", err)
-	return exitFailure
+	return command.Exit("ktsn-operator", run(ctx, arguments, stdout, stderr), stderr)
 }
 
 func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {

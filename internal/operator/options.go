@@ -3,11 +3,12 @@
 package operator
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/command"
 )
 
 // Options are those of the operator's command line.
@@ -38,14 +39,10 @@ TSNNetworks; its --help lists its options.
 Options:
 `
 
-// ErrUsage is a command line that was not understood.
-var ErrUsage = errors.New("ktsn-operator --help lists the options")
-
 // Parse reads the options.
 func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	o := &Options{}
 	flags := flag.NewFlagSet("ktsn-operator", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.Namespace, "namespace", "", "`NAME` of the operator's own namespace (required)")
 	flags.StringVar(&o.Service, "service", "ktsn-operator", "`NAME` of the webhook's Service")
 	flags.StringVar(&o.Secret, "secret", "ktsn-operator-certificate", "`NAME` of the Secret for the webhook's certificate, which must be there")
@@ -54,21 +51,14 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Health, "health-address", ":8081", "`ADDRESS` of /healthz and /readyz")
 	flags.StringVar(&o.Metrics, "metrics-address", ":8080", "`ADDRESS` of /metrics, 0 for none")
 	flags.DurationVar(&o.Linger, "linger", time.Minute, "for how long a node keeps ktsnd and agent after its last pod on a network")
-	err := flags.Parse(arguments)
+	if err := command.Parse(flags, help, arguments, stdout); err != nil {
+		return nil, err
+	}
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, help)
-		flags.SetOutput(stdout)
-		flags.PrintDefaults()
-		return nil, flag.ErrHelp
-	case err != nil:
-		return nil, fmt.Errorf("%w; %w", err, ErrUsage)
-	case flags.NArg() > 0:
-		return nil, fmt.Errorf("%q is too much; %w", flags.Arg(0), ErrUsage)
 	case o.Namespace == "":
-		return nil, fmt.Errorf("--namespace is missing; %w", ErrUsage)
+		return nil, fmt.Errorf("--namespace is missing; %w", command.ErrUsage)
 	case o.Linger < 0:
-		return nil, fmt.Errorf("--linger is %v; give 0 or more; %w", o.Linger, ErrUsage)
+		return nil, fmt.Errorf("--linger is %v; give 0 or more; %w", o.Linger, command.ErrUsage)
 	}
 	return o, nil
 }

@@ -4,7 +4,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/command"
 )
 
 const aboutRemove = `Usage: ktsn-operator remove [OPTION]...
@@ -32,20 +32,9 @@ Options:
 // remove is the command of the chart's hook.
 func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ktsn-operator remove", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
 	timeout := flags.Duration("timeout", time.Minute, "how long all of it may take")
-	settle := flags.Duration("settle", 10*time.Second, "how long kubelets have to unmount what pods left that were deleted without a grace period")
-	err := flags.Parse(arguments)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, aboutRemove)
-		flags.SetOutput(stdout)
-		flags.PrintDefaults()
+	if err := command.Parse(flags, aboutRemove, arguments, stdout); err != nil {
 		return err
-	case err != nil:
-		return fmt.Errorf("%w; %w", err, ErrUsage)
-	case flags.NArg() > 0:
-		return fmt.Errorf("%q is too much; %w", flags.Arg(0), ErrUsage)
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
@@ -61,13 +50,12 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
-	return Remove(ctx, cluster, *settle)
+	return Remove(ctx, cluster)
 }
 
-// Remove removes all networks, unless there are pods on them. The object of a pod that was deleted without a grace period
-// is gone before its kubelet has unmounted its volume, for which that needs the node's agent: so nodes keep their agents
-// for settle.
-func Remove(ctx context.Context, cluster client.Client, settle time.Duration) error {
+// Remove removes all networks, unless there are pods on them, and takes the operator's label off nodes that still linger
+// with it. The agents go with the label, when their kubelets do not need them any more.
+func Remove(ctx context.Context, cluster client.Client) error {
 	var pods corev1.PodList
 	if err := cluster.List(ctx, &pods, client.MatchingLabels{v1alpha1.PodLabel: v1alpha1.LabelValue}); err != nil {
 		return fmt.Errorf("list the pods on networks: %w", err)
@@ -92,7 +80,7 @@ func Remove(ctx context.Context, cluster client.Client, settle time.Duration) er
 	if err := waitGone(ctx, cluster); err != nil {
 		return err
 	}
-	return unlabel(ctx, cluster, settle)
+	return unlabel(ctx, cluster)
 }
 
 // waitGone waits until the operator has let the networks go.
@@ -113,19 +101,10 @@ func waitGone(ctx context.Context, cluster client.Client) error {
 	}
 }
 
-// unlabel takes the operator's label off nodes that still linger with it, after settle.
-func unlabel(ctx context.Context, cluster client.Client, settle time.Duration) error {
+func unlabel(ctx context.Context, cluster client.Client) error {
 	var nodes corev1.NodeList
 	if err := cluster.List(ctx, &nodes, client.HasLabels{v1alpha1.NodeLabel}); err != nil {
 		return fmt.Errorf("list the nodes: %w", err)
-	}
-	if len(nodes.Items) == 0 {
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("wait for kubelets to unmount: %w", ctx.Err())
-	case <-time.After(settle):
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.NodeLabel)
 	for i := range nodes.Items {

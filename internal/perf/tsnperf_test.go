@@ -11,25 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// tsnperf returns the path of the built program.
-func tsnperf(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../bin"
-	}
-	path := filepath.Join(dir, "tsnperf")
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
-		t.Fatal(path + " is missing; run `make build`")
-	}
-	t.Skip(path + " is missing; run `make build`")
-	return ""
-}
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
+)
 
 // talk starts a talker that sends to a socket which nobody reads, and returns how to get its records once it
 // has ended.
@@ -41,7 +25,7 @@ func talk(t *testing.T, arguments ...string) (talker *exec.Cmd, records func() [
 	}
 	t.Cleanup(func() { nobody.Close() })
 	file := filepath.Join(t.TempDir(), "sent.csv")
-	talker = exec.Command(tsnperf(t), append([]string{"talker", "--quiet", "--no-txtime", "--to", nobody.LocalAddr().String(),
+	talker = exec.Command(testenv.Program(t, "tsnperf"), append([]string{"talker", "--quiet", "--no-txtime", "--to", nobody.LocalAddr().String(),
 		"--csv", file}, arguments...)...)
 	talker.Stderr = os.Stderr
 	if err := talker.Start(); err != nil {
@@ -84,7 +68,7 @@ func TestSocketsTakeTurns(t *testing.T) {
 	}
 	defer listener.Close()
 	const sockets, messages = 60, 180 // fewer than the buffer of a socket holds
-	talker := exec.Command(tsnperf(t), "talker", "--quiet", "--no-txtime", "--to", listener.LocalAddr().String(), "--sockets", "60",
+	talker := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--quiet", "--no-txtime", "--to", listener.LocalAddr().String(), "--sockets", "60",
 		"--count", "180", "--cycle", "100us")
 	talker.Stderr = os.Stderr
 	if err := talker.Start(); err != nil {
@@ -189,7 +173,7 @@ func TestFloodEndsWhenItIsTold(t *testing.T) {
 }
 
 func TestAnOffsetOutsideTheCycleIsRefused(t *testing.T) {
-	said, err := exec.Command(tsnperf(t), "talker", "--to", "127.0.0.1:9", "--cycle", "1ms", "--offset", "1ms").CombinedOutput()
+	said, err := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--cycle", "1ms", "--offset", "1ms").CombinedOutput()
 	if err == nil || !strings.Contains(string(said), "--offset of 1000000 ns") || strings.Count(string(said), "\n") != 1 {
 		t.Errorf("it ended with %v and said %q", err, said)
 	}

@@ -5,39 +5,21 @@ package podnet
 import (
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
 // plugins is the folder of what was built; without it, or root, the test is skipped.
 func plugins(t *testing.T) string {
 	t.Helper()
-	missing := t.Skip
-	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
-		missing = t.Fatal
-	}
-	if os.Geteuid() != 0 {
-		missing("needs root to make network namespaces")
-	}
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../bin"
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testenv.Root(t)
 	for _, name := range Plugins {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			missing(name + " is missing; run `make build`")
-		}
+		testenv.Program(t, name)
 	}
-	return dir
+	return testenv.BinDir(t)
 }
 
 func create(t *testing.T) *topology.Topology {
@@ -74,7 +56,7 @@ func TestPodsThatAreAttachedReachEachOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Repeat("x", way.bytes)
-			if got, source := sendAndReceive(t, way.from, way.to, way.target, text); got != text || source != way.source {
+			if got, source := testenv.SendUDP4(t, way.from, way.to, way.target, text); got != text || source.Addr() != way.source {
 				t.Errorf("%d bytes arrived from %s", len(got), source)
 			}
 		})
@@ -93,36 +75,4 @@ func TestPodsThatAreAttachedReachEachOther(t *testing.T) {
 			t.Error("its interface is still there")
 		}
 	})
-}
-
-// sendAndReceive sends one datagram and returns what arrived.
-func sendAndReceive(t *testing.T, from, to *topology.Namespace, address netip.Addr, text string) (string, netip.Addr) {
-	t.Helper()
-	var listener, talker *net.UDPConn
-	err := to.Do(func() (err error) {
-		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	err = from.Do(func() (err error) {
-		talker, err = net.DialUDP("udp4", nil, listener.LocalAddr().(*net.UDPAddr))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer talker.Close()
-	if _, err := talker.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
-	buffer := make([]byte, 2000)
-	_ = listener.SetReadDeadline(time.Now().Add(5 * time.Second))
-	length, source, err := listener.ReadFromUDPAddrPort(buffer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(buffer[:length]), source.Addr().Unmap()
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 // helperVariable makes the test binary play a program that creates a topology and is then killed.
@@ -46,16 +48,9 @@ func playVictim() {
 	time.Sleep(time.Hour)
 }
 
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
-}
-
 func create(t *testing.T) *Topology {
 	t.Helper()
-	needRoot(t)
+	testenv.Root(t)
 	topology, err := Create(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -95,48 +90,12 @@ func TestDatagramsTravel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Repeat("x", physicalMTU-28)
-			source := sendAndReceive(t, way.from, way.to, way.address, text)
-			if source.Addr() != way.source {
-				t.Errorf("arrived from %s, want %s", source, way.source)
+			got, source := testenv.SendUDP4(t, way.from, way.to, way.address, text)
+			if got != text || source.Addr() != way.source {
+				t.Errorf("%d bytes arrived from %s, want %d from %s", len(got), source, len(text), way.source)
 			}
 		})
 	}
-}
-
-// sendAndReceive sends one datagram and returns its source as the receiver saw it.
-func sendAndReceive(t *testing.T, from, to *Namespace, address netip.Addr, text string) netip.AddrPort {
-	t.Helper()
-	var listener *net.UDPConn
-	err := to.Do(func() (err error) {
-		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	var conn *net.UDPConn
-	err = from.Do(func() (err error) {
-		conn, err = net.DialUDP("udp4", nil, listener.LocalAddr().(*net.UDPAddr))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
-	buffer := make([]byte, 2000)
-	_ = listener.SetReadDeadline(time.Now().Add(5 * time.Second))
-	count, source, err := listener.ReadFromUDPAddrPort(buffer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(buffer[:count]) != text {
-		t.Errorf("received %d bytes that are not those that were sent", count)
-	}
-	return source
 }
 
 func TestNamespacesKnowNoIPv6(t *testing.T) {
@@ -157,8 +116,12 @@ func TestNamespacesKnowNoIPv6(t *testing.T) {
 
 func TestTwoTopologiesDoNotMeet(t *testing.T) {
 	first, second := create(t), create(t)
-	sendAndReceive(t, first.NodeA, first.NodeB, NodeAddressB, "first")
-	sendAndReceive(t, second.NodeA, second.NodeB, NodeAddressB, "second")
+	if got, _ := testenv.SendUDP4(t, first.NodeA, first.NodeB, NodeAddressB, "first"); got != "first" {
+		t.Errorf("the first received %q", got)
+	}
+	if got, _ := testenv.SendUDP4(t, second.NodeA, second.NodeB, NodeAddressB, "second"); got != "second" {
+		t.Errorf("the second received %q", got)
+	}
 }
 
 func TestNothingIsLeft(t *testing.T) {
@@ -180,7 +143,7 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	})
 	t.Run("after Create was cancelled", func(t *testing.T) {
-		needRoot(t)
+		testenv.Root(t)
 		mine := fmt.Sprintf("%s%x-", prefix, os.Getpid())
 		before := len(leftovers(t, mine))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -6,24 +6,20 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/podnet"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
 func createTopology(t *testing.T) *topology.Topology {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
+	testenv.Root(t)
 	created, err := topology.Create(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -42,20 +38,10 @@ func createTopology(t *testing.T) *topology.Topology {
 // pluginDir is where the network plugins were built; without them the test is skipped.
 func pluginDir(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../bin"
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range podnet.Plugins {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			t.Skip(name + " is missing; run `make build`")
-		}
+		testenv.Program(t, name)
 	}
-	return dir
+	return testenv.BinDir(t)
 }
 
 // opened is a tap by one of the functions that open some.
@@ -118,22 +104,8 @@ func openTap(t *testing.T, namespace *topology.Namespace, frames int) *Tap {
 // that the link never has to queue.
 func send(t *testing.T, from, to *topology.Namespace, address netip.Addr, count, payloadBytes int) {
 	t.Helper()
-	var listener, talker *net.UDPConn
-	err := to.Do(func() (err error) {
-		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 7000)))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	err = from.Do(func() (err error) {
-		talker, err = net.DialUDP("udp4", nil, listener.LocalAddr().(*net.UDPAddr))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	talker, listener := testenv.UDP4(t, from, to, netip.AddrPortFrom(address, 7000))
+	defer listener.Close() // there are others on that port
 	defer talker.Close()
 	buffer := make([]byte, 2000)
 	for i := range count {

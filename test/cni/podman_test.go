@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/podnet"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 // podman is Debian's podman on a node, with storage and network configurations of its own.
@@ -34,10 +35,10 @@ func newPodman(t *testing.T, n *node) *podman {
 	t.Helper()
 	path, err := exec.LookPath("podman")
 	if err != nil {
-		skip(t, "podman is missing; install Debian's package podman")
+		testenv.Missing(t, "podman is missing; install Debian's package podman")
 	}
 	if _, err := exec.LookPath("runc"); err != nil {
-		skip(t, "runc is missing; install Debian's package runc")
+		testenv.Missing(t, "runc is missing; install Debian's package runc")
 	}
 	p := &podman{n, path, filepath.Join(n.dir, "podman")}
 	for _, folder := range []string{"net.d", "rootfs/usr", "rootfs/proc", "rootfs/sys", "rootfs/dev", "rootfs/etc", "rootfs/run"} {

@@ -9,39 +9,15 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
-
-// required tells that a test must not be skipped.
-func required() bool {
-	return os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1"
-}
-
-func skip(t testing.TB, reason string) {
-	t.Helper()
-	if required() {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-}
 
 // program returns the path of a built program, and skips the test where there is none or no root.
 func program(t testing.TB, name string) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		skip(t, "needs root to make network namespaces")
-	}
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../bin"
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		skip(t, path+" is missing; run `make build`")
-	}
-	return path
+	testenv.Root(t)
+	return testenv.Program(t, name)
 }
 
 // referencePlugins is the folder of the plugins of the CNI project, built once and kept in the build folder.
@@ -49,7 +25,7 @@ func referencePlugins(t testing.TB) string {
 	t.Helper()
 	dir, err := buildReferences()
 	if err != nil {
-		skip(t, "the reference plugins cannot be built: "+err.Error())
+		testenv.Missing(t, "the reference plugins cannot be built: "+err.Error())
 	}
 	return dir
 }
@@ -69,7 +45,7 @@ func killablePlugin(t testing.TB) string {
 	t.Helper()
 	dir, err := buildKillable()
 	if err != nil {
-		skip(t, "tsn-cni cannot be built with fault points: "+err.Error())
+		testenv.Missing(t, "tsn-cni cannot be built with fault points: "+err.Error())
 	}
 	return dir
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 
@@ -25,7 +26,7 @@ func TestTheKernelAnswersAsRecorded(t *testing.T) {
 			cases = append(cases, one)
 		}
 	}
-	application := program(t, "ktsn-test-txtime")
+	application := testenv.Program(t, "ktsn-test-txtime")
 	machine := machine(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -6,11 +6,11 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/test/conformance"
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
@@ -23,37 +23,11 @@ const (
 	fetchPatience = 5 * time.Minute
 )
 
-// skip skips the test, unless it must not be.
-func skip(t *testing.T, reason string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-}
-
-// program returns the path of a built program.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../bin"
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		skip(t, path+" is missing; run `make build`")
-	}
-	return path
-}
-
 // machine prepares the virtual machine.
 func machine(t *testing.T) *conformance.Machine {
 	t.Helper()
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
-		skip(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh conformance")
+		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh conformance")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), fetchPatience)
 	defer cancel()
@@ -61,10 +35,10 @@ func machine(t *testing.T) *conformance.Machine {
 	command.Stderr = os.Stderr
 	folder, err := command.Output()
 	if err != nil {
-		skip(t, "scripts/conformance-guest.sh: "+err.Error())
+		testenv.Missing(t, "scripts/conformance-guest.sh: "+err.Error())
 	}
 	return &conformance.Machine{
-		Base: strings.TrimSpace(string(folder)), Guest: program(t, "ktsn-conformance-guest"), Dir: t.TempDir(),
+		Base: strings.TrimSpace(string(folder)), Guest: testenv.Program(t, "ktsn-conformance-guest"), Dir: t.TempDir(),
 	}
 }
 
@@ -87,7 +61,7 @@ func chosen(t *testing.T) []scenario.Scenario {
 // One boot for all: what takes time is the boot.
 func TestTheShaperDoesWhatTheKernelDoes(t *testing.T) {
 	scenarios := chosen(t)
-	replay := program(t, "ktsn-shaper-replay")
+	replay := testenv.Program(t, "ktsn-shaper-replay")
 	machine := machine(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

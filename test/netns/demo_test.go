@@ -18,6 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 // outside starts a program in no namespace.
@@ -184,7 +185,7 @@ func TestDemoMeasuresAndLeavesNothing(t *testing.T) {
 
 func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
 	if _, err := ovsnode.Program(); err != nil {
-		skip(t, err.Error())
+		testenv.Missing(t, err.Error())
 	}
 	out := t.TempDir()
 	demo := startDemo(t, out, "--paths", "direct,ovs", "--workloads", "plain,pmd-sleep", "--alternations", "2")
@@ -198,7 +199,7 @@ func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
 // The kernel's number of hugepages cannot be changed where the demo sees it, as in a container.
 func TestDemoWithoutHugepagesSaysSoAndMeasuresTheRest(t *testing.T) {
 	if _, err := ovsnode.Program(); err != nil {
-		skip(t, err.Error())
+		testenv.Missing(t, err.Error())
 	}
 	const pages = "/proc/sys/vm/nr_hugepages"
 	out, arguments := t.TempDir(), []string{"-m", "sh", "-c", "mount --bind " + pages + " " + pages + " && mount -o remount,ro,bind " + pages + ` && exec "$@"`, "sh",

@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/podnet"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
@@ -32,37 +33,11 @@ const (
 	nobody = 65534
 )
 
-// required tells that a test must not be skipped.
-func required() bool {
-	return os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1"
-}
-
-func skip(t *testing.T, reason string) {
-	t.Helper()
-	if required() {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-}
-
 // program returns the path of a built program, and skips the test where there is none or no root.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		skip(t, "needs root to make network namespaces")
-	}
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../bin"
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		skip(t, path+" is missing; run `make build`")
-	}
-	return path
+	testenv.Root(t)
+	return testenv.Program(t, name)
 }
 
 // lab is a topology, and the ktsnd on node a once it was started.
@@ -393,7 +368,7 @@ func python(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("python3")
 	if err != nil {
-		skip(t, "python3 is missing; install it")
+		testenv.Missing(t, "python3 is missing; install it")
 	}
 	return path
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 // oldestGlibc is that of Debian 9.
@@ -50,7 +52,7 @@ func defined(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	file, err := elf.Open(path)
 	if err != nil {
-		skip(t, path+" is missing; install musl-tools")
+		testenv.Missing(t, path+" is missing; install musl-tools")
 	}
 	defer file.Close()
 	symbols, err := file.DynamicSymbols()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
@@ -30,7 +31,7 @@ const (
 func TestIsochronSendsThroughLibktsn(t *testing.T) {
 	isochron, err := exec.LookPath("isochron")
 	if err != nil {
-		skip(t, "isochron is missing; scripts/install-deps.sh test")
+		testenv.Missing(t, "isochron is missing; scripts/install-deps.sh test")
 	}
 	for name, test := range map[string]struct {
 		arguments []string

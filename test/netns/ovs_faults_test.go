@@ -18,6 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
@@ -220,7 +221,7 @@ func TestTakeDownOfOpenVSwitchThatFailsIsGoneOnWith(t *testing.T) {
 func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
 	lab := newOVSNode(t)
 	if _, err := os.Stat(kernelDaemon); err != nil {
-		skip(t, err.Error())
+		testenv.Missing(t, err.Error())
 	}
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.StartProgram(t.Context(), lab.Topology, kernelDaemon) })
 	for version := ""; version == ""; { // until ovs-vswitchd has said what it is

@@ -18,6 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/podnet"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
@@ -36,7 +37,7 @@ func newOVSNode(t *testing.T) *ovsLab {
 		program(t, name)
 	}
 	if _, err := ovsnode.Program(); err != nil {
-		skip(t, err.Error())
+		testenv.Missing(t, err.Error())
 	}
 	nodes, err := topology.Create(t.Context())
 	if err != nil {
@@ -55,7 +56,7 @@ func (l *ovsLab) start(t *testing.T, begin func() (*ovsnode.Node, error)) {
 	t.Helper()
 	node, err := begin()
 	if err != nil {
-		skip(t, err.Error())
+		testenv.Missing(t, err.Error())
 	}
 	l.node = node
 	t.Cleanup(func() {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
@@ -100,7 +101,7 @@ func compileWithMusl(t *testing.T, name, sources string, options ...string) stri
 	t.Helper()
 	compiler, err := exec.LookPath("musl-gcc")
 	if err != nil {
-		skip(t, "musl-gcc is missing; install musl-tools")
+		testenv.Missing(t, "musl-gcc is missing; install musl-tools")
 	}
 	return compile(t, compiler, name, sources, options...)
 }

@@ -76,24 +76,33 @@ func (a *asker) does(t *testing.T, what, want string) time.Duration {
 	return took
 }
 
-// checkWire checks that so many messages whose payload is their transmit time were on the wire, none before it.
-func checkWire(t *testing.T, tap *wiretap.Tap, want int) {
+// leadsOnWire is of each message on the wire whose payload is its transmit time how long before that it was there.
+func leadsOnWire(t *testing.T, tap *wiretap.Tap) []time.Duration {
 	t.Helper()
 	seen := &observed{}
 	seen.addPackets(t, tap)
-	count := 0
+	var leads []time.Duration
 	for i, packet := range seen.packets {
 		txtime, err := strconv.ParseInt(string(packet.Payload), 10, 64)
 		if packet.Destination.Port() != listenPort || err != nil {
 			continue
 		}
-		count++
-		if early := txtime - seen.wireTAI[i]; early > 0 {
-			t.Errorf("a message was on the wire %v before its time", time.Duration(early))
+		leads = append(leads, time.Duration(txtime-seen.wireTAI[i]))
+	}
+	return leads
+}
+
+// checkWire checks that so many messages whose payload is their transmit time were on the wire, none before it.
+func checkWire(t *testing.T, tap *wiretap.Tap, want int) {
+	t.Helper()
+	leads := leadsOnWire(t, tap)
+	for _, early := range leads {
+		if early > 0 {
+			t.Errorf("a message was on the wire %v before its time", early)
 		}
 	}
-	if count != want {
-		t.Errorf("%d messages were on the wire, want %d", count, want)
+	if len(leads) != want {
+		t.Errorf("%d messages were on the wire, want %d", len(leads), want)
 	}
 }
 

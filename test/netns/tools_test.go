@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 // The experiments with other people's programs, in seconds.
@@ -38,7 +39,7 @@ with: {parts: [overhead, best-effort, subscribers, security], sizes: [64], subsc
 func benchCommand(t *testing.T, profile, out string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		skip(t, "needs root to make network namespaces")
+		testenv.Missing(t, "needs root to make network namespaces")
 	}
 	file := filepath.Join(t.TempDir(), "profile.yaml")
 	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
@@ -55,7 +56,7 @@ func needTools(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if _, err := exec.LookPath(name); err != nil {
-			skip(t, name+" is not installed; scripts/install-deps.sh test")
+			testenv.Missing(t, name+" is not installed; scripts/install-deps.sh test")
 		}
 	}
 }

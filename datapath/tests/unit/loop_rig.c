@@ -263,6 +263,13 @@ void rig_destination_close(struct rig *rig, struct rig_ring *ring, uint32_t inde
 						       .index = index});
 }
 
+void rig_application_close(struct rig *rig, struct rig_ring *ring)
+{
+	rig_destination_close(rig, ring, 0);
+	rig_flow_close(rig, ring, 0);
+	rig_ring_close(rig, ring);
+}
+
 void rig_destination_update(struct rig *rig, struct loop_destination *destination,
 			    enum loop_destination_state state)
 {

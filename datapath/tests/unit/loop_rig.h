@@ -78,6 +78,8 @@ void rig_flow_close(struct rig *rig, struct rig_ring *ring, uint32_t index);
 struct loop_destination *rig_destination_open(struct rig *rig, struct rig_ring *ring, uint32_t index,
 					      struct loop_flow *flow, enum loop_destination_state state);
 void rig_destination_close(struct rig *rig, struct rig_ring *ring, uint32_t index);
+/* Destination and flow 0, and the ring: as the control thread does when a process ends that has no more. */
+void rig_application_close(struct rig *rig, struct rig_ring *ring);
 /* Returns when the loop knows it. */
 void rig_destination_update(struct rig *rig, struct loop_destination *destination,
 			    enum loop_destination_state state);

@@ -32,13 +32,6 @@ static void pod_open(struct rig *rig, struct pod *pod, uint64_t number, uint32_t
 	pod->destination = rig_destination_open(rig, &pod->ring, 0, flow, state);
 }
 
-static void pod_close(struct rig *rig, struct pod *pod)
-{
-	rig_destination_close(rig, &pod->ring, 0);
-	rig_flow_close(rig, &pod->ring, 0);
-	rig_ring_close(rig, &pod->ring);
-}
-
 static void send_text(struct pod *pod, const char *text, int64_t txtime_tai_ns)
 {
 	rig_send(&pod->ring,
@@ -73,8 +66,8 @@ static void message_longer_than_a_frame_is_no_others_end(void **state)
 	rig_wait_counter(&rig, &counters->sent, 1);
 	rig_sent_text(&rig, 0, text);
 	assert_string_equal(text, "before");
-	pod_close(&rig, &other);
-	pod_close(&rig, &hostile);
+	rig_application_close(&rig, &other.ring);
+	rig_application_close(&rig, &hostile.ring);
 	rig_wait_retired(&rig, 2 * OBJECTS_OF_POD);
 	rig_fini(&rig);
 	rig_ring_fini(&other.ring);
@@ -116,7 +109,7 @@ static void many_threads_that_wait_for_space_are_woken_a_few_at_a_time(void **st
 		assert_int_equal(atomic_load(&sleepers.woken), woken);
 	}
 	sleepers_join(&sleepers);
-	pod_close(&rig, &pod);
+	rig_application_close(&rig, &pod.ring);
 	rig_wait_retired(&rig, OBJECTS_OF_POD);
 	rig_fini(&rig);
 	rig_ring_fini(&pod.ring);

@@ -108,17 +108,10 @@ static struct departure departure_at(struct bench *bench, int index)
 	return record;
 }
 
-static void pod_close(struct bench *bench, struct rig_ring *ring)
-{
-	rig_destination_close(&bench->rig, ring, 0);
-	rig_flow_close(&bench->rig, ring, 0);
-	rig_ring_close(&bench->rig, ring);
-}
-
 static void bench_destroy(struct bench *bench)
 {
-	pod_close(bench, &bench->flood);
-	pod_close(bench, &bench->good);
+	rig_application_close(&bench->rig, &bench->flood);
+	rig_application_close(&bench->rig, &bench->good);
 	rig_wait_retired(&bench->rig, 6);
 	atomic_store(&frames_of, NULL);
 	rig_fini(&bench->rig);

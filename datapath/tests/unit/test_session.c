@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The process's connection to a ktsnd that is not there, is slow, says no, or ends. The tests are that ktsnd, in the same
- * thread: what libktsn asks lies in the socket until they answer. One after another: a process that met a ktsnd once does
- * not forget it.
+ * thread: what libktsn asks lies in the socket until they answer. One after another: a process that was once where a ktsnd
+ * is meant to be does not forget it.
  */
 #include "handshake.h"
 #include "ring_memory.h"
 #include "session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -118,14 +120,72 @@ static uint64_t unanswered(const struct ktsn_ring_memory *memory)
 	return atomic_load(&header->unanswered);
 }
 
-static void where_nobody_listens_is_no_network(void **state)
+/* What a process hears that asks for the first time, and then once more when there is nothing left of ktsnd's. */
+static void first_answers(const char *socket_path, int first, int then)
 {
-	struct session *session;
+	pid_t child = fork();
+	int status;
+
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct session *session;
+		bool as_wanted;
+
+		setenv("KTSN_SOCKET", socket_path, 1);
+		as_wanted = session_get(&session) == first;
+		setenv("KTSN_SOCKET", "/nowhere/app.sock", 1);
+		_exit(as_wanted && session_get(&session) == then ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+static void where_nothing_is_of_ktsnd_is_no_network(void **state)
+{
+	char elsewhere[sizeof(folder) + 32];
 
 	(void)state;
-	assert_int_equal(session_get(&session), -ENOTCONN);
-	close(listen_here()); /* what a killed one leaves */
-	assert_int_equal(session_get(&session), -ENOTCONN);
+	snprintf(elsewhere, sizeof(elsewhere), "%s/none/app.sock", folder);
+	first_answers(address.sun_path, -ENOTCONN, -ENOTCONN);
+	first_answers(elsewhere, -ENOTCONN, -ENOTCONN);
+	first_answers("app.sock", -ENOTCONN, -ENOTCONN);
+}
+
+static void a_killed_one_is_away(void **state)
+{
+	(void)state;
+	close(listen_here()); /* what it leaves */
+	first_answers(address.sun_path, -ETIMEDOUT, -ETIMEDOUT);
+	unlink(address.sun_path);
+}
+
+static void one_that_begins_to_listen_is_away(void **state)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	(void)state;
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	first_answers(address.sun_path, -ETIMEDOUT, -ETIMEDOUT);
+	close(fd);
+	unlink(address.sun_path);
+}
+
+static void one_that_ended_in_a_pods_folder_is_away(void **state)
+{
+	char library[sizeof(folder) + 32];
+	int fd;
+
+	(void)state;
+	snprintf(library, sizeof(library), "%s/libktsn.so", folder);
+	fd = open(library, O_CREAT | O_WRONLY | O_CLOEXEC, 0444);
+	assert_true(fd >= 0);
+	close(fd);
+	first_answers(address.sun_path, -ETIMEDOUT, -ETIMEDOUT);
+	assert_int_equal(chdir(folder), 0);
+	first_answers("app.sock", -ETIMEDOUT, -ETIMEDOUT);
+	assert_int_equal(chdir("/"), 0);
+	unlink(library);
+	first_answers(address.sun_path, -ENOTCONN, -ENOTCONN);
 }
 
 static void one_that_is_slow_is_greeted_once_and_its_late_answer_counts(void **state)
@@ -158,7 +218,6 @@ static void who_met_one_does_not_go_without(void **state)
 	struct session *session;
 
 	(void)state;
-	assert_int_equal(session_get(&session), -ETIMEDOUT); /* the socket is there, nobody listens */
 	unlink(address.sun_path);
 	assert_int_equal(session_get(&session), -ETIMEDOUT);
 }
@@ -271,7 +330,10 @@ static void what_is_not_answered_is_not_asked_twice(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(where_nobody_listens_is_no_network),
+		cmocka_unit_test(where_nothing_is_of_ktsnd_is_no_network),
+		cmocka_unit_test(a_killed_one_is_away),
+		cmocka_unit_test(one_that_begins_to_listen_is_away),
+		cmocka_unit_test(one_that_ended_in_a_pods_folder_is_away),
 		cmocka_unit_test(one_that_is_slow_is_greeted_once_and_its_late_answer_counts),
 		cmocka_unit_test(who_met_one_does_not_go_without),
 		cmocka_unit_test(one_that_says_no_gives_its_reason),

@@ -84,6 +84,8 @@ type node struct {
 	// told is what the agent was told of its registration.
 	told chan error
 	stop func()
+	// leave is called when the agent is told to end.
+	leave func()
 }
 
 func newNode(t *testing.T) *node {
@@ -131,6 +133,11 @@ func (n *node) start(t *testing.T) {
 		Driver: n.driver, Endpoint: filepath.Join(n.dir, "kubelet", "plugins", "csi.sock"),
 		Registry: filepath.Join(n.dir, "kubelet", "plugins_registry", "reg.sock"), Log: log,
 		Registered: func(err error) { n.told <- err },
+		Leave: func(context.Context) {
+			if n.leave != nil {
+				n.leave()
+			}
+		},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -541,5 +548,34 @@ func TestKubeletRegistersTheDriver(t *testing.T) {
 	}
 	if err := n.next(t); err == nil || err.Error() != "kubelet did not register the CSI driver: no" {
 		t.Errorf("after a refusal: %v", err)
+	}
+}
+
+func TestKubeletIsServedUntilTheAgentHasLeft(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, "uid", "v")
+	leaving := make(chan struct{})
+	left := make(chan struct{})
+	n.leave = func() {
+		close(leaving)
+		<-left
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		n.stop()
+	}()
+	<-leaving
+	if _, err := registerapi.NewRegistrationClient(dial(t, n.server.Registry)).GetInfo(t.Context(), &registerapi.InfoRequest{}); err != nil {
+		t.Errorf("kubelet was told that the driver is gone: %v", err)
+	}
+	n.unpublish(t, "uid", "v")
+	n.isClean(t)
+	close(left)
+	<-stopped
+	for _, path := range []string{n.server.Registry, n.server.Endpoint} {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("left behind: %s, %v", path, err)
+		}
 	}
 }

@@ -8,7 +8,9 @@
 //	  libktsn.so                      a link to the library of the day on which the pod was made
 //	…/volumes/…~csi/NAME/mount      the same folder, mounted read only where kubelet wants it
 //
-// A folder is mounted rather than its files, so that a pod sees the socket of a ktsnd that was started anew.
+// A folder is mounted rather than its files, so that a pod sees the socket of a ktsnd that was started anew. The library stays
+// while ktsnd is away, and tells a program that starts meanwhile that its pod is on a network (decision 12): it is put there
+// before the socket, and removed after the mount.
 //
 // What was published is written down beside the folders, on the same file system in memory: a reboot takes records,
 // folders and mounts together. Every step may have been done before, by an agent that was killed behind it.

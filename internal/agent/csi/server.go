@@ -27,7 +27,9 @@ type Server struct {
 	Registry string
 	// Registered is told what kubelet says of the registration.
 	Registered func(error)
-	Log        *slog.Logger
+	// Leave is called at the end, before kubelet learns of it: as long as it does not return, kubelet is served.
+	Leave func(context.Context)
+	Log   *slog.Logger
 }
 
 // lookEvery is how often to see whether the sockets are still there, and retry what kubelet has refused.
@@ -36,7 +38,7 @@ const lookEvery = 5 * time.Second
 // notRegistered is the state before kubelet has said anything.
 var errNotRegistered = errors.New("kubelet has not registered the CSI driver yet")
 
-// Run serves until ctx ends.
+// Run serves until ctx ends and Leave, which gets a ctx that has not, returns.
 func (s *Server) Run(ctx context.Context) error {
 	driver := grpc.NewServer()
 	csi.RegisterIdentityServer(driver, s.Driver)
@@ -71,6 +73,7 @@ func (s *Server) beRegistered(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			s.Leave(context.WithoutCancel(ctx))
 			return nil
 		case refused = <-said:
 			s.Registered(refused)

@@ -8,4 +8,6 @@
 // A pod has ended when it was missing in two looks with a while between them, and the API server itself, asked just before
 // something is removed, does not have it either: what the agent remembers may be old. As long as its network namespace
 // is there, so may be its processes, and nothing is removed.
+//
+// It also tells an agent that ends how long kubelet and the runtime still need it for pods that have ended.
 package sweep

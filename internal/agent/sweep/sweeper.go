@@ -116,12 +116,15 @@ func (s *Sweeper) Look(ctx context.Context) error {
 // confirmed asks the API server itself whether a pod is gone: what is remembered of it here may be long out of date, when
 // the connection has failed.
 func (s *Sweeper) confirmed(ctx context.Context, identity string) (bool, error) {
-	alive, err := s.alive(ctx, s.Live, client.MatchingFields{"spec.nodeName": s.Node})
+	alive, err := s.alive(ctx, s.Live, s.ofNode())
 	if err == nil && alive[identity] {
 		s.Log.Warn("the API server has a pod that was missing here", "uid", identity)
 	}
 	return err == nil && !alive[identity], err
 }
+
+// ofNode asks for the pods of this node.
+func (s *Sweeper) ofNode() client.ListOption { return client.MatchingFields{"spec.nodeName": s.Node} }
 
 func (s *Sweeper) list(ctx context.Context) (*things, error) {
 	have := &things{}
@@ -168,16 +171,25 @@ const staticUID = "kubernetes.io/config.hash"
 
 // alive are the identities of the node's pods.
 func (s *Sweeper) alive(ctx context.Context, from client.Reader, options ...client.ListOption) (map[string]bool, error) {
+	pods, err := listPods(ctx, from, options...)
+	return identitiesOf(pods), err
+}
+
+func listPods(ctx context.Context, from client.Reader, options ...client.ListOption) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := from.List(ctx, &pods, options...); err != nil {
 		return nil, fmt.Errorf("list the node's pods: %w", err)
 	}
-	alive := map[string]bool{}
-	for i := range pods.Items {
-		alive[string(pods.Items[i].UID)] = true
-		alive[pods.Items[i].Annotations[staticUID]] = true
+	return pods.Items, nil
+}
+
+func identitiesOf(pods []corev1.Pod) map[string]bool {
+	all := map[string]bool{}
+	for i := range pods {
+		all[string(pods[i].UID)] = true
+		all[pods[i].Annotations[staticUID]] = true
 	}
-	return alive, nil
+	return all
 }
 
 // sweepPods removes volumes, folders and sockets.

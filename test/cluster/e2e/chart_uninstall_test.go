@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -89,10 +90,14 @@ func objects(ctx context.Context, t *testing.T) map[string]bool {
 func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 	ctx := needChart(t)
 	namespace := newNamespace(ctx, t, restricted)
-	start(ctx, t, namespace, timed(waiting("user", under.Nodes[0].Name)), onChart(waiting("receiver", under.Nodes[1].Name)))
+	users := []*corev1.Pod{onChart(waiting("receiver", under.Nodes[1].Name))}
+	for i := range 8 {
+		users = append(users, timed(waiting(fmt.Sprintf("user-%d", i), under.Nodes[i%2].Name)))
+	}
+	start(ctx, t, namespace, users...)
 	said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
-	want := fmt.Sprintf("are in use by pods %s/receiver, %s/user; delete them first, nothing was removed", namespace, namespace)
-	if err == nil || !strings.Contains(said, want) {
+	want := fmt.Sprintf("are in use by pods %[1]s/receiver, %[1]s/user-0, ", namespace)
+	if err == nil || !strings.Contains(said, want) || !strings.Contains(said, "; delete them first, nothing was removed") {
 		t.Fatalf("got %v, %q; want %q in it", err, said, want)
 	}
 	waitForChart(ctx, t)
@@ -102,6 +107,7 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 			t.Errorf("after the refusal there is still %s", object)
 		}
 	}
+	// Without grace, so that their objects are gone long before kubelets have unmounted so many volumes.
 	deleteNamespace(t, namespace)
 	// What an attempt has left that was killed half-way.
 	stale := waiting("ktsn-clean-"+under.Nodes[0].Name, under.Nodes[0].Name)

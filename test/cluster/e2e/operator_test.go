@@ -49,8 +49,11 @@ metadata: {name: elsewhere}
 spec: {vni: 45, ipv4: {cidr: 10.45.0.0/16}, uplinks: [{interface: eno9}], namespaceSelector: {matchLabels: {elsewhere: allowed}}}
 `
 
-// withSchedule is the first of them with a schedule; %d are the classes that may send in the first half of the cycle.
-const withSchedule = `
+// withSchedule is the first of them with a schedule of so many cycles a second: the gates in the first half of the cycle, and
+// in the second.
+func withSchedule(frequency, first, second int) string {
+	half := int(time.Second/time.Nanosecond) / frequency / 2
+	return fmt.Sprintf(`
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNNetwork
 metadata: {name: tsn}
@@ -59,12 +62,13 @@ spec:
   ipv4: {cidr: 10.42.0.0/16}
   schedule:
     gate-enabled: true
-    admin-cycle-time: {numerator: 1, denominator: 1000}
+    admin-cycle-time: {numerator: 1, denominator: %d}
     admin-control-list:
       gate-control-entry:
-        - {index: 0, operation-name: set-gate-states, time-interval-value: 500000, gate-states-value: %d}
-        - {index: 1, operation-name: set-gate-states, time-interval-value: 500000, gate-states-value: 255}
-`
+        - {index: 0, operation-name: set-gate-states, time-interval-value: %d, gate-states-value: %d}
+        - {index: 1, operation-name: set-gate-states, time-interval-value: %[2]d, gate-states-value: %[4]d}
+`, frequency, half, first, second)
+}
 
 func applyText(ctx context.Context, t *testing.T, text string) {
 	t.Helper()
@@ -217,7 +221,7 @@ func schedules(ctx context.Context, t *testing.T) {
 	var last v1alpha1.PTPTime
 	for _, classes := range []int{128, 15} {
 		began := time.Now()
-		applyText(ctx, t, fmt.Sprintf(withSchedule, classes))
+		applyText(ctx, t, withSchedule(1000, classes, 255))
 		waitNetwork(ctx, t, "tsn", func(network *v1alpha1.TSNNetwork) error {
 			request := network.Status.Schedule
 			if request == nil || request.ObservedGeneration != network.Generation || request.BaseTime == last {

@@ -32,23 +32,6 @@ const (
 	wireAttempts = 3
 )
 
-// onWire is the network with a schedule: %d are the gates in the first half of the cycle, and in the second.
-const onWire = `
-apiVersion: kubernetsn.io/v1alpha1
-kind: TSNNetwork
-metadata: {name: tsn}
-spec:
-  vni: 42
-  ipv4: {cidr: 10.42.0.0/16}
-  schedule:
-    gate-enabled: true
-    admin-cycle-time: {numerator: 1, denominator: 25}
-    admin-control-list:
-      gate-control-entry:
-        - {index: 0, operation-name: set-gate-states, time-interval-value: 20000000, gate-states-value: %d}
-        - {index: 1, operation-name: set-gate-states, time-interval-value: 20000000, gate-states-value: %d}
-`
-
 // Without SO_PRIORITY, messages belong to class 1.
 const (
 	allOpen      = 255
@@ -58,7 +41,7 @@ const (
 // scheduleTold applies a schedule and waits until all nodes say that they execute it; it returns the cycle in which that begins.
 func scheduleTold(ctx context.Context, t *testing.T, first, second int) int64 {
 	t.Helper()
-	applyText(ctx, t, fmt.Sprintf(onWire, first, second))
+	applyText(ctx, t, withSchedule(int(time.Second/wireCycle), first, second))
 	var base v1alpha1.PTPTime
 	waitNetwork(ctx, t, "tsn", func(network *v1alpha1.TSNNetwork) error {
 		request := network.Status.Schedule

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Destinations and the neighbours that they wait for, as the control thread has them. The kernel is not asked: which
+ * neighbour a destination needs the test says, and the loop does not run.
+ */
+#include "loop_rig.h"
+#include "loop_state.h"
+#include "node.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { WAITING = 3, ALL = WAITING + 1 };
+
+/* Three destinations wait for one neighbour, the last for another. */
+struct bench {
+	struct rig rig;
+	struct rig_ring ring;
+	struct node node;
+	struct pod pod;
+	struct process process;
+	struct flow flow;
+	struct loop_flow loop_flow;
+	struct neighbor neighbors[2];
+	struct destination *destinations[ALL];
+	uint32_t commands; /* that were looked at */
+};
+
+static struct neighbor *next_hop;
+
+int __wrap_way_find(struct destination *destination, const struct flow *flow);
+
+int __wrap_way_find(struct destination *destination, const struct flow *flow)
+{
+	(void)flow;
+	destination->inner = next_hop;
+	next_hop->users++;
+	return 0;
+}
+
+static uint32_t commands_count(const struct bench *bench)
+{
+	uint32_t count = 0;
+
+	while (commands_peek(&bench->rig.loop->commands, count))
+		count++;
+	return count;
+}
+
+static int set_up(void **state)
+{
+	struct bench *bench = calloc(1, sizeof(*bench));
+	const struct ktsn_app_key key = {.carries = KTSN_APP_CARRIES_PRIORITY};
+
+	*state = bench;
+	if (!bench)
+		return -1;
+	rig_create(&bench->rig, &(struct rig_config){64, 64, 10000});
+	rig_ring_open(&bench->rig, &bench->ring, 64);
+	bench->node.loop = bench->rig.loop;
+	bench->pod.node = &bench->node;
+	bench->process.pod = &bench->pod;
+	bench->process.ring = bench->ring.ring;
+	bench->flow.process = &bench->process;
+	bench->flow.loop = &bench->loop_flow;
+	for (int i = 0; i < 2; i++) {
+		bench->neighbors[i].entry.state = NEIGHBOR_RESOLVING;
+		bench->neighbors[i].users = 1;
+	}
+	for (uint32_t i = 0; i < ALL; i++) {
+		next_hop = &bench->neighbors[i / WAITING];
+		assert_int_equal(
+			destination_create(&bench->flow, &key, KTSN_APP_NONE, &bench->destinations[i]), 0);
+		assert_int_equal(bench->destinations[i]->route.state, DESTINATION_RESOLVING);
+	}
+	bench->commands = commands_count(bench);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct bench *bench = *state;
+
+	for (uint32_t i = 0; i < ALL; i++)
+		if (bench->destinations[i])
+			destination_free(bench->destinations[i]);
+	assert_null(bench->node.destinations);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(bench->neighbors[i].users, 1);
+		assert_null(bench->neighbors[i].ties);
+	}
+	free(bench->ring.ring);
+	rig_fini(&bench->rig);
+	rig_ring_fini(&bench->ring);
+	free(bench);
+	return 0;
+}
+
+static void becomes(struct neighbor *neighbor, enum rtnl_neighbor_state neighbor_state)
+{
+	neighbor->entry.state = neighbor_state;
+	destinations_neighbor_changed(neighbor);
+}
+
+/* The next that the loop is told: that this destination is in this state. */
+static void assert_told(struct bench *bench, const struct destination *destination,
+			enum loop_destination_state state)
+{
+	const struct loop_command *command = commands_peek(&bench->rig.loop->commands, bench->commands++);
+
+	assert_non_null(command);
+	assert_int_equal(command->type, COMMAND_DESTINATION_UPDATE);
+	assert_ptr_equal(command->destination, destination->loop);
+	assert_int_equal(command->route.state, state);
+}
+
+static void assert_told_no_more(const struct bench *bench)
+{
+	assert_int_equal(commands_count(bench), bench->commands);
+}
+
+static void those_that_wait_for_a_neighbor_are_told_of_it(void **state)
+{
+	struct bench *bench = *state;
+
+	becomes(&bench->neighbors[0], NEIGHBOR_VALID);
+	for (uint32_t i = WAITING; i-- > 0;)
+		assert_told(bench, bench->destinations[i], DESTINATION_RESOLVED);
+	becomes(&bench->neighbors[1], NEIGHBOR_FAILED);
+	assert_told(bench, bench->destinations[WAITING], DESTINATION_UNREACHABLE);
+	/* Nothing new. */
+	becomes(&bench->neighbors[0], NEIGHBOR_VALID);
+	assert_told_no_more(bench);
+}
+
+/* There may be thousands, of other pods, and the kernel says something of neighbours all the time. */
+static void those_that_do_not_are_not_looked_at(void **state)
+{
+	struct bench *bench = *state;
+	struct destination *all = bench->node.destinations;
+
+	bench->node.destinations = NULL;
+	becomes(&bench->neighbors[1], NEIGHBOR_VALID);
+	assert_told(bench, bench->destinations[WAITING], DESTINATION_RESOLVED);
+	assert_told_no_more(bench);
+	bench->node.destinations = all;
+}
+
+static void one_that_is_gone_is_told_nothing(void **state)
+{
+	struct bench *bench = *state;
+
+	destination_free(bench->destinations[1]);
+	bench->destinations[1] = NULL;
+	/* As when the loop has given it back, and its memory is still needed. */
+	destination_detach(bench->destinations[0]);
+	becomes(&bench->neighbors[0], NEIGHBOR_VALID);
+	assert_told(bench, bench->destinations[2], DESTINATION_RESOLVED);
+	assert_told_no_more(bench);
+}
+
+/* Its address was removed: it does not come back with the neighbour. */
+static void one_that_is_closed_stays_closed(void **state)
+{
+	struct bench *bench = *state;
+
+	bench->destinations[WAITING]->route.state = DESTINATION_CLOSED;
+	becomes(&bench->neighbors[1], NEIGHBOR_VALID);
+	assert_told_no_more(bench);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(those_that_wait_for_a_neighbor_are_told_of_it),
+		TEST(those_that_do_not_are_not_looked_at),
+		TEST(one_that_is_gone_is_told_nothing),
+		TEST(one_that_is_closed_stays_closed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

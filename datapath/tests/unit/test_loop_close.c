@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sockets, addresses and rings that are closed: the loop with its real thread and clock and a fake port.
+ */
+#include "clock.h"
+#include "loop_bench.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void send_many(struct bench *bench)
+{
+	int64_t txtime_tai_ns = clock_tai_ns() + 50 * MS;
+
+	for (unsigned int i = 0; i < BENCH_MANY; i++)
+		bench_send_number(bench, i, txtime_tai_ns + i * 10000);
+}
+
+static void check_many_left(struct bench *bench)
+{
+	bench_wait_sent(bench, BENCH_MANY);
+	for (unsigned int i = 0; i < BENCH_MANY; i++)
+		assert_int_equal(bench_sent_number(bench, i), i);
+}
+
+static void closed_ring_ends_when_its_messages_have_left(void **state)
+{
+	struct bench bench = {0};
+
+	(void)state;
+	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
+	send_many(&bench);
+	rig_application_close(&bench.rig, &bench.ring);
+	check_many_left(&bench);
+	rig_wait_retired(&bench.rig, 3);
+	assert_int_equal(bench.rig.retired[0], LOOP_DESTINATION);
+	assert_int_equal(bench.rig.retired[1], LOOP_FLOW);
+	assert_int_equal(bench.rig.retired[2], LOOP_RING);
+	assert_int_equal(rig_ring_free_slots(&bench.ring), BENCH_SLOTS);
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
+/* An application may write what it likes into its ring, and unwrite it: it must end all the same. */
+static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
+{
+	struct bench bench = {0};
+	struct ktsn_ring_header *header;
+
+	(void)state;
+	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
+	bench.ring.share.pending_max = 1;
+	bench_send_number(&bench, 0, clock_tai_ns() + 100 * MS);
+	bench_wait_taken(&bench, 1);
+	/* Held back: it stays in the ring, which counts as having a backlog. */
+	bench_send_number(&bench, 1, clock_tai_ns());
+	usleep(20000);
+	header = bench.ring.memory.address;
+	for (int w = 0; w < KTSN_RING_WORDS; w++)
+		atomic_store(&header->ready[w], 0);
+	atomic_store(&header->ready_summary, 0);
+	bench_wait_sent(&bench, 1);
+	rig_application_close(&bench.rig, &bench.ring);
+	rig_wait_retired(&bench.rig, 3);
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
+/* As when a process ends: its flows and destinations go with the ring, unannounced. */
+static void closed_ring_that_waited_for_memory_loses_nothing(void **state)
+{
+	struct bench bench = {0};
+
+	(void)state;
+	bench_init(&bench, 16, BENCH_PACKETS, KTSN_CLOCK_TAI);
+	send_many(&bench);
+	rig_ring_close(&bench.rig, &bench.ring);
+	check_many_left(&bench);
+	rig_wait_retired(&bench.rig, 1);
+	assert_int_equal(rig_ring_free_slots(&bench.ring), BENCH_SLOTS);
+	free(bench.flow);
+	free(bench.destination);
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
+static void ring_closed_while_unresolved_ends_with_the_answer(void **state)
+{
+	struct bench bench = {0};
+
+	(void)state;
+	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
+	rig_destination_update(&bench.rig, bench.destination, DESTINATION_RESOLVING);
+	for (unsigned int i = 0; i < 10; i++)
+		bench_send_number(&bench, i, clock_tai_ns());
+	rig_application_close(&bench.rig, &bench.ring);
+	rig_wait_pending(&bench.rig, 10);
+	rig_collect(&bench.rig);
+	assert_int_equal(bench.rig.retired_count, 0);
+	rig_destination_update(&bench.rig, bench.destination, DESTINATION_UNREACHABLE);
+	rig_wait_retired(&bench.rig, 3);
+	assert_int_equal(bench.rig.retired[2], LOOP_RING);
+	assert_int_equal(counter_read(&bench.counters->drop_unresolved), 10);
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
+static void closed_flow_ends_when_its_messages_have_left(void **state)
+{
+	struct bench *bench = *state;
+	struct departure records[2];
+	uint64_t overwritten;
+
+	bench_send_number(bench, 0, clock_tai_ns() + 50 * MS);
+	rig_destination_close(&bench->rig, &bench->ring, 0);
+	rig_flow_close(&bench->rig, &bench->ring, 0);
+	rig_wait_retired(&bench->rig, 2);
+	assert_int_equal(bench->rig.retired[0], LOOP_DESTINATION);
+	assert_int_equal(bench->rig.retired[1], LOOP_FLOW);
+	bench_wait_sent(bench, 1);
+
+	/* The numbers are the next socket's. */
+	bench->flow = rig_flow_open(&bench->rig, &bench->ring, 0, 8, KTSN_CLOCK_TAI);
+	bench->destination =
+		rig_destination_open(&bench->rig, &bench->ring, 0, bench->flow, DESTINATION_RESOLVED);
+	bench_send_number(bench, 1, clock_tai_ns());
+	bench_wait_sent(bench, 2);
+	assert_int_equal(departures_read(loop_departures(bench->rig.loop), 0, 2, records, &overwritten), 2);
+	assert_int_equal(records[0].flow, 7);
+	assert_int_equal(records[1].flow, 8);
+}
+
+/* A system call for each would take the loop longer than all else that it does for them. */
+static void objects_that_end_together_are_announced_once(void **state)
+{
+	enum { OBJECTS = 100 };
+	struct bench *bench = *state;
+	uint64_t announcements;
+	uint32_t mark;
+
+	for (uint32_t i = 1; i <= OBJECTS; i++)
+		rig_destination_open(&bench->rig, &bench->ring, i, bench->flow, DESTINATION_RESOLVED);
+	rig_wait_commands(&bench->rig);
+	for (uint32_t i = 1; i <= OBJECTS; i++)
+		rig_destination_close(&bench->rig, &bench->ring, i);
+	mark = loop_commands_mark(bench->rig.loop);
+	while (!loop_commands_passed(bench->rig.loop, mark))
+		usleep(100);
+	assert_int_equal(read(loop_retired_fd(bench->rig.loop), &announcements, sizeof(announcements)),
+			 sizeof(announcements));
+	assert_int_equal(announcements, 1);
+	rig_wait_retired(&bench->rig, OBJECTS);
+	bench->rig.retired_count = 0;
+}
+
+/*
+ * close() and socket() in a row, found by the loop all at once: the message that makes no sense, looked up
+ * while the first socket is being closed, must not have the second one opened before that.
+ */
+static void socket_opened_again_is_not_closed_with_the_first(void **state)
+{
+	struct bench bench = {0};
+	struct rig *rig = &bench.rig;
+
+	(void)state;
+	rig_create(rig, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000});
+	bench.counters = loop_counters(rig->loop);
+	rig_ring_open(rig, &bench.ring, BENCH_SLOTS);
+	bench.flow = rig_flow_open(rig, &bench.ring, 0, 7, KTSN_CLOCK_TAI);
+	rig_destination_open(rig, &bench.ring, 1, bench.flow, DESTINATION_RESOLVED);
+	rig_send(&bench.ring, &(struct rig_message){.destination = 99, .text = "makes no sense"});
+	rig_send(&bench.ring, &(struct rig_message){.destination = 1, .text = "first"});
+	rig_destination_close(rig, &bench.ring, 1);
+	rig_flow_close(rig, &bench.ring, 0);
+	bench.flow = rig_flow_open(rig, &bench.ring, 0, 8, KTSN_CLOCK_TAI);
+	rig_destination_open(rig, &bench.ring, 0, bench.flow, DESTINATION_RESOLVED);
+	bench_send_text(&bench, "second", 1);
+	rig_start(rig);
+	bench_wait_sent(&bench, 2);
+	bench_send_text(&bench, "third", 1);
+	bench_wait_sent(&bench, 3);
+	bench_assert_sent(&bench, 0, "first");
+	bench_assert_sent(&bench, 1, "second");
+	bench_assert_sent(&bench, 2, "third");
+	assert_int_equal(counter_read(&bench.counters->drop_invalid), 1);
+	rig_wait_retired(rig, 2);
+	bench_fini(&bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ring_whose_messages_vanish_ends_when_it_is_closed),
+		cmocka_unit_test(closed_ring_ends_when_its_messages_have_left),
+		cmocka_unit_test(closed_ring_that_waited_for_memory_loses_nothing),
+		cmocka_unit_test(ring_closed_while_unresolved_ends_with_the_answer),
+		BENCH_TEST(closed_flow_ends_when_its_messages_have_left),
+		BENCH_TEST(objects_that_end_together_are_announced_once),
+		cmocka_unit_test(socket_opened_again_is_not_closed_with_the_first),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

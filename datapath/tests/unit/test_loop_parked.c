@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages that waited for an address do not delay those of other pods when it is found, or is not. The clock is the test's:
+ * it goes on with each look at it, with each frame that is built, each message that is dropped and each command that is
+ * executed, so what the machine does meanwhile changes nothing.
+ */
+#include "loop_rig.h"
+#include "loop_state.h"
+
+#include <endian.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define BEGAN_NS INT64_C(1000000000000)
+#define FAR_NS   INT64_C(10000000000)
+#define LOOK_NS  20
+#define WORK_NS  500
+/* From when the address is found until the other pod's message is due. */
+#define AHEAD_NS 30000
+
+enum {
+	SLOTS = 2048, /* half of them hold all reports */
+	PACKETS = 4096,
+	PARKED = 1000,
+	ADDRESSES = 900, /* fewer than there may be commands under way */
+	/* What the loop does before it looks for what is due: commands, parked messages, messages out of rings. */
+	AT_ONCE_MAX = 64,
+	OBJECTS_OF_POD = 3,
+	CROWD_FLOW = 1,
+	OTHER_FLOW = 2,
+};
+
+static _Atomic int64_t passed_ns;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __real_ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *path,
+			    const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes);
+int __wrap_ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *path,
+			    const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes);
+void __real_packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+void __wrap_packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+bool __real_commands_pop(struct commands *commands, struct loop_command *command);
+bool __wrap_commands_pop(struct commands *commands, struct loop_command *command);
+const struct loop_command *__real_commands_peek(const struct commands *commands, uint32_t ahead);
+const struct loop_command *__wrap_commands_peek(const struct commands *commands, uint32_t ahead);
+
+static void time_passes(int64_t ns)
+{
+	atomic_fetch_add(&passed_ns, ns);
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int64_t now_ns;
+
+	if (clock != CLOCK_TAI)
+		return __real_clock_gettime(clock, now);
+	now_ns = BEGAN_NS + atomic_fetch_add(&passed_ns, LOOK_NS);
+	*now = (struct timespec){.tv_sec = now_ns / NS_PER_SECOND, .tv_nsec = now_ns % NS_PER_SECOND};
+	return 0;
+}
+
+int __wrap_ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *path,
+			    const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes)
+{
+	time_passes(WORK_NS);
+	return __real_ktsn_frame_build(frame, capacity_bytes, path, tunnel, payload_bytes);
+}
+
+void __wrap_packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
+{
+	time_passes(WORK_NS);
+	__real_packet_drop(loop, packet, reason);
+}
+
+bool __wrap_commands_pop(struct commands *commands, struct loop_command *command)
+{
+	bool popped = __real_commands_pop(commands, command);
+
+	if (popped)
+		time_passes(WORK_NS);
+	return popped;
+}
+
+const struct loop_command *__wrap_commands_peek(const struct commands *commands, uint32_t ahead)
+{
+	time_passes(LOOK_NS);
+	return __real_commands_peek(commands, ahead);
+}
+
+/* Two pods: the crowd's messages wait for an address, or for many; the other has one message that comes due. */
+struct pod {
+	struct rig_ring ring;
+	struct loop_flow *flow;
+	struct loop_destination *destination;
+};
+
+struct bench {
+	struct rig rig;
+	struct pod crowd, other;
+	const struct counters *counters;
+};
+
+static void pod_open(struct bench *bench, struct pod *pod, uint64_t number, enum loop_destination_state state)
+{
+	rig_ring_open(&bench->rig, &pod->ring, SLOTS);
+	pod->flow = rig_flow_open(&bench->rig, &pod->ring, 0, number, KTSN_CLOCK_TAI);
+	pod->destination = rig_destination_open(&bench->rig, &pod->ring, 0, pod->flow, state);
+}
+
+static int set_up(void **state)
+{
+	struct bench *bench = calloc(1, sizeof(*bench));
+
+	*state = bench;
+	atomic_store(&passed_ns, 0);
+	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	bench->counters = loop_counters(bench->rig.loop);
+	pod_open(bench, &bench->crowd, CROWD_FLOW, DESTINATION_RESOLVING);
+	pod_open(bench, &bench->other, OTHER_FLOW, DESTINATION_RESOLVED);
+	/* The order in which messages end is that of the records. */
+	trace_number_set(loop_trace(bench->rig.loop), 1);
+	atomic_store(&bench->crowd.flow->trace, 1);
+	atomic_store(&bench->other.flow->trace, 1);
+	rig_start(&bench->rig);
+	rig_wait_commands(&bench->rig);
+	return 0;
+}
+
+static void pod_fini(struct pod *pod)
+{
+	assert_int_equal(share_pending(&pod->ring.share), 0);
+	assert_int_equal(rig_ring_free_slots(&pod->ring), SLOTS);
+	rig_ring_fini(&pod->ring);
+}
+
+/* Nothing is lost or kept, and every slot is free. */
+static void bench_fini(struct bench *bench)
+{
+	rig_fini(&bench->rig);
+	pod_fini(&bench->crowd);
+	pod_fini(&bench->other);
+	free(bench);
+}
+
+static int tear_down(void **state)
+{
+	struct bench *bench = *state;
+
+	rig_wait_pending(&bench->rig, 0);
+	rig_application_close(&bench->rig, &bench->crowd.ring);
+	rig_application_close(&bench->rig, &bench->other.ring);
+	rig_wait_retired(&bench->rig, 2 * OBJECTS_OF_POD);
+	bench_fini(bench);
+	return 0;
+}
+
+static void send_to(struct pod *pod, uint32_t destination, int64_t txtime_tai_ns, const char *text)
+{
+	rig_send(&pod->ring, &(struct rig_message){.destination = destination,
+						   .clock = KTSN_CLOCK_TAI,
+						   .txtime_ns = txtime_tai_ns,
+						   .text = text});
+}
+
+/* All of it is taken, and due long since. */
+static void crowd_parks(struct bench *bench, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		send_to(&bench->crowd, 0, 1 + i, "crowd");
+	rig_wait_pending(&bench->rig, count);
+}
+
+/* The other pod's message is taken, and comes due in AHEAD_NS; the loop stands until loop_resume(). */
+static void other_comes_due(struct bench *bench)
+{
+	uint32_t before = loop_pending(bench->rig.loop);
+
+	send_to(&bench->other, 0, BEGAN_NS + FAR_NS, "other");
+	rig_wait_pending(&bench->rig, before + 1);
+	loop_pause(bench->rig.loop);
+	atomic_store(&passed_ns, FAR_NS - AHEAD_NS);
+}
+
+static void tell(struct bench *bench, struct loop_destination *destination, enum loop_destination_state state)
+{
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
+							     .destination = destination,
+							     .route = rig_route(state)});
+}
+
+static void trace_all(struct bench *bench, struct trace_record *records, uint32_t count)
+{
+	uint64_t overwritten, after = 0;
+
+	while (count > 0) {
+		uint32_t read =
+			trace_read(loop_trace(bench->rig.loop), after,
+				   count < TRACE_READ_MAX ? count : TRACE_READ_MAX, records, &overwritten);
+
+		assert_in_range(read, 1, count);
+		after = records[read - 1].sequence;
+		records += read;
+		count -= read;
+	}
+}
+
+/* How many of the messages had ended before that of the other pod. */
+static struct trace_record the_other(struct bench *bench, uint32_t count, uint32_t *ended_before)
+{
+	struct trace_record *records = calloc(count, sizeof(*records)), record;
+	uint32_t index = 0;
+
+	assert_non_null(records);
+	trace_all(bench, records, count);
+	while (index < count - 1 && records[index].flow != OTHER_FLOW)
+		index++;
+	record = records[index];
+	free(records);
+	assert_int_equal(record.flow, OTHER_FLOW);
+	*ended_before = index;
+	return record;
+}
+
+static uint32_t place_of_the_other(struct bench *bench, uint32_t count)
+{
+	uint32_t place;
+
+	(void)the_other(bench, count, &place);
+	return place;
+}
+
+/* The same of one that left at its time. */
+static uint32_t ended_before_the_other(struct bench *bench, uint32_t count)
+{
+	uint32_t ended_before;
+	struct trace_record record = the_other(bench, count, &ended_before);
+
+	assert_in_range(record.ended_tai_ns - record.due_tai_ns, 0, AT_ONCE_MAX * WORK_NS);
+	return ended_before;
+}
+
+static void sent_text_is(const struct bench *bench, size_t index, const char *expected)
+{
+	char text[RIG_PAYLOAD_BYTES];
+
+	rig_sent_text(&bench->rig, index, text);
+	assert_string_equal(text, expected);
+}
+
+static void an_address_that_is_found_delays_no_other_pod(void **state)
+{
+	struct bench *bench = *state;
+
+	crowd_parks(bench, PARKED);
+	other_comes_due(bench);
+	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, PARKED + 1);
+	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
+	assert_int_equal(counter_read(&bench->counters->late_unresolved), PARKED);
+}
+
+static uint32_t reports_read(struct pod *pod)
+{
+	struct ktsn_ring_report report;
+	uint32_t count = 0;
+
+	while (ktsn_ring_report_take(&pod->ring.producer, 0, &report) == 0) {
+		(void)ktsn_ring_report_done(&pod->ring.producer, report.slot);
+		count++;
+	}
+	return count;
+}
+
+static void an_address_that_nobody_answers_for_delays_no_other_pod(void **state)
+{
+	struct bench *bench = *state;
+
+	bench->crowd.flow->report = true;
+	crowd_parks(bench, PARKED);
+	other_comes_due(bench);
+	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PARKED);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
+	rig_wait_pending(&bench->rig, 0);
+	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
+	assert_int_equal(counter_read(&bench->counters->reports), PARKED);
+	assert_int_equal(reports_read(&bench->crowd), PARKED);
+}
+
+/* Each of them its own command, as when a gateway is found. */
+static void an_address_that_many_wait_for_delays_no_other_pod(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_destination *destinations[ADDRESSES];
+
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		destinations[i] = rig_destination_open(&bench->rig, &bench->crowd.ring, 1 + i,
+						       bench->crowd.flow, DESTINATION_RESOLVING);
+	rig_wait_commands(&bench->rig);
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		send_to(&bench->crowd, 1 + i, 1 + i, "crowd");
+	rig_wait_pending(&bench->rig, ADDRESSES);
+	other_comes_due(bench);
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		tell(bench, destinations[i], DESTINATION_RESOLVED);
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, ADDRESSES + 1);
+	assert_in_range(ended_before_the_other(bench, ADDRESSES + 1), 1, ADDRESSES / 2);
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		rig_destination_close(&bench->rig, &bench->crowd.ring, 1 + i);
+	rig_wait_retired(&bench->rig, ADDRESSES);
+	bench->rig.retired_count = 0;
+}
+
+/* They are not looked for among the commands that wait. */
+static void addresses_that_never_were_delay_no_other_pod(void **state)
+{
+	struct bench *bench = *state;
+
+	other_comes_due(bench);
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		tell(bench, bench->crowd.destination, DESTINATION_RESOLVING);
+	for (uint32_t i = 0; i < PARKED; i++)
+		send_to(&bench->crowd, ADDRESSES, 1, "nowhere");
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, PARKED);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
+	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
+}
+
+/* They are dropped in the order of their turns. */
+static void pods_whose_messages_waited_have_turns(void **state)
+{
+	struct bench *bench = *state;
+
+	tell(bench, bench->other.destination, DESTINATION_RESOLVING);
+	rig_wait_commands(&bench->rig);
+	crowd_parks(bench, PARKED);
+	send_to(&bench->other, 0, 1, "other");
+	rig_wait_pending(&bench->rig, PARKED + 1);
+	loop_pause(bench->rig.loop);
+	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
+	tell(bench, bench->other.destination, DESTINATION_UNREACHABLE);
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PARKED + 1);
+	assert_in_range(place_of_the_other(bench, PARKED + 1), 0, AT_ONCE_MAX);
+}
+
+/* What is sent when the address is found, for the same time, leaves after what waited for it. */
+static void none_overtakes_those_that_waited(void **state)
+{
+	enum { LATER = 100 };
+	struct bench *bench = *state;
+
+	for (uint32_t i = 0; i < PARKED; i++)
+		send_to(&bench->crowd, 0, 1, "first");
+	rig_wait_pending(&bench->rig, PARKED);
+	loop_pause(bench->rig.loop);
+	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
+	for (uint32_t i = 0; i < LATER; i++)
+		send_to(&bench->crowd, 0, 1, "later");
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, PARKED + LATER);
+	for (uint32_t i = 0; i < PARKED + LATER; i++)
+		sent_text_is(bench, i, i < PARKED ? "first" : "later");
+}
+
+static void an_address_that_is_lost_again_is_waited_for_again(void **state)
+{
+	struct bench *bench = *state;
+
+	crowd_parks(bench, PARKED);
+	loop_pause(bench->rig.loop);
+	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
+	tell(bench, bench->crowd.destination, DESTINATION_RESOLVING);
+	loop_resume(bench->rig.loop);
+	rig_wait_commands(&bench->rig);
+	assert_int_equal(loop_pending(bench->rig.loop), PARKED);
+	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, PARKED);
+	assert_int_equal(rig_drops(&bench->rig), 0);
+}
+
+/* Its pod may have a few under way: they wait, the others behind them in the ring. */
+static void a_pod_that_waits_has_no_more_than_its_limit(void **state)
+{
+	enum { LIMIT = 64 };
+	struct bench *bench = *state;
+
+	atomic_store(&bench->crowd.ring.share.pending_max, LIMIT);
+	for (uint32_t i = 0; i < PARKED; i++)
+		send_to(&bench->crowd, 0, 1 + i, "crowd");
+	rig_wait_pending(&bench->rig, LIMIT);
+	rig_wait_counter(&bench->rig, &bench->counters->taken, LIMIT);
+	other_comes_due(bench);
+	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, PARKED + 1);
+	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
+}
+
+/* As when its process ends: nobody closes what is in it. */
+static void a_closed_ring_ends_when_those_that_waited_have_ended(void **state)
+{
+	struct bench *bench = *state;
+
+	crowd_parks(bench, PARKED);
+	loop_pause(bench->rig.loop);
+	tell(bench, bench->crowd.destination, DESTINATION_CLOSED);
+	rig_ring_close(&bench->rig, &bench->crowd.ring);
+	loop_resume(bench->rig.loop);
+	rig_wait_retired(&bench->rig, 1);
+	assert_int_equal(bench->rig.retired[0], LOOP_RING);
+	assert_int_equal(counter_read(&bench->counters->drop_closed), PARKED);
+	free(bench->crowd.flow);
+	free(bench->crowd.destination);
+	rig_application_close(&bench->rig, &bench->other.ring);
+	rig_wait_retired(&bench->rig, 1 + OBJECTS_OF_POD);
+	bench_fini(bench);
+}
+
+/* The destination first: the last of its messages is its end, in the middle of its turns. */
+static void closed_objects_end_with_the_last_that_waited(void **state)
+{
+	struct bench *bench = *state;
+
+	crowd_parks(bench, PARKED);
+	loop_pause(bench->rig.loop);
+	rig_application_close(&bench->rig, &bench->crowd.ring);
+	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
+	loop_resume(bench->rig.loop);
+	rig_wait_retired(&bench->rig, OBJECTS_OF_POD);
+	assert_int_equal(bench->rig.retired[0], LOOP_DESTINATION);
+	assert_int_equal(bench->rig.retired[1], LOOP_FLOW);
+	assert_int_equal(bench->rig.retired[2], LOOP_RING);
+	rig_application_close(&bench->rig, &bench->other.ring);
+	rig_wait_retired(&bench->rig, 2 * OBJECTS_OF_POD);
+	bench_fini(bench);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(an_address_that_is_found_delays_no_other_pod),
+		TEST(an_address_that_nobody_answers_for_delays_no_other_pod),
+		TEST(an_address_that_many_wait_for_delays_no_other_pod),
+		TEST(addresses_that_never_were_delay_no_other_pod),
+		TEST(pods_whose_messages_waited_have_turns),
+		TEST(none_overtakes_those_that_waited),
+		TEST(an_address_that_is_lost_again_is_waited_for_again),
+		TEST(a_pod_that_waits_has_no_more_than_its_limit),
+		cmocka_unit_test_setup(a_closed_ring_ends_when_those_that_waited_have_ended, set_up),
+		cmocka_unit_test_setup(closed_objects_end_with_the_last_that_waited, set_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A port without room, or that fails: the loop with its real thread and clock.
+ */
+#include "clock.h"
+#include "loop_bench.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void port_without_room_is_asked_again(void **state)
+{
+	struct bench *bench = *state;
+
+	ktsn_port_fake_limit_next(bench->rig.port, 5, 0);
+	for (unsigned int i = 0; i < 10; i++)
+		bench_send_number(bench, i, clock_tai_ns() + 20 * MS);
+	bench_wait_sent(bench, 10);
+	assert_int_equal(counter_read(&bench->counters->port_retries), 5);
+	assert_true(counter_read(&bench->counters->late_port) > 0);
+	for (unsigned int i = 0; i < 10; i++)
+		assert_int_equal(bench_sent_number(bench, i), i);
+}
+
+static void port_with_room_for_one_is_given_one_after_the_other(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
+
+	ktsn_port_fake_limit_next(bench->rig.port, 9, 1);
+	for (unsigned int i = 0; i < 10; i++)
+		bench_send_number(bench, i, txtime_tai_ns);
+	bench_wait_sent(bench, 10);
+	for (unsigned int i = 0; i < 10; i++)
+		assert_int_equal(bench_sent_number(bench, i), i);
+}
+
+/* The one that was sent later, for an earlier time, stays the first. */
+static void refusal_by_the_port_does_not_change_the_order(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
+
+	ktsn_port_fake_limit_next(bench->rig.port, 2, 0);
+	bench_send_number(bench, 2, txtime_tai_ns + 5000);
+	bench_send_number(bench, 1, txtime_tai_ns);
+	rig_send(&bench->ring, &(struct rig_message){.flow = 99, .text = "wakes the loop"});
+	rig_wait_pending(&bench->rig, 2);
+	bench_send_number(bench, 0, txtime_tai_ns - 1);
+	bench_skip_if_due(txtime_tai_ns - 1);
+	bench_wait_sent(bench, 3);
+	for (unsigned int i = 0; i < 3; i++)
+		assert_int_equal(bench_sent_number(bench, i), i);
+}
+
+static void frames_that_the_port_fails_are_dropped(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
+
+	ktsn_port_fake_fail_next(bench->rig.port, 3);
+	for (unsigned int i = 0; i < 10; i++)
+		bench_send_number(bench, i, txtime_tai_ns);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_port, 3);
+	bench_wait_sent(bench, 7);
+	assert_int_equal(rig_ring_free_slots(&bench->ring), BENCH_SLOTS);
+}
+
+/* A port may stop at a frame that failed: what comes behind it was not refused, and is others'. */
+static void frame_that_fails_holds_up_no_other(void **state)
+{
+	enum { FLOWS = 4, FAIL = 2 };
+	static const char *const texts[FLOWS] = {"0", "1", "2", "3"};
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
+
+	ktsn_port_fake_fail_next(bench->rig.port, FAIL);
+	for (uint32_t i = 0; i < FLOWS; i++) {
+		if (i > 0)
+			rig_destination_open(
+				&bench->rig, &bench->ring, i,
+				rig_flow_open(&bench->rig, &bench->ring, i, 10 + i, KTSN_CLOCK_TAI),
+				DESTINATION_RESOLVED);
+		rig_send(&bench->ring, &(struct rig_message){.flow = i,
+							     .destination = i,
+							     .clock = KTSN_CLOCK_TAI,
+							     .txtime_ns = txtime_tai_ns,
+							     .text = texts[i]});
+	}
+	bench_wait_sent(bench, FLOWS - FAIL);
+	assert_int_equal(counter_read(&bench->counters->drop_port), FAIL);
+	assert_int_equal(counter_read(&bench->counters->port_retries), 0);
+	for (uint32_t i = 0; i < FLOWS - FAIL; i++)
+		assert_int_equal(bench_sent_number(bench, i), FAIL + i);
+	for (uint32_t i = 1; i < FLOWS; i++) {
+		rig_destination_close(&bench->rig, &bench->ring, i);
+		rig_flow_close(&bench->rig, &bench->ring, i);
+	}
+	rig_wait_retired(&bench->rig, 2 * (FLOWS - 1));
+}
+
+static void port_that_never_has_room_is_given_up(void **state)
+{
+	struct bench *bench = *state;
+
+	ktsn_port_fake_limit_next(bench->rig.port, UINT32_MAX, 0);
+	bench_send_number(bench, 0, clock_tai_ns());
+	rig_wait_counter(&bench->rig, &bench->counters->drop_port, 1);
+	ktsn_port_fake_limit_next(bench->rig.port, 0, 0);
+	bench_send_number(bench, 1, clock_tai_ns());
+	bench_wait_sent(bench, 1);
+	bench_assert_sent(bench, 0, "1");
+}
+
+/* How late it is already is no reason to give up sooner. */
+static void late_message_is_offered_to_the_port_as_often(void **state)
+{
+	struct bench *bench = *state;
+
+	ktsn_port_fake_limit_next(bench->rig.port, 5, 0);
+	bench_send_number(bench, 0, clock_tai_ns() - 5 * NS_PER_SECOND);
+	bench_wait_sent(bench, 1);
+	assert_int_equal(counter_read(&bench->counters->port_retries), 5);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		BENCH_TEST(port_without_room_is_asked_again),
+		BENCH_TEST(port_with_room_for_one_is_given_one_after_the_other),
+		BENCH_TEST(refusal_by_the_port_does_not_change_the_order),
+		BENCH_TEST(frames_that_the_port_fails_are_dropped),
+		BENCH_TEST(frame_that_fails_holds_up_no_other),
+		BENCH_TEST(port_that_never_has_room_is_given_up),
+		BENCH_TEST(late_message_is_offered_to_the_port_as_often),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testenv says what tests need that not every machine has: root, and programs that were built. Where it is missing
+// a test is skipped with the reason, or fails where CI=true or KTSN_REQUIRE=1. For tests only.
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Required tells that no test may be skipped.
+func Required() bool {
+	return os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1"
+}
+
+// Missing ends a test that cannot run, with the reason and what to do about it.
+func Missing(t testing.TB, reason string) {
+	t.Helper()
+	if Required() {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// Root ends a test that makes network namespaces and may not.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Missing(t, "needs root to make network namespaces")
+	}
+}
+
+// BinDir is the absolute path of the folder of what `make build` makes: KTSN_BIN_DIR, else the source tree's.
+func BinDir(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("KTSN_BIN_DIR")
+	if dir == "" {
+		dir = filepath.Join(sourceTree(t), "bin")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Program is the path of a program that was built.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(BinDir(t), name)
+	if _, err := os.Stat(path); err != nil {
+		Missing(t, path+" is missing; run `make build`")
+	}
+	return path
+}
+
+// sourceTree is the nearest folder upwards with a go.mod: tests run in that of their package.
+func sourceTree(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			t.Fatalf("no go.mod in %s or above it", dir)
+		}
+	}
+}

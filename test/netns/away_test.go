@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+)
+
+// podsFolder puts beside the socket what a pod finds there (internal/agent/csi).
+func (l *lab) podsFolder(t *testing.T) {
+	t.Helper()
+	content, err := os.ReadFile(program(t, "libktsn.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(l.dir, "libktsn.so"), content, 0o444); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leavings are what a ktsnd that is away has left in the folder of its socket.
+var leavings = map[string]func(t *testing.T, lab *lab, daemon *process.Process){
+	"its socket, when it was killed": func(t *testing.T, lab *lab, daemon *process.Process) {
+		t.Helper()
+		kill(t, daemon)
+		checkSocket(t, lab, true)
+	},
+	"the pod's library, when it ended in order": func(t *testing.T, lab *lab, daemon *process.Process) {
+		t.Helper()
+		lab.podsFolder(t)
+		if err := daemon.Stop(patience); err != nil {
+			t.Fatal(err)
+		}
+		checkSocket(t, lab, false)
+	},
+}
+
+func checkSocket(t *testing.T, lab *lab, want bool) {
+	t.Helper()
+	if _, err := os.Lstat(lab.socket); (err == nil) != want {
+		t.Fatalf("the socket is there: %v, want %v; this test has no meaning then", !want, want)
+	}
+}
+
+// A program that starts while ktsnd is away was never served by one, and nothing of it leaves early all the same.
+func TestProgramThatStartsWhileItsDaemonIsAwayWaitsForTheNext(t *testing.T) {
+	for name, leave := range leavings {
+		for _, way := range []string{"blocking", "nonblocking"} {
+			t.Run("with "+name+", "+way, func(t *testing.T) {
+				lab := newLab(t)
+				daemon, _ := lab.startDaemon(t)
+				lab.listenForTexts(t)
+				tap := lab.openTap(t, 100)
+				leave(t, lab, daemon)
+				asker := lab.startAsker(t, way)
+				asker.tell(t, "socket")
+				asker.tell(t, "send")
+				time.Sleep(300 * time.Millisecond)
+				_, client := lab.startDaemon(t)
+				checkSaid(t, asker, "made")
+				sent, refused := 0, 0
+				if said, _ := asker.said(t); said == "sent" {
+					sent++
+				} else if refused++; said != "ENETDOWN" || way == "blocking" {
+					t.Errorf("the message that waited: it says %q", said)
+				}
+				for range 5 {
+					asker.does(t, "send", "sent")
+				}
+				checkAccount(t, settled(t, client), sent+5, refused)
+				checkWire(t, tap, sent+5)
+			})
+		}
+	}
+}
+
+func checkSaid(t *testing.T, asker *asker, want string) {
+	t.Helper()
+	if said, _ := asker.said(t); said != want {
+		t.Errorf("it says %q, want %q", said, want)
+	}
+}
+
+// checkAccount checks that ktsnd sent what the application was told was sent, and knows of what it was refused.
+func checkAccount(t *testing.T, counted control.Counters, sent, refused int) {
+	t.Helper()
+	want := uint64(sent) //nolint:gosec // a few
+	if counted.Taken != want || counted.Sent != want || counted.KernelPath != 0 || counted.Dropped() != 0 {
+		t.Errorf("the application sent %d, and ktsnd counts %+v", sent, counted)
+	}
+	if counted.Unanswered != uint64(refused) { //nolint:gosec // a few
+		t.Errorf("the application was refused %d, and ktsnd knows of %d", refused, counted.Unanswered)
+	}
+}
+
+// Where no ktsnd comes back, each message is refused, after the time that the call may take, and none leaves.
+func TestProgramWhoseDaemonStaysAwayIsRefused(t *testing.T) {
+	for name, leave := range leavings {
+		for way, limit := range map[string]time.Duration{
+			"blocking": 7 * time.Second, "timeout": 3 * time.Second, "nonblocking": 2 * time.Second, "dontwait": 2 * time.Second,
+		} {
+			t.Run("with "+name+", "+way, func(t *testing.T) {
+				lab := newLab(t)
+				daemon, _ := lab.startDaemon(t)
+				tap := lab.openTap(t, 100)
+				leave(t, lab, daemon)
+				asker := lab.startAsker(t, way)
+				if took := asker.does(t, "socket", "made"); took > limit {
+					t.Errorf("to make the socket took %v", took)
+				}
+				for range 5 {
+					if took := asker.does(t, "send", "ENETDOWN"); took > limit {
+						t.Errorf("the call took %v", took)
+					}
+				}
+				checkWire(t, tap, 0)
+			})
+		}
+	}
+}
+
+// Without ktsnd's socket and a pod's folder the kernel's answer stands: its SO_TXTIME sends at once where there is no etf. It
+// also shows that the tests above would see a message that leaves early.
+func TestProgramThatIsMeantForNoDaemonIsTheKernels(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, lab *lab){
+		"because the folder is empty":  func(*testing.T, *lab) {},
+		"because there is no folder":   func(_ *testing.T, lab *lab) { lab.socket = filepath.Join(lab.dir, "none", "app.sock") },
+		"because ktsnd ended in order": endInOrder,
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			lab.listenForTexts(t)
+			prepare(t, lab)
+			tap := lab.openTap(t, 100)
+			asker := lab.startAsker(t, "blocking")
+			asker.does(t, "socket", "made")
+			asker.does(t, "send", "sent")
+			asker.does(t, "send", "sent")
+			if early := leadsOnWire(t, tap); len(early) != 2 || slices.Min(early) <= 0 {
+				t.Errorf("messages left so long before their times: %v, want 2 and early", early)
+			}
+		})
+	}
+}
+
+func endInOrder(t *testing.T, lab *lab) {
+	t.Helper()
+	daemon, _ := lab.startDaemon(t)
+	if err := daemon.Stop(patience); err != nil {
+		t.Fatal(err)
+	}
+	checkSocket(t, lab, false)
+}
+
+// startingShapes are programs whose sockets and processes come about in different ways.
+var startingShapes = []string{"plain", "forked-and-both-send", "forked-and-the-child-makes-its-own",
+	"daemonised-with-its-socket", "vforked-and-the-program-sends", "execs-with-its-socket", "passed-to-a-program-and-both-send",
+	"bound-and-unconnected", "sendmmsg-of-timed-and-untimed", "threads-on-sockets-of-their-own"}
+
+// All kinds of programs, of both C libraries, with and without privileges, start while ktsnd is away.
+func TestShapesOfProgramsThatStartWhileTheirDaemonIsAwayAreServed(t *testing.T) {
+	lab := newLab(t)
+	lab.addAddress(t)
+	lab.podsFolder(t)
+	environment := lab.publicly(t)
+	daemon, _ := lab.startDaemon(t)
+	receiver := lab.listenShaped(t)
+	for libc, program := range shapePrograms(t) {
+		for i, shape := range shapesNamed(t, startingShapes) {
+			user := users[i%len(users)]
+			t.Run(libc+", "+user+", "+shape.sentence, func(t *testing.T) {
+				if i%4 < len(users) {
+					kill(t, daemon)
+				} else if err := daemon.Stop(patience); err != nil {
+					t.Fatal(err)
+				}
+				running := start(t, lab.PodA, shape.name, shapeCommand(program, shape, user, environment))
+				time.Sleep(100 * time.Millisecond)
+				next, client := lab.startDaemon(t)
+				daemon = next
+				if err := finish(t, running); err != nil {
+					t.Errorf("%v; %s", err, running.Stderr())
+				}
+				checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, 2*time.Second))
+				checkCounted(t, shape, control.Counters{}, settled(t, client))
+			})
+		}
+	}
+}
+
+func shapesNamed(t *testing.T, names []string) []shape {
+	t.Helper()
+	var named []shape
+	for _, one := range shapes {
+		if slices.Contains(names, one.name) {
+			named = append(named, one)
+		}
+	}
+	if len(named) != len(names) {
+		t.Fatalf("%d of %d shapes are known: %v", len(named), len(names), named)
+	}
+	return named
+}
