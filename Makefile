@@ -44,10 +44,15 @@ bench: build ## the full measurements (a quarter of an hour, root): tables and r
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test -tags bench -count=1 -v -run '^TestBench' ./test/netns
 	@bin/ktsn bench run kubernetsn --out out/bench/kubernetsn-$$(date +%Y%m%d-%H%M%S)
 
+# The Kubernetes that helm takes for granted where it asks none, as in "helm template": that of its client-go, and not the 1.20
+# of a helm that was not told, for which charts refuse to be rendered.
+HELM_KUBERNETES := -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34 \
+	-X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=34
+
 .PHONY: helm
 helm:
 	@scripts/install-deps.sh build
-	@CGO_ENABLED=0 $(GO) -C scripts/helm build -ldflags='-s -w' -o ../../bin/ helm.sh/helm/v3/cmd/helm
+	@CGO_ENABLED=0 $(GO) -C scripts/helm build -ldflags='-s -w $(HELM_KUBERNETES)' -o ../../bin/ helm.sh/helm/v3/cmd/helm
 
 .PHONY: chart
 chart: helm ## check the Helm chart and render plain manifests, into out/chart/
