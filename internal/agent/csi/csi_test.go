@@ -29,6 +29,8 @@ type fakeDaemon struct {
 	mu      sync.Mutex
 	sockets map[string]net.Listener
 	refuse  error
+	// removing is called before a socket is removed.
+	removing func()
 }
 
 func (f *fakeDaemon) SocketAdd(_ context.Context, identity, path string) error {
@@ -52,7 +54,13 @@ func (f *fakeDaemon) SocketAdd(_ context.Context, identity, path string) error {
 	return nil
 }
 
-func (f *fakeDaemon) SocketDel(_ context.Context, identity string) error {
+func (f *fakeDaemon) SocketDel(ctx context.Context, identity string) error {
+	if f.removing != nil {
+		f.removing()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if listener := f.sockets[identity]; listener != nil {
@@ -577,5 +585,46 @@ func TestKubeletIsServedUntilTheAgentHasLeft(t *testing.T) {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("left behind: %s, %v", path, err)
 		}
+	}
+}
+
+// Else kubelet would repeat it for ever, because the driver is gone.
+func TestWhatKubeletHasAskedIsAnsweredBeforeTheAgentEnds(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, "uid", "v")
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	n.daemon.removing = func() {
+		close(asked)
+		<-goOn
+	}
+	n.leave = func() { time.AfterFunc(100*time.Millisecond, func() { close(goOn) }) }
+	answered := make(chan error, 1)
+	go func() {
+		_, err := n.client.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "csi-uidv", TargetPath: n.target("uid", "v")})
+		answered <- err
+	}()
+	<-asked
+	n.stop()
+	if err := <-answered; err != nil {
+		t.Errorf("kubelet was answered: %v", err)
+	}
+	n.isClean(t)
+}
+
+// It also may be told when nothing is offered to kubelet: at the start, or between two attempts to be registered.
+func TestAnAgentThatIsToldToEndAlwaysLeaves(t *testing.T) {
+	n := newNode(t)
+	n.stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	left := 0
+	n.server.Leave = func(context.Context) {
+		left++
+		if _, err := registerapi.NewRegistrationClient(dial(t, n.server.Registry)).GetInfo(t.Context(), &registerapi.InfoRequest{}); err != nil {
+			t.Errorf("kubelet does not find the driver: %v", err)
+		}
+	}
+	if err := n.server.Run(ctx); err != nil || left != 1 {
+		t.Errorf("it left %d times, %v", left, err)
 	}
 }

@@ -35,6 +35,9 @@ type Server struct {
 // lookEvery is how often to see whether the sockets are still there, and retry what kubelet has refused.
 const lookEvery = 5 * time.Second
 
+// answerTimeout bounds how long kubelet's last calls may take.
+const answerTimeout = 2 * time.Second
+
 // notRegistered is the state before kubelet has said anything.
 var errNotRegistered = errors.New("kubelet has not registered the CSI driver yet")
 
@@ -48,23 +51,23 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	for ctx.Err() == nil {
-		if err := s.beRegistered(ctx); err != nil {
+	for left := false; !left; {
+		if left, err = s.beRegistered(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// beRegistered offers the driver to kubelet, until ctx ends, kubelet refuses, or somebody removed the socket.
-func (s *Server) beRegistered(ctx context.Context) error {
+// beRegistered offers the driver to kubelet, until ctx ends and Leave returns, kubelet refuses, or somebody removed the socket.
+func (s *Server) beRegistered(ctx context.Context) (left bool, err error) {
 	s.Registered(errNotRegistered)
 	said := make(chan error, 1)
 	registry := grpc.NewServer()
 	registerapi.RegisterRegistrationServer(registry, &registration{endpoint: s.Endpoint, said: said})
 	stop, err := serve(registry, s.Registry)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer stop()
 	ticks := time.NewTicker(lookEvery)
@@ -74,13 +77,13 @@ func (s *Server) beRegistered(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			s.Leave(context.WithoutCancel(ctx))
-			return nil
+			return true, nil
 		case refused = <-said:
 			s.Registered(refused)
 			s.Log.Info("kubelet answered the registration", "refused", refused != nil)
 		case <-ticks.C:
 			if _, err := os.Stat(s.Registry); refused != nil || errors.Is(err, fs.ErrNotExist) {
-				return nil
+				return false, nil
 			}
 		}
 	}
@@ -107,7 +110,10 @@ func serve(server *grpc.Server, path string) (stop func(), err error) {
 		_ = server.Serve(listener) // ends with Stop
 	}()
 	return func() {
-		server.Stop() // removes the socket as well
+		// Both remove the socket as well. What is half done would stay so where no agent follows.
+		hurry := time.AfterFunc(answerTimeout, server.Stop)
+		defer hurry.Stop()
+		server.GracefulStop()
 		<-done
 	}, nil
 }
