@@ -33,7 +33,8 @@ func (s *Switch) Teardown(ctx context.Context) error {
 	case err == nil:
 		err = errors.Join(s.removeFlows(ctx, have), s.write(ctx, removals))
 	}
-	if err := errors.Join(err, removeVeths(), giveBack(have), answerAgain(have)); err != nil {
+	err = errors.Join(err, removeVeths(), giveBack(have), answerAgain(have))
+	if err != nil {
 		return err
 	}
 	// What tells what there is to give back goes last.
