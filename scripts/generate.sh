@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Generates what follows from api/v1alpha1: deep copies, beside the types, the CustomResourceDefinition and docs/reference.md.
+# Generates what follows from api/v1alpha1: deep copies, beside the types, the CustomResourceDefinition and docs/reference.md, which
+# has names of the agent as well.
 # Usage: generate.sh [FOLDER], which takes the place of the source tree for what is written.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,4 +13,6 @@ mkdir -p "$to/api/v1alpha1" "$to/charts/kubernetsn/files"
 	object:headerFile=scripts/controller-gen/header.txt "output:object:dir=$to/api/v1alpha1" \
 	crd "output:crd:dir=$to/charts/kubernetsn/files"
 mkdir -p "$to/docs"
-"$go" run ./scripts/reference "$to/charts/kubernetsn/files/kubernetsn.io_tsnnetworks.yaml" api/v1alpha1/names.go >"$to/docs/reference.md"
+"$go" run ./scripts/reference "$to/charts/kubernetsn/files/kubernetsn.io_tsnnetworks.yaml" api/v1alpha1/names.go \
+	internal/agent/network/names.go internal/agent/gates/names.go internal/agent/watch/names.go internal/agent/peers/names.go \
+	>"$to/docs/reference.md"

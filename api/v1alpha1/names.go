@@ -8,19 +8,25 @@ const (
 	// ContainersAnnotation of a pod names the containers whose timed messages KuberneTSN takes, between commas. Without
 	// it these are all but the init containers that end before the others begin.
 	ContainersAnnotation = "kubernetsn.io/containers"
-	// PodLabel is given to pods with NetworkAnnotation when they are made. By it they are found.
+	// PodLabel is given to pods with the annotation kubernetsn.io/network when they are made. By it they are found. Its value is
+	// true.
 	PodLabel = "kubernetsn.io/on-network"
-	// NodeLabel is given to nodes on which there are such pods. ktsnd and its agent run there.
+	// NodeLabel is given to nodes on which there are such pods. ktsnd and its agent run there. Its value is true.
 	NodeLabel = "kubernetsn.io/active"
 	// NetworkLabel of a NetworkAttachmentDefinition names the TSNNetwork that it was made for.
 	NetworkLabel = "kubernetsn.io/tsnnetwork"
-	// LabelValue is that of PodLabel and NodeLabel.
-	LabelValue = "true"
-	// Finalizer keeps a TSNNetwork as long as there are pods on it.
+)
+
+// Other names.
+const (
+	// Finalizer is that of a TSNNetwork, which it keeps as long as there are pods on it.
 	Finalizer = "kubernetsn.io/in-use"
-	// CSIDriver gives a pod the folder with libktsn.so and the pod's own socket.
+	// CSIDriver is the driver of the volume that gives a pod the folder with libktsn.so and the pod's own socket.
 	CSIDriver = "csi.kubernetsn.io"
 )
+
+// LabelValue is that of PodLabel and NodeLabel.
+const LabelValue = "true"
 
 // Types of conditions of a TSNNetwork, and of its nodes.
 const (
@@ -35,7 +41,7 @@ const (
 	ConditionScheduleOperational = "ScheduleOperational"
 )
 
-// Reasons of conditions, and of Events.
+// Reasons of conditions, and of Events of TSNNetworks and pods.
 const (
 	// ReasonAsAsked : all is as it was asked for.
 	ReasonAsAsked = "AsAsked"
@@ -57,7 +63,7 @@ const (
 	ReasonInUse = "InUse"
 	// ReasonOverlaps : an older network has the VNI or a part of the range.
 	ReasonOverlaps = "Overlaps"
-	// ReasonSelectorInvalid : spec.namespaceSelector is none, as the sentence says.
+	// ReasonSelectorInvalid : the network's namespaceSelector cannot be read, as the sentence says.
 	ReasonSelectorInvalid = "SelectorInvalid"
 	// ReasonForeignAttachment : a NetworkAttachmentDefinition of the network's name is somebody else's.
 	ReasonForeignAttachment = "ForeignAttachment"

@@ -10,8 +10,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,7 +29,7 @@ const (
 // patience is how long the share of a predecessor is waited for.
 const patience = 10 * time.Second
 
-const usage = `Usage: ktsn-realtime [--share PERCENT] -- PROGRAM [ARGUMENT]...
+const usage = `Usage: ktsn-realtime [--share PERCENT] [--await INTERFACE] -- PROGRAM [ARGUMENT]...
 
 Gives its own cgroup, and those above it, at least a share of the processor's real-time budget where the kernel
 divides it among cgroups, and becomes PROGRAM, which may then use SCHED_FIFO (with CAP_SYS_NICE). A share that
@@ -34,8 +37,9 @@ another one has, such as a predecessor that has just ended, is waited for up to 
 and PROGRAM starts all the same.
 
 Options:
-  --share PERCENT  of each processor's time, 1 to 95 (default: 20)
-  --help           this text
+  --share PERCENT    of each processor's time, 1 to 95 (default: 20)
+  --await INTERFACE  first wait, for as long as it takes, until that network interface is up and has an IPv4 address
+  --help             this text
 `
 
 func main() {
@@ -45,7 +49,7 @@ func main() {
 func run(arguments []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("ktsn-realtime", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	percent := flags.Int("share", 20, "")
+	percent, awaited := flags.Int("share", 20, ""), flags.String("await", "", "")
 	err := flags.Parse(arguments)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -61,6 +65,9 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "ktsn-realtime: no PROGRAM; `ktsn-realtime --help` shows how it is called")
 		return exitUsage
 	}
+	if *awaited != "" {
+		await(*awaited, stderr)
+	}
 	levels, err := realtime.Levels("/proc/self")
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -71,6 +78,31 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "ktsn-realtime: no real-time budget: %v\n", err)
 	}
 	return become(flags.Args(), stderr)
+}
+
+// awaitEvery is how soon an interface is seen.
+const awaitEvery = 100 * time.Millisecond
+
+// await returns when the interface can be used. It says so when that takes time, because somebody may have to do something.
+func await(name string, stderr io.Writer) {
+	for said := false; !usable(name); time.Sleep(awaitEvery) {
+		if !said {
+			fmt.Fprintf(stderr, "ktsn-realtime: waiting until interface %s is up and has an IPv4 address\n", name)
+			said = true
+		}
+	}
+}
+
+func usable(name string) bool {
+	link, err := net.InterfaceByName(name)
+	if err != nil || link.Flags&net.FlagUp == 0 {
+		return false
+	}
+	addresses, err := link.Addrs()
+	return err == nil && slices.ContainsFunc(addresses, func(address net.Addr) bool {
+		prefix, err := netip.ParsePrefix(address.String())
+		return err == nil && prefix.Addr().Is4()
+	})
 }
 
 // become returns only when it fails.

@@ -72,7 +72,7 @@ static void packet_route(struct loop *loop, struct packet *packet, struct loop_d
 {
 	/* None overtakes those that still wait. */
 	if (destination->parked_first) {
-		park(destination, packet);
+		park(loop, destination, packet);
 		return;
 	}
 	switch (destination->route.state) {
@@ -80,7 +80,7 @@ static void packet_route(struct loop *loop, struct packet *packet, struct loop_d
 		packet_shape(loop, packet, &destination->route);
 		break;
 	case DESTINATION_RESOLVING:
-		park(destination, packet);
+		park(loop, destination, packet);
 		break;
 	case DESTINATION_UNREACHABLE:
 		packet_drop(loop, packet, &loop->counters.drop_unresolved);

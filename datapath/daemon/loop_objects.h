@@ -72,6 +72,7 @@ struct loop_destination {
 	uint32_t packets; /* messages held */
 	struct packet *parked_first; /* messages that wait for RESOLVED, or behind such, in order */
 	struct packet *parked_last;
+	uint32_t parked_count;
 	struct circle_link unparking; /* among those of its share whose messages need not wait any more */
 	bool is_unparking;
 	bool closing; /* closed once what is in the ring has been taken */

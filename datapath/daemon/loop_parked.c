@@ -16,7 +16,14 @@ enum {
 	ROOM_RETRY_NS = 50000,
 };
 
-void park(struct loop_destination *destination, struct packet *packet)
+/* So many more wait for nothing but room; negative numbers wrap. */
+static void released_add(struct loop *loop, const struct loop_destination *destination, uint32_t count)
+{
+	loop->released += count;
+	destination->ring->share->released += count;
+}
+
+void park(struct loop *loop, struct loop_destination *destination, struct packet *packet)
 {
 	packet->next = NULL;
 	packet->late_reason = LATE_UNRESOLVED;
@@ -25,15 +32,21 @@ void park(struct loop_destination *destination, struct packet *packet)
 	else
 		destination->parked_first = packet;
 	destination->parked_last = packet;
+	destination->parked_count++;
+	if (destination->is_unparking)
+		released_add(loop, destination, 1);
 }
 
-static struct packet *unpark(struct loop_destination *destination)
+/* The first of one that has its turn. */
+static struct packet *unpark(struct loop *loop, struct loop_destination *destination)
 {
 	struct packet *packet = destination->parked_first;
 
 	destination->parked_first = packet->next;
 	if (!destination->parked_first)
 		destination->parked_last = NULL;
+	destination->parked_count--;
+	released_add(loop, destination, (uint32_t)-1);
 	return packet;
 }
 
@@ -44,6 +57,7 @@ static void unparking_add(struct loop *loop, struct loop_destination *destinatio
 	if (destination->is_unparking)
 		return;
 	destination->is_unparking = true;
+	released_add(loop, destination, destination->parked_count);
 	if (!share->unparking_destinations)
 		circle_add(&loop->unparking, &share->unparking);
 	circle_add(&share->unparking_destinations, &destination->unparking);
@@ -56,6 +70,7 @@ static void unparking_remove(struct loop *loop, struct loop_destination *destina
 	if (!destination->is_unparking)
 		return;
 	destination->is_unparking = false;
+	released_add(loop, destination, -destination->parked_count);
 	circle_remove(&share->unparking_destinations, &destination->unparking);
 	if (!share->unparking_destinations)
 		circle_remove(&loop->unparking, &share->unparking);
@@ -69,13 +84,25 @@ void parked_follow(struct loop *loop, struct loop_destination *destination)
 		unparking_remove(loop, destination);
 }
 
-/* Whether the first message that waits there may have the packets that its copies take; it has one already. If it is the
- * last of all, there will never be more. */
+/* Whether there will never be room for so many more packets: those that would have to leave first wait for room, too. They
+ * are all that the pod has, and it may not have more, or all that there are. */
+static bool waits_in_vain(const struct loop *loop, const struct share *share, uint32_t more)
+{
+	uint32_t pending = share_pending(share), pending_max = share_pending_max(share);
+	bool own = pending >= pending_max || more > pending_max - pending;
+
+	return (own && share->released == pending) ||
+	       loop->released == loop->config.packets - loop->packets_free_count;
+}
+
+/* Whether the first message that waits there may have the packets that its copies take; it has one already. Copies for
+ * which there will never be room are dropped. */
 static bool parked_has_room(const struct loop *loop, const struct loop_destination *destination)
 {
+	const struct share *share = destination->ring->share;
 	uint32_t more = destination_frames(destination) - 1;
 
-	return !more || share_room(loop, destination->ring->share) >= more || loop_pending(loop) == 1;
+	return !more || share_room(loop, share) >= more || waits_in_vain(loop, share, more);
 }
 
 /* The first message that waits there. How many frames were made of it or dropped, 0: there was no room. */
@@ -87,13 +114,13 @@ static uint32_t first_goes(struct loop *loop, struct loop_destination *destinati
 	case DESTINATION_RESOLVED:
 		if (!parked_has_room(loop, destination))
 			return 0;
-		packet_shape(loop, unpark(destination), &destination->route);
+		packet_shape(loop, unpark(loop, destination), &destination->route);
 		return frames;
 	case DESTINATION_CLOSED:
-		packet_drop(loop, unpark(destination), &loop->counters.drop_closed);
+		packet_drop(loop, unpark(loop, destination), &loop->counters.drop_closed);
 		return 1;
 	case DESTINATION_UNREACHABLE:
-		packet_drop(loop, unpark(destination), &loop->counters.drop_unresolved);
+		packet_drop(loop, unpark(loop, destination), &loop->counters.drop_unresolved);
 		return 1;
 	case DESTINATION_RESOLVING:
 		break;

@@ -83,6 +83,7 @@ struct loop {
 	uint32_t reserved_free; /* what is left of all reserves, also of pods to come */
 	struct circle_link
 		*unparking; /* shares with messages that waited for an address (loop_parked.c); NULL: none */
+	uint32_t released;  /* of those messages: they wait for room, or their turn */
 	int64_t take_began_tai_ns; /* of this round of taking */
 	uint32_t take_count;       /* messages taken in it, and rings looked into */
 	int64_t round_tai_ns;      /* about now, while taking */
@@ -139,8 +140,8 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring);
 
 /* So many messages are taken, or rings looked into, before the clock is looked at: */
 enum { TAKE_AT_ONCE = 8 };
-/* Whether so little is left until a departure that taking more of a pod would delay it. One of the same pod that is
- * late already waits a little more: an earlier message may still be in a ring. */
+/* Whether so little is left until a departure that taking more of a pod would delay it, or commands have waited for long.
+ * One of the same pod that is late already waits a little more: an earlier message may still be in a ring. */
 bool departure_calls(struct loop *loop, const struct share *share);
 
 /* loop_accept.c: ring -> frame -> shaper */
@@ -158,7 +159,7 @@ void frame_shape(struct loop *loop, struct packet *packet, const struct loop_rou
 uint32_t destination_frames(const struct loop_destination *destination);
 
 /* loop_parked.c: messages that wait for an address */
-void park(struct loop_destination *destination, struct packet *packet);
+void park(struct loop *loop, struct loop_destination *destination, struct packet *packet);
 /* It is in another state: what waited there has its turns, or waits again. */
 void parked_follow(struct loop *loop, struct loop_destination *destination);
 /* Some of what waited, for an address or then for room, goes on. */

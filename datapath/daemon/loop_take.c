@@ -9,7 +9,7 @@
 enum {
 	/* No more are taken when a departure is nearer than TAKE_AT_ONCE of them take, */
 	TAKE_SPARE_NS = 8000,
-	/* or when one is due and taking has gone on for so long, */
+	/* or when one is due, or commands wait, and taking has gone on for so long, */
 	TAKE_LONGEST_NS = 100000,
 	/* or when another pod's came due not longer ago: what has waited for longer waits for something else. */
 	TAKE_FRESH_NS = 50000,
@@ -33,12 +33,14 @@ static bool others_call(const struct loop *loop, const struct share *share)
 bool departure_calls(struct loop *loop, const struct share *share)
 {
 	int64_t left_ns;
+	bool is_long;
 
 	loop->round_tai_ns = clock_tai_ns();
+	is_long = loop->round_tai_ns - loop->take_began_tai_ns > TAKE_LONGEST_NS;
 	left_ns = loop_departure_next(loop, loop->round_tai_ns) - loop->round_tai_ns;
 	if (left_ns > 0)
-		return left_ns < TAKE_SPARE_NS;
-	return loop->round_tai_ns - loop->take_began_tai_ns > TAKE_LONGEST_NS || others_call(loop, share);
+		return left_ns < TAKE_SPARE_NS || (is_long && loop_commands_left(loop));
+	return is_long || others_call(loop, share);
 }
 
 enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };

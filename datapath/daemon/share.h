@@ -62,7 +62,8 @@ struct share {
 	struct circle_link watch;     /* among the shares with rings to look into */
 	struct circle_link *rings;    /* those rings, the next first; NULL: none */
 	struct circle_link unparking; /* among the shares with destinations whose messages waited, */
-	struct circle_link *unparking_destinations; /* and those */
+	struct circle_link *unparking_destinations; /* and those, */
+	uint32_t released;                          /* and how many such messages there are */
 	uint64_t burst;                             /* the last in which it had messages, */
 	uint32_t burst_count;                       /* and how many */
 	struct share_rate messages;

@@ -160,6 +160,12 @@ func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
 	if !slices.Equal(ktsnd.Args, []string{"--interface", "br-phy", "--uplink", "ovs"}) || !strings.HasPrefix(agent.Image, "kubernetsn.io/ktsn-agent-ovs:") {
 		t.Errorf("ktsnd is called with %q, and the agent's image is %s", ktsnd.Args, agent.Image)
 	}
+	if said := strings.Join(ktsnd.Command, " "); !strings.HasSuffix(said, " --await br-phy -- /usr/bin/ktsnd") || ktsnd.StartupProbe == nil {
+		t.Errorf("ktsnd is started by %q, and kubelet does not wait for it: %v", said, ktsnd.StartupProbe)
+	}
+	if direct := containerOf(t, &others.Spec.Template.Spec, "ktsnd"); slices.Contains(direct.Command, "--await") || direct.StartupProbe != nil {
+		t.Errorf("the other ktsnd is started by %q", direct.Command)
+	}
 	options, err := Parse(agent.Args, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -254,6 +260,20 @@ func containerOf(t *testing.T, spec *corev1.PodSpec, name string) *corev1.Contai
 		t.Fatalf("there is no container %s", name)
 	}
 	return &spec.Containers[at]
+}
+
+// Else kubelet would kill it while it waits.
+func TestAnAgentThatEndsHasTheTimeForIt(t *testing.T) {
+	objects, err := render(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var daemons appsv1.DaemonSet
+	object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+	grace := time.Duration(*daemons.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	if leaveTimeout >= shutdownTimeout || shutdownTimeout >= grace {
+		t.Errorf("kubelet gives %v, parts get %v, and kubelet is served for %v", grace, shutdownTimeout, leaveTimeout)
+	}
 }
 
 func TestAnExclusiveCoreNeedsAGuaranteedPod(t *testing.T) {
@@ -382,6 +402,9 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"networks[0].vni=0":                             "/networks/0",
 		"networks[0].mtu=100":                           "/networks/0/mtu",
 		"image.pullPolicy=Sometimes":                    "/image/pullPolicy",
+		"image.prefix=a b":                              "/image/prefix",
+		"image.prefix=registry/":                        "/image/prefix",
+		"image.tag=v1:2":                                "/image/tag",
 		"ktsnd.realtimeShare=200":                       "/ktsnd/realtimeShare",
 		"ktsnd.cgroupV1=maybe":                          "/ktsnd/cgroupV1",
 		"podAnnotations.number=1":                       "/podAnnotations/number",

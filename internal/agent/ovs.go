@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -29,6 +30,8 @@ type ovsOptions struct {
 	prefixBits                     int
 	dpdkExtra                      string
 	plan                           ovs.Plan
+	// trouble is why Open vSwitch could not be set up when that was tried last. Any goroutine.
+	trouble atomic.Pointer[error]
 }
 
 func addOVSOptions(flags *flag.FlagSet) *ovsOptions {
@@ -88,8 +91,21 @@ func (a *agent) through() (func(context.Context, peers.Tunnels) error, error) {
 	err := a.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return switched.Watch(ctx, one, restarted) }))
 	return func(ctx context.Context, tunnels peers.Tunnels) error {
 		wanted := switched.Wanted(tunnels)
-		return follower.Follow(ctx, &wanted)
+		err := follower.Follow(ctx, &wanted)
+		a.OVS.trouble.Store(&err)
+		return err
 	}, err
+}
+
+// switchTrouble is why the node's Open vSwitch is not set up, without which its ktsnd does not start.
+func (a *agent) switchTrouble() error {
+	if a.OVS == nil {
+		return nil
+	}
+	if last := a.OVS.trouble.Load(); last != nil {
+		return *last
+	}
+	return nil
 }
 
 // takeDown removes from the node's Open vSwitch what was set up there. A node need not have one.

@@ -256,7 +256,7 @@ func (f *Facts) look(chain []string, key groupKey) (string, error) {
 
 func unknownName(before []string, name string, fields map[string]any) error {
 	if len(before) == 0 {
-		return fmt.Errorf("%s was not measured; there are %s", spelled(name), namesIn(fields))
+		return fmt.Errorf("%s is not measured; there are %s", spelled(name), namesIn(fields))
 	}
 	return fmt.Errorf("%s has no %s; it has %s", nameOf(before), spelled(name), namesIn(fields))
 }

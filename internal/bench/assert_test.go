@@ -56,7 +56,7 @@ func TestAssertionsThatCannotBeAnswered(t *testing.T) {
 	for expression, want := range map[string]string{
 		"":                                  "an assertion is empty",
 		"direct.latency_ns.p99 <=":          "is no expression: unexpected token EOF",
-		"host.latency_ns.p99 < 5":           "host was not measured; there are cycle_ns, direct, kernel-vxlan, payload_bytes",
+		"host.latency_ns.p99 < 5":           "host is not measured; there are cycle_ns, direct, kernel-vxlan, payload_bytes",
 		"direct.latency.p99 < 5":            "direct has no latency; it has beside_frames, ",
 		"direct.latency_ns.p98 < 5":         "direct.latency_ns has no p98; it has max, min, p50",
 		"direct.departure_error_ns.p50 < 5": "direct.departure_error_ns was not measured",
@@ -123,5 +123,35 @@ func TestUnknownPathsAreNotMeasuredAndSaidSo(t *testing.T) {
 	summary, _ := collected(t, dir)
 	if len(summary.NotMeasured) != 1 || summary.NotMeasured[0].What != "path flannel" {
 		t.Errorf("got %+v", summary.NotMeasured)
+	}
+}
+
+func TestNamesOfAssertionsAreCheckedBeforeTheBench(t *testing.T) {
+	profile, err := ParseProfile("p.yaml", []byte("paths: [direct, kernel-vxlan]\npayloads: [64, 256]\n"+
+		"workloads: [plain, {name: gates, paths: [direct], payloads: [256]}]\n"), Namespaces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for expression, want := range map[string]string{
+		"direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99": "",
+		"direct.gates.latency_ns.p99 < 5 && payload_bytes == 256":    "",
+		"direct.cpu_cores.ktsnd < 1 || direct.late > 3":              "",
+		"direct.jitter_ns.abs_p99 < direct.port_ns.max":              "",
+		"direct.median_of_alternations.latency_ns.p50 < 5":           "",
+		"dirct.lost == 0":                    `"dirct.lost == 0": dirct is not measured; there are cycle_ns, direct, kernel-vxlan, payload_bytes`,
+		"direct.latency_ns.p5 < 3":           "direct.latency_ns has no p5; it has max, min, p50",
+		"kernel-vxlan.gates.lost == 0":       "kernel-vxlan.gates is not measured",
+		"direct.lost.p50 == 0":               "direct.lost is a number and has no p50",
+		"direct.lost == 0 && host.lost == 0": "host is not measured",
+		"direct.lost ==":                     "is no expression",
+	} {
+		err := Foresee(profile, expression)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, and not %q", expression, err, want)
+		}
+	}
+	countingOnly(t, &counting{})
+	if err := Foresee(countingOf(t), "direct.lost == 0"); err == nil || !strings.Contains(err.Error(), "measures no messages") {
+		t.Errorf("of an experiment: %v", err)
 	}
 }

@@ -150,6 +150,11 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, target.Close(ctx)) }()
+	for _, assertion := range slices.Concat(profile.Assert, b.assertions) {
+		if err := bench.Foresee(profile, assertion); err != nil {
+			return nil, err
+		}
+	}
 	host, err := target.Host()
 	if err != nil {
 		return nil, err
@@ -281,22 +286,23 @@ func reported(store *bench.Store, assertions []string) (*report.Measurement, err
 	if err != nil {
 		return nil, err
 	}
-	if summary.Assertions, err = assertAll(facts, assertions); err != nil {
-		return nil, err
-	}
+	summary.Assertions = assertAll(facts, assertions)
 	return &report.Measurement{Summary: summary, Series: series}, nil
 }
 
-func assertAll(facts *bench.Facts, assertions []string) ([]results.Assertion, error) {
+// assertAll judges. What cannot be judged, because it names what was not measured, does not hold for that reason: the report of
+// all the rest is worth having.
+func assertAll(facts *bench.Facts, assertions []string) []results.Assertion {
 	all := []results.Assertion{}
 	for _, expression := range assertions {
 		assertion, err := facts.Assert(expression)
 		if err != nil {
-			return nil, err
+			assertion.Holds = false
+			assertion.Detail = strings.TrimPrefix(err.Error(), fmt.Sprintf("%q: ", expression))
 		}
 		all = append(all, assertion)
 	}
-	return all, nil
+	return all
 }
 
 // judge is the exit status: what is invalid or failed, and what does not hold.
@@ -398,9 +404,12 @@ func newBenchCompare(env *environment) *cobra.Command {
 }
 
 func compareBenches(env *environment, a, b string, assertions []string) error {
-	one, errOne := bench.ReadStore(a)
-	other, errOther := bench.ReadStore(b)
-	if err := errors.Join(errOne, errOther); err != nil {
+	one, err := bench.ReadStore(a)
+	if err != nil {
+		return err
+	}
+	other, err := bench.ReadStore(b)
+	if err != nil {
 		return err
 	}
 	comparison, err := bench.Compare(one, other)
@@ -410,10 +419,7 @@ func compareBenches(env *environment, a, b string, assertions []string) error {
 	if err := printComparison(env.stdout, comparison); err != nil {
 		return err
 	}
-	judged, err := assertAll(comparison.Facts, assertions)
-	if err != nil {
-		return err
-	}
+	judged := assertAll(comparison.Facts, assertions)
 	printAssertions(env.stdout, judged)
 	return refute(judged)
 }

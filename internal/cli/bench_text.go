@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -38,7 +39,7 @@ func printUsage(out io.Writer, usage []results.Usage) {
 // printBench prints the figures over all messages, the ratios, and what was asked about them.
 func printBench(out io.Writer, summary *results.Summary) error {
 	fmt.Fprintf(out, "%s, %d cores, Linux %s: profile %s, %d of %d runs\n\n", summary.Host.CPUModel, summary.Host.Cores,
-		summary.Host.Kernel, summary.Profile.Name, summary.Profile.Done, summary.Profile.Runs)
+		summary.Host.Kernel, cmp.Or(summary.Profile.Name, "without a name"), summary.Profile.Done, summary.Profile.Runs)
 	printSections(out, summary)
 	if len(summary.Runs) > 0 {
 		if err := printRuns(out, summary); err != nil {

@@ -68,6 +68,9 @@ func printFindings(out io.Writer, found []doctor.Finding, format string) error {
 		return err
 	}
 	if faults := doctor.Faults(found); faults > 0 {
+		if faults == 1 {
+			return errors.New("one thing is bad")
+		}
 		return fmt.Errorf("%d things are bad; mend the first one first", faults)
 	}
 	return nil

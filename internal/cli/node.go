@@ -101,7 +101,7 @@ func newPeersAdd() *cobra.Command {
 		Long: "Makes the node ADDRESS, which serves the pods in SUBNET..., part of network N: the kernel's tunnel floods\n" +
 			"to it, ktsnd sends timed messages for the subnets to it, and both are remembered for a tunnel that is\n" +
 			"made later. Either all of it is done or nothing. Repeating it replaces the subnets.",
-		Args: peerArguments(2),
+		Args: addressAndSubnets,
 		RunE: func(command *cobra.Command, arguments []string) error {
 			peer, err := parsePeer(vni, arguments)
 			if err != nil {
@@ -122,7 +122,7 @@ func newPeersDel() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "del --vni N ADDRESS",
 		Short: "Undo add; a node that is not there is no error",
-		Args:  peerArguments(1),
+		Args:  oneArgument("ADDRESS"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			address, err := netip.ParseAddr(arguments[0])
 			if err != nil || !address.Is4() || vni == 0 || vni > overlay.MaxVNI {
@@ -137,14 +137,12 @@ func newPeersDel() *cobra.Command {
 	return options.add(command)
 }
 
-// peerArguments wants at least, and for one exactly, so many words.
-func peerArguments(least int) cobra.PositionalArgs {
-	return func(command *cobra.Command, arguments []string) error {
-		if len(arguments) < least || (least == 1 && len(arguments) > 1) {
-			return usageError{fmt.Errorf("%d words; `%s --help` shows what is wanted", len(arguments), command.CommandPath())}
-		}
-		return nil
+// addressAndSubnets wants a node's address, and at least one subnet behind it.
+func addressAndSubnets(command *cobra.Command, arguments []string) error {
+	if len(arguments) == 1 {
+		return usageError{fmt.Errorf("no SUBNET behind ADDRESS %q; give those of the node's pods, such as 10.42.2.0/24", arguments[0])}
 	}
+	return severalArguments("ADDRESS")(command, arguments)
 }
 
 func parsePeer(vni uint32, arguments []string) (*control.Peer, error) {

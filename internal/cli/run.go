@@ -36,10 +36,12 @@ func newRun(env *environment) *cobra.Command {
 	var socket, library string
 	var allowWithout bool
 	command := &cobra.Command{
-		Use:   "run [options] -- APP [arguments]",
-		Short: "Start an application with libktsn",
-		Long:  runLong,
-		Args:  needApplication,
+		Use: "run [options] -- APP [arguments]",
+		// Options behind APP are APP's.
+		DisableFlagsInUseLine: true,
+		Short:                 "Start an application with libktsn",
+		Long:                  runLong,
+		Args:                  needApplication,
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			program, err := findApplication(arguments[0])
 			if err != nil {

@@ -35,8 +35,9 @@ func newScheduleCheck(env *environment) *cobra.Command {
 	var ascii bool
 	var w where
 	command := &cobra.Command{
-		Use:   "check FILE | check --network NAME [FILE]",
-		Short: "Check a schedule without a ktsnd, and draw it",
+		Use:                   "check [options] {FILE | --network NAME [FILE]}",
+		DisableFlagsInUseLine: true,
+		Short:                 "Check a schedule without a ktsnd, and draw it",
 		Long: "Checks a schedule by the rules that ktsnd has, and draws it. No ktsnd is needed. With --network it is held against\n" +
 			"the slowest link of a TSNNetwork's nodes; without FILE it is the network's own.\n\n" + fileLong,
 		Args: func(command *cobra.Command, arguments []string) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/schedule"
+	"github.com/kubernetsn/kubernetsn/internal/top"
 )
 
 // state is everything `ktsn status` shows.
@@ -224,7 +225,7 @@ func limitsLine(limits control.GivenLimits) string {
 
 // printFlows gives each socket its line.
 func printFlows(out io.Writer, flows []control.Flow) {
-	fmt.Fprintln(out, "flow\tpod\tprocess\tfrom\tto\tclock\tclass\ttaken\tsent\tlate\tdropped\tpending\tlast error")
+	fmt.Fprintln(out, "flow\tpod\tprocess\tfrom\tto\tclock\tclass\ttaken\tsent\tlate\tdropped\tpending\tlast departure error")
 	for _, flow := range flows {
 		to, clock, last := flow.RemoteAddress, flow.Clock, "-"
 		if to == "" {
@@ -236,7 +237,7 @@ func printFlows(out io.Writer, flows []control.Flow) {
 		if flow.Sent > 0 {
 			last = time.Duration(flow.DepartureErrorNs).String()
 		}
-		fmt.Fprintf(out, "%d\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", flow.Number, flow.Identity, flow.PID,
+		fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", flow.Number, flow.Identity, top.PIDText(flow.PID),
 			flow.LocalAddress, to, clock, flow.TrafficClass, flow.Taken, flow.Sent, flow.Late, flow.Dropped, flow.Pending, last)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,7 @@ type world struct {
 	trust    string
 	ktsnd    State
 	errKtsnd error
+	events   []corev1.Event
 }
 
 func well() *world {
@@ -101,6 +103,9 @@ func (w *world) doctor(t *testing.T) *Doctor {
 		"spec": map[string]any{"drivers": []any{map[string]any{"name": w.driver}}}})
 	if w.attached {
 		add(cluster.Attachments, "NetworkAttachmentDefinition", &map[string]any{"metadata": map[string]any{"name": "tsn", "namespace": "default"}})
+	}
+	for i := range w.events {
+		add(cluster.Events, "Event", &w.events[i])
 	}
 	add(cluster.Webhooks, "MutatingWebhookConfiguration", &map[string]any{"metadata": map[string]any{"name": "kubernetsn"},
 		"webhooks": []any{map[string]any{"clientConfig": map[string]any{"caBundle": w.trust}}}})
@@ -182,6 +187,7 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 			w.network.Status.Nodes[0].Conditions = append(w.network.Status.Nodes[0].Conditions, metav1.Condition{
 				Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionFalse, Reason: "Refused", Message: "too long"})
 		}, Bad, "the schedule is not in force: Refused: too long"},
+		"a held up ktsnd":   {"node", func(w *world) { w.ktsnd.Status.Counters.LateWakeup = 2 }, Note, "2 were late because ktsnd was"},
 		"no priority":       {"node", func(w *world) { w.ktsnd.Status.Scheduler = "SCHED_OTHER" }, Note, "no real-time priority"},
 		"a free clock":      {"node", func(w *world) { w.ktsnd.Status.Clock.Synchronized = false }, Note, "nobody disciplines the node's clock"},
 		"no operator":       {"cluster", func(w *world) { w.operator.Name = "" }, Bad, "no ktsn-operator is in namespace kubernetsn-system"},
@@ -217,5 +223,30 @@ func TestAPodsOwnerWritesNothingToTheTerminal(t *testing.T) {
 		if strings.ContainsAny(finding.Text, "\x1b\a\t\r\n\u202e") {
 			t.Errorf("%s: %q", finding.About, finding.Text)
 		}
+	}
+}
+
+func TestEventsThatAPodGotOverAreNotShown(t *testing.T) {
+	at := func(minute int) metav1.Time { return metav1.Date(2026, 11, 21, 12, minute, 0, 0, time.UTC) }
+	w := well()
+	for name, minute := range map[string]int{"Before": 1, "After": 3} {
+		w.events = append(w.events, corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Type: corev1.EventTypeWarning,
+			Reason: name, LastTimestamp: at(minute)})
+	}
+	reasons := func() string {
+		var all []string
+		for _, finding := range w.look(t, "pod") {
+			if finding.About == "Event" {
+				all = append(all, finding.Text)
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	if got := reasons(); got != "Before: After:" {
+		t.Errorf("of a pod that is not ready: %q", got)
+	}
+	w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(2)}}
+	if got := reasons(); got != "After:" {
+		t.Errorf("of one that became ready in between: %q", got)
 	}
 }

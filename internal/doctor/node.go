@@ -179,12 +179,16 @@ func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 	}
 	status := state.Status
 	if status.Scheduler != "SCHED_FIFO" {
-		d.say(Note, about, "see docs/install.md about ktsnd.realtimeShare", "ktsnd has no real-time priority (%s): other programs may delay it", status.Scheduler)
+		d.say(Note, about, "where its log says `no real-time budget`, set ktsnd.cgroupV1=true of the chart; docs/install.md says more", "ktsnd has no real-time priority (%s): other programs may delay it", status.Scheduler)
 	}
 	if !status.Clock.Synchronized {
 		d.say(Note, about, "run ptp4l and phc2sys, or chrony, on all nodes", "nobody disciplines the node's clock: schedules of nodes drift apart")
 	}
 	counters := status.Counters
-	d.ok(about, "of %d messages that left, %d were late because ktsnd was, and %d because they were handed over too late", counters.Sent,
+	level, mend := OK, ""
+	if counters.LateWakeup > 0 {
+		level, mend = Note, "others take ktsnd's processor: ktsnd.exclusiveCore of the chart gives it one of its own"
+	}
+	d.say(level, about, mend, "of %d messages that left, %d were late because ktsnd was, and %d because they were handed over too late", counters.Sent,
 		counters.LateWakeup, counters.LateTaken)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -285,32 +286,47 @@ func (d *Doctor) flows(state *State, uid string, one *controlPod) {
 			sent, late, dropped = sent+flow.Sent, late+flow.Late, dropped+flow.Dropped
 		}
 	}
-	d.ok("ktsnd", "serves %d processes with %d timed sockets", one.Processes, one.Sockets)
+	d.ok("ktsnd", "serves the pod: processes %d, timed sockets %d", one.Processes, one.Sockets)
 	switch {
 	case dropped > 0:
 		d.say(Note, about, "`ktsn status` on the node counts the reasons, and the application is told of each by its error queue",
-			"of its open sockets, %d left, %d of them late, and %d were not sent", sent, late, dropped)
+			"messages of its open sockets: %d left, %d of them late, and %d were not sent", sent, late, dropped)
 	case late > 0:
 		d.say(Note, about, "`ktsn status` on the node counts the reasons; most often the application hands messages over too late",
-			"of its open sockets, %d left, %d of them late", sent, late)
+			"messages of its open sockets: %d left, %d of them late", sent, late)
 	default:
-		d.ok(about, "of its open sockets, %d left, none late", sent)
+		d.ok(about, "messages of its open sockets: %d left, none late", sent)
 	}
 }
 
 // mostEvents is how many are shown.
 const mostEvents = 5
 
-// events shows the last warnings about the pod.
+// events shows the last warnings about the pod. What was said before it became ready has mended itself: a node's first pod on a
+// network waits for ktsnd and agent, which come after it, and is told so.
 func (d *Doctor) events(ctx context.Context, pod *corev1.Pod) {
 	all, err := cluster.List[corev1.Event](ctx, d.Cluster, cluster.Events, pod.Namespace, "", "involvedObject.uid="+string(pod.UID))
 	if err != nil {
 		d.unseen("Events", err)
 		return
 	}
-	all = slices.DeleteFunc(all, func(event corev1.Event) bool { return event.Type != corev1.EventTypeWarning })
+	ready := readySince(pod)
+	all = slices.DeleteFunc(all, func(event corev1.Event) bool {
+		over := !ready.IsZero() && !event.LastTimestamp.IsZero() && event.LastTimestamp.Time.Before(ready)
+		return event.Type != corev1.EventTypeWarning || over
+	})
 	slices.SortFunc(all, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
 	for _, event := range all[max(0, len(all)-mostEvents):] {
 		d.say(Note, "Event", "", "%s: %s", event.Reason, strings.TrimSpace(event.Message))
 	}
+}
+
+// readySince is when the pod became ready; zero: it is not.
+func readySince(pod *corev1.Pod) time.Time {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return condition.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }

@@ -106,6 +106,8 @@ func names(options ...map[string]string) []string {
 func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 	// What the page says of all commands at once.
 	common := pageOptions(section(t, "ktsn.1", ".Sh DESCRIPTION"), false)
+	switched := maps.Clone(common)
+	maps.Copy(switched, pageOptions(section(t, "ktsn.1", ".Ss ktsn ovs"), true))
 	for name, test := range map[string]struct {
 		program, command string
 		page, heading    string
@@ -124,6 +126,10 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsn bench report":    {"ktsn", "bench report", "ktsn.1", ".Ss ktsn bench report", true, common},
 		"ktsn bench compare":   {"ktsn", "bench compare", "ktsn.1", ".Ss ktsn bench compare", true, common},
 		"ktsn run":             {"ktsn", "run", "ktsn.1", ".Ss ktsn run", true, common},
+		"ktsn doctor":          {"ktsn", "doctor", "ktsn.1", ".Ss ktsn doctor", true, common},
+		"ktsn ovs setup":       {"ktsn", "ovs setup", "ktsn.1", ".Ss ktsn ovs setup", true, switched},
+		"ktsn ovs status":      {"ktsn", "ovs status", "ktsn.1", ".Ss ktsn ovs status", true, switched},
+		"ktsn ovs teardown":    {"ktsn", "ovs teardown", "ktsn.1", ".Ss ktsn ovs teardown", true, switched},
 		"ktsn status":          {"ktsn", "status", "ktsn.1", ".Ss ktsn status", true, common},
 		"ktsn schedule check":  {"ktsn", "schedule check", "ktsn.1", ".Ss ktsn schedule check", true, common},
 		"ktsn schedule set":    {"ktsn", "schedule set", "ktsn.1", ".Ss ktsn schedule set", true, common},
@@ -148,6 +154,28 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 			}
 			compareDefaults(t, inHelp, inPage)
 		})
+	}
+}
+
+// TestShippedProfilesAreDescribed finds profiles that were added and not told of.
+func TestShippedProfilesAreDescribed(t *testing.T) {
+	_, list, found := strings.Cut(help(t, "ktsn", "bench", "run"), "one that is shipped: ")
+	list, _, ends := strings.Cut(list, ".\n")
+	if !found || !ends {
+		t.Fatal("--help of ktsn bench run does not list the profiles")
+	}
+	page := section(t, "ktsn.1", ".Ss ktsn bench run")
+	text, err := os.ReadFile("../../docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(list, ", ") {
+		if !strings.Contains(page, "Cm "+name+"\n") {
+			t.Errorf("the page says nothing of profile %s", name)
+		}
+		if !strings.Contains(string(text), "\n| `"+name+"` | ") {
+			t.Errorf("docs/benchmarks.md says nothing of profile %s", name)
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/ovs"
@@ -173,7 +175,26 @@ func (n *Node) Setup(ctx context.Context, plan *ovs.Plan) error {
 	if err != nil {
 		return err
 	}
-	return n.nodes.NodeA.Do(func() error { return n.Switch.Setup(ctx, plan) })
+	err = n.nodes.NodeA.Do(func() error { return n.Switch.Setup(ctx, plan) })
+	if said := complaint(n.Log()); err != nil && said != "" && ctx.Err() == nil {
+		return fmt.Errorf("%w (it said: %s)", err, said)
+	}
+	return err
+}
+
+// complaint is the last error in a log of ovs-vswitchd, which goes away with the Node; "" when there is none.
+func complaint(log string) string {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return ""
+	}
+	for _, line := range slices.Backward(strings.Split(string(text), "\n")) {
+		// 2026-11-21T19:35:04.293Z|00012|dpdk|EMER|Unable to initialize DPDK: Cannot allocate memory
+		if fields := strings.SplitN(line, "|", 5); len(fields) == 5 && (fields[3] == "ERR" || fields[3] == "EMER") {
+			return fields[4]
+		}
+	}
+	return ""
 }
 
 // Teardown takes down on node a what Setup made.

@@ -105,7 +105,7 @@ func meanFigure(prefix string, all []sampled, profile *results.ProfileSummary) (
 
 func drawMeans(runs []sampled, taken []means, interval time.Duration, budgetNs int64, label string) (*picture, error) {
 	p := newPlot()
-	p.Y.Scale, p.Y.Tick.Marker = symlog{}, symlogTicks{}
+	p.Y.Scale, p.Y.Tick.Marker = symlog{}, upright
 	addGrid(p, false)
 	longest := 1
 	for i, means := range taken {

@@ -36,7 +36,7 @@ var looks = map[string]look{
 		"time with SO_TXTIME"},
 	"kernel-vxlan": {vermillion, []vg.Length{7, 3}, "pod a, the kernel’s bridge and VXLAN, pod b; the talker " +
 		"sleeps until the time and sends"},
-	"host": {green, []vg.Length{2, 2}, "node a, node b, without pods and overlay; the talker sleeps until the " +
+	"host": {green, []vg.Length{2, 2}, "from one node to the other by their own network, without overlay; the talker sleeps until the " +
 		"time and sends"},
 	"ovs": {purple, []vg.Length{8, 2, 2, 2}, "pod a, libktsn, ktsnd, OVS-DPDK, pod b"},
 	"tsn": {sky, nil, "two pods on different nodes of a cluster, libktsn, ktsnd; handed over ahead of its time with " +

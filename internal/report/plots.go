@@ -219,7 +219,7 @@ func drawBoxes(runs []sampled, of func(*sampled) *box, width, height vg.Length, 
 	slots, occupied := arrange(runs, of)
 	paths := pathsOf(runs)
 	p := newPlot()
-	p.Y.Scale, p.Y.Tick.Marker = symlog{}, symlogTicks{}
+	p.Y.Scale, p.Y.Tick.Marker = symlog{}, upright
 	addGrid(p, false)
 	room := width - tickRoom
 	places := max(occupied, float64(room/widestPitch))
@@ -346,7 +346,7 @@ func drawCDF(runs []sampled, curves []*curve, limit int64, label string) (*pictu
 // drawTail draws the share of messages that took at least so long, both axes logarithmic.
 func drawTail(runs []sampled, curves []*curve, label string) (*picture, error) {
 	p := newPlot()
-	p.X.Scale, p.X.Tick.Marker = symlog{}, symlogTicks{}
+	p.X.Scale, p.X.Tick.Marker = symlog{}, across
 	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, shareTicks{}
 	addGrid(p, true)
 	rarest := 0.1 // some height for the axis, however few messages there are

@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
 
 var threePaths = []string{"direct", "kernel-vxlan", "host"}
@@ -280,5 +282,25 @@ func TestErrors(t *testing.T) {
 	}
 	if err := Write(&bytes.Buffer{}, generated(10, threePaths, []int{64}, false)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestColumnsInWhichNothingWasMeasuredAreLeftOut(t *testing.T) {
+	known := results.Distributions{SendCall: &stats.Summary{P50: 1}, CPUCores: map[string]float64{"talker": 0.5}}
+	runs := []sampled{{run: &results.Run{Path: "tsn", Counts: results.Counts{Late: new(uint64)}, Distributions: known}},
+		{run: &results.Run{Path: "host", Distributions: known}}}
+	got := causesTable("causes", runs)
+	if want := []string{"send call p50", "p99", "lost", "early", "late", "talker"}; !slices.Equal(got.Head, want) {
+		t.Errorf("the columns are %q, and not %q", got.Head, want)
+	}
+	if cells := got.Rows[1].Cells; len(cells) != 6 || cells[4].Text != "–" || cells[5].Text != "0.500" {
+		t.Errorf("the second row is %+v", cells)
+	}
+}
+
+func TestEachDrawingBesideAnotherHasHalfTheWidth(t *testing.T) {
+	page := rendered(t, generated(500, threePaths, []int{64, 256}, true))
+	if !strings.Contains(page, ".drawings:not(.n1) {") {
+		t.Error("three histograms, which are drawn for half the width, have all of it")
 	}
 }

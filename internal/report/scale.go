@@ -20,13 +20,19 @@ func (symlog) Normalize(low, high, x float64) float64 {
 
 // symlogTicks are powers of ten of either sign and zero; the steps between them have no label unless there are
 // few powers to be seen.
-type symlogTicks struct{}
+type symlogTicks struct {
+	// few is up to how many labels the steps 2 and 5 get some too.
+	few int
+}
 
-// fewDecades is up to how many labels the steps 2 and 5 get some too.
-const fewDecades = 3
+// On an axis beside a drawing labels stand above each other, on one below it they stand in each other's way.
+var (
+	upright = symlogTicks{few: 3}
+	across  = symlogTicks{few: 2}
+)
 
 // Ticks implements plot.Ticker.
-func (symlogTicks) Ticks(low, high float64) []plot.Tick {
+func (s symlogTicks) Ticks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
 	majors := 0
 	add := func(value float64, major bool) {
@@ -47,7 +53,7 @@ func (symlogTicks) Ticks(low, high float64) []plot.Tick {
 			add(-decade*step, step == 1)
 		}
 	}
-	if majors > fewDecades {
+	if majors > s.few {
 		return ticks
 	}
 	for i := range ticks {

@@ -40,9 +40,11 @@ func TestTicks(t *testing.T) {
 		ticks []plot.Tick
 		want  []string
 	}{
-		"a wide axis has powers of ten":       {symlogTicks{}.Ticks(5, 20_000), []string{"1,000", "10", "10,000", "100"}},
-		"a narrow one has steps between them": {symlogTicks{}.Ticks(15, 300), []string{"100", "20", "200", "50"}},
-		"below zero":                          {symlogTicks{}.Ticks(-100, 100), []string{"0", "1", "10", "100", "−1", "−10", "−100"}},
+		"a wide axis has powers of ten":       {upright.Ticks(5, 20_000), []string{"1,000", "10", "10,000", "100"}},
+		"a narrow one has steps between them": {upright.Ticks(15, 300), []string{"100", "20", "200", "50"}},
+		"below a drawing there is less room":  {across.Ticks(10, 30_000), []string{"1,000", "10", "10,000", "100"}},
+		"and beside it more":                  {upright.Ticks(15, 30_000), []string{"1,000", "10,000", "100", "2,000", "20", "20,000", "200", "5,000", "50", "500"}},
+		"below zero":                          {upright.Ticks(-100, 100), []string{"0", "1", "10", "100", "−1", "−10", "−100"}},
 		"shares":                              {shareTicks{}.Ticks(0.0002, 1), []string{"0.1 %", "1 %", "10 %", "100 %"}},
 		"even steps":                          {evenTicks(40), []string{"0", "10", "15", "20", "25", "30", "35", "40", "5"}},
 	} {

@@ -233,7 +233,7 @@ func addBars(p *plot.Plot, chart *results.Chart, number int, as look) error {
 // decadeTicks mark a logarithmic axis: powers of ten, and 2 and 5 of them where there are few.
 func decadeTicks(low, high float64) []plot.Tick {
 	var ticks []plot.Tick
-	few := math.Log10(high/low) <= fewDecades
+	few := math.Log10(high/low) <= float64(upright.few)
 	for exponent := int(math.Floor(math.Log10(low))); float64(exponent) <= math.Log10(high); exponent++ {
 		for step := 1.0; step < 10; step++ {
 			tick := plot.Tick{Value: step * math.Pow10(exponent)}

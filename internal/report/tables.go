@@ -144,13 +144,29 @@ func causesTable(id string, runs []sampled) table {
 	if switched {
 		head = append(head, "Open vSwitch", "its share")
 	}
-	return newTable(id, "µs", runs, head, func(s *sampled) []cell {
+	all := newTable(id, "µs", runs, head, func(s *sampled) []cell {
 		cells := causesCells(s.run)
 		if switched {
 			cells = append(cells, switchCells(s.run)...)
 		}
 		return cells
 	})
+	return withoutEmpty(all)
+}
+
+// withoutEmpty leaves columns out in which nothing was measured, as departures between pods of a cluster are not.
+func withoutEmpty(t table) table {
+	for column := len(t.Head) - 1; column >= 0; column-- {
+		measured := slices.ContainsFunc(t.Rows, func(r row) bool { return r.Cells[column] != noCells(1)[0] })
+		if measured {
+			continue
+		}
+		t.Head = slices.Delete(t.Head, column, column+1)
+		for i := range t.Rows {
+			t.Rows[i].Cells = slices.Delete(t.Rows[i].Cells, column, column+1)
+		}
+	}
+	return t
 }
 
 // switchCells are the processors that Open vSwitch takes, and its share of the latency.

@@ -5,6 +5,7 @@ package top
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -36,10 +37,18 @@ func (v *View) Print(out io.Writer) error {
 		if to == "" {
 			to = "any"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%d\t%s\t%s\t%d\t%s\n", flow.Number, flow.Identity, flow.PID, flow.LocalAddress, to,
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%d\t%s\n", flow.Number, flow.Identity, PIDText(flow.PID), flow.LocalAddress, to,
 			flow.TrafficClass, flow.Rates)
 	}
 	return table.Flush()
+}
+
+// PIDText shows the number of a process, or a dash where ktsnd's PID namespace has none for it, as in a cluster.
+func PIDText(pid int) string {
+	if pid == 0 {
+		return "-"
+	}
+	return strconv.Itoa(pid)
 }
 
 const ratesHead = "MSG/S\tLATE/S\tDROP/S\tPENDING\tP50\tP99"

@@ -115,7 +115,7 @@ func TestTextHasARowForEachPodAndFlow(t *testing.T) {
 		"7 departures were overwritten",
 		"a    2      55     2.0     0.0     3        51ns  100ns\n",
 		"c    0      0      0.0     0.0     0        -     -\n",
-		"3     a    0    10.42.1.2:40000  any  0   5      0.0     0.0     1        2µs   2µs\n",
+		"3     a    -    10.42.1.2:40000  any  0   5      0.0     0.0     1        2µs   2µs\n",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
@@ -162,5 +162,11 @@ func TestEachDepartureIsInOneSample(t *testing.T) {
 			t.Errorf("sample %d has %d departures, want %d", i, len(sample.Departures), want)
 		}
 		before = sample
+	}
+}
+
+func TestProcessesThatKtsndCannotSeeAreADash(t *testing.T) {
+	if got := PIDText(0) + PIDText(4712); got != "-4712" {
+		t.Errorf("shown as %q", got)
 	}
 }

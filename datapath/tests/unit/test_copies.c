@@ -263,6 +263,46 @@ static void parked_messages_wait_for_room_for_their_copies(void **state)
 	group_fini(&group, MESSAGES);
 }
 
+/* So many messages wait for the address of so many peers; all of them leave, with fewer copies where there is no room. */
+static void parked_messages_leave(uint32_t pending_max, uint32_t messages, uint32_t peers)
+{
+	struct group group = {0};
+
+	group_init(&group, PACKETS, DESTINATION_RESOLVING, copies_make(0, false));
+	group.ring.share.pending_max = pending_max;
+	for (uint32_t i = 0; i < messages; i++)
+		send_at(&group, 0, "parked");
+	rig_wait_counter(&group.rig, &group.counters->taken, messages);
+	loop_command(group.rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
+							    .destination = group.destination,
+							    .route = rig_route(DESTINATION_RESOLVED),
+							    .copies = copies_make(peers, false)});
+	rig_wait_counter(&group.rig, &group.counters->sent, messages);
+	assert_int_equal(rig_drops(&group.rig), 0);
+	assert_int_equal(counter_read(&group.counters->copies_sent) +
+				 counter_read(&group.counters->copies_dropped),
+			 messages * peers);
+	rig_wait_retired(&group.rig, 1);
+	group.copies = group.destination->copies;
+	group_fini(&group, messages);
+}
+
+/* Room that only they themselves could make is not waited for: they are all that their pod may have, */
+static void parked_messages_of_a_pod_do_not_wait_for_each_other(void **state)
+{
+	enum { MESSAGES = 4 };
+
+	(void)state;
+	parked_messages_leave(MESSAGES, MESSAGES, PEERS);
+}
+
+/* or all that there are, and there are fewer packets than each of them needs. */
+static void parked_messages_do_not_wait_for_each_others_packets(void **state)
+{
+	(void)state;
+	parked_messages_leave(UINT32_MAX, 2, PACKETS - 1);
+}
+
 /* What can never be had is not waited for. */
 static void copies_beyond_what_a_pod_may_have_are_dropped(void **state)
 {
@@ -308,6 +348,8 @@ int main(void)
 		cmocka_unit_test(parked_messages_go_to_those_who_are_there_then),
 		cmocka_unit_test(all_copies_are_made_or_the_message_waits),
 		cmocka_unit_test(parked_messages_wait_for_room_for_their_copies),
+		cmocka_unit_test(parked_messages_of_a_pod_do_not_wait_for_each_other),
+		cmocka_unit_test(parked_messages_do_not_wait_for_each_others_packets),
 		cmocka_unit_test(copies_beyond_what_a_pod_may_have_are_dropped),
 		cmocka_unit_test(closing_waits_for_every_copy),
 	};

@@ -35,6 +35,8 @@ enum {
 };
 
 static _Atomic int64_t passed_ns;
+/* Of the commands: when the last was executed, and the longest that one has taken to follow another. */
+static int64_t popped_at_ns, popped_after_ns;
 
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
@@ -82,8 +84,14 @@ bool __wrap_commands_pop(struct commands *commands, struct loop_command *command
 {
 	bool popped = __real_commands_pop(commands, command);
 
-	if (popped)
+	if (popped) {
+		int64_t now_ns = atomic_load(&passed_ns);
+
+		if (now_ns - popped_at_ns > popped_after_ns)
+			popped_after_ns = now_ns - popped_at_ns;
+		popped_at_ns = now_ns;
 		time_passes(WORK_NS);
+	}
 	return popped;
 }
 
@@ -336,6 +344,28 @@ static void addresses_that_never_were_delay_no_other_pod(void **state)
 	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
 }
 
+/* A few are executed in each round, and a pod that sends a lot makes rounds long. */
+static void messages_that_are_taken_hold_up_no_commands(void **state)
+{
+	enum { LONGEST_NS = 200000 };
+	struct bench *bench = *state;
+
+	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
+	rig_wait_commands(&bench->rig);
+	loop_pause(bench->rig.loop);
+	for (uint32_t i = 0; i < PARKED; i++)
+		send_to(&bench->crowd, 0, BEGAN_NS + FAR_NS + i, "crowd");
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		tell(bench, bench->other.destination, DESTINATION_RESOLVED);
+	popped_after_ns = 0;
+	popped_at_ns = atomic_load(&passed_ns);
+	loop_resume(bench->rig.loop);
+	rig_wait_commands(&bench->rig);
+	rig_wait_pending(&bench->rig, PARKED);
+	assert_in_range(popped_after_ns, WORK_NS, LONGEST_NS);
+	atomic_store(&passed_ns, FAR_NS + PARKED);
+}
+
 /* They are dropped in the order of their turns. */
 static void pods_whose_messages_waited_have_turns(void **state)
 {
@@ -454,6 +484,7 @@ int main(void)
 		TEST(an_address_that_nobody_answers_for_delays_no_other_pod),
 		TEST(an_address_that_many_wait_for_delays_no_other_pod),
 		TEST(addresses_that_never_were_delay_no_other_pod),
+		TEST(messages_that_are_taken_hold_up_no_commands),
 		TEST(pods_whose_messages_waited_have_turns),
 		TEST(none_overtakes_those_that_waited),
 		TEST(an_address_that_is_lost_again_is_waited_for_again),

@@ -80,7 +80,7 @@ func (s *Server) beRegistered(ctx context.Context) (left bool, err error) {
 			return true, nil
 		case refused = <-said:
 			s.Registered(refused)
-			s.Log.Info("kubelet on the registration", "error", refused)
+			s.Log.Info("kubelet answered the registration", "refused", refused != nil)
 		case <-ticks.C:
 			if _, err := os.Stat(s.Registry); refused != nil || errors.Is(err, fs.ErrNotExist) {
 				return false, nil

@@ -36,8 +36,10 @@ type Reconciler struct {
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	// Well says what else keeps the node from serving pods, nil if nothing does.
 	Well func() error
-	Now  func() time.Time
-	Log  *slog.Logger
+	// Switch says what keeps the node's Open vSwitch from being set up, without which there is no ktsnd; nil if nothing does.
+	Switch func() error
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 const (
@@ -102,6 +104,9 @@ func (r *Reconciler) execute(ctx context.Context, networks []v1alpha1.TSNNetwork
 		now.schedule, err = ktsnd.Schedule(ctx)
 		return err
 	})
+	if err := r.Switch(); now.status == nil && err != nil {
+		now.err = err // the reason, which somebody can do something about
+	}
 	return now
 }
 

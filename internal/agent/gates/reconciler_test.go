@@ -66,6 +66,8 @@ type lab struct {
 	ktsnd   *fakeKtsnd
 	well    error
 	running error
+	// unswitched is why there is no Open vSwitch.
+	unswitched error
 }
 
 func newLab(t *testing.T, network *v1alpha1.TSNNetwork) *lab {
@@ -79,7 +81,7 @@ func newLab(t *testing.T, network *v1alpha1.TSNNetwork) *lab {
 	l.ktsnd.schedule.Table.AdminGateStates = 255
 	l.Reconciler = &Reconciler{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, network).WithStatusSubresource(network).Build(),
-		Node:   "a", Well: func() error { return l.well }, Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Node:   "a", Well: func() error { return l.well }, Switch: func() error { return l.unswitched }, Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
 			if l.running != nil {
 				return l.running
@@ -205,7 +207,10 @@ func TestANodeSaysWhatIsMissing(t *testing.T) {
 			n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eno9", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "2"}}},
 				{Interface: "eth0"}}
 		}, nil, v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, ""},
-		"ktsnd":    {nil, func(l *lab) { l.running = errors.New("ktsnd does not answer") }, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "ktsnd does not answer"},
+		"ktsnd": {nil, func(l *lab) { l.running = errors.New("ktsnd does not answer") }, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "ktsnd does not answer"},
+		"Open vSwitch, and therefore ktsnd": {nil, func(l *lab) {
+			l.running, l.unswitched = errors.New("ktsnd does not answer"), errors.New("set up Open vSwitch: no hugepages")
+		}, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "set up Open vSwitch: no hugepages"},
 		"a peer":   {nil, func(l *lab) { l.well = errors.New("networks: no address") }, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "networks: no address"},
 		"the link": {nil, func(l *lab) { l.ktsnd.status.LinkSpeedBps = 1e8 }, v1alpha1.ConditionScheduleOperational, reasonLinkTooSlow, "the uplink has 100 Mbit/s"},
 		"consent": {nil, func(l *lab) { l.ktsnd.refuse = &control.Error{Message: "no"} }, v1alpha1.ConditionScheduleOperational, reasonRefused,

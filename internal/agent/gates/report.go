@@ -24,13 +24,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/schedule"
 )
 
-// Reasons of a node's conditions that no one else has.
-const (
-	reasonPending     = "Pending"
-	reasonRefused     = "Refused"
-	reasonLinkTooSlow = "LinkTooSlow"
-)
-
 // report says in a network's status what holds on this node, if the node has a part of the network and something has
 // changed.
 func (r *Reconciler) report(ctx context.Context, about *v1alpha1.TSNNetwork, node *corev1.Node, now *seen) error {

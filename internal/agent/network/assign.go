@@ -129,9 +129,6 @@ func (n *Network) partsOf(node *Node) ([]netip.Prefix, error) {
 	return parts, nil
 }
 
-// RangeAnnotation and the name of a network is the annotation of a Node that assigns it a part of the network.
-const RangeAnnotation = "range.kubernetsn.io/"
-
 // readGiven reads the value of the annotation: a prefix for each range of the network, between commas.
 func (n *Network) readGiven(text string) ([]netip.Prefix, error) {
 	words := strings.Split(text, ",")

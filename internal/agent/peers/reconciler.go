@@ -64,12 +64,6 @@ type Reconciler struct {
 	saidThrough string
 }
 
-// ReasonLeftOut is that of an Event on a Node that has a fault of its own.
-const ReasonLeftOut = "TSNNodeLeftOut"
-
-// ReasonOpenVSwitch is that of an Event on a Node whose Open vSwitch cannot be set up.
-const ReasonOpenVSwitch = "TSNOpenVSwitchNotSetUp"
-
 const (
 	// repeatEvery is how often to look at everything when nothing has happened.
 	repeatEvery = 30 * time.Second

@@ -17,9 +17,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
 )
 
-// AddressAnnotation is the annotation of a Node whose tunnel ends at another address than its InternalIP.
-const AddressAnnotation = "kubernetsn.io/tunnel-address"
-
 // key is what a peer is known by.
 type key struct {
 	vni     uint32
@@ -46,8 +43,8 @@ func wanted(own string, nodes []corev1.Node, networks []network.Network) plan {
 	}
 	unreachable := withoutAddress(described)
 	for i := range nodes {
-		if given := nodes[i].Annotations[AddressAnnotation]; given != "" && !described[i].Address.IsValid() {
-			unreachable[nodes[i].Name] = fmt.Errorf("annotation %s: %q is no IPv4 address", AddressAnnotation, given)
+		if given := nodes[i].Annotations[network.AddressAnnotation]; given != "" && !described[i].Address.IsValid() {
+			unreachable[nodes[i].Name] = fmt.Errorf("annotation %s: %q is no IPv4 address", network.AddressAnnotation, given)
 		}
 	}
 	for _, n := range networks {
@@ -99,9 +96,9 @@ func withoutAddress(nodes []network.Node) map[string]error {
 		other, known := has[node.Address]
 		switch {
 		case !node.Address.IsValid():
-			faults[node.Name] = fmt.Errorf("it has no IPv4 InternalIP; annotate it with %s", AddressAnnotation)
+			faults[node.Name] = fmt.Errorf("it has no IPv4 InternalIP; annotate it with %s", network.AddressAnnotation)
 		case known:
-			faults[node.Name] = fmt.Errorf("its tunnel's address %s is node %s's; annotate it with another %s", node.Address, other, AddressAnnotation)
+			faults[node.Name] = fmt.Errorf("its tunnel's address %s is node %s's; annotate it with another %s", node.Address, other, network.AddressAnnotation)
 		default:
 			has[node.Address] = node.Name
 		}
@@ -124,7 +121,7 @@ func describe(node *corev1.Node) network.Node {
 }
 
 func addressOf(node *corev1.Node) netip.Addr {
-	if given := node.Annotations[AddressAnnotation]; given != "" {
+	if given := node.Annotations[network.AddressAnnotation]; given != "" {
 		address, err := netip.ParseAddr(given)
 		if err != nil || !address.Is4() {
 			return netip.Addr{}

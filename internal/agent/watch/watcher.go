@@ -55,14 +55,6 @@ type Watcher struct {
 // complaint is something about a pod.
 type complaint struct{ uid, reason, about string }
 
-// Reasons of Events.
-const (
-	ReasonNoInterface = "TSNInterfaceMissing"
-	ReasonNoVolume    = "TSNVolumeMissing"
-	ReasonLimit       = "TSNLimitReached"
-	ReasonProgram     = "TSNProgramNotCaught"
-)
-
 // Run looks until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
 	ticks := time.NewTicker(w.Every)

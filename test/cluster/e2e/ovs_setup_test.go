@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
@@ -17,8 +18,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // uplinkLabel is by which the tests tell the chart's nodes with Open vSwitch.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
@@ -62,12 +63,13 @@ func TestANodeSendsThroughOpenVSwitchAndAnotherByItself(t *testing.T) {
 	needOpenVSwitch(ctx, t, m.switched)
 	m.nodesBefore, m.before = nodeFiles(ctx, t), objects(ctx, t)
 	m.ovsBefore = onNode(ctx, t, m.switched.Name, "sh", "-c", ovsListing)
+	onNode(ctx, t, m.switched.Name, "sv", "-w", "10", "force-stop", "/etc/service/ovs-vswitchd")
 	uninstalled := installMixed(ctx, t)
 	m.namespace = newNamespace(ctx, t, restricted)
-	pods := start(ctx, t, m.namespace, both("switched", m.switched.Name), both("direct", m.direct.Name))
-	m.onSwitched, m.onDirect = pods[0], pods[1]
-	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
-
+	t.Run("without ovs-vswitchd the node says so, and serves pods once it is there", func(t *testing.T) { m.begin(ctx, t) })
+	if t.Failed() {
+		return
+	}
 	t.Run("each ktsnd has its uplink", func(t *testing.T) { m.uplinks(ctx, t) })
 	t.Run("ordinary traffic goes both ways", func(t *testing.T) { m.ordinary(ctx, t) })
 	t.Run("timed messages go both ways at once", func(t *testing.T) { m.timed(ctx, t) })
@@ -108,6 +110,27 @@ func both(name, host string) *corev1.Pod {
 	pod := waiting(name, host)
 	pod.Spec.Containers = append(pod.Spec.Containers, agnhost(name, host).Spec.Containers...)
 	return annotated(pod, "tsn")
+}
+
+// begin makes the pods, of which one waits until somebody starts ovs-vswitchd.
+func (m *mixed) begin(ctx context.Context, t *testing.T) {
+	for _, pod := range []*corev1.Pod{both("switched", m.switched.Name), both("direct", m.direct.Name)} {
+		if _, err := client.CoreV1().Pods(m.namespace).Create(ctx, pod, createOptions); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const sentence = "set up Open vSwitch: ovs-vswitchd does not run, or does not follow this database; start it and see its log"
+	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, sentence)
+	events, err := client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+		FieldSelector: "reason=TSNOpenVSwitchNotSetUp,involvedObject.name=" + m.switched.Name,
+	})
+	if err != nil || !slices.ContainsFunc(events.Items, func(event corev1.Event) bool { return event.Message == sentence }) {
+		t.Errorf("no Event of the node says %q: %v, %v", sentence, err, events)
+	}
+	m.onDirect = waitReady(ctx, t, m.namespace, "direct")
+	onNode(ctx, t, m.switched.Name, "sv", "start", "/etc/service/ovs-vswitchd")
+	m.onSwitched = waitReady(ctx, t, m.namespace, "switched")
+	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
 }
 
 func (m *mixed) uplinks(ctx context.Context, t *testing.T) {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+)
+
+// What a real pod sees while its node's ktsnd is replaced: the socket gone, the library left.
+func TestProgramThatStartsWhileKtsndIsReplacedSendsNothingEarly(t *testing.T) {
+	ctx := needChart(t)
+	namespace := newNamespace(ctx, t, restricted)
+	listener := deploy(ctx, t, namespace, onChart(waiting("listener", under.Nodes[1].Name)))
+	talker := deploy(ctx, t, namespace, timed(waiting("talker", under.Nodes[0].Name)))
+	host := under.Nodes[0].Name
+	endKtsnd(ctx, t, host, talker)
+	began := time.Now()
+	const count = 2000
+	got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), 200,
+		[]string{"--count", strconv.Itoa(count), "--cycle", "2ms", "--lead", "5ms"},
+		[]string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "10s"}, nil)
+	uncertain := chartStatus(ctx, t, host).Counters["uncertain"]
+	states, err := nodePodsState(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// In whole seconds.
+	if started := states[host].started; started.Before(began.Truncate(time.Second)) {
+		t.Errorf("the next ktsnd was there at %v, and the program began at %v; this shows nothing", started, began)
+	}
+	refused := withoutRefused(&got)
+	t.Logf("%d messages were refused while no ktsnd was there", refused)
+	accounted(t, got, count-refused, func() uint64 { return uncertain })
+}
+
+// endKtsnd deletes the chart's pod on a node and waits until its ktsnd has taken the talker's socket along.
+func endKtsnd(ctx context.Context, t *testing.T, host string, talker *corev1.Pod) {
+	t.Helper()
+	pod, err := nodePodOn(ctx, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().Pods(chartSystem).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	folder := "/run/ktsn/pods/" + string(talker.UID)
+	err = kube.Wait(ctx, func(ctx context.Context) error {
+		if said, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "test ! -e "+folder+"/app.sock && test -e "+folder+"/libktsn.so"); err != nil {
+			return fmt.Errorf("ktsnd has not ended: %w, %s", err, said)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withoutRefused takes out what the application was told was not sent, and returns how many these were.
+func withoutRefused(got *exchange) int {
+	kept := got.sent[:0]
+	for _, message := range got.sent {
+		if syscall.Errno(message.Errno) != syscall.ENETDOWN {
+			kept = append(kept, message)
+		}
+	}
+	refused := len(got.sent) - len(kept)
+	got.sent = kept
+	return refused
+}
