@@ -262,6 +262,20 @@ func containerOf(t *testing.T, spec *corev1.PodSpec, name string) *corev1.Contai
 	return &spec.Containers[at]
 }
 
+// Else kubelet would kill it while it waits.
+func TestAnAgentThatEndsHasTheTimeForIt(t *testing.T) {
+	objects, err := render(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var daemons appsv1.DaemonSet
+	object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+	grace := time.Duration(*daemons.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	if leaveTimeout >= shutdownTimeout || shutdownTimeout >= grace {
+		t.Errorf("kubelet gives %v, parts get %v, and kubelet is served for %v", grace, shutdownTimeout, leaveTimeout)
+	}
+}
+
 func TestAnExclusiveCoreNeedsAGuaranteedPod(t *testing.T) {
 	objects, err := render(t, "--set", "ktsnd.exclusiveCore=true")
 	if err != nil {

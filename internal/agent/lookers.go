@@ -58,7 +58,7 @@ func (a *agent) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	began := time.Now()
-	err := a.sweeper.AwaitTakenDown(ctx)
+	err := a.sweeper.AwaitUnmounted(ctx)
 	a.log.Info("leaving", "waited", time.Since(began), "error", err)
 }
 

@@ -84,17 +84,20 @@ func readPod(path string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
+// detachTimeout is how long runtimes may take to detach pods that have ended, as long as kubelet gives programs to end.
+const detachTimeout = 30 * time.Second
+
 const aboutCleanNode = `Usage: ktsn-agent clean-node [OPTION]...
 
 Removes from this node what the agent installed there: the network plugin, configurations, what they remember, folders.
-Refuses as long as a pod is attached.
+Refuses while a pod has a volume, and when a pod is still attached, or an address given away, after half a minute.
 
 Options:
 `
 
 // cleanNode is the command of the pod that cleans a node.
 func cleanNode(ctx context.Context, arguments []string, stdout io.Writer) error {
-	n := &removal.Node{Out: stdout, Installed: &install.Node{List: install.DefaultList}}
+	n := &removal.Node{Out: stdout, Installed: &install.Node{List: install.DefaultList}, Wait: detachTimeout}
 	flags := flag.NewFlagSet("ktsn-agent clean-node", flag.ContinueOnError)
 	flags.StringVar(&n.StateDir, "state-dir", overlay.DefaultStateDir, "tsn-cni's state `FOLDER`")
 	flags.StringVar(&n.RunDir, "run-dir", "/run/ktsn", "ktsnd's `FOLDER`")

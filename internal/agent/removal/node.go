@@ -29,6 +29,8 @@ type Node struct {
 	Installed          *install.Node
 	// Further are folders and sockets that are the project's alone.
 	Further []string
+	// Wait is for how long runtimes may still be at work on pods that have ended. They need nobody else for that.
+	Wait time.Duration
 	// TakeDown takes down whoever else makes tunnels; nil where there is nobody.
 	TakeDown func(context.Context) error
 	// Out is told what was removed.
@@ -49,10 +51,7 @@ func (n *Node) Clean(ctx context.Context) error {
 	if err := n.refuseVolumes(); err != nil {
 		return err
 	}
-	if err := n.detachGone(kernel); err != nil {
-		return err
-	}
-	folders, err := n.ipamFolders()
+	folders, err := n.awaitDetached(ctx, kernel)
 	if err != nil {
 		return err
 	}
@@ -104,6 +103,24 @@ func (n *Node) refuseVolumes() error {
 			volume.Namespace, volume.Pod, volume.Target, n.RunDir)
 	}
 	return nil
+}
+
+// awaitDetached waits until nothing is attached and no address is given away, and returns host-local's folders.
+func (n *Node) awaitDetached(ctx context.Context, kernel *overlay.Node) (folders []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, n.Wait)
+	defer cancel()
+	for {
+		if err = n.detachGone(kernel); err == nil {
+			if folders, err = n.ipamFolders(); err == nil {
+				return folders, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(askEvery):
+		}
+	}
 }
 
 // detachGone detaches what is left of containers that are gone, and refuses when there are others.

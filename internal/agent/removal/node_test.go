@@ -4,6 +4,7 @@ package removal
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/agent/install"
 )
@@ -139,5 +141,27 @@ func TestANodeThatIsInUseIsLeftAsItIs(t *testing.T) {
 				t.Errorf("there are %q, before there were %q", after, before)
 			}
 		})
+	}
+}
+
+// The runtime gives addresses back by itself when a pod was deleted a moment ago, and needs the plugin for it until then.
+func TestANodeWhosePodsHaveJustEndedIsCleanedWhenTheRuntimeIsDone(t *testing.T) {
+	n, root := newNode(t)
+	n.Wait = time.Minute
+	address := filepath.Join(root, "ipam/tsn/10.42.0.7")
+	write(t, address, "container")
+	done := make(chan error, 1)
+	time.AfterFunc(2*askEvery, func() {
+		_, err := os.Stat(filepath.Join(root, "plugins/tsn-cni"))
+		done <- errors.Join(err, os.Remove(address))
+	})
+	if err := n.Clean(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if left := files(t, root); !slices.Equal(left, theirs) {
+		t.Errorf("left are %q, want %q", left, theirs)
 	}
 }

@@ -9,5 +9,5 @@
 // something is removed, does not have it either: what the agent remembers may be old. As long as its network namespace
 // is there, so may be its processes, and nothing is removed.
 //
-// It also tells an agent that ends how long kubelet and the runtime still need it for pods that have ended.
+// It also tells an agent that ends how long kubelet still needs it for pods that have ended.
 package sweep

@@ -4,62 +4,71 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
 )
 
-// leaveEvery is how often to look whether the node still needs its agent.
-const leaveEvery = 250 * time.Millisecond
+const (
+	// leaveEvery is how often to look whether kubelet still needs its agent.
+	leaveEvery = 250 * time.Millisecond
+	// answerTimeout bounds how long the API server may take each time: one that is hung is no reason to look no more.
+	answerTimeout = 5 * time.Second
+)
 
-// AwaitTakenDown waits until kubelet and the runtime have taken down what pods had that have ended, or ctx ends. A pod that
-// was deleted without a grace period is gone from the API server before that, and kubelet cannot unmount a volume whose
-// driver is gone as well. Pods that are there are not waited for: the next agent serves them.
-func (s *Sweeper) AwaitTakenDown(ctx context.Context) error {
+// AwaitUnmounted waits until kubelet has unmounted the volumes of pods that have ended, or ctx ends. A pod that was deleted
+// without a grace period is gone from the API server before that, and kubelet cannot unmount a volume whose driver is gone
+// as well. Pods that are there are not waited for: the next agent serves them. Nor is what the runtime does: it needs no agent.
+func (s *Sweeper) AwaitUnmounted(ctx context.Context) error {
+	ended := map[string]bool{}
 	for {
-		left, err := s.leftOfEnded(ctx)
-		if err != nil || len(left) == 0 {
-			return err
+		volumes, unreadable := s.Volumes.All()
+		left, err := s.ofEnded(ctx, volumes, ended)
+		if len(left) == 0 {
+			return unreadable // which waiting does not mend
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w; not taken down yet: %s", ctx.Err(), strings.Join(left, ", "))
+			return errors.Join(fmt.Errorf("%w; not unmounted yet: %s", ctx.Err(), strings.Join(left, ", ")), err, unreadable)
 		case <-time.After(leaveEvery):
 		}
 	}
 }
 
-// leftOfEnded are volumes and interfaces of pods that do not exist any more, or whose containers have all ended. Interfaces
-// without a network namespace are left out: nobody but the sweep takes those down.
-func (s *Sweeper) leftOfEnded(ctx context.Context) ([]string, error) {
-	volumes, err := s.Volumes.All()
-	if err != nil {
-		return nil, err
+// ofEnded are volumes of pods that do not exist any more, or whose containers have all ended, or of which nobody says
+// whether they have. What the API server says of a pod is kept, so it is asked once, as a rule.
+func (s *Sweeper) ofEnded(ctx context.Context, volumes []csi.Volume, ended map[string]bool) (left []string, err error) {
+	isNew := func(volume csi.Volume) bool { _, known := ended[volume.UID]; return !known }
+	if slices.ContainsFunc(volumes, isNew) {
+		err = s.learn(ctx, volumes, ended)
 	}
-	attached, err := s.Plugin.List()
-	if err != nil || len(volumes)+len(attached) == 0 {
-		return nil, err
-	}
-	pods, err := listPods(ctx, s.Live, s.ofNode())
-	if err != nil {
-		return nil, err
-	}
-	alive := identitiesOf(slices.DeleteFunc(pods, hasEnded))
-	var left []string
 	for _, volume := range volumes {
-		if !alive[volume.UID] {
+		if isNew(volume) || ended[volume.UID] {
 			left = append(left, fmt.Sprintf("volume of pod %s/%s", volume.Namespace, volume.Pod))
 		}
 	}
-	for _, one := range attached {
-		if !one.Gone && !alive[one.Identity] {
-			left = append(left, fmt.Sprintf("interface %s of container %s", one.Interface, one.ContainerID))
-		}
+	return left, err
+}
+
+// learn asks the API server which of the volumes' pods have ended.
+func (s *Sweeper) learn(ctx context.Context, volumes []csi.Volume, ended map[string]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	pods, err := listPods(ctx, s.Live, s.ofNode())
+	if err != nil {
+		return err
 	}
-	return left, nil
+	alive := identitiesOf(slices.DeleteFunc(pods, hasEnded))
+	for _, volume := range volumes {
+		ended[volume.UID] = !alive[volume.UID]
+	}
+	return nil
 }
 
 func hasEnded(pod corev1.Pod) bool {
