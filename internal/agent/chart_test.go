@@ -189,6 +189,9 @@ func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
 	if _, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs"); err == nil || !strings.Contains(err.Error(), "uplink.ovs: give device or interface") {
 		t.Errorf("without a network card: %v", err)
 	}
+	if _, err := render(t, "--set", "uplink.ovs.device=card"); err == nil || !strings.Contains(err.Error(), "uplink.ovs: give nodeSelector") {
+		t.Errorf("a card without nodes: %v", err)
+	}
 }
 
 // What cleans a node finds Open vSwitch's sockets wherever they are, and has neither them nor rights for it where there is none.
