@@ -91,7 +91,7 @@ static void packet_route(struct loop *loop, struct packet *packet, struct loop_d
 	}
 }
 
-static struct loop_destination *destination_of(const struct loop *loop, const struct loop_ring *ring,
+static struct loop_destination *destination_of(struct loop *loop, const struct loop_ring *ring,
 					       const struct ktsn_ring_taken *taken)
 {
 	struct loop_destination *destination;

@@ -232,7 +232,7 @@ static bool flow_announced(const struct loop *loop, const struct loop_ring *ring
 }
 
 /* Only looked up, not executed: a message may be taken in the middle of another command. */
-struct loop_destination *destination_announced(const struct loop *loop, const struct loop_ring *ring,
+struct loop_destination *destination_announced(struct loop *loop, const struct loop_ring *ring,
 					       uint32_t flow_index, uint32_t index)
 {
 	const struct loop_command *command;
@@ -240,6 +240,8 @@ struct loop_destination *destination_announced(const struct loop *loop, const st
 	/* A message may name what never was, and the commands be many. */
 	if (!atomic_load_explicit(&ring->announced, memory_order_relaxed))
 		return NULL;
+	/* It may take as long as TAKE_AT_ONCE messages: after this one the clock is looked at. */
+	loop->take_count |= TAKE_AT_ONCE - 1;
 	for (uint32_t i = 0; (command = commands_peek(&loop->commands, i)); i++)
 		if (command->type == COMMAND_DESTINATION_OPEN && command->ring == ring &&
 		    command->index == index &&

@@ -315,7 +315,7 @@ void watch_end(struct loop *loop, struct loop_ring *ring);
 void loop_commands(struct loop *loop);
 bool loop_commands_left(const struct loop *loop);
 /* The flow's destination that a command still to be executed will open, or NULL. */
-struct loop_destination *destination_announced(const struct loop *loop, const struct loop_ring *ring,
+struct loop_destination *destination_announced(struct loop *loop, const struct loop_ring *ring,
 					       uint32_t flow_index, uint32_t index);
 void destination_retire_if_done(struct loop *loop, struct loop_destination *destination);
 void flow_retire_if_done(struct loop *loop, struct loop_flow *flow);

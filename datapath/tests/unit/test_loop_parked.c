@@ -328,20 +328,36 @@ static void an_address_that_many_wait_for_delays_no_other_pod(void **state)
 	bench->rig.retired_count = 0;
 }
 
-/* They are not looked for among the commands that wait. */
-static void addresses_that_never_were_delay_no_other_pod(void **state)
+static void messages_to_nowhere_delay_no_other_pod(struct bench *bench, uint32_t announced)
 {
-	struct bench *bench = *state;
-
 	other_comes_due(bench);
 	for (uint32_t i = 0; i < ADDRESSES; i++)
 		tell(bench, bench->crowd.destination, DESTINATION_RESOLVING);
+	for (uint32_t i = 0; i < announced; i++)
+		(void)rig_destination_open(&bench->rig, &bench->crowd.ring, 1 + i, bench->crowd.flow,
+					   DESTINATION_RESOLVING);
 	for (uint32_t i = 0; i < PARKED; i++)
 		send_to(&bench->crowd, ADDRESSES, 1, "nowhere");
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, PARKED);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
 	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
+	for (uint32_t i = 0; i < announced; i++)
+		rig_destination_close(&bench->rig, &bench->crowd.ring, 1 + i);
+	rig_wait_retired(&bench->rig, announced);
+	bench->rig.retired_count = 0;
+}
+
+/* They are not looked for among the commands that wait, */
+static void addresses_that_never_were_delay_no_other_pod(void **state)
+{
+	messages_to_nowhere_delay_no_other_pod(*state, 0);
+}
+
+/* or each of them may be the one that comes. */
+static void addresses_that_may_still_come_delay_no_other_pod(void **state)
+{
+	messages_to_nowhere_delay_no_other_pod(*state, 1);
 }
 
 /* A few are executed in each round, and a pod that sends a lot makes rounds long. */
@@ -484,6 +500,7 @@ int main(void)
 		TEST(an_address_that_nobody_answers_for_delays_no_other_pod),
 		TEST(an_address_that_many_wait_for_delays_no_other_pod),
 		TEST(addresses_that_never_were_delay_no_other_pod),
+		TEST(addresses_that_may_still_come_delay_no_other_pod),
 		TEST(messages_that_are_taken_hold_up_no_commands),
 		TEST(pods_whose_messages_waited_have_turns),
 		TEST(none_overtakes_those_that_waited),
