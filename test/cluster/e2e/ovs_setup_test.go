@@ -68,7 +68,7 @@ func needOpenVSwitch(ctx context.Context, t *testing.T, host plan.Node) {
 		if one == host {
 			labels = fmt.Sprintf(`"labels":{%q:"ovs"},`, uplinkLabel)
 		}
-		err := patchNode(ctx, one, fmt.Sprintf(`{"metadata":{%s"annotations":{%q:%q}}}`, labels, tunnelAnnotation, network.SecondAddress(under.Plan, one)))
+		err := patchNode(ctx, one, fmt.Sprintf(`{"metadata":{%s"annotations":{%q:%q}}}`, labels, tunnelAnnotation, network.SecondAddress(one)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -139,7 +139,7 @@ func (m *mixed) uplinks(ctx context.Context, t *testing.T) {
 		uplink, card string
 	}{{m.switched, "ovs", "br-phy"}, {m.direct, "direct", network.SecondCard}} {
 		status := chartStatus(ctx, t, test.host.Name)
-		address := network.SecondAddress(under.Plan, test.host).String()
+		address := network.SecondAddress(test.host).String()
 		if status.Uplink != test.uplink || status.Interface != test.card || status.LocalAddress != address {
 			t.Errorf("ktsnd on %s sends by %s on %s from %s; want %s on %s from %s", test.host.Name, status.Uplink, status.Interface,
 				status.LocalAddress, test.uplink, test.card, address)
@@ -248,7 +248,7 @@ func (m *mixed) renewed(ctx context.Context, t *testing.T) {
 // asBefore fails the test unless nodes and cluster are as they were, and the node with Open vSwitch is reached as before.
 func (m *mixed) asBefore(ctx context.Context, t *testing.T) {
 	// At once: nobody has to forget first where the address was meanwhile.
-	address := network.SecondAddress(under.Plan, m.switched).String()
+	address := network.SecondAddress(m.switched).String()
 	if said := onNode(ctx, t, m.direct.Name, "sh", "-c", "ping -c 1 -W 1 "+address+" || true"); !strings.Contains(said, "1 received") {
 		t.Errorf("%s is not reached: %s", address, said)
 	}

@@ -93,7 +93,7 @@ func (c *Cluster) AddService(ctx context.Context, host string, service node.Serv
 // RemoveService ends a service of a node for good. That there is none is no error.
 func (c *Cluster) RemoveService(ctx context.Context, host, service string) error {
 	return c.change(host, func(plan.Node) error {
-		folder := filepath.Join(c.Root(host), "etc/service", service)
+		folder := filepath.Join(c.Root(host), "etc", "service", service)
 		if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}

@@ -23,7 +23,7 @@ const (
 var secondSubnet = netip.MustParsePrefix("198.51.100.0/24")
 
 // SecondAddress is that of a node's second card.
-func SecondAddress(p *plan.Plan, node plan.Node) netip.Addr {
+func SecondAddress(node plan.Node) netip.Addr {
 	bytes := secondSubnet.Addr().As4()
 	bytes[3] = node.Address.As4()[3]
 	return netip.AddrFrom4(bytes)
@@ -47,7 +47,7 @@ func AddSecondCards(ctx context.Context, p *plan.Plan) error {
 			return err
 		}
 		err = batch(ctx, namespace,
-			fmt.Sprintf("addr add %s dev %s", netip.PrefixFrom(SecondAddress(p, node), secondSubnet.Bits()), SecondCard),
+			fmt.Sprintf("addr add %s dev %s", netip.PrefixFrom(SecondAddress(node), secondSubnet.Bits()), SecondCard),
 			fmt.Sprintf("link set %s up", SecondCard))
 		if err != nil {
 			return err
