@@ -74,6 +74,7 @@ func TestProgramThatStartsWhileItsDaemonIsAwayWaitsForTheNext(t *testing.T) {
 				for range 5 {
 					asker.does(t, "send", "sent")
 				}
+				served(t, client, uint64(sent)+5) //nolint:gosec // one or none
 				checkAccount(t, settled(t, client), sent+5, refused)
 				checkWire(t, tap, sent+5)
 			})

@@ -92,12 +92,13 @@ func (l *lab) startDaemon(t *testing.T, options ...string) (*process.Process, *c
 	daemon := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(l.daemonArguments(), options...)...))
 	client := connect(t, daemon, l.control)
 	ctx := t.Context()
+	// As agents do: when an application finds the socket, all else is there.
 	err := errors.Join(
-		client.SocketAdd(ctx, identity, l.socket),
+		client.PeerAdd(ctx, control.Peer{VNI: topology.VNI, Address: topology.NodeAddressB,
+			Subnets: []netip.Prefix{topology.PodSubnetB}}),
 		client.EndpointAdd(ctx, control.Endpoint{Identity: identity, Interface: topology.PodInterface,
 			Netns: l.PodA.Path(), VNI: topology.VNI}),
-		client.PeerAdd(ctx, control.Peer{VNI: topology.VNI, Address: topology.NodeAddressB,
-			Subnets: []netip.Prefix{topology.PodSubnetB}}))
+		client.SocketAdd(ctx, identity, l.socket))
 	if err != nil {
 		t.Fatalf("attach pod a: %v\nktsnd says: %s", err, daemon.Stderr())
 	}
