@@ -100,12 +100,12 @@ func removeOpenVSwitch(ctx context.Context, host plan.Node) error {
 }
 
 // ovsListing is, on a node, all of Open vSwitch and of the node's network that setting it up changes. ovs-netdev is Open
-// vSwitch's own, and interfaces of pods come and go.
+// vSwitch's own, interfaces of pods come and go, and Flannel's cni0 comes with a node's first pod.
 const ovsListing = `
 ovs-vsctl --columns=name,ports list Bridge
 ovs-vsctl --columns=other_config,external_ids list Open_vSwitch
-ip -o -4 address | awk '{ print $2, $4 }'
-ip -o link | awk -F': ' '{ sub(/@.*/, "", $2); print $2 }' | grep -v -e ^veth -e ^ovs-netdev
+ip -o -4 address | awk '$2 != "cni0" { print $2, $4 }'
+ip -o link | awk -F': ' '{ sub(/@.*/, "", $2); print $2 }' | grep -v -e ^veth -e ^ovs-netdev -e ^cni0
 cat /proc/sys/net/ipv4/conf/` + network.SecondCard + `/arp_ignore
 `
 
