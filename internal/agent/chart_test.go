@@ -416,7 +416,7 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"uplink.ovs.pmdCPUs=-1":                         "/uplink/ovs/pmdCPUs",
 		"uplink.ovs.device=1,uplink.ovs.prefixLength=0": "/uplink/ovs/prefixLength",
 		"kubeletDir=var/lib/kubelet":                    "/kubeletDir",
-		"removal.timeoutSeconds=1":                      "/removal/timeoutSeconds",
+		"removal.timeoutSeconds=89":                     "/removal/timeoutSeconds",
 		"namespace.name=Kubernetes_1":                   "/namespace/name",
 	} {
 		if _, err := render(t, "--set", value); err == nil || !strings.Contains(err.Error(), sentence) {
