@@ -104,16 +104,7 @@ func TestTheChartCallsTheAgentAsItWantsToBeCalled(t *testing.T) {
 			if networks, err := (network.File{Path: path}).Networks(t.Context()); err != nil || len(networks) == 0 {
 				t.Errorf("the agent reads %v, %v", networks, err)
 			}
-			cleaner := corev1.ConfigMap{}
-			object(t, objects, "ConfigMap", "removal", &cleaner)
-			if err := os.WriteFile(path, []byte(cleaner.Data["pod.yaml"]), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			pod, err := readPod(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkMounts(t, &pod.Spec)
+			checkMounts(t, &cleaningPod(t, objects).Spec)
 		})
 	}
 }
@@ -212,16 +203,7 @@ func TestWhatCleansANodeReachesItsOpenVSwitch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cleaner := corev1.ConfigMap{}
-			object(t, objects, "ConfigMap", "removal", &cleaner)
-			path := filepath.Join(t.TempDir(), "pod.yaml")
-			if err := os.WriteFile(path, []byte(cleaner.Data["pod.yaml"]), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			pod, err := readPod(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			pod := cleaningPod(t, objects)
 			checkMounts(t, &pod.Spec)
 			var mounted []string
 			for _, mount := range containerOf(t, &pod.Spec, "clean").VolumeMounts {
@@ -254,6 +236,22 @@ func TestPollingProcessorsAreATextOrANumber(t *testing.T) {
 			t.Errorf("%s: the agent reads %+v, %v", value, options.OVS, err)
 		}
 	}
+}
+
+// cleaningPod is what the hook of helm's uninstall starts on a node, read as the hook reads it.
+func cleaningPod(t *testing.T, objects [][]byte) *corev1.Pod {
+	t.Helper()
+	cleaner := corev1.ConfigMap{}
+	object(t, objects, "ConfigMap", "removal", &cleaner)
+	path := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(path, []byte(cleaner.Data["pod.yaml"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pod, err := readPod(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
 }
 
 func containerOf(t *testing.T, spec *corev1.PodSpec, name string) *corev1.Container {

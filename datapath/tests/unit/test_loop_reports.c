@@ -2,7 +2,7 @@
 /*
  * The loop tells applications what it dropped, if they asked for that.
  */
-#include "loop_rig.h"
+#include "loop_bench.h"
 
 #include "clock.h"
 
@@ -16,14 +16,6 @@
 #include <cmocka.h>
 
 enum { SLOTS = 64, PACKETS = 256, HEADERS = 42 };
-
-struct bench {
-	struct rig rig;
-	struct rig_ring ring;
-	struct loop_flow *flow;
-	struct loop_destination *destination;
-	const struct counters *counters;
-};
 
 static int set_up(void **state)
 {
