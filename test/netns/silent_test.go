@@ -132,6 +132,7 @@ func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
 				}
 			}
 			asker.does(t, "send", "sent")
+			served(t, client, 2)
 			counted := settled(t, client)
 			if counted.Unanswered < 5 || counted.Taken != 2 || counted.KernelPath != 0 {
 				t.Errorf("ktsnd counts %+v", counted)
@@ -194,6 +195,7 @@ func TestSocketsMadeBetweenTwoDaemonsAreServedByTheSecond(t *testing.T) {
 		t.Errorf("it says %q", said)
 	}
 	asker.does(t, "send", "sent")
+	served(t, client, 1)
 	settled(t, client)
 	checkWire(t, tap, 2)
 }
