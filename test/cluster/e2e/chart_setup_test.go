@@ -33,9 +33,10 @@ const (
 // chart is installed when a test needs it, and removed when another one needs the network without it.
 var chart struct {
 	installed, failed bool
-	// before is what there was on the nodes and in the cluster when it was installed.
+	// before is what there was on the nodes and in the cluster when it was installed, inventory what pods could leave.
 	nodesBefore map[string]string
 	before      map[string]bool
+	inventory   map[string]map[string]bool
 }
 
 // needChart makes sure that the chart is installed, and nothing else that listens in its place.
@@ -53,7 +54,7 @@ func needChart(t *testing.T) context.Context {
 			t.Fatalf("%v: %s", err, said)
 		}
 		removeTSN(ctx, t)
-		chart.nodesBefore, chart.before = nodeFiles(ctx, t), objects(ctx, t)
+		chart.nodesBefore, chart.before, chart.inventory = nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t)
 		installChart(ctx, t)
 		chart.installed, chart.failed = true, false
 	}
