@@ -49,10 +49,7 @@ func needChart(t *testing.T) context.Context {
 	}
 	if !chart.installed {
 		chart.failed = true
-		// Of tests that ran before these.
-		if said, err := helm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m"); err != nil {
-			t.Fatalf("%v: %s", err, said)
-		}
+		noRelease(ctx, t)
 		removeTSN(ctx, t)
 		chart.nodesBefore, chart.before, chart.inventory = nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t)
 		installChart(ctx, t)
@@ -60,6 +57,14 @@ func needChart(t *testing.T) context.Context {
 	}
 	waitForChart(ctx, t)
 	return ctx
+}
+
+// noRelease removes what a run of the tests has left that was killed.
+func noRelease(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if said, err := helm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
 }
 
 // chartValues differ from the defaults in what a test cluster needs.

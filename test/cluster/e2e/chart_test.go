@@ -22,6 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
 // deploy makes a Deployment of one pod and returns that when it is ready.
@@ -271,14 +272,7 @@ func TestFiftyPodsComeAndGoWithTheirVolumesAndLeaveNothing(t *testing.T) {
 	}}
 	deployMany(ctx, t, namespace, pod, many)
 	waitForReplicas(ctx, t, namespace, "many", many)
-	sockets, endpoints := 0, 0
-	for _, host := range under.Nodes {
-		status := chartStatus(ctx, t, host.Name)
-		sockets, endpoints = sockets+status.Sockets, endpoints+status.Endpoints
-	}
-	if sockets != many || endpoints != many {
-		t.Errorf("ktsnd has %d sockets and %d endpoints, want %d of each", sockets, endpoints, many)
-	}
+	hasSocketsAndEndpoints(ctx, t, many, under.Nodes...)
 	t.Run("and a killed ktsnd is told of all", func(t *testing.T) {
 		had := chartStatus(ctx, t, under.Nodes[1].Name)
 		killOn(ctx, t, under.Nodes[1].Name, "ktsnd")
@@ -308,6 +302,27 @@ func TestFiftyPodsComeAndGoWithTheirVolumesAndLeaveNothing(t *testing.T) {
 	scale(ctx, t, namespace, "many", 0)
 	waitForReplicas(ctx, t, namespace, "many", 0)
 	leavesNothing(ctx, t, before)
+}
+
+// hasSocketsAndEndpoints waits until ktsnd on the nodes has so many of each: pods that were removed a moment ago may still be taken down.
+func hasSocketsAndEndpoints(ctx context.Context, t *testing.T, count int, hosts ...plan.Node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		sockets, endpoints := 0, 0
+		for _, host := range hosts {
+			status := chartStatus(ctx, t, host.Name)
+			sockets, endpoints = sockets+status.Sockets, endpoints+status.Endpoints
+		}
+		if sockets != count || endpoints != count {
+			return fmt.Errorf("ktsnd has %d sockets and %d endpoints, want %d of each", sockets, endpoints, count)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func deployMany(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod, replicas int32) {

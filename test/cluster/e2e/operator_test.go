@@ -137,6 +137,7 @@ func TestOneAnnotation(t *testing.T) {
 	t.Cleanup(cancel)
 	program(t, "helm")
 	removeChart(ctx, t)
+	noRelease(ctx, t)
 	removeTSN(ctx, t)
 	nodesBefore, before, inventory := nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t)
 	arguments := slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues,
@@ -540,6 +541,7 @@ func operatorsKilled(ctx context.Context, t *testing.T, namespace string) {
 		if err := client.AppsV1().Deployments(namespace).Delete(ctx, fmt.Sprintf("kept-%d", round), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		waitForReplicas(ctx, t, namespace, fmt.Sprintf("kept-%d", round), 0)
 	}
 	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, "")
 }
