@@ -3,6 +3,7 @@
 package netns_test
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"net"
@@ -148,6 +149,40 @@ func start(t *testing.T, where *topology.Namespace, name string, command *exec.C
 	return started
 }
 
+// dialogue is a program that is told things and answers, line by line.
+type dialogue struct {
+	*process.Process
+	stdin  io.WriteCloser
+	stdout *bufio.Scanner
+}
+
+// startDialogue starts a program to be spoken with. Unlike exec's own pipe, what it says stays readable when it has ended.
+func startDialogue(t *testing.T, where *topology.Namespace, name string, command *exec.Cmd) dialogue {
+	t.Helper()
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	readable, writable, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { readable.Close() })
+	command.Stdout = writable
+	started := start(t, where, name, command)
+	writable.Close()
+	return dialogue{started, stdin, bufio.NewScanner(readable)}
+}
+
+// ends waits until the program has ended, which it does when nobody speaks to it any more.
+func (d *dialogue) ends(t *testing.T) {
+	t.Helper()
+	d.stdin.Close()
+	if err := finish(t, d.Process); err != nil {
+		t.Error(err)
+	}
+}
+
 // finish waits for a program to end by itself and returns what Wait does.
 func finish(t *testing.T, running *process.Process) error {
 	t.Helper()
@@ -240,6 +275,31 @@ func (l *lab) openTap(t *testing.T, count int) *wiretap.Tap {
 		t.Fatal(err)
 	}
 	return tap
+}
+
+// awaitWire waits until the tap has seen so many frames of that kind. That ktsnd has sent them does not say so: the kernel may
+// still have them in a backlog.
+func awaitWire(t *testing.T, tap *wiretap.Tap, count int, is func(wiretap.Packet) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		packets, err := tap.Seen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		for _, packet := range packets {
+			if is(packet) {
+				seen++
+			}
+		}
+		if seen >= count {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%d frames on the wire, want %d", seen, count)
+			return
+		}
+	}
 }
 
 // addPackets takes the tap's messages of tsnperf.
@@ -347,21 +407,39 @@ func counters(t *testing.T, client *control.Client) control.Counters {
 	return status.Counters
 }
 
-// settled waits until ktsnd has nothing pending and returns its counters.
+// settled waits until all that applications ever handed over has left or was dropped, and returns ktsnd's counters, which are
+// final then. They must have ended, or be about to: ktsnd forgets a process when its ring is empty, and only that tells that
+// it is. What lies in the ring of one that goes on is taken when ktsnd looks there, without a doorbell if its time is far
+// enough away, and does not count as pending before.
 func settled(t *testing.T, client *control.Client) control.Counters {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		left := unsettled(t, client) // first: what ended then is in the counters that are read now
 		status, err := client.Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if status.Pending == 0 {
+		if left == 0 && status.Pending == 0 {
 			return status.Counters
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d messages stay pending", status.Pending)
+			t.Fatalf("%d messages stay pending, of %d processes", status.Pending, left)
 		}
 	}
+}
+
+// unsettled is of how many processes ktsnd has the ring, also of such as have ended.
+func unsettled(t *testing.T, client *control.Client) uint64 {
+	t.Helper()
+	pods, err := client.Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := uint64(0)
+	for _, pod := range pods {
+		left += pod.Processes
+	}
+	return left
 }
 
 // python returns the path of CPython, whose socket module is somebody else's program.

@@ -107,7 +107,7 @@ func TestNodesWithAndWithoutOpenVSwitchAreInOneNetwork(t *testing.T) {
 		t.Run(name, func(t *testing.T) { one.check(t, count) })
 	}
 	for name, client := range map[string]*control.Client{"ovs": switched, "direct": direct} {
-		if seen := counters(t, client); seen.Sent != count || seen.Dropped() != 0 {
+		if seen := settled(t, client); seen.Sent != count || seen.Dropped() != 0 {
 			t.Errorf("the ktsnd with uplink %s sent %d and dropped %d", name, seen.Sent, seen.Dropped())
 		}
 	}

@@ -163,7 +163,7 @@ func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
 					t.Errorf("message %d was %d ns early", i, txtime-wire)
 				}
 			}
-			if after := counters(t, client); after.Sent-before.Sent != count || after.Dropped() != before.Dropped() {
+			if after := settled(t, client); after.Sent-before.Sent != count || after.Dropped() != before.Dropped() {
 				t.Errorf("ktsnd sent %d and dropped %d", after.Sent-before.Sent, after.Dropped()-before.Dropped())
 			}
 		})

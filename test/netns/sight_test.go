@@ -74,7 +74,7 @@ func TestFlowsAndPodsAreAsTheKernelKnowsThem(t *testing.T) {
 	if !strings.Contains(text, strconv.Itoa(talker.PID())+" ") || !strings.Contains(text, flow.LocalAddress) {
 		t.Errorf("ktsn status does not show the flow:\n%s", text)
 	}
-	checkTop(t, lab.ask(t, "top", "--once", "--interval", "300ms", "-o", "json"), flow.Number)
+	checkTop(t, lab.ask(t, "top", "--once", "--interval", "1s", "-o", "json"), flow.Number)
 	interrupt(t, talker)
 	counted := settled(t, client)
 	if flows, err := client.Flows(t.Context()); err != nil || len(flows) != 0 {
