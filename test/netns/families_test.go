@@ -207,7 +207,7 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const count = 50
 			file := t.TempDir() + "/listener.csv"
-			listener := lab.startListenerOn(t, netip.AddrPortFrom(podAddress6B, listenPort), count, file, 2*time.Second)
+			listener := lab.startListenerOn(t, netip.AddrPortFrom(podAddress6B, listenPort), count, file)
 			command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to",
 				netip.AddrPortFrom(podAddress6B, listenPort).String(), "--count", "50", "--size", strconv.Itoa(payloadBytes))
 			command.Env = lab.preloaded(t)

@@ -5,6 +5,7 @@ package netns_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -328,21 +330,23 @@ func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 // startListener starts tsnperf's listener in pod b and returns once it listens.
 func (l *lab) startListener(t *testing.T, count int, file string) *process.Process {
 	t.Helper()
-	return l.startListenerAt(t, listenPort, count, file, 2*time.Second)
+	return l.startListenerOn(t, netip.AddrPortFrom(topology.PodAddressB, listenPort), count, file)
 }
 
-func (l *lab) startListenerAt(t *testing.T, port uint16, count int, file string, idle time.Duration) *process.Process {
+func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file string) *process.Process {
 	t.Helper()
-	return l.startListenerOn(t, netip.AddrPortFrom(topology.PodAddressB, port), count, file, idle)
+	return startListenerIn(t, l.PodB, at, count, file)
 }
 
-func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file string, idle time.Duration) *process.Process {
-	t.Helper()
-	return startListenerIn(t, l.PodB, at, count, file, idle)
-}
+// forGood is as many messages as nobody sends: such a listener goes on until it is drained.
+const forGood = 1000000
 
-func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string, idle time.Duration) *process.Process {
+func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string) *process.Process {
 	t.Helper()
+	first, idle := patience/2, patience/4
+	if count == forGood { // for as long as the machine takes to start a ktsnd, or whatever comes between two messages
+		first, idle = time.Hour, time.Hour
+	}
 	readable, writable, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -350,7 +354,7 @@ func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, c
 	defer readable.Close()
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file,
 		"--bind", at.String(),
-		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", "5s", "--idle-timeout", idle.String())
+		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", inSeconds(first), "--idle-timeout", inSeconds(idle))
 	command.ExtraFiles = []*os.File{writable}
 	listener := start(t, pod, "listener", command)
 	writable.Close()
@@ -359,6 +363,64 @@ func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, c
 		t.Fatalf("the listener is not ready: %v; it says: %s", err, listener.Stderr())
 	}
 	return listener
+}
+
+func inSeconds(of time.Duration) string { return strconv.Itoa(int(of.Seconds())) + "s" }
+
+// drain ends a listener when it has all that was sent to it.
+func drain(t *testing.T, listener *process.Process) {
+	t.Helper()
+	time.Sleep(500 * time.Millisecond) // for what the kernel has not brought there yet
+	for deadline := time.Now().Add(patience); unread(t, listener) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the listener does not read; it says: %s", listener.Stderr())
+		}
+	}
+	interrupt(t, listener)
+}
+
+// unread is how many bytes wait in the UDP sockets of a process: proc(5), /proc/net/udp.
+func unread(t *testing.T, running *process.Process) uint64 {
+	t.Helper()
+	const queues, inode = 4, 9
+	own := socketsOf(t, running)
+	bytes := uint64(0)
+	for _, name := range []string{"udp", "udp6"} {
+		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", running.PID(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(table)) {
+			fields := strings.Fields(line)
+			if len(fields) <= inode || !own["socket:["+fields[inode]+"]"] {
+				continue
+			}
+			_, receive, _ := strings.Cut(fields[queues], ":")
+			waiting, err := strconv.ParseUint(receive, 16, 64)
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			bytes += waiting
+		}
+	}
+	return bytes
+}
+
+// socketsOf are the sockets of a process, as "socket:[INODE]".
+func socketsOf(t *testing.T, running *process.Process) map[string]bool {
+	t.Helper()
+	folder := fmt.Sprintf("/proc/%d/fd", running.PID())
+	descriptors, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]bool{}
+	for _, descriptor := range descriptors {
+		if to, err := os.Readlink(filepath.Join(folder, descriptor.Name())); err == nil {
+			own[to] = true
+		}
+	}
+	return own
 }
 
 func read[T any](t *testing.T, path string, from func(io.Reader) ([]T, error)) []T {

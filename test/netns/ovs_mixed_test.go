@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
@@ -49,7 +48,7 @@ func (s *stream) start(t *testing.T, count int) {
 	t.Helper()
 	dir := t.TempDir()
 	s.sent, s.received = filepath.Join(dir, "talker.csv"), filepath.Join(dir, "listener.csv")
-	s.listener = startListenerIn(t, s.to, s.target, count, s.received, 3*time.Second)
+	s.listener = startListenerIn(t, s.to, s.target, count, s.received)
 	arguments := []string{"talker", "--quiet", "--clock", "tai", "--csv", s.sent, "--bind", s.source.String(), "--to", s.target.String(),
 		"--count", strconv.Itoa(count), "--cycle", "2ms"}
 	if !s.timed {

@@ -54,7 +54,7 @@ func (l *lab) ask(t *testing.T, arguments ...string) string {
 func TestFlowsAndPodsAreAsTheKernelKnowsThem(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	lab.startListener(t, 1000000, filepath.Join(lab.Dir, "listener.csv"))
+	lab.startListener(t, forGood, filepath.Join(lab.Dir, "listener.csv"))
 	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"))
 	flow := soleFlow(t, client)
 	if flow.Identity != identity || flow.PID != talker.PID() || flow.Clock != "CLOCK_TAI" || flow.Deadline ||
@@ -120,7 +120,7 @@ func TestTraceFollowsMessagesFromTheCallToTheWire(t *testing.T) {
 	const count = 50
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	lab.startListener(t, 1000000, filepath.Join(lab.Dir, "listener.csv"))
+	lab.startListener(t, forGood, filepath.Join(lab.Dir, "listener.csv"))
 	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"))
 	flow := soleFlow(t, client)
 	messages := traced(t, []byte(lab.ask(t, "trace", "--pod", identity, "--flow", strconv.FormatUint(flow.Number, 10),
