@@ -59,9 +59,18 @@ func needChart(t *testing.T) context.Context {
 	return ctx
 }
 
-// noRelease removes what a run of the tests has left that was killed.
+// noRelease removes what a run of the tests has left that was killed: pods in namespaces of tests, without which the chart can go.
 func noRelease(ctx context.Context, t *testing.T) {
 	t.Helper()
+	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range namespaces.Items {
+		if strings.HasPrefix(namespace.Name, "e2e-") {
+			deleteNamespace(t, namespace.Name)
+		}
+	}
 	if said, err := helm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m"); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
