@@ -118,6 +118,22 @@ func TestExperimentIsMeasuredInTurnsAndReported(t *testing.T) {
 	}
 }
 
+func TestAnotherPathOfACaseBeginsInEachRepetition(t *testing.T) {
+	countingOnly(t, &counting{})
+	profile := countingOf(t)
+	profile.Repetitions = 3
+	var order []string
+	for _, run := range runsOf(Plan(profile)) {
+		order = append(order, run.Path+" "+run.Case.Name)
+	}
+	want := []string{"direct count-1", "host count-1", "direct count-3", "host count-3",
+		"host count-1", "direct count-1", "host count-3", "direct count-3",
+		"direct count-1", "host count-1", "direct count-3", "host count-3"}
+	if !slices.Equal(order, want) {
+		t.Errorf("planned %q", order)
+	}
+}
+
 func measureExperiment(t *testing.T, dir string, profile *Profile) error {
 	t.Helper()
 	target, err := ForProfile(&fake{}, profile)

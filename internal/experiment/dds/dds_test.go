@@ -3,6 +3,7 @@
 package dds
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,36 @@ func TestEveryCaseIsThereOnceAndIsReadBack(t *testing.T) {
 	for _, unwanted := range []string{"flannel throughput-1024B-12-multicast", "host throughput-1024B-1-encrypt-rtps"} {
 		if seen[unwanted] {
 			t.Errorf("there is %s", unwanted)
+		}
+	}
+}
+
+func TestACaseOfTwoPartsIsThereOnceOnEachPath(t *testing.T) {
+	profile := &bench.Profile{Paths: []string{place.Host, place.TSN}}
+	e := New().(*Experiment)
+	e.Parts, e.Subscribers, e.Levels = []string{security, subscribers}, []int{1}, []string{ddsperf.NoSecurity}
+	count := map[string]int{}
+	for _, one := range e.Cases(profile) {
+		count[one.Path+" "+one.Name]++
+	}
+	for _, path := range profile.Paths {
+		if name := path + " throughput-1024B-1"; count[name] != 1 {
+			t.Errorf("%s is measured %d times in a repetition", name, count[name])
+		}
+	}
+}
+
+func TestWhatIsComparedFollowsEachOther(t *testing.T) {
+	e := New().(*Experiment)
+	e.Sizes, e.Levels = []int{64, 1024}, []string{ddsperf.NoSecurity, "encrypt-rtps"}
+	var names []string
+	for _, one := range e.Cases(&bench.Profile{Paths: []string{place.TSN}}) {
+		names = append(names, one.Name)
+	}
+	for _, pair := range [][2]string{{"latency-64B-1", "latency-64B-1-best-effort"}, {"throughput-1024B-1", "throughput-1024B-1-encrypt-rtps"},
+		{"latency-1024B-1-best-effort", "latency-1024B-1-encrypt-rtps"}, {"latency-1024B-4", "latency-1024B-4-multicast"}} {
+		if at := slices.Index(names, pair[0]); at < 0 || at+1 >= len(names) || names[at+1] != pair[1] {
+			t.Errorf("%s is not followed by %s in %q", pair[0], pair[1], names)
 		}
 	}
 }
