@@ -33,6 +33,9 @@ type Experiment interface {
 	Perform(context.Context, Target, *Profile, *Case) (*Outcome, error)
 	// Report says what the cases mean that were measured; some may be missing.
 	Report(*Profile, []Measured) Findings
+	// Compared are the names of the values that say most: two benches are compared by them. Percentiles of samples have the name
+	// of those, and _p50 or _p99 behind it.
+	Compared() []string
 }
 
 // Case is one thing to measure, once in each repetition.
@@ -290,6 +293,7 @@ func (c *collector) report(summary *results.Summary) error {
 	if one == nil || err != nil {
 		return err
 	}
+	summary.Cases = casesOf(c.cases)
 	findings := one.Report(c.profile, c.cases)
 	summary.Sections = append(summary.Sections, findings.Sections...)
 	summary.Figures = append(summary.Figures, findings.Figures...)

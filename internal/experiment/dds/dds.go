@@ -78,6 +78,9 @@ func (e *Experiment) Check(profile *bench.Profile) error {
 	return nil
 }
 
+// Compared are throughput and latency.
+func (*Experiment) Compared() []string { return []string{valueBps, valueMean, valueP90} }
+
 // Means are the networks to measure over.
 func (*Experiment) Means(target string) *bench.Means { return place.Means(target) }
 
