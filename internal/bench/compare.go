@@ -62,7 +62,10 @@ func Compare(a, b *Store) (*Comparison, error) {
 			c.OnlyB = append(c.OnlyB, second.run.Key().String())
 		}
 	}
-	return c, c.compareExperiments(one, other)
+	if err := c.compareExperiments(one, other); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // compareExperiments compares what both made of the same experiment; that they have nothing in common is an error.

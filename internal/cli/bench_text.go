@@ -4,7 +4,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -151,8 +150,9 @@ func printComparison(out io.Writer, comparison *bench.Comparison) error {
 	for _, difference := range comparison.Unlike {
 		fmt.Fprintf(out, "note: %s\n", difference)
 	}
+	defer printOnly(out, comparison)
 	if len(comparison.Cases) > 0 {
-		return errors.Join(printCases(out, comparison.Cases), printOnly(out, comparison))
+		return printCases(out, comparison.Cases)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "what\tB\tcycle, µs\tfigure\tA, µs\tB, µs\tB ÷ A\trange\t")
@@ -162,14 +162,14 @@ func printComparison(out io.Writer, comparison *bench.Comparison) error {
 		fmt.Fprintf(table, "%s %s\t%d\t%s\t%s\t%s\t%s\t%.2f\t%.2f to %.2f\t%s\n", d.Workload, d.Path, d.PayloadBytes,
 			results.Micros(d.CycleNs), d.Figure, results.Micros(d.A), results.Micros(d.B), d.Ratio, d.Low, d.High, verdict)
 	}
-	return errors.Join(table.Flush(), printOnly(out, comparison))
+	return table.Flush()
 }
 
-func verdictOf(clear bool, ratio float64) string {
+func verdictOf(shown bool, ratio float64) string {
 	switch {
-	case clear && ratio < 1:
+	case shown && ratio < 1:
 		return "B is lower"
-	case clear:
+	case shown:
 		return "B is higher"
 	}
 	return "no difference shown"
@@ -196,12 +196,11 @@ func printCases(out io.Writer, differences []bench.CaseDifference) error {
 }
 
 // printOnly prints what one of two benches has alone.
-func printOnly(out io.Writer, comparison *bench.Comparison) error {
+func printOnly(out io.Writer, comparison *bench.Comparison) {
 	for _, key := range comparison.OnlyA {
 		fmt.Fprintf(out, "only in A: %s\n", key)
 	}
 	for _, key := range comparison.OnlyB {
 		fmt.Fprintf(out, "only in B: %s\n", key)
 	}
-	return nil
 }
