@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -268,6 +269,9 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 		{mode: "register", achieves: "registered", sends: true},
 	} {
 		t.Run(test.mode, func(t *testing.T) {
+			if slices.Contains(holding, test.mode) { // the others want the machine
+				t.Parallel()
+			}
 			lab := newLab(t)
 			daemon, client := lab.startDaemon(t, "--pod-horizon", "2s")
 			enemy := lab.addHostile(t, client)
@@ -325,6 +329,7 @@ func TestPodThatHoldsKtsndUpHoldsUpNobodyElse(t *testing.T) {
 }
 
 func TestKtsndThatAPodHoldsUpIsReplacedAndEnds(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)
