@@ -268,7 +268,11 @@ func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 // startListener starts tsnperf's listener in pod b and returns once it listens.
 func (l *lab) startListener(t *testing.T, count int, file string) *process.Process {
 	t.Helper()
-	return l.startListenerAt(t, listenPort, count, file, 2*time.Second)
+	idle := 2 * time.Second
+	if testenv.Sanitized() { // or it ends before a ktsnd that was killed is back
+		idle *= 5
+	}
+	return l.startListenerAt(t, listenPort, count, file, idle)
 }
 
 func (l *lab) startListenerAt(t *testing.T, port uint16, count int, file string, idle time.Duration) *process.Process {
