@@ -79,7 +79,7 @@ func checkReplacing(t *testing.T, to, bind string, times int,
 	company.joined(t)
 	daemon, client := company.daemon, company.client
 	talkerFile, listenerFile := filepath.Join(company.Dir, "talker.csv"), filepath.Join(company.Dir, "listener.csv")
-	listener := company.startListenerOn(t, netip.MustParseAddrPort(bind), 1000000, listenerFile, 2*time.Second)
+	listener := company.startListenerOn(t, netip.MustParseAddrPort(bind), 1000000, listenerFile, listenerIdle())
 	talker := company.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", "1ms", "--to", to)
 	var total sum
 	for range times {

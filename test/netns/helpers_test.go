@@ -268,11 +268,15 @@ func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 // startListener starts tsnperf's listener in pod b and returns once it listens.
 func (l *lab) startListener(t *testing.T, count int, file string) *process.Process {
 	t.Helper()
-	idle := 2 * time.Second
-	if testenv.Sanitized() { // or it ends before a ktsnd that was killed is back
-		idle *= 5
+	return l.startListenerAt(t, listenPort, count, file, listenerIdle())
+}
+
+// listenerIdle is how long a listener waits for the next message: while a ktsnd that was killed is not yet back, for instance.
+func listenerIdle() time.Duration {
+	if testenv.Sanitized() {
+		return 10 * time.Second
 	}
-	return l.startListenerAt(t, listenPort, count, file, idle)
+	return 2 * time.Second
 }
 
 func (l *lab) startListenerAt(t *testing.T, port uint16, count int, file string, idle time.Duration) *process.Process {
