@@ -195,7 +195,7 @@ func TestWhoComesLaterIsReachedAsWell(t *testing.T) {
 	company := newCompany(t)
 	ip(t, company.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",
-		"--cycle", "5ms", "--count", "600")
+		"--cycle", "5ms", "--count", "1000000")
 	talker.Env = company.preloaded(t)
 	if err := company.client.PeerDel(t.Context(), topology.VNI, topology.NodeAddressB); err != nil {
 		t.Fatal(err)

@@ -178,7 +178,7 @@ func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, own string) {
 // awaitNeighbor waits until node b sends to that interface what is for node a.
 func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 	t.Helper()
-	const soon = time.Second // far less than the kernel takes to doubt what it knows
+	const soon = 5 * time.Second // far less than the kernel takes to doubt what it knows
 	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
 		neighbor, own := l.neighbor(t, name)
 		if neighbor == own {

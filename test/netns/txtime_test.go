@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
@@ -127,10 +129,13 @@ func texts(t *testing.T, listener *net.UDPConn) []string {
 	defer listener.Close()
 	var all []string
 	buffer := make([]byte, 2000)
-	_ = listener.SetReadDeadline(time.Now().Add(afterTheLast))
 	for {
+		_ = listener.SetReadDeadline(time.Now().Add(afterTheLast))
 		n, _, err := listener.ReadFromUDPAddrPort(buffer)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if waiting(t, listener) {
+				continue
+			}
 			return all
 		}
 		if err != nil {
@@ -138,6 +143,23 @@ func texts(t *testing.T, listener *net.UDPConn) []string {
 		}
 		all = append(all, string(buffer[:min(n, textBytes)]))
 	}
+}
+
+// waiting tells whether a datagram is there: a deadline that has passed keeps it from being read.
+func waiting(t *testing.T, listener *net.UDPConn) bool {
+	t.Helper()
+	raw, err := listener.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := false
+	if err := raw.Control(func(fd uintptr) {
+		_, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		there = err == nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return there
 }
 
 func TestApplicationsCannotTellFromTheKernel(t *testing.T) {
