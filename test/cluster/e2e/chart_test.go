@@ -58,17 +58,19 @@ func talk(ctx context.Context, t *testing.T, from, to *corev1.Pod, address strin
 
 func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int, talker, listener []string, during func()) (exchange, error) {
 	const port = 7788
-	var heard, said string
-	var complaints [2]string
+	var heard bytes.Buffer
+	var said, complaint string
 	var errHeard, errSaid error
 	var both sync.WaitGroup
+	listening := newHerald() // by a newline, when it does
 	both.Go(func() {
-		heard, complaints[0], errHeard = run(ctx, to, "tsnperf", append([]string{"/usr/bin/tsnperf", "listener", "--bind", fmt.Sprintf("0.0.0.0:%d", port),
-			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--first-timeout", "30s"}, listener...)...)
+		defer listening.tell()
+		errHeard = runTo(ctx, to, "tsnperf", &heard, listening, append([]string{"/usr/bin/tsnperf", "listener", "--bind", fmt.Sprintf("0.0.0.0:%d", port),
+			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--ready-fd", "2", "--first-timeout", "30s"}, listener...)...)
 	})
-	// The talker's first transmit time is so far ahead that the listener has begun.
+	<-listening.said
 	both.Go(func() {
-		said, complaints[1], errSaid = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
+		said, complaint, errSaid = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
 			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--start", "+1s"}, talker...)...)
 	})
 	if during != nil {
@@ -76,13 +78,13 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	}
 	both.Wait()
 	if errHeard != nil || errSaid != nil {
-		return exchange{}, fmt.Errorf("%w; the listener said %q, the talker %q", errors.Join(errHeard, errSaid), complaints[0], complaints[1])
+		return exchange{}, fmt.Errorf("%w; the listener said %q, the talker %q", errors.Join(errHeard, errSaid), listening.String(), complaint)
 	}
 	sent, err := perf.ReadTalker(strings.NewReader(said))
 	if err != nil {
 		return exchange{}, err
 	}
-	received, err := perf.ReadListener(bytes.NewReader([]byte(heard)))
+	received, err := perf.ReadListener(&heard)
 	return exchange{sent, received}, err
 }
 

@@ -279,10 +279,11 @@ func limits(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
 		applyText(ctx, t, fmt.Sprintf(withLimits, test.limits))
 		limitsOnNodes(ctx, t, test.limits != "", test.shown)
 		id := 980 + 2*round
+		taken := chartStatus(ctx, t, talker.Spec.NodeName).Counters["taken"]
 		// The one that is first has the socket; what the other gets does not touch it.
 		got := talk(ctx, t, talker, listener, address, id, []string{"--count", "600", "--cycle", "10ms", "--lead", "5ms"},
 			[]string{"--count", "600", "--block", "--idle-timeout", "30s"}, func() {
-				time.Sleep(2 * time.Second)
+				takesMore(ctx, t, talker.Spec.NodeName, taken)
 				said, complaint, err := run(ctx, talker, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", address+":7788", "--count", "50",
 					"--run-id", strconv.Itoa(id+1), "--csv", "/dev/stdout", "--quiet")
 				sent, errRead := perf.ReadTalker(strings.NewReader(said))
@@ -296,6 +297,22 @@ func limits(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
 				}
 			})
 		accounted(t, got, 600, func() uint64 { return 0 })
+	}
+}
+
+// takesMore waits until a ktsnd has taken more messages than that.
+func takesMore(ctx context.Context, t *testing.T, host string, than uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		if has := chartStatus(ctx, t, host).Counters["taken"]; has <= than {
+			return fmt.Errorf("ktsnd on %s has taken %d messages, and before it had %d", host, has, than)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
