@@ -3,6 +3,7 @@
 
 #include "layout.h"
 #include "loop_objects.h"
+#include "vhost_socket.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -238,12 +239,10 @@ static int uplink_read(int id, const char *text, enum uplink_kind *uplink)
 /* DPDK takes it among other arguments, with commas between them. */
 static int vhost_path_read(int id, const char *text, const char **path)
 {
-	enum { PATH_BYTES_MAX = 107 }; /* of struct sockaddr_un, without the final zero */
-
 	*path = text;
-	return *text == '/' && strlen(text) <= PATH_BYTES_MAX && !strchr(text, ',')
+	return *text == '/' && strlen(text) <= VHOST_PATH_BYTES_MAX && !strchr(text, ',')
 		       ? 0
-		       : complain(id, text, "an absolute path of at most 107 bytes, without a comma");
+		       : complain(id, text, "an absolute path of at most 105 bytes, without a comma");
 }
 
 static int interface_read(int id, const char *text, const char **interface)
