@@ -87,7 +87,7 @@ func (p *Plan) Check() error {
 	case p.MemoryMB < 0:
 		return fmt.Errorf("--memory %d: give MB", p.MemoryMB)
 	}
-	return errors.Join(p.checkNetworks(), p.checkPeers(), p.checkCPUs())
+	return errors.Join(checkDeviceForm(p.Device), p.checkNetworks(), p.checkPeers(), p.checkCPUs())
 }
 
 func (p *Plan) checkNetworks() error {

@@ -30,6 +30,9 @@ func (s *Switch) Setup(ctx context.Context, plan *Plan) error {
 	if err := s.checkAlive(ctx); err != nil {
 		return err
 	}
+	if err := thisMachine.checkDevice(plan.Device); err != nil {
+		return err
+	}
 	if err := s.setup(ctx, plan, before); err != nil {
 		if before.anyOurs() {
 			return err
