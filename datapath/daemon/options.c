@@ -374,6 +374,12 @@ static void number_store(struct options *options, int id, int64_t number)
 	}
 }
 
+/* Queue 0 unless told otherwise. */
+static bool takes_from_kernel(const char *device)
+{
+	return device && strncmp(device, "net_af_xdp", 10) == 0 && !strstr(device, ",start_queue=");
+}
+
 static enum options_result check(const struct options *options, int argc, char **argv)
 {
 	if (optind < argc)
@@ -389,6 +395,13 @@ static enum options_result check(const struct options *options, int argc, char *
 	else if (options->uplink == UPLINK_OVS && options->vlan_id)
 		fprintf(stderr, "ktsnd: --vlan with --uplink ovs: the tag of outer frames is Open vSwitch's; "
 				"leave it out\n");
+	else if (takes_from_kernel(options->device))
+		fprintf(stderr,
+			"ktsnd: --device %s: an XDP socket takes from the kernel what its queue receives, "
+			"and "
+			"the kernel must receive; name a queue that it does not use: "
+			"start_queue=N,queue_count=1\n",
+			options->device);
 	else if (options->uplink == UPLINK_DIRECT && options->vhost_path)
 		fprintf(stderr, "ktsnd: --vhost-socket is for --uplink ovs; leave it out, or say that too\n");
 	else
