@@ -279,10 +279,11 @@ func limits(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
 		applyText(ctx, t, fmt.Sprintf(withLimits, test.limits))
 		limitsOnNodes(ctx, t, test.limits != "", test.shown)
 		id := 980 + 2*round
+		taken := chartStatus(ctx, t, talker.Spec.NodeName).Counters["taken"]
 		// The one that is first has the socket; what the other gets does not touch it.
 		got := talk(ctx, t, talker, listener, address, id, []string{"--count", "600", "--cycle", "10ms", "--lead", "5ms"},
 			[]string{"--count", "600", "--block", "--idle-timeout", "30s"}, func() {
-				time.Sleep(2 * time.Second)
+				takesMore(ctx, t, talker.Spec.NodeName, taken)
 				said, complaint, err := run(ctx, talker, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", address+":7788", "--count", "50",
 					"--run-id", strconv.Itoa(id+1), "--csv", "/dev/stdout", "--quiet")
 				sent, errRead := perf.ReadTalker(strings.NewReader(said))
@@ -296,6 +297,22 @@ func limits(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
 				}
 			})
 		accounted(t, got, 600, func() uint64 { return 0 })
+	}
+}
+
+// takesMore waits until a ktsnd has taken more messages than that.
+func takesMore(ctx context.Context, t *testing.T, host string, than uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		if has := chartStatus(ctx, t, host).Counters["taken"]; has <= than {
+			return fmt.Errorf("ktsnd on %s has taken %d messages, and before it had %d", host, has, than)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -386,13 +403,15 @@ func ktsn(ctx context.Context, t *testing.T, arguments ...string) (string, error
 
 // ktsnShows has ktsn look at a cluster in which all is well, but for what a test machine lacks.
 func ktsnShows(ctx context.Context, t *testing.T, talker *corev1.Pod) {
-	first := under.Nodes[0].Name
+	first, called := under.Nodes[0].Name, talker.Namespace+"/"+talker.Name
 	for _, look := range []struct {
 		line string
 		says []string
 	}{
 		{"status --cluster", []string{"network tsn: VNI 42, 10.42.0.0/16", "Ready: True", first, "10.42."}},
-		{"status --node " + first, []string{"uplink", "sockets", string(talker.UID)}},
+		{"status --node " + first, []string{"uplink", "sockets", called + " "}},
+		{"status --node " + first + " -o wide", []string{called, string(talker.UID)}},
+		{"status --node " + first + " -o json", []string{called, string(talker.UID)}},
 		{"schedule get --network tsn", []string{"all nodes begin at", first + "  ", "yes"}},
 		{"schedule get --node " + first, []string{"In force", "cycle 1 ms"}},
 		{"schedule check --network tsn", []string{"network tsn: a link of", "can execute it"}},
@@ -400,6 +419,8 @@ func ktsnShows(ctx context.Context, t *testing.T, talker *corev1.Pod) {
 		{"doctor --node " + first, []string{"kubelet knows the driver", "network tsn on node " + first, "the schedule is in force"}},
 		{"doctor " + talker.Name + " --namespace " + talker.Namespace, []string{"asks for network tsn, second", "tsn0 of network tsn has", "tsn1 of network second has",
 			"has added attachment", "ktsnd"}},
+		{"doctor " + called, []string{"asks for network tsn, second"}},
+		{"doctor " + string(talker.UID), []string{"asks for network tsn, second"}},
 	} {
 		said, err := ktsn(ctx, t, strings.Fields(look.line)...)
 		if err != nil {
