@@ -28,17 +28,23 @@ import (
 type fakeDaemon struct {
 	mu      sync.Mutex
 	sockets map[string]net.Listener
-	refuse  error
+	// names are what it was told that pods are called.
+	names  map[string]string
+	refuse error
 	// removing is called before a socket is removed.
 	removing func()
 }
 
-func (f *fakeDaemon) SocketAdd(_ context.Context, identity, path string) error {
+func (f *fakeDaemon) SocketAdd(_ context.Context, identity, path, name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refuse != nil {
 		return f.refuse
 	}
+	if f.names == nil {
+		f.names = map[string]string{}
+	}
+	f.names[identity] = name
 	if f.sockets[identity] != nil {
 		return nil
 	}
@@ -79,6 +85,7 @@ func (f *fakeDaemon) kill() {
 		listener.Close()
 		delete(f.sockets, identity)
 	}
+	f.names = nil
 }
 
 // node is a node with a driver, and a kubelet of which the tests play the part.
@@ -260,6 +267,9 @@ func TestAVolumeHasTheLibraryAndThePodsSocketReadOnly(t *testing.T) {
 	if err := n.reaches("uid-1", "ktsn"); err != nil {
 		t.Error(err)
 	}
+	if name := n.daemon.names["uid-1"]; name != "default/pod" {
+		t.Errorf("ktsnd was told that the pod is called %q", name)
+	}
 	for name, change := range map[string]func() error{
 		"write":   func() error { return os.WriteFile(filepath.Join(target, "x"), nil, 0o600) },
 		"remove":  func() error { return os.Remove(filepath.Join(target, socketName)) },
@@ -362,6 +372,9 @@ func TestAKtsndThatIsStartedAnewListensForAllPodsAgain(t *testing.T) {
 		t.Errorf("restored %d, %v", count, err)
 	}
 	for i := range 3 {
+		if name := n.daemon.names[fmt.Sprint("uid-", i)]; name != "default/pod" {
+			t.Errorf("the ktsnd that was started anew knows the pod as %q", name)
+		}
 		// In the mount that the pod has had all the time.
 		if err := n.reaches(fmt.Sprint("uid-", i), "ktsn"); err != nil {
 			t.Error(err)

@@ -21,9 +21,13 @@ type Volume struct {
 	Pod       string `json:"pod"`
 }
 
+// name is what people call the pod.
+func (v *Volume) name() string { return v.Namespace + "/" + v.Pod }
+
 // Daemon is ktsnd, as far as volumes are concerned.
 type Daemon interface {
-	SocketAdd(ctx context.Context, identity, path string) error
+	// SocketAdd has it listen for a pod, and tells it what people call the pod.
+	SocketAdd(ctx context.Context, identity, path, name string) error
 	// SocketDel also removes what a ktsnd that does not run any more has left.
 	SocketDel(ctx context.Context, identity string) error
 }
@@ -103,7 +107,7 @@ func (v *Volumes) Publish(ctx context.Context, volume Volume) (err error) {
 	if err := v.makePodDir(volume.UID); err != nil {
 		return err
 	}
-	if err := v.Daemon.SocketAdd(ctx, volume.UID, v.SocketPath(volume.UID)); err != nil {
+	if err := v.Daemon.SocketAdd(ctx, volume.UID, v.SocketPath(volume.UID), volume.name()); err != nil {
 		return fmt.Errorf("have ktsnd listen for the pod: %w", err)
 	}
 	if err := mountReadOnly(v.PodDir(volume.UID), volume.Target); err != nil {
@@ -134,7 +138,7 @@ func (v *Volumes) restore(ctx context.Context, volume Volume) error {
 	if err := v.makePodDir(volume.UID); err != nil {
 		return err
 	}
-	return v.Daemon.SocketAdd(ctx, volume.UID, v.SocketPath(volume.UID))
+	return v.Daemon.SocketAdd(ctx, volume.UID, v.SocketPath(volume.UID), volume.name())
 }
 
 // Unpublish removes what Publish made.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,17 +59,19 @@ func talk(ctx context.Context, t *testing.T, from, to *corev1.Pod, address strin
 
 func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int, talker, listener []string, during func()) (exchange, error) {
 	const port = 7788
-	var heard, said string
-	var complaints [2]string
+	var heard bytes.Buffer
+	var said, complaint string
 	var errHeard, errSaid error
 	var both sync.WaitGroup
+	listening := newHerald() // by a newline, when it does
 	both.Go(func() {
-		heard, complaints[0], errHeard = run(ctx, to, "tsnperf", append([]string{"/usr/bin/tsnperf", "listener", "--bind", fmt.Sprintf("0.0.0.0:%d", port),
-			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--first-timeout", "30s"}, listener...)...)
+		defer listening.tell()
+		errHeard = runTo(ctx, to, "tsnperf", &heard, listening, append([]string{"/usr/bin/tsnperf", "listener", "--bind", fmt.Sprintf("0.0.0.0:%d", port),
+			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--ready-fd", "2", "--first-timeout", "30s"}, listener...)...)
 	})
-	// The talker's first transmit time is so far ahead that the listener has begun.
+	<-listening.said
 	both.Go(func() {
-		said, complaints[1], errSaid = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
+		said, complaint, errSaid = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
 			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--start", "+1s"}, talker...)...)
 	})
 	if during != nil {
@@ -76,13 +79,13 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	}
 	both.Wait()
 	if errHeard != nil || errSaid != nil {
-		return exchange{}, fmt.Errorf("%w; the listener said %q, the talker %q", errors.Join(errHeard, errSaid), complaints[0], complaints[1])
+		return exchange{}, fmt.Errorf("%w; the listener said %q, the talker %q", errors.Join(errHeard, errSaid), listening.String(), complaint)
 	}
 	sent, err := perf.ReadTalker(strings.NewReader(said))
 	if err != nil {
 		return exchange{}, err
 	}
-	received, err := perf.ReadListener(bytes.NewReader([]byte(heard)))
+	received, err := perf.ReadListener(&heard)
 	return exchange{sent, received}, err
 }
 
@@ -370,4 +373,29 @@ func TestWhatNoPodHasAnyMoreIsSwept(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+func TestTheAgentWithoutTheRightToLookAtProgramsServesPods(t *testing.T) {
+	ctx := needChart(t)
+	upgrade := func(more ...string) {
+		t.Helper()
+		arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues, more)
+		if said, err := helm(ctx, t, arguments...); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		waitForChart(ctx, t)
+	}
+	upgrade("--set", "agent.inspectPrograms=false")
+	t.Cleanup(func() {
+		if _, err := helm(context.WithoutCancel(ctx), t, slices.Concat([]string{"rollback", release, "--wait", "--timeout", "3m"})...); err != nil {
+			t.Error(err)
+		}
+	})
+	host := under.Nodes[0].Name
+	// SYS_ADMIN and NET_ADMIN, bits 21 and 12.
+	said := onNode(ctx, t, host, "sh", "-c", "grep -h -E '^(CapPrm|CapEff|CapBnd|CapInh)' /proc/$(pgrep -x ktsn-agent)/status")
+	if want := "CapInh:\t0000000000000000\nCapPrm:\t0000000000201000\nCapEff:\t0000000000201000\nCapBnd:\t0000000000201000\n"; said != want {
+		t.Errorf("the agent has %q, want %q", said, want)
+	}
+	newCompany(ctx, t).arrives(ctx, t)
 }

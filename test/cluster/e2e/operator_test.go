@@ -421,13 +421,15 @@ func ktsn(ctx context.Context, t *testing.T, arguments ...string) (string, error
 
 // ktsnShows has ktsn look at a cluster in which all is well, but for what a test machine lacks.
 func ktsnShows(ctx context.Context, t *testing.T, talker *corev1.Pod) {
-	first := under.Nodes[0].Name
+	first, called := under.Nodes[0].Name, talker.Namespace+"/"+talker.Name
 	for _, look := range []struct {
 		line string
 		says []string
 	}{
 		{"status --cluster", []string{"network tsn: VNI 42, 10.42.0.0/16", "Ready: True", first, "10.42."}},
-		{"status --node " + first, []string{"uplink", "sockets", string(talker.UID)}},
+		{"status --node " + first, []string{"uplink", "sockets", called + " "}},
+		{"status --node " + first + " -o wide", []string{called, string(talker.UID)}},
+		{"status --node " + first + " -o json", []string{called, string(talker.UID)}},
 		{"schedule get --network tsn", []string{"all nodes begin at", first + "  ", "yes"}},
 		{"schedule get --node " + first, []string{"In force", "cycle 1 ms"}},
 		{"schedule check --network tsn", []string{"network tsn: a link of", "can execute it"}},
@@ -435,6 +437,8 @@ func ktsnShows(ctx context.Context, t *testing.T, talker *corev1.Pod) {
 		{"doctor --node " + first, []string{"kubelet knows the driver", "network tsn on node " + first, "the schedule is in force"}},
 		{"doctor " + talker.Name + " --namespace " + talker.Namespace, []string{"asks for network tsn, second", "tsn0 of network tsn has", "tsn1 of network second has",
 			"has added attachment", "ktsnd"}},
+		{"doctor " + called, []string{"asks for network tsn, second"}},
+		{"doctor " + string(talker.UID), []string{"asks for network tsn, second"}},
 	} {
 		said, err := ktsn(ctx, t, strings.Fields(look.line)...)
 		if err != nil {
