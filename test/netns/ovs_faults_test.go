@@ -242,6 +242,7 @@ func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
 }
 
 func TestOpenVSwitchThatHasEndedIsToldSoAndCanBeTakenDown(t *testing.T) {
+	t.Parallel() // it waits for what has ended, and its Open vSwitch hardly runs
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
