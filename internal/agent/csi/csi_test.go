@@ -507,7 +507,9 @@ func TestAnAgentThatHasClosedPublishesNothingAndUnmounts(t *testing.T) {
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(goOn)
-	<-published
+	if err := <-published; err == nil {
+		t.Error("published without ktsnd")
+	}
 	<-closed
 	n.daemon.refuse = nil
 	_, err := n.client.NodePublishVolume(t.Context(), n.request("late", "ktsn"))

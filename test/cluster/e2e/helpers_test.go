@@ -263,7 +263,7 @@ func runTo(ctx context.Context, pod *corev1.Pod, container string, stdout, stder
 
 // herald keeps what is written to it, and tells when something was.
 type herald struct {
-	bytes.Buffer
+	text bytes.Buffer // not embedded: its ReadFrom would go past Write
 	once sync.Once
 	said chan struct{}
 }
@@ -272,8 +272,10 @@ func newHerald() *herald { return &herald{said: make(chan struct{})} }
 
 func (h *herald) Write(text []byte) (int, error) {
 	defer h.tell()
-	return h.Buffer.Write(text)
+	return h.text.Write(text)
 }
+
+func (h *herald) String() string { return h.text.String() }
 
 func (h *herald) tell() { h.once.Do(func() { close(h.said) }) }
 
