@@ -127,6 +127,16 @@ func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
 	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !strings.Contains(string(page), `id="throughput-transfers"`) {
 		t.Errorf("the report: %v", err)
 	}
+	compared, status := ktsn(t, "bench", "compare", out, out, "--assert", `a.tsn["tcp-1500"].received_bps == b.tsn["tcp-1500"].received_bps`)
+	if status != 0 || strings.Contains(compared, "B is") || strings.Count(compared, "no difference shown") < 4*2 {
+		t.Errorf("a bench beside itself: status %d: %s", status, compared)
+	}
+	if said, status := ktsn(t, "bench", "report", out, "--assert", `host["tcp-1500"].received_bps < 1`); status != 1 || !strings.Contains(said, "an assertion does not hold") {
+		t.Errorf("status %d: %s", status, said)
+	}
+	if figures, err := os.ReadFile(filepath.Join(out, "figures.csv")); err != nil || !strings.Contains(string(figures), "\ntsn,udp-1500,,,2,received_bps,") {
+		t.Errorf("figures: %v: %s", err, figures)
+	}
 }
 
 // awaitKept waits until a bench has kept so many runs.
