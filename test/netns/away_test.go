@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 // podsFolder puts beside the socket what a pod finds there (internal/agent/csi).
@@ -54,6 +55,7 @@ func TestProgramThatStartsWhileItsDaemonIsAwayWaitsForTheNext(t *testing.T) {
 	for name, leave := range leavings {
 		for _, way := range []string{"blocking", "nonblocking"} {
 			t.Run("with "+name+", "+way, func(t *testing.T) {
+				t.Parallel()
 				lab := newLab(t)
 				daemon, _ := lab.startDaemon(t)
 				lab.listenForTexts(t)
@@ -106,11 +108,12 @@ func checkAccount(t *testing.T, counted control.Counters, sent, refused int) {
 
 // Where no ktsnd comes back, each message is refused, after the time that the call may take, and none leaves.
 func TestProgramWhoseDaemonStaysAwayIsRefused(t *testing.T) {
+	ways := map[string]func(*testing.T){}
 	for name, leave := range leavings {
 		for way, limit := range map[string]time.Duration{
 			"blocking": 7 * time.Second, "timeout": 3 * time.Second, "nonblocking": 2 * time.Second, "dontwait": 2 * time.Second,
 		} {
-			t.Run("with "+name+", "+way, func(t *testing.T) {
+			ways["with "+name+", "+way] = func(t *testing.T) {
 				lab := newLab(t)
 				daemon, _ := lab.startDaemon(t)
 				tap := lab.openTap(t, 100)
@@ -125,9 +128,10 @@ func TestProgramWhoseDaemonStaysAwayIsRefused(t *testing.T) {
 					}
 				}
 				checkWire(t, tap, 0)
-			})
+			}
 		}
 	}
+	testenv.AtOnce(t, ways)
 }
 
 // Without ktsnd's socket and a pod's folder the kernel's answer stands: its SO_TXTIME sends at once where there is no etf. It
@@ -139,6 +143,7 @@ func TestProgramThatIsMeantForNoDaemonIsTheKernels(t *testing.T) {
 		"because ktsnd ended in order": endInOrder,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			lab := newLab(t)
 			lab.listenForTexts(t)
 			prepare(t, lab)
@@ -170,6 +175,7 @@ var startingShapes = []string{"plain", "forked-and-both-send", "forked-and-the-c
 
 // All kinds of programs, of both C libraries, with and without privileges, start while ktsnd is away.
 func TestShapesOfProgramsThatStartWhileTheirDaemonIsAwayAreServed(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.addAddress(t)
 	lab.podsFolder(t)

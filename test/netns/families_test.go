@@ -301,6 +301,7 @@ func TestLinkLocalAddressesAreReachedByTheirInterface(t *testing.T) {
 }
 
 func TestIPv6NeighborsAreFoundAgain(t *testing.T) {
+	t.Parallel()
 	lab, client := newLab6(t)
 	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
 	for range 2 {

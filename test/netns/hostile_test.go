@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
@@ -221,7 +223,10 @@ func idle(t *testing.T, client *control.Client) {
 // returned waits until ktsnd has no more than before, but for what its allocator keeps.
 func returned(t *testing.T, daemon *process.Process, client *control.Client, before holdings) {
 	t.Helper()
-	const slackBytes = 16 << 20
+	slackBytes := 16 << 20
+	if testenv.Sanitized() {
+		slackBytes = 1 << 30
+	}
 	idle(t, client)
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		now := holdingsOf(t, daemon)
@@ -268,6 +273,9 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 		{mode: "register", achieves: "registered", sends: true},
 	} {
 		t.Run(test.mode, func(t *testing.T) {
+			if slices.Contains(holding, test.mode) { // the others want the machine
+				t.Parallel()
+			}
 			lab := newLab(t)
 			daemon, client := lab.startDaemon(t, "--pod-horizon", "2s")
 			enemy := lab.addHostile(t, client)
@@ -325,6 +333,7 @@ func TestPodThatHoldsKtsndUpHoldsUpNobodyElse(t *testing.T) {
 }
 
 func TestKtsndThatAPodHoldsUpIsReplacedAndEnds(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)

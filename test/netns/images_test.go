@@ -100,6 +100,7 @@ func oldEnough(version string) bool {
 }
 
 func TestAnotherPreloadedLibrarySeesWhatItShould(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.addAddress(t)
 	_, client := lab.startDaemon(t)

@@ -398,26 +398,3 @@ func TestKtsndKilledUnderLoadIsConnectedAgain(t *testing.T) {
 		t.Errorf("%d messages took the kernel's path", total.astray)
 	}
 }
-
-func TestKtsndThatTakesOverIsConnectedToOpenVSwitch(t *testing.T) {
-	lab := newOVSLab(t)
-	daemon, client := lab.startOVSDaemon(t)
-	lab.awaitConnected(t)
-	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
-	listener := lab.startListener(t, forGood, listenerFile)
-	talker := lab.startTalker(t, talkerFile, "--cycle", "5ms", "--lead", "20ms")
-	for range 2 {
-		served(t, client, 100)
-		daemon, client = lab.takeOver(t, daemon, lab.uplink()...)
-		lab.awaitConnected(t)
-	}
-	served(t, client, 100)
-	interrupt(t, talker)
-	settled(t, client)
-	drain(t, listener)
-	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
-	t.Logf("%d sent, %d lost while ktsnd was replaced twice", len(sent), len(lossOf(t, sent, received)))
-	if last := sent[len(sent)-2].Sequence; len(received) == 0 || received[len(received)-1].Sequence < last-20 {
-		t.Error("the last messages have not come")
-	}
-}

@@ -53,6 +53,7 @@ func TestReportsOutliveKtsnd(t *testing.T) {
 		"left alone":        func(*testing.T, *lab, *process.Process) {},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			lab := newLab(t)
 			daemon, _ := lab.startDaemon(t, "--strategy", "etf")
 			listener := lab.listenForTexts(t)

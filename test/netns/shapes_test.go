@@ -168,6 +168,7 @@ func TestMuslProgramsAreMuslPrograms(t *testing.T) {
 }
 
 func TestEveryShapeOfProgramIsServed(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.addAddress(t)
 	programs := shapePrograms(t)
@@ -278,6 +279,7 @@ func labels(datagrams []shapedDatagram) []string {
 }
 
 func TestWithoutADaemonEveryShapeIsAsWithoutTheLibrary(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.addAddress(t)
 	programs := shapePrograms(t)

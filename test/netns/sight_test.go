@@ -218,6 +218,7 @@ func TestTraceEndsWithItsClient(t *testing.T) {
 }
 
 func TestTraceThatNobodyReadsEnds(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	if err := client.TraceStart(t.Context(), "", 0); err != nil {

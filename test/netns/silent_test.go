@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
@@ -116,8 +117,9 @@ func checkWire(t *testing.T, tap *wiretap.Tap, want int) {
 
 // A call that must not wait does not wait for seconds, and the message does not leave early instead.
 func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
+	ways := map[string]func(*testing.T){}
 	for _, way := range []string{"nonblocking", "dontwait", "timeout"} {
-		t.Run(way, func(t *testing.T) {
+		ways[way] = func(t *testing.T) {
 			lab := newLab(t)
 			daemon, client := lab.startDaemon(t)
 			lab.listenForTexts(t)
@@ -150,14 +152,16 @@ func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
 			if count := strings.Count(daemon.Stderr(), "did not answer in time"); count != 1 {
 				t.Errorf("ktsnd says %d times that it did not answer: %s", count, daemon.Stderr())
 			}
-		})
+		}
 	}
+	testenv.AtOnce(t, ways)
 }
 
 // Where somebody listens and never answers, nothing timed ever leaves, whatever the kernel thinks of SO_TXTIME.
 func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
+	asUsers := map[string]func(*testing.T){}
 	for _, user := range users {
-		t.Run(user, func(t *testing.T) {
+		asUsers[user] = func(t *testing.T) {
 			lab := newLab(t)
 			listenApp(t, lab.socket)
 			tap := lab.openTap(t, 100)
@@ -182,12 +186,14 @@ func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
 			if seen.addPackets(t, tap); len(seen.packets) != 0 {
 				t.Errorf("%d messages were on the wire", len(seen.packets))
 			}
-		})
+		}
 	}
+	testenv.AtOnce(t, asUsers)
 }
 
 // A process that ktsnd served asks for another socket while ktsnd is away, and that waits for the next ktsnd.
 func TestSocketsMadeBetweenTwoDaemonsAreServedByTheSecond(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	lab.listenForTexts(t)
@@ -211,6 +217,7 @@ func TestSocketsMadeBetweenTwoDaemonsAreServedByTheSecond(t *testing.T) {
 
 // All programs of all shapes, beside a ktsnd that hardly ever runs: whatever they do, nothing is early and nothing lost.
 func TestEveryShapeOfProgramIsServedByADaemonThatHardlyRuns(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.addAddress(t)
 	environment := lab.publicly(t)

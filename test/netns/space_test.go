@@ -16,6 +16,7 @@ func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
 	python := python(t)
 	for _, way := range []string{"poll", "select", "epoll", "epoll-edge"} {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			lab := newLab(t)
 			daemon, _ := lab.startDaemon(t)
 			lab.listenForTexts(t) // so that nobody answers that the port is closed
@@ -39,6 +40,7 @@ func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
 
 // Where libktsn finds no descriptor for its own, epoll still says that the socket is writable.
 func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
+	t.Parallel()
 	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
@@ -62,6 +64,7 @@ func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
 }
 
 func TestPollWaitsWithoutWhatWasClosedBehindItsBack(t *testing.T) {
+	t.Parallel()
 	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t)

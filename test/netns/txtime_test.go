@@ -163,12 +163,14 @@ func waiting(t *testing.T, listener *net.UDPConn) bool {
 }
 
 func TestApplicationsCannotTellFromTheKernel(t *testing.T) {
+	t.Parallel()
 	for _, setup := range txtime.Setups {
 		t.Run(string(setup), func(t *testing.T) { compareCases(t, program(t, "ktsn-test-txtime"), setup) })
 	}
 }
 
 func TestApplicationsOfMuslCannotTellEither(t *testing.T) {
+	t.Parallel()
 	compareCases(t, compileWithMusl(t, "txtime", "txtime/*.c", "-pthread"), txtime.ETF)
 }
 
@@ -200,6 +202,7 @@ func (l *lab) compareCase(t *testing.T, application string, one txtime.Case, rec
 // The kernel of this machine says what it says, with libktsn or without: where it has no etf, in the cases that need
 // none.
 func TestOptionsAreThoseOfThisKernel(t *testing.T) {
+	t.Parallel()
 	lab, _ := newLab6(t)
 	sender := program(t, "ktsn-test-txtime")
 	for _, one := range casesOf(txtime.Any) {

@@ -326,3 +326,21 @@ func hasEvent(ctx context.Context, t *testing.T, namespace, name, reason string)
 		t.Error(err)
 	}
 }
+
+// patiently repeats what shows nothing where the machine was too slow for it, each time with twice as much time. The last attempt
+// has to show it.
+func patiently(t *testing.T, try func(attempt, times int) (why string)) {
+	t.Helper()
+	const attempts = 3
+	for attempt := range attempts {
+		why := try(attempt, 1<<attempt)
+		if why == "" {
+			return
+		}
+		if attempt == attempts-1 {
+			t.Errorf("this shows nothing: %s", why)
+			return
+		}
+		t.Logf("attempt %d shows nothing: %s", attempt+1, why)
+	}
+}

@@ -60,6 +60,7 @@ func TestANodeSendsThroughOpenVSwitchAndAnotherByItself(t *testing.T) {
 	removeChart(ctx, t)
 	removeTSN(ctx, t)
 	m := &mixed{direct: under.Nodes[0], switched: under.Nodes[1]}
+	noRelease(ctx, t)
 	needOpenVSwitch(ctx, t, m.switched)
 	m.nodesBefore, m.before = nodeFiles(ctx, t), objects(ctx, t)
 	m.ovsBefore = onNode(ctx, t, m.switched.Name, "sh", "-c", ovsListing)
