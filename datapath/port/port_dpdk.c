@@ -2,6 +2,7 @@
 #include "port_dpdk.h"
 
 #include "vhost_first.h"
+#include "vhost_renew.h"
 #include "warm_up.h"
 
 #include <errno.h>
@@ -51,6 +52,7 @@ struct port_dpdk {
 	int packet_fd;           /* the socket of net_af_packet, -1 for another device */
 	struct warm_up *warm_up; /* NULL for a device that does not send through the kernel */
 	bool watched;            /* Open vSwitch comes and goes */
+	const char *vhost_path;  /* the socket to which it connects */
 	void (*connected)(bool connected, void *context); /* NULL: nobody is told */
 	void *context;
 };
@@ -266,18 +268,21 @@ bool ktsn_port_dpdk_connected(const struct ktsn_port *port)
 static int link_changed(uint16_t id, enum rte_eth_event_type event, void *context, void *nothing)
 {
 	struct port_dpdk *dpdk = context;
+	bool connected = ktsn_port_dpdk_connected(&dpdk->port);
 
 	(void)id;
 	(void)event;
 	(void)nothing;
-	if (dpdk->connected)
-		dpdk->connected(ktsn_port_dpdk_connected(&dpdk->port), dpdk->context);
+	/* One that is ended goes down again, and that is told. */
+	if (dpdk->connected && !(connected && vhost_renew_due(dpdk->vhost_path)))
+		dpdk->connected(connected, dpdk->context);
 	return 0;
 }
 
 static int link_watch(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
 	dpdk->watched = true;
+	dpdk->vhost_path = config->vhost_path;
 	dpdk->connected = config->connected;
 	dpdk->context = config->context;
 	return rte_eth_dev_callback_register(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk);
@@ -396,9 +401,6 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 	dpdk->packet_fd = through_kernel(config) ? packet_fd_find(config->interface) : -1;
 	if (through_kernel(config))
 		(void)warm_up_create(&dpdk->warm_up);
-	/* That Open vSwitch goes and comes is told by who is called (connected). */
-	if (dpdk->watched)
-		rte_log_set_global_level(RTE_LOG_CRIT);
 	*opened = dpdk;
 	return 0;
 }
@@ -416,7 +418,8 @@ int ktsn_port_dpdk_create(struct ktsn_port **port, const struct ktsn_port_dpdk_c
 		return -errno;
 	rte_openlog_stream(stream);
 	err = port_open(&dpdk, config);
-	rte_openlog_stream(NULL);
+	/* That Open vSwitch goes and comes is told by who is called (connected). */
+	rte_openlog_stream(!err && dpdk->watched ? vhost_renew_log() : NULL);
 	fclose(stream);
 	if (!err)
 		*port = &dpdk->port;

@@ -4,10 +4,12 @@ package netns_test
 
 import (
 	"bytes"
+	"net"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -327,6 +329,34 @@ func TestOpenVSwitchKilledUnderLoadIsFoundAgain(t *testing.T) {
 		}
 	}
 	awaitSaid(t, keeper, "was started anew and is set up again")
+}
+
+// As Open vSwitch does when it is set up anew while a busy machine keeps ktsnd from looking.
+func TestOpenVSwitchIsFoundAgainBehindAConnectionThatHasEnded(t *testing.T) {
+	lab := newOVSLab(t)
+	daemon, _ := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	if err := lab.node.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	awaitSaid(t, daemon, "Open vSwitch is not connected")
+	signal(t, daemon, syscall.SIGSTOP)
+	conn, err := net.Dial("unix", lab.node.VhostSocket())
+	if err == nil {
+		err = conn.Close()
+	}
+	signal(t, daemon, syscall.SIGCONT)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.node.StartDaemon(); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	lab.awaitConnected(t)
+	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
 }
 
 // awaitSaid waits until a program has said that.
