@@ -6,6 +6,8 @@ GO    := scripts/go.sh
 BUILD := build
 # Those with code of our own.
 MODULES := . images test/cluster
+# Asked when something is linked only.
+LINK = -s -w -X 'github.com/kubernetsn/kubernetsn/internal/version.commit=$(shell scripts/commit.sh)'
 # The same source gives the same programs, wherever it stands; and what tests compile is what programs need.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false -trimpath)
 
@@ -63,7 +65,7 @@ chart: helm ## check the Helm chart and render plain manifests, into out/chart/
 .PHONY: e2e
 e2e: images chart ## a real Kubernetes cluster of two nodes on this machine, and the tests in it (root)
 	@scripts/install-deps.sh cluster || [ "$$CI" != true ] # where it cannot be, the tests are skipped
-	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags='-s -w' -o ../../bin/ ./cmd/ktsn-cluster
+	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
 	@scripts/e2e.sh
 
 .PHONY: images
@@ -84,7 +86,7 @@ build: deps ## all programs into bin/
 		$(BUILD)/datapath/tests/programs/ktsn-test-txtime $(BUILD)/datapath/tests/programs/ktsn-test-calls \
 		$(BUILD)/datapath/tests/programs/ktsn-test-threads \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
-	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ ./cmd/...
+	@CGO_ENABLED=0 $(GO) build -ldflags="$(LINK)" -o bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
 		github.com/containernetworking/plugins/plugins/ipam/static
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest

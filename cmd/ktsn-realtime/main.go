@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/realtime"
+	"github.com/kubernetsn/kubernetsn/internal/version"
 )
 
 const (
@@ -40,6 +41,7 @@ Options:
   --share PERCENT    of each processor's time, 1 to 95 (default: 20)
   --await INTERFACE  first wait, for as long as it takes, until that network interface is up and has an IPv4 address
   --help             this text
+  --version          the version
 `
 
 func main() {
@@ -50,6 +52,7 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("ktsn-realtime", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	percent, awaited := flags.Int("share", 20, ""), flags.String("await", "", "")
+	which := flags.Bool("version", false, "")
 	err := flags.Parse(arguments)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -58,6 +61,9 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		fmt.Fprintf(stderr, "ktsn-realtime: %v; `ktsn-realtime --help` lists the options\n", err)
 		return exitUsage
+	case *which:
+		fmt.Fprintln(stdout, version.Line("ktsn-realtime"))
+		return 0
 	case *percent < 1 || *percent > 95:
 		fmt.Fprintf(stderr, "ktsn-realtime: --share %d: give 1 to 95 percent\n", *percent)
 		return exitUsage

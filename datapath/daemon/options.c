@@ -3,6 +3,7 @@
 
 #include "layout.h"
 #include "loop_objects.h"
+#include "version.h"
 #include "vhost_socket.h"
 
 #include <arpa/inet.h>
@@ -437,7 +438,7 @@ static enum options_result answer(int id)
 	if (id == HELP)
 		fputs(help, stdout);
 	else
-		puts("ktsnd " KTSN_VERSION);
+		puts("ktsnd " KTSN_VERSION_TEXT);
 	return OPTIONS_DONE;
 }
 

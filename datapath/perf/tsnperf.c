@@ -9,6 +9,7 @@
 #include "listener.h"
 #include "options.h"
 #include "talker.h"
+#include "version.h"
 
 static const struct subcommand {
 	const char *name;
@@ -50,7 +51,7 @@ int main(int argc, char **argv)
 		return OPTIONS_EXIT_OK;
 	}
 	if (!strcmp(word, "--version")) {
-		printf("tsnperf %s\n", KTSN_VERSION);
+		puts("tsnperf " KTSN_VERSION_TEXT);
 		return OPTIONS_EXIT_OK;
 	}
 	if (argc < 2) {

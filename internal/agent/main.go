@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/kubernetsn/kubernetsn/internal/command"
+	"github.com/kubernetsn/kubernetsn/internal/version"
 )
 
 // Main does what the command line says and returns the exit status.
@@ -34,15 +34,6 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return fmt.Errorf("find the API server: %w; the agent runs in a pod with a service account", err)
 	}
-	options.Version = version()
+	options.Version = version.Number()
 	return Run(ctx, options, config, slog.New(slog.NewTextHandler(stderr, nil)))
-}
-
-// version is what the Go toolchain knows of this build.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "unknown"
-	}
-	return info.Main.Version
 }

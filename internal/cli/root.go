@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/version"
 )
 
 // Exit statuses of ktsn.
@@ -71,12 +73,15 @@ func newRoot(env *environment) *cobra.Command {
 			"gives it schedules. In a Kubernetes cluster it shows networks and nodes, and says what is missing.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       version.Line("ktsn"),
 		Args:          unknownCommand,
 		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; `%s --help` lists the options", err, command.CommandPath())}
 	})
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newDemo(env), newBench(env), newNode(env), newRun(env), newOVS(env), newStatus(env), newTop(env), newTrace(env),
 		newSchedule(env), newStrategy(env), newClasses(env), newDoctor(env))

@@ -11,20 +11,24 @@ import (
 	"syscall"
 
 	"github.com/containernetworking/cni/pkg/skel"
-	"github.com/containernetworking/cni/pkg/version"
+	cniversion "github.com/containernetworking/cni/pkg/version"
 
 	"github.com/kubernetsn/kubernetsn/internal/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/version"
 )
 
 // Versions are those of the specification that the plugin speaks.
-var Versions = version.PluginSupports("0.3.1", "0.4.0", "1.0.0", "1.1.0")
+var Versions = cniversion.PluginSupports("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 
-const about = "tsn-cni attaches containers to a network of KuberneTSN. Container runtimes call it; docs/tsn-cni.md says how."
+// about is the answer to a person who calls the plugin.
+func about() string {
+	return version.Line("tsn-cni") + " attaches containers to a network of KuberneTSN. Container runtimes call it; docs/tsn-cni.md says how."
+}
 
 // Main does what CNI_COMMAND says and returns the exit status. An error is JSON on the standard output, as the
 // specification wants it.
 func Main(stderr io.Writer) int {
-	failure := skel.PluginMainFuncsWithError(Functions(), Versions, about)
+	failure := skel.PluginMainFuncsWithError(Functions(), Versions, about())
 	if failure == nil {
 		return 0
 	}

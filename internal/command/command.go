@@ -9,6 +9,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strings"
+
+	"github.com/kubernetsn/kubernetsn/internal/version"
 )
 
 // ErrUsage is in the error of a command line that was not understood.
@@ -21,10 +24,11 @@ const (
 	ExitUsage   = 2
 )
 
-// Parse reads the options of a command that has no words behind them. Where help is asked for it is written to stdout, about
-// first, and the error is flag.ErrHelp.
+// Parse reads the options of a command that has no words behind them. Where help or the version is asked for it is written to
+// stdout, about first, and the error is flag.ErrHelp: nothing is left to do. The first word of the flags' name is the program's.
 func Parse(flags *flag.FlagSet, about string, arguments []string, stdout io.Writer) error {
 	flags.SetOutput(io.Discard)
+	which := flags.Bool("version", false, "print the version")
 	err := flags.Parse(arguments)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -34,6 +38,10 @@ func Parse(flags *flag.FlagSet, about string, arguments []string, stdout io.Writ
 		return flag.ErrHelp
 	case err != nil:
 		return fmt.Errorf("%w; %w", err, ErrUsage)
+	case *which:
+		program, _, _ := strings.Cut(flags.Name(), " ")
+		fmt.Fprintln(stdout, version.Line(program))
+		return flag.ErrHelp
 	case flags.NArg() > 0:
 		return fmt.Errorf("%q is too much; %w", flags.Arg(0), ErrUsage)
 	}

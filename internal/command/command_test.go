@@ -7,6 +7,8 @@ import (
 	"errors"
 	"flag"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/version"
 )
 
 func TestACommandLineEndsAsItShould(t *testing.T) {
@@ -18,12 +20,13 @@ func TestACommandLineEndsAsItShould(t *testing.T) {
 	}{
 		"done":              {[]string{"--node", "a"}, nil, ExitOK, "", ""},
 		"it went wrong":     {[]string{"--node", "a"}, errors.New("no node a"), ExitFailure, "", "ktsn-x: no node a\n"},
-		"help":              {[]string{"--help"}, nil, ExitOK, "Usage: ktsn-x\n  -node NAME\n    \tNAME of the node\n", ""},
+		"help":              {[]string{"--help"}, nil, ExitOK, "Usage: ktsn-x\n  -node NAME\n    \tNAME of the node\n  -version\n    \tprint the version\n", ""},
+		"the version":       {[]string{"--version"}, nil, ExitOK, version.Line("ktsn-x") + "\n", ""},
 		"an unknown option": {[]string{"--nodes", "a"}, nil, ExitUsage, "", "ktsn-x: flag provided but not defined: -nodes; --help lists the options\n"},
 		"a word behind":     {[]string{"a"}, nil, ExitUsage, "", "ktsn-x: \"a\" is too much; --help lists the options\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			flags := flag.NewFlagSet("ktsn-x", flag.ContinueOnError)
+			flags := flag.NewFlagSet("ktsn-x part", flag.ContinueOnError)
 			flags.String("node", "", "`NAME` of the node")
 			var stdout, stderr bytes.Buffer
 			err := Parse(flags, "Usage: ktsn-x\n", test.arguments, &stdout)

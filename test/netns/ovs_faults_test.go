@@ -180,7 +180,7 @@ func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, own string) {
 // awaitNeighbor waits until node b sends to that interface what is for node a.
 func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 	t.Helper()
-	const soon = time.Second // far less than the kernel takes to doubt what it knows
+	const soon = 5 * time.Second // far less than the kernel takes to doubt what it knows
 	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
 		neighbor, own := l.neighbor(t, name)
 		if neighbor == own {
@@ -244,6 +244,7 @@ func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
 }
 
 func TestOpenVSwitchThatHasEndedIsToldSoAndCanBeTakenDown(t *testing.T) {
+	t.Parallel() // it waits for what has ended, and its Open vSwitch hardly runs
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)

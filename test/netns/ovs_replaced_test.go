@@ -41,7 +41,7 @@ func gapsIn(received []perf.Received, periods [][2]int64) []time.Duration {
 func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *control.Client, times int, says string, options ...string) *replacements {
 	t.Helper()
 	talkerFile, listenerFile := filepath.Join(l.Dir, "talker.csv"), filepath.Join(l.Dir, "listener.csv")
-	listener := l.startListenerAt(t, listenPort, 1000000, listenerFile, 5*time.Second)
+	listener := l.startListener(t, forGood, listenerFile)
 	talker := l.startTalker(t, talkerFile, "--cycle", "1ms", "--lead", "20ms")
 	var result replacements
 	var periods [][2]int64
@@ -56,9 +56,7 @@ func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *co
 	served(t, client, 200)
 	interrupt(t, talker)
 	result.counted.add(settled(t, client))
-	if err := finish(t, listener); err != nil {
-		t.Fatal(err)
-	}
+	drain(t, listener)
 	result.sent, result.received = read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
 	result.gaps = gapsIn(result.received, periods)
 	return &result

@@ -4,6 +4,8 @@
  */
 #include "options.h"
 
+#include "version.h"
+
 #include <arpa/inet.h>
 #include <getopt.h>
 #include <setjmp.h>
@@ -248,7 +250,7 @@ static void help_and_version_are_answered(void **state)
 	assert_int_equal(parse("--help", &options, STDOUT_FILENO, text), OPTIONS_DONE);
 	assert_non_null(strstr(text, "Usage: ktsnd --interface NAME"));
 	assert_int_equal(parse("--version", &options, STDOUT_FILENO, text), OPTIONS_DONE);
-	assert_string_equal(text, "ktsnd " KTSN_VERSION "\n");
+	assert_string_equal(text, "ktsnd " KTSN_VERSION_TEXT "\n");
 }
 
 /* Every option of the table above is in the help, and the help's defaults are the real ones. */

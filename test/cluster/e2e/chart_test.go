@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -352,4 +353,29 @@ func TestWhatNoPodHasAnyMoreIsSwept(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+func TestTheAgentWithoutTheRightToLookAtProgramsServesPods(t *testing.T) {
+	ctx := needChart(t)
+	upgrade := func(more ...string) {
+		t.Helper()
+		arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues, more)
+		if said, err := helm(ctx, t, arguments...); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		waitForChart(ctx, t)
+	}
+	upgrade("--set", "agent.inspectPrograms=false")
+	t.Cleanup(func() {
+		if _, err := helm(context.WithoutCancel(ctx), t, slices.Concat([]string{"rollback", release, "--wait", "--timeout", "3m"})...); err != nil {
+			t.Error(err)
+		}
+	})
+	host := under.Nodes[0].Name
+	// SYS_ADMIN and NET_ADMIN, bits 21 and 12.
+	said := onNode(ctx, t, host, "sh", "-c", "grep -h -E '^(CapPrm|CapEff|CapBnd|CapInh)' /proc/$(pgrep -x ktsn-agent)/status")
+	if want := "CapInh:\t0000000000000000\nCapPrm:\t0000000000201000\nCapEff:\t0000000000201000\nCapBnd:\t0000000000201000\n"; said != want {
+		t.Errorf("the agent has %q, want %q", said, want)
+	}
+	newCompany(ctx, t).arrives(ctx, t)
 }

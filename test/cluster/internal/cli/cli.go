@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/version"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
 )
@@ -67,12 +68,15 @@ func newRoot(s *shared) *cobra.Command {
 		Long:          "ktsn-cluster makes a Kubernetes cluster whose nodes are containers of this machine. docs/cluster.md describes it.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       version.Line("ktsn-cluster"),
 		Args:          cobra.ArbitraryArgs,
 		RunE:          onlySubcommands,
 	}
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; `%s --help` lists the options", err, command.CommandPath())}
 	})
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVar(&s.name, "name", "ktsn", "of the cluster; those of different names do not meet")
 	root.PersistentFlags().StringVar(&s.dir, "dir", cluster.DefaultDir, "folder for the files of all clusters")
