@@ -100,6 +100,16 @@ finish_fuzz() {
 	passed=$((passed + $(count_word "$logs/fuzz" ok))) failed=$((failed + bad))
 }
 
+# The programs under sanitizers, on real packets; the last line counts.
+run_sanitized() {
+	local p f s
+	echo "== the whole path, AddressSanitizer and UndefinedBehaviorSanitizer, short form"
+	run scripts/sanitize.sh --short >"$logs/sanitized" 2>&1 || cat "$logs/sanitized"
+	read -r p f s < <(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$logs/sanitized")
+	echo "${p:-0} passed, ${f:-1} failed, ${s:-0} skipped"
+	passed=$((passed + ${p:-0})) failed=$((failed + ${f:-1})) skipped=$((skipped + ${s:-0}))
+}
+
 count_word() { # file, a line's first word
 	awk -v word="$2" '$1 == word { sum++ } END { print sum + 0 }' "$1"
 }
@@ -114,6 +124,7 @@ finish_fuzz
 # From here on nothing else runs: ktsnd is a real-time program.
 export KTSN_BIN_DIR=$PWD/bin
 run_go "the whole path, in network namespaces" -timeout 20m -parallel 4 ./test/netns/... # four that wait, else one
+run_sanitized
 # On its own: the emulation takes a processor for itself.
 run_go "the shaper beside the kernel's, short form" -short -timeout 15m ./test/conformance/...
 

@@ -173,10 +173,11 @@ static json_t *pod_json(const struct pod *pod)
 
 	for (const struct endpoint *e = pod->endpoints; e; e = e->next)
 		endpoints++;
-	return json_pack("{ss ss si sI sI sI sI so}", "identity", pod->identity, "path", pod->socket_path,
-			 "endpoints", endpoints, "processes", (json_int_t)share->processes, "sockets",
-			 (json_int_t)share->sockets, "ring-memory-bytes", (json_int_t)share->ring_bytes,
-			 "pending", (json_int_t)share_pending(share), "limits", limits_json(&share->limits));
+	return json_pack("{ss ss ss si sI sI sI sI so}", "identity", pod->identity, "name", pod->name, "path",
+			 pod->socket_path, "endpoints", endpoints, "processes", (json_int_t)share->processes,
+			 "sockets", (json_int_t)share->sockets, "ring-memory-bytes",
+			 (json_int_t)share->ring_bytes, "pending", (json_int_t)share_pending(share), "limits",
+			 limits_json(&share->limits));
 }
 
 char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit)

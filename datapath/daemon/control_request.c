@@ -45,14 +45,26 @@ static int integer_read(const json_t *value, const char *field, int64_t least, i
 	return 0;
 }
 
+/* Letters, digits and the others: nothing that could pass for something else where it is shown or logged. */
+static int word_read(const json_t *value, const char *field, const char *others, char *to, size_t bytes,
+		     struct refusal *refusal)
+{
+	int err = string_read(value, field, to, bytes, refusal);
+
+	for (const char *c = to; !err && *c; c++)
+		if (!isalnum((unsigned char)*c) && !strchr(others, *c))
+			err = refuse(refusal, field, "may contain A-Z a-z 0-9 and %s only", others);
+	return err;
+}
+
 static int identity_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
-	int err = string_read(value, "identity", request->identity, sizeof(request->identity), refusal);
+	return word_read(value, "identity", "._:-", request->identity, sizeof(request->identity), refusal);
+}
 
-	for (const char *c = request->identity; !err && *c; c++)
-		if (!isalnum((unsigned char)*c) && !strchr("._:-", *c))
-			err = refuse(refusal, "identity", "may contain A-Z a-z 0-9 . _ : - only");
-	return err;
+static int name_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return word_read(value, "name", "._:/-", request->name, sizeof(request->name), refusal);
 }
 
 /* May be empty: any. */
@@ -292,6 +304,7 @@ static const struct request_description {
 	{"hand-over", CONTROL_HAND_OVER, {{NULL, NULL}}},
 	{"socket-add", CONTROL_SOCKET_ADD, {IDENTITY, {"path", path_read}}},
 	{"socket-del", CONTROL_SOCKET_DEL, {IDENTITY}},
+	{"pod-name-set", CONTROL_POD_NAME_SET, {IDENTITY, {"name", name_read}}},
 	{"endpoint-add",
 	 CONTROL_ENDPOINT_ADD,
 	 {IDENTITY, INTERFACE, {"netns", netns_read}, VNI, {"bridge", bridge_read}}},

@@ -20,6 +20,7 @@ enum control_request_type {
 	CONTROL_STATUS,
 	CONTROL_SOCKET_ADD,
 	CONTROL_SOCKET_DEL,
+	CONTROL_POD_NAME_SET,
 	CONTROL_ENDPOINT_ADD,
 	CONTROL_ENDPOINT_DEL,
 	CONTROL_ENDPOINTS,
@@ -45,6 +46,7 @@ enum control_request_type {
 struct control_request {
 	enum control_request_type type;
 	char identity[NODE_IDENTITY_MAX + 1];
+	char name[NODE_POD_NAME_MAX + 1];
 	char path[PATH_MAX];
 	char interface[IF_NAMESIZE];
 	char netns[PATH_MAX];

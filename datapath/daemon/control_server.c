@@ -271,6 +271,8 @@ static char *request_serve(struct client *client, const struct control_request *
 		return change_reply(node_socket_add(node, r->identity, r->path, &refusal), &refusal);
 	case CONTROL_SOCKET_DEL:
 		return change_reply(node_socket_del(node, r->identity), &refusal);
+	case CONTROL_POD_NAME_SET:
+		return change_reply(node_pod_name_set(node, r->identity, r->name, &refusal), &refusal);
 	case CONTROL_ENDPOINT_ADD:
 		return change_reply(node_endpoint_add(node, r->identity, r->interface, r->netns, r->vni,
 						      r->bridge, &refusal),

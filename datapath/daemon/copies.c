@@ -253,6 +253,7 @@ int many_find(struct destination *destination, const struct endpoint *sender)
 
 void many_refind(struct destination *destination)
 {
+	const struct pod *pod = destination->process->pod;
 	struct many *many = destination->many;
 	struct neighbor *before[LOOP_COPIES_MAX];
 	uint32_t count = many->count;
@@ -266,7 +267,7 @@ void many_refind(struct destination *destination)
 	err = copies_fill(destination);
 	if (err)
 		log_warning("a destination of pod %s does not reach all of network %u: %s",
-			    destination->process->identity, destination->vni,
+			    pod ? pod->called : destination->process->identity, destination->vni,
 			    err == -ENOBUFS ? "no message has more copies" : strerror(-err));
 	for (uint32_t i = 0; i < count; i++)
 		neighbor_put(before[i]);

@@ -48,6 +48,7 @@ enum handover_type {
 	HANDOVER_STANDS,
 	HANDOVER_TAKEN,
 	HANDOVER_NETWORK_LIMITS, /* before the endpoints; an older successor knows none, and passes it over */
+	HANDOVER_POD_NAME,       /* behind the pod's socket and endpoints; likewise */
 };
 
 struct handover_shaping {
@@ -81,6 +82,11 @@ struct handover_peer {
 struct handover_network_limits {
 	uint32_t vni;
 	struct pod_limits limits;
+};
+
+struct handover_pod_name {
+	char identity[NODE_IDENTITY_MAX + 1];
+	char name[NODE_POD_NAME_MAX + 1];
 };
 
 struct handover_timed_socket {
@@ -126,6 +132,7 @@ struct handover_record {
 		struct handover_endpoint endpoint;
 		struct handover_peer peer;
 		struct handover_network_limits network_limits;
+		struct handover_pod_name pod_name;
 		struct handover_timed_socket timed_socket;
 		struct handover_process process;
 		struct handover_flow flow;

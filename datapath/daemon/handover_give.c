@@ -84,6 +84,17 @@ static int endpoint_give(struct giving *giving, const struct pod *pod, const str
 	return give(giving, HANDOVER_ENDPOINT, NULL, 0);
 }
 
+static int pod_name_give(struct giving *giving, const struct pod *pod)
+{
+	struct handover_pod_name *to = &blank(giving)->pod_name;
+
+	if (!pod->name[0])
+		return 0;
+	identity_put(to->identity, pod->identity);
+	snprintf(to->name, sizeof(to->name), "%s", pod->name);
+	return give(giving, HANDOVER_POD_NAME, NULL, 0);
+}
+
 static int timed_sockets_give(struct giving *giving, const struct pod *pod)
 {
 	int err = 0;
@@ -106,6 +117,8 @@ static int pod_give(struct giving *giving, const struct pod *pod)
 
 	for (const struct endpoint *e = pod->endpoints; e && !err; e = e->next)
 		err = endpoint_give(giving, pod, e);
+	if (!err)
+		err = pod_name_give(giving, pod);
 	return err ? err : timed_sockets_give(giving, pod);
 }
 

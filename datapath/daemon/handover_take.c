@@ -89,6 +89,14 @@ static void network_limits_take(struct taking *taking)
 	(void)node_network_limits_set(taking->node, from->vni, &from->limits, &refusal);
 }
 
+static void pod_name_take(struct taking *taking)
+{
+	const struct handover_pod_name *from = &taking->record.pod_name;
+	struct refusal refusal;
+
+	(void)node_pod_name_set(taking->node, from->identity, from->name, &refusal);
+}
+
 static void process_take(struct taking *taking)
 {
 	const struct handover_process *from = &taking->record.process;
@@ -100,7 +108,9 @@ static void process_take(struct taking *taking)
 
 	taking->process = NULL;
 	if (process_take_over(taking->node, from->identity, &descriptors, from->resuming, &taking->process)) {
-		log_warning("take-over: a process of %s was lost", from->identity);
+		const struct pod *pod = pod_find(taking->node, from->identity);
+
+		log_warning("take-over: a process of %s was lost", pod ? pod->called : from->identity);
 		return;
 	}
 	for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)
@@ -185,6 +195,9 @@ static void record_take(struct taking *taking)
 		break;
 	case HANDOVER_NETWORK_LIMITS:
 		network_limits_take(taking);
+		break;
+	case HANDOVER_POD_NAME:
+		pod_name_take(taking);
 		break;
 	case HANDOVER_TIMED_SOCKET:
 		timed_socket_take_over(taking->node, taking->record.timed_socket.identity,

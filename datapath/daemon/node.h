@@ -31,6 +31,7 @@
 
 enum {
 	NODE_IDENTITY_MAX = 128,
+	NODE_POD_NAME_MAX = 317, /* as long as Kubernetes' can be: a namespace's 63, a slash, a pod's 253 */
 	PEER_SUBNETS_MAX = 64,
 	/* Of one interface; more of them than anybody has. */
 	ENDPOINT_ADDRESSES_MAX = 16,
@@ -70,6 +71,9 @@ struct timed_socket {
 struct pod {
 	struct node *node;
 	char identity[NODE_IDENTITY_MAX + 1];
+	char name[NODE_POD_NAME_MAX + 1]; /* for people, "": nobody said one */
+	/* What logs call it: "NAME (IDENTITY)", or the identity. */
+	char called[NODE_POD_NAME_MAX + NODE_IDENTITY_MAX + sizeof(" ()")];
 	struct share *share;
 	struct pod_thread *thread;
 	struct event_source listener; /* fd -1: no socket yet */
@@ -240,6 +244,8 @@ struct pod *pod_find(const struct node *node, const char *identity);
 /* pods.c: what the control socket changes. 0, or -EINVAL with *refusal filled in; then nothing changed. */
 int node_socket_add(struct node *node, const char *identity, const char *path, struct refusal *refusal);
 int node_socket_del(struct node *node, const char *identity);
+/* What people call the pod, for lists and logs; nothing is decided by it. */
+int node_pod_name_set(struct node *node, const char *identity, const char *name, struct refusal *refusal);
 /* The listening socket itself is another ktsnd's: *fd becomes the pod's on success. */
 int node_socket_take_over(struct node *node, const char *identity, const char *path, int fd);
 int node_endpoint_add(struct node *node, const char *identity, const char *interface, const char *netns,

@@ -42,6 +42,7 @@ static struct pod *pod_get(struct node *node, const char *identity)
 	pod->node = node;
 	pod->listener.fd = -1;
 	snprintf(pod->identity, sizeof(pod->identity), "%s", identity);
+	snprintf(pod->called, sizeof(pod->called), "%s", identity);
 	pod->next = node->pods;
 	node->pods = pod;
 	return pod;
@@ -156,6 +157,19 @@ int node_socket_del(struct node *node, const char *identity)
 		return 0;
 	socket_close(pod);
 	pod_unlink_if_empty(pod);
+	return 0;
+}
+
+int node_pod_name_set(struct node *node, const char *identity, const char *name, struct refusal *refusal)
+{
+	struct pod *pod = pod_find(node, identity);
+
+	if (!pod)
+		return refuse(refusal, "identity",
+			      "%s: no pod of that identity is here; add its socket or an endpoint first",
+			      identity);
+	snprintf(pod->name, sizeof(pod->name), "%s", name);
+	snprintf(pod->called, sizeof(pod->called), "%s (%s)", name, identity);
 	return 0;
 }
 

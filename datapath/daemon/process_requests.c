@@ -25,7 +25,7 @@ static void unanswered_log(struct process *process)
 		"pod %s: ktsnd was asked by process %d and did not answer in time; so far %llu of its timed "
 		"messages were refused with ENETDOWN for it; give ktsnd a processor of its own, or find what "
 		"stopped it",
-		pod->identity, (int)process->pid, (unsigned long long)said.unanswered);
+		pod->called, (int)process->pid, (unsigned long long)said.unanswered);
 	pod->unanswered_warned = true;
 }
 
@@ -134,7 +134,7 @@ static void version_refuse(struct process *process, const struct ktsn_app_reques
 		log_warning(
 			"pod %s: its libktsn.so speaks version %u of the application protocol, this ktsnd "
 			"version %d; give the pod the libktsn.so of this release",
-			pod->identity, request->version, KTSN_APP_VERSION);
+			pod->called, request->version, KTSN_APP_VERSION);
 	pod->version_warned = true;
 }
 

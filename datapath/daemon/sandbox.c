@@ -2,10 +2,12 @@
 #include "sandbox.h"
 
 #include "log.h"
+#include "sandbox_runtime.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -142,17 +144,42 @@ static const char *const fatal[] = {
 	"clock_settime",
 };
 
-static int rules_add(scmp_filter_ctx filter, uint32_t action, const char *const *names, size_t count)
+static int rule_add(scmp_filter_ctx filter, uint32_t action, const char *name)
 {
-	for (size_t i = 0; i < count; i++) {
-		int number = seccomp_syscall_resolve_name(names[i]);
-		int err = number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, action, number, 0);
+	int number = seccomp_syscall_resolve_name(name);
+	int err = number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, action, number, 0);
 
-		/* Not every architecture has every call. */
-		if (err && err != -EDOM)
-			return err;
-	}
-	return 0;
+	/* Not every architecture has every call. */
+	return err == -EDOM ? 0 : err;
+}
+
+static bool runtime_needs(const char *name)
+{
+	for (const char *const *needed = sandbox_runtime; *needed; needed++)
+		if (strcmp(*needed, name) == 0)
+			return true;
+	return false;
+}
+
+static int allowed_add(scmp_filter_ctx filter)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]) && !err; i++)
+		err = rule_add(filter, SCMP_ACT_ALLOW, allowed[i]);
+	for (const char *const *needed = sandbox_runtime; *needed && !err; needed++)
+		err = rule_add(filter, SCMP_ACT_ALLOW, *needed);
+	return err;
+}
+
+static int fatal_add(scmp_filter_ctx filter)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]) && !err; i++)
+		if (!runtime_needs(fatal[i]))
+			err = rule_add(filter, SCMP_ACT_KILL_PROCESS, fatal[i]);
+	return err;
 }
 
 /* Threads yes, processes no. The flags of clone3() are in memory, which a filter cannot read: without it the C library
@@ -170,9 +197,9 @@ static int filter_load(scmp_filter_ctx filter)
 	int err = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 
 	if (!err)
-		err = rules_add(filter, SCMP_ACT_ALLOW, allowed, sizeof(allowed) / sizeof(allowed[0]));
+		err = allowed_add(filter);
 	if (!err)
-		err = rules_add(filter, SCMP_ACT_KILL_PROCESS, fatal, sizeof(fatal) / sizeof(fatal[0]));
+		err = fatal_add(filter);
 	if (!err)
 		err = thread_rules_add(filter);
 	return err ? err : seccomp_load(filter);

@@ -53,7 +53,7 @@ func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
 		"a schedule without a daemon":     {[]string{"schedule", "get", "--control", nowhere}, exitFailure, "is ktsnd running"},
 		"a trace without a daemon":        {[]string{"trace", "--control", nowhere}, exitFailure, "is ktsnd running"},
 		"a flow that is no number":        {[]string{"trace", "--flow", "mine"}, exitUsage, "--flow"},
-		"a format of traces":              {[]string{"trace", "-o", "yaml"}, exitUsage, "accepted are text and json"},
+		"a format of traces":              {[]string{"trace", "-o", "yaml"}, exitUsage, "accepted are text, wide and json"},
 		"an order that is none":           {[]string{"top", "--sort", "beauty"}, exitUsage, `--sort: "beauty" is no order; accepted are rate,`},
 		"an interval without end":         {[]string{"top", "--interval", "2h"}, exitUsage, "--interval 2h0m0s; give"},
 		"a top without a daemon":          {[]string{"top", "--control", nowhere}, exitFailure, "is ktsnd running"},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ func newDoctor(env *environment) *cobra.Command {
 		Short: "Say what a pod, a node or a cluster lacks, and how to mend it",
 		Long: "Looks at all that timed messages of POD need, in the order in which a pod comes to be on its networks; with\n" +
 			"--node at a node, and without both at the cluster. It changes nothing. What is bad comes with what to do about it,\n" +
-			"and ends the command with status 1.",
+			"and ends the command with status 1. POD is a name, or as ktsn shows pods NAMESPACE/NAME, or a UID.",
 		Args: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 && node != "" {
 				return usageError{errors.New("POD and --node ask for different things; give one of them")}
@@ -33,6 +34,13 @@ func newDoctor(env *environment) *cobra.Command {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err
 			}
+			name := ""
+			if len(arguments) > 0 {
+				var err error
+				if namespace, name, err = podOf(arguments[0], namespace, command.Flags().Changed("namespace")); err != nil {
+					return err
+				}
+			}
 			c, err := w.open()
 			if err != nil {
 				return err
@@ -41,7 +49,7 @@ func newDoctor(env *environment) *cobra.Command {
 			look := d.Whole
 			switch {
 			case len(arguments) > 0:
-				look = func(ctx context.Context) ([]doctor.Finding, error) { return d.Pod(ctx, namespace, arguments[0]) }
+				look = func(ctx context.Context) ([]doctor.Finding, error) { return d.Pod(ctx, namespace, name) }
 			case node != "":
 				look = func(ctx context.Context) ([]doctor.Finding, error) { return d.Node(ctx, node) }
 			}
@@ -57,6 +65,20 @@ func newDoctor(env *environment) *cobra.Command {
 	command.Flags().StringVar(&node, "node", "", "look at the node `NAME`")
 	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
 	return command
+}
+
+// podOf reads NAMESPACE/NAME, as ktsn shows pods, or a name alone, which is of the namespace that an option gave.
+func podOf(argument, namespace string, given bool) (where, name string, err error) {
+	first, second, both := strings.Cut(argument, "/")
+	switch {
+	case !both:
+		return namespace, argument, nil
+	case first == "" || second == "" || strings.Contains(second, "/"):
+		return "", "", usageError{fmt.Errorf("%q is no pod; give NAMESPACE/NAME, NAME with --namespace, or a UID", argument)}
+	case given && namespace != first:
+		return "", "", usageError{fmt.Errorf("%s is of namespace %s and --namespace says %s; give one of the two", argument, first, namespace)}
+	}
+	return first, second, nil
 }
 
 func printFindings(out io.Writer, found []doctor.Finding, format string) error {

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/kubernetsn/kubernetsn/internal/control"
 )
 
 func TestTraceShowsOneLineAMessage(t *testing.T) {
@@ -24,9 +22,9 @@ func TestTraceShowsOneLineAMessage(t *testing.T) {
 	if status != exitOK || stderr != "" {
 		t.Errorf("status %d, said %q", status, stderr)
 	}
-	want := "  FLOW  TC  BYTES       CALLED        TAKEN                              DUE (TAI)         SENT  OUTCOME\n" +
-		"     7   5     64      -300000      -297500         2023-11-14T22:13:20 TAI + 0 ns          +71  on-time\n" +
-		"     7   5   1400            -        +2500   2023-11-14T22:13:20 TAI + 1000000 ns        never  drop-closed\n"
+	want := "  FLOW  TC  BYTES       CALLED        TAKEN                              DUE (TAI)         SENT  OUTCOME           POD\n" +
+		"     7   5     64      -300000      -297500         2023-11-14T22:13:20 TAI + 0 ns          +71  on-time           factory/axis-1\n" +
+		"     7   5   1400            -        +2500   2023-11-14T22:13:20 TAI + 1000000 ns        never  drop-closed       factory/axis-1\n"
 	if stdout != want {
 		t.Errorf("printed\n%s\nwant\n%s", stdout, want)
 	}
@@ -39,9 +37,81 @@ func TestTraceShowsOneLineAMessage(t *testing.T) {
 func TestTraceInJSONIsOneObjectALine(t *testing.T) {
 	socket, _ := fakeDaemon(t, nil)
 	_, stdout, _ := ktsn(t, "trace", "--control", socket, "--count", "1", "-o", "json")
-	var message control.TracedMessage
-	if err := json.Unmarshal([]byte(stdout), &message); err != nil || strings.Count(stdout, "\n") != 1 || message.Outcome != "on-time" {
+	var message traced
+	if err := json.Unmarshal([]byte(stdout), &message); err != nil || strings.Count(stdout, "\n") != 1 || message.Outcome != "on-time" ||
+		message.Identity != exampleIdentity || message.Name != "factory/axis-1" {
 		t.Errorf("printed %q, %v", stdout, err)
+	}
+}
+
+// exampleIdentity is that of the pod in the protocol's examples, which is called factory/axis-1.
+const exampleIdentity = "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
+
+func TestTraceTakesAPodByNameOrIdentity(t *testing.T) {
+	two := `{"version":1,"reply":"pods","total":2,"pods":[{"identity":"one","name":"plant/x-0"},{"identity":"two","name":"plant/x-0"}]}`
+	for name, test := range map[string]struct {
+		pod, pods string
+		status    int
+		want      string
+	}{
+		"its name":                    {"factory/axis-1", "", exitOK, `"identity":"` + exampleIdentity + `"`},
+		"its identity":                {exampleIdentity, "", exitOK, `"identity":"` + exampleIdentity + `"`},
+		"a name that nobody has":      {"factory/axis-2", "", exitFailure, "--pod factory/axis-2: no pod of that name is here; `ktsn status` lists them"},
+		"a name that two have":        {"plant/x-0", two, exitFailure, "--pod plant/x-0: several pods are or were called so; give one of the identities one, two"},
+		"the identity of one of them": {"two", two, exitOK, `"identity":"two"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			instead := map[string]string{}
+			if test.pods != "" {
+				instead["pods"] = test.pods
+			}
+			socket, changes := fakeDaemon(t, instead)
+			status, _, stderr := ktsn(t, "trace", "--control", socket, "--count", "1", "--pod", test.pod)
+			if said := stderr + fmt.Sprint(changes()); status != test.status || !strings.Contains(said, test.want) {
+				t.Errorf("status %d, said and asked %q, want %q", status, said, test.want)
+			}
+		})
+	}
+}
+
+func TestTraceWithIdentitiesHasBoth(t *testing.T) {
+	socket, _ := fakeDaemon(t, nil)
+	_, stdout, _ := ktsn(t, "trace", "--control", socket, "--count", "1", "-o", "wide")
+	if want := "on-time           " + exampleIdentity + "  factory/axis-1\n"; !strings.HasSuffix(stdout, want) {
+		t.Errorf("printed\n%s\nwant it to end with %q", stdout, want)
+	}
+}
+
+func TestWhatNobodyGaveANameIsShownByItsIdentity(t *testing.T) {
+	pods := `{"version":1,"reply":"pods","total":1,"pods":[{"identity":"` + exampleIdentity + `","name":""}]}`
+	for _, command := range [][]string{{"status"}, {"top", "--interval", "100ms"}, {"trace", "--count", "1"}} {
+		socket, _ := fakeDaemon(t, map[string]string{"pods": pods})
+		status, stdout, _ := ktsn(t, append(command, "--control", socket)...)
+		if status != exitOK || !strings.Contains(stdout, exampleIdentity) {
+			t.Errorf("ktsn %s: status %d, printed\n%s", command[0], status, stdout)
+		}
+	}
+}
+
+func TestTheDoctorReadsPodsAsTheyAreShown(t *testing.T) {
+	for argument, test := range map[string]struct {
+		given           bool
+		namespace, name string
+		bad             string
+	}{
+		"axis-1":         {false, "default", "axis-1", ""},
+		"factory/axis-1": {false, "factory", "axis-1", ""},
+		"default/axis-1": {true, "default", "axis-1", ""},
+		"plant/axis-1":   {true, "", "", "plant/axis-1 is of namespace plant and --namespace says default"},
+		"/axis-1":        {false, "", "", "give NAMESPACE/NAME"},
+		"factory/":       {false, "", "", "give NAMESPACE/NAME"},
+		"a/b/c":          {false, "", "", "give NAMESPACE/NAME"},
+	} {
+		namespace, name, err := podOf(argument, "default", test.given)
+		if namespace != test.namespace || name != test.name || (err == nil) != (test.bad == "") ||
+			err != nil && !strings.Contains(err.Error(), test.bad) {
+			t.Errorf("%s: %q %q %v", argument, namespace, name, err)
+		}
 	}
 }
 
@@ -96,7 +166,7 @@ func TestTopPrintsOneIntervalWhereThereIsNoTerminal(t *testing.T) {
 		t.Errorf("status %d, said %q", status, stderr)
 	}
 	for _, want := range []string{"0 msg/s, 0.0 late/s, 0.0 drops/s, 3 pending, departure error p50 64ns p99 71ns\n",
-		"5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10  2      0      0.0     0.0     3        64ns  71ns\n",
+		"factory/axis-1  2      0      0.0     0.0     3        64ns  71ns\n",
 		"10.42.1.2:40000  10.42.2.2:7788  5   0      0.0     0.0     3        64ns  71ns\n"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)

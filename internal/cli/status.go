@@ -38,7 +38,7 @@ func newStatus(env *environment) *cobra.Command {
 		Short: "Show what a running ktsnd does, or what a cluster's networks do",
 		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkFormat(format, "text", "json"); err != nil {
+			if err := checkFormat(format, "text", "wide", "json"); err != nil {
 				return err
 			}
 			switch {
@@ -58,14 +58,14 @@ func newStatus(env *environment) *cobra.Command {
 			case format == "json":
 				return printJSON(env.stdout, current)
 			}
-			return printText(env.stdout, current)
+			return printText(env.stdout, current, format == "wide")
 		},
 	}
 	addControl(command, &path)
 	addWhere(command, &w)
 	command.Flags().BoolVar(&whole, "cluster", false, "show the networks and nodes of a Kubernetes cluster")
 	command.Flags().StringVar(&node, "node", "", "show the ktsnd of the cluster's node `NAME`")
-	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	command.Flags().StringVarP(&format, "output", "o", "text", "text, wide (with the pods' identities) or json")
 	return command
 }
 
@@ -96,13 +96,14 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	return &current, nil
 }
 
-func printText(out io.Writer, current *state) error {
+func printText(out io.Writer, current *state, wide bool) error {
+	names := podNames{of: namesOf(current.Pods), wide: wide}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	printDaemon(table, current.Status)
 	fmt.Fprintf(table, "clock\t%s\n", clockLine(current.Status.Clock))
 	fmt.Fprintf(table, "schedule\t%s\n", scheduleLine(current.Schedule))
 	for _, endpoint := range current.Endpoints {
-		fmt.Fprintf(table, "endpoint\t%s %s, VNI %d, %s, MTU %d, %s\n", endpoint.Identity, endpoint.Interface,
+		fmt.Fprintf(table, "endpoint\t%s %s, VNI %d, %s, MTU %d, %s\n", names.called(endpoint.Identity), endpoint.Interface,
 			endpoint.VNI, endpoint.MAC, endpoint.MTU, endpoint.Netns)
 	}
 	for _, peer := range current.Peers {
@@ -113,8 +114,8 @@ func printText(out io.Writer, current *state) error {
 	}
 	// Each part has columns of its own.
 	for _, part := range []func(){
-		func() { printPods(table, current.Pods) },
-		func() { printFlows(table, current.Flows) },
+		func() { printPods(table, current.Pods, names) },
+		func() { printFlows(table, current.Flows, names) },
 		func() { printClasses(table, current.Status) },
 		func() { printCounters(table, current.Status.Counters) },
 	} {
@@ -176,15 +177,15 @@ func scheduleLine(current *control.Schedule) string {
 }
 
 // printPods shows of each pod what it has and what it may have.
-func printPods(out io.Writer, pods []control.Pod) {
-	fmt.Fprintln(out, "pod\tendpoints\tprocesses\tsockets\tring memory\tpending\trate limit\tdoorbell limit\thorizon\tsocket")
+func printPods(out io.Writer, pods []control.Pod, names podNames) {
+	fmt.Fprintln(out, names.head("pod", "identity")+"\tendpoints\tprocesses\tsockets\tring memory\tpending\trate limit\tdoorbell limit\thorizon\tsocket")
 	for _, pod := range pods {
 		limits := pod.Limits
 		path := pod.Path
 		if path == "" {
 			path = "none yet"
 		}
-		fmt.Fprintf(out, "%s\t%d\t%d of %d\t%d of %d\t%d of %d KiB\t%d of %d\t%s\t%s\t%s\t%s\n", pod.Identity, pod.Endpoints,
+		fmt.Fprintf(out, "%s\t%d\t%d of %d\t%d of %d\t%d of %d KiB\t%d of %d\t%s\t%s\t%s\t%s\n", names.cells(pod.Identity), pod.Endpoints,
 			pod.Processes, limits.Processes, pod.Sockets, limits.Sockets, pod.RingMemoryBytes>>10,
 			limits.RingMemoryBytes>>10, pod.Pending, limits.Pending, rateText(limits.MessageRate), rateText(limits.DoorbellRate),
 			time.Duration(limits.HorizonNs), path)
@@ -224,8 +225,8 @@ func limitsLine(limits control.GivenLimits) string {
 }
 
 // printFlows gives each socket its line.
-func printFlows(out io.Writer, flows []control.Flow) {
-	fmt.Fprintln(out, "flow\tpod\tprocess\tfrom\tto\tclock\tclass\ttaken\tsent\tlate\tdropped\tpending\tlast departure error")
+func printFlows(out io.Writer, flows []control.Flow, names podNames) {
+	fmt.Fprintln(out, "flow\t"+names.head("pod", "identity")+"\tprocess\tfrom\tto\tclock\tclass\ttaken\tsent\tlate\tdropped\tpending\tlast departure error")
 	for _, flow := range flows {
 		to, clock, last := flow.RemoteAddress, flow.Clock, "-"
 		if to == "" {
@@ -237,7 +238,7 @@ func printFlows(out io.Writer, flows []control.Flow) {
 		if flow.Sent > 0 {
 			last = time.Duration(flow.DepartureErrorNs).String()
 		}
-		fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", flow.Number, flow.Identity, top.PIDText(flow.PID),
+		fmt.Fprintf(out, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", flow.Number, names.cells(flow.Identity), top.PIDText(flow.PID),
 			flow.LocalAddress, to, clock, flow.TrafficClass, flow.Taken, flow.Sent, flow.Late, flow.Dropped, flow.Pending, last)
 	}
 }

@@ -57,12 +57,12 @@ func newTop(env *environment) *cobra.Command {
 	flags.DurationVar(&options.interval, "interval", time.Second, "the time between two looks, 100ms to 1h")
 	flags.StringVar(&options.sort, "sort", "rate", "what is on top: "+top.Orders())
 	flags.BoolVar(&options.once, "once", false, "print one interval and end")
-	flags.StringVarP(&options.format, "output", "o", "text", "text, or json: one object a line and interval")
+	flags.StringVarP(&options.format, "output", "o", "text", "text, wide (with the pods' identities), or json: one object a line and interval")
 	return command
 }
 
 func (o topOptions) check() (top.Order, error) {
-	if err := checkFormat(o.format, "text", "json"); err != nil {
+	if err := checkFormat(o.format, "text", "wide", "json"); err != nil {
 		return "", err
 	}
 	if o.interval < 100*time.Millisecond || o.interval > time.Hour {
@@ -87,7 +87,7 @@ func runTop(ctx context.Context, client *control.Client, options topOptions, ord
 		options.once = true
 		return watch(ctx, client, options, func(view *top.View) error {
 			view.Sort(order)
-			return view.Print(out)
+			return view.Print(out, options.format == "wide")
 		})
 	}
 	return live(ctx, client, options, order, screen)
@@ -138,7 +138,7 @@ func live(ctx context.Context, client *control.Client, options topOptions, order
 	keys := on.keys(ctx)
 	var view *top.View
 	for {
-		on.draw(view, order)
+		on.draw(view, order, options.format == "wide")
 		select {
 		case err := <-ended:
 			return err
@@ -159,14 +159,14 @@ func live(ctx context.Context, client *control.Client, options topOptions, order
 }
 
 // draw shows the view, or that there is none yet.
-func (s *screen) draw(view *top.View, order top.Order) {
+func (s *screen) draw(view *top.View, order top.Order, wide bool) {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "ktsn top, sorted by %s (keys r l d e p; q quits)\n", order)
 	if view == nil {
 		fmt.Fprintln(&text, "measuring the first interval")
 	} else {
 		view.Sort(order)
-		_ = view.Print(&text) // a buffer takes everything
+		_ = view.Print(&text, wide) // a buffer takes everything
 	}
 	s.show(text.String())
 }

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,7 @@ const tracePause = 100 * time.Millisecond
 const traceLong = `Follows single messages: when the application called, when ktsnd took the message, when it was due, when it left
 or was dropped, and what became of it. One line a message, as it ends, until N messages or an interrupt.
 Times are in ns relative to the transmit time, which stands in the line; "-" where the library did not say when
-the call began.`
+the call began. POD is the name that it has in a cluster, else its identity; "-" where the flow had ended.`
 
 // traceOptions are what a trace follows.
 type traceOptions struct {
@@ -44,7 +45,7 @@ func newTrace(env *environment) *cobra.Command {
 		Long:  traceLong,
 		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := checkFormat(options.format, "text", "json"); err != nil {
+			if err := checkFormat(options.format, "text", "wide", "json"); err != nil {
 				return err
 			}
 			err := withLastingClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
@@ -55,27 +56,30 @@ func newTrace(env *environment) *cobra.Command {
 	}
 	addControl(command, &path)
 	flags := command.Flags()
-	flags.StringVar(&options.pod, "pod", "", "only messages of the pod of this identity")
+	flags.StringVar(&options.pod, "pod", "", "only messages of the pod of this name, such as default/app, or identity")
 	flags.Uint64Var(&options.flow, "flow", 0, "only messages of the flow of this number; 0: all")
 	flags.Uint64Var(&options.count, "count", 0, "end after so many messages; 0: go on")
-	flags.StringVarP(&options.format, "output", "o", "text", "text, or json: one object a line")
+	flags.StringVarP(&options.format, "output", "o", "text", "text, wide (with the pods' identities), or json: one object a line")
 	return command
 }
 
 // trace prints messages until there are enough or ctx ends. The trace ends with the connection.
 func trace(ctx context.Context, client *control.Client, options traceOptions, stdout, stderr io.Writer) error {
-	if err := client.TraceStart(ctx, options.pod, options.flow); err != nil {
+	identity, err := tracedPod(ctx, client, options.pod)
+	if err != nil {
+		return err
+	}
+	if err := client.TraceStart(ctx, identity, options.flow); err != nil {
 		return traceAdvice(err)
 	}
-	write := printTraced
-	if options.format == "json" {
-		write = encodeTraced
-	} else {
-		fmt.Fprintf(stdout, tracedRow, "FLOW", "TC", "BYTES", "CALLED", "TAKEN", "DUE (TAI)", "SENT", "OUTCOME")
-	}
+	write := tracedWriter(stdout, options.format)
+	pods := &flowPods{client: client, of: map[uint64]string{}}
 	var after, shown uint64
 	for {
 		messages, overwritten, err := client.TraceRead(ctx, after)
+		if err == nil {
+			err = pods.learn(ctx, messages)
+		}
 		if err != nil {
 			return err
 		}
@@ -83,7 +87,8 @@ func trace(ctx context.Context, client *control.Client, options traceOptions, st
 			fmt.Fprintf(stderr, "ktsn: %d messages were overwritten before they could be read\n", overwritten)
 		}
 		for _, message := range messages {
-			if err := write(stdout, message); err != nil {
+			identity := pods.of[message.Flow]
+			if err := write(traced{message, identity, pods.names[identity]}); err != nil {
 				return fmt.Errorf("write: %w", err)
 			}
 			after = message.Sequence
@@ -95,6 +100,22 @@ func trace(ctx context.Context, client *control.Client, options traceOptions, st
 			return ctx.Err()
 		}
 	}
+}
+
+// tracedPod is the identity of the pod that a user wants; empty for all.
+func tracedPod(ctx context.Context, client *control.Client, wanted string) (string, error) {
+	if wanted == "" {
+		return "", nil
+	}
+	pods, err := client.Pods(ctx)
+	if err != nil {
+		return "", err
+	}
+	identity, err := identityOf(pods, wanted)
+	if err != nil {
+		return "", fmt.Errorf("--pod %w", err)
+	}
+	return identity, nil
 }
 
 // traceAdvice names the options that ktsnd's fields stand for.
@@ -121,9 +142,30 @@ func pause(ctx context.Context, howLong time.Duration) bool {
 	}
 }
 
-const tracedRow = "%6s %3s %6s %12s %12s %38s %12s  %s\n"
+// traced is a message, and whose it is.
+type traced struct {
+	control.TracedMessage
+	Identity string `json:"identity"`
+	Name     string `json:"name"`
+}
 
-func printTraced(out io.Writer, message control.TracedMessage) error {
+const tracedRow = "%6s %3s %6s %12s %12s %38s %12s  %-16s  %s\n"
+
+// tracedWriter writes the head of a table, and returns what writes a message.
+func tracedWriter(out io.Writer, format string) func(traced) error {
+	if format == "json" {
+		return func(message traced) error { return json.NewEncoder(out).Encode(message) }
+	}
+	wide := format == "wide"
+	head := "POD"
+	if wide {
+		head = "IDENTITY                              POD"
+	}
+	fmt.Fprintf(out, tracedRow, "FLOW", "TC", "BYTES", "CALLED", "TAKEN", "DUE (TAI)", "SENT", "OUTCOME", head)
+	return func(message traced) error { return printTraced(out, message, wide) }
+}
+
+func printTraced(out io.Writer, message traced, wide bool) error {
 	called := "-"
 	if message.CalledTAI != 0 {
 		called = relative(message.CalledTAI, message.DueTAI)
@@ -132,9 +174,13 @@ func printTraced(out io.Writer, message control.TracedMessage) error {
 	if !message.Sent() {
 		ended = "never"
 	}
+	pod := cmp.Or(message.Name, message.Identity, "-")
+	if wide {
+		pod = fmt.Sprintf("%-36s  %s", cmp.Or(message.Identity, "-"), pod)
+	}
 	_, err := fmt.Fprintf(out, tracedRow, strconv.FormatUint(message.Flow, 10), strconv.Itoa(int(message.TrafficClass)),
 		strconv.FormatUint(uint64(message.PayloadBytes), 10), called, relative(message.TakenTAI, message.DueTAI), formatDue(message.DueTAI),
-		ended, message.Outcome)
+		ended, message.Outcome, pod)
 	return err
 }
 
@@ -156,8 +202,4 @@ func relative(tai, dueTAI int64) string {
 		distance = math.MinInt64
 	}
 	return fmt.Sprintf("%+d", distance)
-}
-
-func encodeTraced(out io.Writer, message control.TracedMessage) error {
-	return json.NewEncoder(out).Encode(message)
 }

@@ -88,6 +88,11 @@ func (c *Client) SocketDel(ctx context.Context, identity string) error {
 	return c.command(ctx, socketDelRequest{header("socket-del"), identity})
 }
 
+// PodNameSet says what people call the pod, such as "namespace/name"; its socket or an endpoint must be there.
+func (c *Client) PodNameSet(ctx context.Context, identity, name string) error {
+	return c.command(ctx, podNameSetRequest{header("pod-name-set"), identity, name})
+}
+
 // EndpointAdd attaches a pod's interface.
 func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
 	return c.command(ctx, endpointAddRequest{header("endpoint-add"), endpoint})

@@ -74,6 +74,8 @@ func TestCommandsSendTheirFields(t *testing.T) {
 			"map[identity:pod path:/run/x request:socket-add version:1]"},
 		"socket-del": {func() error { return client.SocketDel(ctx, "pod") },
 			"map[identity:pod request:socket-del version:1]"},
+		"pod-name-set": {func() error { return client.PodNameSet(ctx, "pod", "factory/axis-1") },
+			"map[identity:pod name:factory/axis-1 request:pod-name-set version:1]"},
 		"endpoint-add": {func() error { return client.EndpointAdd(ctx, endpoint) },
 			"map[bridge:br0 identity:pod interface:tsn0 netns:/run/netns/pod request:endpoint-add version:1 vni:42]"},
 		"endpoint-del": {func() error { return client.EndpointDel(ctx, "pod", "tsn0") },

@@ -35,6 +35,12 @@ type socketDelRequest struct {
 	Identity string `json:"identity"`
 }
 
+type podNameSetRequest struct {
+	requestHeader
+	Identity string `json:"identity"`
+	Name     string `json:"name"`
+}
+
 type endpointAddRequest struct {
 	requestHeader
 	Endpoint

@@ -19,6 +19,7 @@ var exampleTypes = map[string]func() any{
 	"status.reply.json":                func() any { return new(statusReply) },
 	"socket-add.request.json":          func() any { return new(socketAddRequest) },
 	"socket-del.request.json":          func() any { return new(socketDelRequest) },
+	"pod-name-set.request.json":        func() any { return new(podNameSetRequest) },
 	"endpoint-add.request.json":        func() any { return new(endpointAddRequest) },
 	"endpoint-del.request.json":        func() any { return new(endpointDelRequest) },
 	"endpoints.request.json":           func() any { return new(listRequest) },

@@ -153,6 +153,8 @@ type Clock struct {
 // Pod is what one pod has of ktsnd, and what it may have.
 type Pod struct {
 	Identity string `json:"identity"`
+	// Name is what people call it, such as "namespace/name"; empty if nobody said it.
+	Name string `json:"name"`
 	// Path is that of the pod's application socket; empty if it has none yet.
 	Path      string `json:"path"`
 	Endpoints int    `json:"endpoints"`

@@ -147,6 +147,22 @@ func TestWhereAllIsWellNothingIsComplainedOf(t *testing.T) {
 	}
 }
 
+func TestAPodIsFoundByItsUID(t *testing.T) {
+	const uid = "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
+	w := well()
+	w.pod.UID, w.ktsnd.Pods[0].Identity, w.ktsnd.Flows[0].Identity = uid, uid, uid
+	d := w.doctor(t)
+	found, err := d.Pod(t.Context(), "elsewhere", uid)
+	if err != nil || Faults(found) > 0 || len(found) < 3 {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	for name, want := range map[string]string{"11111111-2222-3333-4444-555555555555": "no pod has the UID", "app": "look at pod elsewhere/app: "} {
+		if _, err := d.Pod(t.Context(), "elsewhere", name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
 	for name, test := range map[string]struct {

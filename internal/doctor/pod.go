@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,32 +30,58 @@ const (
 
 const makeAnew = "delete the pod, so that whatever made it makes it anew"
 
-// Pod looks at a pod, in the order in which it comes to be on its networks.
-func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, error) {
+// uidForm is that of the UIDs that the API server gives.
+var uidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// find reads the pod of a name or, where there is none, of a UID, by which ktsnd and kubelet may have called it.
+func (d *Doctor) find(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	var pod corev1.Pod
-	if err := d.Cluster.Get(ctx, cluster.Pods, namespace, name, &pod); err != nil {
+	err := d.Cluster.Get(ctx, cluster.Pods, namespace, name, &pod)
+	if err == nil {
+		return &pod, nil
+	}
+	if !apierrors.IsNotFound(err) || !uidForm.MatchString(name) {
 		return nil, fmt.Errorf("look at pod %s/%s: %s", namespace, name, oneLine(err))
 	}
-	names := d.annotation(&pod)
+	all, err := cluster.List[corev1.Pod](ctx, d.Cluster, cluster.Pods, metav1.NamespaceAll, "", "")
+	if err != nil {
+		return nil, fmt.Errorf("look for the pod of UID %s: %s", name, oneLine(err))
+	}
+	for i := range all {
+		if string(all[i].UID) == name {
+			return &all[i], nil
+		}
+	}
+	return nil, fmt.Errorf("no pod has the UID %s; it may be gone", name)
+}
+
+// Pod looks at a pod, in the order in which it comes to be on its networks. Instead of its name its UID may be given, then of
+// any namespace.
+func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, error) {
+	pod, err := d.find(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	names := d.annotation(pod)
 	if names == nil {
 		return d.take(), nil
 	}
-	networks := d.networksOf(ctx, &pod, names)
-	d.mutated(&pod, names)
+	networks := d.networksOf(ctx, pod, names)
+	d.mutated(pod, names)
 	for _, network := range names {
-		d.attachment(ctx, namespace, network)
+		d.attachment(ctx, pod.Namespace, network)
 	}
-	d.scheduled(&pod)
+	d.scheduled(pod)
 	if pod.Spec.NodeName != "" {
 		d.node(ctx, pod.Spec.NodeName)
 		for i := range networks {
 			d.networkOnNode(&networks[i], pod.Spec.NodeName)
 		}
-		d.attached(&pod, names)
-		d.running(&pod)
-		d.inKtsnd(ctx, &pod)
+		d.attached(pod, names)
+		d.running(pod)
+		d.inKtsnd(ctx, pod)
 	}
-	d.events(ctx, &pod)
+	d.events(ctx, pod)
 	return d.take(), nil
 }
 

@@ -5,83 +5,128 @@ package hugepages
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-const (
-	countPath = "/proc/sys/vm/nr_hugepages"
-	// lockPath is held while their number is changed.
-	lockPath = "/run/lock/ktsn-hugepages.lock"
-	// defaultSize is that of the pages, as the kernel's default must be.
-	defaultSize = "Hugepagesize:       2048 kB"
-)
+// machine is where the kernel says what pages there are, and where those who change their number take turns.
+type machine struct {
+	count, meminfo, lock string
+	// between is called between two steps, for tests.
+	between func(step string)
+}
+
+var this = machine{
+	count: "/proc/sys/vm/nr_hugepages", meminfo: "/proc/meminfo", lock: "/run/lock/ktsn-hugepages.lock",
+	between: func(string) {},
+}
+
+// defaultSize is that of the pages, as the kernel's default must be.
+const defaultSize = "Hugepagesize:       2048 kB"
 
 // SetAside takes so many pages more and notes that. The error is one sentence where the machine has none, or too few.
-func SetAside(note string, pages int) error {
-	if text, err := os.ReadFile("/proc/meminfo"); err != nil || !strings.Contains(string(text), defaultSize) {
+func SetAside(note string, pages int) error { return this.setAside(note, pages) }
+
+// GiveBack gives back what a note says, and removes it. That there is none is no error.
+func GiveBack(note string) error { return this.giveBack(note) }
+
+func (m *machine) setAside(note string, pages int) error {
+	if text, err := os.ReadFile(m.meminfo); err != nil || !strings.Contains(string(text), defaultSize) {
 		return errors.New("the machine has no hugepages of 2 MB")
 	}
-	// First the note, so that pages are given back whatever happens in between.
-	if err := write(note, pages); err != nil {
-		return err
-	}
-	got, err := add(pages)
-	if err == nil && got < pages {
-		err = fmt.Errorf("the machine has memory for %d hugepages of 2 MB, and %d are needed", got, pages)
-	}
+	note, err := filepath.Abs(note)
 	if err != nil {
-		return errors.Join(err, write(note, got))
+		return fmt.Errorf("reserve hugepages: %w", err)
+	}
+	turn, err := m.take()
+	if err != nil {
+		return fmt.Errorf("reserve hugepages: %w", err)
+	}
+	defer turn.end()
+	got, err := turn.reserve(note, pages)
+	if err != nil {
+		return fmt.Errorf("reserve hugepages: %w", err)
+	}
+	if got < pages {
+		return fmt.Errorf("the machine has memory for %d hugepages of 2 MB, and %d are needed", got, pages)
 	}
 	return nil
 }
 
-func write(note string, pages int) error {
-	return os.WriteFile(note, []byte(strconv.Itoa(pages)), 0o600)
-}
-
-// add changes the number of pages and returns by how much.
-func add(pages int) (int, error) {
-	lock, err := os.OpenFile(lockPath, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return 0, fmt.Errorf("reserve hugepages: %w", err)
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return 0, fmt.Errorf("reserve hugepages: %w", err)
-	}
-	before, err := count()
+// reserve has a death in between leave neither pages nor note. It returns how many there were.
+func (t *turn) reserve(note string, pages int) (int, error) {
+	before, err := t.read()
 	if err != nil {
 		return 0, err
 	}
-	if err := os.WriteFile(countPath, []byte(strconv.Itoa(max(before+pages, 0))), 0o600); err != nil {
-		return 0, fmt.Errorf("reserve hugepages: %w", err)
+	if err := t.intend(intention{Note: note, Count: before}); err != nil {
+		return 0, err
 	}
-	after, err := count()
+	got, err := t.add(before, pages)
+	if err == nil {
+		err = os.WriteFile(note, []byte(strconv.Itoa(got)), 0o600)
+		t.between("noted")
+	}
+	if err != nil {
+		return 0, errors.Join(err, t.fulfil())
+	}
+	return got, t.done()
+}
+
+func (t *turn) add(before, pages int) (int, error) {
+	if err := t.write(before + pages); err != nil {
+		return 0, err
+	}
+	after, err := t.read()
 	return after - before, err
 }
 
-func count() (int, error) {
-	text, err := os.ReadFile(countPath)
+func (m *machine) giveBack(note string) error {
+	note, err := filepath.Abs(note)
 	if err != nil {
-		return 0, fmt.Errorf("count hugepages: %w", err)
-	}
-	return strconv.Atoi(strings.TrimSpace(string(text)))
-}
-
-// GiveBack gives back what a note says, and removes it. That there is none is no error.
-func GiveBack(note string) error {
-	text, err := os.ReadFile(note)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	pages, errNumber := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err := errors.Join(err, errNumber, os.Remove(note)); err != nil {
 		return fmt.Errorf("release hugepages: %w", err)
 	}
-	_, err = add(-pages)
-	return err
+	if !exists(note) && !m.intended() {
+		return nil
+	}
+	turn, err := m.take()
+	if err != nil {
+		return fmt.Errorf("release hugepages: %w", err)
+	}
+	defer turn.end()
+	if err := turn.release(note); err != nil {
+		return fmt.Errorf("release hugepages: %w", err)
+	}
+	return nil
+}
+
+// release has a death in between be finished by whoever comes next, before anything else.
+func (t *turn) release(note string) error {
+	text, err := os.ReadFile(note)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	pages, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("%s: %w; remove it when nobody uses hugepages, and set vm.nr_hugepages yourself", note, err)
+	}
+	now, err := t.read()
+	if err != nil {
+		return err
+	}
+	if err := t.intend(intention{Note: note, Count: max(now-pages, 0)}); err != nil {
+		return err
+	}
+	return t.fulfil()
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -27,8 +27,10 @@ type Rates struct {
 
 // Flow is one socket with its rates.
 type Flow struct {
-	Number        uint64 `json:"flow"`
-	Identity      string `json:"identity"`
+	Number   uint64 `json:"flow"`
+	Identity string `json:"identity"`
+	// Name is what people call its pod, if anybody said it.
+	Name          string `json:"name"`
 	PID           int    `json:"pid"`
 	LocalAddress  string `json:"local-address"`
 	RemoteAddress string `json:"remote-address"`
@@ -39,6 +41,7 @@ type Flow struct {
 // Pod is one pod with the rates of its flows together.
 type Pod struct {
 	Identity string `json:"identity"`
+	Name     string `json:"name"`
 	Flows    int    `json:"flows"`
 	Rates
 }
@@ -93,11 +96,14 @@ func Compare(before, after *Sample) *View {
 	for _, departure := range after.Departures {
 		total.errorsNs = append(total.errorsNs, departure.DepartedTAI-departure.RequestedTAI)
 	}
-	pods := map[string]*counts{}
+	pods, names := map[string]*counts{}, map[string]string{}
 	flows := map[string]int{}
+	for _, pod := range after.Pods {
+		names[pod.Identity] = pod.Name
+	}
 	for _, flow := range after.Flows {
 		counted := flowCounts(find(before.Flows, flow.Number), flow, errors[flow.Number])
-		view.Flows = append(view.Flows, Flow{flow.Number, flow.Identity, flow.PID, flow.LocalAddress, flow.RemoteAddress,
+		view.Flows = append(view.Flows, Flow{flow.Number, flow.Identity, names[flow.Identity], flow.PID, flow.LocalAddress, flow.RemoteAddress,
 			flow.TrafficClass, counted.rates(interval)})
 		if pods[flow.Identity] == nil {
 			pods[flow.Identity] = &counts{}
@@ -112,7 +118,7 @@ func Compare(before, after *Sample) *View {
 		}
 		counted.pending = pod.Pending
 		total.pending += pod.Pending
-		view.Pods = append(view.Pods, Pod{pod.Identity, flows[pod.Identity], counted.rates(interval)})
+		view.Pods = append(view.Pods, Pod{pod.Identity, pod.Name, flows[pod.Identity], counted.rates(interval)})
 	}
 	view.Total = total.rates(interval)
 	return view
@@ -206,7 +212,7 @@ func (v *View) Sort(order Order) {
 		}
 	}
 	slices.SortFunc(v.Pods, func(a, b Pod) int {
-		return cmp.Or(more(a.Rates, b.Rates), strings.Compare(a.Identity, b.Identity))
+		return cmp.Or(more(a.Rates, b.Rates), strings.Compare(cmp.Or(a.Name, a.Identity), cmp.Or(b.Name, b.Identity)), strings.Compare(a.Identity, b.Identity))
 	})
 	slices.SortFunc(v.Flows, func(a, b Flow) int {
 		return cmp.Or(more(a.Rates, b.Rates), cmp.Compare(a.Number, b.Number))

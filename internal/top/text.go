@@ -3,6 +3,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -11,8 +12,8 @@ import (
 	"time"
 )
 
-// Print writes the view as tables.
-func (v *View) Print(out io.Writer) error {
+// Print writes the view as tables, wide ones with the pods' identities beside their names.
+func (v *View) Print(out io.Writer, wide bool) error {
 	total := v.Total
 	fmt.Fprintf(out, "%s, over %v: %.0f msg/s, %.1f late/s, %.1f drops/s, %d pending, departure error p50 %s p99 %s\n",
 		v.At.Format(time.TimeOnly), time.Duration(v.IntervalNs).Round(time.Millisecond), total.Sent, total.Late,
@@ -23,24 +24,33 @@ func (v *View) Print(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "POD\tFLOWS\t"+ratesHead)
+	fmt.Fprintln(table, podCells("POD", "IDENTITY", wide)+"\tFLOWS\t"+ratesHead)
 	for _, pod := range v.Pods {
-		fmt.Fprintf(table, "%s\t%d\t%s\n", pod.Identity, pod.Flows, pod.Rates)
+		fmt.Fprintf(table, "%s\t%d\t%s\n", podCells(pod.Name, pod.Identity, wide), pod.Flows, pod.Rates)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
-	fmt.Fprintln(table, "FLOW\tPOD\tPID\tFROM\tTO\tTC\t"+ratesHead)
+	fmt.Fprintln(table, "FLOW\t"+podCells("POD", "IDENTITY", wide)+"\tPID\tFROM\tTO\tTC\t"+ratesHead)
 	for _, flow := range v.Flows {
 		to := flow.RemoteAddress
 		if to == "" {
 			to = "any"
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%d\t%s\n", flow.Number, flow.Identity, PIDText(flow.PID), flow.LocalAddress, to,
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%d\t%s\n", flow.Number, podCells(flow.Name, flow.Identity, wide), PIDText(flow.PID), flow.LocalAddress, to,
 			flow.TrafficClass, flow.Rates)
 	}
 	return table.Flush()
+}
+
+// podCells are what a pod is called, by its identity where it has no name, and behind that in a wide table its identity.
+func podCells(name, identity string, wide bool) string {
+	name = cmp.Or(name, identity)
+	if wide {
+		return name + "\t" + identity
+	}
+	return name
 }
 
 // PIDText shows the number of a process, or a dash where ktsnd's PID namespace has none for it, as in a cluster.

@@ -107,7 +107,7 @@ func TestEveryOrderHasANameAndAKey(t *testing.T) {
 func TestTextHasARowForEachPodAndFlow(t *testing.T) {
 	view := Compare(twoSamples())
 	var text strings.Builder
-	if err := view.Print(&text); err != nil {
+	if err := view.Print(&text, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -119,6 +119,30 @@ func TestTextHasARowForEachPodAndFlow(t *testing.T) {
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}
+
+func TestPodsAreCalledByTheirNames(t *testing.T) {
+	before, after := twoSamples()
+	after.Pods[0].Name, after.Pods[1].Name = "factory/axis-1", "factory/axis-0"
+	view := Compare(before, after)
+	view.Sort("pending")
+	if view.Pods[0].Name != "factory/axis-1" || view.Flows[0].Name != "factory/axis-1" || view.Flows[0].Identity != "a" {
+		t.Errorf("pods %+v, flows %+v", view.Pods, view.Flows)
+	}
+	for wide, wants := range map[bool][]string{
+		false: {"factory/axis-1  2      55 ", "c               0      0 ", "1     factory/axis-1  -    10.42.1.2"},
+		true:  {"POD             IDENTITY  FLOWS ", "factory/axis-1  a         2      55 ", "c               c         0 ", "1     factory/axis-1  a         -    10.42.1.2"},
+	} {
+		var text strings.Builder
+		if err := view.Print(&text, wide); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("wide %v: no %q in\n%s", wide, want, text.String())
+			}
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
@@ -222,7 +223,10 @@ func idle(t *testing.T, client *control.Client) {
 // returned waits until ktsnd has no more than before, but for what its allocator keeps.
 func returned(t *testing.T, daemon *process.Process, client *control.Client, before holdings) {
 	t.Helper()
-	const slackBytes = 16 << 20
+	slackBytes := 16 << 20
+	if testenv.Sanitized() {
+		slackBytes = 1 << 30
+	}
 	idle(t, client)
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		now := holdingsOf(t, daemon)

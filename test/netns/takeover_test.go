@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +123,35 @@ func listenerOf(t *testing.T, path string) int {
 		t.Fatal(err)
 	}
 	return int(peer.Pid)
+}
+
+func TestWhatAPodIsCalledOutlivesATakeOver(t *testing.T) {
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t)
+	if err := client.PodNameSet(t.Context(), "nobody", "factory/axis-1"); err == nil || !strings.Contains(err.Error(), "no pod of that identity") {
+		t.Errorf("a pod that is not there got a name: %v", err)
+	}
+	for _, name := range []string{"factory/axis-0", "factory/axis-1"} {
+		if err := client.PodNameSet(t.Context(), identity, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		daemon, client = lab.takeOver(t, daemon)
+		pods, err := client.Pods(t.Context())
+		if err != nil || len(pods) != 1 || pods[0].Identity != identity || pods[0].Name != "factory/axis-1" {
+			t.Fatalf("pods %+v, %v", pods, err)
+		}
+	}
+	lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"))
+	flow := soleFlow(t, client)
+	messages := traced(t, []byte(lab.ask(t, "trace", "--pod", "factory/axis-1", "--count", "3", "-o", "json")))
+	if len(messages) != 3 || messages[0].Flow != flow.Number {
+		t.Errorf("of flow %d was traced %+v", flow.Number, messages)
+	}
+	if text := lab.ask(t, "top", "--once", "--interval", "300ms"); !strings.Contains(text, "factory/axis-1") || strings.Contains(text, identity) {
+		t.Errorf("top shows\n%s", text)
+	}
 }
 
 // Or a third would take them for those of the first, which may be kept from ending.

@@ -37,6 +37,8 @@ static const struct example {
 	{"socket-add.request.json",
 	 {.type = CONTROL_SOCKET_ADD, .identity = IDENTITY, .path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"}},
 	{"socket-del.request.json", {.type = CONTROL_SOCKET_DEL, .identity = IDENTITY}},
+	{"pod-name-set.request.json",
+	 {.type = CONTROL_POD_NAME_SET, .identity = IDENTITY, .name = "factory/axis-1"}},
 	{"endpoint-add.request.json",
 	 {.type = CONTROL_ENDPOINT_ADD,
 	  .identity = IDENTITY,
@@ -106,6 +108,7 @@ static void request_compare(const struct control_request *request, const struct 
 
 	assert_int_equal(request->type, expected->type);
 	assert_string_equal(request->identity, expected->identity);
+	assert_string_equal(request->name, expected->name);
 	assert_string_equal(request->path, expected->path);
 	assert_string_equal(request->interface, expected->interface);
 	assert_string_equal(request->netns, expected->netns);
@@ -266,6 +269,7 @@ static void pods_are_the_example(void **state)
 	};
 	struct endpoint endpoint = {.interface = "tsn0"};
 	struct pod pod = {.identity = IDENTITY,
+			  .name = "factory/axis-1",
 			  .share = &share,
 			  .endpoints = &endpoint,
 			  .socket_path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"};
@@ -408,6 +412,7 @@ static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
 	"{" V "\"request\":\"endpoint-add\",\"identity\":" identity                                          \
 	",\"interface\":" interface ",\"netns\":" netns ",\"vni\":" vni ",\"bridge\":\"\"}"
 #define SOCKET_DEL(identity) "{" V "\"request\":\"socket-del\",\"identity\":" identity "}"
+#define NAME_SET(name)       "{" V "\"request\":\"pod-name-set\",\"identity\":\"a\",\"name\":" name "}"
 #define PEERS(offset, limit) "{" V "\"request\":\"peers\",\"offset\":" offset ",\"limit\":" limit "}"
 #define LIMITS_SET(limits)   "{" V "\"request\":\"network-limits-set\",\"vni\":1,\"limits\":" limits "}"
 #define S10                  "aaaaaaaaaa"
@@ -459,6 +464,17 @@ static const struct bad_request {
 	 "identity", "A-Z a-z 0-9"},
 	{SOCKET_DEL("\"a\\u0000b\""), "", "not JSON"},
 	{SOCKET_DEL("\"" S50 S50 S10 S10 "aaaaaaaaa\""), "identity", "too long: 129 characters, at most 128"},
+	{NAME_SET("\"\""), "name", "not empty"},
+	{NAME_SET("[\"a/b\"]"), "name", "string"},
+	{NAME_SET("\"a/b c\""), "name", "may contain A-Z a-z 0-9 and ._:/- only"},
+	{NAME_SET("\"a/b\\nktsnd: error: c\""), "name", "A-Z a-z 0-9"},
+	{NAME_SET("\"a/\\u001b[2J\""), "name", "A-Z a-z 0-9"},
+	{NAME_SET("\"a/\\u202eb\""), "name", "A-Z a-z 0-9"},
+	{NAME_SET("\"a/%s\""), "name", "A-Z a-z 0-9"},
+	{NAME_SET("\"" S50 S50 S50 S50 S50 S50 S10 "aaaaaaaa\""), "name",
+	 "too long: 318 characters, at most 317"},
+	{"{" V "\"request\":\"pod-name-set\",\"identity\":\"a\"}", "name", "missing; pod-name-set needs it"},
+	{"{" V "\"request\":\"pod-name-set\",\"name\":\"a/b\"}", "identity", "missing"},
 	{ADD_ENDPOINT("\"a\"", "\"sixteen-is-more!\"", "\"/n\"", "1"), "interface", "at most 15"},
 	{ADD_ENDPOINT("\"a\"", "\"\"", "\"/n\"", "1"), "interface", "not empty"},
 	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "[]", "1"), "netns", "string"},

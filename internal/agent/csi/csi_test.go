@@ -28,17 +28,23 @@ import (
 type fakeDaemon struct {
 	mu      sync.Mutex
 	sockets map[string]net.Listener
-	refuse  error
+	// names are what it was told that pods are called.
+	names  map[string]string
+	refuse error
 	// removing is called before a socket is removed.
 	removing func()
 }
 
-func (f *fakeDaemon) SocketAdd(_ context.Context, identity, path string) error {
+func (f *fakeDaemon) SocketAdd(_ context.Context, identity, path, name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refuse != nil {
 		return f.refuse
 	}
+	if f.names == nil {
+		f.names = map[string]string{}
+	}
+	f.names[identity] = name
 	if f.sockets[identity] != nil {
 		return nil
 	}
@@ -79,6 +85,7 @@ func (f *fakeDaemon) kill() {
 		listener.Close()
 		delete(f.sockets, identity)
 	}
+	f.names = nil
 }
 
 // node is a node with a driver, and a kubelet of which the tests play the part.
@@ -260,6 +267,9 @@ func TestAVolumeHasTheLibraryAndThePodsSocketReadOnly(t *testing.T) {
 	if err := n.reaches("uid-1", "ktsn"); err != nil {
 		t.Error(err)
 	}
+	if name := n.daemon.names["uid-1"]; name != "default/pod" {
+		t.Errorf("ktsnd was told that the pod is called %q", name)
+	}
 	for name, change := range map[string]func() error{
 		"write":   func() error { return os.WriteFile(filepath.Join(target, "x"), nil, 0o600) },
 		"remove":  func() error { return os.Remove(filepath.Join(target, socketName)) },
@@ -362,6 +372,9 @@ func TestAKtsndThatIsStartedAnewListensForAllPodsAgain(t *testing.T) {
 		t.Errorf("restored %d, %v", count, err)
 	}
 	for i := range 3 {
+		if name := n.daemon.names[fmt.Sprint("uid-", i)]; name != "default/pod" {
+			t.Errorf("the ktsnd that was started anew knows the pod as %q", name)
+		}
 		// In the mount that the pod has had all the time.
 		if err := n.reaches(fmt.Sprint("uid-", i), "ktsn"); err != nil {
 			t.Error(err)
@@ -464,6 +477,49 @@ func TestASweepAndAPublicationOfThePodDoNotMeet(t *testing.T) {
 		t.Error(err)
 	}
 	n.unpublish(t, "uid", "ktsn")
+	n.isClean(t)
+}
+
+// What a kubelet that is late would have published, nobody would unmount any more.
+func TestAnAgentThatHasClosedPublishesNothingAndUnmounts(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, "before", "ktsn")
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	n.daemon.removing = sync.OnceFunc(func() {
+		close(asked)
+		<-goOn
+	})
+	n.daemon.refuse = errors.New("ktsnd does not answer") // so that what it has made is removed again
+	published := make(chan error, 1)
+	go func() {
+		_, err := n.client.NodePublishVolume(context.Background(), n.request("half-way", "ktsn"))
+		published <- err
+	}()
+	<-asked
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		n.driver.Volumes.Close()
+	}()
+	select {
+	case <-closed:
+		t.Error("it did not wait for what is half-way")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(goOn)
+	if err := <-published; err == nil {
+		t.Error("published without ktsnd")
+	}
+	<-closed
+	n.daemon.refuse = nil
+	_, err := n.client.NodePublishVolume(t.Context(), n.request("late", "ktsn"))
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "this agent is ending") {
+		t.Errorf("got %v", err)
+	}
+	if err := n.reaches("before", "ktsn"); err != nil {
+		t.Error(err)
+	}
+	n.unpublish(t, "before", "ktsn")
 	n.isClean(t)
 }
 

@@ -21,9 +21,13 @@ type Volume struct {
 	Pod       string `json:"pod"`
 }
 
+// name is what people call the pod.
+func (v *Volume) name() string { return v.Namespace + "/" + v.Pod }
+
 // Daemon is ktsnd, as far as volumes are concerned.
 type Daemon interface {
-	SocketAdd(ctx context.Context, identity, path string) error
+	// SocketAdd has it listen for a pod, and tells it what people call the pod.
+	SocketAdd(ctx context.Context, identity, path, name string) error
 	// SocketDel also removes what a ktsnd that does not run any more has left.
 	SocketDel(ctx context.Context, identity string) error
 }
@@ -35,6 +39,10 @@ type Volumes struct {
 	// Library is the file that pods find as libktsn.so.
 	Library string
 	Daemon  Daemon
+
+	// gate is held, for reading, by what publishes; closed is its.
+	gate   sync.RWMutex
+	closed bool
 
 	mu sync.Mutex
 	// busy has a lock for each pod that is worked on.
@@ -60,8 +68,23 @@ func (v *Volumes) PodDir(uid string) string { return filepath.Join(v.podsDir(), 
 // SocketPath is where ktsnd listens for a pod.
 func (v *Volumes) SocketPath(uid string) string { return filepath.Join(v.PodDir(uid), socketName) }
 
+// errClosed says who publishes.
+var errClosed = errors.New("this agent is ending; the next one on the node publishes the volume")
+
+// Close has no volume be published any more, and waits for those that are half-way. What there is can still be removed.
+func (v *Volumes) Close() {
+	v.gate.Lock()
+	defer v.gate.Unlock()
+	v.closed = true
+}
+
 // Publish makes a pod's folder and mounts it at the volume's target. A step that fails undoes those before it.
 func (v *Volumes) Publish(ctx context.Context, volume Volume) (err error) {
+	v.gate.RLock()
+	defer v.gate.RUnlock()
+	if v.closed {
+		return errClosed
+	}
 	defer v.lock(volume.UID)()
 	others, err := v.others(volume.UID, volume.ID)
 	if err != nil {
@@ -84,7 +107,7 @@ func (v *Volumes) Publish(ctx context.Context, volume Volume) (err error) {
 	if err := v.makePodDir(volume.UID); err != nil {
 		return err
 	}
-	if err := v.Daemon.SocketAdd(ctx, volume.UID, v.SocketPath(volume.UID)); err != nil {
+	if err := v.Daemon.SocketAdd(ctx, volume.UID, v.SocketPath(volume.UID), volume.name()); err != nil {
 		return fmt.Errorf("have ktsnd listen for the pod: %w", err)
 	}
 	if err := mountReadOnly(v.PodDir(volume.UID), volume.Target); err != nil {
@@ -115,7 +138,7 @@ func (v *Volumes) restore(ctx context.Context, volume Volume) error {
 	if err := v.makePodDir(volume.UID); err != nil {
 		return err
 	}
-	return v.Daemon.SocketAdd(ctx, volume.UID, v.SocketPath(volume.UID))
+	return v.Daemon.SocketAdd(ctx, volume.UID, v.SocketPath(volume.UID), volume.name())
 }
 
 // Unpublish removes what Publish made.

@@ -33,9 +33,19 @@ func (l Link) Do(ctx context.Context, ask func(context.Context, *control.Client)
 	return ask(ctx, client)
 }
 
-// SocketAdd has ktsnd listen for a pod.
-func (l Link) SocketAdd(ctx context.Context, identity, path string) error {
-	return l.Do(ctx, func(ctx context.Context, client *control.Client) error { return client.SocketAdd(ctx, identity, path) })
+// SocketAdd has ktsnd listen for a pod, and tells it what people call the pod.
+func (l Link) SocketAdd(ctx context.Context, identity, path, name string) error {
+	return l.Do(ctx, func(ctx context.Context, client *control.Client) error {
+		if err := client.SocketAdd(ctx, identity, path); err != nil {
+			return err
+		}
+		err := client.PodNameSet(ctx, identity, name)
+		var refusal *control.Error
+		if errors.As(err, &refusal) && refusal.Field == "request" {
+			return nil // an older one, which has no names for pods and serves them all the same
+		}
+		return err
+	})
 }
 
 // SocketDel has ktsnd stop listening for a pod. One that does not run does not listen.

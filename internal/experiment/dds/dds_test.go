@@ -132,6 +132,10 @@ func TestRemarksOnNetworksSayNoMoreThanTheFigures(t *testing.T) {
 		"With 1 of 2 sizes throughput over tsn is higher than over flannel (1 of 2 differ with 95 %): -2.2 % (1024 B) to +33.3 % (64 B)."},
 		[]string{"latency"})
 
+	medians := data{place.Host: {10_000, 10_100, 9_900}, place.Flannel: {20_000, 20_100, 19_900}, place.TSN: {15_000, 15_100, 14_900}}.measured(plain(latency, 64), valueP50)
+	check(t, remarksOf(overhead, medians), []string{"The median of latency over flannel beside that over host: +100.0 % (64 B) (1 of 1 differ with 95 %).",
+		"With 1 of 1 sizes the median of latency over tsn is lower than over flannel (1 of 1 differ with 95 %): -25.0 % (64 B)."}, []string{"p90", "Throughput"})
+
 	one := data{place.Host: {100e6}, place.Flannel: {60e6}, place.TSN: {80e6}}.measured(small, valueBps)
 	check(t, remarksOf(overhead, one), []string{"With 1 of 1 sizes throughput over tsn is higher than over flannel (one run each, so it may be chance): +33.3 % (64 B).",
 		"Throughput over tsn beside that over host: -20.0 % (64 B) (one run each, so it may be chance)."},
@@ -180,7 +184,10 @@ func TestTableOneIsRelativeToHost(t *testing.T) {
 	if len(rows) != 1 || rows[0][1] != "25.0 (11.5 to 36.4)" { // the difference of -25 is 75 ÷ and × 1.18
 		t.Errorf("less throughput with its range: %q", rows)
 	}
-	if head := tables[2].Head; strings.Join(head, ",") != "path,B,runs,Mbit/s" {
+	if rows := tables[2].Rows; tables[2].ID != "median-latency" || len(rows) != 0 {
+		t.Errorf("medians, of which none was measured: %q", rows)
+	}
+	if head := tables[3].Head; strings.Join(head, ",") != "path,B,runs,Mbit/s" {
 		t.Errorf("columns of which nothing was measured: %q", head)
 	}
 }

@@ -92,6 +92,9 @@ func (r *report) compared(path, base string, sizes []int, of func(int) kind, val
 	return s
 }
 
+// latencies are the paper's percentile, and the one that a pause of the machine hardly moves.
+var latencies = []struct{ name, value string }{{"p90", valueP90}, {"median", valueP50}}
+
 func (r *report) overheadRemarks(sizes []int) []string {
 	var remarks []string
 	for _, path := range r.profile.Paths {
@@ -99,12 +102,14 @@ func (r *report) overheadRemarks(sizes []int) []string {
 			continue
 		}
 		faster := r.compared(path, place.Host, sizes, plainOf(throughput), valueBps)
-		slower := r.compared(path, place.Host, sizes, plainOf(latency), valueP90)
 		if faster.count > 0 {
 			remarks = append(remarks, fmt.Sprintf("Throughput over %s beside that over host: %s (%s).", path, faster.text(), faster.certainly()))
 		}
-		if slower.count > 0 {
-			remarks = append(remarks, fmt.Sprintf("The p90 of latency over %s beside that over host: %s (%s).", path, slower.text(), slower.certainly()))
+		for _, one := range latencies {
+			if slower := r.compared(path, place.Host, sizes, plainOf(latency), one.value); slower.count > 0 {
+				remarks = append(remarks, fmt.Sprintf("The %s of latency over %s beside that over host: %s (%s).", one.name, path, slower.text(),
+					slower.certainly()))
+			}
 		}
 	}
 	for _, other := range []string{place.Flannel, place.FlannelHostGW, place.Primary} {
@@ -123,9 +128,11 @@ func (r *report) beside(path, other string, sizes []int) []string {
 		remarks = append(remarks, fmt.Sprintf("With %d of %d sizes throughput over %s is higher than over %s (%s): %s.", s.above, s.count, path, other,
 			s.certainly(), s.text()))
 	}
-	if s := r.compared(path, other, sizes, plainOf(latency), valueP90); s.count > 0 {
-		remarks = append(remarks, fmt.Sprintf("With %d of %d sizes the p90 of latency over %s is lower than over %s (%s): %s.", s.below, s.count, path, other,
-			s.certainly(), s.text()))
+	for _, one := range latencies {
+		if s := r.compared(path, other, sizes, plainOf(latency), one.value); s.count > 0 {
+			remarks = append(remarks, fmt.Sprintf("With %d of %d sizes the %s of latency over %s is lower than over %s (%s): %s.", s.below, s.count,
+				one.name, path, other, s.certainly(), s.text()))
+		}
 	}
 	return remarks
 }

@@ -155,6 +155,7 @@ func (r *report) overhead() results.Section {
 		Tables: []results.SectionTable{
 			r.relative("table-1-throughput", "Less throughput than host in %, mean throughput (ΔT of the paper's table 1)"+inBrackets, sizes, plainOf(throughput), valueBps, -1),
 			r.relative("table-1-latency", "More latency than host in %, p90 (ΔL of the paper's table 1)"+inBrackets, sizes, plainOf(latency), valueP90, 1),
+			r.relative("median-latency", "More latency than host in %, median"+inBrackets, sizes, plainOf(latency), valueP50, 1),
 			r.table("throughput", "Throughput", heads, rows, slices.Concat(throughputColumns, costColumns)),
 			r.table("latency", "Latency", heads, latencies, slices.Concat(latencyColumns, costColumns)),
 		},

@@ -229,6 +229,7 @@ func TestTheTwoHalvesOfAnEndpointComeInEitherOrder(t *testing.T) {
 	c := newCompany(ctx, t)
 	t.Run("the socket first, as kubelet does it", func(t *testing.T) { c.arrives(ctx, t) })
 	t.Run("the interface first, as a new ktsnd is told", func(t *testing.T) {
+		hasSocketsAndEndpoints(ctx, t, 2, under.Nodes[0])
 		began := time.Now().Add(-time.Second)
 		killOn(ctx, t, c.host, "ktsnd")
 		err := kube.Wait(ctx, func(ctx context.Context) error {

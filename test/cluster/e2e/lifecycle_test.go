@@ -183,6 +183,20 @@ func TestASecondClusterStandsBesideTheFirst(t *testing.T) {
 	}
 }
 
+// awaitBegun waits until a start is under way that has just been called: its plan is on disk, and it holds the lock for long.
+func (s *second) awaitBegun(ctx context.Context, t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(context.Context) error {
+		_, err := plan.Open(s.plan.Name, s.dir)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // refuses expects that a command fails with a sentence, and in a sentence.
 func refuses(ctx context.Context, t *testing.T, s *second, sentence, name string, arguments ...string) {
 	t.Helper()
@@ -238,7 +252,7 @@ func TestAnInterruptedStartSaysWhatToDo(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second)
+	s.awaitBegun(ctx, t)
 	if err := command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +291,7 @@ func TestTwoAtOnceDoNotMeet(t *testing.T) {
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second)
+	s.awaitBegun(ctx, t)
 	refuses(ctx, t, s, "another ktsn-cluster is at work on it", "down")
 	kill(t, first).isKilled(t)
 	s.run(ctx, t, "down")

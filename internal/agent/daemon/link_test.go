@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// answering is a ktsnd that answers each request as a function says, and tells afterwards what it was asked.
+func answering(t *testing.T, answer func(request string) string) (Link, func() []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "c.sock")
+	listener, err := net.Listen("unixpacket", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan []string, 1)
+	go func() {
+		var all []string
+		defer func() { asked <- all }()
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		buffer := make([]byte, 4096)
+		for {
+			count, err := conn.Read(buffer)
+			if err != nil || count == 0 {
+				return
+			}
+			var request struct{ Request, Identity, Name string }
+			if err := json.Unmarshal(buffer[:count], &request); err != nil {
+				t.Error(err)
+			}
+			all = append(all, strings.TrimSpace(fmt.Sprint(request.Request, " ", request.Identity, " ", request.Name)))
+			if _, err := conn.Write([]byte(answer(request.Request))); err != nil {
+				return
+			}
+		}
+	}()
+	return Link{Path: path}, func() []string { listener.Close(); return <-asked }
+}
+
+func TestASocketIsAddedWithThePodsName(t *testing.T) {
+	const ok = `{"version":1,"reply":"ok"}`
+	refused := func(field string) string {
+		return fmt.Sprintf(`{"version":1,"error":{"field":%q,"message":"no"}}`, field)
+	}
+	both := []string{"socket-add uid", "pod-name-set uid default/app"}
+	for name, test := range map[string]struct {
+		socket, name string
+		fails        bool
+		asked        []string
+	}{
+		"to one that knows names":             {ok, ok, false, both},
+		"to an older one, without its name":   {ok, refused("request"), false, both},
+		"not when the socket is refused":      {refused("path"), ok, true, both[:1]},
+		"not when the name itself is no good": {ok, refused("name"), true, both},
+	} {
+		t.Run(name, func(t *testing.T) {
+			link, asked := answering(t, func(request string) string {
+				if request == "socket-add" {
+					return test.socket
+				}
+				return test.name
+			})
+			if err := link.SocketAdd(t.Context(), "uid", "/run/x", "default/app"); (err != nil) != test.fails {
+				t.Error(err)
+			}
+			if got := asked(); !slices.Equal(got, test.asked) {
+				t.Errorf("asked for %q, want %q", got, test.asked)
+			}
+		})
+	}
+}

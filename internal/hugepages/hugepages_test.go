@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hugepages
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// fake is a machine with files for the kernel's, and so many pages.
+func fake(t *testing.T, pages int) (*machine, func() int) {
+	t.Helper()
+	dir := t.TempDir()
+	m := &machine{count: filepath.Join(dir, "nr"), meminfo: filepath.Join(dir, "meminfo"), lock: filepath.Join(dir, "lock"),
+		between: func(string) {}}
+	for path, text := range map[string]string{m.count: strconv.Itoa(pages) + "\n", m.meminfo: defaultSize + "\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m, func() int {
+		t.Helper()
+		count, err := (&turn{machine: m}).read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return count
+	}
+}
+
+// dies does something and ends it at the step of a number as a kill would: what was to follow does not, and the kernel takes
+// the lock away. Where there are not so many steps it is done to its end.
+func dies(m *machine, at int, do func() error) {
+	step := 0
+	m.between = func(string) {
+		if step++; step > at {
+			panic("killed")
+		}
+	}
+	defer func() {
+		m.between = func(string) {}
+		_ = recover()
+	}()
+	_ = do()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPagesAreSetAsideBesideOthersAndGivenBack(t *testing.T) {
+	m, count := fake(t, 7)
+	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	must(t, m.setAside(a, 10))
+	must(t, m.setAside(b, 20))
+	if count() != 37 {
+		t.Errorf("there are %d pages", count())
+	}
+	for range 2 { // a second time there is nothing to give back
+		must(t, m.giveBack(a))
+	}
+	if count() != 27 {
+		t.Errorf("without the first there are %d pages", count())
+	}
+	must(t, m.giveBack(b))
+	if count() != 7 || exists(a) || exists(b) {
+		t.Errorf("left are %d pages and notes %v %v", count(), exists(a), exists(b))
+	}
+}
+
+// Whoever is killed at whichever step, and then whoever cleans up, at whichever step: once the work is done to its end nothing is
+// left, and others' pages are not touched.
+func TestKilledAnywhereNothingIsLeftOrGivenBackTwice(t *testing.T) {
+	for name, next := range map[string]func(m *machine, note, other string) error{
+		"who cleans up":  func(m *machine, note, _ string) error { return m.giveBack(note) },
+		"somebody else":  func(m *machine, _, other string) error { return m.setAside(other, 5) },
+		"a third's note": func(m *machine, _, other string) error { return m.giveBack(other) },
+	} {
+		for _, giving := range []bool{false, true} {
+			for first := range 4 {
+				for second := range 5 {
+					t.Run(fmt.Sprintf("%s, giving back %v, killed at %d and %d", name, giving, first, second), func(t *testing.T) {
+						m, count := fake(t, 7)
+						note, other := filepath.Join(t.TempDir(), "note"), filepath.Join(t.TempDir(), "other")
+						do := func() error { return m.setAside(note, 10) }
+						if giving {
+							must(t, m.setAside(note, 10))
+							do = func() error { return m.giveBack(note) }
+						}
+						dies(m, first, do)
+						dies(m, second, func() error { return next(m, note, other) })
+						must(t, m.giveBack(other))
+						must(t, m.giveBack(note))
+						if count() != 7 || exists(note) || exists(other) {
+							t.Errorf("left are %d pages, want 7, and notes %v %v", count(), exists(note), exists(other))
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestTooFewPagesAreSaidAndNotKept(t *testing.T) {
+	m, count := fake(t, 7)
+	note := filepath.Join(t.TempDir(), "note")
+	m.between = func(step string) {
+		if step == "counted" && count() == 17 { // the kernel finds memory for three
+			must(t, os.WriteFile(m.count, []byte("10\n"), 0o600))
+		}
+	}
+	if err := m.setAside(note, 10); err == nil || !strings.Contains(err.Error(), "memory for 3 hugepages of 2 MB, and 10 are needed") {
+		t.Errorf("got %v", err)
+	}
+	must(t, m.giveBack(note))
+	if count() != 7 {
+		t.Errorf("left are %d pages", count())
+	}
+}
+
+func TestALockThatSomebodyElseLaidOutIsRefused(t *testing.T) {
+	m, count := fake(t, 7)
+	victim, note := filepath.Join(t.TempDir(), "victim"), filepath.Join(t.TempDir(), "note")
+	must(t, os.WriteFile(victim, nil, 0o600))
+	text := fmt.Appendf(nil, "{\"note\":%q,\"count\":0}\n", victim)
+	for name, lay := range map[string]func() error{
+		"others may write": func() error { return os.Chmod(m.lock, 0o666) },
+		"a second name":    func() error { return os.Link(m.lock, m.lock+"2") },
+		"a link":           func() error { must(t, os.Rename(m.lock, m.lock+"3")); return os.Symlink(m.lock+"3", m.lock) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, old := range []string{m.lock, m.lock + "2", m.lock + "3"} {
+				_ = os.Remove(old)
+			}
+			must(t, os.WriteFile(m.lock, text, 0o600))
+			must(t, lay())
+			if err := m.setAside(note, 10); err == nil {
+				t.Error("it was taken")
+			}
+			if count() != 7 || !exists(victim) || exists(note) {
+				t.Errorf("there are %d pages, the victim %v, a note %v", count(), exists(victim), exists(note))
+			}
+		})
+	}
+}
+
+func TestManyAtOnceTakeTurns(t *testing.T) {
+	m, count := fake(t, 7)
+	var wait sync.WaitGroup
+	for i := range 20 {
+		wait.Add(1)
+		note := filepath.Join(t.TempDir(), strconv.Itoa(i))
+		go func() {
+			defer wait.Done()
+			if err := m.setAside(note, i); err != nil {
+				t.Error(err)
+			}
+			if err := m.giveBack(note); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	wait.Wait()
+	if count() != 7 {
+		t.Errorf("left are %d pages", count())
+	}
+}
