@@ -46,9 +46,10 @@ func (m *machine) checkDevice(device string) error {
 	switch parts := pciAddress.FindStringSubmatch(device); {
 	case strings.HasPrefix(device, "net_af_xdp"):
 		err = m.checkXDP(device)
-	case parts != nil && parts[1] == "":
+	case len(parts) == 0: // another device of DPDK's
+	case parts[1] == "":
 		err = m.checkPCI("0000:" + strings.ToLower(parts[2]))
-	case parts != nil:
+	default:
 		err = m.checkPCI(strings.ToLower(parts[1] + parts[2]))
 	}
 	if err != nil {
@@ -85,7 +86,7 @@ func (m *machine) checkXDP(device string) error {
 }
 
 func (m *machine) checkPCI(address string) error {
-	dir := filepath.Join(m.sysfs, "bus/pci/devices", address)
+	dir := filepath.Join(m.sysfs, "bus", "pci", "devices", address)
 	class, err := os.ReadFile(filepath.Join(dir, "class"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return errors.New("there is no such PCI device; see `lspci -D`")

