@@ -26,6 +26,11 @@ test: build helm ## everything that proves the product on one machine (root)
 	@scripts/install-deps.sh test
 	@scripts/test.sh
 
+.PHONY: sanitize
+sanitize: build ## the whole path with sanitizers in ktsnd, libktsn and what uses it (root, half an hour)
+	@scripts/install-deps.sh test
+	@scripts/sanitize.sh
+
 .PHONY: chaos
 chaos: build ## kills, floods, hostile pods, many pods (root, about ten minutes)
 	@scripts/install-deps.sh test

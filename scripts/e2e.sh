@@ -131,7 +131,8 @@ case $? in
 	;;
 *) failed=$((failed + 1)) ;;
 esac
-run_go "in the cluster" test/cluster -timeout 45m ${E2E_RUN:+-run "$E2E_RUN"} ./e2e
+# Of these, what is parallel waits, for nodes or for its turn.
+run_go "in the cluster" test/cluster -timeout 45m -parallel 8 ${E2E_RUN:+-run "$E2E_RUN"} ./e2e
 [ $failed -eq 0 ] || keep_logs
 [ $failed -eq "$before" ] || echo "The cluster can be kept for a look with KTSN_KEEP=1."
 finish

@@ -141,11 +141,11 @@ struct loop_ring {
 	bool closing;       /* nothing new comes; closed once what is in it has been taken */
 	bool closed;
 	bool retired;
-	uint32_t busy;                /* being taken from: must not be retired under the taker's feet */
-	bool backlog;                 /* messages were left in it */
-	bool watched;                 /* to be looked into */
-	struct circle_link watch;     /* among those of its share */
-	struct loop_ring *muted_next; /* in the loop's list of rings whose doorbell is not listened to */
+	uint32_t busy;            /* being taken from: must not be retired under the taker's feet */
+	bool backlog;             /* messages were left in it */
+	bool watched;             /* to be looked into */
+	struct circle_link watch; /* among those of its share */
+	struct circle_link mute;  /* among those whose doorbell is not listened to */
 	bool muted;
 	uint32_t expectations;               /* queued ones of its flows, so the ring must not be freed */
 	struct ktsn_shaper_packet *expected; /* a heap of them, by their `of_ring` */

@@ -5,11 +5,15 @@
  */
 #include "loop_state.h"
 
+#include "container_of.h"
+
 #include <sys/epoll.h>
 
 enum {
-	/* So long a doorbell that rang too often is not listened to. */
+	/* So long a doorbell that rang too often is not listened to, at least. */
 	MUTED_NS = 1000000,
+	/* So many are listened to again in a round. */
+	UNMUTE_AT_ONCE = 32,
 	/* Of the packets that are anybody's, a pod may hold so many for each that is free. */
 	HELD_PER_FREE = 8,
 	/* Pods that have a reserve, at least. */
@@ -144,42 +148,56 @@ void share_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_n
 	counter_add(&loop->counters.share_doorbells, 1);
 	doorbell_listen(loop, ring, false);
 	ring->muted = true;
-	ring->muted_next = loop->muted;
-	loop->muted = ring;
+	circle_add(&loop->muted, &ring->mute);
+	loop->muted_count++;
 	if (loop->unmute_tai_ns == KTSN_SHAPER_NEVER)
 		loop->unmute_tai_ns = now_tai_ns + MUTED_NS;
 }
 
+static void unmuted(struct loop *loop, struct loop_ring *ring)
+{
+	ring->muted = false;
+	circle_remove(&loop->muted, &ring->mute);
+	loop->muted_count--;
+}
+
+/* The first: those that were muted longest ago. */
+static void unmute_some(struct loop *loop)
+{
+	for (uint32_t count = 0; loop->unmute_left && count < UNMUTE_AT_ONCE; count++) {
+		struct loop_ring *ring = container_of(loop->muted, struct loop_ring, mute);
+
+		unmuted(loop, ring);
+		loop->unmute_left--;
+		/* What rang meanwhile rings now. */
+		doorbell_listen(loop, ring, true);
+	}
+}
+
+/* Together, and not each in its time, or they could wake the loop that often. Those that are muted while others are
+ * listened to again wait for the next time. */
 void shares_unmute(struct loop *loop, int64_t now_tai_ns)
 {
-	struct loop_ring *ring = loop->muted;
-
 	/* The rings that were held back are looked into in this round. */
 	if (now_tai_ns >= loop->share_next_tai_ns)
 		loop->share_next_tai_ns = KTSN_SHAPER_NEVER;
 	if (now_tai_ns < loop->unmute_tai_ns)
 		return;
-	loop->muted = NULL;
-	loop->unmute_tai_ns = KTSN_SHAPER_NEVER;
-	while (ring) {
-		struct loop_ring *next = ring->muted_next;
-
-		ring->muted = false;
-		/* What rang meanwhile rings now. */
-		doorbell_listen(loop, ring, true);
-		ring = next;
-	}
+	if (!loop->unmute_left)
+		loop->unmute_left = loop->muted_count;
+	unmute_some(loop);
+	if (!loop->unmute_left)
+		loop->unmute_tai_ns = loop->muted ? now_tai_ns + MUTED_NS : KTSN_SHAPER_NEVER;
 }
 
 void share_forget(struct loop *loop, struct loop_ring *ring)
 {
-	struct loop_ring **at = &loop->muted;
-
-	while (*at && *at != ring)
-		at = &(*at)->muted_next;
-	if (*at)
-		*at = ring->muted_next;
-	ring->muted = false;
+	if (!ring->muted)
+		return;
+	unmuted(loop, ring);
+	/* It may have been one of those. */
+	if (loop->unmute_left > loop->muted_count)
+		loop->unmute_left = loop->muted_count;
 }
 
 void shares_clock_set_back(struct loop *loop)

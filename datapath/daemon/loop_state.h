@@ -107,8 +107,10 @@ struct loop {
 	int64_t slept_tai_ns;      /* when the loop slept last */
 	int64_t lead_ns;           /* awake this long before an event; learnt (loop_wait.c) */
 	int64_t share_next_tai_ns; /* when a pod's rate allows for more again; KTSN_SHAPER_NEVER: none is at it */
-	struct loop_ring *muted; /* rings whose doorbells came too often */
-	int64_t unmute_tai_ns;   /* when they are listened to again */
+	struct circle_link *muted; /* rings whose doorbells came too often, */
+	uint32_t muted_count;      /* and how many; */
+	uint32_t unmute_left;      /* so many of the first are being listened to again */
+	int64_t unmute_tai_ns;     /* when they are */
 	int64_t last_tai_ns;   /* when the last round began: the clock is set back when the next is earlier */
 	int64_t asleep_tai_ns; /* since when the rings have not been looked at; a message whose time was later
 				* than this found ktsnd asleep. INT64_MAX: the application woke it */

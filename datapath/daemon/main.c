@@ -20,6 +20,7 @@
 #include "unix_socket.h"
 #include "uplink.h"
 #include "urgent.h"
+#include "vhost_socket.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -47,6 +48,7 @@ struct daemon {
 	bool handed_over;
 	struct event_source signals;
 	struct switch_link switch_link; /* of uplink ovs */
+	struct vhost_socket vhost;      /* likewise */
 	bool stop;
 	bool settled;
 };
@@ -60,18 +62,6 @@ static void descriptors_allow(void)
 		return;
 	limit.rlim_cur = limit.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* Whether ktsnd may make its socket there; the ktsnd that it follows goes on with the one that it has. */
-static int vhost_path_check(const struct options *options)
-{
-	int err = unix_left_over_remove(options->vhost_path);
-
-	if (err == -EADDRINUSE && options->take_over)
-		err = unlink(options->vhost_path) ? -errno : 0;
-	if (err)
-		log_error("--vhost-socket %s: %s", options->vhost_path, unix_listen_advice(err));
-	return err;
 }
 
 static void port_complain(const struct ktsn_port_dpdk_config *config, const char *reason)
@@ -106,7 +96,6 @@ static int port_start(struct daemon *daemon)
 	struct ktsn_port_dpdk_config config = {
 		.interface = options->interface,
 		.device = options->device,
-		.vhost_path = options->uplink == UPLINK_OVS ? options->vhost_path : NULL,
 		.link_mtu_bytes = daemon->uplink.mtu_bytes,
 		.buffer_count = options->packets + KTSN_PORT_BURST,
 		.buffer_bytes = daemon->uplink.mtu_bytes + KTSN_ETHER_HEADER_BYTES + KTSN_VLAN_TAG_BYTES,
@@ -116,10 +105,12 @@ static int port_start(struct daemon *daemon)
 	};
 	int err = 0;
 
-	if (config.vhost_path)
-		err = vhost_path_check(options);
-	if (config.vhost_path && !err)
-		err = switch_link_init(&daemon->switch_link, config.vhost_path);
+	if (options->uplink == UPLINK_OVS) {
+		err = vhost_socket_choose(&daemon->vhost, options->vhost_path, options->take_over);
+		if (!err)
+			err = switch_link_init(&daemon->switch_link, daemon->vhost.path);
+		config.vhost_path = daemon->vhost.path;
+	}
 	return err ? err : port_open(daemon, &config);
 }
 
@@ -267,15 +258,25 @@ static int settle(struct daemon *daemon)
 	return err;
 }
 
+/* Open vSwitch is connected to this ktsnd before the other stops sending; or will be when that has gone. */
+static int switch_follow(struct daemon *daemon)
+{
+	if (!daemon->uplink.switched || switch_link_await(&daemon->switch_link))
+		return 0;
+	return vhost_socket_move(&daemon->vhost);
+}
+
 /* In place of the ktsnd that runs; -ENOENT when none does. This one settles first, so that it is ready for everything
  * when the other stops sending. */
 static int predecessor_follow(struct daemon *daemon)
 {
 	int fd = unix_connect(daemon->options.control_path);
-	int err = fd < 0 ? -ENOENT : settle(daemon);
+	int err = fd < 0 ? -ENOENT : switch_follow(daemon);
 
 	if (fd >= 0)
 		close(fd);
+	if (!err)
+		err = settle(daemon);
 	return err ? err : handover_take(&daemon->node, daemon->options.control_path, &daemon->control_fd);
 }
 
@@ -388,8 +389,10 @@ static int daemon_run(struct daemon *daemon, const sigset_t *signals)
 		close(daemon->signals.fd);
 	events_destroy(daemon->events);
 	ktsn_port_destroy(daemon->bridge_port);
-	/* It would remove the successor's socket, which has the same name; the process ends anyhow. */
-	if (!(daemon->handed_over && daemon->uplink.switched))
+	if (daemon->handed_over && daemon->uplink.switched)
+		/* Ends with the process: destroyed, it would remove a socket that may be the successor's. */
+		switch_link_drain();
+	else
 		ktsn_port_destroy(daemon->port);
 	return err;
 }

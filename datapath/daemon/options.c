@@ -4,6 +4,7 @@
 #include "layout.h"
 #include "loop_objects.h"
 #include "version.h"
+#include "vhost_socket.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -239,12 +240,10 @@ static int uplink_read(int id, const char *text, enum uplink_kind *uplink)
 /* DPDK takes it among other arguments, with commas between them. */
 static int vhost_path_read(int id, const char *text, const char **path)
 {
-	enum { PATH_BYTES_MAX = 107 }; /* of struct sockaddr_un, without the final zero */
-
 	*path = text;
-	return *text == '/' && strlen(text) <= PATH_BYTES_MAX && !strchr(text, ',')
+	return *text == '/' && strlen(text) <= VHOST_PATH_BYTES_MAX && !strchr(text, ',')
 		       ? 0
-		       : complain(id, text, "an absolute path of at most 107 bytes, without a comma");
+		       : complain(id, text, "an absolute path of at most 105 bytes, without a comma");
 }
 
 static int interface_read(int id, const char *text, const char **interface)
@@ -376,6 +375,12 @@ static void number_store(struct options *options, int id, int64_t number)
 	}
 }
 
+/* Queue 0 unless told otherwise. */
+static bool takes_from_kernel(const char *device)
+{
+	return device && strncmp(device, "net_af_xdp", 10) == 0 && !strstr(device, ",start_queue=");
+}
+
 static enum options_result check(const struct options *options, int argc, char **argv)
 {
 	if (optind < argc)
@@ -391,6 +396,13 @@ static enum options_result check(const struct options *options, int argc, char *
 	else if (options->uplink == UPLINK_OVS && options->vlan_id)
 		fprintf(stderr, "ktsnd: --vlan with --uplink ovs: the tag of outer frames is Open vSwitch's; "
 				"leave it out\n");
+	else if (takes_from_kernel(options->device))
+		fprintf(stderr,
+			"ktsnd: --device %s: an XDP socket takes from the kernel what its queue receives, "
+			"and "
+			"the kernel must receive; name a queue that it does not use: "
+			"start_queue=N,queue_count=1\n",
+			options->device);
 	else if (options->uplink == UPLINK_DIRECT && options->vhost_path)
 		fprintf(stderr, "ktsnd: --vhost-socket is for --uplink ovs; leave it out, or say that too\n");
 	else

@@ -2,10 +2,12 @@
 #include "sandbox.h"
 
 #include "log.h"
+#include "sandbox_runtime.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -121,7 +123,7 @@ static const char *const allowed[] = {
 	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |   \
 	 CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
-/* Nothing but an intruder calls them. */
+/* Nothing but an intruder calls them. (And bpf(), but so does DPDK when it closes an XDP socket.) */
 static const char *const fatal[] = {
 	"execve",
 	"execveat",
@@ -134,7 +136,6 @@ static const char *const fatal[] = {
 	"mount",
 	"pivot_root",
 	"chroot",
-	"bpf",
 	"perf_event_open",
 	"setuid",
 	"setgid",
@@ -143,17 +144,42 @@ static const char *const fatal[] = {
 	"clock_settime",
 };
 
-static int rules_add(scmp_filter_ctx filter, uint32_t action, const char *const *names, size_t count)
+static int rule_add(scmp_filter_ctx filter, uint32_t action, const char *name)
 {
-	for (size_t i = 0; i < count; i++) {
-		int number = seccomp_syscall_resolve_name(names[i]);
-		int err = number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, action, number, 0);
+	int number = seccomp_syscall_resolve_name(name);
+	int err = number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, action, number, 0);
 
-		/* Not every architecture has every call. */
-		if (err && err != -EDOM)
-			return err;
-	}
-	return 0;
+	/* Not every architecture has every call. */
+	return err == -EDOM ? 0 : err;
+}
+
+static bool runtime_needs(const char *name)
+{
+	for (const char *const *needed = sandbox_runtime; *needed; needed++)
+		if (strcmp(*needed, name) == 0)
+			return true;
+	return false;
+}
+
+static int allowed_add(scmp_filter_ctx filter)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]) && !err; i++)
+		err = rule_add(filter, SCMP_ACT_ALLOW, allowed[i]);
+	for (const char *const *needed = sandbox_runtime; *needed && !err; needed++)
+		err = rule_add(filter, SCMP_ACT_ALLOW, *needed);
+	return err;
+}
+
+static int fatal_add(scmp_filter_ctx filter)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]) && !err; i++)
+		if (!runtime_needs(fatal[i]))
+			err = rule_add(filter, SCMP_ACT_KILL_PROCESS, fatal[i]);
+	return err;
 }
 
 /* Threads yes, processes no. The flags of clone3() are in memory, which a filter cannot read: without it the C library
@@ -171,9 +197,9 @@ static int filter_load(scmp_filter_ctx filter)
 	int err = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 
 	if (!err)
-		err = rules_add(filter, SCMP_ACT_ALLOW, allowed, sizeof(allowed) / sizeof(allowed[0]));
+		err = allowed_add(filter);
 	if (!err)
-		err = rules_add(filter, SCMP_ACT_KILL_PROCESS, fatal, sizeof(fatal) / sizeof(fatal[0]));
+		err = fatal_add(filter);
 	if (!err)
 		err = thread_rules_add(filter);
 	return err ? err : seccomp_load(filter);

@@ -8,6 +8,16 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+enum {
+	/* Open vSwitch tries once a second, and takes as long to know of a new device as its processors are busy. */
+	AWAIT_MS = 4000,
+	/* It is connected before it fetches: all its threads have to hear of the device. */
+	FETCHES_MS = 300,
+	LOOK_MS = 10,
+	/* A poller that was interrupted goes on within. */
+	DRAIN_MS = 200,
+};
+
 int switch_link_init(struct switch_link *link, const char *path)
 {
 	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -31,6 +41,24 @@ void switch_link_changed(bool connected, void *context)
 	/* Fails only when as many changes wait as there are numbers. */
 	if (eventfd_write(link->changes.fd, 1))
 		return;
+}
+
+bool switch_link_await(const struct switch_link *link)
+{
+	int connected_ms = 0;
+
+	for (int waited_ms = 0; connected_ms < FETCHES_MS; waited_ms += LOOK_MS) {
+		if (waited_ms >= AWAIT_MS)
+			return false;
+		usleep(LOOK_MS * 1000);
+		connected_ms = atomic_load(&link->connected) ? connected_ms + LOOK_MS : 0;
+	}
+	return true;
+}
+
+void switch_link_drain(void)
+{
+	usleep(DRAIN_MS * 1000);
 }
 
 static void say(struct switch_link *link)

@@ -25,6 +25,10 @@ int switch_link_init(struct switch_link *link, const char *path);
 void switch_link_changed(bool connected, void *link);
 /* From now on the loop is told; main thread. 0 or -errno. */
 int switch_link_watch(struct switch_link *link, struct loop *loop, struct events *events, bool connected);
+/* Waits until Open vSwitch has been connected for a while: what is sent is fetched. False when it does not come. */
+bool switch_link_await(const struct switch_link *link);
+/* Leaves Open vSwitch the time to fetch what was handed to it last. Nobody need wait for this ktsnd any more. */
+void switch_link_drain(void);
 /* Before the loop is destroyed. Harmless if it was never initialised. */
 void switch_link_fini(struct switch_link *link);
 

@@ -37,7 +37,7 @@ enum {
 	 */
 	AF_PACKET_FRAMES = 2048,
 	AF_PACKET_FRAME_OVERHEAD_BYTES = 128, /* tpacket2_hdr, sockaddr_ll, alignment */
-	OWN_LINK_MS = 200,                    /* until it is noticed that it has gone */
+	OWN_LINK_MS = 1000,                   /* until it is noticed that it has gone, at most */
 	MEMORY_FLOOR_MB = 64,
 	POOL_CACHE = 256,
 	PACKET_FD_MAX = 1024, /* ktsnd has few descriptors yet when it opens its port */

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -274,6 +276,30 @@ func TestAnAgentThatEndsHasTheTimeForIt(t *testing.T) {
 	grace := time.Duration(*daemons.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
 	if leaveTimeout >= shutdownTimeout || shutdownTimeout >= grace {
 		t.Errorf("kubelet gives %v, parts get %v, and kubelet is served for %v", grace, shutdownTimeout, leaveTimeout)
+	}
+}
+
+// Else the Job's end would come before the sentence that says what was wrong, or its pod could not be placed.
+func TestWhatRemovesTheChartHasTimeAndPlaceForIt(t *testing.T) {
+	objects, err := render(t, "--set-json", `operator.tolerations=[{"key":"ours","operator":"Exists"}]`, "--set", "removal.timeoutSeconds=200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var operator appsv1.Deployment
+	object(t, objects, "Deployment", "ktsn-operator", &operator)
+	for name, has := range map[string]time.Duration{"ktsn-removal": 200 * time.Second, "ktsn-operator-removal": time.Minute} {
+		var job batchv1.Job
+		object(t, objects, "Job", name, &job)
+		spec := &job.Spec.Template.Spec
+		if arguments := containerOf(t, spec, "remove").Args; name == "ktsn-removal" && !slices.Contains(arguments, "--timeout="+"200s") {
+			t.Errorf("%s is called with %q", name, arguments)
+		}
+		if deadline := time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second; deadline < has+30*time.Second {
+			t.Errorf("%s has %v for its pod to start, and for the %v that the work may take", name, deadline, has)
+		}
+		if !maps.Equal(spec.NodeSelector, operator.Spec.Template.Spec.NodeSelector) || len(spec.NodeSelector) == 0 || len(spec.Tolerations) != 1 {
+			t.Errorf("%s goes to %v, and tolerates %v", name, spec.NodeSelector, spec.Tolerations)
+		}
 	}
 }
 

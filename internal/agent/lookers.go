@@ -59,6 +59,11 @@ func (a *agent) leave(ctx context.Context) {
 	defer cancel()
 	began := time.Now()
 	err := a.sweeper.AwaitUnmounted(ctx)
+	// A kubelet that is late may publish for a pod that is gone, which nobody would unmount any more.
+	a.volumes.Close()
+	if err == nil {
+		err = a.sweeper.AwaitUnmounted(ctx)
+	}
 	a.log.Info("leaving", "waited", time.Since(began), "error", err)
 }
 

@@ -25,7 +25,10 @@ import (
 //	direct.gates-saturated.latency_ns.p50 <= 1.2 * direct.gates.latency_ns.p50
 //
 // A path has the fields of its run in summary.json: of the plain one, or, behind the name of another workload, of that.
-// It is evaluated for every payload and cycle in which everything was measured that it names.
+// It is evaluated for every payload and cycle in which everything was measured that it names. Of an experiment a path has its
+// cases, and they the means of their figures over repetitions:
+//
+//	tsn["tcp-1500"].received_bps >= 0.5 * host["tcp-1500"].received_bps
 
 // ErrAssertion is returned when an assertion does not hold.
 var ErrAssertion = errors.New("an assertion does not hold")
@@ -61,10 +64,27 @@ func CheckAssertion(expression string) error {
 	if strings.TrimSpace(expression) == "" {
 		return errors.New("an assertion is empty; give one such as direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99")
 	}
-	if _, err := parser.Parse(underscored(expression)); err != nil {
+	tree, err := parser.Parse(underscored(expression))
+	if err != nil {
 		return fmt.Errorf("%q is no expression: %s", expression, firstLine(err))
 	}
+	if !mayBeCondition(tree.Node) {
+		return fmt.Errorf("%q is a value and no condition; compare it with something, such as %s <= 30000", expression, expression)
+	}
 	return nil
+}
+
+// mayBeCondition tells whether an expression can be true or false: none of the figures is by itself.
+func mayBeCondition(node ast.Node) bool {
+	switch node := node.(type) {
+	case *ast.IdentifierNode, *ast.MemberNode, *ast.IntegerNode, *ast.FloatNode, *ast.StringNode, *ast.NilNode, *ast.ArrayNode, *ast.MapNode:
+		return false
+	case *ast.UnaryNode:
+		return node.Operator == "!" || node.Operator == "not"
+	case *ast.BinaryNode:
+		return !slices.Contains([]string{"+", "-", "*", "/", "%", "**", "^", ".."}, node.Operator)
+	}
+	return true
 }
 
 func firstLine(err error) string {
@@ -79,6 +99,9 @@ type groupKey struct {
 }
 
 func (g groupKey) String() string {
+	if g == ofExperiment {
+		return "means over repetitions"
+	}
 	return fmt.Sprintf("%d B, %s µs", g.payloadBytes, results.Micros(g.cycleNs))
 }
 
@@ -98,7 +121,34 @@ func FactsOf(summary *results.Summary) (*Facts, error) {
 		}
 		facts.add(run, fields)
 	}
+	for _, one := range summary.Cases {
+		figures := map[string]any{}
+		for name, figure := range one.Figures {
+			figures[name] = figure.Mean
+		}
+		facts.addCase(one.Path, one.Name, figures)
+	}
 	return facts, nil
+}
+
+// ofExperiment is the group of all cases, which have neither a payload nor a cycle of messages.
+var ofExperiment = groupKey{}
+
+// addCase adds what is known of an experiment's case.
+func (f *Facts) addCase(path, name string, figures any) {
+	group := f.groups[ofExperiment]
+	if group == nil {
+		group = map[string]any{}
+		f.groups[ofExperiment] = group
+		f.order = append(f.order, ofExperiment)
+	}
+	path = strings.ReplaceAll(path, "-", "_")
+	cases, _ := group[path].(map[string]any)
+	if cases == nil {
+		cases = map[string]any{}
+		group[path] = cases
+	}
+	cases[name] = figures
 }
 
 // Beside joins the figures of two measurements under the names a and b.
@@ -107,8 +157,10 @@ func Beside(one, other *Facts) *Facts {
 	for _, key := range one.order {
 		if second, both := other.groups[key]; both {
 			joined.order = append(joined.order, key)
-			joined.groups[key] = map[string]any{"a": one.groups[key], "b": second,
-				"payload_bytes": key.payloadBytes, "cycle_ns": key.cycleNs}
+			joined.groups[key] = map[string]any{"a": one.groups[key], "b": second}
+			if key != ofExperiment {
+				joined.groups[key]["payload_bytes"], joined.groups[key]["cycle_ns"] = key.payloadBytes, key.cycleNs
+			}
 		}
 	}
 	return joined

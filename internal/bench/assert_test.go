@@ -63,7 +63,8 @@ func TestAssertionsThatCannotBeAnswered(t *testing.T) {
 		"direct.latency_ns < 5":             "direct.latency_ns is no number; it has max",
 		"direct.lost.p99 < 5":               "direct.lost is a number and has no p99",
 		"direct.saturated.lost == 0":        "direct has no saturated",
-		"direct.lost + 1":                   "cannot be evaluated",
+		"direct.lost + 1":                   "is a value and no condition",
+		"direct.latency_ns.p99":             "is a value and no condition; compare it with something, such as direct.latency_ns.p99 <= 30000",
 		"direct.latency_ns.p50 < 'fast'":    "cannot be evaluated",
 	} {
 		if got, err := someFacts(t).Assert(expression); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -144,6 +145,7 @@ func TestNamesOfAssertionsAreCheckedBeforeTheBench(t *testing.T) {
 		"direct.lost.p50 == 0":               "direct.lost is a number and has no p50",
 		"direct.lost == 0 && host.lost == 0": "host is not measured",
 		"direct.lost ==":                     "is no expression",
+		"direct.latency_ns.p99":              "is a value and no condition",
 	} {
 		err := Foresee(profile, expression)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -151,7 +153,14 @@ func TestNamesOfAssertionsAreCheckedBeforeTheBench(t *testing.T) {
 		}
 	}
 	countingOnly(t, &counting{})
-	if err := Foresee(countingOf(t), "direct.lost == 0"); err == nil || !strings.Contains(err.Error(), "measures no messages") {
-		t.Errorf("of an experiment: %v", err)
+	for expression, want := range map[string]string{
+		`direct["count-3"].letters > host["count-1"].letters`: "",
+		`direct["count-9"].letters > 0`:                       "direct has no count-9; it has count-1, count-3",
+		"direct.lost == 0":                                    "direct has no lost; it has count-1, count-3",
+	} {
+		err := Foresee(countingOf(t), expression)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("of an experiment: %s: %v, and not %q", expression, err, want)
+		}
 	}
 }

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 
@@ -26,8 +27,10 @@ func (d *Difference) Clear() bool { return d.Low > 1 || d.High < 1 }
 // Comparison is what two benches have in common, and what they have not.
 type Comparison struct {
 	Differences []Difference
-	// OnlyA and OnlyB were measured in one of them.
-	OnlyA, OnlyB []results.Key
+	// Cases are those of an experiment that both benches made.
+	Cases []CaseDifference
+	// OnlyA and OnlyB are names of what was measured in one of them.
+	OnlyA, OnlyB []string
 	// Unlike says in sentences in what the benches themselves differ.
 	Unlike []string
 	// Facts are the figures of both, for assertions.
@@ -49,17 +52,37 @@ func Compare(a, b *Store) (*Comparison, error) {
 	for _, first := range one.entries {
 		second := other.find(first.run.Key())
 		if second == nil {
-			c.OnlyA = append(c.OnlyA, first.run.Key())
+			c.OnlyA = append(c.OnlyA, first.run.Key().String())
 			continue
 		}
 		c.Differences = append(c.Differences, differences(random, first, second)...)
 	}
 	for _, second := range other.entries {
 		if one.find(second.run.Key()) == nil {
-			c.OnlyB = append(c.OnlyB, second.run.Key())
+			c.OnlyB = append(c.OnlyB, second.run.Key().String())
 		}
 	}
+	if err := c.compareExperiments(one, other); err != nil {
+		return nil, err
+	}
 	return c, nil
+}
+
+// compareExperiments compares what both made of the same experiment; that they have nothing in common is an error.
+func (c *Comparison) compareExperiments(a, b *collector) error {
+	if a.profile.Experiment != b.profile.Experiment {
+		return fmt.Errorf("nothing is in both benches: A measured %s and B %s", cmp.Or(a.profile.Experiment, "messages"),
+			cmp.Or(b.profile.Experiment, "messages"))
+	}
+	if experiment, err := a.profile.experiment(); err != nil {
+		return err
+	} else if experiment != nil {
+		c.compareCases(a, b, experiment.Compared())
+	}
+	if len(c.Differences) == 0 && len(c.Cases) == 0 {
+		return fmt.Errorf("nothing is in both benches: A has %d figures that B has not, and B %d", len(c.OnlyA), len(c.OnlyB))
+	}
+	return nil
 }
 
 func entriesOf(store *Store) (*collector, *Facts, error) {
@@ -72,6 +95,7 @@ func entriesOf(store *Store) (*collector, *Facts, error) {
 		entry.resampled = stats.NewResampled(entry.parts)
 		summary.Runs = append(summary.Runs, &entry.run)
 	}
+	summary.Cases = casesOf(c.cases)
 	facts, err := FactsOf(summary)
 	return c, facts, err
 }

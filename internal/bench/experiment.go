@@ -26,12 +26,16 @@ type Experiment interface {
 	Fields() map[string]Field
 	// Check finds, in a sentence that begins with the field's name, what cannot be measured.
 	Check(*Profile) error
-	// Cases are those of one repetition, in their order. Every repetition has the same.
+	// Cases are those of one repetition, in their order. Every repetition has the same; of cases with one name, which follow each
+	// other and differ in their path, another begins each time.
 	Cases(*Profile) []Case
 	// Perform measures one case; the target is in its setting.
 	Perform(context.Context, Target, *Profile, *Case) (*Outcome, error)
 	// Report says what the cases mean that were measured; some may be missing.
 	Report(*Profile, []Measured) Findings
+	// Compared are the names of the values that say most: two benches are compared by them. Percentiles of samples have the name
+	// of those, and _p50 or _p99 behind it.
+	Compared() []string
 }
 
 // Case is one thing to measure, once in each repetition.
@@ -222,6 +226,21 @@ func (p *Profile) checkExperiment() *Fault {
 	return nil
 }
 
+// inTurn has another path begin in each repetition.
+func inTurn(cases []Case, repetition int) []Case {
+	all := make([]Case, 0, len(cases))
+	for len(cases) > 0 {
+		same := slices.IndexFunc(cases, func(c Case) bool { return c.Name != cases[0].Name })
+		if same < 0 {
+			same = len(cases)
+		}
+		begin := (repetition - 1) % same
+		all = append(append(all, cases[begin:same]...), cases[:begin]...)
+		cases = cases[same:]
+	}
+	return all
+}
+
 // planExperiment is the plan of a profile with an experiment: its cases in their order, one repetition after the other.
 func planExperiment(profile *Profile) []Block {
 	one, err := profile.experiment()
@@ -231,7 +250,7 @@ func planExperiment(profile *Profile) []Block {
 	var blocks []Block
 	number := 0
 	for repetition := 1; repetition <= profile.Repetitions; repetition++ {
-		for _, c := range one.Cases(profile) {
+		for _, c := range inTurn(one.Cases(profile), repetition) {
 			if len(blocks) == 0 || blocks[len(blocks)-1].Setting != c.Setting {
 				blocks = append(blocks, Block{Setting: c.Setting})
 			}
@@ -274,6 +293,7 @@ func (c *collector) report(summary *results.Summary) error {
 	if one == nil || err != nil {
 		return err
 	}
+	summary.Cases = casesOf(c.cases)
 	findings := one.Report(c.profile, c.cases)
 	summary.Sections = append(summary.Sections, findings.Sections...)
 	summary.Figures = append(summary.Figures, findings.Figures...)

@@ -60,6 +60,8 @@ func (c *counting) Perform(_ context.Context, _ Target, _ *Profile, one *Case) (
 	return &Outcome{Values: map[string]float64{"letters": float64(len(one.Path))}, Said: map[string]string{"program": "counted " + one.Of["number"]}}, nil
 }
 
+func (c *counting) Compared() []string { return []string{"letters"} }
+
 func (c *counting) Report(_ *Profile, measured []Measured) Findings {
 	table := results.SectionTable{ID: "cases", Head: []string{"case", "repetition", "letters", "said"}}
 	for _, one := range measured {
@@ -115,6 +117,72 @@ func TestExperimentIsMeasuredInTurnsAndReported(t *testing.T) {
 	rows := summary.Sections[0].Tables[0].Rows
 	if len(rows) != 8 || !slices.Equal(rows[3], []string{"host count-3", "1", "4", "counted 3"}) {
 		t.Errorf("reported %q", rows)
+	}
+}
+
+func TestAnotherPathOfACaseBeginsInEachRepetition(t *testing.T) {
+	countingOnly(t, &counting{})
+	profile := countingOf(t)
+	profile.Repetitions = 3
+	var order []string
+	for _, run := range runsOf(Plan(profile)) {
+		order = append(order, run.Path+" "+run.Case.Name)
+	}
+	want := []string{"direct count-1", "host count-1", "direct count-3", "host count-3",
+		"host count-1", "direct count-1", "host count-3", "direct count-3",
+		"direct count-1", "host count-1", "direct count-3", "host count-3"}
+	if !slices.Equal(order, want) {
+		t.Errorf("planned %q", order)
+	}
+}
+
+func TestAnExperimentIsJudgedAndCompared(t *testing.T) {
+	countingOnly(t, &counting{})
+	a, b, profile := t.TempDir(), t.TempDir(), countingOf(t)
+	other := countingOf(t)
+	other.Paths = []string{results.PathHost}
+	if err := errors.Join(measureExperiment(t, a, profile), measureExperiment(t, b, other)); err != nil {
+		t.Fatal(err)
+	}
+	summary, _ := collected(t, a)
+	if len(summary.Cases) != 4 {
+		t.Fatalf("cases %+v", summary.Cases)
+	}
+	letters := summary.Cases[1].Figures["letters"]
+	if summary.Cases[1].Path != "host" || letters.Mean != 4 || letters.StandardError == nil || !slices.Equal(letters.Values, []results.CaseValue{{Repetition: 1, Value: 4}, {Repetition: 2, Value: 4}}) {
+		t.Errorf("%+v, %+v", summary.Cases[1], letters)
+	}
+	facts, err := FactsOf(summary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for expression, holds := range map[string]bool{`direct["count-3"].letters == 1.5 * host["count-3"].letters`: true, `host["count-1"].letters > 4`: false} {
+		if got, err := facts.Assert(expression); err != nil || got.Holds != holds || !strings.Contains(got.Detail, "means over repetitions: ") {
+			t.Errorf("%s: %+v, %v", expression, got, err)
+		}
+	}
+	one, errOne := ReadStore(a)
+	two, errTwo := ReadStore(b)
+	got, err := Compare(one, two)
+	if err := errors.Join(errOne, errTwo, err); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Cases) != 2 || got.Cases[0].Path != "host" || !got.Cases[0].Known || got.Cases[0].Quotient.Differs() || len(got.OnlyA) != 2 || len(got.OnlyB) != 0 {
+		t.Errorf("compared %+v", got)
+	}
+	if got, err := got.Facts.Assert(`b.host["count-1"].letters <= a.host["count-1"].letters`); err != nil || !got.Holds {
+		t.Errorf("%+v, %v", got, err)
+	}
+	messages, plain := t.TempDir(), short()
+	if err := measure(t.Context(), messages, &plain, &fake{}); err != nil {
+		t.Fatal(err)
+	}
+	store, err := ReadStore(messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Compare(one, store); err == nil || err.Error() != "nothing is in both benches: A measured counting and B messages" {
+		t.Errorf("an experiment and messages: %v", err)
 	}
 }
 

@@ -388,8 +388,8 @@ func newBenchCompare(env *environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "compare A B",
 		Short: "Compare two benches",
-		Long: "Compares the latencies of what both folders A and B have: B ÷ A, and the range in which that ratio lies with a\n" +
-			"confidence of 95 %. In assertions the figures of A are below a, those of B below b, such as\n" +
+		Long: "Compares the latencies, or the figures of an experiment, that both folders A and B have: B ÷ A, and the range in which\n" +
+			"that ratio lies with a confidence of 95 %. That they have nothing in common is an error. In assertions the figures of A are below a, those of B below b, such as\n" +
 			"'b.direct.latency_ns.p50 <= 1.1 * a.direct.latency_ns.p50'.",
 		Args: twoArguments("A", "B"),
 		RunE: func(_ *cobra.Command, arguments []string) error {

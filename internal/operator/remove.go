@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -56,49 +58,97 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 // Remove removes all networks, unless there are pods on them, and takes the operator's label off nodes that still linger
 // with it. The agents go with the label, when their kubelets do not need them any more.
 func Remove(ctx context.Context, cluster client.Client) error {
-	var pods corev1.PodList
-	if err := cluster.List(ctx, &pods, client.MatchingLabels{v1alpha1.PodLabel: v1alpha1.LabelValue}); err != nil {
-		return fmt.Errorf("list the pods on networks: %w", err)
-	}
-	if len(pods.Items) > 0 {
-		var names []string
-		for _, pod := range pods.Items {
-			names = append(names, pod.Namespace+"/"+pod.Name)
-		}
-		slices.Sort(names)
-		return fmt.Errorf("%d pods are on networks; remove them first, and what makes them: %s", len(names), strings.Join(some(names), ", "))
-	}
-	var networks v1alpha1.TSNNetworkList
-	if err := cluster.List(ctx, &networks); err != nil {
-		return fmt.Errorf("list the networks: %w", err)
-	}
-	for i := range networks.Items {
-		if err := client.IgnoreNotFound(cluster.Delete(ctx, &networks.Items[i])); err != nil {
-			return fmt.Errorf("remove network %s: %w", networks.Items[i].Name, err)
-		}
-	}
-	if err := waitGone(ctx, cluster); err != nil {
+	var names []string
+	err := again(ctx, func() (err error) {
+		names, err = onNetworks(ctx, cluster)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	return unlabel(ctx, cluster)
+	if len(names) > 0 {
+		return fmt.Errorf("%d pods are on networks; remove them first, and what makes them: %s", len(names), strings.Join(some(names), ", "))
+	}
+	if err := again(ctx, func() error { return deleteNetworks(ctx, cluster) }); err != nil {
+		return err
+	}
+	if err := again(ctx, func() error { return areGone(ctx, cluster) }); err != nil {
+		return err
+	}
+	return again(ctx, func() error { return unlabel(ctx, cluster) })
 }
 
-// waitGone waits until the operator has let the networks go.
-func waitGone(ctx context.Context, cluster client.Client) error {
+// askEvery is how often to look whether something has happened.
+const askEvery = 200 * time.Millisecond
+
+// again asks until there is no error, or ctx ends. So an API server that is restarted, or has too much to do, or has not yet heard
+// of this account's rights, is asked again: helm would not.
+func again(ctx context.Context, ask func() error) error {
+	var last error
 	for {
-		var networks v1alpha1.TSNNetworkList
-		if err := cluster.List(ctx, &networks); err != nil {
-			return fmt.Errorf("list the networks: %w", err)
-		}
-		if len(networks.Items) == 0 {
+		err := ask()
+		if err == nil {
 			return nil
+		}
+		if last == nil || ctx.Err() == nil { // else it is only that the time is over
+			last = err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("network %s is still there; does ktsn-operator run? It removes what belongs to the network", networks.Items[0].Name)
-		case <-time.After(200 * time.Millisecond):
+			return fmt.Errorf("gave up waiting: %w", last)
+		case <-time.After(askEvery):
 		}
 	}
+}
+
+// onNetworks names the pods on networks.
+func onNetworks(ctx context.Context, cluster client.Client) ([]string, error) {
+	var pods corev1.PodList
+	if err := cluster.List(ctx, &pods, client.MatchingLabels{v1alpha1.PodLabel: v1alpha1.LabelValue}); err != nil {
+		return nil, fmt.Errorf("list the pods on networks: %w", err)
+	}
+	var names []string
+	for _, pod := range pods.Items {
+		names = append(names, pod.Namespace+"/"+pod.Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// networksLeft are none where an earlier attempt has removed their kind.
+func networksLeft(ctx context.Context, cluster client.Client) ([]v1alpha1.TSNNetwork, error) {
+	var networks v1alpha1.TSNNetworkList
+	if err := cluster.List(ctx, &networks); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("list the networks: %w", err)
+	}
+	return networks.Items, nil
+}
+
+func deleteNetworks(ctx context.Context, cluster client.Client) error {
+	networks, err := networksLeft(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	for i := range networks {
+		if err := client.IgnoreNotFound(cluster.Delete(ctx, &networks[i])); err != nil {
+			return fmt.Errorf("remove network %s: %w", networks[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// areGone says why the operator has not let the networks go.
+func areGone(ctx context.Context, cluster client.Client) error {
+	networks, err := networksLeft(ctx, cluster)
+	if err != nil || len(networks) == 0 {
+		return err
+	}
+	first := &networks[0]
+	// A pod may have been let in that was on its way when the networks were deleted.
+	if is := meta.FindStatusCondition(first.Status.Conditions, v1alpha1.ConditionReady); is != nil && is.Reason == v1alpha1.ReasonInUse {
+		return fmt.Errorf("network %s is still there: %s", first.Name, is.Message)
+	}
+	return fmt.Errorf("network %s is still there; does ktsn-operator run? It removes what belongs to the network", first.Name)
 }
 
 func unlabel(ctx context.Context, cluster client.Client) error {

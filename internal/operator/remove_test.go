@@ -3,12 +3,18 @@
 package operator
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
@@ -37,5 +43,76 @@ func TestNothingIsRemovedWhileThereArePods(t *testing.T) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil || node.Labels[v1alpha1.NodeLabel] == "" {
 		t.Errorf("the node has labels %v, %v", node.Labels, err)
+	}
+}
+
+// listing gives back what each List of a kind is answered with, nil for the truth.
+func listing(r *Networks, answer func(list client.ObjectList) error) client.Client {
+	return interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if err := answer(list); err != nil {
+				return err
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+}
+
+func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
+	r := newNetworks(t, labelledNode())
+	asked := map[schema.GroupVersionKind]int{}
+	cluster := listing(r, func(list client.ObjectList) error {
+		kind, err := r.Client.GroupVersionKindFor(list)
+		if err != nil {
+			return err
+		}
+		if asked[kind]++; asked[kind] == 1 {
+			return errors.New("connection refused")
+		}
+		return nil
+	})
+	if err := Remove(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	if len(asked) != 3 {
+		t.Errorf("asked for %v", asked)
+	}
+	node := &corev1.Node{}
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil || len(node.Labels) != 0 {
+		t.Errorf("afterwards the node has labels %v, %v", node.Labels, err)
+	}
+}
+
+func TestNetworksWhoseKindIsGoneAreGone(t *testing.T) {
+	r := newNetworks(t, labelledNode())
+	cluster := listing(r, func(list client.ObjectList) error {
+		if _, is := list.(*v1alpha1.TSNNetworkList); is {
+			return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "TSNNetwork"}}
+		}
+		return nil
+	})
+	if err := Remove(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheSentenceSaysWhatKeepsANetwork(t *testing.T) {
+	inUse := deleted()
+	inUse.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInUse,
+		Message: "it was deleted, and goes when these pods are gone: default/late"}}
+	for name, test := range map[string]struct {
+		network *v1alpha1.TSNNetwork
+		want    string
+	}{
+		"a pod that came late":        {inUse, "network old is still there: it was deleted, and goes when these pods are gone: default/late"},
+		"an operator that is missing": {deleted(), "network old is still there; does ktsn-operator run?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			if err := Remove(ctx, newNetworks(t, test.network).Client); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
 	}
 }

@@ -20,8 +20,8 @@ const (
 	bufferOverhead = 704
 	// ownMB is for DPDK itself, and vhostMB for the copies that it makes for vhost-user.
 	ownMB = 128
-	// physicalPorts is how many ports have buffers: the network card and ktsnd.
-	portsWithBuffers = 2
+	// portsWithBuffers is how many ports have buffers: the network card and ktsnd's two.
+	portsWithBuffers = 3
 )
 
 // memoryMB is what the ports need for packets of a link with that MTU, a multiple of 64.

@@ -20,7 +20,20 @@ const (
 	BridgePhysical = "br-phy"
 	physicalPort   = "ktsn-phys"
 	ktsndPort      = "ktsnd"
+	// successorPort is for every other ktsnd of a row that take over from each other.
+	successorPort = "ktsnd2"
 )
+
+// ktsndPorts are where a ktsnd may be, by the name of its port.
+var ktsndPorts = []string{ktsndPort, successorPort}
+
+// vhostSocket is where the ktsnd of that port listens, as ktsnd itself has it.
+func (p *Plan) vhostSocket(port string) string {
+	if port == successorPort {
+		return p.VhostSocket + ".2"
+	}
+	return p.VhostSocket
+}
 
 // MaxNetwork is the largest number of a network on br-int, where it is a VLAN.
 const MaxNetwork = overlay.MaxSwitchedVNI
@@ -28,8 +41,8 @@ const MaxNetwork = overlay.MaxSwitchedVNI
 // DefaultVhostSocket is where ktsnd listens for Open vSwitch unless told otherwise.
 const DefaultVhostSocket = "/run/ktsn/vhost.sock"
 
-// maxSocketPath is what fits into a socket's address.
-const maxSocketPath = 107
+// maxSocketPath is what fits into a socket's address, also with ".2" behind it.
+const maxSocketPath = 105
 
 // Plan is what shall be set up.
 type Plan struct {
@@ -74,7 +87,7 @@ func (p *Plan) Check() error {
 	case p.MemoryMB < 0:
 		return fmt.Errorf("--memory %d: give MB", p.MemoryMB)
 	}
-	return errors.Join(p.checkNetworks(), p.checkPeers(), p.checkCPUs())
+	return errors.Join(checkDeviceForm(p.Device), p.checkNetworks(), p.checkPeers(), p.checkCPUs())
 }
 
 func (p *Plan) checkNetworks() error {

@@ -56,7 +56,7 @@ func TestProcessorsBecomeAMask(t *testing.T) {
 }
 
 func TestMemoryFollowsTheLink(t *testing.T) {
-	if small, large := memoryMB(1500), memoryMB(9000); small != 256 || large <= small || large%64 != 0 {
+	if small, large := memoryMB(1500), memoryMB(9000); small != 320 || large <= small || large%64 != 0 {
 		t.Errorf("%d MB for 1500 bytes, %d for 9000", small, large)
 	}
 }

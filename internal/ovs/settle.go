@@ -66,12 +66,15 @@ func (p *port) describe() string {
 
 // wantedFlows are flows as ovs-ofctl prints them.
 func (d *database) wantedFlows(plan *Plan) []string {
-	from := d.interfaces[ktsndPort].text("ofport")
-	flows := []string{fmt.Sprintf("priority=50,in_port=%s actions=drop", from)}
-	for _, vni := range plan.Networks {
-		pods := d.interfaces[switchName(vni)].text("ofport")
-		flows = append(flows, fmt.Sprintf("priority=100,in_port=%s,dl_vlan=%d actions=strip_vlan,load:0x%s->NXM_OF_IN_PORT[],NORMAL",
-			from, vni, hexadecimal(pods)))
+	var flows []string
+	for _, name := range ktsndPorts {
+		from := d.interfaces[name].text("ofport")
+		flows = append(flows, fmt.Sprintf("priority=50,in_port=%s actions=drop", from))
+		for _, vni := range plan.Networks {
+			pods := d.interfaces[switchName(vni)].text("ofport")
+			flows = append(flows, fmt.Sprintf("priority=100,in_port=%s,dl_vlan=%d actions=strip_vlan,load:0x%s->NXM_OF_IN_PORT[],NORMAL",
+				from, vni, hexadecimal(pods)))
+		}
 	}
 	slices.Sort(flows)
 	return flows
@@ -101,8 +104,12 @@ func (s *Switch) flows(ctx context.Context, plan *Plan, have *database) error {
 	if _, err := s.ofctl(ctx, "add-flows", bundle.String(), "--bundle", "-"); err != nil {
 		return err
 	}
-	_, err = s.ofctl(ctx, "mod-port", "", have.interfaces[ktsndPort].text("ofport"), "no-flood")
-	return err
+	for _, name := range ktsndPorts {
+		if _, err := s.ofctl(ctx, "mod-port", "", have.interfaces[name].text("ofport"), "no-flood"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // parseFlows reads what ovs-ofctl prints, without the cookie.

@@ -30,6 +30,9 @@ func (s *Switch) Setup(ctx context.Context, plan *Plan) error {
 	if err := s.checkAlive(ctx); err != nil {
 		return err
 	}
+	if err := thisMachine.checkDevice(plan.Device); err != nil {
+		return err
+	}
 	if err := s.setup(ctx, plan, before); err != nil {
 		if before.anyOurs() {
 			return err
@@ -211,9 +214,11 @@ func (p *Plan) ports() []port {
 	}
 	all := []port{
 		{bridge: BridgePhysical, name: physicalPort, interfaceType: "dpdk", options: map[string]string{"dpdk-devargs": p.device()}},
+	}
+	for _, name := range ktsndPorts {
 		// Nobody reads what is sent to ktsnd: not worth a second attempt.
-		{bridge: BridgeInternal, name: ktsndPort, settings: []string{"trunks=" + strings.Join(vlans, ",")}, interfaceType: "dpdkvhostuserclient",
-			options: map[string]string{"vhost-server-path": p.VhostSocket, "tx-retries-max": "0"}},
+		all = append(all, port{bridge: BridgeInternal, name: name, settings: []string{"trunks=" + strings.Join(vlans, ",")},
+			interfaceType: "dpdkvhostuserclient", options: map[string]string{"vhost-server-path": p.vhostSocket(name), "tx-retries-max": "0"}})
 	}
 	for _, vni := range p.Networks {
 		tag := []string{"tag=" + strconv.Itoa(int(vni))}

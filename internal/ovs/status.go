@@ -18,7 +18,7 @@ type Status struct {
 	Settings  map[string]string `json:"settings"`
 	Hugepages []Hugepages       `json:"hugepages"`
 	Ports     []PortStatus      `json:"ports"`
-	// Flows is how many flows of ours there are; those of each network and one besides.
+	// Flows is how many flows of ours there are: for each of ktsnd's ports one of each network, and one besides.
 	Flows int `json:"flows"`
 	// Networks are those that have a way into br-int.
 	Networks []string `json:"networks"`
@@ -62,7 +62,11 @@ func (s *Switch) Status(ctx context.Context) (*Status, error) {
 			status.Networks = append(status.Networks, have.ports[name].text("tag"))
 		}
 	}
-	status.Connected = have.interfaces[ktsndPort].pairs("status")["status"] == "connected"
+	for _, name := range ktsndPorts {
+		if have.interfaces[name].pairs("status")["status"] == "connected" {
+			status.Connected = true
+		}
+	}
 	if len(status.Ports) == 0 {
 		return status, nil
 	}
@@ -86,7 +90,12 @@ func (s *Status) Problems() []string {
 		if !s.Connected {
 			all = append(all, "Open vSwitch is not connected to ktsnd; start it with --uplink ovs and the same --vhost-socket")
 		}
-		if s.Flows != len(s.Networks)+1 {
+		for _, name := range ktsndPorts {
+			if !slices.ContainsFunc(s.Ports, func(port PortStatus) bool { return port.Name == name }) {
+				all = append(all, fmt.Sprintf("there is no port %s on %s, as an older version leaves it; repeat `ktsn ovs setup`", name, BridgeInternal))
+			}
+		}
+		if s.Flows != len(ktsndPorts)*(len(s.Networks)+1) {
 			all = append(all, "flows are missing, as after a restart of Open vSwitch; repeat `ktsn ovs setup`, or let it go on with --keep")
 		}
 	}

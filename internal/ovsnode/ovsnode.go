@@ -21,7 +21,7 @@ import (
 
 const (
 	// Pages of 2 MB are what ports of Ethernet's usual size need, and some that DPDK may take on its way.
-	Pages        = 160
+	Pages        = 192
 	readyTimeout = 10 * time.Second
 	readyPoll    = 20 * time.Millisecond
 	stopGrace    = 10 * time.Second

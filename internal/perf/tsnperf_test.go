@@ -102,7 +102,7 @@ func TestSocketsTakeTurns(t *testing.T) {
 // (coordinated omission).
 func TestPauseOfTheTalkerIsInEveryMessageThatWasDue(t *testing.T) {
 	const pause = 300 * time.Millisecond
-	talker, records := talk(t, "--cycle", "1ms", "--count", "1000", "--start", "+100ms")
+	talker, records := talk(t, "--cycle", "1ms", "--count", "2500", "--start", "+100ms")
 	time.Sleep(400 * time.Millisecond)
 	if err := talker.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -112,8 +112,8 @@ func TestPauseOfTheTalkerIsInEveryMessageThatWasDue(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := records()
-	if len(sent) != 1000 {
-		t.Fatalf("%d messages were sent, want all 1000", len(sent))
+	if len(sent) != 2500 {
+		t.Fatalf("%d messages were sent, want all 2500", len(sent))
 	}
 	late := 0
 	for i, message := range sent {
@@ -161,7 +161,7 @@ func TestFloodEndsAfterItsTime(t *testing.T) {
 func TestFloodEndsWhenItIsTold(t *testing.T) {
 	const most = 100_000_000
 	talker, records := talk(t, "--flood", "--count", "100000000")
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(600 * time.Millisecond)
 	if err := talker.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -33,10 +33,11 @@ func Start(where Starter, name string, command *exec.Cmd) (*Process, error) {
 	command.Stderr = &p.stderr
 	// A grandchild that keeps the pipe open must not keep us.
 	command.WaitDelay = time.Second
+	// Not after: the machine may do something else between the start and the look at the clock.
+	p.begin = time.Now()
 	if err := where.Start(command); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	p.begin = time.Now()
 	go func() {
 		defer close(p.done)
 		p.err = p.explain(command.Wait())

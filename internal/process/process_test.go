@@ -55,7 +55,7 @@ func TestStop(t *testing.T) {
 	t.Run("lets a program end in order", func(t *testing.T) {
 		started := start(t, `trap 'echo bye >&2; exit 0' TERM; echo up >&2; while :; do sleep 0.01; done`)
 		waitFor(t, func() bool { return strings.Contains(started.Stderr(), "up") })
-		if err := started.Stop(5 * time.Second); err != nil {
+		if err := started.Stop(20 * time.Second); err != nil {
 			t.Error(err)
 		}
 		if !strings.Contains(started.Stderr(), "bye") {
@@ -94,14 +94,14 @@ func TestCPUTimeGrowsWithWorkAndOnlyThen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond; {
-	}
-	after, err := CPUTime(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if after-before < 10*time.Millisecond {
-		t.Errorf("50 ms of spinning took %v", after-before)
+	after := before
+	for begin := time.Now(); after-before < 10*time.Millisecond; { // a machine that is stopped now and then does not spin all the time
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("20 s of spinning took %v", after-before)
+		}
+		if after, err = CPUTime(os.Getpid()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	sleeper := exec.Command("sleep", "60")
 	if err := sleeper.Start(); err != nil {
@@ -129,8 +129,7 @@ func TestAProgramThatHasEndedTellsWhatItTook(t *testing.T) {
 	if used := worker.Used(); used < 10*time.Millisecond || used > worker.Lifetime()+20*time.Millisecond {
 		t.Errorf("100,000 turns took %v of %v", used, worker.Lifetime())
 	}
-	// What begins to count when it is started may do so a little later.
-	if lived := sleeper.Lifetime(); lived < 150*time.Millisecond || sleeper.Used() > lived/2 {
+	if lived := sleeper.Lifetime(); lived < 200*time.Millisecond || sleeper.Used() > lived/2 {
 		t.Errorf("a sleeper of 200 ms took %v of %v", sleeper.Used(), lived)
 	}
 }
@@ -143,11 +142,11 @@ func TestCPUTimeOfNobodyFails(t *testing.T) {
 
 func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
-	for range 500 {
+	for range 2000 {
 		if condition() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("it did not happen within 5 s")
+	t.Fatal("it did not happen within 20 s")
 }

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -137,13 +139,35 @@ func writeCSV(path string, columns []string, rows [][]string) error {
 	})
 }
 
-// figureRows are all figures of all runs, a line each; alternation 0 is all of them together.
+// figureRows are all figures of all runs and cases, a line each; alternation 0 is all of them together.
 func figureRows(summary *results.Summary) [][]string {
 	var rows [][]string
 	for _, run := range summary.Runs {
 		rows = append(rows, rowsOf(run, 0, &run.Counts, &run.Distributions)...)
 		for i := range run.Alternations {
 			rows = append(rows, rowsOf(run, i+1, &run.Alternations[i].Counts, &run.Alternations[i].Distributions)...)
+		}
+	}
+	for _, one := range summary.Cases {
+		rows = append(rows, caseRows(one)...)
+	}
+	return rows
+}
+
+// caseRows are the figures of an experiment's case: the mean over repetitions, its standard error, and each repetition.
+func caseRows(of *results.Case) [][]string {
+	var rows [][]string
+	write := func(repetition int, figure string, value float64, digits int) {
+		rows = append(rows, []string{of.Path, of.Name, "", "", strconv.Itoa(repetition), figure, strconv.FormatFloat(value, 'g', digits, 64)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(of.Figures)) {
+		figure := of.Figures[name]
+		write(0, name, figure.Mean, -1)
+		if figure.StandardError != nil {
+			write(0, name+".standard_error", *figure.StandardError, 6)
+		}
+		for _, one := range figure.Values {
+			write(one.Repetition, name, one.Value, -1)
 		}
 	}
 	return rows
@@ -183,8 +207,8 @@ func rowsOf(run *results.Run, alternation int, counts *results.Counts, distribut
 			}
 		}
 	}
-	for program, cores := range distributions.CPUCores {
-		add("cpu_cores."+program, strconv.FormatFloat(cores, 'g', -1, 64))
+	for _, program := range slices.Sorted(maps.Keys(distributions.CPUCores)) {
+		add("cpu_cores."+program, strconv.FormatFloat(distributions.CPUCores[program], 'g', -1, 64))
 	}
 	return rows
 }

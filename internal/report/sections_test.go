@@ -48,6 +48,30 @@ func TestPageHasTheSectionsOfAnExperiment(t *testing.T) {
 	}
 }
 
+func TestFiguresOfAnExperimentAreCSV(t *testing.T) {
+	measurement, one := experimental(), &results.Case{Path: "host", Name: "tcp-1500"}
+	one.Add("received_bps", 1, 9e9)
+	one.Add("received_bps", 3, 10e9)
+	one.Add("retransmits", 1, 2)
+	measurement.Summary.Cases = []*results.Case{one}
+	dir := t.TempDir()
+	if err := WriteFolder(dir, "svg", measurement); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "figures.csv"))
+	want := `path,workload,payload_bytes,cycle_ns,alternation,figure,value
+host,tcp-1500,,,0,received_bps,9.5e+09
+host,tcp-1500,,,0,received_bps.standard_error,5e+08
+host,tcp-1500,,,1,received_bps,9e+09
+host,tcp-1500,,,3,received_bps,1e+10
+host,tcp-1500,,,0,retransmits,2
+host,tcp-1500,,,1,retransmits,2
+`
+	if err != nil || string(text) != want {
+		t.Errorf("%v:\n%s\nwant\n%s", err, text, want)
+	}
+}
+
 func TestDrawingsOfAnExperimentAreFilesToo(t *testing.T) {
 	for _, format := range Formats {
 		dir := t.TempDir()

@@ -26,6 +26,8 @@ type Summary struct {
 	Runs        []*Run  `json:"runs"`
 	// Sections are those of an experiment; empty where the profile names none.
 	Sections []Section `json:"sections,omitempty"`
+	// Cases are what an experiment measured, in figures; empty where the profile names none.
+	Cases []*Case `json:"cases,omitempty"`
 	// Idle is ktsnd with nothing to send; null when that was not measured.
 	Idle *Idle `json:"idle"`
 	// Usage is what nodes and pods used over the whole measurement; empty where nobody counts that.

@@ -15,6 +15,12 @@ func Required() bool {
 	return os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1"
 }
 
+// Sanitized tells that the programs were built with sanitizers (scripts/sanitize.sh): they are slow, and what they have freed
+// they keep for a while.
+func Sanitized() bool {
+	return os.Getenv("KTSN_SANITIZED") == "1"
+}
+
 // Missing ends a test that cannot run, with the reason and what to do about it.
 func Missing(t testing.TB, reason string) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -211,24 +212,32 @@ func (t *Tap) read() (*Capture, error) {
 		return nil, fmt.Errorf("the offset of CLOCK_TAI changed from %v to %v during the run; run it again",
 			t.taiOffset, offset)
 	}
-	capture := &Capture{Drops: statistics.Drops}
+	packets, err := t.Seen()
+	if err != nil {
+		return nil, err
+	}
+	return &Capture{Packets: packets, Drops: statistics.Drops}, nil
+}
+
+// Seen returns what the tap has seen so far, in the order of arrival: for who waits until a frame was on the link. Whether it
+// dropped any, Stop says.
+func (t *Tap) Seen() ([]Packet, error) {
+	var packets []Packet
 	for at := 0; at < len(t.ring); at += frameBytes {
 		packet, ok, err := t.packet(t.ring[at : at+frameBytes])
-		if err != nil {
-			return nil, err
+		if err != nil || !ok {
+			return packets, err
 		}
-		if !ok {
-			break
-		}
-		capture.Packets = append(capture.Packets, packet)
+		packets = append(packets, packet)
 	}
-	return capture, nil
+	return packets, nil
 }
 
 // packet copies one slot of the ring; false when the kernel has not filled it.
 func (t *Tap) packet(slot []byte) (Packet, bool, error) {
 	header := (*unix.Tpacket2Hdr)(unsafe.Pointer(&slot[0]))
-	if header.Status&unix.TP_STATUS_USER == 0 {
+	// The kernel writes it last, perhaps just now.
+	if atomic.LoadUint32(&header.Status)&unix.TP_STATUS_USER == 0 {
 		return Packet{}, false, nil
 	}
 	end := int(header.Mac) + int(header.Snaplen)

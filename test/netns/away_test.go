@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
 // podsFolder puts beside the socket what a pod finds there (internal/agent/csi).
@@ -54,6 +55,7 @@ func TestProgramThatStartsWhileItsDaemonIsAwayWaitsForTheNext(t *testing.T) {
 	for name, leave := range leavings {
 		for _, way := range []string{"blocking", "nonblocking"} {
 			t.Run("with "+name+", "+way, func(t *testing.T) {
+				t.Parallel()
 				lab := newLab(t)
 				daemon, _ := lab.startDaemon(t)
 				lab.listenForTexts(t)
@@ -65,18 +67,21 @@ func TestProgramThatStartsWhileItsDaemonIsAwayWaitsForTheNext(t *testing.T) {
 				time.Sleep(300 * time.Millisecond)
 				_, client := lab.startDaemon(t)
 				checkSaid(t, asker, "made")
-				sent, refused := 0, 0
-				if said, _ := asker.said(t); said == "sent" {
-					sent++
-				} else if refused++; said != "ENETDOWN" || way == "blocking" {
-					t.Errorf("the message that waited: it says %q", said)
+				refused := 0 // as those that may not wait are for as long as the machine keeps ktsnd from answering
+				said, _ := asker.said(t)
+				for begun := time.Now(); said != "sent"; said, _ = asker.said(t) {
+					if said != "ENETDOWN" || way == "blocking" || time.Since(begun) > patience {
+						t.Fatalf("ktsnd is there, and a message gives %q", said)
+					}
+					refused++
+					asker.tell(t, "send")
 				}
 				for range 5 {
 					asker.does(t, "send", "sent")
 				}
-				served(t, client, uint64(sent)+5) //nolint:gosec // one or none
-				checkAccount(t, settled(t, client), sent+5, refused)
-				checkWire(t, tap, sent+5)
+				asker.ends(t)
+				checkAccount(t, settled(t, client), 6, refused)
+				checkWire(t, tap, 6)
 			})
 		}
 	}
@@ -103,11 +108,12 @@ func checkAccount(t *testing.T, counted control.Counters, sent, refused int) {
 
 // Where no ktsnd comes back, each message is refused, after the time that the call may take, and none leaves.
 func TestProgramWhoseDaemonStaysAwayIsRefused(t *testing.T) {
+	ways := map[string]func(*testing.T){}
 	for name, leave := range leavings {
 		for way, limit := range map[string]time.Duration{
 			"blocking": 7 * time.Second, "timeout": 3 * time.Second, "nonblocking": 2 * time.Second, "dontwait": 2 * time.Second,
 		} {
-			t.Run("with "+name+", "+way, func(t *testing.T) {
+			ways["with "+name+", "+way] = func(t *testing.T) {
 				lab := newLab(t)
 				daemon, _ := lab.startDaemon(t)
 				tap := lab.openTap(t, 100)
@@ -122,9 +128,10 @@ func TestProgramWhoseDaemonStaysAwayIsRefused(t *testing.T) {
 					}
 				}
 				checkWire(t, tap, 0)
-			})
+			}
 		}
 	}
+	testenv.AtOnce(t, ways)
 }
 
 // Without ktsnd's socket and a pod's folder the kernel's answer stands: its SO_TXTIME sends at once where there is no etf. It
@@ -136,15 +143,16 @@ func TestProgramThatIsMeantForNoDaemonIsTheKernels(t *testing.T) {
 		"because ktsnd ended in order": endInOrder,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			lab := newLab(t)
 			lab.listenForTexts(t)
 			prepare(t, lab)
 			tap := lab.openTap(t, 100)
-			asker := lab.startAsker(t, "blocking")
+			asker := lab.startAskerAhead(t, "blocking", time.Minute)
 			asker.does(t, "socket", "made")
 			asker.does(t, "send", "sent")
 			asker.does(t, "send", "sent")
-			if early := leadsOnWire(t, tap); len(early) != 2 || slices.Min(early) <= 0 {
+			if early := leadsOnWire(t, tap, 2); len(early) != 2 || slices.Min(early) <= 0 {
 				t.Errorf("messages left so long before their times: %v, want 2 and early", early)
 			}
 		})
@@ -167,6 +175,7 @@ var startingShapes = []string{"plain", "forked-and-both-send", "forked-and-the-c
 
 // All kinds of programs, of both C libraries, with and without privileges, start while ktsnd is away.
 func TestShapesOfProgramsThatStartWhileTheirDaemonIsAwayAreServed(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.addAddress(t)
 	lab.podsFolder(t)
@@ -189,7 +198,7 @@ func TestShapesOfProgramsThatStartWhileTheirDaemonIsAwayAreServed(t *testing.T) 
 				if err := finish(t, running); err != nil {
 					t.Errorf("%v; %s", err, running.Stderr())
 				}
-				checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, 2*time.Second))
+				checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, patience))
 				checkCounted(t, shape, control.Counters{}, settled(t, client))
 			})
 		}

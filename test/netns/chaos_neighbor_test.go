@@ -157,7 +157,7 @@ func beside(t *testing.T, modes []string, turns, priority int) map[string][]fare
 	enemy := lab.addHostile(t, client)
 	lab.startCounter(t, hostilePort)
 	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
-	listener := lab.startListener(t, 1000000, listenerFile)
+	listener := lab.startListener(t, forGood, listenerFile)
 	following := lab.followPodA(t)
 	talker := lab.startServedTalker(t, "--count", "1000000", "--csv", talkerFile, "--cycle", cycle.String(), "--lead", "5ms",
 		"--start", "+500ms", "--priority", strconv.Itoa(priority),
@@ -170,8 +170,7 @@ func beside(t *testing.T, modes []string, turns, priority int) map[string][]fare
 		}
 	}
 	interrupt(t, talker)
-	time.Sleep(100 * time.Millisecond)
-	interrupt(t, listener)
+	drain(t, listener)
 	traced := following.stop()
 	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
 	byMode := map[string][]fared{}

@@ -74,8 +74,7 @@ func (l *lab) startFlow(t *testing.T, number int, options ...string) *flow {
 		talkerFile:   filepath.Join(l.Dir, fmt.Sprintf("talker-%d.csv", number)),
 		listenerFile: filepath.Join(l.Dir, fmt.Sprintf("listener-%d.csv", number)),
 	}
-	// Between two lives of ktsnd nothing comes, for as long as the machine takes to start it.
-	started.listener = l.startListenerAt(t, port, 1000000, started.listenerFile, 59*time.Second)
+	started.listener = l.startListenerOn(t, netip.AddrPortFrom(topology.PodAddressB, port), forGood, started.listenerFile)
 	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", started.talkerFile, "--count", "1000000",
 		"--to", netip.AddrPortFrom(topology.PodAddressB, port).String()}, options...)
 	command := exec.Command(program(t, "tsnperf"), arguments...)
@@ -111,8 +110,7 @@ type hole struct {
 func (f *flow) missing(t *testing.T) []hole {
 	t.Helper()
 	interrupt(t, f.talker)
-	time.Sleep(time.Second)
-	interrupt(t, f.listener)
+	drain(t, f.listener)
 	sent := read(t, f.talkerFile, perf.ReadTalker)
 	received := read(t, f.listenerFile, perf.ReadListener)
 	missing := holes(sent, received)

@@ -6,4 +6,7 @@
 //
 // What is tested here does not depend on the machine's mood: that nothing is lost, changed, early or out of
 // order, and that nothing is left behind. How fast it is, `ktsn demo` measures.
+//
+// A test that mostly waits is parallel (t.Parallel; `make test` runs four of them at a time): all of it is in namespaces and
+// folders of its own. What floods, measures, or kills under load has the machine to itself.
 package netns_test

@@ -79,7 +79,7 @@ func checkReplacing(t *testing.T, to, bind string, times int,
 	company.joined(t)
 	daemon, client := company.daemon, company.client
 	talkerFile, listenerFile := filepath.Join(company.Dir, "talker.csv"), filepath.Join(company.Dir, "listener.csv")
-	listener := company.startListenerOn(t, netip.MustParseAddrPort(bind), 1000000, listenerFile, 2*time.Second)
+	listener := company.startListenerOn(t, netip.MustParseAddrPort(bind), forGood, listenerFile)
 	talker := company.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", "1ms", "--to", to)
 	var total sum
 	for range times {
@@ -92,9 +92,7 @@ func checkReplacing(t *testing.T, to, bind string, times int,
 	served(t, client, 100)
 	interrupt(t, talker)
 	total.add(settled(t, client))
-	if err := finish(t, listener); err != nil {
-		t.Fatal(err)
-	}
+	drain(t, listener)
 	checkConserved(t, read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener), total)
 }
 

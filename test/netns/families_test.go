@@ -21,6 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
 
 // The pods' IPv6 addresses, of one link, with a subnet for each node.
@@ -132,15 +133,19 @@ func (l *lab) inside(t *testing.T, text string, count int, send func()) []gopack
 	t.Helper()
 	const outerBytes = 14 + 20 + 8 + 8
 	tap := l.openTap(t, 500)
+	holds := func(frame wiretap.Packet) bool {
+		return len(frame.Head) > outerBytes && bytes.Contains(frame.Head[outerBytes:], []byte(text))
+	}
 	send()
-	time.Sleep(20 * time.Millisecond)
+	awaitWire(t, tap, count, holds)
+	time.Sleep(20 * time.Millisecond) // for such as should not be there
 	capture, err := tap.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var frames []gopacket.Packet
 	for _, packet := range capture.Packets {
-		if len(packet.Head) > outerBytes && bytes.Contains(packet.Head[outerBytes:], []byte(text)) {
+		if holds(packet) {
 			frames = append(frames, gopacket.NewPacket(packet.Head[outerBytes:], layers.LayerTypeEthernet, gopacket.Default))
 		}
 	}
@@ -174,14 +179,14 @@ func TestDatagramsOfEitherFamilyArriveAtTheirTime(t *testing.T) {
 			conn := listen(t, lab.PodB, test.network, test.at)
 			before := counters(t, client)
 			began := time.Now()
-			sent := lab.aim(t, append(test.arguments, "--port", "7788", "60000:second", "20000:first")...)
+			sent := lab.aim(t, append(test.arguments, "--port", "7788", "600000:second", "300000:first")...)
 			for _, want := range []string{"first", "second"} {
 				got, source := receive(t, conn)
 				if got != want || source.Addr().Unmap() != test.source {
 					t.Errorf("got %q from %s, want %q from %s; the calls answered %v", got, source, want, test.source, sent)
 				}
 			}
-			if took := time.Since(began); took < 60*time.Millisecond {
+			if took := time.Since(began); took < 600*time.Millisecond {
 				t.Errorf("the last arrived after %v", took)
 			}
 			if after := settled(t, client); after.Sent-before.Sent != 2 || after.KernelPath != before.KernelPath {
@@ -202,7 +207,7 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const count = 50
 			file := t.TempDir() + "/listener.csv"
-			listener := lab.startListenerOn(t, netip.AddrPortFrom(podAddress6B, listenPort), count, file, 2*time.Second)
+			listener := lab.startListenerOn(t, netip.AddrPortFrom(podAddress6B, listenPort), count, file)
 			command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to",
 				netip.AddrPortFrom(podAddress6B, listenPort).String(), "--count", "50", "--size", strconv.Itoa(payloadBytes))
 			command.Env = lab.preloaded(t)
@@ -296,6 +301,7 @@ func TestLinkLocalAddressesAreReachedByTheirInterface(t *testing.T) {
 }
 
 func TestIPv6NeighborsAreFoundAgain(t *testing.T) {
+	t.Parallel()
 	lab, client := newLab6(t)
 	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
 	for range 2 {

@@ -16,13 +16,14 @@ import (
 func TestPythonTellsNoDifference(t *testing.T) {
 	python := python(t)
 	lab := newLab(t)
-	lab.startDaemon(t, "--strategy", "etf", "--late-after", "50ms")
+	_, client := lab.startDaemon(t, "--strategy", "etf", "--late-after", "500ms")
 	listener := lab.listenForTexts(t)
 	command := exec.Command(python, "testdata/txtime.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
 	command.Env = lab.preloaded(t)
 	if err := finish(t, start(t, lab.PodA, "python3", command)); err != nil {
 		t.Fatal(err)
 	}
+	settled(t, client)
 	if got, want := texts(t, listener), []string{"python-sooner", "python-later"}; !slices.Equal(got, want) {
 		t.Errorf("arrived: %q, want %q", got, want)
 	}

@@ -63,6 +63,7 @@ func join(t *testing.T, pod *topology.Namespace, network string, group netip.Add
 }
 
 func TestGroupsAndBroadcastReachEachOtherPodOnceAtTheirTime(t *testing.T) {
+	t.Parallel()
 	company := newCompany(t)
 	const throughInterface = topology.PodInterface
 	for name, test := range map[string]struct {
@@ -165,6 +166,7 @@ func TestThePodItselfGetsNothingOfItsGroups(t *testing.T) {
 }
 
 func TestANodeThatDoesNotAnswerHoldsUpNoGroup(t *testing.T) {
+	t.Parallel()
 	company := newCompany(t)
 	if err := company.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
 		Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.99.0/24")}}); err != nil {
@@ -192,10 +194,11 @@ func TestANodeThatDoesNotAnswerHoldsUpNoGroup(t *testing.T) {
 }
 
 func TestWhoComesLaterIsReachedAsWell(t *testing.T) {
+	t.Parallel()
 	company := newCompany(t)
 	ip(t, company.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",
-		"--cycle", "5ms", "--count", "600")
+		"--cycle", "5ms", "--count", "1000000")
 	talker.Env = company.preloaded(t)
 	if err := company.client.PeerDel(t.Context(), topology.VNI, topology.NodeAddressB); err != nil {
 		t.Fatal(err)

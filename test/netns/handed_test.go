@@ -14,15 +14,17 @@ func TestWhatWasHandedOverInTimeIsMissedAndNotRefused(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--strategy", "etf")
 	lab.listenForTexts(t)
-	asker := lab.startAsker(t, "blocking")
+	const lead = 300 * time.Millisecond // so long that no disturbance of the machine keeps the call from coming in time
+	asker := lab.startAskerAhead(t, "blocking", lead)
 	asker.does(t, "socket", "made")
 	signal(t, daemon, syscall.SIGSTOP)
 	asker.does(t, "send", "sent")
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(lead + 100*time.Millisecond)
 	signal(t, daemon, syscall.SIGCONT)
 	asker.does(t, "report", "ECANCELED")
 	asker.does(t, "past", "sent")
 	asker.does(t, "report", "EINVAL")
+	asker.ends(t)
 	if counted := settled(t, client); counted.DropMissed != 1 || counted.DropTxtime != 1 {
 		t.Errorf("ktsnd counts %+v", counted)
 	}

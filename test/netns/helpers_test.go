@@ -3,7 +3,9 @@
 package netns_test
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -11,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -148,6 +151,40 @@ func start(t *testing.T, where *topology.Namespace, name string, command *exec.C
 	return started
 }
 
+// dialogue is a program that is told things and answers, line by line.
+type dialogue struct {
+	*process.Process
+	stdin  io.WriteCloser
+	stdout *bufio.Scanner
+}
+
+// startDialogue starts a program to be spoken with. Unlike exec's own pipe, what it says stays readable when it has ended.
+func startDialogue(t *testing.T, where *topology.Namespace, name string, command *exec.Cmd) dialogue {
+	t.Helper()
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	readable, writable, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { readable.Close() })
+	command.Stdout = writable
+	started := start(t, where, name, command)
+	writable.Close()
+	return dialogue{started, stdin, bufio.NewScanner(readable)}
+}
+
+// ends waits until the program has ended, which it does when nobody speaks to it any more.
+func (d *dialogue) ends(t *testing.T) {
+	t.Helper()
+	d.stdin.Close()
+	if err := finish(t, d.Process); err != nil {
+		t.Error(err)
+	}
+}
+
 // finish waits for a program to end by itself and returns what Wait does.
 func finish(t *testing.T, running *process.Process) error {
 	t.Helper()
@@ -242,6 +279,31 @@ func (l *lab) openTap(t *testing.T, count int) *wiretap.Tap {
 	return tap
 }
 
+// awaitWire waits until the tap has seen so many frames of that kind. That ktsnd has sent them does not say so: the kernel may
+// still have them in a backlog.
+func awaitWire(t *testing.T, tap *wiretap.Tap, count int, is func(wiretap.Packet) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		packets, err := tap.Seen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		for _, packet := range packets {
+			if is(packet) {
+				seen++
+			}
+		}
+		if seen >= count {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%d frames on the wire, want %d", seen, count)
+			return
+		}
+	}
+}
+
 // addPackets takes the tap's messages of tsnperf.
 func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 	t.Helper()
@@ -268,21 +330,23 @@ func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 // startListener starts tsnperf's listener in pod b and returns once it listens.
 func (l *lab) startListener(t *testing.T, count int, file string) *process.Process {
 	t.Helper()
-	return l.startListenerAt(t, listenPort, count, file, 2*time.Second)
+	return l.startListenerOn(t, netip.AddrPortFrom(topology.PodAddressB, listenPort), count, file)
 }
 
-func (l *lab) startListenerAt(t *testing.T, port uint16, count int, file string, idle time.Duration) *process.Process {
+func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file string) *process.Process {
 	t.Helper()
-	return l.startListenerOn(t, netip.AddrPortFrom(topology.PodAddressB, port), count, file, idle)
+	return startListenerIn(t, l.PodB, at, count, file)
 }
 
-func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file string, idle time.Duration) *process.Process {
-	t.Helper()
-	return startListenerIn(t, l.PodB, at, count, file, idle)
-}
+// forGood is as many messages as nobody sends: such a listener goes on until it is drained.
+const forGood = 1000000
 
-func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string, idle time.Duration) *process.Process {
+func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string) *process.Process {
 	t.Helper()
+	first, idle := patience/2, patience/4
+	if count == forGood { // for as long as the machine takes to start a ktsnd, or whatever comes between two messages
+		first, idle = time.Hour, time.Hour
+	}
 	readable, writable, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +354,7 @@ func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, c
 	defer readable.Close()
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file,
 		"--bind", at.String(),
-		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", "5s", "--idle-timeout", idle.String())
+		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", inSeconds(first), "--idle-timeout", inSeconds(idle))
 	command.ExtraFiles = []*os.File{writable}
 	listener := start(t, pod, "listener", command)
 	writable.Close()
@@ -299,6 +363,64 @@ func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, c
 		t.Fatalf("the listener is not ready: %v; it says: %s", err, listener.Stderr())
 	}
 	return listener
+}
+
+func inSeconds(of time.Duration) string { return strconv.Itoa(int(of.Seconds())) + "s" }
+
+// drain ends a listener when it has all that was sent to it.
+func drain(t *testing.T, listener *process.Process) {
+	t.Helper()
+	time.Sleep(500 * time.Millisecond) // for what the kernel has not brought there yet
+	for deadline := time.Now().Add(patience); unread(t, listener) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the listener does not read; it says: %s", listener.Stderr())
+		}
+	}
+	interrupt(t, listener)
+}
+
+// unread is how many bytes wait in the UDP sockets of a process: proc(5), /proc/net/udp.
+func unread(t *testing.T, running *process.Process) uint64 {
+	t.Helper()
+	const queues, inode = 4, 9
+	own := socketsOf(t, running)
+	bytes := uint64(0)
+	for _, name := range []string{"udp", "udp6"} {
+		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", running.PID(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(table)) {
+			fields := strings.Fields(line)
+			if len(fields) <= inode || !own["socket:["+fields[inode]+"]"] {
+				continue
+			}
+			_, receive, _ := strings.Cut(fields[queues], ":")
+			waiting, err := strconv.ParseUint(receive, 16, 64)
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			bytes += waiting
+		}
+	}
+	return bytes
+}
+
+// socketsOf are the sockets of a process, as "socket:[INODE]".
+func socketsOf(t *testing.T, running *process.Process) map[string]bool {
+	t.Helper()
+	folder := fmt.Sprintf("/proc/%d/fd", running.PID())
+	descriptors, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]bool{}
+	for _, descriptor := range descriptors {
+		if to, err := os.Readlink(filepath.Join(folder, descriptor.Name())); err == nil {
+			own[to] = true
+		}
+	}
+	return own
 }
 
 func read[T any](t *testing.T, path string, from func(io.Reader) ([]T, error)) []T {
@@ -347,21 +469,39 @@ func counters(t *testing.T, client *control.Client) control.Counters {
 	return status.Counters
 }
 
-// settled waits until ktsnd has nothing pending and returns its counters.
+// settled waits until all that applications ever handed over has left or was dropped, and returns ktsnd's counters, which are
+// final then. They must have ended, or be about to: ktsnd forgets a process when its ring is empty, and only that tells that
+// it is. What lies in the ring of one that goes on is taken when ktsnd looks there, without a doorbell if its time is far
+// enough away, and does not count as pending before.
 func settled(t *testing.T, client *control.Client) control.Counters {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		left := unsettled(t, client) // first: what ended then is in the counters that are read now
 		status, err := client.Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if status.Pending == 0 {
+		if left == 0 && status.Pending == 0 {
 			return status.Counters
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d messages stay pending", status.Pending)
+			t.Fatalf("%d messages stay pending, of %d processes", status.Pending, left)
 		}
 	}
+}
+
+// unsettled is of how many processes ktsnd has the ring, also of such as have ended.
+func unsettled(t *testing.T, client *control.Client) uint64 {
+	t.Helper()
+	pods, err := client.Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := uint64(0)
+	for _, pod := range pods {
+		left += pod.Processes
+	}
+	return left
 }
 
 // python returns the path of CPython, whose socket module is somebody else's program.

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
@@ -101,6 +100,7 @@ func oldEnough(version string) bool {
 }
 
 func TestAnotherPreloadedLibrarySeesWhatItShould(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.addAddress(t)
 	_, client := lab.startDaemon(t)
@@ -130,7 +130,7 @@ func TestAnotherPreloadedLibrarySeesWhatItShould(t *testing.T) {
 				if err := finish(t, start(t, lab.PodA, "application", command)); err != nil {
 					t.Error(err)
 				}
-				checkServed(t, turns, receiver.take(t, 4, time.Second))
+				checkServed(t, turns, receiver.take(t, 4, patience))
 				checkCounted(t, turns, before, settled(t, client))
 				said, err := os.ReadFile(report)
 				if want := fmt.Sprintf("sendmsg %d\n", test.want); err != nil || string(said) != want {
@@ -156,7 +156,7 @@ func TestKtsnRunReachesProgramsOfBothLibraries(t *testing.T) {
 			if err := finish(t, start(t, lab.PodA, "ktsn run", command)); err != nil {
 				t.Error(err)
 			}
-			checkServed(t, plain, receiver.take(t, 3, time.Second))
+			checkServed(t, plain, receiver.take(t, 3, patience))
 			checkCounted(t, plain, before, settled(t, client))
 		})
 	}

@@ -35,8 +35,8 @@ func TestIsochronSendsThroughLibktsn(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		arguments []string
-		// listen returns the payload of what arrives next, nil when nothing does.
-		listen func(*lab, *testing.T) func() []byte
+		// listen returns the payload of what arrives next, nil when nothing does for so long.
+		listen func(*lab, *testing.T) func(time.Duration) []byte
 	}{
 		"UDP": {[]string{"--l4", "--ip-destination", topology.PodAddressB.String()}, (*lab).listenForIsochronUDP},
 		"Ethernet": {[]string{"--l2", "--dmac", "ff:ff:ff:ff:ff:ff", "--etype", strconv.Itoa(etherType)},
@@ -68,13 +68,13 @@ func TestIsochronSendsThroughLibktsn(t *testing.T) {
 
 // checkIsochron reads what every message of isochron begins with: when it was to be sent, when its sender woke up for
 // that, and its number. All numbers stand in network order. Whether the sender woke up in time is its own affair.
-func checkIsochron(t *testing.T, receive func() []byte) {
+func checkIsochron(t *testing.T, receive func(time.Duration) []byte) {
 	t.Helper()
 	const headerBytes = 20
 	const cycle = 5 * time.Millisecond
 	var first uint64
 	for number := uint32(1); number <= isochronMessages; number++ {
-		payload := receive()
+		payload := receive(patience)
 		if len(payload) < headerBytes {
 			t.Fatalf("got % x for message %d", payload, number)
 		}
@@ -86,17 +86,17 @@ func checkIsochron(t *testing.T, receive func() []byte) {
 			t.Errorf("message %d arrived in place of %d; due %v after the first", got, number, time.Duration(due-first))
 		}
 	}
-	if more := receive(); more != nil {
+	if more := receive(afterTheLast); more != nil {
 		t.Errorf("% x came after the last", more)
 	}
 }
 
-func (l *lab) listenForIsochronUDP(t *testing.T) func() []byte {
+func (l *lab) listenForIsochronUDP(t *testing.T) func(time.Duration) []byte {
 	t.Helper()
 	conn := listen(t, l.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, isochronDataPort))
-	return func() []byte {
+	return func(wait time.Duration) []byte {
 		buffer := make([]byte, 2000)
-		_ = conn.SetReadDeadline(time.Now().Add(afterTheLast))
+		_ = conn.SetReadDeadline(time.Now().Add(wait))
 		n, err := conn.Read(buffer)
 		if err != nil {
 			return nil
@@ -105,12 +105,12 @@ func (l *lab) listenForIsochronUDP(t *testing.T) func() []byte {
 	}
 }
 
-func (l *lab) listenForIsochronEthernet(t *testing.T) func() []byte {
+func (l *lab) listenForIsochronEthernet(t *testing.T) func(time.Duration) []byte {
 	t.Helper()
 	const headerBytes = 14
 	fd := listenPacket(t, l.PodB)
-	return func() []byte {
-		frame := receiveFrame(t, fd, afterTheLast)
+	return func(wait time.Duration) []byte {
+		frame := receiveFrame(t, fd, wait)
 		if len(frame) < headerBytes {
 			return nil
 		}

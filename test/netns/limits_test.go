@@ -3,10 +3,8 @@
 package netns_test
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -26,37 +24,27 @@ const (
 
 // opener opens timed sockets and sends on each.
 type opener struct {
-	t     *testing.T
-	input io.Writer
-	lines *bufio.Scanner
+	dialogue
+	t *testing.T
 }
 
 func startOpener(t *testing.T, python string, pod *topology.Namespace, environment []string) *opener {
 	t.Helper()
 	command := exec.Command(python, "testdata/limits.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
 	command.Env = environment
-	input, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	output, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	start(t, pod, "python3", command)
-	return &opener{t, input, bufio.NewScanner(output)}
+	return &opener{startDialogue(t, pod, "python3", command), t}
 }
 
 // another returns how it went with one more socket.
 func (o *opener) another() string {
 	o.t.Helper()
-	if _, err := fmt.Fprintln(o.input, "another"); err != nil {
+	if _, err := fmt.Fprintln(o.stdin, "another"); err != nil {
 		o.t.Fatal(err)
 	}
-	if !o.lines.Scan() {
-		o.t.Fatalf("it ended: %v", o.lines.Err())
+	if !o.stdout.Scan() {
+		o.t.Fatalf("it ended: %v", o.stdout.Err())
 	}
-	return o.lines.Text()
+	return o.stdout.Text()
 }
 
 // otherLimits are those that count for the other pod.

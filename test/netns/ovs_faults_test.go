@@ -97,11 +97,13 @@ func TestOpenVSwitchIsSetUpAndTakenDownWithoutATrace(t *testing.T) {
 		lab.refused(t, "needs 1000000 MB of hugepages", "--memory", "1000000")
 		lab.refused(t, "is not the run directory of the ovs-vswitchd that follows", "--run-dir", lab.dir)
 		lab.refused(t, "there is no such interface", "--interface", "eno9")
-		lab.refused(t, "has the address 192.0.2.1, which is to be br-phy's", "--interface", "", "--device", "0000:ff:1f.7")
+		lab.refused(t, "has the address 192.0.2.1, which is to be br-phy's", "--interface", "", "--device", "net_af_packet9,iface=eno9")
+		lab.refused(t, "--device 0000:ff:1f.7: there is no such PCI device", "--interface", "", "--device", "0000:ff:1f.7")
+		lab.refused(t, "--device net_af_xdp0,iface=eno9: there is no interface eno9", "--interface", "", "--device", "net_af_xdp0,iface=eno9")
 		ip(t, lab.NodeA, "route", "add", "203.0.113.0/24", "via", topology.NodeAddressB.String())
 		lab.refused(t, "phys0 leads to the gateway 192.0.2.2")
 		ip(t, lab.NodeA, "route", "del", "203.0.113.0/24")
-		lab.refused(t, "cannot open ktsn-phys", "--interface", "", "--device", "0000:ff:1f.7", "--address", "198.51.100.1/24")
+		lab.refused(t, "cannot open ktsn-phys", "--interface", "", "--device", "net_af_packet9,iface=eno9", "--address", "198.51.100.1/24")
 	})
 	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
 		t.Fatalf("%v: %s", err, said)
@@ -178,7 +180,7 @@ func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, own string) {
 // awaitNeighbor waits until node b sends to that interface what is for node a.
 func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 	t.Helper()
-	const soon = time.Second // far less than the kernel takes to doubt what it knows
+	const soon = 5 * time.Second // far less than the kernel takes to doubt what it knows
 	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
 		neighbor, own := l.neighbor(t, name)
 		if neighbor == own {
@@ -242,6 +244,7 @@ func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
 }
 
 func TestOpenVSwitchThatHasEndedIsToldSoAndCanBeTakenDown(t *testing.T) {
+	t.Parallel() // it waits for what has ended, and its Open vSwitch hardly runs
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
@@ -49,7 +48,7 @@ func (s *stream) start(t *testing.T, count int) {
 	t.Helper()
 	dir := t.TempDir()
 	s.sent, s.received = filepath.Join(dir, "talker.csv"), filepath.Join(dir, "listener.csv")
-	s.listener = startListenerIn(t, s.to, s.target, count, s.received, 3*time.Second)
+	s.listener = startListenerIn(t, s.to, s.target, count, s.received)
 	arguments := []string{"talker", "--quiet", "--clock", "tai", "--csv", s.sent, "--bind", s.source.String(), "--to", s.target.String(),
 		"--count", strconv.Itoa(count), "--cycle", "2ms"}
 	if !s.timed {
@@ -107,7 +106,7 @@ func TestNodesWithAndWithoutOpenVSwitchAreInOneNetwork(t *testing.T) {
 		t.Run(name, func(t *testing.T) { one.check(t, count) })
 	}
 	for name, client := range map[string]*control.Client{"ovs": switched, "direct": direct} {
-		if seen := counters(t, client); seen.Sent != count || seen.Dropped() != 0 {
+		if seen := settled(t, client); seen.Sent != count || seen.Dropped() != 0 {
 			t.Errorf("the ktsnd with uplink %s sent %d and dropped %d", name, seen.Sent, seen.Dropped())
 		}
 	}

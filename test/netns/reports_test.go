@@ -3,8 +3,6 @@
 package netns_test
 
 import (
-	"bufio"
-	"io"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -17,11 +15,7 @@ import (
 )
 
 // interluded is a case of ktsn-test-txtime that waits in the middle.
-type interluded struct {
-	*process.Process
-	stdin  io.Closer
-	stdout *bufio.Scanner
-}
+type interluded struct{ dialogue }
 
 // startInterlude starts the case and waits until it has come so far. It returns what it said until then.
 func (l *lab) startInterlude(t *testing.T) (*interluded, []string) {
@@ -29,15 +23,7 @@ func (l *lab) startInterlude(t *testing.T) (*interluded, []string) {
 	command := exec.Command(program(t, "ktsn-test-txtime"), topology.PodAddressB.String(), strconv.Itoa(listenPort),
 		"interlude")
 	command.Env = l.preloaded(t)
-	stdin, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	running := &interluded{start(t, l.PodA, "ktsn-test-txtime", command), stdin, bufio.NewScanner(stdout)}
+	running := &interluded{startDialogue(t, l.PodA, "ktsn-test-txtime", command)}
 	return running, running.said()
 }
 
@@ -67,6 +53,7 @@ func TestReportsOutliveKtsnd(t *testing.T) {
 		"left alone":        func(*testing.T, *lab, *process.Process) {},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			lab := newLab(t)
 			daemon, _ := lab.startDaemon(t, "--strategy", "etf")
 			listener := lab.listenForTexts(t)

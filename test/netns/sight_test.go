@@ -54,7 +54,7 @@ func (l *lab) ask(t *testing.T, arguments ...string) string {
 func TestFlowsAndPodsAreAsTheKernelKnowsThem(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	lab.startListener(t, 1000000, filepath.Join(lab.Dir, "listener.csv"))
+	lab.startListener(t, forGood, filepath.Join(lab.Dir, "listener.csv"))
 	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"))
 	flow := soleFlow(t, client)
 	if flow.Identity != identity || flow.PID != talker.PID() || flow.Clock != "CLOCK_TAI" || flow.Deadline ||
@@ -74,7 +74,7 @@ func TestFlowsAndPodsAreAsTheKernelKnowsThem(t *testing.T) {
 	if !strings.Contains(text, strconv.Itoa(talker.PID())+" ") || !strings.Contains(text, flow.LocalAddress) {
 		t.Errorf("ktsn status does not show the flow:\n%s", text)
 	}
-	checkTop(t, lab.ask(t, "top", "--once", "--interval", "300ms", "-o", "json"), flow.Number)
+	checkTop(t, lab.ask(t, "top", "--once", "--interval", "1s", "-o", "json"), flow.Number)
 	interrupt(t, talker)
 	counted := settled(t, client)
 	if flows, err := client.Flows(t.Context()); err != nil || len(flows) != 0 {
@@ -120,7 +120,7 @@ func TestTraceFollowsMessagesFromTheCallToTheWire(t *testing.T) {
 	const count = 50
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	lab.startListener(t, 1000000, filepath.Join(lab.Dir, "listener.csv"))
+	lab.startListener(t, forGood, filepath.Join(lab.Dir, "listener.csv"))
 	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"))
 	flow := soleFlow(t, client)
 	messages := traced(t, []byte(lab.ask(t, "trace", "--pod", identity, "--flow", strconv.FormatUint(flow.Number, 10),
@@ -218,6 +218,7 @@ func TestTraceEndsWithItsClient(t *testing.T) {
 }
 
 func TestTraceThatNobodyReadsEnds(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	if err := client.TraceStart(t.Context(), "", 0); err != nil {

@@ -3,9 +3,7 @@
 package netns_test
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -18,30 +16,26 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 )
 
 // asker is a run of testdata/silent.py in pod a, which does one thing after another as it is told.
-type asker struct {
-	*process.Process
-	stdin  io.Writer
-	stdout *bufio.Scanner
-}
+type asker struct{ dialogue }
 
 func (l *lab) startAsker(t *testing.T, way string) *asker {
 	t.Helper()
-	command := exec.Command(python(t), "testdata/silent.py", way, topology.PodAddressB.String(), strconv.Itoa(listenPort))
+	return l.startAskerAhead(t, way, 20*time.Millisecond)
+}
+
+// startAskerAhead starts one whose messages are due so much later than they are sent.
+func (l *lab) startAskerAhead(t *testing.T, way string, lead time.Duration) *asker {
+	t.Helper()
+	command := exec.Command(python(t), "testdata/silent.py", way, topology.PodAddressB.String(), strconv.Itoa(listenPort),
+		strconv.FormatInt(lead.Nanoseconds(), 10))
 	command.Env = l.preloaded(t)
-	stdin, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &asker{start(t, l.PodA, "silent.py "+way, command), stdin, bufio.NewScanner(stdout)}
+	return &asker{startDialogue(t, l.PodA, "silent.py "+way, command)}
 }
 
 // tell has it make a socket or send a message, without waiting for what comes of it.
@@ -76,18 +70,33 @@ func (a *asker) does(t *testing.T, what, want string) time.Duration {
 	return took
 }
 
-// leadsOnWire is of each message on the wire whose payload is its transmit time how long before that it was there.
-func leadsOnWire(t *testing.T, tap *wiretap.Tap) []time.Duration {
+// txtimeOf is the transmit time that is the payload of a message on the wire; false for all else.
+func txtimeOf(frame wiretap.Packet) (int64, bool) {
+	datagram, err := wiretap.Dissect(frame.Head)
+	if err != nil || datagram.Destination.Port() != listenPort {
+		return 0, false
+	}
+	txtime, err := strconv.ParseInt(string(datagram.Payload), 10, 64)
+	return txtime, err == nil
+}
+
+// leadsOnWire is of each message on the wire whose payload is its transmit time how long before that it was there. It waits
+// for so many.
+func leadsOnWire(t *testing.T, tap *wiretap.Tap, want int) []time.Duration {
 	t.Helper()
-	seen := &observed{}
-	seen.addPackets(t, tap)
+	awaitWire(t, tap, want, func(frame wiretap.Packet) bool { _, ok := txtimeOf(frame); return ok })
+	capture, err := tap.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if capture.Drops > 0 {
+		t.Fatalf("the tap dropped %d frames", capture.Drops)
+	}
 	var leads []time.Duration
-	for i, packet := range seen.packets {
-		txtime, err := strconv.ParseInt(string(packet.Payload), 10, 64)
-		if packet.Destination.Port() != listenPort || err != nil {
-			continue
+	for _, frame := range capture.Packets {
+		if txtime, ok := txtimeOf(frame); ok {
+			leads = append(leads, time.Duration(txtime-frame.TAI))
 		}
-		leads = append(leads, time.Duration(txtime-seen.wireTAI[i]))
 	}
 	return leads
 }
@@ -95,7 +104,7 @@ func leadsOnWire(t *testing.T, tap *wiretap.Tap) []time.Duration {
 // checkWire checks that so many messages whose payload is their transmit time were on the wire, none before it.
 func checkWire(t *testing.T, tap *wiretap.Tap, want int) {
 	t.Helper()
-	leads := leadsOnWire(t, tap)
+	leads := leadsOnWire(t, tap, want)
 	for _, early := range leads {
 		if early > 0 {
 			t.Errorf("a message was on the wire %v before its time", early)
@@ -108,8 +117,9 @@ func checkWire(t *testing.T, tap *wiretap.Tap, want int) {
 
 // A call that must not wait does not wait for seconds, and the message does not leave early instead.
 func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
+	ways := map[string]func(*testing.T){}
 	for _, way := range []string{"nonblocking", "dontwait", "timeout"} {
-		t.Run(way, func(t *testing.T) {
+		ways[way] = func(t *testing.T) {
 			lab := newLab(t)
 			daemon, client := lab.startDaemon(t)
 			lab.listenForTexts(t)
@@ -132,23 +142,26 @@ func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
 				}
 			}
 			asker.does(t, "send", "sent")
-			served(t, client, 2)
+			asker.ends(t)
 			counted := settled(t, client)
 			if counted.Unanswered < 5 || counted.Taken != 2 || counted.KernelPath != 0 {
 				t.Errorf("ktsnd counts %+v", counted)
 			}
 			checkWire(t, tap, 2)
+			awaitSaid(t, daemon, "did not answer in time")
 			if count := strings.Count(daemon.Stderr(), "did not answer in time"); count != 1 {
 				t.Errorf("ktsnd says %d times that it did not answer: %s", count, daemon.Stderr())
 			}
-		})
+		}
 	}
+	testenv.AtOnce(t, ways)
 }
 
 // Where somebody listens and never answers, nothing timed ever leaves, whatever the kernel thinks of SO_TXTIME.
 func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
+	asUsers := map[string]func(*testing.T){}
 	for _, user := range users {
-		t.Run(user, func(t *testing.T) {
+		asUsers[user] = func(t *testing.T) {
 			lab := newLab(t)
 			listenApp(t, lab.socket)
 			tap := lab.openTap(t, 100)
@@ -173,35 +186,38 @@ func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
 			if seen.addPackets(t, tap); len(seen.packets) != 0 {
 				t.Errorf("%d messages were on the wire", len(seen.packets))
 			}
-		})
+		}
 	}
+	testenv.AtOnce(t, asUsers)
 }
 
 // A process that ktsnd served asks for another socket while ktsnd is away, and that waits for the next ktsnd.
 func TestSocketsMadeBetweenTwoDaemonsAreServedByTheSecond(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
-	daemon, _ := lab.startDaemon(t)
+	daemon, client := lab.startDaemon(t)
 	lab.listenForTexts(t)
 	tap := lab.openTap(t, 100)
 	asker := lab.startAsker(t, "blocking")
 	asker.does(t, "socket", "made")
 	asker.does(t, "send", "sent")
-	time.Sleep(100 * time.Millisecond)
+	left(t, client, 1) // or it is uncertain whether it has left
 	kill(t, daemon)
 	asker.tell(t, "socket")
 	time.Sleep(300 * time.Millisecond)
-	_, client := lab.startDaemon(t)
+	_, client = lab.startDaemon(t)
 	if said, _ := asker.said(t); said != "made" {
 		t.Errorf("it says %q", said)
 	}
 	asker.does(t, "send", "sent")
-	served(t, client, 1)
+	asker.ends(t)
 	settled(t, client)
 	checkWire(t, tap, 2)
 }
 
 // All programs of all shapes, beside a ktsnd that hardly ever runs: whatever they do, nothing is early and nothing lost.
 func TestEveryShapeOfProgramIsServedByADaemonThatHardlyRuns(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.addAddress(t)
 	environment := lab.publicly(t)
@@ -217,7 +233,7 @@ func TestEveryShapeOfProgramIsServedByADaemonThatHardlyRuns(t *testing.T) {
 				if err := running.Wait(); err != nil {
 					t.Errorf("%v; %s", err, running.Stderr())
 				}
-				checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, 2*time.Second))
+				checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, patience))
 				checkCounted(t, shape, before, settled(t, client))
 			})
 		}

@@ -3,7 +3,6 @@
 package netns_test
 
 import (
-	"bufio"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -17,26 +16,22 @@ func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
 	python := python(t)
 	for _, way := range []string{"poll", "select", "epoll", "epoll-edge"} {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			lab := newLab(t)
 			daemon, _ := lab.startDaemon(t)
 			lab.listenForTexts(t) // so that nobody answers that the port is closed
 			command := exec.Command(python, "testdata/space.py", topology.PodAddressB.String(), strconv.Itoa(listenPort), way)
 			command.Env = lab.preloaded(t)
-			stdout, err := command.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			running := start(t, lab.PodA, "python3", command)
-			lines := bufio.NewScanner(stdout)
-			if !lines.Scan() || lines.Text() != "waiting" {
-				t.Fatalf("it said %q; %s", lines.Text(), running.Stderr())
+			running := startDialogue(t, lab.PodA, "python3", command)
+			if !running.stdout.Scan() || running.stdout.Text() != "waiting" {
+				t.Fatalf("it said %q; %s", running.stdout.Text(), running.Stderr())
 			}
 			if err := syscall.Kill(daemon.PID(), syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
 			<-daemon.Done()
 			lab.startDaemon(t)
-			if err := finish(t, running); err != nil {
+			if err := finish(t, running.Process); err != nil {
 				t.Errorf("it was not woken: %v; %s", err, running.Stderr())
 			}
 		})
@@ -45,6 +40,7 @@ func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
 
 // Where libktsn finds no descriptor for its own, epoll still says that the socket is writable.
 func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
+	t.Parallel()
 	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
@@ -68,6 +64,7 @@ func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
 }
 
 func TestPollWaitsWithoutWhatWasClosedBehindItsBack(t *testing.T) {
+	t.Parallel()
 	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
@@ -127,10 +129,13 @@ func texts(t *testing.T, listener *net.UDPConn) []string {
 	defer listener.Close()
 	var all []string
 	buffer := make([]byte, 2000)
-	_ = listener.SetReadDeadline(time.Now().Add(afterTheLast))
 	for {
+		_ = listener.SetReadDeadline(time.Now().Add(afterTheLast))
 		n, _, err := listener.ReadFromUDPAddrPort(buffer)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if waiting(t, listener) {
+				continue
+			}
 			return all
 		}
 		if err != nil {
@@ -140,13 +145,32 @@ func texts(t *testing.T, listener *net.UDPConn) []string {
 	}
 }
 
+// waiting tells whether a datagram is there: a deadline that has passed keeps it from being read.
+func waiting(t *testing.T, listener *net.UDPConn) bool {
+	t.Helper()
+	raw, err := listener.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := false
+	if err := raw.Control(func(fd uintptr) {
+		_, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		there = err == nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return there
+}
+
 func TestApplicationsCannotTellFromTheKernel(t *testing.T) {
+	t.Parallel()
 	for _, setup := range txtime.Setups {
 		t.Run(string(setup), func(t *testing.T) { compareCases(t, program(t, "ktsn-test-txtime"), setup) })
 	}
 }
 
 func TestApplicationsOfMuslCannotTellEither(t *testing.T) {
+	t.Parallel()
 	compareCases(t, compileWithMusl(t, "txtime", "txtime/*.c", "-pthread"), txtime.ETF)
 }
 
@@ -178,6 +202,7 @@ func (l *lab) compareCase(t *testing.T, application string, one txtime.Case, rec
 // The kernel of this machine says what it says, with libktsn or without: where it has no etf, in the cases that need
 // none.
 func TestOptionsAreThoseOfThisKernel(t *testing.T) {
+	t.Parallel()
 	lab, _ := newLab6(t)
 	sender := program(t, "ktsn-test-txtime")
 	for _, one := range casesOf(txtime.Any) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
@@ -27,19 +28,29 @@ func (l *lab) setUplink(t *testing.T, set func(netlink.Link) error) {
 	}
 }
 
+// await waits until ktsnd counts so.
+func await(t *testing.T, client *control.Client, what string, is func(control.Counters) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(counters(t, client)); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so: %s; counted %+v", what, counters(t, client))
+		}
+	}
+}
+
 func TestWhatIsDueWhileTheUplinkIsDownIsDroppedAndCounted(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	command := exec.Command(program(t, "ktsn-test-send"), topology.PodAddressB.String(), "7788",
-		"200000:first", "700000:while it is down", "2500000:after")
+		"200000:first", "2000000:while it is down", "4500000:after")
 	command.Env = lab.preloaded(t)
 	arrivals := lab.receive(t, 2, func() {
 		if err := finish(t, start(t, lab.PodA, "ktsn-test-send", command)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(400 * time.Millisecond)
+		await(t, client, "the first has left", func(counted control.Counters) bool { return counted.Sent == 1 })
 		lab.setUplink(t, netlink.LinkSetDown)
-		time.Sleep(700 * time.Millisecond)
+		await(t, client, "the second was due", func(counted control.Counters) bool { return counted.DropPort > 0 || counted.Sent > 1 })
 		lab.setUplink(t, netlink.LinkSetUp)
 	})
 	if arrivals[0].text != "first" || arrivals[1].text != "after" {

@@ -33,7 +33,7 @@ var (
 	errPolicy  error
 )
 
-// needPolicy is needOperator with the chart's policy on pods in force. It stays for the tests that come after.
+// needPolicy is needOperator with the chart's policies on pods and on networks' status in force. They stay for the tests that come after.
 func needPolicy(t *testing.T) context.Context {
 	t.Helper()
 	const helm = "../../bin/helm"
@@ -41,17 +41,17 @@ func needPolicy(t *testing.T) context.Context {
 		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
 	ctx := needOperator(t)
-	policyOnce.Do(func() { errPolicy = applyPolicy(ctx, helm) })
+	policyOnce.Do(func() { errPolicy = applyPolicies(ctx, helm) })
 	if errPolicy != nil {
 		t.Fatal(errPolicy)
 	}
 	return ctx
 }
 
-// applyPolicy makes what helm renders, and waits until the API server goes by it.
-func applyPolicy(ctx context.Context, helm string) error {
+// applyPolicies makes what helm renders, and waits until the API server goes by it.
+func applyPolicies(ctx context.Context, helm string) error {
 	text, err := exec.CommandContext(ctx, helm, "template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0",
-		"--show-only", "templates/operator-pods.yaml").Output()
+		"--show-only", "templates/operator-pods.yaml", "--show-only", "templates/operator-status.yaml").Output()
 	if err != nil {
 		return fmt.Errorf("render the chart: %w", err)
 	}
@@ -64,8 +64,20 @@ func applyPolicy(ctx context.Context, helm string) error {
 			return err
 		}
 	}
+	probe := newNetwork("policy-probe", 219, "10.219.0.0/16")
+	if err := admin.Create(ctx, probe); err != nil {
+		return err
+	}
+	defer func() { _ = admin.Delete(ctx, probe) }() // which disturbs nobody if it stays
+	nobody, err := agentOf("")
+	if err != nil {
+		return err
+	}
 	return within(ctx, func() error {
 		if err := admin.Create(ctx, labelledByHand("probe"), client.DryRunAll); err == nil {
+			return errNotYet
+		}
+		if err := nobody.Status().Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"pods":7}}`)), client.DryRunAll); err == nil {
 			return errNotYet
 		}
 		return nil

@@ -335,6 +335,15 @@ void rig_wait_pending(struct rig *rig, uint32_t pending)
 		a_moment(rig, since_ns, "pending");
 }
 
+void rig_wait_free_slots(struct rig *rig, const struct rig_ring *ring, uint32_t slots)
+{
+	int64_t since_ns = clock_ns(CLOCK_MONOTONIC);
+
+	while (rig_ring_free_slots(ring) < slots)
+		a_moment(rig, since_ns, "return of the slots");
+	assert_int_equal(rig_ring_free_slots(ring), slots);
+}
+
 void rig_wait_retired(struct rig *rig, uint32_t count)
 {
 	int64_t since_ns = clock_ns(CLOCK_MONOTONIC);

@@ -70,6 +70,8 @@ void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, u
 void rig_ring_close(struct rig *rig, struct rig_ring *ring);
 void rig_ring_fini(struct rig_ring *ring);
 uint32_t rig_ring_free_slots(const struct rig_ring *ring);
+/* A slot is given back after its message was counted. */
+void rig_wait_free_slots(struct rig *rig, const struct rig_ring *ring, uint32_t slots);
 
 /* They are freed when the loop gives them back. */
 struct loop_flow *rig_flow_open(struct rig *rig, struct rig_ring *ring, uint32_t index, uint64_t number,

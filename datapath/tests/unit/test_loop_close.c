@@ -55,7 +55,8 @@ static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
 	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
 	bench.ring.share.pending_max = 1;
-	bench_send_number(&bench, 0, clock_tai_ns() + 100 * MS);
+	/* Far enough away for it not to leave before the other one is gone, also where the machine stops. */
+	bench_send_number(&bench, 0, clock_tai_ns() + 1000 * MS);
 	bench_wait_taken(&bench, 1);
 	/* Held back: it stays in the ring, which counts as having a backlog. */
 	bench_send_number(&bench, 1, clock_tai_ns());

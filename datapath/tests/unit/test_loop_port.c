@@ -66,7 +66,7 @@ static void frames_that_the_port_fails_are_dropped(void **state)
 		bench_send_number(bench, i, txtime_tai_ns);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_port, 3);
 	bench_wait_sent(bench, 7);
-	assert_int_equal(rig_ring_free_slots(&bench->ring), BENCH_SLOTS);
+	rig_wait_free_slots(&bench->rig, &bench->ring, BENCH_SLOTS);
 }
 
 /* A port may stop at a frame that failed: what comes behind it was not refused, and is others'. */

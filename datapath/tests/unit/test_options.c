@@ -125,6 +125,8 @@ static void uplink_is_direct_unless_it_is_open_vswitch(void **state)
 	(void)state;
 	assert_int_equal(options.uplink, UPLINK_DIRECT);
 	assert_null(options.vhost_path);
+	assert_string_equal(parse_good("--interface a --device net_af_xdp0,iface=a,start_queue=1").device,
+			    "net_af_xdp0,iface=a,start_queue=1");
 	assert_int_equal(parse_good("--interface a --uplink direct").uplink, UPLINK_DIRECT);
 	options = parse_good("--interface a --uplink ovs");
 	assert_int_equal(options.uplink, UPLINK_OVS);
@@ -212,6 +214,8 @@ static const struct bad_line {
 	{"--interface a --uplink ovs --vhost-socket v", "ktsnd: --vhost-socket v: must be an absolute path"},
 	{"--interface a --uplink ovs --vhost-socket /a,b",
 	 "ktsnd: --vhost-socket /a,b: must be an absolute path"},
+	{"--interface a --device net_af_xdp0,iface=a",
+	 "ktsnd: --device net_af_xdp0,iface=a: an XDP socket takes from the kernel what its queue receives"},
 	{"--interface a --vhost-socket /tmp/v", "ktsnd: --vhost-socket is for --uplink ovs; leave it out"},
 	{"--interface a --uplink ovs --device 0000:01:00.0",
 	 "ktsnd: --device with --uplink ovs: the device is Open"},

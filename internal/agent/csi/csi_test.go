@@ -480,6 +480,49 @@ func TestASweepAndAPublicationOfThePodDoNotMeet(t *testing.T) {
 	n.isClean(t)
 }
 
+// What a kubelet that is late would have published, nobody would unmount any more.
+func TestAnAgentThatHasClosedPublishesNothingAndUnmounts(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, "before", "ktsn")
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	n.daemon.removing = sync.OnceFunc(func() {
+		close(asked)
+		<-goOn
+	})
+	n.daemon.refuse = errors.New("ktsnd does not answer") // so that what it has made is removed again
+	published := make(chan error, 1)
+	go func() {
+		_, err := n.client.NodePublishVolume(context.Background(), n.request("half-way", "ktsn"))
+		published <- err
+	}()
+	<-asked
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		n.driver.Volumes.Close()
+	}()
+	select {
+	case <-closed:
+		t.Error("it did not wait for what is half-way")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(goOn)
+	if err := <-published; err == nil {
+		t.Error("published without ktsnd")
+	}
+	<-closed
+	n.daemon.refuse = nil
+	_, err := n.client.NodePublishVolume(t.Context(), n.request("late", "ktsn"))
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "this agent is ending") {
+		t.Errorf("got %v", err)
+	}
+	if err := n.reaches("before", "ktsn"); err != nil {
+		t.Error(err)
+	}
+	n.unpublish(t, "before", "ktsn")
+	n.isClean(t)
+}
+
 func TestOnlyRootReachesTheFoldersOnTheNode(t *testing.T) {
 	n := newNode(t)
 	// Of an earlier version, or of the network plugin.

@@ -40,6 +40,10 @@ type Volumes struct {
 	Library string
 	Daemon  Daemon
 
+	// gate is held, for reading, by what publishes; closed is its.
+	gate   sync.RWMutex
+	closed bool
+
 	mu sync.Mutex
 	// busy has a lock for each pod that is worked on.
 	busy map[string]*podLock
@@ -64,8 +68,23 @@ func (v *Volumes) PodDir(uid string) string { return filepath.Join(v.podsDir(), 
 // SocketPath is where ktsnd listens for a pod.
 func (v *Volumes) SocketPath(uid string) string { return filepath.Join(v.PodDir(uid), socketName) }
 
+// errClosed says who publishes.
+var errClosed = errors.New("this agent is ending; the next one on the node publishes the volume")
+
+// Close has no volume be published any more, and waits for those that are half-way. What there is can still be removed.
+func (v *Volumes) Close() {
+	v.gate.Lock()
+	defer v.gate.Unlock()
+	v.closed = true
+}
+
 // Publish makes a pod's folder and mounts it at the volume's target. A step that fails undoes those before it.
 func (v *Volumes) Publish(ctx context.Context, volume Volume) (err error) {
+	v.gate.RLock()
+	defer v.gate.RUnlock()
+	if v.closed {
+		return errClosed
+	}
 	defer v.lock(volume.UID)()
 	others, err := v.others(volume.UID, volume.ID)
 	if err != nil {

@@ -41,14 +41,22 @@ const askEvery = 500 * time.Millisecond
 
 // Remove does it all, as far as ctx gives time.
 func (c *Cluster) Remove(ctx context.Context) error {
-	pods, err := users(ctx, c.Client, c.Driver, c.Networks)
+	var pods []string
+	err := wait(ctx, func() (err error) {
+		pods, err = users(ctx, c.Client, c.Driver, c.Networks)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	if len(pods) > 0 {
 		return inUse(pods)
 	}
-	served, err := c.servedNodes(ctx)
+	var served map[string]bool
+	err = wait(ctx, func() (err error) {
+		served, err = c.servedNodes(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -74,9 +82,15 @@ func (c *Cluster) servedNodes(ctx context.Context) (map[string]bool, error) {
 func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) error {
 	policy := metav1.DeletePropagationForeground
 	for _, name := range c.DaemonSets {
-		err := c.Client.AppsV1().DaemonSets(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("remove the DaemonSet %s: %w", name, err)
+		err := wait(ctx, func() error {
+			err := c.Client.AppsV1().DaemonSets(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("remove the DaemonSet %s: %w", name, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	fmt.Fprintln(c.Out, "waiting for ktsnd and the agents to end")
@@ -84,7 +98,7 @@ func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) 
 		// Of nodes that do not answer they stay until somebody removes the node.
 		pods, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Selector})
 		if err != nil {
-			return err
+			return fmt.Errorf("list ktsnd's pods: %w", err)
 		}
 		ready, err := c.readyNodes(ctx, served)
 		if err != nil {
@@ -101,7 +115,11 @@ func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) 
 
 // cleanNodes starts a pod on each node that answers, and waits for them.
 func (c *Cluster) cleanNodes(ctx context.Context, served map[string]bool) error {
-	nodes, err := c.readyNodes(ctx, served)
+	var nodes map[string]bool
+	err := wait(ctx, func() (err error) {
+		nodes, err = c.readyNodes(ctx, served)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -146,10 +164,10 @@ func (c *Cluster) startCleaning(ctx context.Context, node string) error {
 		case apierrors.IsAlreadyExists(err):
 			c.removePod(ctx, pod.Name)
 			return err
-		case err != nil:
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
 			return fmt.Errorf("%w: %w", errFinal, err)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("start what cleans node %s: %w", node, err)
@@ -179,7 +197,7 @@ func (c *Cluster) waitCleaned(ctx context.Context, node string) error {
 			return fmt.Errorf("%w: node %s is not cleaned: somebody removed pod %s", errFinal, node, podName(node))
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("look at pod %s: %w", podName(node), err)
 		}
 		switch pod.Status.Phase {
 		case corev1.PodSucceeded:
@@ -258,7 +276,8 @@ func (c *Cluster) wanted(node *corev1.Node) bool {
 // errFinal is in errors that waiting does not mend.
 var errFinal = errors.New("failed")
 
-// wait asks until there is no error, or one that waiting does not mend, or ctx ends.
+// wait asks until there is no error, or one that waiting does not mend, or ctx ends. So an API server that is restarted, or has
+// too much to do, or has not yet heard of this account's rights, is asked again: helm would not.
 func wait(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()

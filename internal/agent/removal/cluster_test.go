@@ -5,6 +5,7 @@ package removal
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -135,4 +136,45 @@ func TestWhenTheTimeIsOverNoPodStays(t *testing.T) {
 		t.Errorf("started %q", *cleaned)
 	}
 	noneIsLeft(t, server)
+}
+
+func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
+	trouble := map[string]error{
+		"is away":                     errors.New("dial tcp 10.96.0.1:443: connect: connection refused"),
+		"has too much to do":          apierrors.NewTooManyRequests("slow down", 1),
+		"does not know the right yet": apierrors.NewForbidden(corev1.Resource("any"), "", errors.New("no right")),
+	}
+	for _, call := range []struct{ verb, resource string }{{"list", "pods"}, {"delete", "daemonsets"}, {"list", "nodes"}, {"create", "pods"}, {"get", "pods"}} {
+		for name, err := range trouble {
+			if call.verb == "create" && apierrors.IsForbidden(err) {
+				continue // which is an admission's refusal
+			}
+			t.Run(call.verb+" "+call.resource+", and it "+name, func(t *testing.T) {
+				t.Parallel()
+				c, server, cleaned, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsn-node-1", "plain", "node", corev1.PodRunning))
+				failures := 1
+				server.PrependReactor(call.verb, call.resource, func(ktesting.Action) (bool, runtime.Object, error) {
+					failures--
+					return failures >= 0, nil, err
+				})
+				if err := c.Remove(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if failures >= 0 || !slices.Equal(*cleaned, []string{"plain"}) {
+					t.Errorf("cleaned are %q, %d failures were not met", *cleaned, failures)
+				}
+				noneIsLeft(t, server)
+			})
+		}
+	}
+}
+
+func TestAPodThatMayNotBeMadeIsNotWaitedFor(t *testing.T) {
+	c, server, _, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsn-node-1", "plain", "node", corev1.PodRunning))
+	server.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("violates PodSecurity"))
+	})
+	if err := c.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "start what cleans node plain: ") || !strings.Contains(err.Error(), "violates PodSecurity") {
+		t.Errorf("said %v", err)
+	}
 }

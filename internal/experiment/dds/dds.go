@@ -78,6 +78,9 @@ func (e *Experiment) Check(profile *bench.Profile) error {
 	return nil
 }
 
+// Compared are throughput and latency.
+func (*Experiment) Compared() []string { return []string{valueBps, valueMean, valueP90} }
+
 // Means are the networks to measure over.
 func (*Experiment) Means(target string) *bench.Means { return place.Means(target) }
 
@@ -136,11 +139,18 @@ type on struct {
 	paths []string
 }
 
-// kinds are those of all parts; one that two parts have is there once.
+// kinds are those of all parts, each on each path once, however many parts have it. What is compared with each other, such as a
+// level of security with none, follows each other, so that one minute hits all of it.
 func (e *Experiment) kinds(profile *bench.Profile) []on {
 	var all []on
 	add := func(k kind, paths []string) {
-		if len(paths) > 0 && !slices.ContainsFunc(all, func(other on) bool { return other.name() == k.name() && slices.Equal(other.paths, paths) }) {
+		paths = slices.Clone(paths)
+		for _, other := range all {
+			if other.kind == k {
+				paths = slices.DeleteFunc(paths, func(path string) bool { return slices.Contains(other.paths, path) })
+			}
+		}
+		if len(paths) > 0 {
 			all = append(all, on{k, paths})
 		}
 	}
@@ -176,7 +186,16 @@ func (e *Experiment) kinds(profile *bench.Profile) []on {
 			}
 		}
 	}
-	return all
+	return besideEachOther(all)
+}
+
+// besideEachOther puts what differs in the manner of sending only behind the first of its like.
+func besideEachOther(all []on) []on {
+	like := func(one, other on) bool {
+		return one.measure == other.measure && one.bytes == other.bytes && one.subscribers == other.subscribers
+	}
+	first := func(of on) int { return slices.IndexFunc(all, func(other on) bool { return like(of, other) }) }
+	return slices.SortedStableFunc(slices.Values(all), func(a, b on) int { return first(a) - first(b) })
 }
 
 func (e *Experiment) addSubscribers(count int, profile *bench.Profile, add func(kind, []string)) {

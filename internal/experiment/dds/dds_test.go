@@ -3,6 +3,7 @@
 package dds
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,36 @@ func TestEveryCaseIsThereOnceAndIsReadBack(t *testing.T) {
 	for _, unwanted := range []string{"flannel throughput-1024B-12-multicast", "host throughput-1024B-1-encrypt-rtps"} {
 		if seen[unwanted] {
 			t.Errorf("there is %s", unwanted)
+		}
+	}
+}
+
+func TestACaseOfTwoPartsIsThereOnceOnEachPath(t *testing.T) {
+	profile := &bench.Profile{Paths: []string{place.Host, place.TSN}}
+	e := New().(*Experiment)
+	e.Parts, e.Subscribers, e.Levels = []string{security, subscribers}, []int{1}, []string{ddsperf.NoSecurity}
+	count := map[string]int{}
+	for _, one := range e.Cases(profile) {
+		count[one.Path+" "+one.Name]++
+	}
+	for _, path := range profile.Paths {
+		if name := path + " throughput-1024B-1"; count[name] != 1 {
+			t.Errorf("%s is measured %d times in a repetition", name, count[name])
+		}
+	}
+}
+
+func TestWhatIsComparedFollowsEachOther(t *testing.T) {
+	e := New().(*Experiment)
+	e.Sizes, e.Levels = []int{64, 1024}, []string{ddsperf.NoSecurity, "encrypt-rtps"}
+	var names []string
+	for _, one := range e.Cases(&bench.Profile{Paths: []string{place.TSN}}) {
+		names = append(names, one.Name)
+	}
+	for _, pair := range [][2]string{{"latency-64B-1", "latency-64B-1-best-effort"}, {"throughput-1024B-1", "throughput-1024B-1-encrypt-rtps"},
+		{"latency-1024B-1-best-effort", "latency-1024B-1-encrypt-rtps"}, {"latency-1024B-4", "latency-1024B-4-multicast"}} {
+		if at := slices.Index(names, pair[0]); at < 0 || at+1 >= len(names) || names[at+1] != pair[1] {
+			t.Errorf("%s is not followed by %s in %q", pair[0], pair[1], names)
 		}
 	}
 }
@@ -97,13 +128,18 @@ func TestRemarksOnNetworksSayNoMoreThanTheFigures(t *testing.T) {
 	both := append(data{place.Host: {100e6, 100e6, 100e6}, place.Flannel: {60e6, 61e6, 59e6}, place.TSN: {80e6, 81e6, 79e6}}.measured(small, valueBps),
 		data{place.Host: {900e6, 900e6, 900e6}, place.Flannel: {450e6, 450e6, 450e6}, place.TSN: {440e6, 400e6, 480e6}}.measured(large, valueBps)...)
 	check(t, remarksOf(overhead, both), []string{
-		"Throughput over flannel beside that over host: -50.0 % (1024 B) to -40.0 % (64 B).",
-		"With 1 of 2 sizes throughput over tsn is higher than over flannel (1 of 2 differ by more than three standard errors): -2.2 % (1024 B) to +33.3 % (64 B)."},
+		"Throughput over flannel beside that over host: -50.0 % (1024 B) to -40.0 % (64 B) (2 of 2 differ with 95 %).",
+		"With 1 of 2 sizes throughput over tsn is higher than over flannel (1 of 2 differ with 95 %): -2.2 % (1024 B) to +33.3 % (64 B)."},
 		[]string{"latency"})
 
+	medians := data{place.Host: {10_000, 10_100, 9_900}, place.Flannel: {20_000, 20_100, 19_900}, place.TSN: {15_000, 15_100, 14_900}}.measured(plain(latency, 64), valueP50)
+	check(t, remarksOf(overhead, medians), []string{"The median of latency over flannel beside that over host: +100.0 % (64 B) (1 of 1 differ with 95 %).",
+		"With 1 of 1 sizes the median of latency over tsn is lower than over flannel (1 of 1 differ with 95 %): -25.0 % (64 B)."}, []string{"p90", "Throughput"})
+
 	one := data{place.Host: {100e6}, place.Flannel: {60e6}, place.TSN: {80e6}}.measured(small, valueBps)
-	check(t, remarksOf(overhead, one), []string{"With 1 of 1 sizes throughput over tsn is higher than over flannel (one run each, so it may be chance): +33.3 % (64 B)."},
-		[]string{"standard errors", "1024"})
+	check(t, remarksOf(overhead, one), []string{"With 1 of 1 sizes throughput over tsn is higher than over flannel (one run each, so it may be chance): +33.3 % (64 B).",
+		"Throughput over tsn beside that over host: -20.0 % (64 B) (one run each, so it may be chance)."},
+		[]string{"95 %", "1024"})
 
 	check(t, remarksOf(overhead, data{place.TSN: {80e6}}.measured(small, valueBps)), nil, []string{"over", "host"})
 	check(t, remarksOf(overhead, nil), nil, []string{"over"})
@@ -113,22 +149,22 @@ func TestRemarksOnSubscribersSayNoMoreThanTheFigures(t *testing.T) {
 	r := &report{Experiment: New().(*Experiment)}
 	four, twelve := r.among(throughput, false)(4), r.among(throughput, false)(12)
 	all := append(data{place.TSN: {40e6, 40e6, 40e6}}.measured(four, valueBps), data{place.TSN: {10e6, 10e6, 10e6}}.measured(twelve, valueBps)...)
-	check(t, remarksOf(subscribers, all), []string{"Over tsn by unicast a subscriber among 12 receives 25 % of what one among 4 does."}, []string{"multicast", "chance"})
+	check(t, remarksOf(subscribers, all), []string{"Over tsn by unicast a subscriber among 12 receives 25 % of what one among 4 does (0.25 to 0.25 with 95 %)."}, []string{"multicast", "chance"})
 
 	all = append(all, data{place.TSN: {30e6, 10e6, 20e6}}.measured(r.among(throughput, true)(12), valueBps)...)
 	all = append(all, data{place.TSN: {0.25}}.measured(r.among(throughput, true)(12), valuePublisherCores)...)
 	check(t, remarksOf(subscribers, all), []string{"Over tsn with 12 subscribers multicast brings each 20.0 ± 5.8 Mbit/s and unicast 10.0 ± 0.0: 2.00 times " +
-		"(within three standard errors, so it may be chance)."}, []string{"the publisher takes"})
+		"(0.58 to 6.93 with 95 %, so it may be chance)."}, []string{"the publisher takes"})
 }
 
 func TestRemarksOnSecurityAndBestEffortSayNoMoreThanTheFigures(t *testing.T) {
 	r := &report{Experiment: New().(*Experiment)}
 	all := append(data{place.TSN: {100e6, 100e6}}.measured(r.secured(throughput, ddsperf.NoSecurity), valueBps),
 		data{place.TSN: {30e6, 30e6}}.measured(r.secured(throughput, "encrypt-rtps"), valueBps)...)
-	check(t, remarksOf(security, all), []string{"Over tsn, encrypt-rtps has, beside none, 30 % of the throughput."}, []string{"latency", "sign", "chance"})
+	check(t, remarksOf(security, all), []string{"Over tsn, encrypt-rtps has, beside none, 30 % of the throughput (0.30 to 0.30 with 95 %)."}, []string{"latency", "sign", "chance"})
 
 	all = append(data{place.TSN: {50_000}}.measured(bySize(latency, false)(64), valueP90), data{place.TSN: {40_000}}.measured(bySize(latency, true)(64), valueP90)...)
-	check(t, remarksOf(bestEffort, all), []string{"Over tsn the p90 of latency with best effort is lower than reliable with 1 of 1 sizes: -20.0 % (64 B); 0 answers"}, []string{"host"})
+	check(t, remarksOf(bestEffort, all), []string{"Over tsn the p90 of latency with best effort is lower than reliable with 1 of 1 sizes (one run each, so it may be chance): -20.0 % (64 B); 0 answers"}, []string{"host"})
 }
 
 func TestTableOneIsRelativeToHost(t *testing.T) {
@@ -143,7 +179,15 @@ func TestTableOneIsRelativeToHost(t *testing.T) {
 	if rows := tables[1].Rows; len(rows) != 1 || strings.Join(rows[0], " ") != "tsn - 25.0" {
 		t.Errorf("more latency: %q", rows)
 	}
-	if head := tables[2].Head; strings.Join(head, ",") != "path,B,runs,Mbit/s" {
+	again := data{place.Host: {100e6, 100e6, 100e6}, place.TSN: {80e6, 75e6, 70e6}}.measured(plain(throughput, 64), valueBps)
+	rows := e.Report(&bench.Profile{Paths: []string{place.Host, place.TSN}}, again).Sections[0].Tables[0].Rows
+	if len(rows) != 1 || rows[0][1] != "25.0 (11.5 to 36.4)" { // the difference of -25 is 75 ÷ and × 1.18
+		t.Errorf("less throughput with its range: %q", rows)
+	}
+	if rows := tables[2].Rows; tables[2].ID != "median-latency" || len(rows) != 0 {
+		t.Errorf("medians, of which none was measured: %q", rows)
+	}
+	if head := tables[3].Head; strings.Join(head, ",") != "path,B,runs,Mbit/s" {
 		t.Errorf("columns of which nothing was measured: %q", head)
 	}
 }

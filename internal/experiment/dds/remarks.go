@@ -9,21 +9,19 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/ddsperf"
 	"github.com/kubernetsn/kubernetsn/internal/experiment/place"
+	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
 
-// A remark is a sentence with its figures, and says no more than they do. What is larger or smaller is said where both were
-// measured; with a repetition only, or where three standard errors reach from one to the other, the sentence says that it may be
-// chance.
+// A remark is a sentence with its figures, and says no more than they do. Of what is larger or smaller it gives the range in which
+// the quotient lies; with a repetition only, or where that range includes 1, the sentence says that it may be chance.
 
-// chance is the end of a sentence about two figures that may be the same.
-func chance(a, b place.Estimate) string {
-	switch {
-	case a.Count < 2 || b.Count < 2:
-		return " (one run each, so it may be chance)"
-	case !place.Differ(a, b):
-		return " (within three standard errors, so it may be chance)"
+// chance is the end of a sentence about the quotient of two figures.
+func chance(one, other stats.Estimate) string {
+	quotient, known := stats.QuotientOf(one, other)
+	if !known {
+		return " (" + place.MayBeChance + ")"
 	}
-	return ""
+	return " (" + place.Range(quotient) + ")"
 }
 
 // spread is the least and the most of some shares, and with what.
@@ -31,6 +29,30 @@ type spread struct {
 	least, most         float64
 	atLeast, atMost     int
 	count, above, below int
+	// differ of known are shown to differ from 0; of the others there is one repetition.
+	known, differ int
+}
+
+// compare adds how much more one figure is than another, as a share of that.
+func (s *spread) compare(one, other stats.Estimate, at int) {
+	if other.Mean <= 0 {
+		return
+	}
+	if quotient, known := stats.QuotientOf(one, other); known {
+		s.known++
+		if quotient.Differs() {
+			s.differ++
+		}
+	}
+	s.add(one.Mean/other.Mean-1, at)
+}
+
+// certainly says with how many sizes the figures are shown to differ.
+func (s *spread) certainly() string {
+	if s.known == 0 {
+		return place.MayBeChance
+	}
+	return fmt.Sprintf("%d of %d differ with %s", s.differ, s.known, place.Confidence)
 }
 
 func (s *spread) add(share float64, at int) {
@@ -61,12 +83,17 @@ func (s *spread) text() string {
 func (r *report) compared(path, base string, sizes []int, of func(int) kind, value string) spread {
 	var s spread
 	for _, bytes := range sizes {
-		if share, ok := r.relativeTo(base, path, of(bytes), value); ok {
-			s.add(share, bytes)
+		one, ok := r.estimate(path, of(bytes), value)
+		other, both := r.estimate(base, of(bytes), value)
+		if ok && both {
+			s.compare(one, other, bytes)
 		}
 	}
 	return s
 }
+
+// latencies are the paper's percentile, and the one that a pause of the machine hardly moves.
+var latencies = []struct{ name, value string }{{"p90", valueP90}, {"median", valueP50}}
 
 func (r *report) overheadRemarks(sizes []int) []string {
 	var remarks []string
@@ -75,12 +102,14 @@ func (r *report) overheadRemarks(sizes []int) []string {
 			continue
 		}
 		faster := r.compared(path, place.Host, sizes, plainOf(throughput), valueBps)
-		slower := r.compared(path, place.Host, sizes, plainOf(latency), valueP90)
 		if faster.count > 0 {
-			remarks = append(remarks, fmt.Sprintf("Throughput over %s beside that over host: %s.", path, faster.text()))
+			remarks = append(remarks, fmt.Sprintf("Throughput over %s beside that over host: %s (%s).", path, faster.text(), faster.certainly()))
 		}
-		if slower.count > 0 {
-			remarks = append(remarks, fmt.Sprintf("The p90 of latency over %s beside that over host: %s.", path, slower.text()))
+		for _, one := range latencies {
+			if slower := r.compared(path, place.Host, sizes, plainOf(latency), one.value); slower.count > 0 {
+				remarks = append(remarks, fmt.Sprintf("The %s of latency over %s beside that over host: %s (%s).", one.name, path, slower.text(),
+					slower.certainly()))
+			}
 		}
 	}
 	for _, other := range []string{place.Flannel, place.FlannelHostGW, place.Primary} {
@@ -96,33 +125,16 @@ func (r *report) beside(path, other string, sizes []int) []string {
 	}
 	var remarks []string
 	if s := r.compared(path, other, sizes, plainOf(throughput), valueBps); s.count > 0 {
-		remarks = append(remarks, fmt.Sprintf("With %d of %d sizes throughput over %s is higher than over %s%s: %s.", s.above, s.count, path, other,
-			r.certainly(path, other, sizes, plainOf(throughput), valueBps), s.text()))
+		remarks = append(remarks, fmt.Sprintf("With %d of %d sizes throughput over %s is higher than over %s (%s): %s.", s.above, s.count, path, other,
+			s.certainly(), s.text()))
 	}
-	if s := r.compared(path, other, sizes, plainOf(latency), valueP90); s.count > 0 {
-		remarks = append(remarks, fmt.Sprintf("With %d of %d sizes the p90 of latency over %s is lower than over %s%s: %s.", s.below, s.count, path, other,
-			r.certainly(path, other, sizes, plainOf(latency), valueP90), s.text()))
-	}
-	return remarks
-}
-
-// certainly says with how many sizes two paths differ by more than three standard errors.
-func (r *report) certainly(path, other string, sizes []int, of func(int) kind, value string) string {
-	count, known := 0, 0
-	for _, bytes := range sizes {
-		a, okA := r.estimate(path, of(bytes), value)
-		b, okB := r.estimate(other, of(bytes), value)
-		if okA && okB && a.Count > 1 && b.Count > 1 {
-			known++
-			if place.Differ(a, b) {
-				count++
-			}
+	for _, one := range latencies {
+		if s := r.compared(path, other, sizes, plainOf(latency), one.value); s.count > 0 {
+			remarks = append(remarks, fmt.Sprintf("With %d of %d sizes the %s of latency over %s is lower than over %s (%s): %s.", s.below, s.count,
+				one.name, path, other, s.certainly(), s.text()))
 		}
 	}
-	if known == 0 {
-		return " (one run each, so it may be chance)"
-	}
-	return fmt.Sprintf(" (%d of %d differ by more than three standard errors)", count, known)
+	return remarks
 }
 
 func (r *report) bestEffortRemarks(sizes []int) []string {
@@ -136,7 +148,7 @@ func (r *report) bestEffortRemarks(sizes []int) []string {
 			if !ok || !both || reliable.Mean <= 0 {
 				continue
 			}
-			s.add(unreliable.Mean/reliable.Mean-1, bytes)
+			s.compare(unreliable, reliable, bytes)
 			if missed, ok := r.estimate(path, bySize(latency, true)(bytes), valueTimeouts); ok {
 				timeouts += missed.Mean * float64(missed.Count)
 			}
@@ -144,8 +156,8 @@ func (r *report) bestEffortRemarks(sizes []int) []string {
 		if s.count == 0 {
 			continue
 		}
-		remarks = append(remarks, fmt.Sprintf("Over %s the p90 of latency with best effort is lower than reliable with %d of %d sizes: %s; %.0f answers were missing for a second.",
-			path, s.below, s.count, s.text(), timeouts))
+		remarks = append(remarks, fmt.Sprintf("Over %s the p90 of latency with best effort is lower than reliable with %d of %d sizes (%s): %s; %.0f answers were missing for a second.",
+			path, s.below, s.count, s.certainly(), s.text(), timeouts))
 	}
 	return remarks
 }
@@ -164,7 +176,7 @@ func (r *report) subscriberRemarks(counts []int) []string {
 		}
 		if first, last := r.ends(path, counts); first.count > 0 {
 			remarks = append(remarks, fmt.Sprintf("Over %s by unicast a subscriber among %d receives %.0f %% of what one among %d does%s.", path, last.count,
-				100*last.Mean/first.Mean, first.count, chance(first.Estimate, last.Estimate)))
+				100*last.Mean/first.Mean, first.count, chance(last.Estimate, first.Estimate)))
 		}
 	}
 	return remarks
@@ -182,7 +194,7 @@ func (r *report) publishers(path string, count int) string {
 
 // counted is an estimate with so many subscribers.
 type counted struct {
-	place.Estimate
+	stats.Estimate
 	count int
 }
 

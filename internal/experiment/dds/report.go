@@ -11,6 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/ddsperf"
 	"github.com/kubernetsn/kubernetsn/internal/experiment/place"
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
 
 const (
@@ -48,7 +49,7 @@ func (e *Experiment) Report(profile *bench.Profile, measured []bench.Measured) b
 	return findings
 }
 
-func (r *report) estimate(path string, k kind, value string) (place.Estimate, bool) {
+func (r *report) estimate(path string, k kind, value string) (stats.Estimate, bool) {
 	return place.Estimated(r.measured, path, k.name(), value)
 }
 
@@ -126,7 +127,8 @@ func bySize(measure string, bestEffort bool) func(int) kind {
 }
 
 const about = "One sample in a message (ddsperf’s batching is made void by a limit of the message’s size). Throughput is of payload, counted by each " +
-	"subscriber, from its first whole second to its last. Latency is half of a round trip; percentiles are means of those that ddsperf prints each second."
+	"subscriber, from its first whole second to its last. Latency is half of a round trip; the next ping leaves when the last was answered, so a pause " +
+	"delays one ping and no other. Percentiles are means of those that ddsperf prints each second, by number of answers: a slow second, which has fewer, counts less."
 
 func (r *report) overhead() results.Section {
 	sizes := slices.Sorted(slices.Values(r.Sizes))
@@ -151,8 +153,9 @@ func (r *report) overhead() results.Section {
 				Caption: "After figure 4 of the paper: the 90th percentile of latency."},
 		},
 		Tables: []results.SectionTable{
-			r.relative("table-1-throughput", "Less throughput than host in %, mean throughput (ΔT of the paper's table 1)", sizes, plainOf(throughput), valueBps, -1),
-			r.relative("table-1-latency", "More latency than host in %, p90 (ΔL of the paper's table 1)", sizes, plainOf(latency), valueP90, 1),
+			r.relative("table-1-throughput", "Less throughput than host in %, mean throughput (ΔT of the paper's table 1)"+inBrackets, sizes, plainOf(throughput), valueBps, -1),
+			r.relative("table-1-latency", "More latency than host in %, p90 (ΔL of the paper's table 1)"+inBrackets, sizes, plainOf(latency), valueP90, 1),
+			r.relative("median-latency", "More latency than host in %, median"+inBrackets, sizes, plainOf(latency), valueP50, 1),
 			r.table("throughput", "Throughput", heads, rows, slices.Concat(throughputColumns, costColumns)),
 			r.table("latency", "Latency", heads, latencies, slices.Concat(latencyColumns, costColumns)),
 		},
@@ -162,7 +165,10 @@ func (r *report) overhead() results.Section {
 
 func plainOf(measure string) func(int) kind { return bySize(measure, false) }
 
-// relative is a table of differences to path host in percent of it.
+// inBrackets says what is in the brackets of relative tables.
+var inBrackets = "; in brackets, with several repetitions: between which values it lies with " + place.Confidence
+
+// relative is a table of differences to path host in percent of it, with the range in which each lies.
 func (r *report) relative(id, title string, sizes []int, of func(int) kind, value string, sign float64) results.SectionTable {
 	table := results.SectionTable{ID: id, Title: title, Head: []string{"path"}}
 	for _, bytes := range sizes {
@@ -171,10 +177,11 @@ func (r *report) relative(id, title string, sizes []int, of func(int) kind, valu
 	for _, path := range r.profile.Paths {
 		cells, known := []string{path}, false
 		for _, bytes := range sizes {
-			share, ok := r.relativeTo(place.Host, path, of(bytes), value)
+			one, ok := r.estimate(path, of(bytes), value)
+			other, both := r.estimate(place.Host, of(bytes), value)
 			cell := "-"
-			if ok {
-				cell, known = fmt.Sprintf("%.1f", sign*100*share), true
+			if ok && both && other.Mean > 0 {
+				cell, known = percentMore(one, other, sign), true
 			}
 			cells = append(cells, cell)
 		}
@@ -185,14 +192,15 @@ func (r *report) relative(id, title string, sizes []int, of func(int) kind, valu
 	return table
 }
 
-// relativeTo is how much more a path has of a value than another, as a share of that.
-func (r *report) relativeTo(base, path string, k kind, value string) (float64, bool) {
-	one, ok := r.estimate(path, k, value)
-	other, both := r.estimate(base, k, value)
-	if !ok || !both || other.Mean <= 0 {
-		return 0, false
+// percentMore is how much more, or with a sign of -1 less, one figure is than another, in percent of that.
+func percentMore(one, other stats.Estimate, sign float64) string {
+	text := fmt.Sprintf("%.1f", sign*100*(one.Mean/other.Mean-1))
+	quotient, known := stats.QuotientOf(one, other)
+	if !known {
+		return text
 	}
-	return one.Mean/other.Mean - 1, true
+	ends := []float64{sign * 100 * (quotient.Low - 1), sign * 100 * (quotient.High - 1)}
+	return fmt.Sprintf("%s (%.1f to %.1f)", text, slices.Min(ends), slices.Max(ends))
 }
 
 func (r *report) bestEffort() results.Section {

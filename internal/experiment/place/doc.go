@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package place is what an experiment with other people's programs needs of where it is made: two nodes with several networks
-// between them, and programs at both ends of each. Package netlab has it as network namespaces, package kubelab as pods. Estimate
-// is a figure over repetitions with its standard error.
+// between them, and programs at both ends of each. Package netlab has it as network namespaces, package kubelab as pods.
 package place

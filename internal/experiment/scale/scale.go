@@ -71,6 +71,11 @@ func (s *scale) Fields() map[string]bench.Field {
 	}
 }
 
+// Compared implements bench.Experiment.
+func (*scale) Compared() []string {
+	return []string{valueCores, valueMemory, sampleDeparted + "_p50", sampleDeparted + "_p99"}
+}
+
 // Check implements bench.Experiment.
 func (s *scale) Check(profile *bench.Profile) error {
 	most := int(s.Lasts/s.Period) * max(slices.Max(s.Flows), slices.Max(s.Pods))

@@ -7,36 +7,38 @@ import (
 	"strings"
 
 	"github.com/kubernetsn/kubernetsn/internal/experiment/place"
+	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
 
-// A remark says no more than the figures in it: of two means it says which is the larger one only where they are further apart
-// than three of their standard errors, and else that they are not.
+// A remark says no more than the figures in it: a ratio of two means has the range in which it lies, and where that includes 1
+// the remark says that no difference is shown.
 
 // compare has each network beside the bare link, and the tsn network beside the other overlay.
 func (r *report) compare(tests []string, value string, unit float64, unitName string) []string {
 	var remarks []string
 	_, each := r.groups(tests)
 	each(func(_ int, test string, mtu int) {
-		for _, pair := range [][2]string{{place.Flannel, place.Host}, {place.Primary, place.Host}, {place.TSN, place.Host}, {place.TSN, place.Flannel},
-			{place.TSN, place.Primary}} {
+		for _, pair := range [][2]string{{place.Flannel, place.Host}, {place.FlannelHostGW, place.Host}, {place.Primary, place.Host},
+			{place.TSN, place.Host}, {place.TSN, place.Flannel}, {place.TSN, place.FlannelHostGW}, {place.TSN, place.Primary}} {
 			one, ok := r.estimate(pair[0], test, mtu, value)
 			other, both := r.estimate(pair[1], test, mtu, value)
-			if !ok || !both || one.Count < 2 || other.Count < 2 || other.Mean <= 0 {
+			ratio, known := stats.QuotientOf(one, other)
+			if !ok || !both || !known {
 				continue
 			}
 			remarks = append(remarks, fmt.Sprintf("%s, %s: %s over %s and %s over %s, %s.", titles[test], mtuText(mtu),
-				one.Text(unit, 2)+" "+unitName, pair[0], other.Text(unit, 2)+" "+unitName, pair[1], relation(one, other)))
+				one.Text(unit, 2)+" "+unitName, pair[0], other.Text(unit, 2)+" "+unitName, pair[1], relation(ratio)))
 		}
 	})
 	return remarks
 }
 
-func relation(one, other place.Estimate) string {
-	ratio := fmt.Sprintf("a ratio of %.2f", one.Mean/other.Mean)
-	if !place.Differ(one, other) {
-		return ratio + ", which is within three standard errors: no difference is shown"
+func relation(ratio stats.Quotient) string {
+	text := fmt.Sprintf("a ratio of %.2f (%.2f to %.2f with %s)", ratio.Value, ratio.Low, ratio.High, place.Confidence)
+	if !ratio.Differs() {
+		return text + ": no difference is shown"
 	}
-	return ratio
+	return text
 }
 
 // grow says what the larger MTU brings.
@@ -54,8 +56,8 @@ func (r *report) grow(tests []string, value string) []string {
 		for _, path := range r.profile.Paths {
 			one, ok := r.estimate(path, test, large, value)
 			other, both := r.estimate(path, test, small, value)
-			if ok && both && other.Mean > 0 && place.Differ(one, other) {
-				ratios = append(ratios, fmt.Sprintf("%.2f over %s", one.Mean/other.Mean, path))
+			if ratio, known := stats.QuotientOf(one, other); ok && both && known {
+				ratios = append(ratios, fmt.Sprintf("%.2f over %s (%s)", ratio.Value, path, place.Range(ratio)))
 			}
 		}
 		if len(ratios) > 0 {
@@ -72,7 +74,7 @@ const smallest = 0.0001
 func (r *report) mostOf(names []string) []string {
 	var remarks []string
 	for _, name := range names {
-		most, at := place.Estimate{}, ""
+		most, at := stats.Estimate{}, ""
 		_, each := r.groups(r.Tests)
 		each(func(_ int, test string, mtu int) {
 			for _, path := range r.profile.Paths {

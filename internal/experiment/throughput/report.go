@@ -12,6 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/experiment/place"
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/stats"
 )
 
 const (
@@ -54,7 +55,7 @@ func (r *report) transfers() []string {
 	return slices.DeleteFunc(slices.Clone(r.Tests), func(test string) bool { return test == echo })
 }
 
-func (r *report) estimate(path, test string, mtu int, value string) (place.Estimate, bool) {
+func (r *report) estimate(path, test string, mtu int, value string) (stats.Estimate, bool) {
 	return place.Estimated(r.measured, path, caseName(test, mtu), value)
 }
 

@@ -72,6 +72,9 @@ func (e *Experiment) Check(*bench.Profile) error {
 	return nil
 }
 
+// Compared are throughput and round trips.
+func (*Experiment) Compared() []string { return []string{valueBps, valueMean, valueP50} }
+
 // Means are the networks to measure over.
 func (*Experiment) Means(target string) *bench.Means { return place.Means(target) }
 

@@ -74,9 +74,11 @@ func TestRemarksSayNoMoreThanTheFigures(t *testing.T) {
 		has, lack []string
 	}{
 		"a difference": {map[string][]float64{place.Host: {10e9, 10.1e9, 9.9e9}, place.Flannel: {5e9, 5.1e9, 4.9e9}},
-			[]string{"TCP, MTU 1500: 5.00 ± 0.06 Gbit/s over flannel and 10.00 ± 0.06 Gbit/s over host, a ratio of 0.50."}, []string{"tsn", "no difference"}},
+			[]string{"TCP, MTU 1500: 5.00 ± 0.06 Gbit/s over flannel and 10.00 ± 0.06 Gbit/s over host, a ratio of 0.50 (0.48 to 0.52 with 95 %)."}, []string{"tsn", "no difference"}},
 		"none": {map[string][]float64{place.Host: {10e9, 5e9, 15e9}, place.TSN: {9e9, 4e9, 14e9}},
-			[]string{"over tsn and", "which is within three standard errors: no difference is shown"}, []string{"flannel"}},
+			[]string{"over tsn and", "with 95 %): no difference is shown"}, []string{"flannel"}},
+		"two repetitions, of which nobody knows how exact their errors are": {map[string][]float64{place.Host: {4.565e9, 3.925e9}, place.Flannel: {2.809e9, 1.845e9}},
+			[]string{"over flannel and", "no difference is shown"}, nil},
 		"one repetition":    {map[string][]float64{place.Host: {10e9}, place.TSN: {1e9}}, nil, []string{"over"}},
 		"nothing else":      {map[string][]float64{place.TSN: {1e9, 1e9}}, nil, []string{"over"}},
 		"nothing whatever ": {nil, nil, []string{"over"}},

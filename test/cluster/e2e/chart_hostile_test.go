@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
@@ -228,6 +229,7 @@ func TestTheTwoHalvesOfAnEndpointComeInEitherOrder(t *testing.T) {
 	c := newCompany(ctx, t)
 	t.Run("the socket first, as kubelet does it", func(t *testing.T) { c.arrives(ctx, t) })
 	t.Run("the interface first, as a new ktsnd is told", func(t *testing.T) {
+		hasSocketsAndEndpoints(ctx, t, 2, under.Nodes[0])
 		began := time.Now().Add(-time.Second)
 		killOn(ctx, t, c.host, "ktsnd")
 		err := kube.Wait(ctx, func(ctx context.Context) error {
@@ -280,18 +282,20 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 	namespace, host := newNamespace(ctx, t, restricted), under.Nodes[0].Name
 	preloads := onChart(waiting("no-volume", host))
 	preloads.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/usr/lib/ktsn/libktsn.so"}}
+	// The agent looks every ten seconds, and at pods that have been there for as long.
+	looks := map[string]func(*testing.T){}
 	for reason, pod := range map[string]*corev1.Pod{
 		"TSNInterfaceMissing": withVolume(waiting("no-network", host)),
 		"TSNVolumeMissing":    preloads,
 		// agnhost is a static program of Go.
 		"TSNProgramNotCaught": timed(agnhost("static", host)),
 	} {
-		t.Run(reason, func(t *testing.T) {
+		looks[reason] = func(t *testing.T) {
 			start(ctx, t, namespace, pod)
 			hasEvent(ctx, t, namespace, pod.Name, reason)
-		})
+		}
 	}
-	t.Run("TSNLimitReached", func(t *testing.T) {
+	looks["TSNLimitReached"] = func(t *testing.T) {
 		pods := start(ctx, t, namespace, timed(waiting("greedy", host)), onChart(waiting("other", under.Nodes[1].Name)))
 		pod := pods[0]
 		// As many programs as may be connected, for so long that somebody looks, and one more, which is refused.
@@ -307,5 +311,6 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 			})
 		}
 		hasEvent(ctx, t, namespace, pod.Name, "TSNLimitReached")
-	})
+	}
+	testenv.AtOnce(t, looks)
 }

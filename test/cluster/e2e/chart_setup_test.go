@@ -33,9 +33,10 @@ const (
 // chart is installed when a test needs it, and removed when another one needs the network without it.
 var chart struct {
 	installed, failed bool
-	// before is what there was on the nodes and in the cluster when it was installed.
+	// before is what there was on the nodes and in the cluster when it was installed, inventory what pods could leave.
 	nodesBefore map[string]string
 	before      map[string]bool
+	inventory   map[string]map[string]bool
 }
 
 // needChart makes sure that the chart is installed, and nothing else that listens in its place.
@@ -48,17 +49,31 @@ func needChart(t *testing.T) context.Context {
 	}
 	if !chart.installed {
 		chart.failed = true
-		// Of tests that ran before these.
-		if said, err := helm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m"); err != nil {
-			t.Fatalf("%v: %s", err, said)
-		}
+		noRelease(ctx, t)
 		removeTSN(ctx, t)
-		chart.nodesBefore, chart.before = nodeFiles(ctx, t), objects(ctx, t)
+		chart.nodesBefore, chart.before, chart.inventory = nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t)
 		installChart(ctx, t)
 		chart.installed, chart.failed = true, false
 	}
 	waitForChart(ctx, t)
 	return ctx
+}
+
+// noRelease removes what a run of the tests has left that was killed: pods in namespaces of tests, without which the chart can go.
+func noRelease(ctx context.Context, t *testing.T) {
+	t.Helper()
+	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range namespaces.Items {
+		if strings.HasPrefix(namespace.Name, "e2e-") {
+			deleteNamespace(t, namespace.Name)
+		}
+	}
+	if said, err := helm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
 }
 
 // chartValues differ from the defaults in what a test cluster needs.

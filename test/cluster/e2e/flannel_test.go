@@ -3,12 +3,16 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
 func TestPodsReachEachOtherOverFlannel(t *testing.T) {
@@ -67,6 +71,7 @@ func TestServicesAndTheirNames(t *testing.T) {
 	start(ctx, t, namespace, backends...)
 	for _, where := range under.Nodes {
 		asker := start(ctx, t, namespace, agnhost("asker-on-"+where.Name, where.Name))[0]
+		bothAnswer(ctx, t, asker, services["web"].Spec.ClusterIP)
 		for name, test := range map[string]struct {
 			host string
 			http int
@@ -80,6 +85,7 @@ func TestServicesAndTheirNames(t *testing.T) {
 		} {
 			t.Run("from "+where.Name+" "+name, func(t *testing.T) {
 				for protocol, port := range map[string]int{"http": test.http, "udp": test.udp} {
+					served(ctx, t, asker, protocol, test.host, port)
 					// One question resolves the name once, so several are asked.
 					given, err := dial(ctx, asker, protocol, test.host, port, "hostname", 8)
 					if err != nil {
@@ -102,6 +108,37 @@ func TestServicesAndTheirNames(t *testing.T) {
 				t.Errorf("40 times only %q answered", given[0])
 			}
 		})
+	}
+}
+
+// bothAnswer waits until a node's kube-proxy knows of both pods of a service.
+func bothAnswer(ctx context.Context, t *testing.T, asker *corev1.Pod, address string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		given, err := dial(ctx, asker, "http", address, 80, "hostname", 20)
+		if err == nil && (!slices.Contains(given, "one") || !slices.Contains(given, "two")) {
+			err = fmt.Errorf("%q answered", given)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// served waits until a service that was just made is known where it is asked for: to kube-proxy, and to CoreDNS by its name.
+func served(ctx context.Context, t *testing.T, asker *corev1.Pod, protocol, host string, port int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		_, err := dial(ctx, asker, protocol, host, port, "hostname", 1)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -7,9 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -241,18 +243,41 @@ func seenFrom(ctx context.Context, t *testing.T, from *corev1.Pod, address strin
 
 // run runs a command in a container of a pod and returns what it prints.
 func run(ctx context.Context, pod *corev1.Pod, container string, command ...string) (stdout, stderr string, err error) {
+	var out, errors bytes.Buffer
+	err = runTo(ctx, pod, container, &out, &errors, command...)
+	return out.String(), errors.String(), err
+}
+
+// runTo is run for who looks at what the command prints while it runs.
+func runTo(ctx context.Context, pod *corev1.Pod, container string, stdout, stderr io.Writer, command ...string) error {
 	request := client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
 		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
 		Container: container, Command: command, Stdout: true, Stderr: true,
 	}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewSPDYExecutor(config, "POST", request.URL())
 	if err != nil {
-		return "", "", err
+		return err
 	}
-	var out, errors bytes.Buffer
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errors})
-	return out.String(), errors.String(), err
+	return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
 }
+
+// herald keeps what is written to it, and tells when something was.
+type herald struct {
+	text bytes.Buffer // not embedded: its ReadFrom would go past Write
+	once sync.Once
+	said chan struct{}
+}
+
+func newHerald() *herald { return &herald{said: make(chan struct{})} }
+
+func (h *herald) Write(text []byte) (int, error) {
+	defer h.tell()
+	return h.text.Write(text)
+}
+
+func (h *herald) String() string { return h.text.String() }
+
+func (h *herald) tell() { h.once.Do(func() { close(h.said) }) }
 
 // logs returns what a container of a pod wrote.
 func logs(ctx context.Context, pod *corev1.Pod, container string) (string, error) {
@@ -299,5 +324,23 @@ func hasEvent(ctx context.Context, t *testing.T, namespace, name, reason string)
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// patiently repeats what shows nothing where the machine was too slow for it, each time with twice as much time. The last attempt
+// has to show it.
+func patiently(t *testing.T, try func(attempt, times int) (why string)) {
+	t.Helper()
+	const attempts = 3
+	for attempt := range attempts {
+		why := try(attempt, 1<<attempt)
+		if why == "" {
+			return
+		}
+		if attempt == attempts-1 {
+			t.Errorf("this shows nothing: %s", why)
+			return
+		}
+		t.Logf("attempt %d shows nothing: %s", attempt+1, why)
 	}
 }

@@ -17,9 +17,10 @@ import (
 )
 
 // listing prints, on a node, all that pods leave when something goes wrong: interfaces, network namespaces, addresses
-// that were given away, what the plugins remember, cgroups, mounts, folders, and the runtime's processes.
+// that were given away, what the plugins remember, cgroups, mounts, folders, and the runtime's processes. Not Flannel's bridge, which
+// comes with a node's first pod and stays.
 const listing = `
-ip -o link | awk -F': ' '{ sub(/@.*/, "", $2); print "interface " $2 }'
+ip -o link | awk -F': ' '{ sub(/@.*/, "", $2); if ($2 != "cni0") print "interface " $2 }'
 ls /run/netns | sed 's/^/network namespace /'
 find /var/lib/cni /run/ktsn/pods ! -type d ! -name 'last_reserved_ip*' ! -name lock 2>/dev/null
 find /var/lib/kubelet/pods -mindepth 1 -maxdepth 1

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,15 +24,21 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
-// second is another cluster on this machine, of one node, which the tests of starting and ending work on.
+// second is another cluster on this machine, of one node, which the tests of starting and ending work on. Most of them run
+// beside a test that waits for the first cluster's nodes, and one after the other.
 type second struct {
 	program, dir string
 	plan         *plan.Plan
 }
 
+// oneSecond is held by the test that has it.
+var oneSecond sync.Mutex
+
 func newSecond(t *testing.T) *second {
 	t.Helper()
-	needCluster(t)
+	haveCluster(t)
+	oneSecond.Lock()
+	t.Cleanup(oneSecond.Unlock)
 	// Its name is that of the first and this process's, so that two runs of the tests do not meet.
 	p, err := plan.New(fmt.Sprintf("%.20s-%d", under.Name, os.Getpid()), clusterDir(), 1, netip.Prefix{})
 	if err != nil {
@@ -176,6 +183,20 @@ func TestASecondClusterStandsBesideTheFirst(t *testing.T) {
 	}
 }
 
+// awaitBegun waits until a start is under way that has just been called: its plan is on disk, and it holds the lock for long.
+func (s *second) awaitBegun(ctx context.Context, t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(context.Context) error {
+		_, err := plan.Open(s.plan.Name, s.dir)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // refuses expects that a command fails with a sentence, and in a sentence.
 func refuses(ctx context.Context, t *testing.T, s *second, sentence, name string, arguments ...string) {
 	t.Helper()
@@ -188,8 +209,8 @@ func refuses(ctx context.Context, t *testing.T, s *second, sentence, name string
 // TestAKilledStartIsRemoved kills a start at many moments: while the network is made, while nodes start, while the
 // control plane comes up, while images are loaded, while pods start.
 func TestAKilledStartIsRemoved(t *testing.T) {
-	ctx := needCluster(t)
-	s := newSecond(t)
+	t.Parallel()
+	s, ctx := newSecond(t), t.Context()
 	for _, after := range []time.Duration{50, 150, 200, 250, 300, 400, 600, 1000, 3000, 8000} {
 		after *= time.Millisecond
 		t.Run("after "+after.String(), func(t *testing.T) {
@@ -205,8 +226,8 @@ func TestAKilledStartIsRemoved(t *testing.T) {
 }
 
 func TestAFailedStartSaysWhatWasWrong(t *testing.T) {
-	ctx := needCluster(t)
-	s := newSecond(t)
+	t.Parallel()
+	s, ctx := newSecond(t), t.Context()
 	// Long enough for the control plane, too short for pods.
 	said, err := s.command(ctx, "up", "--timeout", "3s").CombinedOutput()
 	for _, want := range []string{"not ready after 3s", "what was said last:\n---- ", "`ktsn-cluster --name " + s.plan.Name + " logs`"} {
@@ -223,15 +244,15 @@ func TestAFailedStartSaysWhatWasWrong(t *testing.T) {
 }
 
 func TestAnInterruptedStartSaysWhatToDo(t *testing.T) {
-	ctx := needCluster(t)
-	s := newSecond(t)
+	t.Parallel()
+	s, ctx := newSecond(t), t.Context()
 	command := s.command(ctx, "up")
 	var said bytes.Buffer
 	command.Stdout, command.Stderr = &said, &said
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second)
+	s.awaitBegun(ctx, t)
 	if err := command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +264,8 @@ func TestAnInterruptedStartSaysWhatToDo(t *testing.T) {
 }
 
 func TestAKilledEndIsRepeated(t *testing.T) {
-	ctx := needCluster(t)
-	s := newSecond(t)
+	t.Parallel()
+	s, ctx := newSecond(t), t.Context()
 	killed := 0
 	for _, after := range []time.Duration{20, 50, 150, 300} {
 		after *= time.Millisecond
@@ -264,13 +285,13 @@ func TestAKilledEndIsRepeated(t *testing.T) {
 }
 
 func TestTwoAtOnceDoNotMeet(t *testing.T) {
-	ctx := needCluster(t)
-	s := newSecond(t)
+	t.Parallel()
+	s, ctx := newSecond(t), t.Context()
 	first := s.command(ctx, "up")
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Second)
+	s.awaitBegun(ctx, t)
 	refuses(ctx, t, s, "another ktsn-cluster is at work on it", "down")
 	kill(t, first).isKilled(t)
 	s.run(ctx, t, "down")

@@ -87,13 +87,19 @@ func skip(t *testing.T, reason string) {
 	t.Skip(reason)
 }
 
-// needCluster skips a test where there is none, and bounds what it does. The test before may have disturbed nodes
-// and what runs on them.
-func needCluster(t *testing.T) context.Context {
+// haveCluster skips a test where there is none.
+func haveCluster(t *testing.T) {
 	t.Helper()
 	if under == nil {
 		skip(t, whyNot)
 	}
+}
+
+// needCluster has one whose nodes and what runs on them are as they should be, which the test before may have disturbed, and
+// bounds what a test does.
+func needCluster(t *testing.T) context.Context {
+	t.Helper()
+	haveCluster(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	waitForNodes(ctx, t)

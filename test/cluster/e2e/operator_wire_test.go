@@ -18,6 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 )
 
@@ -27,7 +28,8 @@ import (
 const (
 	wireCycle    = 40 * time.Millisecond
 	wireOffset   = 2 * time.Millisecond
-	wireMessages = 250 // of each node, which take ten seconds
+	wireMessages = 250 // of each node, which take ten seconds; more in further attempts
+	wireBefore   = 25  // of them before the change is asked for
 	// wireAttempts bounds how often a change is repeated during which the machine was stopped between ktsnd and the wire.
 	wireAttempts = 3
 )
@@ -130,7 +132,7 @@ func changeSeen(frames []int64, base int64) (first int64, err error) {
 // new windows is in the same cycle on both, that of the base time.
 func seenOnTheWire(ctx context.Context, t *testing.T, one, other *corev1.Pod) {
 	for attempt := 1; ; attempt++ {
-		err := changeOnTheWire(ctx, t, one, other, 950+10*attempt)
+		err := changeOnTheWire(ctx, t, one, other, 950+10*attempt, attempt*wireMessages)
 		if err == nil {
 			return
 		}
@@ -141,21 +143,43 @@ func seenOnTheWire(ctx context.Context, t *testing.T, one, other *corev1.Pod) {
 	}
 }
 
-func changeOnTheWire(ctx context.Context, t *testing.T, one, other *corev1.Pod, id int) error {
+// waitSent waits until a node's ktsnd has sent so many messages.
+func waitSent(ctx context.Context, t *testing.T, host string, count uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		if sent := chartStatus(ctx, t, host).Counters["sent"]; sent < count {
+			return fmt.Errorf("ktsnd on %s has sent %d messages, want %d", host, sent, count)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func changeOnTheWire(ctx context.Context, t *testing.T, one, other *corev1.Pod, id, count int) error {
 	scheduleTold(ctx, t, allOpen, allButClass1)
 	taps, err := tapSwitch()
 	if err != nil {
 		t.Fatal(err)
 	}
-	talker := []string{"--count", strconv.Itoa(wireMessages), "--cycle", wireCycle.String(), "--offset", wireOffset.String(), "--lead", "10ms"}
-	listener := []string{"--count", strconv.Itoa(wireMessages), "--block", "--idle-timeout", "10s"}
+	talker := []string{"--count", strconv.Itoa(count), "--cycle", wireCycle.String(), "--offset", wireOffset.String(), "--lead", "10ms"}
+	listener := []string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "10s"}
+	var had [2]uint64
+	for i, pod := range []*corev1.Pod{one, other} {
+		had[i] = chartStatus(ctx, t, pod.Spec.NodeName).Counters["sent"]
+	}
 	var errs [2]error
 	var both sync.WaitGroup
 	for i, pods := range [][2]*corev1.Pod{{one, other}, {other, one}} {
 		address := addressOn(t, pods[1]).String()
 		both.Go(func() { _, errs[i] = talkOnce(ctx, pods[0], pods[1], address, id+i, talker, listener, nil) })
 	}
-	time.Sleep(4 * time.Second)
+	for i, pod := range []*corev1.Pod{one, other} {
+		waitSent(ctx, t, pod.Spec.NodeName, had[i]+wireBefore)
+	}
 	base := scheduleTold(ctx, t, allButClass1, allOpen)
 	both.Wait()
 	firsts := map[string]int64{}

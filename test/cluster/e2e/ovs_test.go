@@ -60,6 +60,7 @@ func TestANodeSendsThroughOpenVSwitchAndAnotherByItself(t *testing.T) {
 	removeChart(ctx, t)
 	removeTSN(ctx, t)
 	m := &mixed{direct: under.Nodes[0], switched: under.Nodes[1]}
+	noRelease(ctx, t)
 	needOpenVSwitch(ctx, t, m.switched)
 	m.nodesBefore, m.before = nodeFiles(ctx, t), objects(ctx, t)
 	m.ovsBefore = onNode(ctx, t, m.switched.Name, "sh", "-c", ovsListing)
@@ -121,11 +122,17 @@ func (m *mixed) begin(ctx context.Context, t *testing.T) {
 	}
 	const sentence = "set up Open vSwitch: ovs-vswitchd does not run, or does not follow this database; start it and see its log"
 	says(ctx, t, "tsn", v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, sentence)
-	events, err := client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
-		FieldSelector: "reason=TSNOpenVSwitchNotSetUp,involvedObject.name=" + m.switched.Name,
+	err := kube.Wait(ctx, func(ctx context.Context) error { // who records Events does not wait for them
+		events, err := client.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{
+			FieldSelector: "reason=TSNOpenVSwitchNotSetUp,involvedObject.name=" + m.switched.Name,
+		})
+		if err == nil && !slices.ContainsFunc(events.Items, func(event corev1.Event) bool { return event.Message == sentence }) {
+			err = fmt.Errorf("no Event of the node says %q: %v", sentence, events)
+		}
+		return err
 	})
-	if err != nil || !slices.ContainsFunc(events.Items, func(event corev1.Event) bool { return event.Message == sentence }) {
-		t.Errorf("no Event of the node says %q: %v, %v", sentence, err, events)
+	if err != nil {
+		t.Error(err)
 	}
 	m.onDirect = waitReady(ctx, t, m.namespace, "direct")
 	onNode(ctx, t, m.switched.Name, "sv", "start", "/etc/service/ovs-vswitchd")
@@ -208,12 +215,30 @@ func (m *mixed) timed(ctx context.Context, t *testing.T) {
 	for i, way := range m.ways() {
 		accounted(t, got[i], count, func() uint64 { return 0 })
 		name := way[0].Spec.NodeName
+		countsSent(ctx, t, name, before[name]["sent"]+count)
 		for counter, now := range chartStatus(ctx, t, name).Counters {
 			change := now - before[name][counter]
 			if (counter == "sent" && change != count) || (strings.HasPrefix(counter, "drop-") && change != 0) {
 				t.Errorf("ktsnd on %s counts %d %s", name, change, counter)
 			}
 		}
+	}
+}
+
+// countsSent waits until a ktsnd counts so many messages that were sent: it counts a message when the device has it, and by
+// then it may have arrived.
+func countsSent(ctx context.Context, t *testing.T, host string, want uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		if has := chartStatus(ctx, t, host).Counters["sent"]; has < want {
+			return fmt.Errorf("ktsnd on %s counts %d messages, want %d", host, has, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -249,7 +274,7 @@ func (m *mixed) renewed(ctx context.Context, t *testing.T) {
 func (m *mixed) asBefore(ctx context.Context, t *testing.T) {
 	// At once: nobody has to forget first where the address was meanwhile.
 	address := network.SecondAddress(m.switched).String()
-	if said := onNode(ctx, t, m.direct.Name, "sh", "-c", "ping -c 1 -W 1 "+address+" || true"); !strings.Contains(said, "1 received") {
+	if said := onNode(ctx, t, m.direct.Name, "sh", "-c", "ping -c 1 -W 5 "+address+" || true"); !strings.Contains(said, "1 received") {
 		t.Errorf("%s is not reached: %s", address, said)
 	}
 	if after := onNode(ctx, t, m.switched.Name, "sh", "-c", ovsListing); after != m.ovsBefore {

@@ -182,6 +182,7 @@ type ktsndStatus struct {
 	Endpoints    int               `json:"endpoints"`
 	Sockets      int               `json:"sockets"`
 	Peers        int               `json:"peers"`
+	Flows        int               `json:"flows"`
 	Counters     map[string]uint64 `json:"counters"`
 }
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends timed messages to which it has no answer yet from ktsnd, and says what each call came to.
 
-    silent.py WAY ADDR PORT
+    silent.py WAY ADDR PORT LEAD_NS
 
-Of each message: the errno's name, or "sent", and how long the call took in ms. The payload is its transmit time (TAI, ns).
+Messages are due LEAD_NS after the call. Of each: the errno's name, or "sent", and how long the call took in ms. The payload is
+its transmit time (TAI, ns).
 A line on stdin, and it goes on: "socket", "send", "past" (a message whose time is past), "report" (the errno's name of what
 became of one). At the end of stdin it ends.
 """
@@ -17,9 +18,8 @@ import time
 SO_TXTIME = SCM_TXTIME = 61
 REPORT_ERRORS = 2
 MSG_ERRQUEUE = 0x2000
-LEAD_NS = 20_000_000
 
-way, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+way, address, port, lead_ns = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 
 
 def timed_socket():
@@ -33,8 +33,8 @@ def timed_socket():
     return made
 
 
-def send(through, lead_ns):
-    txtime_ns = time.clock_gettime_ns(time.CLOCK_TAI) + lead_ns
+def send(through, ahead_ns):
+    txtime_ns = time.clock_gettime_ns(time.CLOCK_TAI) + ahead_ns
     control = [(socket.SOL_SOCKET, SCM_TXTIME, struct.pack("q", txtime_ns))]
     flags = socket.MSG_DONTWAIT if way == "dontwait" else 0
     began = time.monotonic()
@@ -62,4 +62,4 @@ for line in sys.stdin:
     elif line == "report\n":
         print(report(timed), 0, flush=True)
     else:
-        send(timed, LEAD_NS if line == "send\n" else -LEAD_NS)
+        send(timed, lead_ns if line == "send\n" else -lead_ns)

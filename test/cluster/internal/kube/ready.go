@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-const pollEvery = 250 * time.Millisecond
+const pollEvery = 100 * time.Millisecond
 
 // Wait asks until a question is answered with nil or ctx ends, and then returns the last answer. A question that was
 // interrupted, or that a client did not ask because it would be, has no answer of its own.

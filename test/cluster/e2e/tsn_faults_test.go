@@ -14,7 +14,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
+// TestANodeThatWasCutOffComesBack mostly waits, and does so beside the tests of another cluster.
 func TestANodeThatWasCutOffComesBack(t *testing.T) {
+	t.Parallel()
 	ctx := needTSN(t)
 	namespace := tsnNamespace(ctx, t, restricted)
 	away := under.Nodes[1]

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Doorbells that rang too often are listened to again: few in a round, so that what is due to others does not wait for
+ * thousands. The time is the test's.
+ */
+#include "loop_state.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define BEGAN_NS INT64_C(1000000000000)
+#define MUTED_NS INT64_C(1000000)
+
+enum { RINGS = 200, AT_ONCE_MAX = 64 };
+
+static struct loop loop;
+static struct share share;
+static struct loop_ring rings[RINGS];
+
+static void listen_to(struct loop_ring *ring)
+{
+	struct epoll_event doorbell = {.events = EPOLLIN | EPOLLET, .data.ptr = ring};
+
+	ring->share = &share;
+	ring->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	assert_true(ring->doorbell_fd >= 0);
+	assert_int_equal(epoll_ctl(loop.epoll_fd, EPOLL_CTL_ADD, ring->doorbell_fd, &doorbell), 0);
+}
+
+/* A doorbell in a second, and no more. */
+static int set_up(void **state)
+{
+	(void)state;
+	loop = (struct loop){.unmute_tai_ns = KTSN_SHAPER_NEVER, .share_next_tai_ns = KTSN_SHAPER_NEVER};
+	share = (struct share){0};
+	atomic_store(&share.doorbells.interval_ns, INT64_C(1000000000));
+	loop.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	assert_true(loop.epoll_fd >= 0);
+	for (int i = 0; i < RINGS; i++) {
+		rings[i] = (struct loop_ring){0};
+		listen_to(&rings[i]);
+	}
+	/* All that is allowed. */
+	while (share_rate_take(&share.doorbells, BEGAN_NS))
+		;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	for (int i = 0; i < RINGS; i++)
+		close(rings[i].doorbell_fd);
+	close(loop.epoll_fd);
+	return 0;
+}
+
+static void mute(int first, int behind, int64_t now_tai_ns)
+{
+	for (int i = first; i < behind; i++)
+		share_doorbell(&loop, &rings[i], now_tai_ns);
+}
+
+static int muted(int first, int behind)
+{
+	int count = 0;
+
+	for (int i = first; i < behind; i++)
+		count += rings[i].muted;
+	return count;
+}
+
+/* Whether the loop hears it, edge-triggered: what rang while it was muted too. */
+static bool is_heard(struct loop_ring *ring)
+{
+	struct epoll_event heard[RINGS];
+	int count = epoll_wait(loop.epoll_fd, heard, RINGS, 0);
+
+	for (int i = 0; i < count; i++)
+		if (heard[i].data.ptr == ring)
+			return true;
+	return false;
+}
+
+static void few_are_listened_to_again_in_a_round(void **state)
+{
+	int rounds = 0;
+
+	(void)state;
+	mute(0, RINGS, BEGAN_NS);
+	assert_int_equal(muted(0, RINGS), RINGS);
+	shares_unmute(&loop, BEGAN_NS + MUTED_NS - 1);
+	assert_int_equal(muted(0, RINGS), RINGS);
+	for (int before = RINGS; before > 0; rounds++) {
+		int after;
+
+		/* There is something to do: the loop does not sleep. */
+		assert_true(shares_next(&loop) <= BEGAN_NS + MUTED_NS + rounds);
+		shares_unmute(&loop, BEGAN_NS + MUTED_NS + rounds);
+		after = muted(0, RINGS);
+		assert_in_range(before - after, 1, AT_ONCE_MAX);
+		/* Those that have waited longest. */
+		assert_int_equal(muted(0, RINGS - after), 0);
+		before = after;
+	}
+	assert_true(rounds >= RINGS / AT_ONCE_MAX);
+	assert_int_equal(shares_next(&loop), KTSN_SHAPER_NEVER);
+}
+
+static void what_rang_meanwhile_is_heard_then(void **state)
+{
+	uint64_t one = 1;
+
+	(void)state;
+	mute(0, 1, BEGAN_NS);
+	assert_int_equal(write(rings[0].doorbell_fd, &one, sizeof(one)), sizeof(one));
+	assert_false(is_heard(&rings[0]));
+	shares_unmute(&loop, BEGAN_NS + MUTED_NS);
+	assert_true(is_heard(&rings[0]));
+}
+
+static void one_that_rings_again_meanwhile_waits_for_the_next_time(void **state)
+{
+	int64_t now_tai_ns = BEGAN_NS + MUTED_NS;
+
+	(void)state;
+	mute(0, RINGS, BEGAN_NS);
+	shares_unmute(&loop, now_tai_ns);
+	assert_false(rings[0].muted);
+	mute(0, 1, now_tai_ns);
+	for (int i = 0; i < RINGS && muted(1, RINGS); i++)
+		shares_unmute(&loop, ++now_tai_ns);
+	assert_int_equal(muted(1, RINGS), 0);
+	assert_true(rings[0].muted);
+	assert_true(shares_next(&loop) > now_tai_ns);
+	shares_unmute(&loop, shares_next(&loop));
+	assert_false(rings[0].muted);
+}
+
+static void rings_that_end_meanwhile_are_forgotten(void **state)
+{
+	(void)state;
+	mute(0, RINGS, BEGAN_NS);
+	shares_unmute(&loop, BEGAN_NS + MUTED_NS);
+	for (int i = 0; i < RINGS; i++)
+		share_forget(&loop, &rings[i]);
+	assert_int_equal(muted(0, RINGS), 0);
+	shares_unmute(&loop, BEGAN_NS + 2 * MUTED_NS);
+	assert_int_equal(shares_next(&loop), KTSN_SHAPER_NEVER);
+	/* And the next begin anew. */
+	mute(0, 2, BEGAN_NS + 3 * MUTED_NS);
+	share_forget(&loop, &rings[0]);
+	shares_unmute(&loop, BEGAN_NS + 4 * MUTED_NS);
+	assert_int_equal(muted(0, RINGS), 0);
+}
+
+static void a_clock_that_is_set_back_leaves_none_muted(void **state)
+{
+	(void)state;
+	mute(0, RINGS, BEGAN_NS);
+	shares_clock_set_back(&loop);
+	for (int i = 0; i < RINGS && muted(0, RINGS); i++)
+		shares_unmute(&loop, i);
+	assert_int_equal(muted(0, RINGS), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(few_are_listened_to_again_in_a_round),
+		TEST(what_rang_meanwhile_is_heard_then),
+		TEST(one_that_rings_again_meanwhile_waits_for_the_next_time),
+		TEST(rings_that_end_meanwhile_are_forgotten),
+		TEST(a_clock_that_is_set_back_leaves_none_muted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The filter of system calls as it is shipped: what it refuses, what it kills for, and that threads can be made. In
+ * a build with sanitizers it is wider, and this is not tested there.
+ */
+#include "sandbox.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { REFUSED = 10, MADE, NOT_ENTERED };
+
+static int call(long number)
+{
+	return syscall(number, 0, 0, 0, 0, 0) == -1 && errno == EPERM ? REFUSED : MADE;
+}
+
+static void *nothing(void *argument)
+{
+	return argument;
+}
+
+static int thread_make(long unused)
+{
+	pthread_t thread;
+
+	(void)unused;
+	return pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL) ? REFUSED : MADE;
+}
+
+/* How a process that has entered the sandbox ends when it does that. */
+static int sandboxed(int (*act)(long number), long number)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (child == 0) {
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || sandbox_enter())
+			_exit(NOT_ENTERED);
+		_exit(act(number));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return status;
+}
+
+static void assert_refused(long number)
+{
+	int status = sandboxed(call, number);
+
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != REFUSED)
+		fail_msg("system call %ld: status %#x", number, (unsigned int)status);
+}
+
+static void threads_can_be_made(void **state)
+{
+	int status = sandboxed(thread_make, 0);
+
+	(void)state;
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), MADE);
+}
+
+static void processes_cannot(void **state)
+{
+	static const long calls[] = {
+		SYS_clone,
+#ifdef SYS_fork
+		SYS_fork,
+		SYS_vfork,
+#endif
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		assert_refused(calls[i]);
+}
+
+static void what_only_sanitizers_need_is_refused(void **state)
+{
+	static const long calls[] = {
+		SYS_sigaltstack, SYS_pipe2, SYS_kill, SYS_prctl,  SYS_wait4, SYS_getppid, SYS_getcwd,
+#ifdef SYS_open
+		SYS_open,        SYS_stat,  SYS_pipe, SYS_access,
+#endif
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		assert_refused(calls[i]);
+}
+
+static void who_wants_to_look_into_others_is_killed(void **state)
+{
+	static const long calls[] = {SYS_ptrace, SYS_process_vm_readv, SYS_execve, SYS_mount, SYS_bpf};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		int status = sandboxed(call, calls[i]);
+
+		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSYS)
+			fail_msg("system call %ld: status %#x", calls[i], (unsigned int)status);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(threads_can_be_made),
+		cmocka_unit_test(processes_cannot),
+		cmocka_unit_test(what_only_sanitizers_need_is_refused),
+		cmocka_unit_test(who_wants_to_look_into_others_is_killed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

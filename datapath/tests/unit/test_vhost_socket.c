@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * At which of its two names a ktsnd listens for Open vSwitch, while others listen at them or have left them behind.
+ */
+#include "vhost_socket.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[64], first[sizeof(folder) + 8], second[sizeof(first) + 2];
+
+static int folder_make(void **state)
+{
+	(void)state;
+	strcpy(folder, "/tmp/ktsn-vhost-socket-XXXXXX");
+	if (!mkdtemp(folder))
+		return -1;
+	snprintf(first, sizeof(first), "%s/v", folder);
+	snprintf(second, sizeof(second), "%s.2", first);
+	return 0;
+}
+
+static int folder_remove(void **state)
+{
+	(void)state;
+	unlink(first);
+	unlink(second);
+	return rmdir(folder);
+}
+
+/* As DPDK does. */
+static int listen_at(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, path);
+	assert_return_code(bind(fd, (const struct sockaddr *)&address, sizeof(address)), errno);
+	assert_return_code(listen(fd, 1), errno);
+	return fd;
+}
+
+static bool is_there(const char *path)
+{
+	return access(path, F_OK) == 0;
+}
+
+static void test_first_name_is_taken_where_nobody_listens(void **state)
+{
+	struct vhost_socket vhost;
+
+	(void)state;
+	close(listen_at(first));
+	close(listen_at(second));
+	assert_return_code(vhost_socket_choose(&vhost, first, false), 0);
+	assert_string_equal(vhost.path, first);
+	assert_false(is_there(first));
+	assert_false(is_there(second));
+}
+
+static void test_who_takes_over_listens_at_the_other(void **state)
+{
+	struct vhost_socket vhost;
+	int fd = listen_at(first);
+
+	(void)state;
+	assert_int_equal(vhost_socket_choose(&vhost, first, false), -EADDRINUSE);
+	assert_return_code(vhost_socket_choose(&vhost, first, true), 0);
+	assert_string_equal(vhost.path, second);
+	assert_true(is_there(first));
+	close(fd);
+	fd = listen_at(second);
+	assert_return_code(vhost_socket_choose(&vhost, first, true), 0);
+	assert_string_equal(vhost.path, first);
+	assert_true(is_there(second));
+	close(fd);
+}
+
+static void test_one_that_does_not_end_loses_its_name(void **state)
+{
+	struct vhost_socket vhost;
+	int old, new;
+
+	(void)state;
+	old = listen_at(second);
+	usleep(20000); /* of which file systems know */
+	new = listen_at(first);
+	assert_return_code(vhost_socket_choose(&vhost, first, true), 0);
+	assert_string_equal(vhost.path, second);
+	assert_string_equal(vhost.other, first);
+	assert_false(is_there(second));
+	assert_true(is_there(first));
+	close(old);
+	close(new);
+}
+
+static void test_who_is_not_found_moves_to_the_other(void **state)
+{
+	struct vhost_socket vhost;
+	int old = listen_at(first), new;
+
+	(void)state;
+	assert_return_code(vhost_socket_choose(&vhost, first, true), 0);
+	new = listen_at(vhost.path);
+	assert_return_code(vhost_socket_move(&vhost), 0);
+	assert_string_equal(vhost.path, first);
+	assert_false(is_there(second));
+	assert_int_equal(vhost_socket_choose(&vhost, first, false), -EADDRINUSE);
+	close(old);
+	close(new);
+}
+
+static void test_what_is_no_socket_is_left(void **state)
+{
+	struct vhost_socket vhost;
+	int fd = listen_at(first);
+	FILE *file = fopen(second, "w");
+
+	(void)state;
+	assert_non_null(file);
+	fclose(file);
+	assert_int_equal(vhost_socket_choose(&vhost, first, true), -EEXIST);
+	assert_true(is_there(second));
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_first_name_is_taken_where_nobody_listens, folder_make,
+						folder_remove),
+		cmocka_unit_test_setup_teardown(test_who_takes_over_listens_at_the_other, folder_make,
+						folder_remove),
+		cmocka_unit_test_setup_teardown(test_one_that_does_not_end_loses_its_name, folder_make,
+						folder_remove),
+		cmocka_unit_test_setup_teardown(test_who_is_not_found_moves_to_the_other, folder_make,
+						folder_remove),
+		cmocka_unit_test_setup_teardown(test_what_is_no_socket_is_left, folder_make, folder_remove),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// card is a PCI device of a made-up machine.
+type card struct {
+	class, driver string
+	group         bool
+}
+
+// machineWith has those cards, by their addresses.
+func machineWith(t *testing.T, cards map[string]card) *machine {
+	t.Helper()
+	made := &machine{sysfs: t.TempDir(), xdpSocket: func() error { return nil }}
+	for address, card := range cards {
+		dir := filepath.Join(made.sysfs, "bus/pci/devices", address)
+		made.write(t, filepath.Join("bus/pci/devices", address, "class"), card.class)
+		if card.driver != "" {
+			link(t, "../../../../bus/pci/drivers/"+card.driver, filepath.Join(dir, "driver"))
+		}
+		if card.group {
+			made.write(t, "kernel/iommu_groups/7/type", "DMA")
+			link(t, "../../../../kernel/iommu_groups/7", filepath.Join(dir, "iommu_group"))
+		}
+	}
+	return made
+}
+
+func (m *machine) write(t *testing.T, path, text string) {
+	t.Helper()
+	path = filepath.Join(m.sysfs, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCardIsCheckedInSentences(t *testing.T) {
+	const ethernet = "0x020000"
+	made := machineWith(t, map[string]card{
+		"0000:01:00.0": {ethernet, "vfio-pci", true},
+		"0000:01:00.1": {ethernet, "vfio-pci", false},
+		"0000:02:00.0": {ethernet, "e1000e", true},
+		"0000:03:00.0": {ethernet, "mlx5_core", true},
+		"0000:04:00.0": {ethernet, "", true},
+		"0000:05:00.0": {ethernet, "uio_pci_generic", false},
+		"0000:06:00.0": {"0x030000", "vfio-pci", true},
+	})
+	for device, want := range map[string]string{
+		"0000:01:00.0":           "",
+		"01:00.0":                "",
+		"0000:01:00.0,rx_skip=1": "",
+		"0000:03:00.0":           "",
+		"0000:05:00.0":           "",
+		"net_tap0,iface=tap7":    "",
+		"net_af_xdp0,iface=lo":   "",
+		"0000:01:00.1":           "the card is in no IOMMU group",
+		"02:00.0":                "the kernel's driver e1000e has this card, and DPDK needs vfio-pci; bind it first: modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci 0000:02:00.0",
+		"0000:04:00.0":           "no driver has this card",
+		"0000:06:00.0":           "is no network card (its class is 0x030000)",
+		"0000:ff:1f.7":           "there is no such PCI device; see `lspci -D`",
+		"net_af_xdp0":            "name the interface",
+		"net_af_xdp0,iface=no9":  "there is no interface no9",
+	} {
+		t.Run(device, func(t *testing.T) {
+			if err := checkDeviceForm(device); err != nil {
+				t.Fatal(err)
+			}
+			err := made.checkDevice(device)
+			if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "--device "+device+": ")) {
+				t.Errorf("it says %v, want %q", err, want)
+			}
+		})
+	}
+	t.Run("and without an IOMMU, if that is wanted", func(t *testing.T) {
+		made.write(t, "module/vfio/parameters/enable_unsafe_noiommu_mode", "Y")
+		if err := made.checkDevice("0000:01:00.1"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a kernel without XDP sockets", func(t *testing.T) {
+		made.xdpSocket = func() error { return unix.EAFNOSUPPORT }
+		err := made.checkDevice("net_af_xdp0,iface=lo")
+		if want := "needs CONFIG_XDP_SOCKETS); say --interface lo instead"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("it says %v, want %q", err, want)
+		}
+	})
+}
+
+func TestDeviceThatIsNoneIsRefused(t *testing.T) {
+	for _, device := range []string{"eno1", "0000:01:00", "0000:01:00.8", "01:20.0", "af_xdp0,iface=eno1"} {
+		plan := validPlan()
+		plan.Device, plan.Interface = device, ""
+		if err := plan.Check(); err == nil || !strings.Contains(err.Error(), "--device "+device+": give a PCI address such as") {
+			t.Errorf("of %s it says %v", device, err)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The whole path in network namespaces, on real packets, with AddressSanitizer, LeakSanitizer and
+# UndefinedBehaviorSanitizer in ktsnd, in libktsn.so and in the C programs that use it. Whatever one of them finds ends
+# the process, stands in out/sanitize/ and fails the run, also where no test saw it. Closes with one line that counts.
+#
+#     sanitize.sh            all that can run (make sanitize)
+#     sanitize.sh --short    a minute of it (make test)
+#     sanitize.sh TESTS      those that match
+#
+# Called after `make build`; builds the C programs once more. The filter of system calls of this ktsnd lets the sanitizers'
+# runtime live (datapath/daemon/sandbox_runtime_sanitizers.c).
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+[ $# -le 1 ] || { echo "usage: $0 [--short | TESTS]" >&2; exit 2; }
+
+build=build-asan reports=$PWD/out/sanitize
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# One test or more of each kind of thing that ktsnd and libktsn do.
+short_form='^TestMessagesArriveUnchangedFromThePodsOwnAddresses$'
+short_form+='|^TestHostilePodHurtsOnlyItself$/^(scribble|lie|race|many|churn)$'
+short_form+='|^TestPodGetsItsShareAndNoMore$'
+short_form+='|^TestEveryShapeOfProgramIsServed$/^glibc, nobody'
+short_form+='|^TestMessagesOfEveryKindThatWaitSurviveATakeOver$'
+short_form+='|^TestTakeOverLosesOnlyTheProcessWhoseRingIsSpoilt$'
+short_form+='|^TestEpollSaysWritableWithoutDescriptorsToSpare$/^none_left$|^TestPollWaitsWithoutWhatWasClosedBehindItsBack$'
+short_form+='|^TestManyMessagesOverIPv6ArriveUnchanged$'
+short_form+='|^TestAGroupMessageThatMustNotLeaveTheHostIsTheKernels$'
+short_form+='|^TestEtfDropsWhatIsLate$|^TestFramesCarryTheirClassInTheVLANTag$'
+short_form+='|^TestTagsInsideFramesOfPacketSocketsTravelUnchanged$'
+short_form+='|^TestPythonTellsNoDifference$|^TestRefusalsNameTheField$'
+
+# What cannot be tested so. Of musl: the sanitizers' runtime is glibc's.
+left_out='/musl|^TestApplicationsOfMuslCannotTellEither$|^TestMuslPrograms'
+# The files as they are shipped, and are not here.
+left_out+='|^TestLibraryNeedsOnly'
+# What memory costs: freed memory is kept for a while, to find who still uses it.
+left_out+='|^TestMemoryIsRefusedBeforeItCostsAnything$'
+# What measures time.
+left_out+='|Bench|Demo|Scale|Throughput|^TestDDS'
+
+# Hard links: nothing is copied that is not needed, and both are on one file system.
+gather() {
+	local datapath=$build/datapath
+	mkdir -p $build/bin
+	ln -f bin/* $build/bin/
+	rm -f $build/bin/{ktsnd,libktsn.so,tsnperf,ktsn-test-*}
+	ln -f $datapath/daemon/ktsnd $datapath/perf/tsnperf $build/bin/
+	find $datapath/tests/programs -maxdepth 1 -type f -name 'ktsn-test-*' -exec ln -f -t $build/bin {} +
+	ln -f $datapath/preload/libktsn-sanitized.so $build/bin/libktsn.so
+}
+
+build() {
+	[ -f $build/build.ninja ] ||
+		meson setup $build -Db_sanitize=address,undefined -Db_lundef=false >"$log" 2>&1 || { cat "$log"; return 1; }
+	ninja -C $build --quiet >"$log" 2>&1 || { cat "$log"; return 1; }
+	gather
+}
+
+# Each process writes a file of its own, whoever it runs as. UndefinedBehaviorSanitizer writes to standard error, sets
+# AddressSanitizer's file from its own options, and aborts: AddressSanitizer's report of that is the file. libktsn.so brings the runtime into programs that have none, behind
+# their C library, which the runtime would otherwise not have.
+options() {
+	rm -rf "$reports"
+	mkdir -p "$reports"
+	chmod 1777 "$reports"
+	export ASAN_OPTIONS=log_path=$reports/report:handle_abort=1:exitcode=99:verify_asan_link_order=0
+	ASAN_OPTIONS+=:detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
+	export UBSAN_OPTIONS=log_path=$reports/report:halt_on_error=1:abort_on_error=1:print_stacktrace=1
+	export KTSN_BIN_DIR=$PWD/$build/bin KTSN_SANITIZED=1
+}
+
+# One a line, subtests included.
+results() { grep -cE "^ *--- $1: " "$log"; }
+
+tests=${1:-.}
+[ "$tests" != --short ] || tests=$short_form
+build || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
+options
+scripts/go.sh test -count=1 -v -timeout 60m -run "$tests" -skip "$left_out" ./test/netns/ 2>&1 |
+	tee "$log" | grep -vE '^ *=== |^(PASS|FAIL|ok|exit status)'
+status=${PIPESTATUS[0]}
+passed=$(results PASS) failed=$(results FAIL) skipped=$(results SKIP)
+[ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+for report in "$reports"/*; do
+	[ -e "$report" ] || break
+	echo "== found by a sanitizer, $report:"
+	head -n 60 "$report"
+	failed=$((failed + 1))
+done
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

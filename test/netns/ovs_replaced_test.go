@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+)
+
+// replacements are what came of a talker's messages while ktsnd was replaced several times.
+type replacements struct {
+	sent     []perf.Sent
+	received []perf.Received
+	counted  sum
+	// pauses are how long no message left, as the successors say; gaps how long none arrived.
+	pauses, gaps []time.Duration
+}
+
+// gapsIn are the longest times between arrivals in each of the periods.
+func gapsIn(received []perf.Received, periods [][2]int64) []time.Duration {
+	gaps := make([]time.Duration, len(periods))
+	for i := 1; i < len(received); i++ {
+		from, to := received[i-1].Arrival, received[i].Arrival
+		for n, period := range periods {
+			if to > period[0] && from < period[1] {
+				gaps[n] = max(gaps[n], time.Duration(to-from))
+			}
+		}
+	}
+	return gaps
+}
+
+// replaceUnderLoad has a talker send a message a millisecond while ktsnd is replaced so many times, by one that says that.
+func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *control.Client, times int, says string, options ...string) *replacements {
+	t.Helper()
+	talkerFile, listenerFile := filepath.Join(l.Dir, "talker.csv"), filepath.Join(l.Dir, "listener.csv")
+	listener := l.startListener(t, forGood, listenerFile)
+	talker := l.startTalker(t, talkerFile, "--cycle", "1ms", "--lead", "20ms")
+	var result replacements
+	var periods [][2]int64
+	for range times {
+		served(t, client, 200)
+		begin := clockTAI()
+		daemon, client = l.takeOver(t, daemon, options...)
+		result.pauses = append(result.pauses, paused(t, daemon))
+		awaitSaid(t, daemon, says)
+		periods = append(periods, [2]int64{begin, clockTAI()})
+	}
+	served(t, client, 200)
+	interrupt(t, talker)
+	result.counted.add(settled(t, client))
+	drain(t, listener)
+	result.sent, result.received = read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	result.gaps = gapsIn(result.received, periods)
+	return &result
+}
+
+func (r *replacements) record(t *testing.T, port string) {
+	t.Helper()
+	name := "replaced in place over " + port + ": "
+	record(t,
+		reported(name+"pause in departures, p50", milliseconds(quantile(r.pauses, 0.5)), "ms"),
+		reported(name+"pause in departures, max", milliseconds(quantile(r.pauses, 1)), "ms"),
+		reported(name+"gap between arrivals, p50", milliseconds(quantile(r.gaps, 0.5)), "ms"),
+		reported(name+"gap between arrivals, max", milliseconds(quantile(r.gaps, 1)), "ms"),
+		reported(name+"messages lost", float64(len(lossOf(t, r.sent, r.received))), ""))
+}
+
+// Open vSwitch is connected to the successor before its predecessor lets go.
+func TestReplacedInPlaceUnderLoadOpenVSwitchGoesOn(t *testing.T) {
+	lab := newOVSLab(t)
+	daemon, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	result := lab.replaceUnderLoad(t, daemon, client, either(3, 25), "Open vSwitch is connected", lab.uplink()...)
+	if result.counted.uncertain != 0 {
+		t.Errorf("%d messages are uncertain", result.counted.uncertain)
+	}
+	checkConserved(t, result.sent, result.received, result.counted)
+	if lost := lossOf(t, result.sent, result.received); len(lost) > 0 {
+		t.Errorf("messages %d are lost", lost)
+	}
+	lab.awaitConnected(t)
+	result.record(t, "OVS")
+}
+
+// As an older version of `ktsn ovs setup` left it: Open vSwitch knows one name of a socket only, and connects to the successor when
+// it has lost the predecessor.
+func TestKtsndThatTakesOverIsConnectedToOpenVSwitchThatKnowsOneSocket(t *testing.T) {
+	lab := newOVSLab(t)
+	lab.vsctl(t, "del-port", ovs.BridgeInternal, "ktsnd2")
+	daemon, client := lab.startOVSDaemon(t)
+	awaitSaid(t, daemon, "Open vSwitch is connected")
+	result := lab.replaceUnderLoad(t, daemon, client, 1, "Open vSwitch is connected to "+lab.node.VhostSocket()+"\n", lab.uplink()...)
+	said, err := lab.ktsn(t, "status")
+	if err == nil || !strings.Contains(said, "there is no port ktsnd2 on br-int") {
+		t.Errorf("status does not say what is missing but %v: %s", err, said)
+	}
+	lost := lossOf(t, result.sent, result.received)
+	t.Logf("%d sent, %d lost", len(result.sent), len(lost))
+	if last := result.sent[len(result.sent)-2].Sequence; len(result.received) == 0 || result.received[len(result.received)-1].Sequence < last-20 {
+		t.Error("the last messages have not come")
+	}
+	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Errorf("it cannot be set up again: %v: %s", err, said)
+	}
+	lab.awaitConnected(t)
+}

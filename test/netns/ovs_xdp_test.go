@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// The card is DPDK's by an XDP socket: what the kernel has of it is only the name.
+func TestMessagesGoThroughOpenVSwitchWithAnXDPSocket(t *testing.T) {
+	if fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+		testenv.Missing(t, "this kernel makes no XDP sockets: "+err.Error())
+	} else if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+	lab := newOVSNode(t)
+	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
+	ip(t, lab.NodeA, "address", "del", topology.NodeAddressA.String()+"/24", "dev", topology.PhysicalInterface)
+	options := append(lab.setup(), "--interface", "", "--device", "net_af_xdp0,iface="+topology.PhysicalInterface)
+	if said, err := lab.ktsn(t, "setup", options...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	lab.prepareFarEnd(t)
+	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
+	if err := lab.wiring.AttachBoth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	const count = 200
+	seen := lab.run(t, traffic{count: count, payloadBytes: 64, environment: lab.preloaded(t)})
+	checkAllArrived(t, seen, count)
+	if counted := counters(t, client); counted.Sent != count || counted.Dropped() != 0 {
+		t.Errorf("ktsnd sent %d and dropped %d", counted.Sent, counted.Dropped())
+	}
+	lab.checkAnswers(t)
+	if said, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	err := lab.NodeA.Do(func() error {
+		card, err := netlink.LinkByName(topology.PhysicalInterface)
+		if err == nil && card.Attrs().Xdp != nil && card.Attrs().Xdp.Attached {
+			t.Error("a program of XDP stays at the interface")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
