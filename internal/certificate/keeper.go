@@ -15,13 +15,15 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Places are where things stand in the cluster, and for which name they are.
 type Places struct {
-	// Secret must be there; it may be empty.
+	// Secret may be empty, and is made where it is missing.
 	Secret types.NamespacedName
 	// Webhook is a MutatingWebhookConfiguration.
 	Webhook string
@@ -63,16 +65,17 @@ func (r *Renewer) Start(ctx context.Context) error {
 
 // Look does the next step, if there is one.
 func (r *Renewer) Look(ctx context.Context) error {
-	var secret corev1.Secret
-	if err := r.Client.Get(ctx, r.Secret, &secret); err != nil {
-		return fmt.Errorf("read Secret %s: %w", r.Secret, err)
-	}
+	// First: once it is gone the chart is being removed, and nothing is to be made any more.
 	var webhook admissionv1.MutatingWebhookConfiguration
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.Webhook}, &webhook); err != nil {
 		return fmt.Errorf("read MutatingWebhookConfiguration %s: %w", r.Webhook, err)
 	}
 	if len(webhook.Webhooks) == 0 {
 		return fmt.Errorf("MutatingWebhookConfiguration %s has no webhooks", r.Webhook)
+	}
+	secret, err := r.secret(ctx)
+	if err != nil {
+		return err
 	}
 	after, bundle, err := advance(r.Name, secret.Data, webhook.Webhooks[0].ClientConfig.CABundle, r.Now())
 	if err != nil {
@@ -81,12 +84,38 @@ func (r *Renewer) Look(ctx context.Context) error {
 	if !maps.EqualFunc(after, secret.Data, bytes.Equal) {
 		// With its resource version: of two leaders only one gets through.
 		secret.Data = after
-		if err := r.Client.Update(ctx, &secret); err != nil {
+		if err := r.Client.Update(ctx, secret); err != nil {
 			return fmt.Errorf("write Secret %s: %w", r.Secret, err)
 		}
 		r.Log.Info("renewed the webhook's certificate")
 	}
 	return r.trust(ctx, &webhook, bundle)
+}
+
+// fieldOwner is who makes the Secret.
+const fieldOwner = client.FieldOwner("ktsn-operator")
+
+// secret reads the Secret, and makes an empty one where somebody has removed it. It is applied, not created: the right to create
+// a Secret of one name only covers no other request.
+func (r *Renewer) secret(ctx context.Context) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	err := r.Client.Get(ctx, r.Secret, &secret)
+	if err == nil {
+		return &secret, nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read Secret %s: %w", r.Secret, err)
+	}
+	apply := corev1apply.Secret(r.Secret.Name, r.Secret.Namespace).WithLabels(map[string]string{"app.kubernetes.io/name": "kubernetsn"})
+	if err := r.Client.Apply(ctx, apply, fieldOwner); err != nil {
+		return nil, fmt.Errorf("make Secret %s, which is missing: %w", r.Secret, err)
+	}
+	r.Log.Warn("the Secret of the webhook's certificate was missing and is made anew; until all operators serve another certificate, " +
+		"annotated pods are refused")
+	if err := r.Client.Get(ctx, r.Secret, &secret); err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", r.Secret, err)
+	}
+	return &secret, nil
 }
 
 func (r *Renewer) trust(ctx context.Context, webhook *admissionv1.MutatingWebhookConfiguration, bundle []byte) error {

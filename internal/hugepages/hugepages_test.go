@@ -12,13 +12,16 @@ import (
 	"testing"
 )
 
-// fake is a machine with files for the kernel's, and so many pages.
-func fake(t *testing.T, pages int) (*machine, func() int) {
+// others is how many pages the machine has for others.
+const others = 7
+
+// fake is a machine with files for the kernel's.
+func fake(t *testing.T) (*machine, func() int) {
 	t.Helper()
 	dir := t.TempDir()
 	m := &machine{count: filepath.Join(dir, "nr"), meminfo: filepath.Join(dir, "meminfo"), lock: filepath.Join(dir, "lock"),
 		between: func(string) {}}
-	for path, text := range map[string]string{m.count: strconv.Itoa(pages) + "\n", m.meminfo: defaultSize + "\n"} {
+	for path, text := range map[string]string{m.count: strconv.Itoa(others) + "\n", m.meminfo: defaultSize + "\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +60,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestPagesAreSetAsideBesideOthersAndGivenBack(t *testing.T) {
-	m, count := fake(t, 7)
+	m, count := fake(t)
 	a, b := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	must(t, m.setAside(a, 10))
 	must(t, m.setAside(b, 20))
@@ -71,7 +74,7 @@ func TestPagesAreSetAsideBesideOthersAndGivenBack(t *testing.T) {
 		t.Errorf("without the first there are %d pages", count())
 	}
 	must(t, m.giveBack(b))
-	if count() != 7 || exists(a) || exists(b) {
+	if count() != others || exists(a) || exists(b) {
 		t.Errorf("left are %d pages and notes %v %v", count(), exists(a), exists(b))
 	}
 }
@@ -88,7 +91,7 @@ func TestKilledAnywhereNothingIsLeftOrGivenBackTwice(t *testing.T) {
 			for first := range 4 {
 				for second := range 5 {
 					t.Run(fmt.Sprintf("%s, giving back %v, killed at %d and %d", name, giving, first, second), func(t *testing.T) {
-						m, count := fake(t, 7)
+						m, count := fake(t)
 						note, other := filepath.Join(t.TempDir(), "note"), filepath.Join(t.TempDir(), "other")
 						do := func() error { return m.setAside(note, 10) }
 						if giving {
@@ -99,8 +102,8 @@ func TestKilledAnywhereNothingIsLeftOrGivenBackTwice(t *testing.T) {
 						dies(m, second, func() error { return next(m, note, other) })
 						must(t, m.giveBack(other))
 						must(t, m.giveBack(note))
-						if count() != 7 || exists(note) || exists(other) {
-							t.Errorf("left are %d pages, want 7, and notes %v %v", count(), exists(note), exists(other))
+						if count() != others || exists(note) || exists(other) {
+							t.Errorf("left are %d pages, want %d, and notes %v %v", count(), others, exists(note), exists(other))
 						}
 					})
 				}
@@ -110,7 +113,7 @@ func TestKilledAnywhereNothingIsLeftOrGivenBackTwice(t *testing.T) {
 }
 
 func TestTooFewPagesAreSaidAndNotKept(t *testing.T) {
-	m, count := fake(t, 7)
+	m, count := fake(t)
 	note := filepath.Join(t.TempDir(), "note")
 	m.between = func(step string) {
 		if step == "counted" && count() == 17 { // the kernel finds memory for three
@@ -121,13 +124,13 @@ func TestTooFewPagesAreSaidAndNotKept(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	must(t, m.giveBack(note))
-	if count() != 7 {
+	if count() != others {
 		t.Errorf("left are %d pages", count())
 	}
 }
 
 func TestALockThatSomebodyElseLaidOutIsRefused(t *testing.T) {
-	m, count := fake(t, 7)
+	m, count := fake(t)
 	victim, note := filepath.Join(t.TempDir(), "victim"), filepath.Join(t.TempDir(), "note")
 	must(t, os.WriteFile(victim, nil, 0o600))
 	text := fmt.Appendf(nil, "{\"note\":%q,\"count\":0}\n", victim)
@@ -145,7 +148,7 @@ func TestALockThatSomebodyElseLaidOutIsRefused(t *testing.T) {
 			if err := m.setAside(note, 10); err == nil {
 				t.Error("it was taken")
 			}
-			if count() != 7 || !exists(victim) || exists(note) {
+			if count() != others || !exists(victim) || exists(note) {
 				t.Errorf("there are %d pages, the victim %v, a note %v", count(), exists(victim), exists(note))
 			}
 		})
@@ -153,7 +156,7 @@ func TestALockThatSomebodyElseLaidOutIsRefused(t *testing.T) {
 }
 
 func TestManyAtOnceTakeTurns(t *testing.T) {
-	m, count := fake(t, 7)
+	m, count := fake(t)
 	var wait sync.WaitGroup
 	for i := range 20 {
 		wait.Add(1)
@@ -169,7 +172,7 @@ func TestManyAtOnceTakeTurns(t *testing.T) {
 		}()
 	}
 	wait.Wait()
-	if count() != 7 {
+	if count() != others {
 		t.Errorf("left are %d pages", count())
 	}
 }

@@ -45,7 +45,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags := flag.NewFlagSet("ktsn-operator", flag.ContinueOnError)
 	flags.StringVar(&o.Namespace, "namespace", "", "`NAME` of the operator's own namespace (required)")
 	flags.StringVar(&o.Service, "service", "ktsn-operator", "`NAME` of the webhook's Service")
-	flags.StringVar(&o.Secret, "secret", "ktsn-operator-certificate", "`NAME` of the Secret for the webhook's certificate, which must be there")
+	flags.StringVar(&o.Secret, "secret", "ktsn-operator-certificate", "`NAME` of the Secret for the webhook's certificate, made where it is missing")
 	flags.StringVar(&o.Webhook, "webhook", "kubernetsn", "`NAME` of the MutatingWebhookConfiguration")
 	flags.IntVar(&o.Port, "port", 9443, "`PORT` of the webhook")
 	flags.StringVar(&o.Health, "health-address", ":8081", "`ADDRESS` of /healthz and /readyz")

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubernetsn/kubernetsn/internal/certificate"
+)
+
+const certificates = "certificates"
+
+// ofSecrets is what the chart's Role allows with Secrets.
+func ofSecrets(t *testing.T) rbacv1.PolicyRule {
+	t.Helper()
+	text, err := os.ReadFile("../../charts/kubernetsn/templates/operator-rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []rbacv1.PolicyRule
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "resources: [secrets]") {
+			if err := yaml.UnmarshalStrict([]byte(line), &found); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("the chart has rules %v about Secrets", found)
+	}
+	return found[0]
+}
+
+// asOperator is a client with the rights to Secrets that the chart gives the operator, in a namespace of the test's.
+func asOperator(t *testing.T) client.Client {
+	t.Helper()
+	ctx, user := t.Context(), "system:serviceaccount:"+certificates+":ktsn-operator"
+	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}}
+	name, own := metav1.ObjectMeta{Name: certificates}, metav1.ObjectMeta{Name: certificates, Namespace: certificates}
+	nowhere := webhookConfiguration(certificates, 1)
+	nowhere.Webhooks[0].MatchConditions[0].Expression = "false"
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: name},
+		&rbacv1.Role{ObjectMeta: own, Rules: []rbacv1.PolicyRule{ofSecrets(t)}},
+		&rbacv1.RoleBinding{ObjectMeta: own, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: certificates}},
+		&rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{admissionv1.GroupName},
+			Resources: []string{"mutatingwebhookconfigurations"}, ResourceNames: []string{certificates}, Verbs: []string{"get", "patch"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: certificates}},
+		nowhere,
+	} {
+		if err := admin.Create(ctx, object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), object) })
+	}
+	config := rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	made, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func TestASecretThatWasRemovedIsMadeAnew(t *testing.T) {
+	ctx := needServer(t)
+	operator := asOperator(t)
+	place := types.NamespacedName{Namespace: certificates, Name: ofSecrets(t).ResourceNames[0]}
+	renewer := &certificate.Renewer{
+		Places: certificate.Places{Secret: place, Webhook: certificates, Name: "localhost"},
+		Client: operator, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	var before []byte
+	for range 3 {
+		if err := within(ctx, func() error { return renewer.Look(ctx) }); err != nil { // rights take a moment to be known
+			t.Fatal(err)
+		}
+		var secret corev1.Secret
+		var webhook admissionv1.MutatingWebhookConfiguration
+		if err := admin.Get(ctx, place, &secret); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.Get(ctx, types.NamespacedName{Name: certificates}, &webhook); err != nil {
+			t.Fatal(err)
+		}
+		if now := secret.Data["tls.crt"]; len(now) == 0 || bytes.Equal(now, before) {
+			t.Errorf("the certificate is %q, that before was %q", now, before)
+		}
+		if trusted := webhook.Webhooks[0].ClientConfig.CABundle; !bytes.Equal(trusted, secret.Data["ca.crt"]) {
+			t.Errorf("trusted is %q, want %q", trusted, secret.Data["ca.crt"])
+		}
+		before = secret.Data["tls.crt"]
+		if err := admin.Delete(ctx, &secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("and no other one may be made", func(t *testing.T) {
+		other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: certificates}}
+		own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: place.Name, Namespace: "default"}}
+		apply := corev1apply.Secret("other", certificates)
+		for name, err := range map[string]error{
+			"created": operator.Create(ctx, other), "applied": operator.Apply(ctx, apply, client.FieldOwner("test")),
+			"in another namespace": operator.Create(ctx, own), "read": operator.Get(ctx, client.ObjectKeyFromObject(other), other),
+		} {
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("%s: got %v, want that it is forbidden", name, err)
+			}
+		}
+	})
+	t.Run("and not when the chart is being removed", func(t *testing.T) {
+		if err := admin.Delete(ctx, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: certificates}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := renewer.Look(ctx); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v", err)
+		}
+		if err := admin.Get(ctx, place, &corev1.Secret{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the Secret is there: %v", err)
+		}
+	})
+}
