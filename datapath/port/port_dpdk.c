@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <rte_dev.h>
@@ -52,7 +53,8 @@ struct port_dpdk {
 	int packet_fd;           /* the socket of net_af_packet, -1 for another device */
 	struct warm_up *warm_up; /* NULL for a device that does not send through the kernel */
 	bool watched;            /* Open vSwitch comes and goes */
-	const char *vhost_path;  /* the socket to which it connects */
+	/* The socket to which it connects, as it was made: the file may be renamed since. */
+	char vhost_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	void (*connected)(bool connected, void *context); /* NULL: nobody is told */
 	void *context;
 };
@@ -282,7 +284,7 @@ static int link_changed(uint16_t id, enum rte_eth_event_type event, void *contex
 static int link_watch(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
 	dpdk->watched = true;
-	dpdk->vhost_path = config->vhost_path;
+	snprintf(dpdk->vhost_path, sizeof(dpdk->vhost_path), "%s", config->vhost_path);
 	dpdk->connected = config->connected;
 	dpdk->context = config->context;
 	return rte_eth_dev_callback_register(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk);
