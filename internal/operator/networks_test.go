@@ -3,19 +3,24 @@
 package operator
 
 import (
+	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -37,12 +42,16 @@ func newNetworks(t *testing.T, objects ...client.Object) *Networks {
 // lookAt has the controller look at a network, and returns it.
 func (r *Networks) lookAt(t *testing.T, name string) *v1alpha1.TSNNetwork {
 	t.Helper()
-	key := client.ObjectKey{Name: name}
-	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
+	return get(t, r, name)
+}
+
+func get(t *testing.T, r *Networks, name string) *v1alpha1.TSNNetwork {
+	t.Helper()
 	network := &v1alpha1.TSNNetwork{}
-	if err := r.Client.Get(t.Context(), key, network); err != nil {
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: name}, network); err != nil {
 		t.Fatal(err)
 	}
 	return network
@@ -78,6 +87,61 @@ func TestADeletedNetworkServesItsPodsToTheLast(t *testing.T) {
 	}
 	if request := network.Status.Schedule; request == nil || request.Hash != "asked" || request.BaseTime.Seconds != 77 {
 		t.Errorf("nodes are asked for the schedule %+v", request)
+	}
+}
+
+// staleClient is a client whose cache does not hear of changes to the network any more. Unlike the fake one, which keeps its version,
+// it refuses to apply to a version that is past, as an API server does (test/operator).
+func staleClient(t *testing.T, cluster client.Client) client.Client {
+	t.Helper()
+	var known v1alpha1.TSNNetworkList
+	changed := false
+	if err := cluster.List(t.Context(), &known); err != nil {
+		t.Fatal(err)
+	}
+	return interceptor.NewClient(cluster.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if networks, ok := list.(*v1alpha1.TSNNetworkList); ok {
+				known.DeepCopyInto(networks)
+				return nil
+			}
+			return c.List(ctx, list, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, part string, object client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption) error {
+			if changed && object.GetResourceVersion() == known.Items[0].ResourceVersion {
+				return apierrors.NewConflict(schema.GroupResource{}, object.GetName(), errors.New("the object has been modified"))
+			}
+			changed = true
+			return c.SubResource(part).Patch(ctx, object, patch, options...)
+		},
+	})
+}
+
+// TestPartsStayThoughTheCacheDoesNotKnowThem has a network looked at twice as it was before any node had a part, with a pod more on a
+// node whose turn would have been first.
+func TestPartsStayThoughTheCacheDoesNotKnowThem(t *testing.T) {
+	network := deleted()
+	network.DeletionTimestamp, network.Status = nil, v1alpha1.TSNNetworkStatus{}
+	r := newNetworks(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, network, aPod("default"))
+	r.Client = staleClient(t, r.Client)
+	first := r.lookAt(t, "old")
+	if len(first.Status.Nodes) != 1 {
+		t.Fatalf("no part was given: %+v", first.Status)
+	}
+	other := aPod("other")
+	other.Spec.NodeName = "0"
+	for _, object := range []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "0"}}, other} {
+		if err := r.Client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)})
+	if err != nil || result.RequeueAfter != againAfter {
+		t.Errorf("it is looked at again after %v, %v; want %v", result.RequeueAfter, err, againAfter)
+	}
+	if second := get(t, r, "old"); !reflect.DeepEqual(second.Status.Nodes, first.Status.Nodes) {
+		t.Errorf("given was %+v, and now is %+v", first.Status.Nodes, second.Status.Nodes)
 	}
 }
 

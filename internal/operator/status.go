@@ -88,7 +88,7 @@ func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, used 
 		Conditions: conditions(network, request, found), Pods: used.total, Schedule: request, Nodes: parts,
 		NodesReady: countReady(network, used, parts),
 	}
-	written, err := r.applyStatus(ctx, network.Name, status)
+	written, err := r.applyStatus(ctx, network, status)
 	if err != nil {
 		return fmt.Errorf("write the status of network %s: %w", network.Name, err)
 	}
@@ -175,8 +175,10 @@ func join(found []finding) string {
 	return strings.Join(some(text), "; ")
 }
 
-// applyStatus writes what is the operator's, and leaves the rest to the agents.
-func (r *Networks) applyStatus(ctx context.Context, name string, status *v1alpha1.TSNNetworkStatus) (*v1alpha1.TSNNetwork, error) {
+// applyStatus writes what is the operator's, and leaves the rest to the agents. It is a conflict if the network is another by now
+// than was looked at: parts and base times have no other record, and a cache that does not know yet of those that were just given
+// would have others given.
+func (r *Networks) applyStatus(ctx context.Context, network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) (*v1alpha1.TSNNetwork, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
 		return nil, err
@@ -184,7 +186,8 @@ func (r *Networks) applyStatus(ctx context.Context, name string, status *v1alpha
 	// Unstructured, because a typed object would also say that its spec is empty.
 	object := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNNetwork"))
-	object.SetName(name)
+	object.SetName(network.Name)
+	object.SetResourceVersion(network.ResourceVersion)
 	if err := r.Client.Status().Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership); err != nil {
 		return nil, err
 	}

@@ -3,9 +3,11 @@
 package operator
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -121,4 +123,19 @@ func TestAnAgentSpeaksForItsOwnNodeOnly(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The operator counts on it: what it gives by what it knew of a network is not written over what it did not know.
+func TestWhatIsAppliedToAVersionThatIsPastIsAConflict(t *testing.T) {
+	ctx := needServer(t)
+	network := newNetwork("versions", 221, "10.221.0.0/16")
+	create(ctx, t, network)
+	text := fmt.Sprintf(`{"apiVersion":"kubernetsn.io/v1alpha1","kind":"TSNNetwork","metadata":{"name":%q,"resourceVersion":%q},"status":{"pods":2}}`,
+		network.Name, network.ResourceVersion)
+	change(ctx, t, network, func() { network.Labels = map[string]string{"changed": "since"} })
+	err := admin.Status().Patch(ctx, network.DeepCopy(), client.RawPatch(types.ApplyPatchType, []byte(text)),
+		client.FieldOwner("somebody"), client.ForceOwnership)
+	if !apierrors.IsConflict(err) {
+		t.Errorf("got %v, want a conflict", err)
+	}
 }
