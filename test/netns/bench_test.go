@@ -4,7 +4,6 @@ package netns_test
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
 )
 
 // startBench starts a bench that writes to out; the test's end ends it.
@@ -40,19 +40,6 @@ func ktsn(t *testing.T, arguments ...string) (said string, status int) {
 	command := exec.Command(program(t, "ktsn"), arguments...)
 	text, _ := command.CombinedOutput()
 	return string(text), command.ProcessState.ExitCode()
-}
-
-func readSummary(t *testing.T, dir string) *results.Summary {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	summary := &results.Summary{}
-	if err := json.Unmarshal(text, summary); err != nil {
-		t.Fatal(err)
-	}
-	return summary
 }
 
 // smallProfile is a bench of a few seconds with a bit of everything.
@@ -89,7 +76,7 @@ func TestQuickBenchMeasuresReportsAndJudges(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkNoTraces(t, started.PID())
-	summary := readSummary(t, out)
+	summary := resultstest.Read(t, out)
 	if len(summary.Runs) != 6+4+2 || summary.Idle == nil || len(summary.Assertions) != 1 || !summary.Assertions[0].Holds ||
 		summary.Profile.Done != summary.Profile.Runs || len(summary.Ratios) == 0 || len(summary.Problems) != 0 {
 		t.Errorf("%d runs, assertions %+v, profile %+v, problems %q", len(summary.Runs), summary.Assertions, summary.Profile, summary.Problems)
@@ -133,7 +120,7 @@ func TestBenchHasEveryWorkload(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkNoTraces(t, started.PID())
-	summary := readSummary(t, out)
+	summary := resultstest.Read(t, out)
 	sent := map[string]int{}
 	for _, run := range summary.Runs {
 		sent[run.Workload+" "+run.Path] = run.Sent
@@ -212,7 +199,7 @@ func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
 					t.Errorf("%s was measured again", name)
 				}
 			}
-			if summary := readSummary(t, out); summary.Profile.Done != summary.Profile.Runs || len(after) != summary.Profile.Runs {
+			if summary := resultstest.Read(t, out); summary.Profile.Done != summary.Profile.Runs || len(after) != summary.Profile.Runs {
 				t.Errorf("profile %+v, %d files", summary.Profile, len(after))
 			}
 			checkNoTraces(t, victim.PID())
@@ -307,7 +294,7 @@ func TestMessagesHaveTheWindowOfTheProfile(t *testing.T) {
 			t.Errorf("%s was measured again", name)
 		}
 	}
-	summary := readSummary(t, out)
+	summary := resultstest.Read(t, out)
 	if len(summary.Runs) != 5 || summary.Profile.Window == nil || summary.Profile.VLAN != 3 || len(summary.Sections) != 1 || len(summary.Problems) != 0 {
 		t.Fatalf("%d runs, profile %+v, sections %+v, problems %q", len(summary.Runs), summary.Profile, summary.Sections, summary.Problems)
 	}
@@ -371,7 +358,7 @@ func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
 			t.Errorf("%s was measured again", name)
 		}
 	}
-	summary := readSummary(t, out)
+	summary := resultstest.Read(t, out)
 	if len(after) != 8 || summary.Profile.Done != 8 || len(summary.Problems) != 0 || len(summary.Sections) != 1 || len(summary.Sections[0].Charts) != 4 {
 		t.Fatalf("%d runs, problems %q, sections %+v", len(after), summary.Problems, summary.Sections)
 	}

@@ -3,7 +3,6 @@
 package netns_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/process"
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
 	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
@@ -106,14 +106,7 @@ var (
 // checkResults checks what a demo of those runs has written and does not depend on the machine's mood.
 func checkResults(t *testing.T, out string, want ...string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var summary results.Summary
-	if err := json.Unmarshal(text, &summary); err != nil {
-		t.Fatal(err)
-	}
+	summary := resultstest.Read(t, out)
 	var runs []string
 	for _, run := range summary.Runs {
 		runs = append(runs, run.Workload+" "+run.Path)

@@ -4,7 +4,6 @@ package netns_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
 	"github.com/kubernetsn/kubernetsn/internal/testenv"
 )
 
@@ -61,19 +61,6 @@ func needTools(t *testing.T, names ...string) {
 	}
 }
 
-func benchSummary(t *testing.T, out string) *results.Summary {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	summary := &results.Summary{}
-	if err := json.Unmarshal(text, summary); err != nil {
-		t.Fatal(err)
-	}
-	return summary
-}
-
 // rowsOf are the first cells of a table's rows.
 func rowsOf(t *testing.T, summary *results.Summary, section, table string, cells int) []string {
 	t.Helper()
@@ -115,7 +102,7 @@ func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
 	if len(all) != 4*3*2 || !slices.Equal(all[:len(kept)], kept) {
 		t.Errorf("%d runs, of which %d were kept", len(all), len(kept))
 	}
-	summary := benchSummary(t, out)
+	summary := resultstest.Read(t, out)
 	want := []string{"host TCP 1500 1500 2", "flannel TCP 1500 1450 2", "flannel-host-gw TCP 1500 1500 2", "tsn TCP 1500 1450 2",
 		"host UDP 1500 1500 2", "flannel UDP 1500 1450 2", "flannel-host-gw UDP 1500 1500 2", "tsn UDP 1500 1450 2"}
 	if rows := rowsOf(t, summary, "throughput", "transfers", 5); !slices.Equal(rows, want) {
@@ -165,7 +152,7 @@ func TestDDSIsMeasuredAndReported(t *testing.T) {
 	if err := command.Run(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	summary := benchSummary(t, out)
+	summary := resultstest.Read(t, out)
 	for _, table := range []struct {
 		section, name string
 		cells         int

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resultstest makes results for the tests of those that read them.
+// Package resultstest has what tests need of results: some that are made up, and those that a program has written.
 package resultstest
 
 import (

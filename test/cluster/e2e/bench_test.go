@@ -5,7 +5,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
 )
 
 const benchNamespace = "e2e-bench"
@@ -132,14 +132,7 @@ func benchOnATSNNetwork(ctx context.Context, t *testing.T) {
 // checkBenchSummary judges what does not depend on the machine.
 func checkBenchSummary(t *testing.T, out string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var summary results.Summary
-	if err := json.Unmarshal(text, &summary); err != nil {
-		t.Fatal(err)
-	}
+	summary := resultstest.Read(t, out)
 	var measured []string
 	for _, run := range summary.Runs {
 		measured = append(measured, fmt.Sprintf("%s %s %d", run.Workload, run.Path, run.Sent))

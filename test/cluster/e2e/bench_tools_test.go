@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
 )
 
 // toolsProfiles are experiments with other people's programs, in seconds. Flannel stands for the network that each pod has.
@@ -67,14 +66,7 @@ func TestProgramsOfOthersAreMeasuredInPods(t *testing.T) {
 // checkSections compares the first cells of tables' rows; keys are a section and one of its tables.
 func checkSections(t *testing.T, out string, want map[string][]string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(out, "summary.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var summary results.Summary
-	if err := json.Unmarshal(text, &summary); err != nil {
-		t.Fatal(err)
-	}
+	summary := resultstest.Read(t, out)
 	found := map[string][]string{}
 	for _, section := range summary.Sections {
 		for _, table := range section.Tables {
