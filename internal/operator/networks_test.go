@@ -39,19 +39,19 @@ func newNetworks(t *testing.T, objects ...client.Object) *Networks {
 	return &Networks{Client: cluster, Live: cluster, Events: record.NewFakeRecorder(100), NowTAI: func() int64 { return 0 }}
 }
 
-// lookAt has the controller look at a network, and returns it.
-func (r *Networks) lookAt(t *testing.T, name string) *v1alpha1.TSNNetwork {
+// lookAt has the controller look at the network, and returns it.
+func (r *Networks) lookAt(t *testing.T) *v1alpha1.TSNNetwork {
 	t.Helper()
-	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "old"}}); err != nil {
 		t.Fatal(err)
 	}
-	return get(t, r, name)
+	return get(t, r)
 }
 
-func get(t *testing.T, r *Networks, name string) *v1alpha1.TSNNetwork {
+func get(t *testing.T, r *Networks) *v1alpha1.TSNNetwork {
 	t.Helper()
 	network := &v1alpha1.TSNNetwork{}
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: name}, network); err != nil {
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "old"}, network); err != nil {
 		t.Fatal(err)
 	}
 	return network
@@ -81,7 +81,7 @@ func deleted() *v1alpha1.TSNNetwork {
 func TestADeletedNetworkServesItsPodsToTheLast(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	r := newNetworks(t, node, deleted(), aPod("default"))
-	network := r.lookAt(t, "old")
+	network := r.lookAt(t)
 	if status := network.Status; len(status.Nodes) != 1 || status.Nodes[0].IPv4 != "10.42.7.0/24" {
 		t.Errorf("the pods' node has no part any more: %+v", status.Nodes)
 	}
@@ -125,7 +125,7 @@ func TestPartsStayThoughTheCacheDoesNotKnowThem(t *testing.T) {
 	network.DeletionTimestamp, network.Status = nil, v1alpha1.TSNNetworkStatus{}
 	r := newNetworks(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, network, aPod("default"))
 	r.Client = staleClient(t, r.Client)
-	first := r.lookAt(t, "old")
+	first := r.lookAt(t)
 	if len(first.Status.Nodes) != 1 {
 		t.Fatalf("no part was given: %+v", first.Status)
 	}
@@ -140,7 +140,7 @@ func TestPartsStayThoughTheCacheDoesNotKnowThem(t *testing.T) {
 	if err != nil || result.RequeueAfter != againAfter {
 		t.Errorf("it is looked at again after %v, %v; want %v", result.RequeueAfter, err, againAfter)
 	}
-	if second := get(t, r, "old"); !reflect.DeepEqual(second.Status.Nodes, first.Status.Nodes) {
+	if second := get(t, r); !reflect.DeepEqual(second.Status.Nodes, first.Status.Nodes) {
 		t.Errorf("given was %+v, and now is %+v", first.Status.Nodes, second.Status.Nodes)
 	}
 }
@@ -168,7 +168,7 @@ func TestAPodMadeToLookAttachedOpensNoNamespace(t *testing.T) {
 	r := newNetworks(t, network, before, aPod("forged"), aPod("before"),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "before"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "allowed", Labels: map[string]string{"tenant": "a"}}})
-	r.lookAt(t, "old")
+	r.lookAt(t)
 	for namespace, want := range map[string]bool{"allowed": true, "before": true, "forged": false} {
 		err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "old"}, newAttachment("old", namespace))
 		if client.IgnoreNotFound(err) != nil || (err == nil) != want {
@@ -184,7 +184,7 @@ func TestASelectorThatIsNoneIsSaidInTheStatus(t *testing.T) {
 	have := newAttachment("old", "default")
 	have.SetLabels(map[string]string{v1alpha1.NetworkLabel: "old"})
 	r := newNetworks(t, network, have, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, aPod("default"))
-	network = r.lookAt(t, "old")
+	network = r.lookAt(t)
 	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Reason != v1alpha1.ReasonSelectorInvalid || !strings.Contains(ready.Message, `spec.namespaceSelector: "Is" is not a valid`) {
 		t.Errorf("it says %+v", ready)
