@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/command"
+	"github.com/kubernetsn/kubernetsn/internal/retry"
 )
 
 const aboutRemove = `Usage: ktsn-operator remove [OPTION]...
@@ -59,7 +60,7 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 // with it. The agents go with the label, when their kubelets do not need them any more.
 func Remove(ctx context.Context, cluster client.Client) error {
 	var names []string
-	err := again(ctx, func() (err error) {
+	err := retry.Until(ctx, askEvery, func() (err error) {
 		names, err = onNetworks(ctx, cluster)
 		return err
 	})
@@ -69,37 +70,17 @@ func Remove(ctx context.Context, cluster client.Client) error {
 	if len(names) > 0 {
 		return fmt.Errorf("%d pods are on networks; remove them first, and what makes them: %s", len(names), strings.Join(some(names), ", "))
 	}
-	if err := again(ctx, func() error { return deleteNetworks(ctx, cluster) }); err != nil {
+	if err := retry.Until(ctx, askEvery, func() error { return deleteNetworks(ctx, cluster) }); err != nil {
 		return err
 	}
-	if err := again(ctx, func() error { return areGone(ctx, cluster) }); err != nil {
+	if err := retry.Until(ctx, askEvery, func() error { return areGone(ctx, cluster) }); err != nil {
 		return err
 	}
-	return again(ctx, func() error { return unlabel(ctx, cluster) })
+	return retry.Until(ctx, askEvery, func() error { return unlabel(ctx, cluster) })
 }
 
 // askEvery is how often to look whether something has happened.
 const askEvery = 200 * time.Millisecond
-
-// again asks until there is no error, or ctx ends. So an API server that is restarted, or has too much to do, or has not yet heard
-// of this account's rights, is asked again: helm would not.
-func again(ctx context.Context, ask func() error) error {
-	var last error
-	for {
-		err := ask()
-		if err == nil {
-			return nil
-		}
-		if last == nil || ctx.Err() == nil { // else it is only that the time is over
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("gave up waiting: %w", last)
-		case <-time.After(askEvery):
-		}
-	}
-}
 
 // onNetworks names the pods on networks.
 func onNetworks(ctx context.Context, cluster client.Client) ([]string, error) {

@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubernetsn/kubernetsn/internal/retry"
 )
 
 // Cluster is what is removed from a cluster.
@@ -42,7 +44,7 @@ const askEvery = 500 * time.Millisecond
 // Remove does it all, as far as ctx gives time.
 func (c *Cluster) Remove(ctx context.Context) error {
 	var pods []string
-	err := wait(ctx, func() (err error) {
+	err := retry.Until(ctx, askEvery, func() (err error) {
 		pods, err = users(ctx, c.Client, c.Driver, c.Networks)
 		return err
 	})
@@ -53,7 +55,7 @@ func (c *Cluster) Remove(ctx context.Context) error {
 		return inUse(pods)
 	}
 	var served map[string]bool
-	err = wait(ctx, func() (err error) {
+	err = retry.Until(ctx, askEvery, func() (err error) {
 		served, err = c.servedNodes(ctx)
 		return err
 	})
@@ -82,7 +84,7 @@ func (c *Cluster) servedNodes(ctx context.Context) (map[string]bool, error) {
 func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) error {
 	policy := metav1.DeletePropagationForeground
 	for _, name := range c.DaemonSets {
-		err := wait(ctx, func() error {
+		err := retry.Until(ctx, askEvery, func() error {
 			err := c.Client.AppsV1().DaemonSets(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("remove the DaemonSet %s: %w", name, err)
@@ -94,7 +96,7 @@ func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) 
 		}
 	}
 	fmt.Fprintln(c.Out, "waiting for ktsnd and the agents to end")
-	return wait(ctx, func() error {
+	return retry.Until(ctx, askEvery, func() error {
 		// Of nodes that do not answer they stay until somebody removes the node.
 		pods, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Selector})
 		if err != nil {
@@ -116,7 +118,7 @@ func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) 
 // cleanNodes starts a pod on each node that answers, and waits for them.
 func (c *Cluster) cleanNodes(ctx context.Context, served map[string]bool) error {
 	var nodes map[string]bool
-	err := wait(ctx, func() (err error) {
+	err := retry.Until(ctx, askEvery, func() (err error) {
 		nodes, err = c.readyNodes(ctx, served)
 		return err
 	})
@@ -158,14 +160,14 @@ func podName(node string) string { return "ktsn-clean-" + node }
 func (c *Cluster) startCleaning(ctx context.Context, node string) error {
 	pod := c.Pod.DeepCopy()
 	pod.Name, pod.Namespace, pod.Spec.NodeName = podName(node), c.Namespace, node
-	err := wait(ctx, func() error {
+	err := retry.Until(ctx, askEvery, func() error {
 		_, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		switch {
 		case apierrors.IsAlreadyExists(err):
 			c.removePod(ctx, pod.Name)
 			return err
 		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
-			return fmt.Errorf("%w: %w", errFinal, err)
+			return fmt.Errorf("%w: %w", retry.ErrFinal, err)
 		}
 		return err
 	})
@@ -191,10 +193,10 @@ const lastChance = 5 * time.Second
 
 // waitCleaned waits until the pod on a node has ended.
 func (c *Cluster) waitCleaned(ctx context.Context, node string) error {
-	return wait(ctx, func() error {
+	return retry.Until(ctx, askEvery, func() error {
 		pod, err := c.Client.CoreV1().Pods(c.Namespace).Get(ctx, podName(node), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("%w: node %s is not cleaned: somebody removed pod %s", errFinal, node, podName(node))
+			return fmt.Errorf("%w: node %s is not cleaned: somebody removed pod %s", retry.ErrFinal, node, podName(node))
 		}
 		if err != nil {
 			return fmt.Errorf("look at pod %s: %w", podName(node), err)
@@ -204,7 +206,7 @@ func (c *Cluster) waitCleaned(ctx context.Context, node string) error {
 			fmt.Fprintf(c.Out, "node %s is clean\n", node)
 			return nil
 		case corev1.PodFailed:
-			return fmt.Errorf("%w: node %s could not be cleaned: %s", errFinal, node, lastWords(pod))
+			return fmt.Errorf("%w: node %s could not be cleaned: %s", retry.ErrFinal, node, lastWords(pod))
 		}
 		return fmt.Errorf("node %s is not cleaned yet: pod %s is %s%s", node, pod.Name, pod.Status.Phase, whyWaiting(pod))
 	})
@@ -271,23 +273,4 @@ func (c *Cluster) wanted(node *corev1.Node) bool {
 		}
 	}
 	return true
-}
-
-// errFinal is in errors that waiting does not mend.
-var errFinal = errors.New("failed")
-
-// wait asks until there is no error, or one that waiting does not mend, or ctx ends. So an API server that is restarted, or has
-// too much to do, or has not yet heard of this account's rights, is asked again: helm would not.
-func wait(ctx context.Context, ask func() error) error {
-	for {
-		err := ask()
-		if err == nil || errors.Is(err, errFinal) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("gave up waiting: %w", err)
-		case <-time.After(askEvery):
-		}
-	}
 }
