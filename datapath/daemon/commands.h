@@ -9,6 +9,7 @@
 
 enum loop_command_type {
 	COMMAND_RING_OPEN,         /* ring */
+	COMMAND_RING_LISTEN,       /* ring, index: the set that its doorbell is in (doorbells.h) */
 	COMMAND_RING_CLOSE,        /* ring: take what is in it, then retire it with all that is its */
 	COMMAND_FLOW_OPEN,         /* ring, index, flow */
 	COMMAND_FLOW_CLOSE,        /* ring, index: take what is in the ring, then retire the flow */

@@ -117,6 +117,9 @@ char *control_reply_status(const struct control_status *status)
 	json_t *shaper = shaper_json(status);
 
 	json_object_set_new(body, "clock", clock_json(&status->clock));
+	json_object_set_new(body, "ring-memory-bytes", json_integer((json_int_t)status->ring_memory_bytes));
+	json_object_set_new(body, "ring-memory-max-bytes",
+			    json_integer((json_int_t)status->ring_memory_max_bytes));
 	json_object_update(body, shaper);
 	json_decref(shaper);
 	return text_of(
@@ -315,10 +318,11 @@ char *control_reply_departures(const struct departure *records, uint32_t count, 
 	json_t *list = json_array();
 
 	for (uint32_t i = 0; i < count; i++)
-		json_array_append_new(list, json_pack("[IIII]", (json_int_t)records[i].sequence,
+		json_array_append_new(list, json_pack("[IIIIi]", (json_int_t)records[i].sequence,
 						      (json_int_t)records[i].flow,
 						      (json_int_t)records[i].requested_tai_ns,
-						      (json_int_t)records[i].departed_tai_ns));
+						      (json_int_t)records[i].departed_tai_ns,
+						      (int)records[i].overrun));
 	return text_of(json_pack("{si ss sI so}", "version", CONTROL_VERSION, "reply", "departures",
 				 "overwritten", (json_int_t)overwritten, "departures", list));
 }

@@ -39,6 +39,7 @@ struct control_status {
 	const struct counters *counters;
 	struct said_counts said;
 	uint64_t limit_refusals;
+	uint64_t ring_memory_bytes, ring_memory_max_bytes;
 	struct clock_state clock;
 };
 

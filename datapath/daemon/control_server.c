@@ -88,6 +88,8 @@ static char *status_reply(struct control_server *server)
 	status.counters = loop_counters(node->loop);
 	status.said = said_sum(node);
 	status.limit_refusals = node->limit_refusals;
+	status.ring_memory_bytes = node->ring_charges.bytes;
+	status.ring_memory_max_bytes = node->ring_charges.bytes_max;
 	clock_state_read(&status.clock);
 	return control_reply_status(&status);
 }

@@ -11,7 +11,8 @@ uint32_t departures_read(struct departures *departures, uint64_t after, uint32_t
 
 	for (uint32_t i = 0; i < count; i++)
 		records[i] = (struct departure){.sequence = first + i,
-						.flow = words[i][0],
+						.flow = words[i][0] >> 1,
+						.overrun = words[i][0] & 1,
 						.requested_tai_ns = (int64_t)words[i][1],
 						.departed_tai_ns = (int64_t)words[i][2]};
 	return count;

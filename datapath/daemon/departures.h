@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The last departures, each with the time asked for and the time at which ktsnd released it.
+ * The last departures, each with the time asked for, the time at which ktsnd released it, and whether it was on the link when
+ * its gate shut.
  *
  * The loop thread writes, the control thread reads; neither waits for the other.
  */
@@ -8,6 +9,8 @@
 #define KTSN_DAEMON_DEPARTURES_H
 
 #include "journal.h"
+
+#include <stdbool.h>
 
 enum { DEPARTURES_KEPT = 65536, DEPARTURE_WORDS = 3 };
 
@@ -21,6 +24,7 @@ struct departure {
 	uint64_t flow;
 	int64_t requested_tai_ns;
 	int64_t departed_tai_ns;
+	bool overrun; /* of a message that went to several: of one of its copies */
 };
 
 static inline struct journal departures_journal(struct departures *departures)
@@ -30,9 +34,10 @@ static inline struct journal departures_journal(struct departures *departures)
 
 /* Loop thread. */
 static inline void departures_add(struct departures *departures, uint64_t flow, int64_t requested_tai_ns,
-				  int64_t departed_tai_ns)
+				  int64_t departed_tai_ns, bool overrun)
 {
-	const uint64_t record[DEPARTURE_WORDS] = {flow, (uint64_t)requested_tai_ns,
+	/* Numbers of flows are far below 2^63. */
+	const uint64_t record[DEPARTURE_WORDS] = {flow << 1 | overrun, (uint64_t)requested_tai_ns,
 						  (uint64_t)departed_tai_ns};
 
 	journal_add(departures_journal(departures), record);

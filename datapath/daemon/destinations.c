@@ -282,6 +282,21 @@ void destinations_ports_changed(struct node *node)
 			destination_follow(d);
 }
 
+void destinations_mtus_changed(struct node *node)
+{
+	for (struct destination *d = node->destinations; d; d = d->next) {
+		const struct endpoint *sender =
+			d->endpoint_gone ? NULL : node_endpoint_at(node, d->ns, d->link_index);
+		uint32_t before = d->route.payload_max_bytes;
+
+		if (!sender || d->route.state == DESTINATION_CLOSED)
+			continue;
+		way_payload_max_find(d, sender);
+		if (d->route.payload_max_bytes != before)
+			destination_tell(d);
+	}
+}
+
 void destinations_endpoint_gone(struct node *node, const struct endpoint *endpoint)
 {
 	for (struct destination *d = node->destinations; d; d = d->next) {

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* The pod's namespace with that cookie: a socket of a foreign namespace is refused, whoever passed it. */
 static struct namespace *namespace_of(const struct pod *pod, uint64_t cookie)
@@ -35,6 +36,15 @@ static int flow_number_free(const struct process *process, uint32_t wanted, uint
 	return -EMFILE;
 }
 
+/* Nobody else is to guess it, nor how much the socket sends. Without random numbers at hand it begins at 0. */
+static uint16_t ipv4_id_first(void)
+{
+	uint16_t id = 0;
+
+	(void)!getrandom(&id, sizeof(id), GRND_NONBLOCK);
+	return id;
+}
+
 static int flow_make(struct process *process, uint32_t number, struct txtime_mode mode, struct flow **result)
 {
 	struct flow *flow = calloc(1, sizeof(*flow));
@@ -57,6 +67,7 @@ static int flow_make(struct process *process, uint32_t number, struct txtime_mod
 	flow->loop->clock = mode.clock;
 	flow->loop->deadline = mode.deadline;
 	flow->loop->report = mode.report;
+	flow->loop->ipv4_id = ipv4_id_first();
 	flow->mode = mode;
 	process->flows[flow->index] = flow;
 	flow_trace(flow);
@@ -172,6 +183,16 @@ static int flow_allowed(struct pod *pod)
 	return -ENOBUFS;
 }
 
+/* A socket of another network namespace is none of ktsnd's. What it sends is the kernel's, if the pod is on the network at
+ * all: until it has an endpoint nobody knows which namespace that will be. */
+static int foreign_refuse(const struct pod *pod, struct ktsn_app_reply *reply)
+{
+	if (!pod->endpoints)
+		return -ENETDOWN;
+	reply->route = KTSN_APP_ROUTE_KERNEL;
+	return -EPERM;
+}
+
 static int flow_open_as(struct process *process, const struct ktsn_app_request *request,
 			const struct socket_identity *identity, struct txtime_mode mode,
 			struct ktsn_app_reply *reply)
@@ -182,7 +203,7 @@ static int flow_open_as(struct process *process, const struct ktsn_app_request *
 	int err = 0;
 
 	if (!ns)
-		return process->pod->endpoints ? -EPERM : -ENETDOWN;
+		return foreign_refuse(process->pod, reply);
 	if (fresh)
 		err = flow_allowed(process->pod);
 	if (fresh && !err)

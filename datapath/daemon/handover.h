@@ -27,9 +27,11 @@
 
 #include "node.h"
 
+#include <assert.h>
 #include <limits.h>
+#include <stddef.h>
 
-enum { HANDOVER_VERSION = 2, HANDOVER_FDS_MAX = 3 };
+enum { HANDOVER_VERSION = 3, HANDOVER_FDS_MAX = 3 };
 
 #define HANDOVER_MAGIC UINT32_C(0x6f68746b)
 
@@ -49,6 +51,7 @@ enum handover_type {
 	HANDOVER_TAKEN,
 	HANDOVER_NETWORK_LIMITS, /* before the endpoints; an older successor knows none, and passes it over */
 	HANDOVER_POD_NAME,       /* behind the pod's socket and endpoints; likewise */
+	HANDOVER_KEPT_RING,      /* behind the pods; likewise */
 };
 
 struct handover_shaping {
@@ -99,7 +102,20 @@ struct handover_process {
 	bool connected; /* else it has ended, and its last messages wait */
 	bool has_ring;
 	bool resuming;
+	struct ktsn_ring_geometry
+		geometry; /* of the ring's memory; what stands in it is the application's word */
 };
+
+/* Memory of a ring that a process kept when it hung up. */
+struct handover_kept_ring {
+	char identity[NODE_IDENTITY_MAX + 1]; /* "": its pod is gone */
+	uint32_t map_id;
+	uint64_t bytes;
+};
+
+/* The flags behind the priority stand where an older predecessor has padding, which is 0: as it sends. */
+static_assert(offsetof(struct socket_manner, priority) == 92 && sizeof(struct socket_manner) == 96,
+	      "a predecessor of another release is understood by where things stand");
 
 struct handover_flow {
 	uint32_t index;
@@ -135,6 +151,7 @@ struct handover_record {
 		struct handover_pod_name pod_name;
 		struct handover_timed_socket timed_socket;
 		struct handover_process process;
+		struct handover_kept_ring kept_ring;
 		struct handover_flow flow;
 		struct handover_destination destination;
 		int64_t paused_tai_ns; /* HANDOVER_STANDS: when the loop was told to pause */

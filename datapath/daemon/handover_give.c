@@ -195,9 +195,10 @@ static int process_head_give(struct giving *giving, const struct process *proces
 	to->connected = process->pod != NULL;
 	to->has_ring = process->ring != NULL;
 	to->resuming = process->resuming;
+	to->geometry = process->memory.geometry;
 	if (process->ring) {
 		fds[count++] = process->memory.fd;
-		fds[count++] = process->ring->doorbell_fd;
+		fds[count++] = process->doorbell_fd;
 	}
 	if (process->pod)
 		fds[count++] = process->connection.fd;
@@ -230,6 +231,26 @@ static int processes_give(struct giving *giving)
 	return err ? err : give(giving, HANDOVER_END, NULL, 0);
 }
 
+static const struct pod *pod_of(const struct node *node, const struct share *share)
+{
+	const struct pod *pod = node->pods;
+
+	while (pod && pod->share != share)
+		pod = pod->next;
+	return pod;
+}
+
+static int kept_ring_give(struct giving *giving, const struct ring_charge *kept)
+{
+	const struct pod *pod = pod_of(giving->node, kept->share);
+	struct handover_kept_ring *to = &blank(giving)->kept_ring;
+
+	identity_put(to->identity, pod ? pod->identity : "");
+	to->map_id = kept->map_id;
+	to->bytes = kept->bytes;
+	return give(giving, HANDOVER_KEPT_RING, NULL, 0);
+}
+
 static int surroundings_give(struct giving *giving, int control_fd)
 {
 	int err;
@@ -242,6 +263,8 @@ static int surroundings_give(struct giving *giving, int control_fd)
 		err = network_limits_give(giving, n);
 	for (const struct pod *pod = giving->node->pods; pod && !err; pod = pod->next)
 		err = pod_give(giving, pod);
+	for (const struct ring_charge *k = giving->node->ring_charges.kept; k && !err; k = k->next)
+		err = kept_ring_give(giving, k);
 	for (const struct peer *peer = giving->node->peers; peer && !err; peer = peer->next)
 		err = peer_give(giving, peer);
 	return err;

@@ -103,6 +103,7 @@ static void process_take(struct taking *taking)
 	struct process_descriptors descriptors = {
 		.memory = from->has_ring ? taking->fds[0] : -1,
 		.doorbell = from->has_ring ? taking->fds[1] : -1,
+		.geometry = from->geometry,
 		.connection = from->connected ? taking->fds[from->has_ring ? 2 : 0] : -1,
 	};
 
@@ -115,6 +116,15 @@ static void process_take(struct taking *taking)
 	}
 	for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)
 		taking->fds[i] = -1;
+}
+
+/* Of a pod that is gone it counts for the node. */
+static void kept_ring_take(struct taking *taking)
+{
+	const struct handover_kept_ring *from = &taking->record.kept_ring;
+	const struct pod *pod = pod_find(taking->node, from->identity);
+
+	ring_charges_keep(&taking->node->ring_charges, pod ? pod->share : NULL, from->map_id, from->bytes);
 }
 
 static void waker_take(struct taking *taking, struct flow *flow, uint32_t why, size_t *next)
@@ -205,6 +215,9 @@ static void record_take(struct taking *taking)
 		break;
 	case HANDOVER_PROCESS:
 		process_take(taking);
+		break;
+	case HANDOVER_KEPT_RING:
+		kept_ring_take(taking);
 		break;
 	case HANDOVER_FLOW:
 		flow_take(taking);

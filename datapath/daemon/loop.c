@@ -13,8 +13,28 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* Looks again after this time. */
-enum { PAUSE_US = 50 };
+enum {
+	/* Looks again after this time. */
+	PAUSE_US = 50,
+	/* So long the loop goes on for the other copies of what has left in part: a successor does not send them. */
+	PAUSE_PATIENCE_NS = 2000000,
+};
+
+static bool pause_begins(struct loop *loop)
+{
+	int64_t now_ns;
+
+	if (!atomic_load_explicit(&loop->pause, memory_order_acquire)) {
+		loop->pause_seen_ns = 0;
+		return false;
+	}
+	if (!loop->parted)
+		return true;
+	now_ns = clock_ns(CLOCK_MONOTONIC);
+	if (!loop->pause_seen_ns)
+		loop->pause_seen_ns = now_ns;
+	return now_ns - loop->pause_seen_ns > PAUSE_PATIENCE_NS;
+}
 
 static void pause_stand(struct loop *loop)
 {
@@ -33,7 +53,7 @@ static void *loop_run(void *argument)
 	prctl(PR_SET_TIMERSLACK, 1);
 	ktsn_port_thread_attach(loop->config.port);
 	while (!atomic_load_explicit(&loop->stop, memory_order_acquire)) {
-		if (atomic_load_explicit(&loop->pause, memory_order_acquire)) {
+		if (pause_begins(loop)) {
 			pause_stand(loop);
 			continue; /* it may have been stopped meanwhile, and then nothing here is its own any more */
 		}
@@ -64,6 +84,7 @@ static int outlets_create(struct loop *loop)
 		.strategy = loop->config.strategy,
 		.link_speed_bps = loop->config.link_speed_bps,
 		.guard_band_ns = loop->config.guard_band_ns,
+		.delta_ns = loop->config.delta_ns,
 		.tolerance_ns = loop->config.late_after_ns,
 	};
 	int err = outlet_create(&loop->outlets[OUTLET_UPLINK], loop->config.port, &config);
@@ -138,6 +159,7 @@ int loop_create(struct loop **created, const struct loop_config *config)
 	loop->config = *config;
 	ktsn_txtime_queue_init(&loop->expectations);
 	loop->share_next_tai_ns = loop->unmute_tai_ns = KTSN_SHAPER_NEVER;
+	loop->strategy = config->strategy;
 	loop->classes = loop_classes_default();
 	loop->lead_ns = config->spin_ns;
 	loop->epoll_fd = loop->kick_fd = loop->retired_fd = loop->wakes_fd = -1;
@@ -275,6 +297,11 @@ struct trace *loop_trace(struct loop *loop)
 void loop_link_set(struct loop *loop, bool carrying)
 {
 	atomic_store_explicit(&loop->link_down, !carrying, memory_order_relaxed);
+}
+
+int loop_epoll_fd(const struct loop *loop)
+{
+	return loop->epoll_fd;
 }
 
 uint32_t loop_pending(const struct loop *loop)

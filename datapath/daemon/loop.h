@@ -26,6 +26,7 @@ struct loop_config {
 	uint32_t packets;              /* messages that may be held at once, over all rings */
 	int64_t spin_ns;               /* awake this long before a departure */
 	int64_t late_after_ns;         /* a departure later than this after its time is not on time */
+	int64_t delta_ns;              /* strategy etf: one that would be later than this is dropped */
 	enum ktsn_strategy strategy;
 	uint64_t link_speed_bps; /* 0: frames take no time */
 	int64_t guard_band_ns;   /* a frame must have left so long before its gate shuts */
@@ -90,6 +91,9 @@ struct trace *loop_trace(struct loop *loop);
 /* Whether the uplink carries frames. While it does not, what is due is dropped (drop-port): a packet socket
  * would keep the frames and send them when the link is back, seconds late. Any thread. */
 void loop_link_set(struct loop *loop, bool carrying);
+
+/* The epoll set of its thread, for those of doorbells.h. */
+int loop_epoll_fd(const struct loop *loop);
 
 /* Messages taken and neither sent nor dropped. */
 uint32_t loop_pending(const struct loop *loop);

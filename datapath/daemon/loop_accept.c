@@ -22,13 +22,15 @@ static const struct ktsn_frame_tunnel *tunnel_of(const struct loop_route *route)
 static int packet_build(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
 	struct ktsn_port_frame *frame = &packet->frame;
+	struct ktsn_frame_path path = route->path;
 	struct ktsn_frame_tunnel tunnel = route->tunnel;
 	const struct ktsn_frame_tunnel *around = tunnel_of(route) ? &tunnel : NULL;
 	int headers_bytes;
 
+	path.id = packet->ipv4_id;
 	tunnel.pcp = loop->classes.pcp[packet->shaper.traffic_class];
-	headers_bytes = ktsn_frame_build(frame->data, frame->capacity_bytes, &route->path, around,
-					 packet->payload_bytes);
+	headers_bytes =
+		ktsn_frame_build(frame->data, frame->capacity_bytes, &path, around, packet->payload_bytes);
 	if (headers_bytes < 0)
 		return headers_bytes;
 	frame->bytes = (uint32_t)headers_bytes + packet->payload_bytes;
@@ -63,7 +65,7 @@ void frame_shape(struct loop *loop, struct packet *packet, const struct loop_rou
 void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
 	if (packet->destination->copies)
-		copies_shape(loop, packet);
+		copies_begin(loop, packet);
 	else
 		frame_shape(loop, packet, route);
 }
@@ -155,6 +157,7 @@ static void packet_fill(struct loop *loop, struct packet *packet, const struct l
 	packet->payload_bytes = taken->payload_bytes;
 	packet->flow = destination->flow;
 	packet->destination = destination;
+	packet->ipv4_id = destination->route.path.fragmentable ? destination->flow->ipv4_id++ : 0;
 	packet->shaper.traffic_class = loop->classes.of_priority[destination->priority];
 	packet->shaper.deadline = packet->flow->deadline;
 	packet->shaper.txtime_tai_ns = packet->requested_tai_ns;
@@ -185,7 +188,7 @@ uint32_t destination_frames(const struct loop_destination *destination)
 	return destination->copies && destination->copies->count ? destination->copies->count : 1;
 }
 
-/* Either all copies are made or the message waits, at the front of its ring. If it is more than there can ever be room for,
+/* Either all copies have room or the message waits, at the front of its ring. If it is more than there can ever be room for,
  * the copies that are too many are dropped. */
 static bool room_for(const struct loop *loop, struct share *share, const struct loop_destination *destination)
 {

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 static void retire(struct loop *loop, struct loop_object *object)
@@ -44,16 +43,21 @@ void ring_retire_if_done(struct loop *loop, struct loop_ring *ring)
 
 static void ring_open(struct loop *loop, struct loop_ring *ring)
 {
-	/* Edge-triggered and never read: the application has the same eventfd, and could have a read block. */
-	struct epoll_event doorbell = {.events = EPOLLIN | EPOLLET, .data.ptr = ring};
-
-	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, ring->doorbell_fd, &doorbell);
+	doorbell_listen(loop, ring, true);
 	ring->opened = true;
 	share_ring_opened(loop, ring->share);
 	ring->threshold_tai_ns = KTSN_SHAPER_NEVER; /* so the memory says */
 	counter_add(&loop->counters.uncertain, ring->uncertain);
 	/* One that was handed back holds messages already. */
 	loop_take_ring(loop, ring);
+}
+
+/* Of a ring that another ktsnd made: its messages were looked for when it was opened. */
+static void ring_listen(const struct loop *loop, struct loop_ring *ring, int set_fd)
+{
+	ring->doorbell_set_fd = set_fd;
+	if (ring->opened && !ring->closing && !ring->closed && !ring->muted)
+		doorbell_listen(loop, ring, true);
 }
 
 void ring_end(struct loop *loop, struct loop_ring *ring)
@@ -66,7 +70,7 @@ void ring_end(struct loop *loop, struct loop_ring *ring)
 /* What the application had sent still leaves, and be it that it waits for memory first. */
 static void ring_close(struct loop *loop, struct loop_ring *ring)
 {
-	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, ring->doorbell_fd, NULL);
+	doorbell_listen(loop, ring, false);
 	loop_take_ring(loop, ring);
 	if (ring->backlog)
 		ring->closing = true;
@@ -146,13 +150,21 @@ void closings_end(struct loop *loop, struct loop_ring *ring)
 			flow_end(loop, ring, i);
 }
 
+void copies_retire_if_done(struct loop *loop, struct loop_copies *copies)
+{
+	if (copies->replaced && !copies->messages)
+		retire(loop, &copies->object);
+}
+
 static void copies_take(struct loop *loop, struct loop_destination *destination, struct loop_copies *copies)
 {
 	struct loop_copies *before = destination->copies;
 
 	destination->copies = copies;
-	if (before)
-		retire(loop, &before->object);
+	if (!before)
+		return;
+	before->replaced = true;
+	copies_retire_if_done(loop, before);
 }
 
 static void destination_update(struct loop *loop, struct loop_destination *destination,
@@ -185,6 +197,9 @@ static void execute(struct loop *loop, const struct loop_command *command)
 	case COMMAND_RING_OPEN:
 		ring_open(loop, command->ring);
 		break;
+	case COMMAND_RING_LISTEN:
+		ring_listen(loop, command->ring, (int)command->index);
+		break;
 	case COMMAND_RING_CLOSE:
 		ring_close(loop, command->ring);
 		break;
@@ -212,6 +227,8 @@ static void execute(struct loop *loop, const struct loop_command *command)
 	case COMMAND_STRATEGY:
 		for (int i = 0; i < OUTLETS; i++)
 			ktsn_shaper_strategy_set(loop->outlets[i].shaper, command->strategy);
+		loop->strategy = command->strategy;
+		watch_forget(loop);
 		break;
 	case COMMAND_LIMITS:
 		share_wake_by(loop, clock_tai_ns());

@@ -4,11 +4,24 @@
  * message keeps its slot until the last has left, and counts once: as sent when at least one copy left, and late
  * when one did.
  *
+ * The copies are made a few in each round of the loop, since they may be many and others have something due. What the
+ * message needs is its own from the beginning: it either waits as a whole or can be made. It goes where it went when it
+ * began, whatever is known since.
+ *
+ *   begun: packets promised --> pods have turns, in each pod its messages --> made, the first copy last --> shaper
+ *
  * The packet that was taken is the first copy, and stands for the message; the others point to it.
  */
 #include "loop_state.h"
 
+#include "container_of.h"
+
 #include <string.h>
+
+enum {
+	/* So many copies are made in a round. */
+	SPREAD_AT_ONCE = 32,
+};
 
 /* Where taking put the payload: behind the longest headers. */
 static const uint8_t *payload_of(const struct packet *message)
@@ -34,6 +47,7 @@ static void copy_init(struct loop *loop, struct packet *copy, struct packet *mes
 	copy->late_reason = message->late_reason;
 	copy->slot = message->slot;
 	copy->payload_bytes = message->payload_bytes;
+	copy->ipv4_id = message->ipv4_id;
 	copy->trace = 0;
 	copy->shaper.traffic_class = message->shaper.traffic_class;
 	copy->shaper.deadline = message->shaper.deadline;
@@ -42,27 +56,67 @@ static void copy_init(struct loop *loop, struct packet *copy, struct packet *mes
 	clocks_packet_held(loop, copy);
 }
 
-static void copy_shape(struct loop *loop, struct packet *message, const struct loop_route *route)
+static void copies_unroom(struct loop *loop, uint32_t count)
 {
-	struct share *share = message->flow->ring->share;
-	/* More than there can ever be room for are dropped. */
-	struct packet *copy = share_room(loop, share) ? packet_alloc(loop) : NULL;
+	counter_add(&loop->counters.frame_pool_empty, count);
+	counter_add(&loop->counters.copies_dropped, count);
+}
 
+/* The next copy beside the first. */
+static void copy_make(struct loop *loop, struct packet *message)
+{
+	const struct loop_route *route = &message->copies->routes[message->copies_unmade--];
+	struct packet *copy = packet_alloc(loop);
+
+	loop->promised--;
 	if (!copy) {
-		counter_add(&loop->counters.frame_pool_empty, 1);
-		counter_add(&loop->counters.copies_dropped, 1);
+		share_pending_add(loop, message->flow->ring->share, (uint32_t)-1);
+		copies_unroom(loop, 1);
 		return;
 	}
 	copy_init(loop, copy, message);
-	memcpy(payload_place(copy, route), payload_of(message), message->payload_bytes);
+	memcpy(payload_place(copy, route), message->payload, message->payload_bytes);
 	message->copies_left++;
-	share_pending_add(loop, share, 1);
 	frame_shape(loop, copy, route);
 }
 
-void copies_shape(struct loop *loop, struct packet *message)
+/* Last, since with its last copy the message may end, and its destination, and what that goes to. */
+static void first_make(struct loop *loop, struct packet *message)
 {
-	const struct loop_copies *copies = message->destination->copies;
+	const struct loop_route route = message->copies->routes[0];
+
+	message->copies->messages--;
+	copies_retire_if_done(loop, message->copies);
+	memmove(payload_place(message, &route), message->payload, message->payload_bytes);
+	frame_shape(loop, message, &route);
+}
+
+/* ---- in turns ---- */
+
+static void spreading_add(struct loop *loop, struct share *share, struct packet *message)
+{
+	message->next = NULL;
+	if (share->spreading_first) {
+		share->spreading_last->next = message;
+	} else {
+		share->spreading_first = message;
+		circle_add(&loop->spreading, &share->spreading);
+	}
+	share->spreading_last = message;
+}
+
+static void spreading_remove_first(struct loop *loop, struct share *share)
+{
+	share->spreading_first = share->spreading_first->next;
+	if (!share->spreading_first)
+		circle_remove(&loop->spreading, &share->spreading);
+}
+
+void copies_begin(struct loop *loop, struct packet *message)
+{
+	struct loop_copies *copies = message->destination->copies;
+	struct share *share = message->flow->ring->share;
+	uint32_t more = copies->count - 1, room;
 
 	message->message = message;
 	message->copies_left = 1;
@@ -72,12 +126,49 @@ void copies_shape(struct loop *loop, struct packet *message)
 		return;
 	}
 	/* To the pod's rate each copy is a message. */
-	share_rate_charge(&message->flow->ring->share->messages, copies->count - 1, loop->round_tai_ns);
-	for (uint32_t i = 1; i < copies->count; i++)
-		copy_shape(loop, message, &copies->routes[i]);
-	/* Last, since with its last copy the message ends. */
-	memmove(payload_place(message, &copies->routes[0]), payload_of(message), message->payload_bytes);
-	frame_shape(loop, message, &copies->routes[0]);
+	share_rate_charge(&share->messages, more, loop->round_tai_ns);
+	/* More than there can ever be room for are dropped. */
+	room = share_room(loop, share);
+	message->copies_unmade = more < room ? more : room;
+	copies_unroom(loop, more - message->copies_unmade);
+	loop->promised += message->copies_unmade;
+	share_pending_add(loop, share, message->copies_unmade);
+	message->copies = copies;
+	copies->messages++;
+	message->payload = payload_of(message);
+	spreading_add(loop, share, message);
+}
+
+/* A pod has its turn, for one copy of its first message. */
+static void turn_make(struct loop *loop)
+{
+	struct share *share = container_of(loop->spreading, struct share, spreading);
+	struct packet *message = share->spreading_first;
+
+	loop->spreading = share->spreading.next;
+	if (message->copies_unmade) {
+		copy_make(loop, message);
+		return;
+	}
+	spreading_remove_first(loop, share);
+	first_make(loop, message);
+}
+
+/* Whether there is time for more, of the pod in turn. */
+static bool turns_may_go_on(struct loop *loop, uint32_t made)
+{
+	if (made % TAKE_AT_ONCE || !made)
+		return true;
+	return made < SPREAD_AT_ONCE &&
+	       !departure_calls(loop, container_of(loop->spreading, const struct share, spreading));
+}
+
+void copies_go_on(struct loop *loop)
+{
+	for (uint32_t made = 0; loop->spreading && turns_may_go_on(loop, made); made++)
+		turn_make(loop);
+	if (loop->spreading)
+		share_wake_by(loop, loop->round_tai_ns);
 }
 
 void copy_sent(struct loop *loop, struct packet *copy, _Atomic uint64_t *lateness, int64_t departed_tai_ns)
@@ -85,10 +176,12 @@ void copy_sent(struct loop *loop, struct packet *copy, _Atomic uint64_t *latenes
 	struct packet *message = copy->message;
 
 	counter_add(&loop->counters.copies_sent, 1);
+	loop->parted += !message->copies_sent;
 	if (!message->copies_sent || lateness != &loop->counters.on_time)
 		message->outcome = lateness;
 	message->copies_sent++;
 	message->departed_tai_ns = departed_tai_ns;
+	message->overrun |= copy->overrun;
 }
 
 void copy_dropped(struct loop *loop, struct packet *copy, _Atomic uint64_t *reason)
@@ -108,6 +201,7 @@ struct packet *copy_finish(struct loop *loop, struct packet *copy)
 	}
 	if (--message->copies_left)
 		return NULL;
+	loop->parted -= message->copies_sent > 0;
 	if (message->copies_sent) {
 		message_sent(loop, message, message->outcome, message->departed_tai_ns);
 	} else {

@@ -53,9 +53,12 @@ struct loop_route {
 };
 
 /* Where the copies of a message go that goes to several. Immutable; replaced as a whole by DESTINATION_UPDATE, and
- * retired then. The destination's own route says what they have in common: state, inner path, longest payload. */
+ * retired when no message needs it any more. The destination's own route says what they have in common: state, inner path,
+ * longest payload. */
 struct loop_copies {
 	struct loop_object object;
+	uint32_t messages; /* whose copies are being made */
+	bool replaced;
 	uint32_t count;
 	struct loop_route routes[];
 };
@@ -106,6 +109,8 @@ struct loop_flow {
 	bool report;           /* SOF_TXTIME_REPORT_ERRORS */
 	_Atomic uint32_t wake; /* WAKE_...: why its application is to be woken; 0: it is not in the list */
 	struct loop_flow *wake_next;
+	uint16_t
+		ipv4_id; /* of the next message that may be fragmented; begins at random, as a socket's of the kernel */
 	uint32_t packets; /* messages held */
 	bool closing;     /* as a destination */
 	bool closed;
@@ -134,11 +139,11 @@ struct loop_ring {
 	struct loop_object object;
 	struct ktsn_ring_consumer consumer;
 	struct share *share; /* of the pod whose process has it */
-	int doorbell_fd;
-	bool opened;        /* by RING_OPEN; nothing is taken before */
-	uint32_t uncertain; /* slots that were departing when another ktsnd ended; counted by RING_OPEN */
-	bool closings;      /* some of its flows or destinations are closing */
-	bool closing;       /* nothing new comes; closed once what is in it has been taken */
+	int doorbell_set_fd; /* what its doorbell is in (doorbells.h); -1: not known yet */
+	bool opened;         /* by RING_OPEN; nothing is taken before */
+	uint32_t uncertain;  /* slots that were departing when another ktsnd ended; counted by RING_OPEN */
+	bool closings;       /* some of its flows or destinations are closing */
+	bool closing;        /* nothing new comes; closed once what is in it has been taken */
 	bool closed;
 	bool retired;
 	uint32_t busy;            /* being taken from: must not be retired under the taker's feet */

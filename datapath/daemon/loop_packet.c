@@ -4,10 +4,6 @@
  */
 #include "loop_state.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 struct packet *packet_alloc(struct loop *loop)
 {
 	struct packet *packet = loop->packets_free;
@@ -22,6 +18,7 @@ struct packet *packet_alloc(struct loop *loop)
 	packet->late_reason = LATE_WAKEUP;
 	packet->refused_tai_ns = 0;
 	packet->reported = false;
+	packet->overrun = false;
 	return packet;
 }
 
@@ -35,9 +32,6 @@ void packet_free(struct loop *loop, struct packet *packet)
 
 void space_tell(struct loop *loop, struct loop_ring *ring)
 {
-	if (ktsn_ring_space_wake_due(&ring->consumer))
-		syscall(SYS_futex, ktsn_ring_consumer_space_futex(&ring->consumer), FUTEX_WAKE,
-			KTSN_RING_SPACE_WAKES, NULL, NULL, 0);
 	if (ktsn_ring_space_polled(&ring->consumer))
 		space_announce(loop, ring);
 }

@@ -105,17 +105,15 @@ static bool parked_has_room(const struct loop *loop, const struct loop_destinati
 	return !more || share_room(loop, share) >= more || waits_in_vain(loop, share, more);
 }
 
-/* The first message that waits there. How many frames were made of it or dropped, 0: there was no room. */
+/* The first message that waits there. How many went on or were dropped, 0: there was no room. */
 static uint32_t first_goes(struct loop *loop, struct loop_destination *destination)
 {
-	uint32_t frames = destination_frames(destination);
-
 	switch (destination->route.state) {
 	case DESTINATION_RESOLVED:
 		if (!parked_has_room(loop, destination))
 			return 0;
 		packet_shape(loop, unpark(loop, destination), &destination->route);
-		return frames;
+		return 1;
 	case DESTINATION_CLOSED:
 		packet_drop(loop, unpark(loop, destination), &loop->counters.drop_closed);
 		return 1;

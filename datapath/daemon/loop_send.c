@@ -139,7 +139,8 @@ void message_sent(struct loop *loop, struct packet *packet, _Atomic uint64_t *la
 	struct class_counters *class = &loop->counters.classes[packet->shaper.traffic_class];
 
 	trace_end(loop, packet, lateness, departed_tai_ns);
-	departures_add(&loop->departures, packet->flow->number, packet->requested_tai_ns, departed_tai_ns);
+	departures_add(&loop->departures, packet->flow->number, packet->requested_tai_ns, departed_tai_ns,
+		       packet->overrun);
 	counter_add(lateness, 1);
 	counter_add(&class->late, lateness != &loop->counters.on_time);
 	flow_count_sent(packet->flow, lateness != &loop->counters.on_time,
@@ -184,8 +185,14 @@ static void packet_refused(struct loop *loop, struct packet *packet, int64_t now
 			    now_tai_ns);
 }
 
-/* Counts frames that were still on the link when their gate shut: the send took longer than the guard band. */
-static void overruns_count(struct loop *loop, struct packet *burst[], uint32_t count)
+static void overrun_note(struct loop *loop, struct packet *packet)
+{
+	packet->overrun = true;
+	counter_add(&loop->counters.classes[packet->shaper.traffic_class].transmission_overrun, 1);
+}
+
+/* Finds frames that were still on the link when their gate shut: the send took longer than the guard band. */
+static void overruns_find(struct loop *loop, struct packet *burst[], uint32_t count)
 {
 	int64_t sent_tai_ns = 0;
 
@@ -197,7 +204,7 @@ static void overruns_count(struct loop *loop, struct packet *burst[], uint32_t c
 		if (!sent_tai_ns)
 			sent_tai_ns = clock_tai_ns();
 		if (ktsn_shaper_overrun(loop->outlets[OUTLET_UPLINK].shaper, packet, sent_tai_ns))
-			counter_add(&loop->counters.classes[packet->traffic_class].transmission_overrun, 1);
+			overrun_note(loop, burst[i]);
 	}
 }
 
@@ -211,7 +218,7 @@ static uint32_t burst_offer(struct loop *loop, struct outlet *outlet, struct pac
 	for (uint32_t i = 0; i < count; i++)
 		frames[i] = burst[i]->frame;
 	taken = ktsn_port_send(outlet->port, frames, count, &errors);
-	overruns_count(loop, burst, taken);
+	overruns_find(loop, burst, taken);
 	/* Which of them failed the device does not say: the last ones are counted. */
 	for (uint32_t i = 0; i < taken - errors; i++)
 		packet_sent(loop, burst[i], now_tai_ns);

@@ -86,8 +86,9 @@ void share_ring_retired(struct loop *loop, struct share *share)
 /* Packets that are nobody's reserve. */
 static uint32_t anybodys(const struct loop *loop)
 {
-	return loop->packets_free_count > loop->reserved_free ? loop->packets_free_count - loop->reserved_free
-							      : 0;
+	uint32_t others = loop->reserved_free + loop->promised;
+
+	return loop->packets_free_count > others ? loop->packets_free_count - others : 0;
 }
 
 uint32_t share_room(const struct loop *loop, const struct share *share)
@@ -133,12 +134,13 @@ bool share_shut(const struct loop *loop, const struct share *share, int64_t now_
 	return share_full(loop, share) || share_rate_next(&share->messages) > now_tai_ns;
 }
 
-/* Edge-triggered and never read: the application has the same eventfd, and could have a read block. */
-static void doorbell_listen(const struct loop *loop, struct loop_ring *ring, bool listen)
+/* Edge-triggered: what rang stays readable, since nobody reads the eventfd behind it. */
+void doorbell_listen(const struct loop *loop, struct loop_ring *ring, bool listen)
 {
 	struct epoll_event doorbell = {.events = listen ? EPOLLIN | EPOLLET : 0, .data.ptr = ring};
 
-	(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, ring->doorbell_fd, &doorbell);
+	if (ring->doorbell_set_fd >= 0)
+		(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, ring->doorbell_set_fd, &doorbell);
 }
 
 void share_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_ns)
@@ -169,8 +171,10 @@ static void unmute_some(struct loop *loop)
 
 		unmuted(loop, ring);
 		loop->unmute_left--;
-		/* What rang meanwhile rings now. */
-		doorbell_listen(loop, ring, true);
+		/* What rang meanwhile rings now. A ring that closes stays unheard: it is freed while the application may
+		 * still ring, and its set serves another ring. */
+		if (!ring->closing)
+			doorbell_listen(loop, ring, true);
 	}
 }
 

@@ -36,6 +36,7 @@ struct packet {
 	int64_t requested_tai_ns;
 	int64_t handed_tai_ns;  /* when it was handed over (loop_accept.c) */
 	int64_t refused_tai_ns; /* first by the port; 0: not yet */
+	uint16_t ipv4_id;       /* of a message that may be fragmented, and of all its copies */
 	uint32_t trace; /* of its flow, when it was taken; the next two are set only if there is one */
 	int64_t called_tai_ns;
 	int64_t taken_tai_ns;
@@ -43,13 +44,17 @@ struct packet {
 	uint32_t payload_bytes;
 	enum late_reason late_reason;
 	bool held;           /* of a message, and not in the pool */
+	bool overrun;        /* it, or a copy of it, was on the link when its gate shut */
 	bool reported;       /* its slot is the application's, as a report */
 	struct packet *next; /* in the pool, or parked at a destination */
 
 	struct packet
 		*message; /* whose copy it is, itself if it is the first; NULL: the message goes to one */
 	/* Of the first copy: */
-	uint32_t copies_left; /* that have neither left nor been dropped */
+	struct loop_copies *copies; /* where they go */
+	const uint8_t *payload;     /* in its frame, until the copies are made */
+	uint32_t copies_unmade;     /* beside the first; packets are promised for them */
+	uint32_t copies_left;       /* that have neither left nor been dropped */
 	uint32_t copies_sent;
 	_Atomic uint64_t *outcome; /* what the message will count as */
 	int64_t departed_tai_ns;   /* of the last copy */
@@ -64,6 +69,7 @@ struct outlet {
 struct loop {
 	struct loop_config config;
 	struct outlet outlets[OUTLETS];
+	enum ktsn_strategy strategy; /* of both outlets */
 	struct ktsn_txtime_queue expectations;
 	uint64_t expectations_queued; /* ever */
 	struct loop_gates *gates;     /* NULL: none were configured, all are open */
@@ -84,6 +90,10 @@ struct loop {
 	struct circle_link
 		*unparking; /* shares with messages that waited for an address (loop_parked.c); NULL: none */
 	uint32_t released;  /* of those messages: they wait for room, or their turn */
+	struct circle_link
+		*spreading; /* shares with messages whose copies are being made (loop_copies.c); NULL: none */
+	uint32_t promised;  /* packets, for those copies */
+	uint32_t parted;    /* messages of which some copies have left and others have not */
 	int64_t take_began_tai_ns; /* of this round of taking */
 	uint32_t take_count;       /* messages taken in it, and rings looked into */
 	int64_t round_tai_ns;      /* about now, while taking */
@@ -125,6 +135,7 @@ struct loop {
 	_Atomic bool stop;
 	_Atomic bool pause;
 	_Atomic bool standing; /* because of `pause` */
+	int64_t pause_seen_ns; /* since when it has not stood still all the same; 0: it need not. Its own */
 	_Atomic uint32_t pending;
 	struct counters counters;
 	struct departures departures;
@@ -177,9 +188,8 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 /* Its first half, for a packet whose frame the port has. */
 void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
-/* Slots are the application's again: wakes producers that sleep for one, the one system call between departures, and
- * only when an application's ring is full; and has those woken that wait in poll. A pod can have thousands of threads
- * asleep: all but a few are woken by those few (preload/space.h), or for the next slot, or look for themselves. */
+/* Slots are the application's again: has those woken that wait for one (loop_report.c). A pod can have thousands of threads
+ * asleep, so nothing that they sleep on is touched here. */
 void space_tell(struct loop *loop, struct loop_ring *ring);
 /* Counts a message that was dropped. */
 void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
@@ -187,8 +197,10 @@ void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t 
 void message_report(struct loop *loop, struct packet *message, const _Atomic uint64_t *reason);
 
 /* loop_copies.c: messages that go to several */
-/* Makes the copies of a message of which one can be sent at least, and shapes them; drops it if there are none. */
-void copies_shape(struct loop *loop, struct packet *message);
+/* A message has its packets for all copies, or for as many as there can be; drops it if it goes to nobody. */
+void copies_begin(struct loop *loop, struct packet *message);
+/* Makes some of the copies, and shapes them. */
+void copies_go_on(struct loop *loop);
 void copy_sent(struct loop *loop, struct packet *copy, _Atomic uint64_t *lateness, int64_t departed_tai_ns);
 void copy_dropped(struct loop *loop, struct packet *copy, _Atomic uint64_t *reason);
 /* Ends a copy. The message if it was the last, which is counted then and ends as well; else NULL. */
@@ -261,6 +273,8 @@ bool share_holds(struct loop *loop, struct share *share, int64_t now_tai_ns);
 bool share_shut(const struct loop *loop, const struct share *share, int64_t now_tai_ns);
 /* Where its packets wait. */
 struct ktsn_shaper_lane *share_lane(const struct packet *packet);
+/* Whether the loop hears the ring's doorbell. */
+void doorbell_listen(const struct loop *loop, struct loop_ring *ring, bool listen);
 /* A doorbell rang. One that rings too often is not listened to for a while. */
 void share_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_ns);
 /* Listens again, if it is time. */
@@ -296,8 +310,9 @@ void loop_wait(struct loop *loop);
 void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai_ns);
 /* Puts rings from which something is expected by then among those to look into, some at a time. */
 void watch_due(struct loop *loop, int64_t until_tai_ns);
-/* CLOCK_TAI was set back: looks into the rings of all flows that are expected. */
-void watch_clock_set_back(struct loop *loop);
+/* What is expected is void, because CLOCK_TAI was set back or the strategy is another: looks into the rings of all flows that
+ * were expected. */
+void watch_forget(struct loop *loop);
 /* When that is to be called next; KTSN_SHAPER_NEVER: no message is expected. */
 int64_t watch_next(const struct loop *loop, int64_t now_tai_ns);
 /* The ring is to be looked into in this round or the next. */
@@ -321,6 +336,8 @@ struct loop_destination *destination_announced(struct loop *loop, const struct l
 					       uint32_t flow_index, uint32_t index);
 void destination_retire_if_done(struct loop *loop, struct loop_destination *destination);
 void flow_retire_if_done(struct loop *loop, struct loop_flow *flow);
+/* Nothing needs them any more: they were replaced, and no message's copies are being made of them. */
+void copies_retire_if_done(struct loop *loop, struct loop_copies *copies);
 /* Closes a ring out of which everything has been taken. */
 void ring_end(struct loop *loop, struct loop_ring *ring);
 void ring_retire_if_done(struct loop *loop, struct loop_ring *ring);

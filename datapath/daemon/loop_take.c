@@ -129,7 +129,7 @@ static void clock_set_back(struct loop *loop)
 	}
 	shares_clock_set_back(loop);
 	loop->doorbells_polled_tai_ns = 0;
-	watch_clock_set_back(loop);
+	watch_forget(loop);
 }
 
 /* A pod has its turn. Whether that led anywhere: messages were taken, or there is a ring less to look into. */
@@ -174,5 +174,6 @@ void loop_take(struct loop *loop)
 	while (loop->watched && in_vain < loop->watched_shares && loop->take_count < loop->config.packets &&
 	       take_may_go_on(loop))
 		in_vain = turn_take(loop) ? 0 : in_vain + 1;
+	copies_go_on(loop);
 	loop->asleep_tai_ns = loop->take_began_tai_ns;
 }

@@ -12,6 +12,9 @@
  * next of any of its flows, at which the ring is looked into whether or not somebody rang. It is written when that
  * changes, which is once a message.
  *
+ * A strategy that sends at once has every message ring: one that lies in the ring until its time is near is one that the
+ * kernel would have sent long ago. When it is handed over nobody knows beforehand, so nothing is expected then.
+ *
  * Each flow has at most one entry in the queue of expectations. When the flow is then expected later, the
  * entry stays and is queued again when its time comes (nothing has to be taken out of the middle).
  */
@@ -157,6 +160,8 @@ void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai
 	int64_t period_ns = txtime_tai_ns - expectation->last_tai_ns;
 
 	expectation->last_tai_ns = txtime_tai_ns;
+	if (ktsn_strategy_sends_at_once(loop->strategy))
+		return;
 	if (period_ns <= 0 || period_ns > PERIOD_MAX_NS || flow->closed)
 		return;
 	expectation->expected_tai_ns = txtime_tai_ns + period_ns;
@@ -199,9 +204,9 @@ static void expectation_end(struct loop *loop, struct loop_flow *flow, int64_t u
 	ring_retire_if_done(loop, ring);
 }
 
-void watch_clock_set_back(struct loop *loop)
+void watch_forget(struct loop *loop)
 {
-	/* When flows of other clocks are expected is not known any more: all are looked for, and learnt anew. */
+	/* When flows are expected is not known any more: all are looked for, and learnt anew. */
 	while (ktsn_txtime_queue_first(&loop->expectations))
 		expectation_end(loop, entry_pop(loop), KTSN_SHAPER_NEVER);
 }

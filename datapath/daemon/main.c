@@ -15,6 +15,7 @@
 #include "port_dpdk.h"
 #include "privileges.h"
 #include "realtime.h"
+#include "ring_support.h"
 #include "sandbox.h"
 #include "switch_link.h"
 #include "unix_socket.h"
@@ -131,6 +132,7 @@ static int loop_begin(struct daemon *daemon)
 		.packets = daemon->options.packets,
 		.spin_ns = daemon->options.spin_ns,
 		.late_after_ns = daemon->options.late_after_ns,
+		.delta_ns = daemon->options.delta_ns,
 		.strategy = daemon->options.strategy,
 		.link_speed_bps = daemon->options.link_speed_bps,
 		.guard_band_ns = daemon->options.guard_band_ns,
@@ -228,7 +230,8 @@ static int node_begin(struct daemon *daemon)
 	};
 
 	return node_init(&daemon->node, daemon->events, daemon->loop, &daemon->uplink, &shaping,
-			 &daemon->options.limits, daemon->options.ring_slots);
+			 &daemon->options.limits, daemon->options.ring_slots,
+			 daemon->options.ring_memory_bytes);
 }
 
 static void keep_awake_begin(const struct daemon *daemon)
@@ -249,7 +252,9 @@ static int settle(struct daemon *daemon)
 	daemon->settled = true;
 	realtime_lock_memory();
 	keep_awake_begin(daemon);
-	if (daemon->scheduling.fifo && daemon->scheduling.pinned)
+	/* This thread, and those of pods, which it starts. What a pod has the kernel do there with interrupts off takes the
+	 * loop's processor, whatever its priority. */
+	if (daemon->scheduling.pinned)
 		realtime_stay_off(daemon->options.cpu);
 	err = privileges_drop(daemon->uplink.switched);
 	/* Without it ktsnd works as well; that was warned about. */
@@ -391,7 +396,7 @@ static int daemon_run(struct daemon *daemon, const sigset_t *signals)
 	ktsn_port_destroy(daemon->bridge_port);
 	if (daemon->handed_over && daemon->uplink.switched)
 		/* Ends with the process: destroyed, it would remove a socket that may be the successor's. */
-		switch_link_drain();
+		switch_link_drain(ktsn_port_dpdk_unfetched, daemon->port);
 	else
 		ktsn_port_destroy(daemon->port);
 	return err;
@@ -425,8 +430,8 @@ int main(int argc, char **argv)
 	log_level_set(daemon.options.log_level);
 	/* The threads of pods allocate next to nothing: no address space of 64 MiB for each. */
 	(void)mallopt(M_ARENA_MAX, 1);
-	if (privileges_check() || privileges_limit() || control_check(&daemon.options) ||
-	    uplink_find(&daemon.options, &daemon.uplink))
+	if (privileges_check() || privileges_limit() || ring_support_check() ||
+	    control_check(&daemon.options) || uplink_find(&daemon.options, &daemon.uplink))
 		return 1;
 	link_speed_find(&daemon.options);
 	descriptors_allow();

@@ -104,11 +104,12 @@ static void neighbors_try_again(struct namespace *ns)
 			neighbor_use(n);
 }
 
-static void link_changed(int link_index, bool carrying, void *context)
+static void link_changed(int link_index, bool carrying, uint32_t mtu_bytes, void *context)
 {
 	struct namespace *ns = context;
 	struct node *node = ns->node;
 
+	mtu_changed(node, ns, link_index, mtu_bytes);
 	if (ns != node->own_ns)
 		return;
 	/* It may be, or have been, a port of a bridge. */
@@ -141,6 +142,7 @@ static void changes_readable(struct event_source *source)
 	if (rtnl_monitor_read(ns->monitor, &watcher) != -ENOBUFS)
 		return;
 	neighbors_reread(ns);
+	mtus_reread(ns->node, ns);
 	ns->node->ports_changed = true;
 	node_addresses_changed(ns->node, ns, 0);
 }

@@ -20,6 +20,7 @@
 #include "pod_limits.h"
 #include "pod_thread.h"
 #include "refusal.h"
+#include "ring_charges.h"
 #include "ring_memory.h"
 #include "socket_identity.h"
 #include "wakes.h"
@@ -78,6 +79,7 @@ struct pod {
 	struct pod_thread *thread;
 	struct event_source listener; /* fd -1: no socket yet */
 	bool listener_rests;          /* it is not watched: too much is still to be done */
+	uint32_t connections_resting; /* whose first request waits unread */
 	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct endpoint *endpoints;
 	struct process *processes;
@@ -111,13 +113,19 @@ struct process {
 	char identity[NODE_IDENTITY_MAX + 1]; /* the pod's, also after that */
 	struct share *share;                  /* of the pod */
 	struct pod_thread *thread;            /* of the pod */
+	struct doorbells *doorbells;          /* of the node */
 	struct event_source connection;
 	struct app_request
 		*request;       /* the one that is being read or served; NULL once the connection is closed */
 	pid_t pid;              /* of whoever connected, in ktsnd's PID namespace; 0: not visible in it */
 	bool resuming;          /* between HAND_BACK and RESUME */
+	bool rests;             /* its first request waits unread: its pod has had many rings lately */
 	struct loop_ring *ring; /* NULL before HELLO or HAND_BACK */
-	struct ktsn_ring_memory memory; /* of the ring */
+	struct ktsn_ring_memory memory; /* of the ring, */
+	struct ring_charge *charge;     /* and what it counts for */
+	int doorbell_fd;                /* the application has it too; -1: no ring */
+	int doorbell_set_fd;            /* what it is in (doorbells.h); -1: none yet */
+	struct doorbell_work *joining;  /* NULL: it is not just being put there */
 	struct flow *flows[LOOP_FLOWS_PER_RING];
 	struct destination *destinations[LOOP_DESTINATIONS_PER_RING];
 	uint32_t destination_hint; /* where to look for a free number */
@@ -169,7 +177,9 @@ struct destination {
 struct node_uplink {
 	char interface[IF_NAMESIZE];
 	int link_index;
-	uint32_t mtu_bytes;
+	uint32_t mtu_bytes; /* now, as far as there is room for it: */
+	uint32_t
+		mtu_bytes_max; /* when ktsnd started; buffers of the port and slots of rings are made for it */
 	uint8_t mac[6];
 	uint32_t local_address_be;
 	uint16_t vxlan_port;
@@ -200,7 +210,9 @@ struct node {
 	struct urgent *urgent; /* the caller's; NULL: none */
 	struct node_uplink uplink;
 	struct node_shaping shaping;
-	uint32_t ring_slots;        /* per process */
+	struct ktsn_ring_geometry ring_geometry; /* of each process's */
+	struct ring_charges ring_charges;
+	bool rings_warned;          /* that one could not be made */
 	struct share_limits limits; /* of each pod, but for what its networks have of their own */
 	struct network_limits *network_limits;
 	uint32_t network_limits_count;
@@ -213,12 +225,16 @@ struct node {
 	struct event_source retired; /* the loop gives objects back */
 	struct event_source wakes;   /* and wants applications to be woken */
 	struct pod_threads *threads;
+	struct doorbells *doorbells;
 	uint32_t listeners_resting;
+	uint32_t connections_resting;
 	struct process *closing; /* connection closed, ring not given back by the loop yet */
 	struct grave *graves;    /* objects that commands under way may still name */
 	uint64_t limit_refusals; /* what a pod asked for above its limits */
 	uint64_t flow_numbers;
 	struct node_trace trace;
+	bool mtus_changed;         /* since the destinations followed them, */
+	int64_t mtus_followed_ms;  /* at that time on CLOCK_MONOTONIC (mtus.c) */
 	bool ports_changed;        /* links of ktsnd's namespace have, and with them maybe ports of bridges */
 	struct bridge_port *ports; /* of all bridges, when they were looked at last (copies.c) */
 	uint32_t port_count;
@@ -229,7 +245,8 @@ struct node {
 
 /* Prepares an empty node; `loop` and `events` are the caller's. 0 or -errno. */
 int node_init(struct node *node, struct events *events, struct loop *loop, const struct node_uplink *uplink,
-	      const struct node_shaping *shaping, const struct share_limits *limits, uint32_t ring_slots);
+	      const struct node_shaping *shaping, const struct share_limits *limits, uint32_t ring_slots,
+	      uint64_t ring_bytes_max);
 /* Closes all sockets and endpoints; the loop still runs. */
 void node_close(struct node *node);
 /* Frees what the loop held. Its thread must have ended. */
@@ -253,6 +270,8 @@ int node_endpoint_add(struct node *node, const char *identity, const char *inter
 /* The endpoint of a network on this node that has the address, or hardware address; or NULL. */
 const struct endpoint *node_endpoint_of(struct node *node, uint32_t vni, const struct ktsn_address *address);
 const struct endpoint *node_endpoint_of_mac(const struct node *node, uint32_t vni, const uint8_t mac[6]);
+/* The endpoint on a link, or NULL: whichever pod's. */
+struct endpoint *node_endpoint_at(const struct node *node, const struct namespace *ns, int link_index);
 /* Addresses of a link were added or removed; link_index 0: of any. */
 void node_addresses_changed(struct node *node, const struct namespace *ns, int link_index);
 int node_endpoint_del(struct node *node, const char *identity, const char *interface);
@@ -280,14 +299,14 @@ void node_classes_set(struct node *node, const struct loop_classes *classes);
 void process_accept(struct event_source *listener);
 /* Listens again to those that may have more. */
 void listeners_wake(struct node *node);
+/* The same for connections whose first request waits. */
+void connections_wake(struct node *node);
 /* A process of the pod; its connection is `fd`, or -1. */
 int process_make(struct pod *pod, int fd, struct process **made);
 /* One that has no ring; its connection is the caller's again. */
 void process_unmake(struct process *process);
-/* What the loop needs of a ring whose memory is there. */
-int process_ring_make(struct process *process);
-/* The same of memory that another ktsnd made, of so many bytes at most. On success the descriptor is the process's. */
-int process_ring_adopt(struct process *process, int memory_fd, uint64_t bytes_max);
+/* A ring of memory that is there, with all that the loop needs of it; the memory becomes the process's on success. */
+int process_ring_make(struct process *process, const struct ktsn_ring_memory *memory);
 /* Has the loop look after it. */
 void process_ring_open(struct process *process);
 void process_close(struct process *process);
@@ -306,6 +325,7 @@ void processes_settle(struct node *node);
 /* What another ktsnd had of a process; memory and doorbell -1: no ring yet. connection -1: it has ended. */
 struct process_descriptors {
 	int memory, doorbell, connection;
+	struct ktsn_ring_geometry geometry; /* of the memory */
 };
 /* On success the descriptors are the process's. Nothing is taken from its ring before processes_taken_open(). */
 int process_take_over(struct node *node, const char *identity, const struct process_descriptors *descriptors,
@@ -385,12 +405,24 @@ void destinations_endpoint_gone(struct node *node, const struct endpoint *endpoi
 
 /* Pods came to this node, or left it. */
 void destinations_ports_changed(struct node *node);
+/* Links carry longer or shorter messages. */
+void destinations_mtus_changed(struct node *node);
+
+/* mtus.c: a link has that MTU now; 0: it has gone. */
+void mtu_changed(struct node *node, const struct namespace *ns, int link_index, uint32_t mtu_bytes);
+/* The kernel dropped notifications of a namespace: asks for each link that counts, one by one, for a pod may have any number
+ * of others. */
+void mtus_reread(struct node *node, const struct namespace *ns);
+/* Has the destinations follow. Returns ms until it wants to be called again, -1: not. */
+int mtus_tick(struct node *node);
 
 /* ways.c: from an address to a route for frames */
 /* Fills in the destination's way: key is set. 1: through another interface, and nothing is held; 0; or -errno. */
 int way_find(struct destination *destination, const struct flow *flow);
 /* The remote node of a unicast destination and the way to it; follows peers. */
 int way_outer_find(struct destination *destination);
+/* The longest payload that the links of a destination's way carry now; `sender` is the endpoint that it leaves through. */
+void way_payload_max_find(struct destination *destination, const struct endpoint *sender);
 /* Where the tunnel to a remote node leads, and through whom. 0 or -errno; neighbour and address are filled in. */
 int way_tunnel_find(struct node *node, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel,
 		    struct neighbor **outer);

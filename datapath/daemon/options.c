@@ -54,8 +54,15 @@ static const char help[] =
 	"  --guard-band DURATION  a frame has left so long before its gate shuts (default: 20us)\n"
 	"  --vlan ID              put an 802.1Q tag with this VLAN on frames, 1 to 4094 (default: none)\n"
 	"  --late-after DURATION  count a departure as late from here on (default: 10us)\n"
+	"  --delta DURATION       under the strategy etf, drop what cannot leave within so long after its "
+	"time\n"
+	"                         (default: 500us)\n"
 	"  --slots N              messages that one process may have waiting, 64 to 4096 (default: 512)\n"
 	"  --packets N            messages that all may have waiting, 64 to 1048576 (default: 4096)\n"
+	"  --ring-memory MB       memory of the rings of all pods together, those included that processes "
+	"kept "
+	"when\n"
+	"                         they hung up (default: 512)\n"
 	"  --pod-processes N      connections that one pod may have (default: 64)\n"
 	"  --pod-sockets N        timed sockets that one pod may have (default: 1024)\n"
 	"  --pod-memory MB        memory of the rings of one pod (default: 128)\n"
@@ -90,8 +97,10 @@ enum option_id {
 	GUARD_BAND,
 	VLAN,
 	LATE_AFTER,
+	DELTA,
 	SLOTS,
 	PACKETS,
+	RING_MEMORY,
 	POD_PROCESSES,
 	POD_SOCKETS,
 	POD_MEMORY,
@@ -122,8 +131,10 @@ static const struct option long_options[] = {
 	{"guard-band", required_argument, NULL, GUARD_BAND},
 	{"vlan", required_argument, NULL, VLAN},
 	{"late-after", required_argument, NULL, LATE_AFTER},
+	{"delta", required_argument, NULL, DELTA},
 	{"slots", required_argument, NULL, SLOTS},
 	{"packets", required_argument, NULL, PACKETS},
+	{"ring-memory", required_argument, NULL, RING_MEMORY},
 	{"pod-processes", required_argument, NULL, POD_PROCESSES},
 	{"pod-sockets", required_argument, NULL, POD_SOCKETS},
 	{"pod-memory", required_argument, NULL, POD_MEMORY},
@@ -296,6 +307,8 @@ static int option_read(struct options *options, int id, const char *value, int64
 		return number_read(id, value, 1, 4094, number);
 	case LATE_AFTER:
 		return duration_read(id, value, 1000000000, &options->late_after_ns);
+	case DELTA:
+		return duration_read(id, value, 1000000000, &options->delta_ns);
 	case LOG_LEVEL:
 		return log_level_read(id, value, &options->log_level);
 	case VXLAN_PORT:
@@ -313,6 +326,7 @@ static int option_read(struct options *options, int id, const char *value, int64
 		return number_read(id, value, 1, LOOP_RINGS_MAX, number);
 	case POD_SOCKETS:
 		return number_read(id, value, 1, (int64_t)LOOP_RINGS_MAX * LOOP_FLOWS_PER_RING, number);
+	case RING_MEMORY:
 	case POD_MEMORY:
 		return number_read(id, value, 1, 1048576, number);
 	case POD_RATE:
@@ -345,6 +359,9 @@ static void number_store(struct options *options, int id, int64_t number)
 		break;
 	case PACKETS:
 		options->packets = (uint32_t)number;
+		break;
+	case RING_MEMORY:
+		options->ring_memory_bytes = (uint64_t)number << 20;
 		break;
 	case POD_PROCESSES:
 		options->limits.processes = (uint32_t)number;
@@ -421,8 +438,10 @@ static void defaults_set(struct options *options)
 		.strategy = KTSN_STRATEGY_TAS,
 		.guard_band_ns = 20000,
 		.late_after_ns = 10000,
+		.delta_ns = 500000,
 		.ring_slots = 512,
 		.packets = 4096,
+		.ring_memory_bytes = UINT64_C(512) << 20,
 		.limits = {.processes = 64,
 			   .sockets = 1024,
 			   .memory_bytes = UINT64_C(128) << 20,

@@ -29,11 +29,13 @@ struct options {
 	int fifo_priority;
 	int64_t spin_ns;
 	int64_t late_after_ns;
+	int64_t delta_ns;
 	enum ktsn_strategy strategy;
 	uint64_t link_speed_bps; /* 0: what the interface reports */
 	int64_t guard_band_ns;
 	uint16_t vlan_id; /* 0: none */
 	uint32_t ring_slots;
+	uint64_t ring_memory_bytes; /* of all rings together */
 	uint32_t packets;
 	struct share_limits limits; /* of each pod */
 	bool keep_awake;

@@ -66,6 +66,7 @@ static void pod_unlink_if_empty(struct pod *pod)
 	while (*at != pod)
 		at = &(*at)->next;
 	*at = pod->next;
+	ring_charges_pod_gone(&pod->node->ring_charges, pod->share);
 	share_put(pod->share);
 	pod_thread_put(pod->thread);
 	free(pod);
@@ -341,6 +342,15 @@ const struct endpoint *node_endpoint_of_mac(const struct node *node, uint32_t vn
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
 		for (const struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
 			if (endpoint->vni == vni && memcmp(endpoint->mac, mac, sizeof(endpoint->mac)) == 0)
+				return endpoint;
+	return NULL;
+}
+
+struct endpoint *node_endpoint_at(const struct node *node, const struct namespace *ns, int link_index)
+{
+	for (struct pod *pod = node->pods; pod; pod = pod->next)
+		for (struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
+			if (endpoint->ns == ns && endpoint->link_index == link_index)
 				return endpoint;
 	return NULL;
 }

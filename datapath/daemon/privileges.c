@@ -143,7 +143,8 @@ static unsigned int threads_tell(DIR *tasks, int signal)
  * and a ktsnd that may lock its memory locks that too, or it is not had. */
 static int threads_drop(bool allocating)
 {
-	enum { STEP_US = 100, STEPS = 10000 };
+	/* Ten seconds: the thread of --keep-awake has the lowest priority, and a busy machine lets it wait. */
+	enum { STEP_US = 100, STEPS = 100000 };
 	struct sigaction action = {.sa_handler = thread_drop, .sa_flags = SA_RESTART}, before;
 	DIR *tasks = opendir("/proc/self/task");
 	unsigned int count;

@@ -5,6 +5,8 @@
 #include "log.h"
 #include "node.h"
 #include "requests.h"
+#include "ring_map.h"
+#include "ring_support.h"
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -36,78 +38,121 @@ static int ring_allowed(const struct process *process)
 	return process->pod->node->process_count > LOOP_RINGS_MAX ? -EMFILE : 0;
 }
 
-/* How much more its pod may have. */
-static uint64_t memory_left(const struct process *process)
-{
-	const struct share *share = process->share;
-
-	return share->ring_bytes < share->limits.memory_bytes ? share->limits.memory_bytes - share->ring_bytes
-							      : 0;
-}
-
-/* Of memory to be made; counts when it is not. */
-static int memory_allowed(const struct process *process)
+/* Of the map of that number, or (0) of one to be made; counts when it is not. */
+static int memory_allowed(const struct process *process, uint32_t map_id)
 {
 	struct node *node = process->pod->node;
+	size_t bytes = ktsn_ring_map_cost(ktsn_ring_memory_bytes(node->ring_geometry));
 
-	if (ktsn_ring_memory_bytes(node->ring_slots, node->uplink.mtu_bytes) <= memory_left(process))
+	if (ring_charges_allow(&node->ring_charges, process->share, map_id, bytes))
 		return 0;
 	node->limit_refusals++;
 	return -ENOMEM;
 }
 
-/* Makes a ring and has the loop look after it. */
-static int hello(struct process *process)
+/* What the pod's thread has prepared is the process's from here on. */
+static void doorbell_take(struct process *process, struct app_request *from)
 {
-	struct node *node = process->pod->node;
+	process->doorbell_fd = from->doorbell_fd;
+	process->doorbell_set_fd = from->doorbell_set_fd;
+	from->doorbell_fd = from->doorbell_set_fd = -1;
+}
+
+static void doorbell_give_back(struct process *process, struct app_request *to)
+{
+	to->doorbell_fd = process->doorbell_fd;
+	to->doorbell_set_fd = process->doorbell_set_fd;
+	process->doorbell_fd = process->doorbell_set_fd = -1;
+}
+
+/* The ring of a memory that is there, and of the doorbell that came with the request. */
+static int ring_make(struct process *process, struct app_request *from, const struct ktsn_ring_memory *memory)
+{
+	int err;
+
+	if (from->doorbell_fd < 0)
+		return from->doorbell_fd;
+	doorbell_take(process, from);
+	err = process_ring_make(process, memory);
+	if (err)
+		doorbell_give_back(process, from);
+	return err;
+}
+
+/* Said once: it is the same for every process of every pod. */
+static int memory_make(struct node *node, struct ktsn_ring_memory *memory)
+{
+	int err = ktsn_ring_memory_create(memory, node->ring_geometry);
+
+	if (err && !node->rings_warned)
+		log_error("cannot make the memory of a ring: %s", ring_support_advice(err));
+	node->rings_warned |= err != 0;
+	return err;
+}
+
+/* Makes a ring and has the loop look after it. */
+static int hello(struct process *process, struct app_request *from)
+{
+	struct ktsn_ring_memory memory;
 	int err = ring_allowed(process);
 
 	if (!err)
-		err = memory_allowed(process);
+		err = memory_allowed(process, 0);
 	if (!err)
-		err = ktsn_ring_memory_create(&process->memory, node->ring_slots, node->uplink.mtu_bytes);
+		err = memory_make(process->pod->node, &memory);
 	if (err)
 		return err;
-	err = process_ring_make(process);
+	err = ring_make(process, from, &memory);
 	if (err)
-		ktsn_ring_memory_destroy(&process->memory);
+		ktsn_ring_memory_destroy(&memory);
 	else
 		process_ring_open(process);
 	return err;
 }
 
-static bool ring_among(const struct process *processes, uint64_t inode)
+static bool ring_among(const struct process *processes, uint32_t map_id)
 {
 	for (; processes; processes = processes->next)
-		if (processes->ring && processes->memory.inode == inode)
+		if (processes->ring && processes->memory.id == map_id)
 			return true;
 	return false;
 }
 
 /* Whether this ktsnd has the ring already, and be it to send the last of a connection that broke: to take its
  * messages again would be to send them twice. */
-static bool ring_held(const struct node *node, uint64_t inode)
+static bool ring_held(const struct node *node, uint32_t map_id)
 {
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
-		if (ring_among(pod->processes, inode))
+		if (ring_among(pod->processes, map_id))
 			return true;
-	return ring_among(node->closing, inode);
+	return ring_among(node->closing, map_id);
 }
 
-/* Takes over the ring of a process that outlived another ktsnd. On success *ring_fd is the ring's. */
-static int hand_back(struct process *process, int *ring_fd)
+/* The ring of memory that came back, unless this ktsnd has it or the pod has too much. */
+static int ring_take_back(struct process *process, struct app_request *from,
+			  const struct ktsn_ring_memory *memory)
 {
+	int err = ring_held(process->pod->node, memory->id) ? -EBUSY : memory_allowed(process, memory->id);
+
+	return err ? err : ring_make(process, from, memory);
+}
+
+/* Takes over the ring of a process that outlived another ktsnd. On success memory and doorbell are the process's. */
+static int hand_back(struct process *process, struct app_request *from)
+{
+	struct ktsn_ring_memory memory;
 	int err = ring_allowed(process);
 
-	if (!err && ring_held(process->pod->node, ktsn_ring_memory_inode(*ring_fd)))
-		err = -EBUSY;
 	if (!err)
-		err = process_ring_adopt(process, *ring_fd, memory_left(process));
-	if (err == -ENOMEM)
-		process->pod->node->limit_refusals++;
+		err = ktsn_ring_memory_adopt(&memory, from->memory_fd, process->pod->node->ring_geometry);
 	if (err)
 		return err;
-	*ring_fd = -1;
+	err = ring_take_back(process, from, &memory);
+	if (err) {
+		ktsn_ring_memory_unmap(&memory);
+		return err;
+	}
+	from->memory_fd = -1;
 	process->resuming = true;
 	return 0;
 }
@@ -168,9 +213,9 @@ static void request_serve(struct process *process, struct app_request *from, str
 	else if (said->version != KTSN_APP_VERSION)
 		version_refuse(process, said, reply);
 	else if (said->type == KTSN_APP_HELLO)
-		reply->status = hello(process);
+		reply->status = hello(process, from);
 	else if (said->type == KTSN_APP_HAND_BACK)
-		reply->status = from->passed_err ? from->passed_err : hand_back(process, &from->memory_fd);
+		reply->status = from->passed_err ? from->passed_err : hand_back(process, from);
 	else
 		flow_request_serve(process, from, reply);
 }
@@ -183,11 +228,11 @@ static size_t reply_fds(const struct process *process, const struct ktsn_app_rep
 		return 0;
 	if (reply->type == KTSN_APP_HELLO) {
 		fds[0] = process->memory.fd;
-		fds[1] = process->ring->doorbell_fd;
+		fds[1] = process->doorbell_fd;
 		return 2;
 	}
 	if (reply->type == KTSN_APP_HAND_BACK) {
-		fds[0] = process->ring->doorbell_fd;
+		fds[0] = process->doorbell_fd;
 		return 1;
 	}
 	return 0;
@@ -214,6 +259,8 @@ void process_request_serve(struct process *process)
 		reply.flow = reply.destination = KTSN_APP_NONE;
 		unanswered_log(process);
 		request_serve(process, request, &reply);
+		if (reply.type == KTSN_APP_HELLO && !reply.status)
+			reply.ring_bytes = process->memory.bytes;
 		app_request_clear(request);
 		err = reply_send(process, &reply);
 	}

@@ -3,15 +3,16 @@
  * The application socket: one connection per process, and its ring. What processes ask for is in process_requests.c, what
  * becomes of them when ktsnd is replaced in processes_taken.c.
  */
+#include "clock.h"
+#include "doorbell_works.h"
 #include "node.h"
 #include "requests.h"
+#include "ring_map.h"
 #include "unix_socket.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,38 +40,26 @@ void process_said_add(const struct process *process, struct said_counts *sum)
 	sum->unanswered += said_read(&header->unanswered);
 }
 
-int process_ring_make(struct process *process)
+int process_ring_make(struct process *process, const struct ktsn_ring_memory *memory)
 {
 	struct loop_ring *ring = calloc(1, sizeof(*ring));
 
 	if (!ring)
 		return -ENOMEM;
-	ring->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (ring->doorbell_fd < 0) {
-		int err = -errno;
-
+	process->charge = ring_charge_make(&process->pod->node->ring_charges, process->share, memory->id,
+					   ktsn_ring_map_cost(memory->bytes));
+	if (!process->charge) {
 		free(ring);
-		return err;
+		return -ENOMEM;
 	}
+	process->memory = *memory;
+	ring->doorbell_set_fd = process->doorbell_set_fd;
 	ring->object = (struct loop_object){.kind = LOOP_RING, .owner = process};
-	ktsn_ring_consumer_init(&ring->consumer, process->memory.address, process->memory.slot_count,
-				process->memory.slot_bytes);
+	ktsn_ring_consumer_init(&ring->consumer, memory->address, memory->geometry.slot_count,
+				memory->geometry.slot_bytes);
 	ring->share = process->share;
 	process->ring = ring;
-	process->share->ring_bytes += process->memory.bytes;
 	return 0;
-}
-
-int process_ring_adopt(struct process *process, int memory_fd, uint64_t bytes_max)
-{
-	int err = ktsn_ring_memory_adopt(&process->memory, memory_fd, bytes_max);
-
-	if (err)
-		return err;
-	err = process_ring_make(process);
-	if (err)
-		munmap(process->memory.address, process->memory.bytes);
-	return err;
 }
 
 void process_ring_open(struct process *process)
@@ -105,9 +94,9 @@ void process_free(struct node *node, struct process *process)
 		if (process->flows[i])
 			flow_free(process->flows[i]);
 	if (process->ring) {
-		process->share->ring_bytes -= process->memory.bytes;
-		close(process->ring->doorbell_fd);
+		doorbell_end(process);
 		ktsn_ring_memory_destroy(&process->memory);
+		ring_charge_end(&node->ring_charges, process->charge);
 		free(process->ring);
 	}
 	process->share->processes--;
@@ -116,12 +105,23 @@ void process_free(struct node *node, struct process *process)
 	free(process);
 }
 
+/* Until its pod may have another ring. */
+static void connection_rest(struct process *process, bool rests)
+{
+	if (process->rests == rests)
+		return;
+	process->rests = rests;
+	process->pod->connections_resting += rests ? 1 : (uint32_t)-1;
+	process->pod->node->connections_resting += rests ? 1 : (uint32_t)-1;
+}
+
 void process_close(struct process *process)
 {
 	struct pod *pod = process->pod;
 	struct node *node = pod->node;
 
 	list_remove(&pod->processes, process);
+	connection_rest(process, false);
 	process->pod = NULL;
 	process->next = node->closing;
 	node->closing = process;
@@ -146,13 +146,47 @@ void process_close(struct process *process)
 		process_free(node, process);
 }
 
+/* What asks first is a ring, made or handed back: the expensive requests, and the ones that can be repeated without end. */
+static bool ring_work_allowed(struct process *process)
+{
+	return share_rate_take(&process->share->ring_works, clock_tai_ns());
+}
+
 /* From here on nobody looks at the connection until the request was served. */
 static void connection_readable(struct event_source *source)
 {
 	struct process *process = source->owner;
 
 	events_remove(process->pod->node->events, source);
-	app_request_begin(process->request);
+	/* Behind those of its pod that wait already. */
+	if (process->ring || (!process->pod->connections_resting && ring_work_allowed(process)))
+		app_request_begin(process->request);
+	else
+		connection_rest(process, true);
+}
+
+/* The oldest first: a process is put at the head of the list. */
+static struct process *oldest_resting(const struct pod *pod)
+{
+	struct process *oldest = NULL;
+
+	for (struct process *process = pod->processes; process; process = process->next)
+		if (process->rests)
+			oldest = process;
+	return oldest;
+}
+
+void connections_wake(struct node *node)
+{
+	for (struct pod *pod = node->connections_resting ? node->pods : NULL; pod; pod = pod->next) {
+		struct process *process = oldest_resting(pod);
+
+		/* One of each pod, before others are served. */
+		if (!process || !ring_work_allowed(process))
+			continue;
+		connection_rest(process, false);
+		app_request_begin(process->request);
+	}
 }
 
 /* Connections cost descriptors and memory before they ask for a ring, and those that ended until their last
@@ -190,6 +224,8 @@ int process_make(struct pod *pod, int fd, struct process **made)
 		return -ENOMEM;
 	process->connection =
 		(struct event_source){.fd = fd, .readable = connection_readable, .owner = process};
+	process->doorbell_fd = process->doorbell_set_fd = -1;
+	process->doorbells = pod->node->doorbells;
 	process->thread = pod->thread;
 	pod_thread_get(process->thread);
 	process->request = app_request_create(process);

@@ -2,6 +2,7 @@
 /*
  * Processes when one ktsnd takes the place of another: what the old one settles first, and what the new one makes of theirs.
  */
+#include "doorbell_works.h"
 #include "node.h"
 #include "requests.h"
 
@@ -33,15 +34,23 @@ void processes_settle(struct node *node)
 /* Its messages may have nowhere to go, but its connection stays. */
 static int ring_take_over(struct process *process, const struct process_descriptors *descriptors)
 {
-	int err = process_ring_adopt(process, descriptors->memory, KTSN_RING_BYTES_MAX);
+	struct ktsn_ring_memory memory;
+	int err = ktsn_ring_memory_adopt(&memory, descriptors->memory, descriptors->geometry);
 
 	if (err)
 		return err;
+	err = process_ring_make(process, &memory);
+	if (err) {
+		ktsn_ring_memory_unmap(&memory);
+		return err;
+	}
 	/* Departures stand still when it is recovered. */
 	ktsn_ring_touch(&process->ring->consumer);
-	close(process->ring->doorbell_fd);
-	process->ring->doorbell_fd = descriptors->doorbell;
-	return 0;
+	process->doorbell_fd = descriptors->doorbell;
+	err = doorbell_adopt(process);
+	if (err)
+		process->doorbell_fd = -1;
+	return err;
 }
 
 int process_take_over(struct node *node, const char *identity, const struct process_descriptors *descriptors,

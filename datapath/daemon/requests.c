@@ -2,6 +2,8 @@
 #include "requests.h"
 
 #include "container_of.h"
+#include "doorbell_works.h"
+#include "doorbells.h"
 #include "node.h"
 
 #include <errno.h>
@@ -78,8 +80,7 @@ static int passed_read(struct app_request *request, int *fd)
 		err = waker_create(request->said.flags, request->said.address, *fd, &request->waker);
 		break;
 	case KTSN_APP_HAND_BACK:
-		err = ktsn_ring_memory_check(*fd);
-		request->memory_fd = err ? -1 : *fd;
+		request->memory_fd = *fd;
 		break;
 	default:
 		return 0;
@@ -87,6 +88,27 @@ static int passed_read(struct app_request *request, int *fd)
 	if (!err)
 		*fd = -1;
 	return err;
+}
+
+/* Who has a ring gets no other, and its requests are not bounded: to put a set into the loop's takes a lock of all the
+ * machine. */
+static bool makes_ring(const struct app_request *request)
+{
+	return !request->has_ring &&
+	       (request->said.type == KTSN_APP_HELLO || request->said.type == KTSN_APP_HAND_BACK);
+}
+
+/* Of a ring that may be made. */
+static void doorbell_prepare(struct app_request *request)
+{
+	request->doorbell_fd = doorbell_make();
+	if (request->doorbell_fd < 0)
+		return;
+	request->doorbell_set_fd = doorbell_join(request->doorbells, request->doorbell_fd);
+	if (request->doorbell_set_fd >= 0)
+		return;
+	close(request->doorbell_fd);
+	request->doorbell_fd = request->doorbell_set_fd;
 }
 
 static void request_run(struct pod_work *work)
@@ -97,6 +119,8 @@ static void request_run(struct pod_work *work)
 	request->got = request_receive(request, &fd);
 	if (request->got > 0)
 		request->passed_err = fd < 0 ? -EINVAL : passed_read(request, &fd);
+	if (request->got > 0 && makes_ring(request))
+		doorbell_prepare(request);
 	/* Before the reply: a copy of a socket that stays open here would keep its port bound. */
 	if (fd >= 0)
 		close(fd);
@@ -108,8 +132,9 @@ void app_request_clear(struct app_request *request)
 {
 	waker_close(request->thread, request->waker);
 	pod_thread_close(request->thread, request->memory_fd);
+	doorbell_discard(request->thread, request->doorbells, request->doorbell_set_fd, request->doorbell_fd);
 	request->waker = NULL;
-	request->memory_fd = -1;
+	request->memory_fd = request->doorbell_fd = request->doorbell_set_fd = -1;
 }
 
 static void request_free(struct app_request *request)
@@ -139,7 +164,8 @@ struct app_request *app_request_create(struct process *process)
 	request->work = (struct pod_work){.run = request_run, .done = request_done};
 	request->process = process;
 	request->connection_fd = process->connection.fd;
-	request->memory_fd = -1;
+	request->memory_fd = request->doorbell_fd = request->doorbell_set_fd = -1;
+	request->doorbells = process->doorbells;
 	request->thread = process->thread;
 	pod_thread_get(request->thread);
 	return request;
@@ -148,6 +174,7 @@ struct app_request *app_request_create(struct process *process)
 void app_request_begin(struct app_request *request)
 {
 	request->busy = true;
+	request->has_ring = request->process->ring;
 	pod_thread_do(request->thread, &request->work);
 }
 

@@ -23,6 +23,7 @@ struct app_request {
 	struct pod_thread *thread;
 	struct process *process; /* the control thread's; NULL: its connection was closed meanwhile */
 	bool busy;               /* likewise: between the connection and the reply */
+	bool has_ring;           /* as the request begins: then it can make none */
 	int connection_fd;
 	/* What the pod's thread found. */
 	int got; /* 1: a request, 0: none after all, -errno: the connection is to be closed */
@@ -31,6 +32,8 @@ struct app_request {
 	struct socket_identity identity; /* FLOW_OPEN, FLOW_ADOPT */
 	struct waker *waker;             /* FLOW_WAKE; the server's to take */
 	int memory_fd;                   /* HAND_BACK; -1: none. Likewise */
+	struct doorbells *doorbells;
+	int doorbell_fd, doorbell_set_fd; /* HELLO, HAND_BACK; -1 or -errno: none. Likewise */
 };
 
 /* For a process that has a connection. NULL when out of memory. */

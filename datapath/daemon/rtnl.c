@@ -1,111 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rtnl.h"
 
+#include "rtnl_socket.h"
+
 #include <errno.h>
-#include <libmnl/libmnl.h>
 #include <linux/if.h>
 #include <linux/if_arp.h>
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-struct rtnl {
-	struct mnl_socket *socket;
-	uint32_t port_id;
-	uint32_t sequence;
-};
-
-enum { BUFFER_BYTES = 16384 };
-
-static int open_groups(struct rtnl **opened, uint32_t groups)
-{
-	struct rtnl *rtnl = calloc(1, sizeof(*rtnl));
-	int err = 0;
-
-	if (!rtnl)
-		return -ENOMEM;
-	rtnl->socket = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC);
-	if (!rtnl->socket || mnl_socket_bind(rtnl->socket, groups, MNL_SOCKET_AUTOPID)) {
-		err = -errno;
-		rtnl_close(rtnl);
-		return err;
-	}
-	rtnl->port_id = mnl_socket_get_portid(rtnl->socket);
-	rtnl->sequence = (uint32_t)time(NULL);
-	*opened = rtnl;
-	return 0;
-}
-
-int rtnl_open(struct rtnl **rtnl)
-{
-	return open_groups(rtnl, 0);
-}
-
-int rtnl_monitor_open(struct rtnl **rtnl)
-{
-	return open_groups(rtnl, RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR);
-}
-
-void rtnl_close(struct rtnl *rtnl)
-{
-	if (!rtnl)
-		return;
-	if (rtnl->socket)
-		mnl_socket_close(rtnl->socket);
-	free(rtnl);
-}
-
-int rtnl_fd(const struct rtnl *rtnl)
-{
-	return mnl_socket_get_fd(rtnl->socket);
-}
-
-static struct nlmsghdr *request(struct rtnl *rtnl, char *buffer, uint16_t type, uint16_t flags)
-{
-	struct nlmsghdr *header = mnl_nlmsg_put_header(buffer);
-
-	header->nlmsg_type = type;
-	header->nlmsg_flags = NLM_F_REQUEST | flags;
-	header->nlmsg_seq = ++rtnl->sequence;
-	return header;
-}
-
-/* Receives from the answer to the last request. What is left of one before, which was not read to its end because a dump
- * was interrupted, is passed over. */
-static ssize_t answer_receive(const struct rtnl *rtnl, char *buffer, size_t capacity_bytes)
-{
-	struct nlmsghdr first;
-	ssize_t bytes;
-
-	do {
-		bytes = mnl_socket_recvfrom(rtnl->socket, buffer, capacity_bytes);
-		if (bytes < (ssize_t)sizeof(first))
-			return bytes;
-		memcpy(&first, buffer, sizeof(first));
-	} while (first.nlmsg_seq != rtnl->sequence);
-	return bytes;
-}
-
-/* Sends a request and hands its answer to `parse`, to the end of a dump. */
-static int talk(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, void *result)
-{
-	char buffer[BUFFER_BYTES];
-	int status = MNL_CB_OK;
-
-	if (mnl_socket_sendto(rtnl->socket, header, header->nlmsg_len) < 0)
-		return -errno;
-	do {
-		ssize_t bytes = answer_receive(rtnl, buffer, sizeof(buffer));
-
-		if (bytes < 0)
-			return -errno;
-		status = mnl_cb_run(buffer, (size_t)bytes, rtnl->sequence, rtnl->port_id, parse, result);
-	} while (status == MNL_CB_OK && (header->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP);
-	return status < 0 ? -errno : 0;
-}
 
 /* All attributes of a message of up to TABLE types, the payload behind a header of `bytes`. */
 enum { TABLE = 64 };
@@ -189,14 +93,14 @@ static int link_parse(const struct nlmsghdr *header, void *result)
 
 int rtnl_link_get(struct rtnl *rtnl, const char *name, struct rtnl_link *link)
 {
-	char buffer[BUFFER_BYTES];
-	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETLINK, 0);
+	char buffer[RTNL_BUFFER_BYTES];
+	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETLINK, 0);
 	struct ifinfomsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
 
 	memset(link, 0, sizeof(*link));
 	info->ifi_family = AF_UNSPEC;
 	mnl_attr_put_strz(header, IFLA_IFNAME, name);
-	return talk(rtnl, header, link_parse, link);
+	return rtnl_talk(rtnl, header, link_parse, link);
 }
 
 struct links_visit {
@@ -217,12 +121,12 @@ static int links_parse(const struct nlmsghdr *header, void *argument)
 int rtnl_links_each(struct rtnl *rtnl, void (*visit)(const struct rtnl_link *link, void *context),
 		    void *context)
 {
-	char buffer[BUFFER_BYTES];
-	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETLINK, NLM_F_DUMP);
+	char buffer[RTNL_BUFFER_BYTES];
+	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETLINK, NLM_F_DUMP);
 	struct links_visit argument = {.visit = visit, .context = context};
 
 	mnl_nlmsg_put_extra_header(header, sizeof(struct ifinfomsg));
-	return talk(rtnl, header, links_parse, &argument);
+	return rtnl_talk(rtnl, header, links_parse, &argument);
 }
 
 struct address_search {
@@ -248,14 +152,14 @@ static int address_parse(const struct nlmsghdr *header, void *result)
 
 int rtnl_addresses_get(struct rtnl *rtnl, int link_index, struct ktsn_address *addresses, uint32_t room)
 {
-	char buffer[BUFFER_BYTES];
-	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETADDR, NLM_F_DUMP);
+	char buffer[RTNL_BUFFER_BYTES];
+	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETADDR, NLM_F_DUMP);
 	struct ifaddrmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
 	struct address_search search = {.link_index = link_index, .addresses = addresses, .room = room};
 	int err;
 
 	info->ifa_family = AF_UNSPEC;
-	err = talk(rtnl, header, address_parse, &search);
+	err = rtnl_talk(rtnl, header, address_parse, &search);
 	return err ? err : (int)search.count;
 }
 
@@ -280,14 +184,14 @@ static int holder_parse(const struct nlmsghdr *header, void *result)
 
 int rtnl_address_holder(struct rtnl *rtnl, const struct ktsn_address *address)
 {
-	char buffer[BUFFER_BYTES];
-	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETADDR, NLM_F_DUMP);
+	char buffer[RTNL_BUFFER_BYTES];
+	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETADDR, NLM_F_DUMP);
 	struct ifaddrmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
 	struct holder_search search = {.address = address};
 	int err;
 
 	info->ifa_family = (uint8_t)ktsn_address_family(address);
-	err = talk(rtnl, header, holder_parse, &search);
+	err = rtnl_talk(rtnl, header, holder_parse, &search);
 	return err ? err : search.link_index;
 }
 
@@ -323,8 +227,8 @@ static int route_parse(const struct nlmsghdr *header, void *result)
 
 int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_way *way, struct rtnl_route *route)
 {
-	char buffer[BUFFER_BYTES];
-	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETROUTE, 0);
+	char buffer[RTNL_BUFFER_BYTES];
+	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETROUTE, 0);
 	struct rtmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
 	bool bound = !ktsn_address_is_any(&way->source);
 	int err;
@@ -339,7 +243,7 @@ int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_way *way, struct rtnl_ro
 	}
 	if (way->link_index)
 		mnl_attr_put_u32(header, RTA_OIF, (uint32_t)way->link_index);
-	err = talk(rtnl, header, route_parse, route);
+	err = rtnl_talk(rtnl, header, route_parse, route);
 	if (!err && bound)
 		route->source = way->source;
 	return err;
@@ -376,7 +280,7 @@ static int neighbor_parse(const struct nlmsghdr *header, void *result)
 static struct nlmsghdr *neighbor_request(struct rtnl *rtnl, char *buffer, uint16_t type, uint16_t flags,
 					 int link_index, const struct ktsn_address *address)
 {
-	struct nlmsghdr *header = request(rtnl, buffer, type, flags);
+	struct nlmsghdr *header = rtnl_request(rtnl, buffer, type, flags);
 	struct ndmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
 
 	info->ndm_family = (uint8_t)ktsn_address_family(address);
@@ -389,20 +293,20 @@ static struct nlmsghdr *neighbor_request(struct rtnl *rtnl, char *buffer, uint16
 int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, const struct ktsn_address *address,
 		      struct rtnl_neighbor *neighbor)
 {
-	char buffer[BUFFER_BYTES];
+	char buffer[RTNL_BUFFER_BYTES];
 	int err;
 
 	memset(neighbor, 0, sizeof(*neighbor));
-	err = talk(rtnl, neighbor_request(rtnl, buffer, RTM_GETNEIGH, 0, link_index, address), neighbor_parse,
-		   neighbor);
+	err = rtnl_talk(rtnl, neighbor_request(rtnl, buffer, RTM_GETNEIGH, 0, link_index, address),
+			neighbor_parse, neighbor);
 	return err == -ENOENT ? 0 : err;
 }
 
 int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, const struct ktsn_address *address)
 {
-	char buffer[BUFFER_BYTES];
+	char buffer[RTNL_BUFFER_BYTES];
 
-	return talk(
+	return rtnl_talk(
 		rtnl,
 		neighbor_request(rtnl, buffer, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_ACK, link_index, address),
 		NULL, NULL);
@@ -422,8 +326,8 @@ static int remote_parse(const struct nlmsghdr *header, void *result)
 int rtnl_tunnel_find(struct rtnl *rtnl, int tunnel_link_index, const uint8_t mac[6],
 		     struct ktsn_address *remote)
 {
-	char buffer[BUFFER_BYTES];
-	struct nlmsghdr *header = request(rtnl, buffer, RTM_GETNEIGH, 0);
+	char buffer[RTNL_BUFFER_BYTES];
+	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETNEIGH, 0);
 	struct ndmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
 	int err;
 
@@ -432,19 +336,22 @@ int rtnl_tunnel_find(struct rtnl *rtnl, int tunnel_link_index, const uint8_t mac
 	info->ndm_ifindex = tunnel_link_index;
 	info->ndm_flags = NTF_SELF;
 	mnl_attr_put(header, NDA_LLADDR, 6, mac);
-	err = talk(rtnl, header, remote_parse, remote);
+	err = rtnl_talk(rtnl, header, remote_parse, remote);
 	return err || !ktsn_address_is_any(remote) ? err : -ENOENT;
 }
 
 static void link_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(header);
-	bool carrying = header->nlmsg_type == RTM_NEWLINK && (info->ifi_flags & IFF_UP) &&
-			(info->ifi_flags & IFF_LOWER_UP);
+	bool there = header->nlmsg_type == RTM_NEWLINK;
+	struct rtnl_link link = {0};
 
 	/* A bridge tells of its ports in messages of its own family, without their state. */
-	if (info->ifi_family == AF_UNSPEC && watcher->link_changed)
-		watcher->link_changed(info->ifi_index, carrying, watcher->context);
+	if (info->ifi_family != AF_UNSPEC || !watcher->link_changed)
+		return;
+	link_read(header, &link);
+	watcher->link_changed(link.index, there && link.up && (info->ifi_flags & IFF_LOWER_UP),
+			      there ? link.mtu_bytes : 0, watcher->context);
 }
 
 static void neighbor_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
@@ -477,10 +384,10 @@ static int change_parse(const struct nlmsghdr *header, void *argument)
 
 int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher)
 {
-	char buffer[BUFFER_BYTES];
-	ssize_t bytes = recv(rtnl_fd(rtnl), buffer, sizeof(buffer), MSG_DONTWAIT);
+	char buffer[RTNL_BUFFER_BYTES];
+	ssize_t bytes = rtnl_receive(rtnl, buffer, sizeof(buffer));
 
 	if (bytes < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		return bytes == -EAGAIN || bytes == -EINTR || bytes == -ENOMSG ? 0 : (int)bytes;
 	return mnl_cb_run(buffer, (size_t)bytes, 0, 0, change_parse, (void *)watcher) < 0 ? -errno : 0;
 }

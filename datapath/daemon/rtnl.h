@@ -3,7 +3,8 @@
  * Questions to the kernel about one network namespace, over rtnetlink: links, routes, neighbours. The
  * kernel's own tables decide; ktsnd keeps none of its own.
  *
- * Control thread. Every call is one round trip to the kernel.
+ * Control thread. Every call is one round trip to the kernel, of 200 ms at most: -ETIMEDOUT after that. Only what the kernel
+ * itself sends counts.
  */
 #ifndef KTSN_DAEMON_RTNL_H
 #define KTSN_DAEMON_RTNL_H
@@ -104,8 +105,8 @@ int rtnl_tunnel_find(struct rtnl *rtnl, int tunnel_link_index, const uint8_t mac
 /* What a monitor tells of; each may be NULL. */
 struct rtnl_watcher {
 	void (*neighbor_changed)(const struct rtnl_neighbor *neighbor, void *context);
-	/* `carrying`: up, and with a carrier. */
-	void (*link_changed)(int link_index, bool carrying, void *context);
+	/* `carrying`: up, and with a carrier. MTU of 0: it has gone. */
+	void (*link_changed)(int link_index, bool carrying, uint32_t mtu_bytes, void *context);
 	void (*addresses_changed)(int link_index, void *context);
 	void *context;
 };

@@ -5,6 +5,7 @@
 #include "sandbox_runtime.h"
 
 #include <errno.h>
+#include <linux/bpf.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdbool.h>
@@ -123,7 +124,11 @@ static const char *const allowed[] = {
 	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |   \
 	 CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
-/* Nothing but an intruder calls them. (And bpf(), but so does DPDK when it closes an XDP socket.) */
+/* Of bpf(): to make the memory of rings, tell what a descriptor is, and see when it is gone (ring_map.h). The rest is
+ * refused and not fatal, because DPDK asks for it when it closes an XDP socket. */
+static const uint64_t bpf_allowed[] = {BPF_MAP_CREATE, BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_GET_NEXT_ID};
+
+/* Nothing but an intruder calls them. */
 static const char *const fatal[] = {
 	"execve",
 	"execveat",
@@ -192,6 +197,18 @@ static int thread_rules_add(scmp_filter_ctx filter)
 	return err ? err : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
 }
 
+static int bpf_rules_add(scmp_filter_ctx filter)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(bpf_allowed) / sizeof(bpf_allowed[0]) && !err; i++) {
+		const struct scmp_arg_cmp command = {.arg = 0, .op = SCMP_CMP_EQ, .datum_a = bpf_allowed[i]};
+
+		err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(bpf), 1, command);
+	}
+	return err;
+}
+
 static int filter_load(scmp_filter_ctx filter)
 {
 	int err = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
@@ -202,6 +219,8 @@ static int filter_load(scmp_filter_ctx filter)
 		err = fatal_add(filter);
 	if (!err)
 		err = thread_rules_add(filter);
+	if (!err)
+		err = bpf_rules_add(filter);
 	return err ? err : seccomp_load(filter);
 }
 

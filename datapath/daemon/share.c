@@ -9,6 +9,10 @@
 /* What may come at once, and still be within the rate. */
 enum { BURST_NS = 10000000 };
 
+/* To make a ring, to take one back and to close it again takes the control thread a good part of a millisecond. A pod whose
+ * processes all come at once, after a restart, gets 16 rings and then 500 a second. */
+enum { RING_WORKS_PER_SECOND = 500, RING_WORKS_BURST_NS = 30000000 };
+
 static void rate_set(struct share_rate *rate, uint32_t per_second)
 {
 	atomic_store_explicit(&rate->interval_ns, per_second ? NS_PER_SECOND / per_second : 0,
@@ -60,6 +64,8 @@ struct share *share_create(const struct share_limits *limits, uint32_t *live)
 	(*live)++;
 	share->users = 1;
 	share->messages.burst_ns = share->doorbells.burst_ns = BURST_NS;
+	share->ring_works.burst_ns = RING_WORKS_BURST_NS;
+	rate_set(&share->ring_works, RING_WORKS_PER_SECOND);
 	share_limits_set(share, limits);
 	return share;
 }

@@ -22,6 +22,8 @@ enum {
 	SHARE_LANES = 2, /* one for each outlet of the loop */
 };
 
+struct packet;
+
 struct share_limits {
 	uint32_t processes;
 	uint32_t sockets;
@@ -52,7 +54,9 @@ struct share {
 	uint32_t *live;     /* where all shares that there are are counted */
 	uint32_t processes; /* also those that ended and still have messages under way */
 	uint32_t sockets;
-	uint64_t ring_bytes;
+	uint64_t ring_bytes; /* of rings that its processes have, or kept (ring_charges.h) */
+	bool pod_gone;
+	struct share_rate ring_works; /* rings that are made or handed back, and so closed again */
 	/* The loop thread's, and read by the other. */
 	_Atomic uint32_t pending;
 	/* The loop thread's. */
@@ -64,8 +68,10 @@ struct share {
 	struct circle_link unparking; /* among the shares with destinations whose messages waited, */
 	struct circle_link *unparking_destinations; /* and those, */
 	uint32_t released;                          /* and how many such messages there are */
-	uint64_t burst;                             /* the last in which it had messages, */
-	uint32_t burst_count;                       /* and how many */
+	struct circle_link spreading; /* among the shares with messages whose copies are being made, */
+	struct packet *spreading_first, *spreading_last; /* and those */
+	uint64_t burst;                                  /* the last in which it had messages, */
+	uint32_t burst_count;                            /* and how many */
 	struct share_rate messages;
 	struct share_rate doorbells;
 };

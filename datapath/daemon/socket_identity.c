@@ -14,6 +14,15 @@
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
 #endif
+#ifndef SO_NO_CHECK
+#define SO_NO_CHECK 11
+#endif
+#ifndef SOL_UDP
+#define SOL_UDP 17
+#endif
+
+/* <linux/udp.h> */
+enum { NO_CHECK6_TX = 101 };
 
 union socket_address {
 	struct sockaddr any;
@@ -37,6 +46,26 @@ static int byte_read(int fd, int level, int option, uint8_t *byte)
 	int err = option_read(fd, level, option, &value);
 
 	*byte = (uint8_t)value;
+	return err;
+}
+
+static int flag_read(int fd, int level, int option, bool *flag)
+{
+	int value;
+	int err = option_read(fd, level, option, &value);
+
+	*flag = value != 0;
+	return err;
+}
+
+/* Whether datagrams that fit leave without the bit "don't fragment" (the kernel's ip_dont_fragment()). */
+static int fragmentable_read(int fd, bool *fragmentable)
+{
+	int discover;
+	int err = option_read(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover);
+
+	*fragmentable =
+		discover != IP_PMTUDISC_WANT && discover != IP_PMTUDISC_DO && discover != IP_PMTUDISC_PROBE;
 	return err;
 }
 
@@ -112,12 +141,14 @@ static int ipv4_options_read(int fd, struct socket_manner *manner)
 	if (!err && getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &source, &bytes))
 		err = -errno;
 	manner->multicast_source = ktsn_address_of_ipv4(source.s_addr);
-	return err;
+	if (!err)
+		err = flag_read(fd, SOL_SOCKET, SO_NO_CHECK, &manner->unchecked);
+	return err ? err : fragmentable_read(fd, &manner->fragmentable);
 }
 
 static int ipv6_options_read(int fd, struct socket_manner *manner)
 {
-	int v6only = 0, interface = 0;
+	int interface = 0;
 	int err = byte_read(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &manner->hops);
 
 	if (!err)
@@ -127,24 +158,24 @@ static int ipv6_options_read(int fd, struct socket_manner *manner)
 	if (!err)
 		err = option_read(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface);
 	if (!err)
-		err = option_read(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6only);
+		err = flag_read(fd, IPPROTO_IPV6, IPV6_V6ONLY, &manner->v6only);
+	if (!err)
+		err = flag_read(fd, SOL_UDP, NO_CHECK6_TX, &manner->unchecked6);
 	manner->multicast_interface = (uint32_t)interface;
-	manner->v6only = v6only != 0;
 	return err;
 }
 
 static int ip_options_read(int fd, struct socket_manner *manner)
 {
-	int broadcast = 0, interface = 0;
+	int interface = 0;
 	int err = ipv4_options_read(fd, manner);
 
 	if (!err && manner->family == AF_INET6)
 		err = ipv6_options_read(fd, manner);
 	if (!err)
-		err = option_read(fd, SOL_SOCKET, SO_BROADCAST, &broadcast);
+		err = flag_read(fd, SOL_SOCKET, SO_BROADCAST, &manner->broadcast);
 	if (!err)
 		err = option_read(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &interface);
-	manner->broadcast = broadcast != 0;
 	manner->interface = (uint32_t)interface;
 	return err;
 }

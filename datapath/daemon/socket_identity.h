@@ -37,6 +37,8 @@ struct socket_manner {
 	uint32_t multicast_interface_ipv4; /* IP_MULTICAST_IF by index: the one thing that the library says */
 	struct ktsn_address multicast_source; /* IP_MULTICAST_IF by address; any: none */
 	uint8_t priority;                     /* SO_PRIORITY & 15 */
+	bool unchecked, unchecked6; /* SO_NO_CHECK, UDP_NO_CHECK6_TX: IPv4 and IPv6 without UDP checksums */
+	bool fragmentable;          /* IP_MTU_DISCOVER: IPv4 without the bit "don't fragment" */
 };
 
 struct socket_identity {

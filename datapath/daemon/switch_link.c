@@ -14,8 +14,8 @@ enum {
 	/* It is connected before it fetches: all its threads have to hear of the device. */
 	FETCHES_MS = 300,
 	LOOK_MS = 10,
-	/* A poller that was interrupted goes on within. */
-	DRAIN_MS = 200,
+	/* A poller that was interrupted, or that takes a device in, goes on within. */
+	DRAIN_MS = 1000,
 };
 
 int switch_link_init(struct switch_link *link, const char *path)
@@ -56,9 +56,20 @@ bool switch_link_await(const struct switch_link *link)
 	return true;
 }
 
-void switch_link_drain(void)
+void switch_link_drain(uint32_t (*unfetched)(const struct ktsn_port *port), const struct ktsn_port *port)
 {
-	usleep(DRAIN_MS * 1000);
+	uint32_t left = unfetched(port);
+
+	for (int waited_ms = 0; left > 0 && waited_ms < DRAIN_MS; waited_ms += LOOK_MS) {
+		usleep(LOOK_MS * 1000);
+		left = unfetched(port);
+	}
+	if (left > 0)
+		log_warning(
+			"Open vSwitch has not fetched the last %u frames, which counted as sent: they may be "
+			"lost; "
+			"see `ktsn ovs status`",
+			left);
 }
 
 static void say(struct switch_link *link)

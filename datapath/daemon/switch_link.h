@@ -8,6 +8,7 @@
 
 #include "events.h"
 #include "loop.h"
+#include "port.h"
 
 #include <stdatomic.h>
 
@@ -27,8 +28,9 @@ void switch_link_changed(bool connected, void *link);
 int switch_link_watch(struct switch_link *link, struct loop *loop, struct events *events, bool connected);
 /* Waits until Open vSwitch has been connected for a while: what is sent is fetched. False when it does not come. */
 bool switch_link_await(const struct switch_link *link);
-/* Leaves Open vSwitch the time to fetch what was handed to it last. Nobody need wait for this ktsnd any more. */
-void switch_link_drain(void);
+/* Waits until Open vSwitch has fetched what was handed to it last, or does not in a second, which is logged: what is left is
+ * lost. `unfetched` counts it. Nobody need wait for this ktsnd any more. */
+void switch_link_drain(uint32_t (*unfetched)(const struct ktsn_port *port), const struct ktsn_port *port);
 /* Before the loop is destroyed. Harmless if it was never initialised. */
 void switch_link_fini(struct switch_link *link);
 

@@ -68,7 +68,18 @@ static uint32_t payload_max(const struct ktsn_frame_path *path, const struct end
 /* What the tunnel leaves of the uplink. */
 static uint32_t tunnel_mtu(const struct node *node)
 {
-	return node->uplink.mtu_bytes - KTSN_TUNNEL_HEADER_BYTES;
+	uint32_t mtu_bytes = node->uplink.mtu_bytes;
+
+	return mtu_bytes > KTSN_TUNNEL_HEADER_BYTES ? mtu_bytes - KTSN_TUNNEL_HEADER_BYTES : 0;
+}
+
+void way_payload_max_find(struct destination *destination, const struct endpoint *sender)
+{
+	struct loop_route *route = &destination->route;
+	uint32_t other_bytes = destination->here ? destination->here->mtu_bytes + tag_bytes(&route->path)
+						 : tunnel_mtu(destination->node);
+
+	route->payload_max_bytes = payload_max(&route->path, sender, other_bytes);
 }
 
 /* All of the outer headers but the remote node's addresses; once the inner path is known. */
@@ -129,8 +140,7 @@ static bool here_take(struct destination *destination, const struct endpoint *se
 		return false;
 	destination->here = here;
 	route->bridge_link_index = sender->bridge_link_index;
-	route->payload_max_bytes =
-		payload_max(&route->path, sender, here->mtu_bytes + tag_bytes(&route->path));
+	way_payload_max_find(destination, sender);
 	return true;
 }
 
@@ -258,8 +268,10 @@ static void inner_path_fill(struct destination *destination, const struct socket
 	path->tos = destination->key.carries & KTSN_APP_CARRIES_TOS ? destination->key.tos
 		    : ipv4                                          ? manner->tos
 								    : manner->tclass;
+	path->unchecked = ipv4 ? manner->unchecked : manner->unchecked6;
 	if (ipv4) {
 		path->kind = KTSN_FRAME_IPV4;
+		path->fragmentable = manner->fragmentable;
 		path->source_ipv4_be = ktsn_address_ipv4_be(&wish->source);
 		path->destination_ipv4_be = ktsn_address_ipv4_be(&wish->destination);
 		return;
@@ -290,7 +302,7 @@ static int unicast_find(struct destination *destination, const struct flow *flow
 			     node_endpoint_of(destination->node, sender->vni, &destination->address)))
 		return err;
 	tunnel_fill(&route->tunnel, destination->node, &route->path, sender->vni);
-	route->payload_max_bytes = payload_max(&route->path, sender, tunnel_mtu(destination->node));
+	way_payload_max_find(destination, sender);
 	/* Behind which node an address lives that means something on this link only, nobody was told. */
 	if (ktsn_address_is_link_local(&destination->address) && !destination->node->uplink.switched)
 		return many_find(destination, sender);
@@ -303,7 +315,7 @@ static int all_find(struct destination *destination, const struct endpoint *send
 	struct loop_route *route = &destination->route;
 
 	tunnel_fill(&route->tunnel, destination->node, &route->path, sender->vni);
-	route->payload_max_bytes = payload_max(&route->path, sender, tunnel_mtu(destination->node));
+	way_payload_max_find(destination, sender);
 	return many_find(destination, sender);
 }
 

@@ -135,19 +135,20 @@ static uint64_t two_bytes(uint8_t first, uint8_t second)
 
 static uint64_t ipv4_sum(const struct ipv4_header *header)
 {
-	return two_bytes(header->version_and_words, header->tos) + header->total_bytes_be +
+	return two_bytes(header->version_and_words, header->tos) + header->total_bytes_be + header->id_be +
 	       header->fragment_be + two_bytes(header->ttl, header->protocol) + header->source_be +
 	       header->destination_be;
 }
 
-/* An atomic datagram, never fragmented: its id means nothing and is 0 (RFC 6864 section 4.1). */
+/* The id of an atomic datagram, which nobody may fragment, means nothing and is 0 (RFC 6864 section 4.1). */
 static uint8_t *put_ipv4(uint8_t *at, const struct ktsn_frame_path *path, size_t udp_bytes)
 {
 	struct ipv4_header header = {
 		.version_and_words = IPV4_VERSION_AND_WORDS,
 		.tos = path->tos,
 		.total_bytes_be = htobe16((uint16_t)(KTSN_IPV4_HEADER_BYTES + udp_bytes)),
-		.fragment_be = htobe16(IPV4_DONT_FRAGMENT),
+		.id_be = path->fragmentable ? htobe16(path->id) : 0,
+		.fragment_be = path->fragmentable ? 0 : htobe16(IPV4_DONT_FRAGMENT),
 		.ttl = path->ttl,
 		.protocol = IP_PROTOCOL_UDP,
 		.source_be = path->source_ipv4_be,
@@ -247,7 +248,8 @@ static uint8_t *put_inner(uint8_t *at, const struct ktsn_frame_path *path,
 	if (path->kind == KTSN_FRAME_ETHERNET)
 		return at;
 	udp = udp_header(path, udp_bytes);
-	udp.checksum_be = udp_checksum_be(path, udp, payload, payload_bytes);
+	if (!path->unchecked)
+		udp.checksum_be = udp_checksum_be(path, udp, payload, payload_bytes);
 	at = path->kind == KTSN_FRAME_IPV4 ? put_ipv4(at, path, udp_bytes) : put_ipv6(at, path, udp_bytes);
 	return put(at, &udp, sizeof(udp));
 }

@@ -70,7 +70,11 @@ struct ktsn_frame_path {
 	uint8_t kind;          /* enum ktsn_frame_kind */
 	uint8_t ttl;           /* of IPv4, or hop limit of IPv6 */
 	uint8_t tos;           /* DSCP and ECN, as in IP_TOS and IPV6_TCLASS */
-	uint32_t flow_label;   /* of IPv6, 20 bits, host order */
+	bool unchecked;        /* the UDP checksum is 0, "none" */
+	bool fragmentable;     /* of IPv4: routers may cut it, so that `id` is needed */
+	uint16_t
+		id; /* of IPv4, if it is fragmentable: another one for each datagram (RFC 6864 section 4.2) */
+	uint32_t flow_label; /* of IPv6, 20 bits, host order */
 };
 
 /* The tunnel that carries it; outer addresses are those of the two nodes. */
@@ -91,8 +95,8 @@ struct ktsn_frame_tunnel {
  *
  * The UDP checksum of the inner datagram is computed over the payload already in place, so the caller
  * copies the payload first (to `frame + ktsn_frame_header_bytes(inner, tunnel)`), then builds. A computed
- * checksum of 0 is sent as 0xffff (RFC 768, RFC 8200 section 8.1). The outer UDP checksum is 0 (RFC 7348 section
- * 4.1).
+ * checksum of 0 is sent as 0xffff (RFC 768, RFC 8200 section 8.1). An `unchecked` datagram has the checksum 0 also over
+ * IPv6, where only those take it that asked for it (RFC 6935). The outer UDP checksum is 0 (RFC 7348 section 4.1).
  */
 int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *inner,
 		     const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes);

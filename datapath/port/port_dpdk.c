@@ -2,6 +2,7 @@
 #include "port_dpdk.h"
 
 #include "vhost_first.h"
+#include "vhost_left.h"
 #include "vhost_renew.h"
 #include "warm_up.h"
 
@@ -26,6 +27,7 @@
 #include <rte_ethdev.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
+#include <rte_memzone.h>
 #include <rte_thread.h>
 
 enum {
@@ -265,6 +267,20 @@ bool ktsn_port_dpdk_connected(const struct ktsn_port *port)
 	/* What the interrupt has noted; the device itself is not asked. */
 	return !dpdk->watched ||
 	       (rte_eth_link_get_nowait(dpdk->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP);
+}
+
+uint32_t ktsn_port_dpdk_unfetched(const struct ktsn_port *port)
+{
+	const struct port_dpdk *dpdk = (const struct port_dpdk *)port;
+	const struct rte_memzone *ring;
+	char name[RTE_MEMZONE_NAMESIZE];
+
+	/* DPDK's name for the memory of the one transmit queue of a virtio device. */
+	snprintf(name, sizeof(name), "port%u_vq1", dpdk->id);
+	ring = dpdk->watched ? rte_memzone_lookup(name) : NULL;
+	if (!ring || ring->len < VHOST_DESCRIPTORS * sizeof(struct vhost_descriptor))
+		return 0;
+	return vhost_left(ring->addr, VHOST_DESCRIPTORS);
 }
 
 static int link_changed(uint16_t id, enum rte_eth_event_type event, void *context, void *nothing)

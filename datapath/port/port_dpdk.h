@@ -33,4 +33,7 @@ int ktsn_port_dpdk_create(struct ktsn_port **port, const struct ktsn_port_dpdk_c
 /* Whether Open vSwitch fetches frames; true for other devices. Any thread. */
 bool ktsn_port_dpdk_connected(const struct ktsn_port *port);
 
+/* How many frames Open vSwitch has not fetched; 0 for other devices. Any thread, while nothing is sent. */
+uint32_t ktsn_port_dpdk_unfetched(const struct ktsn_port *port);
+
 #endif

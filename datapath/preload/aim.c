@@ -19,6 +19,8 @@
 
 enum {
 	SIN6_BYTES_RFC2133 = 24, /* without the scope */
+	SCM_TS_OPT_ID_TYPE = 81, /* SCM_TS_OPT_ID, since Linux 6.13 */
+	IP_PROTOCOL_TYPE = 52,   /* IP_PROTOCOL of linux/in.h, since Linux 6.5 */
 	TXTIME_ALONE_BYTES = CMSG_SPACE(sizeof(int64_t)),
 	PRIORITY_MAX = 6, /* what the kernel allows anybody (sk_set_prio_allowed) */
 };
@@ -239,6 +241,14 @@ static int ttl_read(const struct control *control, int least, struct ktsn_app_ke
 	return 0;
 }
 
+/* Of raw sockets; others say it and nothing comes of it. */
+static int protocol_read(const struct control *control)
+{
+	int protocol;
+
+	return number_read(control, 1, UINT8_MAX, &protocol);
+}
+
 static int ipv4_control_read(const struct control *control, struct ktsn_app_key *key)
 {
 	switch (control->type) {
@@ -248,6 +258,8 @@ static int ipv4_control_read(const struct control *control, struct ktsn_app_key 
 		return ttl_read(control, 1, key);
 	case IP_TOS:
 		return tos_read(control, key);
+	case IP_PROTOCOL_TYPE:
+		return protocol_read(control);
 	case IP_RETOPTS:
 		return -EOPNOTSUPP; /* options make the header longer */
 	default:
@@ -316,6 +328,16 @@ static int timestamping_read(const struct control *control)
 	return !err && flags & ~SOF_TIMESTAMPING_TX_RECORD_MASK ? -EINVAL : err;
 }
 
+/* Of a socket that counts its time stamps itself. None is made. */
+static int timestamp_number_read(const struct control *control, int fd)
+{
+	int flags = 0;
+
+	if (!option_read(fd, SO_TIMESTAMPING_OLD, &flags) || !(flags & SOF_TIMESTAMPING_OPT_ID))
+		return -EINVAL;
+	return control->bytes == CMSG_LEN(sizeof(uint32_t)) ? 0 : -EINVAL;
+}
+
 static int priority_read(const struct control *control, struct ktsn_app_key *key)
 {
 	int priority, err = number_read(control, INT32_MIN, INT32_MAX, &priority);
@@ -330,7 +352,7 @@ static int priority_read(const struct control *control, struct ktsn_app_key *key
 }
 
 /* As __sock_cmsg_send(). */
-static int socket_control_read(const struct control *control, struct ktsn_app_key *key)
+static int socket_control_read(const struct control *control, int fd, struct ktsn_app_key *key)
 {
 	switch (control->type) {
 	case SO_PRIORITY:
@@ -340,6 +362,8 @@ static int socket_control_read(const struct control *control, struct ktsn_app_ke
 	case SO_TIMESTAMPING_OLD:
 	case SO_TIMESTAMPING_NEW:
 		return timestamping_read(control);
+	case SCM_TS_OPT_ID_TYPE:
+		return timestamp_number_read(control, fd);
 	case SCM_TXTIME:      /* read by message_txtime() */
 	case SCM_RIGHTS:      /* of unix sockets; the kernel */
 	case SCM_CREDENTIALS: /* lets them pass as well */
@@ -349,13 +373,14 @@ static int socket_control_read(const struct control *control, struct ktsn_app_ke
 	}
 }
 
-static int control_read(const struct control *control, struct socket_kind kind, struct ktsn_app_key *key)
+static int control_read(const struct control *control, struct socket_kind kind, int fd,
+			struct ktsn_app_key *key)
 {
 	/* An IPv6 socket sends to IPv4 as an IPv4 socket does. */
 	bool ipv4 = kind.domain == AF_INET || key->family == AF_INET;
 
 	if (control->level == SOL_SOCKET)
-		return socket_control_read(control, key);
+		return socket_control_read(control, fd, key);
 	if (kind.domain == AF_PACKET)
 		return 0;
 	if (ipv4 && kind.domain == AF_INET6 && control->level == SOL_IPV6 && control->type == IPV6_PKTINFO)
@@ -374,18 +399,19 @@ static bool carries_something(const struct ktsn_app_key *key)
 	return key->carries || key->interface || memcmp(key->source, none, sizeof(none)) != 0;
 }
 
-static int controls_read(const struct msghdr *message, struct socket_kind kind, struct ktsn_app_key *key)
+static int controls_read(const struct msghdr *message, struct socket_kind kind, int fd,
+			 struct ktsn_app_key *key)
 {
 	struct control control;
 	int more, err = 0;
 
 	for (size_t offset = 0; (more = control_at(message, offset, &control)) > 0 && !err;
 	     offset = control_end(&control))
-		err = control_read(&control, kind, key);
+		err = control_read(&control, kind, fd, key);
 	return err ? err : more;
 }
 
-int aim_read(const struct msghdr *message, struct socket_kind kind, struct ktsn_app_key *key)
+int aim_read(const struct msghdr *message, struct socket_kind kind, int fd, struct ktsn_app_key *key)
 {
 	int said, err;
 
@@ -394,6 +420,6 @@ int aim_read(const struct msghdr *message, struct socket_kind kind, struct ktsn_
 	/* There is a transmit time, and room for nothing else. */
 	if (said < 0 || (uint32_t)message->msg_controllen <= TXTIME_ALONE_BYTES)
 		return said;
-	err = controls_read(message, kind, key);
+	err = controls_read(message, kind, fd, key);
 	return err ? err : said || carries_something(key);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where a message goes and what it carries beside payload and time, read from its msghdr as the kernel reads it
- * (ip_cmsg_send, ip6_datagram_send_ctl, packet_snd). Pure; any thread.
+ * (ip_cmsg_send, ip6_datagram_send_ctl, packet_snd). Any thread.
  */
 #ifndef KTSN_PRELOAD_AIM_H
 #define KTSN_PRELOAD_AIM_H
@@ -26,6 +26,6 @@ bool socket_kind_read(int fd, struct socket_kind *kind);
  * Fills in *key. 1 when the message says something; 0 when it leaves all to the socket; or -errno as sendmsg gives
  * it, -EOPNOTSUPP for what the kernel would do and a slot cannot hold.
  */
-int aim_read(const struct msghdr *message, struct socket_kind kind, struct ktsn_app_key *key);
+int aim_read(const struct msghdr *message, struct socket_kind kind, int fd, struct ktsn_app_key *key);
 
 #endif

@@ -60,6 +60,7 @@ void descriptors_gone(unsigned int first, unsigned int last)
 	struct range range = {.first = first, .last = last};
 
 	flow_each(gone_if_within, &range);
+	flows_end();
 }
 
 EXPORT int close(int fd)

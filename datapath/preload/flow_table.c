@@ -10,6 +10,7 @@ _Atomic(_Atomic(struct flow *) *) flow_pages[FLOW_PAGES];
 _Atomic bool flow_entered;
 static struct lock pool_lock;
 static struct flow *free_flows;
+static _Atomic(struct flow *) ended_flows; /* changed under the lock */
 
 static void *memory_map(size_t bytes)
 {
@@ -68,6 +69,30 @@ static void pool_give(struct flow *flow)
 	lock_give(&pool_lock);
 }
 
+/* The last use ended where locks may be held that its end takes. */
+static void ended_add(struct flow *flow)
+{
+	lock_take(&pool_lock);
+	flow->next_free = atomic_load_explicit(&ended_flows, memory_order_relaxed);
+	atomic_store_explicit(&ended_flows, flow, memory_order_relaxed);
+	lock_give(&pool_lock);
+}
+
+struct flow *flow_ended_take(void)
+{
+	struct flow *flow;
+
+	/* Nearly always there is none. */
+	if (!atomic_load_explicit(&ended_flows, memory_order_relaxed))
+		return NULL;
+	lock_take(&pool_lock);
+	flow = atomic_load_explicit(&ended_flows, memory_order_relaxed);
+	if (flow)
+		atomic_store_explicit(&ended_flows, flow->next_free, memory_order_relaxed);
+	lock_give(&pool_lock);
+	return flow;
+}
+
 /* Raises the count unless it is 0: then the flow has been freed. */
 static bool use_count_raise(struct flow *flow)
 {
@@ -94,7 +119,7 @@ struct flow *flow_acquire(int fd)
 		if (atomic_load_explicit(entry, memory_order_seq_cst) == flow)
 			return flow;
 		if (flow_release(flow))
-			flow_dispose(flow);
+			ended_add(flow);
 	}
 	return NULL;
 }
@@ -117,12 +142,14 @@ static void flow_reset(struct flow *flow)
 	flow->connection = 0;
 	flow->left_to_kernel = false;
 	flow->stranger = false;
+	flow->elsewhere = false;
 	flow->refused = false;
 	flow->kernel_knows = false;
 	flow->txtime_flags = 0;
 	flow->cookie = 0;
 	flow->clock = KTSN_CLOCK_REALTIME;
 	flow->multicast_interface = 0;
+	options_reset(&flow->options);
 	memset(&flow->connected, 0, sizeof(flow->connected));
 	memset(flow->others, 0, sizeof(flow->others));
 	flow->others_next = 0;
@@ -131,7 +158,9 @@ static void flow_reset(struct flow *flow)
 	atomic_store_explicit(&flow->send_buffer_bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&flow->write_shut_down, false, memory_order_relaxed);
 	atomic_store_explicit(&flow->error_looked_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&flow->asked_again_ns, 0, memory_order_relaxed);
 	waiting_reset(&flow->waiting);
+	cork_reset(&flow->cork);
 }
 
 struct flow *flow_create(void)
@@ -166,7 +195,7 @@ static void page_each(int page, bool (*visit)(int fd, struct flow *flow, void *c
 		if (!flow)
 			continue;
 		if (visit(fd, flow, context))
-			flow_dispose(flow);
+			ended_add(flow);
 	}
 }
 
@@ -183,6 +212,7 @@ static bool flow_unlock(int fd, struct flow *flow, void *context)
 	(void)context;
 	lock_reset(&flow->lock);
 	lock_reset(&flow->waiting.lock);
+	cork_forked(&flow->cork);
 	return flow_release(flow);
 }
 

@@ -9,8 +9,10 @@
 #define KTSN_PRELOAD_FLOW_TABLE_H
 
 #include "aim.h"
+#include "cork.h"
 #include "layout.h"
 #include "lock.h"
+#include "options.h"
 #include "waiting.h"
 
 #include <poll.h>
@@ -41,9 +43,12 @@ struct flow {
 		left_to_kernel; /* no ktsnd was meant to be there when it asked for SO_TXTIME: it stays the kernel's */
 	_Atomic bool
 		stranger; /* it came from another process, and ktsnd has not said yet whether it knows it */
+	_Atomic bool
+		elsewhere; /* it is in a network namespace in which the pod has no endpoint, as ktsnd said last */
 	enum ktsn_clock clock;
 	struct socket_kind kind;
-	uint64_t cookie;              /* the kernel's, of the socket; 0: none */
+	uint64_t cookie; /* the kernel's, of the socket; 0: none */
+	struct datagram_options options;
 	uint32_t multicast_interface; /* set by IP_MULTICAST_IF, which the kernel does not tell; 0: none */
 
 	/* Written under `lock`, then published by `session`. */
@@ -67,15 +72,22 @@ struct flow {
 	_Atomic uint32_t send_buffer_bytes; /* SO_SNDBUF; 0: not read yet */
 	_Atomic bool write_shut_down;       /* shutdown() for writing */
 	_Atomic int64_t error_looked_ns;    /* CLOCK_MONOTONIC_COARSE: when SO_ERROR was asked last */
+	_Atomic int64_t
+		asked_again_ns; /* the same clock: when ktsnd was asked last what it had answered already */
 	struct waiting waiting;
+	struct cork cork;
 };
 
 /* The flow of a descriptor, to be given back by flow_release(); NULL when it has none. */
 struct flow *flow_acquire(int fd);
-/* True when it was the last use: then the socket has been closed, flow_dispose() follows. */
+/* True when it was the last use: then the socket has been closed, and what the flow has is to be ended. */
 bool flow_release(struct flow *flow);
 /* Gives back the memory of a flow that nobody uses any more. */
 void flow_dispose(struct flow *flow);
+
+/* A flow whose last use ended in flow_each() or flow_acquire(), whose callers may hold locks: to be ended and disposed of
+ * (registration.h, flows_end()). NULL: none, as nearly always. */
+struct flow *flow_ended_take(void);
 
 /* Makes a flow for the caller to fill in and then enter by flow_share(). NULL without memory. Acquired, as by
  * flow_acquire(). */
@@ -86,7 +98,7 @@ struct flow *flow_create(void);
 int flow_share(struct flow *flow, int fd);
 
 /* Calls `visit` for each entry of the table with an acquired flow, which it gives back; true when the flow
- * is to be disposed of, as flow_release() says. */
+ * is to be ended, as flow_release() says. */
 void flow_each(bool (*visit)(int fd, struct flow *flow, void *context), void *context);
 
 /* In the child, right after fork: locks that other threads of the parent held. */

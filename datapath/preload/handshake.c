@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 
@@ -195,23 +194,22 @@ static int app_socket_connect(int *socket_fd)
 	return 0;
 }
 
-static int ring_map(struct session *session, int ring_fd)
+/* The kernel maps no more than there is. */
+static int ring_map(struct session *session, int ring_fd, uint64_t bytes)
 {
-	struct stat status;
-	long address, err;
+	long address;
+	int err;
 
-	err = kernel_call(SYS_fstat, ring_fd, &status);
-	if (err < 0)
-		return (int)err;
-	address = kernel_call(SYS_mmap, NULL, status.st_size, PROT_READ | PROT_WRITE,
-			      MAP_SHARED | MAP_POPULATE, ring_fd, 0L);
+	if (bytes < sizeof(struct ktsn_ring_header) || bytes > KTSN_RING_BYTES_MAX)
+		return -EPROTO;
+	address = kernel_call(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring_fd, 0L);
 	if (address < 0 && address > -4096)
 		return (int)address;
-	session->ring_bytes = (size_t)status.st_size;
+	session->ring_bytes = (size_t)bytes;
 	err = ktsn_ring_producer_init(&session->ring, (void *)address, session->ring_bytes);
 	if (err)
-		(void)kernel_call(SYS_munmap, address, status.st_size);
-	return (int)err;
+		(void)kernel_call(SYS_munmap, address, bytes);
+	return err;
 }
 
 static void fd_close(int fd)
@@ -255,7 +253,7 @@ int handshake_end(struct session *session, int socket_fd, int64_t until_ms)
 	if (!err && (fds[HANDSHAKE_RING] < 0 || fds[HANDSHAKE_DOORBELL] < 0))
 		err = -EPROTO;
 	if (!err)
-		err = ring_map(session, fds[HANDSHAKE_RING]);
+		err = ring_map(session, fds[HANDSHAKE_RING], reply.ring_bytes);
 	if (err) {
 		fd_close(fds[HANDSHAKE_RING]);
 		fd_close(fds[HANDSHAKE_DOORBELL]);

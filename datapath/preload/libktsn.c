@@ -7,18 +7,19 @@
  * for every other socket, each function here is the next one plus two loads. No thread, no output, no
  * signal handler.
  */
+#include "cork.h"
 #include "descriptors.h"
 #include "epoll_sets.h"
 #include "flow_table.h"
 #include "message.h"
 #include "next.h"
+#include "options.h"
 #include "patience.h"
 #include "registration.h"
 #include "send.h"
 #include "session.h"
 
 #include <limits.h>
-#include <linux/futex.h>
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -36,6 +37,19 @@
 #endif
 #ifndef SO_SELECT_ERR_QUEUE
 #define SO_SELECT_ERR_QUEUE 45
+#endif
+
+#ifndef SOL_UDP
+#define SOL_UDP 17
+#endif
+#ifndef UDP_CORK
+#define UDP_CORK 1
+#endif
+#ifndef UDP_NO_CHECK6_TX
+#define UDP_NO_CHECK6_TX 101
+#endif
+#ifndef SO_NO_CHECK
+#define SO_NO_CHECK 11
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
@@ -165,6 +179,7 @@ static int txtime_set(int fd, const void *value, socklen_t bytes)
 		return session_err == -ENOTCONN ? kernel_err : -ENOMEM;
 	flow->kernel_knows = kernel_err == 0;
 	flow->cookie = socket_cookie(fd);
+	options_read(&flow->options, fd);
 	if (flow->left_to_kernel)
 		(void)flow_share(flow, fd);
 	err = flow->left_to_kernel ? kernel_err : flow_enter(flow, fd, session_err);
@@ -225,6 +240,7 @@ static struct flow *flow_of_stranger(int fd, const struct msghdr *message)
 		return NULL;
 	flow->kind = kind;
 	flow->cookie = cookie;
+	options_read(&flow->options, fd);
 	flow->left_to_kernel = session_get(&session) == -ENOTCONN;
 	flow->stranger = !flow->left_to_kernel;
 	(void)flow_share(flow, fd);
@@ -256,8 +272,11 @@ static void socket_changed(int fd, void (*refresh)(struct flow *flow, int fd))
 
 	if (!flow)
 		return;
+	/* One whose connection was dissolved has lost the port that came with it. */
 	if (!flow->left_to_kernel && socket_is_bound(fd))
 		refresh(flow, fd);
+	else
+		flow_forget(flow);
 	flow_put(flow);
 }
 
@@ -272,10 +291,12 @@ static bool is_registered_option(int level, int option)
 	switch (level) {
 	case SOL_SOCKET:
 		return option == SO_PRIORITY || option == SO_BINDTODEVICE || option == SO_BINDTOIFINDEX ||
-		       option == SO_BROADCAST;
+		       option == SO_BROADCAST || option == SO_NO_CHECK;
 	case IPPROTO_IP:
 		return option == IP_TOS || option == IP_TTL || option == IP_MULTICAST_IF ||
-		       option == IP_MULTICAST_TTL;
+		       option == IP_MULTICAST_TTL || option == IP_MTU_DISCOVER;
+	case SOL_UDP:
+		return option == UDP_NO_CHECK6_TX;
 	case IPPROTO_IPV6:
 		return option == IPV6_UNICAST_HOPS || option == IPV6_TCLASS || option == IPV6_MULTICAST_IF ||
 		       option == IPV6_MULTICAST_HOPS;
@@ -320,6 +341,20 @@ static void send_buffer_changed(int fd)
 	flow_put(flow);
 }
 
+/* What was joined leaves when UDP_CORK is taken away, or set to nothing once more. */
+static void options_changed(int fd, int level, int option)
+{
+	struct flow *flow = flow_acquire(fd);
+
+	if (!flow)
+		return;
+	options_read(&flow->options, fd);
+	if (level == SOL_UDP && option == UDP_CORK &&
+	    !atomic_load_explicit(&flow->options.corked, memory_order_relaxed))
+		cork_end(flow, fd);
+	flow_put(flow);
+}
+
 EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t bytes)
 {
 	int result;
@@ -329,6 +364,8 @@ EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_
 	result = next_setsockopt(fd, level, option, value, bytes);
 	if (result == 0 && level == IPPROTO_IP && option == IP_MULTICAST_IF)
 		multicast_interface_note(fd, value, bytes);
+	if (result == 0 && options_concern(level, option))
+		options_changed(fd, level, option);
 	if (result == 0 && is_registered_option(level, option))
 		socket_changed(fd, refresh_once);
 	else if (result == 0 && level == SOL_SOCKET && (option == SO_SNDBUF || option == SO_SNDBUFFORCE))
@@ -386,14 +423,12 @@ EXPORT int connect(int fd, const struct sockaddr *address, socklen_t bytes)
 static void shut_down(int fd)
 {
 	struct flow *flow = flow_acquire(fd);
-	struct session *session = session_existing();
 
 	if (!flow)
 		return;
-	atomic_store_explicit(&flow->write_shut_down, true, memory_order_relaxed);
-	if (session)
-		(void)kernel_call(SYS_futex, ktsn_ring_space_futex(&session->ring), FUTEX_WAKE, INT_MAX, NULL,
-				  NULL, 0);
+	/* Before the wake-up; pairs with the look of waiting_space_await(). */
+	atomic_store_explicit(&flow->write_shut_down, true, memory_order_seq_cst);
+	waiting_space_wake(flow);
 	flow_put(flow);
 }
 

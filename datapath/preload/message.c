@@ -6,12 +6,6 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#ifndef SOL_UDP
-#define SOL_UDP 17
-#endif
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
 #ifndef SCM_TXTIME
 #define SCM_TXTIME 61
 #endif
@@ -62,12 +56,10 @@ static bool is_txtime(const struct control *control)
 int message_txtime(const struct msghdr *message, int64_t *txtime_ns)
 {
 	struct control control;
-	bool segmented = false;
 	int found = 0, more;
 
 	for (size_t offset = 0; (more = control_at(message, offset, &control)) > 0;
 	     offset = control_end(&control)) {
-		segmented |= control.level == SOL_UDP && control.type == UDP_SEGMENT;
 		if (!is_txtime(&control))
 			continue;
 		if (control.bytes != CMSG_LEN(sizeof(*txtime_ns)))
@@ -75,9 +67,6 @@ int message_txtime(const struct msghdr *message, int64_t *txtime_ns)
 		memcpy(txtime_ns, control.data, sizeof(*txtime_ns)); /* may be unaligned */
 		found = 1;
 	}
-	/* One datagram in, several out: not what a slot can hold. */
-	if (found && segmented)
-		return -EOPNOTSUPP;
 	return more < 0 ? more : found;
 }
 
@@ -93,6 +82,16 @@ int message_payload_bytes(const struct msghdr *message)
 		bytes += message->msg_iov[i].iov_len;
 	}
 	return (int)bytes;
+}
+
+bool message_bytes_over(const struct msghdr *message, size_t most_bytes)
+{
+	for (size_t i = 0; i < pieces_of(message) && i < MAX_PIECES; i++) {
+		if (message->msg_iov[i].iov_len > most_bytes)
+			return true;
+		most_bytes -= message->msg_iov[i].iov_len;
+	}
+	return false;
 }
 
 size_t message_payload_copy(const struct msghdr *message, uint8_t *to, size_t capacity_bytes)

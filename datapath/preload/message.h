@@ -38,6 +38,9 @@ int message_txtime(const struct msghdr *message, int64_t *txtime_ns);
 /* Bytes of payload, all of the iovec; -EMSGSIZE for more than UIO_MAXIOV pieces or 64 KiB. */
 int message_payload_bytes(const struct msghdr *message);
 
+/* Whether it is more than that. */
+bool message_bytes_over(const struct msghdr *message, size_t most_bytes);
+
 /* Copies the payload to `to`, at most `capacity_bytes` (another thread may change the iovec meanwhile).
  * Returns the number of bytes copied. */
 size_t message_payload_copy(const struct msghdr *message, uint8_t *to, size_t capacity_bytes);

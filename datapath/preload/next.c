@@ -31,6 +31,10 @@ enum next_call {
 	FORK,
 	SENDMSG,
 	SENDMMSG,
+	SEND,
+	SENDTO,
+	WRITE,
+	WRITEV,
 	RECVMSG,
 	RECVMMSG,
 	RECV,
@@ -67,6 +71,10 @@ static const char *const names[CALLS] = {
 	[FORK] = "fork",
 	[SENDMSG] = "sendmsg",
 	[SENDMMSG] = "sendmmsg",
+	[SEND] = "send",
+	[SENDTO] = "sendto",
+	[WRITE] = "write",
+	[WRITEV] = "writev",
 	[RECVMSG] = "recvmsg",
 	[RECVMMSG] = "recvmmsg",
 	[RECV] = "recv",
@@ -218,6 +226,38 @@ int next_sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flag
 
 	return next ? next(fd, messages, count, flags)
 		    : (int)syscall(SYS_sendmmsg, fd, messages, count, flags);
+}
+
+ssize_t next_send(int fd, const void *data, size_t bytes, int flags)
+{
+	ssize_t (*next)(int, const void *, size_t, int) = functions[SEND];
+
+	return next ? next(fd, data, bytes, flags)
+		    : (ssize_t)syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0);
+}
+
+ssize_t next_sendto(int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to,
+		    socklen_t to_bytes)
+{
+	ssize_t (*next)(int, const void *, size_t, int, const struct sockaddr *, socklen_t) =
+		functions[SENDTO];
+
+	return next ? next(fd, data, bytes, flags, to, to_bytes)
+		    : (ssize_t)syscall(SYS_sendto, fd, data, bytes, flags, to, to_bytes);
+}
+
+ssize_t next_write(int fd, const void *data, size_t bytes)
+{
+	ssize_t (*next)(int, const void *, size_t) = functions[WRITE];
+
+	return next ? next(fd, data, bytes) : (ssize_t)syscall(SYS_write, fd, data, bytes);
+}
+
+ssize_t next_writev(int fd, const struct iovec *pieces, int count)
+{
+	ssize_t (*next)(int, const struct iovec *, int) = functions[WRITEV];
+
+	return next ? next(fd, pieces, count) : (ssize_t)syscall(SYS_writev, fd, pieces, count);
 }
 
 ssize_t next_recvmsg(int fd, struct msghdr *message, int flags)

@@ -27,6 +27,11 @@ int next_fcntl(int fd, int command, void *argument);
 int next_fcntl64(int fd, int command, void *argument);
 int next_close_range(unsigned int first, unsigned int last, int flags);
 pid_t next_fork(void);
+ssize_t next_send(int fd, const void *data, size_t bytes, int flags);
+ssize_t next_sendto(int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to,
+		    socklen_t to_bytes);
+ssize_t next_write(int fd, const void *data, size_t bytes);
+ssize_t next_writev(int fd, const struct iovec *pieces, int count);
 ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags);
 ssize_t next_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t next_recv(int fd, void *data, size_t bytes, int flags);

@@ -9,8 +9,6 @@
 #include "registration.h"
 #include "session.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <linux/net_tstamp.h>
 
 #ifndef SO_BINDTOIFINDEX
@@ -56,9 +54,8 @@ static ssize_t report_read(struct session *session, struct flow *flow, int fd, s
 		.bytes_count = report.bytes_count,
 	};
 	copied = error_report_write(&error, message, flags);
-	if (ktsn_ring_report_done(&session->ring, report.slot))
-		(void)kernel_call(SYS_futex, ktsn_ring_space_futex(&session->ring), FUTEX_WAKE, INT_MAX, NULL,
-				  NULL, 0);
+	ktsn_ring_report_done(&session->ring, report.slot);
+	waiting_slot_freed(session);
 	return (ssize_t)copied;
 }
 

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { ASK_AGAIN_NS = 100 * 1000 * 1000 };
+
 static uint8_t flags_of(uint32_t txtime_flags)
 {
 	return (uint8_t)((txtime_flags & SOF_TXTIME_DEADLINE_MODE ? KTSN_APP_DEADLINE : 0) |
@@ -167,6 +169,13 @@ static void number_begin(struct session *session, struct flow *flow, int fd)
 	waiting_register(session, flow);
 }
 
+/* A refusal that names the kernel's way is no refusal of the message. */
+static int answer_of(const struct ktsn_app_reply *reply)
+{
+	return reply->status == -EPERM && reply->route == KTSN_APP_ROUTE_KERNEL ? FLOW_ELSEWHERE
+										: reply->status;
+}
+
 /* With the numbers that the flow has from this session, if it has. */
 static int open_request(struct session *session, struct flow *flow, int fd, struct ktsn_app_request *request)
 {
@@ -180,9 +189,12 @@ static int open_request(struct session *session, struct flow *flow, int fd, stru
 	if (!err && reply.flow != KTSN_APP_NONE) {
 		flow->number = reply.flow;
 		flow->number_session = session->number;
+		flow->connection = session->connections;
 	}
 	if (!err)
-		err = reply.status;
+		err = answer_of(&reply);
+	if (!session_premature(err))
+		atomic_store_explicit(&flow->elsewhere, err == FLOW_ELSEWHERE, memory_order_relaxed);
 	if (err)
 		return err;
 	destination_write(flow, &flow->connected, destination_make(&reply));
@@ -243,6 +255,25 @@ int flow_refresh(struct flow *flow, int fd)
 	return err;
 }
 
+bool flow_may_ask_again(struct flow *flow)
+{
+	struct timespec now;
+	int64_t now_ns, asked_ns = atomic_load_explicit(&flow->asked_again_ns, memory_order_relaxed);
+
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	now_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	return (!asked_ns || now_ns - asked_ns >= ASK_AGAIN_NS) &&
+	       atomic_compare_exchange_strong_explicit(&flow->asked_again_ns, &asked_ns, now_ns,
+						       memory_order_relaxed, memory_order_relaxed);
+}
+
+void flow_forget(struct flow *flow)
+{
+	lock_take(&flow->lock);
+	atomic_store_explicit(&flow->session, 0, memory_order_release);
+	lock_give(&flow->lock);
+}
+
 static int adopt_locked(struct session *session, struct flow *flow, int fd)
 {
 	struct ktsn_app_request request = request_make(KTSN_APP_FLOW_ADOPT, flow);
@@ -278,17 +309,33 @@ static void flow_unregister(struct flow *flow)
 	if (!session || flow->number_session != session->number)
 		return;
 	lock_take(&session->gate);
-	(void)session_request(session, &request, -1, &reply);
+	/* A ktsnd that came after it was closed was not told of it, and may have given its number to another. */
+	if (flow->connection == session->connections)
+		(void)session_request(session, &request, -1, &reply);
 	lock_give(&session->gate);
+}
+
+static void flow_end(struct flow *flow)
+{
+	cork_abandon(&flow->cork, session_existing());
+	flow_unregister(flow);
+	waiting_close(&flow->waiting);
+	flow_dispose(flow);
+}
+
+void flows_end(void)
+{
+	struct flow *flow;
+
+	while ((flow = flow_ended_take()))
+		flow_end(flow);
 }
 
 void flow_put(struct flow *flow)
 {
-	if (!flow_release(flow))
-		return;
-	flow_unregister(flow);
-	waiting_close(&flow->waiting);
-	flow_dispose(flow);
+	if (flow_release(flow))
+		flow_end(flow);
+	flows_end();
 }
 
 /* One that is refused stays what it is: this ktsnd may just not know of it yet. */

@@ -36,7 +36,7 @@ static bool flow_restore(int fd, struct flow *flow, void *context)
 
 	if (session_premature(err) || !pass->err)
 		pass->err = err;
-	/* Closed meanwhile by another thread: the gate is ours, so ktsnd hears of it with the process's end. */
+	/* Closed meanwhile by another thread: the gate is ours, so ktsnd hears of it when this call ends (flows_end()). */
 	return flow_release(flow);
 }
 

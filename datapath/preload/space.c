@@ -1,51 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "space.h"
 
-#include "kernel.h"
+#include "flow_table.h"
 
-#include <linux/futex.h>
+#include <poll.h>
 #include <time.h>
 
 #define SECOND_NS INT64_C(1000000000)
 
-enum { BITS = 32 };
+/* Between two looks where there is no descriptor to wait on. */
+enum { LOOK_NS = 5 * 1000 * 1000 };
 
-/* Who sleeps says since when: so those that slept before can be woken and no others. */
-static uint32_t bit_of(uint32_t sequence)
+static struct timespec timespec_of(int64_t ns)
 {
-	return UINT32_C(1) << (sequence % BITS);
+	return (struct timespec){.tv_sec = (time_t)(ns / SECOND_NS), .tv_nsec = (long)(ns % SECOND_NS)};
 }
 
-static struct timespec after(int64_t timeout_ns)
+static long nap(int64_t slice_ns)
 {
-	struct timespec until;
-	int64_t ns;
+	const struct timespec left = timespec_of(slice_ns < LOOK_NS ? slice_ns : LOOK_NS);
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &until);
-	ns = until.tv_nsec + timeout_ns % SECOND_NS;
-	until.tv_sec += (time_t)(timeout_ns / SECOND_NS + ns / SECOND_NS);
-	until.tv_nsec = (long)(ns % SECOND_NS);
-	return until;
+	return kernel_call(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &left, NULL) == -EINTR ? -EINTR
+											   : -ETIMEDOUT;
 }
 
-static void others_wake(struct ktsn_ring_producer *ring)
+long space_wait(struct session *session, struct flow *flow, int64_t slice_ns)
 {
-	_Atomic uint32_t *futex = ktsn_ring_space_futex(ring);
-	uint32_t now = atomic_load_explicit(futex, memory_order_seq_cst);
+	struct pollfd space = {.fd = waiting_space(flow), .events = POLLOUT};
+	/* The kernel writes into it. */
+	struct timespec left = timespec_of(slice_ns);
+	long ready;
 
-	/* Up to so many ktsnd has woken itself. */
-	if (atomic_load_explicit(&ring->header->space_waiters, memory_order_seq_cst) > KTSN_RING_SPACE_WAKES)
-		(void)kernel_call(SYS_futex, futex, FUTEX_WAKE_BITSET, KTSN_RING_SPACE_WAKES, NULL, NULL,
-				  ~bit_of(now));
-}
-
-long space_wait(struct ktsn_ring_producer *ring, uint32_t seen, int64_t timeout_ns)
-{
-	const struct timespec until = after(timeout_ns);
-	long slept = kernel_call(SYS_futex, ktsn_ring_space_futex(ring), FUTEX_WAIT_BITSET, seen, &until,
-				 NULL, bit_of(seen));
-
-	if (slept == 0)
-		others_wake(ring);
-	return slept;
+	if (space.fd < 0)
+		return nap(slice_ns);
+	waiting_space_await(session, flow);
+	ready = kernel_call(SYS_ppoll, &space, 1, &left, NULL, 0);
+	if (ready == 0)
+		return -ETIMEDOUT;
+	if (ready < 0)
+		return ready;
+	/* Closed behind our back. */
+	return space.revents & POLLNVAL ? nap(slice_ns) : 0;
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sleeping until ktsnd gives a slot back.
+ * Sleeping until ktsnd gives a slot back, or room in the socket's send buffer.
  *
- * ktsnd wakes a few threads only, and not one more than takes no time there; each of those wakes as many of the others,
- * in the application's time. So all look that slept when the slot was given back, and those that looked and sleep
- * again are left alone. Any thread.
+ * The thread waits as poll() does, on the socket's eventfd of waiting.h, which ktsnd empties in the pod's own thread. There is
+ * nothing that ktsnd's sending thread would wake: however many threads sleep, it costs them and not others. Any thread.
  */
 #ifndef KTSN_PRELOAD_SPACE_H
 #define KTSN_PRELOAD_SPACE_H
 
-#include "ring_producer.h"
+#include "session.h"
 
-/* Between ktsn_ring_space_wait_begin() and _end(), on the value `seen` that was read before the last look for space. 0 or
- * -EAGAIN: look again; -ETIMEDOUT; -EINTR. */
-long space_wait(struct ktsn_ring_producer *ring, uint32_t seen, int64_t timeout_ns);
+struct flow;
+
+/* Once, for slice_ns at most, of a socket that is registered. 0: look again; -ETIMEDOUT: likewise, and see whether ktsnd lives;
+ * -EINTR. */
+long space_wait(struct session *session, struct flow *flow, int64_t slice_ns);
 
 #endif

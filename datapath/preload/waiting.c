@@ -262,7 +262,9 @@ bool waiting_has_room(struct session *session, struct flow *flow)
 
 bool waiting_has_space(struct session *session, struct flow *flow)
 {
-	return waiting_has_room(session, flow) && ktsn_ring_has_space(&session->ring);
+	uint32_t slots = atomic_load_explicit(&flow->waiting.slots_wanted, memory_order_relaxed);
+
+	return waiting_has_room(session, flow) && ktsn_ring_has_space(&session->ring, slots);
 }
 
 void waiting_space_await(struct session *session, struct flow *flow)
@@ -276,9 +278,35 @@ void waiting_space_await(struct session *session, struct flow *flow)
 		atomic_fetch_add_explicit(&awaiting, 1, memory_order_relaxed);
 	(void)kernel_call(SYS_write, fd, &full, sizeof(full));
 	ktsn_ring_space_poll(&session->ring, flow->number);
-	/* It may have come before ktsnd knew that it is waited for. */
-	if (waiting_has_space(session, flow))
+	/* It may have come before ktsnd knew that it is waited for; or the wake-up of a shut down socket before there
+	 * was something to wake. */
+	if (waiting_has_space(session, flow) ||
+	    atomic_load_explicit(&flow->write_shut_down, memory_order_seq_cst))
 		(void)kernel_call(SYS_read, fd, &count, sizeof(count));
+}
+
+void waiting_space_wake(struct flow *flow)
+{
+	int fd = atomic_load_explicit(&flow->waiting.space_fd, memory_order_acquire);
+	uint64_t count;
+
+	if (fd >= 0)
+		(void)kernel_call(SYS_read, fd, &count, sizeof(count));
+}
+
+static bool wake_if_awaited(int fd, struct flow *flow, void *session)
+{
+	(void)fd;
+	if (atomic_load_explicit(&flow->waiting.space_awaited, memory_order_relaxed) &&
+	    waiting_has_space(session, flow))
+		waiting_space_wake(flow);
+	return flow_release(flow);
+}
+
+void waiting_slot_freed(struct session *session)
+{
+	if (waiting_any_for_space())
+		flow_each(wake_if_awaited, session);
 }
 
 static void awaited_end(struct waiting *waiting)

@@ -46,7 +46,8 @@ struct waiting {
 	_Atomic int space_fd; /* -1: none yet */
 	/* ktsnd has it; else it is given at the next wait again. */
 	_Atomic bool alarm_given, space_given;
-	_Atomic bool space_awaited; /* a send found no space, and none has succeeded since */
+	_Atomic uint32_t slots_wanted; /* by the send that found no space */
+	_Atomic bool space_awaited;    /* a send found no space, and none has succeeded since */
 	_Atomic bool places_used;
 	_Atomic bool exceptions; /* SO_SELECT_ERR_QUEUE: errors are POLLPRI as well */
 	struct epoll_place places[WAITING_EPOLL_SETS];
@@ -60,6 +61,7 @@ static inline void waiting_reset(struct waiting *waiting)
 	memset(waiting, 0, sizeof(*waiting));
 	atomic_init(&waiting->alarm_fd, -1);
 	atomic_init(&waiting->space_fd, -1);
+	atomic_init(&waiting->slots_wanted, 1);
 	waiting->far_fd = -1;
 	for (int i = 0; i < WAITING_EPOLL_SETS; i++)
 		waiting->places[i].epoll_fd = -1;
@@ -79,7 +81,7 @@ void waiting_register(struct session *session, struct flow *flow);
 /* A report was read, or looked for in vain: the alarm ends, if none is left. */
 void waiting_alarm_settle(struct session *session, struct flow *flow);
 
-/* Whether a message may be sent now: there is a slot, and room in the send buffer. */
+/* Whether a message may be sent now: there are slots, and room in the send buffer. */
 bool waiting_has_space(struct session *session, struct flow *flow);
 
 /* The second half of it alone. */
@@ -87,6 +89,12 @@ bool waiting_has_room(struct session *session, struct flow *flow);
 
 /* A send found no space: from now on the eventfd is not writable, until there is. */
 void waiting_space_await(struct session *session, struct flow *flow);
+
+/* Who waits for space looks again: the socket was shut down. */
+void waiting_space_wake(struct flow *flow);
+
+/* The process itself has given a slot back: sockets of its own that wait for space. */
+void waiting_slot_freed(struct session *session);
 
 /* A send has found it. */
 void waiting_space_found(struct flow *flow);

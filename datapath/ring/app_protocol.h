@@ -6,7 +6,8 @@
  * Everything here happens at set-up of a socket or at the first message to an address; the messages
  * themselves go through the ring.
  *
- *   HELLO        ->  the ring: two descriptors, [0] its memfd, [1] the doorbell (an eventfd)
+ *   HELLO        ->  the ring: two descriptors, [0] its memory (a map of the kernel), [1] the doorbell (an eventfd);
+ *                    and how many bytes the memory has
  *   HAND_BACK    ->  instead of HELLO, after ktsnd was restarted: the application passes the two descriptors of
  *                    the ring that it has. Until RESUME nothing is taken from it, and flows and
  *                    destinations are opened under the numbers that they had.
@@ -34,7 +35,7 @@
 #define KTSN_APP_MAGIC UINT32_C(0x6e73746b) /* "ktsn", little endian */
 
 enum {
-	KTSN_APP_VERSION = 2,
+	KTSN_APP_VERSION = 3,
 	KTSN_APP_TIMEOUT_MS = 100, /* how long libktsn waits for any reply in one go, locks held */
 	/* How long a call of an application that may block waits for a ktsnd that does not answer. */
 	KTSN_APP_PATIENCE_MS = 5000,
@@ -136,12 +137,13 @@ struct ktsn_app_reply {
 	uint32_t payload_max_bytes; /* of one datagram to that destination */
 	uint16_t clock;             /* enum ktsn_clock (FLOW_ADOPT) */
 	uint16_t flags;             /* as of FLOW_OPEN (FLOW_ADOPT) */
+	uint64_t ring_bytes;        /* of the memory (HELLO): its descriptor does not tell */
 };
 
 static_assert(sizeof(struct ktsn_app_request) == 72, "wire format");
 static_assert(offsetof(struct ktsn_app_request, interface) == 40, "wire format");
 static_assert(sizeof(struct ktsn_app_key) == 48, "compared as bytes");
-static_assert(sizeof(struct ktsn_app_reply) == 32, "wire format");
+static_assert(sizeof(struct ktsn_app_reply) == 40, "wire format");
 
 static inline void ktsn_app_key_put(struct ktsn_app_request *request, const struct ktsn_app_key *key)
 {

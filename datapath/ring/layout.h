@@ -2,8 +2,8 @@
 /*
  * The shared memory between one application process and ktsnd, byte by byte (docs/ring-layout.md).
  *
- * First stage of a packet's way. The memory is a memfd that ktsnd made and sealed against shrinking,
- * growing and further sealing, so that a mapping of it can never fault. It holds
+ * First stage of a packet's way. The memory is a map of the kernel that ktsnd made (ring_map.h): nobody can take a page of
+ * it away, so that a mapping of it never faults. It holds
  *
  *   header | ready, free and reported bitmaps | slot 0 | slot 1 | ... | slot n-1
  *
@@ -41,7 +41,7 @@
 #define KTSN_RING_MAGIC UINT64_C(0x676e69726e73746b) /* "ktsnring", little endian */
 
 enum {
-	KTSN_RING_VERSION = 2,
+	KTSN_RING_VERSION = 3,
 	KTSN_RING_SLOTS_MAX = 4096,
 	KTSN_RING_WORD_BITS = 64,
 	KTSN_RING_WORDS = KTSN_RING_SLOTS_MAX / KTSN_RING_WORD_BITS,
@@ -50,8 +50,6 @@ enum {
 	/* In front of a payload, for the headers of a message that is reported: Ethernet, IPv6, UDP take 62. */
 	KTSN_RING_HEADROOM_BYTES = 64,
 	KTSN_RING_SLOT_HEADER_BYTES = 64 + KTSN_RING_HEADROOM_BYTES,
-	/* So many threads that wait for space ktsnd wakes for a slot; they wake the others. */
-	KTSN_RING_SPACE_WAKES = 32,
 };
 
 /* Clocks that a transmit time can be given in, and the index into doorbell_before_ns. */
@@ -63,7 +61,8 @@ enum ktsn_clock {
 };
 
 /* No ring is larger: the most slots there can be, each for the largest datagram. */
-#define KTSN_RING_BYTES_MAX ((int64_t)KTSN_RING_SLOTS_MAX * 65536)
+#define KTSN_RING_SLOT_BYTES_MAX (65536 + KTSN_RING_SLOT_HEADER_BYTES)
+#define KTSN_RING_BYTES_MAX      ((uint64_t)(KTSN_RING_SLOTS_MAX + 1) * KTSN_RING_SLOT_BYTES_MAX)
 
 enum ktsn_slot_state {
 	KTSN_SLOT_FREE = 0,
@@ -83,7 +82,7 @@ struct ktsn_ring_header {
 	uint32_t slot_count;   /* a multiple of KTSN_RING_WORD_BITS */
 	uint32_t slot_bytes;   /* distance of slots, header included; a multiple of the cache line */
 	uint32_t slots_offset; /* of slot 0 from the start of the memory */
-	uint64_t total_bytes;  /* size of the memfd */
+	uint64_t total_bytes;  /* size of the memory, in whole pages */
 
 	/* Written by producers, cleared by the consumer: bit w says that word w of `ready` may not be 0. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t ready_summary;
@@ -100,11 +99,9 @@ struct ktsn_ring_header {
 	/* Timed messages that were refused because ktsnd did not answer (counted by the library). */
 	_Atomic uint64_t unanswered;
 
-	/* Producers that wait for a free slot sleep on space_sequence (a futex). */
-	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint32_t space_waiters;
-	_Atomic uint32_t space_sequence;
+	alignas(KTSN_CACHE_LINE_BYTES) uint32_t reserved[2];
 	_Atomic uint32_t reports_read; /* by the library, of all that ktsnd made in this ring, modulo 2^32 */
-	/* Not 0: sockets, by number in space_polled, wait for space in poll or epoll. Set by the library, taken by
+	/* Not 0: sockets, by number in space_polled, wait for space: in a send, in poll or epoll. Set by the library, taken by
 	 * ktsnd. */
 	_Atomic uint32_t space_pollers;
 	_Atomic uint64_t space_polled[KTSN_RING_FLOWS / KTSN_RING_WORD_BITS];
@@ -139,7 +136,7 @@ static_assert(offsetof(struct ktsn_ring_header, doorbell_before_ns) == 128, "lay
 static_assert(offsetof(struct ktsn_ring_header, trace) == 152, "layout");
 static_assert(offsetof(struct ktsn_ring_header, next_sequence) == 192, "layout");
 static_assert(offsetof(struct ktsn_ring_header, unanswered) == 208, "layout");
-static_assert(offsetof(struct ktsn_ring_header, space_waiters) == 256, "layout");
+static_assert(offsetof(struct ktsn_ring_header, reserved) == 256, "layout");
 static_assert(offsetof(struct ktsn_ring_header, ready) == 320, "layout");
 static_assert(offsetof(struct ktsn_ring_header, free) == 832, "layout");
 static_assert(offsetof(struct ktsn_ring_header, reports_read) == 264, "layout");

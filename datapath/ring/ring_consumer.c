@@ -28,7 +28,7 @@ static void collect_slot(struct ktsn_ring_consumer *ring, uint32_t slot)
 
 static void show_free(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
-	/* Sequentially consistent with the load of space_waiters: a producer that announces itself after
+	/* Sequentially consistent with the load of space_pollers: a socket that announces itself after
 	 * that load finds this bit. */
 	atomic_fetch_or_explicit(&ring->header->free[slot / KTSN_RING_WORD_BITS],
 				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
@@ -314,17 +314,9 @@ void ktsn_ring_reports_discard(struct ktsn_ring_consumer *ring, uint32_t flow)
 	}
 }
 
-bool ktsn_ring_space_wake_due(struct ktsn_ring_consumer *ring)
-{
-	if (atomic_load_explicit(&ring->header->space_waiters, memory_order_seq_cst) == 0)
-		return false;
-	atomic_fetch_add_explicit(&ring->header->space_sequence, 1, memory_order_seq_cst);
-	return true;
-}
-
 bool ktsn_ring_space_polled(struct ktsn_ring_consumer *ring)
 {
-	/* As space_waiters: a socket that announces itself after this load finds what was given back. */
+	/* A socket that announces itself after this load finds what was given back. */
 	if (atomic_load_explicit(&ring->header->space_pollers, memory_order_seq_cst) == 0)
 		return false;
 	atomic_store_explicit(&ring->header->space_pollers, 0, memory_order_seq_cst);
@@ -334,11 +326,6 @@ bool ktsn_ring_space_polled(struct ktsn_ring_consumer *ring)
 uint64_t ktsn_ring_space_pollers(struct ktsn_ring_consumer *ring, uint32_t w)
 {
 	return atomic_exchange_explicit(&ring->header->space_polled[w], 0, memory_order_seq_cst);
-}
-
-_Atomic uint32_t *ktsn_ring_consumer_space_futex(struct ktsn_ring_consumer *ring)
-{
-	return &ring->header->space_sequence;
 }
 
 void ktsn_ring_trace_set(struct ktsn_ring_consumer *ring, bool traced)

@@ -101,14 +101,7 @@ bool ktsn_ring_reports_any(const struct ktsn_ring_consumer *ring);
 /* Frees all unread reports of a flow that has ended. */
 void ktsn_ring_reports_discard(struct ktsn_ring_consumer *ring, uint32_t flow);
 
-/*
- * True when producers wait for space, which is when the caller must wake all who sleep on the futex of
- * *ktsn_ring_consumer_space_futex(). Call once after a number of releases.
- */
-bool ktsn_ring_space_wake_due(struct ktsn_ring_consumer *ring);
-_Atomic uint32_t *ktsn_ring_consumer_space_futex(struct ktsn_ring_consumer *ring);
-
-/* The same for sockets that wait in poll or epoll; and which, by number in word w. They are told once. */
+/* Whether sockets wait for space; and which, by number in word w. They are told once. Asked after a number of releases. */
 bool ktsn_ring_space_polled(struct ktsn_ring_consumer *ring);
 uint64_t ktsn_ring_space_pollers(struct ktsn_ring_consumer *ring, uint32_t w);
 

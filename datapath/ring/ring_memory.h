@@ -1,48 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of a ring: made, sealed and mapped by ktsnd, one for each application process.
+ * The memory of a ring: made and mapped by ktsnd, one for each application process.
  *
- * ktsnd's control thread. The descriptor goes to the application by SCM_RIGHTS.
+ * ktsnd's. The descriptor goes to the application by SCM_RIGHTS. Size and geometry are always this ktsnd's word, never what
+ * stands in the memory.
  */
 #ifndef KTSN_RING_MEMORY_H
 #define KTSN_RING_MEMORY_H
 
 #include "layout.h"
 
+#include <stdbool.h>
+
+/* How a ring is laid out. */
+struct ktsn_ring_geometry {
+	uint32_t slot_count; /* a multiple of KTSN_RING_WORD_BITS */
+	uint32_t slot_bytes; /* a multiple of the cache line */
+};
+
 struct ktsn_ring_memory {
 	void *address;
 	size_t bytes;
-	uint32_t slot_count;
-	uint32_t slot_bytes;
+	struct ktsn_ring_geometry geometry;
 	int fd;
-	uint64_t inode; /* of the memfd: the same in every process */
+	uint32_t id; /* of the map: the same in every process */
 };
 
+/* For slot_count slots (rounded up to a multiple of 64) that each hold payload_bytes. */
+struct ktsn_ring_geometry ktsn_ring_geometry_make(uint32_t slot_count, uint32_t payload_bytes);
+/* Whether a ring can be like that. */
+bool ktsn_ring_geometry_valid(struct ktsn_ring_geometry geometry);
+/* Bytes to be mapped, in whole pages. */
+size_t ktsn_ring_memory_bytes(struct ktsn_ring_geometry geometry);
+
+/* Makes the memory of a valid geometry, writes its header, marks all slots free and maps it. 0 or -errno
+ * (ktsn_ring_map_create()); undone by ktsn_ring_memory_destroy(). */
+int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, struct ktsn_ring_geometry geometry);
+
 /*
- * Makes a memfd for slot_count slots (rounded up to a multiple of 64, at most KTSN_RING_SLOTS_MAX) that
- * each hold payload_bytes, writes its header, marks all slots free, seals it against a change of size
- * and maps it. 0 or -errno; undone by ktsn_ring_memory_destroy().
+ * Takes memory over that another ktsnd made, if it is exactly what this one would make of that geometry: 0; -EPERM when it
+ * is something else, which is known before any of it is mapped; -EPROTO, -EPROTONOSUPPORT or -EBADMSG as
+ * ktsn_ring_producer_init(). The descriptor becomes the memory's on success only.
  */
-int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, uint32_t slot_count, uint32_t payload_bytes);
+int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd, struct ktsn_ring_geometry geometry);
 
-/* Bytes of such a memory. */
-size_t ktsn_ring_memory_bytes(uint32_t slot_count, uint32_t payload_bytes);
-
-/*
- * Takes over the memory that an application hands back after ktsnd was restarted, as a stranger's: the
- * descriptor must be a memfd sealed like ours, of exactly the size that its header says. The descriptor
- * becomes the memory's on success only. 0; -EPROTO, -EPROTONOSUPPORT or -EBADMSG as
- * ktsn_ring_producer_init(); -EPERM as of ktsn_ring_memory_check(); -ENOMEM when it has more bytes than it may have: that is
- * known before any of it is mapped.
- */
-int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd, uint64_t bytes_max);
-
-/* Whether a descriptor is a memfd of ordinary pages, sealed like ours: 0 or -EPERM. Waits for nothing, whatever it is. */
-int ktsn_ring_memory_check(int fd);
-
-/* Inode of such a memfd, 0 when it cannot be told. */
-uint64_t ktsn_ring_memory_inode(int fd);
-
+/* The descriptor stays open: it is the caller's again. */
+void ktsn_ring_memory_unmap(struct ktsn_ring_memory *memory);
 void ktsn_ring_memory_destroy(struct ktsn_ring_memory *memory);
 
 #endif

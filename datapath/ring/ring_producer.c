@@ -77,12 +77,30 @@ int ktsn_ring_claim(struct ktsn_ring_producer *ring, uint32_t *slot)
 	return -EAGAIN;
 }
 
-bool ktsn_ring_has_space(const struct ktsn_ring_producer *ring)
+bool ktsn_ring_has_space(const struct ktsn_ring_producer *ring, uint32_t slots)
 {
-	for (uint32_t w = 0; w < ring->slot_count / KTSN_RING_WORD_BITS; w++)
-		if (atomic_load_explicit(&ring->header->free[w], memory_order_seq_cst))
-			return true;
-	return false;
+	uint32_t free = 0;
+
+	for (uint32_t w = 0; w < ring->slot_count / KTSN_RING_WORD_BITS && free < slots; w++) {
+		uint64_t bits = atomic_load_explicit(&ring->header->free[w], memory_order_seq_cst);
+
+		for (; bits && free < slots; bits &= bits - 1)
+			free++;
+	}
+	return free >= slots;
+}
+
+static void slot_free(struct ktsn_ring_producer *ring, uint32_t slot)
+{
+	atomic_store_explicit(&slot_at(ring, slot)->state, KTSN_SLOT_FREE, memory_order_release);
+	/* As in ktsn_ring_release(). */
+	atomic_fetch_or_explicit(&ring->header->free[slot / KTSN_RING_WORD_BITS],
+				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
+}
+
+void ktsn_ring_unclaim(struct ktsn_ring_producer *ring, uint32_t slot)
+{
+	slot_free(ring, slot);
 }
 
 uint64_t ktsn_ring_released_bytes(const struct ktsn_ring_producer *ring, uint32_t flow)
@@ -140,24 +158,6 @@ bool ktsn_ring_doorbell_due(struct ktsn_ring_producer *ring, enum ktsn_clock clo
 		atomic_load_explicit(&ring->header->doorbell_before_ns[clock], memory_order_seq_cst);
 
 	return before_ns == KTSN_DOORBELL_ALWAYS || txtime_ns < before_ns;
-}
-
-uint32_t ktsn_ring_space_wait_begin(struct ktsn_ring_producer *ring)
-{
-	/* The waiter is announced before the last look for space; see ktsn_ring_release(). */
-	atomic_fetch_add_explicit(&ring->header->space_waiters, 1, memory_order_seq_cst);
-	atomic_thread_fence(memory_order_seq_cst);
-	return atomic_load_explicit(&ring->header->space_sequence, memory_order_seq_cst);
-}
-
-void ktsn_ring_space_wait_end(struct ktsn_ring_producer *ring)
-{
-	atomic_fetch_sub_explicit(&ring->header->space_waiters, 1, memory_order_relaxed);
-}
-
-_Atomic uint32_t *ktsn_ring_space_futex(struct ktsn_ring_producer *ring)
-{
-	return &ring->header->space_sequence;
 }
 
 /* The number of a report of that flow in that slot; UINT64_MAX when there is none. */
@@ -248,17 +248,9 @@ int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct
 	return 0;
 }
 
-bool ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot)
+void ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot)
 {
-	struct ktsn_ring_header *header = ring->header;
-
-	atomic_store_explicit(&slot_at(ring, slot)->state, KTSN_SLOT_FREE, memory_order_release);
-	atomic_fetch_add_explicit(&header->reports_read, 1, memory_order_relaxed);
-	/* As in ktsn_ring_release(). */
-	atomic_fetch_or_explicit(&header->free[slot / KTSN_RING_WORD_BITS],
-				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
-	if (atomic_load_explicit(&header->space_waiters, memory_order_seq_cst) == 0)
-		return false;
-	atomic_fetch_add_explicit(&header->space_sequence, 1, memory_order_seq_cst);
-	return true;
+	/* Before another may be reported in it. */
+	atomic_fetch_add_explicit(&ring->header->reports_read, 1, memory_order_relaxed);
+	slot_free(ring, slot);
 }

@@ -37,6 +37,9 @@ int ktsn_ring_producer_init(struct ktsn_ring_producer *ring, void *memory, size_
 /* Takes a free slot. 0, or -EAGAIN when none is free. */
 int ktsn_ring_claim(struct ktsn_ring_producer *ring, uint32_t *slot);
 
+/* Gives a claimed slot back unused. */
+void ktsn_ring_unclaim(struct ktsn_ring_producer *ring, uint32_t slot);
+
 /* Where the payload of a claimed slot goes, payload_capacity_bytes of room. */
 uint8_t *ktsn_ring_payload(struct ktsn_ring_producer *ring, uint32_t slot);
 
@@ -53,8 +56,8 @@ bool ktsn_ring_doorbell_due(struct ktsn_ring_producer *ring, enum ktsn_clock clo
 /* Bytes of the flow's messages that ktsnd is done with, since the ring was made. */
 uint64_t ktsn_ring_released_bytes(const struct ktsn_ring_producer *ring, uint32_t flow);
 
-/* Whether a slot is free now. */
-bool ktsn_ring_has_space(const struct ktsn_ring_producer *ring);
+/* Whether so many slots are free now. */
+bool ktsn_ring_has_space(const struct ktsn_ring_producer *ring, uint32_t slots);
 
 /* Announces that the flow's socket waits for space in poll or epoll: look once more after that. */
 void ktsn_ring_space_poll(struct ktsn_ring_producer *ring, uint32_t flow);
@@ -72,16 +75,7 @@ struct ktsn_ring_report {
 bool ktsn_ring_report_waits(struct ktsn_ring_producer *ring, uint32_t flow);
 int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct ktsn_ring_report *report);
 
-/* Frees the slot of a report that was taken. True when producers wait for space: the caller wakes all who
- * sleep on *ktsn_ring_space_futex(). */
-bool ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot);
-
-/*
- * Waiting for space: _begin announces a waiter and returns the value to sleep on (futex of
- * *ktsn_ring_space_futex()); claim once more before sleeping; _end when done, however it ended.
- */
-uint32_t ktsn_ring_space_wait_begin(struct ktsn_ring_producer *ring);
-void ktsn_ring_space_wait_end(struct ktsn_ring_producer *ring);
-_Atomic uint32_t *ktsn_ring_space_futex(struct ktsn_ring_producer *ring);
+/* Frees the slot of a report that was taken. Who of the process waits for space is the caller's to wake. */
+void ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot);
 
 #endif

@@ -3,8 +3,14 @@
  * The strategies `etf` and `etf-deadline`: earliest transmit time first, over all classes, as the kernel's
  * qdisc of that name in its two modes (tc-etf(8)). A packet that cannot leave at its time is dropped.
  *
- * Unlike the kernel's, which sends up to `delta` early and drops what is late by any amount, none leaves
- * before its time, and the tolerance says how late is too late.
+ * The kernel's begins to send `delta` before the transmit time and drops what is later than that time: a wake-up that is late
+ * by less costs nothing. Here nothing leaves before its time, and a packet has as long after it:
+ *
+ *                    transmit time
+ *   ------|<----- delta ----->|<----- delta ----->|-----> time
+ *               tc-etf(8)             here
+ *
+ * A deadline is one in both.
  */
 #include "strategy.h"
 
@@ -29,6 +35,12 @@ static unsigned int first_class(const struct ktsn_shaper *shaper)
 	return first;
 }
 
+/* How late it may leave. */
+static int64_t allowance_ns(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)
+{
+	return packet->deadline ? shaper->config.tolerance_ns : shaper->config.delta_ns;
+}
+
 static struct selection etf_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
 	const struct ktsn_shaper_packet *packet;
@@ -39,7 +51,7 @@ static struct selection etf_select(struct ktsn_shaper *shaper, int64_t now_tai_n
 	selection.traffic_class = first_class(shaper);
 	packet = class_first(shaper, selection.traffic_class);
 	selection.at_tai_ns = earliest(shaper, packet, now_tai_ns);
-	if (!packet->patient && selection.at_tai_ns - packet->txtime_tai_ns > shaper->config.tolerance_ns) {
+	if (!packet->patient && selection.at_tai_ns - packet->txtime_tai_ns > allowance_ns(shaper, packet)) {
 		selection.verdict = KTSN_DROP_MISSED;
 		selection.at_tai_ns = now_tai_ns > packet->txtime_tai_ns ? now_tai_ns : packet->txtime_tai_ns;
 	}

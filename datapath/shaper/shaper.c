@@ -232,6 +232,11 @@ bool ktsn_strategy_judges_handover(enum ktsn_strategy strategy)
 	return strategy == KTSN_STRATEGY_ETF || strategy == KTSN_STRATEGY_ETF_DEADLINE;
 }
 
+bool ktsn_strategy_sends_at_once(enum ktsn_strategy strategy)
+{
+	return strategy == KTSN_STRATEGY_ETF_DEADLINE;
+}
+
 int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
 	return selection_find(shaper, now_tai_ns)->at_tai_ns;

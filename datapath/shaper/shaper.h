@@ -46,7 +46,8 @@ struct ktsn_shaper_config {
 	enum ktsn_strategy strategy;
 	uint64_t link_speed_bps; /* 0: without limit, frames take no time */
 	int64_t guard_band_ns;   /* a frame must have left so long before its gate closes */
-	int64_t tolerance_ns;    /* etf: later than this after its transmit time a packet is dropped */
+	int64_t delta_ns;        /* etf: later than this after its transmit time a packet is dropped */
+	int64_t tolerance_ns;    /* etf-deadline: the same after its deadline */
 };
 
 /* What is to become of a packet that comes back. */
@@ -96,6 +97,10 @@ int ktsn_shaper_enqueue_handed(struct ktsn_shaper *shaper, struct ktsn_shaper_la
 
 /* Whether the strategy judges packets by when they were handed over. */
 bool ktsn_strategy_judges_handover(enum ktsn_strategy strategy);
+
+/* Whether what the strategy takes leaves as soon as the link is free, and is dropped at once otherwise: then no packet may
+ * wait outside until its transmit time is near. */
+bool ktsn_strategy_sends_at_once(enum ktsn_strategy strategy);
 
 /* The clock was set back: what was reckoned with the old time, that the link is busy until then, is void. */
 void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper);

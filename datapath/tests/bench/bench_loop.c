@@ -7,6 +7,7 @@
  */
 #include "bench_suites.h"
 #include "clock.h"
+#include "doorbells.h"
 #include "loop.h"
 #include "port_null.h"
 #include "ring_memory.h"
@@ -18,7 +19,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum {
@@ -53,6 +53,8 @@ struct application {
 	struct ktsn_ring_memory memory;
 	struct ktsn_ring_producer producer;
 	struct share share;
+	struct doorbells *doorbells;
+	int doorbell_fd;
 	struct loop_ring *ring;
 	struct loop_flow *flow;
 	struct loop_destination *destination;
@@ -99,7 +101,8 @@ static void must(int result, const char *what)
 
 static void application_open(struct bed *bed, struct application *application, uint64_t number)
 {
-	must(ktsn_ring_memory_create(&application->memory, SLOTS, PAYLOAD_BYTES), "make a ring");
+	must(ktsn_ring_memory_create(&application->memory, ktsn_ring_geometry_make(SLOTS, PAYLOAD_BYTES)),
+	     "make a ring");
 	must(ktsn_ring_producer_init(&application->producer, application->memory.address,
 				     application->memory.bytes),
 	     "use a ring");
@@ -108,9 +111,14 @@ static void application_open(struct bed *bed, struct application *application, u
 	for (int i = 0; i < SHARE_LANES; i++)
 		application->share.lanes[i] = bench_alloc(ktsn_shaper_lane_bytes());
 	application->ring->share = &application->share;
-	application->ring->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	must(doorbells_create(&application->doorbells, loop_epoll_fd(bed->loop), 0), "make a doorbell");
+	application->doorbell_fd = doorbell_make();
+	application->ring->doorbell_set_fd = doorbell_join(application->doorbells, application->doorbell_fd);
+	must(application->ring->doorbell_set_fd < 0 ? application->ring->doorbell_set_fd : 0,
+	     "listen to a doorbell");
 	ktsn_ring_consumer_init(&application->ring->consumer, application->memory.address,
-				application->memory.slot_count, application->memory.slot_bytes);
+				application->memory.geometry.slot_count,
+				application->memory.geometry.slot_bytes);
 	application->flow = bench_alloc(sizeof(*application->flow));
 	application->flow->ring = application->ring;
 	application->flow->number = number;
@@ -132,7 +140,8 @@ static void application_close(struct application *application)
 {
 	for (int i = 0; i < SHARE_LANES; i++)
 		free(application->share.lanes[i]);
-	close(application->ring->doorbell_fd);
+	doorbell_leave(application->doorbells, application->ring->doorbell_set_fd, application->doorbell_fd);
+	doorbells_destroy(application->doorbells);
 	ktsn_ring_memory_destroy(&application->memory);
 	free(application->destination);
 	free(application->flow);
@@ -157,7 +166,7 @@ static bool send_one(struct bed *bed, struct application *application, uint32_t 
 	ktsn_ring_publish(&application->producer, slot, &message);
 	if (bed->way->producer &&
 	    ktsn_ring_doorbell_due(&application->producer, KTSN_CLOCK_TAI, message.txtime_ns))
-		(void)!write(application->ring->doorbell_fd, &one, sizeof(one));
+		(void)!write(application->doorbell_fd, &one, sizeof(one));
 	return true;
 }
 

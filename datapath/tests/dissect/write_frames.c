@@ -40,6 +40,9 @@ struct hop {
 	uint8_t destination_ipv6[16];
 	uint32_t flow_label;
 	uint16_t ethertype;
+	uint16_t id;
+	bool fragmentable;
+	bool unchecked;
 };
 
 static const struct hop node_to_node = {
@@ -120,6 +123,31 @@ static const struct hop pod_to_group_ipv6 = {
 	.flow_label = 0xfffff,
 };
 
+static const struct hop fragmentable = {
+	.source_mac = {2, 0, 0, 0, 0, 1},
+	.destination_mac = {2, 0, 0, 0, 0, 2},
+	.source_ipv4 = {10, 1, 0, 1},
+	.destination_ipv4 = {10, 1, 0, 2},
+	.source_port = 40000,
+	.destination_port = 40001,
+	.ttl = 64,
+	.id = 0xfffe,
+	.fragmentable = true,
+};
+
+static const struct hop fragmentable_unchecked = {
+	.source_mac = {2, 0, 0, 0, 0, 1},
+	.destination_mac = {2, 0, 0, 0, 0, 2},
+	.source_ipv4 = {10, 1, 0, 1},
+	.destination_ipv4 = {10, 1, 0, 2},
+	.source_port = 40000,
+	.destination_port = 40001,
+	.ttl = 64,
+	.id = 0x0102,
+	.fragmentable = true,
+	.unchecked = true,
+};
+
 static const struct hop of_layer_2 = {
 	.source_mac = {2, 0, 0, 0, 0, 1},
 	.destination_mac = {2, 0, 0, 0, 0, 2},
@@ -149,6 +177,10 @@ static const struct flow flows[] = {
 	{&pod_to_group_ipv6, NULL, 0, 0, 0},
 	{&pod_to_pod_ipv6, &node_to_node, 42, 0, 0},
 	{&pod_to_group_ipv6, &node_to_group, 43, 100, 5},
+	{&fragmentable, NULL, 0, 0, 0},
+	{&fragmentable_unchecked, NULL, 0, 0, 0},
+	{&fragmentable, &node_to_node, 46, 0, 0},
+	{&fragmentable_unchecked, &node_to_node, 47, 7, 3},
 	{&of_layer_2, NULL, 0, 0, 0},
 	{&of_layer_2, &node_to_node, 44, 0, 0},
 	{&of_layer_2, &node_to_node, 45, 7, 3},
@@ -217,15 +249,13 @@ static void ip_len(const struct layer *layer)
 
 static void ip_id(const struct layer *layer)
 {
-	(void)layer;
-	printf("0x0000");
+	printf("0x%04x", layer->hop->id);
 }
 
-/* Don't fragment, and nothing else. */
+/* Don't fragment or not, and nothing else. */
 static void ip_flags(const struct layer *layer)
 {
-	(void)layer;
-	printf("0x02");
+	printf("0x%02x", layer->hop->fragmentable ? 0 : 2);
 }
 
 static void ip_frag_offset(const struct layer *layer)
@@ -433,7 +463,8 @@ static struct expected expect(const struct flow *flow, const uint8_t *payload, s
 			(struct layer){flow->outer, 8 + inner_header_bytes(flow->inner) + payload_bytes,
 				       CHECKSUM_NOT_PRESENT, flow->vlan_id != 0};
 	expected.layers[expected.layer_count++] =
-		(struct layer){flow->inner, payload_bytes, CHECKSUM_GOOD, false};
+		(struct layer){flow->inner, payload_bytes,
+			       flow->inner->unchecked ? CHECKSUM_NOT_PRESENT : CHECKSUM_GOOD, false};
 	return expected;
 }
 
@@ -447,6 +478,9 @@ static struct ktsn_frame_path path_of(const struct hop *hop)
 		.kind = hop->kind,
 		.flow_label = hop->flow_label,
 		.ethertype_be = htobe16(hop->ethertype),
+		.id = hop->id,
+		.fragmentable = hop->fragmentable,
+		.unchecked = hop->unchecked,
 	};
 
 	memcpy(path.source_mac, hop->source_mac, sizeof(path.source_mac));

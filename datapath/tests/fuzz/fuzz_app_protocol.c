@@ -104,8 +104,8 @@ static void pod_begin(bool network)
 
 	uplink.link_index = network ? (int)if_nametoindex("fuzz0") : 1;
 	uplink.local_address_be = inet_addr("10.9.0.1");
-	must(node_init(&fixture.node, fixture.events, fixture.loop, &uplink, &shaping, &limits, RING_SLOTS) ==
-	     0);
+	must(node_init(&fixture.node, fixture.events, fixture.loop, &uplink, &shaping, &limits, RING_SLOTS,
+		       16 << 20) == 0);
 	snprintf(fixture.path, sizeof(fixture.path), "/tmp/ktsn-fuzz-%d.sock", (int)getpid());
 	must(node_socket_add(&fixture.node, "pod", fixture.path, &refusal) == 0);
 	if (!network)

@@ -87,6 +87,8 @@ static void ipv4_addresses_check(const uint8_t *ip, const struct ktsn_frame_path
 	must(memcmp(ip + 12, &path->source_ipv4_be, 4) == 0);
 	must(memcmp(ip + 16, &path->destination_ipv4_be, 4) == 0);
 	must(ip[1] == path->tos && ip[8] == path->ttl);
+	must(be16_at(ip + 4) == (path->fragmentable ? path->id : 0));
+	must(be16_at(ip + 6) == (path->fragmentable ? 0 : 0x4000));
 }
 
 static void ports_check(const uint8_t *udp, const struct ktsn_frame_path *path)
@@ -137,14 +139,16 @@ static void inner_check(const uint8_t *inner, size_t bytes, size_t tag_bytes,
 	} else if (path->kind == KTSN_FRAME_IPV6) {
 		must(be16_at(ip - 2) == 0x86dd);
 		ipv6_check(ip, ip_bytes, path);
-		udp_check(ip + KTSN_IPV6_HEADER_BYTES, ip_bytes - KTSN_IPV6_HEADER_BYTES, true, 32);
+		udp_check(ip + KTSN_IPV6_HEADER_BYTES, ip_bytes - KTSN_IPV6_HEADER_BYTES, !path->unchecked,
+			  32);
 		ports_check(ip + KTSN_IPV6_HEADER_BYTES, path);
 		must(ktsn_frame_flow_label(path) && ktsn_frame_flow_label(path) < 1 << 20);
 	} else {
 		must(be16_at(ip - 2) == 0x0800);
 		ipv4_check(ip, ip_bytes);
 		ipv4_addresses_check(ip, path);
-		udp_check(ip + KTSN_IPV4_HEADER_BYTES, ip_bytes - KTSN_IPV4_HEADER_BYTES, true, 8);
+		udp_check(ip + KTSN_IPV4_HEADER_BYTES, ip_bytes - KTSN_IPV4_HEADER_BYTES, !path->unchecked,
+			  8);
 		ports_check(ip + KTSN_IPV4_HEADER_BYTES, path);
 	}
 }
@@ -172,19 +176,32 @@ static void frame_check(const uint8_t *frame, size_t bytes, const struct wish *w
 	must(ktsn_frame_wire_bytes(bytes) >= KTSN_ETHER_MIN_BYTES + KTSN_WIRE_OVERHEAD_BYTES);
 }
 
+/* Any byte of the input is not a bool yet. */
+static void bool_tame(bool *flag)
+{
+	uint8_t byte;
+
+	memcpy(&byte, flag, sizeof(byte));
+	*flag = byte & 1;
+}
+
+static void path_tame(struct ktsn_frame_path *path, uint8_t kind)
+{
+	path->kind = kind;
+	bool_tame(&path->unchecked);
+	bool_tame(&path->fragmentable);
+}
+
 /* What the daemon never asks for: options refuse it. */
 static void wish_tame(struct wish *wish)
 {
-	uint8_t switched;
 
-	wish->inner.kind %= KTSN_FRAME_ETHERNET + 1;
-	wish->tunnel.outer.kind = KTSN_FRAME_IPV4;
+	path_tame(&wish->inner, wish->inner.kind % (KTSN_FRAME_ETHERNET + 1));
+	path_tame(&wish->tunnel.outer, KTSN_FRAME_IPV4);
 	wish->tunnel.vni &= 0xffffff;
 	wish->tunnel.vlan_id %= 4095;
 	wish->tunnel.pcp &= 7;
-	/* Any byte of the input: not a bool yet. */
-	memcpy(&switched, &wish->tunnel.switched, sizeof(switched));
-	wish->tunnel.switched = switched & 1;
+	bool_tame(&wish->tunnel.switched);
 	if (wish->tunnel.switched && !wish->tunnel.vlan_id)
 		wish->tunnel.vlan_id = 1;
 	wish->tunnelled &= 1;

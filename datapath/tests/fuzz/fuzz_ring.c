@@ -5,6 +5,7 @@
  * lies beyond the ring (AddressSanitizer watches the memory's ends), and what is taken fits its slot.
  */
 #include "ring_consumer.h"
+#include "ring_map.h"
 #include "ring_memory.h"
 
 #include <errno.h>
@@ -18,7 +19,6 @@ enum {
 	SLOTS_MAX = 256,
 	SLOT_BYTES = KTSN_RING_SLOT_HEADER_BYTES + 2 * KTSN_CACHE_LINE_BYTES,
 	TAKES_MAX = 2 * SLOTS_MAX,
-	ADOPTED_BYTES_MAX = 1 << 20,
 };
 
 struct input {
@@ -175,7 +175,6 @@ static void doorbells(struct model *model, struct input *input)
 	int64_t before_ns[KTSN_CLOCKS] = {next_byte(input), INT64_MIN, KTSN_DOORBELL_ALWAYS};
 
 	ktsn_ring_doorbell_set(&model->ring, before_ns);
-	(void)ktsn_ring_space_wake_due(&model->ring);
 	if (ktsn_ring_space_polled(&model->ring))
 		for (uint32_t w = 0; w < KTSN_RING_FLOWS / KTSN_RING_WORD_BITS; w++)
 			(void)ktsn_ring_space_pollers(&model->ring, w);
@@ -264,29 +263,27 @@ static void consume(struct input *input)
 	free(model.memory);
 }
 
-/* Memory that an application hands back: what is adopted can be consumed from one end to the other. */
+/* Memory that an application hands back: what is taken can be consumed from one end to the other, and its geometry is never
+ * what the header says. */
 static void adopt(struct input *input)
 {
-	static const int seals[] = {F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_WRITE};
+	const struct ktsn_ring_geometry geometry =
+		ktsn_ring_geometry_make((1u + next_byte(input) % 2) * 64, next_byte(input));
 	struct ktsn_ring_memory memory;
 	struct ktsn_ring_consumer ring;
 	struct ktsn_ring_taken taken;
-	uint8_t sealing = next_byte(input);
-	off_t bytes = (off_t)next_below(input, 65536) * 64 % ADOPTED_BYTES_MAX;
-	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size_t bytes = ktsn_ring_memory_bytes(geometry);
+	int fd = ktsn_ring_map_create(bytes);
 
-	must(fd >= 0 && ftruncate(fd, bytes) == 0);
-	must(pwrite(fd, input->data, input->left < (size_t)bytes ? input->left : (size_t)bytes, 0) >= 0);
-	for (size_t i = 0; i < sizeof(seals) / sizeof(seals[0]); i++)
-		if (sealing >> i & 1)
-			(void)fcntl(fd, F_ADD_SEALS, seals[i]);
-	if (ktsn_ring_memory_adopt(&memory, fd, KTSN_RING_BYTES_MAX)) {
+	must(fd >= 0);
+	must(pwrite(fd, input->data, input->left < bytes ? input->left : bytes, 0) >= 0);
+	if (ktsn_ring_memory_adopt(&memory, fd, geometry)) {
 		close(fd);
 		return;
 	}
-	/* The seal against seals came before that against writing, which then could not be added. */
-	must((sealing & 0x7) == 0x7 && memory.bytes == (size_t)bytes);
-	ktsn_ring_consumer_init(&ring, memory.address, memory.slot_count, memory.slot_bytes);
+	must(memory.geometry.slot_count == geometry.slot_count &&
+	     memory.geometry.slot_bytes == geometry.slot_bytes);
+	ktsn_ring_consumer_init(&ring, memory.address, geometry.slot_count, geometry.slot_bytes);
 	must(ktsn_ring_recover(&ring) <= ring.slot_count);
 	for (uint32_t i = 0; i < ring.slot_count && ktsn_ring_take(&ring, &taken) != 0; i++)
 		must(taken.slot < ring.slot_count);

@@ -39,8 +39,11 @@ struct options {
 	clockid_t clock;
 	int priority; /* SO_PRIORITY; -1: the kernel's default */
 	bool deadline;
+	bool ahead; /* each message is handed over ahead_ns before its transmit time */
+	int64_t ahead_ns;
 	long hold_ms;
-	struct sockaddr_in to;
+	struct sockaddr_storage to;
+	socklen_t to_bytes;
 	struct message messages[MESSAGES_MAX];
 	int count;
 };
@@ -57,16 +60,17 @@ struct envelope {
 static const char usage[] =
 	"Usage: ktsn-test-send [options] ADDR PORT OFFSET_US:TEXT...\n"
 	"\n"
-	"Sends each TEXT to ADDR PORT, in the order given, with the transmit time now + OFFSET_US (which "
-	"may\n"
-	"be negative); with \"-\" as the offset, without a transmit time.\n"
+	"Sends each TEXT to ADDR (IPv4 or IPv6) PORT, in the order given, with the transmit time now + "
+	"OFFSET_US\n"
+	"(which may be negative); with \"-\" as the offset, without a transmit time.\n"
 	"\n"
 	"  --unconnected     name the address with every message instead of connecting the socket\n"
-	"  --bind PORT       bind the socket to this port first\n"
+	"  --bind PORT       bind the socket to this port first (IPv4)\n"
 	"  --clock CLOCK     tai, monotonic or realtime (default: tai)\n"
 	"  --sendmmsg        send with sendmmsg instead of sendmsg\n"
 	"  --priority N      give the socket this priority once it is connected\n"
 	"  --deadline        the transmit times are deadlines\n"
+	"  --ahead US        hand each message over so long before its transmit time, not all at once\n"
 	"  --hold MS         keep the socket open for this long afterwards\n"
 	"\n"
 	"Prints a line per message: transmit time in ns (\"-\": none), result of the send, errno.\n";
@@ -125,6 +129,17 @@ static int hold_read(const char *text, long *hold_ms)
 	return 0;
 }
 
+static int ahead_read(const char *text, struct options *options)
+{
+	int64_t ahead_us;
+
+	if (number_read(text, '\0', 0, INT32_MAX, &ahead_us))
+		return complain(text, "a number of microseconds");
+	options->ahead = true;
+	options->ahead_ns = ahead_us * NS_PER_US;
+	return 0;
+}
+
 static int priority_read(const char *text, int *priority)
 {
 	int64_t number;
@@ -165,6 +180,8 @@ static int option_read(int id, struct options *options)
 	case 'd':
 		options->deadline = true;
 		return 0;
+	case 'a':
+		return ahead_read(optarg, options);
 	case 'h':
 		return hold_read(optarg, &options->hold_ms);
 	default:
@@ -173,16 +190,25 @@ static int option_read(int id, struct options *options)
 	}
 }
 
-static int address_read(char **arguments, struct sockaddr_in *to)
+static int address_read(char **arguments, struct options *options)
 {
+	struct sockaddr_in *in = (struct sockaddr_in *)&options->to;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&options->to;
 	uint16_t port;
 
-	if (inet_pton(AF_INET, arguments[0], &to->sin_addr) != 1)
-		return complain(arguments[0], "an IPv4 address");
 	if (port_read(arguments[1], &port))
 		return -1;
-	to->sin_family = AF_INET;
-	to->sin_port = htons(port);
+	if (inet_pton(AF_INET, arguments[0], &in->sin_addr) == 1) {
+		in->sin_family = AF_INET;
+		in->sin_port = htons(port);
+		options->to_bytes = sizeof(*in);
+	} else if (inet_pton(AF_INET6, arguments[0], &in6->sin6_addr) == 1) {
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = htons(port);
+		options->to_bytes = sizeof(*in6);
+	} else {
+		return complain(arguments[0], "an IPv4 or IPv6 address");
+	}
 	return 0;
 }
 
@@ -192,7 +218,7 @@ static int operands_read(int count, char **arguments, struct options *options)
 		fputs(usage, stderr);
 		return -1;
 	}
-	if (address_read(arguments, &options->to))
+	if (address_read(arguments, options))
 		return -1;
 	options->count = count - 2;
 	for (int i = 0; i < options->count; i++)
@@ -204,10 +230,15 @@ static int operands_read(int count, char **arguments, struct options *options)
 static int options_read(int argc, char **argv, struct options *options)
 {
 	static const struct option long_options[] = {
-		{"unconnected", no_argument, NULL, 'u'}, {"bind", required_argument, NULL, 'b'},
-		{"clock", required_argument, NULL, 'c'}, {"sendmmsg", no_argument, NULL, 'm'},
-		{"hold", required_argument, NULL, 'h'},  {"priority", required_argument, NULL, 'p'},
-		{"deadline", no_argument, NULL, 'd'},    {NULL, 0, NULL, 0},
+		{"unconnected", no_argument, NULL, 'u'},
+		{"bind", required_argument, NULL, 'b'},
+		{"clock", required_argument, NULL, 'c'},
+		{"sendmmsg", no_argument, NULL, 'm'},
+		{"hold", required_argument, NULL, 'h'},
+		{"priority", required_argument, NULL, 'p'},
+		{"deadline", no_argument, NULL, 'd'},
+		{"ahead", required_argument, NULL, 'a'},
+		{NULL, 0, NULL, 0},
 	};
 	int id;
 
@@ -236,7 +267,7 @@ static int socket_set_up(int fd, const struct options *options)
 		return fail("set SO_TXTIME");
 	if (options->bind_port && bind_to(fd, options->bind_port))
 		return -1;
-	if (!options->unconnected && connect(fd, (const struct sockaddr *)&options->to, sizeof(options->to)))
+	if (!options->unconnected && connect(fd, (const struct sockaddr *)&options->to, options->to_bytes))
 		return fail("connect the socket");
 	if (options->priority >= 0 &&
 	    setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &options->priority, sizeof(options->priority)))
@@ -275,10 +306,18 @@ static void envelope_fill(struct envelope *envelope, struct msghdr *header, stru
 	*header = (struct msghdr){.msg_iov = &envelope->payload, .msg_iovlen = 1};
 	if (options->unconnected) {
 		header->msg_name = &options->to;
-		header->msg_namelen = sizeof(options->to);
+		header->msg_namelen = options->to_bytes;
 	}
 	if (message->timed)
 		txtime_attach(header, envelope, message->txtime_ns);
+}
+
+static void wait_until(clockid_t clock, int64_t at_ns)
+{
+	struct timespec at = {.tv_sec = at_ns / NS_PER_S, .tv_nsec = at_ns % NS_PER_S};
+
+	while (clock_nanosleep(clock, TIMER_ABSTIME, &at, NULL) == EINTR)
+		;
 }
 
 static void send_one_by_one(int fd, struct options *options)
@@ -289,6 +328,8 @@ static void send_one_by_one(int fd, struct options *options)
 		struct msghdr header;
 
 		envelope_fill(&envelope, &header, options, message);
+		if (options->ahead)
+			wait_until(options->clock, message->txtime_ns - options->ahead_ns);
 		message->result = (int)sendmsg(fd, &header, 0);
 		message->error = message->result < 0 ? errno : 0;
 	}
@@ -336,7 +377,7 @@ int main(int argc, char **argv)
 
 	if (options_read(argc, argv, &options))
 		return 2;
-	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	fd = socket(options.to.ss_family, SOCK_DGRAM, 0);
 	if (fd < 0) {
 		fail("make a socket");
 		return 1;

@@ -46,6 +46,11 @@ static int guard_band_line(struct replay_parser *parser, const char *values)
 	return number_read(values, &parser->replay.config.guard_band_ns);
 }
 
+static int delta_line(struct replay_parser *parser, const char *values)
+{
+	return number_read(values, &parser->replay.config.delta_ns);
+}
+
 static int tolerance_line(struct replay_parser *parser, const char *values)
 {
 	return number_read(values, &parser->replay.config.tolerance_ns);
@@ -159,6 +164,7 @@ int replay_line(struct replay_parser *parser, const char *line)
 		{"strategy", strategy_line},
 		{"link-speed-bps", link_speed_line},
 		{"guard-band-ns", guard_band_line},
+		{"delta-ns", delta_line},
 		{"tolerance-ns", tolerance_line},
 		{"schedule", schedule_line},
 		{"entry", entry_line},

@@ -6,6 +6,7 @@
  *   strategy NAME
  *   link-speed-bps N
  *   guard-band-ns N
+ *   delta-ns N
  *   tolerance-ns N
  *   schedule AT ADMIN-GATE-STATES BASE-TIME CYCLE-TIME CYCLE-TIME-EXTENSION
  *     entry TIME-INTERVAL-VALUE GATE-STATES-VALUE

@@ -11,14 +11,19 @@
 
 #include <cmocka.h>
 
-void bench_create(struct bench *bench, uint32_t packets, uint32_t buffers, enum ktsn_clock clock)
+void bench_create_for(struct bench *bench, const struct rig_config *config, enum ktsn_clock clock)
 {
-	rig_create(&bench->rig, &(struct rig_config){packets, buffers, 10000});
+	rig_create(&bench->rig, config);
 	rig_ring_open(&bench->rig, &bench->ring, BENCH_SLOTS);
 	bench->flow = rig_flow_open(&bench->rig, &bench->ring, 0, 7, clock);
 	bench->destination =
 		rig_destination_open(&bench->rig, &bench->ring, 0, bench->flow, DESTINATION_RESOLVED);
 	bench->counters = loop_counters(bench->rig.loop);
+}
+
+void bench_create(struct bench *bench, uint32_t packets, uint32_t buffers, enum ktsn_clock clock)
+{
+	bench_create_for(bench, &(struct rig_config){packets, buffers, 10000, 10000}, clock);
 }
 
 void bench_init(struct bench *bench, uint32_t packets, uint32_t buffers, enum ktsn_clock clock)

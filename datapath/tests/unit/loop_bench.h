@@ -20,6 +20,7 @@ struct bench {
 };
 
 /* Not yet running. */
+void bench_create_for(struct bench *bench, const struct rig_config *config, enum ktsn_clock clock);
 void bench_create(struct bench *bench, uint32_t packets, uint32_t buffers, enum ktsn_clock clock);
 void bench_init(struct bench *bench, uint32_t packets, uint32_t buffers, enum ktsn_clock clock);
 /* Closes all, as when the process ends. What was sent has left or been dropped, and every slot is free. */

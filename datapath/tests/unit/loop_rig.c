@@ -2,6 +2,7 @@
 #include "loop_rig.h"
 
 #include "clock.h"
+#include "doorbells.h"
 
 #include <endian.h>
 #include <inttypes.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -32,6 +32,7 @@ void rig_create(struct rig *rig, const struct rig_config *config)
 		.packets = config->packets,
 		.spin_ns = 60000,
 		.late_after_ns = config->late_after_ns,
+		.delta_ns = config->delta_ns,
 		.cpu = -1,
 	};
 
@@ -141,12 +142,14 @@ void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots)
 
 void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint32_t payload_bytes)
 {
-	assert_int_equal(ktsn_ring_memory_create(&ring->memory, slots, payload_bytes), 0);
+	assert_int_equal(
+		ktsn_ring_memory_create(&ring->memory, ktsn_ring_geometry_make(slots, payload_bytes)), 0);
 	/* The daemon's own mapping, so that ThreadSanitizer sees both sides meet. */
 	assert_int_equal(ktsn_ring_producer_init(&ring->producer, ring->memory.address, ring->memory.bytes),
 			 0);
-	ring->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	ring->doorbell_fd = doorbell_make();
 	assert_true(ring->doorbell_fd >= 0);
+	assert_int_equal(doorbells_create(&ring->doorbells, loop_epoll_fd(rig->loop), 0), 0);
 	ring->ring = calloc(1, sizeof(*ring->ring));
 	assert_non_null(ring->ring);
 	ring->share = (struct share){.pending_max = UINT32_MAX, .horizon_ns = INT64_MAX};
@@ -156,9 +159,11 @@ void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, u
 	}
 	ring->ring->share = &ring->share;
 	ring->ring->object = (struct loop_object){.kind = LOOP_RING, .owner = ring->ring};
-	ring->ring->doorbell_fd = ring->doorbell_fd;
-	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.slot_count,
-				ring->memory.slot_bytes);
+	ring->doorbell_set_fd = ring->ring->doorbell_set_fd =
+		doorbell_join(ring->doorbells, ring->doorbell_fd);
+	assert_true(ring->doorbell_set_fd >= 0);
+	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.geometry.slot_count,
+				ring->memory.geometry.slot_bytes);
 	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = ring->ring});
 }
 
@@ -172,7 +177,8 @@ void rig_ring_fini(struct rig_ring *ring)
 	for (int i = 0; i < SHARE_LANES; i++)
 		free(ring->share.lanes[i]);
 	ktsn_ring_memory_destroy(&ring->memory);
-	close(ring->doorbell_fd);
+	doorbell_leave(ring->doorbells, ring->doorbell_set_fd, ring->doorbell_fd);
+	doorbells_destroy(ring->doorbells);
 }
 
 uint32_t rig_ring_free_slots(const struct rig_ring *ring)

@@ -22,6 +22,7 @@ struct rig_config {
 	uint32_t packets;
 	uint32_t buffers;
 	int64_t late_after_ns;
+	int64_t delta_ns;
 };
 
 struct rig_grave;
@@ -41,9 +42,10 @@ struct rig {
 struct rig_ring {
 	struct ktsn_ring_memory memory;
 	struct ktsn_ring_producer producer;
-	int doorbell_fd;
-	struct share share;     /* without limits */
-	struct loop_ring *ring; /* the loop's */
+	int doorbell_fd, doorbell_set_fd;
+	struct doorbells *doorbells; /* of this ring only */
+	struct share share;          /* without limits */
+	struct loop_ring *ring;      /* the loop's */
 };
 
 /* What is sent; `flow` and `destination` are numbers within the ring. */

@@ -24,7 +24,7 @@ struct ring_pair {
 /* 0 or -errno. */
 static inline int ring_pair_init(struct ring_pair *pair, uint32_t slot_count, uint32_t payload_bytes)
 {
-	int err = ktsn_ring_memory_create(&pair->memory, slot_count, payload_bytes);
+	int err = ktsn_ring_memory_create(&pair->memory, ktsn_ring_geometry_make(slot_count, payload_bytes));
 
 	if (err)
 		return err;
@@ -34,8 +34,8 @@ static inline int ring_pair_init(struct ring_pair *pair, uint32_t slot_count, ui
 		ktsn_ring_memory_destroy(&pair->memory);
 		return -ENOMEM;
 	}
-	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.slot_count,
-				pair->memory.slot_bytes);
+	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.geometry.slot_count,
+				pair->memory.geometry.slot_bytes);
 	return ktsn_ring_producer_init(&pair->producer, pair->application, pair->memory.bytes);
 }
 

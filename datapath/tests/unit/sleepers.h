@@ -22,13 +22,13 @@ enum { SLEEPERS_MAX = 256, SLEEPERS_TRIES = 30000 };
 
 struct sleepers {
 	struct ktsn_ring_producer *ring;
-	void (*wait)(struct sleepers *sleepers); /* until `end` */
+	void (*wait)(struct sleepers *sleepers);
+	int call; /* the system call in which they wait */
 	uint32_t count;
 	pthread_t threads[SLEEPERS_MAX];
 	_Atomic int tids[SLEEPERS_MAX];
 	_Atomic uint32_t tids_count;
 	_Atomic uint32_t woken;
-	atomic_bool end;
 };
 
 static __thread bool sleeper_announced;
@@ -63,15 +63,15 @@ static inline void sleepers_start(struct sleepers *sleepers, uint32_t count)
 			sleepers_fail("cannot be started");
 }
 
-/* In the futex, by what the kernel says of the thread: its state, and the system call it is in. */
-static inline bool sleeper_asleep(int tid)
+/* In the call that it waits in (futex, ppoll), by what the kernel says of the thread: its state, and the system call it is in. */
+static inline bool sleeper_asleep(int tid, int call_number)
 {
 	char path[64], call[32], expected[32];
 	FILE *file;
 	bool asleep;
 
 	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
-	snprintf(expected, sizeof(expected), "%d ", (int)SYS_futex);
+	snprintf(expected, sizeof(expected), "%d ", call_number);
 	file = fopen(path, "re");
 	if (!file)
 		return false;
@@ -85,7 +85,7 @@ static inline uint32_t sleepers_asleep(struct sleepers *sleepers)
 	uint32_t asleep = 0;
 
 	for (uint32_t i = 0; i < atomic_load(&sleepers->tids_count); i++)
-		asleep += sleeper_asleep(atomic_load(&sleepers->tids[i]));
+		asleep += sleeper_asleep(atomic_load(&sleepers->tids[i]), sleepers->call);
 	return asleep;
 }
 

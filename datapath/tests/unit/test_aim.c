@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -25,8 +26,12 @@ enum { CONTROL_BYTES = 256 };
 static const struct socket_kind ipv4 = {AF_INET, false}, ipv6 = {AF_INET6, false},
 				packet_raw = {AF_PACKET, true}, packet_dgram = {AF_PACKET, false};
 
+/* Newer than the headers may be. */
+enum { IP_PROTOCOL_CONTROL = 52, SCM_TS_OPT_ID_CONTROL = 81 };
+
 /* A message with a transmit time, and whatever a test adds. */
 struct letter {
+	int fd;
 	struct msghdr message;
 	uint8_t control[CONTROL_BYTES];
 	struct sockaddr_in6 to_ipv6;
@@ -78,7 +83,7 @@ static void address_to(struct letter *letter, const char *text, uint32_t scope)
 
 static int read_as(struct letter *letter, struct socket_kind kind)
 {
-	return aim_read(&letter->message, kind, &letter->key);
+	return aim_read(&letter->message, kind, letter->fd, &letter->key);
 }
 
 static void what_says_nothing_is_left_to_the_socket(void **state)
@@ -262,6 +267,8 @@ static void bad_control_messages_are_refused(void **state)
 		{{AF_INET, false}, IPPROTO_IP, IP_TOS, 256, -EINVAL},
 		{{AF_INET, false}, IPPROTO_IP, IP_PKTINFO, 1, -EINVAL},
 		{{AF_INET, false}, IPPROTO_IP, 999, 1, -EINVAL},
+		{{AF_INET, false}, IPPROTO_IP, IP_PROTOCOL_CONTROL, 0, -EINVAL},
+		{{AF_INET, false}, IPPROTO_IP, IP_PROTOCOL_CONTROL, 256, -EINVAL},
 		{{AF_INET, false}, IPPROTO_IP, IP_RETOPTS, 1, -EOPNOTSUPP},
 		{{AF_INET, false}, SOL_SOCKET, SO_PRIORITY, 7, -EPERM},
 		{{AF_INET, false}, SOL_SOCKET, SO_PRIORITY, -1, -EPERM},
@@ -378,6 +385,26 @@ static void link_addresses_say_where_datagrams_go(void **state)
 	assert_int_equal(read_as(&letter, packet_dgram), -EINVAL);
 }
 
+static void what_says_nothing_of_a_frame_is_taken(void **state)
+{
+	int flags = SOF_TIMESTAMPING_OPT_ID;
+	struct letter letter;
+
+	(void)state;
+	letter_init(&letter);
+	add_int(&letter, IPPROTO_IP, IP_PROTOCOL_CONTROL, IPPROTO_UDP);
+	assert_int_equal(read_as(&letter, ipv4), 0);
+	/* The number of a time stamp: of a socket that asked for numbers of its own. */
+	add_int(&letter, SOL_SOCKET, SCM_TS_OPT_ID_CONTROL, 4711);
+	letter.fd = socket(AF_INET, SOCK_DGRAM, 0);
+	assert_int_equal(read_as(&letter, ipv4), -EINVAL);
+	assert_int_equal(setsockopt(letter.fd, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof(flags)), 0);
+	assert_int_equal(read_as(&letter, ipv4), 0);
+	add(&letter, SOL_SOCKET, SCM_TS_OPT_ID_CONTROL, CMSG_LEN(1), &flags, 1);
+	assert_int_equal(read_as(&letter, ipv4), -EINVAL);
+	close(letter.fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -390,6 +417,7 @@ int main(void)
 		cmocka_unit_test(ipv6_defaults_can_be_asked_for),
 		cmocka_unit_test(ipv6_defaults_come_back),
 		cmocka_unit_test(a_mark_is_refused),
+		cmocka_unit_test(what_says_nothing_of_a_frame_is_taken),
 		cmocka_unit_test(bad_control_messages_are_refused),
 		cmocka_unit_test(lengths_that_lie_are_refused),
 		cmocka_unit_test(interfaces_must_agree),

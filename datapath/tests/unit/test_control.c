@@ -224,6 +224,8 @@ static void status_is_the_example(void **state)
 		.counters = &counters,
 		.said = {.kernel_path = 0, .unanswered = 6},
 		.limit_refusals = 5,
+		.ring_memory_bytes = 860160,
+		.ring_memory_max_bytes = 536870912,
 		.clock = {37, true, 16000, 1000, -1250, 10000000},
 	};
 
@@ -328,8 +330,8 @@ static void peers_are_the_example(void **state)
 static void departures_are_the_example(void **state)
 {
 	static const struct departure records[] = {
-		{1, 7, 1700000000000000000, 1700000000000000071},
-		{2, 7, 1700000000001000000, 1700000000001000064},
+		{1, 7, 1700000000000000000, 1700000000000000071, false},
+		{2, 7, 1700000000001000000, 1700000000001000064, true},
 	};
 
 	(void)state;

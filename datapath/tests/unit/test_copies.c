@@ -6,6 +6,7 @@
 #include "loop_rig.h"
 
 #include <endian.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static void group_init(struct group *group, uint32_t packets, enum loop_destinat
 {
 	struct loop_flow *flow;
 
-	rig_create(&group->rig, &(struct rig_config){packets, packets, 10000});
+	rig_create(&group->rig, &(struct rig_config){packets, packets, 10000, 10000});
 	rig_ring_open(&group->rig, &group->ring, SLOTS);
 	flow = rig_flow_open(&group->rig, &group->ring, 0, 7, KTSN_CLOCK_TAI);
 	group->copies = copies;
@@ -132,6 +133,38 @@ static void a_message_leaves_once_to_each_at_its_time(void **state)
 	check_each_once(&group, PEERS + 1, "second");
 	assert_int_equal(counter_read(&group.counters->copies_sent), 2 * (PEERS + 1));
 	assert_int_equal(counter_read(&group.counters->copies_dropped), 0);
+	group_fini(&group, 2);
+}
+
+static uint16_t id_of_frame(const struct group *group, size_t index, const char *text)
+{
+	uint32_t bytes;
+	const uint8_t *frame = ktsn_port_fake_sent(group->rig.port, index, &bytes);
+	const uint8_t *ip = frame + bytes - strlen(text) - KTSN_UDP_HEADER_BYTES - KTSN_IPV4_HEADER_BYTES;
+
+	return (uint16_t)(ip[4] << 8 | ip[5]);
+}
+
+/* As the kernel sends them, which numbers a datagram before it is copied; the next has another. */
+static void copies_of_a_message_that_may_be_fragmented_have_one_id(void **state)
+{
+	static const char *const texts[] = {"first", "second"};
+	struct loop_copies *copies = copies_make(PEERS, true);
+	struct group group = {0};
+
+	(void)state;
+	for (uint32_t i = 0; i < copies->count; i++)
+		copies->routes[i].path.fragmentable = true;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies);
+	group.destination->route.path.fragmentable = true;
+	group.destination->flow->ipv4_id = UINT16_MAX;
+	for (uint32_t m = 0; m < 2; m++) {
+		send_at(&group, 0, texts[m]);
+		rig_wait_counter(&group.rig, &group.counters->sent, m + 1);
+		for (size_t i = 0; i <= PEERS; i++)
+			assert_int_equal(id_of_frame(&group, m * (PEERS + 1) + i, texts[m]),
+					 m ? 0 : UINT16_MAX);
+	}
 	group_fini(&group, 2);
 }
 
@@ -337,10 +370,35 @@ static void closing_waits_for_every_copy(void **state)
 	free(group.copies);
 }
 
+/* A successor takes what has begun to leave for uncertain: it does not send the other copies. */
+static void a_loop_that_is_to_stand_sends_the_other_copies_first(void **state)
+{
+	enum { MANY = 30, PATIENCE_NS = 2000000 };
+	struct group group = {0};
+	int64_t asked_ns;
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(MANY, false));
+	/* One at a time, and a while between them. */
+	ktsn_port_fake_limit_next(group.rig.port, UINT32_MAX, 1);
+	send_at(&group, 0, "in part");
+	while (!counter_read(&group.counters->copies_sent))
+		sched_yield();
+	asked_ns = clock_ns(CLOCK_MONOTONIC);
+	loop_pause(group.rig.loop);
+	/* Or the machine stood still. */
+	if (clock_ns(CLOCK_MONOTONIC) - asked_ns < PATIENCE_NS)
+		assert_int_equal(counter_read(&group.counters->copies_sent), MANY);
+	loop_resume(group.rig.loop);
+	rig_wait_counter(&group.rig, &group.counters->sent, 1);
+	group_fini(&group, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_message_leaves_once_to_each_at_its_time),
+		cmocka_unit_test(copies_of_a_message_that_may_be_fragmented_have_one_id),
 		cmocka_unit_test(a_slot_is_free_when_the_copies_have_left),
 		cmocka_unit_test(one_copy_at_a_time_is_not_sent_again),
 		cmocka_unit_test(a_message_counts_as_dropped_when_no_copy_left),
@@ -352,6 +410,7 @@ int main(void)
 		cmocka_unit_test(parked_messages_do_not_wait_for_each_others_packets),
 		cmocka_unit_test(copies_beyond_what_a_pod_may_have_are_dropped),
 		cmocka_unit_test(closing_waits_for_every_copy),
+		cmocka_unit_test(a_loop_that_is_to_stand_sends_the_other_copies_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

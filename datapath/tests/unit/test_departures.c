@@ -31,14 +31,16 @@ static int tear_down(void **state)
 /* Each record's fields follow from its number, so that one put together from two shows. */
 static void add(struct departures *departures, uint64_t sequence)
 {
-	departures_add(departures, sequence * 3, (int64_t)sequence * 5, (int64_t)sequence * 7);
+	departures_add(departures, sequence * 3, (int64_t)sequence * 5, (int64_t)sequence * 7,
+		       sequence % 3 == 0);
 }
 
 static bool is_whole(const struct departure *record)
 {
 	return record->flow == record->sequence * 3 &&
 	       record->requested_tai_ns == (int64_t)record->sequence * 5 &&
-	       record->departed_tai_ns == (int64_t)record->sequence * 7;
+	       record->departed_tai_ns == (int64_t)record->sequence * 7 &&
+	       record->overrun == (record->sequence % 3 == 0);
 }
 
 static void add_many(struct departures *departures, uint64_t first, uint64_t last)

@@ -58,7 +58,7 @@ static int set_up(void **state)
 	*state = bench;
 	if (!bench)
 		return -1;
-	rig_create(&bench->rig, &(struct rig_config){64, 64, 10000});
+	rig_create(&bench->rig, &(struct rig_config){64, 64, 10000, 10000});
 	rig_ring_open(&bench->rig, &bench->ring, 64);
 	bench->node.loop = bench->rig.loop;
 	bench->pod.node = &bench->node;

@@ -43,7 +43,7 @@ static int set_up(void **state)
 
 	*state = bench;
 	atomic_store(&tai_ahead_s, TAI_OFFSET_S);
-	rig_init(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_init(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	rig_ring_open(&bench->rig, &bench->ring, SLOTS);
 	for (uint32_t clock = 0; clock < KTSN_CLOCKS; clock++) {
 		struct loop_flow *flow =

@@ -169,7 +169,7 @@ static void socket_opened_again_is_not_closed_with_the_first(void **state)
 	struct rig *rig = &bench.rig;
 
 	(void)state;
-	rig_create(rig, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000});
+	rig_create(rig, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000, 10000});
 	bench.counters = loop_counters(rig->loop);
 	rig_ring_open(rig, &bench.ring, BENCH_SLOTS);
 	bench.flow = rig_flow_open(rig, &bench.ring, 0, 7, KTSN_CLOCK_TAI);

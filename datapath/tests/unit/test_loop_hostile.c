@@ -50,7 +50,7 @@ static void message_longer_than_a_frame_is_no_others_end(void **state)
 
 	(void)state;
 	memset(longer, 'x', sizeof(longer) - 1);
-	rig_create(&rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_create(&rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	counters = loop_counters(rig.loop);
 	pod_open(&rig, &other, 1, RIG_PAYLOAD_BYTES, DESTINATION_RESOLVED);
 	pod_open(&rig, &hostile, 2, sizeof(longer), DESTINATION_RESOLVED);
@@ -74,40 +74,44 @@ static void message_longer_than_a_frame_is_no_others_end(void **state)
 	rig_ring_fini(&hostile.ring);
 }
 
-/* They sleep for good, whatever comes after. */
-static void wait_for_one(struct sleepers *sleepers)
+static uint32_t *futex_of(const struct sleepers *sleepers)
 {
-	uint32_t seen = ktsn_ring_space_wait_begin(sleepers->ring);
-
-	sleeper_announce(sleepers);
-	syscall(SYS_futex, ktsn_ring_space_futex(sleepers->ring), FUTEX_WAIT, seen, NULL, NULL, 0);
-	atomic_fetch_add(&sleepers->woken, 1);
-	ktsn_ring_space_wait_end(sleepers->ring);
+	return &sleepers->ring->header->reserved[1];
 }
 
-/* The loop wakes them, between departures of others: a few for a slot, until none is left. */
-static void many_threads_that_wait_for_space_are_woken_a_few_at_a_time(void **state)
+static void wait_for_nothing(struct sleepers *sleepers)
 {
-	enum { THREADS = 3 * KTSN_RING_SPACE_WAKES };
-	struct sleepers sleepers = {.wait = wait_for_one};
+	sleeper_announce(sleepers);
+	syscall(SYS_futex, futex_of(sleepers), FUTEX_WAIT, 0, NULL, NULL, 0);
+	atomic_fetch_add(&sleepers->woken, 1);
+}
+
+/* To wake one of them is to walk past all that the pod has put there, between departures of others. */
+static void nothing_is_woken_in_the_memory_that_a_pod_can_sleep_on(void **state)
+{
+	enum { THREADS = 8, MESSAGES = 3 };
+	struct sleepers sleepers = {.wait = wait_for_nothing, .call = SYS_futex};
 	struct rig rig = {0};
 	struct pod pod = {0};
 
 	(void)state;
-	rig_create(&rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_create(&rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	pod_open(&rig, &pod, 1, RIG_PAYLOAD_BYTES, DESTINATION_RESOLVED);
 	rig_start(&rig);
 	rig_wait_commands(&rig);
 	sleepers.ring = &pod.ring.producer;
 	sleepers_start(&sleepers, THREADS);
 	sleepers_await_asleep(&sleepers);
-	for (uint32_t woken = KTSN_RING_SPACE_WAKES; woken <= THREADS; woken += KTSN_RING_SPACE_WAKES) {
+	/* As libraries of before say that so many wait. */
+	pod.ring.producer.header->reserved[0] = THREADS;
+	for (uint64_t sent = 1; sent <= MESSAGES; sent++) {
 		send_text(&pod, "one", clock_tai_ns());
-		sleepers_await_woken(&sleepers, woken);
-		/* No more come by that one. */
-		usleep(20000);
-		assert_int_equal(atomic_load(&sleepers.woken), woken);
+		rig_wait_counter(&rig, &loop_counters(rig.loop)->sent, sent);
 	}
+	usleep(20000);
+	assert_int_equal(atomic_load(&sleepers.woken), 0);
+	assert_int_equal(*futex_of(&sleepers), 0);
+	syscall(SYS_futex, futex_of(&sleepers), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 	sleepers_join(&sleepers);
 	rig_application_close(&rig, &pod.ring);
 	rig_wait_retired(&rig, OBJECTS_OF_POD);
@@ -119,7 +123,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(message_longer_than_a_frame_is_no_others_end),
-		cmocka_unit_test(many_threads_that_wait_for_space_are_woken_a_few_at_a_time),
+		cmocka_unit_test(nothing_is_woken_in_the_memory_that_a_pod_can_sleep_on),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,12 +3,12 @@
  * Doorbells that rang too often are listened to again: few in a round, so that what is due to others does not wait for
  * thousands. The time is the test's.
  */
+#include "doorbells.h"
 #include "loop_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -21,15 +21,17 @@ enum { RINGS = 200, AT_ONCE_MAX = 64 };
 static struct loop loop;
 static struct share share;
 static struct loop_ring rings[RINGS];
+static struct doorbells *doorbells;
+static int doorbell_fds[RINGS];
 
-static void listen_to(struct loop_ring *ring)
+static void listen_to(int i)
 {
-	struct epoll_event doorbell = {.events = EPOLLIN | EPOLLET, .data.ptr = ring};
-
-	ring->share = &share;
-	ring->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	assert_true(ring->doorbell_fd >= 0);
-	assert_int_equal(epoll_ctl(loop.epoll_fd, EPOLL_CTL_ADD, ring->doorbell_fd, &doorbell), 0);
+	rings[i] = (struct loop_ring){.share = &share};
+	doorbell_fds[i] = doorbell_make();
+	assert_true(doorbell_fds[i] >= 0);
+	rings[i].doorbell_set_fd = doorbell_join(doorbells, doorbell_fds[i]);
+	assert_true(rings[i].doorbell_set_fd >= 0);
+	doorbell_listen(&loop, &rings[i], true);
 }
 
 /* A doorbell in a second, and no more. */
@@ -41,10 +43,9 @@ static int set_up(void **state)
 	atomic_store(&share.doorbells.interval_ns, INT64_C(1000000000));
 	loop.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	assert_true(loop.epoll_fd >= 0);
-	for (int i = 0; i < RINGS; i++) {
-		rings[i] = (struct loop_ring){0};
-		listen_to(&rings[i]);
-	}
+	assert_int_equal(doorbells_create(&doorbells, loop.epoll_fd, RINGS / 2), 0);
+	for (int i = 0; i < RINGS; i++)
+		listen_to(i);
 	/* All that is allowed. */
 	while (share_rate_take(&share.doorbells, BEGAN_NS))
 		;
@@ -55,7 +56,8 @@ static int tear_down(void **state)
 {
 	(void)state;
 	for (int i = 0; i < RINGS; i++)
-		close(rings[i].doorbell_fd);
+		doorbell_leave(doorbells, rings[i].doorbell_set_fd, doorbell_fds[i]);
+	doorbells_destroy(doorbells);
 	close(loop.epoll_fd);
 	return 0;
 }
@@ -118,7 +120,7 @@ static void what_rang_meanwhile_is_heard_then(void **state)
 
 	(void)state;
 	mute(0, 1, BEGAN_NS);
-	assert_int_equal(write(rings[0].doorbell_fd, &one, sizeof(one)), sizeof(one));
+	assert_int_equal(write(doorbell_fds[0], &one, sizeof(one)), sizeof(one));
 	assert_false(is_heard(&rings[0]));
 	shares_unmute(&loop, BEGAN_NS + MUTED_NS);
 	assert_true(is_heard(&rings[0]));
@@ -159,6 +161,22 @@ static void rings_that_end_meanwhile_are_forgotten(void **state)
 	assert_int_equal(muted(0, RINGS), 0);
 }
 
+/* The application keeps its eventfd after it hung up, and the ring is freed: the set must not name it. */
+static void one_that_closes_is_not_listened_to_again(void **state)
+{
+	uint64_t one = 1;
+
+	(void)state;
+	mute(0, 2, BEGAN_NS);
+	rings[0].closing = true;
+	shares_unmute(&loop, BEGAN_NS + MUTED_NS);
+	assert_int_equal(muted(0, 2), 0);
+	assert_int_equal(write(doorbell_fds[0], &one, sizeof(one)), sizeof(one));
+	assert_false(is_heard(&rings[0]));
+	assert_int_equal(write(doorbell_fds[1], &one, sizeof(one)), sizeof(one));
+	assert_true(is_heard(&rings[1]));
+}
+
 static void a_clock_that_is_set_back_leaves_none_muted(void **state)
 {
 	(void)state;
@@ -178,6 +196,7 @@ int main(void)
 		TEST(what_rang_meanwhile_is_heard_then),
 		TEST(one_that_rings_again_meanwhile_waits_for_the_next_time),
 		TEST(rings_that_end_meanwhile_are_forgotten),
+		TEST(one_that_closes_is_not_listened_to_again),
 		TEST(a_clock_that_is_set_back_leaves_none_muted),
 	};
 

@@ -127,7 +127,7 @@ static int set_up(void **state)
 
 	*state = bench;
 	atomic_store(&passed_ns, 0);
-	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	bench->counters = loop_counters(bench->rig.loop);
 	pod_open(bench, &bench->crowd, CROWD_FLOW, DESTINATION_RESOLVING);
 	pod_open(bench, &bench->other, OTHER_FLOW, DESTINATION_RESOLVED);
@@ -280,7 +280,7 @@ static uint32_t reports_read(struct pod *pod)
 	uint32_t count = 0;
 
 	while (ktsn_ring_report_take(&pod->ring.producer, 0, &report) == 0) {
-		(void)ktsn_ring_report_done(&pod->ring.producer, report.slot);
+		ktsn_ring_report_done(&pod->ring.producer, report.slot);
 		count++;
 	}
 	return count;

@@ -126,6 +126,22 @@ static void late_message_is_offered_to_the_port_as_often(void **state)
 	assert_int_equal(counter_read(&bench->counters->port_retries), 5);
 }
 
+/* A device would keep the frames and send them all when the link is back. */
+static void what_is_due_while_the_link_is_down_is_dropped(void **state)
+{
+	struct bench *bench = *state;
+
+	loop_link_set(bench->rig.loop, false);
+	for (unsigned int i = 0; i < 3; i++)
+		bench_send_number(bench, i, clock_tai_ns() + 5 * MS);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_port, 3);
+	loop_link_set(bench->rig.loop, true);
+	bench_send_number(bench, 3, clock_tai_ns() + 5 * MS);
+	bench_wait_sent(bench, 1);
+	assert_int_equal(bench_sent_number(bench, 0), 3);
+	assert_int_equal(counter_read(&bench->counters->drop_port), 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -136,6 +152,7 @@ int main(void)
 		BENCH_TEST(frame_that_fails_holds_up_no_other),
 		BENCH_TEST(port_that_never_has_room_is_given_up),
 		BENCH_TEST(late_message_is_offered_to_the_port_as_often),
+		BENCH_TEST(what_is_due_while_the_link_is_down_is_dropped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ static int set_up(void **state)
 	struct bench *bench = calloc(1, sizeof(*bench));
 
 	*state = bench;
-	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	rig_ring_open(&bench->rig, &bench->ring, SLOTS);
 	bench->ring.share.horizon_ns = NS_PER_SECOND;
 	bench->flow = rig_flow_open(&bench->rig, &bench->ring, 0, 7, KTSN_CLOCK_TAI);

@@ -78,7 +78,7 @@ static void ring_that_its_share_held_is_taken_from_again(void **state)
 	struct loop_flow *flow;
 
 	(void)state;
-	rig_create(&rig, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000});
+	rig_create(&rig, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000, 10000});
 	rig_ring_open(&rig, &ring, MESSAGES);
 	ring.share.pending_max = UNDER_WAY_MAX;
 	flow = rig_flow_open(&rig, &ring, 0, 1, KTSN_CLOCK_TAI);
@@ -105,7 +105,7 @@ static void flood_of_late_messages_lets_others_through(void **state)
 	size_t index = 0;
 
 	(void)state;
-	rig_create(&rig, &(struct rig_config){2 * FLOOD, 2 * FLOOD, 10000});
+	rig_create(&rig, &(struct rig_config){2 * FLOOD, 2 * FLOOD, 10000, 10000});
 	rig_ring_open(&rig, &flood, FLOOD);
 	flow = rig_flow_open(&rig, &flood, 0, 1, KTSN_CLOCK_TAI);
 	rig_destination_open(&rig, &flood, 0, flow, DESTINATION_RESOLVED);

@@ -42,7 +42,7 @@ struct bench {
 static void bench_create(struct bench *bench)
 {
 	memset(bench, 0, sizeof(*bench));
-	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	rig_ring_open(&bench->rig, &bench->ring, SLOTS);
 	bench->flow = rig_flow_open(&bench->rig, &bench->ring, 0, 7, KTSN_CLOCK_TAI);
 	bench->counters = loop_counters(bench->rig.loop);
@@ -267,6 +267,38 @@ static void message_longer_than_its_window_or_its_limit_is_dropped_and_counted(v
 	rig_wait_counter(&bench.rig, &bench.counters->sent, 1);
 	assert_int_equal(counter_read(&bench.counters->classes[7].dropped), 1);
 	assert_int_equal(counter_read(&bench.counters->classes[3].dropped), 1);
+	bench_fini(&bench);
+}
+
+static void every_overrun_that_is_counted_is_one_departures(void **state)
+{
+	enum { MESSAGES = 4 * PRIORITIES };
+	/* Shorter than it takes to send: most frames are on the link when their gate shuts, and some may not be. */
+	const struct ktsn_schedule schedule = {.gate_enabled = true,
+					       .cycle_time_ns = 2000,
+					       .entry_count = 2,
+					       .entries = {{300, 0xff}, {1700, 0}}};
+	struct departure records[MESSAGES];
+	struct bench bench;
+	uint64_t overwritten, counted = 0, recorded = 0;
+
+	(void)state;
+	bench_init(&bench);
+	gates_give(&bench, &schedule);
+	rig_wait_commands(&bench.rig);
+	for (uint32_t i = 0; i < MESSAGES; i++)
+		send_to(&bench, i % PRIORITIES, clock_tai_ns());
+	rig_wait_counter(&bench.rig, &bench.counters->sent, MESSAGES);
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+		counted += counter_read(&bench.counters->classes[class].transmission_overrun);
+	assert_int_equal(departures_read(loop_departures(bench.rig.loop), 0, MESSAGES, records, &overwritten),
+			 MESSAGES);
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		recorded += records[i].overrun;
+		assert_int_equal(records[i].flow, 7);
+	}
+	assert_true(counted > 0);
+	assert_int_equal(recorded, counted);
 	bench_fini(&bench);
 }
 
@@ -521,6 +553,7 @@ int main(void)
 		cmocka_unit_test(frames_of_a_vlan_carry_the_code_point_of_their_class),
 		cmocka_unit_test(frames_leave_in_their_windows_only),
 		cmocka_unit_test(message_longer_than_its_window_or_its_limit_is_dropped_and_counted),
+		cmocka_unit_test(every_overrun_that_is_counted_is_one_departures),
 		cmocka_unit_test(gates_that_were_replaced_come_back),
 		cmocka_unit_test(gates_that_are_disabled_let_those_who_wait_go),
 		cmocka_unit_test(changes_under_load_lose_nothing),

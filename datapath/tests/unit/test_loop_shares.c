@@ -65,7 +65,7 @@ static void every_pod_finds_its_reserve(void **state)
 	int64_t far_tai_ns = clock_tai_ns() + 400 * MS;
 
 	(void)state;
-	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	pods.counters = loop_counters(pods.rig.loop);
 	for (int i = 0; i < GREEDY; i++)
 		pod_open(&pods, &pods.greedy[i], (uint64_t)i + 1);
@@ -102,14 +102,15 @@ static void every_pod_finds_its_reserve(void **state)
 /* As a process that hands a ring back and ends before it resumes. */
 static void ring_never_opened_close(struct pods *pods, struct rig_ring *ring, struct share *share)
 {
-	assert_int_equal(ktsn_ring_memory_create(&ring->memory, SLOTS, RIG_PAYLOAD_BYTES), 0);
+	assert_int_equal(
+		ktsn_ring_memory_create(&ring->memory, ktsn_ring_geometry_make(SLOTS, RIG_PAYLOAD_BYTES)), 0);
 	ring->ring = calloc(1, sizeof(*ring->ring));
 	assert_non_null(ring->ring);
 	ring->ring->object = (struct loop_object){.kind = LOOP_RING, .owner = ring->ring};
 	ring->ring->share = share;
-	ring->ring->doorbell_fd = -1;
-	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.slot_count,
-				ring->memory.slot_bytes);
+	ring->ring->doorbell_set_fd = -1;
+	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.geometry.slot_count,
+				ring->memory.geometry.slot_bytes);
 	rig_ring_close(&pods->rig, ring);
 }
 
@@ -120,7 +121,7 @@ static void a_ring_that_was_never_opened_ends_no_other_rings_reserve(void **stat
 	struct rig_ring unresumed = {0};
 
 	(void)state;
-	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	pod_open(&pods, &pods.modest, 1);
 	rig_start(&pods.rig);
 	ring_never_opened_close(&pods, &unresumed, &pods.modest.share);
@@ -144,7 +145,7 @@ static void share_that_grows_takes_what_it_held_back(void **state)
 	struct pods pods = {0};
 
 	(void)state;
-	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000});
+	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	rig_ring_open(&pods.rig, &pods.modest, SLOTS);
 	flow = rig_flow_open(&pods.rig, &pods.modest, 0, 1, KTSN_CLOCK_TAI);
 	destination = rig_destination_open(&pods.rig, &pods.modest, 0, flow, DESTINATION_RESOLVING);
@@ -193,6 +194,34 @@ static void rate_counts_from_when_it_is_given(void **state)
 	assert_true(share_rate_take(&share.messages, now_tai_ns + 2 * MS));
 }
 
+/* What is above the rate stays in the ring: the messages leave one after the other, however long they have been due. */
+static void messages_above_the_rate_wait(void **state)
+{
+	enum { COUNT = 5 };
+	const int64_t interval_ns = 20 * MS;
+	struct pods pods = {0};
+	int64_t began_tai_ns;
+
+	(void)state;
+	rig_init(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
+	pods.counters = loop_counters(pods.rig.loop);
+	pod_open(&pods, &pods.modest, 1);
+	rig_wait_commands(&pods.rig);
+	share_limits_set(&pods.modest.share,
+			 &(struct share_limits){.pending = UINT32_MAX,
+						.message_rate = (uint32_t)(NS_PER_SECOND / interval_ns),
+						.horizon_ns = INT64_MAX});
+	began_tai_ns = clock_tai_ns();
+	send_many(&pods.modest, COUNT, began_tai_ns);
+	rig_wait_counter(&pods.rig, &pods.counters->sent, COUNT);
+	assert_true(clock_tai_ns() - began_tai_ns >= (COUNT - 1) * interval_ns);
+	assert_true(counter_read(&pods.counters->share_rate) > 0);
+	pod_close(&pods, &pods.modest);
+	rig_wait_retired(&pods.rig, OBJECTS_OF_POD);
+	rig_fini(&pods.rig);
+	rig_ring_fini(&pods.modest);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +229,7 @@ int main(void)
 		cmocka_unit_test(a_ring_that_was_never_opened_ends_no_other_rings_reserve),
 		cmocka_unit_test(share_that_grows_takes_what_it_held_back),
 		cmocka_unit_test(rate_counts_from_when_it_is_given),
+		cmocka_unit_test(messages_above_the_rate_wait),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -151,7 +151,7 @@ static void control_one(struct stress *stress)
 
 static void all_open(struct stress *stress)
 {
-	rig_init(&stress->rig, &(struct rig_config){PACKETS, PACKETS, 1000000});
+	rig_init(&stress->rig, &(struct rig_config){PACKETS, PACKETS, 1000000, 1000000});
 	for (int i = 0; i < RINGS; i++) {
 		rig_ring_open(&stress->rig, &stress->processes[i].ring, SLOTS);
 		for (uint32_t index = 0; index < FLOWS; index++)

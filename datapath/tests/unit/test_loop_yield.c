@@ -72,7 +72,7 @@ static struct bench *bench_create(uint8_t good_priority)
 
 	assert_non_null(bench);
 	atomic_store(&looks, 0);
-	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, FRAME_NS});
+	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, FRAME_NS, FRAME_NS});
 	atomic_store(&frames_of, bench->rig.port);
 	pod_open(bench, &bench->flood, FLOOD_FLOW, 0);
 	pod_open(bench, &bench->good, GOOD_FLOW, good_priority);

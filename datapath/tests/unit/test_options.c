@@ -96,6 +96,7 @@ static void only_the_interface_is_required(void **state)
 	assert_int_equal(options.cpu, -1);
 	assert_int_equal(options.fifo_priority, 50);
 	assert_int_equal(options.late_after_ns, 10000);
+	assert_int_equal(options.delta_ns, 500000);
 	assert_int_equal(options.ring_slots, 512);
 	assert_int_equal(options.packets, 4096);
 	assert_false(options.keep_awake);
@@ -162,6 +163,8 @@ static void durations_have_units(void **state)
 	assert_int_equal(parse_good("--interface a --spin 10ms").spin_ns, 10000000);
 	assert_int_equal(parse_good("--interface a --late-after 1000ms").late_after_ns, 1000000000);
 	assert_int_equal(parse_good("--interface a --late-after 1us").late_after_ns, 1000);
+	assert_int_equal(parse_good("--interface a --delta 1000ms").delta_ns, 1000000000);
+	assert_int_equal(parse_good("--interface a --delta 0ns").delta_ns, 0);
 }
 
 static void log_levels_have_names(void **state)
@@ -205,6 +208,7 @@ static const struct bad_line {
 	{"--interface a --spin 1s", "ktsnd: --spin 1s: must be a number with the unit"},
 	{"--interface a --spin 18446744073709551617ns", "ktsnd: --spin 18446744073709551617ns: must be"},
 	{"--interface a --spin 9223372036854775807ms", "ktsnd: --spin 9223372036854775807ms: must be"},
+	{"--interface a --delta 1001ms", "ktsnd: --delta 1001ms: must be a number with the unit"},
 	{"--interface a --late-after 1001ms", "ktsnd: --late-after 1001ms: must be a number with the unit"},
 	{"--interface a --slots 63", "ktsnd: --slots 63: must be a number from 64 to 4096"},
 	{"--interface a --slots 4097", "ktsnd: --slots 4097: must be a number from 64 to 4096"},
@@ -257,14 +261,32 @@ static void help_and_version_are_answered(void **state)
 static void help_names_the_options_and_defaults(void **state)
 {
 	static const char *const words[] = {
-		"--interface NAME",  "--local-address IPV4",   "--vxlan-port N",
-		"(default: 4789)",   "--device DEVICE",        "--uplink KIND",
-		"(default: direct)", "--vhost-socket PATH",    "/run/ktsn/vhost.sock",
-		"--control PATH",    "/run/ktsn/control.sock", "--cpu N",
-		"--fifo N",          "(default: 50)",          "--spin DURATION",
-		"--keep-awake",      "--late-after DURATION",  "(default: 10us)",
-		"--slots N",         "(default: 512)",         "--packets N",
-		"(default: 4096)",   "--log-level LEVEL",      "(default: info)",
+		"--interface NAME",
+		"--local-address IPV4",
+		"--vxlan-port N",
+		"(default: 4789)",
+		"--device DEVICE",
+		"--uplink KIND",
+		"(default: direct)",
+		"--vhost-socket PATH",
+		"/run/ktsn/vhost.sock",
+		"--control PATH",
+		"/run/ktsn/control.sock",
+		"--cpu N",
+		"--fifo N",
+		"(default: 50)",
+		"--spin DURATION",
+		"--keep-awake",
+		"--late-after DURATION",
+		"(default: 10us)",
+		"--delta DURATION",
+		"(default: 500us)",
+		"--slots N",
+		"(default: 512)",
+		"--packets N",
+		"(default: 4096)",
+		"--log-level LEVEL",
+		"(default: info)",
 		"--help, --version",
 	};
 	struct options options;

@@ -35,7 +35,7 @@ struct bed {
 static void bed_init(struct bed *bed)
 {
 	memset(bed, 0, sizeof(*bed));
-	rig_init(&bed->rig, &(struct rig_config){64, 64, 10000});
+	rig_init(&bed->rig, &(struct rig_config){64, 64, 10000, 10000});
 	bed->node.loop = bed->rig.loop;
 	bed->node.limits = own;
 	bed->red.vni = RED;

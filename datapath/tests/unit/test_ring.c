@@ -90,36 +90,20 @@ static void slots_and_payload_are_rounded_up(void **state)
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_memory memory;
 
-	assert_int_equal(pair->memory.slot_count, SLOTS);
+	assert_int_equal(pair->memory.geometry.slot_count, SLOTS);
 	assert_int_equal(pair->producer.payload_capacity_bytes, PAYLOAD_CAPACITY_BYTES);
 	assert_int_equal(pair->consumer.payload_capacity_bytes, PAYLOAD_CAPACITY_BYTES);
-	assert_int_equal(ktsn_ring_memory_create(&memory, 65, 1), 0);
-	assert_int_equal(memory.slot_count, 128);
-	assert_int_equal(memory.slot_bytes, 192);
+	assert_int_equal(ktsn_ring_memory_create(&memory, ktsn_ring_geometry_make(65, 1)), 0);
+	assert_int_equal(memory.geometry.slot_count, 128);
+	assert_int_equal(memory.geometry.slot_bytes, 192);
 	ktsn_ring_memory_destroy(&memory);
-	assert_int_equal(ktsn_ring_memory_create(&memory, 0, 1), -EINVAL);
-	assert_int_equal(ktsn_ring_memory_create(&memory, KTSN_RING_SLOTS_MAX + 1, 1), -EINVAL);
-	assert_int_equal(ktsn_ring_memory_create(&memory, KTSN_RING_SLOTS_MAX, 1), 0);
+	assert_int_equal(ktsn_ring_memory_create(&memory, ktsn_ring_geometry_make(0, 1)), -EINVAL);
+	assert_int_equal(
+		ktsn_ring_memory_create(&memory, ktsn_ring_geometry_make(KTSN_RING_SLOTS_MAX + 1, 1)),
+		-EINVAL);
+	assert_int_equal(ktsn_ring_memory_create(&memory, ktsn_ring_geometry_make(KTSN_RING_SLOTS_MAX, 1)),
+			 0);
 	ktsn_ring_memory_destroy(&memory);
-}
-
-/* Whoever has the descriptor cannot make a mapping of it fault. */
-static void memory_is_sealed(void **state)
-{
-	struct ring_pair *pair = *state;
-	int fd = pair->memory.fd;
-	int seals = fcntl(fd, F_GET_SEALS);
-
-	assert_int_equal(seals, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-	assert_int_equal(ftruncate(fd, 0), -1);
-	assert_int_equal(errno, EPERM);
-	assert_int_equal(ftruncate(fd, (off_t)pair->memory.bytes + 4096), -1);
-	assert_int_equal(errno, EPERM);
-	assert_int_equal(fallocate(fd, 0, 0, (off_t)pair->memory.bytes + 4096), -1);
-	assert_int_equal(errno, EPERM);
-	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
-	assert_int_equal(errno, EPERM);
-	assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
 /* One number of a good header replaced, and what the producer says of it. */
@@ -173,12 +157,12 @@ static void memory_that_is_too_small_is_refused(void **state)
 	struct ring_pair *pair = *state;
 	struct ktsn_ring_producer producer;
 	size_t header_bytes = sizeof(struct ktsn_ring_header);
+	size_t laid_out_bytes = header_bytes + (size_t)SLOTS * pair->memory.geometry.slot_bytes;
 
 	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, 0), -EPROTO);
 	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, header_bytes - 1), -EPROTO);
 	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, header_bytes), -EBADMSG);
-	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, pair->memory.bytes - 1),
-			 -EBADMSG);
+	assert_int_equal(ktsn_ring_producer_init(&producer, pair->application, laid_out_bytes - 1), -EBADMSG);
 }
 
 static void message_arrives_as_it_was_sent(void **state)
@@ -336,26 +320,25 @@ static void doorbell_follows_the_consumers_word(void **state)
 	assert_false(ktsn_ring_doorbell_due(producer, KTSN_CLOCK_TAI, INT64_MAX));
 }
 
-static void waiters_for_space_are_announced_and_woken_once(void **state)
+static void sockets_that_wait_for_space_are_announced_and_told_once(void **state)
 {
 	struct ring_pair *pair = *state;
-	uint32_t sequence, slot;
+	uint32_t slot;
 
-	assert_false(ktsn_ring_space_wake_due(&pair->consumer));
+	assert_false(ktsn_ring_space_polled(&pair->consumer));
 	fill(pair);
-	sequence = ktsn_ring_space_wait_begin(&pair->producer);
-	assert_int_equal(atomic_load(ktsn_ring_space_futex(&pair->producer)), sequence);
+	ktsn_ring_space_poll(&pair->producer, 3);
+	ktsn_ring_space_poll(&pair->producer, 64);
+	ktsn_ring_space_poll(&pair->producer, KTSN_RING_FLOWS);
 	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), -EAGAIN);
 
 	ktsn_ring_release(&pair->consumer, take_one(pair).slot);
-	assert_true(ktsn_ring_space_wake_due(&pair->consumer));
-	/* Whoever sleeps on the old value does not fall asleep, or is woken. */
-	assert_int_not_equal(atomic_load(ktsn_ring_space_futex(&pair->producer)), sequence);
-	assert_int_equal(atomic_load(ktsn_ring_consumer_space_futex(&pair->consumer)),
-			 atomic_load(ktsn_ring_space_futex(&pair->producer)));
+	assert_true(ktsn_ring_space_polled(&pair->consumer));
+	assert_int_equal(ktsn_ring_space_pollers(&pair->consumer, 0), 1 << 3);
+	assert_int_equal(ktsn_ring_space_pollers(&pair->consumer, 1), 1);
 	assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), 0);
-	ktsn_ring_space_wait_end(&pair->producer);
-	assert_false(ktsn_ring_space_wake_due(&pair->consumer));
+	assert_false(ktsn_ring_space_polled(&pair->consumer));
+	assert_int_equal(ktsn_ring_space_pollers(&pair->consumer, 0), 0);
 }
 
 /* A ktsnd that was killed, and its successor. */
@@ -366,6 +349,7 @@ static void successor_finds_what_was_ready_and_gives_back_the_rest(void **state)
 	uint32_t held = send_text(pair, "held", 1), departing = send_text(pair, "departing", 2), fresh,
 		 writing;
 	struct ktsn_ring_taken taken;
+	uint64_t returned;
 
 	take_one(pair);
 	take_one(pair);
@@ -375,10 +359,14 @@ static void successor_finds_what_was_ready_and_gives_back_the_rest(void **state)
 	/* Killed before it could show slots that it had given back. */
 	atomic_store(&header->free[1], 0);
 
-	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.slot_count,
-				pair->memory.slot_bytes);
+	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.geometry.slot_count,
+				pair->memory.geometry.slot_bytes);
+	returned = atomic_load(&header->released_bytes[3]);
 	assert_int_equal(ktsn_ring_recover(&pair->consumer), 1);
 	assert_int_equal(ring_pair_state(pair, departing), KTSN_SLOT_FREE);
+	/* Its socket may send as much again: of the others nothing is returned. */
+	assert_int_equal(atomic_load(&header->released_bytes[3]) - returned,
+			 ktsn_ring_charge_bytes(strlen("departing")));
 	assert_int_equal(take_one(pair).slot + take_one(pair).slot, held + fresh);
 	/* The bit of `fresh`, not fetched yet, is no second message. */
 	assert_nothing_to_take(pair);
@@ -406,125 +394,24 @@ static void message_published_while_the_successor_looks_is_taken_once(void **sta
 	assert_nothing_to_take(pair);
 }
 
-static void memory_that_is_handed_back_is_adopted(void **state)
+/* All that was claimed can be given back, and space is there when there is as much as is asked for. */
+static void slots_are_given_back_unused(void **state)
 {
 	struct ring_pair *pair = *state;
-	struct ktsn_ring_memory memory;
-	int fd = dup(pair->memory.fd);
+	uint32_t slots[KTSN_RING_WORD_BITS], count = pair->producer.slot_count;
 
-	assert_int_equal(ktsn_ring_memory_adopt(&memory, fd, KTSN_RING_BYTES_MAX), 0);
-	assert_int_equal(memory.fd, fd);
-	assert_int_equal(memory.bytes, pair->memory.bytes);
-	assert_int_equal(memory.slot_count, pair->memory.slot_count);
-	assert_int_equal(memory.slot_bytes, pair->memory.slot_bytes);
-	ktsn_ring_memory_destroy(&memory);
-}
-
-static void memory_larger_than_allowed_is_refused_before_it_is_mapped(void **state)
-{
-	struct ring_pair *pair = *state;
-	struct ktsn_ring_memory memory;
-
-	assert_int_equal(ktsn_ring_memory_adopt(&memory, pair->memory.fd, pair->memory.bytes - 1), -ENOMEM);
-	assert_null(memory.address);
-	assert_int_equal(ktsn_ring_memory_bytes(pair->memory.slot_count,
-						pair->memory.slot_bytes - KTSN_RING_SLOT_HEADER_BYTES),
-			 pair->memory.bytes);
-}
-
-/* What becomes of a file with a copy of the ring that is not as long or not sealed as it should be. */
-static int adopt_copy(const struct ring_pair *pair, size_t bytes, int seals)
-{
-	int fd = memfd_create("copy", MFD_ALLOW_SEALING);
-	size_t copied = bytes < pair->memory.bytes ? bytes : pair->memory.bytes;
-	struct ktsn_ring_memory memory;
-	int result;
-
-	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
-	assert_int_equal(pwrite(fd, pair->memory.address, copied, 0), copied);
-	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
-	result = ktsn_ring_memory_adopt(&memory, fd, KTSN_RING_BYTES_MAX);
-	if (result == 0)
-		ktsn_ring_memory_destroy(&memory);
-	else
-		assert_int_equal(close(fd), 0); /* still the caller's */
-	return result;
-}
-
-enum { SEALED = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
-
-static void memory_that_ktsnd_did_not_make_is_refused(void **state)
-{
-	struct ring_pair *pair = *state;
-	size_t bytes = pair->memory.bytes;
-	struct ktsn_ring_memory memory;
-	int pipe_fds[2];
-
-	assert_int_equal(adopt_copy(pair, bytes, SEALED), 0);
-	assert_int_equal(adopt_copy(pair, bytes, 0), -EPERM);
-	assert_int_equal(adopt_copy(pair, bytes, SEALED & ~F_SEAL_SHRINK), -EPERM);
-	assert_int_equal(adopt_copy(pair, bytes, SEALED & ~F_SEAL_GROW), -EPERM);
-	assert_int_equal(adopt_copy(pair, bytes, SEALED | F_SEAL_WRITE), -EPERM);
-	assert_int_equal(adopt_copy(pair, bytes + 4096, SEALED), -EBADMSG);
-	assert_int_equal(adopt_copy(pair, bytes - 1, SEALED), -EBADMSG);
-	assert_int_equal(adopt_copy(pair, 100, SEALED), -EBADMSG);
-	assert_int_equal(adopt_copy(pair, 0, SEALED), -EBADMSG);
-	assert_int_equal(pipe(pipe_fds), 0);
-	assert_int_equal(ktsn_ring_memory_adopt(&memory, pipe_fds[0], KTSN_RING_BYTES_MAX), -EPERM);
-	assert_int_equal(ktsn_ring_memory_adopt(&memory, -1, KTSN_RING_BYTES_MAX), -EPERM);
-	close(pipe_fds[0]);
-	close(pipe_fds[1]);
-}
-
-static void memory_with_a_bad_header_is_not_adopted(void **state)
-{
-	struct ring_pair *pair = *state;
-
-	for (size_t i = 0; i < sizeof(bad_headers) / sizeof(bad_headers[0]); i++) {
-		const struct bad_header *bad = &bad_headers[i];
-		uint8_t *field = (uint8_t *)pair->application + bad->offset;
-		uint64_t good;
-		int result;
-
-		memcpy(&good, field, bad->bytes);
-		memcpy(field, &bad->value, bad->bytes);
-		result = adopt_copy(pair, pair->memory.bytes, SEALED);
-		if (result != bad->result)
-			fail_msg("%s: %d, not %d", bad->what, result, bad->result);
-		memcpy(field, &good, bad->bytes);
-	}
-}
-
-/* Pages of such a kind can be gone when they are wanted again. */
-static void memory_of_huge_pages_is_refused(void **state)
-{
-	enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, HUGE_BYTES = 2 << 20 };
-	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
-
-	(void)state;
-	if (fd < 0)
-		skip();
-	assert_int_equal(ftruncate(fd, HUGE_BYTES), 0);
-	assert_int_equal(fcntl(fd, F_ADD_SEALS, SEALS), 0);
-	assert_int_equal(ktsn_ring_memory_check(fd), -EPERM);
-	close(fd);
-}
-
-/* What a request may bring instead. */
-static void only_sealed_memory_is_a_ring(void **state)
-{
-	const struct ring_pair *pair = *state;
-	int memory = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING), pipe_fds[2];
-
-	assert_int_equal(pipe(pipe_fds), 0);
-	assert_int_equal(ktsn_ring_memory_check(pair->memory.fd), 0);
-	assert_int_equal(ktsn_ring_memory_check(memory), -EPERM);
-	assert_int_equal(ktsn_ring_memory_check(pipe_fds[0]), -EPERM);
-	assert_int_equal(ktsn_ring_memory_check(-1), -EPERM);
-	close(memory);
-	close(pipe_fds[0]);
-	close(pipe_fds[1]);
+	assert_true(ktsn_ring_has_space(&pair->producer, count));
+	assert_false(ktsn_ring_has_space(&pair->producer, count + 1));
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(ktsn_ring_claim(&pair->producer, &slots[i]), 0);
+	assert_true(ktsn_ring_has_space(&pair->producer, count - 3));
+	assert_false(ktsn_ring_has_space(&pair->producer, count - 2));
+	for (uint32_t i = 0; i < 3; i++)
+		ktsn_ring_unclaim(&pair->producer, slots[i]);
+	assert_true(ktsn_ring_has_space(&pair->producer, count));
+	assert_nothing_to_take(pair);
+	fill(pair);
+	assert_false(ktsn_ring_has_space(&pair->producer, 1));
 }
 
 int main(void)
@@ -533,26 +420,20 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(slots_and_payload_are_rounded_up),
 		TEST(time_of_the_call_is_passed_while_traced),
-		TEST(memory_is_sealed),
-		TEST(only_sealed_memory_is_a_ring),
-		cmocka_unit_test(memory_of_huge_pages_is_refused),
 		TEST(bad_headers_are_refused),
 		TEST(memory_that_is_too_small_is_refused),
 		TEST(message_arrives_as_it_was_sent),
 		TEST(messages_are_numbered_in_the_order_of_publication),
 		TEST(smallest_and_largest_payload_fit),
 		TEST(slot_goes_through_its_states),
+		TEST(slots_are_given_back_unused),
 		TEST(full_ring_refuses_until_a_slot_is_released),
 		TEST(slots_become_free_in_any_order),
 		TEST(untaken_message_is_taken_again),
 		TEST(doorbell_follows_the_consumers_word),
-		TEST(waiters_for_space_are_announced_and_woken_once),
+		TEST(sockets_that_wait_for_space_are_announced_and_told_once),
 		TEST(successor_finds_what_was_ready_and_gives_back_the_rest),
 		TEST(message_published_while_the_successor_looks_is_taken_once),
-		TEST(memory_that_is_handed_back_is_adopted),
-		TEST(memory_larger_than_allowed_is_refused_before_it_is_mapped),
-		TEST(memory_that_ktsnd_did_not_make_is_refused),
-		TEST(memory_with_a_bad_header_is_not_adopted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

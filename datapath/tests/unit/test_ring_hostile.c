@@ -296,7 +296,6 @@ static void random_writes_never_break_the_book(void **state)
 		else if (book.count)
 			give_back(pair, &book, &random);
 		assert_int_equal(pair->consumer.held, book.count);
-		(void)ktsn_ring_space_wake_due(&pair->consumer);
 	}
 	assert_true(book.good > 100 && book.bad > 100);
 }

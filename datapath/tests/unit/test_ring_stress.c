@@ -9,7 +9,6 @@
 
 #include <inttypes.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -41,6 +40,7 @@ struct message {
 struct stress {
 	struct ring_pair pair;
 	int doorbell_fd;
+	int space_fds[THREADS];   /* eventfds, as libktsn has one for each socket */
 	bool doorbell_only_early; /* half of the messages must not ring */
 	int64_t end_ns;
 	_Atomic uint32_t running;
@@ -78,27 +78,39 @@ static uint32_t words_of(uint64_t number)
 }
 
 /* As libktsn waits; a lost wake-up shows as a time-out. */
-static uint32_t claim_waiting(struct stress *stress)
+static void space_wait(struct stress *stress, uint64_t thread)
 {
 	struct ktsn_ring_producer *ring = &stress->pair.producer;
-	const struct timespec patience = {.tv_sec = LOST_MS / 1000};
+	struct pollfd space = {.fd = stress->space_fds[thread], .events = POLLOUT};
+	uint64_t full = UINT64_MAX - 1;
+
+	(void)!write(space.fd, &full, sizeof(full));
+	ktsn_ring_space_poll(ring, (uint32_t)thread);
+	if (!ktsn_ring_has_space(ring, 1) && poll(&space, 1, LOST_MS) == 0)
+		atomic_fetch_add(&stress->lost_wakeups, 1);
+	atomic_fetch_add(&stress->waited_for_space, 1);
+}
+
+static uint32_t claim_waiting(struct stress *stress, uint64_t thread)
+{
 	uint32_t slot;
 
-	while (ktsn_ring_claim(ring, &slot)) {
-		uint32_t sequence = ktsn_ring_space_wait_begin(ring);
-		bool claimed = ktsn_ring_claim(ring, &slot) == 0;
-
-		if (!claimed &&
-		    syscall(SYS_futex, ktsn_ring_space_futex(ring), FUTEX_WAIT, sequence, &patience, NULL,
-			    0) &&
-		    errno == ETIMEDOUT)
-			atomic_fetch_add(&stress->lost_wakeups, 1);
-		ktsn_ring_space_wait_end(ring);
-		atomic_fetch_add(&stress->waited_for_space, 1);
-		if (claimed)
-			break;
-	}
+	while (ktsn_ring_claim(&stress->pair.producer, &slot))
+		space_wait(stress, thread);
 	return slot;
+}
+
+/* As ktsnd tells of space. */
+static void space_tell(struct stress *stress)
+{
+	uint64_t pollers, count;
+
+	if (!ktsn_ring_space_polled(&stress->pair.consumer))
+		return;
+	pollers = ktsn_ring_space_pollers(&stress->pair.consumer, 0);
+	for (int i = 0; i < THREADS; i++)
+		if (pollers >> i & 1)
+			(void)!read(stress->space_fds[i], &count, sizeof(count));
 }
 
 static void doorbell_ring(struct stress *stress)
@@ -113,7 +125,7 @@ static void send_one(const struct sender *sender, uint64_t number)
 {
 	struct stress *stress = sender->stress;
 	struct ktsn_ring_producer *ring = &stress->pair.producer;
-	uint32_t slot = claim_waiting(stress), words = words_of(number);
+	uint32_t slot = claim_waiting(stress, sender->thread), words = words_of(number);
 	const struct ktsn_ring_message message = {.flow = (uint32_t)sender->thread,
 						  .payload_bytes = words * (uint32_t)sizeof(uint64_t),
 						  .txtime_ns = (int64_t)(number % 2)};
@@ -187,8 +199,7 @@ static void slots_release(struct stress *stress, uint32_t *held)
 	/* Backwards, as messages leave in another order than they came. */
 	while (*held > 0)
 		ktsn_ring_release(ring, stress->round_slots[--*held]);
-	if (ktsn_ring_space_wake_due(ring))
-		syscall(SYS_futex, ktsn_ring_consumer_space_futex(ring), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	space_tell(stress);
 }
 
 /* Takes until nothing is left; releases half-way, so that the ring refills while it is being emptied. */
@@ -276,6 +287,8 @@ static void run(uint32_t slot_count, bool doorbell_only_early)
 			 0);
 	stress->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	stress->doorbell_only_early = doorbell_only_early;
+	for (int i = 0; i < THREADS; i++)
+		stress->space_fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	senders_start(stress, senders);
 	consume_all(stress);
 	for (int i = 0; i < THREADS; i++)
@@ -289,6 +302,8 @@ static void run(uint32_t slot_count, bool doorbell_only_early)
 	assert_true(atomic_load(&stress->lost_wakeups) == 0);
 	assert_int_equal(stress->pair.consumer.held, 0);
 	close(stress->doorbell_fd);
+	for (int i = 0; i < THREADS; i++)
+		close(stress->space_fds[i]);
 	ring_pair_fini(&stress->pair);
 	free(stress);
 }

@@ -102,7 +102,8 @@ static void ring_give(int fd, struct ktsn_ring_memory *memory)
 	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message);
 	int fds[2];
 
-	assert_int_equal(ktsn_ring_memory_create(memory, SLOTS, MTU_BYTES), 0);
+	assert_int_equal(ktsn_ring_memory_create(memory, ktsn_ring_geometry_make(SLOTS, MTU_BYTES)), 0);
+	reply.ring_bytes = memory->bytes;
 	fds[0] = memory->fd;
 	fds[1] = eventfd(0, EFD_CLOEXEC);
 	cmsg->cmsg_level = SOL_SOCKET;

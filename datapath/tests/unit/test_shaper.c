@@ -36,7 +36,7 @@ static struct rig *rig_create_with(const struct ktsn_shaper_config *config)
 static struct rig *rig_create(enum ktsn_strategy strategy)
 {
 	return rig_create_with(&(struct ktsn_shaper_config){
-		.strategy = strategy, .link_speed_bps = GBIT, .tolerance_ns = 10 * US});
+		.strategy = strategy, .link_speed_bps = GBIT, .delta_ns = 10 * US, .tolerance_ns = 20 * US});
 }
 
 static void rig_destroy(struct rig *rig)
@@ -396,7 +396,7 @@ static void etf_judges_by_when_a_packet_was_handed_over(void **state)
 	rig_destroy(rig);
 }
 
-static void etf_sends_what_is_late_within_the_tolerance(void **state)
+static void etf_sends_what_is_late_by_no_more_than_delta(void **state)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
 	struct ktsn_shaper_packet in_time = packet_of(3 * MS, 0, 84), last = packet_of(4 * MS, 0, 84);
@@ -408,6 +408,9 @@ static void etf_sends_what_is_late_within_the_tolerance(void **state)
 	leaves(rig, 3 * MS, &in_time);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 4 * MS + 10 * US, &verdict), &last);
 	assert_int_equal(verdict, KTSN_SEND);
+	takes(rig, &in_time, 2 * MS);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS + 10 * US + 1, &verdict), &in_time);
+	assert_int_equal(verdict, KTSN_DROP_MISSED);
 	rig_destroy(rig);
 }
 
@@ -454,6 +457,22 @@ static void etf_deadline_sends_as_soon_as_it_can_the_nearest_deadline_first(void
 	/* Its deadline passes while nobody asks. */
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 9 * MS + 10 * US + 1, &(enum ktsn_verdict){0}),
 			 &far);
+	rig_destroy(rig);
+}
+
+static void etf_deadline_has_a_tolerance_of_its_own(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_ETF_DEADLINE);
+	struct ktsn_shaper_packet met = deadline_of(5 * MS, 0), missed = deadline_of(6 * MS, 0);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &met, 0, 5 * MS + 20 * US), 0);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 5 * MS + 20 * US, &verdict), &met);
+	assert_int_equal(verdict, KTSN_SEND);
+	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &missed, 0, 6 * MS + 20 * US + 1), 0);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 6 * MS + 20 * US + 1, &verdict), &missed);
+	assert_int_equal(verdict, KTSN_DROP_MISSED);
 	rig_destroy(rig);
 }
 
@@ -538,7 +557,7 @@ static void sender_waits_for_one_frame_of_another_and_not_for_all(void **state)
 	(void)state;
 	for (int strategy = 0; strategy < KTSN_STRATEGIES; strategy++) {
 		struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){
-			.strategy = (enum ktsn_strategy)strategy, .tolerance_ns = MS});
+			.strategy = (enum ktsn_strategy)strategy, .delta_ns = MS, .tolerance_ns = MS});
 		struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
 		struct ktsn_shaper_packet flood[FLOOD], other = packet_of(2 * MS, 3, 125), *packet;
 		bool deadline = strategy == KTSN_STRATEGY_ETF_DEADLINE;
@@ -753,9 +772,10 @@ int main(void)
 		cmocka_unit_test(etf_takes_the_earliest_of_all_classes),
 		cmocka_unit_test(etf_drops_what_is_late_when_taken_and_when_due),
 		cmocka_unit_test(etf_judges_by_when_a_packet_was_handed_over),
-		cmocka_unit_test(etf_sends_what_is_late_within_the_tolerance),
+		cmocka_unit_test(etf_sends_what_is_late_by_no_more_than_delta),
 		cmocka_unit_test(etf_takes_the_earliest_of_all_classes_and_drops_what_the_link_made_late),
 		cmocka_unit_test(etf_deadline_sends_as_soon_as_it_can_the_nearest_deadline_first),
+		cmocka_unit_test(etf_deadline_has_a_tolerance_of_its_own),
 		cmocka_unit_test(deadlines_that_are_held_become_transmit_times_under_another_strategy),
 		cmocka_unit_test(strategy_changes_lose_nothing_that_is_held),
 		cmocka_unit_test(packet_that_the_port_refused_keeps_its_place),

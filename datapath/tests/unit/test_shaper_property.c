@@ -223,7 +223,7 @@ static struct event event_by_time(const struct world *world, int64_t tick)
 {
 	const struct ktsn_shaper_packet *first = NULL;
 	bool deadline_mode = world->config.strategy == KTSN_STRATEGY_ETF_DEADLINE;
-	int64_t txtime;
+	int64_t txtime, allowance;
 
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
 		if (world->heads[class] && (!first || naive_before(world, world->heads[class], first)))
@@ -231,7 +231,8 @@ static struct event event_by_time(const struct world *world, int64_t tick)
 	if (!first)
 		return (struct event){0};
 	txtime = txtime_tick(world, first);
-	if (!first->patient && max_of(world->link_free, tick) > txtime + world->config.tolerance_ns)
+	allowance = first->deadline ? world->config.tolerance_ns : world->config.delta_ns;
+	if (!first->patient && max_of(world->link_free, tick) > txtime + allowance)
 		return tick >= txtime ? (struct event){first, KTSN_DROP_MISSED} : (struct event){0};
 	if (tick >= world->link_free && (tick >= txtime || (deadline_mode && first->deadline)))
 		return (struct event){first, KTSN_SEND};
@@ -575,6 +576,7 @@ static void world_init(struct world *world, struct test_random *random, uint64_t
 					    : (enum ktsn_strategy)below(world, KTSN_STRATEGIES),
 		.link_speed_bps = speeds_bps[below(world, 5)],
 		.guard_band_ns = below(world, 2) ? 0 : (int64_t)below(world, 8),
+		.delta_ns = (int64_t)below(world, 30),
 		.tolerance_ns = (int64_t)below(world, 30),
 	};
 	memset(world->places, 0, sizeof(world->places));

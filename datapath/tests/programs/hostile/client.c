@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -121,13 +120,9 @@ int client_call(struct client *client, const struct ktsn_app_request *request, i
 	return err ? err : reply->status;
 }
 
-int client_map(struct client *client)
+static int client_map(struct client *client, uint64_t bytes)
 {
-	struct stat status;
-
-	if (fstat(client->ring_fd, &status))
-		return -errno;
-	client->bytes = (size_t)status.st_size;
+	client->bytes = (size_t)bytes;
 	client->ring = mmap(NULL, client->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, client->ring_fd, 0);
 	if (client->ring == MAP_FAILED) {
 		client->ring = NULL;
@@ -144,7 +139,7 @@ int client_hello(struct client *client)
 	struct ktsn_app_reply reply;
 	int err = client_call(client, &request, -1, &reply);
 
-	return err ? err : client_map(client);
+	return err ? err : client_map(client, reply.ring_bytes);
 }
 
 int client_flow_open(struct client *client, int socket_fd)

@@ -30,6 +30,7 @@ struct target {
 	const char *path;      /* of the application socket */
 	struct sockaddr_in to; /* where messages go */
 	int64_t end_ns;        /* CLOCK_MONOTONIC */
+	long count;            /* how many of what the mode makes; 0: as it likes */
 };
 
 enum { CALL_TIMEOUT_MS = 2000 };
@@ -49,7 +50,6 @@ int client_hello(struct client *client);
 int client_flow_open(struct client *client, int socket_fd);
 /* connect, hello and a flow to the target; undone when one fails. */
 int client_open(struct client *client, const struct target *target);
-int client_map(struct client *client);
 void client_close(struct client *client);
 
 /* A UDP socket connected to the target, or -errno. */

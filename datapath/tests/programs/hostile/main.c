@@ -20,8 +20,10 @@ static const struct mode {
 	{"race", mode_race, "changes fields while they are read"},
 	{"flood", mode_flood, "sends as many messages as fit, due at once"},
 	{"distant", mode_distant, "sends as many messages as fit, due in 1.9 s"},
-	{"punch", mode_punch, "hands back memory of its own and punches holes into it"},
-	{"hoard", mode_hoard, "hands back as much memory as a ring may have"},
+	{"punch", mode_punch, "takes pages away from its ring"},
+	{"collapse", mode_collapse, "moves the pages of its ring"},
+	{"keep", mode_keep, "hangs up and keeps the ring, again and again"},
+	{"sparse", mode_sparse, "hands back large memory of its own in which nothing is"},
 	{"stall", mode_stall, "asks and reads no replies, or stops half-way"},
 	{"many", mode_many, "opens as many connections, rings and sockets as it can"},
 	{"bell", mode_bell, "rings its doorbell without end, and makes it block"},
@@ -31,6 +33,13 @@ static const struct mode {
 	{"locked", mode_locked, "passes a socket whose lock it holds"},
 	{"unread", mode_unread, "leaves such sockets in connections that nobody has read"},
 	{"ask", mode_ask, "asks politely, and says how long the longest answer took"},
+	{"watchers", mode_watchers, "watches its doorbell COUNT times, and rings it"},
+	{"watchers-close", mode_watchers_close, "the same, and has ktsnd close it"},
+	{"sleepers", mode_sleepers, "has COUNT threads and watchers wait for space"},
+	{"group", mode_group, "sends to a group, once a millisecond"},
+	{"handback", mode_handback, "hands rings back again and again"},
+	{"netlink", mode_netlink, "sends forged netlink to ktsnd's sockets (CAP_NET_ADMIN)"},
+	{"foreign", mode_foreign, "hands over a socket of the network namespace that it runs in"},
 	{"register", mode_register, "registers its socket anew, over and over"},
 };
 
@@ -50,9 +59,9 @@ int complain(const char *what, int err)
 
 static int usage(void)
 {
-	fprintf(stderr, "Usage: ktsn-test-hostile MODE SOCKET ADDR PORT SECONDS\n\nMODE is one of\n");
+	fprintf(stderr, "Usage: ktsn-test-hostile MODE SOCKET ADDR PORT SECONDS [COUNT]\n\nMODE is one of\n");
 	for (int i = 0; i < MODES; i++)
-		fprintf(stderr, "  %-10s %s\n", modes[i].name, modes[i].help);
+		fprintf(stderr, "  %-14s %s\n", modes[i].name, modes[i].help);
 	return 2;
 }
 
@@ -60,10 +69,11 @@ int main(int argc, char **argv)
 {
 	struct target target = {.to = {.sin_family = AF_INET}};
 
-	if (argc != 6 || inet_pton(AF_INET, argv[3], &target.to.sin_addr) != 1)
+	if ((argc != 6 && argc != 7) || inet_pton(AF_INET, argv[3], &target.to.sin_addr) != 1)
 		return usage();
 	target.path = argv[2];
 	target.to.sin_port = htons((uint16_t)atoi(argv[4]));
+	target.count = argc == 7 ? atol(argv[6]) : 0;
 	target.end_ns = now_ns(CLOCK_MONOTONIC) + (int64_t)(atof(argv[5]) * 1e9);
 	for (int i = 0; i < MODES; i++)
 		if (strcmp(argv[1], modes[i].name) == 0)

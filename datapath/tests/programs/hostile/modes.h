@@ -14,8 +14,12 @@ int mode_lie(const struct target *target);
 int mode_race(const struct target *target);
 int mode_flood(const struct target *target);
 int mode_distant(const struct target *target);
+
+/* memory_modes.c: what can be done with the memory of rings */
 int mode_punch(const struct target *target);
-int mode_hoard(const struct target *target);
+int mode_collapse(const struct target *target);
+int mode_keep(const struct target *target);
+int mode_sparse(const struct target *target);
 
 /* socket_modes.c: what can be done with the connection and its descriptors */
 int mode_stall(const struct target *target);
@@ -23,6 +27,7 @@ int mode_many(const struct target *target);
 int mode_bell(const struct target *target);
 int mode_churn(const struct target *target);
 int mode_register(const struct target *target);
+int mode_foreign(const struct target *target);
 
 /* holding_modes.c: what makes a system call wait for the pod */
 int mode_linger(const struct target *target);
@@ -30,6 +35,19 @@ int mode_alarm(const struct target *target);
 int mode_locked(const struct target *target);
 int mode_unread(const struct target *target);
 int mode_ask(const struct target *target);
+
+/* queue_modes.c: what makes long queues, and much work of little */
+int mode_watchers(const struct target *target);
+int mode_watchers_close(const struct target *target);
+int mode_sleepers(const struct target *target);
+int mode_group(const struct target *target);
+int mode_handback(const struct target *target);
+
+/* netlink_modes.c: what takes CAP_NET_ADMIN in the pod's network namespace */
+int mode_netlink(const struct target *target);
+
+/* Publishes into every slot that has become free. Returns how many. */
+long ring_fill(const struct client *client, int64_t txtime_ns);
 
 void say(const char *name, long number);
 int complain(const char *what, int err);

@@ -3,9 +3,6 @@
 
 #include "test_random.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,10 +12,6 @@ enum {
 	STEPS = 512,
 	/* Rings that are filled at the same time. */
 	FLOOD_RINGS = 4,
-	HANDED_BACK_SLOTS = 512,
-	HANDED_BACK_SLOT_BYTES = 1600,
-	HOARD_SLOTS = 4000 / KTSN_RING_WORD_BITS * KTSN_RING_WORD_BITS,
-	HOARD_SLOT_BYTES = 65536,
 };
 
 #define HOUR_NS INT64_C(3600000000000)
@@ -138,8 +131,7 @@ static int rings_open(struct client *clients, const struct target *target)
 	return 0;
 }
 
-/* Publishes into every slot that has become free. Returns how many. */
-static long fill(const struct client *client, int64_t txtime_ns)
+long ring_fill(const struct client *client, int64_t txtime_ns)
 {
 	long filled = 0;
 
@@ -161,7 +153,7 @@ static int fill_rings(const struct target *target, int64_t ahead_ns)
 		return -1;
 	while (time_left(target)) {
 		for (int i = 0; i < FLOOD_RINGS; i++) {
-			long count = fill(&clients[i], now_ns(CLOCK_TAI) + ahead_ns);
+			long count = ring_fill(&clients[i], now_ns(CLOCK_TAI) + ahead_ns);
 
 			filled += count;
 			if (count)
@@ -184,95 +176,4 @@ int mode_flood(const struct target *target)
 int mode_distant(const struct target *target)
 {
 	return fill_rings(target, 1900000000);
-}
-
-/* Memory laid out and sealed like ktsnd's own. */
-static int memory_make(struct client *client, uint32_t slot_count, uint32_t slot_bytes)
-{
-	struct ktsn_ring_header header = {.magic = KTSN_RING_MAGIC,
-					  .version = KTSN_RING_VERSION,
-					  .slot_count = slot_count,
-					  .slot_bytes = slot_bytes,
-					  .slots_offset = sizeof(header)};
-
-	header.total_bytes = sizeof(header) + (uint64_t)slot_count * slot_bytes;
-	client->ring_fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (client->ring_fd < 0 || ftruncate(client->ring_fd, (off_t)header.total_bytes) ||
-	    pwrite(client->ring_fd, &header, offsetof(struct ktsn_ring_header, ready_summary), 0) < 0 ||
-	    fcntl(client->ring_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		return -errno;
-	return client_map(client);
-}
-
-/* Says that the ring was made by a ktsnd before this one. */
-static int hand_back(struct client *client, const struct target *target)
-{
-	struct ktsn_app_request request = client_request(KTSN_APP_HAND_BACK);
-	struct ktsn_app_reply reply;
-	int socket_fd = socket_to(target), err = client_connect(client, target);
-
-	if (!err)
-		err = memory_make(client, HANDED_BACK_SLOTS, HANDED_BACK_SLOT_BYTES);
-	if (!err)
-		err = client_call(client, &request, client->ring_fd, &reply);
-	request = client_request(KTSN_APP_FLOW_OPEN);
-	request.flow = request.destination = 0;
-	if (!err)
-		err = client_call(client, &request, socket_fd, &reply);
-	request = client_request(KTSN_APP_RESUME);
-	if (!err)
-		err = client_call(client, &request, -1, &reply);
-	close(socket_fd);
-	return err;
-}
-
-/* Takes the memory away from under ktsnd, as far as seals allow: holes are punched, not the size changed. */
-int mode_punch(const struct target *target)
-{
-	struct test_random random = {.state = (uint64_t)getpid()};
-	struct client client;
-	long punched = 0;
-	int err = hand_back(&client, target);
-
-	if (err)
-		return complain("hand back memory of its own", err);
-	while (time_left(target)) {
-		off_t at = (off_t)test_random_below(&random, client.bytes) & ~(off_t)4095;
-
-		fill(&client, now_ns(CLOCK_TAI));
-		client_ring(&client);
-		if (ftruncate(client.ring_fd, 0) == 0)
-			return complain("find the seals in force", -EPERM);
-		if (fallocate(client.ring_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, 65536) == 0)
-			punched++;
-		if (punched % 64 == 0)
-			(void)madvise(client.ring, client.bytes, MADV_REMOVE);
-	}
-	say("punched", punched);
-	client_close(&client);
-	return 0;
-}
-
-/* Sparse as the pod made it: it costs the pod nothing. */
-int mode_hoard(const struct target *target)
-{
-	struct ktsn_app_request request = client_request(KTSN_APP_HAND_BACK);
-	struct ktsn_app_reply reply;
-	long handed = 0;
-	int answer = 0;
-
-	for (; time_left(target); handed++) {
-		struct client client;
-		int err = client_connect(&client, target);
-
-		if (!err)
-			err = memory_make(&client, HOARD_SLOTS, HOARD_SLOT_BYTES);
-		if (err)
-			return complain("make memory to hand back", err);
-		answer = client_call(&client, &request, client.ring_fd, &reply);
-		client_close(&client);
-	}
-	say("handed", handed);
-	say("answer-errno", -answer);
-	return 0;
 }

@@ -198,3 +198,21 @@ int mode_register(const struct target *target)
 	client_close(&client);
 	return err ? complain("have an answer", err) : 0;
 }
+
+/* Run in another network namespace than the pod's. */
+int mode_foreign(const struct target *target)
+{
+	struct client client;
+	int err = client_connect(&client, target), socket_fd = socket_to(target);
+
+	if (!err)
+		err = client_hello(&client);
+	if (err || socket_fd < 0)
+		return complain("get a ring", err ? err : socket_fd);
+	err = client_flow_open(&client, socket_fd);
+	say("refused", err != 0);
+	say("errno", -err);
+	close(socket_fd);
+	client_close(&client);
+	return 0;
+}

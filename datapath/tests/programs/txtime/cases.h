@@ -43,7 +43,8 @@ struct txtime_case {
 };
 
 /* Ended by an entry without a name. */
-extern const struct txtime_case option_cases[], sending_cases[], error_cases[], waiting_cases[];
+extern const struct txtime_case option_cases[], sending_cases[], error_cases[], waiting_cases[],
+	datagram_cases[], wire_cases[];
 
 /* To whom: its family says which sockets the cases use. */
 union case_address {

@@ -17,7 +17,8 @@ int case_socket_type = SOCK_DGRAM;
 uint8_t case_ethernet_header[ETHERNET_HEADER_BYTES];
 bool case_deadline;
 
-static const struct txtime_case *const tables[] = {option_cases, sending_cases, error_cases, waiting_cases};
+static const struct txtime_case *const tables[] = {option_cases,  sending_cases,  error_cases,
+						   waiting_cases, datagram_cases, wire_cases};
 static const char *current;
 
 static const char usage[] =

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doorbell_works.h"
+
+#include "container_of.h"
+#include "doorbells.h"
+#include "log.h"
+#include "node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct doorbell_work {
+	struct pod_work work;
+	struct doorbells *doorbells;
+	int set_fd, event_fd;
+	/* Of one that is joining, the control thread's: */
+	struct process *process; /* NULL: it has ended meanwhile */
+	struct pod_thread *thread;
+};
+
+static void leaving_run(struct pod_work *work)
+{
+	struct doorbell_work *leaving = container_of(work, struct doorbell_work, work);
+
+	doorbell_leave(leaving->doorbells, leaving->set_fd, leaving->event_fd);
+	free(leaving);
+}
+
+void doorbell_discard(struct pod_thread *thread, struct doorbells *doorbells, int set_fd, int event_fd)
+{
+	struct doorbell_work *leaving = event_fd < 0 ? NULL : malloc(sizeof(*leaving));
+
+	/* Without memory it stays open: the lesser evil. */
+	if (!leaving)
+		return;
+	*leaving = (struct doorbell_work){
+		.work.run = leaving_run, .doorbells = doorbells, .set_fd = set_fd, .event_fd = event_fd};
+	pod_thread_do(thread, &leaving->work);
+}
+
+void doorbell_end(struct process *process)
+{
+	/* One that is just joining leaves after it has. */
+	if (process->joining)
+		process->joining->process = NULL;
+	else
+		doorbell_discard(process->thread, process->doorbells, process->doorbell_set_fd,
+				 process->doorbell_fd);
+	process->joining = NULL;
+	process->doorbell_fd = process->doorbell_set_fd = -1;
+}
+
+static void joining_run(struct pod_work *work)
+{
+	struct doorbell_work *joining = container_of(work, struct doorbell_work, work);
+
+	joining->set_fd = doorbell_join(joining->doorbells, joining->event_fd);
+}
+
+/* A ring that cannot be heard is of no use. Its application hands it back on a new connection, for a new doorbell. */
+static void deaf_close(struct process *process, int err)
+{
+	log_warning("pod %s: cannot listen to the ring of process %d, taken over from another ktsnd: %s; its "
+		    "connection is closed, and it hands the ring back",
+		    process->pod->called, (int)process->pid, strerror(-err));
+	process_close(process);
+}
+
+static void listen_to(struct process *process, int set_fd)
+{
+	process->joining = NULL;
+	process->doorbell_set_fd = set_fd;
+	/* The loop listens to none that it was told to close. */
+	if (!process->pod)
+		return;
+	if (set_fd < 0)
+		deaf_close(process, set_fd);
+	else
+		loop_command(process->pod->node->loop, &(struct loop_command){.type = COMMAND_RING_LISTEN,
+									      .ring = process->ring,
+									      .index = (uint32_t)set_fd});
+}
+
+static void joining_done(struct pod_work *work)
+{
+	struct doorbell_work *joining = container_of(work, struct doorbell_work, work);
+
+	if (joining->process)
+		listen_to(joining->process, joining->set_fd);
+	else
+		doorbell_discard(joining->thread, joining->doorbells, joining->set_fd, joining->event_fd);
+	pod_thread_put(joining->thread);
+	free(joining);
+}
+
+int doorbell_adopt(struct process *process)
+{
+	struct doorbell_work *joining = malloc(sizeof(*joining));
+
+	if (!joining)
+		return -ENOMEM;
+	*joining = (struct doorbell_work){
+		.work = {.run = joining_run, .done = joining_done},
+		.doorbells = process->doorbells,
+		.set_fd = -1,
+		.event_fd = process->doorbell_fd,
+		.process = process,
+		.thread = process->thread,
+	};
+	pod_thread_get(joining->thread);
+	process->joining = joining;
+	pod_thread_do(process->thread, &joining->work);
+	return 0;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ring_charges.h"
+
+#include "clock.h"
+#include "ring_map.h"
+#include "share.h"
+
+#include <stdlib.h>
+
+enum {
+	LOOK_EVERY_MS = 100,
+	/* A look at one takes about a microsecond. */
+	LOOKS_MAX = 64,
+};
+
+static int64_t now_ms(void)
+{
+	return clock_ns(CLOCK_MONOTONIC) / 1000000;
+}
+
+void ring_charges_init(struct ring_charges *charges, uint64_t bytes_max)
+{
+	*charges = (struct ring_charges){.bytes_max = bytes_max};
+	charges->kept_end = &charges->kept;
+}
+
+static void charge_free(struct ring_charges *charges, struct ring_charge *charge)
+{
+	charges->bytes -= charge->bytes;
+	if (charge->share)
+		charge->share->ring_bytes -= charge->bytes;
+	share_put(charge->share);
+	free(charge);
+}
+
+static void keep(struct ring_charges *charges, struct ring_charge *charge)
+{
+	charge->next = NULL;
+	*charges->kept_end = charge;
+	charges->kept_end = &charge->next;
+	charges->kept_count++;
+}
+
+/* `at` is where it hangs. */
+static struct ring_charge *unkeep(struct ring_charges *charges, struct ring_charge **at)
+{
+	struct ring_charge *charge = *at;
+
+	*at = charge->next;
+	if (!*at)
+		charges->kept_end = at;
+	charges->kept_count--;
+	return charge;
+}
+
+void ring_charges_fini(struct ring_charges *charges)
+{
+	while (charges->kept)
+		charge_free(charges, unkeep(charges, &charges->kept));
+}
+
+/* Frees what nobody has any more, of the share or (NULL) of all. Those that somebody still has go to the end. */
+static void look(struct ring_charges *charges, const struct share *share)
+{
+	struct ring_charge **at = &charges->kept;
+	uint32_t looks = 0;
+
+	for (uint32_t left = charges->kept_count; left && looks < LOOKS_MAX; left--) {
+		struct ring_charge *charge = *at;
+
+		if (share && charge->share != share) {
+			at = &charge->next;
+			continue;
+		}
+		looks++;
+		unkeep(charges, at);
+		if (ktsn_ring_map_lives(charge->map_id))
+			keep(charges, charge);
+		else
+			charge_free(charges, charge);
+	}
+}
+
+static bool pod_has_room(const struct share *share, size_t bytes)
+{
+	return share->ring_bytes + bytes <= share->limits.memory_bytes;
+}
+
+static bool node_has_room(const struct ring_charges *charges, size_t bytes)
+{
+	return charges->bytes + bytes <= charges->bytes_max;
+}
+
+static struct ring_charge **kept_find(struct ring_charges *charges, uint32_t map_id)
+{
+	struct ring_charge **at = &charges->kept;
+
+	while (*at && (*at)->map_id != map_id)
+		at = &(*at)->next;
+	return *at ? at : NULL;
+}
+
+bool ring_charges_allow(struct ring_charges *charges, struct share *share, uint32_t map_id, size_t bytes)
+{
+	struct ring_charge **kept = map_id ? kept_find(charges, map_id) : NULL;
+
+	if (kept && (*kept)->share == share)
+		return true;
+	if (!pod_has_room(share, bytes))
+		look(charges, share);
+	if (!node_has_room(charges, bytes))
+		look(charges, NULL);
+	return pod_has_room(share, bytes) && node_has_room(charges, bytes);
+}
+
+static struct ring_charge *charge_create(uint32_t map_id, size_t bytes)
+{
+	struct ring_charge *charge = malloc(sizeof(*charge));
+
+	if (charge)
+		*charge = (struct ring_charge){.bytes = bytes, .map_id = map_id};
+	return charge;
+}
+
+static void charge_begin(struct ring_charges *charges, struct ring_charge *charge, struct share *share)
+{
+	charges->bytes += charge->bytes;
+	charge->share = share;
+	if (!share)
+		return;
+	share_get(share);
+	share->ring_bytes += charge->bytes;
+}
+
+struct ring_charge *ring_charge_make(struct ring_charges *charges, struct share *share, uint32_t map_id,
+				     size_t bytes)
+{
+	struct ring_charge *charge = charge_create(map_id, bytes);
+	struct ring_charge **kept;
+
+	if (!charge)
+		return NULL;
+	/* Of a ring that is new it can only be one that has ended unseen. */
+	kept = kept_find(charges, map_id);
+	if (kept)
+		charge_free(charges, unkeep(charges, kept));
+	charge_begin(charges, charge, share);
+	return charge;
+}
+
+static void pod_forget(struct ring_charge *charge)
+{
+	charge->share->ring_bytes -= charge->bytes;
+	share_put(charge->share);
+	charge->share = NULL;
+}
+
+void ring_charge_end(struct ring_charges *charges, struct ring_charge *charge)
+{
+	if (!ktsn_ring_map_lives(charge->map_id)) {
+		charge_free(charges, charge);
+		return;
+	}
+	if (charge->share->pod_gone)
+		pod_forget(charge);
+	keep(charges, charge);
+}
+
+void ring_charges_keep(struct ring_charges *charges, struct share *share, uint32_t map_id, size_t bytes)
+{
+	struct ring_charge *charge = charge_create(map_id, bytes);
+
+	if (!charge)
+		return; /* uncounted is the lesser evil */
+	charge_begin(charges, charge, share);
+	keep(charges, charge);
+}
+
+void ring_charges_pod_gone(struct ring_charges *charges, struct share *share)
+{
+	share->pod_gone = true;
+	for (struct ring_charge *charge = charges->kept; charge; charge = charge->next)
+		if (charge->share == share)
+			pod_forget(charge);
+}
+
+int ring_charges_tick(struct ring_charges *charges)
+{
+	int64_t now = now_ms();
+
+	if (!charges->kept)
+		return -1;
+	if (charges->look_ms <= now) {
+		look(charges, NULL);
+		charges->look_ms = now + LOOK_EVERY_MS;
+	}
+	return charges->kept ? (int)(charges->look_ms - now) : -1;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vhost_left.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+static uint16_t flags_of(const struct vhost_descriptor *descriptor)
+{
+	/* Pairs with the other side's release when it marks a descriptor as used: its id is then there. */
+	return atomic_load_explicit(&descriptor->flags, memory_order_acquire);
+}
+
+/* Each lap of the ring has the other value of the bit. */
+static bool available_bit(const struct vhost_descriptor *descriptor)
+{
+	return flags_of(descriptor) & VHOST_AVAILABLE;
+}
+
+static bool used(const struct vhost_descriptor *descriptor)
+{
+	uint16_t flags = flags_of(descriptor);
+
+	return !(flags & VHOST_AVAILABLE) == !(flags & VHOST_USED);
+}
+
+/* The place of the next frame: where the lap before begins. */
+static uint32_t next_place(const struct vhost_descriptor *ring, uint32_t count)
+{
+	uint32_t next = 1;
+
+	while (next < count && available_bit(&ring[next]) == available_bit(&ring[0]))
+		next++;
+	return next % count;
+}
+
+/* Of several that were used at once only the first is marked, with the id of the last: ids are places. */
+uint32_t vhost_left(const struct vhost_descriptor *ring, uint32_t count)
+{
+	uint32_t last = (next_place(ring, count) + count - 1) % count;
+
+	for (uint32_t back = 0; back < count; back++) {
+		const struct vhost_descriptor *at = &ring[(last + count - back) % count];
+
+		/* Of the first lap, and nothing was fetched. */
+		if (!at->address)
+			return back;
+		if (used(at))
+			return (last + count - at->id % count) % count;
+	}
+	return count;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "slots.h"
+
+#include "flow_table.h"
+
+void slots_give_back(struct session *session, struct slots *slots, uint32_t first)
+{
+	if (slots->count <= first)
+		return;
+	while (slots->count > first)
+		ktsn_ring_unclaim(&session->ring, slots->numbers[--slots->count]);
+	waiting_slot_freed(session);
+}
+
+/* Everything, so that another call can have it: nobody waits while he holds some. */
+static int slots_take(struct session *session, uint32_t count, struct slots *slots)
+{
+	uint32_t had = slots->count;
+
+	for (; slots->count < count; slots->count++)
+		if (ktsn_ring_claim(&session->ring, &slots->numbers[slots->count])) {
+			slots_give_back(session, slots, had);
+			return -EAGAIN;
+		}
+	return 0;
+}
+
+int slots_claim(struct session *session, struct flow *flow, uint32_t count, struct slots *slots)
+{
+	uint32_t missing = count > slots->count ? count - slots->count : 0;
+	int err;
+
+	if (!missing)
+		return 0;
+	if (count > session->ring.slot_count)
+		return -ENOBUFS;
+	/* As in the kernel, the last message may go beyond the send buffer. */
+	err = waiting_has_room(session, flow) ? slots_take(session, count, slots) : -EAGAIN;
+	atomic_store_explicit(&flow->waiting.slots_wanted, err ? missing : 1, memory_order_relaxed);
+	return err;
+}

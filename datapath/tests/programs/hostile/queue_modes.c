@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What makes queues long that the kernel walks with a lock held: watchers of descriptors that ktsnd has too, sleepers in shared
+ * memory; and what makes much work of one message, or of one connection.
+ */
+#include "modes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+	WATCHERS = 50000,
+	SETS_MAX = 64,
+	SLEEPERS = 500,
+	SLEEPER_STACK_BYTES = 64 << 10,
+	PAYLOAD_BYTES = 64,
+	GROUP_EVERY_US = 1000,
+	HAND_BACK_THREADS = 16,
+	RINGS_OF_A_THREAD = 12,
+};
+
+struct watchers {
+	int sets[SETS_MAX];
+	int set_count;
+	long count;
+};
+
+/* A descriptor can be in a set once for each number that it ever had while it was added. */
+static bool watchers_fill_set(struct watchers *watchers, int fd, int numbers, long wanted)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
+	int set = epoll_create1(EPOLL_CLOEXEC);
+
+	if (set < 0)
+		return false;
+	watchers->sets[watchers->set_count++] = set;
+	for (int at = 100; at < numbers && watchers->count < wanted; at++) {
+		int copy = fcntl(fd, F_DUPFD_CLOEXEC, at);
+
+		if (copy < 0)
+			return true;
+		watchers->count += epoll_ctl(set, EPOLL_CTL_ADD, copy, &event) == 0;
+		close(copy);
+	}
+	return true;
+}
+
+static void watchers_put(struct watchers *watchers, int fd, long wanted)
+{
+	struct rlimit descriptors;
+
+	*watchers = (struct watchers){.count = 0};
+	(void)getrlimit(RLIMIT_NOFILE, &descriptors);
+	while (watchers->count < wanted && watchers->set_count < SETS_MAX)
+		if (!watchers_fill_set(watchers, fd, (int)descriptors.rlim_cur, wanted))
+			return;
+}
+
+static void watchers_end(struct watchers *watchers)
+{
+	for (int i = 0; i < watchers->set_count; i++)
+		close(watchers->sets[i]);
+}
+
+static long wanted(const struct target *target, long usual)
+{
+	return target->count ? target->count : usual;
+}
+
+int mode_watchers(const struct target *target)
+{
+	struct watchers watchers;
+	struct client client;
+	long writes = 0;
+	int err = client_open(&client, target);
+
+	if (err)
+		return complain("get a ring and a flow", err);
+	watchers_put(&watchers, client.bell_fd, wanted(target, WATCHERS));
+	for (; time_left(target); writes++) {
+		client_ring(&client);
+		if (writes % 16 == 0)
+			client_publish(&client, (uint32_t)writes / 16 % client.slot_count, now_ns(CLOCK_TAI),
+				       PAYLOAD_BYTES);
+	}
+	say("watchers", watchers.count);
+	say("writes", writes);
+	watchers_end(&watchers);
+	client_close(&client);
+	return 0;
+}
+
+/* The eventfd stays open here, so that ktsnd leaves a long queue each time. */
+int mode_watchers_close(const struct target *target)
+{
+	struct watchers watchers = {.count = 0};
+	long closes = 0;
+
+	for (; time_left(target); closes++) {
+		struct client client;
+		int err = client_open(&client, target);
+
+		if (err)
+			return complain("get a ring and a flow", err);
+		watchers_put(&watchers, client.bell_fd, wanted(target, WATCHERS));
+		close(client.fd);
+		client.fd = -1;
+		for (int i = 0; i < 8 && time_left(target); i++)
+			client_ring(&client);
+		watchers_end(&watchers);
+		client_close(&client);
+	}
+	say("watchers", watchers.count);
+	say("closes", closes);
+	return 0;
+}
+
+/* In the word of the ring in which libraries slept once; nobody can in memory of this kind. */
+static void *sleep_in_ring(void *argument)
+{
+	const struct client *client = argument;
+
+	for (;;)
+		if (syscall(SYS_futex, &client->ring->reserved[1], FUTEX_WAIT, 0, NULL, NULL, 0) &&
+		    errno != EAGAIN && errno != EINTR)
+			return NULL;
+}
+
+static long sleepers_start(struct client *client, long count)
+{
+	pthread_attr_t attributes;
+	long started = 0;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, SLEEPER_STACK_BYTES);
+	for (pthread_t thread; started < count; started++)
+		if (pthread_create(&thread, &attributes, sleep_in_ring, client))
+			break;
+	pthread_attr_destroy(&attributes);
+	client->ring->reserved[0] = (uint32_t)started;
+	return started;
+}
+
+/* An eventfd for ktsnd to empty when there is space, with as many watchers. */
+static int space_hand_over(struct client *client, struct watchers *watchers, long count)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_WAKE);
+	struct ktsn_app_reply reply;
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), err;
+
+	request.flow = client->flow;
+	request.flags = KTSN_APP_WAKE_SPACE;
+	err = client_call(client, &request, fd, &reply);
+	watchers_put(watchers, fd, count);
+	return err ? err : fd;
+}
+
+int mode_sleepers(const struct target *target)
+{
+	const uint64_t full = UINT64_MAX - 1;
+	struct watchers watchers;
+	struct client client;
+	long sleepers, told = 0;
+	int fd, err = client_open(&client, target);
+
+	if (err)
+		return complain("get a ring and a flow", err);
+	sleepers = sleepers_start(&client, wanted(target, SLEEPERS));
+	fd = space_hand_over(&client, &watchers, wanted(target, SLEEPERS));
+	if (fd < 0)
+		return complain("hand over an eventfd", fd);
+	for (uint32_t slot = 0; time_left(target); slot++) {
+		struct pollfd space = {.fd = fd, .events = POLLOUT};
+
+		(void)!write(fd, &full, sizeof(full));
+		atomic_fetch_or(&client.ring->space_polled[client.flow / KTSN_RING_WORD_BITS],
+				UINT64_C(1) << client.flow % KTSN_RING_WORD_BITS);
+		atomic_store(&client.ring->space_pollers, 1);
+		client_publish(&client, slot % client.slot_count, now_ns(CLOCK_TAI), PAYLOAD_BYTES);
+		client_ring(&client);
+		told += poll(&space, 1, 10) == 1;
+	}
+	say("sleepers", sleepers);
+	say("told", told);
+	return 0;
+}
+
+/* ---- a message to many ---- */
+
+static int group_find(struct client *client)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_DESTINATION);
+	const uint8_t group[] = {239, 1, 2, 3};
+	struct ktsn_app_reply reply;
+	int err;
+
+	request.flow = client->flow;
+	request.family = AF_INET;
+	request.port_be = htons(7799);
+	memcpy(request.address, group, sizeof(group));
+	err = client_call(client, &request, -1, &reply);
+	if (!err)
+		client->destination = reply.destination;
+	return err;
+}
+
+int mode_group(const struct target *target)
+{
+	struct client client;
+	long messages = 0;
+	int err = client_open(&client, target);
+
+	if (!err)
+		err = group_find(&client);
+	if (err)
+		return complain("get a way to a group", err);
+	for (; time_left(target); messages++) {
+		client_publish(&client, (uint32_t)messages % client.slot_count, now_ns(CLOCK_TAI) + 300000,
+			       PAYLOAD_BYTES);
+		client_ring(&client);
+		usleep(GROUP_EVERY_US);
+	}
+	say("messages", messages);
+	client_close(&client);
+	return 0;
+}
+
+/* ---- rings that come back again and again ---- */
+
+static _Atomic long handed_back, refused;
+
+static void hand_back(struct client *ring, const struct target *target)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_HAND_BACK);
+	struct ktsn_app_reply reply;
+	struct client client;
+
+	if (client_connect(&client, target)) {
+		atomic_fetch_add(&refused, 1);
+		usleep(1000);
+		return;
+	}
+	if (client_call(&client, &request, ring->ring_fd, &reply))
+		atomic_fetch_add(&refused, 1);
+	else
+		atomic_fetch_add(&handed_back, 1);
+	client_close(&client);
+}
+
+static void *hand_back_again_and_again(void *argument)
+{
+	const struct target *target = argument;
+	struct client rings[RINGS_OF_A_THREAD];
+	int count = 0;
+
+	while (count < RINGS_OF_A_THREAD && client_connect(&rings[count], target) == 0) {
+		if (client_hello(&rings[count]))
+			break;
+		close(rings[count].fd);
+		rings[count++].fd = -1;
+	}
+	for (int i = 0; count && time_left(target); i = (i + 1) % count)
+		hand_back(&rings[i], target);
+	return NULL;
+}
+
+int mode_handback(const struct target *target)
+{
+	pthread_t threads[HAND_BACK_THREADS];
+
+	for (int i = 0; i < HAND_BACK_THREADS; i++)
+		if (pthread_create(&threads[i], NULL, hand_back_again_and_again, (void *)(uintptr_t)target))
+			return complain("start a thread", -EAGAIN);
+	for (int i = 0; i < HAND_BACK_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	say("handed", handed_back);
+	say("refused", refused);
+	return 0;
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages that are joined or cut on their way into a ring: threads, fork, close, refusals and full rings. The test is
+ * ktsnd, and the way to it. Which datagrams come of which calls is compared with the kernel (test/netns).
+ */
+#include "cork.h"
+#include "flow_table.h"
+#include "next.h"
+#include "registration.h"
+#include "ring_pair.h"
+#include "send.h"
+#include "way.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#ifndef SCM_TXTIME
+#define SCM_TXTIME 61
+#endif
+
+enum { SLOTS = 64, PAYLOAD = 64, NUMBER = 5, THREADS = 4, ROUNDS = 20000, TXTIME = 1000 };
+
+/* A process with one socket, known to a ktsnd that has its eventfd. */
+static struct {
+	struct ring_pair pair;
+	struct session session;
+	struct flow *flow; /* the table's and the test's */
+	int fd;
+	bool session_lost;
+	long kernel_says; /* bytes or -errno, to each call that comes to it */
+	int kernel_calls;
+} process;
+
+struct session *__wrap_session_existing(void);
+void __wrap_session_check(struct session *session, enum ktsn_clock clock, bool thoroughly);
+void __wrap_session_doorbell_ring(struct session *session);
+
+struct session *__wrap_session_existing(void)
+{
+	return process.session_lost ? NULL : &process.session;
+}
+
+void __wrap_session_check(struct session *session, enum ktsn_clock clock, bool thoroughly)
+{
+	(void)session;
+	(void)clock;
+	(void)thoroughly;
+}
+
+void __wrap_session_doorbell_ring(struct session *session)
+{
+	(void)session;
+}
+
+long way_to(struct flow *flow, int fd, const struct ktsn_app_key *key, int flags, struct way *way)
+{
+	(void)flow;
+	(void)fd;
+	(void)key;
+	(void)flags;
+	way->session = &process.session;
+	way->destination = (struct destination){.route = KTSN_APP_ROUTE_TSN, .payload_max_bytes = PAYLOAD};
+	return 0;
+}
+
+ssize_t next_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	(void)fd;
+	(void)message;
+	(void)flags;
+	process.kernel_calls++;
+	if (process.kernel_says >= 0)
+		return process.kernel_says;
+	errno = (int)-process.kernel_says;
+	return -1;
+}
+
+static int set_up(void **state)
+{
+	struct sockaddr_in nobody = {.sin_family = AF_INET, .sin_port = htons(9)};
+
+	(void)state;
+	nobody.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	memset(&process, 0, sizeof(process));
+	process.kernel_says = -ENOTSUP;
+	process.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	process.flow = flow_create();
+	if (process.fd < 0 || !process.flow || ring_pair_init(&process.pair, SLOTS, PAYLOAD) ||
+	    connect(process.fd, (struct sockaddr *)&nobody, sizeof(nobody)))
+		return -1;
+	process.session.ring = process.pair.producer;
+	process.session.number = 1;
+	process.flow->number = NUMBER;
+	process.flow->kind.domain = AF_INET;
+	atomic_store(&process.flow->send_buffer_bytes, UINT32_MAX);
+	atomic_store(&process.flow->waiting.space_fd, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+	atomic_store(&process.flow->waiting.space_given, true);
+	return flow_share(process.flow, process.fd);
+}
+
+/* The last descriptor goes. */
+static void socket_close(void)
+{
+	flow_put(process.flow);
+	flow_put(flow_remove(process.fd));
+	close(process.fd);
+	process.fd = -1;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	if (process.fd >= 0)
+		socket_close();
+	ring_pair_fini(&process.pair);
+	return 0;
+}
+
+/* With a transmit time. */
+static long send_part(const void *data, size_t bytes, int flags)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int64_t))];
+		struct cmsghdr align;
+	} control = {.align = {.cmsg_len = CMSG_LEN(sizeof(int64_t)),
+			       .cmsg_level = SOL_SOCKET,
+			       .cmsg_type = SCM_TXTIME}};
+	struct iovec iov = {(void *)data, bytes};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+	int64_t txtime_ns = TXTIME;
+
+	memcpy(CMSG_DATA(&control.align), &txtime_ns, sizeof(txtime_ns));
+	return send_timed(process.flow, process.fd, &message, flags);
+}
+
+/* As send() does. */
+static long send_untimed(const void *data, size_t bytes, int flags)
+{
+	struct iovec iov = {(void *)data, bytes};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	return cork_send(process.flow, process.fd, &message, flags);
+}
+
+/* What ktsnd takes next, and gives back at once; -1: nothing is there. */
+static int datagram_take(uint8_t payload[PAYLOAD])
+{
+	struct ktsn_ring_taken taken;
+
+	if (ktsn_ring_take(&process.pair.consumer, &taken) != 1)
+		return -1;
+	memcpy(payload, ktsn_ring_taken_payload(&process.pair.consumer, taken.slot), taken.payload_bytes);
+	assert_int_equal(taken.flow, NUMBER);
+	assert_int_equal(taken.txtime_ns, TXTIME);
+	ktsn_ring_release(&process.pair.consumer, taken.slot);
+	return (int)taken.payload_bytes;
+}
+
+static void assert_datagram(const char *text)
+{
+	uint8_t payload[PAYLOAD];
+
+	assert_int_equal(datagram_take(payload), strlen(text));
+	assert_memory_equal(payload, text, strlen(text));
+}
+
+static void assert_nothing_left(void)
+{
+	uint8_t payload[PAYLOAD];
+
+	assert_int_equal(datagram_take(payload), -1);
+	assert_true(ktsn_ring_has_space(&process.session.ring, SLOTS));
+}
+
+static void fill_ring(uint32_t slots)
+{
+	uint32_t slot;
+
+	while (slots--)
+		assert_int_equal(ktsn_ring_claim(&process.session.ring, &slot), 0);
+}
+
+static void parts_leave_as_one_with_the_last(void **state)
+{
+	uint8_t payload[PAYLOAD];
+
+	(void)state;
+	assert_int_equal(send_part("one", 3, MSG_MORE), 3);
+	assert_int_equal(send_part("two", 3, MSG_MORE), 3);
+	assert_int_equal(datagram_take(payload), -1);
+	assert_int_equal(send_part("three", 5, 0), 5);
+	assert_datagram("onetwothree");
+	assert_nothing_left();
+}
+
+/* A part that says whose it is and which. */
+struct part {
+	uint32_t thread;
+	uint32_t number;
+};
+
+static pthread_barrier_t start;
+static _Atomic uint32_t ended;
+
+static void *corking_thread(void *thread)
+{
+	struct part part = {.thread = (uint32_t)(uintptr_t)thread};
+
+	(void)pthread_barrier_wait(&start);
+	for (; part.number < 2 * ROUNDS; part.number++)
+		if (send_part(&part, sizeof(part), part.number % 2 ? 0 : MSG_MORE) != sizeof(part))
+			abort();
+	atomic_fetch_add(&ended, 1);
+	return NULL;
+}
+
+/* Each part comes whole, in whichever datagram. */
+static void parts_check(const uint8_t *payload, int bytes, uint32_t came[THREADS])
+{
+	assert_int_equal(bytes % (int)sizeof(struct part), 0);
+	for (int at = 0; at < bytes; at += (int)sizeof(struct part)) {
+		struct part part;
+
+		memcpy(&part, payload + at, sizeof(part));
+		assert_in_range(part.thread, 0, THREADS - 1);
+		came[part.thread]++;
+		assert_in_range(part.number, 0, 2 * ROUNDS - 1);
+	}
+}
+
+static void threads_join_on_one_socket_and_no_part_is_lost_or_torn(void **state)
+{
+	pthread_t threads[THREADS];
+	uint32_t came[THREADS] = {0};
+	uint8_t payload[PAYLOAD];
+	bool over = false;
+	int bytes;
+
+	(void)state;
+	atomic_store(&ended, 0);
+	pthread_barrier_init(&start, NULL, THREADS);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, corking_thread, (void *)i), 0);
+	while (!over) {
+		over = atomic_load(&ended) == THREADS;
+		while ((bytes = datagram_take(payload)) >= 0)
+			parts_check(payload, bytes, came);
+		waiting_slot_freed(&process.session);
+	}
+	for (uint32_t i = 0; i < THREADS; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(came[i], 2 * ROUNDS);
+	}
+	assert_nothing_left();
+}
+
+/* What the child makes of it: 0 if it has begun nothing. */
+static int child_after_fork(void)
+{
+	bool begun;
+
+	flows_forked();
+	begun = cork_concerns(process.flow, 0);
+	flow_put(process.flow);
+	flow_put(flow_remove(process.fd));
+	return begun;
+}
+
+static void child_has_nothing_of_what_its_parent_began(void **state)
+{
+	int status;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(send_part("parent", 6, MSG_MORE), 6);
+	child = fork();
+	if (child == 0)
+		_exit(child_after_fork());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	/* The ring is shared: the child has not given the slot back. */
+	assert_false(ktsn_ring_has_space(&process.session.ring, SLOTS));
+	assert_int_equal(send_part("'s", 2, 0), 2);
+	assert_datagram("parent's");
+	assert_nothing_left();
+}
+
+static void close_gives_up_what_was_begun(void **state)
+{
+	(void)state;
+	assert_int_equal(send_part("never sent", 10, MSG_MORE), 10);
+	assert_false(ktsn_ring_has_space(&process.session.ring, SLOTS));
+	socket_close();
+	assert_nothing_left();
+}
+
+/* Else the last part would leave as a datagram of its own, early. */
+static void what_was_begun_in_a_lost_ring_is_netdown_and_nothing_leaves(void **state)
+{
+	static const int flags[] = {0, MSG_MORE};
+	uint8_t payload[PAYLOAD];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+		process.session_lost = false;
+		assert_int_equal(send_part("one", 3, MSG_MORE), 3);
+		process.session_lost = true;
+		assert_int_equal(send_untimed("two", 3, flags[i]), -ENETDOWN);
+		assert_false(cork_concerns(process.flow, 0));
+	}
+	assert_int_equal(process.kernel_calls, 0);
+	assert_int_equal(datagram_take(payload), -1);
+}
+
+static bool kernel_has_a_beginning_after(size_t bytes, long kernel_says)
+{
+	static uint8_t data[UINT16_MAX + 1];
+
+	process.kernel_says = 3;
+	assert_int_equal(send_untimed("one", 3, MSG_MORE), 3);
+	process.kernel_says = kernel_says;
+	assert_int_equal(send_untimed(data, bytes, 0), kernel_says);
+	return cork_concerns(process.flow, 0);
+}
+
+/* Or a timed message that follows would not be joined with it. */
+static void kernel_keeps_the_beginning_when_it_refuses_a_part_unseen(void **state)
+{
+	(void)state;
+	assert_true(kernel_has_a_beginning_after(UINT16_MAX + 1, -EMSGSIZE));
+	assert_true(kernel_has_a_beginning_after(1, -EOPNOTSUPP));
+	assert_false(kernel_has_a_beginning_after(UINT16_MAX, -EMSGSIZE));
+	assert_false(kernel_has_a_beginning_after(1, -ENOBUFS));
+}
+
+static void socket_with_ip_options_sends_and_begins_nothing(void **state)
+{
+	static const uint8_t no_operation[4] = {1, 1, 1, 1};
+
+	(void)state;
+	assert_int_equal(setsockopt(process.fd, IPPROTO_IP, IP_OPTIONS, no_operation, sizeof(no_operation)),
+			 0);
+	options_read(&process.flow->options, process.fd);
+	assert_int_equal(send_part("one", 3, 0), -EOPNOTSUPP);
+	assert_int_equal(send_part("one", 3, MSG_MORE), -EOPNOTSUPP);
+	assert_false(cork_concerns(process.flow, 0));
+	assert_nothing_left();
+	assert_int_equal(setsockopt(process.fd, IPPROTO_IP, IP_OPTIONS, NULL, 0), 0);
+	options_read(&process.flow->options, process.fd);
+	assert_int_equal(send_part("one", 3, 0), 3);
+	assert_datagram("one");
+}
+
+/* Three datagrams of ten bytes. */
+static long send_three(int flags)
+{
+	atomic_store(&process.flow->options.segment_bytes, 10);
+	return send_part("0123456789abcdefghijABCDEFGHIJ", 30, flags);
+}
+
+static void segments_without_space_for_all_are_eagain_and_take_none(void **state)
+{
+	uint8_t payload[PAYLOAD];
+
+	(void)state;
+	fill_ring(SLOTS - 2);
+	assert_int_equal(send_three(MSG_DONTWAIT), -EAGAIN);
+	assert_int_equal(datagram_take(payload), -1);
+	assert_true(ktsn_ring_has_space(&process.session.ring, 2));
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void segments_wait_for_the_send_timeout(void **state)
+{
+	const struct timeval timeout = {.tv_usec = 30000};
+	int64_t began_ms = now_ms();
+
+	(void)state;
+	assert_int_equal(setsockopt(process.fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)), 0);
+	fill_ring(SLOTS - 2);
+	assert_int_equal(send_three(0), -EAGAIN);
+	assert_true(now_ms() - began_ms >= 25);
+	assert_true(ktsn_ring_has_space(&process.session.ring, 2));
+}
+
+static void *slot_free_soon(void *slot)
+{
+	usleep(20000);
+	ktsn_ring_unclaim(&process.session.ring, (uint32_t)(uintptr_t)slot);
+	waiting_slot_freed(&process.session);
+	return NULL;
+}
+
+static void segments_wait_until_there_is_space_for_all(void **state)
+{
+	uint32_t slot;
+	pthread_t thread;
+
+	(void)state;
+	fill_ring(SLOTS - 3);
+	assert_int_equal(ktsn_ring_claim(&process.session.ring, &slot), 0);
+	assert_int_equal(pthread_create(&thread, NULL, slot_free_soon, (void *)(uintptr_t)slot), 0);
+	assert_int_equal(send_three(0), 30);
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 3; i++) {
+		uint8_t payload[PAYLOAD];
+
+		assert_int_equal(datagram_take(payload), 10);
+	}
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(parts_leave_as_one_with_the_last),
+		TEST(threads_join_on_one_socket_and_no_part_is_lost_or_torn),
+		TEST(child_has_nothing_of_what_its_parent_began),
+		TEST(close_gives_up_what_was_begun),
+		TEST(what_was_begun_in_a_lost_ring_is_netdown_and_nothing_leaves),
+		TEST(kernel_keeps_the_beginning_when_it_refuses_a_part_unseen),
+		TEST(socket_with_ip_options_sends_and_begins_nothing),
+		TEST(segments_without_space_for_all_are_eagain_and_take_none),
+		TEST(segments_wait_for_the_send_timeout),
+		TEST(segments_wait_until_there_is_space_for_all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

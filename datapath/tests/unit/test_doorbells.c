@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Eventfds that applications have too, as the loop hears them: through sets that nobody else has.
+ */
+#include "doorbells.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int loop_fd;
+static struct doorbells *doorbells;
+
+static int shutdown_amid_fd; /* the eventfd that is joined while ktsnd ends; -1: none */
+
+int __real_epoll_ctl(int set_fd, int operation, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int set_fd, int operation, int fd, struct epoll_event *event);
+
+int __wrap_epoll_ctl(int set_fd, int operation, int fd, struct epoll_event *event)
+{
+	if (operation == EPOLL_CTL_ADD && fd == shutdown_amid_fd)
+		doorbells_destroy(doorbells);
+	return __real_epoll_ctl(set_fd, operation, fd, event);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	shutdown_amid_fd = -1;
+	loop_fd = epoll_create1(EPOLL_CLOEXEC);
+	return doorbells_create(&doorbells, loop_fd, 1);
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	doorbells_destroy(doorbells);
+	close(loop_fd);
+	return 0;
+}
+
+static void arm(int set_fd, uint32_t events)
+{
+	struct epoll_event event = {.events = events, .data.fd = set_fd};
+
+	assert_int_equal(epoll_ctl(loop_fd, EPOLL_CTL_MOD, set_fd, &event), 0);
+}
+
+static int heard(void)
+{
+	struct epoll_event event;
+
+	return epoll_wait(loop_fd, &event, 1, 0) == 1 ? event.data.fd : -1;
+}
+
+static void ring(int event_fd)
+{
+	const uint64_t one = 1;
+
+	assert_int_equal(write(event_fd, &one, sizeof(one)), sizeof(one));
+}
+
+static void each_ring_is_heard_once_though_nobody_reads(void **state)
+{
+	int fd = doorbell_make(), set_fd = doorbell_join(doorbells, fd);
+
+	(void)state;
+	assert_true(set_fd >= 0);
+	ring(fd);
+	assert_int_equal(heard(), -1);
+	arm(set_fd, EPOLLIN | EPOLLET);
+	assert_int_equal(heard(), set_fd);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(heard(), -1);
+		ring(fd);
+		assert_int_equal(heard(), set_fd);
+	}
+	arm(set_fd, 0);
+	ring(fd);
+	assert_int_equal(heard(), -1);
+	doorbell_leave(doorbells, set_fd, fd);
+}
+
+/* The application still has the eventfd, and rings. */
+static void one_that_has_left_is_not_heard_in_the_next_one_s_place(void **state)
+{
+	int fd = doorbell_make(), kept_fd = dup(fd), set_fd = doorbell_join(doorbells, fd);
+	int next_fd, next_set_fd;
+
+	(void)state;
+	arm(set_fd, EPOLLIN | EPOLLET);
+	arm(set_fd, 0);
+	doorbell_leave(doorbells, set_fd, fd);
+	next_fd = doorbell_make();
+	next_set_fd = doorbell_join(doorbells, next_fd);
+	/* The same set again: none is put into the loop's for it. */
+	assert_int_equal(next_set_fd, set_fd);
+	arm(next_set_fd, EPOLLIN | EPOLLET);
+	ring(kept_fd);
+	assert_int_equal(heard(), -1);
+	ring(next_fd);
+	assert_int_equal(heard(), next_set_fd);
+	doorbell_leave(doorbells, next_set_fd, next_fd);
+	close(kept_fd);
+}
+
+/* What the kernel says of an epoll set: the number of each descriptor that is in it. */
+static int is_in(int set_fd, int fd)
+{
+	char path[64], line[256];
+	int in = 0, number;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", set_fd);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		in |= sscanf(line, "tfd: %d", &number) == 1 && number == fd;
+	fclose(file);
+	return in;
+}
+
+/* Or the loop would wait for whoever lengthens the eventfd's queue. */
+static void the_loop_s_own_set_never_has_an_eventfd_of_an_application(void **state)
+{
+	enum { MANY = 8 };
+	int fds[MANY], set_fds[MANY];
+
+	(void)state;
+	for (int i = 0; i < MANY; i++) {
+		fds[i] = doorbell_make();
+		set_fds[i] = doorbell_join(doorbells, fds[i]);
+		assert_true(is_in(loop_fd, set_fds[i]));
+		assert_true(is_in(set_fds[i], fds[i]));
+		assert_false(is_in(loop_fd, fds[i]));
+	}
+	for (int i = 0; i < MANY; i++) {
+		doorbell_leave(doorbells, set_fds[i], fds[i]);
+		assert_int_equal(fcntl(fds[i], F_GETFD), -1);
+		assert_true(is_in(loop_fd, set_fds[i]));
+	}
+}
+
+/* An application lengthens the eventfd's queue, and its pod's thread is held up when ktsnd ends. */
+static void sets_stay_while_one_is_just_being_joined(void **state)
+{
+	int fd = doorbell_make(), set_fd;
+
+	(void)state;
+	shutdown_amid_fd = fd;
+	set_fd = doorbell_join(doorbells, fd);
+	assert_true(set_fd >= 0);
+	assert_true(is_in(set_fd, fd));
+	assert_true(is_in(loop_fd, set_fd));
+	doorbell_leave(doorbells, set_fd, fd);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(each_ring_is_heard_once_though_nobody_reads),
+		TEST(one_that_has_left_is_not_heard_in_the_next_one_s_place),
+		TEST(the_loop_s_own_set_never_has_an_eventfd_of_an_application),
+		TEST(sets_stay_while_one_is_just_being_joined),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

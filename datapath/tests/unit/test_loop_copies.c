@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The copies of messages to a group do not make others late, neither when they are made nor when they leave. The clock is the
+ * test's: it goes on with each look at it, with each frame that is built and each that is sent, so what the machine does
+ * meanwhile changes nothing.
+ */
+#include "loop_rig.h"
+
+#include "clock.h"
+
+#include <endian.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define BEGAN_NS INT64_C(1000000000000)
+#define LOOK_NS  20
+#define BUILD_NS 1000
+#define FRAME_NS 5000
+
+enum {
+	SLOTS = 64,
+	PACKETS = 4096,
+	PEERS = 62,
+	MESSAGES = 20, /* to the group */
+	GOOD = 20,
+	SPACING_NS = 150000,
+	COMMANDS_IN_A_ROUND = 8,
+	GROUP_FLOW = 1,
+	GOOD_FLOW = 2,
+	/* The other's own frame, a burst of the group's, and the copies that are made before the clock is looked at. */
+	BOUND_NS = (1 + 4) * FRAME_NS + 8 * BUILD_NS,
+};
+
+static _Atomic int64_t passed_ns;
+static const struct ktsn_port *_Atomic frames_of;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __real_ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *path,
+			    const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes);
+int __wrap_ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *path,
+			    const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	const struct ktsn_port *port = atomic_load(&frames_of);
+	int64_t now_ns;
+
+	if (clock != CLOCK_TAI)
+		return __real_clock_gettime(clock, now);
+	now_ns = BEGAN_NS + atomic_fetch_add(&passed_ns, LOOK_NS);
+	if (port)
+		now_ns += (int64_t)ktsn_port_fake_sent_count(port) * FRAME_NS;
+	*now = (struct timespec){.tv_sec = now_ns / NS_PER_SECOND, .tv_nsec = now_ns % NS_PER_SECOND};
+	return 0;
+}
+
+int __wrap_ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *path,
+			    const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes)
+{
+	atomic_fetch_add(&passed_ns, BUILD_NS);
+	return __real_ktsn_frame_build(frame, capacity_bytes, path, tunnel, payload_bytes);
+}
+
+/* Two pods, one of which sends to a group. The loop does not run yet. */
+struct bench {
+	struct rig rig;
+	struct rig_ring group, good;
+	struct loop_destination *to_group;
+	struct loop_copies *copies;
+};
+
+static struct loop_copies *copies_make(uint32_t first_address)
+{
+	struct loop_copies *copies = calloc(1, sizeof(*copies) + PEERS * sizeof(copies->routes[0]));
+
+	assert_non_null(copies);
+	copies->object = (struct loop_object){.kind = LOOP_COPIES, .owner = copies};
+	copies->count = PEERS;
+	for (uint32_t i = 0; i < PEERS; i++) {
+		copies->routes[i] = rig_route(DESTINATION_RESOLVED);
+		copies->routes[i].tunnel.outer.destination_ipv4_be = htobe32(first_address + i);
+	}
+	return copies;
+}
+
+static struct loop_destination *pod_open(struct bench *bench, struct rig_ring *ring, uint64_t number)
+{
+	rig_ring_open(&bench->rig, ring, SLOTS);
+	return rig_destination_open(&bench->rig, ring, 0,
+				    rig_flow_open(&bench->rig, ring, 0, number, KTSN_CLOCK_TAI),
+				    DESTINATION_RESOLVED);
+}
+
+static int set_up(void **state)
+{
+	struct bench *bench = calloc(1, sizeof(*bench));
+
+	assert_non_null(bench);
+	*state = bench;
+	atomic_store(&passed_ns, 0);
+	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
+	atomic_store(&frames_of, bench->rig.port);
+	bench->to_group = pod_open(bench, &bench->group, GROUP_FLOW);
+	bench->to_group->copies = bench->copies = copies_make(0xc0000210);
+	(void)pod_open(bench, &bench->good, GOOD_FLOW);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct bench *bench = *state;
+	uint32_t before;
+
+	rig_collect(&bench->rig);
+	before = bench->rig.retired_count;
+	rig_application_close(&bench->rig, &bench->group);
+	rig_application_close(&bench->rig, &bench->good);
+	rig_wait_retired(&bench->rig, before + 6);
+	atomic_store(&frames_of, NULL);
+	rig_fini(&bench->rig);
+	rig_ring_fini(&bench->group);
+	rig_ring_fini(&bench->good);
+	free(bench->copies);
+	free(bench);
+	return 0;
+}
+
+static void send_at(struct rig_ring *ring, int64_t txtime_tai_ns)
+{
+	rig_send(ring,
+		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = txtime_tai_ns, .text = "text"});
+}
+
+/* Lets all of them leave. The longest that a message of the other pod was late. */
+static int64_t good_worst(struct bench *bench)
+{
+	struct departure records[MESSAGES + GOOD];
+	int64_t worst_ns = 0;
+	uint64_t overwritten;
+	int good = 0;
+
+	bench->rig.sent_to_several = MESSAGES;
+	rig_start(&bench->rig);
+	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, MESSAGES + GOOD);
+	assert_int_equal(counter_read(&loop_counters(bench->rig.loop)->copies_sent), MESSAGES * PEERS);
+	assert_int_equal(
+		departures_read(loop_departures(bench->rig.loop), 0, MESSAGES + GOOD, records, &overwritten),
+		MESSAGES + GOOD);
+	for (int i = 0; i < MESSAGES + GOOD; i++) {
+		int64_t late_ns = records[i].departed_tai_ns - records[i].requested_tai_ns;
+
+		assert_true(late_ns >= 0);
+		if (records[i].flow != GOOD_FLOW)
+			continue;
+		good++;
+		if (late_ns > worst_ns)
+			worst_ns = late_ns;
+	}
+	assert_int_equal(good, GOOD);
+	return worst_ns;
+}
+
+static void good_send(struct bench *bench)
+{
+	for (int i = 1; i <= GOOD; i++)
+		send_at(&bench->good, BEGAN_NS + (int64_t)i * SPACING_NS);
+}
+
+/* They are due at the same moment as the first of the other pod, and all that come before its others have left. */
+static void copies_that_are_due_make_nobody_else_late(void **state)
+{
+	struct bench *bench = *state;
+
+	for (int i = 0; i < MESSAGES; i++)
+		send_at(&bench->group, BEGAN_NS + SPACING_NS - FRAME_NS / 2);
+	good_send(bench);
+	assert_in_range(good_worst(bench), 0, BOUND_NS);
+}
+
+/* They are made when the other pod's come due. */
+static void copies_that_are_made_make_nobody_else_late(void **state)
+{
+	struct bench *bench = *state;
+
+	for (int i = 0; i < MESSAGES; i++)
+		send_at(&bench->group, BEGAN_NS + (GOOD + 1) * (int64_t)SPACING_NS);
+	good_send(bench);
+	assert_in_range(good_worst(bench), 0, BOUND_NS);
+}
+
+static void copies_that_are_overdue_make_nobody_else_late(void **state)
+{
+	struct bench *bench = *state;
+
+	for (int i = 0; i < MESSAGES; i++)
+		send_at(&bench->group, 0);
+	good_send(bench);
+	assert_in_range(good_worst(bench), 0, BOUND_NS);
+}
+
+/* Where the frame with that number went. */
+static uint32_t frame_address(const struct bench *bench, size_t index)
+{
+	uint32_t bytes, address_be;
+	const uint8_t *frame = ktsn_port_fake_sent(bench->rig.port, index, &bytes);
+
+	assert_non_null(frame);
+	memcpy(&address_be, frame + KTSN_ETHER_HEADER_BYTES + 16, sizeof(address_be));
+	return be32toh(address_be);
+}
+
+/* The command is of the second round; in the first, no message can be made as a whole. */
+static void a_message_that_was_begun_goes_where_it_went(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_copies *others = copies_make(0xc0000310);
+
+	send_at(&bench->group, BEGAN_NS + SPACING_NS);
+	for (int i = 0; i < COMMANDS_IN_A_ROUND; i++)
+		loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
+							     .destination = bench->to_group,
+							     .route = rig_route(DESTINATION_UNREACHABLE),
+							     .copies = others});
+	bench->copies = others;
+	bench->rig.sent_to_several = 1;
+	rig_start(&bench->rig);
+	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, 1);
+	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), PEERS);
+	for (size_t i = 0; i < PEERS; i++)
+		assert_in_range(frame_address(bench, i), 0xc0000210, 0xc0000210 + PEERS - 1);
+	rig_wait_retired(&bench->rig, 1);
+	assert_int_equal(bench->rig.retired[0], LOOP_COPIES);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(copies_that_are_due_make_nobody_else_late, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(copies_that_are_made_make_nobody_else_late, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(copies_that_are_overdue_make_nobody_else_late, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_message_that_was_begun_goes_where_it_went, set_up,
+						tear_down),
+	};
+
+	return cmocka_run_group_tests_name("loop_copies", tests, NULL, NULL);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the loop does under the strategies etf: a deadline is met as soon as it can be, however well the loop knows its sender,
+ * and what the loop is late for is not dropped for that.
+ */
+#include "clock.h"
+#include "loop_bench.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Further away than any test waits. */
+#define FAR    (1000 * INT64_C(1000000000))
+#define PERIOD (100 * MS)
+
+static void strategy_give(struct bench *bench, enum ktsn_strategy strategy)
+{
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_STRATEGY, .strategy = strategy});
+	rig_wait_commands(&bench->rig);
+}
+
+static void deadlines_of_a_periodic_sender_leave_when_they_are_handed_over(void **state)
+{
+	struct bench *bench = *state;
+	int64_t first_tai_ns = clock_tai_ns() + FAR;
+
+	bench->flow->deadline = true;
+	strategy_give(bench, KTSN_STRATEGY_ETF_DEADLINE);
+	for (unsigned int i = 0; i < 5; i++) {
+		bench_send_number(bench, i, first_tai_ns + i * PERIOD);
+		bench_wait_sent(bench, i + 1);
+	}
+	assert_int_equal(counter_read(&bench->counters->on_time), 5);
+}
+
+static void deadlines_that_lie_in_the_ring_leave_when_the_strategy_wants_them_to(void **state)
+{
+	struct bench *bench = *state;
+	int64_t first_tai_ns = clock_tai_ns() + FAR;
+
+	bench->flow->deadline = true;
+	for (unsigned int i = 0; i < 3; i++) {
+		bench_send_number(bench, i, first_tai_ns + i * PERIOD);
+		if (i < 2)
+			bench_wait_taken(bench, i + 1);
+		/* The ring has its new threshold when the round is over: in the next one the loop does this. */
+		loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
+		rig_wait_commands(&bench->rig);
+	}
+	strategy_give(bench, KTSN_STRATEGY_ETF_DEADLINE);
+	bench_wait_sent(bench, 3);
+}
+
+static void transmit_times_are_refused_at_once_where_deadlines_are_wanted(void **state)
+{
+	struct bench *bench = *state;
+	int64_t first_tai_ns = clock_tai_ns() + FAR;
+
+	strategy_give(bench, KTSN_STRATEGY_ETF_DEADLINE);
+	for (unsigned int i = 0; i < 5; i++) {
+		bench_send_number(bench, i, first_tai_ns + i * PERIOD);
+		rig_wait_counter(&bench->rig, &bench->counters->drop_txtime, i + 1);
+	}
+}
+
+/* A loop that stands for so long after its time has a message that was handed over in time. */
+static void message_with_a_late_loop(struct bench *bench, int64_t late_ns)
+{
+	int64_t called_tai_ns = clock_tai_ns(), txtime_tai_ns = called_tai_ns + 20 * MS;
+
+	loop_pause(bench->rig.loop);
+	rig_send(&bench->ring, &(struct rig_message){.clock = KTSN_CLOCK_TAI,
+						     .txtime_ns = txtime_tai_ns,
+						     .called_tai_ns = called_tai_ns,
+						     .text = "late"});
+	while (clock_tai_ns() < txtime_tai_ns + late_ns)
+		usleep(100);
+	loop_resume(bench->rig.loop);
+}
+
+static void bench_with_delta(struct bench *bench, int64_t delta_ns)
+{
+	memset(bench, 0, sizeof(*bench));
+	bench_create_for(bench, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000, delta_ns},
+			 KTSN_CLOCK_TAI);
+	rig_start(&bench->rig);
+	strategy_give(bench, KTSN_STRATEGY_ETF);
+}
+
+static void what_the_loop_is_late_for_by_less_than_delta_leaves_and_counts_as_late(void **state)
+{
+	struct bench bench;
+
+	(void)state;
+	bench_with_delta(&bench, FAR);
+	message_with_a_late_loop(&bench, MS);
+	bench_wait_sent(&bench, 1);
+	assert_int_equal(counter_read(&bench.counters->on_time), 0);
+	assert_int_equal(
+		counter_read(&bench.counters->late_taken) + counter_read(&bench.counters->late_wakeup), 1);
+	assert_int_equal(rig_drops(&bench.rig), 0);
+	bench_fini(&bench);
+}
+
+static void what_the_loop_is_late_for_by_more_than_delta_is_missed(void **state)
+{
+	struct bench bench;
+
+	(void)state;
+	bench_with_delta(&bench, MS / 2);
+	message_with_a_late_loop(&bench, MS);
+	rig_wait_counter(&bench.rig, &bench.counters->drop_missed, 1);
+	bench_fini(&bench);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		BENCH_TEST(deadlines_of_a_periodic_sender_leave_when_they_are_handed_over),
+		BENCH_TEST(deadlines_that_lie_in_the_ring_leave_when_the_strategy_wants_them_to),
+		BENCH_TEST(transmit_times_are_refused_at_once_where_deadlines_are_wanted),
+		cmocka_unit_test(what_the_loop_is_late_for_by_less_than_delta_leaves_and_counts_as_late),
+		cmocka_unit_test(what_the_loop_is_late_for_by_more_than_delta_is_missed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rings that processes ask for, hand back and keep: all of the control thread with a running loop, and a fake of the
+ * kernel's maps. Needs no privilege.
+ */
+#include "node.h"
+
+#include "port_fake.h"
+#include "ring_map_plain.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+	PACKETS = 64,
+	BUFFER_BYTES = 2048,
+	SLOTS = 64,
+	PODS = 2,
+	RINGS_OF_POD = 3,
+	RINGS_OF_NODE = 5,
+	PATIENCE_MS = 5000,
+};
+
+static struct bed {
+	struct events *events;
+	struct ktsn_port *port;
+	struct loop *loop;
+	struct node node;
+	char folder[32];
+	char paths[PODS][64];
+	size_t ring_bytes; /* what one counts for */
+	int doorbells;     /* made so far */
+	bool lives;        /* whether rings that ktsnd has done with are with somebody else */
+} bed;
+
+/* An application; -1: it has none. */
+struct application {
+	int fd, ring_fd;
+};
+
+int __real_doorbell_make(void);
+int __wrap_doorbell_make(void);
+
+/* In the pod's thread; the test looks after the answer. */
+int __wrap_doorbell_make(void)
+{
+	bed.doorbells++;
+	return __real_doorbell_make();
+}
+
+static bool lives(uint32_t id)
+{
+	(void)id;
+	return bed.lives;
+}
+
+static void loop_begin(void)
+{
+	struct loop_scheduling scheduling;
+	struct loop_config config = {.packets = PACKETS, .spin_ns = 20000, .late_after_ns = 10000, .cpu = -1};
+
+	bed.port = ktsn_port_fake_create(PACKETS, BUFFER_BYTES);
+	assert_non_null(bed.port);
+	config.port = bed.port;
+	assert_int_equal(loop_create(&bed.loop, &config), 0);
+	assert_int_equal(loop_start(bed.loop, &scheduling), 0);
+}
+
+static void pods_begin(void)
+{
+	for (int i = 0; i < PODS; i++) {
+		struct refusal refusal;
+		char identity[8];
+
+		snprintf(identity, sizeof(identity), "pod%d", i);
+		snprintf(bed.paths[i], sizeof(bed.paths[i]), "%s/%d.sock", bed.folder, i);
+		assert_int_equal(node_socket_add(&bed.node, identity, bed.paths[i], &refusal), 0);
+	}
+}
+
+static int set_up(void **state)
+{
+	const struct node_uplink uplink = {.interface = "lo", .link_index = 1, .mtu_bytes = 1500};
+	const struct node_shaping shaping = {.classes = loop_classes_default()};
+	struct share_limits limits = {
+		.processes = 16, .sockets = 16, .pending = PACKETS, .horizon_ns = INT64_C(1000000000)};
+	size_t mapped_bytes = ktsn_ring_memory_bytes(ktsn_ring_geometry_make(SLOTS, uplink.mtu_bytes));
+
+	(void)state;
+	memset(&bed, 0, sizeof(bed));
+	strcpy(bed.folder, "/tmp/ktsn-test-XXXXXX");
+	assert_non_null(mkdtemp(bed.folder));
+	bed.ring_bytes = mapped_bytes + 4096;
+	limits.memory_bytes = RINGS_OF_POD * bed.ring_bytes;
+	assert_int_equal(events_create(&bed.events), 0);
+	loop_begin();
+	assert_int_equal(node_init(&bed.node, bed.events, bed.loop, &uplink, &shaping, &limits, SLOTS,
+				   RINGS_OF_NODE * bed.ring_bytes),
+			 0);
+	ring_map_plain_lives = lives;
+	pods_begin();
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	node_close(&bed.node);
+	loop_stop(bed.loop);
+	node_fini(&bed.node);
+	loop_destroy(bed.loop);
+	events_destroy(bed.events);
+	ktsn_port_destroy(bed.port);
+	rmdir(bed.folder);
+	ring_map_plain_lives = NULL;
+	return 0;
+}
+
+static void daemon_work(void)
+{
+	assert_int_equal(events_run_once(bed.events, 1), 0);
+	(void)node_tick(&bed.node);
+}
+
+static struct application application_connect(int pod)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct application application = {.ring_fd = -1};
+
+	strcpy(address.sun_path, bed.paths[pod]);
+	application.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(application.fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return application;
+}
+
+/* Leaves its ring with the caller. */
+static void hang_up(struct application *application)
+{
+	close(application->fd);
+	for (int ms = 0; bed.node.process_count || bed.node.closing || bed.node.graves; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+}
+
+static void request_send(int fd, enum ktsn_app_type type, int passed_fd)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct ktsn_app_request request = {
+		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = (uint16_t)type};
+	struct iovec iov = {&request, sizeof(request)};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (passed_fd >= 0) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = sizeof(control.bytes);
+		control.align = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+		memcpy(CMSG_DATA(&control.align), &passed_fd, sizeof(int));
+	}
+	assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), sizeof(request));
+}
+
+/* ktsnd's answer, and the ring where one comes with it. */
+static int answer_receive(struct application *application, enum ktsn_app_type type)
+{
+	union {
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct ktsn_app_reply reply;
+	struct iovec iov = {&reply, sizeof(reply)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+	int fds[2];
+
+	assert_int_equal(recvmsg(application->fd, &message, MSG_DONTWAIT), sizeof(reply));
+	if (reply.status)
+		return reply.status;
+	if (type == KTSN_APP_RESUME)
+		return 0;
+	memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), CMSG_FIRSTHDR(&message)->cmsg_len - CMSG_LEN(0));
+	if (type == KTSN_APP_HELLO) {
+		assert_int_equal(reply.ring_bytes + 4096, bed.ring_bytes);
+		application->ring_fd = fds[0];
+		close(fds[1]);
+	} else {
+		close(fds[0]);
+	}
+	return 0;
+}
+
+static int ask(struct application *application, enum ktsn_app_type type, int passed_fd)
+{
+	struct pollfd answered = {.fd = application->fd, .events = POLLIN};
+
+	request_send(application->fd, type, passed_fd);
+	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+	return answer_receive(application, type);
+}
+
+/* One with a ring. */
+static struct application begun(int pod)
+{
+	struct application application = application_connect(pod);
+
+	assert_int_equal(ask(&application, KTSN_APP_HELLO, -1), 0);
+	return application;
+}
+
+static uint64_t charged(void)
+{
+	return bed.node.ring_charges.bytes;
+}
+
+/* The requests of a process with a ring are not bounded. */
+static void no_doorbell_is_made_for_who_has_a_ring(void **state)
+{
+	struct application one = begun(0);
+
+	(void)state;
+	assert_int_equal(bed.doorbells, 1);
+	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -EALREADY);
+	assert_int_equal(ask(&one, KTSN_APP_HAND_BACK, one.ring_fd), -EALREADY);
+	assert_int_equal(bed.doorbells, 1);
+	hang_up(&one);
+	close(one.ring_fd);
+}
+
+/* Its messages would be sent twice. */
+static void a_ring_that_is_held_is_not_taken_again(void **state)
+{
+	struct application one = begun(0), other = application_connect(0), foreign = application_connect(1);
+
+	(void)state;
+	assert_int_equal(ask(&other, KTSN_APP_HAND_BACK, one.ring_fd), -EBUSY);
+	assert_int_equal(ask(&foreign, KTSN_APP_HAND_BACK, one.ring_fd), -EBUSY);
+	assert_int_equal(charged(), bed.ring_bytes);
+	close(other.fd);
+	close(foreign.fd);
+	hang_up(&one);
+	close(one.ring_fd);
+}
+
+static void a_ring_is_taken_back_when_it_is_held_no_more(void **state)
+{
+	struct application one = begun(0), other;
+
+	(void)state;
+	bed.lives = true;
+	hang_up(&one);
+	other = application_connect(0);
+	assert_int_equal(ask(&other, KTSN_APP_HAND_BACK, one.ring_fd), 0);
+	assert_int_equal(ask(&other, KTSN_APP_RESUME, -1), 0);
+	/* And counts once. */
+	assert_int_equal(charged(), bed.ring_bytes);
+	bed.lives = false;
+	hang_up(&other);
+	assert_int_equal(charged(), 0);
+	close(one.ring_fd);
+}
+
+static void what_ktsnd_would_not_make_is_not_taken(void **state)
+{
+	struct ktsn_ring_memory other;
+	struct application application = application_connect(0);
+
+	(void)state;
+	assert_int_equal(ktsn_ring_memory_create(&other, ktsn_ring_geometry_make(2 * SLOTS, 1500)), 0);
+	assert_int_equal(ask(&application, KTSN_APP_HAND_BACK, other.fd), -EPERM);
+	assert_int_equal(ask(&application, KTSN_APP_HAND_BACK, application.fd), -EPERM);
+	assert_int_equal(ask(&application, KTSN_APP_HAND_BACK, -1), -EINVAL);
+	assert_int_equal(charged(), 0);
+	ktsn_ring_memory_destroy(&other);
+	hang_up(&application);
+}
+
+static void kept_rings_count_for_the_pod_until_they_are_gone(void **state)
+{
+	int kept[RINGS_OF_POD];
+	struct application one;
+
+	(void)state;
+	bed.lives = true;
+	for (int i = 0; i < RINGS_OF_POD; i++) {
+		one = begun(0);
+		kept[i] = one.ring_fd;
+		hang_up(&one);
+	}
+	one = application_connect(0);
+	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -ENOMEM);
+	assert_int_equal(bed.node.limit_refusals, 1);
+	/* Not before the next look, but when it is wanted. */
+	bed.lives = false;
+	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), 0);
+	assert_int_equal(charged(), bed.ring_bytes);
+	close(one.ring_fd);
+	hang_up(&one);
+	for (int i = 0; i < RINGS_OF_POD; i++)
+		close(kept[i]);
+}
+
+static void rings_of_all_pods_count_for_the_node(void **state)
+{
+	struct application all[RINGS_OF_NODE], one;
+
+	(void)state;
+	for (int i = 0; i < RINGS_OF_NODE; i++)
+		all[i] = begun(i < RINGS_OF_POD ? 0 : 1);
+	one = application_connect(1);
+	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -ENOMEM);
+	close(one.fd);
+	for (int i = 0; i < RINGS_OF_NODE; i++) {
+		close(all[i].ring_fd);
+		close(all[i].fd);
+	}
+	hang_up(&(struct application){.fd = -1});
+	assert_int_equal(charged(), 0);
+}
+
+static void rings_of_a_pod_that_is_gone_count_for_the_node(void **state)
+{
+	struct application one = begun(0), two;
+
+	(void)state;
+	bed.lives = true;
+	hang_up(&one);
+	two = begun(0);
+	assert_int_equal(node_socket_del(&bed.node, "pod0"), 0);
+	assert_null(pod_find(&bed.node, "pod0"));
+	hang_up(&two);
+	assert_int_equal(bed.node.share_count, PODS - 1);
+	assert_int_equal(charged(), 2 * bed.ring_bytes);
+	bed.lives = false;
+	for (int ms = 0; charged() && ms < PATIENCE_MS; ms++)
+		daemon_work();
+	assert_int_equal(charged(), 0);
+	close(one.ring_fd);
+	close(two.ring_fd);
+}
+
+static bool hung_up(int fd)
+{
+	struct pollfd closed = {.fd = fd};
+
+	return poll(&closed, 1, 0) == 1 && closed.revents & POLLHUP;
+}
+
+/* As another ktsnd gives it. */
+static void take_over(int ring_fd, int doorbell_fd, int connection_fd)
+{
+	const struct process_descriptors descriptors = {
+		.memory = ring_fd,
+		.doorbell = doorbell_fd,
+		.connection = connection_fd,
+		.geometry = bed.node.ring_geometry,
+	};
+	struct process *process;
+
+	assert_int_equal(process_take_over(&bed.node, "pod0", &descriptors, false, &process), 0);
+	processes_taken_open(&bed.node);
+}
+
+static void a_connection_ends_whose_doorbell_cannot_be_heard_after_a_take_over(void **state)
+{
+	struct ktsn_ring_memory ring;
+	struct application application;
+	int pair[2];
+
+	(void)state;
+	assert_int_equal(ktsn_ring_memory_create(&ring, bed.node.ring_geometry), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	/* No epoll set takes a file. */
+	take_over(dup(ring.fd), memfd_create("doorbell", MFD_CLOEXEC), pair[1]);
+	application.fd = pair[0];
+	for (int ms = 0; !hung_up(application.fd); ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+	hang_up(&application);
+	ktsn_ring_memory_destroy(&ring);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(no_doorbell_is_made_for_who_has_a_ring),
+		TEST(a_ring_that_is_held_is_not_taken_again),
+		TEST(a_ring_is_taken_back_when_it_is_held_no_more),
+		TEST(what_ktsnd_would_not_make_is_not_taken),
+		TEST(kept_rings_count_for_the_pod_until_they_are_gone),
+		TEST(rings_of_all_pods_count_for_the_node),
+		TEST(rings_of_a_pod_that_is_gone_count_for_the_node),
+		TEST(a_connection_ends_whose_doorbell_cannot_be_heard_after_a_take_over),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

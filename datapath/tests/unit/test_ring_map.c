@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernel's maps as memory of rings: what the kernel must refuse to whoever has the descriptor, which is what the whole
+ * design rests on. Needs CAP_SYS_ADMIN; without it the tests are skipped.
+ */
+#include "ring_map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+enum { PAGES = 209, PATIENCE_MS = 5000 };
+
+struct map {
+	int fd;
+	uint32_t id;
+	size_t bytes;
+	uint8_t *address;
+};
+
+static int made(struct map *map)
+{
+	void *address;
+
+	map->bytes = ktsn_ring_map_round(1) * PAGES;
+	map->fd = ktsn_ring_map_create(map->bytes);
+	if (map->fd < 0)
+		return map->fd;
+	assert_int_equal(ktsn_ring_map_identify(map->fd, map->bytes, &map->id), 0);
+	assert_int_equal(ktsn_ring_map_mmap(map->fd, map->bytes, &address), 0);
+	map->address = address;
+	return 0;
+}
+
+static int set_up(void **state)
+{
+	static struct map map;
+	int err = made(&map);
+
+	*state = &map;
+	if (err == 0)
+		return 0;
+	map.fd = -1;
+	/* Where nothing may be skipped: as internal/testenv. */
+	if (getenv("KTSN_REQUIRE") || getenv("CI"))
+		return -1;
+	print_message("# skipped: no BPF map can be made here: %s\n", strerror(-err));
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct map *map = *state;
+
+	if (map->fd < 0)
+		return 0;
+	munmap(map->address, map->bytes);
+	close(map->fd);
+	return 0;
+}
+
+/* The calling test's, or the test is skipped. */
+static struct map *usable(void **state)
+{
+	struct map *map = *state;
+
+	if (map->fd < 0)
+		skip();
+	return map;
+}
+
+/* Of this process so far. Sanitizers fault in memory of their own at each first access: then there is nothing to tell. */
+static long faults(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return 0;
+#else
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_minflt + usage.ru_majflt;
+#endif
+}
+
+static void no_access_faults(void **state)
+{
+	const struct map *map = usable(state);
+	long before = faults();
+
+	for (size_t at = 0; at < map->bytes; at += 64)
+		map->address[at]++;
+	assert_true(faults() - before < 4);
+}
+
+static void marks_make(const struct map *map)
+{
+	for (size_t at = 0; at < map->bytes; at += 4096)
+		map->address[at] = (uint8_t)(at / 4096 + 1);
+}
+
+static void marks_check(const struct map *map)
+{
+	long before = faults();
+
+	for (size_t at = 0; at < map->bytes; at += 4096)
+		assert_int_equal(map->address[at], (uint8_t)(at / 4096 + 1));
+	assert_true(faults() - before < 4);
+}
+
+static void nobody_takes_a_page_away(void **state)
+{
+	const struct map *map = usable(state);
+	static const int advices[] = {MADV_REMOVE,  MADV_COLLAPSE, MADV_DONTNEED,
+				      MADV_PAGEOUT, MADV_COLD,     MADV_FREE};
+	uint8_t *other = mmap(NULL, map->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, map->fd, 0);
+
+	assert_true(other != MAP_FAILED);
+	marks_make(map);
+	assert_int_not_equal(ftruncate(map->fd, 0), 0);
+	assert_int_not_equal(
+		fallocate(map->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)map->bytes), 0);
+	assert_int_not_equal(madvise(other, map->bytes, MADV_REMOVE), 0);
+	assert_int_not_equal(madvise(other, map->bytes, MADV_COLLAPSE), 0);
+	for (size_t i = 0; i < sizeof(advices) / sizeof(advices[0]); i++)
+		(void)madvise(other, map->bytes, advices[i]);
+	marks_check(map);
+	munmap(other, map->bytes);
+	marks_check(map);
+}
+
+static void no_more_is_mapped_than_there_is(void **state)
+{
+	const struct map *map = usable(state);
+	void *address;
+
+	assert_int_equal(ktsn_ring_map_mmap(map->fd, map->bytes + 4096, &address), -EINVAL);
+}
+
+static void a_map_of_another_size_is_none_of_ours(void **state)
+{
+	const struct map *map = usable(state);
+	uint32_t id;
+
+	assert_int_equal(ktsn_ring_map_identify(map->fd, map->bytes - 4096, &id), -EPERM);
+	assert_int_equal(ktsn_ring_map_identify(map->fd, map->bytes + 4096, &id), -EPERM);
+}
+
+/* A map of the right size that was made otherwise. */
+static int other_map(enum bpf_map_type type, uint32_t value_bytes, uint32_t entries, uint32_t flags)
+{
+	union bpf_attr attributes;
+
+	memset(&attributes, 0, sizeof(attributes));
+	attributes.map_type = type;
+	attributes.key_size = 4;
+	attributes.value_size = value_bytes;
+	attributes.max_entries = entries;
+	attributes.map_flags = flags;
+	return (int)syscall(SYS_bpf, BPF_MAP_CREATE, &attributes, sizeof(attributes));
+}
+
+static void what_was_made_otherwise_is_none_of_ours(void **state)
+{
+	const struct map *map = usable(state);
+	int memory = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fds[] = {
+		other_map(BPF_MAP_TYPE_ARRAY, 4096, PAGES, 0),
+		other_map(BPF_MAP_TYPE_HASH, 4096, PAGES, 0),
+		other_map(BPF_MAP_TYPE_ARRAY, 2048, 2 * PAGES, BPF_F_MMAPABLE),
+		other_map(BPF_MAP_TYPE_ARRAY, 4096, PAGES, BPF_F_MMAPABLE | BPF_F_RDONLY_PROG),
+		memory,
+	};
+	uint32_t id;
+
+	assert_int_equal(ftruncate(memory, (off_t)map->bytes), 0);
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+		assert_true(fds[i] >= 0);
+		assert_int_equal(ktsn_ring_map_identify(fds[i], map->bytes, &id), -EPERM);
+	}
+	assert_int_equal(ktsn_ring_map_identify(-1, map->bytes, &id), -EPERM);
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		close(fds[i]);
+}
+
+static bool ends_within_patience(uint32_t id)
+{
+	for (int ms = 0; ms < PATIENCE_MS && ktsn_ring_map_lives(id); ms++)
+		usleep(1000);
+	return !ktsn_ring_map_lives(id);
+}
+
+static void a_map_lives_as_long_as_its_last_mapping(void **state)
+{
+	struct map map;
+
+	(void)usable(state);
+	assert_int_equal(made(&map), 0);
+	close(map.fd);
+	usleep(10000);
+	assert_true(ktsn_ring_map_lives(map.id));
+	munmap(map.address, map.bytes);
+	assert_true(ends_within_patience(map.id));
+}
+
+static void a_map_lives_as_long_as_its_last_descriptor(void **state)
+{
+	struct map map;
+
+	(void)usable(state);
+	assert_int_equal(made(&map), 0);
+	munmap(map.address, map.bytes);
+	usleep(10000);
+	assert_true(ktsn_ring_map_lives(map.id));
+	close(map.fd);
+	assert_true(ends_within_patience(map.id));
+}
+
+/* What ktsnd hands out is used by those who may make none. */
+static void whoever_has_the_descriptor_maps_it(void **state)
+{
+	const struct map *map = usable(state);
+	int status;
+	pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (child == 0) {
+		void *address;
+
+		if (setuid(65534))
+			_exit(2);
+		_exit(ktsn_ring_map_mmap(map->fd, map->bytes, &address) ? 1 : 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(no_access_faults),
+		TEST(nobody_takes_a_page_away),
+		TEST(no_more_is_mapped_than_there_is),
+		TEST(a_map_of_another_size_is_none_of_ours),
+		TEST(what_was_made_otherwise_is_none_of_ours),
+		TEST(a_map_lives_as_long_as_its_last_mapping),
+		TEST(a_map_lives_as_long_as_its_last_descriptor),
+		TEST(whoever_has_the_descriptor_maps_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of rings that comes back: only what this ktsnd would make is taken.
+ */
+#include "ring_pair.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 64, PAYLOAD_BYTES = 128 };
+
+static struct ktsn_ring_geometry usual(void)
+{
+	return ktsn_ring_geometry_make(SLOTS, PAYLOAD_BYTES);
+}
+
+static int set_up(void **state)
+{
+	static struct ring_pair pair;
+
+	*state = &pair;
+	return ring_pair_init(&pair, SLOTS, PAYLOAD_BYTES);
+}
+
+static int tear_down(void **state)
+{
+	ring_pair_fini(*state);
+	return 0;
+}
+
+/* What becomes of a descriptor that is to be a ring of that geometry; it stays the caller's. */
+static int offered(int fd, struct ktsn_ring_geometry geometry)
+{
+	struct ktsn_ring_memory memory;
+	int err = ktsn_ring_memory_adopt(&memory, fd, geometry);
+
+	if (!err)
+		ktsn_ring_memory_unmap(&memory);
+	return err;
+}
+
+static void what_ktsnd_made_is_taken(void **state)
+{
+	const struct ring_pair *pair = *state;
+	struct ktsn_ring_memory memory;
+	int fd = dup(pair->memory.fd);
+
+	assert_int_equal(ktsn_ring_memory_adopt(&memory, fd, usual()), 0);
+	assert_int_equal(memory.fd, fd);
+	assert_int_equal(memory.id, pair->memory.id);
+	assert_int_equal(memory.bytes, pair->memory.bytes);
+	assert_memory_equal(&memory.geometry, &pair->memory.geometry, sizeof(memory.geometry));
+	ktsn_ring_memory_destroy(&memory);
+}
+
+static void what_is_larger_or_smaller_is_refused(void **state)
+{
+	const struct ring_pair *pair = *state;
+	static const struct {
+		const char *what;
+		uint32_t slots, payload_bytes;
+	} others[] = {
+		{"twice the slots", 2 * SLOTS, PAYLOAD_BYTES},
+		{"larger slots", SLOTS, 4 * PAYLOAD_BYTES},
+		{"smaller slots", SLOTS, 1},
+		{"none", 0, PAYLOAD_BYTES},
+		{"more than there can be", KTSN_RING_SLOTS_MAX + 1, PAYLOAD_BYTES},
+	};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (!offered(pair->memory.fd,
+			     ktsn_ring_geometry_make(others[i].slots, others[i].payload_bytes)))
+			fail_msg("%s: taken", others[i].what);
+}
+
+static void what_is_no_memory_of_rings_is_refused(void **state)
+{
+	int memory = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING), pipe_fds[2];
+
+	(void)state;
+	assert_int_equal(ftruncate(memory, (off_t)ktsn_ring_memory_bytes(usual())), 0);
+	assert_int_equal(pipe(pipe_fds), 0);
+	assert_int_equal(offered(memory, usual()), -EPERM);
+	assert_int_equal(offered(pipe_fds[0], usual()), -EPERM);
+	assert_int_equal(offered(-1, usual()), -EPERM);
+	close(memory);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+}
+
+/* One number of a good header replaced. */
+static void what_says_that_it_is_otherwise_is_refused(void **state)
+{
+	struct ring_pair *pair = *state;
+	static const struct {
+		const char *what;
+		size_t offset, bytes;
+		uint64_t value;
+		int result;
+	} others[] = {
+#define FIELD(name) offsetof(struct ktsn_ring_header, name), sizeof(((struct ktsn_ring_header *)0)->name)
+		{"no magic", FIELD(magic), 0, -EPROTO},
+		{"older version", FIELD(version), KTSN_RING_VERSION - 1, -EPROTONOSUPPORT},
+		{"newer version", FIELD(version), KTSN_RING_VERSION + 1, -EPROTONOSUPPORT},
+		{"no slots", FIELD(slot_count), 0, -EBADMSG},
+		{"fewer slots", FIELD(slot_count), SLOTS / 2, -EBADMSG},
+		{"larger slots", FIELD(slot_bytes), 4096, -EBADMSG},
+		{"slots in the header", FIELD(slots_offset), 64, -EBADMSG},
+#undef FIELD
+	};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		uint8_t *field = (uint8_t *)pair->application + others[i].offset;
+		uint64_t good;
+		int result;
+
+		memcpy(&good, field, others[i].bytes);
+		memcpy(field, &others[i].value, others[i].bytes);
+		result = offered(pair->memory.fd, usual());
+		if (result != others[i].result)
+			fail_msg("%s: %d, not %d", others[i].what, result, others[i].result);
+		memcpy(field, &good, others[i].bytes);
+	}
+	assert_int_equal(offered(pair->memory.fd, usual()), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(what_ktsnd_made_is_taken),
+		TEST(what_is_larger_or_smaller_is_refused),
+		TEST(what_is_no_memory_of_rings_is_refused),
+		TEST(what_says_that_it_is_otherwise_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Into which datagrams a message is cut. What the whole path makes of it is compared with the kernel (test/netns).
+ */
+#include "segment.h"
+
+#include "test_random.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SOL_UDP_LEVEL = 17, SEGMENT = 103, CORK = 1, NOT_SAID = 777, MOST = 1400 };
+
+struct letter {
+	uint8_t control[256];
+	struct msghdr message;
+};
+
+static void add(struct letter *letter, int level, int type, const void *data, size_t bytes)
+{
+	struct cmsghdr header = {.cmsg_len = CMSG_LEN(bytes), .cmsg_level = level, .cmsg_type = type};
+	uint8_t *at = letter->control + letter->message.msg_controllen;
+
+	memcpy(at, &header, sizeof(header));
+	memcpy(at + CMSG_LEN(0), data, bytes);
+	letter->message.msg_control = letter->control;
+	letter->message.msg_controllen += CMSG_SPACE(bytes);
+}
+
+static void add_segment(struct letter *letter, uint16_t bytes)
+{
+	add(letter, SOL_UDP_LEVEL, SEGMENT, &bytes, sizeof(bytes));
+}
+
+static void assert_segment(const struct letter *letter, uint32_t expected)
+{
+	uint32_t found = NOT_SAID;
+
+	assert_int_equal(segment_read(&letter->message, &found), 0);
+	assert_int_equal(found, expected);
+}
+
+static void what_says_nothing_leaves_it_to_the_socket(void **state)
+{
+	struct letter letter = {.message = {.msg_name = NULL}};
+	int ttl = 3;
+
+	(void)state;
+	assert_segment(&letter, NOT_SAID);
+	add(&letter, 0, SEGMENT, &ttl, sizeof(ttl));
+	assert_segment(&letter, NOT_SAID);
+}
+
+static void last_of_several_counts(void **state)
+{
+	struct letter letter = {.message = {.msg_name = NULL}};
+
+	(void)state;
+	add_segment(&letter, 500);
+	assert_segment(&letter, 500);
+	add_segment(&letter, UINT16_MAX);
+	assert_segment(&letter, UINT16_MAX);
+	add_segment(&letter, 0);
+	assert_segment(&letter, 0);
+}
+
+static void other_lengths_and_kinds_are_refused(void **state)
+{
+	static const struct {
+		int type;
+		size_t bytes;
+	} rows[] = {{SEGMENT, 0}, {SEGMENT, 1}, {SEGMENT, 4}, {SEGMENT, 8}, {CORK, 4}, {0, 2}, {-1, 2}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct letter letter = {.message = {.msg_name = NULL}};
+		uint64_t data = 500;
+		uint32_t found;
+
+		add(&letter, SOL_UDP_LEVEL, rows[i].type, &data, rows[i].bytes);
+		assert_int_equal(segment_read(&letter.message, &found), -EINVAL);
+	}
+}
+
+static void truncated_control_is_refused(void **state)
+{
+	struct letter letter = {.message = {.msg_name = NULL}};
+	uint32_t found;
+
+	(void)state;
+	add_segment(&letter, 500);
+	letter.message.msg_controllen = CMSG_LEN(1);
+	assert_int_equal(segment_read(&letter.message, &found), -EINVAL);
+}
+
+static void messages_are_cut_as_by_the_kernel(void **state)
+{
+	static const struct {
+		size_t bytes;
+		uint32_t segment_bytes;
+		int result; /* a count, or -errno */
+	} rows[] = {
+		{0, 0, 1},
+		{0, 1, 1},
+		{1, 0, 1},
+		{MOST, 0, 1},
+		{MOST + 1, 0, -EMSGSIZE},
+		{1400, 500, 3},
+		{1000, 500, 2},
+		{1001, 500, 3},
+		{499, 500, 1},
+		{1, 65535, 1},
+		{MOST, 65535, 1},
+		{MOST + 1, 65535, -EMSGSIZE},
+		{3000, MOST + 1, -EMSGSIZE},
+		{128, 1, 128},
+		{129, 1, -EINVAL},
+		{65507, 512, 128},
+		{65507, 511, -EINVAL},
+		{65507, MOST, 47},
+		{65508, MOST, -EMSGSIZE},
+		{SIZE_MAX, 1, -EMSGSIZE},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint32_t count = 0;
+		int err = segment_count(rows[i].bytes, rows[i].segment_bytes, MOST, &count);
+
+		assert_int_equal(err ? err : (int)count, rows[i].result);
+	}
+}
+
+/* Whatever is asked: the pieces are the whole, and none is longer than it may be. */
+static void pieces_are_the_whole(void **state)
+{
+	struct test_random random = test_random_seeded("segment");
+	uint64_t rounds = test_random_rounds(100000);
+
+	(void)state;
+	for (uint64_t i = 0; i < rounds; i++) {
+		size_t bytes = test_random_below(&random, 70000);
+		uint32_t segment_bytes = (uint32_t)test_random_below(&random, 2000);
+		uint32_t most = (uint32_t)test_random_below(&random, 2000), count, last;
+
+		if (segment_count(bytes, segment_bytes, most, &count))
+			continue;
+		assert_in_range(count, 1, SEGMENTS_MAX);
+		last = (uint32_t)bytes - (count - 1) * segment_bytes;
+		assert_true(last <= most && (count == 1 || (last > 0 && last <= segment_bytes)));
+		assert_true(count == 1 || segment_bytes <= most);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_says_nothing_leaves_it_to_the_socket),
+		cmocka_unit_test(last_of_several_counts),
+		cmocka_unit_test(other_lengths_and_kinds_are_refused),
+		cmocka_unit_test(truncated_control_is_refused),
+		cmocka_unit_test(messages_are_cut_as_by_the_kernel),
+		cmocka_unit_test(pieces_are_the_whole),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

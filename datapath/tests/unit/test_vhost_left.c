@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much of a packed virtqueue is not fetched: the test makes frames available and uses them, as the standard says.
+ */
+#include "vhost_left.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT = 8 };
+
+static struct vhost_descriptor ring[COUNT];
+static uint32_t made, fetched; /* frames, since the beginning */
+
+static int set_up(void **state)
+{
+	(void)state;
+	memset(ring, 0, sizeof(ring));
+	made = fetched = 0;
+	return 0;
+}
+
+/* The first lap has the bit set. */
+static bool lap_bit(uint32_t frame)
+{
+	return frame / COUNT % 2 == 0;
+}
+
+static void make(uint32_t frames)
+{
+	for (uint32_t i = 0; i < frames; i++, made++) {
+		struct vhost_descriptor *at = &ring[made % COUNT];
+
+		at->address = 0x1000;
+		at->id = (uint16_t)(made % COUNT);
+		atomic_store(&at->flags, lap_bit(made) ? VHOST_AVAILABLE : VHOST_USED);
+	}
+}
+
+/* At once: the first is marked with the id of the last, the others stay as they are. */
+static void fetch(uint32_t frames)
+{
+	struct vhost_descriptor *at = &ring[fetched % COUNT];
+
+	at->id = (uint16_t)((fetched + frames - 1) % COUNT);
+	atomic_store(&at->flags, lap_bit(fetched) ? VHOST_AVAILABLE | VHOST_USED : 0);
+	fetched += frames;
+}
+
+static void nothing_is_left_of_nothing(void **state)
+{
+	(void)state;
+	assert_int_equal(vhost_left(ring, COUNT), 0);
+}
+
+static void what_nobody_fetched_is_left(void **state)
+{
+	(void)state;
+	for (uint32_t frames = 1; frames <= COUNT; frames++) {
+		make(1);
+		assert_int_equal(vhost_left(ring, COUNT), frames);
+	}
+}
+
+static void one_at_a_time_over_many_laps(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 5 * COUNT; i++) {
+		make(1);
+		assert_int_equal(vhost_left(ring, COUNT), 1);
+		fetch(1);
+		assert_int_equal(vhost_left(ring, COUNT), 0);
+	}
+}
+
+/* Every number that may wait, fetched in every number at once, from every place. */
+static void several_at_once_from_every_place(void **state)
+{
+	(void)state;
+	for (uint32_t begin = 0; begin < 3 * COUNT; begin++)
+		for (uint32_t waiting = 1; waiting <= COUNT; waiting++)
+			for (uint32_t at_once = 1; at_once <= waiting; at_once++) {
+				set_up(state);
+				for (uint32_t i = 0; i < begin; i++) {
+					make(1);
+					fetch(1);
+				}
+				make(waiting);
+				fetch(at_once);
+				assert_int_equal(vhost_left(ring, COUNT), waiting - at_once);
+				for (; fetched < made; fetch(1))
+					assert_int_equal(vhost_left(ring, COUNT), made - fetched);
+				assert_int_equal(vhost_left(ring, COUNT), 0);
+			}
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(nothing_is_left_of_nothing),
+		TEST(what_nobody_fetched_is_left),
+		TEST(one_at_a_time_over_many_laps),
+		TEST(several_at_once_from_every_place),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
