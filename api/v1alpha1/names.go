@@ -8,6 +8,9 @@ const (
 	// ContainersAnnotation of a pod names the containers whose timed messages KuberneTSN takes, between commas. Without
 	// it these are all but the init containers that end before the others begin.
 	ContainersAnnotation = "kubernetsn.io/containers"
+	// UnseenAnnotation of a pod says what becomes of datagrams with a transmit time that libktsn.so does not see: "drop", as
+	// without it, or "pass", by which they leave at once, early. It counts when the pod is made.
+	UnseenAnnotation = "kubernetsn.io/unseen"
 	// PodLabel is given to pods with the annotation kubernetsn.io/network when they are made. By it they are found. Its value is
 	// true.
 	PodLabel = "kubernetsn.io/on-network"
@@ -23,6 +26,14 @@ const (
 	Finalizer = "kubernetsn.io/in-use"
 	// CSIDriver is the driver of the volume that gives a pod the folder with libktsn.so and the pod's own socket.
 	CSIDriver = "csi.kubernetsn.io"
+)
+
+// Values of UnseenAnnotation.
+const (
+	// UnseenDrop : they are dropped, and counted.
+	UnseenDrop = "drop"
+	// UnseenPass : they leave at once, early.
+	UnseenPass = "pass"
 )
 
 // LabelValue is that of PodLabel and NodeLabel.

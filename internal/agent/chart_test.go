@@ -45,7 +45,8 @@ func render(t *testing.T, arguments ...string) ([][]byte, error) {
 	if _, err := os.Stat(helm); err != nil {
 		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
-	all := append([]string{"template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0"}, arguments...)
+	all := append([]string{"template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0", "--set",
+		"image.prefix=registry.example.org/kubernetsn,image.tag=dev"}, arguments...)
 	command := exec.CommandContext(t.Context(), helm, all...)
 	var said bytes.Buffer
 	command.Stderr = &said
@@ -150,7 +151,7 @@ func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
 	}
 	checkMounts(t, spec)
 	agent, ktsnd := containerOf(t, spec, "agent"), containerOf(t, spec, "ktsnd")
-	if !slices.Equal(ktsnd.Args, []string{"--interface", "br-phy", "--uplink", "ovs"}) || !strings.HasPrefix(agent.Image, "kubernetsn.io/ktsn-agent-ovs:") {
+	if !slices.Equal(ktsnd.Args, []string{"--interface", "br-phy", "--uplink", "ovs", "--ring-memory", "512"}) || !strings.HasPrefix(agent.Image, "registry.example.org/kubernetsn/ktsn-agent-ovs:") {
 		t.Errorf("ktsnd is called with %q, and the agent's image is %s", ktsnd.Args, agent.Image)
 	}
 	if said := strings.Join(ktsnd.Command, " "); !strings.HasSuffix(said, " --await br-phy -- /usr/bin/ktsnd") || ktsnd.StartupProbe == nil {
@@ -324,6 +325,38 @@ func TestAnExclusiveCoreNeedsAGuaranteedPod(t *testing.T) {
 	}
 }
 
+// ktsnd that is killed for want of memory takes every pod's timed messages with it: the limit has room for all that pods may have.
+func TestTheRingsFitIntoTheMemoryOfKtsnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		arguments []string
+		rings     string
+		limit     string
+	}{
+		"by default":                {nil, "512", "896Mi"},
+		"with more for rings":       {[]string{"--set", "ktsnd.ringMemoryMiB=2048"}, "2048", "2432Mi"},
+		"with more for the rest":    {[]string{"--set", "ktsnd.ownMemoryMiB=1024"}, "512", "1536Mi"},
+		"with a core of ktsnd's":    {[]string{"--set", "ktsnd.exclusiveCore=true,ktsnd.ringMemoryMiB=64"}, "64", "448Mi"},
+		"with a limit of processor": {[]string{"--set", "ktsnd.resources.limits.cpu=2"}, "512", "896Mi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := render(t, test.arguments...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var daemons appsv1.DaemonSet
+			object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+			ktsnd := daemons.Spec.Template.Spec.Containers[0]
+			at := slices.Index(ktsnd.Args, "--ring-memory")
+			if at < 0 || ktsnd.Args[at+1] != test.rings {
+				t.Errorf("ktsnd is called with %v, want --ring-memory %s", ktsnd.Args, test.rings)
+			}
+			if limit := ktsnd.Resources.Limits.Memory().String(); limit != test.limit {
+				t.Errorf("ktsnd may have %s, want %s", limit, test.limit)
+			}
+		})
+	}
+}
+
 func TestWhatRemovesTheChartIsThereOnlyMeanwhile(t *testing.T) {
 	objects, err := render(t)
 	if err != nil {
@@ -383,8 +416,15 @@ func TestThePolicyOnPodsComesAndGoesWithTheOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bytes.Contains(bytes.Join(without, nil), []byte("kubernetsn-pods")) {
-		t.Error("it is there without the operator, whose label and annotation it keeps")
+	if bytes.Contains(bytes.Join(without, nil), []byte("ValidatingAdmissionPolicy")) {
+		t.Error("there is a policy without the operator, whose label and annotation they keep, or which they hold")
+	}
+	for _, name := range []string{"kubernetsn-webhook", "kubernetsn-attachments", "kubernetsn-networks", "kubernetsn-node-label", "kubernetsn-status"} {
+		object(t, objects, "ValidatingAdmissionPolicy", name, &admissionv1.ValidatingAdmissionPolicy{})
+		object(t, objects, "ValidatingAdmissionPolicyBinding", name, &binding)
+		if !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) || binding.Spec.PolicyName != name {
+			t.Errorf("the binding of %s is %+v", name, binding.Spec)
+		}
 	}
 }
 
@@ -432,7 +472,15 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"image.prefix=a b":                              "/image/prefix",
 		"image.prefix=registry/":                        "/image/prefix",
 		"image.tag=v1:2":                                "/image/tag",
+		"image.prefix=":                                 "image.prefix: say where nodes find the images",
+		"image.tag=":                                    "image.digests: say which images these are",
+		"image.digests.ktsnd=sha256:12":                 "/image/digests/ktsnd",
 		"ktsnd.realtimeShare=200":                       "/ktsnd/realtimeShare",
+		"ktsnd.resources.limits.memory=1Gi":             "/ktsnd/resources/limits/memory",
+		"ktsnd.extraArgs[0]=--ring-memory":              "/ktsnd/extraArgs/0",
+		"ktsnd.ringMemoryMiB=0":                         "/ktsnd/ringMemoryMiB",
+		"ktsnd.ownMemoryMiB=10":                         "/ktsnd/ownMemoryMiB",
+		"ktsnd.ownMemoryMiB=null":                       "missing property 'ownMemoryMiB'", // as of values of an older chart (--reuse-values)
 		"ktsnd.cgroupV1=maybe":                          "/ktsnd/cgroupV1",
 		"podAnnotations.number=1":                       "/podAnnotations/number",
 		"agent.sweepEvery=often":                        "/agent/sweepEvery",
@@ -446,6 +494,32 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		if _, err := render(t, "--set", value); err == nil || !strings.Contains(err.Error(), sentence) {
 			t.Errorf("%s: %v, want %q in it", value, err, sentence)
 		}
+	}
+}
+
+// Who holds the registry, or its name, cannot have nodes start something else.
+func TestImagesAreNamedByDigest(t *testing.T) {
+	names := []string{"ktsnd", "ktsn-agent", "ktsn-agent-ovs", "ktsn-operator"}
+	var digests []string
+	for i, name := range names {
+		digests = append(digests, fmt.Sprintf("image.digests.%s=sha256:%064d", name, i))
+	}
+	const ovs = "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card"
+	objects, err := render(t, "--set", ovs+","+strings.Join(digests, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^ *image: (.*)$`).FindAllSubmatch(bytes.Join(objects, nil), -1)
+	if len(found) < 8 {
+		t.Fatalf("%d images are named", len(found))
+	}
+	for _, image := range found {
+		if !regexp.MustCompile(`^registry\.example\.org/kubernetsn/[a-z-]+@sha256:0{63}[0-3]$`).Match(image[1]) {
+			t.Errorf("an image is named %s", image[1])
+		}
+	}
+	if _, err := render(t, "--set", ovs+","+strings.Join(digests[1:], ",")); err == nil || !strings.Contains(err.Error(), "the digest of ktsnd is missing") {
+		t.Errorf("without one digest: %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@
 //	sweep     removes what pods left that do not exist any more
 //	metrics   figures of pods and classes for Prometheus
 //	watch     Events on pods whose wishes do not hold
+//	inspect   looks at pods' programs, in a process of its own
 //	health    whether all of that works
 //	privilege gives up what the agent does not need
 //	removal   takes the project off a cluster

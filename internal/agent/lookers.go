@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/agent/daemon"
+	"github.com/kubernetsn/kubernetsn/internal/agent/inspect"
 	"github.com/kubernetsn/kubernetsn/internal/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/agent/network"
@@ -34,6 +35,8 @@ const (
 	watchEvery = 10 * time.Second
 	// settle is longer than a pod needs to get its network and start its programs.
 	settle = 10 * time.Second
+	// inspectPatience is a hundred times what a look at a pod's programs takes on an idle node.
+	inspectPatience = 5 * time.Second
 )
 
 // addSweeper removes what pods left.
@@ -130,10 +133,14 @@ func (a *agent) addWatcher() error {
 		Do: func(ctx context.Context, ask func(context.Context, watch.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},
-		Log: a.log.With("part", "watch"),
+		Unseen:  func() ([]cni.Guarded, error) { return cni.Guard(a.StateDir) },
+		Dropped: a.metrics.Unseen,
+		Log:     a.log.With("part", "watch"),
 	}
 	if a.Proc != "" {
-		watcher.Programs = watch.Proc{Dir: a.Proc}
+		watcher.Programs = &inspect.Inspector{
+			Program: "/proc/self/exe", Arguments: []string{inspectCommand}, Proc: a.Proc, Patience: inspectPatience,
+		}
 	}
 	return a.manager.Add(manager.RunnableFunc(watcher.Run))
 }

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/kubernetsn/kubernetsn/internal/agent/inspect"
+	"github.com/kubernetsn/kubernetsn/internal/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/command"
 	"github.com/kubernetsn/kubernetsn/internal/version"
 )
@@ -26,6 +28,9 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 	if len(arguments) > 0 && arguments[0] == "clean-node" {
 		return cleanNode(ctx, arguments[1:], stdout)
 	}
+	if len(arguments) > 0 && arguments[0] == inspectCommand {
+		return inspectPrograms(arguments[1:], stdout)
+	}
 	options, err := Parse(arguments, stdout)
 	if err != nil {
 		return err
@@ -36,4 +41,15 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 	}
 	options.Version = version.Number()
 	return Run(ctx, options, config, slog.New(slog.NewTextHandler(stderr, nil)))
+}
+
+// inspectCommand is what the agent starts itself with.
+const inspectCommand = "inspect"
+
+// inspectPrograms keeps what it takes to see other users' processes.
+func inspectPrograms(arguments []string, stdout io.Writer) error {
+	if err := privilege.Reduce(privilege.DACReadSearch, privilege.SysPtrace); err != nil {
+		return err
+	}
+	return inspect.Command(arguments, stdout)
 }

@@ -101,22 +101,29 @@ func TestHelpIsSuccess(t *testing.T) {
 	}
 }
 
-func TestPreloadIsPutBeforeWhatIsThere(t *testing.T) {
+func TestPreloadIsPutBehindWhatIsThere(t *testing.T) {
 	for name, test := range map[string]struct {
-		environ []string
-		want    []string
+		environ   []string
+		sanitizer string
+		want      []string
 	}{
-		"nothing there": {[]string{"HOME=/root"},
+		"nothing there": {[]string{"HOME=/root"}, "",
 			[]string{"HOME=/root", "LD_PRELOAD=/k/lib.so", "KTSN_SOCKET=/k/sock"}},
-		"another library there": {[]string{"LD_PRELOAD=/x.so:/y.so", "HOME=/root"},
-			[]string{"HOME=/root", "LD_PRELOAD=/k/lib.so:/x.so:/y.so", "KTSN_SOCKET=/k/sock"}},
-		"an empty value there": {[]string{"LD_PRELOAD="},
+		"another library there": {[]string{"LD_PRELOAD=/x.so:/y.so", "HOME=/root"}, "",
+			[]string{"HOME=/root", "LD_PRELOAD=/x.so:/y.so:/k/lib.so", "KTSN_SOCKET=/k/sock"}},
+		"several with spaces and empty places": {[]string{"LD_PRELOAD=/x.so  /y.so: "}, "",
+			[]string{"LD_PRELOAD=/x.so:/y.so:/k/lib.so", "KTSN_SOCKET=/k/sock"}},
+		"an empty value there": {[]string{"LD_PRELOAD="}, "",
 			[]string{"LD_PRELOAD=/k/lib.so", "KTSN_SOCKET=/k/sock"}},
-		"another socket there": {[]string{"KTSN_SOCKET=/old"},
+		"another socket there": {[]string{"KTSN_SOCKET=/old"}, "",
 			[]string{"LD_PRELOAD=/k/lib.so", "KTSN_SOCKET=/k/sock"}},
+		"a program with AddressSanitizer": {[]string{"LD_PRELOAD=/x.so"}, "libasan.so.8",
+			[]string{"LD_PRELOAD=libasan.so.8:/x.so:/k/lib.so", "KTSN_SOCKET=/k/sock"}},
+		"AddressSanitizer there already": {[]string{"LD_PRELOAD=/usr/lib/libasan.so.8"}, "libasan.so.8",
+			[]string{"LD_PRELOAD=/usr/lib/libasan.so.8:/k/lib.so", "KTSN_SOCKET=/k/sock"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := withPreload(test.environ, "/k/lib.so", "/k/sock"); !slices.Equal(got, test.want) {
+			if got := withPreload(test.environ, test.sanitizer, "/k/lib.so", "/k/sock"); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -176,7 +183,7 @@ func answerHello(listener *net.UnixListener) {
 	}
 	defer conn.Close()
 	if _, err := conn.Read(make([]byte, 128)); err == nil {
-		reply := append([]byte("ktsn\x02\x00\x01\x00"), make([]byte, 24)...)
+		reply := append([]byte("ktsn\x03\x00\x01\x00"), make([]byte, 32)...)
 		_, _ = conn.Write(reply)
 	}
 }

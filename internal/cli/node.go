@@ -88,7 +88,7 @@ func newNode(env *environment) *cobra.Command {
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	peers.AddCommand(newPeersAdd(), newPeersDel(), newPeersList(env))
-	command.AddCommand(peers, newRestore(env))
+	command.AddCommand(peers, newFilter(env), newRestore(env), newUnseen(env))
 	return command
 }
 
@@ -193,8 +193,8 @@ func newRestore(env *environment) *cobra.Command {
 		Short: "Tell a ktsnd that was started anew of this node's pods and peers",
 		Long: "Tells a ktsnd that was started anew of the peers, of the interfaces that tsn-cni has attached, and of the\n" +
 			"pods' sockets that tsn-cni had it make. Records of attachments that were lost are rebuilt from what the\n" +
-			"kernel knows. What was attached to network namespaces that are gone is left out. Repeating it changes\n" +
-			"nothing.",
+			"kernel knows. What was attached to network namespaces that are gone is left out. Interfaces that lost the\n" +
+			"filter against datagrams that libktsn.so does not see get it back. Repeating it changes nothing.",
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
@@ -204,6 +204,9 @@ func newRestore(env *environment) *cobra.Command {
 				done, err := cni.Restore(ctx, options.stateDir, node, client, options.control)
 				fmt.Fprintf(env.stdout, "told ktsnd of %d peers, %d interfaces and %d sockets; rebuilt %d records\n", done.Peers,
 					done.Endpoints, done.Sockets, done.Rebuilt)
+				guarded, errGuard := cni.Guard(options.stateDir)
+				printBack(env.stdout, guarded)
+				err = errors.Join(err, errGuard)
 				if done.Gone > 0 {
 					fmt.Fprintf(env.stdout, "left out %d interfaces, whose network namespaces are gone; the container runtime will delete them\n", done.Gone)
 				}
@@ -212,6 +215,15 @@ func newRestore(env *environment) *cobra.Command {
 		},
 	}
 	return options.add(command)
+}
+
+// printBack says of which interfaces the filter was missing.
+func printBack(out io.Writer, guarded []cni.Guarded) {
+	for _, one := range guarded {
+		if one.Back {
+			fmt.Fprintf(out, "put back the filter of interface %s of container %s\n", one.Interface, one.ContainerID)
+		}
+	}
 }
 
 // printPeersJSON prints a list, also when it is empty.

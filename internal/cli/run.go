@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -50,7 +51,7 @@ func newRun(env *environment) *cobra.Command {
 			if library, err = findLibrary(library); err != nil {
 				return err
 			}
-			environ := withPreload(os.Environ(), library, socket)
+			environ := withPreload(os.Environ(), preload.Sanitizer(program), library, socket)
 			switch answers, err := checkUse(program, socket, allowWithout, env.stderr); {
 			case err != nil:
 				return err
@@ -124,20 +125,24 @@ func checkUse(program, socket string, allowWithout bool, stderr io.Writer) (answ
 	return answers, nil
 }
 
-// withPreload puts our library before whatever is preloaded already and names the socket.
-func withPreload(environ []string, library, socket string) []string {
-	preload := library
-	var kept []string
+// withPreload puts our library behind whatever is preloaded already, and that behind the program's sanitizer, which must be
+// the first; and names the socket.
+func withPreload(environ []string, sanitizer, library, socket string) []string {
+	var kept, preloaded []string
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
-		switch {
-		case name == socketVariable:
-		case name == preloadVariable && value != "":
-			preload += ":" + value
-		case name == preloadVariable:
+		switch name {
+		case socketVariable:
+		case preloadVariable:
+			preloaded = strings.FieldsFunc(value, func(r rune) bool { return r == ':' || r == ' ' })
 		default:
 			kept = append(kept, variable)
 		}
 	}
-	return append(kept, preloadVariable+"="+preload, socketVariable+"="+socket)
+	// One who preloads it has put it where it should be.
+	if sanitizer != "" && !slices.ContainsFunc(preloaded, func(file string) bool { return filepath.Base(file) == sanitizer }) {
+		preloaded = append([]string{sanitizer}, preloaded...)
+	}
+	preloaded = append(preloaded, library)
+	return append(kept, preloadVariable+"="+strings.Join(preloaded, ":"), socketVariable+"="+socket)
 }

@@ -149,6 +149,7 @@ func printDaemon(out io.Writer, status *control.Status) {
 		status.SchedulerPriority, cpu, awake, time.Duration(status.SpinNs))
 	fmt.Fprintf(out, "serving\t%d sockets, %d endpoints, %d peers, %d processes, %d flows, %d messages pending\n",
 		status.Sockets, status.Endpoints, status.Peers, status.Processes, status.Flows, status.Pending)
+	fmt.Fprintf(out, "rings\t%d of %d KiB\n", status.RingMemoryBytes>>10, status.RingMemoryMaxBytes>>10)
 }
 
 func clockLine(clock control.Clock) string {

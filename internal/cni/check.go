@@ -47,7 +47,7 @@ func check(ctx context.Context, r *request) error {
 	defer node.Close()
 
 	all := netns.Do(func(ns.NetNS) error { return r.checkPod(want) })
-	all = errors.Join(all, node.CheckNetwork(&r.Overlay),
+	all = errors.Join(all, node.CheckNetwork(ctx, &r.Overlay),
 		node.CheckPort(&r.Overlay, &r.Attachment, want.mtu, want.mac),
 		r.checkEndpoint(ctx, want))
 	if errors.Is(all, errKtsndSilent) {
@@ -122,7 +122,7 @@ func (r *request) checkPod(want *expected) error {
 		differs("has an MTU of %d, not %d", attributes.MTU, want.mtu)
 	}
 	want.mtu = attributes.MTU
-	return errors.Join(all, r.checkAddresses(link, want), r.checkRoutes(link, want), r.checkSysctls())
+	return errors.Join(all, r.checkAddresses(link, want), r.checkRoutes(link, want), r.checkSysctls(), r.checkGuard())
 }
 
 func (r *request) checkAddresses(link netlink.Link, want *expected) error {

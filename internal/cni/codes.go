@@ -34,6 +34,10 @@ const (
 	CodeIPAM = 105
 	// CodeDiffers: CHECK found a difference.
 	CodeDiffers = 106
+	// CodeUnguarded: the kernel cannot drop what libktsn.so does not see.
+	CodeUnguarded = 107
+	// CodeFilter: the kernel cannot keep foreign packets out of the tunnel.
+	CodeFilter = 108
 )
 
 // coded is an error with the code that a runtime is told.
@@ -77,6 +81,8 @@ func codeOf(kind overlay.Kind) uint {
 		return CodeExists
 	case overlay.AddressTaken:
 		return CodeAddressTaken
+	case overlay.NoFilter:
+		return CodeFilter
 	case overlay.TooLarge:
 		return types.ErrInvalidNetworkConfig
 	}

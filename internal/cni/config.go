@@ -51,6 +51,8 @@ type Config struct {
 	Sysctls map[string]string
 	// MAC is what the configuration asks for, "" for one that follows from the IP address.
 	MAC string
+	// Unseen says what becomes of datagrams with a transmit time that libktsn.so does not see.
+	Unseen string
 }
 
 // fields are those of this plugin's own; each entry reads one.
@@ -66,8 +68,10 @@ var fields = map[string]func(*Config, json.RawMessage) error{
 	"socketDir":     func(c *Config, raw json.RawMessage) error { return absolutePath(raw, &c.SocketDir) },
 	"createSocket":  func(c *Config, raw json.RawMessage) error { return decode(raw, &c.CreateSocket, "true or false") },
 	"stateDir":      func(c *Config, raw json.RawMessage) error { return absolutePath(raw, &c.StateDir) },
+	"nodeAccess":    func(c *Config, raw json.RawMessage) error { return decode(raw, &c.Overlay.NodeAccess, "true or false") },
 	"lockTimeout":   (*Config).readLockTimeout,
 	"sysctl":        (*Config).readSysctls,
+	"unseen":        (*Config).readUnseen,
 }
 
 // standardFields are those of the specification and of what libcni and Multus add.
@@ -86,6 +90,7 @@ func ParseConfig(text []byte) (*Config, error) {
 		CreateSocket:  true,
 		StateDir:      overlay.DefaultStateDir,
 		LockTimeout:   defaultLockTimeout,
+		Unseen:        unseenDrop,
 	}
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
@@ -105,6 +110,9 @@ func ParseConfig(text []byte) (*Config, error) {
 		if err := read(config, all[name]); err != nil {
 			return nil, invalid("%s: %v", name, err)
 		}
+	}
+	if err := config.readUnseenOfPod(text); err != nil {
+		return nil, err
 	}
 	if err := config.complete(); err != nil {
 		return nil, err

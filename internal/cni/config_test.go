@@ -98,8 +98,10 @@ func TestBadConfigurationsAreRefusedInOneSentence(t *testing.T) {
 		"a sysctl of the whole kernel": {change{"sysctl": change{"kernel.panic": "1"}}, `sysctl: "kernel.panic" is not the network namespace's; give names such as net.ipv4.conf.IFNAME.rp_filter`, false},
 		"a sysctl that climbs": {change{"sysctl": change{"net..kernel.panic": "1"}},
 			`sysctl: "net..kernel.panic" is not the network namespace's; give names such as net.ipv4.conf.IFNAME.rp_filter`, true},
-		"a sysctl that is a number": {change{"sysctl": change{"net.core.somaxconn": 1}}, `sysctl: {"net.core.somaxconn":1} is not an object of strings`, false},
-		"a MAC that is a number":    {change{"runtimeConfig": change{"mac": 1}}, "runtimeConfig.mac: a number stands where there must be a string", false},
+		"something else of what is unseen": {change{"unseen": "let"}, `unseen: "let" is neither; give "drop", or "pass" to let datagrams out early that libktsn.so does not see`, false},
+		"something else of it for the pod": {change{"args": change{"cni": change{"unseen": 1}}}, `args.cni.unseen: 1 is not "drop" or "pass"`, false},
+		"a sysctl that is a number":        {change{"sysctl": change{"net.core.somaxconn": 1}}, `sysctl: {"net.core.somaxconn":1} is not an object of strings`, false},
+		"a MAC that is a number":           {change{"runtimeConfig": change{"mac": 1}}, "runtimeConfig.mac: a number stands where there must be a string", false},
 		"a prevResult of no version": {change{"prevResult": change{"cniVersion": "9.9"}},
 			`prevResult: could not parse prevResult: result type supports [1.0.0 1.1.0] but unmarshalled CNIVersion is "9.9"`, true},
 	} {
@@ -170,7 +172,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 func TestEveryFieldIsRead(t *testing.T) {
 	text := written(t, change{"bridge": "br0", "tunnel": "vx0", "uplink": "eno1", "localAddress": "192.0.2.1", "port": 8472,
 		"mtu": 1400, "controlSocket": "/c", "socketDir": "/s", "createSocket": false, "stateDir": "/d", "lockTimeout": "1m30s",
-		"sysctl": change{"net.ipv4.conf.IFNAME.rp_filter": "0"}, "runtimeConfig": change{"mac": "02:00:00:00:00:01"},
+		"sysctl": change{"net.ipv4.conf.IFNAME.rp_filter": "0"}, "unseen": "pass", "runtimeConfig": change{"mac": "02:00:00:00:00:01"},
 		"args": change{"cni": change{"mac": "02:00:00:00:00:02"}}})
 	config, err := ParseConfig(text)
 	if err != nil {
@@ -182,7 +184,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 		t.Errorf("the network is %+v, want %+v", config.Overlay, want)
 	}
 	if config.ControlSocket != "/c" || config.SocketDir != "/s" || config.CreateSocket || config.StateDir != "/d" ||
-		config.LockTimeout != 90*time.Second || config.MAC != "02:00:00:00:00:01" ||
+		config.LockTimeout != 90*time.Second || config.Unseen != "pass" || config.MAC != "02:00:00:00:00:01" ||
 		!reflect.DeepEqual(config.Sysctls, map[string]string{"net.ipv4.conf.IFNAME.rp_filter": "0"}) {
 		t.Errorf("the rest is %+v", config)
 	}

@@ -39,6 +39,10 @@ func (r *request) configurePod(result *current.Result) error {
 			return fmt.Errorf("give %s the address %s: %w", r.Interface, &ip.Address, err)
 		}
 	}
+	// Before anything can leave.
+	if err := r.guard(); err != nil {
+		return err
+	}
 	if err := netlink.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set %s up in the pod: %w", r.Interface, err)
 	}

@@ -29,6 +29,8 @@ type record struct {
 	ControlSocket string `json:"controlSocket,omitempty"`
 	// Socket is the path of the socket that this plugin had ktsnd make; "" when it did not.
 	Socket string `json:"socket,omitempty"`
+	// Unseen is that of the configuration; "" of a record of a release that did not know it, which is as "drop".
+	Unseen string `json:"unseen,omitempty"`
 }
 
 const recordVersion = 1
@@ -37,7 +39,7 @@ func (r *request) record() *record {
 	made := &record{
 		Version: recordVersion, Attachment: r.Attachment, Netns: r.netns,
 		VNI: r.Overlay.VNI, Bridge: r.Overlay.Bridge, Tunnel: r.Overlay.Tunnel,
-		Args: r.args, ControlSocket: r.ControlSocket,
+		Args: r.args, ControlSocket: r.ControlSocket, Unseen: r.Unseen,
 	}
 	if r.CreateSocket {
 		made.Socket = r.socketPath()

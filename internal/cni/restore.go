@@ -37,6 +37,8 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 	records := records{stateDir}
 	rebuilt, all := rebuild(node, records, controlSocket)
 	done.Rebuilt = rebuilt
+	_, err := node.Guard(ctx)
+	all = errors.Join(all, err)
 	peers, err := node.Peers()
 	all = errors.Join(all, err)
 	for _, peer := range peers {

@@ -58,7 +58,7 @@ func (r *request) checkNode(ctx context.Context, node *overlay.Node, attached in
 	if err := daemon.checkEndpoints(ctx, attached); err != nil {
 		return err
 	}
-	return node.CheckNetwork(&r.Overlay)
+	return node.CheckNetwork(ctx, &r.Overlay)
 }
 
 // checkEndpoints finds a ktsnd that was started anew and that nobody told of the attachments.

@@ -115,7 +115,7 @@ func TestRepliesAreReadStrictly(t *testing.T) {
 
 func TestListOfWrongLengthIsRefused(t *testing.T) {
 	for name, text := range map[string]string{
-		"too short":     `[1,2,3]`,
+		"too short":     `[1,2,3,4]`,
 		"too long":      `[1,2,3,4,5,6,7,0,1]`,
 		"not numbers":   `["a",2,3,4,5,6,7,0]`,
 		"out of range":  `[256,2,3,4,5,6,7,0]`,
@@ -134,9 +134,9 @@ func TestListOfWrongLengthIsRefused(t *testing.T) {
 
 func TestDepartureOfWrongLengthIsRefused(t *testing.T) {
 	for name, text := range map[string]string{
-		"too short":    `[1,2,3]`,
-		"too long":     `[1,2,3,4,5]`,
-		"not numbers":  `["a",2,3,4]`,
+		"too short":    `[1,2,3,4]`,
+		"too long":     `[1,2,3,4,0,0]`,
+		"not numbers":  `["a",2,3,4,0]`,
 		"not an array": `{}`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,6 +52,8 @@ type Departure struct {
 	// just before it was handed to the port: CLOCK_TAI nanoseconds.
 	RequestedTAI int64
 	DepartedTAI  int64
+	// Overrun tells that ktsnd counted it as a transmission-overrun: its frame was on the link when its gate shut.
+	Overrun bool
 }
 
 // TracedMessage is what became of one message. Times are CLOCK_TAI nanoseconds.
@@ -78,11 +80,15 @@ func (m TracedMessage) Sent() bool {
 }
 
 // departureFields is the length of the array that stands for a Departure in a message.
-const departureFields = 4
+const departureFields = 5
 
 // MarshalJSON writes the departure as the array of the protocol.
 func (d Departure) MarshalJSON() ([]byte, error) {
-	return fmt.Appendf(nil, "[%d,%d,%d,%d]", d.Sequence, d.Flow, d.RequestedTAI, d.DepartedTAI), nil
+	overrun := 0
+	if d.Overrun {
+		overrun = 1
+	}
+	return fmt.Appendf(nil, "[%d,%d,%d,%d,%d]", d.Sequence, d.Flow, d.RequestedTAI, d.DepartedTAI, overrun), nil
 }
 
 // UnmarshalJSON reads the array of the protocol and accepts no other length.
@@ -94,11 +100,15 @@ func (d *Departure) UnmarshalJSON(data []byte) error {
 	if len(fields) != departureFields {
 		return fmt.Errorf("departure has %d numbers instead of %d", len(fields), departureFields)
 	}
-	return errors.Join(
+	var overrun uint8
+	err := errors.Join(
 		json.Unmarshal(fields[0], &d.Sequence),
 		json.Unmarshal(fields[1], &d.Flow),
 		json.Unmarshal(fields[2], &d.RequestedTAI),
-		json.Unmarshal(fields[3], &d.DepartedTAI))
+		json.Unmarshal(fields[3], &d.DepartedTAI),
+		json.Unmarshal(fields[4], &overrun))
+	d.Overrun = overrun == 1
+	return err
 }
 
 // Status is what ktsnd says about itself.
@@ -124,17 +134,20 @@ type Status struct {
 	// CPU is the core the sending loop is pinned to; negative when it is not.
 	CPU int `json:"cpu"`
 	// SpinNs is how long before a departure ktsnd stops sleeping and watches the clock, at most.
-	SpinNs    int64         `json:"spin-ns"`
-	KeepAwake bool          `json:"keep-awake"`
-	Sockets   int           `json:"sockets"`
-	Endpoints int           `json:"endpoints"`
-	Peers     int           `json:"peers"`
-	Processes int           `json:"processes"`
-	Flows     int           `json:"flows"`
-	Pending   int           `json:"pending"`
-	Classes   []ClassStatus `json:"classes"`
-	Counters  Counters      `json:"counters"`
-	Clock     Clock         `json:"clock"`
+	SpinNs    int64 `json:"spin-ns"`
+	KeepAwake bool  `json:"keep-awake"`
+	Sockets   int   `json:"sockets"`
+	Endpoints int   `json:"endpoints"`
+	Peers     int   `json:"peers"`
+	Processes int   `json:"processes"`
+	Flows     int   `json:"flows"`
+	Pending   int   `json:"pending"`
+	// RingMemoryBytes is what all rings take, those included that processes kept when they hung up.
+	RingMemoryBytes    uint64        `json:"ring-memory-bytes"`
+	RingMemoryMaxBytes uint64        `json:"ring-memory-max-bytes"`
+	Classes            []ClassStatus `json:"classes"`
+	Counters           Counters      `json:"counters"`
+	Clock              Clock         `json:"clock"`
 }
 
 // Clock is what the kernel says of the node's clock, as it was told by whoever disciplines it.

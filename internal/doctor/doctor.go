@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/unseen"
 )
 
 // Level says how bad it is.
@@ -49,23 +50,37 @@ type Doctor struct {
 	Cluster *cluster.Cluster
 	// AskKtsnd asks the ktsnd of a node.
 	AskKtsnd func(ctx context.Context, node string) (*State, error)
+	// AskUnseen asks what the interfaces of a node's pods did not let out.
+	AskUnseen func(ctx context.Context, node string) ([]unseen.At, error)
 
 	found []Finding
 }
 
 // New looks into a cluster.
 func New(c *cluster.Cluster) *Doctor {
-	return &Doctor{Cluster: c, AskKtsnd: func(ctx context.Context, node string) (*State, error) {
-		var said bytes.Buffer
-		if err := c.Ktsn(ctx, node, &said, "status", "--output", "json"); err != nil {
-			return nil, err
-		}
-		state := &State{}
-		if err := json.Unmarshal(said.Bytes(), state); err != nil {
-			return nil, fmt.Errorf("read what ktsnd on node %s says of itself: %w", node, err)
-		}
-		return state, nil
-	}}
+	return &Doctor{
+		Cluster: c,
+		AskKtsnd: func(ctx context.Context, node string) (*State, error) {
+			state := &State{}
+			return state, ask(ctx, c, node, state, "status")
+		},
+		AskUnseen: func(ctx context.Context, node string) (all []unseen.At, err error) {
+			err = ask(ctx, c, node, &all, "node", "unseen")
+			return all, err
+		},
+	}
+}
+
+// ask runs ktsn beside a node's ktsnd and reads what it says.
+func ask(ctx context.Context, c *cluster.Cluster, node string, into any, command ...string) error {
+	var said bytes.Buffer
+	if err := c.Ktsn(ctx, node, &said, append(command, "--output", "json")...); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(said.Bytes(), into); err != nil {
+		return fmt.Errorf("read what ktsnd on node %s says of itself: %w", node, err)
+	}
+	return nil
 }
 
 func (d *Doctor) say(level Level, about, mend, text string, arguments ...any) {

@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/unseen"
 )
 
 // world is a cluster in which all is well; tests spoil it.
@@ -34,6 +35,7 @@ type world struct {
 	trust    string
 	ktsnd    State
 	errKtsnd error
+	unseen   []unseen.At
 	events   []corev1.Event
 }
 
@@ -67,6 +69,7 @@ func well() *world {
 	w.ktsnd = State{Status: &control.Status{Scheduler: "SCHED_FIFO", Clock: control.Clock{Synchronized: true}},
 		Pods:  []control.Pod{{Identity: "u1", Path: "/run/x", Endpoints: 1, Processes: 1, Sockets: 1}},
 		Flows: []control.Flow{{Identity: "u1", Sent: 5}}}
+	w.unseen = []unseen.At{{Identity: "u1", Interface: "tsn0", Count: unseen.Count{Guarded: true}}, {Identity: "u2", Interface: "tsn0", Failure: "of another"}}
 	return w
 }
 
@@ -110,7 +113,8 @@ func (w *world) doctor(t *testing.T) *Doctor {
 	add(cluster.Webhooks, "MutatingWebhookConfiguration", &map[string]any{"metadata": map[string]any{"name": "kubernetsn"},
 		"webhooks": []any{map[string]any{"clientConfig": map[string]any{"caBundle": w.trust}}}})
 	return &Doctor{Cluster: &cluster.Cluster{Client: client, System: cluster.DefaultSystem},
-		AskKtsnd: func(context.Context, string) (*State, error) { return &w.ktsnd, w.errKtsnd }}
+		AskKtsnd:  func(context.Context, string) (*State, error) { return &w.ktsnd, w.errKtsnd },
+		AskUnseen: func(context.Context, string) ([]unseen.At, error) { return w.unseen, w.errKtsnd }}
 }
 
 // look has the doctor look at the pod, the node and the cluster.
@@ -188,13 +192,22 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"no endpoint":            {"pod", func(w *world) { w.ktsnd.Pods[0].Endpoints = 0 }, Bad, "knows no interface of the pod"},
 		"nobody who asked":       {"pod", func(w *world) { w.ktsnd.Pods[0].Processes = 0 }, Note, "no process of the pod has asked for transmit times"},
 		"late messages":          {"pod", func(w *world) { w.ktsnd.Flows[0].Late = 3 }, Note, "5 left, 3 of them late"},
-		"a silent ktsnd":         {"pod", func(w *world) { w.errKtsnd = errors.New("no answer") }, Note, "could not be looked at: no answer"},
-		"an unlabelled node":     {"pod", func(w *world) { w.node.Labels = nil }, Bad, "lacks the label kubernetsn.io/active"},
-		"an idle node":           {"node", func(w *world) { w.node.Labels = nil }, Note, "no pod on a network is there"},
-		"no ktsnd":               {"node", func(w *world) { w.nodePod.Name = "" }, Bad, "no pod of the DaemonSet ktsn-node is on node a"},
-		"ktsnd's image":          {"node", func(w *world) { w.nodePod.Status.ContainerStatuses[0].State = waiting }, Bad, "container app of pod node waits: ImagePullBackOff"},
-		"no driver":              {"node", func(w *world) { w.driver = "other" }, Bad, "does not know the driver csi.kubernetsn.io"},
-		"an old kernel":          {"node", func(w *world) { w.node.Status.NodeInfo.KernelVersion = "5.10.0-8-amd64" }, Bad, "has kernel 5.10.0-8-amd64"},
+		"a program past the library": {"pod", func(w *world) {
+			w.unseen[0].Datagrams, w.unseen[0].Programs = 7, []unseen.Program{{Name: "a\x1bb", Datagrams: 5, PID: 12}}
+		}, Bad, `7 messages with a transmit time passed it by and were not let out, because they would have left early; they were sent by program "a\x1bb" (5, process 12 of the node)`},
+		"one that nobody can name": {"pod", func(w *world) { w.unseen[0].Datagrams = 1 }, Bad, "sent by a program that could not be told"},
+		"a missing filter":         {"pod", func(w *world) { w.unseen[0].Guarded = false }, Bad, "the interface has no filter"},
+		"no filter, as asked for": {"pod", func(w *world) {
+			w.unseen[0].Guarded, w.pod.Annotations[v1alpha1.UnseenAnnotation] = false, "pass"
+		}, Note, "because the annotation kubernetsn.io/unseen says so"},
+		"a filter that cannot be read": {"pod", func(w *world) { w.unseen[0].Failure = "no permission" }, Note, "could not be looked at: no permission"},
+		"a silent ktsnd":               {"pod", func(w *world) { w.errKtsnd = errors.New("no answer") }, Note, "could not be looked at: no answer"},
+		"an unlabelled node":           {"pod", func(w *world) { w.node.Labels = nil }, Bad, "lacks the label kubernetsn.io/active"},
+		"an idle node":                 {"node", func(w *world) { w.node.Labels = nil }, Note, "no pod on a network is there"},
+		"no ktsnd":                     {"node", func(w *world) { w.nodePod.Name = "" }, Bad, "no pod of the DaemonSet ktsn-node is on node a"},
+		"ktsnd's image":                {"node", func(w *world) { w.nodePod.Status.ContainerStatuses[0].State = waiting }, Bad, "container app of pod node waits: ImagePullBackOff"},
+		"no driver":                    {"node", func(w *world) { w.driver = "other" }, Bad, "does not know the driver csi.kubernetsn.io"},
+		"an old kernel":                {"node", func(w *world) { w.node.Status.NodeInfo.KernelVersion = "5.10.0-8-amd64" }, Bad, "has kernel 5.10.0-8-amd64"},
 		"an agent's complaint": {"node", func(w *world) {
 			w.network.Status.Nodes[0].Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
 				Reason: v1alpha1.ReasonUplinkMissing, Message: "eno9"}

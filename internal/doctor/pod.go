@@ -80,6 +80,7 @@ func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, er
 		d.attached(pod, names)
 		d.running(pod)
 		d.inKtsnd(ctx, pod)
+		d.pastLibrary(ctx, pod)
 	}
 	d.events(ctx, pod)
 	return d.take(), nil

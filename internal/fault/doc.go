@@ -10,8 +10,8 @@ const Variable = "KTSN_KILL_AT"
 // The points that a command of tsn-cni passes, in order, when it attaches the first or detaches the last pod of a
 // network, and a node's peers are changed.
 var (
-	Add = []string{"recorded", "addressed", "locked", "bridge-made", "tunnel-made", "network-made", "pair-made",
+	Add = []string{"recorded", "addressed", "locked", "bridge-made", "tunnel-made", "network-guarded", "network-made", "pair-made",
 		"plugged", "configured", "socket-used", "socket-folder-made", "socket-made", "registered"}
 	Del   = []string{"endpoint-removed", "socket-released", "unregistered", "port-removed", "tunnel-removed", "unplugged", "unaddressed"}
-	Peers = []string{"peer-flooded", "peer-told"}
+	Peers = []string{"peer-guarded", "peer-flooded", "peer-told"}
 )

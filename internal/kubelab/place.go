@@ -21,7 +21,7 @@ const (
 	attachmentResource = "network-attachment-definitions"
 	networkResource    = "tsnnetworks"
 	// defaultImage is tsnperf where nothing says what the cluster's images are called.
-	defaultImage = "kubernetsn.io/tsnperf:dev"
+	defaultImage = "localhost/kubernetsn/tsnperf:dev"
 	// chartNamespace is where the chart is unless said.
 	chartNamespace = "kubernetsn-system"
 	// component is how the chart marks its pods: those with ktsnd, and those of the operator.

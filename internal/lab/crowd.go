@@ -60,9 +60,6 @@ const (
 // first message is due, and then all begin anew, slower.
 var crowdStarts = []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 120 * time.Millisecond}
 
-// crowdAddresses are those of its pods.
-var crowdAddresses = netip.MustParseAddr("10.42.3.1")
-
 // pod is one of a crowd.
 type pod struct {
 	identity  string
@@ -99,7 +96,7 @@ func (l *Lab) Measure(ctx context.Context, c Crowd) (_ *Observed, err error) {
 
 func (l *Lab) addPods(ctx context.Context, count int) ([]pod, error) {
 	var all []pod
-	address := crowdAddresses
+	address := topology.CrowdAddresses
 	for i := range count {
 		one := pod{identity: fmt.Sprintf("crowd%d", i)}
 		one.socket = filepath.Join(l.nodes.Dir, one.identity+".sock")

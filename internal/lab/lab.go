@@ -59,7 +59,7 @@ func Open(ctx context.Context, programs *Programs, wanted bench.Pinning) (_ *Lab
 	}
 	l := &Lab{nodes: nodes, programs: *programs, pinning: pinning, wiring: podnet.Wire(nodes, programs.plugins, podIdentity),
 		environment: bench.Environment{SenderCPU: pinning.sender, ListenerCPU: pinning.listener, LeadNs: traffic.LeadOf(results.WorkloadPlain, 0, bench.Window{}).Nanoseconds(),
-			Programs: programs.sums, Clock: clock, NotMeasured: notMeasured(), Warnings: []string{}}}
+			Programs: programs.sums, Clock: clock, NotMeasured: notMeasured(nodes), Warnings: []string{}}}
 	// The receiving node needs no ktsnd.
 	if err := l.wiring.B.Attach(ctx, nil, ""); err != nil {
 		return nil, errors.Join(err, nodes.Destroy())
@@ -80,11 +80,11 @@ func Sweep(progress io.Writer) error {
 }
 
 // notMeasured is what no network of namespaces shows.
-func notMeasured() []results.Gap {
+func notMeasured(nodes *topology.Topology) []results.Gap {
 	return []results.Gap{
 		{What: "a network card: serialisation, propagation, interrupts, stamps of hardware", Why: "the link is a veth pair"},
 		{What: "the error of clock synchronisation between hosts", Why: "both nodes are on one machine and have one clock"},
-		{What: "the host's path with SO_TXTIME", Why: "the link has neither etf nor fq, so the talker sleeps and sends"},
+		untimedHost(tcIn(nodes.NodeB)),
 		{What: "messages of 16 B (one of the paper's payloads)", Why: "tsnperf's own header takes 40 B"},
 	}
 }

@@ -143,6 +143,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsn node peers add":  {"ktsn", "node peers add", "ktsn.1", ".Ss ktsn node peers add", true, common},
 		"ktsn node peers del":  {"ktsn", "node peers del", "ktsn.1", ".Ss ktsn node peers del", true, common},
 		"ktsn node peers list": {"ktsn", "node peers list", "ktsn.1", ".Ss ktsn node peers list", true, common},
+		"ktsn node filter":     {"ktsn", "node filter", "ktsn.1", ".Ss ktsn node filter", true, common},
 		"ktsn node restore":    {"ktsn", "node restore", "ktsn.1", ".Ss ktsn node restore", true, common},
 		"ktsn top":             {"ktsn", "top", "ktsn.1", ".Ss ktsn top", true, common},
 		"ktsn trace":           {"ktsn", "trace", "ktsn.1", ".Ss ktsn trace", true, common},

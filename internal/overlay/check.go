@@ -25,7 +25,7 @@ func (n *Node) CheckUplink(ctx context.Context, network *Network, timed Timed) e
 
 // CheckNetwork returns what differs between a network's devices and what Plug makes of them; each difference
 // is one error.
-func (n *Node) CheckNetwork(network *Network) error {
+func (n *Node) CheckNetwork(ctx context.Context, network *Network) error {
 	have, err := n.find(network)
 	switch {
 	case err != nil:
@@ -33,7 +33,7 @@ func (n *Node) CheckNetwork(network *Network) error {
 	case have.bridge == nil:
 		return fmt.Errorf("bridge %s is missing", network.Bridge)
 	case have.switched != nil:
-		return checkDevicesSwitched(network, have)
+		return errors.Join(checkDevicesSwitched(network, have), n.checkGuard(ctx))
 	case have.tunnel == nil:
 		return fmt.Errorf("VXLAN device %s is missing", network.Tunnel)
 	}
@@ -43,7 +43,7 @@ func (n *Node) CheckNetwork(network *Network) error {
 			all = errors.Join(all, fmt.Errorf("%s is down", link.Attrs().Name))
 		}
 	}
-	return errors.Join(all, n.checkUplink(have.tunnel), n.checkPeers(network, have.tunnel))
+	return errors.Join(all, n.checkUplink(have.tunnel), n.checkPeers(network, have.tunnel), n.checkGuard(ctx))
 }
 
 func (n *Node) checkUplink(tunnel *netlink.Vxlan) error {

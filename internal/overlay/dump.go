@@ -26,7 +26,7 @@ type users struct {
 // would take longer than all else that is done for a pod.
 func usersOf(bridge, tunnel netlink.Link) (users, error) {
 	var found users
-	err := eachLink(bridge.Attrs().Index, func(port netlink.Link) bool {
+	err := eachLink(choice{master: bridge.Attrs().Index}, func(port netlink.Link) bool {
 		switch {
 		case ours(port) && port.Type() == "veth":
 			found.pods = true
@@ -38,12 +38,18 @@ func usersOf(bridge, tunnel netlink.Link) (users, error) {
 	return found, err
 }
 
-// listLinks lists all devices.
-func listLinks() ([]netlink.Link, error) {
+// choice is which devices the kernel lists: those with a master, those of a kind; zero values stand for all.
+type choice struct {
+	master int
+	kind   string
+}
+
+// listLinks lists devices.
+func listLinks(of choice) ([]netlink.Link, error) {
 	var all []netlink.Link
 	for range maxDumps {
 		all = nil
-		err := eachLink(0, func(link netlink.Link) bool {
+		err := eachLink(of, func(link netlink.Link) bool {
 			all = append(all, link)
 			return true
 		})
@@ -54,13 +60,18 @@ func listLinks() ([]netlink.Link, error) {
 	return nil, fmt.Errorf("list devices: %w", netlink.ErrDumpInterrupted)
 }
 
-// eachLink calls f for each device, or for each with a master, until it returns false. The kernel chooses, and
-// makes its list as it is read.
-func eachLink(master int, f func(netlink.Link) bool) error {
+// eachLink calls f for each device of the choice, until it returns false. The kernel chooses, and makes its list as
+// it is read.
+func eachLink(of choice, f func(netlink.Link) bool) error {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	if master != 0 {
-		request.AddData(nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))))
+	if of.master != 0 {
+		request.AddData(nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(of.master))))
+	}
+	if of.kind != "" {
+		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(of.kind))
+		request.AddData(info)
 	}
 	var errRead error
 	err := request.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWLINK, func(message []byte) bool {

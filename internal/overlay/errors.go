@@ -21,6 +21,8 @@ const (
 	AddressTaken
 	// TooLarge: the MTU does not fit through the tunnel.
 	TooLarge
+	// NoFilter: the kernel cannot keep foreign packets out of the tunnel.
+	NoFilter
 )
 
 // Error is an error of a kind.

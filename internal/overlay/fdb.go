@@ -12,14 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ntfSticky is NTF_STICKY of linux/neighbour.h.
+const ntfSticky = 1 << 6
+
 // claimHardwareAddress enters a pod's address into the bridge's table for good. That fails when it is there
 // already, which finds two pods of one address without asking each.
 func (n *Node) claimHardwareAddress(port netlink.Link, address net.HardwareAddr) error {
 	entry := &netlink.Neigh{
-		LinkIndex:    port.Attrs().Index,
-		Family:       unix.AF_BRIDGE,
-		State:        netlink.NUD_NOARP, // static; the pod's, not the node's own
-		Flags:        netlink.NTF_MASTER,
+		LinkIndex: port.Attrs().Index,
+		Family:    unix.AF_BRIDGE,
+		State:     netlink.NUD_NOARP, // static; the pod's, not the node's own
+		// A frame with this source that comes from elsewhere does not move the entry there.
+		Flags:        netlink.NTF_MASTER | ntfSticky,
 		HardwareAddr: address,
 	}
 	err := n.kernel.NeighAdd(entry)

@@ -25,13 +25,16 @@ func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have 
 		return n.ensureSwitched(ctx, network, have, timed)
 	}
 	if have.bridge != nil && have.tunnel != nil && isUp(have.bridge) && isUp(have.tunnel) {
-		return have, n.fits(network, have)
+		if err := n.fits(network, have); err != nil {
+			return have, err
+		}
+		return have, n.closeOff(network, have)
 	}
 	made := devices{}
 	success := false
 	defer func() {
 		if !success {
-			err = errors.Join(err, n.unmake(made))
+			err = errors.Join(err, n.unmake(made), n.guard())
 		}
 	}()
 	uplink, err := n.resolveUplink(ctx, network, timed)
@@ -147,6 +150,9 @@ func (n *Node) complete(network *Network, have devices) error {
 			return err
 		}
 	}
+	if err := n.closeOff(network, have); err != nil {
+		return err
+	}
 	for _, link := range []netlink.Link{have.bridge, have.tunnel} {
 		if err := n.kernel.LinkSetUp(link); err != nil {
 			return fmt.Errorf("set %s up: %w", link.Attrs().Name, err)
@@ -210,7 +216,7 @@ func (n *Node) clear(network *Network) error {
 		return err
 	}
 	if have.bridge == nil {
-		return n.unmake(devices{tunnel: have.onlyOurs().tunnel})
+		return errors.Join(n.unmake(devices{tunnel: have.onlyOurs().tunnel}), n.guard())
 	}
 	unused := have.onlyOurs()
 	for range maxDumps {
@@ -225,7 +231,7 @@ func (n *Node) clear(network *Network) error {
 		if found.others {
 			unused.bridge = nil
 		}
-		return n.unmake(unused)
+		return errors.Join(n.unmake(unused), n.guard())
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/overlay/filter"
 )
 
 // DefaultStateDir is where peers and attachments are remembered unless told otherwise.
@@ -22,6 +24,8 @@ type Node struct {
 	dir    string
 	// patience is how long to wait for other processes.
 	patience time.Duration
+	// apply makes the filter of the node's tunnels and bridges what it shall be.
+	apply func(*filter.Wanted) (changed []string, err error)
 }
 
 // Open starts to work on the network namespace that the calling thread is in.
@@ -30,7 +34,7 @@ func Open(stateDir string, patience time.Duration) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the kernel about devices: %w", err)
 	}
-	return &Node{kernel: kernel, dir: stateDir, patience: patience}, nil
+	return &Node{kernel: kernel, dir: stateDir, patience: patience, apply: filter.Apply}, nil
 }
 
 // Close ends the work; what was made stays.
@@ -50,6 +54,8 @@ type Network struct {
 	Uplink string
 	// LocalAddress is the tunnel's source; the zero value: ktsnd's, or the uplink's first.
 	LocalAddress netip.Addr
+	// NodeAccess lets pods reach the node through the bridge.
+	NodeAccess bool
 }
 
 // devices are a network's devices as they are.
@@ -109,10 +115,18 @@ func isUp(link netlink.Link) bool { return link.Attrs().RawFlags&unix.IFF_UP != 
 
 // withoutIPv6 keeps the node itself out of the pods' network. A kernel without IPv6 has nothing to switch off.
 func withoutIPv6(name string) error {
-	// What /proc/sys/net shows is the network namespace of the thread that opens it.
-	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+name+"/disable_ipv6", []byte("1"), 0)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := setting("ipv6", name, "disable_ipv6", "1"); err != nil {
 		return fmt.Errorf("switch IPv6 off on %s: %w", name, err)
 	}
 	return nil
+}
+
+// setting sets one of a device's. A kernel without the family has none.
+func setting(family, device, name, value string) error {
+	// What /proc/sys/net shows is the network namespace of the thread that opens it.
+	err := os.WriteFile("/proc/sys/net/"+family+"/conf/"+device+"/"+name, []byte(value), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -24,8 +24,8 @@ const maxSubnets = 64
 // MaxVNI is the largest VXLAN network identifier.
 const MaxVNI = 1<<24 - 1
 
-// PeerAdd makes another node part of a network: the tunnel floods to it, ktsnd sends timed messages for its
-// subnets to it, and both are remembered for a tunnel that is made, or a ktsnd that is started, later. Either
+// PeerAdd makes another node part of a network: the filter lets its packets in, as far as their sources are in its
+// subnets, the tunnel floods to it, ktsnd sends timed messages for its subnets to it, and all is remembered for a tunnel that is made, or a ktsnd that is started, later. Either
 // all of it is done or nothing. Repeating it replaces the subnets.
 func (n *Node) PeerAdd(ctx context.Context, peer control.Peer, timed Timed) (err error) {
 	if err := CheckPeer(peer); err != nil {
@@ -71,10 +71,19 @@ func (n *Node) changePeer(ctx context.Context, named control.Peer, wanted *contr
 	if err != nil {
 		return err
 	}
+	remembered := slices.Clone(peers)
 	before := take(&peers, named)
+	if wanted != nil {
+		peers = append(peers, *wanted)
+	}
 	var undo undoing
 	defer undo.onError(&err)
 
+	undo.add(func() error { return n.guardFor(remembered) })
+	if err := n.guardFor(peers); err != nil {
+		return err
+	}
+	fault.Point("peer-guarded")
 	tunnels, err := n.tunnels(named.VNI)
 	if err != nil {
 		return err
@@ -97,9 +106,6 @@ func (n *Node) changePeer(ctx context.Context, named control.Peer, wanted *contr
 		}
 	}
 	fault.Point("peer-told")
-	if wanted != nil {
-		peers = append(peers, *wanted)
-	}
 	return n.writePeers(peers)
 }
 
@@ -146,7 +152,7 @@ func (u *undoing) onError(err *error) {
 
 // tunnels lists the VXLAN devices of a network, whoever made them.
 func (n *Node) tunnels(vni uint32) ([]netlink.Link, error) {
-	links, err := listLinks()
+	links, err := listLinks(choice{kind: "vxlan"})
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +167,7 @@ func (n *Node) Peers() ([]control.Peer, error) { return n.readPeers() }
 
 // FloodTargets returns, for each network that has a tunnel, the nodes it floods to.
 func (n *Node) FloodTargets() (map[uint32]map[netip.Addr]bool, error) {
-	links, err := listLinks()
+	links, err := listLinks(choice{kind: "vxlan"})
 	if err != nil {
 		return nil, err
 	}

@@ -213,7 +213,7 @@ type Found struct {
 
 // Attachments lists the ports of all networks of this node.
 func (n *Node) Attachments() ([]Found, error) {
-	links, err := listLinks()
+	links, err := listLinks(choice{})
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (n *Node) ensureSwitched(ctx context.Context, network *Network, have device
 		have.bridge, made.bridge = bridge, bridge
 	}
 	if err := n.completeSwitched(network, &have); err != nil {
-		return have, errors.Join(err, n.unmake(made))
+		return have, errors.Join(err, n.unmake(made), n.guard())
 	}
 	return have, nil
 }
@@ -90,6 +90,9 @@ func (n *Node) completeSwitched(network *Network, have *devices) error {
 		if err := n.kernel.LinkSetMaster(have.switched, have.bridge); err != nil {
 			return fmt.Errorf("add %s to bridge %s: %w", network.Tunnel, network.Bridge, err)
 		}
+	}
+	if err := n.closeOff(network, *have); err != nil {
+		return err
 	}
 	for _, link := range []netlink.Link{have.bridge, have.switched} {
 		if isUp(link) {

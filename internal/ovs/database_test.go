@@ -91,6 +91,26 @@ func TestWhatIsThereIsNotMadeAgain(t *testing.T) {
 	})
 }
 
+func TestMTUOfTheBridgeIsFixedOnceAndOnlyIfItIsOurs(t *testing.T) {
+	plan := validPlan()
+	empty := &database{}
+	if text := strings.Join(empty.mtuChanges(1450), " "); text != "-- set Interface br-int mtu_request=1450" {
+		t.Errorf("of a bridge that is made now: %q", text)
+	}
+	have := made(&plan)
+	if changes := have.mtuChanges(1450); len(changes) == 0 {
+		t.Error("a bridge of ours without one is left as it is")
+	}
+	have.interfaces[BridgeInternal] = row{"mtu_request": 1450.0}
+	if changes := have.mtuChanges(1450); len(changes) != 0 {
+		t.Errorf("it would do %v again", changes)
+	}
+	have.bridges[BridgeInternal] = row{"datapath_type": "netdev"}
+	if changes := have.mtuChanges(1400); len(changes) != 0 {
+		t.Errorf("to somebody else's bridge it would do %v", changes)
+	}
+}
+
 func TestPortOfSomebodyElseIsNeitherChangedNorRemoved(t *testing.T) {
 	plan := validPlan()
 	have := made(&plan)

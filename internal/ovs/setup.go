@@ -77,12 +77,13 @@ func (s *Switch) setup(ctx context.Context, plan *Plan, have *database) error {
 	if err := s.startDPDK(ctx, plan, have, mtu); err != nil {
 		return err
 	}
+	inner := mtu - overlay.EncapsulationBytes
 	for _, vni := range plan.Networks {
-		if err := makeVeth(vni, mtu-overlay.EncapsulationBytes); err != nil {
+		if err := makeVeth(vni, inner); err != nil {
 			return err
 		}
 	}
-	changes := have.changes(plan)
+	changes := append(have.changes(plan), have.mtuChanges(inner)...)
 	if err := s.write(ctx, changes); err != nil {
 		return err
 	}
@@ -252,6 +253,18 @@ func (d *database) changes(plan *Plan) []string {
 		}
 	}
 	return changes
+}
+
+// mtuChanges fixes the MTU of br-int itself where it is ours. Open vSwitch would else change it when it is first connected to the
+// ktsnd of the second port: a change of a link, for each of which it forgets its routes for a moment, and flows that it looks at
+// in that moment lose their tunnel for 5 ms.
+func (d *database) mtuChanges(mtu int) []string {
+	bridge, there := d.bridges[BridgeInternal]
+	wanted := strconv.Itoa(mtu)
+	if there && (!bridge.ours() || d.interfaces[BridgeInternal].text("mtu_request") == wanted) {
+		return nil
+	}
+	return []string{"--", "set", "Interface", BridgeInternal, "mtu_request=" + wanted}
 }
 
 func (d *database) portChanges(wanted *port) []string {

@@ -47,6 +47,8 @@ type Side struct {
 	peer  control.Peer
 	// uplink and tunnel are the node's devices towards the other.
 	uplink, tunnel string
+	// unseen is the plugin's field of that name, "" for its default.
+	unseen string
 	// attached is the configuration with which the pod is attached, nil when it is not.
 	attached *libcni.NetworkConfigList
 }
@@ -88,6 +90,9 @@ func (s *Side) Socket() string {
 func (s *Side) Through(uplink, tunnel string) {
 	s.uplink, s.tunnel = cmp.Or(uplink, topology.PhysicalInterface), cmp.Or(tunnel, topology.TunnelName)
 }
+
+// LetPass makes further attachments let datagrams with a transmit time out that do not come through libktsn.so.
+func (s *Side) LetPass() { s.unseen = "pass" }
 
 // Attach tells the node of the other one and attaches its pod, with ktsnd unless client is nil.
 func (s *Side) Attach(ctx context.Context, client *control.Client, controlSocket string) error {
@@ -133,6 +138,9 @@ func (s *Side) configs(controlSocket string) (*libcni.NetworkConfigList, error) 
 		"stateDir":      filepath.Join(s.dir, "state"),
 		"controlSocket": controlSocket,
 		"ipam":          map[string]any{"type": "static", "addresses": []map[string]string{{"address": s.pods.String()}}},
+	}
+	if s.unseen != "" {
+		config["unseen"] = s.unseen
 	}
 	if controlSocket != "" {
 		config["socketDir"] = filepath.Join(s.dir, "pods")

@@ -18,13 +18,13 @@ import (
 // The application socket's protocol, as in datapath/ring/app_protocol.h.
 const (
 	appMagic     = 0x6e73746b
-	appVersion   = 2
+	appVersion   = 3
 	appHello     = 1
 	appNone      = 0xffffffff
 	requestBytes = 72
 	// Where in it the number of a destination stands.
 	destinationOffset = 36
-	replyBytes        = 32
+	replyBytes        = 40
 	// appTimeout is how long an application waits for a ktsnd that does not answer, too.
 	appTimeout = 5 * time.Second
 )

@@ -72,11 +72,11 @@ func TestGreetingSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		"a ktsnd of this release":            {answer(appVersion, 0), ""},
-		"one of another version":             {answer(appVersion+1, 0), "speaks version 3 of the application protocol, not 2"},
+		"one of another version":             {answer(appVersion+1, 0), "speaks version 4 of the application protocol, not 3"},
 		"one that refuses ours":              {answer(appVersion, -int32(syscall.EPROTONOSUPPORT)), "of the same release"},
 		"one that is full":                   {answer(appVersion, -int32(syscall.EMFILE)), "too many open files"},
 		"one whose replies are shorter":      {answer(appVersion, 0)[:24], "answers with 24 bytes"},
-		"one whose replies are longer":       {append(answer(appVersion, 0), 0, 0), "answers with 34 bytes"},
+		"one whose replies are longer":       {append(answer(appVersion, 0), 0, 0), "answers with 42 bytes"},
 		"one that ends the connection":       {[]byte{}, "of the same release"},
 		"one that is none":                   {[]byte("hello yourself, whoever you are!"), "is not ktsnd"},
 		"one that says hardly anything":      {[]byte{1}, "is not ktsnd"},

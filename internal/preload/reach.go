@@ -5,8 +5,6 @@ package preload
 import (
 	"bufio"
 	"bytes"
-	"debug/buildinfo"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +17,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/program"
 )
 
 const (
@@ -88,12 +88,11 @@ func reachInterpreter(line []byte, depth int) error {
 }
 
 func reachELF(path string, file *os.File) error {
-	program, err := elf.NewFile(file)
+	about, err := program.Read(file)
 	if err != nil {
 		return nil //nolint:nilerr // the kernel will refuse it, too
 	}
-	defer program.Close()
-	for _, reason := range []string{foreign(program), goSyscalls(program, file), static(program), privileged(file)} {
+	for _, reason := range []string{foreign(about), goSyscalls(about, file), static(about), privileged(file)} {
 		if reason != "" {
 			return &Unreachable{path, reason}
 		}
@@ -102,41 +101,39 @@ func reachELF(path string, file *os.File) error {
 }
 
 // foreign compares a program with this one, which was built for the machine that libktsn was built for.
-func foreign(program *elf.File) string {
-	own, err := elf.Open("/proc/self/exe")
+func foreign(about *program.Program) string {
+	file, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return ""
 	}
-	defer own.Close()
-	if program.Machine == own.Machine && program.Class == own.Class && program.Data == own.Data {
+	defer file.Close()
+	own, err := program.Read(file)
+	if err != nil || about.Machine == own.Machine && about.Class == own.Class && about.Data == own.Data {
 		return ""
 	}
-	return fmt.Sprintf("is built for another machine (%s, %s) than libktsn.so (%s, %s)", program.Machine, program.Class,
+	return fmt.Sprintf("is built for another machine (%s, %s) than libktsn.so (%s, %s)", about.Machine, about.Class,
 		own.Machine, own.Class)
 }
 
-func static(program *elf.File) string {
-	if slices.ContainsFunc(program.Progs, func(segment *elf.Prog) bool { return segment.Type == elf.PT_INTERP }) {
+func static(about *program.Program) string {
+	if !about.Static {
 		return ""
 	}
 	return "is linked statically, so no library can be loaded into it"
 }
 
 // goSyscalls is about Go's own calls: C code in a Go program can be reached, if there is any that sends.
-func goSyscalls(program *elf.File, file *os.File) string {
-	if _, err := buildinfo.Read(file); err != nil || hasSendingC(program) {
+func goSyscalls(about *program.Program, file *os.File) string {
+	if !about.Go || hasSendingC(about.ReadImports(file)) {
 		return ""
 	}
 	return "is a Go program, which makes its own system calls past the C library"
 }
 
 // hasSendingC tells whether a Go program has C code that handles sockets, or needs a library that may.
-func hasSendingC(program *elf.File) bool {
-	symbols, _ := program.ImportedSymbols()
-	libraries, _ := program.ImportedLibraries()
-	return slices.ContainsFunc(symbols, func(symbol elf.ImportedSymbol) bool {
-		return symbol.Name == "setsockopt" || symbol.Name == "sendmsg" || symbol.Name == "sendmmsg"
-	}) || slices.ContainsFunc(libraries, func(name string) bool { return !isLibC(name) })
+func hasSendingC(imports *program.Imports) bool {
+	return slices.ContainsFunc([]string{"setsockopt", "sendmsg", "sendmmsg"}, imports.Mentions) ||
+		slices.ContainsFunc(imports.Libraries, func(name string) bool { return !isLibC(name) })
 }
 
 // isLibC tells whether a library is a part of the C library that Go's own packages use.

@@ -97,12 +97,14 @@ func JitterOf(events []Event, cycleNs int64) []int64 {
 	return jitter
 }
 
-// Median returns the middle value, the lower of two; zero for none.
+// Median returns the middle value, of an even number the mean of the two in the middle, and zero for none.
 func Median[T int64 | float64](values []T) T {
 	if len(values) == 0 {
 		return 0
 	}
-	return slices.Sorted(slices.Values(values))[(len(values)-1)/2]
+	sorted := slices.Sorted(slices.Values(values))
+	lower, upper := sorted[(len(sorted)-1)/2], sorted[len(sorted)/2]
+	return lower + (upper-lower)/2
 }
 
 // MedianSummary takes the median of each figure by itself over several summaries, of which nil ones do not

@@ -89,7 +89,7 @@ func TestMedianOverAlternationsTakesEachFigureByItself(t *testing.T) {
 	if MedianSummary(nil) != nil || MedianJitter([]*Jitter{nil}) != nil {
 		t.Error("figures out of nothing")
 	}
-	if got := Median([]float64{0.3, 0.1, 0.2, 0.4}); got != 0.2 {
+	if got := Median([]float64{0.3, 0.1, 0.2, 0.4}); got != 0.25 {
 		t.Errorf("the median of four is %v", got)
 	}
 }

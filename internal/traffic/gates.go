@@ -115,56 +115,82 @@ type Gates struct {
 	Overruns [control.TrafficClasses]uint64
 }
 
-// countFrames compares the wire with the schedule: one entry a class that had something to send, the most
-// important first.
-func (g *Gates) countFrames(messages []wireMessage) []results.GateFrames {
-	var classes []results.GateFrames
+// judge compares the wire with the schedule: one entry a class that had something to send, the most important first. It complains
+// of what a schedule promises and was not kept. A frame outside its window is a figure when ktsnd reported that very message as
+// an overrun, and a failure when it did not.
+func (g *Gates) judge(messages []wireMessage, departures []control.Departure) (classes []results.GateFrames, problems []string) {
 	flows := slices.Clone(g.Flows)
 	slices.SortStableFunc(flows, func(a, b Flow) int { return cmp.Compare(b.Class, a.Class) })
 	for _, flow := range flows {
-		window := windowOf(flow.Class, g.Cycle, g.Window)
-		class := results.GateFrames{
-			TrafficClass:        flow.Class,
-			OpenNs:              window.open.Nanoseconds(),
-			CloseNs:             window.close.Nanoseconds(),
-			Sent:                flow.Sent,
-			TransmissionOverrun: g.Overruns[flow.Class],
-		}
-		var first, last int64
-		for _, message := range messages {
-			if message.runID != flow.RunID {
-				continue
-			}
-			if class.Frames == 0 {
-				first = message.tai
-			}
-			last = message.tai
-			class.Frames++
-			if !window.contains(message.tai, g.Cycle) {
-				class.OutsideWindow++
-			}
-		}
-		if class.Frames > 0 {
-			class.Cycles = int(last/g.Cycle.Nanoseconds()-first/g.Cycle.Nanoseconds()) + 1
-		}
+		own := slices.DeleteFunc(slices.Clone(messages), func(m wireMessage) bool { return m.runID != flow.RunID })
+		class, outside := g.countFrames(flow, own)
 		classes = append(classes, class)
-	}
-	return classes
-}
-
-// gateProblems judges what a schedule promises. A frame outside its window is a figure when ktsnd noticed that it
-// came too late, and a failure when it did not.
-func gateProblems(classes []results.GateFrames) []string {
-	var problems []string
-	for _, class := range classes {
 		if class.Frames != class.Sent {
 			problems = append(problems, fmt.Sprintf("ktsnd was handed %d messages of class %d and the tap saw %d",
 				class.Sent, class.TrafficClass, class.Frames))
 		}
-		if uint64(class.OutsideWindow) > class.TransmissionOverrun {
-			problems = append(problems, fmt.Sprintf("%d frames of class %d were outside their window, and ktsnd counted %d overruns",
-				class.OutsideWindow, class.TrafficClass, class.TransmissionOverrun))
+		if unreported := unreported(outside, own, departures); unreported > 0 {
+			problems = append(problems, fmt.Sprintf("%d frames of class %d were outside their window, and ktsnd reported no overrun of %d of them",
+				class.OutsideWindow, class.TrafficClass, unreported))
 		}
 	}
-	return problems
+	return classes, problems
+}
+
+// countFrames counts those of one flow, and returns those that were outside the window of its class.
+func (g *Gates) countFrames(flow Flow, messages []wireMessage) (class results.GateFrames, outside []wireMessage) {
+	window := windowOf(flow.Class, g.Cycle, g.Window)
+	class = results.GateFrames{
+		TrafficClass:        flow.Class,
+		OpenNs:              window.open.Nanoseconds(),
+		CloseNs:             window.close.Nanoseconds(),
+		Sent:                flow.Sent,
+		TransmissionOverrun: g.Overruns[flow.Class],
+		Frames:              len(messages),
+	}
+	for _, message := range messages {
+		if !window.contains(message.tai, g.Cycle) {
+			outside = append(outside, message)
+		}
+	}
+	class.OutsideWindow = len(outside)
+	if len(messages) > 0 {
+		first, last := messages[0].tai, messages[len(messages)-1].tai
+		class.Cycles = int(last/g.Cycle.Nanoseconds()-first/g.Cycle.Nanoseconds()) + 1
+	}
+	return class, outside
+}
+
+// unreported counts the frames outside their window of which ktsnd reported no overrun, by their transmit times. Messages of
+// other sockets may have the same times: the flow that shares most of them with the frames is theirs.
+func unreported(outside, all []wireMessage, departures []control.Departure) int {
+	sent := make(map[int64]bool, len(all))
+	for _, message := range all {
+		sent[message.txtime] = true
+	}
+	shared := map[uint64]int{}
+	var flow uint64
+	for _, departure := range departures {
+		if sent[departure.RequestedTAI] {
+			shared[departure.Flow]++
+		}
+		if shared[departure.Flow] > shared[flow] {
+			flow = departure.Flow
+		}
+	}
+	overruns := map[int64]int{}
+	for _, departure := range departures {
+		if departure.Overrun && departure.Flow == flow {
+			overruns[departure.RequestedTAI]++
+		}
+	}
+	count := 0
+	for _, message := range outside {
+		if overruns[message.txtime] == 0 {
+			count++
+		} else {
+			overruns[message.txtime]--
+		}
+	}
+	return count
 }

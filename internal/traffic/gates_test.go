@@ -168,27 +168,55 @@ func TestFramesAreCountedByClass(t *testing.T) {
 	}
 }
 
+// departure of a flow's message that is due when a frame of class 1 is.
+func departure(flow uint64, sequence int64) control.Departure {
+	due := testBase + sequence*testCycle + besideOffset
+	return control.Departure{Flow: flow, RequestedTAI: due, DepartedTAI: due + 50}
+}
+
+// overrun is one that ktsnd counted as such.
+func overrun(flow uint64, sequence int64) control.Departure {
+	late := departure(flow, sequence)
+	late.Overrun = true
+	return late
+}
+
 func TestWhatGatesPromiseIsJudged(t *testing.T) {
+	// The first message of class 1 was on the wire at that time instead.
+	outside := func(o *Observation, tai int64) { o.Capture.Packets[5] = frame(t, testRun+1, 0, tai) }
 	for name, test := range map[string]struct {
 		change  func(*Observation)
 		outside int
 		problem string
 	}{
-		"a frame outside that ktsnd counted is a figure": {
+		"a frame outside that ktsnd reported is a figure": {
 			func(o *Observation) {
-				o.Capture.Packets = append(o.Capture.Packets[:5], frame(t, testRun+1, 0, testBase+testCycle))
-				o.Gates.Flows[0].Sent, o.Gates.Overruns[1] = 1, 1
+				outside(o, testBase+testCycle)
+				o.Departures = append(o.Departures, overrun(2, 0), overrun(2, 1))
 			}, 1, ""},
-		"one that it did not count is a failure": {
+		"one that it did not report is a failure": {
+			func(o *Observation) { outside(o, testBase+testCycle) }, 1,
+			"1 frames of class 1 were outside their window, and ktsnd reported no overrun of 1 of them"},
+		"overruns of other frames of the class do not excuse it": {
 			func(o *Observation) {
-				o.Capture.Packets = append(o.Capture.Packets[:5], frame(t, testRun+1, 0, testBase+testCycle))
-				o.Gates.Flows[0].Sent = 1
-			}, 1, "1 frames of class 1 were outside their window, and ktsnd counted 0 overruns"},
-		"one before its window is no better": {
-			func(o *Observation) {
-				o.Capture.Packets = append(o.Capture.Packets[:5], frame(t, testRun+1, 0, testBase+599))
-				o.Gates.Flows[0].Sent = 1
+				outside(o, testBase+testCycle)
+				o.Departures = append(o.Departures, departure(2, 0), overrun(2, 1), overrun(2, 2))
+				o.Gates.Overruns[1] = 2
 			}, 1, "1 frames of class 1"},
+		"nor does one of another flow that was due at the same time": {
+			func(o *Observation) {
+				outside(o, testBase+testCycle)
+				o.Departures = append(o.Departures, departure(2, 0), departure(2, 1), overrun(3, 0))
+			}, 1, "1 frames of class 1"},
+		"nor one overrun two frames of that time": {
+			func(o *Observation) {
+				outside(o, testBase+testCycle)
+				o.Capture.Packets = append(o.Capture.Packets, frame(t, testRun+1, 0, testBase+testCycle+1))
+				o.Gates.Flows[0].Sent = 3
+				o.Departures = append(o.Departures, overrun(2, 0), departure(2, 1))
+			}, 2, "2 frames of class 1 were outside their window, and ktsnd reported no overrun of 1 of them"},
+		"one before its window is no better": {
+			func(o *Observation) { outside(o, testBase+599) }, 1, "1 frames of class 1"},
 		"a message that never came": {
 			func(o *Observation) { o.Gates.Flows[0].Sent = 5 }, 0, "handed 5 messages of class 1 and the tap saw 2"},
 	} {

@@ -67,8 +67,9 @@ func Join(seen *Observation) (*bench.Outcome, error) {
 	slices.SortStableFunc(result.Messages, func(a, b results.Message) int { return cmp.Compare(a.Txtime, b.Txtime) })
 	counts.Lost = counts.Sent - counts.Received
 	counts.Late = seen.Late
+	var gateProblems []string
 	if seen.Gates != nil {
-		counts.Gates = seen.Gates.countFrames(onWire)
+		counts.Gates, gateProblems = seen.Gates.judge(onWire, seen.Departures)
 	}
 	if len(seen.Beside) > 0 && seen.Capture != nil {
 		frames := countIf(onWire, func(m *wireMessage) bool { return slices.Contains(seen.Beside, m.runID) })
@@ -76,7 +77,7 @@ func Join(seen *Observation) (*bench.Outcome, error) {
 	}
 	result.Observed.CPUCores = seen.CPUCores
 	result.Values = seen.Values
-	result.Problems = slices.Concat(findProblems(seen, result), seen.wrongTags(onWire), seen.Problems)
+	result.Problems = slices.Concat(findProblems(seen, result), gateProblems, seen.wrongTags(onWire), seen.Problems)
 	return result, nil
 }
 
@@ -133,7 +134,7 @@ func departureTimes(departures []control.Departure, sent []perf.Sent) map[int64]
 // wireMessage is a message of tsnperf as the tap saw it.
 type wireMessage struct {
 	runID, sequence uint32
-	tai             int64
+	txtime, tai     int64
 	tag             *wiretap.VLANTag
 }
 
@@ -155,7 +156,7 @@ func wireMessages(packets []wiretap.Packet) ([]wireMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("dissect frame: %w", err)
 		}
-		messages = append(messages, wireMessage{message.RunID, message.Sequence, packet.TAI, packet.VLAN})
+		messages = append(messages, wireMessage{message.RunID, message.Sequence, message.Txtime, packet.TAI, packet.VLAN})
 	}
 	return messages, nil
 }
@@ -259,7 +260,7 @@ func findProblems(seen *Observation, result *bench.Outcome) []string {
 		complain(counts.Lost, "%d messages were lost")
 		complain(counts.Early, "%d messages were early")
 	}
-	return append(problems, gateProblems(counts.Gates)...)
+	return problems
 }
 
 func countIf[T any](all []T, is func(*T) bool) int {

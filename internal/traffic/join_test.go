@@ -25,6 +25,9 @@ const (
 	testBase  = 1_000_000
 )
 
+// besideOffset is how much later in the cycle the messages of the next talker are due.
+const besideOffset = 600
+
 // frame is a tap's packet with the message of that run and sequence.
 func frame(t *testing.T, runID, sequence uint32, tai int64) wiretap.Packet {
 	t.Helper()
@@ -33,6 +36,7 @@ func frame(t *testing.T, runID, sequence uint32, tai int64) wiretap.Packet {
 	payload[4] = 1
 	binary.BigEndian.PutUint32(payload[8:], runID)
 	binary.BigEndian.PutUint32(payload[12:], sequence)
+	binary.BigEndian.PutUint64(payload[16:], uint64(testBase+int64(sequence)*testCycle+int64(runID-testRun)*besideOffset))
 	buffer := gopacket.NewSerializeBuffer()
 	err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true},
 		&layers.Ethernet{SrcMAC: make(net.HardwareAddr, 6), DstMAC: make(net.HardwareAddr, 6),

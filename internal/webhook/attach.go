@@ -29,16 +29,20 @@ func attach(pod *corev1.Pod, namespace string, networks []string) error {
 			return fmt.Errorf("annotation %s cannot be read, so no network can be added to it: %w", nettypes.NetworkAttachmentAnnot, err)
 		}
 	}
+	unseen, err := unseenOf(pod)
+	if err != nil {
+		return err
+	}
 	for number, network := range networks {
-		wanted := tsnnetwork.InterfaceOf(number)
-		there, err := attached(have, namespace, network, wanted)
+		wanted := attachment{Name: network, Interface: tsnnetwork.InterfaceOf(number), Arguments: unseen}
+		there, err := attached(have, namespace, &wanted)
 		if err != nil {
 			return err
 		}
 		if there {
 			continue
 		}
-		if text, err = appendAttachment(text, network, wanted); err != nil {
+		if text, err = appendAttachment(text, have, &wanted); err != nil {
 			return err
 		}
 	}
@@ -56,33 +60,41 @@ func withoutNull(text string) error {
 }
 
 // attached tells whether a network is among the attachments, and refuses another one of its interface.
-func attached(have []*nettypes.NetworkSelectionElement, namespace, network, wanted string) (bool, error) {
+func attached(have []*nettypes.NetworkSelectionElement, namespace string, wanted *attachment) (bool, error) {
 	for _, element := range have {
 		switch {
-		case element.Name == network && element.Namespace == namespace:
-			return true, nil
-		case element.InterfaceRequest == wanted:
+		case element.Name == wanted.Name && element.Namespace == namespace:
+			return true, wanted.isAsked(element)
+		case element.InterfaceRequest == wanted.Interface:
 			return false, fmt.Errorf("annotation %s gives interface %s to %s/%s, and it is that of network %s; name another interface there",
-				nettypes.NetworkAttachmentAnnot, wanted, element.Namespace, element.Name, network)
+				nettypes.NetworkAttachmentAnnot, wanted.Interface, element.Namespace, element.Name, wanted.Name)
 		}
 	}
 	return false, nil
 }
 
-// appendAttachment keeps the form that the annotation has: a list of names between commas, or JSON.
-func appendAttachment(text, network, wanted string) (string, error) {
+// appendAttachment keeps the form that the annotation has: a list of names between commas, or JSON. Arguments are there in
+// JSON only.
+func appendAttachment(text string, have []*nettypes.NetworkSelectionElement, wanted *attachment) (string, error) {
 	text = strings.TrimSpace(text)
-	if !strings.HasPrefix(text, "[") {
+	if !strings.HasPrefix(text, "[") && wanted.Arguments == nil {
 		if text != "" {
 			text += ","
 		}
-		return text + network + "@" + wanted, nil
+		return text + wanted.Name + "@" + wanted.Interface, nil
 	}
 	var list []json.RawMessage
+	if !strings.HasPrefix(text, "[") {
+		written, err := json.Marshal(have)
+		if err != nil {
+			return "", err
+		}
+		text = string(written)
+	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return "", fmt.Errorf("annotation %s is no list: %w", nettypes.NetworkAttachmentAnnot, err)
 	}
-	added, err := json.Marshal(map[string]string{"name": network, "interface": wanted})
+	added, err := json.Marshal(wanted)
 	if err != nil {
 		return "", err
 	}

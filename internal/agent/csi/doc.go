@@ -5,7 +5,7 @@
 //
 //	/run/ktsn/pods/UID/             the pod's folder, on the node
 //	  app.sock                        ktsnd listens here
-//	  libktsn.so                      a link to the library of the day on which the pod was made
+//	  libktsn.so                      a copy of the library of the day on which the pod was made, its own
 //	…/volumes/…~csi/NAME/mount      the same folder, mounted read only where kubelet wants it
 //
 // A folder is mounted rather than its files, so that a pod sees the socket of a ktsnd that was started anew. The library stays

@@ -208,8 +208,7 @@ func (v *Volumes) removePod(ctx context.Context, uid string) error {
 	return nil
 }
 
-// makePodDir makes the folder with the library in it. The library is a link to the installed file, which is replaced
-// and never written: a pod keeps the library that it began with.
+// makePodDir makes the folder with the library in it.
 func (v *Volumes) makePodDir(uid string) error {
 	if err := v.makePodsDir(); err != nil {
 		return err
@@ -222,8 +221,7 @@ func (v *Volumes) makePodDir(uid string) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return fmt.Errorf("make the pod's folder: %w", err)
 	}
-	err := os.Link(v.Library, filepath.Join(dir, libraryName))
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := v.putLibrary(filepath.Join(dir, libraryName)); err != nil {
 		return fmt.Errorf("put libktsn.so into the pod's folder: %w", err)
 	}
 	return nil

@@ -15,6 +15,7 @@ type Metrics struct {
 	things      *prometheus.GaugeVec
 	clock       *prometheus.GaugeVec
 	messages    *prometheus.CounterVec
+	unseen      *prometheus.CounterVec
 	usage       *prometheus.GaugeVec
 	limit       *prometheus.GaugeVec
 	departure   *prometheus.HistogramVec
@@ -44,6 +45,8 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		clock:  gauge("node_clock", "What the kernel says of the node's clock: synchronized, maximum and estimated error in seconds.", "what"),
 		messages: counter("pod_messages_total", "Timed messages of a pod: taken, sent, late (which are among sent), dropped.",
 			append(podLabels, "class", "result")...),
+		unseen: counter("pod_unseen_total", "Datagrams of a pod with a transmit time that did not come through libktsn.so and were dropped.",
+			podLabels...),
 		usage: gauge("pod_usage", "What a pod has of ktsnd: processes, sockets, ring_memory_bytes, pending.", append(podLabels, "resource")...),
 		limit: gauge("pod_limit", "What a pod may have of that.", append(podLabels, "resource")...),
 		departure: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -58,7 +61,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "ktsn_nodes_left_out", Help: "Nodes of the cluster that have no part of a network or are not reached on it, for a fault of theirs.",
 		}),
 	}
-	for _, one := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.usage, m.limit,
+	for _, one := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.unseen, m.usage, m.limit,
 		m.departure, m.overwritten, m.swept, m.leftOut} {
 		if err := registry.Register(one); err != nil {
 			return nil, err
@@ -81,3 +84,8 @@ func (m *Metrics) Swept(what string) { m.swept.WithLabelValues(what).Inc() }
 
 // LeftOut says how many nodes are left out of the networks.
 func (m *Metrics) LeftOut(count int) { m.leftOut.Set(float64(count)) }
+
+// Unseen counts datagrams of a pod that did not come through libktsn.so.
+func (m *Metrics) Unseen(namespace, pod string, more uint64) {
+	m.unseen.WithLabelValues(namespace, pod).Add(float64(more))
+}

@@ -134,6 +134,7 @@ func (p *Poller) countNode(status *control.Status) error {
 	for kind, count := range map[string]int{
 		"sockets": status.Sockets, "endpoints": status.Endpoints, "peers": status.Peers, "processes": status.Processes,
 		"flows": status.Flows, "pending": status.Pending,
+		"ring_memory_bytes": int(status.RingMemoryBytes), "ring_memory_max_bytes": int(status.RingMemoryMaxBytes),
 	} {
 		p.Metrics.things.WithLabelValues(kind).Set(float64(count))
 	}
@@ -165,6 +166,7 @@ func (p *Poller) name(ctx context.Context, pods []control.Pod) {
 		}
 		labels := prometheus.Labels{"namespace": name.Namespace, "pod": name.Pod}
 		p.Metrics.messages.DeletePartialMatch(labels)
+		p.Metrics.unseen.DeletePartialMatch(labels)
 		p.Metrics.usage.DeletePartialMatch(labels)
 		p.Metrics.limit.DeletePartialMatch(labels)
 		p.Metrics.departure.DeletePartialMatch(labels)

@@ -25,6 +25,7 @@ import (
 type Overlay interface {
 	Peers() ([]control.Peer, error)
 	FloodTargets() (map[uint32]map[netip.Addr]bool, error)
+	Guard(ctx context.Context) (changed []string, err error)
 	PeerAdd(ctx context.Context, peer control.Peer, timed overlay.Timed) error
 	PeerDel(ctx context.Context, vni uint32, address netip.Addr, timed overlay.Timed) error
 	Close()
@@ -169,7 +170,7 @@ func (r *Reconciler) apply(ctx context.Context, wanted map[key]control.Peer, kts
 	if err != nil {
 		return err
 	}
-	var all error
+	all := r.guard(ctx, kernel)
 	for at := range have {
 		if _, keep := wanted[at]; keep {
 			continue
@@ -189,6 +190,15 @@ func (r *Reconciler) apply(ctx context.Context, wanted map[key]control.Peer, kts
 		}
 	}
 	return all
+}
+
+// guard puts the filter of the tunnels right. That something was wrong with it, somebody should know.
+func (r *Reconciler) guard(ctx context.Context, kernel Overlay) error {
+	changed, err := kernel.Guard(ctx)
+	if len(changed) > 0 {
+		r.Log.Warn("the filter of the tunnels was not what it shall be, and is again", "differences", strings.Join(changed, "; "))
+	}
+	return err
 }
 
 // look joins what each knows; tunnels are the networks that have one.

@@ -29,10 +29,13 @@ type fakeNode struct {
 	flooded          map[uint32]map[netip.Addr]bool
 	calls            int
 	refuse           error
+	// guarded counts looks at the filter, which fail with unguardable.
+	guarded     int
+	unguardable error
 }
 
 func newFakeNode(tunnels ...uint32) *fakeNode {
-	made := &fakeNode{map[key]control.Peer{}, map[key]control.Peer{}, map[uint32]map[netip.Addr]bool{}, 0, nil}
+	made := &fakeNode{map[key]control.Peer{}, map[key]control.Peer{}, map[uint32]map[netip.Addr]bool{}, 0, nil, 0, nil}
 	for _, vni := range tunnels {
 		made.flooded[vni] = map[netip.Addr]bool{}
 	}
@@ -42,6 +45,10 @@ func newFakeNode(tunnels ...uint32) *fakeNode {
 type fakeOverlay struct{ *fakeNode }
 
 func (f fakeOverlay) Close() {}
+func (f fakeOverlay) Guard(context.Context) ([]string, error) {
+	f.guarded++
+	return nil, f.unguardable
+}
 func (f fakeOverlay) Peers() ([]control.Peer, error) {
 	return slices.Collect(maps.Values(f.remembered)), nil
 }
@@ -159,6 +166,26 @@ func TestTheOtherNodesBecomePeersOfKernelAndKtsnd(t *testing.T) {
 	}
 	if !on.flooded[1][netip.MustParseAddr("192.0.2.9")] {
 		t.Error("Flannel's tunnel does not flood any more")
+	}
+}
+
+func TestTheFilterOfTheTunnelsIsLookedAtEachTime(t *testing.T) {
+	on := newFakeNode(42)
+	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
+		kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil))
+	for look := range 3 {
+		if reconcileOnce(t, r); on.guarded != look+1 || *said != nil {
+			t.Errorf("after look %d: it was looked at %d times, and said %v", look+1, on.guarded, *said)
+		}
+	}
+	on.unguardable = errors.New("no nf_tables")
+	delete(on.told, key{42, netip.MustParseAddr("192.0.2.2")})
+	result := reconcileOnce(t, r)
+	if !errors.Is(*said, on.unguardable) || result.RequeueAfter != retryAfter {
+		t.Errorf("it said %v, and looks again after %v", *said, result.RequeueAfter)
+	}
+	if len(on.told) != 1 {
+		t.Error("without a filter ktsnd is not told of the peer any more")
 	}
 }
 

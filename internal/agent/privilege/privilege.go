@@ -33,13 +33,8 @@ func Reduce(keep ...Capability) error {
 		wanted |= 1 << capability
 	}
 	// First the bounding set, while that is still allowed.
-	for capability := range uintptr(unix.CAP_LAST_CAP + 1) {
-		if wanted&(1<<capability) != 0 {
-			continue
-		}
-		if err := everywhere(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, capability, 0); err != nil && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("give up capability %d for programs that are started: %w", capability, err)
-		}
+	if err := bound(wanted); err != nil {
+		return err
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -56,6 +51,23 @@ func Reduce(keep ...Capability) error {
 	}
 	if err := everywhere(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return fmt.Errorf("give up ever having more: %w", err)
+	}
+	return nil
+}
+
+// bound gives up all but the wanted capabilities for programs that are started. A program that one started which had reduced itself
+// may not, and need not: it can get no capability any more.
+func bound(wanted uint64) error {
+	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err == nil && set == 1 {
+		return nil
+	}
+	for capability := range uintptr(unix.CAP_LAST_CAP + 1) {
+		if wanted&(1<<capability) != 0 {
+			continue
+		}
+		if err := everywhere(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, capability, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("give up capability %d for programs that are started: %w", capability, err)
+		}
 	}
 	return nil
 }

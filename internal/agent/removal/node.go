@@ -64,6 +64,10 @@ func (n *Node) Clean(ctx context.Context) error {
 			return err
 		}
 	}
+	// Without bridges, tunnels and peers there is no filter, whoever left one.
+	if _, err := kernel.Guard(ctx); err != nil {
+		return err
+	}
 	if n.TakeDown != nil {
 		if err := n.TakeDown(ctx); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,19 +96,29 @@ func TestPrefixIsThatOfTheInterfaceWhichHasTheAddress(t *testing.T) {
 	}
 }
 
+// restartingSwitch is looked at while it is restarted.
+type restartingSwitch struct {
+	fakeSwitch
+
+	restarts atomic.Int64
+}
+
+func (r *restartingSwitch) Incarnation() string { return strconv.FormatInt(r.restarts.Load(), 10) }
+
 func TestRestartOfOpenVSwitchIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one := &fakeSwitch{serial: "0"}
+		one := &restartingSwitch{}
 		ctx, cancel := context.WithCancel(t.Context())
-		seen, ended := 0, make(chan error)
-		go func() { ended <- Watch(ctx, one, func() { seen++ }) }()
-		for i := range 3 {
+		var seen atomic.Int64
+		ended := make(chan error)
+		go func() { ended <- Watch(ctx, one, func() { seen.Add(1) }) }()
+		for i := range int64(3) {
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if seen != i {
-				t.Errorf("after %d restarts %d were seen", i, seen)
+			if got := seen.Load(); got != i {
+				t.Errorf("after %d restarts %d were seen", i, got)
 			}
-			one.serial = strconv.Itoa(i + 1)
+			one.restarts.Add(1)
 		}
 		cancel()
 		if err := <-ended; err != nil {

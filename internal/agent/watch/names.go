@@ -12,4 +12,6 @@ const (
 	ReasonLimit = "TSNLimitReached"
 	// ReasonProgram : a program of the pod cannot load libktsn.so, such as a static one.
 	ReasonProgram = "TSNProgramNotCaught"
+	// ReasonUnseen : messages with a transmit time passed libktsn.so by, and were dropped, because they would have left early.
+	ReasonUnseen = "TSNMessageUnseen"
 )

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/internal/agent/csi"
+	"github.com/kubernetsn/kubernetsn/internal/cni"
 	"github.com/kubernetsn/kubernetsn/internal/control"
 )
 
@@ -26,7 +28,7 @@ type Ktsnd interface {
 // Programs looks at the programs of a pod.
 type Programs interface {
 	// Without returns a sentence for each program of the pod that was started with libktsn.so and is without it.
-	Without(uid string) ([]string, error)
+	Without(ctx context.Context, uid string) ([]string, error)
 }
 
 // Watcher looks at the pods.
@@ -37,8 +39,12 @@ type Watcher struct {
 	Driver   string
 	Do       func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	Programs Programs // nil: look at no programs
-	Events   record.EventRecorder
-	Every    time.Duration
+	// Unseen makes sure of the filters of the pods' interfaces and reads what these did not let out; nil: look at none.
+	Unseen func() ([]cni.Guarded, error)
+	// Dropped counts that for a pod.
+	Dropped func(namespace, pod string, more uint64)
+	Events  record.EventRecorder
+	Every   time.Duration
 	// Settle is how long a pod runs before it is looked at.
 	Settle time.Duration
 	Now    func() time.Time
@@ -50,6 +56,8 @@ type Watcher struct {
 	said map[complaint]bool
 	// looked is which containers' programs were looked at.
 	looked map[string]bool
+	// counted is what each interface had not let out at the last look.
+	counted map[string]uint64
 }
 
 // complaint is something about a pod.
@@ -103,14 +111,17 @@ func (w *Watcher) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	guarded, counted := w.guarded(), map[string]uint64{}
 	holds, looked, present := map[complaint]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		present[programsOf(pod)] = true
+		interfaces := guarded[string(pod.UID)]
+		w.count(pod, interfaces, counted)
 		if !w.settled(pod) {
 			continue
 		}
-		for _, found := range append(w.halves(pod, served), w.programs(pod, looked)...) {
+		for _, found := range slices.Concat(w.halves(pod, served), w.programs(ctx, pod, looked), dropped(interfaces)) {
 			key := complaint{string(pod.UID), found.reason, found.about}
 			holds[key] = true
 			if !w.said[key] {
@@ -118,9 +129,9 @@ func (w *Watcher) Look(ctx context.Context) error {
 			}
 		}
 	}
-	w.said, w.looked = holds, looked
+	w.said, w.looked, w.counted = holds, looked, counted
 	// Of pods that are gone.
-	maps.DeleteFunc(w.failed, func(what, _ string) bool { return what != "pods" && !present[what] })
+	maps.DeleteFunc(w.failed, func(what, _ string) bool { return what != "pods" && what != unseenPart && !present[what] })
 	return nil
 }
 
@@ -152,7 +163,7 @@ func (w *Watcher) halves(pod *corev1.Pod, served map[string]control.Pod) []findi
 			"KuberneTSN, so its timed messages go nowhere; name a network in the annotation k8s.v1.cni.cncf.io/networks"})
 	case !volume && has.Endpoints > 0 && preloads(pod):
 		found = append(found, finding{ReasonNoVolume, "", "A container preloads libktsn.so, but the pod has no volume of " + w.Driver +
-			" to take it from, so its messages leave without their times; add the volume and mount it at /run/ktsn"})
+			" to take it from, so its timed messages do not leave; add the volume and mount it at /run/ktsn"})
 	}
 	for _, one := range []struct {
 		name       string
@@ -189,7 +200,7 @@ const libraryName = "libktsn.so"
 
 // programs looks at the programs of a pod, once for each start of one of its containers. What was found then holds until
 // the next start.
-func (w *Watcher) programs(pod *corev1.Pod, looked map[string]bool) []finding {
+func (w *Watcher) programs(ctx context.Context, pod *corev1.Pod, looked map[string]bool) []finding {
 	if w.Programs == nil || !csi.InPod(pod, w.Driver) {
 		return nil
 	}
@@ -202,7 +213,7 @@ func (w *Watcher) programs(pod *corev1.Pod, looked map[string]bool) []finding {
 		looked[key] = true
 		return w.stillHolds(pod)
 	}
-	sentences, err := w.Programs.Without(string(pod.UID))
+	sentences, err := w.Programs.Without(ctx, string(pod.UID))
 	w.complain(programsOf(pod), err)
 	looked[key] = err == nil // else again the next time
 	var found []finding

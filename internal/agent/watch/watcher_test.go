@@ -29,7 +29,7 @@ type fakePrograms struct {
 	refuse    error
 }
 
-func (f *fakePrograms) Without(string) ([]string, error) {
+func (f *fakePrograms) Without(context.Context, string) ([]string, error) {
 	f.looks++
 	return f.sentences, f.refuse
 }

@@ -82,13 +82,13 @@ func TestScaleIsReportedAsCurves(t *testing.T) {
 		t.Fatalf("%+v", section)
 	}
 	line := section.Charts[0].Lines[0]
-	if first := line.Points[0]; len(line.Points) != 2 || first.X != 1 || first.Y != 0.001 || first.Low != 0.001 || first.High != 0.003 {
+	if first := line.Points[0]; len(line.Points) != 2 || first.X != 1 || first.Y != 0.002 || first.Low != 0.001 || first.High != 0.003 {
 		t.Errorf("%+v", line)
 	}
 	if row := section.Tables[0].Rows[1]; !slices.Equal(row, []string{"1000", "3", "0", "0.2000", "20.00", "21.0", "20.5", "2.00", "3.00", "3.00"}) {
 		t.Errorf("%q", row)
 	}
-	want := "From 1 to 1000 flows of one pod ktsnd takes 0.1990 more of a core, which is 19.92 µs a message, and 10.0 MiB more memory, which is 10.3 KiB each."
+	want := "From 1 to 1000 flows of one pod ktsnd takes 0.1980 more of a core, which is 19.82 µs a message, and 10.0 MiB more memory, which is 10.3 KiB each."
 	if section.Remarks[0] != want {
 		t.Errorf("%q", section.Remarks)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package watch
+package inspect
 
 import (
 	"os"
@@ -78,7 +78,7 @@ func TestProgramsWithoutTheLibraryAreNamed(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "18", "cgroup"), []byte(test.cgroup), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, err := Proc{dir}.Without(podUID)
+			got, err := inspector(t, dir).Without(t.Context(), podUID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func TestProgramsWithoutTheLibraryAreNamed(t *testing.T) {
 }
 
 func TestWhatCannotBeLookedAtIsSaidBesideTheRest(t *testing.T) {
-	if _, err := (Proc{t.TempDir()}).Without(podUID); err == nil || !strings.Contains(err.Error(), "the node's /proc has to be mounted there") {
+	if _, err := inspector(t, t.TempDir()).Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "the node's /proc has to be mounted there") {
 		t.Errorf("of an empty folder: %v", err)
 	}
 	dir := t.TempDir()
@@ -102,7 +102,7 @@ func TestWhatCannotBeLookedAtIsSaidBesideTheRest(t *testing.T) {
 	}
 	process(t, dir, 17, cgroup, preload, "", noProgram)
 	process(t, dir, 18, cgroup, preload, "", build(t, "-static"))
-	got, err := Proc{dir}.Without(podUID)
+	got, err := inspector(t, dir).Without(t.Context(), podUID)
 	if err == nil || !strings.Contains(err.Error(), "process 17: ") || len(got) != 1 {
 		t.Errorf("said %q, %v", got, err)
 	}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inspect
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Modes of the test's program, which is what an Inspector starts here.
+const (
+	modeInspect = "inspect"
+	modeHoard   = "hoard"
+	modeSpin    = "spin"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 {
+		os.Exit(m.Run())
+	}
+	switch os.Args[1] {
+	case modeInspect:
+		if err := Command(os.Args[2:], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	case modeHoard, modeSpin:
+		misbehave(os.Args[1])
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// misbehave is what a look would be that a pod has got the better of.
+func misbehave(mode string) {
+	if err := limit(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	var hoard [][]byte
+	for {
+		if mode == modeHoard {
+			hoard = append(hoard, make([]byte, 1<<20))
+			clear(hoard[len(hoard)-1])
+		}
+	}
+}
+
+// inspector is one whose processes are this program's.
+func inspector(t testing.TB, proc string) *Inspector {
+	t.Helper()
+	if withRaceDetector() {
+		t.Skip("the race detector takes more memory than a process that looks at programs may have")
+	}
+	return &Inspector{Program: "/proc/self/exe", Arguments: []string{modeInspect}, Proc: proc, Patience: 20 * time.Second}
+}
+
+// withRaceDetector tells whether the tests were built with it.
+func withRaceDetector() bool {
+	built, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(built.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+const (
+	podCgroup  = "0::/kubepods/pod" + podUID + "/x\n"
+	podPreload = "LD_PRELOAD=/run/ktsn/libktsn.so\x00"
+)
+
+func TestALookThatTakesTooMuchIsGivenUp(t *testing.T) {
+	t.Parallel() // it takes two seconds of a processor
+	for _, mode := range []string{modeHoard, modeSpin} {
+		t.Run(mode, func(t *testing.T) {
+			i := inspector(t, t.TempDir())
+			i.Arguments = []string{mode}
+			i.Patience = time.Minute
+			said, err := i.Without(t.Context(), podUID)
+			if err != nil || len(said) != 1 || !strings.Contains(said[0], "it took too much memory or time") {
+				t.Errorf("said %q, %v", said, err)
+			}
+		})
+	}
+}
+
+func TestAProgramWithASectionTableOf4GiBIsNamedAsAnyOther(t *testing.T) {
+	path := build(t, "-static")
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	// e_shoff, e_shnum, and the size in the first section, which counts where e_shnum is 0.
+	for at, content := range map[int64][]byte{40: {0, 0, 16, 0, 0, 0, 0, 0}, 60: {0, 0}, 1<<20 + 32: {0, 0, 0, 4, 0, 0, 0, 0}} {
+		if _, err := file.WriteAt(content, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := file.Truncate(1<<20 + 4<<30); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	process(t, dir, 17, podCgroup, podPreload, "", path)
+	said, err := inspector(t, dir).Without(t.Context(), podUID)
+	if err != nil || len(said) != 1 || !strings.Contains(said[0], "is linked statically") {
+		t.Errorf("said %q, %v", said, err)
+	}
+}
+
+func TestWhatAPodMakesHugeIsReadInPart(t *testing.T) {
+	program := build(t, "-static")
+	huge := strings.Repeat("7f00-7f01 r-xp 0 0:1 1 /some/where\n", mappingsMax/30)
+	for name, test := range map[string]struct {
+		environment, maps string
+		found             int
+	}{
+		"mappings without an end":             {podPreload, huge, 0},
+		"the library at the end of many":      {podPreload, huge[:mappingsMax/2] + libraryName, 0},
+		"many without it":                     {podPreload, huge[:mappingsMax/2], 1},
+		"across two reads":                    {podPreload, strings.Repeat("x", readAtOnceBytes-3) + libraryName, 0},
+		"an environment without an end":       {strings.Repeat("A=1\x00", environmentMax), "", 0},
+		"a preload beyond what is read of it": {strings.Repeat("A=1\x00", environmentMax/4) + podPreload, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			process(t, dir, 17, podCgroup, test.environment, test.maps, program)
+			if said, err := inspector(t, dir).Without(t.Context(), podUID); err != nil || len(said) != test.found {
+				t.Errorf("said %q, %v", said, err)
+			}
+		})
+	}
+}
+
+func TestAProgramsNameIsOneLineOfAnEvent(t *testing.T) {
+	for name, want := range map[string]string{
+		"/usr/bin/true": "/usr/bin/true", "/a\nWarning: b": "/a?Warning: b", "/\x1b[31m": "/?[31m", "/\xff": "/?",
+		strings.Repeat("é", 2*nameMax): strings.Repeat("é", nameMax) + "…",
+	} {
+		if got := printable(name, nameMax); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A file of a FUSE file system whose server does not answer: what waits for it cannot be killed.
+func TestAFileThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
+	t.Parallel() // it waits
+	silent := mountSilent(t)
+	dir := t.TempDir()
+	process(t, dir, 17, podCgroup, podPreload, "", filepath.Join(silent.dir, "program"))
+	i := inspector(t, dir)
+	i.Patience = time.Second
+	for round := range hangingMax {
+		began := time.Now()
+		said, err := i.Without(t.Context(), podUID)
+		if err != nil || len(said) != 1 || !strings.Contains(said[0], "cannot be said, because the look at the programs was given up") {
+			t.Fatalf("round %d: said %q, %v", round, said, err)
+		}
+		if took := time.Since(began); took > i.Patience+killedWithin+5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	}
+	if hanging := i.running.Load(); hanging != hangingMax {
+		t.Errorf("%d processes hang, want %d: the file answered", hanging, hangingMax)
+	}
+	if said, err := i.Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "4 processes that look at programs do not end") {
+		t.Errorf("said %q, %v", said, err)
+	}
+	silent.end()
+	deadline := time.Now().Add(10 * time.Second)
+	for i.running.Load() > 0 && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	// The file system has gone, and with it the program.
+	if said, err := i.Without(t.Context(), podUID); err != nil || len(said) > 0 {
+		t.Errorf("said %q, %v", said, err)
+	}
+}
+
+func TestTheProcessThatLooksIsLimited(t *testing.T) {
+	virtual, data, err := memory()
+	if err != nil || virtual < data || data < 1<<20 {
+		t.Errorf("this process has %d and %d bytes, %v", virtual, data, err)
+	}
+	var have unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CPU, &have); err != nil || have.Max == cpuSeconds {
+		t.Errorf("the agent itself is limited: %+v, %v", have, err)
+	}
+}
+
+// BenchmarkWithout is what a look at a pod of one program costs, on this machine's /proc.
+func BenchmarkWithout(b *testing.B) {
+	i := inspector(b, "/proc")
+	for b.Loop() {
+		if _, err := i.Without(b.Context(), podUID); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inspect
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// How much of a pod's text is in a sentence, and of several sentences in the log, in characters.
+const (
+	nameMax    = 200
+	failureMax = 600
+)
+
+// sentence says what it means for the pod.
+func (f *Found) sentence() string {
+	const consequence = "its messages with a transmit time do not leave by a TSN interface"
+	name := printable(f.Name, nameMax)
+	switch {
+	case f.Static && f.Go:
+		return fmt.Sprintf("Program %s is written in Go and linked statically: it makes its own system calls, so libktsn.so cannot catch them and %s", name, consequence)
+	case f.Static:
+		return fmt.Sprintf("Program %s is linked statically, so libktsn.so cannot be loaded into it and %s; link it dynamically", name, consequence)
+	}
+	return fmt.Sprintf("Program %s was started with LD_PRELOAD but libktsn.so is not in it (the path is wrong, the program has set-user-id, or its "+
+		"loader refused it), so %s", name, consequence)
+}
+
+// printable is a text of a pod as it may stand in an Event and a log: one line, and not too long.
+func printable(text string, most int) string {
+	cleaned := strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+	if characters := []rune(cleaned); len(characters) > most {
+		return string(characters[:most]) + "…"
+	}
+	return cleaned
+}

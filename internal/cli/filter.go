@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/overlay"
+)
+
+func newFilter(env *environment) *cobra.Command {
+	options := &nodeOptions{}
+	var format string
+	command := &cobra.Command{
+		Use:   "filter",
+		Short: "Show what the filter of the tunnels and bridges has dropped, and put it right",
+		Long: "Puts the filter right that keeps foreign packets out of the tunnels and pods off the node (nftables, tables\n" +
+			"kubernetsn), and says on standard error what was wrong with it. Then it shows how many packets it has dropped\n" +
+			"since it was made, by reason. It needs no ktsnd.",
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			options.control = ""
+			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, _ *control.Client) error {
+				changed, err := node.Guard(ctx)
+				for _, difference := range changed {
+					fmt.Fprintf(env.stderr, "put right: %s\n", difference)
+				}
+				if err != nil {
+					return err
+				}
+				dropped, err := node.Dropped()
+				if err != nil {
+					return err
+				}
+				if format == "json" {
+					return printJSON(env.stdout, append([]overlay.Dropped{}, dropped...)) // a list, also when it is empty
+				}
+				return printDropped(env.stdout, dropped)
+			})
+		},
+	}
+	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	command.Flags().StringVar(&options.stateDir, "state-dir", overlay.DefaultStateDir, "tsn-cni's state directory")
+	return command
+}
+
+func printDropped(out io.Writer, dropped []overlay.Dropped) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "REASON\tPACKETS")
+	for _, counter := range dropped {
+		fmt.Fprintf(table, "%s\t%d\n", counter.Reason, counter.Packets)
+	}
+	return table.Flush()
+}
