@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -75,20 +76,47 @@ func indexOf(reference string, image v1.Image) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	byTag := v1.Descriptor{
+		MediaType: types.OCIManifestSchema1,
+		Digest:    digest,
+		Size:      size,
+		Platform:  &v1.Platform{OS: "linux", Architecture: "amd64"},
+		Annotations: map[string]string{
+			"io.containerd.image.name":          reference,
+			"org.opencontainers.image.ref.name": reference,
+		},
+	}
+	// A node that imports the archive knows the image by the name that charts have of it as well.
+	byDigest := byTag
+	name, _, _ := strings.Cut(reference, ":")
+	byDigest.Annotations = map[string]string{"io.containerd.image.name": name + "@" + digest.String()}
 	return json.Marshal(v1.IndexManifest{
-		SchemaVersion: 2,
-		MediaType:     types.OCIImageIndex,
-		Manifests: []v1.Descriptor{{
-			MediaType: types.OCIManifestSchema1,
-			Digest:    digest,
-			Size:      size,
-			Platform:  &v1.Platform{OS: "linux", Architecture: "amd64"},
-			Annotations: map[string]string{
-				"io.containerd.image.name":          reference,
-				"org.opencontainers.image.ref.name": reference,
-			},
-		}},
+		SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{byTag, byDigest},
 	})
+}
+
+// readArchive reads which image WriteArchive wrote.
+func readArchive(file string) (Made, error) {
+	archive, err := os.Open(file)
+	if err != nil {
+		return Made{}, fmt.Errorf("read image: %w", err)
+	}
+	defer archive.Close()
+	reader := tar.NewReader(archive)
+	for header := (&tar.Header{}); header.Name != "index.json"; {
+		if header, err = reader.Next(); err != nil {
+			return Made{}, fmt.Errorf("%s is no archive of an image (%w); remove it", file, err)
+		}
+	}
+	var index v1.IndexManifest
+	if err := json.NewDecoder(reader).Decode(&index); err != nil {
+		return Made{}, fmt.Errorf("%s: read index.json (%w); remove the archive", file, err)
+	}
+	if len(index.Manifests) == 0 {
+		return Made{}, fmt.Errorf("%s: its index.json names no image; remove the archive", file)
+	}
+	name, _, _ := strings.Cut(index.Manifests[0].Annotations["io.containerd.image.name"], ":")
+	return Made{Name: name, Digest: index.Manifests[0].Digest.String()}, nil
 }
 
 func writeManifest(archive *tar.Writer, image v1.Image) error {

@@ -144,10 +144,12 @@ func TestAnArchiveNamesItsImage(t *testing.T) {
 		Manifests []struct{ Annotations map[string]string }
 	}
 	reader := tar.NewReader(bytes.NewReader(content))
-	for header, err := reader.Next(); header.Name != "index.json"; header, err = reader.Next() {
+	for name := ""; name != "index.json"; {
+		header, err := reader.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
+		name = header.Name
 	}
 	if err := json.NewDecoder(reader).Decode(&index); err != nil {
 		t.Fatal(err)
@@ -250,9 +252,13 @@ func TestTheProjectsImagesAreReproducible(t *testing.T) {
 	built := programs(t)
 	// The same programs as somebody else's build left them: elsewhere, later, with other modes.
 	elsewhere := t.TempDir()
-	for _, name := range []string{"ktsnd", "ktsn", "ktsn-agent", "ktsn-operator", "ktsn-realtime", "tsn-cni", "tsnperf", "libktsn.so"} {
+	for _, name := range []string{"ktsnd", "ktsn", "ktsn-agent", "ktsn-operator", "ktsn-realtime", "tsn-cni", "tsnperf", "libktsn.so",
+		"slim/libktsn.so"} {
 		content, err := os.ReadFile(filepath.Join(built, name))
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(elsewhere, name)), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(elsewhere, name), content, 0o700); err != nil {
@@ -286,6 +292,32 @@ func TestTheProjectsImagesAreReproducible(t *testing.T) {
 		if digests[0] != digests[1] {
 			t.Errorf("%s: built twice, the digests are %q", definition.Name, digests)
 		}
+	}
+}
+
+func TestAnArchiveNamesItsImageByTagAndByDigest(t *testing.T) {
+	reader := tar.NewReader(bytes.NewReader(archive(t, &Definition{
+		Name: "example.test/app", Title: "an app", User: "0:0",
+		Files: []File{{Path: "/app", Source: write(t, "app", "an app", 0o755)}},
+	}, nil)))
+	var index struct {
+		Manifests []struct {
+			Digest      string
+			Annotations map[string]string
+		}
+	}
+	for header, err := reader.Next(); header.Name != "index.json"; header, err = reader.Next() {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := json.NewDecoder(reader).Decode(&index); err != nil || len(index.Manifests) != 2 {
+		t.Fatalf("the index is %+v, %v", index, err)
+	}
+	tag, digest := index.Manifests[0], index.Manifests[1]
+	const name = "io.containerd.image.name"
+	if tag.Annotations[name] != "example.test/app:test" || digest.Annotations[name] != "example.test/app@"+tag.Digest || digest.Digest != tag.Digest {
+		t.Errorf("the index is %+v", index)
 	}
 }
 

@@ -75,7 +75,7 @@ func Load(file string) (*Definition, error) {
 func (d *Definition) check() error {
 	switch {
 	case d.Name == "" || strings.ContainsAny(d.Name, ": "):
-		return fmt.Errorf("name: %q is no image name; give one without a tag, such as kubernetsn.io/ktsnd", d.Name)
+		return fmt.Errorf("name: %q is no image name; give one without a tag, such as localhost/kubernetsn/ktsnd", d.Name)
 	case d.Title == "":
 		return errors.New("title: missing; say in a line what the image is for")
 	case len(d.Files) == 0:

@@ -8,7 +8,7 @@
 //
 // An image holds what its definition names and the libraries that the dynamic loader would load for it, and
 // nothing else. The same files give the same bytes: entries are sorted, belong to
-// root and date from 1970.
+// root and date from 1970. A lock file says of which versions of Debian packages the files are to be.
 //
 // Nothing here keeps state or starts goroutines.
 package builder

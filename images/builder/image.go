@@ -39,10 +39,18 @@ func Build(definition *Definition, sources Sources) (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("image %s: make layer: %w", definition.Name, err)
 	}
-	return assemble(definition, layer)
+	labels := map[string]string{"org.opencontainers.image.title": definition.Title}
+	of, err := packages(entries)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", definition.Name, err)
+	}
+	if len(of) > 0 {
+		labels[packagesLabel] = of.String()
+	}
+	return assemble(definition, layer, labels)
 }
 
-func assemble(definition *Definition, layer v1.Layer) (v1.Image, error) {
+func assemble(definition *Definition, layer v1.Layer, labels map[string]string) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err := mutate.Append(image, mutate.Addendum{
 		Layer:   layer,
@@ -63,7 +71,7 @@ func assemble(definition *Definition, layer v1.Layer) (v1.Image, error) {
 		Entrypoint: definition.Entrypoint,
 		Env:        definition.Environment,
 		WorkingDir: "/",
-		Labels:     map[string]string{"org.opencontainers.image.title": definition.Title},
+		Labels:     labels,
 	}
 	return mutate.ConfigFile(image, config)
 }

@@ -6,8 +6,19 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
+{{- /* By digest, so that nobody who holds the registry or its name can give nodes another image. */}}
 {{- define "kubernetsn.image" -}}
-{{ .root.Values.image.prefix }}/{{ .name }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- $image := .root.Values.image }}
+{{- $prefix := required "image.prefix: say where nodes find the images, such as registry.example.org/kubernetsn; those that `make images` makes are described by --values out/images/values.yaml" $image.prefix }}
+{{- if $image.digests }}
+{{- $prefix }}/{{ .name }}@{{ required (printf "image.digests: the digest of %s is missing; `make images` writes all of them into out/images/values.yaml" .name) (get $image.digests .name) }}
+{{- else }}
+{{- $prefix }}/{{ .name }}:{{ required "image.digests: say which images these are; `make images` writes their digests into out/images/values.yaml. Or give image.tag, and trust whoever may push to image.prefix" $image.tag }}
+{{- end }}
+{{- end }}
+{{- /* What ktsnd may have: the rings of all pods and the rest. */}}
+{{- define "kubernetsn.ktsndMemory" -}}
+{{ add .Values.ktsnd.ringMemoryMiB .Values.ktsnd.ownMemoryMiB }}Mi
 {{- end }}
 {{- define "kubernetsn.networks" -}}
 {{ toYaml (dict "networks" (ternary (list) .Values.networks .Values.operator.enabled)) }}

@@ -8,9 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/kubernetsn/kubernetsn/images/builder"
 )
@@ -38,53 +41,108 @@ func (v variables) Set(text string) error {
 	return err
 }
 
-func run(arguments []string, stdout, stderr io.Writer) error {
-	sources := variables{}
+// options of the command line.
+type options struct {
+	out, tag    string
+	sources     variables
+	definitions []string
+	lock        lock
+}
+
+func parse(arguments []string, stderr io.Writer) (*options, error) {
+	o := &options{sources: variables{}}
 	flags := flag.NewFlagSet("ktsn-images", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	out := flags.String("out", "out/images", "folder for the archives")
-	tag := flags.String("tag", "dev", "tag of the images")
-	flags.Var(sources, "source", "NAME=PATH: what $NAME stands for in definitions; may be repeated")
+	flags.StringVar(&o.out, "out", "out/images", "folder for the archives")
+	flags.StringVar(&o.tag, "tag", "dev", "tag of the images")
+	flags.Var(o.sources, "source", "NAME=PATH: what $NAME stands for in definitions; may be repeated")
+	flags.StringVar(&o.lock.file, "lock", "images/debian.lock", "lock file of Debian packages, beside the definitions")
+	flags.BoolVar(&o.lock.strict, "locked", false, "make no image when a package differs from the lock file; otherwise only warn")
+	flags.BoolVar(&o.lock.renew, "write-lock", false, "write the lock file, of the packages that are here")
 	flags.Usage = func() {
 		fmt.Fprintln(stderr, "Usage: ktsn-images [OPTION]... DEFINITION.yaml...\n\nMakes container images as OCI archives.")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(arguments); err != nil {
+		return nil, err
+	}
+	o.definitions = flags.Args()
+	switch {
+	case len(o.definitions) == 0:
+		return nil, errors.New("which images? Name their definitions, such as images/*.yaml")
+	case o.lock.strict && o.lock.renew:
+		return nil, errors.New("--locked and --write-lock exclude each other; --write-lock first, then --locked")
+	}
+	return o, nil
+}
+
+func run(arguments []string, stdout, stderr io.Writer) error {
+	o, err := parse(arguments, stderr)
+	if err != nil {
 		return err
 	}
-	if flags.NArg() == 0 {
-		return errors.New("which images? Name their definitions, such as images/*.yaml")
+	var images []image
+	here := builder.Packages{}
+	for _, file := range o.definitions {
+		one, err := build(file, builder.Sources(o.sources), here)
+		if err != nil {
+			return err
+		}
+		images = append(images, one)
 	}
-	if err := os.MkdirAll(*out, 0o755); err != nil {
+	if err := o.lock.check(here, o.definitions, stderr); err != nil {
 		return err
 	}
-	for _, file := range flags.Args() {
-		if err := makeImage(file, *out, *tag, builder.Sources(sources), stdout); err != nil {
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	for _, one := range images {
+		if err := one.write(o.out, o.tag, stdout); err != nil {
 			return err
 		}
 	}
-	return nil
+	values, err := builder.ValuesOf(o.out)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(o.out, "values.yaml"), values, 0o644)
 }
 
-// makeImage makes one image and says where it is and how large.
-func makeImage(file, out, tag string, sources builder.Sources, stdout io.Writer) error {
+// image is one that was built of a definition, and not yet written.
+type image struct {
+	file, name string
+	built      v1.Image
+}
+
+// build builds an image, and adds the packages that its files are of.
+func build(file string, sources builder.Sources, packages builder.Packages) (image, error) {
 	definition, err := builder.Load(file)
 	if err != nil {
-		return err
+		return image{}, err
 	}
-	image, err := builder.Build(definition, sources)
+	built, err := builder.Build(definition, sources)
 	if err != nil {
-		return err
+		return image{}, err
 	}
-	archive := filepath.Join(out, strings.TrimSuffix(filepath.Base(file), ".yaml")+".tar")
-	reference := definition.Name + ":" + tag
-	if err := builder.WriteArchive(archive, reference, image); err != nil {
+	of, err := builder.PackagesOf(built)
+	if err != nil {
+		return image{}, err
+	}
+	maps.Copy(packages, of)
+	return image{file, definition.Name, built}, nil
+}
+
+// write writes the archive of an image and says where it is and how large.
+func (i image) write(out, tag string, stdout io.Writer) error {
+	archive := filepath.Join(out, strings.TrimSuffix(filepath.Base(i.file), ".yaml")+".tar")
+	reference := i.name + ":" + tag
+	if err := builder.WriteArchive(archive, reference, i.built); err != nil {
 		return err
 	}
 	info, err := os.Stat(archive)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%-34s %6.1f MB  %s\n", reference, float64(info.Size())/1e6, archive)
+	fmt.Fprintf(stdout, "%-38s %6.1f MB  %s\n", reference, float64(info.Size())/1e6, archive)
 	return nil
 }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package builder
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// packagesLabel of an image names the Debian packages that its files are of, with their versions.
+const packagesLabel = "kubernetsn.io/debian-packages"
+
+// Packages are Debian packages: versions by name.
+type Packages map[string]string
+
+// String names them sorted, as apt-get takes them: "a=1 b=2".
+func (p Packages) String() string {
+	var named []string
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		named = append(named, name+"="+p[name])
+	}
+	return strings.Join(named, " ")
+}
+
+// parsePackages reads fields of the form "package=version".
+func parsePackages(text string) (Packages, error) {
+	found := Packages{}
+	for field := range strings.FieldsSeq(text) {
+		name, version, _ := strings.Cut(field, "=")
+		if name == "" || version == "" {
+			return nil, fmt.Errorf("%q is not PACKAGE=VERSION", field)
+		}
+		if other, twice := found[name]; twice && other != version {
+			return nil, fmt.Errorf("package %s has two versions, %s and %s", name, other, version)
+		}
+		found[name] = version
+	}
+	return found, nil
+}
+
+// PackagesOf are those that an image's label names.
+func PackagesOf(image v1.Image) (Packages, error) {
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read packages of an image: %w", err)
+	}
+	return parsePackages(config.Config.Labels[packagesLabel])
+}
+
+// packages are those of this machine that files of an image are of. There are none where there is no dpkg.
+func packages(entries map[string]entry) (Packages, error) {
+	if _, err := exec.LookPath("dpkg-query"); err != nil {
+		return nil, nil //nolint:nilerr // another distribution
+	}
+	names := map[string]bool{}
+	for _, e := range entries {
+		if e.source == "" {
+			continue
+		}
+		for _, path := range namesOf(e.source) {
+			names[path] = true
+		}
+	}
+	// What it does not know, such as what was just built, it complains of.
+	found, err := exec.Command("dpkg-query", append([]string{"--search", "--"}, slices.Sorted(maps.Keys(names))...)...).Output()
+	if _, unknown := errors.AsType[*exec.ExitError](err); err != nil && !unknown {
+		return nil, fmt.Errorf("ask dpkg for packages: %w", err)
+	}
+	owners := parseOwners(string(found), names)
+	if len(owners) == 0 {
+		return nil, nil
+	}
+	versions, err := exec.Command("dpkg-query", append([]string{"--show", "--showformat=${Package}=${Version}\n", "--"}, owners...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask dpkg for versions: %w", err)
+	}
+	return parsePackages(string(versions))
+}
+
+// namesOf are the names by which dpkg may know a file: folders below / have become links to those below /usr.
+func namesOf(source string) []string {
+	names := []string{source}
+	if resolved, err := filepath.EvalSymlinks(source); err == nil {
+		names = append(names, resolved, strings.TrimPrefix(resolved, "/usr"))
+	}
+	return names
+}
+
+// parseOwners reads lines of the form "package, package: path" of paths that were asked for.
+func parseOwners(text string, asked map[string]bool) []string {
+	owners := map[string]bool{}
+	for line := range strings.Lines(text) {
+		who, path, found := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		if !found || !asked[path] || strings.HasPrefix(who, "diversion ") {
+			continue
+		}
+		for name := range strings.SplitSeq(who, ", ") {
+			owners[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(owners))
+}
