@@ -3,7 +3,9 @@
 # The long form of what `make test` does to ktsnd briefly: hostile pods in all their ways, kills of ktsnd and of
 # applications under load, many pods; and beside a hostile neighbour the departure errors of a good pod. Prints each
 # result as it comes, then all figures with their limits (also out/chaos/figures.json), and closes with one line that
-# counts the results. Called by `make chaos`. A limit that was not reached fails nothing: the machine may be busy.
+# counts the results. Called by `make chaos`. A limit beside a hostile neighbour fails the
+# run when each turn misses it, unless turns without one differ by more. Another limit that is missed fails nothing: the machine may be
+# busy.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export KTSN_BIN_DIR=$PWD/bin KTSN_CHAOS=1 KTSN_FIGURES=$PWD/out/chaos/figures.json
@@ -11,7 +13,8 @@ rm -f "$KTSN_FIGURES"
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-scripts/go.sh test -tags chaos -count=1 -v -timeout 60m -run 'Chaos|Hostile|Share|Memory|Replaced|Holds|OneAKill' ./test/netns/... 2>&1 |
+# shellcheck disable=SC2046 # a list of words
+scripts/go.sh test $(scripts/suite.sh chaos) -count=1 -v -timeout 60m 2>&1 |
 	tee "$log" | grep -vE '^ *=== |^(PASS|FAIL|ok|exit status)'
 status=${PIPESTATUS[0]}
 

@@ -9,7 +9,8 @@ out=$PWD/out/conformance
 mkdir -p "$out" && rm -f "$out/table.txt" || exit 1
 export KTSN_BIN_DIR=$PWD/bin KTSN_CONFORMANCE_TABLE=$out/table.txt
 
-scripts/go.sh test -count=1 -v -timeout 15m ./test/conformance/... >"$out/log.txt" 2>&1
+# shellcheck disable=SC2046 # a list of words
+scripts/go.sh test $(scripts/suite.sh conformance) -count=1 -v -timeout 15m >"$out/log.txt" 2>&1
 status=$?
 count() { grep -c "^ *--- $1: " "$out/log.txt"; }
 passed=$(count PASS) failed=$(count FAIL) skipped=$(count SKIP)

@@ -53,23 +53,25 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 # Go: one line a test and its result, subtests included, and what failed tests say.
-run_go() { # name, folder of the module, packages and flags...
-	local name=$1 module=$2 status
+run_go() { # suite, name, flags...
+	local suite name=$2 status began=$SECONDS
+	suite=$(scripts/suite.sh "$1") || { failed=$((failed + 1)); return; }
 	shift 2
 	echo "== $name"
-	run go_test "$module" "$@"
+	# shellcheck disable=SC2086 # a list of words
+	run go_test $suite "$@"
 	status=$?
 	results() { grep -cE "^ *--- $1: " "$log"; }
 	local p f s
 	p=$(results PASS) f=$(results FAIL) s=$(results SKIP)
 	[ $status -eq 0 ] || [ "$f" -gt 0 ] || f=1
-	echo "$p passed, $f failed, $s skipped"
+	echo "$p passed, $f failed, $s skipped, in $((SECONDS - began)) s"
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
 # Without C, as the programs: dependencies are compiled once for all.
-go_test() { # folder of the module, packages and flags...
-	CGO_ENABLED=0 scripts/go.sh test -C "$1" -count=1 -v "${@:2}" 2>&1 | tee "$log" |
+go_test() { # packages and flags...
+	CGO_ENABLED=0 scripts/go.sh test "$@" -count=1 -v 2>&1 | tee "$log" |
 		grep --line-buffered -vE '^ *=== |^(PASS|FAIL|exit status)$|^(ok|\?|FAIL)\s'
 	return "${PIPESTATUS[0]}"
 }
@@ -106,12 +108,12 @@ bring_up() {
 }
 
 rm -rf "$out"
-run_go "the image builder" images ./...
-run_go "the cluster's own parts" test/cluster ./internal/...
+run_go images "the image builder"
+run_go cluster-parts "the cluster's own parts"
 
 KTSN_KUBERNETES_DIR=$(bin/ktsn-cluster build | sed -n 's/^kubernetes\t//p')
 export KTSN_KUBERNETES_DIR
-run_go "the operator, with an API server" . -timeout 15m ./test/operator
+run_go operator "the operator, with an API server" -timeout 15m
 
 echo "== the cluster"
 remove_others
@@ -132,7 +134,7 @@ case $? in
 *) failed=$((failed + 1)) ;;
 esac
 # Of these, what is parallel waits, for nodes or for its turn.
-run_go "in the cluster" test/cluster -timeout 45m -parallel 8 ${E2E_RUN:+-run "$E2E_RUN"} ./e2e
+run_go cluster "in the cluster" -timeout 45m -parallel 8 ${E2E_RUN:+-run "$E2E_RUN"}
 [ $failed -eq 0 ] || keep_logs
 [ $failed -eq "$before" ] || echo "The cluster can be kept for a look with KTSN_KEEP=1."
 finish
@@ -142,5 +144,6 @@ if [ "${CI:-}" = true ] && [ $skipped -gt 0 ]; then
 	failed=$((failed + skipped))
 fi
 echo
+echo "in $((SECONDS / 60)) min $((SECONDS % 60)) s"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

@@ -6,13 +6,13 @@
 set -eu
 
 packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libmnl-dev libcap-dev
-	libseccomp-dev libcmocka-dev"
+	libseccomp-dev libcmocka-dev clang-14 libbpf-dev"
 packages_run="iproute2 kmod"
 packages_ovs="openvswitch-switch-dpdk"
 packages_tools="iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin coreutils"
 packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron $packages_ovs $packages_tools"
 packages_conformance="qemu-system-x86 cpio"
-packages_fuzz="clang-14 libclang-rt-14-dev"
+packages_fuzz="libclang-rt-14-dev"
 packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev ethtool iputils-ping $packages_ovs"
 packages_lint="clang-format-14"
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The whole path in network namespaces, on real packets, with AddressSanitizer, LeakSanitizer and
 # UndefinedBehaviorSanitizer in ktsnd, in libktsn.so and in the C programs that use it. Whatever one of them finds ends
-# the process, stands in out/sanitize/ and fails the run, also where no test saw it. Closes with one line that counts.
+# the process, stands in out/sanitize/ and fails the run, also where no test saw it. Go's unit tests run with the race detector.
+# Closes with one line that counts.
 #
 #     sanitize.sh            all that can run (make sanitize)
 #     sanitize.sh --short    a minute of it (make test)
@@ -76,15 +77,27 @@ options() {
 # One a line, subtests included.
 results() { grep -cE "^ *--- $1: " "$log"; }
 
+# Go's own sanitizer, which is C. In the whole run only.
+race() {
+	# shellcheck disable=SC2046 # a list of words
+	CGO_ENABLED=1 scripts/go.sh test $(scripts/suite.sh race-all) -count=1 -race -v 2>&1 | tee -a "$log" |
+		grep -vE '^ *=== |^(PASS|FAIL|ok|exit status|\?)'
+	return "${PIPESTATUS[0]}"
+}
+
 tests=${1:-.}
 [ "$tests" != --short ] || tests=$short_form
 build || { echo "0 passed, 1 failed, 0 skipped"; exit 1; }
+: >"$log"
+raced=0
+[ $# -gt 0 ] || race || raced=1
 options
-scripts/go.sh test -count=1 -v -timeout 60m -run "$tests" -skip "$left_out" ./test/netns/ 2>&1 |
-	tee "$log" | grep -vE '^ *=== |^(PASS|FAIL|ok|exit status)'
+# shellcheck disable=SC2046 # a list of words
+scripts/go.sh test $(scripts/suite.sh sanitized) -count=1 -v -timeout 60m -run "$tests" -skip "$left_out" 2>&1 |
+	tee -a "$log" | grep -vE '^ *=== |^(PASS|FAIL|ok|exit status)'
 status=${PIPESTATUS[0]}
 passed=$(results PASS) failed=$(results FAIL) skipped=$(results SKIP)
-[ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+[ "$status" -eq 0 ] && [ $raced -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
 for report in "$reports"/*; do
 	[ -e "$report" ] || break
 	echo "== found by a sanitizer, $report:"

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -52,13 +53,16 @@ func TestCheckNamesEveryDifference(t *testing.T) {
 		}, "tsn0 in the pod has the hardware address 02:00:00:00:00:01, not 0a:58:0a:2a:01:09"},
 		"it has another MTU": {func(t *testing.T, p *pod) {
 			on(t, p.Namespace, podIf, func(link netlink.Link) error { return netlink.LinkSetMTU(link, 1300) })
-		}, "tsn0 in the pod has an MTU of 1300, not 1450; PORT has an MTU of 1450, not 1300; ktsnd's endpoint tsn0 has an MTU of 1450, not 1300"},
+			p.awaitMTU(t, 1300)
+		}, "tsn0 in the pod has an MTU of 1300, not 1450; PORT has an MTU of 1450, not 1300"},
 		"it lacks its address": {func(t *testing.T, p *pod) {
 			on(t, p.Namespace, podIf, func(link netlink.Link) error {
 				address, _ := netlink.ParseAddr("10.42.1.9/24")
 				return netlink.AddrDel(link, address)
 			})
 		}, "tsn0 in the pod lacks the address 10.42.1.9/24; the pod lacks the route to 10.42.0.0/16 through tsn0"},
+		"its filter is gone": {func(t *testing.T, p *pod) { on(t, p.Namespace, podIf, removeFilters) },
+			"tsn0 in the pod had lost the filter against datagrams that libktsn.so does not see; it is back"},
 		"it lacks its route": {func(t *testing.T, p *pod) {
 			on(t, p.Namespace, podIf, func(link netlink.Link) error {
 				_, to, _ := net.ParseCIDR("10.42.0.0/16")
@@ -131,6 +135,23 @@ func TestCheckNamesEveryDifference(t *testing.T) {
 			}
 			checkSentence(t, err, code, expand(test.want, pod))
 		})
+	}
+}
+
+// awaitMTU waits until ktsnd has heard of the interface's MTU.
+func (p *pod) awaitMTU(t *testing.T, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		endpoints, err := p.node.client.Endpoints(t.Context())
+		must(t, err)
+		for _, endpoint := range endpoints {
+			if endpoint.Identity == p.identity() && endpoint.MTU == want {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no endpoint of the pod has an MTU of %d: %+v", want, endpoints)
+		}
 	}
 }
 

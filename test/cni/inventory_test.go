@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -20,7 +21,7 @@ import (
 // inventory lists everything that tsn-cni and the plugins it calls can leave on a node and in pods.
 func (n *node) inventory(t testing.TB, pods ...*pod) []string {
 	t.Helper()
-	all := links(t, "node", n.Namespace)
+	all := slices.Concat(links(t, "node", n.Namespace), n.tables(t))
 	for _, pod := range pods {
 		all = append(all, links(t, pod.id, pod.Namespace)...)
 	}
@@ -49,6 +50,24 @@ func links(t testing.TB, where string, namespace *topology.Namespace) []string {
 		links, err := netlink.LinkList()
 		for _, link := range links {
 			all = append(all, where+" has "+link.Attrs().Name)
+		}
+		return err
+	}))
+	return all
+}
+
+// tables lists what there is of nftables, with the chains.
+func (n *node) tables(t testing.TB) []string {
+	t.Helper()
+	var all []string
+	must(t, n.Do(func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		chains, err := conn.ListChains()
+		for _, chain := range chains {
+			all = append(all, fmt.Sprintf("filter %s of family %d has %s", chain.Table.Name, chain.Table.Family, chain.Name))
 		}
 		return err
 	}))

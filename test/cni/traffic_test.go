@@ -370,14 +370,16 @@ func (r *reachable) startListener(t *testing.T, in *pod, file string, count int)
 	return listener
 }
 
-// TestTimedMessagesThatAreTooLargeAreRefused has ktsnd know the MTU that tsn-cni chose.
+// TestTimedMessagesThatAreTooLargeAreRefused has ktsnd know the MTU that tsn-cni chose. Somebody listens, or the next call of
+// the socket is told that nobody does (ECONNREFUSED).
 func TestTimedMessagesThatAreTooLargeAreRefused(t *testing.T) {
 	r := newReachable(t)
+	listener := listenUDP(t, r.b1, r.address(r.b1, true))
 	socket := filepath.Join(r.a.dir, "pods", r.a1.identity(), "app.sock")
 	for size, want := range map[int]bool{largest(true): true, largest(true) + 1: false} {
 		file := filepath.Join(r.a.dir, "talker.csv")
 		talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--count", "3", "--csv", file, "--size", strconv.Itoa(size),
-			"--to", netip.AddrPortFrom(r.address(r.b1, true), 7788).String())
+			"--to", listener.LocalAddr().String())
 		talker.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+socket)
 		started, err := process.Start(r.a1.Namespace, "talker", talker)
 		must(t, err)
@@ -387,6 +389,9 @@ func TestTimedMessagesThatAreTooLargeAreRefused(t *testing.T) {
 		sent, err := perf.ReadTalker(content)
 		content.Close()
 		must(t, err)
+		if len(sent) != 3 {
+			t.Errorf("%d of 3 calls of %d bytes were made", len(sent), size)
+		}
 		for _, call := range sent {
 			if (call.Errno == 0) != want || (!want && syscall.Errno(call.Errno) != syscall.EMSGSIZE) {
 				t.Errorf("a send call of %d bytes got errno %d", size, call.Errno)

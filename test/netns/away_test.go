@@ -144,7 +144,7 @@ func TestProgramThatIsMeantForNoDaemonIsTheKernels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lab := newLab(t)
+			lab := newLabThatPasses(t)
 			lab.listenForTexts(t)
 			prepare(t, lab)
 			tap := lab.openTap(t, 100)

@@ -264,7 +264,7 @@ func TestChaosOfKilledApplications(t *testing.T) {
 	idle(t, client)
 	before := holdingsOf(t, daemon)
 	base := counters(t, client)
-	heard := lab.startCounter(t, hostilePort)
+	heard := lab.startCounter(t)
 	steady := lab.startServedFlow(t, client, 0, "--cycle", "1ms", "--lead", "5ms")
 	for range kills / atOnce {
 		var running [atOnce]*process.Process
@@ -317,6 +317,7 @@ type crowd struct {
 func (l *lab) addCrowd(t *testing.T, client *control.Client, count int) *crowd {
 	t.Helper()
 	all := &crowd{}
+	address := topology.CrowdAddresses
 	for i := range count {
 		name := fmt.Sprintf("crowd%d", i)
 		pod, err := topology.NewNamespace(l.NodeA.Name() + "-" + name)
@@ -330,7 +331,8 @@ func (l *lab) addCrowd(t *testing.T, client *control.Client, count int) *crowd {
 		})
 		ip(t, l.NodeA, "link", "add", name, "mtu", "1450", "master", topology.BridgeName, "up", "type", "veth",
 			"peer", "name", topology.PodInterface, "mtu", "1450", "netns", pod.Name())
-		ip(t, pod, "address", "add", fmt.Sprintf("10.42.3.%d/16", i%256), "dev", topology.PodInterface)
+		ip(t, pod, "address", "add", fmt.Sprintf("%s/%d", address, topology.PodPrefixBits), "dev", topology.PodInterface)
+		address = address.Next()
 		ip(t, pod, "link", "set", topology.PodInterface, "up")
 		socket := filepath.Join(l.dir, name+".sock")
 		if err := client.SocketAdd(t.Context(), name, socket); err != nil {
@@ -421,7 +423,7 @@ func TestChaosOfManyPods(t *testing.T) {
 	pods, processes, messages := either(32, 256), either(128, 1000), either(20, 100)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--slots", "64")
-	heard := lab.startCounter(t, hostilePort)
+	heard := lab.startCounter(t)
 	all := lab.addCrowd(t, client, pods)
 	alone := all.talk(t, client, 1, messages, func() {})
 	idle(t, client)
@@ -467,7 +469,7 @@ func TestChaosOfIdleRings(t *testing.T) {
 	messages, idlers := either(500, 5000), either(16, 256)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--slots", "64", "--pod-processes", "1024", "--spin", "20us")
-	heard := lab.startCounter(t, hostilePort)
+	heard := lab.startCounter(t)
 	to := netip.AddrPortFrom(topology.PodAddressB, hostilePort).String()
 	perMessage := func() float64 {
 		talker := lab.startServedTalker(t, "--count", strconv.Itoa(messages), "--cycle", "2ms", "--lead", "1ms", "--start", "+500ms", "--to", to)

@@ -30,11 +30,11 @@ type counter struct {
 	messages map[arrived]int
 }
 
-func (l *lab) startCounter(t *testing.T, port uint16) *counter {
+func (l *lab) startCounter(t *testing.T) *counter {
 	t.Helper()
 	started := &counter{messages: map[arrived]int{}}
 	err := l.PodB.Do(func() (err error) {
-		started.conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressB, port)))
+		started.conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressB, hostilePort)))
 		return err
 	})
 	if err != nil {

@@ -53,11 +53,17 @@ func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
 func newLab6(t *testing.T, options ...string) (*lab, *control.Client) {
 	t.Helper()
 	lab := newLab(t)
-	addIPv6(t, lab.PodA, podAddress6A)
-	addIPv6(t, lab.PodB, podAddress6B)
-	_, client := lab.startDaemon(t, options...)
-	lab.addPeer6(t, client)
-	return lab, client
+	return lab, lab.startDaemon6(t, options...)
+}
+
+// startDaemon6 gives the pods of a lab IPv6, and starts its ktsnd.
+func (l *lab) startDaemon6(t *testing.T, options ...string) *control.Client {
+	t.Helper()
+	addIPv6(t, l.PodA, podAddress6A)
+	addIPv6(t, l.PodB, podAddress6B)
+	_, client := l.startDaemon(t, options...)
+	l.addPeer6(t, client)
+	return client
 }
 
 func (l *lab) addPeer6(t *testing.T, client *control.Client) {

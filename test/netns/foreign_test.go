@@ -16,7 +16,7 @@ import (
 func TestPythonTellsNoDifference(t *testing.T) {
 	python := python(t)
 	lab := newLab(t)
-	_, client := lab.startDaemon(t, "--strategy", "etf", "--late-after", "500ms")
+	_, client := lab.startDaemon(t, "--strategy", "etf")
 	listener := lab.listenForTexts(t)
 	command := exec.Command(python, "testdata/txtime.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
 	command.Env = lab.preloaded(t)

@@ -54,6 +54,17 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	return newLabWith(t, func(*podnet.Wiring) {})
+}
+
+// newLabThatPasses is one whose pods send by the kernel what has a transmit time and does not come through libktsn.
+func newLabThatPasses(t *testing.T) *lab {
+	t.Helper()
+	return newLabWith(t, func(wiring *podnet.Wiring) { wiring.A.LetPass() })
+}
+
+func newLabWith(t *testing.T, prepare func(*podnet.Wiring)) *lab {
+	t.Helper()
 	plugins := filepath.Dir(program(t, "tsn-cni"))
 	for _, name := range append(podnet.Plugins, "ktsnd") {
 		program(t, name)
@@ -68,7 +79,9 @@ func newLab(t *testing.T) *lab {
 		}
 	})
 	// Most tests tell ktsnd by themselves what they want it to know.
-	if err := podnet.Wire(nodes, plugins, identity).AttachBoth(t.Context()); err != nil {
+	wiring := podnet.Wire(nodes, plugins, identity)
+	prepare(wiring)
+	if err := wiring.AttachBoth(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	dir := publicDir(t)

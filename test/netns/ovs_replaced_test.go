@@ -4,7 +4,10 @@ package netns_test
 
 import (
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -49,11 +52,11 @@ func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *co
 	var periods [][2]int64
 	for range times {
 		served(t, client, 200)
-		begin := clockTAI()
+		begin, before := clockTAI(), daemon
 		daemon, client = l.takeOver(t, daemon, options...)
 		result.pauses = append(result.pauses, paused(t, daemon))
 		awaitSaid(t, daemon, says)
-		result.said += daemon.Stderr()
+		result.said += before.Stderr() + daemon.Stderr()
 		periods = append(periods, [2]int64{begin, clockTAI()})
 	}
 	served(t, client, 200)
@@ -76,8 +79,8 @@ func (r *replacements) record(t *testing.T, port string) {
 		reported(name+"messages lost", float64(len(lossOf(t, r.sent, r.received))), ""))
 }
 
-// Open vSwitch is connected to the successor before its predecessor lets go: ktsnd drops nothing. What Open vSwitch loses while
-// it takes a device in or out is its own, and reported.
+// Open vSwitch is connected to the successor before its predecessor lets go, and its predecessor ends when Open vSwitch has fetched
+// all: nothing is lost.
 func TestReplacedInPlaceUnderLoadOpenVSwitchGoesOn(t *testing.T) {
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
@@ -86,13 +89,46 @@ func TestReplacedInPlaceUnderLoadOpenVSwitchGoesOn(t *testing.T) {
 	if counted := result.counted; counted.uncertain != 0 || counted.dropped != 0 || counted.astray != 0 {
 		t.Errorf("%d messages are uncertain, %d dropped, %d went the kernel's way", counted.uncertain, counted.dropped, counted.astray)
 	}
-	lost := lossOf(t, result.sent, result.received)
-	t.Logf("%d sent, %d lost: %d", len(result.sent), len(lost), lost)
+	if lost := lossOf(t, result.sent, result.received); len(lost) > 0 {
+		t.Errorf("of %d messages %d were lost: %d", len(result.sent), len(lost), lost)
+	}
+	if strings.Contains(result.said, "has not fetched") {
+		t.Errorf("a ktsnd that was replaced did not wait until Open vSwitch had fetched all; they say: %s", result.said)
+	}
 	if strings.Contains(result.said, "is not connected") {
 		t.Errorf("Open vSwitch was not connected when a ktsnd took over; they say: %s", result.said)
 	}
 	lab.awaitConnected(t)
 	result.record(t, "OVS")
+}
+
+// notFetched is what a ktsnd says of the frames that Open vSwitch had not fetched when it ended.
+var notFetched = regexp.MustCompile(`Open vSwitch has not fetched the last (\d+) frames`)
+
+func TestKtsndThatIsReplacedSaysWhatOpenVSwitchDidNotFetch(t *testing.T) {
+	lab := newOVSLab(t)
+	daemon, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"), "--cycle", "20ms", "--lead", "40ms")
+	served(t, client, 5)
+	if err := lab.node.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.node.Signal(syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+	})
+	// It waits for Open vSwitch, in vain, and goes on.
+	lab.takeOver(t, daemon, lab.uplink()...)
+	interrupt(t, talker)
+	said := notFetched.FindStringSubmatch(daemon.Stderr())
+	if said == nil {
+		t.Fatalf("it does not say so but: %s", daemon.Stderr())
+	}
+	if count, err := strconv.Atoi(said[1]); err != nil || count < 50 || count > 500 {
+		t.Errorf("in four seconds, with a message each 20 ms, it is %s frames", said[1])
+	}
 }
 
 // As an older version of `ktsn ovs setup` left it: Open vSwitch knows one name of a socket only, and connects to the successor when

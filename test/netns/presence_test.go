@@ -48,7 +48,7 @@ func TestWithoutADaemonTheKernelsAnswerStands(t *testing.T) {
 }
 
 func TestWithoutADaemonDatagramsTravelAsEver(t *testing.T) {
-	lab := newLab(t)
+	lab := newLabThatPasses(t)
 	for name, options := range map[string][]string{
 		"with a time, which the kernel's veth ignores": nil,
 		"without a time": {"--no-txtime"},
@@ -77,7 +77,7 @@ func TestApplicationWithoutPrivilegesGetsItsTime(t *testing.T) {
 }
 
 func TestDaemonStartedLaterIsFound(t *testing.T) {
-	lab := newLab(t)
+	lab := newLabThatPasses(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
 	_, client := lab.startDaemon(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)

@@ -16,6 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/control"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
 	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 )
 
@@ -165,7 +166,7 @@ func TestRestartMovesNoTransmitTime(t *testing.T) {
 		"of one without privileges, of musl": {compileWithMusl(t, "shapes", "shapes/*.c", "-pthread"), "nobody"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, complaint := range undisturbed(t, func() []string { return restartOnce(t, test.program, test.user) }) {
+			for _, complaint := range testenv.Undisturbed(t, testenv.Stopped, func() []string { return restartOnce(t, test.program, test.user) }) {
 				t.Error(complaint)
 			}
 		})

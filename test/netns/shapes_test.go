@@ -280,7 +280,7 @@ func labels(datagrams []shapedDatagram) []string {
 
 func TestWithoutADaemonEveryShapeIsAsWithoutTheLibrary(t *testing.T) {
 	t.Parallel()
-	lab := newLab(t)
+	lab := newLabThatPasses(t)
 	lab.addAddress(t)
 	programs := shapePrograms(t)
 	environment := lab.publicly(t)
@@ -300,7 +300,7 @@ func TestWithoutADaemonEveryShapeIsAsWithoutTheLibrary(t *testing.T) {
 						wanted = shape.untimed
 					}
 					// What the kernel sends is there when it is looked for, if the machine runs.
-					for _, complaint := range undisturbed(t, func() []string {
+					for _, complaint := range testenv.Undisturbed(t, testenv.Stopped, func() []string {
 						plain := outcome(t, shapeCommand(program, shape, user, os.Environ()), wanted)
 						preloaded := outcome(t, shapeCommand(program, shape, user, environment), wanted)
 						if plain == preloaded {

@@ -44,7 +44,7 @@ func TestBenchSendCallOfEightThreads(t *testing.T) {
 	const turns = 9
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	lab.startCounter(t, hostilePort)
+	lab.startCounter(t)
 	var one, eight, ratios []float64
 	for range turns {
 		alone, among := lab.sendCall(t, 1), lab.sendCall(t, 8)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/topology"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
@@ -23,9 +24,9 @@ import (
 // txtimeOptions of ktsnd make it what the cases of a setup go through.
 var txtimeOptions = map[txtime.Setup][]string{
 	txtime.Any:         nil,
-	txtime.ETF:         {"--strategy", "etf", "--late-after", "50ms"},
+	txtime.ETF:         {"--strategy", "etf"},
 	txtime.ETFSlow:     {"--strategy", "etf", "--link-speed", "1Mbit"},
-	txtime.ETFDeadline: {"--strategy", "etf-deadline", "--late-after", "50ms"},
+	txtime.ETFDeadline: {"--strategy", "etf-deadline"},
 }
 
 // casesOf are the cases of a setup.
@@ -194,7 +195,7 @@ func compareCases(t *testing.T, application string, setup txtime.Setup) {
 // compareCase returns what libktsn answers otherwise than the kernel did.
 func (l *lab) compareCase(t *testing.T, application string, one txtime.Case, recorded txtime.Facts) []string {
 	t.Helper()
-	return undisturbed(t, func() []string {
+	return testenv.Undisturbed(t, testenv.Stopped, func() []string {
 		return txtime.Compare(l.runCase(t, application, one, l.preloaded(t)), recorded, txtime.Differences[one.ID()])
 	})
 }
@@ -203,7 +204,8 @@ func (l *lab) compareCase(t *testing.T, application string, one txtime.Case, rec
 // none.
 func TestOptionsAreThoseOfThisKernel(t *testing.T) {
 	t.Parallel()
-	lab, _ := newLab6(t)
+	lab := newLabThatPasses(t)
+	lab.startDaemon6(t)
 	sender := program(t, "ktsn-test-txtime")
 	for _, one := range casesOf(txtime.Any) {
 		t.Run(one.ID(), func(t *testing.T) {
@@ -217,7 +219,8 @@ func TestOptionsAreThoseOfThisKernel(t *testing.T) {
 
 // Where nobody listens, the message after the answer to the first is told: as the kernel of this machine does it.
 func TestSocketsAreToldThatTheyAreRefused(t *testing.T) {
-	lab, _ := newLab6(t)
+	lab := newLabThatPasses(t)
+	lab.startDaemon6(t)
 	sender := program(t, "ktsn-test-txtime")
 	for _, family := range []txtime.Family{txtime.IPv4, txtime.IPv6, txtime.Mapped} {
 		one := txtime.Case{Name: "refused", Setup: txtime.Any, Family: family}
@@ -232,7 +235,7 @@ func TestSocketsAreToldThatTheyAreRefused(t *testing.T) {
 				return txtime.FactsOf(one, string(output), nil)
 			}
 			// The answer must come before the program asks for it.
-			complaints := undisturbed(t, func() []string {
+			complaints := testenv.Undisturbed(t, testenv.Stopped, func() []string {
 				got, want := run(lab.preloaded(t)), run(nil)
 				if !slices.Contains(want, "second = ECONNREFUSED") {
 					return []string{fmt.Sprintf("the kernel itself says %q", want)}

@@ -76,7 +76,7 @@ func startOperator(ctx context.Context) error {
 	go func() {
 		defer close(finished)
 		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		ended <- operator.Run(run, options, config, func() int64 { return time.Now().UnixNano() }, log)
+		ended <- operator.Run(run, options, operatorsAccount(), func() int64 { return time.Now().UnixNano() }, log)
 	}()
 	return within(ctx, func() error {
 		select {

@@ -50,8 +50,8 @@ func needPolicy(t *testing.T) context.Context {
 
 // applyPolicies makes what helm renders, and waits until the API server goes by it.
 func applyPolicies(ctx context.Context, helm string) error {
-	text, err := exec.CommandContext(ctx, helm, "template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0",
-		"--show-only", "templates/operator-pods.yaml", "--show-only", "templates/operator-status.yaml").Output()
+	text, err := exec.CommandContext(ctx, helm, "template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0", "--set", "image.prefix=registry.example.org/kubernetsn,image.tag=dev",
+		"--show-only", "templates/operator-pods.yaml", "--show-only", "templates/operator-status.yaml", "--show-only", "templates/operator-own.yaml").Output()
 	if err != nil {
 		return fmt.Errorf("render the chart: %w", err)
 	}
@@ -80,7 +80,7 @@ func applyPolicies(ctx context.Context, helm string) error {
 		if err := nobody.Status().Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"pods":7}}`)), client.DryRunAll); err == nil {
 			return errNotYet
 		}
-		return nil
+		return ownInForce(ctx, probe)
 	})
 }
 

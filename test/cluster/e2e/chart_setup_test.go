@@ -78,6 +78,8 @@ func noRelease(ctx context.Context, t *testing.T) {
 
 // chartValues differ from the defaults in what a test cluster needs.
 var chartValues = []string{
+	// The images, by digest, as `make images` has made them.
+	"--values", "../../../out/images/values.yaml",
 	// Its networks are those of values, but where a test asks for the operator.
 	"--set", "operator.enabled=false",
 	"--set", "image.pullPolicy=Never",
@@ -244,7 +246,7 @@ func withVolume(pod *corev1.Pod) *corev1.Pod {
 func waiting(name, host string) *corev1.Pod {
 	pod := agnhost(name, host)
 	container := &pod.Spec.Containers[0]
-	container.Name, container.Image, container.ReadinessProbe = "tsnperf", "kubernetsn.io/tsnperf:dev", nil
+	container.Name, container.Image, container.ReadinessProbe = "tsnperf", "localhost/kubernetsn/tsnperf:dev", nil
 	container.Args = []string{"listener", "--bind", "127.0.0.1:9999", "--block", "--first-timeout", "0", "--quiet"}
 	return pod
 }

@@ -22,13 +22,15 @@ import (
 )
 
 // nodeListing lists, with what they contain, the files of a node that a network or a CSI driver could have left, and its
-// interfaces; not those of Flannel, whose IPAM makes the folder of all networks with the node's first pod.
+// interfaces and filters; not those of Flannel, whose IPAM makes the folder of all networks with the node's first pod.
 const nodeListing = `
 for dir in /opt/cni/bin /etc/cni /var/lib/cni /run/ktsn /var/lib/kubelet/plugins /var/lib/kubelet/plugins_registry; do
 	find $dir ! -path '/var/lib/cni/flannel*' ! -path /var/lib/cni/networks ! -path '/var/lib/cni/networks/cbr0*' ! -path '/var/lib/cni/results*' ! -path '/var/lib/cni/multus*' \
 		\( -type f -exec sha256sum {} + -o -printf '%p\n' \) 2>/dev/null
 done | sort
 ip -o link | awk -F': ' '/: (tsn|veth.*tsn)/ { print "interface " $2 }'
+nft list tables | grep kubernetsn
+true
 `
 
 // nodeFiles is that of all nodes.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
 	"github.com/kubernetsn/kubernetsn/internal/wiretap"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
@@ -30,8 +31,8 @@ const (
 	wireOffset   = 2 * time.Millisecond
 	wireMessages = 250 // of each node, which take ten seconds; more in further attempts
 	wireBefore   = 25  // of them before the change is asked for
-	// wireAttempts bounds how often a change is repeated during which the machine was stopped between ktsnd and the wire.
-	wireAttempts = 3
+	// wireStop is a stop of the machine that can bring a frame from its half to the next, another one beside it.
+	wireStop = (wireCycle/2 - wireOffset) / 2
 )
 
 // Without SO_PRIORITY, messages belong to class 1.
@@ -131,15 +132,15 @@ func changeSeen(frames []int64, base int64) (first int64, err error) {
 // seenOnTheWire changes the schedule while pods of both nodes send, and looks at both uplinks: the first frame that keeps to the
 // new windows is in the same cycle on both, that of the base time.
 func seenOnTheWire(ctx context.Context, t *testing.T, one, other *corev1.Pod) {
-	for attempt := 1; ; attempt++ {
-		err := changeOnTheWire(ctx, t, one, other, 950+10*attempt, attempt*wireMessages)
-		if err == nil {
-			return
+	attempt := 0
+	for _, complaint := range testenv.Undisturbed(t, wireStop, func() []string {
+		attempt++
+		if err := changeOnTheWire(ctx, t, one, other, 950+10*attempt, attempt*wireMessages); err != nil {
+			return []string{err.Error()}
 		}
-		if attempt == wireAttempts {
-			t.Fatal(err)
-		}
-		t.Logf("attempt %d: %v", attempt, err)
+		return nil
+	}) {
+		t.Error(complaint)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestKtsndSaysThatItMayNotUseRealTimeScheduling(t *testing.T) {
 			HostNetwork:                   true,
 			TerminationGracePeriodSeconds: pointer(int64(0)),
 			Containers: []corev1.Container{{
-				Name: "ktsnd", Image: "kubernetsn.io/ktsnd:dev", ImagePullPolicy: corev1.PullNever,
+				Name: "ktsnd", Image: "localhost/kubernetsn/ktsnd:dev", ImagePullPolicy: corev1.PullNever,
 				Args: []string{"--interface", "eth0", "--control", "/tmp/control.sock"},
 				SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{
 					Drop: []corev1.Capability{"ALL"},

@@ -142,7 +142,7 @@ func tsnperf(name, host string, arguments ...string) *corev1.Pod {
 	pod := onTSN(agnhost(name, host))
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	container := &pod.Spec.Containers[0]
-	container.Name, container.Image, container.Args, container.ReadinessProbe = "tsnperf", "kubernetsn.io/tsnperf:dev", arguments, nil
+	container.Name, container.Image, container.Args, container.ReadinessProbe = "tsnperf", "localhost/kubernetsn/tsnperf:dev", arguments, nil
 	container.Env = []corev1.EnvVar{
 		{Name: "LD_PRELOAD", Value: "/usr/lib/ktsn/libktsn.so"},
 		{Name: "POD_UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}},

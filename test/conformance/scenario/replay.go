@@ -12,9 +12,11 @@ import (
 // base times that are long past.
 const ReplayStart = 1_000_000_000_000_000_000
 
-// ktsnd's defaults: how long before a gate shuts a frame must have left, and how late a message may be that is on time.
+// ktsnd's defaults: how long before a gate shuts a frame must have left, how late a message may leave under etf, and how late
+// one may be that is on time.
 const (
 	guardBand = 20_000
+	delta     = 500_000
 	tolerance = 10_000
 )
 
@@ -29,8 +31,8 @@ func (s *Scenario) ReplayLines() string {
 	}
 	sort.SliceStable(events, func(i, j int) bool { return events[i].at < events[j].at })
 	var lines strings.Builder
-	fmt.Fprintf(&lines, "strategy %s\nlink-speed-bps %d\nguard-band-ns %d\ntolerance-ns %d\n", s.Strategy, LinkSpeed,
-		guardBand, tolerance)
+	fmt.Fprintf(&lines, "strategy %s\nlink-speed-bps %d\nguard-band-ns %d\ndelta-ns %d\ntolerance-ns %d\n", s.Strategy,
+		LinkSpeed, guardBand, delta, tolerance)
 	for _, event := range events {
 		lines.WriteString(event.lines)
 	}

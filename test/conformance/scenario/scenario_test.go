@@ -87,6 +87,7 @@ func TestReplayLines(t *testing.T) {
 	want := `strategy tas
 link-speed-bps 10000000
 guard-band-ns 20000
+delta-ns 500000
 tolerance-ns 10000
 schedule 999999999400000000 255 1000000000000000000 200000000 0
 entry 100000000 1

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+const tunnelPort = 4789
+
+// frame is what somebody forges: a frame with a mark in it, by which it is known.
+type frame []byte
+
+// inFrame is a frame that carries a datagram with the mark. tags stand in front of its EtherType.
+func inFrame(t *testing.T, source net.HardwareAddr, from netip.Addr, to *pod, target netip.Addr, mark string, tags ...layers.EthernetType) frame {
+	t.Helper()
+	udp := &layers.UDP{SrcPort: 7788, DstPort: 7788}
+	payload := gopacket.Payload(mark)
+	if target.Is4() {
+		ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: from.AsSlice(), DstIP: target.AsSlice()}
+		must(t, udp.SetNetworkLayerForChecksum(ip))
+		return ethernet(t, source, macOf(t, to.Namespace, podIf), layers.EthernetTypeIPv4, tags, ip, udp, payload)
+	}
+	ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolUDP, SrcIP: from.AsSlice(), DstIP: target.AsSlice()}
+	must(t, udp.SetNetworkLayerForChecksum(ip))
+	return ethernet(t, source, macOf(t, to.Namespace, podIf), layers.EthernetTypeIPv6, tags, ip, udp, payload)
+}
+
+// arpFrame says to all that an address is at a hardware address.
+func arpFrame(t *testing.T, source net.HardwareAddr, sender netip.Addr, mark string) frame {
+	t.Helper()
+	return ethernet(t, source, broadcast, layers.EthernetTypeARP, nil, &layers.ARP{
+		AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPReply,
+		SourceHwAddress: source, SourceProtAddress: sender.AsSlice(), DstHwAddress: broadcast, DstProtAddress: sender.AsSlice(),
+	}, gopacket.Payload(mark))
+}
+
+// neighborFrame says the same of an IPv6 address, from another one.
+func neighborFrame(t *testing.T, source net.HardwareAddr, from, address netip.Addr, mark string) frame {
+	t.Helper()
+	ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: from.AsSlice(), DstIP: net.ParseIP("ff02::1")}
+	icmp := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(layers.ICMPv6TypeNeighborAdvertisement, 0)}
+	must(t, icmp.SetNetworkLayerForChecksum(ip))
+	return ethernet(t, source, net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, layers.EthernetTypeIPv6, nil, ip, icmp,
+		&layers.ICMPv6NeighborAdvertisement{TargetAddress: address.AsSlice()}, gopacket.Payload(mark))
+}
+
+var broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+func ethernet(t *testing.T, source, destination net.HardwareAddr, etherType layers.EthernetType, tags []layers.EthernetType, inside ...gopacket.SerializableLayer) frame {
+	t.Helper()
+	types := slices.Concat(tags, []layers.EthernetType{etherType})
+	all := []gopacket.SerializableLayer{&layers.Ethernet{SrcMAC: source, DstMAC: destination, EthernetType: types[0]}}
+	for i := range tags {
+		all = append(all, &layers.Dot1Q{Priority: 6, Type: types[i+1]})
+	}
+	return serialize(t, append(all, inside...)...)
+}
+
+func serialize(t *testing.T, all ...gopacket.SerializableLayer) []byte {
+	t.Helper()
+	buffer := gopacket.NewSerializeBuffer()
+	must(t, gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, all...))
+	return slices.Clone(buffer.Bytes())
+}
+
+// encapsulated is the frame as it stands in a packet of the tunnel.
+func (f frame) encapsulated() []byte {
+	return append([]byte{8, 0, 0, 0, 0, 0, vni, 0}, f...)
+}
+
+func macOf(t *testing.T, in *topology.Namespace, name string) net.HardwareAddr {
+	t.Helper()
+	var address net.HardwareAddr
+	on(t, in, name, func(link netlink.Link) error {
+		address = link.Attrs().HardwareAddr
+		return nil
+	})
+	return address
+}
+
+// sendUDP sends as any program can.
+func sendUDP(t *testing.T, from *topology.Namespace, to netip.Addr, payload []byte) {
+	t.Helper()
+	must(t, from.Do(func() error {
+		conn, err := net.Dial("udp", netip.AddrPortFrom(to, tunnelPort).String())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, _ = conn.Write(payload) // a refusal is one of the answers
+		return nil
+	}))
+}
+
+// ipv6OfB is the address by which onWire reaches node b from an IPv6 address.
+var ipv6OfB = netip.MustParsePrefix("fd00:ff::2/64")
+
+// outer are the IP header of a packet to node b and its EtherType.
+func (l *lab) outer(source netip.Addr) (layers.EthernetType, ipLayer) {
+	if source.Is6() {
+		return layers.EthernetTypeIPv6, &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocolUDP,
+			SrcIP: source.AsSlice(), DstIP: ipv6OfB.Addr().AsSlice()}
+	}
+	return layers.EthernetTypeIPv4, &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP,
+		SrcIP: source.AsSlice(), DstIP: l.b.address.AsSlice()}
+}
+
+type ipLayer interface {
+	gopacket.NetworkLayer
+	gopacket.SerializableLayer
+}
+
+// onWire puts a packet of the tunnel onto the link from node a to node b, as whoever can send frames there.
+func (l *lab) onWire(t *testing.T, source netip.Addr, payload []byte) {
+	t.Helper()
+	etherType, ip := l.outer(source)
+	udp := &layers.UDP{SrcPort: 50000, DstPort: tunnelPort}
+	must(t, udp.SetNetworkLayerForChecksum(ip))
+	packet := serialize(t, &layers.Ethernet{SrcMAC: macOf(t, l.a.Namespace, uplinkName), DstMAC: macOf(t, l.b.Namespace, uplinkName),
+		EthernetType: etherType}, ip, udp, gopacket.Payload(payload))
+	on(t, l.a.Namespace, uplinkName, func(link netlink.Link) error {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendto(fd, packet, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index, Halen: 6})
+	})
+}
+
+// ear hears all frames that arrive at a pod's interface.
+type ear struct{ fd int }
+
+func listen(t *testing.T, p *pod) *ear {
+	t.Helper()
+	e := &ear{}
+	on(t, p.Namespace, podIf, func(link netlink.Link) (err error) {
+		all := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})
+		if e.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		return unix.Bind(e.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Attrs().Index})
+	})
+	t.Cleanup(func() { _ = unix.Close(e.fd) })
+	return e
+}
+
+// hears tells whether a frame with the mark arrives before one with another mark does, which must.
+func (e *ear) hears(t *testing.T, mark, before string) bool {
+	t.Helper()
+	limit := unix.NsecToTimeval(int64(50 * time.Millisecond))
+	must(t, unix.SetsockoptTimeval(e.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit))
+	heard, buffer := false, make([]byte, 65536)
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		n, err := unix.Read(e.fd, buffer)
+		if err != nil {
+			continue
+		}
+		heard = heard || bytes.Contains(buffer[:n], []byte(mark))
+		if bytes.Contains(buffer[:n], []byte(before)) {
+			return heard
+		}
+	}
+	t.Fatalf("no frame with %q has arrived", before)
+	return false
+}

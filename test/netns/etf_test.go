@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+)
+
+// launchClock is a clock that transmit times may be on.
+type launchClock struct {
+	name string
+	id   int32
+}
+
+var launchClocks = []launchClock{
+	{"tai", unix.CLOCK_TAI}, {"monotonic", unix.CLOCK_MONOTONIC}, {"realtime", unix.CLOCK_REALTIME},
+}
+
+// launchCases are the cases that the kernel's own tests have for SO_TXTIME with etf: what is sent, by its delay, and what
+// of it arrives, in this order.
+var launchCases = []struct {
+	name    string
+	sent    []string
+	arrived []string
+	// Drops that ktsnd must have counted for it: drop-txtime.
+	refused uint64
+}{
+	{"one", []string{"10000:a"}, []string{"a"}, 0},
+	{"in order", []string{"10000:a", "20000:b"}, []string{"a", "b"}, 0},
+	{"the last comes first", []string{"20000:a", "10000:b"}, []string{"b", "a"}, 0},
+	{"a time that is past", []string{"0:a"}, nil, 1},
+	// The kernel's etf drops it; here it is the kernel's own, and no etf stands in its way (so-txtime.md).
+	{"no time", []string{"-:a"}, []string{"a"}, 0},
+}
+
+// launchVariance is how far from its time the kernel's tests let a message arrive.
+const launchVariance = 4 * time.Millisecond
+
+// Nothing is set but the strategy. Nobody watches the processors meanwhile, as undisturbed does: that keeps them awake, and
+// isolated messages are about processors that sleep.
+func TestTheKernelsOwnCasesOfEtf(t *testing.T) {
+	lab, client := newLab6(t, "--strategy", "etf")
+	seen := startTracing(t, client)
+	for _, clock := range launchClocks {
+		for family, address := range map[string]netip.Addr{"IPv4": topology.PodAddressB, "IPv6": podAddress6B} {
+			for _, one := range launchCases {
+				t.Run(one.name+", "+family+", "+clock.name, func(t *testing.T) {
+					for _, complaint := range unlessLate(t, seen, func() []string {
+						before := counters(t, client)
+						complaints := lab.launch(t, clock, address, one.sent, one.arrived)
+						if refused := settled(t, client).DropTxtime - before.DropTxtime; refused != one.refused {
+							complaints = append(complaints, fmt.Sprintf("%d refused for their time, want %d", refused, one.refused))
+						}
+						return complaints
+					}) {
+						t.Error(complaint)
+					}
+				})
+			}
+		}
+	}
+}
+
+// unlessLate runs what is about milliseconds, and again when it complains and the machine was late: the sender was not run
+// until its message was due, or ktsnd was not for longer than it lets a message be late. If that happens each time it
+// is no accident.
+func unlessLate(t *testing.T, seen *tracing, run func() []string) []string {
+	t.Helper()
+	const (
+		attempts = 3
+		delta    = 500 * time.Microsecond // of ktsnd unless told otherwise
+	)
+	for attempt := 1; ; attempt++ {
+		began := time.Now()
+		complaints := run()
+		late := time.Duration(0)
+		for _, message := range seen.read(t) {
+			late = max(late, time.Duration(message.EndedTAI-message.DueTAI))
+		}
+		if len(complaints) == 0 || late <= delta || attempt == attempts {
+			return complaints
+		}
+		t.Logf("the machine was late by %v in %v; again: %q", late, time.Since(began), complaints)
+	}
+}
+
+// tracing follows all messages that ktsnd takes.
+type tracing struct {
+	client *control.Client
+	after  uint64
+}
+
+func startTracing(t *testing.T, client *control.Client) *tracing {
+	t.Helper()
+	if err := client.TraceStart(t.Context(), "", 0); err != nil {
+		t.Fatal(err)
+	}
+	return &tracing{client: client}
+}
+
+// read returns those that have ended since the last time.
+func (s *tracing) read(t *testing.T) []control.TracedMessage {
+	t.Helper()
+	messages, overwritten, err := s.client.TraceRead(t.Context(), s.after)
+	if err != nil || overwritten > 0 {
+		t.Fatalf("%d messages were overwritten: %v", overwritten, err)
+	}
+	if len(messages) > 0 {
+		s.after = messages[len(messages)-1].Sequence
+	}
+	return messages
+}
+
+// launch sends from pod a and says what arrives in pod b otherwise than it should.
+func (l *lab) launch(t *testing.T, clock launchClock, to netip.Addr, sent, want []string) (complaints []string) {
+	t.Helper()
+	listener := listen(t, l.PodB, "udp", netip.AddrPortFrom(to, listenPort))
+	defer listener.Close()
+	stampArrivals(t, listener)
+	realtime := realtimeOf(t, clock)
+	times := l.handOver(t, append([]string{"--clock", clock.name}, to.String(), strconv.Itoa(listenPort)), sent)
+	arrived, at := stampedTexts(t, listener)
+	if !slices.Equal(arrived, want) {
+		complaints = append(complaints, fmt.Sprintf("arrived: %q, want %q", arrived, want))
+	}
+	for i, text := range arrived {
+		due, timed := times[text]
+		late := time.Duration(at[i] - due - realtime)
+		// What the two clocks differ by is measured to some microseconds.
+		if timed && (late < -20*time.Microsecond || late > launchVariance) {
+			complaints = append(complaints, fmt.Sprintf("%q arrived %v after its time", text, late))
+		}
+	}
+	return complaints
+}
+
+// handOver has ktsn-test-send send messages from pod a, and returns the transmit time of each by its text.
+func (l *lab) handOver(t *testing.T, arguments, messages []string) map[string]int64 {
+	t.Helper()
+	command := exec.Command(program(t, "ktsn-test-send"), append(slices.Clone(arguments), messages...)...)
+	command.Env = l.preloaded(t)
+	var output bytes.Buffer
+	command.Stdout = &output
+	if err := finish(t, start(t, l.PodA, "ktsn-test-send", command)); err != nil {
+		t.Fatal(err)
+	}
+	times := map[string]int64{}
+	lines := strings.Split(strings.TrimSpace(output.String()), "\n")
+	if len(lines) != len(messages) {
+		t.Fatalf("ktsn-test-send says %q of %d messages", lines, len(messages))
+	}
+	for i, line := range lines {
+		_, text, _ := strings.Cut(messages[i], ":")
+		due, result, _ := strings.Cut(line, " ")
+		if result != strconv.Itoa(len(text))+" 0" {
+			t.Errorf("sending %q: %s", text, result)
+		}
+		if at, err := strconv.ParseInt(due, 10, 64); err == nil {
+			times[text] = at
+		}
+	}
+	return times
+}
+
+// realtimeOf is how far CLOCK_REALTIME is ahead of a clock.
+func realtimeOf(t *testing.T, clock launchClock) int64 {
+	t.Helper()
+	var own, wall unix.Timespec
+	if err := errors.Join(unix.ClockGettime(clock.id, &own), unix.ClockGettime(unix.CLOCK_REALTIME, &wall)); err != nil {
+		t.Fatal(err)
+	}
+	return wall.Nano() - own.Nano()
+}
+
+// stampArrivals makes the kernel say when each datagram arrived, however late it is read.
+func stampArrivals(t *testing.T, listener *net.UDPConn) {
+	t.Helper()
+	raw, err := listener.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) })
+	if err := errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stampedTexts are what has arrived, and when on CLOCK_REALTIME, until nothing more does.
+func stampedTexts(t *testing.T, listener *net.UDPConn) (all []string, at []int64) {
+	t.Helper()
+	data, control := make([]byte, 2000), make([]byte, 200)
+	for {
+		_ = listener.SetReadDeadline(time.Now().Add(afterTheLast))
+		length, controlBytes, _, _, err := listener.ReadMsgUDP(data, control)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if waiting(t, listener) {
+				continue
+			}
+			return all, at
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(data[:length]))
+		at = append(at, stampIn(t, control[:controlBytes]))
+	}
+}
+
+func stampIn(t *testing.T, control []byte) int64 {
+	t.Helper()
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range messages {
+		if one.Header.Level == unix.SOL_SOCKET && one.Header.Type == unix.SCM_TIMESTAMPNS {
+			return int64(binary.NativeEndian.Uint64(one.Data))*int64(time.Second) + int64(binary.NativeEndian.Uint64(one.Data[8:]))
+		}
+	}
+	t.Fatal("a datagram came without a time stamp")
+	return 0
+}
+
+// Messages that are handed over well before their deadlines leave as soon as they can: they need not lie in the ring until a
+// message of that deadline is expected. What the sender was late for is its own affair, and some the machine may keep.
+func TestDeadlinesOfAPeriodicSenderLeaveAtOnce(t *testing.T) {
+	const (
+		count = 200
+		every = 10 * time.Millisecond
+		ahead = 5 * time.Millisecond
+		// soon is what it may take to wake up and send, and must be left when a message is handed over.
+		soon = time.Millisecond
+	)
+	lab := newLab(t)
+	_, client := lab.startDaemon(t, "--strategy", "etf-deadline")
+	seen := startTracing(t, client)
+	lab.listenForTexts(t)
+	var messages []string
+	for i := range count {
+		messages = append(messages, fmt.Sprintf("%d:%d", (time.Duration(i+2)*every).Microseconds(), i))
+	}
+	lab.handOver(t, []string{"--deadline", "--ahead", strconv.FormatInt(ahead.Microseconds(), 10),
+		topology.PodAddressB.String(), strconv.Itoa(listenPort)}, messages)
+	settled(t, client)
+	var inTime, atOnce, missed int
+	for _, message := range seen.read(t) {
+		if time.Duration(message.DueTAI-message.CalledTAI) < soon {
+			continue
+		}
+		inTime++
+		switch {
+		case strings.HasPrefix(message.Outcome, "drop-"):
+			missed++
+		case time.Duration(message.EndedTAI-message.CalledTAI) < soon:
+			atOnce++
+		}
+	}
+	t.Logf("of %d messages %d were handed over more than %v before their deadlines; %d of these left within that time, %d were dropped",
+		count, inTime, soon, atOnce, missed)
+	if atOnce < inTime*9/10 || missed > inTime/10 || inTime < count/2 {
+		t.Error("nine of ten must leave at once")
+	}
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
+)
+
+// memoryGroup is a control group whose memory is counted and can be limited, of either version.
+type memoryGroup struct {
+	path         string
+	usage, limit string
+}
+
+// newMemoryGroup makes one, removed when the test ends: to be made before what goes into it, which then ends first.
+func newMemoryGroup(t *testing.T) *memoryGroup {
+	t.Helper()
+	name := fmt.Sprintf("ktsn-test-%d-%d", os.Getpid(), time.Now().UnixNano())
+	for _, kind := range []memoryGroup{
+		{"/sys/fs/cgroup/memory", "memory.usage_in_bytes", "memory.limit_in_bytes"},
+		{"/sys/fs/cgroup", "memory.current", "memory.max"},
+	} {
+		group := &memoryGroup{filepath.Join(kind.path, name), kind.usage, kind.limit}
+		_ = os.WriteFile(filepath.Join(kind.path, "cgroup.subtree_control"), []byte("+memory"), 0)
+		if os.Mkdir(group.path, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = os.Remove(group.path) })
+		if _, err := os.Stat(filepath.Join(group.path, group.usage)); err == nil {
+			return group
+		}
+	}
+	testenv.Missing(t, "no control group with a memory controller can be made below /sys/fs/cgroup; mount one")
+	return nil
+}
+
+// take moves a process there. It leaves when it ends.
+func (g *memoryGroup) take(t *testing.T, running *process.Process) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(g.path, "cgroup.procs"), []byte(strconv.Itoa(running.PID())), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *memoryGroup) limitTo(t *testing.T, bytes int) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(g.path, g.limit), []byte(strconv.Itoa(bytes)), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g *memoryGroup) bytes(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(g.path, g.usage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// ringBytes is what ktsnd says that all rings take.
+func ringBytes(t *testing.T, client *control.Client) int {
+	t.Helper()
+	status, err := client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(status.RingMemoryBytes)
+}
+
+// awaitRingBytes waits until ktsnd says that they take so much.
+func awaitRingBytes(t *testing.T, client *control.Client, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ringBytes(t, client) != want; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("rings take %d bytes, want %d", ringBytes(t, client), want)
+		}
+	}
+}
+
+// A pod that hangs up and keeps its rings goes on having them: the next one is refused when its quota, or what there is for
+// all, is used up, and given when it has let one go.
+func TestRingsThatAPodKeepsCountUntilItLetsGo(t *testing.T) {
+	const slack = 64 << 20
+	for name, test := range map[string]struct {
+		options []string
+		allowed int
+	}{
+		"for the pod":  {[]string{"--pod-memory", "16"}, 16 << 20},
+		"for the node": {[]string{"--ring-memory", "16"}, 16 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			group := newMemoryGroup(t)
+			lab := newLab(t)
+			daemon, client := lab.startDaemon(t, test.options...)
+			group.take(t, daemon)
+			enemy := lab.addHostile(t, client)
+			before := group.bytes(t)
+			keeping := enemy.start(t, "keep", time.Second)
+			time.Sleep(700 * time.Millisecond)
+			took, counted := group.bytes(t)-before, ringBytes(t, client)
+			said := keeping.achieved(t)
+			if counted < said["kept-bytes"] || counted > test.allowed {
+				t.Errorf("the pod has rings of %d bytes, ktsnd counts %d and may %d", said["kept-bytes"], counted, test.allowed)
+			}
+			// The kernel counts in batches, and ktsnd gives back a little meanwhile.
+			if took > test.allowed+slack || took < said["kept-bytes"]-1<<20 {
+				t.Errorf("rings of %d bytes took %d of ktsnd's memory", said["kept-bytes"], took)
+			}
+			if said["kept"] == 0 || syscall.Errno(said["answer-errno"]) != syscall.ENOMEM || counters(t, client).LimitRefusals == 0 {
+				t.Errorf("%v", said)
+			}
+			awaitRingBytes(t, client, 0)
+			lab.goodTraffic(t, 50, func() {})
+		})
+	}
+}
+
+// A pod that is gone cannot be held to its quota any more, and what it kept counts for the node.
+func TestRingsOfAPodThatIsRemovedCountForTheNode(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t, "--pod-memory", "8", "--ring-memory", "16")
+	enemy := lab.addHostile(t, client)
+	keeping := enemy.start(t, "keep", patience)
+	time.Sleep(500 * time.Millisecond)
+	if err := errors.Join(client.SocketDel(t.Context(), hostileIdentity), client.EndpointDel(t.Context(), hostileIdentity, "tsn0")); err != nil {
+		t.Fatal(err)
+	}
+	counted := ringBytes(t, client)
+	if counted < 6<<20 {
+		t.Errorf("%d bytes are counted of a pod that kept its rings", counted)
+	}
+	// It goes on with the next ktsnd.
+	_, client = lab.takeOver(t, daemon)
+	if after := ringBytes(t, client); after != counted {
+		t.Errorf("%d bytes are counted after ktsnd was replaced, %d before", after, counted)
+	}
+	kill(t, keeping.Process)
+	awaitRingBytes(t, client, 0)
+}
+
+// With a memory limit that the rings fit into, as the chart sets it, ktsnd refuses more of them and is not killed.
+func TestKtsndWithAMemoryLimitRefusesRingsAndGoesOn(t *testing.T) {
+	t.Parallel()
+	group := newMemoryGroup(t)
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t, "--pod-memory", "1024", "--ring-memory", "32")
+	group.take(t, daemon)
+	enemy := lab.addHostile(t, client)
+	lab.goodTraffic(t, 50, func() {})
+	group.limitTo(t, group.bytes(t)+48<<20)
+	keeping := enemy.start(t, "keep", 2*time.Second)
+	time.Sleep(500 * time.Millisecond)
+	if _, err := client.Status(t.Context()); err != nil {
+		t.Errorf("ktsnd does not answer: %v", err)
+	}
+	if said := keeping.achieved(t); said["kept"] == 0 || syscall.Errno(said["answer-errno"]) != syscall.ENOMEM {
+		t.Errorf("%v", said)
+	}
+	lab.goodTraffic(t, 50, func() {})
+}
+
+// Memory that a pod made is none of ktsnd's, however it is laid out and sealed.
+func TestMemoryThatKtsndDidNotMakeCostsItNothing(t *testing.T) {
+	t.Parallel()
+	group := newMemoryGroup(t)
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t)
+	group.take(t, daemon)
+	enemy := lab.addHostile(t, client)
+	before := group.bytes(t)
+	said := enemy.start(t, "sparse", 500*time.Millisecond).achieved(t)
+	if said["handed"] == 0 || said["accepted"] != 0 || syscall.Errno(said["answer-errno"]) != syscall.EPERM {
+		t.Errorf("%v", said)
+	}
+	if took := group.bytes(t) - before; took > 16<<20 {
+		t.Errorf("%d bytes of ktsnd's memory went for it", took)
+	}
+}

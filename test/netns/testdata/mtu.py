@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends timed messages of the sizes that standard input names, a line each: "first SIZE" on a socket that was opened at the
+beginning, "another SIZE" on one that is opened for it. Says how that went: "ok", or the name of the error.
+
+    mtu.py ADDR PORT
+"""
+import errno
+import socket
+import struct
+import sys
+import time
+
+SO_TXTIME = SCM_TXTIME = 61
+
+
+def opened():
+    timed = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    timed.setsockopt(socket.SOL_SOCKET, SO_TXTIME, struct.pack("iI", time.CLOCK_TAI, 0))
+    timed.connect((sys.argv[1], int(sys.argv[2])))
+    return timed
+
+
+first = opened()
+for line in sys.stdin:
+    which, size = line.split()
+    try:
+        timed = first if which == "first" else opened()
+        txtime = struct.pack("q", time.clock_gettime_ns(time.CLOCK_TAI) + 10_000_000)
+        timed.sendmsg([bytes(int(size))], [(socket.SOL_SOCKET, SCM_TXTIME, txtime)])
+        print("ok", flush=True)
+    except OSError as error:
+        print(errno.errorcode[error.errno], flush=True)

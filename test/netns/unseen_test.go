@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/unseen"
+)
+
+// unseenCount is how many datagrams each program sends past libktsn.so.
+const unseenCount = 20
+
+// unseenBy reads what pod a's interface did not let out.
+func unseenBy(t *testing.T, lab *lab) unseen.Count {
+	t.Helper()
+	count, err := unseen.ReadIn(lab.PodA.Path(), topology.PodInterface)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
+}
+
+// staticSender is ktsn-test-send, linked statically.
+func staticSender(t *testing.T) *exec.Cmd {
+	t.Helper()
+	return exec.Command(compile(t, "gcc", "static-send", "test_send.c", "-static"), sendArguments(unseenCount)...)
+}
+
+// sendArguments have ktsn-test-send send datagrams 200 ms ahead of their times.
+func sendArguments(count int) []string {
+	arguments := []string{"--clock", "monotonic", topology.PodAddressB.String(), strconv.Itoa(listenPort)}
+	for range count {
+		arguments = append(arguments, "200000:past")
+	}
+	return arguments
+}
+
+// foreignCall is Python that calls sendmsg of the C library itself.
+func foreignCall(t *testing.T, kind string, amount int) *exec.Cmd {
+	t.Helper()
+	return exec.Command(python(t), "testdata/unseen.py", kind, topology.PodAddressB.String(), strconv.Itoa(listenPort), strconv.Itoa(amount))
+}
+
+// goSends has this test's own program, which is one of Go's, run TestSendsAsAGoProgram.
+const goSends = "KTSN_TEST_GO_SENDS_TO"
+
+func goSender(t *testing.T) *exec.Cmd {
+	t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(own, "-test.run", "^TestSendsAsAGoProgram$")
+	command.Env = []string{goSends + "=" + netip.AddrPortFrom(topology.PodAddressB, listenPort).String()}
+	return command
+}
+
+// TestSendsAsAGoProgram is no test: it is the program that goSender starts.
+func TestSendsAsAGoProgram(t *testing.T) {
+	to, err := netip.ParseAddrPort(os.Getenv(goSends))
+	if err != nil {
+		return
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	// struct sock_txtime: CLOCK_MONOTONIC, no flags.
+	if err := unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_TXTIME, "\x01\x00\x00\x00\x00\x00\x00\x00"); err != nil {
+		t.Fatal(err)
+	}
+	for range unseenCount {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Sendmsg(fd, []byte("past"), txtimeControl(now.Nano()+2e8), &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// withoutLibrary is a program in a container that the annotation leaves out.
+func withoutLibrary(t *testing.T) *exec.Cmd {
+	t.Helper()
+	command := exec.Command(program(t, "ktsn-test-send"), sendArguments(unseenCount)...)
+	command.Env = []string{}
+	return command
+}
+
+// sendUntimed sends a datagram without a time and waits for it, so that the neighbour's address is known from then on.
+func (l *lab) sendUntimed(t *testing.T, listener *net.UDPConn, text string) {
+	t.Helper()
+	command := exec.Command(program(t, "ktsn-test-send"), topology.PodAddressB.String(), strconv.Itoa(listenPort), "-:"+text)
+	if err := finish(t, start(t, l.PodA, "ktsn-test-send", command)); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 100)
+	_ = listener.SetReadDeadline(time.Now().Add(patience))
+	length, err := listener.Read(buffer)
+	if err != nil || string(buffer[:length]) != text {
+		t.Fatalf("a datagram without a time: got %q, %v; want %q", buffer[:length], err, text)
+	}
+}
+
+func TestWhatTheLibraryDoesNotSeeDoesNotLeaveEarly(t *testing.T) {
+	for name, test := range map[string]struct {
+		command func(*testing.T) *exec.Cmd
+		program string
+	}{
+		"a static program":               {staticSender, "static-send"},
+		"a Go program":                   {goSender, "netns.test"},
+		"a call past the preloaded one":  {func(t *testing.T) *exec.Cmd { return foreignCall(t, "udp", unseenCount) }, "python3"},
+		"the same, of a packet socket":   {func(t *testing.T) *exec.Cmd { return foreignCall(t, "packet", unseenCount) }, "python3"},
+		"one without the library at all": {withoutLibrary, "ktsn-test-send"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lab := newLab(t)
+			_, client := lab.startDaemon(t)
+			listener, frames := lab.listenForTexts(t), listenPacket(t, lab.PodB)
+			lab.sendUntimed(t, listener, "first")
+			command := test.command(t)
+			if command.Env == nil {
+				command.Env = lab.preloaded(t)
+			}
+			running := start(t, lab.PodA, test.program, command)
+			if err := finish(t, running); err != nil {
+				t.Fatalf("%v: %s", err, running.Stderr())
+			}
+			count := unseenBy(t, lab)
+			if count.Datagrams != unseenCount || len(count.Programs) != 1 || count.Programs[0].Datagrams != unseenCount ||
+				!strings.HasPrefix(count.Programs[0].Name, test.program) || int(count.Programs[0].PID) != command.Process.Pid {
+				t.Errorf("unseen are %+v, want %d of %s, process %d", count, unseenCount, test.program, command.Process.Pid)
+			}
+			if settled(t, client).Taken != 0 {
+				t.Error("ktsnd took some")
+			}
+			if frame := receiveFrame(t, frames, 300*time.Millisecond); frame != nil {
+				t.Error("a frame left early")
+			}
+			// Others of the pod go on.
+			lab.sendUntimed(t, listener, "last")
+			if got := texts(t, listener); len(got) > 0 {
+				t.Errorf("arrived: %q, want nothing", got)
+			}
+			checkShown(t, lab, test.program)
+		})
+	}
+}
+
+// txtimeControl is the control message SCM_TXTIME.
+func txtimeControl(txtimeNs int64) []byte {
+	message := make([]byte, unix.CmsgSpace(8))
+	binary.NativeEndian.PutUint64(message, uint64(unix.CmsgLen(8)))
+	binary.NativeEndian.PutUint32(message[8:], unix.SOL_SOCKET)
+	binary.NativeEndian.PutUint32(message[12:], unix.SCM_TXTIME)
+	binary.NativeEndian.PutUint64(message[16:], uint64(txtimeNs))
+	return message
+}
+
+// checkShown looks whether `ktsn node unseen` names the program.
+func checkShown(t *testing.T, lab *lab, sender string) {
+	t.Helper()
+	output, err := exec.Command(program(t, "ktsn"), "node", "unseen", "--control", lab.control).CombinedOutput()
+	if err != nil || !strings.Contains(string(output), strconv.Itoa(unseenCount)) || !strings.Contains(string(output), sender) {
+		t.Errorf("no %d of %s in (%v)\n%s", unseenCount, sender, err, output)
+	}
+}
+
+func TestWhatTheLibrarySeesIsNotDropped(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
+	if taken, count := settled(t, client).Taken, unseenBy(t, lab); taken != 20 || !count.Guarded || count.Datagrams != 0 {
+		t.Errorf("ktsnd took %d of 20 messages, unseen are %+v", taken, count)
+	}
+}
+
+// TCP paces its segments by the field that a transmit time stands in.
+func TestAPacedStreamIsNotDropped(t *testing.T) {
+	t.Parallel()
+	const bytes = 200_000
+	lab := newLab(t)
+	received := make(chan int64, 1)
+	var server net.Listener
+	if err := lab.PodB.Do(func() (err error) {
+		server, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp4", netip.AddrPortFrom(topology.PodAddressB, listenPort).String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	go func() {
+		connection, err := server.Accept()
+		if err != nil {
+			received <- 0
+			return
+		}
+		defer connection.Close()
+		length, _ := io.Copy(io.Discard, connection)
+		received <- length
+	}()
+	if err := finish(t, start(t, lab.PodA, "python3", foreignCall(t, "tcp", bytes))); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-received; got != bytes {
+		t.Errorf("%d of %d bytes arrived", got, bytes)
+	}
+	if count := unseenBy(t, lab); !count.Guarded || count.Datagrams != 0 {
+		t.Errorf("unseen are %+v, want none", count)
+	}
+}
+
+func TestAnEndpointThatIsToldToLetsThemPass(t *testing.T) {
+	t.Parallel()
+	lab := newLabThatPasses(t)
+	listener := lab.listenForTexts(t)
+	if err := finish(t, start(t, lab.PodA, "static-send", staticSender(t))); err != nil {
+		t.Fatal(err)
+	}
+	if got := texts(t, listener); !slices.Equal(got, slices.Repeat([]string{"past"}, unseenCount)) {
+		t.Errorf("arrived: %q", got)
+	}
+	if count := unseenBy(t, lab); count.Guarded {
+		t.Errorf("its interface has the filter: %+v", count)
+	}
+}
+
+func TestOfAnInterfaceThatIsGoneNothingIsRead(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t)
+	if _, err := unseen.ReadIn(lab.PodA.Path(), "tsn9"); !errors.Is(err, unseen.ErrGone) {
+		t.Errorf("of an interface that there is not: %v", err)
+	}
+	if _, err := unseen.ReadIn("/run/netns/ktsn-none", topology.PodInterface); !errors.Is(err, unseen.ErrGone) {
+		t.Errorf("of a network namespace that there is not: %v", err)
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
+)
+
+// tap sees all frames that come into a pod.
+func tap(t *testing.T, pod *topology.Namespace) int {
+	t.Helper()
+	var fd int
+	if err := pod.Do(func() error {
+		link, err := net.InterfaceByName(topology.PodInterface)
+		if err != nil {
+			return err
+		}
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	timeout := unix.NsecToTimeval((50 * time.Millisecond).Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// headers says what stands in those of datagrams. Identifications are told by whether the socket had them before; a
+// datagram that nobody may fragment may have any (RFC 6864).
+type headers struct{ seen map[string]bool }
+
+func (h *headers) of(frame []byte) (string, bool) {
+	packet := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.NoCopy)
+	udp, ok := packet.Layer(layers.LayerTypeUDP).(*layers.UDP)
+	if !ok || udp.DstPort != listenPort {
+		return "", false
+	}
+	text := fmt.Sprintf("%q, checksum %t", udp.Payload, udp.Checksum != 0)
+	ipv4, ok := packet.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
+	if !ok {
+		return text, true
+	}
+	text += fmt.Sprintf(", flags %v", ipv4.Flags)
+	if ipv4.Flags&layers.IPv4DontFragment == 0 {
+		id := fmt.Sprint(udp.SrcPort, " ", ipv4.Id)
+		text += fmt.Sprintf(", id seen before %t", h.seen[id])
+		h.seen[id] = true
+	}
+	return text, true
+}
+
+// tapped reads frames until it is asked which came.
+func tapped(fd int) (came func() []string) {
+	var all []string
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		headers := headers{seen: map[string]bool{}}
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := unix.Read(fd, buffer)
+			if err == nil {
+				if text, ok := headers.of(buffer[:n]); ok {
+					all = append(all, text)
+				}
+				continue
+			}
+			select {
+			case <-stop:
+				return
+			default:
+				if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+					return
+				}
+			}
+		}
+	}()
+	return func() []string {
+		time.Sleep(afterTheLast)
+		close(stop)
+		<-done
+		return all
+	}
+}
+
+// tapHeaders runs the cases and returns what they said, and with which headers their datagrams came into pod b.
+func (l *lab) tapHeaders(t *testing.T, family txtime.Family, cases, environment []string) (said, came []string) {
+	t.Helper()
+	fd := tap(t, l.PodB)
+	defer unix.Close(fd)
+	arrived := tapped(fd)
+	said, _ = l.sendDatagrams(t, family, cases, environment)
+	return said, arrived()
+}
+
+// SO_NO_CHECK, UDP_NO_CHECK6_TX and IP_MTU_DISCOVER change in the headers what they change in the kernel's, as soon as they are
+// set.
+func TestHeadersFollowTheOptionsOfTheSocketAsTheKernels(t *testing.T) {
+	t.Parallel()
+	lab := newLabThatPasses(t)
+	client := lab.startDaemon6(t)
+	cases := datagramCases(t, "wire-")
+	for _, family := range []txtime.Family{txtime.IPv4, txtime.IPv6, txtime.Mapped} {
+		t.Run(txtime.Case{Name: "headers", Family: family}.ID(), func(t *testing.T) {
+			for _, complaint := range testenv.Undisturbed(t, testenv.Stopped, func() []string {
+				wantSaid, want := lab.tapHeaders(t, family, cases, nil)
+				gotSaid, got := lab.tapHeaders(t, family, cases, lab.preloaded(t))
+				if len(want) < 2*len(cases) {
+					t.Fatalf("the tap saw %d of the kernel's datagrams", len(want))
+				}
+				return append(differences("said", gotSaid, wantSaid), differences("datagram", got, want)...)
+			}) {
+				t.Error(complaint)
+			}
+		})
+	}
+	if now := settled(t, client); now.Sent < 100 {
+		t.Errorf("ktsnd has sent %d messages", now.Sent)
+	}
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/certificate"
+)
+
+const (
+	onlyItsWebhook     = "it may make, change or remove no other"
+	onlyTheBundle      = "no more than clientConfig.caBundle"
+	webhooksMetadata   = "of its webhook's metadata ktsn-operator may change nothing"
+	onlyItsAttachments = "those NetworkAttachmentDefinitions only that have the label kubernetsn.io/tsnnetwork"
+	noConfiguration    = "has no spec.config"
+	oneOwner           = "belongs to the TSNNetwork of its name, and to nothing else"
+	noAnnotations      = "neither annotations nor finalizers"
+	onlyTheFinalizer   = "no more than its finalizer kubernetsn.io/in-use"
+)
+
+// operatorsAccount is a configuration with the operator's name, and all rights: what is refused, a policy refuses.
+func operatorsAccount() *rest.Config {
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + system + ":ktsn-operator", Groups: []string{"system:masters"}}
+	return as
+}
+
+// ownInForce tells whether the API server goes by the policies on what is the operator's.
+func ownInForce(ctx context.Context, probe *v1alpha1.TSNNetwork) error {
+	operator, err := client.New(operatorsAccount(), client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	foreign := newAttachment("policy-probe")
+	foreign.SetLabels(nil)
+	for _, err := range []error{
+		operator.Create(ctx, webhookConfiguration("policy-probe", 1), client.DryRunAll),
+		operator.Create(ctx, foreign, client.DryRunAll),
+		operator.Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll),
+	} {
+		if err == nil {
+			return errNotYet
+		}
+	}
+	return nil
+}
+
+func theOperator(t *testing.T) client.Client {
+	t.Helper()
+	made, err := client.New(operatorsAccount(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func TestOfWebhooksTheOperatorChangesItsOwnBundleOnly(t *testing.T) {
+	ctx := needPolicy(t)
+	operator := theOperator(t)
+	other := webhookConfiguration("own-other", 1)
+	other.Webhooks[0].MatchConditions[0].Expression = "false"
+	create(ctx, t, other)
+	own := &admissionv1.MutatingWebhookConfiguration{}
+	if err := admin.Get(ctx, types.NamespacedName{Name: "kubernetsn"}, own); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		of       *admissionv1.MutatingWebhookConfiguration
+		change   func(*admissionv1.MutatingWebhookConfiguration)
+		sentence string
+	}{
+		"nothing":    {own, func(*admissionv1.MutatingWebhookConfiguration) {}, ""},
+		"the bundle": {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks[0].ClientConfig.CABundle = nil }, ""},
+		"another's bundle": {other, func(c *admissionv1.MutatingWebhookConfiguration) {
+			c.Webhooks[0].ClientConfig.CABundle = own.Webhooks[0].ClientConfig.CABundle
+		}, onlyItsWebhook},
+		"when it is asked": {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks[0].MatchConditions = nil }, onlyTheBundle},
+		"what it is asked of": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+			c.Webhooks[0].Rules[0].Resources = []string{"secrets"}
+		}, onlyTheBundle},
+		"one more kind": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+			c.Webhooks[0].Rules = append(c.Webhooks[0].Rules, c.Webhooks[0].Rules[0])
+		}, onlyTheBundle},
+		"where it is": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+			url := "https://192.0.2.1/"
+			c.Webhooks[0].ClientConfig.URL = &url
+		}, onlyTheBundle},
+		"a service for the address": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+			c.Webhooks[0].ClientConfig.URL = nil
+			c.Webhooks[0].ClientConfig.Service = &admissionv1.ServiceReference{Namespace: "default", Name: "x"}
+		}, onlyTheBundle},
+		"what happens without it": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+			ignore := admissionv1.Ignore
+			c.Webhooks[0].FailurePolicy = &ignore
+		}, onlyTheBundle},
+		"one more": {own, func(c *admissionv1.MutatingWebhookConfiguration) {
+			more := c.Webhooks[0].DeepCopy()
+			more.Name = "more.kubernetsn.io"
+			c.Webhooks = append(c.Webhooks, *more)
+		}, onlyTheBundle},
+		"another's name": {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks[0].Name = "x.kubernetsn.io" }, onlyTheBundle},
+		"none":           {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Webhooks = nil }, onlyTheBundle},
+		"labels":         {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Labels = map[string]string{"a": "b"} }, webhooksMetadata},
+		"finalizers":     {own, func(c *admissionv1.MutatingWebhookConfiguration) { c.Finalizers = []string{"kubernetsn.io/x"} }, webhooksMetadata},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := test.of.DeepCopy()
+			test.change(changed)
+			if err := says(operator.Patch(ctx, changed, client.MergeFrom(test.of), client.DryRunAll), test.sentence); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := says(operator.Create(ctx, webhookConfiguration("own-more", 1), client.DryRunAll), onlyItsWebhook); err != nil {
+		t.Errorf("another configuration: %v", err)
+	}
+	if err := says(operator.Delete(ctx, own.DeepCopy(), client.DryRunAll), onlyItsWebhook); err != nil {
+		t.Errorf("none any more: %v", err)
+	}
+	if err := says(admin.Patch(ctx, other.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`)), client.DryRunAll), ""); err != nil {
+		t.Errorf("an administrator: %v", err)
+	}
+}
+
+// What the operator does by itself the policies allow: it renews the certificate, makes and removes attachments, and lets networks go.
+func TestThePoliciesLetTheOperatorWork(t *testing.T) {
+	ctx := needPolicy(t)
+	configuration := types.NamespacedName{Name: "kubernetsn"}
+	var before, after admissionv1.MutatingWebhookConfiguration
+	if err := admin.Get(ctx, configuration, &before); err != nil {
+		t.Fatal(err)
+	}
+	unknown := before.DeepCopy()
+	unknown.Webhooks[0].ClientConfig.CABundle = nil
+	if err := admin.Update(ctx, unknown); err != nil {
+		t.Fatal(err)
+	}
+	renewer := &certificate.Renewer{
+		Places: certificate.Places{Secret: types.NamespacedName{Namespace: system, Name: "ktsn-operator-certificate"}, Webhook: "kubernetsn", Name: "localhost"},
+		Client: theOperator(t), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	if err := renewer.Look(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Get(ctx, configuration, &after); err != nil || !bytes.Equal(after.Webhooks[0].ClientConfig.CABundle, before.Webhooks[0].ClientConfig.CABundle) {
+		t.Errorf("trusted is %q, %v", after.Webhooks[0].ClientConfig.CABundle, err)
+	}
+	network := newNetwork("own-works", 214, "10.214.0.0/16")
+	create(ctx, t, network)
+	attachment := newAttachment("own-works")
+	eventually(ctx, t, func() error { return get(ctx, attachment) })
+	remove(ctx, t, network)
+	eventually(ctx, t, func() error {
+		if err := get(ctx, network); client.IgnoreNotFound(err) != nil || err == nil {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+// newAttachment is the operator's for a network, in the namespace default.
+func newAttachment(name string) *unstructured.Unstructured {
+	attachment := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition"}}
+	attachment.SetName(name)
+	attachment.SetNamespace("default")
+	attachment.SetLabels(map[string]string{v1alpha1.NetworkLabel: name})
+	attachment.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNNetwork", Name: name, UID: "1b4e28ba-2fa1-11d2-883f-0016d3cca427"}})
+	return attachment
+}
+
+func TestOfAttachmentsTheOperatorHasItsNetworksOnly(t *testing.T) {
+	ctx := needPolicy(t)
+	operator := theOperator(t)
+	foreign := newAttachment("own-foreign")
+	foreign.SetLabels(nil)
+	foreign.SetOwnerReferences(nil)
+	ours := newAttachment("own-ours")
+	ours.SetOwnerReferences(nil)
+	create(ctx, t, foreign, ours)
+	const config = `{"cniVersion":"1.0.0","type":"host-device","device":"eth0"}`
+	for name, test := range map[string]struct {
+		change   func(*unstructured.Unstructured)
+		sentence string
+	}{
+		"as it is":                     {func(*unstructured.Unstructured) {}, ""},
+		"of no network":                {func(a *unstructured.Unstructured) { a.SetLabels(nil) }, onlyItsAttachments},
+		"of a network of another name": {func(a *unstructured.Unstructured) { a.SetLabels(map[string]string{v1alpha1.NetworkLabel: "x"}) }, onlyItsAttachments},
+		"with a configuration": {func(a *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(a.Object, config, "spec", "config")
+		}, noConfiguration},
+		"without an owner": {func(a *unstructured.Unstructured) { a.SetOwnerReferences(nil) }, oneOwner},
+		"of an owner that is no network": {func(a *unstructured.Unstructured) {
+			a.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "own-new", UID: "x"}})
+		}, oneOwner},
+		"with an annotation": {func(a *unstructured.Unstructured) {
+			a.SetAnnotations(map[string]string{"k8s.v1.cni.cncf.io/resourceName": "x"})
+		}, noAnnotations},
+		"with a finalizer": {func(a *unstructured.Unstructured) { a.SetFinalizers([]string{"kubernetsn.io/x"}) }, noAnnotations},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attachment := newAttachment("own-new")
+			test.change(attachment)
+			if err := says(operator.Create(ctx, attachment, client.DryRunAll), test.sentence); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		err      error
+		sentence string
+	}{
+		"a configuration for its own": {patched(ctx, operator, ours, `{"spec":{"config":"{}"}}`), noConfiguration},
+		"its own, removed":            {operator.Delete(ctx, ours.DeepCopy(), client.DryRunAll), ""},
+		"a configuration for another": {patched(ctx, operator, foreign, `{"spec":{"config":"{}"}}`), onlyItsAttachments},
+		"another, made its own": {patched(ctx, operator, foreign, `{"metadata":{"labels":{"kubernetsn.io/tsnnetwork":"own-foreign"}}}`),
+			onlyItsAttachments},
+		"another, removed":              {operator.Delete(ctx, foreign.DeepCopy(), client.DryRunAll), onlyItsAttachments},
+		"another, by its administrator": {patched(ctx, admin, foreign, `{"spec":{"config":"{}"}}`), ""},
+	} {
+		if err := says(test.err, test.sentence); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func patched(ctx context.Context, as client.Client, object *unstructured.Unstructured, patch string) error {
+	return as.Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+}
+
+func TestOfNetworksTheOperatorChangesItsFinalizerOnly(t *testing.T) {
+	ctx := needPolicy(t)
+	operator := theOperator(t)
+	network := newNetwork("own-network", 215, "10.215.0.0/16")
+	create(ctx, t, network)
+	for patch, sentence := range map[string]string{
+		`{"metadata":{"finalizers":["kubernetsn.io/in-use"]}}`:                       "",
+		`{"metadata":{"finalizers":["kubernetsn.io/in-use","kubernetsn.io/other"]}}`: onlyTheFinalizer,
+		`{"metadata":{"labels":{"a":"b"}}}`:                                          onlyTheFinalizer,
+		`{"spec":{"namespaceSelector":{}}}`:                                          onlyTheFinalizer,
+		`{"spec":{"mtu":1400}}`:                                                      onlyTheFinalizer,
+	} {
+		err := operator.Patch(ctx, network.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+		if err := says(err, sentence); err != nil {
+			t.Errorf("%s: %v", patch, err)
+		}
+	}
+}
