@@ -212,7 +212,7 @@ func holdingsOf(t *testing.T, running *process.Process) holdings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// ktsnd keeps the sets of doorbells for the next rings (daemon/doorbells.h).
+	// ktsnd keeps the sets of doorbells for the next rings (daemon/loop/doorbells.h).
 	descriptors = slices.DeleteFunc(descriptors, func(entry os.DirEntry) bool {
 		kind, _ := os.Readlink(filepath.Join(folder, entry.Name()))
 		return kind == "anon_inode:[eventpoll]"

@@ -34,7 +34,7 @@ struct packet {
 	struct loop_flow *flow;
 	struct loop_destination *destination;
 	int64_t requested_tai_ns;
-	int64_t handed_tai_ns;  /* when it was handed over (loop_accept.c) */
+	int64_t handed_tai_ns;  /* when it was handed over (loop/accept.c) */
 	int64_t refused_tai_ns; /* first by the port; 0: not yet */
 	uint16_t ipv4_id;       /* of a message that may be fragmented, and of all its copies */
 	uint32_t trace; /* of its flow, when it was taken; the next two are set only if there is one */
@@ -77,7 +77,7 @@ struct loop {
 	struct packet *packets;
 	struct packet *packets_free;
 	uint64_t bursts;          /* given to a port, ever */
-	int64_t frame_ns;         /* how long the port has been taking for each frame (loop_yield.c) */
+	int64_t frame_ns;         /* how long the port has been taking for each frame (loop/yield.c) */
 	int64_t yield_due_tai_ns; /* when the next of that class or a higher one comes due */
 	unsigned int yield_class; /* KTSN_CLASSES: not known */
 	bool yielded;             /* something late has waited, and nothing late has been sent since */
@@ -88,10 +88,10 @@ struct loop {
 	uint32_t reserve;       /* of each pod */
 	uint32_t reserved_free; /* what is left of all reserves, also of pods to come */
 	struct circle_link
-		*unparking; /* shares with messages that waited for an address (loop_parked.c); NULL: none */
+		*unparking; /* shares with messages that waited for an address (loop/parked.c); NULL: none */
 	uint32_t released;  /* of those messages: they wait for room, or their turn */
 	struct circle_link
-		*spreading; /* shares with messages whose copies are being made (loop_copies.c); NULL: none */
+		*spreading; /* shares with messages whose copies are being made (loop/copies.c); NULL: none */
 	uint32_t promised;  /* packets, for those copies */
 	uint32_t parted;    /* messages of which some copies have left and others have not */
 	int64_t take_began_tai_ns; /* of this round of taking */
@@ -115,7 +115,7 @@ struct loop {
 	int64_t warmed_tai_ns;     /* the departure that the port was warmed up for last */
 	int64_t warm_up_ns;        /* how long that takes */
 	int64_t slept_tai_ns;      /* when the loop slept last */
-	int64_t lead_ns;           /* awake this long before an event; learnt (loop_wait.c) */
+	int64_t lead_ns;           /* awake this long before an event; learnt (loop/wait.c) */
 	int64_t share_next_tai_ns; /* when a pod's rate allows for more again; KTSN_SHAPER_NEVER: none is at it */
 	struct circle_link *muted; /* rings whose doorbells came too often, */
 	uint32_t muted_count;      /* and how many; */
@@ -188,7 +188,7 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 /* Its first half, for a packet whose frame the port has. */
 void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
-/* Slots are the application's again: has those woken that wait for one (loop_report.c). A pod can have thousands of threads
+/* Slots are the application's again: has those woken that wait for one (loop/report.c). A pod can have thousands of threads
  * asleep, so nothing that they sleep on is touched here. */
 void space_tell(struct loop *loop, struct loop_ring *ring);
 /* Counts a message that was dropped. */

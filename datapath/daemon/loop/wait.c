@@ -7,7 +7,7 @@
  *     now                      wake              threshold            event
  *
  * The event is the next departure, or the next message that is expected of a periodic flow. Producers whose
- * message is due before the threshold of their ring (loop_watch.c) are asked to ring the doorbell: for those,
+ * message is due before the threshold of their ring (loop/watch.c) are asked to ring the doorbell: for those,
  * waking as planned would be too late. All others leave the sleeper alone, and pay for no system call.
  *
  * The lead is learnt: as long as it takes for all but one wake-up in LATE_ONE_IN to be in time, and never
