@@ -15,12 +15,12 @@
 #include "port_dpdk.h"
 #include "privileges.h"
 #include "realtime.h"
+#include "realtime_worker.h"
 #include "ring_support.h"
 #include "sandbox.h"
 #include "switch_link.h"
 #include "unix_socket.h"
 #include "uplink.h"
-#include "urgent.h"
 #include "vhost_socket.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ struct daemon {
 	struct ktsn_port *bridge_port;
 	struct loop *loop;
 	struct loop_scheduling scheduling;
-	struct urgent *urgent;
+	struct realtime_worker *realtime_worker;
 	struct events *events;
 	struct node node;
 	struct control_server *control;
@@ -144,9 +144,9 @@ static int loop_begin(struct daemon *daemon)
 	if (!err)
 		err = loop_start(daemon->loop, &daemon->scheduling);
 	if (!err)
-		err = urgent_create(&daemon->urgent,
-				    daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
-				    daemon->options.cpu);
+		err = realtime_worker_create(&daemon->realtime_worker,
+					     daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
+					     daemon->options.cpu);
 	if (err)
 		log_error("cannot start the sending thread: %s", strerror(-err));
 	return err;
@@ -360,7 +360,7 @@ static int node_run(struct daemon *daemon)
 		log_error("cannot serve pods: %s", strerror(-err));
 		return err;
 	}
-	daemon->node.urgent = daemon->urgent;
+	daemon->node.realtime_worker = daemon->realtime_worker;
 	err = control_listen(daemon);
 	if (!err)
 		err = control_run(daemon);
@@ -389,7 +389,7 @@ static int daemon_run(struct daemon *daemon, const sigset_t *signals)
 	if (daemon->loop)
 		loop_stop(daemon->loop);
 	loop_destroy(daemon->loop);
-	urgent_destroy(daemon->urgent);
+	realtime_worker_destroy(daemon->realtime_worker);
 	if (daemon->signals.fd > 0)
 		close(daemon->signals.fd);
 	events_destroy(daemon->events);

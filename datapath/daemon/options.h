@@ -6,8 +6,8 @@
 #define KTSN_DAEMON_OPTIONS_H
 
 #include "log.h"
+#include "quota.h"
 #include "shaper.h"
-#include "share.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,7 +37,7 @@ struct options {
 	uint32_t ring_slots;
 	uint64_t ring_memory_bytes; /* of all rings together */
 	uint32_t packets;
-	struct share_limits limits; /* of each pod */
+	struct quota_limits limits; /* of each pod */
 	bool keep_awake;
 	bool take_over;
 	enum log_level log_level;

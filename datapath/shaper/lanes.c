@@ -165,7 +165,7 @@ int64_t ktsn_lanes_due_after(const struct lanes *lanes, int64_t now_tai_ns)
 	return due_after_from(lanes, 0, now_tai_ns, &overdue_most);
 }
 
-int64_t ktsn_lanes_due_beside(const struct lanes *lanes, const struct ktsn_shaper_lane *sender)
+int64_t ktsn_lanes_due_excluding(const struct lanes *lanes, const struct ktsn_shaper_lane *sender)
 {
 	int64_t due_tai_ns = KTSN_SHAPER_NEVER;
 

@@ -72,7 +72,7 @@ void ktsn_lanes_served(struct lanes *lanes, struct lane *lane);
 void ktsn_lanes_unserved(struct lanes *lanes, struct lane *lane);
 
 /* When the first packet of any sender but that one is due; KTSN_SHAPER_NEVER when there is none. */
-int64_t ktsn_lanes_due_beside(const struct lanes *lanes, const struct ktsn_shaper_lane *sender);
+int64_t ktsn_lanes_due_excluding(const struct lanes *lanes, const struct ktsn_shaper_lane *sender);
 
 /* When the first packet of a sender becomes due that has none at `now`; KTSN_SHAPER_NEVER when there is none, or so many
  * have something overdue that it is not looked for. */

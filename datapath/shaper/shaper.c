@@ -248,13 +248,13 @@ static bool gate_open(const struct ktsn_shaper *shaper, unsigned int class, int6
 	       ktsn_gates_window(shaper->gates, class, at_tai_ns).open_tai_ns <= at_tai_ns;
 }
 
-int64_t ktsn_shaper_due_beside(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *lane)
+int64_t ktsn_shaper_due_excluding(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *lane)
 {
 	int64_t due_tai_ns = KTSN_SHAPER_NEVER;
 
 	for (unsigned int classes = shaper->classes_used; classes; classes &= classes - 1) {
-		int64_t of_class_tai_ns = ktsn_lanes_due_beside(&shaper->lanes[__builtin_ctz(classes)],
-								lane ? lane : &shaper->own);
+		int64_t of_class_tai_ns = ktsn_lanes_due_excluding(&shaper->lanes[__builtin_ctz(classes)],
+								   lane ? lane : &shaper->own);
 
 		if (of_class_tai_ns < due_tai_ns)
 			due_tai_ns = of_class_tai_ns;

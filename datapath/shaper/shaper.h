@@ -121,7 +121,7 @@ int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns);
 
 /* When the first packet of any other lane became due, or will; gates and link may hold it back for longer.
  * KTSN_SHAPER_NEVER when there is none. */
-int64_t ktsn_shaper_due_beside(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *lane);
+int64_t ktsn_shaper_due_excluding(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *lane);
 
 /*
  * For a caller to whom a frame takes longer than the link: what is to be sent at its time must not find it busy with

@@ -160,7 +160,7 @@ char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t
 	return page("endpoints", position, list);
 }
 
-static json_t *limits_json(const struct share_limits *limits)
+static json_t *limits_json(const struct quota_limits *limits)
 {
 	return json_pack("{sI sI sI sI sI sI sI}", "processes", (json_int_t)limits->processes, "sockets",
 			 (json_int_t)limits->sockets, "ring-memory-bytes", (json_int_t)limits->memory_bytes,
@@ -171,16 +171,16 @@ static json_t *limits_json(const struct share_limits *limits)
 
 static json_t *pod_json(const struct pod *pod)
 {
-	const struct share *share = pod->share;
+	const struct quota *quota = pod->quota;
 	int endpoints = 0;
 
 	for (const struct endpoint *e = pod->endpoints; e; e = e->next)
 		endpoints++;
 	return json_pack("{ss ss ss si sI sI sI sI so}", "identity", pod->identity, "name", pod->name, "path",
-			 pod->socket_path, "endpoints", endpoints, "processes", (json_int_t)share->processes,
-			 "sockets", (json_int_t)share->sockets, "ring-memory-bytes",
-			 (json_int_t)share->ring_bytes, "pending", (json_int_t)share_pending(share), "limits",
-			 limits_json(&share->limits));
+			 pod->socket_path, "endpoints", endpoints, "processes", (json_int_t)quota->processes,
+			 "sockets", (json_int_t)quota->sockets, "ring-memory-bytes",
+			 (json_int_t)quota->ring_bytes, "pending", (json_int_t)quota_pending(quota), "limits",
+			 limits_json(&quota->limits));
 }
 
 char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit)
@@ -318,11 +318,10 @@ char *control_reply_departures(const struct departure *records, uint32_t count, 
 	json_t *list = json_array();
 
 	for (uint32_t i = 0; i < count; i++)
-		json_array_append_new(list, json_pack("[IIIIi]", (json_int_t)records[i].sequence,
-						      (json_int_t)records[i].flow,
-						      (json_int_t)records[i].requested_tai_ns,
-						      (json_int_t)records[i].departed_tai_ns,
-						      (int)records[i].overrun));
+		json_array_append_new(
+			list, json_pack("[IIIIi]", (json_int_t)records[i].sequence,
+					(json_int_t)records[i].flow, (json_int_t)records[i].requested_tai_ns,
+					(json_int_t)records[i].departed_tai_ns, (int)records[i].overrun));
 	return text_of(json_pack("{si ss sI so}", "version", CONTROL_VERSION, "reply", "departures",
 				 "overwritten", (json_int_t)overwritten, "departures", list));
 }

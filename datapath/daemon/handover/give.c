@@ -5,7 +5,7 @@
 #include "clock.h"
 #include "handover.h"
 #include "log.h"
-#include "urgent.h"
+#include "realtime_worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -231,18 +231,18 @@ static int processes_give(struct giving *giving)
 	return err ? err : give(giving, HANDOVER_END, NULL, 0);
 }
 
-static const struct pod *pod_of(const struct node *node, const struct share *share)
+static const struct pod *pod_of(const struct node *node, const struct quota *quota)
 {
 	const struct pod *pod = node->pods;
 
-	while (pod && pod->share != share)
+	while (pod && pod->quota != quota)
 		pod = pod->next;
 	return pod;
 }
 
 static int kept_ring_give(struct giving *giving, const struct ring_charge *kept)
 {
-	const struct pod *pod = pod_of(giving->node, kept->share);
+	const struct pod *pod = pod_of(giving->node, kept->quota);
 	struct handover_kept_ring *to = &blank(giving)->kept_ring;
 
 	identity_put(to->identity, pod ? pod->identity : "");
@@ -334,7 +334,7 @@ int handover_give(struct node *node, int client_fd, int control_fd)
 	processes_settle(node);
 	err = everything_give(&giving, control_fd);
 	if (!err) {
-		urgent_do(node->urgent, rings_give, &giving);
+		realtime_worker_run(node->realtime_worker, rings_give, &giving);
 		err = giving.err;
 	}
 	if (err) {

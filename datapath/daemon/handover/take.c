@@ -5,8 +5,8 @@
 #include "clock.h"
 #include "handover.h"
 #include "log.h"
+#include "realtime_worker.h"
 #include "unix_socket.h"
-#include "urgent.h"
 
 #include <errno.h>
 #include <string.h>
@@ -124,7 +124,7 @@ static void kept_ring_take(struct taking *taking)
 	const struct handover_kept_ring *from = &taking->record.kept_ring;
 	const struct pod *pod = pod_find(taking->node, from->identity);
 
-	ring_charges_keep(&taking->node->ring_charges, pod ? pod->share : NULL, from->map_id, from->bytes);
+	ring_charges_keep(&taking->node->ring_charges, pod ? pod->quota : NULL, from->map_id, from->bytes);
 }
 
 static void waker_take(struct taking *taking, struct flow *flow, uint32_t why, size_t *next)
@@ -144,11 +144,11 @@ static void flow_wakes_take(struct taking *taking, struct flow *flow)
 	size_t next = 0;
 
 	if (from->has_alarm)
-		waker_take(taking, flow, WAKE_REPORT, &next);
+		waker_take(taking, flow, NOTIFY_REPORT, &next);
 	if (from->has_space)
-		waker_take(taking, flow, WAKE_SPACE, &next);
-	flow_wake(flow, ktsn_ring_reports_any(&taking->process->ring->consumer) ? WAKE_REPORT | WAKE_SPACE
-										: WAKE_SPACE);
+		waker_take(taking, flow, NOTIFY_SPACE, &next);
+	flow_wake(flow, ktsn_ring_reports_any(&taking->process->ring->consumer) ? NOTIFY_REPORT | NOTIFY_SPACE
+										: NOTIFY_SPACE);
 }
 
 static void flow_take(struct taking *taking)
@@ -340,7 +340,7 @@ int handover_take(struct node *node, const char *control_path, int *control_fd)
 	}
 	err = everything_take(&taking);
 	if (!err) {
-		urgent_do(node->urgent, rings_take, &taking);
+		realtime_worker_run(node->realtime_worker, rings_take, &taking);
 		err = taking.err;
 	}
 	close(taking.fd);

@@ -56,7 +56,7 @@ void frame_shape(struct loop *loop, struct packet *packet, const struct loop_rou
 		packet_drop(loop, packet, &loop->counters.drop_invalid);
 		return;
 	}
-	error = ktsn_shaper_enqueue_handed(loop->outlets[packet->outlet].shaper, share_lane(packet),
+	error = ktsn_shaper_enqueue_handed(loop->outlets[packet->outlet].shaper, quota_lane(packet),
 					   &packet->shaper, packet->handed_tai_ns, loop->round_tai_ns);
 	if (error)
 		packet_drop(loop, packet, refusal_counter(loop, error));
@@ -73,8 +73,8 @@ void packet_shape(struct loop *loop, struct packet *packet, const struct loop_ro
 static void packet_route(struct loop *loop, struct packet *packet, struct loop_destination *destination)
 {
 	/* None overtakes those that still wait. */
-	if (destination->parked_first) {
-		park(loop, destination, packet);
+	if (destination->pending_first) {
+		pending_add(loop, destination, packet);
 		return;
 	}
 	switch (destination->route.state) {
@@ -82,7 +82,7 @@ static void packet_route(struct loop *loop, struct packet *packet, struct loop_d
 		packet_shape(loop, packet, &destination->route);
 		break;
 	case DESTINATION_RESOLVING:
-		park(loop, destination, packet);
+		pending_add(loop, destination, packet);
 		break;
 	case DESTINATION_UNREACHABLE:
 		packet_drop(loop, packet, &loop->counters.drop_unresolved);
@@ -180,7 +180,7 @@ static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime
 static bool beyond_horizon(const struct loop_ring *ring, int64_t txtime_tai_ns, int64_t now_tai_ns)
 {
 	return txtime_tai_ns - now_tai_ns >
-	       atomic_load_explicit(&ring->share->horizon_ns, memory_order_relaxed);
+	       atomic_load_explicit(&ring->quota->horizon_ns, memory_order_relaxed);
 }
 
 uint32_t destination_frames(const struct loop_destination *destination)
@@ -190,12 +190,12 @@ uint32_t destination_frames(const struct loop_destination *destination)
 
 /* Either all copies have room or the message waits, at the front of its ring. If it is more than there can ever be room for,
  * the copies that are too many are dropped. */
-static bool room_for(const struct loop *loop, struct share *share, const struct loop_destination *destination)
+static bool room_for(const struct loop *loop, struct quota *quota, const struct loop_destination *destination)
 {
 	uint32_t frames = destination_frames(destination);
 
-	share->wanted = frames > 1 && frames > share_room(loop, share) && loop_pending(loop) ? frames : 0;
-	return share->wanted == 0;
+	quota->wanted = frames > 1 && frames > quota_room(loop, quota) && loop_pending(loop) ? frames : 0;
+	return quota->wanted == 0;
 }
 
 /*
@@ -226,7 +226,7 @@ int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 		message_reject(loop, ring, taken, destination, &loop->counters.drop_horizon);
 		return 0;
 	}
-	if (!room_for(loop, ring->share, destination))
+	if (!room_for(loop, ring->quota, destination))
 		return -EAGAIN;
 	packet = packet_alloc(loop);
 	if (!packet)
@@ -246,7 +246,7 @@ int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 	clocks_packet_held(loop, packet);
 	packet->flow->packets++;
 	destination->packets++;
-	share_pending_add(loop, ring->share, 1);
+	quota_pending_add(loop, ring->quota, 1);
 	counter_add(&packet->flow->counters.taken, 1);
 	loop_pending_add(loop, 1);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);

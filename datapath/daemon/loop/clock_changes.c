@@ -61,7 +61,7 @@ static void all_move(struct loop *loop, const int64_t moved_ns[KTSN_CLOCKS])
 	while (taken) {
 		struct packet *next = taken->next;
 
-		ktsn_shaper_requeue(loop->outlets[taken->outlet].shaper, share_lane(taken), &taken->shaper,
+		ktsn_shaper_requeue(loop->outlets[taken->outlet].shaper, quota_lane(taken), &taken->shaper,
 				    loop->round_tai_ns);
 		taken = next;
 	}

@@ -19,7 +19,7 @@ enum loop_command_type {
 	COMMAND_GATES,              /* gates: from now on; those before are retired */
 	COMMAND_CLASSES,            /* classes */
 	COMMAND_STRATEGY,           /* strategy */
-	COMMAND_LIMITS,             /* of shares have changed: what they hold back may go */
+	COMMAND_LIMITS,             /* of quotas have changed: what they hold back may go */
 };
 
 struct loop_command {
@@ -29,7 +29,7 @@ struct loop_command {
 	struct loop_flow *flow;
 	struct loop_destination *destination;
 	struct loop_route route;
-	struct loop_copies *copies;
+	struct loop_replication *copies;
 	struct loop_gates *gates;
 	struct loop_classes classes;
 	enum ktsn_strategy strategy;

@@ -70,7 +70,7 @@ static void copy_make(struct loop *loop, struct packet *message)
 
 	loop->promised--;
 	if (!copy) {
-		share_pending_add(loop, message->flow->ring->share, (uint32_t)-1);
+		quota_pending_add(loop, message->flow->ring->quota, (uint32_t)-1);
 		copies_unroom(loop, 1);
 		return;
 	}
@@ -86,36 +86,36 @@ static void first_make(struct loop *loop, struct packet *message)
 	const struct loop_route route = message->copies->routes[0];
 
 	message->copies->messages--;
-	copies_retire_if_done(loop, message->copies);
+	replication_retire_if_done(loop, message->copies);
 	memmove(payload_place(message, &route), message->payload, message->payload_bytes);
 	frame_shape(loop, message, &route);
 }
 
 /* ---- in turns ---- */
 
-static void spreading_add(struct loop *loop, struct share *share, struct packet *message)
+static void spreading_add(struct loop *loop, struct quota *quota, struct packet *message)
 {
 	message->next = NULL;
-	if (share->spreading_first) {
-		share->spreading_last->next = message;
+	if (quota->spreading_first) {
+		quota->spreading_last->next = message;
 	} else {
-		share->spreading_first = message;
-		circle_add(&loop->spreading, &share->spreading);
+		quota->spreading_first = message;
+		ring_list_add(&loop->spreading, &quota->spreading);
 	}
-	share->spreading_last = message;
+	quota->spreading_last = message;
 }
 
-static void spreading_remove_first(struct loop *loop, struct share *share)
+static void spreading_remove_first(struct loop *loop, struct quota *quota)
 {
-	share->spreading_first = share->spreading_first->next;
-	if (!share->spreading_first)
-		circle_remove(&loop->spreading, &share->spreading);
+	quota->spreading_first = quota->spreading_first->next;
+	if (!quota->spreading_first)
+		ring_list_remove(&loop->spreading, &quota->spreading);
 }
 
 void copies_begin(struct loop *loop, struct packet *message)
 {
-	struct loop_copies *copies = message->destination->copies;
-	struct share *share = message->flow->ring->share;
+	struct loop_replication *copies = message->destination->copies;
+	struct quota *quota = message->flow->ring->quota;
 	uint32_t more = copies->count - 1, room;
 
 	message->message = message;
@@ -126,31 +126,31 @@ void copies_begin(struct loop *loop, struct packet *message)
 		return;
 	}
 	/* To the pod's rate each copy is a message. */
-	share_rate_charge(&share->messages, more, loop->round_tai_ns);
+	quota_rate_charge(&quota->messages, more, loop->round_tai_ns);
 	/* More than there can ever be room for are dropped. */
-	room = share_room(loop, share);
+	room = quota_room(loop, quota);
 	message->copies_unmade = more < room ? more : room;
 	copies_unroom(loop, more - message->copies_unmade);
 	loop->promised += message->copies_unmade;
-	share_pending_add(loop, share, message->copies_unmade);
+	quota_pending_add(loop, quota, message->copies_unmade);
 	message->copies = copies;
 	copies->messages++;
 	message->payload = payload_of(message);
-	spreading_add(loop, share, message);
+	spreading_add(loop, quota, message);
 }
 
 /* A pod has its turn, for one copy of its first message. */
 static void turn_make(struct loop *loop)
 {
-	struct share *share = container_of(loop->spreading, struct share, spreading);
-	struct packet *message = share->spreading_first;
+	struct quota *quota = container_of(loop->spreading, struct quota, spreading);
+	struct packet *message = quota->spreading_first;
 
-	loop->spreading = share->spreading.next;
+	loop->spreading = quota->spreading.next;
 	if (message->copies_unmade) {
 		copy_make(loop, message);
 		return;
 	}
-	spreading_remove_first(loop, share);
+	spreading_remove_first(loop, quota);
 	first_make(loop, message);
 }
 
@@ -160,7 +160,7 @@ static bool turns_may_go_on(struct loop *loop, uint32_t made)
 	if (made % TAKE_AT_ONCE || !made)
 		return true;
 	return made < SPREAD_AT_ONCE &&
-	       !departure_calls(loop, container_of(loop->spreading, const struct share, spreading));
+	       !departure_calls(loop, container_of(loop->spreading, const struct quota, spreading));
 }
 
 void copies_go_on(struct loop *loop)
@@ -168,7 +168,7 @@ void copies_go_on(struct loop *loop)
 	for (uint32_t made = 0; loop->spreading && turns_may_go_on(loop, made); made++)
 		turn_make(loop);
 	if (loop->spreading)
-		share_wake_by(loop, loop->round_tai_ns);
+		quota_wake_by(loop, loop->round_tai_ns);
 }
 
 void copy_sent(struct loop *loop, struct packet *copy, _Atomic uint64_t *lateness, int64_t departed_tai_ns)

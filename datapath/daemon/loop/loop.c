@@ -115,8 +115,8 @@ static int events_create(struct loop *loop)
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	loop->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	loop->retired_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	loop->wakes_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (loop->epoll_fd < 0 || loop->kick_fd < 0 || loop->retired_fd < 0 || loop->wakes_fd < 0)
+	loop->notifications_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (loop->epoll_fd < 0 || loop->kick_fd < 0 || loop->retired_fd < 0 || loop->notifications_fd < 0)
 		return -errno;
 	return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->kick_fd, &kick) ? -errno : 0;
 }
@@ -129,8 +129,8 @@ static void loop_free(struct loop *loop)
 		close(loop->kick_fd);
 	if (loop->retired_fd >= 0)
 		close(loop->retired_fd);
-	if (loop->wakes_fd >= 0)
-		close(loop->wakes_fd);
+	if (loop->notifications_fd >= 0)
+		close(loop->notifications_fd);
 	/* A shaper begins where its memory begins. */
 	for (int i = 0; i < OUTLETS; i++)
 		free(loop->outlets[i].shaper);
@@ -158,11 +158,11 @@ int loop_create(struct loop **created, const struct loop_config *config)
 		return -ENOMEM;
 	loop->config = *config;
 	ktsn_txtime_queue_init(&loop->expectations);
-	loop->share_next_tai_ns = loop->unmute_tai_ns = KTSN_SHAPER_NEVER;
+	loop->quota_next_tai_ns = loop->unmute_tai_ns = KTSN_SHAPER_NEVER;
 	loop->strategy = config->strategy;
 	loop->classes = loop_classes_default();
 	loop->lead_ns = config->spin_ns;
-	loop->epoll_fd = loop->kick_fd = loop->retired_fd = loop->wakes_fd = -1;
+	loop->epoll_fd = loop->kick_fd = loop->retired_fd = loop->notifications_fd = -1;
 	err = outlets_create(loop);
 	if (!err)
 		err = packets_create(loop);

@@ -73,11 +73,11 @@ bool loop_commands_passed(const struct loop *loop, uint32_t mark);
 struct loop_object *loop_retired(struct loop *loop);
 int loop_retired_fd(const struct loop *loop);
 
-/* Flows whose applications are to be woken, the last first: each with WAKE_... in `wake`, to be read and cleared
+/* Flows whose applications are to be woken, the last first: each with NOTIFY_... in `notify`, to be read and cleared
  * before it is served (it may come again at once). Readable when there are any. They stay valid until they are
  * freed, which only the caller does. */
-struct loop_flow *loop_wakes(struct loop *loop);
-int loop_wakes_fd(const struct loop *loop);
+struct loop_flow *loop_notifications(struct loop *loop);
+int loop_notifications_fd(const struct loop *loop);
 
 const struct counters *loop_counters(const struct loop *loop);
 /* What rings cost, whatever is in them: looks into them, and thresholds of doorbells written. Any thread. */

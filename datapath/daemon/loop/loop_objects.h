@@ -11,9 +11,9 @@
 
 #include "counters.h"
 #include "frame.h"
+#include "quota.h"
 #include "ring_consumer.h"
 #include "shaper.h"
-#include "share.h"
 #include "txtime_queue.h"
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ enum {
 	LOOP_COPIES_MAX = 64, /* of one message; no more than there are packets at least (--packets) */
 };
 
-enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION, LOOP_GATES, LOOP_COPIES };
+enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION, LOOP_GATES, LOOP_REPLICATION };
 
 /* What can be retired. `owner` is the control thread's own. */
 struct loop_object {
@@ -55,7 +55,7 @@ struct loop_route {
 /* Where the copies of a message go that goes to several. Immutable; replaced as a whole by DESTINATION_UPDATE, and
  * retired when no message needs it any more. The destination's own route says what they have in common: state, inner path,
  * longest payload. */
-struct loop_copies {
+struct loop_replication {
 	struct loop_object object;
 	uint32_t messages; /* whose copies are being made */
 	bool replaced;
@@ -70,14 +70,14 @@ struct loop_destination {
 	struct loop_flow *flow;
 	struct loop_ring *ring;
 	struct loop_route route;
-	struct loop_copies *copies; /* NULL: it goes to one */
+	struct loop_replication *copies; /* NULL: it goes to one */
 	uint8_t priority; /* SO_PRIORITY & 15; as the source address, what it was when this was made */
 	uint32_t packets; /* messages held */
-	struct packet *parked_first; /* messages that wait for RESOLVED, or behind such, in order */
-	struct packet *parked_last;
-	uint32_t parked_count;
-	struct circle_link unparking; /* among those of its share whose messages need not wait any more */
-	bool is_unparking;
+	struct packet *pending_first; /* messages that wait for RESOLVED, or behind such, in order */
+	struct packet *pending_last;
+	uint32_t pending_count;
+	struct ring_list_link releasing; /* among those of its quota whose messages need not wait any more */
+	bool is_releasing;
 	bool closing; /* closed once what is in the ring has been taken */
 	bool closed;
 	bool retired;
@@ -96,7 +96,7 @@ struct expectation {
 };
 
 /* As on the application socket. */
-enum { WAKE_REPORT = 1, WAKE_SPACE = 2 };
+enum { NOTIFY_REPORT = 1, NOTIFY_SPACE = 2 };
 
 struct loop_flow {
 	struct loop_object object;
@@ -105,10 +105,11 @@ struct loop_flow {
 	uint64_t burst;      /* the last in which one of its messages was: there is one in each */
 	uint32_t burst_slot; /* of that message, all of whose copies may be in it */
 	enum ktsn_clock clock;
-	bool deadline;         /* SOF_TXTIME_DEADLINE_MODE */
-	bool report;           /* SOF_TXTIME_REPORT_ERRORS */
-	_Atomic uint32_t wake; /* WAKE_...: why its application is to be woken; 0: it is not in the list */
-	struct loop_flow *wake_next;
+	bool deadline; /* SOF_TXTIME_DEADLINE_MODE */
+	bool report;   /* SOF_TXTIME_REPORT_ERRORS */
+	_Atomic uint32_t
+		notify; /* NOTIFY_...: why its application is to be woken; 0: it is not in the list */
+	struct loop_flow *notify_next;
 	uint16_t
 		ipv4_id; /* of the next message that may be fragmented; begins at random, as a socket's of the kernel */
 	uint32_t packets; /* messages held */
@@ -138,7 +139,7 @@ struct loop_classes {
 struct loop_ring {
 	struct loop_object object;
 	struct ktsn_ring_consumer consumer;
-	struct share *share; /* of the pod whose process has it */
+	struct quota *quota; /* of the pod whose process has it */
 	int doorbell_set_fd; /* what its doorbell is in (doorbells.h); -1: not known yet */
 	bool opened;         /* by RING_OPEN; nothing is taken before */
 	uint32_t uncertain;  /* slots that were departing when another ktsnd ended; counted by RING_OPEN */
@@ -146,11 +147,11 @@ struct loop_ring {
 	bool closing;        /* nothing new comes; closed once what is in it has been taken */
 	bool closed;
 	bool retired;
-	uint32_t busy;            /* being taken from: must not be retired under the taker's feet */
-	bool backlog;             /* messages were left in it */
-	bool watched;             /* to be looked into */
-	struct circle_link watch; /* among those of its share */
-	struct circle_link mute;  /* among those whose doorbell is not listened to */
+	uint32_t busy;               /* being taken from: must not be retired under the taker's feet */
+	bool backlog;                /* messages were left in it */
+	bool watched;                /* to be looked into */
+	struct ring_list_link watch; /* among those of its quota */
+	struct ring_list_link mute;  /* among those whose doorbell is not listened to */
 	bool muted;
 	uint32_t expectations;               /* queued ones of its flows, so the ring must not be freed */
 	struct ktsn_shaper_packet *expected; /* a heap of them, by their `of_ring` */

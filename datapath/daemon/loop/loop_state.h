@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loop's own state, shared by the files that make up the loop and by nothing else:
- * loop.c (the loop itself, its thread), loop_take.c, loop_accept.c, loop_parked.c, loop_packet.c, loop_send.c, loop_wait.c, loop_watch.c,
+ * loop.c (the loop itself, its thread), loop_take.c, loop_accept.c, loop_pending_messages.c, loop_packet.c, loop_send.c, loop_wait.c, loop_watch.c,
  * loop_commands.c, loop_trace.c, loop_report.c, loop_copies.c, loop_clock.c. Loop thread only, but for what says
  * otherwise.
  */
@@ -22,7 +22,7 @@ enum outlet_id {
 	OUTLET_BRIDGE, /* to pods of this node: the gates are not theirs, and the link takes no time */
 	OUTLETS,
 };
-static_assert(OUTLETS == (int)SHARE_LANES, "a pod has a lane at each outlet");
+static_assert(OUTLETS == (int)QUOTA_LANES, "a pod has a lane at each outlet");
 
 /* A message between ring and port. */
 struct packet {
@@ -46,15 +46,15 @@ struct packet {
 	bool held;           /* of a message, and not in the pool */
 	bool overrun;        /* it, or a copy of it, was on the link when its gate shut */
 	bool reported;       /* its slot is the application's, as a report */
-	struct packet *next; /* in the pool, or parked at a destination */
+	struct packet *next; /* in the pool, or pending at a destination */
 
 	struct packet
 		*message; /* whose copy it is, itself if it is the first; NULL: the message goes to one */
 	/* Of the first copy: */
-	struct loop_copies *copies; /* where they go */
-	const uint8_t *payload;     /* in its frame, until the copies are made */
-	uint32_t copies_unmade;     /* beside the first; packets are promised for them */
-	uint32_t copies_left;       /* that have neither left nor been dropped */
+	struct loop_replication *copies; /* where they go */
+	const uint8_t *payload;          /* in its frame, until the copies are made */
+	uint32_t copies_unmade;          /* beside the first; packets are promised for them */
+	uint32_t copies_left;            /* that have neither left nor been dropped */
 	uint32_t copies_sent;
 	_Atomic uint64_t *outcome; /* what the message will count as */
 	int64_t departed_tai_ns;   /* of the last copy */
@@ -83,15 +83,15 @@ struct loop {
 	bool yielded;             /* something late has waited, and nothing late has been sent since */
 	bool memory_short;        /* a message waits in a ring for a packet or a frame */
 	uint32_t packets_free_count;
-	struct share *shares_open; /* those with rings */
-	uint32_t shares_open_count;
+	struct quota *quotas_open; /* those with rings */
+	uint32_t quotas_open_count;
 	uint32_t reserve;       /* of each pod */
 	uint32_t reserved_free; /* what is left of all reserves, also of pods to come */
-	struct circle_link
-		*unparking; /* shares with messages that waited for an address (loop/parked.c); NULL: none */
+	struct ring_list_link
+		*releasing; /* quotas with messages that waited for an address (loop/pending.c); NULL: none */
 	uint32_t released;  /* of those messages: they wait for room, or their turn */
-	struct circle_link
-		*spreading; /* shares with messages whose copies are being made (loop/copies.c); NULL: none */
+	struct ring_list_link
+		*spreading; /* quotas with messages whose copies are being made (loop/copies.c); NULL: none */
 	uint32_t promised;  /* packets, for those copies */
 	uint32_t parted;    /* messages of which some copies have left and others have not */
 	int64_t take_began_tai_ns; /* of this round of taking */
@@ -104,8 +104,9 @@ struct loop {
 	uint32_t foreign_packets;          /* held for flows whose clock is not TAI */
 	struct clock_offsets held_offsets; /* by which these have their times */
 
-	struct circle_link *watched; /* shares with rings to look into, whose turn it is next; NULL: none */
-	uint32_t watched_shares;
+	struct ring_list_link
+		*watched; /* quotas with rings to look into, whose turn it is next; NULL: none */
+	uint32_t watched_quotas;
 	_Atomic uint64_t looks;         /* into rings */
 	_Atomic uint64_t doorbells_set; /* thresholds written */
 
@@ -116,11 +117,11 @@ struct loop {
 	int64_t warm_up_ns;        /* how long that takes */
 	int64_t slept_tai_ns;      /* when the loop slept last */
 	int64_t lead_ns;           /* awake this long before an event; learnt (loop/wait.c) */
-	int64_t share_next_tai_ns; /* when a pod's rate allows for more again; KTSN_SHAPER_NEVER: none is at it */
-	struct circle_link *muted; /* rings whose doorbells came too often, */
-	uint32_t muted_count;      /* and how many; */
-	uint32_t unmute_left;      /* so many of the first are being listened to again */
-	int64_t unmute_tai_ns;     /* when they are */
+	int64_t quota_next_tai_ns; /* when a pod's rate allows for more again; KTSN_SHAPER_NEVER: none is at it */
+	struct ring_list_link *muted; /* rings whose doorbells came too often, */
+	uint32_t muted_count;         /* and how many; */
+	uint32_t unmute_left;         /* so many of the first are being listened to again */
+	int64_t unmute_tai_ns;        /* when they are */
 	int64_t last_tai_ns;   /* when the last round began: the clock is set back when the next is earlier */
 	int64_t asleep_tai_ns; /* since when the rings have not been looked at; a message whose time was later
 				* than this found ktsnd asleep. INT64_MAX: the application woke it */
@@ -129,8 +130,8 @@ struct loop {
 	struct commands commands;
 	_Atomic(struct loop_object *) retired;
 	int retired_fd;
-	_Atomic(struct loop_flow *) wakes; /* whose applications are to be woken */
-	int wakes_fd;
+	_Atomic(struct loop_flow *) notifications; /* whose applications are to be woken */
+	int notifications_fd;
 	_Atomic bool link_down;
 	_Atomic bool stop;
 	_Atomic bool pause;
@@ -155,7 +156,7 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring);
 enum { TAKE_AT_ONCE = 8 };
 /* Whether so little is left until a departure that taking more of a pod would delay it, or commands have waited for long.
  * One of the same pod that is late already waits a little more: an earlier message may still be in a ring. */
-bool departure_calls(struct loop *loop, const struct share *share);
+bool departure_calls(struct loop *loop, const struct quota *quota);
 
 /* loop_accept.c: ring -> frame -> shaper */
 /* Makes a packet of a message, on its way to the shaper, or rejects it. 0; -EAGAIN: its pod has as much as it may; -ENOBUFS:
@@ -171,12 +172,12 @@ void frame_shape(struct loop *loop, struct packet *packet, const struct loop_rou
 /* How many packets it takes to send a message there. */
 uint32_t destination_frames(const struct loop_destination *destination);
 
-/* loop_parked.c: messages that wait for an address */
-void park(struct loop *loop, struct loop_destination *destination, struct packet *packet);
+/* loop_pending_messages.c: messages that wait for an address */
+void pending_add(struct loop *loop, struct loop_destination *destination, struct packet *packet);
 /* It is in another state: what waited there has its turns, or waits again. */
-void parked_follow(struct loop *loop, struct loop_destination *destination);
+void pending_follow(struct loop *loop, struct loop_destination *destination);
 /* Some of what waited, for an address or then for room, goes on. */
-void parked_go_on(struct loop *loop);
+void pending_release(struct loop *loop);
 
 /* loop_packet.c: a packet from the pool until it is back there */
 /* With a frame; NULL when there is none left. */
@@ -234,26 +235,26 @@ bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_ro
 		 uint32_t payload_bytes, const _Atomic uint64_t *reason);
 /* Slots were given back to a ring: its sockets that wait for that in poll or epoll. */
 void space_announce(struct loop *loop, struct loop_ring *ring);
-void wake_push(struct loop *loop, struct loop_flow *flow, uint32_t why);
+void notification_push(struct loop *loop, struct loop_flow *flow, uint32_t why);
 
-/* loop_shares.c: what a pod may have of the loop */
+/* loop_quotas.c: what a pod may have of the loop */
 /* How many packets more a pod may have; whether those are too few for what it waits for. When there is none left at
  * all, that is a shortage of memory. */
-uint32_t share_room(const struct loop *loop, const struct share *share);
-bool share_full(const struct loop *loop, const struct share *share);
+uint32_t quota_room(const struct loop *loop, const struct quota *quota);
+bool quota_full(const struct loop *loop, const struct quota *quota);
 /* What is left of its reserve. */
-static inline uint32_t share_reserve_free(const struct loop *loop, const struct share *share)
+static inline uint32_t quota_reserve_free(const struct loop *loop, const struct quota *quota)
 {
-	uint32_t pending = share_pending(share);
+	uint32_t pending = quota_pending(quota);
 
 	return pending < loop->reserve ? loop->reserve - pending : 0;
 }
 /* It has so many packets more; negative numbers wrap. One writer: no read-modify-write needed. */
-static inline void share_pending_add(struct loop *loop, struct share *share, uint32_t count)
+static inline void quota_pending_add(struct loop *loop, struct quota *quota, uint32_t count)
 {
-	loop->reserved_free -= share_reserve_free(loop, share);
-	atomic_store_explicit(&share->pending, share_pending(share) + count, memory_order_relaxed);
-	loop->reserved_free += share_reserve_free(loop, share);
+	loop->reserved_free -= quota_reserve_free(loop, quota);
+	atomic_store_explicit(&quota->pending, quota_pending(quota) + count, memory_order_relaxed);
+	loop->reserved_free += quota_reserve_free(loop, quota);
 }
 /* The same of all messages. */
 static inline void loop_pending_add(struct loop *loop, uint32_t count)
@@ -263,28 +264,28 @@ static inline void loop_pending_add(struct loop *loop, uint32_t count)
 			      memory_order_relaxed);
 }
 /* It has a ring more, or less: with the first and the last, reserves change. */
-void share_ring_opened(struct loop *loop, struct share *share);
-void share_ring_retired(struct loop *loop, struct share *share);
+void quota_ring_opened(struct loop *loop, struct quota *quota);
+void quota_ring_retired(struct loop *loop, struct quota *quota);
 /* The loop does not sleep beyond that. */
-void share_wake_by(struct loop *loop, int64_t tai_ns);
+void quota_wake_by(struct loop *loop, int64_t tai_ns);
 /* Whether nothing more may be taken of a pod now; remembers when it may again. */
-bool share_holds(struct loop *loop, struct share *share, int64_t now_tai_ns);
+bool quota_holds(struct loop *loop, struct quota *quota, int64_t now_tai_ns);
 /* Whether that is so, without asking for anything. */
-bool share_shut(const struct loop *loop, const struct share *share, int64_t now_tai_ns);
+bool quota_shut(const struct loop *loop, const struct quota *quota, int64_t now_tai_ns);
 /* Where its packets wait. */
-struct ktsn_shaper_lane *share_lane(const struct packet *packet);
+struct ktsn_shaper_lane *quota_lane(const struct packet *packet);
 /* Whether the loop hears the ring's doorbell. */
 void doorbell_listen(const struct loop *loop, struct loop_ring *ring, bool listen);
 /* A doorbell rang. One that rings too often is not listened to for a while. */
-void share_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_ns);
+void quota_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_ns);
 /* Listens again, if it is time. */
-void shares_unmute(struct loop *loop, int64_t now_tai_ns);
+void quotas_unmute(struct loop *loop, int64_t now_tai_ns);
 /* A ring ends. */
-void share_forget(struct loop *loop, struct loop_ring *ring);
+void quota_forget(struct loop *loop, struct loop_ring *ring);
 /* The clock was set back: times that were waited for are void. */
-void shares_clock_set_back(struct loop *loop);
+void quotas_clock_set_back(struct loop *loop);
 /* When any of that changes by itself. */
-int64_t shares_next(const struct loop *loop);
+int64_t quotas_next(const struct loop *loop);
 
 /* loop_send.c: shaper -> port */
 void loop_send(struct loop *loop);
@@ -318,12 +319,12 @@ int64_t watch_next(const struct loop *loop, int64_t now_tai_ns);
 /* The ring is to be looked into in this round or the next. */
 void watch_ring(struct loop *loop, struct loop_ring *ring);
 /* Whose turn it is; there must be one. */
-const struct share *watch_share(const struct loop *loop);
-/* The next in turn of those to look into, of the share in turn, which is then the last. There must be one. */
+const struct quota *watch_quota(const struct loop *loop);
+/* The next in turn of those to look into, of the quota in turn, which is then the last. There must be one. */
 struct loop_ring *watch_turn(struct loop *loop);
 /* It was looked into; `backlog`: not all was taken. */
 void watch_looked(struct loop *loop, struct loop_ring *ring, bool backlog);
-/* Whether there is a ring to look into that its share allows to be taken from. */
+/* Whether there is a ring to look into that its quota allows to be taken from. */
 bool watch_ready(const struct loop *loop, int64_t now_tai_ns);
 void watch_end(struct loop *loop, struct loop_ring *ring);
 
@@ -337,7 +338,7 @@ struct loop_destination *destination_announced(struct loop *loop, const struct l
 void destination_retire_if_done(struct loop *loop, struct loop_destination *destination);
 void flow_retire_if_done(struct loop *loop, struct loop_flow *flow);
 /* Nothing needs them any more: they were replaced, and no message's copies are being made of them. */
-void copies_retire_if_done(struct loop *loop, struct loop_copies *copies);
+void replication_retire_if_done(struct loop *loop, struct loop_replication *copies);
 /* Closes a ring out of which everything has been taken. */
 void ring_end(struct loop *loop, struct loop_ring *ring);
 void ring_retire_if_done(struct loop *loop, struct loop_ring *ring);

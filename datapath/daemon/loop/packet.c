@@ -61,7 +61,7 @@ void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 {
 	if (!frame_sent)
 		ktsn_port_frame_free(loop->config.port, &packet->frame);
-	share_pending_add(loop, packet->flow->ring->share, (uint32_t)-1);
+	quota_pending_add(loop, packet->flow->ring->quota, (uint32_t)-1);
 	if (packet->message)
 		packet = copy_finish(loop, packet);
 	if (packet)

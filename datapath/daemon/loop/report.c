@@ -19,35 +19,35 @@ static uint8_t code_of(const struct loop *loop, const _Atomic uint64_t *reason)
 	return SO_EE_CODE_TXTIME_MISSED;
 }
 
-void wake_push(struct loop *loop, struct loop_flow *flow, uint32_t why)
+void notification_push(struct loop *loop, struct loop_flow *flow, uint32_t why)
 {
 	struct loop_flow *top;
 	uint64_t one = 1;
 
 	/* Release: who sees why sees what is told. */
-	if (atomic_fetch_or_explicit(&flow->wake, why, memory_order_release))
+	if (atomic_fetch_or_explicit(&flow->notify, why, memory_order_release))
 		return; /* it waits for the control thread already */
-	top = atomic_load_explicit(&loop->wakes, memory_order_relaxed);
+	top = atomic_load_explicit(&loop->notifications, memory_order_relaxed);
 	do
-		flow->wake_next = top;
-	while (!atomic_compare_exchange_weak_explicit(&loop->wakes, &top, flow, memory_order_release,
+		flow->notify_next = top;
+	while (!atomic_compare_exchange_weak_explicit(&loop->notifications, &top, flow, memory_order_release,
 						      memory_order_relaxed));
 	if (!top)
-		(void)!write(loop->wakes_fd, &one, sizeof(one));
+		(void)!write(loop->notifications_fd, &one, sizeof(one));
 }
 
-struct loop_flow *loop_wakes(struct loop *loop)
+struct loop_flow *loop_notifications(struct loop *loop)
 {
 	uint64_t count;
 
 	/* Cleared first: what is pushed after the look makes it readable again. */
-	(void)!read(loop->wakes_fd, &count, sizeof(count));
-	return atomic_exchange_explicit(&loop->wakes, NULL, memory_order_acquire);
+	(void)!read(loop->notifications_fd, &count, sizeof(count));
+	return atomic_exchange_explicit(&loop->notifications, NULL, memory_order_acquire);
 }
 
-int loop_wakes_fd(const struct loop *loop)
+int loop_notifications_fd(const struct loop *loop)
 {
-	return loop->wakes_fd;
+	return loop->notifications_fd;
 }
 
 /* The headers are built where the application sees them: they go nowhere from there. */
@@ -79,7 +79,7 @@ bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_ro
 		return false;
 	ktsn_ring_report(&ring->consumer, slot, code_of(loop, reason), (size_t)headers_bytes);
 	counter_add(&loop->counters.reports, 1);
-	wake_push(loop, flow, WAKE_REPORT);
+	notification_push(loop, flow, NOTIFY_REPORT);
 	return true;
 }
 
@@ -93,7 +93,7 @@ void space_announce(struct loop *loop, struct loop_ring *ring)
 				ring->flows[w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(bits)];
 
 			if (flow)
-				wake_push(loop, flow, WAKE_SPACE);
+				notification_push(loop, flow, NOTIFY_SPACE);
 		}
 	}
 }

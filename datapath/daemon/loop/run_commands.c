@@ -37,7 +37,7 @@ void ring_retire_if_done(struct loop *loop, struct loop_ring *ring)
 	ring->retired = true;
 	/* One that was handed back and closed before it was resumed was never among those of its pod. */
 	if (ring->opened)
-		share_ring_retired(loop, ring->share);
+		quota_ring_retired(loop, ring->quota);
 	retire(loop, &ring->object);
 }
 
@@ -45,7 +45,7 @@ static void ring_open(struct loop *loop, struct loop_ring *ring)
 {
 	doorbell_listen(loop, ring, true);
 	ring->opened = true;
-	share_ring_opened(loop, ring->share);
+	quota_ring_opened(loop, ring->quota);
 	ring->threshold_tai_ns = KTSN_SHAPER_NEVER; /* so the memory says */
 	counter_add(&loop->counters.uncertain, ring->uncertain);
 	/* One that was handed back holds messages already. */
@@ -150,25 +150,26 @@ void closings_end(struct loop *loop, struct loop_ring *ring)
 			flow_end(loop, ring, i);
 }
 
-void copies_retire_if_done(struct loop *loop, struct loop_copies *copies)
+void replication_retire_if_done(struct loop *loop, struct loop_replication *copies)
 {
 	if (copies->replaced && !copies->messages)
 		retire(loop, &copies->object);
 }
 
-static void copies_take(struct loop *loop, struct loop_destination *destination, struct loop_copies *copies)
+static void copies_take(struct loop *loop, struct loop_destination *destination,
+			struct loop_replication *copies)
 {
-	struct loop_copies *before = destination->copies;
+	struct loop_replication *before = destination->copies;
 
 	destination->copies = copies;
 	if (!before)
 		return;
 	before->replaced = true;
-	copies_retire_if_done(loop, before);
+	replication_retire_if_done(loop, before);
 }
 
 static void destination_update(struct loop *loop, struct loop_destination *destination,
-			       const struct loop_route *route, struct loop_copies *copies)
+			       const struct loop_route *route, struct loop_replication *copies)
 {
 	if (destination->retired) {
 		if (copies)
@@ -178,7 +179,7 @@ static void destination_update(struct loop *loop, struct loop_destination *desti
 	destination->route = *route;
 	if (copies)
 		copies_take(loop, destination, copies);
-	parked_follow(loop, destination);
+	pending_follow(loop, destination);
 }
 
 static void gates_take(struct loop *loop, struct loop_gates *gates)
@@ -231,7 +232,7 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		watch_forget(loop);
 		break;
 	case COMMAND_LIMITS:
-		share_wake_by(loop, clock_tai_ns());
+		quota_wake_by(loop, clock_tai_ns());
 		break;
 	}
 }

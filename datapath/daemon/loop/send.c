@@ -16,7 +16,7 @@ enum {
 	/* Rounds are over in microseconds. */
 	LONG_ROUND_NS = 1000000,
 	/* Messages of one pod that the port is given at a time. */
-	BURST_OF_SHARE = 4,
+	BURST_OF_QUOTA = 4,
 };
 
 static int64_t outlet_next(const struct outlet *outlet, int64_t now_tai_ns)
@@ -53,20 +53,20 @@ static _Atomic uint64_t *verdict_counter(struct loop *loop, enum ktsn_verdict ve
  * of a pod: what comes due meanwhile waits until the port has them all. */
 static bool burst_may_have(const struct loop *loop, const struct packet *packet)
 {
-	const struct share *share = packet->flow->ring->share;
+	const struct quota *quota = packet->flow->ring->quota;
 
 	return (packet->flow->burst != loop->bursts || packet->flow->burst_slot == packet->slot) &&
-	       (share->burst != loop->bursts || share->burst_count < BURST_OF_SHARE);
+	       (quota->burst != loop->bursts || quota->burst_count < BURST_OF_QUOTA);
 }
 
 static void burst_note(const struct loop *loop, const struct packet *packet)
 {
-	struct share *share = packet->flow->ring->share;
+	struct quota *quota = packet->flow->ring->quota;
 
 	packet->flow->burst = loop->bursts;
 	packet->flow->burst_slot = packet->slot;
-	share->burst_count = share->burst == loop->bursts ? share->burst_count + 1 : 1;
-	share->burst = loop->bursts;
+	quota->burst_count = quota->burst == loop->bursts ? quota->burst_count + 1 : 1;
+	quota->burst = loop->bursts;
 }
 
 /* At most so many, drops included: they take their time too. *dropped is how many were. */
@@ -181,7 +181,7 @@ static void packet_refused(struct loop *loop, struct packet *packet, int64_t now
 		return;
 	}
 	packet->late_reason = LATE_PORT;
-	ktsn_shaper_requeue(loop->outlets[packet->outlet].shaper, share_lane(packet), &packet->shaper,
+	ktsn_shaper_requeue(loop->outlets[packet->outlet].shaper, quota_lane(packet), &packet->shaper,
 			    now_tai_ns);
 }
 

@@ -18,10 +18,10 @@ enum {
 };
 
 /* Whether something of another pod is due, or nearly, and cannot be waiting for anything else. */
-static bool others_call(const struct loop *loop, const struct share *share)
+static bool others_call(const struct loop *loop, const struct quota *quota)
 {
 	for (int i = 0; i < OUTLETS; i++) {
-		int64_t due_tai_ns = ktsn_shaper_due_beside(loop->outlets[i].shaper, share->lanes[i]);
+		int64_t due_tai_ns = ktsn_shaper_due_excluding(loop->outlets[i].shaper, quota->lanes[i]);
 
 		if (due_tai_ns < loop->round_tai_ns + TAKE_SPARE_NS &&
 		    due_tai_ns > loop->round_tai_ns - TAKE_FRESH_NS)
@@ -30,7 +30,7 @@ static bool others_call(const struct loop *loop, const struct share *share)
 	return false;
 }
 
-bool departure_calls(struct loop *loop, const struct share *share)
+bool departure_calls(struct loop *loop, const struct quota *quota)
 {
 	int64_t left_ns;
 	bool is_long;
@@ -40,7 +40,7 @@ bool departure_calls(struct loop *loop, const struct share *share)
 	left_ns = loop_departure_next(loop, loop->round_tai_ns) - loop->round_tai_ns;
 	if (left_ns > 0)
 		return left_ns < TAKE_SPARE_NS || (is_long && loop_commands_left(loop));
-	return is_long || others_call(loop, share);
+	return is_long || others_call(loop, quota);
 }
 
 enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };
@@ -54,7 +54,7 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 
 	(void)loop_offsets(loop);
 	clocks_watch(loop);
-	if (share_holds(loop, ring->share, loop->round_tai_ns))
+	if (quota_holds(loop, ring->quota, loop->round_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		/* What is claimed to be a message and is none counts as one: it takes as long. */
@@ -70,8 +70,8 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 		if (!ktsn_ring_ready(&ring->consumer))
 			return DRAINED;
 		if (count >= most ||
-		    (loop->take_count % TAKE_AT_ONCE == 0 && departure_calls(loop, ring->share)) ||
-		    share_holds(loop, ring->share, loop->round_tai_ns))
+		    (loop->take_count % TAKE_AT_ONCE == 0 && departure_calls(loop, ring->quota)) ||
+		    quota_holds(loop, ring->quota, loop->round_tai_ns))
 			return DRAINED_IN_PART;
 	}
 	return DRAINED;
@@ -127,7 +127,7 @@ static void clock_set_back(struct loop *loop)
 		ktsn_shaper_clock_set_back(loop->outlets[i].shaper);
 		loop->outlets[i].retry_tai_ns = 0;
 	}
-	shares_clock_set_back(loop);
+	quotas_clock_set_back(loop);
 	loop->doorbells_polled_tai_ns = 0;
 	watch_forget(loop);
 }
@@ -140,12 +140,12 @@ static bool turn_take(struct loop *loop)
 	bool left;
 
 	/* None of its rings may be taken from: one look tells that of all. */
-	if (ktsn_ring_ready(&ring->consumer) && share_shut(loop, ring->share, loop->round_tai_ns)) {
-		(void)share_holds(loop, ring->share, loop->round_tai_ns);
+	if (ktsn_ring_ready(&ring->consumer) && quota_shut(loop, ring->quota, loop->round_tai_ns)) {
+		(void)quota_holds(loop, ring->quota, loop->round_tai_ns);
 		return false;
 	}
 	count = loop->take_count;
-	left = ring_take(loop, ring, loop->watched_shares > 1 ? TAKE_TURN : ring->consumer.slot_count);
+	left = ring_take(loop, ring, loop->watched_quotas > 1 ? TAKE_TURN : ring->consumer.slot_count);
 	/* The look itself was one. */
 	return loop->take_count - count > 1 || !left;
 }
@@ -153,7 +153,7 @@ static bool turn_take(struct loop *loop)
 /* Whether a departure leaves time for another turn of that pod. */
 static bool take_may_go_on(struct loop *loop)
 {
-	return loop->take_count < TAKE_AT_ONCE || !departure_calls(loop, watch_share(loop));
+	return loop->take_count < TAKE_AT_ONCE || !departure_calls(loop, watch_quota(loop));
 }
 
 void loop_take(struct loop *loop)
@@ -167,11 +167,11 @@ void loop_take(struct loop *loop)
 		clock_set_back(loop);
 	loop->last_tai_ns = loop->take_began_tai_ns;
 	clocks_watch(loop);
-	shares_unmute(loop, loop->take_began_tai_ns);
-	parked_go_on(loop);
+	quotas_unmute(loop, loop->take_began_tai_ns);
+	pending_release(loop);
 	watch_due(loop, loop->take_began_tai_ns + loop->lead_ns);
 	/* Those for which there is no time have their turn in the next round. */
-	while (loop->watched && in_vain < loop->watched_shares && loop->take_count < loop->config.packets &&
+	while (loop->watched && in_vain < loop->watched_quotas && loop->take_count < loop->config.packets &&
 	       take_may_go_on(loop))
 		in_vain = turn_take(loop) ? 0 : in_vain + 1;
 	copies_go_on(loop);

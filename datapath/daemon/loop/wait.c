@@ -91,7 +91,7 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 		}
 		counter_add(&loop->counters.doorbells, 1);
 		loop->asleep_tai_ns = INT64_MAX;
-		share_doorbell(loop, ring, clock_tai_ns());
+		quota_doorbell(loop, ring, clock_tai_ns());
 		watch_ring(loop, ring);
 	}
 	return count;
@@ -174,8 +174,8 @@ void loop_wait(struct loop *loop)
 
 	expected_tai_ns = watch_next(loop, now_tai_ns);
 	event_tai_ns = departure_tai_ns < expected_tai_ns ? departure_tai_ns : expected_tai_ns;
-	if (shares_next(loop) < event_tai_ns)
-		event_tai_ns = shares_next(loop);
+	if (quotas_next(loop) < event_tai_ns)
+		event_tai_ns = quotas_next(loop);
 	if (loop_commands_left(loop))
 		event_tai_ns = now_tai_ns;
 	/* No departure will give memory back: the port has it all, and does not say when it returns it. */

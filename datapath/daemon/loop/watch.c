@@ -36,56 +36,56 @@ enum {
 
 void watch_ring(struct loop *loop, struct loop_ring *ring)
 {
-	struct share *share = ring->share;
+	struct quota *quota = ring->quota;
 
 	if (ring->watched || ring->closed)
 		return;
 	ring->watched = true;
-	if (!share->rings) {
-		circle_add(&loop->watched, &share->watch);
-		loop->watched_shares++;
+	if (!quota->rings) {
+		ring_list_add(&loop->watched, &quota->watch);
+		loop->watched_quotas++;
 	}
-	circle_add(&share->rings, &ring->watch);
+	ring_list_add(&quota->rings, &ring->watch);
 }
 
 static void unwatch(struct loop *loop, struct loop_ring *ring)
 {
-	struct share *share = ring->share;
+	struct quota *quota = ring->quota;
 
 	if (!ring->watched)
 		return;
 	ring->watched = false;
-	circle_remove(&share->rings, &ring->watch);
-	if (share->rings)
+	ring_list_remove(&quota->rings, &ring->watch);
+	if (quota->rings)
 		return;
-	circle_remove(&loop->watched, &share->watch);
-	loop->watched_shares--;
+	ring_list_remove(&loop->watched, &quota->watch);
+	loop->watched_quotas--;
 }
 
-const struct share *watch_share(const struct loop *loop)
+const struct quota *watch_quota(const struct loop *loop)
 {
-	return container_of(loop->watched, const struct share, watch);
+	return container_of(loop->watched, const struct quota, watch);
 }
 
 struct loop_ring *watch_turn(struct loop *loop)
 {
-	struct share *share = container_of(loop->watched, struct share, watch);
-	struct loop_ring *ring = container_of(share->rings, struct loop_ring, watch);
+	struct quota *quota = container_of(loop->watched, struct quota, watch);
+	struct loop_ring *ring = container_of(quota->rings, struct loop_ring, watch);
 
 	loop->watched = loop->watched->next;
-	share->rings = share->rings->next;
+	quota->rings = quota->rings->next;
 	return ring;
 }
 
 bool watch_ready(const struct loop *loop, int64_t now_tai_ns)
 {
-	const struct circle_link *link = loop->watched;
+	const struct ring_list_link *link = loop->watched;
 
-	/* What waits for memory or for its pod's share cannot be taken yet, however ready it is. */
+	/* What waits for memory or for its pod's quota cannot be taken yet, however ready it is. */
 	if (!link || loop->memory_short)
 		return false;
 	do {
-		if (!share_shut(loop, container_of(link, struct share, watch), now_tai_ns))
+		if (!quota_shut(loop, container_of(link, struct quota, watch), now_tai_ns))
 			return true;
 		link = link->next;
 	} while (link != loop->watched);
@@ -134,7 +134,7 @@ void watch_looked(struct loop *loop, struct loop_ring *ring, bool backlog)
 
 void watch_end(struct loop *loop, struct loop_ring *ring)
 {
-	share_forget(loop, ring);
+	quota_forget(loop, ring);
 	unwatch(loop, ring);
 }
 

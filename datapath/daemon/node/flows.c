@@ -72,7 +72,7 @@ static int flow_make(struct process *process, uint32_t number, struct txtime_mod
 	process->flows[flow->index] = flow;
 	flow_trace(flow);
 	process->pod->node->flow_count++;
-	process->share->sockets++;
+	process->quota->sockets++;
 	*result = flow;
 	return 0;
 }
@@ -153,7 +153,7 @@ static void flow_close(struct flow *flow)
 	destinations_close_all(flow);
 	timed_socket_remember(process->pod, flow);
 	process->pod->node->flow_count--;
-	process->share->sockets--;
+	process->quota->sockets--;
 	flow->closed = true;
 	loop_command(process->pod->node->loop, &(struct loop_command){.type = COMMAND_FLOW_CLOSE,
 								      .ring = process->ring,
@@ -177,7 +177,7 @@ static uint32_t number_wanted(const struct process *process, uint32_t number)
 
 static int flow_allowed(struct pod *pod)
 {
-	if (pod->share->sockets < pod->share->limits.sockets)
+	if (pod->quota->sockets < pod->quota->limits.sockets)
 		return 0;
 	pod->node->limit_refusals++;
 	return -ENOBUFS;

@@ -27,7 +27,7 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 		destination_free(owner);
 		break;
 	case LOOP_GATES:
-	case LOOP_COPIES:
+	case LOOP_REPLICATION:
 		free(owner);
 		break;
 	}

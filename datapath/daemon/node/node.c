@@ -10,7 +10,7 @@
 enum { DOORBELLS_AT_ONCE = 64 };
 
 int node_init(struct node *node, struct events *events, struct loop *loop, const struct node_uplink *uplink,
-	      const struct node_shaping *shaping, const struct share_limits *limits, uint32_t ring_slots,
+	      const struct node_shaping *shaping, const struct quota_limits *limits, uint32_t ring_slots,
 	      uint64_t ring_bytes_max)
 {
 	int err;
@@ -25,8 +25,8 @@ int node_init(struct node *node, struct events *events, struct loop *loop, const
 	node->limits = *limits;
 	node->retired =
 		(struct event_source){.fd = loop_retired_fd(loop), .readable = graves_retired, .owner = node};
-	node->wakes =
-		(struct event_source){.fd = loop_wakes_fd(loop), .readable = wakes_readable, .owner = node};
+	node->wakes = (struct event_source){
+		.fd = loop_notifications_fd(loop), .readable = wakes_readable, .owner = node};
 	err = events_add(events, &node->retired);
 	if (!err)
 		err = events_add(events, &node->wakes);

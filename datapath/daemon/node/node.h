@@ -75,7 +75,7 @@ struct pod {
 	char name[NODE_POD_NAME_MAX + 1]; /* for people, "": nobody said one */
 	/* What logs call it: "NAME (IDENTITY)", or the identity. */
 	char called[NODE_POD_NAME_MAX + NODE_IDENTITY_MAX + sizeof(" ()")];
-	struct share *share;
+	struct quota *quota;
 	struct pod_thread *thread;
 	struct event_source listener; /* fd -1: no socket yet */
 	bool listener_rests;          /* it is not watched: too much is still to be done */
@@ -111,7 +111,7 @@ struct endpoint {
 struct process {
 	struct pod *pod;                      /* NULL once the connection is closed */
 	char identity[NODE_IDENTITY_MAX + 1]; /* the pod's, also after that */
-	struct share *share;                  /* of the pod */
+	struct quota *quota;                  /* of the pod */
 	struct pod_thread *thread;            /* of the pod */
 	struct doorbells *doorbells;          /* of the node */
 	struct event_source connection;
@@ -207,16 +207,16 @@ struct node_trace {
 struct node {
 	struct events *events;
 	struct loop *loop;
-	struct urgent *urgent; /* the caller's; NULL: none */
+	struct realtime_worker *realtime_worker; /* the caller's; NULL: none */
 	struct node_uplink uplink;
 	struct node_shaping shaping;
 	struct ktsn_ring_geometry ring_geometry; /* of each process's */
 	struct ring_charges ring_charges;
 	bool rings_warned;          /* that one could not be made */
-	struct share_limits limits; /* of each pod, but for what its networks have of their own */
+	struct quota_limits limits; /* of each pod, but for what its networks have of their own */
 	struct network_limits *network_limits;
 	uint32_t network_limits_count;
-	uint32_t share_count; /* of pods, and of those that are gone and whose messages still leave */
+	uint32_t quota_count; /* of pods, and of those that are gone and whose messages still leave */
 	struct namespace *own_ns;
 	struct namespace *namespaces;
 	struct pod *pods;
@@ -245,7 +245,7 @@ struct node {
 
 /* Prepares an empty node; `loop` and `events` are the caller's. 0 or -errno. */
 int node_init(struct node *node, struct events *events, struct loop *loop, const struct node_uplink *uplink,
-	      const struct node_shaping *shaping, const struct share_limits *limits, uint32_t ring_slots,
+	      const struct node_shaping *shaping, const struct quota_limits *limits, uint32_t ring_slots,
 	      uint64_t ring_bytes_max);
 /* Closes all sockets and endpoints; the loop still runs. */
 void node_close(struct node *node);
@@ -361,7 +361,7 @@ int flow_destination_take_over(struct process *process, const struct destination
 void flows_taken_close(struct process *process);
 void flow_free(struct flow *flow);
 
-/* wakes.c: waking who waits for a socket. `why` is WAKE_... of the loop. */
+/* wakes.c: waking who waits for a socket. `why` is NOTIFY_... of the loop. */
 void flow_wake(struct flow *flow, uint32_t why);
 /* The waker becomes the flow's. */
 void flow_waker_set(struct flow *flow, struct waker *waker);
@@ -438,7 +438,7 @@ void many_refind(struct destination *destination);
 /* What the neighbours of the copies say now; returns the state of all together. */
 enum loop_destination_state many_apply(struct destination *destination);
 /* What the loop has to know of it; NULL when out of memory. */
-struct loop_copies *many_copies(const struct destination *destination);
+struct loop_replication *many_copies(const struct destination *destination);
 /* Its neighbours have nothing to say about it any more. */
 void many_untie(struct many *many);
 

@@ -18,7 +18,7 @@ const struct pod_limit_bounds pod_limit_bounds[POD_LIMITS] = {
 	[POD_LIMIT_HORIZON_NS] = {"horizon-ns", 0, 86400 * NS_PER_SECOND},
 };
 
-static void own_read(const struct share_limits *own, struct pod_limits *limits)
+static void own_read(const struct quota_limits *own, struct pod_limits *limits)
 {
 	*limits = (struct pod_limits){{
 		[POD_LIMIT_PROCESSES] = own->processes,
@@ -31,9 +31,9 @@ static void own_read(const struct share_limits *own, struct pod_limits *limits)
 	}};
 }
 
-static struct share_limits share_limits_of(const struct pod_limits *limits)
+static struct quota_limits quota_limits_of(const struct pod_limits *limits)
 {
-	return (struct share_limits){
+	return (struct quota_limits){
 		.processes = (uint32_t)limits->values[POD_LIMIT_PROCESSES],
 		.sockets = (uint32_t)limits->values[POD_LIMIT_SOCKETS],
 		.memory_bytes = (uint64_t)limits->values[POD_LIMIT_MEMORY_BYTES],
@@ -79,7 +79,7 @@ static struct pod_limits network_of(const struct node *node, uint32_t vni)
 void pod_limits_apply(struct pod *pod)
 {
 	const struct endpoint *endpoint = pod->endpoints;
-	struct share_limits limits = pod->node->limits;
+	struct quota_limits limits = pod->node->limits;
 
 	if (endpoint) {
 		struct pod_limits lowest = network_of(pod->node, endpoint->vni);
@@ -91,9 +91,9 @@ void pod_limits_apply(struct pod *pod)
 				if (lower((enum pod_limit)i, other.values[i], lowest.values[i]))
 					lowest.values[i] = other.values[i];
 		}
-		limits = share_limits_of(&lowest);
+		limits = quota_limits_of(&lowest);
 	}
-	share_limits_set(pod->share, &limits);
+	quota_limits_set(pod->quota, &limits);
 }
 
 static void network_remove(struct node *node, struct network_limits *network)

@@ -7,8 +7,8 @@
 #ifndef KTSN_DAEMON_POD_LIMITS_H
 #define KTSN_DAEMON_POD_LIMITS_H
 
+#include "quota.h"
 #include "refusal.h"
-#include "share.h"
 
 #include <stdbool.h>
 #include <stdint.h>

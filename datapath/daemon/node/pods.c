@@ -33,9 +33,9 @@ static struct pod *pod_get(struct node *node, const char *identity)
 	pod = calloc(1, sizeof(*pod));
 	if (!pod)
 		return NULL;
-	pod->share = share_create(&node->limits, &node->share_count);
-	if (!pod->share || pod_thread_start(node->threads, &pod->thread)) {
-		share_put(pod->share);
+	pod->quota = quota_create(&node->limits, &node->quota_count);
+	if (!pod->quota || pod_thread_start(node->threads, &pod->thread)) {
+		quota_put(pod->quota);
 		free(pod);
 		return NULL;
 	}
@@ -51,10 +51,10 @@ static struct pod *pod_get(struct node *node, const char *identity)
 /* Why there is no room for another pod. */
 static int pod_refuse(const struct node *node, const char *identity, struct refusal *refusal)
 {
-	if (node->share_count < SHARES_MAX)
+	if (node->quota_count < QUOTAS_MAX)
 		return -ENOMEM;
 	return refuse(refusal, "identity", "%s: %d pods are served already; remove one first", identity,
-		      SHARES_MAX);
+		      QUOTAS_MAX);
 }
 
 static void pod_unlink_if_empty(struct pod *pod)
@@ -66,8 +66,8 @@ static void pod_unlink_if_empty(struct pod *pod)
 	while (*at != pod)
 		at = &(*at)->next;
 	*at = pod->next;
-	ring_charges_pod_gone(&pod->node->ring_charges, pod->share);
-	share_put(pod->share);
+	ring_charges_pod_gone(&pod->node->ring_charges, pod->quota);
+	quota_put(pod->quota);
 	pod_thread_put(pod->thread);
 	free(pod);
 }

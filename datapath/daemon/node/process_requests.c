@@ -44,7 +44,7 @@ static int memory_allowed(const struct process *process, uint32_t map_id)
 	struct node *node = process->pod->node;
 	size_t bytes = ktsn_ring_map_cost(ktsn_ring_memory_bytes(node->ring_geometry));
 
-	if (ring_charges_allow(&node->ring_charges, process->share, map_id, bytes))
+	if (ring_charges_allow(&node->ring_charges, process->quota, map_id, bytes))
 		return 0;
 	node->limit_refusals++;
 	return -ENOMEM;

@@ -46,7 +46,7 @@ int process_ring_make(struct process *process, const struct ktsn_ring_memory *me
 
 	if (!ring)
 		return -ENOMEM;
-	process->charge = ring_charge_make(&process->pod->node->ring_charges, process->share, memory->id,
+	process->charge = ring_charge_make(&process->pod->node->ring_charges, process->quota, memory->id,
 					   ktsn_ring_map_cost(memory->bytes));
 	if (!process->charge) {
 		free(ring);
@@ -57,7 +57,7 @@ int process_ring_make(struct process *process, const struct ktsn_ring_memory *me
 	ring->object = (struct loop_object){.kind = LOOP_RING, .owner = process};
 	ktsn_ring_consumer_init(&ring->consumer, memory->address, memory->geometry.slot_count,
 				memory->geometry.slot_bytes);
-	ring->share = process->share;
+	ring->quota = process->quota;
 	process->ring = ring;
 	return 0;
 }
@@ -99,8 +99,8 @@ void process_free(struct node *node, struct process *process)
 		ring_charge_end(&node->ring_charges, process->charge);
 		free(process->ring);
 	}
-	process->share->processes--;
-	share_put(process->share);
+	process->quota->processes--;
+	quota_put(process->quota);
 	pod_thread_put(process->thread);
 	free(process);
 }
@@ -134,7 +134,7 @@ void process_close(struct process *process)
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
 		if (process->flows[i] && !process->flows[i]->closed) {
 			node->flow_count--;
-			process->share->sockets--;
+			process->quota->sockets--;
 			timed_socket_remember(pod, process->flows[i]);
 		}
 	process_said_add(process, &node->said_closed);
@@ -149,7 +149,7 @@ void process_close(struct process *process)
 /* What asks first is a ring, made or handed back: the expensive requests, and the ones that can be repeated without end. */
 static bool ring_work_allowed(struct process *process)
 {
-	return share_rate_take(&process->share->ring_works, clock_tai_ns());
+	return quota_rate_take(&process->quota->ring_works, clock_tai_ns());
 }
 
 /* From here on nobody looks at the connection until the request was served. */
@@ -193,7 +193,7 @@ void connections_wake(struct node *node)
  * message has left. */
 static bool connection_allowed(struct pod *pod)
 {
-	if (pod->share->processes < pod->share->limits.processes)
+	if (pod->quota->processes < pod->quota->limits.processes)
 		return true;
 	pod->node->limit_refusals++;
 	return false;
@@ -237,9 +237,9 @@ int process_make(struct pod *pod, int fd, struct process **made)
 	process->pod = pod;
 	process->pid = fd < 0 ? 0 : peer_pid(fd);
 	snprintf(process->identity, sizeof(process->identity), "%s", pod->identity);
-	process->share = pod->share;
-	share_get(process->share);
-	process->share->processes++;
+	process->quota = pod->quota;
+	quota_get(process->quota);
+	process->quota->processes++;
 	process->next = pod->processes;
 	pod->processes = process;
 	pod->node->process_count++;

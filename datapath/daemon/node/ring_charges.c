@@ -2,8 +2,8 @@
 #include "ring_charges.h"
 
 #include "clock.h"
+#include "quota.h"
 #include "ring_map.h"
-#include "share.h"
 
 #include <stdlib.h>
 
@@ -27,9 +27,9 @@ void ring_charges_init(struct ring_charges *charges, uint64_t bytes_max)
 static void charge_free(struct ring_charges *charges, struct ring_charge *charge)
 {
 	charges->bytes -= charge->bytes;
-	if (charge->share)
-		charge->share->ring_bytes -= charge->bytes;
-	share_put(charge->share);
+	if (charge->quota)
+		charge->quota->ring_bytes -= charge->bytes;
+	quota_put(charge->quota);
 	free(charge);
 }
 
@@ -59,8 +59,8 @@ void ring_charges_fini(struct ring_charges *charges)
 		charge_free(charges, unkeep(charges, &charges->kept));
 }
 
-/* Frees what nobody has any more, of the share or (NULL) of all. Those that somebody still has go to the end. */
-static void look(struct ring_charges *charges, const struct share *share)
+/* Frees what nobody has any more, of the quota or (NULL) of all. Those that somebody still has go to the end. */
+static void look(struct ring_charges *charges, const struct quota *quota)
 {
 	struct ring_charge **at = &charges->kept;
 	uint32_t looks = 0;
@@ -68,7 +68,7 @@ static void look(struct ring_charges *charges, const struct share *share)
 	for (uint32_t left = charges->kept_count; left && looks < LOOKS_MAX; left--) {
 		struct ring_charge *charge = *at;
 
-		if (share && charge->share != share) {
+		if (quota && charge->quota != quota) {
 			at = &charge->next;
 			continue;
 		}
@@ -81,9 +81,9 @@ static void look(struct ring_charges *charges, const struct share *share)
 	}
 }
 
-static bool pod_has_room(const struct share *share, size_t bytes)
+static bool pod_has_room(const struct quota *quota, size_t bytes)
 {
-	return share->ring_bytes + bytes <= share->limits.memory_bytes;
+	return quota->ring_bytes + bytes <= quota->limits.memory_bytes;
 }
 
 static bool node_has_room(const struct ring_charges *charges, size_t bytes)
@@ -100,17 +100,17 @@ static struct ring_charge **kept_find(struct ring_charges *charges, uint32_t map
 	return *at ? at : NULL;
 }
 
-bool ring_charges_allow(struct ring_charges *charges, struct share *share, uint32_t map_id, size_t bytes)
+bool ring_charges_allow(struct ring_charges *charges, struct quota *quota, uint32_t map_id, size_t bytes)
 {
 	struct ring_charge **kept = map_id ? kept_find(charges, map_id) : NULL;
 
-	if (kept && (*kept)->share == share)
+	if (kept && (*kept)->quota == quota)
 		return true;
-	if (!pod_has_room(share, bytes))
-		look(charges, share);
+	if (!pod_has_room(quota, bytes))
+		look(charges, quota);
 	if (!node_has_room(charges, bytes))
 		look(charges, NULL);
-	return pod_has_room(share, bytes) && node_has_room(charges, bytes);
+	return pod_has_room(quota, bytes) && node_has_room(charges, bytes);
 }
 
 static struct ring_charge *charge_create(uint32_t map_id, size_t bytes)
@@ -122,17 +122,17 @@ static struct ring_charge *charge_create(uint32_t map_id, size_t bytes)
 	return charge;
 }
 
-static void charge_begin(struct ring_charges *charges, struct ring_charge *charge, struct share *share)
+static void charge_begin(struct ring_charges *charges, struct ring_charge *charge, struct quota *quota)
 {
 	charges->bytes += charge->bytes;
-	charge->share = share;
-	if (!share)
+	charge->quota = quota;
+	if (!quota)
 		return;
-	share_get(share);
-	share->ring_bytes += charge->bytes;
+	quota_get(quota);
+	quota->ring_bytes += charge->bytes;
 }
 
-struct ring_charge *ring_charge_make(struct ring_charges *charges, struct share *share, uint32_t map_id,
+struct ring_charge *ring_charge_make(struct ring_charges *charges, struct quota *quota, uint32_t map_id,
 				     size_t bytes)
 {
 	struct ring_charge *charge = charge_create(map_id, bytes);
@@ -144,15 +144,15 @@ struct ring_charge *ring_charge_make(struct ring_charges *charges, struct share 
 	kept = kept_find(charges, map_id);
 	if (kept)
 		charge_free(charges, unkeep(charges, kept));
-	charge_begin(charges, charge, share);
+	charge_begin(charges, charge, quota);
 	return charge;
 }
 
 static void pod_forget(struct ring_charge *charge)
 {
-	charge->share->ring_bytes -= charge->bytes;
-	share_put(charge->share);
-	charge->share = NULL;
+	charge->quota->ring_bytes -= charge->bytes;
+	quota_put(charge->quota);
+	charge->quota = NULL;
 }
 
 void ring_charge_end(struct ring_charges *charges, struct ring_charge *charge)
@@ -161,26 +161,26 @@ void ring_charge_end(struct ring_charges *charges, struct ring_charge *charge)
 		charge_free(charges, charge);
 		return;
 	}
-	if (charge->share->pod_gone)
+	if (charge->quota->pod_gone)
 		pod_forget(charge);
 	keep(charges, charge);
 }
 
-void ring_charges_keep(struct ring_charges *charges, struct share *share, uint32_t map_id, size_t bytes)
+void ring_charges_keep(struct ring_charges *charges, struct quota *quota, uint32_t map_id, size_t bytes)
 {
 	struct ring_charge *charge = charge_create(map_id, bytes);
 
 	if (!charge)
 		return; /* uncounted is the lesser evil */
-	charge_begin(charges, charge, share);
+	charge_begin(charges, charge, quota);
 	keep(charges, charge);
 }
 
-void ring_charges_pod_gone(struct ring_charges *charges, struct share *share)
+void ring_charges_pod_gone(struct ring_charges *charges, struct quota *quota)
 {
-	share->pod_gone = true;
+	quota->pod_gone = true;
 	for (struct ring_charge *charge = charges->kept; charge; charge = charge->next)
-		if (charge->share == share)
+		if (charge->quota == quota)
 			pod_forget(charge);
 }
 

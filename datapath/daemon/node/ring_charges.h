@@ -14,10 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct share;
+struct quota;
 
 struct ring_charge {
-	struct share *share; /* with a user; NULL: its pod is gone */
+	struct quota *quota; /* with a user; NULL: its pod is gone */
 	size_t bytes;
 	uint32_t map_id;
 	struct ring_charge *next; /* among the kept */
@@ -37,20 +37,20 @@ void ring_charges_fini(struct ring_charges *charges);
 
 /* Whether the pod, and the node, have room for so many bytes more; a ring of that number that the pod kept is paid for
  * already. map_id 0: it is yet to be made. */
-bool ring_charges_allow(struct ring_charges *charges, struct share *share, uint32_t map_id, size_t bytes);
+bool ring_charges_allow(struct ring_charges *charges, struct quota *quota, uint32_t map_id, size_t bytes);
 
 /* Charges a ring that ktsnd has, in the place of one of that number that was kept. NULL when out of memory. */
-struct ring_charge *ring_charge_make(struct ring_charges *charges, struct share *share, uint32_t map_id,
+struct ring_charge *ring_charge_make(struct ring_charges *charges, struct quota *quota, uint32_t map_id,
 				     size_t bytes);
 
 /* ktsnd has done with the ring: the charge goes on until all others have, too. */
 void ring_charge_end(struct ring_charges *charges, struct ring_charge *charge);
 
-/* One that another ktsnd had done with. share NULL: its pod is gone. */
-void ring_charges_keep(struct ring_charges *charges, struct share *share, uint32_t map_id, size_t bytes);
+/* One that another ktsnd had done with. quota NULL: its pod is gone. */
+void ring_charges_keep(struct ring_charges *charges, struct quota *quota, uint32_t map_id, size_t bytes);
 
-/* The share's pod is removed: what it kept counts for the node only. */
-void ring_charges_pod_gone(struct ring_charges *charges, struct share *share);
+/* The quota's pod is removed: what it kept counts for the node only. */
+void ring_charges_pod_gone(struct ring_charges *charges, struct quota *quota);
 
 /* Returns ms until it is due again, -1: not. */
 int ring_charges_tick(struct ring_charges *charges);

@@ -97,7 +97,7 @@ static void raising_run(struct pod_work *work)
 
 	/* What happens from here on raises it again. */
 	atomic_store(&waker->raised, false);
-	if (waker->why == WAKE_REPORT)
+	if (waker->why == NOTIFY_REPORT)
 		alarm_raise(waker->fd, &waker->names);
 	else
 		(void)space_drain(waker->fd);
@@ -130,9 +130,9 @@ int waker_create(uint32_t why, const uint8_t *peer_name, int fd, struct waker **
 	struct wake_names names = {.own_bytes = 0};
 	int err = -EINVAL;
 
-	if (fd >= 0 && why == WAKE_REPORT)
+	if (fd >= 0 && why == NOTIFY_REPORT)
 		err = alarm_prepare(&names, fd, peer_name);
-	else if (fd >= 0 && why == WAKE_SPACE)
+	else if (fd >= 0 && why == NOTIFY_SPACE)
 		err = is_eventfd(fd) ? 0 : -EINVAL;
 	if (err)
 		return err;
@@ -156,15 +156,15 @@ void waker_close(struct pod_thread *thread, struct waker *waker)
 
 void flow_wake(struct flow *flow, uint32_t why)
 {
-	if (why & WAKE_REPORT)
+	if (why & NOTIFY_REPORT)
 		waker_raise(flow->process->thread, flow->alarm);
-	if (why & WAKE_SPACE)
+	if (why & NOTIFY_SPACE)
 		waker_raise(flow->process->thread, flow->space);
 }
 
 void flow_waker_set(struct flow *flow, struct waker *waker)
 {
-	struct waker **place = waker->why == WAKE_REPORT ? &flow->alarm : &flow->space;
+	struct waker **place = waker->why == NOTIFY_REPORT ? &flow->alarm : &flow->space;
 
 	/* What happened before, the library looks for itself. */
 	waker_close(flow->process->thread, *place);
@@ -180,13 +180,14 @@ void flow_wakes_close(struct flow *flow)
 
 void wakes_serve(struct node *node)
 {
-	struct loop_flow *flow = loop_wakes(node->loop);
+	struct loop_flow *flow = loop_notifications(node->loop);
 
 	while (flow) {
-		struct loop_flow *next = flow->wake_next;
+		struct loop_flow *next = flow->notify_next;
 
 		/* From here on it may be in the list again. */
-		flow_wake(flow->object.owner, atomic_exchange_explicit(&flow->wake, 0, memory_order_acq_rel));
+		flow_wake(flow->object.owner,
+			  atomic_exchange_explicit(&flow->notify, 0, memory_order_acq_rel));
 		flow = next;
 	}
 }

@@ -31,9 +31,9 @@ struct wake_names {
 struct waker {
 	struct pod_work raising, closing;
 	atomic_bool raised; /* and the thread has not come to it */
-	uint32_t why;       /* WAKE_REPORT or WAKE_SPACE (loop_objects.h) */
+	uint32_t why;       /* NOTIFY_REPORT or NOTIFY_SPACE (loop_objects.h) */
 	int fd;
-	struct wake_names names; /* of WAKE_REPORT */
+	struct wake_names names; /* of NOTIFY_REPORT */
 };
 
 /* Of what an application handed over. On success the descriptor is the waker's; peer_name is the alarm's. 0 or -errno.

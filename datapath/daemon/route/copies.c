@@ -303,14 +303,15 @@ enum loop_destination_state many_apply(struct destination *destination)
 	return all;
 }
 
-struct loop_copies *many_copies(const struct destination *destination)
+struct loop_replication *many_copies(const struct destination *destination)
 {
 	const struct many *many = destination->many;
-	struct loop_copies *copies = calloc(1, sizeof(*copies) + many->count * sizeof(copies->routes[0]));
+	struct loop_replication *copies =
+		calloc(1, sizeof(*copies) + many->count * sizeof(copies->routes[0]));
 
 	if (!copies)
 		return NULL;
-	copies->object = (struct loop_object){.kind = LOOP_COPIES, .owner = copies};
+	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
 	for (uint32_t i = 0; i < many->count; i++)
 		if (many->copies[i].route.state == DESTINATION_RESOLVED)
 			copies->routes[copies->count++] = many->copies[i].route;

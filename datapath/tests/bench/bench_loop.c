@@ -10,9 +10,9 @@
 #include "doorbells.h"
 #include "loop.h"
 #include "port_null.h"
+#include "quota.h"
 #include "ring_memory.h"
 #include "ring_producer.h"
-#include "share.h"
 
 #include <endian.h>
 #include <pthread.h>
@@ -52,7 +52,7 @@ enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 struct application {
 	struct ktsn_ring_memory memory;
 	struct ktsn_ring_producer producer;
-	struct share share;
+	struct quota quota;
 	struct doorbells *doorbells;
 	int doorbell_fd;
 	struct loop_ring *ring;
@@ -107,10 +107,10 @@ static void application_open(struct bed *bed, struct application *application, u
 				     application->memory.bytes),
 	     "use a ring");
 	application->ring = bench_alloc(sizeof(*application->ring));
-	application->share = (struct share){.pending_max = UINT32_MAX, .horizon_ns = INT64_MAX};
-	for (int i = 0; i < SHARE_LANES; i++)
-		application->share.lanes[i] = bench_alloc(ktsn_shaper_lane_bytes());
-	application->ring->share = &application->share;
+	application->quota = (struct quota){.pending_max = UINT32_MAX, .horizon_ns = INT64_MAX};
+	for (int i = 0; i < QUOTA_LANES; i++)
+		application->quota.lanes[i] = bench_alloc(ktsn_shaper_lane_bytes());
+	application->ring->quota = &application->quota;
 	must(doorbells_create(&application->doorbells, loop_epoll_fd(bed->loop), 0), "make a doorbell");
 	application->doorbell_fd = doorbell_make();
 	application->ring->doorbell_set_fd = doorbell_join(application->doorbells, application->doorbell_fd);
@@ -138,8 +138,8 @@ static void application_open(struct bed *bed, struct application *application, u
 
 static void application_close(struct application *application)
 {
-	for (int i = 0; i < SHARE_LANES; i++)
-		free(application->share.lanes[i]);
+	for (int i = 0; i < QUOTA_LANES; i++)
+		free(application->quota.lanes[i]);
 	doorbell_leave(application->doorbells, application->ring->doorbell_set_fd, application->doorbell_fd);
 	doorbells_destroy(application->doorbells);
 	ktsn_ring_memory_destroy(&application->memory);

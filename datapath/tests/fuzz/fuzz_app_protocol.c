@@ -87,7 +87,7 @@ static void loop_begin(void)
 }
 
 /* So small that the input reaches them. */
-static const struct share_limits limits = {
+static const struct quota_limits limits = {
 	.processes = 8,
 	.sockets = 12,
 	.memory_bytes = 4 << 20,
@@ -466,8 +466,8 @@ static void quiet_await(void)
 		daemon_work(1);
 	}
 	must(node->flow_count == 0 && node->destinations == NULL);
-	must(node->pods->share->processes == 0 && node->pods->share->sockets == 0);
-	must(node->pods->share->ring_bytes == 0 && loop_pending(fixture.loop) == 0);
+	must(node->pods->quota->processes == 0 && node->pods->quota->sockets == 0);
+	must(node->pods->quota->ring_bytes == 0 && loop_pending(fixture.loop) == 0);
 	must(ktsn_port_fake_buffers_in_use(fixture.port) == 0);
 }
 

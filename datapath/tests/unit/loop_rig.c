@@ -152,12 +152,12 @@ void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, u
 	assert_int_equal(doorbells_create(&ring->doorbells, loop_epoll_fd(rig->loop), 0), 0);
 	ring->ring = calloc(1, sizeof(*ring->ring));
 	assert_non_null(ring->ring);
-	ring->share = (struct share){.pending_max = UINT32_MAX, .horizon_ns = INT64_MAX};
-	for (int i = 0; i < SHARE_LANES; i++) {
-		ring->share.lanes[i] = calloc(1, ktsn_shaper_lane_bytes());
-		assert_non_null(ring->share.lanes[i]);
+	ring->quota = (struct quota){.pending_max = UINT32_MAX, .horizon_ns = INT64_MAX};
+	for (int i = 0; i < QUOTA_LANES; i++) {
+		ring->quota.lanes[i] = calloc(1, ktsn_shaper_lane_bytes());
+		assert_non_null(ring->quota.lanes[i]);
 	}
-	ring->ring->share = &ring->share;
+	ring->ring->quota = &ring->quota;
 	ring->ring->object = (struct loop_object){.kind = LOOP_RING, .owner = ring->ring};
 	ring->doorbell_set_fd = ring->ring->doorbell_set_fd =
 		doorbell_join(ring->doorbells, ring->doorbell_fd);
@@ -174,8 +174,8 @@ void rig_ring_close(struct rig *rig, struct rig_ring *ring)
 
 void rig_ring_fini(struct rig_ring *ring)
 {
-	for (int i = 0; i < SHARE_LANES; i++)
-		free(ring->share.lanes[i]);
+	for (int i = 0; i < QUOTA_LANES; i++)
+		free(ring->quota.lanes[i]);
 	ktsn_ring_memory_destroy(&ring->memory);
 	doorbell_leave(ring->doorbells, ring->doorbell_set_fd, ring->doorbell_fd);
 	doorbells_destroy(ring->doorbells);

@@ -44,7 +44,7 @@ struct rig_ring {
 	struct ktsn_ring_producer producer;
 	int doorbell_fd, doorbell_set_fd;
 	struct doorbells *doorbells; /* of this ring only */
-	struct share share;          /* without limits */
+	struct quota quota;          /* without limits */
 	struct loop_ring *ring;      /* the loop's */
 };
 

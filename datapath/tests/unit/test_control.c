@@ -262,7 +262,7 @@ static void endpoints_are_the_example(void **state)
 
 static void pods_are_the_example(void **state)
 {
-	struct share share = {
+	struct quota quota = {
 		.limits = {64, 1024, 67108864, 4096, 100000, 10000, 60000000000},
 		.processes = 1,
 		.sockets = 2,
@@ -272,7 +272,7 @@ static void pods_are_the_example(void **state)
 	struct endpoint endpoint = {.interface = "tsn0"};
 	struct pod pod = {.identity = IDENTITY,
 			  .name = "factory/axis-1",
-			  .share = &share,
+			  .quota = &quota,
 			  .endpoints = &endpoint,
 			  .socket_path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"};
 	struct node node = {.pods = &pod};

@@ -23,17 +23,19 @@ struct group {
 	struct rig rig;
 	struct rig_ring ring;
 	struct loop_destination *destination;
-	struct loop_copies *copies; /* the first, which the test frees unless the loop has given them back */
+	struct loop_replication
+		*copies; /* the first, which the test frees unless the loop has given them back */
 	const struct counters *counters;
 };
 
 /* To so many peers, and out of one port of this node. */
-static struct loop_copies *copies_make(uint32_t peers, bool port)
+static struct loop_replication *copies_make(uint32_t peers, bool port)
 {
-	struct loop_copies *copies = calloc(1, sizeof(*copies) + (peers + port) * sizeof(copies->routes[0]));
+	struct loop_replication *copies =
+		calloc(1, sizeof(*copies) + (peers + port) * sizeof(copies->routes[0]));
 
 	assert_non_null(copies);
-	copies->object = (struct loop_object){.kind = LOOP_COPIES, .owner = copies};
+	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
 	copies->count = peers + port;
 	for (uint32_t i = 0; i < copies->count; i++) {
 		copies->routes[i] = rig_route(DESTINATION_RESOLVED);
@@ -45,7 +47,7 @@ static struct loop_copies *copies_make(uint32_t peers, bool port)
 }
 
 static void group_init(struct group *group, uint32_t packets, enum loop_destination_state state,
-		       struct loop_copies *copies)
+		       struct loop_replication *copies)
 {
 	struct loop_flow *flow;
 
@@ -149,7 +151,7 @@ static uint16_t id_of_frame(const struct group *group, size_t index, const char 
 static void copies_of_a_message_that_may_be_fragmented_have_one_id(void **state)
 {
 	static const char *const texts[] = {"first", "second"};
-	struct loop_copies *copies = copies_make(PEERS, true);
+	struct loop_replication *copies = copies_make(PEERS, true);
 	struct group group = {0};
 
 	(void)state;
@@ -230,25 +232,25 @@ static void to_nobody_a_message_is_dropped_once(void **state)
 }
 
 /* Messages wait for their copies as a whole, and get those that are known then. */
-static void parked_messages_go_to_those_who_are_there_then(void **state)
+static void pending_messages_go_to_those_who_are_there_then(void **state)
 {
 	struct group group = {0};
 	struct loop_route route = rig_route(DESTINATION_RESOLVED);
 
 	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVING, copies_make(0, false));
-	send_at(&group, 0, "parked");
+	send_at(&group, 0, "pending");
 	rig_wait_counter(&group.rig, &group.counters->taken, 1);
 	loop_command(group.rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
 							    .destination = group.destination,
 							    .route = route,
 							    .copies = copies_make(PEERS, true)});
 	rig_wait_counter(&group.rig, &group.counters->sent, 1);
-	check_each_once(&group, 0, "parked");
+	check_each_once(&group, 0, "pending");
 	assert_int_equal(counter_read(&group.counters->late_unresolved), 1);
 	/* The loop gave the first ones back, and has the others until it ends. */
 	rig_wait_retired(&group.rig, 1);
-	assert_int_equal(group.rig.retired[0], LOOP_COPIES);
+	assert_int_equal(group.rig.retired[0], LOOP_REPLICATION);
 	group.copies = group.destination->copies;
 	group_fini(&group, 1);
 }
@@ -261,7 +263,7 @@ static void all_copies_are_made_or_the_message_waits(void **state)
 	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
 	/* Room for one message and a half. */
-	group.ring.share.pending_max = 2 * PEERS - 1;
+	group.ring.quota.pending_max = 2 * PEERS - 1;
 	send_at(&group, soon_tai_ns + 200 * MS, "first");
 	/* Due earlier, so that the loop is woken for it and finds the first one pending. */
 	send_at(&group, soon_tai_ns, "second");
@@ -273,16 +275,16 @@ static void all_copies_are_made_or_the_message_waits(void **state)
 }
 
 /* Together they would be more than their pod may have: they go one after the other, and none loses a copy. */
-static void parked_messages_wait_for_room_for_their_copies(void **state)
+static void pending_messages_wait_for_room_for_their_copies(void **state)
 {
 	enum { MESSAGES = 4 };
 	struct group group = {0};
 
 	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVING, copies_make(0, false));
-	group.ring.share.pending_max = MESSAGES + PEERS - 1;
+	group.ring.quota.pending_max = MESSAGES + PEERS - 1;
 	for (int i = 0; i < MESSAGES; i++)
-		send_at(&group, 0, "parked");
+		send_at(&group, 0, "pending");
 	rig_wait_counter(&group.rig, &group.counters->taken, MESSAGES);
 	loop_command(group.rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
 							    .destination = group.destination,
@@ -297,14 +299,14 @@ static void parked_messages_wait_for_room_for_their_copies(void **state)
 }
 
 /* So many messages wait for the address of so many peers; all of them leave, with fewer copies where there is no room. */
-static void parked_messages_leave(uint32_t pending_max, uint32_t messages, uint32_t peers)
+static void pending_messages_leave(uint32_t pending_max, uint32_t messages, uint32_t peers)
 {
 	struct group group = {0};
 
 	group_init(&group, PACKETS, DESTINATION_RESOLVING, copies_make(0, false));
-	group.ring.share.pending_max = pending_max;
+	group.ring.quota.pending_max = pending_max;
 	for (uint32_t i = 0; i < messages; i++)
-		send_at(&group, 0, "parked");
+		send_at(&group, 0, "pending");
 	rig_wait_counter(&group.rig, &group.counters->taken, messages);
 	loop_command(group.rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
 							    .destination = group.destination,
@@ -321,19 +323,19 @@ static void parked_messages_leave(uint32_t pending_max, uint32_t messages, uint3
 }
 
 /* Room that only they themselves could make is not waited for: they are all that their pod may have, */
-static void parked_messages_of_a_pod_do_not_wait_for_each_other(void **state)
+static void pending_messages_of_a_pod_do_not_wait_for_each_other(void **state)
 {
 	enum { MESSAGES = 4 };
 
 	(void)state;
-	parked_messages_leave(MESSAGES, MESSAGES, PEERS);
+	pending_messages_leave(MESSAGES, MESSAGES, PEERS);
 }
 
 /* or all that there are, and there are fewer packets than each of them needs. */
-static void parked_messages_do_not_wait_for_each_others_packets(void **state)
+static void pending_messages_do_not_wait_for_each_others_packets(void **state)
 {
 	(void)state;
-	parked_messages_leave(UINT32_MAX, 2, PACKETS - 1);
+	pending_messages_leave(UINT32_MAX, 2, PACKETS - 1);
 }
 
 /* What can never be had is not waited for. */
@@ -343,7 +345,7 @@ static void copies_beyond_what_a_pod_may_have_are_dropped(void **state)
 
 	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
-	group.ring.share.pending_max = PEERS - 1;
+	group.ring.quota.pending_max = PEERS - 1;
 	send_at(&group, 0, "too many");
 	rig_wait_counter(&group.rig, &group.counters->sent, 1);
 	assert_int_equal(counter_read(&group.counters->copies_sent), PEERS - 1);
@@ -403,11 +405,11 @@ int main(void)
 		cmocka_unit_test(one_copy_at_a_time_is_not_sent_again),
 		cmocka_unit_test(a_message_counts_as_dropped_when_no_copy_left),
 		cmocka_unit_test(to_nobody_a_message_is_dropped_once),
-		cmocka_unit_test(parked_messages_go_to_those_who_are_there_then),
+		cmocka_unit_test(pending_messages_go_to_those_who_are_there_then),
 		cmocka_unit_test(all_copies_are_made_or_the_message_waits),
-		cmocka_unit_test(parked_messages_wait_for_room_for_their_copies),
-		cmocka_unit_test(parked_messages_of_a_pod_do_not_wait_for_each_other),
-		cmocka_unit_test(parked_messages_do_not_wait_for_each_others_packets),
+		cmocka_unit_test(pending_messages_wait_for_room_for_their_copies),
+		cmocka_unit_test(pending_messages_of_a_pod_do_not_wait_for_each_other),
+		cmocka_unit_test(pending_messages_do_not_wait_for_each_others_packets),
 		cmocka_unit_test(copies_beyond_what_a_pod_may_have_are_dropped),
 		cmocka_unit_test(closing_waits_for_every_copy),
 		cmocka_unit_test(a_loop_that_is_to_stand_sends_the_other_copies_first),

@@ -87,7 +87,7 @@ static void equal_times_leave_in_the_order_of_sending(void **state)
 /* What a send that is cut short leaves uncertain is one message of each flow. */
 static void messages_of_a_flow_leave_one_at_a_time(void **state)
 {
-	enum { FLOWS = 3, PER_SHARE = 4 };
+	enum { FLOWS = 3, PER_QUOTA = 4 };
 	struct bench *bench = *state;
 	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
 	uint32_t send = 0, together = 0, together_most = 0, seen = 0;
@@ -119,7 +119,7 @@ static void messages_of_a_flow_leave_one_at_a_time(void **state)
 			together_most = together;
 	}
 	/* Others at the same time, though. */
-	assert_in_range(together_most, 2, PER_SHARE);
+	assert_in_range(together_most, 2, PER_QUOTA);
 	for (uint32_t i = 1; i < FLOWS; i++) {
 		rig_destination_close(&bench->rig, &bench->ring, i);
 		rig_flow_close(&bench->rig, &bench->ring, i);
@@ -251,7 +251,7 @@ static void message_beyond_the_horizon_is_dropped(void **state)
 
 	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
-	bench.ring.share.horizon_ns = NS_PER_SECOND;
+	bench.ring.quota.horizon_ns = NS_PER_SECOND;
 	bench_send_number(&bench, 0, clock_tai_ns() + 2 * NS_PER_SECOND);
 	rig_wait_counter(&bench.rig, &bench.counters->drop_horizon, 1);
 	bench_fini(&bench);

@@ -167,7 +167,7 @@ static void messages_on_TAI_follow_it(void **state)
 }
 
 /* One that waits for an address has its time all the same. */
-static void parked_messages_are_moved_as_well(void **state)
+static void pending_messages_are_moved_as_well(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_destination *destination = bench->destinations[KTSN_CLOCK_MONOTONIC];
@@ -193,7 +193,7 @@ int main(void)
 		TEST(messages_on_other_clocks_are_not_early_when_TAI_is_set_ahead),
 		TEST(messages_on_other_clocks_are_not_late_when_TAI_is_set_back),
 		TEST(messages_on_TAI_follow_it),
-		TEST(parked_messages_are_moved_as_well),
+		TEST(pending_messages_are_moved_as_well),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,7 +54,7 @@ static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
 
 	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
-	bench.ring.share.pending_max = 1;
+	bench.ring.quota.pending_max = 1;
 	/* Far enough away for it not to leave before the other one is gone, also where the machine stops. */
 	bench_send_number(&bench, 0, clock_tai_ns() + 1000 * MS);
 	bench_wait_taken(&bench, 1);

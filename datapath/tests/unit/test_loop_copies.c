@@ -71,15 +71,15 @@ struct bench {
 	struct rig rig;
 	struct rig_ring group, good;
 	struct loop_destination *to_group;
-	struct loop_copies *copies;
+	struct loop_replication *copies;
 };
 
-static struct loop_copies *copies_make(uint32_t first_address)
+static struct loop_replication *copies_make(uint32_t first_address)
 {
-	struct loop_copies *copies = calloc(1, sizeof(*copies) + PEERS * sizeof(copies->routes[0]));
+	struct loop_replication *copies = calloc(1, sizeof(*copies) + PEERS * sizeof(copies->routes[0]));
 
 	assert_non_null(copies);
-	copies->object = (struct loop_object){.kind = LOOP_COPIES, .owner = copies};
+	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
 	copies->count = PEERS;
 	for (uint32_t i = 0; i < PEERS; i++) {
 		copies->routes[i] = rig_route(DESTINATION_RESOLVED);
@@ -218,7 +218,7 @@ static uint32_t frame_address(const struct bench *bench, size_t index)
 static void a_message_that_was_begun_goes_where_it_went(void **state)
 {
 	struct bench *bench = *state;
-	struct loop_copies *others = copies_make(0xc0000310);
+	struct loop_replication *others = copies_make(0xc0000310);
 
 	send_at(&bench->group, BEGAN_NS + SPACING_NS);
 	for (int i = 0; i < COMMANDS_IN_A_ROUND; i++)
@@ -235,7 +235,7 @@ static void a_message_that_was_begun_goes_where_it_went(void **state)
 	for (size_t i = 0; i < PEERS; i++)
 		assert_in_range(frame_address(bench, i), 0xc0000210, 0xc0000210 + PEERS - 1);
 	rig_wait_retired(&bench->rig, 1);
-	assert_int_equal(bench->rig.retired[0], LOOP_COPIES);
+	assert_int_equal(bench->rig.retired[0], LOOP_REPLICATION);
 }
 
 int main(void)

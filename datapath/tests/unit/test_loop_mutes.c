@@ -19,14 +19,14 @@
 enum { RINGS = 200, AT_ONCE_MAX = 64 };
 
 static struct loop loop;
-static struct share share;
+static struct quota quota;
 static struct loop_ring rings[RINGS];
 static struct doorbells *doorbells;
 static int doorbell_fds[RINGS];
 
 static void listen_to(int i)
 {
-	rings[i] = (struct loop_ring){.share = &share};
+	rings[i] = (struct loop_ring){.quota = &quota};
 	doorbell_fds[i] = doorbell_make();
 	assert_true(doorbell_fds[i] >= 0);
 	rings[i].doorbell_set_fd = doorbell_join(doorbells, doorbell_fds[i]);
@@ -38,16 +38,16 @@ static void listen_to(int i)
 static int set_up(void **state)
 {
 	(void)state;
-	loop = (struct loop){.unmute_tai_ns = KTSN_SHAPER_NEVER, .share_next_tai_ns = KTSN_SHAPER_NEVER};
-	share = (struct share){0};
-	atomic_store(&share.doorbells.interval_ns, INT64_C(1000000000));
+	loop = (struct loop){.unmute_tai_ns = KTSN_SHAPER_NEVER, .quota_next_tai_ns = KTSN_SHAPER_NEVER};
+	quota = (struct quota){0};
+	atomic_store(&quota.doorbells.interval_ns, INT64_C(1000000000));
 	loop.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	assert_true(loop.epoll_fd >= 0);
 	assert_int_equal(doorbells_create(&doorbells, loop.epoll_fd, RINGS / 2), 0);
 	for (int i = 0; i < RINGS; i++)
 		listen_to(i);
 	/* All that is allowed. */
-	while (share_rate_take(&share.doorbells, BEGAN_NS))
+	while (quota_rate_take(&quota.doorbells, BEGAN_NS))
 		;
 	return 0;
 }
@@ -65,7 +65,7 @@ static int tear_down(void **state)
 static void mute(int first, int behind, int64_t now_tai_ns)
 {
 	for (int i = first; i < behind; i++)
-		share_doorbell(&loop, &rings[i], now_tai_ns);
+		quota_doorbell(&loop, &rings[i], now_tai_ns);
 }
 
 static int muted(int first, int behind)
@@ -96,14 +96,14 @@ static void few_are_listened_to_again_in_a_round(void **state)
 	(void)state;
 	mute(0, RINGS, BEGAN_NS);
 	assert_int_equal(muted(0, RINGS), RINGS);
-	shares_unmute(&loop, BEGAN_NS + MUTED_NS - 1);
+	quotas_unmute(&loop, BEGAN_NS + MUTED_NS - 1);
 	assert_int_equal(muted(0, RINGS), RINGS);
 	for (int before = RINGS; before > 0; rounds++) {
 		int after;
 
 		/* There is something to do: the loop does not sleep. */
-		assert_true(shares_next(&loop) <= BEGAN_NS + MUTED_NS + rounds);
-		shares_unmute(&loop, BEGAN_NS + MUTED_NS + rounds);
+		assert_true(quotas_next(&loop) <= BEGAN_NS + MUTED_NS + rounds);
+		quotas_unmute(&loop, BEGAN_NS + MUTED_NS + rounds);
 		after = muted(0, RINGS);
 		assert_in_range(before - after, 1, AT_ONCE_MAX);
 		/* Those that have waited longest. */
@@ -111,7 +111,7 @@ static void few_are_listened_to_again_in_a_round(void **state)
 		before = after;
 	}
 	assert_true(rounds >= RINGS / AT_ONCE_MAX);
-	assert_int_equal(shares_next(&loop), KTSN_SHAPER_NEVER);
+	assert_int_equal(quotas_next(&loop), KTSN_SHAPER_NEVER);
 }
 
 static void what_rang_meanwhile_is_heard_then(void **state)
@@ -122,7 +122,7 @@ static void what_rang_meanwhile_is_heard_then(void **state)
 	mute(0, 1, BEGAN_NS);
 	assert_int_equal(write(doorbell_fds[0], &one, sizeof(one)), sizeof(one));
 	assert_false(is_heard(&rings[0]));
-	shares_unmute(&loop, BEGAN_NS + MUTED_NS);
+	quotas_unmute(&loop, BEGAN_NS + MUTED_NS);
 	assert_true(is_heard(&rings[0]));
 }
 
@@ -132,15 +132,15 @@ static void one_that_rings_again_meanwhile_waits_for_the_next_time(void **state)
 
 	(void)state;
 	mute(0, RINGS, BEGAN_NS);
-	shares_unmute(&loop, now_tai_ns);
+	quotas_unmute(&loop, now_tai_ns);
 	assert_false(rings[0].muted);
 	mute(0, 1, now_tai_ns);
 	for (int i = 0; i < RINGS && muted(1, RINGS); i++)
-		shares_unmute(&loop, ++now_tai_ns);
+		quotas_unmute(&loop, ++now_tai_ns);
 	assert_int_equal(muted(1, RINGS), 0);
 	assert_true(rings[0].muted);
-	assert_true(shares_next(&loop) > now_tai_ns);
-	shares_unmute(&loop, shares_next(&loop));
+	assert_true(quotas_next(&loop) > now_tai_ns);
+	quotas_unmute(&loop, quotas_next(&loop));
 	assert_false(rings[0].muted);
 }
 
@@ -148,16 +148,16 @@ static void rings_that_end_meanwhile_are_forgotten(void **state)
 {
 	(void)state;
 	mute(0, RINGS, BEGAN_NS);
-	shares_unmute(&loop, BEGAN_NS + MUTED_NS);
+	quotas_unmute(&loop, BEGAN_NS + MUTED_NS);
 	for (int i = 0; i < RINGS; i++)
-		share_forget(&loop, &rings[i]);
+		quota_forget(&loop, &rings[i]);
 	assert_int_equal(muted(0, RINGS), 0);
-	shares_unmute(&loop, BEGAN_NS + 2 * MUTED_NS);
-	assert_int_equal(shares_next(&loop), KTSN_SHAPER_NEVER);
+	quotas_unmute(&loop, BEGAN_NS + 2 * MUTED_NS);
+	assert_int_equal(quotas_next(&loop), KTSN_SHAPER_NEVER);
 	/* And the next begin anew. */
 	mute(0, 2, BEGAN_NS + 3 * MUTED_NS);
-	share_forget(&loop, &rings[0]);
-	shares_unmute(&loop, BEGAN_NS + 4 * MUTED_NS);
+	quota_forget(&loop, &rings[0]);
+	quotas_unmute(&loop, BEGAN_NS + 4 * MUTED_NS);
 	assert_int_equal(muted(0, RINGS), 0);
 }
 
@@ -169,7 +169,7 @@ static void one_that_closes_is_not_listened_to_again(void **state)
 	(void)state;
 	mute(0, 2, BEGAN_NS);
 	rings[0].closing = true;
-	shares_unmute(&loop, BEGAN_NS + MUTED_NS);
+	quotas_unmute(&loop, BEGAN_NS + MUTED_NS);
 	assert_int_equal(muted(0, 2), 0);
 	assert_int_equal(write(doorbell_fds[0], &one, sizeof(one)), sizeof(one));
 	assert_false(is_heard(&rings[0]));
@@ -181,9 +181,9 @@ static void a_clock_that_is_set_back_leaves_none_muted(void **state)
 {
 	(void)state;
 	mute(0, RINGS, BEGAN_NS);
-	shares_clock_set_back(&loop);
+	quotas_clock_set_back(&loop);
 	for (int i = 0; i < RINGS && muted(0, RINGS); i++)
-		shares_unmute(&loop, i);
+		quotas_unmute(&loop, i);
 	assert_int_equal(muted(0, RINGS), 0);
 }
 

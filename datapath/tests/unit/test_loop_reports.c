@@ -24,7 +24,7 @@ static int set_up(void **state)
 	*state = bench;
 	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	rig_ring_open(&bench->rig, &bench->ring, SLOTS);
-	bench->ring.share.horizon_ns = NS_PER_SECOND;
+	bench->ring.quota.horizon_ns = NS_PER_SECOND;
 	bench->flow = rig_flow_open(&bench->rig, &bench->ring, 0, 7, KTSN_CLOCK_TAI);
 	bench->flow->report = true;
 	bench->destination =
@@ -77,11 +77,11 @@ static void assert_report(struct bench *bench, uint8_t code, const char *text)
 
 static void assert_to_be_woken(struct bench *bench, uint32_t why)
 {
-	struct pollfd wakes = {.fd = loop_wakes_fd(bench->rig.loop), .events = POLLIN};
+	struct pollfd wakes = {.fd = loop_notifications_fd(bench->rig.loop), .events = POLLIN};
 
 	assert_int_equal(poll(&wakes, 1, 30000), 1);
-	assert_ptr_equal(loop_wakes(bench->rig.loop), bench->flow);
-	assert_int_equal(atomic_exchange(&bench->flow->wake, 0), why);
+	assert_ptr_equal(loop_notifications(bench->rig.loop), bench->flow);
+	assert_int_equal(atomic_exchange(&bench->flow->notify, 0), why);
 	assert_int_equal(poll(&wakes, 1, 0), 0);
 }
 
@@ -90,7 +90,7 @@ static void message_that_cannot_be_is_reported_with_its_headers(void **state)
 	struct bench *bench = *state;
 
 	send_beyond_the_horizon(bench, "too far");
-	assert_to_be_woken(bench, WAKE_REPORT);
+	assert_to_be_woken(bench, NOTIFY_REPORT);
 	assert_report(bench, SO_EE_CODE_TXTIME_INVALID_PARAM, "too far");
 	rig_wait_counter(&bench->rig, &bench->counters->reports, 1);
 }
@@ -108,7 +108,7 @@ static void message_that_waited_in_vain_is_reported_as_missed(void **state)
 	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, 1);
 	rig_wait_pending(&bench->rig, 0);
 	assert_report(bench, SO_EE_CODE_TXTIME_MISSED, "nobody answers");
-	assert_to_be_woken(bench, WAKE_REPORT);
+	assert_to_be_woken(bench, NOTIFY_REPORT);
 }
 
 static void socket_that_did_not_ask_is_not_told(void **state)
@@ -145,7 +145,7 @@ static void application_that_reads_nothing_can_go_on_sending(void **state)
 	rig_send(&bench->ring,
 		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = clock_tai_ns(), .text = "sent"});
 	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
-	assert_to_be_woken(bench, WAKE_REPORT);
+	assert_to_be_woken(bench, NOTIFY_REPORT);
 }
 
 static void socket_that_polls_for_space_is_told_when_there_is(void **state)
@@ -157,7 +157,7 @@ static void socket_that_polls_for_space_is_told_when_there_is(void **state)
 		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = clock_tai_ns(), .text = "x"});
 	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
 	rig_wait_pending(&bench->rig, 0);
-	assert_to_be_woken(bench, WAKE_SPACE);
+	assert_to_be_woken(bench, NOTIFY_SPACE);
 }
 
 int main(void)

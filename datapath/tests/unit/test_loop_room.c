@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * More messages than there is room for, in memory or in a pod's share: the loop with its real thread and clock and a fake
+ * More messages than there is room for, in memory or in a pod's quota: the loop with its real thread and clock and a fake
  * port.
  */
 #include "clock.h"
@@ -40,7 +40,7 @@ static void check_short_memory(uint32_t packets, uint32_t buffers)
 	bench_fini(&bench);
 }
 
-/* Its whole share leaves in one go, and nothing rings for what still waits. */
+/* Its whole quota leaves in one go, and nothing rings for what still waits. */
 static void ring_that_its_share_held_back_is_taken_when_the_share_is_free(void **state)
 {
 	struct bench bench = {0};
@@ -48,7 +48,7 @@ static void ring_that_its_share_held_back_is_taken_when_the_share_is_free(void *
 
 	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
-	bench.ring.share.pending_max = 16;
+	bench.ring.quota.pending_max = 16;
 	txtime_tai_ns = clock_tai_ns() + 50 * MS;
 	for (unsigned int i = 0; i < 40; i++)
 		bench_send_number(&bench, i, txtime_tai_ns);
@@ -80,7 +80,7 @@ static void ring_that_its_share_held_is_taken_from_again(void **state)
 	(void)state;
 	rig_create(&rig, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000, 10000});
 	rig_ring_open(&rig, &ring, MESSAGES);
-	ring.share.pending_max = UNDER_WAY_MAX;
+	ring.quota.pending_max = UNDER_WAY_MAX;
 	flow = rig_flow_open(&rig, &ring, 0, 1, KTSN_CLOCK_TAI);
 	rig_destination_open(&rig, &ring, 0, flow, DESTINATION_RESOLVED);
 	for (int i = 0; i < MESSAGES; i++)

@@ -22,7 +22,7 @@
 
 enum { RED = 42, BLUE = 43 };
 
-static const struct share_limits own = {64, 1024, 128 << 20, 1024, 100000, 0, 60000000000};
+static const struct quota_limits own = {64, 1024, 128 << 20, 1024, 100000, 0, 60000000000};
 
 struct bed {
 	struct rig rig;
@@ -41,14 +41,14 @@ static void bed_init(struct bed *bed)
 	bed->red.vni = RED;
 	bed->blue.vni = BLUE;
 	bed->pod.node = &bed->node;
-	bed->pod.share = share_create(&bed->node.limits, &bed->node.share_count);
-	assert_non_null(bed->pod.share);
+	bed->pod.quota = quota_create(&bed->node.limits, &bed->node.quota_count);
+	assert_non_null(bed->pod.quota);
 	bed->node.pods = &bed->pod;
 }
 
 static void bed_fini(struct bed *bed)
 {
-	share_put(bed->pod.share);
+	quota_put(bed->pod.quota);
 	node_network_limits_free(&bed->node);
 	assert_int_equal(bed->node.network_limits_count, 0);
 	rig_fini(&bed->rig);
@@ -61,10 +61,10 @@ static void set(struct bed *bed, uint32_t vni, struct pod_limits limits)
 	assert_int_equal(node_network_limits_set(&bed->node, vni, &limits, &refusal), 0);
 }
 
-static void expect(const struct bed *bed, struct share_limits expected)
+static void expect(const struct bed *bed, struct quota_limits expected)
 {
-	const struct share *share = bed->pod.share;
-	const struct share_limits *limits = &share->limits;
+	const struct quota *quota = bed->pod.quota;
+	const struct quota_limits *limits = &quota->limits;
 
 	assert_int_equal(limits->processes, expected.processes);
 	assert_int_equal(limits->sockets, expected.sockets);
@@ -74,11 +74,11 @@ static void expect(const struct bed *bed, struct share_limits expected)
 	assert_int_equal(limits->doorbell_rate, expected.doorbell_rate);
 	assert_int_equal(limits->horizon_ns, expected.horizon_ns);
 	/* What the loop goes by. */
-	assert_int_equal(share_pending_max(share), expected.pending);
-	assert_int_equal(share->horizon_ns, expected.horizon_ns);
-	assert_int_equal(share->messages.interval_ns,
+	assert_int_equal(quota_pending_max(quota), expected.pending);
+	assert_int_equal(quota->horizon_ns, expected.horizon_ns);
+	assert_int_equal(quota->messages.interval_ns,
 			 expected.message_rate ? 1000000000 / expected.message_rate : 0);
-	assert_int_equal(share->doorbells.interval_ns,
+	assert_int_equal(quota->doorbells.interval_ns,
 			 expected.doorbell_rate ? 1000000000 / expected.doorbell_rate : 0);
 }
 
@@ -95,7 +95,7 @@ static void limits_of_a_network_count_for_its_pods_only(void **state)
 	expect(&bed, own);
 	bed.pod.endpoints = &bed.red;
 	pod_limits_apply(&bed.pod);
-	expect(&bed, (struct share_limits){4, 5, 1 << 20, 64, 2000, 300, 0});
+	expect(&bed, (struct quota_limits){4, 5, 1 << 20, 64, 2000, 300, 0});
 	bed_fini(&bed);
 }
 
@@ -107,12 +107,12 @@ static void limits_change_while_pods_are_there(void **state)
 	bed_init(&bed);
 	bed.pod.endpoints = &bed.red;
 	set(&bed, RED, (struct pod_limits){{4, -1, -1, -1, -1, -1, -1}});
-	expect(&bed, (struct share_limits){4, 1024, 128 << 20, 1024, 100000, 0, 60000000000});
+	expect(&bed, (struct quota_limits){4, 1024, 128 << 20, 1024, 100000, 0, 60000000000});
 	/* Those before are replaced, also by more than ktsnd's own. */
 	set(&bed, RED, (struct pod_limits){{-1, 2048, -1, -1, 0, 7, -1}});
-	expect(&bed, (struct share_limits){64, 2048, 128 << 20, 1024, 0, 7, 60000000000});
+	expect(&bed, (struct quota_limits){64, 2048, 128 << 20, 1024, 0, 7, 60000000000});
 	set(&bed, BLUE, (struct pod_limits){{1, 1, 1 << 20, 64, 1, 1, 0}});
-	expect(&bed, (struct share_limits){64, 2048, 128 << 20, 1024, 0, 7, 60000000000});
+	expect(&bed, (struct quota_limits){64, 2048, 128 << 20, 1024, 0, 7, 60000000000});
 	assert_int_equal(bed.node.network_limits_count, 2);
 	set(&bed, RED, (struct pod_limits)NONE);
 	set(&bed, RED, (struct pod_limits)NONE);
@@ -131,12 +131,12 @@ static void pod_on_several_networks_has_the_lowest_of_each(void **state)
 	bed.pod.endpoints = &bed.red;
 	set(&bed, RED, (struct pod_limits){{4, 2048, -1, -1, 0, 0, -1}});
 	/* ktsnd's own count for the other one; a rate of 0 is the highest. */
-	expect(&bed, (struct share_limits){4, 1024, 128 << 20, 1024, 100000, 0, 60000000000});
+	expect(&bed, (struct quota_limits){4, 1024, 128 << 20, 1024, 100000, 0, 60000000000});
 	set(&bed, BLUE, (struct pod_limits){{8, 2000, -1, -1, 0, 9, 1}});
-	expect(&bed, (struct share_limits){4, 2000, 128 << 20, 1024, 0, 9, 1});
+	expect(&bed, (struct quota_limits){4, 2000, 128 << 20, 1024, 0, 9, 1});
 	bed.red.next = NULL;
 	pod_limits_apply(&bed.pod);
-	expect(&bed, (struct share_limits){4, 2048, 128 << 20, 1024, 0, 0, 60000000000});
+	expect(&bed, (struct quota_limits){4, 2048, 128 << 20, 1024, 0, 0, 60000000000});
 	bed_fini(&bed);
 }
 

@@ -93,7 +93,7 @@ static int set_up(void **state)
 {
 	const struct node_uplink uplink = {.interface = "lo", .link_index = 1, .mtu_bytes = 1500};
 	const struct node_shaping shaping = {.classes = loop_classes_default()};
-	struct share_limits limits = {
+	struct quota_limits limits = {
 		.processes = 16, .sockets = 16, .pending = PACKETS, .horizon_ns = INT64_C(1000000000)};
 	size_t mapped_bytes = ktsn_ring_memory_bytes(ktsn_ring_geometry_make(SLOTS, uplink.mtu_bytes));
 
@@ -348,7 +348,7 @@ static void rings_of_a_pod_that_is_gone_count_for_the_node(void **state)
 	assert_int_equal(node_socket_del(&bed.node, "pod0"), 0);
 	assert_null(pod_find(&bed.node, "pod0"));
 	hang_up(&two);
-	assert_int_equal(bed.node.share_count, PODS - 1);
+	assert_int_equal(bed.node.quota_count, PODS - 1);
 	assert_int_equal(charged(), 2 * bed.ring_bytes);
 	bed.lives = false;
 	for (int ms = 0; charged() && ms < PATIENCE_MS; ms++)

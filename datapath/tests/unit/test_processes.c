@@ -32,7 +32,7 @@ static int set_up(void **state)
 	static struct bed bed;
 	const struct node_uplink uplink = {.interface = "lo", .link_index = 1, .mtu_bytes = 1500};
 	const struct node_shaping shaping = {.classes = loop_classes_default()};
-	const struct share_limits limits = {ALLOWED, 16, 1 << 20, 64, 0, 0, INT64_MAX};
+	const struct quota_limits limits = {ALLOWED, 16, 1 << 20, 64, 0, 0, INT64_MAX};
 	struct refusal refusal;
 
 	memset(&bed, 0, sizeof(bed));

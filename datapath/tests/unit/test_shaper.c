@@ -621,7 +621,7 @@ static void sender_whose_packet_came_back_has_its_turn_again(void **state)
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &flood[0]);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &other);
 	ktsn_shaper_requeue(rig->shaper, lanes[1], &other, 2 * MS);
-	assert_true(ktsn_shaper_due_beside(rig->shaper, lanes[0]) == MS + 2);
+	assert_true(ktsn_shaper_due_excluding(rig->shaper, lanes[0]) == MS + 2);
 	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, 2 * MS), &other);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &other);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict), &flood[1]);

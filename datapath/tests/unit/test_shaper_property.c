@@ -275,8 +275,8 @@ static int naive_admit(const struct world *world, const struct ktsn_shaper_packe
 /* ---- what is true of a departure by itself ---- */
 
 /* Whatever the ranks: of one sender in order; and of two, one is not served twice while the other waits. */
-static void beside_check(const struct world *world, const struct ktsn_shaper_packet *packet,
-			 const struct ktsn_shaper_packet *other)
+static void excluding_check(const struct world *world, const struct ktsn_shaper_packet *packet,
+			    const struct ktsn_shaper_packet *other)
 {
 	uint32_t sender = sender_of(world, packet), beside = sender_of(world, other);
 	unsigned int service = service_of(world, packet);
@@ -300,7 +300,7 @@ static void departure_check(const struct world *world, const struct ktsn_shaper_
 		world_assert(world, packet->waited == KTSN_WAIT_NONE);
 	for (uint32_t i = 0; i < world->used; i++)
 		if (world->places[i] == HELD && world->packets[i].traffic_class == packet->traffic_class)
-			beside_check(world, packet, &world->packets[i]);
+			excluding_check(world, packet, &world->packets[i]);
 	if (world->config.strategy != KTSN_STRATEGY_TAS || !world->gated)
 		return;
 	for (int64_t tick = world->tick; tick < end; tick++)

@@ -113,13 +113,13 @@ static void alarm_is_raised_as_often_as_wanted(void **state)
 	int edges = epoll_create1(0);
 
 	assert_int_equal(epoll_ctl(edges, EPOLL_CTL_ADD, pair->alarm_fd, &event), 0);
-	assert_int_equal(take(pair, WAKE_REPORT, pair->name, dup(pair->far_fd)), 0);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, dup(pair->far_fd)), 0);
 	assert_int_equal(events_of(pair->alarm_fd, 0), 0);
 	for (int i = 0; i < 3; i++) {
-		wake(pair, WAKE_REPORT);
+		wake(pair, NOTIFY_REPORT);
 		assert_int_equal(events_of(pair->alarm_fd, 0), POLLERR);
 		/* An edge each time, read or not. */
-		wake(pair, WAKE_REPORT);
+		wake(pair, NOTIFY_REPORT);
 		assert_int_equal(epoll_wait(edges, &event, 1, 0), 1);
 		assert_int_equal(epoll_wait(edges, &event, 1, 0), 0);
 		alarm_end(pair);
@@ -135,14 +135,14 @@ static void application_cannot_hold_up_its_alarm(void **state)
 	char byte;
 
 	(void)fcntl(pair->far_fd, F_SETFL, 0);
-	assert_int_equal(take(pair, WAKE_REPORT, pair->name, dup(pair->far_fd)), 0);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, dup(pair->far_fd)), 0);
 	for (int i = 0; i < 100; i++)
 		(void)send(pair->alarm_fd, "x", 1, MSG_DONTWAIT);
-	wake(pair, WAKE_REPORT);
+	wake(pair, NOTIFY_REPORT);
 	assert_int_equal(events_of(pair->alarm_fd, 0), POLLERR);
 	assert_int_equal(recv(pair->far_fd, &byte, 1, MSG_DONTWAIT), -1);
 	close(pair->alarm_fd);
-	wake(pair, WAKE_REPORT);
+	wake(pair, NOTIFY_REPORT);
 	pair->alarm_fd = dup(pair->far_fd);
 }
 
@@ -156,13 +156,13 @@ static void sockets_that_could_lead_elsewhere_are_refused(void **state)
 	snprintf(path.sun_path, sizeof(path.sun_path), "/tmp/ktsn-test-wakes-%d", (int)getpid());
 	assert_int_equal(bind(bound, (const struct sockaddr *)&path, sizeof(path)), 0);
 	unlink(path.sun_path);
-	assert_int_equal(take(pair, WAKE_REPORT, pair->name, bound), -EINVAL);
-	assert_int_equal(take(pair, WAKE_REPORT, pair->name, unbound), -EINVAL);
-	assert_int_equal(take(pair, WAKE_REPORT, pair->name, stream), -EINVAL);
-	assert_int_equal(take(pair, WAKE_REPORT, pair->name, udp), -EINVAL);
-	assert_int_equal(take(pair, WAKE_REPORT, pair->name, -1), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, bound), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, unbound), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, stream), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, udp), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, -1), -EINVAL);
 	assert_int_equal(take(pair, 7, pair->name, pair->far_fd), -EINVAL);
-	assert_int_equal(take(pair, WAKE_REPORT, "/dev/l", pair->far_fd), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, "/dev/l", pair->far_fd), -EINVAL);
 	assert_null(pair->flow.alarm);
 	close(stream);
 	close(udp);
@@ -176,16 +176,16 @@ static void space_is_announced_by_emptying_an_eventfd(void **state)
 	uint64_t full = UINT64_MAX - 1;
 	int fd = eventfd(0, EFD_NONBLOCK), pipe_fds[2];
 
-	assert_int_equal(take(pair, WAKE_SPACE, NULL, dup(fd)), 0);
+	assert_int_equal(take(pair, NOTIFY_SPACE, NULL, dup(fd)), 0);
 	assert_int_equal(write(fd, &full, sizeof(full)), sizeof(full));
 	assert_int_equal(events_of(fd, POLLOUT), 0);
-	wake(pair, WAKE_SPACE);
+	wake(pair, NOTIFY_SPACE);
 	assert_int_equal(events_of(fd, POLLOUT), POLLOUT);
 	/* Empty already, and the application has made reading it wait. */
 	assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
-	wake(pair, WAKE_SPACE);
+	wake(pair, NOTIFY_SPACE);
 	assert_int_equal(pipe(pipe_fds), 0);
-	assert_int_equal(take(pair, WAKE_SPACE, NULL, pipe_fds[0]), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_SPACE, NULL, pipe_fds[0]), -EINVAL);
 	close(pipe_fds[0]);
 	close(pipe_fds[1]);
 	close(fd);

@@ -17,7 +17,7 @@
 
 enum { PACKETS = 256, SLOTS = 256, GREEDY = 6, OBJECTS_OF_POD = 3 };
 
-/* Each has a ring with a share of its own. */
+/* Each has a ring with a quota of its own. */
 struct pods {
 	struct rig rig;
 	struct rig_ring greedy[GREEDY], modest, late;
@@ -52,7 +52,7 @@ static uint32_t greedy_pending(const struct pods *pods)
 	uint32_t sum = 0;
 
 	for (int i = 0; i < GREEDY; i++)
-		sum += share_pending(&pods->greedy[i].share);
+		sum += quota_pending(&pods->greedy[i].quota);
 	return sum;
 }
 
@@ -75,11 +75,11 @@ static void every_pod_finds_its_reserve(void **state)
 	rig_start(&pods.rig);
 	rig_wait_commands(&pods.rig);
 	send_many(&pods.modest, RESERVE, far_tai_ns + 1);
-	while (share_pending(&pods.modest.share) < RESERVE)
+	while (quota_pending(&pods.modest.quota) < RESERVE)
 		assert_true(clock_tai_ns() < far_tai_ns + 5000 * MS);
 	pod_open(&pods, &pods.late, GREEDY + 2);
 	send_many(&pods.late, OF_LATE, far_tai_ns + 2);
-	while (share_pending(&pods.late.share) < OF_LATE)
+	while (quota_pending(&pods.late.quota) < OF_LATE)
 		assert_true(clock_tai_ns() < far_tai_ns + 5000 * MS);
 	/* If it took until the others' had left, this has shown nothing. */
 	if (clock_tai_ns() < far_tai_ns)
@@ -100,14 +100,14 @@ static void every_pod_finds_its_reserve(void **state)
 }
 
 /* As a process that hands a ring back and ends before it resumes. */
-static void ring_never_opened_close(struct pods *pods, struct rig_ring *ring, struct share *share)
+static void ring_never_opened_close(struct pods *pods, struct rig_ring *ring, struct quota *quota)
 {
 	assert_int_equal(
 		ktsn_ring_memory_create(&ring->memory, ktsn_ring_geometry_make(SLOTS, RIG_PAYLOAD_BYTES)), 0);
 	ring->ring = calloc(1, sizeof(*ring->ring));
 	assert_non_null(ring->ring);
 	ring->ring->object = (struct loop_object){.kind = LOOP_RING, .owner = ring->ring};
-	ring->ring->share = share;
+	ring->ring->quota = quota;
 	ring->ring->doorbell_set_fd = -1;
 	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.geometry.slot_count,
 				ring->memory.geometry.slot_bytes);
@@ -124,22 +124,22 @@ static void a_ring_that_was_never_opened_ends_no_other_rings_reserve(void **stat
 	rig_create(&pods.rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	pod_open(&pods, &pods.modest, 1);
 	rig_start(&pods.rig);
-	ring_never_opened_close(&pods, &unresumed, &pods.modest.share);
+	ring_never_opened_close(&pods, &unresumed, &pods.modest.quota);
 	rig_wait_retired(&pods.rig, 1);
-	assert_int_equal(pods.modest.share.rings_open, 1);
+	assert_int_equal(pods.modest.quota.rings_open, 1);
 	pod_close(&pods, &pods.modest);
 	rig_wait_retired(&pods.rig, 1 + OBJECTS_OF_POD);
-	assert_int_equal(pods.modest.share.rings_open, 0);
+	assert_int_equal(pods.modest.quota.rings_open, 0);
 	rig_fini(&pods.rig);
 	rig_ring_fini(&pods.modest);
 	ktsn_ring_memory_destroy(&unresumed.memory);
 }
 
-/* Nothing leaves that would give the share back: all wait for an address. */
-static void share_that_grows_takes_what_it_held_back(void **state)
+/* Nothing leaves that would give the quota back: all wait for an address. */
+static void quota_that_grows_takes_what_it_held_back(void **state)
 {
 	enum { BEFORE = 4, AFTER = 9 };
-	struct share_limits limits = {.pending = BEFORE, .horizon_ns = INT64_MAX};
+	struct quota_limits limits = {.pending = BEFORE, .horizon_ns = INT64_MAX};
 	struct loop_destination *destination;
 	struct loop_flow *flow;
 	struct pods pods = {0};
@@ -149,22 +149,22 @@ static void share_that_grows_takes_what_it_held_back(void **state)
 	rig_ring_open(&pods.rig, &pods.modest, SLOTS);
 	flow = rig_flow_open(&pods.rig, &pods.modest, 0, 1, KTSN_CLOCK_TAI);
 	destination = rig_destination_open(&pods.rig, &pods.modest, 0, flow, DESTINATION_RESOLVING);
-	share_limits_set(&pods.modest.share, &limits);
+	quota_limits_set(&pods.modest.quota, &limits);
 	rig_start(&pods.rig);
 	send_many(&pods.modest, SLOTS, clock_tai_ns());
 	rig_wait_pending(&pods.rig, BEFORE);
 	usleep(20000);
-	assert_int_equal(share_pending(&pods.modest.share), BEFORE);
+	assert_int_equal(quota_pending(&pods.modest.quota), BEFORE);
 	limits.pending = AFTER;
-	share_limits_set(&pods.modest.share, &limits);
+	quota_limits_set(&pods.modest.quota, &limits);
 	loop_command(pods.rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
 	rig_wait_pending(&pods.rig, AFTER);
 	/* Fewer than it has: it keeps them, and no more come. */
 	limits.pending = 1;
-	share_limits_set(&pods.modest.share, &limits);
+	quota_limits_set(&pods.modest.quota, &limits);
 	loop_command(pods.rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
 	rig_wait_commands(&pods.rig);
-	assert_int_equal(share_pending(&pods.modest.share), AFTER);
+	assert_int_equal(quota_pending(&pods.modest.quota), AFTER);
 	rig_destination_update(&pods.rig, destination, DESTINATION_UNREACHABLE);
 	rig_wait_counter(&pods.rig, &loop_counters(pods.rig.loop)->drop_unresolved, SLOTS);
 	pod_close(&pods, &pods.modest);
@@ -175,23 +175,23 @@ static void share_that_grows_takes_what_it_held_back(void **state)
 
 static void rate_counts_from_when_it_is_given(void **state)
 {
-	struct share share = {0};
+	struct quota quota = {0};
 	int64_t now_tai_ns = 5000 * MS;
 
 	(void)state;
-	share.messages.burst_ns = 10 * MS;
+	quota.messages.burst_ns = 10 * MS;
 	for (int i = 0; i < 1000; i++)
-		assert_true(share_rate_take(&share.messages, now_tai_ns));
-	share_limits_set(&share, &(struct share_limits){.message_rate = 1000});
+		assert_true(quota_rate_take(&quota.messages, now_tai_ns));
+	quota_limits_set(&quota, &(struct quota_limits){.message_rate = 1000});
 	for (int i = 0; i < 11; i++)
-		assert_true(share_rate_take(&share.messages, now_tai_ns));
-	assert_false(share_rate_take(&share.messages, now_tai_ns));
+		assert_true(quota_rate_take(&quota.messages, now_tai_ns));
+	assert_false(quota_rate_take(&quota.messages, now_tai_ns));
 	/* A debt of the lower rate is not held against the higher one. */
-	share_limits_set(&share, &(struct share_limits){.message_rate = 1});
-	assert_true(share_rate_take(&share.messages, now_tai_ns + 2 * MS));
-	assert_false(share_rate_take(&share.messages, now_tai_ns + 2 * MS));
-	share_limits_set(&share, &(struct share_limits){.message_rate = 1000});
-	assert_true(share_rate_take(&share.messages, now_tai_ns + 2 * MS));
+	quota_limits_set(&quota, &(struct quota_limits){.message_rate = 1});
+	assert_true(quota_rate_take(&quota.messages, now_tai_ns + 2 * MS));
+	assert_false(quota_rate_take(&quota.messages, now_tai_ns + 2 * MS));
+	quota_limits_set(&quota, &(struct quota_limits){.message_rate = 1000});
+	assert_true(quota_rate_take(&quota.messages, now_tai_ns + 2 * MS));
 }
 
 /* What is above the rate stays in the ring: the messages leave one after the other, however long they have been due. */
@@ -207,8 +207,8 @@ static void messages_above_the_rate_wait(void **state)
 	pods.counters = loop_counters(pods.rig.loop);
 	pod_open(&pods, &pods.modest, 1);
 	rig_wait_commands(&pods.rig);
-	share_limits_set(&pods.modest.share,
-			 &(struct share_limits){.pending = UINT32_MAX,
+	quota_limits_set(&pods.modest.quota,
+			 &(struct quota_limits){.pending = UINT32_MAX,
 						.message_rate = (uint32_t)(NS_PER_SECOND / interval_ns),
 						.horizon_ns = INT64_MAX});
 	began_tai_ns = clock_tai_ns();
@@ -227,7 +227,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_pod_finds_its_reserve),
 		cmocka_unit_test(a_ring_that_was_never_opened_ends_no_other_rings_reserve),
-		cmocka_unit_test(share_that_grows_takes_what_it_held_back),
+		cmocka_unit_test(quota_that_grows_takes_what_it_held_back),
 		cmocka_unit_test(rate_counts_from_when_it_is_given),
 		cmocka_unit_test(messages_above_the_rate_wait),
 	};

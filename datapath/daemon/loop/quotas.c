@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod may have of the loop (share.h). A ring that is held back counts as having a backlog: it is looked
- * into in every round, and the loop does not sleep while its share would let it be taken from.
+ * What a pod may have of the loop (quota.h). A ring that is held back counts as having a backlog: it is looked
+ * into in every round, and the loop does not sleep while its quota would let it be taken from.
  */
 #include "loop_state.h"
 
@@ -20,15 +20,15 @@ enum {
 	RESERVES_MIN = 8,
 };
 
-void share_wake_by(struct loop *loop, int64_t tai_ns)
+void quota_wake_by(struct loop *loop, int64_t tai_ns)
 {
-	if (tai_ns < loop->share_next_tai_ns)
-		loop->share_next_tai_ns = tai_ns;
+	if (tai_ns < loop->quota_next_tai_ns)
+		loop->quota_next_tai_ns = tai_ns;
 }
 
-struct ktsn_shaper_lane *share_lane(const struct packet *packet)
+struct ktsn_shaper_lane *quota_lane(const struct packet *packet)
 {
-	return packet->flow->ring->share->lanes[packet->outlet];
+	return packet->flow->ring->quota->lanes[packet->outlet];
 }
 
 /* ---- the pool of packets ----
@@ -38,11 +38,11 @@ struct ktsn_shaper_lane *share_lane(const struct packet *packet)
  * What a pod has not used of its reserve stays free, whatever the others want. */
 
 /* Of how many pods each has a reserve: always more than there are, so that the next ones find theirs. */
-static uint32_t reserves_for(uint32_t shares)
+static uint32_t reserves_for(uint32_t quotas)
 {
 	uint32_t count = RESERVES_MIN;
 
-	while (count < 2 * shares)
+	while (count < 2 * quotas)
 		count *= 2;
 	return count;
 }
@@ -50,36 +50,36 @@ static uint32_t reserves_for(uint32_t shares)
 /* When there are other pods than before, or another number. */
 static void reserves_set(struct loop *loop)
 {
-	uint32_t count = reserves_for(loop->shares_open_count);
+	uint32_t count = reserves_for(loop->quotas_open_count);
 
 	loop->reserve = loop->config.packets / 2 / count;
 	if (!loop->reserve)
 		loop->reserve = 1;
-	loop->reserved_free = (count - loop->shares_open_count) * loop->reserve;
-	for (const struct share *share = loop->shares_open; share; share = share->open_next)
-		loop->reserved_free += share_reserve_free(loop, share);
+	loop->reserved_free = (count - loop->quotas_open_count) * loop->reserve;
+	for (const struct quota *quota = loop->quotas_open; quota; quota = quota->open_next)
+		loop->reserved_free += quota_reserve_free(loop, quota);
 }
 
-void share_ring_opened(struct loop *loop, struct share *share)
+void quota_ring_opened(struct loop *loop, struct quota *quota)
 {
-	if (share->rings_open++)
+	if (quota->rings_open++)
 		return;
-	share->open_next = loop->shares_open;
-	loop->shares_open = share;
-	loop->shares_open_count++;
+	quota->open_next = loop->quotas_open;
+	loop->quotas_open = quota;
+	loop->quotas_open_count++;
 	reserves_set(loop);
 }
 
-void share_ring_retired(struct loop *loop, struct share *share)
+void quota_ring_retired(struct loop *loop, struct quota *quota)
 {
-	struct share **at = &loop->shares_open;
+	struct quota **at = &loop->quotas_open;
 
-	if (--share->rings_open)
+	if (--quota->rings_open)
 		return;
-	while (*at != share)
+	while (*at != quota)
 		at = &(*at)->open_next;
-	*at = share->open_next;
-	loop->shares_open_count--;
+	*at = quota->open_next;
+	loop->quotas_open_count--;
 	reserves_set(loop);
 }
 
@@ -91,47 +91,47 @@ static uint32_t anybodys(const struct loop *loop)
 	return loop->packets_free_count > others ? loop->packets_free_count - others : 0;
 }
 
-uint32_t share_room(const struct loop *loop, const struct share *share)
+uint32_t quota_room(const struct loop *loop, const struct quota *quota)
 {
-	uint64_t pending = share_pending(share), others = anybodys(loop),
-		 reserve = share_reserve_free(loop, share);
+	uint64_t pending = quota_pending(quota), others = anybodys(loop),
+		 reserve = quota_reserve_free(loop, quota);
 	uint64_t beyond = pending > loop->reserve ? pending - loop->reserve : 0, room;
 
 	/* Something of what is anybody's stays, too, however many pods take as much as they can. */
 	room = reserve + (beyond <= HELD_PER_FREE * others ? others : 0);
-	if (pending + room > share_pending_max(share))
-		room = pending < share_pending_max(share) ? share_pending_max(share) - pending : 0;
+	if (pending + room > quota_pending_max(quota))
+		room = pending < quota_pending_max(quota) ? quota_pending_max(quota) - pending : 0;
 	return (uint32_t)room;
 }
 
-bool share_full(const struct loop *loop, const struct share *share)
+bool quota_full(const struct loop *loop, const struct quota *quota)
 {
-	uint32_t pending = share_pending(share), room;
+	uint32_t pending = quota_pending(quota), room;
 
 	/* Mostly. */
-	if (pending < loop->reserve && pending < share_pending_max(share) && !share->wanted)
+	if (pending < loop->reserve && pending < quota_pending_max(quota) && !quota->wanted)
 		return false;
-	room = share_room(loop, share);
-	/* With no packet left at all it is a shortage, not a matter of shares. */
-	return loop->packets_free_count && (room == 0 || (room < share->wanted && loop_pending(loop)));
+	room = quota_room(loop, quota);
+	/* With no packet left at all it is a shortage, not a matter of quotas. */
+	return loop->packets_free_count && (room == 0 || (room < quota->wanted && loop_pending(loop)));
 }
 
-bool share_holds(struct loop *loop, struct share *share, int64_t now_tai_ns)
+bool quota_holds(struct loop *loop, struct quota *quota, int64_t now_tai_ns)
 {
-	if (share_full(loop, share)) {
+	if (quota_full(loop, quota)) {
 		counter_add(&loop->counters.share_pending, 1);
 		return true;
 	}
-	if (share_rate_take(&share->messages, now_tai_ns))
+	if (quota_rate_take(&quota->messages, now_tai_ns))
 		return false;
 	counter_add(&loop->counters.share_rate, 1);
-	share_wake_by(loop, share_rate_next(&share->messages));
+	quota_wake_by(loop, quota_rate_next(&quota->messages));
 	return true;
 }
 
-bool share_shut(const struct loop *loop, const struct share *share, int64_t now_tai_ns)
+bool quota_shut(const struct loop *loop, const struct quota *quota, int64_t now_tai_ns)
 {
-	return share_full(loop, share) || share_rate_next(&share->messages) > now_tai_ns;
+	return quota_full(loop, quota) || quota_rate_next(&quota->messages) > now_tai_ns;
 }
 
 /* Edge-triggered: what rang stays readable, since nobody reads the eventfd behind it. */
@@ -143,14 +143,14 @@ void doorbell_listen(const struct loop *loop, struct loop_ring *ring, bool liste
 		(void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, ring->doorbell_set_fd, &doorbell);
 }
 
-void share_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_ns)
+void quota_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_ns)
 {
-	if (ring->muted || ring->closed || share_rate_take(&ring->share->doorbells, now_tai_ns))
+	if (ring->muted || ring->closed || quota_rate_take(&ring->quota->doorbells, now_tai_ns))
 		return;
 	counter_add(&loop->counters.share_doorbells, 1);
 	doorbell_listen(loop, ring, false);
 	ring->muted = true;
-	circle_add(&loop->muted, &ring->mute);
+	ring_list_add(&loop->muted, &ring->mute);
 	loop->muted_count++;
 	if (loop->unmute_tai_ns == KTSN_SHAPER_NEVER)
 		loop->unmute_tai_ns = now_tai_ns + MUTED_NS;
@@ -159,7 +159,7 @@ void share_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_n
 static void unmuted(struct loop *loop, struct loop_ring *ring)
 {
 	ring->muted = false;
-	circle_remove(&loop->muted, &ring->mute);
+	ring_list_remove(&loop->muted, &ring->mute);
 	loop->muted_count--;
 }
 
@@ -180,11 +180,11 @@ static void unmute_some(struct loop *loop)
 
 /* Together, and not each in its time, or they could wake the loop that often. Those that are muted while others are
  * listened to again wait for the next time. */
-void shares_unmute(struct loop *loop, int64_t now_tai_ns)
+void quotas_unmute(struct loop *loop, int64_t now_tai_ns)
 {
 	/* The rings that were held back are looked into in this round. */
-	if (now_tai_ns >= loop->share_next_tai_ns)
-		loop->share_next_tai_ns = KTSN_SHAPER_NEVER;
+	if (now_tai_ns >= loop->quota_next_tai_ns)
+		loop->quota_next_tai_ns = KTSN_SHAPER_NEVER;
 	if (now_tai_ns < loop->unmute_tai_ns)
 		return;
 	if (!loop->unmute_left)
@@ -194,7 +194,7 @@ void shares_unmute(struct loop *loop, int64_t now_tai_ns)
 		loop->unmute_tai_ns = loop->muted ? now_tai_ns + MUTED_NS : KTSN_SHAPER_NEVER;
 }
 
-void share_forget(struct loop *loop, struct loop_ring *ring)
+void quota_forget(struct loop *loop, struct loop_ring *ring)
 {
 	if (!ring->muted)
 		return;
@@ -204,14 +204,14 @@ void share_forget(struct loop *loop, struct loop_ring *ring)
 		loop->unmute_left = loop->muted_count;
 }
 
-void shares_clock_set_back(struct loop *loop)
+void quotas_clock_set_back(struct loop *loop)
 {
-	loop->share_next_tai_ns = KTSN_SHAPER_NEVER;
+	loop->quota_next_tai_ns = KTSN_SHAPER_NEVER;
 	if (loop->muted)
 		loop->unmute_tai_ns = 0;
 }
 
-int64_t shares_next(const struct loop *loop)
+int64_t quotas_next(const struct loop *loop)
 {
-	return loop->share_next_tai_ns < loop->unmute_tai_ns ? loop->share_next_tai_ns : loop->unmute_tai_ns;
+	return loop->quota_next_tai_ns < loop->unmute_tai_ns ? loop->quota_next_tai_ns : loop->unmute_tai_ns;
 }

@@ -5,16 +5,17 @@
  * it, and sleeps until it is needed. Control thread, which waits meanwhile; so whatever is the control thread's is this
  * one's for as long.
  */
-#ifndef KTSN_DAEMON_URGENT_H
-#define KTSN_DAEMON_URGENT_H
+#ifndef KTSN_DAEMON_REALTIME_WORKER_H
+#define KTSN_DAEMON_REALTIME_WORKER_H
 
-struct urgent;
+struct realtime_worker;
 
 /* With SCHED_FIFO of that priority where allowed, and not on that CPU if there are others (-1: any). 0 or -errno. */
-int urgent_create(struct urgent **urgent, int fifo_priority, int off_cpu);
-void urgent_destroy(struct urgent *urgent);
+int realtime_worker_create(struct realtime_worker **realtime_worker, int fifo_priority, int off_cpu);
+void realtime_worker_destroy(struct realtime_worker *realtime_worker);
 
 /* Returns when run(argument) has. NULL: the caller's own thread does it. */
-void urgent_do(struct urgent *urgent, void (*run)(void *argument), void *argument);
+void realtime_worker_run(struct realtime_worker *realtime_worker, void (*run)(void *argument),
+			 void *argument);
 
 #endif

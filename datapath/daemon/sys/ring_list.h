@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has turns, in a circle. It is a pointer to whose turn it is, NULL: nobody's. Nothing is allocated: the places are in
+ * Who has turns, in a ring list. It is a pointer to whose turn it is, NULL: nobody's. Nothing is allocated: the places are in
  * those who take turns.
  */
-#ifndef KTSN_DAEMON_CIRCLE_H
-#define KTSN_DAEMON_CIRCLE_H
+#ifndef KTSN_DAEMON_RING_LIST_H
+#define KTSN_DAEMON_RING_LIST_H
 
 #include <stddef.h>
 
-/* A place in a circle. */
-struct circle_link {
-	struct circle_link *next, *previous;
+/* A place in a ring list. */
+struct ring_list_link {
+	struct ring_list_link *next, *previous;
 };
 
 /* Its turn comes last. */
-static inline void circle_add(struct circle_link **turn, struct circle_link *link)
+static inline void ring_list_add(struct ring_list_link **turn, struct ring_list_link *link)
 {
 	if (!*turn)
 		*turn = link->next = link->previous = link;
@@ -24,7 +24,7 @@ static inline void circle_add(struct circle_link **turn, struct circle_link *lin
 	(*turn)->previous = link;
 }
 
-static inline void circle_remove(struct circle_link **turn, const struct circle_link *link)
+static inline void ring_list_remove(struct ring_list_link **turn, const struct ring_list_link *link)
 {
 	if (link->next == link) {
 		*turn = NULL;

@@ -25,9 +25,9 @@
 enum {
 	SLOTS = 2048, /* half of them hold all reports */
 	PACKETS = 4096,
-	PARKED = 1000,
+	PENDING = 1000,
 	ADDRESSES = 900, /* fewer than there may be commands under way */
-	/* What the loop does before it looks for what is due: commands, parked messages, messages out of rings. */
+	/* What the loop does before it looks for what is due: commands, pending messages, messages out of rings. */
 	AT_ONCE_MAX = 64,
 	OBJECTS_OF_POD = 3,
 	CROWD_FLOW = 1,
@@ -142,7 +142,7 @@ static int set_up(void **state)
 
 static void pod_fini(struct pod *pod)
 {
-	assert_int_equal(share_pending(&pod->ring.share), 0);
+	assert_int_equal(quota_pending(&pod->ring.quota), 0);
 	assert_int_equal(rig_ring_free_slots(&pod->ring), SLOTS);
 	rig_ring_fini(&pod->ring);
 }
@@ -177,7 +177,7 @@ static void send_to(struct pod *pod, uint32_t destination, int64_t txtime_tai_ns
 }
 
 /* All of it is taken, and due long since. */
-static void crowd_parks(struct bench *bench, uint32_t count)
+static void crowd_waits(struct bench *bench, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
 		send_to(&bench->crowd, 0, 1 + i, "crowd");
@@ -265,13 +265,13 @@ static void an_address_that_is_found_delays_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
 
-	crowd_parks(bench, PARKED);
+	crowd_waits(bench, PENDING);
 	other_comes_due(bench);
 	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
 	loop_resume(bench->rig.loop);
-	rig_wait_counter(&bench->rig, &bench->counters->sent, PARKED + 1);
-	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
-	assert_int_equal(counter_read(&bench->counters->late_unresolved), PARKED);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING + 1);
+	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
+	assert_int_equal(counter_read(&bench->counters->late_unresolved), PENDING);
 }
 
 static uint32_t reports_read(struct pod *pod)
@@ -291,16 +291,16 @@ static void an_address_that_nobody_answers_for_delays_no_other_pod(void **state)
 	struct bench *bench = *state;
 
 	bench->crowd.flow->report = true;
-	crowd_parks(bench, PARKED);
+	crowd_waits(bench, PENDING);
 	other_comes_due(bench);
 	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
 	loop_resume(bench->rig.loop);
-	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PARKED);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PENDING);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
 	rig_wait_pending(&bench->rig, 0);
-	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
-	assert_int_equal(counter_read(&bench->counters->reports), PARKED);
-	assert_int_equal(reports_read(&bench->crowd), PARKED);
+	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
+	assert_int_equal(counter_read(&bench->counters->reports), PENDING);
+	assert_int_equal(reports_read(&bench->crowd), PENDING);
 }
 
 /* Each of them its own command, as when a gateway is found. */
@@ -336,12 +336,12 @@ static void messages_to_nowhere_delay_no_other_pod(struct bench *bench, uint32_t
 	for (uint32_t i = 0; i < announced; i++)
 		(void)rig_destination_open(&bench->rig, &bench->crowd.ring, 1 + i, bench->crowd.flow,
 					   DESTINATION_RESOLVING);
-	for (uint32_t i = 0; i < PARKED; i++)
+	for (uint32_t i = 0; i < PENDING; i++)
 		send_to(&bench->crowd, ADDRESSES, 1, "nowhere");
 	loop_resume(bench->rig.loop);
-	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, PARKED);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, PENDING);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
-	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
+	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
 	for (uint32_t i = 0; i < announced; i++)
 		rig_destination_close(&bench->rig, &bench->crowd.ring, 1 + i);
 	rig_wait_retired(&bench->rig, announced);
@@ -369,7 +369,7 @@ static void messages_that_are_taken_hold_up_no_commands(void **state)
 	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
 	rig_wait_commands(&bench->rig);
 	loop_pause(bench->rig.loop);
-	for (uint32_t i = 0; i < PARKED; i++)
+	for (uint32_t i = 0; i < PENDING; i++)
 		send_to(&bench->crowd, 0, BEGAN_NS + FAR_NS + i, "crowd");
 	for (uint32_t i = 0; i < ADDRESSES; i++)
 		tell(bench, bench->other.destination, DESTINATION_RESOLVED);
@@ -377,9 +377,9 @@ static void messages_that_are_taken_hold_up_no_commands(void **state)
 	popped_at_ns = atomic_load(&passed_ns);
 	loop_resume(bench->rig.loop);
 	rig_wait_commands(&bench->rig);
-	rig_wait_pending(&bench->rig, PARKED);
+	rig_wait_pending(&bench->rig, PENDING);
 	assert_in_range(popped_after_ns, WORK_NS, LONGEST_NS);
-	atomic_store(&passed_ns, FAR_NS + PARKED);
+	atomic_store(&passed_ns, FAR_NS + PENDING);
 }
 
 /* They are dropped in the order of their turns. */
@@ -389,15 +389,15 @@ static void pods_whose_messages_waited_have_turns(void **state)
 
 	tell(bench, bench->other.destination, DESTINATION_RESOLVING);
 	rig_wait_commands(&bench->rig);
-	crowd_parks(bench, PARKED);
+	crowd_waits(bench, PENDING);
 	send_to(&bench->other, 0, 1, "other");
-	rig_wait_pending(&bench->rig, PARKED + 1);
+	rig_wait_pending(&bench->rig, PENDING + 1);
 	loop_pause(bench->rig.loop);
 	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
 	tell(bench, bench->other.destination, DESTINATION_UNREACHABLE);
 	loop_resume(bench->rig.loop);
-	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PARKED + 1);
-	assert_in_range(place_of_the_other(bench, PARKED + 1), 0, AT_ONCE_MAX);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PENDING + 1);
+	assert_in_range(place_of_the_other(bench, PENDING + 1), 0, AT_ONCE_MAX);
 }
 
 /* What is sent when the address is found, for the same time, leaves after what waited for it. */
@@ -406,32 +406,32 @@ static void none_overtakes_those_that_waited(void **state)
 	enum { LATER = 100 };
 	struct bench *bench = *state;
 
-	for (uint32_t i = 0; i < PARKED; i++)
+	for (uint32_t i = 0; i < PENDING; i++)
 		send_to(&bench->crowd, 0, 1, "first");
-	rig_wait_pending(&bench->rig, PARKED);
+	rig_wait_pending(&bench->rig, PENDING);
 	loop_pause(bench->rig.loop);
 	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
 	for (uint32_t i = 0; i < LATER; i++)
 		send_to(&bench->crowd, 0, 1, "later");
 	loop_resume(bench->rig.loop);
-	rig_wait_counter(&bench->rig, &bench->counters->sent, PARKED + LATER);
-	for (uint32_t i = 0; i < PARKED + LATER; i++)
-		sent_text_is(bench, i, i < PARKED ? "first" : "later");
+	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING + LATER);
+	for (uint32_t i = 0; i < PENDING + LATER; i++)
+		sent_text_is(bench, i, i < PENDING ? "first" : "later");
 }
 
 static void an_address_that_is_lost_again_is_waited_for_again(void **state)
 {
 	struct bench *bench = *state;
 
-	crowd_parks(bench, PARKED);
+	crowd_waits(bench, PENDING);
 	loop_pause(bench->rig.loop);
 	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
 	tell(bench, bench->crowd.destination, DESTINATION_RESOLVING);
 	loop_resume(bench->rig.loop);
 	rig_wait_commands(&bench->rig);
-	assert_int_equal(loop_pending(bench->rig.loop), PARKED);
+	assert_int_equal(loop_pending(bench->rig.loop), PENDING);
 	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
-	rig_wait_counter(&bench->rig, &bench->counters->sent, PARKED);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING);
 	assert_int_equal(rig_drops(&bench->rig), 0);
 }
 
@@ -441,16 +441,16 @@ static void a_pod_that_waits_has_no_more_than_its_limit(void **state)
 	enum { LIMIT = 64 };
 	struct bench *bench = *state;
 
-	atomic_store(&bench->crowd.ring.share.pending_max, LIMIT);
-	for (uint32_t i = 0; i < PARKED; i++)
+	atomic_store(&bench->crowd.ring.quota.pending_max, LIMIT);
+	for (uint32_t i = 0; i < PENDING; i++)
 		send_to(&bench->crowd, 0, 1 + i, "crowd");
 	rig_wait_pending(&bench->rig, LIMIT);
 	rig_wait_counter(&bench->rig, &bench->counters->taken, LIMIT);
 	other_comes_due(bench);
 	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
 	loop_resume(bench->rig.loop);
-	rig_wait_counter(&bench->rig, &bench->counters->sent, PARKED + 1);
-	assert_in_range(ended_before_the_other(bench, PARKED + 1), 1, PARKED / 2);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING + 1);
+	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
 }
 
 /* As when its process ends: nobody closes what is in it. */
@@ -458,14 +458,14 @@ static void a_closed_ring_ends_when_those_that_waited_have_ended(void **state)
 {
 	struct bench *bench = *state;
 
-	crowd_parks(bench, PARKED);
+	crowd_waits(bench, PENDING);
 	loop_pause(bench->rig.loop);
 	tell(bench, bench->crowd.destination, DESTINATION_CLOSED);
 	rig_ring_close(&bench->rig, &bench->crowd.ring);
 	loop_resume(bench->rig.loop);
 	rig_wait_retired(&bench->rig, 1);
 	assert_int_equal(bench->rig.retired[0], LOOP_RING);
-	assert_int_equal(counter_read(&bench->counters->drop_closed), PARKED);
+	assert_int_equal(counter_read(&bench->counters->drop_closed), PENDING);
 	free(bench->crowd.flow);
 	free(bench->crowd.destination);
 	rig_application_close(&bench->rig, &bench->other.ring);
@@ -478,7 +478,7 @@ static void closed_objects_end_with_the_last_that_waited(void **state)
 {
 	struct bench *bench = *state;
 
-	crowd_parks(bench, PARKED);
+	crowd_waits(bench, PENDING);
 	loop_pause(bench->rig.loop);
 	rig_application_close(&bench->rig, &bench->crowd.ring);
 	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);

@@ -4,13 +4,13 @@
  * it may send and ring, how far ahead its messages may be. What is above a limit stays in the pod's own rings,
  * which then fill up, and its senders wait or get EAGAIN as with a full socket buffer.
  *
- * The limits may change at any time (pod_limits.c); what a pod has above new ones it keeps until it gives it back. A share
+ * The limits may change at any time (pod_limits.c); what a pod has above new ones it keeps until it gives it back. A quota
  * ends with its last user: the pod, or a process that ended and whose messages still leave.
  */
-#ifndef KTSN_DAEMON_SHARE_H
-#define KTSN_DAEMON_SHARE_H
+#ifndef KTSN_DAEMON_QUOTA_H
+#define KTSN_DAEMON_QUOTA_H
 
-#include "circle.h"
+#include "ring_list.h"
 #include "shaper.h"
 
 #include <stdatomic.h>
@@ -18,13 +18,13 @@
 #include <stdint.h>
 
 enum {
-	SHARES_MAX = KTSN_SHAPER_LANES_MAX,
-	SHARE_LANES = 2, /* one for each outlet of the loop */
+	QUOTAS_MAX = KTSN_SHAPER_LANES_MAX,
+	QUOTA_LANES = 2, /* one for each outlet of the loop */
 };
 
 struct packet;
 
-struct share_limits {
+struct quota_limits {
 	uint32_t processes;
 	uint32_t sockets;
 	uint64_t memory_bytes;  /* of all rings */
@@ -38,66 +38,66 @@ struct share_limits {
  * The generic cell rate algorithm: an event is allowed when it is not earlier than `due`, less what may come
  * at once; each moves `due` on by one interval.
  */
-struct share_rate {
+struct quota_rate {
 	_Atomic int64_t interval_ns; /* 0: no limit. The control thread's to change */
 	int64_t burst_ns;
 	int64_t due_tai_ns;
 };
 
-struct share {
-	struct share_limits limits; /* the control thread's; the loop thread has those in its own: */
+struct quota {
+	struct quota_limits limits; /* the control thread's; the loop thread has those in its own: */
 	_Atomic uint32_t pending_max;
 	_Atomic int64_t horizon_ns;
-	struct ktsn_shaper_lane *lanes[SHARE_LANES]; /* the loop thread's; NULL: of the shaper's own */
+	struct ktsn_shaper_lane *lanes[QUOTA_LANES]; /* the loop thread's; NULL: of the shaper's own */
 	/* The control thread's. */
 	uint32_t users;
-	uint32_t *live;     /* where all shares that there are are counted */
+	uint32_t *live;     /* where all quotas that there are are counted */
 	uint32_t processes; /* also those that ended and still have messages under way */
 	uint32_t sockets;
 	uint64_t ring_bytes; /* of rings that its processes have, or kept (ring_charges.h) */
 	bool pod_gone;
-	struct share_rate ring_works; /* rings that are made or handed back, and so closed again */
+	struct quota_rate ring_works; /* rings that are made or handed back, and so closed again */
 	/* The loop thread's, and read by the other. */
 	_Atomic uint32_t pending;
 	/* The loop thread's. */
 	uint32_t rings_open;          /* not retired yet */
 	uint32_t wanted;              /* packets that a message of it waits for: one that goes to several */
-	struct share *open_next;      /* among those with rings */
-	struct circle_link watch;     /* among the shares with rings to look into */
-	struct circle_link *rings;    /* those rings, the next first; NULL: none */
-	struct circle_link unparking; /* among the shares with destinations whose messages waited, */
-	struct circle_link *unparking_destinations; /* and those, */
-	uint32_t released;                          /* and how many such messages there are */
-	struct circle_link spreading; /* among the shares with messages whose copies are being made, */
+	struct quota *open_next;      /* among those with rings */
+	struct ring_list_link watch;  /* among the quotas with rings to look into */
+	struct ring_list_link *rings; /* those rings, the next first; NULL: none */
+	struct ring_list_link releasing; /* among the quotas with destinations whose messages waited, */
+	struct ring_list_link *releasing_destinations; /* and those, */
+	uint32_t released;                             /* and how many such messages there are */
+	struct ring_list_link spreading; /* among the quotas with messages whose copies are being made, */
 	struct packet *spreading_first, *spreading_last; /* and those */
 	uint64_t burst;                                  /* the last in which it had messages, */
 	uint32_t burst_count;                            /* and how many */
-	struct share_rate messages;
-	struct share_rate doorbells;
+	struct quota_rate messages;
+	struct quota_rate doorbells;
 };
 
-/* With one user; NULL when out of memory, or when *live, which counts them, says that there are SHARES_MAX. Control
+/* With one user; NULL when out of memory, or when *live, which counts them, says that there are QUOTAS_MAX. Control
  * thread. */
-struct share *share_create(const struct share_limits *limits, uint32_t *live);
+struct quota *quota_create(const struct quota_limits *limits, uint32_t *live);
 /* Other limits, from now on. Control thread. */
-void share_limits_set(struct share *share, const struct share_limits *limits);
-void share_get(struct share *share);
+void quota_limits_set(struct quota *quota, const struct quota_limits *limits);
+void quota_get(struct quota *quota);
 /* NULL is harmless. */
-void share_put(struct share *share);
+void quota_put(struct quota *quota);
 
-static inline uint32_t share_pending_max(const struct share *share)
+static inline uint32_t quota_pending_max(const struct quota *quota)
 {
-	return atomic_load_explicit(&share->pending_max, memory_order_relaxed);
+	return atomic_load_explicit(&quota->pending_max, memory_order_relaxed);
 }
 
 /* Any thread. */
-static inline uint32_t share_pending(const struct share *share)
+static inline uint32_t quota_pending(const struct quota *quota)
 {
-	return atomic_load_explicit(&share->pending, memory_order_relaxed);
+	return atomic_load_explicit(&quota->pending, memory_order_relaxed);
 }
 
 /* Whether another event is allowed at `now`; then it has happened. Loop thread. */
-static inline bool share_rate_take(struct share_rate *rate, int64_t now_tai_ns)
+static inline bool quota_rate_take(struct quota_rate *rate, int64_t now_tai_ns)
 {
 	int64_t interval_ns = atomic_load_explicit(&rate->interval_ns, memory_order_relaxed);
 
@@ -113,7 +113,7 @@ static inline bool share_rate_take(struct share_rate *rate, int64_t now_tai_ns)
 }
 
 /* So many have happened beside the one that was allowed. */
-static inline void share_rate_charge(struct share_rate *rate, uint32_t count, int64_t now_tai_ns)
+static inline void quota_rate_charge(struct quota_rate *rate, uint32_t count, int64_t now_tai_ns)
 {
 	int64_t interval_ns = atomic_load_explicit(&rate->interval_ns, memory_order_relaxed);
 	int64_t latest_tai_ns = now_tai_ns + rate->burst_ns + interval_ns;
@@ -124,7 +124,7 @@ static inline void share_rate_charge(struct share_rate *rate, uint32_t count, in
 }
 
 /* When the next one is allowed. */
-static inline int64_t share_rate_next(const struct share_rate *rate)
+static inline int64_t quota_rate_next(const struct quota_rate *rate)
 {
 	return rate->due_tai_ns - rate->burst_ns;
 }

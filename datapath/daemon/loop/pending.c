@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages that wait at their destination for its address. When it is known they go on, and when it is known that nobody
+ * answers they are dropped: a few in each round of the loop, since they may be thousands, and others have something due.
+ *
+ *   taken --> pending --(address)--> releasing: pods have turns, in each pod its destinations --> shaper, or dropped
+ */
+#include "loop_state.h"
+
+#include "container_of.h"
+
+enum {
+	/* So many frames are made of them in a round, or messages dropped. */
+	RELEASE_AT_ONCE = 32,
+	/* So long those wait that there is no room for. */
+	ROOM_RETRY_NS = 50000,
+};
+
+/* So many more wait for nothing but room; negative numbers wrap. */
+static void released_add(struct loop *loop, const struct loop_destination *destination, uint32_t count)
+{
+	loop->released += count;
+	destination->ring->quota->released += count;
+}
+
+void pending_add(struct loop *loop, struct loop_destination *destination, struct packet *packet)
+{
+	packet->next = NULL;
+	packet->late_reason = LATE_UNRESOLVED;
+	if (destination->pending_last)
+		destination->pending_last->next = packet;
+	else
+		destination->pending_first = packet;
+	destination->pending_last = packet;
+	destination->pending_count++;
+	if (destination->is_releasing)
+		released_add(loop, destination, 1);
+}
+
+/* The first of one that has its turn. */
+static struct packet *pending_take(struct loop *loop, struct loop_destination *destination)
+{
+	struct packet *packet = destination->pending_first;
+
+	destination->pending_first = packet->next;
+	if (!destination->pending_first)
+		destination->pending_last = NULL;
+	destination->pending_count--;
+	released_add(loop, destination, (uint32_t)-1);
+	return packet;
+}
+
+static void releasing_add(struct loop *loop, struct loop_destination *destination)
+{
+	struct quota *quota = destination->ring->quota;
+
+	if (destination->is_releasing)
+		return;
+	destination->is_releasing = true;
+	released_add(loop, destination, destination->pending_count);
+	if (!quota->releasing_destinations)
+		ring_list_add(&loop->releasing, &quota->releasing);
+	ring_list_add(&quota->releasing_destinations, &destination->releasing);
+}
+
+static void releasing_remove(struct loop *loop, struct loop_destination *destination)
+{
+	struct quota *quota = destination->ring->quota;
+
+	if (!destination->is_releasing)
+		return;
+	destination->is_releasing = false;
+	released_add(loop, destination, -destination->pending_count);
+	ring_list_remove(&quota->releasing_destinations, &destination->releasing);
+	if (!quota->releasing_destinations)
+		ring_list_remove(&loop->releasing, &quota->releasing);
+}
+
+void pending_follow(struct loop *loop, struct loop_destination *destination)
+{
+	if (destination->pending_first && destination->route.state != DESTINATION_RESOLVING)
+		releasing_add(loop, destination);
+	else
+		releasing_remove(loop, destination);
+}
+
+/* Whether there will never be room for so many more packets: those that would have to leave first wait for room, too. They
+ * are all that the pod has, and it may not have more, or all that there are. */
+static bool waits_in_vain(const struct loop *loop, const struct quota *quota, uint32_t more)
+{
+	uint32_t pending = quota_pending(quota), pending_max = quota_pending_max(quota);
+	bool own = pending >= pending_max || more > pending_max - pending;
+
+	return (own && quota->released == pending) ||
+	       loop->released == loop->config.packets - loop->packets_free_count;
+}
+
+/* Whether the first message that waits there may have the packets that its copies take; it has one already. Copies for
+ * which there will never be room are dropped. */
+static bool pending_has_room(const struct loop *loop, const struct loop_destination *destination)
+{
+	const struct quota *quota = destination->ring->quota;
+	uint32_t more = destination_frames(destination) - 1;
+
+	return !more || quota_room(loop, quota) >= more || waits_in_vain(loop, quota, more);
+}
+
+/* The first message that waits there. How many went on or were dropped, 0: there was no room. */
+static uint32_t first_goes(struct loop *loop, struct loop_destination *destination)
+{
+	switch (destination->route.state) {
+	case DESTINATION_RESOLVED:
+		if (!pending_has_room(loop, destination))
+			return 0;
+		packet_shape(loop, pending_take(loop, destination), &destination->route);
+		return 1;
+	case DESTINATION_CLOSED:
+		packet_drop(loop, pending_take(loop, destination), &loop->counters.drop_closed);
+		return 1;
+	case DESTINATION_UNREACHABLE:
+		packet_drop(loop, pending_take(loop, destination), &loop->counters.drop_unresolved);
+		return 1;
+	case DESTINATION_RESOLVING:
+		break;
+	}
+	return 0;
+}
+
+/* A destination has its turn; what first_goes() returns. Neither it nor its flow nor its ring ends while we are at it. */
+static uint32_t turn_go(struct loop *loop, struct loop_destination *destination)
+{
+	struct loop_flow *flow = destination->flow;
+	struct loop_ring *ring = destination->ring;
+	uint32_t frames;
+
+	ring->busy++;
+	flow->packets++;
+	destination->packets++;
+	frames = first_goes(loop, destination);
+	pending_follow(loop, destination);
+	destination->packets--;
+	destination_retire_if_done(loop, destination);
+	flow->packets--;
+	flow_retire_if_done(loop, flow);
+	ring->busy--;
+	ring_retire_if_done(loop, ring);
+	return frames;
+}
+
+static struct loop_destination *turn_next(struct loop *loop)
+{
+	struct quota *quota = container_of(loop->releasing, struct quota, releasing);
+	struct loop_destination *destination =
+		container_of(quota->releasing_destinations, struct loop_destination, releasing);
+
+	loop->releasing = quota->releasing.next;
+	quota->releasing_destinations = destination->releasing.next;
+	return destination;
+}
+
+/* Whether there is time for more, of the pod in turn. */
+static bool turns_may_go_on(struct loop *loop, uint32_t frames, uint32_t *looked)
+{
+	const struct quota *quota = container_of(loop->releasing, const struct quota, releasing);
+
+	if (frames >= RELEASE_AT_ONCE)
+		return false;
+	if (frames - *looked < TAKE_AT_ONCE)
+		return true;
+	*looked = frames;
+	return !departure_calls(loop, quota);
+}
+
+void pending_release(struct loop *loop)
+{
+	uint32_t frames = 0, looked = 0;
+	bool in_vain = true;
+
+	while (loop->releasing && turns_may_go_on(loop, frames, &looked)) {
+		uint32_t went = turn_go(loop, turn_next(loop));
+
+		/* To find no room takes its time too. */
+		frames += went ? went : 1;
+		in_vain = in_vain && !went;
+	}
+	if (loop->releasing)
+		quota_wake_by(loop, loop->round_tai_ns + (in_vain ? ROOM_RETRY_NS : 0));
+}
