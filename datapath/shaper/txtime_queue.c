@@ -8,7 +8,7 @@
 
 /* With many packets pending, the lines that must be fetched are what a push and a pop cost. */
 static_assert(sizeof(struct ktsn_shaper_packet) <= 64, "more than a cache line");
-/* They quota a 16-bit number with the page, and one more. */
+/* They share a 16-bit number with the page, and one more. */
 static_assert((KTSN_QUEUE_PAGES + 1) * KTSN_QUEUE_SLOTS <= UINT16_MAX, "slots have no number");
 
 void ktsn_txtime_queue_init(struct ktsn_txtime_queue *queue)

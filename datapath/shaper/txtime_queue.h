@@ -12,9 +12,9 @@
  *   page 0   [ | |x| | | | | ... ]   2048 slots of 64 ns: 131 us
  *             ^ slot of `current`
  *
- * In a timing wheel all that quotas a slot moves to finer slots when its time comes near, at once, and what is
+ * In a timing wheel all that shares a slot moves to finer slots when its time comes near, at once, and what is
  * due meanwhile is late. Here nothing moves: the first packet is the earliest of the first slots of all pages,
- * and what quotas a slot is in order there. Packets that come in order, the usual case, make a list, others a
+ * and what shares a slot is in order there. Packets that come in order, the usual case, make a list, others a
  * heap. docs/decisions/0005 has the measurements.
  *
  * Embedded in the user's memory, fixed in size. One thread at a time.

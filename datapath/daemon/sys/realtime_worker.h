@@ -11,11 +11,10 @@
 struct realtime_worker;
 
 /* With SCHED_FIFO of that priority where allowed, and not on that CPU if there are others (-1: any). 0 or -errno. */
-int realtime_worker_create(struct realtime_worker **realtime_worker, int fifo_priority, int off_cpu);
-void realtime_worker_destroy(struct realtime_worker *realtime_worker);
+int realtime_worker_create(struct realtime_worker **worker, int fifo_priority, int off_cpu);
+void realtime_worker_destroy(struct realtime_worker *worker);
 
 /* Returns when run(argument) has. NULL: the caller's own thread does it. */
-void realtime_worker_run(struct realtime_worker *realtime_worker, void (*run)(void *argument),
-			 void *argument);
+void realtime_worker_run(struct realtime_worker *worker, void (*run)(void *argument), void *argument);
 
 #endif

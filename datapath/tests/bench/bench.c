@@ -22,7 +22,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* From 0, the least, to 1, the most. */
-static double quantile(const struct bench_case *bench, double quota)
+static double quantile(const struct bench_case *bench, double share)
 {
 	double sorted[BENCH_TURNS_MAX];
 
@@ -30,7 +30,7 @@ static double quantile(const struct bench_case *bench, double quota)
 		return 0;
 	memcpy(sorted, bench->samples, bench->sample_count * sizeof(sorted[0]));
 	qsort(sorted, bench->sample_count, sizeof(sorted[0]), by_value);
-	return sorted[(uint32_t)(quota * (bench->sample_count - 1) + 0.5)];
+	return sorted[(uint32_t)(share * (bench->sample_count - 1) + 0.5)];
 }
 
 double bench_median(const struct bench_case *bench)
