@@ -156,7 +156,8 @@ func tsnperf(name, host string, arguments ...string) *corev1.Pod {
 
 func TestTimedMessagesGoFromPodToPodThroughKtsnd(t *testing.T) {
 	ctx := needTSN(t)
-	// Until there is a CSI driver, the socket comes by a hostPath, which only privileged namespaces allow.
+	// The socket comes by a hostPath, because this setup has ktsnd without the chart's CSI driver; only privileged
+	// namespaces allow that.
 	namespace := tsnNamespace(ctx, t, privileged)
 	const count = "300"
 	listener := start(ctx, t, namespace, tsnperf("listener", under.Nodes[1].Name,
