@@ -5,6 +5,8 @@
  */
 #include "ring_map.h"
 
+#include "test_skip.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -52,38 +54,18 @@ static int made(struct map *map)
 static int set_up(void **state)
 {
 	static struct map map;
-	int err = made(&map);
 
 	*state = &map;
-	if (err == 0)
-		return 0;
-	map.fd = -1;
-	/* Where nothing may be skipped: as internal/testenv. */
-	if (getenv("KTSN_REQUIRE") || getenv("CI"))
-		return -1;
-	print_message("# skipped: no BPF map can be made here: %s\n", strerror(-err));
-	return 0;
+	return made(&map);
 }
 
 static int tear_down(void **state)
 {
 	struct map *map = *state;
 
-	if (map->fd < 0)
-		return 0;
 	munmap(map->address, map->bytes);
 	close(map->fd);
 	return 0;
-}
-
-/* The calling test's, or the test is skipped. */
-static struct map *usable(void **state)
-{
-	struct map *map = *state;
-
-	if (map->fd < 0)
-		skip();
-	return map;
 }
 
 /* Of this process so far. Sanitizers fault in memory of their own at each first access: then there is nothing to tell. */
@@ -101,7 +83,7 @@ static long faults(void)
 
 static void no_access_faults(void **state)
 {
-	const struct map *map = usable(state);
+	const struct map *map = *state;
 	long before = faults();
 
 	for (size_t at = 0; at < map->bytes; at += 64)
@@ -126,7 +108,7 @@ static void marks_check(const struct map *map)
 
 static void nobody_takes_a_page_away(void **state)
 {
-	const struct map *map = usable(state);
+	const struct map *map = *state;
 	static const int advices[] = {MADV_REMOVE,  MADV_COLLAPSE, MADV_DONTNEED,
 				      MADV_PAGEOUT, MADV_COLD,     MADV_FREE};
 	uint8_t *other = mmap(NULL, map->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, map->fd, 0);
@@ -147,7 +129,7 @@ static void nobody_takes_a_page_away(void **state)
 
 static void no_more_is_mapped_than_there_is(void **state)
 {
-	const struct map *map = usable(state);
+	const struct map *map = *state;
 	void *address;
 
 	assert_int_equal(ktsn_ring_map_mmap(map->fd, map->bytes + 4096, &address), -EINVAL);
@@ -155,7 +137,7 @@ static void no_more_is_mapped_than_there_is(void **state)
 
 static void a_map_of_another_size_is_none_of_ours(void **state)
 {
-	const struct map *map = usable(state);
+	const struct map *map = *state;
 	uint32_t id;
 
 	assert_int_equal(ktsn_ring_map_identify(map->fd, map->bytes - 4096, &id), -EPERM);
@@ -178,7 +160,7 @@ static int other_map(enum bpf_map_type type, uint32_t value_bytes, uint32_t entr
 
 static void what_was_made_otherwise_is_none_of_ours(void **state)
 {
-	const struct map *map = usable(state);
+	const struct map *map = *state;
 	int memory = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int fds[] = {
 		other_map(BPF_MAP_TYPE_ARRAY, 4096, PAGES, 0),
@@ -210,7 +192,7 @@ static void a_map_lives_as_long_as_its_last_mapping(void **state)
 {
 	struct map map;
 
-	(void)usable(state);
+	(void)state;
 	assert_int_equal(made(&map), 0);
 	close(map.fd);
 	usleep(10000);
@@ -223,7 +205,7 @@ static void a_map_lives_as_long_as_its_last_descriptor(void **state)
 {
 	struct map map;
 
-	(void)usable(state);
+	(void)state;
 	assert_int_equal(made(&map), 0);
 	munmap(map.address, map.bytes);
 	usleep(10000);
@@ -235,7 +217,7 @@ static void a_map_lives_as_long_as_its_last_descriptor(void **state)
 /* What ktsnd hands out is used by those who may make none. */
 static void whoever_has_the_descriptor_maps_it(void **state)
 {
-	const struct map *map = usable(state);
+	const struct map *map = *state;
 	int status;
 	pid_t child = fork();
 
@@ -265,6 +247,15 @@ int main(void)
 		TEST(a_map_lives_as_long_as_its_last_descriptor),
 		TEST(whoever_has_the_descriptor_maps_it),
 	};
+	struct map probe;
+	int err = made(&probe);
+	char reason[128];
 
+	if (err) {
+		snprintf(reason, sizeof(reason), "no BPF map can be made here: %s", strerror(-err));
+		return all_skipped(reason);
+	}
+	munmap(probe.address, probe.bytes);
+	close(probe.fd);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
