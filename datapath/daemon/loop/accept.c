@@ -3,7 +3,22 @@
  * Ring -> frame -> shaper. A message is read once, checked, and made into the frame that will leave; from
  * here on nothing of what the application can still write to is looked at again.
  */
+#include "accept.h"
+
+#include "clock_changes.h"
+#include "finish.h"
+#include "lookup.h"
 #include "loop_state.h"
+#include "notifications.h"
+#include "pending.h"
+#include "pool.h"
+#include "quotas.h"
+#include "replication.h"
+#include "report.h"
+#include "retire.h"
+#include "shape.h"
+#include "trace_messages.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <string.h>
@@ -13,61 +28,24 @@ enum {
 	SEQUENCE_BITS = 20,
 	SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1,
 };
-/* What is around the frame: nothing on the way to a pod of this node. */
-static const struct ktsn_frame_tunnel *tunnel_of(const struct loop_route *route)
+
+void message_reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
+		    const struct loop_destination *destination, _Atomic uint64_t *reason)
 {
-	return route->bridge_link_index ? NULL : &route->tunnel;
-}
+	struct loop_flow *flow = flow_find(ring, taken);
 
-static int packet_build(struct loop *loop, struct packet *packet, const struct loop_route *route)
-{
-	struct ktsn_port_frame *frame = &packet->frame;
-	struct ktsn_frame_path path = route->path;
-	struct ktsn_frame_tunnel tunnel = route->tunnel;
-	const struct ktsn_frame_tunnel *around = tunnel_of(route) ? &tunnel : NULL;
-	int headers_bytes;
-
-	path.id = packet->ipv4_id;
-	tunnel.pcp = loop->classes.pcp[packet->shaper.traffic_class];
-	headers_bytes =
-		ktsn_frame_build(frame->data, frame->capacity_bytes, &path, around, packet->payload_bytes);
-	if (headers_bytes < 0)
-		return headers_bytes;
-	frame->bytes = (uint32_t)headers_bytes + packet->payload_bytes;
-	packet->shaper.wire_bytes =
-		(uint32_t)ktsn_frame_wire_bytes(ktsn_frame_link_bytes(frame->bytes, around));
-	packet->shaper.sdu_bytes = (uint32_t)ktsn_frame_sdu_bytes(frame->bytes, around);
-	packet->outlet = around ? OUTLET_UPLINK : OUTLET_BRIDGE;
-	frame->link_index = route->bridge_link_index;
-	return 0;
-}
-
-/* Why the shaper did not take a packet. */
-static _Atomic uint64_t *refusal_counter(struct loop *loop, int error)
-{
-	return error == -EMSGSIZE ? &loop->counters.drop_max_sdu : &loop->counters.drop_txtime;
-}
-
-void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
-{
-	int error;
-
-	if (packet_build(loop, packet, route)) {
-		packet_drop(loop, packet, &loop->counters.drop_invalid);
-		return;
+	trace_rejected(loop, flow, taken, reason);
+	if (flow) {
+		counter_add(&flow->counters.taken, 1);
+		counter_add(&flow->counters.dropped, 1);
 	}
-	error = ktsn_shaper_enqueue_handed(loop->outlets[packet->outlet].shaper, quota_lane(packet),
-					   &packet->shaper, packet->handed_tai_ns, loop->round_tai_ns);
-	if (error)
-		packet_drop(loop, packet, refusal_counter(loop, error));
-}
-
-void packet_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
-{
-	if (packet->destination->copies)
-		copies_begin(loop, packet);
-	else
-		frame_shape(loop, packet, route);
+	counter_add(&loop->counters.taken, 1);
+	counter_add(reason, 1);
+	if (!destination || !report_make(loop, destination->flow, &destination->route, taken->slot,
+					 taken->payload_bytes, reason))
+		ktsn_ring_release(&ring->consumer, taken->slot);
+	space_notify(loop, ring);
+	ring_retire_if_done(loop, ring);
 }
 
 static void packet_route(struct loop *loop, struct packet *packet, struct loop_destination *destination)
@@ -79,7 +57,7 @@ static void packet_route(struct loop *loop, struct packet *packet, struct loop_d
 	}
 	switch (destination->route.state) {
 	case DESTINATION_RESOLVED:
-		packet_shape(loop, packet, &destination->route);
+		message_shape(loop, packet, &destination->route);
 		break;
 	case DESTINATION_RESOLVING:
 		pending_add(loop, destination, packet);
@@ -93,54 +71,13 @@ static void packet_route(struct loop *loop, struct packet *packet, struct loop_d
 	}
 }
 
-static struct loop_destination *destination_of(struct loop *loop, const struct loop_ring *ring,
-					       const struct ktsn_ring_taken *taken)
-{
-	struct loop_destination *destination;
-
-	if (taken->destination >= LOOP_DESTINATIONS_PER_RING || taken->flow >= LOOP_FLOWS_PER_RING)
-		return NULL;
-	destination = ring->destinations[taken->destination];
-	/* A destination carries a source address: only its own flow may use it. */
-	if (!destination || destination->flow != ring->flows[taken->flow])
-		destination = destination_announced(loop, ring, taken->flow, taken->destination);
-	if (!destination)
-		return NULL;
-	return taken->payload_bytes <= destination->route.payload_max_bytes ? destination : NULL;
-}
-
-/* The socket that a slot names, if the process has one of that number. */
-static struct loop_flow *flow_named(const struct loop_ring *ring, const struct ktsn_ring_taken *taken)
-{
-	return taken->flow < LOOP_FLOWS_PER_RING ? ring->flows[taken->flow] : NULL;
-}
-
-void message_reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
-		    const struct loop_destination *destination, _Atomic uint64_t *reason)
-{
-	struct loop_flow *flow = flow_named(ring, taken);
-
-	trace_rejected(loop, flow, taken, reason);
-	if (flow) {
-		counter_add(&flow->counters.taken, 1);
-		counter_add(&flow->counters.dropped, 1);
-	}
-	counter_add(&loop->counters.taken, 1);
-	counter_add(reason, 1);
-	if (!destination || !report_make(loop, destination->flow, &destination->route, taken->slot,
-					 taken->payload_bytes, reason))
-		ktsn_ring_release(&ring->consumer, taken->slot);
-	space_tell(loop, ring);
-	ring_retire_if_done(loop, ring);
-}
-
 /* A ring that was handed back has slots of any size, and pods of one node may have links of any MTU: what passes both
  * may still be longer than a frame of the port. */
 static bool frame_holds(const struct packet *packet, const struct loop_destination *destination,
 			uint32_t payload_bytes)
 {
 	size_t headers_bytes =
-		ktsn_frame_header_bytes(&destination->route.path, tunnel_of(&destination->route));
+		ktsn_frame_header_bytes(&destination->route.path, route_tunnel(&destination->route));
 
 	return headers_bytes + payload_bytes <= packet->frame.capacity_bytes;
 }
@@ -149,7 +86,7 @@ static void packet_fill(struct loop *loop, struct packet *packet, const struct l
 			const struct ktsn_ring_taken *taken, struct loop_destination *destination)
 {
 	size_t headers_bytes =
-		ktsn_frame_header_bytes(&destination->route.path, tunnel_of(&destination->route));
+		ktsn_frame_header_bytes(&destination->route.path, route_tunnel(&destination->route));
 
 	memcpy(packet->frame.data + headers_bytes, ktsn_ring_taken_payload(&ring->consumer, taken->slot),
 	       taken->payload_bytes);
@@ -158,11 +95,11 @@ static void packet_fill(struct loop *loop, struct packet *packet, const struct l
 	packet->flow = destination->flow;
 	packet->destination = destination;
 	packet->ipv4_id = destination->route.path.fragmentable ? destination->flow->ipv4_id++ : 0;
-	packet->shaper.traffic_class = loop->classes.of_priority[destination->priority];
+	packet->shaper.traffic_class = loop->shaping.classes.of_priority[destination->priority];
 	packet->shaper.deadline = packet->flow->deadline;
 	packet->shaper.txtime_tai_ns = packet->requested_tai_ns;
 	/* Messages of one round may be taken in any order; their numbers say which came first. */
-	packet->shaper.order = loop->rounds << SEQUENCE_BITS | (taken->sequence & SEQUENCE_MASK);
+	packet->shaper.order = loop->round.number << SEQUENCE_BITS | (taken->sequence & SEQUENCE_MASK);
 }
 
 /* On CLOCK_TAI. A time before 1970 is as late as one can be; false for one beyond all that is computed from
@@ -183,18 +120,14 @@ static bool beyond_horizon(const struct loop_ring *ring, int64_t txtime_tai_ns, 
 	       atomic_load_explicit(&ring->quota->horizon_ns, memory_order_relaxed);
 }
 
-uint32_t destination_frames(const struct loop_destination *destination)
-{
-	return destination->copies && destination->copies->count ? destination->copies->count : 1;
-}
-
 /* Either all copies have room or the message waits, at the front of its ring. If it is more than there can ever be room for,
  * the copies that are too many are dropped. */
 static bool room_for(const struct loop *loop, struct quota *quota, const struct loop_destination *destination)
 {
 	uint32_t frames = destination_frames(destination);
 
-	quota->wanted = frames > 1 && frames > quota_room(loop, quota) && loop_pending(loop) ? frames : 0;
+	quota->wanted =
+		frames > 1 && frames > quota_room(loop, quota) && loop_pending_messages(loop) ? frames : 0;
 	return quota->wanted == 0;
 }
 
@@ -205,24 +138,24 @@ static bool room_for(const struct loop *loop, struct quota *quota, const struct 
  */
 static int64_t handed_over(const struct loop *loop, const struct ktsn_ring_taken *taken)
 {
-	bool said = taken->called_tai_ns > 0 && taken->called_tai_ns < loop->round_tai_ns;
+	bool said = taken->called_tai_ns > 0 && taken->called_tai_ns < loop->round.now_tai_ns;
 
-	return said ? taken->called_tai_ns : loop->round_tai_ns;
+	return said ? taken->called_tai_ns : loop->round.now_tai_ns;
 }
 
 int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken)
 {
-	struct loop_destination *destination = destination_of(loop, ring, taken);
+	struct loop_destination *destination = destination_find(loop, ring, taken);
 	struct packet *packet;
 	int64_t txtime_tai_ns;
 
 	if (!destination ||
-	    !txtime_convert(taken->txtime_ns, loop->offsets.to_tai_ns[destination->flow->clock],
+	    !txtime_convert(taken->txtime_ns, loop->clocks.offsets.to_tai_ns[destination->flow->clock],
 			    &txtime_tai_ns)) {
 		message_reject(loop, ring, taken, destination, &loop->counters.drop_invalid);
 		return 0;
 	}
-	if (beyond_horizon(ring, txtime_tai_ns, loop->round_tai_ns)) {
+	if (beyond_horizon(ring, txtime_tai_ns, loop->round.now_tai_ns)) {
 		message_reject(loop, ring, taken, destination, &loop->counters.drop_horizon);
 		return 0;
 	}
@@ -241,7 +174,7 @@ int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 	packet->handed_tai_ns = handed_over(loop, taken);
 	packet_fill(loop, packet, ring, taken, destination);
 	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
-	if (txtime_tai_ns < loop->asleep_tai_ns && txtime_tai_ns < loop->round_tai_ns)
+	if (txtime_tai_ns < loop->wait.asleep_tai_ns && txtime_tai_ns < loop->round.now_tai_ns)
 		packet->late_reason = LATE_TAKEN;
 	clocks_packet_held(loop, packet);
 	packet->flow->packets++;

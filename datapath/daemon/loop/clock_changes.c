@@ -4,7 +4,10 @@
  * that, because its offset or the time of day was set, all that wait are given their new times. TAI itself is what it
  * is: messages on it leave when it says so.
  */
+#include "clock_changes.h"
+
 #include "loop_state.h"
+#include "quotas.h"
 
 #include <stdlib.h>
 
@@ -13,13 +16,13 @@ enum { STEP_NS = 100000 };
 
 const struct clock_offsets *loop_offsets(struct loop *loop)
 {
-	int64_t age_ns = loop->round_tai_ns - loop->offsets_read_tai_ns;
+	int64_t age_ns = loop->round.now_tai_ns - loop->clocks.read_tai_ns;
 
 	if (age_ns < 0 || age_ns >= OFFSETS_FRESH_NS) {
-		clock_offsets_read(&loop->offsets);
-		loop->offsets_read_tai_ns = loop->round_tai_ns;
+		clock_offsets_read(&loop->clocks.offsets);
+		loop->clocks.read_tai_ns = loop->round.now_tai_ns;
 	}
-	return &loop->offsets;
+	return &loop->clocks.offsets;
 }
 
 /* Takes everything out of the shapers, as a list. */
@@ -27,10 +30,10 @@ static struct packet *all_take(struct loop *loop)
 {
 	struct packet *taken = NULL;
 
-	for (int i = 0; i < OUTLETS; i++) {
+	for (int i = 0; i < EGRESSES; i++) {
 		struct ktsn_shaper_packet *shaped;
 
-		while ((shaped = ktsn_shaper_take(loop->outlets[i].shaper))) {
+		while ((shaped = ktsn_shaper_take(loop->egress[i].shaper))) {
 			struct packet *packet = (struct packet *)shaped;
 
 			packet->next = taken;
@@ -56,33 +59,33 @@ static void all_move(struct loop *loop, const int64_t moved_ns[KTSN_CLOCKS])
 	struct packet *taken = all_take(loop);
 
 	for (uint32_t i = 0; i < loop->config.packets; i++)
-		if (loop->packets[i].held)
-			packet_move(&loop->packets[i], moved_ns);
+		if (loop->pool.packets[i].held)
+			packet_move(&loop->pool.packets[i], moved_ns);
 	while (taken) {
 		struct packet *next = taken->next;
 
-		ktsn_shaper_requeue(loop->outlets[taken->outlet].shaper, quota_lane(taken), &taken->shaper,
-				    loop->round_tai_ns);
+		ktsn_shaper_requeue(loop->egress[taken->egress].shaper, quota_lane(taken), &taken->shaper,
+				    loop->round.now_tai_ns);
 		taken = next;
 	}
 }
 
 void clocks_watch(struct loop *loop)
 {
-	struct clock_offsets before = loop->held_offsets;
+	struct clock_offsets before = loop->clocks.held_offsets;
 	int64_t moved_ns[KTSN_CLOCKS];
 	bool stepped = false;
 
-	if (!loop->foreign_packets)
+	if (!loop->clocks.foreign_packets)
 		return;
 	(void)loop_offsets(loop);
 	for (int clock = 0; clock < KTSN_CLOCKS; clock++) {
-		moved_ns[clock] = loop->offsets.to_tai_ns[clock] - before.to_tai_ns[clock];
+		moved_ns[clock] = loop->clocks.offsets.to_tai_ns[clock] - before.to_tai_ns[clock];
 		stepped |= llabs(moved_ns[clock]) >= STEP_NS;
 	}
 	if (!stepped)
 		return;
-	loop->held_offsets = loop->offsets;
+	loop->clocks.held_offsets = loop->clocks.offsets;
 	all_move(loop, moved_ns);
 }
 
@@ -93,13 +96,13 @@ void clocks_packet_held(struct loop *loop, struct packet *packet)
 		return;
 	/* The first that waits for another clock: from now on that is watched. Those that wait already had the same
 	 * offsets, or they would have been moved when this round began. */
-	if (!loop->foreign_packets)
-		loop->held_offsets = loop->offsets;
-	loop->foreign_packets++;
+	if (!loop->clocks.foreign_packets)
+		loop->clocks.held_offsets = loop->clocks.offsets;
+	loop->clocks.foreign_packets++;
 }
 
 void clocks_packet_done(struct loop *loop, struct packet *packet)
 {
 	packet->held = false;
-	loop->foreign_packets -= packet->flow->clock != KTSN_CLOCK_TAI;
+	loop->clocks.foreign_packets -= packet->flow->clock != KTSN_CLOCK_TAI;
 }

@@ -13,32 +13,12 @@
 #include "commands.h"
 #include "counters.h"
 #include "departures.h"
-#include "port.h"
+#include "loop_config.h"
 #include "trace.h"
 
 #include <stdbool.h>
 
 struct loop;
-
-struct loop_config {
-	struct ktsn_port *port;        /* of the uplink, with the buffers for all frames; outlives the loop */
-	struct ktsn_port *bridge_port; /* onto the bridges of this node, likewise; NULL: there is none */
-	uint32_t packets;              /* messages that may be held at once, over all rings */
-	int64_t spin_ns;               /* awake this long before a departure */
-	int64_t late_after_ns;         /* a departure later than this after its time is not on time */
-	int64_t delta_ns;              /* strategy etf: one that would be later than this is dropped */
-	enum ktsn_strategy strategy;
-	uint64_t link_speed_bps; /* 0: frames take no time */
-	int64_t guard_band_ns;   /* a frame must have left so long before its gate shuts */
-	int cpu;                 /* to run on; -1: any */
-	int fifo_priority;       /* SCHED_FIFO; 0: ordinary scheduling */
-};
-
-/* What the loop's thread was allowed. */
-struct loop_scheduling {
-	bool fifo;
-	bool pinned;
-};
 
 /* Classes by IEEE Std 802.1Q-2022 table 8-5, for eight of them: priority 0 is above 1. */
 struct loop_classes loop_classes_default(void);

@@ -76,8 +76,9 @@ struct loop_destination {
 	struct packet *pending_first; /* messages that wait for RESOLVED, or behind such, in order */
 	struct packet *pending_last;
 	uint32_t pending_count;
-	struct ring_list_link releasing; /* among those of its quota whose messages need not wait any more */
-	bool is_releasing;
+	struct ring_list_link
+		released_entry; /* among those of its quota whose messages need not wait any more */
+	bool is_released;
 	bool closing; /* closed once what is in the ring has been taken */
 	bool closed;
 	bool retired;
@@ -151,10 +152,10 @@ struct loop_ring {
 	bool backlog;                /* messages were left in it */
 	bool watched;                /* to be looked into */
 	struct ring_list_link watch; /* among those of its quota */
-	struct ring_list_link mute;  /* among those whose doorbell is not listened to */
-	bool muted;
-	uint32_t expectations;               /* queued ones of its flows, so the ring must not be freed */
-	struct ktsn_shaper_packet *expected; /* a heap of them, by their `of_ring` */
+	struct ring_list_link throttle_entry; /* among those whose doorbell is not listened to */
+	bool throttled;                       /* its doorbell came too often */
+	uint32_t expectations;                /* queued ones of its flows, so the ring must not be freed */
+	struct ktsn_shaper_packet *expected;  /* a heap of them, by their `of_ring` */
 	int64_t threshold_tai_ns; /* the doorbell is for messages due before this; KTSN_SHAPER_NEVER: for all */
 	_Atomic uint32_t announced; /* its destinations that commands under way will open; both threads' */
 	struct loop_flow *flows[LOOP_FLOWS_PER_RING];

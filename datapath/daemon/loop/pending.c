@@ -3,11 +3,17 @@
  * Messages that wait at their destination for its address. When it is known they go on, and when it is known that nobody
  * answers they are dropped: a few in each round of the loop, since they may be thousands, and others have something due.
  *
- *   taken --> pending --(address)--> releasing: pods have turns, in each pod its destinations --> shaper, or dropped
+ *   taken --> pending --(address)--> released: pods have turns, in each pod its destinations --> shaper, or dropped
  */
-#include "loop_state.h"
+#include "pending.h"
 
 #include "container_of.h"
+#include "finish.h"
+#include "loop_state.h"
+#include "quotas.h"
+#include "replication.h"
+#include "retire.h"
+#include "round.h"
 
 enum {
 	/* So many frames are made of them in a round, or messages dropped. */
@@ -17,10 +23,10 @@ enum {
 };
 
 /* So many more wait for nothing but room; negative numbers wrap. */
-static void released_add(struct loop *loop, const struct loop_destination *destination, uint32_t count)
+static void released_count_add(struct loop *loop, const struct loop_destination *destination, uint32_t count)
 {
-	loop->released += count;
-	destination->ring->quota->released += count;
+	loop->released.count += count;
+	destination->ring->quota->released_count += count;
 }
 
 void pending_add(struct loop *loop, struct loop_destination *destination, struct packet *packet)
@@ -33,8 +39,8 @@ void pending_add(struct loop *loop, struct loop_destination *destination, struct
 		destination->pending_first = packet;
 	destination->pending_last = packet;
 	destination->pending_count++;
-	if (destination->is_releasing)
-		released_add(loop, destination, 1);
+	if (destination->is_released)
+		released_count_add(loop, destination, 1);
 }
 
 /* The first of one that has its turn. */
@@ -46,42 +52,42 @@ static struct packet *pending_take(struct loop *loop, struct loop_destination *d
 	if (!destination->pending_first)
 		destination->pending_last = NULL;
 	destination->pending_count--;
-	released_add(loop, destination, (uint32_t)-1);
+	released_count_add(loop, destination, (uint32_t)-1);
 	return packet;
 }
 
-static void releasing_add(struct loop *loop, struct loop_destination *destination)
+static void destination_release(struct loop *loop, struct loop_destination *destination)
 {
 	struct quota *quota = destination->ring->quota;
 
-	if (destination->is_releasing)
+	if (destination->is_released)
 		return;
-	destination->is_releasing = true;
-	released_add(loop, destination, destination->pending_count);
-	if (!quota->releasing_destinations)
-		ring_list_add(&loop->releasing, &quota->releasing);
-	ring_list_add(&quota->releasing_destinations, &destination->releasing);
+	destination->is_released = true;
+	released_count_add(loop, destination, destination->pending_count);
+	if (!quota->released_destinations)
+		ring_list_add(&loop->released.quotas, &quota->released_entry);
+	ring_list_add(&quota->released_destinations, &destination->released_entry);
 }
 
-static void releasing_remove(struct loop *loop, struct loop_destination *destination)
+static void destination_hold(struct loop *loop, struct loop_destination *destination)
 {
 	struct quota *quota = destination->ring->quota;
 
-	if (!destination->is_releasing)
+	if (!destination->is_released)
 		return;
-	destination->is_releasing = false;
-	released_add(loop, destination, -destination->pending_count);
-	ring_list_remove(&quota->releasing_destinations, &destination->releasing);
-	if (!quota->releasing_destinations)
-		ring_list_remove(&loop->releasing, &quota->releasing);
+	destination->is_released = false;
+	released_count_add(loop, destination, -destination->pending_count);
+	ring_list_remove(&quota->released_destinations, &destination->released_entry);
+	if (!quota->released_destinations)
+		ring_list_remove(&loop->released.quotas, &quota->released_entry);
 }
 
-void pending_follow(struct loop *loop, struct loop_destination *destination)
+void pending_update(struct loop *loop, struct loop_destination *destination)
 {
 	if (destination->pending_first && destination->route.state != DESTINATION_RESOLVING)
-		releasing_add(loop, destination);
+		destination_release(loop, destination);
 	else
-		releasing_remove(loop, destination);
+		destination_hold(loop, destination);
 }
 
 /* Whether there will never be room for so many more packets: those that would have to leave first wait for room, too. They
@@ -91,8 +97,8 @@ static bool waits_in_vain(const struct loop *loop, const struct quota *quota, ui
 	uint32_t pending = quota_pending(quota), pending_max = quota_pending_max(quota);
 	bool own = pending >= pending_max || more > pending_max - pending;
 
-	return (own && quota->released == pending) ||
-	       loop->released == loop->config.packets - loop->packets_free_count;
+	return (own && quota->released_count == pending) ||
+	       loop->released.count == loop->config.packets - loop->pool.free_count;
 }
 
 /* Whether the first message that waits there may have the packets that its copies take; it has one already. Copies for
@@ -112,7 +118,7 @@ static uint32_t first_goes(struct loop *loop, struct loop_destination *destinati
 	case DESTINATION_RESOLVED:
 		if (!pending_has_room(loop, destination))
 			return 0;
-		packet_shape(loop, pending_take(loop, destination), &destination->route);
+		message_shape(loop, pending_take(loop, destination), &destination->route);
 		return 1;
 	case DESTINATION_CLOSED:
 		packet_drop(loop, pending_take(loop, destination), &loop->counters.drop_closed);
@@ -137,7 +143,7 @@ static uint32_t turn_go(struct loop *loop, struct loop_destination *destination)
 	flow->packets++;
 	destination->packets++;
 	frames = first_goes(loop, destination);
-	pending_follow(loop, destination);
+	pending_update(loop, destination);
 	destination->packets--;
 	destination_retire_if_done(loop, destination);
 	flow->packets--;
@@ -149,26 +155,26 @@ static uint32_t turn_go(struct loop *loop, struct loop_destination *destination)
 
 static struct loop_destination *turn_next(struct loop *loop)
 {
-	struct quota *quota = container_of(loop->releasing, struct quota, releasing);
+	struct quota *quota = container_of(loop->released.quotas, struct quota, released_entry);
 	struct loop_destination *destination =
-		container_of(quota->releasing_destinations, struct loop_destination, releasing);
+		container_of(quota->released_destinations, struct loop_destination, released_entry);
 
-	loop->releasing = quota->releasing.next;
-	quota->releasing_destinations = destination->releasing.next;
+	loop->released.quotas = quota->released_entry.next;
+	quota->released_destinations = destination->released_entry.next;
 	return destination;
 }
 
 /* Whether there is time for more, of the pod in turn. */
 static bool turns_may_go_on(struct loop *loop, uint32_t frames, uint32_t *looked)
 {
-	const struct quota *quota = container_of(loop->releasing, const struct quota, releasing);
+	const struct quota *quota = container_of(loop->released.quotas, const struct quota, released_entry);
 
 	if (frames >= RELEASE_AT_ONCE)
 		return false;
 	if (frames - *looked < TAKE_AT_ONCE)
 		return true;
 	*looked = frames;
-	return !departure_calls(loop, quota);
+	return !round_must_end(loop, quota);
 }
 
 void pending_release(struct loop *loop)
@@ -176,13 +182,13 @@ void pending_release(struct loop *loop)
 	uint32_t frames = 0, looked = 0;
 	bool in_vain = true;
 
-	while (loop->releasing && turns_may_go_on(loop, frames, &looked)) {
+	while (loop->released.quotas && turns_may_go_on(loop, frames, &looked)) {
 		uint32_t went = turn_go(loop, turn_next(loop));
 
 		/* To find no room takes its time too. */
 		frames += went ? went : 1;
 		in_vain = in_vain && !went;
 	}
-	if (loop->releasing)
-		quota_wake_by(loop, loop->round_tai_ns + (in_vain ? ROOM_RETRY_NS : 0));
+	if (loop->released.quotas)
+		quota_wake_by(loop, loop->round.now_tai_ns + (in_vain ? ROOM_RETRY_NS : 0));
 }

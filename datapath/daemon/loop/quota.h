@@ -65,13 +65,14 @@ struct quota {
 	struct quota *open_next;      /* among those with rings */
 	struct ring_list_link watch;  /* among the quotas with rings to look into */
 	struct ring_list_link *rings; /* those rings, the next first; NULL: none */
-	struct ring_list_link releasing; /* among the quotas with destinations whose messages waited, */
-	struct ring_list_link *releasing_destinations; /* and those, */
-	uint32_t released;                             /* and how many such messages there are */
-	struct ring_list_link spreading; /* among the quotas with messages whose copies are being made, */
-	struct packet *spreading_first, *spreading_last; /* and those */
-	uint64_t burst;                                  /* the last in which it had messages, */
-	uint32_t burst_count;                            /* and how many */
+	struct ring_list_link released_entry; /* among the quotas with destinations whose messages waited, */
+	struct ring_list_link *released_destinations; /* and those, */
+	uint32_t released_count;                      /* and how many such messages there are */
+	struct ring_list_link
+		replication_entry; /* among the quotas with messages whose copies are being made, */
+	struct packet *replication_first, *replication_last; /* and those */
+	uint64_t burst;                                      /* the last in which it had messages, */
+	uint32_t burst_count;                                /* and how many */
 	struct quota_rate messages;
 	struct quota_rate doorbells;
 };

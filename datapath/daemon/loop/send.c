@@ -3,7 +3,16 @@
  * Shaper -> port. The clock is read, then the frames that may leave at that time are given to the port:
  * never early.
  */
+#include "send.h"
+
+#include "clock.h"
+#include "copy.h"
+#include "egress.h"
+#include "finish.h"
 #include "loop_state.h"
+#include "message.h"
+#include "quotas.h"
+#include "yield.h"
 
 enum {
 	/* Nearer than this to the next departure nothing else is looked at. */
@@ -19,25 +28,10 @@ enum {
 	BURST_OF_QUOTA = 4,
 };
 
-static int64_t outlet_next(const struct outlet *outlet, int64_t now_tai_ns)
-{
-	int64_t due_tai_ns = ktsn_shaper_next(outlet->shaper, now_tai_ns);
-
-	return due_tai_ns > outlet->retry_tai_ns ? due_tai_ns : outlet->retry_tai_ns;
-}
-
-int64_t loop_departure_next(const struct loop *loop, int64_t now_tai_ns)
-{
-	int64_t uplink_tai_ns = outlet_next(&loop->outlets[OUTLET_UPLINK], now_tai_ns);
-	int64_t bridge_tai_ns = outlet_next(&loop->outlets[OUTLET_BRIDGE], now_tai_ns);
-
-	return uplink_tai_ns < bridge_tai_ns ? uplink_tai_ns : bridge_tai_ns;
-}
-
 /* Stays on the clock for the last stretch before a departure. Returns the time. */
 static int64_t last_stretch(struct loop *loop, int64_t now_tai_ns)
 {
-	int64_t due_tai_ns = loop_departure_next(loop, now_tai_ns);
+	int64_t due_tai_ns = egress_departure_next(loop, now_tai_ns);
 
 	if (due_tai_ns == KTSN_SHAPER_NEVER || due_tai_ns - now_tai_ns > LAST_STRETCH_NS)
 		return now_tai_ns;
@@ -55,36 +49,36 @@ static bool burst_may_have(const struct loop *loop, const struct packet *packet)
 {
 	const struct quota *quota = packet->flow->ring->quota;
 
-	return (packet->flow->burst != loop->bursts || packet->flow->burst_slot == packet->slot) &&
-	       (quota->burst != loop->bursts || quota->burst_count < BURST_OF_QUOTA);
+	return (packet->flow->burst != loop->send.bursts || packet->flow->burst_slot == packet->slot) &&
+	       (quota->burst != loop->send.bursts || quota->burst_count < BURST_OF_QUOTA);
 }
 
 static void burst_note(const struct loop *loop, const struct packet *packet)
 {
 	struct quota *quota = packet->flow->ring->quota;
 
-	packet->flow->burst = loop->bursts;
+	packet->flow->burst = loop->send.bursts;
 	packet->flow->burst_slot = packet->slot;
-	quota->burst_count = quota->burst == loop->bursts ? quota->burst_count + 1 : 1;
-	quota->burst = loop->bursts;
+	quota->burst_count = quota->burst == loop->send.bursts ? quota->burst_count + 1 : 1;
+	quota->burst = loop->send.bursts;
 }
 
 /* At most so many, drops included: they take their time too. *dropped is how many were. */
-static uint32_t burst_collect(struct loop *loop, struct outlet *outlet, int64_t now_tai_ns, uint32_t most,
+static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t now_tai_ns, uint32_t most,
 			      struct packet *burst[KTSN_PORT_BURST], uint32_t *dropped)
 {
 	uint32_t count = 0;
 
 	*dropped = 0;
-	loop->bursts++;
-	while (count + *dropped < most && now_tai_ns >= outlet->retry_tai_ns) {
-		const struct ktsn_shaper_packet *next = ktsn_shaper_peek(outlet->shaper, now_tai_ns);
+	loop->send.bursts++;
+	while (count + *dropped < most && now_tai_ns >= egress->retry_tai_ns) {
+		const struct ktsn_shaper_packet *next = ktsn_shaper_peek(egress->shaper, now_tai_ns);
 		struct ktsn_shaper_packet *shaped;
 		enum ktsn_verdict verdict;
 
 		if (!next || !burst_may_have(loop, (const struct packet *)next))
 			break;
-		shaped = ktsn_shaper_dequeue(outlet->shaper, now_tai_ns, &verdict);
+		shaped = ktsn_shaper_dequeue(egress->shaper, now_tai_ns, &verdict);
 		if (verdict != KTSN_SEND) {
 			packet_drop(loop, (struct packet *)shaped, verdict_counter(loop, verdict));
 			(*dropped)++;
@@ -126,30 +120,6 @@ static _Atomic uint64_t *lateness_counter(struct loop *loop, const struct packet
 	return &counters->late_wakeup;
 }
 
-static void flow_count_sent(struct loop_flow *flow, bool late, int64_t departure_error_ns)
-{
-	counter_add(&flow->counters.sent, 1);
-	counter_add(&flow->counters.late, late);
-	atomic_store_explicit(&flow->counters.departure_error_ns, departure_error_ns, memory_order_relaxed);
-}
-
-void message_sent(struct loop *loop, struct packet *packet, _Atomic uint64_t *lateness,
-		  int64_t departed_tai_ns)
-{
-	struct class_counters *class = &loop->counters.classes[packet->shaper.traffic_class];
-
-	trace_end(loop, packet, lateness, departed_tai_ns);
-	departures_add(&loop->departures, packet->flow->number, packet->requested_tai_ns, departed_tai_ns,
-		       packet->overrun);
-	counter_add(lateness, 1);
-	counter_add(&class->late, lateness != &loop->counters.on_time);
-	flow_count_sent(packet->flow, lateness != &loop->counters.on_time,
-			departed_tai_ns - packet->requested_tai_ns);
-	counter_add(&loop->counters.sent, 1);
-	counter_add(&loop->counters.sent_bridge, !packet->message && packet->outlet == OUTLET_BRIDGE);
-	counter_add(&class->sent, 1);
-}
-
 static void packet_sent(struct loop *loop, struct packet *packet, int64_t departed_tai_ns)
 {
 	_Atomic uint64_t *lateness = lateness_counter(loop, packet, departed_tai_ns);
@@ -181,7 +151,7 @@ static void packet_refused(struct loop *loop, struct packet *packet, int64_t now
 		return;
 	}
 	packet->late_reason = LATE_PORT;
-	ktsn_shaper_requeue(loop->outlets[packet->outlet].shaper, quota_lane(packet), &packet->shaper,
+	ktsn_shaper_requeue(loop->egress[packet->egress].shaper, quota_lane(packet), &packet->shaper,
 			    now_tai_ns);
 }
 
@@ -203,13 +173,13 @@ static void overruns_find(struct loop *loop, struct packet *burst[], uint32_t co
 			continue;
 		if (!sent_tai_ns)
 			sent_tai_ns = clock_tai_ns();
-		if (ktsn_shaper_overrun(loop->outlets[OUTLET_UPLINK].shaper, packet, sent_tai_ns))
+		if (ktsn_shaper_overrun(loop->egress[EGRESS_UPLINK].shaper, packet, sent_tai_ns))
 			overrun_note(loop, burst[i]);
 	}
 }
 
 /* Offers the frames to the port, once. Returns how many it took; *failed tells that some of those did not leave. */
-static uint32_t burst_offer(struct loop *loop, struct outlet *outlet, struct packet *burst[], uint32_t count,
+static uint32_t burst_offer(struct loop *loop, struct egress *egress, struct packet *burst[], uint32_t count,
 			    int64_t now_tai_ns, bool *failed)
 {
 	struct ktsn_port_frame frames[KTSN_PORT_BURST];
@@ -217,7 +187,7 @@ static uint32_t burst_offer(struct loop *loop, struct outlet *outlet, struct pac
 
 	for (uint32_t i = 0; i < count; i++)
 		frames[i] = burst[i]->frame;
-	taken = ktsn_port_send(outlet->port, frames, count, &errors);
+	taken = ktsn_port_send(egress->port, frames, count, &errors);
 	overruns_find(loop, burst, taken);
 	/* Which of them failed the device does not say: the last ones are counted. */
 	for (uint32_t i = 0; i < taken - errors; i++)
@@ -229,14 +199,14 @@ static uint32_t burst_offer(struct loop *loop, struct outlet *outlet, struct pac
 }
 
 /* A port that stops at a frame that failed has not refused the next ones: they are somebody else's. */
-static uint32_t burst_send(struct loop *loop, struct outlet *outlet, struct packet *burst[], uint32_t count,
+static uint32_t burst_send(struct loop *loop, struct egress *egress, struct packet *burst[], uint32_t count,
 			   int64_t now_tai_ns)
 {
 	uint32_t taken = 0;
 	bool failed;
 
 	do
-		taken += burst_offer(loop, outlet, burst + taken, count - taken, now_tai_ns, &failed);
+		taken += burst_offer(loop, egress, burst + taken, count - taken, now_tai_ns, &failed);
 	while (failed && taken < count);
 	/* The last first, so that each sender has the turns that it had before (ktsn_shaper_requeue). */
 	for (uint32_t i = count; i-- > taken;)
@@ -244,7 +214,7 @@ static uint32_t burst_send(struct loop *loop, struct outlet *outlet, struct pack
 	if (taken < count) {
 		counter_add(&loop->counters.port_retries, 1);
 		/* Held back are all, not those that were refused: none must overtake them. */
-		outlet->retry_tai_ns = now_tai_ns + PORT_RETRY_NS;
+		egress->retry_tai_ns = now_tai_ns + PORT_RETRY_NS;
 	}
 	return taken;
 }
@@ -256,15 +226,15 @@ static void burst_drop(struct loop *loop, struct packet *burst[], uint32_t count
 }
 
 /* What may leave there now, at most so many. Returns how many there were, 0 also when the port had no room. */
-static uint32_t outlet_send(struct loop *loop, enum outlet_id id, int64_t now_tai_ns, uint32_t most)
+static uint32_t egress_send(struct loop *loop, enum egress_id id, int64_t now_tai_ns, uint32_t most)
 {
-	struct outlet *outlet = &loop->outlets[id];
+	struct egress *egress = &loop->egress[id];
 	struct packet *burst[KTSN_PORT_BURST];
-	uint32_t dropped, count = burst_collect(loop, outlet, now_tai_ns, most, burst, &dropped);
+	uint32_t dropped, count = burst_collect(loop, egress, now_tai_ns, most, burst, &dropped);
 
-	if (id == OUTLET_UPLINK && atomic_load_explicit(&loop->link_down, memory_order_relaxed))
+	if (id == EGRESS_UPLINK && atomic_load_explicit(&loop->control.link_down, memory_order_relaxed))
 		burst_drop(loop, burst, count);
-	else if (count && burst_send(loop, outlet, burst, count, now_tai_ns) < count)
+	else if (count && burst_send(loop, egress, burst, count, now_tai_ns) < count)
 		return 0;
 	return count + dropped;
 }
@@ -273,14 +243,14 @@ static uint32_t outlet_send(struct loop *loop, enum outlet_id id, int64_t now_ta
  * due then. Another round tells, once: it may have been the processor that was taken away. */
 static bool clock_in_doubt(struct loop *loop, int64_t now_tai_ns)
 {
-	loop->clock_doubted = !loop->clock_doubted && loop->foreign_packets &&
-			      now_tai_ns - loop->take_began_tai_ns > LONG_ROUND_NS;
-	return loop->clock_doubted;
+	loop->send.clock_doubted = !loop->send.clock_doubted && loop->clocks.foreign_packets &&
+				   now_tai_ns - loop->round.began_tai_ns > LONG_ROUND_NS;
+	return loop->send.clock_doubted;
 }
 
 void loop_send(struct loop *loop)
 {
-	const struct outlet *bridge = &loop->outlets[OUTLET_BRIDGE];
+	const struct egress *bridge = &loop->egress[EGRESS_BRIDGE];
 	int64_t began_tai_ns = last_stretch(loop, clock_tai_ns()), now_tai_ns = began_tai_ns;
 
 	if (clock_in_doubt(loop, began_tai_ns))
@@ -288,11 +258,11 @@ void loop_send(struct loop *loop)
 	yield_begin(loop);
 	for (;;) {
 		uint32_t most = yield_to_due(loop, &now_tai_ns);
-		uint32_t count = outlet_send(loop, OUTLET_UPLINK, now_tai_ns, most);
+		uint32_t count = egress_send(loop, EGRESS_UPLINK, now_tai_ns, most);
 		int64_t sent_tai_ns;
 
 		if (ktsn_shaper_pending(bridge->shaper) && count < most)
-			count += outlet_send(loop, OUTLET_BRIDGE, count ? clock_tai_ns() : now_tai_ns,
+			count += egress_send(loop, EGRESS_BRIDGE, count ? clock_tai_ns() : now_tai_ns,
 					     most - count);
 		/* Then the rings are looked into again: a backlog of one class must not keep the others waiting
 		 * there. */

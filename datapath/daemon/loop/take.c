@@ -2,46 +2,25 @@
 /*
  * Whose messages are taken, and how many at once: pods take turns, and what comes due goes before.
  */
+#include "take.h"
+
+#include "accept.h"
+#include "clock.h"
+#include "clock_changes.h"
+#include "close.h"
 #include "loop_state.h"
+#include "pending.h"
+#include "quotas.h"
+#include "replication.h"
+#include "retire.h"
+#include "round.h"
+#include "throttle.h"
+#include "watch.h"
 
 #include <errno.h>
 
-enum {
-	/* No more are taken when a departure is nearer than TAKE_AT_ONCE of them take, */
-	TAKE_SPARE_NS = 8000,
-	/* or when one is due, or commands wait, and taking has gone on for so long, */
-	TAKE_LONGEST_NS = 100000,
-	/* or when another pod's came due not longer ago: what has waited for longer waits for something else. */
-	TAKE_FRESH_NS = 50000,
-	/* So many messages of a pod are taken before another has its turn. */
-	TAKE_TURN = 32,
-};
-
-/* Whether something of another pod is due, or nearly, and cannot be waiting for anything else. */
-static bool others_call(const struct loop *loop, const struct quota *quota)
-{
-	for (int i = 0; i < OUTLETS; i++) {
-		int64_t due_tai_ns = ktsn_shaper_due_excluding(loop->outlets[i].shaper, quota->lanes[i]);
-
-		if (due_tai_ns < loop->round_tai_ns + TAKE_SPARE_NS &&
-		    due_tai_ns > loop->round_tai_ns - TAKE_FRESH_NS)
-			return true;
-	}
-	return false;
-}
-
-bool departure_calls(struct loop *loop, const struct quota *quota)
-{
-	int64_t left_ns;
-	bool is_long;
-
-	loop->round_tai_ns = clock_tai_ns();
-	is_long = loop->round_tai_ns - loop->take_began_tai_ns > TAKE_LONGEST_NS;
-	left_ns = loop_departure_next(loop, loop->round_tai_ns) - loop->round_tai_ns;
-	if (left_ns > 0)
-		return left_ns < TAKE_SPARE_NS || (is_long && loop_commands_left(loop));
-	return is_long || others_call(loop, quota);
-}
+/* So many messages of a pod are taken before another has its turn. */
+enum { TAKE_TURN = 32 };
 
 enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };
 
@@ -54,7 +33,7 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 
 	(void)loop_offsets(loop);
 	clocks_watch(loop);
-	if (quota_holds(loop, ring->quota, loop->round_tai_ns))
+	if (quota_holds(loop, ring->quota, loop->round.now_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		/* What is claimed to be a message and is none counts as one: it takes as long. */
@@ -66,12 +45,12 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 		}
 		/* Neither a flood nor an application that refills all the time must hold up the others. */
 		count++;
-		loop->take_count++;
+		loop->round.taken++;
 		if (!ktsn_ring_ready(&ring->consumer))
 			return DRAINED;
 		if (count >= most ||
-		    (loop->take_count % TAKE_AT_ONCE == 0 && departure_calls(loop, ring->quota)) ||
-		    quota_holds(loop, ring->quota, loop->round_tai_ns))
+		    (loop->round.taken % TAKE_AT_ONCE == 0 && round_must_end(loop, ring->quota)) ||
+		    quota_holds(loop, ring->quota, loop->round.now_tai_ns))
 			return DRAINED_IN_PART;
 	}
 	return DRAINED;
@@ -82,15 +61,15 @@ static enum drained ring_look(struct loop *loop, struct loop_ring *ring, uint32_
 {
 	enum drained drained;
 
-	counter_add(&loop->looks, 1);
-	loop->take_count++;
+	counter_add(&loop->watch.looks, 1);
+	loop->round.taken++;
 	if (!ktsn_ring_ready(&ring->consumer))
 		return DRAINED;
-	loop->round_tai_ns = clock_tai_ns();
+	loop->round.now_tai_ns = clock_tai_ns();
 	drained = ring_drain(loop, ring, most);
 	if (drained == DRAINED_NO_MEMORY) {
 		counter_add(&loop->counters.frame_pool_empty, 1);
-		loop->memory_short = true;
+		loop->pool.is_short = true;
 	}
 	return drained;
 }
@@ -123,12 +102,13 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 /* Since the round before. */
 static void clock_set_back(struct loop *loop)
 {
-	for (int i = 0; i < OUTLETS; i++) {
-		ktsn_shaper_clock_set_back(loop->outlets[i].shaper);
-		loop->outlets[i].retry_tai_ns = 0;
+	for (int i = 0; i < EGRESSES; i++) {
+		ktsn_shaper_clock_set_back(loop->egress[i].shaper);
+		loop->egress[i].retry_tai_ns = 0;
 	}
 	quotas_clock_set_back(loop);
-	loop->doorbells_polled_tai_ns = 0;
+	throttle_clock_set_back(loop);
+	loop->wait.doorbells_polled_tai_ns = 0;
 	watch_forget(loop);
 }
 
@@ -140,40 +120,41 @@ static bool turn_take(struct loop *loop)
 	bool left;
 
 	/* None of its rings may be taken from: one look tells that of all. */
-	if (ktsn_ring_ready(&ring->consumer) && quota_shut(loop, ring->quota, loop->round_tai_ns)) {
-		(void)quota_holds(loop, ring->quota, loop->round_tai_ns);
+	if (ktsn_ring_ready(&ring->consumer) && quota_shut(loop, ring->quota, loop->round.now_tai_ns)) {
+		(void)quota_holds(loop, ring->quota, loop->round.now_tai_ns);
 		return false;
 	}
-	count = loop->take_count;
-	left = ring_take(loop, ring, loop->watched_quotas > 1 ? TAKE_TURN : ring->consumer.slot_count);
+	count = loop->round.taken;
+	left = ring_take(loop, ring, loop->watch.quota_count > 1 ? TAKE_TURN : ring->consumer.slot_count);
 	/* The look itself was one. */
-	return loop->take_count - count > 1 || !left;
+	return loop->round.taken - count > 1 || !left;
 }
 
 /* Whether a departure leaves time for another turn of that pod. */
 static bool take_may_go_on(struct loop *loop)
 {
-	return loop->take_count < TAKE_AT_ONCE || !departure_calls(loop, watch_quota(loop));
+	return loop->round.taken < TAKE_AT_ONCE || !round_must_end(loop, watch_quota(loop));
 }
 
 void loop_take(struct loop *loop)
 {
 	uint32_t in_vain = 0;
 
-	loop->rounds++;
-	loop->take_began_tai_ns = loop->round_tai_ns = clock_tai_ns();
-	loop->take_count = 0;
-	if (loop->take_began_tai_ns < loop->last_tai_ns)
+	loop->round.number++;
+	loop->round.began_tai_ns = loop->round.now_tai_ns = clock_tai_ns();
+	loop->round.taken = 0;
+	if (loop->round.began_tai_ns < loop->round.last_began_tai_ns)
 		clock_set_back(loop);
-	loop->last_tai_ns = loop->take_began_tai_ns;
+	loop->round.last_began_tai_ns = loop->round.began_tai_ns;
 	clocks_watch(loop);
-	quotas_unmute(loop, loop->take_began_tai_ns);
+	quotas_due(loop, loop->round.began_tai_ns);
+	throttle_release(loop, loop->round.began_tai_ns);
 	pending_release(loop);
-	watch_due(loop, loop->take_began_tai_ns + loop->lead_ns);
+	watch_due(loop, loop->round.began_tai_ns + loop->wait.lead_ns);
 	/* Those for which there is no time have their turn in the next round. */
-	while (loop->watched && in_vain < loop->watched_quotas && loop->take_count < loop->config.packets &&
-	       take_may_go_on(loop))
+	while (loop->watch.quotas && in_vain < loop->watch.quota_count &&
+	       loop->round.taken < loop->config.packets && take_may_go_on(loop))
 		in_vain = turn_take(loop) ? 0 : in_vain + 1;
-	copies_go_on(loop);
-	loop->asleep_tai_ns = loop->take_began_tai_ns;
+	replication_continue(loop);
+	loop->wait.asleep_tai_ns = loop->round.began_tai_ns;
 }

@@ -2,6 +2,9 @@
 /*
  * What became of single messages. Where nobody traces, a message costs one look at a flow that is at hand.
  */
+#include "trace_messages.h"
+
+#include "clock.h"
 #include "loop_state.h"
 
 /* All counters of reasons stand at the beginning of the structure, in the order of KTSN_COUNTERS. */

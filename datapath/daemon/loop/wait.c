@@ -13,7 +13,14 @@
  * The lead is learnt: as long as it takes for all but one wake-up in LATE_ONE_IN to be in time, and never
  * longer than spin_ns. A machine that wakes punctually spins for microseconds.
  */
+#include "wait.h"
+
+#include "clock.h"
+#include "egress.h"
 #include "loop_state.h"
+#include "quotas.h"
+#include "throttle.h"
+#include "watch.h"
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -53,13 +60,13 @@ static void eventfd_clear(int fd)
 
 static bool rest_due(const struct loop *loop, int64_t now_tai_ns)
 {
-	if (now_tai_ns < loop->slept_tai_ns)
+	if (now_tai_ns < loop->wait.slept_tai_ns)
 		return true;
-	if (now_tai_ns - loop->slept_tai_ns < REST_EVERY_NS)
+	if (now_tai_ns - loop->wait.slept_tai_ns < REST_EVERY_NS)
 		return false;
-	for (int i = 0; i < OUTLETS; i++)
-		if (ktsn_shaper_due_after(loop->outlets[i].shaper, 0, now_tai_ns) - now_tai_ns <
-		    REST_NS + loop->lead_ns)
+	for (int i = 0; i < EGRESSES; i++)
+		if (ktsn_shaper_due_after(loop->egress[i].shaper, 0, now_tai_ns) - now_tai_ns <
+		    REST_NS + loop->wait.lead_ns)
 			return false;
 	return true;
 }
@@ -70,7 +77,7 @@ static void rest(struct loop *loop)
 	const struct timespec length = {.tv_nsec = REST_NS};
 
 	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &length, NULL);
-	loop->slept_tai_ns = clock_tai_ns();
+	loop->wait.slept_tai_ns = clock_tai_ns();
 }
 
 /* Waits for a doorbell or a command, at most timeout_ns (-1: for ever). Returns how many came. */
@@ -79,19 +86,19 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 	struct epoll_event events[EVENTS_AT_ONCE];
 	struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_SECOND,
 				   .tv_nsec = timeout_ns % NS_PER_SECOND};
-	int count =
-		epoll_pwait2(loop->epoll_fd, events, EVENTS_AT_ONCE, timeout_ns < 0 ? NULL : &timeout, NULL);
+	int count = epoll_pwait2(loop->wait.epoll_fd, events, EVENTS_AT_ONCE,
+				 timeout_ns < 0 ? NULL : &timeout, NULL);
 
 	for (int i = 0; i < count; i++) {
 		struct loop_ring *ring = events[i].data.ptr;
 
 		if (!ring) {
-			eventfd_clear(loop->kick_fd);
+			eventfd_clear(loop->wait.kick_fd);
 			continue;
 		}
 		counter_add(&loop->counters.doorbells, 1);
-		loop->asleep_tai_ns = INT64_MAX;
-		quota_doorbell(loop, ring, clock_tai_ns());
+		loop->wait.asleep_tai_ns = INT64_MAX;
+		throttle_doorbell(loop, ring, clock_tai_ns());
 		watch_ring(loop, ring);
 	}
 	return count;
@@ -103,22 +110,22 @@ static void lead_learn(struct loop *loop, int64_t late_ns)
 	int64_t shortest_ns = longest_ns < SHORTEST_LEAD_NS ? longest_ns : SHORTEST_LEAD_NS;
 
 	/* What is left of the lead must still do for building a frame. */
-	loop->lead_ns +=
-		late_ns > loop->lead_ns - shortest_ns / 2 ? LEAD_STEP_NS : -LEAD_STEP_NS / LATE_ONE_IN;
-	if (loop->lead_ns > longest_ns)
-		loop->lead_ns = longest_ns;
-	if (loop->lead_ns < shortest_ns)
-		loop->lead_ns = shortest_ns;
+	loop->wait.lead_ns +=
+		late_ns > loop->wait.lead_ns - shortest_ns / 2 ? LEAD_STEP_NS : -LEAD_STEP_NS / LATE_ONE_IN;
+	if (loop->wait.lead_ns > longest_ns)
+		loop->wait.lead_ns = longest_ns;
+	if (loop->wait.lead_ns < shortest_ns)
+		loop->wait.lead_ns = shortest_ns;
 }
 
 static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_ns)
 {
 	bool for_ever = event_tai_ns == KTSN_SHAPER_NEVER;
-	int64_t wake_tai_ns = event_tai_ns - loop->lead_ns;
+	int64_t wake_tai_ns = event_tai_ns - loop->wait.lead_ns;
 
 	if (watch_ready(loop, now_tai_ns))
 		return;
-	loop->asleep_tai_ns = now_tai_ns;
+	loop->wait.asleep_tai_ns = now_tai_ns;
 	counter_add(&loop->counters.wakeups, 1);
 	if (!for_ever && wake_tai_ns - now_tai_ns > LONGEST_SLEEP_NS)
 		(void)events_wait(loop, LONGEST_SLEEP_NS);
@@ -126,12 +133,12 @@ static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_
 		lead_learn(loop, clock_tai_ns() - wake_tai_ns);
 	/* Rung awake at once it has not slept. */
 	if (clock_tai_ns() - now_tai_ns > REST_NS)
-		loop->slept_tai_ns = clock_tai_ns();
+		loop->wait.slept_tai_ns = clock_tai_ns();
 }
 
 static void doorbells_poll(struct loop *loop, int64_t now_tai_ns)
 {
-	loop->doorbells_polled_tai_ns = now_tai_ns;
+	loop->wait.doorbells_polled_tai_ns = now_tai_ns;
 	(void)events_wait(loop, 0);
 }
 
@@ -142,7 +149,7 @@ static void warm_up(struct loop *loop, int64_t now_tai_ns)
 
 	ktsn_port_warm_up(loop->config.port);
 	took_ns = clock_tai_ns() - now_tai_ns;
-	loop->warm_up_ns += (took_ns - loop->warm_up_ns) / 16;
+	loop->wait.warm_up_ns += (took_ns - loop->wait.warm_up_ns) / 16;
 }
 
 /* Once for each departure, when it is near and warming up will be over before it. */
@@ -150,17 +157,17 @@ static bool warm_up_due(const struct loop *loop, int64_t now_tai_ns, int64_t dep
 {
 	int64_t left_ns = departure_tai_ns - now_tai_ns;
 
-	return departure_tai_ns != KTSN_SHAPER_NEVER && departure_tai_ns != loop->warmed_tai_ns &&
-	       left_ns <= loop->lead_ns && left_ns > 2 * loop->warm_up_ns + WARM_UP_SPARE_NS;
+	return departure_tai_ns != KTSN_SHAPER_NEVER && departure_tai_ns != loop->wait.warmed_tai_ns &&
+	       left_ns <= loop->wait.lead_ns && left_ns > 2 * loop->wait.warm_up_ns + WARM_UP_SPARE_NS;
 }
 
 /* Awake, and nothing due for a while. */
 static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t departure_tai_ns)
 {
 	if (warm_up_due(loop, now_tai_ns, departure_tai_ns)) {
-		loop->warmed_tai_ns = departure_tai_ns;
+		loop->wait.warmed_tai_ns = departure_tai_ns;
 		warm_up(loop, now_tai_ns);
-	} else if (now_tai_ns - loop->doorbells_polled_tai_ns > DOORBELL_POLL_NS) {
+	} else if (now_tai_ns - loop->wait.doorbells_polled_tai_ns > DOORBELL_POLL_NS) {
 		doorbells_poll(loop, now_tai_ns);
 	}
 }
@@ -168,7 +175,7 @@ static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t depart
 void loop_wait(struct loop *loop)
 {
 	int64_t now_tai_ns = clock_tai_ns();
-	int64_t departure_tai_ns = loop_departure_next(loop, now_tai_ns);
+	int64_t departure_tai_ns = egress_departure_next(loop, now_tai_ns);
 	int64_t expected_tai_ns;
 	int64_t event_tai_ns;
 
@@ -176,19 +183,21 @@ void loop_wait(struct loop *loop)
 	event_tai_ns = departure_tai_ns < expected_tai_ns ? departure_tai_ns : expected_tai_ns;
 	if (quotas_next(loop) < event_tai_ns)
 		event_tai_ns = quotas_next(loop);
-	if (loop_commands_left(loop))
+	if (throttle_next(loop) < event_tai_ns)
+		event_tai_ns = throttle_next(loop);
+	if (commands_peek(&loop->commands, 0))
 		event_tai_ns = now_tai_ns;
 	/* No departure will give memory back: the port has it all, and does not say when it returns it. */
-	if (event_tai_ns == KTSN_SHAPER_NEVER && loop->memory_short)
+	if (event_tai_ns == KTSN_SHAPER_NEVER && loop->pool.is_short)
 		event_tai_ns = now_tai_ns + MEMORY_RETRY_NS;
 	if (event_tai_ns == KTSN_SHAPER_NEVER ||
-	    event_tai_ns - now_tai_ns > loop->lead_ns + SHORTEST_SLEEP_NS) {
+	    event_tai_ns - now_tai_ns > loop->wait.lead_ns + SHORTEST_SLEEP_NS) {
 		loop_sleep(loop, now_tai_ns, event_tai_ns);
 	} else if (event_tai_ns <= now_tai_ns && rest_due(loop, now_tai_ns)) {
 		rest(loop);
 	} else if (event_tai_ns - now_tai_ns > QUIET_NS) {
 		spare_time_use(loop, now_tai_ns, departure_tai_ns);
-	} else if (now_tai_ns - loop->doorbells_polled_tai_ns > BUSY_POLL_NS) {
+	} else if (now_tai_ns - loop->wait.doorbells_polled_tai_ns > BUSY_POLL_NS) {
 		doorbells_poll(loop, now_tai_ns);
 	}
 }

@@ -18,10 +18,15 @@
  * Each flow has at most one entry in the queue of expectations. When the flow is then expected later, the
  * entry stays and is queued again when its time comes (nothing has to be taken out of the middle).
  */
-#include "loop_state.h"
+#include "watch.h"
 
+#include "clock_changes.h"
 #include "container_of.h"
 #include "leftist_heap.h"
+#include "loop_state.h"
+#include "quotas.h"
+#include "retire.h"
+#include "throttle.h"
 
 #include <assert.h>
 
@@ -42,8 +47,8 @@ void watch_ring(struct loop *loop, struct loop_ring *ring)
 		return;
 	ring->watched = true;
 	if (!quota->rings) {
-		ring_list_add(&loop->watched, &quota->watch);
-		loop->watched_quotas++;
+		ring_list_add(&loop->watch.quotas, &quota->watch);
+		loop->watch.quota_count++;
 	}
 	ring_list_add(&quota->rings, &ring->watch);
 }
@@ -58,37 +63,37 @@ static void unwatch(struct loop *loop, struct loop_ring *ring)
 	ring_list_remove(&quota->rings, &ring->watch);
 	if (quota->rings)
 		return;
-	ring_list_remove(&loop->watched, &quota->watch);
-	loop->watched_quotas--;
+	ring_list_remove(&loop->watch.quotas, &quota->watch);
+	loop->watch.quota_count--;
 }
 
 const struct quota *watch_quota(const struct loop *loop)
 {
-	return container_of(loop->watched, const struct quota, watch);
+	return container_of(loop->watch.quotas, const struct quota, watch);
 }
 
 struct loop_ring *watch_turn(struct loop *loop)
 {
-	struct quota *quota = container_of(loop->watched, struct quota, watch);
+	struct quota *quota = container_of(loop->watch.quotas, struct quota, watch);
 	struct loop_ring *ring = container_of(quota->rings, struct loop_ring, watch);
 
-	loop->watched = loop->watched->next;
+	loop->watch.quotas = loop->watch.quotas->next;
 	quota->rings = quota->rings->next;
 	return ring;
 }
 
 bool watch_ready(const struct loop *loop, int64_t now_tai_ns)
 {
-	const struct ring_list_link *link = loop->watched;
+	const struct ring_list_link *link = loop->watch.quotas;
 
 	/* What waits for memory or for its pod's quota cannot be taken yet, however ready it is. */
-	if (!link || loop->memory_short)
+	if (!link || loop->pool.is_short)
 		return false;
 	do {
 		if (!quota_shut(loop, container_of(link, struct quota, watch), now_tai_ns))
 			return true;
 		link = link->next;
-	} while (link != loop->watched);
+	} while (link != loop->watch.quotas);
 	return false;
 }
 
@@ -104,7 +109,7 @@ static void doorbell_write(struct loop *loop, struct loop_ring *ring)
 					   ? KTSN_DOORBELL_ALWAYS
 					   : ring->threshold_tai_ns - offsets->to_tai_ns[clock];
 	ktsn_ring_doorbell_set(&ring->consumer, before_ns);
-	counter_add(&loop->doorbells_set, 1);
+	counter_add(&loop->watch.doorbells_set, 1);
 }
 
 static void doorbell_update(struct loop *loop, struct loop_ring *ring)
@@ -113,7 +118,7 @@ static void doorbell_update(struct loop *loop, struct loop_ring *ring)
 
 	/* It is looked into the whole lead before: the lead shrinks little by little only. */
 	ring->threshold_tai_ns =
-		ring->expected ? ring->expected->txtime_tai_ns - loop->lead_ns / 2 : KTSN_SHAPER_NEVER;
+		ring->expected ? ring->expected->txtime_tai_ns - loop->wait.lead_ns / 2 : KTSN_SHAPER_NEVER;
 	if (ring->threshold_tai_ns == before_tai_ns || ring->closed)
 		return;
 	doorbell_write(loop, ring);
@@ -134,7 +139,7 @@ void watch_looked(struct loop *loop, struct loop_ring *ring, bool backlog)
 
 void watch_end(struct loop *loop, struct loop_ring *ring)
 {
-	quota_forget(loop, ring);
+	throttle_forget(loop, ring);
 	unwatch(loop, ring);
 }
 
@@ -147,8 +152,8 @@ static void entry_queue(struct loop *loop, struct loop_flow *flow)
 
 	expectation->entry.txtime_tai_ns = expectation->of_ring.txtime_tai_ns = expectation->expected_tai_ns;
 	/* Of equal times, the queue and the heap must have the same first. */
-	expectation->entry.order = expectation->of_ring.order = ++loop->expectations_queued;
-	ktsn_txtime_queue_push(&loop->expectations, &expectation->entry, expectation->last_tai_ns);
+	expectation->entry.order = expectation->of_ring.order = ++loop->watch.expectations_queued;
+	ktsn_txtime_queue_push(&loop->watch.expectations, &expectation->entry, expectation->last_tai_ns);
 	ring->expected = ktsn_leftist_heap_push(ring->expected, &expectation->of_ring);
 	expectation->queued = true;
 	ring->expectations++;
@@ -160,7 +165,7 @@ void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai
 	int64_t period_ns = txtime_tai_ns - expectation->last_tai_ns;
 
 	expectation->last_tai_ns = txtime_tai_ns;
-	if (ktsn_strategy_sends_at_once(loop->strategy))
+	if (ktsn_strategy_sends_at_once(loop->shaping.strategy))
 		return;
 	if (period_ns <= 0 || period_ns > PERIOD_MAX_NS || flow->closed)
 		return;
@@ -171,7 +176,7 @@ void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai
 
 int64_t watch_next(const struct loop *loop, int64_t now_tai_ns)
 {
-	const struct ktsn_shaper_packet *first = ktsn_txtime_queue_first(&loop->expectations);
+	const struct ktsn_shaper_packet *first = ktsn_txtime_queue_first(&loop->watch.expectations);
 
 	if (!first)
 		return KTSN_SHAPER_NEVER;
@@ -180,8 +185,8 @@ int64_t watch_next(const struct loop *loop, int64_t now_tai_ns)
 
 static struct loop_flow *entry_pop(struct loop *loop)
 {
-	struct loop_flow *flow =
-		container_of(ktsn_txtime_queue_pop(&loop->expectations), struct loop_flow, expectation.entry);
+	struct loop_flow *flow = container_of(ktsn_txtime_queue_pop(&loop->watch.expectations),
+					      struct loop_flow, expectation.entry);
 	struct loop_ring *ring = flow->ring;
 
 	assert(ring->expected == &flow->expectation.of_ring);
@@ -207,7 +212,7 @@ static void expectation_end(struct loop *loop, struct loop_flow *flow, int64_t u
 void watch_forget(struct loop *loop)
 {
 	/* When flows are expected is not known any more: all are looked for, and learnt anew. */
-	while (ktsn_txtime_queue_first(&loop->expectations))
+	while (ktsn_txtime_queue_first(&loop->watch.expectations))
 		expectation_end(loop, entry_pop(loop), KTSN_SHAPER_NEVER);
 }
 
@@ -215,7 +220,7 @@ void watch_due(struct loop *loop, int64_t until_tai_ns)
 {
 	const struct ktsn_shaper_packet *first;
 
-	for (int i = 0; i < DUE_AT_ONCE && (first = ktsn_txtime_queue_first(&loop->expectations)) &&
+	for (int i = 0; i < DUE_AT_ONCE && (first = ktsn_txtime_queue_first(&loop->watch.expectations)) &&
 			first->txtime_tai_ns <= until_tai_ns;
 	     i++)
 		expectation_end(loop, entry_pop(loop), until_tai_ns);

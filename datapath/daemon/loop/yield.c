@@ -10,6 +10,9 @@
  *
  * It waits once, then it is sent: who has something due all the time must not keep others out.
  */
+#include "yield.h"
+
+#include "clock.h"
 #include "loop_state.h"
 
 enum {
@@ -30,21 +33,21 @@ void yield_learn(struct loop *loop, int64_t took_ns, uint32_t frames)
 		return;
 	if (frame_ns > FRAME_LONGEST_NS)
 		frame_ns = FRAME_LONGEST_NS;
-	frame_ns -= loop->frame_ns;
-	loop->frame_ns += frame_ns / (frame_ns > 0 ? LEARN_LONGER : LEARN_SHORTER);
+	frame_ns -= loop->yield.frame_ns;
+	loop->yield.frame_ns += frame_ns / (frame_ns > 0 ? LEARN_LONGER : LEARN_SHORTER);
 }
 
 /* Each outlet's next, if it may leave now. */
 struct leaving {
-	const struct ktsn_shaper_packet *packets[OUTLETS];
+	const struct ktsn_shaper_packet *packets[EGRESSES];
 };
 
 static struct leaving leaving_find(struct loop *loop, int64_t now_tai_ns)
 {
 	struct leaving leaving;
 
-	for (int i = 0; i < OUTLETS; i++)
-		leaving.packets[i] = ktsn_shaper_peek(loop->outlets[i].shaper, now_tai_ns);
+	for (int i = 0; i < EGRESSES; i++)
+		leaving.packets[i] = ktsn_shaper_peek(loop->egress[i].shaper, now_tai_ns);
 	return leaving;
 }
 
@@ -52,7 +55,7 @@ static unsigned int lowest_class(const struct leaving *leaving)
 {
 	unsigned int lowest = KTSN_CLASSES;
 
-	for (int i = 0; i < OUTLETS; i++)
+	for (int i = 0; i < EGRESSES; i++)
 		if (leaving->packets[i] && leaving->packets[i]->traffic_class < lowest)
 			lowest = leaving->packets[i]->traffic_class;
 	return lowest;
@@ -62,8 +65,8 @@ static int64_t due_find(const struct loop *loop, unsigned int class, int64_t now
 {
 	int64_t next_tai_ns = KTSN_SHAPER_NEVER;
 
-	for (int i = 0; i < OUTLETS; i++) {
-		int64_t due_tai_ns = ktsn_shaper_due_after(loop->outlets[i].shaper, class, now_tai_ns);
+	for (int i = 0; i < EGRESSES; i++) {
+		int64_t due_tai_ns = ktsn_shaper_due_after(loop->egress[i].shaper, class, now_tai_ns);
 
 		if (due_tai_ns < next_tai_ns)
 			next_tai_ns = due_tai_ns;
@@ -78,16 +81,16 @@ static int64_t due_next(struct loop *loop, const struct leaving *leaving, int64_
 
 	if (class == KTSN_CLASSES)
 		return KTSN_SHAPER_NEVER;
-	if (class < loop->yield_class || now_tai_ns >= loop->yield_due_tai_ns) {
-		loop->yield_class = class;
-		loop->yield_due_tai_ns = due_find(loop, class, now_tai_ns);
+	if (class < loop->yield.traffic_class || now_tai_ns >= loop->yield.due_tai_ns) {
+		loop->yield.traffic_class = class;
+		loop->yield.due_tai_ns = due_find(loop, class, now_tai_ns);
 	}
-	return loop->yield_due_tai_ns;
+	return loop->yield.due_tai_ns;
 }
 
 static bool any_in_time(const struct leaving *leaving, int64_t late_tai_ns)
 {
-	for (int i = 0; i < OUTLETS; i++)
+	for (int i = 0; i < EGRESSES; i++)
 		if (leaving->packets[i] && leaving->packets[i]->txtime_tai_ns >= late_tai_ns)
 			return true;
 	return false;
@@ -95,8 +98,8 @@ static bool any_in_time(const struct leaving *leaving, int64_t late_tai_ns)
 
 static bool all_may_yield(struct loop *loop, int64_t now_tai_ns, int64_t until_tai_ns)
 {
-	for (int i = 0; i < OUTLETS; i++)
-		if (!ktsn_shaper_may_yield(loop->outlets[i].shaper, now_tai_ns, until_tai_ns))
+	for (int i = 0; i < EGRESSES; i++)
+		if (!ktsn_shaper_may_yield(loop->egress[i].shaper, now_tai_ns, until_tai_ns))
 			return false;
 	return true;
 }
@@ -106,20 +109,20 @@ static int64_t yield(struct loop *loop, int64_t now_tai_ns, int64_t late_tai_ns,
 {
 	struct leaving left;
 
-	for (int i = 0; i < OUTLETS; i++)
-		ktsn_shaper_yield(loop->outlets[i].shaper, now_tai_ns, late_tai_ns, until_tai_ns);
+	for (int i = 0; i < EGRESSES; i++)
+		ktsn_shaper_yield(loop->egress[i].shaper, now_tai_ns, late_tai_ns, until_tai_ns);
 	left = leaving_find(loop, now_tai_ns);
 	return any_in_time(&left, late_tai_ns) ? now_tai_ns : clock_tai_spin(now_tai_ns, until_tai_ns);
 }
 
 void yield_begin(struct loop *loop)
 {
-	loop->yield_class = KTSN_CLASSES;
+	loop->yield.traffic_class = KTSN_CLASSES;
 }
 
 uint32_t yield_to_due(struct loop *loop, int64_t *now_tai_ns)
 {
-	int64_t frame_ns = FRAME_SPARE * loop->frame_ns,
+	int64_t frame_ns = FRAME_SPARE * loop->yield.frame_ns,
 		late_tai_ns = *now_tai_ns - loop->config.late_after_ns;
 	struct leaving leaving;
 	int64_t due_tai_ns, left_ns;
@@ -130,9 +133,9 @@ uint32_t yield_to_due(struct loop *loop, int64_t *now_tai_ns)
 	due_tai_ns = due_next(loop, &leaving, *now_tai_ns);
 	left_ns = due_tai_ns - *now_tai_ns;
 	if (!any_in_time(&leaving, late_tai_ns)) {
-		loop->yielded =
-			!loop->yielded && left_ns < frame_ns && all_may_yield(loop, *now_tai_ns, due_tai_ns);
-		if (loop->yielded)
+		loop->yield.yielded = !loop->yield.yielded && left_ns < frame_ns &&
+				      all_may_yield(loop, *now_tai_ns, due_tai_ns);
+		if (loop->yield.yielded)
 			*now_tai_ns = yield(loop, *now_tai_ns, late_tai_ns, due_tai_ns);
 	}
 	if (left_ns >= KTSN_PORT_BURST * frame_ns)

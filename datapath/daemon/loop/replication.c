@@ -12,15 +12,23 @@
  *
  * The packet that was taken is the first copy, and stands for the message; the others point to it.
  */
-#include "loop_state.h"
+#include "replication.h"
 
+#include "clock_changes.h"
 #include "container_of.h"
+#include "finish.h"
+#include "loop_state.h"
+#include "pool.h"
+#include "quotas.h"
+#include "retire.h"
+#include "round.h"
+#include "shape.h"
 
 #include <string.h>
 
 enum {
 	/* So many copies are made in a round. */
-	SPREAD_AT_ONCE = 32,
+	COPIES_AT_ONCE = 32,
 };
 
 /* Where taking put the payload: behind the longest headers. */
@@ -68,7 +76,7 @@ static void copy_make(struct loop *loop, struct packet *message)
 	const struct loop_route *route = &message->copies->routes[message->copies_unmade--];
 	struct packet *copy = packet_alloc(loop);
 
-	loop->promised--;
+	loop->replication.promised--;
 	if (!copy) {
 		quota_pending_add(loop, message->flow->ring->quota, (uint32_t)-1);
 		copies_unroom(loop, 1);
@@ -93,26 +101,26 @@ static void first_make(struct loop *loop, struct packet *message)
 
 /* ---- in turns ---- */
 
-static void spreading_add(struct loop *loop, struct quota *quota, struct packet *message)
+static void replication_add(struct loop *loop, struct quota *quota, struct packet *message)
 {
 	message->next = NULL;
-	if (quota->spreading_first) {
-		quota->spreading_last->next = message;
+	if (quota->replication_first) {
+		quota->replication_last->next = message;
 	} else {
-		quota->spreading_first = message;
-		ring_list_add(&loop->spreading, &quota->spreading);
+		quota->replication_first = message;
+		ring_list_add(&loop->replication.quotas, &quota->replication_entry);
 	}
-	quota->spreading_last = message;
+	quota->replication_last = message;
 }
 
-static void spreading_remove_first(struct loop *loop, struct quota *quota)
+static void replication_remove_first(struct loop *loop, struct quota *quota)
 {
-	quota->spreading_first = quota->spreading_first->next;
-	if (!quota->spreading_first)
-		ring_list_remove(&loop->spreading, &quota->spreading);
+	quota->replication_first = quota->replication_first->next;
+	if (!quota->replication_first)
+		ring_list_remove(&loop->replication.quotas, &quota->replication_entry);
 }
 
-void copies_begin(struct loop *loop, struct packet *message)
+static void replication_begin(struct loop *loop, struct packet *message)
 {
 	struct loop_replication *copies = message->destination->copies;
 	struct quota *quota = message->flow->ring->quota;
@@ -126,31 +134,31 @@ void copies_begin(struct loop *loop, struct packet *message)
 		return;
 	}
 	/* To the pod's rate each copy is a message. */
-	quota_rate_charge(&quota->messages, more, loop->round_tai_ns);
+	quota_rate_charge(&quota->messages, more, loop->round.now_tai_ns);
 	/* More than there can ever be room for are dropped. */
 	room = quota_room(loop, quota);
 	message->copies_unmade = more < room ? more : room;
 	copies_unroom(loop, more - message->copies_unmade);
-	loop->promised += message->copies_unmade;
+	loop->replication.promised += message->copies_unmade;
 	quota_pending_add(loop, quota, message->copies_unmade);
 	message->copies = copies;
 	copies->messages++;
 	message->payload = payload_of(message);
-	spreading_add(loop, quota, message);
+	replication_add(loop, quota, message);
 }
 
 /* A pod has its turn, for one copy of its first message. */
 static void turn_make(struct loop *loop)
 {
-	struct quota *quota = container_of(loop->spreading, struct quota, spreading);
-	struct packet *message = quota->spreading_first;
+	struct quota *quota = container_of(loop->replication.quotas, struct quota, replication_entry);
+	struct packet *message = quota->replication_first;
 
-	loop->spreading = quota->spreading.next;
+	loop->replication.quotas = quota->replication_entry.next;
 	if (message->copies_unmade) {
 		copy_make(loop, message);
 		return;
 	}
-	spreading_remove_first(loop, quota);
+	replication_remove_first(loop, quota);
 	first_make(loop, message);
 }
 
@@ -159,54 +167,28 @@ static bool turns_may_go_on(struct loop *loop, uint32_t made)
 {
 	if (made % TAKE_AT_ONCE || !made)
 		return true;
-	return made < SPREAD_AT_ONCE &&
-	       !departure_calls(loop, container_of(loop->spreading, const struct quota, spreading));
+	return made < COPIES_AT_ONCE &&
+	       !round_must_end(loop,
+			       container_of(loop->replication.quotas, const struct quota, replication_entry));
 }
 
-void copies_go_on(struct loop *loop)
+void replication_continue(struct loop *loop)
 {
-	for (uint32_t made = 0; loop->spreading && turns_may_go_on(loop, made); made++)
+	for (uint32_t made = 0; loop->replication.quotas && turns_may_go_on(loop, made); made++)
 		turn_make(loop);
-	if (loop->spreading)
-		quota_wake_by(loop, loop->round_tai_ns);
+	if (loop->replication.quotas)
+		quota_wake_by(loop, loop->round.now_tai_ns);
 }
 
-void copy_sent(struct loop *loop, struct packet *copy, _Atomic uint64_t *lateness, int64_t departed_tai_ns)
+void message_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
-	struct packet *message = copy->message;
-
-	counter_add(&loop->counters.copies_sent, 1);
-	loop->parted += !message->copies_sent;
-	if (!message->copies_sent || lateness != &loop->counters.on_time)
-		message->outcome = lateness;
-	message->copies_sent++;
-	message->departed_tai_ns = departed_tai_ns;
-	message->overrun |= copy->overrun;
+	if (packet->destination->copies)
+		replication_begin(loop, packet);
+	else
+		frame_shape(loop, packet, route);
 }
 
-void copy_dropped(struct loop *loop, struct packet *copy, _Atomic uint64_t *reason)
+uint32_t destination_frames(const struct loop_destination *destination)
 {
-	counter_add(&loop->counters.copies_dropped, 1);
-	if (!copy->message->copies_sent)
-		copy->message->outcome = reason;
-}
-
-struct packet *copy_finish(struct loop *loop, struct packet *copy)
-{
-	struct packet *message = copy->message;
-
-	if (copy != message) {
-		clocks_packet_done(loop, copy);
-		packet_free(loop, copy);
-	}
-	if (--message->copies_left)
-		return NULL;
-	loop->parted -= message->copies_sent > 0;
-	if (message->copies_sent) {
-		message_sent(loop, message, message->outcome, message->departed_tai_ns);
-	} else {
-		message_dropped(loop, message, message->outcome);
-		message_report(loop, message, message->outcome);
-	}
-	return message;
+	return destination->copies && destination->copies->count ? destination->copies->count : 1;
 }

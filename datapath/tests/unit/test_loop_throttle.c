@@ -5,6 +5,7 @@
  */
 #include "doorbells.h"
 #include "loop_state.h"
+#include "throttle.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +14,8 @@
 
 #include <cmocka.h>
 
-#define BEGAN_NS INT64_C(1000000000000)
-#define MUTED_NS INT64_C(1000000)
+#define BEGAN_NS     INT64_C(1000000000000)
+#define THROTTLED_NS INT64_C(1000000)
 
 enum { RINGS = 200, AT_ONCE_MAX = 64 };
 
@@ -38,12 +39,12 @@ static void listen_to(int i)
 static int set_up(void **state)
 {
 	(void)state;
-	loop = (struct loop){.unmute_tai_ns = KTSN_SHAPER_NEVER, .quota_next_tai_ns = KTSN_SHAPER_NEVER};
+	loop = (struct loop){.throttle.until_tai_ns = KTSN_SHAPER_NEVER};
 	quota = (struct quota){0};
 	atomic_store(&quota.doorbells.interval_ns, INT64_C(1000000000));
-	loop.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	assert_true(loop.epoll_fd >= 0);
-	assert_int_equal(doorbells_create(&doorbells, loop.epoll_fd, RINGS / 2), 0);
+	loop.wait.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	assert_true(loop.wait.epoll_fd >= 0);
+	assert_int_equal(doorbells_create(&doorbells, loop.wait.epoll_fd, RINGS / 2), 0);
 	for (int i = 0; i < RINGS; i++)
 		listen_to(i);
 	/* All that is allowed. */
@@ -58,30 +59,30 @@ static int tear_down(void **state)
 	for (int i = 0; i < RINGS; i++)
 		doorbell_leave(doorbells, rings[i].doorbell_set_fd, doorbell_fds[i]);
 	doorbells_destroy(doorbells);
-	close(loop.epoll_fd);
+	close(loop.wait.epoll_fd);
 	return 0;
 }
 
-static void mute(int first, int behind, int64_t now_tai_ns)
+static void throttle(int first, int behind, int64_t now_tai_ns)
 {
 	for (int i = first; i < behind; i++)
-		quota_doorbell(&loop, &rings[i], now_tai_ns);
+		throttle_doorbell(&loop, &rings[i], now_tai_ns);
 }
 
-static int muted(int first, int behind)
+static int throttled_count(int first, int behind)
 {
 	int count = 0;
 
 	for (int i = first; i < behind; i++)
-		count += rings[i].muted;
+		count += rings[i].throttled;
 	return count;
 }
 
-/* Whether the loop hears it, edge-triggered: what rang while it was muted too. */
+/* Whether the loop hears it, edge-triggered: what rang while it was throttled too. */
 static bool is_heard(struct loop_ring *ring)
 {
 	struct epoll_event heard[RINGS];
-	int count = epoll_wait(loop.epoll_fd, heard, RINGS, 0);
+	int count = epoll_wait(loop.wait.epoll_fd, heard, RINGS, 0);
 
 	for (int i = 0; i < count; i++)
 		if (heard[i].data.ptr == ring)
@@ -94,24 +95,24 @@ static void few_are_listened_to_again_in_a_round(void **state)
 	int rounds = 0;
 
 	(void)state;
-	mute(0, RINGS, BEGAN_NS);
-	assert_int_equal(muted(0, RINGS), RINGS);
-	quotas_unmute(&loop, BEGAN_NS + MUTED_NS - 1);
-	assert_int_equal(muted(0, RINGS), RINGS);
+	throttle(0, RINGS, BEGAN_NS);
+	assert_int_equal(throttled_count(0, RINGS), RINGS);
+	throttle_release(&loop, BEGAN_NS + THROTTLED_NS - 1);
+	assert_int_equal(throttled_count(0, RINGS), RINGS);
 	for (int before = RINGS; before > 0; rounds++) {
 		int after;
 
 		/* There is something to do: the loop does not sleep. */
-		assert_true(quotas_next(&loop) <= BEGAN_NS + MUTED_NS + rounds);
-		quotas_unmute(&loop, BEGAN_NS + MUTED_NS + rounds);
-		after = muted(0, RINGS);
+		assert_true(throttle_next(&loop) <= BEGAN_NS + THROTTLED_NS + rounds);
+		throttle_release(&loop, BEGAN_NS + THROTTLED_NS + rounds);
+		after = throttled_count(0, RINGS);
 		assert_in_range(before - after, 1, AT_ONCE_MAX);
 		/* Those that have waited longest. */
-		assert_int_equal(muted(0, RINGS - after), 0);
+		assert_int_equal(throttled_count(0, RINGS - after), 0);
 		before = after;
 	}
 	assert_true(rounds >= RINGS / AT_ONCE_MAX);
-	assert_int_equal(quotas_next(&loop), KTSN_SHAPER_NEVER);
+	assert_int_equal(throttle_next(&loop), KTSN_SHAPER_NEVER);
 }
 
 static void what_rang_meanwhile_is_heard_then(void **state)
@@ -119,46 +120,46 @@ static void what_rang_meanwhile_is_heard_then(void **state)
 	uint64_t one = 1;
 
 	(void)state;
-	mute(0, 1, BEGAN_NS);
+	throttle(0, 1, BEGAN_NS);
 	assert_int_equal(write(doorbell_fds[0], &one, sizeof(one)), sizeof(one));
 	assert_false(is_heard(&rings[0]));
-	quotas_unmute(&loop, BEGAN_NS + MUTED_NS);
+	throttle_release(&loop, BEGAN_NS + THROTTLED_NS);
 	assert_true(is_heard(&rings[0]));
 }
 
 static void one_that_rings_again_meanwhile_waits_for_the_next_time(void **state)
 {
-	int64_t now_tai_ns = BEGAN_NS + MUTED_NS;
+	int64_t now_tai_ns = BEGAN_NS + THROTTLED_NS;
 
 	(void)state;
-	mute(0, RINGS, BEGAN_NS);
-	quotas_unmute(&loop, now_tai_ns);
-	assert_false(rings[0].muted);
-	mute(0, 1, now_tai_ns);
-	for (int i = 0; i < RINGS && muted(1, RINGS); i++)
-		quotas_unmute(&loop, ++now_tai_ns);
-	assert_int_equal(muted(1, RINGS), 0);
-	assert_true(rings[0].muted);
-	assert_true(quotas_next(&loop) > now_tai_ns);
-	quotas_unmute(&loop, quotas_next(&loop));
-	assert_false(rings[0].muted);
+	throttle(0, RINGS, BEGAN_NS);
+	throttle_release(&loop, now_tai_ns);
+	assert_false(rings[0].throttled);
+	throttle(0, 1, now_tai_ns);
+	for (int i = 0; i < RINGS && throttled_count(1, RINGS); i++)
+		throttle_release(&loop, ++now_tai_ns);
+	assert_int_equal(throttled_count(1, RINGS), 0);
+	assert_true(rings[0].throttled);
+	assert_true(throttle_next(&loop) > now_tai_ns);
+	throttle_release(&loop, throttle_next(&loop));
+	assert_false(rings[0].throttled);
 }
 
 static void rings_that_end_meanwhile_are_forgotten(void **state)
 {
 	(void)state;
-	mute(0, RINGS, BEGAN_NS);
-	quotas_unmute(&loop, BEGAN_NS + MUTED_NS);
+	throttle(0, RINGS, BEGAN_NS);
+	throttle_release(&loop, BEGAN_NS + THROTTLED_NS);
 	for (int i = 0; i < RINGS; i++)
-		quota_forget(&loop, &rings[i]);
-	assert_int_equal(muted(0, RINGS), 0);
-	quotas_unmute(&loop, BEGAN_NS + 2 * MUTED_NS);
-	assert_int_equal(quotas_next(&loop), KTSN_SHAPER_NEVER);
+		throttle_forget(&loop, &rings[i]);
+	assert_int_equal(throttled_count(0, RINGS), 0);
+	throttle_release(&loop, BEGAN_NS + 2 * THROTTLED_NS);
+	assert_int_equal(throttle_next(&loop), KTSN_SHAPER_NEVER);
 	/* And the next begin anew. */
-	mute(0, 2, BEGAN_NS + 3 * MUTED_NS);
-	quota_forget(&loop, &rings[0]);
-	quotas_unmute(&loop, BEGAN_NS + 4 * MUTED_NS);
-	assert_int_equal(muted(0, RINGS), 0);
+	throttle(0, 2, BEGAN_NS + 3 * THROTTLED_NS);
+	throttle_forget(&loop, &rings[0]);
+	throttle_release(&loop, BEGAN_NS + 4 * THROTTLED_NS);
+	assert_int_equal(throttled_count(0, RINGS), 0);
 }
 
 /* The application keeps its eventfd after it hung up, and the ring is freed: the set must not name it. */
@@ -167,24 +168,24 @@ static void one_that_closes_is_not_listened_to_again(void **state)
 	uint64_t one = 1;
 
 	(void)state;
-	mute(0, 2, BEGAN_NS);
+	throttle(0, 2, BEGAN_NS);
 	rings[0].closing = true;
-	quotas_unmute(&loop, BEGAN_NS + MUTED_NS);
-	assert_int_equal(muted(0, 2), 0);
+	throttle_release(&loop, BEGAN_NS + THROTTLED_NS);
+	assert_int_equal(throttled_count(0, 2), 0);
 	assert_int_equal(write(doorbell_fds[0], &one, sizeof(one)), sizeof(one));
 	assert_false(is_heard(&rings[0]));
 	assert_int_equal(write(doorbell_fds[1], &one, sizeof(one)), sizeof(one));
 	assert_true(is_heard(&rings[1]));
 }
 
-static void a_clock_that_is_set_back_leaves_none_muted(void **state)
+static void a_clock_that_is_set_back_leaves_none_throttled(void **state)
 {
 	(void)state;
-	mute(0, RINGS, BEGAN_NS);
-	quotas_clock_set_back(&loop);
-	for (int i = 0; i < RINGS && muted(0, RINGS); i++)
-		quotas_unmute(&loop, i);
-	assert_int_equal(muted(0, RINGS), 0);
+	throttle(0, RINGS, BEGAN_NS);
+	throttle_clock_set_back(&loop);
+	for (int i = 0; i < RINGS && throttled_count(0, RINGS); i++)
+		throttle_release(&loop, i);
+	assert_int_equal(throttled_count(0, RINGS), 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -197,7 +198,7 @@ int main(void)
 		TEST(one_that_rings_again_meanwhile_waits_for_the_next_time),
 		TEST(rings_that_end_meanwhile_are_forgotten),
 		TEST(one_that_closes_is_not_listened_to_again),
-		TEST(a_clock_that_is_set_back_leaves_none_muted),
+		TEST(a_clock_that_is_set_back_leaves_none_throttled),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

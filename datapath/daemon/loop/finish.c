@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "finish.h"
+
+#include "copy.h"
+#include "loop_state.h"
+#include "message.h"
+#include "quotas.h"
+
+void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
+{
+	if (!frame_sent)
+		ktsn_port_frame_free(loop->config.port, &packet->frame);
+	quota_pending_add(loop, packet->flow->ring->quota, (uint32_t)-1);
+	if (packet->message)
+		packet = copy_finish(loop, packet);
+	if (packet)
+		message_finish(loop, packet);
+}
+
+void packet_drop_count(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
+{
+	if (packet->message)
+		copy_dropped(loop, packet, reason);
+	else
+		message_dropped(loop, packet, reason);
+}
+
+void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
+{
+	packet_drop_count(loop, packet, reason);
+	if (!packet->message)
+		message_report(loop, packet, reason);
+	packet_finish(loop, packet, false);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a message ends: what is counted, traced and reported, once for all of its copies. Loop thread only.
+ */
+#ifndef KTSN_LOOP_MESSAGE_H
+#define KTSN_LOOP_MESSAGE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct loop;
+struct packet;
+
+/* Counts a message that left. */
+void message_sent(struct loop *loop, struct packet *packet, _Atomic uint64_t *lateness,
+		  int64_t departed_tai_ns);
+/* Counts a message that was dropped. */
+void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+/* Tells its application, if it wants to know. Once a message: the slot is the application's then. */
+void message_report(struct loop *loop, struct packet *message, const _Atomic uint64_t *reason);
+/* Gives its slot and packet back, and retires what waited for it. */
+void message_finish(struct loop *loop, struct packet *packet);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shape.h"
+
+#include "finish.h"
+#include "loop_state.h"
+#include "quotas.h"
+
+#include <errno.h>
+
+/* What is around the frame: nothing on the way to a pod of this node. */
+const struct ktsn_frame_tunnel *route_tunnel(const struct loop_route *route)
+{
+	return route->bridge_link_index ? NULL : &route->tunnel;
+}
+
+static int packet_build(struct loop *loop, struct packet *packet, const struct loop_route *route)
+{
+	struct ktsn_port_frame *frame = &packet->frame;
+	struct ktsn_frame_path path = route->path;
+	struct ktsn_frame_tunnel tunnel = route->tunnel;
+	const struct ktsn_frame_tunnel *around = route_tunnel(route) ? &tunnel : NULL;
+	int headers_bytes;
+
+	path.id = packet->ipv4_id;
+	tunnel.pcp = loop->shaping.classes.pcp[packet->shaper.traffic_class];
+	headers_bytes =
+		ktsn_frame_build(frame->data, frame->capacity_bytes, &path, around, packet->payload_bytes);
+	if (headers_bytes < 0)
+		return headers_bytes;
+	frame->bytes = (uint32_t)headers_bytes + packet->payload_bytes;
+	packet->shaper.wire_bytes =
+		(uint32_t)ktsn_frame_wire_bytes(ktsn_frame_link_bytes(frame->bytes, around));
+	packet->shaper.sdu_bytes = (uint32_t)ktsn_frame_sdu_bytes(frame->bytes, around);
+	packet->egress = around ? EGRESS_UPLINK : EGRESS_BRIDGE;
+	frame->link_index = route->bridge_link_index;
+	return 0;
+}
+
+/* Why the shaper did not take a packet. */
+static _Atomic uint64_t *refusal_counter(struct loop *loop, int error)
+{
+	return error == -EMSGSIZE ? &loop->counters.drop_max_sdu : &loop->counters.drop_txtime;
+}
+
+void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
+{
+	int error;
+
+	if (packet_build(loop, packet, route)) {
+		packet_drop(loop, packet, &loop->counters.drop_invalid);
+		return;
+	}
+	error = ktsn_shaper_enqueue_handed(loop->egress[packet->egress].shaper, quota_lane(packet),
+					   &packet->shaper, packet->handed_tai_ns, loop->round.now_tai_ns);
+	if (error)
+		packet_drop(loop, packet, refusal_counter(loop, error));
+}
