@@ -7,7 +7,7 @@ BUILD := build
 # Those with code of our own.
 MODULES := . images test/cluster
 # Asked when something is linked only.
-LINK = -s -w -X 'github.com/kubernetsn/kubernetsn/internal/version.commit=$(shell scripts/commit.sh)'
+LINK = -s -w -X 'github.com/kubernetsn/kubernetsn/internal/shared/version.commit=$(shell scripts/commit.sh)'
 # The same source gives the same programs, wherever it stands; and what tests compile is what programs need.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false -trimpath)
 
@@ -103,7 +103,7 @@ build: deps ## all programs into bin/
 		$(BUILD)/datapath/tests/programs/ktsn-test-txtime $(BUILD)/datapath/tests/programs/ktsn-test-calls \
 		$(BUILD)/datapath/tests/programs/ktsn-test-threads \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
-	@install -C -m 644 $(BUILD)/datapath/unseen/unseen.bpf.o internal/unseen/object/
+	@install -C -m 644 $(BUILD)/datapath/unseen/unseen.bpf.o internal/node/unseen/object/
 	@CGO_ENABLED=0 $(GO) build -ldflags="$(LINK)" -o bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
 		github.com/containernetworking/plugins/plugins/ipam/static

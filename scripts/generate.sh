@@ -14,5 +14,5 @@ mkdir -p "$to/api/v1alpha1" "$to/charts/kubernetsn/files"
 	crd "output:crd:dir=$to/charts/kubernetsn/files"
 mkdir -p "$to/docs"
 "$go" run ./scripts/reference "$to/charts/kubernetsn/files/kubernetsn.io_tsnnetworks.yaml" api/v1alpha1/names.go \
-	internal/agent/network/names.go internal/agent/gates/names.go internal/agent/watch/names.go internal/agent/peers/names.go \
+	internal/node/agent/network/names.go internal/node/agent/gates/names.go internal/node/agent/watch/names.go internal/node/agent/peers/names.go \
 	>"$to/docs/reference.md"

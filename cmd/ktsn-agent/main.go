@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/kubernetsn/kubernetsn/internal/agent"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent"
 )
 
 func main() {

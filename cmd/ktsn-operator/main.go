@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/kubernetsn/kubernetsn/internal/operator"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/operator"
 )
 
 func main() {

@@ -18,8 +18,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/realtime"
-	"github.com/kubernetsn/kubernetsn/internal/version"
+	"github.com/kubernetsn/kubernetsn/internal/node/realtime"
+	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/kubernetsn/kubernetsn/internal/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 )
 
 func init() {

@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <time.h>
 
-/* What a pod finds beside its socket (internal/agent/csi). */
+/* What a pod finds beside its socket (internal/node/agent/csi). */
 #define POD_LIBRARY "libktsn.so"
 
 /* libktsn's descriptors live up here, out of the way of programs that count on low numbers. */

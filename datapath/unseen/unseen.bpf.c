@@ -2,7 +2,7 @@
 
 // A tc program at the egress of a pod's interface on a network. It drops datagrams that carry a transmit time: those that
 // libktsn.so takes never come here, so a program sent this one past the library, and it would leave at once, which is
-// early. tsn-cni attaches one program with maps of its own to each interface (internal/unseen), and they end with it.
+// early. tsn-cni attaches one program with maps of its own to each interface (internal/node/unseen), and they end with it.
 //
 // It runs in the kernel for each packet of the interface: mostly in the sender's own context, sometimes in a soft interrupt
 // (a datagram that waited for its neighbour's address). The first comparison lets nearly everything pass.
@@ -25,7 +25,7 @@
 #define TYPE_DGRAM 2
 #define TYPE_RAW   3
 
-// Read by internal/unseen; both sides have the same order and sizes.
+// Read by internal/node/unseen; both sides have the same order and sizes.
 struct program {
 	char comm[COMM_BYTES];
 };

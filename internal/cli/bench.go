@@ -16,13 +16,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench"
-	"github.com/kubernetsn/kubernetsn/internal/experiment"
-	"github.com/kubernetsn/kubernetsn/internal/kubelab"
-	"github.com/kubernetsn/kubernetsn/internal/lab"
-	"github.com/kubernetsn/kubernetsn/internal/netlab"
-	"github.com/kubernetsn/kubernetsn/internal/report"
-	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/clustertarget"
+	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/experiment"
+	"github.com/kubernetsn/kubernetsn/internal/bench/netnstarget"
+	"github.com/kubernetsn/kubernetsn/internal/bench/netnstestbed"
+	"github.com/kubernetsn/kubernetsn/internal/bench/report"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 )
 
 const assertHelp = "what must hold of the figures, such as 'direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99'; can be repeated"
@@ -35,7 +35,7 @@ func newBench(env *environment) *cobra.Command {
 func benchRunLong() string {
 	return `Measures what PROFILE asks for, on this machine, between two nodes made of network namespaces, and writes everything
 to the folder given by --out: each run with all its messages as it is made, and the report at the end. PROFILE is a file
-(docs/benchmarks.md describes it) or one that is shipped: ` + strings.Join(bench.ShippedProfiles(), ", ") + `.
+(docs/benchmarks.md describes it) or one that is shipped: ` + strings.Join(engine.ShippedProfiles(), ", ") + `.
 Needs root.
 
 With --kubeconfig it is between pods on two nodes of a cluster: through KuberneTSN (tsn), by the network that each pod has
@@ -50,7 +50,7 @@ type benchRun struct {
 	env        *environment
 	out        string
 	binDir     string
-	cluster    kubelab.Where
+	cluster    clustertarget.Where
 	format     string
 	assertions []string
 	quiet      bool
@@ -101,11 +101,11 @@ func (b *benchRun) checkFlags(flags *pflag.FlagSet) error {
 }
 
 // means are those of the target that was asked for.
-func (b *benchRun) means() *bench.Means {
+func (b *benchRun) means() *engine.Means {
 	if b.cluster.Kubeconfig != "" {
-		return bench.Cluster
+		return engine.Cluster
 	}
-	return bench.Namespaces
+	return engine.Namespaces
 }
 
 func (b *benchRun) run(ctx context.Context, name string) error {
@@ -115,7 +115,7 @@ func (b *benchRun) run(ctx context.Context, name string) error {
 	if err := errors.Join(checkChoice("--plots", b.format, report.Formats...), checkAssertions(b.assertions)); err != nil {
 		return err
 	}
-	profile, err := bench.ReadProfile(name, b.means())
+	profile, err := engine.ReadProfile(name, b.means())
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (b *benchRun) run(ctx context.Context, name string) error {
 
 func checkAssertions(assertions []string) error {
 	for _, assertion := range assertions {
-		if err := bench.CheckAssertion(assertion); err != nil {
+		if err := engine.CheckAssertion(assertion); err != nil {
 			return usageError{err}
 		}
 	}
@@ -137,7 +137,7 @@ func checkAssertions(assertions []string) error {
 }
 
 // measure makes all runs that are missing, and leaves nothing of its own but the store.
-func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *bench.Store, err error) {
+func (b *benchRun) measure(ctx context.Context, profile *engine.Profile) (_ *engine.Store, err error) {
 	progress := b.env.stderr
 	if b.quiet {
 		progress = io.Discard
@@ -151,7 +151,7 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 	}
 	defer func() { err = errors.Join(err, target.Close(ctx)) }()
 	for _, assertion := range slices.Concat(profile.Assert, b.assertions) {
-		if err := bench.Foresee(profile, assertion); err != nil {
+		if err := engine.Foresee(profile, assertion); err != nil {
 			return nil, err
 		}
 	}
@@ -159,55 +159,55 @@ func (b *benchRun) measure(ctx context.Context, profile *bench.Profile) (_ *benc
 	if err != nil {
 		return nil, err
 	}
-	store, err := bench.OpenStore(b.out, bench.NewManifest(profile, host, target.Environment()))
+	store, err := engine.OpenStore(b.out, engine.NewManifest(profile, host, target.Environment()))
 	if err != nil {
 		return nil, err
 	}
-	experimenting, err := bench.ForProfile(target, profile)
+	experimenting, err := engine.ForProfile(target, profile)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	engine := &bench.Engine{Store: store, Target: experimenting, Now: time.Now,
-		Progress: bench.NewProgress(progress, terminalColumns(progress), time.Now)}
-	if err := engine.Perform(ctx, bench.Plan(profile)); err != nil {
+	runner := &engine.Runner{Store: store, Target: experimenting, Now: time.Now,
+		Progress: engine.NewProgress(progress, terminalColumns(progress), time.Now)}
+	if err := runner.Perform(ctx, engine.Plan(profile)); err != nil {
 		return nil, errors.Join(b.interrupted(ctx, err), store.Close())
 	}
 	return store, nil
 }
 
 // open makes the target, having removed what an earlier one left whose process was killed.
-func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io.Writer) (bench.Target, error) {
+func (b *benchRun) open(ctx context.Context, profile *engine.Profile, progress io.Writer) (engine.Target, error) {
 	if profile.Placed() {
 		return b.openPlace(ctx, profile, progress)
 	}
-	if profile.Target == bench.Cluster.Name {
-		target, err := kubelab.Open(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
+	if profile.Target == engine.Cluster.Name {
+		target, err := clustertarget.Open(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
 		if err != nil {
 			return nil, err
 		}
 		return target, nil
 	}
-	if err := lab.Iperf3Missing(profile); err != nil {
+	if err := netnstarget.Iperf3Missing(profile); err != nil {
 		return nil, err
 	}
-	programs, err := lab.FindPrograms(b.binDir, slices.ContainsFunc(profile.Paths, results.ThroughKtsnd))
+	programs, err := netnstarget.FindPrograms(b.binDir, slices.ContainsFunc(profile.Paths, results.ThroughKtsnd))
 	if err != nil {
 		return nil, err
 	}
 	if os.Geteuid() == 0 {
-		if err := lab.Sweep(progress); err != nil {
+		if err := netnstarget.Sweep(progress); err != nil {
 			return nil, err
 		}
 		if err := leaveOVS(ctx, profile); err != nil {
 			return nil, err
 		}
 		if profile.VLAN != 0 {
-			if missing := lab.VLANMissing(ctx); missing != nil {
+			if missing := netnstarget.VLANMissing(ctx); missing != nil {
 				profile.LeaveVLAN(missing.Error())
 			}
 		}
 	}
-	target, err := lab.Open(ctx, programs, profile.Pinning)
+	target, err := netnstarget.Open(ctx, programs, profile.Pinning)
 	if err != nil {
 		return nil, err
 	}
@@ -215,20 +215,20 @@ func (b *benchRun) open(ctx context.Context, profile *bench.Profile, progress io
 }
 
 // openPlace makes the target of an experiment that is made on paths of its own.
-func (b *benchRun) openPlace(ctx context.Context, profile *bench.Profile, progress io.Writer) (bench.Target, error) {
-	if profile.Target == bench.Cluster.Name {
-		target, err := kubelab.OpenTools(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
+func (b *benchRun) openPlace(ctx context.Context, profile *engine.Profile, progress io.Writer) (engine.Target, error) {
+	if profile.Target == engine.Cluster.Name {
+		target, err := clustertarget.OpenTools(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
 		if err != nil {
 			return nil, err
 		}
 		return target, nil
 	}
 	if os.Geteuid() == 0 {
-		if err := netlab.Sweep(progress); err != nil {
+		if err := netnstestbed.Sweep(progress); err != nil {
 			return nil, err
 		}
 	}
-	target, err := netlab.Open(profile, b.binDir)
+	target, err := netnstestbed.Open(profile, b.binDir)
 	if err != nil {
 		return nil, err
 	}
@@ -236,16 +236,16 @@ func (b *benchRun) openPlace(ctx context.Context, profile *bench.Profile, progre
 }
 
 // leaveOVS leaves path ovs out where it cannot be had, unless nothing else was asked for.
-func leaveOVS(ctx context.Context, profile *bench.Profile) error {
+func leaveOVS(ctx context.Context, profile *engine.Profile) error {
 	if !slices.Contains(profile.Paths, results.PathOVS) {
 		return nil
 	}
-	missing := lab.OVSMissing(ctx)
+	missing := netnstarget.OVSMissing(ctx)
 	if missing == nil {
 		return nil
 	}
 	profile.LeaveOut(results.PathOVS, missing.Error())
-	if len(bench.Plan(profile)) == 0 {
+	if len(engine.Plan(profile)) == 0 {
 		return fmt.Errorf("nothing of the profile can be measured: path %s: %w", results.PathOVS, missing)
 	}
 	return nil
@@ -261,7 +261,7 @@ func (b *benchRun) interrupted(ctx context.Context, err error) error {
 }
 
 // conclude writes the report and judges.
-func (b *benchRun) conclude(store *bench.Store) error {
+func (b *benchRun) conclude(store *engine.Store) error {
 	measurement, err := reported(store, append(slices.Clone(store.Manifest.Profile.Assert), b.assertions...))
 	if err != nil {
 		return err
@@ -277,12 +277,12 @@ func (b *benchRun) conclude(store *bench.Store) error {
 }
 
 // reported computes everything about a store.
-func reported(store *bench.Store, assertions []string) (*report.Measurement, error) {
-	summary, series, err := bench.Collect(store)
+func reported(store *engine.Store, assertions []string) (*report.Measurement, error) {
+	summary, series, err := engine.Collect(store)
 	if err != nil {
 		return nil, err
 	}
-	facts, err := bench.FactsOf(summary)
+	facts, err := engine.FactsOf(summary)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +292,7 @@ func reported(store *bench.Store, assertions []string) (*report.Measurement, err
 
 // assertAll judges. What cannot be judged, because it names what was not measured, does not hold for that reason: the report of
 // all the rest is worth having.
-func assertAll(facts *bench.Facts, assertions []string) []results.Assertion {
+func assertAll(facts *engine.Facts, assertions []string) []results.Assertion {
 	all := []results.Assertion{}
 	for _, expression := range assertions {
 		assertion, err := facts.Assert(expression)
@@ -317,7 +317,7 @@ func judge(summary *results.Summary) error {
 func refute(assertions []results.Assertion) error {
 	for _, assertion := range assertions {
 		if !assertion.Holds {
-			return fmt.Errorf("%w: %s: %s", bench.ErrAssertion, assertion.Expression, assertion.Detail)
+			return fmt.Errorf("%w: %s: %s", engine.ErrAssertion, assertion.Expression, assertion.Detail)
 		}
 	}
 	return nil
@@ -357,7 +357,7 @@ func writeReport(env *environment, dirs []string, out, format string, assertions
 	var all []*report.Measurement
 	var verdict error
 	for _, dir := range dirs {
-		store, err := bench.ReadStore(dir)
+		store, err := engine.ReadStore(dir)
 		if err != nil {
 			return err
 		}
@@ -404,15 +404,15 @@ func newBenchCompare(env *environment) *cobra.Command {
 }
 
 func compareBenches(env *environment, a, b string, assertions []string) error {
-	one, err := bench.ReadStore(a)
+	one, err := engine.ReadStore(a)
 	if err != nil {
 		return err
 	}
-	other, err := bench.ReadStore(b)
+	other, err := engine.ReadStore(b)
 	if err != nil {
 		return err
 	}
-	comparison, err := bench.Compare(one, other)
+	comparison, err := engine.Compare(one, other)
 	if err != nil {
 		return err
 	}

@@ -14,24 +14,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench"
-	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 )
 
 // generate makes the folder of a bench with so many messages in all.
 func generate(t testing.TB, messages int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "generated")
-	profile := bench.Defaults()
-	profile.Name, profile.Paths, profile.Payloads = "generated", bench.AllPaths[:3], []int{64, 256, 1024}
+	profile := engine.Defaults()
+	profile.Name, profile.Paths, profile.Payloads = "generated", engine.AllPaths[:3], []int{64, 256, 1024}
 	profile.Budget = 400 * time.Microsecond
 	profile.Messages = messages / (3 * 3 * profile.Repetitions)
-	store, err := bench.OpenStore(dir, bench.NewManifest(&profile, results.Host{Date: time.Unix(1_790_000_000, 0)}, bench.Environment{}))
+	store, err := engine.OpenStore(dir, engine.NewManifest(&profile, results.Host{Date: time.Unix(1_790_000_000, 0)}, engine.Environment{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, block := range bench.Plan(&profile) {
+	for _, block := range engine.Plan(&profile) {
 		for _, run := range block.Runs {
 			if run.Number == 0 {
 				continue
@@ -48,8 +48,8 @@ func generate(t testing.TB, messages int) string {
 }
 
 // generated has a bulk and a tail of latencies.
-func generated(random *rand.Rand, run bench.Run) *bench.Outcome {
-	outcome := &bench.Outcome{Problems: []string{}}
+func generated(random *rand.Rand, run engine.Run) *engine.Outcome {
+	outcome := &engine.Outcome{Problems: []string{}}
 	for i := range run.Messages {
 		due := 1_790_000_000_000_000_000 + (int64(run.Number)*100_000+int64(i))*run.CycleNs
 		us := float64(5+len(run.Path)) * math.Exp(0.2*random.NormFloat64())

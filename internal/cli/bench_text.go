@@ -10,13 +10,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench"
-	"github.com/kubernetsn/kubernetsn/internal/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 )
 
 // warner says whose warnings they are.
 func warner(summary *results.Summary) string {
-	if summary.Profile.Target == bench.Cluster.Name {
+	if summary.Profile.Target == engine.Cluster.Name {
 		return ""
 	}
 	return "ktsnd says: "
@@ -146,7 +146,7 @@ func printAssertions(out io.Writer, assertions []results.Assertion) {
 }
 
 // printComparison prints what two benches have in common, and in what they differ otherwise.
-func printComparison(out io.Writer, comparison *bench.Comparison) error {
+func printComparison(out io.Writer, comparison *engine.Comparison) error {
 	for _, difference := range comparison.Unlike {
 		fmt.Fprintf(out, "note: %s\n", difference)
 	}
@@ -176,7 +176,7 @@ func verdictOf(shown bool, ratio float64) string {
 }
 
 // printCases prints what two benches of an experiment have in common.
-func printCases(out io.Writer, differences []bench.CaseDifference) error {
+func printCases(out io.Writer, differences []engine.CaseDifference) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "path\tcase\tfigure\tA\tB\tB ÷ A\trange\t")
 	for i := range differences {
@@ -196,7 +196,7 @@ func printCases(out io.Writer, differences []bench.CaseDifference) error {
 }
 
 // printOnly prints what one of two benches has alone.
-func printOnly(out io.Writer, comparison *bench.Comparison) {
+func printOnly(out io.Writer, comparison *engine.Comparison) {
 	for _, key := range comparison.OnlyA {
 		fmt.Fprintf(out, "only in A: %s\n", key)
 	}

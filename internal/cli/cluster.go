@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/cluster"
-	"github.com/kubernetsn/kubernetsn/internal/tsnnetwork"
+	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // where are the options by which a command finds a cluster.
@@ -28,11 +28,11 @@ func addWhere(command *cobra.Command, w *where) {
 	flags := command.Flags()
 	flags.StringVar(&w.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the cluster, as for kubectl")
 	flags.StringVar(&w.context, "context", "", "`NAME` of one of several clusters in that file")
-	flags.StringVar(&w.system, "system-namespace", cluster.DefaultSystem, "`NAME` of the namespace of ktsnd and operator")
+	flags.StringVar(&w.system, "system-namespace", clusterreader.DefaultSystem, "`NAME` of the namespace of ktsnd and operator")
 }
 
-func (w *where) open() (*cluster.Cluster, error) {
-	return cluster.Open(w.kubeconfig, w.context, w.system)
+func (w *where) open() (*clusterreader.Cluster, error) {
+	return clusterreader.Open(w.kubeconfig, w.context, w.system)
 }
 
 // onNode runs ktsn beside the ktsnd of a node of the cluster.
@@ -73,21 +73,21 @@ type podState struct {
 	Ready bool   `json:"ready"`
 }
 
-func readOverview(ctx context.Context, c *cluster.Cluster) (*overview, error) {
+func readOverview(ctx context.Context, c *clusterreader.Cluster) (*overview, error) {
 	var all overview
 	var err error
-	if all.Networks, err = cluster.List[v1alpha1.TSNNetwork](ctx, c, cluster.Networks, "", "", ""); err != nil {
+	if all.Networks, err = clusterreader.List[v1alpha1.TSNNetwork](ctx, c, clusterreader.Networks, "", "", ""); err != nil {
 		return nil, fmt.Errorf("list the cluster's TSNNetworks: %w; `ktsn doctor` says what is missing", err)
 	}
-	if all.Operators, err = podStates(ctx, c, cluster.OperatorPods); err != nil {
+	if all.Operators, err = podStates(ctx, c, clusterreader.OperatorPods); err != nil {
 		return nil, err
 	}
-	all.Nodes, err = podStates(ctx, c, cluster.NodePods)
+	all.Nodes, err = podStates(ctx, c, clusterreader.NodePods)
 	return &all, err
 }
 
-func podStates(ctx context.Context, c *cluster.Cluster, selector string) ([]podState, error) {
-	pods, err := cluster.List[corev1.Pod](ctx, c, cluster.Pods, c.System, selector, "")
+func podStates(ctx context.Context, c *clusterreader.Cluster, selector string) ([]podState, error) {
+	pods, err := clusterreader.List[corev1.Pod](ctx, c, clusterreader.Pods, c.System, selector, "")
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of namespace %s: %w", c.System, err)
 	}
@@ -178,7 +178,7 @@ func (w *where) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork,
 		return nil, err
 	}
 	network := &v1alpha1.TSNNetwork{}
-	if err := c.Get(ctx, cluster.Networks, "", name, network); err != nil {
+	if err := c.Get(ctx, clusterreader.Networks, "", name, network); err != nil {
 		return nil, fmt.Errorf("read network %s: %w", name, err)
 	}
 	return network, nil

@@ -9,9 +9,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/schedule"
-	"github.com/kubernetsn/kubernetsn/internal/tsnnetwork"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // defaultLinkSpeedBps is that of schedule check.

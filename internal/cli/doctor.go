@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/doctor"
+	"github.com/kubernetsn/kubernetsn/internal/cli/doctor"
 )
 
 func newDoctor(env *environment) *cobra.Command {

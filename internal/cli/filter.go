@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 func newFilter(env *environment) *cobra.Command {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 )
 
 func newOVS(env *environment) *cobra.Command {

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // knownPeer is another node, and who knows of it. Where the three differ, somebody changed one of them behind

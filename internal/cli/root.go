@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/version"
+	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
 // Exit statuses of ktsn.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/preload"
+	"github.com/kubernetsn/kubernetsn/internal/cli/preload"
 )
 
 // defaultAppSocket is where a node's ktsnd listens for applications outside of pods.

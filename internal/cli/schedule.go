@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/schedule"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 )
 
 const fileLong = `FILE holds the gate-parameter-table of the YANG module ieee802-dot1q-sched, in YAML or JSON; docs/schedules.md

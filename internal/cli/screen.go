@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/top"
+	"github.com/kubernetsn/kubernetsn/internal/cli/top"
 )
 
 // The few sequences that a full-screen view needs; every terminal of today knows them.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/schedule"
-	"github.com/kubernetsn/kubernetsn/internal/top"
+	"github.com/kubernetsn/kubernetsn/internal/cli/top"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 )
 
 // state is everything `ktsn status` shows.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 const strategyLong = `Changes what decides when a message leaves. What waits stays.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/schedule"
+	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 )
 
 // defaultWidth is that of a drawing that does not go to a terminal.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/top"
+	"github.com/kubernetsn/kubernetsn/internal/cli/top"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 const topLong = `Shows what pods and flows send, and how exactly: messages, late ones and drops a second, messages pending, and the

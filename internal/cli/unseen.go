@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/unseen"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 func newUnseen(env *environment) *cobra.Command {

@@ -14,7 +14,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/podnet"
+	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
 )
 
 // primary attaches a pod to the node's ordinary network by the bridge plugin, as eth0 with the default route.
@@ -22,7 +22,7 @@ func primary(t *testing.T, p *pod) (*libcni.NetworkConfigList, *libcni.RuntimeCo
 	t.Helper()
 	config := p.node.bridgePlugin()
 	config["isDefaultGateway"] = true
-	configs, err := podnet.List("1.0.0", "primary", config)
+	configs, err := cniruntime.List("1.0.0", "primary", config)
 	must(t, err)
 	at := p.attachment()
 	at.IfName = "eth0"

@@ -19,7 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/overlay/filter"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
 )
 
 // dropped is how many packets the node's filter has dropped, by reason.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/kubernetsn/kubernetsn/internal/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 )
 
 // killedAt is a runtime whose tsn-cni kills itself at a point.

@@ -18,10 +18,10 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/podnet"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 const (
@@ -114,14 +114,14 @@ func (l *lab) newNode(t testing.TB, name, address, subnet string) *node {
 // runtimeWith is a runtime whose tsn-cni comes from a folder.
 func (n *node) runtimeWith(t testing.TB, pluginDir string, environment ...string) *libcni.CNIConfig {
 	t.Helper()
-	return podnet.New(n.Path(), []string{pluginDir, referencePlugins(t)}, filepath.Join(n.dir, "cache"), os.Stderr, environment...)
+	return cniruntime.New(n.Path(), []string{pluginDir, referencePlugins(t)}, filepath.Join(n.dir, "cache"), os.Stderr, environment...)
 }
 
 // forgetful is a runtime that has no memory of what it attached, so that a GC of libcni's is nothing but the
 // plugin's.
 func (n *node) forgetful(t testing.TB, pluginDir string, environment ...string) *libcni.CNIConfig {
 	t.Helper()
-	return podnet.New(n.Path(), []string{pluginDir, referencePlugins(t)}, folder(t), os.Stderr, environment...)
+	return cniruntime.New(n.Path(), []string{pluginDir, referencePlugins(t)}, folder(t), os.Stderr, environment...)
 }
 
 // gc keeps the given pods' attachments and no others.
@@ -268,7 +268,7 @@ func list(t testing.TB, config map[string]any) *libcni.NetworkConfigList {
 
 func listOf(t testing.TB, version string, configs ...map[string]any) *libcni.NetworkConfigList {
 	t.Helper()
-	made, err := podnet.List(version, networkName, configs...)
+	made, err := cniruntime.List(version, networkName, configs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func glob(t testing.TB, pattern string) []string {
 // rename is a list under another name.
 func rename(t testing.TB, name string, config map[string]any) *libcni.NetworkConfigList {
 	t.Helper()
-	made, err := podnet.List("1.1.0", name, config)
+	made, err := cniruntime.List("1.1.0", name, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/podnet"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // podman is Debian's podman on a node, with storage and network configurations of its own.
@@ -56,7 +56,7 @@ cgroup_manager = "cgroupfs"
 events_logger = "none"
 runtime = "runc"
 `, shipped(t), referencePlugins(t), filepath.Join(p.dir, "net.d")), 0o644))
-	configs, err := podnet.List("1.0.0", networkName, n.config(nil))
+	configs, err := cniruntime.List("1.0.0", networkName, n.config(nil))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(p.dir, "net.d", "tsn.conflist"), configs.Bytes, 0o644))
 	return p
@@ -123,7 +123,7 @@ func TestPodmanAttachesContainers(t *testing.T) {
 	content, err := os.Open(file)
 	must(t, err)
 	defer content.Close()
-	if received, err := perf.ReadListener(content); err != nil || len(received) != 20 {
+	if received, err := tsnperf.ReadListener(content); err != nil || len(received) != 20 {
 		t.Errorf("%d of 20 timed messages arrived, %v", len(received), err)
 	}
 	if sent := r.a.counters(t).Sent; sent != 20 {

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // program returns the path of a built program, and skips the test where there is none or no root.

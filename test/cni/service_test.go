@@ -16,8 +16,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 )
 
 // ktsnAlone runs a command of ktsn that needs no ktsnd, and returns what it prints.

@@ -21,10 +21,10 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // reachable are three pods, two on node a and one on node b, and their addresses of both families.
@@ -295,7 +295,7 @@ func (r *reachable) checkTimed(t *testing.T, to *pod) {
 	content, err := os.Open(file)
 	must(t, err)
 	defer content.Close()
-	received, err := perf.ReadListener(content)
+	received, err := tsnperf.ReadListener(content)
 	must(t, err)
 	for _, message := range received {
 		if message.Source.Addr() != r.address(r.a1, true) {
@@ -386,7 +386,7 @@ func TestTimedMessagesThatAreTooLargeAreRefused(t *testing.T) {
 		_ = started.Wait() // what the calls said stands in the file
 		content, err := os.Open(file)
 		must(t, err)
-		sent, err := perf.ReadTalker(content)
+		sent, err := tsnperf.ReadTalker(content)
 		content.Close()
 		must(t, err)
 		if len(sent) != 3 {

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/unseen"
+	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
 )
 
 // removeFilters removes all filters of an interface, as who has CAP_NET_ADMIN can.

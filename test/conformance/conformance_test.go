@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 	"github.com/kubernetsn/kubernetsn/test/conformance"
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
-// podsFolder puts beside the socket what a pod finds there (internal/agent/csi).
+// podsFolder puts beside the socket what a pod finds there (internal/node/agent/csi).
 func (l *lab) podsFolder(t *testing.T) {
 	t.Helper()
 	content, err := os.ReadFile(program(t, "libktsn.so"))

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/results"
-	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
 )
 
 // startBench starts a bench that writes to out; the test's end ends it.
@@ -305,7 +305,7 @@ func TestMessagesHaveTheWindowOfTheProfile(t *testing.T) {
 	checkPageHas(t, out, `id="section-indicators"`, "scheduled times", "RT application latency", "TSN network jitter", "iperf3 beside the messages")
 	for _, run := range summary.Runs {
 		classes := map[string]int{results.WorkloadPlain: 0, results.WorkloadGatesSaturated: 2}[run.Workload]
-		if bench.HasGates(run.Workload) {
+		if engine.HasGates(run.Workload) {
 			classes = max(classes, 1)
 		}
 		if len(run.Gates) != classes || run.LaunchError == nil {

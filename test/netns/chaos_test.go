@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // chaotic tells that `make chaos` runs this: everything for longer.
@@ -111,15 +111,15 @@ func (f *flow) missing(t *testing.T) []hole {
 	t.Helper()
 	interrupt(t, f.talker)
 	drain(t, f.listener)
-	sent := read(t, f.talkerFile, perf.ReadTalker)
-	received := read(t, f.listenerFile, perf.ReadListener)
+	sent := read(t, f.talkerFile, tsnperf.ReadTalker)
+	received := read(t, f.listenerFile, tsnperf.ReadListener)
 	missing := holes(sent, received)
 	// To account for them is the caller's; here each that came must be right, and come once.
 	checkConserved(t, sent, received, sum{uncertain: uint64(len(missing))})
 	return missing
 }
 
-func holes(sent []perf.Sent, received []perf.Received) []hole {
+func holes(sent []tsnperf.Sent, received []tsnperf.Received) []hole {
 	arrivals := map[uint32]int64{}
 	for _, message := range received {
 		arrivals[message.Sequence] = message.Arrival
@@ -164,20 +164,20 @@ func unexplained(missing []hole, kills []death) (left []hole) {
 }
 
 func TestOneAKillIsToldFromMore(t *testing.T) {
-	sent := func(count int) (all []perf.Sent) {
+	sent := func(count int) (all []tsnperf.Sent) {
 		for i := range count {
-			all = append(all, perf.Sent{Sequence: uint32(i)})
+			all = append(all, tsnperf.Sent{Sequence: uint32(i)})
 		}
 		return all
 	}
-	received := func(sequences ...uint32) (all []perf.Received) {
+	received := func(sequences ...uint32) (all []tsnperf.Received) {
 		for _, sequence := range sequences {
-			all = append(all, perf.Received{Sequence: sequence, Arrival: int64(sequence) * 100})
+			all = append(all, tsnperf.Received{Sequence: sequence, Arrival: int64(sequence) * 100})
 		}
 		return all
 	}
 	for name, test := range map[string]struct {
-		received []perf.Received
+		received []tsnperf.Received
 		kills    []death
 		fits     bool
 	}{
@@ -289,7 +289,7 @@ func TestChaosOfKilledApplications(t *testing.T) {
 	if counted.Dropped() != 0 || counted.KernelPath != 0 {
 		t.Errorf("%d dropped, %d went the kernel's way", counted.Dropped(), counted.KernelPath)
 	}
-	sent := read(t, steady.talkerFile, perf.ReadTalker)
+	sent := read(t, steady.talkerFile, tsnperf.ReadTalker)
 	steadies := uint64(0)
 	for _, message := range sent {
 		if message.Errno == 0 {

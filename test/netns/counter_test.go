@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 )
 
 // arrived is a message by which no other goes: who sent it, and its number and time.
 type arrived struct {
 	from    netip.AddrPort
-	message perf.Message
+	message tsnperf.Message
 }
 
 // counter is a socket in pod b that counts what it gets.
@@ -61,7 +61,7 @@ func (c *counter) run() {
 		if err != nil {
 			return
 		}
-		message, err := perf.DecodeMessage(buffer[:length])
+		message, err := tsnperf.DecodeMessage(buffer[:length])
 		c.lock.Lock()
 		if err == nil {
 			c.messages[arrived{from, message}]++

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 

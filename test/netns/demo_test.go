@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/results"
-	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // outside starts a program in no namespace.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // elsewhere are destinations that are no IPv4 address of one pod, with where a listener is bound to get what is sent
@@ -93,7 +93,7 @@ func checkReplacing(t *testing.T, to, bind string, times int,
 	interrupt(t, talker)
 	total.add(settled(t, client))
 	drain(t, listener)
-	checkConserved(t, read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener), total)
+	checkConserved(t, read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener), total)
 }
 
 func TestMessagesOfEveryKindThatWaitSurviveATakeOver(t *testing.T) {

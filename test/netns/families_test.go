@@ -18,10 +18,10 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
-	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // The pods' IPv6 addresses, of one link, with a subnet for each node.
@@ -223,7 +223,7 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 			if err := finish(t, listener); err != nil {
 				t.Fatal(err)
 			}
-			received := read(t, file, perf.ReadListener)
+			received := read(t, file, tsnperf.ReadListener)
 			for _, one := range received {
 				if !one.Valid || one.Source.Addr() != podAddress6A || int(one.PayloadBytes) != payloadBytes {
 					t.Errorf("message %d: %+v", one.Sequence, one)

@@ -18,13 +18,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/podnet"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
-	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 const (
@@ -54,19 +54,19 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	return newLabWith(t, func(*podnet.Wiring) {})
+	return newLabWith(t, func(*cniruntime.Wiring) {})
 }
 
 // newLabThatPasses is one whose pods send by the kernel what has a transmit time and does not come through libktsn.
 func newLabThatPasses(t *testing.T) *lab {
 	t.Helper()
-	return newLabWith(t, func(wiring *podnet.Wiring) { wiring.A.LetPass() })
+	return newLabWith(t, func(wiring *cniruntime.Wiring) { wiring.A.LetPass() })
 }
 
-func newLabWith(t *testing.T, prepare func(*podnet.Wiring)) *lab {
+func newLabWith(t *testing.T, prepare func(*cniruntime.Wiring)) *lab {
 	t.Helper()
 	plugins := filepath.Dir(program(t, "tsn-cni"))
-	for _, name := range append(podnet.Plugins, "ktsnd") {
+	for _, name := range append(cniruntime.Plugins, "ktsnd") {
 		program(t, name)
 	}
 	nodes, err := topology.Create(t.Context())
@@ -79,7 +79,7 @@ func newLabWith(t *testing.T, prepare func(*podnet.Wiring)) *lab {
 		}
 	})
 	// Most tests tell ktsnd by themselves what they want it to know.
-	wiring := podnet.Wire(nodes, plugins, identity)
+	wiring := cniruntime.Wire(nodes, plugins, identity)
 	prepare(wiring)
 	if err := wiring.AttachBoth(t.Context()); err != nil {
 		t.Fatal(err)
@@ -247,8 +247,8 @@ type traffic struct {
 
 // observed is what became of a traffic.
 type observed struct {
-	sent     []perf.Sent
-	received []perf.Received
+	sent     []tsnperf.Sent
+	received []tsnperf.Received
 	packets  []*wiretap.Datagram
 	// wireTAI is when each packet was on the wire.
 	wireTAI []int64
@@ -272,8 +272,8 @@ func (l *lab) run(t *testing.T, what traffic) *observed {
 		t.Fatal(err)
 	}
 	seen := &observed{
-		sent:     read(t, talkerFile, perf.ReadTalker),
-		received: read(t, listenerFile, perf.ReadListener),
+		sent:     read(t, talkerFile, tsnperf.ReadTalker),
+		received: read(t, listenerFile, tsnperf.ReadListener),
 	}
 	seen.addPackets(t, tap)
 	return seen

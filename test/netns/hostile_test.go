@@ -18,11 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 const (
@@ -162,8 +162,8 @@ func (l *lab) goodTraffic(t *testing.T, count int, begin func()) {
 	if err := finish(t, listener); err != nil {
 		t.Fatal(err)
 	}
-	received := read(t, listenerFile, perf.ReadListener)
-	checkAllArrived(t, &observed{sent: read(t, talkerFile, perf.ReadTalker), received: received}, count)
+	received := read(t, listenerFile, tsnperf.ReadListener)
+	checkAllArrived(t, &observed{sent: read(t, talkerFile, tsnperf.ReadTalker), received: received}, count)
 	for i, message := range received {
 		if int(message.Sequence) != i {
 			t.Fatalf("message %d is the %d. to arrive", message.Sequence, i)

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // oldestGlibc is that of Debian 9.

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // otherVNI is a second network on node a, and otherIdentity a pod on it.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // Between a link's MTU and the payload of its datagrams: IPv4 and UDP headers, and around them the tunnel's.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // followed are the messages of a good pod, as ktsnd saw them, read while they leave.
@@ -192,7 +192,7 @@ func (f fared) String() string {
 
 // fare takes the messages that were due in a turn. For those that the talker did not hand over in time ktsnd can do
 // nothing: the talker itself did not get a processor, which is the scheduler's to share out.
-func (o turn) fare(traced []control.TracedMessage, sent []perf.Sent, received []perf.Received) fared {
+func (o turn) fare(traced []control.TracedMessage, sent []tsnperf.Sent, received []tsnperf.Received) fared {
 	const spare = 200 * time.Microsecond
 	arrived := map[int64]bool{}
 	for _, message := range received {
@@ -266,7 +266,7 @@ func beside(t *testing.T, modes []string, turns int, length time.Duration, prior
 	interrupt(t, talker)
 	drain(t, listener)
 	traced := following.stop()
-	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	sent, received := read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
 	byMode := map[string][]fared{}
 	for i, one := range all {
 		result := one.fare(traced, sent, received)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 )
 
 // arrival is one datagram as a plain UDP socket in pod b saw it.

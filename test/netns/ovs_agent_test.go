@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/agent/switched"
-	"github.com/kubernetsn/kubernetsn/internal/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/ovs"
-	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/switched"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 )
 
 // followIn has the agent's part of a node follow, as it does in the node's network.

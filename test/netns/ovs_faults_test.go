@@ -15,11 +15,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/ovs"
-	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // kernelDaemon is where packages have an ovs-vswitchd that was built without DPDK.

@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // startDirectFarEnd starts a ktsnd on node b that sends by itself, and returns what pod b's programs need for it.
@@ -65,11 +65,11 @@ func (s *stream) check(t *testing.T, count int) {
 	if err := errors.Join(finish(t, s.talker), finish(t, s.listener)); err != nil {
 		t.Fatal(err)
 	}
-	if sent := read(t, s.sent, perf.ReadTalker); len(sent) != count {
+	if sent := read(t, s.sent, tsnperf.ReadTalker); len(sent) != count {
 		t.Errorf("%d messages were sent", len(sent))
 	}
 	came := map[uint32]bool{}
-	for _, one := range read(t, s.received, perf.ReadListener) {
+	for _, one := range read(t, s.received, tsnperf.ReadListener) {
 		if !one.Valid || one.Source != s.source || came[one.Sequence] {
 			t.Errorf("from %s came %+v", s.source, one)
 		}

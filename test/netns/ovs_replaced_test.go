@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/ovs"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // replacements are what came of a talker's messages while ktsnd was replaced several times.
 type replacements struct {
-	sent     []perf.Sent
-	received []perf.Received
+	sent     []tsnperf.Sent
+	received []tsnperf.Received
 	counted  sum
 	// pauses are how long no message left, as the successors say; gaps how long none arrived.
 	pauses, gaps []time.Duration
@@ -29,7 +29,7 @@ type replacements struct {
 }
 
 // gapsIn are the longest times between arrivals in each of the periods.
-func gapsIn(received []perf.Received, periods [][2]int64) []time.Duration {
+func gapsIn(received []tsnperf.Received, periods [][2]int64) []time.Duration {
 	gaps := make([]time.Duration, len(periods))
 	for i := 1; i < len(received); i++ {
 		from, to := received[i-1].Arrival, received[i].Arrival
@@ -63,7 +63,7 @@ func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *co
 	interrupt(t, talker)
 	result.counted.add(settled(t, client))
 	drain(t, listener)
-	result.sent, result.received = read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	result.sent, result.received = read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
 	result.gaps = gapsIn(result.received, periods)
 	return &result
 }

@@ -13,29 +13,29 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/ovs"
-	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/podnet"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // ovsLab is a lab whose node a has Open vSwitch as its uplink; node b has the kernel's tunnel.
 type ovsLab struct {
 	*lab
 	node   *ovsnode.Node
-	wiring *podnet.Wiring
+	wiring *cniruntime.Wiring
 }
 
 // newOVSNode makes nodes, and an Open vSwitch on node a that nobody has set up yet.
 func newOVSNode(t *testing.T) *ovsLab {
 	t.Helper()
 	plugins := filepath.Dir(program(t, "tsn-cni"))
-	for _, name := range append(podnet.Plugins, "ktsnd", "ktsn") {
+	for _, name := range append(cniruntime.Plugins, "ktsnd", "ktsn") {
 		program(t, name)
 	}
 	if _, err := ovsnode.Program(); err != nil {
@@ -51,7 +51,7 @@ func newOVSNode(t *testing.T) *ovsLab {
 		}
 	})
 	dir := publicDir(t)
-	made := &ovsLab{&lab{nodes, dir, filepath.Join(dir, "control.sock"), filepath.Join(dir, "app.sock")}, nil, podnet.Wire(nodes, plugins, identity)}
+	made := &ovsLab{&lab{nodes, dir, filepath.Join(dir, "control.sock"), filepath.Join(dir, "app.sock")}, nil, cniruntime.Wire(nodes, plugins, identity)}
 	made.wiring.B.LetPass() // what answers there has no libktsn
 	return made
 }
@@ -269,7 +269,7 @@ func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
 }
 
 // lossOf tells which numbers of messages that were sent have not come.
-func lossOf(t *testing.T, sent []perf.Sent, received []perf.Received) []uint32 {
+func lossOf(t *testing.T, sent []tsnperf.Sent, received []tsnperf.Received) []uint32 {
 	t.Helper()
 	came := map[uint32]bool{}
 	for _, one := range received {
@@ -316,7 +316,7 @@ func TestOpenVSwitchKilledUnderLoadIsFoundAgain(t *testing.T) {
 	interrupt(t, talker)
 	counted := settled(t, client)
 	drain(t, listener)
-	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	sent, received := read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
 	lost := lossOf(t, sent, received)
 	t.Logf("%d sent, %d lost while Open vSwitch was killed %d times, %d of them counted by ktsnd", len(sent), len(lost), kills, counted.DropPort)
 	if counted.DropPort == 0 || int(counted.DropPort) > len(lost) {
@@ -390,7 +390,7 @@ func TestKtsndKilledUnderLoadIsConnectedAgain(t *testing.T) {
 	interrupt(t, talker)
 	total.add(settled(t, client))
 	drain(t, listener)
-	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	sent, received := read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
 	lost := lossOf(t, sent, received)
 	t.Logf("%d sent, %d lost while ktsnd was killed three times, %d of them counted by it", len(sent), len(lost), total.dropped)
 	if last := sent[len(sent)-2].Sequence; len(received) == 0 || received[len(received)-1].Sequence < last-50 {

@@ -8,11 +8,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/ovs"
-	"github.com/kubernetsn/kubernetsn/internal/ovsnode"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // The card is DPDK's by an XDP socket: what the kernel has of it is only the name.

@@ -14,7 +14,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 )
 
 // etherType is one that no protocol of this machine uses (IEEE Std 802, local experimental).

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 )
 
 // Whoever can write to it makes and removes endpoints.

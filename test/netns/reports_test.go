@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 )
 
 // interluded is a case of ktsn-test-txtime that waits in the middle.

@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // served waits until ktsnd has taken at least this many messages.
@@ -117,13 +117,13 @@ func TestKilledTwentyTimesUnderLoadNothingIsLostUnseen(t *testing.T) {
 			interrupt(t, talker)
 			total.add(settled(t, client))
 			drain(t, listener)
-			checkConserved(t, read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener), total)
+			checkConserved(t, read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener), total)
 		})
 	}
 }
 
 // checkConserved checks that each message that was sent has come, once, or is counted by a reason.
-func checkConserved(t *testing.T, sent []perf.Sent, received []perf.Received, counted sum) {
+func checkConserved(t *testing.T, sent []tsnperf.Sent, received []tsnperf.Received, counted sum) {
 	t.Helper()
 	missing := map[uint32]bool{}
 	for i, message := range sent {

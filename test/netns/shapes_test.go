@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // shape is a way to handle sockets and processes that ktsn-test-shapes knows by name, and how many

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/process"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
-	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // asker is a run of testdata/silent.py in pod a, which does one thing after another as it is told.
@@ -177,7 +177,7 @@ func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
 				asNobody(command)
 			}
 			_ = finish(t, start(t, lab.PodA, "talker", command))
-			for _, sent := range read(t, file, perf.ReadTalker) {
+			for _, sent := range read(t, file, tsnperf.ReadTalker) {
 				if errno := syscall.Errno(sent.Errno); errno != syscall.ENETDOWN {
 					t.Errorf("message %d gave %v", sent.Sequence, errno)
 				}

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/control"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // takeOver starts a ktsnd that replaces the running one, and waits until that has ended.
@@ -91,7 +91,7 @@ func TestReplacedInPlaceUnderLoadNothingIsLost(t *testing.T) {
 	if total.uncertain != 0 {
 		t.Errorf("%d messages are uncertain", total.uncertain)
 	}
-	sent, received := read(t, talkerFile, perf.ReadTalker), read(t, listenerFile, perf.ReadListener)
+	sent, received := read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
 	checkConserved(t, sent, received, total)
 	t.Logf("%d times; the longest gap between arrivals was %v", times, longestGap(received))
 	record(t,
@@ -99,7 +99,7 @@ func TestReplacedInPlaceUnderLoadNothingIsLost(t *testing.T) {
 		limited("replaced in place: pause in departures, max", milliseconds(quantile(pauses, 1)), "ms", 5))
 }
 
-func longestGap(received []perf.Received) time.Duration {
+func longestGap(received []tsnperf.Received) time.Duration {
 	var longest int64
 	for i := 1; i < len(received); i++ {
 		longest = max(longest, received[i].Arrival-received[i-1].Arrival)

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/results"
-	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // The experiments with other people's programs, in seconds.

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubernetsn/kubernetsn/internal/certificate"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/certificate"
 )
 
 const certificates = "certificates"

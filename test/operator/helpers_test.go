@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/operator"
-	"github.com/kubernetsn/kubernetsn/internal/webhook"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/operator"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
 )
 
 const system = "kubernetsn-system"

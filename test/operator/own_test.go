@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/certificate"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/certificate"
 )
 
 const (

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 const (

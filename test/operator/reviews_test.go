@@ -20,7 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubernetsn/kubernetsn/internal/webhook"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
 )
 
 // between stands between API server and operator, and notes how long each review took.

@@ -101,7 +101,7 @@ static void refusal_of(const char *text, int64_t link_speed_bps, struct refusal 
 	assert_int_equal(control_schedule_refuse(&fault, link_speed_bps, refusal), -EINVAL);
 }
 
-/* The same file is read by the tests of internal/schedule, so that both sides say the same. */
+/* The same file is read by the tests of internal/shared/schedule, so that both sides say the same. */
 static void bad_tables_are_refused_with_path_value_and_bound(void **state)
 {
 	json_t *cases = example_json("refusals/schedule-set.json"), *one;

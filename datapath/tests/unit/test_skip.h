@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The exit status of main(): 0 after the plan that says so, or 1 where nothing may be skipped, as internal/testenv. */
+/* The exit status of main(): 0 after the plan that says so, or 1 where nothing may be skipped, as internal/shared/testenv. */
 static inline int all_skipped(const char *reason)
 {
 	if (getenv("KTSN_REQUIRE") || getenv("CI")) {

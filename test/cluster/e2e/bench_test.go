@@ -18,8 +18,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubernetsn/kubernetsn/internal/results"
-	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
 )
 
 const benchNamespace = "e2e-bench"

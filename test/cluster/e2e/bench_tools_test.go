@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
 )
 
 // toolsProfiles are experiments with other people's programs, in seconds. Flannel stands for the network that each pod has.

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
@@ -108,7 +108,7 @@ func stolenSocket(ctx context.Context, t *testing.T, c company) {
 		t.Fatalf("%v: %s", err, stderr)
 	}
 	if err == nil {
-		sent, err := perf.ReadTalker(strings.NewReader(said))
+		sent, err := tsnperf.ReadTalker(strings.NewReader(said))
 		if err != nil || len(sent) != 10 {
 			t.Fatalf("tried %d times, %v", len(sent), err)
 		}

@@ -16,9 +16,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/results"
-	"github.com/kubernetsn/kubernetsn/internal/stats"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -202,7 +202,7 @@ func lateText(late *uint64) string {
 }
 
 // woke is how late the talker itself was, which has nothing to do with the path.
-func woke(sent []perf.Sent, path experimentPath) *stats.Summary {
+func woke(sent []tsnperf.Sent, path experimentPath) *stats.Summary {
 	lead := int64(0)
 	if path.timed {
 		lead = int64(experimentLead)

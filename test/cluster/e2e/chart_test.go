@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
@@ -40,8 +40,8 @@ func deploy(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod
 
 // exchange has a talker send to a listener, and returns what both noted.
 type exchange struct {
-	sent     []perf.Sent
-	received []perf.Received
+	sent     []tsnperf.Sent
+	received []tsnperf.Received
 }
 
 // refusedTime is what a talker says that ktsnd does not serve, or has no ring for.
@@ -81,11 +81,11 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	if errHeard != nil || errSaid != nil {
 		return exchange{}, fmt.Errorf("%w; the listener said %q, the talker %q", errors.Join(errHeard, errSaid), listening.String(), complaint)
 	}
-	sent, err := perf.ReadTalker(strings.NewReader(said))
+	sent, err := tsnperf.ReadTalker(strings.NewReader(said))
 	if err != nil {
 		return exchange{}, err
 	}
-	received, err := perf.ReadListener(&heard)
+	received, err := tsnperf.ReadListener(&heard)
 	return exchange{sent, received}, err
 }
 

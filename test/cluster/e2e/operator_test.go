@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
@@ -302,14 +302,14 @@ func secondProgram(ctx context.Context, t *testing.T, talker, listener *corev1.P
 		}
 	}
 	flows(false)
-	var sent []perf.Sent
+	var sent []tsnperf.Sent
 	got := talk(ctx, t, talker, listener, address, id, []string{"--count", strconv.Itoa(count), "--cycle", "10ms", "--lead", "5ms"},
 		[]string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "30s"}, func() {
 			flows(true)
 			said, complaint, err := run(ctx, talker, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", address+":7788", "--count", "50",
 				"--run-id", strconv.Itoa(id+1), "--csv", "/dev/stdout", "--quiet")
 			var errRead error
-			if sent, errRead = perf.ReadTalker(strings.NewReader(said)); errRead != nil || len(sent) != 50 {
+			if sent, errRead = tsnperf.ReadTalker(strings.NewReader(said)); errRead != nil || len(sent) != 50 {
 				t.Fatalf("the second program: %d messages, %v, %v, %s", len(sent), errRead, err, complaint)
 			}
 		})

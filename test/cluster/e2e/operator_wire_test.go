@@ -16,9 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/perf"
-	"github.com/kubernetsn/kubernetsn/internal/testenv"
-	"github.com/kubernetsn/kubernetsn/internal/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 )
@@ -99,7 +99,7 @@ func seen(capture *wiretap.Capture, id int) ([]int64, error) {
 		if err != nil {
 			continue // the cluster's own
 		}
-		if message, err := perf.DecodeMessage(datagram.Payload); err == nil && message.RunID == uint32(id) {
+		if message, err := tsnperf.DecodeMessage(datagram.Payload); err == nil && message.RunID == uint32(id) {
 			all = append(all, packet.TAI)
 		}
 	}

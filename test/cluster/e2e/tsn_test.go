@@ -138,7 +138,7 @@ func devicesOf(ctx context.Context, host string, pod *corev1.Pod) ([]device, err
 }
 
 // tsnperf is a pod with an ordinary application of timed messages, which finds libktsn and its socket.
-func tsnperf(name, host string, arguments ...string) *corev1.Pod {
+func tsnperfPod(name, host string, arguments ...string) *corev1.Pod {
 	pod := onTSN(agnhost(name, host))
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	container := &pod.Spec.Containers[0]
@@ -160,11 +160,11 @@ func TestTimedMessagesGoFromPodToPodThroughKtsnd(t *testing.T) {
 	// namespaces allow that.
 	namespace := tsnNamespace(ctx, t, privileged)
 	const count = "300"
-	listener := start(ctx, t, namespace, tsnperf("listener", under.Nodes[1].Name,
+	listener := start(ctx, t, namespace, tsnperfPod("listener", under.Nodes[1].Name,
 		"listener", "--bind", "0.0.0.0:7788", "--count", count, "--block", "--first-timeout", "60s"))[0]
 	before := statusOn(ctx, t, under.Nodes[0].Name)
 	to, _ := tsnAddresses(t, listener)
-	talker := tsnperf("talker", under.Nodes[0].Name,
+	talker := tsnperfPod("talker", under.Nodes[0].Name,
 		"talker", "--to", to.String()+":7788", "--count", count, "--cycle", "2ms", "--lead", "1ms")
 	if _, err := client.CoreV1().Pods(namespace).Create(ctx, talker, createOptions); err != nil {
 		t.Fatal(err)

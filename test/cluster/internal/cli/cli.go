@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/version"
+	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
 )

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clustertarget
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
+)
+
+const (
+	// sinkPort is where the messages beside go.
+	sinkPort = 7790
+	// besideAhead is what the talkers beside get to start before those that are measured.
+	besideAhead = 500 * time.Millisecond
+	// mostBeside is the most messages of who floods: its records are in the pod's memory.
+	mostBeside = "3000000"
+	sinkIdle   = "1s"
+	sinkFirst  = "20s"
+)
+
+// beside are the talkers beside a run, and the listener that their messages end at.
+type beside struct {
+	sink    *started
+	talkers []*started
+}
+
+// startBeside returns when the talkers beside a run have had time to begin. They talk from the plain pod, by the path that
+// every pod has, whichever is measured, and end by themselves.
+func (l *Target) startBeside(ctx context.Context, r engine.Run) (*beside, error) {
+	b := &beside{}
+	wanted := traffic.CompanionsOf(r, results.PathPrimary)
+	if len(wanted) == 0 {
+		return b, nil
+	}
+	way := endsOf(results.PathPrimary)
+	address, err := addressOf(l.pods[way.listener], results.PathPrimary)
+	if err != nil {
+		return nil, err
+	}
+	to := netip.AddrPortFrom(address, sinkPort)
+	if b.sink, err = l.start(ctx, "tsnperf listener beside", l.pods[way.listener], container, program, "listener", "--bind", to.String(),
+		"--block", "--idle-timeout", sinkIdle, "--first-timeout", sinkFirst, "--ready-fd", "2"); err != nil {
+		return nil, err
+	}
+	if err := b.sink.awaitReady(ctx); err != nil {
+		return nil, err
+	}
+	for i := range wanted {
+		arguments := append([]string{program, "talker", "--quiet", "--no-txtime"}, traffic.TalkerBeside(r, &wanted[i], to)...)
+		if wanted[i].Flood { // the last of an option counts
+			lasts := r.Duration() + besideAhead + time.Second
+			arguments = append(arguments, "--count", mostBeside, "--for", traffic.Nanoseconds(lasts))
+		}
+		arguments = append(arguments, traffic.CPU(l.pinning.Sender)...)
+		one, err := l.start(ctx, wanted[i].Name, l.pods[way.talker], container, arguments...)
+		if err != nil {
+			return nil, err
+		}
+		b.talkers = append(b.talkers, one)
+	}
+	return b, pause(ctx, besideAhead)
+}
+
+// finish waits for the ends of the talkers beside, and returns how many of their messages arrived; nil without any.
+func (b *beside) finish(ctx context.Context) (*int, error) {
+	if b.sink == nil {
+		return nil, nil
+	}
+	for _, talker := range b.talkers {
+		if err := talker.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.sink.wait(ctx); err != nil {
+		return nil, err
+	}
+	return received(b.sink.stdout.String())
+}
+
+// received reads the first line of a listener's summary.
+func received(summary string) (*int, error) {
+	var count int
+	for line := range strings.Lines(summary) {
+		if _, err := fmt.Sscanf(line, "listener: received %d,", &count); err == nil {
+			return &count, nil
+		}
+	}
+	return nil, fmt.Errorf("tsnperf listener said %q and not how much it received", summary)
+}

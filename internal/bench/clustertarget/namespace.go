@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clustertarget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	managedBy = "app.kubernetes.io/managed-by"
+	manager   = "ktsn-bench"
+	// madeBy says which process made the namespace, so that a later one on the same machine knows whether it still lives.
+	madeBy = "kubernetsn.io/bench-process"
+	// podSecurity is the level that the namespace asks for.
+	podSecurity = "pod-security.kubernetes.io/enforce"
+	// removeTimeout is how long the namespace may take to go away.
+	removeTimeout = 2 * time.Minute
+	pollEvery     = 250 * time.Millisecond
+)
+
+// makeNamespace makes the namespace of the bench, having removed what a bench left that was killed.
+func (c *connection) makeNamespace(ctx context.Context, hostNetwork bool, say func(string)) error {
+	if err := c.sweep(ctx, say); err != nil {
+		return err
+	}
+	level := "restricted"
+	if hostNetwork {
+		level = "privileged"
+	}
+	self, err := identify(os.Getpid())
+	if err != nil {
+		return err
+	}
+	err = c.core.Post().Resource("namespaces").Body(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace,
+		Labels: map[string]string{managedBy: manager, podSecurity: level}, Annotations: map[string]string{madeBy: self}}}).Do(ctx).Error()
+	if apierrors.IsAlreadyExists(err) {
+		return c.inUse()
+	}
+	return c.explain("make namespace "+c.Namespace, err)
+}
+
+func (c *connection) inUse() error {
+	return fmt.Errorf("namespace %s is in use: it is there already, and not of a bench that has ended; give another with --namespace, or "+
+		"remove it", c.Namespace)
+}
+
+// sweep removes the namespace if a bench of this machine made it that does not live any more.
+func (c *connection) sweep(ctx context.Context, say func(string)) error {
+	found, err := c.findNamespace(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return c.explain("look for namespace "+c.Namespace, err)
+	}
+	if found.Labels[managedBy] != manager {
+		return c.inUse()
+	}
+	if found.DeletionTimestamp == nil && lives(found.Annotations[madeBy]) {
+		return c.inUse()
+	}
+	if err := c.removeNamespace(ctx); err != nil {
+		return err
+	}
+	say(fmt.Sprintf("removed what an earlier bench left: namespace %s", c.Namespace))
+	return nil
+}
+
+func (c *connection) findNamespace(ctx context.Context) (*corev1.Namespace, error) {
+	found := &corev1.Namespace{}
+	return found, c.core.Get().Resource("namespaces").Name(c.Namespace).Do(ctx).Into(found)
+}
+
+// removeNamespace returns when namespace and pods are gone.
+func (c *connection) removeNamespace(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	doing := "remove namespace " + c.Namespace
+	err := c.core.Delete().Resource("namespaces").Name(c.Namespace).Do(ctx).Error()
+	for err == nil {
+		_, err = c.findNamespace(ctx)
+		if err == nil {
+			err = pause(ctx, pollEvery)
+		}
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: it is still there after %v; `kubectl get all -n %s` shows what holds it", doing, removeTimeout, c.Namespace)
+	}
+	return c.explain(doing, err)
+}
+
+func pause(ctx context.Context, duration time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(duration):
+		return nil
+	}
+}
+
+// identify names a process of this machine for all time: boot, number, and when it began.
+func identify(pid int) (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("identify this process: %w", err)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", fmt.Errorf("identify this process: %w", err)
+	}
+	const began = 19 // counted behind the name in brackets
+	_, behind, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(behind)
+	if len(fields) <= began {
+		return "", fmt.Errorf("identify this process: /proc/%d/stat is %q", pid, stat)
+	}
+	return fmt.Sprintf("%s %d %s", strings.TrimSpace(string(boot)), pid, fields[began]), nil
+}
+
+// lives tells whether a process that identified itself may still be there: for those of other machines it may.
+func lives(identity string) bool {
+	fields := strings.Fields(identity)
+	self, err := identify(os.Getpid())
+	if err != nil || len(fields) != 3 || fields[0] != strings.Fields(self)[0] {
+		return true
+	}
+	pid, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return true
+	}
+	now, err := identify(pid)
+	return err == nil && now == identity
+}

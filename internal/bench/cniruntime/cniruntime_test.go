@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cniruntime
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// plugins is the folder of what was built; without it, or root, the test is skipped.
+func plugins(t *testing.T) string {
+	t.Helper()
+	testenv.Root(t)
+	for _, name := range Plugins {
+		testenv.Program(t, name)
+	}
+	return testenv.BinDir(t)
+}
+
+func create(t *testing.T) *topology.Topology {
+	t.Helper()
+	nodes, err := topology.Create(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nodes.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	return nodes
+}
+
+func TestPodsThatAreAttachedReachEachOther(t *testing.T) {
+	dir := plugins(t)
+	nodes := create(t)
+	wiring := Wire(nodes, dir, "pod")
+	if err := wiring.AttachBoth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const largest = 1450 - 28
+	for name, way := range map[string]struct {
+		from, to       *topology.Namespace
+		source, target netip.Addr
+		bytes          int
+	}{
+		"from a to b":                        {nodes.PodA, nodes.PodB, topology.PodAddressA, topology.PodAddressB, 10},
+		"from b to a":                        {nodes.PodB, nodes.PodA, topology.PodAddressB, topology.PodAddressA, 10},
+		"from a to b in the largest":         {nodes.PodA, nodes.PodB, topology.PodAddressA, topology.PodAddressB, largest},
+		"from a to itself over its loopback": {nodes.PodA, nodes.PodA, topology.PodAddressA, topology.PodAddressA, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Repeat("x", way.bytes)
+			if got, source := testenv.SendUDP4(t, way.from, way.to, way.target, text); got != text || source.Addr() != way.source {
+				t.Errorf("%d bytes arrived from %s", len(got), source)
+			}
+		})
+	}
+	t.Run("not after one was detached", func(t *testing.T) {
+		for range 2 {
+			if err := wiring.A.Detach(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := nodes.PodA.Do(func() error {
+			_, err := net.InterfaceByName(topology.PodInterface)
+			return err
+		})
+		if err == nil {
+			t.Error("its interface is still there")
+		}
+	})
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cniruntime calls network plugins as a container runtime on a node does whose network namespace is not this
+// program's own: through libcni, with the plugins running inside that namespace. Wiring attaches the pods of a
+// topology with it:
+//
+//	pod a                    pod b
+//	 tsn0 10.42.1.2           tsn0 10.42.2.2      MTU 1450
+//	  |                        |
+//	 tsn… -- br0 -- vxlan42   tsn… -- br0 -- vxlan42
+//	node a            |      node b            |
+//	                 phys0 ------------------ phys0   MTU 1500
+package cniruntime

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+)
+
+// Means are what a kind of target has to measure with.
+type Means struct {
+	// Name is how a profile asks for it.
+	Name string
+	// Paths in the order in which they take turns. Direct is the one through ktsnd, Kernel the kernel's between pods.
+	Paths          []string
+	Direct, Kernel string
+	Workloads      []string
+	// Missing are the paths and workloads that only other kinds have, and why.
+	Missing map[string]string
+	// Counterparts stand for the paths of other kinds in a profile that names no target.
+	Counterparts map[string]string
+	// Overhead is about what a run takes beyond what every run does; only the time left depends on it.
+	Overhead time.Duration
+	// Idle tells whether ktsnd can be watched with nothing to send.
+	Idle bool
+}
+
+const (
+	betweenPods    = "it is between pods of a cluster, and this bench measures between network namespaces; `--kubeconfig` names a cluster"
+	primaryInstead = "the network that each pod of this cluster has, whichever it is, is path " + results.PathPrimary
+	clustersUplink = "whether ktsnd sends through Open vSwitch is up to the cluster, which a bench leaves alone; it is part of path " +
+		results.PathTSN
+	othersSchedule = "the schedule is that of the cluster, which a bench leaves alone"
+)
+
+// Namespaces are the network namespaces of this machine.
+var Namespaces = &Means{
+	Name:      "namespaces",
+	Paths:     AllPaths,
+	Direct:    results.PathDirect,
+	Kernel:    results.PathKernelVXLAN,
+	Workloads: AllWorkloads,
+	Missing: map[string]string{results.PathTSN: betweenPods, results.PathPrimary: betweenPods, "flannel": betweenPods,
+		"flannel-host-gw": betweenPods},
+	Idle: true,
+}
+
+// Cluster is a cluster, between pods on different nodes.
+var Cluster = &Means{
+	Name:   "cluster",
+	Paths:  []string{results.PathTSN, results.PathPrimary, results.PathHost},
+	Direct: results.PathTSN,
+	Kernel: results.PathPrimary,
+	Workloads: []string{results.WorkloadPlain, results.WorkloadTalkers, results.WorkloadCompeting,
+		results.WorkloadSaturated},
+	Missing: map[string]string{
+		results.PathOVS:                 clustersUplink,
+		"flannel":                       primaryInstead,
+		"flannel-host-gw":               primaryInstead,
+		results.PathDirect:              "it is between network namespaces; in a cluster its counterpart is path " + results.PathTSN,
+		results.PathKernelVXLAN:         "it is between network namespaces; in a cluster its counterpart is path " + results.PathPrimary,
+		results.WorkloadUnsampled:       "nothing of the bench runs on the nodes while there are messages, so all its runs are",
+		results.WorkloadKeepAwake:       "ktsnd's options are those of the cluster, which a bench leaves alone",
+		results.WorkloadPMDSleep:        clustersUplink,
+		results.WorkloadGates:           othersSchedule,
+		results.WorkloadGatesSaturated:  othersSchedule,
+		results.WorkloadKernelSaturated: othersSchedule,
+		results.WorkloadGatesIperf3:     othersSchedule,
+	},
+	Overhead:     1500 * time.Millisecond, // programs are started in pods by way of the cluster's API
+	Counterparts: map[string]string{results.PathDirect: results.PathTSN, results.PathKernelVXLAN: results.PathPrimary},
+}
+
+// noIdle is why a cluster's ktsnd is not watched with nothing to send.
+const noIdle = "the ktsnd of a cluster may have something to send for others"
+
+// means is what there is to measure the profile with.
+func (p *Profile) means() *Means {
+	if placed := p.placed(); placed != nil {
+		return placed.Means(p.Target)
+	}
+	if p.Target == Cluster.Name {
+		return Cluster
+	}
+	return Namespaces
+}
+
+// settle gives a profile that names no target to a kind of targets: its paths become their counterparts there, and what
+// is missing there is left out, with the reason.
+func (p *Profile) settle(on *Means) {
+	p.Target = on.Name
+	on = p.means() // an experiment may have its own
+	p.leaveMissing(on)
+	counterparts := func(paths []string) {
+		for i, path := range paths {
+			if there, known := on.Counterparts[path]; known {
+				paths[i] = there
+			}
+		}
+	}
+	counterparts(p.Paths)
+	counterparts(p.IfPossible)
+	p.Workloads = slices.DeleteFunc(p.Workloads, func(workload Workload) bool {
+		why, missing := on.Missing[workload.Name]
+		if missing {
+			p.Lacking = append(p.Lacking, results.Gap{What: "workload " + workload.Name, Why: why})
+		}
+		return missing
+	})
+	for _, workload := range p.Workloads {
+		counterparts(workload.Paths)
+	}
+	if !slices.ContainsFunc(on.Workloads, HasGates) {
+		p.leaveWindow()
+	}
+	if p.Idle > 0 && !on.Idle {
+		p.Idle = 0
+		p.Lacking = append(p.Lacking, results.Gap{What: "ktsnd with nothing to send", Why: noIdle})
+	}
+}
+
+// Placed is an experiment that is not made on the paths of messages, but on its own.
+type Placed interface {
+	// Means are what it has on a kind of targets.
+	Means(target string) *Means
+}
+
+// placed is the profile's experiment if it has means of its own, or nil.
+func (p *Profile) placed() Placed {
+	one, err := p.experiment()
+	if err != nil {
+		return nil
+	}
+	placed, _ := one.(Placed)
+	return placed
+}
+
+// Placed tells whether the profile's experiment has means, and so wants a target, of its own.
+func (p *Profile) Placed() bool { return p.placed() != nil }
+
+// leaveMissing leaves out the paths of an experiment that no counterpart stands for, unless there is no other.
+func (p *Profile) leaveMissing(on *Means) {
+	if p.Experiment == "" {
+		return
+	}
+	var left []string
+	for _, path := range p.Paths {
+		if _, counterpart := on.Counterparts[path]; slices.Contains(on.Paths, path) || counterpart || on.Missing[path] == "" {
+			left = append(left, path)
+		}
+	}
+	if len(left) == 0 {
+		return // and is an error
+	}
+	for _, path := range p.Paths {
+		if !slices.Contains(left, path) {
+			p.Lacking = append(p.Lacking, results.Gap{What: "path " + path, Why: on.Missing[path]})
+		}
+	}
+	p.Paths = left
+}
+
+// checkTarget finds what a profile asks of a kind of targets that does not have it.
+func (p *Profile) checkTarget() *Fault {
+	on := p.means()
+	for i, workload := range p.Workloads {
+		if why, missing := on.Missing[workload.Name]; missing {
+			return fault("workloads", i, "workload %s cannot be measured: %s; leave it out", workload.Name, why)
+		}
+	}
+	if p.Idle > 0 && !on.Idle {
+		return fault("idle", -1, "%v in a cluster: %s; leave it out", p.Idle, noIdle)
+	}
+	if len(p.Workloads) == 0 && len(p.Lacking) > 0 {
+		return fault("workloads", -1, "nothing of it can be measured in a %s; it has %v", on.Name, on.Workloads)
+	}
+	return nil
+}
+
+// otherTarget is the end of a sentence about a profile for another kind of targets.
+func otherTarget(asked string) error {
+	if asked == Cluster.Name {
+		return fmt.Errorf("is %s, and no --kubeconfig says which; give one", asked)
+	}
+	return fmt.Errorf("is %s, and --kubeconfig asks for a cluster; leave one of them out", asked)
+}

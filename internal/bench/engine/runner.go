@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Runner makes the runs of a plan that its store does not have yet.
+type Runner struct {
+	Store    *Store
+	Target   Target
+	Progress *Progress
+	Now      func() time.Time
+}
+
+// Perform makes the runs. After an error, or when ctx ends, everything measured until then is in the store.
+func (r *Runner) Perform(ctx context.Context, blocks []Block) error {
+	planned := measured(blocks)
+	blocks = r.missing(blocks)
+	r.Progress.plan(blocks, r.Store.Manifest.Profile.means().Overhead)
+	defer r.Progress.clear()
+	if skipped := planned - measured(blocks); skipped > 0 {
+		r.Progress.resumes(skipped, planned)
+	}
+	for _, block := range blocks {
+		if err := r.performBlock(ctx, block); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing leaves out what was measured, and blocks and warm-ups of which nothing is left.
+func (r *Runner) missing(blocks []Block) []Block {
+	var left []Block
+	for _, block := range blocks {
+		remaining := Block{Setting: block.Setting}
+		paths := map[string]bool{}
+		for _, run := range block.Runs {
+			if run.Number > 0 && !r.Store.Has(run) {
+				paths[run.Path] = true
+			}
+		}
+		for _, run := range block.Runs {
+			if (run.Number == 0 && paths[run.Path]) || (run.Number > 0 && !r.Store.Has(run)) {
+				remaining.Runs = append(remaining.Runs, run)
+			}
+		}
+		if len(paths) > 0 {
+			left = append(left, remaining)
+		}
+	}
+	return left
+}
+
+func (r *Runner) performBlock(ctx context.Context, block Block) error {
+	if err := r.Target.Prepare(ctx, block.Setting); err != nil {
+		return err
+	}
+	r.Progress.prepared()
+	if err := r.Store.learn(r.Target.Environment()); err != nil {
+		return err
+	}
+	for _, run := range block.Runs {
+		if err := r.performRun(ctx, run); err != nil {
+			return fmt.Errorf("%s: %w", run.what(), err)
+		}
+	}
+	return nil
+}
+
+func (r *Runner) performRun(ctx context.Context, run Run) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.Progress.starts(run)
+	begin := r.Now()
+	outcome, err := r.Target.Perform(ctx, run)
+	if err != nil {
+		return err
+	}
+	outcome.TookNs = int64(r.Now().Sub(begin))
+	if err := r.Progress.ended(run, samplesOf(outcome.Messages, run.CycleNs).latency); err != nil {
+		return err
+	}
+	if run.Number == 0 {
+		return nil
+	}
+	return r.Store.Add(run, outcome)
+}

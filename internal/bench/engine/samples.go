@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+)
+
+// samples are what was measured of each message, in nanoseconds. Every time counts from the requested transmit time,
+// which is the talker's plan: a talker or a path that stands still for a while makes all messages late that were due
+// meanwhile, and each of them is a sample. Counted from when a message was really sent, the same pause would be one
+// sample, or none (coordinated omission).
+type samples struct {
+	latency, jitter, launch, departure, port, call []int64
+	// handover is when the application called the send function.
+	handover []int64
+}
+
+// samplesOf measures messages; those whose send call failed do not count.
+func samplesOf(messages []results.Message, cycleNs int64) samples {
+	var s samples
+	var arrivals [][]stats.Event // by talker
+	for i := range messages {
+		message := &messages[i]
+		if message.Errno != 0 {
+			continue
+		}
+		s.call = append(s.call, message.SendEnd-message.SendStart)
+		s.handover = append(s.handover, message.SendStart-message.Txtime)
+		if message.Departed != 0 {
+			s.departure = append(s.departure, message.Departed-message.Txtime)
+		}
+		if message.Wire != 0 {
+			s.launch = append(s.launch, message.Wire-message.Txtime)
+			if message.Departed != 0 {
+				s.port = append(s.port, message.Wire-message.Departed)
+			}
+		}
+		if message.Arrival != 0 {
+			s.latency = append(s.latency, message.Arrival-message.Txtime)
+			for message.Talker >= len(arrivals) {
+				arrivals = append(arrivals, nil)
+			}
+			arrivals[message.Talker] = append(arrivals[message.Talker], stats.Event{Sequence: message.Sequence, At: message.Arrival})
+		}
+	}
+	for _, one := range arrivals {
+		s.jitter = append(s.jitter, stats.JitterOf(one, cycleNs)...)
+	}
+	return s
+}
+
+func (s *samples) add(more *samples) {
+	s.latency = append(s.latency, more.latency...)
+	s.jitter = append(s.jitter, more.jitter...)
+	s.launch = append(s.launch, more.launch...)
+	s.departure = append(s.departure, more.departure...)
+	s.port = append(s.port, more.port...)
+	s.call = append(s.call, more.call...)
+	s.handover = append(s.handover, more.handover...)
+}
+
+// describe adds the distributions of times to what a target observed.
+func (s *samples) describe(d *results.Distributions) {
+	d.Latency = stats.Summarize(s.latency)
+	d.Jitter = stats.SummarizeJitter(s.jitter)
+	d.LaunchError = stats.Summarize(s.launch)
+	d.DepartureError = stats.Summarize(s.departure)
+	d.Port = stats.Summarize(s.port)
+	d.SendCall = stats.Summarize(s.call)
+}

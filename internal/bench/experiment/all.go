@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package experiment
+
+import (
+	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/experiment/dds"
+	"github.com/kubernetsn/kubernetsn/internal/bench/experiment/scale"
+	"github.com/kubernetsn/kubernetsn/internal/bench/experiment/throughput"
+)
+
+// Register makes all experiments known to profiles.
+func Register() {
+	engine.Register(dds.Name, dds.New)
+	engine.Register(scale.Name, scale.New)
+	engine.Register(throughput.Name, throughput.New)
+}

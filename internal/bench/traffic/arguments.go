@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+)
+
+const (
+	// ListenPort is where the listener waits, on whichever address.
+	ListenPort = 7788
+	// talkerPort is where the first of several talkers sends from; the others follow.
+	talkerPort = 7800
+	// RunGrace is what a run may take beyond its messages before it counts as stuck.
+	RunGrace = 30 * time.Second
+	// idleTimeout ends the listener when messages are missing.
+	idleTimeout = 2 * time.Second
+	// firstTimeout ends it when none came at all.
+	firstTimeout = 10 * time.Second
+	// companionSlack is how much longer than the measured messages a companion may have to go on.
+	companionSlack = 2 * time.Second
+	// endlessFlood is more messages than any run has room for: who floods is told when to end.
+	endlessFlood = 10_000_000
+	// framesPerMillisecond is more than one processor puts on the link.
+	framesPerMillisecond = 300
+)
+
+// NotPinned stands for a processor that was not chosen.
+const NotPinned = -1
+
+// Talkers are those of a run, told from each other and from those of other runs; next numbers the first.
+func Talkers(r engine.Run, next uint32) []Talker {
+	all := make([]Talker, r.Talkers)
+	for i := range all {
+		all[i].RunID = next + uint32(i)
+		if r.Talkers > 1 {
+			all[i].Port = talkerPort + uint16(i)
+		}
+	}
+	return all
+}
+
+// MeasuredTalker is what a talker is told that is measured.
+func MeasuredTalker(r engine.Run, number int, to netip.Addr) []string {
+	arguments := []string{
+		"--to", netip.AddrPortFrom(to, ListenPort).String(),
+		"--cycle", Nanoseconds(r.Cycle()),
+		"--size", strconv.Itoa(r.PayloadBytes),
+		"--count", strconv.Itoa(r.Messages),
+		"--lead", Nanoseconds(LeadAmong(r))}
+	if offset := OffsetOf(r, number); offset != 0 {
+		arguments = append(arguments, "--offset", Nanoseconds(offset))
+	}
+	if priority := PriorityOf(r); priority != 0 {
+		arguments = append(arguments, "--priority", strconv.Itoa(priority))
+	}
+	return arguments
+}
+
+// Listener is what the listener of a run is told.
+func Listener(r engine.Run, talkers []Talker, at netip.Addr, cpu int) []string {
+	arguments := []string{"listener", "--poll", "--quiet",
+		"--bind", netip.AddrPortFrom(at, ListenPort).String(),
+		"--count", strconv.Itoa(r.Messages * r.Talkers),
+		"--idle-timeout", Nanoseconds(idleTimeout), "--first-timeout", Nanoseconds(firstTimeout)}
+	if len(talkers) == 1 { // several are told from each other, and from others, by their ports
+		arguments = append(arguments, "--run-id", strconv.FormatUint(uint64(talkers[0].RunID), 10))
+	}
+	return append(arguments, CPU(cpu)...)
+}
+
+// TalkerBeside is what a companion is told.
+func TalkerBeside(r engine.Run, c *Companion, to netip.AddrPort) []string {
+	arguments := []string{
+		"--to", to.String(),
+		"--cycle", Nanoseconds(c.Cycle), "--offset", Nanoseconds(c.Offset),
+		"--size", strconv.Itoa(c.PayloadBytes),
+		"--count", strconv.Itoa(c.messages(r)),
+		"--priority", strconv.Itoa(c.Priority),
+		"--lead", Nanoseconds(LeadOf(r.Workload, r.Cycle(), r.Window))}
+	if c.Flood {
+		arguments = append(arguments, "--flood")
+	}
+	return arguments
+}
+
+// Records says by which number a talker's messages are known, and where it writes what became of them.
+func Records(runID uint32, file string) []string {
+	return []string{"--run-id", strconv.FormatUint(uint64(runID), 10), "--csv", file}
+}
+
+// messages is how many a companion is asked to send; it is stopped before.
+func (c *Companion) messages(r engine.Run) int {
+	if c.Flood {
+		return endlessFlood
+	}
+	return int((r.Duration()+companionSlack)/c.Cycle) + 1
+}
+
+// MostFrames is how many of its frames can be on the link during a run.
+func (c *Companion) MostFrames(r engine.Run) int {
+	if c.Flood {
+		return int((r.Duration()+companionSlack)/time.Millisecond) * framesPerMillisecond
+	}
+	return c.messages(r)
+}
+
+// CPU pins a program.
+func CPU(cpu int) []string {
+	if cpu == NotPinned {
+		return nil
+	}
+	return []string{"--cpu", strconv.Itoa(cpu)}
+}
+
+// Nanoseconds writes a duration as tsnperf reads it.
+func Nanoseconds(duration time.Duration) string {
+	return strconv.FormatInt(duration.Nanoseconds(), 10) + "ns"
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tsnperf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+const (
+	messageMagic   = 0x54534e50 // "TSNP"
+	messageVersion = 1
+	// messageHeaderBytes is the length of the header that opens the payload.
+	messageHeaderBytes = 28
+	// MinPayload is the shortest message, in bytes of UDP payload.
+	MinPayload = 40
+)
+
+// ErrNotAMessage is returned for a payload that no tsnperf sent.
+var ErrNotAMessage = errors.New("not a message of tsnperf")
+
+// Message is the header of a message, as in datapath/perf/message.h.
+type Message struct {
+	// Clock is the clockid_t of Txtime by its Linux number.
+	Clock    uint8
+	RunID    uint32
+	Sequence uint32
+	// Txtime is the requested transmit time in nanoseconds of Clock.
+	Txtime int64
+	// PayloadBytes is the length of the whole message.
+	PayloadBytes uint32
+}
+
+// DecodeMessage reads the header at the start of a payload, of which the rest may have been cut off.
+func DecodeMessage(payload []byte) (Message, error) {
+	order := binary.BigEndian
+	if len(payload) < messageHeaderBytes || order.Uint32(payload) != messageMagic {
+		return Message{}, ErrNotAMessage
+	}
+	if version := payload[4]; version != messageVersion {
+		return Message{}, fmt.Errorf("message of version %d instead of %d", version, messageVersion)
+	}
+	return Message{
+		Clock:        payload[5],
+		RunID:        order.Uint32(payload[8:]),
+		Sequence:     order.Uint32(payload[12:]),
+		Txtime:       int64(order.Uint64(payload[16:])),
+		PayloadBytes: order.Uint32(payload[24:]),
+	}, nil
+}

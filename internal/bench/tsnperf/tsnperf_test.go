@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tsnperf
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// talk starts a talker that sends to a socket which nobody reads, and returns how to get its records once it
+// has ended.
+func talk(t *testing.T, arguments ...string) (talker *exec.Cmd, records func() []Sent) {
+	t.Helper()
+	nobody, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nobody.Close() })
+	file := filepath.Join(t.TempDir(), "sent.csv")
+	talker = exec.Command(testenv.Program(t, "tsnperf"), append([]string{"talker", "--quiet", "--no-txtime", "--to", nobody.LocalAddr().String(),
+		"--csv", file}, arguments...)...)
+	talker.Stderr = os.Stderr
+	if err := talker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return talker, func() []Sent {
+		if err := talker.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		csv, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer csv.Close()
+		sent, err := ReadTalker(csv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sent
+	}
+}
+
+func TestTransmitTimesLieAtTheOffsetOfEachCycle(t *testing.T) {
+	_, records := talk(t, "--cycle", "1ms", "--offset", "150us", "--count", "20")
+	sent := records()
+	if len(sent) != 20 {
+		t.Fatalf("%d messages were sent, want 20", len(sent))
+	}
+	for i, message := range sent {
+		if message.Txtime%1_000_000 != 150_000 || message.Txtime != sent[0].Txtime+int64(i)*1_000_000 {
+			t.Errorf("message %d has the transmit time %d", i, message.Txtime)
+		}
+	}
+}
+
+func TestSocketsTakeTurns(t *testing.T) {
+	listener, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	const sockets, messages = 60, 180 // fewer than the buffer of a socket holds
+	talker := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--quiet", "--no-txtime", "--to", listener.LocalAddr().String(), "--sockets", "60",
+		"--count", "180", "--cycle", "100us")
+	talker.Stderr = os.Stderr
+	if err := talker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.SetReadDeadline(time.Now().Add(20 * time.Second))
+	var ports []string
+	for buffer := make([]byte, 100); len(ports) < messages; {
+		_, from, err := listener.ReadFrom(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, from.String())
+	}
+	if err := talker.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	different := map[string]bool{}
+	for i, port := range ports {
+		different[port] = true
+		if i >= sockets && port != ports[i-sockets] {
+			t.Fatalf("message %d came from %s, and the one %d before from %s", i, port, sockets, ports[i-sockets])
+		}
+	}
+	if len(different) != sockets {
+		t.Errorf("%d sockets, want %d", len(different), sockets)
+	}
+}
+
+// TestPauseOfTheTalkerIsInEveryMessageThatWasDue: latency counts from the plan, so nothing that a pause delayed is left out
+// (coordinated omission).
+func TestPauseOfTheTalkerIsInEveryMessageThatWasDue(t *testing.T) {
+	const pause = 300 * time.Millisecond
+	talker, records := talk(t, "--cycle", "1ms", "--count", "2500", "--start", "+100ms")
+	time.Sleep(400 * time.Millisecond)
+	if err := talker.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(pause)
+	if err := talker.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	sent := records()
+	if len(sent) != 2500 {
+		t.Fatalf("%d messages were sent, want all 2500", len(sent))
+	}
+	late := 0
+	for i, message := range sent {
+		if message.Txtime != sent[0].Txtime+int64(i)*1_000_000 {
+			t.Fatalf("the plan of message %d moved to %d", i, message.Txtime)
+		}
+		if message.SendStart-message.Txtime > time.Millisecond.Nanoseconds() {
+			late++
+		}
+	}
+	if late < int(pause/time.Millisecond)-10 {
+		t.Errorf("%d messages are late, and %v of messages were due during the pause", late, pause)
+	}
+}
+
+// checkFlood checks that messages follow each other, each with a present that did not go back.
+func checkFlood(t *testing.T, sent []Sent) {
+	t.Helper()
+	for i, message := range sent {
+		if message.Sequence != uint32(i) || message.Errno != 0 || message.Txtime != message.Wakeup || message.Wakeup > message.SendStart ||
+			(i > 0 && message.Wakeup < sent[i-1].SendEnd) {
+			t.Fatalf("message %d is %+v", i, message)
+		}
+	}
+}
+
+func TestFloodEndsAfterItsCount(t *testing.T) {
+	_, records := talk(t, "--flood", "--count", "5000", "--size", "1400")
+	sent := records()
+	if len(sent) != 5000 {
+		t.Errorf("%d messages were sent, want 5000", len(sent))
+	}
+	checkFlood(t, sent)
+}
+
+func TestFloodEndsAfterItsTime(t *testing.T) {
+	_, records := talk(t, "--flood", "--count", "100000000", "--for", "50ms")
+	sent := records()
+	checkFlood(t, sent)
+	if last := sent[len(sent)-1]; last.Txtime-sent[0].Txtime >= (50 * time.Millisecond).Nanoseconds() {
+		t.Errorf("%d messages, the last due %d ns behind the first", len(sent), last.Txtime-sent[0].Txtime)
+	}
+}
+
+func TestFloodEndsWhenItIsTold(t *testing.T) {
+	const most = 100_000_000
+	talker, records := talk(t, "--flood", "--count", "100000000")
+	time.Sleep(600 * time.Millisecond)
+	if err := talker.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	sent := records()
+	if len(sent) == 0 || len(sent) == most {
+		t.Errorf("%d messages were sent", len(sent))
+	}
+	checkFlood(t, sent)
+}
+
+func TestAnOffsetOutsideTheCycleIsRefused(t *testing.T) {
+	said, err := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--cycle", "1ms", "--offset", "1ms").CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "--offset of 1000000 ns") || strings.Count(string(said), "\n") != 1 {
+		t.Errorf("it ended with %v and said %q", err, said)
+	}
+}

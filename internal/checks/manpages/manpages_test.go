@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manpages
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+const folder = "../../../docs/man"
+
+// help returns what a built program says of itself.
+func help(t *testing.T, program string, arguments ...string) string {
+	t.Helper()
+	text, err := exec.Command(testenv.Program(t, program), append(arguments, "--help")...).Output()
+	if err != nil {
+		t.Fatalf("%s --help: %v", program, err)
+	}
+	return string(text)
+}
+
+var (
+	// helpLine opens an option, or several, in a help text.
+	helpLine = regexp.MustCompile(`(?m)^ +(--?[a-z][a-z-]*(?:, --?[a-z][a-z-]*)*)`)
+	// helpDefault is C programs' way to name a default.
+	helpDefault = regexp.MustCompile(`\(default:\s+([^)]*)\)`)
+	// pageOption is an option in a line of mdoc that has the macro Fl, which prints a dash of its own.
+	pageOption = regexp.MustCompile(`(?:^|\s)(-?[a-z][a-z-]*)(?:$|[\s.,])`)
+	macro      = regexp.MustCompile(`(?m)^\.[A-Z][a-z] `)
+	space      = regexp.MustCompile(`\s+`)
+)
+
+// helpOptions returns the text of each option.
+func helpOptions(text string) map[string]string {
+	options := map[string]string{}
+	starts := helpLine.FindAllStringSubmatchIndex(text, -1)
+	for i, start := range starts {
+		end := len(text)
+		if i+1 < len(starts) {
+			end = starts[i+1][0]
+		}
+		for name := range strings.SplitSeq(text[start[2]:start[3]], ", ") {
+			options[name] = space.ReplaceAllString(text[start[3]:end], " ")
+		}
+	}
+	return options
+}
+
+// section is the part of a page below a heading, up to the next one of its kind or above.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, below, found := strings.Cut(string(text), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no %q", page, heading)
+	}
+	below, _, _ = strings.Cut(below, "\n.Sh ")
+	below, _, _ = strings.Cut(below, "\n.Ss ")
+	return below
+}
+
+// pageOptions returns the text of each option that a section introduces: in a list, else in running text.
+func pageOptions(text string, lists bool) map[string]string {
+	opening := ".Fl "
+	if lists {
+		opening = ".It Fl "
+	}
+	options := map[string]string{}
+	var current []string
+	for line := range strings.Lines(text) {
+		if rest, opens := strings.CutPrefix(line, opening); opens {
+			current = nil
+			rest, _, _ = strings.Cut(rest, " Ar ")
+			for _, match := range pageOption.FindAllStringSubmatch(strings.ReplaceAll(rest, " ", "  "), -1) {
+				current = append(current, "-"+match[1])
+			}
+		} else if strings.HasPrefix(line, ".It ") || strings.HasPrefix(line, ".El") {
+			current = nil
+		}
+		for _, name := range current {
+			options[name] += line
+		}
+	}
+	return options
+}
+
+func names(options ...map[string]string) []string {
+	all := map[string]string{}
+	for _, some := range options {
+		maps.Copy(all, some)
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
+	// What the page says of all commands at once, without what only the program itself has.
+	common := pageOptions(section(t, "ktsn.1", ".Sh DESCRIPTION"), false)
+	delete(common, "--version")
+	switched := maps.Clone(common)
+	maps.Copy(switched, pageOptions(section(t, "ktsn.1", ".Ss ktsn ovs"), true))
+	for name, test := range map[string]struct {
+		program, command string
+		page, heading    string
+		lists            bool
+		besides          map[string]string
+	}{
+		"ktsnd":                {"ktsnd", "", "ktsnd.8", ".Sh OPTIONS", true, nil},
+		"ktsn-realtime":        {"ktsn-realtime", "", "ktsn-realtime.8", ".Sh OPTIONS", true, nil},
+		"tsnperf":              {"tsnperf", "", "tsnperf.1", ".Sh DESCRIPTION", false, nil},
+		"tsnperf talker":       {"tsnperf", "talker", "tsnperf.1", ".Ss tsnperf talker", true, nil},
+		"tsnperf listener":     {"tsnperf", "listener", "tsnperf.1", ".Ss tsnperf listener", true, nil},
+		"ktsn":                 {"ktsn", "", "ktsn.1", ".Sh DESCRIPTION", false, nil},
+		"ktsn demo":            {"ktsn", "demo", "ktsn.1", ".Ss ktsn demo", true, common},
+		"ktsn bench":           {"ktsn", "bench", "ktsn.1", ".Ss ktsn bench", true, common},
+		"ktsn bench run":       {"ktsn", "bench run", "ktsn.1", ".Ss ktsn bench run", true, common},
+		"ktsn bench report":    {"ktsn", "bench report", "ktsn.1", ".Ss ktsn bench report", true, common},
+		"ktsn bench compare":   {"ktsn", "bench compare", "ktsn.1", ".Ss ktsn bench compare", true, common},
+		"ktsn run":             {"ktsn", "run", "ktsn.1", ".Ss ktsn run", true, common},
+		"ktsn doctor":          {"ktsn", "doctor", "ktsn.1", ".Ss ktsn doctor", true, common},
+		"ktsn ovs setup":       {"ktsn", "ovs setup", "ktsn.1", ".Ss ktsn ovs setup", true, switched},
+		"ktsn ovs status":      {"ktsn", "ovs status", "ktsn.1", ".Ss ktsn ovs status", true, switched},
+		"ktsn ovs teardown":    {"ktsn", "ovs teardown", "ktsn.1", ".Ss ktsn ovs teardown", true, switched},
+		"ktsn status":          {"ktsn", "status", "ktsn.1", ".Ss ktsn status", true, common},
+		"ktsn schedule check":  {"ktsn", "schedule check", "ktsn.1", ".Ss ktsn schedule check", true, common},
+		"ktsn schedule set":    {"ktsn", "schedule set", "ktsn.1", ".Ss ktsn schedule set", true, common},
+		"ktsn schedule get":    {"ktsn", "schedule get", "ktsn.1", ".Ss ktsn schedule get", true, common},
+		"ktsn strategy set":    {"ktsn", "strategy set", "ktsn.1", ".Ss ktsn strategy set", true, common},
+		"ktsn classes set":     {"ktsn", "classes set", "ktsn.1", ".Ss ktsn classes set", true, common},
+		"ktsn classes get":     {"ktsn", "classes get", "ktsn.1", ".Ss ktsn classes get", true, common},
+		"ktsn node":            {"ktsn", "node", "ktsn.1", ".Ss ktsn node", true, common},
+		"ktsn node peers":      {"ktsn", "node peers", "ktsn.1", ".Ss ktsn node peers", true, common},
+		"ktsn node peers add":  {"ktsn", "node peers add", "ktsn.1", ".Ss ktsn node peers add", true, common},
+		"ktsn node peers del":  {"ktsn", "node peers del", "ktsn.1", ".Ss ktsn node peers del", true, common},
+		"ktsn node peers list": {"ktsn", "node peers list", "ktsn.1", ".Ss ktsn node peers list", true, common},
+		"ktsn node filter":     {"ktsn", "node filter", "ktsn.1", ".Ss ktsn node filter", true, common},
+		"ktsn node restore":    {"ktsn", "node restore", "ktsn.1", ".Ss ktsn node restore", true, common},
+		"ktsn top":             {"ktsn", "top", "ktsn.1", ".Ss ktsn top", true, common},
+		"ktsn trace":           {"ktsn", "trace", "ktsn.1", ".Ss ktsn trace", true, common},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHelp := helpOptions(help(t, test.program, strings.Fields(test.command)...))
+			inPage := pageOptions(section(t, test.page, test.heading), test.lists)
+			if got, want := names(inPage, test.besides), names(inHelp); !slices.Equal(got, want) || len(want) == 0 {
+				t.Errorf("the page has %q, --help has %q", got, want)
+			}
+			compareDefaults(t, inHelp, inPage)
+		})
+	}
+}
+
+// TestShippedProfilesAreDescribed finds profiles that were added and not told of.
+func TestShippedProfilesAreDescribed(t *testing.T) {
+	_, list, found := strings.Cut(help(t, "ktsn", "bench", "run"), "one that is shipped: ")
+	list, _, ends := strings.Cut(list, ".\n")
+	if !found || !ends {
+		t.Fatal("--help of ktsn bench run does not list the profiles")
+	}
+	page := section(t, "ktsn.1", ".Ss ktsn bench run")
+	text, err := os.ReadFile("../../../docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(list, ", ") {
+		if !strings.Contains(page, "Cm "+name+"\n") {
+			t.Errorf("the page says nothing of profile %s", name)
+		}
+		if !strings.Contains(string(text), "\n| `"+name+"` | ") {
+			t.Errorf("docs/benchmarks.md says nothing of profile %s", name)
+		}
+	}
+}
+
+// compareDefaults looks for each default of a help text in the page.
+func compareDefaults(t *testing.T, inHelp, inPage map[string]string) {
+	t.Helper()
+	for name, text := range inHelp {
+		match := helpDefault.FindStringSubmatch(text)
+		if match == nil {
+			continue
+		}
+		body := space.ReplaceAllString(macro.ReplaceAllString(inPage[name], ""), " ")
+		if !strings.Contains(body, "Default: "+match[1]) {
+			t.Errorf("%s: --help has the default %q, the page says %q", name, match[1], body)
+		}
+	}
+}
+
+// TestEveryCommandHasItsPart finds commands that were added to ktsn and not to its page.
+func TestEveryCommandHasItsPart(t *testing.T) {
+	for _, command := range commands(t) {
+		section(t, "ktsn.1", ".Ss ktsn "+command)
+	}
+}
+
+// commands returns those of ktsn that have none of their own, such as "status" and "schedule set".
+func commands(t *testing.T, group ...string) []string {
+	t.Helper()
+	_, list, found := strings.Cut(help(t, "ktsn", group...), "Available Commands:\n")
+	if !found {
+		return []string{strings.Join(group, " ")}
+	}
+	list, _, _ = strings.Cut(list, "\n\n")
+	var all []string
+	for line := range strings.Lines(list) {
+		if command := strings.Fields(line)[0]; command != "help" {
+			all = append(all, commands(t, append(slices.Clone(group), command)...)...)
+		}
+	}
+	return all
+}
+
+func TestPagesAreWellFormed(t *testing.T) {
+	mandoc, err := exec.LookPath("mandoc")
+	if err != nil {
+		testenv.Missing(t, "mandoc is missing; install Debian's package mandoc")
+	}
+	pages, err := filepath.Glob(filepath.Join(folder, "*.[1-8]"))
+	if err != nil || len(pages) < 4 {
+		t.Fatalf("pages are %q, %v", pages, err)
+	}
+	for _, page := range pages {
+		if said, err := exec.Command(mandoc, "-T", "lint", "-W", "warning", page).CombinedOutput(); err != nil || len(said) > 0 {
+			t.Errorf("%v\n%s", err, said)
+		}
+	}
+}

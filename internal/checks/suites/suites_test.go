@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suites
+
+import (
+	"go/ast"
+	"go/build/constraint"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../../.."
+
+// suite is a line of scripts/suites.
+type suite struct {
+	name, target, module, tag string
+	run                       *regexp.Regexp
+	packages                  []string
+}
+
+// suites reads scripts/suites.
+func suites(t *testing.T) []suite {
+	t.Helper()
+	var all []suite
+	for line := range strings.Lines(read(t, "scripts/suites")) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] == "#" {
+			continue
+		}
+		if len(fields) < 6 {
+			t.Fatalf("scripts/suites: %q has %d columns, want 6 or more", line, len(fields))
+		}
+		one := suite{name: fields[0], target: fields[1], module: fields[2], packages: fields[5:]}
+		if fields[3] != "-" {
+			one.tag = fields[3]
+		}
+		if fields[4] != "-" {
+			one.run = regexp.MustCompile(fields[4])
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// testFile is a file with tests of Go: its folder, the tag that it needs, and its tests.
+type testFile struct {
+	name, dir, tag string
+	tests          []string
+}
+
+// made are folders of what was built, and such as Go does not look into.
+var made = regexp.MustCompile(`^(\..*|build|build-.*|bin|out|testdata)$`)
+
+// testFiles finds those of all modules.
+func testFiles(t *testing.T) []testFile {
+	t.Helper()
+	var all []testFile
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		base := entry.Name()
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != root && made.MatchString(base):
+			return fs.SkipDir
+		case !entry.IsDir() && strings.HasSuffix(base, "_test.go"):
+			all = append(all, testFileOf(t, name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func testFileOf(t *testing.T, name string) testFile {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	within, err := filepath.Rel(root, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := testFile{name: within, dir: path.Dir(filepath.ToSlash(within)), tag: tagOf(t, parsed)}
+	for _, declaration := range parsed.Decls {
+		if function, ok := declaration.(*ast.FuncDecl); ok && strings.HasPrefix(function.Name.Name, "Test") && function.Name.Name != "TestMain" {
+			file.tests = append(file.tests, function.Name.Name)
+		}
+	}
+	return file
+}
+
+// tagOf is the one tag that a file of tests may need; "" for none.
+func tagOf(t *testing.T, file *ast.File) string {
+	t.Helper()
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			if comment.Pos() > file.Package || !constraint.IsGoBuild(comment.Text) {
+				continue
+			}
+			expression, err := constraint.Parse(comment.Text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tag, ok := expression.(*constraint.TagExpr)
+			if !ok {
+				t.Fatalf("%s: tests need one tag or none, and not %s", file.Name, expression)
+			}
+			return tag.Tag
+		}
+	}
+	return ""
+}
+
+// has tells whether a package of the suite is in that folder.
+func (s *suite) has(dir string) bool {
+	for _, pattern := range s.packages {
+		from := path.Join(s.module, strings.TrimSuffix(pattern, "/..."))
+		below := strings.HasPrefix(dir, from+"/") || from == "."
+		if dir == from || strings.HasSuffix(pattern, "/...") && below {
+			return true
+		}
+	}
+	return false
+}
+
+// runs tells whether the suite runs a test of the file.
+func (s *suite) runs(file testFile, test string) bool {
+	return s.has(file.dir) && (file.tag == "" || file.tag == s.tag) && (s.run == nil || s.run.MatchString(test))
+}
+
+// mandatory are the targets that CI is.
+func mandatory(s suite) bool { return s.target == "test" || s.target == "e2e" }
+
+func TestEachTestIsRunByATarget(t *testing.T) {
+	all := suites(t)
+	files := testFiles(t)
+	if len(files) < 100 {
+		t.Fatalf("only %d files with tests are found", len(files))
+	}
+	for _, file := range files {
+		for _, test := range file.tests {
+			if !slices.ContainsFunc(all, func(s suite) bool { return s.runs(file, test) && (file.tag != "" || mandatory(s)) }) {
+				t.Errorf("%s: %s is in no suite of scripts/suites that CI, or for a tag another target, runs", file.name, test)
+			}
+		}
+	}
+}
+
+func TestEachSuiteHasTests(t *testing.T) {
+	files := testFiles(t)
+	for _, s := range suites(t) {
+		for _, pattern := range s.packages {
+			one := suite{module: s.module, packages: []string{pattern}}
+			if !slices.ContainsFunc(files, func(file testFile) bool { return one.has(file.dir) }) {
+				t.Errorf("suite %s: there are no tests in %s", s.name, pattern)
+			}
+		}
+		if s.run == nil || s.run.String() == "^$" { // the benchmarks'
+			continue
+		}
+		if !slices.ContainsFunc(files, func(file testFile) bool {
+			return slices.ContainsFunc(file.tests, func(test string) bool { return s.runs(file, test) })
+		}) {
+			t.Errorf("suite %s: no test is named %s", s.name, s.run)
+		}
+	}
+}
+
+// script is what a target runs its tests with.
+func script(t *testing.T, target string) string {
+	t.Helper()
+	if target == "bench" {
+		return read(t, "Makefile")
+	}
+	return read(t, "scripts/"+target+".sh")
+}
+
+// TestEachSuiteIsRun looks for its name where the scripts take suites by name: run_go, start_go, or suite.sh itself.
+func TestEachSuiteIsRun(t *testing.T) {
+	for _, s := range suites(t) {
+		if used := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|suite\.sh) ` + regexp.QuoteMeta(s.name) + `[ )]`); !used.MatchString(script(t, s.target)) {
+			t.Errorf("nothing runs suite %s in `make %s`", s.name, s.target)
+		}
+	}
+}
+
+// TestNoTargetTakesPackagesFromElsewhere keeps the list the only one.
+func TestNoTargetTakesPackagesFromElsewhere(t *testing.T) {
+	other := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|\bgo\.sh test|\$\(GO\) test) .*\s\./(api|cmd|internal|test|e2e|\.\.\.)`)
+	for _, name := range []string{"Makefile", "scripts/test.sh", "scripts/e2e.sh", "scripts/chaos.sh", "scripts/conformance.sh", "scripts/sanitize.sh"} {
+		if line := other.FindString(read(t, name)); line != "" {
+			t.Errorf("%s names packages of its own: %s", name, strings.TrimSpace(line))
+		}
+	}
+}
+
+func TestEachTestOfCIsKnownToMeson(t *testing.T) {
+	for folder, prefix := range map[string]string{"datapath/tests/unit": "test_", "datapath/tests/fuzz": "fuzz_"} {
+		listed := read(t, folder+"/meson.build")
+		found, err := filepath.Glob(filepath.Join(root, folder, prefix+"*.c"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("there are no tests in %s: %v", folder, err)
+		}
+		for _, file := range found {
+			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), prefix), ".c")
+			if !strings.Contains(listed, "'"+name+"'") {
+				t.Errorf("%s/meson.build does not know %s", folder, filepath.Base(file))
+			}
+		}
+	}
+	if line := regexp.MustCompile(`(?m)^.*meson test .*$`).FindString(read(t, "scripts/test.sh")); line == "" || strings.Contains(line, "suite") {
+		t.Errorf("scripts/test.sh does not run all of meson's tests: %q", line)
+	}
+}
+
+// upwards are a folder and those above it.
+func upwards(dir string) []string {
+	all := []string{dir}
+	for dir = path.Dir(dir); dir != "."; dir = path.Dir(dir) {
+		all = append(all, dir)
+	}
+	return all
+}
+
+// TestReadmeSaysWhatEachTargetRuns looks for a row of the table with the target and the packages of its suites.
+func TestReadmeSaysWhatEachTargetRuns(t *testing.T) {
+	readme := read(t, "README.md")
+	for _, s := range suites(t) {
+		for _, pattern := range s.packages {
+			folder := path.Join(s.module, strings.TrimSuffix(pattern, "/..."))
+			row := regexp.MustCompile("(?m)^\\| `make " + s.target + "` \\|.*\\|$").FindString(readme)
+			if !slices.ContainsFunc(upwards(folder), func(dir string) bool { return strings.Contains(row, "`"+dir+"`") }) {
+				t.Errorf("the table of README.md has no row of `make %s` with `%s`", s.target, folder)
+			}
+		}
+	}
+}

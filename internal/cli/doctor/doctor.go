@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// Level says how bad it is.
+type Level string
+
+// Levels.
+const (
+	OK   Level = "ok"
+	Note Level = "note" // may be as it should be
+	Bad  Level = "bad"  // timed traffic does not work
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Level Level  `json:"level"`
+	About string `json:"about"`
+	Text  string `json:"text"`
+	// Mend is what to do; empty where nothing is to be done.
+	Mend string `json:"mend,omitempty"`
+}
+
+// State is what `ktsn status -o json` says of a ktsnd.
+type State struct {
+	Status    *control.Status            `json:"status"`
+	Endpoints []control.AttachedEndpoint `json:"endpoints"`
+	Pods      []control.Pod              `json:"pods"`
+	Flows     []control.Flow             `json:"flows"`
+}
+
+// Doctor looks.
+type Doctor struct {
+	Cluster *clusterreader.Cluster
+	// AskKtsnd asks the ktsnd of a node.
+	AskKtsnd func(ctx context.Context, node string) (*State, error)
+	// AskUnseen asks what the interfaces of a node's pods did not let out.
+	AskUnseen func(ctx context.Context, node string) ([]unseen.At, error)
+
+	found []Finding
+}
+
+// New looks into a cluster.
+func New(c *clusterreader.Cluster) *Doctor {
+	return &Doctor{
+		Cluster: c,
+		AskKtsnd: func(ctx context.Context, node string) (*State, error) {
+			state := &State{}
+			return state, ask(ctx, c, node, state, "status")
+		},
+		AskUnseen: func(ctx context.Context, node string) (all []unseen.At, err error) {
+			err = ask(ctx, c, node, &all, "node", "unseen")
+			return all, err
+		},
+	}
+}
+
+// ask runs ktsn beside a node's ktsnd and reads what it says.
+func ask(ctx context.Context, c *clusterreader.Cluster, node string, into any, command ...string) error {
+	var said bytes.Buffer
+	if err := c.Ktsn(ctx, node, &said, append(command, "--output", "json")...); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(said.Bytes(), into); err != nil {
+		return fmt.Errorf("read what ktsnd on node %s says of itself: %w", node, err)
+	}
+	return nil
+}
+
+func (d *Doctor) say(level Level, about, mend, text string, arguments ...any) {
+	if len(arguments) > 0 {
+		text = fmt.Sprintf(text, arguments...)
+	}
+	text = strings.TrimSpace(strings.Map(printable, text))
+	d.found = append(d.found, Finding{Level: level, About: about, Text: text, Mend: mend})
+}
+
+// printable keeps a finding on one line, and a terminal from what the pod's owner wrote into annotations and messages.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return ' '
+}
+
+func (d *Doctor) ok(about, text string, arguments ...any) { d.say(OK, about, "", text, arguments...) }
+
+// unseen says what could not be looked at, which is no fault of what is looked at.
+func (d *Doctor) unseen(about string, err error) {
+	mend := ""
+	if apierrors.IsForbidden(err) {
+		mend = "ask with more rights"
+	}
+	d.say(Note, about, mend, "could not be looked at: %s", oneLine(err))
+}
+
+// take ends a look.
+func (d *Doctor) take() []Finding {
+	found := d.found
+	d.found = nil
+	return found
+}
+
+// Faults counts what is bad.
+func Faults(found []Finding) (count int) {
+	for _, finding := range found {
+		if finding.Level == Bad {
+			count++
+		}
+	}
+	return count
+}
+
+func oneLine(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}

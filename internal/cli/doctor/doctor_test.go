@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// world is a cluster in which all is well; tests spoil it.
+type world struct {
+	pod      corev1.Pod
+	nodePod  corev1.Pod
+	operator corev1.Pod
+	node     corev1.Node
+	network  v1alpha1.TSNNetwork
+	driver   string
+	attached bool
+	trust    string
+	ktsnd    State
+	errKtsnd error
+	unseen   []unseen.At
+	events   []corev1.Event
+}
+
+func well() *world {
+	running := []corev1.ContainerStatus{{Name: "app", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	ready := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	yes := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}}
+	w := &world{driver: v1alpha1.CSIDriver, attached: true, trust: "Q0E="}
+	w.pod = corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "app", Namespace: "default", UID: "u1", Labels: map[string]string{v1alpha1.PodLabel: "true"},
+			Annotations: map[string]string{v1alpha1.NetworkAnnotation: "tsn", attachedTo: "tsn@tsn0",
+				attachedStatus: `[{"name":"default/tsn","interface":"tsn0","ips":["10.42.0.2"]}]`}},
+		Spec: corev1.PodSpec{NodeName: "a", Volumes: []corev1.Volume{{Name: "ktsn", VolumeSource: corev1.VolumeSource{
+			CSI: &corev1.CSIVolumeSource{Driver: v1alpha1.CSIDriver}}}}},
+		Status: corev1.PodStatus{ContainerStatuses: running},
+	}
+	of := func(component string) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: component, Namespace: clusterreader.DefaultSystem, Labels: map[string]string{
+				"app.kubernetes.io/name": "kubernetsn", "app.kubernetes.io/component": component}},
+			Spec:   corev1.PodSpec{NodeName: "a"},
+			Status: corev1.PodStatus{ContainerStatuses: slices.Clone(running), Conditions: ready},
+		}
+	}
+	w.nodePod, w.operator = of("node"), of("operator")
+	w.node = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: "true"}},
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KernelVersion: "6.1.0-13-amd64"}}}
+	w.network = v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}, Status: v1alpha1.TSNNetworkStatus{
+		Conditions: slices.Clone(yes), NodesReady: "1/1",
+		Nodes: []v1alpha1.NodeStatus{{Name: "a", IPv4: "10.42.0.0/24", Uplink: "eth0", LinkSpeed: "1Gbit", Conditions: slices.Clone(yes)}}}}
+	w.ktsnd = State{Status: &control.Status{Scheduler: "SCHED_FIFO", Clock: control.Clock{Synchronized: true}},
+		Pods:  []control.Pod{{Identity: "u1", Path: "/run/x", Endpoints: 1, Processes: 1, Sockets: 1}},
+		Flows: []control.Flow{{Identity: "u1", Sent: 5}}}
+	w.unseen = []unseen.At{{Identity: "u1", Interface: "tsn0", Count: unseen.Count{Guarded: true}}, {Identity: "u2", Interface: "tsn0", Failure: "of another"}}
+	return w
+}
+
+// doctor is one that looks at this world.
+func (w *world) doctor(t *testing.T) *Doctor {
+	t.Helper()
+	lists := map[schema.GroupVersionResource]string{clusterreader.Pods: "PodList", clusterreader.Nodes: "NodeList", clusterreader.Namespaces: "NamespaceList",
+		clusterreader.Events: "EventList", clusterreader.CSINodes: "CSINodeList", clusterreader.Networks: "TSNNetworkList",
+		clusterreader.Attachments: "NetworkAttachmentDefinitionList", clusterreader.Webhooks: "MutatingWebhookConfigurationList"}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
+	add := func(resource schema.GroupVersionResource, kind string, object any) {
+		t.Helper()
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := &unstructured.Unstructured{Object: fields}
+		made.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
+		if err := client.Tracker().Create(resource, made, made.GetNamespace()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pod := range []*corev1.Pod{&w.pod, &w.nodePod, &w.operator} {
+		if pod.Name != "" {
+			add(clusterreader.Pods, "Pod", pod)
+		}
+	}
+	add(clusterreader.Nodes, "Node", &w.node)
+	add(clusterreader.Namespaces, "Namespace", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	if w.network.Name != "" {
+		add(clusterreader.Networks, "TSNNetwork", &w.network)
+	}
+	add(clusterreader.CSINodes, "CSINode", &map[string]any{"metadata": map[string]any{"name": "a"},
+		"spec": map[string]any{"drivers": []any{map[string]any{"name": w.driver}}}})
+	if w.attached {
+		add(clusterreader.Attachments, "NetworkAttachmentDefinition", &map[string]any{"metadata": map[string]any{"name": "tsn", "namespace": "default"}})
+	}
+	for i := range w.events {
+		add(clusterreader.Events, "Event", &w.events[i])
+	}
+	add(clusterreader.Webhooks, "MutatingWebhookConfiguration", &map[string]any{"metadata": map[string]any{"name": "kubernetsn"},
+		"webhooks": []any{map[string]any{"clientConfig": map[string]any{"caBundle": w.trust}}}})
+	return &Doctor{Cluster: &clusterreader.Cluster{Client: client, System: clusterreader.DefaultSystem},
+		AskKtsnd:  func(context.Context, string) (*State, error) { return &w.ktsnd, w.errKtsnd },
+		AskUnseen: func(context.Context, string) ([]unseen.At, error) { return w.unseen, w.errKtsnd }}
+}
+
+// look has the doctor look at the pod, the node and the cluster.
+func (w *world) look(t *testing.T, where string) []Finding {
+	t.Helper()
+	d := w.doctor(t)
+	var found []Finding
+	var err error
+	switch where {
+	case "pod":
+		found, err = d.Pod(t.Context(), "default", "app")
+	case "node":
+		found, err = d.Node(t.Context(), "a")
+	default:
+		found, err = d.Whole(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestWhereAllIsWellNothingIsComplainedOf(t *testing.T) {
+	for _, where := range []string{"pod", "node", "cluster"} {
+		found := well().look(t, where)
+		for _, finding := range found {
+			if finding.Level != OK {
+				t.Errorf("%s: %+v", where, finding)
+			}
+		}
+		if len(found) < 3 {
+			t.Errorf("%s: little was looked at: %+v", where, found)
+		}
+	}
+}
+
+func TestAPodIsFoundByItsUID(t *testing.T) {
+	const uid = "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
+	w := well()
+	w.pod.UID, w.ktsnd.Pods[0].Identity, w.ktsnd.Flows[0].Identity = uid, uid, uid
+	d := w.doctor(t)
+	found, err := d.Pod(t.Context(), "elsewhere", uid)
+	if err != nil || Faults(found) > 0 || len(found) < 3 {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	for name, want := range map[string]string{"11111111-2222-3333-4444-555555555555": "no pod has the UID", "app": "look at pod elsewhere/app: "} {
+		if _, err := d.Pod(t.Context(), "elsewhere", name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
+	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+	for name, test := range map[string]struct {
+		where    string
+		spoil    func(w *world)
+		level    Level
+		sentence string
+	}{
+		"no annotation":       {"pod", func(w *world) { delete(w.pod.Annotations, v1alpha1.NetworkAnnotation) }, Bad, "has no annotation kubernetsn.io/network"},
+		"a spoilt annotation": {"pod", func(w *world) { w.pod.Annotations[v1alpha1.NetworkAnnotation] = "A" }, Bad, `"A" is no name`},
+		"an unknown network":  {"pod", func(w *world) { w.network.Name = "" }, Bad, "there is no TSNNetwork tsn"},
+		"another namespace": {"pod", func(w *world) {
+			w.network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"x": "y"}}
+		}, Bad, "pods of namespace default may not be on it"},
+		"made before":            {"pod", func(w *world) { w.pod.Spec.Volumes = nil; w.pod.Labels = nil }, Bad, "lacks the label kubernetsn.io/on-network, the volume of csi.kubernetsn.io"},
+		"no attachment":          {"pod", func(w *world) { w.attached = false }, Bad, "there is no NetworkAttachmentDefinition tsn in namespace default"},
+		"no node":                {"pod", func(w *world) { w.pod.Spec.NodeName = "" }, Note, "has not looked at the pod yet"},
+		"no interface":           {"pod", func(w *world) { delete(w.pod.Annotations, attachedStatus) }, Bad, "the pod has no networks yet"},
+		"another's interface":    {"pod", func(w *world) { w.pod.Annotations[attachedStatus] = `[{"name":"cbr0"}]` }, Bad, "attached without network tsn"},
+		"a container that waits": {"pod", func(w *world) { w.pod.Status.ContainerStatuses[0].State = waiting }, Bad, "ImagePullBackOff"},
+		"unknown to ktsnd":       {"pod", func(w *world) { w.ktsnd.Pods = nil }, Bad, "does not know the pod"},
+		"no socket":              {"pod", func(w *world) { w.ktsnd.Pods[0].Path = "" }, Bad, "has no socket of ktsnd"},
+		"no endpoint":            {"pod", func(w *world) { w.ktsnd.Pods[0].Endpoints = 0 }, Bad, "knows no interface of the pod"},
+		"nobody who asked":       {"pod", func(w *world) { w.ktsnd.Pods[0].Processes = 0 }, Note, "no process of the pod has asked for transmit times"},
+		"late messages":          {"pod", func(w *world) { w.ktsnd.Flows[0].Late = 3 }, Note, "5 left, 3 of them late"},
+		"a program past the library": {"pod", func(w *world) {
+			w.unseen[0].Datagrams, w.unseen[0].Programs = 7, []unseen.Program{{Name: "a\x1bb", Datagrams: 5, PID: 12}}
+		}, Bad, `7 messages with a transmit time passed it by and were not let out, because they would have left early; they were sent by program "a\x1bb" (5, process 12 of the node)`},
+		"one that nobody can name": {"pod", func(w *world) { w.unseen[0].Datagrams = 1 }, Bad, "sent by a program that could not be told"},
+		"a missing filter":         {"pod", func(w *world) { w.unseen[0].Guarded = false }, Bad, "the interface has no filter"},
+		"no filter, as asked for": {"pod", func(w *world) {
+			w.unseen[0].Guarded, w.pod.Annotations[v1alpha1.UnseenAnnotation] = false, "pass"
+		}, Note, "because the annotation kubernetsn.io/unseen says so"},
+		"a filter that cannot be read": {"pod", func(w *world) { w.unseen[0].Failure = "no permission" }, Note, "could not be looked at: no permission"},
+		"a silent ktsnd":               {"pod", func(w *world) { w.errKtsnd = errors.New("no answer") }, Note, "could not be looked at: no answer"},
+		"an unlabelled node":           {"pod", func(w *world) { w.node.Labels = nil }, Bad, "lacks the label kubernetsn.io/active"},
+		"an idle node":                 {"node", func(w *world) { w.node.Labels = nil }, Note, "no pod on a network is there"},
+		"no ktsnd":                     {"node", func(w *world) { w.nodePod.Name = "" }, Bad, "no pod of the DaemonSet ktsn-node is on node a"},
+		"ktsnd's image":                {"node", func(w *world) { w.nodePod.Status.ContainerStatuses[0].State = waiting }, Bad, "container app of pod node waits: ImagePullBackOff"},
+		"no driver":                    {"node", func(w *world) { w.driver = "other" }, Bad, "does not know the driver csi.kubernetsn.io"},
+		"an old kernel":                {"node", func(w *world) { w.node.Status.NodeInfo.KernelVersion = "5.10.0-8-amd64" }, Bad, "has kernel 5.10.0-8-amd64"},
+		"an agent's complaint": {"node", func(w *world) {
+			w.network.Status.Nodes[0].Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonUplinkMissing, Message: "eno9"}
+		}, Bad, "UplinkMissing: eno9"},
+		"a refused schedule": {"node", func(w *world) {
+			w.network.Status.Nodes[0].Conditions = append(w.network.Status.Nodes[0].Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionFalse, Reason: "Refused", Message: "too long"})
+		}, Bad, "the schedule is not in force: Refused: too long"},
+		"a held up ktsnd":   {"node", func(w *world) { w.ktsnd.Status.Counters.LateWakeup = 2 }, Note, "2 were late because ktsnd was"},
+		"no priority":       {"node", func(w *world) { w.ktsnd.Status.Scheduler = "SCHED_OTHER" }, Note, "no real-time priority"},
+		"a free clock":      {"node", func(w *world) { w.ktsnd.Status.Clock.Synchronized = false }, Note, "nobody disciplines the node's clock"},
+		"no operator":       {"cluster", func(w *world) { w.operator.Name = "" }, Bad, "no ktsn-operator is in namespace kubernetsn-system"},
+		"an idle operator":  {"cluster", func(w *world) { w.operator.Status.Conditions = nil }, Bad, "none of 1 is ready"},
+		"an untrusted hook": {"cluster", func(w *world) { w.trust = "" }, Bad, "does not know by what to trust it"},
+		"no networks":       {"cluster", func(w *world) { w.network.Name = "" }, Note, "there is no TSNNetwork yet"},
+		"a blocked network": {"cluster", func(w *world) {
+			w.network.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonRangeUsedUp, Message: "no addresses"}
+		}, Bad, "RangeUsedUp: no addresses"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := well()
+			test.spoil(w)
+			found := w.look(t, test.where)
+			at := slices.IndexFunc(found, func(f Finding) bool { return f.Level == test.level && strings.Contains(f.Text, test.sentence) })
+			if at < 0 {
+				t.Errorf("found %+v, want %s: %s", found, test.level, test.sentence)
+			}
+		})
+	}
+}
+
+func TestAPodsOwnerWritesNothingToTheTerminal(t *testing.T) {
+	w := well()
+	w.pod.Annotations[attachedStatus] = `[{"name":"default/tsn","interface":"\u001b]0;x\u0007\u001b[2J\nok  network  \u202ehas","ips":[]}]`
+	w.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "a\tb\r\nc"}}
+	found, err := w.doctor(t).Pod(t.Context(), "default", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, finding := range found {
+		if strings.ContainsAny(finding.Text, "\x1b\a\t\r\n\u202e") {
+			t.Errorf("%s: %q", finding.About, finding.Text)
+		}
+	}
+}
+
+func TestEventsThatAPodGotOverAreNotShown(t *testing.T) {
+	at := func(minute int) metav1.Time { return metav1.Date(2026, 11, 21, 12, minute, 0, 0, time.UTC) }
+	w := well()
+	for name, minute := range map[string]int{"Before": 1, "After": 3} {
+		w.events = append(w.events, corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Type: corev1.EventTypeWarning,
+			Reason: name, LastTimestamp: at(minute)})
+	}
+	reasons := func() string {
+		var all []string
+		for _, finding := range w.look(t, "pod") {
+			if finding.About == "Event" {
+				all = append(all, finding.Text)
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	if got := reasons(); got != "Before: After:" {
+		t.Errorf("of a pod that is not ready: %q", got)
+	}
+	w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at(2)}}
+	if got := reasons(); got != "After:" {
+		t.Errorf("of one that became ready in between: %q", got)
+	}
+}

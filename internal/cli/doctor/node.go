@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+type controlPod = control.Pod
+
+// csiNode is what of a storage.k8s.io CSINode counts.
+type csiNode struct {
+	Spec struct {
+		Drivers []struct {
+			Name string `json:"name"`
+		} `json:"drivers"`
+	} `json:"spec"`
+}
+
+// Node looks at a node and its parts of networks.
+func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
+	var node corev1.Node
+	if err := d.Cluster.Get(ctx, clusterreader.Nodes, "", name, &node); err != nil {
+		return nil, fmt.Errorf("look at node %s: %s", name, oneLine(err))
+	}
+	if node.Labels[v1alpha1.NodeLabel] == "" {
+		d.say(Note, "node "+name, "place a pod with the annotation "+v1alpha1.NetworkAnnotation+" there, and ktsnd comes",
+			"no pod on a network is there, and so neither ktsnd nor its agent")
+		return d.take(), nil
+	}
+	d.node(ctx, name)
+	networks, err := clusterreader.List[v1alpha1.TSNNetwork](ctx, d.Cluster, clusterreader.Networks, "", "", "")
+	if err != nil {
+		d.unseen("networks", err)
+	}
+	for i := range networks {
+		if slices.ContainsFunc(networks[i].Status.Nodes, func(part v1alpha1.NodeStatus) bool { return part.Name == name }) {
+			d.networkOnNode(&networks[i], name)
+		}
+	}
+	d.ktsndOnNode(ctx, name)
+	return d.take(), nil
+}
+
+// node looks at what a pod needs of its node.
+func (d *Doctor) node(ctx context.Context, name string) {
+	about := "node " + name
+	var node corev1.Node
+	if err := d.Cluster.Get(ctx, clusterreader.Nodes, "", name, &node); err != nil {
+		d.unseen(about, err)
+		return
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			d.say(Bad, about, "kubelet on the node says why", "is not ready: %s", condition.Message)
+		}
+	}
+	if old(node.Status.NodeInfo.KernelVersion) {
+		d.say(Bad, about, "use a kernel from 5.14 on", "has kernel %s, by which ktsnd cannot tell pods apart", node.Status.NodeInfo.KernelVersion)
+	}
+	if node.Labels[v1alpha1.NodeLabel] == "" {
+		d.say(Bad, about, "`ktsn doctor` without a name looks at the operator, which gives it", "lacks the label %s, by which ktsnd comes",
+			v1alpha1.NodeLabel)
+		return
+	}
+	d.nodePod(ctx, name)
+	d.driver(ctx, name)
+}
+
+// old tells whether a kernel lacks SO_NETNS_COOKIE.
+func old(version string) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	major, err := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	return err == nil && err2 == nil && (major < 5 || major == 5 && minor < 14)
+}
+
+// nodePod looks at ktsnd and agent.
+func (d *Doctor) nodePod(ctx context.Context, node string) {
+	about := "ktsnd and agent"
+	pod, err := d.Cluster.NodePod(ctx, node)
+	switch {
+	case err != nil:
+		d.unseen(about, err)
+		return
+	case pod == nil:
+		d.say(Bad, about, "`kubectl -n "+d.Cluster.System+" describe daemonset ktsn-node` says why", "no pod of the DaemonSet ktsn-node is on node %s", node)
+		return
+	}
+	whole := true
+	for _, status := range pod.Status.ContainerStatuses {
+		logs := fmt.Sprintf("`kubectl -n %s logs %s -c %s` says why", pod.Namespace, pod.Name, status.Name)
+		switch {
+		case status.State.Waiting != nil:
+			d.say(Bad, about, logs, "container %s of pod %s waits: %s %s", status.Name, pod.Name, status.State.Waiting.Reason, status.State.Waiting.Message)
+			whole = false
+		case !status.Ready:
+			d.say(Bad, about, logs, "container %s of pod %s is not ready", status.Name, pod.Name)
+			whole = false
+		}
+	}
+	if whole {
+		d.ok(about, "run in pod %s/%s", pod.Namespace, pod.Name)
+	}
+}
+
+// driver looks whether kubelet knows the driver of the pods' volumes.
+func (d *Doctor) driver(ctx context.Context, node string) {
+	const about = "volumes"
+	var known csiNode
+	err := d.Cluster.Get(ctx, clusterreader.CSINodes, "", node, &known)
+	if err != nil && !apierrors.IsNotFound(err) {
+		d.unseen(about, err)
+		return
+	}
+	for _, driver := range known.Spec.Drivers {
+		if driver.Name == v1alpha1.CSIDriver {
+			d.ok(about, "kubelet knows the driver %s", v1alpha1.CSIDriver)
+			return
+		}
+	}
+	d.say(Bad, about, "the agent registers it: see that it is ready, and that kubeletDir of the chart is kubelet's folder",
+		"kubelet on node %s does not know the driver %s", node, v1alpha1.CSIDriver)
+}
+
+// networkOnNode says what the node's agent says of a network.
+func (d *Doctor) networkOnNode(network *v1alpha1.TSNNetwork, node string) {
+	about := fmt.Sprintf("network %s on node %s", network.Name, node)
+	at := slices.IndexFunc(network.Status.Nodes, func(part v1alpha1.NodeStatus) bool { return part.Name == node })
+	if at < 0 {
+		d.say(Bad, about, "the network's conditions say why: `kubectl describe tsnnetwork "+network.Name+"`", "the node has no part of the addresses")
+		return
+	}
+	part := &network.Status.Nodes[at]
+	ready := meta.FindStatusCondition(part.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil:
+		d.say(Bad, about, "see that ktsnd and agent run there", "the node's agent has said nothing yet")
+	case ready.Status != metav1.ConditionTrue:
+		d.say(Bad, about, "", "%s: %s", ready.Reason, ready.Message)
+	default:
+		d.ok(about, "has %s, by %s at %s", strings.TrimSuffix(part.IPv4+", "+part.IPv6, ", "), part.Uplink, part.LinkSpeed)
+	}
+	gates := meta.FindStatusCondition(part.Conditions, v1alpha1.ConditionScheduleOperational)
+	switch {
+	case gates == nil:
+	case gates.Status == metav1.ConditionTrue:
+		d.ok(about, "the schedule is in force")
+	case gates.Status == metav1.ConditionFalse:
+		d.say(Bad, about, "correct the schedule, or the link", "the schedule is not in force: %s: %s", gates.Reason, gates.Message)
+	default:
+		d.say(Note, about, "", "the schedule is not in force yet: %s", gates.Message)
+	}
+}
+
+// ktsndOnNode says what of the machine keeps ktsnd from being punctual.
+func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
+	const about = "punctuality"
+	state, err := d.AskKtsnd(ctx, node)
+	if err != nil {
+		d.unseen(about, err)
+		return
+	}
+	status := state.Status
+	if status.Scheduler != "SCHED_FIFO" {
+		d.say(Note, about, "where its log says `no real-time budget`, set ktsnd.cgroupV1=true of the chart; docs/install.md says more", "ktsnd has no real-time priority (%s): other programs may delay it", status.Scheduler)
+	}
+	if !status.Clock.Synchronized {
+		d.say(Note, about, "run ptp4l and phc2sys, or chrony, on all nodes", "nobody disciplines the node's clock: schedules of nodes drift apart")
+	}
+	counters := status.Counters
+	level, mend := OK, ""
+	if counters.LateWakeup > 0 {
+		level, mend = Note, "others take ktsnd's processor: ktsnd.exclusiveCore of the chart gives it one of its own"
+	}
+	d.say(level, about, mend, "of %d messages that left, %d were late because ktsnd was, and %d because they were handed over too late", counters.Sent,
+		counters.LateWakeup, counters.LateTaken)
+}

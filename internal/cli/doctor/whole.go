@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+)
+
+// webhook is what of a MutatingWebhookConfiguration counts.
+type webhook struct {
+	Webhooks []struct {
+		ClientConfig struct {
+			CABundle string `json:"caBundle"`
+		} `json:"clientConfig"`
+	} `json:"webhooks"`
+}
+
+// Whole looks at what a cluster needs before there are pods on networks.
+func (d *Doctor) Whole(ctx context.Context) ([]Finding, error) {
+	d.operator(ctx)
+	d.webhook(ctx)
+	d.multus(ctx)
+	networks, err := clusterreader.List[v1alpha1.TSNNetwork](ctx, d.Cluster, clusterreader.Networks, "", "", "")
+	switch {
+	case apierrors.IsNotFound(err):
+		d.say(Bad, "networks", "install the chart with operator.enabled", "the cluster knows no TSNNetworks")
+	case err != nil:
+		d.unseen("networks", err)
+	case len(networks) == 0:
+		d.say(Note, "networks", "make one; docs/networks.md has an example", "there is no TSNNetwork yet")
+	}
+	for i := range networks {
+		d.conditions("network "+networks[i].Name, &networks[i])
+	}
+	d.activeNodes(ctx)
+	return d.take(), nil
+}
+
+func (d *Doctor) operator(ctx context.Context) {
+	const about = "operator"
+	pods, err := clusterreader.List[corev1.Pod](ctx, d.Cluster, clusterreader.Pods, d.Cluster.System, clusterreader.OperatorPods, "")
+	if err != nil {
+		d.unseen(about, err)
+		return
+	}
+	ready := 0
+	for i := range pods {
+		if isReady(&pods[i]) {
+			ready++
+		}
+	}
+	mend := "`kubectl -n " + d.Cluster.System + " describe deployment ktsn-operator` says why"
+	switch {
+	case len(pods) == 0:
+		d.say(Bad, about, mend+"; with operator.enabled the chart has it", "no ktsn-operator is in namespace %s", d.Cluster.System)
+	case ready == 0:
+		d.say(Bad, about, mend, "none of %d is ready, and annotated pods are refused until one is", len(pods))
+	default:
+		d.ok(about, "%d of %d are ready", ready, len(pods))
+	}
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (d *Doctor) webhook(ctx context.Context) {
+	const about = "webhook"
+	var known webhook
+	err := d.Cluster.Get(ctx, clusterreader.Webhooks, "", "kubernetsn", &known)
+	switch {
+	case apierrors.IsNotFound(err):
+		d.say(Bad, about, "install the chart with operator.enabled", "the API server asks nobody about annotated pods, so that they are on no network")
+	case err != nil:
+		d.unseen(about, err)
+	case len(known.Webhooks) == 0 || known.Webhooks[0].ClientConfig.CABundle == "":
+		d.say(Bad, about, "the operator's log says why it could not write it", "the API server does not know by what to trust it")
+	default:
+		d.ok(about, "the API server knows it and its certificate")
+	}
+}
+
+func (d *Doctor) multus(ctx context.Context) {
+	const about = "Multus"
+	_, err := clusterreader.List[map[string]any](ctx, d.Cluster, clusterreader.Attachments, d.Cluster.System, "", "")
+	switch {
+	case apierrors.IsNotFound(err):
+		d.say(Bad, about, "install Multus", "the cluster knows no NetworkAttachmentDefinitions, by which pods get a second network")
+	case err != nil:
+		d.unseen(about, err)
+	default:
+		d.ok(about, "the cluster knows NetworkAttachmentDefinitions")
+	}
+}
+
+func (d *Doctor) activeNodes(ctx context.Context) {
+	nodes, err := clusterreader.List[corev1.Node](ctx, d.Cluster, clusterreader.Nodes, "", v1alpha1.NodeLabel, "")
+	if err != nil {
+		d.unseen("nodes", err)
+		return
+	}
+	for i := range nodes {
+		d.node(ctx, nodes[i].Name)
+	}
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+)
+
+// Main does what the command line says and returns the exit status.
+func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
+	return command.Exit("ktsn-operator", run(ctx, arguments, stdout, stderr), stderr)
+}
+
+func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
+	if len(arguments) > 0 && arguments[0] == "remove" {
+		return remove(ctx, arguments[1:], stdout)
+	}
+	options, err := Parse(arguments, stdout)
+	if err != nil {
+		return err
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w; the operator runs in a pod with a service account", err)
+	}
+	return Run(ctx, options, config, clockTAI, slog.New(slog.NewTextHandler(stderr, nil)))
+}
+
+// clockTAI is the time in nanoseconds by this node's clock, which is that of the others.
+func clockTAI() int64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_TAI, &now) // which each Linux has
+	return now.Nano()
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/kubernetsn/kubernetsn/internal/cluster/certificate"
+	podhook "github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
+)
+
+const (
+	shutdownTimeout = 5 * time.Second
+	// queriesPerSecond bounds what the operator asks of the API server; a client's own 20 are too few when many
+	// namespaces come at once.
+	queriesPerSecond = 50
+	burst            = 100
+)
+
+// Run serves the cluster until ctx ends.
+func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func() int64, log *slog.Logger) error {
+	logger := logr.FromSlogHandler(log.Handler())
+	ctrl.SetLogger(logger)
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := admissionv1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = queriesPerSecond, burst
+	live, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("prepare the work with the API server: %w", err)
+	}
+	if err := waitForServer(ctx, live, log); err != nil {
+		return err
+	}
+	certificates := newServer(options, live, log)
+	timeout := shutdownTimeout
+	m, err := ctrl.NewManager(config, manager.Options{
+		Scheme: scheme, Logger: logger,
+		LeaderElection: true, LeaderElectionID: "ktsn-operator", LeaderElectionNamespace: options.Namespace,
+		// It ends as soon as it is no leader any more.
+		LeaderElectionReleaseOnCancel: true,
+		HealthProbeBindAddress:        options.Health,
+		Metrics:                       server.Options{BindAddress: options.Metrics},
+		Cache:                         Cache(),
+		GracefulShutdownTimeout:       &timeout,
+		WebhookServer: webhook.NewServer(webhook.Options{Port: options.Port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.MinVersion = tls.VersionTLS13
+			c.GetCertificate = certificates.GetCertificate
+		}}}),
+	})
+	if err != nil {
+		return fmt.Errorf("prepare the work with the API server: %w", err)
+	}
+	if err := addAll(ctx, m, options, live, certificates, nowTAI, log); err != nil {
+		return err
+	}
+	return m.Start(ctx)
+}
+
+// askAgain is when to ask an API server again that does not answer.
+const askAgain = time.Second
+
+// waitForServer waits for an API server that is away, as when a cluster starts. To end instead would have kubelet wait ever
+// longer before it starts the operator again.
+func waitForServer(ctx context.Context, live client.Client, log *slog.Logger) error {
+	for {
+		_, err := live.RESTMapper().RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1")
+		if err == nil {
+			return nil
+		}
+		log.Warn("the API server does not answer", "error", err)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the API server: %w", err)
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+func newServer(options *Options, live client.Client, log *slog.Logger) *certificate.Server {
+	return &certificate.Server{Places: places(options), Client: live, Log: log}
+}
+
+func places(options *Options) certificate.Places {
+	name := options.CertificateName
+	if name == "" {
+		name = options.Service + "." + options.Namespace + ".svc"
+	}
+	return certificate.Places{
+		Secret: types.NamespacedName{Namespace: options.Namespace, Name: options.Secret}, Webhook: options.Webhook, Name: name,
+	}
+}
+
+func addAll(ctx context.Context, m manager.Manager, options *Options, live client.Client, certificates *certificate.Server,
+	nowTAI func() int64, log *slog.Logger) error {
+	if err := Add(ctx, m, options.Linger, nowTAI); err != nil {
+		return err
+	}
+	renewer := &certificate.Renewer{Places: places(options), Client: live, Now: time.Now, Log: log}
+	for _, runnable := range []manager.Runnable{certificates, renewer} {
+		if err := m.Add(runnable); err != nil {
+			return err
+		}
+	}
+	m.GetWebhookServer().Register(podhook.Path, &webhook.Admission{Handler: &podhook.Handler{Cached: m.GetClient(), Live: m.GetAPIReader()}})
+	if err := m.AddHealthzCheck("alive", healthz.Ping); err != nil {
+		return err
+	}
+	return m.AddReadyzCheck("webhook", m.GetWebhookServer().StartedChecker())
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+)
+
+// Options are those of the operator's command line.
+type Options struct {
+	// Namespace is the operator's own, with the Secret of its certificate and the lease of its leader.
+	Namespace string
+	// Service is that of the webhook, Secret that of its certificate, Webhook the MutatingWebhookConfiguration.
+	Service, Secret, Webhook string
+	// Port is the webhook's.
+	Port int
+	// Health and Metrics are addresses to listen on; Metrics may be "0".
+	Health, Metrics string
+	// Linger is for how long a node without pods keeps ktsnd and agent.
+	Linger time.Duration
+	// CertificateName is for tests, whose webhook has no Service: the name in the certificate.
+	CertificateName string
+}
+
+const help = `Usage: ktsn-operator --namespace NAME [OPTION]...
+       ktsn-operator remove [OPTION]...
+
+Does for a Kubernetes cluster what its TSNNetworks ask for: puts annotated pods on networks when they are made
+(a webhook), divides addresses among nodes, makes attachments for Multus, labels the nodes that need ktsnd and its
+agent, has all nodes begin with a schedule at one time, and says in each network's status what has become of it.
+Several may run: all answer the API server, one does the rest. The chart kubernetsn starts it. The other one removes all
+TSNNetworks; its --help lists its options.
+
+Options:
+`
+
+// Parse reads the options.
+func Parse(arguments []string, stdout io.Writer) (*Options, error) {
+	o := &Options{}
+	flags := flag.NewFlagSet("ktsn-operator", flag.ContinueOnError)
+	flags.StringVar(&o.Namespace, "namespace", "", "`NAME` of the operator's own namespace (required)")
+	flags.StringVar(&o.Service, "service", "ktsn-operator", "`NAME` of the webhook's Service")
+	flags.StringVar(&o.Secret, "secret", "ktsn-operator-certificate", "`NAME` of the Secret for the webhook's certificate, made where it is missing")
+	flags.StringVar(&o.Webhook, "webhook", "kubernetsn", "`NAME` of the MutatingWebhookConfiguration")
+	flags.IntVar(&o.Port, "port", 9443, "`PORT` of the webhook")
+	flags.StringVar(&o.Health, "health-address", ":8081", "`ADDRESS` of /healthz and /readyz")
+	flags.StringVar(&o.Metrics, "metrics-address", ":8080", "`ADDRESS` of /metrics, 0 for none")
+	flags.DurationVar(&o.Linger, "linger", time.Minute, "for how long a node keeps ktsnd and agent after its last pod on a network")
+	if err := command.Parse(flags, help, arguments, stdout); err != nil {
+		return nil, err
+	}
+	switch {
+	case o.Namespace == "":
+		return nil, fmt.Errorf("--namespace is missing; %w", command.ErrUsage)
+	case o.Linger < 0:
+		return nil, fmt.Errorf("--linger is %v; give 0 or more; %w", o.Linger, command.ErrUsage)
+	}
+	return o, nil
+}

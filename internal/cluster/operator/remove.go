@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
+)
+
+const aboutRemove = `Usage: ktsn-operator remove [OPTION]...
+
+Removes all TSNNetworks of the cluster, and waits until the operator has removed what belongs to them. Refuses while
+there are pods on them, and changes nothing then. Runs in a pod, before helm uninstalls the chart.
+
+Options:
+`
+
+// remove is the command of the chart's hook.
+func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("ktsn-operator remove", flag.ContinueOnError)
+	timeout := flags.Duration("timeout", time.Minute, "how long all of it may take")
+	if err := command.Parse(flags, aboutRemove, arguments, stdout); err != nil {
+		return err
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w; this command runs in a pod with a service account", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		return err
+	}
+	cluster, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+	defer cancel()
+	return Remove(ctx, cluster)
+}
+
+// Remove removes all networks, unless there are pods on them, and takes the operator's label off nodes that still linger
+// with it. The agents go with the label, when their kubelets do not need them any more.
+func Remove(ctx context.Context, cluster client.Client) error {
+	var names []string
+	err := retry.Until(ctx, askEvery, func() (err error) {
+		names, err = onNetworks(ctx, cluster)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("%d pods are on networks; remove them first, and what makes them: %s", len(names), strings.Join(some(names), ", "))
+	}
+	if err := retry.Until(ctx, askEvery, func() error { return deleteNetworks(ctx, cluster) }); err != nil {
+		return err
+	}
+	if err := retry.Until(ctx, askEvery, func() error { return areGone(ctx, cluster) }); err != nil {
+		return err
+	}
+	return retry.Until(ctx, askEvery, func() error { return unlabel(ctx, cluster) })
+}
+
+// askEvery is how often to look whether something has happened.
+const askEvery = 200 * time.Millisecond
+
+// onNetworks names the pods on networks.
+func onNetworks(ctx context.Context, cluster client.Client) ([]string, error) {
+	var pods corev1.PodList
+	if err := cluster.List(ctx, &pods, client.MatchingLabels{v1alpha1.PodLabel: v1alpha1.LabelValue}); err != nil {
+		return nil, fmt.Errorf("list the pods on networks: %w", err)
+	}
+	var names []string
+	for _, pod := range pods.Items {
+		names = append(names, pod.Namespace+"/"+pod.Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// networksLeft are none where an earlier attempt has removed their kind.
+func networksLeft(ctx context.Context, cluster client.Client) ([]v1alpha1.TSNNetwork, error) {
+	var networks v1alpha1.TSNNetworkList
+	if err := cluster.List(ctx, &networks); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("list the networks: %w", err)
+	}
+	return networks.Items, nil
+}
+
+func deleteNetworks(ctx context.Context, cluster client.Client) error {
+	networks, err := networksLeft(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	for i := range networks {
+		if err := client.IgnoreNotFound(cluster.Delete(ctx, &networks[i])); err != nil {
+			return fmt.Errorf("remove network %s: %w", networks[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// areGone says why the operator has not let the networks go.
+func areGone(ctx context.Context, cluster client.Client) error {
+	networks, err := networksLeft(ctx, cluster)
+	if err != nil || len(networks) == 0 {
+		return err
+	}
+	first := &networks[0]
+	// A pod may have been let in that was on its way when the networks were deleted.
+	if is := meta.FindStatusCondition(first.Status.Conditions, v1alpha1.ConditionReady); is != nil && is.Reason == v1alpha1.ReasonInUse {
+		return fmt.Errorf("network %s is still there: %s", first.Name, is.Message)
+	}
+	return fmt.Errorf("network %s is still there; does ktsn-operator run? It removes what belongs to the network", first.Name)
+}
+
+func unlabel(ctx context.Context, cluster client.Client) error {
+	var nodes corev1.NodeList
+	if err := cluster.List(ctx, &nodes, client.HasLabels{v1alpha1.NodeLabel}); err != nil {
+		return fmt.Errorf("list the nodes: %w", err)
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.NodeLabel)
+	for i := range nodes.Items {
+		err := cluster.Patch(ctx, &nodes.Items[i], client.RawPatch(types.MergePatchType, patch))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("take the label off node %s: %w", nodes.Items[i].Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// Path is where the API server asks.
+const Path = "/mutate-pod"
+
+// Handler answers the API server.
+type Handler struct {
+	// Cached answers at once, and may not know yet what Live does.
+	Cached, Live client.Reader
+}
+
+// refusal is for the pod's owner; other errors are the cluster's.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+// Handle answers one request.
+func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(request.Object.Raw, pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
+	}
+	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
+		return admission.Allowed("").WithWarnings(
+			"kubelet has started this pod from a file of its node, and nothing can be added to it: it is on no network")
+	}
+	value, named := pod.Annotations[v1alpha1.NetworkAnnotation]
+	if !named {
+		return admission.Allowed("") // the API server does not ask for these
+	}
+	before := pod.DeepCopy()
+	err := h.put(ctx, pod, request.Namespace, value)
+	var refused refusal
+	if errors.As(err, &refused) {
+		return admission.Denied(err.Error())
+	}
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.Patched("", patchOf(before, pod)...)
+}
+
+// put puts a pod on the networks that its annotation names.
+func (h *Handler) put(ctx context.Context, pod *corev1.Pod, namespace, value string) error {
+	networks, err := tsnnetwork.NetworksOf(value)
+	if err != nil {
+		return refusal{err}
+	}
+	for _, name := range networks {
+		if err := h.mayJoin(ctx, namespace, name); err != nil {
+			return err
+		}
+	}
+	if err := mutate(pod, namespace, networks); err != nil {
+		return refusal{err}
+	}
+	return nil
+}
+
+// mayJoin says why pods of a namespace may not be on a network.
+func (h *Handler) mayJoin(ctx context.Context, namespace, name string) error {
+	network := &v1alpha1.TSNNetwork{}
+	if err := h.get(ctx, name, network); apierrors.IsNotFound(err) {
+		return refusal{fmt.Errorf("annotation %s: there is no TSNNetwork %s; `kubectl get tsnnetworks` lists those that there are",
+			v1alpha1.NetworkAnnotation, name)}
+	} else if err != nil {
+		return fmt.Errorf("look for network %s: %w", name, err)
+	}
+	if network.DeletionTimestamp != nil {
+		return refusal{fmt.Errorf("TSNNetwork %s is being deleted, and takes no more pods", name)}
+	}
+	if network.Spec.NamespaceSelector == nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(network.Spec.NamespaceSelector)
+	if err != nil {
+		return refusal{fmt.Errorf("TSNNetwork %s: spec.namespaceSelector: %w; correct it", name, err)}
+	}
+	about := &corev1.Namespace{}
+	if err := h.get(ctx, namespace, about); err != nil {
+		return fmt.Errorf("look at namespace %s: %w", namespace, err)
+	}
+	if !selector.Matches(labels.Set(about.Labels)) {
+		return refusal{fmt.Errorf("pods of namespace %s may not be on TSNNetwork %s: its spec.namespaceSelector (%s) does not select the namespace",
+			namespace, name, metav1.FormatLabelSelector(network.Spec.NamespaceSelector))}
+	}
+	return nil
+}
+
+// get asks the API server itself for what the cache does not know: it may have been made a moment ago. What it returns is the
+// cache's own, and only to be read: a network of many nodes is large.
+func (h *Handler) get(ctx context.Context, name string, into client.Object) error {
+	key := types.NamespacedName{Name: name}
+	err := h.Cached.Get(ctx, key, into, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		err = h.Live.Get(ctx, key, into)
+	}
+	return err
+}

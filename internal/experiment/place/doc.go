@@ -1,5 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-// Package place is what an experiment with other people's programs needs of where it is made: two nodes with several networks
-// between them, and programs at both ends of each. Package netlab has it as network namespaces, package kubelab as pods.
-package place

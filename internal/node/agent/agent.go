@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/health"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/metrics"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/removal"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/sweep"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// Parts of the agent that must be well for it to be ready.
+const (
+	partKtsnd    = "ktsnd"
+	partKubelet  = "kubelet"
+	partNetworks = "networks"
+	partLimits   = "limits"
+)
+
+// privileges are the capabilities that the agent keeps of those of its container.
+func (o *Options) privileges() []privilege.Capability {
+	keep := []privilege.Capability{
+		privilege.SysAdmin, // mount volumes
+		privilege.NetAdmin, // forwarding entries of tunnels, interfaces that pods left
+	}
+	if o.OVS != nil {
+		keep = append(keep, privilege.NetRaw) // say by ARP where the tunnel's address is
+	}
+	if o.Proc != "" {
+		// What other users' programs were started with.
+		keep = append(keep, privilege.DACReadSearch, privilege.SysPtrace)
+	}
+	return keep
+}
+
+// agent is what its parts share.
+type agent struct {
+	*Options
+	log      *slog.Logger
+	board    *health.Board
+	manager  manager.Manager
+	link     daemon.Link
+	networks network.Source
+	volumes  *csi.Volumes
+	host     *install.Node
+	metrics  *metrics.Metrics
+	sweeper  *sweep.Sweeper
+	// again asks the peers' reconciler to look, gatesAgain that of the schedule, limitsAgain that of the limits.
+	again, gatesAgain, limitsAgain chan event.GenericEvent
+}
+
+// Run serves the node until ctx ends.
+func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.Logger) error {
+	a := &agent{
+		Options: options, log: log, link: daemon.Link{Path: options.Control}, networks: network.File{Path: options.Networks},
+		host:  &install.Node{Root: options.Host, List: install.DefaultList},
+		again: make(chan event.GenericEvent, 1), gatesAgain: make(chan event.GenericEvent, 1),
+		limitsAgain: make(chan event.GenericEvent, 1),
+	}
+	var err error
+	if a.metrics, err = metrics.New(ctrlmetrics.Registry); err != nil {
+		return fmt.Errorf("prepare the metrics: %w", err)
+	}
+	parts := []string{partKtsnd, partKubelet, partNetworks}
+	if a.FromCluster {
+		parts = append(parts, partLimits)
+	}
+	a.board = health.New(a.changed, parts...)
+	a.volumes = &csi.Volumes{Dir: a.runDir(), Library: filepath.Join(a.runDir(), "lib", "libktsn.so"), Daemon: a.link}
+	if err := privilege.Reduce(options.privileges()...); err != nil {
+		return err
+	}
+	if err := a.installPrograms(); err != nil {
+		return err
+	}
+	if a.manager, err = newManager(config, a.Options, a.board, log); err != nil {
+		return err
+	}
+	if a.FromCluster {
+		a.networks = network.Objects{Reader: a.manager.GetClient(), Node: a.Node}
+	}
+	for _, add := range []func() error{a.addGates, a.addLimits, a.addPeers, a.addKeeper, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher} {
+		if err := add(); err != nil {
+			return err
+		}
+	}
+	return a.manager.Start(ctx)
+}
+
+// changed is called when a part is not as it was.
+func (a *agent) changed(part string, err error) {
+	a.metrics.Part(part, err)
+	if err != nil {
+		a.log.Warn("not well", "part", part, "error", err)
+		return
+	}
+	a.log.Info("well", "part", part)
+}
+
+// installPrograms puts onto the node what others start there.
+func (a *agent) installPrograms() error {
+	changed, err := a.host.Copy(filepath.Join(a.Programs, "tsn-cni"), filepath.Join(a.PluginDir, "tsn-cni"), 0o755)
+	if err != nil {
+		return err
+	}
+	a.log.Info("network plugin", "path", filepath.Join(a.PluginDir, "tsn-cni"), "changed", changed)
+	// Beside the pods' folders, which have links to it. In memory, so nothing is written down.
+	return install.Replace(filepath.Join(a.Programs, "libktsn.so"), a.volumes.Library, 0o444)
+}
+
+// addPeers has the reconciler called for nodes, and when ktsnd was told.
+func (a *agent) addPeers() error {
+	events := a.manager.GetEventRecorderFor("ktsn-agent")
+	through, err := a.through()
+	if err != nil {
+		return err
+	}
+	r := &peers.Reconciler{
+		Nodes: a.manager.GetClient(), Networks: a.networks, Node: a.Node, Log: a.log.With("part", partNetworks),
+		Open: func() (peers.Overlay, error) { return overlay.Open(a.StateDir, daemon.Patience) },
+		Do: func(ctx context.Context, ask func(context.Context, peers.Ktsnd) error) error {
+			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
+		},
+		Configure: a.configure,
+		Through:   through,
+		Report:    func(err error) { a.board.Set(partNetworks, err) },
+		LeftOut:   a.metrics.LeftOut,
+		Warn: func(own *corev1.Node, reason, sentence string) {
+			events.Event(own, corev1.EventTypeWarning, reason, sentence)
+		},
+	}
+	// All events are the same one: there is one thing to look at.
+	same := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{}}
+	})
+	peersOf := ctrl.NewControllerManagedBy(a.manager).Named("peers")
+	if a.FromCluster {
+		peersOf.Watches(&v1alpha1.TSNNetwork{}, same)
+	}
+	return peersOf.
+		Watches(&corev1.Node{}, same, builder.WithPredicates(relevant)).
+		WatchesRawSource(source.Channel(a.again, same)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(r)
+}
+
+// configure writes a configuration for each network of which the node has a part, and removes those of other networks.
+func (a *agent) configure(networks []network.Network, parts map[string][]netip.Prefix) error {
+	var all error
+	wanted := map[string]bool{}
+	for _, n := range networks {
+		path := filepath.Join(a.ConfDir, n.Name+".conf")
+		wanted[path] = true
+		if parts[n.Name] == nil {
+			continue // what there was, is better than nothing
+		}
+		text, err := install.Config(&n, parts[n.Name])
+		if err == nil {
+			_, err = a.host.File(path, text, 0o644)
+		}
+		all = errors.Join(all, err)
+	}
+	installed, err := a.host.Installed()
+	if err != nil {
+		return errors.Join(all, err)
+	}
+	for _, path := range installed {
+		if filepath.Dir(path) == a.ConfDir && !wanted[path] {
+			all = errors.Join(all, a.forget(path))
+		}
+	}
+	return all
+}
+
+// forget removes a network's configuration, and what host-local remembers of its addresses. As long as an address is
+// given away both stay: the configuration is what tells that there is something left to remove.
+func (a *agent) forget(path string) error {
+	network := strings.TrimSuffix(filepath.Base(path), ".conf")
+	if err := removal.RemoveIPAM(filepath.Join(a.Host, a.IPAMDir, network)); err != nil {
+		a.log.Warn("a network that has gone is not forgotten yet", "network", network, "reason", err)
+		return nil // nothing that the node's pods would miss
+	}
+	return a.host.Remove(path)
+}
+
+// addKeeper keeps ktsnd told.
+func (a *agent) addKeeper() error {
+	keeper := &daemon.Keeper{
+		Link: a.link, StateDir: a.StateDir, Sockets: a.volumes, Log: a.log.With("part", partKtsnd),
+		Report: func(err error) { a.board.Set(partKtsnd, err) },
+		Told: func() {
+			for _, reconciler := range []chan event.GenericEvent{a.again, a.gatesAgain, a.limitsAgain} {
+				select {
+				case reconciler <- event.GenericEvent{}:
+				default: // it is to look anyway, or does not run
+				}
+			}
+		},
+	}
+	return a.manager.Add(manager.RunnableFunc(keeper.Run))
+}
+
+// addCSI serves kubelet.
+func (a *agent) addCSI() error {
+	log := a.log.With("part", partKubelet)
+	server := &csi.Server{
+		Driver: &csi.Driver{
+			Node: a.Node, Version: a.Version, PodsDir: filepath.Join(a.Kubelet, "pods"), Volumes: a.volumes, Log: log,
+			Ready: func() bool { return a.board.Get(partKtsnd) == nil },
+		},
+		Endpoint: a.endpoint(), Registry: a.registry(), Log: log,
+		Registered: func(err error) { a.board.Set(partKubelet, err) },
+		Leave:      a.leave,
+	}
+	if err := a.manager.Add(manager.RunnableFunc(server.Run)); err != nil {
+		return fmt.Errorf("serve kubelet: %w", err)
+	}
+	return nil
+}

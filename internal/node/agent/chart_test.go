@@ -1,0 +1,603 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/metrics"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// render has helm render the chart, one document for each object.
+func render(t *testing.T, arguments ...string) ([][]byte, error) {
+	t.Helper()
+	helm, err := filepath.Abs("../../../bin/helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(helm); err != nil {
+		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
+	}
+	all := append([]string{"template", "x", "../../../charts/kubernetsn", "--kube-version", "1.34.0", "--set",
+		"image.prefix=registry.example.org/kubernetsn,image.tag=dev"}, arguments...)
+	command := exec.CommandContext(t.Context(), helm, all...)
+	var said bytes.Buffer
+	command.Stderr = &said
+	text, err := command.Output()
+	if err != nil {
+		return nil, errors.New(said.String())
+	}
+	return bytes.Split(text, []byte("\n---\n")), nil
+}
+
+// object reads the object of a kind and name into target.
+func object(t *testing.T, objects [][]byte, kind, name string, target any) {
+	t.Helper()
+	for _, text := range objects {
+		var about corev1.ObjectReference
+		var named struct{ Metadata struct{ Name string } }
+		if yaml.Unmarshal(text, &about) != nil || yaml.Unmarshal(text, &named) != nil || about.Kind != kind || named.Metadata.Name != name {
+			continue
+		}
+		if err := yaml.UnmarshalStrict(text, target); err != nil {
+			t.Fatalf("%s %s: %v", kind, name, err)
+		}
+		return
+	}
+	t.Fatalf("the chart has no %s %s", kind, name)
+}
+
+func TestTheChartCallsTheAgentAsItWantsToBeCalled(t *testing.T) {
+	for name, arguments := range map[string][]string{
+		"by default":               nil,
+		"with everything changed":  {"--set", "agent.metricsPort=0,agent.inspectPrograms=false,kubeletDir=/k,pluginDir=/p,multus.confDir=/c,agent.sweepEvery=5m"},
+		"with a core of ktsnd's":   {"--set", "ktsnd.exclusiveCore=true"},
+		"with cgroups of before":   {"--set", "ktsnd.cgroupV1=true"},
+		"with two networks and v6": {"--set-json", `networks=[{"name":"a","vni":1,"ranges":[{"cidr":"10.0.0.0/16"},{"cidr":"fd00::/48"}]},{"name":"b","vni":2,"mtu":1400,"ranges":[{"cidr":"10.1.0.0/16","nodePrefixLength":26}]}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := render(t, append(arguments, "--set", "operator.enabled=false")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var daemons appsv1.DaemonSet
+			object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+			spec := &daemons.Spec.Template.Spec
+			at := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "agent" })
+			if _, err := Parse(spec.Containers[at].Args, io.Discard); err != nil {
+				t.Error(err)
+			}
+			checkMounts(t, spec)
+			if privileged := spec.Containers[1-at].SecurityContext.Privileged; privileged != nil && *privileged {
+				t.Error("ktsnd is privileged")
+			}
+			var config corev1.ConfigMap
+			object(t, objects, "ConfigMap", "networks", &config)
+			path := filepath.Join(t.TempDir(), "networks.yaml")
+			if err := os.WriteFile(path, []byte(config.Data["networks.yaml"]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if networks, err := (network.File{Path: path}).Networks(t.Context()); err != nil || len(networks) == 0 {
+				t.Errorf("the agent reads %v, %v", networks, err)
+			}
+			checkMounts(t, &cleaningPod(t, objects).Spec)
+		})
+	}
+}
+
+// checkMounts fails the test unless each mount has its volume.
+func checkMounts(t *testing.T, spec *corev1.PodSpec) {
+	t.Helper()
+	for _, container := range spec.Containers {
+		for _, mount := range container.VolumeMounts {
+			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name }) {
+				t.Errorf("container %s mounts %s, which is no volume", container.Name, mount.Name)
+			}
+		}
+	}
+}
+
+// Nodes with Open vSwitch have a DaemonSet of their own, and no node has both.
+func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
+	objects, err := render(t, "--set", `uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=0000:01:00.0,uplink.ovs.pmdCPUs=2\,3,uplink.ovs.pmdMaxSleep=50us,`+
+		"uplink.ovs.prefixLength=20,uplink.ovs.runDir=/run/o,uplink.ovs.dpdkExtra=--no-pci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others, daemons appsv1.DaemonSet
+	object(t, objects, "DaemonSet", "ktsn-node", &others)
+	object(t, objects, "DaemonSet", "ktsn-node-ovs", &daemons)
+	spec := &daemons.Spec.Template.Spec
+	if spec.NodeSelector["switch"] != "ovs" || spec.NodeSelector["kubernetsn.io/active"] != "true" || spec.Affinity != nil {
+		t.Errorf("it is for %v, %v", spec.NodeSelector, spec.Affinity)
+	}
+	term := others.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(term) != 1 || fmt.Sprint(term[0].MatchExpressions) != "[{switch NotIn [ovs]}]" || others.Spec.Template.Spec.NodeSelector["switch"] != "" {
+		t.Errorf("the other one is for %v", term)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(daemons.Spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if selector.Matches(labels.Set(others.Spec.Template.Labels)) || !selector.Matches(labels.Set(daemons.Spec.Template.Labels)) {
+		t.Errorf("its selector is %v", selector)
+	}
+	checkMounts(t, spec)
+	agent, ktsnd := containerOf(t, spec, "agent"), containerOf(t, spec, "ktsnd")
+	if !slices.Equal(ktsnd.Args, []string{"--interface", "br-phy", "--uplink", "ovs", "--ring-memory", "512"}) || !strings.HasPrefix(agent.Image, "registry.example.org/kubernetsn/ktsn-agent-ovs:") {
+		t.Errorf("ktsnd is called with %q, and the agent's image is %s", ktsnd.Args, agent.Image)
+	}
+	if said := strings.Join(ktsnd.Command, " "); !strings.HasSuffix(said, " --await br-phy -- /usr/bin/ktsnd") || ktsnd.StartupProbe == nil {
+		t.Errorf("ktsnd is started by %q, and kubelet does not wait for it: %v", said, ktsnd.StartupProbe)
+	}
+	if direct := containerOf(t, &others.Spec.Template.Spec, "ktsnd"); slices.Contains(direct.Command, "--await") || direct.StartupProbe != nil {
+		t.Errorf("the other ktsnd is started by %q", direct.Command)
+	}
+	options, err := Parse(agent.Args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := options.OVS; o == nil || o.plan.Device != "0000:01:00.0" || !slices.Equal(o.plan.PMDCPUs, []int{2, 3}) || o.plan.PMDMaxSleep != 50*time.Microsecond ||
+		o.prefixBits != 20 || o.runDir != "/run/o" || o.plan.DPDKExtra != "--no-pci" {
+		t.Errorf("it reads %+v", o)
+	}
+	if !slices.Contains(options.privileges(), privilege.NetRaw) {
+		t.Error("it cannot say where the tunnel's address is")
+	}
+	plain, err := Parse(containerOf(t, &others.Spec.Template.Spec, "agent").Args, io.Discard)
+	if err != nil || plain.OVS != nil {
+		t.Errorf("the other one reads %+v, %v", plain, err)
+	}
+	cleaner := corev1.ConfigMap{}
+	object(t, objects, "ConfigMap", "removal", &cleaner)
+	if pod := cleaner.Data["pod.yaml"]; !strings.Contains(pod, "ktsn-agent-ovs:") || !strings.Contains(pod, "--ovs-run-dir=/run/o") || !strings.Contains(pod, "NET_RAW") {
+		t.Errorf("what cleans a node is\n%s", pod)
+	}
+	if _, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs"); err == nil || !strings.Contains(err.Error(), "uplink.ovs: give device or interface") {
+		t.Errorf("without a network card: %v", err)
+	}
+	if _, err := render(t, "--set", "uplink.ovs.device=card"); err == nil || !strings.Contains(err.Error(), "uplink.ovs: give nodeSelector") {
+		t.Errorf("a card without nodes: %v", err)
+	}
+}
+
+// What cleans a node finds Open vSwitch's sockets wherever they are, and has neither them nor rights for it where there is none.
+func TestWhatCleansANodeReachesItsOpenVSwitch(t *testing.T) {
+	const node = "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card"
+	for name, test := range map[string]struct {
+		values  string
+		mounted []string
+		rights  int
+	}{
+		"below /run":     {node, []string{"/run"}, 3},
+		"elsewhere":      {node + ",uplink.ovs.runDir=/var/lib/ovs/run", []string{"/run", "/var/lib/ovs/run"}, 3},
+		"where is none":  {"uplink.ovs.runDir=/var/lib/ovs/run", []string{"/run"}, 2},
+		"by another way": {node + ",uplink.ovs.runDir=/var/run/openvswitch", []string{"/run"}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := render(t, "--set", test.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := cleaningPod(t, objects)
+			checkMounts(t, &pod.Spec)
+			var mounted []string
+			for _, mount := range containerOf(t, &pod.Spec, "clean").VolumeMounts {
+				if mount.Name == "run" || mount.Name == "switch" {
+					mounted = append(mounted, mount.MountPath)
+				}
+			}
+			if !slices.Equal(mounted, test.mounted) {
+				t.Errorf("it sees %q, want %q", mounted, test.mounted)
+			}
+			if rights := containerOf(t, &pod.Spec, "clean").SecurityContext.Capabilities.Add; len(rights) != test.rights {
+				t.Errorf("it has %v", rights)
+			}
+		})
+	}
+}
+
+// One processor is a number for whoever writes it, and may be the first.
+func TestPollingProcessorsAreATextOrANumber(t *testing.T) {
+	for value, want := range map[string][]int{"pmdCPUs=0": {0}, "pmdCPUs=3": {3}, `pmdCPUs=2\,3`: {2, 3}, "pmdCPUs=": nil, "pmdCPUs=null": nil} {
+		objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card,uplink.ovs."+value)
+		if err != nil {
+			t.Errorf("%s: %v", value, err)
+			continue
+		}
+		var daemons appsv1.DaemonSet
+		object(t, objects, "DaemonSet", "ktsn-node-ovs", &daemons)
+		options, err := Parse(containerOf(t, &daemons.Spec.Template.Spec, "agent").Args, io.Discard)
+		if err != nil || !slices.Equal(options.OVS.plan.PMDCPUs, want) {
+			t.Errorf("%s: the agent reads %+v, %v", value, options.OVS, err)
+		}
+	}
+}
+
+// cleaningPod is what the hook of helm's uninstall starts on a node, read as the hook reads it.
+func cleaningPod(t *testing.T, objects [][]byte) *corev1.Pod {
+	t.Helper()
+	cleaner := corev1.ConfigMap{}
+	object(t, objects, "ConfigMap", "removal", &cleaner)
+	path := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(path, []byte(cleaner.Data["pod.yaml"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pod, err := readPod(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func containerOf(t *testing.T, spec *corev1.PodSpec, name string) *corev1.Container {
+	t.Helper()
+	at := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	if at < 0 {
+		t.Fatalf("there is no container %s", name)
+	}
+	return &spec.Containers[at]
+}
+
+// Else kubelet would kill it while it waits.
+func TestAnAgentThatEndsHasTheTimeForIt(t *testing.T) {
+	objects, err := render(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var daemons appsv1.DaemonSet
+	object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+	grace := time.Duration(*daemons.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	if leaveTimeout >= shutdownTimeout || shutdownTimeout >= grace {
+		t.Errorf("kubelet gives %v, parts get %v, and kubelet is served for %v", grace, shutdownTimeout, leaveTimeout)
+	}
+}
+
+// Else the Job's end would come before the sentence that says what was wrong, or its pod could not be placed.
+func TestWhatRemovesTheChartHasTimeAndPlaceForIt(t *testing.T) {
+	objects, err := render(t, "--set-json", `operator.tolerations=[{"key":"ours","operator":"Exists"}]`, "--set", "removal.timeoutSeconds=200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var operator appsv1.Deployment
+	object(t, objects, "Deployment", "ktsn-operator", &operator)
+	for name, has := range map[string]time.Duration{"ktsn-removal": 200 * time.Second, "ktsn-operator-removal": time.Minute} {
+		var job batchv1.Job
+		object(t, objects, "Job", name, &job)
+		spec := &job.Spec.Template.Spec
+		if arguments := containerOf(t, spec, "remove").Args; name == "ktsn-removal" && !slices.Contains(arguments, "--timeout="+"200s") {
+			t.Errorf("%s is called with %q", name, arguments)
+		}
+		if deadline := time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second; deadline < has+30*time.Second {
+			t.Errorf("%s has %v for its pod to start, and for the %v that the work may take", name, deadline, has)
+		}
+		if !maps.Equal(spec.NodeSelector, operator.Spec.Template.Spec.NodeSelector) || len(spec.NodeSelector) == 0 || len(spec.Tolerations) != 1 {
+			t.Errorf("%s goes to %v, and tolerates %v", name, spec.NodeSelector, spec.Tolerations)
+		}
+	}
+}
+
+func TestAnExclusiveCoreNeedsAGuaranteedPod(t *testing.T) {
+	objects, err := render(t, "--set", "ktsnd.exclusiveCore=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var daemons appsv1.DaemonSet
+	object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+	for _, container := range daemons.Spec.Template.Spec.Containers {
+		for _, resource := range []corev1.ResourceName{"cpu", "memory"} {
+			request, limit := container.Resources.Requests[resource], container.Resources.Limits[resource]
+			if request.IsZero() || request.Cmp(limit) != 0 {
+				t.Errorf("%s: %s is %s of %s; they must be the same", container.Name, resource, request.String(), limit.String())
+			}
+		}
+		cpu := container.Resources.Limits["cpu"]
+		if want := map[string]string{"ktsnd": "1", "agent": "250m"}[container.Name]; cpu.String() != want {
+			t.Errorf("%s gets %s of a processor, want %s", container.Name, cpu.String(), want)
+		}
+	}
+}
+
+// ktsnd that is killed for want of memory takes every pod's timed messages with it: the limit has room for all that pods may have.
+func TestTheRingsFitIntoTheMemoryOfKtsnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		arguments []string
+		rings     string
+		limit     string
+	}{
+		"by default":                {nil, "512", "896Mi"},
+		"with more for rings":       {[]string{"--set", "ktsnd.ringMemoryMiB=2048"}, "2048", "2432Mi"},
+		"with more for the rest":    {[]string{"--set", "ktsnd.ownMemoryMiB=1024"}, "512", "1536Mi"},
+		"with a core of ktsnd's":    {[]string{"--set", "ktsnd.exclusiveCore=true,ktsnd.ringMemoryMiB=64"}, "64", "448Mi"},
+		"with a limit of processor": {[]string{"--set", "ktsnd.resources.limits.cpu=2"}, "512", "896Mi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := render(t, test.arguments...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var daemons appsv1.DaemonSet
+			object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+			ktsnd := daemons.Spec.Template.Spec.Containers[0]
+			at := slices.Index(ktsnd.Args, "--ring-memory")
+			if at < 0 || ktsnd.Args[at+1] != test.rings {
+				t.Errorf("ktsnd is called with %v, want --ring-memory %s", ktsnd.Args, test.rings)
+			}
+			if limit := ktsnd.Resources.Limits.Memory().String(); limit != test.limit {
+				t.Errorf("ktsnd may have %s, want %s", limit, test.limit)
+			}
+		})
+	}
+}
+
+func TestWhatRemovesTheChartIsThereOnlyMeanwhile(t *testing.T) {
+	objects, err := render(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, text := range objects {
+		var about struct {
+			Kind     string
+			Metadata metav1.ObjectMeta
+		}
+		if err := yaml.Unmarshal(text, &about); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(about.Metadata.Name, "removal") {
+			continue
+		}
+		names[about.Kind] = true
+		policy := about.Metadata.Annotations["helm.sh/hook-delete-policy"]
+		if about.Metadata.Annotations["helm.sh/hook"] != "pre-delete" || !strings.Contains(policy, "hook-succeeded") ||
+			about.Kind != "Job" && !strings.Contains(policy, "hook-failed") {
+			t.Errorf("%s %s stays: %v", about.Kind, about.Metadata.Name, about.Metadata.Annotations)
+		}
+	}
+	for _, kind := range []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "Job"} {
+		if !names[kind] {
+			t.Errorf("there is no %s of the removal", kind)
+		}
+	}
+}
+
+// What the policy says is tested with an API server, in test/operator.
+func TestThePolicyOnPodsComesAndGoesWithTheOperator(t *testing.T) {
+	objects, err := render(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy admissionv1.ValidatingAdmissionPolicy
+	var binding admissionv1.ValidatingAdmissionPolicyBinding
+	object(t, objects, "ValidatingAdmissionPolicy", "kubernetsn-pods", &policy)
+	object(t, objects, "ValidatingAdmissionPolicyBinding", "kubernetsn-pods", &binding)
+	// As ordinary objects of the chart they are there before any pod is annotated, and helm removes them.
+	if len(policy.Annotations)+len(binding.Annotations) > 0 {
+		t.Errorf("they are hooks: %v, %v", policy.Annotations, binding.Annotations)
+	}
+	denies := slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny})
+	if !denies || binding.Spec.PolicyName != policy.Name || binding.Spec.MatchResources != nil {
+		t.Errorf("the binding is %+v", binding.Spec)
+	}
+	// It concerns pods of ours only, and has a name for each: that of the label, that of the annotation.
+	conditions := policy.Spec.MatchConditions
+	if len(conditions) != 1 || !strings.Contains(conditions[0].Expression, "'"+v1alpha1.PodLabel+"'") ||
+		!strings.Contains(conditions[0].Expression, "'"+v1alpha1.NetworkAnnotation+"'") {
+		t.Errorf("it concerns %+v", conditions)
+	}
+	without, err := render(t, "--set", "operator.enabled=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(bytes.Join(without, nil), []byte("ValidatingAdmissionPolicy")) {
+		t.Error("there is a policy without the operator, whose label and annotation they keep, or which they hold")
+	}
+	for _, name := range []string{"kubernetsn-webhook", "kubernetsn-attachments", "kubernetsn-networks", "kubernetsn-node-label", "kubernetsn-status"} {
+		object(t, objects, "ValidatingAdmissionPolicy", name, &admissionv1.ValidatingAdmissionPolicy{})
+		object(t, objects, "ValidatingAdmissionPolicyBinding", name, &binding)
+		if !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) || binding.Spec.PolicyName != name {
+			t.Errorf("the binding of %s is %+v", name, binding.Spec)
+		}
+	}
+}
+
+func TestOnlyWhoNeedsItGetsTheNodesCgroups(t *testing.T) {
+	for value, want := range map[string]bool{"false": false, "true": true} {
+		objects, err := render(t, "--set", "ktsnd.cgroupV1="+value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var daemons appsv1.DaemonSet
+		object(t, objects, "DaemonSet", "ktsn-node", &daemons)
+		got := slices.ContainsFunc(daemons.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/sys/fs/cgroup")
+		})
+		if got != want {
+			t.Errorf("ktsnd.cgroupV1=%s: the cgroups are mounted: %v", value, got)
+		}
+	}
+}
+
+func TestTheAgentMayDoWhatItDoesAndNoMore(t *testing.T) {
+	objects, err := render(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.ClusterRole
+	object(t, objects, "ClusterRole", "kubernetsn:ktsn-agent", &role)
+	var said []string
+	for _, rule := range role.Rules {
+		said = append(said, fmt.Sprint(rule.APIGroups, rule.Resources, rule.Verbs))
+	}
+	want := []string{"[] [nodes] [list watch]", "[] [pods] [list watch]", "[] [events] [create patch]"}
+	if !slices.Equal(said, want) {
+		t.Errorf("it may %q, want %q", said, want)
+	}
+}
+
+func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
+	for value, sentence := range map[string]string{
+		"uplnk.interface=eth1":                          "uplnk",
+		"uplink.interface=":                             "/uplink/interface",
+		"networks[0].vni=0":                             "/networks/0",
+		"networks[0].mtu=100":                           "/networks/0/mtu",
+		"image.pullPolicy=Sometimes":                    "/image/pullPolicy",
+		"image.prefix=a b":                              "/image/prefix",
+		"image.prefix=registry/":                        "/image/prefix",
+		"image.tag=v1:2":                                "/image/tag",
+		"image.prefix=":                                 "image.prefix: say where nodes find the images",
+		"image.tag=":                                    "image.digests: say which images these are",
+		"image.digests.ktsnd=sha256:12":                 "/image/digests/ktsnd",
+		"ktsnd.realtimeShare=200":                       "/ktsnd/realtimeShare",
+		"ktsnd.resources.limits.memory=1Gi":             "/ktsnd/resources/limits/memory",
+		"ktsnd.extraArgs[0]=--ring-memory":              "/ktsnd/extraArgs/0",
+		"ktsnd.ringMemoryMiB=0":                         "/ktsnd/ringMemoryMiB",
+		"ktsnd.ownMemoryMiB=10":                         "/ktsnd/ownMemoryMiB",
+		"ktsnd.ownMemoryMiB=null":                       "missing property 'ownMemoryMiB'", // as of values of an older chart (--reuse-values)
+		"ktsnd.cgroupV1=maybe":                          "/ktsnd/cgroupV1",
+		"podAnnotations.number=1":                       "/podAnnotations/number",
+		"agent.sweepEvery=often":                        "/agent/sweepEvery",
+		"uplink.ovs.pmdCPUs=all":                        "/uplink/ovs/pmdCPUs",
+		"uplink.ovs.pmdCPUs=-1":                         "/uplink/ovs/pmdCPUs",
+		"uplink.ovs.device=1,uplink.ovs.prefixLength=0": "/uplink/ovs/prefixLength",
+		"kubeletDir=var/lib/kubelet":                    "/kubeletDir",
+		"removal.timeoutSeconds=89":                     "/removal/timeoutSeconds",
+		"namespace.name=Kubernetes_1":                   "/namespace/name",
+	} {
+		if _, err := render(t, "--set", value); err == nil || !strings.Contains(err.Error(), sentence) {
+			t.Errorf("%s: %v, want %q in it", value, err, sentence)
+		}
+	}
+}
+
+// Who holds the registry, or its name, cannot have nodes start something else.
+func TestImagesAreNamedByDigest(t *testing.T) {
+	names := []string{"ktsnd", "ktsn-agent", "ktsn-agent-ovs", "ktsn-operator"}
+	var digests []string
+	for i, name := range names {
+		digests = append(digests, fmt.Sprintf("image.digests.%s=sha256:%064d", name, i))
+	}
+	const ovs = "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card"
+	objects, err := render(t, "--set", ovs+","+strings.Join(digests, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^ *image: (.*)$`).FindAllSubmatch(bytes.Join(objects, nil), -1)
+	if len(found) < 8 {
+		t.Fatalf("%d images are named", len(found))
+	}
+	for _, image := range found {
+		if !regexp.MustCompile(`^registry\.example\.org/kubernetsn/[a-z-]+@sha256:0{63}[0-3]$`).Match(image[1]) {
+			t.Errorf("an image is named %s", image[1])
+		}
+	}
+	if _, err := render(t, "--set", ovs+","+strings.Join(digests[1:], ",")); err == nil || !strings.Contains(err.Error(), "the digest of ktsnd is missing") {
+		t.Errorf("without one digest: %v", err)
+	}
+}
+
+func TestTheOperatorDoesNotGoBeforeItsNetworks(t *testing.T) {
+	without := []string{"--set", "operator.enabled=false"}
+	upgrade := slices.Concat(without, []string{"--is-upgrade", "--api-versions", "kubernetsn.io/v1alpha1/TSNNetwork"})
+	for _, arguments := range [][]string{without, slices.Concat(without, []string{"--is-upgrade"}), upgrade[2:]} {
+		if _, err := render(t, arguments...); err != nil {
+			t.Errorf("%v: %v", arguments, err)
+		}
+	}
+	if _, err := render(t, upgrade...); err == nil || !strings.Contains(err.Error(), "remove these first, while it runs") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestABadCommandLineIsExplained(t *testing.T) {
+	for line, sentence := range map[string]string{
+		"":                           "--node is missing",
+		"--node n --sweep-every 1ms": "--sweep-every 1ms: give at least 1s",
+		"--node n --control run/x":   `--control "run/x": give an absolute path`,
+		"--node n more":              `"more" is too much`,
+		"--nod n":                    "-nod",
+		"remove --timeout soon":      "invalid value",
+		"--node n --ovs-device 1 --ovs-interface 2": "give one of them",
+		"--node n --ovs-device 1 --ovs-pmd-cpus x":  `--ovs-pmd-cpus "x": give processors`,
+		"clean-node more":                           `"more" is too much`,
+		"remove --networks /nowhere/x":              "read the networks",
+	} {
+		var said bytes.Buffer
+		status := Main(t.Context(), strings.Fields(line), io.Discard, &said)
+		if status == 0 || !strings.Contains(said.String(), sentence) || strings.Count(said.String(), "\n") != 1 {
+			t.Errorf("%q: status %d, %q; want %q", line, status, said.String(), sentence)
+		}
+	}
+	var help bytes.Buffer
+	if status := Main(t.Context(), []string{"--help"}, &help, io.Discard); status != 0 || !strings.Contains(help.String(), "-sweep-every") {
+		t.Errorf("--help: %d, %q", status, help.String())
+	}
+}
+
+// TestTheDashboardAsksForFiguresThatThereAre holds its questions against the metrics that the agent registers.
+func TestTheDashboardAsksForFiguresThatThereAre(t *testing.T) {
+	objects, err := render(t, "--set", "dashboard.enabled=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config corev1.ConfigMap
+	object(t, objects, "ConfigMap", "grafana-dashboard", &config)
+	text := config.Data["kubernetsn.json"]
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &board); err != nil || len(board.Panels) == 0 {
+		t.Fatalf("%d panels, %v", len(board.Panels), err)
+	}
+	registry := prometheus.NewRegistry()
+	if _, err := metrics.New(registry); err != nil {
+		t.Fatal(err)
+	}
+	described := make(chan *prometheus.Desc, 100)
+	registry.Describe(described)
+	close(described)
+	var known strings.Builder
+	for one := range described {
+		known.WriteString(one.String())
+	}
+	names := regexp.MustCompile(`ktsn_[a-z_]+`)
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			for _, name := range names.FindAllString(target.Expr, -1) {
+				if !strings.Contains(known.String(), `"`+strings.TrimSuffix(name, "_bucket")+`"`) {
+					t.Errorf("panel %s asks for %s, which there is not", panel.Title, name)
+				}
+			}
+		}
+	}
+}

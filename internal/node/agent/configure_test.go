@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+)
+
+// TestANetworkThatGoesIsForgottenWithItsAddresses plays host-local, which makes a folder of a network's name.
+func TestANetworkThatGoesIsForgottenWithItsAddresses(t *testing.T) {
+	host := t.TempDir()
+	a := &agent{
+		Options: &Options{Host: host, ConfDir: "/conf", IPAMDir: "/networks"}, log: slog.New(slog.DiscardHandler),
+		host: &install.Node{Root: host, List: "/installed.json"},
+	}
+	whole := netip.MustParsePrefix("10.42.0.0/16")
+	one := network.Network{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: whole, NodeBits: 24}}}
+	configure := func(networks []network.Network) {
+		t.Helper()
+		if err := a.configure(networks, map[string][]netip.Prefix{"tsn": {netip.MustParsePrefix("10.42.1.0/24")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := func(path string, want bool) {
+		t.Helper()
+		if _, err := os.Stat(filepath.Join(host, path)); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v", path, err, want)
+		}
+	}
+	configure([]network.Network{one})
+	there("/conf/tsn.conf", true)
+	for _, path := range []string{"tsn/lock", "tsn/last_reserved_ip.0", "tsn/10.42.1.2", "cbr0/lock"} {
+		path = filepath.Join(host, "/networks", path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure(nil)
+	there("/conf/tsn.conf", true)
+	there("/networks/tsn/10.42.1.2", true)
+	if err := os.Remove(filepath.Join(host, "/networks/tsn/10.42.1.2")); err != nil {
+		t.Fatal(err)
+	}
+	configure(nil)
+	there("/conf/tsn.conf", false)
+	there("/networks/tsn", false)
+	there("/networks/cbr0/lock", true)
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// Sockets are those of the pods.
+type Sockets interface {
+	Restore(ctx context.Context) (count int, err error)
+}
+
+// Keeper tells each ktsnd of what is attached to the node. It learns of a new one by the end of its connection to the
+// old one.
+type Keeper struct {
+	Link Link
+	// StateDir is tsn-cni's.
+	StateDir string
+	Sockets  Sockets
+	// Report is told whether ktsnd is there and knows all.
+	Report func(error)
+	// Told is called when a ktsnd has been told.
+	Told func()
+	Log  *slog.Logger
+}
+
+const (
+	// retryEvery is how often to look for a ktsnd that is not there. Applications try again for two seconds after
+	// they have found it, so this is far below.
+	retryEvery = 50 * time.Millisecond
+	// repeatEvery is how often all is told again, as long as something could not be told.
+	repeatEvery = 5 * time.Second
+)
+
+// Patience is how long to wait for network plugins at work.
+const Patience = 10 * time.Second
+
+// Run goes on until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		client, err := control.Dial(ctx, k.Link.Path)
+		if err != nil {
+			k.Report(fmt.Errorf("ktsnd does not answer: %w", err))
+			wait(ctx, retryEvery)
+			continue
+		}
+		k.serve(ctx, client)
+		client.Close()
+	}
+	return nil
+}
+
+// serve tells one ktsnd, and returns when it has ended.
+func (k *Keeper) serve(ctx context.Context, client *control.Client) {
+	gone, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer cancel()
+		_ = client.Gone(gone) // whatever it is, the connection is of no more use
+	}()
+	for gone.Err() == nil {
+		err := k.tell(gone)
+		if gone.Err() != nil {
+			break
+		}
+		k.Report(err)
+		k.Told()
+		if err == nil {
+			<-gone.Done()
+			break
+		}
+		wait(gone, repeatEvery)
+	}
+	cancel()
+	<-ended
+	if ctx.Err() == nil {
+		k.Report(errors.New("ktsnd has ended"))
+		k.Log.Warn("ktsnd has ended; messages wait in the applications' rings until it is back")
+	}
+}
+
+// tell gives ktsnd peers and interfaces, and the sockets last, because applications that find one expect the rest.
+func (k *Keeper) tell(ctx context.Context) error {
+	node, err := overlay.Open(k.StateDir, Patience)
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	return k.Link.Do(ctx, func(ctx context.Context, client *control.Client) error {
+		done, err := cni.Restore(ctx, k.StateDir, node, client, k.Link.Path)
+		count, errSockets := k.Sockets.Restore(ctx)
+		k.Log.Info("told ktsnd", "peers", done.Peers, "interfaces", done.Endpoints, "sockets", count+done.Sockets, "rebuilt", done.Rebuilt)
+		return errors.Join(err, errSockets)
+	})
+}
+
+func wait(ctx context.Context, duration time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(duration):
+	}
+}

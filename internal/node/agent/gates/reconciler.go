@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// Ktsnd is a connection to the node's ktsnd.
+type Ktsnd interface {
+	Status(ctx context.Context) (*control.Status, error)
+	Schedule(ctx context.Context) (*control.Schedule, error)
+	ScheduleSet(ctx context.Context, table *control.GateParameterTable) error
+	TrafficClassesSet(ctx context.Context, classes control.TrafficClassMap, points control.PriorityCodePoints) error
+}
+
+// Reconciler has ktsnd execute what the networks ask for, and says what holds.
+type Reconciler struct {
+	Client client.Client
+	// Node is the name of the agent's node.
+	Node string
+	// Do has ask talk to ktsnd.
+	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
+	// Well says what else keeps the node from serving pods, nil if nothing does.
+	Well func() error
+	// Switch says what keeps the node's Open vSwitch from being set up, without which there is no ktsnd; nil if nothing does.
+	Switch func() error
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+const (
+	// repeatEvery is how often to look at ktsnd when nothing has happened.
+	repeatEvery = 10 * time.Second
+	// pendingEvery is how often while a schedule is about to begin, or something is amiss.
+	pendingEvery = 250 * time.Millisecond
+	retryEvery   = 2 * time.Second
+)
+
+// seen is what ktsnd says.
+type seen struct {
+	status   *control.Status
+	schedule *control.Schedule
+	// known is whether the networks say what it shall execute.
+	known bool
+	err   error
+}
+
+// Reconcile looks at everything, whatever it was called for.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var networks v1alpha1.TSNNetworkList
+	if err := r.Client.List(ctx, &networks); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list the networks: %w", err)
+	}
+	var node corev1.Node
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.Node}, &node); err != nil {
+		return reconcile.Result{}, fmt.Errorf("look at node %s: %w", r.Node, err)
+	}
+	now := r.execute(ctx, networks.Items)
+	var all error
+	for i := range networks.Items {
+		all = errors.Join(all, r.report(ctx, &networks.Items[i], &node, now))
+	}
+	if all != nil {
+		return reconcile.Result{}, all
+	}
+	switch {
+	case now.err != nil || r.Well() != nil:
+		return reconcile.Result{RequeueAfter: retryEvery}, nil
+	case now.schedule.Table.ConfigPending || !now.known:
+		return reconcile.Result{RequeueAfter: pendingEvery}, nil
+	}
+	return reconcile.Result{RequeueAfter: repeatEvery}, nil
+}
+
+// execute has ktsnd execute what is wanted, and looks.
+func (r *Reconciler) execute(ctx context.Context, networks []v1alpha1.TSNNetwork) *seen {
+	now := &seen{}
+	gates, known := wanted(networks)
+	now.known = known
+	now.err = r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) (err error) {
+		if now.status, err = ktsnd.Status(ctx); err != nil {
+			return err
+		}
+		if now.schedule, err = ktsnd.Schedule(ctx); err != nil || !known {
+			return err
+		}
+		if err := r.ask(ctx, ktsnd, now, gates); err != nil {
+			return err
+		}
+		now.schedule, err = ktsnd.Schedule(ctx)
+		return err
+	})
+	if err := r.Switch(); now.status == nil && err != nil {
+		now.err = err // the reason, which somebody can do something about
+	}
+	return now
+}
+
+func (r *Reconciler) ask(ctx context.Context, ktsnd Ktsnd, now *seen, gates *tsnnetwork.Gates) error {
+	if now.status.TrafficClassMap != gates.Classes || now.status.PriorityCodePoints != gates.Points {
+		if err := ktsnd.TrafficClassesSet(ctx, gates.Classes, gates.Points); err != nil {
+			return fmt.Errorf("set the traffic classes: %w", err)
+		}
+		r.Log.Info("set the traffic classes")
+	}
+	if !asked(&now.schedule.Table, &gates.Table) {
+		if err := ktsnd.ScheduleSet(ctx, &gates.Table); err != nil {
+			return fmt.Errorf("set the schedule: %w", err)
+		}
+		base := gates.Table.AdminBaseTime
+		r.Log.Info("set the schedule", "base", fmt.Sprintf("%d.%09d", base.Seconds, base.Nanoseconds))
+	}
+	return nil
+}

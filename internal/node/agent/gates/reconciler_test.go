@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gates
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// fakeKtsnd remembers what it is asked for, and says that it begins with it at once.
+type fakeKtsnd struct {
+	status   control.Status
+	schedule control.Schedule
+	sets     int
+	refuse   error
+}
+
+func (k *fakeKtsnd) Status(context.Context) (*control.Status, error) {
+	status := k.status
+	return &status, nil
+}
+
+func (k *fakeKtsnd) Schedule(context.Context) (*control.Schedule, error) {
+	schedule := k.schedule
+	return &schedule, nil
+}
+
+func (k *fakeKtsnd) ScheduleSet(_ context.Context, table *control.GateParameterTable) error {
+	if k.refuse != nil {
+		return k.refuse
+	}
+	k.sets++
+	state := &k.schedule.Table
+	state.GateEnabled, state.AdminGateStates, state.AdminControlList = table.GateEnabled, table.AdminGateStates, table.AdminControlList
+	state.AdminCycleTime, state.AdminCycleTimeExtension = table.AdminCycleTime, table.AdminCycleTimeExtension
+	state.AdminBaseTime, state.ConfigChangeTime = table.AdminBaseTime, table.AdminBaseTime
+	return nil
+}
+
+func (k *fakeKtsnd) TrafficClassesSet(_ context.Context, classes control.TrafficClassMap, points control.PriorityCodePoints) error {
+	k.status.TrafficClassMap, k.status.PriorityCodePoints = classes, points
+	return nil
+}
+
+// lab is a node with a ktsnd, in a cluster with one network.
+type lab struct {
+	*Reconciler
+	t       *testing.T
+	ktsnd   *fakeKtsnd
+	well    error
+	running error
+	// unswitched is why there is no Open vSwitch.
+	unswitched error
+}
+
+func newLab(t *testing.T, network *v1alpha1.TSNNetwork) *lab {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"rack": "1"}}}
+	l := &lab{t: t, ktsnd: &fakeKtsnd{status: control.Status{Uplink: "direct", Interface: "eth0", LinkSpeedBps: 1e9}}}
+	l.ktsnd.schedule.Table.AdminGateStates = 255
+	l.Reconciler = &Reconciler{
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, network).WithStatusSubresource(network).Build(),
+		Node:   "a", Well: func() error { return l.well }, Switch: func() error { return l.unswitched }, Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
+			if l.running != nil {
+				return l.running
+			}
+			return ask(ctx, l.ktsnd)
+		},
+	}
+	return l
+}
+
+// look reconciles, and returns what the node says of the network.
+func (l *lab) look() v1alpha1.NodeStatus {
+	l.t.Helper()
+	var network v1alpha1.TSNNetwork
+	if err := l.Client.Get(l.t.Context(), client.ObjectKey{Name: "tsn"}, &network); err != nil {
+		l.t.Fatal(err)
+	}
+	// The fake takes the whole list for the agent's, and forgets what is the operator's.
+	network.Status.Nodes[0].IPv4 = "10.42.0.0/24"
+	if err := l.Client.Status().Update(l.t.Context(), &network); err != nil {
+		l.t.Fatal(err)
+	}
+	if _, err := l.Reconcile(l.t.Context(), reconcile.Request{}); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := l.Client.Get(l.t.Context(), client.ObjectKey{Name: "tsn"}, &network); err != nil {
+		l.t.Fatal(err)
+	}
+	return network.Status.Nodes[0]
+}
+
+func aNetwork() *v1alpha1.TSNNetwork {
+	return &v1alpha1.TSNNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: "tsn", Generation: 3},
+		Spec:       v1alpha1.TSNNetworkSpec{VNI: 42, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24}},
+		Status:     v1alpha1.TSNNetworkStatus{Nodes: []v1alpha1.NodeStatus{{Name: "a", IPv4: "10.42.0.0/24"}}},
+	}
+}
+
+// scheduled is a network whose schedule the operator has accepted.
+func scheduled(t *testing.T) *v1alpha1.TSNNetwork {
+	t.Helper()
+	about := aNetwork()
+	about.Spec.LinkSpeed = "1Gbit"
+	about.Spec.Schedule = &v1alpha1.GateParameterTable{
+		GateEnabled: true, AdminCycleTime: &v1alpha1.CycleTime{Numerator: 1, Denominator: 1000},
+		AdminControlList: &v1alpha1.GateControlList{Entries: []v1alpha1.GateControlEntry{
+			{OperationName: "set-gate-states", TimeIntervalValue: 1000000, GateStatesValue: 128},
+		}},
+	}
+	gates, err := tsnnetwork.GatesOf(about)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about.Status.Schedule = &v1alpha1.ScheduleRequest{Hash: gates.Hash(), BaseTime: v1alpha1.PTPTime{Seconds: 77, Nanoseconds: 5000000}}
+	return about
+}
+
+func TestTheAcceptedScheduleIsExecuted(t *testing.T) {
+	l := newLab(t, scheduled(t))
+	status := l.look()
+	base := l.ktsnd.schedule.Table.AdminBaseTime
+	if l.ktsnd.sets != 1 || base.Seconds != 77 || base.Nanoseconds != 5000000 || l.ktsnd.status.TrafficClassMap[7] != 7 {
+		t.Errorf("ktsnd was told %d times, and executes %+v", l.ktsnd.sets, l.ktsnd.schedule.Table)
+	}
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionScheduleOperational) || status.ScheduleHash == "" {
+		t.Errorf("the node says %+v", status)
+	}
+	if l.look(); l.ktsnd.sets != 1 {
+		t.Error("ktsnd is told again what it was told")
+	}
+	// One that was started anew knows nothing.
+	l.ktsnd.schedule = control.Schedule{}
+	if l.look(); l.ktsnd.sets != 2 {
+		t.Error("a ktsnd that was started anew is told nothing")
+	}
+	l.ktsnd.schedule.Table.ConfigPending = true
+	if status = l.look(); status.ScheduleHash != "" || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionScheduleOperational) {
+		t.Errorf("a schedule that has not begun is operational: %+v", status)
+	}
+}
+
+func TestWhatWasNotAcceptedChangesNothing(t *testing.T) {
+	about := scheduled(t)
+	about.Spec.Schedule.AdminControlList.Entries[0].GateStatesValue = 1
+	l := newLab(t, about)
+	status := l.look()
+	if l.ktsnd.sets != 0 || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionScheduleOperational) {
+		t.Errorf("ktsnd was told of it; the node says %+v", status)
+	}
+}
+
+func TestWithoutAScheduleGatesAreOpen(t *testing.T) {
+	l := newLab(t, aNetwork())
+	l.ktsnd.schedule.Table.GateEnabled = true // somebody's, or that of a network that is gone
+	if status := l.look(); l.ktsnd.sets != 1 || l.ktsnd.schedule.Table.GateEnabled ||
+		meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleOperational) != nil {
+		t.Errorf("ktsnd executes %+v", l.ktsnd.schedule.Table)
+	}
+}
+
+func TestANodeSaysWhatIsMissing(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec      func(*v1alpha1.TSNNetwork)
+		lab       func(*lab)
+		condition string
+		reason    string
+		sentence  string
+	}{
+		"nothing": {nil, nil, v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, ""},
+		"its uplink": {func(n *v1alpha1.TSNNetwork) { n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eno9"}} }, nil,
+			v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "insists on interface eno9, and ktsnd sends by eth0"},
+		"its type of uplink": {func(n *v1alpha1.TSNNetwork) { n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eth0", Type: "OVS"}} }, nil,
+			v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "insists on an uplink of type OVS, and that of ktsnd is direct"},
+		"a number that Open vSwitch does not carry": {func(n *v1alpha1.TSNNetwork) { n.Spec.VNI = 4095 }, func(l *lab) { l.ktsnd.status.Uplink = "ovs" },
+			v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "network 4095 cannot go through Open vSwitch"},
+		"its uplink through Open vSwitch": {func(n *v1alpha1.TSNNetwork) { n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eth0", Type: "OVS"}} },
+			func(l *lab) { l.ktsnd.status.Uplink = "ovs" }, v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, ""},
+		"an uplink for it": {func(n *v1alpha1.TSNNetwork) {
+			n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eth0", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "2"}}}}
+		}, nil, v1alpha1.ConditionReady, v1alpha1.ReasonUplinkMissing, "none of spec.uplinks is for this node"},
+		"not the uplink of its rack": {func(n *v1alpha1.TSNNetwork) {
+			n.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eno9", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "2"}}},
+				{Interface: "eth0"}}
+		}, nil, v1alpha1.ConditionReady, v1alpha1.ReasonAsAsked, ""},
+		"ktsnd": {nil, func(l *lab) { l.running = errors.New("ktsnd does not answer") }, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "ktsnd does not answer"},
+		"Open vSwitch, and therefore ktsnd": {nil, func(l *lab) {
+			l.running, l.unswitched = errors.New("ktsnd does not answer"), errors.New("set up Open vSwitch: no hugepages")
+		}, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "set up Open vSwitch: no hugepages"},
+		"a peer":   {nil, func(l *lab) { l.well = errors.New("networks: no address") }, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "networks: no address"},
+		"the link": {nil, func(l *lab) { l.ktsnd.status.LinkSpeedBps = 1e8 }, v1alpha1.ConditionScheduleOperational, reasonLinkTooSlow, "the uplink has 100 Mbit/s"},
+		"consent": {nil, func(l *lab) { l.ktsnd.refuse = &control.Error{Message: "no"} }, v1alpha1.ConditionScheduleOperational, reasonRefused,
+			"ktsnd refused: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			about := scheduled(t)
+			if test.spec != nil {
+				test.spec(about)
+			}
+			l := newLab(t, about)
+			if test.lab != nil {
+				test.lab(l)
+			}
+			status := l.look()
+			is := meta.FindStatusCondition(status.Conditions, test.condition)
+			if is == nil || is.Reason != test.reason || !strings.Contains(is.Message, test.sentence) || is.ObservedGeneration != 3 {
+				t.Errorf("the node says %+v", is)
+			}
+			if (is.Status == metav1.ConditionTrue) != (test.sentence == "") {
+				t.Errorf("%s is %s", is.Type, is.Status)
+			}
+		})
+	}
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// PodSockets is the folder of pods' sockets on the node.
+const PodSockets = "/run/ktsn/pods"
+
+// Config is the configuration of a network on a node that has these parts of it. It is of the CNI version that the
+// oldest runtimes in use know.
+func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
+	type object = map[string]any
+	var ranges [][]object
+	var routes []object
+	for i, part := range parts {
+		ranges = append(ranges, []object{{"subnet": part.String()}})
+		// A node that has all of it needs no other route than the kernel's own.
+		if part != n.Ranges[i].Prefix {
+			routes = append(routes, object{"dst": n.Ranges[i].Prefix.String()})
+		}
+	}
+	fields := object{
+		"cniVersion": "1.0.0", "name": n.Name, "type": "tsn-cni", "vni": n.VNI, "port": n.Port,
+		// The agent has ktsnd make the sockets; they are only named in the result.
+		"controlSocket": control.DefaultPath, "socketDir": PodSockets, "createSocket": false,
+		"capabilities": object{"mac": true, "ips": true},
+		"ipam":         object{"type": "host-local", "ranges": ranges, "routes": routes},
+	}
+	if n.MTU != 0 {
+		fields["mtu"] = n.MTU
+	}
+	if n.Uplink != "" {
+		fields["uplink"] = n.Uplink
+	}
+	text, err := json.MarshalIndent(fields, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write the configuration of network %s: %w", n.Name, err)
+	}
+	return append(text, '\n'), nil
+}

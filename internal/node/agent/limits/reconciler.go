@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// Ktsnd is a connection to the node's ktsnd.
+type Ktsnd interface {
+	NetworkLimits(ctx context.Context) ([]control.NetworkLimits, error)
+	NetworkLimitsSet(ctx context.Context, limits control.NetworkLimits) error
+}
+
+// Reconciler has ktsnd know the limits of all networks.
+type Reconciler struct {
+	Networks client.Reader
+	// Do has ask talk to ktsnd.
+	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
+	// Report is told how it went.
+	Report func(error)
+	Log    *slog.Logger
+}
+
+const (
+	// repeatEvery is how often to look at ktsnd when nothing has happened.
+	repeatEvery = 30 * time.Second
+	// retryAfter is when to try again what failed.
+	retryAfter = 2 * time.Second
+)
+
+// Reconcile looks at everything, whatever it was called for.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	err := r.all(ctx)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil
+	}
+	r.Report(err)
+	if err != nil {
+		return reconcile.Result{RequeueAfter: retryAfter}, nil
+	}
+	return reconcile.Result{RequeueAfter: repeatEvery}, nil
+}
+
+func (r *Reconciler) all(ctx context.Context) error {
+	var networks v1alpha1.TSNNetworkList
+	if err := r.Networks.List(ctx, &networks); err != nil {
+		return fmt.Errorf("list the networks: %w", err)
+	}
+	wanted, faults := wanted(networks.Items)
+	return errors.Join(faults, r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error { return r.apply(ctx, wanted, ktsnd) }))
+}
+
+// wanted are the limits by VNI; of networks that have one in common, the oldest counts, as it does everywhere.
+func wanted(networks []v1alpha1.TSNNetwork) (limits map[uint32]control.GivenLimits, faults error) {
+	limits = map[uint32]control.GivenLimits{}
+	seen := map[int32]bool{}
+	networks = slices.SortedFunc(slices.Values(networks), func(a, b v1alpha1.TSNNetwork) int {
+		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	for i := range networks {
+		network := &networks[i]
+		if seen[network.Spec.VNI] {
+			continue
+		}
+		seen[network.Spec.VNI] = true
+		given, err := tsnnetwork.LimitsOf(network)
+		if err != nil {
+			faults = errors.Join(faults, fmt.Errorf("network %s: %w", network.Name, err))
+		} else if given.Any() {
+			limits[uint32(network.Spec.VNI)] = given
+		}
+	}
+	return limits, faults
+}
+
+// apply tells ktsnd of the networks in which it differs.
+func (r *Reconciler) apply(ctx context.Context, wanted map[uint32]control.GivenLimits, ktsnd Ktsnd) error {
+	told, err := ktsnd.NetworkLimits(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for the limits of networks: %w", err)
+	}
+	have := map[uint32]control.GivenLimits{}
+	// Those that go make room for those that come.
+	for _, network := range told {
+		have[network.VNI] = network.Limits
+		if _, keep := wanted[network.VNI]; !keep {
+			r.Log.Info("no limits any more", "vni", network.VNI)
+			err = errors.Join(err, ktsnd.NetworkLimitsSet(ctx, control.NetworkLimits{VNI: network.VNI}))
+		}
+	}
+	for vni, limits := range wanted {
+		if limits.Equal(have[vni]) {
+			continue
+		}
+		r.Log.Info("limits", "vni", vni, "limits", limits.String())
+		if set := ktsnd.NetworkLimitsSet(ctx, control.NetworkLimits{VNI: vni, Limits: limits}); set != nil {
+			err = errors.Join(err, fmt.Errorf("set the limits of network %d: %w", vni, set))
+		}
+	}
+	return err
+}

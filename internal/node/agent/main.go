@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/inspect"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/version"
+)
+
+// Main does what the command line says and returns the exit status.
+func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
+	return command.Exit("ktsn-agent", run(ctx, arguments, stdout, stderr), stderr)
+}
+
+func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
+	if len(arguments) > 0 && arguments[0] == "remove" {
+		return remove(ctx, arguments[1:], stdout)
+	}
+	if len(arguments) > 0 && arguments[0] == "clean-node" {
+		return cleanNode(ctx, arguments[1:], stdout)
+	}
+	if len(arguments) > 0 && arguments[0] == inspectCommand {
+		return inspectPrograms(arguments[1:], stdout)
+	}
+	options, err := Parse(arguments, stdout)
+	if err != nil {
+		return err
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w; the agent runs in a pod with a service account", err)
+	}
+	options.Version = version.Number()
+	return Run(ctx, options, config, slog.New(slog.NewTextHandler(stderr, nil)))
+}
+
+// inspectCommand is what the agent starts itself with.
+const inspectCommand = "inspect"
+
+// inspectPrograms keeps what it takes to see other users' processes.
+func inspectPrograms(arguments []string, stdout io.Writer) error {
+	if err := privilege.Reduce(privilege.DACReadSearch, privilege.SysPtrace); err != nil {
+		return err
+	}
+	return inspect.Command(arguments, stdout)
+}

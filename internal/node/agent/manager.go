@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/health"
+)
+
+const (
+	// leaveTimeout bounds how long kubelet is served after the agent was told to end; the chart's
+	// terminationGracePeriodSeconds is longer than both.
+	leaveTimeout = 30 * time.Second
+	// shutdownTimeout bounds how long parts may take to end.
+	shutdownTimeout = leaveTimeout + 5*time.Second
+)
+
+// newManager makes what holds the parts together: connections to the API server, of which it keeps the nodes and this
+// node's pods, and the addresses for probes and metrics.
+func newManager(config *rest.Config, options *Options, board *health.Board, log *slog.Logger) (manager.Manager, error) {
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	timeout := shutdownTimeout
+	made, err := ctrl.NewManager(config, manager.Options{
+		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
+		HealthProbeBindAddress: options.Health,
+		Metrics:                server.Options{BindAddress: options.Metrics},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}: {Transform: slimNode},
+			&corev1.Pod{}:  {Transform: slimPod, Field: fields.OneTermEqualSelector("spec.nodeName", options.Node)},
+		}},
+		GracefulShutdownTimeout: &timeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the work with the API server: %w", err)
+	}
+	if err := made.AddHealthzCheck("alive", healthz.Ping); err != nil {
+		return nil, err
+	}
+	return made, made.AddReadyzCheck("agent", board.Check)
+}
+
+// slimNode keeps of a node what the agent reads; clusters have many.
+func slimNode(object any) (any, error) {
+	if node, ok := object.(*corev1.Node); ok {
+		node.ManagedFields = nil
+		node.Status = corev1.NodeStatus{Addresses: node.Status.Addresses}
+	}
+	return object, nil
+}
+
+func slimPod(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+	}
+	return object, nil
+}
+
+// relevant leaves out that a node still lives, which it says all the time.
+var relevant = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return before.Spec.PodCIDR != after.Spec.PodCIDR ||
+			!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
+			!equality.Semantic.DeepEqual(before.Annotations, after.Annotations) ||
+			!equality.Semantic.DeepEqual(before.Status.Addresses, after.Status.Addresses)
+	},
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// described keeps what it is asked to register.
+type described struct {
+	prometheus.Registerer
+	names []string
+}
+
+var fullName = regexp.MustCompile(`fqName: "([^"]+)"`)
+
+func (d *described) Register(one prometheus.Collector) error {
+	said := make(chan *prometheus.Desc, 10)
+	one.Describe(said)
+	close(said)
+	for description := range said {
+		d.names = append(d.names, fullName.FindStringSubmatch(description.String())[1])
+	}
+	return nil
+}
+
+func TestEachFigureIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := &described{}
+	if _, err := New(all); err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, name := range regexp.MustCompile("`(ktsn_[a-z_]+)`").FindAllStringSubmatch(string(text), -1) {
+		documented[name[1]] = true
+	}
+	for _, name := range all.names {
+		if !documented[name] {
+			t.Errorf("docs/install.md says nothing of %s", name)
+		}
+		delete(documented, name)
+	}
+	for name := range documented {
+		t.Errorf("docs/install.md names %s, which there is not", name)
+	}
+	if dashboard, err := os.ReadFile("../../../../charts/kubernetsn/files/dashboard.json"); err != nil {
+		t.Error(err)
+	} else {
+		for _, name := range regexp.MustCompile(`ktsn_[a-z_]+`).FindAllString(string(dashboard), -1) {
+			if base := strings.TrimSuffix(name, "_bucket"); !strings.Contains(strings.Join(all.names, " ")+" ", base+" ") {
+				t.Errorf("the dashboard asks for %s, which there is not", name)
+			}
+		}
+	}
+}

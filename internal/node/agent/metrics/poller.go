@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// Ktsnd is a connection to the node's ktsnd.
+type Ktsnd interface {
+	Status(ctx context.Context) (*control.Status, error)
+	Pods(ctx context.Context) ([]control.Pod, error)
+	Flows(ctx context.Context) ([]control.Flow, error)
+	Departures(ctx context.Context, after uint64) ([]control.Departure, uint64, error)
+}
+
+// Name is a pod's.
+type Name struct{ Namespace, Pod string }
+
+// Poller asks ktsnd every few seconds.
+type Poller struct {
+	Metrics *Metrics
+	Do      func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
+	// NameOf finds the pod of an identity.
+	NameOf func(ctx context.Context, identity string) (Name, bool)
+	Every  time.Duration
+
+	last
+}
+
+// last is what ktsnd said before.
+type last struct {
+	counters map[string]uint64
+	classes  map[uint8]control.ClassStatus
+	// flows are those of the last answer, closed those of the one before that are not in it.
+	flows, closed map[uint64]control.Flow
+	// departures is the number of the last one that was seen.
+	departures uint64
+	named      map[string]Name
+}
+
+// Run asks until ctx ends.
+func (p *Poller) Run(ctx context.Context) error {
+	ticks := time.NewTicker(p.Every)
+	defer ticks.Stop()
+	for {
+		p.Poll(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+	}
+}
+
+// Poll asks once.
+func (p *Poller) Poll(ctx context.Context) {
+	if err := p.Do(ctx, p.ask); err != nil {
+		p.Metrics.up.Set(0)
+		return
+	}
+	p.Metrics.up.Set(1)
+}
+
+func (p *Poller) ask(ctx context.Context, ktsnd Ktsnd) error {
+	status, err := ktsnd.Status(ctx)
+	if err != nil {
+		return err
+	}
+	pods, err := ktsnd.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	flows, err := ktsnd.Flows(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.countNode(status); err != nil {
+		return err
+	}
+	p.name(ctx, pods)
+	p.countPods(pods)
+	p.countFlows(flows)
+	departures, overwritten, err := ktsnd.Departures(ctx, p.departures)
+	if err != nil {
+		return err
+	}
+	p.countDepartures(departures, overwritten)
+	return nil
+}
+
+// more is what a counter has more than before. One that has less began anew, with another ktsnd.
+func more(now, before uint64) float64 {
+	if now < before {
+		before = 0
+	}
+	return float64(now - before)
+}
+
+func (p *Poller) countNode(status *control.Status) error {
+	text, err := json.Marshal(status.Counters)
+	if err != nil {
+		return fmt.Errorf("read ktsnd's counters: %w", err)
+	}
+	var counters map[string]uint64
+	if err := json.Unmarshal(text, &counters); err != nil {
+		return fmt.Errorf("read ktsnd's counters: %w", err)
+	}
+	if counters["taken"] < p.counters["taken"] || p.flows == nil {
+		// Another ktsnd: it numbers from the beginning.
+		p.last = last{counters: map[string]uint64{}, classes: map[uint8]control.ClassStatus{}, flows: map[uint64]control.Flow{}, named: p.named}
+	}
+	for name, value := range counters {
+		p.Metrics.node.WithLabelValues(name).Add(more(value, p.counters[name]))
+	}
+	p.counters = counters
+	for _, class := range status.Classes {
+		before := p.classes[class.TrafficClass]
+		for result, delta := range map[string]float64{
+			"sent": more(class.Sent, before.Sent), "late": more(class.Late, before.Late), "dropped": more(class.Dropped, before.Dropped),
+		} {
+			p.Metrics.class.WithLabelValues(strconv.Itoa(int(class.TrafficClass)), result).Add(delta)
+		}
+		p.classes[class.TrafficClass] = class
+	}
+	for kind, count := range map[string]int{
+		"sockets": status.Sockets, "endpoints": status.Endpoints, "peers": status.Peers, "processes": status.Processes,
+		"flows": status.Flows, "pending": status.Pending,
+		"ring_memory_bytes": int(status.RingMemoryBytes), "ring_memory_max_bytes": int(status.RingMemoryMaxBytes),
+	} {
+		p.Metrics.things.WithLabelValues(kind).Set(float64(count))
+	}
+	synchronized := 0.0
+	if status.Clock.Synchronized {
+		synchronized = 1
+	}
+	p.Metrics.clock.WithLabelValues("synchronized").Set(synchronized)
+	p.Metrics.clock.WithLabelValues("maximum_error_seconds").Set(float64(status.Clock.MaximumErrorNs) / 1e9)
+	p.Metrics.clock.WithLabelValues("estimated_error_seconds").Set(float64(status.Clock.EstimatedErrorNs) / 1e9)
+	return nil
+}
+
+// name finds the pods' names, and forgets the figures of pods that ktsnd does not have any more.
+func (p *Poller) name(ctx context.Context, pods []control.Pod) {
+	named := map[string]Name{}
+	for _, pod := range pods {
+		name, known := p.named[pod.Identity]
+		if !known {
+			if name, known = p.NameOf(ctx, pod.Identity); !known {
+				name = Name{Pod: pod.Identity}
+			}
+		}
+		named[pod.Identity] = name
+	}
+	for identity, name := range p.named {
+		if _, there := named[identity]; there {
+			continue
+		}
+		labels := prometheus.Labels{"namespace": name.Namespace, "pod": name.Pod}
+		p.Metrics.messages.DeletePartialMatch(labels)
+		p.Metrics.unseen.DeletePartialMatch(labels)
+		p.Metrics.usage.DeletePartialMatch(labels)
+		p.Metrics.limit.DeletePartialMatch(labels)
+		p.Metrics.departure.DeletePartialMatch(labels)
+	}
+	p.named = named
+}
+
+func (p *Poller) countPods(pods []control.Pod) {
+	for _, pod := range pods {
+		name := p.named[pod.Identity]
+		for resource, pair := range map[string][2]uint64{
+			"processes":         {pod.Processes, pod.Limits.Processes},
+			"sockets":           {pod.Sockets, pod.Limits.Sockets},
+			"ring_memory_bytes": {pod.RingMemoryBytes, pod.Limits.RingMemoryBytes},
+			"pending":           {pod.Pending, pod.Limits.Pending},
+		} {
+			p.Metrics.usage.WithLabelValues(name.Namespace, name.Pod, resource).Set(float64(pair[0]))
+			p.Metrics.limit.WithLabelValues(name.Namespace, name.Pod, resource).Set(float64(pair[1]))
+		}
+	}
+}
+
+func (p *Poller) countFlows(flows []control.Flow) {
+	seen := map[uint64]control.Flow{}
+	for _, flow := range flows {
+		before, name := p.flows[flow.Number], p.named[flow.Identity]
+		class := strconv.Itoa(int(flow.TrafficClass))
+		for result, delta := range map[string]float64{
+			"taken": more(flow.Taken, before.Taken), "sent": more(flow.Sent, before.Sent),
+			"late": more(flow.Late, before.Late), "dropped": more(flow.Dropped, before.Dropped),
+		} {
+			p.Metrics.messages.WithLabelValues(name.Namespace, name.Pod, class, result).Add(delta)
+		}
+		seen[flow.Number] = flow
+	}
+	// One that has just been closed may still be in the departures that follow.
+	p.closed = map[uint64]control.Flow{}
+	for number, flow := range p.flows {
+		if _, there := seen[number]; !there {
+			p.closed[number] = flow
+		}
+	}
+	p.flows = seen
+}
+
+func (p *Poller) countDepartures(departures []control.Departure, overwritten uint64) {
+	p.Metrics.overwritten.Add(float64(overwritten))
+	for _, departure := range departures {
+		flow, open := p.flows[departure.Flow]
+		if !open {
+			flow = p.closed[departure.Flow]
+		}
+		name := p.named[flow.Identity]
+		p.Metrics.departure.WithLabelValues(name.Namespace, name.Pod, strconv.Itoa(int(flow.TrafficClass))).
+			Observe(float64(departure.DepartedTAI-departure.RequestedTAI) / 1e9)
+		p.departures = departure.Sequence
+	}
+}

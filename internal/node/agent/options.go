@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// Options are those of the agent's command line.
+type Options struct {
+	// Node is the name of the node.
+	Node string
+	// Networks is the file of networks.
+	Networks string
+	// FromCluster has networks and schedules be those of the cluster's TSNNetworks instead.
+	FromCluster bool
+	// Control is ktsnd's control socket; pods' folders stand beside it.
+	Control  string
+	StateDir string
+	// IPAMDir is where host-local remembers addresses.
+	IPAMDir string
+	// Kubelet is kubelet's folder.
+	Kubelet string
+	// Host is where the node's file system is mounted, as far as files are installed.
+	Host string
+	// PluginDir is the node's folder of network plugins, ConfDir Multus' of configurations.
+	PluginDir, ConfDir string
+	// Programs is where this container has tsn-cni and libktsn.so.
+	Programs string
+	// Proc is the node's process file system, "" to look at no processes.
+	Proc string
+	// Health and Metrics are addresses to listen on; Metrics may be "0".
+	Health, Metrics string
+	// SweepEvery is the time between two looks for what pods left.
+	SweepEvery time.Duration
+	// OVS is the Open vSwitch that the node's ktsnd sends through; nil: by itself.
+	OVS     *ovsOptions
+	Version string
+}
+
+// defaultIPAMDir is host-local's own default.
+const defaultIPAMDir = "/var/lib/cni/networks"
+
+const usage = `Usage: ktsn-agent --node NAME [OPTION]...
+       ktsn-agent remove OPTION...
+       ktsn-agent clean-node OPTION...
+
+Serves one node of a Kubernetes cluster: gives pods their volumes with libktsn.so and a socket of ktsnd, installs the
+network plugin and its configuration, tells kernel and ktsnd of the other nodes, removes what pods left, and says how
+all of that is. The chart kubernetsn starts it. The other two take the project off a cluster; --help of each lists its
+options.
+
+Options:
+`
+
+// Parse reads the options.
+func Parse(arguments []string, stdout io.Writer) (*Options, error) {
+	o := &Options{}
+	flags := flag.NewFlagSet("ktsn-agent", flag.ContinueOnError)
+	flags.StringVar(&o.Node, "node", "", "`NAME` of the node (required)")
+	flags.StringVar(&o.Networks, "networks", "/etc/kubernetsn/networks.yaml", "`FILE` of the networks")
+	flags.BoolVar(&o.FromCluster, "from-cluster", false, "networks and schedules are the cluster's TSNNetworks instead; ktsn-operator must run")
+	flags.StringVar(&o.Control, "control", control.DefaultPath, "ktsnd's control socket; pods' folders stand beside it")
+	flags.StringVar(&o.StateDir, "state-dir", overlay.DefaultStateDir, "tsn-cni's state `FOLDER`")
+	flags.StringVar(&o.IPAMDir, "ipam-dir", defaultIPAMDir, "host-local's `FOLDER`")
+	flags.StringVar(&o.Kubelet, "kubelet-dir", "/var/lib/kubelet", "kubelet's `FOLDER`, the same here and on the node")
+	flags.StringVar(&o.Host, "host", "/", "`FOLDER` where the node's plugin and configuration folders are mounted")
+	flags.StringVar(&o.PluginDir, "plugin-dir", "/opt/cni/bin", "the node's `FOLDER` of network plugins")
+	flags.StringVar(&o.ConfDir, "conf-dir", "/etc/cni/multus/net.d", "the node's `FOLDER` in which Multus looks for configurations")
+	flags.StringVar(&o.Programs, "programs", "/usr/lib/ktsn", "`FOLDER` with tsn-cni and libktsn.so")
+	flags.StringVar(&o.Proc, "proc", "", "`FOLDER` with the node's /proc; empty: look at no processes")
+	flags.StringVar(&o.Health, "health-address", "127.0.0.1:9471", "`ADDRESS` of /healthz and /readyz")
+	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
+	flags.DurationVar(&o.SweepEvery, "sweep-every", time.Minute, "look so often for what pods left; it is removed at the second look")
+	through := addOVSOptions(flags)
+	if err := command.Parse(flags, usage, arguments, stdout); err != nil {
+		return nil, err
+	}
+	var err error
+	if o.OVS, err = through.check(); err != nil {
+		return nil, fmt.Errorf("%w; %w", err, command.ErrUsage)
+	}
+	if o.Node == "" {
+		return nil, fmt.Errorf("--node is missing; %w", command.ErrUsage)
+	}
+	if o.SweepEvery < time.Second {
+		return nil, fmt.Errorf("--sweep-every %v: give at least 1s; %w", o.SweepEvery, command.ErrUsage)
+	}
+	for name, path := range map[string]string{"--control": o.Control, "--kubelet-dir": o.Kubelet, "--plugin-dir": o.PluginDir, "--conf-dir": o.ConfDir} {
+		if !strings.HasPrefix(path, "/") {
+			return nil, fmt.Errorf("%s %q: give an absolute path; %w", name, path, command.ErrUsage)
+		}
+	}
+	return o, nil
+}
+
+// runDir is ktsnd's folder on the node.
+func (o *Options) runDir() string { return filepath.Dir(o.Control) }
+
+func (o *Options) endpoint() string {
+	return filepath.Join(o.Kubelet, "plugins", csi.DriverName, "csi.sock")
+}
+
+func (o *Options) registry() string {
+	return filepath.Join(o.Kubelet, "plugins_registry", csi.DriverName+"-reg.sock")
+}

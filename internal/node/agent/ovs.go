@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/switched"
+	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
+)
+
+// ovsOptions are those of a node whose ktsnd sends through Open vSwitch.
+type ovsOptions struct {
+	device, iface, runDir, pmdCPUs string
+	pmdMaxSleep                    time.Duration
+	prefixBits                     int
+	dpdkExtra                      string
+	plan                           ovs.Plan
+	// trouble is why Open vSwitch could not be set up when that was tried last. Any goroutine.
+	trouble atomic.Pointer[error]
+}
+
+func addOVSOptions(flags *flag.FlagSet) *ovsOptions {
+	o := &ovsOptions{}
+	flags.StringVar(&o.device, "ovs-device", "", "have Open vSwitch make the tunnels by this network `CARD`: a PCI address, or a device of DPDK's")
+	flags.StringVar(&o.iface, "ovs-interface", "", "the same by a network `INTERFACE` of the kernel's, through a packet socket")
+	flags.StringVar(&o.runDir, "ovs-run-dir", ovs.DefaultRunDir, "`FOLDER` of the sockets of ovsdb-server and ovs-vswitchd")
+	flags.StringVar(&o.pmdCPUs, "ovs-pmd-cpus", "", "`PROCESSORS` on which Open vSwitch polls, such as 2,3; empty: left as it is")
+	flags.DurationVar(&o.pmdMaxSleep, "ovs-pmd-max-sleep", 0, "how long its polling may pause when there is nothing; 0: left as it is")
+	flags.IntVar(&o.prefixBits, "ovs-prefix-length", 24, "of the tunnel's address where no interface has it yet")
+	flags.StringVar(&o.dpdkExtra, "ovs-dpdk-extra", "", "further `ARGUMENTS` of DPDK in Open vSwitch")
+	return o
+}
+
+// check returns nil for a node without.
+func (o *ovsOptions) check() (*ovsOptions, error) {
+	switch {
+	case o.device == "" && o.iface == "":
+		return nil, nil
+	case o.device != "" && o.iface != "":
+		return nil, errors.New("--ovs-device and --ovs-interface: give one of them")
+	case o.prefixBits < 1 || o.prefixBits > 32:
+		return nil, fmt.Errorf("--ovs-prefix-length %d: give 1 to 32", o.prefixBits)
+	case o.pmdMaxSleep < 0 || o.pmdMaxSleep > 10*time.Millisecond:
+		return nil, fmt.Errorf("--ovs-pmd-max-sleep %v: give at most 10ms", o.pmdMaxSleep)
+	}
+	o.plan = ovs.Plan{Device: o.device, Interface: o.iface, PMDMaxSleep: o.pmdMaxSleep, DPDKExtra: o.dpdkExtra}
+	for _, text := range strings.FieldsFunc(o.pmdCPUs, func(r rune) bool { return r == ',' }) {
+		cpu, err := strconv.Atoi(text)
+		if err != nil || cpu < 0 {
+			return nil, fmt.Errorf("--ovs-pmd-cpus %q: give processors such as 2,3", o.pmdCPUs)
+		}
+		o.plan.PMDCPUs = append(o.plan.PMDCPUs, cpu)
+	}
+	return o, nil
+}
+
+func switchIn(runDir string) *ovs.Switch {
+	return &ovs.Switch{Database: "unix:" + filepath.Join(runDir, "db.sock"), RunDir: runDir}
+}
+
+// through is how the node's Open vSwitch is kept; nil where ktsnd sends by itself.
+func (a *agent) through() (func(context.Context, peers.Tunnels) error, error) {
+	if a.OVS == nil {
+		return nil, nil
+	}
+	one := switchIn(a.OVS.runDir)
+	plan := a.OVS.plan
+	plan.VhostSocket = filepath.Join(a.runDir(), filepath.Base(ovs.DefaultVhostSocket))
+	follower := &switched.Follower{Switch: one, Plan: plan, PrefixBits: a.OVS.prefixBits, PrefixOf: ovs.PrefixOf, Now: time.Now}
+	restarted := func() {
+		select {
+		case a.again <- event.GenericEvent{}:
+		default: // it is to look anyway
+		}
+	}
+	err := a.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return switched.Watch(ctx, one, restarted) }))
+	return func(ctx context.Context, tunnels peers.Tunnels) error {
+		wanted := switched.Wanted(tunnels)
+		err := follower.Follow(ctx, &wanted)
+		a.OVS.trouble.Store(&err)
+		return err
+	}, err
+}
+
+// switchTrouble is why the node's Open vSwitch is not set up, without which its ktsnd does not start.
+func (a *agent) switchTrouble() error {
+	if a.OVS == nil {
+		return nil
+	}
+	if last := a.OVS.trouble.Load(); last != nil {
+		return *last
+	}
+	return nil
+}
+
+// takeDown removes from the node's Open vSwitch what was set up there. A node need not have one.
+func takeDown(ctx context.Context, runDir string) error {
+	if _, err := os.Stat(filepath.Join(runDir, "db.sock")); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := switchIn(runDir).Teardown(ctx); err != nil {
+		return fmt.Errorf("take Open vSwitch down: %w", err)
+	}
+	return nil
+}

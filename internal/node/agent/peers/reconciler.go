@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// Overlay is the kernel's side of the node's networks.
+type Overlay interface {
+	Peers() ([]control.Peer, error)
+	FloodTargets() (map[uint32]map[netip.Addr]bool, error)
+	Guard(ctx context.Context) (changed []string, err error)
+	PeerAdd(ctx context.Context, peer control.Peer, timed overlay.Timed) error
+	PeerDel(ctx context.Context, vni uint32, address netip.Addr, timed overlay.Timed) error
+	Close()
+}
+
+// Ktsnd is a connection to the node's ktsnd.
+type Ktsnd interface {
+	overlay.Timed
+	Peers(ctx context.Context) ([]control.Peer, error)
+}
+
+// Reconciler makes true what a node's networks shall be.
+type Reconciler struct {
+	Nodes    client.Reader
+	Networks network.Source
+	// Node is the name of the agent's node.
+	Node string
+	// Open opens the kernel's side.
+	Open func() (Overlay, error)
+	// Do has ask talk to ktsnd.
+	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
+	// Configure writes the node's configuration of the networks, which has these parts of them.
+	Configure func(networks []network.Network, parts map[string][]netip.Prefix) error
+	// Through sets up who makes the tunnels, where ktsnd and kernel do not: Open vSwitch; nil where there is none.
+	Through func(ctx context.Context, tunnels Tunnels) error
+	// Report is told how it went, as far as this node is concerned.
+	Report func(error)
+	// LeftOut is told how many nodes are left out of the networks, for their own faults.
+	LeftOut func(count int)
+	// Warn makes an Event on this node's own Node.
+	Warn func(own *corev1.Node, reason, sentence string)
+	Log  *slog.Logger
+
+	// said are the faults that somebody was told of.
+	said map[string]string
+	// saidThrough is what the last Event said of Open vSwitch, while that is so.
+	saidThrough string
+}
+
+const (
+	// repeatEvery is how often to look at everything when nothing has happened.
+	repeatEvery = 30 * time.Second
+	// retryAfter is when to try again what failed.
+	retryAfter = 2 * time.Second
+)
+
+// Tunnels are those between this node and the others.
+type Tunnels struct {
+	// Own is the node's end.
+	Own netip.Addr
+	// Networks are VXLAN network identifiers, Peers the other nodes' ends.
+	Networks []uint32
+	Peers    []netip.Addr
+	// Port is the UDP port.
+	Port uint16
+}
+
+// Reconcile looks at everything, whatever it was called for.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	err := r.all(ctx)
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil
+	}
+	r.Report(err)
+	if err != nil {
+		return reconcile.Result{RequeueAfter: retryAfter}, nil
+	}
+	return reconcile.Result{RequeueAfter: repeatEvery}, nil
+}
+
+func (r *Reconciler) all(ctx context.Context) error {
+	networks, err := r.Networks.Networks(ctx)
+	if err != nil {
+		return err
+	}
+	var nodes corev1.NodeList
+	if err := r.Nodes.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("list the nodes: %w", err)
+	}
+	own := slices.IndexFunc(nodes.Items, func(node corev1.Node) bool { return node.Name == r.Node })
+	if own < 0 {
+		return fmt.Errorf("there is no node %s among %d", r.Node, len(nodes.Items))
+	}
+	plan := wanted(r.Node, nodes.Items, networks)
+	r.tell(&nodes.Items[own], plan.faults)
+	errThrough := r.through(ctx, &nodes.Items[own], networks, &plan)
+	errConfigure := r.Configure(networks, plan.parts)
+	errPeers := r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error { return r.apply(ctx, plan.peers, ktsnd) })
+	// What is wrong with other nodes keeps nobody here from anything.
+	return errors.Join(plan.faults[r.Node], errThrough, errConfigure, errPeers)
+}
+
+// through sets up who makes the tunnels. A network that cannot go there is no fault of the others: its own status says so.
+func (r *Reconciler) through(ctx context.Context, own *corev1.Node, networks []network.Network, plan *plan) error {
+	address := addressOf(own)
+	if r.Through == nil || !address.IsValid() { // which is among the faults
+		return nil
+	}
+	err := r.Through(ctx, plan.tunnels(address, networks))
+	switch {
+	case err == nil:
+		r.saidThrough = ""
+	case err.Error() != r.saidThrough:
+		r.saidThrough = err.Error()
+		r.Warn(own, ReasonOpenVSwitch, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return err
+}
+
+// tell says once which nodes are left out and why. An Event is made by the node's own agent only, or there would be as many
+// as nodes.
+func (r *Reconciler) tell(own *corev1.Node, faults map[string]error) {
+	r.LeftOut(len(faults))
+	said := map[string]string{}
+	for name, err := range faults {
+		said[name] = strings.ReplaceAll(err.Error(), "\n", "; ")
+		if r.said[name] == said[name] {
+			continue
+		}
+		r.Log.Warn("a node is left out", "node", name, "error", said[name])
+		if name == own.Name {
+			r.Warn(own, ReasonLeftOut, said[name])
+		}
+	}
+	r.said = said
+}
+
+// known is what kernel, state directory and ktsnd know of one peer.
+type known struct {
+	remembered, told *control.Peer
+	flooded          bool
+}
+
+// apply tells kernel and ktsnd of the peers in which they differ from what is wanted.
+func (r *Reconciler) apply(ctx context.Context, wanted map[key]control.Peer, ktsnd Ktsnd) error {
+	kernel, err := r.Open()
+	if err != nil {
+		return err
+	}
+	defer kernel.Close()
+	have, tunnels, err := look(ctx, kernel, ktsnd)
+	if err != nil {
+		return err
+	}
+	all := r.guard(ctx, kernel)
+	for at := range have {
+		if _, keep := wanted[at]; keep {
+			continue
+		}
+		r.Log.Info("forget peer", "vni", at.vni, "address", at.address)
+		if err := kernel.PeerDel(ctx, at.vni, at.address, ktsnd); err != nil {
+			all = errors.Join(all, fmt.Errorf("forget peer %s of network %d: %w", at.address, at.vni, err))
+		}
+	}
+	for at, peer := range wanted {
+		if complete(have[at], &peer, tunnels[at.vni]) {
+			continue
+		}
+		r.Log.Info("tell of peer", "vni", at.vni, "address", at.address, "subnets", peer.Subnets)
+		if err := kernel.PeerAdd(ctx, peer, ktsnd); err != nil {
+			all = errors.Join(all, fmt.Errorf("tell of peer %s of network %d: %w", at.address, at.vni, err))
+		}
+	}
+	return all
+}
+
+// guard puts the filter of the tunnels right. That something was wrong with it, somebody should know.
+func (r *Reconciler) guard(ctx context.Context, kernel Overlay) error {
+	changed, err := kernel.Guard(ctx)
+	if len(changed) > 0 {
+		r.Log.Warn("the filter of the tunnels was not what it shall be, and is again", "differences", strings.Join(changed, "; "))
+	}
+	return err
+}
+
+// look joins what each knows; tunnels are the networks that have one.
+func look(ctx context.Context, kernel Overlay, ktsnd Ktsnd) (have map[key]known, tunnels map[uint32]bool, err error) {
+	remembered, err := kernel.Peers()
+	if err != nil {
+		return nil, nil, err
+	}
+	flooded, err := kernel.FloodTargets()
+	if err != nil {
+		return nil, nil, err
+	}
+	told, err := ktsnd.Peers(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	have, tunnels, ours := map[key]known{}, map[uint32]bool{}, map[uint32]bool{}
+	for i := range remembered {
+		at := key{remembered[i].VNI, remembered[i].Address}
+		have[at] = known{remembered: &remembered[i]}
+		ours[at.vni] = true
+	}
+	for i := range told {
+		at := key{told[i].VNI, told[i].Address}
+		one := have[at]
+		one.told = &told[i]
+		have[at] = one
+		ours[at.vni] = true
+	}
+	for vni, addresses := range flooded {
+		tunnels[vni] = true
+		for address := range addresses {
+			at := key{vni, address}
+			one, known := have[at]
+			// A tunnel of a network that is none of ours is another's, such as Flannel's.
+			if !known && !ours[vni] {
+				continue
+			}
+			one.flooded = true
+			have[at] = one
+		}
+	}
+	return have, tunnels, nil
+}
+
+// complete tells whether there is nothing left to tell of a peer.
+func complete(have known, peer *control.Peer, tunnel bool) bool {
+	return have.remembered != nil && slices.Equal(have.remembered.Subnets, peer.Subnets) &&
+		have.told != nil && slices.Equal(have.told.Subnets, peer.Subnets) && (have.flooded || !tunnel)
+}

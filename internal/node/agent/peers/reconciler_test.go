@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// fakeNode is kernel, state directory and ktsnd of a node.
+type fakeNode struct {
+	remembered, told map[key]control.Peer
+	flooded          map[uint32]map[netip.Addr]bool
+	calls            int
+	refuse           error
+	// guarded counts looks at the filter, which fail with unguardable.
+	guarded     int
+	unguardable error
+}
+
+func newFakeNode(tunnels ...uint32) *fakeNode {
+	made := &fakeNode{map[key]control.Peer{}, map[key]control.Peer{}, map[uint32]map[netip.Addr]bool{}, 0, nil, 0, nil}
+	for _, vni := range tunnels {
+		made.flooded[vni] = map[netip.Addr]bool{}
+	}
+	return made
+}
+
+type fakeOverlay struct{ *fakeNode }
+
+func (f fakeOverlay) Close() {}
+func (f fakeOverlay) Guard(context.Context) ([]string, error) {
+	f.guarded++
+	return nil, f.unguardable
+}
+func (f fakeOverlay) Peers() ([]control.Peer, error) {
+	return slices.Collect(maps.Values(f.remembered)), nil
+}
+func (f fakeOverlay) FloodTargets() (map[uint32]map[netip.Addr]bool, error) { return f.flooded, nil }
+
+func (f fakeOverlay) PeerAdd(ctx context.Context, peer control.Peer, timed overlay.Timed) error {
+	f.calls++
+	if f.refuse != nil {
+		return f.refuse
+	}
+	f.remembered[key{peer.VNI, peer.Address}] = peer
+	if f.flooded[peer.VNI] != nil {
+		f.flooded[peer.VNI][peer.Address] = true
+	}
+	return timed.PeerAdd(ctx, peer)
+}
+
+func (f fakeOverlay) PeerDel(ctx context.Context, vni uint32, address netip.Addr, timed overlay.Timed) error {
+	f.calls++
+	delete(f.remembered, key{vni, address})
+	delete(f.flooded[vni], address)
+	return timed.PeerDel(ctx, vni, address)
+}
+
+type fakeKtsnd struct{ *fakeNode }
+
+func (f fakeKtsnd) Status(context.Context) (*control.Status, error) { return &control.Status{}, nil }
+func (f fakeKtsnd) Peers(context.Context) ([]control.Peer, error) {
+	return slices.Collect(maps.Values(f.told)), nil
+}
+func (f fakeKtsnd) PeerAdd(_ context.Context, peer control.Peer) error {
+	f.told[key{peer.VNI, peer.Address}] = peer
+	return nil
+}
+func (f fakeKtsnd) PeerDel(_ context.Context, vni uint32, address netip.Addr) error {
+	delete(f.told, key{vni, address})
+	return nil
+}
+
+type fixed []network.Network
+
+func (f fixed) Networks(context.Context) ([]network.Network, error) { return f, nil }
+
+func kubeNode(name, podCIDR, address string, annotations map[string]string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
+		Spec:       corev1.NodeSpec{PodCIDR: podCIDR},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: address},
+		}},
+	}
+}
+
+var oneNetwork = fixed{{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}}}}
+
+// newReconciler is one for node1 with these nodes; parts and said are what it configured and reported last.
+func newReconciler(on *fakeNode, networks network.Source, nodes ...*corev1.Node) (r *Reconciler, parts *map[string][]netip.Prefix, said *error) {
+	objects := fake.NewClientBuilder()
+	for _, node := range nodes {
+		objects = objects.WithObjects(node)
+	}
+	parts, said = new(map[string][]netip.Prefix), new(error)
+	return &Reconciler{
+		Nodes: objects.Build(), Networks: networks, Node: "node1",
+		Open: func() (Overlay, error) { return fakeOverlay{on}, nil },
+		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
+			return ask(ctx, fakeKtsnd{on})
+		},
+		Configure: func(_ []network.Network, made map[string][]netip.Prefix) error { *parts = made; return nil },
+		Report:    func(err error) { *said = err },
+		LeftOut:   func(int) {}, Warn: func(*corev1.Node, string, string) {},
+		Log: slog.New(slog.DiscardHandler),
+	}, parts, said
+}
+
+func reconcileOnce(t *testing.T, r *Reconciler) reconcile.Result {
+	t.Helper()
+	result, err := r.Reconcile(t.Context(), reconcile.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func (f *fakeNode) text() string {
+	var all []string
+	for at, peer := range f.remembered {
+		all = append(all, fmt.Sprint(at.vni, " ", at.address, " ", peer.Subnets, " flooded ", f.flooded[at.vni][at.address],
+			" told ", f.told[at].Subnets))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+func TestTheOtherNodesBecomePeersOfKernelAndKtsnd(t *testing.T) {
+	on := newFakeNode(42, 1)
+	// Flannel's tunnel floods, too.
+	on.flooded[1][netip.MustParseAddr("192.0.2.9")] = true
+	r, parts, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
+		kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil),
+		kubeNode("node3", "10.244.2.0/24", "192.0.2.3", map[string]string{network.AddressAnnotation: "198.51.100.3", "range.kubernetsn.io/tsn": "10.42.200.0/24"}))
+	if result := reconcileOnce(t, r); result.RequeueAfter != repeatEvery || *said != nil {
+		t.Errorf("again after %v, said %v", result.RequeueAfter, *said)
+	}
+	want := "42 192.0.2.2 [10.42.1.0/24] flooded true told [10.42.1.0/24]; 42 198.51.100.3 [10.42.200.0/24] flooded true told [10.42.200.0/24]"
+	if got := on.text(); got != want {
+		t.Errorf("peers are %s, want %s", got, want)
+	}
+	if got := fmt.Sprint(*parts); got != "map[tsn:[10.42.0.0/24]]" {
+		t.Errorf("configured %s", got)
+	}
+	on.calls = 0
+	if reconcileOnce(t, r); on.calls != 0 {
+		t.Errorf("%d changes where nothing was to change", on.calls)
+	}
+	if !on.flooded[1][netip.MustParseAddr("192.0.2.9")] {
+		t.Error("Flannel's tunnel does not flood any more")
+	}
+}
+
+func TestTheFilterOfTheTunnelsIsLookedAtEachTime(t *testing.T) {
+	on := newFakeNode(42)
+	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
+		kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil))
+	for look := range 3 {
+		if reconcileOnce(t, r); on.guarded != look+1 || *said != nil {
+			t.Errorf("after look %d: it was looked at %d times, and said %v", look+1, on.guarded, *said)
+		}
+	}
+	on.unguardable = errors.New("no nf_tables")
+	delete(on.told, key{42, netip.MustParseAddr("192.0.2.2")})
+	result := reconcileOnce(t, r)
+	if !errors.Is(*said, on.unguardable) || result.RequeueAfter != retryAfter {
+		t.Errorf("it said %v, and looks again after %v", *said, result.RequeueAfter)
+	}
+	if len(on.told) != 1 {
+		t.Error("without a filter ktsnd is not told of the peer any more")
+	}
+}
+
+func TestWhatOthersChangedIsMended(t *testing.T) {
+	two := netip.MustParseAddr("192.0.2.2")
+	at := key{42, two}
+	for name, spoil := range map[string]func(*fakeNode){
+		"a ktsnd that was started anew":   func(on *fakeNode) { delete(on.told, at) },
+		"a ktsnd with other subnets":      func(on *fakeNode) { on.told[at] = control.Peer{VNI: 42, Address: two} },
+		"a forwarding entry that is gone": func(on *fakeNode) { delete(on.flooded[42], two) },
+		"a list of peers that is gone":    func(on *fakeNode) { clear(on.remembered) },
+		"a peer that no node is": func(on *fakeNode) {
+			stranger := netip.MustParseAddr("192.0.2.77")
+			on.remembered[key{42, stranger}] = control.Peer{VNI: 42, Address: stranger}
+		},
+		"a peer that only the kernel knows": func(on *fakeNode) { on.flooded[42][netip.MustParseAddr("192.0.2.77")] = true },
+		"a peer of a network that is gone": func(on *fakeNode) {
+			on.told[key{43, two}] = control.Peer{VNI: 43, Address: two}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			on := newFakeNode(42)
+			r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil))
+			reconcileOnce(t, r)
+			before := on.text()
+			spoil(on)
+			reconcileOnce(t, r)
+			if got := on.text(); got != before || len(on.told) != 1 || len(on.flooded[42]) != 1 || *said != nil {
+				t.Errorf("peers are %s, told %v, flooded %v (%v); want %s", got, on.told, on.flooded, *said, before)
+			}
+		})
+	}
+}
+
+func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
+	nodes := []*corev1.Node{
+		kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node2", "", "192.0.2.2", nil),
+		kubeNode("node3", "10.244.2.0/24", "", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil),
+		kubeNode("node5", "10.244.5.0/24", "192.0.2.5", map[string]string{"range.kubernetsn.io/tsn": "10.42.0.0/20"}),
+		kubeNode("node6", "10.244.6.0/24", "192.0.2.6", map[string]string{network.AddressAnnotation: "192.0.2.4"}),
+	}
+	const peers1, peers4 = "42 192.0.2.1 [10.42.0.0/24] flooded false told [10.42.0.0/24]", "42 192.0.2.4 [10.42.3.0/24] flooded false told [10.42.3.0/24]"
+	for own, test := range map[string]struct{ peers, sentence string }{
+		"node1": {peers4, ""},
+		"node4": {peers1, ""},
+		"node2": {peers1 + "; " + peers4, "node node2 has no part of network tsn: it has no spec.podCIDR"},
+		"node3": {peers1 + "; " + peers4, "node node3 is not reached on network tsn: it has no IPv4 InternalIP; annotate it with kubernetsn.io/tunnel-address"},
+		"node5": {peers1 + "; " + peers4, "node node5 has no part of network tsn: its 10.42.0.0/20 and 10.42.0.0/24 of node node1 overlap"},
+		"node6": {peers1 + "; " + peers4, "node node6 is not reached on network tsn: its tunnel's address 192.0.2.4 is node node4's"},
+	} {
+		t.Run("as "+own+" sees it", func(t *testing.T) {
+			on := newFakeNode()
+			r, _, said := newReconciler(on, oneNetwork, nodes...)
+			r.Node = own
+			leftOut, events := 0, []string{}
+			r.LeftOut = func(count int) { leftOut = count }
+			r.Warn = func(on *corev1.Node, reason, sentence string) {
+				events = append(events, on.Name+" "+reason+" "+sentence)
+			}
+			result := reconcileOnce(t, r)
+			reconcileOnce(t, r) // says nothing again
+			if got := on.text(); got != test.peers {
+				t.Errorf("peers are %s, want %s", got, test.peers)
+			}
+			if leftOut != 4 {
+				t.Errorf("%d nodes are left out, want 4", leftOut)
+			}
+			if test.sentence == "" {
+				if *said != nil || result.RequeueAfter != repeatEvery || len(events) > 0 {
+					t.Errorf("said %v, again after %v, Events %q, of other nodes' faults", *said, result.RequeueAfter, events)
+				}
+				return
+			}
+			if !strings.Contains(fmt.Sprint(*said), test.sentence) {
+				t.Errorf("said %v, want %q", *said, test.sentence)
+			}
+			if len(events) != 1 || !strings.HasPrefix(events[0], own+" TSNNodeLeftOut "+test.sentence) {
+				t.Errorf("the Events are %q, want one", events)
+			}
+		})
+	}
+}
+
+func TestWhatKernelOrKtsndRefuseIsSaid(t *testing.T) {
+	on := newFakeNode()
+	on.refuse = errors.New("no")
+	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil))
+	if result := reconcileOnce(t, r); result.RequeueAfter != retryAfter || !strings.Contains(fmt.Sprint(*said), "tell of peer 192.0.2.4 of network 42: no") {
+		t.Errorf("said %v, again after %v", *said, result.RequeueAfter)
+	}
+}
+
+func TestKtsndIsToldOfBothFamilies(t *testing.T) {
+	networks := fixed{{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{
+		{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}, {Prefix: netip.MustParsePrefix("fd42::/48"), NodeBits: 64},
+	}}}
+	made := wanted("node1", []corev1.Node{
+		*kubeNode("node1", "10.244.1.0/24", "192.0.2.1", nil), *kubeNode("node2", "10.244.2.0/24", "192.0.2.2", nil),
+	}, networks)
+	peer := made.peers[key{42, netip.MustParseAddr("192.0.2.2")}]
+	if got, want := fmt.Sprint(peer.Subnets), "[10.42.2.0/24 fd42:0:0:2::/64]"; got != want || len(made.faults) > 0 {
+		t.Errorf("node2 has %s, %v, want %s", got, made.faults, want)
+	}
+}
+
+func TestATunnelsAddressThatIsNoneIsSaid(t *testing.T) {
+	made := wanted("node1", []corev1.Node{
+		*kubeNode("node1", "10.244.1.0/24", "192.0.2.1", nil),
+		*kubeNode("node2", "10.244.2.0/24", "192.0.2.2", map[string]string{network.AddressAnnotation: "fd00::1"}),
+	}, oneNetwork)
+	if err := made.faults["node2"]; err == nil || !strings.Contains(err.Error(), `annotation kubernetsn.io/tunnel-address: "fd00::1" is no IPv4 address`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOpenVSwitchIsToldOfWhatItCanCarry(t *testing.T) {
+	networks := fixed{oneNetwork[0], {Name: "large", VNI: 4095, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.43.0.0/16"), NodeBits: 24}}}}
+	r, _, said := newReconciler(newFakeNode(), networks, kubeNode("node1", "10.0.1.0/24", "192.0.2.1", nil),
+		kubeNode("node2", "10.0.2.0/24", "192.0.2.2", nil), kubeNode("node3", "10.0.3.0/24", "192.0.2.9", map[string]string{network.AddressAnnotation: "198.51.100.3"}))
+	var told Tunnels
+	var refuse error
+	var events []string
+	r.Through = func(_ context.Context, tunnels Tunnels) error { told = tunnels; return refuse }
+	r.Warn = func(own *corev1.Node, reason, sentence string) {
+		events = append(events, own.Name+" "+reason+" "+sentence)
+	}
+	reconcileOnce(t, r)
+	slices.SortFunc(told.Peers, netip.Addr.Compare)
+	if want := (Tunnels{netip.MustParseAddr("192.0.2.1"), []uint32{42}, []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("198.51.100.3")}, 4789}); fmt.Sprint(told) != fmt.Sprint(want) || *said != nil {
+		t.Errorf("it is told of %v, want %v; %v", told, want, *said)
+	}
+	refuse = errors.New("set up Open vSwitch: no hugepages")
+	for range 2 {
+		reconcileOnce(t, r)
+		if *said == nil || !strings.Contains((*said).Error(), "no hugepages") {
+			t.Errorf("it reports %v", *said)
+		}
+	}
+	if want := []string{"node1 TSNOpenVSwitchNotSetUp set up Open vSwitch: no hugepages"}; !slices.Equal(events, want) {
+		t.Errorf("events are %q, want %q", events, want)
+	}
+	refuse = nil
+	if reconcileOnce(t, r); *said != nil {
+		t.Errorf("it reports %v", *said)
+	}
+}

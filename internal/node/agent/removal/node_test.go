@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
+)
+
+// newNode is a node on which two networks and the plugin are installed, with the files of others beside them.
+func newNode(t *testing.T) (n *Node, root string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("looking at the kernel's interfaces needs root")
+	}
+	root = t.TempDir()
+	in := func(path string) string { return filepath.Join(root, path) }
+	n = &Node{
+		StateDir: in("state"), RunDir: in("run"), IPAMDir: in("ipam"), PluginDir: "/plugins", ConfDir: "/conf",
+		Installed: &install.Node{Root: root, List: "/state/installed.json"},
+		Further:   []string{in("kubelet/driver"), in("kubelet/reg.sock")}, Out: &bytes.Buffer{},
+	}
+	for _, path := range []string{"/plugins/tsn-cni", "/conf/tsn.conf", "/conf/second.conf"} {
+		if _, err := n.Installed.File(path, []byte(path), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, text := range map[string]string{
+		"plugins/other": "theirs", "conf/other.conf": "theirs", "ipam/other/10.1.0.1": "theirs",
+		"ipam/tsn/lock": "", "ipam/tsn/last_reserved_ip.0": "10.42.0.9", "ipam/second/lock": "",
+		"run/control.sock": "", "kubelet/driver/csi.sock": "", "kubelet/reg.sock": "",
+	} {
+		write(t, in(path), text)
+	}
+	return n, root
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files are those below a folder.
+func files(t *testing.T, root string) []string {
+	t.Helper()
+	all := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && entry.Name() != ".lock" {
+			all[strings.TrimPrefix(path, root+"/")] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+var theirs = []string{"conf/other.conf", "ipam/other/10.1.0.1", "plugins/other"}
+
+func TestANodeIsCleanedOfWhatWasInstalledAndOfNothingElse(t *testing.T) {
+	n, root := newNode(t)
+	for range 2 { // what is clean may be cleaned
+		if err := n.Clean(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left := files(t, root); !slices.Equal(left, theirs) {
+			t.Errorf("left are %q, want %q", left, theirs)
+		}
+	}
+	for _, dir := range []string{"state", "run", "ipam/tsn", "ipam/second", "kubelet/driver"} {
+		if _, err := os.Stat(filepath.Join(root, dir)); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", dir, err)
+		}
+	}
+}
+
+func TestACleaningThatFailedHalfWayCanBeRepeated(t *testing.T) {
+	for _, obstacle := range []string{"ipam/second", "run", "kubelet/driver", "conf", "state"} {
+		t.Run(obstacle+" cannot be removed", func(t *testing.T) {
+			n, root := newNode(t)
+			// What is mounted cannot be removed, not even by root.
+			path := filepath.Join(root, obstacle)
+			if obstacle == "conf" {
+				path = filepath.Join(path, "tsn.conf")
+			}
+			if obstacle == "state" {
+				path = filepath.Join(path, "held")
+				write(t, path, "")
+			}
+			if err := syscall.Mount(path, path, "", syscall.MS_BIND, ""); err != nil {
+				t.Skipf("cannot mount: %v", err)
+			}
+			unmount := func() { _ = syscall.Unmount(path, syscall.MNT_DETACH) }
+			t.Cleanup(unmount)
+			if err := n.Clean(t.Context()); err == nil || !strings.Contains(err.Error(), "remove ") {
+				t.Fatalf("cleaned in spite of that: %v", err)
+			}
+			unmount()
+			if err := n.Clean(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if left := files(t, root); !slices.Equal(left, theirs) {
+				t.Errorf("left are %q, want %q", left, theirs)
+			}
+		})
+	}
+}
+
+func TestANodeThatIsInUseIsLeftAsItIs(t *testing.T) {
+	for name, test := range map[string]struct{ path, text, sentence string }{
+		"a volume": {"run/volumes/1", `{"id":"1","target":"/t","uid":"u","namespace":"default","pod":"p"}`,
+			"pod default/p has a volume, /t; remove the pod first"},
+		"a volume that cannot be read": {"run/volumes/1", `{`, "remove the file when no pod has that volume"},
+		"an address":                   {"ipam/tsn/10.42.0.7", "container", "address 10.42.0.7 in "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, root := newNode(t)
+			write(t, filepath.Join(root, test.path), test.text)
+			before := files(t, root)
+			if err := n.Clean(t.Context()); err == nil || !strings.Contains(err.Error(), test.sentence) {
+				t.Errorf("got %v, want %q", err, test.sentence)
+			}
+			if after := files(t, root); !slices.Equal(after, before) {
+				t.Errorf("there are %q, before there were %q", after, before)
+			}
+		})
+	}
+}
+
+// The runtime gives addresses back by itself when a pod was deleted a moment ago, and needs the plugin for it until then.
+func TestANodeWhosePodsHaveJustEndedIsCleanedWhenTheRuntimeIsDone(t *testing.T) {
+	n, root := newNode(t)
+	n.Wait = time.Minute
+	address := filepath.Join(root, "ipam/tsn/10.42.0.7")
+	write(t, address, "container")
+	done := make(chan error, 1)
+	time.AfterFunc(2*askEvery, func() {
+		_, err := os.Stat(filepath.Join(root, "plugins/tsn-cni"))
+		done <- errors.Join(err, os.Remove(address))
+	})
+	if err := n.Clean(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if left := files(t, root); !slices.Equal(left, theirs) {
+		t.Errorf("left are %q, want %q", left, theirs)
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package removal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
+)
+
+// networksAnnotation is Multus'.
+const networksAnnotation = "k8s.v1.cni.cncf.io/networks"
+
+// page is how many pods to ask for at once.
+const page = 500
+
+// Network names a NetworkAttachmentDefinition.
+type Network struct{ Namespace, Name string }
+
+// users lists the pods that use a volume of the driver or one of the networks, and have not ended.
+func users(ctx context.Context, client kubernetes.Interface, driver string, networks []Network) ([]string, error) {
+	var found []string
+	options := metav1.ListOptions{Limit: page}
+	for {
+		pods, err := client.CoreV1().Pods("").List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list the cluster's pods: %w", err)
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+			if !ended && (csi.InPod(pod, driver) || isOn(pod, networks)) {
+				found = append(found, pod.Namespace+"/"+pod.Name)
+			}
+		}
+		if options.Continue = pods.Continue; options.Continue == "" {
+			slices.Sort(found)
+			return found, nil
+		}
+	}
+}
+
+func isOn(pod *corev1.Pod, networks []Network) bool {
+	return slices.ContainsFunc(selected(pod), func(network Network) bool { return slices.Contains(networks, network) })
+}
+
+// selected reads the annotation, in both of its forms: a list of [NAMESPACE/]NAME[@INTERFACE] between commas, or JSON.
+func selected(pod *corev1.Pod) []Network {
+	text := strings.TrimSpace(pod.Annotations[networksAnnotation])
+	if text == "" {
+		return nil
+	}
+	var all []Network
+	add := func(namespace, name string) {
+		if namespace == "" {
+			namespace = pod.Namespace
+		}
+		all = append(all, Network{namespace, name})
+	}
+	if strings.HasPrefix(text, "[") {
+		var elements []struct {
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		}
+		if json.Unmarshal([]byte(text), &elements) == nil {
+			for _, element := range elements {
+				add(element.Namespace, element.Name)
+			}
+		}
+		return all
+	}
+	for word := range strings.SplitSeq(text, ",") {
+		name, _, _ := strings.Cut(strings.TrimSpace(word), "@")
+		namespace, rest, ok := strings.Cut(name, "/")
+		if !ok {
+			namespace, rest = "", name
+		}
+		add(namespace, rest)
+	}
+	return all
+}
+
+// inUse says so, with names as far as they fit into a sentence.
+func inUse(pods []string) error {
+	const most = 20
+	names, rest := pods, ""
+	if len(pods) > most {
+		names, rest = pods[:most], fmt.Sprintf(" and %d more", len(pods)-most)
+	}
+	return fmt.Errorf("networks or volumes of KuberneTSN are in use by pods %s%s; delete them first, nothing was removed",
+		strings.Join(names, ", "), rest)
+}

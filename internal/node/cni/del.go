@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+// del detaches a container. It does not stop at what fails, and what is gone already is no error.
+func del(ctx context.Context, r *request) error {
+	node, records, err := r.open()
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	// An interrupted DEL would leave more to do than one that goes on.
+	return r.detach(context.WithoutCancel(ctx), node, records)
+}
+
+// detach removes all of an attachment. The record goes last, and stays if something else could not be removed.
+func (r *request) detach(ctx context.Context, node *overlay.Node, records records) error {
+	made := records.read(&r.Attachment)
+	if made == nil {
+		made = r.record()
+	}
+	all := unregister(ctx, made, records)
+	fault.Point("unregistered")
+	errUnplug := node.Unplug(ctx, made.network(), &r.Attachment)
+	fault.Point("unplugged")
+	all = errors.Join(all, errUnplug)
+	if errUnplug == nil {
+		// Not before: whoever gets the address next may be on this bridge.
+		all = errors.Join(all, r.ipam(ctx, "DEL"))
+	}
+	fault.Point("unaddressed")
+	if all != nil {
+		return all
+	}
+	return records.remove(&r.Attachment)
+}
+
+// unregister makes ktsnd forget the attachment. A ktsnd that does not run knows none.
+func unregister(ctx context.Context, made *record, records records) error {
+	daemon, err := dialDaemon(ctx, made.ControlSocket)
+	if err != nil && !ended(err) {
+		return err
+	}
+	defer daemon.close()
+	if daemon != nil {
+		if err := daemon.EndpointDel(ctx, made.Identity, made.Interface); err != nil {
+			return err
+		}
+	}
+	fault.Point("endpoint-removed")
+	if made.Socket == "" {
+		return nil
+	}
+	return removeUse(ctx, daemon, records, made)
+}
+
+// removeUse removes the pod's socket when this was the last attachment that used it.
+func removeUse(ctx context.Context, daemon *daemon, records records, made *record) error {
+	last, err := records.releaseSocket(&made.Attachment)
+	fault.Point("socket-released")
+	if err != nil || !last {
+		return err
+	}
+	return daemon.removeSocket(ctx, made.Identity, made.Socket)
+}

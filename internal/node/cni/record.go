@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+// record is what is written down of an attachment before anything of it is made. Nothing depends on its being
+// written through to the disk: what it describes does not outlive the kernel either.
+type record struct {
+	// Version is that of this form.
+	Version int `json:"version"`
+	overlay.Attachment
+	Netns  string `json:"netns"`
+	VNI    uint32 `json:"vni"`
+	Bridge string `json:"bridge"`
+	Tunnel string `json:"tunnel"`
+	// Args is CNI_ARGS, for an IPAM plugin that wants it back.
+	Args          string `json:"args,omitempty"`
+	ControlSocket string `json:"controlSocket,omitempty"`
+	// Socket is the path of the socket that this plugin had ktsnd make; "" when it did not.
+	Socket string `json:"socket,omitempty"`
+	// Unseen is that of the configuration; "" of a record of a release that did not know it, which is as "drop".
+	Unseen string `json:"unseen,omitempty"`
+}
+
+const recordVersion = 1
+
+func (r *request) record() *record {
+	made := &record{
+		Version: recordVersion, Attachment: r.Attachment, Netns: r.netns,
+		VNI: r.Overlay.VNI, Bridge: r.Overlay.Bridge, Tunnel: r.Overlay.Tunnel,
+		Args: r.args, ControlSocket: r.ControlSocket, Unseen: r.Unseen,
+	}
+	if r.CreateSocket {
+		made.Socket = r.socketPath()
+	}
+	return made
+}
+
+// network is that of the record, as far as removing needs it.
+func (r *record) network() *overlay.Network {
+	return &overlay.Network{VNI: r.VNI, Bridge: r.Bridge, Tunnel: r.Tunnel}
+}
+
+// records is the part of the state directory that remembers attachments:
+//
+//	attachments/NETWORK/CONTAINER:INTERFACE    a record
+//	sockets/IDENTITY/PORT                      an attachment that uses the pod's socket; empty
+type records struct{ dir string }
+
+// separator stands in no container's id.
+const separator = ":"
+
+func (s records) folder(network string) string { return filepath.Join(s.dir, "attachments", network) }
+
+func (s records) path(attachment *overlay.Attachment) string {
+	return filepath.Join(s.folder(attachment.Network), attachment.ContainerID+separator+attachment.Interface)
+}
+
+func (s records) write(r *record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write the record: %w", err)
+	}
+	path := s.path(&r.Attachment)
+	err = overlay.WriteFile(path, text)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return fmt.Errorf("make the state directory: %w", err)
+		}
+		err = overlay.WriteFile(path, text)
+	}
+	if err != nil {
+		return fmt.Errorf("write the record: %w", err)
+	}
+	return nil
+}
+
+// read returns nil when there is no record, or none that can be read: it may be half a file after a crash of the
+// machine, and everything that it described is gone then.
+func (s records) read(attachment *overlay.Attachment) *record {
+	text, err := os.ReadFile(s.path(attachment))
+	if err != nil {
+		return nil
+	}
+	var found record
+	if json.Unmarshal(text, &found) != nil || found.Version != recordVersion {
+		return nil
+	}
+	return &found
+}
+
+func (s records) remove(attachment *overlay.Attachment) error {
+	path := s.path(attachment)
+	for _, name := range []string{path, path + overlay.Unfinished} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the record: %w", err)
+		}
+	}
+	_ = os.Remove(s.folder(attachment.Network)) // succeeds when it was the network's last
+	return nil
+}
+
+// list returns the attachments of a network, whether or not their records can be read.
+func (s records) list(network string) ([]overlay.Attachment, error) {
+	entries, err := os.ReadDir(s.folder(network))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the records: %w", err)
+	}
+	var all []overlay.Attachment
+	for _, entry := range entries {
+		name := strings.TrimSuffix(entry.Name(), overlay.Unfinished)
+		containerID, interfaceName, ok := strings.Cut(name, separator)
+		if ok {
+			all = append(all, overlay.Attachment{Network: network, ContainerID: containerID, Interface: interfaceName})
+		}
+	}
+	return all, nil
+}
+
+// networks lists the names of those that have attachments.
+func (s records) networks() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "attachments"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the records: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, nil
+}
+
+// useSocket remembers that an attachment uses its pod's socket. A pod's attachments come and go one after the
+// other, so there is no lock.
+func (s records) useSocket(attachment *overlay.Attachment) error {
+	folder := filepath.Join(s.dir, "sockets", attachment.Identity)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("remember the use of the pod's socket: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, attachment.PortName()), nil, 0o600); err != nil {
+		return fmt.Errorf("remember the use of the pod's socket: %w", err)
+	}
+	return nil
+}
+
+// releaseSocket undoes useSocket and tells whether no other attachment of the pod uses the socket.
+func (s records) releaseSocket(attachment *overlay.Attachment) (last bool, err error) {
+	folder := filepath.Join(s.dir, "sockets", attachment.Identity)
+	err = os.Remove(filepath.Join(folder, attachment.PortName()))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("forget the use of the pod's socket: %w", err)
+	}
+	err = os.Remove(folder) // a folder that is not empty stays
+	return err == nil || errors.Is(err, fs.ErrNotExist), nil
+}
+
+// all reads the records of all networks, those that can be read.
+func (s records) all() ([]*record, error) {
+	networks, err := s.networks()
+	if err != nil {
+		return nil, err
+	}
+	var made []*record
+	for _, network := range networks {
+		attachments, err := s.list(network)
+		if err != nil {
+			return nil, err
+		}
+		for _, attachment := range attachments {
+			if r := s.read(&attachment); r != nil {
+				made = append(made, r)
+			}
+		}
+	}
+	return made, nil
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"net"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+// result says what was made, behind what the plugins before this one in a chain made.
+func (r *request) result(ipam *current.Result, plugged *overlay.Plugged, address net.HardwareAddr) *current.Result {
+	all := &current.Result{CNIVersion: current.ImplementedSpecVersion}
+	if r.Previous != nil {
+		all.Interfaces = append(all.Interfaces, r.Previous.Interfaces...)
+		all.IPs = append(all.IPs, r.Previous.IPs...)
+		all.Routes = append(all.Routes, r.Previous.Routes...)
+		all.DNS = r.Previous.DNS
+	}
+	pod := &current.Interface{
+		Name:    r.Interface,
+		Mac:     address.String(),
+		Mtu:     plugged.MTU,
+		Sandbox: r.netns,
+	}
+	if r.ControlSocket != "" {
+		pod.SocketPath = r.socketPath()
+	}
+	all.Interfaces = append(all.Interfaces,
+		&current.Interface{Name: plugged.Bridge, Mac: plugged.BridgeAddr.String()},
+		&current.Interface{Name: plugged.Port, Mac: plugged.PortAddr.String(), Mtu: plugged.MTU},
+		pod)
+	for _, ip := range ipam.IPs {
+		ip.Interface = current.Int(len(all.Interfaces) - 1)
+		all.IPs = append(all.IPs, ip)
+	}
+	all.Routes = append(all.Routes, ipam.Routes...)
+	switch {
+	case !r.Standard.DNS.IsEmpty():
+		all.DNS = r.Standard.DNS
+	case !ipam.DNS.IsEmpty():
+		all.DNS = ipam.DNS
+	}
+	return all
+}
+
+// print writes a result in the version of the configuration.
+func (r *request) print(result *current.Result) error {
+	if later, err := version.GreaterThanOrEqualTo(r.Standard.CNIVersion, "1.1.0"); err == nil && !later {
+		for _, made := range result.Interfaces {
+			made.Mtu, made.SocketPath = 0, "" // came with 1.1
+		}
+	}
+	return types.PrintResult(result, r.Standard.CNIVersion)
+}

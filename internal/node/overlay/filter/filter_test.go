@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filter
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+func peer(address string, subnets ...string) control.Peer {
+	made := control.Peer{VNI: 42, Address: netip.MustParseAddr(address)}
+	for _, subnet := range subnets {
+		made.Subnets = append(made.Subnets, netip.MustParsePrefix(subnet))
+	}
+	return made
+}
+
+func TestSourcesAreTheSubnetsBehindAPeer(t *testing.T) {
+	for name, test := range map[string]struct {
+		subnets    []string
+		ipv4, ipv6 string
+	}{
+		"one of each family":                      {[]string{"10.42.2.0/24", "fd00:42:2::/64"}, "10.42.2.0-10.42.2.255", "fd00:42:2::-fd00:42:2:0:ffff:ffff:ffff:ffff"},
+		"a family without one is not looked at":   {[]string{"10.42.2.0/25"}, "10.42.2.0-10.42.2.127", "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"},
+		"one within another, told first":          {[]string{"10.42.2.16/28", "10.42.2.0/24", "fd00::/64"}, "10.42.2.0-10.42.2.255", "fd00::-fd00::ffff:ffff:ffff:ffff"},
+		"the same twice, and one beside":          {[]string{"10.42.2.0/24", "10.42.2.0/24", "10.42.4.1/32", "fd00::1/128"}, "10.42.2.0-10.42.2.255 10.42.4.1-10.42.4.1", "fd00::1-fd00::1"},
+		"an IPv6 subnet that begins like an IPv4": {[]string{"::/96", "0.0.0.0/0"}, "0.0.0.0-255.255.255.255", "::-::ffff:ffff"},
+	} {
+		wanted := Wanted{Peers: []control.Peer{peer("192.0.2.2", test.subnets...)}}
+		for ipv4, want := range map[bool]string{true: test.ipv4, false: test.ipv6} {
+			var got []string
+			for _, source := range wanted.sources(ipv4) {
+				got = append(got, source.first.String()+"-"+source.last.String())
+			}
+			slices.Sort(got)
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s: got %q, want %q", name, got, want)
+			}
+		}
+	}
+}
+
+// TestAKernelWithoutFiltersIsSaidToBeOne by what such kernels answer, Debian's 6.1 without its modules among them.
+func TestAKernelWithoutFiltersIsSaidToBeOne(t *testing.T) {
+	for answer, missing := range map[syscall.Errno]bool{unix.EINVAL: true, unix.EPROTONOSUPPORT: true, unix.EOPNOTSUPP: true, unix.EPERM: false} {
+		if got := errors.Is(notListed(answer), ErrMissing); got != missing {
+			t.Errorf("%v: it is missing: %v, want %v", answer, got, missing)
+		}
+	}
+}
+
+// inNamespace runs the test's body in a network namespace of its own, with a bridge.
+func inNamespace(t *testing.T, body func()) {
+	t.Helper()
+	testenv.Root(t)
+	id, err := topology.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := topology.NewNamespace(id.String() + "-filter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := made.Destroy(); err != nil {
+			t.Error(err)
+		}
+	}()
+	err = made.Do(func() error {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = "tsnbr42"
+		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
+			return err
+		}
+		body()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantedOne() *Wanted {
+	return &Wanted{
+		Tunnels: []Tunnel{{VNI: 42, Port: 4789, Uplink: 7}}, Closed: []string{"tsnbr42"},
+		Peers: []control.Peer{peer("192.0.2.2", "10.42.2.0/24"), peer("192.0.2.3", "10.42.3.0/24", "fd00:42:3::/64")},
+	}
+}
+
+// mustApply applies, and expects that something, or nothing, differed; then nothing must differ any more.
+func mustApply(t *testing.T, wanted *Wanted, differs string) {
+	t.Helper()
+	changed, err := Apply(wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := strings.Join(changed, "; "); (differs == "") != (said == "") || !strings.Contains(said, differs) {
+		t.Errorf("it says %q, want %q", said, differs)
+	}
+	if err := Check(wanted); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestTheFilterBecomesWhatIsWanted(t *testing.T) {
+	inNamespace(t, func() {
+		mustApply(t, &Wanted{}, "")
+		mustApply(t, wantedOne(), "it is missing; pods can reach the node by bridge tsnbr42")
+		mustApply(t, wantedOne(), "")
+		more := wantedOne()
+		more.Peers = append(more.Peers[:1], peer("192.0.2.4", "10.42.4.0/23", "10.42.5.0/24"))
+		mustApply(t, more, "its set peers lacks 1 elements and has 1 too many")
+		wider := wantedOne()
+		wider.Peers[0] = peer("192.0.2.2", "10.42.2.0/23") // overlaps what was there
+		mustApply(t, wider, "its set sources4 lacks")
+		wider.Closed = nil
+		mustApply(t, wider, "bridge tsnbr42 is closed and shall not be")
+		mustApply(t, &Wanted{Peers: wider.Peers}, "its set tunnels lacks 0 elements and has 1 too many")
+		mustApply(t, &Wanted{}, "it is not needed any more")
+		if tables := tables(t); len(tables) != 0 {
+			t.Errorf("left: %v", tables)
+		}
+	})
+}
+
+func TestWhatSomebodyChangedIsPutRightAndNothingElseTouched(t *testing.T) {
+	inNamespace(t, func() {
+		conn, err := nftables.New()
+		must(t, err)
+		foreign := conn.AddTable(&nftables.Table{Name: "theirs", Family: nftables.TableFamilyINet})
+		conn.AddChain(&nftables.Chain{Name: "input", Table: foreign})
+		must(t, conn.Flush())
+		mustApply(t, wantedOne(), "it is missing")
+		for name, test := range map[string]struct {
+			do   func()
+			says string
+		}{
+			"all removed":       {conn.FlushRuleset, "it is missing"},
+			"a table":           {func() { conn.DelTable(tableInet) }, "it is missing"},
+			"the bridge's":      {func() { conn.DelTable(tableNetdev) }, "pods can reach the node by bridge tsnbr42"},
+			"a chain's rules":   {func() { conn.FlushChain(&nftables.Chain{Name: chainInput, Table: tableInet}) }, "somebody changed them"},
+			"the bridge's rule": {func() { conn.FlushChain(&nftables.Chain{Name: "tsnbr42", Table: tableNetdev}) }, "pods can reach the node by bridge tsnbr42"},
+			"a set's elements":  {func() { conn.FlushSet(&nftables.Set{Name: setPeers, Table: tableInet}) }, "its set peers lacks 2"},
+			"another chain":     {func() { conn.AddChain(&nftables.Chain{Name: "more", Table: tableInet}) }, "somebody changed them"},
+			"one element more": {func() {
+				must(t, conn.SetAddElements(forms[3].set(tableInet), []nftables.SetElement{{Key: append(vniKey(42), 10, 9, 9, 9)}}))
+			}, "its set peers lacks 0 elements and has 1 too many"},
+		} {
+			test.do()
+			must(t, conn.Flush())
+			if err := Check(wantedOne()); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("%s: CHECK says %v", name, err)
+			}
+			if name == "all removed" {
+				conn.AddTable(foreign)
+				must(t, conn.Flush())
+			}
+			mustApply(t, wantedOne(), test.says)
+		}
+		mustApply(t, &Wanted{}, "it is not needed")
+		if left := tables(t); !slices.Equal(left, []string{"theirs"}) {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+func TestAKernelWithoutFiltersIsExplained(t *testing.T) {
+	for _, said := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, os.NewSyscallError("sendmsg", unix.EOPNOTSUPP)} {
+		if err := explain(said); !errors.Is(err, ErrMissing) {
+			t.Errorf("%v: %v", said, err)
+		}
+	}
+	if err := explain(unix.EPERM); errors.Is(err, ErrMissing) {
+		t.Errorf("another error: %v", err)
+	}
+}
+
+func tables(t *testing.T) []string {
+	t.Helper()
+	conn, err := nftables.New()
+	must(t, err)
+	found, err := conn.ListTables()
+	must(t, err)
+	var names []string
+	for _, table := range found {
+		names = append(names, table.Name)
+	}
+	return names
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filter
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// Tunnel is a VXLAN device of this node.
+type Tunnel struct {
+	VNI uint32
+	// Port is its UDP port.
+	Port uint16
+	// Uplink is the index of the interface towards the other nodes.
+	Uplink int
+	// Open tells that programs of the node may send into it, through its bridge.
+	Open bool
+}
+
+// Wanted is what the filter shall hold to. Where all of it is empty there shall be no filter.
+type Wanted struct {
+	Tunnels []Tunnel
+	// Peers are the other nodes of all networks, also of those without a tunnel here.
+	Peers []control.Peer
+	// Closed names the bridges by which pods shall not reach the node.
+	Closed []string
+}
+
+func (w *Wanted) empty() bool { return len(w.Tunnels)+len(w.Peers)+len(w.Closed) == 0 }
+
+// defaultPort is VXLAN's, for networks that have no tunnel on this node yet.
+const defaultPort = 4789
+
+// network is what a tunnel's packets are known by.
+type network struct {
+	port uint16
+	vni  uint32
+}
+
+// tunnels are the networks that this node receives.
+func (w *Wanted) tunnels() []network {
+	var all []network
+	for _, tunnel := range w.Tunnels {
+		all = append(all, network{tunnel.Port, tunnel.VNI})
+	}
+	return all
+}
+
+// networks are all that this node must not be used to send into: also those of which it is only a peer of others.
+func (w *Wanted) networks() []network {
+	all := w.tunnels()
+	ports := []uint16{}
+	for _, tunnel := range w.Tunnels {
+		ports = append(ports, tunnel.Port)
+	}
+	if len(ports) == 0 {
+		ports = append(ports, defaultPort)
+	}
+	for _, peer := range w.Peers {
+		for _, port := range ports {
+			all = append(all, network{port, peer.VNI})
+		}
+	}
+	return all
+}
+
+// sealed are those of networks that programs of the node have no way into. A packet that a program sent through a bridge is still
+// its socket's behind the tunnel, so that nothing tells it from one that a program made up.
+func (w *Wanted) sealed() []network {
+	return slices.DeleteFunc(w.networks(), func(one network) bool {
+		return slices.ContainsFunc(w.Tunnels, func(tunnel Tunnel) bool { return tunnel.Open && tunnel.VNI == one.vni })
+	})
+}
+
+// source is a range of addresses that are behind a peer.
+type source struct {
+	vni         uint32
+	peer        netip.Addr
+	first, last netip.Addr
+}
+
+// everything is each family's whole range.
+var everything = map[bool]netip.Prefix{true: netip.MustParsePrefix("0.0.0.0/0"), false: netip.MustParsePrefix("::/0")}
+
+// sources are the ranges of one family. A peer that was told without a subnet of the family may have any source of it.
+func (w *Wanted) sources(ipv4 bool) []source {
+	var all []source
+	for _, peer := range w.Peers {
+		behind := disjoint(peer.Subnets, ipv4)
+		if len(behind) == 0 {
+			behind = []netip.Prefix{everything[ipv4]}
+		}
+		for _, subnet := range behind {
+			all = append(all, source{peer.VNI, peer.Address, subnet.Addr(), last(subnet)})
+		}
+	}
+	return all
+}
+
+// disjoint leaves out subnets that are part of others: the kernel refuses ranges that overlap.
+func disjoint(subnets []netip.Prefix, ipv4 bool) []netip.Prefix {
+	var all []netip.Prefix
+	for _, subnet := range slices.SortedFunc(slices.Values(subnets), func(a, b netip.Prefix) int { return a.Bits() - b.Bits() }) {
+		within := slices.ContainsFunc(all, func(wider netip.Prefix) bool { return wider.Contains(subnet.Addr()) })
+		if subnet.Addr().Is4() == ipv4 && !within {
+			all = append(all, subnet)
+		}
+	}
+	return all
+}
+
+// last is a subnet's highest address.
+func last(subnet netip.Prefix) netip.Addr {
+	bytes := subnet.Masked().Addr().AsSlice()
+	for bit := subnet.Bits(); bit < len(bytes)*8; bit++ {
+		bytes[bit/8] |= 0x80 >> (bit % 8)
+	}
+	address, _ := netip.AddrFromSlice(bytes)
+	return address
+}

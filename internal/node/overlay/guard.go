@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// openAlias is the alias of a bridge of this package by which pods may reach the node.
+const openAlias = "tsn-cni:1 node-access"
+
+// Guard puts the filter right that keeps foreign packets out of the tunnels and pods off the node, and says what was wrong
+// with it.
+func (n *Node) Guard(ctx context.Context) (changed []string, err error) {
+	unlock, err := n.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	wanted, err := n.guarded()
+	if err != nil {
+		return nil, err
+	}
+	changed, err = n.apply(wanted)
+	return changed, explainGuard(err)
+}
+
+// guard is Guard with the lock held.
+func (n *Node) guard() error {
+	peers, err := n.readPeers()
+	if err != nil {
+		return err
+	}
+	return n.guardFor(peers)
+}
+
+// guardFor makes the filter what the node's devices and these peers want. The lock is held.
+func (n *Node) guardFor(peers []control.Peer) error {
+	wanted, err := n.guardedWith(peers)
+	if err != nil {
+		return err
+	}
+	_, err = n.apply(wanted)
+	return explainGuard(err)
+}
+
+func explainGuard(err error) error {
+	if errors.Is(err, filter.ErrMissing) {
+		return failed(NoFilter, "%w", err)
+	}
+	return err
+}
+
+// checkGuard says what is wrong with the filter.
+func (n *Node) checkGuard(ctx context.Context) error {
+	unlock, err := n.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	wanted, err := n.guarded()
+	if err != nil {
+		return err
+	}
+	return explainGuard(filter.Check(wanted))
+}
+
+// guarded is what the filter shall hold to.
+func (n *Node) guarded() (*filter.Wanted, error) {
+	peers, err := n.readPeers()
+	if err != nil {
+		return nil, err
+	}
+	return n.guardedWith(peers)
+}
+
+// guardedWith is the same with other peers. Bridges and tunnels that somebody else made are theirs to guard.
+func (n *Node) guardedWith(peers []control.Peer) (*filter.Wanted, error) {
+	wanted := &filter.Wanted{Peers: peers}
+	bridges, err := listLinks(choice{kind: "bridge"})
+	if err != nil {
+		return nil, err
+	}
+	open := map[int]bool{}
+	for _, bridge := range bridges {
+		if ours(bridge) && bridge.Attrs().Alias != openAlias {
+			wanted.Closed = append(wanted.Closed, bridge.Attrs().Name)
+		} else {
+			open[bridge.Attrs().Index] = true
+		}
+	}
+	tunnels, err := listLinks(choice{kind: "vxlan"})
+	if err != nil {
+		return nil, err
+	}
+	for _, link := range tunnels {
+		if tunnel, ok := link.(*netlink.Vxlan); ok && ours(link) {
+			wanted.Tunnels = append(wanted.Tunnels, filter.Tunnel{
+				VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex, Open: open[tunnel.MasterIndex],
+			})
+		}
+	}
+	return wanted, nil
+}
+
+// closeOff closes the network's bridge, or opens it, as the network says, and has the filter see to that and to the tunnel.
+// The lock is held.
+func (n *Node) closeOff(network *Network, have devices) error {
+	if ours(have.bridge) {
+		if err := n.setAccess(have.bridge, network.NodeAccess); err != nil {
+			return err
+		}
+	}
+	if err := n.guard(); err != nil {
+		return err
+	}
+	fault.Point("network-guarded")
+	return nil
+}
+
+func (n *Node) setAccess(bridge *netlink.Bridge, open bool) error {
+	// 8: nobody is told the hardware address of the node's addresses, also while the filter is missing.
+	alias, ignore := "", "8"
+	if open {
+		alias, ignore = openAlias, "0"
+	}
+	if err := setting("ipv4", bridge.Name, "arp_ignore", ignore); err != nil {
+		return fmt.Errorf("set what %s answers: %w", bridge.Name, err)
+	}
+	if bridge.Alias == alias {
+		return nil
+	}
+	if err := n.kernel.LinkSetAlias(bridge, alias); err != nil {
+		return fmt.Errorf("set the alias of %s: %w", bridge.Name, err)
+	}
+	bridge.Alias = alias
+	return nil
+}
+
+// Dropped is how many packets the filter has dropped for a reason.
+type Dropped = filter.Counter
+
+// Dropped lists them; none where there is no filter.
+func (n *Node) Dropped() ([]Dropped, error) {
+	dropped, err := filter.Counters()
+	return dropped, explainGuard(err)
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
+)
+
+func openNode(t *testing.T, dir string, patience time.Duration) *Node {
+	t.Helper()
+	node, err := Open(dir, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(node.Close)
+	// The machine's own tables stay as they are.
+	node.apply = func(*filter.Wanted) ([]string, error) { return nil, nil }
+	return node
+}
+
+func TestTheLockIsOnesAtATimeAndHasATimeLimit(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	first, second := openNode(t, dir, time.Minute), openNode(t, dir, 50*time.Millisecond)
+	unlock, err := first.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.lock(t.Context()); kindOf(err) != Busy {
+		t.Errorf("while it is held: %v", err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := first.lock(cancelled); !errors.Is(err, context.Canceled) {
+		t.Errorf("for one who does not want it any more: %v", err)
+	}
+	unlock()
+	// Those who gave up wait for it in the background, and let go of it at once.
+	for range 20 {
+		var unlock func()
+		if unlock, err = second.lock(t.Context()); err == nil {
+			unlock()
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("when it is free: %v", err)
+	}
+}

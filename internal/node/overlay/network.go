@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+)
+
+// ensure makes what is missing of a network and returns its devices. The lock is held. A tunnel is set up last
+// of all, so that one of ours that is down is known to have been left half-made.
+func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have devices, err error) {
+	have, err = n.find(network)
+	if err != nil {
+		return have, err
+	}
+	if have.switched != nil {
+		return n.ensureSwitched(ctx, network, have, timed)
+	}
+	if have.bridge != nil && have.tunnel != nil && isUp(have.bridge) && isUp(have.tunnel) {
+		if err := n.fits(network, have); err != nil {
+			return have, err
+		}
+		return have, n.closeOff(network, have)
+	}
+	made := devices{}
+	success := false
+	defer func() {
+		if !success {
+			err = errors.Join(err, n.unmake(made), n.guard())
+		}
+	}()
+	uplink, err := n.resolveUplink(ctx, network, timed)
+	if err != nil {
+		return have, err
+	}
+	if have.bridge == nil {
+		if have.bridge, err = n.makeBridge(network, uplink); err != nil {
+			return have, err
+		}
+		made.bridge = have.bridge
+	}
+	fault.Point("bridge-made")
+	if have.tunnel == nil {
+		if have.tunnel, err = n.makeTunnel(network, uplink); err != nil {
+			return have, err
+		}
+		made.tunnel = have.tunnel
+	}
+	fault.Point("tunnel-made")
+	if err := n.complete(network, have); err != nil {
+		return have, err
+	}
+	success = true
+	return have, nil
+}
+
+// fits checks that devices that are there already are those that the network asks for.
+func (n *Node) fits(network *Network, have devices) error {
+	tunnel := have.tunnel
+	if tunnel.VxlanId != int(network.VNI) {
+		return failed(Foreign, "%s carries network %d, not %d; give each network a bridge and tunnel of its own",
+			network.Tunnel, tunnel.VxlanId, network.VNI)
+	}
+	if tunnel.MasterIndex != have.bridge.Index {
+		return failed(Foreign, "%s is not a port of %s; give each network a bridge and tunnel of its own",
+			network.Tunnel, network.Bridge)
+	}
+	if tunnel.Port != int(network.Port) {
+		return failed(Foreign, "%s uses UDP port %d, not %d; remove the pods of this network first to change it",
+			network.Tunnel, tunnel.Port, network.Port)
+	}
+	if network.MTU > tunnel.MTU {
+		return failed(TooLarge, "an MTU of %d does not fit: %s carries %d bytes", network.MTU, network.Tunnel, tunnel.MTU)
+	}
+	if network.Uplink == "" {
+		return nil
+	}
+	uplink, err := n.link(network.Uplink)
+	if err != nil {
+		return err
+	}
+	if uplink == nil || uplink.Attrs().Index != tunnel.VtepDevIndex {
+		return failed(Foreign, "%s leads through another interface than %s; remove the pods of this network first to change it",
+			network.Tunnel, network.Uplink)
+	}
+	return nil
+}
+
+func (n *Node) makeBridge(network *Network, uplink *uplinkDevice) (*netlink.Bridge, error) {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = network.Bridge
+	attributes.Group = linkGroup
+	attributes.MTU = network.mtu(uplink)
+	// Left to the kernel, the bridge's address changes with its ports.
+	attributes.HardwareAddr = randomHardwareAddress()
+	bridge := &netlink.Bridge{LinkAttrs: attributes}
+	if err := n.kernel.LinkAdd(bridge); err != nil {
+		return nil, fmt.Errorf("make bridge %s: %w", network.Bridge, err)
+	}
+	return bridge, nil
+}
+
+func randomHardwareAddress() net.HardwareAddr {
+	address := make(net.HardwareAddr, 6)
+	_, _ = rand.Read(address) // never fails
+	address[0] = address[0]&^1 | 2
+	return address
+}
+
+func (n *Node) makeTunnel(network *Network, uplink *uplinkDevice) (*netlink.Vxlan, error) {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = network.Tunnel
+	attributes.Group = linkGroup
+	attributes.MTU = network.mtu(uplink)
+	tunnel := &netlink.Vxlan{
+		LinkAttrs:    attributes,
+		VxlanId:      int(network.VNI),
+		VtepDevIndex: uplink.index,
+		SrcAddr:      net.IP(uplink.address.AsSlice()),
+		Port:         int(network.Port),
+		Learning:     true,
+	}
+	if err := n.kernel.LinkAdd(tunnel); err != nil {
+		if errors.Is(err, errExist) {
+			return nil, failed(Foreign, "make VXLAN device %s: another one carries network %d on UDP port %d already; name it as the tunnel, or choose another vni",
+				network.Tunnel, network.VNI, network.Port)
+		}
+		return nil, fmt.Errorf("make VXLAN device %s: %w", network.Tunnel, err)
+	}
+	return tunnel, nil
+}
+
+// complete does what is left to do when both devices are there. Each step may have been done before.
+func (n *Node) complete(network *Network, have devices) error {
+	if ours(have.bridge) {
+		if err := withoutIPv6(network.Bridge); err != nil {
+			return err
+		}
+	}
+	if ours(have.tunnel) {
+		if err := n.completeTunnel(network, have); err != nil {
+			return err
+		}
+	}
+	if err := n.closeOff(network, have); err != nil {
+		return err
+	}
+	for _, link := range []netlink.Link{have.bridge, have.tunnel} {
+		if err := n.kernel.LinkSetUp(link); err != nil {
+			return fmt.Errorf("set %s up: %w", link.Attrs().Name, err)
+		}
+	}
+	return n.fits(network, have)
+}
+
+func (n *Node) completeTunnel(network *Network, have devices) error {
+	if err := withoutIPv6(network.Tunnel); err != nil {
+		return err
+	}
+	if err := n.kernel.LinkSetMaster(have.tunnel, have.bridge); err != nil {
+		return fmt.Errorf("add %s to bridge %s: %w", network.Tunnel, network.Bridge, err)
+	}
+	have.tunnel.MasterIndex = have.bridge.Index
+	peers, err := n.readPeers()
+	if err != nil {
+		return err
+	}
+	for _, peer := range peers {
+		if peer.VNI != network.VNI {
+			continue
+		}
+		if err := n.flood(have.tunnel, peer.Address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmake removes devices of this package again; nil stands for none.
+func (n *Node) unmake(made devices) error {
+	var err error
+	if made.tunnel != nil {
+		err = n.remove(made.tunnel)
+	}
+	fault.Point("tunnel-removed")
+	if made.bridge != nil {
+		err = errors.Join(err, n.remove(made.bridge))
+	}
+	return err
+}
+
+// remove removes a device; that it has gone already is no error.
+func (n *Node) remove(link netlink.Link) error {
+	err := n.kernel.LinkDel(link)
+	if err == nil || errors.Is(err, errNoDevice) {
+		return nil
+	}
+	return fmt.Errorf("remove %s: %w", link.Attrs().Name, err)
+}
+
+// clear removes the network's devices, as far as they are ours, when no pod uses them. The lock is held.
+func (n *Node) clear(network *Network) error {
+	have, err := n.find(network)
+	if err != nil {
+		if kindOf(err) == Foreign {
+			return nil // what is something else, is not ours
+		}
+		return err
+	}
+	if have.bridge == nil {
+		return errors.Join(n.unmake(devices{tunnel: have.onlyOurs().tunnel}), n.guard())
+	}
+	unused := have.onlyOurs()
+	for range maxDumps {
+		var found users
+		found, err = usersOf(have.bridge, unused.way())
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			continue
+		}
+		if err != nil || found.pods {
+			return err
+		}
+		if found.others {
+			unused.bridge = nil
+		}
+		return errors.Join(n.unmake(unused), n.guard())
+	}
+	return err
+}
+
+// link is a nil interface for no tunnel.
+func link(tunnel *netlink.Vxlan) netlink.Link {
+	if tunnel == nil {
+		return nil
+	}
+	return tunnel
+}
+
+func (d devices) onlyOurs() devices {
+	if d.bridge != nil && !ours(d.bridge) {
+		d.bridge = nil
+	}
+	if d.tunnel != nil && !ours(d.tunnel) {
+		d.tunnel = nil
+	}
+	return d
+}

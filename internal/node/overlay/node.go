@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
+)
+
+// DefaultStateDir is where peers and attachments are remembered unless told otherwise.
+const DefaultStateDir = "/var/lib/cni/tsn-cni"
+
+// Node is the node whose networks are changed.
+type Node struct {
+	kernel *netlink.Handle
+	dir    string
+	// patience is how long to wait for other processes.
+	patience time.Duration
+	// apply makes the filter of the node's tunnels and bridges what it shall be.
+	apply func(*filter.Wanted) (changed []string, err error)
+}
+
+// Open starts to work on the network namespace that the calling thread is in.
+func Open(stateDir string, patience time.Duration) (*Node, error) {
+	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("ask the kernel about devices: %w", err)
+	}
+	return &Node{kernel: kernel, dir: stateDir, patience: patience, apply: filter.Apply}, nil
+}
+
+// Close ends the work; what was made stays.
+func (n *Node) Close() { n.kernel.Close() }
+
+// Network is what a network shall be on this node.
+type Network struct {
+	// VNI is the VXLAN network identifier, 1 to 16777215.
+	VNI uint32
+	// Bridge and Tunnel are the names of its devices.
+	Bridge, Tunnel string
+	// Port is the UDP port of the tunnel.
+	Port uint16
+	// MTU is what its ports get, in bytes; 0: what the uplink leaves.
+	MTU int
+	// Uplink names the interface towards the other nodes; "": ktsnd's.
+	Uplink string
+	// LocalAddress is the tunnel's source; the zero value: ktsnd's, or the uplink's first.
+	LocalAddress netip.Addr
+	// NodeAccess lets pods reach the node through the bridge.
+	NodeAccess bool
+}
+
+// devices are a network's devices as they are.
+type devices struct {
+	bridge *netlink.Bridge
+	tunnel *netlink.Vxlan
+	// switched leads into Open vSwitch, instead of a tunnel.
+	switched netlink.Link
+}
+
+// find returns the devices that are there, nil for what is not. One that is something else is an error.
+func (n *Node) find(network *Network) (found devices, err error) {
+	link, err := n.link(network.Bridge)
+	if err != nil {
+		return found, err
+	}
+	if link != nil {
+		bridge, ok := link.(*netlink.Bridge)
+		if !ok {
+			return found, failed(Foreign, "%s exists and is a device of type %s, not a bridge; remove it, or name another bridge",
+				network.Bridge, link.Type())
+		}
+		found.bridge = bridge
+	}
+	link, err = n.link(network.Tunnel)
+	if err != nil || link == nil {
+		return found, err
+	}
+	if leadsIntoSwitch(link) {
+		found.switched = link
+		return found, nil
+	}
+	tunnel, ok := link.(*netlink.Vxlan)
+	if !ok {
+		return found, failed(Foreign, "%s exists and is a device of type %s, not VXLAN; remove it, or name another tunnel",
+			network.Tunnel, link.Type())
+	}
+	found.tunnel = tunnel
+	return found, nil
+}
+
+// link returns nil for a device that is not there.
+func (n *Node) link(name string) (netlink.Link, error) {
+	link, err := n.kernel.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for %s: %w", name, err)
+	}
+	return link, nil
+}
+
+func ours(link netlink.Link) bool { return link.Attrs().Group == linkGroup }
+
+func isUp(link netlink.Link) bool { return link.Attrs().RawFlags&unix.IFF_UP != 0 }
+
+// withoutIPv6 keeps the node itself out of the pods' network. A kernel without IPv6 has nothing to switch off.
+func withoutIPv6(name string) error {
+	if err := setting("ipv6", name, "disable_ipv6", "1"); err != nil {
+		return fmt.Errorf("switch IPv6 off on %s: %w", name, err)
+	}
+	return nil
+}
+
+// setting sets one of a device's. A kernel without the family has none.
+func setting(family, device, name, value string) error {
+	// What /proc/sys/net shows is the network namespace of the thread that opens it.
+	err := os.WriteFile("/proc/sys/net/"+family+"/conf/"+device+"/"+name, []byte(value), 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// maxSubnets is what ktsnd takes for one peer.
+const maxSubnets = 64
+
+// MaxVNI is the largest VXLAN network identifier.
+const MaxVNI = 1<<24 - 1
+
+// PeerAdd makes another node part of a network: the filter lets its packets in, as far as their sources are in its
+// subnets, the tunnel floods to it, ktsnd sends timed messages for its subnets to it, and all is remembered for a tunnel that is made, or a ktsnd that is started, later. Either
+// all of it is done or nothing. Repeating it replaces the subnets.
+func (n *Node) PeerAdd(ctx context.Context, peer control.Peer, timed Timed) (err error) {
+	if err := CheckPeer(peer); err != nil {
+		return err
+	}
+	return n.changePeer(ctx, peer, &peer, timed)
+}
+
+// PeerDel undoes PeerAdd. A peer that is not there is no error.
+func (n *Node) PeerDel(ctx context.Context, vni uint32, address netip.Addr, timed Timed) error {
+	return n.changePeer(ctx, control.Peer{VNI: vni, Address: address}, nil, timed)
+}
+
+// CheckPeer says what is wrong with a peer.
+func CheckPeer(peer control.Peer) error {
+	switch {
+	case peer.VNI == 0 || peer.VNI > MaxVNI:
+		return fmt.Errorf("vni %d: give 1 to %d", peer.VNI, MaxVNI)
+	case !peer.Address.Is4() || peer.Address.IsUnspecified() || peer.Address.IsMulticast() || peer.Address.IsLoopback():
+		return fmt.Errorf("address %s: give the IPv4 address of the other node", peer.Address)
+	case len(peer.Subnets) == 0 || len(peer.Subnets) > maxSubnets:
+		return fmt.Errorf("%d subnets: give 1 to %d, those of the pods on the other node", len(peer.Subnets), maxSubnets)
+	}
+	for _, subnet := range peer.Subnets {
+		if subnet.Addr().Is4In6() || subnet.Addr().Zone() != "" {
+			return fmt.Errorf("subnet %s: give an IPv4 or IPv6 subnet such as 10.42.2.0/24 or fd42:2::/64", subnet)
+		}
+		if subnet.Masked() != subnet {
+			return fmt.Errorf("subnet %s: bits are set behind the prefix; give %s", subnet, subnet.Masked())
+		}
+	}
+	return nil
+}
+
+// changePeer replaces what is remembered of a peer by wanted, nil for nothing, and tells kernel and ktsnd.
+func (n *Node) changePeer(ctx context.Context, named control.Peer, wanted *control.Peer, timed Timed) (err error) {
+	unlock, err := n.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	peers, err := n.readPeers()
+	if err != nil {
+		return err
+	}
+	remembered := slices.Clone(peers)
+	before := take(&peers, named)
+	if wanted != nil {
+		peers = append(peers, *wanted)
+	}
+	var undo undoing
+	defer undo.onError(&err)
+
+	undo.add(func() error { return n.guardFor(remembered) })
+	if err := n.guardFor(peers); err != nil {
+		return err
+	}
+	fault.Point("peer-guarded")
+	tunnels, err := n.tunnels(named.VNI)
+	if err != nil {
+		return err
+	}
+	for _, tunnel := range tunnels {
+		flooded, err := n.floods(tunnel)
+		if err != nil {
+			return err
+		}
+		undo.add(func() error { return n.setFlood(tunnel, named.Address, flooded[named.Address]) })
+		if err := n.setFlood(tunnel, named.Address, wanted != nil); err != nil {
+			return err
+		}
+	}
+	fault.Point("peer-flooded")
+	if timed != nil {
+		undo.add(func() error { return setTimed(context.WithoutCancel(ctx), timed, named, before) })
+		if err := setTimed(ctx, timed, named, wanted); err != nil {
+			return err
+		}
+	}
+	fault.Point("peer-told")
+	return n.writePeers(peers)
+}
+
+// take removes the peer of that network and address from the list and returns it, nil when there was none.
+func take(peers *[]control.Peer, named control.Peer) *control.Peer {
+	at := slices.IndexFunc(*peers, func(peer control.Peer) bool {
+		return peer.VNI == named.VNI && peer.Address == named.Address
+	})
+	if at < 0 {
+		return nil
+	}
+	found := (*peers)[at]
+	*peers = slices.Delete(*peers, at, at+1)
+	return &found
+}
+
+func (n *Node) setFlood(tunnel netlink.Link, peer netip.Addr, wanted bool) error {
+	if wanted {
+		return n.flood(tunnel, peer)
+	}
+	return n.unflood(tunnel, peer)
+}
+
+func setTimed(ctx context.Context, timed Timed, named control.Peer, wanted *control.Peer) error {
+	if wanted != nil {
+		return timed.PeerAdd(ctx, *wanted)
+	}
+	return timed.PeerDel(ctx, named.VNI, named.Address)
+}
+
+// undoing collects what to do when a later step fails, and does it in reverse order.
+type undoing struct{ steps []func() error }
+
+func (u *undoing) add(step func() error) { u.steps = append(u.steps, step) }
+
+func (u *undoing) onError(err *error) {
+	if *err == nil {
+		return
+	}
+	for _, step := range slices.Backward(u.steps) {
+		*err = errors.Join(*err, step())
+	}
+}
+
+// tunnels lists the VXLAN devices of a network, whoever made them.
+func (n *Node) tunnels(vni uint32) ([]netlink.Link, error) {
+	links, err := listLinks(choice{kind: "vxlan"})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(links, func(link netlink.Link) bool {
+		tunnel, ok := link.(*netlink.Vxlan)
+		return !ok || tunnel.VxlanId != int(vni)
+	}), nil
+}
+
+// Peers returns what PeerAdd remembered.
+func (n *Node) Peers() ([]control.Peer, error) { return n.readPeers() }
+
+// FloodTargets returns, for each network that has a tunnel, the nodes it floods to.
+func (n *Node) FloodTargets() (map[uint32]map[netip.Addr]bool, error) {
+	links, err := listLinks(choice{kind: "vxlan"})
+	if err != nil {
+		return nil, err
+	}
+	all := map[uint32]map[netip.Addr]bool{}
+	for _, link := range links {
+		tunnel, ok := link.(*netlink.Vxlan)
+		if !ok || tunnel.VxlanId == 0 {
+			continue
+		}
+		if all[uint32(tunnel.VxlanId)], err = n.floods(tunnel); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// peersFile is the form of the file of peers.
+type peersFile struct {
+	Peers []control.Peer `json:"peers"`
+}
+
+func (n *Node) peersPath() string { return filepath.Join(n.dir, "peers.json") }
+
+func (n *Node) readPeers() ([]control.Peer, error) {
+	text, err := os.ReadFile(n.peersPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var file peersFile
+	if err == nil {
+		err = json.Unmarshal(text, &file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the peers in %s: %w; remove the file and add them anew", n.peersPath(), err)
+	}
+	return file.Peers, nil
+}
+
+// writePeers puts the file in place at once: neither a reader nor a killed writer leaves half of one.
+func (n *Node) writePeers(peers []control.Peer) error {
+	text, err := json.MarshalIndent(peersFile{peers}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the peers: %w", err)
+	}
+	return WriteFile(n.peersPath(), append(text, '\n'))
+}
+
+// WriteFile writes a file that only root can read, and puts it in place at once. Two writers of one file must
+// take turns.
+func WriteFile(path string, content []byte) error {
+	temporary := path + Unfinished
+	if err := os.WriteFile(temporary, content, 0o600); err != nil {
+		_ = os.Remove(temporary) // if it is there, and a file
+		return err
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	return nil
+}
+
+// Unfinished ends the name of a file that WriteFile has not put in place.
+const Unfinished = "~"

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// fakeKtsnd remembers peers, and refuses when it is told to.
+type fakeKtsnd struct {
+	peers  map[netip.Addr]control.Peer
+	refuse error
+}
+
+func (f *fakeKtsnd) Status(context.Context) (*control.Status, error) { return &control.Status{}, nil }
+
+func (f *fakeKtsnd) PeerAdd(_ context.Context, peer control.Peer) error {
+	if f.refuse == nil {
+		f.peers[peer.Address] = peer
+	}
+	return f.refuse
+}
+
+func (f *fakeKtsnd) PeerDel(_ context.Context, _ uint32, address netip.Addr) error {
+	delete(f.peers, address)
+	return nil
+}
+
+func peer(address string, subnets ...string) control.Peer {
+	made := control.Peer{VNI: 16777001, Address: netip.MustParseAddr(address)} // a network that no test machine has
+	for _, subnet := range subnets {
+		made.Subnets = append(made.Subnets, netip.MustParsePrefix(subnet))
+	}
+	return made
+}
+
+func TestPeersAreRememberedAndTold(t *testing.T) {
+	dir := t.TempDir()
+	node, ktsnd := openNode(t, dir, time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}}
+	first, second := peer("192.0.2.2", "10.42.2.0/24"), peer("192.0.2.3", "10.42.3.0/24")
+	replaced := peer("192.0.2.2", "10.42.4.0/24", "fd00:42:5::/64")
+	for _, step := range []struct {
+		does string
+		do   func() error
+		want []control.Peer
+	}{
+		{"one is added", func() error { return node.PeerAdd(t.Context(), first, ktsnd) }, []control.Peer{first}},
+		{"it is added again", func() error { return node.PeerAdd(t.Context(), first, ktsnd) }, []control.Peer{first}},
+		{"another is added", func() error { return node.PeerAdd(t.Context(), second, ktsnd) }, []control.Peer{first, second}},
+		{"the first gets other subnets", func() error { return node.PeerAdd(t.Context(), replaced, ktsnd) }, []control.Peer{second, replaced}},
+		{"the second goes", func() error { return node.PeerDel(t.Context(), second.VNI, second.Address, ktsnd) }, []control.Peer{replaced}},
+		{"one that is not there goes", func() error { return node.PeerDel(t.Context(), second.VNI, second.Address, ktsnd) }, []control.Peer{replaced}},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.does, err)
+		}
+		// As another process reads it.
+		if got, err := openNode(t, dir, time.Second).Peers(); err != nil || !reflect.DeepEqual(got, step.want) {
+			t.Errorf("%s: remembered are %+v, %v", step.does, got, err)
+		}
+		if len(ktsnd.peers) != len(step.want) {
+			t.Errorf("%s: ktsnd knows %+v", step.does, ktsnd.peers)
+		}
+	}
+}
+
+func TestAPeerThatKtsndRefusesIsNotRemembered(t *testing.T) {
+	dir := t.TempDir()
+	node, ktsnd := openNode(t, dir, time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}}
+	kept := peer("192.0.2.2", "10.42.2.0/24")
+	if err := node.PeerAdd(t.Context(), kept, ktsnd); err != nil {
+		t.Fatal(err)
+	}
+	ktsnd.refuse = errors.New("no")
+	if err := node.PeerAdd(t.Context(), peer("192.0.2.3", "10.42.3.0/24"), ktsnd); !errors.Is(err, ktsnd.refuse) {
+		t.Errorf("got %v", err)
+	}
+	if err := node.PeerAdd(t.Context(), peer("192.0.2.2", "10.42.9.0/24"), ktsnd); !errors.Is(err, ktsnd.refuse) {
+		t.Errorf("got %v", err)
+	}
+	if got, err := node.Peers(); err != nil || !reflect.DeepEqual(got, []control.Peer{kept}) {
+		t.Errorf("remembered are %+v, %v", got, err)
+	}
+}
+
+func TestAFileThatCannotBeWrittenUndoesWhatKtsndWasTold(t *testing.T) {
+	dir := t.TempDir()
+	node, ktsnd := openNode(t, dir, time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}}
+	kept := peer("192.0.2.2", "10.42.2.0/24")
+	if err := node.PeerAdd(t.Context(), kept, ktsnd); err != nil {
+		t.Fatal(err)
+	}
+	// A folder stands where the new file is to be written.
+	if err := os.Mkdir(filepath.Join(dir, "peers.json"+Unfinished), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "peers.json"+Unfinished, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.PeerAdd(t.Context(), peer("192.0.2.2", "10.42.9.0/24"), ktsnd); err == nil {
+		t.Fatal("it succeeded")
+	}
+	if got := ktsnd.peers[kept.Address]; !reflect.DeepEqual(got, kept) {
+		t.Errorf("ktsnd knows %+v", got)
+	}
+}
+
+func TestBadPeersAreRefusedInOneSentence(t *testing.T) {
+	node := openNode(t, t.TempDir(), time.Second)
+	bad := func(change func(*control.Peer)) control.Peer {
+		made := peer("192.0.2.2", "10.42.2.0/24")
+		change(&made)
+		return made
+	}
+	for name, test := range map[string]struct {
+		peer control.Peer
+		want string
+	}{
+		"network 0":               {bad(func(p *control.Peer) { p.VNI = 0 }), "vni 0: give 1 to 16777215"},
+		"a network too large":     {bad(func(p *control.Peer) { p.VNI = 1 << 24 }), "vni 16777216: give 1 to 16777215"},
+		"an IPv6 node":            {peer("2001:db8::2", "10.42.2.0/24"), "address 2001:db8::2: give the IPv4 address of the other node"},
+		"a multicast address":     {peer("224.0.0.1", "10.42.2.0/24"), "address 224.0.0.1: give the IPv4 address of the other node"},
+		"no subnet":               {peer("192.0.2.2"), "0 subnets: give 1 to 64, those of the pods on the other node"},
+		"bits behind the prefix":  {peer("192.0.2.2", "10.42.2.1/24"), "subnet 10.42.2.1/24: bits are set behind the prefix; give 10.42.2.0/24"},
+		"bits behind an IPv6 one": {peer("192.0.2.2", "fd00::1/64"), "subnet fd00::1/64: bits are set behind the prefix; give fd00::/64"},
+		"a mapped subnet":         {peer("192.0.2.2", "::ffff:10.42.2.0/120"), "subnet ::ffff:10.42.2.0/120: give an IPv4 or IPv6 subnet such as 10.42.2.0/24 or fd42:2::/64"},
+		"an address that is none": {bad(func(p *control.Peer) { p.Address = netip.Addr{} }), "address invalid IP: give the IPv4 address of the other node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := node.PeerAdd(t.Context(), test.peer, nil); err == nil || err.Error() != test.want {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestAPeersFileThatIsNoneSaysWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "peers.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openNode(t, dir, time.Second).Peers(); err == nil || !strings.Contains(err.Error(), "remove the file and add them anew") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+)
+
+const (
+	errExist    = unix.EEXIST
+	errNoDevice = unix.ENODEV
+)
+
+func kindOf(err error) Kind {
+	var typed *Error
+	if errors.As(err, &typed) {
+		return typed.Kind
+	}
+	return 0
+}
+
+// Port is an attachment that is to become a port of its network.
+type Port struct {
+	Attachment
+	HardwareAddress net.HardwareAddr
+	// Netns is an open descriptor of the pod's network namespace.
+	Netns int
+}
+
+// Plugged is what became of a Port.
+type Plugged struct {
+	Bridge, Port         string
+	BridgeAddr, PortAddr net.HardwareAddr
+	// MTU is the port's, in bytes.
+	MTU int
+}
+
+// Plug makes the veth pair of an attachment, with one end in the pod, not up yet, and the other on the
+// network's bridge, up. It makes the network's devices first when this is its first port. When it fails
+// nothing that it made is left.
+func (n *Node) Plug(ctx context.Context, network *Network, port *Port, timed Timed) (*Plugged, error) {
+	plugged, err := n.plugLocked(ctx, network, port, timed)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.finishPort(port, plugged); err != nil {
+		return nil, errors.Join(err, n.Unplug(ctx, network, &port.Attachment))
+	}
+	return plugged, nil
+}
+
+func (n *Node) plugLocked(ctx context.Context, network *Network, port *Port, timed Timed) (*Plugged, error) {
+	unlock, err := n.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	fault.Point("locked")
+	have, err := n.ensure(ctx, network, timed)
+	if err != nil {
+		return nil, err
+	}
+	fault.Point("network-made")
+	plugged := &Plugged{
+		Bridge: have.bridge.Name, BridgeAddr: have.bridge.HardwareAddr,
+		Port: port.PortName(), PortAddr: portHardwareAddress(port.PortName()),
+		MTU: network.MTU,
+	}
+	if plugged.MTU == 0 {
+		plugged.MTU = have.way().Attrs().MTU
+	}
+	if err := n.makePair(port, plugged, have.bridge.Index); err != nil {
+		return nil, errors.Join(err, n.clear(network))
+	}
+	fault.Point("pair-made")
+	return plugged, nil
+}
+
+func (n *Node) makePair(port *Port, plugged *Plugged, bridgeIndex int) error {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = plugged.Port
+	attributes.Group = linkGroup
+	attributes.MTU = plugged.MTU
+	attributes.HardwareAddr = plugged.PortAddr
+	pair := &netlink.Veth{
+		LinkAttrs:        attributes,
+		PeerName:         port.Interface,
+		PeerHardwareAddr: port.HardwareAddress,
+		PeerNamespace:    netlink.NsFd(port.Netns),
+		PeerTxQLen:       -1,
+	}
+	if err := n.kernel.LinkAdd(pair); err != nil {
+		return n.explainPair(port, plugged, err)
+	}
+	if err := n.kernel.LinkSetMasterByIndex(pair, bridgeIndex); err != nil {
+		return errors.Join(fmt.Errorf("add %s to bridge %s: %w", plugged.Port, plugged.Bridge, err), n.remove(pair))
+	}
+	return nil
+}
+
+// explainPair tells which of the two names was there already.
+func (n *Node) explainPair(port *Port, plugged *Plugged, err error) error {
+	if !errors.Is(err, errExist) {
+		return fmt.Errorf("make veth pair %s: %w", plugged.Port, err)
+	}
+	if link, _ := n.link(plugged.Port); link != nil {
+		return failed(Exists, "container %s is attached to network %s as %s already; call DEL first",
+			port.ContainerID, port.Network, port.Interface)
+	}
+	return failed(Exists, "the pod has an interface %s already; give the attachment another name", port.Interface)
+}
+
+// finishPort does what needs no lock: the port cannot be mistaken for unused any more.
+func (n *Node) finishPort(port *Port, plugged *Plugged) error {
+	link, err := n.link(plugged.Port)
+	if err == nil && link == nil {
+		err = fmt.Errorf("%s has disappeared", plugged.Port)
+	}
+	if err != nil {
+		return err
+	}
+	if err := withoutIPv6(plugged.Port); err != nil {
+		return err
+	}
+	if err := n.kernel.LinkSetAlias(link, port.alias()); err != nil {
+		return fmt.Errorf("set the alias of %s: %w", plugged.Port, err)
+	}
+	if err := n.claimHardwareAddress(link, port.HardwareAddress); err != nil {
+		return err
+	}
+	if err := n.kernel.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set %s up: %w", plugged.Port, err)
+	}
+	return nil
+}
+
+// Forwarding waits until the bridge forwards to and from the port, which follows shortly after both ends of the
+// veth pair are up.
+func (n *Node) Forwarding(ctx context.Context, portName string) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		link, err := n.link(portName)
+		if err == nil && link == nil {
+			err = fmt.Errorf("%s has disappeared", portName)
+		}
+		if err != nil || link.Attrs().OperState == netlink.OperUp {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s forwards: it stays %s: %w", portName, link.Attrs().OperState, ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Unplug removes an attachment's port and, when it was the network's last, the network's devices. What is gone
+// already is no error.
+func (n *Node) Unplug(ctx context.Context, network *Network, attachment *Attachment) error {
+	link, err := n.link(attachment.PortName())
+	if err != nil {
+		return err
+	}
+	if link != nil && ours(link) {
+		if err := n.remove(link); err != nil {
+			return err
+		}
+	}
+	fault.Point("port-removed")
+	unlock, err := n.lock(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return n.clear(network)
+}
+
+// Plugged tells whether the attachment has its port.
+func (n *Node) Plugged(attachment *Attachment) (bool, error) {
+	link, err := n.link(attachment.PortName())
+	return link != nil, err
+}
+
+// Sweep removes the network's devices if no pod uses them, whoever was killed over them.
+func (n *Node) Sweep(ctx context.Context, network *Network) error {
+	unlock, err := n.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return n.clear(network)
+}
+
+// Found is an attachment as the kernel knows it.
+type Found struct {
+	Attachment
+	// Bridge, Tunnel and VNI are those of its network; VNI is 0 when the port is on no network's bridge.
+	Bridge, Tunnel string
+	VNI            uint32
+	// NetnsID is the node's number for the pod's network namespace, negative for one that has no number.
+	NetnsID int
+}
+
+// Attachments lists the ports of all networks of this node.
+func (n *Node) Attachments() ([]Found, error) {
+	links, err := listLinks(choice{})
+	if err != nil {
+		return nil, err
+	}
+	names := map[int]string{}
+	type way struct {
+		name string
+		vni  uint32
+	}
+	tunnels := map[int]way{} // by bridge
+	for _, link := range links {
+		names[link.Attrs().Index] = link.Attrs().Name
+		if tunnel, ok := link.(*netlink.Vxlan); ok {
+			tunnels[tunnel.MasterIndex] = way{tunnel.Name, uint32(tunnel.VxlanId)}
+		}
+		if name := link.Attrs().Name; leadsIntoSwitch(link) && link.Attrs().MasterIndex != 0 {
+			tunnels[link.Attrs().MasterIndex] = way{name, networkOf(name)}
+		}
+	}
+	var all []Found
+	for _, link := range links {
+		attachment, ok := parseAlias(link.Attrs().Alias)
+		if !ok || !ours(link) {
+			continue
+		}
+		found := Found{Attachment: attachment, Bridge: names[link.Attrs().MasterIndex], NetnsID: link.Attrs().NetNsID}
+		tunnel := tunnels[link.Attrs().MasterIndex]
+		found.Tunnel, found.VNI = tunnel.name, tunnel.vni
+		all = append(all, found)
+	}
+	return all, nil
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+// Teardown removes what Setup made, and nothing else; that it is not there is no error, nor that ovs-vswitchd does not run,
+// which then follows the database when it is started. DPDK itself runs on until Open vSwitch is restarted. What failed
+// half-way can be repeated.
+func (s *Switch) Teardown(ctx context.Context) error {
+	have, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	removals := have.removals()
+	err = s.checkAlive(ctx)
+	switch {
+	case errors.Is(err, errNotRunning): // flows ended with it
+		err = errors.Join(s.writeAhead(ctx, removals), have.removeBridgeLinks())
+	case err == nil:
+		err = errors.Join(s.removeFlows(ctx, have), s.write(ctx, removals))
+	}
+	err = errors.Join(err, removeVeths(), giveBack(have), answerAgain(have))
+	if err != nil {
+		return err
+	}
+	// What tells what there is to give back goes last.
+	return s.writeAhead(ctx, have.forgottenMarks())
+}
+
+// removeFlows removes ours from a bridge that is not ours, and stays.
+func (s *Switch) removeFlows(ctx context.Context, have *database) error {
+	bridge, there := have.bridges[BridgeInternal]
+	if _, err := os.Stat(s.managementSocket()); err != nil || !there || bridge.ours() { // they end with ovs-vswitchd
+		return nil
+	}
+	_, err := s.ofctl(ctx, "del-flows", "", fmt.Sprintf("cookie=%#x/-1", flowCookie))
+	return err
+}
+
+func (d *database) removals() []string {
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(d.ports)) {
+		bridge := d.bridgeOf[name]
+		if d.ports[name].ours() && name != bridge {
+			changes = append(changes, "--", "del-port", bridge, name)
+		}
+	}
+	for _, name := range []string{BridgeInternal, BridgePhysical} {
+		if bridge, there := d.bridges[name]; there && bridge.ours() && !d.foreignPorts(name) {
+			changes = append(changes, "--", "del-br", name)
+		}
+	}
+	for key := range strings.FieldsSeq(d.root.pairs("external_ids")[madeSettings]) {
+		changes = append(changes, "--", "remove", "Open_vSwitch", ".", "other_config", key)
+	}
+	return append(changes, d.without(madeSettings, probe)...)
+}
+
+// forgottenMarks removes the marks of what giveBack and answerAgain have done.
+func (d *database) forgottenMarks() []string { return d.without(addressFrom, arpIgnored) }
+
+// without removes marks that there are.
+func (d *database) without(marks ...string) []string {
+	var changes []string
+	for _, mark := range marks {
+		if d.root.pairs("external_ids")[mark] != "" {
+			changes = append(changes, "--", "remove", "Open_vSwitch", ".", "external_ids", mark)
+		}
+	}
+	return changes
+}
+
+// removeBridgeLinks removes the interfaces of bridges that are ours and go: an ovs-vswitchd that was killed left them.
+func (d *database) removeBridgeLinks() error {
+	var all error
+	for _, name := range []string{BridgeInternal, BridgePhysical} {
+		bridge, there := d.bridges[name]
+		if !there || !bridge.ours() || d.foreignPorts(name) {
+			continue
+		}
+		link, err := findLink(name)
+		if err == nil && link != nil {
+			err = netlink.LinkDel(link)
+		}
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("remove %s: %w", name, err))
+		}
+	}
+	return all
+}
+
+// foreignPorts tells whether somebody else uses the bridge.
+func (d *database) foreignPorts(bridge string) bool {
+	for name, on := range d.bridgeOf {
+		if on == bridge && name != bridge && !d.ports[name].ours() {
+			return true
+		}
+	}
+	return false
+}
+
+func removeVeths() error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	var all error
+	for _, link := range links {
+		if link.Attrs().Group != overlay.SwitchGroup {
+			continue
+		}
+		if err := netlink.LinkDel(link); err != nil {
+			all = errors.Join(all, fmt.Errorf("remove %s: %w", link.Attrs().Name, err))
+		}
+	}
+	return all
+}
+
+// giveBack gives the tunnel's address back to the interface that had it.
+func giveBack(have *database) error {
+	name, text, found := strings.Cut(have.root.pairs("external_ids")[addressFrom], " ")
+	if !found {
+		return nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return fmt.Errorf("give %s its address back: %w", name, err)
+	}
+	link, err := findLink(name)
+	if err != nil || link == nil || carries(link, prefix.Addr()) {
+		return err
+	}
+	if bridge, err := findLink(BridgePhysical); err == nil && bridge != nil && carries(bridge, prefix.Addr()) {
+		_ = netlink.AddrDel(bridge, entryOf(prefix))
+	}
+	if err := netlink.AddrAdd(link, entryOf(prefix)); err != nil {
+		return fmt.Errorf("give %s its address %s back: %w", name, prefix, err)
+	}
+	_ = announce(name, prefix.Addr()) // else others find out when they ask again
+	return nil
+}

@@ -1,5 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-
-// Package perf knows tsnperf from outside: its command lines, the files it writes and the message it puts
-// into a datagram. datapath/perf/ is where each of them is defined.
-package perf

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"fmt"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// smallestWireBytes is preamble and SFD 8, frame with FCS 64, gap 12.
+const smallestWireBytes = 84
+
+// maxCycleTimeNs is supported-cycle-max.
+const maxCycleTimeNs = 3600 * nsPerSecond
+
+// SmallestFrameNs is how long a link is occupied by the smallest frame, rounded up.
+func SmallestFrameNs(linkSpeedBps int64) int64 {
+	return (smallestWireBytes*8*nsPerSecond + linkSpeedBps - 1) / linkSpeedBps
+}
+
+// Check says whether a link of that speed can execute the schedule; if not, with an *Error.
+func (d *Document) Check(linkSpeedBps int64) error {
+	fault := d.checkTimes(SmallestFrameNs(linkSpeedBps), linkSpeedBps)
+	if fault == nil {
+		return nil // a nil *Error is not a nil error
+	}
+	fault.File = d.file
+	return fault
+}
+
+func (d *Document) checkTimes(smallestNs, linkSpeedBps int64) *Error {
+	table := d.Table
+	cycle := d.root.member("admin-cycle-time")
+	whyLeast := fmt.Sprintf("the time of the smallest frame at %s", FormatLinkSpeed(linkSpeedBps))
+	switch cycleNs := table.AdminCycleTime.Nanoseconds(); {
+	case table.GateEnabled && cycleNs < smallestNs:
+		return cycle.fault("is %d ns; must be at least %d ns, %s", cycleNs, smallestNs, whyLeast)
+	case cycleNs > maxCycleTimeNs:
+		return cycle.fault("is %d ns; must be at most %d s", cycleNs, int64(maxCycleTimeNs/nsPerSecond))
+	}
+	container := d.root.member("admin-control-list")
+	list := container.member("gate-control-entry")
+	if table.GateEnabled && len(table.AdminControlList.Entries) == 0 {
+		return list.fault("has 0 entries; must have 1 to %d when gate-enabled is true", control.MaxControlListLength)
+	}
+	for i, entry := range table.AdminControlList.Entries {
+		if at := list.entry(i); int64(entry.TimeIntervalValue) < smallestNs {
+			interval := at.member("time-interval-value")
+			return interval.fault("is %d; must be at least %d, %s", entry.TimeIntervalValue, smallestNs, whyLeast)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/fileerror"
+)
+
+// maxFileBytes is far above what the longest control list needs.
+const maxFileBytes = 1 << 20
+
+// Error is what is wrong with a file: the first thing that was found.
+type Error = fileerror.Error
+
+// Document is a schedule from a file.
+type Document struct {
+	Table *control.GateParameterTable
+	file  string
+	root  place
+}
+
+// Read reads and parses a file.
+func Read(path string) (*Document, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the schedule: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the schedule: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse takes everything from a file's contents that it decides alone, with YANG's defaults for what it leaves out.
+// What depends on the link is left to Check. Errors are *Error and name the file as name.
+func Parse(name string, data []byte) (*Document, error) {
+	if len(data) > maxFileBytes {
+		return nil, &Error{File: name, Message: fmt.Sprintf("is longer than %d bytes, and no schedule is", maxFileBytes)}
+	}
+	tree, fault := parseTree(data)
+	if fault == nil {
+		var root place
+		if root, fault = unwrap(tree); fault == nil {
+			decoder := decoder{}
+			table := decoder.table(root)
+			if fault = decoder.fault; fault == nil {
+				return &Document{Table: table, file: name, root: root}, nil
+			}
+		}
+	}
+	fault.File = name
+	return nil, fault
+}

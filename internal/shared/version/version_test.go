@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// answer is the line that every program gives: its name, the number, the commit, and what compiled it.
+var answer = regexp.MustCompile(`^([a-z-]+) (\d+\.\d+\.\d+) \(([0-9a-f]{12}(?:\+changes)?|unknown commit), (go\d[\w.]*|(?:gcc|clang) \d[\d.]*)\)\n$`)
+
+func TestEveryProgramSaysWhichVersionItIs(t *testing.T) {
+	commits := map[string]string{}
+	for program, compiler := range map[string]string{
+		"ktsn": "go", "ktsn-agent": "go", "ktsn-operator": "go", "ktsn-realtime": "go", "ktsnd": "gcc", "tsnperf": "gcc",
+	} {
+		said, err := exec.Command(testenv.Program(t, program), "--version").Output()
+		if err != nil {
+			t.Errorf("%s --version: %v", program, err)
+			continue
+		}
+		parts := answer.FindStringSubmatch(string(said))
+		if parts == nil {
+			t.Errorf("%s says %q, which is not of the form %v", program, said, answer)
+			continue
+		}
+		if parts[1] != program || parts[2] != Number() || !strings.HasPrefix(parts[4], compiler) && !strings.HasPrefix(parts[4], "clang") {
+			t.Errorf("%s says %q, want its name, %s and %s", program, said, Number(), compiler)
+		}
+		commits[parts[3]] = program
+	}
+	if len(commits) > 1 {
+		t.Errorf("programs of one build name different commits: %v", commits)
+	}
+}
+
+func TestThePluginTellsAPersonItsVersion(t *testing.T) {
+	command := exec.Command(testenv.Program(t, "tsn-cni"))
+	command.Env = []string{}
+	said, err := command.CombinedOutput()
+	if want := "tsn-cni " + Number() + " ("; err != nil || !strings.HasPrefix(string(said), want) {
+		t.Errorf("got %q, %v; want it to begin with %q", said, err, want)
+	}
+}
+
+func TestTheChartHasTheVersionOfThePrograms(t *testing.T) {
+	chart, err := os.ReadFile("../../../charts/kubernetsn/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "\nversion: " + Number() + "\n"; !strings.Contains(string(chart), want) {
+		t.Errorf("Chart.yaml has not %q", want)
+	}
+}
+
+func TestALineSaysWhatIsNotKnown(t *testing.T) {
+	before := commit
+	defer func() { commit = before }()
+	commit = "unknown commit"
+	if said := Line("ktsn") + "\n"; !answer.MatchString(said) {
+		t.Errorf("got %q", said)
+	}
+}
