@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "loop.h"
 
-#include "clock.h"
 #include "loop_state.h"
 #include "realtime.h"
 

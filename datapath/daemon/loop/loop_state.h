@@ -6,7 +6,7 @@
 #ifndef KTSN_LOOP_LOOP_STATE_H
 #define KTSN_LOOP_LOOP_STATE_H
 
-#include "clock.h"
+#include "clock_offsets.h"
 #include "commands.h"
 #include "counters.h"
 #include "departures.h"

@@ -5,6 +5,7 @@
 #include "trace_messages.h"
 
 #include "clock.h"
+#include "clock_offsets.h"
 #include "loop_state.h"
 
 /* All counters of reasons stand at the beginning of the structure, in the order of KTSN_COUNTERS. */

@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time. Inside ktsnd every time is CLOCK_TAI nanoseconds in an int64_t; an application's clock is
- * converted once, when its message is taken from the ring. Any thread.
+ * Time. Inside ktsnd every time is CLOCK_TAI nanoseconds in an int64_t. Any thread.
  */
 #ifndef KTSN_DAEMON_CLOCK_H
 #define KTSN_DAEMON_CLOCK_H
-
-#include "layout.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
 #define NS_PER_SECOND INT64_C(1000000000)
-
-/* What to add to a time on each clock to have it on CLOCK_TAI. */
-struct clock_offsets {
-	int64_t to_tai_ns[KTSN_CLOCKS];
-};
 
 static inline int64_t clock_ns(clockid_t clock)
 {
@@ -41,12 +33,6 @@ static inline int64_t clock_tai_spin(int64_t now_tai_ns, int64_t until_tai_ns)
 	}
 	return now_tai_ns;
 }
-
-/*
- * Reads the offsets. TAI - REALTIME is whole seconds and exact. TAI - MONOTONIC is measured between two
- * reads and rounded up by their distance (tens of ns), so that a converted time is never early.
- */
-void clock_offsets_read(struct clock_offsets *offsets);
 
 /* What the kernel says of its clock (adjtimex(2)); all that it knows was told by whoever disciplines it. */
 struct clock_state {

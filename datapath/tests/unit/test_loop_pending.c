@@ -4,6 +4,7 @@
  * it goes on with each look at it, with each frame that is built, each message that is dropped and each command that is
  * executed, so what the machine does meanwhile changes nothing.
  */
+#include "clock.h"
 #include "loop_rig.h"
 #include "loop_state.h"
 
