@@ -10,6 +10,7 @@
 #include "control_server.h"
 #include "handover.h"
 #include "log.h"
+#include "node.h"
 #include "options.h"
 #include "port_bridge.h"
 #include "port_dpdk.h"
@@ -36,7 +37,7 @@
 
 struct daemon {
 	struct options options;
-	struct node_uplink uplink;
+	struct uplink uplink;
 	struct ktsn_port *port;
 	struct ktsn_port *bridge_port;
 	struct loop *loop;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "uplink.h"
 
+#include "endpoints.h"
+#include "frame.h"
 #include "link_speed.h"
 #include "log.h"
 
@@ -15,7 +17,7 @@ enum {
 	MTU_USUAL_BYTES = 1500,
 };
 
-static int link_check(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
+static int link_check(const struct options *options, struct rtnl *rtnl, struct uplink *uplink)
 {
 	struct rtnl_link link;
 	int err = rtnl_link_get(rtnl, options->interface, &link);
@@ -43,9 +45,9 @@ static int link_check(const struct options *options, struct rtnl *rtnl, struct n
 
 static int local_address_check(struct rtnl *rtnl, uint32_t address_be)
 {
-	const struct rtnl_way way = {.destination = ktsn_address_of_ipv4(address_be)};
+	const struct rtnl_route_query query = {.destination = ktsn_address_of_ipv4(address_be)};
 	struct rtnl_route route;
-	int err = rtnl_route_get(rtnl, &way, &route);
+	int err = rtnl_route_get(rtnl, &query, &route);
 
 	if (!err && route.type == ROUTE_LOCAL)
 		return 0;
@@ -54,7 +56,7 @@ static int local_address_check(struct rtnl *rtnl, uint32_t address_be)
 }
 
 /* The first IPv4 address of the uplink. */
-static int local_address_find(struct rtnl *rtnl, struct node_uplink *uplink)
+static int local_address_find(struct rtnl *rtnl, struct uplink *uplink)
 {
 	struct ktsn_address addresses[ENDPOINT_ADDRESSES_MAX];
 	int count = rtnl_addresses_get(rtnl, uplink->link_index, addresses, ENDPOINT_ADDRESSES_MAX);
@@ -68,7 +70,7 @@ static int local_address_find(struct rtnl *rtnl, struct node_uplink *uplink)
 	return count < 0 ? count : -EADDRNOTAVAIL;
 }
 
-static int address_of_interface(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
+static int address_of_interface(const struct options *options, struct rtnl *rtnl, struct uplink *uplink)
 {
 	int err = local_address_find(rtnl, uplink);
 
@@ -78,7 +80,7 @@ static int address_of_interface(const struct options *options, struct rtnl *rtnl
 	return err;
 }
 
-static int direct_check(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
+static int direct_check(const struct options *options, struct rtnl *rtnl, struct uplink *uplink)
 {
 	int err = link_check(options, rtnl, uplink);
 
@@ -89,7 +91,7 @@ static int direct_check(const struct options *options, struct rtnl *rtnl, struct
 }
 
 /* The interface is Open vSwitch's: it goes and comes with it, and while it is not there its address must be given. */
-static int switched_check(const struct options *options, struct rtnl *rtnl, struct node_uplink *uplink)
+static int switched_check(const struct options *options, struct rtnl *rtnl, struct uplink *uplink)
 {
 	struct rtnl_link link;
 	int err = rtnl_link_get(rtnl, options->interface, &link);
@@ -113,7 +115,7 @@ static int switched_check(const struct options *options, struct rtnl *rtnl, stru
 	return 0;
 }
 
-int uplink_find(const struct options *options, struct node_uplink *uplink)
+int uplink_find(const struct options *options, struct uplink *uplink)
 {
 	struct rtnl *rtnl;
 	int err = rtnl_open(&rtnl);

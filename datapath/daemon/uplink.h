@@ -5,11 +5,11 @@
 #ifndef KTSN_DAEMON_UPLINK_H
 #define KTSN_DAEMON_UPLINK_H
 
-#include "node.h"
 #include "options.h"
+#include "routing_state.h"
 
 /* Asks the kernel about the interface of the options. 0; or -errno, and what is wrong has been said. */
-int uplink_find(const struct options *options, struct node_uplink *uplink);
+int uplink_find(const struct options *options, struct uplink *uplink);
 
 /* Fills in the speed of the link, at which windows and frames are reckoned, unless the options have it. */
 void link_speed_find(struct options *options);

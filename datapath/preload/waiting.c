@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Raising EPOLLERR without a kernel that would do it for us: see daemon/node/wakes.c and docs/decisions/0007.
+ * Raising EPOLLERR without a kernel that would do it for us: see daemon/node/notifiers.c and docs/decisions/0007.
  */
 #include "waiting.h"
 

@@ -5,7 +5,8 @@
 #ifndef KTSN_DAEMON_CONTROL_REQUEST_H
 #define KTSN_DAEMON_CONTROL_REQUEST_H
 
-#include "node.h"
+#include "peers.h"
+#include "pod_limits.h"
 #include "shaper.h"
 
 #include <limits.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control_reply.h"
 
+#include "flow.h"
+#include "peers.h"
+
 #include <arpa/inet.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -154,7 +157,7 @@ char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t
 	uint32_t position = 0;
 
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
-		for (const struct endpoint *e = pod->endpoints; e; e = e->next)
+		for (const struct endpoint *e = pod->endpoints.first; e; e = e->next)
 			if (on_page(position++, offset, limit))
 				json_array_append_new(list, endpoint_json(pod, e));
 	return page("endpoints", position, list);
@@ -174,7 +177,7 @@ static json_t *pod_json(const struct pod *pod)
 	const struct quota *quota = pod->quota;
 	int endpoints = 0;
 
-	for (const struct endpoint *e = pod->endpoints; e; e = e->next)
+	for (const struct endpoint *e = pod->endpoints.first; e; e = e->next)
 		endpoints++;
 	return json_pack("{ss ss ss si sI sI sI sI so}", "identity", pod->identity, "name", pod->name, "path",
 			 pod->socket_path, "endpoints", endpoints, "processes", (json_int_t)quota->processes,
@@ -307,7 +310,7 @@ char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t lim
 	json_t *list = json_array();
 	uint32_t position = 0;
 
-	for (const struct peer *peer = node->peers; peer; peer = peer->next)
+	for (const struct peer *peer = node->routing.peers; peer; peer = peer->next)
 		if (on_page(position++, offset, limit))
 			json_array_append_new(list, peer_json(peer));
 	return page("peers", position, list);

@@ -6,6 +6,11 @@
 #include "control_request.h"
 #include "control_schedule.h"
 #include "handover.h"
+#include "pods.h"
+#include "processes.h"
+#include "routing.h"
+#include "shaping.h"
+#include "tracing.h"
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -57,7 +62,7 @@ static void shaping_fill(struct control_status *status, const struct node *node)
 	status->strategy = ktsn_strategy_name(shaping->strategy);
 	status->link_speed_bps = (int64_t)shaping->link_speed_bps;
 	status->guard_band_ns = shaping->guard_band_ns;
-	status->vlan_id = node->uplink.vlan_id;
+	status->vlan_id = node->routing.uplink.vlan_id;
 	memcpy(status->traffic_class_map, shaping->classes.of_priority, sizeof(status->traffic_class_map));
 	memcpy(status->priority_code_points, shaping->classes.pcp, sizeof(status->priority_code_points));
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
@@ -80,8 +85,8 @@ static char *status_reply(struct control_server *server)
 
 	shaping_fill(&status, node);
 	status.sockets = node->socket_count;
-	status.endpoints = node->endpoint_count;
-	status.peers = node->peer_count;
+	status.endpoints = node->routing.endpoint_count;
+	status.peers = node->routing.peer_count;
 	status.processes = node->process_count;
 	status.flows = node->flow_count;
 	status.pending = loop_pending(node->loop);
@@ -276,17 +281,19 @@ static char *request_serve(struct client *client, const struct control_request *
 	case CONTROL_POD_NAME_SET:
 		return change_reply(node_pod_name_set(node, r->identity, r->name, &refusal), &refusal);
 	case CONTROL_ENDPOINT_ADD:
-		return change_reply(node_endpoint_add(node, r->identity, r->interface, r->netns, r->vni,
-						      r->bridge, &refusal),
+		return change_reply(node_endpoint_add(node, r->identity,
+						      &(struct endpoint_description){r->interface, r->netns,
+										     r->vni, r->bridge},
+						      &refusal),
 				    &refusal);
 	case CONTROL_ENDPOINT_DEL:
 		return change_reply(node_endpoint_del(node, r->identity, r->interface), &refusal);
 	case CONTROL_PEER_ADD:
-		return change_reply(
-			node_peer_add(node, r->vni, r->address_be, r->subnets, r->subnet_count, &refusal),
-			&refusal);
+		return change_reply(routing_peer_add(&node->routing, r->vni, r->address_be, r->subnets,
+						     r->subnet_count, &refusal),
+				    &refusal);
 	case CONTROL_PEER_DEL:
-		return change_reply(node_peer_del(node, r->vni, r->address_be), &refusal);
+		return change_reply(routing_peer_del(&node->routing, r->vni, r->address_be), &refusal);
 	case CONTROL_SCHEDULE_SET:
 		return schedule_set(node, &r->schedule, &refusal);
 	case CONTROL_SCHEDULE_GET:

@@ -3,8 +3,12 @@
  * The predecessor's side of a hand-over.
  */
 #include "clock.h"
+#include "flow.h"
 #include "handover.h"
 #include "log.h"
+#include "notifiers.h"
+#include "peers.h"
+#include "processes_taken.h"
 #include "realtime_worker.h"
 
 #include <errno.h>
@@ -115,7 +119,7 @@ static int pod_give(struct giving *giving, const struct pod *pod)
 {
 	int err = socket_give(giving, pod);
 
-	for (const struct endpoint *e = pod->endpoints; e && !err; e = e->next)
+	for (const struct endpoint *e = pod->endpoints.first; e && !err; e = e->next)
 		err = endpoint_give(giving, pod, e);
 	if (!err)
 		err = pod_name_give(giving, pod);
@@ -154,14 +158,14 @@ static int flow_give(struct giving *giving, const struct flow *flow)
 	to->cookie = flow->cookie;
 	to->netns_cookie = flow->ns ? flow->ns->cookie : 0;
 	to->manner = flow->manner;
-	to->has_alarm = flow->alarm != NULL;
-	to->has_space = flow->space != NULL;
-	if (to->has_alarm) {
-		to->alarm = flow->alarm->names;
-		fds[count++] = flow->alarm->fd;
+	to->has_error_notifier = flow->error_notifier != NULL;
+	to->has_space_notifier = flow->space_notifier != NULL;
+	if (to->has_error_notifier) {
+		to->error_notifier = flow->error_notifier->names;
+		fds[count++] = flow->error_notifier->fd;
 	}
-	if (to->has_space)
-		fds[count++] = flow->space->fd;
+	if (to->has_space_notifier)
+		fds[count++] = flow->space_notifier->fd;
 	return give(giving, HANDOVER_FLOW, fds, count);
 }
 
@@ -213,8 +217,8 @@ static int process_give(struct giving *giving, const struct process *process)
 		if (process->flows[i])
 			err = flow_give(giving, process->flows[i]);
 	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING && !err; i++)
-		if (process->destinations[i])
-			err = destination_give(giving, process, process->destinations[i]);
+		if (process->destinations.entries[i])
+			err = destination_give(giving, process, process->destinations.entries[i]);
 	return err;
 }
 
@@ -265,7 +269,7 @@ static int surroundings_give(struct giving *giving, int control_fd)
 		err = pod_give(giving, pod);
 	for (const struct ring_charge *k = giving->node->ring_charges.kept; k && !err; k = k->next)
 		err = kept_ring_give(giving, k);
-	for (const struct peer *peer = giving->node->peers; peer && !err; peer = peer->next)
+	for (const struct peer *peer = giving->node->routing.peers; peer && !err; peer = peer->next)
 		err = peer_give(giving, peer);
 	return err;
 }
@@ -331,7 +335,7 @@ int handover_give(struct node *node, int client_fd, int control_fd)
 	int err;
 
 	/* A request that is half-way would be served by neither. */
-	processes_settle(node);
+	processes_quiesce(node);
 	err = everything_give(&giving, control_fd);
 	if (!err) {
 		realtime_worker_run(node->realtime_worker, rings_give, &giving);

@@ -25,7 +25,11 @@
 #ifndef KTSN_DAEMON_HANDOVER_H
 #define KTSN_DAEMON_HANDOVER_H
 
-#include "node.h"
+#include "node_state.h"
+#include "notifiers.h"
+#include "peers.h"
+#include "pod_limits.h"
+#include "socket_identity.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -120,9 +124,9 @@ static_assert(offsetof(struct socket_manner, priority) == 92 && sizeof(struct so
 struct handover_flow {
 	uint32_t index;
 	bool closed;
-	bool has_alarm, has_space;
+	bool has_error_notifier, has_space_notifier;
 	int32_t reserved; /* the predecessor's own number of the descriptor, in older ones */
-	struct wake_names alarm;
+	struct notifier_names error_notifier;
 	struct txtime_mode mode;
 	uint64_t cookie;
 	uint64_t netns_cookie;

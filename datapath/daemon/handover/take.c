@@ -3,9 +3,16 @@
  * The successor's side of a hand-over.
  */
 #include "clock.h"
+#include "flow_notifications.h"
+#include "flows.h"
 #include "handover.h"
 #include "log.h"
+#include "pods.h"
+#include "processes_taken.h"
 #include "realtime_worker.h"
+#include "routing.h"
+#include "shaping.h"
+#include "timed_sockets.h"
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -67,8 +74,10 @@ static void endpoint_take(struct taking *taking)
 	const struct handover_endpoint *from = &taking->record.endpoint;
 	struct refusal refusal;
 
-	if (node_endpoint_add(taking->node, from->identity, from->interface, from->netns, from->vni,
-			      from->bridge, &refusal) == -EINVAL)
+	if (node_endpoint_add(
+		    taking->node, from->identity,
+		    &(struct endpoint_description){from->interface, from->netns, from->vni, from->bridge},
+		    &refusal) == -EINVAL)
 		refusal_log("endpoint", from->identity, &refusal);
 }
 
@@ -77,8 +86,8 @@ static void peer_take(struct taking *taking)
 	const struct handover_peer *from = &taking->record.peer;
 	struct refusal refusal;
 
-	(void)node_peer_add(taking->node, from->vni, from->address_be, from->subnets, from->subnet_count,
-			    &refusal);
+	(void)routing_peer_add(&taking->node->routing, from->vni, from->address_be, from->subnets,
+			       from->subnet_count, &refusal);
 }
 
 static void network_limits_take(struct taking *taking)
@@ -95,6 +104,15 @@ static void pod_name_take(struct taking *taking)
 	struct refusal refusal;
 
 	(void)node_pod_name_set(taking->node, from->identity, from->name, &refusal);
+}
+
+static void timed_socket_take(struct taking *taking)
+{
+	const struct handover_timed_socket *from = &taking->record.timed_socket;
+	struct pod *pod = pod_find(taking->node, from->identity);
+
+	if (pod)
+		timed_socket_take_over(pod, &from->socket);
 }
 
 static void process_take(struct taking *taking)
@@ -127,28 +145,30 @@ static void kept_ring_take(struct taking *taking)
 	ring_charges_keep(&taking->node->ring_charges, pod ? pod->quota : NULL, from->map_id, from->bytes);
 }
 
-static void waker_take(struct taking *taking, struct flow *flow, uint32_t why, size_t *next)
+static void notifier_take(struct taking *taking, struct flow *flow, uint32_t why, size_t *next)
 {
-	struct waker *waker = waker_adopt(why, &taking->record.flow.alarm, taking->fds[*next]);
+	struct notifier *notifier =
+		notifier_adopt(why, &taking->record.flow.error_notifier, taking->fds[*next]);
 
-	if (!waker)
+	if (!notifier)
 		return;
 	taking->fds[(*next)++] = -1;
-	flow_waker_set(flow, waker);
+	flow_notifier_set(flow, notifier);
 }
 
 /* Its predecessor may not have come to wake it. */
-static void flow_wakes_take(struct taking *taking, struct flow *flow)
+static void flow_notifiers_take(struct taking *taking, struct flow *flow)
 {
 	const struct handover_flow *from = &taking->record.flow;
 	size_t next = 0;
 
-	if (from->has_alarm)
-		waker_take(taking, flow, NOTIFY_REPORT, &next);
-	if (from->has_space)
-		waker_take(taking, flow, NOTIFY_SPACE, &next);
-	flow_wake(flow, ktsn_ring_reports_any(&taking->process->ring->consumer) ? NOTIFY_REPORT | NOTIFY_SPACE
-										: NOTIFY_SPACE);
+	if (from->has_error_notifier)
+		notifier_take(taking, flow, NOTIFY_REPORT, &next);
+	if (from->has_space_notifier)
+		notifier_take(taking, flow, NOTIFY_SPACE, &next);
+	flow_notify(flow, ktsn_ring_reports_any(&taking->process->ring->consumer)
+				  ? NOTIFY_REPORT | NOTIFY_SPACE
+				  : NOTIFY_SPACE);
 }
 
 static void flow_take(struct taking *taking)
@@ -165,7 +185,7 @@ static void flow_take(struct taking *taking)
 
 	if (!taking->process || flow_take_over(taking->process, &description))
 		return;
-	flow_wakes_take(taking, taking->process->flows[from->index]);
+	flow_notifiers_take(taking, taking->process->flows[from->index]);
 }
 
 static void destination_take(struct taking *taking)
@@ -210,8 +230,7 @@ static void record_take(struct taking *taking)
 		pod_name_take(taking);
 		break;
 	case HANDOVER_TIMED_SOCKET:
-		timed_socket_take_over(taking->node, taking->record.timed_socket.identity,
-				       &taking->record.timed_socket.socket);
+		timed_socket_take(taking);
 		break;
 	case HANDOVER_PROCESS:
 		process_take(taking);

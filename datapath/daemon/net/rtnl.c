@@ -225,27 +225,27 @@ static int route_parse(const struct nlmsghdr *header, void *result)
 	return MNL_CB_STOP;
 }
 
-int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_way *way, struct rtnl_route *route)
+int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_route_query *query, struct rtnl_route *route)
 {
 	char buffer[RTNL_BUFFER_BYTES];
 	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETROUTE, 0);
 	struct rtmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
-	bool bound = !ktsn_address_is_any(&way->source);
+	bool bound = !ktsn_address_is_any(&query->source);
 	int err;
 
 	memset(route, 0, sizeof(*route));
-	info->rtm_family = (uint8_t)ktsn_address_family(&way->destination);
-	info->rtm_dst_len = address_bits(&way->destination);
-	address_put(header, RTA_DST, &way->destination);
+	info->rtm_family = (uint8_t)ktsn_address_family(&query->destination);
+	info->rtm_dst_len = address_bits(&query->destination);
+	address_put(header, RTA_DST, &query->destination);
 	if (bound) {
-		info->rtm_src_len = address_bits(&way->source);
-		address_put(header, RTA_SRC, &way->source);
+		info->rtm_src_len = address_bits(&query->source);
+		address_put(header, RTA_SRC, &query->source);
 	}
-	if (way->link_index)
-		mnl_attr_put_u32(header, RTA_OIF, (uint32_t)way->link_index);
+	if (query->link_index)
+		mnl_attr_put_u32(header, RTA_OIF, (uint32_t)query->link_index);
 	err = rtnl_talk(rtnl, header, route_parse, route);
 	if (!err && bound)
-		route->source = way->source;
+		route->source = query->source;
 	return err;
 }
 

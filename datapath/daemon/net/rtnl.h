@@ -40,7 +40,7 @@ enum rtnl_route_type {
 };
 
 /* What is asked of the routes. */
-struct rtnl_way {
+struct rtnl_route_query {
 	struct ktsn_address destination;
 	struct ktsn_address source; /* any: not bound */
 	int link_index;             /* the interface it must leave through; 0: whichever */
@@ -87,7 +87,7 @@ int rtnl_addresses_get(struct rtnl *rtnl, int link_index, struct ktsn_address *a
 int rtnl_address_holder(struct rtnl *rtnl, const struct ktsn_address *address);
 
 /* Where the namespace would send a datagram. 0, or -errno as sending would give. */
-int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_way *way, struct rtnl_route *route);
+int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_route_query *query, struct rtnl_route *route);
 
 /* State of a neighbour. 0 (NEIGHBOR_UNKNOWN when the kernel has no entry) or -errno. */
 int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, const struct ktsn_address *address,

@@ -3,12 +3,10 @@
 
 #include "container_of.h"
 #include "doorbells.h"
-#include "log.h"
-#include "node.h"
+#include "pod_thread.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct doorbell_work {
 	struct pod_work work;
@@ -16,6 +14,7 @@ struct doorbell_work {
 	int set_fd, event_fd;
 	/* Of one that is joining, the control thread's: */
 	struct process *process; /* NULL: it has ended meanwhile */
+	void (*failed)(struct process *process, int err);
 	struct pod_thread *thread;
 };
 
@@ -58,16 +57,7 @@ static void joining_run(struct pod_work *work)
 	joining->set_fd = doorbell_join(joining->doorbells, joining->event_fd);
 }
 
-/* A ring that cannot be heard is of no use. Its application hands it back on a new connection, for a new doorbell. */
-static void deaf_close(struct process *process, int err)
-{
-	log_warning("pod %s: cannot listen to the ring of process %d, taken over from another ktsnd: %s; its "
-		    "connection is closed, and it hands the ring back",
-		    process->pod->called, (int)process->pid, strerror(-err));
-	process_close(process);
-}
-
-static void listen_to(struct process *process, int set_fd)
+static void listen_to(struct process *process, int set_fd, void (*failed)(struct process *process, int err))
 {
 	process->joining = NULL;
 	process->doorbell_set_fd = set_fd;
@@ -75,7 +65,7 @@ static void listen_to(struct process *process, int set_fd)
 	if (!process->pod)
 		return;
 	if (set_fd < 0)
-		deaf_close(process, set_fd);
+		failed(process, set_fd);
 	else
 		loop_command(process->pod->node->loop, &(struct loop_command){.type = COMMAND_RING_LISTEN,
 									      .ring = process->ring,
@@ -87,14 +77,14 @@ static void joining_done(struct pod_work *work)
 	struct doorbell_work *joining = container_of(work, struct doorbell_work, work);
 
 	if (joining->process)
-		listen_to(joining->process, joining->set_fd);
+		listen_to(joining->process, joining->set_fd, joining->failed);
 	else
 		doorbell_discard(joining->thread, joining->doorbells, joining->set_fd, joining->event_fd);
 	pod_thread_put(joining->thread);
 	free(joining);
 }
 
-int doorbell_adopt(struct process *process)
+int doorbell_adopt(struct process *process, void (*failed)(struct process *process, int err))
 {
 	struct doorbell_work *joining = malloc(sizeof(*joining));
 
@@ -106,6 +96,7 @@ int doorbell_adopt(struct process *process)
 		.set_fd = -1,
 		.event_fd = process->doorbell_fd,
 		.process = process,
+		.failed = failed,
 		.thread = process->thread,
 	};
 	pod_thread_get(joining->thread);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Sockets of a process. Who a socket is, the kernel says: the application hands over the socket itself, and
- * its type, addresses and namespace are read from it.
- */
-#include "node.h"
-#include "requests.h"
+#include "flows.h"
+
+#include "destinations.h"
+#include "flow_notifications.h"
+#include "timed_sockets.h"
+#include "tracing.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 /* The pod's namespace with that cookie: a socket of a foreign namespace is refused, whoever passed it. */
 static struct namespace *namespace_of(const struct pod *pod, uint64_t cookie)
 {
-	for (struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
+	for (const struct endpoint *endpoint = pod->endpoints.first; endpoint; endpoint = endpoint->next)
 		if (endpoint->ns->cookie == cookie)
 			return endpoint->ns;
 	return NULL;
@@ -116,7 +116,21 @@ static void destination_reply(const struct destination *destination, struct ktsn
 	if (!destination)
 		return;
 	reply->destination = destination->index;
-	reply->payload_max_bytes = destination->route.payload_max_bytes;
+	reply->payload_max_bytes = destination->route.frames.payload_max_bytes;
+}
+
+static int flow_destination_create(struct flow *flow, const struct ktsn_app_key *key, uint32_t number,
+				   struct destination **created)
+{
+	struct process *process = flow->process;
+	const struct route_query query = {
+		.key = key,
+		.manner = &flow->manner,
+		.ns = flow->ns,
+		.endpoints = &process->pod->endpoints,
+	};
+
+	return destination_create(&process->destinations, flow->loop, &query, number, created);
 }
 
 static int flow_register(struct flow *flow, const struct socket_identity *identity, struct namespace *ns,
@@ -133,7 +147,7 @@ static int flow_register(struct flow *flow, const struct socket_identity *identi
 				  (flow->mode.report ? KTSN_APP_REPORT_ERRORS : 0));
 	if (identity->manner.remote.port_be == 0)
 		return 0;
-	err = destination_create(flow, &where_connected, destination_number, &flow->connected);
+	err = flow_destination_create(flow, &where_connected, destination_number, &flow->connected);
 	if (!err)
 		destination_reply(flow->connected, reply);
 	return err;
@@ -162,7 +176,7 @@ static void flow_close(struct flow *flow)
 
 void flow_free(struct flow *flow)
 {
-	flow_wakes_close(flow);
+	flow_notifiers_close(flow);
 	namespace_put(flow->ns);
 	flow->process->flows[flow->index] = NULL;
 	free(flow->loop);
@@ -187,7 +201,7 @@ static int flow_allowed(struct pod *pod)
  * all: until it has an endpoint nobody knows which namespace that will be. */
 static int foreign_refuse(const struct pod *pod, struct ktsn_app_reply *reply)
 {
-	if (!pod->endpoints)
+	if (!pod->endpoints.first)
 		return -ENETDOWN;
 	reply->route = KTSN_APP_ROUTE_KERNEL;
 	return -EPERM;
@@ -272,7 +286,7 @@ int flow_destination_take_over(struct process *process, const struct destination
 {
 	struct flow *flow = flow_of(process, description->flow);
 	struct destination *destination;
-	int err = flow ? destination_create(flow, &description->key, description->index, &destination)
+	int err = flow ? flow_destination_create(flow, &description->key, description->index, &destination)
 		       : -ENOENT;
 
 	if (err || !destination)
@@ -288,8 +302,8 @@ int flow_destination_take_over(struct process *process, const struct destination
 void flows_taken_close(struct process *process)
 {
 	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
-		if (process->destinations[i] && process->destinations[i]->ended)
-			destination_close(process->destinations[i]);
+		if (process->destinations.entries[i] && process->destinations.entries[i]->ended)
+			destination_close(process->destinations.entries[i]);
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
 		if (process->flows[i] && process->flows[i]->ended)
 			flow_close(process->flows[i]);
@@ -306,15 +320,15 @@ void flow_close_request(struct process *process, const struct ktsn_app_request *
 		flow_close(flow);
 }
 
-void flow_wake_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
+void flow_notifier_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
 	struct flow *flow = flow_of(process, from->said.flow);
 
 	reply->status = flow ? from->passed_err : -EINVAL;
 	if (reply->status)
 		return;
-	flow_waker_set(flow, from->waker);
-	from->waker = NULL;
+	flow_notifier_set(flow, from->notifier);
+	from->notifier = NULL;
 }
 
 void flow_destination_request(struct process *process, const struct ktsn_app_request *request,
@@ -328,8 +342,8 @@ void flow_destination_request(struct process *process, const struct ktsn_app_req
 		reply->status = -EINVAL;
 		return;
 	}
-	reply->status =
-		destination_create(flow, &key, number_wanted(process, request->destination), &destination);
+	reply->status = flow_destination_create(flow, &key, number_wanted(process, request->destination),
+						&destination);
 	if (reply->status)
 		return;
 	destination_reply(destination, reply);

@@ -2,7 +2,6 @@
 #include "pod_limits.h"
 
 #include "clock.h"
-#include "node.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -78,7 +77,7 @@ static struct pod_limits network_of(const struct node *node, uint32_t vni)
 
 void pod_limits_apply(struct pod *pod)
 {
-	const struct endpoint *endpoint = pod->endpoints;
+	const struct endpoint *endpoint = pod->endpoints.first;
 	struct quota_limits limits = pod->node->limits;
 
 	if (endpoint) {
@@ -138,7 +137,7 @@ static bool any_given(const struct pod_limits *limits)
 
 static bool pod_is_on(const struct pod *pod, uint32_t vni)
 {
-	const struct endpoint *endpoint = pod->endpoints;
+	const struct endpoint *endpoint = pod->endpoints.first;
 
 	while (endpoint && endpoint->vni != vni)
 		endpoint = endpoint->next;

@@ -7,14 +7,10 @@
 #ifndef KTSN_DAEMON_POD_LIMITS_H
 #define KTSN_DAEMON_POD_LIMITS_H
 
-#include "quota.h"
-#include "refusal.h"
+#include "pod.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-struct node;
-struct pod;
 
 enum pod_limit {
 	POD_LIMIT_PROCESSES,

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Pods: their sockets and their endpoints, two halves that arrive in either order.
- */
+#include "pods.h"
+
+#include "destinations.h"
+#include "listeners.h"
 #include "log.h"
-#include "node.h"
+#include "pod_limits.h"
+#include "pod_thread.h"
+#include "processes.h"
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -13,16 +16,7 @@
 #include <unistd.h>
 
 /* Applications of any user may connect: who may reach the socket is decided by who can see its folder. */
-enum { APP_SOCKET_MODE = 0666, ENDPOINT_MTU_MIN_BYTES = 68 /* RFC 791 */ };
-
-struct pod *pod_find(const struct node *node, const char *identity)
-{
-	struct pod *pod = node->pods;
-
-	while (pod && strcmp(pod->identity, identity) != 0)
-		pod = pod->next;
-	return pod;
-}
+enum { APP_SOCKET_MODE = 0666 };
 
 static struct pod *pod_get(struct node *node, const char *identity)
 {
@@ -45,6 +39,7 @@ static struct pod *pod_get(struct node *node, const char *identity)
 	snprintf(pod->called, sizeof(pod->called), "%s", identity);
 	pod->next = node->pods;
 	node->pods = pod;
+	endpoint_set_add(&node->routing, &pod->endpoints);
 	return pod;
 }
 
@@ -61,11 +56,12 @@ static void pod_unlink_if_empty(struct pod *pod)
 {
 	struct pod **at = &pod->node->pods;
 
-	if (pod->listener.fd >= 0 || pod->endpoints || pod->processes)
+	if (pod->listener.fd >= 0 || pod->endpoints.first || pod->processes)
 		return;
 	while (*at != pod)
 		at = &(*at)->next;
 	*at = pod->next;
+	endpoint_set_remove(&pod->node->routing, &pod->endpoints);
 	ring_charges_pod_gone(&pod->node->ring_charges, pod->quota);
 	quota_put(pod->quota);
 	pod_thread_put(pod->thread);
@@ -96,7 +92,7 @@ static int socket_open(struct pod *pod, const char *path, struct refusal *refusa
 
 	if (err)
 		return refuse(refusal, "path", "%s: %s", path, unix_listen_advice(err));
-	pod->listener = (struct event_source){.fd = fd, .readable = process_accept, .owner = pod};
+	pod->listener = (struct event_source){.fd = fd, .readable = listener_accept, .owner = pod};
 	err = events_add(pod->node->events, &pod->listener);
 	if (err) {
 		close(fd);
@@ -138,7 +134,7 @@ int node_socket_take_over(struct node *node, const char *identity, const char *p
 
 	if (!pod)
 		return -ENOMEM;
-	pod->listener = (struct event_source){.fd = fd, .readable = process_accept, .owner = pod};
+	pod->listener = (struct event_source){.fd = fd, .readable = listener_accept, .owner = pod};
 	err = events_add(node->events, &pod->listener);
 	if (err) {
 		pod->listener.fd = -1;
@@ -174,123 +170,24 @@ int node_pod_name_set(struct node *node, const char *identity, const char *name,
 	return 0;
 }
 
-static struct endpoint *endpoint_find(const struct pod *pod, const char *interface)
+/* -EINVAL when it differs from the one of that name that the pod has already. */
+static int endpoint_compare(const struct endpoint *existing, const struct endpoint *endpoint,
+			    const char *identity, struct refusal *refusal)
 {
-	struct endpoint *endpoint = pod->endpoints;
-
-	while (endpoint && strcmp(endpoint->interface, interface) != 0)
-		endpoint = endpoint->next;
-	return endpoint;
+	return endpoint_equal(existing, endpoint)
+		       ? 0
+		       : refuse(refusal, "interface",
+				"%s has an endpoint %s with another namespace or network already; remove "
+				"that one first",
+				identity, endpoint->interface);
 }
 
-static int link_read(struct endpoint *endpoint, const char *netns, struct refusal *refusal)
-{
-	struct rtnl_link link;
-	int err = rtnl_link_get(endpoint->ns->rtnl, endpoint->interface, &link);
-
-	if (err)
-		return refuse(refusal, "interface", "%s: %s in %s; create the pod's interface first",
-			      endpoint->interface, strerror(-err), netns);
-	if (!link.ethernet)
-		return refuse(refusal, "interface",
-			      "%s is not an Ethernet interface; use one end of a veth pair",
-			      endpoint->interface);
-	if (link.mtu_bytes < ENDPOINT_MTU_MIN_BYTES)
-		return refuse(refusal, "interface", "%s has an MTU of %u; IPv4 needs at least %d",
-			      endpoint->interface, link.mtu_bytes, ENDPOINT_MTU_MIN_BYTES);
-	endpoint->link_index = link.index;
-	endpoint->port_link_index = (uint32_t)link.peer_index;
-	endpoint->mtu_bytes = link.mtu_bytes;
-	memcpy(endpoint->mac, link.mac, sizeof(endpoint->mac));
-	return 0;
-}
-
-/* They may come after the interface, and change. */
-static void addresses_read(struct endpoint *endpoint)
-{
-	int count = rtnl_addresses_get(endpoint->ns->rtnl, endpoint->link_index, endpoint->addresses,
-				       ENDPOINT_ADDRESSES_MAX);
-
-	endpoint->address_count = count > 0 ? (uint32_t)count : 0;
-	endpoint->addresses_stale = count < 0;
-}
-
-static int bridge_read(struct endpoint *endpoint, const struct node *node, const char *bridge,
-		       struct refusal *refusal)
-{
-	struct rtnl_link link;
-	int err;
-
-	if (!*bridge)
-		return 0;
-	err = rtnl_link_get(node->own_ns->rtnl, bridge, &link);
-	if (err)
-		return refuse(refusal, "bridge",
-			      "%s: %s; create the bridge of the network first, in ktsnd's namespace", bridge,
-			      strerror(-err));
-	snprintf(endpoint->bridge, sizeof(endpoint->bridge), "%s", bridge);
-	endpoint->bridge_link_index = (uint32_t)link.index;
-	return 0;
-}
-
-static void endpoint_free(struct endpoint *endpoint)
-{
-	namespace_put(endpoint->ns);
-	free(endpoint);
-}
-
-/* Open vSwitch keeps networks apart by VLAN tags of the same number. */
-static int vni_check(const struct node *node, uint32_t vni, struct refusal *refusal)
-{
-	if (!node->uplink.switched || vni <= KTSN_VLAN_ID_MAX)
-		return 0;
-	return refuse(refusal, "vni",
-		      "%u is too large for uplink ovs, which carries networks 1 to %d; give the network "
-		      "another number",
-		      vni, KTSN_VLAN_ID_MAX);
-}
-
-static int endpoint_make(struct node *node, const char *interface, const char *netns, uint32_t vni,
-			 const char *bridge, struct endpoint **result, struct refusal *refusal)
-{
-	struct endpoint *endpoint;
-	int err = vni_check(node, vni, refusal);
-
-	if (err)
-		return err;
-	endpoint = calloc(1, sizeof(*endpoint));
-	if (!endpoint)
-		return -ENOMEM;
-	snprintf(endpoint->interface, sizeof(endpoint->interface), "%s", interface);
-	snprintf(endpoint->netns, sizeof(endpoint->netns), "%s", netns);
-	endpoint->vni = vni;
-	err = netns[0] == '/' ? namespace_get(node, netns, &endpoint->ns) : -EINVAL;
-	err = err ? refuse(refusal, "netns", "%s: %s; give the path of the pod's network namespace", netns,
-			   strerror(-err))
-		  : link_read(endpoint, netns, refusal);
-	if (!err)
-		err = bridge_read(endpoint, node, bridge, refusal);
-	if (err) {
-		endpoint_free(endpoint);
-		return err;
-	}
-	addresses_read(endpoint);
-	*result = endpoint;
-	return 0;
-}
-
-static bool endpoint_equal(const struct endpoint *a, const struct endpoint *b)
-{
-	return a->ns == b->ns && a->vni == b->vni && a->link_index == b->link_index &&
-	       a->bridge_link_index == b->bridge_link_index;
-}
-
-int node_endpoint_add(struct node *node, const char *identity, const char *interface, const char *netns,
-		      uint32_t vni, const char *bridge, struct refusal *refusal)
+int node_endpoint_add(struct node *node, const char *identity, const struct endpoint_description *description,
+		      struct refusal *refusal)
 {
 	struct endpoint *endpoint, *existing;
 	struct pod *pod;
-	int err = endpoint_make(node, interface, netns, vni, bridge, &endpoint, refusal);
+	int err = endpoint_make(&node->routing, description, &endpoint, refusal);
 
 	if (err)
 		return err;
@@ -299,90 +196,32 @@ int node_endpoint_add(struct node *node, const char *identity, const char *inter
 		endpoint_free(endpoint);
 		return pod_refuse(node, identity, refusal);
 	}
-	existing = endpoint_find(pod, interface);
+	existing = endpoint_named(&pod->endpoints, endpoint->interface);
 	if (existing) {
-		bool same = endpoint_equal(existing, endpoint);
-
+		err = endpoint_compare(existing, endpoint, identity, refusal);
 		endpoint_free(endpoint);
-		return same ? 0
-			    : refuse(refusal, "interface",
-				     "%s has an endpoint %s with another namespace or network already; "
-				     "remove "
-				     "that one first",
-				     identity, interface);
+		return err;
 	}
-	endpoint->next = pod->endpoints;
-	pod->endpoints = endpoint;
-	node->endpoint_count++;
+	endpoint_insert(&node->routing, &pod->endpoints, endpoint);
 	pod_limits_apply(pod);
 	return 0;
 }
 
-static bool endpoint_has(struct endpoint *endpoint, const struct ktsn_address *address)
+static void pod_endpoint_remove(struct pod *pod, struct endpoint *endpoint)
 {
-	if (endpoint->addresses_stale)
-		addresses_read(endpoint);
-	for (uint32_t i = 0; i < endpoint->address_count; i++)
-		if (ktsn_address_equal(&endpoint->addresses[i], address))
-			return true;
-	return false;
-}
-
-const struct endpoint *node_endpoint_of(struct node *node, uint32_t vni, const struct ktsn_address *address)
-{
-	for (struct pod *pod = node->pods; pod; pod = pod->next)
-		for (struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
-			if (endpoint->vni == vni && endpoint_has(endpoint, address))
-				return endpoint;
-	return NULL;
-}
-
-const struct endpoint *node_endpoint_of_mac(const struct node *node, uint32_t vni, const uint8_t mac[6])
-{
-	for (const struct pod *pod = node->pods; pod; pod = pod->next)
-		for (const struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
-			if (endpoint->vni == vni && memcmp(endpoint->mac, mac, sizeof(endpoint->mac)) == 0)
-				return endpoint;
-	return NULL;
-}
-
-struct endpoint *node_endpoint_at(const struct node *node, const struct namespace *ns, int link_index)
-{
-	for (struct pod *pod = node->pods; pod; pod = pod->next)
-		for (struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
-			if (endpoint->ns == ns && endpoint->link_index == link_index)
-				return endpoint;
-	return NULL;
-}
-
-void node_addresses_changed(struct node *node, const struct namespace *ns, int link_index)
-{
-	for (struct pod *pod = node->pods; pod; pod = pod->next)
-		for (struct endpoint *endpoint = pod->endpoints; endpoint; endpoint = endpoint->next)
-			if (endpoint->ns == ns && (!link_index || endpoint->link_index == link_index))
-				endpoint->addresses_stale = true;
-}
-
-static void endpoint_remove(struct pod *pod, struct endpoint *endpoint)
-{
-	struct endpoint **at = &pod->endpoints;
-
-	while (*at != endpoint)
-		at = &(*at)->next;
-	*at = endpoint->next;
-	pod->node->endpoint_count--;
-	destinations_endpoint_gone(pod->node, endpoint);
+	endpoint_remove(&pod->node->routing, &pod->endpoints, endpoint);
+	destinations_endpoint_gone(&pod->node->routing, endpoint);
 	endpoint_free(endpoint);
 }
 
 int node_endpoint_del(struct node *node, const char *identity, const char *interface)
 {
 	struct pod *pod = pod_find(node, identity);
-	struct endpoint *endpoint = pod ? endpoint_find(pod, interface) : NULL;
+	struct endpoint *endpoint = pod ? endpoint_named(&pod->endpoints, interface) : NULL;
 
 	if (!endpoint)
 		return 0;
-	endpoint_remove(pod, endpoint);
+	pod_endpoint_remove(pod, endpoint);
 	pod_limits_apply(pod);
 	pod_unlink_if_empty(pod);
 	return 0;
@@ -393,7 +232,7 @@ void pod_free(struct pod *pod)
 	socket_close(pod);
 	while (pod->processes)
 		process_close(pod->processes);
-	while (pod->endpoints)
-		endpoint_remove(pod, pod->endpoints);
+	while (pod->endpoints.first)
+		pod_endpoint_remove(pod, pod->endpoints.first);
 	pod_unlink_if_empty(pod);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a process asks for on its connection: a ring, or that its old one is looked after, and what it asks of flows.
- */
+#include "process_requests.h"
+
+#include "flows.h"
 #include "log.h"
-#include "node.h"
+#include "processes.h"
 #include "requests.h"
 #include "ring_map.h"
 #include "ring_support.h"
@@ -195,7 +195,7 @@ static void flow_request_serve(struct process *process, struct app_request *from
 	else if (said->type == KTSN_APP_FLOW_CLOSE)
 		flow_close_request(process, said, reply);
 	else if (said->type == KTSN_APP_FLOW_WAKE)
-		flow_wake_request(process, from, reply);
+		flow_notifier_request(process, from, reply);
 	else if (said->type == KTSN_APP_DESTINATION)
 		flow_destination_request(process, said, reply);
 	else if (said->type == KTSN_APP_RESUME)

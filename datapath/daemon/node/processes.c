@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The application socket: one connection per process, and its ring. What processes ask for is in process_requests.c, what
- * becomes of them when ktsnd is replaced in processes_taken.c.
- */
+#include "processes.h"
+
 #include "clock.h"
 #include "doorbell_works.h"
-#include "node.h"
-#include "requests.h"
+#include "flows.h"
+#include "pod_thread.h"
 #include "ring_map.h"
-#include "unix_socket.h"
+#include "timed_sockets.h"
+#include "tracing.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-/* Works of a pod that may wait for its thread; connections beyond it wait to be accepted. */
-enum { BACKLOG_MAX = 256 };
 
 /* More messages than one process will ever send; billions of processes may claim it. */
 enum { SAID_MAX = INT32_MAX };
@@ -59,6 +55,7 @@ int process_ring_make(struct process *process, const struct ktsn_ring_memory *me
 				memory->geometry.slot_bytes);
 	ring->quota = process->quota;
 	process->ring = ring;
+	process->destinations.ring = ring;
 	return 0;
 }
 
@@ -67,13 +64,6 @@ void process_ring_open(struct process *process)
 	process_trace(process);
 	loop_command(process->pod->node->loop,
 		     &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = process->ring});
-}
-
-void process_destinations_detach(struct process *process)
-{
-	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
-		if (process->destinations[i])
-			destination_detach(process->destinations[i]);
 }
 
 static void list_remove(struct process **at, const struct process *process)
@@ -87,9 +77,7 @@ static void list_remove(struct process **at, const struct process *process)
 void process_free(struct node *node, struct process *process)
 {
 	list_remove(&node->closing, process);
-	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
-		if (process->destinations[i])
-			destination_free(process->destinations[i]);
+	destination_table_free(&process->destinations);
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
 		if (process->flows[i])
 			flow_free(process->flows[i]);
@@ -123,6 +111,7 @@ void process_close(struct process *process)
 	list_remove(&pod->processes, process);
 	connection_rest(process, false);
 	process->pod = NULL;
+	process->destinations.pod_name = process->identity;
 	process->next = node->closing;
 	node->closing = process;
 	events_remove(node->events, &process->connection);
@@ -189,16 +178,6 @@ void connections_wake(struct node *node)
 	}
 }
 
-/* Connections cost descriptors and memory before they ask for a ring, and those that ended until their last
- * message has left. */
-static bool connection_allowed(struct pod *pod)
-{
-	if (pod->quota->processes < pod->quota->limits.processes)
-		return true;
-	pod->node->limit_refusals++;
-	return false;
-}
-
 static pid_t peer_pid(int fd)
 {
 	struct ucred peer = {0};
@@ -215,7 +194,7 @@ static void process_discard(struct process *process)
 	free(process);
 }
 
-int process_make(struct pod *pod, int fd, struct process **made)
+int process_make(struct pod *pod, int fd, void (*serve)(struct process *process), struct process **made)
 {
 	struct process *process = calloc(1, sizeof(*process));
 	int err;
@@ -228,13 +207,15 @@ int process_make(struct pod *pod, int fd, struct process **made)
 	process->doorbells = pod->node->doorbells;
 	process->thread = pod->thread;
 	pod_thread_get(process->thread);
-	process->request = app_request_create(process);
+	process->request = app_request_create(process, serve);
 	err = !process->request ? -ENOMEM : fd < 0 ? 0 : events_add(pod->node->events, &process->connection);
 	if (err) {
 		process_discard(process);
 		return err;
 	}
 	process->pod = pod;
+	process->destinations.routing = &pod->node->routing;
+	process->destinations.pod_name = pod->called;
 	process->pid = fd < 0 ? 0 : peer_pid(fd);
 	snprintf(process->identity, sizeof(process->identity), "%s", pod->identity);
 	process->quota = pod->quota;
@@ -257,45 +238,4 @@ void process_unmake(struct process *process)
 		events_remove(pod->node->events, &process->connection);
 	app_request_abandon(process->request);
 	process_free(pod->node, process);
-}
-
-/* Until there is less to be done, or there are descriptors again. */
-static void listener_rest(struct pod *pod)
-{
-	events_remove(pod->node->events, &pod->listener);
-	pod->listener_rests = true;
-	pod->node->listeners_resting++;
-}
-
-static void listener_wake(struct pod *pod)
-{
-	if (!pod->listener_rests || pod_thread_backlog(pod->thread) >= BACKLOG_MAX ||
-	    events_add(pod->node->events, &pod->listener))
-		return;
-	pod->listener_rests = false;
-	pod->node->listeners_resting--;
-}
-
-void listeners_wake(struct node *node)
-{
-	for (struct pod *pod = node->listeners_resting ? node->pods : NULL; pod; pod = pod->next)
-		listener_wake(pod);
-}
-
-void process_accept(struct event_source *listener)
-{
-	struct pod *pod = listener->owner;
-	struct process *process;
-	bool refused;
-	int fd;
-
-	if (pod_thread_backlog(pod->thread) >= BACKLOG_MAX) {
-		listener_rest(pod);
-		return;
-	}
-	fd = unix_accept(listener->fd, &refused);
-	if (fd >= 0 && (refused || !connection_allowed(pod) || process_make(pod, fd, &process)))
-		pod_thread_close(pod->thread, fd);
-	else if (fd == -EMFILE || fd == -ENFILE)
-		listener_rest(pod);
 }

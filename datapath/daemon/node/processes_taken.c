@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Processes when one ktsnd takes the place of another: what the old one settles first, and what the new one makes of theirs.
- */
+#include "processes_taken.h"
+
 #include "doorbell_works.h"
-#include "node.h"
+#include "flows.h"
+#include "log.h"
+#include "pod_thread.h"
+#include "process_requests.h"
+#include "processes.h"
 #include "requests.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 static struct process *process_busy(const struct node *node)
@@ -18,7 +22,7 @@ static struct process *process_busy(const struct node *node)
 	return NULL;
 }
 
-void processes_settle(struct node *node)
+void processes_quiesce(struct node *node)
 {
 	enum { STEP_US = 200, STEPS = 2500 };
 	struct process *process;
@@ -29,6 +33,15 @@ void processes_settle(struct node *node)
 	}
 	while ((process = process_busy(node)))
 		process_close(process);
+}
+
+/* A ring that cannot be heard is of no use. Its application hands it back on a new connection, for a new doorbell. */
+static void deaf_close(struct process *process, int err)
+{
+	log_warning("pod %s: cannot listen to the ring of process %d, taken over from another ktsnd: %s; its "
+		    "connection is closed, and it hands the ring back",
+		    process->pod->called, (int)process->pid, strerror(-err));
+	process_close(process);
 }
 
 /* Its messages may have nowhere to go, but its connection stays. */
@@ -47,7 +60,7 @@ static int ring_take_over(struct process *process, const struct process_descript
 	/* Departures stand still when it is recovered. */
 	ktsn_ring_touch(&process->ring->consumer);
 	process->doorbell_fd = descriptors->doorbell;
-	err = doorbell_adopt(process);
+	err = doorbell_adopt(process, deaf_close);
 	if (err)
 		process->doorbell_fd = -1;
 	return err;
@@ -58,7 +71,7 @@ int process_take_over(struct node *node, const char *identity, const struct proc
 {
 	struct pod *pod = pod_find(node, identity);
 	struct process *process;
-	int err = pod ? process_make(pod, descriptors->connection, &process) : -ENOENT;
+	int err = pod ? process_make(pod, descriptors->connection, process_request_serve, &process) : -ENOENT;
 
 	if (err)
 		return err;

@@ -4,7 +4,7 @@
 #include "container_of.h"
 #include "doorbell_works.h"
 #include "doorbells.h"
-#include "node.h"
+#include "notifiers.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static int passed_read(struct app_request *request, int *fd)
 	case KTSN_APP_FLOW_ADOPT:
 		return socket_identity_read(*fd, &request->identity);
 	case KTSN_APP_FLOW_WAKE:
-		err = waker_create(request->said.flags, request->said.address, *fd, &request->waker);
+		err = notifier_create(request->said.flags, request->said.address, *fd, &request->notifier);
 		break;
 	case KTSN_APP_HAND_BACK:
 		request->memory_fd = *fd;
@@ -130,10 +130,10 @@ static void request_run(struct pod_work *work)
 
 void app_request_clear(struct app_request *request)
 {
-	waker_close(request->thread, request->waker);
+	notifier_close(request->thread, request->notifier);
 	pod_thread_close(request->thread, request->memory_fd);
 	doorbell_discard(request->thread, request->doorbells, request->doorbell_set_fd, request->doorbell_fd);
-	request->waker = NULL;
+	request->notifier = NULL;
 	request->memory_fd = request->doorbell_fd = request->doorbell_set_fd = -1;
 }
 
@@ -150,12 +150,12 @@ static void request_done(struct pod_work *work)
 
 	request->busy = false;
 	if (request->process)
-		process_request_serve(request->process);
+		request->serve(request->process);
 	else
 		request_free(request);
 }
 
-struct app_request *app_request_create(struct process *process)
+struct app_request *app_request_create(struct process *process, void (*serve)(struct process *process))
 {
 	struct app_request *request = calloc(1, sizeof(*request));
 
@@ -163,6 +163,7 @@ struct app_request *app_request_create(struct process *process)
 		return NULL;
 	request->work = (struct pod_work){.run = request_run, .done = request_done};
 	request->process = process;
+	request->serve = serve;
 	request->connection_fd = process->connection.fd;
 	request->memory_fd = request->doorbell_fd = request->doorbell_set_fd = -1;
 	request->doorbells = process->doorbells;

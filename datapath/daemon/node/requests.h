@@ -4,40 +4,39 @@
  *
  *   control thread: the connection is readable
  *   pod's thread:   receives, looks at the descriptor that comes with it, closes what is not kept
- *   control thread: serves (process_request_serve), replies, waits for the next
+ *   control thread: serves (process_requests.h), replies, waits for the next
  */
 #ifndef KTSN_DAEMON_REQUESTS_H
 #define KTSN_DAEMON_REQUESTS_H
 
 #include "app_protocol.h"
 #include "pod_thread.h"
+#include "process.h"
 #include "socket_identity.h"
 
-#include <stdbool.h>
-
-struct process;
-struct waker;
+struct notifier;
 
 struct app_request {
 	struct pod_work work;
 	struct pod_thread *thread;
 	struct process *process; /* the control thread's; NULL: its connection was closed meanwhile */
-	bool busy;               /* likewise: between the connection and the reply */
-	bool has_ring;           /* as the request begins: then it can make none */
+	void (*serve)(struct process *process);
+	bool busy;     /* likewise: between the connection and the reply */
+	bool has_ring; /* as the request begins: then it can make none */
 	int connection_fd;
 	/* What the pod's thread found. */
 	int got; /* 1: a request, 0: none after all, -errno: the connection is to be closed */
 	struct ktsn_app_request said;
 	int passed_err;                  /* why what came with it is of no use; 0: it is */
 	struct socket_identity identity; /* FLOW_OPEN, FLOW_ADOPT */
-	struct waker *waker;             /* FLOW_WAKE; the server's to take */
+	struct notifier *notifier;       /* FLOW_WAKE; the server's to take */
 	int memory_fd;                   /* HAND_BACK; -1: none. Likewise */
 	struct doorbells *doorbells;
 	int doorbell_fd, doorbell_set_fd; /* HELLO, HAND_BACK; -1 or -errno: none. Likewise */
 };
 
-/* For a process that has a connection. NULL when out of memory. */
-struct app_request *app_request_create(struct process *process);
+/* For a process that has a connection; `serve` is called with each request that was read. NULL when out of memory. */
+struct app_request *app_request_create(struct process *process, void (*serve)(struct process *process));
 /* The connection is readable, and is not looked at again before this was served. */
 void app_request_begin(struct app_request *request);
 /* It ends when it can. */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * When frames leave, as the control socket has it: strategy, classes, and the gates, of which both threads
- * read the same immutable copy. What time it is when a change is asked for, the control thread decides.
- */
+#include "shaping.h"
+
 #include "clock.h"
 #include "log.h"
-#include "node.h"
+#include "tracing.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -44,7 +42,7 @@ static void short_windows_warn(const struct node *node, const struct ktsn_gates 
 void node_gates_set(struct node *node, struct loop_gates *gates)
 {
 	short_windows_warn(node, &gates->gates);
-	/* Those before come back through the graves. */
+	/* Those before come back as retired. */
 	node->shaping.gates = gates;
 	loop_command(node->loop, &(struct loop_command){.type = COMMAND_GATES, .gates = gates});
 }

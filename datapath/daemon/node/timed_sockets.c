@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A socket may outlive the process that asked for SO_TXTIME on it, or be used by another: over exec, after
- * fork, passed by SCM_RIGHTS. The kernel's cookie tells that it is the same.
- */
-#include "node.h"
+#include "timed_sockets.h"
 
 #include <errno.h>
 
@@ -13,12 +9,9 @@ void timed_socket_remember(struct pod *pod, const struct flow *flow)
 		(struct timed_socket){.cookie = flow->cookie, .mode = flow->mode};
 }
 
-void timed_socket_take_over(struct node *node, const char *identity, const struct timed_socket *socket)
+void timed_socket_take_over(struct pod *pod, const struct timed_socket *socket)
 {
-	struct pod *pod = pod_find(node, identity);
-
-	if (pod)
-		pod->recent[pod->recent_next++ % POD_RECENT_MAX] = *socket;
+	pod->recent[pod->recent_next++ % POD_RECENT_MAX] = *socket;
 }
 
 static int open_flow_find(const struct process *process, uint64_t cookie, struct txtime_mode *mode)

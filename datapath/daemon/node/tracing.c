@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Which sockets a trace follows. There is one trace at a time: a mark in the flows that it follows, which the
- * loop looks at, and in their rings, so that the library says when its calls begin. That is also asked for where the
- * strategy judges messages by it.
- */
-#include "node.h"
+#include "tracing.h"
 
 #include <string.h>
 
@@ -18,7 +13,7 @@ static bool flow_traced(const struct node_trace *trace, const struct flow *flow)
 	return pod_traced(trace, flow->process->pod) && (!trace->flow || trace->flow == flow->loop->number);
 }
 
-void flow_trace(struct flow *flow)
+void flow_trace(const struct flow *flow)
 {
 	const struct node_trace *trace = &flow->process->pod->node->trace;
 	bool traced = flow_traced(trace, flow);
@@ -28,7 +23,7 @@ void flow_trace(struct flow *flow)
 		ktsn_ring_trace_set(&flow->process->ring->consumer, true);
 }
 
-void process_trace(struct process *process)
+void process_trace(const struct process *process)
 {
 	if (!process->ring)
 		return;
@@ -39,20 +34,11 @@ void process_trace(struct process *process)
 			flow_trace(process->flows[i]);
 }
 
-void processes_trace(struct node *node)
+void processes_trace(const struct node *node)
 {
-	for (struct pod *pod = node->pods; pod; pod = pod->next)
-		for (struct process *process = pod->processes; process; process = process->next)
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		for (const struct process *process = pod->processes; process; process = process->next)
 			process_trace(process);
-}
-
-static const struct pod *pod_named(const struct node *node, const char *identity)
-{
-	const struct pod *pod = node->pods;
-
-	while (pod && strcmp(pod->identity, identity) != 0)
-		pod = pod->next;
-	return pod;
 }
 
 static bool process_has(const struct process *process, uint64_t number)
@@ -78,7 +64,7 @@ static int trace_check(const struct node *node, const char *identity, uint64_t f
 {
 	const struct pod *owner = flow ? pod_of_flow(node, flow) : NULL;
 
-	if (identity[0] && !pod_named(node, identity))
+	if (identity[0] && !pod_find(node, identity))
 		return refuse(refusal, "identity", "%s: no pod of that identity is here; \"pods\" lists them",
 			      identity);
 	if (flow && !owner)

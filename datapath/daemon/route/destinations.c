@@ -1,55 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Addresses that sockets send to, from the first message to the last. Where their frames go is found out in ways.c,
- * and for those that go to several in copies.c.
- */
-#include "node.h"
+#include "destinations.h"
 
+#include "bridge_ports.h"
+#include "log.h"
+#include "replication_lists.h"
+
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the neighbours of one that goes to one. */
-static enum loop_destination_state state_of_one(const struct destination *destination)
-{
-	enum rtnl_neighbor_state outer =
-		destination->outer ? destination->outer->entry.state : NEIGHBOR_VALID;
-
-	if (outer == NEIGHBOR_VALID)
-		return DESTINATION_RESOLVED;
-	return outer == NEIGHBOR_FAILED ? DESTINATION_UNREACHABLE : DESTINATION_RESOLVING;
-}
-
-/* Copies what the neighbours say into the route. */
-static void neighbors_apply(struct destination *destination)
-{
-	struct loop_route *route = &destination->route;
-	/* A pod of this node is on the sender's own link, and without IP there is nothing to ask for. */
-	enum rtnl_neighbor_state inner =
-		destination->inner ? destination->inner->entry.state : NEIGHBOR_VALID;
-
-	if (destination->inner)
-		memcpy(route->path.destination_mac, destination->inner->entry.mac, 6);
-	if (destination->outer)
-		memcpy(route->tunnel.outer.destination_mac, destination->outer->entry.mac, 6);
-	route->state = destination->many ? many_apply(destination) : state_of_one(destination);
-	if (inner == NEIGHBOR_FAILED)
-		route->state = DESTINATION_UNREACHABLE;
-	else if (inner != NEIGHBOR_VALID && route->state == DESTINATION_RESOLVED)
-		route->state = DESTINATION_RESOLVING;
-}
+static_assert(SOCKET_PRIORITIES == (int)LOOP_PRIORITIES, "a destination has its socket's priority");
 
 /* The number that was asked for, if it is free; else any that is. */
-static int destination_number_free(struct process *process, uint32_t wanted, uint32_t *index)
+static int destination_number_free(struct destination_table *table, uint32_t wanted, uint32_t *index)
 {
 	if (wanted != KTSN_APP_NONE) {
 		*index = wanted;
-		return wanted < LOOP_DESTINATIONS_PER_RING && !process->destinations[wanted] ? 0 : -EINVAL;
+		return wanted < LOOP_DESTINATIONS_PER_RING && !table->entries[wanted] ? 0 : -EINVAL;
 	}
 	for (uint32_t tried = 0; tried < LOOP_DESTINATIONS_PER_RING; tried++) {
-		uint32_t i = process->destination_hint++ % LOOP_DESTINATIONS_PER_RING;
+		uint32_t i = table->hint++ % LOOP_DESTINATIONS_PER_RING;
 
-		if (!process->destinations[i]) {
+		if (!table->entries[i]) {
 			*index = i;
 			return 0;
 		}
@@ -57,30 +30,54 @@ static int destination_number_free(struct process *process, uint32_t wanted, uin
 	return -ENOBUFS;
 }
 
-static void destination_enter(struct destination *destination, struct process *process)
+static void destination_tell(const struct destination *destination)
 {
-	struct node *node = destination->node;
+	struct loop_command command = {.type = COMMAND_DESTINATION_UPDATE,
+				       .destination = destination->loop,
+				       .route = destination->route.frames};
 
-	process->destinations[destination->index] = destination;
-	neighbor_tie(destination->inner, &destination->inner_tie, destination);
-	neighbor_tie(destination->outer, &destination->outer_tie, destination);
-	destination->previous_next = &node->destinations;
-	destination->next = node->destinations;
+	/* Without memory the loop keeps those that it has, which may be out of date until the next change. */
+	if (destination->route.replication)
+		command.copies = replication_copies(&destination->route);
+	loop_command(destination->route.routing->loop, &command);
+}
+
+/* A neighbour that it depends on changed. */
+static void neighbor_changed(void *owner)
+{
+	struct destination *destination = owner;
+	struct route *route = &destination->route;
+	struct loop_route before = route->frames;
+
+	if (before.state == DESTINATION_CLOSED)
+		return;
+	route_apply(route);
+	if (route->replication || memcmp(&before, &route->frames, sizeof(before)) != 0)
+		destination_tell(destination);
+}
+
+static void destination_enter(struct destination *destination)
+{
+	struct destination_table *table = destination->table;
+	struct routing *routing = table->routing;
+
+	table->entries[destination->index] = destination;
+	route_watch_begin(&destination->route);
+	destination->previous_next = &routing->destinations;
+	destination->next = routing->destinations;
 	if (destination->next)
 		destination->next->previous_next = &destination->next;
-	node->destinations = destination;
-	destination->loop->route = destination->route;
-	loop_command(node->loop, &(struct loop_command){.type = COMMAND_DESTINATION_OPEN,
-							.ring = process->ring,
-							.index = destination->index,
-							.destination = destination->loop});
+	routing->destinations = destination;
+	destination->loop->route = destination->route.frames;
+	loop_command(routing->loop, &(struct loop_command){.type = COMMAND_DESTINATION_OPEN,
+							   .ring = table->ring,
+							   .index = destination->index,
+							   .destination = destination->loop});
 }
 
 static void destination_discard(struct destination *destination)
 {
-	neighbor_put(destination->inner);
-	neighbor_put(destination->outer);
-	many_free(destination->many);
+	route_release(&destination->route);
 	if (destination->loop)
 		free(destination->loop->copies);
 	free(destination->loop);
@@ -102,24 +99,25 @@ static uint8_t priority_of(const struct destination *destination, const struct s
 
 	if (key->carries & KTSN_APP_CARRIES_PRIORITY)
 		return (uint8_t)(key->priority % LOOP_PRIORITIES);
-	if (key->carries & KTSN_APP_CARRIES_TOS && destination->route.path.kind == KTSN_FRAME_IPV4)
+	if (key->carries & KTSN_APP_CARRIES_TOS && destination->route.frames.path.kind == KTSN_FRAME_IPV4)
 		return priority_of_tos(key->tos);
 	return manner->priority;
 }
 
 /* What the loop sees of it. */
-static int loop_destination_make(struct destination *destination, const struct flow *flow)
+static int loop_destination_make(struct destination *destination, struct loop_flow *flow,
+				 const struct socket_manner *manner)
 {
 	struct loop_destination *loop = destination->loop;
 
-	neighbors_apply(destination);
+	route_apply(&destination->route);
 	loop->object = (struct loop_object){.kind = LOOP_DESTINATION, .owner = destination};
-	loop->flow = flow->loop;
-	loop->ring = flow->process->ring;
-	loop->priority = priority_of(destination, &flow->manner);
-	if (!destination->many)
+	loop->flow = flow;
+	loop->ring = destination->table->ring;
+	loop->priority = priority_of(destination, manner);
+	if (!destination->route.replication)
 		return 0;
-	loop->copies = many_copies(destination);
+	loop->copies = replication_copies(&destination->route);
 	return loop->copies ? 0 : -ENOMEM;
 }
 
@@ -141,44 +139,46 @@ static void key_complete(struct ktsn_app_key *key, const struct socket_manner *m
 		memcpy(key->address, remote->address.bytes, sizeof(key->address));
 }
 
-int destination_create(struct flow *flow, const struct ktsn_app_key *key, uint32_t number,
-		       struct destination **created)
+int destination_create(struct destination_table *table, struct loop_flow *flow,
+		       const struct route_query *query, uint32_t number, struct destination **created)
 {
-	struct process *process = flow->process;
 	struct destination *destination = calloc(1, sizeof(*destination));
+	struct route_query completed = *query;
 	int result = -ENOMEM;
 
 	*created = NULL;
 	if (!destination)
 		return -ENOMEM;
-	destination->node = process->pod->node;
-	destination->key = *key;
-	key_complete(&destination->key, &flow->manner);
-	destination->process = process;
+	destination->table = table;
+	destination->key = *query->key;
+	key_complete(&destination->key, query->manner);
+	completed.key = &destination->key;
+	destination->route.routing = table->routing;
+	destination->route.changed = neighbor_changed;
+	destination->route.owner = destination;
 	destination->loop = calloc(1, sizeof(*destination->loop));
 	if (destination->loop)
-		result = destination_number_free(process, number, &destination->index);
+		result = destination_number_free(table, number, &destination->index);
 	if (result == 0)
-		result = way_find(destination, flow);
+		result = route_find(&destination->route, &completed);
 	if (result == 0)
-		result = loop_destination_make(destination, flow);
+		result = loop_destination_make(destination, flow, query->manner);
 	if (result != 0) {
 		destination_discard(destination);
 		return result < 0 ? result : 0;
 	}
-	destination_enter(destination, process);
+	destination_enter(destination);
 	*created = destination;
 	return 0;
 }
 
 void destination_close(struct destination *destination)
 {
-	struct process *process = destination->process;
-
 	destination->closed = true;
-	loop_command(destination->node->loop, &(struct loop_command){.type = COMMAND_DESTINATION_CLOSE,
-								     .ring = process->ring,
-								     .index = destination->index});
+	loop_command(destination->route.routing->loop,
+		     &(struct loop_command){.type = COMMAND_DESTINATION_CLOSE,
+					    .ring = destination->table->ring,
+					    .index = destination->index});
 }
 
 void destination_detach(struct destination *destination)
@@ -189,120 +189,107 @@ void destination_detach(struct destination *destination)
 	if (destination->next)
 		destination->next->previous_next = destination->previous_next;
 	destination->previous_next = NULL;
-	neighbor_untie(&destination->inner_tie);
-	neighbor_untie(&destination->outer_tie);
-	if (destination->many)
-		many_untie(destination->many);
+	route_watch_end(&destination->route);
 }
 
 void destination_free(struct destination *destination)
 {
 	destination_detach(destination);
-	destination->process->destinations[destination->index] = NULL;
+	destination->table->entries[destination->index] = NULL;
 	destination_discard(destination);
 }
 
-static void destination_tell(struct destination *destination)
+void destination_table_detach(const struct destination_table *table)
 {
-	struct loop_command command = {.type = COMMAND_DESTINATION_UPDATE,
-				       .destination = destination->loop,
-				       .route = destination->route};
-
-	/* Without memory the loop keeps those that it has, which may be out of date until the next change. */
-	if (destination->many)
-		command.copies = many_copies(destination);
-	loop_command(destination->node->loop, &command);
+	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
+		if (table->entries[i])
+			destination_detach(table->entries[i]);
 }
 
+void destination_table_free(struct destination_table *table)
+{
+	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
+		if (table->entries[i])
+			destination_free(table->entries[i]);
+}
+
+/* Messages have nowhere to go any more. */
 static void destination_end(struct destination *destination)
 {
-	destination->route.state = DESTINATION_CLOSED;
+	destination->route.frames.state = DESTINATION_CLOSED;
 	destination_tell(destination);
-}
-
-void destinations_neighbor_changed(const struct neighbor *neighbor)
-{
-	for (const struct neighbor_tie *tie = neighbor->ties; tie; tie = tie->next) {
-		struct destination *destination = tie->destination;
-		struct loop_route before = destination->route;
-
-		if (before.state == DESTINATION_CLOSED)
-			continue;
-		neighbors_apply(destination);
-		if (destination->many || memcmp(&before, &destination->route, sizeof(before)) != 0)
-			destination_tell(destination);
-	}
 }
 
 /* Where a destination's traffic goes follows the peers; one that no peer serves any more is closed. */
 static void destination_follow_peers(struct destination *destination)
 {
-	struct neighbor *before = destination->outer;
-
-	destination->outer = NULL;
-	if (way_outer_find(destination)) {
-		destination->outer = before;
+	if (route_peer_refind(&destination->route)) {
 		destination_end(destination);
 		return;
 	}
-	neighbor_untie(&destination->outer_tie);
-	neighbor_tie(destination->outer, &destination->outer_tie, destination);
-	neighbor_put(before);
-	neighbors_apply(destination);
+	route_apply(&destination->route);
 	destination_tell(destination);
 }
 
-static void destination_follow(struct destination *destination)
+/* The same of a replication list, and the ports. */
+static void destination_follow_receivers(struct destination *destination)
 {
-	many_refind(destination);
-	neighbors_apply(destination);
+	int err = replication_refind(&destination->route);
+
+	if (err)
+		log_warning("a destination of pod %s does not reach all of network %u: %s",
+			    destination->table->pod_name, destination->route.vni,
+			    err == -ENOBUFS ? "no message has more copies" : strerror(-err));
+	route_apply(&destination->route);
 	destination_tell(destination);
 }
 
-void destinations_peers_changed(struct node *node, uint32_t vni)
+void destinations_peers_changed(const struct routing *routing, uint32_t vni)
 {
-	for (struct destination *d = node->destinations; d; d = d->next) {
-		if (d->vni != vni || d->endpoint_gone || d->here)
+	for (struct destination *d = routing->destinations; d; d = d->next) {
+		if (d->route.vni != vni || d->endpoint_gone || d->route.local)
 			continue;
-		if (d->many)
-			destination_follow(d);
+		if (d->route.replication)
+			destination_follow_receivers(d);
 		else
 			destination_follow_peers(d);
 	}
 }
 
-void destinations_ports_changed(struct node *node)
+void destinations_ports_changed(struct routing *routing)
 {
 	/* Most changes of links are none of ports: a pod that switches its interface on and off makes as many as it
 	 * likes. */
-	if (!node_ports_read(node))
+	if (!bridge_ports_read(routing))
 		return;
-	for (struct destination *d = node->destinations; d; d = d->next)
-		if (d->many && !d->endpoint_gone)
-			destination_follow(d);
+	for (struct destination *d = routing->destinations; d; d = d->next)
+		if (d->route.replication && !d->endpoint_gone)
+			destination_follow_receivers(d);
 }
 
-void destinations_mtus_changed(struct node *node)
+void destinations_mtus_changed(const struct routing *routing)
 {
-	for (struct destination *d = node->destinations; d; d = d->next) {
+	for (struct destination *d = routing->destinations; d; d = d->next) {
+		struct route *route = &d->route;
 		const struct endpoint *sender =
-			d->endpoint_gone ? NULL : node_endpoint_at(node, d->ns, d->link_index);
-		uint32_t before = d->route.payload_max_bytes;
+			d->endpoint_gone ? NULL : endpoint_at(routing, route->ns, route->link_index);
+		uint32_t before = route->frames.payload_max_bytes;
 
-		if (!sender || d->route.state == DESTINATION_CLOSED)
+		if (!sender || route->frames.state == DESTINATION_CLOSED)
 			continue;
-		way_payload_max_find(d, sender);
-		if (d->route.payload_max_bytes != before)
+		route_payload_max_find(route, sender);
+		if (route->frames.payload_max_bytes != before)
 			destination_tell(d);
 	}
 }
 
-void destinations_endpoint_gone(struct node *node, const struct endpoint *endpoint)
+void destinations_endpoint_gone(const struct routing *routing, const struct endpoint *endpoint)
 {
-	for (struct destination *d = node->destinations; d; d = d->next) {
-		if (d->here != endpoint && (d->ns != endpoint->ns || d->link_index != endpoint->link_index))
+	for (struct destination *d = routing->destinations; d; d = d->next) {
+		if (d->route.local != endpoint &&
+		    (d->route.ns != endpoint->ns || d->route.link_index != endpoint->link_index))
 			continue;
-		d->here = NULL;
+		d->route.local = NULL;
 		d->endpoint_gone = true;
 		destination_end(d);
 	}

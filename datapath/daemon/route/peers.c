@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node.h"
+#include "peers.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct peer *peer_find(const struct node *node, uint32_t vni, uint32_t address_be)
+struct peer *peer_find(const struct routing *routing, uint32_t vni, uint32_t address_be)
 {
-	struct peer *peer = node->peers;
+	struct peer *peer = routing->peers;
 
 	while (peer && (peer->vni != vni || peer->address_be != address_be))
 		peer = peer->next;
@@ -24,12 +24,13 @@ static bool subnet_holds(const struct subnet *subnet, const struct ktsn_address 
 	return !bits || (subnet->network.bytes[bytes] ^ address->bytes[bytes]) >> (8 - bits) == 0;
 }
 
-const struct peer *node_peer_of(const struct node *node, uint32_t vni, const struct ktsn_address *address)
+const struct peer *peer_of_address(const struct routing *routing, uint32_t vni,
+				   const struct ktsn_address *address)
 {
 	const struct peer *best = NULL;
 	int best_bits = -1;
 
-	for (const struct peer *peer = node->peers; peer; peer = peer->next) {
+	for (const struct peer *peer = routing->peers; peer; peer = peer->next) {
 		for (uint32_t i = 0; i < peer->subnet_count; i++) {
 			const struct subnet *subnet = &peer->subnets[i];
 
@@ -43,12 +44,12 @@ const struct peer *node_peer_of(const struct node *node, uint32_t vni, const str
 	return best;
 }
 
-int node_peer_add(struct node *node, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
-		  uint32_t subnet_count, struct refusal *refusal)
+int peer_set(struct routing *routing, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
+	     uint32_t subnet_count, struct refusal *refusal)
 {
-	struct peer *peer = peer_find(node, vni, address_be);
+	struct peer *peer = peer_find(routing, vni, address_be);
 
-	if (address_be == node->uplink.local_address_be)
+	if (address_be == routing->uplink.local_address_be)
 		return refuse(refusal, "address",
 			      "this is the local node's own address; give the remote node's");
 	if (!peer) {
@@ -57,28 +58,26 @@ int node_peer_add(struct node *node, uint32_t vni, uint32_t address_be, const st
 			return -ENOMEM;
 		peer->vni = vni;
 		peer->address_be = address_be;
-		peer->next = node->peers;
-		node->peers = peer;
-		node->peer_count++;
+		peer->next = routing->peers;
+		routing->peers = peer;
+		routing->peer_count++;
 	}
 	memcpy(peer->subnets, subnets, subnet_count * sizeof(*subnets));
 	peer->subnet_count = subnet_count;
-	destinations_peers_changed(node, vni);
 	return 0;
 }
 
-int node_peer_del(struct node *node, uint32_t vni, uint32_t address_be)
+bool peer_remove(struct routing *routing, uint32_t vni, uint32_t address_be)
 {
-	struct peer *peer = peer_find(node, vni, address_be);
-	struct peer **at = &node->peers;
+	struct peer *peer = peer_find(routing, vni, address_be);
+	struct peer **at = &routing->peers;
 
 	if (!peer)
-		return 0;
+		return false;
 	while (*at != peer)
 		at = &(*at)->next;
 	*at = peer->next;
-	node->peer_count--;
+	routing->peer_count--;
 	free(peer);
-	destinations_peers_changed(node, vni);
-	return 0;
+	return true;
 }

@@ -7,9 +7,13 @@
  * Runs in a network namespace of its own where that is allowed, with an interface, a peer and a neighbour, so that
  * requests get through to destinations. Elsewhere flows are refused, and the rest is fuzzed.
  */
+#include "app_protocol.h"
 #include "node.h"
-
+#include "pod_thread.h"
+#include "pods.h"
 #include "port_fake.h"
+#include "routing.h"
+#include "shaping.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -97,7 +101,7 @@ static const struct quota_limits limits = {
 
 static void pod_begin(bool network)
 {
-	struct node_uplink uplink = {.interface = "fuzz0", .mtu_bytes = 1500, .vxlan_port = 4789};
+	struct uplink uplink = {.interface = "fuzz0", .mtu_bytes = 1500, .vxlan_port = 4789};
 	struct node_shaping shaping = {.classes = loop_classes_default()};
 	struct subnet subnets[] = {{ktsn_address_of_ipv4(htonl(0x0a090000)), 96 + 24}, {{{0xfd, 0x09}}, 64}};
 	struct refusal refusal;
@@ -110,8 +114,10 @@ static void pod_begin(bool network)
 	must(node_socket_add(&fixture.node, "pod", fixture.path, &refusal) == 0);
 	if (!network)
 		return;
-	must(node_endpoint_add(&fixture.node, "pod", "fuzz0", "/proc/self/ns/net", 42, "", &refusal) == 0);
-	must(node_peer_add(&fixture.node, 42, inet_addr("10.9.0.3"), subnets, 2, &refusal) == 0);
+	must(node_endpoint_add(&fixture.node, "pod",
+			       &(struct endpoint_description){"fuzz0", "/proc/self/ns/net", 42, ""},
+			       &refusal) == 0);
+	must(routing_peer_add(&fixture.node.routing, 42, inet_addr("10.9.0.3"), subnets, 2, &refusal) == 0);
 }
 
 static void path_remove(void)
@@ -459,13 +465,13 @@ static void quiet_await(void)
 {
 	const struct node *node = &fixture.node;
 
-	for (int tries = 0; connection_waits() || node->process_count || node->closing || node->graves ||
+	for (int tries = 0; connection_waits() || node->process_count || node->closing || node->deferred ||
 			    pod_thread_backlog(node->pods->thread);
 	     tries++) {
 		must(tries < PATIENCE_MS);
 		daemon_work(1);
 	}
-	must(node->flow_count == 0 && node->destinations == NULL);
+	must(node->flow_count == 0 && node->routing.destinations == NULL);
 	must(node->pods->quota->processes == 0 && node->pods->quota->sockets == 0);
 	must(node->pods->quota->ring_bytes == 0 && loop_pending(fixture.loop) == 0);
 	must(ktsn_port_fake_buffers_in_use(fixture.port) == 0);

@@ -82,7 +82,7 @@ static void first_empty(struct rig *rig)
 	free(grave);
 }
 
-/* As ktsnd's own graves.c. */
+/* As ktsnd's own deferred_free.c. */
 void rig_collect(struct rig *rig)
 {
 	struct loop_object *object = loop_retired(rig->loop);

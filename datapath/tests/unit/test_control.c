@@ -23,7 +23,12 @@
 	}
 #define EXAMPLE_SUBNETS .subnets = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET}, .subnet_count = 2
 
+#include "flow.h"
+#include "node.h"
+#include "pod_thread.h"
+#include "pods.h"
 #include "protocol.h"
+#include "routing.h"
 
 #define IDENTITY      "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
@@ -253,7 +258,7 @@ static void endpoints_are_the_example(void **state)
 				    .bridge = "ktsn42",
 				    .mac = {0x02, 0x00, 0x0a, 0x2a, 0x00, 0x02},
 				    .mtu_bytes = 1450};
-	struct pod pod = {.identity = IDENTITY, .endpoints = &endpoint};
+	struct pod pod = {.identity = IDENTITY, .endpoints.first = &endpoint};
 	struct node node = {.pods = &pod};
 
 	(void)state;
@@ -273,7 +278,7 @@ static void pods_are_the_example(void **state)
 	struct pod pod = {.identity = IDENTITY,
 			  .name = "factory/axis-1",
 			  .quota = &quota,
-			  .endpoints = &endpoint,
+			  .endpoints.first = &endpoint,
 			  .socket_path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"};
 	struct node node = {.pods = &pod};
 
@@ -320,7 +325,7 @@ static void flows_are_the_example(void **state)
 static void peers_are_the_example(void **state)
 {
 	struct peer peer = {.vni = 42, EXAMPLE_SUBNETS};
-	struct node node = {.peers = &peer};
+	struct node node = {.routing.peers = &peer};
 
 	(void)state;
 	peer.address_be = htonl(0xc0000202);
@@ -375,8 +380,9 @@ static void lists_come_in_pages(void **state)
 {
 	struct peer peers[3] = {{.vni = 1, .next = &peers[1]}, {.vni = 2, .next = &peers[2]}, {.vni = 3}};
 	struct endpoint endpoints[2] = {{.vni = 1, .next = &endpoints[1]}, {.vni = 2}};
-	struct pod pods[2] = {{.endpoints = &endpoints[0], .next = &pods[1]}, {.endpoints = &endpoints[1]}};
-	struct node node = {.peers = peers, .pods = pods};
+	struct pod pods[2] = {{.endpoints.first = &endpoints[0], .next = &pods[1]},
+			      {.endpoints.first = &endpoints[1]}};
+	struct node node = {.routing.peers = peers, .pods = pods};
 
 	(void)state;
 	page_check(control_reply_peers(&node, 0, 1000), "peers", 3, 3);
@@ -602,37 +608,46 @@ static void only_the_bytes_of_the_message_are_read(void **state)
 	assert_int_equal(control_request_parse(text, sizeof(text) - 1, &request, &refusal), -EINVAL);
 }
 
+static int endpoint_add(struct node *node, const char *netns, struct refusal *refusal)
+{
+	const struct endpoint_description description = {
+		.interface = "tsn0", .netns = netns, .vni = 1, .bridge = ""};
+
+	return node_endpoint_add(node, "a", &description, refusal);
+}
+
 static void refused_changes_change_nothing(void **state)
 {
 	static const struct subnet subnets[] = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET},
 				   other = IPV4_SUBNET(10, 42, 3, 0, 24);
-	struct node node = {.uplink.local_address_be = htonl(0xc0000201)};
+	struct node node = {.routing.uplink.local_address_be = htonl(0xc0000201)};
 	struct events *events;
 	struct refusal refusal;
 
 	(void)state;
 	assert_int_equal(events_create(&events), 0);
 	assert_int_equal(pod_threads_create(&node.threads, events), 0);
-	assert_int_equal(node_peer_add(&node, 42, htonl(0xc0000202), subnets, 2, &refusal), 0);
-	assert_int_equal(node_peer_add(&node, 42, htonl(0xc0000201), &other, 1, &refusal), -EINVAL);
+	assert_int_equal(routing_peer_add(&node.routing, 42, htonl(0xc0000202), subnets, 2, &refusal), 0);
+	assert_int_equal(routing_peer_add(&node.routing, 42, htonl(0xc0000201), &other, 1, &refusal),
+			 -EINVAL);
 	assert_string_equal(refusal.field, "address");
 	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
 
-	assert_int_equal(node_endpoint_add(&node, "a", "tsn0", "/no/such/netns", 1, "", &refusal), -EINVAL);
+	assert_int_equal(endpoint_add(&node, "/no/such/netns", &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "netns");
-	assert_int_equal(node_endpoint_add(&node, "a", "tsn0", "relative", 1, "", &refusal), -EINVAL);
+	assert_int_equal(endpoint_add(&node, "relative", &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "netns");
 	assert_int_equal(node_socket_add(&node, "a", "relative", &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "path");
 	assert_int_equal(node_socket_add(&node, "a", "/no/such/folder/ktsn.sock", &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "path");
 	assert_null(node.pods);
-	assert_int_equal(node.endpoint_count + node.socket_count, 0);
+	assert_int_equal(node.routing.endpoint_count + node.socket_count, 0);
 
-	assert_int_equal(node_peer_del(&node, 42, htonl(0xc0000203)), 0);
-	assert_int_equal(node.peer_count, 1);
-	assert_int_equal(node_peer_del(&node, 42, htonl(0xc0000202)), 0);
-	assert_int_equal(node.peer_count, 0);
+	assert_int_equal(routing_peer_del(&node.routing, 42, htonl(0xc0000203)), 0);
+	assert_int_equal(node.routing.peer_count, 1);
+	assert_int_equal(routing_peer_del(&node.routing, 42, htonl(0xc0000202)), 0);
+	assert_int_equal(node.routing.peer_count, 0);
 	pod_threads_destroy(node.threads);
 	events_destroy(events);
 }
@@ -647,7 +662,7 @@ static uint32_t peer_of(const struct node *node, uint32_t vni, const char *text)
 		address = ktsn_address_of_ipv6(&ipv6);
 	else
 		address = ktsn_address_of_ipv4(inet_addr(text));
-	peer = node_peer_of(node, vni, &address);
+	peer = peer_of_address(&node->routing, vni, &address);
 	return peer ? peer->address_be : 0;
 }
 
@@ -662,8 +677,8 @@ static void peers_are_found_by_the_longest_prefix(void **state)
 	struct refusal refusal;
 
 	(void)state;
-	assert_int_equal(node_peer_add(&node, 42, 1, wide, 2, &refusal), 0);
-	assert_int_equal(node_peer_add(&node, 42, 2, narrow, 3, &refusal), 0);
+	assert_int_equal(routing_peer_add(&node.routing, 42, 1, wide, 2, &refusal), 0);
+	assert_int_equal(routing_peer_add(&node.routing, 42, 2, narrow, 3, &refusal), 0);
 	assert_int_equal(peer_of(&node, 42, "10.42.2.7"), 2);
 	assert_int_equal(peer_of(&node, 42, "10.42.3.7"), 1);
 	assert_int_equal(peer_of(&node, 42, "192.0.2.1"), 1);
@@ -672,11 +687,11 @@ static void peers_are_found_by_the_longest_prefix(void **state)
 	assert_int_equal(peer_of(&node, 42, "fd00:42:2:1::7"), 0);
 	assert_int_equal(peer_of(&node, 42, "2001:dbf::1"), 2);
 	assert_int_equal(peer_of(&node, 42, "2001:dc0::1"), 0);
-	assert_int_equal(node_peer_add(&node, 42, 1, wide, 1, &refusal), 0);
+	assert_int_equal(routing_peer_add(&node.routing, 42, 1, wide, 1, &refusal), 0);
 	assert_int_equal(peer_of(&node, 42, "192.0.2.1"), 0);
-	assert_int_equal(node.peer_count, 2);
+	assert_int_equal(node.routing.peer_count, 2);
 	node_close(&node);
-	assert_null(node.peers);
+	assert_null(node.routing.peers);
 }
 
 int main(void)

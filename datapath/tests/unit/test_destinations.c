@@ -3,9 +3,9 @@
  * Destinations and the neighbours that they wait for, as the control thread has them. The kernel is not asked: which
  * neighbour a destination needs the test says, and the loop does not run.
  */
+#include "destinations.h"
 #include "loop_rig.h"
 #include "loop_state.h"
-#include "node.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,10 +19,9 @@ enum { WAITING = 3, ALL = WAITING + 1 };
 struct bench {
 	struct rig rig;
 	struct rig_ring ring;
-	struct node node;
-	struct pod pod;
-	struct process process;
-	struct flow flow;
+	struct routing routing;
+	struct destination_table table;
+	struct socket_manner manner;
 	struct loop_flow loop_flow;
 	struct neighbor neighbors[2];
 	struct destination *destinations[ALL];
@@ -31,12 +30,12 @@ struct bench {
 
 static struct neighbor *next_hop;
 
-int __wrap_way_find(struct destination *destination, const struct flow *flow);
+int __wrap_route_find(struct route *route, const struct route_query *query);
 
-int __wrap_way_find(struct destination *destination, const struct flow *flow)
+int __wrap_route_find(struct route *route, const struct route_query *query)
 {
-	(void)flow;
-	destination->inner = next_hop;
+	(void)query;
+	route->next_hop = next_hop;
 	next_hop->users++;
 	return 0;
 }
@@ -54,27 +53,26 @@ static int set_up(void **state)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
 	const struct ktsn_app_key key = {.carries = KTSN_APP_CARRIES_PRIORITY};
+	const struct route_query query = {.key = &key, .manner = &bench->manner};
 
 	*state = bench;
 	if (!bench)
 		return -1;
 	rig_create(&bench->rig, &(struct rig_config){64, 64, 10000, 10000});
 	rig_ring_open(&bench->rig, &bench->ring, 64);
-	bench->node.loop = bench->rig.loop;
-	bench->pod.node = &bench->node;
-	bench->process.pod = &bench->pod;
-	bench->process.ring = bench->ring.ring;
-	bench->flow.process = &bench->process;
-	bench->flow.loop = &bench->loop_flow;
+	bench->routing.loop = bench->rig.loop;
+	bench->table.routing = &bench->routing;
+	bench->table.ring = bench->ring.ring;
 	for (int i = 0; i < 2; i++) {
 		bench->neighbors[i].entry.state = NEIGHBOR_RESOLVING;
 		bench->neighbors[i].users = 1;
 	}
 	for (uint32_t i = 0; i < ALL; i++) {
 		next_hop = &bench->neighbors[i / WAITING];
-		assert_int_equal(
-			destination_create(&bench->flow, &key, KTSN_APP_NONE, &bench->destinations[i]), 0);
-		assert_int_equal(bench->destinations[i]->route.state, DESTINATION_RESOLVING);
+		assert_int_equal(destination_create(&bench->table, &bench->loop_flow, &query, KTSN_APP_NONE,
+						    &bench->destinations[i]),
+				 0);
+		assert_int_equal(bench->destinations[i]->route.frames.state, DESTINATION_RESOLVING);
 	}
 	bench->commands = commands_count(bench);
 	return 0;
@@ -87,10 +85,10 @@ static int tear_down(void **state)
 	for (uint32_t i = 0; i < ALL; i++)
 		if (bench->destinations[i])
 			destination_free(bench->destinations[i]);
-	assert_null(bench->node.destinations);
+	assert_null(bench->routing.destinations);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(bench->neighbors[i].users, 1);
-		assert_null(bench->neighbors[i].ties);
+		assert_null(bench->neighbors[i].watches);
 	}
 	free(bench->ring.ring);
 	rig_fini(&bench->rig);
@@ -102,7 +100,7 @@ static int tear_down(void **state)
 static void becomes(struct neighbor *neighbor, enum rtnl_neighbor_state neighbor_state)
 {
 	neighbor->entry.state = neighbor_state;
-	destinations_neighbor_changed(neighbor);
+	neighbor_watches_call(neighbor);
 }
 
 /* The next that the loop is told: that this destination is in this state. */
@@ -140,13 +138,13 @@ static void those_that_wait_for_a_neighbor_are_told_of_it(void **state)
 static void those_that_do_not_are_not_looked_at(void **state)
 {
 	struct bench *bench = *state;
-	struct destination *all = bench->node.destinations;
+	struct destination *all = bench->routing.destinations;
 
-	bench->node.destinations = NULL;
+	bench->routing.destinations = NULL;
 	becomes(&bench->neighbors[1], NEIGHBOR_VALID);
 	assert_told(bench, bench->destinations[WAITING], DESTINATION_RESOLVED);
 	assert_told_no_more(bench);
-	bench->node.destinations = all;
+	bench->routing.destinations = all;
 }
 
 static void one_that_is_gone_is_told_nothing(void **state)
@@ -167,7 +165,7 @@ static void one_that_is_closed_stays_closed(void **state)
 {
 	struct bench *bench = *state;
 
-	bench->destinations[WAITING]->route.state = DESTINATION_CLOSED;
+	bench->destinations[WAITING]->route.frames.state = DESTINATION_CLOSED;
 	becomes(&bench->neighbors[1], NEIGHBOR_VALID);
 	assert_told_no_more(bench);
 }

@@ -3,7 +3,7 @@
  * Limits of networks: which count for a pod, and that they do from the moment they are given.
  */
 #include "loop_rig.h"
-#include "node.h"
+#include "pod_limits.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -90,10 +90,10 @@ static void limits_of_a_network_count_for_its_pods_only(void **state)
 	bed_init(&bed);
 	set(&bed, RED, (struct pod_limits){{4, 5, 1 << 20, 64, 2000, 300, 0}});
 	expect(&bed, own);
-	bed.pod.endpoints = &bed.blue;
+	bed.pod.endpoints.first = &bed.blue;
 	pod_limits_apply(&bed.pod);
 	expect(&bed, own);
-	bed.pod.endpoints = &bed.red;
+	bed.pod.endpoints.first = &bed.red;
 	pod_limits_apply(&bed.pod);
 	expect(&bed, (struct quota_limits){4, 5, 1 << 20, 64, 2000, 300, 0});
 	bed_fini(&bed);
@@ -105,7 +105,7 @@ static void limits_change_while_pods_are_there(void **state)
 
 	(void)state;
 	bed_init(&bed);
-	bed.pod.endpoints = &bed.red;
+	bed.pod.endpoints.first = &bed.red;
 	set(&bed, RED, (struct pod_limits){{4, -1, -1, -1, -1, -1, -1}});
 	expect(&bed, (struct quota_limits){4, 1024, 128 << 20, 1024, 100000, 0, 60000000000});
 	/* Those before are replaced, also by more than ktsnd's own. */
@@ -128,7 +128,7 @@ static void pod_on_several_networks_has_the_lowest_of_each(void **state)
 	(void)state;
 	bed_init(&bed);
 	bed.red.next = &bed.blue;
-	bed.pod.endpoints = &bed.red;
+	bed.pod.endpoints.first = &bed.red;
 	set(&bed, RED, (struct pod_limits){{4, 2048, -1, -1, 0, 0, -1}});
 	/* ktsnd's own count for the other one; a rate of 0 is the highest. */
 	expect(&bed, (struct quota_limits){4, 1024, 128 << 20, 1024, 100000, 0, 60000000000});

@@ -4,8 +4,9 @@
  * kernel's maps. Needs no privilege.
  */
 #include "node.h"
-
+#include "pods.h"
 #include "port_fake.h"
+#include "processes_taken.h"
 #include "ring_map_plain.h"
 
 #include <errno.h>
@@ -91,7 +92,7 @@ static void pods_begin(void)
 
 static int set_up(void **state)
 {
-	const struct node_uplink uplink = {.interface = "lo", .link_index = 1, .mtu_bytes = 1500};
+	const struct uplink uplink = {.interface = "lo", .link_index = 1, .mtu_bytes = 1500};
 	const struct node_shaping shaping = {.classes = loop_classes_default()};
 	struct quota_limits limits = {
 		.processes = 16, .sockets = 16, .pending = PACKETS, .horizon_ns = INT64_C(1000000000)};
@@ -148,7 +149,7 @@ static struct application application_connect(int pod)
 static void hang_up(struct application *application)
 {
 	close(application->fd);
-	for (int ms = 0; bed.node.process_count || bed.node.closing || bed.node.graves; ms++) {
+	for (int ms = 0; bed.node.process_count || bed.node.closing || bed.node.deferred; ms++) {
 		assert_true(ms < PATIENCE_MS);
 		daemon_work();
 	}

@@ -4,6 +4,7 @@
  */
 #include "loop_rig.h"
 #include "node.h"
+#include "pods.h"
 #include "unix_socket.h"
 
 #include <poll.h>
@@ -30,7 +31,7 @@ struct bed {
 static int set_up(void **state)
 {
 	static struct bed bed;
-	const struct node_uplink uplink = {.interface = "lo", .link_index = 1, .mtu_bytes = 1500};
+	const struct uplink uplink = {.interface = "lo", .link_index = 1, .mtu_bytes = 1500};
 	const struct node_shaping shaping = {.classes = loop_classes_default()};
 	const struct quota_limits limits = {ALLOWED, 16, 1 << 20, 64, 0, 0, INT64_MAX};
 	struct refusal refusal;

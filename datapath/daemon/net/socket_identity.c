@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "socket_identity.h"
+
+#include <errno.h>
+#include <linux/if_packet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
+#endif
+#ifndef SO_NO_CHECK
+#define SO_NO_CHECK 11
+#endif
+#ifndef SOL_UDP
+#define SOL_UDP 17
+#endif
+
+/* <linux/udp.h> */
+enum { NO_CHECK6_TX = 101 };
+
+union socket_address {
+	struct sockaddr any;
+	struct sockaddr_in ipv4;
+	struct sockaddr_in6 ipv6;
+	struct sockaddr_ll link;
+};
+
+static int option_read(int fd, int level, int option, int *value)
+{
+	socklen_t bytes = sizeof(*value);
+
+	*value = 0;
+	return getsockopt(fd, level, option, value, &bytes) ? -errno : 0;
+}
+
+/* One that fits a byte of a header. */
+static int byte_read(int fd, int level, int option, uint8_t *byte)
+{
+	int value;
+	int err = option_read(fd, level, option, &value);
+
+	*byte = (uint8_t)value;
+	return err;
+}
+
+static int flag_read(int fd, int level, int option, bool *flag)
+{
+	int value;
+	int err = option_read(fd, level, option, &value);
+
+	*flag = value != 0;
+	return err;
+}
+
+/* Whether datagrams that fit leave without the bit "don't fragment" (the kernel's ip_dont_fragment()). */
+static int fragmentable_read(int fd, bool *fragmentable)
+{
+	int discover;
+	int err = option_read(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover);
+
+	*fragmentable =
+		discover != IP_PMTUDISC_WANT && discover != IP_PMTUDISC_DO && discover != IP_PMTUDISC_PROBE;
+	return err;
+}
+
+static int kind_read(int fd, struct socket_manner *manner)
+{
+	int domain, type, protocol;
+	int err = option_read(fd, SOL_SOCKET, SO_DOMAIN, &domain);
+
+	if (!err)
+		err = option_read(fd, SOL_SOCKET, SO_TYPE, &type);
+	if (!err)
+		err = option_read(fd, SOL_SOCKET, SO_PROTOCOL, &protocol);
+	if (err)
+		return err;
+	manner->family = (uint16_t)domain;
+	manner->raw = type == SOCK_RAW;
+	if (domain == AF_PACKET)
+		return type == SOCK_RAW || type == SOCK_DGRAM ? 0 : -EOPNOTSUPP;
+	return (domain == AF_INET || domain == AF_INET6) && type == SOCK_DGRAM && protocol == IPPROTO_UDP
+		       ? 0
+		       : -EOPNOTSUPP;
+}
+
+static struct socket_end end_of(const union socket_address *address)
+{
+	struct socket_end end = {.port_be = 0};
+
+	if (address->any.sa_family == AF_INET) {
+		end.address = ktsn_address_of_ipv4(address->ipv4.sin_addr.s_addr);
+		end.port_be = address->ipv4.sin_port;
+	} else if (address->any.sa_family == AF_INET6) {
+		end.address = ktsn_address_of_ipv6(&address->ipv6.sin6_addr);
+		end.port_be = address->ipv6.sin6_port;
+		end.interface = address->ipv6.sin6_scope_id;
+	}
+	return end;
+}
+
+static int ends_read(int fd, struct socket_manner *manner)
+{
+	union socket_address address = {.any.sa_family = AF_UNSPEC};
+	socklen_t bytes = sizeof(address);
+
+	if (getsockname(fd, &address.any, &bytes))
+		return -errno;
+	if (address.any.sa_family == AF_PACKET) {
+		manner->interface = (uint32_t)address.link.sll_ifindex;
+		manner->protocol_be = address.link.sll_protocol;
+		return 0;
+	}
+	manner->local = end_of(&address);
+	if (manner->local.port_be == 0)
+		return -EINVAL;
+	address.any.sa_family = AF_UNSPEC;
+	bytes = sizeof(address);
+	if (getpeername(fd, &address.any, &bytes) && errno != ENOTCONN)
+		return -errno;
+	manner->remote = end_of(&address);
+	return 0;
+}
+
+/* An IPv6 socket has these too, for what it sends to IPv4. */
+static int ipv4_options_read(int fd, struct socket_manner *manner)
+{
+	struct in_addr source = {.s_addr = 0};
+	socklen_t bytes = sizeof(source);
+	int err = byte_read(fd, IPPROTO_IP, IP_TTL, &manner->ttl);
+
+	if (!err)
+		err = byte_read(fd, IPPROTO_IP, IP_TOS, &manner->tos);
+	if (!err)
+		err = byte_read(fd, IPPROTO_IP, IP_MULTICAST_TTL, &manner->multicast_ttl);
+	if (!err && getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &source, &bytes))
+		err = -errno;
+	manner->multicast_source = ktsn_address_of_ipv4(source.s_addr);
+	if (!err)
+		err = flag_read(fd, SOL_SOCKET, SO_NO_CHECK, &manner->unchecked);
+	return err ? err : fragmentable_read(fd, &manner->fragmentable);
+}
+
+static int ipv6_options_read(int fd, struct socket_manner *manner)
+{
+	int interface = 0;
+	int err = byte_read(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &manner->hops);
+
+	if (!err)
+		err = byte_read(fd, IPPROTO_IPV6, IPV6_TCLASS, &manner->tclass);
+	if (!err)
+		err = byte_read(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &manner->multicast_hops);
+	if (!err)
+		err = option_read(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface);
+	if (!err)
+		err = flag_read(fd, IPPROTO_IPV6, IPV6_V6ONLY, &manner->v6only);
+	if (!err)
+		err = flag_read(fd, SOL_UDP, NO_CHECK6_TX, &manner->unchecked6);
+	manner->multicast_interface = (uint32_t)interface;
+	return err;
+}
+
+static int ip_options_read(int fd, struct socket_manner *manner)
+{
+	int interface = 0;
+	int err = ipv4_options_read(fd, manner);
+
+	if (!err && manner->family == AF_INET6)
+		err = ipv6_options_read(fd, manner);
+	if (!err)
+		err = flag_read(fd, SOL_SOCKET, SO_BROADCAST, &manner->broadcast);
+	if (!err)
+		err = option_read(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &interface);
+	manner->interface = (uint32_t)interface;
+	return err;
+}
+
+static int cookies_read(int fd, struct socket_identity *identity)
+{
+	socklen_t bytes = sizeof(identity->netns_cookie);
+
+	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &identity->netns_cookie, &bytes) ||
+			       getsockopt(fd, SOL_SOCKET, SO_COOKIE, &identity->cookie, &bytes)
+		       ? -errno
+		       : 0;
+}
+
+int socket_identity_read(int fd, struct socket_identity *identity)
+{
+	struct socket_manner *manner = &identity->manner;
+	int priority = 0, err;
+
+	*identity = (struct socket_identity){.cookie = 0};
+	err = kind_read(fd, manner);
+	if (!err)
+		err = cookies_read(fd, identity);
+	if (!err)
+		err = ends_read(fd, manner);
+	if (!err && manner->family != AF_PACKET)
+		err = ip_options_read(fd, manner);
+	if (!err)
+		err = option_read(fd, SOL_SOCKET, SO_PRIORITY, &priority);
+	manner->priority = (uint8_t)((uint32_t)priority % SOCKET_PRIORITIES);
+	return err;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A flow: a socket of a process. What is done with it is in flows.h. Control thread.
+ */
+#ifndef KTSN_DAEMON_FLOW_H
+#define KTSN_DAEMON_FLOW_H
+
+#include "process.h"
+
+/* libktsn remembers 8 addresses of a socket; twice as many stay valid here, so that an entry that it
+ * still uses is never dropped. */
+enum { FLOW_DESTINATIONS_MAX = 16 };
+
+struct flow {
+	struct process *process;
+	struct loop_flow *loop;
+	struct txtime_mode mode;
+	uint32_t index;
+	uint64_t cookie; /* of the socket */
+	struct namespace *ns;
+	struct socket_manner manner;
+	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
+	uint32_t destinations_next;
+	struct destination *connected;
+	struct notifier *error_notifier, *space_notifier; /* NULL: nobody waits for that */
+	bool closed; /* its number stays taken until the loop is done with it */
+	bool ended; /* taken over from another ktsnd, where it was closed; closed once its messages are taken */
+};
+
+#endif

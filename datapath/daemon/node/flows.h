@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sockets of a process. Who a socket is, the kernel says: the application hands over the socket itself, and
+ * its type, addresses and namespace are read from it.
+ *
+ * Control thread.
+ */
+#ifndef KTSN_DAEMON_FLOWS_H
+#define KTSN_DAEMON_FLOWS_H
+
+#include "flow.h"
+#include "requests.h"
+
+/* Requests of a process. Fill in the reply, status included. */
+void flow_open(struct process *process, const struct app_request *from, struct ktsn_app_reply *reply);
+void flow_close_request(struct process *process, const struct ktsn_app_request *request,
+			struct ktsn_app_reply *reply);
+void flow_destination_request(struct process *process, const struct ktsn_app_request *request,
+			      struct ktsn_app_reply *reply);
+void flow_notifier_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply);
+
+/* What another ktsnd knew of a flow and its destinations, under the numbers that they had. 0 or -errno. */
+struct flow_description {
+	uint32_t index;
+	struct txtime_mode mode;
+	uint64_t cookie;
+	uint64_t netns_cookie;
+	struct socket_manner manner;
+	bool ended;
+};
+struct destination_description {
+	uint32_t index;
+	uint32_t flow;
+	struct ktsn_app_key key;
+	bool connected; /* the flow's own, not one of an unconnected send */
+	bool ended;
+};
+int flow_take_over(struct process *process, const struct flow_description *description);
+int flow_destination_take_over(struct process *process, const struct destination_description *description);
+/* Closes those that had ended. */
+void flows_taken_close(struct process *process);
+void flow_free(struct flow *flow);
+
+#endif

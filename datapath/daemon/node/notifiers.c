@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "notifiers.h"
+
+#include "container_of.h"
+#include "loop_objects.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static bool is_unix_datagram(int fd)
+{
+	int domain, type;
+	socklen_t bytes = sizeof(int);
+
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX &&
+	       getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_DGRAM;
+}
+
+/*
+ * The names by which the two ends find each other. Abstract ones are looked up among those of the socket's own network
+ * namespace; a path would be looked up in ktsnd's file system, and could lead the application's socket to a socket of the
+ * node.
+ */
+static int error_names_read(struct notifier_names *names, int fd,
+			    const uint8_t peer_name[KTSN_APP_ALARM_NAME_BYTES])
+{
+	const size_t path_at = offsetof(struct sockaddr_un, sun_path);
+
+	names->own_bytes = sizeof(names->own);
+	if (getsockname(fd, (struct sockaddr *)&names->own, &names->own_bytes))
+		return -errno;
+	if (names->own_bytes <= path_at || names->own_bytes > sizeof(names->own) ||
+	    names->own.sun_path[0] != '\0' || peer_name[0] != '\0')
+		return -EINVAL;
+	names->peer = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(names->peer.sun_path, peer_name, KTSN_APP_ALARM_NAME_BYTES);
+	names->peer_bytes = (socklen_t)(path_at + KTSN_APP_ALARM_NAME_BYTES);
+	return 0;
+}
+
+static int error_prepare(struct notifier_names *names, int fd, const uint8_t *peer_name)
+{
+	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+	int err = is_unix_datagram(fd) ? error_names_read(names, fd, peer_name) : -EINVAL;
+
+	/* Or it could send nothing to itself. */
+	if (!err && connect(fd, &nobody, sizeof(nobody)))
+		err = -errno;
+	return err;
+}
+
+/* A message for ourselves waits; then the peer is one, and then it is none any more. */
+static void error_raise(int fd, const struct notifier_names *names)
+{
+	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+
+	(void)sendto(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&names->own,
+		     names->own_bytes);
+	(void)connect(fd, (const struct sockaddr *)&names->peer, names->peer_bytes);
+	(void)connect(fd, &nobody, sizeof(nobody));
+}
+
+/* The file's own flag is the application's as well: only RWF_NOWAIT is sure not to wait. Other kinds of files than
+ * eventfds are refused by a read that gives them away. */
+static ssize_t space_drain(int fd)
+{
+	uint64_t count;
+	struct iovec iov = {.iov_base = &count, .iov_len = sizeof(count)};
+
+	return preadv2(fd, &iov, 1, -1, RWF_NOWAIT);
+}
+
+/* Whether it is an eventfd: the kernel says so of an anonymous inode in its name. */
+static bool is_eventfd(int fd)
+{
+	static const char expected[] = "anon_inode:[eventfd]";
+	char path[64], target[sizeof(expected)];
+	ssize_t bytes;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	bytes = readlink(path, target, sizeof(target));
+	return bytes == sizeof(expected) - 1 && memcmp(target, expected, sizeof(expected) - 1) == 0;
+}
+
+/* ---- one of them ---- */
+
+static void raising_run(struct pod_work *work)
+{
+	struct notifier *notifier = container_of(work, struct notifier, raising);
+
+	/* What happens from here on raises it again. */
+	atomic_store(&notifier->raised, false);
+	if (notifier->why == NOTIFY_REPORT)
+		error_raise(notifier->fd, &notifier->names);
+	else
+		(void)space_drain(notifier->fd);
+}
+
+static void closing_run(struct pod_work *work)
+{
+	struct notifier *notifier = container_of(work, struct notifier, closing);
+
+	close(notifier->fd);
+	free(notifier);
+}
+
+struct notifier *notifier_adopt(uint32_t why, const struct notifier_names *names, int fd)
+{
+	struct notifier *notifier = calloc(1, sizeof(*notifier));
+
+	if (!notifier)
+		return NULL;
+	notifier->raising.run = raising_run;
+	notifier->closing.run = closing_run;
+	notifier->why = why;
+	notifier->names = *names;
+	notifier->fd = fd;
+	return notifier;
+}
+
+int notifier_create(uint32_t why, const uint8_t *peer_name, int fd, struct notifier **created)
+{
+	struct notifier_names names = {.own_bytes = 0};
+	int err = -EINVAL;
+
+	if (fd >= 0 && why == NOTIFY_REPORT)
+		err = error_prepare(&names, fd, peer_name);
+	else if (fd >= 0 && why == NOTIFY_SPACE)
+		err = is_eventfd(fd) ? 0 : -EINVAL;
+	if (err)
+		return err;
+	*created = notifier_adopt(why, &names, fd);
+	return *created ? 0 : -ENOMEM;
+}
+
+void notifier_raise(struct pod_thread *thread, struct notifier *notifier)
+{
+	if (notifier && !atomic_exchange(&notifier->raised, true))
+		pod_thread_do(thread, &notifier->raising);
+}
+
+void notifier_close(struct pod_thread *thread, struct notifier *notifier)
+{
+	if (notifier)
+		pod_thread_do(thread, &notifier->closing);
+}

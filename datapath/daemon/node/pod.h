@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pod: its application socket, its endpoints, its processes. What is done with it is in pods.h. Control thread.
+ */
+#ifndef KTSN_DAEMON_POD_H
+#define KTSN_DAEMON_POD_H
+
+#include "endpoints.h"
+#include "node_state.h"
+
+#include <sys/un.h>
+
+enum {
+	NODE_POD_NAME_MAX = 317, /* as long as Kubernetes' can be: a namespace's 63, a slash, a pod's 253 */
+	/* Sockets that outlive the process that opened them: passed on, or kept over exec. */
+	POD_RECENT_MAX = 256,
+};
+
+/* How a socket gives its transmit times (struct sock_txtime). */
+struct txtime_mode {
+	enum ktsn_clock clock;
+	bool deadline;
+	bool report;
+};
+
+/* A socket of which ktsnd knows that it asked for SO_TXTIME, by the kernel's cookie (SO_COOKIE). */
+struct timed_socket {
+	uint64_t cookie; /* 0: none */
+	struct txtime_mode mode;
+};
+
+struct pod {
+	struct node *node;
+	char identity[NODE_IDENTITY_MAX + 1];
+	char name[NODE_POD_NAME_MAX + 1]; /* for people, "": nobody said one */
+	/* What logs call it: "NAME (IDENTITY)", or the identity. */
+	char called[NODE_POD_NAME_MAX + NODE_IDENTITY_MAX + sizeof(" ()")];
+	struct quota *quota;
+	struct pod_thread *thread;
+	struct event_source listener; /* fd -1: no socket yet */
+	bool listener_rests;          /* it is not watched: too much is still to be done */
+	uint32_t connections_resting; /* whose first request waits unread */
+	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	struct endpoint_set endpoints;
+	struct process *processes;
+	bool version_warned;                        /* of a libktsn.so of another version */
+	bool unanswered_warned;                     /* of having answered too late */
+	struct timed_socket recent[POD_RECENT_MAX]; /* timed sockets that their processes closed, a ring */
+	uint32_t recent_next;
+	struct pod *next;
+};
+
+/* The pod of that identity, or NULL. */
+struct pod *pod_find(const struct node *node, const char *identity);
+
+#endif

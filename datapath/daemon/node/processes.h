@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes of pods: one connection to the application socket each, and its ring. What processes ask for is in
+ * process_requests.h, what becomes of them when ktsnd is replaced in processes_taken.h.
+ *
+ * Control thread.
+ */
+#ifndef KTSN_DAEMON_PROCESSES_H
+#define KTSN_DAEMON_PROCESSES_H
+
+#include "process.h"
+
+/* A process of the pod; its connection is `fd`, or -1. `serve` is called with each request that was read. */
+int process_make(struct pod *pod, int fd, void (*serve)(struct process *process), struct process **made);
+/* One that has no ring; its connection is the caller's again. */
+void process_unmake(struct process *process);
+/* A ring of memory that is there, with all that the loop needs of it; the memory becomes the process's on success. */
+int process_ring_make(struct process *process, const struct ktsn_ring_memory *memory);
+/* Has the loop look after it. */
+void process_ring_open(struct process *process);
+void process_close(struct process *process);
+void process_free(struct node *node, struct process *process);
+/* Adds what the process's library has counted. */
+void process_said_add(const struct process *process, struct said_counts *sum);
+/* Reads first requests that waited, as far as their pods may have rings again. */
+void connections_wake(struct node *node);
+
+#endif

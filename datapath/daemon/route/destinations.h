@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Addresses that sockets send to, from the first message to the last. Where their frames go is found out in routes.h. Control
+ * thread.
+ */
+#ifndef KTSN_DAEMON_DESTINATIONS_H
+#define KTSN_DAEMON_DESTINATIONS_H
+
+#include "routes.h"
+
+struct destination {
+	struct destination_table *table;
+	bool closed; /* its number stays taken until the loop is done with it */
+	bool ended; /* taken over from another ktsnd, where it was closed; closed once its messages are taken */
+	bool endpoint_gone;
+	struct loop_destination *loop;
+	uint32_t index;
+	struct ktsn_app_key key; /* as the library asked for it */
+	struct route route;
+	struct destination *next, **previous_next; /* in routing's list */
+};
+
+/* Those of one ring, by number. */
+struct destination_table {
+	struct routing *routing;
+	struct loop_ring *ring;
+	const char *pod_name; /* as logs call the pod */
+	struct destination *entries[LOOP_DESTINATIONS_PER_RING];
+	uint32_t hint; /* where to look for a free number */
+};
+
+/* Makes a destination of a socket's flow, under that number if it is not KTSN_APP_NONE, and announces it to the
+ * loop. 0 with *created, which is NULL when the pod's routes lead through another interface; or -errno as
+ * sendmsg gives it. */
+int destination_create(struct destination_table *table, struct loop_flow *flow,
+		       const struct route_query *query, uint32_t number, struct destination **created);
+/* Tells the loop that no new messages come for it. */
+void destination_close(struct destination *destination);
+/* No neighbour and no peer has anything to say about it any more. */
+void destination_detach(struct destination *destination);
+void destination_free(struct destination *destination);
+/* The same for all of a table. */
+void destination_table_detach(const struct destination_table *table);
+void destination_table_free(struct destination_table *table);
+
+/* What changed is told to the loop: */
+/* Peers of a network. */
+void destinations_peers_changed(const struct routing *routing, uint32_t vni);
+/* An endpoint: messages through it, or to it, have nowhere to go any more. */
+void destinations_endpoint_gone(const struct routing *routing, const struct endpoint *endpoint);
+/* Pods came to this node, or left it. */
+void destinations_ports_changed(struct routing *routing);
+/* Links carry longer or shorter messages. */
+void destinations_mtus_changed(const struct routing *routing);
+
+#endif

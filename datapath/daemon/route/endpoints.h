@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Endpoints: interfaces of pods on overlays, and which of them has an address. Each pod has a set of them.
+ *
+ * Control thread.
+ */
+#ifndef KTSN_DAEMON_ENDPOINTS_H
+#define KTSN_DAEMON_ENDPOINTS_H
+
+#include "address.h"
+#include "refusal.h"
+#include "routing_state.h"
+
+#include <limits.h>
+
+/* Of one interface; more of them than anybody has. */
+enum { ENDPOINT_ADDRESSES_MAX = 16 };
+
+struct endpoint {
+	char interface[IF_NAMESIZE];
+	char netns[PATH_MAX]; /* as given */
+	struct namespace *ns;
+	uint32_t vni;
+	int link_index;
+	uint32_t mtu_bytes;
+	uint8_t mac[6];
+	uint32_t
+		port_link_index; /* the other end of its veth pair, in ktsnd's namespace if it is a port of the bridge */
+	struct ktsn_address addresses[ENDPOINT_ADDRESSES_MAX];
+	uint32_t address_count;
+	bool addresses_stale;       /* they have changed since they were read */
+	char bridge[IF_NAMESIZE];   /* of the network on this node; "": none, no pod here is reached */
+	uint32_t bridge_link_index; /* 0 likewise */
+	struct endpoint *next;
+};
+
+/* The endpoints of one pod. */
+struct endpoint_set {
+	struct endpoint *first;
+	struct endpoint_set *next;
+};
+
+/* What a new endpoint is made of. */
+struct endpoint_description {
+	const char *interface, *netns;
+	uint32_t vni;
+	const char *bridge; /* "": none */
+};
+
+void endpoint_set_add(struct routing *routing, struct endpoint_set *set);
+/* It must be empty. */
+void endpoint_set_remove(struct routing *routing, struct endpoint_set *set);
+
+/* Asks the kernel for the interface. 0, -ENOMEM, or -EINVAL with *refusal filled in. */
+int endpoint_make(struct routing *routing, const struct endpoint_description *description,
+		  struct endpoint **endpoint, struct refusal *refusal);
+/* One that is in no set. */
+void endpoint_free(struct endpoint *endpoint);
+/* Whether they are the same interface on the same network. */
+bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
+
+void endpoint_insert(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint);
+/* Takes it out of its set. */
+void endpoint_remove(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint);
+
+/* The endpoint of that name, or on that link; or NULL. */
+struct endpoint *endpoint_named(const struct endpoint_set *set, const char *interface);
+struct endpoint *endpoint_on(const struct endpoint_set *set, const struct namespace *ns, int link_index);
+/* The endpoint on a link, or NULL: whichever pod's. */
+struct endpoint *endpoint_at(const struct routing *routing, const struct namespace *ns, int link_index);
+/* The local endpoint of a network that has the address, or hardware address; or NULL. */
+const struct endpoint *endpoint_of_address(const struct routing *routing, uint32_t vni,
+					   const struct ktsn_address *address);
+const struct endpoint *endpoint_of_mac(const struct routing *routing, uint32_t vni, const uint8_t mac[6]);
+
+/* Addresses of a link were added or removed; link_index 0: of any. */
+void endpoints_addresses_changed(const struct routing *routing, const struct namespace *ns, int link_index);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where messages to one destination go, and on which neighbours that depends. Filled in by routes.h, and for several
+ * receivers by replication_lists.h. Control thread.
+ */
+#ifndef KTSN_DAEMON_ROUTE_H
+#define KTSN_DAEMON_ROUTE_H
+
+#include "endpoints.h"
+#include "loop_objects.h"
+#include "neighbors.h"
+
+struct replication_list;
+
+struct route {
+	struct routing *routing;
+	/* Called with `owner` when a neighbour that the route depends on changes. */
+	void (*changed)(void *owner);
+	void *owner;
+	/* The endpoint that messages leave through. */
+	uint32_t vni;
+	struct namespace *ns; /* only compared, never used */
+	int link_index;
+	struct ktsn_address address;          /* of one that is unicast IP */
+	struct ktsn_address next_hop_address; /* likewise */
+	struct loop_route frames;             /* as last told to the loop */
+	struct neighbor
+		*next_hop; /* the pod that receives, or its gateway; in the sender's namespace. NULL: it is
+				    * not IP, or to a group */
+	struct neighbor
+		*underlay_next_hop; /* the remote node, or the gateway to it; in ktsnd's namespace. NULL: on
+					     * this node */
+	struct neighbor_watch next_hop_watch, underlay_watch;
+	const struct endpoint *local;         /* the local endpoint that receives; NULL: on another node */
+	struct replication_list *replication; /* it goes to several; NULL: to one */
+};
+
+#endif

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "routes.h"
+
+#include "peers.h"
+#include "replication_lists.h"
+#include "route_key.h"
+#include "tunnels.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <string.h>
+
+enum {
+	VLAN_TAG_BYTES = 4,
+	PRIORITY_UNPRIVILEGED_MAX = 6, /* sk_set_prio_allowed() */
+};
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Between the Ethernet header and the payload. */
+static uint32_t header_bytes(const struct ktsn_frame_path *path)
+{
+	return (uint32_t)ktsn_frame_header_bytes(path, NULL) - KTSN_ETHER_HEADER_BYTES;
+}
+
+/* A tag inside the frame comes on top of the MTU. */
+static uint32_t tag_bytes(const struct ktsn_frame_path *path)
+{
+	return path->kind == KTSN_FRAME_ETHERNET && (path->ethertype_be == htons(ETH_P_8021Q) ||
+						     path->ethertype_be == htons(ETH_P_8021AD))
+		       ? VLAN_TAG_BYTES
+		       : 0;
+}
+
+/* Payload of a message that fits the sender's link and one of `other_bytes`. */
+static uint32_t payload_max(const struct ktsn_frame_path *path, const struct endpoint *sender,
+			    uint32_t other_bytes)
+{
+	uint32_t link_bytes = smaller(sender->mtu_bytes + tag_bytes(path), other_bytes);
+
+	return link_bytes > header_bytes(path) ? link_bytes - header_bytes(path) : 0;
+}
+
+void route_payload_max_find(struct route *route, const struct endpoint *sender)
+{
+	struct loop_route *frames = &route->frames;
+	uint32_t other_bytes = route->local ? route->local->mtu_bytes + tag_bytes(&frames->path)
+					    : tunnel_mtu_bytes(route->routing);
+
+	frames->payload_max_bytes = payload_max(&frames->path, sender, other_bytes);
+}
+
+/* Of a route that is all but its peer; the neighbour found is *next_hop. */
+static int underlay_find(struct route *route, struct neighbor **next_hop)
+{
+	const struct routing *routing = route->routing;
+	const struct peer *peer;
+
+	*next_hop = NULL;
+	/* It finds the node by the hardware address. */
+	if (routing->uplink.switched)
+		return 0;
+	peer = peer_of_address(routing, route->vni, &route->address);
+	if (!peer)
+		peer = peer_of_address(routing, route->vni, &route->next_hop_address);
+	if (!peer)
+		return -EHOSTUNREACH;
+	return tunnel_find(routing, peer->address_be, &route->frames.tunnel, next_hop);
+}
+
+/* Onto the bridge, if `local` is on the sender's. */
+static bool local_take(struct route *route, const struct endpoint *sender, const struct endpoint *local)
+{
+	if (!local || !sender->bridge_link_index || local->bridge_link_index != sender->bridge_link_index)
+		return false;
+	route->local = local;
+	route->frames.bridge_link_index = sender->bridge_link_index;
+	route_payload_max_find(route, sender);
+	return true;
+}
+
+/* --- IP ---------------------------------------------------------------------------------------------------- */
+
+static uint8_t ttl_of(const struct route_query *query, bool ipv4, bool group)
+{
+	const struct socket_manner *manner = query->manner;
+
+	if (query->key->carries & KTSN_APP_CARRIES_TTL)
+		return query->key->ttl;
+	if (group)
+		return ipv4 ? manner->multicast_ttl : manner->multicast_hops;
+	return ipv4 ? manner->ttl : manner->hops;
+}
+
+/* The headers inside the tunnel. */
+static void inner_path_fill(struct ktsn_frame_path *path, const struct route_query *query,
+			    const struct endpoint *sender, const struct route_key *key)
+{
+	const struct socket_manner *manner = query->manner;
+	bool ipv4 = ktsn_address_is_ipv4(&key->destination);
+
+	memcpy(path->source_mac, sender->mac, sizeof(path->source_mac));
+	path->source_port_be = manner->local.port_be;
+	path->destination_port_be = key->port_be;
+	path->ttl = ttl_of(query, ipv4, key->group);
+	path->tos = query->key->carries & KTSN_APP_CARRIES_TOS ? query->key->tos
+		    : ipv4                                     ? manner->tos
+							       : manner->tclass;
+	path->unchecked = ipv4 ? manner->unchecked : manner->unchecked6;
+	if (ipv4) {
+		path->kind = KTSN_FRAME_IPV4;
+		path->fragmentable = manner->fragmentable;
+		path->source_ipv4_be = ktsn_address_ipv4_be(&key->source);
+		path->destination_ipv4_be = ktsn_address_ipv4_be(&key->destination);
+		return;
+	}
+	path->kind = KTSN_FRAME_IPV6;
+	memcpy(path->source_ipv6, key->source.bytes, sizeof(path->source_ipv6));
+	memcpy(path->destination_ipv6, key->destination.bytes, sizeof(path->destination_ipv6));
+	path->flow_label = ktsn_frame_flow_label(path);
+}
+
+/* RFC 1112 section 6.4, RFC 2464 section 7. */
+static void group_mac_fill(struct ktsn_frame_path *path, const struct ktsn_address *group)
+{
+	const uint8_t *low = group->bytes + 12;
+	const uint8_t ipv4[6] = {0x01, 0x00, 0x5e, low[1] & 0x7f, low[2], low[3]};
+	const uint8_t ipv6[6] = {0x33, 0x33, low[0], low[1], low[2], low[3]};
+
+	memcpy(path->destination_mac, ktsn_address_is_ipv4(group) ? ipv4 : ipv6, sizeof(ipv4));
+}
+
+/* To all others in the network, or to those that a hardware address is one of. */
+static int several_find(struct route *route, const struct endpoint *sender)
+{
+	tunnel_fill(&route->frames.tunnel, route->routing, &route->frames.path, sender->vni);
+	route_payload_max_find(route, sender);
+	return replication_find(route, sender);
+}
+
+static int unicast_find(struct route *route, const struct endpoint *sender)
+{
+	struct routing *routing = route->routing;
+	int err = neighbor_get(sender->ns, sender->link_index, &route->next_hop_address, &route->next_hop);
+
+	if (err || local_take(route, sender, endpoint_of_address(routing, sender->vni, &route->address)))
+		return err;
+	/* Behind which node an address lives that means something on this link only, nobody was told. */
+	if (ktsn_address_is_link_local(&route->address) && !routing->uplink.switched)
+		return several_find(route, sender);
+	tunnel_fill(&route->frames.tunnel, routing, &route->frames.path, sender->vni);
+	route_payload_max_find(route, sender);
+	return underlay_find(route, &route->underlay_next_hop);
+}
+
+static void sender_set(struct route *route, const struct endpoint *sender)
+{
+	route->vni = sender->vni;
+	route->ns = sender->ns;
+	route->link_index = sender->link_index;
+}
+
+/* By what the pod's routing table answered; `key` has the source address. */
+static int answer_take(struct route *route, const struct route_query *query, const struct endpoint *sender,
+		       const struct route_key *key, const struct rtnl_route *answer)
+{
+	static const uint8_t everybody[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+	struct ktsn_frame_path *path = &route->frames.path;
+
+	sender_set(route, sender);
+	inner_path_fill(path, query, sender, key);
+	switch (answer->type) {
+	case ROUTE_UNICAST:
+		route->address = key->destination;
+		route->next_hop_address =
+			ktsn_address_is_any(&answer->gateway) ? key->destination : answer->gateway;
+		return unicast_find(route, sender);
+	case ROUTE_MULTICAST:
+		group_mac_fill(path, &key->destination);
+		/* It must not leave the host, so it is the kernel's. */
+		return path->ttl ? several_find(route, sender) : 1;
+	case ROUTE_BROADCAST:
+		memcpy(path->destination_mac, everybody, sizeof(everybody));
+		return query->manner->broadcast ? several_find(route, sender) : -EACCES;
+	case ROUTE_LOCAL:
+	case ROUTE_OTHER:
+		break;
+	}
+	return -EOPNOTSUPP;
+}
+
+static int ip_route_find(struct route *route, const struct route_query *query)
+{
+	const struct endpoint *sender;
+	struct rtnl_route answer;
+	struct route_key key;
+	int err = route_key_make(query->key, query->manner, query->ns, &key);
+
+	/* "This host", as the kernel takes it. */
+	if (!err && ktsn_address_is_any(&key.destination))
+		return 1;
+	if (!err)
+		err = rtnl_route_get(
+			query->ns->rtnl,
+			&(struct rtnl_route_query){key.destination, key.source, (int)key.interface}, &answer);
+	if (err)
+		return err;
+	sender = endpoint_on(query->endpoints, query->ns, answer.link_index);
+	if (!sender)
+		return 1;
+	key.source = answer.source;
+	return answer_take(route, query, sender, &key, &answer);
+}
+
+/* --- Layer 2 ----------------------------------------------------------------------------------------------- */
+
+/* A frame of another sender's would have the bridges look for that one here. The kernel would send it. */
+static int source_mac_check(const struct ktsn_app_key *key, const struct socket_manner *manner,
+			    const struct endpoint *sender)
+{
+	const uint8_t *claimed = key->address + KTSN_ETHER_ADDR_BYTES;
+
+	return manner->raw && memcmp(claimed, sender->mac, sizeof(sender->mac)) != 0 ? -EPERM : 0;
+}
+
+static int link_route_find(struct route *route, const struct route_query *query)
+{
+	const struct ktsn_app_key *key = query->key;
+	struct ktsn_frame_path *path = &route->frames.path;
+	uint32_t interface = key->interface ? key->interface : query->manner->interface;
+	const struct endpoint *sender;
+	int err;
+
+	if (key->family != AF_PACKET)
+		return -EINVAL;
+	if (!interface)
+		return -ENXIO;
+	sender = endpoint_on(query->endpoints, query->ns, (int)interface);
+	if (!sender)
+		return 1;
+	err = source_mac_check(key, query->manner, sender);
+	if (err)
+		return err;
+	sender_set(route, sender);
+	path->kind = KTSN_FRAME_ETHERNET;
+	path->ethertype_be = key->port_be;
+	memcpy(path->source_mac, sender->mac, sizeof(path->source_mac));
+	memcpy(path->destination_mac, key->address, sizeof(path->destination_mac));
+	if (local_take(route, sender, endpoint_of_mac(route->routing, sender->vni, path->destination_mac)))
+		return 0;
+	return several_find(route, sender);
+}
+
+int route_find(struct route *route, const struct route_query *query)
+{
+	const struct ktsn_app_key *key = query->key;
+
+	if (key->carries & ~KTSN_APP_CARRIES_ALL)
+		return -EINVAL;
+	/* More takes a privilege, which whoever wrote the request need not have: the kernel checks it for the socket. */
+	if (key->carries & KTSN_APP_CARRIES_PRIORITY && key->priority > PRIORITY_UNPRIVILEGED_MAX)
+		return -EPERM;
+	return query->manner->family == AF_PACKET ? link_route_find(route, query)
+						  : ip_route_find(route, query);
+}
+
+/* --- Following neighbours and peers ------------------------------------------------------------------------ */
+
+void route_release(struct route *route)
+{
+	neighbor_put(route->next_hop);
+	neighbor_put(route->underlay_next_hop);
+	replication_free(route->replication);
+}
+
+/* Of the neighbours of one that goes to one. */
+static enum loop_destination_state state_of_one(const struct route *route)
+{
+	enum rtnl_neighbor_state underlay =
+		route->underlay_next_hop ? route->underlay_next_hop->entry.state : NEIGHBOR_VALID;
+
+	if (underlay == NEIGHBOR_VALID)
+		return DESTINATION_RESOLVED;
+	return underlay == NEIGHBOR_FAILED ? DESTINATION_UNREACHABLE : DESTINATION_RESOLVING;
+}
+
+void route_apply(struct route *route)
+{
+	struct loop_route *frames = &route->frames;
+	/* A pod of this node is on the sender's own link, and without IP there is nothing to ask for. */
+	enum rtnl_neighbor_state next_hop = route->next_hop ? route->next_hop->entry.state : NEIGHBOR_VALID;
+
+	if (route->next_hop)
+		memcpy(frames->path.destination_mac, route->next_hop->entry.mac, 6);
+	if (route->underlay_next_hop)
+		memcpy(frames->tunnel.outer.destination_mac, route->underlay_next_hop->entry.mac, 6);
+	frames->state = route->replication ? replication_apply(route) : state_of_one(route);
+	if (next_hop == NEIGHBOR_FAILED)
+		frames->state = DESTINATION_UNREACHABLE;
+	else if (next_hop != NEIGHBOR_VALID && frames->state == DESTINATION_RESOLVED)
+		frames->state = DESTINATION_RESOLVING;
+}
+
+void route_watch_begin(struct route *route)
+{
+	neighbor_watch_begin(route->next_hop, &route->next_hop_watch, route->changed, route->owner);
+	neighbor_watch_begin(route->underlay_next_hop, &route->underlay_watch, route->changed, route->owner);
+}
+
+void route_watch_end(struct route *route)
+{
+	neighbor_watch_end(&route->next_hop_watch);
+	neighbor_watch_end(&route->underlay_watch);
+	replication_watch_end(route->replication);
+}
+
+int route_peer_refind(struct route *route)
+{
+	struct neighbor *found;
+	int err = underlay_find(route, &found);
+
+	if (err)
+		return err;
+	neighbor_watch_end(&route->underlay_watch);
+	neighbor_watch_begin(found, &route->underlay_watch, route->changed, route->owner);
+	neighbor_put(route->underlay_next_hop);
+	route->underlay_next_hop = found;
+	return 0;
+}

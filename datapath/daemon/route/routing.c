@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "routing.h"
+
+#include "bridge_ports.h"
+#include "destinations.h"
+#include "mtus.h"
+
+#include <stdlib.h>
+
+static void link_changed(struct namespace *ns, int link_index, bool carrying, uint32_t mtu_bytes)
+{
+	struct routing *routing = ns->all->owner;
+
+	mtu_changed(routing, ns, link_index, mtu_bytes);
+	if (ns != routing->own_ns)
+		return;
+	/* It may be, or have been, a port of a bridge. */
+	routing->ports.changed = true;
+	/* What a switch makes of its links is its own business. */
+	if (link_index != routing->uplink.link_index || routing->uplink.switched)
+		return;
+	loop_link_set(routing->loop, carrying);
+	/* What did not answer while the link was down may answer now. */
+	if (carrying)
+		neighbors_retry(ns);
+}
+
+static void addresses_changed(struct namespace *ns, int link_index)
+{
+	endpoints_addresses_changed(ns->all->owner, ns, link_index);
+}
+
+static void notifications_lost(struct namespace *ns)
+{
+	struct routing *routing = ns->all->owner;
+
+	neighbors_reread(ns);
+	mtus_reread(routing, ns);
+	routing->ports.changed = true;
+	endpoints_addresses_changed(routing, ns, 0);
+}
+
+static const struct namespace_observer observer = {
+	.neighbor_changed = neighbor_entry_changed,
+	.link_changed = link_changed,
+	.addresses_changed = addresses_changed,
+	.notifications_lost = notifications_lost,
+};
+
+int routing_init(struct routing *routing, struct loop *loop, struct events *events,
+		 const struct uplink *uplink)
+{
+	*routing = (struct routing){
+		.loop = loop,
+		.uplink = *uplink,
+		.namespaces = {.events = events, .observer = &observer, .owner = routing},
+	};
+	routing->uplink.mtu_bytes_max = uplink->mtu_bytes;
+	return namespace_get(&routing->namespaces, NULL, &routing->own_ns);
+}
+
+void routing_close(struct routing *routing)
+{
+	while (routing->peers)
+		(void)routing_peer_del(routing, routing->peers->vni, routing->peers->address_be);
+}
+
+void routing_fini(struct routing *routing)
+{
+	free(routing->ports.entries);
+	namespace_put(routing->own_ns);
+}
+
+int routing_tick(struct routing *routing)
+{
+	if (routing->ports.changed) {
+		routing->ports.changed = false;
+		destinations_ports_changed(routing);
+	}
+	return events_earlier(neighbors_tick(&routing->namespaces), mtus_tick(routing));
+}
+
+int routing_peer_add(struct routing *routing, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
+		     uint32_t subnet_count, struct refusal *refusal)
+{
+	int err = peer_set(routing, vni, address_be, subnets, subnet_count, refusal);
+
+	if (!err)
+		destinations_peers_changed(routing, vni);
+	return err;
+}
+
+int routing_peer_del(struct routing *routing, uint32_t vni, uint32_t address_be)
+{
+	if (peer_remove(routing, vni, address_be))
+		destinations_peers_changed(routing, vni);
+	return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ktsnd knows of the ways of frames on its node: the uplink, remote nodes, the endpoints of pods, and the destinations of
+ * sockets. Kept by the files of this folder; routing.h begins and ends it.
+ *
+ *   routing --+-- peer*                       a remote node of an overlay and the pod subnets behind it
+ *             +-- endpoint_set* -- endpoint*  a pod's interfaces on overlays
+ *             +-- destination*                an address that a socket sends to (destinations.h)
+ *
+ * Control thread. Part of route: above loop and net, below node.
+ */
+#ifndef KTSN_DAEMON_ROUTING_STATE_H
+#define KTSN_DAEMON_ROUTING_STATE_H
+
+#include "loop.h"
+#include "namespace.h"
+
+#include <net/if.h>
+
+struct uplink {
+	char interface[IF_NAMESIZE];
+	int link_index;
+	uint32_t mtu_bytes; /* now, as far as there is room for it: */
+	uint32_t
+		mtu_bytes_max; /* when ktsnd started; buffers of the port and slots of rings are made for it */
+	uint8_t mac[6];
+	uint32_t local_address_be;
+	uint16_t vxlan_port;
+	uint16_t vlan_id; /* 0: frames carry no tag */
+	bool switched;    /* Open vSwitch puts frames into the tunnel, not ktsnd */
+};
+
+/* Links of ktsnd's namespace that are ports of bridges (bridge_ports.h). */
+struct bridge_ports {
+	struct bridge_port *entries; /* of all bridges, when they were looked at last */
+	uint32_t count;
+	bool changed; /* links of ktsnd's namespace have, and with them maybe ports of bridges */
+};
+
+/* MTUs of links (mtus.h). */
+struct mtus {
+	bool changed;        /* since the destinations followed them, */
+	int64_t followed_ms; /* at that time on CLOCK_MONOTONIC */
+};
+
+struct routing {
+	struct loop *loop;
+	struct uplink uplink;
+	struct namespaces namespaces;
+	struct namespace *own_ns;
+	struct peer *peers;
+	uint32_t peer_count;
+	struct endpoint_set *endpoint_sets;
+	uint32_t endpoint_count;
+	struct destination *destinations;
+	struct bridge_ports ports;
+	struct mtus mtus;
+};
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tunnels.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+enum { IPV4_TTL_OUTER = 64 };
+
+uint32_t tunnel_mtu_bytes(const struct routing *routing)
+{
+	uint32_t mtu_bytes = routing->uplink.mtu_bytes;
+
+	return mtu_bytes > KTSN_TUNNEL_HEADER_BYTES ? mtu_bytes - KTSN_TUNNEL_HEADER_BYTES : 0;
+}
+
+void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct routing *routing,
+		 const struct ktsn_frame_path *inner, uint32_t vni)
+{
+	const struct uplink *uplink = &routing->uplink;
+
+	memcpy(tunnel->outer.source_mac, uplink->mac, sizeof(tunnel->outer.source_mac));
+	tunnel->outer.source_ipv4_be = uplink->local_address_be;
+	tunnel->outer.source_port_be = ktsn_frame_tunnel_source_port_be(inner);
+	tunnel->outer.destination_port_be = htons(uplink->vxlan_port);
+	tunnel->outer.ttl = IPV4_TTL_OUTER;
+	tunnel->vni = vni;
+	tunnel->switched = uplink->switched;
+	/* The switch keeps the networks apart by tags of their numbers (endpoint_make). */
+	tunnel->vlan_id = uplink->switched ? (uint16_t)vni : uplink->vlan_id;
+}
+
+int tunnel_find(const struct routing *routing, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel,
+		struct neighbor **underlay_next_hop)
+{
+	struct rtnl_route_query query = {.destination = ktsn_address_of_ipv4(remote_be),
+					 .source = ktsn_address_of_ipv4(routing->uplink.local_address_be)};
+	struct rtnl_route route;
+	int err = rtnl_route_get(routing->own_ns->rtnl, &query, &route);
+
+	if (err)
+		return err;
+	if (route.type != ROUTE_UNICAST || route.link_index != routing->uplink.link_index)
+		return -ENETUNREACH;
+	tunnel->outer.destination_ipv4_be = remote_be;
+	return neighbor_get(routing->own_ns, route.link_index,
+			    ktsn_address_is_any(&route.gateway) ? &query.destination : &route.gateway,
+			    underlay_next_hop);
+}

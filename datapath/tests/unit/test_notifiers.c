@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The descriptors by which ktsnd notifies applications: what they do, and which are refused.
+ */
+#include "flow_notifications.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* What the library makes. */
+struct pair {
+	struct events *events;
+	struct pod_threads *threads;
+	struct process process;
+	struct flow flow;
+	int error_fd, far_fd;
+	uint8_t name[KTSN_APP_ALARM_NAME_BYTES];
+};
+
+static int set_up(void **state)
+{
+	const struct sockaddr any = {.sa_family = AF_UNIX};
+	struct pair *pair = calloc(1, sizeof(*pair));
+	struct sockaddr_un name;
+	socklen_t bytes = sizeof(name);
+	int fds[2];
+
+	*state = pair;
+	if (!pair || socketpair(AF_UNIX, SOCK_DGRAM, 0, fds) || bind(fds[0], &any, sizeof(any.sa_family)) ||
+	    bind(fds[1], &any, sizeof(any.sa_family)) ||
+	    getsockname(fds[0], (struct sockaddr *)&name, &bytes))
+		return -1;
+	pair->error_fd = fds[0];
+	pair->far_fd = fds[1];
+	memcpy(pair->name, name.sun_path, sizeof(pair->name));
+	pair->flow.process = &pair->process;
+	if (events_create(&pair->events) || pod_threads_create(&pair->threads, pair->events))
+		return -1;
+	return pod_thread_start(pair->threads, &pair->process.thread);
+}
+
+/* Until the pod's thread has done all that it was asked for. */
+static void thread_await(const struct pair *pair)
+{
+	while (pod_thread_backlog(pair->process.thread))
+		usleep(100);
+}
+
+static void notify(struct pair *pair, uint32_t why)
+{
+	flow_notify(&pair->flow, why);
+	thread_await(pair);
+}
+
+/* What FLOW_WAKE does. */
+static int take(struct pair *pair, uint32_t why, const void *name, int fd)
+{
+	struct notifier *notifier;
+	int err = notifier_create(why, name, fd, &notifier);
+
+	if (!err)
+		flow_notifier_set(&pair->flow, notifier);
+	return err;
+}
+
+static int tear_down(void **state)
+{
+	struct pair *pair = *state;
+
+	flow_notifiers_close(&pair->flow);
+	pod_thread_put(pair->process.thread);
+	pod_threads_destroy(pair->threads);
+	events_destroy(pair->events);
+	close(pair->error_fd);
+	close(pair->far_fd);
+	free(pair);
+	return 0;
+}
+
+static short events_of(int fd, short events)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = events};
+
+	return poll(&poll_fd, 1, 0) > 0 ? poll_fd.revents : 0;
+}
+
+static void error_end(const struct pair *pair)
+{
+	int error;
+	socklen_t bytes = sizeof(error);
+
+	assert_int_equal(getsockopt(pair->error_fd, SOL_SOCKET, SO_ERROR, &error, &bytes), 0);
+	assert_int_equal(error, ECONNRESET);
+}
+
+static void error_is_raised_as_often_as_wanted(void **state)
+{
+	struct pair *pair = *state;
+	struct epoll_event event = {.events = EPOLLET};
+	int edges = epoll_create1(0);
+
+	assert_int_equal(epoll_ctl(edges, EPOLL_CTL_ADD, pair->error_fd, &event), 0);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, dup(pair->far_fd)), 0);
+	assert_int_equal(events_of(pair->error_fd, 0), 0);
+	for (int i = 0; i < 3; i++) {
+		notify(pair, NOTIFY_REPORT);
+		assert_int_equal(events_of(pair->error_fd, 0), POLLERR);
+		/* An edge each time, read or not. */
+		notify(pair, NOTIFY_REPORT);
+		assert_int_equal(epoll_wait(edges, &event, 1, 0), 1);
+		assert_int_equal(epoll_wait(edges, &event, 1, 0), 0);
+		error_end(pair);
+		assert_int_equal(events_of(pair->error_fd, 0), 0);
+	}
+	close(edges);
+}
+
+/* An application that fills the socket's queue, reads from it, or closes its end does not stop ktsnd. */
+static void application_cannot_hold_up_its_error_notification(void **state)
+{
+	struct pair *pair = *state;
+	char byte;
+
+	(void)fcntl(pair->far_fd, F_SETFL, 0);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, dup(pair->far_fd)), 0);
+	for (int i = 0; i < 100; i++)
+		(void)send(pair->error_fd, "x", 1, MSG_DONTWAIT);
+	notify(pair, NOTIFY_REPORT);
+	assert_int_equal(events_of(pair->error_fd, 0), POLLERR);
+	assert_int_equal(recv(pair->far_fd, &byte, 1, MSG_DONTWAIT), -1);
+	close(pair->error_fd);
+	notify(pair, NOTIFY_REPORT);
+	pair->error_fd = dup(pair->far_fd);
+}
+
+static void sockets_that_could_lead_elsewhere_are_refused(void **state)
+{
+	struct pair *pair = *state;
+	struct sockaddr_un path = {.sun_family = AF_UNIX};
+	int stream = socket(AF_UNIX, SOCK_STREAM, 0), udp = socket(AF_INET, SOCK_DGRAM, 0);
+	int bound = socket(AF_UNIX, SOCK_DGRAM, 0), unbound = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+	snprintf(path.sun_path, sizeof(path.sun_path), "/tmp/ktsn-test-notifiers-%d", (int)getpid());
+	assert_int_equal(bind(bound, (const struct sockaddr *)&path, sizeof(path)), 0);
+	unlink(path.sun_path);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, bound), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, unbound), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, stream), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, udp), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, pair->name, -1), -EINVAL);
+	assert_int_equal(take(pair, 7, pair->name, pair->far_fd), -EINVAL);
+	assert_int_equal(take(pair, NOTIFY_REPORT, "/dev/l", pair->far_fd), -EINVAL);
+	assert_null(pair->flow.error_notifier);
+	close(stream);
+	close(udp);
+	close(bound);
+	close(unbound);
+}
+
+static void space_is_announced_by_emptying_an_eventfd(void **state)
+{
+	struct pair *pair = *state;
+	uint64_t full = UINT64_MAX - 1;
+	int fd = eventfd(0, EFD_NONBLOCK), pipe_fds[2];
+
+	assert_int_equal(take(pair, NOTIFY_SPACE, NULL, dup(fd)), 0);
+	assert_int_equal(write(fd, &full, sizeof(full)), sizeof(full));
+	assert_int_equal(events_of(fd, POLLOUT), 0);
+	notify(pair, NOTIFY_SPACE);
+	assert_int_equal(events_of(fd, POLLOUT), POLLOUT);
+	/* Empty already, and the application has made reading it wait. */
+	assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
+	notify(pair, NOTIFY_SPACE);
+	assert_int_equal(pipe(pipe_fds), 0);
+	assert_int_equal(take(pair, NOTIFY_SPACE, NULL, pipe_fds[0]), -EINVAL);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	close(fd);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(error_is_raised_as_often_as_wanted),
+		TEST(application_cannot_hold_up_its_error_notification),
+		TEST(sockets_that_could_lead_elsewhere_are_refused),
+		TEST(space_is_announced_by_emptying_an_eventfd),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
