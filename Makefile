@@ -26,6 +26,15 @@ test: build helm ## everything that proves the product on one machine (root)
 	@scripts/install-deps.sh test
 	@scripts/test.sh
 
+.PHONY: unit
+unit: build helm ## unit tests of C and Go (no root, under a minute once built)
+	@scripts/unit.sh
+
+.PHONY: check
+check: ## what to run before each commit: lint and unit
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory unit
+
 .PHONY: sanitize
 sanitize: build ## the whole path with sanitizers in ktsnd, libktsn and what uses it (root, half an hour)
 	@scripts/install-deps.sh test

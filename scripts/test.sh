@@ -4,101 +4,10 @@
 # and closes with one line that counts them all. Called by `make test`, after the build.
 set -um # -m: what runs is a process group, which an interruption ends as a whole
 cd "$(dirname "$0")/.." || exit 1
+. scripts/tally.sh
 
-passed=0 failed=0 skipped=0
-logs=$(mktemp -d)
-job='' fuzzing='' beside=''
-
-finish() {
-	trap - EXIT
-	trap '' INT TERM
-	for group in $job $fuzzing $beside; do
-		kill -- "-$group" 2>/dev/null
-		wait "$group" 2>/dev/null
-	done
-	rm -rf "$logs"
-}
-trap finish EXIT
-trap 'exit 130' INT TERM
-
-# A trap waits for a command in the foreground, but not for `wait`.
-run() {
-	"$@" &
-	job=$!
-	wait "$job"
-	local status=$?
-	job=''
-	return $status
-}
-
-# A C suite: unit tests as they are, and again under the sanitizers.
-run_meson() { # name, build folder, meson setup arguments...
-	local name=$1 folder=$2 status bad began=$SECONDS
-	shift 2
-	echo "== $name"
-	[ -f "$folder/build.ninja" ] || run meson setup "$folder" "$@" >"$logs/setup" 2>&1 ||
-		{ cat "$logs/setup"; failed=$((failed + 1)); return; }
-	run ninja -C "$folder" --quiet >"$logs/build" 2>&1 ||
-		{ cat "$logs/build"; failed=$((failed + 1)); return; }
-	run meson test -C "$folder" --no-rebuild --print-errorlogs >"$logs/meson" 2>&1
-	status=$?
-	grep -vE '^(ninja|Full log|$)' "$logs/meson"
-	echo "built and run in $((SECONDS - began)) s"
-	passed=$((passed + $(count "$logs/meson" '^Ok:')))
-	bad=$(($(count "$logs/meson" '^Fail:') + $(count "$logs/meson" '^Timeout:') + $(count "$logs/meson" '^Unexpected Pass:')))
-	[ $status -eq 0 ] || [ $bad -gt 0 ] || bad=1 # meson itself came to grief
-	failed=$((failed + bad))
-	skipped=$((skipped + $(count "$logs/meson" '^Skipped:')))
-}
-
-count() { # file, line's beginning
-	awk -v line="$2" '$0 ~ line { sum += $NF } END { print sum + 0 }' "$1"
-}
-
-# Go: one event a line, tests and their results, subtests included. Without C, as the programs, so that dependencies are compiled
-# once for all, unless told CGO_ENABLED=1.
-go_test() { # suite, flags...
-	local suite
-	suite=$(scripts/suite.sh "$1") || return
-	# shellcheck disable=SC2086 # a list of words
-	CGO_ENABLED=${CGO_ENABLED:-0} scripts/go.sh test $suite -count=1 -json "${@:2}" >"$logs/$1" 2>"$logs/$1.err"
-}
-
-run_go() { # suite, name, flags...
-	local began=$SECONDS
-	echo "== $2"
-	run go_test "$1" "${@:3}"
-	report_go "$1" $? $((SECONDS - began))
-}
-
-# Beside what follows, and its report comes later.
-start_go() { # suite, flags...
-	go_test "$@" &
-	beside=$!
-}
-
-finish_go() { # suite, name
-	local status began=$SECONDS
-	echo "== $2"
-	wait "$beside"
-	status=$?
-	beside=''
-	report_go "$1" $status $((SECONDS - began))
-}
-
-report_go() { # suite, status, seconds
-	local log=$logs/$1 p f s
-	events() { grep -c "\"Action\":\"$1\".*\"Test\":" "$log"; }
-	p=$(events pass) f=$(events fail) s=$(events skip)
-	if [ "$2" -ne 0 ]; then
-		cat "$log.err"
-		sed -n 's/.*"Action":"\(output\|build-output\)".*"Output":"\(.*\)"}$/\2/p' "$log" |
-			sed 's/\\n$//; s/\\t/\t/g; s/\\"/"/g; s/\\u003c/</g; s/\\u003e/>/g; s/\\u0026/\&/g'
-		[ "$f" -gt 0 ] || f=1
-	fi
-	echo "$p passed, $f failed, $s skipped, in $3 s"
-	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-}
+fuzzing=''
+trap 'finish $fuzzing' EXIT
 
 # Briefly, so that a change which breaks a target or is broken by the first seconds of it is seen. It goes on beside what
 # follows, and its report comes later.
@@ -158,11 +67,4 @@ run_sanitized
 # On its own: the emulation takes a processor for itself.
 run_go short "the shaper beside the kernel's, short form" -short -timeout 15m
 
-if [ "${CI:-}" = true ] && [ $skipped -gt 0 ]; then
-	echo "tests were skipped, and in CI none may be"
-	failed=$((failed + skipped))
-fi
-echo
-echo "in $((SECONDS / 60)) min $((SECONDS % 60)) s"
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed -eq 0 ]
+verdict

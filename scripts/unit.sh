@@ -1,0 +1,34 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Unit tests of C and Go: without root and hugepages, under a minute when little has changed. Called by `make unit`, after the
+# build. C and Go run at the same time. Tests that need root are skipped without it, and the reasons are counted.
+set -um # -m: what runs is a process group, which an interruption ends as a whole
+cd "$(dirname "$0")/.." || exit 1
+. scripts/tally.sh
+
+fresh=() # what has not changed need not run again
+export KTSN_BIN_DIR=$PWD/bin
+
+meson test -C build --no-rebuild --print-errorlogs >"$logs/meson" 2>&1 &
+c=$!
+trap 'finish $c' EXIT
+run_go unit "Go" -short
+run_go unit-images "Go, the image builder" -short
+run_go unit-cluster "Go, the cluster's own parts" -short
+echo "== C"
+wait "$c"
+status=$?
+c=''
+sed -i '/ OK  /d' "$logs/meson" # these are counted only
+report_meson $status $SECONDS
+if [ $skipped -gt 0 ]; then
+	echo
+	echo "Skipped:"
+	{
+		for suite in unit unit-images unit-cluster; do
+			told skip "$logs/$suite" | sed -n 's/^ *[^ ]*_test\.go:[0-9]*: //p'
+		done
+		sed -n 's/.* SKIP .*/a program of C tests, see build\/meson-logs\/testlog.txt/p' "$logs/meson"
+	} | sed 's/-test-[0-9]*/-test/' | sort | uniq -c | sort -rn
+fi
+verdict
