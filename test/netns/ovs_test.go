@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -127,7 +128,13 @@ func (l *ovsLab) ktsnCommand(t *testing.T, command string, options ...string) *e
 // startOVSDaemon starts ktsnd, which hands its frames to Open vSwitch.
 func (l *ovsLab) startOVSDaemon(t *testing.T) (*process.Process, *control.Client) {
 	t.Helper()
-	return l.startDaemon(t, l.uplink()...)
+	daemon, client := l.startDaemon(t, l.uplink()...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("ktsnd said: %s", daemon.Stderr())
+		}
+	})
+	return daemon, client
 }
 
 // uplink are ktsnd's options for it.
@@ -144,9 +151,39 @@ func (l *ovsLab) awaitConnected(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("Open vSwitch is not in order: %v\n%s", err, said)
+			t.Fatalf("Open vSwitch is not in order: %v\n%s\nits log ends with:\n%s\nsockets are:\n%s", err, said, lastOf(l.log(t), 8000), l.vhostSockets())
 		}
 	}
+}
+
+// log is what ovs-vswitchd has said.
+func (l *ovsLab) log(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(l.node.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func lastOf(text string, bytes int) string { return text[max(0, len(text)-bytes):] }
+
+// vhostSockets are the kernel's lines of those between Open vSwitch and ktsnd: 01 in the sixth column listens or waits, 03 is connected.
+func (l *ovsLab) vhostSockets() string {
+	var found strings.Builder
+	err := l.NodeA.Do(func() error {
+		text, err := os.ReadFile("/proc/thread-self/net/unix")
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, l.node.VhostSocket()) {
+				found.WriteString(line)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return found.String()
 }
 
 func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
@@ -359,6 +396,21 @@ func TestOpenVSwitchIsFoundAgainBehindAConnectionThatHasEnded(t *testing.T) {
 	}
 	lab.awaitConnected(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
+}
+
+// As ovs-vswitchd leaves its database when ktsnd is connected while a busy machine keeps its own "disconnected" on the way there.
+func TestOpenVSwitchIsFoundThoughItsDatabaseMissesIt(t *testing.T) {
+	lab := newOVSLab(t)
+	lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	lab.vsctl(t, "set", "Interface", "ktsnd", "link_state=down", "status={mode=client,status=disconnected}")
+	said, err := lab.ktsn(t, "status")
+	if err != nil || !strings.Contains(said, "ktsnd connected: yes") {
+		t.Errorf("it ends with %v and says %s", err, said)
+	}
+	if link := lab.vsctl(t, "get", "Interface", "ktsnd", "link_state"); link != "up\n" {
+		t.Errorf("the database goes on saying that the link is %s", link)
+	}
 }
 
 // awaitSaid waits until a program has said that.

@@ -39,8 +39,34 @@ type PortStatus struct {
 	Dropped  string `json:"dropped"`
 }
 
-// Status reads it.
+// Status reads it. Where the database says that ktsnd is not connected, ovs-vswitchd is asked anew.
 func (s *Switch) Status(ctx context.Context) (*Status, error) {
+	status, err := s.readStatus(ctx)
+	if err != nil || status.Connected || len(status.Ports) == 0 {
+		return status, err
+	}
+	if err := s.refresh(ctx); err != nil {
+		return nil, err
+	}
+	return s.readStatus(ctx)
+}
+
+// refresh has ovs-vswitchd write the state of its interfaces, as it does after each change of the database.
+//
+// ovs-vswitchd may have lost a state: it does not write what its copy of the database holds already, and the copy lacks what
+// is still on its way there. Started anew it writes "disconnected" over what its predecessor left. When ktsnd is connected
+// before that is in the database, its copy holds the predecessor's "connected", and "disconnected" stays, for good.
+//
+// The second change is followed when what the first one brought about is in the database.
+func (s *Switch) refresh(ctx context.Context) error {
+	if err := s.checkAlive(ctx); err != nil {
+		return err
+	}
+	return s.checkAlive(ctx)
+}
+
+// readStatus is Status as the database has it.
+func (s *Switch) readStatus(ctx context.Context) (*Status, error) {
 	have, err := s.read(ctx)
 	if err != nil {
 		return nil, err
