@@ -11,14 +11,9 @@ enum {
 	CONFIRM_MS = 20000, /* of one that did; the kernel keeps a stale entry for 60 s (arp(7)) */
 };
 
-static int64_t now_ms(void)
-{
-	return clock_ns(CLOCK_MONOTONIC) / 1000000;
-}
-
 static void neighbor_use(struct neighbor *neighbor)
 {
-	neighbor->used_ms = now_ms();
+	neighbor->used_ms = clock_monotonic_ms();
 	if (neighbor->entry.configured)
 		return;
 	(void)rtnl_neighbor_use(neighbor->ns->rtnl, neighbor->entry.link_index, &neighbor->entry.address);
@@ -51,7 +46,7 @@ void neighbor_entry_changed(struct namespace *ns, const struct rtnl_neighbor *en
 			continue;
 		if (entry->state == NEIGHBOR_UNKNOWN || deserves_another_try(n, entry)) {
 			/* We still need what the kernel dropped. What was valid stays so meanwhile. */
-			n->used_ms = now_ms();
+			n->used_ms = clock_monotonic_ms();
 			(void)rtnl_neighbor_use(ns->rtnl, entry->link_index, &entry->address);
 		} else if (entry->state != NEIGHBOR_RESOLVING || n->entry.state != NEIGHBOR_VALID) {
 			n->entry = *entry;
@@ -166,7 +161,7 @@ void neighbor_watch_end(struct neighbor_watch *watch)
 
 int neighbors_tick(const struct namespaces *all)
 {
-	int64_t now = now_ms();
+	int64_t now = clock_monotonic_ms();
 	int64_t next = INT64_MAX;
 
 	for (struct namespace *ns = all->first; ns; ns = ns->next) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rtnl.h"
 
-#include "rtnl_socket.h"
-
 #include <errno.h>
+#include <libmnl/libmnl.h>
 #include <linux/if.h>
 #include <linux/if_arp.h>
 #include <linux/if_link.h>

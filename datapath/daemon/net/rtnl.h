@@ -10,11 +10,10 @@
 #define KTSN_DAEMON_RTNL_H
 
 #include "address.h"
+#include "rtnl_socket.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-struct rtnl;
 
 /* By this group of links ("ovs") is known what leads from a network's bridge into Open vSwitch; `ktsn ovs setup` sets
  * it. */
@@ -68,11 +67,6 @@ struct rtnl_neighbor {
 	uint8_t mac[6];
 };
 
-/* Opens a socket in the calling thread's namespace. 0 or -errno. */
-int rtnl_open(struct rtnl **rtnl);
-/* NULL is harmless. */
-void rtnl_close(struct rtnl *rtnl);
-
 /* 0; -ENODEV when there is no such link. */
 int rtnl_link_get(struct rtnl *rtnl, const char *name, struct rtnl_link *link);
 
@@ -115,8 +109,6 @@ struct rtnl_watcher {
  * Changes of neighbours, links and addresses: a second, non-blocking socket. _read calls the watcher for each change
  * received and returns 0; -ENOBUFS when the kernel dropped some, and the caller must ask for what it needs.
  */
-int rtnl_monitor_open(struct rtnl **rtnl);
-int rtnl_fd(const struct rtnl *rtnl);
 int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher);
 
 #endif

@@ -2,10 +2,10 @@
 #include "rtnl_socket.h"
 
 #include "clock.h"
-#include "rtnl.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libmnl/libmnl.h>
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <poll.h>
@@ -108,14 +108,6 @@ static void socket_renew(struct rtnl *rtnl)
 		close(there);
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 ssize_t rtnl_receive(const struct rtnl *rtnl, char *buffer, size_t capacity_bytes)
 {
 	struct sockaddr_nl from = {0};
@@ -134,7 +126,7 @@ ssize_t rtnl_receive(const struct rtnl *rtnl, char *buffer, size_t capacity_byte
 static int readable_await(const struct rtnl *rtnl, int64_t until_ms)
 {
 	struct pollfd readable = {.fd = mnl_socket_get_fd(rtnl->socket), .events = POLLIN};
-	int64_t left_ms = until_ms - now_ms();
+	int64_t left_ms = until_ms - clock_monotonic_ms();
 
 	if (left_ms <= 0)
 		return -ETIMEDOUT;
@@ -150,7 +142,8 @@ static ssize_t kernel_await(const struct rtnl *rtnl, char *buffer, size_t capaci
 
 		if (bytes != -EAGAIN && bytes != -ENOMSG && bytes != -EINTR)
 			return bytes;
-		err = bytes == -ENOMSG && now_ms() < until_ms ? 0 : readable_await(rtnl, until_ms);
+		err = bytes == -ENOMSG && clock_monotonic_ms() < until_ms ? 0
+									  : readable_await(rtnl, until_ms);
 		if (err)
 			return err;
 	}
@@ -214,7 +207,7 @@ static int64_t worked_ms(void)
 
 static int exchange(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, void *result)
 {
-	int64_t until_ms = now_ms() + PATIENCE_MS, until_worked_ms = worked_ms() + PATIENCE_MS;
+	int64_t until_ms = clock_monotonic_ms() + PATIENCE_MS, until_worked_ms = worked_ms() + PATIENCE_MS;
 	char buffer[RTNL_BUFFER_BYTES];
 	int status = MNL_CB_OK;
 

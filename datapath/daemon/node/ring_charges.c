@@ -13,11 +13,6 @@ enum {
 	LOOKS_MAX = 64,
 };
 
-static int64_t now_ms(void)
-{
-	return clock_ns(CLOCK_MONOTONIC) / 1000000;
-}
-
 void ring_charges_init(struct ring_charges *charges, uint64_t bytes_max)
 {
 	*charges = (struct ring_charges){.bytes_max = bytes_max};
@@ -186,7 +181,7 @@ void ring_charges_pod_gone(struct ring_charges *charges, struct quota *quota)
 
 int ring_charges_tick(struct ring_charges *charges)
 {
-	int64_t now = now_ms();
+	int64_t now = clock_monotonic_ms();
 
 	if (!charges->kept)
 		return -1;

@@ -55,7 +55,7 @@ void mtus_reread(struct routing *routing, const struct namespace *ns)
 
 int mtus_tick(struct routing *routing)
 {
-	int64_t now_ms = clock_ns(CLOCK_MONOTONIC) / 1000000;
+	int64_t now_ms = clock_monotonic_ms();
 	int64_t left_ms = routing->mtus.followed_ms + FOLLOW_MS - now_ms;
 
 	if (!routing->mtus.changed)

@@ -24,6 +24,12 @@ static inline int64_t clock_tai_ns(void)
 	return clock_ns(CLOCK_TAI);
 }
 
+/* Since some time or other; for deadlines and intervals. */
+static inline int64_t clock_monotonic_ms(void)
+{
+	return clock_ns(CLOCK_MONOTONIC) / 1000000;
+}
+
 /* Stays on the clock until then, unless it is set back meanwhile. Returns the time. */
 static inline int64_t clock_tai_spin(int64_t now_tai_ns, int64_t until_tai_ns)
 {

@@ -4,6 +4,7 @@
  * of a ktsnd that was killed while the kernel does not let go of one.
  */
 #include "handover.h"
+#include "handover_records.h"
 #include "unix_socket.h"
 
 #include <errno.h>

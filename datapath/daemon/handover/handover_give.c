@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "flow.h"
 #include "handover.h"
+#include "handover_records.h"
 #include "log.h"
 #include "notifiers.h"
 #include "peers.h"

@@ -6,6 +6,7 @@
 #include "flow_notifications.h"
 #include "flows.h"
 #include "handover.h"
+#include "handover_records.h"
 #include "log.h"
 #include "pods.h"
 #include "processes_taken.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "handover.h"
+#include "handover_records.h"
+
 #include "unix_socket.h"
 
 #include <errno.h>

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What one ktsnd sends another in a handover (handover.h): records of fixed size, one a message. Control thread, and the
+ * real-time worker while departures pause.
+ */
+#ifndef KTSN_DAEMON_HANDOVER_RECORDS_H
+#define KTSN_DAEMON_HANDOVER_RECORDS_H
+
+#include "node_state.h"
+#include "notifiers.h"
+#include "peers.h"
+#include "pod_limits.h"
+#include "socket_identity.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stddef.h>
+
+enum { HANDOVER_VERSION = 3, HANDOVER_FDS_MAX = 3 };
+
+#define HANDOVER_MAGIC UINT32_C(0x6f68746b)
+
+enum handover_type {
+	HANDOVER_CONTROL = 1, /* fd: the listening control socket */
+	HANDOVER_SHAPING,
+	HANDOVER_SOCKET, /* fd: the listening socket of a pod */
+	HANDOVER_ENDPOINT,
+	HANDOVER_PEER,
+	HANDOVER_TIMED_SOCKET,
+	HANDOVER_PROCESS, /* fds: memory, doorbell, and the connection unless it is closed; or the connection */
+	HANDOVER_FLOW,    /* of the process before it; fds: notifiers of errors and of space, those that it has */
+	HANDOVER_DESTINATION, /* of the process before it */
+	HANDOVER_END,
+	HANDOVER_READY,
+	HANDOVER_STANDS,
+	HANDOVER_TAKEN,
+	HANDOVER_NETWORK_LIMITS, /* before the endpoints; an older successor knows none, and passes it over */
+	HANDOVER_POD_NAME,       /* behind the pod's socket and endpoints; likewise */
+	HANDOVER_KEPT_RING,      /* behind the pods; likewise */
+};
+
+struct handover_shaping {
+	struct loop_classes classes;
+	uint32_t strategy;
+	struct ktsn_schedule oper, admin;
+	int64_t hold_from_tai_ns, config_change_tai_ns, last_change_tai_ns;
+	uint64_t config_change_error;
+};
+
+struct handover_socket {
+	char identity[NODE_IDENTITY_MAX + 1];
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+};
+
+struct handover_endpoint {
+	char identity[NODE_IDENTITY_MAX + 1];
+	char interface[IF_NAMESIZE];
+	char bridge[IF_NAMESIZE];
+	char netns[PATH_MAX];
+	uint32_t vni;
+};
+
+struct handover_peer {
+	uint32_t vni;
+	uint32_t address_be;
+	uint32_t subnet_count;
+	struct subnet subnets[PEER_SUBNETS_MAX];
+};
+
+struct handover_network_limits {
+	uint32_t vni;
+	struct pod_limits limits;
+};
+
+struct handover_pod_name {
+	char identity[NODE_IDENTITY_MAX + 1];
+	char name[NODE_POD_NAME_MAX + 1];
+};
+
+struct handover_timed_socket {
+	char identity[NODE_IDENTITY_MAX + 1];
+	struct timed_socket socket;
+};
+
+struct handover_process {
+	char identity[NODE_IDENTITY_MAX + 1];
+	bool connected; /* else it has ended, and its last messages wait */
+	bool has_ring;
+	bool resuming;
+	struct ktsn_ring_geometry
+		geometry; /* of the ring's memory; what stands in it is the application's word */
+};
+
+/* Memory of a ring that a process kept when it hung up. */
+struct handover_kept_ring {
+	char identity[NODE_IDENTITY_MAX + 1]; /* "": its pod is gone */
+	uint32_t map_id;
+	uint64_t bytes;
+};
+
+/* The flags behind the priority stand where an older predecessor has padding, which is 0: as it sends. */
+static_assert(offsetof(struct socket_manner, priority) == 92 && sizeof(struct socket_manner) == 96,
+	      "a predecessor of another release is understood by where things stand");
+
+struct handover_flow {
+	uint32_t index;
+	bool closed;
+	bool has_error_notifier, has_space_notifier;
+	int32_t reserved; /* the predecessor's own number of the descriptor, in older ones */
+	struct notifier_names error_notifier;
+	struct txtime_mode mode;
+	uint64_t cookie;
+	uint64_t netns_cookie;
+	struct socket_manner manner;
+};
+
+struct handover_destination {
+	uint32_t index;
+	uint32_t flow;
+	bool closed;
+	bool connected; /* the flow's own, not one of an unconnected send */
+	struct ktsn_app_key key;
+};
+
+struct handover_record {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t bytes; /* sizeof(struct handover_record), which another version may have changed */
+	uint32_t type;
+	union {
+		struct handover_shaping shaping;
+		struct handover_socket socket;
+		struct handover_endpoint endpoint;
+		struct handover_peer peer;
+		struct handover_network_limits network_limits;
+		struct handover_pod_name pod_name;
+		struct handover_timed_socket timed_socket;
+		struct handover_process process;
+		struct handover_kept_ring kept_ring;
+		struct handover_flow flow;
+		struct handover_destination destination;
+		int64_t paused_tai_ns; /* HANDOVER_STANDS: when the loop was told to pause */
+	};
+};
+
+/* 0 or -errno; fds that come are the caller's, -1 where there is none. */
+int handover_send(int fd, struct handover_record *record, enum handover_type type, const int *fds,
+		  size_t count);
+int handover_receive(int fd, struct handover_record *record, int fds[HANDOVER_FDS_MAX]);
+
+#endif
