@@ -53,7 +53,7 @@ conformance: build ## the shaper beside the kernel's own taprio and etf, in a vi
 .PHONY: bench
 bench: build ## the full measurements (a quarter of an hour, root): tables and reports in out/bench/
 	@mkdir -p out/bench
-	@$(BUILD)/datapath/tests/bench/ktsn-bench --out out/bench/shaper.json
+	@$(BUILD)/datapath/tests/bench/ktsn-datapath-bench --out out/bench/shaper.json
 	@KTSN_BIN_DIR=$(CURDIR)/bin KTSN_BENCH_CALLS=$(CURDIR)/out/bench/calls.json \
 		$(GO) test $$(scripts/suite.sh calls) -count=1
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test $$(scripts/suite.sh plugin) -count=1 -bench . -benchtime 100x

@@ -3,120 +3,106 @@
 package cli
 
 import (
-	"bytes"
-	"errors"
-	"math"
-	"math/rand/v2"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 )
 
-// generate makes the folder of a bench with so many messages in all.
-func generate(t testing.TB, messages int) string {
+// measuring is a script that plays ktsn-bench: it prints its arguments, then waits if it is told so, and exits with status 7.
+const measuring = `#!/bin/sh
+case "$1" in
+__complete) printf '%s\n' "$*" --messages :4 ;;
+*) echo "$*"; [ "$2" != wait ] || { trap 'echo ended; exit 9' TERM; while :; do sleep 0.01; done; }; exit 7 ;;
+esac
+`
+
+// ktsnBeside returns the command of a ktsn that stands in a folder of its own, with the script beside it or in PATH.
+func ktsnBeside(t *testing.T, script string, arguments ...string) *exec.Cmd {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "generated")
-	profile := engine.Defaults()
-	profile.Name, profile.Paths, profile.Payloads = "generated", engine.AllPaths[:3], []int{64, 256, 1024}
-	profile.Budget = 400 * time.Microsecond
-	profile.Messages = messages / (3 * 3 * profile.Repetitions)
-	store, err := engine.OpenStore(dir, engine.NewManifest(&profile, results.Host{Date: time.Unix(1_790_000_000, 0)}, engine.Environment{}))
+	own, other := t.TempDir(), t.TempDir()
+	if err := os.Symlink("/bin/sleep", filepath.Join(other, "sleep")); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(own, "ktsn")
+	if err := copyProgram(os.Args[0], program); err != nil {
+		t.Fatal(err)
+	}
+	if folder := map[string]string{"beside": own, "PATH": other}[script]; folder != "" {
+		if err := os.WriteFile(filepath.Join(folder, "ktsn-bench"), []byte(measuring), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.Command(program, arguments...)
+	command.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PATH=") }),
+		wholeVariable+"=1", "PATH="+other)
+	return command
+}
+
+func copyProgram(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o755)
+}
+
+func TestBenchAndDemoAreAnotherProgram(t *testing.T) {
+	for name, test := range map[string]struct {
+		script    string
+		arguments []string
+		printed   string
+		status    int
+		said      string
+	}{
+		"beside ktsn": {"beside", []string{"bench", "run", "quick", "--out", "x"}, "bench run quick --out x\n", 7, ""},
+		"in PATH":     {"PATH", []string{"demo", "--short", "--", "-x"}, "demo --short -- -x\n", 7, ""},
+		"its help":    {"beside", []string{"bench", "compare", "--help"}, "bench compare --help\n", 7, ""},
+		"help for it": {"beside", []string{"help", "demo"}, "demo --help\n", 7, ""},
+		"its words":   {"beside", []string{"__complete", "demo", "--m"}, "__complete demo --m\n--messages\n:4\n", 0, ""},
+		"nowhere": {"", []string{"demo", "--short"}, "", 1,
+			"ktsn: `ktsn demo` needs the program ktsn-bench: it is neither beside ktsn nor in PATH; `make build` makes it"},
+		"no help of what is nowhere": {"", []string{"bench", "--help"}, "", 1, "needs the program ktsn-bench"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command := ktsnBeside(t, test.script, test.arguments...)
+			var stdout, stderr strings.Builder
+			command.Stdout, command.Stderr = &stdout, &stderr
+			_ = command.Run()
+			if status := command.ProcessState.ExitCode(); status != test.status || stdout.String() != test.printed {
+				t.Errorf("status %d, printed %q, said %q", status, stdout.String(), stderr.String())
+			}
+			if test.said != "" && (!strings.Contains(stderr.String(), test.said) || strings.Count(stderr.String(), "\n") != 1) {
+				t.Errorf("said %q", stderr.String())
+			}
+		})
+	}
+}
+
+func TestSignalsReachTheOtherProgram(t *testing.T) {
+	command := ktsnBeside(t, "beside", "demo", "wait")
+	output, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, block := range engine.Plan(&profile) {
-		for _, run := range block.Runs {
-			if run.Number == 0 {
-				continue
-			}
-			if err := store.Add(run, generated(random, run)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if err := store.Close(); err != nil {
+	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return dir
-}
-
-// generated has a bulk and a tail of latencies.
-func generated(random *rand.Rand, run engine.Run) *engine.Outcome {
-	outcome := &engine.Outcome{Problems: []string{}}
-	for i := range run.Messages {
-		due := 1_790_000_000_000_000_000 + (int64(run.Number)*100_000+int64(i))*run.CycleNs
-		us := float64(5+len(run.Path)) * math.Exp(0.2*random.NormFloat64())
-		if random.IntN(50) == 0 {
-			us *= math.Exp(4 * random.Float64())
-		}
-		arrival := due + int64(us*1000)
-		outcome.Messages = append(outcome.Messages, results.Message{Sequence: uint32(i), Txtime: due, SendStart: due - 2_500_000,
-			SendEnd: due - 2_499_000, Departed: due + 10, Wire: (due + arrival) / 2, Arrival: arrival})
+	var first string
+	if _, err := fmt.Fscanln(output, &first, new(string)); err != nil || first != "demo" {
+		t.Errorf("it printed %q, %v", first, err)
 	}
-	outcome.Observed.Sent, outcome.Observed.Received = run.Messages, run.Messages
-	return outcome
-}
-
-func TestReportOfAMillionMessagesIsSmallAndSoonThere(t *testing.T) {
-	dir := generate(t, 1_000_000)
-	var before, after syscall.Rusage
-	errBefore := syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-	var stdout, stderr bytes.Buffer
-	if status := Main(t.Context(), []string{"bench", "report", dir}, &stdout, &stderr); status != exitOK {
-		t.Fatalf("status %d: %s", status, stderr.String())
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
 	}
-	if err := errors.Join(errBefore, syscall.Getrusage(syscall.RUSAGE_SELF, &after)); err != nil {
-		t.Fatal(err)
-	}
-	// Processor time, for others may have the processors.
-	if spent := time.Duration(after.Utime.Nano() - before.Utime.Nano()); spent > 10*time.Second {
-		t.Errorf("it took %v", spent)
-	}
-	info, err := os.Stat(filepath.Join(dir, "report.html"))
-	if err != nil || info.Size() > 5<<20 {
-		t.Errorf("the report: %+v, %v", info, err)
-	}
-	if !strings.Contains(stdout.String(), "90 of 90 runs") || !strings.Contains(stdout.String(), "direct ÷ kernel-vxlan, plain") {
-		t.Errorf("it says\n%s", stdout.String())
-	}
-}
-
-func BenchmarkReportOfAMillionMessages(b *testing.B) {
-	dir := generate(b, 1_000_000)
-	for b.Loop() {
-		var stdout, stderr bytes.Buffer
-		if status := Main(b.Context(), []string{"bench", "report", dir}, &stdout, &stderr); status != exitOK {
-			b.Fatal(stderr.String())
-		}
-	}
-	info, err := os.Stat(filepath.Join(dir, "report.html"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportMetric(float64(info.Size())/1e6, "MB")
-}
-
-func TestSeveralBenchesShareAReport(t *testing.T) {
-	one, other, out := generate(t, 4500), generate(t, 9000), t.TempDir()
-	var stdout, stderr bytes.Buffer
-	arguments := []string{"bench", "report", one, other, "--out", out, "--assert", "direct.lost == 0"}
-	if status := Main(t.Context(), arguments, &stdout, &stderr); status != exitOK {
-		t.Fatalf("status %d: %s", status, stderr.String())
-	}
-	page, err := os.ReadFile(filepath.Join(out, "report.html"))
-	if err != nil || strings.Count(string(page), "generated: timed messages") != 2 {
-		t.Errorf("the page lacks one of them, %v", err)
-	}
-	for _, name := range []string{"summary.json", "m2-summary.json", "plots/cdf-figure-1.svg", "plots/m2-cdf-figure-1.svg"} {
-		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
-			t.Error(err)
-		}
+	rest, _ := io.ReadAll(output)
+	_ = command.Wait()
+	if status := command.ProcessState.ExitCode(); status != 9 || string(rest) != "ended\n" {
+		t.Errorf("status %d, printed %q", status, rest)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // ktsn runs a command line and returns its exit status and what it said.
@@ -30,45 +32,43 @@ func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
 		status    int
 		want      string
 	}{
-		"an unknown command":              {[]string{"dance"}, exitUsage, `"dance" is not a command`},
-		"an unknown option":               {[]string{"demo", "--fast"}, exitUsage, "unknown flag: --fast; `ktsn demo --help`"},
-		"a word behind the options":       {[]string{"status", "now"}, exitUsage, `"now" is too much`},
-		"an option without its value":     {[]string{"status", "--control"}, exitUsage, "--control"},
-		"a duration that is none":         {[]string{"demo", "--cycle", "soon"}, exitUsage, "--cycle"},
-		"an output format that is none":   {[]string{"status", "-o", "xml"}, exitUsage, `"xml" is no format`},
-		"no application to run":           {[]string{"run"}, exitUsage, "no application"},
-		"a cycle that nobody can keep":    {[]string{"demo", "--cycle", "1ns"}, exitFailure, "a cycle of 1ns"},
-		"programs that were not built":    {[]string{"demo", "--bin-dir", filepath.Dir(nowhere)}, exitFailure, ""},
-		"a status without a daemon":       {[]string{"status", "--control", nowhere}, exitFailure, "is ktsnd running"},
-		"an application that is not":      {[]string{"run", "--", "/nowhere/app"}, exitFailure, "find the application"},
-		"a library that is not there":     {[]string{"run", "--lib", nowhere, "--", "true"}, exitFailure, "make build"},
-		"a library that cannot be named":  {[]string{"run", "--lib", spacedFile(t), "--", "true"}, exitFailure, "cannot be preloaded"},
-		"a schedule without its file":     {[]string{"schedule", "check"}, exitUsage, "no FILE; `ktsn schedule check --help`"},
-		"two schedules":                   {[]string{"schedule", "set", "a", "b"}, exitUsage, `"b" is too much`},
-		"a schedule that is not there":    {[]string{"schedule", "check", nowhere}, exitFailure, "nowhere.sock"},
-		"an unknown word behind schedule": {[]string{"schedule", "draw"}, exitUsage, `"draw" is not a command; ` + "`ktsn schedule --help`"},
-		"a link speed that is none":       {[]string{"schedule", "check", "--link-speed", "fast", "x"}, exitUsage, `--link-speed "fast" is no link speed`},
-		"a guard band that is none":       {[]string{"schedule", "check", "--guard-band", "-1us", "x"}, exitUsage, "--guard-band -1µs; give"},
-		"a format of schedules":           {[]string{"schedule", "get", "-o", "xml"}, exitUsage, "accepted are text, json and yaml"},
-		"a schedule without a daemon":     {[]string{"schedule", "get", "--control", nowhere}, exitFailure, "is ktsnd running"},
-		"a trace without a daemon":        {[]string{"trace", "--control", nowhere}, exitFailure, "is ktsnd running"},
-		"a flow that is no number":        {[]string{"trace", "--flow", "mine"}, exitUsage, "--flow"},
-		"a format of traces":              {[]string{"trace", "-o", "yaml"}, exitUsage, "accepted are text, wide and json"},
-		"an order that is none":           {[]string{"top", "--sort", "beauty"}, exitUsage, `--sort: "beauty" is no order; accepted are rate,`},
-		"an interval without end":         {[]string{"top", "--interval", "2h"}, exitUsage, "--interval 2h0m0s; give"},
-		"a top without a daemon":          {[]string{"top", "--control", nowhere}, exitFailure, "is ktsnd running"},
-		"a peer without its subnet":       {[]string{"node", "peers", "add", "--vni", "42", "192.0.2.2"}, exitUsage, `no SUBNET behind ADDRESS "192.0.2.2"`},
-		"a peer without anything":         {[]string{"node", "peers", "add", "--vni", "42"}, exitUsage, "no ADDRESS; `ktsn node peers add --help`"},
-		"two peers to forget":             {[]string{"node", "peers", "del", "--vni", "42", "192.0.2.2", "192.0.2.3"}, exitUsage, `"192.0.2.3" is too much`},
-		"no strategy":                     {[]string{"strategy", "set"}, exitUsage, "no NAME"},
-		"no classes":                      {[]string{"classes", "set"}, exitUsage, "neither --map nor --pcp"},
-		"too few classes":                 {[]string{"classes", "set", "--map", "1,2"}, exitUsage, "--map has 2 numbers; must have 16"},
-		"a class that is none":            {[]string{"classes", "set", "--pcp", "0,1,2,3,4,5,6,8"}, exitUsage, "--pcp has 8 in place 7; must be from 0 to 7"},
-		"a class that is no number":       {[]string{"classes", "set", "--pcp", "a"}, exitUsage, "--pcp"},
+		"an unknown command":              {[]string{"dance"}, subcommands.ExitUsage, `"dance" is not a command`},
+		"an unknown option":               {[]string{"status", "--fast"}, subcommands.ExitUsage, "unknown flag: --fast; `ktsn status --help`"},
+		"a duration that is none":         {[]string{"top", "--interval", "soon"}, subcommands.ExitUsage, "--interval"},
+		"a word behind the options":       {[]string{"status", "now"}, subcommands.ExitUsage, `"now" is too much`},
+		"an option without its value":     {[]string{"status", "--control"}, subcommands.ExitUsage, "--control"},
+		"an output format that is none":   {[]string{"status", "-o", "xml"}, subcommands.ExitUsage, `"xml" is no format`},
+		"no application to run":           {[]string{"run"}, subcommands.ExitUsage, "no application"},
+		"a status without a daemon":       {[]string{"status", "--control", nowhere}, subcommands.ExitFailure, "is ktsnd running"},
+		"an application that is not":      {[]string{"run", "--", "/nowhere/app"}, subcommands.ExitFailure, "find the application"},
+		"a library that is not there":     {[]string{"run", "--lib", nowhere, "--", "true"}, subcommands.ExitFailure, "make build"},
+		"a library that cannot be named":  {[]string{"run", "--lib", spacedFile(t), "--", "true"}, subcommands.ExitFailure, "cannot be preloaded"},
+		"a schedule without its file":     {[]string{"schedule", "check"}, subcommands.ExitUsage, "no FILE; `ktsn schedule check --help`"},
+		"two schedules":                   {[]string{"schedule", "set", "a", "b"}, subcommands.ExitUsage, `"b" is too much`},
+		"a schedule that is not there":    {[]string{"schedule", "check", nowhere}, subcommands.ExitFailure, "nowhere.sock"},
+		"an unknown word behind schedule": {[]string{"schedule", "draw"}, subcommands.ExitUsage, `"draw" is not a command; ` + "`ktsn schedule --help`"},
+		"a link speed that is none":       {[]string{"schedule", "check", "--link-speed", "fast", "x"}, subcommands.ExitUsage, `--link-speed "fast" is no link speed`},
+		"a guard band that is none":       {[]string{"schedule", "check", "--guard-band", "-1us", "x"}, subcommands.ExitUsage, "--guard-band -1µs; give"},
+		"a format of schedules":           {[]string{"schedule", "get", "-o", "xml"}, subcommands.ExitUsage, "accepted are text, json and yaml"},
+		"a schedule without a daemon":     {[]string{"schedule", "get", "--control", nowhere}, subcommands.ExitFailure, "is ktsnd running"},
+		"a trace without a daemon":        {[]string{"trace", "--control", nowhere}, subcommands.ExitFailure, "is ktsnd running"},
+		"a flow that is no number":        {[]string{"trace", "--flow", "mine"}, subcommands.ExitUsage, "--flow"},
+		"a format of traces":              {[]string{"trace", "-o", "yaml"}, subcommands.ExitUsage, "accepted are text, wide and json"},
+		"an order that is none":           {[]string{"top", "--sort", "beauty"}, subcommands.ExitUsage, `--sort: "beauty" is no order; accepted are rate,`},
+		"an interval without end":         {[]string{"top", "--interval", "2h"}, subcommands.ExitUsage, "--interval 2h0m0s; give"},
+		"a top without a daemon":          {[]string{"top", "--control", nowhere}, subcommands.ExitFailure, "is ktsnd running"},
+		"a peer without its subnet":       {[]string{"node", "peers", "add", "--vni", "42", "192.0.2.2"}, subcommands.ExitUsage, `no SUBNET behind ADDRESS "192.0.2.2"`},
+		"a peer without anything":         {[]string{"node", "peers", "add", "--vni", "42"}, subcommands.ExitUsage, "no ADDRESS; `ktsn node peers add --help`"},
+		"two peers to forget":             {[]string{"node", "peers", "del", "--vni", "42", "192.0.2.2", "192.0.2.3"}, subcommands.ExitUsage, `"192.0.2.3" is too much`},
+		"no strategy":                     {[]string{"strategy", "set"}, subcommands.ExitUsage, "no NAME"},
+		"no classes":                      {[]string{"classes", "set"}, subcommands.ExitUsage, "neither --map nor --pcp"},
+		"too few classes":                 {[]string{"classes", "set", "--map", "1,2"}, subcommands.ExitUsage, "--map has 2 numbers; must have 16"},
+		"a class that is none":            {[]string{"classes", "set", "--pcp", "0,1,2,3,4,5,6,8"}, subcommands.ExitUsage, "--pcp has 8 in place 7; must be from 0 to 7"},
+		"a class that is no number":       {[]string{"classes", "set", "--pcp", "a"}, subcommands.ExitUsage, "--pcp"},
 		"a socket that nobody listens on": {[]string{"run", "--lib", os.Args[0], "--socket", nowhere, "--", "true"},
-			exitFailure, "no ktsnd listens on " + nowhere},
+			subcommands.ExitFailure, "no ktsnd listens on " + nowhere},
 		"an application that cannot be reached": {[]string{"run", "--lib", os.Args[0], "--socket", nowhere, "--", os.Args[0]},
-			exitFailure, os.Args[0] + " is a Go program"},
+			subcommands.ExitFailure, os.Args[0] + " is a Go program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := ktsn(t, test.arguments...)
@@ -92,10 +92,10 @@ func spacedFile(t *testing.T) string {
 }
 
 func TestHelpIsSuccess(t *testing.T) {
-	for _, arguments := range [][]string{{}, {"--help"}, {"demo", "--help"}, {"run", "--help"}, {"status", "--help"},
+	for _, arguments := range [][]string{{}, {"--help"}, {"run", "--help"}, {"status", "--help"},
 		{"top", "--help"}, {"trace", "--help"},
 		{"schedule"}, {"schedule", "check", "--help"}, {"strategy"}, {"classes", "set", "--help"}} {
-		if status, stdout, stderr := ktsn(t, arguments...); status != exitOK || stdout == "" || stderr != "" {
+		if status, stdout, stderr := ktsn(t, arguments...); status != subcommands.ExitOK || stdout == "" || stderr != "" {
 			t.Errorf("ktsn %v: status %d, said %q", arguments, status, stderr)
 		}
 	}

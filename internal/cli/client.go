@@ -7,13 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // requestTimeout bounds all requests of one command together.
@@ -50,17 +49,7 @@ func endless(ctx context.Context, err error) error {
 }
 
 func checkFormat(format string, accepted ...string) error {
-	return checkChoice("--output", format, accepted...)
-}
-
-// checkChoice refuses what is not among the values of an option.
-func checkChoice(option, format string, accepted ...string) error {
-	if slices.Contains(accepted, format) {
-		return nil
-	}
-	last := len(accepted) - 1
-	return usageError{fmt.Errorf("%s %q is no format; accepted are %s and %s", option, format,
-		strings.Join(accepted[:last], ", "), accepted[last])}
+	return subcommands.CheckChoice("--output", format, accepted...)
 }
 
 func printJSON(out io.Writer, value any) error {

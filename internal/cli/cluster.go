@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -184,4 +185,4 @@ func (w *where) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork,
 	return network, nil
 }
 
-var errTwoPlaces = usageError{errors.New("--node and --network ask for different things; give one of them")}
+var errTwoPlaces = subcommands.Usage(errors.New("--node and --network ask for different things; give one of them"))

@@ -12,9 +12,10 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-func newFilter(env *environment) *cobra.Command {
+func newFilter(env *subcommands.Environment) *cobra.Command {
 	options := &nodeOptions{}
 	var format string
 	command := &cobra.Command{
@@ -23,7 +24,7 @@ func newFilter(env *environment) *cobra.Command {
 		Long: "Puts the filter right that keeps foreign packets out of the tunnels and pods off the node (nftables, tables\n" +
 			"kubernetsn), and says on standard error what was wrong with it. Then it shows how many packets it has dropped\n" +
 			"since it was made, by reason. It needs no ktsnd.",
-		Args: noArguments,
+		Args: subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err
@@ -32,7 +33,7 @@ func newFilter(env *environment) *cobra.Command {
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, _ *control.Client) error {
 				changed, err := node.Guard(ctx)
 				for _, difference := range changed {
-					fmt.Fprintf(env.stderr, "put right: %s\n", difference)
+					fmt.Fprintf(env.Stderr, "put right: %s\n", difference)
 				}
 				if err != nil {
 					return err
@@ -42,9 +43,9 @@ func newFilter(env *environment) *cobra.Command {
 					return err
 				}
 				if format == "json" {
-					return printJSON(env.stdout, append([]overlay.Dropped{}, dropped...)) // a list, also when it is empty
+					return printJSON(env.Stdout, append([]overlay.Dropped{}, dropped...)) // a list, also when it is empty
 				}
-				return printDropped(env.stdout, dropped)
+				return printDropped(env.Stdout, dropped)
 			})
 		},
 	}

@@ -20,10 +20,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-func newOVS(env *environment) *cobra.Command {
-	return group("ovs", "Set up Open vSwitch with DPDK as ktsnd's uplink", newOVSSetup(env), newOVSStatus(env), newOVSTeardown())
+func newOVS(env *subcommands.Environment) *cobra.Command {
+	return subcommands.Group("ovs", "Set up Open vSwitch with DPDK as ktsnd's uplink", newOVSSetup(env), newOVSStatus(env), newOVSTeardown())
 }
 
 const ovsSetupLong = `Sets up Open vSwitch with DPDK for ktsnd --uplink ovs, in the network namespace of ovs-vswitchd: the bridges br-int and
@@ -48,25 +49,25 @@ type ovsPlan struct {
 	keep             bool
 }
 
-func newOVSSetup(env *environment) *cobra.Command {
+func newOVSSetup(env *subcommands.Environment) *cobra.Command {
 	var to ovs.Switch
 	plan := &ovsPlan{}
 	command := &cobra.Command{
 		Use:   "setup --network N --address IPV4/BITS (--device DEVICE | --interface NAME)",
 		Short: "Make bridges, ports and flows; can be repeated",
 		Long:  ovsSetupLong,
-		Args:  noArguments,
+		Args:  subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := plan.parse(); err != nil {
-				return usageError{err}
+				return subcommands.Usage(err)
 			}
 			ctx, stop := signal.NotifyContext(command.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			if err := to.Setup(ctx, &plan.Plan); err != nil || !plan.keep {
 				return err
 			}
-			fmt.Fprintln(env.stdout, "Open vSwitch is set up; keeping it so")
-			return to.Keep(ctx, &plan.Plan, env.stderr)
+			fmt.Fprintln(env.Stdout, "Open vSwitch is set up; keeping it so")
+			return to.Keep(ctx, &plan.Plan, env.Stderr)
 		},
 	}
 	plan.add(command)
@@ -147,7 +148,7 @@ func newOVSTeardown() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "teardown",
 		Short: "Remove what setup made, and nothing else",
-		Args:  noArguments,
+		Args:  subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return to.Teardown(command.Context())
 		},
@@ -155,13 +156,13 @@ func newOVSTeardown() *cobra.Command {
 	return ovsSwitch(command, &to)
 }
 
-func newOVSStatus(env *environment) *cobra.Command {
+func newOVSStatus(env *subcommands.Environment) *cobra.Command {
 	var to ovs.Switch
 	var format string
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show how Open vSwitch is, and what is wrong; the exit status is 1 then",
-		Args:  noArguments,
+		Args:  subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err
@@ -173,9 +174,9 @@ func newOVSStatus(env *environment) *cobra.Command {
 				return err
 			}
 			if format == "json" {
-				err = printJSON(env.stdout, status)
+				err = printJSON(env.Stdout, status)
 			} else {
-				err = printOVS(env.stdout, status)
+				err = printOVS(env.Stdout, status)
 			}
 			if problems := status.Problems(); err == nil && len(problems) > 0 {
 				return errors.New(strings.Join(problems, "\nktsn: "))

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/preload"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // defaultAppSocket is where a node's ktsnd listens for applications outside of pods.
@@ -33,7 +34,7 @@ libktsn sees the calls that APP makes of the C library. It cannot reach programs
 Go's own system calls, programs with set-user-ID or file capabilities, nor what io_uring sends. What can be
 seen from APP's file, or its interpreter's, is refused in a sentence.`
 
-func newRun(env *environment) *cobra.Command {
+func newRun(env *subcommands.Environment) *cobra.Command {
 	var socket, library string
 	var allowWithout bool
 	command := &cobra.Command{
@@ -52,7 +53,7 @@ func newRun(env *environment) *cobra.Command {
 				return err
 			}
 			environ := withPreload(os.Environ(), preload.Sanitizer(program), library, socket)
-			switch answers, err := checkUse(program, socket, allowWithout, env.stderr); {
+			switch answers, err := checkUse(program, socket, allowWithout, env.Stderr); {
 			case err != nil:
 				return err
 			case !answers:
@@ -67,14 +68,14 @@ func newRun(env *environment) *cobra.Command {
 	flags := command.Flags()
 	flags.SetInterspersed(false) // options behind APP are APP's
 	flags.StringVar(&socket, "socket", defaultAppSocket, "ktsnd's socket for applications")
-	flags.StringVar(&library, "lib", env.beside("libktsn.so"), "libktsn.so")
+	flags.StringVar(&library, "lib", env.Beside("libktsn.so"), "libktsn.so")
 	flags.BoolVar(&allowWithout, "allow-without", false, "start APP also when libktsn will be of no use to it; without libktsn when no ktsnd answers")
 	return command
 }
 
 func needApplication(_ *cobra.Command, arguments []string) error {
 	if len(arguments) == 0 {
-		return usageError{errors.New("no application; give it behind --, as in `ktsn run -- tsnperf talker ...`")}
+		return subcommands.Usage(errors.New("no application; give it behind --, as in `ktsn run -- tsnperf talker ...`"))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 const fileLong = `FILE holds the gate-parameter-table of the YANG module ieee802-dot1q-sched, in YAML or JSON; docs/schedules.md
@@ -20,8 +21,8 @@ describes it.`
 // defaultGuardBand is ktsnd's.
 const defaultGuardBand = 20 * time.Microsecond
 
-func newSchedule(env *environment) *cobra.Command {
-	return group("schedule", "Check, set and show the schedule of the gates (IEEE 802.1Qbv)",
+func newSchedule(env *subcommands.Environment) *cobra.Command {
+	return subcommands.Group("schedule", "Check, set and show the schedule of the gates (IEEE 802.1Qbv)",
 		newScheduleCheck(env), newScheduleSet(env), newScheduleGet(env))
 }
 
@@ -29,7 +30,7 @@ func addASCII(command *cobra.Command, ascii *bool) {
 	command.Flags().BoolVar(ascii, "ascii", false, "draw with ASCII characters, as where the locale is not UTF-8")
 }
 
-func newScheduleCheck(env *environment) *cobra.Command {
+func newScheduleCheck(env *subcommands.Environment) *cobra.Command {
 	var speed, network string
 	var guardBand time.Duration
 	var ascii bool
@@ -42,20 +43,20 @@ func newScheduleCheck(env *environment) *cobra.Command {
 			"the slowest link of a TSNNetwork's nodes; without FILE it is the network's own.\n\n" + fileLong,
 		Args: func(command *cobra.Command, arguments []string) error {
 			if network != "" {
-				return noArguments(command, arguments[min(1, len(arguments)):])
+				return subcommands.NoArguments(command, arguments[min(1, len(arguments)):])
 			}
-			return oneArgument("FILE")(command, arguments)
+			return subcommands.OneArgument("FILE")(command, arguments)
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if network != "" {
-				return w.checkSchedule(command.Context(), env.stdout, network, strings.Join(arguments, ""), ascii)
+				return w.checkSchedule(command.Context(), env.Stdout, network, strings.Join(arguments, ""), ascii)
 			}
 			bps, err := schedule.ParseLinkSpeed(speed)
 			if err != nil {
-				return usageError{fmt.Errorf("--link-speed %w", err)}
+				return subcommands.Usage(fmt.Errorf("--link-speed %w", err))
 			}
 			if guardBand < 0 || guardBand > time.Second {
-				return usageError{fmt.Errorf("--guard-band %v; give a duration from 0s to 1s", guardBand)}
+				return subcommands.Usage(fmt.Errorf("--guard-band %v; give a duration from 0s to 1s", guardBand))
 			}
 			document, err := schedule.Read(arguments[0])
 			if err != nil {
@@ -65,8 +66,8 @@ func newScheduleCheck(env *environment) *cobra.Command {
 				return err
 			}
 			link := schedule.Link{SpeedBps: bps, GuardBandNs: guardBand.Nanoseconds()}
-			printTable(env.stdout, document.Table, link, drawingStyle(env.stdout, ascii))
-			fmt.Fprintf(env.stdout, "%s: a link of %s can execute it\n", arguments[0], schedule.FormatLinkSpeed(bps))
+			printTable(env.Stdout, document.Table, link, drawingStyle(env.Stdout, ascii))
+			fmt.Fprintf(env.Stdout, "%s: a link of %s can execute it\n", arguments[0], schedule.FormatLinkSpeed(bps))
 			return nil
 		},
 	}
@@ -78,7 +79,7 @@ func newScheduleCheck(env *environment) *cobra.Command {
 	return command
 }
 
-func newScheduleSet(env *environment) *cobra.Command {
+func newScheduleSet(env *subcommands.Environment) *cobra.Command {
 	var path string
 	var ascii bool
 	command := &cobra.Command{
@@ -86,7 +87,7 @@ func newScheduleSet(env *environment) *cobra.Command {
 		Short: "Give ktsnd a schedule",
 		Long: "Checks a schedule for the link that ktsnd has, gives it to ktsnd, and shows what ktsnd then says of its gates.\n" +
 			"Refused schedules change nothing.\n\n" + fileLong,
-		Args: oneArgument("FILE"),
+		Args: subcommands.OneArgument("FILE"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			document, err := schedule.Read(arguments[0])
 			if err != nil {
@@ -100,7 +101,7 @@ func newScheduleSet(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printSchedule(env.stdout, current, drawingStyle(env.stdout, ascii))
+			return printSchedule(env.Stdout, current, drawingStyle(env.Stdout, ascii))
 		},
 	}
 	addControl(command, &path)
@@ -123,14 +124,14 @@ func setSchedule(ctx context.Context, client *control.Client, document *schedule
 	return client.Schedule(ctx)
 }
 
-func newScheduleGet(env *environment) *cobra.Command {
+func newScheduleGet(env *subcommands.Environment) *cobra.Command {
 	var path, format, network, node string
 	var ascii bool
 	var w where
 	command := &cobra.Command{
 		Use:   "get",
 		Short: "Show the schedule in force and the one that waits",
-		Args:  noArguments,
+		Args:  subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "json", "yaml"); err != nil {
 				return err
@@ -139,9 +140,9 @@ func newScheduleGet(env *environment) *cobra.Command {
 			case node != "" && network != "":
 				return errTwoPlaces
 			case node != "":
-				return w.onNode(command.Context(), node, env.stdout, "schedule", "get", "--output", format)
+				return w.onNode(command.Context(), node, env.Stdout, "schedule", "get", "--output", format)
 			case network != "":
-				return w.getSchedule(command.Context(), env.stdout, network, format, ascii)
+				return w.getSchedule(command.Context(), env.Stdout, network, format, ascii)
 			}
 			var current *control.Schedule
 			err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {
@@ -152,11 +153,11 @@ func newScheduleGet(env *environment) *cobra.Command {
 			case err != nil:
 				return err
 			case format == "json":
-				return printJSON(env.stdout, current)
+				return printJSON(env.Stdout, current)
 			case format == "yaml":
-				return schedule.WriteYAML(env.stdout, current)
+				return schedule.WriteYAML(env.Stdout, current)
 			}
-			return printSchedule(env.stdout, current, drawingStyle(env.stdout, ascii))
+			return printSchedule(env.Stdout, current, drawingStyle(env.Stdout, ascii))
 		},
 	}
 	addControl(command, &path)

@@ -16,6 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cli/top"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // state is everything `ktsn status` shows.
@@ -29,23 +30,23 @@ type state struct {
 	Schedule  *control.Schedule          `json:"schedule"`
 }
 
-func newStatus(env *environment) *cobra.Command {
+func newStatus(env *subcommands.Environment) *cobra.Command {
 	var path, format, node string
 	var whole bool
 	var w where
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show what a running ktsnd does, or what a cluster's networks do",
-		Args:  noArguments,
+		Args:  subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "wide", "json"); err != nil {
 				return err
 			}
 			switch {
 			case node != "":
-				return w.onNode(command.Context(), node, env.stdout, "status", "--output", format)
+				return w.onNode(command.Context(), node, env.Stdout, "status", "--output", format)
 			case whole || w.kubeconfig != "" || w.context != "":
-				return w.status(command.Context(), env.stdout, format)
+				return w.status(command.Context(), env.Stdout, format)
 			}
 			var current *state
 			err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {
@@ -56,9 +57,9 @@ func newStatus(env *environment) *cobra.Command {
 			case err != nil:
 				return err
 			case format == "json":
-				return printJSON(env.stdout, current)
+				return printJSON(env.Stdout, current)
 			}
-			return printText(env.stdout, current, format == "wide")
+			return printText(env.Stdout, current, format == "wide")
 		},
 	}
 	addControl(command, &path)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/top"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 const topLong = `Shows what pods and flows send, and how exactly: messages, late ones and drops a second, messages pending, and the
@@ -33,21 +34,21 @@ type topOptions struct {
 	once     bool
 }
 
-func newTop(env *environment) *cobra.Command {
+func newTop(env *subcommands.Environment) *cobra.Command {
 	var path string
 	var options topOptions
 	command := &cobra.Command{
 		Use:   "top",
 		Short: "Show live what pods and flows send",
 		Long:  topLong,
-		Args:  noArguments,
+		Args:  subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			order, err := options.check()
 			if err != nil {
 				return err
 			}
 			err = withLastingClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
-				return runTop(ctx, client, options, order, env.stdout)
+				return runTop(ctx, client, options, order, env.Stdout)
 			})
 			return endless(command.Context(), err)
 		},
@@ -66,11 +67,11 @@ func (o topOptions) check() (top.Order, error) {
 		return "", err
 	}
 	if o.interval < 100*time.Millisecond || o.interval > time.Hour {
-		return "", usageError{fmt.Errorf("--interval %v; give a time from 100ms to 1h", o.interval)}
+		return "", subcommands.Usage(fmt.Errorf("--interval %v; give a time from 100ms to 1h", o.interval))
 	}
 	order, err := top.ParseOrder(o.sort)
 	if err != nil {
-		return "", usageError{fmt.Errorf("--sort: %w", err)}
+		return "", subcommands.Usage(fmt.Errorf("--sort: %w", err))
 	}
 	return order, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // tracePause is how long ktsnd is left alone when it had nothing more to tell.
@@ -36,20 +37,20 @@ type traceOptions struct {
 	format string
 }
 
-func newTrace(env *environment) *cobra.Command {
+func newTrace(env *subcommands.Environment) *cobra.Command {
 	var path string
 	var options traceOptions
 	command := &cobra.Command{
 		Use:   "trace",
 		Short: "Follow single messages from the call to the wire",
 		Long:  traceLong,
-		Args:  noArguments,
+		Args:  subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(options.format, "text", "wide", "json"); err != nil {
 				return err
 			}
 			err := withLastingClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
-				return trace(ctx, client, options, env.stdout, env.stderr)
+				return trace(ctx, client, options, env.Stdout, env.Stderr)
 			})
 			return endless(command.Context(), err)
 		},

@@ -16,9 +16,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-func newUnseen(env *environment) *cobra.Command {
+func newUnseen(env *subcommands.Environment) *cobra.Command {
 	options := &nodeOptions{}
 	var format string
 	command := &cobra.Command{
@@ -26,16 +27,16 @@ func newUnseen(env *environment) *cobra.Command {
 		Short: "Show datagrams that pods' interfaces did not let out early",
 		Long: "Shows for each interface of this node's pods how many datagrams with a transmit time were dropped because they\n" +
 			"did not come through libktsn.so and would have left early, and which programs sent them, as far as that is known.",
-		Args: noArguments,
+		Args: subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "wide", "json"); err != nil {
 				return err
 			}
 			return options.do(command.Context(), func(ctx context.Context, _ *overlay.Node, client *control.Client) error {
 				if client == nil {
-					return usageError{errors.New("without a control socket nobody says which interfaces there are")}
+					return subcommands.Usage(errors.New("without a control socket nobody says which interfaces there are"))
 				}
-				return showUnseen(ctx, env.stdout, client, format)
+				return showUnseen(ctx, env.Stdout, client, format)
 			})
 		},
 	}

@@ -76,7 +76,7 @@ void *bench_alloc(uint64_t bytes)
 	void *memory = realtime_alloc(bytes);
 
 	if (!memory) {
-		fprintf(stderr, "ktsn-bench: out of memory\n");
+		fprintf(stderr, "ktsn-datapath-bench: out of memory\n");
 		exit(EXIT_FAILURE);
 	}
 	return memory;

@@ -95,7 +95,7 @@ static void must(int result, const char *what)
 {
 	if (result == 0)
 		return;
-	fprintf(stderr, "ktsn-bench: cannot %s: %s\n", what, strerror(-result));
+	fprintf(stderr, "ktsn-datapath-bench: cannot %s: %s\n", what, strerror(-result));
 	exit(EXIT_FAILURE);
 }
 

@@ -12,7 +12,7 @@ static const struct bench_plan short_plan = {
 	.turns = 2, .operations = 1000, .messages = 2000, .worst_of = 1000, .large = false};
 
 static const char help[] =
-	"ktsn-bench: what a packet costs between ring and port, and in the queue of transmit times\n"
+	"ktsn-datapath-bench: what a packet costs between ring and port, and in the queue of transmit times\n"
 	"\n"
 	"  --out FILE   write the results there as JSON\n"
 	"  --only WHAT  queues, shaper or loop\n"
@@ -27,7 +27,7 @@ static int finish(const struct bench_report *report, const struct bench_plan *pl
 
 	report_print(report, plan, stdout);
 	if (err)
-		fprintf(stderr, "ktsn-bench: cannot write %s: %s\n", path, strerror(-err));
+		fprintf(stderr, "ktsn-datapath-bench: cannot write %s: %s\n", path, strerror(-err));
 	return err ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -48,7 +48,7 @@ static int suites_run(struct bench_report *report, const struct bench_plan *plan
 		result = 0;
 	}
 	if (result)
-		fprintf(stderr, "ktsn-bench: --only %s: it is queues, shaper or loop\n", only);
+		fprintf(stderr, "ktsn-datapath-bench: --only %s: it is queues, shaper or loop\n", only);
 	return result;
 }
 

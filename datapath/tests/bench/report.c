@@ -17,7 +17,7 @@ struct bench_case *report_case(struct bench_report *report, const char *unit, co
 	va_list arguments;
 
 	if (report->case_count == REPORT_CASES_MAX) {
-		fprintf(stderr, "ktsn-bench: more cases than REPORT_CASES_MAX\n");
+		fprintf(stderr, "ktsn-datapath-bench: more cases than REPORT_CASES_MAX\n");
 		exit(EXIT_FAILURE);
 	}
 	bench = &report->cases[report->case_count++];

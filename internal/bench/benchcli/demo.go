@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package benchcli
 
 import (
 	"io"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/demo"
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 const demoLong = `Makes two nodes and two pods out of network namespaces and sends the same messages, one a cycle, over
@@ -35,14 +36,14 @@ const (
 	shortPayload      = 64
 )
 
-func newDemo(env *environment) *cobra.Command {
-	config := &demo.Config{Report: env.stdout, Progress: env.stderr, Now: time.Now}
+func newDemo(env *subcommands.Environment) *cobra.Command {
+	config := &demo.Config{Report: env.Stdout, Progress: env.Stderr, Now: time.Now}
 	var short, quiet bool
 	command := &cobra.Command{
 		Use:   "demo",
 		Short: "Measure KuberneTSN beside the kernel's own paths",
 		Long:  demoLong,
-		Args:  noArguments,
+		Args:  subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if short {
 				shorten(command, config)
@@ -56,7 +57,7 @@ func newDemo(env *environment) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&config.OutDir, "out", filepath.Join("out", "demo"), "folder for report.html, summary.json and messages.csv")
-	flags.StringVar(&config.BinDir, "bin-dir", filepath.Dir(env.executable), "folder of ktsnd, libktsn.so and tsnperf")
+	flags.StringVar(&config.BinDir, "bin-dir", filepath.Dir(env.Executable), "folder of ktsnd, libktsn.so and tsnperf")
 	flags.IntVar(&config.Messages, "messages", 5000, "messages per path and payload")
 	flags.IntVar(&config.Alternations, "alternations", 5, "pieces in which they are sent, the paths taking turns")
 	flags.IntSliceVar(&config.Payloads, "payloads", []int{64, 256, 1024}, "bytes of UDP payload")
