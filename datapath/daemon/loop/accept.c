@@ -82,24 +82,45 @@ static bool frame_holds(const struct packet *packet, const struct loop_destinati
 	return headers_bytes + payload_bytes <= packet->frame.capacity_bytes;
 }
 
-static void packet_fill(struct loop *loop, struct packet *packet, const struct loop_ring *ring,
-			const struct ktsn_ring_taken *taken, struct loop_destination *destination)
+/*
+ * When the message was handed over, by which the strategies etf judge, as the kernel does in the call: that ktsnd woke up
+ * late is not the application's fault. It is the application's word, and believed only where it says earlier than
+ * now. What a lie can win is that a message that is late already is taken, and dropped for being late.
+ */
+static int64_t handed_over(const struct loop *loop, const struct ktsn_ring_taken *taken)
+{
+	bool said = taken->called_tai_ns > 0 && taken->called_tai_ns < loop->round.now_tai_ns;
+
+	return said ? taken->called_tai_ns : loop->round.now_tai_ns;
+}
+
+static void message_fill(struct loop *loop, struct packet *packet, const struct loop_ring *ring,
+			 const struct ktsn_ring_taken *taken, struct loop_destination *destination,
+			 int64_t txtime_tai_ns)
 {
 	size_t headers_bytes =
 		ktsn_frame_header_bytes(&destination->route.path, route_tunnel(&destination->route));
+	struct message *message = &packet->own;
 
+	packet->message = message;
 	memcpy(packet->frame.data + headers_bytes, ktsn_ring_taken_payload(&ring->consumer, taken->slot),
 	       taken->payload_bytes);
-	packet->slot = taken->slot;
-	packet->payload_bytes = taken->payload_bytes;
-	packet->flow = destination->flow;
-	packet->destination = destination;
-	packet->ipv4_id = destination->route.path.fragmentable ? destination->flow->ipv4_id++ : 0;
+	message->slot = taken->slot;
+	message->payload_bytes = taken->payload_bytes;
+	message->flow = destination->flow;
+	message->destination = destination;
+	message->requested_tai_ns = txtime_tai_ns;
+	message->handed_tai_ns = handed_over(loop, taken);
+	message->ipv4_id = destination->route.path.fragmentable ? destination->flow->ipv4_id++ : 0;
+	message->reported = message->overrun = message->replicated = false;
 	packet->shaper.traffic_class = loop->shaping.classes.of_priority[destination->priority];
-	packet->shaper.deadline = packet->flow->deadline;
-	packet->shaper.txtime_tai_ns = packet->requested_tai_ns;
+	packet->shaper.deadline = message->flow->deadline;
+	packet->shaper.txtime_tai_ns = txtime_tai_ns;
 	/* Messages of one round may be taken in any order; their numbers say which came first. */
 	packet->shaper.order = loop->round.number << SEQUENCE_BITS | (taken->sequence & SEQUENCE_MASK);
+	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
+	if (txtime_tai_ns < loop->wait.asleep_tai_ns && txtime_tai_ns < loop->round.now_tai_ns)
+		packet->late_reason = LATE_TAKEN;
 }
 
 /* On CLOCK_TAI. A time before 1970 is as late as one can be; false for one beyond all that is computed from
@@ -131,32 +152,44 @@ static bool room_for(const struct loop *loop, struct quota *quota, const struct 
 	return quota->wanted == 0;
 }
 
-/*
- * When the message was handed over, by which the strategies etf judge, as the kernel does in the call: that ktsnd woke up
- * late is not the application's fault. It is the application's word, and believed only where it says earlier than
- * now. What a lie can win is that a message that is late already is taken, and dropped for being late.
- */
-static int64_t handed_over(const struct loop *loop, const struct ktsn_ring_taken *taken)
+/* Why the message is rejected; NULL: it is not, and *txtime_tai_ns is its time. */
+static _Atomic uint64_t *rejection_counter(struct loop *loop, const struct loop_ring *ring,
+					   const struct ktsn_ring_taken *taken,
+					   const struct loop_destination *destination, int64_t *txtime_tai_ns)
 {
-	bool said = taken->called_tai_ns > 0 && taken->called_tai_ns < loop->round.now_tai_ns;
+	if (!destination ||
+	    !txtime_convert(taken->txtime_ns, loop->clocks.offsets.to_tai_ns[destination->flow->clock],
+			    txtime_tai_ns))
+		return &loop->counters.drop_invalid;
+	if (beyond_horizon(ring, *txtime_tai_ns, loop->round.now_tai_ns))
+		return &loop->counters.drop_horizon;
+	return NULL;
+}
 
-	return said ? taken->called_tai_ns : loop->round.now_tai_ns;
+/* The packet has its message: from here on it counts as taken. */
+static void message_count_taken(struct loop *loop, struct packet *packet)
+{
+	struct message *message = packet->message;
+
+	clocks_packet_held(loop, packet);
+	message->flow->packets++;
+	message->destination->packets++;
+	quota_pending_add(loop, message->flow->ring->quota, 1);
+	counter_add(&message->flow->counters.taken, 1);
+	loop_pending_add(loop, 1);
+	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);
+	counter_add(&loop->counters.taken, 1);
 }
 
 int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken)
 {
 	struct loop_destination *destination = destination_find(loop, ring, taken);
 	struct packet *packet;
-	int64_t txtime_tai_ns;
+	int64_t txtime_tai_ns = 0;
+	_Atomic uint64_t *rejection = rejection_counter(loop, ring, taken, destination, &txtime_tai_ns);
 
-	if (!destination ||
-	    !txtime_convert(taken->txtime_ns, loop->clocks.offsets.to_tai_ns[destination->flow->clock],
-			    &txtime_tai_ns)) {
-		message_reject(loop, ring, taken, destination, &loop->counters.drop_invalid);
-		return 0;
-	}
-	if (beyond_horizon(ring, txtime_tai_ns, loop->round.now_tai_ns)) {
-		message_reject(loop, ring, taken, destination, &loop->counters.drop_horizon);
+	if (rejection) {
+		message_reject(loop, ring, taken, destination, rejection);
 		return 0;
 	}
 	if (!room_for(loop, ring->quota, destination))
@@ -170,22 +203,10 @@ int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 		message_reject(loop, ring, taken, destination, &loop->counters.drop_invalid);
 		return 0;
 	}
-	packet->requested_tai_ns = txtime_tai_ns;
-	packet->handed_tai_ns = handed_over(loop, taken);
-	packet_fill(loop, packet, ring, taken, destination);
-	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
-	if (txtime_tai_ns < loop->wait.asleep_tai_ns && txtime_tai_ns < loop->round.now_tai_ns)
-		packet->late_reason = LATE_TAKEN;
-	clocks_packet_held(loop, packet);
-	packet->flow->packets++;
-	destination->packets++;
-	quota_pending_add(loop, ring->quota, 1);
-	counter_add(&packet->flow->counters.taken, 1);
-	loop_pending_add(loop, 1);
-	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);
-	counter_add(&loop->counters.taken, 1);
-	trace_begin(packet, taken);
-	watch_message(loop, packet->flow, txtime_tai_ns);
+	message_fill(loop, packet, ring, taken, destination, txtime_tai_ns);
+	message_count_taken(loop, packet);
+	trace_begin(packet->message, taken);
+	watch_message(loop, packet->message->flow, txtime_tai_ns);
 	packet_route(loop, packet, destination);
 	return 0;
 }

@@ -45,12 +45,13 @@ static struct packet *all_take(struct loop *loop)
 
 static void packet_move(struct packet *packet, const int64_t moved_ns[KTSN_CLOCKS])
 {
-	int64_t moved = packet->requested_tai_ns + moved_ns[packet->flow->clock];
+	int64_t moved = packet->shaper.txtime_tai_ns + moved_ns[packet->message->flow->clock];
 
 	if (moved < 0)
 		moved = 0;
-	packet->requested_tai_ns = packet->shaper.txtime_tai_ns =
-		moved > KTSN_TXTIME_MAX_NS ? KTSN_TXTIME_MAX_NS : moved;
+	packet->shaper.txtime_tai_ns = moved > KTSN_TXTIME_MAX_NS ? KTSN_TXTIME_MAX_NS : moved;
+	/* The time that was asked for; the copies of a message have the same. */
+	packet->message->requested_tai_ns = packet->shaper.txtime_tai_ns;
 }
 
 /* Those that wait for an address, too. */
@@ -92,7 +93,7 @@ void clocks_watch(struct loop *loop)
 void clocks_packet_held(struct loop *loop, struct packet *packet)
 {
 	packet->held = true;
-	if (packet->flow->clock == KTSN_CLOCK_TAI)
+	if (packet->message->flow->clock == KTSN_CLOCK_TAI)
 		return;
 	/* The first that waits for another clock: from now on that is watched. Those that wait already had the same
 	 * offsets, or they would have been moved when this round began. */
@@ -104,5 +105,5 @@ void clocks_packet_held(struct loop *loop, struct packet *packet)
 void clocks_packet_done(struct loop *loop, struct packet *packet)
 {
 	packet->held = false;
-	loop->clocks.foreign_packets -= packet->flow->clock != KTSN_CLOCK_TAI;
+	loop->clocks.foreign_packets -= packet->message->flow->clock != KTSN_CLOCK_TAI;
 }

@@ -15,11 +15,11 @@ enum loop_command_type {
 	COMMAND_FLOW_CLOSE,        /* ring, index: take what is in the ring, then retire the flow */
 	COMMAND_DESTINATION_OPEN,  /* ring, index, destination */
 	COMMAND_DESTINATION_CLOSE, /* ring, index: take what is in the ring, then retire the destination */
-	COMMAND_DESTINATION_UPDATE, /* destination, route; copies if it goes to several: those before are retired */
+	COMMAND_DESTINATION_UPDATE, /* destination, route; replication if it goes to several: those before are retired */
 	COMMAND_GATES,              /* gates: from now on; those before are retired */
 	COMMAND_CLASSES,            /* classes */
-	COMMAND_STRATEGY,           /* strategy */
-	COMMAND_LIMITS,             /* of quotas have changed: what they hold back may go */
+	COMMAND_STRATEGY, /* strategy */
+	COMMAND_LIMITS,   /* of quotas have changed: what they hold back may go */
 };
 
 struct loop_command {
@@ -29,7 +29,7 @@ struct loop_command {
 	struct loop_flow *flow;
 	struct loop_destination *destination;
 	struct loop_route route;
-	struct loop_replication *copies;
+	struct loop_replication *replication;
 	struct loop_gates *gates;
 	struct loop_classes classes;
 	enum ktsn_strategy strategy;

@@ -8,7 +8,7 @@
 
 void copy_sent(struct loop *loop, struct packet *copy, _Atomic uint64_t *lateness, int64_t departed_tai_ns)
 {
-	struct packet *message = copy->message;
+	struct message *message = copy->message;
 
 	counter_add(&loop->counters.copies_sent, 1);
 	loop->replication.sent_in_part += !message->copies_sent;
@@ -16,7 +16,6 @@ void copy_sent(struct loop *loop, struct packet *copy, _Atomic uint64_t *latenes
 		message->outcome = lateness;
 	message->copies_sent++;
 	message->departed_tai_ns = departed_tai_ns;
-	message->overrun |= copy->overrun;
 }
 
 void copy_dropped(struct loop *loop, struct packet *copy, _Atomic uint64_t *reason)
@@ -26,11 +25,11 @@ void copy_dropped(struct loop *loop, struct packet *copy, _Atomic uint64_t *reas
 		copy->message->outcome = reason;
 }
 
-struct packet *copy_finish(struct loop *loop, struct packet *copy)
+struct message *copy_finish(struct loop *loop, struct packet *copy)
 {
-	struct packet *message = copy->message;
+	struct message *message = copy->message;
 
-	if (copy != message) {
+	if (copy != message_packet(message)) {
 		clocks_packet_done(loop, copy);
 		packet_free(loop, copy);
 	}

@@ -9,11 +9,12 @@
 #include <stdint.h>
 
 struct loop;
+struct message;
 struct packet;
 
 void copy_sent(struct loop *loop, struct packet *copy, _Atomic uint64_t *lateness, int64_t departed_tai_ns);
 void copy_dropped(struct loop *loop, struct packet *copy, _Atomic uint64_t *reason);
 /* Ends a copy. The message if it was the last, which is counted then and ends as well; else NULL. */
-struct packet *copy_finish(struct loop *loop, struct packet *copy);
+struct message *copy_finish(struct loop *loop, struct packet *copy);
 
 #endif

@@ -70,7 +70,7 @@ struct loop_destination {
 	struct loop_flow *flow;
 	struct loop_ring *ring;
 	struct loop_route route;
-	struct loop_replication *copies; /* NULL: it goes to one */
+	struct loop_replication *replication; /* NULL: it goes to one */
 	uint8_t priority; /* SO_PRIORITY & 15; as the source address, what it was when this was made */
 	uint32_t packets; /* messages held */
 	struct packet *pending_first; /* messages that wait for RESOLVED, or behind such, in order */

@@ -10,6 +10,11 @@
 #include "retire.h"
 #include "trace_messages.h"
 
+static struct class_counters *class_counters(struct loop *loop, const struct message *message)
+{
+	return &loop->counters.classes[message_packet(message)->shaper.traffic_class];
+}
+
 static void flow_count_sent(struct loop_flow *flow, bool late, int64_t departure_error_ns)
 {
 	counter_add(&flow->counters.sent, 1);
@@ -17,54 +22,55 @@ static void flow_count_sent(struct loop_flow *flow, bool late, int64_t departure
 	atomic_store_explicit(&flow->counters.departure_error_ns, departure_error_ns, memory_order_relaxed);
 }
 
-void message_sent(struct loop *loop, struct packet *packet, _Atomic uint64_t *lateness,
+void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *lateness,
 		  int64_t departed_tai_ns)
 {
-	struct class_counters *class = &loop->counters.classes[packet->shaper.traffic_class];
+	struct class_counters *class = class_counters(loop, message);
 
-	trace_end(loop, packet, lateness, departed_tai_ns);
-	departures_add(&loop->departures, packet->flow->number, packet->requested_tai_ns, departed_tai_ns,
-		       packet->overrun);
+	trace_end(loop, message, lateness, departed_tai_ns);
+	departures_add(&loop->departures, message->flow->number, message->requested_tai_ns, departed_tai_ns,
+		       message->overrun);
 	counter_add(lateness, 1);
 	counter_add(&class->late, lateness != &loop->counters.on_time);
-	flow_count_sent(packet->flow, lateness != &loop->counters.on_time,
-			departed_tai_ns - packet->requested_tai_ns);
+	flow_count_sent(message->flow, lateness != &loop->counters.on_time,
+			departed_tai_ns - message->requested_tai_ns);
 	counter_add(&loop->counters.sent, 1);
-	counter_add(&loop->counters.sent_bridge, !packet->message && packet->egress == EGRESS_BRIDGE);
+	counter_add(&loop->counters.sent_bridge,
+		    !message->replicated && message_packet(message)->egress == EGRESS_BRIDGE);
 	counter_add(&class->sent, 1);
 }
 
-void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason)
+void message_dropped(struct loop *loop, struct message *message, _Atomic uint64_t *reason)
 {
-	trace_end(loop, packet, reason, 0);
-	counter_add(&packet->flow->counters.dropped, 1);
-	counter_add(&loop->counters.classes[packet->shaper.traffic_class].dropped, 1);
+	trace_end(loop, message, reason, 0);
+	counter_add(&message->flow->counters.dropped, 1);
+	counter_add(&class_counters(loop, message)->dropped, 1);
 	counter_add(reason, 1);
 }
 
-void message_report(struct loop *loop, struct packet *message, const _Atomic uint64_t *reason)
+void message_report(struct loop *loop, struct message *message, const _Atomic uint64_t *reason)
 {
 	message->reported = report_make(loop, message->flow, &message->destination->route, message->slot,
 					message->payload_bytes, reason);
 }
 
 /* The message has ended, with all of its copies. */
-void message_finish(struct loop *loop, struct packet *packet)
+void message_finish(struct loop *loop, struct message *message)
 {
-	struct loop_flow *flow = packet->flow;
+	struct loop_flow *flow = message->flow;
 	struct loop_ring *ring = flow->ring;
 
-	if (!packet->reported)
-		ktsn_ring_release(&ring->consumer, packet->slot);
+	if (!message->reported)
+		ktsn_ring_release(&ring->consumer, message->slot);
 	space_notify(loop, ring);
-	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, (uint64_t)-1);
-	clocks_packet_done(loop, packet);
-	packet_free(loop, packet);
+	counter_add(&class_counters(loop, message)->pending, (uint64_t)-1);
+	clocks_packet_done(loop, message_packet(message));
+	packet_free(loop, message_packet(message));
 	flow->packets--;
-	packet->destination->packets--;
+	message->destination->packets--;
 	loop_pending_add(loop, (uint32_t)-1);
 	/* The packet is free, and still says where it went. */
-	destination_retire_if_done(loop, packet->destination);
+	destination_retire_if_done(loop, message->destination);
 	flow_retire_if_done(loop, flow);
 	ring_retire_if_done(loop, ring);
 }

@@ -9,16 +9,16 @@
 #include <stdint.h>
 
 struct loop;
-struct packet;
+struct message;
 
 /* Counts a message that left. */
-void message_sent(struct loop *loop, struct packet *packet, _Atomic uint64_t *lateness,
+void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *lateness,
 		  int64_t departed_tai_ns);
 /* Counts a message that was dropped. */
-void message_dropped(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
+void message_dropped(struct loop *loop, struct message *message, _Atomic uint64_t *reason);
 /* Tells its application, if it wants to know. Once a message: the slot is the application's then. */
-void message_report(struct loop *loop, struct packet *message, const _Atomic uint64_t *reason);
+void message_report(struct loop *loop, struct message *message, const _Atomic uint64_t *reason);
 /* Gives its slot and packet back, and retires what waited for it. */
-void message_finish(struct loop *loop, struct packet *packet);
+void message_finish(struct loop *loop, struct message *message);
 
 #endif

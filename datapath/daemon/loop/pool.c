@@ -13,10 +13,8 @@ struct packet *packet_alloc(struct loop *loop)
 		return NULL;
 	loop->pool.free = packet->next;
 	loop->pool.free_count--;
-	packet->message = NULL;
 	packet->late_reason = LATE_WAKEUP;
 	packet->refused_tai_ns = 0;
-	packet->reported = false;
 	packet->overrun = false;
 	return packet;
 }

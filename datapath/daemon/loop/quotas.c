@@ -20,7 +20,7 @@ void quota_wake_by(struct loop *loop, int64_t tai_ns)
 
 struct ktsn_shaper_lane *quota_lane(const struct packet *packet)
 {
-	return packet->flow->ring->quota->lanes[packet->egress];
+	return packet->message->flow->ring->quota->lanes[packet->egress];
 }
 
 /* ---- the pool of packets ----

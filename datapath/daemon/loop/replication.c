@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages that go to several: one frame for each, and each through its own outlet at the message's time. The
+ * Messages that go to several: one frame for each, and each through its own egress at the message's time. The
  * message keeps its slot until the last has left, and counts once: as sent when at least one copy left, and late
  * when one did.
  *
@@ -10,7 +10,7 @@
  *
  *   begun: packets promised --> pods have turns, in each pod its messages --> made, the first copy last --> shaper
  *
- * The packet that was taken is the first copy, and stands for the message; the others point to it.
+ * The packet that was taken is the first copy and holds the message, to which all copies point.
  */
 #include "replication.h"
 
@@ -32,11 +32,11 @@ enum {
 };
 
 /* Where taking put the payload: behind the longest headers. */
-static const uint8_t *payload_of(const struct packet *message)
+static const uint8_t *payload_of(const struct message *message)
 {
 	const struct loop_route *common = &message->destination->route;
 
-	return message->frame.data + ktsn_frame_header_bytes(&common->path, &common->tunnel);
+	return message_packet(message)->frame.data + ktsn_frame_header_bytes(&common->path, &common->tunnel);
 }
 
 static uint8_t *payload_place(struct packet *packet, const struct loop_route *route)
@@ -45,22 +45,16 @@ static uint8_t *payload_place(struct packet *packet, const struct loop_route *ro
 	       ktsn_frame_header_bytes(&route->path, route->bridge_link_index ? NULL : &route->tunnel);
 }
 
-static void copy_init(struct loop *loop, struct packet *copy, struct packet *message)
+static void copy_init(struct loop *loop, struct packet *copy, struct message *message)
 {
+	const struct packet *first = message_packet(message);
+
 	copy->message = message;
-	copy->flow = message->flow;
-	copy->destination = message->destination;
-	copy->requested_tai_ns = message->requested_tai_ns;
-	copy->handed_tai_ns = message->handed_tai_ns;
-	copy->late_reason = message->late_reason;
-	copy->slot = message->slot;
-	copy->payload_bytes = message->payload_bytes;
-	copy->ipv4_id = message->ipv4_id;
-	copy->trace = 0;
-	copy->shaper.traffic_class = message->shaper.traffic_class;
-	copy->shaper.deadline = message->shaper.deadline;
-	copy->shaper.txtime_tai_ns = message->shaper.txtime_tai_ns;
-	copy->shaper.order = message->shaper.order;
+	copy->late_reason = first->late_reason;
+	copy->shaper.traffic_class = first->shaper.traffic_class;
+	copy->shaper.deadline = first->shaper.deadline;
+	copy->shaper.txtime_tai_ns = first->shaper.txtime_tai_ns;
+	copy->shaper.order = first->shaper.order;
 	clocks_packet_held(loop, copy);
 }
 
@@ -71,9 +65,9 @@ static void copies_unroom(struct loop *loop, uint32_t count)
 }
 
 /* The next copy beside the first. */
-static void copy_make(struct loop *loop, struct packet *message)
+static void copy_make(struct loop *loop, struct message *message)
 {
-	const struct loop_route *route = &message->copies->routes[message->copies_unmade--];
+	const struct loop_route *route = &message->replication->routes[message->copies_unmade--];
 	struct packet *copy = packet_alloc(loop);
 
 	loop->replication.promised--;
@@ -89,28 +83,29 @@ static void copy_make(struct loop *loop, struct packet *message)
 }
 
 /* Last, since with its last copy the message may end, and its destination, and what that goes to. */
-static void first_make(struct loop *loop, struct packet *message)
+static void first_make(struct loop *loop, struct message *message)
 {
-	const struct loop_route route = message->copies->routes[0];
+	const struct loop_route route = message->replication->routes[0];
+	struct packet *first = message_packet(message);
 
-	message->copies->messages--;
-	replication_retire_if_done(loop, message->copies);
-	memmove(payload_place(message, &route), message->payload, message->payload_bytes);
-	frame_shape(loop, message, &route);
+	message->replication->messages--;
+	replication_retire_if_done(loop, message->replication);
+	memmove(payload_place(first, &route), message->payload, message->payload_bytes);
+	frame_shape(loop, first, &route);
 }
 
 /* ---- in turns ---- */
 
-static void replication_add(struct loop *loop, struct quota *quota, struct packet *message)
+static void replication_add(struct loop *loop, struct quota *quota, struct packet *first)
 {
-	message->next = NULL;
+	first->next = NULL;
 	if (quota->replication_first) {
-		quota->replication_last->next = message;
+		quota->replication_last->next = first;
 	} else {
-		quota->replication_first = message;
+		quota->replication_first = first;
 		ring_list_add(&loop->replication.quotas, &quota->replication_entry);
 	}
-	quota->replication_last = message;
+	quota->replication_last = first;
 }
 
 static void replication_remove_first(struct loop *loop, struct quota *quota)
@@ -120,17 +115,17 @@ static void replication_remove_first(struct loop *loop, struct quota *quota)
 		ring_list_remove(&loop->replication.quotas, &quota->replication_entry);
 }
 
-static void replication_begin(struct loop *loop, struct packet *message)
+static void replication_begin(struct loop *loop, struct message *message)
 {
-	struct loop_replication *copies = message->destination->copies;
+	struct loop_replication *replication = message->destination->replication;
 	struct quota *quota = message->flow->ring->quota;
-	uint32_t more = copies->count - 1, room;
+	uint32_t more = replication->count - 1, room;
 
-	message->message = message;
+	message->replicated = true;
 	message->copies_left = 1;
 	message->copies_sent = 0;
-	if (!copies->count) {
-		packet_drop(loop, message, &loop->counters.drop_unresolved);
+	if (!replication->count) {
+		packet_drop(loop, message_packet(message), &loop->counters.drop_unresolved);
 		return;
 	}
 	/* To the pod's rate each copy is a message. */
@@ -141,17 +136,17 @@ static void replication_begin(struct loop *loop, struct packet *message)
 	copies_unroom(loop, more - message->copies_unmade);
 	loop->replication.promised += message->copies_unmade;
 	quota_pending_add(loop, quota, message->copies_unmade);
-	message->copies = copies;
-	copies->messages++;
+	message->replication = replication;
+	replication->messages++;
 	message->payload = payload_of(message);
-	replication_add(loop, quota, message);
+	replication_add(loop, quota, message_packet(message));
 }
 
 /* A pod has its turn, for one copy of its first message. */
 static void turn_make(struct loop *loop)
 {
 	struct quota *quota = container_of(loop->replication.quotas, struct quota, replication_entry);
-	struct packet *message = quota->replication_first;
+	struct message *message = quota->replication_first->message;
 
 	loop->replication.quotas = quota->replication_entry.next;
 	if (message->copies_unmade) {
@@ -182,13 +177,14 @@ void replication_continue(struct loop *loop)
 
 void message_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
-	if (packet->destination->copies)
-		replication_begin(loop, packet);
+	if (packet->message->destination->replication)
+		replication_begin(loop, packet->message);
 	else
 		frame_shape(loop, packet, route);
 }
 
 uint32_t destination_frames(const struct loop_destination *destination)
 {
-	return destination->copies && destination->copies->count ? destination->copies->count : 1;
+	return destination->replication && destination->replication->count ? destination->replication->count
+									   : 1;
 }

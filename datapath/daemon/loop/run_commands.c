@@ -78,12 +78,12 @@ static void destination_close(struct loop *loop, struct loop_ring *ring, uint32_
 		ring->destinations[index]->closing = true;
 }
 
-static void copies_take(struct loop *loop, struct loop_destination *destination,
-			struct loop_replication *copies)
+static void replication_take(struct loop *loop, struct loop_destination *destination,
+			     struct loop_replication *replication)
 {
-	struct loop_replication *before = destination->copies;
+	struct loop_replication *before = destination->replication;
 
-	destination->copies = copies;
+	destination->replication = replication;
 	if (!before)
 		return;
 	before->replaced = true;
@@ -91,16 +91,16 @@ static void copies_take(struct loop *loop, struct loop_destination *destination,
 }
 
 static void destination_update(struct loop *loop, struct loop_destination *destination,
-			       const struct loop_route *route, struct loop_replication *copies)
+			       const struct loop_route *route, struct loop_replication *replication)
 {
 	if (destination->retired) {
-		if (copies)
-			object_retire(loop, &copies->object);
+		if (replication)
+			object_retire(loop, &replication->object);
 		return;
 	}
 	destination->route = *route;
-	if (copies)
-		copies_take(loop, destination, copies);
+	if (replication)
+		replication_take(loop, destination, replication);
 	pending_update(loop, destination);
 }
 
@@ -139,7 +139,7 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		destination_close(loop, command->ring, command->index);
 		break;
 	case COMMAND_DESTINATION_UPDATE:
-		destination_update(loop, command->destination, &command->route, command->copies);
+		destination_update(loop, command->destination, &command->route, command->replication);
 		break;
 	case COMMAND_GATES:
 		gates_take(loop, command->gates);

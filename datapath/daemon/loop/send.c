@@ -47,18 +47,19 @@ static _Atomic uint64_t *verdict_counter(struct loop *loop, enum ktsn_verdict ve
  * of a pod: what comes due meanwhile waits until the port has them all. */
 static bool burst_may_have(const struct loop *loop, const struct packet *packet)
 {
-	const struct quota *quota = packet->flow->ring->quota;
+	const struct quota *quota = packet->message->flow->ring->quota;
 
-	return (packet->flow->burst != loop->send.bursts || packet->flow->burst_slot == packet->slot) &&
+	return (packet->message->flow->burst != loop->send.bursts ||
+		packet->message->flow->burst_slot == packet->message->slot) &&
 	       (quota->burst != loop->send.bursts || quota->burst_count < BURST_OF_QUOTA);
 }
 
 static void burst_note(const struct loop *loop, const struct packet *packet)
 {
-	struct quota *quota = packet->flow->ring->quota;
+	struct quota *quota = packet->message->flow->ring->quota;
 
-	packet->flow->burst = loop->send.bursts;
-	packet->flow->burst_slot = packet->slot;
+	packet->message->flow->burst = loop->send.bursts;
+	packet->message->flow->burst_slot = packet->message->slot;
 	quota->burst_count = quota->burst == loop->send.bursts ? quota->burst_count + 1 : 1;
 	quota->burst = loop->send.bursts;
 }
@@ -86,7 +87,7 @@ static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t 
 		}
 		burst[count] = (struct packet *)shaped;
 		burst_note(loop, burst[count]);
-		ktsn_ring_depart(&burst[count]->flow->ring->consumer, burst[count]->slot);
+		ktsn_ring_depart(&burst[count]->message->flow->ring->consumer, burst[count]->message->slot);
 		count++;
 	}
 	return count;
@@ -97,7 +98,7 @@ static _Atomic uint64_t *lateness_counter(struct loop *loop, const struct packet
 {
 	struct counters *counters = &loop->counters;
 
-	if (departed_tai_ns - packet->requested_tai_ns <= loop->config.late_after_ns)
+	if (departed_tai_ns - packet->message->requested_tai_ns <= loop->config.late_after_ns)
 		return &counters->on_time;
 	switch (packet->late_reason) {
 	case LATE_TAKEN:
@@ -124,10 +125,11 @@ static void packet_sent(struct loop *loop, struct packet *packet, int64_t depart
 {
 	_Atomic uint64_t *lateness = lateness_counter(loop, packet, departed_tai_ns);
 
-	if (packet->message)
+	packet->message->overrun |= packet->overrun;
+	if (packet->message->replicated)
 		copy_sent(loop, packet, lateness, departed_tai_ns);
 	else
-		message_sent(loop, packet, lateness, departed_tai_ns);
+		message_sent(loop, packet->message, lateness, departed_tai_ns);
 	packet_finish(loop, packet, true);
 }
 
@@ -142,8 +144,8 @@ static void packet_failed(struct loop *loop, struct packet *packet)
 static void packet_refused(struct loop *loop, struct packet *packet, int64_t now_tai_ns)
 {
 	/* A message of which a copy has left must never be sent again, even by a successor. */
-	if (!packet->message || !packet->message->copies_sent)
-		ktsn_ring_undepart(&packet->flow->ring->consumer, packet->slot);
+	if (!packet->message->replicated || !packet->message->copies_sent)
+		ktsn_ring_undepart(&packet->message->flow->ring->consumer, packet->message->slot);
 	if (!packet->refused_tai_ns)
 		packet->refused_tai_ns = now_tai_ns;
 	if (now_tai_ns - packet->refused_tai_ns > PORT_PATIENCE_NS) {

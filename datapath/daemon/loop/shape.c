@@ -21,13 +21,13 @@ static int packet_build(struct loop *loop, struct packet *packet, const struct l
 	const struct ktsn_frame_tunnel *around = route_tunnel(route) ? &tunnel : NULL;
 	int headers_bytes;
 
-	path.id = packet->ipv4_id;
+	path.id = packet->message->ipv4_id;
 	tunnel.pcp = loop->shaping.classes.pcp[packet->shaper.traffic_class];
-	headers_bytes =
-		ktsn_frame_build(frame->data, frame->capacity_bytes, &path, around, packet->payload_bytes);
+	headers_bytes = ktsn_frame_build(frame->data, frame->capacity_bytes, &path, around,
+					 packet->message->payload_bytes);
 	if (headers_bytes < 0)
 		return headers_bytes;
-	frame->bytes = (uint32_t)headers_bytes + packet->payload_bytes;
+	frame->bytes = (uint32_t)headers_bytes + packet->message->payload_bytes;
 	packet->shaper.wire_bytes =
 		(uint32_t)ktsn_frame_wire_bytes(ktsn_frame_link_bytes(frame->bytes, around));
 	packet->shaper.sdu_bytes = (uint32_t)ktsn_frame_sdu_bytes(frame->bytes, around);
@@ -51,7 +51,8 @@ void frame_shape(struct loop *loop, struct packet *packet, const struct loop_rou
 		return;
 	}
 	error = ktsn_shaper_enqueue_handed(loop->egress[packet->egress].shaper, quota_lane(packet),
-					   &packet->shaper, packet->handed_tai_ns, loop->round.now_tai_ns);
+					   &packet->shaper, packet->message->handed_tai_ns,
+					   loop->round.now_tai_ns);
 	if (error)
 		packet_drop(loop, packet, refusal_counter(loop, error));
 }

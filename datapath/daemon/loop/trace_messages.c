@@ -19,29 +19,29 @@ static uint32_t trace_of(const struct loop_flow *flow)
 	return atomic_load_explicit(&flow->trace, memory_order_relaxed);
 }
 
-void trace_begin(struct packet *packet, const struct ktsn_ring_taken *taken)
+void trace_begin(struct message *message, const struct ktsn_ring_taken *taken)
 {
-	packet->trace = trace_of(packet->flow);
-	if (!packet->trace)
+	message->trace = trace_of(message->flow);
+	if (!message->trace)
 		return;
-	packet->called_tai_ns = taken->called_tai_ns;
-	packet->taken_tai_ns = clock_tai_ns();
+	message->called_tai_ns = taken->called_tai_ns;
+	message->taken_tai_ns = clock_tai_ns();
 }
 
-void trace_end(struct loop *loop, const struct packet *packet, const _Atomic uint64_t *counter,
+void trace_end(struct loop *loop, const struct message *message, const _Atomic uint64_t *counter,
 	       int64_t ended_tai_ns)
 {
 	/* If it is of an earlier trace, nobody reads that any more. */
-	if (!packet->trace || packet->trace != trace_number(&loop->trace))
+	if (!message->trace || message->trace != trace_number(&loop->trace))
 		return;
 	trace_add(&loop->trace, &(struct trace_record){
-					.flow = packet->flow->number,
-					.called_tai_ns = packet->called_tai_ns,
-					.taken_tai_ns = packet->taken_tai_ns,
-					.due_tai_ns = packet->requested_tai_ns,
+					.flow = message->flow->number,
+					.called_tai_ns = message->called_tai_ns,
+					.taken_tai_ns = message->taken_tai_ns,
+					.due_tai_ns = message->requested_tai_ns,
 					.ended_tai_ns = ended_tai_ns ? ended_tai_ns : clock_tai_ns(),
-					.payload_bytes = packet->payload_bytes,
-					.traffic_class = packet->shaper.traffic_class,
+					.payload_bytes = message->payload_bytes,
+					.traffic_class = message_packet(message)->shaper.traffic_class,
 					.outcome = outcome_of(loop, counter),
 				});
 }

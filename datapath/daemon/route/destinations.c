@@ -38,7 +38,7 @@ static void destination_tell(const struct destination *destination)
 
 	/* Without memory the loop keeps those that it has, which may be out of date until the next change. */
 	if (destination->route.replication)
-		command.copies = replication_copies(&destination->route);
+		command.replication = replication_copies(&destination->route);
 	loop_command(destination->route.routing->loop, &command);
 }
 
@@ -79,7 +79,7 @@ static void destination_discard(struct destination *destination)
 {
 	route_release(&destination->route);
 	if (destination->loop)
-		free(destination->loop->copies);
+		free(destination->loop->replication);
 	free(destination->loop);
 	free(destination);
 }
@@ -117,8 +117,8 @@ static int loop_destination_make(struct destination *destination, struct loop_fl
 	loop->priority = priority_of(destination, manner);
 	if (!destination->route.replication)
 		return 0;
-	loop->copies = replication_copies(&destination->route);
-	return loop->copies ? 0 : -ENOMEM;
+	loop->replication = replication_copies(&destination->route);
+	return loop->replication ? 0 : -ENOMEM;
 }
 
 /* One that names no address is for where the socket is connected now. */

@@ -57,7 +57,7 @@ static void group_init(struct group *group, uint32_t packets, enum loop_destinat
 	group->copies = copies;
 	group->destination = rig_destination_open(&group->rig, &group->ring, 0, flow, state);
 	/* The loop does not run yet. */
-	group->destination->copies = copies;
+	group->destination->replication = copies;
 	group->counters = loop_counters(group->rig.loop);
 	rig_start(&group->rig);
 	rig_wait_commands(&group->rig);
@@ -244,14 +244,14 @@ static void pending_messages_go_to_those_who_are_there_then(void **state)
 	loop_command(group.rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
 							    .destination = group.destination,
 							    .route = route,
-							    .copies = copies_make(PEERS, true)});
+							    .replication = copies_make(PEERS, true)});
 	rig_wait_counter(&group.rig, &group.counters->sent, 1);
 	check_each_once(&group, 0, "pending");
 	assert_int_equal(counter_read(&group.counters->late_unresolved), 1);
 	/* The loop gave the first ones back, and has the others until it ends. */
 	rig_wait_retired(&group.rig, 1);
 	assert_int_equal(group.rig.retired[0], LOOP_REPLICATION);
-	group.copies = group.destination->copies;
+	group.copies = group.destination->replication;
 	group_fini(&group, 1);
 }
 
@@ -289,12 +289,12 @@ static void pending_messages_wait_for_room_for_their_copies(void **state)
 	loop_command(group.rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
 							    .destination = group.destination,
 							    .route = rig_route(DESTINATION_RESOLVED),
-							    .copies = copies_make(PEERS, false)});
+							    .replication = copies_make(PEERS, false)});
 	rig_wait_counter(&group.rig, &group.counters->sent, MESSAGES);
 	assert_int_equal(counter_read(&group.counters->copies_sent), MESSAGES * PEERS);
 	assert_int_equal(counter_read(&group.counters->copies_dropped), 0);
 	rig_wait_retired(&group.rig, 1);
-	group.copies = group.destination->copies;
+	group.copies = group.destination->replication;
 	group_fini(&group, MESSAGES);
 }
 
@@ -311,14 +311,14 @@ static void pending_messages_leave(uint32_t pending_max, uint32_t messages, uint
 	loop_command(group.rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
 							    .destination = group.destination,
 							    .route = rig_route(DESTINATION_RESOLVED),
-							    .copies = copies_make(peers, false)});
+							    .replication = copies_make(peers, false)});
 	rig_wait_counter(&group.rig, &group.counters->sent, messages);
 	assert_int_equal(rig_drops(&group.rig), 0);
 	assert_int_equal(counter_read(&group.counters->copies_sent) +
 				 counter_read(&group.counters->copies_dropped),
 			 messages * peers);
 	rig_wait_retired(&group.rig, 1);
-	group.copies = group.destination->copies;
+	group.copies = group.destination->replication;
 	group_fini(&group, messages);
 }
 

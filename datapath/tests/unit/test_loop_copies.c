@@ -106,7 +106,7 @@ static int set_up(void **state)
 	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	atomic_store(&frames_of, bench->rig.port);
 	bench->to_group = pod_open(bench, &bench->group, GROUP_FLOW);
-	bench->to_group->copies = bench->copies = copies_make(0xc0000210);
+	bench->to_group->replication = bench->copies = copies_make(0xc0000210);
 	(void)pod_open(bench, &bench->good, GOOD_FLOW);
 	return 0;
 }
@@ -226,7 +226,7 @@ static void a_message_that_was_begun_goes_where_it_went(void **state)
 	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
 							     .destination = bench->to_group,
 							     .route = rig_route(DESTINATION_UNREACHABLE),
-							     .copies = others});
+							     .replication = others});
 	bench->copies = others;
 	bench->rig.sent_to_several = 1;
 	rig_start(&bench->rig);
