@@ -54,6 +54,10 @@ func writeResults(dir string, messages func(io.Writer) error, measurement *repor
 	if err := results.WriteJSON(filepath.Join(dir, summaryName), measurement.Summary); err != nil {
 		return fmt.Errorf("write %s: %w", summaryName, err)
 	}
+	tables := func(out io.Writer) error { return report.WriteTables(out, measurement.Summary) }
+	if err := results.WriteFile(filepath.Join(dir, report.TablesName), tables); err != nil {
+		return fmt.Errorf("write %s: %w", report.TablesName, err)
+	}
 	page := func(out io.Writer) error { return report.Write(out, measurement) }
 	if err := results.WriteFile(filepath.Join(dir, reportName), page); err != nil {
 		return fmt.Errorf("write %s: %w", reportName, err)

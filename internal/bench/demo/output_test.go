@@ -40,7 +40,10 @@ func TestResultsAreWritten(t *testing.T) {
 	if read(messagesName) != "path\n" || !strings.HasPrefix(read(reportName), "<!DOCTYPE html>") {
 		t.Error("the messages or the report are not what was to be written")
 	}
-	if files, err := os.ReadDir(dir); err != nil || len(files) != 3 {
+	if !strings.HasPrefix(read(report.TablesName), "# Demo\n") {
+		t.Errorf("the tables are\n%s", read(report.TablesName))
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 4 {
 		t.Errorf("%d files, %v", len(files), err)
 	}
 }

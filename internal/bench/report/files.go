@@ -47,7 +47,7 @@ func (d *data) add(path string, values ...int64) {
 }
 
 // WriteFolder writes the page into a folder, and beside it each drawing as a file of the format, the points of the drawings
-// and all figures as CSV, and summary.json, or, of several measurements, one of each.
+// all figures as CSV and as tables in Markdown, and summary.json, or, of several measurements, one of each.
 func WriteFolder(dir, format string, measurements ...*Measurement) error {
 	page, err := newPage(measurements)
 	if err != nil {
@@ -100,6 +100,10 @@ func writePart(dir, plots, format string, part *part, summary *results.Summary) 
 		}
 	}
 	if err := results.WriteJSON(filepath.Join(dir, part.Prefix+SummaryName), summary); err != nil {
+		return err
+	}
+	tables := func(out io.Writer) error { return WriteTables(out, summary) }
+	if err := write(filepath.Join(dir, part.Prefix+TablesName), tables); err != nil {
 		return err
 	}
 	err := writeCSV(filepath.Join(dir, part.Prefix+figuresName),

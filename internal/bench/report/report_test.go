@@ -161,7 +161,7 @@ func TestFolderHoldsDrawingsAndTheirPoints(t *testing.T) {
 		if err := WriteFolder(dir, format, benched()); err != nil {
 			t.Fatal(err)
 		}
-		for name, opening := range map[string]string{"report.html": "<!DOCTYPE html>", "summary.json": "{", "figures.csv": "path,workload,",
+		for name, opening := range map[string]string{"report.html": "<!DOCTYPE html>", "summary.json": "{", TablesName: "# Profile `mine`\n", "figures.csv": "path,workload,",
 			"ratios.csv": "figure,path,", "plots/cdf.csv": "path,latency_ns,", "plots/means.csv": "path,from_ns", "plots/latency-histogram.csv": "path,from_ns",
 			"plots/latency-figure-1." + format: map[string]string{"svg": "<?xml", "png": "\x89PNG"}[format]} {
 			text, err := os.ReadFile(filepath.Join(dir, name))
