@@ -36,7 +36,7 @@ func newBench(env *subcommands.Environment) *cobra.Command {
 func benchRunLong() string {
 	return `Measures what PROFILE asks for, on this machine, between two nodes made of network namespaces, and writes everything
 to the folder given by --out: each run with all its messages as it is made, and the report at the end. PROFILE is a file
-(docs/benchmarks.md describes it) or one that is shipped: ` + strings.Join(engine.ShippedProfiles(), ", ") + `.
+(docs/bench-profiles.md describes it) or one that is shipped: ` + strings.Join(engine.ShippedProfiles(), ", ") + `.
 Needs root.
 
 With --kubeconfig it is between pods on two nodes of a cluster: through KuberneTSN (tsn), by the network that each pod has
@@ -331,7 +331,7 @@ func newBenchReport(env *subcommands.Environment) *cobra.Command {
 		Use:   "report DIR...",
 		Short: "Write the report of one bench, or one page for several",
 		Long: "Writes the report of what was measured into each DIR, complete or not: report.html, which needs nothing else,\n" +
-			"summary.json, figures.csv, ratios.csv, and plots/ with the drawings and their points.\n" +
+			"tables.md, summary.json, figures.csv, ratios.csv, and plots/ with the drawings and their points.\n" +
 			"Of several DIRs it is one page, and --out says where.",
 		Args: subcommands.SeveralArguments("DIR"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
