@@ -28,7 +28,7 @@ enum handover_type {
 	HANDOVER_PEER,
 	HANDOVER_TIMED_SOCKET,
 	HANDOVER_PROCESS, /* fds: memory, doorbell, and the connection unless it is closed; or the connection */
-	HANDOVER_FLOW,    /* of the process before it; fds: notifiers of errors and of space, those that it has */
+	HANDOVER_FLOW, /* of the process before it; fds: notifiers of errors and of space, those that it has */
 	HANDOVER_DESTINATION, /* of the process before it */
 	HANDOVER_END,
 	HANDOVER_READY,

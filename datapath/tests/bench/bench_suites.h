@@ -7,8 +7,8 @@
 
 #include "report.h"
 
-/* Alternatives for the queue of transmit times: pop one, push one ahead. */
-void bench_queues(struct bench_report *report, const struct bench_plan *plan);
+/* The queue of transmit times: pop one, push one ahead. */
+void bench_queue(struct bench_report *report, const struct bench_plan *plan);
 
 /* The whole shaper in virtual time: next, dequeue, enqueue. */
 void bench_shaper(struct bench_report *report, const struct bench_plan *plan);

@@ -34,7 +34,7 @@ static int finish(const struct bench_report *report, const struct bench_plan *pl
 static const struct {
 	const char *name;
 	void (*run)(struct bench_report *report, const struct bench_plan *plan);
-} suites[] = {{"queues", bench_queues}, {"shaper", bench_shaper}, {"loop", bench_loop}};
+} suites[] = {{"queues", bench_queue}, {"shaper", bench_shaper}, {"loop", bench_loop}};
 
 /* -EINVAL when there is no such suite. */
 static int suites_run(struct bench_report *report, const struct bench_plan *plan, const char *only)

@@ -5,15 +5,11 @@
  * as there.
  */
 #include "bench_suites.h"
-#include "queues.h"
+#include "txtime_queue.h"
 
 #include <stdlib.h>
 
 enum { PACKET_BYTES = 192, INCREMENTS = 1 << 12, US = 1000, MS = 1000000 };
-
-static const struct bench_queue *const queues[] = {&bench_queue_shaper, &bench_queue_timing_wheel,
-						   &bench_queue_heap4, &bench_queue_calendar};
-enum { QUEUES = sizeof(queues) / sizeof(queues[0]) };
 
 struct pattern {
 	const char *name;
@@ -33,8 +29,7 @@ static const uint32_t pendings[] = {10, 100, 1000, 10000, 100000};
 enum { PENDINGS = sizeof(pendings) / sizeof(pendings[0]) };
 
 struct hold {
-	const struct bench_queue *kind;
-	void *queue;
+	struct ktsn_txtime_queue *queue;
 	uint8_t *packets;
 	int64_t *increments_ns; /* INCREMENTS of them */
 	uint64_t orders;
@@ -50,14 +45,13 @@ static uint64_t random_next(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-static void hold_init(struct hold *hold, const struct bench_queue *kind, const struct pattern *pattern,
-		      uint32_t pending)
+static void hold_init(struct hold *hold, const struct pattern *pattern, uint32_t pending)
 {
 	uint64_t random = 1;
 	const int64_t begin_tai_ns = 1750000000000000000;
 
-	*hold = (struct hold){.kind = kind};
-	hold->queue = kind->create(pending);
+	*hold = (struct hold){.queue = bench_alloc(sizeof(*hold->queue))};
+	ktsn_txtime_queue_init(hold->queue);
 	hold->packets = bench_alloc((uint64_t)pending * PACKET_BYTES);
 	hold->increments_ns = bench_alloc(INCREMENTS * sizeof(int64_t));
 	for (uint32_t i = 0; i < INCREMENTS; i++)
@@ -71,25 +65,25 @@ static void hold_init(struct hold *hold, const struct bench_queue *kind, const s
 
 		packet->order = hold->orders++;
 		packet->txtime_tai_ns = begin_tai_ns + (pattern->kind == IN_PHASE ? 0 : (int64_t)phase_ns);
-		kind->push(hold->queue, packet, begin_tai_ns);
+		ktsn_txtime_queue_push(hold->queue, packet, begin_tai_ns);
 	}
 }
 
 static void hold_fini(struct hold *hold)
 {
-	hold->kind->destroy(hold->queue);
+	free(hold->queue);
 	free(hold->packets);
 	free(hold->increments_ns);
 }
 
 static inline void hold_step(struct hold *hold)
 {
-	struct ktsn_shaper_packet *packet = hold->kind->pop(hold->queue);
+	struct ktsn_shaper_packet *packet = ktsn_txtime_queue_pop(hold->queue);
 	int64_t now_tai_ns = packet->txtime_tai_ns;
 
 	packet->txtime_tai_ns = now_tai_ns + hold->increments_ns[hold->step++ % INCREMENTS];
 	packet->order = hold->orders++;
-	hold->kind->push(hold->queue, packet, now_tai_ns);
+	ktsn_txtime_queue_push(hold->queue, packet, now_tai_ns);
 }
 
 static void hold_measure(struct hold *hold, struct bench_case *bench, uint32_t operations)
@@ -101,39 +95,24 @@ static void hold_measure(struct hold *hold, struct bench_case *bench, uint32_t o
 	bench_sample(bench, (double)(bench_cpu_ns() - begin_ns) / operations);
 }
 
-/* A calendar keeps what is of one time in one list, and would take hours. */
-static bool hopeless(const struct bench_queue *kind, const struct pattern *pattern, uint32_t pending)
-{
-	return kind == &bench_queue_calendar && pattern->kind == IN_PHASE && pending > 1000;
-}
-
-/* All patterns and queues with so many pending, in turn. */
+/* All patterns with so many pending, in turn. */
 static void pending_measure(struct bench_report *report, const struct bench_plan *plan, uint32_t pending)
 {
-	struct bench_case *cases[PATTERNS][QUEUES] = {{NULL}};
-	struct hold holds[PATTERNS][QUEUES];
+	struct bench_case *cases[PATTERNS];
+	struct hold holds[PATTERNS];
 
 	for (int p = 0; p < PATTERNS; p++) {
-		for (int q = 0; q < QUEUES; q++) {
-			if (hopeless(queues[q], &patterns[p], pending))
-				continue;
-			cases[p][q] = report_case(report, "ns", "queue: %s, %u pending, %s", queues[q]->name,
-						  pending, patterns[p].name);
-			hold_init(&holds[p][q], queues[q], &patterns[p], pending);
-			/* Until the distribution is the pattern's own. */
-			for (uint32_t i = 0; i < 2 * pending; i++)
-				hold_step(&holds[p][q]);
-		}
+		cases[p] = report_case(report, "ns", "queue: %u pending, %s", pending, patterns[p].name);
+		hold_init(&holds[p], &patterns[p], pending);
+		/* Until the distribution is the pattern's own. */
+		for (uint32_t i = 0; i < 2 * pending; i++)
+			hold_step(&holds[p]);
 	}
 	for (uint32_t turn = 0; turn < plan->turns; turn++)
 		for (int p = 0; p < PATTERNS; p++)
-			for (int q = 0; q < QUEUES; q++)
-				if (cases[p][q])
-					hold_measure(&holds[p][q], cases[p][q], plan->operations);
+			hold_measure(&holds[p], cases[p], plan->operations);
 	for (int p = 0; p < PATTERNS; p++)
-		for (int q = 0; q < QUEUES; q++)
-			if (cases[p][q])
-				hold_fini(&holds[p][q]);
+		hold_fini(&holds[p]);
 }
 
 /*
@@ -144,35 +123,31 @@ static void worst_measure(struct bench_report *report, const struct bench_plan *
 			  const struct pattern *pattern, uint32_t pending)
 {
 	int64_t *least_ns = bench_alloc(plan->worst_of * sizeof(*least_ns));
+	struct bench_case *bench = report_case(report, "ns", "queue: %u pending, %s: longest of %u steps",
+					       pending, pattern->name, plan->worst_of);
+	int64_t most_ns = 0;
 
-	for (int q = 0; q < QUEUES; q++) {
-		struct bench_case *bench =
-			report_case(report, "ns", "queue: %s, %u pending, %s: longest of %u steps",
-				    queues[q]->name, pending, pattern->name, plan->worst_of);
-		int64_t most_ns = 0;
+	for (uint32_t turn = 0; turn < plan->turns; turn++) {
+		struct hold hold;
 
-		for (uint32_t turn = 0; turn < plan->turns; turn++) {
-			struct hold hold;
+		hold_init(&hold, pattern, pending);
+		for (uint32_t i = 0; i < plan->worst_of; i++) {
+			int64_t begin_ns = bench_clock_ns(), took_ns;
 
-			hold_init(&hold, queues[q], pattern, pending);
-			for (uint32_t i = 0; i < plan->worst_of; i++) {
-				int64_t begin_ns = bench_clock_ns(), took_ns;
-
-				hold_step(&hold);
-				took_ns = bench_clock_ns() - begin_ns;
-				if (turn == 0 || took_ns < least_ns[i])
-					least_ns[i] = took_ns;
-			}
-			hold_fini(&hold);
+			hold_step(&hold);
+			took_ns = bench_clock_ns() - begin_ns;
+			if (turn == 0 || took_ns < least_ns[i])
+				least_ns[i] = took_ns;
 		}
-		for (uint32_t i = 0; i < plan->worst_of; i++)
-			most_ns = least_ns[i] > most_ns ? least_ns[i] : most_ns;
-		bench_sample(bench, (double)most_ns);
+		hold_fini(&hold);
 	}
+	for (uint32_t i = 0; i < plan->worst_of; i++)
+		most_ns = least_ns[i] > most_ns ? least_ns[i] : most_ns;
+	bench_sample(bench, (double)most_ns);
 	free(least_ns);
 }
 
-void bench_queues(struct bench_report *report, const struct bench_plan *plan)
+void bench_queue(struct bench_report *report, const struct bench_plan *plan)
 {
 	for (int i = 0; i < PENDINGS; i++)
 		if (pendings[i] <= 10000 || plan->large)
