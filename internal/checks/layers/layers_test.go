@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -20,134 +22,272 @@ const (
 	module = "github.com/kubernetsn/kubernetsn/"
 )
 
-// arrows are the groups that each group imports.
-type arrows map[string]map[string]bool
+// picture says which folders each folder uses.
+type picture map[string][]string
 
-func (a arrows) add(from, to string) {
-	if a[from] == nil {
-		a[from] = map[string]bool{}
-	}
-	a[from][to] = true
-}
-
-// group is a folder of cmd, one of internal, or api; empty for what is drawn nowhere, such as tests.
-var group = regexp.MustCompile(`^(cmd/[^/]+|internal/(?:node|cluster|cli|bench|shared)|api)(?:/|$)`)
-
-func groupOf(folder string) string {
-	if match := group.FindStringSubmatch(folder); match != nil {
-		return match[1]
-	}
-	return ""
-}
-
-// imported reads the imports of all files but tests. Files of every build tag count.
-func imported(t *testing.T) arrows {
+// pictureOf reads the first block of lines "folder -> folders" under a heading of docs/architecture.md.
+func pictureOf(t *testing.T, heading string) picture {
 	t.Helper()
-	all := arrows{}
-	for _, top := range []string{"api", "cmd", "internal"} {
-		err := filepath.WalkDir(filepath.Join(root, top), func(name string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
-				return err
+	page, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(page), "\n### "+heading+"\n")
+	if !found {
+		t.Fatalf("docs/architecture.md has no heading %q", heading)
+	}
+	_, block, _ := strings.Cut(section, "\n```\n")
+	block, _, found = strings.Cut(block, "\n```\n")
+	if !found {
+		t.Fatalf("docs/architecture.md: no block of lines is under %q", heading)
+	}
+	arrows := picture{}
+	for line := range strings.Lines(block) {
+		from, to, found := strings.Cut(line, "->")
+		if from = strings.TrimSpace(from); !found || from == "" || arrows[from] != nil {
+			t.Fatalf("docs/architecture.md, %s: %q is not the one line \"folder -> folders\" of its folder", heading, line)
+		}
+		arrows[from] = append([]string{}, strings.Fields(to)...)
+	}
+	for from, to := range arrows {
+		for _, folder := range to {
+			if arrows[folder] == nil {
+				t.Errorf("docs/architecture.md, %s: %s uses %s, which has no line of its own", heading, from, folder)
 			}
-			return addFile(all, name)
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
-	return all
+	return arrows
 }
 
-func addFile(all arrows, name string) error {
-	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-	if err != nil {
-		return err
+// compare reports differences between a picture and what there is.
+func compare(t *testing.T, drawn, found picture) {
+	t.Helper()
+	for _, from := range slices.Sorted(maps.Keys(found)) {
+		for _, to := range found[from] {
+			if !slices.Contains(drawn[from], to) {
+				t.Errorf("%s uses %s, and docs/architecture.md has no such arrow", from, to)
+			}
+		}
 	}
-	folder, err := filepath.Rel(root, filepath.Dir(name))
-	if err != nil {
-		return err
+	for _, from := range slices.Sorted(maps.Keys(drawn)) {
+		for _, to := range drawn[from] {
+			if !slices.Contains(found[from], to) {
+				t.Errorf("docs/architecture.md has an arrow from %s to %s, and nothing there uses it", from, to)
+			}
+		}
 	}
-	from := groupOf(folder)
-	if from == "" {
+}
+
+// circle is a way along the arrows that ends where it began; nil when there is none.
+func (p picture) circle() []string {
+	done := map[string]bool{}
+	var visit func(folder string, way []string) []string
+	visit = func(folder string, way []string) []string {
+		if at := slices.Index(way, folder); at >= 0 {
+			return append(way[at:], folder)
+		}
+		if done[folder] {
+			return nil
+		}
+		for _, next := range p[folder] {
+			if found := visit(next, append(slices.Clone(way), folder)); found != nil {
+				return found
+			}
+		}
+		done[folder] = true
 		return nil
 	}
-	if all[from] == nil {
-		all[from] = map[string]bool{}
-	}
-	for _, one := range file.Imports {
-		path, own := strings.CutPrefix(strings.Trim(one.Path.Value, `"`), module)
-		if to := groupOf(path); own && to != from {
-			all.add(from, to)
+	for _, folder := range slices.Sorted(maps.Keys(p)) {
+		if found := visit(folder, nil); found != nil {
+			return found
 		}
 	}
 	return nil
 }
 
-// drawn reads the lines "group -> group group" of the section on Go packages.
-func drawn(t *testing.T) arrows {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, found := strings.Cut(string(text), "\n### Go packages\n")
-	if !found {
-		t.Fatal("docs/architecture.md has no section \"Go packages\"")
-	}
-	_, drawing, _ := strings.Cut(section, "\n```\n")
-	drawing, _, _ = strings.Cut(drawing, "\n```\n")
-	all := arrows{}
-	for line := range strings.Lines(drawing) {
-		from, to, found := strings.Cut(line, "->")
-		if !found {
-			t.Fatalf("%q is no line of the drawing", line)
-		}
-		from = strings.TrimSpace(from)
-		all[from] = map[string]bool{}
-		for _, one := range strings.Fields(to) {
-			all.add(from, one)
+// reached are the folders to which arrows lead from one, over others too.
+func (p picture) reached(from string) []string {
+	var all []string
+	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
+		for _, to := range p[queue[0]] {
+			if !slices.Contains(all, to) {
+				all = append(all, to)
+				queue = append(queue, to)
+			}
 		}
 	}
 	return all
 }
 
-func TestImportsAreThoseOfTheDrawing(t *testing.T) {
-	are, want := imported(t), drawn(t)
-	groups := maps.Clone(are)
-	maps.Copy(groups, want)
-	for _, from := range slices.Sorted(maps.Keys(groups)) {
-		is, should := slices.Sorted(maps.Keys(are[from])), slices.Sorted(maps.Keys(want[from]))
-		if _, known := want[from]; !known || !slices.Equal(is, should) {
-			t.Errorf("%s imports %q, docs/architecture.md draws %q", from, is, should)
+func (p picture) add(from, to string) {
+	if from != to && !slices.Contains(p[from], to) {
+		p[from] = append(p[from], to)
+	}
+}
+
+// folderOf is the folder of the picture that a file or package is in: the one with the longest name. "" when none is.
+func (p picture) folderOf(name string) string {
+	for ; name != "." && name != "/"; name = path.Dir(name) {
+		if p[name] != nil {
+			return name
 		}
 	}
+	return ""
+}
+
+// files calls visit for the files under folders that have one of these endings, by their name in the repository.
+func files(t *testing.T, folders, endings []string, visit func(name string)) {
+	t.Helper()
+	for _, folder := range folders {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !slices.Contains(endings, path.Ext(name)) {
+				return err
+			}
+			relative, err := filepath.Rel(root, name)
+			visit(filepath.ToSlash(relative))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var include = regexp.MustCompile(`(?m)^#include "([^"]+)"`)
+
+// includes reads which folders the C sources of each folder use. A header is the one in the including file's own folder, else the
+// one that the picture lets it have.
+func includes(t *testing.T, drawn picture) picture {
+	t.Helper()
+	headers := map[string][]string{}
+	files(t, []string{"datapath"}, []string{".h", ".in"}, func(name string) {
+		if folder := drawn.folderOf(strings.TrimPrefix(path.Dir(name), "datapath/")); folder != "" {
+			header := strings.TrimSuffix(path.Base(name), ".in")
+			headers[header] = append(headers[header], folder)
+		}
+	})
+	found := picture{}
+	files(t, []string{"datapath"}, []string{".c", ".h"}, func(name string) {
+		own := strings.TrimPrefix(path.Dir(name), "datapath/")
+		if strings.HasPrefix(own+"/", "tests/") {
+			return
+		}
+		if drawn[own] == nil {
+			t.Errorf("%s: docs/architecture.md has no line for its folder", name)
+			return
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range include.FindAllStringSubmatch(string(text), -1) {
+			if to := headerFolder(headers[match[1]], own, drawn[own]); to != "" {
+				found.add(own, to)
+			} else {
+				t.Errorf("%s includes %q: no folder has a header of that name, without a path", name, match[1])
+			}
+		}
+	})
+	return found
+}
+
+func headerFolder(folders []string, own string, allowed []string) string {
+	if slices.Contains(folders, own) {
+		return own
+	}
+	for _, folder := range folders {
+		if slices.Contains(allowed, folder) {
+			return folder
+		}
+	}
+	if len(folders) > 0 {
+		return folders[0]
+	}
+	return ""
+}
+
+// imports reads which folders the Go packages of each folder use, tests aside.
+func imports(t *testing.T, drawn picture) picture {
+	t.Helper()
+	found := picture{}
+	files(t, []string{"api", "cmd", "internal"}, []string{".go"}, func(name string) {
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		source, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := drawn.folderOf(path.Dir(name))
+		for _, spec := range source.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			relative, ours := strings.CutPrefix(imported, module)
+			if !ours {
+				continue
+			}
+			to := drawn.folderOf(relative)
+			if own == "" || to == "" {
+				t.Errorf("%s imports %s: docs/architecture.md has no line for one of the two", name, relative)
+				continue
+			}
+			found.add(own, to)
+		}
+	})
+	return found
+}
+
+func TestCIncludesWhatTheArchitectureDraws(t *testing.T) {
+	drawn := pictureOf(t, "C modules")
+	compare(t, drawn, includes(t, drawn))
+}
+
+func TestGoImportsWhatTheArchitectureDraws(t *testing.T) {
+	drawn := pictureOf(t, "Go packages")
+	compare(t, drawn, imports(t, drawn))
 }
 
 // TestTheProductDoesWithoutTheLaboratory follows the imports of each program but ktsn-bench.
 func TestTheProductDoesWithoutTheLaboratory(t *testing.T) {
-	are := imported(t)
-	for program := range are {
+	found := imports(t, pictureOf(t, "Go packages"))
+	for program := range found {
 		if !strings.HasPrefix(program, "cmd/") || program == "cmd/ktsn-bench" {
 			continue
 		}
-		if reached(are, program)["internal/bench"] {
+		if slices.Contains(found.reached(program), "internal/bench") {
 			t.Errorf("%s reaches internal/bench", program)
 		}
 	}
-	if !reached(are, "cmd/ktsn-bench")["internal/bench"] {
+	if !slices.Contains(found.reached("cmd/ktsn-bench"), "internal/bench") {
 		t.Error("cmd/ktsn-bench does not reach internal/bench")
 	}
 }
 
-func reached(all arrows, from string) map[string]bool {
-	seen := map[string]bool{}
-	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
-		for to := range all[queue[0]] {
-			if !seen[to] {
-				seen[to] = true
-				queue = append(queue, to)
-			}
+func TestArrowsOfTheArchitectureLeadDownwards(t *testing.T) {
+	for _, heading := range []string{"C modules", "Go packages"} {
+		if circle := pictureOf(t, heading).circle(); circle != nil {
+			t.Errorf("docs/architecture.md, %s: %s is a circle", heading, strings.Join(circle, " -> "))
 		}
 	}
-	return seen
+}
+
+func TestACircleIsFound(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		arrows picture
+		circle []string
+	}{
+		{"no arrows", picture{"a": {}}, nil},
+		{"two ways to one", picture{"a": {"b", "c"}, "b": {"c"}, "c": {}}, nil},
+		{"to itself", picture{"a": {"a"}}, []string{"a", "a"}},
+		{"behind another", picture{"a": {"b"}, "b": {"c"}, "c": {"b"}}, []string{"b", "c", "b"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if circle := test.arrows.circle(); !slices.Equal(circle, test.circle) {
+				t.Errorf("got %v, want %v", circle, test.circle)
+			}
+		})
+	}
 }
