@@ -4,12 +4,13 @@
  * ktsnd, and the way to it. Which datagrams come of which calls is compared with the kernel (test/netns).
  */
 #include "cork.h"
+#include "flow_end.h"
 #include "flow_table.h"
 #include "next.h"
-#include "registration.h"
 #include "ring_pair.h"
+#include "route.h"
 #include "send.h"
-#include "way.h"
+#include "space_notifier.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -64,14 +65,14 @@ void __wrap_session_doorbell_ring(struct session *session)
 	(void)session;
 }
 
-long way_to(struct flow *flow, int fd, const struct ktsn_app_key *key, int flags, struct way *way)
+long route_find(struct flow *flow, int fd, const struct ktsn_app_key *key, int flags, struct route *route)
 {
 	(void)flow;
 	(void)fd;
 	(void)key;
 	(void)flags;
-	way->session = &process.session;
-	way->destination = (struct destination){.route = KTSN_APP_ROUTE_TSN, .payload_max_bytes = PAYLOAD};
+	route->session = &process.session;
+	route->destination = (struct destination){.route = KTSN_APP_ROUTE_TSN, .payload_max_bytes = PAYLOAD};
 	return 0;
 }
 
@@ -105,8 +106,8 @@ static int set_up(void **state)
 	process.flow->number = NUMBER;
 	process.flow->kind.domain = AF_INET;
 	atomic_store(&process.flow->send_buffer_bytes, UINT32_MAX);
-	atomic_store(&process.flow->waiting.space_fd, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-	atomic_store(&process.flow->waiting.space_given, true);
+	atomic_store(&process.flow->poll_state.space_fd, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+	atomic_store(&process.flow->poll_state.space_given, true);
 	return flow_share(process.flow, process.fd);
 }
 
@@ -260,7 +261,7 @@ static void threads_join_on_one_socket_and_no_part_is_lost_or_torn(void **state)
 		over = atomic_load(&ended) == THREADS;
 		while ((bytes = datagram_take(payload)) >= 0)
 			parts_check(payload, bytes, came);
-		waiting_slot_freed(&process.session);
+		space_slot_freed(&process.session);
 	}
 	for (uint32_t i = 0; i < THREADS; i++) {
 		pthread_join(threads[i], NULL);
@@ -355,13 +356,13 @@ static void socket_with_ip_options_sends_and_begins_nothing(void **state)
 	(void)state;
 	assert_int_equal(setsockopt(process.fd, IPPROTO_IP, IP_OPTIONS, no_operation, sizeof(no_operation)),
 			 0);
-	options_read(&process.flow->options, process.fd);
+	datagram_options_read(&process.flow->options, process.fd);
 	assert_int_equal(send_part("one", 3, 0), -EOPNOTSUPP);
 	assert_int_equal(send_part("one", 3, MSG_MORE), -EOPNOTSUPP);
 	assert_false(cork_concerns(process.flow, 0));
 	assert_nothing_left();
 	assert_int_equal(setsockopt(process.fd, IPPROTO_IP, IP_OPTIONS, NULL, 0), 0);
-	options_read(&process.flow->options, process.fd);
+	datagram_options_read(&process.flow->options, process.fd);
 	assert_int_equal(send_part("one", 3, 0), 3);
 	assert_datagram("one");
 }
@@ -409,7 +410,7 @@ static void *slot_free_soon(void *slot)
 {
 	usleep(20000);
 	ktsn_ring_unclaim(&process.session.ring, (uint32_t)(uintptr_t)slot);
-	waiting_slot_freed(&process.session);
+	space_slot_freed(&process.session);
 	return NULL;
 }
 

@@ -196,19 +196,19 @@ static void reused_flow_remembers_nothing(void **state)
 	(void)state;
 	lock_take(&flow->lock);
 	atomic_store(&flow->session, 9);
-	memset(&flow->connected, 0xff, sizeof(flow->connected));
-	memset(flow->others, 0xff, sizeof(flow->others));
-	flow->others_next = 5;
+	memset(&flow->destinations.connected, 0xff, sizeof(flow->destinations.connected));
+	memset(flow->destinations.others, 0xff, sizeof(flow->destinations.others));
+	flow->destinations.others_next = 5;
 	release(flow_remove(40));
 	release(flow);
 	again = enter(40);
 	assert_ptr_equal(again, flow);
 	assert_int_equal(atomic_load(&again->lock.state), 0);
 	assert_int_equal(atomic_load(&again->session), 0);
-	assert_int_equal(again->connected.route, 0);
+	assert_int_equal(again->destinations.connected.route, 0);
 	for (int i = 0; i < FLOW_DESTINATIONS; i++)
-		assert_int_equal(again->others[i].route, 0);
-	assert_int_equal(again->others_next, 0);
+		assert_int_equal(again->destinations.others[i].route, 0);
+	assert_int_equal(again->destinations.others_next, 0);
 	release(again);
 	release(flow_remove(40));
 }
@@ -251,9 +251,9 @@ static void *acquire_many(void *argument)
 		if (!flow)
 			continue;
 		lock_take(&flow->lock);
-		if (flow->number != SHARED_FD || flow->connected.number != SHARED_FD)
+		if (flow->number != SHARED_FD || flow->destinations.connected.number != SHARED_FD)
 			atomic_fetch_add(&race->wrong, 1);
-		flow->others_next++;
+		flow->destinations.others_next++;
 		lock_give(&flow->lock);
 		atomic_fetch_add(&race->found, 1);
 		release(flow);
@@ -268,7 +268,7 @@ static void flow_set_up(int fd)
 
 	lock_take(&flow->lock);
 	flow->number = (uint32_t)fd;
-	flow->connected.number = (uint32_t)fd;
+	flow->destinations.connected.number = (uint32_t)fd;
 	lock_give(&flow->lock);
 	release(flow);
 }
@@ -287,7 +287,7 @@ static void *acquire_counting_users(void *argument)
 		if (users_of(flow) == 0 || users_of(flow) > READERS + 3)
 			atomic_fetch_add(&race->wrong, 1);
 		lock_take(&flow->lock);
-		flow->others_next++;
+		flow->destinations.others_next++;
 		lock_give(&flow->lock);
 		atomic_fetch_add(&race->found, 1);
 		release(flow);

@@ -4,7 +4,10 @@
  * thread: what libktsn asks lies in the socket until they answer. One after another: a process that was once where a ktsnd
  * is meant to be does not forget it.
  */
+#include "connect.h"
 #include "handshake.h"
+#include "liveness.h"
+#include "request.h"
 #include "ring_memory.h"
 #include "session.h"
 

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The clocks that libktsn reads. Any thread.
+ */
+#ifndef KTSN_PRELOAD_CLOCK_H
+#define KTSN_PRELOAD_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline int64_t clock_now_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	(void)clock_gettime(clock, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline int64_t monotonic_ns(void)
+{
+	return clock_now_ns(CLOCK_MONOTONIC);
+}
+
+static inline int64_t monotonic_ms(void)
+{
+	return monotonic_ns() / 1000000;
+}
+
+/* Cheaper: advances with the kernel's tick only. */
+static inline int64_t monotonic_coarse_ns(void)
+{
+	return clock_now_ns(CLOCK_MONOTONIC_COARSE);
+}
+
+/* monotonic_ns() plus a timeout; INT64_MAX without a timeout, or for one that is too long to be represented.
+ */
+static inline int64_t monotonic_deadline_ns(const struct timespec *timeout)
+{
+	int64_t deadline_ns;
+
+	if (!timeout || __builtin_mul_overflow((int64_t)timeout->tv_sec, 1000000000, &deadline_ns) ||
+	    __builtin_add_overflow(deadline_ns, (int64_t)timeout->tv_nsec + monotonic_ns(), &deadline_ns))
+		return INT64_MAX;
+	return deadline_ns;
+}
+
+static inline struct timespec timespec_of_ns(int64_t ns)
+{
+	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+}
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "descriptors.h"
+
+#include "connect.h"
+#include "epoll_members.h"
+#include "export.h"
+#include "flow_end.h"
+#include "kernel.h"
+#include "next.h"
+#include "process_owner.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <stdarg.h>
+#include <sys/resource.h>
+
+void descriptor_gone(int fd)
+{
+	struct flow *flow;
+
+	/* Two loads for a descriptor that never asked for SO_TXTIME. */
+	if (!flow_known(fd) || !process_is_owner())
+		return;
+	flow = flow_remove(fd);
+	if (!flow)
+		return;
+	epoll_members_fd_gone(flow, fd);
+	flow_put(flow);
+}
+
+void descriptor_copied(int from, int to)
+{
+	struct flow *flow;
+
+	if (!flow_known(from) || !process_is_owner())
+		return;
+	flow = flow_acquire(from);
+	if (!flow)
+		return;
+	(void)flow_share(flow, to);
+	flow_put(flow);
+}
+
+struct range {
+	unsigned int first;
+	unsigned int last;
+};
+
+static bool gone_if_within(int fd, struct flow *flow, void *context)
+{
+	const struct range *range = context;
+
+	if ((unsigned int)fd >= range->first && (unsigned int)fd <= range->last)
+		descriptor_gone(fd);
+	flow_put(flow);
+	return false;
+}
+
+void descriptors_gone(unsigned int first, unsigned int last)
+{
+	struct range range = {.first = first, .last = last};
+
+	flow_each(gone_if_within, &range);
+	flows_end();
+}
+
+EXPORT int close(int fd)
+{
+	/* Some programs close all descriptors, also those that they never opened. */
+	if (session_fd_is_internal(fd)) {
+		errno = EBADF;
+		return -1;
+	}
+	descriptor_gone(fd);
+	return next_close(fd);
+}
+
+EXPORT int dup(int fd)
+{
+	int copy = next_dup(fd);
+
+	if (copy >= 0) {
+		descriptor_gone(copy);
+		descriptor_copied(fd, copy);
+	}
+	return copy;
+}
+
+/* The kernel closes the target in one step with the copy. A descriptor of libktsn's own is not given up. */
+static int copy_prepare(int from, int to)
+{
+	if (session_fd_is_internal(to)) {
+		errno = EBUSY;
+		return -1;
+	}
+	if (from != to)
+		descriptor_gone(to);
+	return 0;
+}
+
+EXPORT int dup2(int from, int to)
+{
+	int copy = copy_prepare(from, to) ? -1 : next_dup2(from, to);
+
+	if (copy >= 0 && from != to)
+		descriptor_copied(from, to);
+	return copy;
+}
+
+EXPORT int dup3(int from, int to, int flags)
+{
+	int copy = copy_prepare(from, to) ? -1 : next_dup3(from, to, flags);
+
+	if (copy >= 0)
+		descriptor_copied(from, to);
+	return copy;
+}
+
+static int fcntl_followed(int fd, int command, int result)
+{
+	if (result >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC)) {
+		descriptor_gone(result);
+		descriptor_copied(fd, result);
+	}
+	return result;
+}
+
+/* The third argument is an int, a pointer or absent; read as a pointer, all of its bits are passed on. */
+EXPORT int fcntl(int fd, int command, ...)
+{
+	va_list arguments;
+	void *argument;
+
+	va_start(arguments, command);
+	argument = va_arg(arguments, void *);
+	va_end(arguments);
+	return fcntl_followed(fd, command, next_fcntl(fd, command, argument));
+}
+
+EXPORT int fcntl64(int fd, int command, ...)
+{
+	va_list arguments;
+	void *argument;
+
+	va_start(arguments, command);
+	argument = va_arg(arguments, void *);
+	va_end(arguments);
+	return fcntl_followed(fd, command, next_fcntl64(fd, command, argument));
+}
+
+/* Closes the range, except libktsn's own descriptors. */
+static int range_close(unsigned int first, unsigned int last, int flags)
+{
+	int own;
+
+	while ((own = session_next_internal_fd((int)first)) >= 0 && (unsigned int)own <= last) {
+		if ((unsigned int)own > first && next_close_range(first, (unsigned int)own - 1, flags))
+			return -1;
+		first = (unsigned int)own + 1;
+	}
+	return first <= last ? next_close_range(first, last, flags) : 0;
+}
+
+EXPORT int close_range(unsigned int first, unsigned int last, int flags)
+{
+	if (first > last || first > INT_MAX || flags & (int)CLOSE_RANGE_CLOEXEC)
+		return next_close_range(first, last, flags);
+	descriptors_gone(first, last);
+	return range_close(first, last, flags);
+}
+
+/* Of glibc. Kernels before Linux 5.9 have no close_range. */
+EXPORT void closefrom(int lowest)
+{
+	unsigned int first = lowest < 0 ? 0 : (unsigned int)lowest;
+	struct rlimit limit = {0};
+
+	descriptors_gone(first, UINT_MAX);
+	if (range_close(first, UINT_MAX, 0) == 0 ||
+	    kernel_call(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit) < 0)
+		return;
+	for (unsigned int fd = first; fd < limit.rlim_cur; fd++)
+		(void)close((int)fd);
+}

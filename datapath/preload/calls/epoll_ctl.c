@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * epoll_ctl: of a timed socket, its notifiers are added to the set as well (poll/epoll_members.h).
+ */
+#include "epoll_members.h"
+#include "epoll_record.h"
+#include "export.h"
+#include "flow_end.h"
+#include "next.h"
+#include "process_owner.h"
+
+static int flow_ctl(struct flow *flow, int epoll_fd, int operation, int fd, struct epoll_event *event)
+{
+	int result = flow->left_to_kernel ? next_epoll_ctl(epoll_fd, operation, fd, event)
+					  : epoll_members_ctl(flow, epoll_fd, operation, fd, event);
+
+	flow_put(flow);
+	return result;
+}
+
+EXPORT int epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
+{
+	struct flow *flow = flow_known(fd) && process_is_owner() ? flow_acquire(fd) : NULL;
+	int result = flow ? flow_ctl(flow, epoll_fd, operation, fd, event)
+			  : next_epoll_ctl(epoll_fd, operation, fd, event);
+
+	if (result == 0 && event && operation != EPOLL_CTL_DEL)
+		epoll_record_put(epoll_fd, fd, event);
+	return result;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * poll and ppoll. Beside a timed socket in the list its error notifier is polled; and in place of POLLOUT,
+ * which the kernel would grant at any time, its space notifier. Without a timed socket the call is the next
+ * function.
+ */
+#include "clock.h"
+#include "error_notifier.h"
+#include "export.h"
+#include "flow_end.h"
+#include "liveness.h"
+#include "memory.h"
+#include "next.h"
+#include "space_notifier.h"
+
+#include <poll.h>
+#include <string.h>
+
+enum {
+	WRITABLE = POLLOUT | POLLWRNORM | POLLWRBAND,
+	/* Descriptors of a call for which no memory is mapped. */
+	ON_STACK = 64,
+	NOTIFIERS = 2, /* notifiers of each socket: error, space */
+	/* Between two looks for the successor of a dead ktsnd. */
+	SLICE_NS = 100 * 1000 * 1000,
+	EACH_BYTES = (1 + NOTIFIERS) * sizeof(struct pollfd) + NOTIFIERS * sizeof(nfds_t),
+};
+
+/* One call, with the list that is polled in place of the application's. */
+struct wait {
+	struct pollfd *fds; /* the application's */
+	nfds_t count;
+	struct pollfd *real; /* a copy, then the notifiers */
+	nfds_t *owners;      /* of each notifier: the index of its socket in `fds` */
+	nfds_t notifier_count;
+	bool blocked;          /* a socket has no space */
+	enum ktsn_clock clock; /* of that socket */
+	bool notifier_lost;    /* the application closed a notifier: poll without notifiers */
+};
+
+static void notifier_add(struct wait *wait, nfds_t owner, int fd, short events)
+{
+	if (fd < 0)
+		return;
+	wait->real[wait->count + wait->notifier_count] = (struct pollfd){.fd = fd, .events = events};
+	wait->owners[wait->notifier_count++] = owner;
+}
+
+static void writable_replace(struct wait *wait, struct session *session, struct flow *flow, nfds_t at)
+{
+	int space_fd;
+
+	if (!(wait->real[at].events & WRITABLE) || space_available(session, flow))
+		return;
+	space_fd = space_notifier_fd(flow);
+	if (space_fd < 0)
+		return;
+	space_await(session, flow);
+	wait->real[at].events &= (short)~WRITABLE;
+	notifier_add(wait, at, space_fd, POLLOUT);
+	wait->blocked = true;
+	wait->clock = flow->clock;
+}
+
+static void flow_add(struct wait *wait, struct session *session, nfds_t at)
+{
+	struct flow *flow = wait->real[at].fd < 0 ? NULL : flow_acquire(wait->real[at].fd);
+
+	if (!flow)
+		return;
+	if (!flow->left_to_kernel) {
+		notifier_add(wait, at, error_notifier_fd(flow), wait->real[at].events & POLLPRI);
+		if (session && flow->number_session == session->number)
+			writable_replace(wait, session, flow, at);
+	}
+	flow_put(flow);
+}
+
+static void wait_fill(struct wait *wait)
+{
+	struct session *session = session_existing();
+
+	memcpy(wait->real, wait->fds, wait->count * sizeof(*wait->fds));
+	wait->notifier_count = 0;
+	wait->blocked = false;
+	for (nfds_t i = 0; i < wait->count && !wait->notifier_lost; i++)
+		flow_add(wait, session, i);
+}
+
+/* Space may have come before ktsnd has notified. */
+static bool has_space_now(int fd)
+{
+	struct session *session = session_existing();
+	struct flow *flow = session ? flow_acquire(fd) : NULL;
+	bool space;
+
+	if (!flow)
+		return true;
+	space = flow->number_session != session->number || space_available(session, flow);
+	flow_put(flow);
+	return space;
+}
+
+/* Translates the events of a notifier into those of its socket. */
+static void notifier_apply(struct pollfd *app, const struct pollfd *notifier)
+{
+	if (notifier->events & WRITABLE)
+		app->revents |= notifier->revents & POLLOUT || has_space_now(app->fd)
+					? (short)(app->events & (POLLOUT | POLLWRNORM))
+					: 0;
+	else
+		app->revents |= notifier->revents & (POLLERR | POLLPRI);
+}
+
+/* Fills in the application's list. Returns how many are ready. */
+static int wait_result(struct wait *wait)
+{
+	int ready = 0;
+
+	for (nfds_t i = 0; i < wait->count; i++)
+		wait->fds[i].revents = wait->real[i].revents;
+	for (nfds_t i = 0; i < wait->notifier_count; i++) {
+		wait->notifier_lost |= (wait->real[wait->count + i].revents & POLLNVAL) != 0;
+		notifier_apply(&wait->fds[wait->owners[i]], &wait->real[wait->count + i]);
+	}
+	for (nfds_t i = 0; i < wait->count; i++)
+		ready += wait->fds[i].revents != 0;
+	return ready;
+}
+
+/* The time until then, at least 0; NULL without end. */
+static const struct timespec *left_until(int64_t until_ns, struct timespec *left)
+{
+	int64_t left_ns = until_ns - monotonic_ns();
+
+	if (until_ns == INT64_MAX)
+		return NULL;
+	if (left_ns < 0)
+		left_ns = 0;
+	*left = timespec_of_ns(left_ns);
+	return left;
+}
+
+/* Polls once; a slice only while a socket waits for space. *early: the slice ends before the call does. */
+static int slice_wait(struct wait *wait, int64_t until_ns, const sigset_t *signals, bool *early)
+{
+	int64_t slice_until_ns = wait->blocked ? monotonic_ns() + SLICE_NS : INT64_MAX;
+	struct timespec left;
+
+	*early = slice_until_ns < until_ns;
+	return next_ppoll(wait->real, wait->count + wait->notifier_count,
+			  left_until(*early ? slice_until_ns : until_ns, &left), signals);
+}
+
+/* A slice passed without events. The successor of a dead ktsnd gets the ring back here, also from an
+ * application that polls without waiting. */
+static void nothing_came(const struct wait *wait)
+{
+	struct session *session = wait->blocked ? session_existing() : NULL;
+
+	if (session)
+		session_check(session, wait->clock, true);
+	for (nfds_t i = 0; i < wait->count; i++)
+		wait->fds[i].revents = 0;
+}
+
+/* ktsnd notifies whenever something was released. That may not be space enough for the socket, which waits
+ * on. */
+static int wait_run(struct wait *wait, int64_t until_ns, const sigset_t *signals)
+{
+	for (;;) {
+		bool early, something;
+		int ready;
+
+		wait_fill(wait);
+		ready = slice_wait(wait, until_ns, signals, &early);
+		if (ready < 0)
+			return ready;
+		something = ready > 0;
+		if (something)
+			ready = wait_result(wait);
+		else
+			nothing_came(wait);
+		if (ready || !(early || something))
+			return ready;
+	}
+}
+
+static int timed_poll(struct pollfd *fds, nfds_t count, int64_t until_ns, const sigset_t *signals)
+{
+	uint8_t on_stack[ON_STACK * EACH_BYTES] __attribute__((aligned(sizeof(nfds_t))));
+	struct wait wait = {.fds = fds, .count = count};
+	void *memory = on_stack;
+	size_t bytes = count * EACH_BYTES;
+	int result;
+
+	if (count > ON_STACK && memory_map(bytes, &memory))
+		return (int)errno_return(-ENOMEM);
+	wait.owners = (nfds_t *)memory;
+	wait.real = (struct pollfd *)(wait.owners + NOTIFIERS * count);
+	result = wait_run(&wait, until_ns, signals);
+	if (count > ON_STACK)
+		memory_unmap(memory, bytes);
+	return result;
+}
+
+static int timed_poll_ms(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+	struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
+
+	return timed_poll(fds, count, monotonic_deadline_ns(timeout_ms < 0 ? NULL : &timeout), NULL);
+}
+
+EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+	return flows_any_polled(fds, count) ? timed_poll_ms(fds, count, timeout_ms)
+					    : next_poll(fds, count, timeout_ms);
+}
+
+static bool valid(const struct timespec *timeout)
+{
+	return !timeout || (timeout->tv_sec >= 0 && timeout->tv_nsec >= 0 && timeout->tv_nsec < 1000000000);
+}
+
+EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals)
+{
+	return valid(timeout) && flows_any_polled(fds, count)
+		       ? timed_poll(fds, count, monotonic_deadline_ns(timeout), signals)
+		       : next_ppoll(fds, count, timeout, signals);
+}
+
+/* Programs that were compiled with _FORTIFY_SOURCE call these. The C library's own function ends the program
+ * when the list exceeds fds_bytes. */
+int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t fds_bytes);
+int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals,
+		size_t fds_bytes);
+
+EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t fds_bytes)
+{
+	return fds_bytes / sizeof(*fds) >= count && flows_any_polled(fds, count)
+		       ? timed_poll_ms(fds, count, timeout_ms)
+		       : next_poll_chk(fds, count, timeout_ms, fds_bytes);
+}
+
+EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+		       const sigset_t *signals, size_t fds_bytes)
+{
+	return fds_bytes / sizeof(*fds) >= count && valid(timeout) && flows_any_polled(fds, count)
+		       ? timed_poll(fds, count, monotonic_deadline_ns(timeout), signals)
+		       : next_ppoll_chk(fds, count, timeout, signals, fds_bytes);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sendmsg and sendmmsg: first stop of a timed datagram. It goes into the ring (send/send.h), and every other
+ * to the kernel untouched.
+ */
+#include "epoll_members.h"
+#include "export.h"
+#include "flow_end.h"
+#include "kernel.h"
+#include "liveness.h"
+#include "message.h"
+#include "next.h"
+#include "send.h"
+
+#include <errno.h>
+
+struct search {
+	uint64_t cookie;
+	struct flow *found; /* acquired */
+};
+
+static bool find_by_cookie(int fd, struct flow *flow, void *context)
+{
+	struct search *search = context;
+
+	(void)fd;
+	if (search->found || flow->cookie != search->cookie)
+		return flow_release(flow);
+	search->found = flow;
+	return false;
+}
+
+/* The flow of another descriptor of the socket: a copy from before SO_TXTIME, or one that came back to this
+ * process. */
+static struct flow *flow_of_copy(uint64_t cookie, int fd)
+{
+	struct search search = {.cookie = cookie};
+
+	if (!cookie || !flows_any())
+		return NULL;
+	flow_each(find_by_cookie, &search);
+	if (search.found && flow_share(search.found, fd) == 0 && !search.found->left_to_kernel)
+		epoll_members_catch_up(search.found, fd);
+	return search.found;
+}
+
+/*
+ * A timed message through a descriptor without a flow: the socket came from another process, by exec or
+ * SCM_RIGHTS. ktsnd knows whether it asked for SO_TXTIME there, and is asked once a descriptor (route.h).
+ * Where ktsnd is meant to be, the message waits for the answer: the kernel would send it at once.
+ */
+static struct flow *flow_of_unknown(int fd, const struct msghdr *message)
+{
+	struct session *session;
+	struct socket_kind kind;
+	int64_t txtime_ns;
+	uint64_t cookie;
+	struct flow *flow;
+
+	if (!message->msg_control || message_txtime(message, &txtime_ns) != 1 || !socket_kind_read(fd, &kind))
+		return NULL;
+	cookie = socket_cookie(fd);
+	flow = flow_of_copy(cookie, fd);
+	if (flow)
+		return flow;
+	flow = flow_create();
+	if (!flow)
+		return NULL;
+	flow->kind = kind;
+	flow->cookie = cookie;
+	datagram_options_read(&flow->options, fd);
+	flow->left_to_kernel = session_get(&session) == -ENOTCONN;
+	flow->adoption_pending = !flow->left_to_kernel;
+	(void)flow_share(flow, fd);
+	return flow;
+}
+
+static struct flow *flow_of(int fd, const struct msghdr *message)
+{
+	struct flow *flow = flow_acquire(fd);
+
+	return flow ? flow : flow_of_unknown(fd, message);
+}
+
+EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	struct flow *flow = flow_of(fd, message);
+	long sent = SEND_NOT_TIMED;
+
+	if (flow) {
+		if (!flow->left_to_kernel)
+			sent = send_timed(flow, fd, message, flags);
+		flow_put(flow);
+	}
+	return sent == SEND_NOT_TIMED ? next_sendmsg(fd, message, flags) : errno_return(sent);
+}
+
+enum { MESSAGES_MAX = 1024 /* UIO_MAXIOV: the most that the kernel takes in one call */ };
+
+/* One by one, as the kernel does: only an error of the first message is returned. */
+static int sendmmsg_each(int fd, struct mmsghdr *messages, unsigned int count, int flags)
+{
+	unsigned int sent;
+
+	if (count > MESSAGES_MAX)
+		count = MESSAGES_MAX;
+	for (sent = 0; sent < count; sent++) {
+		ssize_t bytes = sendmsg(fd, &messages[sent].msg_hdr, flags);
+
+		if (bytes < 0)
+			break;
+		messages[sent].msg_len = (unsigned int)bytes;
+	}
+	return sent || !count ? (int)sent : -1;
+}
+
+/* Without a flow, the first timed message decides. */
+static struct flow *flow_of_any(int fd, const struct mmsghdr *messages, unsigned int count)
+{
+	struct flow *flow = flow_acquire(fd);
+
+	for (unsigned int i = 0; !flow && i < count && i < MESSAGES_MAX; i++)
+		flow = flow_of_unknown(fd, &messages[i].msg_hdr);
+	return flow;
+}
+
+EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags)
+{
+	struct flow *flow = flow_of_any(fd, messages, count);
+	bool captured = flow && !flow->left_to_kernel;
+
+	if (flow)
+		flow_put(flow);
+	return captured ? sendmmsg_each(fd, messages, count, flags)
+			: next_sendmmsg(fd, messages, count, flags);
+}

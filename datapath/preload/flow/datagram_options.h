@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Socket options that decide about datagrams and that ktsnd does not read, as the kernel tells them. A change
+ * by another process that shares the socket is not noticed. Any thread.
+ */
+#ifndef KTSN_PRELOAD_DATAGRAM_OPTIONS_H
+#define KTSN_PRELOAD_DATAGRAM_OPTIONS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct datagram_options {
+	_Atomic uint32_t segment_bytes; /* UDP_SEGMENT; 0: messages are not cut */
+	_Atomic bool corked;            /* UDP_CORK */
+	_Atomic bool unchecked;         /* SO_NO_CHECK: IPv4 without checksums */
+	_Atomic bool unchecked6;        /* UDP_NO_CHECK6_TX: IPv6 without checksums */
+	_Atomic bool more_headers;      /* IP_OPTIONS, IPV6_HOPOPTS and the like, which ktsnd does not send */
+};
+
+static inline void datagram_options_reset(struct datagram_options *options)
+{
+	atomic_init(&options->segment_bytes, 0);
+	atomic_init(&options->corked, false);
+	atomic_init(&options->unchecked, false);
+	atomic_init(&options->unchecked6, false);
+	atomic_init(&options->more_headers, false);
+}
+
+/* Whether setting the option may change one of them. */
+bool datagram_options_concern(int level, int option);
+
+void datagram_options_read(struct datagram_options *options, int fd);
+
+#endif

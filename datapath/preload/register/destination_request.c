@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "destination_request.h"
+
+#include "request.h"
+
+struct ktsn_app_request destination_request(const struct flow *flow, const struct ktsn_app_key *key)
+{
+	struct ktsn_app_request request = flow_request(KTSN_APP_DESTINATION, flow);
+
+	ktsn_app_key_put(&request, key);
+	return request;
+}
+
+static int destination_ask(struct session *session, struct flow *flow, const struct ktsn_app_key *key)
+{
+	struct ktsn_app_request request = destination_request(flow, key);
+	struct destination other;
+	struct ktsn_app_reply reply;
+	int err = session_request(session, &request, -1, &reply);
+
+	if (!err)
+		err = reply.status;
+	if (err)
+		return err;
+	other = destination_of_reply(&reply);
+	other.key = *key;
+	destination_write(&flow->destinations,
+			  &flow->destinations.others[flow->destinations.others_next++ % FLOW_DESTINATIONS],
+			  other);
+	return 0;
+}
+
+int flow_destination(struct session *session, struct flow *flow, const struct ktsn_app_key *key,
+		     struct destination *destination)
+{
+	int err = destination_find(&flow->destinations, key, destination);
+
+	if (err != -ENOENT)
+		return err;
+	lock_take(&session->registration_lock);
+	lock_take(&flow->lock);
+	/* Another thread may have asked meanwhile. */
+	err = destination_find(&flow->destinations, key, destination) ? destination_ask(session, flow, key)
+								      : 0;
+	lock_give(&flow->lock);
+	lock_give(&session->registration_lock);
+	return err ? err : destination_find(&flow->destinations, key, destination);
+}

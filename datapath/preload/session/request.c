@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+
+#include "clock.h"
+#include "daemon_timeout.h"
+#include "handshake.h"
+
+/* Closes a flow whose number came too late: nobody uses the number. A failure shows with the next reply. */
+static void flow_close(struct session *session, int fd, uint32_t flow)
+{
+	struct ktsn_app_request request = handshake_request(KTSN_APP_FLOW_CLOSE);
+
+	request.flow = flow;
+	request.destination = KTSN_APP_NONE;
+	request.number = ++session->requests;
+	(void)handshake_send(fd, &request, -1);
+}
+
+/* A reply with another number answers a request that timed out before. */
+static int reply_await(struct session *session, int fd, uint16_t number, int64_t until_ms,
+		       struct ktsn_app_reply *reply)
+{
+	struct unanswered *unanswered = &session->unanswered;
+	int err;
+
+	for (;;) {
+		err = handshake_receive(fd, reply, NULL, until_ms);
+		if (!err && unanswered->type && reply->number == unanswered->number) {
+			if (unanswered->opens && reply->status == 0)
+				flow_close(session, fd, reply->flow);
+			unanswered->type = 0;
+		}
+		if (err || reply->number == number)
+			return err;
+	}
+}
+
+/* Waits for the reply of an unanswered request. FLOW_CLOSE is sent in any case: nobody would send it again.
+ */
+static int earlier_await(struct session *session, int fd, const struct ktsn_app_request *request)
+{
+	const struct unanswered *unanswered = &session->unanswered;
+	struct ktsn_app_reply reply;
+
+	if (!unanswered->type || request->type == KTSN_APP_FLOW_CLOSE)
+		return 0;
+	return reply_await(session, fd, unanswered->number, unanswered->until_ms, &reply);
+}
+
+static bool opens_flow(const struct ktsn_app_request *request)
+{
+	return (request->type == KTSN_APP_FLOW_OPEN || request->type == KTSN_APP_FLOW_ADOPT) &&
+	       request->flow == KTSN_APP_NONE;
+}
+
+static int request_exchange(struct session *session, int fd, const struct ktsn_app_request *request,
+			    int fd_to_pass, struct ktsn_app_reply *reply)
+{
+	int64_t until_ms = monotonic_ms() + KTSN_APP_TIMEOUT_MS;
+	int err = earlier_await(session, fd, request);
+	struct ktsn_app_request numbered = *request;
+
+	if (err)
+		return err;
+	numbered.number = ++session->requests;
+	err = handshake_send(fd, &numbered, fd_to_pass);
+	if (err)
+		return err;
+	err = reply_await(session, fd, numbered.number, until_ms, reply);
+	if (err == -ETIMEDOUT && request->type != KTSN_APP_FLOW_CLOSE)
+		session->unanswered = (struct unanswered){
+			.type = request->type,
+			.number = numbered.number,
+			.opens = opens_flow(request),
+			.until_ms = until_ms,
+		};
+	return err;
+}
+
+int session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
+		    struct ktsn_app_reply *reply)
+{
+	int fd, err;
+
+	lock_take(&session->request_lock);
+	fd = atomic_load_explicit(&session->socket_fd, memory_order_acquire);
+	err = fd < 0 ? -ETIMEDOUT : request_exchange(session, fd, request, fd_to_pass, reply);
+	lock_give(&session->request_lock);
+	if (err)
+		daemon_silent();
+	else
+		daemon_answered();
+	return err ? -ETIMEDOUT : 0;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sockets of a network namespace in which the pod has no endpoint, until it has one. The test is ktsnd.
+ */
+#include "route.h"
+
+#include "epoll_members.h"
+#include "flow_end.h"
+#include "ring_pair.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 4, PAYLOAD = 64, NUMBER = 5, PATIENCE_MS = 5000 };
+
+/* A process with one socket that is connected, as ktsnd may know. */
+static struct {
+	struct ring_pair pair;
+	struct session session;
+	struct flow *flow;
+	int fd;
+	int asked;                     /* how often ktsnd was */
+	bool silent;                   /* it does not answer */
+	struct ktsn_app_reply answers; /* else this */
+} process;
+
+int __wrap_session_get(struct session **session);
+int __wrap_session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
+			   struct ktsn_app_reply *reply);
+
+int __wrap_session_get(struct session **session)
+{
+	*session = &process.session;
+	return 0;
+}
+
+int __wrap_session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
+			   struct ktsn_app_reply *reply)
+{
+	(void)session;
+	(void)request;
+	(void)fd_to_pass;
+	process.asked++;
+	*reply = process.answers;
+	return process.silent ? -ETIMEDOUT : 0;
+}
+
+void epoll_members_catch_up(struct flow *flow, int fd)
+{
+	(void)flow;
+	(void)fd;
+}
+
+static const struct ktsn_app_reply nothing_there = {
+	.status = -EPERM, .route = KTSN_APP_ROUTE_KERNEL, .flow = KTSN_APP_NONE};
+static const struct ktsn_app_reply endpoint_there = {
+	.route = KTSN_APP_ROUTE_TSN, .flow = NUMBER, .destination = 1, .payload_max_bytes = PAYLOAD};
+
+static int set_up(void **state)
+{
+	(void)state;
+	memset(&process, 0, sizeof(process));
+	process.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	process.flow = flow_create();
+	if (process.fd < 0 || !process.flow || ring_pair_init(&process.pair, SLOTS, PAYLOAD))
+		return -1;
+	process.session.ring = process.pair.producer;
+	process.session.number = 1;
+	process.flow->kind.domain = AF_INET;
+	process.answers = nothing_there;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	flow_put(process.flow);
+	close(process.fd);
+	ring_pair_fini(&process.pair);
+	return 0;
+}
+
+static uint32_t route(void)
+{
+	struct route route = {.session = &process.session};
+
+	assert_int_equal(route_find(process.flow, process.fd, NULL, MSG_DONTWAIT, &route), 0);
+	assert_ptr_equal(route.session, &process.session);
+	return route.destination.route;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Sends on and on, until ktsnd has been asked so often. */
+static void send_until_asked(int times, uint32_t expected)
+{
+	int64_t began_ms = now_ms();
+
+	while (process.asked < times) {
+		assert_true(now_ms() - began_ms < PATIENCE_MS);
+		assert_int_equal(route(), expected);
+		usleep(100);
+	}
+}
+
+static void endpoint_that_is_added_later_gets_the_messages(void **state)
+{
+	(void)state;
+	send_until_asked(3, KTSN_APP_ROUTE_KERNEL);
+	process.answers = endpoint_there;
+	for (int64_t began_ms = now_ms(); route() == KTSN_APP_ROUTE_KERNEL; usleep(100))
+		assert_true(now_ms() - began_ms < PATIENCE_MS);
+	assert_int_equal(route(), KTSN_APP_ROUTE_TSN);
+	/* From here on it knows. */
+	process.asked = 0;
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(route(), KTSN_APP_ROUTE_TSN);
+	assert_int_equal(process.asked, 0);
+}
+
+static void ktsnd_is_asked_now_and_then_only(void **state)
+{
+	int64_t began_ms = now_ms();
+
+	(void)state;
+	/* By the first message, by the first after its answer, and then each 100 ms, of a clock that ticks each 10 ms at least. */
+	send_until_asked(4, KTSN_APP_ROUTE_KERNEL);
+	assert_true(now_ms() - began_ms >= 180);
+}
+
+static void messages_stay_the_kernel_s_while_ktsnd_does_not_answer(void **state)
+{
+	(void)state;
+	assert_int_equal(route(), KTSN_APP_ROUTE_KERNEL);
+	process.silent = true;
+	send_until_asked(3, KTSN_APP_ROUTE_KERNEL);
+	process.silent = false;
+	process.answers = (struct ktsn_app_reply){.status = -ENETDOWN, .flow = KTSN_APP_NONE};
+	send_until_asked(4, KTSN_APP_ROUTE_KERNEL);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(endpoint_that_is_added_later_gets_the_messages),
+		TEST(ktsnd_is_asked_now_and_then_only),
+		TEST(messages_stay_the_kernel_s_while_ktsnd_does_not_answer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

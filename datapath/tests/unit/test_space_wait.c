@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads that wait for space as a send does, and what wakes them. The test is ktsnd.
+ */
+#include "flow_end.h"
+#include "flow_table.h"
+#include "internal_fds.h"
+#include "ring_pair.h"
+#include "sleepers.h"
+#include "slots.h"
+#include "space_notifier.h"
+#include "space_wait.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/eventfd.h>
+
+#include <cmocka.h>
+
+#define MINUTE_NS (60 * INT64_C(1000000000))
+
+enum { THREADS = 200, SLOTS = 64, NUMBER = 5, OWN_FD = 700 };
+
+/* A process with one socket, known to a ktsnd that has its eventfd. */
+static struct {
+	struct ring_pair pair;
+	struct session session;
+	struct flow *flow;
+	int space_fd;
+	uint32_t slots[SLOTS];
+} process;
+
+static int set_up(void **state)
+{
+	(void)state;
+	memset(&process, 0, sizeof(process));
+	process.flow = flow_create();
+	process.space_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (!process.flow || process.space_fd < 0 || ring_pair_init(&process.pair, SLOTS, 64))
+		return -1;
+	process.session.ring = process.pair.producer;
+	process.flow->number = NUMBER;
+	atomic_store(&process.flow->poll_state.space_fd, process.space_fd);
+	atomic_store(&process.flow->poll_state.space_given, true);
+	for (uint32_t i = 0; i < SLOTS; i++)
+		if (ktsn_ring_claim(&process.session.ring, &process.slots[i]))
+			return -1;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	space_found(&process.flow->poll_state);
+	close(process.space_fd);
+	flow_dispose(process.flow);
+	ring_pair_fini(&process.pair);
+	return 0;
+}
+
+/* What the loop sees, and what then the pod's thread does. */
+static bool told_of_space(void)
+{
+	uint64_t count;
+
+	if (!ktsn_ring_space_polled(&process.pair.consumer) ||
+	    ktsn_ring_space_pollers(&process.pair.consumer, 0) != UINT64_C(1) << NUMBER)
+		return false;
+	(void)!read(process.space_fd, &count, sizeof(count));
+	return true;
+}
+
+static void wait_for_a_slot(struct sleepers *sleepers)
+{
+	uint32_t slot;
+
+	sleeper_announce(sleepers);
+	while (ktsn_ring_claim(&process.session.ring, &slot))
+		assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), 0);
+	atomic_fetch_add(&sleepers->woken, 1);
+}
+
+/* Whoever finds no slot sleeps again, and is told of the next. */
+static void many_threads_get_the_slots_that_come_one_after_the_other(void **state)
+{
+	struct sleepers sleepers = {.wait = wait_for_a_slot, .call = SYS_ppoll};
+
+	(void)state;
+	sleepers_start(&sleepers, THREADS);
+	sleepers_await_asleep(&sleepers);
+	for (uint32_t given = 1; given <= THREADS; given++) {
+		/* The only one that is free, so it is the one that a thread takes. */
+		ktsn_ring_report_done(&process.session.ring, process.slots[0]);
+		(void)told_of_space();
+		sleepers_await_woken(&sleepers, given);
+	}
+	sleepers_join(&sleepers);
+}
+
+static void slot_that_came_before_it_was_waited_for_is_seen(void **state)
+{
+	(void)state;
+	ktsn_ring_report_done(&process.session.ring, process.slots[0]);
+	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), 0);
+}
+
+static void *slot_free_soon(void *unused)
+{
+	usleep(20000);
+	ktsn_ring_report_done(&process.session.ring, process.slots[0]);
+	space_slot_freed(&process.session);
+	return unused;
+}
+
+/* What reads the error queue gives slots back, without ktsnd. */
+static void slot_that_the_process_itself_gives_back_wakes(void **state)
+{
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(flow_share(process.flow, OWN_FD), 0);
+	assert_int_equal(pthread_create(&thread, NULL, slot_free_soon, NULL), 0);
+	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), 0);
+	pthread_join(thread, NULL);
+	assert_ptr_equal(flow_remove(OWN_FD), process.flow);
+	(void)flow_release(process.flow);
+}
+
+/* As calls do that read the error queue. */
+static void *slots_give_back_on_and_on(void *stop)
+{
+	while (!atomic_load((_Atomic bool *)stop)) {
+		struct flow *flow = flow_acquire(OWN_FD);
+
+		space_slot_freed(&process.session);
+		flow_put(flow);
+	}
+	return NULL;
+}
+
+static struct flow *waiting_flow(int fd)
+{
+	struct flow *flow = flow_create();
+
+	assert_non_null(flow);
+	flow->number = NUMBER;
+	atomic_store(&flow->poll_state.space_fd, internal_fd_keep(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)));
+	space_await(&process.session, flow);
+	assert_int_equal(flow_share(flow, fd), 0);
+	return flow;
+}
+
+/* Whoever uses the socket last ends its wait, and be it the thread that only looks for sockets to wake. */
+static void socket_that_is_closed_meanwhile_waits_no_more(void **state)
+{
+	enum { FD = 701, CLOSES = 40000 };
+	_Atomic bool stop = false;
+	pthread_t thread;
+
+	(void)state;
+	/* So that sockets are looked for all the time, and woken. */
+	ktsn_ring_report_done(&process.session.ring, process.slots[0]);
+	space_await(&process.session, process.flow);
+	assert_int_equal(flow_share(process.flow, OWN_FD), 0);
+	assert_int_equal(pthread_create(&thread, NULL, slots_give_back_on_and_on, &stop), 0);
+	for (int i = 0; i < CLOSES; i++) {
+		flow_put(waiting_flow(FD));
+		flow_put(flow_remove(FD));
+	}
+	atomic_store(&stop, true);
+	pthread_join(thread, NULL);
+	assert_ptr_equal(flow_remove(OWN_FD), process.flow);
+	(void)flow_release(process.flow);
+	space_found(&process.flow->poll_state);
+	assert_false(space_awaited_any());
+}
+
+static void *shut_down_soon(void *unused)
+{
+	usleep(20000);
+	atomic_store(&process.flow->write_shut_down, true);
+	space_notify(process.flow);
+	return unused;
+}
+
+static void shutdown_ends_the_wait_before_and_after_it_began(void **state)
+{
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, shut_down_soon, NULL), 0);
+	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), 0);
+}
+
+static void nothing_to_be_done(int signal)
+{
+	(void)signal;
+}
+
+static void *signal_soon(void *thread)
+{
+	usleep(20000);
+	pthread_kill(*(pthread_t *)thread, SIGUSR1);
+	return NULL;
+}
+
+static void signals_and_time_end_the_wait(void **state)
+{
+	struct sigaction action = {.sa_handler = nothing_to_be_done, .sa_flags = SA_RESTART};
+	pthread_t self = pthread_self(), thread;
+
+	(void)state;
+	assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+	assert_int_equal(pthread_create(&thread, NULL, signal_soon, &self), 0);
+	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), -EINTR);
+	pthread_join(thread, NULL);
+	assert_int_equal(space_wait(&process.session, process.flow, 1000000), -ETIMEDOUT);
+}
+
+/* A program that closes what it does not know; or has no descriptor left. */
+static void without_its_descriptor_it_looks_now_and_then(void **state)
+{
+	(void)state;
+	atomic_store(&process.flow->poll_state.space_fd, 9999);
+	assert_int_equal(space_wait(&process.session, process.flow, MINUTE_NS), -ETIMEDOUT);
+}
+
+static void slots_come_all_or_none(void **state)
+{
+	struct slots slots = {.count = 0};
+
+	(void)state;
+	ktsn_ring_unclaim(&process.session.ring, process.slots[0]);
+	ktsn_ring_unclaim(&process.session.ring, process.slots[1]);
+	assert_int_equal(slots_claim(&process.session, process.flow, 3, &slots), -EAGAIN);
+	assert_int_equal(slots.count, 0);
+	assert_true(ktsn_ring_has_space(&process.session.ring, 2));
+	/* Two are no space for one that wants three, and nobody is told that they are. */
+	assert_false(space_available(&process.session, process.flow));
+	ktsn_ring_unclaim(&process.session.ring, process.slots[2]);
+	assert_true(space_available(&process.session, process.flow));
+	assert_int_equal(slots_claim(&process.session, process.flow, 3, &slots), 0);
+	assert_int_equal(slots.count, 3);
+	/* What was there stays when more is wanted in vain. */
+	assert_int_equal(slots_claim(&process.session, process.flow, 4, &slots), -EAGAIN);
+	assert_int_equal(slots.count, 3);
+	slots_give_back(&process.session, &slots, 0);
+	assert_true(ktsn_ring_has_space(&process.session.ring, 3));
+}
+
+static void more_slots_than_there_are_are_refused(void **state)
+{
+	struct slots slots = {.count = 0};
+
+	(void)state;
+	assert_int_equal(slots_claim(&process.session, process.flow, SLOTS + 1, &slots), -ENOBUFS);
+}
+
+/* As in the kernel the last send may go beyond the send buffer, and none begins behind it. */
+static void full_send_buffer_gives_no_slots(void **state)
+{
+	struct slots slots = {.count = 0};
+
+	(void)state;
+	ktsn_ring_unclaim(&process.session.ring, process.slots[0]);
+	atomic_store(&process.flow->send_buffer_bytes, 1000);
+	atomic_store(&process.flow->sent_bytes, 1000);
+	assert_int_equal(slots_claim(&process.session, process.flow, 1, &slots), -EAGAIN);
+	atomic_store(&process.flow->sent_bytes, 999);
+	assert_int_equal(slots_claim(&process.session, process.flow, 1, &slots), 0);
+	slots_give_back(&process.session, &slots, 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(many_threads_get_the_slots_that_come_one_after_the_other),
+		TEST(slot_that_came_before_it_was_waited_for_is_seen),
+		TEST(slot_that_the_process_itself_gives_back_wakes),
+		TEST(socket_that_is_closed_meanwhile_waits_no_more),
+		TEST(shutdown_ends_the_wait_before_and_after_it_began),
+		TEST(signals_and_time_end_the_wait),
+		TEST(slots_come_all_or_none),
+		TEST(more_slots_than_there_are_are_refused),
+		TEST(full_send_buffer_gives_no_slots),
+		TEST(without_its_descriptor_it_looks_now_and_then),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
