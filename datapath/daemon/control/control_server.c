@@ -44,13 +44,13 @@ struct control_server {
 	char request[REQUEST_BYTES_MAX];
 };
 
-static struct said_counts said_sum(const struct node *node)
+static struct library_counts library_counts_sum(const struct node *node)
 {
-	struct said_counts sum = node->said_closed;
+	struct library_counts sum = node->library_counts_closed;
 
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
 		for (const struct process *process = pod->processes; process; process = process->next)
-			process_said_add(process, &sum);
+			process_library_counts_add(process, &sum);
 	return sum;
 }
 
@@ -91,7 +91,7 @@ static char *status_reply(struct control_server *server)
 	status.flows = node->flow_count;
 	status.pending = loop_pending(node->loop);
 	status.counters = loop_counters(node->loop);
-	status.said = said_sum(node);
+	status.said = library_counts_sum(node);
 	status.limit_refusals = node->limit_refusals;
 	status.ring_memory_bytes = node->ring_charges.bytes;
 	status.ring_memory_max_bytes = node->ring_charges.bytes_max;

@@ -87,11 +87,11 @@ static bool frame_holds(const struct packet *packet, const struct loop_destinati
  * late is not the application's fault. It is the application's word, and believed only where it says earlier than
  * now. What a lie can win is that a message that is late already is taken, and dropped for being late.
  */
-static int64_t handed_over(const struct loop *loop, const struct ktsn_ring_taken *taken)
+static int64_t handover_time(const struct loop *loop, const struct ktsn_ring_taken *taken)
 {
-	bool said = taken->called_tai_ns > 0 && taken->called_tai_ns < loop->round.now_tai_ns;
+	bool believed = taken->called_tai_ns > 0 && taken->called_tai_ns < loop->round.now_tai_ns;
 
-	return said ? taken->called_tai_ns : loop->round.now_tai_ns;
+	return believed ? taken->called_tai_ns : loop->round.now_tai_ns;
 }
 
 static void message_fill(struct loop *loop, struct packet *packet, const struct loop_ring *ring,
@@ -110,7 +110,7 @@ static void message_fill(struct loop *loop, struct packet *packet, const struct 
 	message->flow = destination->flow;
 	message->destination = destination;
 	message->requested_tai_ns = txtime_tai_ns;
-	message->handed_tai_ns = handed_over(loop, taken);
+	message->handed_tai_ns = handover_time(loop, taken);
 	message->ipv4_id = destination->route.path.fragmentable ? destination->flow->ipv4_id++ : 0;
 	message->reported = message->overrun = message->replicated = false;
 	packet->shaper.traffic_class = loop->shaping.classes.of_priority[destination->priority];

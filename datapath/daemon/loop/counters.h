@@ -76,7 +76,7 @@ struct counters {
 };
 
 /* What the libraries of applications count in their rings, as they say. */
-struct said_counts {
+struct library_counts {
 	uint64_t kernel_path; /* timed messages that the pod's routes sent another way */
 	uint64_t unanswered;  /* timed messages that were refused because ktsnd did not answer */
 };

@@ -19,7 +19,7 @@ enum {
 	/* Looks again after this time. */
 	PAUSE_US = 50,
 	/* So long the loop goes on for the other copies of what has left in part: a successor does not send them. */
-	PAUSE_PATIENCE_NS = 2000000,
+	PAUSE_TIMEOUT_NS = 2000000,
 };
 
 static bool pause_begins(struct loop *loop)
@@ -35,7 +35,7 @@ static bool pause_begins(struct loop *loop)
 	now_ns = clock_ns(CLOCK_MONOTONIC);
 	if (!loop->control.pause_seen_ns)
 		loop->control.pause_seen_ns = now_ns;
-	return now_ns - loop->control.pause_seen_ns > PAUSE_PATIENCE_NS;
+	return now_ns - loop->control.pause_seen_ns > PAUSE_TIMEOUT_NS;
 }
 
 static void pause_stand(struct loop *loop)

@@ -92,7 +92,7 @@ void pending_update(struct loop *loop, struct loop_destination *destination)
 
 /* Whether there will never be room for so many more packets: those that would have to leave first wait for room, too. They
  * are all that the pod has, and it may not have more, or all that there are. */
-static bool waits_in_vain(const struct loop *loop, const struct quota *quota, uint32_t more)
+static bool room_never_comes(const struct loop *loop, const struct quota *quota, uint32_t more)
 {
 	uint32_t pending = quota_pending(quota), pending_max = quota_pending_max(quota);
 	bool own = pending >= pending_max || more > pending_max - pending;
@@ -108,41 +108,41 @@ static bool pending_has_room(const struct loop *loop, const struct loop_destinat
 	const struct quota *quota = destination->ring->quota;
 	uint32_t more = destination_frames(destination) - 1;
 
-	return !more || quota_room(loop, quota) >= more || waits_in_vain(loop, quota, more);
+	return !more || quota_room(loop, quota) >= more || room_never_comes(loop, quota, more);
 }
 
-/* The first message that waits there. How many went on or were dropped, 0: there was no room. */
-static uint32_t first_goes(struct loop *loop, struct loop_destination *destination)
+/* Whether the first message that waits there went on or was dropped: otherwise there was no room. */
+static bool first_continue(struct loop *loop, struct loop_destination *destination)
 {
 	switch (destination->route.state) {
 	case DESTINATION_RESOLVED:
 		if (!pending_has_room(loop, destination))
-			return 0;
+			return false;
 		message_shape(loop, pending_take(loop, destination), &destination->route);
-		return 1;
+		return true;
 	case DESTINATION_CLOSED:
 		packet_drop(loop, pending_take(loop, destination), &loop->counters.drop_closed);
-		return 1;
+		return true;
 	case DESTINATION_UNREACHABLE:
 		packet_drop(loop, pending_take(loop, destination), &loop->counters.drop_unresolved);
-		return 1;
+		return true;
 	case DESTINATION_RESOLVING:
 		break;
 	}
-	return 0;
+	return false;
 }
 
-/* A destination has its turn; what first_goes() returns. Neither it nor its flow nor its ring ends while we are at it. */
-static uint32_t turn_go(struct loop *loop, struct loop_destination *destination)
+/* A destination has its turn; what first_continue() returns. Neither it nor its flow nor its ring ends while we are at it. */
+static bool turn_continue(struct loop *loop, struct loop_destination *destination)
 {
 	struct loop_flow *flow = destination->flow;
 	struct loop_ring *ring = destination->ring;
-	uint32_t frames;
+	bool continued;
 
 	ring->busy++;
 	flow->packets++;
 	destination->packets++;
-	frames = first_goes(loop, destination);
+	continued = first_continue(loop, destination);
 	pending_update(loop, destination);
 	destination->packets--;
 	destination_retire_if_done(loop, destination);
@@ -150,7 +150,7 @@ static uint32_t turn_go(struct loop *loop, struct loop_destination *destination)
 	flow_retire_if_done(loop, flow);
 	ring->busy--;
 	ring_retire_if_done(loop, ring);
-	return frames;
+	return continued;
 }
 
 static struct loop_destination *turn_next(struct loop *loop)
@@ -164,31 +164,22 @@ static struct loop_destination *turn_next(struct loop *loop)
 	return destination;
 }
 
-/* Whether there is time for more, of the pod in turn. */
-static bool turns_may_go_on(struct loop *loop, uint32_t frames, uint32_t *looked)
+/* Whether there is time for more turns, of the pod that is next. The clock is read every TAKE_AT_ONCE turns. */
+static bool turns_may_continue(struct loop *loop, uint32_t turns)
 {
-	const struct quota *quota = container_of(loop->released.quotas, const struct quota, released_entry);
-
-	if (frames >= RELEASE_AT_ONCE)
+	if (turns >= RELEASE_AT_ONCE)
 		return false;
-	if (frames - *looked < TAKE_AT_ONCE)
-		return true;
-	*looked = frames;
-	return !round_must_end(loop, quota);
+	return !turns || turns % TAKE_AT_ONCE ||
+	       !round_must_end(loop, container_of(loop->released.quotas, const struct quota, released_entry));
 }
 
 void pending_release(struct loop *loop)
 {
-	uint32_t frames = 0, looked = 0;
-	bool in_vain = true;
+	bool any = false;
 
-	while (loop->released.quotas && turns_may_go_on(loop, frames, &looked)) {
-		uint32_t went = turn_go(loop, turn_next(loop));
-
-		/* To find no room takes its time too. */
-		frames += went ? went : 1;
-		in_vain = in_vain && !went;
-	}
+	/* A turn that finds no room takes its time too. */
+	for (uint32_t turns = 0; loop->released.quotas && turns_may_continue(loop, turns); turns++)
+		any |= turn_continue(loop, turn_next(loop));
 	if (loop->released.quotas)
-		quota_wake_by(loop, loop->round.now_tai_ns + (in_vain ? ROOM_RETRY_NS : 0));
+		quota_wake_by(loop, loop->round.now_tai_ns + (any ? 0 : ROOM_RETRY_NS));
 }

@@ -76,7 +76,7 @@ void quota_ring_retired(struct loop *loop, struct quota *quota)
 }
 
 /* Packets that are nobody's reserve. */
-static uint32_t anybodys(const struct loop *loop)
+static uint32_t unreserved_free(const struct loop *loop)
 {
 	uint32_t others = loop->quotas.reserved_free + loop->replication.promised;
 
@@ -85,7 +85,7 @@ static uint32_t anybodys(const struct loop *loop)
 
 uint32_t quota_room(const struct loop *loop, const struct quota *quota)
 {
-	uint64_t pending = quota_pending(quota), others = anybodys(loop),
+	uint64_t pending = quota_pending(quota), others = unreserved_free(loop),
 		 reserve = quota_reserve_free(loop, quota);
 	uint64_t beyond = pending > loop->quotas.reserve ? pending - loop->quotas.reserve : 0, room;
 
@@ -108,7 +108,7 @@ bool quota_full(const struct loop *loop, const struct quota *quota)
 	return loop->pool.free_count && (room == 0 || (room < quota->wanted && loop_pending_messages(loop)));
 }
 
-bool quota_holds(struct loop *loop, struct quota *quota, int64_t now_tai_ns)
+bool quota_blocks(struct loop *loop, struct quota *quota, int64_t now_tai_ns)
 {
 	if (quota_full(loop, quota)) {
 		counter_add(&loop->counters.share_pending, 1);
@@ -121,7 +121,7 @@ bool quota_holds(struct loop *loop, struct quota *quota, int64_t now_tai_ns)
 	return true;
 }
 
-bool quota_shut(const struct loop *loop, const struct quota *quota, int64_t now_tai_ns)
+bool quota_exhausted(const struct loop *loop, const struct quota *quota, int64_t now_tai_ns)
 {
 	return quota_full(loop, quota) || quota_rate_next(&quota->messages) > now_tai_ns;
 }

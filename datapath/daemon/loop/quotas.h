@@ -46,9 +46,9 @@ int64_t quotas_next(const struct loop *loop);
 /* That time has come: the rings that were held back are polled in this round. */
 void quotas_due(struct loop *loop, int64_t now_tai_ns);
 /* Whether nothing more may be taken of a pod now; remembers when it may again. */
-bool quota_holds(struct loop *loop, struct quota *quota, int64_t now_tai_ns);
+bool quota_blocks(struct loop *loop, struct quota *quota, int64_t now_tai_ns);
 /* Whether that is so, without asking for anything. */
-bool quota_shut(const struct loop *loop, const struct quota *quota, int64_t now_tai_ns);
+bool quota_exhausted(const struct loop *loop, const struct quota *quota, int64_t now_tai_ns);
 /* Where its packets wait. */
 struct ktsn_shaper_lane *quota_lane(const struct packet *packet);
 

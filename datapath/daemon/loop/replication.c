@@ -58,7 +58,7 @@ static void copy_init(struct loop *loop, struct packet *copy, struct message *me
 	clocks_packet_held(loop, copy);
 }
 
-static void copies_unroom(struct loop *loop, uint32_t count)
+static void copies_drop_count(struct loop *loop, uint32_t count)
 {
 	counter_add(&loop->counters.frame_pool_empty, count);
 	counter_add(&loop->counters.copies_dropped, count);
@@ -73,7 +73,7 @@ static void copy_make(struct loop *loop, struct message *message)
 	loop->replication.promised--;
 	if (!copy) {
 		quota_pending_add(loop, message->flow->ring->quota, (uint32_t)-1);
-		copies_unroom(loop, 1);
+		copies_drop_count(loop, 1);
 		return;
 	}
 	copy_init(loop, copy, message);
@@ -133,7 +133,7 @@ static void replication_begin(struct loop *loop, struct message *message)
 	/* More than there can ever be room for are dropped. */
 	room = quota_room(loop, quota);
 	message->copies_unmade = more < room ? more : room;
-	copies_unroom(loop, more - message->copies_unmade);
+	copies_drop_count(loop, more - message->copies_unmade);
 	loop->replication.promised += message->copies_unmade;
 	quota_pending_add(loop, quota, message->copies_unmade);
 	message->replication = replication;
@@ -158,7 +158,7 @@ static void turn_make(struct loop *loop)
 }
 
 /* Whether there is time for more, of the pod in turn. */
-static bool turns_may_go_on(struct loop *loop, uint32_t made)
+static bool turns_may_continue(struct loop *loop, uint32_t made)
 {
 	if (made % TAKE_AT_ONCE || !made)
 		return true;
@@ -169,7 +169,7 @@ static bool turns_may_go_on(struct loop *loop, uint32_t made)
 
 void replication_continue(struct loop *loop)
 {
-	for (uint32_t made = 0; loop->replication.quotas && turns_may_go_on(loop, made); made++)
+	for (uint32_t made = 0; loop->replication.quotas && turns_may_continue(loop, made); made++)
 		turn_make(loop);
 	if (loop->replication.quotas)
 		quota_wake_by(loop, loop->round.now_tai_ns);

@@ -7,7 +7,7 @@
 #include <linux/errqueue.h>
 
 /* Those whose time could have been met, had all gone well, were missed; the others asked for what cannot be. */
-static uint8_t code_of(const struct loop *loop, const _Atomic uint64_t *reason)
+static uint8_t report_code(const struct loop *loop, const _Atomic uint64_t *reason)
 {
 	const struct counters *counters = &loop->counters;
 
@@ -44,7 +44,7 @@ bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_ro
 	headers_bytes = headers_build(ring, route, slot, payload_bytes);
 	if (headers_bytes < 0)
 		return false;
-	ktsn_ring_report(&ring->consumer, slot, code_of(loop, reason), (size_t)headers_bytes);
+	ktsn_ring_report(&ring->consumer, slot, report_code(loop, reason), (size_t)headers_bytes);
 	counter_add(&loop->counters.reports, 1);
 	notification_push(loop, flow, NOTIFY_REPORT);
 	return true;

@@ -19,9 +19,9 @@ enum {
 	LAST_STRETCH_NS = 3000,
 	/* So long frames are sent in one go, and one burst longer: a slow port sends a few in that time. */
 	SEND_SPELL_NS = 20000,
-	/* A port without room is asked again after this time, and given up after PORT_PATIENCE_NS. */
+	/* A port without room is asked again after this time, and given up after PORT_TIMEOUT_NS. */
 	PORT_RETRY_NS = 20000,
-	PORT_PATIENCE_NS = 1000000000,
+	PORT_TIMEOUT_NS = 1000000000,
 	/* Rounds are over in microseconds. */
 	LONG_ROUND_NS = 1000000,
 	/* Messages of one pod that the port is given at a time. */
@@ -148,7 +148,7 @@ static void packet_refused(struct loop *loop, struct packet *packet, int64_t now
 		ktsn_ring_undepart(&packet->message->flow->ring->consumer, packet->message->slot);
 	if (!packet->refused_tai_ns)
 		packet->refused_tai_ns = now_tai_ns;
-	if (now_tai_ns - packet->refused_tai_ns > PORT_PATIENCE_NS) {
+	if (now_tai_ns - packet->refused_tai_ns > PORT_TIMEOUT_NS) {
 		packet_drop(loop, packet, &loop->counters.drop_port);
 		return;
 	}

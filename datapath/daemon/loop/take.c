@@ -33,7 +33,7 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 
 	(void)loop_offsets(loop);
 	clocks_watch(loop);
-	if (quota_holds(loop, ring->quota, loop->round.now_tai_ns))
+	if (quota_blocks(loop, ring->quota, loop->round.now_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
 		/* What is claimed to be a message and is none counts as one: it takes as long. */
@@ -50,14 +50,14 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 			return DRAINED;
 		if (count >= most ||
 		    (loop->round.taken % TAKE_AT_ONCE == 0 && round_must_end(loop, ring->quota)) ||
-		    quota_holds(loop, ring->quota, loop->round.now_tai_ns))
+		    quota_blocks(loop, ring->quota, loop->round.now_tai_ns))
 			return DRAINED_IN_PART;
 	}
 	return DRAINED;
 }
 
 /* What was left in it may have been taken since, or was a lie that its application took back. */
-static enum drained ring_look(struct loop *loop, struct loop_ring *ring, uint32_t most)
+static enum drained ring_poll(struct loop *loop, struct loop_ring *ring, uint32_t most)
 {
 	enum drained drained;
 
@@ -82,8 +82,8 @@ static bool ring_take(struct loop *loop, struct loop_ring *ring, uint32_t most)
 	if (!ring->opened || ring->closed)
 		return false;
 	ring->busy++;
-	drained = ring_look(loop, ring, most);
-	watch_looked(loop, ring, drained != DRAINED);
+	drained = ring_poll(loop, ring, most);
+	watch_polled(loop, ring, drained != DRAINED);
 	ring->busy--;
 	if (drained == DRAINED && ring->closings && !ring->busy)
 		closings_end(loop, ring);
@@ -120,8 +120,8 @@ static bool turn_take(struct loop *loop)
 	bool left;
 
 	/* None of its rings may be taken from: one look tells that of all. */
-	if (ktsn_ring_ready(&ring->consumer) && quota_shut(loop, ring->quota, loop->round.now_tai_ns)) {
-		(void)quota_holds(loop, ring->quota, loop->round.now_tai_ns);
+	if (ktsn_ring_ready(&ring->consumer) && quota_exhausted(loop, ring->quota, loop->round.now_tai_ns)) {
+		(void)quota_blocks(loop, ring->quota, loop->round.now_tai_ns);
 		return false;
 	}
 	count = loop->round.taken;
@@ -131,7 +131,7 @@ static bool turn_take(struct loop *loop)
 }
 
 /* Whether a departure leaves time for another turn of that pod. */
-static bool take_may_go_on(struct loop *loop)
+static bool take_may_continue(struct loop *loop)
 {
 	return loop->round.taken < TAKE_AT_ONCE || !round_must_end(loop, watch_quota(loop));
 }
@@ -153,7 +153,7 @@ void loop_take(struct loop *loop)
 	watch_due(loop, loop->round.began_tai_ns + loop->wait.lead_ns);
 	/* Those for which there is no time have their turn in the next round. */
 	while (loop->watch.quotas && in_vain < loop->watch.quota_count &&
-	       loop->round.taken < loop->config.packets && take_may_go_on(loop))
+	       loop->round.taken < loop->config.packets && take_may_continue(loop))
 		in_vain = turn_take(loop) ? 0 : in_vain + 1;
 	replication_continue(loop);
 	loop->wait.asleep_tai_ns = loop->round.began_tai_ns;

@@ -90,7 +90,7 @@ bool watch_ready(const struct loop *loop, int64_t now_tai_ns)
 	if (!link || loop->pool.is_short)
 		return false;
 	do {
-		if (!quota_shut(loop, container_of(link, struct quota, watch), now_tai_ns))
+		if (!quota_exhausted(loop, container_of(link, struct quota, watch), now_tai_ns))
 			return true;
 		link = link->next;
 	} while (link != loop->watch.quotas);
@@ -127,7 +127,7 @@ static void doorbell_update(struct loop *loop, struct loop_ring *ring)
 		watch_ring(loop, ring);
 }
 
-void watch_looked(struct loop *loop, struct loop_ring *ring, bool backlog)
+void watch_polled(struct loop *loop, struct loop_ring *ring, bool backlog)
 {
 	ring->backlog = backlog;
 	if (backlog)

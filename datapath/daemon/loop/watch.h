@@ -29,7 +29,7 @@ const struct quota *watch_quota(const struct loop *loop);
 /* The next ring in turn, of the pod in turn, which is then the last. There must be one. */
 struct loop_ring *watch_turn(struct loop *loop);
 /* The ring was polled; `backlog`: not all was taken. */
-void watch_looked(struct loop *loop, struct loop_ring *ring, bool backlog);
+void watch_polled(struct loop *loop, struct loop_ring *ring, bool backlog);
 /* Whether there is a ring to poll that its quota allows to be taken from. */
 bool watch_ready(const struct loop *loop, int64_t now_tai_ns);
 void watch_end(struct loop *loop, struct loop_ring *ring);

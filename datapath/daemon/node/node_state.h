@@ -64,7 +64,7 @@ struct node {
 	struct node_trace trace;
 	uint32_t trace_numbers;
 	uint32_t socket_count, process_count, flow_count;
-	struct said_counts said_closed; /* of processes that are gone */
+	struct library_counts library_counts_closed; /* of processes that are gone */
 };
 
 #endif

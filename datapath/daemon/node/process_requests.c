@@ -16,11 +16,11 @@
 static void unanswered_log(struct process *process)
 {
 	struct pod *pod = process->pod;
-	struct said_counts said = {0};
+	struct library_counts said = {0};
 
 	if (pod->unanswered_warned)
 		return;
-	process_said_add(process, &said);
+	process_library_counts_add(process, &said);
 	if (!said.unanswered)
 		return;
 	log_warning(

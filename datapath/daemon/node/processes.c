@@ -26,7 +26,7 @@ static uint64_t said_read(const _Atomic uint64_t *count)
 	return said < SAID_MAX ? said : SAID_MAX;
 }
 
-void process_said_add(const struct process *process, struct said_counts *sum)
+void process_library_counts_add(const struct process *process, struct library_counts *sum)
 {
 	const struct ktsn_ring_header *header = process->memory.address;
 
@@ -126,7 +126,7 @@ void process_close(struct process *process)
 			process->quota->sockets--;
 			timed_socket_remember(pod, process->flows[i]);
 		}
-	process_said_add(process, &node->said_closed);
+	process_library_counts_add(process, &node->library_counts_closed);
 	if (process->ring)
 		/* What it sent still leaves; the loop gives the ring back after that. */
 		loop_command(node->loop,

@@ -21,7 +21,7 @@ void process_ring_open(struct process *process);
 void process_close(struct process *process);
 void process_free(struct node *node, struct process *process);
 /* Adds what the process's library has counted. */
-void process_said_add(const struct process *process, struct said_counts *sum);
+void process_library_counts_add(const struct process *process, struct library_counts *sum);
 /* Reads first requests that waited, as far as their pods may have rings again. */
 void connections_wake(struct node *node);
 
