@@ -60,7 +60,7 @@ func becomeBench(env *subcommands.Environment, name string, arguments []string) 
 
 // findBench looks beside this program, then in PATH.
 func findBench(env *subcommands.Environment) (string, error) {
-	for _, candidate := range []string{env.Beside(benchProgram), benchProgram} {
+	for _, candidate := range []string{env.Sibling(benchProgram), benchProgram} {
 		if path, err := exec.LookPath(candidate); err == nil {
 			return path, nil
 		}

@@ -68,7 +68,7 @@ func newRun(env *subcommands.Environment) *cobra.Command {
 	flags := command.Flags()
 	flags.SetInterspersed(false) // options behind APP are APP's
 	flags.StringVar(&socket, "socket", defaultAppSocket, "ktsnd's socket for applications")
-	flags.StringVar(&library, "lib", env.Beside("libktsn.so"), "libktsn.so")
+	flags.StringVar(&library, "lib", env.Sibling("libktsn.so"), "libktsn.so")
 	flags.BoolVar(&allowWithout, "allow-without", false, "start APP also when libktsn will be of no use to it; without libktsn when no ktsnd answers")
 	return command
 }
@@ -109,7 +109,7 @@ func findLibrary(path string) (string, error) {
 // would wait for the ktsnd of a socket that is there. What libktsn cannot reach may start programs that it can.
 func checkUse(program, socket string, allowWithout bool, stderr io.Writer) (answers bool, err error) {
 	answers = true
-	err = preload.Reach(program)
+	err = preload.Check(program)
 	advice := "its timed messages would not go through ktsnd; start it nevertheless by --allow-without"
 	if err == nil {
 		err = preload.Greet(socket)

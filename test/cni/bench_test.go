@@ -12,8 +12,8 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// crowd is how many endpoints a full node has.
-const crowd = 500
+// manyPods is how many endpoints a full node has.
+const manyPods = 500
 
 // durations are those of one command, by plugin.
 type durations map[string][]time.Duration
@@ -97,14 +97,14 @@ func BenchmarkWithManyEndpoints(b *testing.B) {
 
 func benchmarkCrowd(b *testing.B, ipam string) {
 	lab := newLab(b)
-	nodes := map[string]*node{"1": lab.a, strconv.Itoa(crowd): lab.b}
+	nodes := map[string]*node{"1": lab.a, strconv.Itoa(manyPods): lab.b}
 	visitors := map[string]*pod{}
 	configs := map[string]*libcni.NetworkConfigList{}
 	for name, n := range nodes {
 		n.subnet = lab.wide(name == "1")
 		n.startDaemon(b)
 		visitors[name] = n.newPod(b)
-		count := crowd
+		count := manyPods
 		if name == "1" {
 			count = 1
 		}
@@ -121,6 +121,6 @@ func benchmarkCrowd(b *testing.B, ipam string) {
 			measured(b, n.runtime, configs[name], visitors[name].attachment(), name, adds, dels)
 		}
 	}
-	adds.report(b, "add", "1", strconv.Itoa(crowd))
-	dels.report(b, "del", "1", strconv.Itoa(crowd))
+	adds.report(b, "add", "1", strconv.Itoa(manyPods))
+	dels.report(b, "del", "1", strconv.Itoa(manyPods))
 }

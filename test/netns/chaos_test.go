@@ -307,19 +307,19 @@ func TestChaosOfKilledApplications(t *testing.T) {
 		reported("messages of killed applications, all of which arrived", float64(fromKilled), "messages"))
 }
 
-// crowd is many pods on node a.
-type crowd struct {
+// manyPods is many pods on node a.
+type manyPods struct {
 	pods    []*topology.Namespace
 	sockets []string
 }
 
-// addCrowd attaches count pods.
-func (l *lab) addCrowd(t *testing.T, client *control.Client, count int) *crowd {
+// addManyPods attaches count pods.
+func (l *lab) addManyPods(t *testing.T, client *control.Client, count int) *manyPods {
 	t.Helper()
-	all := &crowd{}
-	address := topology.CrowdAddresses
+	all := &manyPods{}
+	address := topology.BackgroundAddresses
 	for i := range count {
-		name := fmt.Sprintf("crowd%d", i)
+		name := fmt.Sprintf("manyPods%d", i)
 		pod, err := topology.NewNamespace(l.NodeA.Name() + "-" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -347,7 +347,7 @@ func (l *lab) addCrowd(t *testing.T, client *control.Client, count int) *crowd {
 	return all
 }
 
-// talked is when a crowd's first message was due, and what ktsnd had sent before.
+// talked is when a manyPods's first message was due, and what ktsnd had sent before.
 type talked struct {
 	baseTAI    int64
 	sentBefore uint64
@@ -355,11 +355,11 @@ type talked struct {
 
 // talk has a process in each pod in turn send, all periods spread evenly, and waits for their end. begin is called when
 // the first message will be due.
-func (c *crowd) talk(t *testing.T, client *control.Client, processes, messages int, begin func()) talked {
+func (c *manyPods) talk(t *testing.T, client *control.Client, processes, messages int, begin func()) talked {
 	t.Helper()
 	// Where the machine is busy, starting takes longer than until the first message: then all begin anew.
 	for _, each := range []time.Duration{15, 30, 60} {
-		base := time.Now().Truncate(crowdPeriod).Add(time.Duration(processes)*each*time.Millisecond + time.Second)
+		base := time.Now().Truncate(messagePeriod).Add(time.Duration(processes)*each*time.Millisecond + time.Second)
 		begun := talked{taiOf(base), settled(t, client).Sent}
 		running := c.start(t, begun.baseTAI, processes, messages)
 		if !servedBy(t, client, base, processes) {
@@ -382,16 +382,16 @@ func (c *crowd) talk(t *testing.T, client *control.Client, processes, messages i
 	return talked{}
 }
 
-const crowdPeriod = 100 * time.Millisecond
+const messagePeriod = 100 * time.Millisecond
 
 // start starts them; the first message is due at that time.
-func (c *crowd) start(t *testing.T, baseTAI int64, processes, messages int) (running []*process.Process) {
+func (c *manyPods) start(t *testing.T, baseTAI int64, processes, messages int) (running []*process.Process) {
 	t.Helper()
 	for i := range processes {
 		command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai",
-			"--count", strconv.Itoa(messages), "--cycle", crowdPeriod.String(), "--lead", "10ms",
+			"--count", strconv.Itoa(messages), "--cycle", messagePeriod.String(), "--lead", "10ms",
 			"--start", strconv.FormatInt(baseTAI, 10),
-			"--offset", strconv.FormatInt(int64(crowdPeriod)*int64(i)/int64(processes), 10),
+			"--offset", strconv.FormatInt(int64(messagePeriod)*int64(i)/int64(processes), 10),
 			"--to", netip.AddrPortFrom(topology.PodAddressB, hostilePort).String())
 		command.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+c.sockets[i%len(c.pods)])
 		running = append(running, start(t, c.pods[i%len(c.pods)], "talker", command))
@@ -424,7 +424,7 @@ func TestChaosOfManyPods(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--slots", "64")
 	heard := lab.startCounter(t)
-	all := lab.addCrowd(t, client, pods)
+	all := lab.addManyPods(t, client, pods)
 	alone := all.talk(t, client, 1, messages, func() {})
 	idle(t, client)
 	single := departureErrors(t, client, alone.sentBefore)

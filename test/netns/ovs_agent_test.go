@@ -10,13 +10,13 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/node/agent/switched"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 )
 
 // followIn has the agent's part of a node follow, as it does in the node's network.
-func (l *ovsLab) followIn(t *testing.T, follower *switched.Follower, wanted *switched.Wanted) error {
+func (l *ovsLab) followIn(t *testing.T, follower *openvswitch.Follower, wanted *openvswitch.Wanted) error {
 	t.Helper()
 	return l.NodeA.Do(func() error { return follower.Follow(t.Context(), wanted) })
 }
@@ -27,8 +27,8 @@ func TestAgentSetsOpenVSwitchUpAndKeepsItSo(t *testing.T) {
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
 	plan := ovs.Plan{Interface: topology.PhysicalInterface, VhostSocket: lab.node.VhostSocket(), DPDKExtra: lab.node.DPDKExtra()}
-	follower := &switched.Follower{Switch: &lab.node.Switch, Plan: plan, PrefixBits: 24, PrefixOf: ovs.PrefixOf, Now: time.Now}
-	wanted := &switched.Wanted{Own: topology.NodeAddressA, Networks: []uint32{topology.VNI}, Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort}
+	follower := &openvswitch.Follower{Switch: &lab.node.Switch, Plan: plan, PrefixBits: 24, PrefixOf: ovs.PrefixOf, Now: time.Now}
+	wanted := &openvswitch.Wanted{Own: topology.NodeAddressA, Networks: []uint32{topology.VNI}, Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort}
 	if err := lab.followIn(t, follower, wanted); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestAgentSetsOpenVSwitchUpAndKeepsItSo(t *testing.T) {
 	watching, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- switched.Watch(watching, &lab.node.Switch, func() { restarted <- true }) }()
+	go func() { ended <- openvswitch.Watch(watching, &lab.node.Switch, func() { restarted <- true }) }()
 	if err := lab.node.Kill(); err != nil {
 		t.Fatal(err)
 	}

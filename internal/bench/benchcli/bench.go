@@ -152,7 +152,7 @@ func (b *benchRun) measure(ctx context.Context, profile *engine.Profile) (_ *eng
 	}
 	defer func() { err = errors.Join(err, target.Close(ctx)) }()
 	for _, assertion := range slices.Concat(profile.Assert, b.assertions) {
-		if err := engine.Foresee(profile, assertion); err != nil {
+		if err := engine.Preflight(profile, assertion); err != nil {
 			return nil, err
 		}
 	}
@@ -178,8 +178,8 @@ func (b *benchRun) measure(ctx context.Context, profile *engine.Profile) (_ *eng
 
 // open makes the target, having removed what an earlier one left whose process was killed.
 func (b *benchRun) open(ctx context.Context, profile *engine.Profile, progress io.Writer) (engine.Target, error) {
-	if profile.Placed() {
-		return b.openPlace(ctx, profile, progress)
+	if profile.OnTestbed() {
+		return b.openTestbed(ctx, profile, progress)
 	}
 	if profile.Target == engine.Cluster.Name {
 		target, err := clustertarget.Open(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
@@ -215,8 +215,8 @@ func (b *benchRun) open(ctx context.Context, profile *engine.Profile, progress i
 	return target, nil
 }
 
-// openPlace makes the target of an experiment that is made on paths of its own.
-func (b *benchRun) openPlace(ctx context.Context, profile *engine.Profile, progress io.Writer) (engine.Target, error) {
+// openTestbed makes the target of an experiment that is made on paths of its own.
+func (b *benchRun) openTestbed(ctx context.Context, profile *engine.Profile, progress io.Writer) (engine.Target, error) {
 	if profile.Target == engine.Cluster.Name {
 		target, err := clustertarget.OpenTools(ctx, b.cluster, profile, func(said string) { fmt.Fprintln(progress, said) })
 		if err != nil {

@@ -137,8 +137,8 @@ func (c *connection) findPod(ctx context.Context, whose string, which metav1.Lis
 	return nil, nil
 }
 
-// imageBeside is tsnperf of the same origin and version as ktsnd, or as the operator.
-func imageBeside(pod *corev1.Pod) string {
+// imageOf is tsnperf of the same origin and version as ktsnd, or as the operator.
+func imageOf(pod *corev1.Pod) string {
 	called := map[string]string{ktsndContainer: "/ktsnd:", operatorContainer: "/ktsn-operator:"}
 	for _, container := range pod.Spec.Containers {
 		name, known := called[container.Name]

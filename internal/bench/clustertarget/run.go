@@ -82,7 +82,7 @@ func (l *Target) traffic(ctx context.Context, r engine.Run, seen *traffic.Observ
 	if err := listener.awaitReady(ctx); err != nil {
 		return nil, err
 	}
-	beside, err := l.startBeside(ctx, r)
+	beside, err := l.startCompanions(ctx, r)
 	if err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func (l *Target) lookFurther(ctx context.Context, tsn bool) error {
 	if l.Image == "" {
 		l.Image = defaultImage
 		if ofChart != nil {
-			l.Image = imageBeside(ofChart)
+			l.Image = imageOf(ofChart)
 		}
 	}
 	return nil

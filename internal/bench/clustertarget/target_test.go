@@ -317,7 +317,7 @@ func TestClocksOfTwoNodesAreBounded(t *testing.T) {
 
 func TestImageOfTsnperfIsBesideThatOfKtsnd(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "ktsnd", Image: "registry.example:5000/x/ktsnd:1.2"}}}}
-	if got := imageBeside(pod); got != "registry.example:5000/x/tsnperf:1.2" {
+	if got := imageOf(pod); got != "registry.example:5000/x/tsnperf:1.2" {
 		t.Error(got)
 	}
 }

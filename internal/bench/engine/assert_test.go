@@ -147,7 +147,7 @@ func TestNamesOfAssertionsAreCheckedBeforeTheBench(t *testing.T) {
 		"direct.lost ==":                     "is no expression",
 		"direct.latency_ns.p99":              "is a value and no condition",
 	} {
-		err := Foresee(profile, expression)
+		err := Preflight(profile, expression)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, and not %q", expression, err, want)
 		}
@@ -158,7 +158,7 @@ func TestNamesOfAssertionsAreCheckedBeforeTheBench(t *testing.T) {
 		`direct["count-9"].letters > 0`:                       "direct has no count-9; it has count-1, count-3",
 		"direct.lost == 0":                                    "direct has no lost; it has count-1, count-3",
 	} {
-		err := Foresee(countingOf(t), expression)
+		err := Preflight(countingOf(t), expression)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("of an experiment: %s: %v, and not %q", expression, err, want)
 		}

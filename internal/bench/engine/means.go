@@ -79,7 +79,7 @@ const noIdle = "the ktsnd of a cluster may have something to send for others"
 
 // means is what there is to measure the profile with.
 func (p *Profile) means() *Means {
-	if placed := p.placed(); placed != nil {
+	if placed := p.onTestbed(); placed != nil {
 		return placed.Means(p.Target)
 	}
 	if p.Target == Cluster.Name {
@@ -122,24 +122,24 @@ func (p *Profile) settle(on *Means) {
 	}
 }
 
-// Placed is an experiment that is not made on the paths of messages, but on its own.
-type Placed interface {
+// TestbedExperiment is an experiment that is not made on the paths of messages, but on its own.
+type TestbedExperiment interface {
 	// Means are what it has on a kind of targets.
 	Means(target string) *Means
 }
 
-// placed is the profile's experiment if it has means of its own, or nil.
-func (p *Profile) placed() Placed {
+// onTestbed is the profile's experiment if it has means of its own, or nil.
+func (p *Profile) onTestbed() TestbedExperiment {
 	one, err := p.experiment()
 	if err != nil {
 		return nil
 	}
-	placed, _ := one.(Placed)
+	placed, _ := one.(TestbedExperiment)
 	return placed
 }
 
-// Placed tells whether the profile's experiment has means, and so wants a target, of its own.
-func (p *Profile) Placed() bool { return p.placed() != nil }
+// OnTestbed tells whether the profile's experiment has means, and so wants a target, of its own.
+func (p *Profile) OnTestbed() bool { return p.onTestbed() != nil }
 
 // leaveMissing leaves out the paths of an experiment that no counterpart stands for, unless there is no other.
 func (p *Profile) leaveMissing(on *Means) {

@@ -15,7 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/fileerror"
+	"github.com/kubernetsn/kubernetsn/internal/shared/inputerror"
 )
 
 // maxProfileBytes is far above what any profile needs.
@@ -41,10 +41,10 @@ func ReadProfile(nameOrPath string, on *Means) (*Profile, error) {
 	return ParseProfile(nameOrPath, data, on)
 }
 
-// ParseProfile reads and checks a profile. Errors are *fileerror.Error and name the file as name.
+// ParseProfile reads and checks a profile. Errors are *inputerror.Error and name the file as name.
 func ParseProfile(name string, data []byte, on *Means) (*Profile, error) {
 	if len(data) > maxProfileBytes {
-		return nil, &fileerror.Error{File: name, Message: fmt.Sprintf("is longer than %d bytes, and no profile is", maxProfileBytes)}
+		return nil, &inputerror.Error{File: name, Message: fmt.Sprintf("is longer than %d bytes, and no profile is", maxProfileBytes)}
 	}
 	p := &profileParser{profile: Defaults(), fields: map[string]*yaml.Node{}, keys: map[string]int{}}
 	if err := p.parse(data, on); err != nil {
@@ -88,20 +88,20 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"assert":            func(p *Profile, n *yaml.Node) (err error) { p.Assert, err = list(n, text); return err },
 }
 
-func (p *profileParser) parse(data []byte, on *Means) *fileerror.Error {
+func (p *profileParser) parse(data []byte, on *Means) *inputerror.Error {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return &fileerror.Error{Message: "is empty; it must name paths at least"}
+		return &inputerror.Error{Message: "is empty; it must name paths at least"}
 	} else if err != nil {
-		return fileerror.Syntax("is no YAML", err)
+		return inputerror.Syntax("is no YAML", err)
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		return &fileerror.Error{Line: second.Line, Message: "holds more than one document; a file holds one profile"}
+		return &inputerror.Error{Line: second.Line, Message: "holds more than one document; a file holds one profile"}
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return &fileerror.Error{Line: root.Line, Message: "is no list of fields, such as `paths: [direct]`"}
+		return &inputerror.Error{Line: root.Line, Message: "is no list of fields, such as `paths: [direct]`"}
 	}
 	for pair := range slices.Chunk(root.Content, 2) {
 		if fault := p.read(pair[0], pair[1]); fault != nil {
@@ -125,18 +125,18 @@ func (p *profileParser) parse(data []byte, on *Means) *fileerror.Error {
 	return p.checkAssertions()
 }
 
-func (p *profileParser) read(key, value *yaml.Node) *fileerror.Error {
+func (p *profileParser) read(key, value *yaml.Node) *inputerror.Error {
 	reader, known := readers[key.Value]
 	if !known {
-		return &fileerror.Error{Line: key.Line, Field: key.Value, Message: "is no field of a profile; those are " +
+		return &inputerror.Error{Line: key.Line, Field: key.Value, Message: "is no field of a profile; those are " +
 			strings.Join(slices.Sorted(maps.Keys(readers)), ", ")}
 	}
 	if line, twice := p.keys[key.Value]; twice {
-		return &fileerror.Error{Line: key.Line, Field: key.Value, Message: fmt.Sprintf("is given twice; line %d has it, too", line)}
+		return &inputerror.Error{Line: key.Line, Field: key.Value, Message: fmt.Sprintf("is given twice; line %d has it, too", line)}
 	}
 	p.keys[key.Value], p.fields[key.Value] = key.Line, value
 	if value.Kind == yaml.AliasNode || value.Anchor != "" {
-		return &fileerror.Error{Line: key.Line, Field: key.Value, Message: "has an anchor or alias; write the value itself"}
+		return &inputerror.Error{Line: key.Line, Field: key.Value, Message: "has an anchor or alias; write the value itself"}
 	}
 	if err := reader(&p.profile, value); err != nil {
 		line := value.Line
@@ -144,18 +144,18 @@ func (p *profileParser) read(key, value *yaml.Node) *fileerror.Error {
 		if errors.As(err, &within) {
 			line = within.line
 		}
-		return &fileerror.Error{Line: line, Field: key.Value, Message: err.Error()}
+		return &inputerror.Error{Line: line, Field: key.Value, Message: err.Error()}
 	}
 	return nil
 }
 
 // located finds the line of an error about what is below `with`.
-func (p *profileParser) located(err error) *fileerror.Error {
+func (p *profileParser) located(err error) *inputerror.Error {
 	var field *Fault
 	if errors.As(err, &field) {
 		return p.locate(field)
 	}
-	found := &fileerror.Error{Line: p.keys["with"], Field: "with", Message: err.Error()}
+	found := &inputerror.Error{Line: p.keys["with"], Field: "with", Message: err.Error()}
 	var within *lineError
 	if errors.As(err, &within) {
 		found.Line = within.line
@@ -164,8 +164,8 @@ func (p *profileParser) located(err error) *fileerror.Error {
 }
 
 // locate finds the line of a fault.
-func (p *profileParser) locate(fault *Fault) *fileerror.Error {
-	located := &fileerror.Error{Line: p.keys[fault.Field], Field: fault.Field, Message: fault.Message}
+func (p *profileParser) locate(fault *Fault) *inputerror.Error {
+	located := &inputerror.Error{Line: p.keys[fault.Field], Field: fault.Field, Message: fault.Message}
 	if value := p.fields[fault.Field]; value != nil && fault.Item >= 0 && fault.Item < len(value.Content) {
 		located.Line = value.Content[fault.Item].Line
 	}
@@ -173,7 +173,7 @@ func (p *profileParser) locate(fault *Fault) *fileerror.Error {
 }
 
 // checkAssertions finds those that are no expressions; what they name is only known when it was measured.
-func (p *profileParser) checkAssertions() *fileerror.Error {
+func (p *profileParser) checkAssertions() *inputerror.Error {
 	for i, expression := range p.profile.Assert {
 		if err := CheckAssertion(expression); err != nil {
 			return p.locate(fault("assert", i, "%v", err))

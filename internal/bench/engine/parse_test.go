@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/fileerror"
+	"github.com/kubernetsn/kubernetsn/internal/shared/inputerror"
 )
 
 const everything = `# a comment
@@ -178,7 +178,7 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			profile, err := ParseProfile("p.yaml", []byte(test.profile), Namespaces)
-			var fault *fileerror.Error
+			var fault *inputerror.Error
 			if !errors.As(err, &fault) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %+v, %v\nwant %s", profile, err, test.want)
 			}
@@ -208,7 +208,7 @@ func FuzzParseProfile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		profile, err := ParseProfile("fuzzed", data, Namespaces)
-		var fault *fileerror.Error
+		var fault *inputerror.Error
 		if (err == nil) == (profile == nil) || (err != nil && !errors.As(err, &fault)) {
 			t.Errorf("got %+v, %v", profile, err)
 		}

@@ -76,9 +76,9 @@ func (l *Target) startCompanion(r engine.Run, c traffic.Companion, to netip.Addr
 	l.lastRunID++
 	one := &running{Companion: c, runID: l.lastRunID,
 		file: filepath.Join(l.nodes.Dir, fmt.Sprintf("companion-%d.csv", l.lastRunID))}
-	arguments := append(traffic.TalkerBeside(r, &c, to), traffic.Records(one.runID, one.file)...)
+	arguments := append(traffic.CompanionTalker(r, &c, to), traffic.Records(one.runID, one.file)...)
 	var err error
-	one.talker, err = process.Start(wayOf(l.nodes, c.Path).from, c.Name, l.talkerCommand(c.Path, arguments))
+	one.talker, err = process.Start(endsOf(l.nodes, c.Path).from, c.Name, l.talkerCommand(c.Path, arguments))
 	return one, err
 }
 

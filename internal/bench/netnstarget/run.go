@@ -22,17 +22,17 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
 )
 
-// way is between which ends a path's messages travel.
-type way struct {
+// ends are those between which a path's messages travel.
+type ends struct {
 	from, to        *topology.Namespace
 	source, address netip.Addr
 }
 
-func wayOf(nodes *topology.Topology, path string) way {
+func endsOf(nodes *topology.Topology, path string) ends {
 	if path == results.PathHost {
-		return way{nodes.NodeA, nodes.NodeB, topology.NodeAddressA, topology.NodeAddressB}
+		return ends{nodes.NodeA, nodes.NodeB, topology.NodeAddressA, topology.NodeAddressB}
 	}
-	return way{nodes.PodA, nodes.PodB, topology.PodAddressA, topology.PodAddressB}
+	return ends{nodes.PodA, nodes.PodB, topology.PodAddressA, topology.PodAddressB}
 }
 
 // perform sends the messages of one run and observes them.
@@ -204,12 +204,12 @@ func (l *Target) talkerFile(number int) string {
 }
 
 func (l *Target) startTalker(r engine.Run, seen *traffic.Observation, number int) (*process.Process, error) {
-	way, talker := wayOf(l.nodes, r.Path), &seen.Talkers[number]
-	arguments := append(traffic.MeasuredTalker(r, number, way.address), traffic.Records(talker.RunID, l.talkerFile(number))...)
+	ends, talker := endsOf(l.nodes, r.Path), &seen.Talkers[number]
+	arguments := append(traffic.MeasuredTalker(r, number, ends.address), traffic.Records(talker.RunID, l.talkerFile(number))...)
 	if talker.Port != 0 {
-		arguments = append(arguments, "--bind", netip.AddrPortFrom(way.source, talker.Port).String())
+		arguments = append(arguments, "--bind", netip.AddrPortFrom(ends.source, talker.Port).String())
 	}
-	return process.Start(way.from, "tsnperf talker", l.talkerCommand(r.Path, arguments))
+	return process.Start(ends.from, "tsnperf talker", l.talkerCommand(r.Path, arguments))
 }
 
 // startListener returns once the listener listens.
@@ -219,11 +219,11 @@ func (l *Target) startListener(ctx context.Context, r engine.Run, seen *traffic.
 		return nil, fmt.Errorf("start tsnperf listener: %w", err)
 	}
 	defer readable.Close()
-	way := wayOf(l.nodes, r.Path)
-	arguments := append(traffic.Listener(r, seen.Talkers, way.address, l.listenerCPU()), "--csv", file, "--ready-fd", "3")
+	ends := endsOf(l.nodes, r.Path)
+	arguments := append(traffic.Listener(r, seen.Talkers, ends.address, l.listenerCPU()), "--csv", file, "--ready-fd", "3")
 	command := exec.Command(l.programs.tsnperf, arguments...)
 	command.ExtraFiles = []*os.File{writable}
-	listener, err := process.Start(way.to, "tsnperf listener", command)
+	listener, err := process.Start(ends.to, "tsnperf listener", command)
 	writable.Close()
 	if err != nil {
 		return nil, err

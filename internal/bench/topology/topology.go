@@ -38,12 +38,12 @@ var (
 	NodeAddressB = netip.MustParseAddr("192.0.2.2")
 	PodAddressA  = netip.MustParseAddr("10.42.1.2")
 	PodAddressB  = netip.MustParseAddr("10.42.2.2")
-	// PodSubnetA and PodSubnetB are what the nodes serve of the pods' network. Node a's has room for CrowdAddresses and hundreds more:
+	// PodSubnetA and PodSubnetB are what the nodes serve of the pods' network. Node a's has room for BackgroundAddresses and hundreds more:
 	// the other node takes from it only what comes from there.
 	PodSubnetA = netip.MustParsePrefix("10.42.0.0/23")
 	PodSubnetB = netip.MustParsePrefix("10.42.2.0/24")
-	// CrowdAddresses is the first of those of many pods on node a.
-	CrowdAddresses = netip.MustParseAddr("10.42.0.1")
+	// BackgroundAddresses is the first of those of many pods on node a.
+	BackgroundAddresses = netip.MustParseAddr("10.42.0.1")
 )
 
 const (

@@ -73,8 +73,8 @@ func Listener(r engine.Run, talkers []Talker, at netip.Addr, cpu int) []string {
 	return append(arguments, CPU(cpu)...)
 }
 
-// TalkerBeside is what a companion is told.
-func TalkerBeside(r engine.Run, c *Companion, to netip.AddrPort) []string {
+// CompanionTalker is what a companion is told.
+func CompanionTalker(r engine.Run, c *Companion, to netip.AddrPort) []string {
 	arguments := []string{
 		"--to", to.String(),
 		"--cycle", Nanoseconds(c.Cycle), "--offset", Nanoseconds(c.Offset),

@@ -144,7 +144,7 @@ func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, use
 // serve gives a network what it needs, and says what it could not be given.
 func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, used *usage) ([]finding, error) {
 	var found []finding
-	if other, why := rival(network, all); other != "" {
+	if other, why := conflict(network, all); other != "" {
 		found = append(found, finding{v1alpha1.ReasonOverlaps,
 			fmt.Sprintf("network %s has %s, and was there first; give this one others", other, why), true})
 		if len(network.Status.Nodes) == 0 {
@@ -163,7 +163,7 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 	if len(without) > 0 {
 		found = append(found, r.usedUp(network, used, without))
 	}
-	request, problems := schedule(network, holder(all), r.NowTAI())
+	request, problems := schedule(network, owner(all), r.NowTAI())
 	found = append(found, problems...)
 	found = append(found, nodeFindings(network, used, parts)...)
 	return found, r.tell(ctx, network, used, parts, request, found)
@@ -196,7 +196,7 @@ func (r *Networks) parts(ctx context.Context, network *v1alpha1.TSNNetwork, used
 	for _, node := range nodes.Items {
 		exist = append(exist, node.Name)
 	}
-	return divideAll(network, exist, used)
+	return allocateAll(network, exist, used)
 }
 
 // usedUp tells the pods on nodes for which there are no addresses.

@@ -148,11 +148,11 @@ func TestPartsStayThoughTheCacheDoesNotKnowThem(t *testing.T) {
 func TestADeletedNetworkKeepsTheGatesFromOthers(t *testing.T) {
 	old, next := deleted(), deleted()
 	next.Name, next.DeletionTimestamp, next.CreationTimestamp = "next", nil, metav1.NewTime(time.Unix(2, 0))
-	if got := holder([]v1alpha1.TSNNetwork{*next, *old}); got != "old" {
+	if got := owner([]v1alpha1.TSNNetwork{*next, *old}); got != "old" {
 		t.Errorf("%s has the gates, and agents are asked for two schedules", got)
 	}
 	old.Status.Schedule = nil // nobody executes it
-	if got := holder([]v1alpha1.TSNNetwork{*next, *old}); got != "next" {
+	if got := owner([]v1alpha1.TSNNetwork{*next, *old}); got != "next" {
 		t.Errorf("%s has the gates", got)
 	}
 }

@@ -46,9 +46,9 @@ func (w whole) has(prefix netip.Prefix) bool {
 	return prefix.IsValid() && prefix.Bits() == w.nodeBits && prefix == prefix.Masked() && w.prefix.Contains(prefix.Addr())
 }
 
-// divide gives each wanted node a part. Nodes keep what they have, wanted or not, as long as they exist; when nothing
+// allocate gives each wanted node a part. Nodes keep what they have, wanted or not, as long as they exist; when nothing
 // is left, it is taken from nodes that are not wanted. without are the wanted nodes that get none.
-func (w whole) divide(have map[string]netip.Prefix, exist, wanted []string) (parts map[string]netip.Prefix, without []string) {
+func (w whole) allocate(have map[string]netip.Prefix, exist, wanted []string) (parts map[string]netip.Prefix, without []string) {
 	parts = map[string]netip.Prefix{}
 	owner := map[netip.Prefix]string{}
 	wanted = slices.Sorted(slices.Values(wanted))

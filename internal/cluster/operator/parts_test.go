@@ -50,7 +50,7 @@ func TestNodesGetPartsAndKeepThem(t *testing.T) {
 			for node, text := range test.have {
 				have[node] = netip.MustParsePrefix(text)
 			}
-			parts, without := w.divide(have, words(test.exist), words(test.wanted))
+			parts, without := w.allocate(have, words(test.exist), words(test.wanted))
 			if got := fmt.Sprint(parts); got != test.parts {
 				t.Errorf("parts %s, want %s", got, test.parts)
 			}
@@ -72,7 +72,7 @@ func TestNoTwoNodesHaveTheSamePart(t *testing.T) {
 	}
 	have := map[string]netip.Prefix{}
 	for round := range 4 { // each time others
-		parts, without := w.divide(have, nodes, nodes[round*500:round*500+1500])
+		parts, without := w.allocate(have, nodes, nodes[round*500:round*500+1500])
 		if len(without) > 0 {
 			t.Fatalf("%d nodes got none of %d parts", len(without), w.count())
 		}

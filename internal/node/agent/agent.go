@@ -109,7 +109,7 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	if a.FromCluster {
 		a.networks = network.Objects{Reader: a.manager.GetClient(), Node: a.Node}
 	}
-	for _, add := range []func() error{a.addGates, a.addLimits, a.addPeers, a.addKeeper, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher} {
+	for _, add := range []func() error{a.addGates, a.addLimits, a.addPeers, a.addResync, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher} {
 		if err := add(); err != nil {
 			return err
 		}
@@ -213,9 +213,9 @@ func (a *agent) forget(path string) error {
 	return a.host.Remove(path)
 }
 
-// addKeeper keeps ktsnd told.
-func (a *agent) addKeeper() error {
-	keeper := &daemon.Keeper{
+// addResync keeps ktsnd told.
+func (a *agent) addResync() error {
+	resync := &daemon.Resync{
 		Link: a.link, StateDir: a.StateDir, Sockets: a.volumes, Log: a.log.With("part", partKtsnd),
 		Report: func(err error) { a.board.Set(partKtsnd, err) },
 		Told: func() {
@@ -227,7 +227,7 @@ func (a *agent) addKeeper() error {
 			}
 		},
 	}
-	return a.manager.Add(manager.RunnableFunc(keeper.Run))
+	return a.manager.Add(manager.RunnableFunc(resync.Run))
 }
 
 // addCSI serves kubelet.

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
-	"github.com/kubernetsn/kubernetsn/internal/node/agent/switched"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 )
 
@@ -81,16 +81,16 @@ func (a *agent) through() (func(context.Context, peers.Tunnels) error, error) {
 	one := switchIn(a.OVS.runDir)
 	plan := a.OVS.plan
 	plan.VhostSocket = filepath.Join(a.runDir(), filepath.Base(ovs.DefaultVhostSocket))
-	follower := &switched.Follower{Switch: one, Plan: plan, PrefixBits: a.OVS.prefixBits, PrefixOf: ovs.PrefixOf, Now: time.Now}
+	follower := &openvswitch.Follower{Switch: one, Plan: plan, PrefixBits: a.OVS.prefixBits, PrefixOf: ovs.PrefixOf, Now: time.Now}
 	restarted := func() {
 		select {
 		case a.again <- event.GenericEvent{}:
 		default: // it is to look anyway
 		}
 	}
-	err := a.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return switched.Watch(ctx, one, restarted) }))
+	err := a.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return openvswitch.Watch(ctx, one, restarted) }))
 	return func(ctx context.Context, tunnels peers.Tunnels) error {
-		wanted := switched.Wanted(tunnels)
+		wanted := openvswitch.Wanted(tunnels)
 		err := follower.Follow(ctx, &wanted)
 		a.OVS.trouble.Store(&err)
 		return err

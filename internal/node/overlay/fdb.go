@@ -28,7 +28,7 @@ func (n *Node) claimHardwareAddress(port netlink.Link, address net.HardwareAddr)
 	}
 	err := n.kernel.NeighAdd(entry)
 	if errors.Is(err, errExist) {
-		if err := n.checkHolder(port, address); err != nil {
+		if err := n.checkOwner(port, address); err != nil {
 			return err
 		}
 		// Learnt through the tunnel: a pod of that address was, or is, on another node.
@@ -40,8 +40,8 @@ func (n *Node) claimHardwareAddress(port netlink.Link, address net.HardwareAddr)
 	return nil
 }
 
-// checkHolder tells who on this node has the address.
-func (n *Node) checkHolder(port netlink.Link, address net.HardwareAddr) error {
+// checkOwner tells who on this node has the address.
+func (n *Node) checkOwner(port netlink.Link, address net.HardwareAddr) error {
 	entries, err := n.fdb(0)
 	if err != nil {
 		return err
@@ -60,12 +60,12 @@ func (n *Node) checkHolder(port netlink.Link, address net.HardwareAddr) error {
 			continue // gone meanwhile, or on another node
 		}
 		return failed(AddressTaken, "hardware address %s belongs to %s on this bridge already; give the pod another address",
-			address, describeHolder(holder))
+			address, describeOwner(holder))
 	}
 	return nil
 }
 
-func describeHolder(port netlink.Link) string {
+func describeOwner(port netlink.Link) string {
 	if attachment, ok := parseAlias(port.Attrs().Alias); ok {
 		return fmt.Sprintf("container %s, interface %s, network %s", attachment.ContainerID, attachment.Interface, attachment.Network)
 	}

@@ -8,14 +8,14 @@ import (
 	"os"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/fileerror"
+	"github.com/kubernetsn/kubernetsn/internal/shared/inputerror"
 )
 
 // maxFileBytes is far above what the longest control list needs.
 const maxFileBytes = 1 << 20
 
 // Error is what is wrong with a file: the first thing that was found.
-type Error = fileerror.Error
+type Error = inputerror.Error
 
 // Document is a schedule from a file.
 type Document struct {

@@ -36,8 +36,8 @@ type Environment struct {
 	Stderr     io.Writer
 }
 
-// Beside returns the path of a file in the folder of this program.
-func (e *Environment) Beside(name string) string {
+// Sibling returns the path of a file in the folder of this program.
+func (e *Environment) Sibling(name string) string {
 	return filepath.Join(filepath.Dir(e.Executable), name)
 }
 

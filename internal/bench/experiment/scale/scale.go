@@ -39,8 +39,8 @@ const (
 	mostPods  = 100
 	// mostDepartures is below what ktsnd remembers of them (65,535).
 	mostDepartures = 60_000
-	// crowdOverhead is about what a case takes besides its messages, and for each pod.
-	crowdOverhead, podOverhead = 2500 * time.Millisecond, 40 * time.Millisecond
+	// backgroundOverhead is about what a case takes besides its messages, and for each pod.
+	backgroundOverhead, podOverhead = 2500 * time.Millisecond, 40 * time.Millisecond
 )
 
 // The kinds of cases, by what becomes more.
@@ -99,7 +99,7 @@ func (s *scale) Cases(*engine.Profile) []engine.Case {
 	add := func(kind string, number, pods int) {
 		all = append(all, engine.Case{Name: fmt.Sprintf("%s-%d", kind, number), Path: results.PathDirect,
 			Of:      map[string]string{"kind": kind, "number": strconv.Itoa(number)},
-			LastsNs: (s.Lasts + crowdOverhead + podOverhead*time.Duration(pods)).Nanoseconds(),
+			LastsNs: (s.Lasts + backgroundOverhead + podOverhead*time.Duration(pods)).Nanoseconds(),
 			Setting: engine.Setting{Daemon: true, Serial: len(all) + 1}})
 	}
 	for _, flows := range s.Flows {
@@ -111,13 +111,13 @@ func (s *scale) Cases(*engine.Profile) []engine.Case {
 	return all
 }
 
-// crowdOf is who sends in a case.
-func (s *scale) crowdOf(kind string, number int) netnstarget.Crowd {
-	crowd := netnstarget.Crowd{Pods: 1, FlowsPerPod: number, Period: s.Period, Rounds: int(s.Lasts / s.Period)}
+// backgroundOf is who sends in a case.
+func (s *scale) backgroundOf(kind string, number int) netnstarget.Background {
+	background := netnstarget.Background{Pods: 1, FlowsPerPod: number, Period: s.Period, Rounds: int(s.Lasts / s.Period)}
 	if kind == byPods {
-		crowd.Pods, crowd.FlowsPerPod = number, 1
+		background.Pods, background.FlowsPerPod = number, 1
 	}
-	return crowd
+	return background
 }
 
 // Perform implements engine.Experiment.
@@ -130,8 +130,8 @@ func (s *scale) Perform(ctx context.Context, on engine.Target, _ *engine.Profile
 	if err != nil {
 		return nil, fmt.Errorf("read the case: %w", err)
 	}
-	crowd := s.crowdOf(one.Of["kind"], number)
-	seen, err := target.Measure(ctx, crowd)
+	background := s.backgroundOf(one.Of["kind"], number)
+	seen, err := target.Measure(ctx, background)
 	if err != nil {
 		return nil, err
 	}
@@ -140,14 +140,14 @@ func (s *scale) Perform(ctx context.Context, on engine.Target, _ *engine.Profile
 			valueSent: float64(seen.Sent), valueFrames: float64(seen.Frames), valueDropped: float64(seen.Dropped),
 			valueKernel: float64(seen.KernelPath)},
 		Samples: map[string][]int64{sampleDeparted: seen.DepartureNs}}
-	outcome.Problems = problemsOf(&crowd, seen)
+	outcome.Problems = problemsOf(&background, seen)
 	return outcome, nil
 }
 
 // problemsOf says what became of messages that did not leave by ktsnd, or early.
-func problemsOf(crowd *netnstarget.Crowd, seen *netnstarget.Observed) []string {
+func problemsOf(background *netnstarget.Background, seen *netnstarget.Observed) []string {
 	problems := []string{}
-	wanted := crowd.Pods * crowd.FlowsPerPod * crowd.Rounds
+	wanted := background.Pods * background.FlowsPerPod * background.Rounds
 	early := 0
 	for _, ns := range seen.DepartureNs {
 		if ns < 0 {

@@ -98,7 +98,7 @@ func TestScaleIsReportedAsCurves(t *testing.T) {
 }
 
 func TestWhatDoesNotLeaveInTimeIsAProblem(t *testing.T) {
-	crowd := &netnstarget.Crowd{Pods: 2, FlowsPerPod: 1, Rounds: 2}
+	background := &netnstarget.Background{Pods: 2, FlowsPerPod: 1, Rounds: 2}
 	good := netnstarget.Observed{Sent: 4, Frames: 5, DepartureNs: []int64{1, 2, 3, 4}}
 	for name, test := range map[string]struct {
 		change func(*netnstarget.Observed)
@@ -115,7 +115,7 @@ func TestWhatDoesNotLeaveInTimeIsAProblem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seen := good
 			test.change(&seen)
-			if got := strings.Join(problemsOf(crowd, &seen), "; "); got != test.want {
+			if got := strings.Join(problemsOf(background, &seen), "; "); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})

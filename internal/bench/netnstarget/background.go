@@ -21,9 +21,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// Crowd is many flows to measure ktsnd with: so many pods with a process each, or as many as flows need, whose sockets take
+// Background is many flows to measure ktsnd with: so many pods with a process each, or as many as flows need, whose sockets take
 // turns.
-type Crowd struct {
+type Background struct {
 	Pods, FlowsPerPod int
 	// Period is the time between two messages of a flow; those of all flows are spread evenly over it.
 	Period time.Duration
@@ -31,11 +31,11 @@ type Crowd struct {
 	Rounds int
 }
 
-// Observed is what a crowd costs.
+// Observed is what the background costs.
 type Observed struct {
 	// Cores is ktsnd's processor time from the first message to the last, as a number of cores.
 	Cores float64
-	// MemoryBytes is what ktsnd had while all flows were there, EmptyBytes before there was any pod of the crowd.
+	// MemoryBytes is what ktsnd had while all flows were there, EmptyBytes before there was any pod of the background.
 	MemoryBytes, EmptyBytes int64
 	// DepartureNs are ktsnd's departure errors, one a message.
 	DepartureNs []int64
@@ -48,27 +48,27 @@ type Observed struct {
 const (
 	// flowsPerProcess is below what ktsnd takes from one process (256).
 	flowsPerProcess = 250
-	// crowdLead is how long before its time a message is handed over.
-	crowdLead = 10 * time.Millisecond
-	// besideFirst is before the first message is due, when all is quiet again after the start of a crowd.
-	besideFirst = 50 * time.Millisecond
+	// backgroundLead is how long before its time a message is handed over.
+	backgroundLead = 10 * time.Millisecond
+	// beforeFirst is before the first message is due, when all is quiet again after the start of the background.
+	beforeFirst = 50 * time.Millisecond
 	// drained is how long after the last message the last frame has come off the link for certain.
 	drained = 200 * time.Millisecond
 )
 
-// crowdStarts are how long a process may take to start: where the machine is busy not all may have been answered when the
+// backgroundStarts are how long a process may take to start: where the machine is busy not all may have been answered when the
 // first message is due, and then all begin anew, slower.
-var crowdStarts = []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 120 * time.Millisecond}
+var backgroundStarts = []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 120 * time.Millisecond}
 
-// pod is one of a crowd.
+// pod is one of the background.
 type pod struct {
 	identity  string
 	namespace *topology.Namespace
 	socket    string
 }
 
-// Measure has a crowd send and watches ktsnd, which is new. Nothing of the crowd is left, also after an error.
-func (l *Target) Measure(ctx context.Context, c Crowd) (_ *Observed, err error) {
+// Measure has the background send and watches ktsnd, which is new. Nothing of the background is left, also after an error.
+func (l *Target) Measure(ctx context.Context, c Background) (_ *Observed, err error) {
 	seen := &Observed{}
 	if seen.EmptyBytes, err = residentBytes(l.daemon.process.PID()); err != nil {
 		return nil, err
@@ -96,9 +96,9 @@ func (l *Target) Measure(ctx context.Context, c Crowd) (_ *Observed, err error) 
 
 func (l *Target) addPods(ctx context.Context, count int) ([]pod, error) {
 	var all []pod
-	address := topology.CrowdAddresses
+	address := topology.BackgroundAddresses
 	for i := range count {
-		one := pod{identity: fmt.Sprintf("crowd%d", i)}
+		one := pod{identity: fmt.Sprintf("load%d", i)}
 		one.socket = filepath.Join(l.nodes.Dir, one.identity+".sock")
 		var err error
 		if one.namespace, err = l.nodes.AddPod(one.identity, address); err != nil {
@@ -130,15 +130,15 @@ func (l *Target) removePods(ctx context.Context, pods []pod) error {
 
 // gather starts the talkers, again and slower if ktsnd did not get to know all of them, and returns when the first message
 // is due.
-func (l *Target) gather(ctx context.Context, c Crowd, pods []pod, to netip.AddrPort) ([]*process.Process, time.Time, error) {
+func (l *Target) gather(ctx context.Context, c Background, pods []pod, to netip.AddrPort) ([]*process.Process, time.Time, error) {
 	flows := c.Pods * c.FlowsPerPod
-	for _, each := range crowdStarts {
+	for _, each := range backgroundStarts {
 		first := time.Now().Add(time.Second + each*time.Duration(len(c.shares(pods))) + time.Duration(flows)*time.Millisecond).Truncate(c.Period).Add(c.Period)
-		talkers, err := l.startCrowd(c, pods, to, first)
+		talkers, err := l.startBackground(c, pods, to, first)
 		if err != nil {
 			return talkers, first, err
 		}
-		known, err := l.awaitFlows(ctx, flows, talkers, first.Add(-besideFirst-crowdLead))
+		known, err := l.awaitFlows(ctx, flows, talkers, first.Add(-beforeFirst-backgroundLead))
 		if known || err != nil {
 			return talkers, first, err
 		}
@@ -157,7 +157,7 @@ type share struct {
 }
 
 // shares divides the flows among processes.
-func (c *Crowd) shares(pods []pod) []share {
+func (c *Background) shares(pods []pod) []share {
 	var all []share
 	parts := (c.FlowsPerPod + flowsPerProcess - 1) / flowsPerProcess
 	for _, one := range pods {
@@ -168,13 +168,13 @@ func (c *Crowd) shares(pods []pod) []share {
 	return all
 }
 
-func (l *Target) startCrowd(c Crowd, pods []pod, to netip.AddrPort, first time.Time) ([]*process.Process, error) {
+func (l *Target) startBackground(c Background, pods []pod, to netip.AddrPort, first time.Time) ([]*process.Process, error) {
 	var all []*process.Process
 	shares := c.shares(pods)
 	for i, one := range shares {
 		cycle := c.Period / time.Duration(one.flows)
 		arguments := []string{"talker", "--quiet", "--clock", "tai", "--to", to.String(),
-			"--sockets", strconv.Itoa(one.flows), "--cycle", traffic.Nanoseconds(cycle), "--lead", traffic.Nanoseconds(crowdLead),
+			"--sockets", strconv.Itoa(one.flows), "--cycle", traffic.Nanoseconds(cycle), "--lead", traffic.Nanoseconds(backgroundLead),
 			"--count", strconv.Itoa(one.flows * c.Rounds), "--start", strconv.FormatInt(taiOf(first), 10),
 			"--offset", traffic.Nanoseconds(cycle * time.Duration(i) / time.Duration(len(shares)))}
 		command := exec.Command(l.programs.tsnperf, append(arguments, traffic.CPU(l.pinning.listener)...)...)
@@ -259,7 +259,7 @@ func (l *Target) read(ctx context.Context) (r reading, err error) {
 
 // observe reads processor times just before the first message and just after the last is due, and counts from now on: a pause
 // of the machine may be longer than what is left before the first message.
-func (l *Target) observe(ctx context.Context, c Crowd, talkers []*process.Process, first time.Time, seen *Observed) (err error) {
+func (l *Target) observe(ctx context.Context, c Background, talkers []*process.Process, first time.Time, seen *Observed) (err error) {
 	if _, err := l.daemon.departures(ctx); err != nil { // those of a start that was given up
 		return err
 	}
@@ -267,7 +267,7 @@ func (l *Target) observe(ctx context.Context, c Crowd, talkers []*process.Proces
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, time.Until(first.Add(-crowdLead-besideFirst/2))); err != nil {
+	if err := sleep(ctx, time.Until(first.Add(-backgroundLead-beforeFirst/2))); err != nil {
 		return err
 	}
 	before, err := l.read(ctx)

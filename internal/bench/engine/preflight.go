@@ -16,9 +16,9 @@ import (
 // open are the fields of a run whose own fields depend on what was measured.
 var open = []string{"cpu_cores", "memory_bytes", "machine_cores", "ovs_share_of_latency"}
 
-// Foresee finds, before anything is measured, what an assertion names and the profile does not measure: a bench may take hours,
+// Preflight finds, before anything is measured, what an assertion names and the profile does not measure: a bench may take hours,
 // and a misspelt name should not be found behind them.
-func Foresee(profile *Profile, expression string) error {
+func Preflight(profile *Profile, expression string) error {
 	if err := CheckAssertion(expression); err != nil {
 		return err
 	}
@@ -61,13 +61,13 @@ func expected(profile *Profile) (*Facts, error) {
 		return nil, err
 	}
 	for _, one := range cases {
-		facts.addCase(one.Path, one.Name, unforeseen{})
+		facts.addCase(one.Path, one.Name, unknownYet{})
 	}
 	return facts, nil
 }
 
-// unforeseen stands for figures of which only the experiment knows, and only once it has measured.
-type unforeseen struct{}
+// unknownYet stands for figures of which only the experiment knows, and only once it has measured.
+type unknownYet struct{}
 
 // names looks at all names of an expression, and not at values.
 func (f *Facts) names(expression string, key groupKey) error {
@@ -83,7 +83,7 @@ func (f *Facts) names(expression string, key groupKey) error {
 		}
 		var current any = f.groups[key]
 		for i, name := range chain {
-			if _, yes := current.(unforeseen); yes {
+			if _, yes := current.(unknownYet); yes {
 				break
 			}
 			fields, ok := current.(map[string]any)

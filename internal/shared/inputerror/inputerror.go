@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fileerror says what is wrong with a file that a user wrote, and where: the same way for schedules, profiles and
+// Package inputerror says what is wrong with a file that a user wrote, and where: the same way for schedules, profiles and
 // whatever else is read from one.
-package fileerror
+package inputerror
 
 import (
 	"fmt"

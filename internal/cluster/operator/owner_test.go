@@ -40,10 +40,10 @@ func TestOfTwoNetworksThatWantTheSameTheOlderHasIt(t *testing.T) {
 			if test.why == "" {
 				wantName = ""
 			}
-			if got, why := rival(&test.younger, both); got != wantName || why != test.why {
+			if got, why := conflict(&test.younger, both); got != wantName || why != test.why {
 				t.Errorf("the younger must give way to %q for %q, want %q for %q", got, why, wantName, test.why)
 			}
-			if got, why := rival(&test.older, both); got != "" {
+			if got, why := conflict(&test.older, both); got != "" {
 				t.Errorf("the older must give way to %q for %q", got, why)
 			}
 		})

@@ -29,22 +29,22 @@ const (
 	elfMagic     = "\x7fELF"
 )
 
-// Unreachable is the error for a program that LD_PRELOAD does not reach.
-type Unreachable struct {
+// Incompatible is the error for a program that LD_PRELOAD does not reach.
+type Incompatible struct {
 	// Program is what is started: the interpreter when the application is a script.
 	Program string
 	// Reason completes a sentence that begins with the program.
 	Reason string
 }
 
-func (e *Unreachable) Error() string { return e.Program + " " + e.Reason }
+func (e *Incompatible) Error() string { return e.Program + " " + e.Reason }
 
-// Reach returns an *Unreachable when libktsn, preloaded, would not see what the program at path sends. It
+// Check returns an *Incompatible when libktsn, preloaded, would not see what the program at path sends. It
 // looks at the file only: a program that starts others may still lead to one that cannot be reached. A file
 // that it cannot read is no error; whether it can be started the kernel will say.
-func Reach(path string) error { return reach(path, scriptDepth) }
+func Check(path string) error { return check(path, scriptDepth) }
 
-func reach(path string, depth int) error {
+func check(path string, depth int) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil //nolint:nilerr // executable but not readable
@@ -58,21 +58,21 @@ func reach(path string, depth int) error {
 	head = head[:length]
 	switch {
 	case bytes.HasPrefix(head, []byte("#!")) && depth > 0:
-		return reachInterpreter(head[2:], depth-1)
+		return checkInterpreter(head[2:], depth-1)
 	case bytes.HasPrefix(head, []byte(elfMagic)):
-		return reachELF(path, file)
+		return checkELF(path, file)
 	}
 	return nil // not for us to say
 }
 
-// reachInterpreter looks at the interpreter of a script, and behind env at what env starts.
-func reachInterpreter(line []byte, depth int) error {
+// checkInterpreter looks at the interpreter of a script, and behind env at what env starts.
+func checkInterpreter(line []byte, depth int) error {
 	text, _ := bufio.NewReader(bytes.NewReader(line)).ReadString('\n')
 	words := strings.Fields(text)
 	if len(words) == 0 {
 		return nil
 	}
-	if err := reach(words[0], depth); err != nil || filepath.Base(words[0]) != "env" {
+	if err := check(words[0], depth); err != nil || filepath.Base(words[0]) != "env" {
 		return err
 	}
 	for _, word := range words[1:] {
@@ -80,21 +80,21 @@ func reachInterpreter(line []byte, depth int) error {
 			continue
 		}
 		if found, err := exec.LookPath(word); err == nil {
-			return reach(found, depth)
+			return check(found, depth)
 		}
 		return nil
 	}
 	return nil
 }
 
-func reachELF(path string, file *os.File) error {
+func checkELF(path string, file *os.File) error {
 	about, err := program.Read(file)
 	if err != nil {
 		return nil //nolint:nilerr // the kernel will refuse it, too
 	}
 	for _, reason := range []string{foreign(about), goSyscalls(about, file), static(about), privileged(file)} {
 		if reason != "" {
-			return &Unreachable{path, reason}
+			return &Incompatible{path, reason}
 		}
 	}
 	return nil

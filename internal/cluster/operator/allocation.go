@@ -9,9 +9,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// divideAll divides a network's ranges among those of the nodes that have pods on it, and that had a part before. A
+// allocateAll divides a network's ranges among those of the nodes that have pods on it, and that had a part before. A
 // node has a part of each range or of none.
-func divideAll(network *v1alpha1.TSNNetwork, exist []string, used *usage) (parts []v1alpha1.NodeStatus, without []string, err error) {
+func allocateAll(network *v1alpha1.TSNNetwork, exist []string, used *usage) (parts []v1alpha1.NodeStatus, without []string, err error) {
 	wanted := slices.DeleteFunc(used.nodes(), func(node string) bool { return !slices.Contains(exist, node) })
 	have4, have6 := map[string]netip.Prefix{}, map[string]netip.Prefix{}
 	for _, node := range network.Status.Nodes {
@@ -23,7 +23,7 @@ func divideAll(network *v1alpha1.TSNNetwork, exist []string, used *usage) (parts
 	if err != nil {
 		return nil, nil, err
 	}
-	parts4, without := range4.divide(have4, exist, wanted)
+	parts4, without := range4.allocate(have4, exist, wanted)
 	parts6 := map[string]netip.Prefix{}
 	if network.Spec.IPv6 != nil {
 		range6, err := newWhole(network.Spec.IPv6.CIDR, network.Spec.IPv6.NodePrefixLength)
@@ -32,7 +32,7 @@ func divideAll(network *v1alpha1.TSNNetwork, exist []string, used *usage) (parts
 		}
 		wanted = slices.DeleteFunc(wanted, func(node string) bool { return slices.Contains(without, node) })
 		var without6 []string
-		parts6, without6 = range6.divide(have6, exist, wanted)
+		parts6, without6 = range6.allocate(have6, exist, wanted)
 		without = append(without, without6...)
 	}
 	slices.Sort(exist)

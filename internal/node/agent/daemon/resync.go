@@ -19,9 +19,9 @@ type Sockets interface {
 	Restore(ctx context.Context) (count int, err error)
 }
 
-// Keeper tells each ktsnd of what is attached to the node. It learns of a new one by the end of its connection to the
+// Resync tells each ktsnd of what is attached to the node. It learns of a new one by the end of its connection to the
 // old one.
-type Keeper struct {
+type Resync struct {
 	Link Link
 	// StateDir is tsn-cni's.
 	StateDir string
@@ -45,22 +45,22 @@ const (
 const Patience = 10 * time.Second
 
 // Run goes on until ctx ends.
-func (k *Keeper) Run(ctx context.Context) error {
+func (r *Resync) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		client, err := control.Dial(ctx, k.Link.Path)
+		client, err := control.Dial(ctx, r.Link.Path)
 		if err != nil {
-			k.Report(fmt.Errorf("ktsnd does not answer: %w", err))
+			r.Report(fmt.Errorf("ktsnd does not answer: %w", err))
 			wait(ctx, retryEvery)
 			continue
 		}
-		k.serve(ctx, client)
+		r.serve(ctx, client)
 		client.Close()
 	}
 	return nil
 }
 
 // serve tells one ktsnd, and returns when it has ended.
-func (k *Keeper) serve(ctx context.Context, client *control.Client) {
+func (r *Resync) serve(ctx context.Context, client *control.Client) {
 	gone, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan struct{})
@@ -70,12 +70,12 @@ func (k *Keeper) serve(ctx context.Context, client *control.Client) {
 		_ = client.Gone(gone) // whatever it is, the connection is of no more use
 	}()
 	for gone.Err() == nil {
-		err := k.tell(gone)
+		err := r.tell(gone)
 		if gone.Err() != nil {
 			break
 		}
-		k.Report(err)
-		k.Told()
+		r.Report(err)
+		r.Told()
 		if err == nil {
 			<-gone.Done()
 			break
@@ -85,22 +85,22 @@ func (k *Keeper) serve(ctx context.Context, client *control.Client) {
 	cancel()
 	<-ended
 	if ctx.Err() == nil {
-		k.Report(errors.New("ktsnd has ended"))
-		k.Log.Warn("ktsnd has ended; messages wait in the applications' rings until it is back")
+		r.Report(errors.New("ktsnd has ended"))
+		r.Log.Warn("ktsnd has ended; messages wait in the applications' rings until it is back")
 	}
 }
 
 // tell gives ktsnd peers and interfaces, and the sockets last, because applications that find one expect the rest.
-func (k *Keeper) tell(ctx context.Context) error {
-	node, err := overlay.Open(k.StateDir, Patience)
+func (r *Resync) tell(ctx context.Context) error {
+	node, err := overlay.Open(r.StateDir, Patience)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	return k.Link.Do(ctx, func(ctx context.Context, client *control.Client) error {
-		done, err := cni.Restore(ctx, k.StateDir, node, client, k.Link.Path)
-		count, errSockets := k.Sockets.Restore(ctx)
-		k.Log.Info("told ktsnd", "peers", done.Peers, "interfaces", done.Endpoints, "sockets", count+done.Sockets, "rebuilt", done.Rebuilt)
+	return r.Link.Do(ctx, func(ctx context.Context, client *control.Client) error {
+		done, err := cni.Restore(ctx, r.StateDir, node, client, r.Link.Path)
+		count, errSockets := r.Sockets.Restore(ctx)
+		r.Log.Info("told ktsnd", "peers", done.Peers, "interfaces", done.Endpoints, "sockets", count+done.Sockets, "rebuilt", done.Rebuilt)
 		return errors.Join(err, errSockets)
 	})
 }

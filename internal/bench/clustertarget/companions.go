@@ -17,24 +17,24 @@ import (
 const (
 	// sinkPort is where the messages beside go.
 	sinkPort = 7790
-	// besideAhead is what the talkers beside get to start before those that are measured.
-	besideAhead = 500 * time.Millisecond
-	// mostBeside is the most messages of who floods: its records are in the pod's memory.
-	mostBeside = "3000000"
-	sinkIdle   = "1s"
-	sinkFirst  = "20s"
+	// companionsAhead is what the talkers beside get to start before those that are measured.
+	companionsAhead = 500 * time.Millisecond
+	// companionMessages is the most messages of one that floods: its records are in the pod's memory.
+	companionMessages = "3000000"
+	sinkIdle          = "1s"
+	sinkFirst         = "20s"
 )
 
-// beside are the talkers beside a run, and the listener that their messages end at.
-type beside struct {
+// companions are the talkers beside a run, and the listener that their messages end at.
+type companions struct {
 	sink    *started
 	talkers []*started
 }
 
-// startBeside returns when the talkers beside a run have had time to begin. They talk from the plain pod, by the path that
+// startCompanions returns when the talkers beside a run have had time to begin. They talk from the plain pod, by the path that
 // every pod has, whichever is measured, and end by themselves.
-func (l *Target) startBeside(ctx context.Context, r engine.Run) (*beside, error) {
-	b := &beside{}
+func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions, error) {
+	b := &companions{}
 	wanted := traffic.CompanionsOf(r, results.PathPrimary)
 	if len(wanted) == 0 {
 		return b, nil
@@ -53,10 +53,10 @@ func (l *Target) startBeside(ctx context.Context, r engine.Run) (*beside, error)
 		return nil, err
 	}
 	for i := range wanted {
-		arguments := append([]string{program, "talker", "--quiet", "--no-txtime"}, traffic.TalkerBeside(r, &wanted[i], to)...)
+		arguments := append([]string{program, "talker", "--quiet", "--no-txtime"}, traffic.CompanionTalker(r, &wanted[i], to)...)
 		if wanted[i].Flood { // the last of an option counts
-			lasts := r.Duration() + besideAhead + time.Second
-			arguments = append(arguments, "--count", mostBeside, "--for", traffic.Nanoseconds(lasts))
+			lasts := r.Duration() + companionsAhead + time.Second
+			arguments = append(arguments, "--count", companionMessages, "--for", traffic.Nanoseconds(lasts))
 		}
 		arguments = append(arguments, traffic.CPU(l.pinning.Sender)...)
 		one, err := l.start(ctx, wanted[i].Name, l.pods[way.talker], container, arguments...)
@@ -65,23 +65,23 @@ func (l *Target) startBeside(ctx context.Context, r engine.Run) (*beside, error)
 		}
 		b.talkers = append(b.talkers, one)
 	}
-	return b, pause(ctx, besideAhead)
+	return b, pause(ctx, companionsAhead)
 }
 
 // finish waits for the ends of the talkers beside, and returns how many of their messages arrived; nil without any.
-func (b *beside) finish(ctx context.Context) (*int, error) {
-	if b.sink == nil {
+func (c *companions) finish(ctx context.Context) (*int, error) {
+	if c.sink == nil {
 		return nil, nil
 	}
-	for _, talker := range b.talkers {
+	for _, talker := range c.talkers {
 		if err := talker.wait(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := b.sink.wait(ctx); err != nil {
+	if err := c.sink.wait(ctx); err != nil {
 		return nil, err
 	}
-	return received(b.sink.stdout.String())
+	return received(c.sink.stdout.String())
 }
 
 // received reads the first line of a listener's summary.

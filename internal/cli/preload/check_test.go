@@ -19,7 +19,7 @@ import (
 
 const (
 	nobody = 65534
-	// reachVariable makes the test binary say what Reach says of the file it names.
+	// reachVariable makes the test binary say what Check says of the file it names.
 	reachVariable = "KTSN_PRELOAD_REACH"
 )
 
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if path == "" {
 		os.Exit(m.Run())
 	}
-	if err := Reach(path); err != nil {
+	if err := Check(path); err != nil {
 		_, _ = os.Stdout.WriteString(err.Error())
 	}
 }
@@ -90,7 +90,7 @@ func foreignProgram(t *testing.T) string {
 	return path
 }
 
-func TestWhatPreloadingReaches(t *testing.T) {
+func TestWhichProgramsCanBePreloaded(t *testing.T) {
 	static := compile(t, "-static")
 	for name, test := range map[string]struct {
 		path string
@@ -120,17 +120,17 @@ func TestWhatPreloadingReaches(t *testing.T) {
 		"a program with set-user-ID of the user":  {withMode(t, os.Getuid(), os.ModeSetuid), ""},
 		"a program with set-group-ID of the user": {withMode(t, os.Getuid(), os.ModeSetgid), ""},
 	} {
-		t.Run(name, func(t *testing.T) { checkReach(t, Reach(test.path), test.want) })
+		t.Run(name, func(t *testing.T) { checkProgram(t, Check(test.path), test.want) })
 	}
 }
 
-func checkReach(t *testing.T, err error, want string) {
+func checkProgram(t *testing.T, err error, want string) {
 	t.Helper()
-	var unreachable *Unreachable
+	var incompatible *Incompatible
 	switch {
 	case want == "" && err != nil:
 		t.Errorf("it is refused: %v", err)
-	case want != "" && (!errors.As(err, &unreachable) || !strings.Contains(err.Error(), want)):
+	case want != "" && (!errors.As(err, &incompatible) || !strings.Contains(err.Error(), want)):
 		t.Errorf("got %v, want a reason with %q", err, want)
 	case err != nil && strings.Contains(err.Error(), "\n"):
 		t.Errorf("more than a sentence: %q", err)
@@ -179,7 +179,7 @@ func needPrivileges(t *testing.T) {
 	}
 }
 
-func TestProgramsWithPrivilegesOfTheirOwnAreNotReached(t *testing.T) {
+func TestProgramsWithPrivilegesOfTheirOwnCannotBePreloaded(t *testing.T) {
 	needPrivileges(t)
 	for name, test := range map[string]struct {
 		path   string

@@ -19,9 +19,9 @@ func byAge(networks []v1alpha1.TSNNetwork) []v1alpha1.TSNNetwork {
 	})
 }
 
-// holder names the network whose schedule and classes count, "" if none has any: the gates of a node's uplink are there
+// owner names the network whose schedule and classes count, "" if none has any: the gates of a node's uplink are there
 // once. One that was deleted keeps them until its last pod has gone.
-func holder(networks []v1alpha1.TSNNetwork) string {
+func owner(networks []v1alpha1.TSNNetwork) string {
 	for _, network := range byAge(networks) {
 		going := network.DeletionTimestamp != nil
 		if tsnnetwork.HasGates(&network) && (!going || network.Status.Schedule != nil) {
@@ -31,8 +31,8 @@ func holder(networks []v1alpha1.TSNNetwork) string {
 	return ""
 }
 
-// rival names an older network with which this one cannot be, and what they both want.
-func rival(network *v1alpha1.TSNNetwork, networks []v1alpha1.TSNNetwork) (name, why string) {
+// conflict names an older network with which this one cannot be, and what they both want.
+func conflict(network *v1alpha1.TSNNetwork, networks []v1alpha1.TSNNetwork) (name, why string) {
 	for _, other := range byAge(networks) {
 		if other.Name == network.Name {
 			return "", ""

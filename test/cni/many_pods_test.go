@@ -14,7 +14,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/testutils"
 )
 
-// wide is a subnet with room for a crowd.
+// wide is a subnet with room for many pods.
 func (l *lab) wide(first bool) netip.Prefix {
 	if first {
 		return netip.MustParsePrefix("10.42.0.0/20")
