@@ -135,12 +135,6 @@ static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime
 	return true;
 }
 
-static bool beyond_horizon(const struct loop_ring *ring, int64_t txtime_tai_ns, int64_t now_tai_ns)
-{
-	return txtime_tai_ns - now_tai_ns >
-	       atomic_load_explicit(&ring->quota->horizon_ns, memory_order_relaxed);
-}
-
 /* Either all copies have room or the message waits, at the front of its ring. If it is more than there can ever be room for,
  * the copies that are too many are dropped. */
 static bool room_for(const struct loop *loop, struct quota *quota, const struct loop_destination *destination)
@@ -161,7 +155,8 @@ static _Atomic uint64_t *rejection_counter(struct loop *loop, const struct loop_
 	    !txtime_convert(taken->txtime_ns, loop->clocks.offsets.to_tai_ns[destination->flow->clock],
 			    txtime_tai_ns))
 		return &loop->counters.drop_invalid;
-	if (beyond_horizon(ring, *txtime_tai_ns, loop->round.now_tai_ns))
+	if (*txtime_tai_ns - loop->round.now_tai_ns >
+	    atomic_load_explicit(&ring->quota->horizon_ns, memory_order_relaxed))
 		return &loop->counters.drop_horizon;
 	return NULL;
 }

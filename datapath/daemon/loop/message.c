@@ -15,25 +15,22 @@ static struct class_counters *class_counters(struct loop *loop, const struct mes
 	return &loop->counters.classes[message_packet(message)->shaper.traffic_class];
 }
 
-static void flow_count_sent(struct loop_flow *flow, bool late, int64_t departure_error_ns)
-{
-	counter_add(&flow->counters.sent, 1);
-	counter_add(&flow->counters.late, late);
-	atomic_store_explicit(&flow->counters.departure_error_ns, departure_error_ns, memory_order_relaxed);
-}
-
 void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *lateness,
 		  int64_t departed_tai_ns)
 {
 	struct class_counters *class = class_counters(loop, message);
+	struct flow_counters *flow = &message->flow->counters;
+	bool late = lateness != &loop->counters.on_time;
 
 	trace_end(loop, message, lateness, departed_tai_ns);
 	departures_add(&loop->departures, message->flow->number, message->requested_tai_ns, departed_tai_ns,
 		       message->overrun);
 	counter_add(lateness, 1);
-	counter_add(&class->late, lateness != &loop->counters.on_time);
-	flow_count_sent(message->flow, lateness != &loop->counters.on_time,
-			departed_tai_ns - message->requested_tai_ns);
+	counter_add(&class->late, late);
+	counter_add(&flow->sent, 1);
+	counter_add(&flow->late, late);
+	atomic_store_explicit(&flow->departure_error_ns, departed_tai_ns - message->requested_tai_ns,
+			      memory_order_relaxed);
 	counter_add(&loop->counters.sent, 1);
 	counter_add(&loop->counters.sent_bridge,
 		    !message->replicated && message_packet(message)->egress == EGRESS_BRIDGE);

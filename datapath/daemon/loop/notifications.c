@@ -22,8 +22,10 @@ void notification_push(struct loop *loop, struct loop_flow *flow, uint32_t why)
 		(void)!write(loop->notifications.fd, &one, sizeof(one));
 }
 
-static void space_announce(struct loop *loop, struct loop_ring *ring)
+void space_notify(struct loop *loop, struct loop_ring *ring)
 {
+	if (!ktsn_ring_space_polled(&ring->consumer))
+		return;
 	for (uint32_t w = 0; w < LOOP_FLOWS_PER_RING / KTSN_RING_WORD_BITS; w++) {
 		uint64_t bits = ktsn_ring_space_pollers(&ring->consumer, w);
 
@@ -35,10 +37,4 @@ static void space_announce(struct loop *loop, struct loop_ring *ring)
 				notification_push(loop, flow, NOTIFY_SPACE);
 		}
 	}
-}
-
-void space_notify(struct loop *loop, struct loop_ring *ring)
-{
-	if (ktsn_ring_space_polled(&ring->consumer))
-		space_announce(loop, ring);
 }

@@ -29,21 +29,14 @@ struct ktsn_shaper_lane *quota_lane(const struct packet *packet)
  *
  * What a pod has not used of its reserve stays free, whatever the others want. */
 
-/* Of how many pods each has a reserve: always more than there are, so that the next ones find theirs. */
-static uint32_t reserves_for(uint32_t quotas)
-{
-	uint32_t count = RESERVES_MIN;
-
-	while (count < 2 * quotas)
-		count *= 2;
-	return count;
-}
-
 /* When there are other pods than before, or another number. */
 static void reserves_set(struct loop *loop)
 {
-	uint32_t count = reserves_for(loop->quotas.open_count);
+	uint32_t count = RESERVES_MIN;
 
+	/* More pods have a reserve than there are, so that the next ones find theirs. */
+	while (count < 2 * loop->quotas.open_count)
+		count *= 2;
 	loop->quotas.reserve = loop->config.packets / 2 / count;
 	if (!loop->quotas.reserve)
 		loop->quotas.reserve = 1;

@@ -31,18 +31,9 @@ enum {
 	COPIES_AT_ONCE = 32,
 };
 
-/* Where taking put the payload: behind the longest headers. */
-static const uint8_t *payload_of(const struct message *message)
-{
-	const struct loop_route *common = &message->destination->route;
-
-	return message_packet(message)->frame.data + ktsn_frame_header_bytes(&common->path, &common->tunnel);
-}
-
 static uint8_t *payload_place(struct packet *packet, const struct loop_route *route)
 {
-	return packet->frame.data +
-	       ktsn_frame_header_bytes(&route->path, route->bridge_link_index ? NULL : &route->tunnel);
+	return packet->frame.data + ktsn_frame_header_bytes(&route->path, route_tunnel(route));
 }
 
 static void copy_init(struct loop *loop, struct packet *copy, struct message *message)
@@ -108,16 +99,10 @@ static void replication_add(struct loop *loop, struct quota *quota, struct packe
 	quota->replication_last = first;
 }
 
-static void replication_remove_first(struct loop *loop, struct quota *quota)
-{
-	quota->replication_first = quota->replication_first->next;
-	if (!quota->replication_first)
-		ring_list_remove(&loop->replication.quotas, &quota->replication_entry);
-}
-
 static void replication_begin(struct loop *loop, struct message *message)
 {
 	struct loop_replication *replication = message->destination->replication;
+	const struct loop_route *common = &message->destination->route;
 	struct quota *quota = message->flow->ring->quota;
 	uint32_t more = replication->count - 1, room;
 
@@ -138,7 +123,9 @@ static void replication_begin(struct loop *loop, struct message *message)
 	quota_pending_add(loop, quota, message->copies_unmade);
 	message->replication = replication;
 	replication->messages++;
-	message->payload = payload_of(message);
+	/* Where taking put it: behind the longest headers. */
+	message->payload =
+		message_packet(message)->frame.data + ktsn_frame_header_bytes(&common->path, &common->tunnel);
 	replication_add(loop, quota, message_packet(message));
 }
 
@@ -153,7 +140,9 @@ static void turn_make(struct loop *loop)
 		copy_make(loop, message);
 		return;
 	}
-	replication_remove_first(loop, quota);
+	quota->replication_first = quota->replication_first->next;
+	if (!quota->replication_first)
+		ring_list_remove(&loop->replication.quotas, &quota->replication_entry);
 	first_make(loop, message);
 }
 

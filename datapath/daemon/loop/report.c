@@ -17,23 +17,12 @@ static uint8_t report_code(const struct loop *loop, const _Atomic uint64_t *reas
 	return SO_EE_CODE_TXTIME_MISSED;
 }
 
-/* The headers are built where the application sees them: they go nowhere from there. */
-static int headers_build(struct loop_ring *ring, const struct loop_route *route, uint32_t slot,
-			 uint32_t payload_bytes)
-{
-	size_t bytes = ktsn_frame_header_bytes(&route->path, NULL);
-
-	if (bytes > KTSN_RING_HEADROOM_BYTES)
-		return -1;
-	return ktsn_frame_build(ktsn_ring_taken_headers(&ring->consumer, slot, bytes), bytes + payload_bytes,
-				&route->path, NULL, payload_bytes);
-}
-
 bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_route *route, uint32_t slot,
 		 uint32_t payload_bytes, const _Atomic uint64_t *reason)
 {
 	struct loop_ring *ring = flow->ring;
-	int headers_bytes;
+	size_t headers_bytes = ktsn_frame_header_bytes(&route->path, NULL);
+	int built;
 
 	if (!flow->report || flow->closed || ring->closed)
 		return false;
@@ -41,10 +30,14 @@ bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_ro
 		counter_add(&loop->counters.reports_lost, 1);
 		return false;
 	}
-	headers_bytes = headers_build(ring, route, slot, payload_bytes);
-	if (headers_bytes < 0)
+	if (headers_bytes > KTSN_RING_HEADROOM_BYTES)
 		return false;
-	ktsn_ring_report(&ring->consumer, slot, report_code(loop, reason), (size_t)headers_bytes);
+	/* The headers are built where the application sees them: they go nowhere from there. */
+	built = ktsn_frame_build(ktsn_ring_taken_headers(&ring->consumer, slot, headers_bytes),
+				 headers_bytes + payload_bytes, &route->path, NULL, payload_bytes);
+	if (built < 0)
+		return false;
+	ktsn_ring_report(&ring->consumer, slot, report_code(loop, reason), (size_t)built);
 	counter_add(&loop->counters.reports, 1);
 	notification_push(loop, flow, NOTIFY_REPORT);
 	return true;

@@ -38,11 +38,6 @@ static int64_t last_stretch(struct loop *loop, int64_t now_tai_ns)
 	return clock_tai_spin(now_tai_ns, due_tai_ns);
 }
 
-static _Atomic uint64_t *verdict_counter(struct loop *loop, enum ktsn_verdict verdict)
-{
-	return verdict == KTSN_DROP_MISSED ? &loop->counters.drop_missed : &loop->counters.drop_no_window;
-}
-
 /* One message of a flow only, with its copies: if ktsnd is killed while it sends, what is uncertain is one of each flow. And a few
  * of a pod: what comes due meanwhile waits until the port has them all. */
 static bool burst_may_have(const struct loop *loop, const struct packet *packet)
@@ -81,7 +76,9 @@ static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t 
 			break;
 		shaped = ktsn_shaper_dequeue(egress->shaper, now_tai_ns, &verdict);
 		if (verdict != KTSN_SEND) {
-			packet_drop(loop, (struct packet *)shaped, verdict_counter(loop, verdict));
+			packet_drop(loop, (struct packet *)shaped,
+				    verdict == KTSN_DROP_MISSED ? &loop->counters.drop_missed
+								: &loop->counters.drop_no_window);
 			(*dropped)++;
 			continue;
 		}
@@ -133,13 +130,6 @@ static void packet_sent(struct loop *loop, struct packet *packet, int64_t depart
 	packet_finish(loop, packet, true);
 }
 
-/* The device took the frame and reported an error. */
-static void packet_failed(struct loop *loop, struct packet *packet)
-{
-	packet_drop_count(loop, packet, &loop->counters.drop_port);
-	packet_finish(loop, packet, true);
-}
-
 /* The port had no room: the frame is offered again a little later, but not for ever. */
 static void packet_refused(struct loop *loop, struct packet *packet, int64_t now_tai_ns)
 {
@@ -157,12 +147,6 @@ static void packet_refused(struct loop *loop, struct packet *packet, int64_t now
 			    now_tai_ns);
 }
 
-static void overrun_note(struct loop *loop, struct packet *packet)
-{
-	packet->overrun = true;
-	counter_add(&loop->counters.classes[packet->shaper.traffic_class].transmission_overrun, 1);
-}
-
 /* Finds frames that were still on the link when their gate shut: the send took longer than the guard band. */
 static void overruns_find(struct loop *loop, struct packet *burst[], uint32_t count)
 {
@@ -175,8 +159,10 @@ static void overruns_find(struct loop *loop, struct packet *burst[], uint32_t co
 			continue;
 		if (!sent_tai_ns)
 			sent_tai_ns = clock_tai_ns();
-		if (ktsn_shaper_overrun(loop->egress[EGRESS_UPLINK].shaper, packet, sent_tai_ns))
-			overrun_note(loop, burst[i]);
+		if (!ktsn_shaper_overrun(loop->egress[EGRESS_UPLINK].shaper, packet, sent_tai_ns))
+			continue;
+		burst[i]->overrun = true;
+		counter_add(&loop->counters.classes[packet->traffic_class].transmission_overrun, 1);
 	}
 }
 
@@ -194,8 +180,10 @@ static uint32_t burst_offer(struct loop *loop, struct egress *egress, struct pac
 	/* Which of them failed the device does not say: the last ones are counted. */
 	for (uint32_t i = 0; i < taken - errors; i++)
 		packet_sent(loop, burst[i], now_tai_ns);
-	for (uint32_t i = taken - errors; i < taken; i++)
-		packet_failed(loop, burst[i]);
+	for (uint32_t i = taken - errors; i < taken; i++) {
+		packet_drop_count(loop, burst[i], &loop->counters.drop_port);
+		packet_finish(loop, burst[i], true);
+	}
 	*failed = errors > 0;
 	return taken;
 }
@@ -221,12 +209,6 @@ static uint32_t burst_send(struct loop *loop, struct egress *egress, struct pack
 	return taken;
 }
 
-static void burst_drop(struct loop *loop, struct packet *burst[], uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++)
-		packet_drop(loop, burst[i], &loop->counters.drop_port);
-}
-
 /* What may leave there now, at most so many. Returns how many there were, 0 also when the port had no room. */
 static uint32_t egress_send(struct loop *loop, enum egress_id id, int64_t now_tai_ns, uint32_t most)
 {
@@ -235,7 +217,8 @@ static uint32_t egress_send(struct loop *loop, enum egress_id id, int64_t now_ta
 	uint32_t dropped, count = burst_collect(loop, egress, now_tai_ns, most, burst, &dropped);
 
 	if (id == EGRESS_UPLINK && atomic_load_explicit(&loop->control.link_down, memory_order_relaxed))
-		burst_drop(loop, burst, count);
+		for (uint32_t i = 0; i < count; i++)
+			packet_drop(loop, burst[i], &loop->counters.drop_port);
 	else if (count && burst_send(loop, egress, burst, count, now_tai_ns) < count)
 		return 0;
 	return count + dropped;

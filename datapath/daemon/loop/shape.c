@@ -36,12 +36,6 @@ static int packet_build(struct loop *loop, struct packet *packet, const struct l
 	return 0;
 }
 
-/* Why the shaper did not take a packet. */
-static _Atomic uint64_t *refusal_counter(struct loop *loop, int error)
-{
-	return error == -EMSGSIZE ? &loop->counters.drop_max_sdu : &loop->counters.drop_txtime;
-}
-
 void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
 	int error;
@@ -54,5 +48,6 @@ void frame_shape(struct loop *loop, struct packet *packet, const struct loop_rou
 					   &packet->shaper, packet->message->handed_tai_ns,
 					   loop->round.now_tai_ns);
 	if (error)
-		packet_drop(loop, packet, refusal_counter(loop, error));
+		packet_drop(loop, packet,
+			    error == -EMSGSIZE ? &loop->counters.drop_max_sdu : &loop->counters.drop_txtime);
 }

@@ -130,12 +130,6 @@ static bool turn_take(struct loop *loop)
 	return loop->round.taken - count > 1 || !left;
 }
 
-/* Whether a departure leaves time for another turn of that pod. */
-static bool take_may_continue(struct loop *loop)
-{
-	return loop->round.taken < TAKE_AT_ONCE || !round_must_end(loop, watch_quota(loop));
-}
-
 void loop_take(struct loop *loop)
 {
 	uint32_t in_vain = 0;
@@ -153,7 +147,8 @@ void loop_take(struct loop *loop)
 	watch_due(loop, loop->round.began_tai_ns + loop->wait.lead_ns);
 	/* Those for which there is no time have their turn in the next round. */
 	while (loop->watch.quotas && in_vain < loop->watch.quota_count &&
-	       loop->round.taken < loop->config.packets && take_may_continue(loop))
+	       loop->round.taken < loop->config.packets &&
+	       (loop->round.taken < TAKE_AT_ONCE || !round_must_end(loop, watch_quota(loop))))
 		in_vain = turn_take(loop) ? 0 : in_vain + 1;
 	replication_continue(loop);
 	loop->wait.asleep_tai_ns = loop->round.began_tai_ns;

@@ -51,13 +51,6 @@ enum {
 	REST_NS = 80000,
 };
 
-static void eventfd_clear(int fd)
-{
-	uint64_t count;
-
-	(void)!read(fd, &count, sizeof(count));
-}
-
 static bool rest_due(const struct loop *loop, int64_t now_tai_ns)
 {
 	if (now_tai_ns < loop->wait.slept_tai_ns)
@@ -84,6 +77,7 @@ static void rest(struct loop *loop)
 static int events_wait(struct loop *loop, int64_t timeout_ns)
 {
 	struct epoll_event events[EVENTS_AT_ONCE];
+	uint64_t kicks;
 	struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_SECOND,
 				   .tv_nsec = timeout_ns % NS_PER_SECOND};
 	int count = epoll_pwait2(loop->wait.epoll_fd, events, EVENTS_AT_ONCE,
@@ -93,7 +87,7 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 		struct loop_ring *ring = events[i].data.ptr;
 
 		if (!ring) {
-			eventfd_clear(loop->wait.kick_fd);
+			(void)!read(loop->wait.kick_fd, &kicks, sizeof(kicks));
 			continue;
 		}
 		counter_add(&loop->counters.doorbells, 1);
@@ -142,16 +136,6 @@ static void doorbells_poll(struct loop *loop, int64_t now_tai_ns)
 	(void)events_wait(loop, 0);
 }
 
-/* Remembers how long warming up takes, as a moving average. */
-static void warm_up(struct loop *loop, int64_t now_tai_ns)
-{
-	int64_t took_ns;
-
-	ktsn_port_warm_up(loop->config.port);
-	took_ns = clock_tai_ns() - now_tai_ns;
-	loop->wait.warm_up_ns += (took_ns - loop->wait.warm_up_ns) / 16;
-}
-
 /* Once for each departure, when it is near and warming up will be over before it. */
 static bool warm_up_due(const struct loop *loop, int64_t now_tai_ns, int64_t departure_tai_ns)
 {
@@ -166,7 +150,9 @@ static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t depart
 {
 	if (warm_up_due(loop, now_tai_ns, departure_tai_ns)) {
 		loop->wait.warmed_tai_ns = departure_tai_ns;
-		warm_up(loop, now_tai_ns);
+		ktsn_port_warm_up(loop->config.port);
+		/* A moving average. */
+		loop->wait.warm_up_ns += (clock_tai_ns() - now_tai_ns - loop->wait.warm_up_ns) / 16;
 	} else if (now_tai_ns - loop->wait.doorbells_polled_tai_ns > DOORBELL_POLL_NS) {
 		doorbells_poll(loop, now_tai_ns);
 	}
