@@ -2,10 +2,10 @@
 /*
  * ktsnd: sends the timed datagrams of a node's pods, each at its transmit time.
  *
- * Two threads, and one for each pod. The loop thread (loop.c) is the way of a packet. This one, the control thread, does
- * all that may take time: sockets, addresses, the control socket. A pod's (pod_thread.c) does what the pod could draw
- * out. Starting is a row of steps, each undone in
- * reverse order when a later one fails.
+ * Two threads, and one for each pod. The loop thread (loop.c) is the way of a packet. This one, the control
+ * thread, does all that may take time: sockets, addresses, the control socket. A pod's (pod_thread.c) does
+ * what the pod could draw out. Starting is a row of steps, each undone in reverse order when a later one
+ * fails.
  */
 #include "control_server.h"
 #include "handover.h"
@@ -52,7 +52,7 @@ struct daemon {
 	struct switch_link switch_link; /* of uplink ovs */
 	struct vhost_socket vhost;      /* likewise */
 	bool stop;
-	bool settled;
+	bool confined;
 };
 
 /* Each application takes three descriptors. */
@@ -244,17 +244,17 @@ static void keep_awake_begin(const struct daemon *daemon)
 }
 
 /* All threads run: what only starting took is given up. */
-static int settle(struct daemon *daemon)
+static int confine(struct daemon *daemon)
 {
 	int err;
 
-	if (daemon->settled)
+	if (daemon->confined)
 		return 0;
-	daemon->settled = true;
+	daemon->confined = true;
 	realtime_lock_memory();
 	keep_awake_begin(daemon);
-	/* This thread, and those of pods, which it starts. What a pod has the kernel do there with interrupts off takes the
-	 * loop's processor, whatever its priority. */
+	/* This thread, and those of pods, which it starts. What a pod has the kernel do there with interrupts
+	 * off takes the loop's processor, whatever its priority. */
 	if (daemon->scheduling.pinned)
 		realtime_stay_off(daemon->options.cpu);
 	err = privileges_drop(daemon->uplink.switched);
@@ -272,8 +272,8 @@ static int switch_follow(struct daemon *daemon)
 	return vhost_socket_move(&daemon->vhost);
 }
 
-/* In place of the ktsnd that runs; -ENOENT when none does. This one settles first, so that it is ready for everything
- * when the other stops sending. */
+/* In place of the ktsnd that runs; -ENOENT when none does. This one gives up its privileges first, so that it
+ * is ready for everything when the other stops sending. */
 static int predecessor_follow(struct daemon *daemon)
 {
 	int fd = unix_connect(daemon->options.control_path);
@@ -282,7 +282,7 @@ static int predecessor_follow(struct daemon *daemon)
 	if (fd >= 0)
 		close(fd);
 	if (!err)
-		err = settle(daemon);
+		err = confine(daemon);
 	return err ? err : handover_take(&daemon->node, daemon->options.control_path, &daemon->control_fd);
 }
 
@@ -340,7 +340,7 @@ static int control_run(struct daemon *daemon)
 		unlink(daemon->options.control_path);
 		return err;
 	}
-	err = settle(daemon);
+	err = confine(daemon);
 	if (!err)
 		err = serve(daemon);
 	daemon->handed_over = control_server_handed_over(daemon->control);

@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 enum {
-	/* Open vSwitch tries once a second, and takes as long to know of a new device as its processors are busy. */
+	/* Open vSwitch tries once a second, and takes as long to know of a new device as its processors are
+	 * busy. */
 	AWAIT_MS = 4000,
 	/* It is connected before it fetches: all its threads have to hear of the device. */
 	FETCHES_MS = 300,
@@ -76,14 +77,14 @@ static void say(struct switch_link *link)
 {
 	bool connected = atomic_load(&link->connected);
 
-	if (connected && !link->said)
+	if (connected && !link->logged)
 		log_info("Open vSwitch is connected to %s", link->path);
 	else if (!connected)
 		log_warning("Open vSwitch is not connected to %s: what is due is dropped until it is; see "
 			    "`ktsn ovs "
 			    "status`",
 			    link->path);
-	link->said = connected;
+	link->logged = connected;
 }
 
 static void changes_readable(struct event_source *source)

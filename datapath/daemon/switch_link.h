@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether Open vSwitch fetches what ktsnd sends (uplink ovs). It comes and goes as it likes; while it is not there, what
- * is due is dropped, as on a link that is down.
+ * Whether Open vSwitch fetches what ktsnd sends (uplink ovs). It comes and goes as it likes; while it is not
+ * there, what is due is dropped, as on a link that is down.
  */
 #ifndef KTSN_DAEMON_SWITCH_LINK_H
 #define KTSN_DAEMON_SWITCH_LINK_H
@@ -17,7 +17,7 @@ struct switch_link {
 	struct event_source changes;
 	_Atomic(struct loop *) loop;
 	_Atomic bool connected;
-	bool said; /* what was logged last */
+	bool logged; /* what was logged last */
 };
 
 /* Before the port is opened. 0 or -errno. */
@@ -26,10 +26,11 @@ int switch_link_init(struct switch_link *link, const char *path);
 void switch_link_changed(bool connected, void *link);
 /* From now on the loop is told; main thread. 0 or -errno. */
 int switch_link_watch(struct switch_link *link, struct loop *loop, struct events *events, bool connected);
-/* Waits until Open vSwitch has been connected for a while: what is sent is fetched. False when it does not come. */
+/* Waits until Open vSwitch has been connected for a while: what is sent is fetched. False when it does not
+ * come. */
 bool switch_link_await(const struct switch_link *link);
-/* Waits until Open vSwitch has fetched what was handed to it last, or does not in a second, which is logged: what is left is
- * lost. `unfetched` counts it. Nobody need wait for this ktsnd any more. */
+/* Waits until Open vSwitch has fetched what was handed to it last, or does not in a second, which is logged:
+ * what is left is lost. `unfetched` counts it. Nobody need wait for this ktsnd any more. */
 void switch_link_drain(uint32_t (*unfetched)(const struct ktsn_port *port), const struct ktsn_port *port);
 /* Before the loop is destroyed. Harmless if it was never initialised. */
 void switch_link_fini(struct switch_link *link);

@@ -90,7 +90,8 @@ static int direct_check(const struct options *options, struct rtnl *rtnl, struct
 					: address_of_interface(options, rtnl, uplink);
 }
 
-/* The interface is Open vSwitch's: it goes and comes with it, and while it is not there its address must be given. */
+/* The interface is Open vSwitch's: it goes and comes with it, and while it is not there its address must be
+ * given. */
 static int switched_check(const struct options *options, struct rtnl *rtnl, struct uplink *uplink)
 {
 	struct rtnl_link link;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ktsnd has to know of the way to the other nodes before it opens its port: once, on the main thread, when it starts.
+ * What ktsnd has to know of the way to the other nodes before it opens its port: once, on the main thread,
+ * when it starts.
  */
 #ifndef KTSN_DAEMON_UPLINK_H
 #define KTSN_DAEMON_UPLINK_H

@@ -68,8 +68,10 @@ static json_t *counters_json(const struct control_status *status)
 	json_object_set_new(root, text, json_integer((json_int_t)counter_read(&status->counters->name)));
 	KTSN_COUNTERS(X)
 #undef X
-	json_object_set_new(root, "kernel-path", json_integer((json_int_t)status->said.kernel_path));
-	json_object_set_new(root, "unanswered", json_integer((json_int_t)status->said.unanswered));
+	json_object_set_new(root, "kernel-path",
+			    json_integer((json_int_t)status->library_counts.kernel_path));
+	json_object_set_new(root, "unanswered",
+			    json_integer((json_int_t)status->library_counts.unanswered));
 	json_object_set_new(root, "limit-refusals", json_integer((json_int_t)status->limit_refusals));
 	return root;
 }
@@ -253,10 +255,10 @@ static json_t *flow_json(const struct node *node, const struct pod *pod, const s
 	return json_pack(
 		"{sI ss si so so ss sb si si sI sI sI sI sI sI}", "flow", (json_int_t)flow->loop->number,
 		"identity", pod->identity, "pid", (int)flow->process->pid, "local-address",
-		end_json(&flow->manner.local), "remote-address", end_json(&flow->manner.remote), "clock",
-		clocks[flow->mode.clock], "deadline", flow->mode.deadline, "priority",
-		(int)flow->manner.priority, "traffic-class",
-		(int)node->shaping.classes.of_priority[flow->manner.priority], "taken", (json_int_t)taken,
+		end_json(&flow->attributes.local), "remote-address", end_json(&flow->attributes.remote),
+		"clock", clocks[flow->mode.clock], "deadline", flow->mode.deadline, "priority",
+		(int)flow->attributes.priority, "traffic-class",
+		(int)node->shaping.classes.of_priority[flow->attributes.priority], "taken", (json_int_t)taken,
 		"sent", (json_int_t)sent, "late", (json_int_t)late, "dropped", (json_int_t)dropped, "pending",
 		(json_int_t)(taken > ended ? taken - ended : 0), "departure-error-ns",
 		(json_int_t)atomic_load_explicit(&counters->departure_error_ns, memory_order_relaxed));

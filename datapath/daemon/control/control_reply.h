@@ -37,7 +37,7 @@ struct control_status {
 	uint32_t sockets, endpoints, peers, processes, flows, pending;
 	struct control_class classes[KTSN_CLASSES];
 	const struct counters *counters;
-	struct library_counts said;
+	struct library_counts library_counts;
 	uint64_t limit_refusals;
 	uint64_t ring_memory_bytes, ring_memory_max_bytes;
 	struct clock_state clock;

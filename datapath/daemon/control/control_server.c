@@ -91,7 +91,7 @@ static char *status_reply(struct control_server *server)
 	status.flows = node->flow_count;
 	status.pending = loop_pending(node->loop);
 	status.counters = loop_counters(node->loop);
-	status.said = library_counts_sum(node);
+	status.library_counts = library_counts_sum(node);
 	status.limit_refusals = node->limit_refusals;
 	status.ring_memory_bytes = node->ring_charges.bytes;
 	status.ring_memory_max_bytes = node->ring_charges.bytes_max;

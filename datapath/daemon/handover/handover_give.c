@@ -158,7 +158,7 @@ static int flow_give(struct giving *giving, const struct flow *flow)
 	to->mode = flow->mode;
 	to->cookie = flow->cookie;
 	to->netns_cookie = flow->ns ? flow->ns->cookie : 0;
-	to->manner = flow->manner;
+	to->attributes = flow->attributes;
 	to->has_error_notifier = flow->error_notifier != NULL;
 	to->has_space_notifier = flow->space_notifier != NULL;
 	if (to->has_error_notifier) {

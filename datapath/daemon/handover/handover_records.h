@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one ktsnd sends another in a handover (handover.h): records of fixed size, one a message. Control thread, and the
- * real-time worker while departures pause.
+ * What one ktsnd sends another in a handover (handover.h): records of fixed size, one a message. Control
+ * thread, and the real-time worker while departures pause.
  */
 #ifndef KTSN_DAEMON_HANDOVER_RECORDS_H
 #define KTSN_DAEMON_HANDOVER_RECORDS_H
@@ -27,8 +27,8 @@ enum handover_type {
 	HANDOVER_ENDPOINT,
 	HANDOVER_PEER,
 	HANDOVER_TIMED_SOCKET,
-	HANDOVER_PROCESS, /* fds: memory, doorbell, and the connection unless it is closed; or the connection */
-	HANDOVER_FLOW, /* of the process before it; fds: notifiers of errors and of space, those that it has */
+	HANDOVER_PROCESS, /* fds: memory, doorbell, the connection unless it is closed; or the connection */
+	HANDOVER_FLOW,    /* of the process before it; fds: error and space notifier, if it has them */
 	HANDOVER_DESTINATION, /* of the process before it */
 	HANDOVER_END,
 	HANDOVER_READY,
@@ -99,7 +99,7 @@ struct handover_kept_ring {
 };
 
 /* The flags behind the priority stand where an older predecessor has padding, which is 0: as it sends. */
-static_assert(offsetof(struct socket_manner, priority) == 92 && sizeof(struct socket_manner) == 96,
+static_assert(offsetof(struct socket_attributes, priority) == 92 && sizeof(struct socket_attributes) == 96,
 	      "a predecessor of another release is understood by where things stand");
 
 struct handover_flow {
@@ -111,7 +111,7 @@ struct handover_flow {
 	struct txtime_mode mode;
 	uint64_t cookie;
 	uint64_t netns_cookie;
-	struct socket_manner manner;
+	struct socket_attributes attributes;
 };
 
 struct handover_destination {

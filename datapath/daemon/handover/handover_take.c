@@ -180,7 +180,7 @@ static void flow_take(struct taking *taking)
 		.mode = from->mode,
 		.cookie = from->cookie,
 		.netns_cookie = from->netns_cookie,
-		.manner = from->manner,
+		.attributes = from->attributes,
 		.ended = from->closed,
 	};
 

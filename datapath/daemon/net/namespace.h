@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Network namespaces that ktsnd looks into. One struct namespace per namespace, however many endpoints live in it; identified
- * by its cookie, which the kernel also tells of every socket (SO_NETNS_COOKIE). Changes in them are told to an observer.
+ * Network namespaces that ktsnd looks into. One struct namespace per namespace, however many endpoints live
+ * in it; identified by its cookie, which the kernel also tells of every socket (SO_NETNS_COOKIE). Changes in
+ * them are told to an observer.
  *
  * Control thread. Part of net: above sys, below route.
  */

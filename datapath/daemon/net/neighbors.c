@@ -20,9 +20,9 @@ static void neighbor_use(struct neighbor *neighbor)
 }
 
 /*
- * For want of a datagram to take the source address from, the kernel solicits IPv6 neighbours from the interface's
- * link-local address, which it may not use in its first seconds (duplicate address detection, RFC 4862 section
- * 5.4): what fails then is tried once more before it is believed.
+ * For want of a datagram to take the source address from, the kernel solicits IPv6 neighbours from the
+ * interface's link-local address, which it may not use in its first seconds (duplicate address detection, RFC
+ * 4862 section 5.4): what fails then is tried once more before it is believed.
  */
 static bool deserves_another_try(struct neighbor *neighbor, const struct rtnl_neighbor *entry)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Neighbours that ktsnd needs: the kernel resolves and confirms them, and whoever watches one is told when it changes.
+ * Neighbours that ktsnd needs: the kernel resolves and confirms them, and whoever watches one is told when it
+ * changes.
  *
  * Control thread. Part of net: above sys, below route.
  */
@@ -33,8 +34,8 @@ int neighbor_get(struct namespace *ns, int link_index, const struct ktsn_address
 /* NULL is harmless. */
 void neighbor_put(struct neighbor *neighbor);
 
-/* `changed` is called with `owner` when the neighbour changes, until the watch ends; it must neither begin nor end a watch. A
- * neighbour of NULL, and a watch of none, are harmless. */
+/* `changed` is called with `owner` when the neighbour changes, until the watch ends; it must neither begin
+ * nor end a watch. A neighbour of NULL, and a watch of none, are harmless. */
 void neighbor_watch_begin(struct neighbor *neighbor, struct neighbor_watch *watch,
 			  void (*changed)(void *owner), void *owner);
 void neighbor_watch_end(struct neighbor_watch *watch);

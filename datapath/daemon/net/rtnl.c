@@ -162,16 +162,16 @@ int rtnl_addresses_get(struct rtnl *rtnl, int link_index, struct ktsn_address *a
 	return err ? err : (int)search.count;
 }
 
-struct holder_search {
+struct owner_search {
 	const struct ktsn_address *address;
 	int link_index;
 };
 
-static int holder_parse(const struct nlmsghdr *header, void *result)
+static int owner_parse(const struct nlmsghdr *header, void *result)
 {
 	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(header);
 	const struct nlattr *attributes[TABLE] = {0};
-	struct holder_search *search = result;
+	struct owner_search *search = result;
 	struct ktsn_address address;
 
 	mnl_attr_parse(header, sizeof(*info), collect, attributes);
@@ -181,16 +181,16 @@ static int holder_parse(const struct nlmsghdr *header, void *result)
 	return MNL_CB_OK;
 }
 
-int rtnl_address_holder(struct rtnl *rtnl, const struct ktsn_address *address)
+int rtnl_address_owner(struct rtnl *rtnl, const struct ktsn_address *address)
 {
 	char buffer[RTNL_BUFFER_BYTES];
 	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETADDR, NLM_F_DUMP);
 	struct ifaddrmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
-	struct holder_search search = {.address = address};
+	struct owner_search search = {.address = address};
 	int err;
 
 	info->ifa_family = (uint8_t)ktsn_address_family(address);
-	err = rtnl_talk(rtnl, header, holder_parse, &search);
+	err = rtnl_talk(rtnl, header, owner_parse, &search);
 	return err ? err : search.link_index;
 }
 

@@ -3,8 +3,8 @@
  * Questions to the kernel about one network namespace, over rtnetlink: links, routes, neighbours. The
  * kernel's own tables decide; ktsnd keeps none of its own.
  *
- * Control thread. Every call is one round trip to the kernel, of 200 ms at most: -ETIMEDOUT after that. Only what the kernel
- * itself sends counts.
+ * Control thread. Every call is one round trip to the kernel, of 200 ms at most: -ETIMEDOUT after that. Only
+ * what the kernel itself sends counts.
  */
 #ifndef KTSN_DAEMON_RTNL_H
 #define KTSN_DAEMON_RTNL_H
@@ -15,8 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* By this group of links ("ovs") is known what leads from a network's bridge into Open vSwitch; `ktsn ovs setup` sets
- * it. */
+/* By this group of links ("ovs") is known what leads from a network's bridge into Open vSwitch; `ktsn ovs
+ * setup` sets it. */
 enum { SWITCH_LINK_GROUP = 0x6f7673 };
 
 struct rtnl_link {
@@ -78,7 +78,7 @@ int rtnl_links_each(struct rtnl *rtnl, void (*visit)(const struct rtnl_link *lin
 int rtnl_addresses_get(struct rtnl *rtnl, int link_index, struct ktsn_address *addresses, uint32_t room);
 
 /* The link that has the address: its index, 0 when none has, or -errno. */
-int rtnl_address_holder(struct rtnl *rtnl, const struct ktsn_address *address);
+int rtnl_address_owner(struct rtnl *rtnl, const struct ktsn_address *address);
 
 /* Where the namespace would send a datagram. 0, or -errno as sending would give. */
 int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_route_query *query, struct rtnl_route *route);
@@ -87,12 +87,12 @@ int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_route_query *query, stru
 int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, const struct ktsn_address *address,
 		      struct rtnl_neighbor *neighbor);
 
-/* Has the kernel resolve it, or confirm what it knows, as if a datagram had been sent to it. Not for one that is
- * configured: Linux from 5.16 on would turn that into one to be resolved. */
+/* Has the kernel resolve it, or confirm what it knows, as if a datagram had been sent to it. Not for one that
+ * is configured: Linux from 5.16 on would turn that into one to be resolved. */
 int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, const struct ktsn_address *address);
 
-/* The node behind which a hardware address is, if a VXLAN device was told so for good. 0; -ENOENT when it was not,
- * also if it has learnt it; or -errno. */
+/* The node behind which a hardware address is, if a VXLAN device was told so for good. 0; -ENOENT when it was
+ * not, also if it has learnt it; or -errno. */
 int rtnl_tunnel_find(struct rtnl *rtnl, int tunnel_link_index, const uint8_t mac[6],
 		     struct ktsn_address *remote);
 
@@ -106,8 +106,9 @@ struct rtnl_watcher {
 };
 
 /*
- * Changes of neighbours, links and addresses: a second, non-blocking socket. _read calls the watcher for each change
- * received and returns 0; -ENOBUFS when the kernel dropped some, and the caller must ask for what it needs.
+ * Changes of neighbours, links and addresses: a second, non-blocking socket. _read calls the watcher for each
+ * change received and returns 0; -ENOBUFS when the kernel dropped some, and the caller must ask for what it
+ * needs.
  */
 int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher);
 

@@ -28,8 +28,9 @@ struct rtnl {
 enum { PATIENCE_MS = 200 };
 
 /*
- * A program of the namespace that has CAP_NET_ADMIN there can send to any netlink socket in it. To one that is connected
- * to the kernel it cannot (netlink_getsockbyportid() refuses), but to groups still: so senders are looked at as well.
+ * A program of the namespace that has CAP_NET_ADMIN there can send to any netlink socket in it. To one that
+ * is connected to the kernel it cannot (netlink_getsockbyportid() refuses), but to groups still: so senders
+ * are looked at as well.
  */
 static int kernel_only(const struct mnl_socket *socket)
 {
@@ -183,8 +184,8 @@ struct nlmsghdr *rtnl_request(struct rtnl *rtnl, char *buffer, uint16_t type, ui
 	return header;
 }
 
-/* Receives from the answer to the last request. What is left of one before, which was not read to its end because a dump
- * was interrupted, is passed over. */
+/* Receives from the answer to the last request. What is left of one before, which was not read to its end
+ * because a dump was interrupted, is passed over. */
 static ssize_t answer_receive(const struct rtnl *rtnl, char *buffer, size_t capacity_bytes, int64_t until_ms)
 {
 	struct nlmsghdr first;
@@ -199,7 +200,8 @@ static ssize_t answer_receive(const struct rtnl *rtnl, char *buffer, size_t capa
 	return bytes;
 }
 
-/* The kernel works on a dump in the call that reads it: what a busy machine takes of the time does not count. */
+/* The kernel works on a dump in the call that reads it: what a busy machine takes of the time does not
+ * count. */
 static int64_t worked_ms(void)
 {
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID) / 1000000;

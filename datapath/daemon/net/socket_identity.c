@@ -67,7 +67,7 @@ static int fragmentable_read(int fd, bool *fragmentable)
 	return err;
 }
 
-static int kind_read(int fd, struct socket_manner *manner)
+static int kind_read(int fd, struct socket_attributes *attributes)
 {
 	int domain, type, protocol;
 	int err = option_read(fd, SOL_SOCKET, SO_DOMAIN, &domain);
@@ -78,8 +78,8 @@ static int kind_read(int fd, struct socket_manner *manner)
 		err = option_read(fd, SOL_SOCKET, SO_PROTOCOL, &protocol);
 	if (err)
 		return err;
-	manner->family = (uint16_t)domain;
-	manner->raw = type == SOCK_RAW;
+	attributes->family = (uint16_t)domain;
+	attributes->raw = type == SOCK_RAW;
 	if (domain == AF_PACKET)
 		return type == SOCK_RAW || type == SOCK_DGRAM ? 0 : -EOPNOTSUPP;
 	return (domain == AF_INET || domain == AF_INET6) && type == SOCK_DGRAM && protocol == IPPROTO_UDP
@@ -102,7 +102,7 @@ static struct socket_end end_of(const union socket_address *address)
 	return end;
 }
 
-static int ends_read(int fd, struct socket_manner *manner)
+static int ends_read(int fd, struct socket_attributes *attributes)
 {
 	union socket_address address = {.any.sa_family = AF_UNSPEC};
 	socklen_t bytes = sizeof(address);
@@ -110,71 +110,71 @@ static int ends_read(int fd, struct socket_manner *manner)
 	if (getsockname(fd, &address.any, &bytes))
 		return -errno;
 	if (address.any.sa_family == AF_PACKET) {
-		manner->interface = (uint32_t)address.link.sll_ifindex;
-		manner->protocol_be = address.link.sll_protocol;
+		attributes->interface = (uint32_t)address.link.sll_ifindex;
+		attributes->protocol_be = address.link.sll_protocol;
 		return 0;
 	}
-	manner->local = end_of(&address);
-	if (manner->local.port_be == 0)
+	attributes->local = end_of(&address);
+	if (attributes->local.port_be == 0)
 		return -EINVAL;
 	address.any.sa_family = AF_UNSPEC;
 	bytes = sizeof(address);
 	if (getpeername(fd, &address.any, &bytes) && errno != ENOTCONN)
 		return -errno;
-	manner->remote = end_of(&address);
+	attributes->remote = end_of(&address);
 	return 0;
 }
 
 /* An IPv6 socket has these too, for what it sends to IPv4. */
-static int ipv4_options_read(int fd, struct socket_manner *manner)
+static int ipv4_options_read(int fd, struct socket_attributes *attributes)
 {
 	struct in_addr source = {.s_addr = 0};
 	socklen_t bytes = sizeof(source);
-	int err = byte_read(fd, IPPROTO_IP, IP_TTL, &manner->ttl);
+	int err = byte_read(fd, IPPROTO_IP, IP_TTL, &attributes->ttl);
 
 	if (!err)
-		err = byte_read(fd, IPPROTO_IP, IP_TOS, &manner->tos);
+		err = byte_read(fd, IPPROTO_IP, IP_TOS, &attributes->tos);
 	if (!err)
-		err = byte_read(fd, IPPROTO_IP, IP_MULTICAST_TTL, &manner->multicast_ttl);
+		err = byte_read(fd, IPPROTO_IP, IP_MULTICAST_TTL, &attributes->multicast_ttl);
 	if (!err && getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &source, &bytes))
 		err = -errno;
-	manner->multicast_source = ktsn_address_of_ipv4(source.s_addr);
+	attributes->multicast_source = ktsn_address_of_ipv4(source.s_addr);
 	if (!err)
-		err = flag_read(fd, SOL_SOCKET, SO_NO_CHECK, &manner->unchecked);
-	return err ? err : fragmentable_read(fd, &manner->fragmentable);
+		err = flag_read(fd, SOL_SOCKET, SO_NO_CHECK, &attributes->unchecked);
+	return err ? err : fragmentable_read(fd, &attributes->fragmentable);
 }
 
-static int ipv6_options_read(int fd, struct socket_manner *manner)
+static int ipv6_options_read(int fd, struct socket_attributes *attributes)
 {
 	int interface = 0;
-	int err = byte_read(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &manner->hops);
+	int err = byte_read(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &attributes->hops);
 
 	if (!err)
-		err = byte_read(fd, IPPROTO_IPV6, IPV6_TCLASS, &manner->tclass);
+		err = byte_read(fd, IPPROTO_IPV6, IPV6_TCLASS, &attributes->tclass);
 	if (!err)
-		err = byte_read(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &manner->multicast_hops);
+		err = byte_read(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, &attributes->multicast_hops);
 	if (!err)
 		err = option_read(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, &interface);
 	if (!err)
-		err = flag_read(fd, IPPROTO_IPV6, IPV6_V6ONLY, &manner->v6only);
+		err = flag_read(fd, IPPROTO_IPV6, IPV6_V6ONLY, &attributes->v6only);
 	if (!err)
-		err = flag_read(fd, SOL_UDP, NO_CHECK6_TX, &manner->unchecked6);
-	manner->multicast_interface = (uint32_t)interface;
+		err = flag_read(fd, SOL_UDP, NO_CHECK6_TX, &attributes->unchecked6);
+	attributes->multicast_interface = (uint32_t)interface;
 	return err;
 }
 
-static int ip_options_read(int fd, struct socket_manner *manner)
+static int ip_options_read(int fd, struct socket_attributes *attributes)
 {
 	int interface = 0;
-	int err = ipv4_options_read(fd, manner);
+	int err = ipv4_options_read(fd, attributes);
 
-	if (!err && manner->family == AF_INET6)
-		err = ipv6_options_read(fd, manner);
+	if (!err && attributes->family == AF_INET6)
+		err = ipv6_options_read(fd, attributes);
 	if (!err)
-		err = flag_read(fd, SOL_SOCKET, SO_BROADCAST, &manner->broadcast);
+		err = flag_read(fd, SOL_SOCKET, SO_BROADCAST, &attributes->broadcast);
 	if (!err)
 		err = option_read(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &interface);
-	manner->interface = (uint32_t)interface;
+	attributes->interface = (uint32_t)interface;
 	return err;
 }
 
@@ -190,19 +190,19 @@ static int cookies_read(int fd, struct socket_identity *identity)
 
 int socket_identity_read(int fd, struct socket_identity *identity)
 {
-	struct socket_manner *manner = &identity->manner;
+	struct socket_attributes *attributes = &identity->attributes;
 	int priority = 0, err;
 
 	*identity = (struct socket_identity){.cookie = 0};
-	err = kind_read(fd, manner);
+	err = kind_read(fd, attributes);
 	if (!err)
 		err = cookies_read(fd, identity);
 	if (!err)
-		err = ends_read(fd, manner);
-	if (!err && manner->family != AF_PACKET)
-		err = ip_options_read(fd, manner);
+		err = ends_read(fd, attributes);
+	if (!err && attributes->family != AF_PACKET)
+		err = ip_options_read(fd, attributes);
 	if (!err)
 		err = option_read(fd, SOL_SOCKET, SO_PRIORITY, &priority);
-	manner->priority = (uint8_t)((uint32_t)priority % SOCKET_PRIORITIES);
+	attributes->priority = (uint8_t)((uint32_t)priority % SOCKET_PRIORITIES);
 	return err;
 }

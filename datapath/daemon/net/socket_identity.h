@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel says of a socket that an application handed over: who it is, where it is connected to, and what
- * its datagrams carry. Nothing of it is the application's word.
+ * What the kernel says of a socket that an application handed over: who it is, where it is connected to, and
+ * what its datagrams carry. Nothing of it is the application's word.
  *
- * The thread of the pod that handed the socket over (pod_thread.h); system calls on that descriptor and nothing else.
+ * The thread of the pod that handed the socket over (pod_thread.h); system calls on that descriptor and
+ * nothing else.
  */
 #ifndef KTSN_DAEMON_SOCKET_IDENTITY_H
 #define KTSN_DAEMON_SOCKET_IDENTITY_H
@@ -24,7 +25,7 @@ struct socket_end {
 };
 
 /* What decides about its frames, as last registered. */
-struct socket_manner {
+struct socket_attributes {
 	uint16_t family; /* AF_INET, AF_INET6 or AF_PACKET */
 	bool raw;        /* AF_PACKET with SOCK_RAW: its messages begin with the Ethernet header */
 	bool v6only;     /* IPV6_V6ONLY: no IPv4 */
@@ -47,10 +48,11 @@ struct socket_manner {
 struct socket_identity {
 	uint64_t cookie;
 	uint64_t netns_cookie;
-	struct socket_manner manner;
+	struct socket_attributes attributes;
 };
 
-/* 0; -EOPNOTSUPP when it is of a kind that ktsnd does not send for; -EINVAL when it is not bound yet; or -errno. */
+/* 0; -EOPNOTSUPP when it is of a kind that ktsnd does not send for; -EINVAL when it is not bound yet; or
+ * -errno. */
 int socket_identity_read(int fd, struct socket_identity *identity);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Deferred free of objects that the loop retired. Commands that were under way when they came back may still name them, so they
- * are kept until the loop has executed those; commands that come later name them no more.
+ * Deferred free of objects that the loop retired. Commands that were under way when they came back may still
+ * name them, so they are kept until the loop has executed those; commands that come later name them no more.
  *
  * Control thread.
  */

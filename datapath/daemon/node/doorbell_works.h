@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Doorbells of processes (doorbells.h), as far as a pod could draw that out: done in its thread. Control thread.
+ * Doorbells of processes (doorbells.h), as far as a pod could draw that out: done in its thread. Control
+ * thread.
  */
 #ifndef KTSN_DAEMON_DOORBELL_WORKS_H
 #define KTSN_DAEMON_DOORBELL_WORKS_H
@@ -11,8 +12,8 @@
 void doorbell_end(struct process *process);
 /* What was made and nobody wants; event_fd -1: nothing was. */
 void doorbell_discard(struct pod_thread *thread, struct doorbells *doorbells, int set_fd, int event_fd);
-/* The process has the doorbell that another ktsnd made: from a little later on it is listened to, or `failed` is called. 0 or
- * -ENOMEM. */
+/* The process has the doorbell that another ktsnd made: from a little later on it is listened to, or `failed`
+ * is called. 0 or -ENOMEM. */
 int doorbell_adopt(struct process *process, void (*failed)(struct process *process, int err));
 
 #endif

@@ -18,13 +18,13 @@ struct flow {
 	uint32_t index;
 	uint64_t cookie; /* of the socket */
 	struct namespace *ns;
-	struct socket_manner manner;
+	struct socket_attributes attributes;
 	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
 	uint32_t destinations_next;
 	struct destination *connected;
 	struct notifier *error_notifier, *space_notifier; /* NULL: nobody waits for that */
 	bool closed; /* its number stays taken until the loop is done with it */
-	bool ended; /* taken over from another ktsnd, where it was closed; closed once its messages are taken */
+	bool ended;  /* in the ktsnd it was taken over from: closed once its messages are taken */
 };
 
 #endif

@@ -36,7 +36,8 @@ static int flow_number_free(const struct process *process, uint32_t wanted, uint
 	return -EMFILE;
 }
 
-/* Nobody else is to guess it, nor how much the socket sends. Without random numbers at hand it begins at 0. */
+/* Nobody else is to guess it, nor how much the socket sends. Without random numbers at hand it begins at
+ * 0. */
 static uint16_t ipv4_id_first(void)
 {
 	uint16_t id = 0;
@@ -107,7 +108,7 @@ static void flow_source_set(struct flow *flow, const struct socket_identity *ide
 	namespace_put(flow->ns);
 	flow->ns = ns;
 	flow->cookie = identity->cookie;
-	flow->manner = identity->manner;
+	flow->attributes = identity->attributes;
 }
 
 static void destination_reply(const struct destination *destination, struct ktsn_app_reply *reply)
@@ -125,7 +126,7 @@ static int flow_destination_create(struct flow *flow, const struct ktsn_app_key 
 	struct process *process = flow->process;
 	const struct route_query query = {
 		.key = key,
-		.manner = &flow->manner,
+		.attributes = &flow->attributes,
 		.ns = flow->ns,
 		.endpoints = &process->pod->endpoints,
 	};
@@ -145,7 +146,7 @@ static int flow_register(struct flow *flow, const struct socket_identity *identi
 	reply->clock = (uint16_t)flow->mode.clock;
 	reply->flags = (uint16_t)((flow->mode.deadline ? KTSN_APP_DEADLINE : 0) |
 				  (flow->mode.report ? KTSN_APP_REPORT_ERRORS : 0));
-	if (identity->manner.remote.port_be == 0)
+	if (identity->attributes.remote.port_be == 0)
 		return 0;
 	err = flow_destination_create(flow, &where_connected, destination_number, &flow->connected);
 	if (!err)
@@ -197,8 +198,8 @@ static int flow_allowed(struct pod *pod)
 	return -ENOBUFS;
 }
 
-/* A socket of another network namespace is none of ktsnd's. What it sends is the kernel's, if the pod is on the network at
- * all: until it has an endpoint nobody knows which namespace that will be. */
+/* A socket of another network namespace is none of ktsnd's. What it sends is the kernel's, if the pod is on
+ * the network at all: until it has an endpoint nobody knows which namespace that will be. */
 static int foreign_refuse(const struct pod *pod, struct ktsn_app_reply *reply)
 {
 	if (!pod->endpoints.first)
@@ -236,23 +237,23 @@ static int flow_open_as(struct process *process, const struct ktsn_app_request *
 
 void flow_open(struct process *process, const struct app_request *from, struct ktsn_app_reply *reply)
 {
-	const struct ktsn_app_request *said = &from->said;
-	struct txtime_mode mode = {(enum ktsn_clock)said->clock, said->flags & KTSN_APP_DEADLINE,
-				   said->flags & KTSN_APP_REPORT_ERRORS};
-	bool known = said->flow == KTSN_APP_NONE || flow_of(process, said->flow) || process->resuming;
+	const struct ktsn_app_request *message = &from->message;
+	struct txtime_mode mode = {(enum ktsn_clock)message->clock, message->flags & KTSN_APP_DEADLINE,
+				   message->flags & KTSN_APP_REPORT_ERRORS};
+	bool known = message->flow == KTSN_APP_NONE || flow_of(process, message->flow) || process->resuming;
 	struct socket_identity identity = from->identity;
 
-	if (said->clock >= KTSN_CLOCKS || said->flags & ~(KTSN_APP_DEADLINE | KTSN_APP_REPORT_ERRORS) ||
+	if (message->clock >= KTSN_CLOCKS || message->flags & ~(KTSN_APP_DEADLINE | KTSN_APP_REPORT_ERRORS) ||
 	    !known) {
 		reply->status = -EINVAL;
 		return;
 	}
 	reply->status = from->passed_err;
-	identity.manner.multicast_interface_ipv4 = said->interface;
-	if (reply->status == 0 && said->type == KTSN_APP_FLOW_ADOPT)
+	identity.attributes.multicast_interface_ipv4 = message->interface;
+	if (reply->status == 0 && message->type == KTSN_APP_FLOW_ADOPT)
 		reply->status = timed_socket_find(process->pod, identity.cookie, &mode);
 	if (reply->status == 0)
-		reply->status = flow_open_as(process, said, &identity, mode, reply);
+		reply->status = flow_open_as(process, message, &identity, mode, reply);
 }
 
 int flow_take_over(struct process *process, const struct flow_description *description)
@@ -266,7 +267,7 @@ int flow_take_over(struct process *process, const struct flow_description *descr
 	ns->users++;
 	flow->ns = ns;
 	flow->cookie = description->cookie;
-	flow->manner = description->manner;
+	flow->attributes = description->attributes;
 	flow->ended = description->ended;
 	flow_announce(flow);
 	return 0;
@@ -322,7 +323,7 @@ void flow_close_request(struct process *process, const struct ktsn_app_request *
 
 void flow_notifier_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
-	struct flow *flow = flow_of(process, from->said.flow);
+	struct flow *flow = flow_of(process, from->message.flow);
 
 	reply->status = flow ? from->passed_err : -EINVAL;
 	if (reply->status)

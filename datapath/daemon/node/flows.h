@@ -25,7 +25,7 @@ struct flow_description {
 	struct txtime_mode mode;
 	uint64_t cookie;
 	uint64_t netns_cookie;
-	struct socket_manner manner;
+	struct socket_attributes attributes;
 	bool ended;
 };
 struct destination_description {

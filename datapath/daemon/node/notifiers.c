@@ -24,9 +24,9 @@ static bool is_unix_datagram(int fd)
 }
 
 /*
- * The names by which the two ends find each other. Abstract ones are looked up among those of the socket's own network
- * namespace; a path would be looked up in ktsnd's file system, and could lead the application's socket to a socket of the
- * node.
+ * The names by which the two ends find each other. Abstract ones are looked up among those of the socket's
+ * own network namespace; a path would be looked up in ktsnd's file system, and could lead the application's
+ * socket to a socket of the node.
  */
 static int error_names_read(struct notifier_names *names, int fd,
 			    const uint8_t peer_name[KTSN_APP_ALARM_NAME_BYTES])
@@ -67,8 +67,8 @@ static void error_raise(int fd, const struct notifier_names *names)
 	(void)connect(fd, &nobody, sizeof(nobody));
 }
 
-/* The file's own flag is the application's as well: only RWF_NOWAIT is sure not to wait. Other kinds of files than
- * eventfds are refused by a read that gives them away. */
+/* The file's own flag is the application's as well: only RWF_NOWAIT is sure not to wait. Other kinds of files
+ * than eventfds are refused by a read that gives them away. */
 static ssize_t space_drain(int fd)
 {
 	uint64_t count;

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waking applications that wait in poll, select or epoll. The library makes the descriptors and hands them over
- * (FLOW_WAKE); what the kernel then raises on its end of them, it raises natively, and no wait has to be followed.
+ * Waking applications that wait in poll, select or epoll. The library makes the descriptors and hands them
+ * over (FLOW_WAKE); what the kernel then raises on its end of them, it raises natively, and no wait has to be
+ * followed.
  *
- *   alarm   one end of a pair of unix datagram sockets. A socket whose peer disconnects while messages wait for it
- *           gets an error, and with it EPOLLERR (af_unix.c, unix_dgram_disconnected); so often as that is done.
+ *   error   one end of a pair of unix datagram sockets. A socket whose peer disconnects while messages wait
+ *           for it gets an error, and with it EPOLLERR (af_unix.c, unix_dgram_disconnected); as often as that
+ *           is done.
  *   space   an eventfd that the library filled up: reading makes it writable again.
  *
- * All calls on them are made in the pod's thread: an alarm that disconnects throws away what the application queued on
- * it, descriptors among it, and closing those can wait. See docs/decisions/0007 and 0008.
+ * All calls on them are made in the pod's thread: an error notifier that disconnects throws away what the
+ * application queued on it, descriptors among it, and closing those can wait. See docs/decisions/0007 and
+ * 0008.
  */
 #ifndef KTSN_DAEMON_NOTIFIERS_H
 #define KTSN_DAEMON_NOTIFIERS_H
@@ -21,13 +24,14 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* The two ends of an alarm, ours first. */
+/* The two ends of an error notifier, ours first. */
 struct notifier_names {
 	struct sockaddr_un own, peer;
 	socklen_t own_bytes, peer_bytes;
 };
 
-/* A descriptor by which applications are woken. Made, raised and closed in the pod's thread; what it is does not change. */
+/* A descriptor by which applications are woken. Made, raised and closed in the pod's thread; what it is does
+ * not change. */
 struct notifier {
 	struct pod_work raising, closing;
 	atomic_bool raised; /* and the thread has not come to it */
@@ -36,8 +40,8 @@ struct notifier {
 	struct notifier_names names; /* of NOTIFY_REPORT */
 };
 
-/* Of what an application handed over. On success the descriptor is the notifier's; peer_name is the alarm's. 0 or -errno.
- * Pod's thread. */
+/* Of what an application handed over. On success the descriptor is the notifier's; peer_name is that of an
+ * error notifier. 0 or -errno. Pod's thread. */
 int notifier_create(uint32_t why, const uint8_t *peer_name, int fd, struct notifier **created);
 /* Of what another ktsnd made of it; NULL when out of memory. Any thread. */
 struct notifier *notifier_adopt(uint32_t why, const struct notifier_names *names, int fd);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod: its application socket, its endpoints, its processes. What is done with it is in pods.h. Control thread.
+ * A pod: its application socket, its endpoints, its processes. What is done with it is in pods.h. Control
+ * thread.
  */
 #ifndef KTSN_DAEMON_POD_H
 #define KTSN_DAEMON_POD_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits of the pods of one network, which count instead of ktsnd's own (--pod-...) while the network has them. They can be
- * given before the network has a pod here, and change while pods run. A pod on several networks has the lowest of each
- * limit. The control thread's.
+ * Limits of the pods of one network, which count instead of ktsnd's own (--pod-...) while the network has
+ * them. They can be given before the network has a pod here, and change while pods run. A pod on several
+ * networks has the lowest of each limit. The control thread's.
  */
 #ifndef KTSN_DAEMON_POD_LIMITS_H
 #define KTSN_DAEMON_POD_LIMITS_H
@@ -43,8 +43,8 @@ struct pod_limit_bounds {
 };
 extern const struct pod_limit_bounds pod_limit_bounds[POD_LIMITS];
 
-/* Replaces those of the network; with none given it has none any more. 0, -ENOMEM, or -EINVAL with *refusal filled in;
- * then nothing changed. */
+/* Replaces those of the network; with none given it has none any more. 0, -ENOMEM, or -EINVAL with *refusal
+ * filled in; then nothing changed. */
 int node_network_limits_set(struct node *node, uint32_t vni, const struct pod_limits *limits,
 			    struct refusal *refusal);
 /* The pod has come, or is on other networks than before. */

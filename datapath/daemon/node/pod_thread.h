@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread for each pod, for the system calls by which the pod could make ktsnd wait: whatever touches a descriptor
- * that the pod handed over, or closes one that may be the last copy. Closing a socket can wait for its peer, reading its
- * name for a lock that the application holds. Then this thread waits, and with it this pod's own requests; the control
- * thread and all other pods go on.
+ * A thread for each pod, for the system calls by which the pod could make ktsnd wait: whatever touches a
+ * descriptor that the pod handed over, or closes one that may be the last copy. Closing a socket can wait for
+ * its peer, reading its name for a lock that the application holds. Then this thread waits, and with it this
+ * pod's own requests; the control thread and all other pods go on.
  *
  *   control thread                     the pod's thread
  *      | -- pod_thread_do(work) ------->  work->run(work)
  *      | <- work->done(work) -----------      |
  *
- * What is done for one pod is done in the order in which it was asked for. The thread has no capabilities and sees
- * nothing of ktsnd but its works. All functions are for the control thread, run() excepted.
+ * What is done for one pod is done in the order in which it was asked for. The thread has no capabilities and
+ * sees nothing of ktsnd but its works. All functions are for the control thread, run() excepted.
  */
 #ifndef KTSN_DAEMON_POD_THREAD_H
 #define KTSN_DAEMON_POD_THREAD_H

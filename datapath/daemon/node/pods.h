@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods: their sockets and their endpoints, two halves that arrive in either order. What the control socket changes of them.
+ * Pods: their sockets and their endpoints, two halves that arrive in either order. What the control socket
+ * changes of them.
  *
  * Control thread.
  */

@@ -16,18 +16,18 @@
 static void unanswered_log(struct process *process)
 {
 	struct pod *pod = process->pod;
-	struct library_counts said = {0};
+	struct library_counts counters = {0};
 
 	if (pod->unanswered_warned)
 		return;
-	process_library_counts_add(process, &said);
-	if (!said.unanswered)
+	process_library_counts_add(process, &counters);
+	if (!counters.unanswered)
 		return;
 	log_warning(
 		"pod %s: ktsnd was asked by process %d and did not answer in time; so far %llu of its timed "
 		"messages were refused with ENETDOWN for it; give ktsnd a processor of its own, or find what "
 		"stopped it",
-		pod->called, (int)process->pid, (unsigned long long)said.unanswered);
+		pod->called, (int)process->pid, (unsigned long long)counters.unanswered);
 	pod->unanswered_warned = true;
 }
 
@@ -137,7 +137,8 @@ static int ring_take_back(struct process *process, struct app_request *from,
 	return err ? err : ring_make(process, from, memory);
 }
 
-/* Takes over the ring of a process that outlived another ktsnd. On success memory and doorbell are the process's. */
+/* Takes over the ring of a process that outlived another ktsnd. On success memory and doorbell are the
+ * process's. */
 static int hand_back(struct process *process, struct app_request *from)
 {
 	struct ktsn_ring_memory memory;
@@ -186,19 +187,19 @@ static void version_refuse(struct process *process, const struct ktsn_app_reques
 static void flow_request_serve(struct process *process, struct app_request *from,
 			       struct ktsn_app_reply *reply)
 {
-	const struct ktsn_app_request *said = &from->said;
+	const struct ktsn_app_request *message = &from->message;
 
 	if (!process->ring)
 		reply->status = -EPROTO;
-	else if (said->type == KTSN_APP_FLOW_OPEN || said->type == KTSN_APP_FLOW_ADOPT)
+	else if (message->type == KTSN_APP_FLOW_OPEN || message->type == KTSN_APP_FLOW_ADOPT)
 		flow_open(process, from, reply);
-	else if (said->type == KTSN_APP_FLOW_CLOSE)
-		flow_close_request(process, said, reply);
-	else if (said->type == KTSN_APP_FLOW_WAKE)
+	else if (message->type == KTSN_APP_FLOW_CLOSE)
+		flow_close_request(process, message, reply);
+	else if (message->type == KTSN_APP_FLOW_WAKE)
 		flow_notifier_request(process, from, reply);
-	else if (said->type == KTSN_APP_DESTINATION)
-		flow_destination_request(process, said, reply);
-	else if (said->type == KTSN_APP_RESUME)
+	else if (message->type == KTSN_APP_DESTINATION)
+		flow_destination_request(process, message, reply);
+	else if (message->type == KTSN_APP_RESUME)
 		reply->status = resume(process);
 	else
 		reply->status = -EOPNOTSUPP;
@@ -206,15 +207,15 @@ static void flow_request_serve(struct process *process, struct app_request *from
 
 static void request_serve(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
-	const struct ktsn_app_request *said = &from->said;
+	const struct ktsn_app_request *message = &from->message;
 
-	if (said->magic != KTSN_APP_MAGIC)
+	if (message->magic != KTSN_APP_MAGIC)
 		reply->status = -EPROTO;
-	else if (said->version != KTSN_APP_VERSION)
-		version_refuse(process, said, reply);
-	else if (said->type == KTSN_APP_HELLO)
+	else if (message->version != KTSN_APP_VERSION)
+		version_refuse(process, message, reply);
+	else if (message->type == KTSN_APP_HELLO)
 		reply->status = hello(process, from);
-	else if (said->type == KTSN_APP_HAND_BACK)
+	else if (message->type == KTSN_APP_HAND_BACK)
 		reply->status = from->passed_err ? from->passed_err : hand_back(process, from);
 	else
 		flow_request_serve(process, from, reply);
@@ -254,8 +255,8 @@ void process_request_serve(struct process *process)
 	int err = request->got < 0 ? request->got : 0;
 
 	if (request->got > 0) {
-		reply.type = request->said.type;
-		reply.number = request->said.number;
+		reply.type = request->message.type;
+		reply.number = request->message.number;
 		reply.flow = reply.destination = KTSN_APP_NONE;
 		unanswered_log(process);
 		request_serve(process, request, &reply);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a process asks for on its connection: a ring, or that its old one is looked after, and what it asks of flows.
+ * What a process asks for on its connection: a ring, or that its old one is looked after, and what it asks of
+ * flows.
  *
  * Control thread.
  */

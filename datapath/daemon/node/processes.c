@@ -16,14 +16,15 @@
 #include <unistd.h>
 
 /* More messages than one process will ever send; billions of processes may claim it. */
-enum { SAID_MAX = INT32_MAX };
+enum { LIBRARY_COUNT_MAX = INT32_MAX };
 
-/* The application's word: without the limit it could make the sum of all pods overflow, or no number at all. */
-static uint64_t said_read(const _Atomic uint64_t *count)
+/* The application's word: without the limit it could make the sum of all pods overflow, or no number at
+ * all. */
+static uint64_t library_count_read(const _Atomic uint64_t *count)
 {
-	uint64_t said = atomic_load_explicit(count, memory_order_relaxed);
+	uint64_t counted = atomic_load_explicit(count, memory_order_relaxed);
 
-	return said < SAID_MAX ? said : SAID_MAX;
+	return counted < LIBRARY_COUNT_MAX ? counted : LIBRARY_COUNT_MAX;
 }
 
 void process_library_counts_add(const struct process *process, struct library_counts *sum)
@@ -32,8 +33,8 @@ void process_library_counts_add(const struct process *process, struct library_co
 
 	if (!process->ring)
 		return;
-	sum->kernel_path += said_read(&header->kernel_path);
-	sum->unanswered += said_read(&header->unanswered);
+	sum->kernel_path += library_count_read(&header->kernel_path);
+	sum->unanswered += library_count_read(&header->unanswered);
 }
 
 int process_ring_make(struct process *process, const struct ktsn_ring_memory *memory)
@@ -135,7 +136,8 @@ void process_close(struct process *process)
 		process_free(node, process);
 }
 
-/* What asks first is a ring, made or handed back: the expensive requests, and the ones that can be repeated without end. */
+/* What asks first is a ring, made or handed back: the expensive requests, and the ones that can be repeated
+ * without end. */
 static bool ring_work_allowed(struct process *process)
 {
 	return quota_rate_take(&process->quota->ring_works, clock_tai_ns());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes of pods: one connection to the application socket each, and its ring. What processes ask for is in
- * process_requests.h, what becomes of them when ktsnd is replaced in processes_taken.h.
+ * Processes of pods: one connection to the application socket each, and its ring. What processes ask for is
+ * in process_requests.h, what becomes of them when ktsnd is replaced in processes_taken.h.
  *
  * Control thread.
  */
@@ -14,7 +14,8 @@
 int process_make(struct pod *pod, int fd, void (*serve)(struct process *process), struct process **made);
 /* One that has no ring; its connection is the caller's again. */
 void process_unmake(struct process *process);
-/* A ring of memory that is there, with all that the loop needs of it; the memory becomes the process's on success. */
+/* A ring of memory that is there, with all that the loop needs of it; the memory becomes the process's on
+ * success. */
 int process_ring_make(struct process *process, const struct ktsn_ring_memory *memory);
 /* Has the loop look after it. */
 void process_ring_open(struct process *process);

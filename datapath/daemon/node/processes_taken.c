@@ -35,7 +35,8 @@ void processes_quiesce(struct node *node)
 		process_close(process);
 }
 
-/* A ring that cannot be heard is of no use. Its application hands it back on a new connection, for a new doorbell. */
+/* A ring that cannot be heard is of no use. Its application hands it back on a new connection, for a new
+ * doorbell. */
 static void deaf_close(struct process *process, int err)
 {
 	log_warning("pod %s: cannot listen to the ring of process %d, taken over from another ktsnd: %s; its "

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes when one ktsnd takes the place of another: what the old one finishes first, and what the new one makes of theirs.
+ * Processes when one ktsnd takes the place of another: what the old one finishes first, and what the new one
+ * makes of theirs.
  *
  * Control thread.
  */
@@ -16,7 +17,8 @@ struct process_descriptors {
 	int memory, doorbell, connection;
 	struct ktsn_ring_geometry geometry; /* of the memory */
 };
-/* On success the descriptors are the process's. Nothing is taken from its ring before processes_taken_open(). */
+/* On success the descriptors are the process's. Nothing is taken from its ring before
+ * processes_taken_open(). */
 int process_take_over(struct node *node, const char *identity, const struct process_descriptors *descriptors,
 		      bool resuming, struct process **taken);
 void processes_taken_open(struct node *node);

@@ -49,7 +49,7 @@ static int passed_fd_of(struct msghdr *message)
 static int request_receive(struct app_request *request, int *passed_fd)
 {
 	union request_control control;
-	struct iovec iov = {.iov_base = &request->said, .iov_len = sizeof(request->said)};
+	struct iovec iov = {.iov_base = &request->message, .iov_len = sizeof(request->message)};
 	struct msghdr message = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
@@ -58,13 +58,13 @@ static int request_receive(struct app_request *request, int *passed_fd)
 	};
 	ssize_t bytes;
 
-	memset(&request->said, 0, sizeof(request->said));
+	memset(&request->message, 0, sizeof(request->message));
 	bytes = recvmsg(request->connection_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (bytes < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	*passed_fd = passed_fd_of(&message);
-	return bytes == sizeof(request->said) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 1
-												 : -EPROTO;
+	return bytes == sizeof(request->message) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 1
+												    : -EPROTO;
 }
 
 /* The descriptor, unless something keeps it, is the caller's. */
@@ -72,12 +72,13 @@ static int passed_read(struct app_request *request, int *fd)
 {
 	int err = 0;
 
-	switch (request->said.type) {
+	switch (request->message.type) {
 	case KTSN_APP_FLOW_OPEN:
 	case KTSN_APP_FLOW_ADOPT:
 		return socket_identity_read(*fd, &request->identity);
 	case KTSN_APP_FLOW_WAKE:
-		err = notifier_create(request->said.flags, request->said.address, *fd, &request->notifier);
+		err = notifier_create(request->message.flags, request->message.address, *fd,
+				      &request->notifier);
 		break;
 	case KTSN_APP_HAND_BACK:
 		request->memory_fd = *fd;
@@ -90,12 +91,12 @@ static int passed_read(struct app_request *request, int *fd)
 	return err;
 }
 
-/* Who has a ring gets no other, and its requests are not bounded: to put a set into the loop's takes a lock of all the
- * machine. */
+/* Who has a ring gets no other, and its requests are not bounded: to put a set into the loop's takes a lock
+ * of all the machine. */
 static bool makes_ring(const struct app_request *request)
 {
 	return !request->has_ring &&
-	       (request->said.type == KTSN_APP_HELLO || request->said.type == KTSN_APP_HAND_BACK);
+	       (request->message.type == KTSN_APP_HELLO || request->message.type == KTSN_APP_HAND_BACK);
 }
 
 /* Of a ring that may be made. */

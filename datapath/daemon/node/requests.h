@@ -26,7 +26,7 @@ struct app_request {
 	int connection_fd;
 	/* What the pod's thread found. */
 	int got; /* 1: a request, 0: none after all, -errno: the connection is to be closed */
-	struct ktsn_app_request said;
+	struct ktsn_app_request message;
 	int passed_err;                  /* why what came with it is of no use; 0: it is */
 	struct socket_identity identity; /* FLOW_OPEN, FLOW_ADOPT */
 	struct notifier *notifier;       /* FLOW_WAKE; the server's to take */
@@ -35,7 +35,8 @@ struct app_request {
 	int doorbell_fd, doorbell_set_fd; /* HELLO, HAND_BACK; -1 or -errno: none. Likewise */
 };
 
-/* For a process that has a connection; `serve` is called with each request that was read. NULL when out of memory. */
+/* For a process that has a connection; `serve` is called with each request that was read. NULL when out of
+ * memory. */
 struct app_request *app_request_create(struct process *process, void (*serve)(struct process *process));
 /* The connection is readable, and is not looked at again before this was served. */
 void app_request_begin(struct app_request *request);

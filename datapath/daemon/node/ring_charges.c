@@ -54,7 +54,8 @@ void ring_charges_fini(struct ring_charges *charges)
 		charge_free(charges, unkeep(charges, &charges->kept));
 }
 
-/* Frees what nobody has any more, of the quota or (NULL) of all. Those that somebody still has go to the end. */
+/* Frees what nobody has any more, of the quota or (NULL) of all. Those that somebody still has go to the
+ * end. */
 static void look(struct ring_charges *charges, const struct quota *quota)
 {
 	struct ring_charge **at = &charges->kept;

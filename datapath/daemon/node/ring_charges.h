@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of rings, charged to the pod that asked for it and to the node, from before it is made until the kernel has
- * freed it. A process that hung up may keep its ring's descriptor and mapping: the memory is there as long, and counts as
- * long, also after its pod was removed.
+ * The memory of rings, charged to the pod that asked for it and to the node, from before it is made until the
+ * kernel has freed it. A process that hung up may keep its ring's descriptor and mapping: the memory is there
+ * as long, and counts as long, also after its pod was removed.
  *
- * The kernel tells nobody when a map ends, so kept ones are looked at: a few each time, ten times a second and when a pod
- * asks for more than is left. Control thread.
+ * The kernel tells nobody when a map ends, so kept ones are looked at: a few each time, ten times a second
+ * and when a pod asks for more than is left. Control thread.
  */
 #ifndef KTSN_DAEMON_RING_CHARGES_H
 #define KTSN_DAEMON_RING_CHARGES_H
@@ -35,11 +35,12 @@ struct ring_charges {
 void ring_charges_init(struct ring_charges *charges, uint64_t bytes_max);
 void ring_charges_fini(struct ring_charges *charges);
 
-/* Whether the pod, and the node, have room for so many bytes more; a ring of that number that the pod kept is paid for
- * already. map_id 0: it is yet to be made. */
+/* Whether the pod, and the node, have room for so many bytes more; a ring of that number that the pod kept is
+ * paid for already. map_id 0: it is yet to be made. */
 bool ring_charges_allow(struct ring_charges *charges, struct quota *quota, uint32_t map_id, size_t bytes);
 
-/* Charges a ring that ktsnd has, in the place of one of that number that was kept. NULL when out of memory. */
+/* Charges a ring that ktsnd has, in the place of one of that number that was kept. NULL when out of
+ * memory. */
 struct ring_charge *ring_charge_make(struct ring_charges *charges, struct quota *quota, uint32_t map_id,
 				     size_t bytes);
 

@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* So long a change may take to reach the loop. One that is asked for later than this before its base time is too
- * late for it. */
+/* So long a change may take to reach the loop. One that is asked for later than this before its base time is
+ * too late for it. */
 enum { CHANGE_AHEAD_NS = 1000000 };
 
 struct loop_gates *gates_blank(void)

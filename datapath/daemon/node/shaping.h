@@ -14,7 +14,8 @@ int node_shaping_init(struct node *node, const struct node_shaping *shaping);
 /* 0, -ENOMEM, or -EINVAL with *fault filled in; then the schedule before goes on. */
 int node_schedule_set(struct node *node, const struct ktsn_schedule *schedule,
 		      struct ktsn_schedule_fault *fault);
-/* Gates to be filled in, NULL when out of memory; and those that are in effect from now on, which become the node's. */
+/* Gates to be filled in, NULL when out of memory; and those that are in effect from now on, which become the
+ * node's. */
 struct loop_gates *gates_blank(void);
 void node_gates_set(struct node *node, struct loop_gates *gates);
 void node_strategy_set(struct node *node, enum ktsn_strategy strategy);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which sockets a trace follows. There is one trace at a time: a mark in the flows that it follows, which the
- * loop looks at, and in their rings, so that the library says when its calls begin. That is also asked for where the
- * strategy judges messages by it.
+ * loop looks at, and in their rings, so that the library says when its calls begin. That is also asked for
+ * where the strategy judges messages by it.
  *
  * Control thread.
  */

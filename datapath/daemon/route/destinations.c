@@ -92,8 +92,9 @@ static uint8_t priority_of_tos(uint8_t tos)
 	return by_tos[tos >> 1 & 0xf];
 }
 
-/* SO_PRIORITY & 15, of the message or of its socket. A message's IP_TOS brings one along, IPV6_TCLASS does not. */
-static uint8_t priority_of(const struct destination *destination, const struct socket_manner *manner)
+/* SO_PRIORITY & 15, of the message or of its socket. A message's IP_TOS brings one along, IPV6_TCLASS does
+ * not. */
+static uint8_t priority_of(const struct destination *destination, const struct socket_attributes *attributes)
 {
 	const struct ktsn_app_key *key = &destination->key;
 
@@ -101,12 +102,12 @@ static uint8_t priority_of(const struct destination *destination, const struct s
 		return (uint8_t)(key->priority % LOOP_PRIORITIES);
 	if (key->carries & KTSN_APP_CARRIES_TOS && destination->route.frames.path.kind == KTSN_FRAME_IPV4)
 		return priority_of_tos(key->tos);
-	return manner->priority;
+	return attributes->priority;
 }
 
 /* What the loop sees of it. */
 static int loop_destination_make(struct destination *destination, struct loop_flow *flow,
-				 const struct socket_manner *manner)
+				 const struct socket_attributes *attributes)
 {
 	struct loop_destination *loop = destination->loop;
 
@@ -114,7 +115,7 @@ static int loop_destination_make(struct destination *destination, struct loop_fl
 	loop->object = (struct loop_object){.kind = LOOP_DESTINATION, .owner = destination};
 	loop->flow = flow;
 	loop->ring = destination->table->ring;
-	loop->priority = priority_of(destination, manner);
+	loop->priority = priority_of(destination, attributes);
 	if (!destination->route.replication)
 		return 0;
 	loop->replication = replication_copies(&destination->route);
@@ -122,9 +123,9 @@ static int loop_destination_make(struct destination *destination, struct loop_fl
 }
 
 /* One that names no address is for where the socket is connected now. */
-static void key_complete(struct ktsn_app_key *key, const struct socket_manner *manner)
+static void key_complete(struct ktsn_app_key *key, const struct socket_attributes *attributes)
 {
-	const struct socket_end *remote = &manner->remote;
+	const struct socket_end *remote = &attributes->remote;
 
 	if (key->family != AF_UNSPEC || !remote->port_be)
 		return;
@@ -151,7 +152,7 @@ int destination_create(struct destination_table *table, struct loop_flow *flow,
 		return -ENOMEM;
 	destination->table = table;
 	destination->key = *query->key;
-	key_complete(&destination->key, query->manner);
+	key_complete(&destination->key, query->attributes);
 	completed.key = &destination->key;
 	destination->route.routing = table->routing;
 	destination->route.changed = neighbor_changed;
@@ -162,7 +163,7 @@ int destination_create(struct destination_table *table, struct loop_flow *flow,
 	if (result == 0)
 		result = route_find(&destination->route, &completed);
 	if (result == 0)
-		result = loop_destination_make(destination, flow, query->manner);
+		result = loop_destination_make(destination, flow, query->attributes);
 	if (result != 0) {
 		destination_discard(destination);
 		return result < 0 ? result : 0;
@@ -258,8 +259,8 @@ void destinations_peers_changed(const struct routing *routing, uint32_t vni)
 
 void destinations_ports_changed(struct routing *routing)
 {
-	/* Most changes of links are none of ports: a pod that switches its interface on and off makes as many as it
-	 * likes. */
+	/* Most changes of links are none of ports: a pod that switches its interface on and off makes as many
+	 * as it likes. */
 	if (!bridge_ports_read(routing))
 		return;
 	for (struct destination *d = routing->destinations; d; d = d->next)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Addresses that sockets send to, from the first message to the last. Where their frames go is found out in routes.h. Control
- * thread.
+ * Addresses that sockets send to, from the first message to the last. Where their frames go is found out in
+ * routes.h. Control thread.
  */
 #ifndef KTSN_DAEMON_DESTINATIONS_H
 #define KTSN_DAEMON_DESTINATIONS_H
@@ -11,7 +11,7 @@
 struct destination {
 	struct destination_table *table;
 	bool closed; /* its number stays taken until the loop is done with it */
-	bool ended; /* taken over from another ktsnd, where it was closed; closed once its messages are taken */
+	bool ended;  /* in the ktsnd it was taken over from: closed once its messages are taken */
 	bool endpoint_gone;
 	struct loop_destination *loop;
 	uint32_t index;
@@ -29,8 +29,8 @@ struct destination_table {
 	uint32_t hint; /* where to look for a free number */
 };
 
-/* Makes a destination of a socket's flow, under that number if it is not KTSN_APP_NONE, and announces it to the
- * loop. 0 with *created, which is NULL when the pod's routes lead through another interface; or -errno as
+/* Makes a destination of a socket's flow, under that number if it is not KTSN_APP_NONE, and announces it to
+ * the loop. 0 with *created, which is NULL when the pod's routes lead through another interface; or -errno as
  * sendmsg gives it. */
 int destination_create(struct destination_table *table, struct loop_flow *flow,
 		       const struct route_query *query, uint32_t number, struct destination **created);

@@ -24,8 +24,8 @@ struct endpoint {
 	int link_index;
 	uint32_t mtu_bytes;
 	uint8_t mac[6];
-	uint32_t
-		port_link_index; /* the other end of its veth pair, in ktsnd's namespace if it is a port of the bridge */
+	/* The other end of its veth pair, in ktsnd's namespace if it is a port of the bridge. */
+	uint32_t port_link_index;
 	struct ktsn_address addresses[ENDPOINT_ADDRESSES_MAX];
 	uint32_t address_count;
 	bool addresses_stale;       /* they have changed since they were read */

@@ -13,7 +13,8 @@ enum { PEER_SUBNETS_MAX = 64 };
 
 struct subnet {
 	struct ktsn_address network;
-	uint8_t prefix_bits; /* of all 128: an IPv4 subnet has KTSN_ADDRESS_MAPPED_BITS more than it is written with */
+	/* Of all 128: an IPv4 subnet has KTSN_ADDRESS_MAPPED_BITS more than it is written with. */
+	uint8_t prefix_bits;
 };
 
 struct peer {

@@ -95,7 +95,8 @@ static int peer_add(struct route *route, const struct peer *peer)
 	return 0;
 }
 
-/* Out of each port of the sender's bridge, if they are wanted. The index of its tunnel, 0: it has none; or -errno. */
+/* Out of each port of the sender's bridge, if they are wanted. The index of its tunnel, 0: it has none; or
+ * -errno. */
 static int ports_add(struct route *route)
 {
 	const struct replication_list *list = route->replication;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where messages to one destination go, and on which neighbours that depends. Filled in by routes.h, and for several
- * receivers by replication_lists.h. Control thread.
+ * Where messages to one destination go, and on which neighbours that depends. Filled in by routes.h, and for
+ * several receivers by replication_lists.h. Control thread.
  */
 #ifndef KTSN_DAEMON_ROUTE_H
 #define KTSN_DAEMON_ROUTE_H

@@ -22,14 +22,14 @@ static bool key_has_source(const struct ktsn_app_key *asked)
 	return memcmp(asked->source, none, sizeof(none)) != 0;
 }
 
-static int key_destination(const struct ktsn_app_key *asked, const struct socket_manner *manner,
+static int key_destination(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
 			   struct route_key *key)
 {
 	if (asked->family == AF_UNSPEC)
 		return -EDESTADDRREQ;
 	if (asked->family != AF_INET && asked->family != AF_INET6)
 		return -EAFNOSUPPORT;
-	if (asked->family == AF_INET6 && manner->family == AF_INET)
+	if (asked->family == AF_INET6 && attributes->family == AF_INET)
 		return -EAFNOSUPPORT;
 	if (asked->port_be == 0)
 		return -EINVAL;
@@ -39,38 +39,40 @@ static int key_destination(const struct ktsn_app_key *asked, const struct socket
 }
 
 /* The interface that was named, and none that contradicts the one that the socket is bound to. */
-static int key_interface(const struct ktsn_app_key *asked, const struct socket_manner *manner,
+static int key_interface(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
 			 struct route_key *key)
 {
 	bool ipv4 = ktsn_address_is_ipv4(&key->destination);
 
 	if (asked->interface)
 		key->interface = asked->interface;
-	if (manner->interface && key->interface && key->interface != manner->interface)
+	if (attributes->interface && key->interface && key->interface != attributes->interface)
 		return -EINVAL;
-	if (manner->interface)
-		key->interface = manner->interface;
+	if (attributes->interface)
+		key->interface = attributes->interface;
 	if (!key->interface && key->group)
-		key->interface = ipv4 ? manner->multicast_interface_ipv4 : manner->multicast_interface;
+		key->interface =
+			ipv4 ? attributes->multicast_interface_ipv4 : attributes->multicast_interface;
 	return 0;
 }
 
-/* Whether the pod has it. IP_FREEBIND, IPV6_FREEBIND and net.ipv4.ip_nonlocal_bind let a socket be bound to any. */
+/* Whether the pod has it. IP_FREEBIND, IPV6_FREEBIND and net.ipv4.ip_nonlocal_bind let a socket be bound to
+ * any. */
 static int source_check(const struct namespace *ns, const struct ktsn_address *source)
 {
-	int holder = rtnl_address_holder(ns->rtnl, source);
+	int owner = rtnl_address_owner(ns->rtnl, source);
 
-	return holder < 0 ? holder : holder ? 0 : -EINVAL;
+	return owner < 0 ? owner : owner ? 0 : -EINVAL;
 }
 
 /* The address that the message asks for, or else the socket's: either must be the pod's own. */
-static int key_source(const struct ktsn_app_key *asked, const struct socket_manner *manner,
+static int key_source(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
 		      const struct namespace *ns, struct route_key *key)
 {
 	bool ipv4 = ktsn_address_is_ipv4(&key->destination);
-	int holder;
+	int owner;
 
-	key->source = manner->local.address;
+	key->source = attributes->local.address;
 	if (key_has_source(asked)) {
 		key->source = key_address(ipv4 ? AF_INET : AF_INET6, asked->source);
 		return source_check(ns, &key->source);
@@ -78,28 +80,28 @@ static int key_source(const struct ktsn_app_key *asked, const struct socket_mann
 	if (!ktsn_address_is_any(&key->source))
 		return ktsn_address_is_ipv4(&key->source) == ipv4 ? source_check(ns, &key->source)
 								  : -ENETUNREACH;
-	if (!key->group || !ipv4 || ktsn_address_is_any(&manner->multicast_source))
+	if (!key->group || !ipv4 || ktsn_address_is_any(&attributes->multicast_source))
 		return 0;
 	/* IP_MULTICAST_IF by address: from it, and through the interface that has it. */
-	key->source = manner->multicast_source;
-	holder = rtnl_address_holder(ns->rtnl, &key->source);
-	if (holder > 0 && !key->interface)
-		key->interface = (uint32_t)holder;
-	return holder < 0 ? holder : 0;
+	key->source = attributes->multicast_source;
+	owner = rtnl_address_owner(ns->rtnl, &key->source);
+	if (owner > 0 && !key->interface)
+		key->interface = (uint32_t)owner;
+	return owner < 0 ? owner : 0;
 }
 
-int route_key_make(const struct ktsn_app_key *asked, const struct socket_manner *manner,
+int route_key_make(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
 		   const struct namespace *ns, struct route_key *key)
 {
 	int err;
 
 	*key = (struct route_key){.port_be = 0};
-	err = key_destination(asked, manner, key);
+	err = key_destination(asked, attributes, key);
 	if (err)
 		return err;
-	if (ktsn_address_is_ipv4(&key->destination) && manner->v6only)
+	if (ktsn_address_is_ipv4(&key->destination) && attributes->v6only)
 		return -ENETUNREACH;
 	key->group = ktsn_address_is_multicast(&key->destination);
-	err = key_interface(asked, manner, key);
-	return err ? err : key_source(asked, manner, ns, key);
+	err = key_interface(asked, attributes, key);
+	return err ? err : key_source(asked, attributes, ns, key);
 }

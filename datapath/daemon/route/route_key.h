@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From what an application asks for to what the pod's routing table is asked: the ends of a datagram, by the key that the
- * library sends and by the socket. Control thread.
+ * From what an application asks for to what the pod's routing table is asked: the ends of a datagram, by the
+ * key that the library sends and by the socket. Control thread.
  */
 #ifndef KTSN_DAEMON_ROUTE_KEY_H
 #define KTSN_DAEMON_ROUTE_KEY_H
@@ -20,7 +20,7 @@ struct route_key {
 };
 
 /* Of a message of a socket in `ns`. 0, or -errno as sendmsg gives it. */
-int route_key_make(const struct ktsn_app_key *asked, const struct socket_manner *manner,
+int route_key_make(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
 		   const struct namespace *ns, struct route_key *key);
 
 #endif

@@ -83,37 +83,37 @@ static bool local_take(struct route *route, const struct endpoint *sender, const
 	return true;
 }
 
-/* --- IP ---------------------------------------------------------------------------------------------------- */
+/* ---- IP ---- */
 
 static uint8_t ttl_of(const struct route_query *query, bool ipv4, bool group)
 {
-	const struct socket_manner *manner = query->manner;
+	const struct socket_attributes *attributes = query->attributes;
 
 	if (query->key->carries & KTSN_APP_CARRIES_TTL)
 		return query->key->ttl;
 	if (group)
-		return ipv4 ? manner->multicast_ttl : manner->multicast_hops;
-	return ipv4 ? manner->ttl : manner->hops;
+		return ipv4 ? attributes->multicast_ttl : attributes->multicast_hops;
+	return ipv4 ? attributes->ttl : attributes->hops;
 }
 
 /* The headers inside the tunnel. */
 static void inner_path_fill(struct ktsn_frame_path *path, const struct route_query *query,
 			    const struct endpoint *sender, const struct route_key *key)
 {
-	const struct socket_manner *manner = query->manner;
+	const struct socket_attributes *attributes = query->attributes;
 	bool ipv4 = ktsn_address_is_ipv4(&key->destination);
 
 	memcpy(path->source_mac, sender->mac, sizeof(path->source_mac));
-	path->source_port_be = manner->local.port_be;
+	path->source_port_be = attributes->local.port_be;
 	path->destination_port_be = key->port_be;
 	path->ttl = ttl_of(query, ipv4, key->group);
 	path->tos = query->key->carries & KTSN_APP_CARRIES_TOS ? query->key->tos
-		    : ipv4                                     ? manner->tos
-							       : manner->tclass;
-	path->unchecked = ipv4 ? manner->unchecked : manner->unchecked6;
+		    : ipv4                                     ? attributes->tos
+							       : attributes->tclass;
+	path->unchecked = ipv4 ? attributes->unchecked : attributes->unchecked6;
 	if (ipv4) {
 		path->kind = KTSN_FRAME_IPV4;
-		path->fragmentable = manner->fragmentable;
+		path->fragmentable = attributes->fragmentable;
 		path->source_ipv4_be = ktsn_address_ipv4_be(&key->source);
 		path->destination_ipv4_be = ktsn_address_ipv4_be(&key->destination);
 		return;
@@ -185,7 +185,7 @@ static int answer_take(struct route *route, const struct route_query *query, con
 		return path->ttl ? several_find(route, sender) : 1;
 	case ROUTE_BROADCAST:
 		memcpy(path->destination_mac, everybody, sizeof(everybody));
-		return query->manner->broadcast ? several_find(route, sender) : -EACCES;
+		return query->attributes->broadcast ? several_find(route, sender) : -EACCES;
 	case ROUTE_LOCAL:
 	case ROUTE_OTHER:
 		break;
@@ -198,7 +198,7 @@ static int ip_route_find(struct route *route, const struct route_query *query)
 	const struct endpoint *sender;
 	struct rtnl_route answer;
 	struct route_key key;
-	int err = route_key_make(query->key, query->manner, query->ns, &key);
+	int err = route_key_make(query->key, query->attributes, query->ns, &key);
 
 	/* "This host", as the kernel takes it. */
 	if (!err && ktsn_address_is_any(&key.destination))
@@ -216,22 +216,22 @@ static int ip_route_find(struct route *route, const struct route_query *query)
 	return answer_take(route, query, sender, &key, &answer);
 }
 
-/* --- Layer 2 ----------------------------------------------------------------------------------------------- */
+/* ---- Layer 2 ---- */
 
 /* A frame of another sender's would have the bridges look for that one here. The kernel would send it. */
-static int source_mac_check(const struct ktsn_app_key *key, const struct socket_manner *manner,
+static int source_mac_check(const struct ktsn_app_key *key, const struct socket_attributes *attributes,
 			    const struct endpoint *sender)
 {
 	const uint8_t *claimed = key->address + KTSN_ETHER_ADDR_BYTES;
 
-	return manner->raw && memcmp(claimed, sender->mac, sizeof(sender->mac)) != 0 ? -EPERM : 0;
+	return attributes->raw && memcmp(claimed, sender->mac, sizeof(sender->mac)) != 0 ? -EPERM : 0;
 }
 
 static int link_route_find(struct route *route, const struct route_query *query)
 {
 	const struct ktsn_app_key *key = query->key;
 	struct ktsn_frame_path *path = &route->frames.path;
-	uint32_t interface = key->interface ? key->interface : query->manner->interface;
+	uint32_t interface = key->interface ? key->interface : query->attributes->interface;
 	const struct endpoint *sender;
 	int err;
 
@@ -242,7 +242,7 @@ static int link_route_find(struct route *route, const struct route_query *query)
 	sender = endpoint_on(query->endpoints, query->ns, (int)interface);
 	if (!sender)
 		return 1;
-	err = source_mac_check(key, query->manner, sender);
+	err = source_mac_check(key, query->attributes, sender);
 	if (err)
 		return err;
 	sender_set(route, sender);
@@ -261,14 +261,15 @@ int route_find(struct route *route, const struct route_query *query)
 
 	if (key->carries & ~KTSN_APP_CARRIES_ALL)
 		return -EINVAL;
-	/* More takes a privilege, which whoever wrote the request need not have: the kernel checks it for the socket. */
+	/* More takes a privilege, which whoever wrote the request need not have: the kernel checks it for the
+	 * socket. */
 	if (key->carries & KTSN_APP_CARRIES_PRIORITY && key->priority > PRIORITY_UNPRIVILEGED_MAX)
 		return -EPERM;
-	return query->manner->family == AF_PACKET ? link_route_find(route, query)
-						  : ip_route_find(route, query);
+	return query->attributes->family == AF_PACKET ? link_route_find(route, query)
+						      : ip_route_find(route, query);
 }
 
-/* --- Following neighbours and peers ------------------------------------------------------------------------ */
+/* ---- Following neighbours and peers ---- */
 
 void route_release(struct route *route)
 {

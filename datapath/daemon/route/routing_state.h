@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ktsnd knows of the ways of frames on its node: the uplink, remote nodes, the endpoints of pods, and the destinations of
- * sockets. Kept by the files of this folder; routing.h begins and ends it.
+ * What ktsnd knows of the ways of frames on its node: the uplink, remote nodes, the endpoints of pods, and
+ * the destinations of sockets. Kept by the files of this folder; routing.h begins and ends it.
  *
  *   routing --+-- peer*                       a remote node of an overlay and the pod subnets behind it
  *             +-- endpoint_set* -- endpoint*  a pod's interfaces on overlays
@@ -20,9 +20,9 @@
 struct uplink {
 	char interface[IF_NAMESIZE];
 	int link_index;
-	uint32_t mtu_bytes; /* now, as far as there is room for it: */
-	uint32_t
-		mtu_bytes_max; /* when ktsnd started; buffers of the port and slots of rings are made for it */
+	uint32_t mtu_bytes; /* now, but not above: */
+	/* When ktsnd started; buffers of the port and slots of rings are made for it. */
+	uint32_t mtu_bytes_max;
 	uint8_t mac[6];
 	uint32_t local_address_be;
 	uint16_t vxlan_port;

@@ -12,7 +12,8 @@
 /* All of the outer headers but the remote node's addresses; once the inner path is known. */
 void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct routing *routing,
 		 const struct ktsn_frame_path *inner, uint32_t vni);
-/* Where the tunnel to a remote node leads, and through whom. 0 or -errno; neighbour and address are filled in. */
+/* Where the tunnel to a remote node leads, and through whom. 0 or -errno; neighbour and address are filled
+ * in. */
 int tunnel_find(const struct routing *routing, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel,
 		struct neighbor **underlay_next_hop);
 /* What the tunnel leaves of the uplink's MTU. */

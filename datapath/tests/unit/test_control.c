@@ -227,7 +227,7 @@ static void status_is_the_example(void **state)
 			    [4] = {.dropped = 1, .transmission_overrun = 1},
 			    [7] = {2, 900, 5, 2, 3}},
 		.counters = &counters,
-		.said = {.kernel_path = 0, .unanswered = 6},
+		.library_counts = {.kernel_path = 0, .unanswered = 6},
 		.limit_refusals = 5,
 		.ring_memory_bytes = 860160,
 		.ring_memory_max_bytes = 536870912,
@@ -298,8 +298,9 @@ static void network_limits_are_the_example(void **state)
 static void flows_are_the_example(void **state)
 {
 	struct loop_flow loops[2] = {{.number = 7}, {.number = 8}};
-	struct flow flows[2] = {{.loop = &loops[0], .mode = {KTSN_CLOCK_TAI, false}, .manner.priority = 3},
-				{.loop = &loops[1], .mode = {KTSN_CLOCK_MONOTONIC, true}}};
+	struct flow flows[2] = {
+		{.loop = &loops[0], .mode = {KTSN_CLOCK_TAI, false}, .attributes.priority = 3},
+		{.loop = &loops[1], .mode = {KTSN_CLOCK_MONOTONIC, true}}};
 	struct flow closed = {.loop = &loops[1], .closed = true};
 	struct pod pod = {.identity = IDENTITY};
 	struct process process = {.pod = &pod, .pid = 4712};
@@ -308,9 +309,11 @@ static void flows_are_the_example(void **state)
 	(void)state;
 	pod.processes = &process;
 	flows[0].process = flows[1].process = &process;
-	flows[0].manner.local = (struct socket_end){ktsn_address_of_ipv4(htonl(0x0a2a0102)), htons(40000), 0};
-	flows[0].manner.remote = (struct socket_end){ktsn_address_of_ipv4(htonl(0x0a2a0202)), htons(7788), 0};
-	flows[1].manner.local.port_be = htons(40001);
+	flows[0].attributes.local =
+		(struct socket_end){ktsn_address_of_ipv4(htonl(0x0a2a0102)), htons(40000), 0};
+	flows[0].attributes.remote =
+		(struct socket_end){ktsn_address_of_ipv4(htonl(0x0a2a0202)), htons(7788), 0};
+	flows[1].attributes.local.port_be = htons(40001);
 	counter_add(&loops[0].counters.taken, 1000);
 	counter_add(&loops[0].counters.sent, 990);
 	counter_add(&loops[0].counters.late, 4);

@@ -21,7 +21,7 @@ struct bench {
 	struct rig_ring ring;
 	struct routing routing;
 	struct destination_table table;
-	struct socket_manner manner;
+	struct socket_attributes attributes;
 	struct loop_flow loop_flow;
 	struct neighbor neighbors[2];
 	struct destination *destinations[ALL];
@@ -53,7 +53,7 @@ static int set_up(void **state)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
 	const struct ktsn_app_key key = {.carries = KTSN_APP_CARRIES_PRIORITY};
-	const struct route_query query = {.key = &key, .manner = &bench->manner};
+	const struct route_query query = {.key = &key, .attributes = &bench->attributes};
 
 	*state = bench;
 	if (!bench)
