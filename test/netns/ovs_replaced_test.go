@@ -110,7 +110,7 @@ func TestKtsndThatIsReplacedSaysWhatOpenVSwitchDidNotFetch(t *testing.T) {
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
 	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"), "--cycle", "20ms", "--lead", "40ms")
-	served(t, client, 5)
+	await(t, client, "messages are sent", func(c control.Counters) bool { return c.Sent >= 5 })
 	if err := lab.node.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,8 @@ func TestKtsndThatIsReplacedSaysWhatOpenVSwitchDidNotFetch(t *testing.T) {
 	if said == nil {
 		t.Fatalf("it does not say so but: %s", daemon.Stderr())
 	}
-	if count, err := strconv.Atoi(said[1]); err != nil || count < 50 || count > 500 {
+	const queue = 512 // full on a machine so busy that four seconds take ten
+	if count, err := strconv.Atoi(said[1]); err != nil || count < 50 || count > queue {
 		t.Errorf("in four seconds, with a message each 20 ms, it is %s frames", said[1])
 	}
 }
