@@ -125,8 +125,8 @@ static uint8_t *put_tagged_ethernet(uint8_t *at, const struct ktsn_frame_path *p
 }
 
 /*
- * The sums of what headers hold are made of the values, not of the memory that they have just been written to:
- * reading a word that was written in pieces takes a processor longer than all the rest.
+ * The sums of what headers hold are made of the values, not of the memory that they have just been written
+ * to: reading a word that was written in pieces takes a processor longer than all the rest.
  */
 static uint64_t two_bytes(uint8_t first, uint8_t second)
 {
@@ -193,8 +193,8 @@ static uint64_t addresses_sum(const struct ktsn_frame_path *path)
 				 path->destination_ipv6, sizeof(path->destination_ipv6));
 }
 
-/* Over the pseudo header (RFC 768; RFC 8200 section 8.1, whose longer fields hold the same numbers), the header
- * and the payload. */
+/* Over the pseudo header (RFC 768; RFC 8200 section 8.1, whose longer fields hold the same numbers), the
+ * header and the payload. */
 static uint16_t udp_checksum_be(const struct ktsn_frame_path *path, struct udp_header header,
 				const uint8_t *payload, size_t payload_bytes)
 {

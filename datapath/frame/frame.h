@@ -5,13 +5,15 @@
  * Second stage of a packet's way (ring -> frame -> shaper -> port). Pure: no system calls, no clock, no
  * allocation; writes only into the caller's buffer. Safe from any thread.
  *
- * Layout of what is built (RFC 894, RFC 2464, IEEE Std 802.1Q-2022 clause 9, RFC 791, RFC 8200, RFC 768, RFC 7348):
+ * Layout of what is built (RFC 894, RFC 2464, IEEE Std 802.1Q-2022 clause 9, RFC 791, RFC 8200, RFC 768, RFC
+ * 7348):
  *
- *   | Ethernet 14 | VLAN 4 | IPv4 20 | UDP 8 | VXLAN 8 |   Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | payload |
- *    `----- outer, if tunnelled; VLAN if tagged -------'    `--------------- inner ----------------'
+ *   | Ethernet 14 | VLAN 4 | IPv4 20 | UDP 8 | VXLAN 8 | Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | payload |
+ *    `----- outer, if tunnelled; VLAN if tagged -------'  `--------------- inner ----------------'
  *
- * An inner path of kind KTSN_FRAME_ETHERNET has its payload behind the inner Ethernet header. Where a switch of this
- * node does the tunnelling, the outer headers are left to it and the tag stands in the inner Ethernet header.
+ * An inner path of kind KTSN_FRAME_ETHERNET has its payload behind the inner Ethernet header. Where a switch
+ * of this node does the tunnelling, the outer headers are left to it and the tag stands in the inner Ethernet
+ * header.
  */
 #ifndef KTSN_FRAME_FRAME_H
 #define KTSN_FRAME_FRAME_H
@@ -83,8 +85,8 @@ struct ktsn_frame_tunnel {
 	uint32_t vni;                 /* 24 bits, host order */
 	uint16_t vlan_id;             /* of the outer frame, 1 to 4094; 0: it carries no tag */
 	uint8_t pcp;                  /* priority code point of that tag, 0 to 7 */
-	/* A switch of this node puts the frame into the tunnel: only the tag is ours, in the inner frame, and tells
-	 * the switch which network it belongs to. `outer` and `vni` are not looked at. */
+	/* A switch of this node puts the frame into the tunnel: only the tag is ours, in the inner frame, and
+	 * tells the switch which network it belongs to. `outer` and `vni` are not looked at. */
 	bool switched;
 };
 
@@ -95,8 +97,9 @@ struct ktsn_frame_tunnel {
  *
  * The UDP checksum of the inner datagram is computed over the payload already in place, so the caller
  * copies the payload first (to `frame + ktsn_frame_header_bytes(inner, tunnel)`), then builds. A computed
- * checksum of 0 is sent as 0xffff (RFC 768, RFC 8200 section 8.1). An `unchecked` datagram has the checksum 0 also over
- * IPv6, where only those take it that asked for it (RFC 6935). The outer UDP checksum is 0 (RFC 7348 section 4.1).
+ * checksum of 0 is sent as 0xffff (RFC 768, RFC 8200 section 8.1). An `unchecked` datagram has the checksum 0
+ * also over IPv6, where only those take it that asked for it (RFC 6935). The outer UDP checksum is 0 (RFC
+ * 7348 section 4.1).
  */
 int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_frame_path *inner,
 		     const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes);
@@ -110,14 +113,16 @@ size_t ktsn_frame_header_bytes(const struct ktsn_frame_path *inner, const struct
  */
 uint16_t ktsn_frame_tunnel_source_port_be(const struct ktsn_frame_path *inner);
 
-/* Flow label of an IPv6 flow: a hash of it that is not 0 (RFC 6437 section 3), as the kernel sets by default. */
+/* Flow label of an IPv6 flow: a hash of it that is not 0 (RFC 6437 section 3), as the kernel sets by default.
+ */
 uint32_t ktsn_frame_flow_label(const struct ktsn_frame_path *inner);
 
-/* Length of a built frame on the link, which is longer where a switch of this node puts the tunnel's headers on. */
+/* Length of a built frame on the link, which is longer where a switch of this node puts the tunnel's headers
+ * on. */
 size_t ktsn_frame_link_bytes(size_t frame_bytes, const struct ktsn_frame_tunnel *tunnel);
 
-/* MAC client data of a built frame on the link: without addresses, EtherType and tag (IEEE Std 802.1Q-2022 clause
- * 12.29.1.1, queueMaxSDU). */
+/* MAC client data of a built frame on the link: without addresses, EtherType and tag (IEEE Std 802.1Q-2022
+ * clause 12.29.1.1, queueMaxSDU). */
 size_t ktsn_frame_sdu_bytes(size_t frame_bytes, const struct ktsn_frame_tunnel *tunnel);
 
 /* Bytes that a frame of frame_bytes (without FCS) takes on the wire, padding and gap included. */

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 /*
- * Frames that wait in the queue of a slow receiver (a limit of bandwidth on its host end) are charged to the socket
- * that sent them. It must hold more than the queues of many such receivers, or one that is slow would keep frames
- * from all others. Several sockets would do as well, but the kernel takes long to close each.
+ * Frames that wait in the queue of a slow receiver (a limit of bandwidth on its host end) are charged to the
+ * socket that sent them. It must hold more than the queues of many such receivers, or one that is slow would
+ * keep frames from all others. Several sockets would do as well, but the kernel takes long to close each.
  */
 enum { SEND_BUFFER_BYTES = 256 << 20 };
 
@@ -54,8 +54,8 @@ static int frame_send(const struct port_bridge *bridge, const struct ktsn_port_f
 		       : 0;
 }
 
-/* A frame that failed, be it that its receiver is slow, is the last of those taken, so that the caller knows which
- * it was. None is refused: that would hold up what follows for other receivers. */
+/* A frame that failed, be it that its receiver is slow, is the last of those taken, so that the caller knows
+ * which it was. None is refused: that would hold up what follows for other receivers. */
 static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
 			    uint32_t *errors)
 {

@@ -333,8 +333,8 @@ static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 	return err ? err : rte_eth_dev_start(dpdk->id);
 }
 
-/* This side is the server, so that either may be restarted while the other goes on. Packed queues are begun anew by
- * whoever connects: frames that were left in them would leave then, seconds late. */
+/* This side is the server, so that either may be restarted while the other goes on. Packed queues are begun
+ * anew by whoever connects: frames that were left in them would leave then, seconds late. */
 static int vhost_device_make(const struct ktsn_port_dpdk_config *config)
 {
 	char arguments[PATH_MAX + 64];

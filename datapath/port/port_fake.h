@@ -27,8 +27,8 @@ uint32_t ktsn_port_fake_sent_by(const struct ktsn_port *port, size_t index);
 /* The next `sends` sends take at most `frames` frames each (0: none). Replaces an earlier limit. */
 void ktsn_port_fake_limit_next(struct ktsn_port *port, uint32_t sends, uint32_t frames);
 
-/* The next `frames` frames are taken, but reported as errors and not recorded; each is the last that its send takes.
- * Replaces what is left of an earlier call. */
+/* The next `frames` frames are taken, but reported as errors and not recorded; each is the last that its send
+ * takes. Replaces what is left of an earlier call. */
 void ktsn_port_fake_fail_next(struct ktsn_port *port, uint32_t frames);
 
 /* Buffers that the sender has allocated and neither sent nor freed. */

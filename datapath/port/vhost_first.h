@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first connection to ktsnd's vhost-user socket. DPDK's virtio-user device is not there until somebody has connected
- * to it once, and blocks so long; ktsnd must serve its pods before Open vSwitch is started, too. So it connects to itself
- * while the device is made, if Open vSwitch is not quicker, and lets go again.
+ * The first connection to ktsnd's vhost-user socket. DPDK's virtio-user device is not there until somebody
+ * has connected to it once, and blocks so long; ktsnd must serve its pods before Open vSwitch is started,
+ * too. So it connects to itself while the device is made, if Open vSwitch is not quicker, and lets go again.
  *
  * Main thread.
  */

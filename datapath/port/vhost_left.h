@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the other side of a packed virtqueue has not fetched yet (VIRTIO 1.1, 2.7). DPDK keeps that to itself; the ring is in
- * memory that both sides see. Of a queue whose buffers are used in order, one descriptor each, as virtio-user's transmit queue.
+ * What the other side of a packed virtqueue has not fetched yet (VIRTIO 1.1, 2.7). DPDK keeps that to itself;
+ * the ring is in memory that both sides see. Of a queue whose buffers are used in order, one descriptor each,
+ * as virtio-user's transmit queue.
  */
 #ifndef KTSN_PORT_VHOST_LEFT_H
 #define KTSN_PORT_VHOST_LEFT_H

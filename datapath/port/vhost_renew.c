@@ -14,7 +14,8 @@
 
 enum {
 	FD_MAX = 65536,
-	/* DPDK is then done with what it does when the link comes up, and would else not notice that it goes down. */
+	/* DPDK is then done with what it does when the link comes up, and would else not notice that it goes
+	   down. */
 	SETTLED_US = 10000,
 };
 

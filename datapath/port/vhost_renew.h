@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection of Open vSwitch that DPDK has not set up completely is ended, so that Open vSwitch makes another.
+ * A connection of Open vSwitch that DPDK has not set up completely is ended, so that Open vSwitch makes
+ * another.
  *
- * When somebody connects to the vhost-user socket and has gone before DPDK comes to speak with him, virtio-user cannot stop
- * its queues, and takes them for enabled from then on: the next connection is made without enabling them, its link is up,
- * and Open vSwitch never fetches anything. With the connection after that all is well. DPDK tells of it in its log only.
+ * When somebody connects to the vhost-user socket and has gone before DPDK comes to speak with him,
+ * virtio-user cannot stop its queues, and takes them for enabled from then on: the next connection is made
+ * without enabling them, its link is up, and Open vSwitch never fetches anything. With the connection after
+ * that all is well. DPDK tells of it in its log only.
  *
  * DPDK's interrupt thread, but for vhost_renew_log().
  */
@@ -14,9 +16,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* For DPDK to log to while Open vSwitch comes and goes: only what is critical is said, on stderr. NULL: no memory. */
+/* For DPDK to log to while Open vSwitch comes and goes: only what is critical is said, on stderr. NULL: no
+ * memory. */
 FILE *vhost_renew_log(void);
-/* When the link comes up: whether it is that of such a connection to the socket at `path`, which is ended a little later. */
+/* When the link comes up: whether it is that of such a connection to the socket at `path`, which is ended a
+ * little later. */
 bool vhost_renew_due(const char *path);
 
 #endif

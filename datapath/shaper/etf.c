@@ -3,8 +3,9 @@
  * The strategies `etf` and `etf-deadline`: earliest transmit time first, over all classes, as the kernel's
  * qdisc of that name in its two modes (tc-etf(8)). A packet that cannot leave at its time is dropped.
  *
- * The kernel's begins to send `delta` before the transmit time and drops what is later than that time: a wake-up that is late
- * by less costs nothing. Here nothing leaves before its time, and a packet has as long after it:
+ * The kernel's begins to send `delta` before the transmit time and drops what is later than that time: a
+ * wake-up that is late by less costs nothing. Here nothing leaves before its time, and a packet has as long
+ * after it:
  *
  *                    transmit time
  *   ------|<----- delta ----->|<----- delta ----->|-----> time

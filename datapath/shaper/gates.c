@@ -40,7 +40,8 @@ static void operational_copy(const struct ktsn_gates *gates, int64_t now_tai_ns,
 	copy->hold_from_tai_ns = copy->config_change_tai_ns = KTSN_WINDOW_NEVER;
 }
 
-/* Clause 8.6.9.3.1, SetConfigChangeTime(): base-time + N * cycle-time, with the smallest N that is not past. */
+/* Clause 8.6.9.3.1, SetConfigChangeTime(): base-time + N * cycle-time, with the smallest N that is not past.
+ */
 static int64_t change_time(const struct ktsn_schedule *admin, int64_t now_tai_ns)
 {
 	int64_t start_tai_ns;

@@ -9,8 +9,8 @@
  *        cycle      cycle     hold_from           config_change    one cycle later
  *
  * Without a change pending, the operational schedule goes on for ever. hold_from is config_change unless the
- * last cycle is extended (cycle-time-extension): then the rest of its list, if the cycle cuts it, is executed,
- * and its last states are held.
+ * last cycle is extended (cycle-time-extension): then the rest of its list, if the cycle cuts it, is
+ * executed, and its last states are held.
  *
  * Immutable once made: a change makes a new one (ktsn_gates_change), so that a thread may use the one it has
  * while another prepares the next. Pure functions, no memory of their own.
@@ -43,7 +43,8 @@ void ktsn_gates_init(struct ktsn_gates *gates);
 void ktsn_gates_change(const struct ktsn_gates *gates, const struct ktsn_schedule *admin, int64_t now_tai_ns,
 		       struct ktsn_gates *changed);
 
-/* Rebuilds gates from what they were made of elsewhere: schedules, times and counter are set, windows follow. */
+/* Rebuilds gates from what they were made of elsewhere: schedules, times and counter are set, windows follow.
+ */
 void ktsn_gates_rebuild(struct ktsn_gates *gates);
 
 /* Whether a change is still to come at `now`. */

@@ -3,17 +3,18 @@
  * The packets of one class, of all senders: whose first packet is next. Private to this folder.
  *
  * Each sender has a queue of its own, its lane, in the order of transmit times. Among lanes the earlier first
- * packet is before the later, but one whose sender was served at or after its transmit time counts as if it had
- * become due only then:
+ * packet is before the later, but one whose sender was served at or after its transmit time counts as if it
+ * had become due only then:
  *
  *   rank of a lane = the later of its first packet's transmit time and the end of its sender's last service
  *
- * So senders that have nothing overdue leave in the order of transmit times, all of them together, and of several
- * that have, each is served once before one is served again: however much a sender has overdue, the packets of
- * another wait for one of its frames, not for all. A single sender's order is that of its transmit times.
+ * So senders that have nothing overdue leave in the order of transmit times, all of them together, and of
+ * several that have, each is served once before one is served again: however much a sender has overdue, the
+ * packets of another wait for one of its frames, not for all. A single sender's order is that of its transmit
+ * times.
  *
- * A binary heap of lanes that are not empty. One thread at a time, nothing allocates; every step is O(log n) of the
- * number of such lanes.
+ * A binary heap of lanes that are not empty. One thread at a time, nothing allocates; every step is O(log n)
+ * of the number of such lanes.
  */
 #ifndef KTSN_SHAPER_LANES_H
 #define KTSN_SHAPER_LANES_H
@@ -67,19 +68,20 @@ void ktsn_lanes_push(struct lanes *lanes, struct ktsn_shaper_lane *sender, unsig
 /* Takes the first packet out; there must be one. The caller says then when its sender has been served. */
 struct ktsn_shaper_packet *ktsn_lanes_pop(struct lanes *lanes, unsigned int class);
 
-/* Put a lane that is not empty where it belongs: after its sender was served, or after that was taken back. */
+/* Put a lane that is not empty where it belongs: after its sender was served, or after that was taken back.
+ */
 void ktsn_lanes_served(struct lanes *lanes, struct lane *lane);
 void ktsn_lanes_unserved(struct lanes *lanes, struct lane *lane);
 
 /* When the first packet of any sender but that one is due; KTSN_SHAPER_NEVER when there is none. */
 int64_t ktsn_lanes_due_excluding(const struct lanes *lanes, const struct ktsn_shaper_lane *sender);
 
-/* When the first packet of a sender becomes due that has none at `now`; KTSN_SHAPER_NEVER when there is none, or so many
- * have something overdue that it is not looked for. */
+/* When the first packet of a sender becomes due that has none at `now`; KTSN_SHAPER_NEVER when there is none,
+ * or so many have something overdue that it is not looked for. */
 int64_t ktsn_lanes_due_after(const struct lanes *lanes, int64_t now_tai_ns);
 
-/* Services up to that turn are forgotten: the clock was set back, and they are in the future now, or another one of a
- * sender's services counts from now on. */
+/* Services up to that turn are forgotten: the clock was set back, and they are in the future now, or another
+ * one of a sender's services counts from now on. */
 void ktsn_lanes_forget(struct lanes *lanes, uint64_t turn, unsigned int service);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A heap of packets that came out of order, ordered as the queue is: a leftist heap (Crane 1972; Knuth, The Art
- * of Computer Programming 5.2.3), of which every step is O(log n), also the worst. A heap is its first packet,
- * NULL when empty. Private to txtime_queue.c.
+ * A heap of packets that came out of order, ordered as the queue is: a leftist heap (Crane 1972; Knuth, The
+ * Art of Computer Programming 5.2.3), of which every step is O(log n), also the worst. A heap is its first
+ * packet, NULL when empty. Private to txtime_queue.c.
  */
 #ifndef KTSN_SHAPER_LEFTIST_HEAP_H
 #define KTSN_SHAPER_LEFTIST_HEAP_H

@@ -38,7 +38,8 @@ struct ktsn_shaper_packet {
 	uint16_t slot;
 	uint8_t left_rank, right_rank;
 
-	int64_t close_tai_ns; /* the shaper's: when the window closes in which it leaves; INT64_MAX: it does not */
+	int64_t close_tai_ns; /* the shaper's: when the window closes in which it leaves; INT64_MAX: it does
+				 not */
 
 	union {
 		/* While it is in a queue. */
@@ -53,7 +54,8 @@ struct ktsn_shaper_packet {
 			};
 			struct ktsn_shaper_packet *heap; /* of its slot, if it is the head */
 		};
-		/* The shaper's, from dequeue until it may come back: its sender's turn that it was, and the one before. */
+		/* The shaper's, from dequeue until it may come back: its sender's turn that it was, and the
+		 * one before. */
 		struct {
 			uint64_t turn; /* 0: none */
 			uint64_t turn_before;

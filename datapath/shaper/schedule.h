@@ -14,7 +14,8 @@
 enum {
 	KTSN_CLASSES = 8,
 	KTSN_SCHEDULE_ENTRIES_MAX = 256, /* supported-list-max */
-	/* Shortest frame on the wire: preamble and SFD 8, frame with FCS 64, gap 12 (IEEE 802.3 clause 4.4.2). */
+	/* Shortest frame on the wire: preamble and SFD 8, frame with FCS 64, gap 12 (IEEE 802.3
+	   clause 4.4.2). */
 	KTSN_WIRE_BYTES_MIN = 84,
 	KTSN_QUEUE_MAX_SDU_MIN = 46, /* smallest MAC client data of Ethernet */
 	KTSN_QUEUE_MAX_SDU_MAX = 65535,

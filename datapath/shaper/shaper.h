@@ -18,9 +18,9 @@
  * Common to all: never before its transmit time (but for deadlines), and one frame after the other at the
  * configured speed of the link.
  *
- * Packets of several senders are in lanes, one for each: of senders that have packets overdue in the same class,
- * each has its turn, so that none waits for all that another has. The order among one sender's packets is that
- * of their transmit times, whatever others do.
+ * Packets of several senders are in lanes, one for each: of senders that have packets overdue in the same
+ * class, each has its turn, so that none waits for all that another has. The order among one sender's packets
+ * is that of their transmit times, whatever others do.
  */
 #ifndef KTSN_SHAPER_SHAPER_H
 #define KTSN_SHAPER_SHAPER_H
@@ -63,8 +63,9 @@ struct ktsn_shaper_lane;
 /* Lanes that hold packets of a shaper at the same time. */
 enum { KTSN_SHAPER_LANES_MAX = 1024 };
 
-/* Bytes of memory that a lane needs, aligned for any type. Memory that is all zero is an empty lane, so that what
- * the lane never uses need never be touched. It is the caller's, and stays while the lane holds packets. */
+/* Bytes of memory that a lane needs, aligned for any type. Memory that is all zero is an empty lane, so that
+ * what the lane never uses need never be touched. It is the caller's, and stays while the lane holds packets.
+ */
 size_t ktsn_shaper_lane_bytes(void);
 
 /* Bytes of memory that a shaper needs, aligned for any type. */
@@ -74,39 +75,38 @@ size_t ktsn_shaper_bytes(void);
  * result points into `memory`; nothing has to be undone. */
 struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_config *config);
 
-/* From now on; what is held stays, and is not dropped for being late if it was taken by a strategy that drops nothing
- * for that. `gates` are the caller's and must stay until others take their place; NULL
- * for all open. */
+/* From now on; what is held stays, and is not dropped for being late if it was taken by a strategy that drops
+ * nothing for that. `gates` are the caller's and must stay until others take their place; NULL for all open.
+ */
 void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy strategy);
 void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *gates);
 
 /*
- * Takes the packet, into its sender's lane; NULL: the shaper's own, for whoever has none. 0, or the packet stays the
- * caller's:
- *   -EMSGSIZE  larger than queue-max-sdu of its class
- *   -ETIME     etf: its time had passed when it was handed over
- *   -EINVAL    etf: a deadline among transmit times, or the other way round
+ * Takes the packet, into its sender's lane; NULL: the shaper's own, for whoever has none. 0, or the packet
+ * stays the caller's: -EMSGSIZE  larger than queue-max-sdu of its class -ETIME     etf: its time had passed
+ * when it was handed over -EINVAL    etf: a deadline among transmit times, or the other way round
  */
 int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
 			struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
 
-/* The same of one that was handed over before, by which etf judges whether its time had passed. One that is taken so and
- * cannot leave any more is dropped when it is asked for (KTSN_DROP_MISSED). Not later than `now`. */
+/* The same of one that was handed over before, by which etf judges whether its time had passed. One that is
+ * taken so and cannot leave any more is dropped when it is asked for (KTSN_DROP_MISSED). Not later than
+ * `now`. */
 int ktsn_shaper_enqueue_handed(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
 			       struct ktsn_shaper_packet *packet, int64_t handed_tai_ns, int64_t now_tai_ns);
 
 /* Whether the strategy judges packets by when they were handed over. */
 bool ktsn_strategy_judges_handover(enum ktsn_strategy strategy);
 
-/* Whether what the strategy takes leaves as soon as the link is free, and is dropped at once otherwise: then no packet may
- * wait outside until its transmit time is near. */
+/* Whether what the strategy takes leaves as soon as the link is free, and is dropped at once otherwise: then
+ * no packet may wait outside until its transmit time is near. */
 bool ktsn_strategy_sends_at_once(enum ktsn_strategy strategy);
 
 /* The clock was set back: what was reckoned with the old time, that the link is busy until then, is void. */
 void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper);
 
-/* Takes back a packet that was to be sent and could not be: into the same lane, where it has not had its turn. Of several
- * the last comes back first: what has left meanwhile was a turn. */
+/* Takes back a packet that was to be sent and could not be: into the same lane, where it has not had its
+ * turn. Of several the last comes back first: what has left meanwhile was a turn. */
 void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
 			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
 
@@ -124,14 +124,14 @@ int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns);
 int64_t ktsn_shaper_due_excluding(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *lane);
 
 /*
- * For a caller to whom a frame takes longer than the link: what is to be sent at its time must not find it busy with
- * something that is late already.
+ * For a caller to whom a frame takes longer than the link: what is to be sent at its time must not find it
+ * busy with something that is late already.
  *
- * ktsn_shaper_due_after: when the first packet of that class or a higher one becomes due that is not at `now`, if its gate
- * is open then; KTSN_SHAPER_NEVER when there is none, or the strategy drops what is late.
+ * ktsn_shaper_due_after: when the first packet of that class or a higher one becomes due that is not at
+ * `now`, if its gate is open then; KTSN_SHAPER_NEVER when there is none, or the strategy drops what is late.
  * ktsn_shaper_may_yield: whether what ktsn_shaper_peek() gives at `now` can as well leave after `until`.
- * ktsn_shaper_yield: it does, as all in its class whose time was before `late`; that they waited counts as their senders'
- * turns.
+ * ktsn_shaper_yield: it does, as all in its class whose time was before `late`; that they waited counts as
+ * their senders' turns.
  */
 int64_t ktsn_shaper_due_after(const struct ktsn_shaper *shaper, unsigned int lowest_class,
 			      int64_t now_tai_ns);
@@ -143,8 +143,8 @@ void ktsn_shaper_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64_t l
 struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns,
 					       enum ktsn_verdict *verdict);
 
-/* Whether a packet that dequeue gave back, and that the port had by `sent`, is still on the link when its gate
- * shuts (transmission-overrun, clause 12.29.1.1.2). */
+/* Whether a packet that dequeue gave back, and that the port had by `sent`, is still on the link when its
+ * gate shuts (transmission-overrun, clause 12.29.1.1.2). */
 bool ktsn_shaper_overrun(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
 			 int64_t sent_tai_ns);
 

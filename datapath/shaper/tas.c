@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strategy `tas`: the Time-Aware Shaper. A frame leaves when its class's gate is open and stays open until
- * all of it has left, the guard band included; of several that may, the one of the highest class (IEEE Std
- * 802.1Q-2022 clause 8.6.8.4).
+ * The strategy `tas`: the Time-Aware Shaper. A frame leaves when its class's gate is open and stays open
+ * until all of it has left, the guard band included; of several that may, the one of the highest class (IEEE
+ * Std 802.1Q-2022 clause 8.6.8.4).
  *
  *   gate      shut |<------------- open ------------------->| shut
  *                  |   | frame |                | frame     |    does not fit: waits for the next window

@@ -17,8 +17,8 @@ void ktsn_txtime_queue_init(struct ktsn_txtime_queue *queue)
 }
 
 /*
- * A slot is its first packet, which heads a list in order and carries the end of that list, and the heap of what
- * came neither before its head nor after its tail.
+ * A slot is its first packet, which heads a list in order and carries the end of that list, and the heap of
+ * what came neither before its head nor after its tail.
  */
 static struct ktsn_shaper_packet *slot_push(struct ktsn_shaper_packet *head,
 					    struct ktsn_shaper_packet *packet)

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Packets in the order of (transmit time, order), exactly. The first is known at once; a push and a pop take a
- * few steps, and never many, whatever is held.
+ * Packets in the order of (transmit time, order), exactly. The first is known at once; a push and a pop take
+ * a few steps, and never many, whatever is held.
  *
  * A calendar with pages of different scale. A packet lies on the finest page that reaches as far as its time,
- * in the slot of that time. The slots of a page are used in a circle that begins at `current`, and a bitmap of
- * them with a summary finds the first one in use:
+ * in the slot of that time. The slots of a page are used in a circle that begins at `current`, and a bitmap
+ * of them with a summary finds the first one in use:
  *
  *   page 2   [ | | | |x| | | ... ]   2048 slots of 16 us: 34 ms
  *   page 1   [ |x| |x|x| | | ... ]   2048 slots of 1 us: 2 ms
  *   page 0   [ | |x| | | | | ... ]   2048 slots of 64 ns: 131 us
  *             ^ slot of `current`
  *
- * In a timing wheel all that shares a slot moves to finer slots when its time comes near, at once, and what is
- * due meanwhile is late. Here nothing moves: the first packet is the earliest of the first slots of all pages,
- * and what shares a slot is in order there. Packets that come in order, the usual case, make a list, others a
- * heap. docs/decisions/0005 has the measurements.
+ * In a timing wheel all that shares a slot moves to finer slots when its time comes near, at once, and what
+ * is due meanwhile is late. Here nothing moves: the first packet is the earliest of the first slots of all
+ * pages, and what shares a slot is in order there. Packets that come in order, the usual case, make a list,
+ * others a heap. docs/decisions/0005 has the measurements.
  *
  * Embedded in the user's memory, fixed in size. One thread at a time.
  */

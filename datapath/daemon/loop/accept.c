@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ring -> frame -> shaper. A message is read once, checked, and made into the frame that will leave; from
- * here on nothing of what the application can still write to is looked at again.
+ * Ring -> frame -> shaper. A message is read once, checked, and made into the frame that will leave. From
+ * here on the loop uses nothing that the application can still write to.
  */
 #include "accept.h"
 
@@ -71,8 +71,8 @@ static void packet_route(struct loop *loop, struct packet *packet, struct loop_d
 	}
 }
 
-/* A ring that was handed back has slots of any size, and pods of one node may have links of any MTU: what passes both
- * may still be longer than a frame of the port. */
+/* A ring that was handed back has slots of any size, and pods of one node may have links of any MTU: what
+ * passes both may still be longer than a frame of the port. */
 static bool frame_holds(const struct packet *packet, const struct loop_destination *destination,
 			uint32_t payload_bytes)
 {
@@ -83,9 +83,10 @@ static bool frame_holds(const struct packet *packet, const struct loop_destinati
 }
 
 /*
- * When the message was handed over, by which the strategies etf judge, as the kernel does in the call: that ktsnd woke up
- * late is not the application's fault. It is the application's word, and believed only where it says earlier than
- * now. What a lie can win is that a message that is late already is taken, and dropped for being late.
+ * When the message was handed over, by which the strategies etf judge, as the kernel does in the call: that
+ * ktsnd woke up late is not the application's fault. It is the application's word, and believed only where it
+ * says earlier than now. What a lie can win is that a message that is late already is taken, and dropped for
+ * being late.
  */
 static int64_t handover_time(const struct loop *loop, const struct ktsn_ring_taken *taken)
 {
@@ -135,8 +136,8 @@ static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime
 	return true;
 }
 
-/* Either all copies have room or the message waits, at the front of its ring. If it is more than there can ever be room for,
- * the copies that are too many are dropped. */
+/* Either all copies have room or the message waits, at the front of its ring. If it is more than there can
+ * ever be room for, the copies that are too many are dropped. */
 static bool room_for(const struct loop *loop, struct quota *quota, const struct loop_destination *destination)
 {
 	uint32_t frames = destination_frames(destination);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clocks that are set while messages wait. A message keeps its time on its own clock: when CLOCK_TAI moves against
- * that, because its offset or the time of day was set, all that wait are given their new times. TAI itself is what it
- * is: messages on it leave when it says so.
+ * Clocks that are set while messages wait. A message keeps its time on its own clock. When CLOCK_TAI moves
+ * against that clock, because its offset or the time of day was set, all waiting messages get new times.
+ * Messages on CLOCK_TAI itself keep theirs.
  */
 #include "clock_changes.h"
 
@@ -95,8 +95,8 @@ void clocks_packet_held(struct loop *loop, struct packet *packet)
 	packet->held = true;
 	if (packet->message->flow->clock == KTSN_CLOCK_TAI)
 		return;
-	/* The first that waits for another clock: from now on that is watched. Those that wait already had the same
-	 * offsets, or they would have been moved when this round began. */
+	/* The first that waits for another clock: from now on that is watched. Those that wait already had
+	 * the same offsets, or they would have been moved when this round began. */
 	if (!loop->clocks.foreign_packets)
 		loop->clocks.held_offsets = loop->clocks.offsets;
 	loop->clocks.foreign_packets++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The distances between CLOCK_TAI and the clocks of applications, whose times are converted once: when a message is taken from
- * its ring. Any thread.
+ * The distances between CLOCK_TAI and the clocks of applications, whose times are converted once: when a
+ * message is taken from its ring. Any thread.
  */
 #ifndef KTSN_LOOP_CLOCK_OFFSETS_H
 #define KTSN_LOOP_CLOCK_OFFSETS_H

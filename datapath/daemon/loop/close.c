@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flows, destinations and rings end when all messages that were sent before the close have been taken.
+ */
 #include "close.h"
 
 #include "loop_state.h"

@@ -8,18 +8,19 @@
 #include "loop_objects.h"
 
 enum loop_command_type {
-	COMMAND_RING_OPEN,         /* ring */
-	COMMAND_RING_LISTEN,       /* ring, index: the set that its doorbell is in (doorbells.h) */
-	COMMAND_RING_CLOSE,        /* ring: take what is in it, then retire it with all that is its */
-	COMMAND_FLOW_OPEN,         /* ring, index, flow */
-	COMMAND_FLOW_CLOSE,        /* ring, index: take what is in the ring, then retire the flow */
-	COMMAND_DESTINATION_OPEN,  /* ring, index, destination */
-	COMMAND_DESTINATION_CLOSE, /* ring, index: take what is in the ring, then retire the destination */
-	COMMAND_DESTINATION_UPDATE, /* destination, route; replication if it goes to several: those before are retired */
+	COMMAND_RING_OPEN,          /* ring */
+	COMMAND_RING_LISTEN,        /* ring, index: the set that its doorbell is in (doorbells.h) */
+	COMMAND_RING_CLOSE,         /* ring: take what is in it, then retire it with all that is its */
+	COMMAND_FLOW_OPEN,          /* ring, index, flow */
+	COMMAND_FLOW_CLOSE,         /* ring, index: take what is in the ring, then retire the flow */
+	COMMAND_DESTINATION_OPEN,   /* ring, index, destination */
+	COMMAND_DESTINATION_CLOSE,  /* ring, index: take what is in the ring, then retire the destination */
+	COMMAND_DESTINATION_UPDATE, /* destination, route; replication if it goes to several: those before are
+				       retired */
 	COMMAND_GATES,              /* gates: from now on; those before are retired */
 	COMMAND_CLASSES,            /* classes */
-	COMMAND_STRATEGY, /* strategy */
-	COMMAND_LIMITS,   /* of quotas have changed: what they hold back may go */
+	COMMAND_STRATEGY,           /* strategy */
+	COMMAND_LIMITS,             /* of quotas have changed: what they hold back may go */
 };
 
 struct loop_command {

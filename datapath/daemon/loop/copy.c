@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the copies of a message count as, and which of them ends the message.
+ */
 #include "copy.h"
 
 #include "clock_changes.h"

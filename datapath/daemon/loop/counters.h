@@ -4,7 +4,7 @@
  *
  *   taken = sent + drops + pending        sent = on-time + late
  *
- * Written by the loop thread only, read by any.
+ * The loop thread writes them, any thread reads.
  */
 #ifndef KTSN_DAEMON_COUNTERS_H
 #define KTSN_DAEMON_COUNTERS_H

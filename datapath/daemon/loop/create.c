@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes and frees a loop: its memory, shapers and descriptors. The main thread, before and after the loop's
+ * thread.
+ */
 #include "loop.h"
 
 #include "loop_state.h"

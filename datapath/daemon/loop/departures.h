@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The last departures, each with the time asked for, the time at which ktsnd released it, and whether it was on the link when
- * its gate shut.
+ * The last departures, each with the time asked for, the time at which ktsnd released it, and whether it was
+ * on the link when its gate shut.
  *
  * The loop thread writes, the control thread reads; neither waits for the other.
  */

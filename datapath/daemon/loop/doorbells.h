@@ -2,16 +2,16 @@
 /*
  * Doorbells: the eventfds by which applications wake the loop.
  *
- * An application has the same eventfd, and can put any number of watchers into its wait queue. The kernel walks them with the
- * queue's lock held, interrupts off, at each write, read and close, and whoever joins or leaves the queue waits for
- * that. So the loop has nothing to do with the eventfd. It is in an epoll set of its own, edge-triggered and never read, and the
- * loop's set has that one:
+ * An application has the same eventfd, and can put any number of watchers into its wait queue. The kernel
+ * walks them with the queue's lock held, interrupts off, at each write, read and close, and whoever joins or
+ * leaves the queue waits for that. So the loop has nothing to do with the eventfd. It is in an epoll set of
+ * its own, edge-triggered and never read, and the loop's set has that one:
  *
  *   application's eventfd ──► set (ktsnd's alone) ──► the loop's set
  *        joined and left by the pod's thread       armed and disarmed by the loop
  *
- * A set is in the loop's for good, disarmed while it is not in use: the kernel takes a lock of all the machine to
- * put one set into another. See docs/decisions/0014.
+ * A set is in the loop's for good, disarmed while it is not in use: the kernel takes a lock of all the
+ * machine to put one set into another. See docs/decisions/0014.
  */
 #ifndef KTSN_DAEMON_DOORBELLS_H
 #define KTSN_DAEMON_DOORBELLS_H

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The earliest departure over all egresses.
+ */
 #include "egress.h"
 
 #include "loop_state.h"

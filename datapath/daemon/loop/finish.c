@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of a packet: of a message, or of one copy of it.
+ */
 #include "finish.h"
 
 #include "copy.h"

@@ -12,8 +12,8 @@
 struct loop;
 struct packet;
 
-/* Ends a packet that left or was dropped: frees its frame's memory unless the port has it, gives its slot back,
- * and retires what waited for it. */
+/* Ends a packet that left or was dropped: frees its frame's memory unless the port has it, gives its slot
+ * back, and retires what waited for it. */
 void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent);
 void packet_drop(struct loop *loop, struct packet *packet, _Atomic uint64_t *reason);
 /* The first half of packet_drop(), for a packet whose frame the port has. */

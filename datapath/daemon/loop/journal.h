@@ -38,8 +38,8 @@ static inline void journal_add(struct journal journal, const uint64_t *record)
 }
 
 /*
- * Reader. Copies at most `limit` records with a number above `after`, oldest first. Returns how many; *first is
- * the number of the first, *overwritten how many above `after` are no longer kept.
+ * Reader. Copies at most `limit` records with a number above `after`, oldest first. Returns how many; *first
+ * is the number of the first, *overwritten how many above `after` are no longer kept.
  */
 uint32_t journal_read(struct journal journal, uint64_t after, uint32_t limit, uint64_t *records,
 		      uint64_t *first, uint64_t *overwritten);

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the numbers in a slot stand for. The application writes them, so each is checked.
+ */
 #include "lookup.h"
 
 #include "loop_state.h"

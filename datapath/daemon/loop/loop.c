@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Start reading here: loop_run() is the whole way of a packet through ktsnd.
+ * Start reading here: loop_run() is the whole path of a packet through ktsnd.
  */
 #include "loop.h"
 
@@ -18,7 +18,8 @@
 enum {
 	/* Looks again after this time. */
 	PAUSE_US = 50,
-	/* So long the loop goes on for the other copies of what has left in part: a successor does not send them. */
+	/* So long the loop goes on for the other copies of what has left in part: a successor does not send
+	   them. */
 	PAUSE_TIMEOUT_NS = 2000000,
 };
 
@@ -57,7 +58,8 @@ static void *loop_run(void *argument)
 	while (!atomic_load_explicit(&loop->control.stop, memory_order_acquire)) {
 		if (pause_begins(loop)) {
 			pause_stand(loop);
-			continue; /* it may have been stopped meanwhile, and then nothing here is its own any more */
+			continue; /* it may have been stopped meanwhile, and then nothing here is its own any
+				     more */
 		}
 		loop_commands(loop); /* what the control thread wants */
 		commands_complete(&loop->commands);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop: takes messages from the rings, asks the shaper, sends. One thread, real-time where allowed;
- * it never blocks but in its own sleep, never allocates, logs or resolves an address. All that may take
- * time is done by the control thread, which hands the results over as commands (commands.h).
+ * The loop: takes messages from the rings, asks the shaper, sends.
  *
- * Objects that the loop uses are made by the control thread, belong to the loop from the command that
- * announces them, and come back through loop_retired() when nothing of theirs is in flight any more.
+ * Thread: its own, real-time where allowed. It blocks only in its own sleep, and never allocates, logs or
+ * resolves an address. The control thread does what may take time, and hands the results over as commands
+ * (commands.h). The functions here are the control thread's, unless they say otherwise.
+ *
+ * Place: above the ring's consumer, frame, shaper and port, below all modules of the control thread.
+ *
+ * Objects that the loop uses are made by the control thread. They belong to the loop from the command that
+ * announces them, and come back through loop_retired() when nothing of them is in flight any more.
  */
 #ifndef KTSN_DAEMON_LOOP_H
 #define KTSN_DAEMON_LOOP_H
@@ -53,9 +57,9 @@ bool loop_commands_passed(const struct loop *loop, uint32_t mark);
 struct loop_object *loop_retired(struct loop *loop);
 int loop_retired_fd(const struct loop *loop);
 
-/* Flows whose applications are to be woken, the last first: each with NOTIFY_... in `notify`, to be read and cleared
- * before it is served (it may come again at once). Readable when there are any. They stay valid until they are
- * freed, which only the caller does. */
+/* Flows whose applications are to be woken, the last first: each with NOTIFY_... in `notify`, to be read and
+ * cleared before it is served (it may come again at once). Readable when there are any. They stay valid until
+ * they are freed, which only the caller does. */
 struct loop_flow *loop_notifications(struct loop *loop);
 int loop_notifications_fd(const struct loop *loop);
 

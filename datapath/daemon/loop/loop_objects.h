@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the loop knows of the world: rings (one per application process), flows (one per socket),
- * destinations (one per address that a socket sends to).
+ * What the loop knows of the world: rings (one per application process), flows (one per socket), destinations
+ * (one per address that a socket sends to).
  *
- * Made by the control thread; the loop's from RING_OPEN, FLOW_OPEN, DESTINATION_OPEN until it retires
- * them.
+ * The control thread makes them. They are the loop's from RING_OPEN, FLOW_OPEN and DESTINATION_OPEN until the
+ * loop retires them.
  */
 #ifndef KTSN_DAEMON_LOOP_OBJECTS_H
 #define KTSN_DAEMON_LOOP_OBJECTS_H
@@ -46,15 +46,14 @@ struct loop_route {
 	enum loop_destination_state state;
 	struct ktsn_frame_path path;
 	struct ktsn_frame_tunnel tunnel;
-	uint32_t
-		bridge_link_index; /* to a pod of this node: onto this bridge, or out of this port of one, without
-				    * tunnel; 0: the uplink */
+	uint32_t bridge_link_index; /* to a pod of this node: onto this bridge, or out of this port of one,
+				     * without tunnel; 0: the uplink */
 	uint32_t payload_max_bytes;
 };
 
-/* Where the copies of a message go that goes to several. Immutable; replaced as a whole by DESTINATION_UPDATE, and
- * retired when no message needs it any more. The destination's own route says what they have in common: state, inner path,
- * longest payload. */
+/* Where the copies of a message go that goes to several. Immutable; replaced as a whole by
+ * DESTINATION_UPDATE, and retired when no message needs it any more. The destination's own route says what
+ * they have in common: state, inner path, longest payload. */
 struct loop_replication {
 	struct loop_object object;
 	uint32_t messages; /* whose copies are being made */
@@ -111,8 +110,8 @@ struct loop_flow {
 	_Atomic uint32_t
 		notify; /* NOTIFY_...: why its application is to be woken; 0: it is not in the list */
 	struct loop_flow *notify_next;
-	uint16_t
-		ipv4_id; /* of the next message that may be fragmented; begins at random, as a socket's of the kernel */
+	uint16_t ipv4_id; /* of the next message that may be fragmented; begins at random, as a socket's of
+			     the kernel */
 	uint32_t packets; /* messages held */
 	bool closing;     /* as a destination */
 	bool closed;
@@ -156,7 +155,8 @@ struct loop_ring {
 	bool throttled;                       /* its doorbell came too often */
 	uint32_t expectations;                /* queued ones of its flows, so the ring must not be freed */
 	struct ktsn_shaper_packet *expected;  /* a heap of them, by their `of_ring` */
-	int64_t threshold_tai_ns; /* the doorbell is for messages due before this; KTSN_SHAPER_NEVER: for all */
+	int64_t threshold_tai_ns; /* the doorbell is for messages due before this; KTSN_SHAPER_NEVER: for all
+				   */
 	_Atomic uint32_t announced; /* its destinations that commands under way will open; both threads' */
 	struct loop_flow *flows[LOOP_FLOWS_PER_RING];
 	struct loop_destination *destinations[LOOP_DESTINATIONS_PER_RING];

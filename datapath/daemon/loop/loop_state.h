@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of the loop, a structure for each of its stages. Each is changed by the file of its name; what others change is
- * said. The loop thread's, but for the last part, which it has in common with the control thread.
+ * The state of the loop, a structure for each stage. The file that a structure names changes it; further
+ * files are named at the members. All is the loop thread's, but for the last part, which the control thread
+ * uses as well.
  */
 #ifndef KTSN_LOOP_LOOP_STATE_H
 #define KTSN_LOOP_LOOP_STATE_H
@@ -118,8 +119,9 @@ struct loop_waiting {
 	int64_t warm_up_ns;    /* how long that takes */
 	int64_t slept_tai_ns;  /* when the loop slept last */
 	int64_t lead_ns;       /* awake this long before an event; learnt */
-	int64_t asleep_tai_ns; /* since when the rings have not been polled; a message whose time was later than
-				* this found ktsnd asleep. INT64_MAX: the application woke it. take.c as well */
+	int64_t asleep_tai_ns; /* since when the rings have not been polled; a message whose time was later
+				* than this found ktsnd asleep. INT64_MAX: the application woke it. take.c as
+				* well */
 };
 
 /* Objects for the control thread, the last first, and an eventfd that is readable when there are any. */
@@ -140,7 +142,8 @@ struct loop_control {
 	_Atomic bool stop;
 	_Atomic bool pause;
 	_Atomic bool standing; /* because of `pause` */
-	int64_t pause_seen_ns; /* the loop's own: since when it has not stood still all the same; 0: it need not */
+	int64_t pause_seen_ns; /* the loop's own: since when it has not stood still all the same; 0: it need
+				  not */
 };
 
 struct loop {

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a message counts as when it ends, once for all of its copies.
+ */
 #include "message.h"
 
 #include "clock_changes.h"

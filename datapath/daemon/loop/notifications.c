@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which applications the control thread is to notify. The loop makes no system call for a pod.
+ */
 #include "notifications.h"
 
 #include "loop_state.h"

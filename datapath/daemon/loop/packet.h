@@ -47,8 +47,8 @@ struct message {
 
 /* One frame of a message: the only one, or a copy. */
 struct packet {
-	/* First: the shaper gives back a pointer to it. On a line of its own: when many are pending, the lines that
-	 * must be fetched are what the shaper costs. */
+	/* First: the shaper gives back a pointer to it. On a line of its own: when many are pending, the
+	 * lines that must be fetched are what the shaper costs. */
 	alignas(KTSN_CACHE_LINE_BYTES) struct ktsn_shaper_packet shaper;
 	struct ktsn_port_frame frame;
 	struct message *message; /* whose frame it is */

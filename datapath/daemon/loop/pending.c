@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages that wait at their destination for its address. When it is known they go on, and when it is known that nobody
- * answers they are dropped: a few in each round of the loop, since they may be thousands, and others have something due.
+ * Messages that wait at their destination until its next hop is known. Then they continue, or are dropped
+ * when nobody answers. Each round of the loop handles a few: there may be thousands, and others have
+ * departures due.
  *
- *   taken --> pending --(address)--> released: pods have turns, in each pod its destinations --> shaper, or dropped
+ *   taken --> pending --(next hop)--> released: pods in turn, of each pod its destinations --> shaper or drop
  */
 #include "pending.h"
 
@@ -90,8 +91,8 @@ void pending_update(struct loop *loop, struct loop_destination *destination)
 		destination_hold(loop, destination);
 }
 
-/* Whether there will never be room for so many more packets: those that would have to leave first wait for room, too. They
- * are all that the pod has, and it may not have more, or all that there are. */
+/* Whether there will never be room for so many more packets: those that would have to leave first wait for
+ * room, too. They are all that the pod has, and it may not have more, or all that there are. */
 static bool room_never_comes(const struct loop *loop, const struct quota *quota, uint32_t more)
 {
 	uint32_t pending = quota_pending(quota), pending_max = quota_pending_max(quota);
@@ -101,8 +102,8 @@ static bool room_never_comes(const struct loop *loop, const struct quota *quota,
 	       loop->released.count == loop->config.packets - loop->pool.free_count;
 }
 
-/* Whether the first message that waits there may have the packets that its copies take; it has one already. Copies for
- * which there will never be room are dropped. */
+/* Whether the first message that waits there may have the packets that its copies take; it has one already.
+ * Copies for which there will never be room are dropped. */
 static bool pending_has_room(const struct loop *loop, const struct loop_destination *destination)
 {
 	const struct quota *quota = destination->ring->quota;
@@ -132,7 +133,8 @@ static bool first_continue(struct loop *loop, struct loop_destination *destinati
 	return false;
 }
 
-/* A destination has its turn; what first_continue() returns. Neither it nor its flow nor its ring ends while we are at it. */
+/* A destination has its turn; what first_continue() returns. Neither it nor its flow nor its ring ends while
+ * we are at it. */
 static bool turn_continue(struct loop *loop, struct loop_destination *destination)
 {
 	struct loop_flow *flow = destination->flow;
@@ -164,7 +166,8 @@ static struct loop_destination *turn_next(struct loop *loop)
 	return destination;
 }
 
-/* Whether there is time for more turns, of the pod that is next. The clock is read every TAKE_AT_ONCE turns. */
+/* Whether there is time for more turns, of the pod that is next. The clock is read every TAKE_AT_ONCE turns.
+ */
 static bool turns_may_continue(struct loop *loop, uint32_t turns)
 {
 	if (turns >= RELEASE_AT_ONCE)

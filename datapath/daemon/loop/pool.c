@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pool of packets, a list through their `next`.
+ */
 #include "pool.h"
 
 #include "loop_state.h"

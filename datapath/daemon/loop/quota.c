@@ -9,8 +9,9 @@
 /* What may come at once, and still be within the rate. */
 enum { BURST_NS = 10000000 };
 
-/* To make a ring, to take one back and to close it again takes the control thread a good part of a millisecond. A pod whose
- * processes all come at once, after a restart, gets 16 rings and then 500 a second. */
+/* To make a ring, to take one back and to close it again takes the control thread a good part of a
+ * millisecond. A pod whose processes all come at once, after a restart, gets 16 rings and then 500 a second.
+ */
 enum { RING_WORKS_PER_SECOND = 500, RING_WORKS_BURST_NS = 30000000 };
 
 static void rate_set(struct quota_rate *rate, uint32_t per_second)
@@ -36,8 +37,8 @@ static size_t lane_bytes(void)
 	return (ktsn_shaper_lane_bytes() + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Large and mostly never used: pages come when they are touched, which is when messages of a class come for the
- * first time. */
+/* Large and mostly never used: pages come when they are touched, which is when messages of a class come for
+ * the first time. */
 static int lanes_map(struct quota *quota)
 {
 	uint8_t *memory = mmap(NULL, QUOTA_LANES * lane_bytes(), PROT_READ | PROT_WRITE,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one pod may have of ktsnd, so that it can hurt only itself: how much it may have under way, how often
- * it may send and ring, how far ahead its messages may be. What is above a limit stays in the pod's own rings,
- * which then fill up, and its senders wait or get EAGAIN as with a full socket buffer.
+ * What one pod may have of ktsnd, so that it can hurt only itself: how many messages it may have pending, how
+ * often it may send and ring, how far ahead its messages may be. What exceeds a limit stays in the pod's own
+ * rings. These fill up, and the pod's senders wait or get EAGAIN as with a full socket buffer.
  *
- * The limits may change at any time (pod_limits.c); what a pod has above new ones it keeps until it gives it back. A quota
- * ends with its last user: the pod, or a process that ended and whose messages still leave.
+ * The limits may change at any time (node/pod_limits.c). A pod keeps what it has above new limits until it
+ * gives it back. A quota ends with its last user: the pod, or a process that ended and whose messages still
+ * leave. Made by the control thread; each part says whose it is.
  */
 #ifndef KTSN_DAEMON_QUOTA_H
 #define KTSN_DAEMON_QUOTA_H
@@ -19,7 +20,7 @@
 
 enum {
 	QUOTAS_MAX = KTSN_SHAPER_LANES_MAX,
-	QUOTA_LANES = 2, /* one for each outlet of the loop */
+	QUOTA_LANES = 2, /* one for each egress of the loop */
 };
 
 struct packet;
@@ -77,8 +78,8 @@ struct quota {
 	struct quota_rate doorbells;
 };
 
-/* With one user; NULL when out of memory, or when *live, which counts them, says that there are QUOTAS_MAX. Control
- * thread. */
+/* With one user; NULL when out of memory, or when *live, which counts them, says that there are QUOTAS_MAX.
+ * Control thread. */
 struct quota *quota_create(const struct quota_limits *limits, uint32_t *live);
 /* Other limits, from now on. Control thread. */
 void quota_limits_set(struct quota *quota, const struct quota_limits *limits);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod may have of the loop (quota.h). A ring that is held back counts as having a backlog: it is looked
- * into in every round, and the loop does not sleep while its quota would let it be taken from.
+ * What a pod may have of the loop (quota.h). A ring whose pod has used up its quota counts as having a
+ * backlog: the loop polls it in every round, and does not sleep once the quota allows for more.
  */
 #include "quotas.h"
 
@@ -25,7 +25,7 @@ struct ktsn_shaper_lane *quota_lane(const struct packet *packet)
 
 /* ---- the pool of packets ----
  *
- *   |<----- half of it: a reserve for each pod, and as many again for those to come ----->|<----- anybody's ----->|
+ *   |<--- half: a reserve for each pod, and as many again for those to come --->|<--- unreserved --->|
  *
  * What a pod has not used of its reserve stays free, whatever the others want. */
 

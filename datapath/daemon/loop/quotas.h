@@ -9,7 +9,8 @@
 
 /* How many packets more a pod may have. */
 uint32_t quota_room(const struct loop *loop, const struct quota *quota);
-/* Whether those are too few for what the pod waits for. When there is none left at all, that is a shortage of memory. */
+/* Whether those are too few for what the pod waits for. When there is none left at all, that is a shortage of
+ * memory. */
 bool quota_full(const struct loop *loop, const struct quota *quota);
 
 /* What is left of its reserve. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages that go to several: one frame for each, and each through its own egress at the message's time. The
- * message keeps its slot until the last has left, and counts once: as sent when at least one copy left, and late
- * when one did.
+ * Messages that go to several: one frame for each, each through its own egress at the message's time. The
+ * message keeps its slot until the last copy has left, and counts once: as sent when at least one copy left,
+ * as late when one was.
  *
- * The copies are made a few in each round of the loop, since they may be many and others have something due. What the
- * message needs is its own from the beginning: it either waits as a whole or can be made. It goes where it went when it
- * began, whatever is known since.
+ * Each round of the loop makes a few copies: there may be many, and others have departures due. A message
+ * gets the packets for its copies when it begins. So it waits as a whole, or all of its copies can be made.
+ * The copies go where the replication list said when the message began.
  *
- *   begun: packets promised --> pods have turns, in each pod its messages --> made, the first copy last --> shaper
+ *   begun: packets promised --> pods in turn, of each pod its messages --> made, first copy last --> shaper
  *
  * The packet that was taken is the first copy and holds the message, to which all copies point.
  */

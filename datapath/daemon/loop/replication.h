@@ -12,8 +12,8 @@ struct loop_destination;
 struct loop_route;
 struct packet;
 
-/* Shapes the message of a resolved destination, or all copies of it, at round.now_tai_ns. Copies get their packets now, as
- * many as there can be, and are made in turns. */
+/* Shapes the message of a resolved destination, or all copies of it, at round.now_tai_ns. Copies get their
+ * packets now, as many as there can be, and are made in turns. */
 void message_shape(struct loop *loop, struct packet *packet, const struct loop_route *route);
 /* Makes some of the copies, and shapes them. */
 void replication_continue(struct loop *loop);

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reports of dropped messages, which the application reads from its error queue.
+ */
 #include "report.h"
 
 #include "loop_state.h"
@@ -6,7 +9,8 @@
 
 #include <linux/errqueue.h>
 
-/* Those whose time could have been met, had all gone well, were missed; the others asked for what cannot be. */
+/* Those whose time could have been met, had all gone well, were missed; the others asked for what cannot be.
+ */
 static uint8_t report_code(const struct loop *loop, const _Atomic uint64_t *reason)
 {
 	const struct counters *counters = &loop->counters;

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The list of objects that the loop is done with. The control thread frees them when no command can name
+ * them.
+ */
 #include "retire.h"
 
 #include "loop_state.h"
@@ -15,7 +19,8 @@ void object_retire(struct loop *loop, struct loop_object *object)
 		object->next = top;
 	while (!atomic_compare_exchange_weak_explicit(&loop->retired.first, &top, object,
 						      memory_order_release, memory_order_relaxed));
-	/* It is taken after this was read (loop_retired): while there are others in it, that is still to come. */
+	/* It is taken after this was read (loop_retired): while there are others in it, that is still to
+	 * come. */
 	if (!top)
 		(void)!write(loop->retired.fd, &one, sizeof(one));
 }

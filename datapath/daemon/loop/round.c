@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When a round of taking ends because something else is due.
+ */
 #include "round.h"
 
 #include "clock.h"
@@ -10,7 +13,8 @@ enum {
 	TAKE_SPARE_NS = 8000,
 	/* or when one is due, or commands wait, and taking has gone on for so long, */
 	TAKE_LONGEST_NS = 100000,
-	/* or when the message of another pod came due less than this ago: one that has waited for longer waits for something else. */
+	/* or when the message of another pod came due less than this ago: one that has waited for longer
+	   waits for something else. */
 	TAKE_FRESH_NS = 50000,
 };
 

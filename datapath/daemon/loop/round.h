@@ -13,9 +13,9 @@ struct quota;
 /* So many messages are taken, or rings looked into, before the clock is looked at: */
 enum { TAKE_AT_ONCE = 8 };
 
-/* Whether the round must end: so little is left until a departure that taking more of the pod would delay the departure, or
- * commands have waited for long. One of the same pod that is late already waits a little more: an earlier message may
- * still be in a ring. Reads the clock. */
+/* Whether the round must end: so little is left until a departure that taking more of the pod would delay the
+ * departure, or commands have waited for long. One of the same pod that is late already waits a little more:
+ * an earlier message may still be in a ring. Reads the clock. */
 bool round_must_end(struct loop *loop, const struct quota *quota);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the control thread wants of the loop, and how it gets its objects back.
+ * Executes the commands of the control thread.
  */
 #include "run_commands.h"
 
@@ -161,7 +161,8 @@ static void execute(struct loop *loop, const struct loop_command *command)
 
 void loop_commands(struct loop *loop)
 {
-	/* A neighbour that thousands of destinations have is as many commands, and others have something due. */
+	/* A neighbour that thousands of destinations have is as many commands, and others have something due.
+	 */
 	enum { COMMANDS_AT_ONCE = 8 };
 	struct loop_command command;
 

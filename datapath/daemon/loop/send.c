@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shaper -> port. The clock is read, then the frames that may leave at that time are given to the port:
+ * Shaper -> port. The loop reads the clock and then gives the port the frames that may leave at that time:
  * never early.
  */
 #include "send.h"
@@ -38,8 +38,8 @@ static int64_t last_stretch(struct loop *loop, int64_t now_tai_ns)
 	return clock_tai_spin(now_tai_ns, due_tai_ns);
 }
 
-/* One message of a flow only, with its copies: if ktsnd is killed while it sends, what is uncertain is one of each flow. And a few
- * of a pod: what comes due meanwhile waits until the port has them all. */
+/* One message of a flow only, with its copies: if ktsnd is killed while it sends, what is uncertain is one of
+ * each flow. And a few of a pod: what comes due meanwhile waits until the port has them all. */
 static bool burst_may_have(const struct loop *loop, const struct packet *packet)
 {
 	const struct quota *quota = packet->message->flow->ring->quota;
@@ -166,7 +166,8 @@ static void overruns_find(struct loop *loop, struct packet *burst[], uint32_t co
 	}
 }
 
-/* Offers the frames to the port, once. Returns how many it took; *failed tells that some of those did not leave. */
+/* Offers the frames to the port, once. Returns how many it took; *failed tells that some of those did not
+ * leave. */
 static uint32_t burst_offer(struct loop *loop, struct egress *egress, struct packet *burst[], uint32_t count,
 			    int64_t now_tai_ns, bool *failed)
 {
@@ -209,7 +210,8 @@ static uint32_t burst_send(struct loop *loop, struct egress *egress, struct pack
 	return taken;
 }
 
-/* What may leave there now, at most so many. Returns how many there were, 0 also when the port had no room. */
+/* What may leave there now, at most so many. Returns how many there were, 0 also when the port had no room.
+ */
 static uint32_t egress_send(struct loop *loop, enum egress_id id, int64_t now_tai_ns, uint32_t most)
 {
 	struct egress *egress = &loop->egress[id];
@@ -224,8 +226,8 @@ static uint32_t egress_send(struct loop *loop, enum egress_id id, int64_t now_ta
 	return count + dropped;
 }
 
-/* A round that seems to have taken so long may be one in which CLOCK_TAI was set ahead: messages on other clocks are not
- * due then. Another round tells, once: it may have been the processor that was taken away. */
+/* A round that seems to have taken so long may be one in which CLOCK_TAI was set ahead: messages on other
+ * clocks are not due then. Another round tells, once: it may have been the processor that was taken away. */
 static bool clock_in_doubt(struct loop *loop, int64_t now_tai_ns)
 {
 	loop->send.clock_doubted = !loop->send.clock_doubted && loop->clocks.foreign_packets &&
@@ -249,8 +251,8 @@ void loop_send(struct loop *loop)
 		if (ktsn_shaper_pending(bridge->shaper) && count < most)
 			count += egress_send(loop, EGRESS_BRIDGE, count ? clock_tai_ns() : now_tai_ns,
 					     most - count);
-		/* Then the rings are looked into again: a backlog of one class must not keep the others waiting
-		 * there. */
+		/* Then the rings are looked into again: a backlog of one class must not keep the others
+		 * waiting there. */
 		if (!count || now_tai_ns - began_tai_ns > SEND_SPELL_NS)
 			return;
 		sent_tai_ns = clock_tai_ns();

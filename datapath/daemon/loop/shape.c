@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Frame -> shaper: builds the headers in front of the payload and hands the frame over.
+ */
 #include "shape.h"
 
 #include "finish.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose messages are taken, and how many at once: pods take turns, and what comes due goes before.
+ * Whose messages are taken, and how many at once: pods take turns, and a departure that is due comes first.
  */
 #include "take.h"
 
@@ -112,7 +112,8 @@ static void clock_set_back(struct loop *loop)
 	watch_forget(loop);
 }
 
-/* A pod has its turn. Whether that led anywhere: messages were taken, or there is a ring less to look into. */
+/* A pod has its turn. Whether that led anywhere: messages were taken, or there is a ring less to look into.
+ */
 static bool turn_take(struct loop *loop)
 {
 	struct loop_ring *ring = watch_turn(loop);

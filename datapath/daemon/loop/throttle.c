@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Doorbells that ring more often than their pod may. The loop stops listening to such a ring's doorbell for a
+ * while.
+ */
 #include "throttle.h"
 
 #include "container_of.h"
@@ -50,15 +54,15 @@ static void release_some(struct loop *loop)
 
 		throttle_end(loop, ring);
 		loop->throttle.release_left--;
-		/* What rang meanwhile rings now. A ring that closes stays unheard: it is freed while the application may
-		 * still ring, and its set serves another ring. */
+		/* What rang meanwhile rings now. A ring that closes stays unheard: it is freed while the
+		 * application may still ring, and its set serves another ring. */
 		if (!ring->closing)
 			doorbell_listen(loop, ring, true);
 	}
 }
 
-/* Together, and not each in its time, or they could wake the loop that often. Those that are throttled while others are
- * listened to again wait for the next time. */
+/* Together, and not each in its time, or they could wake the loop that often. Those that are throttled while
+ * others are listened to again wait for the next time. */
 void throttle_release(struct loop *loop, int64_t now_tai_ns)
 {
 	if (now_tai_ns < loop->throttle.until_tai_ns)

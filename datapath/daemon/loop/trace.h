@@ -4,8 +4,8 @@
  * when it was due, when and how it ended.
  *
  * The loop thread writes, the control thread reads; neither waits for the other. Which sockets are traced
- * stands in their flows (loop_objects.h); a message is recorded if its socket was traced when it was taken, by
- * the trace that still runs when it ends.
+ * stands in their flows (loop_objects.h); a message is recorded if its socket was traced when it was taken,
+ * by the trace that still runs when it ends.
  */
 #ifndef KTSN_DAEMON_TRACE_H
 #define KTSN_DAEMON_TRACE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What became of single messages. Where nobody traces, a message costs one look at a flow that is at hand.
+ * What became of single messages. Without a trace a message costs one look at its flow, which is at hand.
  */
 #include "trace_messages.h"
 

@@ -2,16 +2,16 @@
 /*
  * Sleep, then spin.
  *
- *      |<------- asleep ------->|<-- lead: awake, looking into rings -->|
+ *      |<------- asleep ------->|<-- lead: awake, polling rings ------->|
  *   ---+------------------------+--------------------+------------------+--> time
  *     now                      wake              threshold            event
  *
- * The event is the next departure, or the next message that is expected of a periodic flow. Producers whose
- * message is due before the threshold of their ring (loop/watch.c) are asked to ring the doorbell: for those,
- * waking as planned would be too late. All others leave the sleeper alone, and pay for no system call.
+ * The event is the next departure, or the next message that is expected of a periodic flow. A producer whose
+ * message is due before the threshold of its ring (loop/watch.c) rings the doorbell: for that message, waking
+ * as planned would be too late. All other producers leave the sleeper alone and make no system call.
  *
- * The lead is learnt: as long as it takes for all but one wake-up in LATE_ONE_IN to be in time, and never
- * longer than spin_ns. A machine that wakes punctually spins for microseconds.
+ * The loop learns the lead: as long as it takes for all but one wake-up in LATE_ONE_IN to be in time, and
+ * never longer than spin_ns. A machine that wakes punctually spins for microseconds.
  */
 #include "wait.h"
 
@@ -28,25 +28,27 @@
 enum {
 	/* Sleeping for less than this costs more than it saves. */
 	SHORTEST_SLEEP_NS = 15000,
-	/* While awake, doorbells are looked at this often, and not when the event is nearer than QUIET_NS: the
-	 * kernel may take its time. */
+	/* While awake, doorbells are looked at this often, and not when the event is nearer than QUIET_NS:
+	 * the kernel may take its time. */
 	DOORBELL_POLL_NS = 5000,
 	QUIET_NS = 20000,
 	/* Unless there is no end of departures: a backlog must not keep others waiting outside. */
 	BUSY_POLL_NS = 50000,
-	/* Warming up takes twice its average at worst, mostly, and is to be over so long before the departure. */
+	/* Warming up takes twice its average at worst, mostly, and is to be over so long before the
+	   departure. */
 	WARM_UP_SPARE_NS = 5000,
 	MEMORY_RETRY_NS = 1000000,
 	/* So long it sleeps at most while something is to come: CLOCK_TAI may be set meanwhile. */
 	LONGEST_SLEEP_NS = 100000000,
-	/* The lead goes up by this after a wake-up that was too late for it, and down by a fraction of it after
-	 * each that was not: it settles where one in LATE_ONE_IN is too late. */
+	/* The lead goes up by this after a wake-up that was too late for it, and down by a fraction of it
+	 * after each that was not: it settles where one in LATE_ONE_IN is too late. */
 	LEAD_STEP_NS = 5000,
 	LATE_ONE_IN = 500,
 	SHORTEST_LEAD_NS = 20000,
 	EVENTS_AT_ONCE = 64,
-	/* The kernel takes the processor from real-time threads for 50 ms when they have had it for 950 of a second. Who has
-	 * had it for so long without a pause makes one, when nothing comes due before it is over. */
+	/* The kernel takes the processor from real-time threads for 50 ms when they have had it for 950 of a
+	 * second. Who has had it for so long without a pause makes one, when nothing comes due before it is
+	 * over. */
 	REST_EVERY_NS = 1000000,
 	REST_NS = 80000,
 };

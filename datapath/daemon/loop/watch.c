@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which rings the loop looks into, and when: those that rang, those of flows that are periodic and expected to
- * send about now, and those in which messages were left. What a round and a sleep cost grows with these, not
+ * Which rings the loop polls, and when: rings that rang, rings of periodic flows that are expected to send
+ * about now, and rings in which messages were left. The cost of a round and of a sleep grows with these, not
  * with the number of rings or flows.
  *
  *                 threshold                   expected
  *   --------------------+------------------------+----------> transmit times of a ring's messages
- *     ring the doorbell | the loop looks in time
+ *     ring the doorbell | the loop polls in time
  *
- * Each ring has a threshold of its own for its doorbell, a little before the time of the message that is expected
- * next of any of its flows, at which the ring is looked into whether or not somebody rang. It is written when that
- * changes, which is once a message.
+ * Each ring has a threshold of its own for its doorbell: a little before the time of the next message that is
+ * expected of any of its flows. At that time the loop polls the ring, whether or not somebody rang. The loop
+ * writes the threshold when it changes, once a message.
  *
- * A strategy that sends at once has every message ring: one that lies in the ring until its time is near is one that the
- * kernel would have sent long ago. When it is handed over nobody knows beforehand, so nothing is expected then.
+ * A strategy that sends at once has every message ring, since the kernel would send each in the call. Nobody
+ * knows beforehand when such a message is handed over, so nothing is expected then.
  *
- * Each flow has at most one entry in the queue of expectations. When the flow is then expected later, the
- * entry stays and is queued again when its time comes (nothing has to be taken out of the middle).
+ * Each flow has at most one entry in the queue of expectations. When the flow is expected later, the entry
+ * stays and is queued again when its time comes: nothing has to be taken out of the middle.
  */
 #include "watch.h"
 

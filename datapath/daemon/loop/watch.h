@@ -17,8 +17,8 @@ struct quota;
 void watch_message(struct loop *loop, struct loop_flow *flow, int64_t txtime_tai_ns);
 /* Puts rings from which something is expected by then among those to poll, some at a time. */
 void watch_due(struct loop *loop, int64_t until_tai_ns);
-/* What is expected is void, because CLOCK_TAI was set back or the strategy is another: polls the rings of all flows that
- * were expected. */
+/* What is expected is void, because CLOCK_TAI was set back or the strategy is another: polls the rings of all
+ * flows that were expected. */
 void watch_forget(struct loop *loop);
 /* When that is to be called next; KTSN_SHAPER_NEVER: no message is expected. */
 int64_t watch_next(const struct loop *loop, int64_t now_tai_ns);

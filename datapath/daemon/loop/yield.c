@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A frame takes the port longer than the link: with a packet socket the kernel's work, the receiver's on a veth, is done
- * by who sends. So a frame that is late anyway is not begun when another comes due before it would be over.
+ * A frame takes the port longer than the link: with a packet socket the sender does the kernel's work, on a
+ * veth the receiver's as well. So a late frame is not begun when another comes due before it would be over.
  *
  *               |<-- it would be at the port -->|
  *   ------------+------------------+------------+--> time
  *              now                due
- *               |<--- it waits --->|<- that one is sent ->|<- it is sent ->|
+ *               |<--- it waits --->|<- the other is sent ->|<- it is sent ->|
  *
- * It waits once, then it is sent: who has something due all the time must not keep others out.
+ * A late frame waits once, then it is sent: a sender that always has something due must not keep others out.
  */
 #include "yield.h"
 

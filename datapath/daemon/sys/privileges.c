@@ -139,11 +139,12 @@ static unsigned int threads_tell(DIR *tasks, int signal)
 	return count;
 }
 
-/* All other threads need none: they only use what is open. But DPDK's allocates whenever Open vSwitch goes or comes,
- * and a ktsnd that may lock its memory locks that too, or it is not had. */
+/* All other threads need none: they only use what is open. But DPDK's allocates whenever Open vSwitch goes or
+ * comes, and a ktsnd that may lock its memory locks that too, or it is not had. */
 static int threads_drop(bool allocating)
 {
-	/* Ten seconds: the thread of --keep-awake has the lowest priority, and a busy machine lets it wait. */
+	/* Ten seconds: the thread of --keep-awake has the lowest priority, and a busy machine lets it wait.
+	 */
 	enum { STEP_US = 100, STEPS = 100000 };
 	struct sigaction action = {.sa_handler = thread_drop, .sa_flags = SA_RESTART}, before;
 	DIR *tasks = opendir("/proc/self/task");

@@ -10,12 +10,12 @@
 /* 0, or -EPERM after an error message that names what is missing. */
 int privileges_check(void);
 
-/* At the start: keeps what is used at some time, and no program that is executed can have more. 0, or -errno after
- * an error message. */
+/* At the start: keeps what is used at some time, and no program that is executed can have more. 0, or -errno
+ * after an error message. */
 int privileges_limit(void);
 
-/* Once it runs: the calling thread keeps what serving pods takes, all others keep nothing, or what locking memory
- * takes if they go on allocating it. 0, or -errno after an error message. */
+/* Once it runs: the calling thread keeps what serving pods takes, all others keep nothing, or what locking
+ * memory takes if they go on allocating it. 0, or -errno after an error message. */
 int privileges_drop(bool threads_allocate);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who has turns, in a ring list. It is a pointer to whose turn it is, NULL: nobody's. Nothing is allocated: the places are in
- * those who take turns.
+ * A circular list of those who take turns. The head points to the entry whose turn it is; NULL is an empty
+ * list. Nothing is allocated: entries are members of those who take turns. One thread at a time.
  */
 #ifndef KTSN_DAEMON_RING_LIST_H
 #define KTSN_DAEMON_RING_LIST_H

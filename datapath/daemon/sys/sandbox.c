@@ -124,8 +124,8 @@ static const char *const allowed[] = {
 	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |   \
 	 CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
-/* Of bpf(): to make the memory of rings, tell what a descriptor is, and see when it is gone (ring_map.h). The rest is
- * refused and not fatal, because DPDK asks for it when it closes an XDP socket. */
+/* Of bpf(): to make the memory of rings, tell what a descriptor is, and see when it is gone (ring_map.h). The
+ * rest is refused and not fatal, because DPDK asks for it when it closes an XDP socket. */
 static const uint64_t bpf_allowed[] = {BPF_MAP_CREATE, BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_GET_NEXT_ID};
 
 /* Nothing but an intruder calls them. */
@@ -187,8 +187,8 @@ static int fatal_add(scmp_filter_ctx filter)
 	return err;
 }
 
-/* Threads yes, processes no. The flags of clone3() are in memory, which a filter cannot read: without it the C library
- * takes clone(). */
+/* Threads yes, processes no. The flags of clone3() are in memory, which a filter cannot read: without it the
+ * C library takes clone(). */
 static int thread_rules_add(scmp_filter_ctx filter)
 {
 	const struct scmp_arg_cmp flags = {.arg = 0, .op = SCMP_CMP_EQ, .datum_a = THREAD_FLAGS};

@@ -51,8 +51,8 @@ static bool status_read(pid_t pid, char status[STATUS_BYTES])
 	return bytes > 0;
 }
 
-/* The main thread has ended, and others have not. One of which nothing is left but its number has no sockets: who listens
- * got them from it. */
+/* The main thread has ended, and others have not. One of which nothing is left but its number has no sockets:
+ * who listens got them from it. */
 static bool is_dying(pid_t pid)
 {
 	char status[STATUS_BYTES];
@@ -118,8 +118,8 @@ static int listen_at(int fd, const struct sockaddr_un *address, mode_t mode)
 	return 0;
 }
 
-/* Two that start at the same time must not each take the other's new socket for a left-over: one after the other,
- * by a lock on the folder. The descriptor to close, or -errno. */
+/* Two that start at the same time must not each take the other's new socket for a left-over: one after the
+ * other, by a lock on the folder. The descriptor to close, or -errno. */
 static int folder_lock(const struct sockaddr_un *address)
 {
 	char path[sizeof(address->sun_path)];

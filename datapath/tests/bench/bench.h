@@ -2,7 +2,8 @@
 /*
  * Microbenchmarks on a machine that others use too. Every case is measured many times, the cases in turn, so
  * that what disturbs the machine disturbs them all; reported are the median over the turns and the least,
- * which is what the code takes when nothing disturbs it. Times are processor times of the thread that is measured.
+ * which is what the code takes when nothing disturbs it. Times are processor times of the thread that is
+ * measured.
  */
 #ifndef KTSN_BENCH_H
 #define KTSN_BENCH_H

@@ -187,7 +187,8 @@ static void *produce(void *argument)
 	return NULL;
 }
 
-/* The gates of three classes of traffic whose windows are all open: what is looked up, without the waiting. */
+/* The gates of three classes of traffic whose windows are all open: what is looked up, without the waiting.
+ */
 static void gates_set(struct bed *bed)
 {
 	const struct ktsn_schedule schedule = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The hold model (Jones 1986): with so many pending, the first is taken out and put in again, ahead by an
- * increment; the number stays. Packets are as large as those of the loop, so that they are in the cache or not
- * as there.
+ * increment; the number stays. Packets are as large as those of the loop, so that they are in the cache or
+ * not as there.
  */
 #include "bench_suites.h"
 #include "txtime_queue.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The whole shaper as the loop uses it, in virtual time: when is the next departure, take what leaves, and put
- * it in again ahead: a period later, as flows of TSN do, or at random. The link is loaded to four fifths.
+ * The whole shaper as the loop uses it, in virtual time: when is the next departure, take what leaves, and
+ * put it in again ahead: a period later, as flows of TSN do, or at random. The link is loaded to four fifths.
  */
 #include "bench_suites.h"
 #include "shaper.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state machines of scheduled traffic as IEEE Std 802.1Q-2022 clause 8.6.9 draws them (Cycle Timer, List
- * Execute, List Config), executed tick by tick: what the arithmetic of shaper/gates.c is held to. Names are the
- * standard's. A tick is a nanosecond.
+ * Execute, List Config), executed tick by tick: what the arithmetic of shaper/gates.c is held to. Names are
+ * the standard's. A tick is a nanosecond.
  *
  * Where the standard leaves room:
  *   - Within a tick the machines act first; a request comes after them. So a cycle that begins in the tick of

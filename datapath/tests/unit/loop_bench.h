@@ -45,8 +45,8 @@ void bench_wait_taken(struct bench *bench, uint64_t count);
 void bench_watch_until_sent(struct bench *bench, int64_t first_tai_ns, int64_t step_ns, size_t count);
 /* What was recorded of them: each at its time, none early. */
 void bench_check_departures(struct bench *bench, int64_t first_tai_ns, int64_t step_ns, uint32_t count);
-/* What follows is about messages that are sent before the first is due. On a machine that was too busy for that, there is
- * nothing to see. */
+/* What follows is about messages that are sent before the first is due. On a machine that was too busy for
+ * that, there is nothing to see. */
 void bench_skip_if_due(int64_t first_tai_ns);
 
 #endif

@@ -34,8 +34,8 @@ struct rig {
 	/* What the loop has given back: the first in their order, and the number of all. */
 	enum loop_object_kind retired[RIG_RETIRED_MAX];
 	uint32_t retired_count;
-	uint32_t
-		sent_to_several; /* messages that left in copies, as the test knows: rig_fini() counts frames */
+	uint32_t sent_to_several; /* messages that left in copies, as the test knows: rig_fini() counts frames
+				   */
 };
 
 /* An application process. */

@@ -298,7 +298,8 @@ static void pending_messages_wait_for_room_for_their_copies(void **state)
 	group_fini(&group, MESSAGES);
 }
 
-/* So many messages wait for the address of so many peers; all of them leave, with fewer copies where there is no room. */
+/* So many messages wait for the address of so many peers; all of them leave, with fewer copies where there is
+ * no room. */
 static void pending_messages_leave(uint32_t pending_max, uint32_t messages, uint32_t peers)
 {
 	struct group group = {0};

@@ -197,7 +197,8 @@ static void clocks_are_converted(void **state)
 			departures_read(loop_departures(bench->rig.loop), clock, 1, records, &overwritten),
 			1);
 		assert_int_equal(records[0].flow, 100 + clock);
-		/* Read between the two, and never converted to an earlier time; a microsecond for rounding up. */
+		/* Read between the two, and never converted to an earlier time; a microsecond for rounding
+		 * up. */
 		assert_true(records[0].requested_tai_ns >= before_tai_ns + 5 * MS);
 		assert_true(records[0].requested_tai_ns <= after_tai_ns + 5 * MS + 100000);
 		rig_destination_close(&bench->rig, &bench->ring, 1 + clock);
@@ -277,7 +278,8 @@ static void periodic_flow_is_looked_for(void **state)
 	bench_check_departures(bench, first_tai_ns, 2 * MS, BENCH_MANY);
 }
 
-/* Rings of periodic flows that are expected much later: what a message of another one costs does not grow with them. */
+/* Rings of periodic flows that are expected much later: what a message of another one costs does not grow
+ * with them. */
 static void rings_that_are_not_expected_cost_nothing(void **state)
 {
 	enum { IDLE = 100, MESSAGES = 50, EACH_MAX = 8 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages whose address is found out, or not: the loop with its real thread and clock and a fake port. What that does to
- * other pods is in test_loop_pending.c.
+ * Messages whose address is found out, or not: the loop with its real thread and clock and a fake port. What
+ * that does to other pods is in test_loop_pending.c.
  */
 #include "clock.h"
 #include "loop_bench.h"

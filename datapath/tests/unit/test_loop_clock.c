@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clocks that are set while messages wait. The clock is the test's: CLOCK_TAI is the machine's plus what the test says,
- * the others are the machine's. Nothing of the machine is set.
+ * Clocks that are set while messages wait. The clock is the test's: CLOCK_TAI is the machine's plus what the
+ * test says, the others are the machine's. Nothing of the machine is set.
  */
 #include "loop_rig.h"
 

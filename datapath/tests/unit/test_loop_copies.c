@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The copies of messages to a group do not make others late, neither when they are made nor when they leave. The clock is the
- * test's: it goes on with each look at it, with each frame that is built and each that is sent, so what the machine does
- * meanwhile changes nothing.
+ * The copies of messages to a group do not make others late, neither when they are made nor when they leave.
+ * The clock is the test's: it goes on with each look at it, with each frame that is built and each that is
+ * sent, so what the machine does meanwhile changes nothing.
  */
 #include "loop_rig.h"
 
@@ -31,7 +31,8 @@ enum {
 	COMMANDS_IN_A_ROUND = 8,
 	GROUP_FLOW = 1,
 	GOOD_FLOW = 2,
-	/* The other's own frame, a burst of the group's, and the copies that are made before the clock is looked at. */
+	/* The other's own frame, a burst of the group's, and the copies that are made before the clock is
+	   looked at. */
 	BOUND_NS = (1 + 4) * FRAME_NS + 8 * BUILD_NS,
 };
 
@@ -171,7 +172,8 @@ static void good_send(struct bench *bench)
 		send_at(&bench->good, BEGAN_NS + (int64_t)i * SPACING_NS);
 }
 
-/* They are due at the same moment as the first of the other pod, and all that come before its others have left. */
+/* They are due at the same moment as the first of the other pod, and all that come before its others have
+ * left. */
 static void copies_that_are_due_make_nobody_else_late(void **state)
 {
 	struct bench *bench = *state;

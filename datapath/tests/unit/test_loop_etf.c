@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the loop does under the strategies etf: a deadline is met as soon as it can be, however well the loop knows its sender,
- * and what the loop is late for is not dropped for that.
+ * What the loop does under the strategies etf: a deadline is met as soon as it can be, however well the loop
+ * knows its sender, and what the loop is late for is not dropped for that.
  */
 #include "clock.h"
 #include "loop_bench.h"
@@ -47,7 +47,8 @@ static void deadlines_that_lie_in_the_ring_leave_when_the_strategy_wants_them_to
 		bench_send_number(bench, i, first_tai_ns + i * PERIOD);
 		if (i < 2)
 			bench_wait_taken(bench, i + 1);
-		/* The ring has its new threshold when the round is over: in the next one the loop does this. */
+		/* The ring has its new threshold when the round is over: in the next one the loop does this.
+		 */
 		loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
 		rig_wait_commands(&bench->rig);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod could do to the loop and to other pods' messages: the loop with its real thread and clock and a fake port.
+ * What a pod could do to the loop and to other pods' messages: the loop with its real thread and clock and a
+ * fake port.
  */
 #include "clock.h"
 #include "loop_rig.h"
@@ -38,7 +39,8 @@ static void send_text(struct pod *pod, const char *text, int64_t txtime_tai_ns)
 		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = txtime_tai_ns, .text = text});
 }
 
-/* Slots and links may both be longer than the frames of the port: a ring that was handed back, pods of one node. */
+/* Slots and links may both be longer than the frames of the port: a ring that was handed back, pods of one
+ * node. */
 static void message_longer_than_a_frame_is_no_others_end(void **state)
 {
 	static char longer[2 * RIG_BUFFER_BYTES];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages that waited for an address do not delay those of other pods when it is found, or is not. The clock is the test's:
- * it goes on with each look at it, with each frame that is built, each message that is dropped and each command that is
- * executed, so what the machine does meanwhile changes nothing.
+ * Messages that waited for an address do not delay those of other pods when it is found, or is not. The clock
+ * is the test's: it goes on with each look at it, with each frame that is built, each message that is dropped
+ * and each command that is executed, so what the machine does meanwhile changes nothing.
  */
 #include "clock.h"
 #include "loop_rig.h"
@@ -28,7 +28,8 @@ enum {
 	PACKETS = 4096,
 	PENDING = 1000,
 	ADDRESSES = 900, /* fewer than there may be commands under way */
-	/* What the loop does before it looks for what is due: commands, pending messages, messages out of rings. */
+	/* What the loop does before it looks for what is due: commands, pending messages, messages out of
+	   rings. */
 	AT_ONCE_MAX = 64,
 	OBJECTS_OF_POD = 3,
 	CROWD_FLOW = 1,
@@ -102,7 +103,8 @@ const struct loop_command *__wrap_commands_peek(const struct commands *commands,
 	return __real_commands_peek(commands, ahead);
 }
 
-/* Two pods: the crowd's messages wait for an address, or for many; the other has one message that comes due. */
+/* Two pods: the crowd's messages wait for an address, or for many; the other has one message that comes due.
+ */
 struct pod {
 	struct rig_ring ring;
 	struct loop_flow *flow;

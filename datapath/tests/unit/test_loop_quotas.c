@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What pods leave to each other of the pool of packets: the loop with its real thread and clock and a fake port.
+ * What pods leave to each other of the pool of packets: the loop with its real thread and clock and a fake
+ * port.
  */
 #include "clock.h"
 #include "loop_rig.h"
@@ -194,7 +195,8 @@ static void rate_counts_from_when_it_is_given(void **state)
 	assert_true(quota_rate_take(&quota.messages, now_tai_ns + 2 * MS));
 }
 
-/* What is above the rate stays in the ring: the messages leave one after the other, however long they have been due. */
+/* What is above the rate stays in the ring: the messages leave one after the other, however long they have
+ * been due. */
 static void messages_above_the_rate_wait(void **state)
 {
 	enum { COUNT = 5 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * More messages than there is room for, in memory or in a pod's quota: the loop with its real thread and clock and a fake
- * port.
+ * More messages than there is room for, in memory or in a pod's quota: the loop with its real thread and
+ * clock and a fake port.
  */
 #include "clock.h"
 #include "loop_bench.h"
@@ -29,7 +29,8 @@ static void check_short_memory(uint32_t packets, uint32_t buffers)
 	for (unsigned int i = 0; i < 200; i++)
 		bench_send_number(&bench, i, first_tai_ns + i * 10000);
 	rig_start(&bench.rig);
-	/* One that takes them only when the first is nearly due, having had no processor before, sends as fast as it takes. */
+	/* One that takes them only when the first is nearly due, having had no processor before, sends as
+	 * fast as it takes. */
 	while (counter_read(&bench.counters->taken) < room && clock_tai_ns() < first_tai_ns - 100 * MS)
 		usleep(100);
 	filled = counter_read(&bench.counters->taken) >= room && clock_tai_ns() < first_tai_ns - 100 * MS;

@@ -273,7 +273,8 @@ static void message_longer_than_its_window_or_its_limit_is_dropped_and_counted(v
 static void every_overrun_that_is_counted_is_one_departures(void **state)
 {
 	enum { MESSAGES = 4 * PRIORITIES };
-	/* Shorter than it takes to send: most frames are on the link when their gate shuts, and some may not be. */
+	/* Shorter than it takes to send: most frames are on the link when their gate shuts, and some may not
+	 * be. */
 	const struct ktsn_schedule schedule = {.gate_enabled = true,
 					       .cycle_time_ns = 2000,
 					       .entry_count = 2,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Doorbells that rang too often are listened to again: few in a round, so that what is due to others does not wait for
- * thousands. The time is the test's.
+ * Doorbells that rang too often are listened to again: few in a round, so that what is due to others does not
+ * wait for thousands. The time is the test's.
  */
 #include "doorbells.h"
 #include "loop_state.h"

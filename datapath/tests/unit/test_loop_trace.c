@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is counted for a socket, and what a trace tells of its messages: the loop with its real thread and clock and a fake
- * port.
+ * What is counted for a socket, and what a trace tells of its messages: the loop with its real thread and
+ * clock and a fake port.
  */
 #include "clock.h"
 #include "loop_bench.h"

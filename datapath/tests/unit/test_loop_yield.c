@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames that are late do not make others late. The clock is the test's: it goes on with each look at it, and by what a
- * frame takes with each that was sent, so what the machine does meanwhile changes nothing.
+ * Frames that are late do not make others late. The clock is the test's: it goes on with each look at it, and
+ * by what a frame takes with each that was sent, so what the machine does meanwhile changes nothing.
  */
 #include "loop_rig.h"
 

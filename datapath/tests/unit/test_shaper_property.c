@@ -346,7 +346,8 @@ static void packet_gone(struct world *world, const struct ktsn_shaper_packet *pa
 	world->held--;
 }
 
-/* The last first, as the shaper asks for it. What its sender was served before counts again, unless it was served since. */
+/* The last first, as the shaper asks for it. What its sender was served before counts again, unless it was
+ * served since. */
 static void refused_return(struct world *world, struct totals *totals)
 {
 	while (world->refused_count) {
