@@ -19,7 +19,7 @@ import (
 const TablesName = "tables.md"
 
 // WriteTables writes the figures of a measurement as Markdown, to be kept beside those of others: when, where and with what
-// it was measured, and a table of each kind of figure that it has. Docs/results/ consists of such files.
+// it was measured, and a table of each kind of figure that it has. The folder docs/results consists of such files.
 func WriteTables(out io.Writer, summary *results.Summary) error {
 	var text strings.Builder
 	text.WriteString(tablesHead(summary))
@@ -72,11 +72,12 @@ func (g *grid) markdown() string {
 	for i := range rule {
 		rule[i] = "---"
 	}
-	text := "\n## " + g.title + "\n\n" + rowMarkdown(g.head) + "|" + strings.Join(rule, "|") + "|\n"
+	var text strings.Builder
+	text.WriteString("\n## " + g.title + "\n\n" + rowMarkdown(g.head) + "|" + strings.Join(rule, "|") + "|\n")
 	for _, row := range g.rows {
-		text += rowMarkdown(row)
+		text.WriteString(rowMarkdown(row))
 	}
-	return text
+	return text.String()
 }
 
 func rowMarkdown(cells []string) string {
@@ -102,15 +103,16 @@ func (l *list) markdown() string {
 }
 
 func sectionMarkdown(section *results.Section) string {
-	text := "\n## " + section.Title + "\n"
+	var text strings.Builder
+	text.WriteString("\n## " + section.Title + "\n")
 	for _, table := range section.Tables {
 		part := grid{title: table.Title, head: table.Head, rows: table.Rows}
-		text += strings.Replace(part.markdown(), "\n## ", "\n### ", 1)
+		text.WriteString(strings.Replace(part.markdown(), "\n## ", "\n### ", 1))
 	}
 	if len(section.Remarks) > 0 {
-		text += "\n- " + strings.Join(section.Remarks, "\n- ") + "\n"
+		text.WriteString("\n- " + strings.Join(section.Remarks, "\n- ") + "\n")
 	}
-	return text
+	return text.String()
 }
 
 func tablesOf(summary *results.Summary) []grid {
@@ -250,7 +252,7 @@ func listsOf(summary *results.Summary) []list {
 		if !assertion.Holds {
 			verdict = "does not hold"
 		}
-		assertions.sentences = append(assertions.sentences, fmt.Sprintf("`%s` %s: %s", assertion.Expression, verdict, assertion.Detail))
+		assertions.sentences = append(assertions.sentences, fmt.Sprintf("%#q %s: %s", assertion.Expression, verdict, assertion.Detail))
 	}
 	return []list{gaps, {"Warnings", summary.Warnings}, {"Problems", summary.Problems}, assertions}
 }
