@@ -235,14 +235,6 @@ static int node_begin(struct daemon *daemon)
 			 daemon->options.ring_memory_bytes);
 }
 
-static void keep_awake_begin(const struct daemon *daemon)
-{
-	int err = daemon->options.keep_awake ? realtime_keep_awake_start(daemon->options.cpu) : 0;
-
-	if (err)
-		log_warning("--keep-awake has no effect: %s", strerror(-err));
-}
-
 /* All threads run: what only starting took is given up. */
 static int confine(struct daemon *daemon)
 {
@@ -252,7 +244,9 @@ static int confine(struct daemon *daemon)
 		return 0;
 	daemon->confined = true;
 	realtime_lock_memory();
-	keep_awake_begin(daemon);
+	err = daemon->options.keep_awake ? realtime_keep_awake_start(daemon->options.cpu) : 0;
+	if (err)
+		log_warning("--keep-awake has no effect: %s", strerror(-err));
 	/* This thread, and those of pods, which it starts. What a pod has the kernel do there with interrupts
 	 * off takes the loop's processor, whatever its priority. */
 	if (daemon->scheduling.pinned)
@@ -264,23 +258,20 @@ static int confine(struct daemon *daemon)
 	return err;
 }
 
-/* Open vSwitch is connected to this ktsnd before the other stops sending; or will be when that has gone. */
-static int switch_follow(struct daemon *daemon)
-{
-	if (!daemon->uplink.switched || switch_link_await(&daemon->switch_link))
-		return 0;
-	return vhost_socket_move(&daemon->vhost);
-}
-
 /* In place of the ktsnd that runs; -ENOENT when none does. This one gives up its privileges first, so that it
  * is ready for everything when the other stops sending. */
 static int predecessor_follow(struct daemon *daemon)
 {
 	int fd = unix_connect(daemon->options.control_path);
-	int err = fd < 0 ? -ENOENT : switch_follow(daemon);
+	int err = 0;
 
-	if (fd >= 0)
-		close(fd);
+	if (fd < 0)
+		return -ENOENT;
+	/* Open vSwitch is connected to this ktsnd before the other stops sending; or will be when that has
+	 * gone. */
+	if (daemon->uplink.switched && !switch_link_await(&daemon->switch_link))
+		err = vhost_socket_move(&daemon->vhost);
+	close(fd);
 	if (!err)
 		err = confine(daemon);
 	return err ? err : handover_take(&daemon->node, daemon->options.control_path, &daemon->control_fd);
@@ -299,16 +290,6 @@ static int control_listen(struct daemon *daemon)
 	err = unix_listen(path, 0600, &daemon->control_fd);
 	if (err)
 		log_error("--control %s: %s", path, unix_listen_advice(err));
-	return err;
-}
-
-static int control_begin(struct daemon *daemon)
-{
-	struct control_status fixed = status_fixed(daemon);
-	int err = control_server_create(&daemon->control, &daemon->node, daemon->control_fd, &fixed);
-
-	if (err)
-		log_error("cannot serve the control socket: %s", strerror(-err));
 	return err;
 }
 
@@ -333,9 +314,11 @@ static int serve(struct daemon *daemon)
 /* Its sockets and rings are this ktsnd's to end, unless another one has them now. */
 static int control_run(struct daemon *daemon)
 {
-	int err = control_begin(daemon);
+	struct control_status fixed = status_fixed(daemon);
+	int err = control_server_create(&daemon->control, &daemon->node, daemon->control_fd, &fixed);
 
 	if (err) {
+		log_error("cannot serve the control socket: %s", strerror(-err));
 		close(daemon->control_fd);
 		unlink(daemon->options.control_path);
 		return err;

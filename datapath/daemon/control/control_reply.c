@@ -70,8 +70,7 @@ static json_t *counters_json(const struct control_status *status)
 #undef X
 	json_object_set_new(root, "kernel-path",
 			    json_integer((json_int_t)status->library_counts.kernel_path));
-	json_object_set_new(root, "unanswered",
-			    json_integer((json_int_t)status->library_counts.unanswered));
+	json_object_set_new(root, "unanswered", json_integer((json_int_t)status->library_counts.unanswered));
 	json_object_set_new(root, "limit-refusals", json_integer((json_int_t)status->limit_refusals));
 	return root;
 }

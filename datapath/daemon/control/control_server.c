@@ -307,16 +307,6 @@ static char *request_serve(struct client *client, const struct control_request *
 	return NULL;
 }
 
-static char *text_serve(struct client *client, const char *text, size_t bytes)
-{
-	struct control_request request;
-	struct refusal refusal;
-
-	if (control_request_parse(text, bytes, &request, &refusal))
-		return control_reply_error(&refusal);
-	return request_serve(client, &request);
-}
-
 static void client_close(struct client *client)
 {
 	struct client **at = &client->server->clients;
@@ -336,6 +326,8 @@ static void client_readable(struct event_source *source)
 	struct client *client = source->owner;
 	struct control_server *server = client->server;
 	ssize_t bytes = recv(source->fd, server->request, sizeof(server->request), MSG_DONTWAIT | MSG_TRUNC);
+	struct control_request request;
+	struct refusal refusal;
 	char *reply;
 	bool sent;
 
@@ -346,9 +338,12 @@ static void client_readable(struct event_source *source)
 		return;
 	}
 	/* With MSG_TRUNC the length is the message's own, which may be more than fits. */
-	reply = (size_t)bytes > sizeof(server->request)
-			? control_reply_error(&(struct refusal){"", "the request is too long"})
-			: text_serve(client, server->request, (size_t)bytes);
+	if ((size_t)bytes > sizeof(server->request))
+		reply = control_reply_error(&(struct refusal){"", "the request is too long"});
+	else if (control_request_parse(server->request, (size_t)bytes, &request, &refusal))
+		reply = control_reply_error(&refusal);
+	else
+		reply = request_serve(client, &request);
 	sent = reply && send(source->fd, reply, strlen(reply), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 	free(reply);
 	if (!sent)

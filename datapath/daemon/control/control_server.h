@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control socket: one request at a time from any number of clients. Control thread.
+ * The control socket: one request at a time from any number of clients.
+ *
+ * Control thread. Part of control: above handover, below main.
  */
 #ifndef KTSN_DAEMON_CONTROL_SERVER_H
 #define KTSN_DAEMON_CONTROL_SERVER_H

@@ -285,14 +285,6 @@ static int say(struct taking *taking, enum handover_type type)
 	return handover_send(taking->fd, &taking->record, type, NULL, 0);
 }
 
-static int stands_wait(struct taking *taking)
-{
-	int err = handover_receive(taking->fd, &taking->record, taking->fds);
-
-	taking->paused_tai_ns = taking->record.paused_tai_ns;
-	return err ? err : taking->record.type == HANDOVER_STANDS ? 0 : -EPROTO;
-}
-
 /* All that takes time. */
 static int everything_take(struct taking *taking)
 {
@@ -317,20 +309,15 @@ static void rings_open(struct taking *taking)
 		 (long long)(clock_tai_ns() - taking->paused_tai_ns) / 1000);
 }
 
-static const char *advice(int err)
-{
-	if (err == -EPROTONOSUPPORT)
-		return "it does not know how to hand over to this version; stop it and start this one "
-		       "instead";
-	return strerror(-err);
-}
-
 /* Nothing departs meanwhile. */
 static void rings_take(void *argument)
 {
 	struct taking *taking = argument;
 
-	taking->err = stands_wait(taking);
+	taking->err = handover_receive(taking->fd, &taking->record, taking->fds);
+	taking->paused_tai_ns = taking->record.paused_tai_ns;
+	if (!taking->err && taking->record.type != HANDOVER_STANDS)
+		taking->err = -EPROTO;
 	if (!taking->err)
 		taking->err = say(taking, HANDOVER_TAKEN);
 	if (!taking->err)
@@ -368,7 +355,9 @@ int handover_take(struct node *node, const char *control_path, int *control_fd)
 		if (taking.control_fd >= 0)
 			close(taking.control_fd);
 		log_error("--take-over: the running ktsnd at %s did not hand over: %s", control_path,
-			  advice(err));
+			  err == -EPROTONOSUPPORT ? "it does not know how to hand over to this version; "
+						    "stop it and start this one instead"
+						  : strerror(-err));
 		return err;
 	}
 	listeners_take(&taking);

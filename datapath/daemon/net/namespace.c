@@ -119,13 +119,6 @@ static struct namespace *namespace_by_cookie(struct namespaces *all, uint64_t co
 	return NULL;
 }
 
-static int namespace_watch(struct namespace *ns)
-{
-	ns->changes =
-		(struct event_source){.fd = rtnl_fd(ns->monitor), .readable = changes_readable, .owner = ns};
-	return events_add(ns->all->events, &ns->changes);
-}
-
 int namespace_get(struct namespaces *all, const char *path, struct namespace **result)
 {
 	struct namespace *ns = calloc(1, sizeof(*ns));
@@ -137,8 +130,11 @@ int namespace_get(struct namespaces *all, const char *path, struct namespace **r
 	ns->path = path ? strdup(path) : NULL;
 	err = path ? namespace_open_at(ns, path) : namespace_open_here(ns);
 	*result = err ? NULL : namespace_by_cookie(all, ns->cookie);
-	if (!err && !*result)
-		err = namespace_watch(ns);
+	if (!err && !*result) {
+		ns->changes = (struct event_source){
+			.fd = rtnl_fd(ns->monitor), .readable = changes_readable, .owner = ns};
+		err = events_add(all->events, &ns->changes);
+	}
 	if (err || *result) {
 		namespace_close(ns);
 		return err;

@@ -228,18 +228,13 @@ static int exchange(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, 
 	return status < 0 ? -errno : 0;
 }
 
-/* What the kernel says of a socket, and not of what was asked. */
-static bool socket_failed(int err)
-{
-	return err == -ETIMEDOUT || err == -ENOBUFS || err == -ENOSPC;
-}
-
 int rtnl_talk(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, void *result)
 {
 	int err = exchange(rtnl, header, parse, result);
 
-	/* An answer that comes after all is for nobody. */
-	if (socket_failed(err))
+	/* The kernel says this of a socket, and not of what was asked. An answer that comes after all is for
+	 * nobody. */
+	if (err == -ETIMEDOUT || err == -ENOBUFS || err == -ENOSPC)
 		socket_renew(rtnl);
 	return err;
 }

@@ -33,22 +33,17 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 	}
 }
 
-/* From here on no new command must name the object: the mark covers those that do already. */
-static void object_detach(enum loop_object_kind kind, void *owner)
-{
-	if (kind == LOOP_DESTINATION)
-		destination_detach(owner);
-	else if (kind == LOOP_RING)
-		destination_table_detach(&((struct process *)owner)->destinations);
-}
-
 /* Appended: a flow is freed before its ring. */
 static void defer(struct node *node, const struct loop_object *object)
 {
 	struct deferred_free *deferred = malloc(sizeof(*deferred));
 	struct deferred_free **last = &node->deferred;
 
-	object_detach(object->kind, object->owner);
+	/* From here on no new command must name the object: the mark covers those that do already. */
+	if (object->kind == LOOP_DESTINATION)
+		destination_detach(object->owner);
+	else if (object->kind == LOOP_RING)
+		destination_table_detach(&((struct process *)object->owner)->destinations);
 	if (!deferred)
 		return; /* a leak is the lesser evil */
 	*deferred = (struct deferred_free){

@@ -19,19 +19,15 @@ static void listener_rest(struct pod *pod)
 	pod->node->listeners_resting++;
 }
 
-static void listener_wake(struct pod *pod)
-{
-	if (!pod->listener_rests || pod_thread_backlog(pod->thread) >= BACKLOG_MAX ||
-	    events_add(pod->node->events, &pod->listener))
-		return;
-	pod->listener_rests = false;
-	pod->node->listeners_resting--;
-}
-
 void listeners_wake(struct node *node)
 {
-	for (struct pod *pod = node->listeners_resting ? node->pods : NULL; pod; pod = pod->next)
-		listener_wake(pod);
+	for (struct pod *pod = node->listeners_resting ? node->pods : NULL; pod; pod = pod->next) {
+		if (!pod->listener_rests || pod_thread_backlog(pod->thread) >= BACKLOG_MAX ||
+		    events_add(node->events, &pod->listener))
+			continue;
+		pod->listener_rests = false;
+		node->listeners_resting--;
+	}
 }
 
 /* Connections cost descriptors and memory before they ask for a ring, and those that ended until their last

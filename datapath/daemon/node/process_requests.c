@@ -50,32 +50,21 @@ static int memory_allowed(const struct process *process, uint32_t map_id)
 	return -ENOMEM;
 }
 
-/* What the pod's thread has prepared is the process's from here on. */
-static void doorbell_take(struct process *process, struct app_request *from)
-{
-	process->doorbell_fd = from->doorbell_fd;
-	process->doorbell_set_fd = from->doorbell_set_fd;
-	from->doorbell_fd = from->doorbell_set_fd = -1;
-}
-
-static void doorbell_give_back(struct process *process, struct app_request *to)
-{
-	to->doorbell_fd = process->doorbell_fd;
-	to->doorbell_set_fd = process->doorbell_set_fd;
-	process->doorbell_fd = process->doorbell_set_fd = -1;
-}
-
-/* The ring of a memory that is there, and of the doorbell that came with the request. */
+/* The ring of a memory that is there, and of the doorbell that the pod's thread has prepared for the
+ * request. */
 static int ring_make(struct process *process, struct app_request *from, const struct ktsn_ring_memory *memory)
 {
 	int err;
 
 	if (from->doorbell_fd < 0)
 		return from->doorbell_fd;
-	doorbell_take(process, from);
+	process->doorbell_fd = from->doorbell_fd;
+	process->doorbell_set_fd = from->doorbell_set_fd;
 	err = process_ring_make(process, memory);
 	if (err)
-		doorbell_give_back(process, from);
+		process->doorbell_fd = process->doorbell_set_fd = -1;
+	else
+		from->doorbell_fd = from->doorbell_set_fd = -1;
 	return err;
 }
 

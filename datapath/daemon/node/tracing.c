@@ -3,20 +3,12 @@
 
 #include <string.h>
 
-static bool pod_traced(const struct node_trace *trace, const struct pod *pod)
-{
-	return trace->number && (!trace->identity[0] || strcmp(trace->identity, pod->identity) == 0);
-}
-
-static bool flow_traced(const struct node_trace *trace, const struct flow *flow)
-{
-	return pod_traced(trace, flow->process->pod) && (!trace->flow || trace->flow == flow->loop->number);
-}
-
 void flow_trace(const struct flow *flow)
 {
-	const struct node_trace *trace = &flow->process->pod->node->trace;
-	bool traced = flow_traced(trace, flow);
+	const struct pod *pod = flow->process->pod;
+	const struct node_trace *trace = &pod->node->trace;
+	bool traced = trace->number && (!trace->identity[0] || strcmp(trace->identity, pod->identity) == 0) &&
+		      (!trace->flow || trace->flow == flow->loop->number);
 
 	atomic_store_explicit(&flow->loop->trace, traced ? trace->number : 0, memory_order_relaxed);
 	if (traced)

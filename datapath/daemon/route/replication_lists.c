@@ -42,11 +42,6 @@ void replication_free(struct replication_list *list)
 	free(list);
 }
 
-static bool is_unicast(const uint8_t mac[6])
-{
-	return !(mac[0] & 1);
-}
-
 static int port_add(struct route *route, uint32_t link_index)
 {
 	struct replication_list *list = route->replication;
@@ -58,12 +53,6 @@ static int port_add(struct route *route, uint32_t link_index)
 	copy->bridge_link_index = link_index;
 	list->copies[list->count++].underlay_next_hop = NULL;
 	return 0;
-}
-
-/* One for all other nodes, which the switch copies. */
-static int switch_add(struct route *route)
-{
-	return port_add(route, 0);
 }
 
 static bool list_has(const struct replication_list *list, const struct neighbor *neighbor)
@@ -126,7 +115,8 @@ static const struct peer *peer_of_mac(const struct route *route, int tunnel_link
 	const uint8_t *mac = route->frames.path.destination_mac;
 	struct ktsn_address remote;
 
-	if (!tunnel_link_index || !is_unicast(mac) ||
+	/* A group is behind no single node. */
+	if (!tunnel_link_index || mac[0] & 1 ||
 	    rtnl_tunnel_find(routing->own_ns->rtnl, tunnel_link_index, mac, &remote) ||
 	    !ktsn_address_is_ipv4(&remote))
 		return NULL;
@@ -143,7 +133,7 @@ static int copies_fill(struct route *route)
 	if (tunnel_link_index < 0)
 		return tunnel_link_index;
 	if (routing->uplink.switched)
-		return switch_add(route);
+		return port_add(route, 0); /* one for all other nodes, which the switch copies */
 	only = peer_of_mac(route, tunnel_link_index);
 	if (only) {
 		copies_forget(route->replication);

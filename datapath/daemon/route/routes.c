@@ -16,11 +16,6 @@ enum {
 	PRIORITY_UNPRIVILEGED_MAX = 6, /* sk_set_prio_allowed() */
 };
 
-static uint32_t smaller(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Between the Ethernet header and the payload. */
 static uint32_t header_bytes(const struct ktsn_frame_path *path)
 {
@@ -36,22 +31,16 @@ static uint32_t tag_bytes(const struct ktsn_frame_path *path)
 		       : 0;
 }
 
-/* Payload of a message that fits the sender's link and one of `other_bytes`. */
-static uint32_t payload_max(const struct ktsn_frame_path *path, const struct endpoint *sender,
-			    uint32_t other_bytes)
-{
-	uint32_t link_bytes = smaller(sender->mtu_bytes + tag_bytes(path), other_bytes);
-
-	return link_bytes > header_bytes(path) ? link_bytes - header_bytes(path) : 0;
-}
-
 void route_payload_max_find(struct route *route, const struct endpoint *sender)
 {
 	struct loop_route *frames = &route->frames;
+	uint32_t headers_bytes = header_bytes(&frames->path);
+	uint32_t sender_bytes = sender->mtu_bytes + tag_bytes(&frames->path);
 	uint32_t other_bytes = route->local ? route->local->mtu_bytes + tag_bytes(&frames->path)
 					    : tunnel_mtu_bytes(route->routing);
+	uint32_t least_bytes = sender_bytes < other_bytes ? sender_bytes : other_bytes;
 
-	frames->payload_max_bytes = payload_max(&frames->path, sender, other_bytes);
+	frames->payload_max_bytes = least_bytes > headers_bytes ? least_bytes - headers_bytes : 0;
 }
 
 /* Of a route that is all but its peer; the neighbour found is *next_hop. */
