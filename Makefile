@@ -107,7 +107,7 @@ build: deps ## all programs into bin/
 	@mkdir -p bin
 	@install -C $(BUILD)/datapath/daemon/ktsnd $(BUILD)/datapath/preload/libktsn.so \
 		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/tests/programs/ktsn-test-send \
-		$(BUILD)/datapath/tests/programs/ktsn-test-aim \
+		$(BUILD)/datapath/tests/programs/ktsn-test-destination \
 		$(BUILD)/datapath/tests/programs/ktsn-test-shapes $(BUILD)/datapath/tests/programs/ktsn-test-hostile \
 		$(BUILD)/datapath/tests/programs/ktsn-test-txtime $(BUILD)/datapath/tests/programs/ktsn-test-calls \
 		$(BUILD)/datapath/tests/programs/ktsn-test-threads \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the text of a command-line argument to its value. Pure, but that the name of an interface is looked up; any
- * thread.
+ * From the text of a command-line argument to its value. Pure, but that the name of an interface is looked
+ * up; any thread.
  *
  * Each returns 0, -EINVAL when the text is not of that kind, or -ERANGE when the value does not fit. The
  * whole text must be consumed: "10x" is no number. On failure the result is untouched.
@@ -28,8 +28,8 @@ union parse_endpoint {
 	struct sockaddr_in6 ipv6;
 };
 
-/* "A.B.C.D:PORT" or "[IPV6]:PORT", a link-local address with its interface, "[fe80::1%eth0]:PORT"; ":PORT" may
- * be absent, and is then 0, if !port_required. */
+/* "A.B.C.D:PORT" or "[IPV6]:PORT", a link-local address with its interface, "[fe80::1%eth0]:PORT"; ":PORT"
+ * may be absent, and is then 0, if !port_required. */
 int parse_endpoint(const char *text, bool port_required, union parse_endpoint *endpoint);
 
 /* Its length for the kernel. */

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The application socket: what libktsn and ktsnd say to each other beside the ring.
+ * The application socket: requests of libktsn, and the replies of ktsnd.
  *
  * A unix SEQPACKET socket, one per pod. Fixed-size structures, one reply to each request, in order.
- * Everything here happens at set-up of a socket or at the first message to an address; the messages
- * themselves go through the ring.
+ * Requests are made at set-up of a socket and at the first message to an address; the messages themselves go
+ * through the ring.
  *
- *   HELLO        ->  the ring: two descriptors, [0] its memory (a map of the kernel), [1] the doorbell (an eventfd);
- *                    and how many bytes the memory has
- *   HAND_BACK    ->  instead of HELLO, after ktsnd was restarted: the application passes the two descriptors of
- *                    the ring that it has. Until RESUME nothing is taken from it, and flows and
+ *   HELLO        ->  the ring: two descriptors, [0] its memory (a map of the kernel), [1] the doorbell (an
+ *                    eventfd); and how many bytes the memory has
+ *   HAND_BACK    ->  instead of HELLO, after ktsnd was restarted: the application passes the two descriptors
+ *                    of the ring that it has. Until RESUME nothing is taken from it, and flows and
  *                    destinations are opened under the numbers that they had.
  *   RESUME       ->  all flows and destinations are known again.
- *   FLOW_OPEN    ->  a number for the socket whose descriptor comes with the request. ktsnd reads from it
- *                    who it is (type, addresses, namespace) and closes its copy before it replies. With
- *                    the number of an open flow the flow is registered anew (after bind, connect, or a
- *                    change of an option that its frames show). A connected socket's destination comes with the reply.
+ *   FLOW_OPEN    ->  a number for the socket whose descriptor comes with the request. ktsnd reads its type,
+ *                    addresses and namespace, and closes its copy before it replies. With the number of an
+ *                    open flow the flow is registered anew (after bind, connect, or a change of an option
+ *                    that its frames show). A connected socket's destination comes with the reply.
  *   FLOW_CLOSE   ->  the socket was closed; messages that it sent still leave.
  *   FLOW_ADOPT   ->  for a socket that this process got from another (exec, SCM_RIGHTS): as FLOW_OPEN, if
  *                    another process of the pod has it open as a flow; the reply says on which clock.
- *   FLOW_WAKE    ->  a descriptor by which ktsnd wakes who waits for the socket in poll or epoll; `flags` says for
- *                    what. It stays ktsnd's until the flow ends.
- *   DESTINATION  ->  a number for an address to which an unconnected socket sends, or for messages that carry
- *                    other things than the socket says (struct ktsn_app_key).
+ *   FLOW_WAKE    ->  a notifier: by it ktsnd wakes those who wait for the socket in poll or epoll; `flags`
+ *                    says of what. ktsnd keeps it until the flow ends.
+ *   DESTINATION  ->  a number for an address to which an unconnected socket sends, or for messages that
+ *                    override what the socket says (struct ktsn_app_key).
  */
 #ifndef KTSN_RING_APP_PROTOCOL_H
 #define KTSN_RING_APP_PROTOCOL_H
@@ -55,7 +55,7 @@ enum ktsn_app_type {
 	KTSN_APP_FLOW_WAKE = 8,
 };
 
-/* Where the pod's routes send it. */
+/* Where the pod's routes send a message. */
 enum ktsn_app_route {
 	KTSN_APP_ROUTE_NONE = 0,   /* not connected, or status is not 0 */
 	KTSN_APP_ROUTE_TSN = 1,    /* through ktsnd */
@@ -66,8 +66,8 @@ enum ktsn_app_route {
  * (SOF_TXTIME_REPORT_ERRORS). */
 enum { KTSN_APP_DEADLINE = 1, KTSN_APP_REPORT_ERRORS = 2 };
 
-/* Of FLOW_WAKE: for reports, a unix datagram socket, bound to an abstract name, and in `address` the abstract name of the
- * other that is to get the error; or for space to send, an eventfd. One a request. */
+/* Of FLOW_WAKE: for reports, a unix datagram socket, bound to an abstract name, and in `address` the abstract
+ * name of the other that is to get the error; or for space to send, an eventfd. One a request. */
 enum { KTSN_APP_WAKE_REPORT = 1, KTSN_APP_WAKE_SPACE = 2 };
 
 /* What a message carries that overrides what its socket says; bits of `carries`. */
@@ -78,7 +78,7 @@ enum {
 	KTSN_APP_CARRIES_ALL = 7,
 };
 /* Of the names that the kernel chooses: a zero and five digits. */
-enum { KTSN_APP_ALARM_NAME_BYTES = 6 };
+enum { KTSN_APP_NOTIFIER_NAME_BYTES = 6 };
 
 struct ktsn_app_request {
 	uint32_t magic;
@@ -92,9 +92,10 @@ struct ktsn_app_request {
 	uint16_t family;
 	uint16_t port_be;
 	uint8_t address[16];
-	uint32_t destination; /* between HAND_BACK and RESUME: the number that it had; else KTSN_APP_NONE */
-	uint32_t
-		interface; /* (FLOW_OPEN): the one for IPv4 multicast, which the kernel does not tell; 0: none */
+	/* Between HAND_BACK and RESUME: the number that it had; else KTSN_APP_NONE. */
+	uint32_t destination;
+	/* Of FLOW_OPEN: the one for IPv4 multicast, which the kernel does not tell; 0: none. */
+	uint32_t interface;
 	uint8_t source[16];
 	uint8_t carries;
 	uint8_t tos;
@@ -105,20 +106,20 @@ struct ktsn_app_request {
 };
 
 /*
- * Where a message goes and what it carries: all that decides about its headers beside its socket. One number of
- * a destination stands for all messages that have this in common. Compared as a whole: what is not used is 0.
+ * The destination of a message and what overrides its socket: all that decides about its headers, together
+ * with the socket. One number of a destination stands for all messages with the same key. Compared as a
+ * whole: unused fields are 0.
  */
 struct ktsn_app_key {
-	uint16_t
-		family; /* AF_INET, also for IPv4-mapped IPv6; AF_INET6; AF_PACKET; 0: where it is connected */
+	/* AF_INET, also for IPv4-mapped IPv6; AF_INET6; AF_PACKET; 0: the connected address. */
+	uint16_t family;
 	uint16_t port_be; /* of AF_PACKET: the EtherType */
-	uint32_t
-		interface; /* index of the one to leave through (scope, PKTINFO, sockaddr_ll); 0: routes decide */
-	uint8_t address
-		[16]; /* IPv4 in the first four; of AF_PACKET: destination MAC, then the source MAC that the
-			      * frame of a SOCK_RAW socket names */
-	uint8_t source[16]; /* asked for by PKTINFO, in the form of `address`; 0: none is */
-	uint8_t carries;    /* which of the next are of this message */
+	/* Index of the one to leave through (scope, PKTINFO, sockaddr_ll); 0: routes decide. */
+	uint32_t interface;
+	uint8_t address[16]; /* IPv4 in the first four; of AF_PACKET: destination MAC, then the source MAC
+			      * that the frame of a SOCK_RAW socket names */
+	uint8_t source[16];  /* asked for by PKTINFO, in the form of `address`; 0: none is */
+	uint8_t carries;     /* which of the next are of this message */
 	uint8_t tos;
 	uint8_t ttl;
 	uint8_t reserved;

@@ -2,13 +2,13 @@
 /*
  * The shared memory between one application process and ktsnd, byte by byte (docs/ring-layout.md).
  *
- * First stage of a packet's way. The memory is a map of the kernel that ktsnd made (ring_map.h): nobody can take a page of
- * it away, so that a mapping of it never faults. It holds
+ * A message enters it first. The memory is a map of the kernel that ktsnd made (ring_map.h): nobody can
+ * take a page of it away, so that a mapping of it never faults. It holds
  *
  *   header | ready, free and reported bitmaps | slot 0 | slot 1 | ... | slot n-1
  *
- * Not a queue: messages leave in the order of their transmit times, so slots become free in any order,
- * and a thread that is interrupted half-way through a send must not hold up the others. A producer takes
+ * The ring is no queue: messages leave in the order of their transmit times, so slots become free in any
+ * order. A thread that is interrupted in the middle of a send does not hold up the others. A producer takes
  * a slot by clearing its bit in `free`, fills it, and sets its bit in `ready`; the consumer takes all
  * ready bits at once. The consumer is wait-free, producers are lock-free.
  *
@@ -20,14 +20,14 @@
  * A message that was dropped stays in its slot, if its socket asked for that (SOF_TXTIME_REPORT_ERRORS), with
  * the headers in front of it that it would have had, until the application has read it from the error queue.
  *
- * The state decides, the bitmaps only say where to look: a slot belongs to the producer that turned it from
- * FREE to WRITING, whatever its bits say. So a ktsnd that died at any point leaves nothing ambiguous.
+ * The state decides; the bitmaps are hints where to look. A slot belongs to the producer that turned it from
+ * FREE to WRITING, whatever its bits are. So a ktsnd that died at any point leaves nothing ambiguous.
  *
  * A slot stays READY while ktsnd holds its message, so a successor of a killed ktsnd finds it again; one
  * that is DEPARTING may or may not have left and is never sent twice.
  *
- * Threads: any number of producer threads in one process, one consumer thread in ktsnd. The consumer
- * believes nothing that stands here (ring_consumer.h).
+ * Threads: any number of producer threads in one process, one consumer thread in ktsnd. The consumer trusts
+ * nothing in this memory (ring_consumer.h).
  */
 #ifndef KTSN_RING_LAYOUT_H
 #define KTSN_RING_LAYOUT_H
@@ -47,7 +47,7 @@ enum {
 	KTSN_RING_WORDS = KTSN_RING_SLOTS_MAX / KTSN_RING_WORD_BITS,
 	KTSN_RING_FLOWS = 256, /* sockets of one process */
 	KTSN_CACHE_LINE_BYTES = 64,
-	/* In front of a payload, for the headers of a message that is reported: Ethernet, IPv6, UDP take 62. */
+	/* In front of a payload, for the headers of a reported message: Ethernet, IPv6, UDP take 62. */
 	KTSN_RING_HEADROOM_BYTES = 64,
 	KTSN_RING_SLOT_HEADER_BYTES = 64 + KTSN_RING_HEADROOM_BYTES,
 };
@@ -94,23 +94,24 @@ struct ktsn_ring_header {
 
 	/* Numbers messages in the order of their publication; breaks ties of equal transmit times. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t next_sequence;
-	/* Timed messages that the pod's routes sent another way (counted by the library). */
+	/* Timed messages that the pod's routes sent to the kernel (counted by the library). */
 	_Atomic uint64_t kernel_path;
 	/* Timed messages that were refused because ktsnd did not answer (counted by the library). */
 	_Atomic uint64_t unanswered;
 
 	alignas(KTSN_CACHE_LINE_BYTES) uint32_t reserved[2];
 	_Atomic uint32_t reports_read; /* by the library, of all that ktsnd made in this ring, modulo 2^32 */
-	/* Not 0: sockets, by number in space_polled, wait for space: in a send, in poll or epoll. Set by the library, taken by
-	 * ktsnd. */
+	/* Not 0: the flows in space_polled wait for space, in a send, poll or epoll. Set by the library,
+	 * taken by ktsnd. */
 	_Atomic uint32_t space_pollers;
 	_Atomic uint64_t space_polled[KTSN_RING_FLOWS / KTSN_RING_WORD_BITS];
 
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t ready[KTSN_RING_WORDS];
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t free[KTSN_RING_WORDS];
-	/* The slot is REPORTED: set by ktsnd, cleared by who frees it. */
+	/* The slot is REPORTED: set by ktsnd, cleared by whoever frees the slot. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t reported[KTSN_RING_WORDS];
-	/* By flow: what ktsn_ring_charge_bytes() says of all messages that are no longer pending. Written by ktsnd. */
+	/* By flow: the ktsn_ring_charge_bytes() of all messages that are no longer pending. Written by
+	 * ktsnd. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t released_bytes[KTSN_RING_FLOWS];
 };
 
@@ -151,9 +152,9 @@ static_assert(sizeof(struct ktsn_ring_slot) == KTSN_RING_SLOT_HEADER_BYTES, "lay
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2, "shared between processes");
 
 /*
- * What a pending message takes of its socket's send buffer. The kernel charges an sk_buff and the memory behind it,
- * with room for headers and its own bookkeeping, as the allocator rounds it up: 768 bytes for one of 64, 2304 for
- * one of 1472. The same here, so that SO_SNDBUF holds as many messages.
+ * What a pending message takes of its socket's send buffer: as much as in the kernel, so that SO_SNDBUF holds
+ * as many messages. The kernel charges an sk_buff and the memory behind it, headers and bookkeeping included,
+ * as the allocator rounds it up: 768 bytes for a message of 64 bytes, 2304 for one of 1472.
  */
 static inline uint32_t ktsn_ring_charge_bytes(uint32_t payload_bytes)
 {
@@ -163,6 +164,17 @@ static inline uint32_t ktsn_ring_charge_bytes(uint32_t payload_bytes)
 	while (rounded < wanted && rounded < UINT32_C(1) << 30)
 		rounded *= 2;
 	return rounded + SK_BUFF;
+}
+
+/* A slot, or a flow, in a bitmap: its word and its bit. */
+static inline uint32_t ktsn_ring_word(uint32_t number)
+{
+	return number / KTSN_RING_WORD_BITS;
+}
+
+static inline uint64_t ktsn_ring_bit(uint32_t number)
+{
+	return UINT64_C(1) << (number % KTSN_RING_WORD_BITS);
 }
 
 static inline struct ktsn_ring_slot *ktsn_ring_slot_at(void *memory, uint32_t slots_offset,

@@ -22,19 +22,20 @@ static struct ktsn_ring_slot *slot_at(const struct ktsn_ring_consumer *ring, uin
 
 static void collect_slot(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
-	ring->collected[slot / KTSN_RING_WORD_BITS] |= UINT64_C(1) << (slot % KTSN_RING_WORD_BITS);
-	ring->collected_summary |= UINT64_C(1) << (slot / KTSN_RING_WORD_BITS);
+	ring->collected[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
+	ring->collected_summary |= UINT64_C(1) << ktsn_ring_word(slot);
 }
 
 static void show_free(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	/* Sequentially consistent with the load of space_pollers: a socket that announces itself after
 	 * that load finds this bit. */
-	atomic_fetch_or_explicit(&ring->header->free[slot / KTSN_RING_WORD_BITS],
-				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
+	atomic_fetch_or_explicit(&ring->header->free[ktsn_ring_word(slot)], ktsn_ring_bit(slot),
+				 memory_order_seq_cst);
 }
 
-/* The message in the slot is pending no more. To whom that counts is the application's word, and its own affair. */
+/* The message in the slot is no longer pending. The flow is the application's word, and concerns only the
+ * application. */
 static void charge_return(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	const struct ktsn_ring_slot *shared = slot_at(ring, slot);
@@ -55,21 +56,21 @@ static void charge_return(struct ktsn_ring_consumer *ring, uint32_t slot)
 
 static void show_reported(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
-	/* Release pairs with the acquire of the bit in ktsn_ring_report_take(); and as show_free(), since the message
-	 * takes no more of its socket's send buffer. */
-	atomic_fetch_or_explicit(&ring->header->reported[slot / KTSN_RING_WORD_BITS],
-				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
+	/* Release pairs with the acquire of the bit in ktsn_ring_report_take(); and as show_free(), since the
+	 * message takes no more of its socket's send buffer. */
+	atomic_fetch_or_explicit(&ring->header->reported[ktsn_ring_word(slot)], ktsn_ring_bit(slot),
+				 memory_order_seq_cst);
 }
 
 static_assert(KTSN_RING_FLOWS <= UINT8_MAX + 1, "numbers of flows fit into reported_flow");
 
-/* Whose it is, is the application's word, taken once. */
+/* The flow is the application's word, read once. */
 static void note_reported(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	uint32_t flow;
 
 	memcpy(&flow, &slot_at(ring, slot)->flow, sizeof(flow));
-	ring->reported[slot / KTSN_RING_WORD_BITS] |= UINT64_C(1) << (slot % KTSN_RING_WORD_BITS);
+	ring->reported[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
 	ring->reported_flow[slot] = (uint8_t)flow;
 }
 
@@ -160,22 +161,22 @@ static uint32_t collected_pop(struct ktsn_ring_consumer *ring)
 
 static void mark_taken(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
-	const uint64_t bit = UINT64_C(1) << (slot % KTSN_RING_WORD_BITS);
+	const uint64_t bit = ktsn_ring_bit(slot);
 
-	ring->taken[slot / KTSN_RING_WORD_BITS] |= bit;
-	ring->reported[slot / KTSN_RING_WORD_BITS] &= ~bit;
+	ring->taken[ktsn_ring_word(slot)] |= bit;
+	ring->reported[ktsn_ring_word(slot)] &= ~bit;
 	ring->held++;
 }
 
-/* Bits without a message that are looked at in one call: each is a look into a slot that is in no cache. */
+/* Bits without a message in one call: for each, a slot is read that is in no cache. */
 enum { LIES_AT_ONCE = 4 };
 
-/* The next collected slot whose state says that it is ready; 0 when there is none, -EAGAIN when none was found yet. A bit
- * without the state means nothing: it is a lie, or was left by a producer while ktsn_ring_recover() looked at the
- * states. */
+/* The next collected slot whose state says that it is ready; 0 when there is none, -EAGAIN when none was
+ * found yet. A bit without the state means nothing: it is a lie, or was left by a producer while
+ * ktsn_ring_recover() looked at the states. */
 static int ready_slot(struct ktsn_ring_consumer *ring, uint32_t *slot)
 {
-	/* An application that sets bits for ever must not hold us. */
+	/* An application that sets bits all the time must not hold the loop. */
 	for (uint32_t lies = 0; lies < LIES_AT_ONCE; lies++) {
 		if (!ring->collected_summary)
 			collect(ring);
@@ -212,8 +213,8 @@ int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *take
 
 void ktsn_ring_untake(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
-	uint32_t w = slot / KTSN_RING_WORD_BITS;
-	uint64_t bit = UINT64_C(1) << (slot % KTSN_RING_WORD_BITS);
+	uint32_t w = ktsn_ring_word(slot);
+	uint64_t bit = ktsn_ring_bit(slot);
 
 	ring->taken[w] &= ~bit;
 	ring->held--;
@@ -237,8 +238,8 @@ void ktsn_ring_undepart(struct ktsn_ring_consumer *ring, uint32_t slot)
 
 void ktsn_ring_release(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
-	uint32_t w = slot / KTSN_RING_WORD_BITS;
-	uint64_t bit = UINT64_C(1) << (slot % KTSN_RING_WORD_BITS);
+	uint32_t w = ktsn_ring_word(slot);
+	uint64_t bit = ktsn_ring_bit(slot);
 
 	ring->taken[w] &= ~bit;
 	ring->held--;
@@ -264,7 +265,7 @@ void ktsn_ring_report(struct ktsn_ring_consumer *ring, uint32_t slot, uint8_t co
 {
 	struct ktsn_ring_slot *shared = slot_at(ring, slot);
 
-	ring->taken[slot / KTSN_RING_WORD_BITS] &= ~(UINT64_C(1) << (slot % KTSN_RING_WORD_BITS));
+	ring->taken[ktsn_ring_word(slot)] &= ~ktsn_ring_bit(slot);
 	ring->held--;
 	ring->reports_made++;
 	charge_return(ring, slot);
@@ -293,8 +294,8 @@ static void report_discard(struct ktsn_ring_consumer *ring, uint32_t slot)
 	if (!atomic_compare_exchange_strong_explicit(&shared->state, &state, KTSN_SLOT_FREE,
 						     memory_order_acq_rel, memory_order_relaxed))
 		return;
-	atomic_fetch_and_explicit(&ring->header->reported[slot / KTSN_RING_WORD_BITS],
-				  ~(UINT64_C(1) << (slot % KTSN_RING_WORD_BITS)), memory_order_relaxed);
+	atomic_fetch_and_explicit(&ring->header->reported[ktsn_ring_word(slot)], ~ktsn_ring_bit(slot),
+				  memory_order_relaxed);
 	ring->reports_made--;
 	show_free(ring, slot);
 }

@@ -23,10 +23,10 @@ struct ktsn_ring_consumer {
 	uint64_t collected[KTSN_RING_WORDS]; /* ready bits fetched from the memory, not yet taken */
 	uint64_t collected_summary;          /* bit w: collected[w] is not 0 */
 	uint64_t taken[KTSN_RING_WORDS];     /* slots that ktsnd holds */
-	uint64_t
-		reported[KTSN_RING_WORDS]; /* slots that ktsnd made reports of and has not seen again since */
-	uint8_t reported_flow[KTSN_RING_SLOTS_MAX]; /* and whose they are */
-	uint32_t reports_made;                      /* modulo 2^32, as reports_read */
+	/* Slots that ktsnd made reports of and has not seen again since, and the flows of these. */
+	uint64_t reported[KTSN_RING_WORDS];
+	uint8_t reported_flow[KTSN_RING_SLOTS_MAX];
+	uint32_t reports_made; /* modulo 2^32, as reports_read */
 	uint64_t report_sequence;
 };
 
@@ -45,7 +45,7 @@ struct ktsn_ring_taken {
 void ktsn_ring_consumer_init(struct ktsn_ring_consumer *ring, void *memory, uint32_t slot_count,
 			     uint32_t slot_bytes);
 
-/* Looks at every slot, so that no page is first looked for when ktsn_ring_recover() does. */
+/* Reads every slot, so that ktsn_ring_recover() takes no page faults. */
 void ktsn_ring_touch(const struct ktsn_ring_consumer *ring);
 
 /*
@@ -55,19 +55,19 @@ void ktsn_ring_touch(const struct ktsn_ring_consumer *ring);
  */
 uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring);
 
-/* Whether a look into the ring is worth while: one load of one cache line. */
+/* Whether the ring may have a message: one load of one cache line. */
 bool ktsn_ring_ready(const struct ktsn_ring_consumer *ring);
 
 /*
  * Takes a message that has been published; order among those ready is arbitrary, but what one thread
  * published one after another is never split so that the later is taken and the earlier not, if the
- * caller takes until 0. Returns 1 with *taken filled; 0 when none is ready; -EAGAIN when the application
- * claimed some that are none, and there may be more: nothing was taken; -EBADMSG when the slot's
- * contents cannot be used: *taken holds the slot, which is the caller's to release like any other.
+ * caller takes until 0. Returns 1 with *taken filled; 0 when none is ready; -EAGAIN when slots were marked
+ * ready without a message, and more may be: nothing was taken; -EBADMSG when the slot's contents cannot be
+ * used: *taken holds the slot, which is the caller's to release like any other.
  */
 int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken);
 
-/* Puts a taken slot back, to be taken again later (no room for it now). */
+/* Puts a taken slot back, to be taken again later. */
 void ktsn_ring_untake(struct ktsn_ring_consumer *ring, uint32_t slot);
 
 /* Payload of a taken slot; may change while it is read. */
@@ -84,12 +84,12 @@ void ktsn_ring_release(struct ktsn_ring_consumer *ring, uint32_t slot);
 
 /*
  * Reports of dropped messages. They take up slots until the application reads them: half of the ring at most.
- * The application's word on what it has read counts, so who lies starves itself.
+ * The application says what it has read; a false word harms only itself.
  */
 bool ktsn_ring_report_room(const struct ktsn_ring_consumer *ring);
 
-/* Where the headers of a taken slot's message go: they end where its payload begins. The application sees them,
- * and may change them, as they are written. */
+/* Where the headers of a taken slot's message go: they end where its payload begins. The application sees
+ * them, and may change them, as they are written. */
 uint8_t *ktsn_ring_taken_headers(const struct ktsn_ring_consumer *ring, uint32_t slot, size_t headers_bytes);
 
 /* Instead of ktsn_ring_release(): hands a taken slot to the application as a report. */
@@ -101,11 +101,13 @@ bool ktsn_ring_reports_any(const struct ktsn_ring_consumer *ring);
 /* Frees all unread reports of a flow that has ended. */
 void ktsn_ring_reports_discard(struct ktsn_ring_consumer *ring, uint32_t flow);
 
-/* Whether sockets wait for space; and which, by number in word w. They are told once. Asked after a number of releases. */
+/* Whether flows wait for space; and which, by number in word w. Each is returned once. Asked after a number
+ * of releases. */
 bool ktsn_ring_space_polled(struct ktsn_ring_consumer *ring);
 uint64_t ktsn_ring_space_pollers(struct ktsn_ring_consumer *ring, uint32_t w);
 
-/* Whether producers shall say when their send calls begin, for a trace or for a strategy that asks for it. Any thread of ktsnd. */
+/* Whether producers shall say when their send calls begin, for a trace or for a strategy that asks for it.
+ * Any thread of ktsnd. */
 void ktsn_ring_trace_set(struct ktsn_ring_consumer *ring, bool traced);
 
 /* Says when producers must ring. After this returns, ktsn_ring_ready() sees every message whose

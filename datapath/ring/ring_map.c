@@ -46,7 +46,7 @@ int ktsn_ring_map_create(size_t bytes)
 	return bpf(BPF_MAP_CREATE, &attributes);
 }
 
-/* By the name that the kernel gives them; what a pod may name begins with a slash. */
+/* By the name that the kernel gives a map; names that a pod can choose begin with a slash. */
 static bool is_map(int fd)
 {
 	static const char wanted[] = "anon_inode:bpf-map";
@@ -84,7 +84,7 @@ int ktsn_ring_map_mmap(int fd, size_t bytes, void **address)
 	return *address == MAP_FAILED ? -errno : 0;
 }
 
-/* Without a descriptor of it, which would keep it alive for that moment. */
+/* Without a descriptor of the map, which would keep it alive. */
 bool ktsn_ring_map_lives(uint32_t id)
 {
 	union bpf_attr attributes;

@@ -84,7 +84,7 @@ int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, struct ktsn_ring_ge
 	return 0;
 }
 
-/* What the application would make of it; the numbers themselves are known. */
+/* As the application checks the header; the numbers themselves are known. */
 static int header_check(const struct ktsn_ring_memory *memory)
 {
 	const struct ktsn_ring_geometry wanted = memory->geometry;

@@ -2,8 +2,8 @@
 /*
  * The memory of a ring: made and mapped by ktsnd, one for each application process.
  *
- * ktsnd's. The descriptor goes to the application by SCM_RIGHTS. Size and geometry are always this ktsnd's word, never what
- * stands in the memory.
+ * ktsnd's. The descriptor goes to the application by SCM_RIGHTS. Size and geometry are always this ktsnd's
+ * own, never read from the memory.
  */
 #ifndef KTSN_RING_MEMORY_H
 #define KTSN_RING_MEMORY_H
@@ -28,7 +28,7 @@ struct ktsn_ring_memory {
 
 /* For slot_count slots (rounded up to a multiple of 64) that each hold payload_bytes. */
 struct ktsn_ring_geometry ktsn_ring_geometry_make(uint32_t slot_count, uint32_t payload_bytes);
-/* Whether a ring can be like that. */
+/* Whether a ring can have that geometry. */
 bool ktsn_ring_geometry_valid(struct ktsn_ring_geometry geometry);
 /* Bytes to be mapped, in whole pages. */
 size_t ktsn_ring_memory_bytes(struct ktsn_ring_geometry geometry);
@@ -38,9 +38,9 @@ size_t ktsn_ring_memory_bytes(struct ktsn_ring_geometry geometry);
 int ktsn_ring_memory_create(struct ktsn_ring_memory *memory, struct ktsn_ring_geometry geometry);
 
 /*
- * Takes memory over that another ktsnd made, if it is exactly what this one would make of that geometry: 0; -EPERM when it
- * is something else, which is known before any of it is mapped; -EPROTO, -EPROTONOSUPPORT or -EBADMSG as
- * ktsn_ring_producer_init(). The descriptor becomes the memory's on success only.
+ * Takes memory over that another ktsnd made, if it is exactly what this one would make of that geometry: 0;
+ * -EPERM when it is something else, which is known before any of it is mapped; -EPROTO, -EPROTONOSUPPORT or
+ * -EBADMSG as ktsn_ring_producer_init(). The descriptor becomes the memory's on success only.
  */
 int ktsn_ring_memory_adopt(struct ktsn_ring_memory *memory, int fd, struct ktsn_ring_geometry geometry);
 

@@ -90,17 +90,12 @@ bool ktsn_ring_has_space(const struct ktsn_ring_producer *ring, uint32_t slots)
 	return free >= slots;
 }
 
-static void slot_free(struct ktsn_ring_producer *ring, uint32_t slot)
+void ktsn_ring_unclaim(struct ktsn_ring_producer *ring, uint32_t slot)
 {
 	atomic_store_explicit(&slot_at(ring, slot)->state, KTSN_SLOT_FREE, memory_order_release);
 	/* As in ktsn_ring_release(). */
-	atomic_fetch_or_explicit(&ring->header->free[slot / KTSN_RING_WORD_BITS],
-				 UINT64_C(1) << (slot % KTSN_RING_WORD_BITS), memory_order_seq_cst);
-}
-
-void ktsn_ring_unclaim(struct ktsn_ring_producer *ring, uint32_t slot)
-{
-	slot_free(ring, slot);
+	atomic_fetch_or_explicit(&ring->header->free[ktsn_ring_word(slot)], ktsn_ring_bit(slot),
+				 memory_order_seq_cst);
 }
 
 uint64_t ktsn_ring_released_bytes(const struct ktsn_ring_producer *ring, uint32_t flow)
@@ -114,8 +109,8 @@ void ktsn_ring_space_poll(struct ktsn_ring_producer *ring, uint32_t flow)
 {
 	if (flow >= KTSN_RING_FLOWS)
 		return;
-	atomic_fetch_or_explicit(&ring->header->space_polled[flow / KTSN_RING_WORD_BITS],
-				 UINT64_C(1) << (flow % KTSN_RING_WORD_BITS), memory_order_seq_cst);
+	atomic_fetch_or_explicit(&ring->header->space_polled[ktsn_ring_word(flow)], ktsn_ring_bit(flow),
+				 memory_order_seq_cst);
 	atomic_store_explicit(&ring->header->space_pollers, 1, memory_order_seq_cst);
 	atomic_thread_fence(memory_order_seq_cst);
 }
@@ -130,7 +125,7 @@ void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
 {
 	struct ktsn_ring_header *header = ring->header;
 	struct ktsn_ring_slot *shared = slot_at(ring, slot);
-	uint32_t word = slot / KTSN_RING_WORD_BITS;
+	uint32_t word = ktsn_ring_word(slot);
 
 	shared->flow = message->flow;
 	shared->destination = message->destination;
@@ -140,8 +135,7 @@ void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
 	shared->sequence = atomic_fetch_add_explicit(&header->next_sequence, 1, memory_order_relaxed);
 	/* Release pairs with the acquire in ktsn_ring_take(): all of the slot is visible before READY. */
 	atomic_store_explicit(&shared->state, KTSN_SLOT_READY, memory_order_release);
-	atomic_fetch_or_explicit(&header->ready[word], UINT64_C(1) << (slot % KTSN_RING_WORD_BITS),
-				 memory_order_release);
+	atomic_fetch_or_explicit(&header->ready[word], ktsn_ring_bit(slot), memory_order_release);
 	/* Sequentially consistent with the load in doorbell_due: either the consumer that goes to sleep sees
 	 * this bit, or this producer sees that it must ring. */
 	atomic_fetch_or_explicit(&header->ready_summary, UINT64_C(1) << word, memory_order_seq_cst);
@@ -160,7 +154,7 @@ bool ktsn_ring_doorbell_due(struct ktsn_ring_producer *ring, enum ktsn_clock clo
 	return before_ns == KTSN_DOORBELL_ALWAYS || txtime_ns < before_ns;
 }
 
-/* The number of a report of that flow in that slot; UINT64_MAX when there is none. */
+/* The number of the flow's report in the slot; UINT64_MAX when there is none. */
 static uint64_t report_number(struct ktsn_ring_producer *ring, uint32_t slot, uint32_t flow)
 {
 	const struct ktsn_ring_slot *shared = slot_at(ring, slot);
@@ -217,8 +211,8 @@ static void report_describe(struct ktsn_ring_producer *ring, uint32_t slot, stru
 	report->bytes_count = headers_bytes + payload_bytes;
 }
 
-/* Makes the report in that slot the caller's, unless another thread was faster. What stands there then may be another's
- * by now: the slot may have been freed and reported anew since it was looked at. */
+/* Makes the report in that slot the caller's, unless another thread was faster. The report may be another
+ * flow's by then: the slot may have been freed and reported anew. */
 static bool report_claim(struct ktsn_ring_producer *ring, uint32_t slot, uint32_t flow)
 {
 	struct ktsn_ring_slot *shared = slot_at(ring, slot);
@@ -242,8 +236,8 @@ int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct
 		if (!report_oldest(ring, flow, &slot))
 			return -EAGAIN;
 	while (!report_claim(ring, slot, flow));
-	atomic_fetch_and_explicit(&ring->header->reported[slot / KTSN_RING_WORD_BITS],
-				  ~(UINT64_C(1) << (slot % KTSN_RING_WORD_BITS)), memory_order_relaxed);
+	atomic_fetch_and_explicit(&ring->header->reported[ktsn_ring_word(slot)], ~ktsn_ring_bit(slot),
+				  memory_order_relaxed);
 	report_describe(ring, slot, report);
 	return 0;
 }
@@ -252,5 +246,5 @@ void ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot)
 {
 	/* Before another may be reported in it. */
 	atomic_fetch_add_explicit(&ring->header->reports_read, 1, memory_order_relaxed);
-	slot_free(ring, slot);
+	ktsn_ring_unclaim(ring, slot);
 }

@@ -21,7 +21,7 @@ struct ktsn_ring_producer {
 	uint32_t payload_capacity_bytes; /* of one slot */
 };
 
-/* What is sent beside the payload; see struct ktsn_ring_slot. */
+/* A message without its payload; see struct ktsn_ring_slot. */
 struct ktsn_ring_message {
 	uint32_t flow;
 	uint32_t destination;
@@ -30,7 +30,7 @@ struct ktsn_ring_message {
 	int64_t called_tai_ns; /* 0 unless ktsn_ring_traced() */
 };
 
-/* Looks at memory that ktsnd passed. 0, -EPROTO when it is not a ring, -EPROTONOSUPPORT when it is one
+/* Checks memory that ktsnd passed. 0, -EPROTO when it is not a ring, -EPROTONOSUPPORT when it is one
  * of another version, -EBADMSG when its numbers do not fit its size. Keeps pointing into `memory`. */
 int ktsn_ring_producer_init(struct ktsn_ring_producer *ring, void *memory, size_t bytes);
 
@@ -59,7 +59,7 @@ uint64_t ktsn_ring_released_bytes(const struct ktsn_ring_producer *ring, uint32_
 /* Whether so many slots are free now. */
 bool ktsn_ring_has_space(const struct ktsn_ring_producer *ring, uint32_t slots);
 
-/* Announces that the flow's socket waits for space in poll or epoll: look once more after that. */
+/* Announces that the flow waits for space. The caller checks for space once more after that. */
 void ktsn_ring_space_poll(struct ktsn_ring_producer *ring, uint32_t flow);
 
 /* A message that was dropped, as it stands in its slot. */
@@ -75,7 +75,7 @@ struct ktsn_ring_report {
 bool ktsn_ring_report_waits(struct ktsn_ring_producer *ring, uint32_t flow);
 int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct ktsn_ring_report *report);
 
-/* Frees the slot of a report that was taken. Who of the process waits for space is the caller's to wake. */
+/* Frees the slot of a report that was taken. The caller wakes those of the process that wait for space. */
 void ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-// What the program reads of the kernel's own structures. Only the fields that it reads are here: their places come from
-// the running kernel's BTF when the program is loaded (CO-RE).
+// What the program reads of the kernel's own structures. Only the fields that it reads are here: their places
+// come from the running kernel's BTF when the program is loaded (CO-RE).
 #pragma once
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-// A tc program at the egress of a pod's interface on a network. It drops datagrams that carry a transmit time: those that
-// libktsn.so takes never come here, so a program sent this one past the library, and it would leave at once, which is
-// early. tsn-cni attaches one program with maps of its own to each interface (internal/node/unseen), and they end with it.
+// A tc program at the egress of a pod's interface on a network. It drops datagrams that carry a transmit
+// time: those that libktsn.so takes never come here, so a program sent this one past the library, and it
+// would leave at once, which is early. tsn-cni attaches one program with maps of its own to each interface
+// (internal/node/unseen), and they end with it.
 //
-// It runs in the kernel for each packet of the interface: mostly in the sender's own context, sometimes in a soft interrupt
-// (a datagram that waited for its neighbour's address). The first comparison lets nearly everything pass.
+// It runs in the kernel for each packet of the interface: mostly in the sender's own context, sometimes in a
+// soft interrupt (a datagram that waited for its neighbour's address). The first comparison lets nearly
+// everything pass.
 //
-// A transmit time alone says little, because TCP paces its segments by the same field. SOCK_TXTIME of the socket says that
-// its program asked for transmit times.
+// A transmit time alone says little, because TCP paces its segments by the same field. SOCK_TXTIME of the
+// socket says that its program asked for transmit times.
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 
@@ -64,7 +66,8 @@ static __always_inline int asked_for_txtime(const struct sock *sk)
 	       1;
 }
 
-// In a soft interrupt the current process is any; one of another network namespace is certainly not the sender.
+// In a soft interrupt the current process is any; one of another network namespace is certainly not the
+// sender.
 static __always_inline int may_have_sent(struct task_struct *task, const struct sock *sk)
 {
 	return BPF_CORE_READ(task, nsproxy, net_ns) == BPF_CORE_READ(sk, __sk_common.skc_net.net);

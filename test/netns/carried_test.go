@@ -94,7 +94,7 @@ func TestFramesShowWhatSocketsAndMessagesCarry(t *testing.T) {
 			defer conn.Close()
 			before := sentByClass(t, client)
 			frame := lab.inside(t, "carried", 1, func() {
-				lab.aim(t, append(test.arguments, "--to", to.String(), "--port", "7788", "10000:carried")...)
+				lab.sendTo(t, append(test.arguments, "--to", to.String(), "--port", "7788", "10000:carried")...)
 				receive(t, conn)
 			})[0]
 			got := carriedBy(frame)
@@ -128,7 +128,7 @@ func TestWhatAMessageMayNotCarryIsRefused(t *testing.T) {
 		"the address of another pod as source": {[]string{"--cmsg-source", topology.PodAddressB.String()}, einval},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := lab.aim(t, append(test.arguments, "--to", topology.PodAddressB.String(), "--port", "7788", "0:text")...)
+			sent := lab.sendTo(t, append(test.arguments, "--to", topology.PodAddressB.String(), "--port", "7788", "0:text")...)
 			if len(sent) != 1 || sent[0].errno != test.errno {
 				t.Errorf("the calls answered %v, want errno %d", sent, test.errno)
 			}
@@ -150,7 +150,7 @@ func TestAForeignAddressIsNoSource(t *testing.T) {
 		"IPv4 from IPv6 socket": {"6", netip.MustParseAddr("::ffff:10.42.1.77"), topology.PodAddressB},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := lab.aim(t, "--domain", test.domain, "--freebind", "1", "--bind", test.bind.String(),
+			sent := lab.sendTo(t, "--domain", test.domain, "--freebind", "1", "--bind", test.bind.String(),
 				"--to", test.to.String(), "--port", "7788", "0:text")
 			if len(sent) != 1 || sent[0].errno != einval {
 				t.Errorf("the calls answered %v, want errno %d", sent, einval)
@@ -169,7 +169,7 @@ func TestThroughAnotherInterfaceMessagesAreTheKernels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := counters(t, client).KernelPath
-			lab.aim(t, append(arguments, "--to", "127.0.0.1", "--port", "7788", "0:home")...)
+			lab.sendTo(t, append(arguments, "--to", "127.0.0.1", "--port", "7788", "0:home")...)
 			if got, _ := receive(t, conn); got != "home" {
 				t.Errorf("got %q", got)
 			}

@@ -112,7 +112,7 @@ func TestMessagesOfEveryKindThatWaitSurviveATakeOver(t *testing.T) {
 		{"--packet", "raw", "--interface", topology.PodInterface, "--mac", interfaceMAC(t, company.PodB).String(),
 			"--source-mac", interfaceMAC(t, company.PodA).String(), "--ethertype", strconv.Itoa(etherType), "1500000:of layer 2"},
 	} {
-		company.aim(t, arguments...)
+		company.sendTo(t, arguments...)
 	}
 	shown := company.inside(t, "with a TTL", 1, func() {
 		company.takeOver(t, company.daemon)
@@ -145,7 +145,7 @@ func TestIPv6ToPodsOfTheSameNodeNeverReachesTheWire(t *testing.T) {
 			defer conn.Close()
 			before := counters(t, company.client)
 			company.inside(t, "next door", 0, func() {
-				company.aim(t, "--to", to.String(), "--port", "7788", "--device", topology.PodInterface, "10000:next door")
+				company.sendTo(t, "--to", to.String(), "--port", "7788", "--device", topology.PodInterface, "10000:next door")
 				if got, _ := receive(t, conn); got != "next door" {
 					t.Errorf("got %q", got)
 				}

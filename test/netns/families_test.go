@@ -74,22 +74,22 @@ func (l *lab) addPeer6(t *testing.T, client *control.Client) {
 	}
 }
 
-// aimed is what one send call of ktsn-test-aim answered.
-type aimed struct{ result, errno int }
+// sendResult is what one send call of ktsn-test-destination answered.
+type sendResult struct{ result, errno int }
 
-// aim sends from pod a. What it prints is returned.
-func (l *lab) aim(t *testing.T, arguments ...string) []aimed {
+// sendTo sends from pod a. What it prints is returned.
+func (l *lab) sendTo(t *testing.T, arguments ...string) []sendResult {
 	t.Helper()
-	command := exec.Command(program(t, "ktsn-test-aim"), arguments...)
+	command := exec.Command(program(t, "ktsn-test-destination"), arguments...)
 	command.Env = l.preloaded(t)
 	var output bytes.Buffer
 	command.Stdout = &output
-	if err := finish(t, start(t, l.PodA, "ktsn-test-aim", command)); err != nil {
+	if err := finish(t, start(t, l.PodA, "ktsn-test-destination", command)); err != nil {
 		t.Fatal(err)
 	}
-	var all []aimed
+	var all []sendResult
 	for lines := bufio.NewScanner(&output); lines.Scan(); {
-		var one aimed
+		var one sendResult
 		if _, err := fmt.Sscan(lines.Text(), &one.result, &one.errno); err != nil {
 			t.Fatalf("%q: %v", lines.Text(), err)
 		}
@@ -185,7 +185,7 @@ func TestDatagramsOfEitherFamilyArriveAtTheirTime(t *testing.T) {
 			conn := listen(t, lab.PodB, test.network, test.at)
 			before := counters(t, client)
 			began := time.Now()
-			sent := lab.aim(t, append(test.arguments, "--port", "7788", "600000:second", "300000:first")...)
+			sent := lab.sendTo(t, append(test.arguments, "--port", "7788", "600000:second", "300000:first")...)
 			for _, want := range []string{"first", "second"} {
 				got, source := receive(t, conn)
 				if got != want || source.Addr().Unmap() != test.source {
@@ -236,7 +236,7 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 	}
 	t.Run("one byte more is refused", func(t *testing.T) {
 		const emsgsize = 90
-		if sent := lab.aim(t, "--to", podAddress6B.String(), "--port", "7788", "10000:@1403", "10000:@1402"); len(sent) != 2 ||
+		if sent := lab.sendTo(t, "--to", podAddress6B.String(), "--port", "7788", "10000:@1403", "10000:@1402"); len(sent) != 2 ||
 			sent[0].errno != emsgsize || sent[1].result != 1402 {
 			t.Errorf("the calls answered %v", sent)
 		}
@@ -247,7 +247,7 @@ func TestWhatIPv6FramesLookLike(t *testing.T) {
 	lab, _ := newLab6(t)
 	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
 	frame := lab.inside(t, "looked at", 1, func() {
-		lab.aim(t, "--to", podAddress6B.String(), "--port", "7788", "20000:looked at")
+		lab.sendTo(t, "--to", podAddress6B.String(), "--port", "7788", "20000:looked at")
 		receive(t, conn)
 	})[0]
 	header, ok := frame.Layer(layers.LayerTypeIPv6).(*layers.IPv6)
@@ -293,7 +293,7 @@ func TestLinkLocalAddressesAreReachedByTheirInterface(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := counters(t, client)
-			sent := lab.aim(t, append(arguments, "--to", there.String(), "--port", "7788", "20000:near")...)
+			sent := lab.sendTo(t, append(arguments, "--to", there.String(), "--port", "7788", "20000:near")...)
 			got, source := receive(t, conn)
 			if got != "near" || source.Addr().WithZone("") != here {
 				t.Errorf("got %q from %s, want it from %s; the calls answered %v", got, source, here, sent)
@@ -311,7 +311,7 @@ func TestIPv6NeighborsAreFoundAgain(t *testing.T) {
 	lab, client := newLab6(t)
 	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
 	for range 2 {
-		lab.aim(t, "--to", podAddress6B.String(), "--port", "7788", "0:as soon as known")
+		lab.sendTo(t, "--to", podAddress6B.String(), "--port", "7788", "0:as soon as known")
 		if got, _ := receive(t, conn); got != "as soon as known" {
 			t.Errorf("got %q", got)
 		}
@@ -321,7 +321,7 @@ func TestIPv6NeighborsAreFoundAgain(t *testing.T) {
 	}
 	t.Run("and given up when nobody answers", func(t *testing.T) {
 		before := counters(t, client)
-		lab.aim(t, "--to", "fd00:42:2::99", "--port", "7788", "--hold", "4000", "0:nobody")
+		lab.sendTo(t, "--to", "fd00:42:2::99", "--port", "7788", "--hold", "4000", "0:nobody")
 		if after := settled(t, client); after.DropUnresolved-before.DropUnresolved != 1 {
 			t.Errorf("counted %+v", after)
 		}
@@ -346,7 +346,7 @@ func TestIPv6AddressesThatCannotBeReachedAreRefused(t *testing.T) {
 		"IPv4 from an address of another":      {[]string{"--to", topology.PodAddressB.String(), "--cmsg-source", "10.42.1.77"}, einval},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := lab.aim(t, append(test.arguments, "--port", "7788", "0:text")...)
+			sent := lab.sendTo(t, append(test.arguments, "--port", "7788", "0:text")...)
 			if len(sent) != 1 || sent[0].errno != test.errno {
 				t.Errorf("the calls answered %v, want errno %d", sent, test.errno)
 			}

@@ -98,7 +98,7 @@ func TestGroupsAndBroadcastReachEachOtherPodOnceAtTheirTime(t *testing.T) {
 			before := counters(t, company.client)
 			began := time.Now()
 			frame := company.inside(t, "to all", 1, func() {
-				sent := company.aim(t, append(test.arguments, "--to", test.to, "--port", "7788", "50000:to all")...)
+				sent := company.sendTo(t, append(test.arguments, "--to", test.to, "--port", "7788", "50000:to all")...)
 				for where, conn := range conns {
 					if got, source := receive(t, conn); got != "to all" || source.Addr().Is4() != (test.network == "udp4") {
 						t.Errorf("%s got %q from %s; the calls answered %v", where, got, source, sent)
@@ -130,7 +130,7 @@ func TestGroupsAndBroadcastReachEachOtherPodOnceAtTheirTime(t *testing.T) {
 func TestBroadcastMustBeAskedFor(t *testing.T) {
 	company := newCompany(t)
 	const eacces = 13
-	sent := company.aim(t, "--to", "10.42.255.255", "--port", "7788", "0:text")
+	sent := company.sendTo(t, "--to", "10.42.255.255", "--port", "7788", "0:text")
 	if len(sent) != 1 || sent[0].errno != eacces {
 		t.Errorf("the calls answered %v", sent)
 	}
@@ -141,7 +141,7 @@ func TestAGroupMessageThatMustNotLeaveTheHostIsTheKernels(t *testing.T) {
 	conn := join(t, company.PodA, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))
 	before := counters(t, company.client).KernelPath
 	company.inside(t, "stay", 0, func() {
-		company.aim(t, "--to", "239.1.2.3", "--port", "7788", "--device", topology.PodInterface, "--multicast-ttl", "0", "0:stay")
+		company.sendTo(t, "--to", "239.1.2.3", "--port", "7788", "--device", topology.PodInterface, "--multicast-ttl", "0", "0:stay")
 		if got, _ := receive(t, conn); got != "stay" {
 			t.Errorf("got %q", got)
 		}
@@ -157,7 +157,7 @@ func TestThePodItselfGetsNothingOfItsGroups(t *testing.T) {
 	for to, network := range map[string]string{"239.1.2.3": "udp4", "ff15::1:2": "udp6"} {
 		group := netip.AddrPortFrom(netip.MustParseAddr(to), listenPort)
 		own, other := join(t, company.PodA, network, group), join(t, company.PodB, network, group)
-		company.aim(t, "--to", to, "--port", "7788", "--multicast-interface", topology.PodInterface, "10000:to others")
+		company.sendTo(t, "--to", to, "--port", "7788", "--multicast-interface", topology.PodInterface, "10000:to others")
 		receive(t, other)
 		silent(t, own)
 		own.Close()

@@ -301,7 +301,7 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 		{mode: "sleepers", achieves: "told", sends: true},
 		{mode: "handback", achieves: "handed"},
 		{mode: "linger", achieves: "held"},
-		{mode: "alarm", achieves: "held"},
+		{mode: "notifier", achieves: "held"},
 		{mode: "locked", achieves: "held"},
 		{mode: "unread", achieves: "left"},
 		{mode: "register", achieves: "registered", sends: true},
@@ -339,7 +339,7 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 }
 
 // holding are the modes in which a system call of ktsnd waits for the pod, for three seconds each time.
-var holding = []string{"linger", "alarm", "locked", "unread"}
+var holding = []string{"linger", "notifier", "locked", "unread"}
 
 func TestPodThatHoldsKtsndUpHoldsUpNobodyElse(t *testing.T) {
 	for _, mode := range holding {

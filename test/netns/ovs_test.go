@@ -217,7 +217,7 @@ func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
 	t.Run("and a group is reached, once", func(t *testing.T) {
 		group := netip.MustParseAddrPort("239.1.2.3:7790")
 		conn := join(t, lab.PodB, "udp4", group)
-		lab.aim(t, "--multicast-interface", topology.PodInterface, "--to", group.Addr().String(), "--port", "7790", "200000:to all")
+		lab.sendTo(t, "--multicast-interface", topology.PodInterface, "--to", group.Addr().String(), "--port", "7790", "200000:to all")
 		if text, from := receive(t, conn); text != "to all" || from.Addr() != topology.PodAddressA {
 			t.Errorf("%q came from %s", text, from)
 		}

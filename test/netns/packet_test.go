@@ -97,7 +97,7 @@ func TestPacketSocketsSendFramesAtTheirTime(t *testing.T) {
 			before := counters(t, company.client)
 			began := time.Now()
 			frames := company.inside(t, "layer 2", test.wire, func() {
-				sent := company.aim(t, "--packet", test.kind, "--interface", topology.PodInterface, "--mac", test.mac,
+				sent := company.sendTo(t, "--packet", test.kind, "--interface", topology.PodInterface, "--mac", test.mac,
 					"--source-mac", own, "--ethertype", strconv.Itoa(etherType), "50000:layer 2")
 				for _, where := range test.reaches {
 					frame := receiveFrame(t, fds[where], patience)
@@ -138,7 +138,7 @@ func TestAFrameGoesWhereTheTunnelWasToldForGood(t *testing.T) {
 	}
 	there := listenPacket(t, company.PodB)
 	neighbor := listenPacket(t, company.others["a neighbor on node a"])
-	company.aim(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", podB, "--ethertype", strconv.Itoa(etherType),
+	company.sendTo(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", podB, "--ethertype", strconv.Itoa(etherType),
 		"0:to one")
 	if frame := receiveFrame(t, there, patience); !bytes.Contains(frame, []byte("to one")) {
 		t.Errorf("got %q", frame)
@@ -163,18 +163,18 @@ func TestPacketSocketsSayWhatTheKernelWouldSay(t *testing.T) {
 	own, other := interfaceMAC(t, lab.PodA).String(), interfaceMAC(t, lab.PodB).String()
 	for name, test := range map[string]struct {
 		arguments []string
-		want      aimed
+		want      sendResult
 	}{
-		"from a foreign address":     {[]string{"--packet", "raw", "--source-mac", other, "0:text"}, aimed{-1, eperm}},
-		"from no address":            {[]string{"--packet", "raw", "0:text"}, aimed{-1, eperm}},
-		"the longest frame":          {[]string{"--packet", "raw", "--source-mac", own, "0:@1450"}, aimed{1464, 0}},
-		"one byte more":              {[]string{"--packet", "raw", "--source-mac", own, "0:@1451"}, aimed{-1, emsgsize}},
-		"the longest without header": {[]string{"--packet", "dgram", "0:@1450"}, aimed{1450, 0}},
-		"one byte more without":      {[]string{"--packet", "dgram", "0:@1451"}, aimed{-1, emsgsize}},
-		"nothing but the header":     {[]string{"--packet", "raw", "--source-mac", own, "0:"}, aimed{14, 0}},
+		"from a foreign address":     {[]string{"--packet", "raw", "--source-mac", other, "0:text"}, sendResult{-1, eperm}},
+		"from no address":            {[]string{"--packet", "raw", "0:text"}, sendResult{-1, eperm}},
+		"the longest frame":          {[]string{"--packet", "raw", "--source-mac", own, "0:@1450"}, sendResult{1464, 0}},
+		"one byte more":              {[]string{"--packet", "raw", "--source-mac", own, "0:@1451"}, sendResult{-1, emsgsize}},
+		"the longest without header": {[]string{"--packet", "dgram", "0:@1450"}, sendResult{1450, 0}},
+		"one byte more without":      {[]string{"--packet", "dgram", "0:@1451"}, sendResult{-1, emsgsize}},
+		"nothing but the header":     {[]string{"--packet", "raw", "--source-mac", own, "0:"}, sendResult{14, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := lab.aim(t, append([]string{"--interface", topology.PodInterface, "--mac", other, "--ethertype",
+			got := lab.sendTo(t, append([]string{"--interface", topology.PodInterface, "--mac", other, "--ethertype",
 				strconv.Itoa(etherType)}, test.arguments...)...)
 			if len(got) != 1 || got[0] != test.want {
 				t.Errorf("the calls answered %v, want %v", got, test.want)
@@ -190,12 +190,12 @@ func TestPacketSocketsSayWhatTheKernelWouldSay(t *testing.T) {
 		"no address to go": {"dgram-nowhere", strconv.Itoa(einval)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			command := exec.Command(program(t, "ktsn-test-aim"), "--fault", test.text, "--interface", topology.PodInterface,
+			command := exec.Command(program(t, "ktsn-test-destination"), "--fault", test.text, "--interface", topology.PodInterface,
 				"--mac", other, "--source-mac", own, "--ethertype", strconv.Itoa(etherType), "0:text")
 			command.Env = lab.preloaded(t)
 			var output bytes.Buffer
 			command.Stdout = &output
-			if err := finish(t, start(t, lab.PodA, "ktsn-test-aim", command)); err != nil {
+			if err := finish(t, start(t, lab.PodA, "ktsn-test-destination", command)); err != nil {
 				t.Fatal(err)
 			}
 			if got := output.String(); got != "-1 "+test.errno+"\n" {
@@ -213,7 +213,7 @@ func TestTagsInsideFramesOfPacketSocketsTravelUnchanged(t *testing.T) {
 	// PCP 5, VLAN 7, then the EtherType and the text.
 	const content = "\xa0\x07\x88\xb5in a tag"
 	frame := lab.inside(t, "in a tag", 1, func() {
-		lab.aim(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", other.String(),
+		lab.sendTo(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", other.String(),
 			"--ethertype", strconv.Itoa(tagged), "10000:"+content)
 		settled(t, client)
 	})[0]
@@ -222,7 +222,7 @@ func TestTagsInsideFramesOfPacketSocketsTravelUnchanged(t *testing.T) {
 		t.Errorf("the tag is %+v in %v", tag, frame)
 	}
 	t.Run("and count within what the tunnel holds", func(t *testing.T) {
-		if sent := lab.aim(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", other.String(),
+		if sent := lab.sendTo(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", other.String(),
 			"--ethertype", strconv.Itoa(tagged), "0:@1450", "0:@1451"); sent[0].result != 1450 || sent[1].errno == 0 {
 			t.Errorf("the calls answered %v", sent)
 		}

@@ -29,7 +29,7 @@ static bool is_unix_datagram(int fd)
  * socket to a socket of the node.
  */
 static int error_names_read(struct notifier_names *names, int fd,
-			    const uint8_t peer_name[KTSN_APP_ALARM_NAME_BYTES])
+			    const uint8_t peer_name[KTSN_APP_NOTIFIER_NAME_BYTES])
 {
 	const size_t path_at = offsetof(struct sockaddr_un, sun_path);
 
@@ -40,8 +40,8 @@ static int error_names_read(struct notifier_names *names, int fd,
 	    names->own.sun_path[0] != '\0' || peer_name[0] != '\0')
 		return -EINVAL;
 	names->peer = (struct sockaddr_un){.sun_family = AF_UNIX};
-	memcpy(names->peer.sun_path, peer_name, KTSN_APP_ALARM_NAME_BYTES);
-	names->peer_bytes = (socklen_t)(path_at + KTSN_APP_ALARM_NAME_BYTES);
+	memcpy(names->peer.sun_path, peer_name, KTSN_APP_NOTIFIER_NAME_BYTES);
+	names->peer_bytes = (socklen_t)(path_at + KTSN_APP_NOTIFIER_NAME_BYTES);
 	return 0;
 }
 

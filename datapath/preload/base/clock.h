@@ -32,8 +32,8 @@ static inline int64_t monotonic_coarse_ns(void)
 	return clock_now_ns(CLOCK_MONOTONIC_COARSE);
 }
 
-/* monotonic_ns() plus a timeout; INT64_MAX without a timeout, or for one that is too long to be represented.
- */
+/* monotonic_ns() plus a timeout; INT64_MAX without a timeout, or for one that is too long to be
+ * represented. */
 static inline int64_t monotonic_deadline_ns(const struct timespec *timeout)
 {
 	int64_t deadline_ns;

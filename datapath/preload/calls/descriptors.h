@@ -12,8 +12,8 @@
 /* The descriptor is about to be closed, or was closed by a system call that libktsn did not see. */
 void descriptor_gone(int fd);
 
-/* `to` has become another descriptor of the file of `from`; descriptor_gone(to) came before, if it was open.
- */
+/* `to` has become another descriptor of the file of `from`; descriptor_gone(to) came before, if it was
+ * open. */
 void descriptor_copied(int from, int to);
 
 /* All from first to last are about to be closed. */

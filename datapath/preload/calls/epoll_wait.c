@@ -22,8 +22,8 @@ struct epoll_call {
 	int64_t until_ns; /* CLOCK_MONOTONIC */
 };
 
-/* The length of the next slice, rounded up as the kernel does with milliseconds; *last when it is the rest.
- */
+/* The length of the next slice, rounded up as the kernel does with milliseconds; *last when it is the
+ * rest. */
 static int slice_ms(const struct epoll_call *call, bool *last)
 {
 	int64_t left_ns = call->until_ns == INT64_MAX ? INT64_MAX : call->until_ns - monotonic_ns();

@@ -15,8 +15,8 @@ int txtime_set(int fd, const void *value, socklen_t bytes);
 /* getsockopt(SO_TXTIME). False when the kernel's own answer is the right one. */
 bool txtime_get(int fd, void *value, socklen_t *bytes);
 
-/* Registers the flow anew, and waits for a ktsnd that does not answer as a blocking call on the socket would.
- */
+/* Registers the flow anew, and waits for a ktsnd that does not answer as a blocking call on the socket
+ * would. */
 void flow_refresh_await(struct flow *flow, int fd);
 
 #endif

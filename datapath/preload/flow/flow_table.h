@@ -16,8 +16,8 @@
 
 /* The flow of a descriptor, to be given back by flow_release(); NULL when it has none. */
 struct flow *flow_acquire(int fd);
-/* True when it was the last use: the socket has been closed, and the flow is to be ended (calls/flow_end.h).
- */
+/* True when it was the last use: the socket has been closed, and the flow is to be ended
+ * (calls/flow_end.h). */
 bool flow_release(struct flow *flow);
 /* Gives back the memory of a flow that nobody uses any more. */
 void flow_dispose(struct flow *flow);

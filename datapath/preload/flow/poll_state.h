@@ -3,9 +3,9 @@
  * What a flow needs so that poll, select and epoll see what happens in the ring:
  *
  *   error notifier   a unix datagram socket on which the kernel raises EPOLLERR while a report of a dropped
- * message waits to be read (poll/error_notifier.h) space notifier   an eventfd that is writable while the
- * flow has space to send (poll/space_notifier.h) epoll members    copies of both in the epoll sets that the
- * socket is in (poll/epoll_members.h)
+ *                    message waits to be read (poll/error_notifier.h)
+ *   space notifier   an eventfd that is writable while the flow has space to send (poll/space_notifier.h)
+ *   epoll members    copies of both in the epoll sets that the socket is in (poll/epoll_members.h)
  *
  * The notifiers are made when the application first waits for the socket. Any thread; `lock` guards the
  * making and the members. A signal handler waits while the lock is held (lock.h).
@@ -25,7 +25,7 @@ enum {
 	/* Epoll sets in which one socket is notified; in more sets it is without notifiers. */
 	EPOLL_MEMBERS_MAX = 8,
 	/* An abstract name that the kernel chose: family, a zero, five digits. */
-	NOTIFIER_NAME_BYTES = sizeof(sa_family_t) + KTSN_APP_ALARM_NAME_BYTES,
+	NOTIFIER_NAME_BYTES = sizeof(sa_family_t) + KTSN_APP_NOTIFIER_NAME_BYTES,
 };
 
 struct notifier_name {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The error notifier: a unix datagram socket on which the kernel raises EPOLLERR while a report of a dropped
- * message waits to be read (daemon/node/notifiers.c, docs/decisions/0007). poll, select and epoll wait for it beside the
- * application's socket.
+ * message waits to be read (daemon/node/notifiers.c, docs/decisions/0007). poll, select and epoll wait for it
+ * beside the application's socket.
  *
  * ktsnd raises the error by a copy of the socket's peer: a connection to it that ends with data unread is
  * ECONNRESET. Any thread.
@@ -13,8 +13,8 @@
 #include "flow.h"
 #include "session.h"
 
-/* The notifier's descriptor, which is made and handed to ktsnd if there is none; -1 when there can be none.
- */
+/* The notifier's descriptor, which is made and handed to ktsnd if there is none; -1 when there can be
+ * none. */
 int error_notifier_fd(struct flow *flow);
 
 /* The application set SO_SELECT_ERR_QUEUE. */

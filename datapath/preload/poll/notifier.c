@@ -13,7 +13,7 @@ int notifier_give(struct session *session, const struct flow *flow, uint16_t why
 
 	request.flags = (uint8_t)why;
 	memcpy(request.address, flow->poll_state.error_name.bytes + sizeof(sa_family_t),
-	       KTSN_APP_ALARM_NAME_BYTES);
+	       KTSN_APP_NOTIFIER_NAME_BYTES);
 	err = session_request(session, &request, fd, &reply);
 	return err ? err : reply.status;
 }

@@ -12,8 +12,8 @@
  * socket works, and waits in vain. */
 int notifier_give(struct session *session, const struct flow *flow, uint16_t why, int fd);
 
-/* Calls `give` with the registration lock, the flow's and the poll state's held, if the flow is registered.
- */
+/* Calls `give` with the registration lock, the flow's and the poll state's held, if the flow is
+ * registered. */
 void notifier_register(struct flow *flow, void (*give)(struct session *session, struct flow *flow));
 
 /* notifier_register(), unless ktsnd has the notifier, as *given says. ktsnd may have been too slow to answer

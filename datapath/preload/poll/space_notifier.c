@@ -22,8 +22,8 @@ bool send_buffer_has_space(struct session *session, struct flow *flow)
 	/* Differences, because the counts began anywhere. */
 	if (!limit || (int64_t)(sent - released) < (int64_t)limit)
 		return true;
-	/* The cache line that ktsnd writes is read only when the count that was read before does not suffice.
-	 */
+	/* The cache line that ktsnd writes is read only when the count that was read before does not
+	 * suffice. */
 	released = ktsn_ring_released_bytes(&session->ring, flow->number);
 	atomic_store_explicit(&flow->released_seen, released, memory_order_relaxed);
 	return (int64_t)(sent - released) < (int64_t)limit;

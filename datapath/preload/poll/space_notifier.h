@@ -12,20 +12,20 @@
 #include "flow.h"
 #include "session.h"
 
-/* The notifier's descriptor, which is made and handed to ktsnd if there is none; -1 when there can be none.
- */
+/* The notifier's descriptor, which is made and handed to ktsnd if there is none; -1 when there can be
+ * none. */
 int space_notifier_fd(struct flow *flow);
 
 /* Hands an existing notifier to ktsnd. The registration lock, the flow's and the poll state's are the
  * caller's. */
 void space_notifier_register(struct session *session, struct flow *flow);
 
-/* Whether the send buffer has room for another message. As in the kernel, the last message may go beyond it.
- */
+/* Whether the send buffer has room for another message. As in the kernel, the last message may go beyond
+ * it. */
 bool send_buffer_has_space(struct session *session, struct flow *flow);
 
-/* Whether a message may be sent now: room in the send buffer, and as many free slots as the last send wanted.
- */
+/* Whether a message may be sent now: room in the send buffer, and as many free slots as the last send
+ * wanted. */
 bool space_available(struct session *session, struct flow *flow);
 
 /* A send found no space: from now on the notifier is not writable, until there is space. */

@@ -149,8 +149,8 @@ static long join_ring(struct join *join)
 	return added_or_dropped(join, added);
 }
 
-/* Whether the joined message stays, as in join_ring(). An IPv6 socket may have begun either: taken for IPv6.
- */
+/* Whether the joined message stays, as in join_ring(). An IPv6 socket may have begun either: taken for
+ * IPv6. */
 static bool refused_early(const struct join *join, long sent)
 {
 	return sent == -EOPNOTSUPP || (sent == -EMSGSIZE && join->flow->kind.domain == AF_INET &&

@@ -12,7 +12,7 @@
 
 #include <sys/socket.h>
 
-/* Reads all that the message says beside its payload, and finds its route. 0, SEND_NOT_TIMED or -errno as
+/* Reads all of the message but its payload, and finds its route. 0, SEND_NOT_TIMED or -errno as
  * sendmsg gives it. */
 long outgoing_open(struct outgoing *outgoing, struct flow *flow, int fd, const struct msghdr *message,
 		   int flags);

@@ -83,8 +83,8 @@ static int answer_take(struct session *fresh)
 	return err;
 }
 
-/* A connection that broke before the reply: ktsnd ended, or the pod has as many connections as it may have.
- */
+/* A connection that broke before the reply: ktsnd ended, or the pod has as many connections as it may
+ * have. */
 static int without_answer(int err)
 {
 	return err == -ECONNRESET || err == -EPIPE || err == -EBADF || err == -ENOTSOCK ? -ETIMEDOUT : err;

@@ -15,8 +15,10 @@
 /*
  * Connects, if there is no session by now. The session stays valid for the life of the process. 0, or
  *   -ENOTCONN   there is neither ktsnd's socket nor a pod's folder, and never was for this process or its
- * parents -ETIMEDOUT  ktsnd has not answered, or is away: ask again. The first call waits
- * KTSN_APP_TIMEOUT_MS, later ones do not -errno      why ktsnd, which answered, has no ring for this process
+ *               parents
+ *   -ETIMEDOUT  ktsnd has not answered, or is away: ask again. The first call waits KTSN_APP_TIMEOUT_MS,
+ *               later ones do not
+ *   -errno      why ktsnd, which answered, has no ring for this process
  */
 int session_connect(struct session **session);
 

@@ -31,8 +31,8 @@ int handshake_begin(int *socket_fd);
 int handshake_end(struct session *session, int socket_fd, int64_t until_ms);
 
 /* Connects to a restarted ktsnd and hands it the session's ring. The doorbell's descriptor keeps its number
- * and becomes the new one's. 0 or -errno as handshake_begin(); without success the session has no connection.
- */
+ * and becomes the new one's. 0 or -errno as handshake_begin(); without success the session has no
+ * connection. */
 int handshake_again(struct session *session);
 
 /* A request of that type that says nothing else. */

@@ -35,8 +35,8 @@ static int reply_await(struct session *session, int fd, uint16_t number, int64_t
 	}
 }
 
-/* Waits for the reply of an unanswered request. FLOW_CLOSE is sent in any case: nobody would send it again.
- */
+/* Waits for the reply of an unanswered request. FLOW_CLOSE is sent in any case: nobody would send it
+ * again. */
 static int earlier_await(struct session *session, int fd, const struct ktsn_app_request *request)
 {
 	const struct unanswered *unanswered = &session->unanswered;

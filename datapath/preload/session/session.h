@@ -21,8 +21,8 @@ struct unanswered {
 	uint16_t type; /* enum ktsn_app_type; 0: none */
 	uint16_t number;
 	bool opens; /* a new flow: nobody will use the number that comes too late */
-	/* CLOCK_MONOTONIC: until then the next request waits for the reply; after that it only looks for it.
-	 */
+	/* CLOCK_MONOTONIC: until then the next request waits for the reply; after that it only looks for
+	 * it. */
 	int64_t until_ms;
 };
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-test-calls: what calls cost an application, in nanoseconds. Run with libktsn.so preloaded, beside a ktsnd.
+ * ktsn-test-calls: what calls cost an application, in nanoseconds. Run with libktsn.so preloaded, beside a
+ * ktsnd.
  *
  *   timed-send       sendmsg with a transmit time, through libktsn
  *   kernel-send      sendmsg of the same without one, through the kernel, in turns with the first
- *   NAME             what libktsn adds to a call on a socket that never asked for SO_TXTIME: the C library's own
- *                    function is called as well, in turns; "beside": while another socket of the process did ask
+ *   NAME             what libktsn adds to a call on a socket that never asked for SO_TXTIME: the C library's
+ *                    own function is called as well, in turns; "beside": while another socket of the
+ *                    process did ask
  *
  * Prints one object of JSON.
  */

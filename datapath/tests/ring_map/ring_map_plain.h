@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tests have in the place of the kernel's maps (ring_map.h): sealed memfds, which anybody can make. They can be told
- * which of them somebody still has.
+ * What tests have in the place of the kernel's maps (ring_map.h): sealed memfds, which anybody can make. They
+ * can be told which of them somebody still has.
  */
 #ifndef KTSN_TEST_RING_MAP_PLAIN_H
 #define KTSN_TEST_RING_MAP_PLAIN_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages that are joined or cut on their way into a ring: threads, fork, close, refusals and full rings. The test is
- * ktsnd, and the way to it. Which datagrams come of which calls is compared with the kernel (test/netns).
+ * Messages that are joined or cut on their way into a ring: threads, fork, close, refusals and full rings.
+ * The test is ktsnd, and the way to it. Which datagrams come of which calls is compared with the kernel
+ * (test/netns).
  */
 #include "cork.h"
 #include "flow_end.h"

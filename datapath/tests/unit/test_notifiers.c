@@ -27,7 +27,7 @@ struct pair {
 	struct process process;
 	struct flow flow;
 	int error_fd, far_fd;
-	uint8_t name[KTSN_APP_ALARM_NAME_BYTES];
+	uint8_t name[KTSN_APP_NOTIFIER_NAME_BYTES];
 };
 
 static int set_up(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's maps as memory of rings: what the kernel must refuse to whoever has the descriptor, which is what the whole
- * design rests on. Needs CAP_SYS_ADMIN; without it the tests are skipped.
+ * The kernel's maps as memory of rings: what the kernel must refuse to whoever has the descriptor, which is
+ * what the whole design rests on. Needs CAP_SYS_ADMIN; without it the tests are skipped.
  */
 #include "ring_map.h"
 
@@ -68,7 +68,8 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Of this process so far. Sanitizers fault in memory of their own at each first access: then there is nothing to tell. */
+/* Of this process so far. Sanitizers fault in memory of their own at each first access: then there is nothing
+ * to tell. */
 static long faults(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

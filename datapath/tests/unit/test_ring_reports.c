@@ -218,7 +218,8 @@ static void only_reports_that_were_made_are_freed(void **state)
 	}
 }
 
-/* As many as the kernel holds in the same buffer: recorded from Linux 6.1 in test/conformance/txtime/kernel.txt. */
+/* As many as the kernel holds in the same buffer: recorded from Linux 6.1 in
+ * test/conformance/txtime/kernel.txt. */
 static void messages_are_charged_as_by_the_kernel(void **state)
 {
 	(void)state;

@@ -136,7 +136,8 @@ static void ktsnd_is_asked_now_and_then_only(void **state)
 	int64_t began_ms = now_ms();
 
 	(void)state;
-	/* By the first message, by the first after its answer, and then each 100 ms, of a clock that ticks each 10 ms at least. */
+	/* By the first message, by the first after its answer, and then each 100 ms, of a clock that ticks
+	 * each 10 ms at least. */
 	send_until_asked(4, KTSN_APP_ROUTE_KERNEL);
 	assert_true(now_ms() - began_ms >= 180);
 }

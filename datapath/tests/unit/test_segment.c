@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Into which datagrams a message is cut. What the whole path makes of it is compared with the kernel (test/netns).
+ * Into which datagrams a message is cut. What the whole path makes of it is compared with the kernel
+ * (test/netns).
  */
 #include "segment.h"
 

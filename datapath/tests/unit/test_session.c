@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process's connection to a ktsnd that is not there, is slow, says no, or ends. The tests are that ktsnd, in the same
- * thread: what libktsn asks lies in the socket until they answer. One after another: a process that was once where a ktsnd
- * is meant to be does not forget it.
+ * The process's connection to a ktsnd that is not there, is slow, says no, or ends. The tests are that ktsnd,
+ * in the same thread: what libktsn asks lies in the socket until they answer. One after another: a process
+ * that was once where a ktsnd is meant to be does not forget it.
  */
 #include "connect.h"
 #include "handshake.h"
@@ -124,7 +124,8 @@ static uint64_t unanswered(const struct ktsn_ring_memory *memory)
 	return atomic_load(&header->unanswered);
 }
 
-/* What a process hears that asks for the first time, and then once more when there is nothing left of ktsnd's. */
+/* What a process hears that asks for the first time, and then once more when there is nothing left of
+ * ktsnd's. */
 static void first_answers(const char *socket_path, int first, int then)
 {
 	pid_t child = fork();

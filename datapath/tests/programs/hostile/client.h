@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An application that speaks to ktsnd itself, without libktsn and without its manners: the application socket, and
- * a mapping of the ring in which nothing stops it.
+ * An application that speaks to ktsnd itself, without libktsn and without its manners: the application
+ * socket, and a mapping of the ring in which nothing stops it.
  */
 #ifndef KTSN_TEST_HOSTILE_CLIENT_H
 #define KTSN_TEST_HOSTILE_CLIENT_H

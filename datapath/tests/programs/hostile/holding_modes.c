@@ -67,7 +67,8 @@ static int answer_await(struct client *client, int64_t asked_ns, long *held)
 	return err;
 }
 
-/* Passes one behind requests that keep ktsnd busy, and drops the own copy meanwhile: the last close is ktsnd's. */
+/* Passes one behind requests that keep ktsnd busy, and drops the own copy meanwhile: the last close is
+ * ktsnd's. */
 static int lingering_pass(struct client *client, long *held)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
@@ -107,32 +108,32 @@ int mode_linger(const struct target *target)
 	return passed_say(&client, err, passed, held);
 }
 
-/* ---- an alarm with something in its queue ---- */
+/* ---- a notifier with something in its queue ---- */
 
-struct alarm {
+struct notifier {
 	int near_fd, far_fd;
 	struct sockaddr_un near_name;
 };
 
-static int alarm_open(struct alarm *alarm)
+static int notifier_open(struct notifier *notifier)
 {
 	const struct sockaddr any = {.sa_family = AF_UNIX};
-	socklen_t bytes = sizeof(alarm->near_name);
+	socklen_t bytes = sizeof(notifier->near_name);
 	int fds[2];
 
 	if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, fds) ||
 	    bind(fds[0], &any, sizeof(any.sa_family)) || bind(fds[1], &any, sizeof(any.sa_family)) ||
-	    getsockname(fds[0], (struct sockaddr *)&alarm->near_name, &bytes))
+	    getsockname(fds[0], (struct sockaddr *)&notifier->near_name, &bytes))
 		return -errno;
-	alarm->near_fd = fds[0];
-	alarm->far_fd = fds[1];
+	notifier->near_fd = fds[0];
+	notifier->far_fd = fds[1];
 	return 0;
 }
 
 /* To whom ktsnd has the other end, and throws away what waits there. */
-static int alarm_fill(const struct alarm *alarm)
+static int notifier_fill(const struct notifier *notifier)
 {
-	struct client sender = {.fd = alarm->near_fd};
+	struct client sender = {.fd = notifier->near_fd};
 	struct lingering lingering;
 	int err = lingering_open(&lingering);
 
@@ -143,31 +144,31 @@ static int alarm_fill(const struct alarm *alarm)
 	return err;
 }
 
-/* Hands over an alarm in whose queue a socket lies: to disconnect it is to close that. */
-static int alarm_pass(struct client *client, long *held)
+/* Hands over a notifier in whose queue a socket lies: to disconnect it is to close that. */
+static int notifier_pass(struct client *client, long *held)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_WAKE);
 	int64_t asked_ns = now_ns(CLOCK_MONOTONIC);
-	struct alarm alarm;
-	int err = alarm_open(&alarm);
+	struct notifier notifier;
+	int err = notifier_open(&notifier);
 
 	if (!err)
-		err = alarm_fill(&alarm);
+		err = notifier_fill(&notifier);
 	request.flow = client->flow;
 	request.flags = KTSN_APP_WAKE_REPORT;
-	for (int i = 0; i < KTSN_APP_ALARM_NAME_BYTES; i++)
-		request.address[i] = (uint8_t)alarm.near_name.sun_path[i];
+	for (int i = 0; i < KTSN_APP_NOTIFIER_NAME_BYTES; i++)
+		request.address[i] = (uint8_t)notifier.near_name.sun_path[i];
 	if (!err)
-		err = client_send(client, &request, sizeof(request), alarm.far_fd);
+		err = client_send(client, &request, sizeof(request), notifier.far_fd);
 	if (err)
 		return err;
-	close(alarm.far_fd);
+	close(notifier.far_fd);
 	err = answer_await(client, asked_ns, held);
-	close(alarm.near_fd);
+	close(notifier.near_fd);
 	return err;
 }
 
-int mode_alarm(const struct target *target)
+int mode_notifier(const struct target *target)
 {
 	struct client client;
 	long passed = 0, held = 0;
@@ -176,7 +177,7 @@ int mode_alarm(const struct target *target)
 	if (err)
 		return complain("get a ring and a flow", err);
 	for (; time_left(target) && !err; passed++)
-		err = alarm_pass(&client, &held);
+		err = notifier_pass(&client, &held);
 	return passed_say(&client, err, passed, held);
 }
 
@@ -188,8 +189,9 @@ struct lock_holder {
 };
 
 /*
- * What is sent to somebody who does not answer fills the buffer; the next, corked, waits for room with the lock held.
- * On a busy machine it has the lock again before whoever waits for it is awake, so ktsnd gets it when the time is over.
+ * What is sent to somebody who does not answer fills the buffer; the next, corked, waits for room with the
+ * lock held. On a busy machine it has the lock again before whoever waits for it is awake, so ktsnd gets it
+ * when the time is over.
  */
 static void *lock_hold(void *argument)
 {

@@ -31,7 +31,7 @@ int mode_foreign(const struct target *target);
 
 /* holding_modes.c: what makes a system call wait for the pod */
 int mode_linger(const struct target *target);
-int mode_alarm(const struct target *target);
+int mode_notifier(const struct target *target);
 int mode_locked(const struct target *target);
 int mode_unread(const struct target *target);
 int mode_ask(const struct target *target);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod with CAP_NET_ADMIN can send to the netlink sockets that ktsnd has in the pod's network namespace.
+ * What a pod with CAP_NET_ADMIN can send to the netlink sockets that ktsnd has in the pod's network
+ * namespace.
  */
 #include "modes.h"
 
@@ -31,7 +32,8 @@ static int ports_find(uint32_t own, uint32_t ports[PORTS_MAX])
 	return count;
 }
 
-/* Of types that a dump ends with, or goes on with, or that are news; with sequence numbers that may be the right ones. */
+/* Of types that a dump ends with, or goes on with, or that are news; with sequence numbers that may be the
+ * right ones. */
 static int forge(int fd, uint32_t port, uint32_t groups, uint32_t number)
 {
 	static const uint16_t types[] = {NLMSG_NOOP, RTM_NEWADDR, RTM_NEWLINK,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What makes queues long that the kernel walks with a lock held: watchers of descriptors that ktsnd has too, sleepers in shared
- * memory; and what makes much work of one message, or of one connection.
+ * What makes queues long that the kernel walks with a lock held: watchers of descriptors that ktsnd has too,
+ * sleepers in shared memory; and what makes much work of one message, or of one connection.
  */
 #include "modes.h"
 

@@ -166,8 +166,8 @@ int mode_churn(const struct target *target)
 	return 0;
 }
 
-/* Registers one socket anew for ever, with messages under way, so that destinations come and go as fast as ktsnd can
- * answer. */
+/* Registers one socket anew for ever, with messages under way, so that destinations come and go as fast as
+ * ktsnd can answer. */
 int mode_register(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);

@@ -175,7 +175,8 @@ void keep_sending(void)
 	for (int i = 1; i <= TICKS; i++) {
 		char label[32];
 
-		/* Not from one to the next: what a call takes while ktsnd is away would make all later ones late. */
+		/* Not from one to the next: what a call takes while ktsnd is away would make all later ones
+		 * late. */
 		sleep_until(i * TICK_MS);
 		snprintf(label, sizeof(label), "tick%d", i);
 		send_at(fd, label, i * TICK_MS + LEAD_MS);

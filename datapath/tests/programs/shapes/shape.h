@@ -32,7 +32,8 @@ struct shape_arguments {
 
 extern struct shape_arguments arguments;
 
-/* Ended by an entry without a name. The started programs are not listed: shapes and other tests start them. */
+/* Ended by an entry without a name. The started programs are not listed: shapes and other tests start
+ * them. */
 extern const struct shape descriptor_shapes[], process_shapes[], sending_shapes[], started_programs[];
 
 /* Sends one message for 3 s and one for 0.7 s later, then one every 100 ms for 4.5 s. */

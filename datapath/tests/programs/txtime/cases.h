@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-test-txtime: what an application can tell of SO_TXTIME, case by case, to be compared between the kernel and
- * libktsn. It knows nothing of KuberneTSN.
+ * ktsn-test-txtime: what an application can tell of SO_TXTIME, case by case, to be compared between the
+ * kernel and libktsn. It knows nothing of KuberneTSN.
  *
- * A case is straight-line code that says what it saw, one line a fact: "CASE: WHAT = VALUE". Times, numbers that the
- * kernel chose and addresses do not appear. Built with glibc and with musl, and statically for a virtual machine; of
- * <linux/...> nothing is used, which musl's compiler does not see.
+ * A case is straight-line code that says what it saw, one line a fact: "CASE: WHAT = VALUE". Times, numbers
+ * that the kernel chose and addresses do not appear. Built with glibc and with musl, and statically for a
+ * virtual machine; of <linux/...> nothing is used, which musl's compiler does not see.
  */
 #ifndef KTSN_TEST_TXTIME_CASES_H
 #define KTSN_TEST_TXTIME_CASES_H
@@ -78,7 +78,8 @@ const char *error_name(int error);
 int64_t tai_ns(void);
 void sleep_ms(int ms);
 
-/* A socket connected to case_to, of a packet socket bound to its interface; with SO_TXTIME on CLOCK_TAI and these flags. */
+/* A socket connected to case_to, of a packet socket bound to its interface; with SO_TXTIME on CLOCK_TAI and
+ * these flags. */
 int plain_socket(void);
 int timed_socket(uint32_t flags);
 /* Its flags and DEADLINE_MODE if this run wants that. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which datagrams come of which calls: UDP_SEGMENT cuts, UDP_CORK and MSG_MORE join. The datagrams are for others to see.
+ * Which datagrams come of which calls: UDP_SEGMENT cuts, UDP_CORK and MSG_MORE join. The datagrams are for
+ * others to see.
  */
 #include "cases.h"
 
@@ -102,7 +103,8 @@ static void done(int fd)
 	close(fd);
 }
 
-/* --- UDP_SEGMENT ------------------------------------------------------------------------------------------- */
+/* --- UDP_SEGMENT
+ * ------------------------------------------------------------------------------------------- */
 
 static void segment_option(void)
 {
@@ -208,7 +210,8 @@ static void segment_unchecked(void)
 	done(fd);
 }
 
-/* --- UDP_CORK and MSG_MORE --------------------------------------------------------------------------------- */
+/* --- UDP_CORK and MSG_MORE
+ * --------------------------------------------------------------------------------- */
 
 static void cork_option(void)
 {

@@ -27,8 +27,8 @@ static void say_hex(const char *what, const uint8_t *bytes, size_t count)
 	say(what, "%s", count ? text : "");
 }
 
-/* The headers of a frame, and what in them the kernel chose: addresses of hardware, identification, flow label, sums,
- * the port; and the addresses. */
+/* The headers of a frame, and what in them the kernel chose: addresses of hardware, identification, flow
+ * label, sums, the port; and the addresses. */
 struct shape {
 	size_t bytes;
 	size_t source_at, destination_at, address_bytes;

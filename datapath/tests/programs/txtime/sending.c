@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is sent and when, and a send buffer that is full. The order of arrival is for others to see: each message says
- * which it is.
+ * What is sent and when, and a send buffer that is full. The order of arrival is for others to see: each
+ * message says which it is.
  */
 #include "cases.h"
 

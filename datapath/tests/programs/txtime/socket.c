@@ -80,7 +80,8 @@ void nonblocking(int fd)
 	require(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0, "make a socket non-blocking");
 }
 
-/* A packet socket is told with each message where it goes: SOCK_DGRAM beside it, SOCK_RAW at its beginning. */
+/* A packet socket is told with each message where it goes: SOCK_DGRAM beside it, SOCK_RAW at its
+ * beginning. */
 long send_control(int fd, const char *text, void *control, size_t control_bytes, int flags)
 {
 	struct iovec iov[] = {{.iov_base = case_ethernet_header, .iov_len = ETHERNET_HEADER_BYTES},

@@ -284,7 +284,8 @@ static void with_epoll_closed_sets(void)
 	close(fd);
 }
 
-/* What frameworks do that make sockets by a function of their own: they begin to wait before they ask for SO_TXTIME. */
+/* What frameworks do that make sockets by a function of their own: they begin to wait before they ask for
+ * SO_TXTIME. */
 static void with_epoll_before(void)
 {
 	struct txtime_option option = {CLOCK_TAI, REPORT_ERRORS | (case_deadline ? DEADLINE_MODE : 0)};
@@ -343,7 +344,8 @@ static void with_fork(void)
 	close(fd);
 }
 
-/* Says so, and goes on when a line comes on standard input: somebody does something to the system meanwhile. */
+/* Says so, and goes on when a line comes on standard input: somebody does something to the system
+ * meanwhile. */
 static void interlude(void)
 {
 	char line[16];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What options change in the headers of datagrams: checksum, don't fragment, identification. The headers are for others
- * to see; each datagram has left before the next is sent.
+ * What options change in the headers of datagrams: checksum, don't fragment, identification. The headers are
+ * for others to see; each datagram has left before the next is sent.
  */
 #include "cases.h"
 

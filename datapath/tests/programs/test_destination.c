@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-test-aim: sends timed messages from any kind of socket that ktsnd serves, with what a message can carry
- * beside its payload, given as socket options or as control messages.
+ * ktsn-test-destination: sends timed messages from any kind of socket that ktsnd serves, with what a message
+ * can carry beside its payload, given as socket options or as control messages.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,8 +33,8 @@
 enum { CONTROL_BYTES = 256, FRAME_BYTES_MAX = 2048, ETHERNET_HEADER_BYTES = 14 };
 
 static const char usage[] =
-	"usage: ktsn-test-aim [OPTION]... --to ADDRESS --port PORT OFFSET_US:TEXT...\n"
-	"       ktsn-test-aim --packet raw|dgram --interface NAME --mac MAC [--source-mac MAC]\n"
+	"usage: ktsn-test-destination [OPTION]... --to ADDRESS --port PORT OFFSET_US:TEXT...\n"
+	"       ktsn-test-destination --packet raw|dgram --interface NAME --mac MAC [--source-mac MAC]\n"
 	"                     --ethertype N OFFSET_US:TEXT...\n"
 	"Sends each text OFFSET_US after the start; the text @N stands for N bytes.\n"
 	"\n"
@@ -127,7 +127,7 @@ static void must(bool holds, const char *what)
 {
 	if (holds)
 		return;
-	fprintf(stderr, "ktsn-test-aim: cannot %s: %s\n", what, strerror(errno));
+	fprintf(stderr, "ktsn-test-destination: cannot %s: %s\n", what, strerror(errno));
 	exit(1);
 }
 
