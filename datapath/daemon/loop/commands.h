@@ -2,8 +2,8 @@
 /*
  * What the control thread tells the loop thread: a bounded queue with one writer and one reader.
  */
-#ifndef KTSN_DAEMON_COMMANDS_H
-#define KTSN_DAEMON_COMMANDS_H
+#ifndef KTSN_LOOP_COMMANDS_H
+#define KTSN_LOOP_COMMANDS_H
 
 #include "loop_objects.h"
 

@@ -6,8 +6,8 @@
  *
  * The loop thread writes them, any thread reads.
  */
-#ifndef KTSN_DAEMON_COUNTERS_H
-#define KTSN_DAEMON_COUNTERS_H
+#ifndef KTSN_LOOP_COUNTERS_H
+#define KTSN_LOOP_COUNTERS_H
 
 #include "schedule.h"
 

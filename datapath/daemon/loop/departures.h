@@ -5,8 +5,8 @@
  *
  * The loop thread writes, the control thread reads; neither waits for the other.
  */
-#ifndef KTSN_DAEMON_DEPARTURES_H
-#define KTSN_DAEMON_DEPARTURES_H
+#ifndef KTSN_LOOP_DEPARTURES_H
+#define KTSN_LOOP_DEPARTURES_H
 
 #include "journal.h"
 

@@ -13,8 +13,8 @@
  * A set is in the loop's for good, disarmed while it is not in use: the kernel takes a lock of all the
  * machine to put one set into another. See docs/decisions/0014.
  */
-#ifndef KTSN_DAEMON_DOORBELLS_H
-#define KTSN_DAEMON_DOORBELLS_H
+#ifndef KTSN_LOOP_DOORBELLS_H
+#define KTSN_LOOP_DOORBELLS_H
 
 struct doorbells;
 

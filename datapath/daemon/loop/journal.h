@@ -5,8 +5,8 @@
  *
  * A record is a number of 64-bit words; `kept` records are in `words`, one after the other.
  */
-#ifndef KTSN_DAEMON_JOURNAL_H
-#define KTSN_DAEMON_JOURNAL_H
+#ifndef KTSN_LOOP_JOURNAL_H
+#define KTSN_LOOP_JOURNAL_H
 
 #include <stdatomic.h>
 #include <stdint.h>

@@ -183,7 +183,7 @@ const struct counters *loop_counters(const struct loop *loop)
 
 struct loop_costs loop_costs(const struct loop *loop)
 {
-	return (struct loop_costs){.looks = counter_read(&loop->watch.looks),
+	return (struct loop_costs){.polls = counter_read(&loop->watch.polls),
 				   .doorbells_set = counter_read(&loop->watch.doorbells_set)};
 }
 

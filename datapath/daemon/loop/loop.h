@@ -11,8 +11,8 @@
  * Objects that the loop uses are made by the control thread. They belong to the loop from the command that
  * announces them, and come back through loop_retired() when nothing of them is in flight any more.
  */
-#ifndef KTSN_DAEMON_LOOP_H
-#define KTSN_DAEMON_LOOP_H
+#ifndef KTSN_LOOP_LOOP_H
+#define KTSN_LOOP_LOOP_H
 
 #include "commands.h"
 #include "counters.h"
@@ -64,9 +64,10 @@ struct loop_flow *loop_notifications(struct loop *loop);
 int loop_notifications_fd(const struct loop *loop);
 
 const struct counters *loop_counters(const struct loop *loop);
-/* What rings cost, whatever is in them: looks into them, and thresholds of doorbells written. Any thread. */
+/* What rings cost, whatever is in them: how often the loop polled them, and thresholds of doorbells written.
+ * Any thread. */
 struct loop_costs {
-	uint64_t looks, doorbells_set;
+	uint64_t polls, doorbells_set;
 };
 struct loop_costs loop_costs(const struct loop *loop);
 struct departures *loop_departures(struct loop *loop);

@@ -6,8 +6,8 @@
  * The control thread makes them. They are the loop's from RING_OPEN, FLOW_OPEN and DESTINATION_OPEN until the
  * loop retires them.
  */
-#ifndef KTSN_DAEMON_LOOP_OBJECTS_H
-#define KTSN_DAEMON_LOOP_OBJECTS_H
+#ifndef KTSN_LOOP_LOOP_OBJECTS_H
+#define KTSN_LOOP_LOOP_OBJECTS_H
 
 #include "counters.h"
 #include "frame.h"

@@ -62,7 +62,7 @@ struct loop_watch {
 	uint32_t quota_count;
 	struct ktsn_txtime_queue expectations;
 	uint64_t expectations_queued;   /* ever */
-	_Atomic uint64_t looks;         /* into rings (take.c); any thread reads it */
+	_Atomic uint64_t polls;         /* of rings (take.c); any thread reads it */
 	_Atomic uint64_t doorbells_set; /* thresholds written; any thread reads it */
 };
 

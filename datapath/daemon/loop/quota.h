@@ -8,8 +8,8 @@
  * gives it back. A quota ends with its last user: the pod, or a process that ended and whose messages still
  * leave. Made by the control thread; each part says whose it is.
  */
-#ifndef KTSN_DAEMON_QUOTA_H
-#define KTSN_DAEMON_QUOTA_H
+#ifndef KTSN_LOOP_QUOTA_H
+#define KTSN_LOOP_QUOTA_H
 
 #include "ring_list.h"
 #include "shaper.h"

@@ -61,7 +61,7 @@ static enum drained ring_poll(struct loop *loop, struct loop_ring *ring, uint32_
 {
 	enum drained drained;
 
-	counter_add(&loop->watch.looks, 1);
+	counter_add(&loop->watch.polls, 1);
 	loop->round.taken++;
 	if (!ktsn_ring_ready(&ring->consumer))
 		return DRAINED;

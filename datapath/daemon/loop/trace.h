@@ -7,8 +7,8 @@
  * stands in their flows (loop_objects.h); a message is recorded if its socket was traced when it was taken,
  * by the trace that still runs when it ends.
  */
-#ifndef KTSN_DAEMON_TRACE_H
-#define KTSN_DAEMON_TRACE_H
+#ifndef KTSN_LOOP_TRACE_H
+#define KTSN_LOOP_TRACE_H
 
 #include "journal.h"
 

@@ -2,8 +2,8 @@
 /*
  * Time. Inside ktsnd every time is CLOCK_TAI nanoseconds in an int64_t. Any thread.
  */
-#ifndef KTSN_DAEMON_CLOCK_H
-#define KTSN_DAEMON_CLOCK_H
+#ifndef KTSN_SYS_CLOCK_H
+#define KTSN_SYS_CLOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
 /*
  * From a member to the structure that it is embedded in. Pure; any thread.
  */
-#ifndef KTSN_DAEMON_CONTAINER_OF_H
-#define KTSN_DAEMON_CONTAINER_OF_H
+#ifndef KTSN_SYS_CONTAINER_OF_H
+#define KTSN_SYS_CONTAINER_OF_H
 
 #include <stddef.h>
 

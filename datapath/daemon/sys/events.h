@@ -4,8 +4,8 @@
  *
  * One thread. A handler may remove any source, its own included.
  */
-#ifndef KTSN_DAEMON_EVENTS_H
-#define KTSN_DAEMON_EVENTS_H
+#ifndef KTSN_SYS_EVENTS_H
+#define KTSN_SYS_EVENTS_H
 
 struct events;
 

@@ -8,8 +8,8 @@
  *
  * The control thread's, and that of whoever starts before there are others.
  */
-#ifndef KTSN_DAEMON_LOG_H
-#define KTSN_DAEMON_LOG_H
+#ifndef KTSN_SYS_LOG_H
+#define KTSN_SYS_LOG_H
 
 #include "log_limit.h"
 

@@ -2,8 +2,8 @@
 /*
  * A bucket of tokens: one is needed for each message, ten come back a second, twenty fit in. Pure.
  */
-#ifndef KTSN_DAEMON_LOG_LIMIT_H
-#define KTSN_DAEMON_LOG_LIMIT_H
+#ifndef KTSN_SYS_LOG_LIMIT_H
+#define KTSN_SYS_LOG_LIMIT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
 /*
  * What ktsnd must be allowed to do, and giving up the rest.
  */
-#ifndef KTSN_DAEMON_PRIVILEGES_H
-#define KTSN_DAEMON_PRIVILEGES_H
+#ifndef KTSN_SYS_PRIVILEGES_H
+#define KTSN_SYS_PRIVILEGES_H
 
 #include <stdbool.h>
 

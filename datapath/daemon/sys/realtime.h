@@ -3,8 +3,8 @@
  * What makes a thread punctual. The machine may refuse each: a refusal is a warning that says what to do, and
  * ktsnd continues. Main thread, at start.
  */
-#ifndef KTSN_DAEMON_REALTIME_H
-#define KTSN_DAEMON_REALTIME_H
+#ifndef KTSN_SYS_REALTIME_H
+#define KTSN_SYS_REALTIME_H
 
 #include <pthread.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * real-time scheduling while ktsnd may still ask for it, and sleeps until it is needed. The control thread
  * waits meanwhile, so all that is the control thread's is the worker's for as long.
  */
-#ifndef KTSN_DAEMON_REALTIME_WORKER_H
-#define KTSN_DAEMON_REALTIME_WORKER_H
+#ifndef KTSN_SYS_REALTIME_WORKER_H
+#define KTSN_SYS_REALTIME_WORKER_H
 
 struct realtime_worker;
 

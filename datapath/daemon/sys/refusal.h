@@ -2,8 +2,8 @@
 /*
  * Why a request was refused: the field, and a sentence that says what was wrong and what to do.
  */
-#ifndef KTSN_DAEMON_REFUSAL_H
-#define KTSN_DAEMON_REFUSAL_H
+#ifndef KTSN_SYS_REFUSAL_H
+#define KTSN_SYS_REFUSAL_H
 
 enum { REFUSAL_FIELD_CHARACTERS = 127 };
 

@@ -3,8 +3,8 @@
  * A circular list of those who take turns. The head points to the entry whose turn it is; NULL is an empty
  * list. Nothing is allocated: entries are members of those who take turns. One thread at a time.
  */
-#ifndef KTSN_DAEMON_RING_LIST_H
-#define KTSN_DAEMON_RING_LIST_H
+#ifndef KTSN_SYS_RING_LIST_H
+#define KTSN_SYS_RING_LIST_H
 
 #include <stddef.h>
 

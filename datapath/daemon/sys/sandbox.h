@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef KTSN_DAEMON_SANDBOX_H
-#define KTSN_DAEMON_SANDBOX_H
+#ifndef KTSN_SYS_SANDBOX_H
+#define KTSN_SYS_SANDBOX_H
 
 /*
  * From now on no thread of the process makes other system calls than those that ktsnd needs to serve pods and

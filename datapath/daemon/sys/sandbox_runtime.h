@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef KTSN_DAEMON_SANDBOX_RUNTIME_H
-#define KTSN_DAEMON_SANDBOX_RUNTIME_H
+#ifndef KTSN_SYS_SANDBOX_RUNTIME_H
+#define KTSN_SYS_SANDBOX_RUNTIME_H
 
 /*
  * System calls that not ktsnd makes but the runtime that it is built with, allowed beside its own; ends with

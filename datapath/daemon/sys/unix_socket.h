@@ -2,8 +2,8 @@
 /*
  * Listening unix SEQPACKET sockets. Control thread.
  */
-#ifndef KTSN_DAEMON_UNIX_SOCKET_H
-#define KTSN_DAEMON_UNIX_SOCKET_H
+#ifndef KTSN_SYS_UNIX_SOCKET_H
+#define KTSN_SYS_UNIX_SOCKET_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -19,11 +19,11 @@
 /* What takes longer is taken for lost; sanitizers on a busy machine are slow. */
 enum { PATIENCE_S = 30, POLL_US = 100 };
 
-struct rig_grave {
+struct rig_deferred {
 	enum loop_object_kind kind;
 	void *owner;
 	uint32_t mark;
-	struct rig_grave *next;
+	struct rig_deferred *next;
 };
 
 void rig_create(struct rig *rig, const struct rig_config *config)
@@ -59,27 +59,27 @@ void rig_init(struct rig *rig, const struct rig_config *config)
 
 static void bury(struct rig *rig, const struct loop_object *object)
 {
-	struct rig_grave *grave = malloc(sizeof(*grave));
-	struct rig_grave **last = &rig->graves;
+	struct rig_deferred *deferred = malloc(sizeof(*deferred));
+	struct rig_deferred **last = &rig->deferred;
 
-	assert_non_null(grave);
+	assert_non_null(deferred);
 	if (rig->retired_count < RIG_RETIRED_MAX)
 		rig->retired[rig->retired_count] = object->kind;
 	rig->retired_count++;
-	*grave = (struct rig_grave){
+	*deferred = (struct rig_deferred){
 		.kind = object->kind, .owner = object->owner, .mark = loop_commands_mark(rig->loop)};
 	while (*last)
 		last = &(*last)->next;
-	*last = grave;
+	*last = deferred;
 }
 
 static void first_empty(struct rig *rig)
 {
-	struct rig_grave *grave = rig->graves;
+	struct rig_deferred *deferred = rig->deferred;
 
-	rig->graves = grave->next;
-	free(grave->owner);
-	free(grave);
+	rig->deferred = deferred->next;
+	free(deferred->owner);
+	free(deferred);
 }
 
 /* As ktsnd's own deferred_free.c. */
@@ -93,7 +93,7 @@ void rig_collect(struct rig *rig)
 		bury(rig, object);
 		object = next;
 	}
-	while (rig->graves && loop_commands_passed(rig->loop, rig->graves->mark))
+	while (rig->deferred && loop_commands_passed(rig->loop, rig->deferred->mark))
 		first_empty(rig);
 }
 
@@ -129,7 +129,7 @@ void rig_fini(struct rig *rig)
 	loop_stop(rig->loop);
 	books_check(rig);
 	rig_collect(rig);
-	while (rig->graves)
+	while (rig->deferred)
 		first_empty(rig);
 	loop_destroy(rig->loop);
 	ktsn_port_destroy(rig->port);

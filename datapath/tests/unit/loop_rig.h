@@ -25,12 +25,12 @@ struct rig_config {
 	int64_t delta_ns;
 };
 
-struct rig_grave;
+struct rig_deferred;
 
 struct rig {
 	struct ktsn_port *port;
 	struct loop *loop;
-	struct rig_grave *graves;
+	struct rig_deferred *deferred;
 	/* What the loop has given back: the first in their order, and the number of all. */
 	enum loop_object_kind retired[RIG_RETIRED_MAX];
 	uint32_t retired_count;
