@@ -32,10 +32,11 @@ static bool deserves_another_try(struct neighbor *neighbor, const struct rtnl_ne
 	return true;
 }
 
-void neighbor_watches_call(const struct neighbor *neighbor)
+void neighbor_observers_call(const struct neighbor *neighbor)
 {
-	for (const struct neighbor_watch *watch = neighbor->watches; watch; watch = watch->next)
-		watch->changed(watch->owner);
+	for (const struct neighbor_observer *observer = neighbor->observers; observer;
+	     observer = observer->next)
+		observer->changed(observer->owner);
 }
 
 void neighbor_entry_changed(struct namespace *ns, const struct rtnl_neighbor *entry)
@@ -52,7 +53,7 @@ void neighbor_entry_changed(struct namespace *ns, const struct rtnl_neighbor *en
 			n->entry = *entry;
 			n->failed = entry->state == NEIGHBOR_FAILED ||
 				    (n->failed && entry->state != NEIGHBOR_VALID);
-			neighbor_watches_call(n);
+			neighbor_observers_call(n);
 		}
 		return;
 	}
@@ -135,28 +136,28 @@ void neighbor_put(struct neighbor *neighbor)
 	free(neighbor);
 }
 
-void neighbor_watch_begin(struct neighbor *neighbor, struct neighbor_watch *watch,
-			  void (*changed)(void *owner), void *owner)
+void neighbor_observer_add(struct neighbor *neighbor, struct neighbor_observer *observer,
+			   void (*changed)(void *owner), void *owner)
 {
 	if (!neighbor)
 		return;
-	*watch = (struct neighbor_watch){.changed = changed,
-					 .owner = owner,
-					 .next = neighbor->watches,
-					 .previous_next = &neighbor->watches};
-	if (watch->next)
-		watch->next->previous_next = &watch->next;
-	neighbor->watches = watch;
+	*observer = (struct neighbor_observer){.changed = changed,
+					       .owner = owner,
+					       .next = neighbor->observers,
+					       .previous_next = &neighbor->observers};
+	if (observer->next)
+		observer->next->previous_next = &observer->next;
+	neighbor->observers = observer;
 }
 
-void neighbor_watch_end(struct neighbor_watch *watch)
+void neighbor_observer_remove(struct neighbor_observer *observer)
 {
-	if (!watch->previous_next)
+	if (!observer->previous_next)
 		return;
-	*watch->previous_next = watch->next;
-	if (watch->next)
-		watch->next->previous_next = watch->previous_next;
-	watch->previous_next = NULL;
+	*observer->previous_next = observer->next;
+	if (observer->next)
+		observer->next->previous_next = observer->previous_next;
+	observer->previous_next = NULL;
 }
 
 int neighbors_tick(const struct namespaces *all)

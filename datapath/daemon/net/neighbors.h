@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Neighbours that ktsnd needs: the kernel resolves and confirms them, and whoever watches one is told when it
+ * Neighbours that ktsnd needs: the kernel resolves and confirms them, and whoever observes one is told when it
  * changes.
  *
  * Control thread. Part of net: above sys, below route.
@@ -10,11 +10,11 @@
 
 #include "namespace.h"
 
-/* Embedded by whoever has to know of a neighbour's changes. All zero: watches none. */
-struct neighbor_watch {
+/* Embedded by whoever has to know of a neighbour's changes. All zero: observes none. */
+struct neighbor_observer {
 	void (*changed)(void *owner);
 	void *owner;
-	struct neighbor_watch *next, **previous_next;
+	struct neighbor_observer *next, **previous_next;
 };
 
 struct neighbor {
@@ -24,7 +24,7 @@ struct neighbor {
 	bool retried;    /* the kernel was asked a second time (neighbor_entry_changed) */
 	int64_t used_ms; /* when the kernel was last asked to resolve or confirm it */
 	unsigned int users;
-	struct neighbor_watch *watches;
+	struct neighbor_observer *observers;
 	struct neighbor *next;
 };
 
@@ -34,15 +34,15 @@ int neighbor_get(struct namespace *ns, int link_index, const struct ktsn_address
 /* NULL is harmless. */
 void neighbor_put(struct neighbor *neighbor);
 
-/* `changed` is called with `owner` when the neighbour changes, until the watch ends; it must neither begin
- * nor end a watch. A neighbour of NULL, and a watch of none, are harmless. */
-void neighbor_watch_begin(struct neighbor *neighbor, struct neighbor_watch *watch,
-			  void (*changed)(void *owner), void *owner);
-void neighbor_watch_end(struct neighbor_watch *watch);
-/* Calls all watches of a neighbour. */
-void neighbor_watches_call(const struct neighbor *neighbor);
+/* `changed` is called with `owner` when the neighbour changes, until the observer is removed; it must
+ * neither add nor remove one. A neighbour of NULL, and an observer of none, are harmless. */
+void neighbor_observer_add(struct neighbor *neighbor, struct neighbor_observer *observer,
+			   void (*changed)(void *owner), void *owner);
+void neighbor_observer_remove(struct neighbor_observer *observer);
+/* Calls all observers of a neighbour. */
+void neighbor_observers_call(const struct neighbor *neighbor);
 
-/* The kernel's entry is this now: of a neighbour that is known, its watches are called. */
+/* The kernel's entry is this now: of a neighbour that is known, its observers are called. */
 void neighbor_entry_changed(struct namespace *ns, const struct rtnl_neighbor *entry);
 /* Asks the kernel for each neighbour, since it dropped notifications. */
 void neighbors_reread(struct namespace *ns);

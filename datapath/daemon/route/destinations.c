@@ -62,7 +62,7 @@ static void destination_enter(struct destination *destination)
 	struct routing *routing = table->routing;
 
 	table->entries[destination->index] = destination;
-	route_watch_begin(&destination->route);
+	route_observe_begin(&destination->route);
 	destination->previous_next = &routing->destinations;
 	destination->next = routing->destinations;
 	if (destination->next)
@@ -190,7 +190,7 @@ void destination_detach(struct destination *destination)
 	if (destination->next)
 		destination->next->previous_next = destination->previous_next;
 	destination->previous_next = NULL;
-	route_watch_end(&destination->route);
+	route_observe_end(&destination->route);
 }
 
 void destination_free(struct destination *destination)

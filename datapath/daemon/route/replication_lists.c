@@ -17,19 +17,19 @@ struct replication_list {
 	struct {
 		struct loop_route route;
 		struct neighbor *underlay_next_hop; /* NULL: out of a port of this node */
-		struct neighbor_watch watch;        /* of the first that has that neighbour */
+		struct neighbor_observer observer;  /* of the first that has that neighbour */
 	} copies[LOOP_COPIES_MAX];
 };
 
-void replication_watch_end(struct replication_list *list)
+void replication_observe_end(struct replication_list *list)
 {
 	for (uint32_t i = 0; list && i < list->count; i++)
-		neighbor_watch_end(&list->copies[i].watch);
+		neighbor_observer_remove(&list->copies[i].observer);
 }
 
 static void copies_forget(struct replication_list *list)
 {
-	replication_watch_end(list);
+	replication_observe_end(list);
 	for (uint32_t i = 0; i < list->count; i++)
 		neighbor_put(list->copies[i].underlay_next_hop);
 	list->count = 0;
@@ -78,8 +78,8 @@ static int peer_add(struct route *route, const struct peer *peer)
 	if (err)
 		return err == -ENOMEM ? err : 0;
 	if (!list_has(list, next_hop))
-		neighbor_watch_begin(next_hop, &list->copies[list->count].watch, route->changed,
-				     route->owner);
+		neighbor_observer_add(next_hop, &list->copies[list->count].observer, route->changed,
+				      route->owner);
 	list->copies[list->count++].underlay_next_hop = next_hop;
 	return 0;
 }
@@ -168,7 +168,7 @@ int replication_refind(struct route *route)
 	uint32_t count = list->count;
 	int err;
 
-	replication_watch_end(list);
+	replication_observe_end(list);
 	/* Given back last, so that those who stay are not looked for anew. */
 	for (uint32_t i = 0; i < count; i++)
 		before[i] = list->copies[i].underlay_next_hop;

@@ -30,7 +30,7 @@ enum loop_destination_state replication_apply(struct route *route);
 /* What the loop has to know of it; NULL when out of memory. */
 struct loop_replication *replication_copies(const struct route *route);
 /* Neighbours have nothing to say about it any more. NULL is harmless here and below. */
-void replication_watch_end(struct replication_list *list);
+void replication_observe_end(struct replication_list *list);
 void replication_free(struct replication_list *list);
 
 #endif

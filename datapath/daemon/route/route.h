@@ -30,7 +30,7 @@ struct route {
 	struct neighbor
 		*underlay_next_hop; /* the remote node, or the gateway to it; in ktsnd's namespace. NULL: on
 					     * this node */
-	struct neighbor_watch next_hop_watch, underlay_watch;
+	struct neighbor_observer next_hop_observer, underlay_observer;
 	const struct endpoint *local;         /* the local endpoint that receives; NULL: on another node */
 	struct replication_list *replication; /* it goes to several; NULL: to one */
 };

@@ -295,17 +295,18 @@ void route_apply(struct route *route)
 		frames->state = DESTINATION_RESOLVING;
 }
 
-void route_watch_begin(struct route *route)
+void route_observe_begin(struct route *route)
 {
-	neighbor_watch_begin(route->next_hop, &route->next_hop_watch, route->changed, route->owner);
-	neighbor_watch_begin(route->underlay_next_hop, &route->underlay_watch, route->changed, route->owner);
+	neighbor_observer_add(route->next_hop, &route->next_hop_observer, route->changed, route->owner);
+	neighbor_observer_add(route->underlay_next_hop, &route->underlay_observer, route->changed,
+			      route->owner);
 }
 
-void route_watch_end(struct route *route)
+void route_observe_end(struct route *route)
 {
-	neighbor_watch_end(&route->next_hop_watch);
-	neighbor_watch_end(&route->underlay_watch);
-	replication_watch_end(route->replication);
+	neighbor_observer_remove(&route->next_hop_observer);
+	neighbor_observer_remove(&route->underlay_observer);
+	replication_observe_end(route->replication);
 }
 
 int route_peer_refind(struct route *route)
@@ -315,8 +316,8 @@ int route_peer_refind(struct route *route)
 
 	if (err)
 		return err;
-	neighbor_watch_end(&route->underlay_watch);
-	neighbor_watch_begin(found, &route->underlay_watch, route->changed, route->owner);
+	neighbor_observer_remove(&route->underlay_observer);
+	neighbor_observer_add(found, &route->underlay_observer, route->changed, route->owner);
 	neighbor_put(route->underlay_next_hop);
 	route->underlay_next_hop = found;
 	return 0;

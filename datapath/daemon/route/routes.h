@@ -28,8 +28,8 @@ void route_release(struct route *route);
 /* Copies what the neighbours say into the frames' route. */
 void route_apply(struct route *route);
 /* From here on changes of neighbours are told; those of a replication list always were. */
-void route_watch_begin(struct route *route);
-void route_watch_end(struct route *route);
+void route_observe_begin(struct route *route);
+void route_observe_end(struct route *route);
 /* Peers have changed: finds the remote node of a unicast route anew. 0, or -errno when no peer serves it any
  * more; then nothing changed. */
 int route_peer_refind(struct route *route);

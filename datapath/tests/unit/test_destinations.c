@@ -88,7 +88,7 @@ static int tear_down(void **state)
 	assert_null(bench->routing.destinations);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(bench->neighbors[i].users, 1);
-		assert_null(bench->neighbors[i].watches);
+		assert_null(bench->neighbors[i].observers);
 	}
 	free(bench->ring.ring);
 	rig_fini(&bench->rig);
@@ -100,7 +100,7 @@ static int tear_down(void **state)
 static void becomes(struct neighbor *neighbor, enum rtnl_neighbor_state neighbor_state)
 {
 	neighbor->entry.state = neighbor_state;
-	neighbor_watches_call(neighbor);
+	neighbor_observers_call(neighbor);
 }
 
 /* The next that the loop is told: that this destination is in this state. */

@@ -5,5 +5,5 @@
 //
 // A file holds the writable part of gate-parameter-table as the YANG module ieee802-dot1q-sched describes it, in YAML
 // or in JSON (RFC 7951), which YAML includes. docs/schedules.md describes it for users; the sentences of refusals are
-// those of datapath/daemon/control/schedule.c, with file and line in front.
+// those of datapath/daemon/control/control_schedule.c, with file and line in front.
 package schedule
