@@ -18,7 +18,7 @@ import (
 const measuring = `#!/bin/sh
 case "$1" in
 __complete) printf '%s\n' "$*" --messages :4 ;;
-*) echo "$*"; [ "$2" != wait ] || { trap 'echo ended; exit 9' TERM; while :; do sleep 0.01; done; }; exit 7 ;;
+*) trap 'echo ended; exit 9' TERM; echo "$*"; while [ "$2" = wait ]; do sleep 0.01; done; exit 7 ;;
 esac
 `
 

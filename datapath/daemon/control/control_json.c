@@ -6,7 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WANTED_CHARACTERS = 160, VALUE_CHARACTERS = 64, PATH_DEPTH_MAX = 8 };
+/* A quoted string: 40 bytes of it, each of which may take four characters, between quotes. */
+enum {
+	WANTED_CHARACTERS = 160,
+	QUOTED_BYTES_MAX = 40,
+	VALUE_CHARACTERS = 4 * QUOTED_BYTES_MAX + 3,
+	PATH_DEPTH_MAX = 8
+};
 
 static void path_write(const struct control_place *place, char path[REFUSAL_FIELD_CHARACTERS + 1])
 {
@@ -47,7 +53,33 @@ int control_refuse(struct refusal *refusal, const struct control_place *place, c
 	return err;
 }
 
-/* As a sentence names it; only as much of a string as helps to find it. */
+/* Only as much of a string as helps to find it, in one line. internal/shared/schedule quotes alike. */
+static void quoted_write(const char *string, char text[VALUE_CHARACTERS])
+{
+	size_t bytes = strlen(string), length = 0;
+
+	if (bytes > QUOTED_BYTES_MAX) {
+		bytes = QUOTED_BYTES_MAX;
+		while (bytes > 0 &&
+		       ((unsigned char)string[bytes] & 0xc0) == 0x80) /* within a character of UTF-8 */
+			bytes--;
+	}
+	text[length++] = '"';
+	for (size_t i = 0; i < bytes; i++) {
+		unsigned char byte = (unsigned char)string[i];
+
+		if (byte == '"' || byte == '\\')
+			text[length++] = '\\';
+		if (byte < 0x20 || byte == 0x7f)
+			length += (size_t)snprintf(text + length, VALUE_CHARACTERS - length, "\\x%02x", byte);
+		else
+			text[length++] = (char)byte;
+	}
+	text[length++] = '"';
+	text[length] = '\0';
+}
+
+/* As a sentence names it. */
 static void value_write(const json_t *value, char text[VALUE_CHARACTERS])
 {
 	switch (json_typeof(value)) {
@@ -58,7 +90,7 @@ static void value_write(const json_t *value, char text[VALUE_CHARACTERS])
 		snprintf(text, VALUE_CHARACTERS, "a list");
 		break;
 	case JSON_STRING:
-		snprintf(text, VALUE_CHARACTERS, "\"%.40s\"", json_string_value(value));
+		quoted_write(json_string_value(value), text);
 		break;
 	case JSON_INTEGER:
 		snprintf(text, VALUE_CHARACTERS, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
@@ -103,6 +135,7 @@ static bool among(const char *name, const char *fields)
 
 int control_object_check(const struct control_place *place, const char *fields, struct refusal *refusal)
 {
+	char quoted[VALUE_CHARACTERS];
 	const char *name;
 	json_t *value;
 
@@ -110,10 +143,11 @@ int control_object_check(const struct control_place *place, const char *fields, 
 		return control_refuse_value(refusal, place, "an object with %s", fields);
 	json_object_foreach((json_t *)(uintptr_t)place->value, name, value)
 	{
-		if (!among(name, fields))
-			return control_refuse(refusal, place,
-					      "has an unknown field \"%.64s\"; there are only %s", name,
-					      fields);
+		if (among(name, fields))
+			continue;
+		quoted_write(name, quoted);
+		return control_refuse(refusal, place, "has an unknown field %s; there are only %s", quoted,
+				      fields);
 	}
 	return 0;
 }

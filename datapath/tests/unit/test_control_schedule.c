@@ -126,6 +126,50 @@ static void bad_tables_are_refused_with_path_value_and_bound(void **state)
 	json_decref(cases);
 }
 
+/* As ktsnd takes a schedule: 0, or -EINVAL with what it says. */
+static int judge(const json_t *table, int64_t link_speed_bps, struct refusal *refusal)
+{
+	json_t *root = example_json("schedule-set.request.json");
+	int64_t frame_min_ns = ktsn_link_ns((uint64_t)link_speed_bps, KTSN_WIRE_BYTES_MIN);
+	struct control_request request;
+	struct ktsn_schedule_fault fault;
+	char *text;
+	int err;
+
+	assert_int_equal(json_object_set(root, TABLE, (json_t *)(uintptr_t)table), 0);
+	text = json_dumps(root, JSON_COMPACT);
+	err = control_request_parse(text, strlen(text), &request, refusal);
+	if (!err && ktsn_schedule_check(&request.schedule, frame_min_ns, &fault))
+		err = control_schedule_refuse(&fault, link_speed_bps, refusal);
+	free(text);
+	json_decref(root);
+	return err;
+}
+
+/* Read by the tests of internal/shared/schedule, too. Without a field the schedule is accepted. */
+static void whole_schedules_get_the_verdict_of_the_file(void **state)
+{
+	json_t *cases = example_json("verdicts/schedule-set.json"), *one;
+	size_t i;
+
+	(void)state;
+	assert_true(json_array_size(cases) > 0);
+	json_array_foreach(cases, i, one)
+	{
+		const char *field = json_string_value(json_object_get(one, "field"));
+		const char *message = json_string_value(json_object_get(one, "message"));
+		struct refusal refusal = {.field = "none"};
+		int err = judge(json_object_get(one, TABLE),
+				json_integer_value(json_object_get(one, "link-speed-bps")), &refusal);
+
+		if (!field != !err ||
+		    (field && (strcmp(refusal.field, field) != 0 || strcmp(refusal.message, message) != 0)))
+			fail_msg("%s: %d, says %s: %s", json_string_value(json_object_get(one, "name")), err,
+				 refusal.field, refusal.message);
+	}
+	json_decref(cases);
+}
+
 static void a_name_that_stands_twice_is_refused_wherever_it_stands(void **state)
 {
 	(void)state;
@@ -333,6 +377,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bad_tables_are_refused_with_path_value_and_bound),
+		cmocka_unit_test(whole_schedules_get_the_verdict_of_the_file),
 		cmocka_unit_test(a_name_that_stands_twice_is_refused_wherever_it_stands),
 		cmocka_unit_test(bad_strategies_and_maps_are_refused),
 		cmocka_unit_test(bounds_are_inclusive),

@@ -217,6 +217,42 @@ func TestRefusalsAreKtsndsOwn(t *testing.T) {
 	}
 }
 
+// TestVerdictsAreKtsndsOwn reads whole schedules that the tests of ktsnd read. Without a field a schedule is accepted.
+func TestVerdictsAreKtsndsOwn(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(protocol, "verdicts", "schedule-set.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name         string          `json:"name"`
+		Table        json.RawMessage `json:"gate-parameter-table"`
+		LinkSpeedBps int64           `json:"link-speed-bps"`
+		Field        string          `json:"field"`
+		Message      string          `json:"message"`
+	}
+	if err := json.Unmarshal(data, &cases); err != nil || len(cases) == 0 {
+		t.Fatal(err)
+	}
+	for _, test := range cases {
+		t.Run(test.Name, func(t *testing.T) {
+			document, err := Parse("s.json", test.Table)
+			if err == nil {
+				err = document.Check(test.LinkSpeedBps)
+			}
+			if test.Field == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			var refusal *Error
+			if !errors.As(err, &refusal) || refusal.Field != test.Field || refusal.Message != test.Message {
+				t.Errorf("got %v, want %s: %s", err, test.Field, test.Message)
+			}
+		})
+	}
+}
+
 func TestBadFilesAreRefusedInOneSentence(t *testing.T) {
 	const cycle = "gate-enabled: true\nadmin-cycle-time:\n  numerator: 1\n  denominator: 1000\n"
 	for name, test := range map[string]struct{ text, want string }{

@@ -328,23 +328,21 @@ func (d *decoder) queueMaxSDUs(table *place) []control.QueueMaxSDU {
 		if d.fault != nil {
 			return nil
 		}
-		sdu := d.queueMaxSDU(list.entry(i))
-		if slices.ContainsFunc(sdus, func(other control.QueueMaxSDU) bool { return other.TrafficClass == sdu.TrafficClass }) {
-			entry := list.entry(i)
-			d.refuse(entry.member("traffic-class"), "is %d, which an entry before it is too; must be there once",
-				sdu.TrafficClass)
-		}
-		sdus = append(sdus, sdu)
+		sdus = append(sdus, d.queueMaxSDU(list.entry(i), sdus))
 	}
 	return sdus
 }
 
-func (d *decoder) queueMaxSDU(p place) control.QueueMaxSDU {
+// queueMaxSDU is an entry behind others.
+func (d *decoder) queueMaxSDU(p place, others []control.QueueMaxSDU) control.QueueMaxSDU {
 	if d.object(p, "traffic-class", "queue-max-sdu"); d.fault != nil {
 		return control.QueueMaxSDU{}
 	}
 	sdu := control.QueueMaxSDU{
 		TrafficClass: uint8(d.requiredInteger(&p, "traffic-class", 0, control.TrafficClasses-1)),
+	}
+	if slices.ContainsFunc(others, func(other control.QueueMaxSDU) bool { return other.TrafficClass == sdu.TrafficClass }) {
+		d.refuse(p.member("traffic-class"), "is %d, which an entry before it is too; must be there once", sdu.TrafficClass)
 	}
 	limit := p.member("queue-max-sdu")
 	if limit.value == nil || d.fault != nil {

@@ -76,11 +76,23 @@ func (n *node) describe() string {
 	}
 }
 
+// quote writes a string in one line, as ktsnd does (datapath/daemon/control/control_json.c).
 func quote(text string) string {
 	if len(text) > longestQuote {
 		text = strings.ToValidUTF8(text[:longestQuote], "")
 	}
-	return fmt.Sprintf("%q", text)
+	quoted := []byte{'"'}
+	for _, one := range []byte(text) {
+		switch {
+		case one == '"' || one == '\\':
+			quoted = append(quoted, '\\', one)
+		case one < 0x20 || one == 0x7f:
+			quoted = fmt.Appendf(quoted, `\x%02x`, one)
+		default:
+			quoted = append(quoted, one)
+		}
+	}
+	return string(append(quoted, '"'))
 }
 
 // parseTree reads a file that holds one value. The fault, if any, lacks the file's name.
