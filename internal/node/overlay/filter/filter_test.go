@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -62,35 +63,28 @@ func TestAKernelWithoutFiltersIsSaidToBeOne(t *testing.T) {
 	}
 }
 
-// inNamespace runs the test's body in a network namespace of its own, with a bridge.
-func inNamespace(t *testing.T, body func()) {
+// enterNamespace has the rest of the test run in a network namespace of its own, with a bridge. The test's thread enters it, so
+// that the test can end where it stands (t.Fatal); the thread is never unlocked, and ends with the test.
+func enterNamespace(t *testing.T) {
 	t.Helper()
 	testenv.Root(t)
 	id, err := topology.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	made, err := topology.NewNamespace(id.String() + "-filter")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
+	must(t, err)
+	t.Cleanup(func() {
 		if err := made.Destroy(); err != nil {
 			t.Error(err)
 		}
-	}()
-	err = made.Do(func() error {
-		attributes := netlink.NewLinkAttrs()
-		attributes.Name = "tsnbr42"
-		if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
-			return err
-		}
-		body()
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	file, err := os.Open(made.Path())
+	must(t, err)
+	defer file.Close()
+	runtime.LockOSThread()
+	must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = "tsnbr42"
+	must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}))
 }
 
 func wantedOne() *Wanted {
@@ -116,65 +110,63 @@ func mustApply(t *testing.T, wanted *Wanted, differs string) {
 }
 
 func TestTheFilterBecomesWhatIsWanted(t *testing.T) {
-	inNamespace(t, func() {
-		mustApply(t, &Wanted{}, "")
-		mustApply(t, wantedOne(), "it is missing; pods can reach the node by bridge tsnbr42")
-		mustApply(t, wantedOne(), "")
-		more := wantedOne()
-		more.Peers = append(more.Peers[:1], peer("192.0.2.4", "10.42.4.0/23", "10.42.5.0/24"))
-		mustApply(t, more, "its set peers lacks 1 elements and has 1 too many")
-		wider := wantedOne()
-		wider.Peers[0] = peer("192.0.2.2", "10.42.2.0/23") // overlaps what was there
-		mustApply(t, wider, "its set sources4 lacks")
-		wider.Closed = nil
-		mustApply(t, wider, "bridge tsnbr42 is closed and shall not be")
-		mustApply(t, &Wanted{Peers: wider.Peers}, "its set tunnels lacks 0 elements and has 1 too many")
-		mustApply(t, &Wanted{}, "it is not needed any more")
-		if tables := tables(t); len(tables) != 0 {
-			t.Errorf("left: %v", tables)
-		}
-	})
+	enterNamespace(t)
+	mustApply(t, &Wanted{}, "")
+	mustApply(t, wantedOne(), "it is missing; pods can reach the node by bridge tsnbr42")
+	mustApply(t, wantedOne(), "")
+	more := wantedOne()
+	more.Peers = append(more.Peers[:1], peer("192.0.2.4", "10.42.4.0/23", "10.42.5.0/24"))
+	mustApply(t, more, "its set peers lacks 1 elements and has 1 too many")
+	wider := wantedOne()
+	wider.Peers[0] = peer("192.0.2.2", "10.42.2.0/23") // overlaps what was there
+	mustApply(t, wider, "its set sources4 lacks")
+	wider.Closed = nil
+	mustApply(t, wider, "bridge tsnbr42 is closed and shall not be")
+	mustApply(t, &Wanted{Peers: wider.Peers}, "its set tunnels lacks 0 elements and has 1 too many")
+	mustApply(t, &Wanted{}, "it is not needed any more")
+	if tables := tables(t); len(tables) != 0 {
+		t.Errorf("left: %v", tables)
+	}
 }
 
 func TestWhatSomebodyChangedIsPutRightAndNothingElseTouched(t *testing.T) {
-	inNamespace(t, func() {
-		conn, err := nftables.New()
-		must(t, err)
-		foreign := conn.AddTable(&nftables.Table{Name: "theirs", Family: nftables.TableFamilyINet})
-		conn.AddChain(&nftables.Chain{Name: "input", Table: foreign})
+	enterNamespace(t)
+	conn, err := nftables.New()
+	must(t, err)
+	foreign := conn.AddTable(&nftables.Table{Name: "theirs", Family: nftables.TableFamilyINet})
+	conn.AddChain(&nftables.Chain{Name: "input", Table: foreign})
+	must(t, conn.Flush())
+	mustApply(t, wantedOne(), "it is missing")
+	for name, test := range map[string]struct {
+		do   func()
+		says string
+	}{
+		"all removed":       {conn.FlushRuleset, "it is missing"},
+		"a table":           {func() { conn.DelTable(tableInet) }, "it is missing"},
+		"the bridge's":      {func() { conn.DelTable(tableNetdev) }, "pods can reach the node by bridge tsnbr42"},
+		"a chain's rules":   {func() { conn.FlushChain(&nftables.Chain{Name: chainInput, Table: tableInet}) }, "somebody changed them"},
+		"the bridge's rule": {func() { conn.FlushChain(&nftables.Chain{Name: "tsnbr42", Table: tableNetdev}) }, "pods can reach the node by bridge tsnbr42"},
+		"a set's elements":  {func() { conn.FlushSet(&nftables.Set{Name: setPeers, Table: tableInet}) }, "its set peers lacks 2"},
+		"another chain":     {func() { conn.AddChain(&nftables.Chain{Name: "more", Table: tableInet}) }, "somebody changed them"},
+		"one element more": {func() {
+			must(t, conn.SetAddElements(forms[3].set(tableInet), []nftables.SetElement{{Key: append(vniKey(42), 10, 9, 9, 9)}}))
+		}, "its set peers lacks 0 elements and has 1 too many"},
+	} {
+		test.do()
 		must(t, conn.Flush())
-		mustApply(t, wantedOne(), "it is missing")
-		for name, test := range map[string]struct {
-			do   func()
-			says string
-		}{
-			"all removed":       {conn.FlushRuleset, "it is missing"},
-			"a table":           {func() { conn.DelTable(tableInet) }, "it is missing"},
-			"the bridge's":      {func() { conn.DelTable(tableNetdev) }, "pods can reach the node by bridge tsnbr42"},
-			"a chain's rules":   {func() { conn.FlushChain(&nftables.Chain{Name: chainInput, Table: tableInet}) }, "somebody changed them"},
-			"the bridge's rule": {func() { conn.FlushChain(&nftables.Chain{Name: "tsnbr42", Table: tableNetdev}) }, "pods can reach the node by bridge tsnbr42"},
-			"a set's elements":  {func() { conn.FlushSet(&nftables.Set{Name: setPeers, Table: tableInet}) }, "its set peers lacks 2"},
-			"another chain":     {func() { conn.AddChain(&nftables.Chain{Name: "more", Table: tableInet}) }, "somebody changed them"},
-			"one element more": {func() {
-				must(t, conn.SetAddElements(forms[3].set(tableInet), []nftables.SetElement{{Key: append(vniKey(42), 10, 9, 9, 9)}}))
-			}, "its set peers lacks 0 elements and has 1 too many"},
-		} {
-			test.do()
+		if err := Check(wantedOne()); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: CHECK says %v", name, err)
+		}
+		if name == "all removed" {
+			conn.AddTable(foreign)
 			must(t, conn.Flush())
-			if err := Check(wantedOne()); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("%s: CHECK says %v", name, err)
-			}
-			if name == "all removed" {
-				conn.AddTable(foreign)
-				must(t, conn.Flush())
-			}
-			mustApply(t, wantedOne(), test.says)
 		}
-		mustApply(t, &Wanted{}, "it is not needed")
-		if left := tables(t); !slices.Equal(left, []string{"theirs"}) {
-			t.Errorf("left: %v", left)
-		}
-	})
+		mustApply(t, wantedOne(), test.says)
+	}
+	mustApply(t, &Wanted{}, "it is not needed")
+	if left := tables(t); !slices.Equal(left, []string{"theirs"}) {
+		t.Errorf("left: %v", left)
+	}
 }
 
 func TestAKernelWithoutFiltersIsExplained(t *testing.T) {
