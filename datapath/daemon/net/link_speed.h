@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The speed of a link. Any thread.
+ */
 #ifndef KTSN_DAEMON_LINK_SPEED_H
 #define KTSN_DAEMON_LINK_SPEED_H
 

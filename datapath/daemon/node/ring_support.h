@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whether this kernel, and whoever runs ktsnd, lets it make the memory of rings; and what to do where not.
+ *
+ * Any thread.
  */
 #ifndef KTSN_DAEMON_RING_SUPPORT_H
 #define KTSN_DAEMON_RING_SUPPORT_H
