@@ -4,7 +4,7 @@
  * a few steps, and never many, whatever is held.
  *
  * A calendar with pages of different scale. A packet lies on the finest page that reaches as far as its time,
- * in the slot of that time. The slots of a page are used in a circle that begins at `current`, and a bitmap
+ * in the slot of that time. The slots of a page are circular and begin at `current`, and a bitmap
  * of them with a summary finds the first one in use:
  *
  *   page 2   [ | | | |x| | | ... ]   2048 slots of 16 us: 34 ms

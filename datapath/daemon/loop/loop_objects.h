@@ -84,7 +84,7 @@ struct loop_destination {
 };
 
 /*
- * When the next message of a flow is expected: a flow that sends every T has the loop look into its ring
+ * When the next message of a flow is expected: a flow that sends every T has the loop poll its ring
  * just in time without a doorbell.
  */
 struct expectation {
@@ -149,7 +149,7 @@ struct loop_ring {
 	bool retired;
 	uint32_t busy;               /* being taken from: must not be retired under the taker's feet */
 	bool backlog;                /* messages were left in it */
-	bool watched;                /* to be looked into */
+	bool watched;                /* to be polled */
 	struct ring_list_link watch; /* among those of its quota */
 	struct ring_list_link throttle_entry; /* among those whose doorbell is not listened to */
 	bool throttled;                       /* its doorbell came too often */

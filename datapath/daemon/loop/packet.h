@@ -38,7 +38,7 @@ struct message {
 
 	struct loop_replication *replication; /* where the copies go */
 	const uint8_t *payload;               /* in the first packet's frame, until the copies are made */
-	uint32_t copies_unmade;               /* beside the first; packets are promised for them */
+	uint32_t copies_unmade;               /* after the first; packets are promised for them */
 	uint32_t copies_left;                 /* that have neither left nor been dropped */
 	uint32_t copies_sent;
 	_Atomic uint64_t *outcome; /* what the message will count as */

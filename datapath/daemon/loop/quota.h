@@ -64,7 +64,7 @@ struct quota {
 	uint32_t rings_open;          /* not retired yet */
 	uint32_t wanted;              /* packets that a message of it waits for: one that goes to several */
 	struct quota *open_next;      /* among those with rings */
-	struct ring_list_link watch;  /* among the quotas with rings to look into */
+	struct ring_list_link watch;  /* among the quotas with rings to poll */
 	struct ring_list_link *rings; /* those rings, the next first; NULL: none */
 	struct ring_list_link released_entry; /* among the quotas with destinations whose messages waited, */
 	struct ring_list_link *released_destinations; /* and those, */

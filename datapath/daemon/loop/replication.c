@@ -55,7 +55,7 @@ static void copies_drop_count(struct loop *loop, uint32_t count)
 	counter_add(&loop->counters.copies_dropped, count);
 }
 
-/* The next copy beside the first. */
+/* The next copy after the first. */
 static void copy_make(struct loop *loop, struct message *message)
 {
 	const struct loop_route *route = &message->replication->routes[message->copies_unmade--];

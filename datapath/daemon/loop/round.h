@@ -10,7 +10,7 @@
 struct loop;
 struct quota;
 
-/* So many messages are taken, or rings looked into, before the clock is looked at: */
+/* So many messages are taken, or rings polled, before the clock is read: */
 enum { TAKE_AT_ONCE = 8 };
 
 /* Whether the round must end: so little is left until a departure that taking more of the pod would delay the

@@ -251,7 +251,7 @@ void loop_send(struct loop *loop)
 		if (ktsn_shaper_pending(bridge->shaper) && count < most)
 			count += egress_send(loop, EGRESS_BRIDGE, count ? clock_tai_ns() : now_tai_ns,
 					     most - count);
-		/* Then the rings are looked into again: a backlog of one class must not keep the others
+		/* Then the rings are polled again: a backlog of one class must not keep the others
 		 * waiting there. */
 		if (!count || now_tai_ns - began_tai_ns > SEND_SPELL_NS)
 			return;

@@ -112,7 +112,7 @@ static void clock_set_back(struct loop *loop)
 	watch_forget(loop);
 }
 
-/* A pod has its turn. Whether that led anywhere: messages were taken, or there is a ring less to look into.
+/* A pod has its turn. Whether that led anywhere: messages were taken, or there is a ring less to poll.
  */
 static bool turn_take(struct loop *loop)
 {

@@ -37,7 +37,7 @@ enum {
 	DUE_AT_ONCE = 32,
 };
 
-/* ---- rings to look into ---- */
+/* ---- rings to poll ---- */
 
 void watch_ring(struct loop *loop, struct loop_ring *ring)
 {
@@ -116,7 +116,7 @@ static void doorbell_update(struct loop *loop, struct loop_ring *ring)
 {
 	int64_t before_tai_ns = ring->threshold_tai_ns;
 
-	/* It is looked into the whole lead before: the lead shrinks little by little only. */
+	/* The loop polls the ring the whole lead before: the lead shrinks little by little only. */
 	ring->threshold_tai_ns =
 		ring->expected ? ring->expected->txtime_tai_ns - loop->wait.lead_ns / 2 : KTSN_SHAPER_NEVER;
 	if (ring->threshold_tai_ns == before_tai_ns || ring->closed)

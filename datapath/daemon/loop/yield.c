@@ -37,7 +37,7 @@ void yield_learn(struct loop *loop, int64_t took_ns, uint32_t frames)
 	loop->yield.frame_ns += frame_ns / (frame_ns > 0 ? LEARN_LONGER : LEARN_SHORTER);
 }
 
-/* Each outlet's next, if it may leave now. */
+/* The next packet of each egress, if it may leave now. */
 struct leaving {
 	const struct ktsn_shaper_packet *packets[EGRESSES];
 };

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 /* What takes longer is taken for lost; sanitizers on a busy machine are slow. */
-enum { PATIENCE_S = 30, POLL_US = 100 };
+enum { TIMEOUT_S = 30, POLL_US = 100 };
 
 struct rig_deferred {
 	enum loop_object_kind kind;
@@ -308,7 +308,7 @@ void rig_send(struct rig_ring *ring, const struct rig_message *message)
 static void a_moment(struct rig *rig, int64_t since_ns, const char *what)
 {
 	rig_collect(rig);
-	if (clock_ns(CLOCK_MONOTONIC) - since_ns > PATIENCE_S * NS_PER_SECOND)
+	if (clock_ns(CLOCK_MONOTONIC) - since_ns > TIMEOUT_S * NS_PER_SECOND)
 		fail_msg("%s did not happen", what);
 	usleep(POLL_US);
 }

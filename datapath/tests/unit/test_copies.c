@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages that go to several: the loop with its real thread and clock and a fake port for both outlets.
+ * Messages that go to several: the loop with its real thread and clock and a fake port for both egresses.
  */
 #include "clock.h"
 #include "loop_rig.h"
@@ -376,7 +376,7 @@ static void closing_waits_for_every_copy(void **state)
 /* A successor takes what has begun to leave for uncertain: it does not send the other copies. */
 static void a_loop_that_is_to_stand_sends_the_other_copies_first(void **state)
 {
-	enum { MANY = 30, PATIENCE_NS = 2000000 };
+	enum { MANY = 30, TIMEOUT_NS = 2000000 };
 	struct group group = {0};
 	int64_t asked_ns;
 
@@ -390,7 +390,7 @@ static void a_loop_that_is_to_stand_sends_the_other_copies_first(void **state)
 	asked_ns = clock_ns(CLOCK_MONOTONIC);
 	loop_pause(group.rig.loop);
 	/* Or the machine stood still. */
-	if (clock_ns(CLOCK_MONOTONIC) - asked_ns < PATIENCE_NS)
+	if (clock_ns(CLOCK_MONOTONIC) - asked_ns < TIMEOUT_NS)
 		assert_int_equal(counter_read(&group.counters->copies_sent), MANY);
 	loop_resume(group.rig.loop);
 	rig_wait_counter(&group.rig, &group.counters->sent, 1);
