@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package documents
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// columns is the width of prose. Tables, code and words that are longer than a line are exempt.
+const columns = 120
+
+var (
+	link     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	codeSpan = regexp.MustCompile("`([^`]+)`")
+	// fileName is a path with an extension of the tree's sources; a placeholder such as FILE or * does not match.
+	fileName = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9_./-]*\.(c|h|go|sh|yaml|json|md|build|service)$`)
+	// folderName is a path below one of the tree's folders of sources.
+	folderName = regexp.MustCompile(`^(api|charts|cmd|datapath|docs|images|internal|packaging|test)/[a-z0-9_/-]*$`)
+	// notOurs begins what the tree does not hold: what a build or a run writes.
+	notOurs = regexp.MustCompile(`^(out|bin|build)/`)
+	heading = regexp.MustCompile(`^#{1,6} +(.*)$`)
+	// sourceName is a structure, a function or a test.
+	sourceName = regexp.MustCompile(`^(?:(?:struct|enum) (\w+)|(\w+)\(\)|(Test[A-Z]\w+))$`)
+	word       = regexp.MustCompile(`\w+`)
+	// foreign are files of the kernel's sources.
+	foreign = map[string]bool{"net/unix/af_unix.c": true}
+)
+
+// tree is the repository: its files by name, with slashes, and the Markdown pages among them.
+type tree struct {
+	root  string
+	paths map[string]bool
+	pages []string
+}
+
+func readTree(t *testing.T) *tree {
+	t.Helper()
+	root, err := findRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := &tree{root: root, paths: map[string]bool{}}
+	err = fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != "." && written(name) {
+			return fs.SkipDir
+		}
+		found.paths[name] = true
+		if path.Ext(name) == ".md" {
+			found.pages = append(found.pages, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("list files: %v", err)
+	}
+	if len(found.pages) < 10 {
+		t.Fatalf("%d pages below %s, want more", len(found.pages), root)
+	}
+	return found
+}
+
+// findRoot is the folder of the product's go.mod and of the README.
+func findRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "README.md")); err == nil {
+			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+				return dir, nil
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fs.ErrNotExist
+		}
+	}
+}
+
+// written tells a folder that a build or a tool has written.
+func written(name string) bool {
+	base := path.Base(name)
+	return strings.HasPrefix(base, ".") && base != ".github" || !strings.Contains(name, "/") &&
+		(name == "out" || name == "bin" || name == "shared" || strings.HasPrefix(name, "build"))
+}
+
+// has tells a file or folder, by its whole name or by the last part of it: pages name files of datapath/ without that.
+func (f *tree) has(name string) bool {
+	name = strings.TrimSuffix(name, "/")
+	if f.paths[name] {
+		return true
+	}
+	for one := range f.paths {
+		if strings.HasSuffix(one, "/"+name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *tree) read(t *testing.T, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(f.root, filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(string(text), "\n")
+}
+
+// eachLine calls visit for each line of a page that is not part of a block of code.
+func eachLine(lines []string, visit func(number int, line string)) {
+	code := false
+	for i, line := range lines {
+		switch {
+		case strings.HasPrefix(strings.TrimLeft(line, " "), "```"):
+			code = !code
+		case !code:
+			visit(i+1, line)
+		}
+	}
+}
+
+// anchors are those that GitHub makes of a page's headings.
+func anchors(lines []string) map[string]bool {
+	all := map[string]bool{}
+	eachLine(lines, func(_ int, line string) {
+		if match := heading.FindStringSubmatch(line); match != nil {
+			all[anchor(match[1])] = true
+		}
+	})
+	return all
+}
+
+// anchor is a heading in lower case, with hyphens for spaces and without punctuation.
+func anchor(title string) string {
+	var all strings.Builder
+	for _, r := range strings.ToLower(link.ReplaceAllString(title, "]")) {
+		switch {
+		case r == ' ':
+			all.WriteRune('-')
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+			all.WriteRune(r)
+		}
+	}
+	return all.String()
+}
+
+func TestLinksOfPagesResolve(t *testing.T) {
+	files := readTree(t)
+	links := 0
+	for _, page := range files.pages {
+		eachLine(files.read(t, page), func(number int, line string) {
+			for _, match := range link.FindAllStringSubmatch(line, -1) {
+				if strings.Contains(match[1], "://") || strings.HasPrefix(match[1], "mailto:") {
+					continue
+				}
+				links++
+				if broken := files.broken(t, page, match[1]); broken != "" {
+					t.Errorf("%s:%d: link to %s: %s", page, number, match[1], broken)
+				}
+			}
+		})
+	}
+	if links < 50 {
+		t.Errorf("%d links found, want more: the pages are not read as they are written", links)
+	}
+}
+
+// broken says what is wrong with a link of a page, or nothing.
+func (f *tree) broken(t *testing.T, page, target string) string {
+	t.Helper()
+	name, section, hasSection := strings.Cut(target, "#")
+	file := page
+	if name != "" {
+		file = path.Join(path.Dir(page), name)
+	}
+	if !f.paths[file] {
+		return "there is no " + file
+	}
+	if hasSection && path.Ext(file) == ".md" && !anchors(f.read(t, file))[section] {
+		return file + " has no such heading"
+	}
+	return ""
+}
+
+func TestFilesThatPagesNameExist(t *testing.T) {
+	files := readTree(t)
+	names := 0
+	for _, page := range files.pages {
+		eachLine(files.read(t, page), func(number int, line string) {
+			for _, match := range codeSpan.FindAllStringSubmatch(line, -1) {
+				name := strings.TrimPrefix(match[1], "./")
+				isFile := fileName.MatchString(name) && !notOurs.MatchString(name) && (strings.Contains(name, "/") || sourceOnly(name))
+				if !isFile && !folderName.MatchString(name) || foreign[name] {
+					continue
+				}
+				names++
+				if !files.has(name) {
+					t.Errorf("%s:%d: there is no %s", page, number, name)
+				}
+			}
+		})
+	}
+	if names < 100 {
+		t.Errorf("%d names of files found, want more: the pages are not read as they are written", names)
+	}
+}
+
+// sourceOnly tells a bare name that can only be a source: summary.json and the like are what programs write.
+func sourceOnly(name string) bool {
+	switch path.Ext(name) {
+	case ".c", ".h", ".go":
+		return true
+	}
+	return false
+}
+
+func TestSourcesHaveTheNamesInPages(t *testing.T) {
+	files := readTree(t)
+	words := files.words(t)
+	names := 0
+	for _, page := range files.pages {
+		if page == "docs/glossary.md" { // it names where words come from, too
+			continue
+		}
+		eachLine(files.read(t, page), func(number int, line string) {
+			for _, match := range codeSpan.FindAllStringSubmatch(line, -1) {
+				name := sourceName.FindStringSubmatch(match[1])
+				if name == nil {
+					continue
+				}
+				names++
+				if word := name[1] + name[2] + name[3]; !words[word] {
+					t.Errorf("%s:%d: no source has %s", page, number, word)
+				}
+			}
+		})
+	}
+	if names < 15 {
+		t.Errorf("%d names found, want more: the pages are not read as they are written", names)
+	}
+}
+
+// words are those of all sources in C and Go.
+func (f *tree) words(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for name := range f.paths {
+		if sourceOnly(name) {
+			for _, line := range f.read(t, name) {
+				for _, one := range word.FindAllString(line, -1) {
+					all[one] = true
+				}
+			}
+		}
+	}
+	return all
+}
+
+func TestProseOfPagesIsWrapped(t *testing.T) {
+	files := readTree(t)
+	for _, page := range files.pages {
+		if page == "docs/reference.md" || strings.HasPrefix(page, "docs/results/") { // programs write them
+			continue
+		}
+		eachLine(files.read(t, page), func(number int, line string) {
+			text := strings.TrimLeft(line, " ")
+			if strings.HasPrefix(text, "|") || strings.HasPrefix(line, "    ") || !strings.Contains(text, " ") {
+				return
+			}
+			if width := utf8.RuneCountInString(line); width > columns {
+				t.Errorf("%s:%d: %d columns, want at most %d", page, number, width, columns)
+			}
+		})
+	}
+}
