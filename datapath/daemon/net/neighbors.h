@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Neighbours that ktsnd needs: the kernel resolves and confirms them, and whoever observes one is told when it
- * changes.
+ * Neighbours that ktsnd needs: the kernel resolves and confirms them, and whoever observes one is told when
+ * it changes.
  *
  * Control thread. Part of net: above sys, below route.
  */

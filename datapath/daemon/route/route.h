@@ -24,12 +24,10 @@ struct route {
 	struct ktsn_address address;          /* of one that is unicast IP */
 	struct ktsn_address next_hop_address; /* likewise */
 	struct loop_route frames;             /* as last told to the loop */
-	struct neighbor
-		*next_hop; /* the pod that receives, or its gateway; in the sender's namespace. NULL: it is
-				    * not IP, or to a group */
-	struct neighbor
-		*underlay_next_hop; /* the remote node, or the gateway to it; in ktsnd's namespace. NULL: on
-					     * this node */
+	struct neighbor *next_hop; /* the pod that receives, or its gateway; in the sender's namespace. NULL:
+				    * it is not IP, or to a group */
+	struct neighbor *underlay_next_hop; /* the remote node, or the gateway to it; in ktsnd's namespace.
+					     * NULL: on this node */
 	struct neighbor_observer next_hop_observer, underlay_observer;
 	const struct endpoint *local;         /* the local endpoint that receives; NULL: on another node */
 	struct replication_list *replication; /* it goes to several; NULL: to one */

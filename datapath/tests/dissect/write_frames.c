@@ -35,7 +35,8 @@ struct hop {
 	uint16_t destination_port;
 	uint8_t ttl;
 	uint8_t tos;
-	uint8_t kind; /* enum ktsn_frame_kind; of one that is not IPv4, the next ones instead of those above */
+	uint8_t kind; /* enum ktsn_frame_kind; of one that is not IPv4, the next ones instead of those above
+		       */
 	uint8_t source_ipv6[16];
 	uint8_t destination_ipv6[16];
 	uint32_t flow_label;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any requests with any descriptors on the application socket of a pod, against all of the control thread and a
- * running loop with a fake port. Each request gets one reply that belongs to it, or ends the connection; after
- * the connection nothing is left, no descriptor either.
+ * Any requests with any descriptors on the application socket of a pod, against all of the control thread and
+ * a running loop with a fake port. Each request gets one reply that belongs to it, or ends the connection;
+ * after the connection nothing is left, no descriptor either.
  *
- * Runs in a network namespace of its own where that is allowed, with an interface, a peer and a neighbour, so that
- * requests get through to destinations. Elsewhere flows are refused, and the rest is fuzzed.
+ * Runs in a network namespace of its own where that is allowed, with an interface, a peer and a neighbour, so
+ * that requests get through to destinations. Elsewhere flows are refused, and the rest is fuzzed.
  */
 #include "app_protocol.h"
 #include "node.h"

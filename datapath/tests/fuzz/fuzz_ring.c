@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The consumer of a ring whose other side writes what it likes between any two of its steps. The input says what
- * is written and which step comes next. Whatever stands there: a slot is taken once until it is given back, none
- * lies beyond the ring (AddressSanitizer watches the memory's ends), and what is taken fits its slot.
+ * The consumer of a ring whose other side writes what it likes between any two of its steps. The input says
+ * what is written and which step comes next. Whatever stands there: a slot is taken once until it is given
+ * back, none lies beyond the ring (AddressSanitizer watches the memory's ends), and what is taken fits its
+ * slot.
  */
 #include "ring_consumer.h"
 #include "ring_map.h"
@@ -263,8 +264,8 @@ static void consume(struct input *input)
 	free(model.memory);
 }
 
-/* Memory that an application hands back: what is taken can be consumed from one end to the other, and its geometry is never
- * what the header says. */
+/* Memory that an application hands back: what is taken can be consumed from one end to the other, and its
+ * geometry is never what the header says. */
 static void adopt(struct input *input)
 {
 	const struct ktsn_ring_geometry geometry =

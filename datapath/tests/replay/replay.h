@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shaper in virtual time: messages are handed over and schedules asked for at given times, and what leaves
- * or is dropped is printed, in its order, as
+ * The shaper in virtual time: messages are handed over and schedules asked for at given times, and what
+ * leaves or is dropped is printed, in its order, as
  *
  *   departed ID TIME
  *   dropped ID TIME REASON
  *
- * with the reasons that ktsnd counts. What is in neither list at the end is held. One event after the other: what
- * may leave when a message is handed over leaves before the next one comes, as with an application that sends
- * through the kernel. One thread.
+ * with the reasons that ktsnd counts. What is in neither list at the end is held. One event after the other:
+ * what may leave when a message is handed over leaves before the next one comes, as with an application that
+ * sends through the kernel. One thread.
  */
 #ifndef KTSN_REPLAY_H
 #define KTSN_REPLAY_H

@@ -63,7 +63,8 @@ static inline void sleepers_start(struct sleepers *sleepers, uint32_t count)
 			sleepers_fail("cannot be started");
 }
 
-/* In the call that it waits in (futex, ppoll), by what the kernel says of the thread: its state, and the system call it is in. */
+/* In the call that it waits in (futex, ppoll), by what the kernel says of the thread: its state, and the
+ * system call it is in. */
 static inline bool sleeper_asleep(int tid, int call_number)
 {
 	char path[64], call[32], expected[32];

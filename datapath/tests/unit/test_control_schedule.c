@@ -31,7 +31,8 @@ static json_t *example_json(const char *name)
 	return root;
 }
 
-/* Puts a value (NULL: nothing), which it takes over, at a place such as "queue-max-sdu-table/0/traffic-class". */
+/* Puts a value (NULL: nothing), which it takes over, at a place such as
+ * "queue-max-sdu-table/0/traffic-class". */
 static void json_change(json_t *root, const char *place, json_t *value)
 {
 	char names[200], *name, *rest = names;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Destinations and the neighbours that they wait for, as the control thread has them. The kernel is not asked: which
- * neighbour a destination needs the test says, and the loop does not run.
+ * Destinations and the neighbours that they wait for, as the control thread has them. The kernel is not
+ * asked: which neighbour a destination needs the test says, and the loop does not run.
  */
 #include "destinations.h"
 #include "loop_rig.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames of other kinds than UDP over IPv4 (test_frame.c). The golden ones were computed by a separate program from
- * RFC 8200, RFC 768 and RFC 7348; datapath/tests/dissect has tshark judge what this stage builds.
+ * Frames of other kinds than UDP over IPv4 (test_frame.c). The golden ones were computed by a separate
+ * program from RFC 8200, RFC 768 and RFC 7348; datapath/tests/dissect has tshark judge what this stage
+ * builds.
  */
 #include "checksum.h"
 #include "frame.h"
@@ -120,8 +121,8 @@ static const uint8_t golden_ipv6_vxlan[] = {
 	0x00, 0x02, 0x9c, 0x40, 0x13, 0x89, 0x00, 0x0b, 0xb3, 0x2e, 0x54, 0x53, 0x4e,
 };
 
-/* Without the bit "don't fragment" an id tells whose fragments are whose; without checksum there is 0. What is around
- * it, and IPv6, know neither bit nor id. */
+/* Without the bit "don't fragment" an id tells whose fragments are whose; without checksum there is 0. What
+ * is around it, and IPv6, know neither bit nor id. */
 static const uint8_t golden_ipv4_fragmentable[] = {
 	0x02, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, 0x08, 0x00, 0x45,
 	0xb8, 0x00, 0x1f, 0xbe, 0xef, 0x00, 0x00, 0x40, 0x11, 0xa7, 0x10, 0x0a, 0x01, 0x00, 0x0a,
@@ -150,7 +151,8 @@ static const uint8_t golden_ipv6_unchecked[] = {
 	0x00, 0x00, 0x02, 0x9c, 0x40, 0x13, 0x89, 0x00, 0x0b, 0x00, 0x00, 0x54, 0x53, 0x4e,
 };
 
-/* Builds the frame whose payload is the last payload_bytes of `golden`, at every alignment, in room for just that. */
+/* Builds the frame whose payload is the last payload_bytes of `golden`, at every alignment, in room for just
+ * that. */
 static void check_golden(const struct ktsn_frame_path *path, const struct ktsn_frame_tunnel *through,
 			 const uint8_t *golden, size_t golden_bytes, size_t payload_bytes)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is given up when ktsnd runs, in all threads. Each test is a process of its own, because nothing of it comes back.
+ * What is given up when ktsnd runs, in all threads. Each test is a process of its own, because nothing of it
+ * comes back.
  */
 #include "privileges.h"
 

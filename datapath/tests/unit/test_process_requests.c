@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rings that processes ask for, hand back and keep: all of the control thread with a running loop, and a fake of the
- * kernel's maps. Needs no privilege.
+ * Rings that processes ask for, hand back and keep: all of the control thread with a running loop, and a fake
+ * of the kernel's maps. Needs no privilege.
  */
 #include "node.h"
 #include "pods.h"

@@ -46,7 +46,8 @@ static inline uint64_t test_random_below(struct test_random *random, uint64_t li
 	return test_random_next(random) % limit;
 }
 
-/* How many rounds to do: KTSN_TEST_FACTOR=<n> asks for n times as many; under sanitizers, which are slow, fewer. */
+/* How many rounds to do: KTSN_TEST_FACTOR=<n> asks for n times as many; under sanitizers, which are slow,
+ * fewer. */
 static inline uint64_t test_random_rounds(uint64_t rounds)
 {
 	const char *factor = getenv("KTSN_TEST_FACTOR");

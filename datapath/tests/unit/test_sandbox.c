@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The filter of system calls as it is shipped: what it refuses, what it kills for, and that threads can be made. In
- * a build with sanitizers it is wider, and this is not tested there.
+ * The filter of system calls as it is shipped: what it refuses, what it kills for, and that threads can be
+ * made. In a build with sanitizers it is wider, and this is not tested there.
  */
 #include "sandbox.h"
 
@@ -95,7 +95,8 @@ static int bpf_call(long command)
 	return syscall(SYS_bpf, command, NULL, 0) == -1 && errno == EPERM ? REFUSED : MADE;
 }
 
-/* Memory of rings can be made, and nothing else of bpf(). Not killed for it: DPDK does it when it closes an XDP socket. */
+/* Memory of rings can be made, and nothing else of bpf(). Not killed for it: DPDK does it when it closes an
+ * XDP socket. */
 static void programs_of_the_kernel_cannot_be_loaded(void **state)
 {
 	static const long refused[] = {BPF_PROG_LOAD,        BPF_MAP_UPDATE_ELEM,   BPF_OBJ_PIN,

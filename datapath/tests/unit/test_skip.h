@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Skipping a whole program of tests. cmocka's own skip() writes "not ok ... # SKIP", which meson counts as a failure.
+ * Skipping a whole program of tests. cmocka's own skip() writes "not ok ... # SKIP", which meson counts as a
+ * failure.
  */
 #ifndef KTSN_TEST_SKIP_H
 #define KTSN_TEST_SKIP_H
@@ -8,7 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The exit status of main(): 0 after the plan that says so, or 1 where nothing may be skipped, as internal/shared/testenv. */
+/* The exit status of main(): 0 after the plan that says so, or 1 where nothing may be skipped, as
+ * internal/shared/testenv. */
 static inline int all_skipped(const char *reason)
 {
 	if (getenv("KTSN_REQUIRE") || getenv("CI")) {

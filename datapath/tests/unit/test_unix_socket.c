@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who listens at a path, and whether another may take its place: with processes of which all but one thread has ended, as
- * of a ktsnd that was killed while the kernel does not let go of one.
+ * Who listens at a path, and whether another may take its place: with processes of which all but one thread
+ * has ended, as of a ktsnd that was killed while the kernel does not let go of one.
  */
 #include "handover.h"
 #include "handover_records.h"

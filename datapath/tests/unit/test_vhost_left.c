@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much of a packed virtqueue is not fetched: the test makes frames available and uses them, as the standard says.
+ * How much of a packed virtqueue is not fetched: the test makes frames available and uses them, as the
+ * standard says.
  */
 #include "vhost_left.h"
 

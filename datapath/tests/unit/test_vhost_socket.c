@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * At which of its two names a ktsnd listens for Open vSwitch, while others listen at them or have left them behind.
+ * At which of its two names a ktsnd listens for Open vSwitch, while others listen at them or have left them
+ * behind.
  */
 #include "vhost_socket.h"
 
