@@ -9,21 +9,15 @@
 #include "next.h"
 #include "process_owner.h"
 
-static int flow_ctl(struct flow *flow, int epoll_fd, int operation, int fd, struct epoll_event *event)
-{
-	int result = flow->left_to_kernel ? next_epoll_ctl(epoll_fd, operation, fd, event)
-					  : epoll_members_ctl(flow, epoll_fd, operation, fd, event);
-
-	flow_put(flow);
-	return result;
-}
-
 EXPORT int epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
 {
 	struct flow *flow = flow_known(fd) && process_is_owner() ? flow_acquire(fd) : NULL;
-	int result = flow ? flow_ctl(flow, epoll_fd, operation, fd, event)
-			  : next_epoll_ctl(epoll_fd, operation, fd, event);
+	bool captured = flow && !flow->left_to_kernel;
+	int result = captured ? epoll_members_ctl(flow, epoll_fd, operation, fd, event)
+			      : next_epoll_ctl(epoll_fd, operation, fd, event);
 
+	if (flow)
+		flow_put(flow);
 	if (result == 0 && event && operation != EPOLL_CTL_DEL)
 		epoll_record_put(epoll_fd, fd, event);
 	return result;

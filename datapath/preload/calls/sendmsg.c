@@ -75,18 +75,13 @@ static struct flow *flow_of_unknown(int fd, const struct msghdr *message)
 	return flow;
 }
 
-static struct flow *flow_of(int fd, const struct msghdr *message)
-{
-	struct flow *flow = flow_acquire(fd);
-
-	return flow ? flow : flow_of_unknown(fd, message);
-}
-
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
-	struct flow *flow = flow_of(fd, message);
+	struct flow *flow = flow_acquire(fd);
 	long sent = SEND_NOT_TIMED;
 
+	if (!flow)
+		flow = flow_of_unknown(fd, message);
 	if (flow) {
 		if (!flow->left_to_kernel)
 			sent = send_timed(flow, fd, message, flags);

@@ -19,12 +19,6 @@ static int name_take(int fd, struct notifier_name *name)
 	return err < 0 ? (int)err : name->length == NOTIFIER_NAME_BYTES ? 0 : -ENAMETOOLONG;
 }
 
-static void peer_connect(const struct poll_state *state)
-{
-	(void)kernel_call(SYS_connect, state->error_peer_fd, state->error_name.bytes,
-			  state->error_name.length);
-}
-
 static void peer_disconnect(const struct poll_state *state)
 {
 	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
@@ -37,7 +31,8 @@ static void error_raise(const struct poll_state *state)
 {
 	(void)kernel_call(SYS_sendto, state->error_peer_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
 			  state->error_peer_name.bytes, state->error_peer_name.length);
-	peer_connect(state);
+	(void)kernel_call(SYS_connect, state->error_peer_fd, state->error_name.bytes,
+			  state->error_name.length);
 	peer_disconnect(state);
 }
 

@@ -30,13 +30,6 @@ static void number_begin(struct session *session, struct flow *flow, int fd)
 	notifiers_register(session, flow);
 }
 
-/* A refusal with the kernel's route is no refusal of the message. */
-static int answer_of(const struct ktsn_app_reply *reply)
-{
-	return reply->status == -EPERM && reply->route == KTSN_APP_ROUTE_KERNEL ? FLOW_WITHOUT_ENDPOINT
-										: reply->status;
-}
-
 int flow_open(struct session *session, struct flow *flow, int fd, struct ktsn_app_request *request)
 {
 	bool fresh = flow->number_session != session->number;
@@ -52,7 +45,9 @@ int flow_open(struct session *session, struct flow *flow, int fd, struct ktsn_ap
 		flow->connection = session->connections;
 	}
 	if (!err)
-		err = answer_of(&reply);
+		err = reply.status;
+	if (err == -EPERM && reply.route == KTSN_APP_ROUTE_KERNEL)
+		err = FLOW_WITHOUT_ENDPOINT;
 	if (!request_premature(err))
 		atomic_store_explicit(&flow->without_endpoint, err == FLOW_WITHOUT_ENDPOINT,
 				      memory_order_relaxed);

@@ -50,18 +50,14 @@ static int resume(struct session *session)
 	return err ? err : reply.status;
 }
 
-static bool still_learning(struct session *session, int64_t now_ns)
-{
-	return now_ns - atomic_load_explicit(&session->learning_since_ns, memory_order_relaxed) < LEARNING_NS;
-}
-
 /* Restores all that the messages of the ring refer to, over the new connection. */
 static int state_restore(struct session *session, int64_t now_ns)
 {
 	struct pass pass = {.session = session};
+	int64_t since_ns = atomic_load_explicit(&session->learning_since_ns, memory_order_relaxed);
 
 	flow_each(visit_restore, &pass);
-	if (request_premature(pass.err) || (pass.err && still_learning(session, now_ns)))
+	if (request_premature(pass.err) || (pass.err && now_ns - since_ns < LEARNING_NS))
 		return pass.err;
 	/* ktsnd drops and counts the messages of what could not be restored by now. */
 	if (pass.err)

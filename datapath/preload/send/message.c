@@ -16,14 +16,9 @@ static size_t pieces_of(const struct msghdr *message)
 	return (uint32_t)message->msg_iovlen;
 }
 
-static size_t control_bytes_of(const struct msghdr *message)
-{
-	return message->msg_control ? (uint32_t)message->msg_controllen : 0;
-}
-
 int control_at(const struct msghdr *message, size_t offset, struct control *control)
 {
-	size_t total = control_bytes_of(message);
+	size_t total = message->msg_control ? (uint32_t)message->msg_controllen : 0;
 	const uint8_t *base = message->msg_control;
 	struct cmsghdr header;
 
