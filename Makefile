@@ -133,13 +133,27 @@ generate: ## deep copies, CustomResourceDefinition and reference, from api/
 	@scripts/generate.sh
 
 .PHONY: lint
-lint: ## formatting, go vet, golangci-lint
+lint: deps ## formatting, words, shellcheck, clang-tidy, go vet, golangci-lint
 	@scripts/install-deps.sh lint
 	@git ls-files 'datapath/*.[ch]' | xargs clang-format-14 --dry-run --Werror
+	@git ls-files 'datapath/*.[ch]' | xargs scripts/lint/width.sh
+	@git grep -lE '^#!.*\b(ba)?sh$$' | xargs shellcheck -x
+	@$(GO) run ./scripts/words
+	@scripts/lint/tidy.sh
 	@for module in $(MODULES); do \
 		$(GO) vet -C $$module ./... && \
 		$(GO) run -C $$module github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./... || exit 1; \
 	done
+
+.PHONY: tidy
+tidy: deps ## clang-tidy with its static analyzer, over all C sources (minutes)
+	@scripts/install-deps.sh lint
+	@scripts/lint/tidy.sh --all
+
+.PHONY: hooks
+hooks: ## have git check commits: the message's form, and the staged files in seconds
+	@git config core.hooksPath scripts/hooks
+	@echo "git runs scripts/hooks/ now. Back: git config --unset core.hooksPath"
 
 # Divided among all targets; what they learn is kept in build-fuzz/ for the next time.
 FUZZ_SECONDS ?= 3600

@@ -81,6 +81,7 @@ done
 (cd root && find . | cpio -o -H newc --quiet) >out/base.cpio
 cp "kernel/boot/vmlinuz-$release" out/vmlinuz
 for package in ./*.deb; do
+	# shellcheck disable=SC2016 # a format of dpkg-deb's own
 	dpkg-deb -W --showformat '${Package} ${Version}\n' "$package"
 done >out/version
 # Another run may have been faster.

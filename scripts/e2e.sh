@@ -104,7 +104,7 @@ bring_up() {
 	bin/ktsn-cluster --name "$KTSN_CLUSTER" up 2>"$log" | tee "$log.up"
 	status=${PIPESTATUS[0]}
 	cat "$log" >&2
-	return $status
+	return "$status"
 }
 
 rm -rf "$out"

@@ -16,7 +16,7 @@ each=
 seconds=${1:-} language=${2:-}
 case "$seconds" in '' | *[!0-9]*) echo "usage: $0 [--each] SECONDS [C|Go]" >&2; exit 2 ;; esac
 
-build=build-fuzz
+build='build-fuzz'
 passed=0 failed=0
 
 build_c() {
@@ -100,12 +100,12 @@ count=$((${#c_targets[@]} + ${#go_list[@]}))
 [ $count -gt 0 ] || { echo "there is nothing to fuzz" >&2; exit 1; }
 share=$((seconds / count))
 [ -z "$each" ] || share=$seconds
-[ $share -gt 0 ] || share=1
+[ "$share" -gt 0 ] || share=1
 processors=$(nproc)
 
-run_c_targets $share "${c_targets[@]}"
+run_c_targets "$share" "${c_targets[@]}"
 for target in "${go_list[@]}"; do
-	run_go "${target% *}" "${target#* }" $share
+	run_go "${target% *}" "${target#* }" "$share"
 done
 echo
 echo "$passed passed, $failed failed, 0 skipped"

@@ -14,7 +14,7 @@ packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron $
 packages_conformance="qemu-system-x86 cpio"
 packages_fuzz="libclang-rt-14-dev"
 packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev ethtool iputils-ping $packages_ovs"
-packages_lint="clang-format-14"
+packages_lint="clang-format-14 clang-tidy-14 shellcheck"
 
 case "${1:-}" in
 build) packages="$packages_build $packages_run" ;;

@@ -2,7 +2,7 @@
 /*
  * What leaves: the bytes of a frame, from Ethernet to UDP payload, with or without VXLAN around them.
  *
- * Second stage of a packet's way (ring -> frame -> shaper -> port). Pure: no system calls, no clock, no
+ * Second stage of a packet's path (ring -> frame -> shaper -> port). Pure: no system calls, no clock, no
  * allocation; writes only into the caller's buffer. Safe from any thread.
  *
  * Layout of what is built (RFC 894, RFC 2464, IEEE Std 802.1Q-2022 clause 9, RFC 791, RFC 8200, RFC 768, RFC

@@ -3,7 +3,7 @@
  * Where a frame leaves: a port of the node, behind a table of operations (a DPDK ethdev, or a fake that
  * records frames for tests).
  *
- * Last stage of a packet's way (ring -> frame -> shaper -> port). create, destroy: the main thread, while
+ * Last stage of a packet's path (ring -> frame -> shaper -> port). create, destroy: the main thread, while
  * no other uses the port. Everything else: the loop thread only. Nothing but _create and _destroy
  * allocates or blocks.
  */

@@ -38,7 +38,7 @@ enum {
 	KTSN_APP_VERSION = 3,
 	KTSN_APP_TIMEOUT_MS = 100, /* how long libktsn waits for any reply in one go, locks held */
 	/* How long a call of an application that may block waits for a ktsnd that does not answer. */
-	KTSN_APP_PATIENCE_MS = 5000,
+	KTSN_APP_DAEMON_TIMEOUT_MS = 5000,
 };
 
 /* Flow: "give me a new one". Destination: "none" (the socket is not connected). */

@@ -2,7 +2,7 @@
 /*
  * When a frame leaves: holds packets until they may go, and says which goes next.
  *
- * Third stage of a packet's way (ring -> frame -> shaper -> port). Pure and in virtual time: no system
+ * Third stage of a packet's path (ring -> frame -> shaper -> port). Pure and in virtual time: no system
  * calls, no clock (`now` is an argument), no allocation (the caller gives the memory). One thread at a
  * time. All times are CLOCK_TAI nanoseconds.
  *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netns_test tests the whole way of a packet in network namespaces: the built programs, the real
+// Package netns_test tests the whole path of a packet in network namespaces: the built programs, the real
 // kernel, one namespace for each node and pod. It needs root and the programs of `make build` (their folder
 // in KTSN_BIN_DIR, else bin/); without them tests are skipped, or fail when KTSN_REQUIRE=1 or CI=true.
 //

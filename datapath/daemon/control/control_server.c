@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 /* A trace that nobody reads for so long ends. */
-#define TRACE_PATIENCE_NS (10 * NS_PER_SECOND)
+#define TRACE_TIMEOUT_NS (10 * NS_PER_SECOND)
 
 enum { REQUEST_BYTES_MAX = 65536, REPLY_BYTES_MAX = 1 << 20 };
 
@@ -236,7 +236,7 @@ int control_server_tick(struct control_server *server)
 
 	if (!server->tracer)
 		return -1;
-	left_ns = server->traced_ns + TRACE_PATIENCE_NS - clock_ns(CLOCK_MONOTONIC);
+	left_ns = server->traced_ns + TRACE_TIMEOUT_NS - clock_ns(CLOCK_MONOTONIC);
 	if (left_ns > 0)
 		return (int)(left_ns / ns_per_ms) + 1;
 	trace_end_now(server);

@@ -20,9 +20,9 @@
 
 enum {
 	/* A successor has everything, and only reads it: after that it must say what it was asked for. */
-	READY_PATIENCE_S = 10,
+	READY_TIMEOUT_S = 10,
 	/* The loop stands still for the answer. */
-	TAKEN_PATIENCE_S = 1,
+	TAKEN_TIMEOUT_S = 1,
 };
 
 /* One that is being given. */
@@ -292,13 +292,13 @@ static bool taken_after_all(struct giving *giving)
 }
 
 /* A successor that hangs must not hold the control thread for long. */
-static void patience_set(int fd, int seconds)
+static void timeout_set(int fd, int seconds)
 {
-	const struct timeval patience = {.tv_sec = seconds};
+	const struct timeval timeout = {.tv_sec = seconds};
 
 	(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 }
 
 /* While the loop goes on: all that takes time. */
@@ -306,7 +306,7 @@ static int everything_give(struct giving *giving, int control_fd)
 {
 	int err;
 
-	patience_set(giving->fd, READY_PATIENCE_S);
+	timeout_set(giving->fd, READY_TIMEOUT_S);
 	err = surroundings_give(giving, control_fd);
 	if (!err)
 		err = processes_give(giving);
@@ -319,7 +319,7 @@ static void rings_give(void *argument)
 	struct giving *giving = argument;
 	int err;
 
-	patience_set(giving->fd, TAKEN_PATIENCE_S);
+	timeout_set(giving->fd, TAKEN_TIMEOUT_S);
 	blank(giving)->paused_tai_ns = clock_tai_ns();
 	loop_pause(giving->node->loop);
 	err = give(giving, HANDOVER_STANDS, NULL, 0);

@@ -256,9 +256,9 @@ static void record_take(struct taking *taking)
 static int request_send(int fd)
 {
 	static const char request[] = "{\"version\":1,\"request\":\"hand-over\"}";
-	const struct timeval patience = {.tv_sec = 10};
+	const struct timeval timeout = {.tv_sec = 10};
 
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	return send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 

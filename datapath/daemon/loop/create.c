@@ -91,8 +91,8 @@ struct loop_classes loop_classes_default(void)
 {
 	struct loop_classes classes;
 
-	for (uint8_t class = 0; class < KTSN_CLASSES; class ++)
-		classes.pcp[class] = class > 1 ? class : 1 - class;
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+		classes.pcp[class] = (uint8_t)(class > 1 ? class : 1 - class);
 	for (unsigned int priority = 0; priority < LOOP_PRIORITIES; priority++)
 		classes.of_priority[priority] = classes.pcp[priority % KTSN_CLASSES];
 	return classes;

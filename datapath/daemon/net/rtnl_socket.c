@@ -25,7 +25,7 @@ struct rtnl {
 };
 
 /* The kernel answers in the call that asks, or in the one that reads on. */
-enum { PATIENCE_MS = 200 };
+enum { TIMEOUT_MS = 200 };
 
 /*
  * A program of the namespace that has CAP_NET_ADMIN there can send to any netlink socket in it. To one that
@@ -109,6 +109,7 @@ static void socket_renew(struct rtnl *rtnl)
 		close(there);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): recvmsg() writes to it */
 ssize_t rtnl_receive(const struct rtnl *rtnl, char *buffer, size_t capacity_bytes)
 {
 	struct sockaddr_nl from = {0};
@@ -209,7 +210,7 @@ static int64_t worked_ms(void)
 
 static int exchange(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, void *result)
 {
-	int64_t until_ms = clock_monotonic_ms() + PATIENCE_MS, until_worked_ms = worked_ms() + PATIENCE_MS;
+	int64_t until_ms = clock_monotonic_ms() + TIMEOUT_MS, until_worked_ms = worked_ms() + TIMEOUT_MS;
 	char buffer[RTNL_BUFFER_BYTES];
 	int status = MNL_CB_OK;
 

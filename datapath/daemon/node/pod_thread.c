@@ -17,7 +17,7 @@ enum {
 	/* What runs here needs little; a debugger of memory wants more than that. */
 	STACK_BYTES = 256 << 10,
 	/* For threads to end, and how often their works are looked after meanwhile. */
-	END_PATIENCE_MS = 1000,
+	END_TIMEOUT_MS = 1000,
 	END_LOOK_MS = 5,
 };
 
@@ -133,7 +133,7 @@ void pod_threads_destroy(struct pod_threads *threads)
 	if (!threads)
 		return;
 	/* A work may be the last user of its thread. */
-	for (int ms = 0; ms < END_PATIENCE_MS && any_lives(threads); ms += END_LOOK_MS) {
+	for (int ms = 0; ms < END_TIMEOUT_MS && any_lives(threads); ms += END_LOOK_MS) {
 		usleep(END_LOOK_MS * 1000);
 		pod_threads_serve(threads);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages to the operator, on standard error, each with its level as systemd reads it (sd-daemon(3)) when
- * standard error is not a terminal. Never called on the loop thread's way of a packet: that counts.
+ * standard error is not a terminal. Never called on the loop thread's path of a packet: that counts.
  *
  * Each place in the code that logs may do so ten times a second, and twenty times at once (log_limit.h): what
  * applications or clients can bring about must not fill the log. What was left out is counted and said later.

@@ -10,7 +10,7 @@
 
 enum {
 	/* Flags, which are no events. */
-	MANNER = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE,
+	ATTRIBUTES = EPOLLET | EPOLLONESHOT | EPOLLWAKEUP | EPOLLEXCLUSIVE,
 	WRITABLE = EPOLLOUT | EPOLLWRNORM,
 };
 
@@ -105,7 +105,7 @@ static struct epoll_member *member_make(struct poll_state *state, int epoll_fd, 
 static bool member_set(struct flow *flow, int epoll_fd, int fd, const struct epoll_event *event)
 {
 	struct poll_state *state = &flow->poll_state;
-	struct epoll_event own = {.events = event->events & (MANNER | EPOLLPRI), .data = event->data};
+	struct epoll_event own = {.events = event->events & (ATTRIBUTES | EPOLLPRI), .data = event->data};
 	int error_fd = error_notifier_fd(flow);
 	int space_fd = event->events & WRITABLE ? space_notifier_fd(flow) : -1;
 	struct epoll_member *member;
@@ -117,7 +117,7 @@ static bool member_set(struct flow *flow, int epoll_fd, int fd, const struct epo
 	member = member_make(state, epoll_fd, fd);
 	if (member) {
 		(void)copy_set(&member->error_fd, error_fd, epoll_fd, own);
-		own.events = event->events & (MANNER | WRITABLE);
+		own.events = event->events & (ATTRIBUTES | WRITABLE);
 		space_set = copy_set(&member->space_fd, space_fd, epoll_fd, own);
 		if (!space_set)
 			copy_remove(&member->space_fd, epoll_fd);

@@ -23,7 +23,7 @@ void daemon_silent(void)
 
 	/* Between two questions that lie far apart ktsnd may have been well. */
 	if (atomic_load_explicit(&silent_since_ms, memory_order_relaxed) == 0 ||
-	    now_ms - last_ms > KTSN_APP_PATIENCE_MS)
+	    now_ms - last_ms > KTSN_APP_DAEMON_TIMEOUT_MS)
 		atomic_store_explicit(&silent_since_ms, now_ms, memory_order_relaxed);
 	atomic_store_explicit(&silent_last_ms, now_ms, memory_order_relaxed);
 }
@@ -56,7 +56,7 @@ int64_t daemon_deadline_ms(int fd, int flags)
 {
 	int64_t now_ms = monotonic_ms();
 	int64_t since_ms = atomic_load_explicit(&silent_since_ms, memory_order_relaxed);
-	int64_t deadline_ms = (since_ms ? since_ms : now_ms) + KTSN_APP_PATIENCE_MS;
+	int64_t deadline_ms = (since_ms ? since_ms : now_ms) + KTSN_APP_DAEMON_TIMEOUT_MS;
 	int64_t timeout_ms;
 
 	if (!call_may_block(fd, flags))

@@ -31,7 +31,7 @@ enum {
 	MS = 1000000,
 };
 
-struct way {
+struct mode {
 	const char *name;
 	enum ktsn_strategy strategy;
 	uint64_t link_speed_bps;
@@ -39,14 +39,14 @@ struct way {
 	bool producer;     /* fills the rings while the loop runs */
 };
 
-static const struct way ways[] = {
+static const struct mode modes[] = {
 	{"tas, link without limit", KTSN_STRATEGY_TAS, 0, 0, false},
 	{"tas, 10 Gbit/s", KTSN_STRATEGY_TAS, 10000000000, 0, false},
 	{"tas, 10 Gbit/s, times in any order", KTSN_STRATEGY_TAS, 10000000000, 10 * MS, false},
 	{"strict-priority, 10 Gbit/s", KTSN_STRATEGY_STRICT_PRIORITY, 10000000000, 0, false},
 	{"tas, 10 Gbit/s, producer on another processor", KTSN_STRATEGY_TAS, 10000000000, 0, true},
 };
-enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
+enum { MODES = sizeof(modes) / sizeof(modes[0]) };
 
 /* An application process with one flow and one destination. */
 struct application {
@@ -61,7 +61,7 @@ struct application {
 };
 
 struct bed {
-	const struct way *way;
+	const struct mode *mode;
 	struct ktsn_port *port;
 	struct loop *loop;
 	struct loop_gates *gates;
@@ -158,13 +158,13 @@ static bool send_one(struct bed *bed, struct application *application, uint32_t 
 
 	if (ktsn_ring_claim(&application->producer, &slot))
 		return false;
-	if (bed->way->spread_ns) {
+	if (bed->mode->spread_ns) {
 		bed->random = bed->random * UINT64_C(6364136223846793005) + 1;
-		message.txtime_ns -= (int64_t)((bed->random >> 24) % (uint64_t)bed->way->spread_ns);
+		message.txtime_ns -= (int64_t)((bed->random >> 24) % (uint64_t)bed->mode->spread_ns);
 	}
 	memset(ktsn_ring_payload(&application->producer, slot), 0x55, PAYLOAD_BYTES);
 	ktsn_ring_publish(&application->producer, slot, &message);
-	if (bed->way->producer &&
+	if (bed->mode->producer &&
 	    ktsn_ring_doorbell_due(&application->producer, KTSN_CLOCK_TAI, message.txtime_ns))
 		(void)!write(application->doorbell_fd, &one, sizeof(one));
 	return true;
@@ -207,19 +207,19 @@ static void gates_set(struct bed *bed)
 	loop_command(bed->loop, &(struct loop_command){.type = COMMAND_GATES, .gates = bed->gates});
 }
 
-static void bed_init(struct bed *bed, const struct way *way, uint32_t messages, int cpu)
+static void bed_init(struct bed *bed, const struct mode *mode, uint32_t messages, int cpu)
 {
 	struct loop_config config = {
 		.packets = PACKETS,
 		.spin_ns = 120000,
 		.late_after_ns = 10000,
-		.strategy = way->strategy,
-		.link_speed_bps = way->link_speed_bps,
+		.strategy = mode->strategy,
+		.link_speed_bps = mode->link_speed_bps,
 		.guard_band_ns = 20000,
 		.cpu = cpu,
 	};
 
-	*bed = (struct bed){.way = way, .messages = messages, .random = 1};
+	*bed = (struct bed){.mode = mode, .messages = messages, .random = 1};
 	bed->port = config.port = port_null_create(PACKETS, BUFFER_BYTES);
 	must(loop_create(&bed->loop, &config), "make the loop");
 	gates_set(bed);
@@ -227,7 +227,7 @@ static void bed_init(struct bed *bed, const struct way *way, uint32_t messages, 
 	port_null_expect(bed->port, messages);
 	for (uint32_t i = 0; i < RINGS; i++)
 		application_open(bed, &bed->applications[i], i);
-	if (!way->producer)
+	if (!mode->producer)
 		rings_fill(bed, messages);
 	for (uint32_t i = 0; i < RINGS; i++)
 		loop_command(bed->loop, &(struct loop_command){.type = COMMAND_RING_OPEN,
@@ -245,20 +245,20 @@ static void bed_fini(struct bed *bed)
 }
 
 /* Million messages a second. */
-static void way_measure(const struct way *way, struct bench_case *bench, uint32_t messages, int cpu)
+static void mode_measure(const struct mode *mode, struct bench_case *bench, uint32_t messages, int cpu)
 {
 	struct bed bed;
 	struct port_null_counts counts;
 	struct loop_scheduling scheduling;
 	pthread_t thread;
 
-	bed_init(&bed, way, messages, cpu);
+	bed_init(&bed, mode, messages, cpu);
 	must(loop_start(bed.loop, &scheduling), "start the loop");
-	if (way->producer)
+	if (mode->producer)
 		must(-pthread_create(&thread, NULL, produce, &bed), "start a producer");
 	while (!port_null_finished(bed.port, &counts))
 		usleep(500);
-	if (way->producer)
+	if (mode->producer)
 		pthread_join(thread, NULL);
 	bench_sample(bench, (double)counts.frames * 1000 / (double)(counts.last_ns - counts.begin_ns));
 	bed_fini(&bed);
@@ -281,14 +281,14 @@ static int loop_cpu(void)
 
 void bench_loop(struct bench_report *report, const struct bench_plan *plan)
 {
-	struct bench_case *cases[WAYS];
+	struct bench_case *cases[MODES];
 	int cpu = loop_cpu();
 
-	for (int w = 0; w < WAYS; w++)
-		cases[w] = report_case(report, "Mpkt/s", "loop: %s", ways[w].name);
+	for (int w = 0; w < MODES; w++)
+		cases[w] = report_case(report, "Mpkt/s", "loop: %s", modes[w].name);
 	for (uint32_t turn = 0; turn < plan->turns; turn++)
-		for (int w = 0; w < WAYS; w++)
-			way_measure(&ways[w], cases[w], plan->messages, cpu);
+		for (int w = 0; w < MODES; w++)
+			mode_measure(&modes[w], cases[w], plan->messages, cpu);
 	report_figure(report,
 		      &(struct bench_figure){.name = "ring → frame → shaper → null port, tas, one core",
 					     .unit = "Mpkt/s",

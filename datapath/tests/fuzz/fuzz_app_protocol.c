@@ -216,15 +216,15 @@ static int memory_make(struct input *input)
 	return fd;
 }
 
-/* One end of a pair that gets alarms; with names or without, and some that lead elsewhere. */
-static int alarm_make(uint8_t kind)
+/* One end of a pair that gets error notifications; with names or without, and some that lead elsewhere. */
+static int notifier_make(uint8_t kind)
 {
 	const struct sockaddr any = {.sa_family = AF_UNIX};
 	struct sockaddr_un path = {.sun_family = AF_UNIX};
 	int pair[2];
 
 	must(socketpair(AF_UNIX, (kind & 1 ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, 0, pair) == 0);
-	snprintf(path.sun_path, sizeof(path.sun_path), "%s.alarm", fixture.path);
+	snprintf(path.sun_path, sizeof(path.sun_path), "%s.notifier", fixture.path);
 	if (kind & 2)
 		(void)bind(pair[0], (const struct sockaddr *)&path, sizeof(path));
 	else if (!(kind & 4))
@@ -252,7 +252,7 @@ static int descriptor_make(struct input *input, const struct application *applic
 		return eventfd(0, EFD_CLOEXEC);
 	case 12:
 	case 13:
-		return alarm_make(next_byte(input));
+		return notifier_make(next_byte(input));
 	case 6:
 		return fcntl(application->fd, F_DUPFD_CLOEXEC, 0);
 	case 8:

@@ -13,7 +13,7 @@
 enum { IPV4_BYTES_MAX = 65535 };
 
 /* The whole of what decides over a frame, as the input gives it; the payload follows. */
-struct wish {
+struct request {
 	struct ktsn_frame_path inner;
 	struct ktsn_frame_tunnel tunnel;
 	uint32_t payload_bytes;
@@ -154,25 +154,26 @@ static void inner_check(const uint8_t *inner, size_t bytes, size_t tag_bytes,
 }
 
 /* What a switch of this node is to put into the tunnel. */
-static void switched_check(const uint8_t *frame, size_t bytes, const struct wish *wish)
+static void switched_check(const uint8_t *frame, size_t bytes, const struct request *request)
 {
-	tag_check(frame, &wish->tunnel);
-	inner_check(frame, bytes, KTSN_VLAN_TAG_BYTES, &wish->inner);
-	must(ktsn_frame_link_bytes(bytes, &wish->tunnel) ==
+	tag_check(frame, &request->tunnel);
+	inner_check(frame, bytes, KTSN_VLAN_TAG_BYTES, &request->inner);
+	must(ktsn_frame_link_bytes(bytes, &request->tunnel) ==
 	     bytes - KTSN_VLAN_TAG_BYTES + KTSN_TUNNEL_HEADER_BYTES);
 }
 
-static void frame_check(const uint8_t *frame, size_t bytes, const struct wish *wish)
+static void frame_check(const uint8_t *frame, size_t bytes, const struct request *request)
 {
-	if (wish->tunnelled && wish->tunnel.switched) {
-		switched_check(frame, bytes, wish);
+	if (request->tunnelled && request->tunnel.switched) {
+		switched_check(frame, bytes, request);
 	} else {
-		const uint8_t *inner = wish->tunnelled ? tunnel_check(frame, bytes, &wish->tunnel) : frame;
+		const uint8_t *inner =
+			request->tunnelled ? tunnel_check(frame, bytes, &request->tunnel) : frame;
 
-		inner_check(inner, bytes - (size_t)(inner - frame), 0, &wish->inner);
-		must(ktsn_frame_sdu_bytes(bytes, wish->tunnelled ? &wish->tunnel : NULL) < bytes);
+		inner_check(inner, bytes - (size_t)(inner - frame), 0, &request->inner);
+		must(ktsn_frame_sdu_bytes(bytes, request->tunnelled ? &request->tunnel : NULL) < bytes);
 	}
-	must(be16toh(ktsn_frame_tunnel_source_port_be(&wish->inner)) >= 49152);
+	must(be16toh(ktsn_frame_tunnel_source_port_be(&request->inner)) >= 49152);
 	must(ktsn_frame_wire_bytes(bytes) >= KTSN_ETHER_MIN_BYTES + KTSN_WIRE_OVERHEAD_BYTES);
 }
 
@@ -193,29 +194,29 @@ static void path_tame(struct ktsn_frame_path *path, uint8_t kind)
 }
 
 /* What the daemon never asks for: options refuse it. */
-static void wish_tame(struct wish *wish)
+static void request_tame(struct request *request)
 {
 
-	path_tame(&wish->inner, wish->inner.kind % (KTSN_FRAME_ETHERNET + 1));
-	path_tame(&wish->tunnel.outer, KTSN_FRAME_IPV4);
-	wish->tunnel.vni &= 0xffffff;
-	wish->tunnel.vlan_id %= 4095;
-	wish->tunnel.pcp &= 7;
-	bool_tame(&wish->tunnel.switched);
-	if (wish->tunnel.switched && !wish->tunnel.vlan_id)
-		wish->tunnel.vlan_id = 1;
-	wish->tunnelled &= 1;
-	wish->payload_bytes %= 2 * IPV4_BYTES_MAX;
-	wish->spare_bytes %= 64;
+	path_tame(&request->inner, request->inner.kind % (KTSN_FRAME_ETHERNET + 1));
+	path_tame(&request->tunnel.outer, KTSN_FRAME_IPV4);
+	request->tunnel.vni &= 0xffffff;
+	request->tunnel.vlan_id %= 4095;
+	request->tunnel.pcp &= 7;
+	bool_tame(&request->tunnel.switched);
+	if (request->tunnel.switched && !request->tunnel.vlan_id)
+		request->tunnel.vlan_id = 1;
+	request->tunnelled &= 1;
+	request->payload_bytes %= 2 * IPV4_BYTES_MAX;
+	request->spare_bytes %= 64;
 }
 
-static void build(const struct wish *wish, const uint8_t *payload, size_t payload_bytes)
+static void build(const struct request *request, const uint8_t *payload, size_t payload_bytes)
 {
-	const struct ktsn_frame_tunnel *tunnel = wish->tunnelled ? &wish->tunnel : NULL;
-	size_t headers_bytes = ktsn_frame_header_bytes(&wish->inner, tunnel);
-	size_t bytes = headers_bytes + wish->payload_bytes;
-	size_t short_bytes = wish->spare_bytes < bytes ? wish->spare_bytes : bytes;
-	size_t capacity_bytes = wish->too_small % 2 ? bytes - short_bytes : bytes + wish->spare_bytes;
+	const struct ktsn_frame_tunnel *tunnel = request->tunnelled ? &request->tunnel : NULL;
+	size_t headers_bytes = ktsn_frame_header_bytes(&request->inner, tunnel);
+	size_t bytes = headers_bytes + request->payload_bytes;
+	size_t short_bytes = request->spare_bytes < bytes ? request->spare_bytes : bytes;
+	size_t capacity_bytes = request->too_small % 2 ? bytes - short_bytes : bytes + request->spare_bytes;
 	/* Behind the outer headers' Ethernet and tag, or the inner one's: what IPv4 must be able to count. */
 	size_t ipv4_bytes = tunnel && tunnel->switched ? bytes - KTSN_ETHER_HEADER_BYTES - KTSN_VLAN_TAG_BYTES
 						       : ktsn_frame_sdu_bytes(bytes, tunnel);
@@ -226,7 +227,7 @@ static void build(const struct wish *wish, const uint8_t *payload, size_t payloa
 	memset(frame, 0xa5, capacity_bytes);
 	for (size_t i = headers_bytes; i < bytes && i < capacity_bytes && payload_bytes; i++)
 		frame[i] = payload[i % payload_bytes];
-	result = ktsn_frame_build(frame, capacity_bytes, &wish->inner, tunnel, wish->payload_bytes);
+	result = ktsn_frame_build(frame, capacity_bytes, &request->inner, tunnel, request->payload_bytes);
 	if (capacity_bytes < bytes)
 		must(result == -EMSGSIZE);
 	else if (result < 0)
@@ -234,18 +235,18 @@ static void build(const struct wish *wish, const uint8_t *payload, size_t payloa
 	else
 		must((size_t)result == headers_bytes);
 	if (result > 0)
-		frame_check(frame, bytes, wish);
+		frame_check(frame, bytes, request);
 	free(frame);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct wish wish;
+	struct request request;
 
-	if (size < sizeof(wish))
+	if (size < sizeof(request))
 		return 0;
-	memcpy(&wish, data, sizeof(wish));
-	wish_tame(&wish);
-	build(&wish, data + sizeof(wish), size - sizeof(wish));
+	memcpy(&request, data, sizeof(request));
+	request_tame(&request);
+	build(&request, data + sizeof(request), size - sizeof(request));
 	return 0;
 }

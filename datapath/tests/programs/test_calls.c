@@ -349,6 +349,7 @@ static double added_ns(const struct call *call, void *intercepted, void *own)
 		differences[i] = with - batch(call, own);
 	}
 	qsort(differences, TURNS, sizeof(*differences), ascending);
+	/* NOLINTNEXTLINE(bugprone-integer-division): of an index */
 	return (double)differences[TURNS / 2] / BATCH;
 }
 

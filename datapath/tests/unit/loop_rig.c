@@ -57,7 +57,7 @@ void rig_init(struct rig *rig, const struct rig_config *config)
 	rig_start(rig);
 }
 
-static void bury(struct rig *rig, const struct loop_object *object)
+static void defer(struct rig *rig, const struct loop_object *object)
 {
 	struct rig_deferred *deferred = malloc(sizeof(*deferred));
 	struct rig_deferred **last = &rig->deferred;
@@ -90,7 +90,7 @@ void rig_collect(struct rig *rig)
 	while (object) {
 		struct loop_object *next = object->next;
 
-		bury(rig, object);
+		defer(rig, object);
 		object = next;
 	}
 	while (rig->deferred && loop_commands_passed(rig->loop, rig->deferred->mark))

@@ -32,7 +32,7 @@ enum {
 	   rings. */
 	AT_ONCE_MAX = 64,
 	OBJECTS_OF_POD = 3,
-	CROWD_FLOW = 1,
+	LOAD_FLOW = 1,
 	OTHER_FLOW = 2,
 };
 
@@ -103,7 +103,7 @@ const struct loop_command *__wrap_commands_peek(const struct commands *commands,
 	return __real_commands_peek(commands, ahead);
 }
 
-/* Two pods: the crowd's messages wait for an address, or for many; the other has one message that comes due.
+/* Two pods: the load's messages wait for an address, or for many; the other has one message that comes due.
  */
 struct pod {
 	struct rig_ring ring;
@@ -113,7 +113,7 @@ struct pod {
 
 struct bench {
 	struct rig rig;
-	struct pod crowd, other;
+	struct pod load, other;
 	const struct counters *counters;
 };
 
@@ -132,11 +132,11 @@ static int set_up(void **state)
 	atomic_store(&passed_ns, 0);
 	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
 	bench->counters = loop_counters(bench->rig.loop);
-	pod_open(bench, &bench->crowd, CROWD_FLOW, DESTINATION_RESOLVING);
+	pod_open(bench, &bench->load, LOAD_FLOW, DESTINATION_RESOLVING);
 	pod_open(bench, &bench->other, OTHER_FLOW, DESTINATION_RESOLVED);
 	/* The order in which messages end is that of the records. */
 	trace_number_set(loop_trace(bench->rig.loop), 1);
-	atomic_store(&bench->crowd.flow->trace, 1);
+	atomic_store(&bench->load.flow->trace, 1);
 	atomic_store(&bench->other.flow->trace, 1);
 	rig_start(&bench->rig);
 	rig_wait_commands(&bench->rig);
@@ -154,7 +154,7 @@ static void pod_fini(struct pod *pod)
 static void bench_fini(struct bench *bench)
 {
 	rig_fini(&bench->rig);
-	pod_fini(&bench->crowd);
+	pod_fini(&bench->load);
 	pod_fini(&bench->other);
 	free(bench);
 }
@@ -164,7 +164,7 @@ static int tear_down(void **state)
 	struct bench *bench = *state;
 
 	rig_wait_pending(&bench->rig, 0);
-	rig_application_close(&bench->rig, &bench->crowd.ring);
+	rig_application_close(&bench->rig, &bench->load.ring);
 	rig_application_close(&bench->rig, &bench->other.ring);
 	rig_wait_retired(&bench->rig, 2 * OBJECTS_OF_POD);
 	bench_fini(bench);
@@ -180,10 +180,10 @@ static void send_to(struct pod *pod, uint32_t destination, int64_t txtime_tai_ns
 }
 
 /* All of it is taken, and due long since. */
-static void crowd_waits(struct bench *bench, uint32_t count)
+static void load_waits(struct bench *bench, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		send_to(&bench->crowd, 0, 1 + i, "crowd");
+		send_to(&bench->load, 0, 1 + i, "load");
 	rig_wait_pending(&bench->rig, count);
 }
 
@@ -268,9 +268,9 @@ static void an_address_that_is_found_delays_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
 
-	crowd_waits(bench, PENDING);
+	load_waits(bench, PENDING);
 	other_comes_due(bench);
-	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
+	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING + 1);
 	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
@@ -293,17 +293,17 @@ static void an_address_that_nobody_answers_for_delays_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
 
-	bench->crowd.flow->report = true;
-	crowd_waits(bench, PENDING);
+	bench->load.flow->report = true;
+	load_waits(bench, PENDING);
 	other_comes_due(bench);
-	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
+	tell(bench, bench->load.destination, DESTINATION_UNREACHABLE);
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PENDING);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
 	rig_wait_pending(&bench->rig, 0);
 	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
 	assert_int_equal(counter_read(&bench->counters->reports), PENDING);
-	assert_int_equal(reports_read(&bench->crowd), PENDING);
+	assert_int_equal(reports_read(&bench->load), PENDING);
 }
 
 /* Each of them its own command, as when a gateway is found. */
@@ -313,11 +313,11 @@ static void an_address_that_many_wait_for_delays_no_other_pod(void **state)
 	struct loop_destination *destinations[ADDRESSES];
 
 	for (uint32_t i = 0; i < ADDRESSES; i++)
-		destinations[i] = rig_destination_open(&bench->rig, &bench->crowd.ring, 1 + i,
-						       bench->crowd.flow, DESTINATION_RESOLVING);
+		destinations[i] = rig_destination_open(&bench->rig, &bench->load.ring, 1 + i,
+						       bench->load.flow, DESTINATION_RESOLVING);
 	rig_wait_commands(&bench->rig);
 	for (uint32_t i = 0; i < ADDRESSES; i++)
-		send_to(&bench->crowd, 1 + i, 1 + i, "crowd");
+		send_to(&bench->load, 1 + i, 1 + i, "load");
 	rig_wait_pending(&bench->rig, ADDRESSES);
 	other_comes_due(bench);
 	for (uint32_t i = 0; i < ADDRESSES; i++)
@@ -326,7 +326,7 @@ static void an_address_that_many_wait_for_delays_no_other_pod(void **state)
 	rig_wait_counter(&bench->rig, &bench->counters->sent, ADDRESSES + 1);
 	assert_in_range(ended_before_the_other(bench, ADDRESSES + 1), 1, ADDRESSES / 2);
 	for (uint32_t i = 0; i < ADDRESSES; i++)
-		rig_destination_close(&bench->rig, &bench->crowd.ring, 1 + i);
+		rig_destination_close(&bench->rig, &bench->load.ring, 1 + i);
 	rig_wait_retired(&bench->rig, ADDRESSES);
 	bench->rig.retired_count = 0;
 }
@@ -335,18 +335,18 @@ static void messages_to_nowhere_delay_no_other_pod(struct bench *bench, uint32_t
 {
 	other_comes_due(bench);
 	for (uint32_t i = 0; i < ADDRESSES; i++)
-		tell(bench, bench->crowd.destination, DESTINATION_RESOLVING);
+		tell(bench, bench->load.destination, DESTINATION_RESOLVING);
 	for (uint32_t i = 0; i < announced; i++)
-		(void)rig_destination_open(&bench->rig, &bench->crowd.ring, 1 + i, bench->crowd.flow,
+		(void)rig_destination_open(&bench->rig, &bench->load.ring, 1 + i, bench->load.flow,
 					   DESTINATION_RESOLVING);
 	for (uint32_t i = 0; i < PENDING; i++)
-		send_to(&bench->crowd, ADDRESSES, 1, "nowhere");
+		send_to(&bench->load, ADDRESSES, 1, "nowhere");
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, PENDING);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, 1);
 	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
 	for (uint32_t i = 0; i < announced; i++)
-		rig_destination_close(&bench->rig, &bench->crowd.ring, 1 + i);
+		rig_destination_close(&bench->rig, &bench->load.ring, 1 + i);
 	rig_wait_retired(&bench->rig, announced);
 	bench->rig.retired_count = 0;
 }
@@ -369,11 +369,11 @@ static void messages_that_are_taken_hold_up_no_commands(void **state)
 	enum { LONGEST_NS = 200000 };
 	struct bench *bench = *state;
 
-	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
+	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
 	rig_wait_commands(&bench->rig);
 	loop_pause(bench->rig.loop);
 	for (uint32_t i = 0; i < PENDING; i++)
-		send_to(&bench->crowd, 0, BEGAN_NS + FAR_NS + i, "crowd");
+		send_to(&bench->load, 0, BEGAN_NS + FAR_NS + i, "load");
 	for (uint32_t i = 0; i < ADDRESSES; i++)
 		tell(bench, bench->other.destination, DESTINATION_RESOLVED);
 	popped_after_ns = 0;
@@ -392,11 +392,11 @@ static void pods_whose_messages_waited_have_turns(void **state)
 
 	tell(bench, bench->other.destination, DESTINATION_RESOLVING);
 	rig_wait_commands(&bench->rig);
-	crowd_waits(bench, PENDING);
+	load_waits(bench, PENDING);
 	send_to(&bench->other, 0, 1, "other");
 	rig_wait_pending(&bench->rig, PENDING + 1);
 	loop_pause(bench->rig.loop);
-	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
+	tell(bench, bench->load.destination, DESTINATION_UNREACHABLE);
 	tell(bench, bench->other.destination, DESTINATION_UNREACHABLE);
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PENDING + 1);
@@ -410,12 +410,12 @@ static void none_overtakes_those_that_waited(void **state)
 	struct bench *bench = *state;
 
 	for (uint32_t i = 0; i < PENDING; i++)
-		send_to(&bench->crowd, 0, 1, "first");
+		send_to(&bench->load, 0, 1, "first");
 	rig_wait_pending(&bench->rig, PENDING);
 	loop_pause(bench->rig.loop);
-	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
+	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
 	for (uint32_t i = 0; i < LATER; i++)
-		send_to(&bench->crowd, 0, 1, "later");
+		send_to(&bench->load, 0, 1, "later");
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING + LATER);
 	for (uint32_t i = 0; i < PENDING + LATER; i++)
@@ -426,14 +426,14 @@ static void an_address_that_is_lost_again_is_waited_for_again(void **state)
 {
 	struct bench *bench = *state;
 
-	crowd_waits(bench, PENDING);
+	load_waits(bench, PENDING);
 	loop_pause(bench->rig.loop);
-	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
-	tell(bench, bench->crowd.destination, DESTINATION_RESOLVING);
+	tell(bench, bench->load.destination, DESTINATION_UNREACHABLE);
+	tell(bench, bench->load.destination, DESTINATION_RESOLVING);
 	loop_resume(bench->rig.loop);
 	rig_wait_commands(&bench->rig);
 	assert_int_equal(loop_pending(bench->rig.loop), PENDING);
-	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
+	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING);
 	assert_int_equal(rig_drops(&bench->rig), 0);
 }
@@ -444,13 +444,13 @@ static void a_pod_that_waits_has_no_more_than_its_limit(void **state)
 	enum { LIMIT = 64 };
 	struct bench *bench = *state;
 
-	atomic_store(&bench->crowd.ring.quota.pending_max, LIMIT);
+	atomic_store(&bench->load.ring.quota.pending_max, LIMIT);
 	for (uint32_t i = 0; i < PENDING; i++)
-		send_to(&bench->crowd, 0, 1 + i, "crowd");
+		send_to(&bench->load, 0, 1 + i, "load");
 	rig_wait_pending(&bench->rig, LIMIT);
 	rig_wait_counter(&bench->rig, &bench->counters->taken, LIMIT);
 	other_comes_due(bench);
-	tell(bench, bench->crowd.destination, DESTINATION_RESOLVED);
+	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
 	loop_resume(bench->rig.loop);
 	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING + 1);
 	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
@@ -461,16 +461,16 @@ static void a_closed_ring_ends_when_those_that_waited_have_ended(void **state)
 {
 	struct bench *bench = *state;
 
-	crowd_waits(bench, PENDING);
+	load_waits(bench, PENDING);
 	loop_pause(bench->rig.loop);
-	tell(bench, bench->crowd.destination, DESTINATION_CLOSED);
-	rig_ring_close(&bench->rig, &bench->crowd.ring);
+	tell(bench, bench->load.destination, DESTINATION_CLOSED);
+	rig_ring_close(&bench->rig, &bench->load.ring);
 	loop_resume(bench->rig.loop);
 	rig_wait_retired(&bench->rig, 1);
 	assert_int_equal(bench->rig.retired[0], LOOP_RING);
 	assert_int_equal(counter_read(&bench->counters->drop_closed), PENDING);
-	free(bench->crowd.flow);
-	free(bench->crowd.destination);
+	free(bench->load.flow);
+	free(bench->load.destination);
 	rig_application_close(&bench->rig, &bench->other.ring);
 	rig_wait_retired(&bench->rig, 1 + OBJECTS_OF_POD);
 	bench_fini(bench);
@@ -481,10 +481,10 @@ static void closed_objects_end_with_the_last_that_waited(void **state)
 {
 	struct bench *bench = *state;
 
-	crowd_waits(bench, PENDING);
+	load_waits(bench, PENDING);
 	loop_pause(bench->rig.loop);
-	rig_application_close(&bench->rig, &bench->crowd.ring);
-	tell(bench, bench->crowd.destination, DESTINATION_UNREACHABLE);
+	rig_application_close(&bench->rig, &bench->load.ring);
+	tell(bench, bench->load.destination, DESTINATION_UNREACHABLE);
 	loop_resume(bench->rig.loop);
 	rig_wait_retired(&bench->rig, OBJECTS_OF_POD);
 	assert_int_equal(bench->rig.retired[0], LOOP_DESTINATION);

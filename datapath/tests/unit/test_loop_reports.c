@@ -77,12 +77,12 @@ static void assert_report(struct bench *bench, uint8_t code, const char *text)
 
 static void assert_to_be_woken(struct bench *bench, uint32_t why)
 {
-	struct pollfd wakes = {.fd = loop_notifications_fd(bench->rig.loop), .events = POLLIN};
+	struct pollfd notified = {.fd = loop_notifications_fd(bench->rig.loop), .events = POLLIN};
 
-	assert_int_equal(poll(&wakes, 1, 30000), 1);
+	assert_int_equal(poll(&notified, 1, 30000), 1);
 	assert_ptr_equal(loop_notifications(bench->rig.loop), bench->flow);
 	assert_int_equal(atomic_exchange(&bench->flow->notify, 0), why);
-	assert_int_equal(poll(&wakes, 1, 0), 0);
+	assert_int_equal(poll(&notified, 1, 0), 0);
 }
 
 static void message_that_cannot_be_is_reported_with_its_headers(void **state)

@@ -73,7 +73,7 @@ static void pool_of_frames_that_is_too_small_loses_nothing(void **state)
 /* All of what is under way leaves at once, and then nothing else would wake the loop. */
 static void ring_that_its_share_held_is_taken_from_again(void **state)
 {
-	enum { MESSAGES = 64, UNDER_WAY_MAX = 2 };
+	enum { MESSAGES = 64, PENDING_MAX = 2 };
 	struct rig rig;
 	struct rig_ring ring;
 	struct loop_flow *flow;
@@ -81,7 +81,7 @@ static void ring_that_its_share_held_is_taken_from_again(void **state)
 	(void)state;
 	rig_create(&rig, &(struct rig_config){BENCH_PACKETS, BENCH_PACKETS, 10000, 10000});
 	rig_ring_open(&rig, &ring, MESSAGES);
-	ring.quota.pending_max = UNDER_WAY_MAX;
+	ring.quota.pending_max = PENDING_MAX;
 	flow = rig_flow_open(&rig, &ring, 0, 1, KTSN_CLOCK_TAI);
 	rig_destination_open(&rig, &ring, 0, flow, DESTINATION_RESOLVED);
 	for (int i = 0; i < MESSAGES; i++)

@@ -141,7 +141,7 @@ static void messages_belong_to_the_class_of_their_priority(void **state)
 	(void)state;
 	bench_init(&bench);
 	priorities_are_counted_in(&bench, standard);
-	for (uint8_t priority = 0; priority < PRIORITIES; priority++)
+	for (unsigned int priority = 0; priority < PRIORITIES; priority++)
 		reversed.of_priority[priority] = (uint8_t)(7 - priority / 2);
 	classes_give(&bench, &reversed);
 	rig_wait_commands(&bench.rig);

@@ -99,7 +99,7 @@ static uint64_t below(struct world *world, uint64_t limit)
 
 /* ---- the naive shaper ---- */
 
-static void foresee(struct world *world)
+static void predict(struct world *world)
 {
 	uint32_t from = (uint32_t)world->tick;
 	const struct gate_machines *machines = &world->simulation.machines;
@@ -531,7 +531,7 @@ static void request(struct world *world)
 	world->gates_spare = before;
 	ktsn_shaper_gates_set(world->shaper, world->gates);
 	world->gated = true;
-	foresee(world);
+	predict(world);
 }
 
 static void action(struct world *world, struct totals *totals)
@@ -591,7 +591,7 @@ static void world_init(struct world *world, struct test_random *random, uint64_t
 	if (below(world, 10))
 		request(world);
 	else
-		foresee(world);
+		predict(world);
 }
 
 /* Nothing is lost: what is left comes out under another strategy, each packet once and in its order. */

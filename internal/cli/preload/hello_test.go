@@ -146,7 +146,7 @@ func TestNumbersAreThoseOfTheHeader(t *testing.T) {
 	for pattern, want := range map[string]int64{
 		`KTSN_APP_MAGIC UINT32_C\((0x\w+)\)`:         appMagic,
 		`KTSN_APP_VERSION = (\d+)`:                   appVersion,
-		`KTSN_APP_PATIENCE_MS = (\d+)`:               appTimeout.Milliseconds(),
+		`KTSN_APP_DAEMON_TIMEOUT_MS = (\d+)`:         appTimeout.Milliseconds(),
 		`KTSN_APP_HELLO = (\d+)`:                     appHello,
 		`sizeof\(struct ktsn_app_request\) == (\d+)`: requestBytes,
 		`sizeof\(struct ktsn_app_reply\) == (\d+)`:   replyBytes,

@@ -21,13 +21,13 @@ import (
 
 // schedule says what nodes shall execute, and what is wrong with what the network asks for. A schedule that is wrong
 // leaves the one before in force.
-func schedule(network *v1alpha1.TSNNetwork, holder string, nowTAINs int64) (*v1alpha1.ScheduleRequest, []finding) {
+func schedule(network *v1alpha1.TSNNetwork, owner string, nowTAINs int64) (*v1alpha1.ScheduleRequest, []finding) {
 	if !tsnnetwork.HasGates(network) {
 		return nil, nil
 	}
-	if holder != network.Name {
+	if owner != network.Name {
 		return nil, []finding{{v1alpha1.ReasonScheduleOfAnother, fmt.Sprintf("network %s has a schedule or traffic classes already, "+
-			"and a node's uplink has them once; pods of this network send by those. Remove them here", holder), false}}
+			"and a node's uplink has them once; pods of this network send by those. Remove them here", owner), false}}
 	}
 	before := network.Status.Schedule
 	gates, err := tsnnetwork.GatesOf(network)

@@ -1,0 +1,17 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# No line of C is longer than the ColumnLimit of .clang-format, tabs counted as 8: clang-format itself leaves what it cannot break.
+# Usage: width.sh FILES
+set -eu
+limit=$(sed -n 's/^ColumnLimit: *//p' "$(dirname "$0")/../../.clang-format")
+awk -v limit="$limit" '
+	{
+		line = $0
+		while ((at = index(line, "\t")) > 0)
+			line = substr(line, 1, at - 1) sprintf("%*s", 8 - (at - 1) % 8, "") substr(line, at + 1)
+		if (length(line) > limit) {
+			printf "%s:%d: %d columns, the limit is %d\n", FILENAME, FNR, length(line), limit
+			bad = 1
+		}
+	}
+	END { exit bad }' "$@"
