@@ -3,8 +3,8 @@
  * How long a call waits for a ktsnd that does not answer, or is being restarted. The call's message must not
  * go to the kernel, which would send it early.
  *
- * The time (KTSN_APP_DAEMON_TIMEOUT_MS) counts from the first question that ktsnd did not answer, not from each
- * call. So an application that goes on sends at its own pace again, and each call returns the error. Any
+ * The time (KTSN_APP_DAEMON_TIMEOUT_MS) counts from the first question that ktsnd did not answer, not from
+ * each call. So an application that goes on sends at its own pace again, and each call returns the error. Any
  * thread.
  */
 #ifndef KTSN_PRELOAD_DAEMON_TIMEOUT_H
