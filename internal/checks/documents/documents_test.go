@@ -23,7 +23,7 @@ var (
 	// fileName is a path with an extension of the tree's sources; a placeholder such as FILE or * does not match.
 	fileName = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9_./-]*\.(c|h|go|sh|yaml|json|md|build|service)$`)
 	// folderName is a path below one of the tree's folders of sources.
-	folderName = regexp.MustCompile(`^(api|charts|cmd|datapath|docs|images|internal|packaging|test)/[a-z0-9_/-]*$`)
+	folderName = regexp.MustCompile(`^(api|charts|cmd|datapath|docs|images|internal|packaging|scripts|test)/[a-z0-9_/-]*$`)
 	// notOurs begins what the tree does not hold: what a build or a run writes.
 	notOurs = regexp.MustCompile(`^(out|bin|build)/`)
 	heading = regexp.MustCompile(`^#{1,6} +(.*)$`)
