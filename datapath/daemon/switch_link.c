@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "switch_link.h"
 
+#include "clock.h"
 #include "log.h"
 
 #include <errno.h>
@@ -59,9 +60,10 @@ bool switch_link_await(const struct switch_link *link)
 
 void switch_link_drain(uint32_t (*unfetched)(const struct ktsn_port *port), const struct ktsn_port *port)
 {
+	int64_t end_ms = clock_monotonic_ms() + DRAIN_MS;
 	uint32_t left = unfetched(port);
 
-	for (int waited_ms = 0; left > 0 && waited_ms < DRAIN_MS; waited_ms += LOOK_MS) {
+	while (left > 0 && clock_monotonic_ms() < end_ms) {
 		usleep(LOOK_MS * 1000);
 		left = unfetched(port);
 	}
