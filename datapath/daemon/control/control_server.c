@@ -403,6 +403,7 @@ void control_server_destroy(struct control_server *server)
 	if (!server)
 		return;
 	while (server->clients)
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): client_close() takes it out of the list */
 		client_close(server->clients);
 	events_remove(server->node->events, &server->listener);
 	close(server->listener.fd);

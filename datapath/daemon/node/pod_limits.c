@@ -159,6 +159,7 @@ int node_network_limits_set(struct node *node, uint32_t vni, const struct pod_li
 			err = network_make(node, vni, &network, refusal);
 		if (err)
 			return err;
+		/* NOLINTNEXTLINE(clang-analyzer-core.*): network_make() gives an error or a network */
 		network->limits = *limits;
 	}
 	for (struct pod *pod = node->pods; pod; pod = pod->next)

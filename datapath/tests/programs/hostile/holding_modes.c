@@ -149,7 +149,7 @@ static int notifier_pass(struct client *client, long *held)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_WAKE);
 	int64_t asked_ns = now_ns(CLOCK_MONOTONIC);
-	struct notifier notifier;
+	struct notifier notifier = {0};
 	int err = notifier_open(&notifier);
 
 	if (!err)
