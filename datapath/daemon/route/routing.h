@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Begins and ends what ktsnd knows of the ways of frames on its node, and has it follow the kernel and the
+ * Begins and ends what ktsnd knows of the routes of frames on its node, and has it follow the kernel and the
  * control socket.
  *
  * Control thread. Part of route: above loop and net, below node.

@@ -91,8 +91,8 @@ func (c clocks) warning() string {
 
 // measureClocks sends messages both ways.
 func (l *Target) measureClocks(ctx context.Context) error {
-	way := endsOf(l.clockPath())
-	talker, listener := l.pods[way.talker], l.pods[way.listener]
+	pair := endsOf(l.clockPath())
+	talker, listener := l.pods[pair.talker], l.pods[pair.listener]
 	there, begun, err := l.quickest(ctx, talker, listener)
 	if err != nil {
 		return fmt.Errorf("compare the nodes' clocks: %w", err)

@@ -39,13 +39,13 @@ func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions
 	if len(wanted) == 0 {
 		return b, nil
 	}
-	way := endsOf(results.PathPrimary)
-	address, err := addressOf(l.pods[way.listener], results.PathPrimary)
+	pair := endsOf(results.PathPrimary)
+	address, err := addressOf(l.pods[pair.listener], results.PathPrimary)
 	if err != nil {
 		return nil, err
 	}
 	to := netip.AddrPortFrom(address, sinkPort)
-	if b.sink, err = l.start(ctx, "tsnperf listener beside", l.pods[way.listener], container, program, "listener", "--bind", to.String(),
+	if b.sink, err = l.start(ctx, "tsnperf listener beside", l.pods[pair.listener], container, program, "listener", "--bind", to.String(),
 		"--block", "--idle-timeout", sinkIdle, "--first-timeout", sinkFirst, "--ready-fd", "2"); err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions
 			arguments = append(arguments, "--count", companionMessages, "--for", traffic.Nanoseconds(lasts))
 		}
 		arguments = append(arguments, traffic.CPU(l.pinning.Sender)...)
-		one, err := l.start(ctx, wanted[i].Name, l.pods[way.talker], container, arguments...)
+		one, err := l.start(ctx, wanted[i].Name, l.pods[pair.talker], container, arguments...)
 		if err != nil {
 			return nil, err
 		}

@@ -68,13 +68,13 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 
 // traffic runs listener, companions and talkers. It returns how many messages of the companions arrived.
 func (l *Target) traffic(ctx context.Context, r engine.Run, seen *traffic.Observation) (*int, error) {
-	way := endsOf(r.Path)
-	address, err := addressOf(l.pods[way.listener], r.Path)
+	pair := endsOf(r.Path)
+	address, err := addressOf(l.pods[pair.listener], r.Path)
 	if err != nil {
 		return nil, err
 	}
 	arguments := append([]string{program}, traffic.Listener(r, seen.Talkers, address, l.pinning.Listener)...)
-	listener, err := l.start(ctx, "tsnperf listener", l.pods[way.listener], container,
+	listener, err := l.start(ctx, "tsnperf listener", l.pods[pair.listener], container,
 		append(arguments, "--csv", "/dev/stdout", "--ready-fd", "2")...)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (l *Target) traffic(ctx context.Context, r engine.Run, seen *traffic.Observ
 	if err != nil {
 		return nil, err
 	}
-	if err := l.talk(ctx, r, seen, l.pods[way.talker], address); err != nil {
+	if err := l.talk(ctx, r, seen, l.pods[pair.talker], address); err != nil {
 		return nil, err
 	}
 	if err := listener.wait(ctx); err != nil {

@@ -44,7 +44,7 @@ func TestPodsThatAreAttachedReachEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	const largest = 1450 - 28
-	for name, way := range map[string]struct {
+	for name, route := range map[string]struct {
 		from, to       *topology.Namespace
 		source, target netip.Addr
 		bytes          int
@@ -55,8 +55,8 @@ func TestPodsThatAreAttachedReachEachOther(t *testing.T) {
 		"from a to itself over its loopback": {nodes.PodA, nodes.PodA, topology.PodAddressA, topology.PodAddressA, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.Repeat("x", way.bytes)
-			if got, source := testenv.SendUDP4(t, way.from, way.to, way.target, text); got != text || source.Addr() != way.source {
+			text := strings.Repeat("x", route.bytes)
+			if got, source := testenv.SendUDP4(t, route.from, route.to, route.target, text); got != text || source.Addr() != route.source {
 				t.Errorf("%d bytes arrived from %s", len(got), source)
 			}
 		})

@@ -86,7 +86,7 @@ type tile struct {
 
 type pathKey struct {
 	Name   string
-	Way    string
+	Route  string
 	Swatch template.HTML
 }
 
@@ -382,7 +382,7 @@ func pathKeys(paths []string) []pathKey {
 	keys := make([]pathKey, len(paths))
 	for i, path := range paths {
 		look := lookOf(path)
-		keys[i] = pathKey{path, look.way, look.swatch()}
+		keys[i] = pathKey{path, look.route, look.swatch()}
 	}
 	return keys
 }

@@ -16,8 +16,8 @@ import (
 type look struct {
 	color  color.NRGBA
 	dashes []vg.Length
-	// way says in a few words how messages go.
-	way string
+	// route says in a few words how messages go.
+	route string
 }
 
 var (

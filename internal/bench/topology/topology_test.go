@@ -79,7 +79,7 @@ func leftovers(t *testing.T, id string) []string {
 
 func TestDatagramsTravel(t *testing.T) {
 	topology := create(t)
-	for name, way := range map[string]struct {
+	for name, route := range map[string]struct {
 		from, to *Namespace
 		address  netip.Addr
 		source   netip.Addr
@@ -90,9 +90,9 @@ func TestDatagramsTravel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Repeat("x", physicalMTU-28)
-			got, source := testenv.SendUDP4(t, way.from, way.to, way.address, text)
-			if got != text || source.Addr() != way.source {
-				t.Errorf("%d bytes arrived from %s, want %d from %s", len(got), source, len(text), way.source)
+			got, source := testenv.SendUDP4(t, route.from, route.to, route.address, text)
+			if got != text || source.Addr() != route.source {
+				t.Errorf("%d bytes arrived from %s, want %d from %s", len(got), source, len(text), route.source)
 			}
 		})
 	}

@@ -78,19 +78,19 @@ func compare(t *testing.T, drawn, found picture) {
 	}
 }
 
-// circle is a way along the arrows that ends where it began; nil when there is none.
+// circle is a path along the arrows that ends where it began; nil when there is none.
 func (p picture) circle() []string {
 	done := map[string]bool{}
-	var visit func(folder string, way []string) []string
-	visit = func(folder string, way []string) []string {
-		if at := slices.Index(way, folder); at >= 0 {
-			return append(way[at:], folder)
+	var visit func(folder string, trail []string) []string
+	visit = func(folder string, trail []string) []string {
+		if at := slices.Index(trail, folder); at >= 0 {
+			return append(trail[at:], folder)
 		}
 		if done[folder] {
 			return nil
 		}
 		for _, next := range p[folder] {
-			if found := visit(next, append(slices.Clone(way), folder)); found != nil {
+			if found := visit(next, append(slices.Clone(trail), folder)); found != nil {
 				return found
 			}
 		}
@@ -280,7 +280,7 @@ func TestACircleIsFound(t *testing.T) {
 		circle []string
 	}{
 		{"no arrows", picture{"a": {}}, nil},
-		{"two ways to one", picture{"a": {"b", "c"}, "b": {"c"}, "c": {}}, nil},
+		{"two paths to one", picture{"a": {"b", "c"}, "b": {"c"}, "c": {}}, nil},
 		{"to itself", picture{"a": {"a"}}, []string{"a", "a"}},
 		{"behind another", picture{"a": {"b"}, "b": {"c"}, "c": {"b"}}, []string{"b", "c", "b"}},
 	} {

@@ -97,7 +97,7 @@ func addNetworks(m manager.Manager, nowTAI func() int64) error {
 	})
 	return ctrl.NewControllerManagedBy(m).Named("networks").
 		For(&v1alpha1.TSNNetwork{}).
-		// One that comes or goes may be another's rival.
+		// One that comes or goes may be in conflict with another.
 		Watches(&v1alpha1.TSNNetwork{}, every, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, podsTogether()).
 		Watches(&corev1.Node{}, every, builder.WithPredicates(comesOrGoes)).

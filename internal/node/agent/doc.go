@@ -13,7 +13,7 @@
 //	network      which networks there are, and which part of each is this node's
 //	sweep        removes what pods left that do not exist any more
 //	metrics      figures of pods and classes for Prometheus
-//	watch        Events on pods whose wishes do not hold
+//	watch        Events on pods that do not get what they asked for
 //	inspect      looks at pods' programs, in a process of its own
 //	health       whether all of that works
 //	privilege    gives up what the agent does not need

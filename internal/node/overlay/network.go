@@ -221,7 +221,7 @@ func (n *Node) clear(network *Network) error {
 	unused := have.onlyOurs()
 	for range maxDumps {
 		var found users
-		found, err = usersOf(have.bridge, unused.way())
+		found, err = usersOf(have.bridge, unused.egress())
 		if errors.Is(err, netlink.ErrDumpInterrupted) {
 			continue
 		}

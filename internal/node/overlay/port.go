@@ -76,7 +76,7 @@ func (n *Node) plugLocked(ctx context.Context, network *Network, port *Port, tim
 		MTU: network.MTU,
 	}
 	if plugged.MTU == 0 {
-		plugged.MTU = have.way().Attrs().MTU
+		plugged.MTU = have.egress().Attrs().MTU
 	}
 	if err := n.makePair(port, plugged, have.bridge.Index); err != nil {
 		return nil, errors.Join(err, n.clear(network))
@@ -218,18 +218,18 @@ func (n *Node) Attachments() ([]Found, error) {
 		return nil, err
 	}
 	names := map[int]string{}
-	type way struct {
+	type egress struct {
 		name string
 		vni  uint32
 	}
-	tunnels := map[int]way{} // by bridge
+	tunnels := map[int]egress{} // by bridge
 	for _, link := range links {
 		names[link.Attrs().Index] = link.Attrs().Name
 		if tunnel, ok := link.(*netlink.Vxlan); ok {
-			tunnels[tunnel.MasterIndex] = way{tunnel.Name, uint32(tunnel.VxlanId)}
+			tunnels[tunnel.MasterIndex] = egress{tunnel.Name, uint32(tunnel.VxlanId)}
 		}
 		if name := link.Attrs().Name; leadsIntoSwitch(link) && link.Attrs().MasterIndex != 0 {
-			tunnels[link.Attrs().MasterIndex] = way{name, networkOf(name)}
+			tunnels[link.Attrs().MasterIndex] = egress{name, networkOf(name)}
 		}
 	}
 	var all []Found

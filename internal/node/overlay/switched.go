@@ -31,8 +31,8 @@ func CheckSwitched(uplink string, vni uint32) error {
 
 func leadsIntoSwitch(link netlink.Link) bool { return link.Attrs().Group == SwitchGroup }
 
-// way is what leads from the network's bridge to the other nodes; nil for nothing.
-func (d devices) way() netlink.Link {
+// egress is what leads from the network's bridge to the other nodes; nil for nothing.
+func (d devices) egress() netlink.Link {
 	if d.switched != nil {
 		return d.switched
 	}
@@ -58,7 +58,7 @@ func (n *Node) ensureSwitched(ctx context.Context, network *Network, have device
 	return have, nil
 }
 
-// checkSwitched tells whether timed and other traffic take the same way, and fit.
+// checkSwitched tells whether timed and other traffic take the same path, and fit.
 func checkSwitched(ctx context.Context, network *Network, have devices, timed Timed) error {
 	if most := have.switched.Attrs().MTU; network.MTU > most {
 		return failed(TooLarge, "an MTU of %d does not fit: %s carries %d bytes", network.MTU, network.Tunnel, most)
