@@ -319,7 +319,7 @@ func (l *lab) addManyPods(t *testing.T, client *control.Client, count int) *many
 	all := &manyPods{}
 	address := topology.BackgroundAddresses
 	for i := range count {
-		name := fmt.Sprintf("manyPods%d", i)
+		name := fmt.Sprintf("background%d", i)
 		pod, err := topology.NewNamespace(l.NodeA.Name() + "-" + name)
 		if err != nil {
 			t.Fatal(err)
@@ -347,7 +347,7 @@ func (l *lab) addManyPods(t *testing.T, client *control.Client, count int) *many
 	return all
 }
 
-// talked is when a manyPods's first message was due, and what ktsnd had sent before.
+// talked is when the first message of many pods was due, and what ktsnd had sent before.
 type talked struct {
 	baseTAI    int64
 	sentBefore uint64

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ktsnd knows of the ways of frames on its node: the uplink, remote nodes, the endpoints of pods, and
+ * What ktsnd knows of the routes of frames on its node: the uplink, remote nodes, the endpoints of pods, and
  * the destinations of sockets. Kept by the files of this folder; routing.h begins and ends it.
  *
  *   routing --+-- peer*                       a remote node of an overlay and the pod subnets behind it
