@@ -45,9 +45,8 @@ int flow_open(struct session *session, struct flow *flow, int fd, struct ktsn_ap
 		flow->connection = session->connections;
 	}
 	if (!err)
-		err = reply.status;
-	if (err == -EPERM && reply.route == KTSN_APP_ROUTE_KERNEL)
-		err = FLOW_WITHOUT_ENDPOINT;
+		err = reply.status == -EPERM && reply.route == KTSN_APP_ROUTE_KERNEL ? FLOW_WITHOUT_ENDPOINT
+										     : reply.status;
 	if (!request_premature(err))
 		atomic_store_explicit(&flow->without_endpoint, err == FLOW_WITHOUT_ENDPOINT,
 				      memory_order_relaxed);
