@@ -2,10 +2,10 @@
 /*
  * ktsnd: sends the timed datagrams of a node's pods, each at its transmit time.
  *
- * Two threads, and one for each pod. The loop thread (loop.c) is the path of a packet. This one, the control
- * thread, does all that may take time: sockets, addresses, the control socket. A pod's (pod_thread.c) does
- * what the pod could draw out. Starting is a row of steps, each undone in reverse order when a later one
- * fails.
+ * Two threads, and one for each pod. The loop thread (loop/loop.c) is the path of a packet. This one, the
+ * control thread, does all that may take time: sockets, addresses, the control socket. A pod's
+ * (node/pod_thread.c) does what the pod could draw out. Starting is a row of steps, each undone in reverse
+ * order when a later one fails.
  */
 #include "control_server.h"
 #include "handover.h"

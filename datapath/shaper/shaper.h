@@ -83,8 +83,11 @@ void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *
 
 /*
  * Takes the packet, into its sender's lane; NULL: the shaper's own, for whoever has none. 0, or the packet
- * stays the caller's: -EMSGSIZE  larger than queue-max-sdu of its class -ETIME     etf: its time had passed
- * when it was handed over -EINVAL    etf: a deadline among transmit times, or the other way round
+ * stays the caller's:
+ *
+ *   -EMSGSIZE  larger than queue-max-sdu of its class
+ *   -ETIME     etf: its time had passed when it was handed over
+ *   -EINVAL    etf: a deadline among transmit times, or the other way round
  */
 int ktsn_shaper_enqueue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
 			struct ktsn_shaper_packet *packet, int64_t now_tai_ns);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time. Inside ktsnd every time is CLOCK_TAI nanoseconds in an int64_t. Any thread.
+ * Time. Inside ktsnd every time is CLOCK_TAI nanoseconds in an int64_t.
+ *
+ * Any thread. Part of sys: below all other modules.
  */
 #ifndef KTSN_SYS_CLOCK_H
 #define KTSN_SYS_CLOCK_H

@@ -2,7 +2,7 @@
 /*
  * The control thread's event loop: descriptors and what to do when they are readable.
  *
- * One thread. A handler may remove any source, its own included.
+ * One thread. A handler may remove any source, its own included. Part of sys: below all other modules.
  */
 #ifndef KTSN_SYS_EVENTS_H
 #define KTSN_SYS_EVENTS_H

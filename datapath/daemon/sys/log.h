@@ -6,7 +6,8 @@
  * Each place in the code that logs may do so ten times a second, and twenty times at once (log_limit.h): what
  * applications or clients can bring about must not fill the log. What was left out is counted and said later.
  *
- * The control thread's, and that of whoever starts before there are others.
+ * The control thread's, and that of whoever starts before there are others. Part of sys: below all other
+ * modules.
  */
 #ifndef KTSN_SYS_LOG_H
 #define KTSN_SYS_LOG_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why a request was refused: the field, and a sentence that says what was wrong and what to do.
+ * Why a request was refused: the field, and a sentence that says what was wrong and what to do. Any
+ * thread.
  */
 #ifndef KTSN_SYS_REFUSAL_H
 #define KTSN_SYS_REFUSAL_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * System calls for libktsn's own use: they return -errno, leave the application's errno alone, are no
- * cancellation points and never pass through libktsn's own interception.
+ * cancellation points and never pass through libktsn's own interception. Any thread.
  */
 #ifndef KTSN_PRELOAD_KERNEL_H
 #define KTSN_PRELOAD_KERNEL_H

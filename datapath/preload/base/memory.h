@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for libktsn's own use. The application may replace malloc() and may call libktsn inside it.
+ * Memory for libktsn's own use. The application may replace malloc() and may call libktsn inside it. Any
+ * thread.
  */
 #ifndef KTSN_PRELOAD_MEMORY_H
 #define KTSN_PRELOAD_MEMORY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Socket options of the kernel that not every C library declares. <linux/udp.h> and <linux/in6.h> do not go
- * together with <netinet/in.h>.
+ * together with <netinet/in.h>. Any thread.
  */
 #ifndef KTSN_PRELOAD_SOCKET_OPTIONS_H
 #define KTSN_PRELOAD_SOCKET_OPTIONS_H
