@@ -22,8 +22,8 @@ __complete) printf '%s\n' "$*" --messages :4 ;;
 esac
 `
 
-// ktsnBeside returns the command of a ktsn that stands in a folder of its own, with the script beside it or in PATH.
-func ktsnBeside(t *testing.T, script string, arguments ...string) *exec.Cmd {
+// ktsnWithBench returns the command of a ktsn that stands in a folder of its own, with the script beside it or in PATH.
+func ktsnWithBench(t *testing.T, script string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	own, other := t.TempDir(), t.TempDir()
 	if err := os.Symlink("/bin/sleep", filepath.Join(other, "sleep")); err != nil {
@@ -70,7 +70,7 @@ func TestBenchAndDemoAreAnotherProgram(t *testing.T) {
 		"no help of what is nowhere": {"", []string{"bench", "--help"}, "", 1, "needs the program ktsn-bench"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			command := ktsnBeside(t, test.script, test.arguments...)
+			command := ktsnWithBench(t, test.script, test.arguments...)
 			var stdout, stderr strings.Builder
 			command.Stdout, command.Stderr = &stdout, &stderr
 			_ = command.Run()
@@ -85,7 +85,7 @@ func TestBenchAndDemoAreAnotherProgram(t *testing.T) {
 }
 
 func TestSignalsReachTheOtherProgram(t *testing.T) {
-	command := ktsnBeside(t, "beside", "demo", "wait")
+	command := ktsnWithBench(t, "beside", "demo", "wait")
 	output, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -125,8 +125,8 @@ func TestBenchHasEveryWorkload(t *testing.T) {
 	for _, run := range summary.Runs {
 		sent[run.Workload+" "+run.Path] = run.Sent
 		if (run.LaunchError == nil) != (run.Workload == results.WorkloadUnsampled) ||
-			(run.BesideFrames != nil && *run.BesideFrames > 0) != (run.Workload == results.WorkloadCompeting) {
-			t.Errorf("%s: launch error %v, beside %v", run.Key(), run.LaunchError, run.BesideFrames)
+			(run.CompetingFrames != nil && *run.CompetingFrames > 0) != (run.Workload == results.WorkloadCompeting) {
+			t.Errorf("%s: launch error %v, beside %v", run.Key(), run.LaunchError, run.CompetingFrames)
 		}
 	}
 	if len(sent) != 3+1+3+3+1 || sent["talkers direct"] != 2*3*50 || sent["plain host"] != 200 {

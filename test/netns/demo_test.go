@@ -161,7 +161,7 @@ func checkGates(t *testing.T, run *results.Run) {
 	if len(want) > 0 && run.Gates[0].Frames != 200 {
 		t.Errorf("%s: %d frames of class 7, want 200", run.Workload, run.Gates[0].Frames)
 	}
-	if beside := run.BesideFrames; (beside != nil) != (run.Workload == "kernel-saturated") || (beside != nil && *beside == 0) {
+	if beside := run.CompetingFrames; (beside != nil) != (run.Workload == "kernel-saturated") || (beside != nil && *beside == 0) {
 		t.Errorf("%s: frames past ktsnd: %v", run.Workload, beside)
 	}
 }

@@ -62,7 +62,7 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 	if err != nil {
 		return nil, err
 	}
-	outcome.Observed.BesideFrames = beside
+	outcome.Observed.CompetingFrames = beside
 	return outcome, nil
 }
 

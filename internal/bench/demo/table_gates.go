@@ -36,7 +36,7 @@ func (p *printer) gates(summary *results.Summary) {
 		for _, class := range run.Gates {
 			frames.row(append([]string{fmt.Sprintf("%s  class %d", run.Workload, class.TrafficClass)}, framesRow(&class)...)...)
 		}
-		if beside := run.BesideFrames; beside != nil {
+		if beside := run.CompetingFrames; beside != nil {
 			frames.row(run.Workload+"  beside", "", strconv.Itoa(*beside))
 		}
 	}

@@ -151,8 +151,8 @@ func (f *Facts) addCase(path, name string, figures any) {
 	cases[name] = figures
 }
 
-// Beside joins the figures of two measurements under the names a and b.
-func Beside(one, other *Facts) *Facts {
+// Join joins the figures of two measurements under the names a and b.
+func Join(one, other *Facts) *Facts {
 	joined := &Facts{groups: map[groupKey]map[string]any{}}
 	for _, key := range one.order {
 		if second, both := other.groups[key]; both {

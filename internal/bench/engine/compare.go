@@ -47,7 +47,7 @@ func Compare(a, b *Store) (*Comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Comparison{Unlike: unlike(&a.Manifest, &b.Manifest), Facts: Beside(factsA, factsB)}
+	c := &Comparison{Unlike: unlike(&a.Manifest, &b.Manifest), Facts: Join(factsA, factsB)}
 	random := rand.New(rand.NewPCG(a.Manifest.Profile.Seed, 1))
 	for _, first := range one.entries {
 		second := other.find(first.run.Key())

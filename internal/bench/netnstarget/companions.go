@@ -123,7 +123,7 @@ func (c *companions) finish(seen *traffic.Observation) error {
 			return err
 		}
 		if seen.Gates == nil || one.Path != results.PathDirect {
-			seen.Beside = append(seen.Beside, one.runID)
+			seen.Competing = append(seen.Competing, one.runID)
 			continue
 		}
 		sent, err := readFile(one.file, tsnperf.ReadTalker)

@@ -30,7 +30,7 @@ func newGateTable(id string, runs []sampled) *gateTable {
 		for _, class := range run.Gates {
 			t.Rows = append(t.Rows, gateRow{fmt.Sprintf("class %d", class.TrafficClass), gateCells(&class)})
 		}
-		if beside := run.BesideFrames; beside != nil {
+		if beside := run.CompetingFrames; beside != nil {
 			row := gateRow{"past ktsnd", noCells(len(t.Head))}
 			if len(run.Gates) == 0 {
 				row.Name = fmt.Sprintf("beside %s, %d B", run.Path, run.PayloadBytes)

@@ -64,7 +64,7 @@ func addGates(measurement *Measurement, workload string) {
 	run.Gates = []results.GateFrames{
 		{TrafficClass: 7, CloseNs: 300_000, Sent: 3, Frames: 3},
 		{TrafficClass: 1, OpenNs: 600_000, CloseNs: 1_000_000, Sent: 1500, Frames: 1500, OutsideWindow: 2, TransmissionOverrun: 7}}
-	run.BesideFrames = &beside
+	run.CompetingFrames = &beside
 	measurement.Series = append(measurement.Series, series)
 	measurement.Summary.Runs = append(measurement.Summary.Runs, run)
 	measurement.Summary.Setup.Gates = &results.GateSetup{LeadNs: 2_900_000, LinkSpeedBps: 1e9, GuardBandNs: 20_000}

@@ -51,21 +51,21 @@ func TestAlternationsArePooled(t *testing.T) {
 
 func TestFramesOfAClassArePooled(t *testing.T) {
 	three, four := 3, 4
-	first := Alternation{Counts: Counts{BesideFrames: &three, Gates: []GateFrames{
+	first := Alternation{Counts: Counts{CompetingFrames: &three, Gates: []GateFrames{
 		{TrafficClass: 7, CloseNs: 300, Sent: 10, Frames: 10, Cycles: 12, OutsideWindow: 1, TransmissionOverrun: 2}}}}
-	counts := PoolCounts([]Alternation{first, {Counts: Counts{BesideFrames: &four, Gates: []GateFrames{
+	counts := PoolCounts([]Alternation{first, {Counts: Counts{CompetingFrames: &four, Gates: []GateFrames{
 		{TrafficClass: 7, CloseNs: 300, Sent: 5, Frames: 4, Cycles: 3, OutsideWindow: 2, TransmissionOverrun: 2},
 		{TrafficClass: 1, OpenNs: 600, CloseNs: 1000, Sent: 50, Frames: 50}}}}})
 	want := []GateFrames{
 		{TrafficClass: 7, CloseNs: 300, Sent: 15, Frames: 14, Cycles: 15, OutsideWindow: 3, TransmissionOverrun: 4},
 		{TrafficClass: 1, OpenNs: 600, CloseNs: 1000, Sent: 50, Frames: 50}}
-	if !slices.Equal(counts.Gates, want) || *counts.BesideFrames != 7 {
+	if !slices.Equal(counts.Gates, want) || *counts.CompetingFrames != 7 {
 		t.Errorf("got %+v", counts)
 	}
 	if first.Gates[0].Sent != 10 || three != 3 {
 		t.Error("the first alternation was changed")
 	}
-	if none := PoolCounts([]Alternation{{}}); none.Gates != nil || none.BesideFrames != nil {
+	if none := PoolCounts([]Alternation{{}}); none.Gates != nil || none.CompetingFrames != nil {
 		t.Error("frames of classes in a run without a schedule")
 	}
 }

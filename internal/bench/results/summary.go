@@ -113,9 +113,9 @@ type Counts struct {
 	// Gates says of each class that had something to send how its frames kept to its window, the most important
 	// class first; null in runs without a schedule.
 	Gates []GateFrames `json:"gates"`
-	// BesideFrames were on the wire in the same run past ktsnd, through the kernel's path; null when nothing was
+	// CompetingFrames were on the wire in the same run past ktsnd, through the kernel's path; null when nothing was
 	// sent there.
-	BesideFrames *int `json:"beside_frames"`
+	CompetingFrames *int `json:"beside_frames"`
 }
 
 // GateFrames is one traffic class on the wire.
@@ -270,11 +270,11 @@ func PoolCounts(alternations []Alternation) Counts {
 			}
 			*sum.Late += *alternation.Late
 		}
-		if alternation.BesideFrames != nil {
-			if sum.BesideFrames == nil {
-				sum.BesideFrames = new(int)
+		if alternation.CompetingFrames != nil {
+			if sum.CompetingFrames == nil {
+				sum.CompetingFrames = new(int)
 			}
-			*sum.BesideFrames += *alternation.BesideFrames
+			*sum.CompetingFrames += *alternation.CompetingFrames
 		}
 		sum.Gates = addGates(sum.Gates, alternation.Gates)
 	}

@@ -112,7 +112,7 @@ func TestTransmitTimesLieWithinTheirWindows(t *testing.T) {
 				t.Errorf("%s, %v: the messages are outside %v", workload, cycle, w)
 			}
 			for _, companion := range CompanionsOf(engine.Run{Key: results.Key{Workload: workload, CycleNs: cycle.Nanoseconds()}}, results.PathKernelVXLAN) {
-				if w := windowOf(priorityBeside, cycle, engine.Window{}); !companion.Flood && !w.contains(companion.Offset.Nanoseconds(), cycle) {
+				if w := windowOf(priorityOther, cycle, engine.Window{}); !companion.Flood && !w.contains(companion.Offset.Nanoseconds(), cycle) {
 					t.Errorf("%s, %v: those of %s are outside %v", workload, cycle, companion.Name, w)
 				}
 			}
@@ -140,7 +140,7 @@ func withGates(t *testing.T) *Observation {
 	seen.Gates = &Gates{Cycle: testCycle,
 		Flows: []Flow{{RunID: testRun + 1, Class: 1, Sent: 2}, {RunID: testRun, Class: 7, Sent: 3}},
 	}
-	seen.Beside = []uint32{testRun + 2}
+	seen.Competing = []uint32{testRun + 2}
 	seen.Capture.Packets = append(seen.Capture.Packets,
 		frame(t, testRun+1, 0, testBase+600), frame(t, testRun+1, 1, testBase+testCycle+999), frame(t, testRun+2, 0, testBase))
 	return seen
@@ -158,7 +158,7 @@ func TestFramesAreCountedByClass(t *testing.T) {
 		{TrafficClass: 1, OpenNs: 600, CloseNs: 1000, Sent: 2, Frames: 2, Cycles: 2},
 	}
 	counts := outcome.Observed.Counts
-	if !slices.Equal(counts.Gates, want) || counts.BesideFrames == nil || *counts.BesideFrames != 1 || len(outcome.Problems) != 0 {
+	if !slices.Equal(counts.Gates, want) || counts.CompetingFrames == nil || *counts.CompetingFrames != 1 || len(outcome.Problems) != 0 {
 		t.Errorf("counts are %+v, problems %q", counts, outcome.Problems)
 	}
 	for _, message := range outcome.Messages {

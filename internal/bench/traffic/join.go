@@ -30,8 +30,8 @@ type Observation struct {
 	Received []tsnperf.Received
 	// Capture is nil in a run whose link nobody watched.
 	Capture *wiretap.Capture
-	// Beside are the numbers of talkers that went past ktsnd beside those that are measured.
-	Beside []uint32
+	// Competing are the numbers of talkers that went past ktsnd beside those that are measured.
+	Competing []uint32
 	// ViaDaemon says whether the run's messages were ktsnd's; Late and Departures are what it said of them, nil when it
 	// was not asked.
 	ViaDaemon  bool
@@ -71,9 +71,9 @@ func Join(seen *Observation) (*engine.Outcome, error) {
 	if seen.Gates != nil {
 		counts.Gates, gateProblems = seen.Gates.judge(onWire, seen.Departures)
 	}
-	if len(seen.Beside) > 0 && seen.Capture != nil {
-		frames := countIf(onWire, func(m *wireMessage) bool { return slices.Contains(seen.Beside, m.runID) })
-		counts.BesideFrames = &frames
+	if len(seen.Competing) > 0 && seen.Capture != nil {
+		frames := countIf(onWire, func(m *wireMessage) bool { return slices.Contains(seen.Competing, m.runID) })
+		counts.CompetingFrames = &frames
 	}
 	result.Observed.CPUCores = seen.CPUCores
 	result.Values = seen.Values

@@ -14,10 +14,10 @@ const (
 	// that is late itself, and not a whole number of cycles, or its timer would interrupt ktsnd, which shares
 	// its processor, at the very moment of a departure.
 	lead = 2500 * time.Microsecond
-	// priorityMeasured and priorityBeside are SO_PRIORITY, and the classes that ktsnd maps them to; that of who
+	// priorityMeasured and priorityOther are SO_PRIORITY, and the classes that ktsnd maps them to; that of who
 	// floods is the default, 0, which is class 1 and needs no privilege.
 	priorityMeasured = 7
-	priorityBeside   = 6
+	priorityOther    = 6
 	priorityFlood    = 0
 	// priorityWindow is that of the measured messages in the window of a profile, as in the paper whose cases those are.
 	priorityWindow = 6
@@ -71,8 +71,8 @@ func CompanionsOf(r engine.Run, kernel string) []Companion {
 	if r.Window != (engine.Window{}) {
 		return besideTheWindow(workload, flood, kernel)
 	}
-	beside := Companion{Name: "talker of class 6", Path: results.PathDirect, Priority: priorityBeside,
-		PayloadBytes: engine.GatesPayload, Cycle: cycle, Offset: middleOf(priorityBeside, cycle)}
+	beside := Companion{Name: "talker of class 6", Path: results.PathDirect, Priority: priorityOther,
+		PayloadBytes: engine.GatesPayload, Cycle: cycle, Offset: middleOf(priorityOther, cycle)}
 	switch workload {
 	case results.WorkloadGatesSaturated:
 		return []Companion{flood(results.PathDirect), beside}

@@ -139,7 +139,7 @@ func checkBenchSummary(t *testing.T, out string) {
 		if run.Latency == nil || (run.Late == nil) != (run.Path != results.PathTSN) || (results.ThroughKtsnd(run.Path) && run.Lost+run.Early > 0) {
 			t.Errorf("%s: %+v, latency %v", run.Key(), run.Counts, run.Latency)
 		}
-		if beside := run.BesideFrames; (beside != nil && *beside > 0) != (run.Workload == results.WorkloadSaturated) {
+		if beside := run.CompetingFrames; (beside != nil && *beside > 0) != (run.Workload == results.WorkloadSaturated) {
 			t.Errorf("%s: %v messages beside", run.Key(), beside)
 		}
 	}
