@@ -15,7 +15,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false -trimpath)
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## the main job on this machine: two nodes, real packets, the kernel's path beside it
