@@ -157,6 +157,9 @@ func checkConserved(t *testing.T, sent []tsnperf.Sent, received []tsnperf.Receiv
 	t.Logf("%d sent, %d received, %d late, %d uncertain", len(sent), len(arrived), counted.late, counted.uncertain)
 }
 
+// keptSending are the messages of "keeps-sending". The program has to live on until ktsnd is there again.
+const keptSending = 67
+
 func TestRestartMovesNoTransmitTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		program string
@@ -193,7 +196,7 @@ func restartOnce(t *testing.T, program, user string) []string {
 		t.Error(err)
 	}
 	counted := settled(t, client)
-	complaints := checkTimesKept(t, receiver.take(t, 47, patience), dead, again)
+	complaints := checkTimesKept(t, receiver.take(t, keptSending, patience), dead, again)
 	if counted.Uncertain != 0 {
 		complaints = append(complaints, fmt.Sprintf("%d messages are uncertain, and none was due when ktsnd was killed", counted.Uncertain))
 	}
@@ -241,8 +244,8 @@ func signal(t *testing.T, running *process.Process, number syscall.Signal) {
 	}
 }
 
-// checkTimesKept checks 47 messages, of which those with a time between dead and again had to wait, and returns which others
-// were late: that may be the machine, or the application that it kept from sending in time.
+// checkTimesKept checks all messages of "keeps-sending", of which those with a time between dead and again had to wait, and
+// returns which others were late: that may be the machine, or the application that it kept from sending in time.
 func checkTimesKept(t *testing.T, arrived []shapedDatagram, dead, again int64) (late []string) {
 	t.Helper()
 	const slack = 50 * time.Millisecond
@@ -270,8 +273,8 @@ func checkTimesKept(t *testing.T, arrived []shapedDatagram, dead, again int64) (
 			late = append(late, fmt.Sprintf("%s came %v after its time", datagram.label, after))
 		}
 	}
-	if len(seen) != 47 || !seen["future"] || !seen["passing"] {
-		t.Errorf("%d of 47 messages came: %s", len(seen), strings.Join(labels(arrived), " "))
+	if len(seen) != keptSending || !seen["future"] || !seen["passing"] {
+		t.Errorf("%d of %d messages came: %s", len(seen), keptSending, strings.Join(labels(arrived), " "))
 	}
 	if waited < 8 {
 		t.Errorf("only %d messages had to wait; this test has no meaning", waited)

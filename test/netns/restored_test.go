@@ -3,59 +3,66 @@
 package netns_test
 
 import (
-	"bytes"
 	"errors"
 	"net"
 	"net/netip"
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // ticking is a run of testdata/restored.py in pod a.
 type ticking struct {
-	*process.Process
-	stdout *bytes.Buffer
-	count  int
-	heard  *net.UDPConn
+	dialogue
+	heard *net.UDPConn
 }
 
-func (l *lab) startTicking(t *testing.T, how string, count int, further ...string) *ticking {
+func (l *lab) startTicking(t *testing.T, how string, further ...string) *ticking {
 	t.Helper()
-	python := python(t)
-	running := &ticking{stdout: &bytes.Buffer{}, count: count, heard: l.listenForTexts(t)}
-	command := exec.Command(python, append([]string{"testdata/restored.py", how, topology.PodAddressB.String(),
-		strconv.Itoa(listenPort), strconv.Itoa(count)}, further...)...)
+	heard := l.listenForTexts(t)
+	command := exec.Command(python(t), append([]string{"testdata/restored.py", how, topology.PodAddressB.String(),
+		strconv.Itoa(listenPort)}, further...)...)
 	command.Env = l.preloaded(t)
-	command.Stdout = running.stdout
-	running.Process = start(t, l.PodA, "restored.py "+how, command)
-	return running
+	return &ticking{startDialogue(t, l.PodA, "restored.py "+how, command), heard}
 }
 
-// checkAllCame waits for its end and checks that each message came once.
+// checkAllCame has it end when ktsnd has taken some of its messages, and checks that each came once.
+//
+// A program that ends before ktsnd has found it takes what waits along; on a busy machine a start of ktsnd takes seconds.
 func (r *ticking) checkAllCame(t *testing.T, client *control.Client) {
 	t.Helper()
-	if err := finish(t, r.Process); err != nil {
-		t.Errorf("%v: %s", err, r.Stderr())
-	}
+	served(t, client, 20)
+	r.ends(t)
 	counted := settled(t, client)
+	said := r.line(t)
+	count, err := strconv.Atoi(said)
+	if err != nil {
+		t.Fatalf("it said %q", said)
+	}
 	var want []string
-	for i := range r.count {
+	for i := range count {
 		want = append(want, "tick"+strconv.Itoa(i))
 	}
 	if got := texts(t, r.heard); !slices.Equal(got, want) {
-		t.Errorf("%d of %d messages came: %v", len(got), r.count, got)
+		t.Errorf("%d of %d messages came: %v", len(got), count, got)
 	}
 	if counted.Dropped() != 0 {
 		t.Errorf("messages were dropped: %+v", counted)
 	}
+}
+
+// line is the next of what it prints.
+func (r *ticking) line(t *testing.T) string {
+	t.Helper()
+	if !r.stdout.Scan() {
+		t.Fatalf("it says nothing: %v; on stderr %s", r.stdout.Err(), r.Stderr())
+	}
+	return r.stdout.Text()
 }
 
 // What cannot be restored is that socket's loss; what comes after it in the table is restored all the same.
@@ -70,12 +77,12 @@ func TestRestartLosesOnlyTheSocketThatHasNowhereToSendAnyMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	running := lab.startTicking(t, "connect", 90, vanishing.Addr().Next().String())
+	running := lab.startTicking(t, "connect", vanishing.Addr().Next().String())
 	served(t, client, 5)
 	kill(t, daemon)
 	_, client = lab.startDaemon(t)
 	running.checkAllCame(t, client)
-	if said := strings.TrimSpace(running.stdout.String()); said != "No route to host" {
+	if said := running.line(t); said != "No route to host" {
 		t.Errorf("the socket whose destination is gone: %q", said)
 	}
 }
@@ -85,7 +92,7 @@ func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
-	running := lab.startTicking(t, "sendto", 50)
+	running := lab.startTicking(t, "sendto")
 	served(t, client, 5)
 	kill(t, daemon)
 	daemon = start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), lab.daemonArguments()...))
@@ -111,10 +118,12 @@ func TestRestartedDaemonThatHardlyRunsGetsTheRing(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
-	running := lab.startTicking(t, "sendto", 100)
+	running := lab.startTicking(t, "sendto")
 	served(t, client, 5)
 	kill(t, daemon)
 	daemon, client = lab.startDaemon(t)
+	within := time.AfterFunc(5*time.Second, func() { _ = running.stdin.Close() })
+	defer within.Stop()
 	stopNowAndThen(t, daemon, running.Process)
 	running.checkAllCame(t, client)
 }

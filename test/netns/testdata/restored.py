@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Goes on sending timed messages while ktsnd is replaced: tick0, tick1, ... every 50 ms.
+"""Goes on sending timed messages while ktsnd is replaced: tick0, tick1, ... every 50 ms, until its standard input ends.
 
-    restored.py sendto ADDR PORT COUNT
-    restored.py connect ADDR PORT COUNT BESIDE
+    restored.py sendto ADDR PORT
+    restored.py connect ADDR PORT BESIDE
 
-With connect there is a socket before it, connected to BESIDE, which sends last of all; its errno is printed.
+It prints how many it sent. With connect there is a socket before it, connected to BESIDE, which sends last of all; its errno
+is printed.
 """
 import os
+import select
 import socket
 import struct
 import sys
@@ -15,7 +17,7 @@ import time
 SO_TXTIME = SCM_TXTIME = 61
 TICK_S, LEAD_NS = 0.05, 30_000_000
 
-how, address, port, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+how, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 
 def timed_socket():
@@ -33,11 +35,13 @@ beside = timed_socket()
 timed = timed_socket()
 to = [(address, port)]
 if how == "connect":
-    beside.connect((sys.argv[5], port))
+    beside.connect((sys.argv[4], port))
     timed.connect(to.pop())
-for tick in range(count):
-    send(timed, f"tick{tick}", *to)
-    time.sleep(TICK_S)
+count = 0
+while not select.select([sys.stdin], [], [], TICK_S)[0]:
+    send(timed, f"tick{count}", *to)
+    count += 1
+print(count)
 if how == "connect":
     try:
         send(beside, "beside")

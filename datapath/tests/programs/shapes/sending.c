@@ -167,7 +167,7 @@ static void threads_while_others_fork(void)
 
 void keep_sending(void)
 {
-	enum { TICKS = 45, TICK_MS = 100, LEAD_MS = 30 };
+	enum { TICKS = 65, TICK_MS = 100, LEAD_MS = 30 };
 	int fd = timed_socket();
 
 	send_at(fd, "future", 3000);
