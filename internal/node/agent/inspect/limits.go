@@ -15,7 +15,9 @@ import (
 // What the process that looks may have beyond what it has when it begins.
 const (
 	memoryMore = 16 << 20
-	addresses  = 64 << 20
+	// Go's runtime reserves 64 MiB of addresses for a heap that grows, and twice as many where these are not aligned. The heap begins
+	// at a random place, so that some processes need that from their fifth MiB on.
+	addresses  = 256 << 20
 	cpuSeconds = 2
 	filesMax   = 64
 )
