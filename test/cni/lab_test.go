@@ -280,13 +280,22 @@ type pod struct {
 	*topology.Namespace
 	node *node
 	id   string
+	uid  string
 }
 
 func (n *node) newPod(t testing.TB) *pod {
 	t.Helper()
 	n.lab.pods++
 	id := fmt.Sprintf("pod-%d", n.lab.pods)
-	return &pod{n.lab.namespace(t, id), n, id}
+	return &pod{n.lab.namespace(t, id), n, id, "uid-" + id}
+}
+
+// newSandbox is another container of a pod.
+func (p *pod) newSandbox(t testing.TB) *pod {
+	t.Helper()
+	made := p.node.newPod(t)
+	made.uid = p.uid
+	return made
 }
 
 // attachment is how a runtime names the pod's interface.
@@ -295,7 +304,7 @@ func (p *pod) attachment() *libcni.RuntimeConf {
 		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAME", p.id}, {"K8S_POD_UID", p.identity()}}}
 }
 
-func (p *pod) identity() string { return "uid-" + p.id }
+func (p *pod) identity() string { return p.uid }
 
 // add attaches the pod, which must succeed; the test's end detaches it.
 func (p *pod) add(t testing.TB, config map[string]any) *current.Result {

@@ -163,3 +163,24 @@ func TestDelNeedsNeitherKtsndNorNamespace(t *testing.T) {
 	gone := func(line string) bool { return strings.HasPrefix(line, "ktsnd") }
 	checkSame(t, "after DEL", slices.DeleteFunc(before, gone), lab.a.inventory(t))
 }
+
+// As kubelet does it when a pod's first sandbox has died: DEL, ADD for the second one, and DEL of the first one again when it
+// collects what is left.
+func TestALateDelOfAPodsFirstSandboxLeavesItsSecondOne(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	first := lab.a.newPod(t)
+	second := first.newSandbox(t)
+	config := lab.a.config(nil)
+	first.add(t, config)
+	must(t, first.Destroy())
+	first.del(t, config)
+	second.add(t, config)
+	before := lab.a.inventory(t, second)
+	first.del(t, config)
+	checkSame(t, "after another DEL of the first", before, lab.a.inventory(t, second))
+	second.del(t, config)
+	if endpoints, err := lab.a.client.Endpoints(t.Context()); err != nil || len(endpoints) != 0 {
+		t.Errorf("after DEL of the second ktsnd has %v, %v", endpoints, err)
+	}
+}

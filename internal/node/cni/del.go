@@ -44,13 +44,20 @@ func (r *request) detach(ctx context.Context, node *overlay.Node, records record
 }
 
 // unregister makes ktsnd forget the attachment. A ktsnd that does not run knows none.
+//
+// A pod gets another sandbox when its first one dies, with the same identity and interface. The runtime deletes the first one
+// again when it collects what is left, and what ktsnd knows by then is the other sandbox's interface.
 func unregister(ctx context.Context, made *record, records records) error {
 	daemon, err := dialDaemon(ctx, made.ControlSocket)
 	if err != nil && !ended(err) {
 		return err
 	}
 	defer daemon.close()
-	if daemon != nil {
+	replaced, err := records.replaced(made)
+	if err != nil {
+		return err
+	}
+	if daemon != nil && !replaced {
 		if err := daemon.EndpointDel(ctx, made.Identity, made.Interface); err != nil {
 			return err
 		}

@@ -185,3 +185,20 @@ func (s records) all() ([]*record, error) {
 	}
 	return made, nil
 }
+
+// replaced tells whether another container has that interface of the pod now, in a network namespace that is there.
+func (s records) replaced(old *record) (bool, error) {
+	made, err := s.all()
+	if err != nil {
+		return false, err
+	}
+	for _, other := range made {
+		if other.Identity != old.Identity || other.Interface != old.Interface || other.ContainerID == old.ContainerID {
+			continue
+		}
+		if _, err := os.Stat(other.Netns); err == nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
