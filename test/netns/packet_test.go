@@ -23,6 +23,12 @@ const etherType = 0x88b5
 // listenPacket receives frames of that EtherType as they come into a pod.
 func listenPacket(t *testing.T, pod *topology.Namespace) int {
 	t.Helper()
+	return listenFrames(t, pod, etherType)
+}
+
+// listenFrames receives frames of an EtherType, or of all (ETH_P_ALL), as they come into a pod.
+func listenFrames(t *testing.T, pod *topology.Namespace, of uint16) int {
+	t.Helper()
 	var fd int
 	if err := pod.Do(func() error {
 		link, err := net.InterfaceByName(topology.PodInterface)
@@ -33,7 +39,7 @@ func listenPacket(t *testing.T, pod *topology.Namespace) int {
 		if err != nil {
 			return err
 		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: etherType<<8&0xff00 | etherType>>8, Ifindex: link.Index})
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: of<<8 | of>>8, Ifindex: link.Index})
 	}); err != nil {
 		t.Fatal(err)
 	}

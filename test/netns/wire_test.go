@@ -5,7 +5,6 @@ package netns_test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -21,21 +20,7 @@ import (
 // tap sees all frames that come into a pod.
 func tap(t *testing.T, pod *topology.Namespace) int {
 	t.Helper()
-	var fd int
-	if err := pod.Do(func() error {
-		link, err := net.InterfaceByName(topology.PodInterface)
-		if err != nil {
-			return err
-		}
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	fd := listenFrames(t, pod, unix.ETH_P_ALL)
 	timeout := unix.NsecToTimeval((50 * time.Millisecond).Nanoseconds())
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		t.Fatal(err)
@@ -104,9 +89,7 @@ func tapped(fd int) (came func() []string) {
 // tapHeaders runs the cases and returns what they said, and with which headers their datagrams came into pod b.
 func (l *lab) tapHeaders(t *testing.T, family txtime.Family, cases, environment []string) (said, came []string) {
 	t.Helper()
-	fd := tap(t, l.PodB)
-	defer unix.Close(fd)
-	arrived := tapped(fd)
+	arrived := tapped(tap(t, l.PodB))
 	said, _ = l.sendDatagrams(t, family, cases, environment)
 	return said, arrived()
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/netnstestbed"
 	"github.com/kubernetsn/kubernetsn/internal/bench/report"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
@@ -196,7 +197,7 @@ func (b *benchRun) open(ctx context.Context, profile *engine.Profile, progress i
 		return nil, err
 	}
 	if os.Geteuid() == 0 {
-		if err := netnstarget.Sweep(progress); err != nil {
+		if err := topology.Sweep(progress); err != nil {
 			return nil, err
 		}
 		if err := leaveOVS(ctx, profile); err != nil {
@@ -225,7 +226,7 @@ func (b *benchRun) openTestbed(ctx context.Context, profile *engine.Profile, pro
 		return target, nil
 	}
 	if os.Geteuid() == 0 {
-		if err := netnstestbed.Sweep(progress); err != nil {
+		if err := topology.Sweep(progress); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/netnstarget"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 )
 
 // storeName is the folder for the runs in the lab's own, with which it goes away.
@@ -40,7 +41,7 @@ func Run(ctx context.Context, config *Config) (err error) {
 		return fmt.Errorf("make folder for results: %w", err)
 	}
 	if os.Geteuid() == 0 {
-		if err := netnstarget.Sweep(config.Progress); err != nil {
+		if err := topology.Sweep(config.Progress); err != nil {
 			return err
 		}
 	}

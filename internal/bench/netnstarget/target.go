@@ -5,8 +5,6 @@ package netnstarget
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
@@ -65,18 +63,6 @@ func Open(ctx context.Context, programs *Programs, wanted engine.Pinning) (_ *Ta
 		return nil, errors.Join(err, nodes.Destroy())
 	}
 	return l, nil
-}
-
-// Sweep removes what a lab left whose process was killed, and says so.
-func Sweep(progress io.Writer) error {
-	removed, err := topology.SweepStale()
-	if err != nil {
-		return fmt.Errorf("remove what an earlier measurement left: %w", err)
-	}
-	if len(removed) > 0 {
-		fmt.Fprintf(progress, "removed what an earlier measurement left: %v\n", removed)
-	}
-	return nil
 }
 
 // notMeasured is what no network of namespaces shows.

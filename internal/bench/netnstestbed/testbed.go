@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -21,7 +20,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/testbed"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
 )
 
@@ -44,18 +42,6 @@ func Open(profile *engine.Profile, programs string) (*Testbed, error) {
 		}
 	}
 	return &Testbed{paths: slices.Clone(profile.Paths), programs: programs}, nil
-}
-
-// Sweep removes what a lab left whose process was killed, and says so.
-func Sweep(progress io.Writer) error {
-	removed, err := topology.SweepStale()
-	if err != nil {
-		return fmt.Errorf("remove what an earlier measurement left: %w", err)
-	}
-	if len(removed) > 0 {
-		fmt.Fprintf(progress, "removed what an earlier measurement left: %v\n", removed)
-	}
-	return nil
 }
 
 // Prepare has nothing to do: Ends makes what a case needs.

@@ -5,6 +5,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 )
@@ -50,4 +51,16 @@ func staleNames(dir string) ([]string, error) {
 		}
 	}
 	return stale, nil
+}
+
+// Sweep does the same before a measurement, and says so.
+func Sweep(progress io.Writer) error {
+	removed, err := SweepStale()
+	if err != nil {
+		return fmt.Errorf("remove what an earlier measurement left: %w", err)
+	}
+	if len(removed) > 0 {
+		fmt.Fprintf(progress, "removed what an earlier measurement left: %v\n", removed)
+	}
+	return nil
 }
