@@ -4,10 +4,13 @@
  *
  *        base                    base + cycle            base + 2 * cycle
  *   ------|------------------------|------------------------|-----> time
- *     ^   ^                    ^
- *     |   transmit time 0      wake up for message 1, hand it over
- *     base - lead: wake up for message 0, hand it over
+ *   ^ ^   ^                  ^ ^
+ *   | |   transmit time 0    | hand message 1 over
+ *   | |                      wake up for message 1
+ *   | base - lead: hand message 0 over
+ *   base - lead - spin: wake up for message 0, then read the clock until it is time
  *
+ * With a spin of 0 the talker sleeps until it is time, and is as late as it was woken.
  * Base is a whole number of cycles, plus the offset. A flood begins at the base and knows no cycle.
  */
 #include "talker.h"
@@ -129,7 +132,7 @@ static int plan(struct talker *talker)
 	return 0;
 }
 
-static int wait_until(const struct talker *talker, int64_t until_ns, int64_t *now_ns)
+static int sleep_until(const struct talker *talker, int64_t until_ns, int64_t *now_ns)
 {
 	clockid_t clock = talker->options.clock;
 	int error;
@@ -146,6 +149,17 @@ static int wait_until(const struct talker *talker, int64_t until_ns, int64_t *no
 			return error;
 	}
 	return -EINTR;
+}
+
+/* Until it is time to send. *wakeup_ns is when the sleep was over, and the spin began. */
+static int wait_for_turn(const struct talker *talker, int64_t send_ns, int64_t *wakeup_ns)
+{
+	const struct talker_options *options = &talker->options;
+	int error = sleep_until(talker, send_ns - options->spin_ns, wakeup_ns);
+
+	if (error || options->spin_ns == 0)
+		return error;
+	return timing_spin_until(options->clock, send_ns, process_stop_requested);
 }
 
 /* Takes part in the cycle: counts what goes wrong, never ends the run. */
@@ -199,7 +213,7 @@ static int run_cycle(struct talker *talker)
 		record->sequence = (uint32_t)k;
 		record->txtime_ns = talker->base_ns + k * options->cycle_ns;
 		encode_payload(talker, record);
-		error = wait_until(talker, record->txtime_ns - options->lead_ns, &record->wakeup_ns);
+		error = wait_for_turn(talker, record->txtime_ns - options->lead_ns, &record->wakeup_ns);
 		if (error)
 			return error == -EINTR ? 0 : error;
 		send_payload(talker, record);
@@ -212,7 +226,7 @@ static int run_cycle(struct talker *talker)
 static int run_flood(struct talker *talker)
 {
 	int64_t begun_ns;
-	int error = wait_until(talker, talker->base_ns, &begun_ns);
+	int error = sleep_until(talker, talker->base_ns, &begun_ns);
 
 	if (error)
 		return error == -EINTR ? 0 : error;

@@ -25,6 +25,7 @@ struct talker_options {
 	union parse_endpoint bind; /* family 0: not asked for */
 	int64_t cycle_ns;
 	int64_t lead_ns;   /* wake-up to transmit time; 0 without SO_TXTIME */
+	int64_t spin_ns;   /* awake so long before each send */
 	int64_t offset_ns; /* of the transmit times within the cycle */
 	int64_t payload_bytes;
 	int64_t count;
@@ -44,7 +45,7 @@ struct talker_options {
 /* One message. Times on the run's clock. */
 struct talker_record {
 	int64_t txtime_ns; /* requested */
-	int64_t wakeup_ns;
+	int64_t wakeup_ns; /* when the sleep was over, and a spin began */
 	int64_t send_start_ns;
 	int64_t send_end_ns;
 	int32_t error; /* the errno of sendmsg(), 0 when it was taken */

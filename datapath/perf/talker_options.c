@@ -42,6 +42,11 @@ static int check(const struct talker_options *options)
 			options->sockets);
 		return -EINVAL;
 	}
+	if (options->spin_ns && options->flood) {
+		fprintf(stderr, "tsnperf talker: --spin with --flood, which waits for no time; "
+				"give one of them.\n");
+		return -EINVAL;
+	}
 	if (options->offset_ns < options->cycle_ns)
 		return 0;
 	fprintf(stderr,
@@ -49,6 +54,25 @@ static int check(const struct talker_options *options)
 		" ns; accepted is less than the cycle.\n",
 		options->offset_ns, options->cycle_ns);
 	return -EINVAL;
+}
+
+static int parse(const struct option_spec *specs, size_t spec_count, int argc, char **argv,
+		 struct talker_options *options)
+{
+	const struct option_table table = {
+		.command = "talker",
+		.usage = "--to ADDR:PORT [options]",
+		.about = about,
+		.specs = specs,
+		.spec_count = spec_count,
+	};
+	int result;
+
+	*options = defaults;
+	result = options_parse(&table, argc, argv);
+	if (!options->txtime)
+		options->lead_ns = 0;
+	return result ? result : check(options);
 }
 
 int talker_options_parse(int argc, char **argv, struct talker_options *options)
@@ -66,6 +90,10 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 		{"lead", "DURATION", option_duration, &options->lead_ns, .maximum = DAY_NS,
 		 .accepted = "0 to 86400s, as in 300us",
 		 .help = "send so much before the transmit time (default: 300us)"},
+		{"spin", "DURATION", option_duration, &options->spin_ns, .maximum = DAY_NS,
+		 .accepted = "0 to 86400s, as in 120us",
+		 .help = "wake up so long before each send, and read the clock until it\n"
+			 "is time; 0: sleep until then (default: 0)"},
 		{"offset", "DURATION", option_duration, &options->offset_ns, .maximum = DAY_NS,
 		 .accepted = "0 to less than the cycle, as in 150us",
 		 .help = "transmit times lie so long after the beginning of each cycle\n(default: 0)"},
@@ -80,7 +108,7 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 		 .accepted = "0 to 2147483647 (above 6 needs CAP_NET_ADMIN)",
 		 .help = "SO_PRIORITY of the socket (default: the kernel's)"},
 		{"no-txtime", NULL, option_no_flag, &options->txtime,
-		 .help = "sleep until the transmit time itself, then send without SO_TXTIME"},
+		 .help = "send at the transmit time itself, without SO_TXTIME"},
 		{"flood", NULL, option_flag, &options->flood,
 		 .help = "one message after the other, up to COUNT or until SIGTERM;\n"
 			 "waits where the socket is full. --cycle and --offset say\n"
@@ -107,18 +135,6 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 		 .help = "number by which a listener knows this run (default: 0)"},
 		{"quiet", NULL, option_flag, &options->quiet, .help = "no summary"},
 	};
-	const struct option_table table = {
-		.command = "talker",
-		.usage = "--to ADDR:PORT [options]",
-		.about = about,
-		.specs = specs,
-		.spec_count = sizeof(specs) / sizeof(specs[0]),
-	};
-	int result;
 
-	*options = defaults;
-	result = options_parse(&table, argc, argv);
-	if (!options->txtime)
-		options->lead_ns = 0;
-	return result ? result : check(options);
+	return parse(specs, sizeof(specs) / sizeof(specs[0]), argc, argv, options);
 }

@@ -36,7 +36,8 @@ static void collect_lateness(const struct talker_options *options, const struct 
 			     size_t count, int64_t *samples)
 {
 	for (size_t i = 0; i < count; i++)
-		samples[i] = records[i].wakeup_ns - (records[i].txtime_ns - options->lead_ns);
+		samples[i] =
+			records[i].wakeup_ns - (records[i].txtime_ns - options->lead_ns - options->spin_ns);
 }
 
 /* From the first message to the last one's end. */

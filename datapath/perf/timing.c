@@ -24,6 +24,15 @@ int timing_sleep_until(clockid_t clock, int64_t until_ns)
 	return -clock_nanosleep(clock, TIMER_ABSTIME, &until, NULL);
 }
 
+int timing_spin_until(clockid_t clock, int64_t until_ns, bool (*stopped)(void))
+{
+	while (timing_now_ns(clock) < until_ns) {
+		if (stopped())
+			return -EINTR;
+	}
+	return 0;
+}
+
 int timing_round_up(int64_t value_ns, int64_t step_ns, int64_t *rounded_ns)
 {
 	int64_t remainder_ns = value_ns % step_ns;

@@ -394,6 +394,41 @@ static void times_round_up_to_whole_steps(void **state)
 	assert_int_equal(timing_round_up(INT64_MAX, 1000, &rounded_ns), -EOVERFLOW);
 }
 
+static int looks;
+
+static bool never_stopped(void)
+{
+	looks++;
+	return false;
+}
+
+static bool stopped_at_the_third_look(void)
+{
+	return ++looks == 3;
+}
+
+static void spinning_ends_at_its_time(void **state)
+{
+	int64_t until_ns = timing_now_ns(CLOCK_MONOTONIC) + 200000;
+
+	(void)state;
+	looks = 0;
+	assert_int_equal(timing_spin_until(CLOCK_MONOTONIC, until_ns, never_stopped), 0);
+	assert_true(timing_now_ns(CLOCK_MONOTONIC) >= until_ns);
+	assert_true(looks > 0);
+	looks = 0;
+	assert_int_equal(timing_spin_until(CLOCK_MONOTONIC, until_ns, never_stopped), 0);
+	assert_int_equal(looks, 0);
+}
+
+static void spinning_ends_when_it_is_told(void **state)
+{
+	(void)state;
+	looks = 0;
+	assert_int_equal(timing_spin_until(CLOCK_MONOTONIC, INT64_MAX, stopped_at_the_third_look), -EINTR);
+	assert_int_equal(looks, 3);
+}
+
 static void percentiles_are_of_the_nearest_rank(void **state)
 {
 	int64_t samples[1000];
@@ -435,6 +470,8 @@ int main(void)
 		cmocka_unit_test(options_store_their_values),
 		cmocka_unit_test(bad_command_lines_are_refused),
 		cmocka_unit_test(times_round_up_to_whole_steps),
+		cmocka_unit_test(spinning_ends_at_its_time),
+		cmocka_unit_test(spinning_ends_when_it_is_told),
 		cmocka_unit_test(percentiles_are_of_the_nearest_rank),
 	};
 

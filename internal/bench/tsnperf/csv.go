@@ -18,8 +18,9 @@ const (
 
 // Sent is a talker's record of one message; times are nanoseconds of the clock it was told to use.
 type Sent struct {
-	Sequence  uint32
-	Txtime    int64
+	Sequence uint32
+	Txtime   int64
+	// Wakeup is when the talker had slept, and where it spins begun to.
 	Wakeup    int64
 	SendStart int64
 	SendEnd   int64

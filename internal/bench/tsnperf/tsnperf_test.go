@@ -15,9 +15,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
-// talk starts a talker that sends to a socket which nobody reads, and returns how to get its records once it
-// has ended.
+// talk starts a talker without transmit times that sends to a socket which nobody reads, and returns how to get its
+// records once it has ended.
 func talk(t *testing.T, arguments ...string) (talker *exec.Cmd, records func() []Sent) {
+	t.Helper()
+	return talkTimed(t, append(arguments, "--no-txtime")...)
+}
+
+// talkTimed starts a talker with transmit times, likewise.
+func talkTimed(t *testing.T, arguments ...string) (talker *exec.Cmd, records func() []Sent) {
 	t.Helper()
 	nobody, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
@@ -25,7 +31,7 @@ func talk(t *testing.T, arguments ...string) (talker *exec.Cmd, records func() [
 	}
 	t.Cleanup(func() { nobody.Close() })
 	file := filepath.Join(t.TempDir(), "sent.csv")
-	talker = exec.Command(testenv.Program(t, "tsnperf"), append([]string{"talker", "--quiet", "--no-txtime", "--to", nobody.LocalAddr().String(),
+	talker = exec.Command(testenv.Program(t, "tsnperf"), append([]string{"talker", "--quiet", "--to", nobody.LocalAddr().String(),
 		"--csv", file}, arguments...)...)
 	talker.Stderr = os.Stderr
 	if err := talker.Start(); err != nil {
@@ -58,6 +64,44 @@ func TestTransmitTimesLieAtTheOffsetOfEachCycle(t *testing.T) {
 		if message.Txtime%1_000_000 != 150_000 || message.Txtime != sent[0].Txtime+int64(i)*1_000_000 {
 			t.Errorf("message %d has the transmit time %d", i, message.Txtime)
 		}
+	}
+}
+
+// TestASpinningTalkerIsAwakeBeforeItSends: no message is sent before its time, and a talker that sleeps until then has no
+// wake-up that lies before it.
+func TestASpinningTalkerIsAwakeBeforeItSends(t *testing.T) {
+	const spin = 500_000
+	for name, c := range map[string]struct {
+		talk      func(*testing.T, ...string) (*exec.Cmd, func() []Sent)
+		lead      int64
+		arguments []string
+	}{
+		"at the transmit time": {talk, 0, nil},
+		"a lead before it":     {talkTimed, 3_000_000, []string{"--clock", "monotonic", "--lead", "3ms"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, records := c.talk(t, append(c.arguments, "--cycle", "2ms", "--count", "200", "--spin", "500us")...)
+			ahead := 0
+			for _, message := range records() {
+				due := message.Txtime - c.lead
+				if message.Wakeup < due-spin || message.SendStart < max(due, message.Wakeup) {
+					t.Fatalf("a message due at %d is %+v", due, message)
+				}
+				if message.Wakeup < due {
+					ahead++
+				}
+			}
+			if ahead == 0 {
+				t.Error("the talker never was awake before it had to send")
+			}
+		})
+	}
+}
+
+func TestASpinOfAFloodIsRefused(t *testing.T) {
+	said, err := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--flood", "--spin", "1us").CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "--spin with --flood") || strings.Count(string(said), "\n") != 1 {
+		t.Errorf("it ended with %v and said %q", err, said)
 	}
 }
 
