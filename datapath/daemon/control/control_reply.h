@@ -33,6 +33,7 @@ struct control_status {
 	int scheduler_priority;
 	int cpu;
 	int64_t spin_ns;
+	int64_t processor_time_ns; /* of all threads so far */
 	bool keep_awake;
 	uint32_t sockets, endpoints, peers, processes, flows, pending;
 	struct control_class classes[KTSN_CLASSES];

@@ -216,6 +216,7 @@ static void status_is_the_example(void **state)
 		.scheduler_priority = 50,
 		.cpu = 1,
 		.spin_ns = 60000,
+		.processor_time_ns = 2500000000,
 		.keep_awake = false,
 		.sockets = 1,
 		.endpoints = 1,

@@ -136,12 +136,14 @@ type Status struct {
 	// SpinNs is how long before a departure ktsnd stops sleeping and watches the clock, at most.
 	SpinNs    int64 `json:"spin-ns"`
 	KeepAwake bool  `json:"keep-awake"`
-	Sockets   int   `json:"sockets"`
-	Endpoints int   `json:"endpoints"`
-	Peers     int   `json:"peers"`
-	Processes int   `json:"processes"`
-	Flows     int   `json:"flows"`
-	Pending   int   `json:"pending"`
+	// ProcessorTimeNs is that of all threads of ktsnd since it began.
+	ProcessorTimeNs int64 `json:"processor-time-ns"`
+	Sockets         int   `json:"sockets"`
+	Endpoints       int   `json:"endpoints"`
+	Peers           int   `json:"peers"`
+	Processes       int   `json:"processes"`
+	Flows           int   `json:"flows"`
+	Pending         int   `json:"pending"`
 	// RingMemoryBytes is what all rings take, those included that processes kept when they hung up.
 	RingMemoryBytes    uint64        `json:"ring-memory-bytes"`
 	RingMemoryMaxBytes uint64        `json:"ring-memory-max-bytes"`
