@@ -16,6 +16,7 @@
 #include "talker.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/net_tstamp.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -35,7 +36,8 @@ struct talker {
 	struct talker_options options;
 	int fds[TALKER_SOCKETS_MAX]; /* connected, as many as were opened */
 	size_t fd_count;
-	FILE *csv; /* NULL: none */
+	FILE *csv;            /* NULL: none */
+	FILE *processor_time; /* likewise */
 	struct talker_record *records;
 	size_t record_count; /* filled in, from the first */
 	int64_t base_ns;
@@ -254,6 +256,8 @@ static int talker_init(struct talker *talker)
 	void *records;
 	int error = csv_open(talker->options.csv_path, &talker->csv);
 
+	if (!error)
+		error = csv_open(talker->options.processor_time_path, &talker->processor_time);
 	if (error)
 		return error;
 	/* Who floods does not know how many it will need, and a page fault a hundred messages is no harm. */
@@ -277,6 +281,19 @@ static void talker_fini(struct talker *talker)
 	records_unmap(talker->records, (size_t)talker->options.count, sizeof(*talker->records));
 	if (talker->csv)
 		fclose(talker->csv);
+	if (talker->processor_time)
+		fclose(talker->processor_time);
+}
+
+/* Last of all, so that nothing of the program's work is missing. */
+static int tell_processor_time(struct talker *talker)
+{
+	FILE *file = talker->processor_time;
+	char text[32];
+
+	snprintf(text, sizeof(text), "%" PRId64, timing_now_ns(CLOCK_PROCESS_CPUTIME_ID));
+	talker->processor_time = NULL;
+	return csv_write(file, talker->options.processor_time_path, text, NULL, NULL, 0);
 }
 
 static int talk(struct talker *talker)
@@ -290,6 +307,8 @@ static int talk(struct talker *talker)
 			timing_clock_name(talker->options.clock), strerror(-run_error));
 	error = talker_report(&talker->options, talker->csv, talker->records, talker->record_count);
 	talker->csv = NULL;
+	if (!error)
+		error = tell_processor_time(talker);
 	return run_error ? run_error : error;
 }
 

@@ -37,7 +37,8 @@ struct talker_options {
 	int64_t sockets;  /* that take turns, 1 to TALKER_SOCKETS_MAX */
 	struct parse_start start;
 	struct process_options process;
-	const char *csv_path; /* NULL: none */
+	const char *csv_path;            /* NULL: none */
+	const char *processor_time_path; /* likewise */
 	int64_t run_id;
 	bool quiet;
 };

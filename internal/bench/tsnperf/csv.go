@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -75,6 +76,15 @@ func ReadListener(from io.Reader) ([]Received, error) {
 		return nil, fmt.Errorf("read the listener's records: %w", err)
 	}
 	return all, nil
+}
+
+// ReadProcessorTime reads what `tsnperf talker --processor-time` wrote.
+func ReadProcessorTime(text string) (time.Duration, error) {
+	nanoseconds, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read the talker's processor time: %w", err)
+	}
+	return time.Duration(nanoseconds), nil
 }
 
 // readTable calls take for each line behind the header, which must name exactly the columns.

@@ -98,6 +98,34 @@ func TestASpinningTalkerIsAwakeBeforeItSends(t *testing.T) {
 	}
 }
 
+func TestATalkerTellsItsProcessorTime(t *testing.T) {
+	told := func(arguments ...string) time.Duration {
+		file := filepath.Join(t.TempDir(), "time")
+		began := time.Now()
+		_, records := talk(t, append(arguments, "--cycle", "2ms", "--count", "100", "--processor-time", file)...)
+		records()
+		lasted := time.Since(began)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took, err := ReadProcessorTime(string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took <= 0 || took > lasted {
+			t.Errorf("%q: %v of processor time in %v", arguments, took, lasted)
+		}
+		return took
+	}
+	if asleep, awake := told(), told("--spin", "1ms"); awake <= asleep {
+		t.Errorf("awake for a millisecond before each send it took %v, and asleep until then %v", awake, asleep)
+	}
+	if _, err := ReadProcessorTime("much"); err == nil {
+		t.Error("what is no number was read")
+	}
+}
+
 func TestASpinOfAFloodIsRefused(t *testing.T) {
 	said, err := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--flood", "--spin", "1us").CombinedOutput()
 	if err == nil || !strings.Contains(string(said), "--spin with --flood") || strings.Count(string(said), "\n") != 1 {
