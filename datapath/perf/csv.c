@@ -6,7 +6,7 @@
 
 static int complain(const char *path, int error)
 {
-	fprintf(stderr, "tsnperf: cannot write the file \"%s\": %s.\n", path, strerror(-error));
+	fprintf(stderr, "tsnperf: cannot write the CSV file \"%s\": %s.\n", path, strerror(-error));
 	return error;
 }
 

@@ -16,7 +16,6 @@
 #include "talker.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <linux/net_tstamp.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -36,8 +35,8 @@ struct talker {
 	struct talker_options options;
 	int fds[TALKER_SOCKETS_MAX]; /* connected, as many as were opened */
 	size_t fd_count;
-	FILE *csv;            /* NULL: none */
-	FILE *processor_time; /* likewise */
+	FILE *csv;      /* NULL: none */
+	FILE *cpu_time; /* NULL: none */
 	struct talker_record *records;
 	size_t record_count; /* filled in, from the first */
 	int64_t base_ns;
@@ -257,7 +256,7 @@ static int talker_init(struct talker *talker)
 	int error = csv_open(talker->options.csv_path, &talker->csv);
 
 	if (!error)
-		error = csv_open(talker->options.processor_time_path, &talker->processor_time);
+		error = csv_open(talker->options.cpu_time_path, &talker->cpu_time);
 	if (error)
 		return error;
 	/* Who floods does not know how many it will need, and a page fault a hundred messages is no harm. */
@@ -281,35 +280,29 @@ static void talker_fini(struct talker *talker)
 	records_unmap(talker->records, (size_t)talker->options.count, sizeof(*talker->records));
 	if (talker->csv)
 		fclose(talker->csv);
-	if (talker->processor_time)
-		fclose(talker->processor_time);
-}
-
-/* Last of all, so that nothing of the program's work is missing. */
-static int tell_processor_time(struct talker *talker)
-{
-	FILE *file = talker->processor_time;
-	char text[32];
-
-	snprintf(text, sizeof(text), "%" PRId64, timing_now_ns(CLOCK_PROCESS_CPUTIME_ID));
-	talker->processor_time = NULL;
-	return csv_write(file, talker->options.processor_time_path, text, NULL, NULL, 0);
+	if (talker->cpu_time)
+		fclose(talker->cpu_time);
 }
 
 static int talk(struct talker *talker)
 {
-	int run_error, error;
+	/* Without the start and the end of the program, which are no part of what a message costs. */
+	int64_t cpu_ns = timing_now_ns(CLOCK_PROCESS_CPUTIME_ID);
+	int run_error, cpu_error, error;
 
 	run_error = talker->options.flood ? run_flood(talker) : run_cycle(talker);
+	cpu_ns = timing_now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
 	if (run_error)
 		fprintf(stderr,
 			"tsnperf talker: the run ended early, cannot sleep until a time of clock %s: %s.\n",
 			timing_clock_name(talker->options.clock), strerror(-run_error));
 	error = talker_report(&talker->options, talker->csv, talker->records, talker->record_count);
 	talker->csv = NULL;
-	if (!error)
-		error = tell_processor_time(talker);
-	return run_error ? run_error : error;
+	cpu_error = talker_report_cpu_time(&talker->options, talker->cpu_time, cpu_ns);
+	talker->cpu_time = NULL;
+	if (run_error)
+		return run_error;
+	return error ? error : cpu_error;
 }
 
 int talker_main(int argc, char **argv)

@@ -37,8 +37,8 @@ struct talker_options {
 	int64_t sockets;  /* that take turns, 1 to TALKER_SOCKETS_MAX */
 	struct parse_start start;
 	struct process_options process;
-	const char *csv_path;            /* NULL: none */
-	const char *processor_time_path; /* likewise */
+	const char *csv_path;      /* NULL: none */
+	const char *cpu_time_path; /* NULL: none */
 	int64_t run_id;
 	bool quiet;
 };
@@ -57,6 +57,10 @@ int talker_main(int argc, char **argv);
 
 /* As options_parse(). */
 int talker_options_parse(int argc, char **argv, struct talker_options *options);
+
+/* Writes the processor time of the run, and closes `csv` (NULL: does nothing). 0 or -errno, with its
+ * sentence. */
+int talker_report_cpu_time(const struct talker_options *options, FILE *csv, int64_t cpu_ns);
 
 /* Writes the CSV (closing `csv`, which may be NULL) and the summary. 0 or -errno, with its sentence. */
 int talker_report(const struct talker_options *options, FILE *csv, const struct talker_record *records,

@@ -130,9 +130,10 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 		{"csv", "FILE", option_text, &options->csv_path, .accepted = "the path of a file to write",
 		 .help = "write one row a message: sequence, txtime_ns, wakeup_ns,\n"
 			 "send_start_ns, send_end_ns, errno"},
-		{"processor-time", "FILE", option_text, &options->processor_time_path,
+		{"cpu-time", "FILE", option_text, &options->cpu_time_path,
 		 .accepted = "the path of a file to write",
-		 .help = "write the processor time of this program, in nanoseconds"},
+		 .help = "write the processor time of the run, without the start and the\nend of the "
+			 "program: cpu_ns"},
 		{"run-id", "N", option_number, &options->run_id, .maximum = UINT32_MAX,
 		 .accepted = "0 to 4294967295",
 		 .help = "number by which a listener knows this run (default: 0)"},

@@ -77,6 +77,16 @@ static int print_summary(const struct talker_options *options, const struct talk
 	return fflush(stdout) ? -errno : 0;
 }
 
+static int print_cpu_time(FILE *file, const void *records, size_t row)
+{
+	return fprintf(file, "%" PRId64 "\n", ((const int64_t *)records)[row]);
+}
+
+int talker_report_cpu_time(const struct talker_options *options, FILE *csv, int64_t cpu_ns)
+{
+	return csv_write(csv, options->cpu_time_path, "cpu_ns", print_cpu_time, &cpu_ns, 1);
+}
+
 int talker_report(const struct talker_options *options, FILE *csv, const struct talker_record *records,
 		  size_t record_count)
 {

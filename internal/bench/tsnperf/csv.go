@@ -14,6 +14,7 @@ import (
 
 const (
 	talkerColumns   = "sequence,txtime_ns,wakeup_ns,send_start_ns,send_end_ns,errno"
+	cpuTimeColumns  = "cpu_ns"
 	listenerColumns = "sequence,txtime_ns,arrival_ns,payload_bytes,source,source_port,valid"
 )
 
@@ -59,6 +60,19 @@ func ReadTalker(from io.Reader) ([]Sent, error) {
 	return all, nil
 }
 
+// ReadCPUTime reads what `tsnperf talker --cpu-time` wrote.
+func ReadCPUTime(from io.Reader) (time.Duration, error) {
+	var all []time.Duration
+	err := readTable(from, cpuTimeColumns, func(row *row) { all = append(all, time.Duration(row.signed(0))) })
+	if err == nil && len(all) != 1 {
+		err = fmt.Errorf("there are %d values instead of one", len(all))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the talker's processor time: %w", err)
+	}
+	return all[0], nil
+}
+
 // ReadListener reads what `tsnperf listener --csv` wrote.
 func ReadListener(from io.Reader) ([]Received, error) {
 	var all []Received
@@ -76,15 +90,6 @@ func ReadListener(from io.Reader) ([]Received, error) {
 		return nil, fmt.Errorf("read the listener's records: %w", err)
 	}
 	return all, nil
-}
-
-// ReadProcessorTime reads what `tsnperf talker --processor-time` wrote.
-func ReadProcessorTime(text string) (time.Duration, error) {
-	nanoseconds, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read the talker's processor time: %w", err)
-	}
-	return time.Duration(nanoseconds), nil
 }
 
 // readTable calls take for each line behind the header, which must name exactly the columns.

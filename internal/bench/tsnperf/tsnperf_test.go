@@ -98,31 +98,21 @@ func TestASpinningTalkerIsAwakeBeforeItSends(t *testing.T) {
 	}
 }
 
-func TestATalkerTellsItsProcessorTime(t *testing.T) {
-	told := func(arguments ...string) time.Duration {
-		file := filepath.Join(t.TempDir(), "time")
-		began := time.Now()
-		_, records := talk(t, append(arguments, "--cycle", "2ms", "--count", "100", "--processor-time", file)...)
-		records()
-		lasted := time.Since(began)
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		took, err := ReadProcessorTime(string(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if took <= 0 || took > lasted {
-			t.Errorf("%q: %v of processor time in %v", arguments, took, lasted)
-		}
-		return took
+func TestTheProcessorTimeOfARunIsWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cpu.csv")
+	talker, records := talk(t, "--cycle", "2ms", "--count", "100", "--spin", "1ms", "--cpu-time", file)
+	if sent := records(); len(sent) != 100 {
+		t.Fatalf("%d messages were sent, want 100", len(sent))
 	}
-	if asleep, awake := told(), told("--spin", "1ms"); awake <= asleep {
-		t.Errorf("awake for a millisecond before each send it took %v, and asleep until then %v", awake, asleep)
+	text, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := ReadProcessorTime("much"); err == nil {
-		t.Error("what is no number was read")
+	defer text.Close()
+	used, err := ReadCPUTime(text)
+	whole := talker.ProcessState.UserTime() + talker.ProcessState.SystemTime()
+	if err != nil || used <= 0 || used > whole {
+		t.Errorf("the run took %v of the processor, and the program %v: %v", used, whole, err)
 	}
 }
 
