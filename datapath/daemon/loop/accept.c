@@ -50,8 +50,8 @@ void message_reject(struct loop *loop, struct loop_ring *ring, const struct ktsn
 
 static void packet_route(struct loop *loop, struct packet *packet, struct loop_destination *destination)
 {
-	/* None overtakes those that still wait. */
-	if (destination->pending_first) {
+	/* It takes its place among those that still wait. */
+	if (destination->pending) {
 		pending_add(loop, destination, packet);
 		return;
 	}

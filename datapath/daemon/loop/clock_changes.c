@@ -54,7 +54,8 @@ static void packet_move(struct packet *packet, const int64_t moved_ns[KTSN_CLOCK
 	packet->message->requested_tai_ns = packet->shaper.txtime_tai_ns;
 }
 
-/* Those that wait for an address, too. */
+/* Those that wait for an address, too. These keep their order: those of one destination are of one flow, and
+ * so of one clock. */
 static void all_move(struct loop *loop, const int64_t moved_ns[KTSN_CLOCKS])
 {
 	struct packet *taken = all_take(loop);

@@ -72,8 +72,8 @@ struct loop_destination {
 	struct loop_replication *replication; /* NULL: it goes to one */
 	uint8_t priority; /* SO_PRIORITY & 15; as the source address, what it was when this was made */
 	uint32_t packets; /* messages held */
-	struct packet *pending_first; /* messages that wait for RESOLVED, or behind such, in order */
-	struct packet *pending_last;
+	struct ktsn_shaper_packet *pending; /* messages that wait for RESOLVED, or for their turn: a heap of
+					     * them, the earliest transmit time first */
 	uint32_t pending_count;
 	struct ring_list_link
 		released_entry; /* among those of its quota whose messages need not wait any more */

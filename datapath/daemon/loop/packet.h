@@ -57,8 +57,7 @@ struct packet {
 	bool held;              /* of a message, and not in the pool */
 	bool overrun;           /* it was on the link when its gate shut */
 	int64_t refused_tai_ns; /* first by the port; 0: not yet */
-	struct packet
-		*next; /* in the pool, pending at a destination, or among those whose copies are being made */
+	struct packet *next;    /* in the pool, or among those whose copies are being made */
 	struct message own; /* of the packet that was taken for it: of the first copy, if there are several */
 };
 

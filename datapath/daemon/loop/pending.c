@@ -5,11 +5,16 @@
  * departures due.
  *
  *   taken --> pending --(next hop)--> released: pods in turn, of each pod its destinations --> shaper or drop
+ *
+ * Messages of one destination continue in the order of their transmit times, as the shaper would send them if
+ * it had them all: what a round releases may leave before the next. A message that is handed over meanwhile
+ * takes its place among those that still wait.
  */
 #include "pending.h"
 
 #include "container_of.h"
 #include "finish.h"
+#include "leftist_heap.h"
 #include "loop_state.h"
 #include "quotas.h"
 #include "replication.h"
@@ -32,13 +37,8 @@ static void released_count_add(struct loop *loop, const struct loop_destination 
 
 void pending_add(struct loop *loop, struct loop_destination *destination, struct packet *packet)
 {
-	packet->next = NULL;
 	packet->late_reason = LATE_UNRESOLVED;
-	if (destination->pending_last)
-		destination->pending_last->next = packet;
-	else
-		destination->pending_first = packet;
-	destination->pending_last = packet;
+	destination->pending = ktsn_leftist_heap_push(destination->pending, &packet->shaper);
 	destination->pending_count++;
 	if (destination->is_released)
 		released_count_add(loop, destination, 1);
@@ -47,11 +47,9 @@ void pending_add(struct loop *loop, struct loop_destination *destination, struct
 /* The first of one that has its turn. */
 static struct packet *pending_take(struct loop *loop, struct loop_destination *destination)
 {
-	struct packet *packet = destination->pending_first;
+	struct packet *packet = container_of(destination->pending, struct packet, shaper);
 
-	destination->pending_first = packet->next;
-	if (!destination->pending_first)
-		destination->pending_last = NULL;
+	destination->pending = ktsn_leftist_heap_pop(destination->pending);
 	destination->pending_count--;
 	released_count_add(loop, destination, (uint32_t)-1);
 	return packet;
@@ -85,7 +83,7 @@ static void destination_hold(struct loop *loop, struct loop_destination *destina
 
 void pending_update(struct loop *loop, struct loop_destination *destination)
 {
-	if (destination->pending_first && destination->route.state != DESTINATION_RESOLVING)
+	if (destination->pending && destination->route.state != DESTINATION_RESOLVING)
 		destination_release(loop, destination);
 	else
 		destination_hold(loop, destination);

@@ -403,6 +403,97 @@ static void pods_whose_messages_waited_have_turns(void **state)
 	assert_in_range(place_of_the_other(bench, PENDING + 1), 0, AT_ONCE_MAX);
 }
 
+/* When the messages are due that have left, the first first. */
+static void left_due(struct bench *bench, int64_t *due_tai_ns, uint32_t count)
+{
+	struct trace_record *records = calloc(count, sizeof(*records));
+
+	assert_non_null(records);
+	trace_all(bench, records, count);
+	for (uint32_t i = 0; i < count; i++)
+		due_tai_ns[i] = records[i].due_tai_ns;
+	free(records);
+}
+
+static uint32_t place_of(int64_t tai_ns, const int64_t *due_tai_ns, uint32_t count)
+{
+	uint32_t place = 0;
+
+	while (place < count && due_tai_ns[place] != tai_ns)
+		place++;
+	return place;
+}
+
+static void assert_in_order(const int64_t *due_tai_ns, uint32_t count)
+{
+	for (uint32_t i = 1; i < count; i++)
+		assert_true(due_tai_ns[i - 1] <= due_tai_ns[i]);
+}
+
+/* The later its time, the earlier it was handed over. What a round releases has left before the next. */
+static void those_that_waited_leave_in_the_order_of_their_times(void **state)
+{
+	struct bench *bench = *state;
+	int64_t due_tai_ns[PENDING];
+
+	for (uint32_t i = 0; i < PENDING; i++)
+		send_to(&bench->load, 0, PENDING - i, "load");
+	rig_wait_pending(&bench->rig, PENDING);
+	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, PENDING);
+	left_due(bench, due_tai_ns, PENDING);
+	assert_in_order(due_tai_ns, PENDING);
+}
+
+/* New messages are handed over while the others are being released: some with times between theirs, and one
+ * with the earliest of all, which leaves after those only that had their turns before it was taken. */
+static void those_that_come_later_take_their_places_among_those_that_wait(void **state)
+{
+	enum { LATER = 100, ALL = PENDING + LATER + 1, EARLIEST = 1 };
+	struct bench *bench = *state;
+	int64_t due_tai_ns[ALL];
+	uint32_t place;
+
+	for (uint32_t i = 0; i < PENDING; i++)
+		send_to(&bench->load, 0, EARLIEST + 1 + 2 * i, "first");
+	rig_wait_pending(&bench->rig, PENDING);
+	loop_pause(bench->rig.loop);
+	tell(bench, bench->load.destination, DESTINATION_RESOLVED);
+	for (uint32_t i = 0; i < LATER; i++)
+		send_to(&bench->load, 0, EARLIEST + 2 * (PENDING - i), "later");
+	send_to(&bench->load, 0, EARLIEST, "earliest");
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->sent, ALL);
+	left_due(bench, due_tai_ns, ALL);
+	place = place_of(EARLIEST, due_tai_ns, ALL);
+	assert_in_range(place, 0, PENDING / 2);
+	assert_in_order(due_tai_ns, place);
+	assert_in_order(due_tai_ns + place, ALL - place);
+}
+
+/* As the other pod's, below. */
+static void destinations_whose_messages_waited_have_turns(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_destination *another = rig_destination_open(&bench->rig, &bench->load.ring, 1,
+								bench->load.flow, DESTINATION_RESOLVING);
+	int64_t due_tai_ns[PENDING + 1];
+
+	load_waits(bench, PENDING);
+	send_to(&bench->load, 1, PENDING + 1, "another");
+	rig_wait_pending(&bench->rig, PENDING + 1);
+	loop_pause(bench->rig.loop);
+	tell(bench, bench->load.destination, DESTINATION_UNREACHABLE);
+	tell(bench, another, DESTINATION_UNREACHABLE);
+	loop_resume(bench->rig.loop);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_unresolved, PENDING + 1);
+	left_due(bench, due_tai_ns, PENDING + 1);
+	assert_in_range(place_of(PENDING + 1, due_tai_ns, PENDING + 1), 0, AT_ONCE_MAX);
+	rig_destination_close(&bench->rig, &bench->load.ring, 1);
+	rig_wait_retired(&bench->rig, 1);
+	bench->rig.retired_count = 0;
+}
+
 /* What is sent when the address is found, for the same time, leaves after what waited for it. */
 static void none_overtakes_those_that_waited(void **state)
 {
@@ -506,6 +597,9 @@ int main(void)
 		TEST(addresses_that_may_still_come_delay_no_other_pod),
 		TEST(messages_that_are_taken_hold_up_no_commands),
 		TEST(pods_whose_messages_waited_have_turns),
+		TEST(those_that_waited_leave_in_the_order_of_their_times),
+		TEST(those_that_come_later_take_their_places_among_those_that_wait),
+		TEST(destinations_whose_messages_waited_have_turns),
 		TEST(none_overtakes_those_that_waited),
 		TEST(an_address_that_is_lost_again_is_waited_for_again),
 		TEST(a_pod_that_waits_has_no_more_than_its_limit),
