@@ -45,8 +45,9 @@ func ktsn(t *testing.T, arguments ...string) (said string, status int) {
 // smallProfile is a bench of a few seconds with a bit of everything.
 const smallProfile = `
 name: small
-paths: [direct, kernel-vxlan, host]
+paths: [direct, kernel-vxlan-spin, kernel-vxlan, host]
 paths-if-possible: [flannel]
+spin: 200us
 workloads:
   - plain
   - {name: unsampled, paths: [direct]}
@@ -121,16 +122,22 @@ func TestBenchHasEveryWorkload(t *testing.T) {
 	}
 	checkNoTraces(t, started.PID())
 	summary := resultstest.Read(t, out)
-	sent := map[string]int{}
+	sent, talker := map[string]int{}, map[string]float64{}
 	for _, run := range summary.Runs {
-		sent[run.Workload+" "+run.Path] = run.Sent
+		sent[run.Workload+" "+run.Path], talker[run.Workload+" "+run.Path] = run.Sent, run.CPUCores["talker"]
 		if (run.LaunchError == nil) != (run.Workload == results.WorkloadUnsampled) ||
 			(run.CompetingFrames != nil && *run.CompetingFrames > 0) != (run.Workload == results.WorkloadCompeting) {
 			t.Errorf("%s: launch error %v, beside %v", run.Key(), run.LaunchError, run.CompetingFrames)
 		}
 	}
-	if len(sent) != 3+1+3+3+1 || sent["talkers direct"] != 2*3*50 || sent["plain host"] != 200 {
+	if len(sent) != 4+1+4+4+1 || sent["talkers direct"] != 2*3*50 || sent["plain host"] != 200 {
 		t.Errorf("sent %v", sent)
+	}
+	if spins, sleeps := talker["plain kernel-vxlan-spin"], talker["plain kernel-vxlan"]; spins <= sleeps {
+		t.Errorf("a talker that spins takes %.3f of a processor, and one that sleeps %.3f", spins, sleeps)
+	}
+	if summary.Setup.SpinNs != 200_000 || summary.Host.SpinNs != 200_000 {
+		t.Errorf("talkers are awake %d ns before they send, ktsnd is %d ns before a departure", summary.Setup.SpinNs, summary.Host.SpinNs)
 	}
 	if !strings.Contains(summary.NotMeasured[0].What, "flannel") {
 		t.Errorf("not measured: %+v", summary.NotMeasured)

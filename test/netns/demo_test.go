@@ -30,7 +30,7 @@ func (outside) Start(command *exec.Cmd) error { return command.Start() }
 func startDemo(t *testing.T, out string, more ...string) *process.Process {
 	t.Helper()
 	if !slices.Contains(more, "--paths") {
-		more = append(more, "--paths", "direct,kernel-vxlan,host")
+		more = append(more, "--paths", "direct,kernel-vxlan-spin,kernel-vxlan,host-spin,host")
 	}
 	arguments := append([]string{"demo", "--short", "--quiet", "--bin-dir", filepath.Dir(program(t, "ktsnd")), "--out", out}, more...)
 	demo, err := process.Start(outside{}, "ktsn demo", exec.Command(program(t, "ktsn"), arguments...))
@@ -99,7 +99,7 @@ func checkNoTraces(t *testing.T, demoPID int) {
 
 // plainRuns and gateRuns are those of a short demo, by workload and path.
 var (
-	plainRuns = []string{"plain direct", "plain kernel-vxlan", "plain host"}
+	plainRuns = []string{"plain direct", "plain kernel-vxlan-spin", "plain kernel-vxlan", "plain host-spin", "plain host"}
 	gateRuns  = []string{"gates direct", "gates-saturated direct", "kernel-saturated direct"}
 )
 
@@ -110,6 +110,9 @@ func checkResults(t *testing.T, out string, want ...string) {
 	var runs []string
 	for _, run := range summary.Runs {
 		runs = append(runs, run.Workload+" "+run.Path)
+		if (run.SendingCores == nil) != (run.Gates != nil) || run.CPUCores["talker"] <= 0 {
+			t.Errorf("%s: the sending side took %v, its programs %v", run.Path, run.SendingCores, run.CPUCores)
+		}
 		if run.Sent != 200 || run.Early != 0 || run.Received+run.Lost != run.Sent || run.Latency == nil ||
 			run.LaunchError == nil || run.SendCall == nil || run.Jitter == nil {
 			t.Errorf("%s: %+v", run.Path, run.Counts)
@@ -121,6 +124,10 @@ func checkResults(t *testing.T, out string, want ...string) {
 			t.Errorf("direct: %+v, departure error %+v, processor time %v", run.Counts, run.DepartureError, run.CPUCores)
 		}
 		checkGates(t, run)
+	}
+	if spin := summary.Setup.SpinNs; spin == 0 || summary.Host.SpinNs != spin || summary.Host.SchedulerPriority != summary.Setup.FIFOPriority {
+		t.Errorf("talkers are awake %d ns with priority %d, ktsnd is %d ns with %d", spin, summary.Setup.FIFOPriority, summary.Host.SpinNs,
+			summary.Host.SchedulerPriority)
 	}
 	plain := slices.Contains(want, plainRuns[0])
 	through := slices.IndexFunc(summary.Runs, func(run *results.Run) bool { return run.Path == "ovs" })

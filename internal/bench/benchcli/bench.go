@@ -209,7 +209,7 @@ func (b *benchRun) open(ctx context.Context, profile *engine.Profile, progress i
 			}
 		}
 	}
-	target, err := netnstarget.Open(ctx, programs, profile.Pinning)
+	target, err := netnstarget.Open(ctx, programs, profile)
 	if err != nil {
 		return nil, err
 	}

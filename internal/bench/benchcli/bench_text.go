@@ -82,10 +82,10 @@ func printSections(out io.Writer, summary *results.Summary) {
 
 func printRuns(out io.Writer, summary *results.Summary) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "latency, µs\tB\tcycle\tp50\tp90\tp99\tp99.9\tmax\tjitter p50\tp99\tlost\tearly\tlate\tktsnd cores\t")
+	fmt.Fprintln(table, "latency, µs\tB\tcycle\tp50\tp90\tp99\tp99.9\tmax\tjitter p50\tp99\tlost\tearly\tlate\tcores\tktsnd\t")
 	for _, run := range summary.Runs {
 		fmt.Fprintf(table, "%s %s\t%d\t%s\t%s", run.Workload, run.Path, run.PayloadBytes, results.Micros(run.CycleNs), latencyText(run))
-		fmt.Fprintf(table, "\t%d\t%d\t%s\t%s\t\n", run.Lost, run.Early, lateText(run), coresText(run))
+		fmt.Fprintf(table, "\t%d\t%d\t%s\t%s\t%s\t\n", run.Lost, run.Early, lateText(run), sendingText(run), ktsndText(run))
 	}
 	return table.Flush()
 }
@@ -110,7 +110,15 @@ func lateText(run *results.Run) string {
 	return strconv.FormatUint(*run.Late, 10)
 }
 
-func coresText(run *results.Run) string {
+// sendingText is the processor time of the whole sending side.
+func sendingText(run *results.Run) string {
+	if run.SendingCores != nil {
+		return fmt.Sprintf("%.3f", *run.SendingCores)
+	}
+	return "-"
+}
+
+func ktsndText(run *results.Run) string {
 	if share, ok := run.CPUCores["ktsnd"]; ok {
 		return fmt.Sprintf("%.3f", share)
 	}

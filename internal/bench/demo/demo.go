@@ -45,7 +45,7 @@ func Run(ctx context.Context, config *Config) (err error) {
 			return err
 		}
 	}
-	target, err := netnstarget.Open(ctx, programs, profile.Pinning)
+	target, err := netnstarget.Open(ctx, programs, profile)
 	if err != nil {
 		return interrupted(ctx, err)
 	}

@@ -83,7 +83,9 @@ const legend = `Each figure is the median of its alternations; lost, early and l
   port       from the clock read that released the frame until it is on the wire; of path ovs all of Open vSwitch, whose
              share of the latency is p50 by p50
   late       left so long after its time that ktsnd counted it (its --late-after; the kernel counts nothing)
-  cores      of processors that ktsnd takes; of path ovs, and that Open vSwitch takes
+  ÷ spin     to kernel-vxlan-spin, whose talker is awake before it sends, as ktsnd is: the strongest that an ordinary program
+             can do on the same overlay; ÷ sleep: to kernel-vxlan, whose talker sleeps until the time, as in the papers
+  cores      of processors that the sending side takes: talker and ktsnd, and of path ovs Open vSwitch
 `
 
 // printer keeps the first error of writing.
@@ -106,6 +108,9 @@ func (p *printer) heading(summary *results.Summary) {
 		p.line("ktsnd %s, %s priority %d, awake at most %d µs before a departure", host.KtsndVersion, host.Scheduler,
 			host.SchedulerPriority, host.SpinNs/1000)
 	}
+	if spinning := summary.SpinningTalkers(); spinning != "" {
+		p.line("Talkers of paths that spin: %s", spinning)
+	}
 	if setup.SenderCPU >= 0 {
 		p.line("Talker and ktsnd on CPU %d, polling listener on CPU %d; %d messages each, in %d alternations",
 			setup.SenderCPU, setup.ListenerCPU, setup.Messages, setup.Alternations)
@@ -120,8 +125,9 @@ func (p *printer) heading(summary *results.Summary) {
 }
 
 var (
-	latencyColumns = []string{"", "p50", "p90", "p99", "p99.9", "max", "jitter p50", "jitter p99", "p50 ÷ kernel", "p99 ÷ kernel"}
-	causesColumns  = []string{"", "departure p50", "p99", "launch p50", "p99", "port p50", "send call p50", "lost", "early", "late", "ktsnd cores"}
+	latencyColumns = []string{"", "p50", "p90", "p99", "p99.9", "max", "jitter p50", "p99", "p50 ÷ spin", "p99", "p50 ÷ sleep", "p99", "cores"}
+	causesColumns  = []string{"", "departure p50", "p99", "launch p50", "p99", "port p50", "send call p50", "lost", "early", "late",
+		"talker + ktsnd"}
 )
 
 // workload prints the runs of a workload in which the paths took turns, if there were any.
@@ -159,7 +165,11 @@ func runsOf(runs []*results.Run, workload string) []*results.Run {
 }
 
 func latencyRow(runs []*results.Run, run *results.Run) []string {
-	return append(latencyCells(run), ratioCell(runs, run, engine.LatencyP50), ratioCell(runs, run, engine.LatencyP99))
+	cells := latencyCells(run)
+	for _, path := range []string{results.PathKernelVXLANSpin, results.PathKernelVXLAN} {
+		cells = append(cells, ratioCell(path, runs, run, engine.LatencyP50), ratioCell(path, runs, run, engine.LatencyP99))
+	}
+	return append(cells, coresCell(engine.SendingCores(run)))
 }
 
 // latencyCells are the columns of latency and jitter.
@@ -178,13 +188,34 @@ func latencyCells(run *results.Run) []string {
 	return append(cells, unmeasured, unmeasured)
 }
 
-// ratioCell compares with the kernel's path.
-func ratioCell(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) string {
-	value, ok := engine.AgainstKernel(runs, run, of)
+// ratioCell compares with another path.
+func ratioCell(path string, runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) string {
+	value, ok := engine.Against(path, runs, run, of)
 	if !ok {
 		return unmeasured
 	}
 	return fmt.Sprintf("%.2f", value)
+}
+
+func coresCell(cores float64, known bool) string {
+	if !known {
+		return unmeasured
+	}
+	return fmt.Sprintf("%.3f", cores)
+}
+
+// programsCell is the processor time of talker and ktsnd, and of Open vSwitch where it has a part in it.
+func programsCell(run *results.Run) string {
+	programs := run.MedianOfAlternations.CPUCores
+	talker, known := programs["talker"]
+	cells := []string{coresCell(talker, known)}
+	if ktsnd, known := engine.KtsndCores(run); known {
+		cells = append(cells, coresCell(ktsnd, known))
+	}
+	if ovs, known := programs["ovs-vswitchd"]; known {
+		cells = append(cells, fmt.Sprintf("%.2f", ovs))
+	}
+	return strings.Join(cells, " + ")
 }
 
 func causesRow(_ []*results.Run, run *results.Run) []string {
@@ -193,13 +224,6 @@ func causesRow(_ []*results.Run, run *results.Run) []string {
 	if run.Late != nil {
 		late = strconv.FormatUint(*run.Late, 10)
 	}
-	cores := unmeasured
-	if share, ok := engine.KtsndCores(run); ok {
-		cores = fmt.Sprintf("%.3f", share)
-	}
-	if share, ok := run.MedianOfAlternations.CPUCores["ovs-vswitchd"]; ok {
-		cores += fmt.Sprintf(" + %.2f", share)
-	}
 	call := unmeasured
 	if median.SendCall != nil {
 		call = results.Micros(median.SendCall.P50)
@@ -207,7 +231,7 @@ func causesRow(_ []*results.Run, run *results.Run) []string {
 	departure50, departure99 := pair(median.DepartureError)
 	launch50, launch99 := pair(median.LaunchError)
 	return []string{departure50, departure99, launch50, launch99, portCell(run), call,
-		strconv.Itoa(run.Lost), strconv.Itoa(run.Early), late, cores}
+		strconv.Itoa(run.Lost), strconv.Itoa(run.Early), late, programsCell(run)}
 }
 
 // portCell is what ktsnd's port takes, and of path ovs its share of the latency.

@@ -17,7 +17,7 @@ func madeOVS(workload string, latencyNs, portNs int64, cores float64) *results.R
 	r := resultstest.Run(results.PathOVS, 64, latencyNs)
 	share := float64(portNs) / float64(latencyNs)
 	r.Workload, r.SwitchShare, r.MedianOfAlternations.Port = workload, &share, &stats.Summary{P50: portNs}
-	r.MedianOfAlternations.CPUCores = map[string]float64{"ktsnd": 0.08, "ovs-vswitchd": cores}
+	r.MedianOfAlternations.CPUCores = map[string]float64{"talker": 0.02, "ktsnd": 0.08, "ovs-vswitchd": cores}
 	return r
 }
 
@@ -31,14 +31,15 @@ func madeGates(workload string, latencyNs int64, outside int) *results.Run {
 }
 
 func TestReportHasEveryRunAndVerdict(t *testing.T) {
-	runs := []*results.Run{resultstest.Run(results.PathDirect, 64, 4000), resultstest.Run(results.PathKernelVXLAN, 64, 16000), resultstest.Run(results.PathHost, 64, 12345)}
+	runs := []*results.Run{resultstest.Run(results.PathDirect, 64, 4000), resultstest.Run(results.PathKernelVXLAN, 64, 16000), resultstest.Run(results.PathHost, 64, 12345),
+		resultstest.Run(results.PathKernelVXLANSpin, 64, 5000)}
 	runs = append(runs, &results.Run{Path: results.PathDirect, Workload: results.WorkloadKeepAwake, PayloadBytes: 64})
 	runs = append(runs, madeOVS(results.WorkloadPlain, 8000, 4800, 1), madeOVS(results.WorkloadPMDSleep, 40_000, 36_000, 0.21))
 	runs = append(runs, madeGates(results.WorkloadGates, 5000, 0), madeGates(results.WorkloadGatesSaturated, 7000, 3))
 	summary := &results.Summary{Runs: runs, Problems: []string{"something was lost"},
 		Warnings: []string{"no real-time scheduling"},
 		Idle:     &results.Idle{DurationNs: 2e9, CPUCores: map[string]float64{"ktsnd": 0.0012}},
-		Setup:    results.Setup{Messages: 5000, Alternations: 5, SenderCPU: 2, ListenerCPU: 3}}
+		Setup:    results.Setup{Messages: 5000, Alternations: 5, SenderCPU: 2, ListenerCPU: 3, SpinNs: 120_000, FIFOPriority: 50}}
 	summary.Figures = []results.Figure{{Name: "launch error p50 on the wire", Unit: results.UnitNs, Limit: 5000,
 		Values: map[string]float64{"64": 4000}, Reached: true},
 		{Name: "processor time of ktsnd, idle", Unit: results.UnitCores, Limit: 0.005, Values: map[string]float64{results.Independent: 0.0012}, Reached: true}}
@@ -47,10 +48,11 @@ func TestReportHasEveryRunAndVerdict(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
+		"0.80  0.80         0.25  0.25  0.250\n", "Talkers of paths that spin: SCHED_FIFO priority 50, awake 120 µs before each send",
 		"64 B  direct", "64 B  kernel-vxlan", "64 B  host", "0.25", "12.3", "keeping its core awake",
 		"Talker and ktsnd on CPU 2, polling listener on CPU 3", "0.0012 cores", "PROBLEM: something was lost", "WARNING: ktsnd says: no real-time scheduling",
 		"launch error p50 on the wire", "0.0050", "reached",
-		"4.80 (60 %)", "0.080 + 1.00", "pause its polling for 50µs", "36.0 (90 %)", "0.080 + 0.21",
+		"4.80 (60 %)", "0.170 + 0.080", "0.020 + 0.080 + 1.00", "pause its polling for 50µs", "36.0 (90 %)", "0.020 + 0.080 + 0.21",
 		"gates-saturated  class 7", "0 to 300", "1.40",
 	} {
 		if !strings.Contains(out.String(), want) {

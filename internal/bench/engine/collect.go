@@ -70,6 +70,8 @@ func (m *Manifest) summary() *results.Summary {
 			SenderCPU:    environment.SenderCPU,
 			ListenerCPU:  environment.ListenerCPU,
 			LeadNs:       environment.LeadNs,
+			SpinNs:       environment.TalkerSpinNs,
+			FIFOPriority: environment.TalkerPriority,
 			Gates:        environment.Gates,
 		},
 		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Experiment: profile.Experiment, Target: profile.means().Name, Runs: m.Runs, Window: profile.Window.summary(), VLAN: profile.VLAN, Seed: profile.Seed,
@@ -171,6 +173,9 @@ func (e *entry) add(record *Record) {
 	measured := samplesOf(record.Messages, record.Run.CycleNs)
 	alternation := record.Observed
 	measured.describe(&alternation.Distributions)
+	if !HasGates(record.Run.Workload) {
+		alternation.AddSendingCores()
+	}
 	e.run.Alternations = append(e.run.Alternations, alternation)
 	e.samples.add(&measured)
 	for len(e.parts) < record.Run.Repetition {
@@ -222,6 +227,7 @@ func (e *entry) finish() {
 	run.Counts = results.PoolCounts(run.Alternations)
 	e.samples.describe(&run.Distributions)
 	run.CPUCores = results.MeanCores(run.Alternations)
+	run.SendingCores = results.MeanSending(run.Alternations)
 	run.MemoryBytes = results.MostMemory(run.Alternations)
 	run.MachineCores = results.MeanMachine(run.Alternations)
 	run.MedianOfAlternations = results.MedianOf(run.Alternations)

@@ -13,7 +13,7 @@ type target struct {
 	name  string
 	unit  string
 	limit float64
-	// against is the kernel's path, when the figure is a ratio to it.
+	// against is one of the kernel's paths, when the figure is a ratio to it.
 	against string
 	// of takes the figure from a run's medians over alternations; false when it was not measured.
 	of func(*results.Run) (float64, bool)
@@ -23,17 +23,22 @@ type target struct {
 // checked against the table.
 var targets = map[string][]target{
 	results.PathDirect: {
+		{"latency p50, direct / kernel-vxlan-spin", results.UnitRatio, 0.80, results.PathKernelVXLANSpin, LatencyP50},
+		{"latency p99, direct / kernel-vxlan-spin", results.UnitRatio, 0.80, results.PathKernelVXLANSpin, LatencyP99},
 		{"latency p50, direct / kernel-vxlan", results.UnitRatio, 0.40, results.PathKernelVXLAN, LatencyP50},
 		{"latency p99, direct / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP99},
 		{"lost", results.UnitMessages, 0, "", lost},
 		{"early on the wire", results.UnitMessages, 0, "", earlyOnWire},
 		{"departure error p50", results.UnitNs, 200, "", departureP50},
-		{"launch error p50 on the wire", results.UnitNs, 5000, "", launchP50},
+		{"launch error p50 on the wire", results.UnitNs, 2000, "", launchP50},
+		{"launch error p99 on the wire", results.UnitNs, 15_000, "", launchP99},
 		{"jitter abs_p50", results.UnitNs, 5000, "", jitterAbsP50},
-		{"send call p50, direct / kernel-vxlan", results.UnitRatio, 0.5, results.PathKernelVXLAN, sendCallP50},
+		{"send call p50, direct / kernel-vxlan-spin", results.UnitRatio, 0.5, results.PathKernelVXLANSpin, sendCallP50},
 		{"processor time of ktsnd, one flow", results.UnitCores, 0.15, "", KtsndCores},
 	},
 	results.PathOVS: {
+		{"latency p50, ovs / kernel-vxlan-spin", results.UnitRatio, 1, results.PathKernelVXLANSpin, LatencyP50},
+		{"latency p99, ovs / kernel-vxlan-spin", results.UnitRatio, 1, results.PathKernelVXLANSpin, LatencyP99},
 		{"latency p50, ovs / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP50},
 		{"latency p99, ovs / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP99},
 		{"lost, ovs", results.UnitMessages, 0, "", lost},
@@ -137,9 +142,9 @@ func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
 	return value / base, true
 }
 
-// AgainstKernel divides a figure of a run by that of the kernel's path; false when one was not measured.
-func AgainstKernel(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
-	return (&target{against: results.PathKernelVXLAN, of: of}).value(runs, run)
+// Against divides a figure of a run by that of another path; false when one was not measured.
+func Against(path string, runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
+	return (&target{against: path, of: of}).value(runs, run)
 }
 
 // find returns the run of that path and workload with payload and cycle of another; nil when there is none.
@@ -182,6 +187,13 @@ func launchP50(r *results.Run) (float64, bool) {
 	return 0, false
 }
 
+func launchP99(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.LaunchError; summary != nil {
+		return float64(summary.P99), true
+	}
+	return 0, false
+}
+
 func jitterAbsP50(r *results.Run) (float64, bool) {
 	if jitter := r.MedianOfAlternations.Jitter; jitter != nil {
 		return float64(jitter.AbsP50), true
@@ -204,6 +216,14 @@ func switchShare(r *results.Run) *float64 {
 	}
 	share := float64(port.P50) / float64(latency.P50)
 	return &share
+}
+
+// SendingCores is the processor time of application, ktsnd and Open vSwitch together, likewise.
+func SendingCores(r *results.Run) (float64, bool) {
+	if cores := r.MedianOfAlternations.SendingCores; cores != nil {
+		return *cores, true
+	}
+	return 0, false
 }
 
 // KtsndCores is the processor time of ktsnd, likewise.

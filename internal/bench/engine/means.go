@@ -24,8 +24,9 @@ type Means struct {
 	Counterparts map[string]string
 	// Overhead is about what a run takes beyond what every run does; only the time left depends on it.
 	Overhead time.Duration
-	// Idle tells whether ktsnd can be watched with nothing to send.
-	Idle bool
+	// Idle tells whether ktsnd can be watched with nothing to send, Options whether the bench starts ktsnd and says with which
+	// options.
+	Idle, Options bool
 }
 
 const (
@@ -33,6 +34,8 @@ const (
 	primaryInstead = "the network that each pod of this cluster has, whichever it is, is path " + results.PathPrimary
 	clustersUplink = "whether ktsnd sends through Open vSwitch is up to the cluster, which a bench leaves alone; it is part of path " +
 		results.PathTSN
+	othersOptions  = "ktsnd's options are those of the cluster, which a bench leaves alone"
+	notSpinning    = "between pods of a cluster all talkers of the kernel's paths sleep"
 	othersSchedule = "the schedule is that of the cluster, which a bench leaves alone"
 )
 
@@ -45,7 +48,7 @@ var Namespaces = &Means{
 	Workloads: AllWorkloads,
 	Missing: map[string]string{results.PathTSN: betweenPods, results.PathPrimary: betweenPods, "flannel": betweenPods,
 		"flannel-host-gw": betweenPods},
-	Idle: true,
+	Idle: true, Options: true,
 }
 
 // Cluster is a cluster, between pods on different nodes.
@@ -63,7 +66,9 @@ var Cluster = &Means{
 		results.PathDirect:              "it is between network namespaces; in a cluster its counterpart is path " + results.PathTSN,
 		results.PathKernelVXLAN:         "it is between network namespaces; in a cluster its counterpart is path " + results.PathPrimary,
 		results.WorkloadUnsampled:       "nothing of the bench runs on the nodes while there are messages, so all its runs are",
-		results.WorkloadKeepAwake:       "ktsnd's options are those of the cluster, which a bench leaves alone",
+		results.PathKernelVXLANSpin:     notSpinning,
+		results.PathHostSpin:            notSpinning,
+		results.WorkloadKeepAwake:       othersOptions,
 		results.WorkloadPMDSleep:        clustersUplink,
 		results.WorkloadGates:           othersSchedule,
 		results.WorkloadGatesSaturated:  othersSchedule,
@@ -173,6 +178,9 @@ func (p *Profile) checkTarget() *Fault {
 	}
 	if p.Idle > 0 && !on.Idle {
 		return fault("idle", -1, "%v in a cluster: %s; leave it out", p.Idle, noIdle)
+	}
+	if p.Spin != defaultSpin && !on.Options {
+		return fault("spin", -1, "%v in a cluster: %s; leave it out", p.Spin, othersOptions)
 	}
 	if len(p.Workloads) == 0 && len(p.Lacking) > 0 {
 		return fault("workloads", -1, "nothing of it can be measured in a %s; it has %v", on.Name, on.Workloads)

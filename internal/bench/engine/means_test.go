@@ -40,6 +40,7 @@ func TestProfileForAClusterIsCheckedAgainstOne(t *testing.T) {
 		"target: namespaces\npaths: [host]":                        "p.yaml:1: target: is namespaces, and --kubeconfig asks for a cluster; leave one of them out",
 		"target: cluster\npaths: [tsn]\nworkloads: [plain, gates]": "p.yaml:3: workloads: workload gates cannot be measured: the schedule is that of the cluster",
 		"target: cluster\npaths: [tsn]\nidle: 1s":                  "p.yaml:3: idle: 1s in a cluster",
+		"target: cluster\npaths: [tsn]\nspin: 90us":                "p.yaml:3: spin: 90µs in a cluster: ktsnd's options are those of the cluster",
 		"paths: [tsn, direct]":                                     "p.yaml:1: paths: path tsn is given twice",
 		"paths: [tsn]\nworkloads: [gates]":                         "p.yaml:2: workloads: nothing of it can be measured in a cluster",
 	} {

@@ -76,6 +76,7 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"warm-up":           func(p *Profile, n *yaml.Node) (err error) { p.WarmUp, err = number(n); return err },
 	"talkers":           func(p *Profile, n *yaml.Node) (err error) { p.Talkers, err = number(n); return err },
 	"pinning":           readPinning,
+	"spin":              func(p *Profile, n *yaml.Node) (err error) { p.Spin, err = duration(n); return err },
 	"window":            readWindow,
 	"vlan":              func(p *Profile, n *yaml.Node) (err error) { return Number(&p.VLAN, 1, 4094)(n) },
 	"samplers":          readSamplers,

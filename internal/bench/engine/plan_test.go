@@ -15,7 +15,7 @@ import (
 // wanted is a profile with everything in it.
 func wanted() Profile {
 	profile := Defaults()
-	profile.Paths, profile.Samplers = AllPaths[:3], SamplersOn
+	profile.Paths, profile.Samplers = []string{results.PathDirect, results.PathKernelVXLAN, results.PathHost}, SamplersOn
 	profile.Workloads = nil
 	for _, name := range AllWorkloads {
 		profile.Workloads = append(profile.Workloads, Workload{Name: name})
@@ -181,7 +181,7 @@ func TestOnlyPathDirectHasGatesAndADaemonToWatch(t *testing.T) {
 			}
 		}
 	}
-	profile.Paths = AllPaths[:3]
+	profile.Paths = AllPaths[:5]
 	for _, run := range runsOf(Plan(&profile)) {
 		if HasGates(run.Workload) && run.Path != results.PathDirect {
 			t.Errorf("%+v", run)

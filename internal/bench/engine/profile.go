@@ -21,8 +21,11 @@ const (
 	minCycle = 100 * time.Microsecond
 	// maxGatesCycle keeps a few cycles with gates below what ktsnd remembers of departures while one class
 	// saturates its window.
-	maxGatesCycle  = 100 * time.Millisecond
-	maxTalkers     = 8
+	maxGatesCycle = 100 * time.Millisecond
+	maxTalkers    = 8
+	// defaultSpin is ktsnd's, maxSpin the most that it takes.
+	defaultSpin    = 120 * time.Microsecond
+	maxSpin        = 10 * time.Millisecond
 	maxRepetitions = 10_000
 	maxMessages    = 10_000_000
 )
@@ -48,6 +51,9 @@ type Profile struct {
 	// Talkers are those of workload talkers.
 	Talkers int     `json:"talkers"`
 	Pinning Pinning `json:"pinning"`
+	// Spin is how long ktsnd is awake before a departure at most, and how long before each send the talkers of paths that
+	// spin are: the same, so that neither has more of the processor for it.
+	Spin time.Duration `json:"spin"`
 	// Window is that of the measured messages in the schedule.
 	Window Window `json:"window"`
 	// VLAN is the tag on the frames of workloads with a schedule, 1 to 4094; 0: none.
@@ -105,6 +111,7 @@ func Defaults() Profile {
 		Repetitions: 5,
 		WarmUp:      50,
 		Talkers:     4,
+		Spin:        defaultSpin,
 		Pinning:     Pinning{Mode: PinAuto},
 		Samplers:    SamplersApart,
 		Seed:        1,
@@ -301,7 +308,7 @@ func (p *Profile) checkNumbers() *Fault {
 		field string
 		value time.Duration
 		most  time.Duration
-	}{{"idle", p.Idle, time.Minute}, {"budget", p.Budget, time.Second}, {"mean-over", p.MeanOver, time.Hour}} {
+	}{{"spin", p.Spin, maxSpin}, {"idle", p.Idle, time.Minute}, {"budget", p.Budget, time.Second}, {"mean-over", p.MeanOver, time.Hour}} {
 		if span.value < 0 || span.value > span.most {
 			return fault(span.field, -1, "%v; give 0s to %v", span.value, span.most)
 		}
@@ -317,6 +324,9 @@ func (p *Profile) checkTogether() *Fault {
 	switch {
 	case p.Pinning.Mode == PinGiven && p.Pinning.Sender == p.Pinning.Listener:
 		return fault("pinning", -1, "sender and listener both on processor %d, where each would disturb the other; give two", p.Pinning.Sender)
+	case p.Spin == 0 && slices.ContainsFunc(p.Paths, results.Spins):
+		return fault("spin", -1, "%v, and path %s, whose talker is awake before it sends; give more, or leave that path out", p.Spin,
+			p.Paths[slices.IndexFunc(p.Paths, results.Spins)])
 	case p.Samplers == SamplersOff && gates >= 0:
 		return fault("samplers", -1, "off, and workload %s, whose frames are judged by a sampler on the link; leave one of them out",
 			names[gates])

@@ -118,6 +118,10 @@ type Environment struct {
 	SenderCPU   int   `json:"sender_cpu"`
 	ListenerCPU int   `json:"listener_cpu"`
 	LeadNs      int64 `json:"lead_ns"`
+	// TalkerSpinNs is how long before each send the talkers of paths that spin are awake, TalkerPriority their SCHED_FIFO
+	// priority; 0: none.
+	TalkerSpinNs   int64 `json:"talker_spin_ns"`
+	TalkerPriority int   `json:"talker_priority"`
 	// Gates is null until a schedule was set.
 	Gates *results.GateSetup `json:"gates"`
 	// Programs are SHA-256 sums by name.

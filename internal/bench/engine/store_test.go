@@ -118,7 +118,7 @@ func TestWhatIsMeasuredIsCollected(t *testing.T) {
 		t.Fatalf("%d runs, %d series, profile %+v", len(summary.Runs), len(series), summary.Profile)
 	}
 	for i, run := range summary.Runs {
-		path, payload := AllPaths[i%3], profile.Payloads[i/3]
+		path, payload := profile.Paths[i%3], profile.Payloads[i/3]
 		if run.Path != path || run.PayloadBytes != payload || run.Sent != 60 || len(run.Alternations) != 3 ||
 			run.Latency.Min != int64(len(path)*1000) || run.LaunchError.P50 != int64(len(path)*500) || run.SendCall.P50 != 10 {
 			t.Errorf("run %d is %+v", i, run)

@@ -26,7 +26,8 @@ const (
 )
 
 // AllPaths are the paths between namespaces of this machine, in the order in which they take turns.
-var AllPaths = []string{results.PathDirect, results.PathKernelVXLAN, results.PathHost, results.PathOVS}
+var AllPaths = []string{results.PathDirect, results.PathKernelVXLANSpin, results.PathKernelVXLAN, results.PathHostSpin,
+	results.PathHost, results.PathOVS}
 
 // AllWorkloads are the workloads in the order in which they are measured.
 var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadUnsampled, results.WorkloadTalkers,

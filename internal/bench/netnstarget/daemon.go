@@ -19,9 +19,7 @@ import (
 )
 
 const (
-	podIdentity = "bench-pod-a"
-	// fifoPriority is what ktsnd asks for; it says which it got.
-	fifoPriority = 50
+	podIdentity  = "bench-pod-a"
 	readyTimeout = 10 * time.Second
 	readyPoll    = 20 * time.Millisecond
 	stopGrace    = 3 * time.Second
@@ -44,6 +42,7 @@ type daemon struct {
 // daemonSetting is how a block of runs wants ktsnd.
 type daemonSetting struct {
 	cpu       int
+	spin      time.Duration
 	keepAwake bool
 	// linkSpeed is what ktsnd is told of the link; empty: it asks the link.
 	linkSpeed string
@@ -53,15 +52,14 @@ type daemonSetting struct {
 	vlan int
 }
 
-// startDaemon returns once ktsnd answers.
-func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
-	setting daemonSetting) (_ *daemon, err error) {
-	controlSocket := filepath.Join(nodes.Dir, "control.sock")
+// arguments are those of a ktsnd in this setting.
+func (setting *daemonSetting) arguments(controlSocket string) []string {
 	arguments := []string{"--interface", topology.PhysicalInterface,
 		"--local-address", topology.NodeAddressA.String(),
 		"--control", controlSocket,
 		"--log-level", "warning",
-		"--fifo", strconv.Itoa(fifoPriority)}
+		"--fifo", strconv.Itoa(fifoPriority),
+		"--spin", traffic.Nanoseconds(setting.spin)}
 	if setting.cpu != traffic.NotPinned {
 		arguments = append(arguments, "--cpu", strconv.Itoa(setting.cpu))
 	}
@@ -77,7 +75,14 @@ func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
 	if setting.vhostSocket != "" {
 		arguments = append(arguments, "--uplink", "ovs", "--interface", ovs.BridgePhysical, "--vhost-socket", setting.vhostSocket)
 	}
-	started, err := process.Start(nodes.NodeA, "ktsnd", exec.Command(program, arguments...))
+	return arguments
+}
+
+// startDaemon returns once ktsnd answers.
+func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
+	setting daemonSetting) (_ *daemon, err error) {
+	controlSocket := filepath.Join(nodes.Dir, "control.sock")
+	started, err := process.Start(nodes.NodeA, "ktsnd", exec.Command(program, setting.arguments(controlSocket)...))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@
 //	kernel-vxlan  talker in pod a, veth, bridge, VXLAN        -> VXLAN, bridge, veth of node b -> pod b
 //	host          talker on node a                            -> listener on node b
 //
-// What each file does: lab (where runs are made, and in which setting), programs and pinning (with what), daemon and gates
-// (ktsnd and its schedule), run, companions, watch, sampler and stamping (one run), clock (how exact its times are).
+// The talkers of the last two sleep until they send. On paths kernel-vxlan-spin and host-spin they are awake before, as ktsnd is.
+//
+// What each file does: target (where runs are made, and in which setting), programs, pinning and scheduling (with what), daemon
+// and gates (ktsnd and its schedule), run, companions, watch, sampler and stamping (one run), clock (how exact its times are).
 package netnstarget

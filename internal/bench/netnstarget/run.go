@@ -29,7 +29,7 @@ type ends struct {
 }
 
 func endsOf(nodes *topology.Topology, path string) ends {
-	if path == results.PathHost {
+	if results.Route(path) == results.PathHost {
 		return ends{nodes.NodeA, nodes.NodeB, topology.NodeAddressA, topology.NodeAddressB}
 	}
 	return ends{nodes.PodA, nodes.PodB, topology.PodAddressA, topology.PodAddressB}
@@ -188,9 +188,12 @@ func (l *Target) talk(ctx context.Context, r engine.Run, seen *traffic.Observati
 	if err := errors.Join(wait(ctx, listener), sampler.finish(watched)); err != nil {
 		return err
 	}
-	for number, talker := range talkers {
-		seen.CPUCores["talker"] += float64(talker.Used()) / float64(time.Duration(r.Messages)*r.Cycle())
-		var err error
+	for number := range talkers {
+		used, err := readFile(l.cpuTimeFile(number), tsnperf.ReadCPUTime)
+		if err != nil {
+			return err
+		}
+		seen.CPUCores["talker"] += float64(used) / float64(time.Duration(r.Messages)*r.Cycle())
 		if seen.Talkers[number].Sent, err = readFile(l.talkerFile(number), tsnperf.ReadTalker); err != nil {
 			return err
 		}
@@ -203,9 +206,14 @@ func (l *Target) talkerFile(number int) string {
 	return filepath.Join(l.nodes.Dir, fmt.Sprintf("talker-%d.csv", number))
 }
 
+func (l *Target) cpuTimeFile(number int) string {
+	return filepath.Join(l.nodes.Dir, fmt.Sprintf("talker-cpu-%d.csv", number))
+}
+
 func (l *Target) startTalker(r engine.Run, seen *traffic.Observation, number int) (*process.Process, error) {
 	ends, talker := endsOf(l.nodes, r.Path), &seen.Talkers[number]
 	arguments := append(traffic.MeasuredTalker(r, number, ends.address), traffic.Records(talker.RunID, l.talkerFile(number))...)
+	arguments = append(arguments, "--cpu-time", l.cpuTimeFile(number))
 	if talker.Port != 0 {
 		arguments = append(arguments, "--bind", netip.AddrPortFrom(ends.source, talker.Port).String())
 	}
@@ -250,6 +258,7 @@ func awaitReady(ctx context.Context, from *os.File) error {
 func (l *Target) talkerCommand(path string, arguments []string) *exec.Cmd {
 	arguments = append([]string{"talker", "--quiet", "--clock", "tai"}, arguments...)
 	arguments = append(arguments, traffic.CPU(l.pinning.sender)...)
+	arguments = append(arguments, l.scheduling.arguments(path)...)
 	if !results.ThroughKtsnd(path) {
 		return exec.Command(l.programs.tsnperf, append(arguments, "--no-txtime")...)
 	}
@@ -287,10 +296,10 @@ func wait(ctx context.Context, running *process.Process) error {
 	}
 }
 
-func readFile[T any](path string, read func(io.Reader) ([]T, error)) ([]T, error) {
+func readFile[T any](path string, read func(io.Reader) (T, error)) (content T, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return content, err
 	}
 	defer file.Close()
 	return read(file)

@@ -23,6 +23,7 @@ type Target struct {
 	nodes       *topology.Topology
 	programs    Programs
 	pinning     pinning
+	scheduling  scheduling
 	wiring      *cniruntime.Wiring
 	environment engine.Environment
 	// prepared tells that setting holds, and that pod a is attached.
@@ -39,11 +40,15 @@ type Target struct {
 }
 
 // Open makes nodes and pods, or leaves nothing behind. Close removes them.
-func Open(ctx context.Context, programs *Programs, wanted engine.Pinning) (_ *Target, err error) {
+func Open(ctx context.Context, programs *Programs, profile *engine.Profile) (_ *Target, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("network namespaces are made by root only; try it with sudo")
 	}
-	pinning, err := choosePinning(wanted)
+	pinning, err := choosePinning(profile.Pinning)
+	if err != nil {
+		return nil, err
+	}
+	scheduling, err := chooseScheduling(profile.Spin)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +60,9 @@ func Open(ctx context.Context, programs *Programs, wanted engine.Pinning) (_ *Ta
 	if err != nil {
 		return nil, err
 	}
-	l := &Target{nodes: nodes, programs: *programs, pinning: pinning, wiring: cniruntime.Wire(nodes, programs.plugins, podIdentity),
+	l := &Target{nodes: nodes, programs: *programs, pinning: pinning, scheduling: scheduling, wiring: cniruntime.Wire(nodes, programs.plugins, podIdentity),
 		environment: engine.Environment{SenderCPU: pinning.sender, ListenerCPU: pinning.listener, LeadNs: traffic.LeadOf(results.WorkloadPlain, 0, engine.Window{}).Nanoseconds(),
+			TalkerSpinNs: scheduling.spin.Nanoseconds(), TalkerPriority: scheduling.fifo,
 			Programs: programs.sums, Clock: clock, NotMeasured: notMeasured(nodes), Warnings: []string{}}}
 	// The receiving node needs no ktsnd.
 	if err := l.wiring.B.Attach(ctx, nil, ""); err != nil {
@@ -164,7 +170,7 @@ func (l *Target) enter(ctx context.Context, setting engine.Setting) (err error) 
 }
 
 func (l *Target) daemonSetting(setting engine.Setting) daemonSetting {
-	wanted := daemonSetting{cpu: l.pinning.sender, keepAwake: setting.KeepAwake}
+	wanted := daemonSetting{cpu: l.pinning.sender, spin: l.scheduling.spin, keepAwake: setting.KeepAwake}
 	if setting.GatesCycle != 0 {
 		wanted.linkSpeed, wanted.vlan = gatesLinkSpeed, setting.VLAN
 	}
@@ -202,7 +208,7 @@ func (l *Target) describeDaemon(ctx context.Context) error {
 	environment.KtsndVersion, environment.SpinNs = status.KtsndVersion, status.SpinNs
 	environment.Scheduler, environment.SchedulerPriority = status.Scheduler, status.SchedulerPriority
 	l.collectWarnings()
-	return nil
+	return l.scheduling.check(status)
 }
 
 // Perform makes one run.

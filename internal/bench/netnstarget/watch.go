@@ -47,11 +47,10 @@ func (w *watch) finish(ctx context.Context, r engine.Run, seen *traffic.Observat
 	if err != nil {
 		return err
 	}
-	// A sleeping ktsnd takes nothing before and after the messages, so that their time alone counts and the
-	// programs' start and end do not dilute the share. One that keeps its core awake never sleeps, and under other
-	// workloads there is more to send than the messages.
+	// A sleeping ktsnd takes nothing before and after the messages, so that their time alone counts, as it does for the
+	// talker. One that keeps its core awake never sleeps, and under a schedule there is more to send than the messages.
 	during := time.Duration(r.Messages) * r.Cycle()
-	if r.Workload != results.WorkloadPlain && r.Workload != results.WorkloadUnsampled {
+	if r.Workload == results.WorkloadKeepAwake || engine.HasGates(r.Workload) {
 		during = time.Since(w.begin)
 	}
 	seen.CPUCores["ktsnd"] = float64(cpu-w.cpu) / float64(during)

@@ -211,6 +211,9 @@ func rowsOf(run *results.Run, alternation int, counts *results.Counts, distribut
 			}
 		}
 	}
+	if cores := distributions.SendingCores; cores != nil {
+		add("sending_cores", strconv.FormatFloat(*cores, 'g', -1, 64))
+	}
 	for _, program := range slices.Sorted(maps.Keys(distributions.CPUCores)) {
 		add("cpu_cores."+program, strconv.FormatFloat(distributions.CPUCores[program], 'g', -1, 64))
 	}

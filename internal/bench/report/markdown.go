@@ -53,6 +53,9 @@ func tablesHead(summary *results.Summary) string {
 	if host.KtsndVersion != "" {
 		lines = append(lines, fmt.Sprintf("ktsnd: %s, %s priority %d", host.KtsndVersion, host.Scheduler, host.SchedulerPriority))
 	}
+	if spinning := summary.SpinningTalkers(); spinning != "" {
+		lines = append(lines, "talkers that spin: "+spinning)
+	}
 	return "# " + title + "\n\n- " + strings.Join(lines, "\n- ") + "\n"
 }
 
@@ -129,7 +132,8 @@ var keyHead = []string{"workload", "path", "B", "cycle, µs"}
 
 func messageGrid(runs []*results.Run) grid {
 	g := grid{title: "Latency and jitter, µs",
-		head: slices.Concat(keyHead, []string{"p50", "p90", "p99", "p99.9", "max", "jitter p50", "jitter p99", "lost", "early", "late"})}
+		head: slices.Concat(keyHead, []string{"p50", "p90", "p99", "p99.9", "max", "jitter p50", "jitter p99", "lost", "early", "late",
+			"sending side, cores"})}
 	for _, run := range runs {
 		row := slices.Concat(keyCells(run), distributionCells(run.Latency))
 		if run.Jitter != nil {
@@ -140,6 +144,11 @@ func messageGrid(runs []*results.Run) grid {
 		row = append(row, strconv.Itoa(run.Lost), strconv.Itoa(run.Early))
 		if run.Late != nil {
 			row = append(row, strconv.FormatUint(*run.Late, 10))
+		} else {
+			row = append(row, "")
+		}
+		if run.SendingCores != nil {
+			row = append(row, fmt.Sprintf("%.3f", *run.SendingCores))
 		} else {
 			row = append(row, "")
 		}

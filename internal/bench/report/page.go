@@ -275,7 +275,7 @@ func boxFigures(prefix string, runs []sampled) ([]figure, error) {
 	if drawn {
 		figures = append(figures, figure{ID: prefix + "latency-figure", Title: "Latency", Caption: latencyCaption,
 			Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{latencyAxis, latency}},
-			Tables: []table{boxTable(prefix+"latency", latencyAxis, runs, latencyBox)}})
+			Tables: []table{latencyTable(prefix+"latency", runs)}})
 	}
 	jitter, drawn, err := drawBoxes(runs, jitterBox, wideWidth, wideHeight, jitterLabel)
 	if err != nil {
@@ -297,7 +297,7 @@ func compactFigure(name string, runs []sampled) ([]figure, error) {
 	}
 	one := figure{ID: name + "-figure", Title: "Latency and jitter", Caption: "Boxes, whiskers and axes as above.",
 		Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{latencyAxis, latency}},
-		Tables: []table{boxTable(name+"-latency", latencyAxis, runs, latencyBox)}}
+		Tables: []table{latencyTable(name+"-latency", runs)}}
 	jitter, drawn, err := drawBoxes(runs, jitterBox, halfWidth, halfHeight, name+": "+jitterLabel)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,10 @@ var looks = map[string]look{
 		"sleeps until the time and sends"},
 	"host": {green, []vg.Length{2, 2}, "from one node to the other by their own network, without overlay; the talker sleeps until the " +
 		"time and sends"},
-	"ovs": {purple, []vg.Length{8, 2, 2, 2}, "pod a, libktsn, ktsnd, OVS-DPDK, pod b"},
+	"kernel-vxlan-spin": {orange, []vg.Length{14, 3}, "as kernel-vxlan, but the talker is awake before it sends, as ktsnd is: it reads the clock " +
+		"until the time"},
+	"host-spin": {black, []vg.Length{2, 4}, "as host, but the talker is awake before it sends"},
+	"ovs":       {purple, []vg.Length{8, 2, 2, 2}, "pod a, libktsn, ktsnd, OVS-DPDK, pod b"},
 	"tsn": {sky, nil, "two pods on different nodes of a cluster, libktsn, ktsnd; handed over ahead of its time with " +
 		"SO_TXTIME"},
 	"primary": {orange, []vg.Length{7, 3}, "two pods on different nodes, by the network that each pod of the cluster has; the " +

@@ -107,6 +107,16 @@ func boxTable(id, title string, runs []sampled, of func(*sampled) *box) table {
 	})
 }
 
+// latencyTable adds what the latency takes of processors, unless nobody looked.
+func latencyTable(id string, runs []sampled) table {
+	t := boxTable(id, latencyAxis, runs, latencyBox)
+	t.Head = append(t.Head, "sending side, cores")
+	for i := range t.Rows {
+		t.Rows[i].Cells = append(t.Rows[i].Cells, knownCoresCell(runs[i].run.SendingCores))
+	}
+	return withoutEmpty(t)
+}
+
 // jitterTable adds the absolute value, which the targets are about.
 func jitterTable(id string, runs []sampled) table {
 	t := boxTable(id, jitterAxis, runs, jitterBox)
@@ -139,7 +149,7 @@ func cdfTable(id string, runs []sampled, limit int64) table {
 // causesTable says how latency comes about, and what it costs.
 func causesTable(id string, runs []sampled) table {
 	head := []string{"departure p50", "p99", "launch p50", "p99", "port p50", "p99", "send call p50", "p99",
-		"lost", "early", "late", "ktsnd cores", "talker", "listener", "machine"}
+		"lost", "early", "late", "sending side, cores", "talker", "ktsnd", "listener", "machine"}
 	switched := slices.ContainsFunc(runs, func(s sampled) bool { return s.run.Path == results.PathOVS })
 	if switched {
 		head = append(head, "Open vSwitch", "its share")
@@ -186,14 +196,19 @@ func causesCells(run *results.Run) []cell {
 	} else {
 		cells = append(cells, noCells(1)...)
 	}
-	for _, program := range []string{"ktsnd", "talker", "listener"} {
+	cells = append(cells, knownCoresCell(run.SendingCores))
+	for _, program := range []string{"talker", "ktsnd", "listener"} {
 		share, known := run.CPUCores[program]
 		cells = append(cells, coresCell(share, known))
 	}
-	if machine := run.MachineCores; machine != nil {
-		return append(cells, coresCell(*machine, true))
+	return append(cells, knownCoresCell(run.MachineCores))
+}
+
+func knownCoresCell(cores *float64) cell {
+	if cores == nil {
+		return noCells(1)[0]
 	}
-	return append(cells, coresCell(0, false))
+	return coresCell(*cores, true)
 }
 
 func coresCell(share float64, known bool) cell {

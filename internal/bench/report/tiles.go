@@ -12,11 +12,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 )
 
-// headline are the paths that the numbers at the top are about: ours, and the kernel's beside it.
+// headline are the paths that the numbers at the top are about: ours, and the strongest of the kernel's beside it.
 func headline(plain []sampled) (ours, other string) {
 	for i := range plain {
 		if plain[i].run.Path == results.PathTSN {
 			return results.PathTSN, results.PathPrimary
+		}
+	}
+	for i := range plain {
+		if plain[i].run.Path == results.PathKernelVXLANSpin {
+			return results.PathDirect, results.PathKernelVXLANSpin
 		}
 	}
 	return results.PathDirect, results.PathKernelVXLAN
@@ -30,6 +35,7 @@ func tiles(summary *results.Summary, plain []sampled, targets targetTable) []til
 	ours, other := findRun(plain, ourPath, payload), findRun(plain, otherPath, payload)
 	if ours != nil && ours.latency != nil {
 		all = append(all, latencyTile(ours, other))
+		all = appendSendingTile(all, ours.run, other)
 	}
 	if ours != nil && ours.run.LaunchError != nil {
 		launch := ours.run.LaunchError
@@ -56,6 +62,20 @@ func latencyTile(ours, other *sampled) tile {
 			float64(other.latency.p50)/float64(ours.latency.p50))
 	}
 	return t
+}
+
+// appendSendingTile says what that latency takes of processors.
+func appendSendingTile(all []tile, ours *results.Run, other *sampled) []tile {
+	if ours.SendingCores == nil {
+		return all
+	}
+	t := tile{Value: fmt.Sprintf("%.3f", *ours.SendingCores), Unit: "cores",
+		Title: fmt.Sprintf("processor time of the sending side, %d B, path %s", ours.PayloadBytes, ours.Path),
+		Note:  "talker and ktsnd"}
+	if other != nil && other.run.SendingCores != nil {
+		t.Note += fmt.Sprintf("; %s takes %.3f", other.run.Path, *other.run.SendingCores)
+	}
+	return append(all, t)
 }
 
 // lossTile counts over all plain messages; early ones are those of our path, the only one that holds messages.
@@ -105,6 +125,9 @@ func machine(summary *results.Summary) []entry {
 		}
 		entries = append(entries, entry{"ktsnd", fmt.Sprintf("%s, %s, awake at most %d µs before a departure",
 			host.KtsndVersion, scheduling, host.SpinNs/1000)})
+	}
+	if spinning := summary.SpinningTalkers(); spinning != "" {
+		entries = append(entries, entry{"Talkers that spin", spinning})
 	}
 	if host.GoVersion != "" {
 		entries = append(entries, entry{"Go", host.GoVersion})

@@ -5,6 +5,7 @@ package results
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Units of figures.
@@ -46,4 +47,16 @@ func (f *Figure) Amount(value float64) string {
 	default:
 		return fmt.Sprintf("%.2f", value)
 	}
+}
+
+// SpinningTalkers says how the talkers of paths that spin were scheduled; nothing where there were none.
+func (s *Summary) SpinningTalkers() string {
+	if !slices.ContainsFunc(s.Runs, func(run *Run) bool { return Spins(run.Path) }) {
+		return ""
+	}
+	scheduler := "SCHED_OTHER"
+	if s.Setup.FIFOPriority > 0 {
+		scheduler = fmt.Sprintf("SCHED_FIFO priority %d", s.Setup.FIFOPriority)
+	}
+	return fmt.Sprintf("%s, awake %d µs before each send", scheduler, s.Setup.SpinNs/1000)
 }

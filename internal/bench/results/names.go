@@ -2,19 +2,35 @@
 
 package results
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // The paths that a message can take between nodes: of network namespaces, and of a cluster. PathHost is in both.
 const (
 	PathDirect      = "direct"
 	PathKernelVXLAN = "kernel-vxlan"
 	PathHost        = "host"
+	// PathKernelVXLANSpin and PathHostSpin are the same with a talker that is awake before it sends, as ktsnd is: the strongest
+	// that an ordinary program can do there.
+	PathKernelVXLANSpin = PathKernelVXLAN + spinning
+	PathHostSpin        = PathHost + spinning
 	// PathOVS is that of pods whose ktsnd sends through Open vSwitch.
 	PathOVS = "ovs"
 	// PathTSN is between pods through ktsnd, PathPrimary by the network that each pod has.
 	PathTSN     = "tsn"
 	PathPrimary = "primary"
 )
+
+// spinning ends the names of paths whose talker is awake before it sends.
+const spinning = "-spin"
+
+// Spins tells whether a path's talker is awake before it sends. That of all others sleeps until then.
+func Spins(path string) bool { return strings.HasSuffix(path, spinning) }
+
+// Route is the path whose route the messages of a path take: its own, or that of the same path with a talker that sleeps.
+func Route(path string) string { return strings.TrimSuffix(path, spinning) }
 
 // ThroughKtsnd tells whether a path's messages are ktsnd's, which sends them at their times.
 func ThroughKtsnd(path string) bool {

@@ -145,3 +145,37 @@ func TestHostIsDescribed(t *testing.T) {
 		t.Errorf("got %+v", host)
 	}
 }
+
+func TestProcessorTimeOfTheSendingSideIsThatOfItsPrograms(t *testing.T) {
+	alternations := make([]Alternation, 4)
+	for i, cores := range []map[string]float64{
+		{"talker": 0.125, "listener": 1}, {"talker": 0.0625, "ktsnd": 0.25, "listener": 1}, {"talker": 0.25, "ktsnd": 0.25, "ovs-vswitchd": 1}, {"listener": 1}} {
+		alternations[i].CPUCores = cores
+		alternations[i].AddSendingCores()
+	}
+	for i, want := range []float64{0.125, 0.3125, 1.5} {
+		if got := alternations[i].SendingCores; got == nil || *got != want {
+			t.Errorf("alternation %d: got %v, want %v", i, got, want)
+		}
+	}
+	if alternations[3].SendingCores != nil {
+		t.Errorf("of a talker that nobody looked at there is %v", *alternations[3].SendingCores)
+	}
+	if median := MedianOf(alternations).SendingCores; median == nil || *median != 0.3125 {
+		t.Errorf("the median is %v", median)
+	}
+	if mean := MeanSending(alternations); mean == nil || *mean != (0.125+0.3125+1.5)/3 {
+		t.Errorf("the mean is %v", mean)
+	}
+	if MedianOf(alternations[3:]).SendingCores != nil || MeanSending(nil) != nil {
+		t.Error("there is a value of nothing")
+	}
+}
+
+func TestPathsThatSpinHaveTheRouteOfThoseThatSleep(t *testing.T) {
+	for path, route := range map[string]string{"kernel-vxlan-spin": "kernel-vxlan", "host-spin": "host", "kernel-vxlan": "kernel-vxlan", "direct": "direct"} {
+		if Route(path) != route || Spins(path) != (path != route) {
+			t.Errorf("path %s has route %s, and spins: %v", path, Route(path), Spins(path))
+		}
+	}
+}

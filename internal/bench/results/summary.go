@@ -56,6 +56,10 @@ type Setup struct {
 	ListenerCPU int `json:"listener_cpu"`
 	// LeadNs is how long before its transmit time the application hands a timed message over.
 	LeadNs int64 `json:"lead_ns"`
+	// SpinNs is how long before each send the talkers of paths that spin were awake, as ktsnd is before a departure, and
+	// FIFOPriority their priority of SCHED_FIFO, as ktsnd's; 0: none.
+	SpinNs       int64 `json:"spin_ns"`
+	FIFOPriority int   `json:"fifo_priority"`
 	// Gates is ktsnd's setting in the runs under a schedule; null when there were none.
 	Gates *GateSetup `json:"gates"`
 }
@@ -153,6 +157,9 @@ type Distributions struct {
 	SendCall *stats.Summary `json:"send_call_ns"`
 	// CPUCores is the processor time of programs as a share of one core, by program.
 	CPUCores map[string]float64 `json:"cpu_cores"`
+	// SendingCores is what the whole sending side takes of them: the application, ktsnd, and Open vSwitch on path ovs. Null
+	// where that is not known, and in runs with a schedule, in which ktsnd has more to send than the messages.
+	SendingCores *float64 `json:"sending_cores,omitempty"`
 	// MemoryBytes is the most memory that programs had, by program; empty where nobody looked.
 	MemoryBytes map[string]int64 `json:"memory_bytes,omitempty"`
 	// MachineCores is the processor time of the whole machine, as a number of cores; null where nobody looked.
@@ -319,24 +326,8 @@ func MedianOf(alternations []Alternation) Distributions {
 		Port:           summaries(func(a Alternation) *stats.Summary { return a.Port }),
 		SendCall:       summaries(func(a Alternation) *stats.Summary { return a.SendCall }),
 		CPUCores:       medianCores(alternations),
+		SendingCores:   medianSending(alternations),
 	}
-}
-
-// MeanMachine is the mean of the machine's processor time over alternations in which somebody looked.
-func MeanMachine(alternations []Alternation) *float64 {
-	var sum float64
-	var count int
-	for _, alternation := range alternations {
-		if alternation.MachineCores != nil {
-			sum += *alternation.MachineCores
-			count++
-		}
-	}
-	if count == 0 {
-		return nil
-	}
-	sum /= float64(count)
-	return &sum
 }
 
 // MostMemory is the most that each program had in any alternation.
@@ -348,33 +339,4 @@ func MostMemory(alternations []Alternation) map[string]int64 {
 		}
 	}
 	return most
-}
-
-// MeanCores is the mean of each program's share over alternations of equal length.
-func MeanCores(alternations []Alternation) map[string]float64 {
-	means := map[string]float64{}
-	for program, shares := range coresByProgram(alternations) {
-		for _, share := range shares {
-			means[program] += share / float64(len(shares))
-		}
-	}
-	return means
-}
-
-func medianCores(alternations []Alternation) map[string]float64 {
-	medians := map[string]float64{}
-	for program, shares := range coresByProgram(alternations) {
-		medians[program] = stats.Median(shares)
-	}
-	return medians
-}
-
-func coresByProgram(alternations []Alternation) map[string][]float64 {
-	byProgram := map[string][]float64{}
-	for _, alternation := range alternations {
-		for program, share := range alternation.CPUCores {
-			byProgram[program] = append(byProgram[program], share)
-		}
-	}
-	return byProgram
 }

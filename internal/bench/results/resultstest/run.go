@@ -15,11 +15,13 @@ func Run(path string, payloadBytes int, latencyNs int64) *results.Run {
 		MedianOfAlternations: results.Distributions{
 			Latency: latency, LaunchError: latency, SendCall: latency,
 			Jitter: &stats.Jitter{AbsP50: latencyNs}}}
+	cores := 0.25
+	r.MedianOfAlternations.SendingCores = &cores
 	if path == results.PathDirect {
 		late := uint64(1)
 		r.Late = &late
 		r.MedianOfAlternations.DepartureError = &stats.Summary{P50: latencyNs / 100}
-		r.MedianOfAlternations.CPUCores = map[string]float64{"ktsnd": 0.08}
+		r.MedianOfAlternations.CPUCores = map[string]float64{"talker": 0.17, "ktsnd": 0.08}
 	}
 	return r
 }

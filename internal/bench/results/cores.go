@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package results
+
+import "github.com/kubernetsn/kubernetsn/internal/shared/stats"
+
+// sendingSide are the programs by which a message leaves.
+var sendingSide = []string{"talker", "ktsnd", "ovs-vswitchd"}
+
+// AddSendingCores adds up what the programs of the sending side take.
+func (d *Distributions) AddSendingCores() {
+	if _, known := d.CPUCores[sendingSide[0]]; !known {
+		return
+	}
+	d.SendingCores = new(float64)
+	for _, program := range sendingSide {
+		*d.SendingCores += d.CPUCores[program]
+	}
+}
+
+func sendingCores(a *Alternation) *float64 { return a.SendingCores }
+func machineCores(a *Alternation) *float64 { return a.MachineCores }
+
+// MeanSending is the mean of the processor time of the sending side over alternations of equal length.
+func MeanSending(alternations []Alternation) *float64 { return mean(known(alternations, sendingCores)) }
+
+// MeanMachine is the mean of the machine's processor time over alternations in which somebody looked.
+func MeanMachine(alternations []Alternation) *float64 { return mean(known(alternations, machineCores)) }
+
+func medianSending(alternations []Alternation) *float64 {
+	return median(known(alternations, sendingCores))
+}
+
+// known are the values of the alternations that have one.
+func known(alternations []Alternation, of func(*Alternation) *float64) []float64 {
+	var all []float64
+	for i := range alternations {
+		if value := of(&alternations[i]); value != nil {
+			all = append(all, *value)
+		}
+	}
+	return all
+}
+
+// median is null of nothing, as is mean.
+func median(values []float64) *float64 {
+	if len(values) == 0 {
+		return nil
+	}
+	middle := stats.Median(values)
+	return &middle
+}
+
+func mean(values []float64) *float64 {
+	if len(values) == 0 {
+		return nil
+	}
+	var sum float64
+	for _, value := range values {
+		sum += value
+	}
+	sum /= float64(len(values))
+	return &sum
+}
+
+// MeanCores is the mean of each program's share over alternations of equal length.
+func MeanCores(alternations []Alternation) map[string]float64 {
+	means := map[string]float64{}
+	for program, shares := range coresByProgram(alternations) {
+		for _, share := range shares {
+			means[program] += share / float64(len(shares))
+		}
+	}
+	return means
+}
+
+func medianCores(alternations []Alternation) map[string]float64 {
+	medians := map[string]float64{}
+	for program, shares := range coresByProgram(alternations) {
+		medians[program] = stats.Median(shares)
+	}
+	return medians
+}
+
+func coresByProgram(alternations []Alternation) map[string][]float64 {
+	byProgram := map[string][]float64{}
+	for _, alternation := range alternations {
+		for program, share := range alternation.CPUCores {
+			byProgram[program] = append(byProgram[program], share)
+		}
+	}
+	return byProgram
+}
