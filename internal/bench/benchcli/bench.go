@@ -27,7 +27,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-const assertHelp = "what must hold of the figures, such as 'direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99'; can be repeated"
+const assertHelp = "what must hold of the figures, such as 'direct.latency_ns.p99 <= 0.8 * kernel-vxlan-spin.latency_ns.p99'; can be repeated"
 
 func newBench(env *subcommands.Environment) *cobra.Command {
 	experiment.Register()

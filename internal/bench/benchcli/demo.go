@@ -18,10 +18,12 @@ import (
 
 const demoLong = `Makes two nodes and two pods out of network namespaces and sends the same messages, one a cycle, over
 
-  direct        pod a, libktsn, ktsnd, VXLAN, pod b
-  kernel-vxlan  pod a, the kernel's bridge and VXLAN, pod b
-  host          node a, node b, without pods and overlay
-  ovs           pod a, libktsn, ktsnd, Open vSwitch with DPDK, pod b; skipped where it or hugepages cannot be had
+  direct             pod a, libktsn, ktsnd, VXLAN, pod b
+  kernel-vxlan-spin  pod a, the kernel's bridge and VXLAN, pod b; the talker is awake before it sends, as ktsnd is
+  kernel-vxlan       the same, and the talker sleeps until it sends, as in the papers
+  host-spin          node a, node b, without pods and overlay; the talker is awake before it sends
+  host               the same, and the talker sleeps until it sends
+  ovs                pod a, libktsn, ktsnd, Open vSwitch with DPDK, pod b; skipped where it or hugepages cannot be had
 
 in turns; and over path direct under a schedule (IEEE 802.1Qbv), with and without talkers that saturate the link.
 Prints a table, writes report.html (with drawings, for a browser), summary.json and messages.csv,

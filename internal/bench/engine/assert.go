@@ -21,7 +21,7 @@ import (
 
 // An assertion is an expression of the library's language (github.com/expr-lang/expr) about one payload and one cycle:
 //
-//	direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99
+//	direct.latency_ns.p99 <= 0.8 * kernel-vxlan-spin.latency_ns.p99
 //	direct.gates-saturated.latency_ns.p50 <= 1.2 * direct.gates.latency_ns.p50
 //
 // A path has the fields of its run in summary.json: of the plain one, or, behind the name of another workload, of that.
@@ -62,7 +62,7 @@ func spelled(name string) string {
 // CheckAssertion finds what is no expression.
 func CheckAssertion(expression string) error {
 	if strings.TrimSpace(expression) == "" {
-		return errors.New("an assertion is empty; give one such as direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99")
+		return errors.New("an assertion is empty; give one such as direct.latency_ns.p99 <= 0.8 * kernel-vxlan-spin.latency_ns.p99")
 	}
 	tree, err := parser.Parse(underscored(expression))
 	if err != nil {

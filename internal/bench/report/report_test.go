@@ -119,6 +119,34 @@ func TestPageShowsWhatOpenVSwitchTakes(t *testing.T) {
 	}
 }
 
+// The strongest of the kernel's paths is beside ours, with what both take of processors.
+func TestPageComparesWithTheTalkerThatSpins(t *testing.T) {
+	measurement := generated(50, []string{"direct", "kernel-vxlan-spin", "kernel-vxlan"}, []int{64}, false)
+	measurement.Summary.Setup.SpinNs, measurement.Summary.Setup.FIFOPriority = 120_000, 50
+	for i, cores := range []float64{0.1357, 0.2468, 0.0369} {
+		measurement.Summary.Runs[i].SendingCores = &cores
+	}
+	page := rendered(t, measurement)
+	for _, want := range []string{"kernel-vxlan-spin takes", "processor time of the sending side, 64 B, path direct", "talker and ktsnd; kernel-vxlan-spin takes 0.247",
+		"SCHED_FIFO priority 50, awake 120 µs before each send"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %s", want)
+		}
+	}
+	latency := regexp.MustCompile(`(?s)<table id="latency".*?</table>`).FindString(page)
+	for _, want := range []string{"sending side, cores", "0.136", "0.247", "0.037"} {
+		if !strings.Contains(latency, want) {
+			t.Errorf("there is no %s beside the latencies", want)
+		}
+	}
+	text := tabled(t, measurement.Summary)
+	for _, want := range []string{"- talkers that spin: SCHED_FIFO priority 50, awake 120 µs before each send\n", " | 0.247 |\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+}
+
 func TestSeveralMeasurementsShareAPage(t *testing.T) {
 	one, other := benched(), benched()
 	one.Name, other.Name = "first", "second"
