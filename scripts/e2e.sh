@@ -4,6 +4,7 @@
 # Called by `make e2e`, after the programs and images are built.
 #
 #   KTSN_KEEP=1   leave the cluster up at the end
+#   KTSN_REALTIME=550000,200000  its option --realtime: on the first node ktsnd, and two talkers that spin (bench_test.go)
 #   E2E_RUN=REGEX run only these tests in the cluster
 set -um # -m: what runs for long is a process group, which an interruption ends as a whole
 cd "$(dirname "$0")/.." || exit 1
@@ -101,7 +102,7 @@ up_in_time() {
 
 bring_up() {
 	local status
-	bin/ktsn-cluster --name "$KTSN_CLUSTER" up 2>"$log" | tee "$log.up"
+	bin/ktsn-cluster --name "$KTSN_CLUSTER" up --realtime "${KTSN_REALTIME:-550000,200000}" 2>"$log" | tee "$log.up"
 	status=${PIPESTATUS[0]}
 	cat "$log" >&2
 	return "$status"

@@ -187,8 +187,9 @@ func newUp(s *shared) *cobra.Command {
 	build.add(command)
 	command.Flags().IntVar(&options.Nodes, "nodes", 2, "how many; the first carries the control plane, too")
 	command.Flags().StringVar(&subnet, "subnet", "", "of the nodes, an IPv4 prefix (default: follows from the name)")
-	command.Flags().IntVar(&options.RealtimeBudget, "realtime", 200_000,
-		"microseconds of each second that a node's real-time threads may use, where the kernel divides them among cgroups")
+	command.Flags().IntSliceVar(&options.RealtimeBudgets, "realtime", []int{200_000},
+		"microseconds of each second that a node's real-time threads may use, where the kernel divides them among cgroups; of several "+
+			"numbers the first is the first node's, and the last that of all that are left")
 	command.Flags().DurationVar(&options.Timeout, "timeout", 5*time.Minute, "after which a start has failed, without the building")
 	return command
 }

@@ -34,8 +34,9 @@ type Options struct {
 	Subnet netip.Prefix
 	// Builder makes what a cluster consists of.
 	Builder *components.Builder
-	// RealtimeBudget is what each node's cgroup may use for real-time threads, in microseconds of each second.
-	RealtimeBudget int
+	// RealtimeBudgets are what the nodes' cgroups may use for real-time threads, in microseconds of each second, the first node's
+	// first; nodes beyond them have the last. 0: nothing.
+	RealtimeBudgets []int
 	// Timeout bounds a start, without the building.
 	Timeout time.Duration
 	// Progress is told what happens.

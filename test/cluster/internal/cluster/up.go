@@ -188,19 +188,40 @@ func (s *start) makeNodes(ctx context.Context) error {
 	if err := network.CreateSwitch(ctx, s.Plan); err != nil {
 		return err
 	}
-	budget := 0
-	if s.options.RealtimeBudget > 0 && cgroups.RealtimeDivided() {
-		budget = s.options.RealtimeBudget
-		if err := cgroups.GiveRealtime(ctx, s.Cgroup(), budget*len(s.Nodes)); err != nil {
+	budgets := make([]int, len(s.Nodes))
+	if cgroups.RealtimeDivided() {
+		budgets = perNode(s.options.RealtimeBudgets, len(s.Nodes))
+	}
+	if sum := sumOf(budgets); sum > 0 {
+		if err := cgroups.GiveRealtime(ctx, s.Cgroup(), sum); err != nil {
 			return err
 		}
 	}
-	for _, host := range s.Nodes {
-		if err := s.makeNode(ctx, credentials, host, budget); err != nil {
+	for i, host := range s.Nodes {
+		if err := s.makeNode(ctx, credentials, host, budgets[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// perNode gives each of so many nodes its budget: those without one of their own have the last.
+func perNode(budgets []int, nodes int) []int {
+	all := make([]int, nodes)
+	for i := range all {
+		if len(budgets) > 0 {
+			all[i] = budgets[min(i, len(budgets)-1)]
+		}
+	}
+	return all
+}
+
+func sumOf(numbers []int) int {
+	sum := 0
+	for _, number := range numbers {
+		sum += number
+	}
+	return sum
 }
 
 func (s *start) makeNode(ctx context.Context, credentials *kube.Credentials, host plan.Node, budget int) error {
