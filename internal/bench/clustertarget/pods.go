@@ -37,11 +37,13 @@ const (
 
 // The pods by name.
 const (
-	talkerTSN    = "talker-tsn"
-	talkerPod    = "talker"
-	talkerHost   = "talker-host"
-	listenerPod  = "listener"
-	listenerHost = "listener-host"
+	talkerTSN      = "talker-tsn"
+	talkerPod      = "talker"
+	talkerSpin     = "talker-spin"
+	talkerHost     = "talker-host"
+	talkerHostSpin = "talker-host-spin"
+	listenerPod    = "listener"
+	listenerHost   = "listener-host"
 )
 
 // ends are the pods between which a path's messages travel.
@@ -53,12 +55,29 @@ func endsOf(path string) ends {
 		return ends{talkerTSN, listenerPod}
 	case results.PathHost:
 		return ends{talkerHost, listenerHost}
+	case results.PathHostSpin:
+		return ends{talkerHostSpin, listenerHost}
+	case results.PathPrimarySpin:
+		return ends{talkerSpin, listenerPod}
 	}
 	return ends{talkerPod, listenerPod}
 }
 
-// podsFor are the pods that some paths need. The plain talker is always there: others than those that are measured talk
-// from it.
+// onHost tells whether a path is by the nodes' own network.
+func onHost(path string) bool { return results.Route(path) == results.PathHost }
+
+// needPrivilege tells whether Pod Security has to allow the pods of some paths more than to others.
+func needPrivilege(paths map[string]bool) bool {
+	for path := range paths {
+		if onHost(path) || results.Spins(path) {
+			return true
+		}
+	}
+	return false
+}
+
+// podsFor are the pods that some paths need, less those of talkers that spin. The plain talker is always there: others than those
+// that are measured talk from it.
 func (c *connection) podsFor(on nodes, image string, paths map[string]bool) []*corev1.Pod {
 	listener := plainPod(listenerPod, on.listeners, image)
 	all := []*corev1.Pod{plainPod(talkerPod, on.talkers, image), listener}
@@ -71,7 +90,7 @@ func (c *connection) podsFor(on nodes, image string, paths map[string]bool) []*c
 		c.onNetwork(listener)
 		all = append(all, talker)
 	}
-	if paths[results.PathHost] {
+	if paths[results.PathHost] || paths[results.PathHostSpin] {
 		for name, node := range map[string]*corev1.Node{talkerHost: on.talkers, listenerHost: on.listeners} {
 			pod := plainPod(name, node, image)
 			pod.Spec.HostNetwork = true

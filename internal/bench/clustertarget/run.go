@@ -4,9 +4,6 @@ package clustertarget
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -25,8 +22,6 @@ const (
 	// in a pod takes some hundred milliseconds to start. One talker alone begins shortly after it has started.
 	startAhead = 1500 * time.Millisecond
 	aloneAhead = "+200ms"
-	// ktsn is beside ktsnd in its image.
-	ktsn = "/usr/bin/ktsn"
 )
 
 // Perform makes one run.
@@ -45,7 +40,7 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 	seen := &traffic.Observation{Talkers: traffic.Talkers(r, l.lastRunID+1), ViaDaemon: results.ThroughKtsnd(r.Path),
 		CPUCores: map[string]float64{}, ClockError: l.clocks.worst}
 	l.lastRunID += uint32(r.Talkers)
-	before, err := l.lateSoFar(ctx, r)
+	before, err := l.countSoFar(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +48,11 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 	if err != nil {
 		return nil, err
 	}
-	after, err := l.lateSoFar(ctx, r)
+	after, err := l.countSoFar(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	seen.Late = lateSince(before, after, seen.Talkers)
+	since(before, after, seen.Talkers).note(r, seen)
 	outcome, err := traffic.Join(seen)
 	if err != nil {
 		return nil, err
@@ -109,7 +104,9 @@ func (l *Target) talk(ctx context.Context, r engine.Run, seen *traffic.Observati
 		arguments := append([]string{program, "talker", "--quiet", "--clock", "tai", "--start", begin},
 			traffic.MeasuredTalker(r, i, to)...)
 		arguments = append(arguments, traffic.Records(seen.Talkers[i].RunID, "/dev/stdout")...)
+		arguments = append(arguments, "--cpu-time", "/dev/stderr")
 		arguments = append(arguments, traffic.CPU(l.pinning.Sender)...)
+		arguments = append(arguments, l.scheduling.arguments(r)...)
 		if !results.ThroughKtsnd(r.Path) {
 			arguments = append(arguments, "--no-txtime")
 		}
@@ -129,68 +126,14 @@ func (l *Target) talk(ctx context.Context, r engine.Run, seen *traffic.Observati
 		if err := talker.wait(ctx); err != nil {
 			return err
 		}
-		var err error
+		busy, err := tsnperf.ReadCPUTime(strings.NewReader(talker.stderr.String()))
+		if err != nil {
+			return err
+		}
+		seen.CPUCores["talker"] += shareOf(busy, r)
 		if seen.Talkers[i].Sent, err = tsnperf.ReadTalker(strings.NewReader(talker.stdout.String())); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// counted is what ktsnd of the talkers' node has counted so far, of all pods there.
-type counted struct{ late, sent uint64 }
-
-// lateSince is how many of a run's messages ktsnd counted as late; nil when nobody knows, because it could not be asked, began
-// anew, or sent messages of others meanwhile.
-func lateSince(before, after *counted, talkers []traffic.Talker) *uint64 {
-	if before == nil || after == nil || after.late < before.late || after.sent < before.sent {
-		return nil
-	}
-	var handed uint64
-	for i := range talkers {
-		for _, message := range talkers[i].Sent {
-			if message.Errno == 0 {
-				handed++
-			}
-		}
-	}
-	if after.sent-before.sent > handed {
-		return nil
-	}
-	since := after.late - before.late
-	return &since
-}
-
-// lateSoFar asks ktsnd of the talkers' node what it has counted; nil when it cannot be asked, or has no part in the run.
-func (l *Target) lateSoFar(ctx context.Context, r engine.Run) (*counted, error) {
-	if l.ktsnd == nil || !results.ThroughKtsnd(r.Path) {
-		return nil, nil
-	}
-	text, err := l.run(ctx, "ktsn status", l.ktsnd, ktsndContainer, ktsn, "status", "-o", "json")
-	if err != nil {
-		return nil, fmt.Errorf("ask ktsnd what was late: %w", err)
-	}
-	return readLate(text)
-}
-
-// readLate adds up why messages were late.
-func readLate(text string) (*counted, error) {
-	var state struct {
-		Status *struct {
-			Counters map[string]uint64 `json:"counters"`
-		} `json:"status"`
-	}
-	if err := json.Unmarshal([]byte(text), &state); err != nil {
-		return nil, fmt.Errorf("understand `ktsn status -o json`: %w", err)
-	}
-	if state.Status == nil {
-		return nil, errors.New("understand `ktsn status -o json`: it has no status")
-	}
-	sum := counted{sent: state.Status.Counters["sent"]}
-	for name, count := range state.Status.Counters {
-		if strings.HasPrefix(name, "late-") {
-			sum.late += count
-		}
-	}
-	return &sum, nil
 }

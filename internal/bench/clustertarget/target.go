@@ -26,6 +26,7 @@ type Target struct {
 	on          nodes
 	pods        map[string]*corev1.Pod
 	pinning     engine.Pinning
+	scheduling  scheduling
 	environment engine.Environment
 	host        results.Host
 	clocks      comparison
@@ -59,7 +60,7 @@ func Open(ctx context.Context, where Where, profile *engine.Profile, say func(st
 	if err := l.look(ctx, paths); err != nil {
 		return nil, err
 	}
-	if err := c.makeNamespace(ctx, paths[results.PathHost], say); err != nil {
+	if err := c.makeNamespace(ctx, needPrivilege(paths), say); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -71,6 +72,9 @@ func Open(ctx context.Context, where Where, profile *engine.Profile, say func(st
 		return nil, err
 	}
 	if err := l.awaitKtsnd(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.wakeTalkers(ctx, profile); err != nil {
 		return nil, err
 	}
 	if err := l.measureClocks(ctx); err != nil {
@@ -203,6 +207,7 @@ func (l *Target) miss(what, why string) {
 func (l *Target) describe(profile *engine.Profile) {
 	e := &l.environment
 	e.SenderCPU, e.ListenerCPU = l.pinning.Sender, l.pinning.Listener
+	e.TalkerSpinNs, e.TalkerPriority = l.scheduling.spin.Nanoseconds(), l.scheduling.priority(spinning(profile.Paths))
 	e.LeadNs = traffic.LeadOf(results.WorkloadPlain, 0, engine.Window{}).Nanoseconds()
 	e.Programs = map[string]string{}
 	for _, pod := range l.pods {

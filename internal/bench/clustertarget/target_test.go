@@ -241,7 +241,7 @@ func TestPodsAreOnTheNetworkAsTheClusterHasIt(t *testing.T) {
 			cluster := test.cluster
 			cluster.nodes = two
 			// It gets as far as to the first program in a pod.
-			if err := open(t, &cluster, Where{Network: test.network}, "tsn", "primary"); !strings.Contains(err.Error(), "compare the nodes' clocks") {
+			if err := open(t, &cluster, Where{Network: test.network}, "tsn", "primary"); !strings.Contains(err.Error(), "ask ktsnd for its status") {
 				t.Fatal(err)
 			}
 			for _, name := range []string{talkerTSN, listenerPod, talkerPod} {
@@ -323,10 +323,12 @@ func TestImageOfTsnperfIsBesideThatOfKtsnd(t *testing.T) {
 }
 
 func TestWhatProgramsSayIsRead(t *testing.T) {
-	if count, err := readLate(`{"status": {"counters": {"late-gate": 2, "late-taken": 3, "taken": 9, "sent": 8}}}`); err != nil || *count != (counted{late: 5, sent: 8}) {
-		t.Errorf("counted %v, %v", count, err)
+	status, err := readStatus(`{"status": {"scheduler": "SCHED_FIFO", "scheduler-priority": 50, "spin-ns": 120000, "processor-time-ns": 7,
+		"counters": {"late-gate": 2, "late-taken": 3, "taken": 9, "sent": 8}}}`)
+	if err != nil || *status.count() != (counted{late: 5, sent: 8, busy: 7}) || status.SpinNs != 120_000 || status.SchedulerPriority != 50 {
+		t.Errorf("status %+v, %v", status, err)
 	}
-	if _, err := readLate("{}"); err == nil {
+	if _, err := readStatus("{}"); err == nil {
 		t.Error("no status is no error")
 	}
 	count, err := received("latency p50 3\nlistener: received 12, foreign 0, invalid 0\n")
@@ -340,20 +342,26 @@ func TestWhatProgramsSayIsRead(t *testing.T) {
 
 func TestWhatWasLateOfOthersIsNotTheBenchs(t *testing.T) {
 	talkers := []traffic.Talker{{Sent: make([]tsnperf.Sent, 3)}, {Sent: []tsnperf.Sent{{}, {Errno: 11}}}} // four were handed over
+	run := engine.Run{Key: results.Key{Path: results.PathTSN, CycleNs: time.Millisecond.Nanoseconds()}, Messages: 4}
 	for name, test := range map[string]struct {
 		before, after *counted
-		want          int
+		late          int
+		cores         float64
 	}{
-		"alone on the node":             {&counted{5, 100}, &counted{7, 104}, 2},
-		"one was dropped":               {&counted{5, 100}, &counted{5, 103}, 0},
-		"another pod sent one, as well": {&counted{5, 100}, &counted{7, 105}, -1},
-		"ktsnd began anew":              {&counted{5, 100}, &counted{6, 4}, -1},
-		"nobody could ask":              {nil, nil, -1},
+		"alone on the node":             {&counted{5, 100, 1e6}, &counted{7, 104, 3e6}, 2, 0.5},
+		"one was dropped":               {&counted{5, 100, 1e6}, &counted{5, 103, 2e6}, 0, 0.25},
+		"another pod sent one, as well": {&counted{5, 100, 0}, &counted{7, 105, 0}, -1, 0},
+		"ktsnd began anew":              {&counted{5, 100, 0}, &counted{6, 4, 0}, -1, 0},
+		"ktsnd began anew, unnoticed":   {&counted{0, 0, 2e6}, &counted{0, 4, 1e6}, -1, 0},
+		"nobody could ask":              {nil, nil, -1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := lateSince(test.before, test.after, talkers)
-			if (got == nil) != (test.want < 0) || got != nil && *got != uint64(test.want) {
-				t.Errorf("late %v, want %d", got, test.want)
+			seen := &traffic.Observation{CPUCores: map[string]float64{}}
+			since(test.before, test.after, talkers).note(run, seen)
+			cores, known := seen.CPUCores["ktsnd"]
+			if (seen.Late == nil) != (test.late < 0) || seen.Late != nil && *seen.Late != uint64(test.late) || known != (test.late >= 0) ||
+				cores != test.cores {
+				t.Errorf("late %v, cores %v, want %d and %v", seen.Late, seen.CPUCores, test.late, test.cores)
 			}
 		})
 	}

@@ -174,7 +174,7 @@ func (e *entry) add(record *Record) {
 	alternation := record.Observed
 	measured.describe(&alternation.Distributions)
 	if !HasGates(record.Run.Workload) {
-		alternation.AddSendingCores()
+		alternation.AddSendingCores(record.Run.Path)
 	}
 	e.run.Alternations = append(e.run.Alternations, alternation)
 	e.samples.add(&measured)

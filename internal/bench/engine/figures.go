@@ -46,6 +46,8 @@ var targets = map[string][]target{
 		{"departure error p50, ovs", results.UnitNs, 200, "", departureP50},
 	},
 	results.PathTSN: {
+		{"latency p50, tsn / primary-spin", results.UnitRatio, 0.80, results.PathPrimarySpin, LatencyP50},
+		{"latency p99, tsn / primary-spin", results.UnitRatio, 0.80, results.PathPrimarySpin, LatencyP99},
 		{"latency p50, tsn / primary", results.UnitRatio, 0.50, results.PathPrimary, LatencyP50},
 		{"latency p99, tsn / primary", results.UnitRatio, 0.70, results.PathPrimary, LatencyP99},
 		{"lost", results.UnitMessages, 0, "", lost},

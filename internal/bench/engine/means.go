@@ -34,8 +34,9 @@ const (
 	primaryInstead = "the network that each pod of this cluster has, whichever it is, is path " + results.PathPrimary
 	clustersUplink = "whether ktsnd sends through Open vSwitch is up to the cluster, which a bench leaves alone; it is part of path " +
 		results.PathTSN
-	othersOptions  = "ktsnd's options are those of the cluster, which a bench leaves alone"
-	notSpinning    = "between pods of a cluster all talkers of the kernel's paths sleep"
+	othersOptions = "ktsnd's options are those of the cluster, which a bench leaves alone"
+	// flannelSpin is what a profile may call primary-spin, and the tests of the chart do.
+	flannelSpin    = "flannel-spin"
 	othersSchedule = "the schedule is that of the cluster, which a bench leaves alone"
 )
 
@@ -47,14 +48,16 @@ var Namespaces = &Means{
 	Kernel:    results.PathKernelVXLAN,
 	Workloads: AllWorkloads,
 	Missing: map[string]string{results.PathTSN: betweenPods, results.PathPrimary: betweenPods, "flannel": betweenPods,
+		results.PathPrimarySpin: betweenPods, flannelSpin: betweenPods,
 		"flannel-host-gw": betweenPods},
 	Idle: true, Options: true,
 }
 
 // Cluster is a cluster, between pods on different nodes.
 var Cluster = &Means{
-	Name:   "cluster",
-	Paths:  []string{results.PathTSN, results.PathPrimary, results.PathHost},
+	Name: "cluster",
+	Paths: []string{results.PathTSN, results.PathPrimarySpin, results.PathPrimary, results.PathHostSpin,
+		results.PathHost},
 	Direct: results.PathTSN,
 	Kernel: results.PathPrimary,
 	Workloads: []string{results.WorkloadPlain, results.WorkloadTalkers, results.WorkloadCompeting,
@@ -62,12 +65,12 @@ var Cluster = &Means{
 	Missing: map[string]string{
 		results.PathOVS:                 clustersUplink,
 		"flannel":                       primaryInstead,
+		flannelSpin:                     primaryInstead + ", or " + results.PathPrimarySpin + " with a talker that spins",
 		"flannel-host-gw":               primaryInstead,
 		results.PathDirect:              "it is between network namespaces; in a cluster its counterpart is path " + results.PathTSN,
 		results.PathKernelVXLAN:         "it is between network namespaces; in a cluster its counterpart is path " + results.PathPrimary,
 		results.WorkloadUnsampled:       "nothing of the bench runs on the nodes while there are messages, so all its runs are",
-		results.PathKernelVXLANSpin:     notSpinning,
-		results.PathHostSpin:            notSpinning,
+		results.PathKernelVXLANSpin:     "it is between network namespaces; in a cluster its counterpart is path " + results.PathPrimarySpin,
 		results.WorkloadKeepAwake:       othersOptions,
 		results.WorkloadPMDSleep:        clustersUplink,
 		results.WorkloadGates:           othersSchedule,
@@ -75,8 +78,9 @@ var Cluster = &Means{
 		results.WorkloadKernelSaturated: othersSchedule,
 		results.WorkloadGatesIperf3:     othersSchedule,
 	},
-	Overhead:     1500 * time.Millisecond, // programs are started in pods by way of the cluster's API
-	Counterparts: map[string]string{results.PathDirect: results.PathTSN, results.PathKernelVXLAN: results.PathPrimary},
+	Overhead: 1500 * time.Millisecond, // programs are started in pods by way of the cluster's API
+	Counterparts: map[string]string{results.PathDirect: results.PathTSN, results.PathKernelVXLAN: results.PathPrimary,
+		results.PathKernelVXLANSpin: results.PathPrimarySpin, flannelSpin: results.PathPrimarySpin},
 }
 
 // noIdle is why a cluster's ktsnd is not watched with nothing to send.

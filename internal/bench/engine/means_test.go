@@ -59,3 +59,19 @@ func TestFiguresOfAClusterAreThoseOfItsOwnPaths(t *testing.T) {
 		}
 	}
 }
+
+func TestPathsThatSpinHaveCounterpartsInACluster(t *testing.T) {
+	for text, want := range map[string][]string{
+		"paths: [direct, kernel-vxlan-spin, kernel-vxlan, host-spin, host]": {"tsn", "primary-spin", "primary", "host-spin", "host"},
+		"paths: [tsn, flannel-spin]":                                        {"tsn", "primary-spin"},
+	} {
+		profile, err := ParseProfile("p.yaml", []byte(text), Cluster)
+		if err != nil || !slices.Equal(profile.Paths, want) {
+			t.Errorf("%s: %v, %v; want %v", text, profile, err, want)
+		}
+	}
+	_, err := ParseProfile("p.yaml", []byte("target: cluster\npaths: [tsn, flannel-spin]"), Cluster)
+	if err == nil || !strings.Contains(err.Error(), "or primary-spin with a talker that spins") {
+		t.Error(err)
+	}
+}

@@ -14,17 +14,17 @@ import (
 
 // headline are the paths that the numbers at the top are about: ours, and the strongest of the kernel's beside it.
 func headline(plain []sampled) (ours, other string) {
-	for i := range plain {
-		if plain[i].run.Path == results.PathTSN {
-			return results.PathTSN, results.PathPrimary
-		}
+	measured := func(path string) bool {
+		return slices.ContainsFunc(plain, func(s sampled) bool { return s.run.Path == path })
 	}
-	for i := range plain {
-		if plain[i].run.Path == results.PathKernelVXLANSpin {
-			return results.PathDirect, results.PathKernelVXLANSpin
-		}
+	ours, spinning, sleeping := results.PathDirect, results.PathKernelVXLANSpin, results.PathKernelVXLAN
+	if measured(results.PathTSN) {
+		ours, spinning, sleeping = results.PathTSN, results.PathPrimarySpin, results.PathPrimary
 	}
-	return results.PathDirect, results.PathKernelVXLAN
+	if measured(spinning) {
+		return ours, spinning
+	}
+	return ours, sleeping
 }
 
 // tiles are the numbers to begin with, as far as they were measured.

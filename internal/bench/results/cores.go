@@ -7,9 +7,11 @@ import "github.com/kubernetsn/kubernetsn/internal/shared/stats"
 // sendingSide are the programs by which a message leaves.
 var sendingSide = []string{"talker", "ktsnd", "ovs-vswitchd"}
 
-// AddSendingCores adds up what the programs of the sending side take.
-func (d *Distributions) AddSendingCores() {
-	if _, known := d.CPUCores[sendingSide[0]]; !known {
+// AddSendingCores adds up what the programs of the sending side of a path take, where that is known of all of them.
+func (d *Distributions) AddSendingCores(path string) {
+	_, talker := d.CPUCores["talker"]
+	_, ktsnd := d.CPUCores["ktsnd"]
+	if !talker || ThroughKtsnd(path) && !ktsnd {
 		return
 	}
 	d.SendingCores = new(float64)

@@ -21,6 +21,8 @@ const (
 	// PathTSN is between pods through ktsnd, PathPrimary by the network that each pod has.
 	PathTSN     = "tsn"
 	PathPrimary = "primary"
+	// PathPrimarySpin is as PathKernelVXLANSpin is.
+	PathPrimarySpin = PathPrimary + spinning
 )
 
 // spinning ends the names of paths whose talker is awake before it sends.

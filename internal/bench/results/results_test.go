@@ -147,19 +147,23 @@ func TestHostIsDescribed(t *testing.T) {
 }
 
 func TestProcessorTimeOfTheSendingSideIsThatOfItsPrograms(t *testing.T) {
-	alternations := make([]Alternation, 4)
+	alternations := make([]Alternation, 5)
+	paths := []string{PathHostSpin, PathDirect, PathOVS, PathHost, PathTSN}
 	for i, cores := range []map[string]float64{
-		{"talker": 0.125, "listener": 1}, {"talker": 0.0625, "ktsnd": 0.25, "listener": 1}, {"talker": 0.25, "ktsnd": 0.25, "ovs-vswitchd": 1}, {"listener": 1}} {
+		{"talker": 0.125, "listener": 1}, {"talker": 0.0625, "ktsnd": 0.25, "listener": 1}, {"talker": 0.25, "ktsnd": 0.25, "ovs-vswitchd": 1},
+		{"listener": 1}, {"talker": 0.125}} {
 		alternations[i].CPUCores = cores
-		alternations[i].AddSendingCores()
+		alternations[i].AddSendingCores(paths[i])
 	}
 	for i, want := range []float64{0.125, 0.3125, 1.5} {
 		if got := alternations[i].SendingCores; got == nil || *got != want {
 			t.Errorf("alternation %d: got %v, want %v", i, got, want)
 		}
 	}
-	if alternations[3].SendingCores != nil {
-		t.Errorf("of a talker that nobody looked at there is %v", *alternations[3].SendingCores)
+	for i, nobody := range map[int]string{3: "talker", 4: "ktsnd"} {
+		if alternations[i].SendingCores != nil {
+			t.Errorf("of a %s that nobody looked at there is %v", nobody, *alternations[i].SendingCores)
+		}
 	}
 	if median := MedianOf(alternations).SendingCores; median == nil || *median != 0.3125 {
 		t.Errorf("the median is %v", median)

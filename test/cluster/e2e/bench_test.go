@@ -20,13 +20,14 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 )
 
 const benchNamespace = "e2e-bench"
 
 // benchProfile is a bench of seconds.
 const benchProfile = `name: short
-paths: [tsn, primary, host]
+paths: [tsn, primary-spin, primary, host-spin, host]
 workloads: [plain, {name: saturated, paths: [tsn]}, {name: talkers, paths: [primary]}]
 payloads: [64]
 messages: 100
@@ -136,19 +137,85 @@ func checkBenchSummary(t *testing.T, out string) {
 	var measured []string
 	for _, run := range summary.Runs {
 		measured = append(measured, fmt.Sprintf("%s %s %d", run.Workload, run.Path, run.Sent))
-		if run.Latency == nil || (run.Late == nil) != (run.Path != results.PathTSN) || (results.ThroughKtsnd(run.Path) && run.Lost+run.Early > 0) {
+		if run.Latency == nil || (run.Late == nil) != (run.Path != results.PathTSN) || ((results.ThroughKtsnd(run.Path) || results.Spins(run.Path)) && run.Lost+run.Early > 0) {
 			t.Errorf("%s: %+v, latency %v", run.Key(), run.Counts, run.Latency)
 		}
 		if beside := run.CompetingFrames; (beside != nil && *beside > 0) != (run.Workload == results.WorkloadSaturated) {
 			t.Errorf("%s: %v messages beside", run.Key(), beside)
 		}
 	}
-	want := []string{"plain tsn 200", "plain primary 200", "plain host 200", "talkers primary 400", "saturated tsn 200"}
+	want := []string{"plain tsn 200", "plain primary-spin 200", "plain primary 200", "plain host-spin 200", "plain host 200", "talkers primary 400",
+		"saturated tsn 200"}
 	if !slices.Equal(measured, want) {
 		t.Errorf("measured %q, want %q", measured, want)
 	}
+	checkSpins(t, summary)
 	if summary.Clock == nil || summary.Clock.ErrorNs <= 0 || len(summary.Profile.Programs) != 2 {
 		t.Errorf("clock %+v, programs %v", summary.Clock, summary.Profile.Programs)
+	}
+}
+
+// checkSpins proves by the processor time that talkers that spin were awake before they sent, and that they were scheduled as ktsnd
+// was, unless the report says that they were not.
+func checkSpins(t *testing.T, summary *results.Summary) {
+	t.Helper()
+	sending := map[string]float64{}
+	for _, run := range summary.Runs {
+		if run.Workload != results.WorkloadPlain {
+			continue
+		}
+		if run.SendingCores == nil || *run.SendingCores <= 0 {
+			t.Errorf("%s: nobody knows what sending took: %v", run.Key(), run.CPUCores)
+			continue
+		}
+		sending[run.Path] = *run.SendingCores
+	}
+	for path, took := range sending {
+		if results.Spins(path) && took <= sending[results.Route(path)] {
+			t.Errorf("awake before each send the talker of path %s took %v cores, and that which sleeps %v", path, took, sending[results.Route(path)])
+		}
+	}
+	if summary.Setup.SpinNs != summary.Host.SpinNs || summary.Host.SpinNs == 0 {
+		t.Errorf("talkers are awake %d ns before they send, ktsnd %d ns", summary.Setup.SpinNs, summary.Host.SpinNs)
+	}
+	if os.Getenv("KTSN_REALTIME") != "" {
+		return // the node may not have enough for all
+	}
+	if why := withoutFIFO(summary); why != "" || summary.Setup.FIFOPriority != summary.Host.SchedulerPriority {
+		t.Errorf("talkers have priority %d, ktsnd %d: %s", summary.Setup.FIFOPriority, summary.Host.SchedulerPriority, why)
+	}
+}
+
+// withoutFIFO is why talkers that spin did not have SCHED_FIFO; empty when they did.
+func withoutFIFO(summary *results.Summary) string {
+	for _, gap := range summary.NotMeasured {
+		if strings.Contains(gap.What, "SCHED_FIFO") {
+			return gap.Why
+		}
+	}
+	return ""
+}
+
+// TestABenchSaysThatATalkerHasNoRealTimeScheduling: without path tsn the bench does not learn what ktsnd needs on these nodes.
+func TestABenchSaysThatATalkerHasNoRealTimeScheduling(t *testing.T) {
+	ctx := needCluster(t)
+	if !cgroups.RealtimeDivided() {
+		skip(t, "the kernel does not divide its real-time budget among cgroups")
+	}
+	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
+	out, profile := filepath.Join(t.TempDir(), "bench"), filepath.Join(t.TempDir(), "spin.yaml")
+	if err := os.WriteFile(profile, []byte("paths: [primary-spin]\nmessages: 50\nrepetitions: 1\nwarm-up: 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err := exec.CommandContext(ctx, program(t, "ktsn"), "bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace", benchNamespace,
+		"--image", "localhost/kubernetsn/tsnperf:dev", "--out", out, "--quiet").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	summary := resultstest.Read(t, out)
+	if why := withoutFIFO(summary); !strings.Contains(why, "its talker had ordinary priority") || !strings.Contains(why, "Operation not permitted") ||
+		len(summary.Runs) != 1 || summary.Runs[0].Sent != 50 || summary.Setup.FIFOPriority != 0 {
+		t.Errorf("%q; %d runs: %s", why, len(summary.Runs), said)
 	}
 }
 

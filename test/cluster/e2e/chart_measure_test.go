@@ -39,10 +39,13 @@ var experimentPayloads = []int{64, 256, 1024}
 // experimentPath is a way from pod to pod.
 type experimentPath struct {
 	name string
-	// talker is where it begins, address where it ends.
-	talker  *corev1.Pod
-	address string
-	timed   bool
+	// talker is where it begins; listener, at address, where it ends.
+	talker, listener *corev1.Pod
+	address          string
+	timed            bool
+	// spinNs is how long before each send the talker is awake, 0: it sleeps; fifo are the options of its priority.
+	spinNs int64
+	fifo   []string
 }
 
 // TestTheExperimentOfThePaperInPods measures, and judges only what does not depend on the machine: that nothing of the tsn
@@ -53,27 +56,29 @@ func TestTheExperimentOfThePaperInPods(t *testing.T) {
 	host := under.Nodes[0].Name
 	listener := deploy(ctx, t, namespace, onChart(waiting("listener", under.Nodes[1].Name)))
 	talker := deploy(ctx, t, namespace, timed(waiting("talker", host)))
-	summary := experiment(ctx, t, namespace, talker, listener)
+	paths, gaps := spinningPaths(ctx, t, listener)
+	summary := experiment(ctx, t, namespace, talker, listener, paths...)
+	summary.NotMeasured, summary.Setup.SpinNs = gaps, paths[0].spinNs
 	summary.Figures = append(summary.Figures, restFigures(ctx, t, host)...)
 	summary.Figures = append(summary.Figures, readyFigure(ctx, t, namespace, timed))
 	writeSummary(t, summary, "summary.json")
 }
 
-// experiment measures the way from talker to listener on their network, beside that over Flannel.
-func experiment(ctx context.Context, t *testing.T, namespace string, talker, listener *corev1.Pod) *results.Summary {
+// experiment measures the way from talker to listener on their network, beside that over Flannel and others.
+func experiment(ctx context.Context, t *testing.T, namespace string, talker, listener *corev1.Pod, others ...experimentPath) *results.Summary {
 	t.Helper()
 	host := talker.Spec.NodeName
-	paths := []experimentPath{
-		{"tsn", talker, addressOn(t, listener).String(), true},
-		{"flannel", deploy(ctx, t, namespace, waiting("plain", host)), listener.Status.PodIP, false},
-	}
+	paths := append([]experimentPath{
+		{name: "tsn", talker: talker, listener: listener, address: addressOn(t, listener).String(), timed: true},
+		{name: flannel, talker: deploy(ctx, t, namespace, waiting("plain", host)), listener: listener, address: listener.Status.PodIP},
+	}, others...)
 	began := time.Now()
 	runs := map[string]*results.Run{}
 	pooled := map[string]*experimentSamples{}
 	id := 1000
 	for _, path := range paths {
 		id++
-		measure(ctx, t, path, listener, experimentPayloads[0], experimentWarmUp, id, host)
+		measure(ctx, t, path, experimentPayloads[0], experimentWarmUp, id, host)
 	}
 	for alternation := range experimentAlternations {
 		for i := range experimentPayloads {
@@ -86,7 +91,7 @@ func experiment(ctx context.Context, t *testing.T, namespace string, talker, lis
 					runs[key] = &results.Run{Path: path.name, Workload: results.WorkloadPlain, PayloadBytes: payload, CycleNs: int64(experimentCycle)}
 					pooled[key] = &experimentSamples{}
 				}
-				measured, samples := measure(ctx, t, path, listener, payload, experimentMessages, id, host)
+				measured, samples := measure(ctx, t, path, payload, experimentMessages, id, host)
 				runs[key].Alternations = append(runs[key].Alternations, measured)
 				pooled[key].add(samples)
 			}
@@ -106,44 +111,45 @@ func experiment(ctx context.Context, t *testing.T, namespace string, talker, lis
 			run := runs[key]
 			run.Counts = results.PoolCounts(run.Alternations)
 			run.Distributions = pooled[key].distributions()
+			run.CPUCores, run.SendingCores = results.MeanCores(run.Alternations), results.MeanSending(run.Alternations)
 			run.MedianOfAlternations = results.MedianOf(run.Alternations)
 			summary.Runs = append(summary.Runs, run)
 			if problem := experimentProblem(path, run); problem != "" {
 				summary.Problems = append(summary.Problems, problem)
 				t.Error(problem)
 			}
-			t.Logf("%-13s latency p50 %8d ns  p99 %9d ns, lost %d, early %d", key, run.MedianOfAlternations.Latency.P50,
-				run.MedianOfAlternations.Latency.P99, run.Lost, run.Early)
+			t.Logf("%-17s latency p50 %8d ns  p99 %9d ns, lost %d, early %d, %.3f cores for sending", key, run.MedianOfAlternations.Latency.P50,
+				run.MedianOfAlternations.Latency.P99, run.Lost, run.Early, *run.MedianOfAlternations.SendingCores)
 		}
 	}
 	summary.Figures = experimentFigures(runs)
 	return summary
 }
 
-// experimentProblem says what of a run does not hold on whatever machine; "" if all does. Of the other path it is only that it
-// was measured at all: what it loses is its own affair.
+// experimentProblem says what of a run does not hold on whatever machine; "" if all does. Of a path that sleeps until it sends it is
+// only that it was measured at all: what it loses is its own affair.
 func experimentProblem(path experimentPath, run *results.Run) string {
 	const want = experimentMessages * experimentAlternations
 	if run.Sent != want || run.SendErrors > 0 || run.Received == 0 {
 		return fmt.Sprintf("%s %d: %d messages sent, %d refused, %d received, of %d", path.name, run.PayloadBytes, run.Sent, run.SendErrors, run.Received, want)
 	}
-	if path.timed && (run.Lost > 0 || run.Early > 0 || run.Corrupt > 0 || run.Duplicated > 0) {
+	if (path.timed || path.spinNs > 0) && (run.Lost > 0 || run.Early > 0 || run.Corrupt > 0 || run.Duplicated > 0) {
 		return fmt.Sprintf("%s %d: %d lost, %d early, %d corrupt, %d duplicated", path.name, run.PayloadBytes, run.Lost, run.Early, run.Corrupt, run.Duplicated)
 	}
 	return ""
 }
 
 // measure is one run.
-func measure(ctx context.Context, t *testing.T, path experimentPath, listener *corev1.Pod, payload, count, id int, host string) (results.Alternation, *experimentSamples) {
+func measure(ctx context.Context, t *testing.T, path experimentPath, payload, count, id int, host string) (results.Alternation, *experimentSamples) {
 	t.Helper()
 	talker := []string{"--count", strconv.Itoa(count), "--cycle", experimentCycle.String(), "--size", strconv.Itoa(payload), "--cpu", "0"}
 	if path.timed {
 		talker = append(talker, "--lead", fmt.Sprint(experimentLead.Nanoseconds(), "ns"))
 	} else {
-		talker = append(talker, "--no-txtime")
+		talker = slices.Concat(talker, []string{"--no-txtime", "--spin", fmt.Sprint(path.spinNs, "ns")}, path.fifo)
 	}
-	late := chartStatus(ctx, t, host).late()
-	got := talk(ctx, t, path.talker, listener, path.address, id, talker,
+	before := chartStatus(ctx, t, host)
+	got := talk(ctx, t, path.talker, path.listener, path.address, id, talker,
 		[]string{"--count", strconv.Itoa(count), "--poll", "--cpu", "1", "--idle-timeout", "5s"}, nil)
 	var made results.Alternation
 	samples := &experimentSamples{}
@@ -183,13 +189,21 @@ func measure(ctx context.Context, t *testing.T, path experimentPath, listener *c
 		}
 	}
 	made.Lost = made.Sent - made.Received
-	if path.timed {
-		since := chartStatus(ctx, t, host).late() - late
-		made.Late = &since
-	}
 	made.Distributions = samples.distributions()
+	lasted := float64(time.Duration(count) * experimentCycle)
+	made.CPUCores = map[string]float64{"talker": float64(got.busy) / lasted}
+	if path.timed {
+		after := chartStatus(ctx, t, host)
+		since := after.late() - before.late()
+		made.Late = &since
+		made.CPUCores["ktsnd"] = float64(after.ProcessorTimeNs-before.ProcessorTimeNs) / lasted
+	}
+	made.AddSendingCores(path.name)
+	if problem := spinProblem(path, got.sent); problem != "" {
+		t.Error(problem)
+	}
 	// What says whether a tail is the path's: how late the talker itself was, and how many ktsnd counted as late.
-	t.Logf("%-7s %4d B: latency p50 %7d  p99 %8d ns; the talker woke p50 %6d  p99 %8d ns late; late %s", path.name, payload,
+	t.Logf("%-12s %4d B: latency p50 %7d  p99 %8d ns; the talker woke p50 %6d  p99 %8d ns late; late %s", path.name, payload,
 		made.Latency.P50, made.Latency.P99, woke(got.sent, path).P50, woke(got.sent, path).P99, lateText(made.Late))
 	return made, samples
 }
@@ -209,7 +223,7 @@ func woke(sent []tsnperf.Sent, path experimentPath) *stats.Summary {
 	}
 	var late []int64
 	for _, message := range sent {
-		late = append(late, message.Wakeup-(message.Txtime-lead))
+		late = append(late, message.Wakeup-(message.Txtime-lead-path.spinNs))
 	}
 	return stats.Summarize(late)
 }
@@ -238,28 +252,47 @@ func (s *experimentSamples) distributions() results.Distributions {
 	}
 }
 
-// experimentFigures compare the tsn network with Flannel.
+// experimentFigures compare the tsn network with Flannel, and with the strongest that a program can do over Flannel where that was
+// measured.
 func experimentFigures(runs map[string]*results.Run) []results.Figure {
 	figures := []results.Figure{
-		{Name: "latency p50, tsn / flannel", Unit: results.UnitRatio, Limit: 0.5},
-		{Name: "latency p99, tsn / flannel", Unit: results.UnitRatio, Limit: 0.7},
-		{Name: "lost", Unit: results.UnitMessages},
-		{Name: "early at the listener", Unit: results.UnitMessages},
+		ratioFigure(runs, "p50", flannelSpin, 0.8), ratioFigure(runs, "p99", flannelSpin, 0.8),
+		ratioFigure(runs, "p50", flannel, 0.5), ratioFigure(runs, "p99", flannel, 0.7),
+		countFigure(runs, "lost", func(run *results.Run) int { return run.Lost }),
+		countFigure(runs, "early at the listener", func(run *results.Run) int { return run.Early }),
 	}
-	for i := range figures {
-		figures[i].Values, figures[i].Reached = map[string]float64{}, true
-		for _, payload := range experimentPayloads {
-			size := strconv.Itoa(payload)
-			tsn, flannel := runs["tsn "+size], runs["flannel "+size]
-			a, b := tsn.MedianOfAlternations.Latency, flannel.MedianOfAlternations.Latency
-			value := []float64{
-				float64(a.P50) / float64(b.P50), float64(a.P99) / float64(b.P99), float64(tsn.Lost), float64(tsn.Early),
-			}[i]
-			figures[i].Values[size] = value
-			figures[i].Reached = figures[i].Reached && value <= figures[i].Limit
+	return slices.DeleteFunc(figures, func(figure results.Figure) bool { return len(figure.Values) == 0 })
+}
+
+// ratioFigure is a percentile of the latency on the tsn network divided by that on another path; without values where that was not
+// measured.
+func ratioFigure(runs map[string]*results.Run, percentile, path string, limit float64) results.Figure {
+	of := map[string]func(*stats.Summary) int64{
+		"p50": func(s *stats.Summary) int64 { return s.P50 }, "p99": func(s *stats.Summary) int64 { return s.P99 },
+	}[percentile]
+	figure := results.Figure{Name: fmt.Sprintf("latency %s, tsn / %s", percentile, path), Unit: results.UnitRatio, Limit: limit,
+		Values: map[string]float64{}, Reached: true}
+	for _, payload := range experimentPayloads {
+		size := strconv.Itoa(payload)
+		tsn, other := runs["tsn "+size], runs[path+" "+size]
+		if other == nil {
+			continue
 		}
+		value := float64(of(tsn.MedianOfAlternations.Latency)) / float64(of(other.MedianOfAlternations.Latency))
+		figure.Values[size], figure.Reached = value, figure.Reached && value <= limit
 	}
-	return figures
+	return figure
+}
+
+// countFigure counts messages of the tsn network, of which there should be none.
+func countFigure(runs map[string]*results.Run, name string, of func(*results.Run) int) results.Figure {
+	figure := results.Figure{Name: name, Unit: results.UnitMessages, Values: map[string]float64{}, Reached: true}
+	for _, payload := range experimentPayloads {
+		size := strconv.Itoa(payload)
+		count := of(runs["tsn "+size])
+		figure.Values[size], figure.Reached = float64(count), figure.Reached && count == 0
+	}
+	return figure
 }
 
 // restFigures are what the agent uses when nothing happens.

@@ -42,6 +42,8 @@ func deploy(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod
 type exchange struct {
 	sent     []tsnperf.Sent
 	received []tsnperf.Received
+	// busy is the talker's processor time.
+	busy time.Duration
 }
 
 // refusedTime is what a talker says that ktsnd does not serve, or has no ring for.
@@ -72,7 +74,7 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	<-listening.said
 	both.Go(func() {
 		said, complaint, errSaid = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
-			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--start", "+1s"}, talker...)...)
+			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--cpu-time", "/dev/stderr", "--quiet", "--start", "+1s"}, talker...)...)
 	})
 	if during != nil {
 		during()
@@ -85,8 +87,12 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	if err != nil {
 		return exchange{}, err
 	}
+	busy, err := tsnperf.ReadCPUTime(strings.NewReader(complaint))
+	if err != nil {
+		return exchange{}, err
+	}
 	received, err := tsnperf.ReadListener(&heard)
-	return exchange{sent, received}, err
+	return exchange{sent, received, busy}, err
 }
 
 // chartDisturbances are what happens on the talker's node while it sends.

@@ -175,15 +175,18 @@ func inKtsnd(ctx context.Context, t *testing.T, pod *corev1.Pod, arguments ...st
 
 // ktsndStatus is what the tests look at.
 type ktsndStatus struct {
-	Uplink       string            `json:"uplink"`
-	Interface    string            `json:"interface"`
-	LocalAddress string            `json:"local-address"`
-	Scheduler    string            `json:"scheduler"`
-	Endpoints    int               `json:"endpoints"`
-	Sockets      int               `json:"sockets"`
-	Peers        int               `json:"peers"`
-	Flows        int               `json:"flows"`
-	Counters     map[string]uint64 `json:"counters"`
+	Uplink            string            `json:"uplink"`
+	Interface         string            `json:"interface"`
+	LocalAddress      string            `json:"local-address"`
+	Scheduler         string            `json:"scheduler"`
+	SchedulerPriority int               `json:"scheduler-priority"`
+	SpinNs            int64             `json:"spin-ns"`
+	ProcessorTimeNs   int64             `json:"processor-time-ns"`
+	Endpoints         int               `json:"endpoints"`
+	Sockets           int               `json:"sockets"`
+	Peers             int               `json:"peers"`
+	Flows             int               `json:"flows"`
+	Counters          map[string]uint64 `json:"counters"`
 }
 
 func statusOn(ctx context.Context, t *testing.T, node string) ktsndStatus {

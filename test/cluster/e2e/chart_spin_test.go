@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+)
+
+// The paths of the kernel: over Flannel with a talker that sleeps until it sends, and with one that is awake before, as ktsnd is;
+// likewise by the nodes' own network.
+const (
+	flannel     = "flannel"
+	flannelSpin = "flannel-spin"
+	hostSpin    = results.PathHostSpin
+)
+
+// spinShare is the percent of a processor's time that such a talker may have with real-time priority: more than it is awake.
+const spinShare = 17
+
+// spinningPaths are those two, with pods of their own beside a listener. What their talkers could not have is among the gaps.
+func spinningPaths(ctx context.Context, t *testing.T, listener *corev1.Pod) (paths []experimentPath, gaps []results.Gap) {
+	t.Helper()
+	namespace := newNamespace(ctx, t, privileged)
+	near, far := under.Nodes[0].Name, listener.Spec.NodeName
+	paths = []experimentPath{
+		{name: flannelSpin, talker: deploy(ctx, t, namespace, mayUseFIFO(waiting("talker-spin", near))), listener: listener},
+		{name: hostSpin, talker: deploy(ctx, t, namespace, mayUseFIFO(onHostNetwork(waiting("talker-host-spin", near)))),
+			listener: deploy(ctx, t, namespace, onHostNetwork(waiting("listener-host", far)))},
+	}
+	status := chartStatus(ctx, t, near)
+	for i := range paths {
+		path := &paths[i]
+		path.address = path.listener.Status.PodIP
+		path.spinNs = status.SpinNs
+		if status.Scheduler != "SCHED_FIFO" {
+			continue
+		}
+		fifo := []string{"--fifo", strconv.Itoa(status.SchedulerPriority)}
+		if why := refusedFIFO(ctx, path.talker, fifo); why != "" {
+			t.Logf("%s: no SCHED_FIFO: %s", path.name, why)
+			gaps = append(gaps, results.Gap{What: "path " + path.name + " with a talker under SCHED_FIFO, as ktsnd is", Why: why})
+			continue
+		}
+		path.fifo = fifo
+	}
+	return paths, gaps
+}
+
+func onHostNetwork(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.HostNetwork = true
+	return pod
+}
+
+// mayUseFIFO gives a pod what SCHED_FIFO needs, as the chart does for ktsnd.
+func mayUseFIFO(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.SecurityContext.RunAsNonRoot, pod.Spec.SecurityContext.RunAsUser = nil, pointer(int64(0))
+	only := &pod.Spec.Containers[0]
+	only.SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_NICE"}
+	if cgroups.RealtimeDivided() {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "cgroup", VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: "/sys/fs/cgroup"}}})
+		only.VolumeMounts = append(only.VolumeMounts, corev1.VolumeMount{Name: "cgroup", MountPath: "/host/sys/fs/cgroup"})
+	}
+	return pod
+}
+
+// refusedFIFO is why the kernel refuses SCHED_FIFO to a pod's programs, after the pod has asked for its share of the budget; empty
+// when it does not.
+func refusedFIFO(ctx context.Context, pod *corev1.Pod, fifo []string) string {
+	_, said, err := run(ctx, pod, "tsnperf", append([]string{"/usr/bin/ktsn-realtime", "--share", strconv.Itoa(spinShare), "--", "/usr/bin/tsnperf",
+		"talker", "--quiet", "--no-txtime", "--to", "127.0.0.1:9", "--count", "1"}, fifo...)...)
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("%v: %s", err, strings.Join(strings.Fields(said), " "))
+}
+
+// spinProblem says whether a talker was not awake before most of its sends, or sent before their times; "" when all is well. One
+// that sleeps until the time never is, however fast the machine.
+func spinProblem(path experimentPath, sent []tsnperf.Sent) string {
+	ahead, early := 0, 0
+	for _, message := range sent {
+		if message.Wakeup < message.Txtime {
+			ahead++
+		}
+		if message.SendStart < message.Txtime {
+			early++
+		}
+	}
+	switch {
+	case path.timed:
+		return ""
+	case early > 0:
+		return fmt.Sprintf("%s: %d of %d messages were sent before their times", path.name, early, len(sent))
+	case path.spinNs == 0 && ahead > 0:
+		return fmt.Sprintf("%s: a talker that sleeps was awake before %d of %d sends", path.name, ahead, len(sent))
+	case path.spinNs > 0 && 2*ahead < len(sent):
+		return fmt.Sprintf("%s: the talker was awake before %d of %d sends", path.name, ahead, len(sent))
+	}
+	return ""
+}
