@@ -41,7 +41,8 @@ to the folder given by --out: each run with all its messages as it is made, and 
 Needs root.
 
 With --kubeconfig it is between pods on two nodes of a cluster: through KuberneTSN (tsn), by the network that each pod has
-(primary), and by that of the nodes (host). The pods are in a namespace that is made for them and removed.
+(primary), and by that of the nodes (host), the last two also with talkers that are awake before they send (primary-spin,
+host-spin). The pods are in a namespace that is made for them and removed.
 
 A bench that was interrupted goes on where it was when the same command is given again.
 The exit status is 0 when the measurement is valid, lost or early messages of path direct included, and all
