@@ -7,6 +7,7 @@
  * (node/pod_thread.c) does what the pod could draw out. Starting is a row of steps, each undone in reverse
  * order when a later one fails.
  */
+#include "clock.h"
 #include "control_server.h"
 #include "handover.h"
 #include "log.h"
@@ -16,6 +17,7 @@
 #include "port_dpdk.h"
 #include "privileges.h"
 #include "realtime.h"
+#include "realtime_budget.h"
 #include "realtime_worker.h"
 #include "ring_support.h"
 #include "sandbox.h"
@@ -33,6 +35,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 struct daemon {
@@ -42,6 +45,8 @@ struct daemon {
 	struct ktsn_port *bridge_port;
 	struct loop *loop;
 	struct loop_scheduling scheduling;
+	struct realtime_budget budget;
+	int64_t budget_read_ms;
 	struct realtime_worker *realtime_worker;
 	struct events *events;
 	struct node node;
@@ -125,6 +130,47 @@ static int bridge_port_start(struct daemon *daemon)
 	return err;
 }
 
+/* Ordinary threads are never stopped. */
+static void budget_read(struct daemon *daemon)
+{
+	struct utsname kernel;
+
+	if (!daemon->scheduling.fifo || uname(&kernel))
+		return;
+	realtime_budget_read(&daemon->budget, "", kernel.release,
+			     daemon->scheduling.pinned ? daemon->options.cpu : -1);
+	loop_budget_set(daemon->loop, daemon->budget.runtime_us, daemon->budget.period_us);
+	daemon->budget_read_ms = clock_monotonic_ms();
+}
+
+static void budget_log(const struct daemon *daemon)
+{
+	const struct realtime_budget *budget = &daemon->budget;
+
+	if (!daemon->scheduling.fifo)
+		return;
+	if (budget->period_us)
+		log_info("the kernel stops real-time threads after %u of %u us (%s): the sending thread "
+			 "rests between departures so that it never does",
+			 budget->runtime_us, budget->period_us, budget->source);
+	else
+		log_info("the kernel never stops real-time threads here: the sending thread needs no rest");
+}
+
+/* Somebody may have changed it. Returns ms until it is read again. */
+static int budget_tick(struct daemon *daemon)
+{
+	enum { EVERY_MS = 10000 };
+	int64_t left_ms = daemon->budget_read_ms + EVERY_MS - clock_monotonic_ms();
+
+	if (!daemon->scheduling.fifo)
+		return -1;
+	if (left_ms > 0)
+		return (int)left_ms;
+	budget_read(daemon);
+	return EVERY_MS;
+}
+
 static int loop_begin(struct daemon *daemon)
 {
 	struct loop_config config = {
@@ -148,6 +194,10 @@ static int loop_begin(struct daemon *daemon)
 		err = realtime_worker_create(&daemon->realtime_worker,
 					     daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
 					     daemon->options.cpu);
+	if (!err) {
+		budget_read(daemon);
+		budget_log(daemon);
+	}
 	if (err)
 		log_error("cannot start the sending thread: %s", strerror(-err));
 	return err;
@@ -216,6 +266,7 @@ static struct control_status status_fixed(const struct daemon *daemon)
 		.scheduler = daemon->scheduling.fifo ? "SCHED_FIFO" : "SCHED_OTHER",
 		.scheduler_priority = daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
 		.cpu = daemon->scheduling.pinned ? daemon->options.cpu : -1,
+		.budget = &daemon->budget,
 		.spin_ns = daemon->options.spin_ns,
 		.keep_awake = daemon->options.keep_awake,
 	};
@@ -300,7 +351,7 @@ static int serve(struct daemon *daemon)
 	while (!daemon->stop && !control_server_handed_over(daemon->control)) {
 		int timeout_ms = events_earlier(
 			events_earlier(node_tick(&daemon->node), control_server_tick(daemon->control)),
-			log_tick());
+			events_earlier(budget_tick(daemon), log_tick()));
 		int err = events_run_once(daemon->events, timeout_ms);
 
 		if (err) {

@@ -148,9 +148,25 @@ func printDaemon(out io.Writer, status *control.Status) {
 		schedule.FormatLinkSpeed(status.LinkSpeedBps), time.Duration(status.GuardBandNs))
 	fmt.Fprintf(out, "scheduler\t%s priority %d on %s%s, awake at most %v before a departure\n", status.Scheduler,
 		status.SchedulerPriority, cpu, awake, time.Duration(status.SpinNs))
+	fmt.Fprintf(out, "budget\t%s\n", budgetLine(&status.RealtimeBudget))
 	fmt.Fprintf(out, "serving\t%d sockets, %d endpoints, %d peers, %d processes, %d flows, %d messages pending\n",
 		status.Sockets, status.Endpoints, status.Peers, status.Processes, status.Flows, status.Pending)
 	fmt.Fprintf(out, "rings\t%d of %d KiB\n", status.RingMemoryBytes>>10, status.RingMemoryMaxBytes>>10)
+}
+
+// budgetLine is how much of its real-time budget the loop uses.
+func budgetLine(budget *control.RealtimeBudget) string {
+	if budget.PeriodNs == 0 {
+		return "the kernel never stops the sending thread"
+	}
+	percent := func(ns int64) float64 { return 100 * float64(ns) / float64(budget.RuntimeNs) }
+	stops := "never stopped by the kernel"
+	if budget.Stops > 0 {
+		stops = fmt.Sprintf("stopped by the kernel %d times, %v in all", budget.Stops, time.Duration(budget.StoppedNs).Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%.0f%% used, at most %.0f%%, of %v of each %v (%s); %d rests in gaps, %d elsewhere; %s; %d pauses of the machine",
+		percent(budget.UsedNs), percent(budget.MostUsedNs), time.Duration(budget.RuntimeNs), time.Duration(budget.PeriodNs), budget.Source,
+		budget.Rests, budget.RestsForced, stops, budget.HostPauses)
 }
 
 func clockLine(clock control.Clock) string {

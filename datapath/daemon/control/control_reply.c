@@ -107,6 +107,18 @@ static json_t *clock_json(const struct clock_state *clock)
 			 (json_int_t)clock->frequency_ppb, "tick-ns", (json_int_t)clock->tick_ns);
 }
 
+static json_t *budget_json(const struct control_status *status)
+{
+	const struct loop_budget_use *use = &status->budget_use;
+
+	return json_pack("{sI sI ss sI sI sI sI sI sI sI}", "runtime-ns", (json_int_t)use->runtime_ns,
+			 "period-ns", (json_int_t)use->period_ns, "source", status->budget->source, "used-ns",
+			 (json_int_t)use->used_ns, "most-used-ns", (json_int_t)use->most_used_ns, "rests",
+			 (json_int_t)use->rests, "rests-forced", (json_int_t)use->rests_forced, "stops",
+			 (json_int_t)use->stops, "stopped-ns", (json_int_t)use->stopped_ns, "host-pauses",
+			 (json_int_t)use->host_pauses);
+}
+
 char *control_reply_status(const struct control_status *status)
 {
 	json_t *body = json_pack(
@@ -120,6 +132,7 @@ char *control_reply_status(const struct control_status *status)
 		counters_json(status));
 	json_t *shaper = shaper_json(status);
 
+	json_object_set_new(body, "realtime-budget", budget_json(status));
 	json_object_set_new(body, "clock", clock_json(&status->clock));
 	json_object_set_new(body, "processor-time-ns", json_integer((json_int_t)status->processor_time_ns));
 	json_object_set_new(body, "ring-memory-bytes", json_integer((json_int_t)status->ring_memory_bytes));

@@ -10,6 +10,8 @@
 #include "control_request.h"
 #include "counters.h"
 #include "departures.h"
+#include "loop.h"
+#include "realtime_budget.h"
 #include "trace.h"
 
 /* What became of the messages of one traffic class. */
@@ -35,6 +37,8 @@ struct control_status {
 	int64_t spin_ns;
 	int64_t processor_time_ns; /* of all threads so far */
 	bool keep_awake;
+	const struct realtime_budget *budget;
+	struct loop_budget_use budget_use;
 	uint32_t sockets, endpoints, peers, processes, flows, pending;
 	struct control_class classes[KTSN_CLASSES];
 	const struct counters *counters;

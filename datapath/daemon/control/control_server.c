@@ -91,6 +91,7 @@ static char *status_reply(struct control_server *server)
 	status.flows = node->flow_count;
 	status.pending = loop_pending(node->loop);
 	status.counters = loop_counters(node->loop);
+	status.budget_use = loop_budget_use(node->loop);
 	status.library_counts = library_counts_sum(node);
 	status.limit_refusals = node->limit_refusals;
 	status.ring_memory_bytes = node->ring_charges.bytes;

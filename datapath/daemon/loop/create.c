@@ -80,6 +80,8 @@ static void loop_free(struct loop *loop)
 		close(loop->retired.fd);
 	if (loop->notifications.fd >= 0)
 		close(loop->notifications.fd);
+	if (loop->rest.schedstat_fd >= 0)
+		close(loop->rest.schedstat_fd);
 	/* A shaper begins where its memory begins. */
 	for (int i = 0; i < EGRESSES; i++)
 		free(loop->egress[i].shaper);
@@ -111,7 +113,8 @@ int loop_create(struct loop **created, const struct loop_config *config)
 	loop->shaping.strategy = config->strategy;
 	loop->shaping.classes = loop_classes_default();
 	loop->wait.lead_ns = config->spin_ns;
-	loop->wait.epoll_fd = loop->wait.kick_fd = loop->retired.fd = loop->notifications.fd = -1;
+	loop->wait.epoll_fd = loop->wait.kick_fd = loop->retired.fd = loop->notifications.fd =
+		loop->rest.schedstat_fd = -1;
 	err = egresses_create(loop);
 	if (!err)
 		err = packets_create(loop);

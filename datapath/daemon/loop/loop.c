@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "loop_state.h"
 #include "realtime.h"
+#include "rest.h"
 #include "run_commands.h"
 #include "send.h"
 #include "take.h"
@@ -55,6 +56,7 @@ static void *loop_run(void *argument)
 	/* Ordinary scheduling lets timers slip by 50 us (prctl(2)); SCHED_FIFO has no slack anyway. */
 	prctl(PR_SET_TIMERSLACK, 1);
 	ktsn_port_thread_attach(loop->config.port);
+	rest_begin(loop);
 	while (!atomic_load_explicit(&loop->control.stop, memory_order_acquire)) {
 		if (pause_begins(loop)) {
 			pause_stand(loop);
@@ -185,6 +187,16 @@ struct loop_costs loop_costs(const struct loop *loop)
 {
 	return (struct loop_costs){.polls = counter_read(&loop->watch.polls),
 				   .doorbells_set = counter_read(&loop->watch.doorbells_set)};
+}
+
+void loop_budget_set(struct loop *loop, uint32_t runtime_us, uint32_t period_us)
+{
+	rest_budget_set(loop, runtime_us, period_us);
+}
+
+struct loop_budget_use loop_budget_use(const struct loop *loop)
+{
+	return rest_budget_use(loop);
 }
 
 struct departures *loop_departures(struct loop *loop)

@@ -14,6 +14,7 @@
 #ifndef KTSN_LOOP_LOOP_H
 #define KTSN_LOOP_LOOP_H
 
+#include "budget_use.h"
 #include "commands.h"
 #include "counters.h"
 #include "departures.h"
@@ -70,6 +71,13 @@ struct loop_costs {
 	uint64_t polls, doorbells_set;
 };
 struct loop_costs loop_costs(const struct loop *loop);
+
+/* What the kernel lets the loop's thread use of each period before it stops the thread; it may change. 0: the
+ * kernel stops nobody. Any thread. */
+void loop_budget_set(struct loop *loop, uint32_t runtime_us, uint32_t period_us);
+/* What the loop made of that. Any thread. */
+struct loop_budget_use loop_budget_use(const struct loop *loop);
+
 struct departures *loop_departures(struct loop *loop);
 struct trace *loop_trace(struct loop *loop);
 

@@ -7,6 +7,7 @@
 #ifndef KTSN_LOOP_LOOP_STATE_H
 #define KTSN_LOOP_LOOP_STATE_H
 
+#include "budget.h"
 #include "clock_offsets.h"
 #include "commands.h"
 #include "counters.h"
@@ -117,11 +118,31 @@ struct loop_waiting {
 	int64_t doorbells_polled_tai_ns;
 	int64_t warmed_tai_ns; /* the departure that the port was warmed up for last */
 	int64_t warm_up_ns;    /* how long that takes */
-	int64_t slept_tai_ns;  /* when the loop slept last */
 	int64_t lead_ns;       /* awake this long before an event; learnt */
 	int64_t asleep_tai_ns; /* since when the rings have not been polled; a message whose time was later
 				* than this found ktsnd asleep. INT64_MAX: the application woke it. take.c as
 				* well */
+};
+
+/* rest.c */
+struct loop_rest {
+	struct budget budget;
+	uint64_t followed_us; /* of granted_us: what the budget was made of */
+	/* The account: until when it is kept, what was charged until then, and what of the time since the
+	 * loop asked to sleep for. */
+	int64_t read_ns, charged_ns, asked_ns;
+	int64_t waited_ns, waited_read_ns; /* for a processor, until a moment not long ago; and that */
+	int64_t slice_ns;                  /* the shortest rest that is worth it; learnt */
+	int64_t lead_ns;                   /* so long before the end of a gap a rest ends; learnt */
+	int schedstat_fd;                  /* -1: the kernel has none */
+	/* Any thread. */
+	_Atomic uint64_t granted_us; /* runtime << 32 | period; 0: the kernel stops nobody */
+	_Atomic int64_t window; /* of a period of CLOCK_MONOTONIC: the last in which there was an account */
+	_Atomic int64_t used_ns, used_before_ns; /* in that one, and in the one before it */
+	_Atomic int64_t most_used_ns;            /* in any */
+	_Atomic uint64_t rests, rests_forced;    /* in gaps; where no gap was long enough */
+	_Atomic uint64_t stops, stopped_ns;      /* by the kernel */
+	_Atomic uint64_t host_pauses;            /* of the machine */
 };
 
 /* Objects for the control thread, the last first, and an eventfd that is readable when there are any. */
@@ -161,6 +182,7 @@ struct loop {
 	struct loop_sending send;
 	struct loop_yield yield;
 	struct loop_waiting wait;
+	struct loop_rest rest;
 
 	/* In common with the control thread. */
 	struct commands commands;

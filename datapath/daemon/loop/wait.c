@@ -19,6 +19,7 @@
 #include "egress.h"
 #include "loop_state.h"
 #include "quotas.h"
+#include "rest.h"
 #include "throttle.h"
 #include "watch.h"
 
@@ -46,34 +47,7 @@ enum {
 	LATE_ONE_IN = 500,
 	SHORTEST_LEAD_NS = 20000,
 	EVENTS_AT_ONCE = 64,
-	/* The kernel takes the processor from real-time threads for 50 ms when they have had it for 950 of a
-	 * second. Who has had it for so long without a pause makes one, when nothing comes due before it is
-	 * over. */
-	REST_EVERY_NS = 1000000,
-	REST_NS = 80000,
 };
-
-static bool rest_due(const struct loop *loop, int64_t now_tai_ns)
-{
-	if (now_tai_ns < loop->wait.slept_tai_ns)
-		return true;
-	if (now_tai_ns - loop->wait.slept_tai_ns < REST_EVERY_NS)
-		return false;
-	for (int i = 0; i < EGRESSES; i++)
-		if (ktsn_shaper_due_after(loop->egress[i].shaper, 0, now_tai_ns) - now_tai_ns <
-		    REST_NS + loop->wait.lead_ns)
-			return false;
-	return true;
-}
-
-/* Doorbells do not end it: one that rings without end would. */
-static void rest(struct loop *loop)
-{
-	const struct timespec length = {.tv_nsec = REST_NS};
-
-	(void)clock_nanosleep(CLOCK_MONOTONIC, 0, &length, NULL);
-	loop->wait.slept_tai_ns = clock_tai_ns();
-}
 
 /* Waits for a doorbell or a command, at most timeout_ns (-1: for ever). Returns how many came. */
 static int events_wait(struct loop *loop, int64_t timeout_ns)
@@ -114,22 +88,22 @@ static void lead_learn(struct loop *loop, int64_t late_ns)
 		loop->wait.lead_ns = shortest_ns;
 }
 
-static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_ns)
+/* Until `lead_ns` before the event, unless somebody rings. */
+static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_ns, int64_t lead_ns)
 {
-	bool for_ever = event_tai_ns == KTSN_SHAPER_NEVER;
-	int64_t wake_tai_ns = event_tai_ns - loop->wait.lead_ns;
+	int64_t asked_ns =
+		event_tai_ns == KTSN_SHAPER_NEVER ? INT64_MAX : event_tai_ns - lead_ns - now_tai_ns;
+	int64_t began_ns = clock_ns(CLOCK_MONOTONIC);
+	bool timed_out;
 
-	if (watch_ready(loop, now_tai_ns))
-		return;
 	loop->wait.asleep_tai_ns = now_tai_ns;
 	counter_add(&loop->counters.wakeups, 1);
-	if (!for_ever && wake_tai_ns - now_tai_ns > LONGEST_SLEEP_NS)
-		(void)events_wait(loop, LONGEST_SLEEP_NS);
-	else if (events_wait(loop, for_ever ? -1 : wake_tai_ns - now_tai_ns) == 0)
-		lead_learn(loop, clock_tai_ns() - wake_tai_ns);
-	/* Rung awake at once it has not slept. */
-	if (clock_tai_ns() - now_tai_ns > REST_NS)
-		loop->wait.slept_tai_ns = clock_tai_ns();
+	if (asked_ns != INT64_MAX && asked_ns > LONGEST_SLEEP_NS)
+		asked_ns = LONGEST_SLEEP_NS;
+	timed_out = events_wait(loop, asked_ns == INT64_MAX ? -1 : asked_ns) == 0;
+	if (timed_out && asked_ns < LONGEST_SLEEP_NS)
+		lead_learn(loop, clock_tai_ns() - now_tai_ns - asked_ns);
+	rest_slept(loop, asked_ns, clock_ns(CLOCK_MONOTONIC) - began_ns);
 }
 
 static void doorbells_poll(struct loop *loop, int64_t now_tai_ns)
@@ -160,12 +134,27 @@ static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t depart
 	}
 }
 
+/* The loop would stay awake, and has been for so long that it must not. */
+static void rest_take(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_ns, bool ready)
+{
+	int64_t gap_ns = event_tai_ns == KTSN_SHAPER_NEVER ? INT64_MAX : event_tai_ns - now_tai_ns;
+
+	if (ready || rest_must_be_deaf(loop) || gap_ns < loop->rest.lead_ns + loop->rest.slice_ns) {
+		loop->wait.asleep_tai_ns = now_tai_ns;
+		rest(loop, gap_ns);
+	} else {
+		counter_add(&loop->rest.rests, 1);
+		loop_sleep(loop, now_tai_ns, event_tai_ns, loop->rest.lead_ns);
+	}
+}
+
 void loop_wait(struct loop *loop)
 {
 	int64_t now_tai_ns = clock_tai_ns();
 	int64_t departure_tai_ns = egress_departure_next(loop, now_tai_ns);
 	int64_t expected_tai_ns;
-	int64_t event_tai_ns;
+	int64_t event_tai_ns, gap_ns;
+	bool ready;
 
 	expected_tai_ns = watch_next(loop, now_tai_ns);
 	event_tai_ns = departure_tai_ns < expected_tai_ns ? departure_tai_ns : expected_tai_ns;
@@ -178,14 +167,14 @@ void loop_wait(struct loop *loop)
 	/* No departure will give memory back: the port has it all, and does not say when it returns it. */
 	if (event_tai_ns == KTSN_SHAPER_NEVER && loop->pool.is_short)
 		event_tai_ns = now_tai_ns + MEMORY_RETRY_NS;
-	if (event_tai_ns == KTSN_SHAPER_NEVER ||
-	    event_tai_ns - now_tai_ns > loop->wait.lead_ns + SHORTEST_SLEEP_NS) {
-		loop_sleep(loop, now_tai_ns, event_tai_ns);
-	} else if (event_tai_ns <= now_tai_ns && rest_due(loop, now_tai_ns)) {
-		rest(loop);
-	} else if (event_tai_ns - now_tai_ns > QUIET_NS) {
+	gap_ns = event_tai_ns == KTSN_SHAPER_NEVER ? INT64_MAX : event_tai_ns - now_tai_ns;
+	ready = watch_ready(loop, now_tai_ns);
+	if (rest_wanted(loop, gap_ns))
+		rest_take(loop, now_tai_ns, event_tai_ns, ready);
+	else if (!ready && gap_ns > loop->wait.lead_ns + SHORTEST_SLEEP_NS)
+		loop_sleep(loop, now_tai_ns, event_tai_ns, loop->wait.lead_ns);
+	else if (!ready && gap_ns > QUIET_NS)
 		spare_time_use(loop, now_tai_ns, departure_tai_ns);
-	} else if (now_tai_ns - loop->wait.doorbells_polled_tai_ns > BUSY_POLL_NS) {
+	else if (now_tai_ns - loop->wait.doorbells_polled_tai_ns > BUSY_POLL_NS)
 		doorbells_poll(loop, now_tai_ns);
-	}
 }

@@ -201,6 +201,7 @@ static void counters_fill(struct counters *counters)
 
 static void status_is_the_example(void **state)
 {
+	const struct realtime_budget budget = {950000, 1000000, "kernel.sched_rt_runtime_us"};
 	struct counters counters;
 	struct control_status status = {
 		.pid = 4711,
@@ -218,6 +219,8 @@ static void status_is_the_example(void **state)
 		.spin_ns = 60000,
 		.processor_time_ns = 2500000000,
 		.keep_awake = false,
+		.budget = &budget,
+		.budget_use = {950000000, 1000000000, 610000000, 930000000, 120, 7, 1, 50000000, 2},
 		.sockets = 1,
 		.endpoints = 1,
 		.peers = 1,

@@ -216,7 +216,16 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 			w.network.Status.Nodes[0].Conditions = append(w.network.Status.Nodes[0].Conditions, metav1.Condition{
 				Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionFalse, Reason: "Refused", Message: "too long"})
 		}, Bad, "the schedule is not in force: Refused: too long"},
-		"a held up ktsnd":   {"node", func(w *world) { w.ktsnd.Status.Counters.LateWakeup = 2 }, Note, "2 were late because ktsnd was"},
+		"a held up ktsnd": {"node", func(w *world) { w.ktsnd.Status.Counters.LateWakeup = 2 }, Note, "2 were late because ktsnd was"},
+		"a stopped ktsnd": {"node", func(w *world) {
+			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, Stops: 3, StoppedNs: 12e7, Source: "cgroup"}
+		}, Note, "the kernel kept ktsnd from its processor 3 times, for 120ms in all; it has 200ms of each 1s (cgroup)"},
+		"a ktsnd without gaps": {"node", func(w *world) {
+			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, UsedNs: 19e7, RestsForced: 5, Source: "cgroup"}
+		}, Note, "had to rest 5 times where no gap between messages was long enough; it used 95% of its real-time budget (cgroup)"},
+		"a budget that is enough": {"node", func(w *world) {
+			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 95e7, PeriodNs: 1e9, UsedNs: 19e7, Rests: 5}
+		}, OK, "uses 20% of its real-time budget and was never stopped"},
 		"no priority":       {"node", func(w *world) { w.ktsnd.Status.Scheduler = "SCHED_OTHER" }, Note, "no real-time priority"},
 		"a free clock":      {"node", func(w *world) { w.ktsnd.Status.Clock.Synchronized = false }, Note, "nobody disciplines the node's clock"},
 		"no operator":       {"cluster", func(w *world) { w.operator.Name = "" }, Bad, "no ktsn-operator is in namespace kubernetsn-system"},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -181,6 +182,7 @@ func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 	if status.Scheduler != "SCHED_FIFO" {
 		d.say(Note, about, "where its log says `no real-time budget`, set ktsnd.cgroupV1=true of the chart; docs/install.md says more", "ktsnd has no real-time priority (%s): other programs may delay it", status.Scheduler)
 	}
+	d.budget(about, &status.RealtimeBudget)
 	if !status.Clock.Synchronized {
 		d.say(Note, about, "run ptp4l and phc2sys, or chrony, on all nodes", "nobody disciplines the node's clock: schedules of nodes drift apart")
 	}
@@ -191,4 +193,21 @@ func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 	}
 	d.say(level, about, mend, "of %d messages that left, %d were late because ktsnd was, and %d because they were handed over too late", counters.Sent,
 		counters.LateWakeup, counters.LateTaken)
+}
+
+// budget says whether the kernel stops ktsnd because it has been awake for too long.
+func (d *Doctor) budget(about string, budget *control.RealtimeBudget) {
+	switch {
+	case budget.PeriodNs == 0:
+	case budget.Stops > 0:
+		d.say(Note, about, "other real-time programs of its cgroup, or of a higher priority, take what ktsnd leaves: raise the budget, or move them to another processor",
+			"the kernel kept ktsnd from its processor %d times, for %v in all; it has %v of each %v (%s)", budget.Stops,
+			time.Duration(budget.StoppedNs).Round(time.Millisecond), time.Duration(budget.RuntimeNs), time.Duration(budget.PeriodNs), budget.Source)
+	case budget.RestsForced > 0:
+		d.say(Note, about, "give ktsnd a larger budget (ktsnd.realtimeShare of the chart, with cgroupV1=true), or less to send",
+			"ktsnd had to rest %d times where no gap between messages was long enough; it used %.0f%% of its real-time budget (%s)",
+			budget.RestsForced, 100*budget.Share(), budget.Source)
+	default:
+		d.ok(about, "ktsnd uses %.0f%% of its real-time budget and was never stopped", 100*budget.Share())
+	}
 }

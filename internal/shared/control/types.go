@@ -138,18 +138,48 @@ type Status struct {
 	KeepAwake bool  `json:"keep-awake"`
 	// ProcessorTimeNs is that of all threads of ktsnd since it began.
 	ProcessorTimeNs int64 `json:"processor-time-ns"`
-	Sockets         int   `json:"sockets"`
-	Endpoints       int   `json:"endpoints"`
-	Peers           int   `json:"peers"`
-	Processes       int   `json:"processes"`
-	Flows           int   `json:"flows"`
-	Pending         int   `json:"pending"`
+	// RealtimeBudget is what the kernel lets the sending loop have of its processor.
+	RealtimeBudget RealtimeBudget `json:"realtime-budget"`
+	Sockets        int            `json:"sockets"`
+	Endpoints      int            `json:"endpoints"`
+	Peers          int            `json:"peers"`
+	Processes      int            `json:"processes"`
+	Flows          int            `json:"flows"`
+	Pending        int            `json:"pending"`
 	// RingMemoryBytes is what all rings take, those included that processes kept when they hung up.
 	RingMemoryBytes    uint64        `json:"ring-memory-bytes"`
 	RingMemoryMaxBytes uint64        `json:"ring-memory-max-bytes"`
 	Classes            []ClassStatus `json:"classes"`
 	Counters           Counters      `json:"counters"`
 	Clock              Clock         `json:"clock"`
+}
+
+// RealtimeBudget is the processor time that the kernel lets real-time threads have before it stops them, and what became
+// of it.
+type RealtimeBudget struct {
+	// RuntimeNs may be used of each PeriodNs; both are 0 where the kernel stops nobody. Source says who decides it.
+	RuntimeNs int64  `json:"runtime-ns"`
+	PeriodNs  int64  `json:"period-ns"`
+	Source    string `json:"source"`
+	// UsedNs is what the loop used in the last whole period, MostUsedNs in any.
+	UsedNs     int64 `json:"used-ns"`
+	MostUsedNs int64 `json:"most-used-ns"`
+	// Rests were taken between departures, RestsForced where no gap was long enough.
+	Rests       uint64 `json:"rests"`
+	RestsForced uint64 `json:"rests-forced"`
+	// Stops are times that the kernel kept the loop from its processor for 10 ms or longer, StoppedNs all of that
+	// time. HostPauses are times that the machine stood still for so long.
+	Stops      uint64 `json:"stops"`
+	StoppedNs  int64  `json:"stopped-ns"`
+	HostPauses uint64 `json:"host-pauses"`
+}
+
+// Share is how much of the budget was used in the last whole period.
+func (b *RealtimeBudget) Share() float64 {
+	if b.RuntimeNs == 0 {
+		return 0
+	}
+	return float64(b.UsedNs) / float64(b.RuntimeNs)
 }
 
 // Clock is what the kernel says of the node's clock, as it was told by whoever disciplines it.

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The processor time that the kernel lets a real-time thread have before it stops the thread.
+ *
+ * Three mechanisms do that, by the kernel's version and build (kernel/sched/rt.c, kernel/sched/deadline.c,
+ * Documentation/scheduler/sched-rt-group.rst, Documentation/scheduler/sched-deadline.rst):
+ *
+ *   run queue   Before 6.12. What real-time threads use of a processor adds up in its run queue, and all of
+ *               them stop at sched_rt_runtime_us. Each sched_rt_period_us a timer takes off one runtime. The
+ *               timer's phase is nobody's choice, so at most one runtime may be used in any period.
+ *   cgroup      With CONFIG_RT_GROUP_SCHED, of any version. The same for each group on each processor, and
+ *               what a thread uses adds up in its group and in all above. The root has the sysctl's values.
+ *               cgroup v2 has no files for it: all real-time threads are the root's.
+ *   fair server Since 6.12. When ordinary threads of a processor have had less than the server's runtime of
+ *               a period (50 ms of a second), they run before real-time threads until they have had it. Time
+ *               in which the processor idles, or they run anyway, counts for them.
+ *
+ * The first two stop the thread also while nothing else wants to run, on an isolated processor as well; -1 in
+ * sched_rt_runtime_us ends both, for all groups. Less than the tightest of all is used, spread evenly: that
+ * satisfies each.
+ *
+ * Pure but for the files it reads. Any thread.
+ */
+#ifndef KTSN_SYS_REALTIME_BUDGET_H
+#define KTSN_SYS_REALTIME_BUDGET_H
+
+#include <stdint.h>
+
+struct realtime_budget {
+	uint32_t runtime_us, period_us; /* 0: the kernel stops nobody */
+	char source[160];               /* what says so: a file, or "fair server" */
+};
+
+/* Of this process, on that processor; -1: any. `root` stands before all paths, "" but in tests; `release` is
+ * the kernel's. */
+void realtime_budget_read(struct realtime_budget *budget, const char *root, const char *release, int cpu);
+
+#endif

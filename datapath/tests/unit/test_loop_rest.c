@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernel never stops a loop that rests. The loop lives in a world of its own: the clock goes on with each
+ * look at it and by what a frame takes, a sleep ends late, the kernel charges what is not asleep and stops
+ * who has used up the runtime of a period. What the machine does meanwhile changes nothing.
+ */
+#include "loop_rig.h"
+
+#include "clock.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define BEGAN_NS INT64_C(1000000000000)
+#define MS       INT64_C(1000000)
+
+enum {
+	LOOK_NS = 50,
+	CALL_NS = 300,
+	FRAME_NS = 4000,
+	/* Going to sleep and waking up: charged. A timer that is nearer has expired before anything sleeps.
+	 */
+	SLEEP_COST_NS = 8000,
+	SHORTEST_NS = 6000,
+	/* Sleeps end so late, and one in LATE_ONE_IN later. */
+	LATE_NS = 8000,
+	VERY_LATE_NS = 50000,
+	LATE_ONE_IN = 200,
+	SLOTS = 4096,
+	FLOW = 1,
+};
+
+/* The loop thread's, but for the first part. */
+static struct {
+	/* The test's, before the loop runs. */
+	pthread_t test;
+	const struct ktsn_port *port;
+	int64_t runtime_ns, period_ns; /* 0: the kernel stops nobody */
+	int64_t gone_at_ns, gone_ns;   /* then the processor is away for so long */
+	bool gone_by_kernel;
+	/* What happens. */
+	int64_t looked_ns, asleep_ns, stopped_ns;
+	int64_t frames, sleeps;
+	int64_t charged_ns; /* by the kernel, up to the last look */
+	int64_t used_ns;    /* of the budget */
+	int64_t period_end_ns;
+	int64_t waited_ns;
+	_Atomic int stops;
+} world;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *asked, struct timespec *left);
+int __real_epoll_pwait2(int fd, struct epoll_event *events, int most, const struct timespec *timeout,
+			const sigset_t *mask);
+int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int most, const struct timespec *timeout,
+			const sigset_t *mask);
+ssize_t __wrap_pread64(int fd, void *buffer, size_t bytes, off_t offset);
+
+static int64_t awake_ns(void)
+{
+	return world.looked_ns + (int64_t)ktsn_port_fake_sent_count(world.port) * FRAME_NS;
+}
+
+static int64_t now_ns(void)
+{
+	return BEGAN_NS + awake_ns() + world.asleep_ns + world.stopped_ns;
+}
+
+/* As kernel/sched/rt.c: each period takes off one runtime. */
+static void periods_pass(void)
+{
+	while (now_ns() >= world.period_end_ns) {
+		world.period_end_ns += world.period_ns;
+		world.used_ns -= world.used_ns < world.runtime_ns ? world.used_ns : world.runtime_ns;
+	}
+}
+
+static void charge(void)
+{
+	int64_t charged_ns = awake_ns();
+
+	world.used_ns += charged_ns - world.charged_ns;
+	world.charged_ns = charged_ns;
+	if (!world.period_ns)
+		return;
+	periods_pass();
+	while (world.used_ns > world.runtime_ns) {
+		int64_t stopped_ns = world.period_end_ns - now_ns();
+
+		atomic_fetch_add(&world.stops, 1);
+		world.stopped_ns += stopped_ns;
+		world.waited_ns += stopped_ns;
+		periods_pass();
+	}
+}
+
+static void be_gone(void)
+{
+	if (!world.gone_ns || now_ns() < world.gone_at_ns)
+		return;
+	world.stopped_ns += world.gone_ns;
+	if (world.gone_by_kernel)
+		world.waited_ns += world.gone_ns;
+	world.gone_ns = 0;
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int64_t time_ns;
+
+	if (pthread_equal(pthread_self(), world.test) || !world.port)
+		return __real_clock_gettime(clock, now);
+	world.looked_ns += LOOK_NS;
+	charge();
+	be_gone();
+	time_ns = clock == CLOCK_THREAD_CPUTIME_ID ? awake_ns() : now_ns();
+	*now = (struct timespec){.tv_sec = time_ns / NS_PER_SECOND, .tv_nsec = time_ns % NS_PER_SECOND};
+	return 0;
+}
+
+static void world_sleep(int64_t asked_ns)
+{
+	world.looked_ns += SLEEP_COST_NS;
+	if (asked_ns >= SHORTEST_NS)
+		world.asleep_ns += asked_ns + (++world.sleeps % LATE_ONE_IN ? LATE_NS : VERY_LATE_NS);
+	charge();
+}
+
+int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *asked, struct timespec *left)
+{
+	(void)clock;
+	(void)flags;
+	(void)left;
+	world_sleep(asked->tv_sec * NS_PER_SECOND + asked->tv_nsec);
+	return 0;
+}
+
+int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int most, const struct timespec *timeout,
+			const sigset_t *mask)
+{
+	const struct timespec at_once = {0};
+	int count = __real_epoll_pwait2(fd, events, most, timeout ? &at_once : NULL, mask);
+
+	world.looked_ns += CALL_NS;
+	if (count == 0 && timeout->tv_sec + timeout->tv_nsec > 0)
+		world_sleep(timeout->tv_sec * NS_PER_SECOND + timeout->tv_nsec);
+	return count;
+}
+
+/* Of schedstat; the loop reads nothing else. */
+ssize_t __wrap_pread64(int fd, void *buffer, size_t bytes, off_t offset)
+{
+	(void)fd;
+	(void)offset;
+	return snprintf(buffer, bytes, "%lld %lld 1\n", (long long)awake_ns(), (long long)world.waited_ns);
+}
+
+struct bench {
+	struct rig rig;
+	struct rig_ring ring;
+};
+
+/* A ring full of messages, `spacing_ns` apart. */
+static struct bench *bench_create(int64_t spacing_ns)
+{
+	struct bench *bench = calloc(1, sizeof(*bench));
+	struct loop_flow *flow;
+
+	assert_non_null(bench);
+	memset(&world, 0, sizeof(world));
+	world.test = pthread_self();
+	rig_create(&bench->rig, &(struct rig_config){SLOTS, SLOTS, 10000, NS_PER_SECOND});
+	rig_ring_open(&bench->rig, &bench->ring, SLOTS);
+	flow = rig_flow_open(&bench->rig, &bench->ring, 0, FLOW, KTSN_CLOCK_TAI);
+	rig_destination_open(&bench->rig, &bench->ring, 0, flow, DESTINATION_RESOLVED);
+	for (int i = 0; i < SLOTS; i++)
+		rig_send(&bench->ring, &(struct rig_message){.clock = KTSN_CLOCK_TAI,
+							     .txtime_ns = BEGAN_NS + 5 * MS + i * spacing_ns,
+							     .text = "m"});
+	return bench;
+}
+
+/* What the kernel grants, and where in the kernel's period the loop begins. */
+static void kernel_grants(int64_t runtime_ns, int64_t period_ns, int64_t phase_ns)
+{
+	world.runtime_ns = runtime_ns;
+	world.period_ns = period_ns;
+	world.period_end_ns = BEGAN_NS + phase_ns;
+}
+
+static void loop_is_told(const struct bench *bench)
+{
+	loop_budget_set(bench->rig.loop, (uint32_t)(world.runtime_ns / 1000),
+			(uint32_t)(world.period_ns / 1000));
+}
+
+/* Lets all of them leave. */
+static void bench_run(struct bench *bench)
+{
+	world.port = bench->rig.port;
+	rig_start(&bench->rig);
+	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, SLOTS);
+}
+
+/* How many left later than that; *most_ns is by how much the last of them. */
+static int late_count(struct bench *bench, int64_t late_ns, int64_t *most_ns)
+{
+	int late = 0;
+
+	*most_ns = 0;
+	for (int i = 0; i < SLOTS; i++) {
+		struct departure departure;
+		uint64_t overwritten;
+		int64_t error_ns;
+
+		assert_int_equal(departures_read(loop_departures(bench->rig.loop), (uint64_t)i, 1, &departure,
+						 &overwritten),
+				 1);
+		error_ns = departure.departed_tai_ns - departure.requested_tai_ns;
+		late += error_ns > late_ns;
+		if (error_ns > *most_ns)
+			*most_ns = error_ns;
+	}
+	return late;
+}
+
+static void bench_destroy(struct bench *bench)
+{
+	rig_application_close(&bench->rig, &bench->ring);
+	rig_wait_retired(&bench->rig, 3);
+	rig_fini(&bench->rig);
+	rig_ring_fini(&bench->ring);
+	free(bench);
+}
+
+/* The lead of the rig is 60 us: gaps of 70 us are too short for an ordinary sleep. */
+static void loop_rests_between_departures(void **state)
+{
+	(void)state;
+	for (int64_t phase_ns = 0; phase_ns < 50 * MS; phase_ns += 10 * MS) {
+		struct bench *bench = bench_create(70000);
+		struct loop_budget_use use;
+		int64_t most_ns;
+
+		kernel_grants(475 * MS / 10, 50 * MS, phase_ns);
+		loop_is_told(bench);
+		bench_run(bench);
+		use = loop_budget_use(bench->rig.loop);
+		assert_int_equal(atomic_load(&world.stops), 0);
+		assert_int_equal(use.stops, 0);
+		assert_true(use.rests > 0);
+		assert_int_equal(use.rests_forced, 0);
+		/* Only the rests that ended very late. */
+		assert_true(late_count(bench, 10000, &most_ns) < SLOTS / 100);
+		assert_true(most_ns < 100000);
+		assert_in_range(use.most_used_ns, 40 * MS, 475 * MS / 10);
+		bench_destroy(bench);
+	}
+}
+
+/* Nobody could rest for that long in a gap of 12 us, 4 of which a frame takes. */
+static void loop_rests_though_no_gap_is_long_enough(void **state)
+{
+	(void)state;
+	for (int64_t phase_ns = 0; phase_ns < 10 * MS; phase_ns += 2 * MS) {
+		struct bench *bench = bench_create(12000);
+		struct loop_budget_use use;
+		int64_t most_ns;
+
+		kernel_grants(95 * MS / 10, 10 * MS, phase_ns);
+		loop_is_told(bench);
+		bench_run(bench);
+		use = loop_budget_use(bench->rig.loop);
+		assert_int_equal(atomic_load(&world.stops), 0);
+		assert_true(use.rests_forced > 0);
+		/* A stop would be half a millisecond. */
+		(void)late_count(bench, 0, &most_ns);
+		assert_true(most_ns < 150000);
+		bench_destroy(bench);
+	}
+}
+
+/* A container may have a fifth of a processor: a loop that is awake for 75 of 200 us would use more. */
+static void loop_with_a_small_budget_sleeps_for_longer(void **state)
+{
+	struct bench *bench = bench_create(200000);
+	struct loop_budget_use use;
+
+	(void)state;
+	kernel_grants(20 * MS, 100 * MS, 0);
+	loop_is_told(bench);
+	bench_run(bench);
+	use = loop_budget_use(bench->rig.loop);
+	assert_int_equal(atomic_load(&world.stops), 0);
+	assert_true(use.most_used_ns <= 20 * MS);
+	assert_true(use.rests > 0);
+	bench_destroy(bench);
+}
+
+/* Who does not rest is stopped, or the tests above would show nothing. */
+static void loop_that_does_not_know_its_budget_is_stopped(void **state)
+{
+	struct bench *bench = bench_create(70000);
+	int64_t most_ns;
+
+	(void)state;
+	kernel_grants(475 * MS / 10, 50 * MS, 0);
+	bench_run(bench);
+	assert_true(atomic_load(&world.stops) > 0);
+	assert_true(late_count(bench, MS, &most_ns) > 0);
+	bench_destroy(bench);
+}
+
+static void stops_are_told_from_pauses_of_the_machine(void **state)
+{
+	(void)state;
+	for (int by_kernel = 0; by_kernel < 2; by_kernel++) {
+		struct bench *bench = bench_create(70000);
+		struct loop_budget_use use;
+
+		kernel_grants(950 * MS, 1000 * MS, 0);
+		loop_is_told(bench);
+		world.gone_at_ns = BEGAN_NS + 100 * MS;
+		world.gone_ns = 45 * MS;
+		world.gone_by_kernel = by_kernel;
+		bench_run(bench);
+		use = loop_budget_use(bench->rig.loop);
+		assert_int_equal(use.stops, by_kernel);
+		assert_int_equal(use.host_pauses, !by_kernel);
+		if (by_kernel)
+			assert_in_range(use.stopped_ns, 44 * MS, 46 * MS);
+		bench_destroy(bench);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(loop_rests_between_departures),
+		cmocka_unit_test(loop_rests_though_no_gap_is_long_enough),
+		cmocka_unit_test(loop_with_a_small_budget_sleeps_for_longer),
+		cmocka_unit_test(loop_that_does_not_know_its_budget_is_stopped),
+		cmocka_unit_test(stops_are_told_from_pauses_of_the_machine),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the kernel grants a real-time thread, from files in a folder of the test's.
+ */
+#include "realtime_budget.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char root[] = "/tmp/ktsn-budget-XXXXXX";
+
+static void file_make(const char *path, const char *text)
+{
+	char name[PATH_MAX];
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s%s", root, path);
+	for (char *slash = strchr(name + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		(void)mkdir(name, 0700);
+		*slash = '/';
+	}
+	file = fopen(name, "we");
+	assert_non_null(file);
+	fputs(text, file);
+	assert_int_equal(fclose(file), 0);
+}
+
+/* What a case has of files; NULL: no more. */
+struct made {
+	const char *path, *text;
+};
+
+enum { FILES_MAX = 8 };
+
+struct example {
+	const char *what, *release;
+	struct made files[FILES_MAX];
+	uint32_t runtime_us, period_us;
+	const char *source;
+};
+
+#define SYSCTL(runtime)                                                                                      \
+	{"/proc/sys/kernel/sched_rt_runtime_us", runtime},                                                   \
+	{                                                                                                    \
+		"/proc/sys/kernel/sched_rt_period_us", "1000000\n"                                           \
+	}
+#define CGROUP(own)                                                                                          \
+	{                                                                                                    \
+		"/proc/self/cgroup", "4:memory:/x\n3:cpu,cpuacct:" own "\n0::/\n"                            \
+	}
+#define MOUNT(within)                                                                                        \
+	{                                                                                                    \
+		"/proc/self/mountinfo", "30 29 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"      \
+					"31 29 0:27 " within                                                 \
+					" /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"   \
+	}
+#define LEVEL(folder, runtime, period)                                                                       \
+	{"/sys/fs/cgroup/cpu" folder "/cpu.rt_runtime_us", runtime},                                         \
+	{                                                                                                    \
+		"/sys/fs/cgroup/cpu" folder "/cpu.rt_period_us", period                                      \
+	}
+
+static const struct example examples[] = {
+	{"the sysctl, before 6.12",
+	 "5.15.0",
+	 {SYSCTL("950000\n")},
+	 950000,
+	 1000000,
+	 "kernel.sched_rt_runtime_us"},
+	{"no limit, before 6.12", "5.15.0", {SYSCTL("-1\n")}, 0, 0, ""},
+	{"a runtime as long as the period", "5.15.0", {SYSCTL("1000000\n")}, 0, 0, ""},
+	{"the fair server, since 6.12", "6.12.3", {SYSCTL("-1\n")}, 950000, 1000000, "fair server"},
+	{"a fair server that takes more",
+	 "6.18.44",
+	 {SYSCTL("950000\n"),
+	  {"/sys/kernel/debug/sched/fair_server/cpu3/runtime", "100000000\n"},
+	  {"/sys/kernel/debug/sched/fair_server/cpu3/period", "500000000\n"}},
+	 400000,
+	 500000,
+	 "fair server"},
+	{"a fair server that is switched off",
+	 "6.18.44",
+	 {SYSCTL("-1\n"), {"/sys/kernel/debug/sched/fair_server/cpu3/runtime", "0\n"}},
+	 0,
+	 0,
+	 ""},
+	{"the own cgroup",
+	 "5.15.0",
+	 {SYSCTL("950000\n"), CGROUP("/a/b"), MOUNT("/"), LEVEL("/a/b", "20000\n", "100000\n")},
+	 20000,
+	 100000,
+	 "/sys/fs/cgroup/cpu/a/b/cpu.rt_runtime_us"},
+	{"a cgroup above that has less",
+	 "5.15.0",
+	 {CGROUP("/a/b"),
+	  MOUNT("/"),
+	  LEVEL("/a/b", "900000\n", "1000000\n"),
+	  LEVEL("/a", "100000\n", "1000000\n"),
+	  {"/proc/sys/kernel/sched_rt_runtime_us", "950000\n"}},
+	 100000,
+	 1000000,
+	 "/sys/fs/cgroup/cpu/a/cpu.rt_runtime_us"},
+	{"a container that has its own cgroup mounted",
+	 "5.15.0",
+	 {SYSCTL("950000\n"), CGROUP("/a/b"), MOUNT("/a/b"), LEVEL("", "200000\n", "1000000\n")},
+	 200000,
+	 1000000,
+	 "/sys/fs/cgroup/cpu/cpu.rt_runtime_us"},
+	{"a container that sees its own cgroup as the root",
+	 "5.15.0",
+	 {SYSCTL("950000\n"), CGROUP("/"), MOUNT("/"), LEVEL("", "200000\n", "1000000\n")},
+	 200000,
+	 1000000,
+	 "/sys/fs/cgroup/cpu/cpu.rt_runtime_us"},
+	{"a cgroup of which nobody is stopped because the sysctl says so",
+	 "5.15.0",
+	 {SYSCTL("-1\n"), CGROUP("/a"), MOUNT("/"), LEVEL("/a", "200000\n", "1000000\n")},
+	 0,
+	 0,
+	 ""},
+	{"a long period",
+	 "5.15.0",
+	 {SYSCTL("950000\n"), CGROUP("/a"), MOUNT("/"), LEVEL("/a", "2000000\n", "10000000\n")},
+	 200000,
+	 1000000,
+	 "/sys/fs/cgroup/cpu/a/cpu.rt_runtime_us"},
+	{"cgroup v2, which has no such files",
+	 "5.15.0",
+	 {SYSCTL("950000\n"),
+	  {"/proc/self/cgroup", "0::/a\n"},
+	  {"/proc/self/mountinfo", "30 29 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"}},
+	 950000,
+	 1000000,
+	 "kernel.sched_rt_runtime_us"},
+};
+
+static void files_remove(const struct example *example)
+{
+	char name[PATH_MAX];
+
+	for (size_t i = 0; i < FILES_MAX && example->files[i].path; i++) {
+		snprintf(name, sizeof(name), "%s%s", root, example->files[i].path);
+		assert_int_equal(unlink(name), 0);
+		for (char *slash = strrchr(name, '/'); slash && slash > name + strlen(root);
+		     slash = strrchr(name, '/')) {
+			*slash = '\0';
+			(void)rmdir(name);
+		}
+	}
+}
+
+static void the_tightest_budget_counts(void **state)
+{
+	(void)state;
+	assert_non_null(mkdtemp(root));
+	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
+		const struct example *example = &examples[i];
+		struct realtime_budget budget;
+
+		for (size_t f = 0; f < FILES_MAX && example->files[f].path; f++)
+			file_make(example->files[f].path, example->files[f].text);
+		realtime_budget_read(&budget, root, example->release, 3);
+		if (budget.runtime_us != example->runtime_us || budget.period_us != example->period_us ||
+		    strcmp(budget.source, example->source) != 0)
+			fail_msg("%s: %u of %u us, %s", example->what, budget.runtime_us, budget.period_us,
+				 budget.source);
+		files_remove(example);
+	}
+	assert_int_equal(rmdir(root), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_tightest_budget_counts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
