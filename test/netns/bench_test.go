@@ -78,7 +78,7 @@ func TestQuickBenchMeasuresReportsAndJudges(t *testing.T) {
 	}
 	checkNoTraces(t, started.PID())
 	summary := resultstest.Read(t, out)
-	if len(summary.Runs) != 6+4+2 || summary.Idle == nil || len(summary.Assertions) != 1 || !summary.Assertions[0].Holds ||
+	if len(summary.Runs) != 8+4+2 || summary.Idle == nil || len(summary.Assertions) != 1 || !summary.Assertions[0].Holds ||
 		summary.Profile.Done != summary.Profile.Runs || len(summary.Ratios) == 0 || len(summary.Problems) != 0 {
 		t.Errorf("%d runs, assertions %+v, profile %+v, problems %q", len(summary.Runs), summary.Assertions, summary.Profile, summary.Problems)
 	}
