@@ -177,6 +177,7 @@ static int loop_begin(struct daemon *daemon)
 		.port = daemon->port,
 		.bridge_port = daemon->bridge_port,
 		.packets = daemon->options.packets,
+		.departures = daemon->options.departures,
 		.spin_ns = daemon->options.spin_ns,
 		.late_after_ns = daemon->options.late_after_ns,
 		.delta_ns = daemon->options.delta_ns,

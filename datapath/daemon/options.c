@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
+#include "departures.h"
 #include "layout.h"
 #include "loop_objects.h"
 #include "version.h"
@@ -59,6 +60,8 @@ static const char help[] =
 	"                         (default: 500us)\n"
 	"  --slots N              messages that one process may have waiting, 64 to 4096 (default: 512)\n"
 	"  --packets N            messages that all may have waiting, 64 to 1048576 (default: 4096)\n"
+	"  --departures N         departures that are remembered for the control socket, 1024 to 16777216\n"
+	"                         (default: 65536)\n"
 	"  --ring-memory MB       memory of the rings of all pods together, those included that processes "
 	"kept "
 	"when\n"
@@ -100,6 +103,7 @@ enum option_id {
 	DELTA,
 	SLOTS,
 	PACKETS,
+	DEPARTURES,
 	RING_MEMORY,
 	POD_PROCESSES,
 	POD_SOCKETS,
@@ -134,6 +138,7 @@ static const struct option long_options[] = {
 	{"delta", required_argument, NULL, DELTA},
 	{"slots", required_argument, NULL, SLOTS},
 	{"packets", required_argument, NULL, PACKETS},
+	{"departures", required_argument, NULL, DEPARTURES},
 	{"ring-memory", required_argument, NULL, RING_MEMORY},
 	{"pod-processes", required_argument, NULL, POD_PROCESSES},
 	{"pod-sockets", required_argument, NULL, POD_SOCKETS},
@@ -322,6 +327,8 @@ static int option_read(struct options *options, int id, const char *value, int64
 	case PACKETS:
 	case POD_PENDING:
 		return number_read(id, value, 64, 1048576, number);
+	case DEPARTURES:
+		return number_read(id, value, DEPARTURES_KEPT_MIN, DEPARTURES_KEPT_MAX, number);
 	case POD_PROCESSES:
 		return number_read(id, value, 1, LOOP_RINGS_MAX, number);
 	case POD_SOCKETS:
@@ -359,6 +366,9 @@ static void number_store(struct options *options, int id, int64_t number)
 		break;
 	case PACKETS:
 		options->packets = (uint32_t)number;
+		break;
+	case DEPARTURES:
+		options->departures = (uint32_t)number;
 		break;
 	case RING_MEMORY:
 		options->ring_memory_bytes = (uint64_t)number << 20;
@@ -441,6 +451,7 @@ static void defaults_set(struct options *options)
 		.delta_ns = 500000,
 		.ring_slots = 512,
 		.packets = 4096,
+		.departures = DEPARTURES_KEPT_DEFAULT,
 		.ring_memory_bytes = UINT64_C(512) << 20,
 		.limits = {.processes = 64,
 			   .sockets = 1024,

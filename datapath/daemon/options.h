@@ -37,6 +37,7 @@ struct options {
 	uint32_t ring_slots;
 	uint64_t ring_memory_bytes; /* of all rings together */
 	uint32_t packets;
+	uint32_t departures;        /* that are remembered */
 	struct quota_limits limits; /* of each pod */
 	bool keep_awake;
 	bool take_over;

@@ -86,6 +86,7 @@ static void loop_free(struct loop *loop)
 	for (int i = 0; i < EGRESSES; i++)
 		free(loop->egress[i].shaper);
 	free(loop->pool.packets);
+	departures_fini(&loop->departures);
 	free(loop);
 }
 
@@ -118,6 +119,8 @@ int loop_create(struct loop **created, const struct loop_config *config)
 	err = egresses_create(loop);
 	if (!err)
 		err = packets_create(loop);
+	if (!err)
+		err = departures_init(&loop->departures, config->departures);
 	if (!err)
 		err = events_create(loop);
 	if (err) {

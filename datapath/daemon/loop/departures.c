@@ -1,6 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "departures.h"
 
+#include "realtime.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int departures_init(struct departures *departures, uint32_t kept)
+{
+	/* A power of two, as a journal wants it. */
+	departures->kept = DEPARTURES_KEPT_MIN;
+	while (departures->kept < (kept ? kept : DEPARTURES_KEPT_DEFAULT))
+		departures->kept *= 2;
+	departures->words =
+		realtime_alloc((size_t)departures->kept * DEPARTURE_WORDS * sizeof(*departures->words));
+	return departures->words ? 0 : -ENOMEM;
+}
+
+void departures_fini(struct departures *departures)
+{
+	free((void *)departures->words);
+}
+
 uint32_t departures_read(struct departures *departures, uint64_t after, uint32_t limit,
 			 struct departure *records, uint64_t *overwritten)
 {

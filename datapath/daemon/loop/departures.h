@@ -12,11 +12,17 @@
 
 #include <stdbool.h>
 
-enum { DEPARTURES_KEPT = 65536, DEPARTURE_WORDS = 3 };
+enum {
+	DEPARTURES_KEPT_MIN = 1024,
+	DEPARTURES_KEPT_DEFAULT = 65536,
+	DEPARTURES_KEPT_MAX = 16777216,
+	DEPARTURE_WORDS = 3,
+};
 
 struct departures {
 	_Atomic uint64_t last;
-	_Atomic uint64_t words[DEPARTURES_KEPT * DEPARTURE_WORDS];
+	_Atomic uint64_t *words;
+	uint32_t kept;
 };
 
 struct departure {
@@ -27,9 +33,13 @@ struct departure {
 	bool overrun; /* of a message that went to several: of one of its copies */
 };
 
+/* For at least so many, at most DEPARTURES_KEPT_MAX; 0: DEPARTURES_KEPT_DEFAULT. 0 or -ENOMEM. */
+int departures_init(struct departures *departures, uint32_t kept);
+void departures_fini(struct departures *departures);
+
 static inline struct journal departures_journal(struct departures *departures)
 {
-	return (struct journal){&departures->last, departures->words, DEPARTURES_KEPT, DEPARTURE_WORDS};
+	return (struct journal){&departures->last, departures->words, departures->kept, DEPARTURE_WORDS};
 }
 
 /* Loop thread. */

@@ -14,13 +14,13 @@
 struct journal {
 	_Atomic uint64_t *last; /* number of the newest complete record; 0: none yet */
 	_Atomic uint64_t *words;
-	uint32_t kept;
+	uint32_t kept; /* a power of two: the writer must not divide */
 	uint32_t record_words;
 };
 
 static inline _Atomic uint64_t *journal_record_at(struct journal journal, uint64_t sequence)
 {
-	return journal.words + sequence % journal.kept * journal.record_words;
+	return journal.words + (sequence & (journal.kept - 1)) * journal.record_words;
 }
 
 /* Writer. */

@@ -15,6 +15,7 @@ struct loop_config {
 	struct ktsn_port *port;        /* of the uplink, with the buffers for all frames; outlives the loop */
 	struct ktsn_port *bridge_port; /* onto the bridges of this node, likewise; NULL: there is none */
 	uint32_t packets;              /* messages that may be held at once, over all rings */
+	uint32_t departures;           /* that are remembered at least; 0: DEPARTURES_KEPT_DEFAULT */
 	int64_t spin_ns;               /* awake this long before a departure */
 	int64_t late_after_ns;         /* a departure later than this after its time is not on time */
 	int64_t delta_ns;              /* strategy etf: one that would be later than this is dropped */

@@ -12,18 +12,19 @@
 enum {
 	PAGE = 1000,
 	/* The place of the oldest may be being written while the newest is read. */
-	READABLE = DEPARTURES_KEPT - 1,
-	CONCURRENT = 40 * DEPARTURES_KEPT,
+	READABLE = DEPARTURES_KEPT_DEFAULT - 1,
+	CONCURRENT = 40 * DEPARTURES_KEPT_DEFAULT,
 };
 
 static int set_up(void **state)
 {
 	*state = calloc(1, sizeof(struct departures));
-	return *state ? 0 : -1;
+	return *state ? departures_init(*state, 0) : -1;
 }
 
 static int tear_down(void **state)
 {
+	departures_fini(*state);
 	free(*state);
 	return 0;
 }
@@ -113,6 +114,21 @@ static void overwritten_departures_are_counted(void **state)
 	assert_int_equal(read_page(*state, 3 * READABLE - 1, PAGE, 3 * READABLE, 0), 1);
 }
 
+static void as_many_are_kept_as_was_asked_for(void **state)
+{
+	struct departures more;
+
+	(void)state;
+	/* One more than a power of two is rounded up to the next. */
+	assert_int_equal(departures_init(&more, 2 * DEPARTURES_KEPT_DEFAULT + 1), 0);
+	atomic_init(&more.last, 0);
+	add_many(&more, 1, 4 * DEPARTURES_KEPT_DEFAULT - 1);
+	assert_int_equal(read_page(&more, 0, PAGE, 1, 0), PAGE);
+	add(&more, 4 * DEPARTURES_KEPT_DEFAULT);
+	assert_int_equal(read_page(&more, 0, PAGE, 2, 1), PAGE);
+	departures_fini(&more);
+}
+
 static void *write_many(void *departures)
 {
 	add_many(departures, 1, CONCURRENT);
@@ -151,7 +167,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(nothing_departed_reads_as_nothing),  TEST(first_departure_has_number_one),
 		TEST(pages_join_without_gap_or_overlap),  TEST(numbers_to_come_read_as_nothing),
-		TEST(overwritten_departures_are_counted), TEST(reader_and_writer_at_once),
+		TEST(overwritten_departures_are_counted), TEST(as_many_are_kept_as_was_asked_for),
+		TEST(reader_and_writer_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-enum { ARGUMENTS_MAX = 12, TEXT_BYTES = 8192 };
+enum { ARGUMENTS_MAX = 16, TEXT_BYTES = 8192 };
 
 /* Standard output or error, caught in a file while the command line is read. */
 struct capture {
@@ -99,6 +99,7 @@ static void only_the_interface_is_required(void **state)
 	assert_int_equal(options.delta_ns, 500000);
 	assert_int_equal(options.ring_slots, 512);
 	assert_int_equal(options.packets, 4096);
+	assert_int_equal(options.departures, 65536);
 	assert_false(options.keep_awake);
 	assert_int_equal(options.log_level, LOG_LEVEL_INFO);
 }
@@ -139,19 +140,23 @@ static void uplink_is_direct_unless_it_is_open_vswitch(void **state)
 
 static void numbers_reach_their_limits(void **state)
 {
-	struct options least = parse_good("--interface a --vxlan-port 1 --fifo 0 --slots 64 --packets 64");
+	struct options least = parse_good("--interface a --vxlan-port 1 --fifo 0 --slots 64 --packets 64 "
+					  "--departures 1024");
 	struct options most =
-		parse_good("--interface a --vxlan-port 65535 --fifo 99 --slots 4096 --packets 1048576");
+		parse_good("--interface a --vxlan-port 65535 --fifo 99 --slots 4096 --packets 1048576 "
+			   "--departures 16777216");
 
 	(void)state;
 	assert_int_equal(least.vxlan_port, 1);
 	assert_int_equal(least.fifo_priority, 0);
 	assert_int_equal(least.ring_slots, 64);
 	assert_int_equal(least.packets, 64);
+	assert_int_equal(least.departures, 1024);
 	assert_int_equal(most.vxlan_port, 65535);
 	assert_int_equal(most.fifo_priority, 99);
 	assert_int_equal(most.ring_slots, 4096);
 	assert_int_equal(most.packets, 1048576);
+	assert_int_equal(most.departures, 16777216);
 }
 
 static void durations_have_units(void **state)
@@ -213,6 +218,8 @@ static const struct bad_line {
 	{"--interface a --slots 63", "ktsnd: --slots 63: must be a number from 64 to 4096"},
 	{"--interface a --slots 4097", "ktsnd: --slots 4097: must be a number from 64 to 4096"},
 	{"--interface a --packets 1048577", "ktsnd: --packets 1048577: must be a number from 64 to 1048576"},
+	{"--interface a --departures 1023",
+	 "ktsnd: --departures 1023: must be a number from 1024 to 16777216"},
 	{"--interface a --packets 99999999999999999999", "ktsnd: --packets 99999999999999999999: must be"},
 	{"--interface a --uplink wifi", "ktsnd: --uplink wifi: must be direct or ovs"},
 	{"--interface a --uplink ovs --vhost-socket v", "ktsnd: --vhost-socket v: must be an absolute path"},
@@ -284,6 +291,7 @@ static void help_names_the_options_and_defaults(void **state)
 		"--slots N",
 		"(default: 512)",
 		"--packets N",
+		"--departures N",
 		"(default: 4096)",
 		"--log-level LEVEL",
 		"(default: info)",
