@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/report"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 )
 
@@ -47,6 +48,9 @@ func printBench(out io.Writer, summary *results.Summary) error {
 		}
 	}
 	printRatios(out, summary.Ratios)
+	if err := report.PrintFigures(out, summary.Figures); err != nil {
+		return err
+	}
 	printUsage(out, summary.Usage)
 	for _, gap := range summary.NotMeasured {
 		fmt.Fprintf(out, "not measured: %s: %s\n", gap.What, gap.Why)

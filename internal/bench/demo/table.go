@@ -5,50 +5,17 @@ package demo
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/report"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
 // unmeasured stands in a cell for what a path does not have.
 const unmeasured = "-"
-
-// grid is a table of text: the first column to the left, the others to the right.
-type grid [][]string
-
-func (g *grid) row(cells ...string) { *g = append(*g, cells) }
-
-func (g grid) print(out io.Writer) error {
-	var widths []int
-	for _, row := range g {
-		for column, cell := range row {
-			if column == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[column] = max(widths[column], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, row := range g {
-		var line strings.Builder
-		for column, cell := range row {
-			padding := strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell))
-			if column == 0 {
-				line.WriteString("  " + cell + padding)
-			} else {
-				line.WriteString("  " + padding + cell)
-			}
-		}
-		if _, err := fmt.Fprintln(out, strings.TrimRight(line.String(), " ")); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // printReport writes the whole report.
 func printReport(out io.Writer, summary *results.Summary) error {
@@ -65,7 +32,9 @@ func printReport(out io.Writer, summary *results.Summary) error {
 			float64(summary.Idle.DurationNs)/1e9, summary.Idle.CPUCores["ktsnd"])
 	}
 	printer.line(legend)
-	printer.figures(summary.Figures)
+	if printer.err == nil {
+		printer.err = report.PrintFigures(out, summary.Figures)
+	}
 	for _, warning := range summary.Warnings {
 		printer.line("WARNING: ktsnd says: %s", warning)
 	}
@@ -145,11 +114,11 @@ func (p *printer) block(title string, runs []*results.Run, workload string,
 	if title != "" {
 		p.line("%s", title)
 	}
-	var table grid
-	table.row(columns...)
+	var table report.TextTable
+	table.Row(columns...)
 	for _, run := range runsOf(runs, workload) {
 		label := fmt.Sprintf("%d B  %s", run.PayloadBytes, run.Path)
-		table.row(append([]string{label}, row(runs, run)...)...)
+		table.Row(append([]string{label}, row(runs, run)...)...)
 	}
 	p.grid(table)
 }
@@ -252,58 +221,4 @@ func pair(summary *stats.Summary) (median, p99 string) {
 		return unmeasured, unmeasured
 	}
 	return results.Micros(summary.P50), results.Micros(summary.P99)
-}
-
-// figures prints the comparison with the targets, a column for each payload.
-func (p *printer) figures(all []results.Figure) {
-	if len(all) == 0 {
-		return
-	}
-	p.line("Figures (at most; median of alternations)")
-	var table grid
-	payloads := payloadsOf(all)
-	header := []string{"", "limit"}
-	for _, payload := range payloads {
-		header = append(header, payload+" B")
-	}
-	table.row(append(header, "")...)
-	for _, figure := range all {
-		row := []string{figure.Name, figure.Amount(figure.Limit)}
-		for i, payload := range payloads {
-			cell := ""
-			if value, ok := figure.Values[payload]; ok {
-				cell = figure.Amount(value)
-			} else if value, ok := figure.Values[results.Independent]; ok && i == 0 {
-				cell = figure.Amount(value)
-			}
-			row = append(row, cell)
-		}
-		verdict := "not reached"
-		if figure.Reached {
-			verdict = "reached"
-		}
-		table.row(append(row, verdict)...)
-	}
-	if p.err == nil {
-		p.err = table.print(p.out)
-	}
-	p.line("")
-}
-
-// payloadsOf lists the payloads that figures have values for, the smallest first.
-func payloadsOf(all []results.Figure) []string {
-	var payloads []int
-	for _, figure := range all {
-		for key := range figure.Values {
-			if payload, err := strconv.Atoi(key); err == nil && !slices.Contains(payloads, payload) {
-				payloads = append(payloads, payload)
-			}
-		}
-	}
-	slices.Sort(payloads)
-	keys := make([]string, len(payloads))
-	for i, payload := range payloads {
-		keys[i] = strconv.Itoa(payload)
-	}
-	return keys
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/report"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 )
 
@@ -25,19 +26,19 @@ func (p *printer) gates(summary *results.Summary) {
 	if len(runs) == 0 {
 		return
 	}
-	var latency, causes, frames grid
-	latency.row(append(slices.Clone(latencyColumns[:8]), "p50 ÷ gates", "p99 ÷ gates")...)
-	causes.row(causesColumns...)
-	frames.row("", "sent", "frames", "frames a cycle", "window, µs", "outside", "overruns")
+	var latency, causes, frames report.TextTable
+	latency.Row(append(slices.Clone(latencyColumns[:8]), "p50 ÷ gates", "p99 ÷ gates")...)
+	causes.Row(causesColumns...)
+	frames.Row("", "sent", "frames", "frames a cycle", "window, µs", "outside", "overruns")
 	for _, run := range runs {
-		latency.row(append(append([]string{run.Workload}, latencyCells(run)...),
+		latency.Row(append(append([]string{run.Workload}, latencyCells(run)...),
 			gatesRatio(runs, run, engine.LatencyP50), gatesRatio(runs, run, engine.LatencyP99))...)
-		causes.row(append([]string{run.Workload}, causesRow(runs, run)...)...)
+		causes.Row(append([]string{run.Workload}, causesRow(runs, run)...)...)
 		for _, class := range run.Gates {
-			frames.row(append([]string{fmt.Sprintf("%s  class %d", run.Workload, class.TrafficClass)}, framesRow(&class)...)...)
+			frames.Row(append([]string{fmt.Sprintf("%s  class %d", run.Workload, class.TrafficClass)}, framesRow(&class)...)...)
 		}
 		if beside := run.CompetingFrames; beside != nil {
-			frames.row(run.Workload+"  beside", "", strconv.Itoa(*beside))
+			frames.Row(run.Workload+"  beside", "", strconv.Itoa(*beside))
 		}
 	}
 	p.line("With a schedule, %d B, in µs", runs[0].PayloadBytes)
@@ -48,9 +49,9 @@ func (p *printer) gates(summary *results.Summary) {
 	p.line(gatesLegend)
 }
 
-func (p *printer) grid(table grid) {
+func (p *printer) grid(table report.TextTable) {
 	if p.err == nil {
-		p.err = table.print(p.out)
+		p.err = table.Print(p.out)
 	}
 	p.line("")
 }
