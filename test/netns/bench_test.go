@@ -4,9 +4,11 @@ package netns_test
 
 import (
 	"crypto/sha256"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -336,7 +338,11 @@ name: scale
 paths: [direct]
 experiment: scale
 repetitions: 2
-with: {flows: [1, 300], pods: [1, 8], lasts: 500ms}
+with:
+  cycles:
+    - {cycle: 100ms, flows: [1, 300], pods: [1, 8]}
+    - {cycle: 1ms, lead: 2500us, flows: [10]}
+  lasts: 500ms
 `
 
 func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
@@ -366,13 +372,47 @@ func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
 		}
 	}
 	summary := resultstest.Read(t, out)
-	if len(after) != 8 || summary.Profile.Done != 8 || len(summary.Problems) != 0 || len(summary.Sections) != 1 || len(summary.Sections[0].Charts) != 4 {
+	if len(after) != 10 || summary.Profile.Done != 10 || len(summary.Problems) != 0 || len(summary.Sections) != 1 || len(summary.Sections[0].Charts) != 7 {
 		t.Fatalf("%d runs, problems %q, sections %+v", len(after), summary.Problems, summary.Sections)
 	}
-	for i, want := range [][2]string{{"1", "10"}, {"300", "3000"}} { // two repetitions of five rounds
-		if row := summary.Sections[0].Tables[0].Rows[i]; row[0] != want[0] || row[1] != want[1] || row[2] != "0" {
-			t.Errorf("%q, want %q and nothing lost", row, want)
+	for table, rows := range map[string][][2]string{ // two repetitions of 500 ms
+		"flows-100ms-departures": {{"1", "10"}, {"300", "3000"}}, "pods-100ms-departures": {{"1", "10"}, {"8", "80"}},
+		"flows-1ms-departures": {{"10", "10000"}}} {
+		at := slices.IndexFunc(summary.Sections[0].Tables, func(t results.SectionTable) bool { return t.ID == table })
+		for i, want := range rows {
+			if row := summary.Sections[0].Tables[at].Rows[i]; row[0] != want[0] || row[1] != want[1] || row[3] != "0" {
+				t.Errorf("%s: %q, want %q and nothing lost", table, row, want)
+			}
 		}
 	}
-	checkPageHas(t, out, `id="section-scale"`, `id="scale-cores"`, `id="scale-departure-p99"`, "pods of one flow")
+	checkScaleAddsUp(t, summary)
+	checkPageHas(t, out, `id="section-scale"`, `id="scale-cores"`, `id="scale-departure-p99-9"`, "pods of one flow", "flows of one pod, each 1ms")
+}
+
+// checkScaleAddsUp compares the figures of a case with each other, and the figures with a limit with the cases.
+func checkScaleAddsUp(t *testing.T, summary *results.Summary) {
+	t.Helper()
+	for _, one := range summary.Cases {
+		value := func(figure string, repetition int) float64 {
+			if one.Figures[figure] == nil || len(one.Figures[figure].Values) != 2 {
+				t.Fatalf("%s: %s is %+v", one.Name, figure, one.Figures[figure])
+			}
+			return one.Figures[figure].Values[repetition].Value
+		}
+		for i := range 2 {
+			all, each := value("ktsnd_cores", i), value("ktsnd_us_per_message", i)*value("messages_per_second", i)/1e6
+			if all <= 0 || math.Abs(each/all-1) > 1e-6 {
+				t.Errorf("%s: %v of a core, and by message %v", one.Name, all, each)
+			}
+			if value("talker_cores", i) <= 0 || value("lost", i) != 0 || value("handed_over_late", i) > value("sent", i) {
+				t.Errorf("%s: %+v", one.Name, one.Figures)
+			}
+		}
+	}
+	for _, figure := range summary.Figures {
+		if figure.Name == "lost" && figure.Reached {
+			return
+		}
+	}
+	t.Errorf("nothing says that nothing was lost: %+v", summary.Figures)
 }

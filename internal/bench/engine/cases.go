@@ -9,8 +9,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 )
 
-// casesOf puts together what was measured of each case, in the order in which they were first: its values, and percentiles of
-// its samples.
+// casesOf puts together what was measured of each case, in the order in which they were first: its values, and the
+// distributions of its samples.
 func casesOf(measured []Measured) []*results.Case {
 	var all []*results.Case
 	for _, one := range measured {
@@ -23,13 +23,28 @@ func casesOf(measured []Measured) []*results.Case {
 			found.Add(name, one.Repetition, value)
 		}
 		for name, samples := range one.Samples {
-			if summary := stats.Summarize(samples); summary != nil {
-				found.Add(name+"_p50", one.Repetition, float64(summary.P50))
-				found.Add(name+"_p99", one.Repetition, float64(summary.P99))
-			}
+			addDistribution(found, name, one.Repetition, samples)
 		}
 	}
 	return all
+}
+
+// addDistribution adds the largest sample, and the percentiles that there are enough samples for.
+func addDistribution(to *results.Case, name string, repetition int, samples []int64) {
+	summary := stats.Summarize(samples)
+	if summary == nil {
+		return
+	}
+	for _, percentile := range []struct {
+		suffix     string
+		hundredths int
+		value      int64
+	}{{"_p50", stats.P50, summary.P50}, {"_p90", stats.P90, summary.P90}, {"_p99", stats.P99, summary.P99}, {"_p99_9", stats.P99_9, summary.P99_9}} {
+		if stats.Supported(len(samples), percentile.hundredths) {
+			to.Add(name+percentile.suffix, repetition, float64(percentile.value))
+		}
+	}
+	to.Add(name+"_max", repetition, float64(summary.Max))
 }
 
 func findCase(all []*results.Case, path, name string) *results.Case {

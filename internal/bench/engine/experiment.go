@@ -34,7 +34,7 @@ type Experiment interface {
 	// Report says what the cases mean that were measured; some may be missing.
 	Report(*Profile, []Measured) Findings
 	// Compared are the names of the values that say most: two benches are compared by them. Percentiles of samples have the name
-	// of those, and _p50 or _p99 behind it.
+	// of those, and _p50, _p90, _p99, _p99_9 or _max behind it.
 	Compared() []string
 }
 
@@ -99,6 +99,24 @@ func Numbers(to *[]int, least, most int) Field {
 		})
 		if err == nil {
 			err = eachOnce(values)
+		}
+		if err == nil {
+			*to = values
+		}
+		return err
+	}
+}
+
+// Mappings is a field of a list of values that have fields of their own. Each begins as a copy of one; what names it in a sentence.
+func Mappings[T any](to *[]T, what string, begin func() T, fields func(*T) map[string]Field) Field {
+	return func(n *yaml.Node) error {
+		values, err := list(n, func(n *yaml.Node) (T, error) {
+			value := begin()
+			err := members(n, what, fields(&value))
+			return value, err
+		})
+		if err == nil && len(values) == 0 {
+			err = errors.New("is empty; give at least one")
 		}
 		if err == nil {
 			*to = values
@@ -174,11 +192,7 @@ func (p *profileParser) readExperiment() error {
 	profile.Workloads, profile.Samplers = nil, SamplersOff
 	one := experiments[profile.Experiment]()
 	if with != nil {
-		fields := map[string]func(*yaml.Node) error{}
-		for name, field := range one.Fields() {
-			fields[name] = field
-		}
-		if err := members(with, "experiment "+profile.Experiment, fields); err != nil {
+		if err := members(with, "experiment "+profile.Experiment, one.Fields()); err != nil {
 			return err
 		}
 	}

@@ -93,7 +93,7 @@ func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
 		all = append(all, figuresOf(path, runs)...)
 	}
 	if idle != nil {
-		all = appendFigure(all, idleName, results.UnitCores, idleLimit, map[string]float64{results.Independent: idle.CPUCores["ktsnd"]})
+		all = AppendFigure(all, idleName, results.UnitCores, idleLimit, map[string]float64{results.Independent: idle.CPUCores["ktsnd"]})
 	}
 	return all
 }
@@ -111,13 +111,13 @@ func figuresOf(path string, runs []*results.Run) []results.Figure {
 				values[strconv.Itoa(run.PayloadBytes)] = value
 			}
 		}
-		all = appendFigure(all, target.name, target.unit, target.limit, values)
+		all = AppendFigure(all, target.name, target.unit, target.limit, values)
 	}
 	return all
 }
 
-// appendFigure judges a figure: each of its values must be within the limit.
-func appendFigure(all []results.Figure, name, unit string, limit float64, values map[string]float64) []results.Figure {
+// AppendFigure judges a figure: each of its values must be within the limit.
+func AppendFigure(all []results.Figure, name, unit string, limit float64, values map[string]float64) []results.Figure {
 	if len(values) == 0 {
 		return all
 	}
@@ -247,18 +247,18 @@ func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure
 				values[strconv.Itoa(run.PayloadBytes)] = ratio
 			}
 		}
-		all = appendFigure(all, target.name, results.UnitRatio, target.limit, values)
+		all = AppendFigure(all, target.name, results.UnitRatio, target.limit, values)
 	}
 	for _, run := range runs {
 		if run.Workload == results.WorkloadGatesSaturated && run.CycleNs == runs[0].CycleNs && setup != nil {
-			all = appendFigure(all, "empty part of the saturated window", results.UnitShare, idleWindowLimit,
+			all = AppendFigure(all, "empty part of the saturated window", results.UnitShare, idleWindowLimit,
 				map[string]float64{results.Independent: idleWindow(run, setup)})
 			break
 		}
 	}
 	for _, run := range runs {
 		if share, ok := outsideShare(run); ok {
-			all = appendFigure(all, "frames outside their window, "+run.Workload, results.UnitShare, outsideLimit,
+			all = AppendFigure(all, "frames outside their window, "+run.Workload, results.UnitShare, outsideLimit,
 				map[string]float64{results.Independent: share})
 		}
 	}

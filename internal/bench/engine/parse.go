@@ -272,7 +272,7 @@ func workload(n *yaml.Node) (Workload, error) {
 }
 
 // members reads the fields of a value that has some of its own.
-func members(n *yaml.Node, what string, readers map[string]func(*yaml.Node) error) error {
+func members[F ~func(*yaml.Node) error](n *yaml.Node, what string, readers map[string]F) error {
 	if n.Kind != yaml.MappingNode {
 		return fmt.Errorf("is %s; must be a list of fields", shown(n))
 	}

@@ -71,6 +71,8 @@ type Setting struct {
 	// Daemon asks for a ktsnd, to which pod a is attached.
 	Daemon    bool
 	KeepAwake bool
+	// Departures is how many ktsnd has to remember; 0: as many as it does by itself.
+	Departures int
 	// Serial tells settings apart that are the same otherwise, so that each has a new ktsnd.
 	Serial int
 	// OVS has ktsnd, and all else that the pod sends, go through Open vSwitch.

@@ -25,40 +25,39 @@ import (
 // turns.
 type Background struct {
 	Pods, FlowsPerPod int
-	// Period is the time between two messages of a flow; those of all flows are spread evenly over it.
-	Period time.Duration
+	// Cycle is the time between two messages of a flow; those of all flows are spread evenly over it.
+	Cycle time.Duration
+	// Lead is how long before its transmit time a message is handed over.
+	Lead time.Duration
 	// Rounds is how many messages each flow sends.
 	Rounds int
 }
 
-// Observed is what the background costs.
-type Observed struct {
-	// Cores is ktsnd's processor time from the first message to the last, as a number of cores.
-	Cores float64
-	// MemoryBytes is what ktsnd had while all flows were there, EmptyBytes before there was any pod of the background.
-	MemoryBytes, EmptyBytes int64
-	// DepartureNs are ktsnd's departure errors, one a message.
-	DepartureNs []int64
-	// Sent were messages, Frames those that came off the link.
-	Sent, Frames int
-	// Dropped is what ktsnd dropped, and KernelPath what went past it.
-	Dropped, KernelPath uint64
-}
+// Processes is how many have the flows of a pod.
+func (c *Background) Processes() int { return (c.FlowsPerPod + flowsPerProcess - 1) / flowsPerProcess }
+
+// Messages are those of all flows together.
+func (c *Background) Messages() int { return c.Pods * c.FlowsPerPod * c.Rounds }
+
+// lasts is from the transmit time of the first message to one cycle after that of the last.
+func (c *Background) lasts() time.Duration { return c.Cycle * time.Duration(c.Rounds) }
 
 const (
 	// flowsPerProcess is below what ktsnd takes from one process (256).
 	flowsPerProcess = 250
-	// backgroundLead is how long before its time a message is handed over.
-	backgroundLead = 10 * time.Millisecond
 	// beforeFirst is before the first message is due, when all is quiet again after the start of the background.
 	beforeFirst = 50 * time.Millisecond
-	// drained is how long after the last message the last frame has come off the link for certain.
-	drained = 200 * time.Millisecond
 )
 
 // backgroundStarts are how long a process may take to start: where the machine is busy not all may have been answered when the
 // first message is due, and then all begin anew, slower.
 var backgroundStarts = []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 120 * time.Millisecond}
+
+// talker is a process that sends for the background, and the files with what became of its messages and what it took.
+type talker struct {
+	*process.Process
+	records, cpuTime string
+}
 
 // pod is one of the background.
 type pod struct {
@@ -130,15 +129,15 @@ func (l *Target) removePods(ctx context.Context, pods []pod) error {
 
 // gather starts the talkers, again and slower if ktsnd did not get to know all of them, and returns when the first message
 // is due.
-func (l *Target) gather(ctx context.Context, c Background, pods []pod, to netip.AddrPort) ([]*process.Process, time.Time, error) {
+func (l *Target) gather(ctx context.Context, c Background, pods []pod, to netip.AddrPort) ([]talker, time.Time, error) {
 	flows := c.Pods * c.FlowsPerPod
 	for _, each := range backgroundStarts {
-		first := time.Now().Add(time.Second + each*time.Duration(len(c.shares(pods))) + time.Duration(flows)*time.Millisecond).Truncate(c.Period).Add(c.Period)
+		first := time.Now().Add(time.Second + each*time.Duration(len(c.shares(pods))) + time.Duration(flows)*time.Millisecond).Truncate(c.Cycle).Add(c.Cycle)
 		talkers, err := l.startBackground(c, pods, to, first)
 		if err != nil {
 			return talkers, first, err
 		}
-		known, err := l.awaitFlows(ctx, flows, talkers, first.Add(-beforeFirst-backgroundLead))
+		known, err := l.awaitFlows(ctx, flows, talkers, first.Add(-beforeFirst-c.Lead))
 		if known || err != nil {
 			return talkers, first, err
 		}
@@ -159,7 +158,7 @@ type share struct {
 // shares divides the flows among processes.
 func (c *Background) shares(pods []pod) []share {
 	var all []share
-	parts := (c.FlowsPerPod + flowsPerProcess - 1) / flowsPerProcess
+	parts := c.Processes()
 	for _, one := range pods {
 		for part := range parts {
 			all = append(all, share{one, c.FlowsPerPod*(part+1)/parts - c.FlowsPerPod*part/parts})
@@ -168,22 +167,23 @@ func (c *Background) shares(pods []pod) []share {
 	return all
 }
 
-func (l *Target) startBackground(c Background, pods []pod, to netip.AddrPort, first time.Time) ([]*process.Process, error) {
-	var all []*process.Process
+func (l *Target) startBackground(c Background, pods []pod, to netip.AddrPort, first time.Time) ([]talker, error) {
+	var all []talker
 	shares := c.shares(pods)
 	for i, one := range shares {
-		cycle := c.Period / time.Duration(one.flows)
+		cycle := c.Cycle / time.Duration(one.flows)
+		records, cpuTime := filepath.Join(l.nodes.Dir, fmt.Sprintf("background-%d.csv", i)), filepath.Join(l.nodes.Dir, fmt.Sprintf("background-%d.cpu", i))
 		arguments := []string{"talker", "--quiet", "--clock", "tai", "--to", to.String(),
-			"--sockets", strconv.Itoa(one.flows), "--cycle", traffic.Nanoseconds(cycle), "--lead", traffic.Nanoseconds(backgroundLead),
+			"--sockets", strconv.Itoa(one.flows), "--cycle", traffic.Nanoseconds(cycle), "--lead", traffic.Nanoseconds(c.Lead),
 			"--count", strconv.Itoa(one.flows * c.Rounds), "--start", strconv.FormatInt(taiOf(first), 10),
-			"--offset", traffic.Nanoseconds(cycle * time.Duration(i) / time.Duration(len(shares)))}
+			"--offset", traffic.Nanoseconds(cycle * time.Duration(i) / time.Duration(len(shares))), "--csv", records, "--cpu-time", cpuTime}
 		command := exec.Command(l.programs.tsnperf, append(arguments, traffic.CPU(l.pinning.listener)...)...)
 		command.Env = append(os.Environ(), "LD_PRELOAD="+l.programs.library, "KTSN_SOCKET="+one.pod.socket)
-		talker, err := process.Start(one.pod.namespace, "tsnperf talker of "+one.pod.identity, command)
+		started, err := process.Start(one.pod.namespace, "tsnperf talker of "+one.pod.identity, command)
 		if err != nil {
 			return all, err
 		}
-		all = append(all, talker)
+		all = append(all, talker{started, records, cpuTime})
 	}
 	return all, nil
 }
@@ -196,12 +196,12 @@ func taiOf(at time.Time) int64 {
 }
 
 // awaitFlows tells whether ktsnd knows so many flows before a time. A talker that ends before that has failed.
-func (l *Target) awaitFlows(ctx context.Context, flows int, talkers []*process.Process, until time.Time) (bool, error) {
+func (l *Target) awaitFlows(ctx context.Context, flows int, talkers []talker, until time.Time) (bool, error) {
 	for time.Now().Before(until) {
-		for _, talker := range talkers {
+		for _, one := range talkers {
 			select {
-			case <-talker.Done():
-				return false, talker.Ended()
+			case <-one.Done():
+				return false, one.Ended()
 			default:
 			}
 		}
@@ -230,87 +230,8 @@ func sleep(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-func stopAll(programs []*process.Process) {
-	for _, program := range programs {
-		_ = program.Stop(stopGrace)
+func stopAll(talkers []talker) {
+	for _, one := range talkers {
+		_ = one.Stop(stopGrace)
 	}
-}
-
-// reading is what ktsnd and the link have counted.
-type reading struct {
-	at     time.Time
-	cpu    time.Duration
-	frames uint64
-	status *control.Status
-}
-
-// read looks at the link first, so that a frame that is sent meanwhile counts on it and not only at ktsnd.
-func (l *Target) read(ctx context.Context) (r reading, err error) {
-	if r.frames, err = l.nodes.NodeB.FramesReceived(topology.PhysicalInterface); err != nil {
-		return r, err
-	}
-	if r.status, err = l.daemon.client.Status(ctx); err != nil {
-		return r, err
-	}
-	r.at = time.Now()
-	r.cpu, err = process.CPUTime(l.daemon.process.PID())
-	return r, err
-}
-
-// observe reads processor times just before the first message and just after the last is due, and counts from now on: a pause
-// of the machine may be longer than what is left before the first message.
-func (l *Target) observe(ctx context.Context, c Background, talkers []*process.Process, first time.Time, seen *Observed) (err error) {
-	if _, err := l.daemon.departures(ctx); err != nil { // those of a start that was given up
-		return err
-	}
-	begin, err := l.read(ctx)
-	if err != nil {
-		return err
-	}
-	if err := sleep(ctx, time.Until(first.Add(-backgroundLead-beforeFirst/2))); err != nil {
-		return err
-	}
-	before, err := l.read(ctx)
-	if err != nil {
-		return err
-	}
-	if err := sleep(ctx, time.Until(first.Add(c.Period*time.Duration(c.Rounds)/2))); err != nil {
-		return err
-	}
-	if seen.MemoryBytes, err = residentBytes(l.daemon.process.PID()); err != nil {
-		return err
-	}
-	if err := sleep(ctx, time.Until(first.Add(c.Period*time.Duration(c.Rounds)))); err != nil {
-		return err
-	}
-	after, err := l.read(ctx)
-	if err != nil {
-		return err
-	}
-	seen.Cores = float64(after.cpu-before.cpu) / float64(after.at.Sub(before.at))
-	for _, talker := range talkers {
-		if err := wait(ctx, talker); err != nil {
-			return err
-		}
-	}
-	return l.count(ctx, begin, seen)
-}
-
-// count takes what became of the messages once all have left.
-func (l *Target) count(ctx context.Context, before reading, seen *Observed) error {
-	if err := sleep(ctx, drained); err != nil {
-		return err
-	}
-	end, err := l.read(ctx)
-	if err != nil {
-		return err
-	}
-	counted, start := end.status.Counters, before.status.Counters
-	seen.Sent, seen.Frames = int(counted.Sent-start.Sent), int(end.frames-before.frames)
-	seen.Dropped, seen.KernelPath = counted.Dropped()-start.Dropped(), counted.KernelPath-start.KernelPath
-	departures, err := l.daemon.departures(ctx)
-	for _, departure := range departures {
-		seen.DepartureNs = append(seen.DepartureNs, departure.DepartedTAI-departure.RequestedTAI)
-	}
-	return err
 }

@@ -48,6 +48,8 @@ type daemonSetting struct {
 	linkSpeed string
 	// vhostSocket is where Open vSwitch fetches frames; empty: ktsnd sends them itself.
 	vhostSocket string
+	// departures is how many it has to remember; 0: as many as it does by itself.
+	departures int
 	// vlan is the tag of its frames; 0: none.
 	vlan int
 }
@@ -68,6 +70,9 @@ func (setting *daemonSetting) arguments(controlSocket string) []string {
 	}
 	if setting.linkSpeed != "" {
 		arguments = append(arguments, "--link-speed", setting.linkSpeed)
+	}
+	if setting.departures != 0 {
+		arguments = append(arguments, "--departures", strconv.Itoa(setting.departures))
 	}
 	if setting.vlan != 0 {
 		arguments = append(arguments, "--vlan", strconv.Itoa(setting.vlan))

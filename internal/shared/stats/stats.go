@@ -9,10 +9,10 @@ import (
 
 // Percentiles are named in hundredths of a percent: integers, so that p99.9 needs no rounding.
 const (
-	p50   = 5000
-	p90   = 9000
-	p99   = 9900
-	p99_9 = 9990
+	P50   = 5000
+	P90   = 9000
+	P99   = 9900
+	P99_9 = 9990
 	whole = 10000
 )
 
@@ -41,10 +41,10 @@ func Summarize(samples []int64) *Summary {
 	sorted := slices.Sorted(slices.Values(samples))
 	return &Summary{
 		Min:   sorted[0],
-		P50:   Percentile(sorted, p50),
-		P90:   Percentile(sorted, p90),
-		P99:   Percentile(sorted, p99),
-		P99_9: Percentile(sorted, p99_9),
+		P50:   Percentile(sorted, P50),
+		P90:   Percentile(sorted, P90),
+		P99:   Percentile(sorted, P99),
+		P99_9: Percentile(sorted, P99_9),
 		Max:   sorted[len(sorted)-1],
 	}
 }
@@ -60,7 +60,7 @@ func SummarizeJitter(samples []int64) *Jitter {
 		absolute[i] = max(sample, -sample)
 	}
 	slices.Sort(absolute)
-	return &Jitter{*signed, Percentile(absolute, p50), Percentile(absolute, p99)}
+	return &Jitter{*signed, Percentile(absolute, P50), Percentile(absolute, P99)}
 }
 
 // Percentile returns the smallest sample that at least that share of all, in hundredths of a percent, does not
@@ -72,6 +72,14 @@ func Percentile(sorted []int64, hundredths int) int64 {
 // Rank is where a percentile stands in that many samples, counted from 1.
 func Rank(count, hundredths int) int {
 	return max((count*hundredths+whole-1)/whole, 1)
+}
+
+// leastAbove is how many samples above a percentile say where it is.
+const leastAbove = 10
+
+// Supported tells whether that many samples are enough for a percentile: whether at least ten of them lie above it.
+func Supported(count, hundredths int) bool {
+	return count-Rank(count, hundredths) >= leastAbove
 }
 
 // Event is something that happened once for the message with that sequence number.

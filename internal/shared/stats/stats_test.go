@@ -115,3 +115,24 @@ func TestRunningIsCloseToExact(t *testing.T) {
 		t.Errorf("%d samples", running.Count())
 	}
 }
+
+func TestAPercentileNeedsTenSamplesAboveIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		count, hundredths int
+		want              bool
+	}{
+		"p50 of 20":       {20, P50, true},
+		"p50 of 19":       {19, P50, false},
+		"p99 of 1,000":    {1000, P99, true},
+		"p99 of 999":      {999, P99, false},
+		"p99.9 of 10,000": {10_000, P99_9, true},
+		"p99.9 of 9,999":  {9_999, P99_9, false},
+		"p50 of nothing":  {0, P50, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Supported(test.count, test.hundredths); got != test.want {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}

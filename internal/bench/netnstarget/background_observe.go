@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netnstarget
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// Observed is what the background costs, and what became of its messages.
+type Observed struct {
+	Cost
+	// TalkerCores is the processor time of the processes that send, without their start and end, as a number of cores.
+	TalkerCores float64
+	// MemoryBytes is what ktsnd had while all flows were there, EmptyBytes before there was any pod of the background.
+	MemoryBytes, EmptyBytes int64
+	// DepartureNs are ktsnd's departure errors, one for each message that was handed over in time.
+	DepartureNs []int64
+	// HandedOverLate left as well, but their talkers woke too late for them; Early are of all messages.
+	HandedOverLate, Early int
+	// WakeupNs is how late the talkers woke from their sleep, in the median.
+	WakeupNs int64
+	// SendErrors are send calls that failed, Sent messages that left, Frames those that came off the link.
+	SendErrors, Sent, Frames int
+	// Counters are ktsnd's, from before the first message to after the last.
+	Counters Counted
+}
+
+// Cost is over the time from the first message to the last.
+type Cost struct {
+	// Cores is the processor time of ktsnd, as a number of cores.
+	Cores float64
+	// Messages are those that left, Wakeups and Doorbells what ktsnd counted meanwhile.
+	Messages, Wakeups, Doorbells uint64
+	// Over is how long that was.
+	Over time.Duration
+}
+
+// Counted is what ktsnd counted of the messages.
+type Counted struct {
+	Dropped, KernelPath uint64
+	// Late are by reason.
+	Late map[string]uint64
+	// Held are the times at which messages waited because of their pod's rate, or their doorbells were not listened to.
+	Held uint64
+}
+
+// drained is how long after the last message the last frame has come off the link for certain.
+const drained = 200 * time.Millisecond
+
+// reading is what ktsnd and the link have counted.
+type reading struct {
+	at     time.Time
+	cpu    time.Duration
+	frames uint64
+	status *control.Status
+}
+
+// read looks at the link first, so that a frame that is sent meanwhile counts on it and not only at ktsnd.
+func (l *Target) read(ctx context.Context) (r reading, err error) {
+	if r.frames, err = l.nodes.NodeB.FramesReceived(topology.PhysicalInterface); err != nil {
+		return r, err
+	}
+	if r.status, err = l.daemon.client.Status(ctx); err != nil {
+		return r, err
+	}
+	r.at = time.Now()
+	r.cpu, err = process.CPUTime(l.daemon.process.PID())
+	return r, err
+}
+
+// observe reads ktsnd's processor time when the first message is due and after the last is, and counts from now on: a pause of
+// the machine may be longer than what is left before the first message.
+func (l *Target) observe(ctx context.Context, c Background, talkers []talker, first time.Time, seen *Observed) (err error) {
+	if _, err := l.daemon.departures(ctx); err != nil { // those of a start that was given up
+		return err
+	}
+	begin, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	if err := sleep(ctx, time.Until(first)); err != nil {
+		return err
+	}
+	before, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	if err := sleep(ctx, time.Until(first.Add(c.lasts()/2))); err != nil {
+		return err
+	}
+	if seen.MemoryBytes, err = residentBytes(l.daemon.process.PID()); err != nil {
+		return err
+	}
+	if err := sleep(ctx, time.Until(first.Add(c.lasts()))); err != nil {
+		return err
+	}
+	after, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	seen.Cost = costBetween(before, after)
+	for _, one := range talkers {
+		if err := wait(ctx, one.Process); err != nil {
+			return err
+		}
+	}
+	return l.count(ctx, c, begin, talkers, seen)
+}
+
+func costBetween(before, after reading) Cost {
+	over := after.at.Sub(before.at)
+	counted, start := after.status.Counters, before.status.Counters
+	return Cost{Cores: float64(after.cpu-before.cpu) / float64(over),
+		Messages: counted.Sent - start.Sent, Wakeups: counted.Wakeups - start.Wakeups, Doorbells: counted.Doorbells - start.Doorbells, Over: over}
+}
+
+// count takes what became of the messages once all have left.
+func (l *Target) count(ctx context.Context, c Background, before reading, talkers []talker, seen *Observed) error {
+	if err := sleep(ctx, drained); err != nil {
+		return err
+	}
+	end, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	counted, start := end.status.Counters, before.status.Counters
+	seen.Sent, seen.Frames = int(counted.Sent-start.Sent), int(end.frames-before.frames)
+	seen.Counters = countedBetween(&start, &counted)
+	handed, err := readHandOvers(talkers, c.Lead)
+	if err != nil {
+		return err
+	}
+	seen.SendErrors, seen.WakeupNs, seen.TalkerCores = handed.failed, handed.wakeupNs(), float64(handed.cpuTime)/float64(c.lasts())
+	departures, err := l.daemon.departures(ctx)
+	seen.judge(departures, handed)
+	return err
+}
+
+func countedBetween(start, end *control.Counters) Counted {
+	return Counted{Dropped: end.Dropped() - start.Dropped(), KernelPath: end.KernelPath - start.KernelPath,
+		Held: end.ShareRate - start.ShareRate + end.ShareDoorbells - start.ShareDoorbells,
+		Late: map[string]uint64{"taken": end.LateTaken - start.LateTaken, "wakeup": end.LateWakeup - start.LateWakeup,
+			"port": end.LatePort - start.LatePort, "unresolved": end.LateUnresolved - start.LateUnresolved}}
+}
+
+// judge takes the errors of what was handed over in time, and counts the rest.
+func (o *Observed) judge(departures []control.Departure, handed *handOvers) {
+	for _, departure := range departures {
+		late := departure.DepartedTAI - departure.RequestedTAI
+		if late < 0 {
+			o.Early++
+		}
+		if handed.late[departure.RequestedTAI] {
+			o.HandedOverLate++
+			continue
+		}
+		o.DepartureNs = append(o.DepartureNs, late)
+	}
+}
