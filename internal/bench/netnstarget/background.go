@@ -49,6 +49,9 @@ const (
 	beforeFirst = 50 * time.Millisecond
 )
 
+// discarded is where the messages go, though none arrives.
+var discarded = netip.AddrPortFrom(topology.PodAddressB, 7)
+
 // backgroundStarts are how long a process may take to start: where the machine is busy not all may have been answered when the
 // first message is due, and then all begin anew, slower.
 var backgroundStarts = []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 120 * time.Millisecond}
@@ -72,17 +75,15 @@ func (l *Target) Measure(ctx context.Context, c Background) (_ *Observed, err er
 	if seen.EmptyBytes, err = residentBytes(l.daemon.process.PID()); err != nil {
 		return nil, err
 	}
-	sink, err := openSink(l.nodes.PodB, topology.PodAddressB)
-	if err != nil {
+	if err := l.nodes.DiscardMessages(); err != nil {
 		return nil, err
 	}
-	defer sink.close()
 	pods, err := l.addPods(ctx, c.Pods)
 	defer func() { err = errors.Join(err, l.removePods(context.WithoutCancel(ctx), pods)) }()
 	if err != nil {
 		return nil, err
 	}
-	talkers, first, err := l.gather(ctx, c, pods, sink.address)
+	talkers, first, err := l.gather(ctx, c, pods)
 	defer func() { stopAll(talkers) }()
 	if err != nil {
 		return nil, l.explain(err)
@@ -129,11 +130,11 @@ func (l *Target) removePods(ctx context.Context, pods []pod) error {
 
 // gather starts the talkers, again and slower if ktsnd did not get to know all of them, and returns when the first message
 // is due.
-func (l *Target) gather(ctx context.Context, c Background, pods []pod, to netip.AddrPort) ([]talker, time.Time, error) {
+func (l *Target) gather(ctx context.Context, c Background, pods []pod) ([]talker, time.Time, error) {
 	flows := c.Pods * c.FlowsPerPod
 	for _, each := range backgroundStarts {
 		first := time.Now().Add(time.Second + each*time.Duration(len(c.shares(pods))) + time.Duration(flows)*time.Millisecond).Truncate(c.Cycle).Add(c.Cycle)
-		talkers, err := l.startBackground(c, pods, to, first)
+		talkers, err := l.startBackground(c, pods, first)
 		if err != nil {
 			return talkers, first, err
 		}
@@ -167,13 +168,13 @@ func (c *Background) shares(pods []pod) []share {
 	return all
 }
 
-func (l *Target) startBackground(c Background, pods []pod, to netip.AddrPort, first time.Time) ([]talker, error) {
+func (l *Target) startBackground(c Background, pods []pod, first time.Time) ([]talker, error) {
 	var all []talker
 	shares := c.shares(pods)
 	for i, one := range shares {
 		cycle := c.Cycle / time.Duration(one.flows)
 		records, cpuTime := filepath.Join(l.nodes.Dir, fmt.Sprintf("background-%d.csv", i)), filepath.Join(l.nodes.Dir, fmt.Sprintf("background-%d.cpu", i))
-		arguments := []string{"talker", "--quiet", "--clock", "tai", "--to", to.String(),
+		arguments := []string{"talker", "--quiet", "--clock", "tai", "--to", discarded.String(),
 			"--sockets", strconv.Itoa(one.flows), "--cycle", traffic.Nanoseconds(cycle), "--lead", traffic.Nanoseconds(c.Lead),
 			"--count", strconv.Itoa(one.flows * c.Rounds), "--start", strconv.FormatInt(taiOf(first), 10),
 			"--offset", traffic.Nanoseconds(cycle * time.Duration(i) / time.Duration(len(shares))), "--csv", records, "--cpu-time", cpuTime}
