@@ -47,6 +47,10 @@ type Counted struct {
 	Late map[string]uint64
 	// Held are the times at which messages waited because of their pod's rate, or their doorbells were not listened to.
 	Held uint64
+	// Stops are times at which the kernel stopped ktsnd because of the real-time budget, nil where there is no budget; Pauses are
+	// those of the machine's host that ktsnd noticed.
+	Stops  *uint64
+	Pauses uint64
 }
 
 // drained is how long after the last message the last frame has come off the link for certain.
@@ -128,9 +132,9 @@ func (l *Target) count(ctx context.Context, c Background, before reading, talker
 	if err != nil {
 		return err
 	}
-	counted, start := end.status.Counters, before.status.Counters
+	counted, start := &end.status.Counters, &before.status.Counters
 	seen.Sent, seen.Frames = int(counted.Sent-start.Sent), int(end.frames-before.frames)
-	seen.Counters = countedBetween(&start, &counted)
+	seen.Counters = countedBetween(before.status, end.status)
 	handed, err := readHandOvers(talkers, c.Lead)
 	if err != nil {
 		return err
@@ -141,11 +145,18 @@ func (l *Target) count(ctx context.Context, c Background, before reading, talker
 	return err
 }
 
-func countedBetween(start, end *control.Counters) Counted {
-	return Counted{Dropped: end.Dropped() - start.Dropped(), KernelPath: end.KernelPath - start.KernelPath,
+func countedBetween(before, after *control.Status) Counted {
+	start, end := &before.Counters, &after.Counters
+	counted := Counted{Dropped: end.Dropped() - start.Dropped(), KernelPath: end.KernelPath - start.KernelPath,
 		Held: end.ShareRate - start.ShareRate + end.ShareDoorbells - start.ShareDoorbells,
 		Late: map[string]uint64{"taken": end.LateTaken - start.LateTaken, "wakeup": end.LateWakeup - start.LateWakeup,
-			"port": end.LatePort - start.LatePort, "unresolved": end.LateUnresolved - start.LateUnresolved}}
+			"port": end.LatePort - start.LatePort, "unresolved": end.LateUnresolved - start.LateUnresolved},
+		Pauses: after.RealtimeBudget.HostPauses - before.RealtimeBudget.HostPauses}
+	if after.RealtimeBudget.PeriodNs > 0 {
+		stops := after.RealtimeBudget.Stops - before.RealtimeBudget.Stops
+		counted.Stops = &stops
+	}
+	return counted
 }
 
 // judge takes the errors of what was handed over in time, and counts the rest.

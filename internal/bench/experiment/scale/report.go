@@ -102,14 +102,14 @@ func (l *line) departures() results.SectionTable {
 	for _, of := range quantiles {
 		table.Head = append(table.Head, of.name)
 	}
-	table.Head = append(table.Head, "most", "counted as late")
+	table.Head = append(table.Head, "most", "counted as late", "stops", "pauses")
 	for _, p := range l.points {
 		row := []string{strconv.Itoa(p.number), strconv.Itoa(p.sum(valueSent)), fmt.Sprintf("%.0f", p.median(valueRate)),
 			strconv.Itoa(p.sum(valueLost)), strconv.Itoa(p.sum(valueHandedLate))}
 		for _, of := range quantiles {
 			row = append(row, p.cell(of))
 		}
-		table.Rows = append(table.Rows, append(row, p.most(), p.late()))
+		table.Rows = append(table.Rows, append(row, p.most(), p.late(), p.stops(), strconv.Itoa(p.sum(valuePauses))))
 	}
 	return table
 }
@@ -143,6 +143,16 @@ func (p *point) late() string {
 		return "0"
 	}
 	return strings.Join(reasons, ", ")
+}
+
+// stops are those by the kernel's real-time budget, where there is one.
+func (p *point) stops() string {
+	for _, one := range p.repetitions {
+		if _, known := one.values[valueStops]; !known {
+			return unmeasured
+		}
+	}
+	return strconv.Itoa(p.sum(valueStops))
 }
 
 func (l *line) costs() results.SectionTable {

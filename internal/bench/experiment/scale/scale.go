@@ -83,6 +83,8 @@ const (
 	valueLost        = "lost"
 	valueHandedLate  = "handed_over_late"
 	valueHeld        = "held_by_pod_limits"
+	valueStops       = "stops_by_budget"
+	valuePauses      = "host_pauses"
 	valueLatePrefix  = "late_"
 	sampleDeparted   = "departure_error_ns"
 )
@@ -267,10 +269,13 @@ func outcomeOf(background *netnstarget.Background, seen *netnstarget.Observed) *
 	values := map[string]float64{valueMemory: float64(seen.MemoryBytes), valueEmpty: float64(seen.EmptyBytes), valueCores: seen.Cores,
 		valueTalkerCores: seen.TalkerCores, valueRate: float64(seen.Messages) / seen.Over.Seconds(), valueTalkerLate: float64(seen.WakeupNs),
 		valueSent: float64(seen.Sent), valueHandedLate: float64(seen.HandedOverLate), valueHeld: float64(seen.Counters.Held),
-		valueLost: float64(max(seen.Sent-seen.Frames, 0)) + float64(seen.Counters.Dropped+seen.Counters.KernelPath)}
+		valuePauses: float64(seen.Counters.Pauses), valueLost: float64(max(seen.Sent-seen.Frames, 0)) + float64(seen.Counters.Dropped+seen.Counters.KernelPath)}
 	if messages := float64(seen.Messages); messages > 0 {
 		values[valueMessageUs] = seen.Cores * seen.Over.Seconds() / messages * 1e6
 		values[valueWakeups], values[valueDoorbells] = float64(seen.Wakeups)/messages, float64(seen.Doorbells)/messages
+	}
+	if stops := seen.Counters.Stops; stops != nil {
+		values[valueStops] = float64(*stops)
 	}
 	for reason, count := range seen.Counters.Late {
 		values[valueLatePrefix+reason] = float64(count)

@@ -119,7 +119,7 @@ func testScale() *scale {
 
 func TestScaleIsReportedAsCurves(t *testing.T) {
 	thousand := map[string]float64{valueCores: 0.2, valueMemory: 21 << 20, valueMessageUs: 20, valueTalkerCores: 0.1, valueWakeups: 0.5, valueDoorbells: 0.25,
-		valueRate: 10_000, valueLost: 2, valueHandedLate: 3, valueLatePrefix + "taken": 4, valueLatePrefix + "port": 0, valueLatePrefix + "wakeup": 5}
+		valueRate: 10_000, valueLost: 2, valueHandedLate: 3, valueLatePrefix + "taken": 4, valueLatePrefix + "port": 0, valueLatePrefix + "wakeup": 5, valueStops: 1, valuePauses: 2}
 	findings := testScale().Report(nil, []engine.Measured{
 		measuredOf(byFlows, "1000", "100ms", thousand, 1000, 1100, 1200, 1300, 1400, 1500, 1600, 1700, 1800, 2000),
 		measuredOf(byFlows, "1", "100ms", cores(0.001), 100), measuredOf(byFlows, "1", "100ms", cores(0.003), 300),
@@ -133,7 +133,7 @@ func TestScaleIsReportedAsCurves(t *testing.T) {
 		t.Errorf("%+v", line)
 	}
 	for i, want := range [][]string{
-		{"1000", "1000", "10000", "2", "3", "1.40", "1.80", "2.00", "–", "2.00", "2.00", "taken 4, wakeup 5"},
+		{"1000", "1000", "10000", "2", "3", "1.40", "1.80", "2.00", "–", "2.00", "2.00", "taken 4, wakeup 5", "1", "2"},
 		{"1000", "0.2000", "20.00", "0.1000", "0.50", "0.25", "21.0", "20.5"},
 	} {
 		if row := section.Tables[i].Rows[1]; !slices.Equal(row, want) {
@@ -141,7 +141,7 @@ func TestScaleIsReportedAsCurves(t *testing.T) {
 		}
 	}
 	// The median of two repetitions, each with too few messages for more than a median.
-	if row := section.Tables[0].Rows[0]; !slices.Equal(row, []string{"1", "200", "0", "0", "0", "0.20", "0.20", "–", "–", "0.20", "0.30", "0"}) {
+	if row := section.Tables[0].Rows[0]; !slices.Equal(row, []string{"1", "200", "0", "0", "0", "0.20", "0.20", "–", "–", "0.20", "0.30", "0", "–", "0"}) {
 		t.Errorf("%q", row)
 	}
 	want := "From 1 to 1000 flows of one pod, each 100ms ktsnd takes 0.1980 more of a core, which is 19.82 µs a message, and grows by 20.5 KiB for each."
