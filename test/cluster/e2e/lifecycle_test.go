@@ -298,17 +298,17 @@ func TestTwoAtOnceDoNotMeet(t *testing.T) {
 	s.isGone(t)
 }
 
-// ending is how a command ended that was to be killed.
+// ending is how a command ended that was to be killed, and what it said until then.
 type ending struct {
-	killed bool
-	how    string
+	killed    bool
+	how, said string
 }
 
 // isKilled fails the test if the command ended by itself: then nothing was cut short.
 func (e ending) isKilled(t *testing.T) {
 	t.Helper()
 	if !e.killed {
-		t.Errorf("it ended by itself, with %s", e.how)
+		t.Errorf("it ended by itself, with %s: %s", e.how, e.said)
 	}
 }
 
@@ -316,11 +316,15 @@ func (e ending) isKilled(t *testing.T) {
 func (s *second) killAfter(ctx context.Context, t *testing.T, after time.Duration, name string) ending {
 	t.Helper()
 	command := s.command(ctx, name)
+	var said bytes.Buffer
+	command.Stdout, command.Stderr = &said, &said
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(after)
-	return kill(t, command)
+	end := kill(t, command)
+	end.said = said.String()
+	return end
 }
 
 func kill(t *testing.T, command *exec.Cmd) ending {
