@@ -40,18 +40,19 @@ enum {
 	WAITED_EVERY_NS = 100000000,
 };
 
-/* How long the thread has been runnable without running: the second number of schedstat. -1: unknown. */
+/* How long the thread has been runnable without running: the second number of schedstat. The first is how
+ * long it ran; a kernel that keeps neither says 0 of both. -1: unknown. */
 static int64_t waited_read(const struct loop *loop)
 {
 	char text[96];
-	long long waited_ns;
+	long long ran_ns, waited_ns;
 	ssize_t bytes =
 		loop->rest.schedstat_fd < 0 ? -1 : pread(loop->rest.schedstat_fd, text, sizeof(text) - 1, 0);
 
 	if (bytes <= 0)
 		return -1;
 	text[bytes] = '\0';
-	return sscanf(text, "%*u %lld", &waited_ns) == 1 ? waited_ns : -1;
+	return sscanf(text, "%lld %lld", &ran_ns, &waited_ns) == 2 && ran_ns > 0 ? waited_ns : -1;
 }
 
 void rest_begin(struct loop *loop)
@@ -102,6 +103,14 @@ struct loop_budget_use rest_budget_use(const struct loop *loop)
 	return use;
 }
 
+/* What was used of another budget says nothing of this one. */
+static void use_forget(struct loop_rest *rest)
+{
+	atomic_store_explicit(&rest->used_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&rest->used_before_ns, 0, memory_order_relaxed);
+	atomic_store_explicit(&rest->most_used_ns, 0, memory_order_relaxed);
+}
+
 /* The kernel's budgets are in microseconds. */
 static void budget_follow(struct loop *loop)
 {
@@ -110,6 +119,7 @@ static void budget_follow(struct loop *loop)
 	if (granted_us == loop->rest.followed_us)
 		return;
 	loop->rest.followed_us = granted_us;
+	use_forget(&loop->rest);
 	budget_init(&loop->rest.budget, (int64_t)(granted_us >> 32) * NS_PER_US,
 		    (int64_t)(uint32_t)granted_us * NS_PER_US);
 	loop->rest.read_ns = clock_ns(CLOCK_MONOTONIC);
@@ -126,9 +136,12 @@ static void budget_follow(struct loop *loop)
 static void away_note(struct loop *loop, int64_t away_ns)
 {
 	struct loop_rest *rest = &loop->rest;
-	int64_t waited_ns = waited_read(loop);
+	int64_t before_ns = rest->waited_ns, waited_ns = waited_read(loop);
 
-	if (waited_ns >= 0 && waited_ns - rest->waited_ns < away_ns / 2) {
+	/* What this one waited is not the next one's. */
+	rest->waited_ns = waited_ns;
+	rest->waited_read_ns = rest->read_ns;
+	if (waited_ns >= 0 && waited_ns - before_ns < away_ns / 2) {
 		counter_add(&rest->host_pauses, 1);
 		return;
 	}
@@ -169,10 +182,15 @@ static void use_note(struct loop *loop, int64_t now_ns, int64_t charged_ns)
 static void account(struct loop *loop, int64_t now_ns)
 {
 	struct loop_rest *rest = &loop->rest;
-	int64_t total_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	int64_t passed_ns = now_ns - rest->read_ns, charged_ns = total_ns - rest->charged_ns;
-	int64_t away_ns = passed_ns - rest->asked_ns - charged_ns;
+	int64_t total_ns, passed_ns, charged_ns, away_ns;
 
+	/* The budget may have ended during a rest. */
+	if (!rest->budget.period_ns)
+		return;
+	total_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	passed_ns = now_ns - rest->read_ns;
+	charged_ns = total_ns - rest->charged_ns;
+	away_ns = passed_ns - rest->asked_ns - charged_ns;
 	rest->read_ns = now_ns;
 	rest->charged_ns = total_ns;
 	budget_charge(&rest->budget, passed_ns, charged_ns);

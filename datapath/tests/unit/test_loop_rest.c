@@ -46,6 +46,8 @@ static struct {
 	int64_t runtime_ns, period_ns; /* 0: the kernel stops nobody */
 	int64_t gone_at_ns, gone_ns;   /* then the processor is away for so long */
 	bool gone_by_kernel;
+	int64_t paused_ns;        /* and soon after by the machine for so long */
+	struct loop *granted_all; /* told in its next rest that the kernel stops nobody any more; NULL: not */
 	/* What happens. */
 	int64_t looked_ns, asleep_ns, stopped_ns;
 	int64_t frames, sleeps;
@@ -110,7 +112,10 @@ static void be_gone(void)
 	world.stopped_ns += world.gone_ns;
 	if (world.gone_by_kernel)
 		world.waited_ns += world.gone_ns;
-	world.gone_ns = 0;
+	world.gone_ns = world.paused_ns;
+	world.gone_at_ns = now_ns() + 20 * MS;
+	world.gone_by_kernel = false;
+	world.paused_ns = 0;
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
@@ -140,6 +145,9 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *as
 	(void)clock;
 	(void)flags;
 	(void)left;
+	if (world.granted_all)
+		loop_budget_set(world.granted_all, 0, 0);
+	world.granted_all = NULL;
 	world_sleep(asked->tv_sec * NS_PER_SECOND + asked->tv_nsec);
 	return 0;
 }
@@ -306,6 +314,22 @@ static void loop_with_a_small_budget_sleeps_for_longer(void **state)
 	bench_destroy(bench);
 }
 
+/* While the loop rests. */
+static void budget_may_end_at_any_time(void **state)
+{
+	struct bench *bench = bench_create(12000);
+
+	(void)state;
+	kernel_grants(95 * MS / 10, 10 * MS, 0);
+	loop_is_told(bench);
+	world.period_ns = 0;
+	world.granted_all = bench->rig.loop;
+	bench_run(bench);
+	assert_null(world.granted_all);
+	assert_int_equal(loop_budget_use(bench->rig.loop).period_ns, 0);
+	bench_destroy(bench);
+}
+
 /* Who does not rest is stopped, or the tests above would show nothing. */
 static void loop_that_does_not_know_its_budget_is_stopped(void **state)
 {
@@ -342,14 +366,57 @@ static void stops_are_told_from_pauses_of_the_machine(void **state)
 	}
 }
 
+/* What it waited while it was stopped is not counted again. */
+static void pause_soon_after_a_stop_is_a_pause(void **state)
+{
+	struct bench *bench = bench_create(70000);
+	struct loop_budget_use use;
+
+	(void)state;
+	kernel_grants(950 * MS, 1000 * MS, 0);
+	loop_is_told(bench);
+	world.gone_at_ns = BEGAN_NS + 100 * MS;
+	world.gone_ns = 45 * MS;
+	world.gone_by_kernel = true;
+	world.paused_ns = 45 * MS;
+	bench_run(bench);
+	use = loop_budget_use(bench->rig.loop);
+	assert_int_equal(use.stops, 1);
+	assert_int_equal(use.host_pauses, 1);
+	bench_destroy(bench);
+}
+
+/* A status of the old budget's use beside the new budget would be nonsense. */
+static void use_is_of_the_budget_in_force(void **state)
+{
+	struct bench *bench = bench_create(12000);
+	struct loop_budget_use use;
+
+	(void)state;
+	kernel_grants(40 * MS, 50 * MS, 0);
+	loop_is_told(bench);
+	bench_run(bench);
+	assert_true(loop_budget_use(bench->rig.loop).most_used_ns > 5 * MS);
+	loop_budget_set(bench->rig.loop, 5000, 10000);
+	rig_send(&bench->ring, &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = 0, .text = "m"});
+	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, SLOTS + 1);
+	use = loop_budget_use(bench->rig.loop);
+	assert_int_equal(use.period_ns, 10 * MS);
+	assert_true(use.most_used_ns <= 5 * MS);
+	bench_destroy(bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(loop_rests_between_departures),
 		cmocka_unit_test(loop_rests_though_no_gap_is_long_enough),
 		cmocka_unit_test(loop_with_a_small_budget_sleeps_for_longer),
+		cmocka_unit_test(budget_may_end_at_any_time),
 		cmocka_unit_test(loop_that_does_not_know_its_budget_is_stopped),
 		cmocka_unit_test(stops_are_told_from_pauses_of_the_machine),
+		cmocka_unit_test(pause_soon_after_a_stop_is_a_pause),
+		cmocka_unit_test(use_is_of_the_budget_in_force),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
