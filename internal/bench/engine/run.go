@@ -73,6 +73,8 @@ type Setting struct {
 	KeepAwake bool
 	// Departures is how many ktsnd has to remember; 0: as many as it does by itself.
 	Departures int
+	// PodRate is how many messages a second ktsnd takes from one pod; 0: as many as it does by itself.
+	PodRate int
 	// Serial tells settings apart that are the same otherwise, so that each has a new ktsnd.
 	Serial int
 	// OVS has ktsnd, and all else that the pod sends, go through Open vSwitch.

@@ -45,7 +45,7 @@ type Counted struct {
 	Dropped, KernelPath uint64
 	// Late are by reason.
 	Late map[string]uint64
-	// Held are the times at which messages waited because of their pod's rate, or their doorbells were not listened to.
+	// Held is above 0 when messages waited because of their pod's rate, or their doorbells were not listened to.
 	Held uint64
 	// Stops are times at which the kernel stopped ktsnd because of the real-time budget, nil where there is no budget; Pauses are
 	// those of the machine's host that ktsnd noticed.

@@ -50,6 +50,8 @@ type daemonSetting struct {
 	vhostSocket string
 	// departures is how many it has to remember; 0: as many as it does by itself.
 	departures int
+	// podRate is how many messages a second it takes from one pod; 0: as many as it does by itself.
+	podRate int
 	// vlan is the tag of its frames; 0: none.
 	vlan int
 }
@@ -73,6 +75,9 @@ func (setting *daemonSetting) arguments(controlSocket string) []string {
 	}
 	if setting.departures != 0 {
 		arguments = append(arguments, "--departures", strconv.Itoa(setting.departures))
+	}
+	if setting.podRate != 0 {
+		arguments = append(arguments, "--pod-rate", strconv.Itoa(setting.podRate))
 	}
 	if setting.vlan != 0 {
 		arguments = append(arguments, "--vlan", strconv.Itoa(setting.vlan))

@@ -170,7 +170,7 @@ func (l *Target) enter(ctx context.Context, setting engine.Setting) (err error) 
 }
 
 func (l *Target) daemonSetting(setting engine.Setting) daemonSetting {
-	wanted := daemonSetting{cpu: l.pinning.sender, spin: l.scheduling.spin, keepAwake: setting.KeepAwake, departures: setting.Departures}
+	wanted := daemonSetting{cpu: l.pinning.sender, spin: l.scheduling.spin, keepAwake: setting.KeepAwake, departures: setting.Departures, podRate: setting.PodRate}
 	if setting.GatesCycle != 0 {
 		wanted.linkSpeed, wanted.vlan = gatesLinkSpeed, setting.VLAN
 	}

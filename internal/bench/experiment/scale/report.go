@@ -185,7 +185,7 @@ func (l *line) remarks() []string {
 			"the departure errors are those of the others.", messages, l.name(), handedLate))
 	}
 	if held > 0 {
-		remarks = append(remarks, fmt.Sprintf("Messages of %s waited %d times because of the rate of their pod (--pod-rate, --pod-doorbells).", l.name(), held))
+		remarks = append(remarks, fmt.Sprintf("Messages of %s waited because of the limits of their pod (--pod-rate, --pod-doorbells).", l.name()))
 	}
 	return remarks
 }

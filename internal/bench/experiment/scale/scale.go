@@ -51,11 +51,14 @@ const (
 	mostPods  = 100
 	// mostMessages keeps a case small enough to be read, and kept, as a whole.
 	mostMessages = 1_000_000
-	// ktsnd keeps these many departures unless it is told otherwise.
-	keptDepartures = 60_000
-	// Below ktsnd's defaults: of --slots, --pod-pending and --pod-rate.
-	mostWaiting, mostPending, mostRate = 400, 1000, 100_000
-	defaultLead                        = 10 * time.Millisecond
+	// So many departures ktsnd keeps unless it is told otherwise, and from so many messages a second on its --pod-rate leaves a pod
+	// little or nothing to catch up with after a pause.
+	keptDepartures, tightRate = 60_000, 50_000
+	// Below ktsnd's defaults of --slots and --pod-pending.
+	mostWaiting, mostPending = 400, 1000
+	// mostRate is as much as one process of tsnperf sends without trouble.
+	mostRate    = 100_000
+	defaultLead = 10 * time.Millisecond
 	// backgroundOverhead is about what a case takes besides its messages, and for each pod.
 	backgroundOverhead, podOverhead = 2500 * time.Millisecond, 40 * time.Millisecond
 	// Messages of which the departures and hand-overs are read in a second.
@@ -173,14 +176,17 @@ func (s *scale) checkLoad(l *load) error {
 	return nil
 }
 
-// checkBackground finds what the defaults of ktsnd do not allow: it is measured as it is shipped.
+// rateOfPod is how many messages a second one pod sends.
+func rateOfPod(b *netnstarget.Background) float64 { return float64(b.FlowsPerPod) / b.Cycle.Seconds() }
+
+// checkBackground finds what there is no room for.
 func checkBackground(b *netnstarget.Background) error {
-	rate := float64(b.FlowsPerPod) / b.Cycle.Seconds()
+	rate := rateOfPod(b)
 	waiting := int(rate * b.Lead.Seconds())
 	flows := fmt.Sprintf("%d flows of a pod each %v", b.FlowsPerPod, b.Cycle)
 	switch {
 	case rate > mostRate:
-		return fmt.Errorf("%s are %.0f messages a second, and ktsnd takes %d from one pod; give fewer flows, or a longer cycle", flows, rate, mostRate)
+		return fmt.Errorf("%s are %.0f messages a second, of at most %d; give fewer flows, or a longer cycle", flows, rate, mostRate)
 	case waiting/b.Processes() > mostWaiting || waiting > mostPending:
 		return fmt.Errorf("%s, handed over %v ahead, are %d messages waiting, and ktsnd has room for %d of a process and %d of a pod; "+
 			"give a shorter lead", flows, b.Lead, waiting, mostWaiting, mostPending)
@@ -227,6 +233,9 @@ func (s *scale) Cases(*engine.Profile) []engine.Case {
 			setting := engine.Setting{Daemon: true, Serial: len(all) + 1}
 			if messages > keptDepartures {
 				setting.Departures = messages + messages/10
+			}
+			if rate := rateOfPod(&one.Background); rate > tightRate {
+				setting.PodRate = 2 * int(rate)
 			}
 			all = append(all, engine.Case{Name: fmt.Sprintf("%s-%d-%s", one.kind, one.number, cycle), Path: results.PathDirect,
 				Of:      map[string]string{"kind": one.kind, "number": strconv.Itoa(one.number), "cycle": cycle},
