@@ -159,13 +159,12 @@ func budgetLine(budget *control.RealtimeBudget) string {
 	if budget.PeriodNs == 0 {
 		return "the kernel never stops the sending thread"
 	}
-	percent := func(ns int64) float64 { return 100 * float64(ns) / float64(budget.RuntimeNs) }
 	stops := "never stopped by the kernel"
 	if budget.Stops > 0 {
 		stops = fmt.Sprintf("stopped by the kernel %d times, %v in all", budget.Stops, time.Duration(budget.StoppedNs).Round(time.Millisecond))
 	}
 	return fmt.Sprintf("%.0f%% used, at most %.0f%%, of %v of each %v (%s); %d rests in gaps, %d elsewhere; %s; %d pauses of the machine",
-		percent(budget.UsedNs), percent(budget.MostUsedNs), time.Duration(budget.RuntimeNs), time.Duration(budget.PeriodNs), budget.Source,
+		100*budget.Share(), 100*budget.MostShare(), time.Duration(budget.RuntimeNs), time.Duration(budget.PeriodNs), budget.Source,
 		budget.Rests, budget.RestsForced, stops, budget.HostPauses)
 }
 

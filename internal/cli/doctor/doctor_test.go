@@ -221,8 +221,10 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, Stops: 3, StoppedNs: 12e7, Source: "cgroup"}
 		}, Note, "the kernel kept ktsnd from its processor 3 times, for 120ms in all; it has 200ms of each 1s (cgroup)"},
 		"a ktsnd without gaps": {"node", func(w *world) {
-			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, UsedNs: 19e7, RestsForced: 5, Source: "cgroup"}
-		}, Note, "had to rest 5 times where no gap between messages was long enough; it used 95% of its real-time budget (cgroup)"},
+			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, UsedNs: 18e7, MostUsedNs: 19e7, RestsForced: 5,
+				Source: "/sys/fs/cgroup/cpu/cpu.rt_runtime_us"}
+		}, Note, "had to rest 5 times where no gap between messages was long enough; it uses 90% of its real-time budget, at most 95% " +
+			"(/sys/fs/cgroup/cpu/cpu.rt_runtime_us)"},
 		"a budget that is enough": {"node", func(w *world) {
 			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 95e7, PeriodNs: 1e9, UsedNs: 19e7, Rests: 5}
 		}, OK, "uses 20% of its real-time budget and was never stopped"},
@@ -246,6 +248,21 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 				t.Errorf("found %+v, want %s: %s", found, test.level, test.sentence)
 			}
 		})
+	}
+}
+
+func TestOnlyTheShareOfACgroupIsTheChartsToRaise(t *testing.T) {
+	for source, charts := range map[string]bool{"/sys/fs/cgroup/cpu/cpu.rt_runtime_us": true, "kernel.sched_rt_runtime_us": false, "fair server": false} {
+		w := well()
+		w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, RestsForced: 5, Source: source}
+		found := w.look(t, "node")
+		at := slices.IndexFunc(found, func(f Finding) bool { return strings.Contains(f.Text, "had to rest") })
+		if at < 0 {
+			t.Fatalf("%s: no word of the rests in %+v", source, found)
+		}
+		if strings.Contains(found[at].Mend, "ktsnd.realtimeShare") != charts {
+			t.Errorf("%s: the advice is %q", source, found[at].Mend)
+		}
 	}
 }
 

@@ -195,6 +195,14 @@ func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 		counters.LateWakeup, counters.LateTaken)
 }
 
+// relieve says what helps a ktsnd that has to rest while messages wait. Only the share of its cgroup is the chart's.
+func relieve(budget *control.RealtimeBudget) string {
+	if strings.HasSuffix(budget.Source, "/cpu.rt_runtime_us") {
+		return "raise ktsnd.realtimeShare of the chart, with ktsnd.cgroupV1=true, or give ktsnd less to send"
+	}
+	return "give ktsnd less to send: what the kernel lets real-time threads have is used up"
+}
+
 // budget says whether the kernel stops ktsnd because it has been awake for too long.
 func (d *Doctor) budget(about string, budget *control.RealtimeBudget) {
 	switch {
@@ -204,9 +212,9 @@ func (d *Doctor) budget(about string, budget *control.RealtimeBudget) {
 			"the kernel kept ktsnd from its processor %d times, for %v in all; it has %v of each %v (%s)", budget.Stops,
 			time.Duration(budget.StoppedNs).Round(time.Millisecond), time.Duration(budget.RuntimeNs), time.Duration(budget.PeriodNs), budget.Source)
 	case budget.RestsForced > 0:
-		d.say(Note, about, "give ktsnd a larger budget (ktsnd.realtimeShare of the chart, with cgroupV1=true), or less to send",
-			"ktsnd had to rest %d times where no gap between messages was long enough; it used %.0f%% of its real-time budget (%s)",
-			budget.RestsForced, 100*budget.Share(), budget.Source)
+		d.say(Note, about, relieve(budget),
+			"ktsnd had to rest %d times where no gap between messages was long enough; it uses %.0f%% of its real-time budget, at most %.0f%% (%s)",
+			budget.RestsForced, 100*budget.Share(), 100*budget.MostShare(), budget.Source)
 	default:
 		d.ok(about, "ktsnd uses %.0f%% of its real-time budget and was never stopped", 100*budget.Share())
 	}

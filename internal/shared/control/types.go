@@ -161,7 +161,7 @@ type RealtimeBudget struct {
 	RuntimeNs int64  `json:"runtime-ns"`
 	PeriodNs  int64  `json:"period-ns"`
 	Source    string `json:"source"`
-	// UsedNs is what the loop used in the last whole period, MostUsedNs in any.
+	// UsedNs is what the loop used in the last whole period, MostUsedNs in any since the budget was changed last.
 	UsedNs     int64 `json:"used-ns"`
 	MostUsedNs int64 `json:"most-used-ns"`
 	// Rests were taken between departures, RestsForced where no gap was long enough.
@@ -174,12 +174,15 @@ type RealtimeBudget struct {
 	HostPauses uint64 `json:"host-pauses"`
 }
 
-// Share is how much of the budget was used in the last whole period.
-func (b *RealtimeBudget) Share() float64 {
+// Share is how much of the budget was used in the last whole period, MostShare in any.
+func (b *RealtimeBudget) Share() float64     { return b.share(b.UsedNs) }
+func (b *RealtimeBudget) MostShare() float64 { return b.share(b.MostUsedNs) }
+
+func (b *RealtimeBudget) share(ns int64) float64 {
 	if b.RuntimeNs == 0 {
 		return 0
 	}
-	return float64(b.UsedNs) / float64(b.RuntimeNs)
+	return float64(ns) / float64(b.RuntimeNs)
 }
 
 // Clock is what the kernel says of the node's clock, as it was told by whoever disciplines it.
