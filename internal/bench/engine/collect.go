@@ -42,6 +42,9 @@ func Collect(store *Store) (*results.Summary, []results.Series, error) {
 // collect reads all runs of a store.
 func collect(store *Store) (*collector, error) {
 	c := &collector{profile: &store.Manifest.Profile}
+	if _, err := c.profile.experiment(); err != nil {
+		return nil, fmt.Errorf("%s: %w", store.dir, err)
+	}
 	if err := store.Each(c.add); err != nil {
 		return nil, err
 	}
@@ -173,9 +176,6 @@ func (e *entry) add(record *Record) {
 	measured := samplesOf(record.Messages, record.Run.CycleNs)
 	alternation := record.Observed
 	measured.describe(&alternation.Distributions)
-	if !HasGates(record.Run.Workload) {
-		alternation.AddSendingCores(record.Run.Path)
-	}
 	e.run.Alternations = append(e.run.Alternations, alternation)
 	e.samples.add(&measured)
 	for len(e.parts) < record.Run.Repetition {

@@ -229,6 +229,26 @@ func TestExperimentThatWasStoppedGoesOn(t *testing.T) {
 	}
 }
 
+func TestABenchOfAnotherKtsnIsRefusedByItsFolder(t *testing.T) {
+	dir := t.TempDir()
+	countingOnly(t, &counting{})
+	if err := measureExperiment(t, dir, countingOf(t)); err != nil {
+		t.Fatal(err)
+	}
+	store, err := ReadStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(experiments, "counting")
+	_, _, errReport := Collect(store)
+	_, errCompare := Compare(store, store)
+	for _, err := range []error{errReport, errCompare} {
+		if err == nil || !strings.HasPrefix(err.Error(), dir+`: the bench is of experiment "counting", which this ktsn does not know`) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 func TestExperimentsThatCannotBeAreRefusedInASentence(t *testing.T) {
 	for name, test := range map[string]struct{ old, new, want string }{
 		"unknown":             {"experiment: counting", "experiment: singing", `:3: experiment: is "singing"; must be one of counting`},

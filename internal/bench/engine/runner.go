@@ -89,5 +89,8 @@ func (r *Runner) performRun(ctx context.Context, run Run) error {
 	if run.Number == 0 {
 		return nil
 	}
+	if !HasGates(run.Workload) {
+		outcome.Observed.AddSendingCores(run.Path)
+	}
 	return r.Store.Add(run, outcome)
 }

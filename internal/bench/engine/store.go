@@ -65,6 +65,7 @@ var ErrNoBench = errors.New("no bench was begun there")
 // ReadStore opens what was measured, for reading only.
 func ReadStore(dir string) (*Store, error) {
 	s := &Store{dir: dir}
+	s.Manifest.Profile.Spin = defaultSpin // of a bench that was begun when profiles could not say it
 	text, err := os.ReadFile(filepath.Join(dir, manifestName))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w; `ktsn bench run` makes such a folder", dir, ErrNoBench)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,7 @@ func outcomeOf(run Run, latencyNs int64) *Outcome {
 		outcome.Messages = append(outcome.Messages, message)
 	}
 	outcome.Observed.Sent, outcome.Observed.Received = run.Messages, run.Messages
+	outcome.Observed.CPUCores = map[string]float64{"talker": 0.125, "ktsnd": 0.25}
 	return outcome
 }
 
@@ -135,6 +137,58 @@ func TestWhatIsMeasuredIsCollected(t *testing.T) {
 	}
 	if len(summary.Ratios) != 2*2*2 {
 		t.Errorf("%d ratios", len(summary.Ratios))
+	}
+}
+
+// A talker's processor time was once that of the whole program. Such benches have no sum of the sending side.
+func TestTheSendingSideIsOnlyKnownToTheBenchThatAddedItUp(t *testing.T) {
+	profile := short()
+	measured, older := t.TempDir(), t.TempDir()
+	if err := measure(t.Context(), measured, &profile, &fake{}); err != nil {
+		t.Fatal(err)
+	}
+	store, err := OpenStore(older, NewManifest(&profile, host(), (&fake{}).Environment()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range runsOf(Plan(&profile)) {
+		if run.Number > 0 && run.IdleNs == 0 {
+			err = errors.Join(err, store.Add(run, outcomeOf(run, 1000)))
+		}
+	}
+	if err := errors.Join(err, store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for dir, known := range map[string]bool{measured: true, older: false} {
+		summary, _ := collected(t, dir)
+		for _, run := range summary.Runs {
+			if cores := run.SendingCores; (cores != nil) != known || known && *cores != 0.375 {
+				t.Errorf("%s: %v, of %v", run.Key(), cores, run.CPUCores)
+			}
+		}
+	}
+}
+
+// ktsnd had its default before a profile could say how long it is awake.
+func TestBenchWithoutASpinHadThatOfKtsnd(t *testing.T) {
+	dir, profile := t.TempDir(), short()
+	if err := measure(t.Context(), dir, &profile, &fake{}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, manifestName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := regexp.MustCompile(`(?m)^ *"spin": \d+,\n`).ReplaceAll(text, nil)
+	if len(older) == len(text) {
+		t.Fatalf("there is no spin in %s", text)
+	}
+	if err := os.WriteFile(path, older, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := measure(t.Context(), dir, &profile, &fake{}); err != nil {
+		t.Error(err)
 	}
 }
 
