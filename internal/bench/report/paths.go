@@ -46,7 +46,7 @@ var looks = map[string]look{
 		"SO_TXTIME"},
 	"primary": {orange, []vg.Length{7, 3}, "two pods on different nodes, by the network that each pod of the cluster has; the " +
 		"talker sleeps until the time and sends"},
-	"primary-spin": {black, []vg.Length{14, 3}, "as primary, but the talker is awake before it sends, as ktsnd is: it reads the clock " +
+	"primary-spin": {vermillion, []vg.Length{14, 3}, "as primary, but the talker is awake before it sends, as ktsnd is: it reads the clock " +
 		"until the time"},
 	"flannel":         {orange, []vg.Length{7, 3}, "two pods of a cluster, through Flannel with VXLAN"},
 	"flannel-host-gw": {black, []vg.Length{4, 2}, "two pods of a cluster, through Flannel with routes"},
