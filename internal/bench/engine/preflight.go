@@ -52,6 +52,9 @@ func expected(profile *Profile) (*Facts, error) {
 			of := func() *stats.Summary { return &stats.Summary{} }
 			all := results.Distributions{Latency: of(), Jitter: &stats.Jitter{}, LaunchError: of(), DepartureError: of(), Port: of(),
 				SendCall: of()}
+			if !HasGates(run.Workload) {
+				all.SendingCores = new(float64)
+			}
 			summary.Runs = append(summary.Runs, &results.Run{Path: run.Path, Workload: run.Workload, PayloadBytes: run.PayloadBytes,
 				CycleNs: run.CycleNs, Counts: results.Counts{Late: new(uint64)}, Distributions: all, MedianOfAlternations: all})
 		}
