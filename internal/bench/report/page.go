@@ -258,7 +258,7 @@ const (
 )
 
 const latencyCaption = "After figure 3a of the paper. Arrival at the listener − requested transmit time. The axis is logarithmic, so that the " +
-	"tails do not flatten the boxes; equal distances are equal ratios. Below each box: its median."
+	"tails do not flatten the boxes; equal distances are equal ratios. Below each box, where there is room: its median."
 
 const jitterCaption = "After figure 3b of the paper. t(i) − (t(i−1) + cycle) of arrivals with consecutive numbers; 0 is a message exactly one " +
 	"cycle after the one before. The axis is linear within ±1 µs and logarithmic beyond. After a message that " +
