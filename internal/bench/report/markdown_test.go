@@ -40,6 +40,10 @@ func TestTablesOfABenchAreMarkdown(t *testing.T) {
 			t.Errorf("there is no %q in\n%s", want, text)
 		}
 	}
+	measurement.Summary.Profile.Target = clusterTarget
+	if text := tabled(t, measurement.Summary); strings.Contains(text, "hypervisor") || strings.Contains(text, "clock source") {
+		t.Errorf("of nodes of a cluster it says what nobody looked at:\n%s", text)
+	}
 	for _, unwanted := range []string{"## Problems", "## Nodes and pods"} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("there is an empty part %s", unwanted)

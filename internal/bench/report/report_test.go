@@ -121,13 +121,20 @@ func TestPageShowsWhatOpenVSwitchTakes(t *testing.T) {
 
 // The strongest of the kernel's paths is beside ours, with what both take of processors.
 func TestPageComparesWithTheTalkerThatSpins(t *testing.T) {
-	measurement := generated(50, []string{"direct", "kernel-vxlan-spin", "kernel-vxlan"}, []int{64}, false)
+	for _, paths := range [][]string{{"direct", "kernel-vxlan-spin", "kernel-vxlan"}, {"tsn", "primary-spin", "primary"}} {
+		t.Run(paths[0], func(t *testing.T) { comparesWithTheTalkerThatSpins(t, paths) })
+	}
+}
+
+func comparesWithTheTalkerThatSpins(t *testing.T, paths []string) {
+	t.Helper()
+	measurement := generated(50, paths, []int{64}, false)
 	measurement.Summary.Setup.SpinNs, measurement.Summary.Setup.FIFOPriority = 120_000, 50
 	for i, cores := range []float64{0.1357, 0.2468, 0.0369} {
 		measurement.Summary.Runs[i].SendingCores = &cores
 	}
 	page := rendered(t, measurement)
-	for _, want := range []string{"kernel-vxlan-spin takes", "processor time of the sending side, 64 B, path direct", "talker and ktsnd; kernel-vxlan-spin takes 0.247",
+	for _, want := range []string{paths[1] + " takes", "processor time of the sending side, 64 B, path " + paths[0], "talker and ktsnd; " + paths[1] + " takes 0.247",
 		"SCHED_FIFO priority 50, awake 120 µs before each send"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("there is no %s", want)
