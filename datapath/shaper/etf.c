@@ -26,16 +26,6 @@ static int etf_admit(const struct ktsn_shaper *shaper, const struct ktsn_shaper_
 	return packet->txtime_tai_ns < handed_tai_ns ? -ETIME : 0;
 }
 
-static unsigned int first_class(const struct ktsn_shaper *shaper)
-{
-	unsigned int first = highest_class(shaper->classes_used);
-
-	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
-		if (shaper->classes_used >> class & 1 && class_before(shaper, class, first))
-			first = class;
-	return first;
-}
-
 /* How late it may leave. */
 static int64_t allowance_ns(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)
 {
@@ -49,9 +39,8 @@ static struct selection etf_select(struct ktsn_shaper *shaper, int64_t now_tai_n
 
 	if (!shaper->classes_used)
 		return selection_none();
-	selection.traffic_class = first_class(shaper);
-	packet = class_first(shaper, selection.traffic_class);
-	selection.at_tai_ns = earliest(shaper, packet, now_tai_ns);
+	packet = class_first(shaper, 0);
+	selection.at_tai_ns = earliest(shaper, 0, link_free(shaper, now_tai_ns));
 	if (!packet->patient && selection.at_tai_ns - packet->txtime_tai_ns > allowance_ns(shaper, packet)) {
 		selection.verdict = KTSN_DROP_MISSED;
 		selection.at_tai_ns = now_tai_ns > packet->txtime_tai_ns ? now_tai_ns : packet->txtime_tai_ns;
@@ -67,7 +56,7 @@ static struct selection etf_deadline_select(struct ktsn_shaper *shaper, int64_t 
 	int64_t free_tai_ns = link_free(shaper, now_tai_ns);
 
 	if (selection.at_tai_ns != KTSN_SHAPER_NEVER && selection.verdict == KTSN_SEND &&
-	    class_first(shaper, selection.traffic_class)->deadline)
+	    class_first(shaper, 0)->deadline)
 		selection.at_tai_ns = free_tai_ns;
 	return selection;
 }

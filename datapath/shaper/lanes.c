@@ -14,7 +14,7 @@ bool ktsn_lane_before(const struct lane *a, const struct lane *b)
 
 static void rank_find(const struct lanes *lanes, struct lane *lane)
 {
-	const struct service *service = &lane->sender->services[lanes->service];
+	const struct service *service = lane->service;
 	bool served = service->turn > lanes->turns_void && service->end_tai_ns >= lane->first->txtime_tai_ns;
 
 	lane->rank_tai_ns = served ? service->end_tai_ns : lane->first->txtime_tai_ns;
@@ -89,31 +89,27 @@ void ktsn_lanes_push(struct lanes *lanes, struct ktsn_shaper_lane *sender, unsig
 	struct ktsn_shaper_packet *first = lane->first;
 
 	ktsn_txtime_queue_push(&lane->queue, packet, now_tai_ns);
-	lanes->packets++;
 	lane->first = ktsn_txtime_queue_first(&lane->queue);
 	if (lane->first == first)
 		return;
 	lane->sender = sender;
+	lane->service = &sender->services[class];
 	rank_find(lanes, lane);
 	if (first) {
 		sift_up(lanes, lane);
 		return;
 	}
-	sender->classes_used |= 1U << class;
 	lane_join(lanes, lane);
 }
 
-struct ktsn_shaper_packet *ktsn_lanes_pop(struct lanes *lanes, unsigned int class)
+struct ktsn_shaper_packet *ktsn_lanes_pop(struct lanes *lanes)
 {
 	struct lane *lane = lanes->heap[0];
 	struct ktsn_shaper_packet *packet = ktsn_txtime_queue_pop(&lane->queue);
 
-	lanes->packets--;
 	lane->first = ktsn_txtime_queue_first(&lane->queue);
-	if (!lane->first) {
-		lane->sender->classes_used &= ~(1U << class);
+	if (!lane->first)
 		first_leave(lanes);
-	}
 	return packet;
 }
 
@@ -130,10 +126,9 @@ void ktsn_lanes_unserved(struct lanes *lanes, struct lane *lane)
 	sift_up(lanes, lane);
 }
 
-void ktsn_lanes_forget(struct lanes *lanes, uint64_t turn, unsigned int service)
+void ktsn_lanes_forget(struct lanes *lanes, uint64_t turn)
 {
 	lanes->turns_void = turn;
-	lanes->service = service;
 	for (uint32_t i = 0; i < lanes->count; i++)
 		rank_find(lanes, lanes->heap[i]);
 	for (uint32_t i = lanes->count / 2; i-- > 0;)

@@ -25,6 +25,7 @@
 /* The packets of one sender in one class. All zero: empty. */
 struct lane {
 	struct ktsn_shaper_lane *sender;
+	const struct service *service;    /* the sender's last, in this class */
 	struct ktsn_shaper_packet *first; /* NULL: empty, and in no heap */
 	int64_t rank_tai_ns;
 	uint64_t rank_turn; /* breaks ties: 0 is a sender that waits for no service */
@@ -32,7 +33,7 @@ struct lane {
 	struct ktsn_txtime_queue queue;
 };
 
-/* When a sender had its last turn. */
+/* When a sender had its last turn in a class. */
 struct service {
 	int64_t end_tai_ns; /* its frame had left */
 	uint64_t turn;      /* numbers services, of all senders; 0: none yet */
@@ -40,7 +41,6 @@ struct service {
 
 /* A sender. All zero: it has never sent anything. */
 struct ktsn_shaper_lane {
-	uint32_t classes_used; /* bit c: classes[c] is not empty */
 	struct service services[KTSN_CLASSES];
 	struct lane classes[KTSN_CLASSES];
 };
@@ -48,9 +48,6 @@ struct ktsn_shaper_lane {
 /* The lanes of one class that are not empty, the next first. */
 struct lanes {
 	uint32_t count;
-	uint32_t packets;
-	unsigned int
-		service; /* which of a sender's services counts: that in this class, or one for all classes */
 	uint64_t turns_void;                          /* services up to this one are forgotten */
 	struct lane *heap[KTSN_SHAPER_LANES_MAX + 1]; /* and the shaper's own */
 };
@@ -61,12 +58,13 @@ enum { KTSN_LANES_OVERDUE_MOST = 8 };
 /* Whether a's first packet leaves before b's; both have one. */
 bool ktsn_lane_before(const struct lane *a, const struct lane *b);
 
-/* `class` is the number of the class that `lanes` is for. */
+/* `class` is the number of the class that `lanes` is for: that of its packets, or 0 where classes do not
+ * count. */
 void ktsn_lanes_push(struct lanes *lanes, struct ktsn_shaper_lane *sender, unsigned int class,
 		     struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
 
 /* Takes the first packet out; there must be one. The caller says then when its sender has been served. */
-struct ktsn_shaper_packet *ktsn_lanes_pop(struct lanes *lanes, unsigned int class);
+struct ktsn_shaper_packet *ktsn_lanes_pop(struct lanes *lanes);
 
 /* Put a lane that is not empty where it belongs: after its sender was served, or after that was taken back.
  */
@@ -81,7 +79,7 @@ int64_t ktsn_lanes_due_excluding(const struct lanes *lanes, const struct ktsn_sh
 int64_t ktsn_lanes_due_after(const struct lanes *lanes, int64_t now_tai_ns);
 
 /* Services up to that turn are forgotten: the clock was set back, and they are in the future now, or another
- * one of a sender's services counts from now on. */
-void ktsn_lanes_forget(struct lanes *lanes, uint64_t turn, unsigned int service);
+ * strategy begins. */
+void ktsn_lanes_forget(struct lanes *lanes, uint64_t turn);
 
 #endif

@@ -19,6 +19,8 @@ enum ktsn_wait {
 	KTSN_WAIT_LINK, /* frames before it occupied the link */
 };
 
+struct ktsn_shaper_lane;
+
 struct ktsn_shaper_packet {
 	/* The caller's, before enqueue. */
 	int64_t txtime_tai_ns; /* not before this; the last moment if it is a deadline */
@@ -35,11 +37,11 @@ struct ktsn_shaper_packet {
 	uint8_t waited; /* enum ktsn_wait */
 
 	/* The queue's. */
-	uint16_t slot;
 	uint8_t left_rank, right_rank;
 
-	int64_t close_tai_ns; /* the shaper's: when the window closes in which it leaves; INT64_MAX: it does
-				 not */
+	/* The shaper's: when the window closes in which it leaves, less what it waits for frames of the same
+	 * burst; INT64_MAX: it does not. */
+	int64_t close_tai_ns;
 
 	union {
 		/* While it is in a queue. */
@@ -60,6 +62,11 @@ struct ktsn_shaper_packet {
 			uint64_t turn; /* 0: none */
 			uint64_t turn_before;
 			int64_t end_before_tai_ns;
+		};
+		/* The shaper's, while it moves from one queue to another. */
+		struct {
+			struct ktsn_shaper_lane *sender;
+			struct ktsn_shaper_packet *after;
 		};
 	};
 };

@@ -54,28 +54,6 @@ size_t ktsn_shaper_bytes(void)
 	return sizeof(struct ktsn_shaper);
 }
 
-struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_config *config)
-{
-	struct ktsn_shaper *shaper = memory;
-
-	assert((uintptr_t)memory % alignof(max_align_t) == 0);
-	shaper->config = *config;
-	shaper->link_free_tai_ns = shaper->link_ns = 0;
-	shaper->link_bytes = 0;
-	shaper->pending = 0;
-	shaper->classes_used = 0;
-	shaper->turns = 0;
-	memset(&shaper->own, 0, sizeof(shaper->own));
-	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
-		shaper->lanes[class].count = shaper->lanes[class].packets = 0;
-		shaper->lanes[class].turns_void = shaper->lanes[class].service = 0;
-		shaper->firsts[class] = NULL;
-	}
-	ktsn_shaper_gates_set(shaper, NULL);
-	ktsn_shaper_strategy_set(shaper, config->strategy);
-	return shaper;
-}
-
 /* Something changed that select() looks at. */
 static void selection_forget(struct ktsn_shaper *shaper)
 {
@@ -111,7 +89,10 @@ static void first_find(struct ktsn_shaper *shaper, unsigned int class)
 {
 	const struct lanes *lanes = &shaper->lanes[class];
 
-	shaper->firsts[class] = lanes->count ? lanes->heap[0]->first : NULL;
+	const struct lane *lane = lanes->count ? lanes->heap[0] : NULL;
+
+	shaper->firsts.packets[class] = lane ? lane->first : NULL;
+	shaper->firsts.txtime_tai_ns[class] = lane ? lane->first->txtime_tai_ns : KTSN_SHAPER_NEVER;
 	selection_forget(shaper);
 }
 
@@ -119,16 +100,9 @@ static void first_find(struct ktsn_shaper *shaper, unsigned int class)
 static void services_forget(struct ktsn_shaper *shaper)
 {
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
-		ktsn_lanes_forget(&shaper->lanes[class], shaper->turns, shaper->ops->classless ? 0 : class);
+		ktsn_lanes_forget(&shaper->lanes[class], shaper->turns);
 		first_find(shaper, class);
 	}
-}
-
-void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy strategy)
-{
-	shaper->config.strategy = strategy;
-	shaper->ops = strategies[strategy].ops;
-	services_forget(shaper);
 }
 
 void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper)
@@ -138,44 +112,110 @@ void ktsn_shaper_clock_set_back(struct ktsn_shaper *shaper)
 	fits_forget(shaper);
 }
 
+struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_config *config)
+{
+	struct ktsn_shaper *shaper = memory;
+
+	assert((uintptr_t)memory % alignof(max_align_t) == 0);
+	shaper->config = *config;
+	shaper->link_free_tai_ns = shaper->link_ns = 0;
+	shaper->link_bytes = 0;
+	shaper->pending = 0;
+	shaper->classes_used = 0;
+	shaper->turns = 0;
+	memset(&shaper->own, 0, sizeof(shaper->own));
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
+		shaper->lanes[class].count = 0;
+		shaper->lanes[class].turns_void = 0;
+	}
+	shaper->ops = strategies[config->strategy].ops;
+	ktsn_shaper_gates_set(shaper, NULL);
+	services_forget(shaper);
+	return shaper;
+}
+
+/* The class in whose lanes a packet waits. */
+static unsigned int class_of(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)
+{
+	return shaper->ops->classless ? 0 : packet->traffic_class;
+}
+
 static void packet_push(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender,
 			struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
-	unsigned int class = packet->traffic_class;
+	unsigned int class = class_of(shaper, packet);
 
 	ktsn_lanes_push(&shaper->lanes[class], sender, class, packet, now_tai_ns);
 	shaper->classes_used |= (uint8_t)(1U << class);
 	shaper->pending++;
-	if (shaper->firsts[class] != shaper->lanes[class].heap[0]->first)
+	if (class_first(shaper, class) != shaper->lanes[class].heap[0]->first)
 		first_find(shaper, class);
 }
 
-/* In which of the sender's classes that are not empty a service in one of them counts. */
-static unsigned int classes_charged(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *sender,
-				    unsigned int class)
+/* Who is first then is the caller's to find. */
+static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, unsigned int class)
 {
-	return shaper->ops->classless ? sender->classes_used : sender->classes_used & 1U << class;
+	struct ktsn_shaper_packet *packet = ktsn_lanes_pop(&shaper->lanes[class]);
+
+	if (!shaper->lanes[class].count)
+		shaper->classes_used &= (uint8_t) ~(1U << class);
+	/* The place of a packet that is freed may be the next one's: it must not be taken for it. */
+	shaper->fits[class].packet = NULL;
+	shaper->pending--;
+	return packet;
 }
 
-/* The sender has had its turn, with that packet. */
-static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender,
+/* All of them, with their senders, class by class and in the order of their times. */
+static struct ktsn_shaper_packet *packets_take(struct ktsn_shaper *shaper)
+{
+	struct ktsn_shaper_packet *taken = NULL, **end = &taken;
+
+	while (shaper->classes_used) {
+		unsigned int class = highest_class(shaper->classes_used);
+		struct ktsn_shaper_lane *sender = shaper->lanes[class].heap[0]->sender;
+		struct ktsn_shaper_packet *packet = class_pop(shaper, class);
+
+		packet->sender = sender;
+		packet->after = NULL;
+		*end = packet;
+		end = &packet->after;
+	}
+	return taken;
+}
+
+/* What is held moves when classes count from now on, or count no more. */
+static void ops_set(struct ktsn_shaper *shaper, const struct ktsn_shaper_ops *ops)
+{
+	bool moves = ops->classless != shaper->ops->classless;
+	struct ktsn_shaper_packet *packet = moves ? packets_take(shaper) : NULL, *next;
+
+	shaper->ops = ops;
+	services_forget(shaper);
+	for (; packet; packet = next) {
+		next = packet->after;
+		packet_push(shaper, packet->sender, packet, packet->txtime_tai_ns);
+	}
+}
+
+void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy strategy)
+{
+	shaper->config.strategy = strategy;
+	ops_set(shaper, strategies[strategy].ops);
+}
+
+/* The sender has had its turn in a class, with that packet. */
+static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, unsigned int class,
 			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
-	unsigned int class = packet->traffic_class;
-	unsigned int charged = classes_charged(shaper, sender, class);
-	struct service *service = &sender->services[shaper->lanes[class].service];
+	struct lane *lane = &sender->classes[class];
+	struct service *service = &sender->services[class];
 
 	packet->turn = ++shaper->turns;
 	packet->turn_before = service->turn;
 	packet->end_before_tai_ns = service->end_tai_ns;
 	*service = (struct service){.end_tai_ns = link_free(shaper, now_tai_ns), .turn = packet->turn};
-	for (; charged; charged &= charged - 1) {
-		unsigned int one = (unsigned int)__builtin_ctz(charged);
-
-		ktsn_lanes_served(&shaper->lanes[one], &sender->classes[one]);
-		if (one != class)
-			first_find(shaper, one);
-	}
+	if (lane->first)
+		ktsn_lanes_served(&shaper->lanes[class], lane);
 	/* Whether or not the sender has more there. */
 	first_find(shaper, class);
 }
@@ -184,18 +224,15 @@ static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *se
 static void sender_unserve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, unsigned int class,
 			   uint64_t turn, struct service before)
 {
-	unsigned int charged = classes_charged(shaper, sender, class);
-	struct service *service = &sender->services[shaper->lanes[class].service];
+	struct service *service = &sender->services[class];
 
 	if (!turn || service->turn != turn)
 		return;
 	*service = before;
-	for (; charged; charged &= charged - 1) {
-		unsigned int one = (unsigned int)__builtin_ctz(charged);
-
-		ktsn_lanes_unserved(&shaper->lanes[one], &sender->classes[one]);
-		first_find(shaper, one);
-	}
+	if (!sender->classes[class].first)
+		return;
+	ktsn_lanes_unserved(&shaper->lanes[class], &sender->classes[class]);
+	first_find(shaper, class);
 }
 
 void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
@@ -207,7 +244,7 @@ void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *la
 
 	packet_push(shaper, sender, packet, now_tai_ns);
 	/* Or one that is refused whenever its turn comes would come last for ever. */
-	sender_unserve(shaper, sender, packet->traffic_class, turn, before);
+	sender_unserve(shaper, sender, class_of(shaper, packet), turn, before);
 }
 
 int ktsn_shaper_enqueue_handed(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
@@ -262,11 +299,44 @@ int64_t ktsn_shaper_due_excluding(const struct ktsn_shaper *shaper, const struct
 	return due_tai_ns;
 }
 
-const struct ktsn_shaper_packet *ktsn_shaper_peek(struct ktsn_shaper *shaper, int64_t now_tai_ns)
+/* Whether nothing but the link keeps what was selected from leaving at `now`. */
+static bool only_link_holds(const struct ktsn_shaper *shaper, const struct selection *selection,
+			    int64_t now_tai_ns)
+{
+	const struct ktsn_shaper_packet *packet = class_first(shaper, selection->traffic_class);
+
+	if (selection->verdict != KTSN_SEND ||
+	    (packet->txtime_tai_ns > now_tai_ns &&
+	     !(packet->deadline && ktsn_strategy_sends_at_once(shaper->config.strategy))))
+		return false;
+	return !shaper->ops->window ||
+	       shaper->ops->window(shaper, selection->traffic_class)->open_tai_ns <= now_tai_ns;
+}
+
+/* What leaves at `now`, or behind others; NULL: nothing does. */
+static const struct selection *selection_behind(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+						int64_t until_tai_ns)
 {
 	const struct selection *selection = selection_find(shaper, now_tai_ns);
 
-	return selection->at_tai_ns > now_tai_ns ? NULL : class_first(shaper, selection->traffic_class);
+	if (selection->at_tai_ns <= now_tai_ns)
+		return selection;
+	if (selection->at_tai_ns > until_tai_ns || !only_link_holds(shaper, selection, now_tai_ns))
+		return NULL;
+	return selection;
+}
+
+const struct ktsn_shaper_packet *ktsn_shaper_peek_behind(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+							 int64_t until_tai_ns)
+{
+	const struct selection *selection = selection_behind(shaper, now_tai_ns, until_tai_ns);
+
+	return selection ? class_first(shaper, selection->traffic_class) : NULL;
+}
+
+const struct ktsn_shaper_packet *ktsn_shaper_peek(struct ktsn_shaper *shaper, int64_t now_tai_ns)
+{
+	return ktsn_shaper_peek_behind(shaper, now_tai_ns, now_tai_ns);
 }
 
 int64_t ktsn_shaper_due_after(const struct ktsn_shaper *shaper, unsigned int lowest_class, int64_t now_tai_ns)
@@ -311,63 +381,59 @@ void ktsn_shaper_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64_t l
 	     i++) {
 		struct ktsn_shaper_lane *sender = lanes->heap[0]->sender;
 
-		sender->services[lanes->service] =
+		sender->services[class] =
 			(struct service){.end_tai_ns = until_tai_ns, .turn = ++shaper->turns};
 		ktsn_lanes_served(lanes, &sender->classes[class]);
 	}
 	first_find(shaper, class);
 }
 
-/* Who is first then is the caller's to find. */
-static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, unsigned int class)
-{
-	struct ktsn_shaper_packet *packet = ktsn_lanes_pop(&shaper->lanes[class], class);
-
-	if (!shaper->lanes[class].count)
-		shaper->classes_used &= (uint8_t) ~(1U << class);
-	/* The place of a packet that is freed may be the next one's: it must not be taken for it. */
-	shaper->fits[class].packet = NULL;
-	shaper->pending--;
-	return packet;
-}
-
 struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper)
 {
 	struct ktsn_shaper_packet *packet;
+	unsigned int class;
 
 	if (!shaper->classes_used)
 		return NULL;
-	packet = class_pop(shaper, highest_class(shaper->classes_used));
-	first_find(shaper, packet->traffic_class);
+	class = highest_class(shaper->classes_used);
+	packet = class_pop(shaper, class);
+	first_find(shaper, class);
 	packet->turn = 0;
 	return packet;
 }
 
-/* What the caller learns of a packet that leaves now, and what the link does. */
+/* What the caller learns of a packet that is given to the port at `now` and leaves then, or behind others
+ * when the link is free, and what the link does. */
 static void packet_leave(struct ktsn_shaper *shaper, struct ktsn_shaper_packet *packet, int64_t now_tai_ns,
 			 const struct ktsn_window *window)
 {
+	int64_t start_tai_ns = link_free(shaper, now_tai_ns);
+
 	packet->waited = KTSN_WAIT_NONE;
 	if (window && window->open_tai_ns > packet->txtime_tai_ns)
 		packet->waited = KTSN_WAIT_GATE;
 	else if (shaper->link_free_tai_ns > packet->txtime_tai_ns)
 		packet->waited = KTSN_WAIT_LINK;
 	packet->close_tai_ns = window ? window->close_tai_ns : KTSN_WINDOW_NEVER;
+	if (packet->close_tai_ns != KTSN_WINDOW_NEVER)
+		packet->close_tai_ns -= start_tai_ns - now_tai_ns;
 	if (shaper->config.link_speed_bps)
-		shaper->link_free_tai_ns = now_tai_ns + shaper_link_ns(shaper, packet->wire_bytes);
+		shaper->link_free_tai_ns = start_tai_ns + shaper_link_ns(shaper, packet->wire_bytes);
 }
 
-struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns,
-					       enum ktsn_verdict *verdict)
+struct ktsn_shaper_packet *ktsn_shaper_dequeue_behind(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+						      int64_t until_tai_ns, enum ktsn_verdict *verdict)
 {
-	struct selection selection = *selection_find(shaper, now_tai_ns);
+	const struct selection *selected = selection_behind(shaper, now_tai_ns, until_tai_ns);
+	struct selection selection;
 	struct ktsn_window window;
 	bool windowed = shaper->ops->window != NULL;
 	struct ktsn_shaper_packet *packet;
 	struct ktsn_shaper_lane *sender;
 
-	if (selection.at_tai_ns > now_tai_ns)
+	if (!selected)
 		return NULL;
+	selection = *selected;
 	*verdict = selection.verdict;
 	sender = shaper->lanes[selection.traffic_class].heap[0]->sender;
 	if (windowed)
@@ -375,8 +441,14 @@ struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64
 	packet = class_pop(shaper, selection.traffic_class);
 	if (selection.verdict == KTSN_SEND)
 		packet_leave(shaper, packet, now_tai_ns, windowed ? &window : NULL);
-	sender_serve(shaper, sender, packet, now_tai_ns);
+	sender_serve(shaper, sender, selection.traffic_class, packet, now_tai_ns);
 	return packet;
+}
+
+struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+					       enum ktsn_verdict *verdict)
+{
+	return ktsn_shaper_dequeue_behind(shaper, now_tai_ns, now_tai_ns, verdict);
 }
 
 bool ktsn_shaper_overrun(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
@@ -384,11 +456,6 @@ bool ktsn_shaper_overrun(const struct ktsn_shaper *shaper, const struct ktsn_sha
 {
 	return sent_tai_ns >
 	       packet->close_tai_ns - ktsn_link_ns(shaper->config.link_speed_bps, packet->wire_bytes);
-}
-
-uint32_t ktsn_shaper_pending_of(const struct ktsn_shaper *shaper, unsigned int traffic_class)
-{
-	return shaper->lanes[traffic_class].packets;
 }
 
 uint32_t ktsn_shaper_pending(const struct ktsn_shaper *shaper)

@@ -76,7 +76,8 @@ size_t ktsn_shaper_bytes(void);
 struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_config *config);
 
 /* From now on; what is held stays, and is not dropped for being late if it was taken by a strategy that drops
- * nothing for that. `gates` are the caller's and must stay until others take their place; NULL for all open.
+ * nothing for that. All of it is put into other queues when classes count no more, or count again. `gates`
+ * are the caller's and must stay until others take their place; NULL for all open.
  */
 void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy strategy);
 void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *gates);
@@ -116,6 +117,18 @@ void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *la
 /* The packet that ktsn_shaper_dequeue() would give back at `now`, or NULL. */
 const struct ktsn_shaper_packet *ktsn_shaper_peek(struct ktsn_shaper *shaper, int64_t now_tai_ns);
 
+/*
+ * For a burst: what may be given to the port at `now` together with the frames before, although these occupy
+ * the link until later, at most until `until`. Its time has come and its gate is open at `now`; it is the one
+ * that would leave when the link is free, as far as is known at `now`.
+ *
+ *            now     free
+ *   ----------+--------+--------+----> time
+ *             | before | behind |
+ */
+const struct ktsn_shaper_packet *ktsn_shaper_peek_behind(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+							 int64_t until_tai_ns);
+
 /* Takes out any packet, whatever its time; NULL when there is none. For those that get other times. */
 struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper);
 
@@ -146,13 +159,16 @@ void ktsn_shaper_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64_t l
 struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64_t now_tai_ns,
 					       enum ktsn_verdict *verdict);
 
+/* The same of what ktsn_shaper_peek_behind() gives. */
+struct ktsn_shaper_packet *ktsn_shaper_dequeue_behind(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+						      int64_t until_tai_ns, enum ktsn_verdict *verdict);
+
 /* Whether a packet that dequeue gave back, and that the port had by `sent`, is still on the link when its
  * gate shuts (transmission-overrun, clause 12.29.1.1.2). */
 bool ktsn_shaper_overrun(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
 			 int64_t sent_tai_ns);
 
-/* Packets held: of a class, and of all. */
-uint32_t ktsn_shaper_pending_of(const struct ktsn_shaper *shaper, unsigned int traffic_class);
+/* Packets held. */
 uint32_t ktsn_shaper_pending(const struct ktsn_shaper *shaper);
 
 /* "tas", "strict-priority", "etf", "etf-deadline". */

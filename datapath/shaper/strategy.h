@@ -26,7 +26,15 @@ struct selection {
 	enum ktsn_verdict verdict;
 };
 
+/* The first packet of each class. Their transmit times are one cache line: whose turn it is shows without a
+ * look at packets. KTSN_SHAPER_NEVER and NULL of an empty class. */
+struct firsts {
+	int64_t txtime_tai_ns[KTSN_CLASSES];
+	struct ktsn_shaper_packet *packets[KTSN_CLASSES];
+};
+
 struct ktsn_shaper {
+	struct firsts firsts; /* first: aligned as the memory is, to lines */
 	const struct ktsn_shaper_ops *ops;
 	struct ktsn_shaper_config config;
 	const struct ktsn_gates *gates;
@@ -34,11 +42,10 @@ struct ktsn_shaper {
 	uint32_t link_bytes;      /* what shaper_link_ns() was asked for last, */
 	int64_t link_ns;          /* and what it said */
 	uint32_t pending;
-	uint8_t classes_used;                            /* bit c: class c is not empty */
-	uint64_t turns;                                  /* services of any sender */
-	struct ktsn_shaper_packet *firsts[KTSN_CLASSES]; /* the first of each class, NULL if it is empty */
-	struct selection selection;                      /* the last, for as long as nothing changes */
-	int64_t selected_from_tai_ns;                    /* and the time does not leave from here to it */
+	uint8_t classes_used;         /* bit c: class c is not empty */
+	uint64_t turns;               /* services of any sender */
+	struct selection selection;   /* the last, for as long as nothing changes */
+	int64_t selected_from_tai_ns; /* and the time does not leave from here to it */
 	struct fit fits[KTSN_CLASSES];
 	struct lanes lanes[KTSN_CLASSES];
 	struct ktsn_shaper_lane own; /* of packets without a lane */
@@ -46,7 +53,7 @@ struct ktsn_shaper {
 
 struct ktsn_shaper_ops {
 	bool drops_late; /* what it took, and what cannot leave in time */
-	bool classless;  /* takes all classes for one */
+	bool classless;  /* takes all classes for one, which is class 0 here */
 	/* Whether a packet is taken that was handed over then: 0 or -errno as ktsn_shaper_enqueue(). */
 	int (*admit)(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
 		     int64_t handed_tai_ns, int64_t now_tai_ns);
@@ -63,13 +70,7 @@ extern const struct ktsn_shaper_ops ktsn_etf_deadline_ops;
 
 static inline struct ktsn_shaper_packet *class_first(const struct ktsn_shaper *shaper, unsigned int class)
 {
-	return shaper->firsts[class];
-}
-
-/* Whether the first packet of class a has been waiting for longer than that of b; both have one. */
-static inline bool class_before(const struct ktsn_shaper *shaper, unsigned int a, unsigned int b)
-{
-	return ktsn_lane_before(shaper->lanes[a].heap[0], shaper->lanes[b].heap[0]);
+	return shaper->firsts.packets[class];
 }
 
 /* The highest class in a set that is not empty. */
@@ -84,13 +85,12 @@ static inline int64_t link_free(const struct ktsn_shaper *shaper, int64_t now_ta
 	return shaper->link_free_tai_ns > now_tai_ns ? shaper->link_free_tai_ns : now_tai_ns;
 }
 
-/* When the link and the packet's own time let it leave, at the earliest. */
-static inline int64_t earliest(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
-			       int64_t now_tai_ns)
+/* When the link and its own time let the first packet of a class leave, at the earliest. */
+static inline int64_t earliest(const struct ktsn_shaper *shaper, unsigned int class, int64_t free_tai_ns)
 {
-	int64_t at_tai_ns = link_free(shaper, now_tai_ns);
+	int64_t txtime_tai_ns = shaper->firsts.txtime_tai_ns[class];
 
-	return packet->txtime_tai_ns > at_tai_ns ? packet->txtime_tai_ns : at_tai_ns;
+	return txtime_tai_ns > free_tai_ns ? txtime_tai_ns : free_tai_ns;
 }
 
 /* Most frames are as long as the one before, and a division takes longer than the rest of a decision. */

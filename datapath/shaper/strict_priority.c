@@ -12,21 +12,22 @@ static int strict_priority_admit(const struct ktsn_shaper *shaper, const struct 
 	return 0;
 }
 
-/* Nothing is earlier than when the link is free. */
+/* Nothing is earlier than when the link is free. Without branches that depend on times: these come in any
+ * order. */
 static struct selection strict_priority_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
-	int64_t free_tai_ns = link_free(shaper, now_tai_ns);
-	struct selection best = selection_none();
+	int64_t free_tai_ns = link_free(shaper, now_tai_ns), best_tai_ns = KTSN_SHAPER_NEVER;
+	unsigned int best = 0;
 
-	for (unsigned int classes = shaper->classes_used; classes && best.at_tai_ns > free_tai_ns;) {
-		unsigned int class = highest_class(classes);
-		int64_t at_tai_ns = earliest(shaper, class_first(shaper, class), now_tai_ns);
+#pragma GCC unroll 8
+	for (unsigned int class = KTSN_CLASSES; class -- > 0;) {
+		int64_t at_tai_ns = earliest(shaper, class, free_tai_ns);
+		bool better = at_tai_ns < best_tai_ns;
 
-		if (at_tai_ns < best.at_tai_ns)
-			best = (struct selection){at_tai_ns, class, KTSN_SEND};
-		classes &= ~(1U << class);
+		best_tai_ns = better ? at_tai_ns : best_tai_ns;
+		best = better ? class : best;
 	}
-	return best;
+	return (struct selection){best_tai_ns, best, KTSN_SEND};
 }
 
 const struct ktsn_shaper_ops ktsn_strict_priority_ops = {

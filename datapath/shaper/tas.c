@@ -70,30 +70,32 @@ static const struct fit *fit_find(struct ktsn_shaper *shaper, unsigned int class
 	return fit;
 }
 
-static struct selection class_select(struct ktsn_shaper *shaper, unsigned int class, int64_t now_tai_ns)
+/* at_tai_ns: when link and transmit time let it leave. */
+static struct selection class_select(struct ktsn_shaper *shaper, unsigned int class, int64_t at_tai_ns)
 {
-	const struct ktsn_shaper_packet *packet = class_first(shaper, class);
-	int64_t at_tai_ns = earliest(shaper, packet, now_tai_ns);
-	const struct fit *fit = fit_find(shaper, class, packet, at_tai_ns);
+	const struct fit *fit = fit_find(shaper, class, class_first(shaper, class), at_tai_ns);
 
 	if (fit->start_tai_ns == KTSN_WINDOW_NEVER)
 		return (struct selection){at_tai_ns, class, KTSN_DROP_NO_WINDOW};
 	return (struct selection){fit->start_tai_ns, class, KTSN_SEND};
 }
 
-/* Nothing is earlier than when the link is free: the highest class that may leave then is the one. */
+/* The highest class of those that may leave first. A gate is only looked at where it may matter: never does
+ * it let a packet leave earlier than link and transmit time do. */
 static struct selection tas_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
 	int64_t free_tai_ns = link_free(shaper, now_tai_ns);
 	struct selection best = selection_none();
 
-	for (unsigned int classes = shaper->classes_used; classes && best.at_tai_ns > free_tai_ns;) {
-		unsigned int class = highest_class(classes);
-		struct selection of_class = class_select(shaper, class, now_tai_ns);
+	for (unsigned int class = KTSN_CLASSES; class -- > 0;) {
+		int64_t at_tai_ns = earliest(shaper, class, free_tai_ns);
+		struct selection of_class;
 
+		if (at_tai_ns >= best.at_tai_ns)
+			continue;
+		of_class = class_select(shaper, class, at_tai_ns);
 		if (of_class.at_tai_ns < best.at_tai_ns)
 			best = of_class;
-		classes &= ~(1U << class);
 	}
 	return best;
 }

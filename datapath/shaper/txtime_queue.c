@@ -1,62 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "txtime_queue.h"
 
-#include "leftist_heap.h"
-
 #include <assert.h>
 #include <string.h>
 
 /* With many packets pending, the lines that must be fetched are what a push and a pop cost. */
 static_assert(sizeof(struct ktsn_shaper_packet) <= 64, "more than a cache line");
-/* They share a 16-bit number with the page, and one more. */
-static_assert((KTSN_QUEUE_PAGES + 1) * KTSN_QUEUE_SLOTS <= UINT16_MAX, "slots have no number");
 
 void ktsn_txtime_queue_init(struct ktsn_txtime_queue *queue)
 {
 	memset(queue, 0, sizeof(*queue));
-}
-
-/*
- * A slot is its first packet, which heads a list in order and carries the end of that list, and the heap of
- * what came neither before its head nor after its tail.
- */
-static struct ktsn_shaper_packet *slot_push(struct ktsn_shaper_packet *head,
-					    struct ktsn_shaper_packet *packet)
-{
-	if (!head || ktsn_packet_before(packet, head)) {
-		packet->next = head;
-		packet->tail = head ? head->tail : packet;
-		packet->heap = head ? head->heap : NULL;
-		return packet;
-	}
-	if (ktsn_packet_before(packet, head->tail)) {
-		head->heap = ktsn_leftist_heap_push(head->heap, packet);
-		return head;
-	}
-	packet->next = NULL;
-	head->tail->next = packet;
-	head->tail = packet;
-	return head;
-}
-
-/* Its first is taken: the next is that of the list or that of the heap. */
-static struct ktsn_shaper_packet *slot_pop(const struct ktsn_shaper_packet *head)
-{
-	struct ktsn_shaper_packet *list = head->next, *heap = head->heap, *first;
-
-	if (!heap || (list && ktsn_packet_before(list, heap))) {
-		if (list) {
-			list->tail = head->tail;
-			list->heap = heap;
-		}
-		return list;
-	}
-	first = heap;
-	heap = ktsn_leftist_heap_pop(heap);
-	first->next = list;
-	first->tail = list ? head->tail : first;
-	first->heap = heap;
-	return first;
 }
 
 /* ---- a page ---- */
@@ -71,35 +24,37 @@ static unsigned int slot_of(unsigned int page, int64_t tai_ns)
 	return (unsigned int)(tai_ns >> page_bits(page)) & (KTSN_QUEUE_SLOTS - 1);
 }
 
-/* The finest page that reaches a time which is not before `current`; KTSN_QUEUE_PAGES when none does. */
+/* The finest page that reaches a time which is not before `current`; KTSN_QUEUE_FAR when none does. */
 static unsigned int page_of(const struct ktsn_txtime_queue *queue, int64_t tai_ns)
 {
-	unsigned int page = 0;
+	/* So many bits has the distance, and so many the reach of page 0. */
+	unsigned int bits =
+		64 - (unsigned int)__builtin_clzll((uint64_t)(tai_ns - queue->current_tai_ns) | 1);
+	unsigned int reach_bits = KTSN_QUEUE_FINEST_BITS + KTSN_QUEUE_SLOT_BITS, page = 0;
 
-	while (page < KTSN_QUEUE_PAGES &&
-	       (tai_ns >> page_bits(page)) - (queue->current_tai_ns >> page_bits(page)) >= KTSN_QUEUE_SLOTS)
-		page++;
-	return page;
+	if (bits > reach_bits)
+		page = (bits - reach_bits + KTSN_QUEUE_PAGE_BITS - 1) / KTSN_QUEUE_PAGE_BITS;
+	if (page >= KTSN_QUEUE_PAGES)
+		return KTSN_QUEUE_FAR;
+	/* Both ends may lie in slots that are one further apart than the distance. */
+	return page +
+	       ((tai_ns >> page_bits(page)) - (queue->current_tai_ns >> page_bits(page)) >= KTSN_QUEUE_SLOTS);
 }
 
-static void slot_mark(struct ktsn_txtime_queue *queue, unsigned int page, unsigned int slot)
+static void slot_mark(struct ktsn_queue_page *page, unsigned int slot)
 {
-	queue->pages[page].words[slot / 64] |= UINT64_C(1) << slot % 64;
-	queue->pages[page].words_used |= UINT64_C(1) << slot / 64;
-	queue->pages_used |= 1U << page;
+	page->words[slot / 64] |= UINT64_C(1) << slot % 64;
+	page->words_used |= UINT64_C(1) << slot / 64;
 }
 
-static void slot_unmark(struct ktsn_txtime_queue *queue, unsigned int page, unsigned int slot)
+static void slot_unmark(struct ktsn_queue_page *page, unsigned int slot)
 {
-	queue->pages[page].words[slot / 64] &= ~(UINT64_C(1) << slot % 64);
-	if (queue->pages[page].words[slot / 64])
-		return;
-	queue->pages[page].words_used &= ~(UINT64_C(1) << slot / 64);
-	if (!queue->pages[page].words_used)
-		queue->pages_used &= ~(1U << page);
+	page->words[slot / 64] &= ~(UINT64_C(1) << slot % 64);
+	if (!page->words[slot / 64])
+		page->words_used &= ~(UINT64_C(1) << slot / 64);
 }
 
-/* The first slot in use of a page that is not empty, in the circle that begins at `from`. */
+/* The first slot in use of a page that has any, in the circle that begins at `from`. */
 static unsigned int page_first(const struct ktsn_queue_page *page, unsigned int from)
 {
 	uint64_t later = page->words[from / 64] >> from % 64, words;
@@ -115,85 +70,203 @@ static unsigned int page_first(const struct ktsn_queue_page *page, unsigned int 
 
 /* ---- all ---- */
 
-static struct ktsn_shaper_packet *first_find(const struct ktsn_txtime_queue *queue)
+static bool before_head(const struct ktsn_shaper_packet *packet, const struct ktsn_queue_head *head)
 {
-	struct ktsn_shaper_packet *first = queue->far;
+	if (packet->txtime_tai_ns != head->txtime_tai_ns)
+		return packet->txtime_tai_ns < head->txtime_tai_ns;
+	return packet->order < head->packet->order;
+}
 
-	for (uint32_t pages = queue->pages_used; pages; pages &= pages - 1) {
-		unsigned int p = (unsigned int)__builtin_ctz(pages);
-		const struct ktsn_queue_page *page = &queue->pages[p];
-		struct ktsn_shaper_packet *candidate =
-			page->slots[page_first(page, slot_of(p, queue->current_tai_ns))];
-
-		if (!first || ktsn_packet_before(candidate, first))
-			first = candidate;
-	}
-	return first;
+static void head_set(struct ktsn_queue_head *head, struct ktsn_shaper_packet *packet)
+{
+	*head = (struct ktsn_queue_head){packet->txtime_tai_ns, packet};
 }
 
 /* As far as nothing that is held, or is pushed now, belongs before it. */
-static void current_advance(struct ktsn_txtime_queue *queue, int64_t txtime_tai_ns, int64_t now_tai_ns)
+static void current_advance(struct ktsn_txtime_queue *queue, int64_t now_tai_ns)
 {
-	int64_t first_tai_ns = queue->first ? queue->first->txtime_tai_ns : txtime_tai_ns;
+	int64_t first_tai_ns = queue->first->txtime_tai_ns;
 	int64_t to_tai_ns = first_tai_ns < now_tai_ns ? first_tai_ns : now_tai_ns;
 
-	if (!queue->first || to_tai_ns > queue->current_tai_ns)
+	if (!queue->places_used || to_tai_ns > queue->current_tai_ns)
 		queue->current_tai_ns = to_tai_ns;
+}
+
+/* What is late shares the first slot: its own may be in use for the other end of the circle. */
+static int64_t belongs_to(const struct ktsn_txtime_queue *queue, const struct ktsn_shaper_packet *packet)
+{
+	return packet->txtime_tai_ns > queue->current_tai_ns ? packet->txtime_tai_ns : queue->current_tai_ns;
+}
+
+/* It is neither the first of all nor of a page. */
+static void slots_push(struct ktsn_txtime_queue *queue, unsigned int page, struct ktsn_shaper_packet *packet)
+{
+	unsigned int slot;
+
+	if (page == KTSN_QUEUE_FAR) {
+		ktsn_slot_push(&queue->far, packet);
+		return;
+	}
+	slot = slot_of(page, belongs_to(queue, packet));
+	ktsn_slot_push(&queue->pages[page].slots[slot], packet);
+	slot_mark(&queue->pages[page], slot);
+}
+
+static bool place_used(const struct ktsn_txtime_queue *queue, unsigned int place)
+{
+	return queue->places_used >> place & 1;
+}
+
+static void place_begin(struct ktsn_txtime_queue *queue, unsigned int place,
+			struct ktsn_shaper_packet *packet)
+{
+	queue->places_used |= 1U << place;
+	head_set(&queue->heads[place], packet);
+}
+
+static void run_begin(struct ktsn_txtime_queue *queue, struct ktsn_shaper_packet *packet)
+{
+	place_begin(queue, KTSN_QUEUE_RUN, packet);
+	queue->run_last = packet;
+	packet->next = NULL;
+}
+
+/* Packets that come in order need no page. Returns which one does; NULL: none. */
+static struct ktsn_shaper_packet *run_push(struct ktsn_txtime_queue *queue, struct ktsn_shaper_packet *packet)
+{
+	struct ktsn_shaper_packet *last = queue->run_last;
+
+	if (!place_used(queue, KTSN_QUEUE_RUN)) {
+		run_begin(queue, packet);
+		return NULL;
+	}
+	if (!ktsn_packet_before(packet, last)) {
+		packet->next = NULL;
+		queue->run_last = last->next = packet;
+		return NULL;
+	}
+	if (queue->heads[KTSN_QUEUE_RUN].packet != last)
+		return packet;
+	/* One alone, perhaps far ahead, does not keep those before it from being in order. */
+	run_begin(queue, packet);
+	return last;
+}
+
+static void page_push(struct ktsn_txtime_queue *queue, struct ktsn_shaper_packet *packet)
+{
+	unsigned int page = page_of(queue, belongs_to(queue, packet));
+	struct ktsn_queue_head *head = &queue->heads[page];
+	struct ktsn_shaper_packet *later = packet;
+
+	if (!place_used(queue, page)) {
+		place_begin(queue, page, packet);
+		return;
+	}
+	if (before_head(packet, head)) {
+		later = head->packet;
+		head_set(head, packet);
+	}
+	slots_push(queue, page, later);
 }
 
 void ktsn_txtime_queue_push(struct ktsn_txtime_queue *queue, struct ktsn_shaper_packet *packet,
 			    int64_t now_tai_ns)
 {
-	int64_t tai_ns = packet->txtime_tai_ns;
-	unsigned int page, slot;
+	struct ktsn_shaper_packet *first = queue->first;
 
-	current_advance(queue, tai_ns, now_tai_ns);
-	/* What is late shares the first slot: its own may be in use for the other end of the circle. */
-	if (tai_ns < queue->current_tai_ns)
-		tai_ns = queue->current_tai_ns;
-	page = page_of(queue, tai_ns);
-	slot = page < KTSN_QUEUE_PAGES ? slot_of(page, tai_ns) : 0;
-	packet->slot = (uint16_t)(page * KTSN_QUEUE_SLOTS + slot);
-	if (page == KTSN_QUEUE_PAGES) {
-		queue->far = slot_push(queue->far, packet);
-	} else {
-		queue->pages[page].slots[slot] = slot_push(queue->pages[page].slots[slot], packet);
-		slot_mark(queue, page, slot);
-	}
-	if (!queue->first || ktsn_packet_before(packet, queue->first))
-		queue->first = packet;
 	queue->count++;
+	if (!first) {
+		queue->first = packet;
+		return;
+	}
+	if (ktsn_packet_before(packet, first)) {
+		queue->first = packet;
+		packet = first;
+	}
+	current_advance(queue, now_tai_ns);
+	packet = run_push(queue, packet);
+	if (packet)
+		page_push(queue, packet);
 }
 
-/* With many packets the next one is in no cache, nor is its slot: they may come while others leave. */
-static void second_prefetch(const struct ktsn_txtime_queue *queue, const struct ktsn_shaper_packet *first)
+/* The place whose head is the first. */
+static unsigned int place_next(const struct ktsn_txtime_queue *queue)
 {
-	unsigned int page = first->slot / KTSN_QUEUE_SLOTS, slot = first->slot % KTSN_QUEUE_SLOTS;
+	uint32_t places = queue->places_used;
+	unsigned int next = (unsigned int)__builtin_ctz(places);
 
-	if (first->next)
-		__builtin_prefetch(first->next);
-	else if (page < KTSN_QUEUE_PAGES)
-		__builtin_prefetch(queue->pages[page].slots[page_first(&queue->pages[page],
-								       (slot + 1) % KTSN_QUEUE_SLOTS)]);
+	for (places &= places - 1; places; places &= places - 1) {
+		unsigned int place = (unsigned int)__builtin_ctz(places);
+		const struct ktsn_queue_head *head = &queue->heads[place];
+
+		if (head->txtime_tai_ns < queue->heads[next].txtime_tai_ns ||
+		    (head->txtime_tai_ns == queue->heads[next].txtime_tai_ns &&
+		     head->packet->order < queue->heads[next].packet->order))
+			next = place;
+	}
+	return next;
+}
+
+/*
+ * The packet that becomes the first of a place when the one that is leaves; NULL: there is none. With many
+ * packets the next ones are in no cache, nor are their slots: what is taken next is fetched while others
+ * leave.
+ */
+static struct ktsn_shaper_packet *run_next(const struct ktsn_shaper_packet *packet)
+{
+	if (packet->next)
+		__builtin_prefetch(packet->next->next);
+	return packet->next;
+}
+
+static struct ktsn_shaper_packet *page_next(struct ktsn_queue_page *page, unsigned int from)
+{
+	struct ktsn_shaper_packet *packet;
+	unsigned int slot;
+
+	if (!page->words_used)
+		return NULL;
+	slot = page_first(page, from);
+	packet = ktsn_slot_pop(&page->slots[slot]);
+	if (!ktsn_slot_some(&page->slots[slot])) {
+		slot_unmark(page, slot);
+		if (!page->words_used)
+			return packet;
+		slot = page_first(page, slot);
+	}
+	__builtin_prefetch(ktsn_slot_some(&page->slots[slot]));
+	return packet;
+}
+
+static struct ktsn_shaper_packet *far_next(struct ktsn_queue_slot *far)
+{
+	return ktsn_slot_some(far) ? ktsn_slot_pop(far) : NULL;
+}
+
+static struct ktsn_shaper_packet *place_pop(struct ktsn_txtime_queue *queue, unsigned int place)
+{
+	struct ktsn_shaper_packet *packet = queue->heads[place].packet, *next;
+
+	if (place == KTSN_QUEUE_RUN)
+		next = run_next(packet);
+	else if (place == KTSN_QUEUE_FAR)
+		next = far_next(&queue->far);
+	else
+		next = page_next(&queue->pages[place], slot_of(place, queue->current_tai_ns));
+	if (next)
+		head_set(&queue->heads[place], next);
+	else
+		queue->places_used &= ~(1U << place);
+	return packet;
 }
 
 struct ktsn_shaper_packet *ktsn_txtime_queue_pop(struct ktsn_txtime_queue *queue)
 {
 	struct ktsn_shaper_packet *packet = queue->first;
-	unsigned int page = packet->slot / KTSN_QUEUE_SLOTS, slot = packet->slot % KTSN_QUEUE_SLOTS;
 
-	if (page == KTSN_QUEUE_PAGES) {
-		queue->far = slot_pop(packet);
-	} else {
-		queue->pages[page].slots[slot] = slot_pop(packet);
-		if (!queue->pages[page].slots[slot])
-			slot_unmark(queue, page, slot);
-	}
+	queue->count--;
 	if (packet->txtime_tai_ns > queue->current_tai_ns)
 		queue->current_tai_ns = packet->txtime_tai_ns;
-	queue->count--;
-	queue->first = first_find(queue);
-	if (queue->first)
-		second_prefetch(queue, queue->first);
+	queue->first = queue->places_used ? place_pop(queue, place_next(queue)) : NULL;
 	return packet;
 }

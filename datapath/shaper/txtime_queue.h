@@ -22,9 +22,7 @@
 #ifndef KTSN_SHAPER_TXTIME_QUEUE_H
 #define KTSN_SHAPER_TXTIME_QUEUE_H
 
-#include "packet.h"
-
-#include <stddef.h>
+#include "txtime_slot.h"
 
 enum {
 	KTSN_QUEUE_SLOT_BITS = 11,
@@ -37,15 +35,26 @@ enum {
 struct ktsn_queue_page {
 	uint64_t words_used; /* bit w: words[w] is not 0 */
 	uint64_t words[KTSN_QUEUE_SLOTS / 64];
-	struct ktsn_shaper_packet *slots[KTSN_QUEUE_SLOTS]; /* the first of each; NULL: empty */
+	struct ktsn_queue_slot slots[KTSN_QUEUE_SLOTS];
+};
+
+/* Where packets wait: on a page, beyond all pages, or among those that came in order. */
+enum { KTSN_QUEUE_FAR = KTSN_QUEUE_PAGES, KTSN_QUEUE_RUN, KTSN_QUEUE_PLACES };
+
+/* The first packet of a place, which is in no slot, with its time at hand: to compare places touches none. */
+struct ktsn_queue_head {
+	int64_t txtime_tai_ns;
+	struct ktsn_shaper_packet *packet;
 };
 
 struct ktsn_txtime_queue {
+	struct ktsn_shaper_packet *first; /* of all, and in no place; NULL: empty */
 	uint32_t count;
-	uint32_t pages_used;              /* bit p: page p is not empty */
-	int64_t current_tai_ns;           /* nothing that is held belongs before the slots of this time */
-	struct ktsn_shaper_packet *first; /* of all; NULL: empty */
-	struct ktsn_shaper_packet *far;   /* a slot of what no page reaches */
+	uint32_t places_used;   /* bit p: heads[p] is set */
+	int64_t current_tai_ns; /* nothing that is on a page belongs before the slots of this time */
+	struct ktsn_shaper_packet *run_last;
+	struct ktsn_queue_slot far; /* what no page reaches */
+	struct ktsn_queue_head heads[KTSN_QUEUE_PLACES];
 	struct ktsn_queue_page pages[KTSN_QUEUE_PAGES];
 };
 

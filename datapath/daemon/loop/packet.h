@@ -59,7 +59,16 @@ struct packet {
 	int64_t refused_tai_ns; /* first by the port; 0: not yet */
 	struct packet *next;    /* in the pool, or among those whose copies are being made */
 	struct message own; /* of the packet that was taken for it: of the first copy, if there are several */
+	/* An odd number of lines, or the first lines of all packets share a part of the sets of a cache. */
+	alignas(KTSN_CACHE_LINE_BYTES) uint8_t apart[KTSN_CACHE_LINE_BYTES];
 };
+static_assert(sizeof(struct packet) / KTSN_CACHE_LINE_BYTES % 2 == 1, "packets share sets of a cache");
+
+/* docs/architecture.md counts the lines that a message touches: of its packet three, unless it is traced or
+ * goes to several. */
+static_assert(offsetof(struct packet, frame) == 1 * KTSN_CACHE_LINE_BYTES, "the shaper's line");
+static_assert(offsetof(struct packet, own.flow) >= 2 * KTSN_CACHE_LINE_BYTES, "the port's line");
+static_assert(offsetof(struct packet, own.called_tai_ns) == 3 * KTSN_CACHE_LINE_BYTES, "the message's line");
 
 /* The packet that was taken for the message, and stays with it until it ends. */
 static inline struct packet *message_packet(const struct message *message)

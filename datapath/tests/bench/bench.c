@@ -53,6 +53,12 @@ bool bench_reached(const struct bench_figure *figure)
 	return figure->at_least ? figure->value >= figure->limit : figure->value <= figure->limit;
 }
 
+void bench_fail(const char *why)
+{
+	fprintf(stderr, "ktsn-datapath-bench: %s\n", why);
+	exit(EXIT_FAILURE);
+}
+
 static int64_t clock_ns(clockid_t clock)
 {
 	struct timespec now;
@@ -75,9 +81,6 @@ void *bench_alloc(uint64_t bytes)
 {
 	void *memory = realtime_alloc(bytes);
 
-	if (!memory) {
-		fprintf(stderr, "ktsn-datapath-bench: out of memory\n");
-		exit(EXIT_FAILURE);
-	}
+	bench_must(memory, "out of memory");
 	return memory;
 }

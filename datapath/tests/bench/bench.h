@@ -46,10 +46,20 @@ double bench_most(const struct bench_case *bench);
 
 bool bench_reached(const struct bench_figure *figure);
 
+/* Ends the program and says why. */
+_Noreturn void bench_fail(const char *why);
+
 /* CLOCK_MONOTONIC. */
 int64_t bench_clock_ns(void);
 /* Processor time of the thread: what others have of the processor meanwhile does not count. */
 int64_t bench_cpu_ns(void);
+
+/* Ends the program when that is not so: what would be measured is not what the case says. */
+static inline void bench_must(bool is_so, const char *otherwise)
+{
+	if (!is_so)
+		bench_fail(otherwise);
+}
 
 /* As ktsnd gets its memory (realtime_alloc); free() it. Ends the program when there is none. */
 void *bench_alloc(uint64_t bytes);

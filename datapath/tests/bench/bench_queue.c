@@ -5,11 +5,12 @@
  * not as there.
  */
 #include "bench_suites.h"
+#include "loop_state.h"
 #include "txtime_queue.h"
 
 #include <stdlib.h>
 
-enum { PACKET_BYTES = 192, INCREMENTS = 1 << 12, US = 1000, MS = 1000000 };
+enum { PACKET_BYTES = sizeof(struct packet), INCREMENTS = 1 << 12, MS = 1000000 };
 
 struct pattern {
 	const char *name;

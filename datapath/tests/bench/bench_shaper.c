@@ -4,11 +4,18 @@
  * put it in again ahead: a period later, as flows of TSN do, or at random. The link is loaded to four fifths.
  */
 #include "bench_suites.h"
+#include "loop_state.h"
 #include "shaper.h"
 
 #include <stdlib.h>
 
-enum { PACKET_BYTES = 192, INCREMENTS = 1 << 12, US = 1000, MS = 1000000, FRAME_BYTES = 100 };
+enum {
+	PACKET_BYTES = sizeof(struct packet), /* apart as in the loop's pool */
+	INCREMENTS = 1 << 12,
+	US = 1000,
+	MS = 1000000,
+	FRAME_BYTES = 100,
+};
 
 struct bed {
 	struct ktsn_shaper *shaper;
@@ -43,10 +50,21 @@ static uint64_t random_next(uint64_t *state)
 	return *state >> 24;
 }
 
+static inline void bed_enqueue(struct bed *bed, struct ktsn_shaper_packet *packet)
+{
+	packet->order = bed->orders++;
+	bench_must(ktsn_shaper_enqueue(bed->shaper, NULL, packet, bed->now_tai_ns) == 0,
+		   "the shaper refused a packet");
+}
+
 static void bed_init(struct bed *bed, enum ktsn_strategy strategy, uint32_t pending, bool random_times)
 {
-	const struct ktsn_shaper_config config = {
-		.strategy = strategy, .link_speed_bps = 1000000000, .guard_band_ns = 20 * US};
+	/* Nothing is so late that it is dropped. */
+	const struct ktsn_shaper_config config = {.strategy = strategy,
+						  .link_speed_bps = 1000000000,
+						  .guard_band_ns = 20 * US,
+						  .delta_ns = 1000 * MS,
+						  .tolerance_ns = 1000 * MS};
 	uint64_t random = 1, horizon_ns = (uint64_t)pending * 1000;
 
 	*bed = (struct bed){.now_tai_ns = 1750000000000000000};
@@ -61,12 +79,12 @@ static void bed_init(struct bed *bed, enum ktsn_strategy strategy, uint32_t pend
 	for (uint32_t i = 0; i < pending; i++) {
 		struct ktsn_shaper_packet *packet = (void *)(bed->packets + (uint64_t)i * PACKET_BYTES);
 
-		packet->order = bed->orders++;
 		packet->txtime_tai_ns = bed->now_tai_ns + (int64_t)(random_next(&random) % horizon_ns);
 		packet->wire_bytes = FRAME_BYTES;
 		packet->sdu_bytes = FRAME_BYTES;
 		packet->traffic_class = i % KTSN_CLASSES;
-		ktsn_shaper_enqueue(bed->shaper, NULL, packet, bed->now_tai_ns);
+		packet->deadline = strategy == KTSN_STRATEGY_ETF_DEADLINE;
+		bed_enqueue(bed, packet);
 	}
 }
 
@@ -86,9 +104,10 @@ static inline void bed_step(struct bed *bed)
 
 	bed->now_tai_ns = ktsn_shaper_next(bed->shaper, bed->now_tai_ns);
 	packet = ktsn_shaper_dequeue(bed->shaper, bed->now_tai_ns, &verdict);
+	/* Dropping is cheaper than sending. */
+	bench_must(packet && verdict == KTSN_SEND, "the shaper dropped a packet");
 	packet->txtime_tai_ns = bed->now_tai_ns + bed->increments_ns[bed->step++ % INCREMENTS];
-	packet->order = bed->orders++;
-	ktsn_shaper_enqueue(bed->shaper, NULL, packet, bed->now_tai_ns);
+	bed_enqueue(bed, packet);
 }
 
 static void bed_measure(struct bed *bed, struct bench_case *bench, uint32_t operations)
@@ -110,23 +129,20 @@ static double ratio(const struct bench_case *many, const struct bench_case *few)
 	return bench_median(&ratios);
 }
 
+/* Each strategy with both patterns. */
 struct kind {
 	enum ktsn_strategy strategy;
 	bool random_times;
-	bool figure; /* the project wants something of it */
 };
+enum { PATTERNS = 2, KINDS = KTSN_STRATEGIES * PATTERNS };
 
-static const struct kind kinds[] = {
-	{KTSN_STRATEGY_TAS, false, true},
-	{KTSN_STRATEGY_TAS, true, true},
-	{KTSN_STRATEGY_STRICT_PRIORITY, false, true},
-	{KTSN_STRATEGY_STRICT_PRIORITY, true, true},
-	{KTSN_STRATEGY_ETF, false, false},
-	{KTSN_STRATEGY_ETF, true, false},
-};
+static struct kind kind_of(int number)
+{
+	return (struct kind){(enum ktsn_strategy)(number / PATTERNS), number % PATTERNS};
+}
+
 static const uint32_t pendings[] = {10, 10000};
-
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), PENDINGS = sizeof(pendings) / sizeof(pendings[0]) };
+enum { PENDINGS = sizeof(pendings) / sizeof(pendings[0]) };
 
 static const char *pattern_name(const struct kind *kind)
 {
@@ -154,11 +170,13 @@ void bench_shaper(struct bench_report *report, const struct bench_plan *plan)
 	struct bed beds[KINDS][PENDINGS];
 
 	for (int k = 0; k < KINDS; k++) {
+		struct kind kind = kind_of(k);
+
 		for (int p = 0; p < PENDINGS; p++) {
 			cases[k][p] = report_case(report, "ns", "shaper: %s, %s, %u pending",
-						  ktsn_strategy_name(kinds[k].strategy),
-						  pattern_name(&kinds[k]), pendings[p]);
-			bed_init(&beds[k][p], kinds[k].strategy, pendings[p], kinds[k].random_times);
+						  ktsn_strategy_name(kind.strategy), pattern_name(&kind),
+						  pendings[p]);
+			bed_init(&beds[k][p], kind.strategy, pendings[p], kind.random_times);
 			for (uint32_t i = 0; i < 2 * pendings[p]; i++)
 				bed_step(&beds[k][p]);
 		}
@@ -168,8 +186,9 @@ void bench_shaper(struct bench_report *report, const struct bench_plan *plan)
 			for (int p = 0; p < PENDINGS; p++)
 				bed_measure(&beds[k][p], cases[k][p], plan->operations);
 	for (int k = 0; k < KINDS; k++) {
-		if (kinds[k].figure)
-			figures(report, &kinds[k], cases[k][0], cases[k][1]);
+		struct kind kind = kind_of(k);
+
+		figures(report, &kind, cases[k][0], cases[k][1]);
 		for (int p = 0; p < PENDINGS; p++)
 			bed_fini(&beds[k][p]);
 	}

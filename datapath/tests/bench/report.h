@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-enum { REPORT_CASES_MAX = 160, REPORT_FIGURES_MAX = 16 };
+enum { REPORT_CASES_MAX = 160, REPORT_FIGURES_MAX = 32 };
 
 struct bench_report {
 	struct bench_case cases[REPORT_CASES_MAX];

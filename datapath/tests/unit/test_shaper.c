@@ -523,6 +523,76 @@ static void strategy_changes_lose_nothing_that_is_held(void **state)
 	rig_destroy(rig);
 }
 
+/* rig's link takes 1 us for 125 bytes. */
+static void frames_that_are_due_may_be_given_behind_one_another(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_STRICT_PRIORITY);
+	struct ktsn_shaper_packet low = packet_of(MS, 1, 125), high = packet_of(MS, 5, 125),
+				  third = packet_of(MS, 0, 125), later = packet_of(MS + 2500, 7, 125);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	takes(rig, &low, 0);
+	takes(rig, &high, 0);
+	takes(rig, &third, 0);
+	assert_null(ktsn_shaper_peek_behind(rig->shaper, MS - 1, MS - 1));
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, MS, &verdict), &high);
+	assert_null(ktsn_shaper_peek(rig->shaper, MS));
+	assert_null(ktsn_shaper_peek_behind(rig->shaper, MS, MS + 1 * US - 1));
+	assert_ptr_equal(ktsn_shaper_peek_behind(rig->shaper, MS, MS + 1 * US), &low);
+	assert_ptr_equal(ktsn_shaper_dequeue_behind(rig->shaper, MS, MS + 1 * US, &verdict), &low);
+	assert_int_equal(verdict, KTSN_SEND);
+	/* The link is busy with both, and what comes due meanwhile goes before what is lower. */
+	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS + 2 * US);
+	later.txtime_tai_ns = MS + 1500;
+	takes(rig, &later, MS);
+	assert_null(ktsn_shaper_peek_behind(rig->shaper, MS, MS + 9 * US));
+	leaves(rig, MS + 2 * US, &later);
+	leaves(rig, MS + 3 * US, &third);
+	rig_destroy(rig);
+}
+
+static void nothing_is_given_behind_others_before_its_gate_opens_or_past_its_end(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_shaper_packet first = packet_of(299 * US, 7, 125), second = packet_of(299 * US, 7, 125),
+				  other = packet_of(0, 6, 125);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	three_windows_set(rig, 0);
+	second.order = 1;
+	takes(rig, &first, 0);
+	takes(rig, &second, 0);
+	takes(rig, &other, 0);
+	/* The window of class 7 ends at 300 us: there is room for one, and that of class 6 is not open yet.
+	 */
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 299 * US, &verdict), &first);
+	assert_null(ktsn_shaper_peek_behind(rig->shaper, 299 * US, 310 * US));
+	rig_destroy(rig);
+}
+
+static void frame_behind_another_overruns_by_what_is_before_it_too(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_shaper_packet first = packet_of(290 * US, 7, 125), second = packet_of(290 * US, 7, 125);
+	enum ktsn_verdict verdict;
+
+	(void)state;
+	three_windows_set(rig, 0);
+	second.order = 1;
+	takes(rig, &first, 0);
+	takes(rig, &second, 0);
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 290 * US, &verdict), &first);
+	assert_ptr_equal(ktsn_shaper_dequeue_behind(rig->shaper, 290 * US, 293 * US, &verdict), &second);
+	/* Given at 298 us, the first is over at 299 and the second at 300. */
+	assert_false(ktsn_shaper_overrun(rig->shaper, &first, 299 * US));
+	assert_true(ktsn_shaper_overrun(rig->shaper, &first, 299 * US + 1));
+	assert_false(ktsn_shaper_overrun(rig->shaper, &second, 298 * US));
+	assert_true(ktsn_shaper_overrun(rig->shaper, &second, 298 * US + 1));
+	rig_destroy(rig);
+}
+
 static void packet_that_the_port_refused_keeps_its_place(void **state)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
@@ -535,7 +605,7 @@ static void packet_that_the_port_refused_keeps_its_place(void **state)
 	takes(rig, &second, 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, MS, &verdict), &first);
 	ktsn_shaper_requeue(rig->shaper, NULL, &first, MS);
-	assert_int_equal(ktsn_shaper_pending_of(rig->shaper, 3), 2);
+	assert_int_equal(ktsn_shaper_pending(rig->shaper), 2);
 	leaves(rig, MS + 1 * US, &first);
 	leaves(rig, MS + 2 * US, &second);
 	rig_destroy(rig);
@@ -778,6 +848,9 @@ int main(void)
 		cmocka_unit_test(etf_deadline_has_a_tolerance_of_its_own),
 		cmocka_unit_test(deadlines_that_are_held_become_transmit_times_under_another_strategy),
 		cmocka_unit_test(strategy_changes_lose_nothing_that_is_held),
+		cmocka_unit_test(frames_that_are_due_may_be_given_behind_one_another),
+		cmocka_unit_test(nothing_is_given_behind_others_before_its_gate_opens_or_past_its_end),
+		cmocka_unit_test(frame_behind_another_overruns_by_what_is_before_it_too),
 		cmocka_unit_test(packet_that_the_port_refused_keeps_its_place),
 		cmocka_unit_test(sender_waits_for_one_frame_of_another_and_not_for_all),
 		cmocka_unit_test(senders_that_are_not_late_leave_in_the_order_of_time),

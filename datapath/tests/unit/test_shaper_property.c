@@ -328,12 +328,6 @@ static void overrun_check(const struct world *world, const struct ktsn_shaper_pa
 
 static void pending_check(const struct world *world)
 {
-	uint32_t held[KTSN_CLASSES] = {0};
-
-	for (uint32_t i = 0; i < world->used; i++)
-		held[world->packets[i].traffic_class] += world->places[i] == HELD;
-	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
-		world_assert(world, ktsn_shaper_pending_of(world->shaper, class) == held[class]);
 	world_assert(world, ktsn_shaper_pending(world->shaper) == world->held);
 }
 

@@ -180,12 +180,15 @@ static void distant_packet_stays_while_others_pass(void **state)
 	push(model, now_tai_ns + hour_ns, 0);
 	for (uint64_t i = 1; i < 4000; i++) {
 		model->now_tai_ns = now_tai_ns + (int64_t)i * hour_ns / 4000;
-		push(model, model->now_tai_ns + 1000, i);
-		push(model, model->now_tai_ns + 900, i + 4000);
+		/* The last comes before those that came in order, and is on a page. */
+		push(model, model->now_tai_ns + 800, i);
+		push(model, model->now_tai_ns + 1000, i + 4000);
+		push(model, model->now_tai_ns + 1100, i + 8000);
+		push(model, model->now_tai_ns + 900, i + 12000);
 		/* In slots of 64 ns, so that they do not share one. */
-		assert_int_equal(model->queue.pages_used & 1, 1);
-		pop(model);
-		pop(model);
+		assert_int_equal(model->queue.places_used & 1, 1);
+		for (int held = 0; held < 4; held++)
+			pop(model);
 	}
 	pop(model);
 	free(model);
