@@ -26,6 +26,9 @@ enum {
 	LONG_ROUND_NS = 1000000,
 	/* Messages of one pod that the port is given at a time. */
 	BURST_OF_QUOTA = 4,
+	/* So long before the link is free the port is given a frame behind others: in that time the loop
+	   would look at nothing else. */
+	BURST_LINK_NS = LAST_STRETCH_NS,
 };
 
 /* Stays on the clock for the last stretch before a departure. Returns the time. */
@@ -59,6 +62,16 @@ static void burst_note(const struct loop *loop, const struct packet *packet)
 	quota->burst = loop->send.bursts;
 }
 
+/* The next one that may leave with those that were collected. */
+static const struct packet *burst_next(const struct loop *loop, const struct egress *egress,
+				       int64_t now_tai_ns, int64_t until_tai_ns)
+{
+	const struct packet *next =
+		(const struct packet *)ktsn_shaper_peek_behind(egress->shaper, now_tai_ns, until_tai_ns);
+
+	return next && burst_may_have(loop, next) ? next : NULL;
+}
+
 /* At most so many, drops included: they take their time too. *dropped is how many were. */
 static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t now_tai_ns, uint32_t most,
 			      struct packet *burst[KTSN_PORT_BURST], uint32_t *dropped)
@@ -68,13 +81,13 @@ static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t 
 	*dropped = 0;
 	loop->send.bursts++;
 	while (count + *dropped < most && now_tai_ns >= egress->retry_tai_ns) {
-		const struct ktsn_shaper_packet *next = ktsn_shaper_peek(egress->shaper, now_tai_ns);
+		int64_t until_tai_ns = now_tai_ns + (count ? BURST_LINK_NS : 0);
 		struct ktsn_shaper_packet *shaped;
 		enum ktsn_verdict verdict;
 
-		if (!next || !burst_may_have(loop, (const struct packet *)next))
+		if (!burst_next(loop, egress, now_tai_ns, until_tai_ns))
 			break;
-		shaped = ktsn_shaper_dequeue(egress->shaper, now_tai_ns, &verdict);
+		shaped = ktsn_shaper_dequeue_behind(egress->shaper, now_tai_ns, until_tai_ns, &verdict);
 		if (verdict != KTSN_SEND) {
 			packet_drop(loop, (struct packet *)shaped,
 				    verdict == KTSN_DROP_MISSED ? &loop->counters.drop_missed
