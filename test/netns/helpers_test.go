@@ -105,7 +105,13 @@ func publicDir(t *testing.T) string {
 // startDaemon starts ktsnd on node a, attaches pod a and waits until both are ready.
 func (l *lab) startDaemon(t *testing.T, options ...string) (*process.Process, *control.Client) {
 	t.Helper()
-	daemon := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(l.daemonArguments(), options...)...))
+	return l.startDaemonBy(t, exec.Command(program(t, "ktsnd"), append(l.daemonArguments(), options...)...))
+}
+
+// startDaemonBy is startDaemon for a command that becomes ktsnd.
+func (l *lab) startDaemonBy(t *testing.T, command *exec.Cmd) (*process.Process, *control.Client) {
+	t.Helper()
+	daemon := start(t, l.NodeA, "ktsnd", command)
 	client := connect(t, daemon, l.control)
 	ctx := t.Context()
 	// As agents do: when an application finds the socket, all else is there.

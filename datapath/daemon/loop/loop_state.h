@@ -116,6 +116,7 @@ struct loop_waiting {
 	int epoll_fd;
 	int kick_fd; /* eventfd: the control thread has a command */
 	int64_t doorbells_polled_tai_ns;
+	int64_t poll_ns;       /* how long a look at them takes; learnt */
 	int64_t warmed_tai_ns; /* the departure that the port was warmed up for last */
 	int64_t warm_up_ns;    /* how long that takes */
 	int64_t lead_ns;       /* awake this long before an event; learnt */

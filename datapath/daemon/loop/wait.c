@@ -29,10 +29,16 @@
 enum {
 	/* Sleeping for less than this costs more than it saves. */
 	SHORTEST_SLEEP_NS = 15000,
-	/* While awake, doorbells are looked at this often, and not when the event is nearer than QUIET_NS:
-	 * the kernel may take its time. */
+	/* While awake, doorbells are looked at this often, and not when the event is so near that the look
+	 * may not be over: POLL_SPARE times what it takes on average, and the last stretch (send.c). */
 	DOORBELL_POLL_NS = 5000,
-	QUIET_NS = 20000,
+	POLL_SPARE = 4,
+	POLL_LAST_NS = 3000,
+	/* What took longer was interrupted. */
+	POLL_MOST_NS = 20000,
+	/* Parts of a new measurement in the average: what was longer counts more. */
+	LEARN_LONGER = 4,
+	LEARN_SHORTER = 32,
 	/* Unless there is no end of departures: a backlog must not keep others waiting outside. */
 	BUSY_POLL_NS = 50000,
 	/* Warming up takes twice its average at worst, mostly, and is to be over so long before the
@@ -108,8 +114,25 @@ static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_
 
 static void doorbells_poll(struct loop *loop, int64_t now_tai_ns)
 {
+	int64_t took_ns;
+
 	loop->wait.doorbells_polled_tai_ns = now_tai_ns;
-	(void)events_wait(loop, 0);
+	/* One that rang takes longer, and says nothing of a look in vain. */
+	if (events_wait(loop, 0) > 0)
+		return;
+	took_ns = clock_tai_ns() - now_tai_ns;
+	if (took_ns < 0)
+		return;
+	if (took_ns > POLL_MOST_NS)
+		took_ns = POLL_MOST_NS;
+	took_ns -= loop->wait.poll_ns;
+	loop->wait.poll_ns += took_ns / (took_ns > 0 ? LEARN_LONGER : LEARN_SHORTER);
+}
+
+/* Whether a look at the doorbells would be over in time, as far as can be told. */
+static bool poll_fits(const struct loop *loop, int64_t gap_ns)
+{
+	return gap_ns > POLL_SPARE * loop->wait.poll_ns + POLL_LAST_NS;
 }
 
 /* Once for each departure, when it is near and warming up will be over before it. */
@@ -173,7 +196,7 @@ void loop_wait(struct loop *loop)
 		rest_take(loop, now_tai_ns, event_tai_ns, ready);
 	else if (!ready && gap_ns > loop->wait.lead_ns + SHORTEST_SLEEP_NS)
 		loop_sleep(loop, now_tai_ns, event_tai_ns, loop->wait.lead_ns);
-	else if (!ready && gap_ns > QUIET_NS)
+	else if (!ready && poll_fits(loop, gap_ns))
 		spare_time_use(loop, now_tai_ns, departure_tai_ns);
 	else if (now_tai_ns - loop->wait.doorbells_polled_tai_ns > BUSY_POLL_NS)
 		doorbells_poll(loop, now_tai_ns);

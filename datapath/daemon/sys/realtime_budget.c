@@ -174,6 +174,39 @@ static void cgroups_limit(struct realtime_budget *budget, const char *root)
 	}
 }
 
+/* In a list such as "1,4-7". */
+static bool listed(const char *list, int cpu)
+{
+	while (*list >= '0' && *list <= '9') {
+		char *end;
+		long first = strtol(list, &end, 10);
+		long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+
+		if (cpu >= first && cpu <= last)
+			return true;
+		list = *end == ',' ? end + 1 : end;
+	}
+	return false;
+}
+
+/* Whether the scheduler leaves the processor to those who are bound to it: isolcpus, or an isolated cpuset.
+ */
+static bool isolated(const char *root, int cpu)
+{
+	char text[PATH_BYTES];
+	FILE *file;
+	bool found;
+
+	if (snprintf(text, sizeof(text), "%s/sys/devices/system/cpu/isolated", root) >= (int)sizeof(text))
+		return false;
+	file = fopen(text, "re");
+	if (!file)
+		return false;
+	found = cpu >= 0 && fgets(text, sizeof(text), file) && listed(text, cpu);
+	(void)fclose(file);
+	return found;
+}
+
 static bool has_fair_server(const char *release)
 {
 	char *end;
@@ -211,6 +244,7 @@ void realtime_budget_read(struct realtime_budget *budget, const char *root, cons
 		limit(budget, runtime_us, period_us, "kernel.sched_rt_runtime_us");
 		cgroups_limit(budget, root);
 	}
-	if (has_fair_server(release))
+	/* Without ordinary threads it has nobody to run. */
+	if (has_fair_server(release) && !isolated(root, cpu))
 		fair_server_limit(budget, root, cpu);
 }

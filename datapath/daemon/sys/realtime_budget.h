@@ -14,6 +14,7 @@
  *   fair server Since 6.12. When ordinary threads of a processor have had less than the server's runtime of
  *               a period (50 ms of a second), they run before real-time threads until they have had it. Time
  *               in which the processor idles, or they run anyway, counts for them.
+ *               An isolated processor has none of them.
  *
  * The first two stop the thread also while nothing else wants to run, on an isolated processor as well; -1 in
  * sched_rt_runtime_us ends both, for all groups. Less than the tightest of all is used, spread evenly: that

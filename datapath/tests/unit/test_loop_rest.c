@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel never stops a loop that rests. The loop lives in a world of its own: the clock goes on with each
- * look at it and by what a frame takes, a sleep ends late, the kernel charges what is not asleep and stops
- * who has used up the runtime of a period. What the machine does meanwhile changes nothing.
+ * The kernel never stops a loop that rests, and a busy loop hears its doorbells. The loop lives in a world of
+ * its own: the clock goes on with each look at it and by what a frame takes, a sleep ends late, the kernel
+ * charges what is not asleep and stops who has used up the runtime of a period. What the machine does
+ * meanwhile changes nothing.
  */
 #include "loop_rig.h"
 
@@ -55,6 +56,8 @@ static struct {
 	int64_t used_ns;    /* of the budget */
 	int64_t period_end_ns;
 	int64_t waited_ns;
+	int64_t doorbells_ns,
+		longest_deaf_ns; /* the last look at the doorbells, and the longest time without one */
 	_Atomic int stops;
 } world;
 
@@ -159,6 +162,9 @@ int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int most, const stru
 	int count = __real_epoll_pwait2(fd, events, most, timeout ? &at_once : NULL, mask);
 
 	world.looked_ns += CALL_NS;
+	if (now_ns() > BEGAN_NS + 10 * MS && now_ns() - world.doorbells_ns > world.longest_deaf_ns)
+		world.longest_deaf_ns = now_ns() - world.doorbells_ns;
+	world.doorbells_ns = now_ns();
 	if (count == 0 && timeout->tv_sec + timeout->tv_nsec > 0)
 		world_sleep(timeout->tv_sec * NS_PER_SECOND + timeout->tv_nsec);
 	return count;
@@ -331,6 +337,20 @@ static void budget_may_end_at_any_time(void **state)
 	assert_null(world.granted_all);
 }
 
+/* Who rings while a departure is always near must not wait for a gap that never comes. */
+static void doorbells_are_heard_between_dense_departures(void **state)
+{
+	struct bench *bench = bench_create(15000);
+	int64_t most_ns;
+
+	(void)state;
+	bench_run(bench);
+	assert_int_equal(late_count(bench, 1000, &most_ns), 0);
+	bench_destroy(bench);
+	assert_true(world.longest_deaf_ns > 0);
+	assert_true(world.longest_deaf_ns < 30000);
+}
+
 /* Who does not rest is stopped, or the tests above would show nothing. */
 static void loop_that_does_not_know_its_budget_is_stopped(void **state)
 {
@@ -414,6 +434,7 @@ int main(void)
 		cmocka_unit_test(loop_rests_though_no_gap_is_long_enough),
 		cmocka_unit_test(loop_with_a_small_budget_sleeps_for_longer),
 		cmocka_unit_test(budget_may_end_at_any_time),
+		cmocka_unit_test(doorbells_are_heard_between_dense_departures),
 		cmocka_unit_test(loop_that_does_not_know_its_budget_is_stopped),
 		cmocka_unit_test(stops_are_told_from_pauses_of_the_machine),
 		cmocka_unit_test(pause_soon_after_a_stop_is_a_pause),

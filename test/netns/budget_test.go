@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// rtBudget is what a cgroup has of the processor for real-time threads.
+type rtBudget struct {
+	runtime, period time.Duration
+}
+
+// smallBudget is used up in a fifth of its period by a loop that stays awake.
+var smallBudget = rtBudget{20 * time.Millisecond, 100 * time.Millisecond}
+
+// budgetGroup makes a cgroup with a budget of its own. Where the kernel divides none, the test is skipped.
+func budgetGroup(t *testing.T, budget rtBudget) string {
+	t.Helper()
+	const hierarchy = "/sys/fs/cgroup/cpu"
+	if _, err := os.Stat(filepath.Join(hierarchy, "cpu.rt_runtime_us")); err != nil {
+		t.Skipf("the kernel divides no real-time budget: %v", err)
+	}
+	group, err := os.MkdirTemp(hierarchy, "ktsn-test-")
+	if err != nil {
+		t.Skipf("make a cgroup: %v", err)
+	}
+	t.Cleanup(func() {
+		// Its last process has only just ended.
+		for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+			err := syscall.Rmdir(group)
+			if err == nil || time.Now().After(deadline) {
+				if err != nil {
+					t.Errorf("remove %s: %v", group, err)
+				}
+				return
+			}
+		}
+	})
+	err = errors.Join(
+		os.WriteFile(filepath.Join(group, "cpu.rt_period_us"), []byte(strconv.FormatInt(budget.period.Microseconds(), 10)), 0),
+		os.WriteFile(filepath.Join(group, "cpu.rt_runtime_us"), []byte(strconv.FormatInt(budget.runtime.Microseconds(), 10)), 0))
+	if err != nil {
+		t.Skipf("give the cgroup a budget: %v", err)
+	}
+	return group
+}
+
+// startDaemonIn starts ktsnd in a cgroup.
+func (l *lab) startDaemonIn(t *testing.T, group string, options ...string) (*process.Process, *control.Client) {
+	t.Helper()
+	arguments := append([]string{"-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(group, "cgroup.procs"), program(t, "ktsnd")},
+		append(l.daemonArguments(), options...)...)
+	return l.startDaemonBy(t, exec.Command("/bin/sh", arguments...))
+}
+
+// openDiscard opens a socket that nobody reads in pod b: without it the kernel would refuse the messages.
+func (l *lab) openDiscard(t *testing.T) {
+	t.Helper()
+	err := l.PodB.Do(func() error {
+		socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressB, listenPort)))
+		if err == nil {
+			t.Cleanup(func() { socket.Close() })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keepBusy sends a message each cycle from pod a, so often that an ordinary sleep does not pay, and returns what became of it.
+func (l *lab) keepBusy(t *testing.T, client *control.Client, cycle, lasts time.Duration) *control.Status {
+	t.Helper()
+	l.openDiscard(t)
+	count := int(lasts / cycle)
+	command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--lead", "10ms",
+		"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String(), "--sockets", "20", "--cycle", strconv.FormatInt(cycle.Nanoseconds(), 10), "--count", strconv.Itoa(count))
+	command.Env = l.preloaded(t)
+	talker := start(t, l.PodA, "talker", command)
+	select {
+	case <-talker.Done():
+	case <-time.After(lasts + patience):
+		t.Fatal("the talker does not end")
+	}
+	if err := talker.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		status, err := client.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.Counters.Sent == uint64(count) {
+			return status
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d messages left: %+v\nthe talker said: %s", status.Counters.Sent, count, status.Counters, talker.Stderr())
+		}
+	}
+}
+
+// checkNotStopped fails where the kernel stopped the loop, or where it had no reason to.
+func checkNotStopped(t *testing.T, status *control.Status) {
+	t.Helper()
+	budget := &status.RealtimeBudget
+	t.Logf("budget %+v, %d of %d messages late", *budget, status.Counters.Late(), status.Counters.Sent)
+	if budget.Stops != 0 {
+		t.Errorf("the kernel stopped the loop %d times, for %v", budget.Stops, time.Duration(budget.StoppedNs))
+	}
+	if budget.MostUsedNs < budget.RuntimeNs/2 {
+		t.Errorf("%v of %v were used at most: the load provokes nothing", time.Duration(budget.MostUsedNs), time.Duration(budget.RuntimeNs))
+	}
+	if budget.MostUsedNs > budget.RuntimeNs {
+		t.Errorf("%v were used, of %v", time.Duration(budget.MostUsedNs), time.Duration(budget.RuntimeNs))
+	}
+}
+
+func TestABusyLoopIsNotStoppedByItsRealtimeBudget(t *testing.T) {
+	group := budgetGroup(t, smallBudget)
+	lab := newLab(t)
+	daemon, client := lab.startDaemonIn(t, group, "--cpu", "0")
+	status := lab.keepBusy(t, client, 200*time.Microsecond, 5*time.Second)
+	checkNotStopped(t, status)
+	if want := filepath.Join(group, "cpu.rt_runtime_us"); status.RealtimeBudget.Source != want {
+		t.Errorf("the budget is by %s, want %s", status.RealtimeBudget.Source, want)
+	}
+	if said := daemon.Stderr(); !strings.Contains(said, "stops real-time threads after 20000 of 100000 us") {
+		t.Errorf("ktsnd said:\n%s", said)
+	}
+}
