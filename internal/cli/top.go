@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/top"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
@@ -98,7 +99,7 @@ func runTop(ctx context.Context, client *control.Client, options topOptions, ord
 func watch(ctx context.Context, client *control.Client, options topOptions, show func(*top.View) error) error {
 	before, err := top.Take(ctx, client, time.Now, nil)
 	for err == nil {
-		if !pause(ctx, options.interval) {
+		if retry.Pause(ctx, options.interval) != nil {
 			return ctx.Err()
 		}
 		var after *top.Sample

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
@@ -97,7 +98,7 @@ func trace(ctx context.Context, client *control.Client, options traceOptions, st
 				return client.TraceStop(ctx)
 			}
 		}
-		if len(messages) == 0 && !pause(ctx, tracePause) {
+		if len(messages) == 0 && retry.Pause(ctx, tracePause) != nil {
 			return ctx.Err()
 		}
 	}
@@ -129,18 +130,6 @@ func traceAdvice(err error) error {
 		return fmt.Errorf("--flow %s", strings.ReplaceAll(refusal.Message, `"flows" lists`, "`ktsn status` lists"))
 	}
 	return err
-}
-
-// pause returns false if ctx ended meanwhile.
-func pause(ctx context.Context, howLong time.Duration) bool {
-	timer := time.NewTimer(howLong)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // traced is a message, and whose it is.

@@ -12,6 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 const (
@@ -65,7 +66,7 @@ func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions
 		}
 		b.talkers = append(b.talkers, one)
 	}
-	return b, pause(ctx, companionsAhead)
+	return b, retry.Pause(ctx, companionsAhead)
 }
 
 // finish waits for the ends of the talkers beside, and returns how many of their messages arrived; nil without any.

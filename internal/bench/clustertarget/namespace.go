@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 const (
@@ -90,7 +92,7 @@ func (c *connection) removeNamespace(ctx context.Context) error {
 	for err == nil {
 		_, err = c.findNamespace(ctx)
 		if err == nil {
-			err = pause(ctx, pollEvery)
+			err = retry.Pause(ctx, pollEvery)
 		}
 	}
 	if apierrors.IsNotFound(err) {
@@ -100,15 +102,6 @@ func (c *connection) removeNamespace(ctx context.Context) error {
 		return fmt.Errorf("%s: it is still there after %v; `kubectl get all -n %s` shows what holds it", doing, removeTimeout, c.Namespace)
 	}
 	return c.explain(doing, err)
-}
-
-func pause(ctx context.Context, duration time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(duration):
-		return nil
-	}
 }
 
 // identify names a process of this machine for all time: boot, number, and when it began.

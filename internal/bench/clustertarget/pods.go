@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 const (
@@ -174,7 +175,7 @@ func (c *connection) create(ctx context.Context, pod *corev1.Pod) error {
 		if err == nil || attempt == 40 || !missesAccount(err) {
 			return c.explain("make pod "+pod.Name, err)
 		}
-		if err := pause(ctx, pollEvery); err != nil {
+		if err := retry.Pause(ctx, pollEvery); err != nil {
 			return err
 		}
 	}
@@ -195,7 +196,7 @@ func (c *connection) awaitPod(ctx context.Context, name string) (*corev1.Pod, er
 			return nil, fmt.Errorf("pod %s on node %s cannot start: %s; load the image onto the nodes, or name another with --image",
 				name, pod.Spec.NodeName, whyNot(pod))
 		}
-		if err := pause(ctx, pollEvery); errors.Is(err, context.DeadlineExceeded) {
+		if err := retry.Pause(ctx, pollEvery); errors.Is(err, context.DeadlineExceeded) {
 			return nil, fmt.Errorf("pod %s is not ready after %v: %s", name, startTimeout, c.lastEvent(name))
 		} else if err != nil {
 			return nil, err

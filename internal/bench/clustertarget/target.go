@@ -18,6 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // Target is where runs are made. It implements engine.Target. One goroutine.
@@ -191,7 +192,7 @@ func (l *Target) awaitKtsnd(ctx context.Context) error {
 		if l.ktsnd, err = l.findKtsnd(ctx, l.on.talkers.Name); err != nil || l.ktsnd != nil {
 			return err
 		}
-		if err := pause(waiting, pollEvery); ctx.Err() != nil {
+		if err := retry.Pause(waiting, pollEvery); ctx.Err() != nil {
 			return err
 		} else if err != nil {
 			return l.noKtsnd()

@@ -21,6 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/testbed"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // Tools is a testbed.Testbed of pods with other people's programs: one on the first node, and as many as wanted on the second. Those of
@@ -231,7 +232,7 @@ func (t *Tools) Find(ctx context.Context, path string, near testbed.End, far []t
 			return nil, fmt.Errorf("the cluster's DNS says of %s %v after %v, and %v should be among them (%w)", name, found, settleTimeout, wanted,
 				errors.Join(err, errNotAll))
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := retry.Pause(ctx, time.Second); err != nil {
 			return nil, err
 		}
 	}

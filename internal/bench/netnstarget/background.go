@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // Background is many flows to measure ktsnd with: so many pods with a process each, or as many as flows need, whose sockets take
@@ -215,7 +216,7 @@ func (l *Target) awaitFlows(ctx context.Context, flows int, talkers []talker, un
 		if err != nil || status.Flows == flows {
 			return err == nil, err
 		}
-		if err := sleep(ctx, readyPoll); err != nil {
+		if err := retry.Pause(ctx, readyPoll); err != nil {
 			return false, err
 		}
 	}
@@ -225,15 +226,6 @@ func (l *Target) awaitFlows(ctx context.Context, flows int, talkers []talker, un
 func (l *Target) awaitNoFlows(ctx context.Context) error {
 	_, err := l.awaitFlows(ctx, 0, nil, time.Now().Add(readyTimeout))
 	return err
-}
-
-func sleep(ctx context.Context, duration time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(max(duration, 0)):
-		return nil
-	}
 }
 
 func stopAll(talkers []talker) {

@@ -9,6 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // Observed is what the background costs, and what became of its messages.
@@ -87,20 +88,20 @@ func (l *Target) observe(ctx context.Context, c Background, talkers []talker, fi
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, time.Until(first)); err != nil {
+	if err := retry.Pause(ctx, time.Until(first)); err != nil {
 		return err
 	}
 	before, err := l.read(ctx)
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, time.Until(first.Add(c.lasts()/2))); err != nil {
+	if err := retry.Pause(ctx, time.Until(first.Add(c.lasts()/2))); err != nil {
 		return err
 	}
 	if seen.MemoryBytes, err = residentBytes(l.daemon.process.PID()); err != nil {
 		return err
 	}
-	if err := sleep(ctx, time.Until(first.Add(c.lasts()))); err != nil {
+	if err := retry.Pause(ctx, time.Until(first.Add(c.lasts()))); err != nil {
 		return err
 	}
 	after, err := l.read(ctx)
@@ -125,7 +126,7 @@ func costBetween(before, after reading) Cost {
 
 // count takes what became of the messages once all have left.
 func (l *Target) count(ctx context.Context, c Background, before reading, talkers []talker, seen *Observed) error {
-	if err := sleep(ctx, drained); err != nil {
+	if err := retry.Pause(ctx, drained); err != nil {
 		return err
 	}
 	end, err := l.read(ctx)

@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
 	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // ends are those between which a path's messages travel.
@@ -274,10 +275,8 @@ func (d *daemon) idleCores(ctx context.Context, duration time.Duration) (float64
 		return 0, err
 	}
 	begin := time.Now()
-	select {
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	case <-time.After(duration):
+	if err := retry.Pause(ctx, duration); err != nil {
+		return 0, err
 	}
 	after, err := process.CPUTime(d.process.PID())
 	if err != nil {

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // Places are where things stand in the cluster, and for which name they are.
@@ -58,7 +60,7 @@ func (r *Renewer) Start(ctx context.Context) error {
 			r.Log.Error("renew the webhook's certificate", "error", err)
 			pause = hurryEvery
 		}
-		wait(ctx, pause)
+		_ = retry.Pause(ctx, pause)
 	}
 	return nil
 }
@@ -170,7 +172,7 @@ func (s *Server) Start(ctx context.Context) error {
 				pause = lookEvery
 			}
 		}
-		wait(ctx, pause)
+		_ = retry.Pause(ctx, pause)
 	}
 	return nil
 }
@@ -195,11 +197,4 @@ func (s *Server) look(ctx context.Context) error {
 	s.text = text
 	s.Log.Info("serve the webhook with the certificate", "until", pair.Leaf.NotAfter)
 	return nil
-}
-
-func wait(ctx context.Context, duration time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(duration):
-	}
 }

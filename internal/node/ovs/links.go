@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // usualMTU is Ethernet's, of a network card that the kernel does not have.
@@ -180,7 +181,7 @@ func (s *Switch) awaitLink(ctx context.Context, name string) (netlink.Link, erro
 		if time.Now().After(deadline) {
 			return nil, fmt.Errorf("ovs-vswitchd has not made %s in this network namespace; is ovs-vswitchd in another one?", name)
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := retry.Pause(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}

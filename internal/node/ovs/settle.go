@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // flowCookie marks our flows: "ktsn".
@@ -169,7 +171,7 @@ func (s *Switch) Incarnation() string {
 // Keep goes on setting up what ends with ovs-vswitchd, until ctx does, and says what it did and what it cannot.
 func (s *Switch) Keep(ctx context.Context, plan *Plan, say io.Writer) error {
 	known, looked, last := s.Incarnation(), time.Now(), ""
-	for pause(ctx, keepInterval) == nil {
+	for retry.Pause(ctx, keepInterval) == nil {
 		now := s.Incarnation()
 		anew := now != known || !hasAddress(plan)
 		if now == "" || (!anew && last == "" && time.Since(looked) < keepLook) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // Setup makes what the plan says and is not there yet. When nothing was there before and it fails, nothing is left.
@@ -52,7 +53,7 @@ func (s *Switch) readRunning(ctx context.Context) (*database, error) {
 		if time.Now().After(deadline) {
 			return nil, errNotRunning
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := retry.Pause(ctx, 50*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
@@ -138,18 +139,9 @@ func (s *Switch) awaitDPDK(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return errors.New("ovs-vswitchd cannot start DPDK; its log (ovs-vswitchd.log) says why, and it must be restarted to try again")
 		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
+		if err := retry.Pause(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
-	}
-}
-
-func pause(ctx context.Context, duration time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(duration):
-		return nil
 	}
 }
 

@@ -49,3 +49,14 @@ func TestWhenTheTimeIsOverTheLastReasonIsSaid(t *testing.T) {
 		t.Errorf("got %v, want %v", err, errAway)
 	}
 }
+
+func TestAPauseEndsWithItsTimeOrItsContext(t *testing.T) {
+	if err := Pause(t.Context(), time.Millisecond); err != nil {
+		t.Errorf("after its time: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Pause(ended, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("its context has ended: %v", err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // Sockets are those of the pods.
@@ -50,7 +51,7 @@ func (r *Resync) Run(ctx context.Context) error {
 		client, err := control.Dial(ctx, r.Link.Path)
 		if err != nil {
 			r.Report(fmt.Errorf("ktsnd does not answer: %w", err))
-			wait(ctx, retryEvery)
+			_ = retry.Pause(ctx, retryEvery)
 			continue
 		}
 		r.serve(ctx, client)
@@ -80,7 +81,7 @@ func (r *Resync) serve(ctx context.Context, client *control.Client) {
 			<-gone.Done()
 			break
 		}
-		wait(gone, repeatEvery)
+		_ = retry.Pause(gone, repeatEvery)
 	}
 	cancel()
 	<-ended
@@ -103,11 +104,4 @@ func (r *Resync) tell(ctx context.Context) error {
 		r.Log.Info("told ktsnd", "peers", done.Peers, "interfaces", done.Endpoints, "sockets", count+done.Sockets, "rebuilt", done.Rebuilt)
 		return errors.Join(err, errSockets)
 	})
-}
-
-func wait(ctx context.Context, duration time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(duration):
-	}
 }
