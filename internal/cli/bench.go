@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,8 +40,8 @@ func benchCommand(env *subcommands.Environment, name, short string) *cobra.Comma
 			return completeBench(command.Context(), env, append([]string{name}, append(arguments, begun)...))
 		},
 	}
-	command.SetHelpFunc(func(command *cobra.Command, _ []string) {
-		if err := becomeBench(env, name, []string{"--help"}); err != nil {
+	command.SetHelpFunc(func(command *cobra.Command, words []string) {
+		if err := becomeBench(env, name, append(slices.Clone(words), "--help")); err != nil {
 			fmt.Fprintf(env.Stdout, "%s\n\n%v\n", command.Short, err)
 		}
 	})

@@ -60,11 +60,12 @@ func TestBenchAndDemoAreAnotherProgram(t *testing.T) {
 		status    int
 		said      string
 	}{
-		"beside ktsn": {"beside", []string{"bench", "run", "quick", "--out", "x"}, "bench run quick --out x\n", 7, ""},
-		"in PATH":     {"PATH", []string{"demo", "--short", "--", "-x"}, "demo --short -- -x\n", 7, ""},
-		"its help":    {"beside", []string{"bench", "compare", "--help"}, "bench compare --help\n", 7, ""},
-		"help for it": {"beside", []string{"help", "demo"}, "demo --help\n", 7, ""},
-		"its words":   {"beside", []string{"__complete", "demo", "--m"}, "__complete demo --m\n--messages\n:4\n", 0, ""},
+		"beside ktsn":              {"beside", []string{"bench", "run", "quick", "--out", "x"}, "bench run quick --out x\n", 7, ""},
+		"in PATH":                  {"PATH", []string{"demo", "--short", "--", "-x"}, "demo --short -- -x\n", 7, ""},
+		"its help":                 {"beside", []string{"bench", "compare", "--help"}, "bench compare --help\n", 7, ""},
+		"help for it":              {"beside", []string{"help", "demo"}, "demo --help\n", 7, ""},
+		"help for a command of it": {"beside", []string{"help", "bench", "run"}, "bench run --help\n", 7, ""},
+		"its words":                {"beside", []string{"__complete", "demo", "--m"}, "__complete demo --m\n--messages\n:4\n", 0, ""},
 		"nowhere": {"", []string{"demo", "--short"}, "", 1,
 			"ktsn: `ktsn demo` needs the program ktsn-bench: it is neither beside ktsn nor in PATH; `make build` makes it"},
 		"no help of what is nowhere": {"", []string{"bench", "--help"}, "", 1, "needs the program ktsn-bench"},

@@ -53,6 +53,7 @@ func Main(ctx context.Context, build func(*Environment) *cobra.Command, argument
 	root.SetArgs(arguments)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	helpWithWords(root)
 	err = root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK
@@ -63,6 +64,25 @@ func Main(ctx context.Context, build func(*Environment) *cobra.Command, argument
 		return ExitUsage
 	}
 	return ExitFailure
+}
+
+// helpWithWords has `help COMMAND WORDS...` tell the help of a command that becomes another program the words behind its name: they
+// are commands of that program, and cobra leaves them out.
+func helpWithWords(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil || help == root {
+		return
+	}
+	usual := help.Run
+	help.Run = func(command *cobra.Command, arguments []string) {
+		named, words, err := root.Find(arguments)
+		if err != nil || !named.DisableFlagParsing {
+			usual(command, arguments)
+			return
+		}
+		named.HelpFunc()(named, words)
+	}
 }
 
 // Root is a program without its commands. version is the line that --version prints.
