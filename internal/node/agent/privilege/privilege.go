@@ -72,10 +72,18 @@ func bound(wanted uint64) error {
 	return nil
 }
 
+// errCgo is what a program with cgo is told, of whose threads the runtime of Go does not know all.
+var errCgo = errors.New("that takes a program without cgo: build it with CGO_ENABLED=0")
+
 // everywhere makes a system call on every thread. It needs a program without cgo, as the agent's is.
 func everywhere(number, a, b, c uintptr) error {
-	if _, _, errno := syscall.AllThreadsSyscall6(number, a, b, c, 0, 0, 0); errno != 0 {
+	_, _, errno := syscall.AllThreadsSyscall6(number, a, b, c, 0, 0, 0)
+	switch errno {
+	case 0:
+		return nil
+	case unix.ENOTSUP:
+		return errCgo
+	default:
 		return errno
 	}
-	return nil
 }
