@@ -9,12 +9,12 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
@@ -35,24 +35,9 @@ type Reconciler struct {
 	Log    *slog.Logger
 }
 
-const (
-	// repeatEvery is how often to look at ktsnd when nothing has happened.
-	repeatEvery = 30 * time.Second
-	// retryAfter is when to try again what failed.
-	retryAfter = 2 * time.Second
-)
-
 // Reconcile looks at everything, whatever it was called for.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	err := r.all(ctx)
-	if ctx.Err() != nil {
-		return reconcile.Result{}, nil
-	}
-	r.Report(err)
-	if err != nil {
-		return reconcile.Result{RequeueAfter: retryAfter}, nil
-	}
-	return reconcile.Result{RequeueAfter: repeatEvery}, nil
+	return repeat.Look(ctx, r.all, r.Report)
 }
 
 func (r *Reconciler) all(ctx context.Context) error {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -111,7 +112,7 @@ func TestKtsndKnowsTheLimitsOfAllNetworks(t *testing.T) {
 	// Those that somebody gave by hand.
 	rate := uint64(1)
 	l.ktsnd.given[2], l.ktsnd.given[9] = control.GivenLimits{DoorbellRate: &rate}, control.GivenLimits{Sockets: &rate}
-	if again := l.look(); l.reported != nil || again != repeatEvery {
+	if again := l.look(); l.reported != nil || again != repeat.Every {
 		t.Fatalf("%v, again in %v", l.reported, again)
 	}
 	for vni, want := range map[uint32]string{
@@ -162,7 +163,7 @@ func TestOfTwoNetworksWithOneVNITheOlderCounts(t *testing.T) {
 func TestWhatKtsndRefusesIsReportedAndTriedAgain(t *testing.T) {
 	l := newLab(t, network("tsn", 42, 1, &v1alpha1.PodLimits{Rate: numbered(1)}))
 	l.ktsnd.refuse = &control.Error{Field: "vni", Message: "too many"}
-	if again := l.look(); again != retryAfter || l.reported == nil ||
+	if again := l.look(); again != repeat.AfterFailure || l.reported == nil ||
 		!strings.Contains(l.reported.Error(), "set the limits of network 42: ") {
 		t.Errorf("%v, again in %v", l.reported, again)
 	}
@@ -171,7 +172,7 @@ func TestWhatKtsndRefusesIsReportedAndTriedAgain(t *testing.T) {
 		t.Errorf("%v does not say who refused", l.reported)
 	}
 	l.ktsnd.refuse = nil
-	if again := l.look(); again != repeatEvery || l.reported != nil || l.ktsnd.says(42) == "" {
+	if again := l.look(); again != repeat.Every || l.reported != nil || l.ktsnd.says(42) == "" {
 		t.Errorf("%v, again in %v", l.reported, again)
 	}
 }

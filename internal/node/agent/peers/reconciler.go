@@ -10,13 +10,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -65,13 +65,6 @@ type Reconciler struct {
 	saidThrough string
 }
 
-const (
-	// repeatEvery is how often to look at everything when nothing has happened.
-	repeatEvery = 30 * time.Second
-	// retryAfter is when to try again what failed.
-	retryAfter = 2 * time.Second
-)
-
 // Tunnels are those between this node and the others.
 type Tunnels struct {
 	// Own is the node's end.
@@ -85,15 +78,7 @@ type Tunnels struct {
 
 // Reconcile looks at everything, whatever it was called for.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	err := r.all(ctx)
-	if ctx.Err() != nil {
-		return reconcile.Result{}, nil
-	}
-	r.Report(err)
-	if err != nil {
-		return reconcile.Result{RequeueAfter: retryAfter}, nil
-	}
-	return reconcile.Result{RequeueAfter: repeatEvery}, nil
+	return repeat.Look(ctx, r.all, r.Report)
 }
 
 func (r *Reconciler) all(ctx context.Context) error {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -150,7 +151,7 @@ func TestTheOtherNodesBecomePeersOfKernelAndKtsnd(t *testing.T) {
 	r, parts, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
 		kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil),
 		kubeNode("node3", "10.244.2.0/24", "192.0.2.3", map[string]string{network.AddressAnnotation: "198.51.100.3", "range.kubernetsn.io/tsn": "10.42.200.0/24"}))
-	if result := reconcileOnce(t, r); result.RequeueAfter != repeatEvery || *said != nil {
+	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.Every || *said != nil {
 		t.Errorf("again after %v, said %v", result.RequeueAfter, *said)
 	}
 	want := "42 192.0.2.2 [10.42.1.0/24] flooded true told [10.42.1.0/24]; 42 198.51.100.3 [10.42.200.0/24] flooded true told [10.42.200.0/24]"
@@ -181,7 +182,7 @@ func TestTheFilterOfTheTunnelsIsLookedAtEachTime(t *testing.T) {
 	on.unguardable = errors.New("no nf_tables")
 	delete(on.told, key{42, netip.MustParseAddr("192.0.2.2")})
 	result := reconcileOnce(t, r)
-	if !errors.Is(*said, on.unguardable) || result.RequeueAfter != retryAfter {
+	if !errors.Is(*said, on.unguardable) || result.RequeueAfter != repeat.AfterFailure {
 		t.Errorf("it said %v, and looks again after %v", *said, result.RequeueAfter)
 	}
 	if len(on.told) != 1 {
@@ -254,7 +255,7 @@ func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
 				t.Errorf("%d nodes are left out, want 4", leftOut)
 			}
 			if test.sentence == "" {
-				if *said != nil || result.RequeueAfter != repeatEvery || len(events) > 0 {
+				if *said != nil || result.RequeueAfter != repeat.Every || len(events) > 0 {
 					t.Errorf("said %v, again after %v, Events %q, of other nodes' faults", *said, result.RequeueAfter, events)
 				}
 				return
@@ -273,7 +274,7 @@ func TestWhatKernelOrKtsndRefuseIsSaid(t *testing.T) {
 	on := newFakeNode()
 	on.refuse = errors.New("no")
 	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil))
-	if result := reconcileOnce(t, r); result.RequeueAfter != retryAfter || !strings.Contains(fmt.Sprint(*said), "tell of peer 192.0.2.4 of network 42: no") {
+	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.AfterFailure || !strings.Contains(fmt.Sprint(*said), "tell of peer 192.0.2.4 of network 42: no") {
 		t.Errorf("said %v, again after %v", *said, result.RequeueAfter)
 	}
 }
