@@ -8,24 +8,12 @@
 #   E2E_RUN=REGEX run only these tests in the cluster
 set -um # -m: what runs for long is a process group, which an interruption ends as a whole
 cd "$(dirname "$0")/.." || exit 1
+. scripts/tally.sh
 
-passed=0 failed=0 skipped=0
-out=out/e2e
-log=$(mktemp)
-job=
+out=out/e2e log=$logs/log
 # Runs in different working copies do not meet.
 KTSN_CLUSTER=e2e-$(pwd | sha256sum | head -c 6)
 export KTSN_CLUSTER KTSN_BIN_DIR=$PWD/bin
-
-# A trap waits for a command in the foreground, but not for `wait`.
-run() {
-	"$@" &
-	job=$!
-	wait $job
-	local status=$?
-	job=
-	return $status
-}
 
 # The tests make clusters of their own, whose names begin with this one's; a killed run leaves them.
 remove_others() {
@@ -35,46 +23,35 @@ remove_others() {
 	done
 }
 
-finish() {
-	trap - EXIT
-	trap '' INT TERM
-	if [ -n "$job" ]; then
-		kill -- "-$job" 2>/dev/null
-		wait "$job" 2>/dev/null
-	fi
+end() {
+	# shellcheck disable=SC2119 # without jobs of its own
+	finish
 	remove_others
 	if [ "${KTSN_KEEP:-}" = 1 ]; then
 		echo "The cluster stays: bin/ktsn-cluster --name $KTSN_CLUSTER status"
 	elif ! bin/ktsn-cluster --name "$KTSN_CLUSTER" down; then
 		failed=$((failed + 1))
 	fi
-	rm -f "$log" "$log.up"
 }
-trap finish EXIT
-trap 'exit 130' INT TERM
+trap end EXIT
 
-# Go: one line a test and its result, subtests included, and what failed tests say.
-run_go() { # suite, name, flags...
-	local suite name=$2 status began=$SECONDS
-	suite=$(scripts/suite.sh "$1") || { failed=$((failed + 1)); return; }
-	shift 2
-	echo "== $name"
+# As those of tally.sh, but for what is seen meanwhile: one line a test and its result, subtests included, and what failed tests say.
+# A cluster's tests take long.
+go_test() { # suite, flags...
+	local suite
+	suite=$(scripts/suite.sh "$1") || return
 	# shellcheck disable=SC2086 # a list of words
-	run go_test $suite "$@"
-	status=$?
-	results() { grep -cE "^ *--- $1: " "$log"; }
-	local p f s
-	p=$(results PASS) f=$(results FAIL) s=$(results SKIP)
-	[ $status -eq 0 ] || [ "$f" -gt 0 ] || f=1
-	echo "$p passed, $f failed, $s skipped, in $((SECONDS - began)) s"
-	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-}
-
-# Without C, as the programs: dependencies are compiled once for all.
-go_test() { # packages and flags...
-	CGO_ENABLED=0 scripts/go.sh test "$@" -count=1 -v 2>&1 | tee "$log" |
+	CGO_ENABLED=0 scripts/go.sh test $suite "${fresh[@]}" -v "${@:2}" 2>&1 | tee "$logs/$1" |
 		grep --line-buffered -vE '^ *=== |^(PASS|FAIL|exit status)$|^(ok|\?|FAIL)\s'
 	return "${PIPESTATUS[0]}"
+}
+
+count_go() { # suite, PASS, FAIL or SKIP
+	grep -cE "^ *--- $2: " "$logs/$1"
+}
+
+report_go() { # suite, status, seconds
+	report_counts "$2" "$(count_go "$1" PASS)" "$(count_go "$1" FAIL)" "$(count_go "$1" SKIP)" "$3"
 }
 
 # What the nodes' services and pods wrote.
@@ -138,13 +115,5 @@ esac
 run_go cluster "in the cluster" -timeout 45m -parallel 8 ${E2E_RUN:+-run "$E2E_RUN"}
 [ $failed -eq 0 ] || keep_logs
 [ $failed -eq "$before" ] || echo "The cluster can be kept for a look with KTSN_KEEP=1."
-finish
-
-if [ "${CI:-}" = true ] && [ $skipped -gt 0 ]; then
-	echo "tests were skipped, and in CI none may be"
-	failed=$((failed + skipped))
-fi
-echo
-echo "in $((SECONDS / 60)) min $((SECONDS % 60)) s"
-echo "$passed passed, $failed failed, $skipped skipped"
-[ $failed -eq 0 ]
+end
+verdict

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs suites of tests and counts their results. Sourced by test.sh and unit.sh, which close with `verdict`.
+# Runs suites of tests and counts their results. Sourced by test.sh, unit.sh, soak.sh and e2e.sh, which close with `verdict`.
 # What runs is a process group (set -m), which an interruption ends as a whole.
 
 passed=0 failed=0 skipped=0
@@ -52,7 +52,7 @@ report_meson() { # status, seconds
 	echo "built and run in $2 s"
 	passed=$((passed + $(count "$logs/meson" '^Ok:')))
 	bad=$(($(count "$logs/meson" '^Fail:') + $(count "$logs/meson" '^Timeout:') + $(count "$logs/meson" '^Unexpected Pass:')))
-	[ $status -eq 0 ] || [ $bad -gt 0 ] || bad=1 # meson itself came to grief
+	[ "$status" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1 # meson itself came to grief
 	failed=$((failed + bad))
 	skipped=$((skipped + $(count "$logs/meson" '^Skipped:')))
 }
@@ -93,16 +93,21 @@ finish_go() { # suite, name
 }
 
 report_go() { # suite, status, seconds
-	local log=$logs/$1 p f s
+	local log=$logs/$1
 	events() { grep -c "\"Action\":\"$1\".*\"Test\":" "$log"; }
-	p=$(events pass) f=$(events fail) s=$(events skip)
 	if [ "$2" -ne 0 ]; then
 		cat "$log.err"
 		told fail "$log"
-		[ "$f" -gt 0 ] || f=1
 	fi
-	echo "$p passed, $f failed, $s skipped, in $3 s"
-	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+	report_counts "$2" "$(events pass)" "$(events fail)" "$(events skip)" "$3"
+}
+
+# Something failed where the status says so.
+report_counts() { # status, passed, failed, skipped, seconds
+	local bad=$3
+	[ "$1" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
+	echo "$2 passed, $bad failed, $4 skipped, in $5 s"
+	passed=$((passed + $2)) failed=$((failed + bad)) skipped=$((skipped + $4))
 }
 
 # What tests of Go said that ended with that action.
