@@ -4,13 +4,13 @@ package cli
 
 import (
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/control/controltest"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
@@ -27,50 +27,18 @@ var answerWith = map[string]string{"status": "status", "endpoints": "endpoints",
 // returns its control socket, and a function that returns the requests so far but those for reading.
 func fakeDaemon(t *testing.T, instead map[string]string) (socket string, changes func() []string) {
 	t.Helper()
-	socket = filepath.Join(t.TempDir(), "control.sock")
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var seen []string
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			serve(t, conn, instead, &seen)
-		}
-	}()
-	stop := func() []string {
-		listener.Close()
-		<-done
-		return seen
-	}
-	t.Cleanup(func() { stop() })
-	return socket, stop
-}
-
-func serve(t *testing.T, conn net.Conn, instead map[string]string, seen *[]string) {
-	defer conn.Close()
-	buffer := make([]byte, 64<<10)
-	for {
-		count, err := conn.Read(buffer)
-		if err != nil || count == 0 {
-			return
-		}
+	socket, stop := controltest.Serve(t, func(request []byte) string {
 		var header struct {
 			Request string `json:"request"`
 		}
-		if err := json.Unmarshal(buffer[:count], &header); err != nil {
+		if err := json.Unmarshal(request, &header); err != nil {
 			t.Error(err)
-			return
+			return ""
 		}
 		reply, other := instead[header.Request]
 		if file, reads := answerWith[header.Request]; !reads {
-			*seen = append(*seen, string(buffer[:count]))
+			seen = append(seen, string(request))
 			if !other {
 				reply = `{"version":1,"reply":"ok"}`
 			}
@@ -81,9 +49,11 @@ func serve(t *testing.T, conn net.Conn, instead map[string]string, seen *[]strin
 			}
 			reply = string(text)
 		}
-		if _, err := conn.Write([]byte(reply)); err != nil {
-			return
-		}
+		return reply
+	})
+	return socket, func() []string {
+		stop()
+		return seen
 	}
 }
 

@@ -5,57 +5,37 @@ package cni
 import (
 	"encoding/json"
 	"errors"
-	"net"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control/controltest"
 )
 
 // fakeKtsnd answers every request as if it had done it, and tells which there were.
 func fakeKtsnd(t *testing.T) (client *control.Client, asked func() []string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "control.sock")
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	commands := []string{}
+	socket, stop := controltest.Serve(t, func(message []byte) string {
+		var request struct {
+			Request string `json:"request"`
+		}
+		if err := json.Unmarshal(message, &request); err != nil {
+			t.Errorf("a request is no JSON: %v", err)
+		}
+		commands = append(commands, request.Request)
+		return `{"version": 1, "reply": "ok"}`
+	})
+	client, err := control.Dial(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands, ended := []string{}, make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer listener.Close()
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		buffer := make([]byte, 64<<10)
-		for {
-			count, err := conn.Read(buffer)
-			if err != nil || count == 0 {
-				return
-			}
-			var request struct {
-				Request string `json:"request"`
-			}
-			if err := json.Unmarshal(buffer[:count], &request); err != nil {
-				t.Errorf("a request is no JSON: %v", err)
-			}
-			commands = append(commands, request.Request)
-			if _, err := conn.Write([]byte(`{"version": 1, "reply": "ok"}`)); err != nil {
-				return
-			}
-		}
-	}()
-	client, err = control.Dial(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { client.Close() })
 	return client, func() []string {
 		client.Close()
-		<-ended
+		stop()
 		return commands
 	}
 }

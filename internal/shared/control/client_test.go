@@ -13,41 +13,21 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control/controltest"
 )
 
 // fakeDaemon answers each request with what answer returns for it; an empty answer is no answer.
 func fakeDaemon(t *testing.T, answer func(request map[string]any) string) *Client {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "control.sock")
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
+	socket, _ := controltest.Serve(t, func(message []byte) string {
+		var request map[string]any
+		if err := json.Unmarshal(message, &request); err != nil {
+			t.Errorf("request is not JSON: %v", err)
 		}
-		defer conn.Close()
-		buffer := make([]byte, 64<<10)
-		for {
-			count, err := conn.Read(buffer)
-			if err != nil || count == 0 {
-				return
-			}
-			var request map[string]any
-			if err := json.Unmarshal(buffer[:count], &request); err != nil {
-				t.Errorf("request is not JSON: %v", err)
-			}
-			if text := answer(request); text != "" {
-				if _, err := conn.Write([]byte(text)); err != nil {
-					return
-				}
-			}
-		}
-	}()
-	client, err := Dial(t.Context(), path)
+		return answer(request)
+	})
+	client, err := Dial(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
