@@ -35,6 +35,11 @@ check: ## what to run before each commit: lint and unit
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
 
+.PHONY: soak
+soak: build helm ## unit tests and those of scripts/soak/list, 20 times beside load (root, an hour at most)
+	@scripts/install-deps.sh test
+	@scripts/soak.sh
+
 .PHONY: sanitize
 sanitize: build ## the whole path with sanitizers in ktsnd, libktsn and what uses it (root, half an hour)
 	@scripts/install-deps.sh test

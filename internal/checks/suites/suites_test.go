@@ -208,10 +208,43 @@ func TestEachSuiteIsRun(t *testing.T) {
 func TestNoTargetTakesPackagesFromElsewhere(t *testing.T) {
 	other := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|\bgo\.sh test|\$\(GO\) test) .*\s\./(api|cmd|internal|test|e2e|\.\.\.)`)
 	for _, name := range []string{"Makefile", "scripts/test.sh", "scripts/e2e.sh", "scripts/chaos.sh", "scripts/conformance.sh", "scripts/sanitize.sh",
-		"scripts/unit.sh", "scripts/tally.sh"} {
+		"scripts/unit.sh", "scripts/soak.sh", "scripts/tally.sh"} {
 		if line := other.FindString(read(t, name)); line != "" {
 			t.Errorf("%s names packages of its own: %s", name, strings.TrimSpace(line))
 		}
+	}
+}
+
+// TestWhatIsSoakedExists looks for the tests of scripts/soak/list: `go test -run` says nothing of a name that no test has.
+func TestWhatIsSoakedExists(t *testing.T) {
+	files, unitOfC := testFiles(t), read(t, "datapath/tests/unit/meson.build")
+	listed := 0
+	for line := range strings.Lines(read(t, "scripts/soak/list")) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] == "#" {
+			continue
+		}
+		listed++
+		if len(fields) < 3 {
+			t.Errorf("scripts/soak/list: %q has no reason", strings.TrimSpace(line))
+			continue
+		}
+		where, test := fields[0], fields[1]
+		known := slices.ContainsFunc(files, func(file testFile) bool {
+			return file.dir == where && file.tag == "" && slices.Contains(file.tests, test)
+		})
+		if where == "build-tsan" {
+			known = strings.Contains(unitOfC, "'"+test+"'")
+		}
+		if !known {
+			t.Errorf("scripts/soak/list: there is no test %s in %s", test, where)
+		}
+		if !strings.Contains(read(t, "scripts/soak.sh"), where) {
+			t.Errorf("scripts/soak.sh runs nothing of %s, where scripts/soak/list has %s", where, test)
+		}
+	}
+	if listed == 0 {
+		t.Error("scripts/soak/list is empty")
 	}
 }
 
