@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
@@ -41,6 +42,7 @@ func (i *interluded) said() []string {
 }
 
 func TestReportsOutliveKtsnd(t *testing.T) {
+	const silent = time.Second // longer than a call waits for an answer, shorter than the program waits for a report
 	for name, replace := range map[string]func(*testing.T, *lab, *process.Process){
 		"killed and started again": func(t *testing.T, lab *lab, daemon *process.Process) {
 			if err := syscall.Kill(daemon.PID(), syscall.SIGKILL); err != nil {
@@ -48,6 +50,18 @@ func TestReportsOutliveKtsnd(t *testing.T) {
 			}
 			<-daemon.Done()
 			lab.startDaemon(t, "--strategy", "etf")
+		},
+		"killed, and the next one does not answer at first": func(t *testing.T, lab *lab, daemon *process.Process) {
+			if err := syscall.Kill(daemon.PID(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			<-daemon.Done()
+			next, _ := lab.startDaemon(t, "--strategy", "etf")
+			if err := syscall.Kill(next.PID(), syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			goesOn := time.AfterFunc(silent, func() { _ = syscall.Kill(next.PID(), syscall.SIGCONT) })
+			t.Cleanup(func() { goesOn.Stop() })
 		},
 		"replaced in place": func(t *testing.T, lab *lab, daemon *process.Process) { lab.takeOver(t, daemon) },
 		"left alone":        func(*testing.T, *lab, *process.Process) {},

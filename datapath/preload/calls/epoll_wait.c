@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * epoll_wait, epoll_pwait and epoll_pwait2: the kernel wakes them by the notifiers in the set. A dead ktsnd
- * would not empty a space notifier. While any socket waits for space, a wait is therefore cut into slices, to
- * look for ktsnd's successor in between, as in poll.
+ * would not empty a space notifier, and would not report what was handed over. While any socket waits for
+ * space, or ktsnd was found gone, a wait is therefore cut into slices, to look for ktsnd's successor in
+ * between, as in poll.
  */
 #include "clock.h"
 #include "export.h"
@@ -54,16 +55,16 @@ static int64_t until_of_ms(int timeout_ms)
 	return timeout_ms < 0 ? INT64_MAX : monotonic_ns() + (int64_t)timeout_ms * NS_PER_MS;
 }
 
-static bool to_be_sliced(int timeout_ms)
+static bool to_be_sliced(void)
 {
-	return space_awaited_any() && timeout_ms != 0;
+	return space_awaited_any() || session_is_lost();
 }
 
 EXPORT int epoll_wait(int epoll_fd, struct epoll_event *events, int max, int timeout_ms)
 {
 	struct epoll_call call = {.epoll_fd = epoll_fd, .max = max, .events = events};
 
-	if (!to_be_sliced(timeout_ms))
+	if (timeout_ms == 0 || !to_be_sliced())
 		return next_epoll_wait(epoll_fd, events, max, timeout_ms);
 	call.until_ns = until_of_ms(timeout_ms);
 	return sliced(&call);
@@ -74,7 +75,7 @@ EXPORT int epoll_pwait(int epoll_fd, struct epoll_event *events, int max, int ti
 {
 	struct epoll_call call = {.epoll_fd = epoll_fd, .max = max, .events = events, .signals = signals};
 
-	if (!to_be_sliced(timeout_ms))
+	if (timeout_ms == 0 || !to_be_sliced())
 		return next_epoll_pwait(epoll_fd, events, max, timeout_ms, signals);
 	call.until_ns = until_of_ms(timeout_ms);
 	return sliced(&call);
@@ -92,7 +93,7 @@ EXPORT int epoll_pwait2(int epoll_fd, struct epoll_event *events, int max, const
 {
 	struct epoll_call call = {.epoll_fd = epoll_fd, .max = max, .events = events, .signals = signals};
 
-	if (!space_awaited_any() || is_short(timeout))
+	if (!to_be_sliced() || is_short(timeout))
 		return next_epoll_pwait2(epoll_fd, events, max, timeout, signals);
 	call.until_ns = monotonic_deadline_ns(timeout);
 	return sliced(&call);

@@ -141,10 +141,11 @@ static const struct timespec *left_until(int64_t until_ns, struct timespec *left
 	return left;
 }
 
-/* Polls once; a slice only while a socket waits for space. *early: the slice ends before the call does. */
+/* Polls once; a slice only while a socket waits for space, or ktsnd was found gone. *early: the slice ends
+ * before the call does. */
 static int slice_wait(struct wait *wait, int64_t until_ns, const sigset_t *signals, bool *early)
 {
-	int64_t slice_until_ns = wait->blocked ? monotonic_ns() + SLICE_NS : INT64_MAX;
+	int64_t slice_until_ns = wait->blocked || session_is_lost() ? monotonic_ns() + SLICE_NS : INT64_MAX;
 	struct timespec left;
 
 	*early = slice_until_ns < until_ns;
@@ -152,11 +153,11 @@ static int slice_wait(struct wait *wait, int64_t until_ns, const sigset_t *signa
 			  left_until(*early ? slice_until_ns : until_ns, &left), signals);
 }
 
-/* A slice passed without events. The successor of a dead ktsnd gets the ring back here, also from an
- * application that polls without waiting. */
-static void nothing_came(const struct wait *wait)
+/* A slice passed without events. The successor of a dead ktsnd gets the ring back here, while a socket waits
+ * for space also from an application that polls without waiting. */
+static void nothing_came(const struct wait *wait, bool early)
 {
-	struct session *session = wait->blocked ? session_existing() : NULL;
+	struct session *session = wait->blocked || early ? session_existing() : NULL;
 
 	if (session)
 		session_check(session, wait->clock, true);
@@ -180,7 +181,7 @@ static int wait_run(struct wait *wait, int64_t until_ns, const sigset_t *signals
 		if (something)
 			ready = wait_result(wait);
 		else
-			nothing_came(wait);
+			nothing_came(wait, early);
 		if (ready || !(early || something))
 			return ready;
 	}

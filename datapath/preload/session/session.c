@@ -25,6 +25,13 @@ static void descriptors_lost(struct session *session)
 	session->doorbell_fd = session->ring_fd = -1;
 }
 
+bool session_is_lost(void)
+{
+	const struct session *session = session_existing();
+
+	return session && atomic_load_explicit(&session->socket_fd, memory_order_relaxed) < 0;
+}
+
 bool session_alive(struct session *session)
 {
 	int fd = atomic_load_explicit(&session->socket_fd, memory_order_acquire);

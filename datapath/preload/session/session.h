@@ -59,6 +59,10 @@ struct session *session_existing(void);
 /* Whether the connection stands, as the kernel says. */
 bool session_alive(struct session *session);
 
+/* Whether ktsnd was found gone, and no successor has the ring yet: what was handed over since waits in it. No
+ * system call. */
+bool session_is_lost(void);
+
 /* Ends the connection; what ktsnd was asked last will not be answered. */
 void session_connection_drop(struct session *session);
 
