@@ -72,14 +72,15 @@ bool budget_rest_due(const struct budget *budget, int64_t gap_ns, int64_t whole_
 	if (budget->left_ns > quarter_ns)
 		return gap_ns > whole_ns * (budget->left_ns - quarter_ns) / quarter_ns;
 	/* Not while something is due, if that can be. */
-	return gap_ns > 0 || budget->left_ns <= quarter_ns / 2;
+	return gap_ns > 0 || budget->left_ns <= budget->bucket_ns / 8;
 }
 
 int64_t budget_slice(const struct budget *budget, int64_t shortest_ns)
 {
-	int64_t quarter_ns = budget->bucket_ns / 4;
+	/* As far as that it rests all the same: many short rests delay others for less than a long one. */
+	int64_t low_ns = budget->bucket_ns / 8;
 
-	return budget->left_ns < quarter_ns ? shortest_ns + (quarter_ns - budget->left_ns) : shortest_ns;
+	return budget->left_ns < low_ns ? shortest_ns + (low_ns - budget->left_ns) : shortest_ns;
 }
 
 int64_t budget_account_every(const struct budget *budget)

@@ -56,6 +56,7 @@ static struct {
 	int64_t used_ns;    /* of the budget */
 	int64_t period_end_ns;
 	int64_t waited_ns;
+	int64_t longest_rest_ns; /* without ears, before the last message left */
 	int64_t doorbells_ns,
 		longest_deaf_ns; /* the last look at the doorbells, and the longest time without one */
 	_Atomic int stops;
@@ -151,6 +152,8 @@ int __wrap_clock_nanosleep(clockid_t clock, int flags, const struct timespec *as
 	if (world.granted_all)
 		loop_budget_set(world.granted_all, 0, 0);
 	world.granted_all = NULL;
+	if (asked->tv_nsec > world.longest_rest_ns && ktsn_port_fake_sent_count(world.port) < SLOTS)
+		world.longest_rest_ns = asked->tv_nsec;
 	world_sleep(asked->tv_sec * NS_PER_SECOND + asked->tv_nsec);
 	return 0;
 }
@@ -260,7 +263,7 @@ static void bench_destroy(struct bench *bench)
 static void loop_rests_between_departures(void **state)
 {
 	(void)state;
-	for (int64_t phase_ns = 0; phase_ns < 50 * MS; phase_ns += 10 * MS) {
+	for (int64_t phase_ns = 0; phase_ns < 50 * MS; phase_ns += 20 * MS) {
 		struct bench *bench = bench_create(70000);
 		struct loop_budget_use use;
 		int64_t most_ns;
@@ -285,7 +288,7 @@ static void loop_rests_between_departures(void **state)
 static void loop_rests_though_no_gap_is_long_enough(void **state)
 {
 	(void)state;
-	for (int64_t phase_ns = 0; phase_ns < 10 * MS; phase_ns += 2 * MS) {
+	for (int64_t phase_ns = 0; phase_ns < 10 * MS; phase_ns += 4 * MS) {
 		struct bench *bench = bench_create(12000);
 		struct loop_budget_use use;
 		int64_t most_ns;
@@ -301,6 +304,23 @@ static void loop_rests_though_no_gap_is_long_enough(void **state)
 		assert_true(most_ns < 150000);
 		bench_destroy(bench);
 	}
+}
+
+/* With a backlog there is no gap at all. Many short rests delay each message for less than a long one. */
+static void rests_are_short_while_something_is_due(void **state)
+{
+	struct bench *bench = bench_create(3000);
+	struct loop_budget_use use;
+
+	(void)state;
+	kernel_grants(475 * MS / 10, 50 * MS, 0);
+	loop_is_told(bench);
+	bench_run(bench);
+	use = loop_budget_use(bench->rig.loop);
+	bench_destroy(bench);
+	assert_int_equal(atomic_load(&world.stops), 0);
+	assert_true(use.rests_forced > 0);
+	assert_in_range(world.longest_rest_ns, 1, 40000);
 }
 
 /* A container may have a fifth of a processor: a loop that is awake for 75 of 200 us would use more. */
@@ -432,6 +452,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(loop_rests_between_departures),
 		cmocka_unit_test(loop_rests_though_no_gap_is_long_enough),
+		cmocka_unit_test(rests_are_short_while_something_is_due),
 		cmocka_unit_test(loop_with_a_small_budget_sleeps_for_longer),
 		cmocka_unit_test(budget_may_end_at_any_time),
 		cmocka_unit_test(doorbells_are_heard_between_dense_departures),
