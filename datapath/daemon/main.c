@@ -138,7 +138,8 @@ static void budget_read(struct daemon *daemon)
 	if (!daemon->scheduling.fifo || uname(&kernel))
 		return;
 	realtime_budget_read(&daemon->budget, "", kernel.release,
-			     daemon->scheduling.pinned ? daemon->options.cpu : -1);
+			     daemon->scheduling.pinned ? daemon->options.cpu : -1,
+			     daemon->options.keep_awake);
 	loop_budget_set(daemon->loop, daemon->budget.runtime_us, daemon->budget.period_us);
 	daemon->budget_read_ms = clock_monotonic_ms();
 }
@@ -149,7 +150,10 @@ static void budget_log(const struct daemon *daemon)
 
 	if (!daemon->scheduling.fifo)
 		return;
-	if (budget->period_us)
+	if (budget->one_processor)
+		log_info("the kernel never stops real-time threads here, but all threads of ktsnd have one "
+			 "processor: the sending thread rests so that the others run");
+	else if (budget->period_us)
 		log_info("the kernel stops real-time threads after %u of %u us (%s): the sending thread "
 			 "rests between departures so that it never does",
 			 budget->runtime_us, budget->period_us, budget->source);

@@ -13,8 +13,9 @@ enum {
 	PATH_BYTES = PATH_MAX + 64,
 	/* A longer period is taken for one of this length with the same share: less in one go, never more. */
 	PERIOD_MOST_US = 1000000,
-	FAIR_SERVER_RUNTIME_US = 50000,
-	FAIR_SERVER_PERIOD_US = 1000000,
+	/* What the kernel begins with. */
+	RUNTIME_US = 950000,
+	PERIOD_US = 1000000,
 	NS_PER_US = 1000,
 };
 
@@ -33,6 +34,25 @@ static bool number_read(const char *root, const char *path, long long *number)
 	read = fscanf(file, "%lld", number) == 1;
 	(void)fclose(file);
 	return read;
+}
+
+/* The rest of the first line that begins so. */
+static bool line_find(const char *root, const char *path, const char *begins, char *rest, size_t bytes)
+{
+	FILE *file;
+	bool found = false;
+
+	if (snprintf(rest, bytes, "%s%s", root, path) >= (int)bytes)
+		return false;
+	file = fopen(rest, "re");
+	if (!file)
+		return false;
+	while (!found && fgets(rest, (int)bytes, file))
+		found = strncmp(rest, begins, strlen(begins)) == 0;
+	(void)fclose(file);
+	if (found)
+		memmove(rest, rest + strlen(begins), strlen(rest + strlen(begins)) + 1);
+	return found;
 }
 
 /* What is tighter than what was known counts. */
@@ -189,22 +209,30 @@ static bool listed(const char *list, int cpu)
 	return false;
 }
 
-/* Whether the scheduler leaves the processor to those who are bound to it: isolcpus, or an isolated cpuset.
- */
+/* Whether the scheduler puts no ordinary thread onto the processor that is not bound to it: by isolcpus, or
+ * by an isolated partition of cpusets, which only the root cgroup of version 2 tells. */
 static bool isolated(const char *root, int cpu)
 {
+	static const char *const lists[] = {"/sys/devices/system/cpu/isolated",
+					    "/sys/fs/cgroup/cpuset.cpus.isolated"};
 	char text[PATH_BYTES];
-	FILE *file;
-	bool found;
+	bool found = false;
 
-	if (snprintf(text, sizeof(text), "%s/sys/devices/system/cpu/isolated", root) >= (int)sizeof(text))
-		return false;
-	file = fopen(text, "re");
-	if (!file)
-		return false;
-	found = cpu >= 0 && fgets(text, sizeof(text), file) && listed(text, cpu);
-	(void)fclose(file);
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && !found && cpu >= 0; i++)
+		found = line_find(root, lists[i], "", text, sizeof(text)) && listed(text, cpu);
 	return found;
+}
+
+/* Whether all threads of this process have that one processor. */
+static bool only_processor(const char *root, int cpu)
+{
+	char text[PATH_BYTES], *end;
+	long only;
+
+	if (!line_find(root, "/proc/self/status", "Cpus_allowed_list:", text, sizeof(text)))
+		return false;
+	only = strtol(text, &end, 10);
+	return end != text && *end == '\n' && (cpu < 0 || cpu == only);
 }
 
 static bool has_fair_server(const char *release)
@@ -219,8 +247,8 @@ static bool has_fair_server(const char *release)
 /* Where nobody says, it is what the kernel begins with. */
 static void fair_server_limit(struct realtime_budget *budget, const char *root, int cpu)
 {
-	long long runtime_ns = (long long)FAIR_SERVER_RUNTIME_US * NS_PER_US;
-	long long period_ns = (long long)FAIR_SERVER_PERIOD_US * NS_PER_US;
+	long long runtime_ns = (long long)(PERIOD_US - RUNTIME_US) * NS_PER_US;
+	long long period_ns = (long long)PERIOD_US * NS_PER_US;
 	char name[96];
 
 	(void)snprintf(name, sizeof(name), "/sys/kernel/debug/sched/fair_server/cpu%d/runtime",
@@ -232,19 +260,25 @@ static void fair_server_limit(struct realtime_budget *budget, const char *root, 
 	limit(budget, (period_ns - runtime_ns) / NS_PER_US, period_ns / NS_PER_US, "fair server");
 }
 
-void realtime_budget_read(struct realtime_budget *budget, const char *root, const char *release, int cpu)
+void realtime_budget_read(struct realtime_budget *budget, const char *root, const char *release, int cpu,
+			  bool ordinary_too)
 {
-	long long runtime_us = -1, period_us = 0;
+	/* What cannot be read is no permission. */
+	long long runtime_us = RUNTIME_US, period_us = PERIOD_US;
 
 	*budget = (struct realtime_budget){0};
 	(void)number_read(root, "/proc/sys/kernel/sched_rt_runtime_us", &runtime_us);
 	(void)number_read(root, "/proc/sys/kernel/sched_rt_period_us", &period_us);
+	/* Before the sysctl, which is as tight by default and stops no thread there without groups. */
+	if (has_fair_server(release) && (ordinary_too || !isolated(root, cpu)))
+		fair_server_limit(budget, root, cpu);
 	/* -1 there ends the accounting of all groups as well. */
 	if (runtime_us >= 0) {
 		limit(budget, runtime_us, period_us, "kernel.sched_rt_runtime_us");
 		cgroups_limit(budget, root);
 	}
-	/* Without ordinary threads it has nobody to run. */
-	if (has_fair_server(release) && !isolated(root, cpu))
-		fair_server_limit(budget, root, cpu);
+	/* The kernel would let them starve. */
+	budget->one_processor = !budget->period_us && only_processor(root, cpu);
+	if (budget->one_processor)
+		limit(budget, RUNTIME_US, PERIOD_US, "one processor for all threads");
 }

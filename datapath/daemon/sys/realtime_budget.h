@@ -14,26 +14,31 @@
  *   fair server Since 6.12. When ordinary threads of a processor have had less than the server's runtime of
  *               a period (50 ms of a second), they run before real-time threads until they have had it. Time
  *               in which the processor idles, or they run anyway, counts for them.
- *               An isolated processor has none of them.
+ *               An isolated processor has none but those that are bound to it, such as the kernel's own: they
+ *               run for microseconds.
  *
  * The first two stop the thread also while nothing else wants to run, on an isolated processor as well; -1 in
  * sched_rt_runtime_us ends both, for all groups. Less than the tightest of all is used, spread evenly: that
- * satisfies each.
+ * satisfies each. Where nothing stops the thread but all threads of the process have one processor, it leaves
+ * the others what the kernel would by default.
  *
  * Pure but for the files it reads. Any thread.
  */
 #ifndef KTSN_SYS_REALTIME_BUDGET_H
 #define KTSN_SYS_REALTIME_BUDGET_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct realtime_budget {
 	uint32_t runtime_us, period_us; /* 0: the kernel stops nobody */
-	char source[160];               /* what says so: a file, or "fair server" */
+	bool one_processor;             /* nobody stops it, but the other threads would starve */
+	char source[512];               /* what says so: a setting, a file, or why it is so */
 };
 
 /* Of this process, on that processor; -1: any. `root` stands before all paths, "" but in tests; `release` is
- * the kernel's. */
-void realtime_budget_read(struct realtime_budget *budget, const char *root, const char *release, int cpu);
+ * the kernel's; `ordinary_too`: this process has an ordinary thread there that always runs. */
+void realtime_budget_read(struct realtime_budget *budget, const char *root, const char *release, int cpu,
+			  bool ordinary_too);
 
 #endif

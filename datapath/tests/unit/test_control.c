@@ -201,7 +201,8 @@ static void counters_fill(struct counters *counters)
 
 static void status_is_the_example(void **state)
 {
-	const struct realtime_budget budget = {950000, 1000000, "kernel.sched_rt_runtime_us"};
+	const struct realtime_budget budget = {
+		.runtime_us = 950000, .period_us = 1000000, .source = "kernel.sched_rt_runtime_us"};
 	struct counters counters;
 	struct control_status status = {
 		.pid = 4711,

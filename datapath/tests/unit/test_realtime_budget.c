@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,6 +101,42 @@ static const struct example examples[] = {
 	 0,
 	 0,
 	 ""},
+	{"a fair server of a processor that cpusets isolate",
+	 "6.18.44",
+	 {SYSCTL("-1\n"), {"/sys/fs/cgroup/cpuset.cpus.isolated", "3\n"}},
+	 0,
+	 0,
+	 ""},
+	{"sysctl and fair server, of which the latter stops threads",
+	 "6.12.3",
+	 {SYSCTL("950000\n")},
+	 950000,
+	 1000000,
+	 "fair server"},
+	{"a sysctl that cannot be read",
+	 "5.15.0",
+	 {{"/proc/self/status", ""}},
+	 950000,
+	 1000000,
+	 "kernel.sched_rt_runtime_us"},
+	{"no limit, and no other processor for the other threads",
+	 "5.15.0",
+	 {SYSCTL("-1\n"), {"/proc/self/status", "Name:\tktsnd\nCpus_allowed_list:\t3\n"}},
+	 950000,
+	 1000000,
+	 "one processor for all threads"},
+	{"no limit, and another processor for the other threads",
+	 "5.15.0",
+	 {SYSCTL("-1\n"), {"/proc/self/status", "Name:\tktsnd\nCpus_allowed_list:\t2\n"}},
+	 0,
+	 0,
+	 ""},
+	{"no limit, and several processors",
+	 "5.15.0",
+	 {SYSCTL("-1\n"), {"/proc/self/status", "Cpus_allowed_list:\t3-4\n"}},
+	 0,
+	 0,
+	 ""},
 	{"a fair server, with other processors isolated",
 	 "6.18.44",
 	 {SYSCTL("-1\n"), {"/sys/devices/system/cpu/isolated", "1-2,4\n"}},
@@ -177,31 +214,58 @@ static void files_remove(const struct example *example)
 	}
 }
 
+static void example_check(const struct example *example, bool ordinary_too)
+{
+	struct realtime_budget budget;
+
+	for (size_t f = 0; f < FILES_MAX && example->files[f].path; f++)
+		file_make(example->files[f].path, example->files[f].text);
+	realtime_budget_read(&budget, root, example->release, 3, ordinary_too);
+	if (budget.runtime_us != example->runtime_us || budget.period_us != example->period_us ||
+	    strcmp(budget.source, example->source) != 0)
+		fail_msg("%s: %u of %u us, %s", example->what, budget.runtime_us, budget.period_us,
+			 budget.source);
+	files_remove(example);
+}
+
 static void the_tightest_budget_counts(void **state)
 {
 	(void)state;
-	assert_non_null(mkdtemp(root));
-	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
-		const struct example *example = &examples[i];
-		struct realtime_budget budget;
+	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
+		example_check(&examples[i], false);
+}
 
-		for (size_t f = 0; f < FILES_MAX && example->files[f].path; f++)
-			file_make(example->files[f].path, example->files[f].text);
-		realtime_budget_read(&budget, root, example->release, 3);
-		if (budget.runtime_us != example->runtime_us || budget.period_us != example->period_us ||
-		    strcmp(budget.source, example->source) != 0)
-			fail_msg("%s: %u of %u us, %s", example->what, budget.runtime_us, budget.period_us,
-				 budget.source);
-		files_remove(example);
-	}
-	assert_int_equal(rmdir(root), 0);
+static void a_thread_that_keeps_the_processor_awake_is_served_as_well(void **state)
+{
+	const struct example isolated = {"an isolated processor",
+					 "6.18.44",
+					 {SYSCTL("-1\n"), {"/sys/devices/system/cpu/isolated", "3\n"}},
+					 950000,
+					 1000000,
+					 "fair server"};
+
+	(void)state;
+	example_check(&isolated, true);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	return mkdtemp(root) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	return rmdir(root);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_tightest_budget_counts),
+		cmocka_unit_test(a_thread_that_keeps_the_processor_awake_is_served_as_well),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, set_up, tear_down);
 }
