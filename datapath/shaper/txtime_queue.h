@@ -13,9 +13,9 @@
  *             ^ slot of `current`
  *
  * In a timing wheel all that shares a slot moves to finer slots when its time comes near, at once, and what
- * is due meanwhile is late. Here nothing moves: the first packet is the earliest of the first slots of all
- * pages, and what shares a slot is in order there. Packets that come in order, the usual case, make a list,
- * others a heap. docs/decisions/0005 has the measurements.
+ * is due meanwhile is late. Here nothing moves: the next packet is the earliest head, and the head of a page,
+ * its first packet, is in no slot. What shares a slot is in txtime_slot.h. Packets that come in order, the
+ * usual case, are on no page: they are a list, the run. docs/decisions/0005 has the measurements.
  *
  * Embedded in the user's memory, fixed in size. One thread at a time.
  */
