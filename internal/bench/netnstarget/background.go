@@ -46,8 +46,8 @@ func (c *Background) lasts() time.Duration { return c.Cycle * time.Duration(c.Ro
 const (
 	// flowsPerProcess is below what ktsnd takes from one process (256).
 	flowsPerProcess = 250
-	// backgroundNice puts talkers before all else of ordinary priority: they are to be in time.
-	backgroundNice = -20
+	// backgroundFIFO is the SCHED_FIFO priority of talkers, below ktsnd's: they are to be in time beside any other load.
+	backgroundFIFO = fifoPriority - 10
 	// beforeFirst is before the first message is due, when all is quiet again after the start of the background.
 	beforeFirst = 50 * time.Millisecond
 )
@@ -181,6 +181,9 @@ func (l *Target) startBackground(c Background, pods []pod, first time.Time) ([]t
 			"--sockets", strconv.Itoa(one.flows), "--cycle", traffic.Nanoseconds(cycle), "--lead", traffic.Nanoseconds(c.Lead),
 			"--count", strconv.Itoa(one.flows * c.Rounds), "--start", strconv.FormatInt(taiOf(first), 10),
 			"--offset", traffic.Nanoseconds(cycle * time.Duration(i) / time.Duration(len(shares))), "--csv", records, "--cpu-time", cpuTime}
+		if l.scheduling.fifo > 0 {
+			arguments = append(arguments, "--fifo", strconv.Itoa(backgroundFIFO))
+		}
 		command := exec.Command(l.programs.tsnperf, append(arguments, traffic.CPU(l.pinning.listener)...)...)
 		command.Env = append(os.Environ(), "LD_PRELOAD="+l.programs.library, "KTSN_SOCKET="+one.pod.socket)
 		started, err := process.Start(one.pod.namespace, "tsnperf talker of "+one.pod.identity, command)
@@ -188,9 +191,6 @@ func (l *Target) startBackground(c Background, pods []pod, first time.Time) ([]t
 			return all, err
 		}
 		all = append(all, talker{started, records, cpuTime})
-		if err := unix.Setpriority(unix.PRIO_PROCESS, started.PID(), backgroundNice); err != nil {
-			return all, fmt.Errorf("put %s before others on its processor: %w", started.Name(), err)
-		}
 	}
 	return all, nil
 }

@@ -31,15 +31,19 @@ type Observed struct {
 	Counters Counted
 }
 
-// Cost is over the time from the first message to the last.
+// Cost is that of all messages. It is read before the first is due and after the last has left, when ktsnd does next to nothing:
+// talkers that are to be in time may keep those who read from their processor while there are messages.
 type Cost struct {
-	// Cores is the processor time of ktsnd, as a number of cores.
-	Cores float64
-	// Messages are those that left, Wakeups and Doorbells what ktsnd counted meanwhile.
-	Messages, Wakeups, Doorbells uint64
-	// Over is how long that was.
+	// CPUTime is the processor time of ktsnd.
+	CPUTime time.Duration
+	// Wakeups and Doorbells are what ktsnd counted.
+	Wakeups, Doorbells uint64
+	// Over is the time from when the first message was due to when the last left, or was to leave.
 	Over time.Duration
 }
+
+// Cores is the processor time of ktsnd as a number of cores.
+func (c *Cost) Cores() float64 { return float64(c.CPUTime) / float64(c.Over) }
 
 // Counted is what ktsnd counted of the messages.
 type Counted struct {
@@ -59,7 +63,6 @@ const drained = 200 * time.Millisecond
 
 // reading is what ktsnd and the link have counted.
 type reading struct {
-	at     time.Time
 	cpu    time.Duration
 	frames uint64
 	status *control.Status
@@ -73,22 +76,14 @@ func (l *Target) read(ctx context.Context) (r reading, err error) {
 	if r.status, err = l.daemon.client.Status(ctx); err != nil {
 		return r, err
 	}
-	r.at = time.Now()
 	r.cpu, err = process.CPUTime(l.daemon.process.PID())
 	return r, err
 }
 
-// observe reads ktsnd's processor time when the first message is due and after the last is, and counts from now on: a pause of
-// the machine may be longer than what is left before the first message.
+// observe counts from now on, not from when the first message is due: a pause of the machine may be longer than what is left
+// until then.
 func (l *Target) observe(ctx context.Context, c Background, talkers []talker, first time.Time, seen *Observed) (err error) {
 	if _, err := l.daemon.departures(ctx); err != nil { // those of a start that was given up
-		return err
-	}
-	begin, err := l.read(ctx)
-	if err != nil {
-		return err
-	}
-	if err := retry.Pause(ctx, time.Until(first)); err != nil {
 		return err
 	}
 	before, err := l.read(ctx)
@@ -104,24 +99,12 @@ func (l *Target) observe(ctx context.Context, c Background, talkers []talker, fi
 	if err := retry.Pause(ctx, time.Until(first.Add(c.lasts()))); err != nil {
 		return err
 	}
-	after, err := l.read(ctx)
-	if err != nil {
-		return err
-	}
-	seen.Cost = costBetween(before, after)
 	for _, one := range talkers {
 		if err := wait(ctx, one.Process); err != nil {
 			return err
 		}
 	}
-	return l.count(ctx, c, begin, talkers, seen)
-}
-
-func costBetween(before, after reading) Cost {
-	over := after.at.Sub(before.at)
-	counted, start := after.status.Counters, before.status.Counters
-	return Cost{Cores: float64(after.cpu-before.cpu) / float64(over),
-		Messages: counted.Sent - start.Sent, Wakeups: counted.Wakeups - start.Wakeups, Doorbells: counted.Doorbells - start.Doorbells, Over: over}
+	return l.count(ctx, c, before, talkers, seen)
 }
 
 // count takes what became of the messages once all have left.
@@ -143,7 +126,21 @@ func (l *Target) count(ctx context.Context, c Background, before reading, talker
 	seen.SendErrors, seen.WakeupNs, seen.TalkerCores = handed.failed, handed.wakeupNs(), float64(handed.cpuTime)/float64(c.lasts())
 	departures, err := l.daemon.departures(ctx)
 	seen.judge(departures, handed)
+	seen.Cost = Cost{CPUTime: end.cpu - before.cpu, Wakeups: counted.Wakeups - start.Wakeups, Doorbells: counted.Doorbells - start.Doorbells,
+		Over: max(c.lasts(), span(departures))}
 	return err
+}
+
+// span is from when the first was due to when the last left.
+func span(departures []control.Departure) time.Duration {
+	var begin, end int64
+	for i, departure := range departures {
+		if i == 0 {
+			begin, end = departure.RequestedTAI, departure.DepartedTAI
+		}
+		begin, end = min(begin, departure.RequestedTAI), max(end, departure.DepartedTAI)
+	}
+	return time.Duration(end - begin)
 }
 
 func countedBetween(before, after *control.Status) Counted {

@@ -275,12 +275,12 @@ func (s *scale) Perform(ctx context.Context, on engine.Target, _ *engine.Profile
 }
 
 func outcomeOf(background *netnstarget.Background, seen *netnstarget.Observed) *engine.Outcome {
-	values := map[string]float64{valueMemory: float64(seen.MemoryBytes), valueEmpty: float64(seen.EmptyBytes), valueCores: seen.Cores,
-		valueTalkerCores: seen.TalkerCores, valueRate: float64(seen.Messages) / seen.Over.Seconds(), valueTalkerLate: float64(seen.WakeupNs),
+	values := map[string]float64{valueMemory: float64(seen.MemoryBytes), valueEmpty: float64(seen.EmptyBytes), valueCores: seen.Cores(),
+		valueTalkerCores: seen.TalkerCores, valueRate: float64(seen.Sent) / seen.Over.Seconds(), valueTalkerLate: float64(seen.WakeupNs),
 		valueSent: float64(seen.Sent), valueHandedLate: float64(seen.HandedOverLate), valueHeld: float64(seen.Counters.Held),
 		valuePauses: float64(seen.Counters.Pauses), valueLost: float64(max(seen.Sent-seen.Frames, 0)) + float64(seen.Counters.Dropped+seen.Counters.KernelPath)}
-	if messages := float64(seen.Messages); messages > 0 {
-		values[valueMessageUs] = seen.Cores * seen.Over.Seconds() / messages * 1e6
+	if messages := float64(seen.Sent); messages > 0 {
+		values[valueMessageUs] = seen.CPUTime.Seconds() / messages * 1e6
 		values[valueWakeups], values[valueDoorbells] = float64(seen.Wakeups)/messages, float64(seen.Doorbells)/messages
 	}
 	if stops := seen.Counters.Stops; stops != nil {
