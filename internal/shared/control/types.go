@@ -174,8 +174,10 @@ type RealtimeBudget struct {
 	HostPauses uint64 `json:"host-pauses"`
 }
 
-// Share is how much of the budget was used in the last whole period, MostShare in any.
-func (b *RealtimeBudget) Share() float64     { return b.share(b.UsedNs) }
+// Share is how much of the budget was used in the last whole period.
+func (b *RealtimeBudget) Share() float64 { return b.share(b.UsedNs) }
+
+// MostShare is how much of it was used in any.
 func (b *RealtimeBudget) MostShare() float64 { return b.share(b.MostUsedNs) }
 
 func (b *RealtimeBudget) share(ns int64) float64 {
