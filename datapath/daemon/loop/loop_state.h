@@ -120,6 +120,7 @@ struct loop_waiting {
 	int64_t warmed_tai_ns; /* the departure that the port was warmed up for last */
 	int64_t warm_up_ns;    /* how long that takes */
 	int64_t lead_ns;       /* awake this long before an event; learnt */
+	bool was_late;         /* a sleep has been too late for it, ever */
 	int64_t asleep_tai_ns; /* since when the rings have not been polled; a message whose time was later
 				* than this found ktsnd asleep. INT64_MAX: the application woke it. take.c as
 				* well */

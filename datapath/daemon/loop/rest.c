@@ -259,7 +259,7 @@ static void slice_learn(struct loop *loop, int64_t took_ns, int64_t charged_ns)
 		*slice_ns = SLICE_LEAST_NS;
 }
 
-void rest(struct loop *loop, int64_t gap_ns)
+int64_t rest(struct loop *loop, int64_t gap_ns)
 {
 	struct loop_rest *rest = &loop->rest;
 	int64_t slice_ns = budget_slice(&rest->budget, rest->slice_ns);
@@ -280,4 +280,5 @@ void rest(struct loop *loop, int64_t gap_ns)
 	rest_slept(loop, length_ns, now_ns - began_ns);
 	account(loop, now_ns);
 	slice_learn(loop, now_ns - began_ns, rest->charged_ns - charged_ns);
+	return now_ns - began_ns - length_ns;
 }

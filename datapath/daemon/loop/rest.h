@@ -19,8 +19,9 @@ void rest_begin(struct loop *loop);
 bool rest_wanted(struct loop *loop, int64_t gap_ns);
 /* Whether nothing may end the rest: with doorbells that ring without end the loop would never rest. */
 bool rest_must_be_deaf(const struct loop *loop);
-/* Sleeps: until shortly before the end of the gap, or, when the gap is too short, as long as is worth it. */
-void rest(struct loop *loop, int64_t gap_ns);
+/* Sleeps: until shortly before the end of the gap, or, when the gap is too short, as long as is worth it.
+ * Returns by how much it was longer. */
+int64_t rest(struct loop *loop, int64_t gap_ns);
 /* A sleep of the loop is over that was to take so long, and took so long. */
 void rest_slept(struct loop *loop, int64_t asked_ns, int64_t took_ns);
 

@@ -11,7 +11,8 @@
  * as planned would be too late. All other producers leave the sleeper alone and make no system call.
  *
  * The loop learns the lead: as long as it takes for all but one wake-up in LATE_ONE_IN to be in time, and
- * never longer than spin_ns. A machine that wakes punctually spins for microseconds.
+ * never longer than spin_ns. A machine that wakes punctually spins for microseconds. With departures so dense
+ * that the first lead leaves no gap to sleep in, the loop learns from its rests (rest.c).
  */
 #include "wait.h"
 
@@ -52,6 +53,9 @@ enum {
 	LEAD_STEP_NS = 5000,
 	LATE_ONE_IN = 500,
 	SHORTEST_LEAD_NS = 20000,
+	/* Until the first that is too late it goes down by this part of itself: it begins far above what a
+	 * punctual machine needs. */
+	FIRST_DESCENT = 256,
 	EVENTS_AT_ONCE = 64,
 };
 
@@ -80,14 +84,21 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 	return count;
 }
 
+/* A sleep ended so late. */
 static void lead_learn(struct loop *loop, int64_t late_ns)
 {
 	int64_t longest_ns = loop->config.spin_ns;
 	int64_t shortest_ns = longest_ns < SHORTEST_LEAD_NS ? longest_ns : SHORTEST_LEAD_NS;
 
 	/* What is left of the lead must still do for building a frame. */
-	loop->wait.lead_ns +=
-		late_ns > loop->wait.lead_ns - shortest_ns / 2 ? LEAD_STEP_NS : -LEAD_STEP_NS / LATE_ONE_IN;
+	if (late_ns > loop->wait.lead_ns - shortest_ns / 2) {
+		loop->wait.was_late = true;
+		loop->wait.lead_ns += LEAD_STEP_NS;
+	} else if (loop->wait.was_late) {
+		loop->wait.lead_ns -= LEAD_STEP_NS / LATE_ONE_IN;
+	} else {
+		loop->wait.lead_ns -= loop->wait.lead_ns / FIRST_DESCENT;
+	}
 	if (loop->wait.lead_ns > longest_ns)
 		loop->wait.lead_ns = longest_ns;
 	if (loop->wait.lead_ns < shortest_ns)
@@ -164,7 +175,7 @@ static void rest_take(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_n
 
 	if (ready || rest_must_be_deaf(loop) || gap_ns < loop->rest.lead_ns + loop->rest.slice_ns) {
 		loop->wait.asleep_tai_ns = now_tai_ns;
-		rest(loop, gap_ns);
+		lead_learn(loop, rest(loop, gap_ns));
 	} else {
 		counter_add(&loop->rest.rests, 1);
 		loop_sleep(loop, now_tai_ns, event_tai_ns, loop->rest.lead_ns);

@@ -31,7 +31,8 @@ enum {
 	 */
 	SLEEP_COST_NS = 8000,
 	SHORTEST_NS = 6000,
-	/* Sleeps end so late, and one in LATE_ONE_IN later. */
+	/* Sleeps end so late, and one in LATE_ONE_IN later, the first among them: the loop then keeps its
+	 * lead. */
 	LATE_NS = 8000,
 	VERY_LATE_NS = 50000,
 	LATE_ONE_IN = 200,
@@ -47,6 +48,7 @@ static struct {
 	int64_t runtime_ns, period_ns; /* 0: the kernel stops nobody */
 	int64_t gone_at_ns, gone_ns;   /* then the processor is away for so long */
 	bool gone_by_kernel;
+	bool punctual;            /* no sleep ends very late */
 	int64_t paused_ns;        /* and soon after by the machine for so long */
 	struct loop *granted_all; /* told in its next rest that the kernel stops nobody any more; NULL: not */
 	/* What happens. */
@@ -138,9 +140,11 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 
 static void world_sleep(int64_t asked_ns)
 {
+	bool very_late = !world.punctual && world.sleeps++ % LATE_ONE_IN == 0;
+
 	world.looked_ns += SLEEP_COST_NS;
 	if (asked_ns >= SHORTEST_NS)
-		world.asleep_ns += asked_ns + (++world.sleeps % LATE_ONE_IN ? LATE_NS : VERY_LATE_NS);
+		world.asleep_ns += asked_ns + (very_late ? VERY_LATE_NS : LATE_NS);
 	charge();
 }
 
@@ -282,6 +286,25 @@ static void loop_rests_between_departures(void **state)
 		assert_in_range(use.most_used_ns, 40 * MS, 475 * MS / 10);
 		bench_destroy(bench);
 	}
+}
+
+/* Rests tell it: at first no gap is long enough for the lead that it begins with. */
+static void loop_on_a_punctual_machine_sleeps_in_short_gaps(void **state)
+{
+	struct bench *bench = bench_create(70000);
+	int64_t most_ns;
+
+	(void)state;
+	world.punctual = true;
+	kernel_grants(950 * MS, 1000 * MS, 0);
+	loop_is_told(bench);
+	bench_run(bench);
+	/* Awake all the time but for its rests it would use almost all of it. */
+	assert_true(awake_ns() < (SLOTS * INT64_C(70000)) * 7 / 10);
+	/* Only those for which the loop learnt the lead of its rests. */
+	assert_true(late_count(bench, 1000, &most_ns) < SLOTS / 100);
+	assert_true(most_ns < 20000);
+	bench_destroy(bench);
 }
 
 /* Nobody could rest for that long in a gap of 12 us, 4 of which a frame takes. */
@@ -451,6 +474,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(loop_rests_between_departures),
+		cmocka_unit_test(loop_on_a_punctual_machine_sleeps_in_short_gaps),
 		cmocka_unit_test(loop_rests_though_no_gap_is_long_enough),
 		cmocka_unit_test(rests_are_short_while_something_is_due),
 		cmocka_unit_test(loop_with_a_small_budget_sleeps_for_longer),
