@@ -199,10 +199,8 @@ static int loop_begin(struct daemon *daemon)
 		err = realtime_worker_create(&daemon->realtime_worker,
 					     daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
 					     daemon->options.cpu);
-	if (!err) {
+	if (!err)
 		budget_read(daemon);
-		budget_log(daemon);
-	}
 	if (err)
 		log_error("cannot start the sending thread: %s", strerror(-err));
 	return err;
@@ -351,6 +349,7 @@ static int control_listen(struct daemon *daemon)
 
 static int serve(struct daemon *daemon)
 {
+	budget_log(daemon); /* not before: a ktsnd that cannot begin says in one line why */
 	log_info("ready: sending on %s, control socket %s", daemon->uplink.interface,
 		 daemon->options.control_path);
 	while (!daemon->stop && !control_server_handed_over(daemon->control)) {
