@@ -105,11 +105,10 @@ static void lead_learn(struct loop *loop, int64_t late_ns)
 		loop->wait.lead_ns = shortest_ns;
 }
 
-/* Until `lead_ns` before the event, unless somebody rings. */
-static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_ns, int64_t lead_ns)
+/* Until `lead_ns` before the end of the gap, unless somebody rings. */
+static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t gap_ns, int64_t lead_ns)
 {
-	int64_t asked_ns =
-		event_tai_ns == KTSN_SHAPER_NEVER ? INT64_MAX : event_tai_ns - lead_ns - now_tai_ns;
+	int64_t asked_ns = gap_ns == INT64_MAX ? INT64_MAX : gap_ns - lead_ns;
 	int64_t began_ns = clock_ns(CLOCK_MONOTONIC);
 	bool timed_out;
 
@@ -169,16 +168,14 @@ static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t depart
 }
 
 /* The loop would stay awake, and has been for so long that it must not. */
-static void rest_take(struct loop *loop, int64_t now_tai_ns, int64_t event_tai_ns, bool ready)
+static void rest_take(struct loop *loop, int64_t now_tai_ns, int64_t gap_ns, bool ready)
 {
-	int64_t gap_ns = event_tai_ns == KTSN_SHAPER_NEVER ? INT64_MAX : event_tai_ns - now_tai_ns;
-
 	if (ready || rest_must_be_deaf(loop) || gap_ns < loop->rest.lead_ns + loop->rest.slice_ns) {
 		loop->wait.asleep_tai_ns = now_tai_ns;
 		lead_learn(loop, rest(loop, gap_ns));
 	} else {
 		counter_add(&loop->rest.rests, 1);
-		loop_sleep(loop, now_tai_ns, event_tai_ns, loop->rest.lead_ns);
+		loop_sleep(loop, now_tai_ns, gap_ns, loop->rest.lead_ns);
 	}
 }
 
@@ -204,9 +201,9 @@ void loop_wait(struct loop *loop)
 	gap_ns = event_tai_ns == KTSN_SHAPER_NEVER ? INT64_MAX : event_tai_ns - now_tai_ns;
 	ready = watch_ready(loop, now_tai_ns);
 	if (rest_wanted(loop, gap_ns))
-		rest_take(loop, now_tai_ns, event_tai_ns, ready);
+		rest_take(loop, now_tai_ns, gap_ns, ready);
 	else if (!ready && gap_ns > loop->wait.lead_ns + SHORTEST_SLEEP_NS)
-		loop_sleep(loop, now_tai_ns, event_tai_ns, loop->wait.lead_ns);
+		loop_sleep(loop, now_tai_ns, gap_ns, loop->wait.lead_ns);
 	else if (!ready && poll_fits(loop, gap_ns))
 		spare_time_use(loop, now_tai_ns, departure_tai_ns);
 	else if (now_tai_ns - loop->wait.doorbells_polled_tai_ns > BUSY_POLL_NS)
