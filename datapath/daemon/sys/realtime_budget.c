@@ -19,16 +19,22 @@ enum {
 	NS_PER_US = 1000,
 };
 
+/* NULL: there is no such file. */
+static FILE *file_open(const char *root, const char *path)
+{
+	char name[PATH_BYTES];
+
+	if (snprintf(name, sizeof(name), "%s%s", root, path) >= (int)sizeof(name))
+		return NULL;
+	return fopen(name, "re");
+}
+
 /* False: there is no such file, or no number in it. */
 static bool number_read(const char *root, const char *path, long long *number)
 {
-	char name[PATH_BYTES];
-	FILE *file;
+	FILE *file = file_open(root, path);
 	bool read;
 
-	if (snprintf(name, sizeof(name), "%s%s", root, path) >= (int)sizeof(name))
-		return false;
-	file = fopen(name, "re");
 	if (!file)
 		return false;
 	read = fscanf(file, "%lld", number) == 1;
@@ -39,12 +45,9 @@ static bool number_read(const char *root, const char *path, long long *number)
 /* The rest of the first line that begins so. */
 static bool line_find(const char *root, const char *path, const char *begins, char *rest, size_t bytes)
 {
-	FILE *file;
+	FILE *file = file_open(root, path);
 	bool found = false;
 
-	if (snprintf(rest, bytes, "%s%s", root, path) >= (int)bytes)
-		return false;
-	file = fopen(rest, "re");
 	if (!file)
 		return false;
 	while (!found && fgets(rest, (int)bytes, file))
@@ -87,12 +90,9 @@ static bool has_controller(const char *list)
 static bool cgroup_find(const char *root, char own[PATH_MAX])
 {
 	char line[PATH_BYTES];
-	FILE *file;
+	FILE *file = file_open(root, "/proc/self/cgroup");
 	bool found = false;
 
-	if (snprintf(line, sizeof(line), "%s/proc/self/cgroup", root) >= (int)sizeof(line))
-		return false;
-	file = fopen(line, "re");
 	if (!file)
 		return false;
 	while (!found && fgets(line, sizeof(line), file)) {
@@ -150,12 +150,9 @@ static bool folder_of(const char *root, const char *line, const char *own, char 
 static bool folder_find(const char *root, const char *own, char folder[PATH_MAX], size_t *top)
 {
 	char line[PATH_BYTES];
-	FILE *file;
+	FILE *file = file_open(root, "/proc/self/mountinfo");
 	bool found = false;
 
-	if (snprintf(line, sizeof(line), "%s/proc/self/mountinfo", root) >= (int)sizeof(line))
-		return false;
-	file = fopen(line, "re");
 	if (!file)
 		return false;
 	while (!found && fgets(line, sizeof(line), file))
