@@ -232,6 +232,17 @@ static void bench_run(struct bench *bench)
 	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, SLOTS);
 }
 
+/* The same under a budget, told to the loop; `phase_ns` from the beginning its first period ends. Returns
+ * what the loop made of it. */
+static struct loop_budget_use bench_run_granted(struct bench *bench, int64_t runtime_ns, int64_t period_ns,
+						int64_t phase_ns)
+{
+	kernel_grants(runtime_ns, period_ns, phase_ns);
+	loop_is_told(bench);
+	bench_run(bench);
+	return loop_budget_use(bench->rig.loop);
+}
+
 /* How many left later than that; *most_ns is by how much the last of them. */
 static int late_count(struct bench *bench, int64_t late_ns, int64_t *most_ns)
 {
@@ -272,10 +283,7 @@ static void loop_rests_between_departures(void **state)
 		struct loop_budget_use use;
 		int64_t most_ns;
 
-		kernel_grants(475 * MS / 10, 50 * MS, phase_ns);
-		loop_is_told(bench);
-		bench_run(bench);
-		use = loop_budget_use(bench->rig.loop);
+		use = bench_run_granted(bench, 475 * MS / 10, 50 * MS, phase_ns);
 		assert_int_equal(atomic_load(&world.stops), 0);
 		assert_int_equal(use.stops, 0);
 		assert_true(use.rests > 0);
@@ -296,9 +304,7 @@ static void loop_on_a_punctual_machine_sleeps_in_short_gaps(void **state)
 
 	(void)state;
 	world.punctual = true;
-	kernel_grants(950 * MS, 1000 * MS, 0);
-	loop_is_told(bench);
-	bench_run(bench);
+	(void)bench_run_granted(bench, 950 * MS, 1000 * MS, 0);
 	/* Only those for which the loop learnt the lead of its rests. */
 	assert_true(late_count(bench, 1000, &most_ns) < SLOTS / 100);
 	assert_true(most_ns < 20000);
@@ -316,10 +322,7 @@ static void loop_rests_though_no_gap_is_long_enough(void **state)
 		struct loop_budget_use use;
 		int64_t most_ns;
 
-		kernel_grants(95 * MS / 10, 10 * MS, phase_ns);
-		loop_is_told(bench);
-		bench_run(bench);
-		use = loop_budget_use(bench->rig.loop);
+		use = bench_run_granted(bench, 95 * MS / 10, 10 * MS, phase_ns);
 		assert_int_equal(atomic_load(&world.stops), 0);
 		assert_true(use.rests_forced > 0);
 		/* A stop would be half a millisecond. */
@@ -336,10 +339,7 @@ static void rests_are_short_while_something_is_due(void **state)
 	struct loop_budget_use use;
 
 	(void)state;
-	kernel_grants(475 * MS / 10, 50 * MS, 0);
-	loop_is_told(bench);
-	bench_run(bench);
-	use = loop_budget_use(bench->rig.loop);
+	use = bench_run_granted(bench, 475 * MS / 10, 50 * MS, 0);
 	bench_destroy(bench);
 	assert_int_equal(atomic_load(&world.stops), 0);
 	assert_true(use.rests_forced > 0);
@@ -353,10 +353,7 @@ static void loop_with_a_small_budget_sleeps_for_longer(void **state)
 	struct loop_budget_use use;
 
 	(void)state;
-	kernel_grants(20 * MS, 100 * MS, 0);
-	loop_is_told(bench);
-	bench_run(bench);
-	use = loop_budget_use(bench->rig.loop);
+	use = bench_run_granted(bench, 20 * MS, 100 * MS, 0);
 	assert_int_equal(atomic_load(&world.stops), 0);
 	assert_true(use.most_used_ns <= 20 * MS);
 	assert_true(use.rests > 0);
@@ -415,13 +412,10 @@ static void stops_are_told_from_pauses_of_the_machine(void **state)
 		struct bench *bench = bench_create(70000);
 		struct loop_budget_use use;
 
-		kernel_grants(950 * MS, 1000 * MS, 0);
-		loop_is_told(bench);
 		world.gone_at_ns = BEGAN_NS + 100 * MS;
 		world.gone_ns = 45 * MS;
 		world.gone_by_kernel = by_kernel;
-		bench_run(bench);
-		use = loop_budget_use(bench->rig.loop);
+		use = bench_run_granted(bench, 950 * MS, 1000 * MS, 0);
 		assert_int_equal(use.stops, by_kernel);
 		assert_int_equal(use.host_pauses, !by_kernel);
 		if (by_kernel)
@@ -437,14 +431,11 @@ static void pause_soon_after_a_stop_is_a_pause(void **state)
 	struct loop_budget_use use;
 
 	(void)state;
-	kernel_grants(950 * MS, 1000 * MS, 0);
-	loop_is_told(bench);
 	world.gone_at_ns = BEGAN_NS + 100 * MS;
 	world.gone_ns = 45 * MS;
 	world.gone_by_kernel = true;
 	world.paused_ns = 45 * MS;
-	bench_run(bench);
-	use = loop_budget_use(bench->rig.loop);
+	use = bench_run_granted(bench, 950 * MS, 1000 * MS, 0);
 	assert_int_equal(use.stops, 1);
 	assert_int_equal(use.host_pauses, 1);
 	bench_destroy(bench);
@@ -457,10 +448,8 @@ static void use_is_of_the_budget_in_force(void **state)
 	struct loop_budget_use use;
 
 	(void)state;
-	kernel_grants(40 * MS, 50 * MS, 0);
-	loop_is_told(bench);
-	bench_run(bench);
-	assert_true(loop_budget_use(bench->rig.loop).most_used_ns > 5 * MS);
+	use = bench_run_granted(bench, 40 * MS, 50 * MS, 0);
+	assert_true(use.most_used_ns > 5 * MS);
 	loop_budget_set(bench->rig.loop, 5000, 10000);
 	rig_send(&bench->ring, &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = 0, .text = "m"});
 	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, SLOTS + 1);
