@@ -46,7 +46,7 @@ func spinningPaths(ctx context.Context, t *testing.T, listener *corev1.Pod) (pat
 			continue
 		}
 		fifo := []string{"--fifo", strconv.Itoa(status.SchedulerPriority)}
-		if why := refusedFIFO(ctx, path.talker, fifo); why != "" {
+		if why := refusedFIFO(ctx, t, path.talker, fifo); why != "" {
 			t.Logf("%s: no SCHED_FIFO: %s", path.name, why)
 			gaps = append(gaps, results.Gap{What: "path " + path.name + " with a talker under SCHED_FIFO, as ktsnd is", Why: why})
 			continue
@@ -75,14 +75,19 @@ func mayUseFIFO(pod *corev1.Pod) *corev1.Pod {
 }
 
 // refusedFIFO is why the kernel refuses SCHED_FIFO to a pod's programs, after the pod has asked for its share of the budget; empty
-// when it does not.
-func refusedFIFO(ctx context.Context, pod *corev1.Pod, fifo []string) string {
+// when it does not. That the try fails otherwise ends the test.
+func refusedFIFO(ctx context.Context, t *testing.T, pod *corev1.Pod, fifo []string) string {
+	t.Helper()
 	_, said, err := run(ctx, pod, "tsnperf", append([]string{"/usr/bin/ktsn-realtime", "--share", strconv.Itoa(spinShare), "--", "/usr/bin/tsnperf",
 		"talker", "--quiet", "--no-txtime", "--to", "127.0.0.1:9", "--count", "1"}, fifo...)...)
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("%v: %s", err, strings.Join(strings.Fields(said), " "))
+	why := fmt.Sprintf("%v: %s", err, strings.Join(strings.Fields(said), " "))
+	if !strings.Contains(why, "SCHED_FIFO") {
+		t.Fatalf("try SCHED_FIFO in pod %s: %s", pod.Name, why)
+	}
+	return why
 }
 
 // spinProblem says whether a talker was not awake before most of its sends, or sent before their times; "" when all is well. One
