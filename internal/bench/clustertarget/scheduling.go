@@ -51,11 +51,10 @@ func (s *scheduling) arguments(r engine.Run) []string {
 	if !results.Spins(r.Path) {
 		return nil
 	}
-	arguments := []string{"--spin", traffic.Nanoseconds(s.spin)}
-	if s.fifo > 0 && !s.denied[r.Path] && s.needs(r.Talkers, r.Cycle()) <= s.share {
-		arguments = append(arguments, "--fifo", strconv.Itoa(s.fifo))
+	if s.denied[r.Path] || s.needs(r.Talkers, r.Cycle()) > s.share {
+		return traffic.Spin(s.spin, 0)
 	}
-	return arguments
+	return traffic.Spin(s.spin, s.fifo)
 }
 
 // needs is the percent of a processor's time that talkers take which are awake before each send.
@@ -126,10 +125,7 @@ func (l *Target) schedule(ctx context.Context, profile *engine.Profile) error {
 	e := &l.environment
 	e.KtsndVersion, e.SpinNs = status.KtsndVersion, status.SpinNs
 	e.Scheduler, e.SchedulerPriority = status.Scheduler, status.SchedulerPriority
-	l.scheduling.spin, l.scheduling.fifo = time.Duration(status.SpinNs), 0
-	if status.Scheduler == "SCHED_FIFO" {
-		l.scheduling.fifo = status.SchedulerPriority
-	}
+	l.scheduling.spin, l.scheduling.fifo = time.Duration(status.SpinNs), status.FIFOPriority()
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,11 +46,7 @@ func chooseScheduling(spin time.Duration) (scheduling, error) {
 
 // check refuses a ktsnd that is scheduled otherwise.
 func (a scheduling) check(status *control.Status) error {
-	fifo := 0
-	if status.Scheduler == "SCHED_FIFO" {
-		fifo = status.SchedulerPriority
-	}
-	if ktsnd := (scheduling{time.Duration(status.SpinNs), fifo}); ktsnd != a {
+	if ktsnd := (scheduling{time.Duration(status.SpinNs), status.FIFOPriority()}); ktsnd != a {
 		return fmt.Errorf("ktsnd is awake %v before a departure with SCHED_FIFO priority %d, and the talkers to compare it with %v before a "+
 			"send with priority %d; nothing can be compared", ktsnd.spin, ktsnd.fifo, a.spin, a.fifo)
 	}
@@ -63,9 +58,5 @@ func (a scheduling) arguments(path string) []string {
 	if !results.Spins(path) {
 		return nil
 	}
-	arguments := []string{"--spin", traffic.Nanoseconds(a.spin)}
-	if a.fifo > 0 {
-		arguments = append(arguments, "--fifo", strconv.Itoa(a.fifo))
-	}
-	return arguments
+	return traffic.Spin(a.spin, a.fifo)
 }

@@ -61,6 +61,15 @@ func MeasuredTalker(r engine.Run, number int, to netip.Addr) []string {
 	return arguments
 }
 
+// Spin is what a talker is told that is awake so long before each send, with that priority of SCHED_FIFO; 0: ordinary scheduling.
+func Spin(spin time.Duration, fifo int) []string {
+	arguments := []string{"--spin", Nanoseconds(spin)}
+	if fifo > 0 {
+		arguments = append(arguments, "--fifo", strconv.Itoa(fifo))
+	}
+	return arguments
+}
+
 // Listener is what the listener of a run is told.
 func Listener(r engine.Run, talkers []Talker, at netip.Addr, cpu int) []string {
 	arguments := []string{"listener", "--poll", "--quiet",

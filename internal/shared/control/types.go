@@ -154,6 +154,14 @@ type Status struct {
 	Clock              Clock         `json:"clock"`
 }
 
+// FIFOPriority is the SCHED_FIFO priority of the sending loop, 0 where it has ordinary scheduling.
+func (s *Status) FIFOPriority() int {
+	if s.Scheduler != "SCHED_FIFO" {
+		return 0
+	}
+	return s.SchedulerPriority
+}
+
 // RealtimeBudget is the processor time that the kernel lets real-time threads have before it stops them, and what became
 // of it.
 type RealtimeBudget struct {
