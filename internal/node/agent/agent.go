@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -35,7 +34,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/removal"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/sweep"
-	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -66,6 +64,7 @@ func (o *Options) privileges() []privilege.Capability {
 // agent is what its parts share.
 type agent struct {
 	*Options
+	platform *Platform
 	log      *slog.Logger
 	board    *health.Board
 	manager  manager.Manager
@@ -80,15 +79,15 @@ type agent struct {
 }
 
 // Run serves the node until ctx ends.
-func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.Logger) error {
+func Run(ctx context.Context, options *Options, platform *Platform, config *rest.Config, log *slog.Logger) error {
 	a := &agent{
-		Options: options, log: log, link: daemon.Link{Path: options.Control}, networks: network.File{Path: options.Networks},
+		Options: options, platform: platform, log: log, link: daemon.Link{Path: options.Control}, networks: network.File{Path: options.Networks},
 		host:  &install.Node{Root: options.Host, List: install.DefaultList},
 		again: make(chan event.GenericEvent, 1), gatesAgain: make(chan event.GenericEvent, 1),
 		limitsAgain: make(chan event.GenericEvent, 1),
 	}
 	var err error
-	if a.metrics, err = metrics.New(ctrlmetrics.Registry); err != nil {
+	if a.metrics, err = metrics.New(platform.Registry); err != nil {
 		return fmt.Errorf("prepare the metrics: %w", err)
 	}
 	parts := []string{partKtsnd, partKubelet, partNetworks}
@@ -97,13 +96,13 @@ func Run(ctx context.Context, options *Options, config *rest.Config, log *slog.L
 	}
 	a.board = health.New(a.changed, parts...)
 	a.volumes = &csi.Volumes{Dir: a.runDir(), Library: filepath.Join(a.runDir(), "lib", "libktsn.so"), Daemon: a.link}
-	if err := privilege.Reduce(options.privileges()...); err != nil {
+	if err := platform.Reduce(options.privileges()...); err != nil {
 		return err
 	}
 	if err := a.installPrograms(); err != nil {
 		return err
 	}
-	if a.manager, err = newManager(config, a.Options, a.board, log); err != nil {
+	if a.manager, err = newManager(config, a.Options, platform, a.board, log); err != nil {
 		return err
 	}
 	if a.FromCluster {
@@ -147,7 +146,7 @@ func (a *agent) addPeers() error {
 	}
 	r := &peers.Reconciler{
 		Nodes: a.manager.GetClient(), Networks: a.networks, Node: a.Node, Log: a.log.With("part", partNetworks),
-		Open: func() (peers.Overlay, error) { return overlay.Open(a.StateDir, daemon.Patience) },
+		Open: a.platform.Overlay,
 		Do: func(ctx context.Context, ask func(context.Context, peers.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},

@@ -40,7 +40,7 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 		return fmt.Errorf("find the API server: %w; the agent runs in a pod with a service account", err)
 	}
 	options.Version = version.Number()
-	return Run(ctx, options, config, slog.New(slog.NewTextHandler(stderr, nil)))
+	return Run(ctx, options, options.platform(), config, slog.New(slog.NewTextHandler(stderr, nil)))
 }
 
 // inspectCommand is what the agent starts itself with.

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -36,7 +37,7 @@ const (
 
 // newManager makes what holds the parts together: connections to the API server, of which it keeps the nodes and this
 // node's pods, and the addresses for probes and metrics.
-func newManager(config *rest.Config, options *Options, board *health.Board, log *slog.Logger) (manager.Manager, error) {
+func newManager(config *rest.Config, options *Options, platform *Platform, board *health.Board, log *slog.Logger) (manager.Manager, error) {
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -55,6 +56,7 @@ func newManager(config *rest.Config, options *Options, board *health.Board, log 
 			&corev1.Pod{}:  {Transform: slimPod, Field: fields.OneTermEqualSelector("spec.nodeName", options.Node)},
 		}},
 		GracefulShutdownTimeout: &timeout,
+		Controller:              ctrlconfig.Controller{SkipNameValidation: &platform.Shared},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the work with the API server: %w", err)

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+// Platform is what an agent has of its process and of the kernel. Programs with many agents give each one of its own.
+type Platform struct {
+	// Reduce gives up capabilities for the whole process.
+	Reduce func(keep ...privilege.Capability) error
+	// Overlay opens the kernel's side of the node's networks.
+	Overlay func() (peers.Overlay, error)
+	// Registry gets the agent's metrics.
+	Registry prometheus.Registerer
+	// Shared tells that other agents run in the process, with controllers of the same names.
+	Shared bool
+}
+
+// platform is that of an agent whose process serves one node.
+func (o *Options) platform() *Platform {
+	return &Platform{
+		Reduce:   privilege.Reduce,
+		Overlay:  func() (peers.Overlay, error) { return overlay.Open(o.StateDir, daemon.Patience) },
+		Registry: ctrlmetrics.Registry,
+	}
+}
