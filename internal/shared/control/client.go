@@ -22,6 +22,8 @@ const DefaultPath = "/run/ktsn/control.sock"
 const (
 	// maxReplyBytes is above what a unix socket of default buffer size can carry in one message.
 	maxReplyBytes = 1 << 20
+	// unaskedBytes is how much is read of what a ktsnd says that was asked nothing.
+	unaskedBytes = 256
 	// listPage keeps a page of a list, whose entries vary in length, well below that.
 	listPage = 100
 	// departuresPage is the protocol's upper limit; a departure is about 60 bytes.
@@ -35,10 +37,15 @@ const (
 // Client is a connection to one ktsnd. After any error other than *Error it must be closed: a reply to an
 // abandoned request may still be under way.
 type Client struct {
-	mu     sync.Mutex
-	conn   *net.UnixConn
-	buffer []byte
+	mu   sync.Mutex
+	conn *net.UnixConn
 }
+
+// buffers have room for the longest reply. A connection has one only while it waits for a reply: most are held open for hours.
+var buffers = sync.Pool{New: func() any {
+	buffer := make([]byte, maxReplyBytes)
+	return &buffer
+}}
 
 // Dial connects to the control socket at path.
 func Dial(ctx context.Context, path string) (*Client, error) {
@@ -47,7 +54,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to ktsnd: %w", err)
 	}
-	return &Client{conn: conn.(*net.UnixConn), buffer: make([]byte, maxReplyBytes)}, nil
+	return &Client{conn: conn.(*net.UnixConn)}, nil
 }
 
 // Close ends the connection; a request that is waiting fails.
@@ -61,7 +68,7 @@ func (c *Client) Gone(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.interruptAt(ctx)()
-	data, err := c.receive()
+	data, err := c.receive(make([]byte, unaskedBytes))
 	if err == nil {
 		return fmt.Errorf("ktsnd said %.100q without being asked", data)
 	}
@@ -248,7 +255,9 @@ func (c *Client) exchange(ctx context.Context, request any, wanted string, into 
 	if _, err := c.conn.Write(message); err != nil {
 		return contextOr(ctx, fmt.Errorf("ask ktsnd: %w", err))
 	}
-	data, err := c.receive()
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	data, err := c.receive(*buffer)
 	if err != nil {
 		return contextOr(ctx, fmt.Errorf("read ktsnd's reply: %w", err))
 	}
@@ -272,18 +281,18 @@ func (c *Client) interruptAt(ctx context.Context) (release func()) {
 	}
 }
 
-// receive reads one message; the bytes are valid until the next call.
-func (c *Client) receive() ([]byte, error) {
-	count, _, flags, _, err := c.conn.ReadMsgUnix(c.buffer, nil)
+// receive reads one message into a buffer.
+func (c *Client) receive(buffer []byte) ([]byte, error) {
+	count, _, flags, _, err := c.conn.ReadMsgUnix(buffer, nil)
 	switch {
 	case err != nil:
 		return nil, err
 	case flags&unix.MSG_TRUNC != 0:
-		return nil, fmt.Errorf("longer than %d bytes", maxReplyBytes)
+		return nil, fmt.Errorf("longer than %d bytes", len(buffer))
 	case count == 0:
 		return nil, fmt.Errorf("the daemon closed the connection: %w", io.EOF)
 	}
-	return c.buffer[:count], nil
+	return buffer[:count], nil
 }
 
 // contextOr prefers the context's reason: a time-out that we caused by cancelling is not one.
