@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Generates what follows from api/v1alpha1: deep copies, beside the types, the CustomResourceDefinition and docs/reference.md, which
+# Generates what follows from api/v1alpha1: deep copies, beside the types, the CustomResourceDefinitions and docs/reference.md, which
 # has names of the agent as well.
 # Usage: generate.sh [FOLDER], which takes the place of the source tree for what is written.
 set -eu
@@ -13,6 +13,6 @@ mkdir -p "$to/api/v1alpha1" "$to/charts/kubernetsn/files"
 	object:headerFile=scripts/controller-gen/header.txt "output:object:dir=$to/api/v1alpha1" \
 	crd "output:crd:dir=$to/charts/kubernetsn/files"
 mkdir -p "$to/docs"
-"$go" run ./scripts/reference "$to/charts/kubernetsn/files/kubernetsn.io_tsnnetworks.yaml" api/v1alpha1/names.go \
+"$go" run ./scripts/reference "$to"/charts/kubernetsn/files/kubernetsn.io_*.yaml api/v1alpha1/names.go \
 	internal/node/agent/network/names.go internal/node/agent/gates/names.go internal/node/agent/watch/names.go internal/node/agent/peers/names.go \
 	>"$to/docs/reference.md"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the objects that a user of KuberneTSN writes, and the names of annotations and labels.
+// Package v1alpha1 holds the object that a user of KuberneTSN writes, TSNNetwork, those by which operator and agents
+// work together, TSNNode and TSNPeers, and the names of annotations and labels.
 //
-// What is generated from this package is the file of TSNNetwork's CustomResourceDefinition, deep copies, and the
-// reference in docs/; `make generate` does so, and a test compares.
+// What is generated from this package are the files of the CustomResourceDefinitions, deep copies, and the reference in
+// docs/; `make generate` does so, and a test compares.
 //
 // +kubebuilder:object:generate=true
 // +groupName=kubernetsn.io
@@ -20,7 +21,7 @@ var GroupVersion = schema.GroupVersion{Group: "kubernetsn.io", Version: "v1alpha
 
 // AddToScheme makes the objects known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &TSNNetwork{}, &TSNNetworkList{})
+	scheme.AddKnownTypes(GroupVersion, &TSNNetwork{}, &TSNNetworkList{}, &TSNNode{}, &TSNNodeList{}, &TSNPeers{}, &TSNPeersList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -16,7 +16,9 @@ const (
 	PodLabel = "kubernetsn.io/on-network"
 	// NodeLabel is given to nodes on which there are such pods. ktsnd and its agent run there. Its value is true.
 	NodeLabel = "kubernetsn.io/active"
-	// NetworkLabel of a NetworkAttachmentDefinition names the TSNNetwork that it was made for.
+	// TunnelAddressAnnotation of a node: its tunnels end at this IPv4 address, and not at its InternalIP.
+	TunnelAddressAnnotation = "kubernetsn.io/tunnel-address"
+	// NetworkLabel of a NetworkAttachmentDefinition or of TSNPeers names the TSNNetwork that it was made for.
 	NetworkLabel = "kubernetsn.io/tsnnetwork"
 )
 
@@ -52,6 +54,13 @@ const (
 	ConditionScheduleOperational = "ScheduleOperational"
 )
 
+// Reasons of Events of nodes.
+const (
+	// ReasonTSNNodeLeftOut : the node has no part of a network's ranges, or no address of its own for tunnels; pods there cannot be
+	// on it.
+	ReasonTSNNodeLeftOut = "TSNNodeLeftOut"
+)
+
 // Reasons of conditions, and of Events of TSNNetworks and pods.
 const (
 	// ReasonAsAsked : all is as it was asked for.
@@ -68,6 +77,8 @@ const (
 	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonNodeWaited : a node has not said yet what holds there.
 	ReasonNodeWaited = "WaitingForNodes"
+	// ReasonNodeLeftOut : a node has no address of its own for tunnels, so other nodes do not reach its pods.
+	ReasonNodeLeftOut = "NodeLeftOut"
 	// ReasonMultusMissing : the cluster has no NetworkAttachmentDefinitions.
 	ReasonMultusMissing = "MultusMissing"
 	// ReasonInUse : the network was deleted, and pods are on it.

@@ -22,12 +22,57 @@ type TSNNetworkStatus struct {
 	// schedule is what all nodes are asked to execute.
 	// +optional
 	Schedule *ScheduleRequest `json:"schedule,omitempty"`
-	// nodes have a part of the network's addresses each. The operator writes addresses and pods, a node's agent the rest.
+	// nodeCounts sums up what the nodes' agents say in their TSNNodes.
+	// +optional
+	NodeCounts *NodeCounts `json:"nodeCounts,omitempty"`
+	// nodeProblems are nodes with pods on the network which do not serve it as it was asked for, the worst first; no more than 50.
+	// All are found in the TSNNodes.
+	// +kubebuilder:validation:MaxItems=50
+	// +listType=atomic
+	// +optional
+	NodeProblems []NodeProblem `json:"nodeProblems,omitempty"`
+	// nodes is deprecated: a node's part of the network and what its agent says of it are in the TSNNode of its name. It is
+	// written only while agents of an older release read it.
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Nodes []NodeStatus `json:"nodes,omitempty"`
 }
+
+// NodeCounts counts nodes.
+type NodeCounts struct {
+	// allocated is how many have a part of the network's addresses.
+	// +optional
+	Allocated int32 `json:"allocated"`
+	// withPods is how many have pods on the network.
+	// +optional
+	WithPods int32 `json:"withPods"`
+	// ready is how many of those with pods serve the network.
+	// +optional
+	Ready int32 `json:"ready"`
+	// scheduleOperational is how many of those with pods execute the network's schedule.
+	// +optional
+	ScheduleOperational int32 `json:"scheduleOperational"`
+}
+
+// NodeProblem is something that does not hold on a node.
+type NodeProblem struct {
+	// node is its name.
+	// +required
+	Node string `json:"node"`
+	// type of the condition, such as Ready.
+	// +required
+	Type string `json:"type"`
+	// reason of the condition.
+	// +required
+	Reason string `json:"reason"`
+	// message says it in a sentence.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// MaxNodeProblems is how many nodes a network's status names.
+const MaxNodeProblems = 50
 
 // ScheduleRequest is what all nodes are asked to execute.
 type ScheduleRequest struct {
@@ -42,7 +87,7 @@ type ScheduleRequest struct {
 	BaseTime PTPTime `json:"baseTime"`
 }
 
-// NodeStatus is a node's part in a network.
+// NodeStatus is a node's part in a network, as agents of an older release read and write it.
 type NodeStatus struct {
 	// name of the node.
 	// +required

@@ -16,8 +16,6 @@ import (
 type Node struct {
 	Name    string
 	Created time.Time
-	// Address is the tunnel's end there; invalid if the node has told none.
-	Address netip.Addr
 	// PodCIDR is the node's part of the cluster's first network; invalid in clusters where nodes have none.
 	PodCIDR netip.Prefix
 	// Given are parts that somebody assigned, by network.

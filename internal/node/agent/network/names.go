@@ -7,6 +7,4 @@ const (
 	// RangeAnnotation : followed by the name of a network: the parts of its ranges that the node has, between commas. It
 	// counts where there is no operator, which divides them otherwise.
 	RangeAnnotation = "range.kubernetsn.io/"
-	// AddressAnnotation : the node's tunnels end at this IPv4 address, and not at its InternalIP.
-	AddressAnnotation = "kubernetsn.io/tunnel-address"
 )

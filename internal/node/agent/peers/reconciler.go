@@ -15,10 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // Overlay is the kernel's side of the node's networks.
@@ -105,11 +107,11 @@ func (r *Reconciler) all(ctx context.Context) error {
 
 // through sets up who makes the tunnels. A network that cannot go there is no fault of the others: its own status says so.
 func (r *Reconciler) through(ctx context.Context, own *corev1.Node, networks []network.Network, plan *plan) error {
-	address := addressOf(own)
-	if r.Through == nil || !address.IsValid() { // which is among the faults
+	address, err := tsnnetwork.TunnelAddress(own)
+	if r.Through == nil || err != nil { // which is among the faults
 		return nil
 	}
-	err := r.Through(ctx, plan.tunnels(address, networks))
+	err = r.Through(ctx, plan.tunnels(address, networks))
 	switch {
 	case err == nil:
 		r.saidThrough = ""
@@ -132,7 +134,7 @@ func (r *Reconciler) tell(own *corev1.Node, faults map[string]error) {
 		}
 		r.Log.Warn("a node is left out", "node", name, "error", said[name])
 		if name == own.Name {
-			r.Warn(own, ReasonLeftOut, said[name])
+			r.Warn(own, v1alpha1.ReasonTSNNodeLeftOut, said[name])
 		}
 	}
 	r.said = said

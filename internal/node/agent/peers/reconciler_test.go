@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
@@ -150,7 +151,7 @@ func TestTheOtherNodesBecomePeersOfKernelAndKtsnd(t *testing.T) {
 	on.flooded[1][netip.MustParseAddr("192.0.2.9")] = true
 	r, parts, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil),
 		kubeNode("node2", "10.244.1.0/24", "192.0.2.2", nil),
-		kubeNode("node3", "10.244.2.0/24", "192.0.2.3", map[string]string{network.AddressAnnotation: "198.51.100.3", "range.kubernetsn.io/tsn": "10.42.200.0/24"}))
+		kubeNode("node3", "10.244.2.0/24", "192.0.2.3", map[string]string{v1alpha1.TunnelAddressAnnotation: "198.51.100.3", "range.kubernetsn.io/tsn": "10.42.200.0/24"}))
 	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.Every || *said != nil {
 		t.Errorf("again after %v, said %v", result.RequeueAfter, *said)
 	}
@@ -226,7 +227,7 @@ func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
 		kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node2", "", "192.0.2.2", nil),
 		kubeNode("node3", "10.244.2.0/24", "", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil),
 		kubeNode("node5", "10.244.5.0/24", "192.0.2.5", map[string]string{"range.kubernetsn.io/tsn": "10.42.0.0/20"}),
-		kubeNode("node6", "10.244.6.0/24", "192.0.2.6", map[string]string{network.AddressAnnotation: "192.0.2.4"}),
+		kubeNode("node6", "10.244.6.0/24", "192.0.2.6", map[string]string{v1alpha1.TunnelAddressAnnotation: "192.0.2.4"}),
 	}
 	const peers1, peers4 = "42 192.0.2.1 [10.42.0.0/24] flooded false told [10.42.0.0/24]", "42 192.0.2.4 [10.42.3.0/24] flooded false told [10.42.3.0/24]"
 	for own, test := range map[string]struct{ peers, sentence string }{
@@ -295,7 +296,7 @@ func TestKtsndIsToldOfBothFamilies(t *testing.T) {
 func TestATunnelsAddressThatIsNoneIsSaid(t *testing.T) {
 	made := wanted("node1", []corev1.Node{
 		*kubeNode("node1", "10.244.1.0/24", "192.0.2.1", nil),
-		*kubeNode("node2", "10.244.2.0/24", "192.0.2.2", map[string]string{network.AddressAnnotation: "fd00::1"}),
+		*kubeNode("node2", "10.244.2.0/24", "192.0.2.2", map[string]string{v1alpha1.TunnelAddressAnnotation: "fd00::1"}),
 	}, oneNetwork)
 	if err := made.faults["node2"]; err == nil || !strings.Contains(err.Error(), `annotation kubernetsn.io/tunnel-address: "fd00::1" is no IPv4 address`) {
 		t.Errorf("got %v", err)
@@ -305,7 +306,7 @@ func TestATunnelsAddressThatIsNoneIsSaid(t *testing.T) {
 func TestOpenVSwitchIsToldOfWhatItCanCarry(t *testing.T) {
 	networks := fixed{oneNetwork[0], {Name: "large", VNI: 4095, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.43.0.0/16"), NodeBits: 24}}}}
 	r, _, said := newReconciler(newFakeNode(), networks, kubeNode("node1", "10.0.1.0/24", "192.0.2.1", nil),
-		kubeNode("node2", "10.0.2.0/24", "192.0.2.2", nil), kubeNode("node3", "10.0.3.0/24", "192.0.2.9", map[string]string{network.AddressAnnotation: "198.51.100.3"}))
+		kubeNode("node2", "10.0.2.0/24", "192.0.2.2", nil), kubeNode("node3", "10.0.3.0/24", "192.0.2.9", map[string]string{v1alpha1.TunnelAddressAnnotation: "198.51.100.3"}))
 	var told Tunnels
 	var refuse error
 	var events []string

@@ -3,7 +3,6 @@
 package peers
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,6 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // key is what a peer is known by.
@@ -41,12 +41,7 @@ func wanted(own string, nodes []corev1.Node, networks []network.Network) plan {
 	for i := range nodes {
 		described = append(described, describe(&nodes[i]))
 	}
-	unreachable := withoutAddress(described)
-	for i := range nodes {
-		if given := nodes[i].Annotations[network.AddressAnnotation]; given != "" && !described[i].Address.IsValid() {
-			unreachable[nodes[i].Name] = fmt.Errorf("annotation %s: %q is no IPv4 address", network.AddressAnnotation, given)
-		}
-	}
+	addresses, unreachable := tsnnetwork.TunnelAddresses(nodes)
 	for _, n := range networks {
 		assigned, faults := network.Assign(&n, described)
 		for name, err := range faults {
@@ -63,7 +58,8 @@ func wanted(own string, nodes []corev1.Node, networks []network.Network) plan {
 			if err := unreachable[node.Name]; err != nil {
 				made.fault(node.Name, fmt.Errorf("node %s is not reached on network %s: %w", node.Name, n.Name, err))
 			} else if node.Name != own {
-				made.peers[key{n.VNI, node.Address}] = control.Peer{VNI: n.VNI, Address: node.Address, Subnets: parts}
+				address := addresses[node.Name]
+				made.peers[key{n.VNI, address}] = control.Peer{VNI: n.VNI, Address: address, Subnets: parts}
 			}
 		}
 	}
@@ -87,30 +83,9 @@ func (p *plan) tunnels(own netip.Addr, networks []network.Network) Tunnels {
 	return made
 }
 
-// withoutAddress says why nodes have no tunnel's end. One address has one node, the oldest.
-func withoutAddress(nodes []network.Node) map[string]error {
-	faults, has := map[string]error{}, map[netip.Addr]string{}
-	for _, node := range slices.SortedFunc(slices.Values(nodes), func(a, b network.Node) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
-	}) {
-		other, known := has[node.Address]
-		switch {
-		case !node.Address.IsValid():
-			faults[node.Name] = fmt.Errorf("it has no IPv4 InternalIP; annotate it with %s", network.AddressAnnotation)
-		case known:
-			faults[node.Name] = fmt.Errorf("its tunnel's address %s is node %s's; annotate it with another %s", node.Address, other, network.AddressAnnotation)
-		default:
-			has[node.Address] = node.Name
-		}
-	}
-	return faults
-}
-
 // describe takes from a Node what counts.
 func describe(node *corev1.Node) network.Node {
-	described := network.Node{
-		Name: node.Name, Created: node.CreationTimestamp.Time, Address: addressOf(node), Given: map[string]string{},
-	}
+	described := network.Node{Name: node.Name, Created: node.CreationTimestamp.Time, Given: map[string]string{}}
 	described.PodCIDR, _ = netip.ParsePrefix(node.Spec.PodCIDR) // stays invalid where there is none
 	for name, value := range node.Annotations {
 		if of, ok := strings.CutPrefix(name, network.RangeAnnotation); ok {
@@ -118,21 +93,4 @@ func describe(node *corev1.Node) network.Node {
 		}
 	}
 	return described
-}
-
-func addressOf(node *corev1.Node) netip.Addr {
-	if given := node.Annotations[network.AddressAnnotation]; given != "" {
-		address, err := netip.ParseAddr(given)
-		if err != nil || !address.Is4() {
-			return netip.Addr{}
-		}
-		return address
-	}
-	for _, known := range node.Status.Addresses {
-		address, err := netip.ParseAddr(known.Address)
-		if known.Type == corev1.NodeInternalIP && err == nil && address.Is4() {
-			return address
-		}
-	}
-	return netip.Addr{}
 }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaxPeers is how many nodes one TSNPeers has.
+const MaxPeers = 100
+
+// TSNPeers says where some of a network's nodes are, as an EndpointSlice does of a Service's pods. All TSNPeers with a
+// network's label kubernetsn.io/tsnnetwork together are the network's nodes. The operator writes those of its cluster.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=tsnpeers,singular=tsnpeers,scope=Cluster,categories=kubernetsn
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network`
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
+// +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.spec.nodes[*].name`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type TSNPeers struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is where the nodes are.
+	// +required
+	Spec TSNPeersSpec `json:"spec"`
+}
+
+// TSNPeersList is a list of TSNPeers.
+//
+// +kubebuilder:object:root=true
+type TSNPeersList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []TSNPeers `json:"items"`
+}
+
+// TSNPeersSpec says where nodes are.
+type TSNPeersSpec struct {
+	// network is the name of the TSNNetwork. It cannot be changed.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.network of TSNPeers cannot be changed; make another one"
+	// +required
+	Network string `json:"network"`
+	// cluster is the name of the nodes' cluster; empty: this one.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Cluster string `json:"cluster,omitempty"`
+	// nodes of the network.
+	// +kubebuilder:validation:MaxItems=100
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Nodes []PeerNode `json:"nodes,omitempty"`
+}
+
+// PeerNode is where a node is, and which of the network's addresses are there.
+type PeerNode struct {
+	// name of the node.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+	// address is the IPv4 address at which the node's tunnels end.
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 4",message="address must be an IPv4 address, such as 192.0.2.1"
+	// +required
+	Address string `json:"address"`
+	// ipv4 is the node's part of the network's spec.ipv4.
+	// +kubebuilder:validation:MaxLength=18
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4",message="ipv4 must be a range of IPv4, such as 10.42.1.0/24"
+	// +required
+	IPv4 string `json:"ipv4"`
+	// ipv6 is the node's part of the network's spec.ipv6, if it has one.
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self == '' || isCIDR(self) && cidr(self).ip().family() == 6",message="ipv6 must be a range of IPv6, such as fd42:0:0:1::/64"
+	// +optional
+	IPv6 string `json:"ipv6,omitempty"`
+}
