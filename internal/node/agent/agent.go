@@ -99,6 +99,9 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 	if err := platform.Reduce(options.privileges()...); err != nil {
 		return err
 	}
+	if err := awaitAlone(ctx, options.Health, log); err != nil {
+		return err
+	}
 	if err := a.installPrograms(); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ type Options struct {
 	Programs string
 	// Proc is the node's process file system, "" to look at no processes.
 	Proc string
-	// Health and Metrics are addresses to listen on; Metrics may be "0".
+	// Health and Metrics are addresses to listen on; "0" is none.
 	Health, Metrics string
 	// SweepEvery is the time between two looks for what pods left.
 	SweepEvery time.Duration
@@ -79,7 +79,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.ConfDir, "conf-dir", "/etc/cni/multus/net.d", "the node's `FOLDER` in which Multus looks for configurations")
 	flags.StringVar(&o.Programs, "programs", "/usr/lib/ktsn", "`FOLDER` with tsn-cni and libktsn.so")
 	flags.StringVar(&o.Proc, "proc", "", "`FOLDER` with the node's /proc; empty: look at no processes")
-	flags.StringVar(&o.Health, "health-address", "127.0.0.1:9471", "`ADDRESS` of /healthz and /readyz")
+	flags.StringVar(&o.Health, "health-address", "127.0.0.1:9471", "`ADDRESS` of /healthz and /readyz, 0 for none")
 	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
 	flags.DurationVar(&o.SweepEvery, "sweep-every", time.Minute, "look so often for what pods left; it is removed at the second look")
 	through := addOVSOptions(flags)

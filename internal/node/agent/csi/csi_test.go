@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -638,10 +639,56 @@ func TestKubeletIsServedUntilTheAgentHasLeft(t *testing.T) {
 	close(left)
 	<-stopped
 	for _, path := range []string{n.server.Registry, n.server.Endpoint} {
-		if _, err := os.Stat(path); !os.IsNotExist(err) {
-			t.Errorf("left behind: %s, %v", path, err)
+		left, err := os.ReadDir(filepath.Dir(path))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
 		}
 	}
+}
+
+// One that was deleted by force may end after its successor has come.
+func TestAnAgentThatEndsLeavesTheSocketsOfItsSuccessor(t *testing.T) {
+	n := newNode(t)
+	n.publish(t, "uid", "v")
+	endBefore := n.stop
+	paths := []string{n.server.Endpoint, n.server.Registry}
+	before := []fs.FileInfo{awaitOther(t, paths[0], nil), awaitOther(t, paths[1], nil)}
+	n.start(t)
+	for i, path := range paths {
+		awaitOther(t, path, before[i])
+	}
+	endBefore()
+	if _, err := registerapi.NewRegistrationClient(dial(t, n.server.Registry)).GetInfo(t.Context(), &registerapi.InfoRequest{}); err != nil {
+		t.Errorf("kubelet does not find the driver: %v", err)
+	}
+	n.client = csi.NewNodeClient(dial(t, n.server.Endpoint))
+	n.unpublish(t, "uid", "v")
+	n.isClean(t)
+}
+
+// awaitOther waits until a path leads to a file that is another one than before.
+func awaitOther(t *testing.T, path string, before fs.FileInfo) fs.FileInfo {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if is, err := os.Lstat(path); err == nil && (before == nil || !os.SameFile(is, before)) {
+			return is
+		}
+	}
+	t.Fatalf("%s is not another one", path)
+	return nil
+}
+
+// Somebody who tidies a folder up takes the driver from kubelet for seconds, not until the agent is started anew.
+func TestASocketThatWasRemovedIsMadeAnew(t *testing.T) {
+	n := newNode(t)
+	_ = n.next(t) // at the start
+	if err := os.Remove(n.server.Endpoint); err != nil {
+		t.Fatal(err)
+	}
+	_ = n.next(t)
+	n.client = csi.NewNodeClient(dial(t, n.server.Endpoint))
+	n.publish(t, "uid", "v")
+	n.unpublish(t, "uid", "v")
 }
 
 // Else kubelet would repeat it for ever, because the driver is gone.

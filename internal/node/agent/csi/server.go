@@ -6,11 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"net"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -43,33 +39,39 @@ var errNotRegistered = errors.New("kubelet has not registered the CSI driver yet
 
 // Run serves until ctx ends and Leave, which gets a ctx that has not, returns.
 func (s *Server) Run(ctx context.Context) error {
-	driver := grpc.NewServer()
-	csi.RegisterIdentityServer(driver, s.Driver)
-	csi.RegisterNodeServer(driver, s.Driver)
-	stop, err := serve(driver, s.Endpoint)
-	if err != nil {
-		return err
-	}
-	defer stop()
 	for left := false; !left; {
-		if left, err = s.beRegistered(ctx); err != nil {
+		var err error
+		if left, err = s.offer(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// beRegistered offers the driver to kubelet, until ctx ends and Leave returns, kubelet refuses, or somebody removed the socket.
-func (s *Server) beRegistered(ctx context.Context) (left bool, err error) {
-	s.Registered(errNotRegistered)
-	said := make(chan error, 1)
-	registry := grpc.NewServer()
-	registerapi.RegisterRegistrationServer(registry, &registration{endpoint: s.Endpoint, said: said})
-	stop, err := serve(registry, s.Registry)
+// offer serves kubelet, until ctx ends and Leave returns, kubelet refuses, or somebody removed a socket.
+func (s *Server) offer(ctx context.Context) (left bool, err error) {
+	driver := grpc.NewServer()
+	csi.RegisterIdentityServer(driver, s.Driver)
+	csi.RegisterNodeServer(driver, s.Driver)
+	endpoint, err := serve(driver, s.Endpoint)
 	if err != nil {
 		return false, err
 	}
-	defer stop()
+	defer s.end(endpoint)
+	s.Registered(errNotRegistered)
+	said := make(chan error, 1)
+	registrar := grpc.NewServer()
+	registerapi.RegisterRegistrationServer(registrar, &registration{endpoint: s.Endpoint, said: said})
+	registry, err := serve(registrar, s.Registry)
+	if err != nil {
+		return false, err
+	}
+	defer s.end(registry)
+	return s.await(ctx, said, endpoint, registry), nil
+}
+
+// await returns as offer does.
+func (s *Server) await(ctx context.Context, said <-chan error, endpoint, registry *socket) (left bool) {
 	ticks := time.NewTicker(lookEvery)
 	defer ticks.Stop()
 	var refused error
@@ -77,45 +79,23 @@ func (s *Server) beRegistered(ctx context.Context) (left bool, err error) {
 		select {
 		case <-ctx.Done():
 			s.Leave(context.WithoutCancel(ctx))
-			return true, nil
+			return true
 		case refused = <-said:
 			s.Registered(refused)
 			s.Log.Info("kubelet answered the registration", "refused", refused != nil)
 		case <-ticks.C:
-			if _, err := os.Stat(s.Registry); refused != nil || errors.Is(err, fs.ErrNotExist) {
-				return false, nil
+			if refused != nil || endpoint.missing() || registry.missing() {
+				return false
 			}
 		}
 	}
 }
 
-// serve listens on a unix socket, in place of one that was left there.
-func serve(server *grpc.Server, path string) (stop func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, fmt.Errorf("make a folder for the socket: %w", err)
+// end stops serving on a socket. One that stays is replaced by the next agent's.
+func (s *Server) end(one *socket) {
+	if err := one.stop(); err != nil {
+		s.Log.Warn("a socket stays", "path", one.path, "error", err)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove the socket of an agent before: %w", err)
-	}
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", path, err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("protect %s: %w", path, err), listener.Close())
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = server.Serve(listener) // ends with Stop
-	}()
-	return func() {
-		// Both remove the socket as well. What is half done would stay so where no agent follows.
-		hurry := time.AfterFunc(answerTimeout, server.Stop)
-		defer hurry.Stop()
-		server.GracefulStop()
-		<-done
-	}, nil
 }
 
 // registration tells kubelet of the driver.
