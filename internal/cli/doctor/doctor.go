@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/node/hostsettings"
 	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -52,6 +53,8 @@ type Doctor struct {
 	AskKtsnd func(ctx context.Context, node string) (*State, error)
 	// AskUnseen asks what the interfaces of a node's pods did not let out.
 	AskUnseen func(ctx context.Context, node string) ([]unseen.At, error)
+	// AskSettings asks how a node's machine is set up.
+	AskSettings func(ctx context.Context, node string) ([]hostsettings.Setting, error)
 
 	found []Finding
 }
@@ -66,6 +69,10 @@ func New(c *clusterreader.Cluster) *Doctor {
 		},
 		AskUnseen: func(ctx context.Context, node string) (all []unseen.At, err error) {
 			err = ask(ctx, c, node, &all, "node", "unseen")
+			return all, err
+		},
+		AskSettings: func(ctx context.Context, node string) (all []hostsettings.Setting, err error) {
+			err = ask(ctx, c, node, &all, "node", "settings")
 			return all, err
 		},
 	}

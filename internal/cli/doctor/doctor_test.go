@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/node/hostsettings"
 	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -36,6 +37,7 @@ type world struct {
 	ktsnd    State
 	errKtsnd error
 	unseen   []unseen.At
+	settings []hostsettings.Setting
 	events   []corev1.Event
 }
 
@@ -113,8 +115,9 @@ func (w *world) doctor(t *testing.T) *Doctor {
 	add(clusterreader.Webhooks, "MutatingWebhookConfiguration", &map[string]any{"metadata": map[string]any{"name": "kubernetsn"},
 		"webhooks": []any{map[string]any{"clientConfig": map[string]any{"caBundle": w.trust}}}})
 	return &Doctor{Cluster: &clusterreader.Cluster{Client: client, System: clusterreader.DefaultSystem},
-		AskKtsnd:  func(context.Context, string) (*State, error) { return &w.ktsnd, w.errKtsnd },
-		AskUnseen: func(context.Context, string) ([]unseen.At, error) { return w.unseen, w.errKtsnd }}
+		AskKtsnd:    func(context.Context, string) (*State, error) { return &w.ktsnd, w.errKtsnd },
+		AskUnseen:   func(context.Context, string) ([]unseen.At, error) { return w.unseen, w.errKtsnd },
+		AskSettings: func(context.Context, string) ([]hostsettings.Setting, error) { return w.settings, w.errKtsnd }}
 }
 
 // look has the doctor look at the pod, the node and the cluster.
@@ -204,10 +207,14 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"a silent ktsnd":               {"pod", func(w *world) { w.errKtsnd = errors.New("no answer") }, Note, "could not be looked at: no answer"},
 		"an unlabelled node":           {"pod", func(w *world) { w.node.Labels = nil }, Bad, "lacks the label kubernetsn.io/active"},
 		"an idle node":                 {"node", func(w *world) { w.node.Labels = nil }, Note, "no pod on a network is there"},
-		"no ktsnd":                     {"node", func(w *world) { w.nodePod.Name = "" }, Bad, "no pod of the DaemonSet ktsn-node is on node a"},
-		"ktsnd's image":                {"node", func(w *world) { w.nodePod.Status.ContainerStatuses[0].State = waiting }, Bad, "container app of pod node waits: ImagePullBackOff"},
-		"no driver":                    {"node", func(w *world) { w.driver = "other" }, Bad, "does not know the driver csi.kubernetsn.io"},
-		"an old kernel":                {"node", func(w *world) { w.node.Status.NodeInfo.KernelVersion = "5.10.0-8-amd64" }, Bad, "has kernel 5.10.0-8-amd64"},
+		"a setting that costs": {"node", func(w *world) {
+			w.settings = []hostsettings.Setting{{Name: "swap", Found: "areas in use: 1", Cost: "late talkers", Mend: "`swapoff -a`"}}
+		}, Note, "areas in use: 1: late talkers"},
+		"a setting with nothing to win": {"node", func(w *world) { w.settings = []hostsettings.Setting{{Name: "swap", Found: "no swap is on"}} }, OK, "no swap is on"},
+		"no ktsnd":                      {"node", func(w *world) { w.nodePod.Name = "" }, Bad, "no pod of the DaemonSet ktsn-node is on node a"},
+		"ktsnd's image":                 {"node", func(w *world) { w.nodePod.Status.ContainerStatuses[0].State = waiting }, Bad, "container app of pod node waits: ImagePullBackOff"},
+		"no driver":                     {"node", func(w *world) { w.driver = "other" }, Bad, "does not know the driver csi.kubernetsn.io"},
+		"an old kernel":                 {"node", func(w *world) { w.node.Status.NodeInfo.KernelVersion = "5.10.0-8-amd64" }, Bad, "has kernel 5.10.0-8-amd64"},
 		"an agent's complaint": {"node", func(w *world) {
 			w.network.Status.Nodes[0].Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
 				Reason: v1alpha1.ReasonUplinkMissing, Message: "eno9"}

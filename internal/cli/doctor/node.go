@@ -53,6 +53,7 @@ func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
 		}
 	}
 	d.ktsndOnNode(ctx, name)
+	d.settings(ctx, name)
 	return d.take(), nil
 }
 

@@ -9,11 +9,11 @@ import (
 	"net"
 	"net/netip"
 	"time"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
@@ -84,25 +84,10 @@ func addVeth(name, peer string, mtu int) error {
 	return nil
 }
 
-// ethtoolValue is the kernel's struct ethtool_value.
-type ethtoolValue struct{ command, data uint32 }
-
 // LeaveNoChecksum switches the offload of transmit checksums off, and with it that of segmentation.
 func LeaveNoChecksum(name string) error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
+	if err := ethtool.Do(name, []uint32{unix.ETHTOOL_STXCSUM, 0}); err != nil {
 		return fmt.Errorf("switch offloads of %s off: %w", name, err)
-	}
-	defer func() { _ = unix.Close(fd) }()
-	value := ethtoolValue{command: unix.ETHTOOL_STXCSUM}
-	request := struct {
-		name [unix.IFNAMSIZ]byte
-		data unsafe.Pointer
-		_    [16]byte
-	}{data: unsafe.Pointer(&value)}
-	copy(request.name[:unix.IFNAMSIZ-1], name)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
-		return fmt.Errorf("switch offloads of %s off: %w", name, errno)
 	}
 	return nil
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/hostsettings"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+// defaultFIFO is the priority that a ktsnd has which was given none.
+const defaultFIFO = 50
+
+func newSettings(env *subcommands.Environment) *cobra.Command {
+	var path, format string
+	given := hostsettings.Ktsnd{FIFOPriority: defaultFIFO}
+	command := &cobra.Command{
+		Use:   "settings",
+		Short: "Show how this machine is set up for punctual sending",
+		Long: "Shows the settings of this machine on which the punctuality of ktsnd depends: power states, interrupts, isolated\n" +
+			"processors and others, for each what is there, what it costs, and how to change it. It changes nothing. Without a\n" +
+			"ktsnd (--control \"\") the settings are judged for the processor --cpu and the interface --interface.",
+		Args: subcommands.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			ktsnd := given
+			switch flags := command.Flags(); {
+			case path != "" && (flags.Changed("cpu") || flags.Changed("interface")):
+				return subcommands.Usage(errors.New("ktsnd says which processor and interface it has; give --cpu and --interface with --control \"\" only"))
+			case path != "":
+				if err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
+					status, err := client.Status(ctx)
+					if err == nil {
+						ktsnd = served(status)
+					}
+					return err
+				}); err != nil {
+					return err
+				}
+			}
+			all := hostsettings.This().Read(ktsnd)
+			if format == "json" {
+				return printJSON(env.Stdout, all)
+			}
+			return printSettings(env.Stdout, all)
+		},
+	}
+	addControl(command, &path)
+	command.Flags().IntVar(&given.CPU, "cpu", -1, "without a ktsnd: the processor that it shall have, -1 for any")
+	command.Flags().StringVar(&given.Interface, "interface", "", "without a ktsnd: the `NAME` of the uplink")
+	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	return command
+}
+
+// served is what counts of a ktsnd that runs.
+func served(status *control.Status) hostsettings.Ktsnd {
+	return hostsettings.Ktsnd{CPU: status.CPU, FIFOPriority: status.FIFOPriority(), KeepsAwake: status.KeepAwake, Interface: status.Interface, PID: status.PID}
+}
+
+func printSettings(out io.Writer, all []hostsettings.Setting) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, one := range all {
+		fmt.Fprintf(table, "%s\t%s\n", one.Name, one.Found)
+		if one.Cost != "" {
+			fmt.Fprintf(table, "\tcosts: %s\n\t-> %s\n", one.Cost, one.Mend)
+		}
+	}
+	return table.Flush()
+}
