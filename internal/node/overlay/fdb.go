@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -102,10 +103,13 @@ func (n *Node) unflood(tunnel netlink.Link, peer netip.Addr) error {
 	if err != nil {
 		return err
 	}
+	entries = slices.DeleteFunc(entries, func(entry netlink.Neigh) bool { return !entry.IP.Equal(net.IP(peer.AsSlice())) })
+	return n.forget(tunnel, peer, entries)
+}
+
+// forget removes the entries that lead to a peer.
+func (n *Node) forget(tunnel netlink.Link, peer netip.Addr, entries []netlink.Neigh) error {
 	for _, entry := range entries {
-		if !entry.IP.Equal(net.IP(peer.AsSlice())) {
-			continue
-		}
 		entry.Flags, entry.Family = netlink.NTF_SELF, unix.AF_BRIDGE
 		entry.Vlan, entry.VNI, entry.MasterIndex = 0, 0, 0
 		err := n.kernel.NeighDel(&entry)

@@ -10,11 +10,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -27,16 +25,13 @@ const MaxVNI = 1<<24 - 1
 // PeerAdd makes another node part of a network: the filter lets its packets in, as far as their sources are in its
 // subnets, the tunnel floods to it, ktsnd sends timed messages for its subnets to it, and all is remembered for a tunnel that is made, or a ktsnd that is started, later. Either
 // all of it is done or nothing. Repeating it replaces the subnets.
-func (n *Node) PeerAdd(ctx context.Context, peer control.Peer, timed Timed) (err error) {
-	if err := CheckPeer(peer); err != nil {
-		return err
-	}
-	return n.changePeer(ctx, peer, &peer, timed)
+func (n *Node) PeerAdd(ctx context.Context, peer control.Peer, timed Timed) error {
+	return n.ChangePeers(ctx, []Change{{Peer: peer}}, timed)
 }
 
 // PeerDel undoes PeerAdd. A peer that is not there is no error.
 func (n *Node) PeerDel(ctx context.Context, vni uint32, address netip.Addr, timed Timed) error {
-	return n.changePeer(ctx, control.Peer{VNI: vni, Address: address}, nil, timed)
+	return n.ChangePeers(ctx, []Change{{Peer: control.Peer{VNI: vni, Address: address}, Gone: true}}, timed)
 }
 
 // CheckPeer says what is wrong with a peer.
@@ -58,108 +53,6 @@ func CheckPeer(peer control.Peer) error {
 		}
 	}
 	return nil
-}
-
-// changePeer replaces what is remembered of a peer by wanted, nil for nothing, and tells kernel and ktsnd.
-func (n *Node) changePeer(ctx context.Context, named control.Peer, wanted *control.Peer, timed Timed) (err error) {
-	unlock, err := n.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	peers, err := n.readPeers()
-	if err != nil {
-		return err
-	}
-	remembered := slices.Clone(peers)
-	before := take(&peers, named)
-	if wanted != nil {
-		peers = append(peers, *wanted)
-	}
-	var undo undoing
-	defer undo.onError(&err)
-
-	undo.add(func() error { return n.guardFor(remembered) })
-	if err := n.guardFor(peers); err != nil {
-		return err
-	}
-	fault.Point("peer-guarded")
-	tunnels, err := n.tunnels(named.VNI)
-	if err != nil {
-		return err
-	}
-	for _, tunnel := range tunnels {
-		flooded, err := n.floods(tunnel)
-		if err != nil {
-			return err
-		}
-		undo.add(func() error { return n.setFlood(tunnel, named.Address, flooded[named.Address]) })
-		if err := n.setFlood(tunnel, named.Address, wanted != nil); err != nil {
-			return err
-		}
-	}
-	fault.Point("peer-flooded")
-	if timed != nil {
-		undo.add(func() error { return setTimed(context.WithoutCancel(ctx), timed, named, before) })
-		if err := setTimed(ctx, timed, named, wanted); err != nil {
-			return err
-		}
-	}
-	fault.Point("peer-told")
-	return n.writePeers(peers)
-}
-
-// take removes the peer of that network and address from the list and returns it, nil when there was none.
-func take(peers *[]control.Peer, named control.Peer) *control.Peer {
-	at := slices.IndexFunc(*peers, func(peer control.Peer) bool {
-		return peer.VNI == named.VNI && peer.Address == named.Address
-	})
-	if at < 0 {
-		return nil
-	}
-	found := (*peers)[at]
-	*peers = slices.Delete(*peers, at, at+1)
-	return &found
-}
-
-func (n *Node) setFlood(tunnel netlink.Link, peer netip.Addr, wanted bool) error {
-	if wanted {
-		return n.flood(tunnel, peer)
-	}
-	return n.unflood(tunnel, peer)
-}
-
-func setTimed(ctx context.Context, timed Timed, named control.Peer, wanted *control.Peer) error {
-	if wanted != nil {
-		return timed.PeerAdd(ctx, *wanted)
-	}
-	return timed.PeerDel(ctx, named.VNI, named.Address)
-}
-
-// undoing collects what to do when a later step fails, and does it in reverse order.
-type undoing struct{ steps []func() error }
-
-func (u *undoing) add(step func() error) { u.steps = append(u.steps, step) }
-
-func (u *undoing) onError(err *error) {
-	if *err == nil {
-		return
-	}
-	for _, step := range slices.Backward(u.steps) {
-		*err = errors.Join(*err, step())
-	}
-}
-
-// tunnels lists the VXLAN devices of a network, whoever made them.
-func (n *Node) tunnels(vni uint32) ([]netlink.Link, error) {
-	links, err := listLinks(choice{kind: "vxlan"})
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(links, func(link netlink.Link) bool {
-		tunnel, ok := link.(*netlink.Vxlan)
-		return !ok || tunnel.VxlanId != int(vni)
-	}), nil
 }
 
 // Peers returns what PeerAdd remembered.

@@ -5,10 +5,12 @@ package overlay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,15 +22,18 @@ import (
 type fakeKtsnd struct {
 	peers  map[netip.Addr]control.Peer
 	refuse error
+	// only is the peer that is refused, invalid: all.
+	only netip.Addr
 }
 
 func (f *fakeKtsnd) Status(context.Context) (*control.Status, error) { return &control.Status{}, nil }
 
 func (f *fakeKtsnd) PeerAdd(_ context.Context, peer control.Peer) error {
-	if f.refuse == nil {
-		f.peers[peer.Address] = peer
+	if f.refuse != nil && (!f.only.IsValid() || f.only == peer.Address) {
+		return f.refuse
 	}
-	return f.refuse
+	f.peers[peer.Address] = peer
+	return nil
 }
 
 func (f *fakeKtsnd) PeerDel(_ context.Context, _ uint32, address netip.Addr) error {
@@ -90,6 +95,66 @@ func TestAPeerThatKtsndRefusesIsNotRemembered(t *testing.T) {
 	}
 	if got, err := node.Peers(); err != nil || !reflect.DeepEqual(got, []control.Peer{kept}) {
 		t.Errorf("remembered are %+v, %v", got, err)
+	}
+}
+
+func TestOfManyPeersOnlyThoseThatAreRefusedStayAsTheyWere(t *testing.T) {
+	first, second, third := peer("192.0.2.2", "10.42.2.0/24"), peer("192.0.2.3", "10.42.3.0/24"), peer("192.0.2.4", "10.42.4.0/24")
+	moved := peer("192.0.2.3", "10.42.9.0/24")
+	changes := []Change{{Peer: moved}, {Peer: third}, {Peer: control.Peer{VNI: first.VNI, Address: first.Address}, Gone: true}}
+	refusal := &control.Error{Field: "subnets", Message: "no"}
+	for name, test := range map[string]struct {
+		changes []Change
+		refuse  error
+		want    []control.Peer
+		said    string
+	}{
+		"all":                        {changes, nil, []control.Peer{moved, third}, ""},
+		"none":                       {nil, nil, []control.Peer{first, second}, ""},
+		"all but what ktsnd refuses": {changes, refusal, []control.Peer{second, third}, "peer 192.0.2.3 of network 16777001: " + refusal.Error()},
+		"all but what cannot be": {append([]Change{{Peer: peer("224.0.0.1", "10.42.5.0/24")}}, changes...), nil, []control.Peer{moved, third},
+			"peer 224.0.0.1 of network 16777001: address 224.0.0.1: give the IPv4 address of the other node"},
+		"no more when ktsnd has gone": {changes, errors.New("gone"), []control.Peer{first, second}, "peer 192.0.2.3 of network 16777001: gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node, ktsnd := openNode(t, t.TempDir(), time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}, only: moved.Address}
+			if err := node.ChangePeers(t.Context(), []Change{{Peer: first}, {Peer: second}}, ktsnd); err != nil {
+				t.Fatal(err)
+			}
+			ktsnd.refuse = test.refuse
+			err := node.ChangePeers(t.Context(), test.changes, ktsnd)
+			if said := fmt.Sprint(err); (err != nil || test.said != "") && !strings.HasPrefix(said, test.said) {
+				t.Errorf("said %s, want %s", said, test.said)
+			}
+			got, err := node.Peers()
+			if err != nil {
+				t.Fatal(err)
+			}
+			known := []control.Peer{}
+			for _, one := range got {
+				known = append(known, ktsnd.peers[one.Address])
+			}
+			if slices.SortFunc(got, byAddress); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("remembered are %+v, want %+v", got, test.want)
+			}
+			if slices.SortFunc(known, byAddress); !reflect.DeepEqual(known, test.want) || len(ktsnd.peers) != len(test.want) {
+				t.Errorf("ktsnd knows %+v, want %+v", ktsnd.peers, test.want)
+			}
+		})
+	}
+}
+
+func byAddress(a, b control.Peer) int { return a.Address.Compare(b.Address) }
+
+func TestOfManyThatAreRefusedAFewAreNamed(t *testing.T) {
+	node := openNode(t, t.TempDir(), time.Second)
+	var changes []Change
+	for range 10 {
+		changes = append(changes, Change{Peer: peer("192.0.2.2")})
+	}
+	err := node.ChangePeers(t.Context(), changes, nil)
+	if lines := strings.Split(fmt.Sprint(err), "\n"); len(lines) != 4 || lines[3] != "and 7 more peers" {
+		t.Errorf("said %v", err)
 	}
 }
 

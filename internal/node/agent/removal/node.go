@@ -59,10 +59,12 @@ func (n *Node) Clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var gone []overlay.Change
 	for _, peer := range peers {
-		if err := kernel.PeerDel(ctx, peer.VNI, peer.Address, nil); err != nil {
-			return err
-		}
+		gone = append(gone, overlay.Change{Peer: peer, Gone: true})
+	}
+	if err := kernel.ChangePeers(ctx, gone, nil); err != nil {
+		return err
 	}
 	// Without bridges, tunnels and peers there is no filter, whoever left one.
 	if _, err := kernel.Guard(ctx); err != nil {
