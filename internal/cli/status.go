@@ -304,6 +304,8 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"unanswered", "refused, as the application says: ktsnd did not answer it", counters.Unanswered},
 		{"copies-sent", "frames of messages that went to several", counters.CopiesSent},
 		{"copies-dropped", "their copies that did not leave", counters.CopiesDropped},
+		{"copies-pruned", "copies not made: nobody there is a member of the group", counters.CopiesPruned},
+		{"copies-left-out", "copies not made: a message has no more", counters.CopiesLeftOut},
 		{"port-retries", "times the port was asked again", counters.PortRetries},
 		{"frame-pool-empty", "times no frame was free", counters.FramePoolEmpty},
 		{"share-pending", "times a pod had all that it may have under way", counters.SharePending},

@@ -308,7 +308,7 @@ static json_t *peer_json(const struct peer *peer)
 	json_t *subnets = json_array();
 
 	for (uint32_t i = 0; i < peer->subnet_count; i++) {
-		const struct subnet *subnet = &peer->subnets[i];
+		const struct subnet *subnet = &peer->subnets[i].subnet;
 		int bits = ktsn_address_is_ipv4(&subnet->network) ? KTSN_ADDRESS_MAPPED_BITS : 0;
 		char address[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 8];
 

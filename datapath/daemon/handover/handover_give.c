@@ -134,7 +134,8 @@ static int peer_give(struct giving *giving, const struct peer *peer)
 	to->vni = peer->vni;
 	to->address_be = peer->address_be;
 	to->subnet_count = peer->subnet_count;
-	memcpy(to->subnets, peer->subnets, sizeof(to->subnets));
+	for (uint32_t i = 0; i < peer->subnet_count; i++)
+		to->subnets[i] = peer->subnets[i].subnet;
 	return give(giving, HANDOVER_PEER, NULL, 0);
 }
 

@@ -40,9 +40,11 @@
 	X(uncertain, "uncertain")           /* departing when another ktsnd ended: sent or not, not again */ \
 	X(copies_sent, "copies-sent")       /* frames of messages that went to several */                    \
 	X(copies_dropped, "copies-dropped") /* of their copies that did not leave */                         \
-	X(reports, "reports")               /* drops that their application is told of */                    \
-	X(reports_lost, "reports-lost")     /* that it is not told of, because it does not read reports */   \
-	X(port_retries, "port-retries")     /* times that the port had no room */                            \
+	X(copies_pruned, "copies-pruned")   /* not made: nobody there is a member of the group */            \
+	X(copies_left_out, "copies-left-out") /* not made: a message has no more than LOOP_COPIES_MAX */     \
+	X(reports, "reports")                 /* drops that their application is told of */                  \
+	X(reports_lost, "reports-lost")       /* that it is not told of, because it does not read reports */ \
+	X(port_retries, "port-retries")       /* times that the port had no room */                          \
 	X(frame_pool_empty, "frame-pool-empty") /* times that messages had to wait in the ring for memory */ \
 	X(share_pending, "share-pending")       /* times that a pod had all that it may have under way */    \
 	X(share_rate, "share-rate")             /* times that a pod sent as often as it may */               \

@@ -22,7 +22,7 @@ enum {
 	LOOP_FLOWS_PER_RING = 256,
 	LOOP_DESTINATIONS_PER_RING = 4096,
 	LOOP_RINGS_MAX = 4096,
-	LOOP_COPIES_MAX = 64, /* of one message; no more than there are packets at least (--packets) */
+	LOOP_COPIES_MAX = 1024, /* of one message */
 };
 
 enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION, LOOP_GATES, LOOP_REPLICATION };
@@ -51,15 +51,25 @@ struct loop_route {
 	uint32_t payload_max_bytes;
 };
 
+/* Where one copy of a message goes; the rest of its route it has in common with the others. */
+struct loop_copy {
+	uint32_t bridge_link_index;   /* out of this port; 0: to the node: */
+	uint32_t remote_be;           /* destination of the tunnel */
+	uint8_t underlay_next_hop[6]; /* hardware address of the node, or of the gateway to it */
+};
+
 /* Where the copies of a message go that goes to several. Immutable; replaced as a whole by
- * DESTINATION_UPDATE, and retired when no message needs it any more. The destination's own route says what
- * they have in common: state, inner path, longest payload. */
+ * DESTINATION_UPDATE, and retired when no message needs it any more. The destination's own route says state
+ * and longest payload. */
 struct loop_replication {
 	struct loop_object object;
 	uint32_t messages; /* whose copies are being made */
 	bool replaced;
+	uint32_t pruned;   /* receivers that have no member of the group, and get no copy */
+	uint32_t left_out; /* receivers beyond LOOP_COPIES_MAX */
 	uint32_t count;
-	struct loop_route routes[];
+	struct loop_route common; /* what their routes have in common */
+	struct loop_copy copies[];
 };
 
 struct packet;

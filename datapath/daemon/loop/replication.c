@@ -36,6 +36,18 @@ static uint8_t *payload_place(struct packet *packet, const struct loop_route *ro
 	return packet->frame.data + ktsn_frame_header_bytes(&route->path, route_tunnel(route));
 }
 
+/* Where the copy of that number goes. */
+static struct loop_route copy_route(const struct loop_replication *replication, uint32_t number)
+{
+	const struct loop_copy *copy = &replication->copies[number];
+	struct loop_route route = replication->common;
+
+	route.bridge_link_index = copy->bridge_link_index;
+	route.tunnel.outer.destination_ipv4_be = copy->remote_be;
+	memcpy(route.tunnel.outer.destination_mac, copy->underlay_next_hop, KTSN_ETHER_ADDR_BYTES);
+	return route;
+}
+
 static void copy_init(struct loop *loop, struct packet *copy, struct message *message)
 {
 	const struct packet *first = message_packet(message);
@@ -58,7 +70,7 @@ static void copies_drop_count(struct loop *loop, uint32_t count)
 /* The next copy after the first. */
 static void copy_make(struct loop *loop, struct message *message)
 {
-	const struct loop_route *route = &message->replication->routes[message->copies_unmade--];
+	const struct loop_route route = copy_route(message->replication, message->copies_unmade--);
 	struct packet *copy = packet_alloc(loop);
 
 	loop->replication.promised--;
@@ -68,15 +80,15 @@ static void copy_make(struct loop *loop, struct message *message)
 		return;
 	}
 	copy_init(loop, copy, message);
-	memcpy(payload_place(copy, route), message->payload, message->payload_bytes);
+	memcpy(payload_place(copy, &route), message->payload, message->payload_bytes);
 	message->copies_left++;
-	frame_shape(loop, copy, route);
+	frame_shape(loop, copy, &route);
 }
 
 /* Last, since with its last copy the message may end, and its destination, and what that goes to. */
 static void first_make(struct loop *loop, struct message *message)
 {
-	const struct loop_route route = message->replication->routes[0];
+	const struct loop_route route = copy_route(message->replication, 0);
 	struct packet *first = message_packet(message);
 
 	message->replication->messages--;
@@ -113,6 +125,8 @@ static void replication_begin(struct loop *loop, struct message *message)
 		packet_drop(loop, message_packet(message), &loop->counters.drop_unresolved);
 		return;
 	}
+	counter_add(&loop->counters.copies_pruned, replication->pruned);
+	counter_add(&loop->counters.copies_left_out, replication->left_out);
 	/* To the pod's rate each copy is a message. */
 	quota_rate_charge(&quota->messages, more, loop->round.now_tai_ns);
 	/* More than there can ever be room for are dropped. */

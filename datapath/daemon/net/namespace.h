@@ -12,6 +12,7 @@
 #include "events.h"
 #include "rtnl.h"
 
+struct hash_table;
 struct namespace;
 struct neighbor;
 
@@ -42,6 +43,7 @@ struct namespace
 	struct rtnl *monitor;
 	struct event_source changes;
 	struct neighbor *neighbors; /* neighbors.h */
+	struct hash_table *neighbor_table; /* of them; NULL while there are none */
 	unsigned int users;
 	struct namespace *next;
 };

@@ -2,6 +2,7 @@
 #include "neighbors.h"
 
 #include "clock.h"
+#include "container_of.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -39,23 +40,42 @@ void neighbor_observers_call(const struct neighbor *neighbor)
 		observer->changed(observer->owner);
 }
 
+static uint32_t neighbor_hash(int link_index, const struct ktsn_address *address)
+{
+	return hash_of(address->bytes, sizeof(address->bytes), hash_of(&link_index, sizeof(link_index), 0));
+}
+
+static struct neighbor *neighbor_find(const struct namespace *ns, int link_index,
+				      const struct ktsn_address *address)
+{
+	struct hash_entry *entry = NULL;
+
+	if (ns->neighbor_table)
+		entry = hash_table_first(ns->neighbor_table, neighbor_hash(link_index, address));
+	for (; entry; entry = hash_table_next(ns->neighbor_table, entry)) {
+		struct neighbor *neighbor = container_of(entry, struct neighbor, entry_of_table);
+
+		if (neighbor->entry.link_index == link_index &&
+		    ktsn_address_equal(&neighbor->entry.address, address))
+			return neighbor;
+	}
+	return NULL;
+}
+
 void neighbor_entry_changed(struct namespace *ns, const struct rtnl_neighbor *entry)
 {
-	for (struct neighbor *n = ns->neighbors; n; n = n->next) {
-		if (n->entry.link_index != entry->link_index ||
-		    !ktsn_address_equal(&n->entry.address, &entry->address))
-			continue;
-		if (entry->state == NEIGHBOR_UNKNOWN || deserves_another_try(n, entry)) {
-			/* We still need what the kernel dropped. What was valid stays so meanwhile. */
-			n->used_ms = clock_monotonic_ms();
-			(void)rtnl_neighbor_use(ns->rtnl, entry->link_index, &entry->address);
-		} else if (entry->state != NEIGHBOR_RESOLVING || n->entry.state != NEIGHBOR_VALID) {
-			n->entry = *entry;
-			n->failed = entry->state == NEIGHBOR_FAILED ||
-				    (n->failed && entry->state != NEIGHBOR_VALID);
-			neighbor_observers_call(n);
-		}
+	struct neighbor *n = neighbor_find(ns, entry->link_index, &entry->address);
+
+	if (!n)
 		return;
+	if (entry->state == NEIGHBOR_UNKNOWN || deserves_another_try(n, entry)) {
+		/* We still need what the kernel dropped. What was valid stays so meanwhile. */
+		n->used_ms = clock_monotonic_ms();
+		(void)rtnl_neighbor_use(ns->rtnl, entry->link_index, &entry->address);
+	} else if (entry->state != NEIGHBOR_RESOLVING || n->entry.state != NEIGHBOR_VALID) {
+		n->entry = *entry;
+		n->failed = entry->state == NEIGHBOR_FAILED || (n->failed && entry->state != NEIGHBOR_VALID);
+		neighbor_observers_call(n);
 	}
 }
 
@@ -92,47 +112,73 @@ static int neighbor_look_up(struct neighbor *neighbor, int link_index, const str
 	return 0;
 }
 
+static void neighbor_enter(struct neighbor *neighbor)
+{
+	struct namespace *ns = neighbor->ns;
+
+	hash_table_insert(ns->neighbor_table, &neighbor->entry_of_table,
+			  neighbor_hash(neighbor->entry.link_index, &neighbor->entry.address));
+	neighbor->next = ns->neighbors;
+	neighbor->previous_next = &ns->neighbors;
+	if (neighbor->next)
+		neighbor->next->previous_next = &neighbor->next;
+	ns->neighbors = neighbor;
+	ns->users++;
+}
+
+static void neighbor_leave(struct neighbor *neighbor)
+{
+	struct namespace *ns = neighbor->ns;
+
+	hash_table_remove(ns->neighbor_table, &neighbor->entry_of_table);
+	*neighbor->previous_next = neighbor->next;
+	if (neighbor->next)
+		neighbor->next->previous_next = neighbor->previous_next;
+	if (!ns->neighbors) {
+		hash_table_destroy(ns->neighbor_table);
+		ns->neighbor_table = NULL;
+	}
+	namespace_put(ns);
+}
+
 int neighbor_get(struct namespace *ns, int link_index, const struct ktsn_address *address,
 		 struct neighbor **result)
 {
-	struct neighbor *neighbor;
-	int err;
+	struct neighbor *neighbor = neighbor_hold(neighbor_find(ns, link_index, address));
+	int err = 0;
 
-	for (neighbor = ns->neighbors; neighbor; neighbor = neighbor->next) {
-		if (neighbor->entry.link_index == link_index &&
-		    ktsn_address_equal(&neighbor->entry.address, address)) {
-			neighbor->users++;
-			*result = neighbor;
-			return 0;
-		}
-	}
+	*result = neighbor;
+	if (neighbor)
+		return 0;
 	neighbor = calloc(1, sizeof(*neighbor));
 	if (!neighbor)
 		return -ENOMEM;
 	neighbor->ns = ns;
 	err = neighbor_look_up(neighbor, link_index, address);
+	if (!err && !ns->neighbor_table)
+		err = hash_table_create(&ns->neighbor_table);
 	if (err) {
 		free(neighbor);
 		return err;
 	}
-	ns->users++;
 	neighbor->users = 1;
-	neighbor->next = ns->neighbors;
-	ns->neighbors = neighbor;
+	neighbor_enter(neighbor);
 	*result = neighbor;
 	return 0;
 }
 
+struct neighbor *neighbor_hold(struct neighbor *neighbor)
+{
+	if (neighbor)
+		neighbor->users++;
+	return neighbor;
+}
+
 void neighbor_put(struct neighbor *neighbor)
 {
-	struct neighbor **at;
-
 	if (!neighbor || --neighbor->users > 0)
 		return;
-	for (at = &neighbor->ns->neighbors; *at != neighbor; at = &(*at)->next)
-		;
-	*at = neighbor->next;
-	namespace_put(neighbor->ns);
+	neighbor_leave(neighbor);
 	free(neighbor);
 }
 

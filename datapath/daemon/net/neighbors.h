@@ -8,6 +8,7 @@
 #ifndef KTSN_DAEMON_NEIGHBORS_H
 #define KTSN_DAEMON_NEIGHBORS_H
 
+#include "hash_table.h"
 #include "namespace.h"
 
 /* Embedded by whoever has to know of a neighbour's changes. All zero: observes none. */
@@ -25,13 +26,15 @@ struct neighbor {
 	int64_t used_ms; /* when the kernel was last asked to resolve or confirm it */
 	unsigned int users;
 	struct neighbor_observer *observers;
-	struct neighbor *next;
+	struct hash_entry entry_of_table;
+	struct neighbor *next, **previous_next; /* in its namespace */
 };
 
 /* A neighbour, resolving it if need be; its state may be "not yet". 0 or -errno. */
 int neighbor_get(struct namespace *ns, int link_index, const struct ktsn_address *address,
 		 struct neighbor **neighbor);
-/* NULL is harmless. */
+/* Another user of one. NULL is harmless, here and below. */
+struct neighbor *neighbor_hold(struct neighbor *neighbor);
 void neighbor_put(struct neighbor *neighbor);
 
 /* `changed` is called with `owner` when the neighbour changes, until the observer is removed; it must

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "destinations.h"
 
-#include "bridge_ports.h"
+#include "clock.h"
 #include "log.h"
 #include "replication_lists.h"
 
@@ -224,48 +224,76 @@ static void destination_end(struct destination *destination)
 /* Where a destination's traffic goes follows the peers; one that no peer serves any more is closed. */
 static void destination_follow_peers(struct destination *destination)
 {
-	if (route_peer_refind(&destination->route)) {
+	int changed = route_peer_refind(&destination->route);
+
+	if (changed < 0)
 		destination_end(destination);
+	if (changed <= 0)
 		return;
-	}
 	route_apply(&destination->route);
 	destination_tell(destination);
 }
 
-/* The same of a replication list, and the ports. */
+static void left_out_warn(const struct destination *destination, uint32_t before)
+{
+	uint32_t left_out = replication_left_out(&destination->route);
+
+	if (left_out && !before)
+		log_warning("a destination of pod %s does not reach all of network %u: %u receivers are more "
+			    "than the %d that a message is copied for",
+			    destination->table->pod_name, destination->route.vni, left_out + LOOP_COPIES_MAX,
+			    LOOP_COPIES_MAX);
+}
+
+/* The same of a replication list: peers, their neighbours, ports. */
 static void destination_follow_receivers(struct destination *destination)
 {
-	int err = replication_refind(&destination->route);
+	uint32_t left_out = replication_left_out(&destination->route);
+	int changed = replication_refind(&destination->route);
 
-	if (err)
-		log_warning("a destination of pod %s does not reach all of network %u: %s",
-			    destination->table->pod_name, destination->route.vni,
-			    err == -ENOBUFS ? "no message has more copies" : strerror(-err));
+	if (changed < 0)
+		log_warning("a destination of pod %s does not follow the receivers of network %u: %s",
+			    destination->table->pod_name, destination->route.vni, strerror(-changed));
+	if (changed <= 0)
+		return;
+	left_out_warn(destination, left_out);
 	route_apply(&destination->route);
 	destination_tell(destination);
 }
 
-void destinations_peers_changed(const struct routing *routing, uint32_t vni)
+void destinations_peers_changed(struct routing *routing, uint32_t vni)
 {
-	for (struct destination *d = routing->destinations; d; d = d->next) {
-		if (d->route.vni != vni || d->endpoint_gone || d->route.local)
-			continue;
-		if (d->route.replication)
-			destination_follow_receivers(d);
-		else
+	routing->receivers.changed = true;
+	for (struct destination *d = routing->destinations; d; d = d->next)
+		if (d->route.vni == vni && !d->endpoint_gone && !d->route.local && !d->route.replication)
 			destination_follow_peers(d);
-	}
 }
 
-void destinations_ports_changed(struct routing *routing)
+void destinations_receivers_changed(struct routing *routing)
 {
-	/* Most changes of links are none of ports: a pod that switches its interface on and off makes as many
-	 * as it likes. */
-	if (!bridge_ports_read(routing))
-		return;
+	routing->receivers.changed = false;
 	for (struct destination *d = routing->destinations; d; d = d->next)
 		if (d->route.replication && !d->endpoint_gone)
 			destination_follow_receivers(d);
+}
+
+/* It may be as long as there are peers and lists: so much of the time is left for the rest. */
+enum { FOLLOW_MS = 100, FOLLOW_SHARE = 10 };
+
+int destinations_tick(struct routing *routing)
+{
+	int64_t began_ms = clock_monotonic_ms(), took_ms;
+
+	if (!routing->receivers.changed)
+		return -1;
+	if (began_ms < routing->receivers.follow_from_ms)
+		return (int)(routing->receivers.follow_from_ms - began_ms);
+	destinations_receivers_changed(routing);
+	took_ms = clock_monotonic_ms() - began_ms;
+	routing->receivers.follow_from_ms =
+		began_ms + took_ms +
+		(took_ms * FOLLOW_SHARE > FOLLOW_MS ? took_ms * FOLLOW_SHARE : FOLLOW_MS);
+	return -1;
 }
 
 void destinations_mtus_changed(const struct routing *routing)

@@ -45,12 +45,16 @@ void destination_table_free(struct destination_table *table);
 
 /* What changed is told to the loop: */
 /* Peers of a network. */
-void destinations_peers_changed(const struct routing *routing, uint32_t vni);
+void destinations_peers_changed(struct routing *routing, uint32_t vni);
+/* Receivers of groups, now. */
+void destinations_receivers_changed(struct routing *routing);
 /* An endpoint: messages through it, or to it, have nowhere to go any more. */
 void destinations_endpoint_gone(const struct routing *routing, const struct endpoint *endpoint);
-/* Pods came to this node, or left it. */
-void destinations_ports_changed(struct routing *routing);
 /* Links carry longer or shorter messages. */
 void destinations_mtus_changed(const struct routing *routing);
+
+/* Has replication lists follow routing->receivers: at once, and not more often than every 100 ms, however
+ * many peers are told one by one. Returns ms until it wants to be called again, -1: not. */
+int destinations_tick(struct routing *routing);
 
 #endif

@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Remote nodes of overlays, and the pod subnets behind each. Control thread.
+ * Remote nodes of overlays, and the pod subnets behind each. A thousand nodes in several networks are nothing
+ * special: each look-up is one in a hash table, that of an address one for each length of prefix that its
+ * network has.
+ *
+ *   peer_index --+-- by VNI ------------------- peer_network    lengths of prefixes, a list of its peers
+ *                +-- by VNI and node ---------- peer
+ *                +-- by VNI, length, prefix --- peer_subnet --> its peer
+ *
+ * Control thread.
  */
 #ifndef KTSN_DAEMON_PEERS_H
 #define KTSN_DAEMON_PEERS_H
 
 #include "address.h"
+#include "hash_table.h"
+#include "neighbors.h"
 #include "refusal.h"
 #include "routing_state.h"
 
-enum { PEER_SUBNETS_MAX = 64 };
+enum { PEER_SUBNETS_MAX = 64, PREFIX_BITS_MAX = 8 * KTSN_ADDRESS_BYTES };
 
 struct subnet {
 	struct ktsn_address network;
@@ -17,15 +27,43 @@ struct subnet {
 	uint8_t prefix_bits;
 };
 
-struct peer {
-	uint32_t vni;
-	uint32_t address_be;
-	struct subnet subnets[PEER_SUBNETS_MAX];
-	uint32_t subnet_count;
-	struct peer *next;
+struct peer_subnet {
+	struct hash_entry entry;
+	struct peer *peer;
+	struct subnet subnet;
 };
 
-/* Adds a peer, or gives a known one other subnets. 0, -ENOMEM, or -EINVAL with *refusal filled in. */
+/* The remote nodes of one network. */
+struct peer_network {
+	struct hash_entry entry;
+	uint32_t vni;
+	struct peer *peers; /* the youngest first */
+	uint32_t peer_count;
+	uint32_t prefixes[PREFIX_BITS_MAX + 1]; /* subnets of each length */
+};
+
+struct peer {
+	struct hash_entry entry;
+	struct peer_network *network;
+	uint32_t vni;
+	uint32_t address_be;
+	struct peer_subnet *subnets;
+	uint32_t subnet_count;
+	/* The way to the node in the underlay, as it was looked up last (tunnels.h). */
+	struct neighbor *next_hop; /* NULL: there was none */
+	struct neighbor_observer next_hop_observer;
+	int64_t next_hop_found_ms;                                /* 0: not looked up yet */
+	struct peer *next, **previous_next;                       /* of all */
+	struct peer *next_in_network, **previous_next_in_network; /* of its network */
+};
+
+/* Tables of the peers. */
+struct peer_index {
+	struct hash_table *networks, *peers, *subnets;
+};
+
+/* Adds a peer, or gives a known one other subnets. 0, -ENOMEM, or -EINVAL with *refusal filled in; then
+ * nothing changed. */
 int peer_set(struct routing *routing, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
 	     uint32_t subnet_count, struct refusal *refusal);
 /* False when there is no such peer. */
@@ -33,8 +71,10 @@ bool peer_remove(struct routing *routing, uint32_t vni, uint32_t address_be);
 
 /* The peer of that node, or NULL. */
 struct peer *peer_find(const struct routing *routing, uint32_t vni, uint32_t address_be);
-/* The remote node behind which an address lives (longest prefix), or NULL. */
-const struct peer *peer_of_address(const struct routing *routing, uint32_t vni,
-				   const struct ktsn_address *address);
+/* The remote node behind which an address lives (longest prefix; of equal ones the one that was told last),
+ * or NULL. */
+struct peer *peer_of_address(const struct routing *routing, uint32_t vni, const struct ktsn_address *address);
+/* The peers of a network, or NULL when it has none. */
+struct peer_network *peer_network_find(const struct routing *routing, uint32_t vni);
 
 #endif

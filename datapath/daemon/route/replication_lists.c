@@ -13,82 +13,95 @@ struct replication_list {
 	bool ports;                 /* also out of this node's */
 	uint32_t bridge_link_index; /* of the sender; 0: none */
 	uint32_t sender_link_index; /* of the sender's port */
-	uint32_t count;
-	struct {
-		struct loop_route route;
-		struct neighbor *underlay_next_hop; /* NULL: out of a port of this node */
-		struct neighbor_observer observer;  /* of the first that has that neighbour */
-	} copies[LOOP_COPIES_MAX];
+	enum loop_destination_state state;
+	uint32_t left_out; /* receivers beyond LOOP_COPIES_MAX */
+	uint32_t count, room;
+	struct loop_copy *copies; /* to those that can be reached now */
 };
-
-void replication_observe_end(struct replication_list *list)
-{
-	for (uint32_t i = 0; list && i < list->count; i++)
-		neighbor_observer_remove(&list->copies[i].observer);
-}
-
-static void copies_forget(struct replication_list *list)
-{
-	replication_observe_end(list);
-	for (uint32_t i = 0; i < list->count; i++)
-		neighbor_put(list->copies[i].underlay_next_hop);
-	list->count = 0;
-}
 
 void replication_free(struct replication_list *list)
 {
 	if (list)
-		copies_forget(list);
+		free(list->copies);
 	free(list);
 }
 
-static int port_add(struct route *route, uint32_t link_index)
-{
-	struct replication_list *list = route->replication;
-	struct loop_route *copy = &list->copies[list->count].route;
+/* ---- Receivers ---- */
 
-	if (list->count == LOOP_COPIES_MAX)
-		return -ENOBUFS;
-	*copy = route->frames;
-	copy->bridge_link_index = link_index;
-	list->copies[list->count++].underlay_next_hop = NULL;
+static int room_make(struct replication_list *list)
+{
+	uint32_t room = list->room ? 2 * list->room : 16;
+	struct loop_copy *grown;
+
+	if (list->count < list->room)
+		return 0;
+	grown = realloc(list->copies, room * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	list->copies = grown;
+	list->room = room;
 	return 0;
 }
 
-static bool list_has(const struct replication_list *list, const struct neighbor *neighbor)
+static int copy_add(struct replication_list *list, const struct loop_copy *copy)
 {
-	for (uint32_t i = 0; i < list->count; i++)
-		if (list->copies[i].underlay_next_hop == neighbor)
-			return true;
-	return false;
-}
+	int err = room_make(list);
 
-static int peer_add(struct route *route, const struct peer *peer)
-{
-	struct replication_list *list = route->replication;
-	struct loop_route *copy = &list->copies[list->count].route;
-	struct neighbor *next_hop = NULL;
-	int err;
-
-	if (list->count == LOOP_COPIES_MAX)
-		return -ENOBUFS;
-	*copy = route->frames;
-	err = tunnel_find(route->routing, peer->address_be, &copy->tunnel, &next_hop);
-	/* A peer that the node has no route to gets nothing; the others do. */
 	if (err)
-		return err == -ENOMEM ? err : 0;
-	if (!list_has(list, next_hop))
-		neighbor_observer_add(next_hop, &list->copies[list->count].observer, route->changed,
-				      route->owner);
-	list->copies[list->count++].underlay_next_hop = next_hop;
+		return err;
+	if (list->count == LOOP_COPIES_MAX)
+		list->left_out++;
+	else
+		list->copies[list->count++] = *copy;
 	return 0;
+}
+
+/* A receiver in that state is in the list, or would be. */
+static void state_note(struct replication_list *list, enum loop_destination_state state)
+{
+	if (state == DESTINATION_RESOLVING ||
+	    (state == DESTINATION_RESOLVED && list->state != DESTINATION_RESOLVING))
+		list->state = state;
+}
+
+static int port_add(struct replication_list *list, uint32_t link_index)
+{
+	state_note(list, DESTINATION_RESOLVED);
+	return copy_add(list, &(struct loop_copy){.bridge_link_index = link_index});
+}
+
+/* One that did not answer is not waited for again: the others' messages must not wait for a dead node. */
+static enum loop_destination_state next_hop_state(const struct neighbor *next_hop)
+{
+	if (next_hop->entry.state == NEIGHBOR_VALID)
+		return DESTINATION_RESOLVED;
+	return next_hop->failed || next_hop->entry.state == NEIGHBOR_FAILED ? DESTINATION_UNREACHABLE
+									    : DESTINATION_RESOLVING;
+}
+
+static int peer_add(struct route *route, struct peer *peer)
+{
+	struct replication_list *list = route->replication;
+	const struct neighbor *next_hop = tunnel_next_hop(route->routing, peer);
+	struct loop_copy copy = {.remote_be = peer->address_be};
+	enum loop_destination_state state;
+
+	/* A peer that the node has no route to gets nothing; the others do. */
+	if (!next_hop)
+		return 0;
+	state = next_hop_state(next_hop);
+	state_note(list, state);
+	if (state != DESTINATION_RESOLVED)
+		return 0;
+	memcpy(copy.underlay_next_hop, next_hop->entry.mac, sizeof(copy.underlay_next_hop));
+	return copy_add(list, &copy);
 }
 
 /* Out of each port of the sender's bridge, if they are wanted. The index of its tunnel, 0: it has none; or
  * -errno. */
 static int ports_add(struct route *route)
 {
-	const struct replication_list *list = route->replication;
+	struct replication_list *list = route->replication;
 	const struct bridge_ports *ports = &route->routing->ports;
 	int tunnel_link_index = 0;
 
@@ -101,7 +114,7 @@ static int ports_add(struct route *route)
 		if (port->tunnel)
 			tunnel_link_index = port->link_index;
 		else if (list->ports && port->link_index != (int)list->sender_link_index)
-			err = port_add(route, (uint32_t)port->link_index);
+			err = port_add(list, (uint32_t)port->link_index);
 		if (err)
 			return err;
 	}
@@ -109,7 +122,7 @@ static int ports_add(struct route *route)
 }
 
 /* The one node behind which an entry for good says that the hardware address is; NULL when none does. */
-static const struct peer *peer_of_mac(const struct route *route, int tunnel_link_index)
+static struct peer *peer_of_mac(const struct route *route, int tunnel_link_index)
 {
 	const struct routing *routing = route->routing;
 	const uint8_t *mac = route->frames.path.destination_mac;
@@ -123,26 +136,40 @@ static const struct peer *peer_of_mac(const struct route *route, int tunnel_link
 	return peer_find(routing, route->vni, ktsn_address_ipv4_be(&remote));
 }
 
-static int copies_fill(struct route *route)
+static int peers_add(struct route *route)
 {
-	const struct routing *routing = route->routing;
-	int tunnel_link_index = ports_add(route);
-	const struct peer *only;
+	const struct peer_network *network = peer_network_find(route->routing, route->vni);
 	int err = 0;
 
+	for (struct peer *peer = network ? network->peers : NULL; peer && !err; peer = peer->next_in_network)
+		err = peer_add(route, peer);
+	return err;
+}
+
+static void list_clear(struct replication_list *list)
+{
+	list->state = DESTINATION_UNREACHABLE;
+	list->left_out = 0;
+	list->count = 0;
+}
+
+static int copies_fill(struct route *route)
+{
+	struct replication_list *list = route->replication;
+	int tunnel_link_index;
+	struct peer *only;
+
+	list_clear(list);
+	tunnel_link_index = ports_add(route);
 	if (tunnel_link_index < 0)
 		return tunnel_link_index;
-	if (routing->uplink.switched)
-		return port_add(route, 0); /* one for all other nodes, which the switch copies */
+	if (route->routing->uplink.switched)
+		return port_add(list, 0); /* one for all other nodes, which the switch copies */
 	only = peer_of_mac(route, tunnel_link_index);
-	if (only) {
-		copies_forget(route->replication);
-		return peer_add(route, only);
-	}
-	for (const struct peer *peer = routing->peers; peer && !err; peer = peer->next)
-		if (peer->vni == route->vni)
-			err = peer_add(route, peer);
-	return err;
+	if (!only)
+		return peers_add(route);
+	list_clear(list);
+	return peer_add(route, only);
 }
 
 int replication_find(struct route *route, const struct endpoint *sender)
@@ -161,65 +188,53 @@ int replication_find(struct route *route, const struct endpoint *sender)
 	return copies_fill(route);
 }
 
+static bool lists_equal(const struct replication_list *a, const struct replication_list *b)
+{
+	return a->state == b->state && a->left_out == b->left_out && a->count == b->count &&
+	       (!a->count || memcmp(a->copies, b->copies, a->count * sizeof(a->copies[0])) == 0);
+}
+
 int replication_refind(struct route *route)
 {
-	struct replication_list *list = route->replication;
-	struct neighbor *before[LOOP_COPIES_MAX];
-	uint32_t count = list->count;
+	struct replication_list *list = route->replication, before = *list;
 	int err;
 
-	replication_observe_end(list);
-	/* Given back last, so that those who stay are not looked for anew. */
-	for (uint32_t i = 0; i < count; i++)
-		before[i] = list->copies[i].underlay_next_hop;
-	list->count = 0;
+	list->copies = NULL;
+	list->room = 0;
 	err = copies_fill(route);
-	for (uint32_t i = 0; i < count; i++)
-		neighbor_put(before[i]);
+	if (err) {
+		free(list->copies);
+		*list = before;
+		return err;
+	}
+	err = !lists_equal(list, &before);
+	free(before.copies);
 	return err;
 }
 
-/* One that did not answer is not waited for again: the others' messages must not wait for a dead node. */
-static enum loop_destination_state copy_state(const struct neighbor *next_hop)
+enum loop_destination_state replication_state(const struct route *route)
 {
-	if (!next_hop || next_hop->entry.state == NEIGHBOR_VALID)
-		return DESTINATION_RESOLVED;
-	return next_hop->failed || next_hop->entry.state == NEIGHBOR_FAILED ? DESTINATION_UNREACHABLE
-									    : DESTINATION_RESOLVING;
+	return route->replication->state;
 }
 
-enum loop_destination_state replication_apply(struct route *route)
+uint32_t replication_left_out(const struct route *route)
 {
-	enum loop_destination_state all = DESTINATION_UNREACHABLE;
-	struct replication_list *list = route->replication;
-
-	for (uint32_t i = 0; i < list->count; i++) {
-		struct loop_route *copy = &list->copies[i].route;
-		const struct neighbor *next_hop = list->copies[i].underlay_next_hop;
-
-		copy->state = copy_state(next_hop);
-		memcpy(copy->path.destination_mac, route->frames.path.destination_mac, 6);
-		if (next_hop)
-			memcpy(copy->tunnel.outer.destination_mac, next_hop->entry.mac, 6);
-		if (copy->state == DESTINATION_RESOLVING)
-			all = DESTINATION_RESOLVING;
-		else if (copy->state == DESTINATION_RESOLVED && all != DESTINATION_RESOLVING)
-			all = DESTINATION_RESOLVED;
-	}
-	return all;
+	return route->replication->left_out;
 }
 
 struct loop_replication *replication_copies(const struct route *route)
 {
 	const struct replication_list *list = route->replication;
 	struct loop_replication *copies =
-		calloc(1, sizeof(*copies) + list->count * sizeof(copies->routes[0]));
+		calloc(1, sizeof(*copies) + list->count * sizeof(copies->copies[0]));
 
 	if (!copies)
 		return NULL;
 	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
-	for (uint32_t i = 0; i < list->count; i++)
-		if (list->copies[i].route.state == DESTINATION_RESOLVED)
-			copies->routes[copies->count++] = list->copies[i].route;
+	copies->left_out = list->left_out;
+	copies->count = list->count;
+	copies->common = route->frames;
+	if (list->count)
+		memcpy(copies->copies, list->copies, list->count * sizeof(copies->copies[0]));
 	return copies;
 }

@@ -28,6 +28,7 @@ struct route {
 				    * it is not IP, or to a group */
 	struct neighbor *underlay_next_hop; /* the remote node, or the gateway to it; in ktsnd's namespace.
 					     * NULL: on this node */
+	uint32_t remote_be;                 /* that node; 0: on this node, or to several */
 	struct neighbor_observer next_hop_observer, underlay_observer;
 	const struct endpoint *local;         /* the local endpoint that receives; NULL: on another node */
 	struct replication_list *replication; /* it goes to several; NULL: to one */

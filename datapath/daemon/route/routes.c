@@ -43,22 +43,27 @@ void route_payload_max_find(struct route *route, const struct endpoint *sender)
 	frames->payload_max_bytes = least_bytes > headers_bytes ? least_bytes - headers_bytes : 0;
 }
 
-/* Of a route that is all but its peer; the neighbour found is *next_hop. */
-static int underlay_find(struct route *route, struct neighbor **next_hop)
+static const struct peer *peer_of_route(const struct route *route)
 {
-	const struct routing *routing = route->routing;
+	const struct peer *peer = peer_of_address(route->routing, route->vni, &route->address);
+
+	return peer ? peer : peer_of_address(route->routing, route->vni, &route->next_hop_address);
+}
+
+/* Of a route that is all but its peer. */
+static int underlay_find(struct route *route)
+{
 	const struct peer *peer;
 
-	*next_hop = NULL;
 	/* It finds the node by the hardware address. */
-	if (routing->uplink.switched)
+	if (route->routing->uplink.switched)
 		return 0;
-	peer = peer_of_address(routing, route->vni, &route->address);
-	if (!peer)
-		peer = peer_of_address(routing, route->vni, &route->next_hop_address);
+	peer = peer_of_route(route);
 	if (!peer)
 		return -EHOSTUNREACH;
-	return tunnel_find(routing, peer->address_be, &route->frames.tunnel, next_hop);
+	route->remote_be = peer->address_be;
+	return tunnel_find(route->routing, peer->address_be, &route->frames.tunnel,
+			   &route->underlay_next_hop);
 }
 
 /* Onto the bridge, if `local` is on the sender's. */
@@ -143,7 +148,7 @@ static int unicast_find(struct route *route, const struct endpoint *sender)
 		return several_find(route, sender);
 	tunnel_fill(&route->frames.tunnel, routing, &route->frames.path, sender->vni);
 	route_payload_max_find(route, sender);
-	return underlay_find(route, &route->underlay_next_hop);
+	return underlay_find(route);
 }
 
 static void sender_set(struct route *route, const struct endpoint *sender)
@@ -288,7 +293,7 @@ void route_apply(struct route *route)
 		memcpy(frames->path.destination_mac, route->next_hop->entry.mac, 6);
 	if (route->underlay_next_hop)
 		memcpy(frames->tunnel.outer.destination_mac, route->underlay_next_hop->entry.mac, 6);
-	frames->state = route->replication ? replication_apply(route) : state_of_one(route);
+	frames->state = route->replication ? replication_state(route) : state_of_one(route);
 	if (next_hop == NEIGHBOR_FAILED)
 		frames->state = DESTINATION_UNREACHABLE;
 	else if (next_hop != NEIGHBOR_VALID && frames->state == DESTINATION_RESOLVED)
@@ -306,19 +311,28 @@ void route_observe_end(struct route *route)
 {
 	neighbor_observer_remove(&route->next_hop_observer);
 	neighbor_observer_remove(&route->underlay_observer);
-	replication_observe_end(route->replication);
 }
 
 int route_peer_refind(struct route *route)
 {
-	struct neighbor *found;
-	int err = underlay_find(route, &found);
+	struct neighbor *found = NULL;
+	const struct peer *peer;
+	int err;
 
+	if (route->routing->uplink.switched)
+		return 0;
+	peer = peer_of_route(route);
+	if (!peer)
+		return -EHOSTUNREACH;
+	if (peer->address_be == route->remote_be && route->frames.state != DESTINATION_CLOSED)
+		return 0;
+	err = tunnel_find(route->routing, peer->address_be, &route->frames.tunnel, &found);
 	if (err)
 		return err;
 	neighbor_observer_remove(&route->underlay_observer);
 	neighbor_observer_add(found, &route->underlay_observer, route->changed, route->owner);
 	neighbor_put(route->underlay_next_hop);
 	route->underlay_next_hop = found;
-	return 0;
+	route->remote_be = peer->address_be;
+	return 1;
 }

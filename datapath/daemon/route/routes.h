@@ -27,11 +27,11 @@ int route_find(struct route *route, const struct route_query *query);
 void route_release(struct route *route);
 /* Copies what the neighbours say into the frames' route. */
 void route_apply(struct route *route);
-/* From here on changes of neighbours are told; those of a replication list always were. */
+/* From here on changes of neighbours are told; not those of a replication list (tunnels.h). */
 void route_observe_begin(struct route *route);
 void route_observe_end(struct route *route);
-/* Peers have changed: finds the remote node of a unicast route anew. 0, or -errno when no peer serves it any
- * more; then nothing changed. */
+/* Peers have changed: finds the remote node of a unicast route anew. 1; 0: it is the same; or -errno when no
+ * peer serves it any more, and then nothing changed. */
 int route_peer_refind(struct route *route);
 /* The longest payload that the links of the route carry now; `sender` is the endpoint that it leaves
  * through. */

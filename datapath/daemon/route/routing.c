@@ -63,6 +63,7 @@ void routing_close(struct routing *routing)
 {
 	while (routing->peers)
 		(void)routing_peer_del(routing, routing->peers->vni, routing->peers->address_be);
+	destinations_receivers_changed(routing);
 }
 
 void routing_fini(struct routing *routing)
@@ -73,11 +74,13 @@ void routing_fini(struct routing *routing)
 
 int routing_tick(struct routing *routing)
 {
-	if (routing->ports.changed) {
-		routing->ports.changed = false;
-		destinations_ports_changed(routing);
-	}
-	return events_earlier(neighbors_tick(&routing->namespaces), mtus_tick(routing));
+	/* Most changes of links are none of ports: a pod that switches its interface on and off makes as many
+	 * as it likes. */
+	if (routing->ports.changed && bridge_ports_read(routing))
+		routing->receivers.changed = true;
+	routing->ports.changed = false;
+	return events_earlier(events_earlier(neighbors_tick(&routing->namespaces), mtus_tick(routing)),
+			      destinations_tick(routing));
 }
 
 int routing_peer_add(struct routing *routing, uint32_t vni, uint32_t address_be, const struct subnet *subnets,

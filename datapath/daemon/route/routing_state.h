@@ -43,6 +43,12 @@ struct mtus {
 	int64_t followed_ms; /* at that time on CLOCK_MONOTONIC */
 };
 
+/* Receivers of groups and broadcast (destinations_tick). */
+struct receivers {
+	bool changed;           /* since the replication lists followed them, */
+	int64_t follow_from_ms; /* which they do not before this time on CLOCK_MONOTONIC */
+};
+
 struct routing {
 	struct loop *loop;
 	struct uplink uplink;
@@ -50,6 +56,8 @@ struct routing {
 	struct namespace *own_ns;
 	struct peer *peers;
 	uint32_t peer_count;
+	struct peer_index *peer_index; /* NULL while there are none */
+	struct receivers receivers;
 	struct endpoint_set *endpoint_sets;
 	uint32_t endpoint_count;
 	struct destination *destinations;

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tunnels.h"
 
+#include "clock.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
-enum { IPV4_TTL_OUTER = 64 };
+enum {
+	IPV4_TTL_OUTER = 64,
+	/* So long the way to a peer counts, and so long there is none. */
+	NEXT_HOP_MS = 5000,
+	NO_NEXT_HOP_MS = 1000,
+};
 
 uint32_t tunnel_mtu_bytes(const struct routing *routing)
 {
@@ -46,4 +53,29 @@ int tunnel_find(const struct routing *routing, uint32_t remote_be, struct ktsn_f
 	return neighbor_get(routing->own_ns, route.link_index,
 			    ktsn_address_is_any(&route.gateway) ? &query.destination : &route.gateway,
 			    underlay_next_hop);
+}
+
+static void next_hop_changed(void *owner)
+{
+	struct routing *routing = owner;
+
+	routing->receivers.changed = true;
+}
+
+struct neighbor *tunnel_next_hop(struct routing *routing, struct peer *peer)
+{
+	int64_t now_ms = clock_monotonic_ms();
+	struct neighbor *before = peer->next_hop;
+	struct ktsn_frame_tunnel tunnel;
+
+	if (peer->next_hop_found_ms &&
+	    now_ms - peer->next_hop_found_ms < (before ? NEXT_HOP_MS : NO_NEXT_HOP_MS))
+		return before;
+	neighbor_observer_remove(&peer->next_hop_observer);
+	peer->next_hop_found_ms = now_ms;
+	if (tunnel_find(routing, peer->address_be, &tunnel, &peer->next_hop))
+		peer->next_hop = NULL;
+	neighbor_put(before);
+	neighbor_observer_add(peer->next_hop, &peer->next_hop_observer, next_hop_changed, routing);
+	return peer->next_hop;
 }

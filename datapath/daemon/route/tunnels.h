@@ -7,6 +7,7 @@
 
 #include "frame.h"
 #include "neighbors.h"
+#include "peers.h"
 #include "routing_state.h"
 
 /* All of the outer headers but the remote node's addresses; once the inner path is known. */
@@ -16,6 +17,9 @@ void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct routing *routing
  * in. */
 int tunnel_find(const struct routing *routing, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel,
 		struct neighbor **underlay_next_hop);
+/* The same of a peer, whose answer is kept for a while: a group asks for all of them. The neighbour is the
+ * peer's; NULL: there is no way. */
+struct neighbor *tunnel_next_hop(struct routing *routing, struct peer *peer);
 /* What the tunnel leaves of the uplink's MTU. */
 uint32_t tunnel_mtu_bytes(const struct routing *routing);
 

@@ -190,7 +190,8 @@ static void counters_fill(struct counters *counters)
 		{&counters->drop_closed, 1},      {&counters->port_retries, 0},
 		{&counters->frame_pool_empty, 0}, {&counters->wakeups, 1010},
 		{&counters->doorbells, 4},        {&counters->copies_sent, 12},
-		{&counters->copies_dropped, 1},   {&counters->reports, 6},
+		{&counters->copies_dropped, 1},   {&counters->copies_pruned, 5},
+		{&counters->copies_left_out, 2},  {&counters->reports, 6},
 		{&counters->reports_lost, 1},
 	};
 
@@ -333,7 +334,9 @@ static void flows_are_the_example(void **state)
 
 static void peers_are_the_example(void **state)
 {
-	struct peer peer = {.vni = 42, EXAMPLE_SUBNETS};
+	static const struct subnet known[] = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET};
+	struct peer_subnet subnets[] = {{.subnet = known[0]}, {.subnet = known[1]}};
+	struct peer peer = {.vni = 42, .subnets = subnets, .subnet_count = 2};
 	struct node node = {.routing.peers = &peer};
 
 	(void)state;

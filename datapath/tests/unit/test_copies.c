@@ -32,17 +32,17 @@ struct group {
 static struct loop_replication *copies_make(uint32_t peers, bool port)
 {
 	struct loop_replication *copies =
-		calloc(1, sizeof(*copies) + (peers + port) * sizeof(copies->routes[0]));
+		calloc(1, sizeof(*copies) + (peers + port) * sizeof(copies->copies[0]));
 
 	assert_non_null(copies);
 	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
 	copies->count = peers + port;
+	copies->common = rig_route(DESTINATION_RESOLVED);
 	for (uint32_t i = 0; i < copies->count; i++) {
-		copies->routes[i] = rig_route(DESTINATION_RESOLVED);
-		copies->routes[i].tunnel.outer.destination_ipv4_be = htobe32(0xc0000202 + i);
+		copies->copies[i].remote_be = htobe32(0xc0000202 + i);
 	}
 	if (port)
-		copies->routes[0].bridge_link_index = PORT_LINK_INDEX;
+		copies->copies[0].bridge_link_index = PORT_LINK_INDEX;
 	return copies;
 }
 
@@ -155,8 +155,7 @@ static void copies_of_a_message_that_may_be_fragmented_have_one_id(void **state)
 	struct group group = {0};
 
 	(void)state;
-	for (uint32_t i = 0; i < copies->count; i++)
-		copies->routes[i].path.fragmentable = true;
+	copies->common.path.fragmentable = true;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies);
 	group.destination->route.path.fragmentable = true;
 	group.destination->flow->ipv4_id = UINT16_MAX;

@@ -77,14 +77,14 @@ struct bench {
 
 static struct loop_replication *copies_make(uint32_t first_address)
 {
-	struct loop_replication *copies = calloc(1, sizeof(*copies) + PEERS * sizeof(copies->routes[0]));
+	struct loop_replication *copies = calloc(1, sizeof(*copies) + PEERS * sizeof(copies->copies[0]));
 
 	assert_non_null(copies);
 	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
 	copies->count = PEERS;
+	copies->common = rig_route(DESTINATION_RESOLVED);
 	for (uint32_t i = 0; i < PEERS; i++) {
-		copies->routes[i] = rig_route(DESTINATION_RESOLVED);
-		copies->routes[i].tunnel.outer.destination_ipv4_be = htobe32(first_address + i);
+		copies->copies[i].remote_be = htobe32(first_address + i);
 	}
 	return copies;
 }

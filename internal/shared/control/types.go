@@ -295,6 +295,10 @@ type Counters struct {
 	// that did not leave. Such a message counts as sent when one copy left.
 	CopiesSent    uint64 `json:"copies-sent"`
 	CopiesDropped uint64 `json:"copies-dropped"`
+	// CopiesPruned were not made because nobody there is a member of the group, CopiesLeftOut because a message has
+	// no more copies.
+	CopiesPruned  uint64 `json:"copies-pruned"`
+	CopiesLeftOut uint64 `json:"copies-left-out"`
 	// Reports is how many of the drops their applications were told of, as they had asked, and ReportsLost of how
 	// many they were not, because they did not read what they had been told before.
 	Reports        uint64 `json:"reports"`

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Peers by the thousand: what a look-up costs does not grow with their number. Costs are counted in entries
+ * of tables that were compared, not in time.
+ */
+#include "peers.h"
+#include "routing.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum {
+	NODES = 1000,
+	NETWORKS = 4,
+	/* A table is never more than full: one entry beside the one that is looked for, on average. */
+	COMPARED_ON_AVERAGE = 2,
+	/* The network, and one for each length of prefix: /24 and /64. */
+	LOOK_UPS_OF_ADDRESS = 3,
+};
+
+/* 10.NETWORK*16+n/256.n%256.0/24 and fd00:NETWORK:n::/64 are behind node n. */
+static void subnets_of(uint32_t network, uint32_t node, struct subnet subnets[2])
+{
+	uint32_t ipv4 = 0x0a000000 | network << 20 | node << 8;
+	const struct ktsn_address ipv6 = {
+		{0xfd, 0, 0, (uint8_t)network, (uint8_t)(node >> 8), (uint8_t)node}};
+
+	subnets[0] = (struct subnet){ktsn_address_of_ipv4(htonl(ipv4)), KTSN_ADDRESS_MAPPED_BITS + 24};
+	subnets[1] = (struct subnet){ipv6, 64};
+}
+
+static uint32_t node_address(uint32_t node)
+{
+	return htonl(0xc0a80000 + node + 1);
+}
+
+static void peer_tell(struct routing *routing, uint32_t network, uint32_t node)
+{
+	struct refusal refusal;
+	struct subnet subnets[2];
+
+	subnets_of(network, node, subnets);
+	assert_int_equal(routing_peer_add(routing, network + 1, node_address(node), subnets, 2, &refusal), 0);
+}
+
+static int set_up(void **state)
+{
+	struct routing *routing = calloc(1, sizeof(*routing));
+
+	*state = routing;
+	if (!routing)
+		return -1;
+	for (uint32_t network = 0; network < NETWORKS; network++)
+		for (uint32_t node = 0; node < NODES; node++)
+			peer_tell(routing, network, node);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct routing *routing = *state;
+
+	while (routing->peers)
+		assert_int_equal(routing_peer_del(routing, routing->peers->vni, routing->peers->address_be),
+				 0);
+	assert_null(routing->peer_index);
+	free(routing);
+	return 0;
+}
+
+static uint64_t compared(const struct routing *routing)
+{
+	const struct peer_index *index = routing->peer_index;
+
+	return index->networks->compared + index->peers->compared + index->subnets->compared;
+}
+
+/* Any address behind the node. */
+static struct ktsn_address address_behind(uint32_t network, uint32_t node, bool ipv4)
+{
+	struct subnet subnets[2];
+
+	subnets_of(network, node, subnets);
+	subnets[!ipv4].network.bytes[15] = 7;
+	return subnets[!ipv4].network;
+}
+
+static void an_address_is_found_in_as_many_steps_as_there_are_lengths_of_prefixes(void **state)
+{
+	const struct routing *routing = *state;
+	uint64_t before = compared(routing);
+
+	for (uint32_t network = 0; network < NETWORKS; network++) {
+		for (uint32_t i = 0; i < 2 * NODES; i++) {
+			struct ktsn_address address = address_behind(network, i / 2, i % 2);
+			const struct peer *peer = peer_of_address(routing, network + 1, &address);
+
+			assert_non_null(peer);
+			assert_int_equal(peer->vni, network + 1);
+			assert_int_equal(peer->address_be, node_address(i / 2));
+		}
+	}
+	assert_true(compared(routing) - before <=
+		    (uint64_t)NETWORKS * 2 * NODES * LOOK_UPS_OF_ADDRESS * COMPARED_ON_AVERAGE);
+}
+
+static void an_address_that_nobody_has_is_found_to_be_nobodys_as_fast(void **state)
+{
+	const struct routing *routing = *state;
+	uint64_t before = compared(routing);
+
+	for (uint32_t i = 0; i < NODES; i++) {
+		struct ktsn_address address = ktsn_address_of_ipv4(htonl(0xc6336400 + i));
+
+		assert_null(peer_of_address(routing, 1, &address));
+		assert_null(peer_of_address(routing, NETWORKS + 1, &address));
+	}
+	assert_true(compared(routing) - before <=
+		    (uint64_t)NODES * (LOOK_UPS_OF_ADDRESS + 1) * COMPARED_ON_AVERAGE);
+}
+
+static void a_node_is_found_added_and_removed_in_a_few_steps(void **state)
+{
+	struct routing *routing = *state;
+	uint64_t before = compared(routing);
+
+	for (uint32_t node = 0; node < NODES; node++) {
+		const struct peer *peer = peer_find(routing, 2, node_address(node));
+
+		assert_non_null(peer);
+		assert_int_equal(peer->subnet_count, 2);
+		assert_true(peer_remove(routing, 2, node_address(node)));
+		assert_null(peer_find(routing, 2, node_address(node)));
+		peer_tell(routing, 1, node);
+	}
+	assert_int_equal(routing->peer_count, NETWORKS * NODES);
+	/* Found, found to be removed, not found, looked for to be added; and its network. */
+	assert_true(compared(routing) - before <= (uint64_t)NODES * 6 * COMPARED_ON_AVERAGE);
+}
+
+static void other_subnets_take_the_place_of_those_before(void **state)
+{
+	struct routing *routing = *state;
+	struct ktsn_address address = address_behind(0, 17, true);
+	struct refusal refusal;
+	struct subnet subnets[2];
+
+	subnets_of(0, NODES + 1, subnets);
+	assert_int_equal(routing_peer_add(routing, 1, node_address(17), subnets, 1, &refusal), 0);
+	assert_null(peer_of_address(routing, 1, &address));
+	address = address_behind(0, NODES + 1, true);
+	assert_int_equal(peer_of_address(routing, 1, &address)->address_be, node_address(17));
+	assert_int_equal(routing->peer_count, NETWORKS * NODES);
+}
+
+/* While nodes swap their parts of a network two have the same. */
+static void of_two_nodes_with_one_subnet_the_one_that_was_told_last_counts(void **state)
+{
+	struct routing *routing = *state;
+	struct ktsn_address address = address_behind(0, 5, true);
+	struct refusal refusal;
+	struct subnet subnets[2];
+
+	subnets_of(0, 5, subnets);
+	assert_int_equal(routing_peer_add(routing, 1, node_address(6), subnets, 2, &refusal), 0);
+	assert_int_equal(peer_of_address(routing, 1, &address)->address_be, node_address(6));
+	assert_int_equal(routing_peer_del(routing, 1, node_address(6)), 0);
+	assert_int_equal(peer_of_address(routing, 1, &address)->address_be, node_address(5));
+}
+
+static void the_peers_of_a_network_are_those_of_its_list(void **state)
+{
+	const struct routing *routing = *state;
+	const struct peer_network *network = peer_network_find(routing, 3);
+	uint32_t count = 0;
+
+	assert_non_null(network);
+	for (const struct peer *peer = network->peers; peer; peer = peer->next_in_network, count++)
+		assert_int_equal(peer->vni, 3);
+	assert_int_equal(count, NODES);
+	assert_int_equal(network->peer_count, NODES);
+	assert_null(peer_network_find(routing, NETWORKS + 1));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(an_address_is_found_in_as_many_steps_as_there_are_lengths_of_prefixes),
+		TEST(an_address_that_nobody_has_is_found_to_be_nobodys_as_fast),
+		TEST(a_node_is_found_added_and_removed_in_a_few_steps),
+		TEST(other_subnets_take_the_place_of_those_before),
+		TEST(of_two_nodes_with_one_subnet_the_one_that_was_told_last_counts),
+		TEST(the_peers_of_a_network_are_those_of_its_list),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
