@@ -2,6 +2,9 @@
 /*
  * ktsnd: sends the timed datagrams of a node's pods, each at its transmit time.
  *
+ * With --instance-dir a supervisor (instance/supervisor.c) starts the process that is described here, again
+ * if need be.
+ *
  * Two threads, and one for each pod. The loop thread (loop/loop.c) is the path of a packet. This one, the
  * control thread, does all that may take time: sockets, addresses, the control socket. A pod's
  * (node/pod_thread.c) does what the pod could draw out. Starting is a row of steps, each undone in reverse
@@ -10,6 +13,7 @@
 #include "clock.h"
 #include "control_server.h"
 #include "handover.h"
+#include "instance.h"
 #include "log.h"
 #include "node.h"
 #include "options.h"
@@ -21,6 +25,7 @@
 #include "realtime_worker.h"
 #include "ring_support.h"
 #include "sandbox.h"
+#include "supervisor.h"
 #include "switch_link.h"
 #include "unix_socket.h"
 #include "uplink.h"
@@ -40,6 +45,8 @@
 
 struct daemon {
 	struct options options;
+	struct instance instance;
+	sigset_t told_to_end; /* blocked */
 	struct uplink uplink;
 	struct ktsn_port *port;
 	struct ktsn_port *bridge_port;
@@ -262,6 +269,7 @@ static int events_begin(struct daemon *daemon, const sigset_t *signals)
 static struct control_status status_fixed(const struct daemon *daemon)
 {
 	return (struct control_status){
+		.instance = &daemon->instance,
 		.pid = getpid(),
 		.uplink = daemon->uplink.switched ? "ovs" : "direct",
 		.interface = daemon->uplink.interface,
@@ -328,7 +336,9 @@ static int predecessor_follow(struct daemon *daemon)
 	close(fd);
 	if (!err)
 		err = confine(daemon);
-	return err ? err : handover_take(&daemon->node, daemon->options.control_path, &daemon->control_fd);
+	return err ? err
+		   : handover_take(&daemon->node, daemon->options.control_path, &daemon->instance,
+				   &daemon->control_fd);
 }
 
 /* A second daemon fails here, unless it is to take the place of the first. */
@@ -352,6 +362,7 @@ static int serve(struct daemon *daemon)
 	budget_log(daemon); /* not before: a ktsnd that cannot begin says in one line why */
 	log_info("ready: sending on %s, control socket %s", daemon->uplink.interface,
 		 daemon->options.control_path);
+	supervised_serving(daemon->events);
 	while (!daemon->stop && !control_server_handed_over(daemon->control)) {
 		int timeout_ms = events_earlier(
 			events_earlier(node_tick(&daemon->node), control_server_tick(daemon->control)),
@@ -374,19 +385,22 @@ static int control_run(struct daemon *daemon)
 
 	if (err) {
 		log_error("cannot serve the control socket: %s", strerror(-err));
-		close(daemon->control_fd);
 		unlink(daemon->options.control_path);
+		close(daemon->control_fd);
 		return err;
 	}
 	err = confine(daemon);
 	if (!err)
 		err = serve(daemon);
 	daemon->handed_over = control_server_handed_over(daemon->control);
-	control_server_destroy(daemon->control);
-	if (!daemon->handed_over) {
-		node_close(&daemon->node);
+	if (daemon->handed_over)
+		supervised_handed_over(daemon->events);
+	else
+		/* While it still listens: then nobody else has bound the name, who would lose it. */
 		unlink(daemon->options.control_path);
-	}
+	control_server_destroy(daemon->control);
+	if (!daemon->handed_over)
+		node_close(&daemon->node);
 	return err;
 }
 
@@ -410,7 +424,7 @@ static int node_run(struct daemon *daemon)
 }
 
 /* From the port on; what was started is ended in reverse order, whatever happened. */
-static int daemon_run(struct daemon *daemon, const sigset_t *signals)
+static int daemon_run(struct daemon *daemon)
 {
 	int err = port_start(daemon);
 
@@ -419,7 +433,7 @@ static int daemon_run(struct daemon *daemon, const sigset_t *signals)
 	if (!err)
 		err = loop_begin(daemon);
 	if (!err)
-		err = events_begin(daemon, signals);
+		err = events_begin(daemon, &daemon->told_to_end);
 	if (!err)
 		err = switch_link_begin(daemon);
 	if (!err)
@@ -453,10 +467,69 @@ static int control_check(const struct options *options)
 	return -EADDRINUSE;
 }
 
+/* From here on it is a process of its own, if it has a supervisor. */
+static int start(struct daemon *daemon)
+{
+	int err = uplink_find(&daemon->options, &daemon->uplink);
+
+	if (err)
+		return err;
+	link_speed_find(&daemon->options);
+	return daemon_run(daemon);
+}
+
+/* One that had begun to take over, and whose predecessor ended, begins anew; and so does one that found the
+ * control socket bound by another that had begun meanwhile. */
+static enum served served_as(const struct daemon *daemon, int err)
+{
+	if (daemon->handed_over)
+		return SERVED_HANDED_OVER;
+	if (!err)
+		return SERVED_TOLD;
+	if (err == -EALREADY)
+		return SERVED_REFUSED;
+	return daemon->options.take_over && (err == -ECONNRESET || err == -EPIPE || err == -EADDRINUSE)
+		       ? SERVED_AGAIN
+		       : SERVED_FAILED;
+}
+
+static void __attribute__((noreturn)) serve_supervised(void *context)
+{
+	struct daemon *daemon = context;
+
+	exit((int)served_as(daemon, start(daemon)));
+}
+
+static int supervise(struct daemon *daemon)
+{
+	const struct supervisor_config config = {
+		.folder = daemon->options.instance_dir,
+		.control_path = daemon->options.control_path,
+		.instance = &daemon->instance,
+		.take_over = daemon->options.take_over,
+		.signals = &daemon->told_to_end,
+		.serve = serve_supervised,
+		.context = daemon,
+	};
+
+	if (instance_born(&daemon->instance, daemon->options.instance_dir))
+		return 1;
+	return supervisor_run(&config);
+}
+
+static int run(struct daemon *daemon)
+{
+	if (daemon->options.instance_name)
+		snprintf(daemon->instance.name, sizeof(daemon->instance.name), "%s",
+			 daemon->options.instance_name);
+	if (daemon->options.instance_dir)
+		return supervise(daemon);
+	return start(daemon) ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
 	static struct daemon daemon;
-	sigset_t signals;
 
 	switch (options_parse(argc, argv, &daemon.options)) {
 	case OPTIONS_BAD:
@@ -470,10 +543,9 @@ int main(int argc, char **argv)
 	/* The threads of pods allocate next to nothing: no address space of 64 MiB for each. */
 	(void)mallopt(M_ARENA_MAX, 1);
 	if (privileges_check() || privileges_limit() || ring_support_check() ||
-	    control_check(&daemon.options) || uplink_find(&daemon.options, &daemon.uplink))
+	    control_check(&daemon.options))
 		return 1;
-	link_speed_find(&daemon.options);
 	descriptors_allow();
-	signals_block(&signals);
-	return daemon_run(&daemon, &signals) ? 1 : 0;
+	signals_block(&daemon.told_to_end);
+	return run(&daemon);
 }

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include "departures.h"
+#include "instance.h"
 #include "layout.h"
 #include "loop_objects.h"
 #include "version.h"
@@ -39,6 +40,13 @@ static const char help[] =
 	"schedule\n"
 	"                         and applications go on with this one; if none is there, start like any "
 	"other\n"
+	"  --instance-dir DIR     a folder that lives as long as this ktsnd's pod: after a hand-over it "
+	"stands "
+	"by;\n"
+	"                         it takes over from an older one only, and the folder's socket probe.sock "
+	"says\n"
+	"                         what it does\n"
+	"  --instance-name NAME   what `ktsn status` calls it, such as its pod (default: nothing)\n"
 	"  --cpu N                run the sending thread on this CPU only (default: any)\n"
 	"  --fifo N               SCHED_FIFO priority of the sending thread, 0 for none (default: 50)\n"
 	"  --spin DURATION        be awake at most this long before a departure; less where the machine "
@@ -81,7 +89,7 @@ static const char help[] =
 	"\n"
 	"DURATION is a number with the unit ns, us, ms or s. ktsnd runs until SIGTERM or SIGINT.\n";
 
-enum { OPT_FIRST = 256 };
+enum { OPT_FIRST = 256, INSTANCE_DIR_BYTES_MAX = 90 };
 enum option_id {
 	INTERFACE = OPT_FIRST,
 	LOCAL_ADDRESS,
@@ -91,6 +99,8 @@ enum option_id {
 	VHOST_SOCKET,
 	CONTROL,
 	TAKE_OVER,
+	INSTANCE_DIR,
+	INSTANCE_NAME,
 	CPU,
 	FIFO,
 	SPIN,
@@ -126,6 +136,8 @@ static const struct option long_options[] = {
 	{"vhost-socket", required_argument, NULL, VHOST_SOCKET},
 	{"control", required_argument, NULL, CONTROL},
 	{"take-over", no_argument, NULL, TAKE_OVER},
+	{"instance-dir", required_argument, NULL, INSTANCE_DIR},
+	{"instance-name", required_argument, NULL, INSTANCE_NAME},
 	{"cpu", required_argument, NULL, CPU},
 	{"fifo", required_argument, NULL, FIFO},
 	{"spin", required_argument, NULL, SPIN},
@@ -262,6 +274,26 @@ static int vhost_path_read(int id, const char *text, const char **path)
 		       : complain(id, text, "an absolute path of at most 105 bytes, without a comma");
 }
 
+/* With the name of the socket in it. */
+static int instance_dir_read(int id, const char *text, const char **path)
+{
+	*path = text;
+	return *text == '/' && strlen(text) <= INSTANCE_DIR_BYTES_MAX
+		       ? 0
+		       : complain(id, text, "an absolute path of at most 90 bytes");
+}
+
+static int instance_name_read(int id, const char *text, const char **name)
+{
+	const size_t known =
+		strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-");
+
+	*name = text;
+	return *text && !text[known] && known <= INSTANCE_NAME_MAX
+		       ? 0
+		       : complain(id, text, "1 to 253 characters of A-Z a-z 0-9 . _ : -");
+}
+
 static int interface_read(int id, const char *text, const char **interface)
 {
 	*interface = text;
@@ -300,6 +332,10 @@ static int option_read(struct options *options, int id, const char *value, int64
 	case CONTROL:
 		options->control_path = value;
 		return *value == '/' ? 0 : complain(id, value, "an absolute path");
+	case INSTANCE_DIR:
+		return instance_dir_read(id, value, &options->instance_dir);
+	case INSTANCE_NAME:
+		return instance_name_read(id, value, &options->instance_name);
 	case SPIN:
 		return duration_read(id, value, 10000000, &options->spin_ns);
 	case STRATEGY:

@@ -23,6 +23,8 @@ struct options {
 	enum uplink_kind uplink;
 	const char *vhost_path; /* of UPLINK_OVS */
 	const char *control_path;
+	const char *instance_dir;  /* NULL: no supervisor, no age */
+	const char *instance_name; /* NULL: none */
 	uint32_t local_address_be; /* 0: the interface's first */
 	uint16_t vxlan_port;
 	int cpu;

@@ -20,7 +20,7 @@ const (
 )
 
 // answerWith maps requests to the files of the protocol's documentation that answer them; all others get ok.
-var answerWith = map[string]string{"status": "status", "endpoints": "endpoints", "peers": "peers", "schedule-get": "schedule",
+var answerWith = map[string]string{"status": "status", "instance": "instance", "endpoints": "endpoints", "peers": "peers", "schedule-get": "schedule",
 	"pods": "pods", "network-limits": "network-limits", "flows": "flows", "departures": "departures", "trace-read": "trace"}
 
 // fakeDaemon plays ktsnd with the replies that the protocol's documentation gives, but for those in instead. It
@@ -64,7 +64,7 @@ func TestStatusIsShown(t *testing.T) {
 		want   []string
 	}{
 		"as text": {"text", []string{"direct on eno1, local address 192.0.2.1, untagged", "SCHED_FIFO priority 50 on CPU 1",
-			"strategy tas, link speed 1 Gbit/s, guard band 20µs", "rings      840 of 524288 KiB\n",
+			"strategy tas, link speed 1 Gbit/s, guard band 20µs", "instance   ktsnd-9wq4d; standing by: ktsnd-x7k2p\n", "rings      840 of 524288 KiB\n",
 			"budget     64% used, at most 98%, of 950ms of each 1s (kernel.sched_rt_runtime_us); 120 rests in gaps, 7 elsewhere; stopped by the kernel 1 times, 50ms in all; 2 pauses of the machine\n",
 			"clock      TAI - UTC 37 s, synchronized, error 1µs, at most 16µs, frequency -1250 ppb, tick 10ms\n",
 			"schedule   cycle 2 ms of 2 entries since 2020-09-13T12:26:40 TAI + 100 ns, open now: TC7, TC0; another from 2023-11-14T22:13:21 TAI + 200 ns\n",

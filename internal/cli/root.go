@@ -24,7 +24,7 @@ func newRoot(env *subcommands.Environment) *cobra.Command {
 			"starts applications with libktsn, tells the node of others, asks ktsnd how it is and what it does, and\n"+
 			"gives it schedules. In a Kubernetes cluster it shows networks and nodes, and says what is missing.",
 		version.Line("ktsn"))
-	root.AddCommand(newDemo(env), newBench(env), newNode(env), newRun(env), newOVS(env), newStatus(env), newTop(env), newTrace(env),
+	root.AddCommand(newDemo(env), newBench(env), newNode(env), newRun(env), newOVS(env), newStatus(env), newProbe(env), newTop(env), newTrace(env),
 		newSchedule(env), newStrategy(env), newClasses(env), newDoctor(env))
 	return root
 }

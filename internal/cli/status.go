@@ -22,6 +22,7 @@ import (
 // state is everything `ktsn status` shows.
 type state struct {
 	Status    *control.Status            `json:"status"`
+	Instance  *control.Instance          `json:"instance"`
 	Endpoints []control.AttachedEndpoint `json:"endpoints"`
 	Pods      []control.Pod              `json:"pods"`
 	Limits    []control.NetworkLimits    `json:"network-limits"`
@@ -76,6 +77,9 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	if current.Status, err = client.Status(ctx); err != nil {
 		return nil, err
 	}
+	if current.Instance, err = client.Instance(ctx); err != nil {
+		return nil, err
+	}
 	if current.Endpoints, err = client.Endpoints(ctx); err != nil {
 		return nil, err
 	}
@@ -101,6 +105,7 @@ func printText(out io.Writer, current *state, wide bool) error {
 	names := podNames{of: namesOf(current.Pods), wide: wide}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	printDaemon(table, current.Status)
+	printInstance(table, current.Instance)
 	fmt.Fprintf(table, "clock\t%s\n", clockLine(current.Status.Clock))
 	fmt.Fprintf(table, "schedule\t%s\n", scheduleLine(current.Schedule))
 	for _, endpoint := range current.Endpoints {
@@ -152,6 +157,17 @@ func printDaemon(out io.Writer, status *control.Status) {
 	fmt.Fprintf(out, "serving\t%d sockets, %d endpoints, %d peers, %d processes, %d flows, %d messages pending\n",
 		status.Sockets, status.Endpoints, status.Peers, status.Processes, status.Flows, status.Pending)
 	fmt.Fprintf(out, "rings\t%d of %d KiB\n", status.RingMemoryBytes>>10, status.RingMemoryMaxBytes>>10)
+}
+
+// printInstance says which of a node's ktsnd this is; one without a name is the only one.
+func printInstance(out io.Writer, instance *control.Instance) {
+	line := instance.Name
+	if len(instance.StandingBy) > 0 {
+		line += "; standing by: " + strings.Join(instance.StandingBy, ", ")
+	}
+	if line != "" {
+		fmt.Fprintf(out, "instance\t%s\n", line)
+	}
 }
 
 // budgetLine is how much of its real-time budget the loop uses.

@@ -113,8 +113,14 @@ func (l *lab) startDaemonBy(t *testing.T, command *exec.Cmd) (*process.Process, 
 	t.Helper()
 	daemon := start(t, l.NodeA, "ktsnd", command)
 	client := connect(t, daemon, l.control)
+	l.attach(t, client, daemon)
+	return daemon, client
+}
+
+// attach tells a ktsnd of pod a and node b, as agents do: when an application finds the socket, all else is there.
+func (l *lab) attach(t *testing.T, client *control.Client, daemon *process.Process) {
+	t.Helper()
 	ctx := t.Context()
-	// As agents do: when an application finds the socket, all else is there.
 	err := errors.Join(
 		client.PeerAdd(ctx, control.Peer{VNI: topology.VNI, Address: topology.NodeAddressB,
 			Subnets: []netip.Prefix{topology.PodSubnetB}}),
@@ -124,7 +130,6 @@ func (l *lab) startDaemonBy(t *testing.T, command *exec.Cmd) (*process.Process, 
 	if err != nil {
 		t.Fatalf("attach pod a: %v\nktsnd says: %s", err, daemon.Stderr())
 	}
-	return daemon, client
 }
 
 func (l *lab) daemonArguments() []string {

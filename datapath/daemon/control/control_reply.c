@@ -60,6 +60,17 @@ char *control_reply_error(const struct refusal *refusal)
 				 refusal->field, "message", sentence_json(refusal->message)));
 }
 
+char *control_reply_instance(const struct instance *instance, const char *const *standing_by, size_t count)
+{
+	json_t *names = json_array();
+
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(names, json_string(standing_by[i]));
+	return text_of(json_pack("{si ss s{ss ss sI so}}", "version", CONTROL_VERSION, "reply", "instance",
+				 "instance", "name", instance->name, "boot-id", instance->boot_id, "born-ns",
+				 (json_int_t)instance->born_ns, "standing-by", names));
+}
+
 static json_t *counters_json(const struct control_status *status)
 {
 	json_t *root = json_object();

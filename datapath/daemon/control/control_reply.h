@@ -21,6 +21,7 @@ struct control_class {
 };
 
 struct control_status {
+	const struct instance *instance;
 	int pid;
 	const char *uplink;
 	const char *interface;
@@ -50,6 +51,8 @@ struct control_status {
 
 char *control_reply_ok(void);
 char *control_reply_error(const struct refusal *refusal);
+/* `standing_by` are the names of those that stand by, in no order. */
+char *control_reply_instance(const struct instance *instance, const char *const *standing_by, size_t count);
 char *control_reply_status(const struct control_status *status);
 /* The list from `offset` on, at most `limit` entries. */
 char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit);

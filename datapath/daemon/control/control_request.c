@@ -62,6 +62,36 @@ static int identity_read(const json_t *value, struct control_request *request, s
 	return word_read(value, "identity", "._:-", request->identity, sizeof(request->identity), refusal);
 }
 
+static int instance_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return word_read(value, "name", "._:-", request->instance.name, sizeof(request->instance.name),
+			 refusal);
+}
+
+/* May be empty: of one that does not say when it was born. */
+static int boot_id_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	if (json_is_string(value) && json_string_length(value) == 0)
+		return 0;
+	return word_read(value, "boot-id", "-", request->instance.boot_id, sizeof(request->instance.boot_id),
+			 refusal);
+}
+
+static int born_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return integer_read(value, "born-ns", 0, INT64_MAX, &request->instance.born_ns, refusal);
+}
+
+static int records_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	int64_t records;
+	int err = integer_read(value, "records", 1, INT32_MAX, &records, refusal);
+
+	if (!err)
+		request->records = (uint32_t)records;
+	return err;
+}
+
 static int name_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	return word_read(value, "name", "._:/-", request->name, sizeof(request->name), refusal);
@@ -301,6 +331,11 @@ static const struct request_description {
 	struct field fields[FIELDS_MAX];
 } descriptions[] = {
 	{"status", CONTROL_STATUS, {{NULL, NULL}}},
+	{"instance", CONTROL_INSTANCE, {{NULL, NULL}}},
+	{"stand-by", CONTROL_STAND_BY, {{"name", instance_read}}},
+	{"take-over",
+	 CONTROL_TAKE_OVER,
+	 {{"records", records_read}, {"boot-id", boot_id_read}, {"born-ns", born_read}}},
 	{"hand-over", CONTROL_HAND_OVER, {{NULL, NULL}}},
 	{"socket-add", CONTROL_SOCKET_ADD, {IDENTITY, {"path", path_read}}},
 	{"socket-del", CONTROL_SOCKET_DEL, {IDENTITY}},

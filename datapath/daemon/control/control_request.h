@@ -5,6 +5,7 @@
 #ifndef KTSN_DAEMON_CONTROL_REQUEST_H
 #define KTSN_DAEMON_CONTROL_REQUEST_H
 
+#include "instance.h"
 #include "peers.h"
 #include "pod_limits.h"
 #include "shaper.h"
@@ -40,7 +41,10 @@ enum control_request_type {
 	CONTROL_SCHEDULE_GET,
 	CONTROL_STRATEGY_SET,
 	CONTROL_TRAFFIC_CLASSES_SET,
-	CONTROL_HAND_OVER,
+	CONTROL_INSTANCE,
+	CONTROL_STAND_BY,
+	CONTROL_TAKE_OVER,
+	CONTROL_HAND_OVER, /* as the release before take-over asks */
 };
 
 /* Only the fields of its type are filled in. */
@@ -63,6 +67,8 @@ struct control_request {
 	struct ktsn_schedule schedule; /* not yet checked against the link: ktsn_schedule_check() */
 	enum ktsn_strategy strategy;
 	struct pod_limits limits;
+	struct instance instance; /* stand-by: its name only; take-over: its birth only */
+	uint32_t records;         /* the newest version of them that it understands */
 	uint8_t traffic_class_map[CONTROL_PRIORITIES]; /* class of each SO_PRIORITY & 15 */
 	uint8_t priority_code_points[KTSN_CLASSES];    /* PCP of each class */
 };

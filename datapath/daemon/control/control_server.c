@@ -6,6 +6,7 @@
 #include "control_request.h"
 #include "control_schedule.h"
 #include "handover.h"
+#include "handover_records.h"
 #include "pods.h"
 #include "processes.h"
 #include "routing.h"
@@ -23,11 +24,12 @@
 /* A trace that nobody reads for so long ends. */
 #define TRACE_TIMEOUT_NS (10 * NS_PER_SECOND)
 
-enum { REQUEST_BYTES_MAX = 65536, REPLY_BYTES_MAX = 1 << 20 };
+enum { REQUEST_BYTES_MAX = 65536, REPLY_BYTES_MAX = 1 << 20, STANDING_BY_MAX = 16 };
 
 struct client {
 	struct control_server *server;
 	struct event_source connection;
+	char standing_by[INSTANCE_NAME_MAX + 1]; /* who waits for this ktsnd's end; "": it does not */
 	struct client *next;
 };
 
@@ -179,6 +181,41 @@ static char *hand_over(struct client *client)
 	return NULL;
 }
 
+/* The youngest of a node serves: one that is older would be replaced by this one's pod again. */
+static char *take_over(struct client *client, const struct control_request *r)
+{
+	struct control_server *server = client->server;
+	struct refusal refusal;
+	int err = 0;
+
+	if (instance_is_older(&r->instance, server->fixed.instance))
+		err = refuse(&refusal, "born-ns",
+			     "is before the birth of the ktsnd that serves%s%s; the younger goes on",
+			     server->fixed.instance->name[0] ? ", " : "", server->fixed.instance->name);
+	else if (r->records < HANDOVER_VERSION)
+		err = refuse(&refusal, "records", "must be at least %d; stop this ktsnd first",
+			     HANDOVER_VERSION);
+	return err ? control_reply_error(&refusal) : hand_over(client);
+}
+
+static char *stand_by(struct client *client, const struct control_request *r)
+{
+	snprintf(client->standing_by, sizeof(client->standing_by), "%s", r->instance.name);
+	return control_reply_ok();
+}
+
+static char *instance_reply(const struct control_server *server)
+{
+	const char *names[STANDING_BY_MAX];
+	size_t count = 0;
+
+	for (const struct client *client = server->clients; client && count < STANDING_BY_MAX;
+	     client = client->next)
+		if (client->standing_by[0])
+			names[count++] = client->standing_by;
+	return control_reply_instance(server->fixed.instance, names, count);
+}
+
 static void trace_end_now(struct control_server *server)
 {
 	server->tracer = NULL;
@@ -254,6 +291,12 @@ static char *request_serve(struct client *client, const struct control_request *
 	switch (r->type) {
 	case CONTROL_STATUS:
 		return status_reply(server);
+	case CONTROL_INSTANCE:
+		return instance_reply(server);
+	case CONTROL_STAND_BY:
+		return stand_by(client, r);
+	case CONTROL_TAKE_OVER:
+		return take_over(client, r);
 	case CONTROL_HAND_OVER:
 		return hand_over(client);
 	case CONTROL_DEPARTURES:

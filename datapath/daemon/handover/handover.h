@@ -5,7 +5,7 @@
  * sends what it has, one record a message, descriptors with them:
  *
  *   successor                                predecessor
- *      | ---- request hand-over ---------------> |
+ *      | ---- request take-over ---------------> |  refuses one that is older than itself
  *      | <--- control, shaping, sockets, ------- |  still sending
  *      |      endpoints, peers, timed sockets,   |
  *      |      processes, flows, destinations     |
@@ -28,6 +28,7 @@
 #ifndef KTSN_DAEMON_HANDOVER_H
 #define KTSN_DAEMON_HANDOVER_H
 
+#include "instance.h"
 #include "node_state.h"
 
 /*
@@ -38,8 +39,10 @@ int handover_give(struct node *node, int client_fd, int control_fd);
 
 /*
  * Successor: takes over from the ktsnd that listens at control_path. 0 with *control_fd; -ENOENT when none
- * listens there; else -errno after a log message, and then nothing of it was changed.
+ * listens there; else -errno after a log message, and then nothing of it was changed: -EALREADY when it is
+ * younger than `instance`, which is this one, -ECONNRESET or -EPIPE when it ended meanwhile.
  */
-int handover_take(struct node *node, const char *control_path, int *control_fd);
+int handover_take(struct node *node, const char *control_path, const struct instance *instance,
+		  int *control_fd);
 
 #endif

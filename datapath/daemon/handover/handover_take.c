@@ -7,6 +7,7 @@
 #include "flows.h"
 #include "handover.h"
 #include "handover_records.h"
+#include "handover_request.h"
 #include "log.h"
 #include "pods.h"
 #include "processes_taken.h"
@@ -24,6 +25,7 @@
 /* One that is being taken. */
 struct taking {
 	struct node *node;
+	const struct instance *instance;
 	int fd;
 	int control_fd;
 	int err;                 /* of the last step */
@@ -253,15 +255,6 @@ static void record_take(struct taking *taking)
 	}
 }
 
-static int request_send(int fd)
-{
-	static const char request[] = "{\"version\":1,\"request\":\"hand-over\"}";
-	const struct timeval timeout = {.tv_sec = 10};
-
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-	return send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
 /* Everything up to the end; what is not used of the descriptors is closed. */
 static int records_take(struct taking *taking)
 {
@@ -288,7 +281,7 @@ static int say(struct taking *taking, enum handover_type type)
 /* All that takes time. */
 static int everything_take(struct taking *taking)
 {
-	int err = request_send(taking->fd);
+	int err = handover_request(taking->fd, taking->instance);
 
 	if (!err)
 		err = records_take(taking);
@@ -333,9 +326,27 @@ static void listeners_take(const struct taking *taking)
 			unix_listener_take(pod->listener.fd);
 }
 
-int handover_take(struct node *node, const char *control_path, int *control_fd)
+/* Why the running ktsnd did not hand over. */
+static const char *reason(int err)
 {
-	struct taking taking = {.node = node, .control_fd = -1};
+	switch (-err) {
+	case EPROTONOSUPPORT:
+		return "it does not know how to hand over to this version; stop it and start this one "
+		       "instead";
+	case EALREADY:
+		return "it is younger than this one";
+	case ECONNRESET:
+	case EPIPE:
+		return "it ended";
+	default:
+		return strerror(-err);
+	}
+}
+
+int handover_take(struct node *node, const char *control_path, const struct instance *instance,
+		  int *control_fd)
+{
+	struct taking taking = {.node = node, .instance = instance, .control_fd = -1};
 	int err;
 
 	taking.fd = unix_connect(control_path);
@@ -355,9 +366,7 @@ int handover_take(struct node *node, const char *control_path, int *control_fd)
 		if (taking.control_fd >= 0)
 			close(taking.control_fd);
 		log_error("--take-over: the running ktsnd at %s did not hand over: %s", control_path,
-			  err == -EPROTONOSUPPORT ? "it does not know how to hand over to this version; "
-						    "stop it and start this one instead"
-						  : strerror(-err));
+			  reason(err));
 		return err;
 	}
 	listeners_take(&taking);

@@ -76,9 +76,10 @@ static void socket_close(struct pod *pod)
 	if (pod->listener_rests)
 		pod->node->listeners_resting--;
 	pod->listener_rests = false;
+	/* While it still listens: then nobody else has bound the name, who would lose it. */
+	unlink(pod->socket_path);
 	/* With connections that were not accepted, and what was sent on them. */
 	pod_thread_close(pod->thread, pod->listener.fd);
-	unlink(pod->socket_path);
 	pod->listener.fd = -1;
 	pod->node->socket_count--;
 	while (pod->processes)
@@ -95,8 +96,8 @@ static int socket_open(struct pod *pod, const char *path, struct refusal *refusa
 	pod->listener = (struct event_source){.fd = fd, .readable = listener_accept, .owner = pod};
 	err = events_add(pod->node->events, &pod->listener);
 	if (err) {
-		close(fd);
 		unlink(path);
+		close(fd);
 		pod->listener.fd = -1;
 		return refuse(refusal, "path", "%s: cannot be watched: %s", path, strerror(-err));
 	}

@@ -31,6 +31,7 @@
 #include "routing.h"
 
 #define IDENTITY      "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
+#define BOOT_ID       "3f1c7b6d-4a0e-4d0c-9f53-5b1f9c1e0a3f"
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* What each example says, field by field. Addresses are filled in below: they are not constants. */
@@ -39,6 +40,12 @@ static const struct example {
 	struct control_request request;
 } examples[] = {
 	{"status.request.json", {.type = CONTROL_STATUS}},
+	{"instance.request.json", {.type = CONTROL_INSTANCE}},
+	{"stand-by.request.json", {.type = CONTROL_STAND_BY, .instance = {.name = "ktsnd-x7k2p"}}},
+	{"take-over.request.json",
+	 {.type = CONTROL_TAKE_OVER,
+	  .records = 3,
+	  .instance = {.boot_id = BOOT_ID, .born_ns = 86400000000000}}},
 	{"socket-add.request.json",
 	 {.type = CONTROL_SOCKET_ADD, .identity = IDENTITY, .path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"}},
 	{"socket-del.request.json", {.type = CONTROL_SOCKET_DEL, .identity = IDENTITY}},
@@ -115,6 +122,10 @@ static void request_compare(const struct control_request *request, const struct 
 	assert_string_equal(request->identity, expected->identity);
 	assert_string_equal(request->name, expected->name);
 	assert_string_equal(request->path, expected->path);
+	assert_string_equal(request->instance.name, expected->instance.name);
+	assert_string_equal(request->instance.boot_id, expected->instance.boot_id);
+	assert_int_equal(request->instance.born_ns, expected->instance.born_ns);
+	assert_int_equal(request->records, expected->records);
 	assert_string_equal(request->interface, expected->interface);
 	assert_string_equal(request->netns, expected->netns);
 	assert_int_equal(request->vni, expected->vni);
@@ -243,6 +254,16 @@ static void status_is_the_example(void **state)
 	(void)state;
 	counters_fill(&counters);
 	reply_compare("status.reply.json", control_reply_status(&status));
+}
+
+static void instance_is_the_example(void **state)
+{
+	const struct instance instance = {"ktsnd-9wq4d", BOOT_ID, 90000000000000};
+	const char *const standing_by[] = {"ktsnd-x7k2p"};
+
+	(void)state;
+	reply_compare("instance.reply.json",
+		      control_reply_instance(&instance, standing_by, LENGTH(standing_by)));
 }
 
 /* Some counters of the example are equal, so that a mix-up of their names would go unseen there. */
@@ -713,6 +734,7 @@ int main(void)
 		cmocka_unit_test(every_example_request_is_tested),
 		cmocka_unit_test(ok_and_error_are_the_examples),
 		cmocka_unit_test(status_is_the_example),
+		cmocka_unit_test(instance_is_the_example),
 		cmocka_unit_test(counters_are_called_by_their_names),
 		cmocka_unit_test(endpoints_are_the_example),
 		cmocka_unit_test(pods_are_the_example),

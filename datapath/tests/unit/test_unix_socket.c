@@ -130,11 +130,12 @@ static void socket_of_a_dying_process_is_replaced(void **state)
 /* It would not answer; the place is free. */
 static void dying_process_is_not_asked_to_hand_over(void **state)
 {
+	const struct instance instance = {.name = ""};
 	pid_t dying = dying_start(-1);
 	int control_fd = -1;
 
 	(void)state;
-	assert_int_equal(handover_take(NULL, path, &control_fd), -ENOENT);
+	assert_int_equal(handover_take(NULL, path, &instance, &control_fd), -ENOENT);
 	dying_end(dying);
 	unlink(path);
 }

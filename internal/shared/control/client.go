@@ -85,6 +85,19 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return &got.Status, nil
 }
 
+// Instance asks which ktsnd of the node it is. One of the release before this request is an instance without a name.
+func (c *Client) Instance(ctx context.Context) (*Instance, error) {
+	var got instanceReply
+	err := c.exchange(ctx, instanceRequest{header("instance")}, "instance", &got)
+	if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.Field == "request" {
+		return &Instance{StandingBy: []string{}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &got.Instance, nil
+}
+
 // SocketAdd opens the unix socket on which the applications of the pod called identity reach ktsnd.
 func (c *Client) SocketAdd(ctx context.Context, identity, path string) error {
 	return c.command(ctx, socketAddRequest{header("socket-add"), identity, path})

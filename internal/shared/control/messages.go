@@ -3,11 +3,8 @@
 package control
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 )
 
@@ -21,6 +18,10 @@ type requestHeader struct {
 }
 
 type statusRequest struct {
+	requestHeader
+}
+
+type instanceRequest struct {
 	requestHeader
 }
 
@@ -135,6 +136,11 @@ type statusReply struct {
 	Status Status `json:"status"`
 }
 
+type instanceReply struct {
+	replyHeader
+	Instance Instance `json:"instance"`
+}
+
 type endpointsReply struct {
 	replyHeader
 	Total     int                `json:"total"`
@@ -176,22 +182,10 @@ type scheduleReply struct {
 	Schedule
 }
 
-// decodeStrict reads one JSON object into target and refuses fields it does not know and anything behind.
-func decodeStrict(data []byte, target any) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(target); err != nil {
-		return err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("the message goes on after its JSON object")
-	}
-	return nil
-}
-
-// decodeReply reads a reply of the wanted kind; a refusal comes back as *Error.
+// decodeReply reads a reply of the wanted kind; a refusal comes back as *Error. Fields that it does not know are those of a newer
+// ktsnd.
 func decodeReply(data []byte, wanted string, into reply) error {
-	if err := decodeStrict(data, into); err != nil {
+	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("decode %s reply: %w", wanted, err)
 	}
 	header := into.header()

@@ -111,6 +111,17 @@ func (d *Departure) UnmarshalJSON(data []byte) error {
 	return err
 }
 
+// Instance is one of the ktsnd that a node may have at a time; the youngest serves.
+type Instance struct {
+	// Name is that of its pod, or empty.
+	Name string `json:"name"`
+	// BootID is of the kernel's start in which it was born, and BornNs when by CLOCK_BOOTTIME; 0: it does not say.
+	BootID string `json:"boot-id"`
+	BornNs int64  `json:"born-ns"`
+	// StandingBy are the names of those that start again if this one ends, in no order.
+	StandingBy []string `json:"standing-by"`
+}
+
 // Status is what ktsnd says about itself.
 type Status struct {
 	KtsndVersion string `json:"ktsnd-version"`

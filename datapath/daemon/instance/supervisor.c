@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "supervisor.h"
+
+#include "clock.h"
+#include "log.h"
+#include "probe.h"
+#include "serving.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+	LOOK_AGAIN_MS = 100,
+	/* Nobody has served for so long: whoever ended does not come back at once. */
+	ALONE_MS = 1000,
+	/* Serving processes in a row that found that their predecessor had ended. */
+	TRIES = 20,
+	EXIT_SIGNALLED = 128, /* and the signal's number, as a shell has it */
+};
+
+/* What a serving process says to its supervisor, a byte each. */
+enum report { REPORT_SERVING = 'S', REPORT_HANDED_OVER = 'H' };
+
+struct supervisor {
+	const struct supervisor_config *config;
+	struct events *events;
+	struct event_source signals;
+	struct probe probe;
+	struct serving serving;     /* the instance that serves, while this one does not */
+	pid_t child;                /* 0: there is none */
+	struct event_source ending; /* of the child: a pidfd */
+	struct event_source reports;
+	bool standing_by;
+	bool told_to_end;
+	bool ended;
+	int exit_status;
+	int tries;
+	int64_t look_ms;  /* when to connect; 0: not */
+	int64_t since_ms; /* when nobody was found first; 0: somebody was */
+};
+
+/* Of the serving process itself; -1 where there is no supervisor. */
+static int report_fd = -1;
+static struct probe *own_probe;
+
+static void report(enum report what)
+{
+	const char byte = (char)what;
+
+	if (report_fd >= 0)
+		(void)!write(report_fd, &byte, 1);
+}
+
+void supervised_serving(struct events *events)
+{
+	if (report_fd < 0)
+		return;
+	report(REPORT_SERVING);
+	if (probe_answer(own_probe, events, PROBE_SERVING, ""))
+		log_warning("cannot answer probes");
+}
+
+void supervised_handed_over(struct events *events)
+{
+	if (report_fd < 0)
+		return;
+	events_remove(events, &own_probe->listener);
+	report(REPORT_HANDED_OVER);
+}
+
+static void end(struct supervisor *supervisor, int exit_status)
+{
+	supervisor->ended = true;
+	supervisor->exit_status = exit_status;
+}
+
+/* At once, or ms from now. */
+static void look(struct supervisor *supervisor, int in_ms)
+{
+	supervisor->look_ms = clock_monotonic_ms() + in_ms;
+}
+
+static void answer_as(struct supervisor *supervisor, enum probe_state state, const char *why)
+{
+	if (probe_answer(&supervisor->probe, supervisor->events, state, why))
+		log_warning("cannot answer probes");
+}
+
+static void stand_by(struct supervisor *supervisor, const char *why)
+{
+	if (!supervisor->standing_by)
+		log_info("standing by: %s", why);
+	supervisor->standing_by = true;
+	answer_as(supervisor, PROBE_STANDING_BY, why);
+}
+
+/* Its descriptors of the supervisor are closed; what they are of is not changed, because both share it. */
+static void child_become(struct supervisor *supervisor, pid_t parent, int to_supervisor)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(SERVED_FAILED);
+	close(supervisor->signals.fd);
+	events_destroy(supervisor->events);
+	supervisor->probe.listener.watched = 0;
+	own_probe = &supervisor->probe;
+	report_fd = to_supervisor;
+	supervisor->config->serve(supervisor->config->context);
+}
+
+static int child_watch(struct supervisor *supervisor, int from_child)
+{
+	int err;
+
+	supervisor->reports.fd = from_child;
+	supervisor->ending.fd = (int)syscall(SYS_pidfd_open, supervisor->child, 0);
+	if (supervisor->ending.fd < 0)
+		return -errno;
+	err = events_add(supervisor->events, &supervisor->ending);
+	return err ? err : events_add(supervisor->events, &supervisor->reports);
+}
+
+static int child_fork(struct supervisor *supervisor)
+{
+	const pid_t parent = getpid();
+	int from_to[2];
+
+	if (pipe2(from_to, O_CLOEXEC | O_NONBLOCK))
+		return -errno;
+	supervisor->child = fork();
+	if (supervisor->child == 0)
+		child_become(supervisor, parent, from_to[1]);
+	close(from_to[1]);
+	if (supervisor->child > 0)
+		return child_watch(supervisor, from_to[0]);
+	supervisor->child = 0;
+	close(from_to[0]);
+	return -errno;
+}
+
+static void child_start(struct supervisor *supervisor)
+{
+	int err;
+
+	if (supervisor->standing_by)
+		log_info("no longer standing by: starting");
+	supervisor->standing_by = false;
+	supervisor->since_ms = 0;
+	serving_leave(&supervisor->serving, supervisor->events);
+	answer_as(supervisor, PROBE_STARTING, "");
+	err = child_fork(supervisor);
+	if (!err)
+		return;
+	log_error("cannot start a process that serves: %s", strerror(-err));
+	end(supervisor, SERVED_FAILED);
+}
+
+static int exit_status_of(int wait_status)
+{
+	return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : EXIT_SIGNALLED + WTERMSIG(wait_status);
+}
+
+static void again(struct supervisor *supervisor)
+{
+	if (++supervisor->tries > TRIES)
+		end(supervisor, SERVED_FAILED);
+	else
+		look(supervisor, LOOK_AGAIN_MS);
+}
+
+static void child_ended(struct supervisor *supervisor, int exit_status)
+{
+	if (supervisor->told_to_end && exit_status >= SERVED_HANDED_OVER && exit_status < EXIT_SIGNALLED) {
+		end(supervisor, SERVED_TOLD);
+	} else if (exit_status == SERVED_HANDED_OVER) {
+		stand_by(supervisor, "a younger ktsnd has taken over");
+		look(supervisor, 0);
+	} else if (exit_status == SERVED_REFUSED) {
+		stand_by(supervisor, "a younger ktsnd serves");
+		look(supervisor, 0);
+	} else if (exit_status == SERVED_AGAIN) {
+		again(supervisor);
+	} else {
+		end(supervisor, exit_status);
+	}
+}
+
+static void child_readable(struct event_source *ending)
+{
+	struct supervisor *supervisor = ending->owner;
+	int status = 0;
+
+	if (waitpid(supervisor->child, &status, 0) < 0)
+		return;
+	events_remove(supervisor->events, &supervisor->ending);
+	events_remove(supervisor->events, &supervisor->reports);
+	close(supervisor->ending.fd);
+	close(supervisor->reports.fd);
+	supervisor->child = 0;
+	answer_as(supervisor, PROBE_STARTING, "");
+	child_ended(supervisor, exit_status_of(status));
+}
+
+static void report_readable(struct event_source *reports)
+{
+	struct supervisor *supervisor = reports->owner;
+	char byte;
+
+	if (read(reports->fd, &byte, 1) != 1) {
+		/* It ends, which shows elsewhere. */
+		events_remove(supervisor->events, reports);
+		return;
+	}
+	supervisor->tries = 0;
+	if (byte == REPORT_SERVING)
+		events_remove(supervisor->events, &supervisor->probe.listener);
+	else
+		stand_by(supervisor, "a younger ktsnd has taken over");
+}
+
+/* The one that serves has said who it is. */
+static void serving_judge(struct supervisor *supervisor)
+{
+	const struct instance *other = &supervisor->serving.instance;
+	const struct instance *own = supervisor->config->instance;
+
+	if (supervisor->standing_by ? instance_is_older(other, own) : !instance_is_older(own, other)) {
+		child_start(supervisor);
+		return;
+	}
+	supervisor->since_ms = 0;
+	stand_by(supervisor, "a younger ktsnd serves");
+	serving_tell(&supervisor->serving, own->name);
+}
+
+static void serving_readable(struct event_source *connection)
+{
+	struct supervisor *supervisor = connection->owner;
+	bool said = supervisor->serving.said;
+
+	if (serving_read(&supervisor->serving, supervisor->events))
+		look(supervisor, 0);
+	else if (!said && supervisor->serving.said)
+		serving_judge(supervisor);
+}
+
+/* Who stands by gives another the time to come. */
+static void nobody_serves(struct supervisor *supervisor)
+{
+	int64_t now_ms = clock_monotonic_ms();
+
+	if (!supervisor->since_ms)
+		supervisor->since_ms = now_ms;
+	if (!supervisor->standing_by || now_ms - supervisor->since_ms >= ALONE_MS)
+		child_start(supervisor);
+	else
+		look(supervisor, LOOK_AGAIN_MS);
+}
+
+static void look_now(struct supervisor *supervisor)
+{
+	supervisor->look_ms = 0;
+	if (!supervisor->config->take_over && !supervisor->standing_by)
+		child_start(supervisor);
+	else if (serving_ask(&supervisor->serving, supervisor->events))
+		nobody_serves(supervisor);
+	else
+		supervisor->since_ms = 0;
+}
+
+static void signal_readable(struct event_source *signals)
+{
+	struct supervisor *supervisor = signals->owner;
+	struct signalfd_siginfo info;
+
+	if (read(signals->fd, &info, sizeof(info)) != sizeof(info))
+		return;
+	supervisor->told_to_end = true;
+	if (supervisor->child)
+		(void)kill(supervisor->child, SIGTERM);
+	else
+		end(supervisor, SERVED_TOLD);
+}
+
+static int begin(struct supervisor *supervisor)
+{
+	int fd, err = events_create(&supervisor->events);
+
+	if (err)
+		return err;
+	fd = signalfd(-1, supervisor->config->signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd < 0)
+		return -errno;
+	supervisor->signals =
+		(struct event_source){.fd = fd, .readable = signal_readable, .owner = supervisor};
+	supervisor->ending = (struct event_source){.readable = child_readable, .owner = supervisor};
+	supervisor->reports = (struct event_source){.readable = report_readable, .owner = supervisor};
+	serving_init(&supervisor->serving, supervisor->config->control_path, serving_readable, supervisor);
+	return events_add(supervisor->events, &supervisor->signals);
+}
+
+static int watch(struct supervisor *supervisor)
+{
+	look(supervisor, 0);
+	while (!supervisor->ended) {
+		int64_t left_ms = supervisor->look_ms - clock_monotonic_ms();
+		int err;
+
+		if (supervisor->look_ms && left_ms <= 0) {
+			look_now(supervisor);
+			continue;
+		}
+		err = events_run_once(supervisor->events, supervisor->look_ms ? (int)left_ms : -1);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int supervisor_run(const struct supervisor_config *config)
+{
+	static struct supervisor supervisor; /* the child has it as well */
+	int err;
+
+	supervisor.config = config;
+	if (probe_listen(&supervisor.probe, config->folder, config->instance))
+		return SERVED_FAILED;
+	err = begin(&supervisor);
+	if (!err) {
+		answer_as(&supervisor, PROBE_STARTING, "");
+		err = watch(&supervisor);
+	}
+	if (err)
+		log_error("cannot watch over the process that serves: %s", strerror(-err));
+	probe_end(&supervisor.probe, config->folder);
+	return err ? SERVED_FAILED : supervisor.exit_status;
+}

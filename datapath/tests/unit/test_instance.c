@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * When an instance of ktsnd was born, and which of two is older.
+ */
+#include "instance.h"
+#include "log.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/ktsn-instance-XXXXXX";
+static char born[sizeof(folder) + 8];
+static char said[512];
+
+static void line_keep(enum log_level level, const char *line)
+{
+	(void)level;
+	snprintf(said, sizeof(said), "%s", line);
+}
+
+/* Nothing is left out of the log for coming too often. */
+static int64_t now_ns(void)
+{
+	static int64_t seconds;
+
+	return ++seconds * 1000000000;
+}
+
+static int folder_make(void **state)
+{
+	static const struct log_output output = {.write = line_keep, .now_ns = now_ns};
+
+	(void)state;
+	log_output_set(&output);
+	if (!mkdtemp(folder))
+		return -1;
+	snprintf(born, sizeof(born), "%s/born", folder);
+	return 0;
+}
+
+static int folder_remove(void **state)
+{
+	(void)state;
+	unlink(born);
+	return rmdir(folder);
+}
+
+static void born_write(const char *text)
+{
+	FILE *file = fopen(born, "we");
+
+	assert_non_null(file);
+	assert_int_equal(fputs(text, file) < 0, 0);
+	fclose(file);
+}
+
+static void instance_is_as_old_as_its_folder(void **state)
+{
+	struct instance first = {.name = ""}, second = {.name = ""};
+
+	(void)state;
+	assert_int_equal(instance_born(&first, folder), 0);
+	assert_true(first.born_ns > 0);
+	assert_true(instance_boot_id_valid(first.boot_id));
+	assert_int_equal(instance_born(&second, folder), 0);
+	assert_string_equal(second.boot_id, first.boot_id);
+	assert_int_equal(second.born_ns, first.born_ns);
+	unlink(born);
+	assert_int_equal(instance_born(&second, folder), 0);
+	assert_true(instance_is_older(&first, &second));
+}
+
+static void file_that_is_not_ktsnds_is_refused(void **state)
+{
+	static const char *const texts[] = {
+		"",
+		"\n",
+		"3f1c7b6d 12",
+		"3f1c7b6d\n",
+		"3f1c7b6d 0\n",
+		"3f1c7b6d -5\n",
+		"3f1c7b6d 12 13\n",
+		"3f1c_7b6d 12\n",
+		"3f1c7b6d-4a0e-4d0c-9f53-5b1f9c1e0a3f0 12\n",
+	};
+	struct instance instance = {.name = ""};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		born_write(texts[i]);
+		said[0] = '\0';
+		assert_int_equal(instance_born(&instance, folder), -EINVAL);
+		assert_non_null(strstr(said, "/born: has something else in it"));
+	}
+	assert_int_equal(instance_born(&instance, "/nowhere"), -ENOENT);
+	assert_non_null(strstr(said, "the folder does not exist"));
+}
+
+static void younger_is_who_was_born_later(void **state)
+{
+	struct instance now = {.name = ""};
+	struct instance before, earlier, unknown = {.name = ""};
+
+	(void)state;
+	unlink(born);
+	assert_int_equal(instance_born(&now, folder), 0);
+	before = now;
+	before.born_ns--;
+	earlier = now;
+	earlier.born_ns += 5;
+	memset(earlier.boot_id, '0', strlen(earlier.boot_id));
+	assert_true(instance_is_older(&before, &now));
+	assert_false(instance_is_older(&now, &before));
+	assert_false(instance_is_older(&now, &now));
+	/* Whatever the clock said in another start of the kernel. */
+	assert_true(instance_is_older(&earlier, &now));
+	assert_false(instance_is_older(&now, &earlier));
+	assert_false(instance_is_older(&unknown, &now));
+	assert_false(instance_is_older(&now, &unknown));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(instance_is_as_old_as_its_folder),
+		cmocka_unit_test(file_that_is_not_ktsnds_is_refused),
+		cmocka_unit_test(younger_is_who_was_born_later),
+	};
+
+	return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+// instanceThatSays plays an instance of ktsnd, and returns its folder.
+func instanceThatSays(t *testing.T, answer string) string {
+	t.Helper()
+	folder := t.TempDir()
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(folder, "probe.sock"), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte(answer))
+			conn.Close()
+		}
+	}()
+	return folder
+}
+
+func TestProbeAsksTheInstanceOfTheFolder(t *testing.T) {
+	const serving, starting = `{"version":1,"state":"serving","pid":7,"instance":"a","why":""}`, `{"version":1,"state":"starting","pid":7,"instance":"a","why":""}`
+	const standingBy = `{"version":1,"state":"standing-by","pid":7,"instance":"a","why":"a younger ktsnd serves"}`
+	for name, test := range map[string]struct {
+		answer, asked, said string
+		status              int
+	}{
+		"one that serves is serving":            {serving, "serving", "", subcommands.ExitOK},
+		"one that serves is alive":              {serving, "alive", "", subcommands.ExitOK},
+		"one that stands by is not serving":     {standingBy, "serving", "this ktsnd is standing-by: a younger ktsnd serves", subcommands.ExitFailure},
+		"one that stands by is alive":           {standingBy, "alive", "", subcommands.ExitOK},
+		"one that starts is not serving":        {starting, "serving", "this ktsnd is starting", subcommands.ExitFailure},
+		"one that starts is not alive":          {starting, "alive", "this ktsnd is starting", subcommands.ExitFailure},
+		"one that does not answer":              {"", "alive", "read what this ktsnd says", subcommands.ExitFailure},
+		"one that answers nonsense":             {"hello", "alive", "decode what this ktsnd says", subcommands.ExitFailure},
+		"one that answers another version":      {`{"version":2}`, "alive", "version 2", subcommands.ExitFailure},
+		"it is asked for something else":        {serving, "well", "serving or alive", subcommands.ExitUsage},
+		"a state that a newer ktsnd might have": {`{"version":1,"state":"resting"}`, "alive", "this ktsnd is resting", subcommands.ExitFailure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, stdout, stderr := ktsn(t, "probe", "--instance-dir", instanceThatSays(t, test.answer), test.asked)
+			if status != test.status || stdout != "" || !strings.Contains(stderr, test.said) || (test.said == "") != (stderr == "") {
+				t.Errorf("status %d, printed %q, said %q", status, stdout, stderr)
+			}
+		})
+	}
+	if status, _, stderr := ktsn(t, "probe", "--instance-dir", t.TempDir(), "alive"); status != subcommands.ExitFailure || !strings.Contains(stderr, "--instance-dir of a running ktsnd") {
+		t.Errorf("a folder without a ktsnd: status %d, said %q", status, stderr)
+	}
+}

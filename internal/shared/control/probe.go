@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"path/filepath"
+)
+
+// DefaultInstanceDir is the folder of an instance in the chart's pods.
+const DefaultInstanceDir = "/run/ktsnd"
+
+// States of an instance.
+const (
+	StateStarting   = "starting"
+	StateServing    = "serving"
+	StateStandingBy = "standing-by"
+)
+
+// probeBytes is above what an instance says of itself.
+const probeBytes = 4096
+
+// ProbeAnswer is what one instance of ktsnd says of itself, whichever of them serves the node.
+type ProbeAnswer struct {
+	Version int    `json:"version"`
+	State   string `json:"state"`
+	PID     int    `json:"pid"`
+	// Instance is its name, or empty.
+	Instance string `json:"instance"`
+	// Why it stands by; empty in other states.
+	Why string `json:"why"`
+}
+
+// Probe asks the instance whose folder it is.
+func Probe(ctx context.Context, folder string) (*ProbeAnswer, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unixpacket", filepath.Join(folder, "probe.sock"))
+	if err != nil {
+		return nil, fmt.Errorf("connect to this ktsnd: %w", err)
+	}
+	defer conn.Close()
+	if deadline, limited := ctx.Deadline(); limited {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, fmt.Errorf("wait for this ktsnd: %w", err)
+		}
+	}
+	data := make([]byte, probeBytes)
+	count, err := conn.Read(data)
+	if err != nil {
+		return nil, fmt.Errorf("read what this ktsnd says: %w", err)
+	}
+	var answer ProbeAnswer
+	if err := json.Unmarshal(data[:count], &answer); err != nil {
+		return nil, fmt.Errorf("decode what this ktsnd says: %w", err)
+	}
+	if answer.Version != protocolVersion {
+		return nil, fmt.Errorf("this ktsnd answers probes in version %d, this program asks in version %d", answer.Version, protocolVersion)
+	}
+	return &answer, nil
+}

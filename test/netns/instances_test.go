@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// instance is one of the ktsnd of node a, as a pod has it.
+type instance struct {
+	*process.Process
+	name, folder string
+}
+
+// instanceFolder makes what lives as long as the instance's pod.
+func (l *lab) instanceFolder(t *testing.T, name string) string {
+	t.Helper()
+	folder := filepath.Join(l.dir, name)
+	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// startInstance starts the instance's container, perhaps not for the first time.
+func (l *lab) startInstance(t *testing.T, name string) *instance {
+	t.Helper()
+	folder := l.instanceFolder(t, name)
+	arguments := append(l.daemonArguments(), "--take-over", "--instance-dir", folder, "--instance-name", name)
+	started := start(t, l.NodeA, "ktsnd "+name, exec.Command(program(t, "ktsnd"), arguments...))
+	return &instance{started, name, folder}
+}
+
+// awaitState waits until the instance says that it is in a state.
+func (i *instance) awaitState(t *testing.T, state string) *control.ProbeAnswer {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		answer, err := control.Probe(ctx, i.folder)
+		cancel()
+		if err == nil && answer.State == state && answer.Instance == i.name {
+			return answer
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("instance %s is %+v, %v, want it %s; it says: %s", i.name, answer, err, state, i.Stderr())
+		}
+	}
+}
+
+// startServing starts an instance that is to serve, and tells it what agents tell.
+func (l *lab) startServing(t *testing.T, name string) (*instance, *control.Client) {
+	t.Helper()
+	started := l.startInstance(t, name)
+	started.awaitState(t, control.StateServing)
+	client := connect(t, started.Process, l.control)
+	l.attach(t, client, started.Process)
+	return started, client
+}
+
+// upgrade starts an instance that takes over from another, which stands by when this returns.
+func (l *lab) upgrade(t *testing.T, before *instance, name string) (*instance, *control.Client) {
+	t.Helper()
+	after := l.startInstance(t, name)
+	after.awaitState(t, control.StateServing)
+	before.awaitState(t, control.StateStandingBy)
+	return after, connect(t, after.Process, l.control)
+}
+
+// told is that an instance was told to end, as kubelet does, and did.
+func (i *instance) told(t *testing.T) {
+	t.Helper()
+	if err := syscall.Kill(i.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := finish(t, i.Process); err != nil {
+		t.Errorf("instance %s, told to end: %v", i.name, err)
+	}
+}
+
+// awaitInstance waits until the node is served by an instance, and others stand by.
+func (l *lab) awaitInstance(t *testing.T, name string, standingBy ...string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		client, err := control.Dial(t.Context(), l.control)
+		var got *control.Instance
+		if err == nil {
+			got, err = client.Instance(t.Context())
+			client.Close()
+		}
+		if err == nil && got.Name == name && slices.Equal(slices.Sorted(slices.Values(got.StandingBy)), standingBy) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the node's instance is %+v, %v, want %s, and standing by %v", got, err, name, standingBy)
+		}
+	}
+}
+
+// children are the processes that another started and that live.
+func children(t *testing.T, pid int) []string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no tasks of process %d: %v", pid, err)
+	}
+	var found []string
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, strings.Fields(string(text))...)
+	}
+	return found
+}
+
+// statusField is a line of proc(5), /proc/PID/status, in kB or a plain number.
+func statusField(t *testing.T, pid int, name string) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			number, err := strconv.Atoi(strings.Fields(value)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return number
+		}
+	}
+	t.Fatalf("process %d has no %s", pid, name)
+	return 0
+}
+
+func TestYoungerInstanceServesAndTheOlderStandsBy(t *testing.T) {
+	lab := newLab(t)
+	older, _ := lab.startServing(t, "older")
+	younger, client := lab.upgrade(t, older, "younger")
+	lab.awaitInstance(t, "younger", "older")
+	if said := lab.ask(t, "status"); !strings.Contains(said, "younger; standing by: older") {
+		t.Errorf("status says\n%s", said)
+	}
+	if have := children(t, older.PID()); len(have) != 0 || statusField(t, older.PID(), "Threads") != 1 {
+		t.Errorf("the one that stands by has processes %v and %d threads", have, statusField(t, older.PID(), "Threads"))
+	}
+	if kib := statusField(t, older.PID(), "RssAnon"); kib > 4096 {
+		t.Errorf("the one that stands by has %d KiB of memory", kib)
+	} else {
+		t.Logf("the one that stands by has %d KiB of memory of its own", kib)
+	}
+	before := cpuTime(t, older.Process)
+	lab.receive(t, 1, func() { lab.sendAt(t, nil, 300*time.Millisecond, "text") })
+	if used := cpuTime(t, older.Process) - before; used > 5*time.Millisecond {
+		t.Errorf("the one that stands by took %v of processor time", used)
+	}
+	older.told(t)
+	lab.awaitInstance(t, "younger")
+	if status, err := client.Status(t.Context()); err != nil || status.Sockets != 1 {
+		t.Errorf("the end of the older leaves %+v, %v", status, err)
+	}
+	for _, path := range []string{lab.control, lab.socket} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("the end of the older took a socket of the younger: %v", err)
+		}
+	}
+	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
+	younger.told(t)
+	for _, path := range []string{lab.control, lab.socket, filepath.Join(younger.folder, "probe.sock")} {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the end of the last left %s: %v", path, err)
+		}
+	}
+}
+
+// olderThanAll makes the folder of an instance that was born before all others of this boot.
+func (l *lab) olderThanAll(t *testing.T, name string) {
+	t.Helper()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	born := filepath.Join(l.instanceFolder(t, name), "born")
+	if err := os.WriteFile(born, []byte(strings.TrimSpace(string(boot))+" 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOlderInstanceStandsByAtOnce(t *testing.T) {
+	lab := newLab(t)
+	serving, client := lab.startServing(t, "serving")
+	before, err := client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.olderThanAll(t, "older")
+	for range 2 { // a container that is started again is as old
+		older := lab.startInstance(t, "older")
+		older.awaitState(t, control.StateStandingBy)
+		lab.awaitInstance(t, "serving", "older")
+		older.told(t)
+	}
+	after, err := client.Status(t.Context())
+	if err != nil || after.PID != before.PID || strings.Contains(serving.Stderr(), "take over") {
+		t.Errorf("the one that serves was asked to hand over: %v; it says: %s", err, serving.Stderr())
+	}
+}
+
+// say sends one message on the control socket, and returns the answer to it.
+func (l *lab) say(t *testing.T, request string) string {
+	t.Helper()
+	conn, err := net.Dial("unixpacket", l.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte(request)); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, 4096)
+	count, err := conn.Read(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer[:count])
+}
+
+// The successor looks who serves before it asks; another may have come between the two.
+func TestRequestOfAnOlderInstanceIsRefused(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startServing(t, "serving")
+	serving, err := client.Instance(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for request, want := range map[string]string{
+		`{"version":1,"request":"take-over","records":3,"boot-id":"` + serving.BootID + `","born-ns":1}`:  "the younger goes on",
+		`{"version":1,"request":"take-over","records":1,"boot-id":"","born-ns":0}`:                        "records",
+		`{"version":1,"request":"take-over","records":3,"boot-id":"earlier","born-ns":99999999999999999}`: "the younger goes on",
+	} {
+		if said := lab.say(t, request); !strings.Contains(said, want) {
+			t.Errorf("%s is answered %s, want %q", request, said, want)
+		}
+	}
+	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
+}
+
+func TestInstanceThatStandsByServesWhenNobodyDoes(t *testing.T) {
+	lab := newLab(t)
+	older, _ := lab.startServing(t, "older")
+	younger, _ := lab.upgrade(t, older, "younger")
+	kill(t, younger.Process)
+	older.awaitState(t, control.StateServing)
+	client := connect(t, older.Process, lab.control)
+	lab.attach(t, client, older.Process)
+	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
+	// Its container is started again by kubelet, and its pod is the younger one still.
+	younger, _ = lab.upgrade(t, older, "younger")
+	lab.awaitInstance(t, "younger", "older")
+	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
+	younger.told(t)
+	older.awaitState(t, control.StateServing)
+}
+
+// Both are started again at the same moment, whatever state they were in: it ends with the younger serving.
+func TestInstancesThatStartTogetherAgreeWhoServes(t *testing.T) {
+	lab := newLab(t)
+	older, _ := lab.startServing(t, "older")
+	younger, _ := lab.upgrade(t, older, "younger")
+	for range 5 {
+		kill(t, younger.Process)
+		kill(t, older.Process)
+		older, younger = lab.startInstance(t, "older"), lab.startInstance(t, "younger")
+		younger.awaitState(t, control.StateServing)
+		older.awaitState(t, control.StateStandingBy)
+		lab.awaitInstance(t, "younger", "older")
+	}
+}
+
+func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
+	times := either(20, 100)
+	var pauses []time.Duration
+	lab := newLab(t)
+	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
+	serving, client := lab.startServing(t, "instance-0")
+	listener := lab.startListener(t, forGood, listenerFile)
+	talker := lab.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", "1ms")
+	for n := range times {
+		before := serving
+		served(t, client, 100)
+		serving, client = lab.upgrade(t, before, "instance-"+strconv.Itoa(n+1))
+		pauses = append(pauses, paused(t, serving.Process))
+		before.told(t)
+	}
+	served(t, client, 100)
+	interrupt(t, talker)
+	var total sum
+	total.add(settled(t, client))
+	drain(t, listener)
+	if total.uncertain != 0 {
+		t.Errorf("%d messages are uncertain", total.uncertain)
+	}
+	sent, received := read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
+	checkConserved(t, sent, received, total)
+	t.Logf("%d upgrades, %d messages", times, len(sent))
+	record(t,
+		reported("upgraded: pause in departures, p50", milliseconds(quantile(pauses, 0.5)), "ms"),
+		reported("upgraded: pause in departures, max", milliseconds(quantile(pauses, 1)), "ms"))
+}
