@@ -209,7 +209,19 @@ static uint32_t memory_mb(const struct ktsn_port_dpdk_config *config)
 	return MEMORY_FLOOR_MB + (uint32_t)(pool_bytes >> 20);
 }
 
-static int eal_start(const struct ktsn_port_dpdk_config *config)
+/* One on which the calling thread may run: DPDK pins it there, and a cpuset may lack processor 0 as well as
+ * the configured one. */
+static int lcore_processor(const struct ktsn_port_dpdk_config *config, const cpu_set_t *allowed)
+{
+	if (config->cpu >= 0 && CPU_ISSET(config->cpu, allowed))
+		return config->cpu;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, allowed))
+			return cpu;
+	return 0; /* unknown: more processors than a cpu_set_t has */
+}
+
+static int eal_start(const struct ktsn_port_dpdk_config *config, const cpu_set_t *allowed)
 {
 	char device[512] = "", lcores[32], memory[16], prefix[48];
 	const char *args[EAL_ARGS_MAX] = {"ktsnd", "--no-telemetry", "--no-shconf", "--log-level=error"};
@@ -218,7 +230,7 @@ static int eal_start(const struct ktsn_port_dpdk_config *config)
 	/* That of vhost-user is made once DPDK runs. */
 	if (!config->vhost_path)
 		device_argument(config, device, sizeof(device));
-	snprintf(lcores, sizeof(lcores), "--lcores=0@%d", config->cpu >= 0 ? config->cpu : 0);
+	snprintf(lcores, sizeof(lcores), "--lcores=0@%d", lcore_processor(config, allowed));
 	snprintf(memory, sizeof(memory), "%u", memory_mb(config));
 	snprintf(prefix, sizeof(prefix), "--file-prefix=ktsnd-%d", (int)getpid());
 	if (!config->vhost_path)
@@ -252,8 +264,9 @@ static int eal_start_unpinned(const struct ktsn_port_dpdk_config *config)
 	cpu_set_t before;
 	int err;
 
+	CPU_ZERO(&before);
 	pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
-	err = eal_start(config);
+	err = eal_start(config, &before);
 	pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
 	runtime_dir_remove();
 	return err;

@@ -52,10 +52,10 @@ int realtime_fifo(pthread_t thread, int priority)
 		return -EINVAL;
 	err = pthread_setschedparam(thread, SCHED_FIFO, &param);
 	if (err)
-		log_warning(
-			"no SCHED_FIFO, departures will be less exact: %s; give ktsnd CAP_SYS_NICE and, with "
-			"cgroup v1, a cpu.rt_runtime_us, or say --fifo 0",
-			strerror(err));
+		log_warning("no SCHED_FIFO, departures will be less exact: %s; give ktsnd CAP_SYS_NICE and, "
+			    "where the kernel divides real-time scheduling among cgroups, a share "
+			    "(ktsn-realtime(8)), or say --fifo 0",
+			    strerror(err));
 	return -err;
 }
 
