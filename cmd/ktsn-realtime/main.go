@@ -34,8 +34,9 @@ const usage = `Usage: ktsn-realtime [--share PERCENT] [--await INTERFACE] -- PRO
 
 Gives its own cgroup, and those above it, at least a share of the processor's real-time budget where the kernel
 divides it among cgroups, and becomes PROGRAM, which may then use SCHED_FIFO (with CAP_SYS_NICE). A share that
-another one has, such as a predecessor that has just ended, is waited for up to 10 s. Where it fails it says so,
-and PROGRAM starts all the same.
+another one has, such as a predecessor that has just ended, is waited for up to 10 s. With cgroups of version 2
+there is nothing to give: where the kernel refuses SCHED_FIFO then, it says what to do on the node. Where it fails
+it says so, and PROGRAM starts all the same.
 
 Options:
   --share PERCENT    of each processor's time, 1 to 95 (default: 20)
@@ -79,6 +80,9 @@ func run(arguments []string, stdout, stderr io.Writer) int {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		err = realtime.Raise(ctx, levels, float64(*percent)/100)
+	}
+	if err == nil {
+		err = realtime.Check("/proc/self", realtime.TryFIFO)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "ktsn-realtime: no real-time budget: %v\n", err)

@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -24,6 +27,67 @@ const (
 // ErrHidden says that the cgroups above the own one cannot be seen.
 var ErrHidden = errors.New("the hierarchy of the cpu controller is not mounted whole; " +
 	"in a container, mount the node's /sys/fs/cgroup, writable")
+
+// ErrRoot says that a share is to be had in the root cgroup only.
+var ErrRoot = errors.New("the kernel refuses SCHED_FIFO here: it divides real-time scheduling among cgroups (CONFIG_RT_GROUP_SCHED), " +
+	"and of cgroups of version 2 only the root has a budget; on the node, set the sysctl kernel.sched_rt_runtime_us to -1, or boot " +
+	"with rt_group_sched=0 where the kernel has that parameter, or with a kernel without CONFIG_RT_GROUP_SCHED")
+
+// Check fails with ErrRoot where there is no share to give although SCHED_FIFO needs one: in cgroups of version 2 of a
+// kernel that divides the budget. No file tells that, so SCHED_FIFO is tried. Of a program without CAP_SYS_NICE, which
+// the kernel refuses in any case, nothing is said. proc is /proc/self.
+func Check(proc string, tryFIFO func() error) error {
+	own, err := ownCgroup(filepath.Join(proc, "cgroup"))
+	if err != nil || own != "" {
+		return err
+	}
+	privileged, err := hasSysNice(filepath.Join(proc, "status"))
+	if err != nil || !privileged {
+		return err
+	}
+	if err := tryFIFO(); !errors.Is(err, syscall.EPERM) {
+		return err
+	}
+	return ErrRoot
+}
+
+// hasSysNice reads whether CAP_SYS_NICE is effective.
+func hasSysNice(status string) (bool, error) {
+	text, err := os.ReadFile(status)
+	if err != nil {
+		return false, fmt.Errorf("read own capabilities: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		value, found := strings.CutPrefix(line, "CapEff:")
+		if !found {
+			continue
+		}
+		effective, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		if err != nil {
+			return false, fmt.Errorf("read own capabilities: %w", err)
+		}
+		return effective&(1<<unix.CAP_SYS_NICE) != 0, nil
+	}
+	return false, nil
+}
+
+// TryFIFO gives this thread SCHED_FIFO, and takes it back.
+func TryFIFO() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		return fmt.Errorf("read own scheduling: %w", err)
+	}
+	fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+	if err := unix.SchedSetAttr(0, &fifo, 0); err != nil {
+		return fmt.Errorf("try SCHED_FIFO: %w", err)
+	}
+	if err := unix.SchedSetAttr(0, before, 0); err != nil {
+		return fmt.Errorf("give SCHED_FIFO back: %w", err)
+	}
+	return nil
+}
 
 // Levels lists the folders of this process's cgroup in the cpu controller's hierarchy and of those above it, the
 // topmost below the root first. There are none where the kernel does not divide the budget. proc is /proc/self.

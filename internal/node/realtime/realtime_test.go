@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // machine is a made-up /proc/self and a hierarchy of cgroups.
@@ -163,6 +166,47 @@ func TestThereIsNothingToDo(t *testing.T) {
 			t.Errorf("got %v, %v", levels, err)
 		}
 	})
+}
+
+func TestARefusalOfCgroupsOfVersion2SaysWhatToDo(t *testing.T) {
+	const v2, v1 = "0::/kubepods/pod1/app\n", "2:cpu,cpuacct:/app\n0::/\n"
+	const privileged, other = "Name:\tktsn\nCapEff:\t0000000000a04000\n", "CapEff:\t0000000000204000\n"
+	refused := fmt.Errorf("try SCHED_FIFO: %w", syscall.EPERM)
+	for name, test := range map[string]struct {
+		cgroup, status string
+		tried          error
+		want           error
+	}{
+		"the kernel refuses SCHED_FIFO": {v2, privileged, refused, ErrRoot},
+		"the kernel gives SCHED_FIFO":   {v2, privileged, nil, nil},
+		"another failure is named":      {v2, privileged, syscall.ENOSYS, syscall.ENOSYS},
+		"without the capability":        {v2, other, refused, nil},
+		"with cgroups of version 1":     {v1, privileged, refused, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t, "/app", "/")
+			m.write(t, m.proc, "cgroup", test.cgroup)
+			m.write(t, m.proc, "status", test.status)
+			if err := Check(m.proc, func() error { return test.tried }); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+func TestATrialLeavesTheSchedulingAsItWas(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := TryFIFO(); err != nil && !errors.Is(err, syscall.EPERM) {
+		t.Fatal(err)
+	}
+	if after, err := unix.SchedGetAttr(0, 0); err != nil || after.Policy != before.Policy || after.Nice != before.Nice {
+		t.Errorf("got %+v, %v, want %+v", after, err, before)
+	}
 }
 
 func TestWhatCannotBeSeenIsSaid(t *testing.T) {
