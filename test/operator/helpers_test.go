@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +55,9 @@ func startOperator(ctx context.Context) error {
 		return err
 	}
 	operatorPort = port
+	if err := leaveAsBefore(ctx); err != nil {
+		return err
+	}
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ktsn-operator-certificate", Namespace: system}},
@@ -186,8 +190,16 @@ func newNetwork(name string, vni int32, cidr string) *v1alpha1.TSNNetwork {
 	}
 }
 
+// nodesMade counts, so that each node has an address of its own.
+var nodesMade atomic.Int32
+
 func newNode(name string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	number := nodesMade.Add(1)
+	address := fmt.Sprintf("10.%d.%d.%d", 64+number>>16, number>>8&255, number&255)
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}},
+	}
 }
 
 func newNamespace(name string, labels map[string]string) *corev1.Namespace {

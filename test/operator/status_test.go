@@ -36,10 +36,7 @@ func TestAnAgentSpeaksForItsOwnNodeOnly(t *testing.T) {
 	create(ctx, t, newNode("speaks"), newNode("other"))
 	network := newNetwork("spoken-of", 220, "10.220.0.0/16")
 	create(ctx, t, network)
-	parts := `{"status":{"nodes":[{"name":"speaks","ipv4":"10.220.1.0/24"},{"name":"other","ipv4":"10.220.2.0/24","uplink":"eth0"}]}}`
-	if err := admin.Status().Patch(ctx, network.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(parts))); err != nil {
-		t.Fatal(err)
-	}
+	create(ctx, t, onNetwork("speaks", "default", "spoken-of", "speaks"), onNetwork("other", "default", "spoken-of", "other"))
 	// The operator has seen it, and has no more to say.
 	eventually(ctx, t, func() error {
 		if err := get(ctx, network); err != nil {

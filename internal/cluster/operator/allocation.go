@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -11,13 +12,18 @@ import (
 
 // allocateAll divides a network's ranges among those of the nodes that have pods on it, and that had a part before. A
 // node has a part of each range or of none.
-func allocateAll(network *v1alpha1.TSNNetwork, exist []string, used *usage) (parts []v1alpha1.NodeStatus, without []string, err error) {
-	wanted := slices.DeleteFunc(used.nodes(), func(node string) bool { return !slices.Contains(exist, node) })
+func allocateAll(network *v1alpha1.TSNNetwork, have map[string]part, nodes *nodeSet, used *usage) (parts map[string]part, without []string, err error) {
+	exist := slices.Collect(maps.Keys(nodes.all))
+	var wanted []string
+	for node := range used.onNode {
+		if nodes.all[node] != nil {
+			wanted = append(wanted, node)
+		}
+	}
 	have4, have6 := map[string]netip.Prefix{}, map[string]netip.Prefix{}
-	for _, node := range network.Status.Nodes {
+	for node, part := range have {
 		// Those without stay invalid, and are no parts.
-		have4[node.Name], _ = netip.ParsePrefix(node.IPv4)
-		have6[node.Name], _ = netip.ParsePrefix(node.IPv6)
+		have4[node], have6[node] = part.ipv4, part.ipv6
 	}
 	range4, err := newWhole(network.Spec.IPv4.CIDR, network.Spec.IPv4.NodePrefixLength)
 	if err != nil {
@@ -35,18 +41,12 @@ func allocateAll(network *v1alpha1.TSNNetwork, exist []string, used *usage) (par
 		parts6, without6 = range6.allocate(have6, exist, wanted)
 		without = append(without, without6...)
 	}
-	slices.Sort(exist)
-	for _, node := range exist {
-		part4, part6 := parts4[node], parts6[node]
-		if !part4.IsValid() || network.Spec.IPv6 != nil && !part6.IsValid() {
-			continue
+	parts = make(map[string]part, len(parts4))
+	for node, part4 := range parts4 {
+		part6 := parts6[node]
+		if network.Spec.IPv6 == nil || part6.IsValid() {
+			parts[node] = part{part4, part6}
 		}
-		pods := used.onNode[node]
-		status := v1alpha1.NodeStatus{Name: node, IPv4: part4.String(), Pods: &pods}
-		if part6.IsValid() {
-			status.IPv6 = part6.String()
-		}
-		parts = append(parts, status)
 	}
 	return parts, without, nil
 }

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,13 +47,35 @@ func (e *selectorError) Error() string {
 	return fmt.Sprintf("spec.namespaceSelector: %v; correct it, until then no more pods can be on the network", e.error)
 }
 
-// admit has there be attachments where the network may be. Those that there are stay when nobody can read where that is.
-func (r *Networks) admit(ctx context.Context, network *v1alpha1.TSNNetwork, withPods map[string]bool) error {
+// attached is what came of a look at a network's attachments.
+type attached struct {
+	// asked tells what was asked for apart.
+	asked string
+	at    time.Time
+	found []finding
+}
+
+// admit has there be attachments where the network may be. Those that there are stay when nobody can read where that is. They are
+// not watched, and asked for again when something else is wanted, or after a while.
+func (r *Networks) admit(ctx context.Context, network *v1alpha1.TSNNetwork, withPods map[string]int32) ([]finding, error) {
 	namespaces, err := allowed(ctx, r.Client, network)
 	if err != nil {
-		return err
+		return attachmentFinding(err)
 	}
-	return r.attach(ctx, network, namespaces, withPods)
+	last, asked := r.attached[network.Name], fmt.Sprint(network.UID, slices.Sorted(maps.Keys(namespaces)), slices.Sorted(maps.Keys(withPods)))
+	patience := repeatEvery
+	if len(last.found) > 0 {
+		patience = retryAfter
+	}
+	if last.asked == asked && r.pace.now().Sub(last.at) < patience {
+		return last.found, nil
+	}
+	delete(r.attached, network.Name)
+	found, err := attachmentFinding(r.attach(ctx, network, namespaces, withPods))
+	if err == nil {
+		r.attached[network.Name] = attached{asked, r.pace.now(), found}
+	}
+	return found, err
 }
 
 // allowed lists the namespaces whose pods may be on the network.
@@ -64,7 +88,7 @@ func allowed(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNet
 		}
 	}
 	var namespaces corev1.NamespaceList
-	if err := reader.List(ctx, &namespaces, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := reader.List(ctx, &namespaces, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the namespaces: %w", err)
 	}
 	names := map[string]bool{}
@@ -79,7 +103,7 @@ func allowed(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNet
 // attach has there be an attachment in each of the namespaces, and in no other. Those with pods on the network keep the one that
 // they have, as long as Multus may need it; they get none for that: where the chart's policy on pods is not in force,
 // anybody can label a pod like one on the network.
-func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, namespaces, withPods map[string]bool) error {
+func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, namespaces map[string]bool, withPods map[string]int32) error {
 	have, foreign, err := r.attachments(ctx, network.Name)
 	if err != nil {
 		return err
@@ -91,7 +115,7 @@ func (r *Networks) attach(ctx context.Context, network *v1alpha1.TSNNetwork, nam
 		}
 	}
 	for namespace := range have {
-		if !namespaces[namespace] && !withPods[namespace] {
+		if !namespaces[namespace] && withPods[namespace] == 0 {
 			all = errors.Join(all, r.removeAttachment(ctx, network.Name, namespace))
 		}
 	}
@@ -128,11 +152,8 @@ func (r *Networks) attachments(ctx context.Context, name string) (have map[strin
 
 func (r *Networks) makeAttachment(ctx context.Context, network *v1alpha1.TSNNetwork, namespace string) error {
 	attachment := newAttachment(network.Name, namespace)
-	attachment.SetLabels(map[string]string{v1alpha1.NetworkLabel: network.Name, "app.kubernetes.io/managed-by": string(fieldOwner)})
-	// Should the network be removed without the operator.
-	attachment.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNNetwork", Name: network.Name, UID: network.UID,
-	}})
+	attachment.SetLabels(map[string]string{v1alpha1.NetworkLabel: network.Name, managedBy: string(fieldOwner)})
+	attachment.SetOwnerReferences(ownedBy(network))
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(attachment), fieldOwner)
 	if err != nil && !gone(err) {
 		return fmt.Errorf("make the NetworkAttachmentDefinition in namespace %s: %w", namespace, err)

@@ -27,6 +27,24 @@ type Networks struct {
 	Events record.EventRecorder
 	// NowTAI is the time by which nodes agree, in nanoseconds.
 	NowTAI func() int64
+	shared *shared
+
+	// What follows is the controller's one worker's.
+
+	// pace bounds how often a network's status is written.
+	pace *pace
+	// attached is what came of the last look at a network's attachments.
+	attached map[string]attached
+	// said are the sentences of which there has been an Event: by network, and by node.
+	said     map[string]map[string]bool
+	saidNode map[string]string
+}
+
+func newNetworks(shared *shared, cluster client.Client, events record.EventRecorder, nowTAI func() int64) *Networks {
+	return &Networks{
+		Client: cluster, Live: shared.live, Events: events, NowTAI: nowTAI, shared: shared, pace: newPace(statusEvery, time.Now),
+		attached: map[string]attached{}, said: map[string]map[string]bool{}, saidNode: map[string]string{},
+	}
 }
 
 const (
@@ -38,6 +56,10 @@ const (
 	retryAfter = 15 * time.Second
 	// againAfter is when the cache knows what was changed.
 	againAfter = 100 * time.Millisecond
+	// statusEvery is how often a network's status is written at most, however many nodes report.
+	statusEvery = time.Second
+	// countsLater is when a node is told of another number of pods, while there are some.
+	countsLater = 5 * time.Second
 )
 
 // finding is something that is not as it was asked for.
@@ -49,6 +71,9 @@ type finding struct {
 
 // Reconcile looks at one network. What somebody else changed meanwhile is looked at again.
 func (r *Networks) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if err := r.shared.ready(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
 	result, err := r.look(ctx, request)
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: againAfter}, nil
@@ -57,32 +82,40 @@ func (r *Networks) Reconcile(ctx context.Context, request reconcile.Request) (re
 }
 
 func (r *Networks) look(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var all v1alpha1.TSNNetworkList
-	if err := r.Client.List(ctx, &all); err != nil {
+	var all v1alpha1.TSNNetworkList // the cache's own, and only read
+	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the networks: %w", err)
 	}
-	network := find(all.Items, request.Name)
-	if network == nil {
-		return reconcile.Result{}, nil
-	}
-	used, err := usageOf(ctx, r.Client, network.Name)
+	nodes, err := listNodes(ctx, r.Client)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	network := find(all.Items, request.Name)
+	if network == nil {
+		r.forgetNetwork(request.Name, nodes)
+		return reconcile.Result{}, nil
+	}
+	used := r.shared.pods.usage(network.Name)
 	if network.DeletionTimestamp != nil {
-		return r.finish(ctx, network, used)
+		return r.finish(ctx, network, all.Items, nodes, used)
 	}
 	if err := r.hold(ctx, network); err != nil {
 		return reconcile.Result{}, err
 	}
-	found, err := r.serve(ctx, network, all.Items, used)
-	if err != nil {
-		return reconcile.Result{}, err
+	return r.serve(ctx, network, all.Items, nodes, used)
+}
+
+// forgetNetwork has the nodes told that a network is gone.
+func (r *Networks) forgetNetwork(name string, nodes *nodeSet) {
+	r.shared.parts.drop(name)
+	r.pace.forget(name)
+	delete(r.attached, name)
+	delete(r.said, name)
+	for node, state := range nodes.states {
+		if networkOf(state, name) != nil || state.Spec.Gates == name {
+			r.shared.nodes.add(node, 0)
+		}
 	}
-	if len(found) > 0 {
-		return reconcile.Result{RequeueAfter: retryAfter}, nil
-	}
-	return reconcile.Result{RequeueAfter: repeatEvery}, nil
 }
 
 func find(networks []v1alpha1.TSNNetwork, name string) *v1alpha1.TSNNetwork {
@@ -107,12 +140,13 @@ func (r *Networks) hold(ctx context.Context, network *v1alpha1.TSNNetwork) error
 }
 
 // finish lets a network go that was deleted, once nobody is on it.
-func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, used *usage) (reconcile.Result, error) {
+func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
+	used *usage) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(network, v1alpha1.Finalizer) {
 		return reconcile.Result{}, nil
 	}
 	if used.total > 0 {
-		return reconcile.Result{RequeueAfter: retryAfter}, r.linger(ctx, network, used)
+		return r.linger(ctx, network, all, nodes, used)
 	}
 	if err := r.attach(ctx, network, nil, nil); err != nil && !errors.Is(err, errMultus) {
 		return reconcile.Result{}, err
@@ -126,47 +160,51 @@ func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, use
 	return reconcile.Result{}, nil
 }
 
-// linger keeps a network that was deleted as it is, as long as pods are on it: agents do what the status says, and would take
+// linger keeps a network that was deleted as it is, as long as pods are on it: agents do what they were asked, and would take
 // peers and schedule away from these pods with it.
-func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, used *usage) error {
-	text := fmt.Sprintf("it was deleted, and goes when these pods are gone: %s", strings.Join(some(used.pods), ", "))
-	found := []finding{{v1alpha1.ReasonInUse, text, true}}
-	parts, without, err := r.parts(ctx, network, used)
+func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
+	used *usage) (reconcile.Result, error) {
+	names := strings.Join(some(r.shared.pods.names(network.Name)), ", ")
+	found := []finding{{v1alpha1.ReasonInUse, "it was deleted, and goes when these pods are gone: " + names, true}}
+	parts, problem, err := r.divide(network, nodes, used)
 	if err != nil {
-		return err
+		return reconcile.Result{}, err
 	}
-	if len(without) > 0 {
-		found = append(found, r.usedUp(network, used, without))
-	}
-	return r.tell(ctx, network, used, parts, network.Status.Schedule, found)
+	r.askNodes(network, all, nodes, used, parts)
+	return r.tell(ctx, network, &outcome{
+		used: used, parts: parts, request: network.Status.Schedule, found: append(found, problem...),
+		older: nodes.older() || !nodes.know(network, parts), reports: reportsOf(network, used, nodes),
+	})
 }
 
 // serve gives a network what it needs, and says what it could not be given.
-func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, used *usage) ([]finding, error) {
-	var found []finding
+func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
+	used *usage) (reconcile.Result, error) {
+	is := &outcome{used: used}
 	if other, why := conflict(network, all); other != "" {
-		found = append(found, finding{v1alpha1.ReasonOverlaps,
+		is.found = append(is.found, finding{v1alpha1.ReasonOverlaps,
 			fmt.Sprintf("network %s has %s, and was there first; give this one others", other, why), true})
-		if len(network.Status.Nodes) == 0 {
-			return found, r.tell(ctx, network, used, nil, nil, found)
+		if len(r.shared.parts.of(network.Name)) == 0 {
+			return r.tell(ctx, network, is)
 		}
 	}
-	problem, err := attachmentFinding(r.admit(ctx, network, used.namespaces))
+	problem, err := r.admit(ctx, network, used.namespaces)
 	if err != nil {
-		return nil, err
+		return reconcile.Result{}, err
 	}
-	found = append(found, problem...)
-	parts, without, err := r.parts(ctx, network, used)
-	if err != nil {
-		return nil, err
+	is.found = append(is.found, problem...)
+	if is.parts, problem, err = r.divide(network, nodes, used); err != nil {
+		return reconcile.Result{}, err
 	}
-	if len(without) > 0 {
-		found = append(found, r.usedUp(network, used, without))
-	}
-	request, problems := schedule(network, owner(all), r.NowTAI())
-	found = append(found, problems...)
-	found = append(found, nodeFindings(network, used, parts)...)
-	return found, r.tell(ctx, network, used, parts, request, found)
+	is.found = append(is.found, problem...)
+	is.older = nodes.older() || !nodes.know(network, is.parts)
+	r.askNodes(network, all, nodes, used, is.parts)
+	is.request, problem = schedule(network, owner(all), r.NowTAI())
+	is.found = append(is.found, problem...)
+	is.reports = reportsOf(network, used, nodes)
+	is.problems = problemsOf(network, is.reports, r.leftOut(network, nodes, used))
+	is.found = append(is.found, findingsOf(is.problems)...)
+	return r.tell(ctx, network, is)
 }
 
 // attachmentFinding divides what went wrong with attachments into what a person must mend and the rest.
@@ -186,30 +224,67 @@ func attachmentFinding(err error) ([]finding, error) {
 	return nil, err
 }
 
-// parts divides the network's addresses among the nodes.
-func (r *Networks) parts(ctx context.Context, network *v1alpha1.TSNNetwork, used *usage) (parts []v1alpha1.NodeStatus, without []string, err error) {
-	var nodes corev1.NodeList
-	if err := r.Client.List(ctx, &nodes); err != nil {
-		return nil, nil, fmt.Errorf("list the nodes: %w", err)
+// divide divides the network's addresses among the nodes.
+func (r *Networks) divide(network *v1alpha1.TSNNetwork, nodes *nodeSet, used *usage) (map[string]part, []finding, error) {
+	parts, without, err := allocateAll(network, r.shared.parts.of(network.Name), nodes, used)
+	if err != nil {
+		return nil, nil, err
 	}
-	var exist []string
-	for _, node := range nodes.Items {
-		exist = append(exist, node.Name)
+	r.shared.parts.set(network.Name, parts)
+	if len(without) > 0 {
+		return parts, []finding{r.usedUp(network, without)}, nil
 	}
-	return allocateAll(network, exist, used)
+	return parts, nil, nil
+}
+
+// askNodes has those TSNNodes looked at that do not say yet what the network's nodes shall do.
+func (r *Networks) askNodes(network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet, used *usage, parts map[string]part) {
+	gates := owner(all)
+	for node, part := range parts {
+		told, pods := networkOf(nodes.states[node], network.Name), used.onNode[node]
+		ipv4, ipv6 := part.texts()
+		switch {
+		case told == nil || told.IPv4 != ipv4 || told.IPv6 != ipv6 || (told.Pods > 0) != (pods > 0):
+			r.shared.nodes.add(node, 0)
+		case told.Pods != pods:
+			r.shared.nodes.add(node, countsLater)
+		}
+	}
+	for node, state := range nodes.states {
+		if _, has := parts[node]; state.Spec.Gates != gates || !has && networkOf(state, network.Name) != nil {
+			r.shared.nodes.add(node, 0)
+		}
+	}
 }
 
 // usedUp tells the pods on nodes for which there are no addresses.
-func (r *Networks) usedUp(network *v1alpha1.TSNNetwork, used *usage, without []string) finding {
+func (r *Networks) usedUp(network *v1alpha1.TSNNetwork, without []string) finding {
 	text := fmt.Sprintf("no addresses of network %s are left for the nodes %s; all its parts of /%d are other nodes'. "+
 		"Enlarge spec.ipv4.cidr (and spec.ipv6.cidr, if there is one), or place the pods on fewer nodes",
 		network.Name, strings.Join(some(without), ", "), network.Spec.IPv4.NodePrefixLength)
-	for i := range used.waiting {
-		for _, node := range without {
-			if used.waiting[i].Spec.NodeName == node {
-				r.Events.Event(&used.waiting[i], corev1.EventTypeWarning, v1alpha1.ReasonRangeUsedUp, text)
-			}
-		}
+	for _, pod := range r.shared.pods.waiting(network.Name, without) {
+		r.Events.Event(pod, corev1.EventTypeWarning, v1alpha1.ReasonRangeUsedUp, text)
 	}
 	return finding{v1alpha1.ReasonRangeUsedUp, text, true}
+}
+
+// leftOut says why nodes with pods on the network are no peers, in an Event of each as well.
+func (r *Networks) leftOut(network *v1alpha1.TSNNetwork, nodes *nodeSet, used *usage) map[string]error {
+	out := map[string]error{}
+	for name, err := range nodes.unreachable() {
+		if used.onNode[name] == 0 {
+			continue
+		}
+		out[name] = fmt.Errorf("it is not reached on network %s: %w", network.Name, err)
+		if r.saidNode[name] != err.Error() {
+			r.saidNode[name] = err.Error()
+			r.Events.Event(nodes.all[name], corev1.EventTypeWarning, v1alpha1.ReasonTSNNodeLeftOut, out[name].Error())
+		}
+	}
+	for name := range used.onNode {
+		if out[name] == nil {
+			delete(r.saidNode, name)
+		}
+	}
+	return out
 }

@@ -5,6 +5,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,8 +27,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// newNetworks is the controller in a cluster with these objects.
-func newNetworks(t *testing.T, objects ...client.Object) *Networks {
+// inCluster is the controller in a cluster with these objects.
+func inCluster(t *testing.T, objects ...client.Object) *Networks {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
@@ -36,7 +37,14 @@ func newNetworks(t *testing.T, objects ...client.Object) *Networks {
 	scheme.AddKnownTypeWithName(attachmentKind, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(attachmentKind.GroupVersion().WithKind("NetworkAttachmentDefinitionList"), &unstructured.UnstructuredList{})
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.TSNNetwork{}).Build()
-	return &Networks{Client: cluster, Live: cluster, Events: record.NewFakeRecorder(100), NowTAI: func() int64 { return 0 }}
+	shared := newShared(cluster)
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok {
+			shared.pods.set(pod)
+		}
+	}
+	shared.pods.isSynced()
+	return newNetworks(shared, cluster, record.NewFakeRecorder(100), func() int64 { return 0 })
 }
 
 // lookAt has the controller look at the network, and returns it.
@@ -80,7 +88,7 @@ func deleted() *v1alpha1.TSNNetwork {
 
 func TestADeletedNetworkServesItsPodsToTheLast(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	r := newNetworks(t, node, deleted(), aPod("default"))
+	r := inCluster(t, node, deleted(), aPod("default"))
 	network := r.lookAt(t)
 	if status := network.Status; len(status.Nodes) != 1 || status.Nodes[0].IPv4 != "10.42.7.0/24" {
 		t.Errorf("the pods' node has no part any more: %+v", status.Nodes)
@@ -118,30 +126,61 @@ func staleClient(t *testing.T, cluster client.Client) client.Client {
 	})
 }
 
+// given are the parts of network old.
+func given(r *Networks) string {
+	parts := map[string]string{}
+	for node, part := range r.shared.parts.of("old") {
+		parts[node], _ = part.texts()
+	}
+	return fmt.Sprint(parts)
+}
+
 // TestPartsStayThoughTheCacheDoesNotKnowThem has a network looked at twice as it was before any node had a part, with a pod more on a
 // node whose turn would have been first.
 func TestPartsStayThoughTheCacheDoesNotKnowThem(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp, network.Status = nil, v1alpha1.TSNNetworkStatus{}
-	r := newNetworks(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, network, aPod("default"))
-	r.Client = staleClient(t, r.Client)
-	first := r.lookAt(t)
-	if len(first.Status.Nodes) != 1 {
-		t.Fatalf("no part was given: %+v", first.Status)
-	}
+	r := inCluster(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, network, aPod("default"))
+	r.lookAt(t)
+	first := given(r)
 	other := aPod("other")
 	other.Spec.NodeName = "0"
-	for _, object := range []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "0"}}, other} {
-		if err := r.Client.Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+	if err := r.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "0"}}); err != nil {
+		t.Fatal(err)
 	}
+	r.shared.pods.set(other)
+	r.lookAt(t)
+	second := given(r)
+	if want := "map[a:10.42.0.0/24]"; first != want {
+		t.Errorf("given was %s, want %s", first, want)
+	}
+	if want := "map[0:10.42.1.0/24 a:10.42.0.0/24]"; second != want {
+		t.Errorf("now it is %s, want %s", second, want)
+	}
+}
+
+// TestABaseTimeStaysThoughTheCacheDoesNotKnowIt has a network looked at twice as it was before it had a base time.
+func TestABaseTimeStaysThoughTheCacheDoesNotKnowIt(t *testing.T) {
+	network := deleted()
+	network.DeletionTimestamp, network.Status = nil, v1alpha1.TSNNetworkStatus{}
+	network.Spec.Schedule = &v1alpha1.GateParameterTable{
+		GateEnabled: true, AdminCycleTime: &v1alpha1.CycleTime{Numerator: 1, Denominator: 1000},
+		AdminControlList: &v1alpha1.GateControlList{Entries: []v1alpha1.GateControlEntry{
+			{OperationName: "set-gate-states", TimeIntervalValue: 1000000, GateStatesValue: 255}}},
+	}
+	r := inCluster(t, network)
+	r.Client = staleClient(t, r.Client)
+	first := r.lookAt(t).Status.Schedule
+	if first == nil || first.BaseTime.Seconds == 0 {
+		t.Fatalf("nodes are asked for %+v", first)
+	}
+	r.NowTAI = func() int64 { return 77e9 }
 	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)})
 	if err != nil || result.RequeueAfter != againAfter {
 		t.Errorf("it is looked at again after %v, %v; want %v", result.RequeueAfter, err, againAfter)
 	}
-	if second := get(t, r); !reflect.DeepEqual(second.Status.Nodes, first.Status.Nodes) {
-		t.Errorf("given was %+v, and now is %+v", first.Status.Nodes, second.Status.Nodes)
+	if second := get(t, r).Status.Schedule; !reflect.DeepEqual(second, first) {
+		t.Errorf("asked for was %+v, and now is %+v", first, second)
 	}
 }
 
@@ -165,7 +204,7 @@ func TestAPodMadeToLookAttachedOpensNoNamespace(t *testing.T) {
 	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}}
 	before := newAttachment("old", "before")
 	before.SetLabels(map[string]string{v1alpha1.NetworkLabel: "old"})
-	r := newNetworks(t, network, before, aPod("forged"), aPod("before"),
+	r := inCluster(t, network, before, aPod("forged"), aPod("before"),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "forged"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "before"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "allowed", Labels: map[string]string{"tenant": "a"}}})
 	r.lookAt(t)
@@ -183,14 +222,14 @@ func TestASelectorThatIsNoneIsSaidInTheStatus(t *testing.T) {
 	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
 	have := newAttachment("old", "default")
 	have.SetLabels(map[string]string{v1alpha1.NetworkLabel: "old"})
-	r := newNetworks(t, network, have, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, aPod("default"))
+	r := inCluster(t, network, have, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, aPod("default"))
 	network = r.lookAt(t)
 	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Reason != v1alpha1.ReasonSelectorInvalid || !strings.Contains(ready.Message, `spec.namespaceSelector: "Is" is not a valid`) {
 		t.Errorf("it says %+v", ready)
 	}
-	if len(network.Status.Nodes) != 1 || network.Status.Nodes[0].IPv4 == "" {
-		t.Errorf("the pods that are on it lose their part: %+v", network.Status.Nodes)
+	if !r.shared.parts.of("old")["a"].ipv4.IsValid() {
+		t.Errorf("the pods that are on it lose their part: %+v", r.shared.parts.of("old"))
 	}
 	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(have), newAttachment("old", "default")); err != nil {
 		t.Errorf("their attachment: %v", err)

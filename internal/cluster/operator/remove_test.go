@@ -24,7 +24,7 @@ func labelledNode() *corev1.Node {
 }
 
 func TestNodesLoseTheLabelWithTheNetworks(t *testing.T) {
-	r := newNetworks(t, labelledNode())
+	r := inCluster(t, labelledNode())
 	if err := Remove(t.Context(), r.Client); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestNodesLoseTheLabelWithTheNetworks(t *testing.T) {
 }
 
 func TestNothingIsRemovedWhileThereArePods(t *testing.T) {
-	r := newNetworks(t, labelledNode(), aPod("default"))
+	r := inCluster(t, labelledNode(), aPod("default"))
 	err := Remove(t.Context(), r.Client)
 	if err == nil || !strings.Contains(err.Error(), "1 pods are on networks; remove them first") || !strings.Contains(err.Error(), "default/pod") {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func listing(r *Networks, answer func(list client.ObjectList) error) client.Clie
 }
 
 func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
-	r := newNetworks(t, labelledNode())
+	r := inCluster(t, labelledNode())
 	asked := map[schema.GroupVersionKind]int{}
 	cluster := listing(r, func(list client.ObjectList) error {
 		kind, err := r.Client.GroupVersionKindFor(list)
@@ -84,7 +84,7 @@ func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
 }
 
 func TestNetworksWhoseKindIsGoneAreGone(t *testing.T) {
-	r := newNetworks(t, labelledNode())
+	r := inCluster(t, labelledNode())
 	cluster := listing(r, func(list client.ObjectList) error {
 		if _, is := list.(*v1alpha1.TSNNetworkList); is {
 			return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "TSNNetwork"}}
@@ -110,7 +110,7 @@ func TestTheSentenceSaysWhatKeepsANetwork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			if err := Remove(ctx, newNetworks(t, test.network).Client); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := Remove(ctx, inCluster(t, test.network).Client); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})

@@ -5,25 +5,28 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // nodeField is the index of pods by their node.
@@ -51,21 +54,50 @@ func Cache() cache.Options {
 	}
 }
 
+// slimPod keeps of a pod what the operator reads; clusters have many.
 func slimPod(object any) (any, error) {
-	if pod, ok := object.(*corev1.Pod); ok {
-		pod.ManagedFields, pod.OwnerReferences = nil, nil
-		pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
-		pod.Status = corev1.PodStatus{}
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
 	}
-	return object, nil
+	annotations := map[string]string{v1alpha1.NetworkAnnotation: pod.Annotations[v1alpha1.NetworkAnnotation]}
+	if pod.Annotations[networkStatus] != "" {
+		annotations[networkStatus] = "known"
+	}
+	return &corev1.Pod{
+		TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, annotations, v1alpha1.PodLabel), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
+	}, nil
 }
 
+// slimNode keeps of a node what says where its tunnels end, and whether it has an agent.
 func slimNode(object any) (any, error) {
-	if node, ok := object.(*corev1.Node); ok {
-		node.ManagedFields, node.Annotations = nil, nil
-		node.Spec, node.Status = corev1.NodeSpec{}, corev1.NodeStatus{}
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
 	}
-	return object, nil
+	var annotations map[string]string
+	if given, has := node.Annotations[v1alpha1.TunnelAddressAnnotation]; has {
+		annotations = map[string]string{v1alpha1.TunnelAddressAnnotation: given}
+	}
+	slim := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: slimMeta(&node.ObjectMeta, annotations, v1alpha1.NodeLabel)}
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			slim.Status.Addresses = append(slim.Status.Addresses, address)
+		}
+	}
+	return slim, nil
+}
+
+// slimMeta keeps one label.
+func slimMeta(meta *metav1.ObjectMeta, annotations map[string]string, label string) metav1.ObjectMeta {
+	slim := metav1.ObjectMeta{
+		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Annotations: annotations,
+		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
+	}
+	if value, has := meta.Labels[label]; has {
+		slim.Labels = map[string]string{label: value}
+	}
+	return slim
 }
 
 // Add adds the controllers to a manager.
@@ -79,8 +111,15 @@ func Add(ctx context.Context, m manager.Manager, linger time.Duration, nowTAI fu
 	if err != nil {
 		return fmt.Errorf("index pods by node: %w", err)
 	}
-	if err := addNetworks(m, nowTAI); err != nil {
+	shared := newShared(m.GetAPIReader())
+	if err := addNetworks(m, shared, nowTAI); err != nil {
 		return fmt.Errorf("watch the networks: %w", err)
+	}
+	if err := addNodeStates(m, shared); err != nil {
+		return fmt.Errorf("watch the TSNNodes: %w", err)
+	}
+	if err := addPeers(m, shared); err != nil {
+		return fmt.Errorf("watch the peers: %w", err)
 	}
 	if err := addNodeLabels(m, linger); err != nil {
 		return fmt.Errorf("watch the nodes: %w", err)
@@ -88,79 +127,129 @@ func Add(ctx context.Context, m manager.Manager, linger time.Duration, nowTAI fu
 	return nil
 }
 
-func addNetworks(m manager.Manager, nowTAI func() int64) error {
-	r := &Networks{
-		Client: m.GetClient(), Live: m.GetAPIReader(), Events: m.GetEventRecorderFor("ktsn-operator"), NowTAI: nowTAI,
-	}
-	every := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return everyNetwork(ctx, m.GetClient())
-	})
+const (
+	// gather is for how long events wait for more of them: a thousand pods that are made at once are looked at together, and do not
+	// take the processor from the webhook.
+	gather = 100 * time.Millisecond
+	// gatherReports is the same for what agents say.
+	gatherReports = 500 * time.Millisecond
+	// nodeWorkers is how many TSNNodes are written at a time.
+	nodeWorkers = 8
+)
+
+func addNetworks(m manager.Manager, shared *shared, nowTAI func() int64) error {
+	every := later(gather, everyNetwork(m.GetClient()))
 	return ctrl.NewControllerManagedBy(m).Named("networks").
 		For(&v1alpha1.TSNNetwork{}).
 		// One that comes or goes may be in conflict with another.
 		Watches(&v1alpha1.TSNNetwork{}, every, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, podsTogether()).
-		Watches(&corev1.Node{}, every, builder.WithPredicates(comesOrGoes)).
+		WatchesRawSource(&podSource{cache: m.GetCache(), index: shared.pods}).
+		Watches(&corev1.Node{}, every, builder.WithPredicates(nodeChanged)).
+		Watches(&v1alpha1.TSNNode{}, later(gatherReports, networksOfState), builder.WithPredicates(stateChanged)).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, comesOrGoes))).
-		Complete(r)
+		Complete(newNetworks(shared, m.GetClient(), m.GetEventRecorderFor("ktsn-operator"), nowTAI))
+}
+
+func addNodeStates(m manager.Manager, shared *shared) error {
+	own := later(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
+	return ctrl.NewControllerManagedBy(m).Named("node-states").
+		For(&v1alpha1.TSNNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, own, builder.WithPredicates(nodeChanged)).
+		WatchesRawSource(source.Func(shared.nodes.start)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: nodeWorkers}).
+		Complete(&NodeStates{Client: m.GetClient(), shared: shared})
+}
+
+func addPeers(m manager.Manager, shared *shared) error {
+	network := later(gather, func(_ context.Context, object client.Object) []string {
+		return []string{object.GetLabels()[v1alpha1.NetworkLabel]}
+	})
+	return ctrl.NewControllerManagedBy(m).Named("peers").
+		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(comesOrGoes)).
+		Watches(&v1alpha1.TSNPeers{}, network, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfState), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, later(gather, everyNetwork(m.GetClient())), builder.WithPredicates(nodeChanged)).
+		Complete(&Peers{Client: m.GetClient(), shared: shared, pace: newPace(peersEvery, time.Now)})
 }
 
 // comesOrGoes leaves out changes.
 var comesOrGoes = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
-func everyNetwork(ctx context.Context, reader client.Reader) []reconcile.Request {
-	var all v1alpha1.TSNNetworkList
-	if err := reader.List(ctx, &all); err != nil {
-		return nil // of the cache, which has them
-	}
-	var requests []reconcile.Request
-	for _, network := range all.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: network.Name}})
-	}
-	return requests
-}
+// nodeChanged leaves out changes of a node of which the operator reads nothing.
+var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+	return before.UID != after.UID || active(before) != active(after) ||
+		before.Annotations[v1alpha1.TunnelAddressAnnotation] != after.Annotations[v1alpha1.TunnelAddressAnnotation] ||
+		!slices.Equal(before.Status.Addresses, after.Status.Addresses)
+}}
 
-func networksOfPod(_ context.Context, object client.Object) []reconcile.Request {
-	names, err := tsnnetwork.NetworksOf(object.GetAnnotations()[v1alpha1.NetworkAnnotation])
-	if err != nil {
-		return nil
-	}
-	var requests []reconcile.Request
-	for _, name := range names {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
-	}
-	return requests
-}
+// stateChanged leaves out what the operator itself has written.
+var stateChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !equality.Semantic.DeepEqual(e.ObjectOld.(*v1alpha1.TSNNode).Status, e.ObjectNew.(*v1alpha1.TSNNode).Status)
+}}
 
-// gather is for how long pods' events wait for more of them: a thousand pods that are made at once are looked at together,
-// and do not take the processor from the webhook.
-const gather = 100 * time.Millisecond
-
-// podsTogether has the networks looked at on which a pod is.
-func podsTogether() handler.EventHandler {
+// later has objects looked at by their names after a while, and once for all events until then.
+func later(delay time.Duration, names func(context.Context, client.Object) []string) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	soon := func(ctx context.Context, pod client.Object, q queue) {
-		for _, request := range networksOfPod(ctx, pod) {
-			q.AddAfter(request, gather)
+	ask := func(ctx context.Context, object client.Object, q queue) {
+		for _, name := range names(ctx, object) {
+			if name != "" {
+				q.AddAfter(named(name), delay)
+			}
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { soon(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { soon(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { soon(ctx, e.Object, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { ask(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			ask(ctx, e.ObjectOld, q)
+			ask(ctx, e.ObjectNew, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { ask(ctx, e.Object, q) },
 	}
 }
 
-func addNodeLabels(m manager.Manager, linger time.Duration) error {
-	nodeOfPod := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		name := object.(*corev1.Pod).Spec.NodeName
-		if name == "" {
-			return nil
+// everyNetwork names the networks of a cache.
+func everyNetwork(reader client.Reader) func(context.Context, client.Object) []string {
+	return func(ctx context.Context, _ client.Object) []string {
+		var all v1alpha1.TSNNetworkList
+		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+			return nil // of the cache, which has them
 		}
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+		var names []string
+		for _, network := range all.Items {
+			names = append(names, network.Name)
+		}
+		return names
+	}
+}
+
+// networksOfState names the networks of which a node has a part, or says something.
+func networksOfState(_ context.Context, object client.Object) []string {
+	state := object.(*v1alpha1.TSNNode)
+	var names []string
+	for _, network := range state.Spec.Networks {
+		names = append(names, network.Name)
+	}
+	for _, network := range state.Status.Networks {
+		if !slices.Contains(names, network.Name) {
+			names = append(names, network.Name)
+		}
+	}
+	return names
+}
+
+func addNodeLabels(m manager.Manager, linger time.Duration) error {
+	nodeOfPod := later(0, func(_ context.Context, object client.Object) []string {
+		if name := object.(*corev1.Pod).Spec.NodeName; name != "" {
+			return []string{name}
+		}
+		return nil
 	})
+	moves := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.(*corev1.Pod).Spec.NodeName != e.ObjectNew.(*corev1.Pod).Spec.NodeName
+	}}
 	return ctrl.NewControllerManagedBy(m).Named("node-labels").
 		For(&corev1.Node{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&corev1.Pod{}, nodeOfPod).
+		Watches(&corev1.Pod{}, nodeOfPod, builder.WithPredicates(moves)).
 		Complete(&NodeLabels{Client: m.GetClient(), Linger: linger, Now: time.Now})
 }

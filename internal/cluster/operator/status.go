@@ -5,15 +5,18 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
@@ -43,75 +46,85 @@ func schedule(network *v1alpha1.TSNNetwork, owner string, nowTAINs int64) (*v1al
 	return request, nil
 }
 
-// nodeFindings are what nodes with pods of the network say of it.
-func nodeFindings(network *v1alpha1.TSNNetwork, used *usage, parts []v1alpha1.NodeStatus) []finding {
-	var found []finding
-	for _, part := range parts {
-		if used.onNode[part.Name] == 0 {
-			continue
-		}
-		conditions := reported(network, part.Name)
-		ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-		switch {
-		case ready == nil || ready.ObservedGeneration != network.Generation:
-			found = append(found, finding{v1alpha1.ReasonNodeWaited, fmt.Sprintf("node %s has not said yet that it serves the network", part.Name), true})
-		case ready.Status != metav1.ConditionTrue:
-			found = append(found, finding{ready.Reason, fmt.Sprintf("node %s: %s", part.Name, ready.Message), true})
-		}
-		gates := meta.FindStatusCondition(conditions, v1alpha1.ConditionScheduleOperational)
-		if gates != nil && gates.Status == metav1.ConditionFalse {
-			found = append(found, finding{gates.Reason, fmt.Sprintf("node %s: %s", part.Name, gates.Message), false})
-		}
-	}
-	return found
+// outcome is what has become of a network.
+type outcome struct {
+	used     *usage
+	parts    map[string]part
+	request  *v1alpha1.ScheduleRequest
+	found    []finding
+	reports  []report
+	problems []problem
+	// older tells whether agents of an older release read the parts in the network's status.
+	older bool
 }
 
-func reported(network *v1alpha1.TSNNetwork, node string) []metav1.Condition {
-	for _, status := range network.Status.Nodes {
-		if status.Name == node {
-			return status.Conditions
-		}
+// status is what of a network's status is the operator's.
+func (o *outcome) status(network *v1alpha1.TSNNetwork) *v1alpha1.TSNNetworkStatus {
+	status := &v1alpha1.TSNNetworkStatus{
+		Conditions: conditions(network, o.request, o.found), Pods: o.used.total, Schedule: o.request,
+		NodeCounts: countNodes(o), NodeProblems: worst(o.problems),
 	}
-	return nil
+	status.NodesReady = fmt.Sprintf("%d/%d", status.NodeCounts.Ready, status.NodeCounts.WithPods)
+	if o.older {
+		status.Nodes = olderParts(o.parts, o.used)
+	}
+	return status
 }
 
 // tell writes the operator's part of the network's status, and an Event for each finding that is new.
-func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, used *usage, parts []v1alpha1.NodeStatus,
-	request *v1alpha1.ScheduleRequest, found []finding) error {
-	before := messages(network)
-	for _, f := range found {
-		if f.reason != v1alpha1.ReasonNodeWaited && !strings.Contains(before, f.text) {
-			r.Events.Event(network, corev1.EventTypeWarning, f.reason, f.text)
-		}
+func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, is *outcome) (reconcile.Result, error) {
+	r.makeEvents(network, is.found)
+	again := repeatEvery
+	if len(is.found) > 0 {
+		again = retryAfter
 	}
-	status := &v1alpha1.TSNNetworkStatus{
-		Conditions: conditions(network, request, found), Pods: used.total, Schedule: request, Nodes: parts,
-		NodesReady: countReady(network, used, parts),
+	status := is.status(network)
+	if sameStatus(&network.Status, status) {
+		return reconcile.Result{RequeueAfter: again}, nil
 	}
+	if wait := r.pace.wait(network.Name); wait > 0 && !urgent(network, status) {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	r.pace.done(network.Name)
 	written, err := r.applyStatus(ctx, network, status)
 	if err != nil {
-		return fmt.Errorf("write the status of network %s: %w", network.Name, err)
+		return reconcile.Result{}, fmt.Errorf("write the status of network %s: %w", network.Name, err)
 	}
-	return r.forget(ctx, written, parts)
+	return reconcile.Result{RequeueAfter: again}, r.forget(ctx, written, is)
 }
 
-func messages(network *v1alpha1.TSNNetwork) string {
-	var text []string
-	for _, condition := range network.Status.Conditions {
-		text = append(text, condition.Message)
-	}
-	return strings.Join(text, "\n")
-}
-
-// countReady is how many nodes of those with pods serve the network.
-func countReady(network *v1alpha1.TSNNetwork, used *usage, parts []v1alpha1.NodeStatus) string {
-	ready := 0
-	for _, part := range parts {
-		if used.onNode[part.Name] > 0 && meta.IsStatusConditionTrue(reported(network, part.Name), v1alpha1.ConditionReady) {
-			ready++
+// makeEvents says once what is found, as long as it is found.
+func (r *Networks) makeEvents(network *v1alpha1.TSNNetwork, found []finding) {
+	before, said := r.said[network.Name], map[string]bool{}
+	if before == nil { // this operator has just begun
+		before = map[string]bool{}
+		for _, condition := range network.Status.Conditions {
+			for text := range strings.SplitSeq(condition.Message, "; ") {
+				before[text] = true
+			}
 		}
 	}
-	return fmt.Sprintf("%d/%d", ready, len(used.onNode))
+	for _, f := range found {
+		if f.reason != v1alpha1.ReasonNodeWaited && !before[f.text] && !said[f.text] {
+			r.Events.Event(network, corev1.EventTypeWarning, f.reason, f.text)
+		}
+		said[f.text] = true
+	}
+	r.said[network.Name] = said
+}
+
+// urgent tells whether the status says something that nodes or the network's author wait for, and not only how many nodes there are
+// that do.
+func urgent(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) bool {
+	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
+	return ready == nil || ready.ObservedGeneration != network.Generation || !equality.Semantic.DeepEqual(network.Status.Schedule, status.Schedule)
+}
+
+// sameStatus tells whether there is nothing to write.
+func sameStatus(have, want *v1alpha1.TSNNetworkStatus) bool {
+	return sameParts(have.Nodes, want.Nodes) && have.Pods == want.Pods && have.NodesReady == want.NodesReady &&
+		equality.Semantic.DeepEqual(have.NodeCounts, want.NodeCounts) && equality.Semantic.DeepEqual(have.NodeProblems, want.NodeProblems) &&
+		equality.Semantic.DeepEqual(have.Schedule, want.Schedule) && equality.Semantic.DeepEqual(have.Conditions, want.Conditions)
 }
 
 // conditions are the network's, of which those that stay as they are keep their time.
@@ -167,17 +180,19 @@ func setScheduleCondition(network *v1alpha1.TSNNetwork, request *v1alpha1.Schedu
 
 func join(found []finding) string {
 	var text []string
+	known := map[string]bool{}
 	for _, f := range found {
-		if !slices.Contains(text, f.text) {
+		if !known[f.text] {
+			known[f.text] = true
 			text = append(text, f.text)
 		}
 	}
 	return strings.Join(some(text), "; ")
 }
 
-// applyStatus writes what is the operator's, and leaves the rest to the agents. It is a conflict if the network is another by now
-// than was looked at: parts and base times have no other record, and a cache that does not know yet of those that were just given
-// would have others given.
+// applyStatus writes what is the operator's, and leaves the rest to agents of an older release. It is a conflict if the network is another by now
+// than was looked at: base times have no other record, and a cache that does not know yet of one that was just given would have
+// another given.
 func (r *Networks) applyStatus(ctx context.Context, network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) (*v1alpha1.TSNNetwork, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
@@ -195,11 +210,12 @@ func (r *Networks) applyStatus(ctx context.Context, network *v1alpha1.TSNNetwork
 	return written, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, written)
 }
 
-// forget removes what agents have said of nodes that have no part any more.
-func (r *Networks) forget(ctx context.Context, written *v1alpha1.TSNNetwork, parts []v1alpha1.NodeStatus) error {
+// forget removes what agents of an older release have said of nodes of which the status says nothing any more.
+func (r *Networks) forget(ctx context.Context, written *v1alpha1.TSNNetwork, is *outcome) error {
 	count := len(written.Status.Nodes)
 	written.Status.Nodes = slices.DeleteFunc(written.Status.Nodes, func(status v1alpha1.NodeStatus) bool {
-		return !slices.ContainsFunc(parts, func(part v1alpha1.NodeStatus) bool { return part.Name == status.Name })
+		_, has := is.parts[status.Name]
+		return !is.older || !has
 	})
 	if len(written.Status.Nodes) == count {
 		return nil
@@ -208,4 +224,34 @@ func (r *Networks) forget(ctx context.Context, written *v1alpha1.TSNNetwork, par
 		return fmt.Errorf("forget nodes of network %s: %w", written.Name, err)
 	}
 	return nil
+}
+
+// olderParts are the nodes' parts as agents of an older release read them.
+func olderParts(parts map[string]part, used *usage) []v1alpha1.NodeStatus {
+	var nodes []v1alpha1.NodeStatus
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		pods := used.onNode[name]
+		node := v1alpha1.NodeStatus{Name: name, Pods: &pods}
+		node.IPv4, node.IPv6 = parts[name].texts()
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// sameParts compares what of each node is the operator's.
+func sameParts(have, want []v1alpha1.NodeStatus) bool {
+	if len(have) != len(want) {
+		return false
+	}
+	known := make(map[string]*v1alpha1.NodeStatus, len(have))
+	for i := range have {
+		known[have[i].Name] = &have[i]
+	}
+	for _, node := range want {
+		before := known[node.Name]
+		if before == nil || before.IPv4 != node.IPv4 || before.IPv6 != node.IPv6 || before.Pods == nil || *before.Pods != *node.Pods {
+			return false
+		}
+	}
+	return true
 }

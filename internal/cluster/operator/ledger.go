@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// part is a node's part of a network. A network without IPv6 has none of it.
+type part struct{ ipv4, ipv6 netip.Prefix }
+
+func (p part) texts() (ipv4, ipv6 string) {
+	if p.ipv6.IsValid() {
+		ipv6 = p.ipv6.String()
+	}
+	return p.ipv4.String(), ipv6
+}
+
+// ledger is which part of which network each node has. The TSNNodes have it too, and outlast the operator; a cache of them may not
+// know yet what was just given, and would have it given twice. Any goroutine may use it.
+type ledger struct {
+	mu sync.Mutex
+	// parts are by network and node. An inner map is not changed any more once it is here.
+	parts map[string]map[string]part
+}
+
+// load reads once, past all caches, what nodes had when this operator began.
+func (l *ledger) load(ctx context.Context, live client.Reader) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.parts != nil {
+		return nil
+	}
+	var networks v1alpha1.TSNNetworkList
+	if err := live.List(ctx, &networks); err != nil {
+		return fmt.Errorf("list the networks: %w", err)
+	}
+	var nodes v1alpha1.TSNNodeList
+	if err := live.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("list the TSNNodes: %w", err)
+	}
+	l.parts = partsOf(networks.Items, nodes.Items)
+	return nil
+}
+
+// partsOf reads the nodes' parts of networks that there are. An older release kept them in the network's status.
+func partsOf(networks []v1alpha1.TSNNetwork, nodes []v1alpha1.TSNNode) map[string]map[string]part {
+	parts := map[string]map[string]part{}
+	for _, network := range networks {
+		parts[network.Name] = map[string]part{}
+		for _, node := range network.Status.Nodes {
+			parts[network.Name][node.Name] = parsePart(node.IPv4, node.IPv6)
+		}
+	}
+	for _, node := range nodes {
+		for _, of := range node.Spec.Networks {
+			if parts[of.Name] != nil {
+				parts[of.Name][node.Name] = parsePart(of.IPv4, of.IPv6)
+			}
+		}
+	}
+	return parts
+}
+
+// parsePart leaves invalid what is none, and is given anew then.
+func parsePart(ipv4, ipv6 string) (made part) {
+	made.ipv4, _ = netip.ParsePrefix(ipv4)
+	made.ipv6, _ = netip.ParsePrefix(ipv6)
+	return made
+}
+
+// of are the nodes' parts of a network.
+func (l *ledger) of(network string) map[string]part {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.parts[network]
+}
+
+// ofNode are a node's parts, by network.
+func (l *ledger) ofNode(node string) map[string]part {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	parts := map[string]part{}
+	for network, nodes := range l.parts {
+		if part, has := nodes[node]; has {
+			parts[network] = part
+		}
+	}
+	return parts
+}
+
+// set replaces the nodes' parts of a network.
+func (l *ledger) set(network string, parts map[string]part) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.parts[network] = parts
+}
+
+// drop forgets a network that is gone.
+func (l *ledger) drop(network string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.parts, network)
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// nodeSet is what there is of the cluster's nodes. Its objects are the cache's own, and only read.
+type nodeSet struct {
+	all    map[string]*corev1.Node
+	states map[string]*v1alpha1.TSNNode
+	// list is the same as all.
+	list []corev1.Node
+}
+
+func listNodes(ctx context.Context, reader client.Reader) (*nodeSet, error) {
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the nodes: %w", err)
+	}
+	var states v1alpha1.TSNNodeList
+	if err := reader.List(ctx, &states, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the TSNNodes: %w", err)
+	}
+	set := &nodeSet{
+		all: make(map[string]*corev1.Node, len(nodes.Items)), states: make(map[string]*v1alpha1.TSNNode, len(states.Items)), list: nodes.Items,
+	}
+	for i := range nodes.Items {
+		set.all[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	for i := range states.Items {
+		set.states[states.Items[i].Name] = &states.Items[i]
+	}
+	return set, nil
+}
+
+// unreachable says why nodes have no address for tunnels.
+func (s *nodeSet) unreachable() map[string]error {
+	_, faults := tsnnetwork.TunnelAddresses(s.list)
+	return faults
+}
+
+// older tells whether a node's agent does not know of TSNNodes: it is of an older release, or has not begun.
+func (s *nodeSet) older() bool {
+	for name, node := range s.all {
+		if active(node) && (s.states[name] == nil || s.states[name].Status.AgentVersion == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// know tells whether parts of which there was a record in the network's status are in the TSNNodes, so that it is of no use any more.
+func (s *nodeSet) know(network *v1alpha1.TSNNetwork, parts map[string]part) bool {
+	for _, recorded := range network.Status.Nodes {
+		part, has := parts[recorded.Name]
+		if !has {
+			continue
+		}
+		ipv4, ipv6 := part.texts()
+		if told := networkOf(s.states[recorded.Name], network.Name); told == nil || told.IPv4 != ipv4 || told.IPv6 != ipv6 {
+			return false
+		}
+	}
+	return true
+}
+
+// active tells whether ktsnd and its agent run on a node.
+func active(node *corev1.Node) bool { return node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue }
+
+// networkOf is what a TSNNode says of a network, nil if nothing.
+func networkOf(state *v1alpha1.TSNNode, network string) *v1alpha1.NodeNetwork {
+	if state == nil {
+		return nil
+	}
+	for i := range state.Spec.Networks {
+		if state.Spec.Networks[i].Name == network {
+			return &state.Spec.Networks[i]
+		}
+	}
+	return nil
+}

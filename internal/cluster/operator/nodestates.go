@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// NodeStates writes in each node's TSNNode what its agent shall do.
+type NodeStates struct {
+	Client client.Client
+	shared *shared
+}
+
+// Reconcile looks at one node. What the cache does not know yet is looked at again.
+func (r *NodeStates) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if err := r.shared.ready(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	err := r.look(ctx, request.Name)
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: againAfter}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+func (r *NodeStates) look(ctx context.Context, name string) error {
+	var have *v1alpha1.TSNNode
+	found := &v1alpha1.TSNNode{}
+	err := r.Client.Get(ctx, types.NamespacedName{Name: name}, found)
+	switch {
+	case err == nil:
+		have = found
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("look at TSNNode %s: %w", name, err)
+	}
+	var node corev1.Node
+	err = r.Client.Get(ctx, types.NamespacedName{Name: name}, &node)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look at node %s: %w", name, err)
+	}
+	gone := err != nil
+	parts := r.shared.parts.ofNode(name)
+	if gone || len(parts) == 0 && !active(&node) {
+		return r.remove(ctx, have)
+	}
+	spec, err := r.spec(ctx, name, parts)
+	if err != nil {
+		return err
+	}
+	return r.write(ctx, have, &node, spec)
+}
+
+// remove removes what is of no use any more: its node has gone, or has neither a part nor an agent.
+func (r *NodeStates) remove(ctx context.Context, have *v1alpha1.TSNNode) error {
+	if have == nil {
+		return nil
+	}
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, have)); err != nil {
+		return fmt.Errorf("remove TSNNode %s: %w", have.Name, err)
+	}
+	return nil
+}
+
+func (r *NodeStates) spec(ctx context.Context, node string, parts map[string]part) (*v1alpha1.TSNNodeSpec, error) {
+	var networks v1alpha1.TSNNetworkList
+	if err := r.Client.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the networks: %w", err)
+	}
+	spec := &v1alpha1.TSNNodeSpec{Gates: owner(networks.Items)}
+	for _, network := range slices.Sorted(maps.Keys(parts)) {
+		of := v1alpha1.NodeNetwork{Name: network, Pods: r.shared.pods.onNode(network, node)}
+		of.IPv4, of.IPv6 = parts[network].texts()
+		spec.Networks = append(spec.Networks, of)
+	}
+	return spec, nil
+}
+
+// write makes or changes the TSNNode where it is not as it shall be. Nobody else writes its spec, so it is replaced whatever the
+// agent has reported meanwhile.
+func (r *NodeStates) write(ctx context.Context, have *v1alpha1.TSNNode, node *corev1.Node, spec *v1alpha1.TSNNodeSpec) error {
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+	if have == nil {
+		made := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: node.Name, OwnerReferences: owners}, Spec: *spec}
+		if err := r.Client.Create(ctx, made, fieldOwner); err != nil {
+			return fmt.Errorf("make TSNNode %s: %w", node.Name, err)
+		}
+		return nil
+	}
+	if equality.Semantic.DeepEqual(&have.Spec, spec) && equality.Semantic.DeepEqual(have.OwnerReferences, owners) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"ownerReferences": owners},
+		// What is empty would be left as it is.
+		"spec": map[string]any{"networks": spec.Networks, "gates": spec.Gates},
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.Client.Patch(ctx, have, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil {
+		return fmt.Errorf("change TSNNode %s: %w", node.Name, err)
+	}
+	return nil
+}

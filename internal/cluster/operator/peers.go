@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// managedBy is the label of what the operator made.
+const managedBy = "app.kubernetes.io/managed-by"
+
+// Peers writes where the nodes of each network are. A node is among them when it has its part of the network, and pods on it or
+// an agent: the agent stays for a while after the last pod, and so do the peers when that pod is only replaced.
+type Peers struct {
+	Client client.Client
+	shared *shared
+	// pace bounds how often all agents of a network are told something new. It is the controller's one worker's.
+	pace *pace
+}
+
+// peersEvery is how often a network's peers are written at most: each time all its nodes' agents read them.
+const peersEvery = time.Second
+
+// Reconcile looks at one network. What the cache does not know yet is looked at again.
+func (r *Peers) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if err := r.shared.ready(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	if wait := r.pace.wait(request.Name); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	err := r.look(ctx, request.Name)
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: againAfter}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+func (r *Peers) look(ctx context.Context, name string) error {
+	var network v1alpha1.TSNNetwork
+	err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &network)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look at network %s: %w", name, err)
+	}
+	wanted := map[string]v1alpha1.PeerNode{}
+	if err == nil {
+		if wanted, err = r.wanted(ctx, name); err != nil {
+			return err
+		}
+	} else {
+		r.pace.forget(name)
+	}
+	return r.write(ctx, name, &network, wanted)
+}
+
+// wanted are the nodes that shall be peers.
+func (r *Peers) wanted(ctx context.Context, network string) (map[string]v1alpha1.PeerNode, error) {
+	nodes, err := listNodes(ctx, r.Client)
+	if err != nil {
+		return nil, err
+	}
+	addresses, _ := tsnnetwork.TunnelAddresses(nodes.list)
+	wanted := map[string]v1alpha1.PeerNode{}
+	for name, part := range r.shared.parts.of(network) {
+		node, address := nodes.all[name], addresses[name]
+		if node == nil || !address.IsValid() {
+			continue
+		}
+		ipv4, ipv6 := part.texts()
+		// Others hear of a part when the node itself can have heard of it, and never of one that was another's a moment ago.
+		told := networkOf(nodes.states[name], network)
+		if told != nil && told.IPv4 == ipv4 && told.IPv6 == ipv6 && (active(node) || told.Pods > 0) {
+			wanted[name] = v1alpha1.PeerNode{Name: name, Address: address.String(), IPv4: ipv4, IPv6: ipv6}
+		}
+	}
+	return wanted, nil
+}
+
+// write changes the TSNPeers that are not as they shall be.
+func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNetwork, wanted map[string]v1alpha1.PeerNode) error {
+	var list v1alpha1.TSNPeersList
+	if err := r.Client.List(ctx, &list, client.MatchingLabels{v1alpha1.NetworkLabel: name}); err != nil {
+		return fmt.Errorf("list the peers of network %s: %w", name, err)
+	}
+	var have []shard
+	objects, foreign := map[int]*v1alpha1.TSNPeers{}, map[int]bool{}
+	for i := range list.Items {
+		peers := &list.Items[i]
+		switch number := shardNumber(name, peers.Name); {
+		case peers.Labels[managedBy] != string(fieldOwner) || peers.Spec.Cluster != "":
+			foreign[number] = true
+		case number >= 0:
+			objects[number] = peers
+			have = append(have, shard{number: number, nodes: peers.Spec.Nodes})
+		}
+	}
+	var all error
+	for _, shard := range divide(have, wanted, foreign) {
+		object := objects[shard.number]
+		// A network that was made anew has another identity.
+		kept := object != nil && equality.Semantic.DeepEqual(object.OwnerReferences, ownedBy(network))
+		if shard.changed || !kept || len(shard.nodes) == 0 {
+			r.pace.done(name)
+			all = errors.Join(all, r.writeShard(ctx, network, name, object, shard))
+		}
+	}
+	return all
+}
+
+func (r *Peers) writeShard(ctx context.Context, network *v1alpha1.TSNNetwork, name string, have *v1alpha1.TSNPeers, shard shard) error {
+	at := shardName(name, shard.number)
+	var err error
+	switch {
+	case have == nil:
+		err = r.Client.Create(ctx, &v1alpha1.TSNPeers{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: at, Labels: map[string]string{v1alpha1.NetworkLabel: name, managedBy: string(fieldOwner)},
+				OwnerReferences: ownedBy(network),
+			},
+			Spec: v1alpha1.TSNPeersSpec{Network: name, Nodes: shard.nodes},
+		}, fieldOwner)
+	case len(shard.nodes) == 0:
+		err = client.IgnoreNotFound(r.Client.Delete(ctx, have))
+	default:
+		have.Spec.Nodes, have.OwnerReferences = shard.nodes, ownedBy(network)
+		err = r.Client.Update(ctx, have, fieldOwner)
+	}
+	if err != nil {
+		return fmt.Errorf("write TSNPeers %s: %w", at, err)
+	}
+	return nil
+}
+
+// ownedBy has objects go with their network, should it be removed without the operator.
+func ownedBy(network *v1alpha1.TSNNetwork) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNNetwork", Name: network.Name, UID: network.UID,
+	}}
+}

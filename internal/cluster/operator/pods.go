@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// usage is who is on a network.
+type usage struct {
+	// onNode counts the pods on each node, until their objects are gone.
+	onNode map[string]int32
+	// namespaces counts the pods of each.
+	namespaces map[string]int32
+	total      int32
+}
+
+func newUsage() *usage { return &usage{onNode: map[string]int32{}, namespaces: map[string]int32{}} }
+
+// podIndex counts the pods of each network as they come and go, so that nobody counts ten thousand because one was made. Any
+// goroutine may use it.
+type podIndex struct {
+	mu   sync.Mutex
+	pods map[types.NamespacedName]*indexed
+	used map[string]*usage
+	// synced is closed when all pods that there were at the beginning are in it.
+	synced chan struct{}
+	once   sync.Once
+}
+
+// indexed is what the index knows of a pod.
+type indexed struct {
+	annotation string
+	networks   []string
+	node       string
+	// pod is the cache's own while its node has not attached it yet, else nil.
+	pod *corev1.Pod
+}
+
+func newPodIndex() *podIndex {
+	return &podIndex{pods: map[types.NamespacedName]*indexed{}, used: map[string]*usage{}, synced: make(chan struct{})}
+}
+
+// networkStatus is written by Multus when a pod is attached.
+const networkStatus = "k8s.v1.cni.cncf.io/network-status"
+
+// namedPods is how many pods a sentence names.
+const namedPods = 5
+
+// set takes in a pod as it is now, and returns the networks for which that makes a difference.
+func (p *podIndex) set(pod *corev1.Pod) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	before := p.pods[key]
+	now := &indexed{annotation: pod.Annotations[v1alpha1.NetworkAnnotation], node: pod.Spec.NodeName}
+	if pod.Spec.NodeName != "" && pod.Annotations[networkStatus] == "" && pod.DeletionTimestamp == nil {
+		now.pod = pod
+	}
+	if before != nil && before.annotation == now.annotation {
+		if before.node == now.node && (before.pod == nil) == (now.pod == nil) {
+			before.pod = now.pod
+			return nil
+		}
+		now.networks = before.networks
+	} else {
+		now.networks, _ = tsnnetwork.NetworksOf(now.annotation) // none where somebody gave it the label by hand
+	}
+	p.pods[key] = now
+	p.count(pod.Namespace, before, -1)
+	p.count(pod.Namespace, now, 1)
+	return union(before, now)
+}
+
+// remove takes out a pod that is gone, and returns its networks.
+func (p *podIndex) remove(key types.NamespacedName) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.pods[key]
+	delete(p.pods, key)
+	p.count(key.Namespace, before, -1)
+	return union(before, nil)
+}
+
+func union(before, now *indexed) []string {
+	var all []string
+	for _, one := range []*indexed{before, now} {
+		if one != nil {
+			all = append(all, one.networks...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (p *podIndex) count(namespace string, one *indexed, by int32) {
+	if one == nil {
+		return
+	}
+	for _, name := range one.networks {
+		used := p.used[name]
+		if used == nil {
+			used = newUsage()
+			p.used[name] = used
+		}
+		used.total += by
+		add(used.namespaces, namespace, by)
+		if one.node != "" {
+			add(used.onNode, one.node, by)
+		}
+		if used.total == 0 {
+			delete(p.used, name)
+		}
+	}
+}
+
+func add(counts map[string]int32, key string, by int32) {
+	if counts[key] += by; counts[key] == 0 {
+		delete(counts, key)
+	}
+}
+
+// usage is a copy of what is known of a network.
+func (p *podIndex) usage(network string) *usage {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	used := p.used[network]
+	if used == nil {
+		return newUsage()
+	}
+	return &usage{onNode: maps.Clone(used.onNode), namespaces: maps.Clone(used.namespaces), total: used.total}
+}
+
+// onNode counts a node's pods on a network.
+func (p *podIndex) onNode(network, node string) int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if used := p.used[network]; used != nil {
+		return used.onNode[node]
+	}
+	return 0
+}
+
+// names are those of a network's pods.
+func (p *podIndex) names(network string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var names []string
+	for key, pod := range p.pods {
+		if slices.Contains(pod.networks, network) {
+			names = append(names, key.Namespace+"/"+key.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// waiting are the pods of a network that these nodes have not attached yet. They are the cache's own.
+func (p *podIndex) waiting(network string, nodes []string) []*corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var waiting []*corev1.Pod
+	for _, pod := range p.pods {
+		if pod.pod != nil && slices.Contains(pod.networks, network) && slices.Contains(nodes, pod.node) {
+			waiting = append(waiting, pod.pod)
+		}
+	}
+	return waiting
+}
+
+// isSynced is called when all pods that there were at the beginning are in the index.
+func (p *podIndex) isSynced() { p.once.Do(func() { close(p.synced) }) }
+
+// some names a few of many.
+func some(names []string) []string {
+	if len(names) <= namedPods {
+		return names
+	}
+	return append(slices.Clone(names[:namedPods]), fmt.Sprintf("and %d more", len(names)-namedPods))
+}
+
+// podSource keeps the index up to date by the events of the cache, and has the networks looked at for which they make a
+// difference. Unlike controller-runtime's own source it is in step only when it has taken in each pod of the cache.
+type podSource struct {
+	cache        cache.Cache
+	index        *podIndex
+	registration toolscache.ResourceEventHandlerRegistration
+}
+
+// Start is called by the controller.
+func (s *podSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	informer, err := s.cache.GetInformer(ctx, &corev1.Pod{})
+	if err != nil {
+		return fmt.Errorf("watch the pods: %w", err)
+	}
+	look := func(networks []string) {
+		for _, name := range networks {
+			queue.AddAfter(named(name), gather)
+		}
+	}
+	s.registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { look(s.index.set(object.(*corev1.Pod))) },
+		UpdateFunc: func(_, object any) { look(s.index.set(object.(*corev1.Pod))) },
+		DeleteFunc: func(object any) {
+			key, err := toolscache.DeletionHandlingObjectToName(object)
+			if err == nil {
+				look(s.index.remove(key.AsNamespacedName()))
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch the pods: %w", err)
+	}
+	return nil
+}
+
+// WaitForSync is called by the controller before it looks at the first network.
+func (s *podSource) WaitForSync(ctx context.Context) error {
+	if !toolscache.WaitForCacheSync(ctx.Done(), s.registration.HasSynced) {
+		return fmt.Errorf("read the pods: %w", ctx.Err())
+	}
+	s.index.isSynced()
+	return nil
+}

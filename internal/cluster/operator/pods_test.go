@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// podOn is a pod on networks; node may be "".
+func podOn(name, networks, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns-" + name[:1], Annotations: map[string]string{v1alpha1.NetworkAnnotation: networks}},
+		Spec:       corev1.PodSpec{NodeName: node},
+	}
+}
+
+func TestPodsAreCountedAsTheyComeAndGo(t *testing.T) {
+	index := newPodIndex()
+	attached := podOn("a1", "x", "node-1")
+	attached.Annotations[networkStatus] = "known"
+	ends := podOn("a2", "x,y", "node-1")
+	ends.DeletionTimestamp = &metav1.Time{}
+	set := func(pod *corev1.Pod) func() []string { return func() []string { return index.set(pod) } }
+	remove := func(key types.NamespacedName) func() []string { return func() []string { return index.remove(key) } }
+	for _, step := range []struct {
+		what          string
+		do            func() []string
+		networks      string
+		total         int32
+		nodes, spaces string
+		waiting       int
+	}{
+		{"a pod without a node", set(podOn("a1", "x", "")), "[x]", 1, "map[]", "map[ns-a:1]", 0},
+		{"its node", set(podOn("a1", "x", "node-1")), "[x]", 1, "map[node-1:1]", "map[ns-a:1]", 1},
+		{"the same again", set(podOn("a1", "x", "node-1")), "[]", 1, "map[node-1:1]", "map[ns-a:1]", 1},
+		{"another of two networks", set(podOn("a2", "x,y", "node-1")), "[x y]", 2, "map[node-1:2]", "map[ns-a:2]", 2},
+		{"one of another namespace", set(podOn("b1", "y, x", "node-2")), "[x y]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 3},
+		{"one that is attached", set(attached), "[x]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 2},
+		{"one that ends", set(ends), "[x y]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 1},
+		{"one with a label and no name", set(podOn("c1", "", "node-3")), "[]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 1},
+		{"one that moved to another network", set(podOn("b1", "y", "node-2")), "[x y]", 2, "map[node-1:2]", "map[ns-a:2]", 0},
+		{"one that has gone", remove(types.NamespacedName{Namespace: "ns-a", Name: "a2"}), "[x y]", 1, "map[node-1:1]", "map[ns-a:1]", 0},
+		{"one that nobody knows", remove(types.NamespacedName{Namespace: "ns-a", Name: "a2"}), "[]", 1, "map[node-1:1]", "map[ns-a:1]", 0},
+		{"the last", remove(types.NamespacedName{Namespace: "ns-a", Name: "a1"}), "[x]", 0, "map[]", "map[]", 0},
+	} {
+		if got := fmt.Sprint(step.do()); got != step.networks {
+			t.Errorf("%s: looked at are %s, want %s", step.what, got, step.networks)
+		}
+		used := index.usage("x")
+		if nodes, spaces := fmt.Sprint(used.onNode), fmt.Sprint(used.namespaces); used.total != step.total || nodes != step.nodes || spaces != step.spaces {
+			t.Errorf("%s: %d pods, %s, %s, want %d, %s, %s", step.what, used.total, nodes, spaces, step.total, step.nodes, step.spaces)
+		}
+		if waiting := index.waiting("x", []string{"node-1", "node-2"}); len(waiting) != step.waiting {
+			t.Errorf("%s: %d pods wait, want %d", step.what, len(waiting), step.waiting)
+		}
+	}
+	if used := index.usage("x"); used.total != 0 || len(index.used) != 1 || !reflect.DeepEqual(index.names("y"), []string{"ns-b/b1"}) {
+		t.Errorf("at last there are %+v, %v", used, index.names("y"))
+	}
+}

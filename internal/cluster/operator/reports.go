@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// report is what an agent says of a network on its node.
+type report struct {
+	node string
+	// observed is the generation of the network that it is about.
+	observed     int64
+	scheduleHash string
+	conditions   []metav1.Condition
+}
+
+// reportsOf are those of the nodes with pods on the network.
+func reportsOf(network *v1alpha1.TSNNetwork, used *usage, nodes *nodeSet) []report {
+	older := make(map[string]*v1alpha1.NodeStatus, len(network.Status.Nodes))
+	for i := range network.Status.Nodes {
+		older[network.Status.Nodes[i].Name] = &network.Status.Nodes[i]
+	}
+	var all []report
+	for name := range used.onNode {
+		if nodes.all[name] != nil {
+			all = append(all, reportOf(network.Name, name, nodes.states[name], older[name]))
+		}
+	}
+	slices.SortFunc(all, func(a, b report) int { return strings.Compare(a.node, b.node) })
+	return all
+}
+
+// reportOf reads what an agent says in its TSNNode, else what one of an older release says in the network's status.
+func reportOf(network, node string, state *v1alpha1.TSNNode, older *v1alpha1.NodeStatus) report {
+	made := report{node: node}
+	if state != nil && state.Status.AgentVersion != "" {
+		for _, is := range state.Status.Networks {
+			if is.Name == network {
+				made.observed, made.scheduleHash, made.conditions = is.ObservedGeneration, is.ScheduleHash, is.Conditions
+			}
+		}
+		return made
+	}
+	if older != nil {
+		made.scheduleHash, made.conditions = older.ScheduleHash, older.Conditions
+		if ready := meta.FindStatusCondition(older.Conditions, v1alpha1.ConditionReady); ready != nil {
+			made.observed = ready.ObservedGeneration
+		}
+	}
+	return made
+}
+
+// How bad problems are.
+const (
+	blocksPods = iota
+	breaksSchedule
+	isAwaited
+)
+
+// problem is something that does not hold on a node.
+type problem struct {
+	rank int
+	v1alpha1.NodeProblem
+}
+
+// problemsOf are those of all nodes with pods on the network, the worst first.
+func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[string]error) []problem {
+	var all []problem
+	found := func(rank int, node, kind, reason, text string) {
+		all = append(all, problem{rank, v1alpha1.NodeProblem{Node: node, Type: kind, Reason: reason, Message: text}})
+	}
+	for _, is := range reports {
+		if err := leftOut[is.node]; err != nil {
+			found(blocksPods, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeLeftOut, err.Error())
+		}
+		ready := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionReady)
+		switch {
+		case ready == nil || is.observed != network.Generation:
+			found(isAwaited, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeWaited, "it has not said yet that it serves the network")
+		case ready.Status != metav1.ConditionTrue:
+			found(blocksPods, is.node, v1alpha1.ConditionReady, ready.Reason, ready.Message)
+		}
+		gates := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionScheduleOperational)
+		if gates != nil && gates.Status == metav1.ConditionFalse {
+			found(breaksSchedule, is.node, v1alpha1.ConditionScheduleOperational, gates.Reason, gates.Message)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b problem) int { return cmp.Compare(a.rank, b.rank) })
+	return all
+}
+
+// findingsOf says of a network what is wrong on its nodes.
+func findingsOf(problems []problem) []finding {
+	var found []finding
+	for _, p := range problems {
+		text := fmt.Sprintf("node %s: %s", p.Node, p.Message)
+		if p.rank == isAwaited {
+			text = fmt.Sprintf("node %s has not said yet that it serves the network", p.Node)
+		}
+		found = append(found, finding{p.Reason, text, p.rank != breaksSchedule})
+	}
+	return found
+}
+
+// worst are the problems that the network's status names.
+func worst(problems []problem) []v1alpha1.NodeProblem {
+	var named []v1alpha1.NodeProblem
+	for _, p := range problems[:min(len(problems), v1alpha1.MaxNodeProblems)] {
+		named = append(named, p.NodeProblem)
+	}
+	return named
+}
+
+// countNodes counts the nodes that have a part of the network and those that do what it asks for.
+func countNodes(is *outcome) *v1alpha1.NodeCounts {
+	counts := &v1alpha1.NodeCounts{Allocated: int32(len(is.parts)), WithPods: int32(len(is.used.onNode))}
+	leftOut := map[string]bool{}
+	for _, p := range is.problems {
+		leftOut[p.Node] = leftOut[p.Node] || p.Reason == v1alpha1.ReasonNodeLeftOut
+	}
+	for _, report := range is.reports {
+		if meta.IsStatusConditionTrue(report.conditions, v1alpha1.ConditionReady) && !leftOut[report.node] {
+			counts.Ready++
+		}
+		if is.request != nil && report.scheduleHash == is.request.Hash {
+			counts.ScheduleOperational++
+		}
+	}
+	return counts
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// says is a TSNNode that says something of network old, by an agent that knows its generation 3.
+func says(ready, operational metav1.ConditionStatus, hash string) *v1alpha1.TSNNode {
+	is := v1alpha1.NodeNetworkStatus{Name: "old", ObservedGeneration: 3, ScheduleHash: hash, Conditions: []metav1.Condition{
+		{Type: v1alpha1.ConditionReady, Status: ready, Reason: "R", Message: "ready is " + string(ready)},
+		{Type: v1alpha1.ConditionScheduleOperational, Status: operational, Reason: "S", Message: "operational is " + string(operational)},
+	}}
+	return &v1alpha1.TSNNode{Status: v1alpha1.TSNNodeStatus{AgentVersion: "1", Networks: []v1alpha1.NodeNetworkStatus{is}}}
+}
+
+func TestTheWorstIsSaidFirst(t *testing.T) {
+	network := deleted()
+	network.Generation = 3
+	network.Status.Nodes = []v1alpha1.NodeStatus{
+		{Name: "f", ScheduleHash: "hash", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: 3}}},
+		{Name: "c", Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: 3}}},
+	}
+	stale := says(metav1.ConditionTrue, metav1.ConditionTrue, "before")
+	stale.Status.Networks[0].ObservedGeneration = 2
+	nodes := &nodeSet{all: map[string]*corev1.Node{}, states: map[string]*v1alpha1.TSNNode{
+		"a": {}, "b": says(metav1.ConditionTrue, metav1.ConditionFalse, ""), "c": says(metav1.ConditionTrue, metav1.ConditionTrue, "hash"),
+		"d": says(metav1.ConditionFalse, metav1.ConditionUnknown, ""), "e": stale, "f": {}, "idle": says(metav1.ConditionFalse, metav1.ConditionFalse, ""),
+	}}
+	used := newUsage()
+	for name := range nodes.states {
+		nodes.all[name] = &corev1.Node{}
+		if name != "idle" {
+			used.onNode[name] = 1
+		}
+	}
+	is := &outcome{used: used, parts: map[string]part{"a": {}, "idle": {}}, request: &v1alpha1.ScheduleRequest{Hash: "hash"}}
+	is.reports = reportsOf(network, used, nodes)
+	is.problems = problemsOf(network, is.reports, map[string]error{"f": errors.New("it has no address")})
+	var got []string
+	for _, p := range worst(is.problems) {
+		got = append(got, fmt.Sprintf("%s %s %s: %s", p.Node, p.Type, p.Reason, p.Message))
+	}
+	want := []string{
+		"d Ready R: ready is False", "f Ready NodeLeftOut: it has no address",
+		"b ScheduleOperational S: operational is False",
+		"a Ready WaitingForNodes: it has not said yet that it serves the network", "e Ready WaitingForNodes: it has not said yet that it serves the network",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("it says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got, want := *countNodes(is), (v1alpha1.NodeCounts{Allocated: 2, WithPods: 6, Ready: 3, ScheduleOperational: 2}); got != want {
+		t.Errorf("counted are %+v, want %+v", got, want)
+	}
+}
+
+func TestNoMoreThanFiftyNodesAreNamed(t *testing.T) {
+	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}}
+	for name := range nodesNamed(0, 1000) {
+		nodes.all[name], used.onNode[name] = &corev1.Node{}, 1
+	}
+	problems := problemsOf(network, reportsOf(network, used, nodes), nil)
+	if named := worst(problems); len(problems) != 1000 || len(named) != 50 || named[49].Node != "node-0049" {
+		t.Errorf("%d problems are named as %d", len(problems), len(worst(problems)))
+	}
+}
+
+// TestEachFindingIsSaidOnce has more of them than a condition's sentence names.
+func TestEachFindingIsSaidOnce(t *testing.T) {
+	r := inCluster(t)
+	events := r.Events.(*record.FakeRecorder)
+	var found []finding
+	for i := range 8 {
+		found = append(found, finding{"R", fmt.Sprint("fault ", i), true})
+	}
+	network := deleted()
+	network.Status.Conditions = []metav1.Condition{{Message: "fault 0; fault 1"}} // of an operator before this one
+	for range 3 {
+		r.makeEvents(network, found)
+	}
+	if count := len(events.Events); count != 6 {
+		t.Errorf("there are %d Events, want 6", count)
+	}
+	r.makeEvents(network, found[1:])
+	r.makeEvents(network, found)
+	if count := len(events.Events); count != 7 {
+		t.Errorf("there are %d Events when one is found again, want 7", count)
+	}
+}
+
+func TestAStatusIsWrittenOnceASecond(t *testing.T) {
+	now := time.Unix(100, 0)
+	p := newPace(time.Second, func() time.Time { return now })
+	if wait := p.wait("a"); wait != 0 {
+		t.Errorf("the first waits %v", wait)
+	}
+	p.done("a")
+	now = now.Add(300 * time.Millisecond)
+	if wait := p.wait("a"); wait != 700*time.Millisecond {
+		t.Errorf("the second waits %v", wait)
+	}
+	if wait := p.wait("b"); wait != 0 {
+		t.Errorf("another network's waits %v", wait)
+	}
+	now = now.Add(time.Hour)
+	if wait := p.wait("a"); wait != 0 {
+		t.Errorf("one much later waits %v", wait)
+	}
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// shared is what the controllers have in common.
+type shared struct {
+	// live reads past the cache.
+	live  client.Reader
+	pods  *podIndex
+	parts *ledger
+	// nodes asks for a TSNNode to be looked at.
+	nodes *requests
+}
+
+func newShared(live client.Reader) *shared {
+	return &shared{live: live, pods: newPodIndex(), parts: &ledger{}, nodes: newRequests()}
+}
+
+// ready returns when pods and parts are known.
+func (s *shared) ready(ctx context.Context) error {
+	select {
+	case <-s.pods.synced:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the pods: %w", ctx.Err())
+	}
+	return s.parts.load(ctx, s.live)
+}
+
+// requests is the queue of a controller, for others to ask it.
+type requests struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// early were made before the controller began.
+	early map[string]bool
+}
+
+func newRequests() *requests { return &requests{early: map[string]bool{}} }
+
+// start is a source of the controller.
+func (r *requests) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = queue
+	for name := range r.early {
+		queue.Add(named(name))
+	}
+	r.early = nil
+	return nil
+}
+
+// add asks for an object to be looked at after a while.
+func (r *requests) add(name string, after time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queue == nil {
+		r.early[name] = true
+		return
+	}
+	r.queue.AddAfter(named(name), after)
+}
+
+func named(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// pace bounds how often something is done for an object. One goroutine uses it.
+type pace struct {
+	every time.Duration
+	now   func() time.Time
+	last  map[string]time.Time
+}
+
+func newPace(every time.Duration, now func() time.Time) *pace {
+	return &pace{every: every, now: now, last: map[string]time.Time{}}
+}
+
+// wait is for how long it is too early.
+func (p *pace) wait(name string) time.Duration {
+	last, known := p.last[name]
+	if !known {
+		return 0
+	}
+	return max(0, p.every-p.now().Sub(last))
+}
+
+// done says that it was done now.
+func (p *pace) done(name string) { p.last[name] = p.now() }
+
+// forget forgets an object that is gone.
+func (p *pace) forget(name string) { delete(p.last, name) }

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// stateOf is the TSNNode of a node.
+func stateOf(name string) *v1alpha1.TSNNode {
+	return &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// told is what a node is asked to do.
+func told(state *v1alpha1.TSNNode) string {
+	var text []string
+	for _, network := range state.Spec.Networks {
+		text = append(text, fmt.Sprintf("%s=%s,%d", network.Name, network.IPv4, network.Pods))
+	}
+	return strings.Join(append(text, "gates="+state.Spec.Gates), " ")
+}
+
+func isTold(ctx context.Context, t *testing.T, state *v1alpha1.TSNNode, want string) {
+	t.Helper()
+	eventually(ctx, t, func() error {
+		if err := get(ctx, state); err != nil {
+			return err
+		}
+		if got := told(state); got != want {
+			return fmt.Errorf("node %s is asked for %s, want %s", state.Name, got, want)
+		}
+		return nil
+	})
+}
+
+// peersOf are the peers of a network: by object, the names of its nodes.
+func peersOf(ctx context.Context, network string) (map[string][]string, error) {
+	var list v1alpha1.TSNPeersList
+	if err := admin.List(ctx, &list, client.MatchingLabels{v1alpha1.NetworkLabel: network}); err != nil {
+		return nil, err
+	}
+	shards := map[string][]string{}
+	for _, peers := range list.Items {
+		for _, node := range peers.Spec.Nodes {
+			shards[peers.Name] = append(shards[peers.Name], node.Name)
+		}
+	}
+	return shards, nil
+}
+
+func arePeers(ctx context.Context, t *testing.T, network, want string) {
+	t.Helper()
+	eventually(ctx, t, func() error {
+		got, err := peersOf(ctx, network)
+		if err != nil {
+			return err
+		}
+		if fmt.Sprint(got) != want {
+			return fmt.Errorf("the peers of %s are %v, want %s", network, got, want)
+		}
+		return nil
+	})
+}
+
+func TestANodeIsToldWhatItShallDo(t *testing.T) {
+	ctx := needOperator(t)
+	first, second, node := newNetwork("told-1", 230, "10.230.0.0/16"), newNetwork("told-2", 231, "10.231.0.0/16"), newNode("told-node")
+	second.Spec.TrafficClasses = &v1alpha1.TrafficClasses{}
+	create(ctx, t, node, first, second)
+	one := onNetwork("told-one", "default", "told-1", "told-node")
+	create(ctx, t, one)
+	state := stateOf("told-node")
+	isTold(ctx, t, state, "told-1=10.230.0.0/24,1 gates=told-2")
+	if owners := state.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || owners[0].UID != node.UID {
+		t.Errorf("the TSNNode is of %+v, and does not go with its node", owners)
+	}
+	arePeers(ctx, t, "told-1", "map[told-1-0:[told-node]]")
+	arePeers(ctx, t, "told-2", "map[]")
+	two := onNetwork("told-two", "default", "told-1,told-2", "told-node")
+	create(ctx, t, two)
+	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
+	// What somebody else writes there does not stay.
+	if err := admin.Patch(ctx, state, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"networks":[],"gates":"x"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
+	remove(ctx, t, one)
+	remove(ctx, t, two)
+	// It keeps its parts without pods, and is no peer any more when its agent goes.
+	isTold(ctx, t, state, "told-1=10.230.0.0/24,0 told-2=10.231.0.0/24,0 gates=told-2")
+	arePeers(ctx, t, "told-1", "map[]")
+	remove(ctx, t, second)
+	isTold(ctx, t, state, "told-1=10.230.0.0/24,0 gates=")
+	remove(ctx, t, node)
+	eventually(ctx, t, func() error {
+		if err := get(ctx, state); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the TSNNode of a node that is gone is still there: %w", err)
+		}
+		return nil
+	})
+}
+
+func TestPeersAreWhereTheirNodesSay(t *testing.T) {
+	ctx := needOperator(t)
+	network := newNetwork("where", 232, "10.232.0.0/16")
+	network.Spec.IPv6 = &v1alpha1.Range6{CIDR: "fd32::/48", NodePrefixLength: 64}
+	good, without := newNode("where-good"), newNode("where-without")
+	without.Status.Addresses = nil
+	create(ctx, t, good, without, network)
+	create(ctx, t, onNetwork("where-one", "default", "where", "where-good"), onNetwork("where-two", "default", "where", "where-without"))
+	arePeers(ctx, t, "where", "map[where-0:[where-good]]")
+	text := condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeLeftOut)
+	if !strings.Contains(text, "node where-without: it is not reached on network where: it has no IPv4 InternalIP; annotate it with kubernetsn.io/tunnel-address") {
+		t.Errorf("it says %q", text)
+	}
+	if problem := network.Status.NodeProblems[0]; problem.Node != "where-without" || problem.Reason != v1alpha1.ReasonNodeLeftOut {
+		t.Errorf("the first problem is %+v", problem)
+	}
+	eventually(ctx, t, func() error { return hasEvent(ctx, "where-without", v1alpha1.ReasonTSNNodeLeftOut) })
+	annotate := func(node *corev1.Node, address string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.TunnelAddressAnnotation, address)
+		if err := admin.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	annotate(without, "198.51.100.7")
+	arePeers(ctx, t, "where", "map[where-0:[where-good where-without]]")
+	var peers v1alpha1.TSNPeers
+	if err := admin.Get(ctx, client.ObjectKey{Name: "where-0"}, &peers); err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.PeerNode{Name: "where-without", Address: "198.51.100.7", IPv4: "10.232.1.0/24", IPv6: "fd32:0:0:1::/64"}
+	if peers.Spec.Network != "where" || peers.Spec.Cluster != "" || peers.Spec.Nodes[1] != want {
+		t.Errorf("the peers are %+v, want %+v among them", peers.Spec, want)
+	}
+	if owners := peers.OwnerReferences; len(owners) != 1 || owners[0].Kind != "TSNNetwork" || owners[0].UID != network.UID {
+		t.Errorf("the peers are of %+v, and do not go with their network", owners)
+	}
+	// An address that is another's is nobody's but its first owner's.
+	annotate(without, good.Status.Addresses[0].Address)
+	arePeers(ctx, t, "where", "map[where-0:[where-good]]")
+}
+
+func TestAnAgentsReportCountsByItsTSNNode(t *testing.T) {
+	ctx := needOperator(t)
+	network, node := newNetwork("counts", 233, "10.233.0.0/16"), newNode("counts-node")
+	network.Spec.TrafficClasses = &v1alpha1.TrafficClasses{}
+	create(ctx, t, node, network)
+	create(ctx, t, onNetwork("counts-one", "default", "counts", "counts-node"))
+	state := stateOf("counts-node")
+	isTold(ctx, t, state, "counts=10.233.0.0/24,1 gates=counts")
+	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeWaited)
+	say := func(status metav1.ConditionStatus, reason, text, hash string) {
+		t.Helper()
+		eventually(ctx, t, func() error {
+			if err := get(ctx, state); err != nil {
+				return err
+			}
+			state.Status = v1alpha1.TSNNodeStatus{AgentVersion: "1", Networks: []v1alpha1.NodeNetworkStatus{{
+				Name: "counts", ObservedGeneration: network.Generation, Uplink: "eno1", ScheduleHash: hash,
+				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: text,
+					LastTransitionTime: metav1.Now(), ObservedGeneration: network.Generation}},
+			}}}
+			return admin.Status().Update(ctx, state)
+		})
+	}
+	say(metav1.ConditionFalse, v1alpha1.ReasonUplinkMissing, "there is no interface eno9", "")
+	text := condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonUplinkMissing)
+	if text != "node counts-node: there is no interface eno9" {
+		t.Errorf("it says %q", text)
+	}
+	if got := fmt.Sprintf("%+v", network.Status.NodeProblems); got != "[{Node:counts-node Type:Ready Reason:UplinkMissing Message:there is no interface eno9}]" {
+		t.Errorf("the problems are %s", got)
+	}
+	say(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "", network.Status.Schedule.Hash)
+	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	want := v1alpha1.NodeCounts{Allocated: 1, WithPods: 1, Ready: 1, ScheduleOperational: 1}
+	if got := network.Status.NodeCounts; got == nil || *got != want || network.Status.NodesReady != "1/1" || len(network.Status.NodeProblems) > 0 {
+		t.Errorf("the status is %+v, want %+v", network.Status, want)
+	}
+}
+
+// What an agent may change of TSNNodes is what its own node says.
+func TestAnAgentWritesItsOwnTSNNodeOnly(t *testing.T) {
+	ctx := needPolicy(t)
+	create(ctx, t, newNetwork("states", 235, "10.235.0.0/16"), newNode("own-state"), newNode("others-state"))
+	for _, node := range []string{"own-state", "others-state"} {
+		create(ctx, t, onNetwork(node, "default", "states", node))
+		eventually(ctx, t, func() error { return get(ctx, stateOf(node)) })
+	}
+	const (
+		others  = "ktsn-agent on node own-state may not say what holds on node others-state"
+		noSpec  = "of a TSNNode ktsn-agent may change no more than the status"
+		nobody  = "does not say on which node it is"
+		status  = `{"status":{"agentVersion":"1"}}`
+		newSpec = `{"spec":{"gates":"x"}}`
+	)
+	for name, test := range map[string]struct {
+		node, of, patch string
+		status          bool
+		sentence        string
+	}{
+		"what its node says":                  {"own-state", "own-state", status, true, ""},
+		"the same from nobody knows":          {"", "own-state", status, true, nobody},
+		"what another node says":              {"own-state", "others-state", status, true, others},
+		"what its node shall do":              {"own-state", "own-state", newSpec, false, noSpec},
+		"what another node shall do":          {"own-state", "others-state", newSpec, false, noSpec},
+		"what its node says, past the status": {"own-state", "own-state", status, false, noSpec},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent, err := agentOf(test.node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			patch := client.RawPatch(types.MergePatchType, []byte(test.patch))
+			if test.status {
+				err = agent.Status().Patch(ctx, stateOf(test.of), patch, client.DryRunAll)
+			} else {
+				err = agent.Patch(ctx, stateOf(test.of), patch, client.DryRunAll)
+			}
+			if err := says(err, test.sentence); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	agent, err := agentOf("new-state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := says(agent.Create(ctx, stateOf("new-state"), client.DryRunAll), noSpec); err != nil {
+		t.Error(err)
+	}
+	if agent, err = agentOf("own-state"); err != nil {
+		t.Fatal(err)
+	}
+	if err := says(agent.Delete(ctx, stateOf("own-state"), client.DryRunAll), noSpec); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOfPeersTheOperatorHasItsClustersOnly(t *testing.T) {
+	ctx := needPolicy(t)
+	operator := theOperator(t)
+	const sentence = "those TSNPeers only that have no spec.cluster"
+	foreign := newPeers("foreign-0", "foreign")
+	foreign.Spec.Cluster = "plant-2"
+	create(ctx, t, foreign)
+	for name, test := range map[string]struct {
+		err      error
+		sentence string
+	}{
+		"its own":            {operator.Create(ctx, newPeers("foreign-1", "foreign"), client.DryRunAll), ""},
+		"another's":          {operator.Create(ctx, func() *v1alpha1.TSNPeers { p := newPeers("foreign-1", "foreign"); p.Spec.Cluster = "x"; return p }(), client.DryRunAll), sentence},
+		"another's, removed": {operator.Delete(ctx, foreign.DeepCopy(), client.DryRunAll), sentence},
+		"another's, its own": {operator.Patch(ctx, foreign.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cluster":""}}`)), client.DryRunAll), sentence},
+	} {
+		if err := says(test.err, test.sentence); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Beside them the operator writes its own.
+	node, network := newNode("foreign-node"), newNetwork("foreign", 234, "10.234.0.0/16")
+	create(ctx, t, node, network)
+	create(ctx, t, onNetwork("foreign-one", "default", "foreign", "foreign-node"))
+	eventually(ctx, t, func() error {
+		shards, err := peersOf(ctx, "foreign")
+		if err != nil {
+			return err
+		}
+		for _, nodes := range shards {
+			if slices.Contains(nodes, "foreign-node") {
+				return nil
+			}
+		}
+		return errNotYet
+	})
+}

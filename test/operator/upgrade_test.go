@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// Of the release before: a network whose status has the nodes' parts, which are not those that would be given first.
+const upgraded = "upgraded"
+
+// leaveAsBefore makes what the release before leaves behind: parts in the network's status, nodes with a label and a pod each, one
+// node whose last pod has gone, and what agents have said.
+func leaveAsBefore(ctx context.Context) error {
+	network := newNetwork(upgraded, 236, "10.236.0.0/16")
+	network.Spec.IPv6 = &v1alpha1.Range6{CIDR: "fd36::/48", NodePrefixLength: 64}
+	objects := []client.Object{network}
+	for _, name := range []string{"upgraded-1", "upgraded-2", "upgraded-idle"} {
+		node := newNode(name)
+		objects = append(objects, node)
+		if name == "upgraded-idle" {
+			continue
+		}
+		node.Labels = map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}
+		pod := onNetwork(name, "default", upgraded, name)
+		pod.Labels = map[string]string{v1alpha1.PodLabel: v1alpha1.LabelValue}
+		objects = append(objects, pod)
+	}
+	for _, object := range objects {
+		if err := admin.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+	pods, ready := int32(1), metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked,
+		ObservedGeneration: 1, LastTransitionTime: metav1.Now()}
+	network.Status = v1alpha1.TSNNetworkStatus{Pods: 2, NodesReady: "1/2", Nodes: []v1alpha1.NodeStatus{
+		{Name: "upgraded-1", IPv4: "10.236.7.0/24", IPv6: "fd36:0:0:7::/64", Pods: &pods, Uplink: "eno1", Conditions: []metav1.Condition{ready}},
+		{Name: "upgraded-2", IPv4: "10.236.9.0/24", IPv6: "fd36:0:0:9::/64", Pods: &pods},
+		{Name: "upgraded-idle", IPv4: "10.236.0.0/24", IPv6: "fd36::/64"},
+	}}
+	return admin.Status().Update(ctx, network)
+}
+
+func TestPartsOfTheReleaseBeforeStay(t *testing.T) {
+	ctx := needOperator(t)
+	want := map[string]string{
+		"upgraded-1": "upgraded=10.236.7.0/24,1 gates=", "upgraded-2": "upgraded=10.236.9.0/24,1 gates=", "upgraded-idle": "upgraded=10.236.0.0/24,0 gates=",
+	}
+	for name, text := range want {
+		isTold(ctx, t, stateOf(name), text)
+	}
+	network := newNetwork(upgraded, 0, "")
+	older := func() string {
+		t.Helper()
+		if err := get(ctx, network); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(nodes(network), " ", network.Status.NodesReady)
+	}
+	// Agents of that release find their parts, and what they say counts, until there is none of them left.
+	const both = "upgraded-1=10.236.7.0/24 upgraded-2=10.236.9.0/24 upgraded-idle=10.236.0.0/24"
+	eventually(ctx, t, func() error {
+		if got := older(); got != both+" 1/2" {
+			return fmt.Errorf("agents of the release before find %s", got)
+		}
+		return nil
+	})
+	report(ctx, t, network, "upgraded-2", metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "")
+	eventually(ctx, t, func() error {
+		if got := older(); got != both+" 2/2" {
+			return fmt.Errorf("agents of the release before find %s", got)
+		}
+		return nil
+	})
+	upgradeAgent(ctx, t, "upgraded-1", network)
+	eventually(ctx, t, func() error {
+		if is := network.Status.NodeProblems; older() != both+" 1/2" || len(is) != 1 || is[0].Node != "upgraded-1" {
+			return fmt.Errorf("with one agent upgraded, agents of the release before find %s, and there are %+v", older(), is)
+		}
+		return nil
+	})
+	upgradeAgent(ctx, t, "upgraded-2", network)
+	eventually(ctx, t, func() error {
+		if got := older(); got != " 0/2" {
+			return fmt.Errorf("with all agents upgraded, the status still has %s", got)
+		}
+		return nil
+	})
+	for name, text := range want {
+		isTold(ctx, t, stateOf(name), text)
+	}
+	arePeers(ctx, t, upgraded, "map[upgraded-0:[upgraded-1 upgraded-2]]")
+}
+
+// upgradeAgent says what an agent of this release says first: that it is there.
+func upgradeAgent(ctx context.Context, t *testing.T, node string, network *v1alpha1.TSNNetwork) {
+	t.Helper()
+	state := stateOf(node)
+	eventually(ctx, t, func() error {
+		if err := get(ctx, state); err != nil {
+			return err
+		}
+		state.Status.AgentVersion = "1"
+		return admin.Status().Update(ctx, state)
+	})
+	if err := get(ctx, network); err != nil {
+		t.Fatal(err)
+	}
+}
