@@ -82,7 +82,7 @@ func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, is *o
 	if sameStatus(&network.Status, status) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	if wait := r.pace.wait(network.Name); wait > 0 && !urgent(network, status) {
+	if wait := r.pace.wait(network.Name); wait > 0 && !pressing(network, status) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	r.pace.done(network.Name)
@@ -113,9 +113,9 @@ func (r *Networks) makeEvents(network *v1alpha1.TSNNetwork, found []finding) {
 	r.said[network.Name] = said
 }
 
-// urgent tells whether the status says something that nodes or the network's author wait for, and not only how many nodes there are
+// pressing tells whether the status says something that nodes or the network's author wait for, and not only how many nodes there are
 // that do.
-func urgent(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) bool {
+func pressing(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) bool {
 	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
 	return ready == nil || ready.ObservedGeneration != network.Generation || !equality.Semantic.DeepEqual(network.Status.Schedule, status.Schedule)
 }
