@@ -96,6 +96,10 @@ e2e: images ## a real Kubernetes cluster of two nodes on this machine, and the t
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
 	@scripts/e2e.sh
 
+.PHONY: upgrades
+upgrades: ## 20 upgrades of the chart under load, in a cluster of its own (root, a quarter of an hour)
+	@E2E_UPGRADES=20 E2E_RUN='^(TestUpgradesUnderLoadLoseNoMessage|TestARollbackInTheMiddle.*)$$' $(MAKE) --no-print-directory e2e
+
 # IMAGES_FLAGS=--locked: only of the Debian packages that images/debian.lock has, as releases are.
 .PHONY: images
 images: build ## container images as OCI archives, into out/images/

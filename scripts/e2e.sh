@@ -4,8 +4,10 @@
 # Called by `make e2e`, after the programs and images are built.
 #
 #   KTSN_KEEP=1   leave the cluster up at the end
-#   KTSN_REALTIME=550000,200000  its option --realtime: on the first node ktsnd, and two talkers that spin (bench_test.go)
+#   KTSN_REALTIME=530000,370000  its option --realtime: on the first node ktsnd, and two talkers that spin (bench_test.go),
+#                 on the second as much as two ktsnd need in an upgrade
 #   E2E_RUN=REGEX run only these tests in the cluster
+#   E2E_UPGRADES=20  upgrade the chart so often under load, instead of once
 set -um # -m: what runs for long is a process group, which an interruption ends as a whole
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
@@ -79,7 +81,7 @@ up_in_time() {
 
 bring_up() {
 	local status
-	bin/ktsn-cluster --name "$KTSN_CLUSTER" up --realtime "${KTSN_REALTIME:-550000,200000}" 2>"$log" | tee "$log.up"
+	bin/ktsn-cluster --name "$KTSN_CLUSTER" up --realtime "${KTSN_REALTIME:-530000,370000}" 2>"$log" | tee "$log.up"
 	status=${PIPESTATUS[0]}
 	cat "$log" >&2
 	return "$status"

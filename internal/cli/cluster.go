@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"text/tabwriter"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +62,8 @@ func (w *where) status(ctx context.Context, out io.Writer, format string) error 
 // overview is what `ktsn status --cluster` shows.
 type overview struct {
 	Operators []podState            `json:"operators"`
-	Nodes     []podState            `json:"nodes"`
+	Ktsnd     []podState            `json:"ktsnd"`
+	Agents    []podState            `json:"agents"`
 	Networks  []v1alpha1.TSNNetwork `json:"networks"`
 }
 
@@ -80,11 +80,14 @@ func readOverview(ctx context.Context, c *clusterreader.Cluster) (*overview, err
 	if all.Networks, err = clusterreader.List[v1alpha1.TSNNetwork](ctx, c, clusterreader.Networks, "", "", ""); err != nil {
 		return nil, fmt.Errorf("list the cluster's TSNNetworks: %w; `ktsn doctor` says what is missing", err)
 	}
-	if all.Operators, err = podStates(ctx, c, clusterreader.OperatorPods); err != nil {
-		return nil, err
+	for selector, into := range map[string]*[]podState{
+		clusterreader.OperatorPods: &all.Operators, clusterreader.KtsndPods: &all.Ktsnd, clusterreader.AgentPods: &all.Agents,
+	} {
+		if *into, err = podStates(ctx, c, selector); err != nil {
+			return nil, err
+		}
 	}
-	all.Nodes, err = podStates(ctx, c, clusterreader.NodePods)
-	return &all, err
+	return &all, nil
 }
 
 func podStates(ctx context.Context, c *clusterreader.Cluster, selector string) ([]podState, error) {
@@ -94,10 +97,7 @@ func podStates(ctx context.Context, c *clusterreader.Cluster, selector string) (
 	}
 	states := []podState{}
 	for i := range pods {
-		ready := slices.ContainsFunc(pods[i].Status.Conditions, func(condition corev1.PodCondition) bool {
-			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
-		})
-		states = append(states, podState{pods[i].Spec.NodeName, pods[i].Name, ready})
+		states = append(states, podState{pods[i].Spec.NodeName, pods[i].Name, clusterreader.Ready(&pods[i])})
 	}
 	return states, nil
 }
@@ -108,7 +108,7 @@ func printOverview(out io.Writer, all *overview) error {
 	for _, part := range []struct {
 		name string
 		pods []podState
-	}{{"ktsn-operator", all.Operators}, {"ktsnd", all.Nodes}} {
+	}{{"ktsn-operator", all.Operators}, {"ktsnd", all.Ktsnd}, {"ktsn-agent", all.Agents}} {
 		for _, pod := range part.pods {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%v\n", part.name, pod.Node, pod.Pod, pod.Ready)
 		}

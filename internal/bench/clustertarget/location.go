@@ -26,7 +26,7 @@ const (
 	chartNamespace = "kubernetsn-system"
 	// component is how the chart marks its pods: those with ktsnd, and those of the operator.
 	component         = "app.kubernetes.io/component="
-	nodePods          = component + "node"
+	ktsndPods         = component + "ktsnd"
 	operatorPods      = component + "operator"
 	ktsndContainer    = "ktsnd"
 	operatorContainer = "operator"
@@ -119,7 +119,7 @@ func (c *connection) checkAttachment(ctx context.Context) error {
 
 // findKtsnd returns the pod of ktsnd on a node; nil when there is none.
 func (c *connection) findKtsnd(ctx context.Context, node string) (*corev1.Pod, error) {
-	return c.findPod(ctx, "ktsnd", metav1.ListOptions{LabelSelector: nodePods, FieldSelector: "spec.nodeName=" + node})
+	return c.findPod(ctx, "ktsnd", metav1.ListOptions{LabelSelector: ktsndPods, FieldSelector: "spec.nodeName=" + node})
 }
 
 // findPod returns a pod of the chart that is ready; nil when there is none.

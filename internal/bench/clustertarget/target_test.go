@@ -114,9 +114,9 @@ func (a *api) ofChart(label string) []corev1.Pod {
 	switch {
 	case label == operatorPods && a.operator:
 		return pod(operatorContainer, "registry.example/ktsn-operator:1.2", corev1.ConditionTrue)
-	case label == nodePods && a.ktsnd && !a.annotated:
+	case label == ktsndPods && a.ktsnd && !a.annotated:
 		return pod(ktsndContainer, "registry.example/ktsnd:1.2", corev1.ConditionTrue)
-	case label == nodePods && a.ktsnd && talker != nil && talker.Annotations[v1alpha1.NetworkAnnotation] != "":
+	case label == ktsndPods && a.ktsnd && talker != nil && talker.Annotations[v1alpha1.NetworkAnnotation] != "":
 		ready := corev1.ConditionFalse
 		if a.askedOnce {
 			ready = corev1.ConditionTrue

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,32 +18,56 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// NodePods selects the pods with ktsnd and its agent, OperatorPods those of the operator.
+// What selects the pods of the chart: those with a node's ktsnd, those with its agent, those of the operator.
 const (
-	NodePods     = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component=node"
-	OperatorPods = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component=operator"
+	ofChart      = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component="
+	KtsndPods    = ofChart + "ktsnd"
+	AgentPods    = ofChart + "agent"
+	OperatorPods = ofChart + "operator"
 )
 
-// NodePod is the pod with a node's ktsnd and agent, nil if there is none.
-func (c *Cluster) NodePod(ctx context.Context, node string) (*corev1.Pod, error) {
-	pods, err := List[corev1.Pod](ctx, c, Pods, c.System, NodePods, "")
+// PodsOn are the pods on a node that a selector of the above selects, without those that are being ended; the oldest first. In an
+// upgrade two ktsnd are on a node.
+func (c *Cluster) PodsOn(ctx context.Context, node, selector string) ([]corev1.Pod, error) {
+	pods, err := List[corev1.Pod](ctx, c, Pods, c.System, selector, "")
 	if err != nil {
-		return nil, fmt.Errorf("list the pods with ktsnd: %w", err)
+		return nil, fmt.Errorf("list the pods of namespace %s: %w", c.System, err)
 	}
-	for i := range pods {
-		if pods[i].Spec.NodeName == node && pods[i].DeletionTimestamp == nil {
-			return &pods[i], nil
+	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName != node || pod.DeletionTimestamp != nil })
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return pods, nil
+}
+
+// askable is the pod of several ktsnd in which ktsn is run: one that is ready, or one that runs. Each reaches the ktsnd that serves.
+func askable(pods []corev1.Pod) *corev1.Pod {
+	for _, good := range []func(*corev1.Pod) bool{Ready, running} {
+		for i := range pods {
+			if good(&pods[i]) {
+				return &pods[i]
+			}
 		}
 	}
-	return nil, nil
+	return nil
+}
+
+// Ready tells whether a pod is.
+func Ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+func running(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool { return status.State.Running != nil })
 }
 
 // Ktsn runs ktsn beside a node's ktsnd and copies what it says to out.
 func (c *Cluster) Ktsn(ctx context.Context, node string, out io.Writer, arguments ...string) error {
-	pod, err := c.NodePod(ctx, node)
+	pods, err := c.PodsOn(ctx, node, KtsndPods)
 	if err != nil {
 		return err
 	}
+	pod := askable(pods)
 	if pod == nil {
 		return fmt.Errorf("no ktsnd runs on node %s; `ktsn doctor --node %s` says why", node, node)
 	}

@@ -41,6 +41,7 @@ type Finding struct {
 // State is what `ktsn status -o json` says of a ktsnd.
 type State struct {
 	Status    *control.Status            `json:"status"`
+	Instance  *control.Instance          `json:"instance"`
 	Endpoints []control.AttachedEndpoint `json:"endpoints"`
 	Pods      []control.Pod              `json:"pods"`
 	Flows     []control.Flow             `json:"flows"`

@@ -27,7 +27,9 @@ import (
 // world is a cluster in which all is well; tests spoil it.
 type world struct {
 	pod      corev1.Pod
-	nodePod  corev1.Pod
+	ktsndPod corev1.Pod
+	standBy  corev1.Pod
+	agent    corev1.Pod
 	operator corev1.Pod
 	node     corev1.Node
 	network  v1alpha1.TSNNetwork
@@ -62,17 +64,26 @@ func well() *world {
 			Status: corev1.PodStatus{ContainerStatuses: slices.Clone(running), Conditions: ready},
 		}
 	}
-	w.nodePod, w.operator = of("node"), of("operator")
+	w.ktsndPod, w.agent, w.operator = of("ktsnd"), of("agent"), of("operator")
 	w.node = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: "true"}},
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KernelVersion: "6.1.0-13-amd64"}}}
 	w.network = v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}, Status: v1alpha1.TSNNetworkStatus{
 		Conditions: slices.Clone(yes), NodesReady: "1/1",
 		Nodes: []v1alpha1.NodeStatus{{Name: "a", IPv4: "10.42.0.0/24", Uplink: "eth0", LinkSpeed: "1Gbit", Conditions: slices.Clone(yes)}}}}
-	w.ktsnd = State{Status: &control.Status{Scheduler: "SCHED_FIFO", Clock: control.Clock{Synchronized: true}},
+	w.ktsnd = State{Instance: &control.Instance{Name: "ktsnd"}, Status: &control.Status{Scheduler: "SCHED_FIFO", Clock: control.Clock{Synchronized: true}},
 		Pods:  []control.Pod{{Identity: "u1", Path: "/run/x", Endpoints: 1, Processes: 1, Sockets: 1}},
 		Flows: []control.Flow{{Identity: "u1", Sent: 5}}}
 	w.unseen = []unseen.At{{Identity: "u1", Interface: "tsn0", Count: unseen.Count{Guarded: true}}, {Identity: "u2", Interface: "tsn0", Failure: "of another"}}
 	return w
+}
+
+// replaced has a newer ktsnd serve, and the one before stand by.
+func (w *world) replaced() {
+	w.standBy, w.ktsndPod = w.ktsndPod, *w.ktsndPod.DeepCopy()
+	w.ktsndPod.Name = "newer"
+	w.standBy.Status.Conditions = nil
+	w.standBy.Status.ContainerStatuses[0].Ready = false
+	w.ktsnd.Instance = &control.Instance{Name: "newer", StandingBy: []string{"ktsnd"}}
 }
 
 // doctor is one that looks at this world.
@@ -94,7 +105,7 @@ func (w *world) doctor(t *testing.T) *Doctor {
 			t.Fatal(err)
 		}
 	}
-	for _, pod := range []*corev1.Pod{&w.pod, &w.nodePod, &w.operator} {
+	for _, pod := range []*corev1.Pod{&w.pod, &w.ktsndPod, &w.standBy, &w.agent, &w.operator} {
 		if pod.Name != "" {
 			add(clusterreader.Pods, "Pod", pod)
 		}
@@ -203,18 +214,23 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"no filter, as asked for": {"pod", func(w *world) {
 			w.unseen[0].Guarded, w.pod.Annotations[v1alpha1.UnseenAnnotation] = false, "pass"
 		}, Note, "because the annotation kubernetsn.io/unseen says so"},
-		"a filter that cannot be read": {"pod", func(w *world) { w.unseen[0].Failure = "no permission" }, Note, "could not be looked at: no permission"},
-		"a silent ktsnd":               {"pod", func(w *world) { w.errKtsnd = errors.New("no answer") }, Note, "could not be looked at: no answer"},
-		"an unlabelled node":           {"pod", func(w *world) { w.node.Labels = nil }, Bad, "lacks the label kubernetsn.io/active"},
-		"an idle node":                 {"node", func(w *world) { w.node.Labels = nil }, Note, "no pod on a network is there"},
+		"a filter that cannot be read":          {"pod", func(w *world) { w.unseen[0].Failure = "no permission" }, Note, "could not be looked at: no permission"},
+		"a silent ktsnd":                        {"pod", func(w *world) { w.errKtsnd = errors.New("no answer") }, Note, "could not be looked at: no answer"},
+		"an unlabelled node":                    {"pod", func(w *world) { w.node.Labels = nil }, Bad, "lacks the label kubernetsn.io/active"},
+		"an idle node":                          {"node", func(w *world) { w.node.Labels = nil }, Note, "no pod on a network is there"},
+		"no ktsnd":                              {"node", func(w *world) { w.ktsndPod.Name = "" }, Bad, "no pod of the DaemonSet ktsnd is on node a"},
+		"ktsnd's image":                         {"node", func(w *world) { w.ktsndPod.Status.ContainerStatuses[0].State = waiting }, Bad, "container app of pod ktsnd waits: ImagePullBackOff"},
+		"no agent":                              {"node", func(w *world) { w.agent.Name = "" }, Bad, "no pod of the DaemonSet ktsn-agent is on node a"},
+		"an agent that is not ready":            {"node", func(w *world) { w.agent.Status.ContainerStatuses[0].Ready = false }, Bad, "container app of pod agent is not ready"},
+		"two ktsnd, of which one serves":        {"node", func(w *world) { w.replaced() }, OK, "pod kubernetsn-system/newer serves"},
+		"and the other stands by":               {"node", func(w *world) { w.replaced() }, Note, "pod kubernetsn-system/ktsnd stands by, and pod newer serves"},
+		"a ktsnd that does not say which it is": {"node", func(w *world) { w.ktsnd.Instance = nil }, OK, "runs in pod kubernetsn-system/ktsnd"},
+		"no driver":                             {"node", func(w *world) { w.driver = "other" }, Bad, "does not know the driver csi.kubernetsn.io"},
+		"an old kernel":                         {"node", func(w *world) { w.node.Status.NodeInfo.KernelVersion = "5.10.0-8-amd64" }, Bad, "has kernel 5.10.0-8-amd64"},
 		"a setting that costs": {"node", func(w *world) {
 			w.settings = []hostsettings.Setting{{Name: "swap", Found: "areas in use: 1", Cost: "late talkers", Mend: "`swapoff -a`"}}
 		}, Note, "areas in use: 1: late talkers"},
 		"a setting with nothing to win": {"node", func(w *world) { w.settings = []hostsettings.Setting{{Name: "swap", Found: "no swap is on"}} }, OK, "no swap is on"},
-		"no ktsnd":                      {"node", func(w *world) { w.nodePod.Name = "" }, Bad, "no pod of the DaemonSet ktsn-node is on node a"},
-		"ktsnd's image":                 {"node", func(w *world) { w.nodePod.Status.ContainerStatuses[0].State = waiting }, Bad, "container app of pod node waits: ImagePullBackOff"},
-		"no driver":                     {"node", func(w *world) { w.driver = "other" }, Bad, "does not know the driver csi.kubernetsn.io"},
-		"an old kernel":                 {"node", func(w *world) { w.node.Status.NodeInfo.KernelVersion = "5.10.0-8-amd64" }, Bad, "has kernel 5.10.0-8-amd64"},
 		"an agent's complaint": {"node", func(w *world) {
 			w.network.Status.Nodes[0].Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
 				Reason: v1alpha1.ReasonUplinkMissing, Message: "eno9"}

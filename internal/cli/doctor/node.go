@@ -78,7 +78,8 @@ func (d *Doctor) node(ctx context.Context, name string) {
 			v1alpha1.NodeLabel)
 		return
 	}
-	d.nodePod(ctx, name)
+	d.ktsndPods(ctx, name)
+	d.agentPods(ctx, name)
 	d.driver(ctx, name)
 }
 
@@ -91,35 +92,6 @@ func old(version string) bool {
 	major, err := strconv.Atoi(parts[0])
 	minor, err2 := strconv.Atoi(parts[1])
 	return err == nil && err2 == nil && (major < 5 || major == 5 && minor < 14)
-}
-
-// nodePod looks at ktsnd and agent.
-func (d *Doctor) nodePod(ctx context.Context, node string) {
-	about := "ktsnd and agent"
-	pod, err := d.Cluster.NodePod(ctx, node)
-	switch {
-	case err != nil:
-		d.unseen(about, err)
-		return
-	case pod == nil:
-		d.say(Bad, about, "`kubectl -n "+d.Cluster.System+" describe daemonset ktsn-node` says why", "no pod of the DaemonSet ktsn-node is on node %s", node)
-		return
-	}
-	whole := true
-	for _, status := range pod.Status.ContainerStatuses {
-		logs := fmt.Sprintf("`kubectl -n %s logs %s -c %s` says why", pod.Namespace, pod.Name, status.Name)
-		switch {
-		case status.State.Waiting != nil:
-			d.say(Bad, about, logs, "container %s of pod %s waits: %s %s", status.Name, pod.Name, status.State.Waiting.Reason, status.State.Waiting.Message)
-			whole = false
-		case !status.Ready:
-			d.say(Bad, about, logs, "container %s of pod %s is not ready", status.Name, pod.Name)
-			whole = false
-		}
-	}
-	if whole {
-		d.ok(about, "run in pod %s/%s", pod.Namespace, pod.Name)
-	}
 }
 
 // driver looks whether kubelet knows the driver of the pods' volumes.

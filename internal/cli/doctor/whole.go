@@ -51,7 +51,7 @@ func (d *Doctor) operator(ctx context.Context) {
 	}
 	ready := 0
 	for i := range pods {
-		if isReady(&pods[i]) {
+		if clusterreader.Ready(&pods[i]) {
 			ready++
 		}
 	}
@@ -64,15 +64,6 @@ func (d *Doctor) operator(ctx context.Context) {
 	default:
 		d.ok(about, "%d of %d are ready", ready, len(pods))
 	}
-}
-
-func isReady(pod *corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func (d *Doctor) webhook(ctx context.Context) {

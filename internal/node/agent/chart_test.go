@@ -87,15 +87,14 @@ func TestTheChartCallsTheAgentAsItWantsToBeCalled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var daemons appsv1.DaemonSet
-			object(t, objects, "DaemonSet", "ktsn-node", &daemons)
-			spec := &daemons.Spec.Template.Spec
-			at := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "agent" })
-			if _, err := Parse(spec.Containers[at].Args, io.Discard); err != nil {
+			spec := &daemonSet(t, objects, "ktsn-agent").Spec.Template.Spec
+			if _, err := Parse(containerOf(t, spec, "agent").Args, io.Discard); err != nil {
 				t.Error(err)
 			}
 			checkMounts(t, spec)
-			if privileged := spec.Containers[1-at].SecurityContext.Privileged; privileged != nil && *privileged {
+			spec = &daemonSet(t, objects, "ktsnd").Spec.Template.Spec
+			checkMounts(t, spec)
+			if privileged := containerOf(t, spec, "ktsnd").SecurityContext.Privileged; privileged != nil && *privileged {
 				t.Error("ktsnd is privileged")
 			}
 			var config corev1.ConfigMap
@@ -124,41 +123,35 @@ func checkMounts(t *testing.T, spec *corev1.PodSpec) {
 	}
 }
 
-// Nodes with Open vSwitch have a DaemonSet of their own, and no node has both.
+// daemonSet reads one of the chart's.
+func daemonSet(t *testing.T, objects [][]byte, name string) *appsv1.DaemonSet {
+	t.Helper()
+	read := &appsv1.DaemonSet{}
+	object(t, objects, "DaemonSet", name, read)
+	return read
+}
+
+// Nodes with Open vSwitch have DaemonSets of their own, and no node has both.
 func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
 	objects, err := render(t, "--set", `uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=0000:01:00.0,uplink.ovs.pmdCPUs=2\,3,uplink.ovs.pmdMaxSleep=50us,`+
 		"uplink.ovs.prefixLength=20,uplink.ovs.runDir=/run/o,uplink.ovs.dpdkExtra=--no-pci")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var others, daemons appsv1.DaemonSet
-	object(t, objects, "DaemonSet", "ktsn-node", &others)
-	object(t, objects, "DaemonSet", "ktsn-node-ovs", &daemons)
-	spec := &daemons.Spec.Template.Spec
-	if spec.NodeSelector["switch"] != "ovs" || spec.NodeSelector["kubernetsn.io/active"] != "true" || spec.Affinity != nil {
-		t.Errorf("it is for %v, %v", spec.NodeSelector, spec.Affinity)
+	for _, name := range []string{"ktsnd", "ktsn-agent"} {
+		checkApart(t, daemonSet(t, objects, name), daemonSet(t, objects, name+"-ovs"))
 	}
-	term := others.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	if len(term) != 1 || fmt.Sprint(term[0].MatchExpressions) != "[{switch NotIn [ovs]}]" || others.Spec.Template.Spec.NodeSelector["switch"] != "" {
-		t.Errorf("the other one is for %v", term)
-	}
-	selector, err := metav1.LabelSelectorAsSelector(daemons.Spec.Selector)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if selector.Matches(labels.Set(others.Spec.Template.Labels)) || !selector.Matches(labels.Set(daemons.Spec.Template.Labels)) {
-		t.Errorf("its selector is %v", selector)
-	}
-	checkMounts(t, spec)
-	agent, ktsnd := containerOf(t, spec, "agent"), containerOf(t, spec, "ktsnd")
-	if !slices.Equal(ktsnd.Args, []string{"--interface", "br-phy", "--uplink", "ovs", "--ring-memory", "512"}) || !strings.HasPrefix(agent.Image, "registry.example.org/kubernetsn/ktsn-agent-ovs:") {
+	agent := containerOf(t, &daemonSet(t, objects, "ktsn-agent-ovs").Spec.Template.Spec, "agent")
+	ktsnd := containerOf(t, &daemonSet(t, objects, "ktsnd-ovs").Spec.Template.Spec, "ktsnd")
+	if said := strings.Join(ktsnd.Args, " "); !strings.HasSuffix(said, " --interface br-phy --uplink ovs --ring-memory 512") || !strings.HasPrefix(agent.Image, "registry.example.org/kubernetsn/ktsn-agent-ovs:") {
 		t.Errorf("ktsnd is called with %q, and the agent's image is %s", ktsnd.Args, agent.Image)
 	}
-	if said := strings.Join(ktsnd.Command, " "); !strings.HasSuffix(said, " --await br-phy -- /usr/bin/ktsnd") || ktsnd.StartupProbe == nil {
+	if said := strings.Join(ktsnd.Command, " "); !strings.HasSuffix(said, " --await br-phy -- /usr/bin/ktsnd") || ktsnd.StartupProbe.FailureThreshold < 10000 {
 		t.Errorf("ktsnd is started by %q, and kubelet does not wait for it: %v", said, ktsnd.StartupProbe)
 	}
-	if direct := containerOf(t, &others.Spec.Template.Spec, "ktsnd"); slices.Contains(direct.Command, "--await") || direct.StartupProbe != nil {
-		t.Errorf("the other ktsnd is started by %q", direct.Command)
+	if direct := containerOf(t, &daemonSet(t, objects, "ktsnd").Spec.Template.Spec, "ktsnd"); slices.Contains(direct.Command, "--await") ||
+		direct.StartupProbe.FailureThreshold > 100 {
+		t.Errorf("the other ktsnd is started by %q, and kubelet waits for it: %v", direct.Command, direct.StartupProbe)
 	}
 	options, err := Parse(agent.Args, io.Discard)
 	if err != nil {
@@ -171,7 +164,7 @@ func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
 	if !slices.Contains(options.privileges(), privilege.NetRaw) {
 		t.Error("it cannot say where the tunnel's address is")
 	}
-	plain, err := Parse(containerOf(t, &others.Spec.Template.Spec, "agent").Args, io.Discard)
+	plain, err := Parse(containerOf(t, &daemonSet(t, objects, "ktsn-agent").Spec.Template.Spec, "agent").Args, io.Discard)
 	if err != nil || plain.OVS != nil {
 		t.Errorf("the other one reads %+v, %v", plain, err)
 	}
@@ -185,6 +178,28 @@ func TestNodesWithOpenVSwitchAreServedApart(t *testing.T) {
 	}
 	if _, err := render(t, "--set", "uplink.ovs.device=card"); err == nil || !strings.Contains(err.Error(), "uplink.ovs: give nodeSelector") {
 		t.Errorf("a card without nodes: %v", err)
+	}
+}
+
+// checkApart fails the test unless one DaemonSet is for nodes with Open vSwitch and the other for all others.
+func checkApart(t *testing.T, others, switched *appsv1.DaemonSet) {
+	t.Helper()
+	spec := &switched.Spec.Template.Spec
+	if spec.NodeSelector["switch"] != "ovs" || spec.NodeSelector["kubernetsn.io/active"] != "true" || spec.Affinity != nil {
+		t.Errorf("%s is for %v, %v", switched.Name, spec.NodeSelector, spec.Affinity)
+	}
+	checkMounts(t, spec)
+	plain := &others.Spec.Template.Spec
+	term := plain.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(term) != 1 || fmt.Sprint(term[0].MatchExpressions) != "[{switch NotIn [ovs]}]" || plain.NodeSelector["switch"] != "" {
+		t.Errorf("%s is for %v", others.Name, term)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(switched.Spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if selector.Matches(labels.Set(others.Spec.Template.Labels)) || !selector.Matches(labels.Set(switched.Spec.Template.Labels)) {
+		t.Errorf("%s selects %v", switched.Name, selector)
 	}
 }
 
@@ -232,9 +247,7 @@ func TestPollingProcessorsAreATextOrANumber(t *testing.T) {
 			t.Errorf("%s: %v", value, err)
 			continue
 		}
-		var daemons appsv1.DaemonSet
-		object(t, objects, "DaemonSet", "ktsn-node-ovs", &daemons)
-		options, err := Parse(containerOf(t, &daemons.Spec.Template.Spec, "agent").Args, io.Discard)
+		options, err := Parse(containerOf(t, &daemonSet(t, objects, "ktsn-agent-ovs").Spec.Template.Spec, "agent").Args, io.Discard)
 		if err != nil || !slices.Equal(options.OVS.plan.PMDCPUs, want) {
 			t.Errorf("%s: the agent reads %+v, %v", value, options.OVS, err)
 		}
@@ -272,9 +285,7 @@ func TestAnAgentThatEndsHasTheTimeForIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var daemons appsv1.DaemonSet
-	object(t, objects, "DaemonSet", "ktsn-node", &daemons)
-	grace := time.Duration(*daemons.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	grace := time.Duration(*daemonSet(t, objects, "ktsn-agent").Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
 	if leaveTimeout >= shutdownTimeout || shutdownTimeout >= grace {
 		t.Errorf("kubelet gives %v, parts get %v, and kubelet is served for %v", grace, shutdownTimeout, leaveTimeout)
 	}
@@ -309,19 +320,15 @@ func TestAnExclusiveCoreNeedsAGuaranteedPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var daemons appsv1.DaemonSet
-	object(t, objects, "DaemonSet", "ktsn-node", &daemons)
-	for _, container := range daemons.Spec.Template.Spec.Containers {
-		for _, resource := range []corev1.ResourceName{"cpu", "memory"} {
-			request, limit := container.Resources.Requests[resource], container.Resources.Limits[resource]
-			if request.IsZero() || request.Cmp(limit) != 0 {
-				t.Errorf("%s: %s is %s of %s; they must be the same", container.Name, resource, request.String(), limit.String())
-			}
+	containers := daemonSet(t, objects, "ktsnd").Spec.Template.Spec.Containers
+	for _, resource := range []corev1.ResourceName{"cpu", "memory"} {
+		request, limit := containers[0].Resources.Requests[resource], containers[0].Resources.Limits[resource]
+		if request.IsZero() || request.Cmp(limit) != 0 {
+			t.Errorf("%s is %s of %s; they must be the same", resource, request.String(), limit.String())
 		}
-		cpu := container.Resources.Limits["cpu"]
-		if want := map[string]string{"ktsnd": "1", "agent": "250m"}[container.Name]; cpu.String() != want {
-			t.Errorf("%s gets %s of a processor, want %s", container.Name, cpu.String(), want)
-		}
+	}
+	if cpu := containers[0].Resources.Limits.Cpu().String(); len(containers) != 1 || cpu != "1" {
+		t.Errorf("the first of %d containers gets %s of a processor, want 1", len(containers), cpu)
 	}
 }
 
@@ -343,9 +350,7 @@ func TestTheRingsFitIntoTheMemoryOfKtsnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var daemons appsv1.DaemonSet
-			object(t, objects, "DaemonSet", "ktsn-node", &daemons)
-			ktsnd := daemons.Spec.Template.Spec.Containers[0]
+			ktsnd := containerOf(t, &daemonSet(t, objects, "ktsnd").Spec.Template.Spec, "ktsnd")
 			at := slices.Index(ktsnd.Args, "--ring-memory")
 			if at < 0 || ktsnd.Args[at+1] != test.rings {
 				t.Errorf("ktsnd is called with %v, want --ring-memory %s", ktsnd.Args, test.rings)
@@ -434,9 +439,7 @@ func TestOnlyWhoNeedsItGetsTheNodesCgroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var daemons appsv1.DaemonSet
-		object(t, objects, "DaemonSet", "ktsn-node", &daemons)
-		got := slices.ContainsFunc(daemons.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+		got := slices.ContainsFunc(daemonSet(t, objects, "ktsnd").Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
 			return v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, "/sys/fs/cgroup")
 		})
 		if got != want {
@@ -478,6 +481,10 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"ktsnd.realtimeShare=200":                       "/ktsnd/realtimeShare",
 		"ktsnd.resources.limits.memory=1Gi":             "/ktsnd/resources/limits/memory",
 		"ktsnd.extraArgs[0]=--ring-memory":              "/ktsnd/extraArgs/0",
+		"ktsnd.extraArgs[0]=--instance-name":            "/ktsnd/extraArgs/0",
+		"ktsnd.surge=maybe":                             "/ktsnd/surge",
+		"maxSurge=0":                                    "/maxSurge",
+		"maxSurge=none":                                 "/maxSurge",
 		"ktsnd.ringMemoryMiB=0":                         "/ktsnd/ringMemoryMiB",
 		"ktsnd.ownMemoryMiB=10":                         "/ktsnd/ownMemoryMiB",
 		"ktsnd.ownMemoryMiB=null":                       "missing property 'ownMemoryMiB'", // as of values of an older chart (--reuse-values)

@@ -33,13 +33,19 @@ pod, before helm uninstalls the chart.
 Options:
 `
 
+// What the chart has on nodes.
+const (
+	defaultDaemonSets = "ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs"
+	defaultSelector   = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component in (ktsnd,agent)"
+)
+
 // remove is the command of the chart's hook.
 func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	c := &removal.Cluster{Driver: csi.DriverName, Out: stdout}
 	flags := flag.NewFlagSet("ktsn-agent remove", flag.ContinueOnError)
 	flags.StringVar(&c.Namespace, "namespace", "kubernetsn-system", "`NAME` of the project's namespace")
-	daemons := flags.String("daemonset", "ktsn-node,ktsn-node-ovs", "`NAMES` of its DaemonSets, between commas")
-	flags.StringVar(&c.Selector, "selector", "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component=node", "`LABELS` of its pods")
+	daemons := flags.String("daemonset", defaultDaemonSets, "`NAMES` of its DaemonSets, between commas")
+	flags.StringVar(&c.Selector, "selector", defaultSelector, "`LABELS` of its pods")
 	networks := flags.String("networks", "/etc/kubernetsn/networks.yaml", "`FILE` of the networks")
 	namespaces := flags.String("attachment-namespaces", "", "`NAMES` of further namespaces with attachments, between commas")
 	pod := flags.String("pod", "/etc/kubernetsn-removal/pod.yaml", "`FILE` with the pod that cleans a node")

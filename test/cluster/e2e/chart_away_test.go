@@ -35,7 +35,7 @@ func TestProgramThatStartsWhileKtsndIsReplacedSendsNothingEarly(t *testing.T) {
 			[]string{"--count", strconv.Itoa(count), "--cycle", "2ms", "--lead", "5ms"},
 			[]string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "10s"}, nil)
 		uncertain := chartStatus(ctx, t, host).Counters["uncertain"]
-		states, err := nodePodsState(ctx)
+		states, err := chartStates(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,11 +50,11 @@ func TestProgramThatStartsWhileKtsndIsReplacedSendsNothingEarly(t *testing.T) {
 	})
 }
 
-// endKtsnd deletes the chart's pod on a node and waits until its ktsnd has taken the talker's socket along; false when the next one
+// endKtsnd deletes the pod of ktsnd on a node and waits until its ktsnd has taken the talker's socket along; false when the next one
 // was quicker.
 func endKtsnd(ctx context.Context, t *testing.T, host string, talker *corev1.Pod) (away bool) {
 	t.Helper()
-	pod, err := nodePodOn(ctx, host)
+	pod, err := chartPodOn(ctx, ktsndPods, host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func endKtsnd(ctx context.Context, t *testing.T, host string, talker *corev1.Pod
 			away = true
 			return nil
 		}
-		if next, errNext := nodePodOn(ctx, host); errNext == nil && next.UID != pod.UID {
+		if next, errNext := chartPodOn(ctx, ktsndPods, host); errNext == nil && next.UID != pod.UID {
 			return nil
 		}
 		return fmt.Errorf("ktsnd has not ended: %w, %s", err, said)

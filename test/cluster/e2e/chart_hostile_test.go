@@ -231,7 +231,7 @@ func TestTheTwoHalvesOfAnEndpointComeInEitherOrder(t *testing.T) {
 		began := time.Now().Add(-time.Second)
 		killOn(ctx, t, c.host, "ktsnd")
 		err := kube.Wait(ctx, func(ctx context.Context) error {
-			pod, err := nodePodOn(ctx, c.host)
+			pod, err := chartPodOn(ctx, agentPods, c.host)
 			if err != nil {
 				return err
 			}

@@ -346,6 +346,15 @@ func readyFigure(ctx context.Context, t *testing.T, namespace string, onNetwork 
 
 func writeSummary(t *testing.T, summary *results.Summary, name string) {
 	t.Helper()
+	writeFigures(t, summary, name)
+	for _, figure := range summary.Figures {
+		t.Logf("%s: %v, limit %v, reached %v", figure.Name, figure.Values, figure.Limit, figure.Reached)
+	}
+}
+
+// writeFigures keeps them as JSON with what the run leaves.
+func writeFigures(t *testing.T, figures any, name string) {
+	t.Helper()
 	dir, err := filepath.Abs("../../../out/e2e")
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
@@ -353,14 +362,11 @@ func writeSummary(t *testing.T, summary *results.Summary, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.MarshalIndent(summary, "", "  ")
+	text, err := json.MarshalIndent(figures, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644); err != nil {
 		t.Fatal(err)
-	}
-	for _, figure := range summary.Figures {
-		t.Logf("%s: %v, limit %v, reached %v", figure.Name, figure.Values, figure.Limit, figure.Reached)
 	}
 }

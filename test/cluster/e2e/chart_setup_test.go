@@ -84,8 +84,8 @@ var chartValues = []string{
 	"--set", "operator.enabled=false",
 	"--set", "image.pullPolicy=Never",
 	"--set", "agent.sweepEvery=3s",
-	// The nodes share the machine's cgroups, of version 1.
-	"--set", "ktsnd.cgroupV1=true",
+	// The nodes share the machine's cgroups, of version 1, and its real-time budget, which in an upgrade is for two ktsnd on a node.
+	"--set", "ktsnd.cgroupV1=true,ktsnd.realtimeShare=18",
 	// Talkers that are measured run there, too, and listeners on the other one. A limit that a test can reach.
 	"--set-json", fmt.Sprintf(`ktsnd.extraArgs=["--cpu","0","--pod-processes","%d"]`, podProcesses),
 }
@@ -160,10 +160,16 @@ func removeChart(ctx context.Context, t *testing.T) {
 	chart.installed = false
 }
 
-// nodePodOn finds the chart's pod on a node.
-func nodePodOn(ctx context.Context, host string) (*corev1.Pod, error) {
+// The components of the chart that are on each node, as its labels have them.
+const (
+	ktsndPods = "ktsnd"
+	agentPods = "agent"
+)
+
+// chartPodOn finds the pod of a component on a node that is ready. Of two ktsnd it is the one that serves.
+func chartPodOn(ctx context.Context, component, host string) (*corev1.Pod, error) {
 	pods, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{
-		LabelSelector: "app.kubernetes.io/component=node", FieldSelector: "spec.nodeName=" + host,
+		LabelSelector: "app.kubernetes.io/component=" + component, FieldSelector: "spec.nodeName=" + host,
 	})
 	if err != nil {
 		return nil, err
@@ -173,7 +179,20 @@ func nodePodOn(ctx context.Context, host string) (*corev1.Pod, error) {
 			return &pod, nil
 		}
 	}
-	return nil, fmt.Errorf("ktsnd and agent are not ready on %s: %s", host, whyNotReady(pods.Items))
+	return nil, fmt.Errorf("%s is not ready on %s: %s", component, host, whyNotReady(pods.Items))
+}
+
+// chartPodsOn finds those of both components on a node.
+func chartPodsOn(ctx context.Context, host string) ([]*corev1.Pod, error) {
+	var all []*corev1.Pod
+	for _, component := range []string{ktsndPods, agentPods} {
+		pod, err := chartPodOn(ctx, component, host)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, pod)
+	}
+	return all, nil
 }
 
 func whyNotReady(pods []corev1.Pod) string {
@@ -192,7 +211,7 @@ func waitForChart(ctx context.Context, t *testing.T) {
 	defer cancel()
 	for _, host := range under.Nodes {
 		err := kube.Wait(ctx, func(ctx context.Context) error {
-			_, err := nodePodOn(ctx, host.Name)
+			_, err := chartPodsOn(ctx, host.Name)
 			return err
 		})
 		if err != nil {
@@ -206,7 +225,7 @@ func chartStatus(ctx context.Context, t *testing.T, host string) ktsndStatus {
 	t.Helper()
 	var text string
 	err := kube.Wait(ctx, func(ctx context.Context) error {
-		pod, err := nodePodOn(ctx, host)
+		pod, err := chartPodOn(ctx, ktsndPods, host)
 		if err != nil {
 			return err
 		}

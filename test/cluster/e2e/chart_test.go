@@ -98,25 +98,21 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 // chartDisturbances are what happens on the talker's node while it sends.
 var chartDisturbances = []struct {
 	name string
-	// replaces tells that another pod is there afterwards.
+	// replaces tells that other pods are there afterwards.
 	replaces bool
 	do       func(ctx context.Context, t *testing.T, host string)
 }{
 	{"ktsnd is killed", false, func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsnd") }},
 	{"the agent is killed", false, func(ctx context.Context, t *testing.T, host string) { killOn(ctx, t, host, "ktsn-agent") }},
-	{"their pod is deleted", true, func(ctx context.Context, t *testing.T, host string) {
-		pod, err := nodePodOn(ctx, host)
+	{"their pods are deleted", true, func(ctx context.Context, t *testing.T, host string) {
+		pods, err := chartPodsOn(ctx, host)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := client.CoreV1().Pods(chartSystem).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}},
-	{"the chart is upgraded", true, func(ctx context.Context, t *testing.T, _ string) {
-		arguments := append([]string{"upgrade", release, chartFolder(t), "--set-string", "podAnnotations.upgraded=" + time.Now().Format(time.TimeOnly)}, chartValues...)
-		if said, err := helm(ctx, t, arguments...); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		for _, pod := range pods {
+			if err := client.CoreV1().Pods(chartSystem).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}},
 }
@@ -140,7 +136,7 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 			patiently(t, func(attempt, times int) string {
 				waitForChart(ctx, t)
 				uncertain := chartStatus(ctx, t, host).Counters["uncertain"]
-				before, err := nodePodsState(ctx)
+				before, err := chartStates(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -162,33 +158,46 @@ func TestEveryMessageIsAccountedForWhateverHappensToTheChartsPods(t *testing.T) 
 				})
 				// The nodes' CLOCK_TAI is UTC, and when containers began is known in whole seconds.
 				end := time.Unix(0, got.sent[len(got.sent)-1].Txtime)
-				return disturbed(ctx, t, host, before, disturbance.replaces, strings.Contains(disturbance.name, "upgraded"), end)
+				return disturbed(ctx, t, host, before, disturbance.replaces, false, end)
 			})
 		})
 	}
 }
 
-// nodePodState is what tells a pod of the chart, and its containers' processes, from others.
-type nodePodState struct {
-	uid      types.UID
+// chartState is what tells the chart's pods on a node, and their containers' processes, from others.
+type chartState struct {
+	uids     map[types.UID]bool
 	restarts map[string]int32
-	// started is when the last of its containers was.
+	// started is when the last of their containers was.
 	started time.Time
 }
 
-// nodePodsState is that on all nodes.
-func nodePodsState(ctx context.Context) (map[string]nodePodState, error) {
-	all := map[string]nodePodState{}
+// replaces tells that none of the pods was there before.
+func (s *chartState) replaces(before *chartState) bool {
+	for uid := range s.uids {
+		if before.uids[uid] {
+			return false
+		}
+	}
+	return true
+}
+
+// chartStates is that on all nodes.
+func chartStates(ctx context.Context) (map[string]*chartState, error) {
+	all := map[string]*chartState{}
 	for _, host := range under.Nodes {
-		pod, err := nodePodOn(ctx, host.Name)
+		pods, err := chartPodsOn(ctx, host.Name)
 		if err != nil {
 			return nil, err
 		}
-		state := nodePodState{uid: pod.UID, restarts: map[string]int32{}}
-		for _, container := range pod.Status.ContainerStatuses {
-			state.restarts[container.Name] = container.RestartCount
-			if container.State.Running != nil && container.State.Running.StartedAt.After(state.started) {
-				state.started = container.State.Running.StartedAt.Time
+		state := &chartState{uids: map[types.UID]bool{}, restarts: map[string]int32{}}
+		for _, pod := range pods {
+			state.uids[pod.UID] = true
+			for _, container := range pod.Status.ContainerStatuses {
+				state.restarts[container.Name] = container.RestartCount
+				if container.State.Running != nil && container.State.Running.StartedAt.After(state.started) {
+					state.started = container.State.Running.StartedAt.Time
+				}
 			}
 		}
 		all[host.Name] = state
@@ -198,12 +207,12 @@ func nodePodsState(ctx context.Context) (map[string]nodePodState, error) {
 
 // disturbed fails the test unless what was to happen to the pods happens, and says why if it did not while messages were sent, the
 // last one at end: those that nothing disturbed prove nothing.
-func disturbed(ctx context.Context, t *testing.T, host string, before map[string]nodePodState, replaced, everywhere bool, end time.Time) (late string) {
+func disturbed(ctx context.Context, t *testing.T, host string, before map[string]*chartState, replaced, everywhere bool, end time.Time) (late string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := kube.Wait(ctx, func(ctx context.Context) error {
-		states, err := nodePodsState(ctx)
+		states, err := chartStates(ctx)
 		if err != nil {
 			return err
 		}
@@ -211,9 +220,9 @@ func disturbed(ctx context.Context, t *testing.T, host string, before map[string
 			had := before[name]
 			switch {
 			case name != host && !everywhere:
-			case replaced && now.uid == had.uid:
-				return fmt.Errorf("the pod on %s is still the one of before", name)
-			case !replaced && (now.uid != had.uid || maps.Equal(now.restarts, had.restarts)):
+			case replaced && !now.replaces(had):
+				return fmt.Errorf("a pod on %s is still the one of before", name)
+			case !replaced && (!maps.Equal(now.uids, had.uids) || maps.Equal(now.restarts, had.restarts)):
 				return fmt.Errorf("no container was started again on %s: %v", name, now.restarts)
 			case name == host && now.started.After(end):
 				late = fmt.Sprintf("the containers on %s began at %v, when the last message had left at %v", name, now.started, end)

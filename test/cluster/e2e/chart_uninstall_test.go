@@ -175,7 +175,7 @@ func recovers(ctx context.Context, t *testing.T) {
 		t.Errorf("the release is %s", releases[0].Status)
 	}
 	// What an attempt has removed that failed later on.
-	if err := client.AppsV1().DaemonSets(chartSystem).Delete(ctx, "ktsn-node", metav1.DeleteOptions{}); err != nil {
+	if err := client.AppsV1().DaemonSets(chartSystem).Delete(ctx, "ktsnd", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if said, err := helm(ctx, t, "rollback", release, releases[0].Revision, "--wait", "--timeout", "3m"); err != nil {

@@ -239,7 +239,7 @@ func schedules(ctx context.Context, t *testing.T) {
 		})
 		t.Logf("operational on all nodes after %v", time.Since(began).Round(10*time.Millisecond))
 		for _, host := range under.Nodes {
-			pod, err := nodePodOn(ctx, host.Name)
+			pod, err := chartPodOn(ctx, ktsndPods, host.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -367,7 +367,7 @@ func upgradedUnderMessages(ctx context.Context, t *testing.T, namespace string, 
 	t.Helper()
 	waitForChart(ctx, t)
 	const count = 10000 // in 30 s, if the cycle is 3 ms
-	before, err := nodePodsState(ctx)
+	before, err := chartStates(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

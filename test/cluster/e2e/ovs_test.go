@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -244,7 +245,11 @@ func countsSent(ctx context.Context, t *testing.T, host string, want uint64) {
 
 // renewed waits until Open vSwitch does again what it did, and ktsnd has not been started anew for it.
 func (m *mixed) renewed(ctx context.Context, t *testing.T) {
-	pod, err := nodePodOn(ctx, m.switched.Name)
+	pod, err := chartPodOn(ctx, ktsndPods, m.switched.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := chartStates(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,9 +268,9 @@ func (m *mixed) renewed(ctx context.Context, t *testing.T) {
 		eventuallyReaches(ctx, t, way[0], way[1], addressOn(t, way[1]).String())
 	}
 	m.timed(ctx, t)
-	now, err := nodePodOn(ctx, m.switched.Name)
-	if err != nil || now.UID != pod.UID || !slices.EqualFunc(now.Status.ContainerStatuses, pod.Status.ContainerStatuses,
-		func(a, b corev1.ContainerStatus) bool { return a.RestartCount == b.RestartCount }) {
+	now, err := chartStates(ctx)
+	if err != nil || !maps.Equal(now[m.switched.Name].uids, before[m.switched.Name].uids) ||
+		!maps.Equal(now[m.switched.Name].restarts, before[m.switched.Name].restarts) {
 		t.Errorf("ktsnd or the agent was started again: %v", err)
 	}
 }

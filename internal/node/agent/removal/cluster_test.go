@@ -36,7 +36,7 @@ func systemPod(name, node, component string, phase corev1.PodPhase) *corev1.Pod 
 
 // newCluster is one whose kubelets bring pods to a phase as soon as they are made, and end the DaemonSet's with it.
 func newCluster(phase corev1.PodPhase, objects ...runtime.Object) (c *Cluster, server *fake.Clientset, cleaned *[]string, out *bytes.Buffer) {
-	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ktsn-node", Namespace: "system"}}
+	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ktsnd", Namespace: "system"}}
 	server = fake.NewClientset(append(objects, daemons)...)
 	cleaned, out = &[]string{}, &bytes.Buffer{}
 	server.PrependReactor("create", "pods", func(action ktesting.Action) (bool, runtime.Object, error) {
@@ -52,10 +52,10 @@ func newCluster(phase corev1.PodPhase, objects ...runtime.Object) (c *Cluster, s
 		return false, nil, nil
 	})
 	server.PrependReactor("delete", "daemonsets", func(ktesting.Action) (bool, runtime.Object, error) {
-		return false, nil, server.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "system", "ktsn-node-1")
+		return false, nil, server.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("pods"), "system", "ktsnd-1")
 	})
 	return &Cluster{
-		Client: server, Namespace: "system", DaemonSets: []string{"ktsn-node", "ktsn-node-ovs"}, Selector: "component=node", Driver: "csi.kubernetsn.io", Out: out,
+		Client: server, Namespace: "system", DaemonSets: []string{"ktsnd", "ktsnd-ovs", "ktsn-agent", "ktsn-agent-ovs"}, Selector: "component=ktsnd", Driver: "csi.kubernetsn.io", Out: out,
 		Pod: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"component": "removal"}},
 			Spec: corev1.PodSpec{
@@ -87,7 +87,7 @@ func TestTheNodesAreCleanedThatTheChartIsFor(t *testing.T) {
 		readyNode("theirs", timed, foreign), readyNode("served", timed, foreign),
 		readyNode("cordoned", timed, corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule}),
 		readyNode("windows", map[string]string{"timed": "yes", corev1.LabelOSStable: "windows"}),
-		systemPod("ktsn-node-1", "served", "node", corev1.PodRunning),
+		systemPod("ktsnd-1", "served", "ktsnd", corev1.PodRunning),
 	)
 	if err := c.Remove(t.Context()); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestTheNodesAreCleanedThatTheChartIsFor(t *testing.T) {
 func TestAPodOfAnEarlierAttemptIsReplaced(t *testing.T) {
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed, corev1.PodRunning} {
 		t.Run(string(phase), func(t *testing.T) {
-			c, server, cleaned, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsn-node-1", "plain", "node", corev1.PodRunning),
+			c, server, cleaned, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsnd-1", "plain", "ktsnd", corev1.PodRunning),
 				systemPod("ktsn-clean-plain", "plain", "removal", phase))
 			if err := c.Remove(t.Context()); err != nil {
 				t.Fatal(err)
@@ -118,7 +118,7 @@ func TestAPodOfAnEarlierAttemptIsReplaced(t *testing.T) {
 }
 
 func TestWhatANodeSaysIsPassedOnAndNoPodStays(t *testing.T) {
-	c, server, _, _ := newCluster(corev1.PodFailed, readyNode("plain", timed), systemPod("ktsn-node-1", "plain", "node", corev1.PodRunning))
+	c, server, _, _ := newCluster(corev1.PodFailed, readyNode("plain", timed), systemPod("ktsnd-1", "plain", "ktsnd", corev1.PodRunning))
 	if err := c.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "node plain could not be cleaned: the last words") {
 		t.Errorf("said %v", err)
 	}
@@ -126,7 +126,7 @@ func TestWhatANodeSaysIsPassedOnAndNoPodStays(t *testing.T) {
 }
 
 func TestWhenTheTimeIsOverNoPodStays(t *testing.T) {
-	c, server, cleaned, _ := newCluster(corev1.PodPending, readyNode("plain", timed), systemPod("ktsn-node-1", "plain", "node", corev1.PodRunning))
+	c, server, cleaned, _ := newCluster(corev1.PodPending, readyNode("plain", timed), systemPod("ktsnd-1", "plain", "ktsnd", corev1.PodRunning))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if err := c.Remove(ctx); err == nil || !strings.Contains(err.Error(), "gave up waiting: node plain is not cleaned yet: pod ktsn-clean-plain is Pending") {
@@ -151,7 +151,7 @@ func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
 			}
 			t.Run(call.verb+" "+call.resource+", and it "+name, func(t *testing.T) {
 				t.Parallel()
-				c, server, cleaned, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsn-node-1", "plain", "node", corev1.PodRunning))
+				c, server, cleaned, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsnd-1", "plain", "ktsnd", corev1.PodRunning))
 				failures := 1
 				server.PrependReactor(call.verb, call.resource, func(ktesting.Action) (bool, runtime.Object, error) {
 					failures--
@@ -170,7 +170,7 @@ func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
 }
 
 func TestAPodThatMayNotBeMadeIsNotWaitedFor(t *testing.T) {
-	c, server, _, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsn-node-1", "plain", "node", corev1.PodRunning))
+	c, server, _, _ := newCluster(corev1.PodSucceeded, readyNode("plain", timed), systemPod("ktsnd-1", "plain", "ktsnd", corev1.PodRunning))
 	server.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("violates PodSecurity"))
 	})

@@ -46,9 +46,9 @@ func TestPodsThatUseTheNetworksAreFound(t *testing.T) {
 }
 
 func TestNothingIsRemovedWhilePodsUseTheNetworks(t *testing.T) {
-	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ktsn-node", Namespace: "system"}}
+	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ktsnd", Namespace: "system"}}
 	client := fake.NewClientset(pod("user", "system/tsn", corev1.PodRunning), daemons)
-	c := &Cluster{Client: client, Namespace: "system", DaemonSets: []string{"ktsn-node", "ktsn-node-ovs"}, Driver: "csi.kubernetsn.io", Networks: ours, Out: io.Discard}
+	c := &Cluster{Client: client, Namespace: "system", DaemonSets: []string{"ktsnd", "ktsnd-ovs", "ktsn-agent", "ktsn-agent-ovs"}, Driver: "csi.kubernetsn.io", Networks: ours, Out: io.Discard}
 	if err := c.Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "here/user; delete them first, nothing was removed") {
 		t.Errorf("said %v", err)
 	}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// rolled says how many pods a DaemonSet may have too many and too few in an upgrade.
+func rolled(daemons *appsv1.DaemonSet) string {
+	either := func(of *intstr.IntOrString) string {
+		if of == nil {
+			return "0"
+		}
+		return of.String()
+	}
+	rolling := daemons.Spec.UpdateStrategy.RollingUpdate
+	return fmt.Sprintf("%s more, %s less", either(rolling.MaxSurge), either(rolling.MaxUnavailable))
+}
+
+// A node without a processor or a card to spare cannot have two ktsnd, and never two agents.
+func TestKtsndIsReplacedByOneBesideItUnlessANodeHasNoRoomForTwo(t *testing.T) {
+	const one = "0 more, 1 less"
+	for name, test := range map[string]struct {
+		values        string
+		ktsnd, agents string
+	}{
+		"by default":             {"agent.metricsPort=0", "1 more, 0 less", one},
+		"many nodes at once":     {"maxSurge=10%,maxUnavailable=5", "10% more, 0 less", "0 more, 5 less"},
+		"with a core of ktsnd's": {"ktsnd.exclusiveCore=true", one, one},
+		"with a card for one":    {"ktsnd.surge=false", one, one},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card", "--set", test.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for daemons, want := range map[string]string{"ktsnd": test.ktsnd, "ktsnd-ovs": test.ktsnd, "ktsn-agent": test.agents, "ktsn-agent-ovs": test.agents} {
+				if is := rolled(daemonSet(t, objects, daemons)); is != want {
+					t.Errorf("%s may have %s, want %s", daemons, is, want)
+				}
+			}
+		})
+	}
+}
+
+// Two are on a node for a while: each probe has to speak of its own pod, also after a restart of the container.
+func TestEachKtsndIsKnownByItsPod(t *testing.T) {
+	objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ktsnd", "ktsnd-ovs"} {
+		spec := &daemonSet(t, objects, name).Spec.Template.Spec
+		ktsnd := containerOf(t, spec, "ktsnd")
+		dir := mountedAt(t, spec, ktsnd, "instance")
+		for _, want := range []string{"--take-over", "--instance-dir=" + dir, "--instance-name=$(POD_NAME)"} {
+			if !slices.Contains(ktsnd.Args, want) {
+				t.Errorf("%s is called with %q, without %s", name, ktsnd.Args, want)
+			}
+		}
+		for probe, asks := range map[*corev1.Probe]string{ktsnd.ReadinessProbe: "serving", ktsnd.LivenessProbe: "alive", ktsnd.StartupProbe: "alive"} {
+			if said := strings.Join(probe.Exec.Command, " "); said != "/usr/bin/ktsn probe --instance-dir "+dir+" "+asks {
+				t.Errorf("%s is asked by %q, want %s", name, said, asks)
+			}
+		}
+	}
+}
+
+// mountedAt is where a container has an emptyDir.
+func mountedAt(t *testing.T, spec *corev1.PodSpec, container *corev1.Container, name string) string {
+	t.Helper()
+	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+	mount := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name })
+	if volume < 0 || mount < 0 || spec.Volumes[volume].EmptyDir == nil {
+		t.Fatalf("%s has no folder %s that lives as long as the pod", container.Name, name)
+	}
+	return container.VolumeMounts[mount].MountPath
+}
+
+// Whoever removes the chart may remove the DaemonSets that it has, and knows the labels of their pods.
+func TestTheRemovalKnowsAllDaemonSets(t *testing.T) {
+	objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card")
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := strings.Join(removableDaemonSets(t, objects), ",")
+	if may != defaultDaemonSets {
+		t.Errorf("it removes %s, and may remove %s", defaultDaemonSets, may)
+	}
+	for _, name := range strings.Split(may, ",") {
+		if !selects(t, defaultSelector, daemonSet(t, objects, name).Spec.Template.Labels) {
+			t.Errorf("%s does not select the pods of %s", defaultSelector, name)
+		}
+	}
+	var operator appsv1.Deployment
+	object(t, objects, "Deployment", "ktsn-operator", &operator)
+	if selects(t, defaultSelector, operator.Spec.Template.Labels) {
+		t.Errorf("%s selects operators", defaultSelector)
+	}
+}
+
+// removableDaemonSets are those that the account of the removal may remove.
+func removableDaemonSets(t *testing.T, objects [][]byte) []string {
+	t.Helper()
+	var role rbacv1.Role
+	object(t, objects, "Role", "ktsn-removal", &role)
+	at := slices.IndexFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "daemonsets") })
+	if at < 0 {
+		t.Fatalf("it may %v", role.Rules)
+	}
+	return role.Rules[at].ResourceNames
+}
+
+func selects(t *testing.T, selector string, of map[string]string) bool {
+	t.Helper()
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed.Matches(labels.Set(of))
+}
