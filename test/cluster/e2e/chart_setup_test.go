@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
@@ -84,8 +85,8 @@ var chartValues = []string{
 	"--set", "operator.enabled=false",
 	"--set", "image.pullPolicy=Never",
 	"--set", "agent.sweepEvery=3s",
-	// The nodes share the machine's cgroups, of version 1, and its real-time budget, which in an upgrade is for two ktsnd on a node.
-	"--set", "ktsnd.cgroupV1=true,ktsnd.realtimeShare=18",
+	// The nodes share the machine's cgroups, and its real-time budget where that is divided: in an upgrade it is for two ktsnd on a node.
+	"--set", fmt.Sprintf("ktsnd.cgroupV1=%v,ktsnd.realtimeShare=18", cgroups.RealtimeDivided()),
 	// Talkers that are measured run there, too, and listeners on the other one. A limit that a test can reach.
 	"--set-json", fmt.Sprintf(`ktsnd.extraArgs=["--cpu","0","--pod-processes","%d"]`, podProcesses),
 }

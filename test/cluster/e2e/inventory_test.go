@@ -24,7 +24,7 @@ ip -o link | awk -F': ' '{ sub(/@.*/, "", $2); if ($2 != "cni0") print "interfac
 ls /run/netns | sed 's/^/network namespace /'
 find /var/lib/cni /run/ktsn/pods ! -type d ! -name 'last_reserved_ip*' ! -name lock 2>/dev/null
 find /var/lib/kubelet/pods -mindepth 1 -maxdepth 1
-find /sys/fs/cgroup/cpu/kubepods /sys/fs/cgroup/memory/kubepods -type d
+find /sys/fs/cgroup/kubepods /sys/fs/cgroup/cpu/kubepods /sys/fs/cgroup/memory/kubepods -type d 2>/dev/null
 awk '{ print "mount " $5 }' /proc/self/mountinfo
 pgrep -a containerd-shim | sed 's/.* -id \([0-9a-f]*\).*/shim \1/'
 `

@@ -20,7 +20,9 @@ import (
 // Hierarchy is a mounted cgroup file system.
 type Hierarchy struct {
 	Path string
-	// Controllers are the options of the mount, among them the controllers of version 1.
+	// Version is 1 or 2.
+	Version int
+	// Controllers are what the hierarchy controls. Of version 1 they are the options of the mount, with others among them.
 	Controllers []string
 }
 
@@ -39,28 +41,78 @@ func Hierarchies(mountinfo string) ([]Hierarchy, error) {
 		if len(mount) < 5 || len(super) < 3 || (super[0] != "cgroup" && super[0] != "cgroup2") {
 			continue
 		}
-		found = append(found, Hierarchy{Path: mount[4], Controllers: strings.Split(super[2], ",")})
+		hierarchy := Hierarchy{Path: mount[4], Version: 1, Controllers: strings.Split(super[2], ",")}
+		if super[0] == "cgroup2" {
+			if hierarchy.Version, hierarchy.Controllers = 2, nil; mount[3] == "/" {
+				hierarchy.Controllers = controllersOf(hierarchy.Path)
+			}
+		}
+		found = append(found, hierarchy)
 	}
 	return found, lines.Err()
 }
 
-// OfController finds the hierarchy of a controller of version 1.
-func OfController(controller string) (string, error) {
-	all, err := Hierarchies("/proc/self/mountinfo")
+// controllersOf reads what a cgroup of version 2 can control.
+func controllersOf(folder string) []string {
+	text, err := os.ReadFile(filepath.Join(folder, "cgroup.controllers"))
 	if err != nil {
-		return "", err
+		return nil // the mount is covered by another, or cannot be read: nothing can be had of it
 	}
+	return strings.Fields(string(text))
+}
+
+// OfController finds the hierarchy of a controller.
+func OfController(all []Hierarchy, controller string) (Hierarchy, error) {
 	for _, hierarchy := range all {
 		if slices.Contains(hierarchy.Controllers, controller) {
-			return hierarchy.Path, nil
+			return hierarchy, nil
 		}
 	}
-	return "", fmt.Errorf("no cgroup v1 hierarchy with the controller %q is mounted", controller)
+	return Hierarchy{}, fmt.Errorf("no cgroup hierarchy with the controller %q is mounted", controller)
 }
+
+// needed are the controllers without which there is no kubelet. Version 2 has no controllers for devices and for
+// freezing: programs of eBPF and each cgroup do these.
+var needed = map[int][]string{
+	1: {"cpu", "cpuset", "memory", "devices", "freezer", "pids"},
+	2: {"cpu", "cpuset", "memory", "pids"},
+}
+
+// VersionOf is that of the hierarchies in which containers are: 2 where one hierarchy of version 2 has all controllers
+// (a unified host), else 1. It fails where controllers are missing.
+func VersionOf(all []Hierarchy) (int, error) {
+	cpu, err := OfController(all, "cpu")
+	if err != nil {
+		return 0, err
+	}
+	for _, controller := range needed[cpu.Version] {
+		found, err := OfController(all, controller)
+		if err != nil {
+			return 0, err
+		}
+		if found.Version != cpu.Version {
+			return 0, fmt.Errorf("the controller %q is one of cgroup v%d, and cpu one of v%d; boot with all of them in one version",
+				controller, found.Version, cpu.Version)
+		}
+	}
+	return cpu.Version, nil
+}
+
+// Version is VersionOf this machine.
+func Version() (int, error) {
+	all, err := Hierarchies(ownMounts)
+	if err != nil {
+		return 0, err
+	}
+	return VersionOf(all)
+}
+
+// ownMounts are the mounts that this process sees.
+const ownMounts = "/proc/self/mountinfo"
 
 // Find lists the folders of a cgroup in all hierarchies, those that are there.
 func Find(name string) ([]string, error) {
-	all, err := Hierarchies("/proc/self/mountinfo")
+	all, err := Hierarchies(ownMounts)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroups finds, empties and removes the cgroups of a cluster in all hierarchies of this machine, and
-// gives them a share of the real-time budget where the kernel divides it (RT_GROUP_SCHED, cgroup v1).
+// Package cgroups finds, empties and removes the cgroups of a cluster in all hierarchies of this machine, whichever
+// version they have, and gives them a share of the real-time budget where the kernel divides it (RT_GROUP_SCHED, cgroup
+// v1).
 package cgroups

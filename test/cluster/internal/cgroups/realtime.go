@@ -15,15 +15,28 @@ import (
 
 const realtimeFile = "cpu.rt_runtime_us"
 
-// RealtimeDivided tells whether the kernel divides real-time processor time among cgroups: SCHED_FIFO is then
-// refused in a cgroup without a share.
+// RealtimeDivided tells whether the kernel divides real-time processor time among cgroups of version 1: SCHED_FIFO is
+// then refused in a cgroup without a share. Cgroups of version 2 cannot be given one.
 func RealtimeDivided() bool {
-	cpu, err := OfController("cpu")
+	cpu, err := realtimeRoot()
 	if err != nil {
 		return false
 	}
 	_, err = os.Stat(filepath.Join(cpu, realtimeFile))
 	return err == nil
+}
+
+// realtimeRoot is the root of the hierarchy in which the budget is divided.
+func realtimeRoot() (string, error) {
+	all, err := Hierarchies(ownMounts)
+	if err != nil {
+		return "", err
+	}
+	cpu, err := OfController(all, "cpu")
+	if err == nil && cpu.Version != 1 {
+		err = fmt.Errorf("the controller cpu is one of cgroup v%d", cpu.Version)
+	}
+	return cpu.Path, err
 }
 
 // lingering is how long the kernel may count the share of a cgroup that was removed.
@@ -32,7 +45,7 @@ const lingering = 10 * time.Second
 // GiveRealtime makes a cgroup of the cpu controller, if need be, and gives it a share of the budget, in
 // microseconds of each second. What stands above must have one.
 func GiveRealtime(ctx context.Context, name string, budget int) error {
-	cpu, err := OfController("cpu")
+	cpu, err := realtimeRoot()
 	if err != nil {
 		return fmt.Errorf("give cgroup %s real-time budget: %w", name, err)
 	}
@@ -66,7 +79,7 @@ func returnRealtime(folder string) error {
 
 // Realtime reads a cgroup's share.
 func Realtime(name string) (int, error) {
-	cpu, err := OfController("cpu")
+	cpu, err := realtimeRoot()
 	if err != nil {
 		return 0, err
 	}

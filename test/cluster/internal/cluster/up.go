@@ -225,7 +225,11 @@ func sumOf(numbers []int) int {
 }
 
 func (s *start) makeNode(ctx context.Context, credentials *kube.Credentials, host plan.Node, budget int) error {
-	setup, err := kube.Setup(credentials, host, "kubernetsn.io/pause:"+components.Tag)
+	version, err := cgroups.Version()
+	if err != nil {
+		return err
+	}
+	setup, err := kube.Setup(credentials, host, "kubernetsn.io/pause:"+components.Tag, version)
 	if err != nil {
 		return err
 	}

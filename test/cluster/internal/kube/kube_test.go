@@ -21,6 +21,11 @@ import (
 
 func setups(t *testing.T) (first, second node.Setup) {
 	t.Helper()
+	return setupsOn(t, 2)
+}
+
+func setupsOn(t *testing.T, cgroupVersion int) (first, second node.Setup) {
+	t.Helper()
 	p, err := plan.New("test", "/nowhere", 2, netip.Prefix{})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +36,7 @@ func setups(t *testing.T) (first, second node.Setup) {
 	}
 	both := make([]node.Setup, 2)
 	for i := range both {
-		both[i], err = Setup(credentials, p.Nodes[i], "example.test/pause:1")
+		both[i], err = Setup(credentials, p.Nodes[i], "example.test/pause:1", cgroupVersion)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,6 +58,19 @@ func TestOnlyTheControlPlanesNodeHasItsKeys(t *testing.T) {
 		secret := strings.HasSuffix(name, ".key") || strings.HasSuffix(name, ".kubeconfig")
 		if secret && file.Mode != 0o600 {
 			t.Errorf("%s has mode %v", name, file.Mode)
+		}
+	}
+}
+
+func TestKubeletTakesCgroupsOfVersion1OnlyWhereThereAreNoOthers(t *testing.T) {
+	for version, want := range map[int]any{1: false, 2: nil} {
+		first, _ := setupsOn(t, version)
+		var content map[string]any
+		if err := yaml.UnmarshalStrict(first.Files["/etc/kubernetes/kubelet.yaml"].Content, &content); err != nil {
+			t.Fatal(err)
+		}
+		if got := content["failCgroupV1"]; got != want || content["cgroupDriver"] != "cgroupfs" {
+			t.Errorf("with version %d: failCgroupV1 is %v, want %v; cgroupDriver is %v", version, got, want, content["cgroupDriver"])
 		}
 	}
 }

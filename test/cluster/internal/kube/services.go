@@ -25,13 +25,15 @@ type values struct {
 	// The constants of package plan.
 	PodCIDR, ServiceCIDR, DNSService, Domain string
 	PauseImage                               string
+	// CgroupVersion is 1 or 2: kubelet takes version 1 only where it is told to.
+	CgroupVersion int
 }
 
-// Setup says what a node consists of, without programs and plugins.
-func Setup(c *Credentials, host plan.Node, pauseImage string) (node.Setup, error) {
+// Setup says what a node consists of, without programs and plugins, on a machine with cgroups of that version.
+func Setup(c *Credentials, host plan.Node, pauseImage string, cgroupVersion int) (node.Setup, error) {
 	v := values{
 		Plan: c.plan, Node: host, PodCIDR: plan.PodCIDR, ServiceCIDR: plan.ServiceCIDR, DNSService: plan.DNSService,
-		Domain: plan.Domain, PauseImage: pauseImage,
+		Domain: plan.Domain, PauseImage: pauseImage, CgroupVersion: cgroupVersion,
 	}
 	f := files{}
 	services := workerServices(host)

@@ -129,10 +129,23 @@ func machineID(host, cluster string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
+// delegate makes the node's own cgroup of version 2 one of which kubelet can give parts to pods: only a cgroup without
+// processes can have its controllers below it. What the node itself runs moves into a child; so does what runc executes
+// in the node later, because the node's first process is there.
+const delegate = `if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+	mkdir -p /sys/fs/cgroup/node
+	echo 0 >/sys/fs/cgroup/node/cgroup.procs
+	echo 1 >/sys/fs/cgroup/node/cgroup.procs
+	for controller in $(cat /sys/fs/cgroup/cgroup.controllers); do
+		echo +$controller >/sys/fs/cgroup/cgroup.subtree_control
+	done
+fi
+`
+
 // start is the first script of a node, which becomes runsvdir.
 func start() string {
 	var script strings.Builder
-	script.WriteString("#!/bin/sh\nset -e\nmount --make-rshared /\n")
+	script.WriteString("#!/bin/sh\nset -e\nmount --make-rshared /\n" + delegate)
 	names := make([]string, 0, len(masked))
 	for name := range masked {
 		names = append(names, name)
