@@ -93,7 +93,7 @@ chart: helm ## check the Helm chart and render plain manifests, into out/chart/
 e2e: images ## a real Kubernetes cluster of two nodes on this machine, and the tests in it (root)
 	@$(MAKE) --no-print-directory chart # of the images that there are now
 	@scripts/install-deps.sh cluster || [ "$$CI" != true ] # where it cannot be, the tests are skipped
-	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
+	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster ./cmd/ktsn-guest
 	@scripts/e2e.sh
 
 .PHONY: upgrades

@@ -13,7 +13,8 @@ packages_tools="iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin cor
 packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron $packages_ovs $packages_tools"
 packages_conformance="qemu-system-x86 cpio"
 packages_fuzz="libclang-rt-14-dev"
-packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev ethtool iputils-ping $packages_ovs"
+packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev ethtool iputils-ping
+	$packages_ovs $packages_conformance"
 packages_lint="clang-format-14 clang-tidy-14 shellcheck"
 
 case "${1:-}" in

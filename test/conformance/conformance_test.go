@@ -31,11 +31,11 @@ func machine(t *testing.T) *conformance.Machine {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), fetchPatience)
 	defer cancel()
-	command := exec.CommandContext(ctx, "../../scripts/conformance-guest.sh")
+	command := exec.CommandContext(ctx, "../../scripts/guest-kernel.sh")
 	command.Stderr = os.Stderr
 	folder, err := command.Output()
 	if err != nil {
-		testenv.Missing(t, "scripts/conformance-guest.sh: "+err.Error())
+		testenv.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
 	}
 	return &conformance.Machine{
 		Base: strings.TrimSpace(string(folder)), Guest: testenv.Program(t, "ktsn-conformance-guest"), Dir: t.TempDir(),

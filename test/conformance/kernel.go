@@ -21,7 +21,7 @@ import (
 
 // Machine is what the virtual machine consists of.
 type Machine struct {
-	// Base has vmlinuz and base.cpio, as scripts/conformance-guest.sh makes them.
+	// Base has vmlinuz and base.cpio, as scripts/guest-kernel.sh makes them.
 	Base string
 	// Guest is the program of test/conformance/guest.
 	Guest string

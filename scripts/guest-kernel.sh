@@ -1,16 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prepares what the virtual machine of `make conformance` boots, once, and prints the folder in which it is:
+# Prepares what the virtual machines of tests boot, once, and prints the folder in which it is:
 #   vmlinuz     Debian's kernel
-#   base.cpio   the modules that are needed, a list of them, and a tc that knows all of taprio's options
+#   base.cpio   for `make conformance`: modules, a list of them, and a tc that knows all of taprio's options
+#   node.cpio   for the node of `make guest`: the modules that show it this machine's files, and a list of them
+#   kernel      where that node finds all other modules of networks and file systems
 #   version     which packages these are from
 # Nothing is installed: the packages are fetched and unpacked. Remove the folder to get newer ones.
 set -eu
 
 suite=bookworm
-modules="sch_taprio sch_etf sch_tbf sch_prio dummy bridge 8021q"
+conformance_modules="sch_taprio sch_etf sch_tbf sch_prio dummy bridge 8021q"
+node_modules="virtio_pci 9pnet_virtio 9p overlay"
 
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubernetsn/conformance
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubernetsn/guest-kernel
 if [ -f "$cache/version" ]; then
 	echo "$cache"
 	exit 0
@@ -37,7 +40,7 @@ cd "$work"
 uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
 	sed -n "s/^URIs: *\([^ ]*debian\/\{0,1\}\)\$/\1/p; s/^deb .*\(http[^ ]*debian\/\{0,1\}\) $suite .*/\1/p" |
 	head -n 1)
-mkdir -p apt/lists/partial root/sbin root/lib/modules out
+mkdir -p apt/lists/partial root/sbin node out
 for part in $suite $suite-backports; do
 	echo "deb ${uri:-http://deb.debian.org/debian} $part main"
 done >apt/sources.list
@@ -49,7 +52,7 @@ apt() {
 }
 apt apt-get update >&2
 kernel=$(apt apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p')
-echo "Fetching $kernel and iproute2 for the conformance test" >&2
+echo "Fetching $kernel and iproute2 for virtual machines" >&2
 apt apt-get download "$kernel" iproute2/$suite-backports >&2
 
 # The parts of the kernel that modules can come from, and the indices by which depmod finds its way.
@@ -57,16 +60,29 @@ release=${kernel#linux-image-}
 mkdir kernel tools
 dpkg-deb --fsys-tarfile "$kernel"_*.deb | tar -x -C kernel --wildcards "./boot/vmlinuz-*" \
 	"./lib/modules/$release/modules.*" "./lib/modules/$release/kernel/net/*" \
-	"./lib/modules/$release/kernel/drivers/net/*.ko"
+	"./lib/modules/$release/kernel/drivers/net/*.ko" "./lib/modules/$release/kernel/drivers/virtio/*" \
+	"./lib/modules/$release/kernel/fs/*" "./lib/modules/$release/kernel/lib/*" "./lib/modules/$release/kernel/crypto/*"
 dpkg-deb --fsys-tarfile iproute2_*.deb | tar -x -C tools
 depmod -b kernel "$release"
-for module in $modules; do
-	modprobe -d "$work/kernel" -S "$release" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p'
-done | awk '!seen[$0]++' >files
-while read -r file; do
-	cp "$file" root/lib/modules/
-	echo "/lib/modules/${file##*/}"
-done <files >root/modules
+
+# Modules and a list of them, each behind what it needs.
+copy_modules() { # folder, modules...
+	root=$1
+	shift
+	mkdir -p "$root/lib/modules"
+	for module in "$@"; do
+		modprobe -d "$work/kernel" -S "$release" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p'
+	done | awk '!seen[$0]++' >files
+	while read -r file; do
+		cp "$file" "$root/lib/modules/"
+		echo "/lib/modules/${file##*/}"
+	done <files >"$root/modules"
+}
+
+# shellcheck disable=SC2086 # lists of words
+copy_modules root $conformance_modules
+# shellcheck disable=SC2086
+copy_modules node $node_modules
 
 cp tools/sbin/tc root/sbin/tc
 if ldd root/sbin/tc | grep 'not found' >&2; then
@@ -79,7 +95,9 @@ ldd root/sbin/tc | grep -o '/lib[^ ]*' | while read -r library; do
 done
 
 (cd root && find . | cpio -o -H newc --quiet) >out/base.cpio
-cp "kernel/boot/vmlinuz-$release" out/vmlinuz
+(cd node && find . | cpio -o -H newc --quiet) >out/node.cpio
+mv "kernel/boot/vmlinuz-$release" out/vmlinuz
+mv kernel out/kernel
 for package in ./*.deb; do
 	# shellcheck disable=SC2016 # a format of dpkg-deb's own
 	dpkg-deb -W --showformat '${Package} ${Version}\n' "$package"

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command ktsn-guest is the first process of a virtual machine; see package guest.
+package main
+
+import "github.com/kubernetsn/kubernetsn/test/cluster/internal/guest"
+
+func main() { guest.Main() }

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/guest"
+)
+
+const (
+	repository = "../../.."
+	// patience is for the machine, which takes a minute on an idle one.
+	patience = 15 * time.Minute
+	// fetchPatience is for the packages that it is made of.
+	fetchPatience = 5 * time.Minute
+)
+
+// One boot for all: what takes time is the emulation.
+func TestANodeWithCgroupsOfVersion2(t *testing.T) {
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh cluster")
+	}
+	root := absolute(t, repository)
+	built := build(t, root)
+	machine := guest.Machine{
+		Base: kernel(t, root), First: testenv.Program(t, "ktsn-guest"), Out: outDir(t),
+		Processors: 2, MemoryMiB: 3072, Shown: []string{root, built.Programs["kubernetes"], built.Programs["cniplugins"], pauseOf(t, built)},
+	}
+	renderChart(t, root, filepath.Join(machine.Out, "chart.yaml"), "--set-json", `ktsnd.extraArgs=["--cpu","1"]`)
+	renderChart(t, root, filepath.Join(machine.Out, "exclusive.yaml"), "--set", "ktsnd.exclusiveCore=true")
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	status, err := machine.Run(ctx, guest.Command{
+		Dir:       filepath.Join(root, "test/cluster/guest/inside"),
+		Arguments: []string{testenv.Program(t, "ktsn-guest-tests"), "-test.v", "-test.timeout", patience.String()},
+		Environment: []string{
+			"KTSN_GUEST=" + guest.OutDir, "KTSN_BIN_DIR=" + filepath.Dir(machine.First), "KTSN_IMAGES=" + filepath.Join(root, "out/images"),
+			"KTSN_KUBERNETES_DIR=" + built.Programs["kubernetes"], "KTSN_PLUGINS=" + built.Programs["cniplugins"], "KTSN_PAUSE=" + pauseOf(t, built),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay(t, filepath.Join(machine.Out, guest.LogFile), status)
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	found, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// build finds, or makes, kubelet, the reference plugins and the image of pods' namespaces.
+func build(t *testing.T, root string) *components.Built {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("KTSN_KUBERNETES_DIR") == "" {
+		testenv.Missing(t, "KTSN_KUBERNETES_DIR names no folder with a kubelet; `make e2e` builds one")
+	}
+	builder := components.Builder{Repository: root, Cache: filepath.Join(cache, "ktsn-cluster"), Log: t.Logf, Stderr: os.Stderr}
+	built, err := builder.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built
+}
+
+func pauseOf(t *testing.T, built *components.Built) string {
+	t.Helper()
+	for _, archive := range built.Images {
+		if filepath.Base(archive) == "pause.tar" {
+			return archive
+		}
+	}
+	t.Fatalf("there is no image of pause among %q", built.Images)
+	return ""
+}
+
+// kernel prepares what the machine boots.
+func kernel(t *testing.T, root string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), fetchPatience)
+	defer cancel()
+	command := exec.CommandContext(ctx, filepath.Join(root, "scripts/guest-kernel.sh"))
+	command.Stderr = os.Stderr
+	folder, err := command.Output()
+	if err != nil {
+		testenv.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
+	}
+	return strings.TrimSpace(string(folder))
+}
+
+// outDir is where logs of the machine are kept.
+func outDir(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("KTSN_GUEST_OUT")
+	if dir == "" {
+		return t.TempDir()
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return absolute(t, dir)
+}
+
+func renderChart(t *testing.T, root, to string, values ...string) {
+	t.Helper()
+	arguments := append([]string{"template", "kubernetsn", filepath.Join(root, "charts/kubernetsn"), "--no-hooks", "--kube-version",
+		strings.TrimPrefix(components.KubernetesVersion, "v"), "--values", filepath.Join(root, "out/images/values.yaml")}, values...)
+	text, err := exec.CommandContext(t.Context(), testenv.Program(t, "helm"), arguments...).Output()
+	if err != nil {
+		t.Fatalf("helm: %v", err)
+	}
+	if err := os.WriteFile(to, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// result is the last line that a test has in the log of the machine.
+var result = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+) \(.*\)$`)
+
+// relay makes a subtest of each test that was run in the machine. What failed is shown with all that was said.
+func relay(t *testing.T, log string, status int) {
+	t.Helper()
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := result.FindAllStringSubmatch(string(text), -1)
+	for _, one := range results {
+		t.Run(strings.TrimPrefix(one[3], "Test"), func(t *testing.T) {
+			if one[2] != "PASS" {
+				t.Errorf("%s in the machine", one[2])
+			}
+		})
+	}
+	if status != 0 || len(results) == 0 {
+		t.Error(fmt.Errorf("the tests in the machine ended with status %d:\n%s", status, text))
+	}
+}

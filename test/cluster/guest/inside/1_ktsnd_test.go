@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build guest
+
+package inside
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestTheNodeHasCgroupsOfVersion2Only(t *testing.T) {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if kind := strings.Fields(line)[2]; kind == "cgroup" {
+			t.Errorf("a hierarchy of version 1 is mounted: %s", line)
+		}
+	}
+	var root unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/cgroup", &root); err != nil || root.Type != unix.CGROUP2_SUPER_MAGIC {
+		t.Errorf("/sys/fs/cgroup is of type %x, %v", root.Type, err)
+	}
+}
+
+func TestKtsndStartsAsTheChartDescribesIt(t *testing.T) {
+	pod := chartsKtsnd(t, "chart.yaml")
+	start(t, pod)
+	container := &pod.Spec.Containers[0]
+	spec := specOf(t, "ktsnd")
+	t.Run("with its command", func(t *testing.T) {
+		want := append(append([]string{}, container.Command...), container.Args...)
+		if fmt.Sprint(spec.Process.Args) != fmt.Sprint(want) {
+			t.Errorf("got %q, want %q", spec.Process.Args, want)
+		}
+	})
+	t.Run("with its capabilities and no others", func(t *testing.T) {
+		var want []string
+		for _, name := range container.SecurityContext.Capabilities.Add {
+			want = append(want, "CAP_"+string(name))
+		}
+		if got := spec.Process.Capabilities.Effective; !sameWords(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+	t.Run("with a root that it cannot write", func(t *testing.T) {
+		path := fmt.Sprintf("/proc/%d/root/usr/bin/new", processOf(t, "ktsnd"))
+		if err := os.WriteFile(path, nil, 0o644); err == nil || !spec.Root.Readonly {
+			t.Errorf("%s could be written; the runtime was told readonly: %v", path, spec.Root.Readonly)
+		}
+	})
+	t.Run("without new privileges and with the runtime's seccomp profile", func(t *testing.T) {
+		status := statusFile(t, processOf(t, "ktsnd"))
+		if !spec.Process.NoNewPrivileges || spec.Linux.Seccomp == nil || status["NoNewPrivs"] != "1" || status["Seccomp"] != "2" {
+			t.Errorf("NoNewPrivileges %v, a profile %v; the process has NoNewPrivs %s, Seccomp %s", spec.Process.NoNewPrivileges,
+				spec.Linux.Seccomp != nil, status["NoNewPrivs"], status["Seccomp"])
+		}
+	})
+	t.Run("with its limit of memory", func(t *testing.T) {
+		limit := container.Resources.Limits[corev1.ResourceMemory]
+		if got, want := cgroupFile(t, "memory.max"), strconv.FormatInt(limit.Value(), 10); got != want {
+			t.Errorf("memory.max is %s, want %s", got, want)
+		}
+	})
+	t.Run("in a cgroup with the controller cpu, as real-time group scheduling would have it", func(t *testing.T) {
+		if got := cgroupFile(t, "cgroup.controllers"); !strings.Contains(" "+got+" ", " cpu ") {
+			t.Errorf("its cgroup has the controllers %s", got)
+		}
+	})
+}
+
+// Debian's kernel does not divide real-time scheduling among cgroups.
+func TestKtsnRealtimeSaysNothingWhereThereIsNothingToDo(t *testing.T) {
+	if said := saidBy(t, "ktsnd"); strings.Contains(said, "ktsn-realtime") || strings.Contains(said, "no real-time budget") {
+		t.Errorf("the log is\n%s", said)
+	}
+}
+
+func TestKtsndHasRealTimeSchedulingAndItsProcessor(t *testing.T) {
+	pinned := 0
+	for _, thread := range realTimeThreads(t) {
+		var allowed unix.CPUSet
+		if err := unix.SchedGetaffinity(thread, &allowed); err != nil {
+			t.Fatal(err)
+		}
+		if allowed.Count() == 1 && allowed.IsSet(1) {
+			pinned++
+		}
+	}
+	if says := statusOf(t).Scheduler; says != "SCHED_FIFO" || pinned == 0 {
+		t.Errorf("ktsnd says %q, and the kernel that %d threads with SCHED_FIFO are on processor 1 alone", says, pinned)
+	}
+}
+
+// realTimeThreads are those of ktsnd that have SCHED_FIFO.
+func realTimeThreads(t *testing.T) []int {
+	t.Helper()
+	var found []int
+	for _, thread := range threadsOf(t, processOf(t, "ktsnd")) {
+		attributes, err := unix.SchedGetAttr(thread, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if attributes.Policy == unix.SCHED_FIFO {
+			found = append(found, thread)
+		}
+	}
+	return found
+}
+
+func TestKtsndsMemoryIsLocked(t *testing.T) {
+	status := statusFile(t, processOf(t, "ktsnd"))
+	locked, _, _ := strings.Cut(status["VmLck"], " ")
+	if kib, err := strconv.Atoi(locked); err != nil || kib == 0 {
+		t.Errorf("VmLck is %q", status["VmLck"])
+	}
+}
+
+// ociSpec is what these tests look at of what the runtime was told.
+type ociSpec struct {
+	Process struct {
+		Args            []string `json:"args"`
+		NoNewPrivileges bool     `json:"noNewPrivileges"`
+		Capabilities    struct {
+			Effective []string `json:"effective"`
+		} `json:"capabilities"`
+	} `json:"process"`
+	Root struct {
+		Readonly bool `json:"readonly"`
+	} `json:"root"`
+	Linux struct {
+		Seccomp map[string]any `json:"seccomp"`
+	} `json:"linux"`
+}
+
+func specOf(t *testing.T, pod string) ociSpec {
+	t.Helper()
+	text, err := output("ctr", "--namespace=k8s.io", "containers", "info", "--spec", containerID(t, pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spec ociSpec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+func sameWords(a, b []string) bool {
+	count := map[string]int{}
+	for _, word := range a {
+		count[word]++
+	}
+	for _, word := range b {
+		count[word]--
+	}
+	for _, left := range count {
+		if left != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// statusFile reads the kernel's description of a process.
+func statusFile(t *testing.T, pid int) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		fields[name] = strings.TrimSpace(value)
+	}
+	return fields
+}
+
+// cgroupFile reads a file of the cgroup of ktsnd's container.
+func cgroupFile(t *testing.T, name string) string {
+	t.Helper()
+	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", processOf(t, "ktsnd")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, path, _ := strings.Cut(strings.TrimSpace(string(own)), "::")
+	text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", path, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func threadsOf(t *testing.T, pid int) []int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var threads []int
+	for _, entry := range entries {
+		if thread, err := strconv.Atoi(entry.Name()); err == nil {
+			threads = append(threads, thread)
+		}
+	}
+	return threads
+}
+
+// ktsndStatus is what these tests look at of what ktsnd says of itself.
+type ktsndStatus struct {
+	Scheduler string            `json:"scheduler"`
+	Endpoints int               `json:"endpoints"`
+	Sockets   int               `json:"sockets"`
+	Counters  map[string]uint64 `json:"counters"`
+}
+
+func statusOf(t *testing.T) ktsndStatus {
+	t.Helper()
+	text, err := output(binary("ktsn"), "status", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state struct {
+		Status ktsndStatus `json:"status"`
+	}
+	if err := json.Unmarshal([]byte(text), &state); err != nil {
+		t.Fatalf("ktsn status: %v: %s", err, text)
+	}
+	return state.Status
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build guest
+
+package inside
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+)
+
+const (
+	listenerUID = "6c697374-656e-6572-0000-000000000001"
+	talkerUID   = "74616c6b-6572-0000-0000-000000000002"
+)
+
+// applicationPod is a pod with tsnperf that does nothing until a test runs it there. kubelet cannot mount a volume of CSI
+// without a control plane: the pod has the folder in which tsn-cni has ktsnd make its socket.
+func applicationPod(name, uid string) *corev1.Pod {
+	directory := corev1.HostPathDirectoryOrCreate
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		TerminationGracePeriodSeconds: new(int64),
+		Containers: []corev1.Container{{
+			Name: "tsnperf", Image: "localhost/kubernetsn/tsnperf:dev", ImagePullPolicy: corev1.PullNever,
+			Args:         []string{"listener", "--bind", "127.0.0.1:9999", "--block", "--first-timeout", "0", "--quiet"},
+			Env:          []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/usr/lib/ktsn/libktsn.so"}},
+			VolumeMounts: []corev1.VolumeMount{{Name: "ktsn", MountPath: "/run/ktsn"}},
+		}},
+		Volumes: []corev1.Volume{{Name: "ktsn", VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join("/run/ktsn/pods", uid), Type: &directory},
+		}}},
+	}}
+	pod.APIVersion, pod.Kind, pod.Name, pod.Namespace = "v1", "Pod", name, "default"
+	pod.UID = types.UID(uid)
+	return pod
+}
+
+// The runtime calls tsn-cni for both.
+func TestATimedMessageIsSentFromPodToPod(t *testing.T) {
+	start(t, applicationPod("listener", listenerUID))
+	start(t, applicationPod("talker", talkerUID))
+	const count = 50
+	before := statusOf(t).Counters
+	sent, received := exchange(t, addressOf(t, "listener"), count)
+	for _, message := range sent {
+		if message.Errno != 0 {
+			t.Errorf("message %d was refused with error %d", message.Sequence, message.Errno)
+		}
+	}
+	early := 0
+	for _, message := range received {
+		if message.Valid && message.Arrival < message.Txtime {
+			early++
+		}
+	}
+	after := statusOf(t).Counters
+	if len(sent) != count || len(received) != count || early > 0 || after["sent"]-before["sent"] != count {
+		t.Errorf("%d messages were sent, %d by ktsnd, %d arrived, %d of them before their times; want %d, all in time",
+			len(sent), after["sent"]-before["sent"], len(received), early, count)
+	}
+}
+
+// addressOf is the address that tsn-cni gave a pod.
+func addressOf(t *testing.T, pod string) string {
+	t.Helper()
+	text, err := output("nsenter", "--net", "--target", strconv.Itoa(processOf(t, pod)), "ip", "-json", "-4", "address", "show", "scope", "global")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var links []struct {
+		Addresses []struct {
+			Local string `json:"local"`
+		} `json:"addr_info"`
+	}
+	if err := json.Unmarshal([]byte(text), &links); err != nil || len(links) != 1 || len(links[0].Addresses) != 1 {
+		t.Fatalf("%s has other interfaces than one with one address: %v: %s", pod, err, text)
+	}
+	return links[0].Addresses[0].Local
+}
+
+// exchange has the talker send to the listener, and returns what both noted.
+func exchange(t *testing.T, to string, count int) ([]tsnperf.Sent, []tsnperf.Received) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	listener := inContainer(ctx, t, "listener", "listener", "--bind", "0.0.0.0:7788", "--run-id", "1", "--count", strconv.Itoa(count),
+		"--csv", "/dev/stdout", "--quiet", "--block", "--first-timeout", "60s", "--idle-timeout", "20s")
+	var heard strings.Builder
+	listener.Stdout = &heard
+	if err := listener.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitForPort(t, "listener", 7788)
+	said, err := inContainer(ctx, t, "talker", "talker", "--to", to+":7788", "--run-id", "1", "--count", strconv.Itoa(count),
+		"--cycle", "20ms", "--lead", "10ms", "--start", "+1s", "--csv", "/dev/stdout", "--quiet").Output()
+	if err != nil {
+		t.Fatalf("the talker: %v: %s", err, complaint(err))
+	}
+	if err := listener.Wait(); err != nil {
+		t.Fatalf("the listener: %v", err)
+	}
+	sent, err := tsnperf.ReadTalker(strings.NewReader(string(said)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	received, err := tsnperf.ReadListener(strings.NewReader(heard.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sent, received
+}
+
+func complaint(err error) string {
+	if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // it is not wrapped
+		return string(exit.Stderr)
+	}
+	return ""
+}
+
+// inContainer runs tsnperf in the container of a pod, one of each of its commands.
+func inContainer(ctx context.Context, t *testing.T, pod string, arguments ...string) *exec.Cmd {
+	t.Helper()
+	return exec.CommandContext(ctx, "ctr", append([]string{"--namespace=k8s.io", "tasks", "exec", "--exec-id", arguments[0],
+		containerID(t, pod), "/usr/bin/tsnperf"}, arguments...)...)
+}
+
+// waitForPort returns when a program in a pod receives there.
+func waitForPort(t *testing.T, pod string, port int) {
+	t.Helper()
+	process := strconv.Itoa(processOf(t, pod))
+	err := eventually(func() error {
+		text, err := output("nsenter", "--net", "--target", process, "ss", "--no-header", "--udp", "--listening", "--numeric", "sport", "=", strconv.Itoa(port))
+		if err == nil && strings.TrimSpace(text) == "" {
+			err = fmt.Errorf("nobody receives on port %d in pod %s", port, pod)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The runtime calls tsn-cni to delete what it has added. kubelet forgets pods before.
+func TestPodsThatGoLeaveNothing(t *testing.T) {
+	end(t, "listener", "talker")
+	err := eventually(func() error {
+		if status := statusOf(t); status.Endpoints != 0 || status.Sockets != 0 {
+			return fmt.Errorf("ktsnd has %d endpoints and %d sockets", status.Endpoints, status.Sockets)
+		}
+		links, err := output("ip", "-brief", "link", "show")
+		if err == nil && strings.Contains("\n"+links, "\ntsn") {
+			err = fmt.Errorf("interfaces are left: %s", links)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

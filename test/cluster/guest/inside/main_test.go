@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build guest
+
+package inside
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take that takes seconds in the machine while its host is idle.
+const patience = 4 * time.Minute
+
+// outDir is where the host finds what is kept.
+var outDir = os.Getenv("KTSN_GUEST")
+
+func TestMain(m *testing.M) {
+	if outDir == "" {
+		fmt.Fprintln(os.Stderr, "these tests change the machine that they run on; `make guest` runs them in a virtual one")
+		os.Exit(1)
+	}
+	if err := setUp(); err != nil {
+		fmt.Fprintln(os.Stderr, "set the node up:", err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	_ = run("cp", "-r", "/var/log/pods", outDir) // for whoever looks into a failure
+	os.Exit(status)
+}
+
+// setUp makes the node: an uplink, the runtime with its images and network, and kubelet.
+func setUp() error {
+	steps := []func() error{makeUplink, writeFiles, startRuntime, importImages, startKubelet}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run is for commands that say nothing when all is well.
+func run(arguments ...string) error {
+	_, err := output(arguments...)
+	return err
+}
+
+func output(arguments ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
+	text, err := command.Output()
+	if err != nil {
+		said := ""
+		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // it is not wrapped
+			said = strings.TrimSpace(string(exit.Stderr))
+		}
+		return string(text), fmt.Errorf("%s: %w: %s", strings.Join(arguments, " "), err, said)
+	}
+	return string(text), nil
+}
+
+// background runs a program until the machine ends, with a log that the host finds.
+func background(name string, arguments ...string) error {
+	log, err := os.Create(filepath.Join(outDir, name+".log"))
+	if err != nil {
+		return err
+	}
+	command := exec.Command(arguments[0], arguments[1:]...)
+	command.Stdout, command.Stderr = log, log
+	return command.Start()
+}
+
+// eventually repeats what fails until it does not.
+func eventually(try func() error) error {
+	var err error
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(200 * time.Millisecond) {
+		if err = try(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("after %v: %w", patience, err)
+}
+
+func binary(name string) string { return filepath.Join(os.Getenv("KTSN_BIN_DIR"), name) }

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build guest
+
+package inside
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// chartsKtsnd is ktsnd's container as a rendered chart has it, in a pod that kubelet can start without a control plane:
+// with what that container has of the pod, and nothing that only an API server could give.
+func chartsKtsnd(t *testing.T, rendered string) *corev1.Pod {
+	t.Helper()
+	file, err := os.Open(filepath.Join(outDir, rendered))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
+	for {
+		var set appsv1.DaemonSet
+		if err := documents.Decode(&set); errors.Is(err, io.EOF) {
+			t.Fatalf("%s has no DaemonSet with a container ktsnd", rendered)
+		} else if err != nil {
+			continue // an object of another kind
+		}
+		if pod := onlyKtsnd(&set); set.Kind == "DaemonSet" && pod != nil {
+			return pod
+		}
+	}
+}
+
+func onlyKtsnd(set *appsv1.DaemonSet) *corev1.Pod {
+	spec := set.Spec.Template.Spec
+	at := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "ktsnd" })
+	if at < 0 {
+		return nil
+	}
+	container := spec.Containers[at]
+	container.ImagePullPolicy = corev1.PullNever
+	spec.Containers = []corev1.Container{container}
+	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(volume corev1.Volume) bool {
+		return !slices.ContainsFunc(container.VolumeMounts, func(mount corev1.VolumeMount) bool { return mount.Name == volume.Name })
+	})
+	// These name objects of an API server.
+	spec.ServiceAccountName, spec.PriorityClassName, spec.NodeSelector, spec.Affinity = "", "", nil, nil
+	pod := &corev1.Pod{Spec: spec}
+	pod.APIVersion, pod.Kind, pod.Name, pod.Namespace = "v1", "Pod", "ktsnd", set.Namespace
+	return pod
+}
+
+// start has kubelet start a pod, and waits until it is ready.
+func start(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	text, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(manifest(pod.Name), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err = eventually(func() error {
+		found, err := podNamed(pod.Name)
+		if err != nil {
+			return err
+		}
+		return ready(found)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func manifest(name string) string { return filepath.Join(manifestDir, name+".json") }
+
+// end has kubelet end a pod, and waits until it is gone.
+func end(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if err := os.Remove(manifest(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		err := eventually(func() error {
+			if _, err := podNamed(name); err == nil {
+				return fmt.Errorf("pod %s is still there", name)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// podNamed asks kubelet.
+func podNamed(name string) (*corev1.Pod, error) {
+	answer, err := http.Get("http://127.0.0.1:" + strconv.Itoa(readOnlyPort) + "/pods")
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	var pods corev1.PodList
+	if err := json.NewDecoder(answer.Body).Decode(&pods); err != nil {
+		return nil, err
+	}
+	for _, pod := range pods.Items {
+		if pod.Name == name+"-"+hostname {
+			return &pod, nil
+		}
+	}
+	return nil, fmt.Errorf("kubelet has no pod %s", name)
+}
+
+func ready(pod *corev1.Pod) error {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	state, _ := json.Marshal(pod.Status.ContainerStatuses) // only to say more
+	return fmt.Errorf("pod %s is not ready: %s: %s: %s", pod.Name, pod.Status.Phase, pod.Status.Message, state)
+}
+
+// containerID is that of a pod's only container.
+func containerID(t *testing.T, name string) string {
+	t.Helper()
+	pod, err := podNamed(name)
+	if err != nil || len(pod.Status.ContainerStatuses) != 1 {
+		t.Fatalf("pod %s: %v, %+v", name, err, pod)
+	}
+	return strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
+}
+
+// processOf is the first process of a pod's container.
+func processOf(t *testing.T, name string) int {
+	t.Helper()
+	text, err := output("ctr", "--namespace=k8s.io", "tasks", "list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := containerID(t, name)
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 || fields[0] != id {
+			continue
+		}
+		pid, err := strconv.Atoi(fields[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	t.Fatalf("the runtime has no task of container %s: %s", id, text)
+	return 0
+}
+
+// saidBy is what a pod's container wrote.
+func saidBy(t *testing.T, name string) string {
+	t.Helper()
+	files, err := filepath.Glob("/var/log/pods/*_" + name + "-" + hostname + "_*/*/*.log")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no log of pod %s: %v", name, err)
+	}
+	var all bytes.Buffer
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Machine is what a virtual machine consists of.
+type Machine struct {
+	// Base is the folder that scripts/guest-kernel.sh prints.
+	Base string
+	// First is the program ktsn-guest.
+	First string
+	// Out is a folder of this machine that the virtual one may write, as OutDir.
+	Out string
+	// Processors and MemoryMiB are how large it is.
+	Processors, MemoryMiB int
+	// Shown are folders and files of this machine that have the same place in the virtual one, read only.
+	Shown []string
+}
+
+// Command is what the machine is for.
+type Command struct {
+	Dir         string
+	Arguments   []string
+	Environment []string
+}
+
+// Run boots the machine, runs a command there as root, and returns the command's exit status when the machine has
+// turned itself off. What the command says is in Out, in LogFile, as it says it.
+func (m *Machine) Run(ctx context.Context, command Command) (int, error) {
+	initial, err := m.pack(ctx, command)
+	if err != nil {
+		return 0, fmt.Errorf("pack initial file system: %w", err)
+	}
+	status := filepath.Join(m.Out, statusFile)
+	if err := os.RemoveAll(status); err != nil {
+		return 0, err
+	}
+	console, err := m.boot(ctx, initial)
+	if err != nil {
+		return 0, fmt.Errorf("run qemu: %w; the console says:\n%s", err, console)
+	}
+	text, err := os.ReadFile(status)
+	if err != nil {
+		return 0, fmt.Errorf("the machine ended without running its command: %w; the console says:\n%s", err, console)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
+// pack writes the initial file system: archives behind each other are one.
+func (m *Machine) pack(ctx context.Context, command Command) (string, error) {
+	modules := filepath.Join(m.Base, "kernel")
+	text, err := json.Marshal(order{
+		Shown: append([]string{modules}, m.Shown...), Modules: modules,
+		Dir: command.Dir, Command: command.Arguments, Environment: command.Environment,
+	})
+	if err != nil {
+		return "", err
+	}
+	root := filepath.Join(m.Out, "initial")
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(root, orderFile), text, 0o644); err != nil {
+		return "", err
+	}
+	if err := copyFile(m.First, filepath.Join(root, "init"), 0o755); err != nil {
+		return "", err
+	}
+	pack := exec.CommandContext(ctx, "cpio", "-o", "-H", "newc", "--quiet", "-D", root)
+	pack.Stdin = strings.NewReader("init\n" + strings.TrimPrefix(orderFile, "/") + "\n")
+	archive, err := pack.Output()
+	if err != nil {
+		return "", fmt.Errorf("cpio: %w", err)
+	}
+	to := filepath.Join(m.Out, "initial.cpio")
+	return to, concatenate(to, filepath.Join(m.Base, "node.cpio"), archive)
+}
+
+func copyFile(from, to string, mode os.FileMode) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, mode)
+}
+
+func concatenate(to, base string, archive []byte) (err error) {
+	first, err := os.Open(base)
+	if err != nil {
+		return err
+	}
+	defer first.Close()
+	both, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, both.Close()) }()
+	_, err = io.Copy(both, io.MultiReader(first, bytes.NewReader(archive)))
+	return err
+}
+
+// boot runs the machine until it turns itself off, and returns what its console said.
+func (m *Machine) boot(ctx context.Context, initial string) (string, error) {
+	// The death signal is sent when the thread ends that started the machine.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	share := func(tag, path, more string) []string {
+		return []string{"-fsdev", "local,id=" + tag + ",path=" + path + ",security_model=none,multidevs=remap" + more,
+			"-device", "virtio-9p-pci,fsdev=" + tag + ",mount_tag=" + tag}
+	}
+	arguments := []string{"-nodefaults", "-display", "none", "-no-reboot",
+		"-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max",
+		"-smp", strconv.Itoa(m.Processors), "-m", strconv.Itoa(m.MemoryMiB),
+		"-kernel", filepath.Join(m.Base, "vmlinuz"), "-initrd", initial,
+		"-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off", "-serial", "stdio"}
+	arguments = append(arguments, share(hostTag, "/", ",readonly=on")...)
+	arguments = append(arguments, share(outTag, m.Out, "")...)
+	command := exec.CommandContext(ctx, "qemu-system-x86_64", arguments...)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	console, err := command.CombinedOutput()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%w (%w)", ctx.Err(), err)
+	}
+	return string(console), err
+}
