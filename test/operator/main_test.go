@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,10 +14,10 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/test/apiserver"
 )
 
 // The API server under test; config is nil without one.
@@ -50,37 +48,17 @@ func TestMain(m *testing.M) {
 }
 
 func startServer() (stop func() error, err error) {
-	stop = func() error { return nil }
-	dir := os.Getenv("KTSN_KUBERNETES_DIR")
-	if dir == "" {
-		return stop, fmt.Errorf("KTSN_KUBERNETES_DIR names no folder with a kube-apiserver; `make e2e` builds one")
-	}
-	etcd, err := exec.LookPath("etcd")
-	if err != nil {
-		return stop, fmt.Errorf("%w; scripts/install-deps.sh cluster installs it", err)
-	}
 	// Of Multus only the form of its resource is needed.
-	server := &envtest.Environment{
-		ControlPlane: envtest.ControlPlane{
-			APIServer: &envtest.APIServer{Path: filepath.Join(dir, "kube-apiserver")},
-			Etcd:      &envtest.Etcd{Path: etcd},
-		},
-		CRDDirectoryPaths:        []string{"../../charts/kubernetsn/files", "testdata"},
-		ErrorIfCRDPathMissing:    true,
-		ControlPlaneStartTimeout: time.Minute,
-		ControlPlaneStopTimeout:  time.Minute,
-	}
-	started, err := server.Start()
+	started, stop, err := apiserver.Start("../../charts/kubernetsn/files", "testdata")
 	if err != nil {
-		_ = server.Stop() // of what was started
 		return stop, err
 	}
 	made, err := client.New(started, client.Options{Scheme: scheme})
 	if err != nil {
-		return server.Stop, err
+		return stop, err
 	}
 	config, admin = started, made
-	return server.Stop, nil
+	return stop, nil
 }
 
 // needServer skips a test where there is none, and bounds what it does.
