@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -23,18 +24,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/health"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/objects"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/removal"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/sweep"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+const (
+	// lingerPeers is longer than the operator needs to write all objects of a change.
+	lingerPeers = 10 * time.Second
+	// keepPeers is longer than it needs for those of all nodes, after an upgrade from a release without them.
+	keepPeers = 2 * time.Minute
 )
 
 // Parts of the agent that must be well for it to be ready.
@@ -69,11 +77,12 @@ type agent struct {
 	board    *health.Board
 	manager  manager.Manager
 	link     daemon.Link
-	networks network.Source
-	volumes  *csi.Volumes
-	host     *install.Node
-	metrics  *metrics.Metrics
-	sweeper  *sweep.Sweeper
+	// objects are what the API server says of the node, nil where the networks are those of a file.
+	objects *objects.Informer
+	volumes *csi.Volumes
+	host    *install.Node
+	metrics *metrics.Metrics
+	sweeper *sweep.Sweeper
 	// again asks the peers' reconciler to look, gatesAgain that of the schedule, limitsAgain that of the limits.
 	again, gatesAgain, limitsAgain chan event.GenericEvent
 }
@@ -81,7 +90,7 @@ type agent struct {
 // Run serves the node until ctx ends.
 func Run(ctx context.Context, options *Options, platform *Platform, config *rest.Config, log *slog.Logger) error {
 	a := &agent{
-		Options: options, platform: platform, log: log, link: daemon.Link{Path: options.Control}, networks: network.File{Path: options.Networks},
+		Options: options, platform: platform, log: log, link: daemon.Link{Path: options.Control},
 		host:  &install.Node{Root: options.Host, List: install.DefaultList},
 		again: make(chan event.GenericEvent, 1), gatesAgain: make(chan event.GenericEvent, 1),
 		limitsAgain: make(chan event.GenericEvent, 1),
@@ -105,11 +114,12 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 	if err := a.installPrograms(); err != nil {
 		return err
 	}
-	if a.manager, err = newManager(config, a.Options, platform, a.board, log); err != nil {
+	start := objects.NewStart(time.Now(), platform.Uptime())
+	if a.manager, err = newManager(config, a.Options, platform, start, a.board, log); err != nil {
 		return err
 	}
-	if a.FromCluster {
-		a.networks = network.Objects{Reader: a.manager.GetClient(), Node: a.Node}
+	if err := a.addObjects(start); err != nil {
+		return err
 	}
 	for _, add := range []func() error{a.addGates, a.addLimits, a.addPeers, a.addResync, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher} {
 		if err := add(); err != nil {
@@ -122,6 +132,7 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 // changed is called when a part is not as it was.
 func (a *agent) changed(part string, err error) {
 	a.metrics.Part(part, err)
+	again(a.gatesAgain) // which reports it
 	if err != nil {
 		a.log.Warn("not well", "part", part, "error", err)
 		return
@@ -140,7 +151,35 @@ func (a *agent) installPrograms() error {
 	return install.Replace(filepath.Join(a.Programs, "libktsn.so"), a.volumes.Library, 0o444)
 }
 
-// addPeers has the reconciler called for nodes, and when ktsnd was told.
+// again has reconcilers look again.
+func again(reconcilers ...chan event.GenericEvent) {
+	for _, reconciler := range reconcilers {
+		select {
+		case reconciler <- event.GenericEvent{}:
+		default: // it is to look anyway, or does not run
+		}
+	}
+}
+
+// addObjects watches the node's objects and those of its networks, where these are the cluster's.
+func (a *agent) addObjects(start objects.Start) error {
+	if !a.FromCluster {
+		return nil
+	}
+	watching, err := client.NewWithWatch(a.manager.GetConfig(), client.Options{
+		Scheme: a.manager.GetScheme(), Mapper: a.manager.GetRESTMapper(), HTTPClient: a.manager.GetHTTPClient(),
+	})
+	if err != nil {
+		return fmt.Errorf("prepare to watch the node's objects: %w", err)
+	}
+	a.objects = &objects.Informer{
+		Client: watching, Node: a.Node, Wait: start.Wait, Log: a.log.With("part", "objects"),
+		Changed: func() { again(a.again, a.gatesAgain, a.limitsAgain) },
+	}
+	return a.manager.Add(manager.RunnableFunc(a.objects.Run))
+}
+
+// addPeers has the reconciler called for nodes, for the node's objects, and when ktsnd was told.
 func (a *agent) addPeers() error {
 	events := a.manager.GetEventRecorderFor("ktsn-agent")
 	through, err := a.through()
@@ -148,7 +187,8 @@ func (a *agent) addPeers() error {
 		return err
 	}
 	r := &peers.Reconciler{
-		Nodes: a.manager.GetClient(), Networks: a.networks, Node: a.Node, Log: a.log.With("part", partNetworks),
+		Plan: &peers.FromNodes{Nodes: a.manager.GetClient(), Networks: network.File{Path: a.Networks}, Node: a.Node},
+		Now:  time.Now, Log: a.log.With("part", partNetworks),
 		Open: a.platform.Overlay,
 		Do: func(ctx context.Context, ask func(context.Context, peers.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
@@ -161,23 +201,24 @@ func (a *agent) addPeers() error {
 			events.Event(own, corev1.EventTypeWarning, reason, sentence)
 		},
 	}
+	if a.FromCluster {
+		r.Plan = &peers.FromCluster{Nodes: a.manager.GetClient(), Node: a.Node, State: a.objects.State}
+		r.Linger, r.Patience = lingerPeers, keepPeers
+	}
 	// All events are the same one: there is one thing to look at.
 	same := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
-	peersOf := ctrl.NewControllerManagedBy(a.manager).Named("peers")
-	if a.FromCluster {
-		peersOf.Watches(&v1alpha1.TSNNetwork{}, same)
-	}
-	return peersOf.
+	return ctrl.NewControllerManagedBy(a.manager).Named("peers").
 		Watches(&corev1.Node{}, same, builder.WithPredicates(relevant)).
 		WatchesRawSource(source.Channel(a.again, same)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(r)
 }
 
-// configure writes a configuration for each network of which the node has a part, and removes those of other networks.
-func (a *agent) configure(networks []network.Network, parts map[string][]netip.Prefix) error {
+// configure writes a configuration for each network of which the node has a part, and removes those of other networks if these
+// are all.
+func (a *agent) configure(networks []network.Network, parts map[string][]netip.Prefix, complete bool) error {
 	var all error
 	wanted := map[string]bool{}
 	for _, n := range networks {
@@ -191,6 +232,9 @@ func (a *agent) configure(networks []network.Network, parts map[string][]netip.P
 			_, err = a.host.File(path, text, 0o644)
 		}
 		all = errors.Join(all, err)
+	}
+	if !complete {
+		return all
 	}
 	installed, err := a.host.Installed()
 	if err != nil {
@@ -220,14 +264,7 @@ func (a *agent) addResync() error {
 	resync := &daemon.Resync{
 		Link: a.link, StateDir: a.StateDir, Sockets: a.volumes, Log: a.log.With("part", partKtsnd),
 		Report: func(err error) { a.board.Set(partKtsnd, err) },
-		Told: func() {
-			for _, reconciler := range []chan event.GenericEvent{a.again, a.gatesAgain, a.limitsAgain} {
-				select {
-				case reconciler <- event.GenericEvent{}:
-				default: // it is to look anyway, or does not run
-				}
-			}
-		},
+		Told:   func() { again(a.again, a.gatesAgain, a.limitsAgain) },
 	}
 	return a.manager.Add(manager.RunnableFunc(resync.Run))
 }

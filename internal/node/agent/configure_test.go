@@ -22,9 +22,9 @@ func TestANetworkThatGoesIsForgottenWithItsAddresses(t *testing.T) {
 	}
 	whole := netip.MustParsePrefix("10.42.0.0/16")
 	one := network.Network{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: whole, NodeBits: 24}}}
-	configure := func(networks []network.Network) {
+	configure := func(complete bool, networks ...network.Network) {
 		t.Helper()
-		if err := a.configure(networks, map[string][]netip.Prefix{"tsn": {netip.MustParsePrefix("10.42.1.0/24")}}); err != nil {
+		if err := a.configure(networks, map[string][]netip.Prefix{"tsn": {netip.MustParsePrefix("10.42.1.0/24")}}, complete); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,7 +34,7 @@ func TestANetworkThatGoesIsForgottenWithItsAddresses(t *testing.T) {
 			t.Errorf("%s: %v, want it there: %v", path, err, want)
 		}
 	}
-	configure([]network.Network{one})
+	configure(true, one)
 	there("/conf/tsn.conf", true)
 	for _, path := range []string{"tsn/lock", "tsn/last_reserved_ip.0", "tsn/10.42.1.2", "cbr0/lock"} {
 		path = filepath.Join(host, "/networks", path)
@@ -45,13 +45,15 @@ func TestANetworkThatGoesIsForgottenWithItsAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	configure(nil)
+	configure(true)
 	there("/conf/tsn.conf", true)
 	there("/networks/tsn/10.42.1.2", true)
 	if err := os.Remove(filepath.Join(host, "/networks/tsn/10.42.1.2")); err != nil {
 		t.Fatal(err)
 	}
-	configure(nil)
+	configure(false) // while one is not known
+	there("/conf/tsn.conf", true)
+	configure(true)
 	there("/conf/tsn.conf", false)
 	there("/networks/tsn", false)
 	there("/networks/cbr0/lock", true)

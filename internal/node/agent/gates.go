@@ -9,25 +9,31 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/gates"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// addGates has ktsnd execute the schedule of the cluster's networks, and reports in their status.
+const (
+	// firstRetry and lastRetry are when to report again that the API server did not take.
+	firstRetry, lastRetry = time.Second, 30 * time.Second
+)
+
+// addGates has ktsnd execute the schedule that the node shall have, and reports what holds on the node.
 func (a *agent) addGates() error {
 	if !a.FromCluster {
 		return nil
 	}
 	r := &gates.Reconciler{
-		Client: a.manager.GetClient(), Node: a.Node, Well: a.wellForNetworks, Switch: a.switchTrouble, Now: time.Now, Log: a.log.With("part", "schedule"),
+		Client: a.manager.GetClient(), Node: a.Node, State: a.objects.State, Version: a.Version, Well: a.wellForNetworks, Switch: a.switchTrouble, Now: time.Now, Log: a.log.With("part", "schedule"),
 		Do: func(ctx context.Context, ask func(context.Context, gates.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},
@@ -36,10 +42,10 @@ func (a *agent) addGates() error {
 		return []reconcile.Request{{}}
 	})
 	return ctrl.NewControllerManagedBy(a.manager).Named("schedule").
-		Watches(&v1alpha1.TSNNetwork{}, same).
 		Watches(&corev1.Node{}, same, builder.WithPredicates(relevant)).
-		// A ktsnd that was started anew has no schedule.
+		// The node's objects have changed, or how its parts are, or ktsnd was started anew and has no schedule.
 		WatchesRawSource(source.Channel(a.gatesAgain, same)).
+		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)}).
 		Complete(r)
 }
 

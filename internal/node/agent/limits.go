@@ -11,18 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/limits"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// addLimits has ktsnd know the limits of the cluster's networks.
+// addLimits has ktsnd know the limits of the node's networks.
 func (a *agent) addLimits() error {
 	if !a.FromCluster {
 		return nil
 	}
 	r := &limits.Reconciler{
-		Networks: a.manager.GetClient(), Log: a.log.With("part", partLimits),
+		State: a.objects.State, Log: a.log.With("part", partLimits),
 		Do: func(ctx context.Context, ask func(context.Context, limits.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},
@@ -32,8 +31,7 @@ func (a *agent) addLimits() error {
 		return []reconcile.Request{{}}
 	})
 	return ctrl.NewControllerManagedBy(a.manager).Named("limits").
-		Watches(&v1alpha1.TSNNetwork{}, same).
-		// A ktsnd that was started anew knows none.
+		// The node's objects have changed, or ktsnd was started anew and knows none.
 		WatchesRawSource(source.Channel(a.limitsAgain, same)).
 		Complete(r)
 }

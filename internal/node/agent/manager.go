@@ -3,15 +3,21 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -25,6 +31,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/health"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/objects"
 )
 
 const (
@@ -35,28 +42,38 @@ const (
 	shutdownTimeout = leaveTimeout + 5*time.Second
 )
 
-// newManager makes what holds the parts together: connections to the API server, of which it keeps the nodes and this
-// node's pods, and the addresses for probes and metrics.
-func newManager(config *rest.Config, options *Options, platform *Platform, board *health.Board, log *slog.Logger) (manager.Manager, error) {
+// untilSynced bounds how long controllers wait for an API server that is away when the agent starts: as long as it takes. An
+// agent that ended instead would serve kubelet and ktsnd no more, and be started ever later.
+const untilSynced = 365 * 24 * time.Hour
+
+// newManager makes what holds the parts together: connections to the API server, of which it keeps the node, or all nodes where the
+// networks are those of a file, and this node's pods, and the addresses for probes and metrics.
+func newManager(config *rest.Config, options *Options, platform *Platform, start objects.Start, board *health.Board,
+	log *slog.Logger) (manager.Manager, error) {
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
+	nodes := cache.ByObject{Transform: slimNode}
+	if options.FromCluster {
+		nodes.Field = fields.OneTermEqualSelector(metav1.ObjectNameField, options.Node)
 	}
 	timeout := shutdownTimeout
 	made, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
+		MapperProvider:         func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil },
 		HealthProbeBindAddress: options.Health,
 		Metrics:                server.Options{BindAddress: options.Metrics},
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}: {Transform: slimNode},
-			&corev1.Pod{}:  {Transform: slimPod, Field: fields.OneTermEqualSelector("spec.nodeName", options.Node)},
-		}},
+		Cache: cache.Options{
+			NewInformer: start.Informer,
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Node{}: nodes,
+				&corev1.Pod{}:  {Transform: slimPod, Field: fields.OneTermEqualSelector("spec.nodeName", options.Node)},
+			},
+		},
 		GracefulShutdownTimeout: &timeout,
-		Controller:              ctrlconfig.Controller{SkipNameValidation: &platform.Shared},
+		Controller:              ctrlconfig.Controller{SkipNameValidation: &platform.Shared, CacheSyncTimeout: untilSynced},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare the work with the API server: %w", err)
@@ -65,6 +82,20 @@ func newManager(config *rest.Config, options *Options, platform *Platform, board
 		return nil, err
 	}
 	return made, made.AddReadyzCheck("agent", board.Check)
+}
+
+// mapper knows where the API server has what the agent asks for, so that nobody need ask for that.
+func mapper() meta.RESTMapper {
+	known := meta.NewDefaultRESTMapper(nil)
+	add := func(group schema.GroupVersion, kind, resource string, scope meta.RESTScope) {
+		known.AddSpecific(group.WithKind(kind), group.WithResource(resource), group.WithResource(strings.ToLower(kind)), scope)
+	}
+	add(corev1.SchemeGroupVersion, "Node", "nodes", meta.RESTScopeRoot)
+	add(corev1.SchemeGroupVersion, "Pod", "pods", meta.RESTScopeNamespace)
+	add(v1alpha1.GroupVersion, "TSNNode", "tsnnodes", meta.RESTScopeRoot)
+	add(v1alpha1.GroupVersion, "TSNNetwork", "tsnnetworks", meta.RESTScopeRoot)
+	add(v1alpha1.GroupVersion, "TSNPeers", "tsnpeers", meta.RESTScopeRoot)
+	return known
 }
 
 // slimNode keeps of a node what the agent reads; clusters have many.

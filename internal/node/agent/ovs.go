@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
@@ -82,12 +81,7 @@ func (a *agent) through() (func(context.Context, peers.Tunnels) error, error) {
 	plan := a.OVS.plan
 	plan.VhostSocket = filepath.Join(a.runDir(), filepath.Base(ovs.DefaultVhostSocket))
 	follower := &openvswitch.Follower{Switch: one, Plan: plan, PrefixBits: a.OVS.prefixBits, PrefixOf: ovs.PrefixOf, Now: time.Now}
-	restarted := func() {
-		select {
-		case a.again <- event.GenericEvent{}:
-		default: // it is to look anyway
-		}
-	}
+	restarted := func() { again(a.again) }
 	err := a.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return openvswitch.Watch(ctx, one, restarted) }))
 	return func(ctx context.Context, tunnels peers.Tunnels) error {
 		wanted := openvswitch.Wanted(tunnels)

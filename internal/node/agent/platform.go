@@ -3,7 +3,10 @@
 package agent
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
@@ -20,6 +23,8 @@ type Platform struct {
 	Overlay func() (peers.Overlay, error)
 	// Registry gets the agent's metrics.
 	Registry prometheus.Registerer
+	// Uptime is for how long the machine has been up.
+	Uptime func() time.Duration
 	// Shared tells that other agents run in the process, with controllers of the same names.
 	Shared bool
 }
@@ -30,5 +35,15 @@ func (o *Options) platform() *Platform {
 		Reduce:   privilege.Reduce,
 		Overlay:  func() (peers.Overlay, error) { return overlay.Open(o.StateDir, daemon.Patience) },
 		Registry: ctrlmetrics.Registry,
+		Uptime:   uptime,
 	}
+}
+
+// uptime includes the time in which the machine was suspended.
+func uptime() time.Duration {
+	var since unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
+		return 0 // the longer wait is the safer one
+	}
+	return time.Duration(since.Nano())
 }

@@ -111,6 +111,53 @@ func waitNetwork(ctx context.Context, t *testing.T, name string, look func(*v1al
 	}
 }
 
+// onNodes is what the agents of a network's nodes say of it, by the nodes' names.
+func onNodes(ctx context.Context, name string) (map[string]v1alpha1.NodeNetworkStatus, error) {
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := dynamicClient.Resource(v1alpha1.GroupVersion.WithResource("tsnnodes")).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]v1alpha1.NodeNetworkStatus{}
+	for i := range nodes.Items {
+		var node v1alpha1.TSNNode
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(nodes.Items[i].Object, &node); err != nil {
+			return nil, err
+		}
+		for _, part := range node.Spec.Networks {
+			if part.Name != name {
+				continue
+			}
+			said := v1alpha1.NodeNetworkStatus{Name: name}
+			if at := slices.IndexFunc(node.Status.Networks, func(s v1alpha1.NodeNetworkStatus) bool { return s.Name == name }); at >= 0 {
+				said = node.Status.Networks[at]
+			}
+			all[node.Name] = said
+		}
+	}
+	return all, nil
+}
+
+// executed says which node does not execute the network's schedule.
+func executed(ctx context.Context, network *v1alpha1.TSNNetwork) error {
+	nodes, err := onNodes(ctx, network.Name)
+	if err != nil {
+		return err
+	}
+	for name, said := range nodes {
+		if said.ScheduleHash != network.Status.Schedule.Hash {
+			return fmt.Errorf("node %s says %+v", name, said.Conditions)
+		}
+	}
+	if len(nodes) == 0 {
+		return fmt.Errorf("no node has a part of network %s", network.Name)
+	}
+	return nil
+}
+
 // says waits until a network's condition has a reason, and checks its sentence.
 func says(ctx context.Context, t *testing.T, name, kind, reason, sentence string) {
 	t.Helper()
@@ -229,13 +276,8 @@ func schedules(ctx context.Context, t *testing.T) {
 			if request == nil || request.ObservedGeneration != network.Generation || request.BaseTime == last {
 				return fmt.Errorf("the operator asks for %+v", request)
 			}
-			for _, node := range network.Status.Nodes {
-				if node.ScheduleHash != request.Hash {
-					return fmt.Errorf("node %s says %+v", node.Name, node.Conditions)
-				}
-			}
 			last = request.BaseTime
-			return nil
+			return executed(ctx, network)
 		})
 		t.Logf("operational on all nodes after %v", time.Since(began).Round(10*time.Millisecond))
 		for _, host := range under.Nodes {

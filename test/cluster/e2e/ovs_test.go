@@ -157,9 +157,13 @@ func (m *mixed) uplinks(ctx context.Context, t *testing.T) {
 		}
 	}
 	waitNetwork(ctx, t, "tsn", func(network *v1alpha1.TSNNetwork) error {
+		nodes, err := onNodes(ctx, network.Name)
+		if err != nil {
+			return err
+		}
 		uplinks := map[string]string{}
-		for _, node := range network.Status.Nodes {
-			uplinks[node.Name] = node.Uplink
+		for name, said := range nodes {
+			uplinks[name] = said.Uplink
 		}
 		if uplinks[m.switched.Name] != "br-phy" || len(uplinks) != 2 {
 			return fmt.Errorf("the network's nodes say %v", uplinks)

@@ -4,7 +4,6 @@ package gates
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
@@ -29,9 +29,14 @@ type Ktsnd interface {
 
 // Reconciler has ktsnd execute what the networks ask for, and says what holds.
 type Reconciler struct {
+	// Client gives the agent's own Node, and writes the status of its TSNNode.
 	Client client.Client
-	// Node is the name of the agent's node.
+	// Node is the name of both.
 	Node string
+	// State is what the API server has said.
+	State func() network.Cluster
+	// Version is the agent's.
+	Version string
 	// Do has ask talk to ktsnd.
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	// Well says what else keeps the node from serving pods, nil if nothing does.
@@ -40,6 +45,14 @@ type Reconciler struct {
 	Switch func() error
 	Now    func() time.Time
 	Log    *slog.Logger
+
+	// unwell is since when the node has not been well, zero while it is; started tells whether it was well before.
+	unwell  time.Time
+	started bool
+	// said is what was written last, and when; due is when what holds now is to be written, zero if nothing is.
+	said   *v1alpha1.TSNNodeStatus
+	saidAt time.Time
+	due    time.Time
 }
 
 const (
@@ -59,37 +72,41 @@ type seen struct {
 	err   error
 }
 
-// Reconcile looks at everything, whatever it was called for.
+// Reconcile looks at everything, whatever it was called for. As long as the node's task is not known, ktsnd keeps what it has.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	var networks v1alpha1.TSNNetworkList
-	if err := r.Client.List(ctx, &networks); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list the networks: %w", err)
+	state := r.State()
+	if state.Unknown != nil {
+		return reconcile.Result{RequeueAfter: repeatEvery}, nil
 	}
 	var node corev1.Node
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.Node}, &node); err != nil {
 		return reconcile.Result{}, fmt.Errorf("look at node %s: %w", r.Node, err)
 	}
-	now := r.execute(ctx, networks.Items)
-	var all error
-	for i := range networks.Items {
-		all = errors.Join(all, r.report(ctx, &networks.Items[i], &node, now))
+	now := r.execute(ctx, &state)
+	r.feel()
+	before := r.before(&state)
+	left, err := r.report(ctx, &state, before, r.status(&state, before, &node, now))
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	if all != nil {
-		return reconcile.Result{}, all
-	}
+	return reconcile.Result{RequeueAfter: min(left, r.again(now))}, nil
+}
+
+// again is when to look again.
+func (r *Reconciler) again(now *seen) time.Duration {
 	switch {
 	case now.err != nil || r.Well() != nil:
-		return reconcile.Result{RequeueAfter: retryEvery}, nil
-	case now.schedule.Table.ConfigPending || !now.known:
-		return reconcile.Result{RequeueAfter: pendingEvery}, nil
+		return retryEvery
+	case now.schedule.Table.ConfigPending:
+		return pendingEvery
 	}
-	return reconcile.Result{RequeueAfter: repeatEvery}, nil
+	return repeatEvery
 }
 
 // execute has ktsnd execute what is wanted, and looks.
-func (r *Reconciler) execute(ctx context.Context, networks []v1alpha1.TSNNetwork) *seen {
+func (r *Reconciler) execute(ctx context.Context, state *network.Cluster) *seen {
 	now := &seen{}
-	gates, known := wanted(networks)
+	gates, known := wanted(state)
 	now.known = known
 	now.err = r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) (err error) {
 		if now.status, err = ktsnd.Status(ctx); err != nil {

@@ -5,7 +5,6 @@ package gates
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -17,9 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
@@ -68,20 +69,37 @@ type lab struct {
 	running error
 	// unswitched is why there is no Open vSwitch.
 	unswitched error
+	// state is what the API server says, TSNNode aside; now is the time; written counts reports.
+	state   network.Cluster
+	now     time.Time
+	written int
 }
 
-func newLab(t *testing.T, network *v1alpha1.TSNNetwork) *lab {
+func newLab(t *testing.T, about *v1alpha1.TSNNetwork) *lab {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"rack": "1"}}}
-	l := &lab{t: t, ktsnd: &fakeKtsnd{status: control.Status{Uplink: "direct", Interface: "eth0", LinkSpeedBps: 1e9}}}
+	own := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	l := &lab{t: t, ktsnd: &fakeKtsnd{status: control.Status{KtsndVersion: "1.2", Uplink: "direct", Interface: "eth0", LinkSpeedBps: 1e9}}, now: time.Now()}
 	l.ktsnd.schedule.Table.AdminGateStates = 255
+	own.Spec.Networks = []v1alpha1.NodeNetwork{{Name: about.Name, IPv4: "10.42.0.0/24"}}
+	l.state.Networks = []network.Joined{{Part: own.Spec.Networks[0], Object: about}}
+	if about.Status.Schedule != nil {
+		own.Spec.Gates, l.state.Gates = about.Name, about
+	}
 	l.Reconciler = &Reconciler{
-		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, network).WithStatusSubresource(network).Build(),
-		Node:   "a", Well: func() error { return l.well }, Switch: func() error { return l.unswitched }, Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, own).WithStatusSubresource(own).Build(),
+			interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
+				options ...client.SubResourcePatchOption) error {
+				l.written++
+				return c.SubResource(subresource).Patch(ctx, object, patch, options...)
+			}}),
+		Node: "a", Version: "1.1", State: func() network.Cluster { return l.state },
+		Well: func() error { return l.well }, Switch: func() error { return l.unswitched }, Now: func() time.Time { return l.now },
+		Log: slog.New(slog.DiscardHandler),
 		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
 			if l.running != nil {
 				return l.running
@@ -89,35 +107,47 @@ func newLab(t *testing.T, network *v1alpha1.TSNNetwork) *lab {
 			return ask(ctx, l.ktsnd)
 		},
 	}
+	l.hear()
 	return l
 }
 
-// look reconciles, and returns what the node says of the network.
-func (l *lab) look() v1alpha1.NodeStatus {
+// hear has the agent know what its TSNNode is.
+func (l *lab) hear() {
 	l.t.Helper()
-	var network v1alpha1.TSNNetwork
-	if err := l.Client.Get(l.t.Context(), client.ObjectKey{Name: "tsn"}, &network); err != nil {
+	l.state.Node = &v1alpha1.TSNNode{}
+	if err := l.Client.Get(l.t.Context(), client.ObjectKey{Name: "a"}, l.state.Node); err != nil {
 		l.t.Fatal(err)
 	}
-	// The fake takes the whole list for the agent's, and forgets what is the operator's.
-	network.Status.Nodes[0].IPv4 = "10.42.0.0/24"
-	if err := l.Client.Status().Update(l.t.Context(), &network); err != nil {
+}
+
+// reconcile looks once.
+func (l *lab) reconcile() reconcile.Result {
+	l.t.Helper()
+	result, err := l.Reconcile(l.t.Context(), reconcile.Request{})
+	if err != nil {
 		l.t.Fatal(err)
 	}
-	if _, err := l.Reconcile(l.t.Context(), reconcile.Request{}); err != nil {
-		l.t.Fatal(err)
+	return result
+}
+
+// look has the agent look a minute later, when all that it waits for has passed, and returns what the node says then of the network.
+func (l *lab) look() v1alpha1.NodeNetworkStatus {
+	l.t.Helper()
+	l.reconcile() // from which on a report may be due
+	l.hear()
+	l.now = l.now.Add(time.Minute)
+	l.reconcile()
+	l.hear()
+	if len(l.state.Node.Status.Networks) != 1 {
+		l.t.Fatalf("the node says %+v", l.state.Node.Status)
 	}
-	if err := l.Client.Get(l.t.Context(), client.ObjectKey{Name: "tsn"}, &network); err != nil {
-		l.t.Fatal(err)
-	}
-	return network.Status.Nodes[0]
+	return l.state.Node.Status.Networks[0]
 }
 
 func aNetwork() *v1alpha1.TSNNetwork {
 	return &v1alpha1.TSNNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: "tsn", Generation: 3},
 		Spec:       v1alpha1.TSNNetworkSpec{VNI: 42, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24}},
-		Status:     v1alpha1.TSNNetworkStatus{Nodes: []v1alpha1.NodeStatus{{Name: "a", IPv4: "10.42.0.0/24"}}},
 	}
 }
 
@@ -234,5 +264,125 @@ func TestANodeSaysWhatIsMissing(t *testing.T) {
 				t.Errorf("%s is %s", is.Type, is.Status)
 			}
 		})
+	}
+}
+
+func TestANodeSaysOnlyWhatHasChanged(t *testing.T) {
+	l := newLab(t, scheduled(t))
+	l.look()
+	if status := l.state.Node.Status; l.written != 1 || status.AgentVersion != "1.1" || status.KtsndVersion != "1.2" {
+		t.Fatalf("after %d reports the node says %+v", l.written, status)
+	}
+	for range 5 {
+		l.look()
+	}
+	if l.written != 1 {
+		t.Errorf("%d reports where nothing changed", l.written)
+	}
+	l.ktsnd.status.KtsndVersion = "1.3"
+	l.reconcile()
+	for range 3 { // before the API server has told of it
+		l.now = l.now.Add(time.Second)
+		l.reconcile()
+	}
+	if l.hear(); l.written != 2 || l.state.Node.Status.KtsndVersion != "1.3" {
+		t.Errorf("%d reports of one change; the node says %+v", l.written, l.state.Node.Status)
+	}
+	l.running = errors.New("ktsnd does not answer")
+	if l.look(); l.written != 3 || l.state.Node.Status.KtsndVersion != "1.3" {
+		t.Errorf("without ktsnd the node says %+v", l.state.Node.Status)
+	}
+	l.state.Node.Status = v1alpha1.TSNNodeStatus{} // somebody made it anew
+	l.now = l.now.Add(time.Minute)
+	if l.reconcile(); l.written != 4 {
+		t.Error("what is lost is not said again")
+	}
+}
+
+func TestReportsOfManyNodesAreSpread(t *testing.T) {
+	l := newLab(t, aNetwork())
+	l.state.Networks[0].Shards = [][]network.Member{make([]network.Member, 100)}
+	for range 9 {
+		l.state.Networks[0].Shards = append(l.state.Networks[0].Shards, l.state.Networks[0].Shards[0])
+	}
+	const most = 1000 * spreadPerNode
+	sooner, later := 0, 0
+	for range 100 {
+		l.due = time.Time{}
+		switch left := l.reconcile().RequeueAfter; {
+		case left > most:
+			t.Fatalf("one waits %v", left)
+		case left < most/2:
+			sooner++
+		default:
+			later++
+		}
+	}
+	if sooner == 0 || later == 0 {
+		t.Errorf("%d are written in the first half of %v, %d in the second", sooner, most, later)
+	}
+	if l.written > 10 {
+		t.Errorf("%d of 100 are written at once", l.written)
+	}
+}
+
+func TestWhatPassesIsNoFault(t *testing.T) {
+	l := newLab(t, aNetwork())
+	for _, step := range []struct {
+		does    string
+		well    error
+		after   time.Duration
+		written int
+	}{
+		{"its parts start", errors.New("kubelet: not started yet"), 0, 0},
+		{"they still do", errors.New("kubelet: not started yet"), startPatience / 2, 0},
+		{"they have", nil, 0, 1},
+		{"a network is new", errors.New("networks: not known yet"), time.Hour, 1},
+		{"it is known", nil, patience / 2, 1},
+		{"kubelet has gone", errors.New("kubelet: gone"), time.Hour, 1},
+		{"it does not come back", errors.New("kubelet: gone"), patience, 2},
+		{"it does later", nil, time.Hour, 3},
+	} {
+		l.well = step.well
+		l.now = l.now.Add(step.after)
+		if l.reconcile(); l.written != step.written {
+			t.Errorf("%s: %d reports, want %d", step.does, l.written, step.written)
+		}
+		l.hear()
+	}
+	never := newLab(t, aNetwork())
+	never.well = errors.New("kubelet: not started yet")
+	never.reconcile()
+	never.now = never.now.Add(startPatience)
+	if never.reconcile(); never.written != 1 {
+		t.Errorf("%d reports of parts that do not start", never.written)
+	}
+}
+
+func TestWithoutATaskKtsndKeepsWhatItHas(t *testing.T) {
+	for name, forget := range map[string]func(*lab){
+		"the node's task is not known":         func(l *lab) { l.state = network.Cluster{Unknown: errors.New("not heard")} },
+		"the network of the gates is not":      func(l *lab) { l.state.Gates, l.state.Networks[0].Object = nil, nil },
+		"what the operator accepted is not":    func(l *lab) { l.state.Gates = aNetwork() },
+		"the accepted schedule is another one": func(l *lab) { l.state.Gates.Status.Schedule.Hash = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, scheduled(t))
+			l.ktsnd.schedule.Table.GateEnabled = true
+			forget(l)
+			if l.reconcile(); l.ktsnd.sets != 0 {
+				t.Error("ktsnd was told of a schedule")
+			}
+		})
+	}
+}
+
+func TestGatesMayBeOfANetworkThatTheNodeIsNotOn(t *testing.T) {
+	l := newLab(t, aNetwork())
+	gates := scheduled(t)
+	gates.Name = "gates"
+	l.state.Node.Spec.Gates, l.state.Gates = "gates", gates
+	if l.reconcile(); l.ktsnd.sets != 1 || !l.ktsnd.schedule.Table.GateEnabled {
+		t.Errorf("ktsnd executes %+v", l.ktsnd.schedule.Table)
 	}
 }

@@ -4,134 +4,111 @@ package gates
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
-	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 )
 
-// report says in a network's status what holds on this node, if the node has a part of the network and something has
-// changed.
-func (r *Reconciler) report(ctx context.Context, about *v1alpha1.TSNNetwork, node *corev1.Node, now *seen) error {
-	at := slices.IndexFunc(about.Status.Nodes, func(status v1alpha1.NodeStatus) bool { return status.Name == r.Node })
-	if at < 0 || about.Status.Nodes[at].IPv4 == "" {
-		return nil
+const (
+	// spreadPerNode is by how much the reports of a network's nodes are spread for each node: what all nodes see at once, such as
+	// another schedule, they report 500 a second.
+	spreadPerNode = 2 * time.Millisecond
+	// heardAfter is when the API server has told of what was written.
+	heardAfter = 5 * time.Second
+	// startPatience is how long the agent's parts may take to start before the node says that they are not well, patience how
+	// long they may not be well later, as when the node comes to be on a network and nobody knows of it yet.
+	startPatience = 10 * time.Second
+	patience      = 3 * time.Second
+)
+
+// before is what the node said last: what was just written, of which the API server may not have told yet, else what that told.
+func (r *Reconciler) before(state *network.Cluster) *v1alpha1.TSNNodeStatus {
+	if r.said != nil && r.Now().Sub(r.saidAt) < heardAfter {
+		return r.said
 	}
-	before := about.Status.Nodes[at]
-	after := v1alpha1.NodeStatus{Name: r.Node, Conditions: slices.Clone(before.Conditions)}
-	if now.status != nil {
-		after.Uplink, after.LinkSpeed = now.status.Interface, schedule.LinkSpeed(now.status.LinkSpeedBps)
+	status := state.Node.Status.DeepCopy()
+	slices.SortFunc(status.Networks, byName)
+	return status
+}
+
+func byName(a, b v1alpha1.NodeNetworkStatus) int { return strings.Compare(a.Name, b.Name) }
+
+// report writes the node's status if it is another than before. left is when to look again.
+func (r *Reconciler) report(ctx context.Context, state *network.Cluster, before, status *v1alpha1.TSNNodeStatus) (left time.Duration, err error) {
+	now := r.Now()
+	switch {
+	case equality.Semantic.DeepEqual(before, status):
+		r.due = time.Time{}
+		return repeatEvery, nil
+	case r.passing(now):
+		return patience, nil
+	case r.due.IsZero():
+		r.due = now.Add(spread(state))
 	}
-	r.set(&after, about, r.ready(about, node, now))
-	if request := about.Status.Schedule; request != nil {
-		condition := operational(about, now)
-		if condition.Status == metav1.ConditionTrue {
-			after.ScheduleHash = request.Hash
+	if left = r.due.Sub(now); left > 0 {
+		return left, nil
+	}
+	if err := r.apply(ctx, status); err != nil {
+		return 0, err
+	}
+	r.said, r.saidAt, r.due = status, now, time.Time{}
+	return repeatEvery, nil
+}
+
+// feel looks whether the node is well.
+func (r *Reconciler) feel() {
+	switch {
+	case r.Well() == nil:
+		r.unwell, r.started = time.Time{}, true
+	case r.unwell.IsZero():
+		r.unwell = r.Now()
+	}
+}
+
+// passing tells whether it may be well again before anybody need know.
+func (r *Reconciler) passing(now time.Time) bool {
+	least := startPatience
+	if r.started {
+		least = patience
+	}
+	return !r.unwell.IsZero() && now.Sub(r.unwell) < least
+}
+
+// spread draws how long to wait with a report.
+func spread(state *network.Cluster) time.Duration {
+	most := 0
+	for i := range state.Networks {
+		count := 0
+		for _, shard := range state.Networks[i].Shards {
+			count += len(shard)
 		}
-		r.set(&after, about, condition)
-	} else {
-		meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionScheduleOperational)
+		most = max(most, count)
 	}
-	same := before
-	same.IPv4, same.IPv6, same.Pods = "", "", nil
-	if equality.Semantic.DeepEqual(same, after) {
-		return nil
-	}
-	return r.apply(ctx, about.Name, &after)
+	return rand.N(time.Duration(most)*spreadPerNode + 1)
 }
 
-func (r *Reconciler) set(status *v1alpha1.NodeStatus, about *v1alpha1.TSNNetwork, condition metav1.Condition) {
-	condition.ObservedGeneration = about.Generation
-	condition.LastTransitionTime = metav1.NewTime(r.Now())
-	meta.SetStatusCondition(&status.Conditions, condition)
-}
-
-// ready says whether pods can be on the network here.
-func (r *Reconciler) ready(about *v1alpha1.TSNNetwork, node *corev1.Node, now *seen) metav1.Condition {
-	bad := func(reason, text string) metav1.Condition {
-		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: text}
-	}
-	uplink, err := network.UplinkOf(about, node)
-	switch {
-	case err != nil:
-		return bad(v1alpha1.ReasonUplinkMissing, err.Error())
-	case now.status == nil:
-		return bad(v1alpha1.ReasonNodeNotReady, oneLine(now.err))
-	case uplink.Interface != "" && uplink.Interface != now.status.Interface:
-		return bad(v1alpha1.ReasonUplinkMissing, fmt.Sprintf("the network insists on interface %s, and ktsnd sends by %s; "+
-			"start ktsnd with the other one (uplink.interface of the chart), or correct spec.uplinks", uplink.Interface, now.status.Interface))
-	case uplink.Type != "" && !strings.EqualFold(uplink.Type, now.status.Uplink):
-		return bad(v1alpha1.ReasonUplinkMissing, fmt.Sprintf("the network insists on an uplink of type %s, and that of ktsnd is %s; "+
-			"start another ktsnd, or correct type in spec.uplinks", uplink.Type, now.status.Uplink))
-	}
-	if err := overlay.CheckSwitched(now.status.Uplink, uint32(about.Spec.VNI)); err != nil {
-		return bad(v1alpha1.ReasonUplinkMissing, err.Error())
-	}
-	if err := r.Well(); err != nil {
-		return bad(v1alpha1.ReasonNodeNotReady, oneLine(err))
-	}
-	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}
-}
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
-
-// operational says whether ktsnd executes the network's schedule.
-func operational(about *v1alpha1.TSNNetwork, now *seen) metav1.Condition {
-	is := metav1.Condition{Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionUnknown, Reason: reasonPending}
-	var refused *control.Error
-	switch {
-	case now.status == nil:
-		is.Message = oneLine(now.err)
-	case errors.As(now.err, &refused):
-		is.Status, is.Reason, is.Message = metav1.ConditionFalse, reasonRefused, oneLine(now.err)
-	case now.err != nil:
-		is.Message = oneLine(now.err)
-	case !now.known:
-		is.Message = "the operator has not accepted the schedule in the network's spec; what was accepted last stays in force"
-	case now.schedule.Table.ConfigPending:
-		begins := now.schedule.Table.ConfigChangeTime
-		is.Message = fmt.Sprintf("it begins at %d.%09d TAI", begins.Seconds, begins.Nanoseconds)
-	case tooSlow(about, now.status.LinkSpeedBps):
-		is.Status, is.Reason = metav1.ConditionFalse, reasonLinkTooSlow
-		is.Message = fmt.Sprintf("the schedule is made for %s, and the uplink has %s", about.Spec.LinkSpeed,
-			schedule.FormatLinkSpeed(now.status.LinkSpeedBps))
-	default:
-		is.Status, is.Reason = metav1.ConditionTrue, v1alpha1.ReasonAsAsked
-	}
-	return is
-}
-
-func tooSlow(about *v1alpha1.TSNNetwork, speedBps int64) bool {
-	wanted, err := schedule.ParseLinkSpeed(about.Spec.LinkSpeed)
-	return err == nil && speedBps < wanted
-}
-
-// apply writes what is this agent's, and leaves the rest to the operator and the other agents.
-func (r *Reconciler) apply(ctx context.Context, name string, status *v1alpha1.NodeStatus) error {
+// apply writes the status of the node's TSNNode, which is the agent's alone.
+func (r *Reconciler) apply(ctx context.Context, status *v1alpha1.TSNNodeStatus) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
 		return err
 	}
-	object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"nodes": []any{fields}}}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNNetwork"))
-	object.SetName(name)
+	object := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNNode"))
+	object.SetName(r.Node)
 	err = r.Client.Status().Patch(ctx, object, client.Apply, client.FieldOwner("ktsn-agent-"+r.Node), client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("say in the status of network %s what holds here: %w", name, err)
+		return fmt.Errorf("say in TSNNode %s what holds here: %w", r.Node, err)
 	}
 	return nil
 }

@@ -5,27 +5,27 @@ package gates
 import (
 	"slices"
 
-	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// wanted are the gates that the networks ask for, with their base time: those of the network that the operator has
-// accepted, else the default. known is false while an accepted schedule is no longer the one in the network's spec:
-// the operator is about to say more, or the new one is wrong, and what is in force stays.
-func wanted(networks []v1alpha1.TSNNetwork) (gates *tsnnetwork.Gates, known bool) {
-	for i := range networks {
-		request := networks[i].Status.Schedule
-		if request == nil {
-			continue
-		}
-		gates, err := tsnnetwork.GatesOf(&networks[i])
-		if err != nil || gates.Hash() != request.Hash {
-			return nil, false
-		}
-		return gates.At(request.BaseTime), true
+// wanted are the gates that the node's TSNNode asks for, with their base time: those of the network that it names, else the
+// default. known is false while that network, or what the operator has accepted of its present spec, is not known: the
+// operator is about to say more, or the new one is wrong, and what is in force stays.
+func wanted(state *network.Cluster) (gates *tsnnetwork.Gates, known bool) {
+	if state.Node.Spec.Gates == "" {
+		return tsnnetwork.DefaultGates(), true
 	}
-	return tsnnetwork.DefaultGates(), true
+	if state.Gates == nil || state.Gates.Status.Schedule == nil {
+		return nil, false
+	}
+	request := state.Gates.Status.Schedule
+	gates, err := tsnnetwork.GatesOf(state.Gates)
+	if err != nil || gates.Hash() != request.Hash {
+		return nil, false
+	}
+	return gates.At(request.BaseTime), true
 }
 
 // asked tells whether ktsnd was asked for a table.

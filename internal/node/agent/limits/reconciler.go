@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
@@ -27,7 +27,8 @@ type Ktsnd interface {
 
 // Reconciler has ktsnd know the limits of all networks.
 type Reconciler struct {
-	Networks client.Reader
+	// State is what the API server has said.
+	State func() network.Cluster
 	// Do has ask talk to ktsnd.
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	// Report is told how it went.
@@ -41,26 +42,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 }
 
 func (r *Reconciler) all(ctx context.Context) error {
-	var networks v1alpha1.TSNNetworkList
-	if err := r.Networks.List(ctx, &networks); err != nil {
-		return fmt.Errorf("list the networks: %w", err)
+	state := r.State()
+	if state.Unknown != nil {
+		return state.Unknown
 	}
-	wanted, faults := wanted(networks.Items)
-	return errors.Join(faults, r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error { return r.apply(ctx, wanted, ktsnd) }))
+	var networks []*v1alpha1.TSNNetwork
+	var unknown error
+	for i := range state.Networks {
+		if about := state.Networks[i].Object; about != nil {
+			networks = append(networks, about)
+		} else {
+			unknown = errors.Join(unknown, fmt.Errorf("the limits of network %s are not known yet", state.Networks[i].Part.Name))
+		}
+	}
+	wanted, faults := wanted(networks)
+	return errors.Join(unknown, faults, r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error {
+		return r.apply(ctx, wanted, unknown == nil, ktsnd)
+	}))
 }
 
 // wanted are the limits by VNI; of networks that have one in common, the oldest counts, as it does everywhere.
-func wanted(networks []v1alpha1.TSNNetwork) (limits map[uint32]control.GivenLimits, faults error) {
+func wanted(networks []*v1alpha1.TSNNetwork) (limits map[uint32]control.GivenLimits, faults error) {
 	limits = map[uint32]control.GivenLimits{}
 	seen := map[int32]bool{}
-	networks = slices.SortedFunc(slices.Values(networks), func(a, b v1alpha1.TSNNetwork) int {
+	networks = slices.SortedFunc(slices.Values(networks), func(a, b *v1alpha1.TSNNetwork) int {
 		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
 			return order
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	for i := range networks {
-		network := &networks[i]
+	for _, network := range networks {
 		if seen[network.Spec.VNI] {
 			continue
 		}
@@ -75,8 +86,8 @@ func wanted(networks []v1alpha1.TSNNetwork) (limits map[uint32]control.GivenLimi
 	return limits, faults
 }
 
-// apply tells ktsnd of the networks in which it differs.
-func (r *Reconciler) apply(ctx context.Context, wanted map[uint32]control.GivenLimits, ktsnd Ktsnd) error {
+// apply tells ktsnd of the networks in which it differs. Limits of others go where these are all.
+func (r *Reconciler) apply(ctx context.Context, wanted map[uint32]control.GivenLimits, all bool, ktsnd Ktsnd) error {
 	told, err := ktsnd.NetworkLimits(ctx)
 	if err != nil {
 		return fmt.Errorf("ask for the limits of networks: %w", err)
@@ -85,7 +96,7 @@ func (r *Reconciler) apply(ctx context.Context, wanted map[uint32]control.GivenL
 	// Those that go make room for those that come.
 	for _, network := range told {
 		have[network.VNI] = network.Limits
-		if _, keep := wanted[network.VNI]; !keep {
+		if _, keep := wanted[network.VNI]; !keep && all {
 			r.Log.Info("no limits any more", "vni", network.VNI)
 			err = errors.Join(err, ktsnd.NetworkLimitsSet(ctx, control.NetworkLimits{VNI: network.VNI}))
 		}

@@ -5,19 +5,16 @@ package limits
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -63,20 +60,18 @@ type lab struct {
 	*Reconciler
 	t        *testing.T
 	ktsnd    *fakeKtsnd
-	cluster  client.Client
+	state    network.Cluster
 	reported error
 }
 
-func newLab(t *testing.T, networks ...client.Object) *lab {
+func newLab(t *testing.T, networks ...*v1alpha1.TSNNetwork) *lab {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	l := &lab{t: t, ktsnd: &fakeKtsnd{given: map[uint32]control.GivenLimits{}}}
+	for _, about := range networks {
+		l.state.Networks = append(l.state.Networks, network.Joined{Part: v1alpha1.NodeNetwork{Name: about.Name}, Object: about})
 	}
-	l := &lab{t: t, ktsnd: &fakeKtsnd{given: map[uint32]control.GivenLimits{}},
-		cluster: fake.NewClientBuilder().WithScheme(scheme).WithObjects(networks...).Build()}
 	l.Reconciler = &Reconciler{
-		Networks: l.cluster, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		State: func() network.Cluster { return l.state }, Log: slog.New(slog.DiscardHandler),
 		Do:     func(ctx context.Context, ask func(context.Context, Ktsnd) error) error { return ask(ctx, l.ktsnd) },
 		Report: func(err error) { l.reported = err },
 	}
@@ -95,20 +90,20 @@ func (l *lab) look() time.Duration {
 
 func numbered(value int32) *int32 { return &value }
 
-func network(name string, vni int32, made int64, limits *v1alpha1.PodLimits) *v1alpha1.TSNNetwork {
+func limited(name string, vni int32, made int64, limits *v1alpha1.PodLimits) *v1alpha1.TSNNetwork {
 	return &v1alpha1.TSNNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(made, 0)},
 		Spec:       v1alpha1.TSNNetworkSpec{VNI: vni, Limits: limits},
 	}
 }
 
-func TestKtsndKnowsTheLimitsOfAllNetworks(t *testing.T) {
+func TestKtsndKnowsTheLimitsOfTheNodesNetworks(t *testing.T) {
 	l := newLab(t,
-		network("all", 1, 1, &v1alpha1.PodLimits{Processes: numbered(4), Sockets: numbered(5), Memory: numbered(6), Pending: numbered(64),
+		limited("all", 1, 1, &v1alpha1.PodLimits{Processes: numbered(4), Sockets: numbered(5), Memory: numbered(6), Pending: numbered(64),
 			Rate: numbered(0), Doorbells: numbered(7), Horizon: "1500ms"}),
-		network("some", 2, 1, &v1alpha1.PodLimits{Rate: numbered(2000)}),
-		network("empty", 3, 1, &v1alpha1.PodLimits{}),
-		network("none", 4, 1, nil))
+		limited("some", 2, 1, &v1alpha1.PodLimits{Rate: numbered(2000)}),
+		limited("empty", 3, 1, &v1alpha1.PodLimits{}),
+		limited("none", 4, 1, nil))
 	// Those that somebody gave by hand.
 	rate := uint64(1)
 	l.ktsnd.given[2], l.ktsnd.given[9] = control.GivenLimits{DoorbellRate: &rate}, control.GivenLimits{Sockets: &rate}
@@ -135,33 +130,38 @@ func TestKtsndKnowsTheLimitsOfAllNetworks(t *testing.T) {
 }
 
 func TestLimitsFollowTheirNetwork(t *testing.T) {
-	about := network("tsn", 42, 1, &v1alpha1.PodLimits{Rate: numbered(2000)})
+	about := limited("tsn", 42, 1, &v1alpha1.PodLimits{Rate: numbered(2000)})
 	l := newLab(t, about)
 	l.look()
 	about.Spec.Limits.Rate = numbered(10)
-	if err := l.cluster.Update(t.Context(), about); err != nil {
-		t.Fatal(err)
-	}
 	if l.look(); l.ktsnd.says(42) != `{"message-rate":10}` {
 		t.Errorf("after a change ktsnd has %s", l.ktsnd.says(42))
 	}
-	if err := l.cluster.Delete(t.Context(), about); err != nil {
-		t.Fatal(err)
+	l.state.Networks[0].Object = nil
+	if l.look(); l.ktsnd.says(42) == "" || l.reported == nil {
+		t.Errorf("of a network that is not known ktsnd has %s, and it is reported %v", l.ktsnd.says(42), l.reported)
 	}
+	unknown := l.state
+	l.state = network.Cluster{Unknown: errors.New("not heard")}
+	if l.look(); l.ktsnd.says(42) == "" || l.reported == nil {
+		t.Errorf("of a node whose task is not known ktsnd has %s, and it is reported %v", l.ktsnd.says(42), l.reported)
+	}
+	l.state = unknown
+	l.state.Networks = nil
 	if l.look(); l.ktsnd.says(42) != "" {
 		t.Errorf("after the network has gone ktsnd has %s", l.ktsnd.says(42))
 	}
 }
 
 func TestOfTwoNetworksWithOneVNITheOlderCounts(t *testing.T) {
-	l := newLab(t, network("a", 42, 2, &v1alpha1.PodLimits{Rate: numbered(1)}), network("b", 42, 1, nil))
+	l := newLab(t, limited("a", 42, 2, &v1alpha1.PodLimits{Rate: numbered(1)}), limited("b", 42, 1, nil))
 	if l.look(); l.ktsnd.says(42) != "" {
 		t.Errorf("the younger one's count: %s", l.ktsnd.says(42))
 	}
 }
 
 func TestWhatKtsndRefusesIsReportedAndTriedAgain(t *testing.T) {
-	l := newLab(t, network("tsn", 42, 1, &v1alpha1.PodLimits{Rate: numbered(1)}))
+	l := newLab(t, limited("tsn", 42, 1, &v1alpha1.PodLimits{Rate: numbered(1)}))
 	l.ktsnd.refuse = &control.Error{Field: "vni", Message: "too many"}
 	if again := l.look(); again != repeat.AfterFailure || l.reported == nil ||
 		!strings.Contains(l.reported.Error(), "set the limits of network 42: ") {

@@ -27,9 +27,6 @@ type Node struct {
 // and the others are not touched by that. Of parts that overlap the one goes that overlaps more others, and of two the
 // younger node's: so a mistake on one node costs that node its part and no other.
 func Assign(n *Network, nodes []Node) (assigned map[string][]netip.Prefix, faults map[string]error) {
-	if n.Assigned != nil {
-		return n.assigned(nodes), nil
-	}
 	assigned, faults = map[string][]netip.Prefix{}, map[string]error{}
 	for i := range nodes {
 		parts, err := n.partsOf(&nodes[i])
@@ -98,17 +95,6 @@ func overlaps(assigned map[string][]netip.Prefix) map[string]map[string]error {
 		}
 	}
 	return met
-}
-
-// assigned are the parts that nodes have been given. Those without need none.
-func (n *Network) assigned(nodes []Node) map[string][]netip.Prefix {
-	parts := map[string][]netip.Prefix{}
-	for _, node := range nodes {
-		if given := n.Assigned[node.Name]; given != nil {
-			parts[node.Name] = given
-		}
-	}
-	return parts
 }
 
 func (n *Network) partsOf(node *Node) ([]netip.Prefix, error) {

@@ -25,8 +25,6 @@ type Network struct {
 	Port uint16
 	// Ranges are divided among the nodes.
 	Ranges []Range
-	// Assigned are the nodes' parts where somebody has divided the ranges already; nil where they are to be divided.
-	Assigned map[string][]netip.Prefix
 }
 
 // Range is a network's part of an address family.

@@ -10,9 +10,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -28,8 +28,7 @@ type Overlay interface {
 	Peers() ([]control.Peer, error)
 	FloodTargets() (map[uint32]map[netip.Addr]bool, error)
 	Guard(ctx context.Context) (changed []string, err error)
-	PeerAdd(ctx context.Context, peer control.Peer, timed overlay.Timed) error
-	PeerDel(ctx context.Context, vni uint32, address netip.Addr, timed overlay.Timed) error
+	ChangePeers(ctx context.Context, changes []overlay.Change, timed overlay.Timed) error
 	Close()
 }
 
@@ -41,16 +40,19 @@ type Ktsnd interface {
 
 // Reconciler makes true what a node's networks shall be.
 type Reconciler struct {
-	Nodes    client.Reader
-	Networks network.Source
-	// Node is the name of the agent's node.
-	Node string
+	Plan Planner
+	// Linger is how long a peer is kept that is not planned any more, unless another one has its subnets: what is written to several
+	// objects does not come at once. Patience is for how long after the start none goes: after an upgrade the operator may not have
+	// written all objects.
+	Linger, Patience time.Duration
+	Now              func() time.Time
 	// Open opens the kernel's side.
 	Open func() (Overlay, error)
 	// Do has ask talk to ktsnd.
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
-	// Configure writes the node's configuration of the networks, which has these parts of them.
-	Configure func(networks []network.Network, parts map[string][]netip.Prefix) error
+	// Configure writes the node's configuration of the networks, which has these parts of them. What it has of other networks goes
+	// where these are all.
+	Configure func(networks []network.Network, parts map[string][]netip.Prefix, all bool) error
 	// Through sets up who makes the tunnels, where ktsnd and kernel do not: Open vSwitch; nil where there is none.
 	Through func(ctx context.Context, tunnels Tunnels) error
 	// Report is told how it went, as far as this node is concerned.
@@ -63,6 +65,10 @@ type Reconciler struct {
 
 	// said are the faults that somebody was told of.
 	said map[string]string
+	// began is when it looked for the first time.
+	began time.Time
+	// unplanned is since when peers that are still there have not been planned.
+	unplanned map[key]time.Time
 	// saidThrough is what the last Event said of Open vSwitch, while that is so.
 	saidThrough string
 }
@@ -80,44 +86,39 @@ type Tunnels struct {
 
 // Reconcile looks at everything, whatever it was called for.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	return repeat.Look(ctx, r.all, r.Report)
+	result, err := repeat.Look(ctx, r.all, r.Report)
+	if len(r.unplanned) > 0 {
+		result.RequeueAfter = min(result.RequeueAfter, r.Linger)
+	}
+	return result, err
 }
 
 func (r *Reconciler) all(ctx context.Context) error {
-	networks, err := r.Networks.Networks(ctx)
+	plan, err := r.Plan.plan(ctx)
 	if err != nil {
 		return err
 	}
-	var nodes corev1.NodeList
-	if err := r.Nodes.List(ctx, &nodes); err != nil {
-		return fmt.Errorf("list the nodes: %w", err)
-	}
-	own := slices.IndexFunc(nodes.Items, func(node corev1.Node) bool { return node.Name == r.Node })
-	if own < 0 {
-		return fmt.Errorf("there is no node %s among %d", r.Node, len(nodes.Items))
-	}
-	plan := wanted(r.Node, nodes.Items, networks)
-	r.tell(&nodes.Items[own], plan.faults)
-	errThrough := r.through(ctx, &nodes.Items[own], networks, &plan)
-	errConfigure := r.Configure(networks, plan.parts)
-	errPeers := r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error { return r.apply(ctx, plan.peers, ktsnd) })
+	r.tell(plan.own, plan.faults)
+	errThrough := r.through(ctx, plan)
+	errConfigure := r.Configure(plan.networks, plan.parts, plan.unknown == nil)
+	errPeers := r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) error { return r.apply(ctx, plan, ktsnd) })
 	// What is wrong with other nodes keeps nobody here from anything.
-	return errors.Join(plan.faults[r.Node], errThrough, errConfigure, errPeers)
+	return errors.Join(plan.trouble(), errThrough, errConfigure, errPeers)
 }
 
 // through sets up who makes the tunnels. A network that cannot go there is no fault of the others: its own status says so.
-func (r *Reconciler) through(ctx context.Context, own *corev1.Node, networks []network.Network, plan *plan) error {
-	address, err := tsnnetwork.TunnelAddress(own)
+func (r *Reconciler) through(ctx context.Context, plan *plan) error {
+	address, err := tsnnetwork.TunnelAddress(plan.own)
 	if r.Through == nil || err != nil { // which is among the faults
 		return nil
 	}
-	err = r.Through(ctx, plan.tunnels(address, networks))
+	err = r.Through(ctx, plan.tunnels(address))
 	switch {
 	case err == nil:
 		r.saidThrough = ""
 	case err.Error() != r.saidThrough:
 		r.saidThrough = err.Error()
-		r.Warn(own, ReasonOpenVSwitch, strings.ReplaceAll(err.Error(), "\n", "; "))
+		r.Warn(plan.own, ReasonOpenVSwitch, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return err
 }
@@ -146,8 +147,8 @@ type known struct {
 	flooded          bool
 }
 
-// apply tells kernel and ktsnd of the peers in which they differ from what is wanted.
-func (r *Reconciler) apply(ctx context.Context, wanted map[key]control.Peer, ktsnd Ktsnd) error {
+// apply tells kernel and ktsnd of the peers in which they differ from what is planned.
+func (r *Reconciler) apply(ctx context.Context, plan *plan, ktsnd Ktsnd) error {
 	kernel, err := r.Open()
 	if err != nil {
 		return err
@@ -158,25 +159,37 @@ func (r *Reconciler) apply(ctx context.Context, wanted map[key]control.Peer, kts
 		return err
 	}
 	all := r.guard(ctx, kernel)
-	for at := range have {
-		if _, keep := wanted[at]; keep {
-			continue
-		}
-		r.Log.Info("forget peer", "vni", at.vni, "address", at.address)
-		if err := kernel.PeerDel(ctx, at.vni, at.address, ktsnd); err != nil {
-			all = errors.Join(all, fmt.Errorf("forget peer %s of network %d: %w", at.address, at.vni, err))
+	changes := r.leaving(plan, have)
+	for at, peer := range plan.peers {
+		if !complete(have[at], &peer, tunnels[at.vni]) {
+			changes = append(changes, overlay.Change{Peer: peer})
 		}
 	}
-	for at, peer := range wanted {
-		if complete(have[at], &peer, tunnels[at.vni]) {
-			continue
-		}
-		r.Log.Info("tell of peer", "vni", at.vni, "address", at.address, "subnets", peer.Subnets)
-		if err := kernel.PeerAdd(ctx, peer, ktsnd); err != nil {
-			all = errors.Join(all, fmt.Errorf("tell of peer %s of network %d: %w", at.address, at.vni, err))
-		}
+	if len(changes) == 0 {
+		return all
+	}
+	r.log(changes)
+	if err := kernel.ChangePeers(ctx, changes, ktsnd); err != nil {
+		all = errors.Join(all, fmt.Errorf("tell of the other nodes: %w", err))
 	}
 	return all
+}
+
+// maxLogged is how many changes are logged one by one.
+const maxLogged = 10
+
+func (r *Reconciler) log(changes []overlay.Change) {
+	if len(changes) > maxLogged {
+		r.Log.Info("change peers", "count", len(changes))
+		return
+	}
+	for i := range changes {
+		if peer := &changes[i].Peer; changes[i].Gone {
+			r.Log.Info("forget peer", "vni", peer.VNI, "address", peer.Address)
+		} else {
+			r.Log.Info("tell of peer", "vni", peer.VNI, "address", peer.Address, "subnets", peer.Subnets)
+		}
+	}
 }
 
 // guard puts the filter of the tunnels right. That something was wrong with it, somebody should know.

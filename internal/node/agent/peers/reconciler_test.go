@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,23 +57,31 @@ func (f fakeOverlay) Peers() ([]control.Peer, error) {
 }
 func (f fakeOverlay) FloodTargets() (map[uint32]map[netip.Addr]bool, error) { return f.flooded, nil }
 
-func (f fakeOverlay) PeerAdd(ctx context.Context, peer control.Peer, timed overlay.Timed) error {
-	f.calls++
-	if f.refuse != nil {
-		return f.refuse
+func (f fakeOverlay) ChangePeers(ctx context.Context, changes []overlay.Change, timed overlay.Timed) error {
+	for _, change := range changes {
+		f.calls++
+		peer := change.Peer
+		at := key{peer.VNI, peer.Address}
+		var err error
+		switch {
+		case change.Gone:
+			delete(f.remembered, at)
+			delete(f.flooded[at.vni], at.address)
+			err = timed.PeerDel(ctx, at.vni, at.address)
+		case f.refuse != nil:
+			return f.refuse
+		default:
+			f.remembered[at] = peer
+			if f.flooded[at.vni] != nil {
+				f.flooded[at.vni][at.address] = true
+			}
+			err = timed.PeerAdd(ctx, peer)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	f.remembered[key{peer.VNI, peer.Address}] = peer
-	if f.flooded[peer.VNI] != nil {
-		f.flooded[peer.VNI][peer.Address] = true
-	}
-	return timed.PeerAdd(ctx, peer)
-}
-
-func (f fakeOverlay) PeerDel(ctx context.Context, vni uint32, address netip.Addr, timed overlay.Timed) error {
-	f.calls++
-	delete(f.remembered, key{vni, address})
-	delete(f.flooded[vni], address)
-	return timed.PeerDel(ctx, vni, address)
+	return nil
 }
 
 type fakeKtsnd struct{ *fakeNode }
@@ -112,14 +121,19 @@ func newReconciler(on *fakeNode, networks network.Source, nodes ...*corev1.Node)
 	for _, node := range nodes {
 		objects = objects.WithObjects(node)
 	}
+	return reconcilerOf(on, &FromNodes{Nodes: objects.Build(), Networks: networks, Node: "node1"})
+}
+
+// reconcilerOf is one with a planner.
+func reconcilerOf(on *fakeNode, planner Planner) (r *Reconciler, parts *map[string][]netip.Prefix, said *error) {
 	parts, said = new(map[string][]netip.Prefix), new(error)
 	return &Reconciler{
-		Nodes: objects.Build(), Networks: networks, Node: "node1",
+		Plan: planner, Now: time.Now,
 		Open: func() (Overlay, error) { return fakeOverlay{on}, nil },
 		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
 			return ask(ctx, fakeKtsnd{on})
 		},
-		Configure: func(_ []network.Network, made map[string][]netip.Prefix) error { *parts = made; return nil },
+		Configure: func(_ []network.Network, made map[string][]netip.Prefix, _ bool) error { *parts = made; return nil },
 		Report:    func(err error) { *said = err },
 		LeftOut:   func(int) {}, Warn: func(*corev1.Node, string, string) {},
 		Log: slog.New(slog.DiscardHandler),
@@ -241,7 +255,7 @@ func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
 		t.Run("as "+own+" sees it", func(t *testing.T) {
 			on := newFakeNode()
 			r, _, said := newReconciler(on, oneNetwork, nodes...)
-			r.Node = own
+			r.Plan.(*FromNodes).Node = own
 			leftOut, events := 0, []string{}
 			r.LeftOut = func(count int) { leftOut = count }
 			r.Warn = func(on *corev1.Node, reason, sentence string) {
@@ -275,7 +289,7 @@ func TestWhatKernelOrKtsndRefuseIsSaid(t *testing.T) {
 	on := newFakeNode()
 	on.refuse = errors.New("no")
 	r, _, said := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil), kubeNode("node4", "10.244.3.0/24", "192.0.2.4", nil))
-	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.AfterFailure || !strings.Contains(fmt.Sprint(*said), "tell of peer 192.0.2.4 of network 42: no") {
+	if result := reconcileOnce(t, r); result.RequeueAfter != repeat.AfterFailure || !strings.Contains(fmt.Sprint(*said), "tell of the other nodes: no") {
 		t.Errorf("said %v, again after %v", *said, result.RequeueAfter)
 	}
 }

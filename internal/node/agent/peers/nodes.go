@@ -3,40 +3,49 @@
 package peers
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
-	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// key is what a peer is known by.
-type key struct {
-	vni     uint32
-	address netip.Addr
+// FromNodes plans by the Nodes of a cluster, each of which has parts of the networks that follow from all Nodes.
+type FromNodes struct {
+	Nodes    client.Reader
+	Networks network.Source
+	// Node is the name of the agent's node.
+	Node string
 }
 
-// plan is what shall be on one node.
-type plan struct {
-	peers map[key]control.Peer
-	// parts are this node's, by network.
-	parts map[string][]netip.Prefix
-	// faults are why nodes are left out, by their names.
-	faults map[string]error
+func (f *FromNodes) plan(ctx context.Context) (*plan, error) {
+	networks, err := f.Networks.Networks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var nodes corev1.NodeList
+	if err := f.Nodes.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("list the nodes: %w", err)
+	}
+	own := slices.IndexFunc(nodes.Items, func(node corev1.Node) bool { return node.Name == f.Node })
+	if own < 0 {
+		return nil, fmt.Errorf("there is no node %s among %d", f.Node, len(nodes.Items))
+	}
+	made := wanted(f.Node, nodes.Items, networks)
+	made.own, made.networks = &nodes.Items[own], networks
+	return made, nil
 }
-
-func (p *plan) fault(node string, err error) { p.faults[node] = errors.Join(p.faults[node], err) }
 
 // wanted plans for the node called own. A node of which nothing can be made is left out, and nothing else.
-func wanted(own string, nodes []corev1.Node, networks []network.Network) plan {
-	made := plan{map[key]control.Peer{}, map[string][]netip.Prefix{}, map[string]error{}}
+func wanted(own string, nodes []corev1.Node, networks []network.Network) *plan {
+	made := newPlan()
 	var described []network.Node
 	for i := range nodes {
 		described = append(described, describe(&nodes[i]))
@@ -61,23 +70,6 @@ func wanted(own string, nodes []corev1.Node, networks []network.Network) plan {
 				address := addresses[node.Name]
 				made.peers[key{n.VNI, address}] = control.Peer{VNI: n.VNI, Address: address, Subnets: parts}
 			}
-		}
-	}
-	return made
-}
-
-// tunnels are those of the networks that can go through Open vSwitch.
-func (p *plan) tunnels(own netip.Addr, networks []network.Network) Tunnels {
-	made := Tunnels{Own: own}
-	for _, n := range networks {
-		if p.parts[n.Name] == nil || n.VNI > overlay.MaxSwitchedVNI {
-			continue
-		}
-		made.Networks, made.Port = append(made.Networks, n.VNI), n.Port
-	}
-	for at := range p.peers {
-		if slices.Contains(made.Networks, at.vni) && !slices.Contains(made.Peers, at.address) {
-			made.Peers = append(made.Peers, at.address)
 		}
 	}
 	return made

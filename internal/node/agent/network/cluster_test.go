@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// aNetwork has ranges of both families, and uplinks for racks.
+func aNetwork() *v1alpha1.TSNNetwork {
+	return &v1alpha1.TSNNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: "tsn"},
+		Spec: v1alpha1.TSNNetworkSpec{
+			VNI: 42, MTU: 1400, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
+			IPv6:    &v1alpha1.Range6{CIDR: "fd42::/48", NodePrefixLength: 64},
+			Uplinks: []v1alpha1.Uplink{{Interface: "eno2", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "1"}}}},
+		},
+	}
+}
+
+func TestANetworkIsWhatItsObjectSays(t *testing.T) {
+	n, err := (&Joined{Object: aNetwork()}).Network()
+	if got := fmt.Sprintf("%+v", n); err != nil || got != "{Name:tsn VNI:42 MTU:1400 Uplink: Port:4789 Ranges:"+
+		"[{Prefix:10.42.0.0/16 NodeBits:24} {Prefix:fd42::/48 NodeBits:64}]}" {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+func TestANodeHasPartsOfAllRangesOrNone(t *testing.T) {
+	for name, test := range map[string]struct {
+		ipv4, ipv6, parts, sentence string
+	}{
+		"both":          {"10.42.5.0/24", "fd42:0:0:5::/64", "[10.42.5.0/24 fd42:0:0:5::/64]", ""},
+		"one":           {"10.42.5.0/24", "", "[]", ""},
+		"none":          {"", "", "[]", ""},
+		"what are none": {"10.42.5.0", "fd42:0:0:5::/64", "[]", "the node's part of network tsn: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			joined := &Joined{Part: v1alpha1.NodeNetwork{Name: "tsn", IPv4: test.ipv4, IPv6: test.ipv6}, Object: aNetwork()}
+			parts, err := joined.Parts()
+			if got := fmt.Sprint(parts); got != test.parts || (err != nil) != (test.sentence != "") ||
+				err != nil && !strings.HasPrefix(err.Error(), test.sentence) {
+				t.Errorf("got %s, %v", got, err)
+			}
+		})
+	}
+	single := aNetwork()
+	single.Spec.IPv6 = nil
+	joined := &Joined{Part: v1alpha1.NodeNetwork{IPv4: "10.42.5.0/24", IPv6: "fd42:0:0:5::/64"}, Object: single}
+	if parts, err := joined.Parts(); err != nil || len(parts) != 1 {
+		t.Errorf("of a network with one range it has %v, %v", parts, err)
+	}
+}
+
+func TestMembersAreThoseOfTheShard(t *testing.T) {
+	shard := &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "tsn-0"}, Spec: v1alpha1.TSNPeersSpec{Network: "tsn", Nodes: []v1alpha1.PeerNode{
+		{Name: "a", Address: "192.0.2.1", IPv4: "10.42.1.0/24", IPv6: "fd42:0:0:1::/64"},
+		{Name: "wrong", Address: "192.0.2", IPv4: "10.42.3.0/24"}, {Name: "half", Address: "192.0.2.3"},
+		{Name: "b", Address: "192.0.2.2", IPv4: "10.42.2.0/24"},
+	}}}
+	for cluster, want := range map[string]string{
+		"":      "[{a 192.0.2.1 [10.42.1.0/24 fd42:0:0:1::/64]} {b 192.0.2.2 [10.42.2.0/24]}]",
+		"other": "[{ 192.0.2.1 [10.42.1.0/24 fd42:0:0:1::/64]} { 192.0.2.2 [10.42.2.0/24]}]",
+	} {
+		shard.Spec.Cluster = cluster
+		members, faults := MembersOf(shard)
+		if got := fmt.Sprint(members); got != want || len(faults) != 2 || !strings.HasPrefix(faults[0].Error(), "TSNPeers tsn-0: node wrong: ") {
+			t.Errorf("cluster %q: got %s, %v", cluster, got, faults)
+		}
+	}
+}
+
+func TestANodesUplinkIsTheFirstThatIsForIt(t *testing.T) {
+	wrong := aNetwork()
+	wrong.Spec.Uplinks[0].NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "rack", Operator: "Is"}}
+	free := aNetwork()
+	free.Spec.Uplinks = nil
+	for name, test := range map[string]struct {
+		of     *v1alpha1.TSNNetwork
+		rack   string
+		uplink string
+		fails  bool
+	}{
+		"in its rack":                     {aNetwork(), "1", "eno2", false},
+		"none in another":                 {aNetwork(), "2", "", true},
+		"any where none is asked for":     {free, "2", "", false},
+		"none by a selector that is none": {wrong, "1", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			uplink, err := UplinkOf(test.of, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"rack": test.rack}}})
+			if uplink.Interface != test.uplink || (err != nil) != test.fails || test.rack == "2" && test.fails && !errors.Is(err, ErrNoUplink) {
+				t.Errorf("got %+v, %v", uplink, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package objects
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// lab is an informer whose watches the test is. What it watches with an API server is tested in test/agent.
+type lab struct {
+	*Informer
+	t *testing.T
+	// watches are those that were begun, in order.
+	watches []*watched
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{t: t, Informer: &Informer{Node: "a", Log: slog.New(slog.DiscardHandler), networks: map[string]*followed{}, signal: make(chan struct{}, 1)}}
+	l.begin = func(of *watched) context.CancelFunc {
+		l.watches = append(l.watches, of)
+		return func() {}
+	}
+	l.begin(l.ownNode())
+	return l
+}
+
+// spoke tells whether the informer has said since the last time that something has changed.
+func (l *lab) spoke() bool {
+	select {
+	case <-l.signal:
+		return true
+	default:
+		return false
+	}
+}
+
+func aNode(networks ...string) *v1alpha1.TSNNode {
+	made := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}
+	for _, name := range networks {
+		made.Spec.Networks = append(made.Spec.Networks, v1alpha1.NodeNetwork{Name: name, IPv4: "10.42.1.0/24"})
+	}
+	return made
+}
+
+func aNetwork() *v1alpha1.TSNNetwork {
+	return &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}, Spec: v1alpha1.TSNNetworkSpec{VNI: 42}}
+}
+
+func aShard(network string) *v1alpha1.TSNPeers {
+	return &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "tsn-0"}, Spec: v1alpha1.TSNPeersSpec{Network: network, Nodes: []v1alpha1.PeerNode{
+		{Name: "a", Address: "192.0.2.1", IPv4: "10.42.1.0/24"}, {Name: "wrong", Address: "192.0.2", IPv4: "10.42.2.0/24"}}}}
+}
+
+func TestOfWhatNobodyActsUponNothingIsSaid(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(l *lab)
+		spoke  bool
+	}{
+		"the node's own report": {func(l *lab) {
+			node := aNode("tsn")
+			node.Status.AgentVersion = "1"
+			l.watches[0].changed(node)
+		}, false},
+		"pods that come and go": {func(l *lab) {
+			node := aNode("tsn")
+			node.Spec.Networks[0].Pods = 5
+			l.watches[0].changed(node)
+		}, false},
+		"what the operator sums up": {func(l *lab) {
+			network := aNetwork()
+			network.ResourceVersion, network.Status.Pods, network.Status.Nodes = "7", 5, []v1alpha1.NodeStatus{{Name: "b"}}
+			l.watches[1].changed(network)
+		}, false},
+		"the same list again": {func(l *lab) { l.watches[0].all([]client.Object{aNode("tsn")}) }, false},
+		"another part of the network": {func(l *lab) {
+			node := aNode("tsn")
+			node.Spec.Networks[0].IPv4 = "10.42.2.0/24"
+			l.watches[0].changed(node)
+		}, true},
+		"other gates": {func(l *lab) {
+			node := aNode("tsn")
+			node.Spec.Gates = "tsn"
+			l.watches[0].changed(node)
+		}, true},
+		"a schedule": {func(l *lab) {
+			network := aNetwork()
+			network.Status.Schedule = &v1alpha1.ScheduleRequest{Hash: "x"}
+			l.watches[1].changed(network)
+		}, true},
+		"another network's spec": {func(l *lab) {
+			network := aNetwork()
+			network.Spec.MTU = 1400
+			l.watches[1].changed(network)
+		}, true},
+		"another shard":        {func(l *lab) { l.watches[2].changed(aShard("tsn")) }, true},
+		"a shard that is gone": {func(l *lab) { l.watches[2].gone(aShard("tsn")) }, true},
+		"no node any more":     {func(l *lab) { l.watches[0].gone(aNode("tsn")) }, true},
+		"another node of the name": {func(l *lab) {
+			node := aNode("tsn")
+			node.UID = "2"
+			l.watches[0].changed(node)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.watches[0].all([]client.Object{aNode("tsn")})
+			l.watches[1].all([]client.Object{aNetwork()})
+			l.watches[2].all([]client.Object{aShard("tsn")})
+			if !l.spoke() {
+				t.Fatal("nothing is said of what is new")
+			}
+			if test.change(l); l.spoke() != test.spoke {
+				t.Errorf("it spoke: %v, want %v", !test.spoke, test.spoke)
+			}
+		})
+	}
+}
+
+func TestTheLastEventOfAWatchThatHasEndedIsNoMatter(t *testing.T) {
+	l := newLab(t)
+	l.watches[0].all([]client.Object{aNode("tsn")})
+	past := l.watches[2]
+	past.all([]client.Object{aShard("tsn")})
+	node := aNode()
+	node.Spec.Gates = "tsn"
+	l.watches[0].changed(node) // it has only the gates of the network now
+	past.changed(aShard("tsn"))
+	past.gone(aShard("tsn"))
+	past.all([]client.Object{aShard("tsn")})
+	l.watches[0].changed(aNode("tsn"))
+	past.changed(aShard("tsn"))
+	past.gone(aShard("tsn"))
+	if state := l.State(); len(state.Networks) != 1 || state.Networks[0].Shards != nil {
+		t.Errorf("before the new watch has listed anything, it knows %+v", state.Networks)
+	}
+	if len(l.watches) != 4 {
+		t.Errorf("%d watches were begun", len(l.watches))
+	}
+}
+
+func TestAShardOfAnotherNetworkHasNobody(t *testing.T) {
+	for network, want := range map[string]int{"tsn": 1, "other": 0} {
+		l := newLab(t)
+		l.watches[0].all([]client.Object{aNode("tsn")})
+		l.watches[2].all([]client.Object{aShard(network)})
+		if shards := l.State().Networks[0].Shards; len(shards) != 1 || len(shards[0]) != want {
+			t.Errorf("the shard of network %s has %v", network, shards)
+		}
+	}
+}
+
+func TestANetworkThatIsGoneIsKnownUntilTheNodeHasLeftIt(t *testing.T) {
+	l := newLab(t)
+	l.watches[0].all([]client.Object{aNode("tsn")})
+	l.watches[1].all([]client.Object{aNetwork()})
+	l.watches[1].gone(aNetwork())
+	l.watches[1].all(nil)
+	if l.State().Networks[0].Object == nil {
+		t.Error("it is forgotten")
+	}
+	l.watches[0].changed(aNode())
+	if state := l.State(); len(state.Networks) != 0 || len(l.networks) != 0 {
+		t.Errorf("it is still known: %+v", state)
+	}
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+)
+
+func member(number int) network.Member {
+	return network.Member{
+		Node: fmt.Sprintf("node%d", number), Address: netip.AddrFrom4([4]byte{192, 0, 2, byte(number)}),
+		Subnets: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 42, byte(number), 0}), 24)},
+	}
+}
+
+// clusterOf is a cluster with one network and these shards, as node1 knows it.
+func clusterOf(shards ...[]network.Member) *network.Cluster {
+	part := v1alpha1.NodeNetwork{Name: "tsn", IPv4: "10.42.1.0/24"}
+	return &network.Cluster{Node: &v1alpha1.TSNNode{}, Networks: []network.Joined{{Part: part, Shards: shards, Object: &v1alpha1.TSNNetwork{
+		ObjectMeta: metav1.ObjectMeta{Name: "tsn"},
+		Spec:       v1alpha1.TSNNetworkSpec{VNI: 42, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24}},
+	}}}}
+}
+
+// lab is node1 of a cluster, with a clock that the test moves.
+type lab struct {
+	*Reconciler
+	on    *fakeNode
+	state *network.Cluster
+	now   time.Time
+	parts *map[string][]netip.Prefix
+	said  *error
+	// all tells whether other networks' configuration was to go.
+	all bool
+}
+
+func newLab(state *network.Cluster) *lab {
+	l := &lab{on: newFakeNode(42, 43), state: state, now: time.Now()}
+	nodes := fake.NewClientBuilder().WithObjects(kubeNode("node1", "", "192.0.2.1", nil)).Build()
+	l.Reconciler, l.parts, l.said = reconcilerOf(l.on, &FromCluster{Nodes: nodes, Node: "node1", State: func() network.Cluster { return *l.state }})
+	l.Linger, l.Now = 10*time.Second, func() time.Time { return l.now }
+	configure := l.Configure
+	l.Configure = func(networks []network.Network, parts map[string][]netip.Prefix, all bool) error {
+		l.all = all
+		return configure(networks, parts, all)
+	}
+	return l
+}
+
+func TestTheMembersOfANetworkBecomePeers(t *testing.T) {
+	l := newLab(clusterOf([]network.Member{member(1), member(2)}, []network.Member{member(3), member(2)}))
+	reconcileOnce(t, l.Reconciler)
+	want := "42 192.0.2.2 [10.42.2.0/24] flooded true told [10.42.2.0/24]; 42 192.0.2.3 [10.42.3.0/24] flooded true told [10.42.3.0/24]"
+	if got := l.on.text(); got != want || *l.said != nil || !l.all {
+		t.Errorf("peers are %s, %v, want %s", got, *l.said, want)
+	}
+	if got := fmt.Sprint(*l.parts); got != "map[tsn:[10.42.1.0/24]]" {
+		t.Errorf("configured %s", got)
+	}
+	l.on.calls = 0
+	if reconcileOnce(t, l.Reconciler); l.on.calls != 0 {
+		t.Errorf("%d changes where nothing was to change", l.on.calls)
+	}
+	// One shard changes.
+	moved := member(3)
+	moved.Subnets = []netip.Prefix{netip.MustParsePrefix("10.42.9.0/24")}
+	l.state = clusterOf(l.state.Networks[0].Shards[0], []network.Member{moved, member(2)})
+	if reconcileOnce(t, l.Reconciler); l.on.calls != 1 || !strings.Contains(l.on.text(), "192.0.2.3 [10.42.9.0/24]") {
+		t.Errorf("%d changes of one peer; peers are %s", l.on.calls, l.on.text())
+	}
+}
+
+func TestAPeerThatIsNotPlannedAnyMoreStaysForAWhile(t *testing.T) {
+	l := newLab(clusterOf([]network.Member{member(1), member(2), member(3)}))
+	reconcileOnce(t, l.Reconciler)
+	l.state = clusterOf([]network.Member{member(1), member(2)})
+	if result := reconcileOnce(t, l.Reconciler); len(l.on.told) != 2 || result.RequeueAfter > l.Linger {
+		t.Errorf("ktsnd knows %v at once, and is told again after %v", l.on.told, result.RequeueAfter)
+	}
+	l.now = l.now.Add(l.Linger / 2)
+	l.state = clusterOf([]network.Member{member(1), member(2)}, []network.Member{member(3)}) // in another shard
+	reconcileOnce(t, l.Reconciler)
+	l.now = l.now.Add(l.Linger)
+	l.state = clusterOf([]network.Member{member(1), member(2)})
+	if reconcileOnce(t, l.Reconciler); len(l.on.told) != 2 {
+		t.Errorf("ktsnd knows %v, of which one was planned a moment ago", l.on.told)
+	}
+	l.now = l.now.Add(l.Linger)
+	if reconcileOnce(t, l.Reconciler); len(l.on.told) != 1 || len(l.on.flooded[42]) != 1 || len(l.on.remembered) != 1 {
+		t.Errorf("ktsnd still knows %v", l.on.told)
+	}
+}
+
+func TestAfterAStartNoPeerGoes(t *testing.T) {
+	l := newLab(clusterOf([]network.Member{member(1), member(2), member(3)}))
+	reconcileOnce(t, l.Reconciler)
+	again := newLab(clusterOf([]network.Member{member(1)})) // the operator has begun to write
+	again.on, again.Open, again.Do, again.Patience = l.on, l.Open, l.Do, 2*time.Minute
+	for _, step := range []struct {
+		after time.Duration
+		peers int
+	}{{0, 2}, {time.Minute, 2}, {time.Minute, 0}} {
+		again.now = again.now.Add(step.after)
+		if reconcileOnce(t, again.Reconciler); len(l.on.told) != step.peers {
+			t.Errorf("%v later ktsnd knows %v", step.after, l.on.told)
+		}
+	}
+}
+
+func TestAPeerWhosePartIsAnothersGoesAtOnce(t *testing.T) {
+	l := newLab(clusterOf([]network.Member{member(1), member(2)}))
+	reconcileOnce(t, l.Reconciler)
+	heir := member(3)
+	heir.Subnets = member(2).Subnets
+	l.state = clusterOf([]network.Member{member(1), heir})
+	reconcileOnce(t, l.Reconciler)
+	if want := "42 192.0.2.3 [10.42.2.0/24] flooded true told [10.42.2.0/24]"; l.on.text() != want {
+		t.Errorf("peers are %s, want %s", l.on.text(), want)
+	}
+}
+
+func TestWhatIsInForceStaysAsLongAsNotAllIsKnown(t *testing.T) {
+	second := func(l *lab) *network.Joined {
+		other := clusterOf([]network.Member{member(1), member(2)}).Networks[0]
+		other.Part.Name, other.Object.Name, other.Object.Spec.VNI = "second", "second", 43
+		l.state.Networks = append(l.state.Networks, other)
+		return &l.state.Networks[1]
+	}
+	for name, test := range map[string]struct {
+		forget   func(*lab)
+		sentence string
+		// kept tells which networks' peers stay.
+		kept42, kept43, all bool
+	}{
+		"of the node":              {func(l *lab) { l.state = &network.Cluster{Unknown: errors.New("not heard")} }, "not heard", true, true, true},
+		"of a network":             {func(l *lab) { second(l).Object = nil }, "has not said yet what network second is", false, true, false},
+		"of a network's nodes":     {func(l *lab) { second(l).Shards = nil }, "has not said yet which nodes are on network second", false, true, true},
+		"of the shard of the node": {func(l *lab) { second(l).Shards = [][]network.Member{{member(5)}} }, "network second are not told of this one", false, true, true},
+		"but no longer":            {func(l *lab) { second(l).Shards = [][]network.Member{{member(1)}} }, "<nil>", false, false, true},
+		"but not of a network that the node has left": {func(*lab) {}, "<nil>", false, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(clusterOf([]network.Member{member(1), member(2)}))
+			second(l)
+			reconcileOnce(t, l.Reconciler)
+			if len(l.on.told) != 2 {
+				t.Fatalf("ktsnd knows %v", l.on.told)
+			}
+			l.state = clusterOf([]network.Member{member(1)})
+			l.all = true
+			test.forget(l)
+			reconcileOnce(t, l.Reconciler)
+			l.now = l.now.Add(time.Minute)
+			reconcileOnce(t, l.Reconciler)
+			for vni, want := range map[uint32]bool{42: test.kept42, 43: test.kept43} {
+				if _, kept := l.on.told[key{vni, member(2).Address}]; kept != want {
+					t.Errorf("network %d: ktsnd still knows its peer: %v, want %v", vni, kept, want)
+				}
+			}
+			if !strings.Contains(fmt.Sprint(*l.said), test.sentence) || l.all != test.all {
+				t.Errorf("said %v, want %q; other networks go: %v", *l.said, test.sentence, l.all)
+			}
+		})
+	}
+}
+
+func TestANodeWithoutAnUplinkHasPeersAndNoConfiguration(t *testing.T) {
+	l := newLab(clusterOf([]network.Member{member(1), member(2)}))
+	l.state.Networks[0].Object.Spec.Uplinks = []v1alpha1.Uplink{{Interface: "eno2", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "1"}}}}
+	if reconcileOnce(t, l.Reconciler); len(*l.parts) != 0 || len(l.on.told) != 1 {
+		t.Errorf("configured %v, ktsnd knows %v", *l.parts, l.on.told)
+	}
+}
+
+// What one shard's change costs must not grow with the square of the peers.
+func BenchmarkPlan(b *testing.B) {
+	for _, count := range []int{100, 1000} {
+		var shards [][]network.Member
+		for i := range count {
+			if i%v1alpha1.MaxPeers == 0 {
+				shards = append(shards, nil)
+			}
+			one := member(i)
+			one.Address = netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)})
+			shards[len(shards)-1] = append(shards[len(shards)-1], one)
+		}
+		state := clusterOf(shards...)
+		nodes := fake.NewClientBuilder().WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}).Build()
+		planner := &FromCluster{Nodes: nodes, Node: "node1", State: func() network.Cluster { return *state }}
+		b.Run(fmt.Sprintf("of %d nodes", count), func(b *testing.B) {
+			for b.Loop() {
+				made, err := planner.plan(b.Context())
+				if err != nil || len(made.tunnels(netip.Addr{}).Peers) < count-1 {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
