@@ -50,6 +50,11 @@ chaos: build ## kills, floods, hostile pods, many pods (root, about ten minutes)
 	@scripts/install-deps.sh test
 	@scripts/chaos.sh
 
+.PHONY: previous
+previous: build ## ktsnd and libktsn.so beside those of the previous release, built from the history (root, minutes)
+	@scripts/install-deps.sh test
+	@scripts/previous.sh
+
 .PHONY: conformance
 conformance: build ## the shaper beside the kernel's own taprio and etf, in a virtual machine
 	@scripts/install-deps.sh conformance

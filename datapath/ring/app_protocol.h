@@ -23,6 +23,12 @@
  *                    says of what. ktsnd keeps it until the flow ends.
  *   DESTINATION  ->  a number for an address to which an unconnected socket sends, or for messages that
  *                    override what the socket says (struct ktsn_app_key).
+ *
+ * A library and a ktsnd of different releases use the older of their newest versions (docs/upgrades.md): each
+ * request says its version, and the reply has the same. A ktsnd that does not know it refuses the request
+ * with EPROTONOSUPPORT and its own newest version, in which the library then repeats the request. It may do
+ * so at any request, because a connection goes on with the ktsnd that takes over. From version 4 on a request
+ * may be longer than what is known of it: a release may add fields at the end. Replies may in all versions.
  */
 #ifndef KTSN_RING_APP_PROTOCOL_H
 #define KTSN_RING_APP_PROTOCOL_H
@@ -35,7 +41,8 @@
 #define KTSN_APP_MAGIC UINT32_C(0x6e73746b) /* "ktsn", little endian */
 
 enum {
-	KTSN_APP_VERSION = 3,
+	KTSN_APP_VERSION = 4,
+	KTSN_APP_VERSION_OLDEST = 3,
 	KTSN_APP_TIMEOUT_MS = 100, /* how long libktsn waits for any reply in one go, locks held */
 	/* How long a call of an application that may block waits for a ktsnd that does not answer. */
 	KTSN_APP_DAEMON_TIMEOUT_MS = 5000,

@@ -50,6 +50,8 @@ type lab struct {
 	dir     string
 	control string
 	socket  string
+	// library is another libktsn.so than that of this build; empty: it is not.
+	library string
 }
 
 func newLab(t *testing.T) *lab {
@@ -85,7 +87,7 @@ func newLabWith(t *testing.T, prepare func(*cniruntime.Wiring)) *lab {
 		t.Fatal(err)
 	}
 	dir := publicDir(t)
-	return &lab{nodes, dir, filepath.Join(dir, "control.sock"), filepath.Join(dir, "app.sock")}
+	return &lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}
 }
 
 // publicDir makes a short-named folder that every user can enter.
@@ -224,7 +226,11 @@ func finish(t *testing.T, running *process.Process) error {
 // preloaded is the environment of an application that uses libktsn.
 func (l *lab) preloaded(t *testing.T) []string {
 	t.Helper()
-	return append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+l.socket)
+	library := l.library
+	if library == "" {
+		library = program(t, "libktsn.so")
+	}
+	return append(os.Environ(), "LD_PRELOAD="+library, "KTSN_SOCKET="+l.socket)
 }
 
 // asNobody makes a command run without privileges. What it needs must be readable for everybody.

@@ -52,7 +52,7 @@ func newOVSNode(t *testing.T) *ovsLab {
 		}
 	})
 	dir := publicDir(t)
-	made := &ovsLab{&lab{nodes, dir, filepath.Join(dir, "control.sock"), filepath.Join(dir, "app.sock")}, nil, cniruntime.Wire(nodes, plugins, identity)}
+	made := &ovsLab{&lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}, nil, cniruntime.Wire(nodes, plugins, identity)}
 	made.wiring.B.LetPass() // what answers there has no libktsn
 	return made
 }

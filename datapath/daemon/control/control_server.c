@@ -170,11 +170,12 @@ static char *departures_reply(struct control_server *server, const struct contro
 }
 
 /* No reply in JSON: the connection is the successor's (handover.h), and is closed after it. */
-static char *hand_over(struct client *client)
+static char *hand_over(struct client *client, uint32_t records)
 {
 	struct control_server *server = client->server;
 
-	server->handed_over = handover_give(server->node, client->connection.fd, server->listener.fd) == 0;
+	server->handed_over =
+		handover_give(server->node, client->connection.fd, server->listener.fd, records) == 0;
 	/* Connections that are readable by now are the successor's. */
 	if (server->handed_over)
 		events_forget_round(server->node->events);
@@ -192,10 +193,10 @@ static char *take_over(struct client *client, const struct control_request *r)
 		err = refuse(&refusal, "born-ns",
 			     "is before the birth of the ktsnd that serves%s%s; the younger goes on",
 			     server->fixed.instance->name[0] ? ", " : "", server->fixed.instance->name);
-	else if (r->records < HANDOVER_VERSION)
+	else if (r->records < HANDOVER_VERSION_OLDEST)
 		err = refuse(&refusal, "records", "must be at least %d; stop this ktsnd first",
-			     HANDOVER_VERSION);
-	return err ? control_reply_error(&refusal) : hand_over(client);
+			     HANDOVER_VERSION_OLDEST);
+	return err ? control_reply_error(&refusal) : hand_over(client, r->records);
 }
 
 static char *stand_by(struct client *client, const struct control_request *r)
@@ -298,7 +299,7 @@ static char *request_serve(struct client *client, const struct control_request *
 	case CONTROL_TAKE_OVER:
 		return take_over(client, r);
 	case CONTROL_HAND_OVER:
-		return hand_over(client);
+		return hand_over(client, HANDOVER_VERSION_OLDEST);
 	case CONTROL_DEPARTURES:
 		return departures_reply(server, r);
 	case CONTROL_TRACE_START:

@@ -33,9 +33,10 @@
 
 /*
  * Predecessor: serves the request. 0 when the successor has taken everything: then the loop is paused for
- * good, and ktsnd must end without touching sockets or rings. Else -errno, and everything goes on.
+ * good, and ktsnd must end without touching sockets or rings. Else -errno, and everything goes on. `records`
+ * is the newest version of them that the successor understands.
  */
-int handover_give(struct node *node, int client_fd, int control_fd);
+int handover_give(struct node *node, int client_fd, int control_fd, uint32_t records);
 
 /*
  * Successor: takes over from the ktsnd that listens at control_path. 0 with *control_fd; -ENOENT when none

@@ -29,7 +29,8 @@ enum {
 struct giving {
 	struct node *node;
 	int fd;
-	int err; /* of the last step */
+	uint32_t version; /* of the records */
+	int err;          /* of the last step */
 	struct handover_record record;
 };
 
@@ -41,7 +42,7 @@ static struct handover_record *blank(struct giving *giving)
 
 static int give(struct giving *giving, enum handover_type type, const int *fds, size_t count)
 {
-	return handover_send(giving->fd, &giving->record, type, fds, count);
+	return handover_send(giving->fd, &giving->record, type, giving->version, fds, count);
 }
 
 static int shaping_give(struct giving *giving)
@@ -331,9 +332,13 @@ static void rings_give(void *argument)
 		loop_resume(giving->node->loop);
 }
 
-int handover_give(struct node *node, int client_fd, int control_fd)
+int handover_give(struct node *node, int client_fd, int control_fd, uint32_t records)
 {
-	struct giving giving = {.node = node, .fd = client_fd};
+	struct giving giving = {
+		.node = node,
+		.fd = client_fd,
+		.version = records < HANDOVER_VERSION ? records : HANDOVER_VERSION,
+	};
 	int err;
 
 	/* A request that is half-way would be served by neither. */

@@ -4,23 +4,77 @@
 #include "unix_socket.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+enum { HEADER_BYTES = offsetof(struct handover_record, shaping) };
 
 union descriptors {
 	char bytes[CMSG_SPACE(HANDOVER_FDS_MAX * sizeof(int))];
 	struct cmsghdr align;
 };
 
-int handover_send(int fd, struct handover_record *record, enum handover_type type, const int *fds,
-		  size_t count)
+#define LENGTH_WITH(member)                                                                                  \
+	(offsetof(struct handover_record, member) + sizeof(((struct handover_record *)0)->member))
+
+static size_t length_of(enum handover_type type)
 {
+	switch (type) {
+	case HANDOVER_SHAPING:
+		return LENGTH_WITH(shaping);
+	case HANDOVER_SOCKET:
+		return LENGTH_WITH(socket);
+	case HANDOVER_ENDPOINT:
+		return LENGTH_WITH(endpoint);
+	case HANDOVER_PEER:
+		return LENGTH_WITH(peer);
+	case HANDOVER_NETWORK_LIMITS:
+		return LENGTH_WITH(network_limits);
+	case HANDOVER_POD_NAME:
+		return LENGTH_WITH(pod_name);
+	case HANDOVER_TIMED_SOCKET:
+		return LENGTH_WITH(timed_socket);
+	case HANDOVER_PROCESS:
+		return LENGTH_WITH(process);
+	case HANDOVER_KEPT_RING:
+		return LENGTH_WITH(kept_ring);
+	case HANDOVER_FLOW:
+		return LENGTH_WITH(flow);
+	case HANDOVER_DESTINATION:
+		return LENGTH_WITH(destination);
+	case HANDOVER_STANDS:
+		return LENGTH_WITH(paused_tai_ns);
+	case HANDOVER_CONTROL:
+	case HANDOVER_END:
+	case HANDOVER_READY:
+	case HANDOVER_TAKEN:
+		break;
+	}
+	return HEADER_BYTES;
+}
+
+int handover_send(int fd, struct handover_record *record, enum handover_type type, uint32_t version,
+		  const int *fds, size_t count)
+{
+	const size_t length = version == 3 ? HANDOVER_3_BYTES : length_of(type);
+
 	record->magic = HANDOVER_MAGIC;
-	record->version = HANDOVER_VERSION;
-	record->bytes = sizeof(*record);
+	record->version = version;
+	record->bytes = (uint32_t)length;
 	record->type = type;
-	return unix_send(fd, record, sizeof(*record), fds, count, 0);
+	return unix_send(fd, record, length, fds, count, 0);
+}
+
+/* Of one that was received so far; its end may be longer than what is known of it. */
+static bool understood(const struct handover_record *record, size_t received)
+{
+	if (received < HEADER_BYTES || record->magic != HANDOVER_MAGIC)
+		return false;
+	if (record->version == 3)
+		return record->bytes == HANDOVER_3_BYTES && received == HANDOVER_3_BYTES;
+	return record->version == HANDOVER_VERSION && record->bytes >= received;
 }
 
 static void descriptors_take(struct msghdr *message, int fds[HANDOVER_FDS_MAX])
@@ -43,15 +97,16 @@ int handover_receive(int fd, struct handover_record *record, int fds[HANDOVER_FD
 		.msg_control = control.bytes,
 		.msg_controllen = sizeof(control.bytes),
 	};
-	ssize_t bytes = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+	ssize_t bytes;
 
+	memset(record, 0, sizeof(*record));
+	bytes = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 	if (bytes < 0)
 		return -errno;
 	descriptors_take(&message, fds);
 	if (bytes == 0)
 		return -ECONNRESET;
-	if (bytes == sizeof(*record) && record->magic == HANDOVER_MAGIC &&
-	    record->version == HANDOVER_VERSION && record->bytes == sizeof(*record))
+	if (understood(record, (size_t)bytes))
 		return 0;
 	for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)
 		if (fds[i] >= 0)

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one ktsnd sends another in a handover (handover.h): records of fixed size, one a message. Control
- * thread, and the real-time worker while departures pause.
+ * What one ktsnd sends another in a handover (handover.h): records, one a message. Control thread, and the
+ * real-time worker while departures pause.
+ *
+ * Both may be of different releases (docs/upgrades.md). The successor says the newest version of the records
+ * that it understands, and both use the older of the two newest ones. From version 4 on each record has the
+ * length of its type, and a release may add fields at the end of a type: who does not know them passes them
+ * over, and reads 0 where they are missing. A type that is not known is passed over as well.
  */
 #ifndef KTSN_DAEMON_HANDOVER_RECORDS_H
 #define KTSN_DAEMON_HANDOVER_RECORDS_H
@@ -16,7 +21,13 @@
 #include <limits.h>
 #include <stddef.h>
 
-enum { HANDOVER_VERSION = 3, HANDOVER_FDS_MAX = 3 };
+enum {
+	HANDOVER_VERSION = 4,
+	HANDOVER_VERSION_OLDEST = 3,
+	/* Of each record, whatever its type, in version 3. */
+	HANDOVER_3_BYTES = 4304,
+	HANDOVER_FDS_MAX = 3,
+};
 
 #define HANDOVER_MAGIC UINT32_C(0x6f68746b)
 
@@ -125,7 +136,7 @@ struct handover_destination {
 struct handover_record {
 	uint32_t magic;
 	uint32_t version;
-	uint32_t bytes; /* sizeof(struct handover_record), which another version may have changed */
+	uint32_t bytes; /* of the whole record, this header included */
 	uint32_t type;
 	union {
 		struct handover_shaping shaping;
@@ -143,9 +154,13 @@ struct handover_record {
 	};
 };
 
-/* 0 or -errno; fds that come are the caller's, -1 where there is none. */
-int handover_send(int fd, struct handover_record *record, enum handover_type type, const int *fds,
-		  size_t count);
+static_assert(sizeof(struct handover_record) >= HANDOVER_3_BYTES, "a record of version 3 is sent from it");
+
+/* Sends a record of a type in a version; 0 or -errno. */
+int handover_send(int fd, struct handover_record *record, enum handover_type type, uint32_t version,
+		  const int *fds, size_t count);
+/* Receives one of any version that is understood, which it names. What a shorter one lacks is 0. 0 or -errno;
+ * fds that come are the caller's, -1 where there is none. */
 int handover_receive(int fd, struct handover_record *record, int fds[HANDOVER_FDS_MAX]);
 
 #endif

@@ -28,6 +28,7 @@ struct taking {
 	const struct instance *instance;
 	int fd;
 	int control_fd;
+	uint32_t version;        /* of the records, as the predecessor sends them */
 	int err;                 /* of the last step */
 	int64_t paused_tai_ns;   /* since when nothing departs */
 	struct process *process; /* the last that came; NULL: none, or it cannot be taken */
@@ -264,6 +265,7 @@ static int records_take(struct taking *taking)
 		err = handover_receive(taking->fd, &taking->record, taking->fds);
 		if (err)
 			return err;
+		taking->version = taking->record.version;
 		record_take(taking);
 		for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)
 			if (taking->fds[i] >= 0)
@@ -275,7 +277,7 @@ static int records_take(struct taking *taking)
 static int say(struct taking *taking, enum handover_type type)
 {
 	memset(&taking->record, 0, sizeof(taking->record));
-	return handover_send(taking->fd, &taking->record, type, NULL, 0);
+	return handover_send(taking->fd, &taking->record, type, taking->version, NULL, 0);
 }
 
 /* All that takes time. */

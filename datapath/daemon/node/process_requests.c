@@ -158,19 +158,27 @@ static int resume(struct process *process)
 	return 0;
 }
 
-/* Said once per pod, or one that tries again and again would fill the log. */
+/* A library that is newer comes down to this ktsnd's version, and repeats its request. Of one that is too old
+ * is said once per pod, or one that tries again and again would fill the log. */
 static void version_refuse(struct process *process, const struct ktsn_app_request *request,
 			   struct ktsn_app_reply *reply)
 {
 	struct pod *pod = process->pod;
 
 	reply->status = -EPROTONOSUPPORT;
+	if (request->version > KTSN_APP_VERSION)
+		return;
 	if (!pod->version_warned)
 		log_warning(
 			"pod %s: its libktsn.so speaks version %u of the application protocol, this ktsnd "
-			"version %d; give the pod the libktsn.so of this release",
-			pod->called, request->version, KTSN_APP_VERSION);
+			"versions %d to %d; give the pod the libktsn.so of this release",
+			pod->called, request->version, KTSN_APP_VERSION_OLDEST, KTSN_APP_VERSION);
 	pod->version_warned = true;
+}
+
+static bool version_known(const struct ktsn_app_request *request)
+{
+	return request->version >= KTSN_APP_VERSION_OLDEST && request->version <= KTSN_APP_VERSION;
 }
 
 static void flow_request_serve(struct process *process, struct app_request *from,
@@ -200,7 +208,7 @@ static void request_serve(struct process *process, struct app_request *from, str
 
 	if (message->magic != KTSN_APP_MAGIC)
 		reply->status = -EPROTO;
-	else if (message->version != KTSN_APP_VERSION)
+	else if (!version_known(message))
 		version_refuse(process, message, reply);
 	else if (message->type == KTSN_APP_HELLO)
 		reply->status = hello(process, from);
@@ -244,6 +252,8 @@ void process_request_serve(struct process *process)
 	int err = request->got < 0 ? request->got : 0;
 
 	if (request->got > 0) {
+		if (version_known(&request->message))
+			reply.version = request->message.version;
 		reply.type = request->message.type;
 		reply.number = request->message.number;
 		reply.flow = reply.destination = KTSN_APP_NONE;

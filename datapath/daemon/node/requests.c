@@ -45,6 +45,12 @@ static int passed_fd_of(struct msghdr *message)
 	return first;
 }
 
+/* In version 3 a request has one length; later ones may have more at their end than is known here. */
+static bool length_allowed(const struct app_request *request, int flags)
+{
+	return !(flags & MSG_CTRUNC) && (!(flags & MSG_TRUNC) || request->message.version > 3);
+}
+
 /* 1 with a request; 0 when there is none to serve; -errno when the connection is to be closed. */
 static int request_receive(struct app_request *request, int *passed_fd)
 {
@@ -63,8 +69,7 @@ static int request_receive(struct app_request *request, int *passed_fd)
 	if (bytes < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	*passed_fd = passed_fd_of(&message);
-	return bytes == sizeof(request->message) && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ? 1
-												    : -EPROTO;
+	return bytes == sizeof(request->message) && length_allowed(request, message.msg_flags) ? 1 : -EPROTO;
 }
 
 /* The descriptor, unless something keeps it, is the caller's. */

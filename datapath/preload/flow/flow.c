@@ -37,7 +37,6 @@ struct ktsn_app_request flow_request(enum ktsn_app_type type, const struct flow 
 {
 	return (struct ktsn_app_request){
 		.magic = KTSN_APP_MAGIC,
-		.version = KTSN_APP_VERSION,
 		.type = (uint16_t)type,
 		.flow = flow->number,
 		.clock = (uint8_t)flow->clock,

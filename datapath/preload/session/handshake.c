@@ -20,6 +20,9 @@ union fd_control {
 	struct cmsghdr align;
 };
 
+/* That of the requests of this process: the newest that its ktsnd is not known to refuse. */
+static _Atomic uint16_t version = KTSN_APP_VERSION;
+
 static int readable_wait(int fd, int64_t until_ms)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
@@ -38,11 +41,13 @@ static int readable_wait(int fd, int64_t until_ms)
 int handshake_send(int socket_fd, const struct ktsn_app_request *request, int fd_to_pass)
 {
 	union fd_control control;
-	struct iovec iov = {.iov_base = (void *)request, .iov_len = sizeof(*request)};
+	struct ktsn_app_request versioned = *request;
+	struct iovec iov = {.iov_base = &versioned, .iov_len = sizeof(versioned)};
 	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 	struct cmsghdr *cmsg;
 	long sent;
 
+	versioned.version = atomic_load_explicit(&version, memory_order_relaxed);
 	if (fd_to_pass >= 0) {
 		memset(&control, 0, sizeof(control));
 		message.msg_control = control.bytes;
@@ -98,7 +103,18 @@ static int reply_receive(int socket_fd, struct ktsn_app_reply *reply, int *recei
 		return -ECONNRESET;
 	if (bytes != sizeof(*reply) || reply->magic != KTSN_APP_MAGIC)
 		return -EPROTO;
-	return reply->version == KTSN_APP_VERSION ? 0 : -EPROTONOSUPPORT;
+	return reply->version >= KTSN_APP_VERSION_OLDEST && reply->version <= KTSN_APP_VERSION
+		       ? 0
+		       : -EPROTONOSUPPORT;
+}
+
+bool handshake_version_lower(const struct ktsn_app_reply *reply)
+{
+	if (reply->status != -EPROTONOSUPPORT ||
+	    reply->version >= atomic_load_explicit(&version, memory_order_relaxed))
+		return false;
+	atomic_store_explicit(&version, reply->version, memory_order_relaxed);
+	return true;
 }
 
 int handshake_receive(int socket_fd, struct ktsn_app_reply *reply, int received_fds[HANDSHAKE_FDS],
@@ -168,6 +184,8 @@ static int app_socket_connect(int *socket_fd)
 		 * or its backlog is full (EAGAIN). */
 		return -ETIMEDOUT;
 	}
+	/* It may be another ktsnd than the last. */
+	atomic_store_explicit(&version, KTSN_APP_VERSION, memory_order_relaxed);
 	*socket_fd = internal_fd_raise((int)fd);
 	return 0;
 }
@@ -201,29 +219,46 @@ struct ktsn_app_request handshake_request(enum ktsn_app_type type)
 {
 	return (struct ktsn_app_request){
 		.magic = KTSN_APP_MAGIC,
-		.version = KTSN_APP_VERSION,
 		.type = (uint16_t)type,
 	};
 }
 
-int handshake_begin(int *socket_fd)
+static int hello_send(int socket_fd)
 {
 	const struct ktsn_app_request hello = handshake_request(KTSN_APP_HELLO);
+
+	return handshake_send(socket_fd, &hello, -1);
+}
+
+int handshake_begin(int *socket_fd)
+{
 	int err = app_socket_connect(socket_fd);
 
 	if (err)
 		return err;
-	err = handshake_send(*socket_fd, &hello, -1);
+	err = hello_send(*socket_fd);
 	if (err)
 		fd_close(*socket_fd);
 	return err;
+}
+
+/* Once more where ktsnd is older. */
+static int hello_receive(int socket_fd, struct ktsn_app_reply *reply, int fds[HANDSHAKE_FDS],
+			 int64_t until_ms)
+{
+	int err = handshake_receive(socket_fd, reply, fds, until_ms);
+
+	if (err || !handshake_version_lower(reply))
+		return err;
+	err = hello_send(socket_fd);
+	return err ? err : handshake_receive(socket_fd, reply, fds, until_ms);
 }
 
 int handshake_end(struct session *session, int socket_fd, int64_t until_ms)
 {
 	struct ktsn_app_reply reply;
 	int fds[HANDSHAKE_FDS];
-	int err = handshake_receive(socket_fd, &reply, fds, until_ms);
+	int err = hello_receive(socket_fd, &reply, fds, until_ms);
 
 	if (err == -ETIMEDOUT)
 		return err;
@@ -251,12 +286,15 @@ static int ring_hand_back(const struct session *session, int socket_fd, int fds[
 {
 	const struct ktsn_app_request request = handshake_request(KTSN_APP_HAND_BACK);
 	struct ktsn_app_reply reply;
-	int err = handshake_send(socket_fd, &request, session->ring_fd);
+	int err;
 
-	for (int i = 0; i < HANDSHAKE_FDS; i++)
-		fds[i] = -1;
-	if (!err)
-		err = handshake_receive(socket_fd, &reply, fds, monotonic_ms() + KTSN_APP_TIMEOUT_MS);
+	do {
+		for (int i = 0; i < HANDSHAKE_FDS; i++)
+			fds[i] = -1;
+		err = handshake_send(socket_fd, &request, session->ring_fd);
+		if (!err)
+			err = handshake_receive(socket_fd, &reply, fds, monotonic_ms() + KTSN_APP_TIMEOUT_MS);
+	} while (!err && handshake_version_lower(&reply));
 	return err ? err : reply.status;
 }
 

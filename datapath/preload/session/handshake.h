@@ -38,7 +38,7 @@ int handshake_again(struct session *session);
 /* A request of that type that says nothing else. */
 struct ktsn_app_request handshake_request(enum ktsn_app_type type);
 
-/* Sends one request. fd_to_pass: -1 for none. 0 or -errno. */
+/* Sends one request, in the version that ktsnd understands. fd_to_pass: -1 for none. 0 or -errno. */
 int handshake_send(int socket_fd, const struct ktsn_app_request *request, int fd_to_pass);
 
 /* Takes one reply, until until_ms (CLOCK_MONOTONIC) at the latest; one that is there already in any case.
@@ -46,5 +46,9 @@ int handshake_send(int socket_fd, const struct ktsn_app_request *request, int fd
  * closed. 0, -ETIMEDOUT or -errno. */
 int handshake_receive(int socket_fd, struct ktsn_app_reply *reply, int received_fds[HANDSHAKE_FDS],
 		      int64_t until_ms);
+
+/* Whether the reply refuses the version of the request. Requests have the reply's from now on: the caller is
+ * to repeat his. */
+bool handshake_version_lower(const struct ktsn_app_reply *reply);
 
 #endif

@@ -62,11 +62,13 @@ static int request_exchange(struct session *session, int fd, const struct ktsn_a
 
 	if (err)
 		return err;
-	numbered.number = ++session->requests;
-	err = handshake_send(fd, &numbered, fd_to_pass);
-	if (err)
-		return err;
-	err = reply_await(session, fd, numbered.number, until_ms, reply);
+	do {
+		numbered.number = ++session->requests;
+		err = handshake_send(fd, &numbered, fd_to_pass);
+		if (err)
+			return err;
+		err = reply_await(session, fd, numbered.number, until_ms, reply);
+	} while (!err && handshake_version_lower(reply));
 	if (err == -ETIMEDOUT && request->type != KTSN_APP_FLOW_CLOSE)
 		session->unanswered = (struct unanswered){
 			.type = request->type,

@@ -44,7 +44,7 @@ static const struct example {
 	{"stand-by.request.json", {.type = CONTROL_STAND_BY, .instance = {.name = "ktsnd-x7k2p"}}},
 	{"take-over.request.json",
 	 {.type = CONTROL_TAKE_OVER,
-	  .records = 3,
+	  .records = 4,
 	  .instance = {.boot_id = BOOT_ID, .born_ns = 86400000000000}}},
 	{"socket-add.request.json",
 	 {.type = CONTROL_SOCKET_ADD, .identity = IDENTITY, .path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"}},

@@ -233,6 +233,57 @@ static uint64_t charged(void)
 	return bed.node.ring_charges.bytes;
 }
 
+/* What ktsnd answers to HELLO of another version, which may be longer than it knows. */
+static struct ktsn_app_reply greeted(struct application *application, uint16_t version, size_t more_bytes)
+{
+	struct pollfd answered = {.fd = application->fd, .events = POLLIN};
+	struct {
+		struct ktsn_app_request request;
+		uint8_t more[16];
+	} hello = {{.magic = KTSN_APP_MAGIC, .version = version, .type = KTSN_APP_HELLO}, {1, 2, 3}};
+	const size_t bytes = sizeof(hello.request) + more_bytes;
+	struct ktsn_app_reply reply;
+
+	assert_int_equal(send(application->fd, &hello, bytes, MSG_NOSIGNAL), bytes);
+	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+	if (recv(application->fd, &reply, sizeof(reply), MSG_DONTWAIT) != sizeof(reply))
+		reply = (struct ktsn_app_reply){.status = -ECONNRESET};
+	return reply;
+}
+
+static void applications_of_two_releases_are_served(void **state)
+{
+	static const struct {
+		uint16_t version;
+		size_t more_bytes;
+		int status;
+		uint16_t answered;
+	} cases[] = {
+		{KTSN_APP_VERSION, 0, 0, KTSN_APP_VERSION},
+		{KTSN_APP_VERSION_OLDEST, 0, 0, KTSN_APP_VERSION_OLDEST},
+		/* A newer one comes down to ktsnd's version. */
+		{KTSN_APP_VERSION + 1, 0, -EPROTONOSUPPORT, KTSN_APP_VERSION},
+		{KTSN_APP_VERSION + 1, 16, -EPROTONOSUPPORT, KTSN_APP_VERSION},
+		{KTSN_APP_VERSION_OLDEST - 1, 0, -EPROTONOSUPPORT, KTSN_APP_VERSION},
+		{KTSN_APP_VERSION, 16, 0, KTSN_APP_VERSION},
+		/* Version 3 has one length. */
+		{3, 16, -ECONNRESET, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct application one = application_connect(0);
+		struct ktsn_app_reply reply = greeted(&one, cases[i].version, cases[i].more_bytes);
+
+		assert_int_equal(reply.status, cases[i].status);
+		assert_int_equal(reply.version, cases[i].answered);
+		hang_up(&one);
+	}
+}
+
 /* The requests of a process with a ring are not bounded. */
 static void no_doorbell_is_made_for_who_has_a_ring(void **state)
 {
@@ -405,6 +456,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
+		TEST(applications_of_two_releases_are_served),
 		TEST(no_doorbell_is_made_for_who_has_a_ring),
 		TEST(a_ring_that_is_held_is_not_taken_again),
 		TEST(a_ring_is_taken_back_when_it_is_held_no_more),

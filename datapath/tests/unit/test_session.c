@@ -332,6 +332,80 @@ static void what_is_not_answered_is_not_asked_twice(void **state)
 	close(listener);
 }
 
+/* As a ktsnd of the previous release answers a request that it does not know. */
+static void version_refuse(int connection, uint16_t type, uint16_t number)
+{
+	const struct ktsn_app_reply reply = {
+		.magic = KTSN_APP_MAGIC,
+		.version = KTSN_APP_VERSION_OLDEST,
+		.type = type,
+		.number = number,
+		.status = -EPROTONOSUPPORT,
+	};
+
+	assert_int_equal(send(connection, &reply, sizeof(reply), MSG_NOSIGNAL), sizeof(reply));
+}
+
+static void one_that_is_older_is_greeted_in_its_version(void **state)
+{
+	const struct ktsn_app_request open = {
+		.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_OPEN, .flow = KTSN_APP_NONE};
+	int listener = listen_here(), connection;
+	struct ktsn_ring_memory memory;
+	struct ktsn_app_request again;
+	struct ktsn_app_reply reply;
+	struct session *session;
+
+	(void)state;
+	assert_int_equal(session_get(&session), -ETIMEDOUT);
+	connection = greeted_accept(listener);
+	version_refuse(connection, KTSN_APP_HELLO, 0);
+	assert_int_equal(session_get(&session), -ETIMEDOUT);
+	again = received(connection);
+	assert_int_equal(again.type, KTSN_APP_HELLO);
+	assert_int_equal(again.version, KTSN_APP_VERSION_OLDEST);
+	ring_give(connection, &memory);
+	assert_int_equal(session_get(&session), 0);
+	assert_int_equal(session_request(session, &open, -1, &reply), -ETIMEDOUT);
+	assert_int_equal(received(connection).version, KTSN_APP_VERSION_OLDEST);
+	session_forked();
+	ktsn_ring_memory_destroy(&memory);
+	close(connection);
+	close(listener);
+}
+
+/* The connection is that of a predecessor which was newer. */
+static void one_that_took_over_and_is_older_is_asked_in_its_version(void **state)
+{
+	const struct ktsn_app_request open = {
+		.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_OPEN, .flow = KTSN_APP_NONE};
+	int listener = listen_here(), connection;
+	struct ktsn_app_request request;
+	struct ktsn_ring_memory memory;
+	struct ktsn_app_reply reply;
+	struct session *session;
+
+	(void)state;
+	assert_int_equal(session_get(&session), -ETIMEDOUT);
+	connection = greeted_accept(listener);
+	ring_give(connection, &memory);
+	assert_int_equal(session_get(&session), 0);
+	version_refuse(connection, KTSN_APP_FLOW_OPEN, 1);
+	request = (struct ktsn_app_request){.type = KTSN_APP_FLOW_OPEN, .number = 2};
+	reply_send(connection, &request, 0, 7);
+	assert_int_equal(session_request(session, &open, -1, &reply), 0);
+	assert_int_equal(reply.flow, 7);
+	assert_int_equal(received(connection).version, KTSN_APP_VERSION);
+	request = received(connection);
+	assert_int_equal(request.version, KTSN_APP_VERSION_OLDEST);
+	assert_int_equal(request.type, KTSN_APP_FLOW_OPEN);
+	nothing_more_received(connection);
+	session_forked();
+	ktsn_ring_memory_destroy(&memory);
+	close(connection);
+	close(listener);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -344,6 +418,8 @@ int main(void)
 		cmocka_unit_test(one_that_says_no_gives_its_reason),
 		cmocka_unit_test(one_that_takes_no_connections_is_there),
 		cmocka_unit_test(what_is_not_answered_is_not_asked_twice),
+		cmocka_unit_test(one_that_is_older_is_greeted_in_its_version),
+		cmocka_unit_test(one_that_took_over_and_is_older_is_asked_in_its_version),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

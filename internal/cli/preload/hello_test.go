@@ -145,7 +145,7 @@ func TestNumbersAreThoseOfTheHeader(t *testing.T) {
 	}
 	for pattern, want := range map[string]int64{
 		`KTSN_APP_MAGIC UINT32_C\((0x\w+)\)`:         appMagic,
-		`KTSN_APP_VERSION = (\d+)`:                   appVersion,
+		`KTSN_APP_VERSION_OLDEST = (\d+)`:            appVersion,
 		`KTSN_APP_DAEMON_TIMEOUT_MS = (\d+)`:         appTimeout.Milliseconds(),
 		`KTSN_APP_HELLO = (\d+)`:                     appHello,
 		`sizeof\(struct ktsn_app_request\) == (\d+)`: requestBytes,

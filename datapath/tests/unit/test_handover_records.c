@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records of a hand-over between two ktsnd of which one is older or newer than the other.
+ */
+#include "handover_records.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { HEADER_BYTES = 16, TYPES = HANDOVER_KEPT_RING };
+
+static int ends[2];
+
+static int pair_make(void **state)
+{
+	(void)state;
+	return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
+}
+
+static int pair_close(void **state)
+{
+	(void)state;
+	close(ends[0]);
+	close(ends[1]);
+	return 0;
+}
+
+/* With all that it has set to something. */
+static struct handover_record filled(void)
+{
+	struct handover_record record;
+
+	memset(&record, 0x5a, sizeof(record));
+	return record;
+}
+
+static int received(struct handover_record *record)
+{
+	int fds[HANDOVER_FDS_MAX];
+
+	memset(record, 0xff, sizeof(*record));
+	return handover_receive(ends[1], record, fds);
+}
+
+static void records_of_both_versions_arrive(void **state)
+{
+	(void)state;
+	for (uint32_t version = HANDOVER_VERSION_OLDEST; version <= HANDOVER_VERSION; version++) {
+		for (uint32_t type = 1; type <= TYPES; type++) {
+			struct handover_record sent = filled(), got;
+			size_t length;
+
+			assert_int_equal(handover_send(ends[0], &sent, type, version, NULL, 0), 0);
+			assert_int_equal(received(&got), 0);
+			length = got.bytes;
+			assert_int_equal(got.type, type);
+			assert_int_equal(got.version, version);
+			assert_true(version == 3 ? length == HANDOVER_3_BYTES : length >= HEADER_BYTES);
+			assert_memory_equal(&got, &sent, length);
+			/* What did not come is 0. */
+			for (size_t i = length; i < sizeof(got); i++)
+				assert_int_equal(((uint8_t *)&got)[i], 0);
+		}
+	}
+}
+
+/* A record in version 4 of that length, of which the header says another. */
+static void send_so(uint32_t version, size_t length, uint32_t says, uint32_t type)
+{
+	static struct {
+		struct handover_record record;
+		uint8_t more[64];
+	} sent;
+
+	memset(&sent, 0x11, sizeof(sent));
+	sent.record.magic = HANDOVER_MAGIC;
+	sent.record.version = version;
+	sent.record.bytes = says;
+	sent.record.type = type;
+	assert_int_equal(send(ends[0], &sent, length, MSG_NOSIGNAL), length);
+}
+
+static void longer_shorter_and_unknown_ones_of_version_4_are_taken(void **state)
+{
+	const size_t whole = sizeof(struct handover_record);
+	const size_t peer =
+		offsetof(struct handover_record, peer) + offsetof(struct handover_peer, subnet_count);
+	struct handover_record got;
+
+	(void)state;
+	send_so(4, whole + 64, (uint32_t)whole + 64, HANDOVER_SHAPING);
+	assert_int_equal(received(&got), 0);
+	assert_int_equal(got.type, HANDOVER_SHAPING);
+	send_so(4, peer, (uint32_t)peer, HANDOVER_PEER);
+	assert_int_equal(received(&got), 0);
+	assert_int_equal(got.peer.address_be, 0x11111111);
+	assert_int_equal(got.peer.subnet_count, 0);
+	send_so(4, 40, 40, 99);
+	assert_int_equal(received(&got), 0);
+	assert_int_equal(got.type, 99);
+}
+
+static void what_is_no_record_is_refused(void **state)
+{
+	static const struct {
+		uint32_t version;
+		size_t length;
+		uint32_t says;
+	} bad[] = {
+		{2, HANDOVER_3_BYTES, HANDOVER_3_BYTES},
+		{HANDOVER_VERSION + 1, 40, 40},
+		{3, HANDOVER_3_BYTES - 8, HANDOVER_3_BYTES - 8},
+		{3, HANDOVER_3_BYTES, 40},
+		{4, 8, 8},
+		{4, 100, 40},
+	};
+	struct handover_record got;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		send_so(bad[i].version, bad[i].length, bad[i].says, HANDOVER_PEER);
+		assert_int_equal(received(&got), -EPROTONOSUPPORT);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(records_of_both_versions_arrive),
+		cmocka_unit_test(longer_shorter_and_unknown_ones_of_version_4_are_taken),
+		cmocka_unit_test(what_is_no_record_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, pair_make, pair_close);
+}
