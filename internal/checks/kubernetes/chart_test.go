@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubernetes
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// renderings are the options by which the chart has other objects or fields.
+var renderings = map[string][]string{
+	"by default":           nil,
+	"without the operator": {"--set", "operator.enabled=false"},
+	"with a core of its own and cgroups of version 1": {"--set", "ktsnd.exclusiveCore=true,ktsnd.cgroupV1=true"},
+	"with Open vSwitch": {"--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=0000:01:00.0,uplink.ovs.pmdMaxSleep=50us"},
+	"with all that a cluster may ask for": {"--set", "agent.inspectPrograms=false,agent.metricsPort=0,multus.namespaces={a,b},namespace.create=false," +
+		"image.pullSecrets[0].name=x,nodeSelector.a=b,tolerations[0].operator=Exists,operator.tolerations[0].operator=Exists,podAnnotations.a=b"},
+}
+
+// render has helm render the chart for a version of Kubernetes, hooks included.
+func render(t *testing.T, version string, options []string) []object {
+	t.Helper()
+	helm, err := filepath.Abs("../../../bin/helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(helm); err != nil {
+		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
+	}
+	command := exec.CommandContext(t.Context(), helm, append([]string{"template", "x", "../../../charts/kubernetsn", "--include-crds", "--kube-version", version + ".0",
+		"--set", "image.prefix=registry.example.org/kubernetsn,image.tag=dev"}, options...)...)
+	var said bytes.Buffer
+	command.Stderr = &said
+	text, err := command.Output()
+	if err != nil {
+		t.Fatal(said.String())
+	}
+	var all []object
+	for _, part := range bytes.Split(text, []byte("\n---\n")) {
+		if one := parse(t, part); one != nil {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// parse reads an object as JSON has it.
+func parse(t *testing.T, text []byte) object {
+	t.Helper()
+	content, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := jsonschema.UnmarshalJSON(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, _ := one.(object)
+	return read
+}
+
+// foreign tells whether a group is not one of Kubernetes' own.
+func foreign(group string) bool {
+	return group == "kubernetsn.io" || group == "k8s.cni.cncf.io"
+}
+
+func TestEachVersionKnowsWhatTheChartMakes(t *testing.T) {
+	described := readDescription(t)
+	for name, options := range renderings {
+		for _, version := range described.Versions {
+			t.Run(name+" "+version, func(t *testing.T) {
+				all := render(t, version, options)
+				if len(all) < 5 {
+					t.Fatalf("the chart has %d objects", len(all))
+				}
+				for _, one := range all {
+					checkObject(t, described, version, one)
+				}
+			})
+		}
+	}
+}
+
+func checkObject(t *testing.T, described *description, version string, one object) {
+	t.Helper()
+	group, _, _ := strings.Cut(one["apiVersion"].(string), "/")
+	title := fmt.Sprintf("%v %v", one["kind"], one["metadata"])
+	if foreign(group) {
+		return
+	}
+	if err := described.problem(version, one); err != nil {
+		t.Errorf("%s: %v", title, err)
+	}
+	for _, inside := range carried(t, one) {
+		checkObject(t, described, version, inside)
+	}
+	for _, rule := range rules(t, one) {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				if foreign(group) {
+					continue
+				}
+				if err := described.unserved(version, group, resource); err != nil {
+					t.Errorf("%s gives access: %v", title, err)
+				}
+			}
+		}
+	}
+}
+
+// carried are the objects in a ConfigMap, which programs of the chart give to Kubernetes.
+func carried(t *testing.T, one object) (all []object) {
+	t.Helper()
+	data, _ := one["data"].(object)
+	for _, value := range data {
+		if text, _ := value.(string); one["kind"] == "ConfigMap" && strings.Contains(text, "kind: ") {
+			if inside := parse(t, []byte(text)); inside["apiVersion"] != nil {
+				all = append(all, inside)
+			}
+		}
+	}
+	return all
+}
+
+// rule is one of a Role or ClusterRole.
+type rule struct{ APIGroups, Resources []string }
+
+func rules(t *testing.T, one object) []rule {
+	t.Helper()
+	if kind := one["kind"]; kind != "Role" && kind != "ClusterRole" {
+		return nil
+	}
+	content, err := json.Marshal(one["rules"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []rule
+	if err := json.Unmarshal(content, &all); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(r rule) bool { return len(r.Resources) == 0 })
+}
+
+// The check itself: what is wrong, or too young, is found.
+func TestWhatAVersionDoesNotKnowIsFound(t *testing.T) {
+	described := readDescription(t)
+	for name, test := range map[string]struct {
+		text   string
+		refuse []string // versions; nil: none of them
+	}{
+		"a pod":                     {`{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, resources: {limits: {cpu: 1}}}]}}`, nil},
+		"an unknown field":          {`{apiVersion: v1, kind: Pod, spec: {containers: [{name: a, imagePolicy: Never}]}}`, described.Versions},
+		"a field of another type":   {`{apiVersion: v1, kind: Pod, spec: {hostNetwork: "yes", containers: [{name: a}]}}`, described.Versions},
+		"a missing field":           {`{apiVersion: v1, kind: Pod, spec: {containers: [{image: a}]}}`, described.Versions},
+		"a version that is no more": {`{apiVersion: batch/v1beta1, kind: Job}`, described.Versions},
+		"a field from 1.34 on":      {`{apiVersion: v1, kind: Pod, spec: {hostnameOverride: a, containers: [{name: a}]}}`, []string{"1.31", "1.32", "1.33"}},
+		"a native sidecar":          {`{apiVersion: v1, kind: Pod, spec: {containers: [{name: a}], initContainers: [{name: b, restartPolicy: Always}]}}`, nil},
+		"an inline volume of a CSI driver": {`{apiVersion: v1, kind: Pod, spec: {containers: [{name: a}], volumes: [{name: b, csi: {driver: csi.kubernetsn.io}}]}}`,
+			nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, version := range described.Versions {
+				err := described.problem(version, parse(t, []byte(test.text)))
+				if refused := err != nil; refused != slices.Contains(test.refuse, version) {
+					t.Errorf("%s: %v", version, err)
+				}
+			}
+		})
+	}
+	if err := described.unserved("1.31", "apps", "daemonset"); err == nil {
+		t.Error("an unknown resource is not found")
+	}
+	if described.unserved("1.32", "", "pods/resize") == nil && described.unserved("1.31", "", "pods/resize") == nil {
+		t.Error("a resource that came later is not found")
+	}
+}
+
+// The versions begin with the one that the requirements name, and leave none out.
+func TestVersionsHaveNoGap(t *testing.T) {
+	versions := readDescription(t).Versions
+	for i, version := range versions {
+		if want := fmt.Sprintf("1.%d", oldest+i); version != want {
+			t.Errorf("version %d is %s, want %s", i, version, want)
+		}
+	}
+	if len(versions) < 7 {
+		t.Errorf("versions are only %q", versions)
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// object is JSON's.
+type object = map[string]any
+
+// description is testdata/openapi.json: definitions and paths without a list of versions are in all of them.
+type description struct {
+	Versions    []string
+	Definitions map[string]object
+	Paths       map[string][]string
+
+	compiled map[string]*jsonschema.Schema // by version and definition
+}
+
+func readDescription(t *testing.T) *description {
+	t.Helper()
+	content, err := os.ReadFile("testdata/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := &description{compiled: map[string]*jsonschema.Schema{}}
+	if err := json.Unmarshal(content, read); err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+// in tells whether a definition or property is in a version.
+func in(schema object, version string) bool {
+	versions, limited := schema["x-versions"].([]any)
+	return !limited || slices.Contains(versions, any(version))
+}
+
+// schema is what an object has to be like in a version. No object may have other properties than those that are described.
+func (d *description) schema(version, name string) object {
+	all := object{}
+	for name, definition := range d.Definitions {
+		if in(definition, version) {
+			all[name] = strict(name, definition, version)
+		}
+	}
+	return object{"$ref": "#/definitions/" + name, "definitions": all}
+}
+
+func strict(name string, definition object, version string) any {
+	switch name {
+	case "io.k8s.apimachinery.pkg.util.intstr.IntOrString", "io.k8s.apimachinery.pkg.api.resource.Quantity":
+		return object{"type": []any{"string", "number"}}
+	}
+	made := object{}
+	for _, key := range []string{"type", "required"} {
+		if value, has := definition[key]; has {
+			made[key] = value
+		}
+	}
+	if all, has := definition["properties"].(object); has {
+		properties := object{}
+		for name, property := range all {
+			if schema := property.(object); in(schema, version) {
+				properties[name] = plain(schema)
+			}
+		}
+		made["properties"], made["additionalProperties"] = properties, false
+	}
+	return made
+}
+
+// plain is a property without what says its versions.
+func plain(schema object) object {
+	made := object{}
+	for key, value := range schema {
+		if key != "x-versions" && key != "format" {
+			made[key] = value
+		}
+	}
+	return made
+}
+
+// definitionOf is the definition of a kind; false: none of the versions' kinds has that name.
+func (d *description) definitionOf(apiVersion, kind string) (string, bool) {
+	group, version, has := strings.Cut(apiVersion, "/")
+	if !has {
+		group, version = "core", apiVersion
+	}
+	prefix := "io.k8s.api." + strings.TrimSuffix(strings.TrimSuffix(group, ".k8s.io"), ".authorization")
+	if group == "apiextensions.k8s.io" {
+		prefix = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions"
+	}
+	name := prefix + "." + version + "." + kind
+	_, known := d.Definitions[name]
+	return name, known
+}
+
+// problem is what a version of Kubernetes has against an object, nil if nothing.
+func (d *description) problem(version string, one object) error {
+	apiVersion, _ := one["apiVersion"].(string)
+	kind, _ := one["kind"].(string)
+	name, known := d.definitionOf(apiVersion, kind)
+	if !known || !in(d.Definitions[name], version) {
+		return fmt.Errorf("no %s of %s is described", kind, apiVersion)
+	}
+	schema, err := d.compile(version, name)
+	if err != nil {
+		return err
+	}
+	return schema.Validate(one)
+}
+
+// compile makes each schema once.
+func (d *description) compile(version, name string) (*jsonschema.Schema, error) {
+	key := version + " " + name
+	if known := d.compiled[key]; known != nil {
+		return known, nil
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft7)
+	if err := compiler.AddResource("kubernetes.json", d.schema(version, name)); err != nil {
+		return nil, err
+	}
+	schema, err := compiler.Compile("kubernetes.json")
+	if err == nil {
+		d.compiled[key] = schema
+	}
+	return schema, err
+}
+
+// unserved is why a version does not serve a resource of a group, for rules of access; nil where it does.
+func (d *description) unserved(version, group, resource string) error {
+	path := "v1/" + resource
+	if group != "" {
+		path = group + "/" + path
+	}
+	versions, known := d.Paths[path]
+	if !known || versions != nil && !slices.Contains(versions, version) {
+		return fmt.Errorf("%s is not served", path)
+	}
+	return nil
+}
