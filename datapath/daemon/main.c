@@ -539,6 +539,8 @@ int main(int argc, char **argv)
 	case OPTIONS_RUN:
 		break;
 	}
+	if (options_cpu_complete(&daemon.options, realtime_only_cpu()))
+		return 2;
 	log_level_set(daemon.options.log_level);
 	/* The threads of pods allocate next to nothing: no address space of 64 MiB for each. */
 	(void)mallopt(M_ARENA_MAX, 1);

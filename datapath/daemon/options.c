@@ -47,12 +47,14 @@ static const char help[] =
 	"says\n"
 	"                         what it does\n"
 	"  --instance-name NAME   what `ktsn status` calls it, such as its pod (default: nothing)\n"
-	"  --cpu N                run the sending thread on this CPU only (default: any)\n"
+	"  --cpu N                run the sending thread on this CPU only (default: any, or the only one\n"
+	"                         that ktsnd may run on)\n"
 	"  --fifo N               SCHED_FIFO priority of the sending thread, 0 for none (default: 50)\n"
 	"  --spin DURATION        be awake at most this long before a departure; less where the machine "
 	"wakes\n"
 	"                         punctually (default: 120us)\n"
-	"  --keep-awake           keep the CPU given by --cpu from sleeping: tighter tails, for a whole "
+	"  --keep-awake           keep the CPU of the sending thread from sleeping: tighter tails, for a "
+	"whole "
 	"CPU's\n"
 	"                         power\n"
 	"  --strategy NAME        whose frame leaves next: tas, strict-priority, etf or etf-deadline "
@@ -451,8 +453,6 @@ static enum options_result check(const struct options *options, int argc, char *
 	else if (!options->interface)
 		fprintf(stderr,
 			"ktsnd: --interface is missing; name the node's interface towards the others\n");
-	else if (options->keep_awake && options->cpu < 0)
-		fprintf(stderr, "ktsnd: --keep-awake needs --cpu: say which CPU to keep awake\n");
 	else if (options->uplink == UPLINK_OVS && options->device)
 		fprintf(stderr, "ktsnd: --device with --uplink ovs: the device is Open vSwitch's; give it to "
 				"`ktsn ovs setup`\n");
@@ -540,4 +540,14 @@ enum options_result options_parse(int argc, char **argv, struct options *options
 	if (!options->limits.pending)
 		options->limits.pending = options->packets / 4;
 	return check(options, argc, argv);
+}
+
+int options_cpu_complete(struct options *options, int only_cpu)
+{
+	if (options->cpu < 0)
+		options->cpu = only_cpu;
+	if (!options->keep_awake || options->cpu >= 0)
+		return 0;
+	fprintf(stderr, "ktsnd: --keep-awake needs --cpu: say which CPU to keep awake\n");
+	return -EINVAL;
 }

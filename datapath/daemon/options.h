@@ -27,7 +27,7 @@ struct options {
 	const char *instance_name; /* NULL: none */
 	uint32_t local_address_be; /* 0: the interface's first */
 	uint16_t vxlan_port;
-	int cpu;
+	int cpu; /* -1: any */
 	int fifo_priority;
 	int64_t spin_ns;
 	int64_t late_after_ns;
@@ -51,5 +51,9 @@ enum options_result { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_BAD };
 /* Reads the command line. --help and --version are answered (OPTIONS_DONE); what is wrong is said in a
  * sentence on standard error (OPTIONS_BAD). Strings point into argv. */
 enum options_result options_parse(int argc, char **argv, struct options *options);
+
+/* Without --cpu the sending thread has the only CPU that ktsnd may run on; -1: there are several. 0, or
+ * -EINVAL where an option needs a CPU and there is none, said on standard error. */
+int options_cpu_complete(struct options *options, int only_cpu);
 
 #endif

@@ -32,6 +32,18 @@ int realtime_pin(pthread_t thread, int cpu)
 	return -err;
 }
 
+int realtime_only_cpu(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) || CPU_COUNT(&set) != 1)
+		return -1;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &set))
+			return cpu;
+	return -1;
+}
+
 void realtime_stay_off(int cpu)
 {
 	cpu_set_t set;

@@ -12,6 +12,9 @@
 /* Binds the thread to a CPU; -1 is "any" and succeeds. 0 or -errno, warned about. */
 int realtime_pin(pthread_t thread, int cpu);
 
+/* The CPU that is the only one this process may run on, as by a cpuset; -1: there are several. */
+int realtime_only_cpu(void);
+
 /* Has the calling thread run on any CPU but this one, if it may run on others: beside a thread of SCHED_FIFO
  * that is busy it would wait until the kernel moves it. -1 is harmless. */
 void realtime_stay_off(int cpu);

@@ -7,6 +7,7 @@
 #include "version.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <getopt.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,6 +121,25 @@ static void texts_and_flags_are_kept(void **state)
 	assert_string_equal(parse_good("--interface a --interface b").interface, "b");
 }
 
+static void the_only_cpu_is_taken_where_none_was_given(void **state)
+{
+	struct options any = parse_good("--interface a --keep-awake");
+	struct options given = parse_good("--interface a --cpu 0");
+	struct options idle = parse_good("--interface a");
+
+	(void)state;
+	assert_int_equal(options_cpu_complete(&given, 3), 0);
+	assert_int_equal(given.cpu, 0);
+	assert_int_equal(options_cpu_complete(&idle, -1), 0);
+	assert_int_equal(idle.cpu, -1);
+	assert_int_equal(options_cpu_complete(&idle, 3), 0);
+	assert_int_equal(idle.cpu, 3);
+	/* Of several it may keep none awake. */
+	assert_int_equal(options_cpu_complete(&any, -1), -EINVAL);
+	assert_int_equal(options_cpu_complete(&any, 3), 0);
+	assert_int_equal(any.cpu, 3);
+}
+
 static void uplink_is_direct_unless_it_is_open_vswitch(void **state)
 {
 	struct options options = parse_good("--interface a");
@@ -194,7 +214,6 @@ static const struct bad_line {
 	{"eno1", "ktsnd: eno1: not an option"},
 	{"--interface a --verbose", "ktsnd: --verbose: no such option; see ktsnd --help"},
 	{"--interface a -v", "ktsnd: -v: no such option"},
-	{"--interface a --keep-awake --log-level info", "ktsnd: --keep-awake needs --cpu"},
 	{"--interface a --local-address 2001:db8::1", "ktsnd: --local-address 2001:db8::1: must be an IPv4"},
 	{"--interface a --local-address 0.0.0.0", "ktsnd: --local-address 0.0.0.0: must be an IPv4"},
 	{"--interface a --vxlan-port 0", "ktsnd: --vxlan-port 0: must be a number from 1 to 65535"},
@@ -316,6 +335,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_the_interface_is_required),
 		cmocka_unit_test(texts_and_flags_are_kept),
+		cmocka_unit_test(the_only_cpu_is_taken_where_none_was_given),
 		cmocka_unit_test(uplink_is_direct_unless_it_is_open_vswitch),
 		cmocka_unit_test(numbers_reach_their_limits),
 		cmocka_unit_test(durations_have_units),

@@ -37,7 +37,7 @@ func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
 	if err := d.Cluster.Get(ctx, clusterreader.Nodes, "", name, &node); err != nil {
 		return nil, fmt.Errorf("look at node %s: %s", name, oneLine(err))
 	}
-	if node.Labels[v1alpha1.NodeLabel] == "" {
+	if !d.served(ctx, &node) {
 		d.say(Note, "node "+name, "place a pod with the annotation "+v1alpha1.NetworkAnnotation+" there, and ktsnd comes",
 			"no pod on a network is there, and so neither ktsnd nor its agent")
 		return d.take(), nil
@@ -57,6 +57,15 @@ func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
 	return d.take(), nil
 }
 
+// served tells whether ktsnd is to be on a node: the operator says so by a label, and without the operator there is none, but ktsnd.
+func (d *Doctor) served(ctx context.Context, node *corev1.Node) bool {
+	if node.Labels[v1alpha1.NodeLabel] != "" {
+		return true
+	}
+	pods, err := d.Cluster.PodsOn(ctx, node.Name, clusterreader.KtsndPods)
+	return err == nil && len(pods) > 0
+}
+
 // node looks at what a pod needs of its node.
 func (d *Doctor) node(ctx context.Context, name string) {
 	about := "node " + name
@@ -73,7 +82,7 @@ func (d *Doctor) node(ctx context.Context, name string) {
 	if old(node.Status.NodeInfo.KernelVersion) {
 		d.say(Bad, about, "use a kernel from 5.14 on", "has kernel %s, by which ktsnd cannot tell pods apart", node.Status.NodeInfo.KernelVersion)
 	}
-	if node.Labels[v1alpha1.NodeLabel] == "" {
+	if !d.served(ctx, &node) {
 		d.say(Bad, about, "`ktsn doctor` without a name looks at the operator, which gives it", "lacks the label %s, by which ktsnd comes",
 			v1alpha1.NodeLabel)
 		return

@@ -14,6 +14,18 @@ func (r *reader) isolated() bool {
 	return r.listed(list)
 }
 
+// onlyProcessor tells whether ktsnd's cpuset is the processor of its sending thread alone.
+func (r *reader) onlyProcessor() bool {
+	status, _ := r.text("proc/%d/status", r.ktsnd.PID)
+	online, _ := r.text("sys/devices/system/cpu/online")
+	for line := range strings.Lines(status) {
+		if name, list, _ := strings.Cut(line, ":"); name == "Cpus_allowed_list" {
+			return slices.Equal(processors(list), []int{r.ktsnd.CPU}) && len(processors(online)) > 1
+		}
+	}
+	return false
+}
+
 // tickless tells whether the scheduler's tick stops there while one thread runs.
 func (r *reader) tickless() bool {
 	list, _ := r.text("sys/devices/system/cpu/nohz_full")
@@ -30,8 +42,14 @@ func (r *reader) advice(mend string) string {
 
 func (r *reader) isolation() {
 	const name = "isolation"
-	if r.isolated() {
+	switch {
+	case r.isolated():
 		r.good(name, r.where()+" is isolated (isolcpus, or an isolated partition of cpusets)")
+		return
+	case r.onlyProcessor():
+		r.costs(name, "ktsnd may run on "+r.where()+" only (cpuset), as where kubelet gave it an exclusive core: no other container runs there then",
+			"services of the machine and threads of the kernel may", fmt.Sprintf("boot with isolcpus=managed_irq,domain,%s, or keep services off it "+
+				"(systemd: AllowedCPUs= of system.slice and user.slice)", r.chosen()))
 		return
 	}
 	cost := "threads of others run there while ktsnd sleeps, with cold caches for it after that, and parts of the kernel on their behalf do not yield to it"

@@ -158,13 +158,15 @@ const poll = 50 * time.Millisecond
 // Raise gives the lowest level at least the share, and those above what it and their other children have together;
 // levels that have enough are left alone. What is above may not have that: it is asked again until the context ends,
 // because when a pod is replaced the kernel counts its share until its cgroup is gone, which can be seconds after its
-// successor starts.
+// successor starts. A share of others that nobody can use is taken back, such as that of a class of pods
+// (kubepods/burstable) whose last pod with a share has gone.
 func Raise(ctx context.Context, levels []string, share float64) error {
 	for {
 		err := raise(levels, share)
 		if !errors.Is(err, syscall.EINVAL) {
 			return err
 		}
+		returnUnused(levels)
 		select {
 		case <-time.After(poll):
 		case <-ctx.Done():
@@ -216,6 +218,27 @@ func plan(levels []string, share float64) ([]time.Duration, error) {
 		}
 	}
 	return budgets, nil
+}
+
+// returnUnused lowers the shares of groups of cgroups beside the levels to what their children have. Where there are processes, and
+// where there are no children, the share is somebody's. What fails is tried again with the next attempt.
+func returnUnused(levels []string) {
+	for _, level := range levels {
+		found, _ := filepath.Glob(filepath.Join(filepath.Dir(level), "*", runtimeFile))
+		for _, file := range found {
+			sibling := filepath.Dir(file)
+			processes, err := os.ReadFile(filepath.Join(sibling, "cgroup.procs"))
+			children, _ := filepath.Glob(filepath.Join(sibling, "*", runtimeFile))
+			if err != nil || len(processes) > 0 || len(children) == 0 || slices.Contains(levels, sibling) {
+				continue
+			}
+			used, errUsed := ofChildren(sibling, "")
+			has, period, errHas := budget(sibling)
+			if want := time.Duration(used * float64(period)).Round(time.Microsecond); errUsed == nil && errHas == nil && has > want {
+				_ = os.WriteFile(file, []byte(strconv.FormatInt(want.Microseconds(), 10)), 0)
+			}
+		}
+	}
 }
 
 // ofChildren adds up the shares of a cgroup's children but one.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,7 +99,9 @@ func TestALevelHasWhatItsChildrenHaveTogether(t *testing.T) {
 	}
 }
 
-func TestAShareThatIsTakenIsWaitedFor(t *testing.T) {
+// realCgroup makes one in the kernel's own hierarchy, which gives real-time budget, or skips the test. Those below go with it.
+func realCgroup(t *testing.T) string {
+	t.Helper()
 	root, err := hierarchy("/proc/self/mountinfo", "/")
 	if err != nil {
 		t.Skipf("needs the cpu controller of cgroups of version 1: %v", err)
@@ -107,24 +110,43 @@ func TestAShareThatIsTakenIsWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Skipf("needs root: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(parent, runtimeFile)); err != nil {
-		t.Cleanup(func() { _ = os.Remove(parent) })
-		t.Skipf("needs a kernel that divides its real-time budget: %v", err)
-	}
-	before, after := filepath.Join(parent, "before"), filepath.Join(parent, "after")
 	t.Cleanup(func() {
-		for _, dir := range []string{before, after, parent} {
+		var all []string
+		_ = filepath.WalkDir(parent, func(path string, entry os.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				all = append(all, path)
+			}
+			return nil
+		})
+		for _, dir := range slices.Backward(all) {
 			if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Error(err)
 			}
 		}
 	})
-	const share = 0.01
-	for _, dir := range []string{before, after} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
+	if _, err := os.Stat(filepath.Join(parent, runtimeFile)); err != nil {
+		t.Skipf("needs a kernel that divides its real-time budget: %v", err)
+	}
+	return parent
+}
+
+// below makes cgroups below another.
+func below(t *testing.T, parent string, names ...string) (made []string) {
+	t.Helper()
+	for _, name := range names {
+		made = append(made, filepath.Join(parent, name))
+		if err := os.Mkdir(made[len(made)-1], 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return made
+}
+
+func TestAShareThatIsTakenIsWaitedFor(t *testing.T) {
+	parent := realCgroup(t)
+	both := below(t, parent, "before", "after")
+	before, after := both[0], both[1]
+	const share = 0.01
 	if err := Raise(t.Context(), []string{parent, before}, share); err != nil {
 		t.Skipf("the machine's real-time budget is used up: %v", err)
 	}
@@ -142,6 +164,31 @@ func TestAShareThatIsTakenIsWaitedFor(t *testing.T) {
 	defer freed.Stop()
 	if err := Raise(t.Context(), []string{after}, share); err != nil {
 		t.Errorf("after the share was free: %v", err)
+	}
+}
+
+// A pod that becomes Guaranteed is in another group of cgroups than before, which keeps the share of its predecessor.
+func TestTheShareOfAGroupThatNobodyCanUseIsTakenBack(t *testing.T) {
+	parent := realCgroup(t)
+	groups := below(t, parent, "burstable", "pod")
+	pods := below(t, groups[0], "old", "other")
+	const share = 0.01
+	if err := Raise(t.Context(), []string{parent, groups[0], pods[0]}, share); err != nil {
+		t.Skipf("the machine's real-time budget is used up: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 2*poll)
+	defer cancel()
+	if err := Raise(short, []string{groups[1]}, share); !errors.Is(err, syscall.EINVAL) {
+		t.Fatalf("while its pod has the share: got %v", err)
+	}
+	if err := os.Remove(pods[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := Raise(t.Context(), []string{groups[1]}, share); err != nil {
+		t.Error(err)
+	}
+	if has, _, err := budget(groups[0]); err != nil || has != 0 {
+		t.Errorf("the group has %v, %v", has, err)
 	}
 }
 

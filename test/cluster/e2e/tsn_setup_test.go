@@ -180,6 +180,7 @@ type ktsndStatus struct {
 	LocalAddress      string            `json:"local-address"`
 	Scheduler         string            `json:"scheduler"`
 	SchedulerPriority int               `json:"scheduler-priority"`
+	CPU               int               `json:"cpu"`
 	SpinNs            int64             `json:"spin-ns"`
 	ProcessorTimeNs   int64             `json:"processor-time-ns"`
 	Endpoints         int               `json:"endpoints"`
