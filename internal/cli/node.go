@@ -227,10 +227,10 @@ func printPeersJSON(out io.Writer, peers []knownPeer) error {
 
 func printPeers(out io.Writer, peers []knownPeer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "VNI\tADDRESS\tSUBNETS\tREMEMBERED\tKERNEL\tKTSND")
+	fmt.Fprintln(table, "VNI\tADDRESS\tSUBNETS\tREMEMBERED\tKERNEL\tKTSND\tGROUPS")
 	for _, peer := range peers {
-		fmt.Fprintf(table, "%d\t%s\t%v\t%s\t%s\t%s\n", peer.VNI, peer.Address, peer.Subnets, yesNo(peer.Remembered),
-			peer.Kernel, peer.Ktsnd)
+		fmt.Fprintf(table, "%d\t%s\t%v\t%s\t%s\t%s\t%s\n", peer.VNI, peer.Address, peer.Subnets, yesNo(peer.Remembered),
+			peer.Kernel, peer.Ktsnd, groupsSummary(peer.Groups))
 	}
 	return table.Flush()
 }

@@ -5,8 +5,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -21,6 +24,8 @@ type knownPeer struct {
 	Kernel string `json:"kernel"`
 	// Ktsnd is "yes", "no", "other subnets", or "none" on a node without.
 	Ktsnd string `json:"ktsnd"`
+	// Groups are the multicast groups whose messages ktsnd sends there; nil when there is no ktsnd that says so.
+	Groups *control.NodeGroups `json:"groups,omitempty"`
 }
 
 type peerKey struct {
@@ -39,12 +44,60 @@ func knownPeers(ctx context.Context, node *overlay.Node, client *control.Client)
 		return nil, err
 	}
 	var told []control.Peer
+	var groups []control.NodeGroups
 	if client != nil {
 		if told, err = client.Peers(ctx); err != nil {
 			return nil, err
 		}
+		if groups, err = groupsOf(ctx, client); err != nil {
+			return nil, err
+		}
 	}
-	return joinPeers(remembered, flooded, told, client != nil), nil
+	peers := joinPeers(remembered, flooded, told, client != nil)
+	addGroups(peers, groups)
+	return peers, nil
+}
+
+// groupsOf asks ktsnd for groups. One that is older knows no such question.
+func groupsOf(ctx context.Context, client *control.Client) ([]control.NodeGroups, error) {
+	groups, err := client.Groups(ctx)
+	if refusal := (*control.Error)(nil); errors.As(err, &refusal) {
+		return nil, nil
+	}
+	return groups, err
+}
+
+func addGroups(peers []knownPeer, groups []control.NodeGroups) {
+	byPeer := map[peerKey]*control.NodeGroups{}
+	for i, one := range groups {
+		byPeer[peerKey{one.VNI, one.Address}] = &groups[i]
+	}
+	for i, peer := range peers {
+		peers[i].Groups = byPeer[peerKey{peer.VNI, peer.Address}]
+	}
+}
+
+// groupsSummary says in a few words messages to which groups go to a peer.
+func groupsSummary(groups *control.NodeGroups) string {
+	const shown = 3
+	switch {
+	case groups == nil:
+		return ""
+	case !groups.Known:
+		return "all: not known"
+	case groups.Everything:
+		return "all"
+	case groups.Count == 0:
+		return "none"
+	}
+	var names []string
+	for _, group := range groups.Groups[:min(shown, len(groups.Groups))] {
+		names = append(names, group.String())
+	}
+	if more := groups.Count - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, " ")
 }
 
 func joinPeers(remembered []control.Peer, flooded map[uint32]map[netip.Addr]bool, told []control.Peer, withKtsnd bool) []knownPeer {

@@ -342,6 +342,66 @@ char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t lim
 	return page("peers", position, list);
 }
 
+static void group_append(json_t *list, const struct ktsn_address *group)
+{
+	/* A page of peers with all the groups that there can be is too long for a message. */
+	enum { GROUPS_SHOWN = 64 };
+	char text[INET6_ADDRSTRLEN];
+
+	if (json_array_size(list) < GROUPS_SHOWN)
+		json_array_append_new(list, json_string(address_text(group, text)));
+}
+
+static json_t *groups_json(uint32_t vni, uint32_t address_be, bool known, bool everything, uint32_t count,
+			   json_t *list)
+{
+	return json_pack("{si so sb sb si so}", "vni", (int)vni, "address", address_json(address_be), "known",
+			 known, "everything", everything, "count", (int)count, "groups", list);
+}
+
+/* Of this node, as it announces them. */
+static json_t *own_groups_json(const struct node *node, const struct peer_network *network)
+{
+	const struct group_list *announced = network->announced;
+	uint32_t count = announced ? announced->count : 0;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < count; i++)
+		group_append(list, &announced->groups[i]);
+	return groups_json(network->vni, node->routing.uplink.local_address_be, announced,
+			   announced && announced->everything, count, list);
+}
+
+static json_t *peer_groups_json(const struct peer *peer)
+{
+	const struct peer_groups *groups = &peer->groups;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < groups->announced_count; i++)
+		group_append(list, &groups->announced[i]);
+	for (uint32_t i = 0; i < groups->reported_count; i++)
+		group_append(list, &groups->reported[i].group);
+	return groups_json(peer->vni, peer->address_be, groups->known,
+			   groups->everything || groups->everything_until_ms,
+			   groups->announced_count + groups->reported_count, list);
+}
+
+char *control_reply_groups(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	const struct peer_index *index = node->routing.peer_index;
+	json_t *list = json_array();
+	uint32_t position = 0;
+
+	for (const struct peer_network *network = index ? index->first_network : NULL; network;
+	     network = network->next)
+		if (on_page(position++, offset, limit))
+			json_array_append_new(list, own_groups_json(node, network));
+	for (const struct peer *peer = node->routing.peers; peer; peer = peer->next)
+		if (on_page(position++, offset, limit))
+			json_array_append_new(list, peer_groups_json(peer));
+	return page("groups", position, list);
+}
+
 char *control_reply_departures(const struct departure *records, uint32_t count, uint64_t overwritten)
 {
 	json_t *list = json_array();

@@ -352,6 +352,7 @@ static const struct request_description {
 	{"peer-add", CONTROL_PEER_ADD, {VNI, ADDRESS, {"subnets", subnets_read}}},
 	{"peer-del", CONTROL_PEER_DEL, {VNI, ADDRESS}},
 	{"peers", CONTROL_PEERS, {OFFSET, LIMIT}},
+	{"groups", CONTROL_GROUPS, {OFFSET, LIMIT}},
 	{"departures", CONTROL_DEPARTURES, {{"after", after_read}, LIMIT}},
 	{"trace-start", CONTROL_TRACE_START, {{"identity", identity_or_any_read}, {"flow", flow_read}}},
 	{"trace-read", CONTROL_TRACE_READ, {{"after", after_read}, LIMIT}},

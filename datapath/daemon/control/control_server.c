@@ -320,6 +320,8 @@ static char *request_serve(struct client *client, const struct control_request *
 		return control_reply_flows(node, r->offset, r->limit);
 	case CONTROL_PEERS:
 		return control_reply_peers(node, r->offset, r->limit);
+	case CONTROL_GROUPS:
+		return control_reply_groups(node, r->offset, r->limit);
 	case CONTROL_SOCKET_ADD:
 		return change_reply(node_socket_add(node, r->identity, r->path, &refusal), &refusal);
 	case CONTROL_SOCKET_DEL:

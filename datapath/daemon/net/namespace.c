@@ -50,6 +50,13 @@ static void addresses_changed(int link_index, void *context)
 	ns->all->observer->addresses_changed(ns, link_index);
 }
 
+static void groups_changed(void *context)
+{
+	struct namespace *ns = context;
+
+	ns->all->observer->groups_changed(ns);
+}
+
 static void changes_readable(struct event_source *source)
 {
 	struct namespace *ns = source->owner;
@@ -57,6 +64,7 @@ static void changes_readable(struct event_source *source)
 		.neighbor_changed = neighbor_changed,
 		.link_changed = link_changed,
 		.addresses_changed = addresses_changed,
+		.groups_changed = groups_changed,
 		.context = ns,
 	};
 

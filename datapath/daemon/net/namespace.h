@@ -22,6 +22,7 @@ struct namespace_observer {
 	/* `carrying`: up, and with a carrier. MTU of 0: the link has gone. */
 	void (*link_changed)(struct namespace *ns, int link_index, bool carrying, uint32_t mtu_bytes);
 	void (*addresses_changed)(struct namespace *ns, int link_index);
+	void (*groups_changed)(struct namespace *ns);
 	/* The kernel dropped notifications: what is needed must be asked for. */
 	void (*notifications_lost)(struct namespace *ns);
 };
@@ -42,7 +43,7 @@ struct namespace
 	struct rtnl *rtnl;
 	struct rtnl *monitor;
 	struct event_source changes;
-	struct neighbor *neighbors; /* neighbors.h */
+	struct neighbor *neighbors;        /* neighbors.h */
 	struct hash_table *neighbor_table; /* of them; NULL while there are none */
 	unsigned int users;
 	struct namespace *next;

@@ -58,11 +58,23 @@ static void mac_of(const struct nlattr *attribute, uint8_t mac[6])
 		memcpy(mac, mnl_attr_get_payload(attribute), 6);
 }
 
-static int kind_parse(const struct nlattr *attribute, void *is_tunnel)
+static void kind_read(const struct nlattr *info, struct rtnl_link *link)
 {
-	if (mnl_attr_get_type(attribute) == IFLA_INFO_KIND)
-		*(bool *)is_tunnel = strcmp(mnl_attr_get_str(attribute), "vxlan") == 0;
-	return MNL_CB_OK;
+	const struct nlattr *attributes[TABLE] = {0}, *data[TABLE] = {0};
+	const char *kind;
+
+	mnl_attr_parse_nested(info, collect, attributes);
+	if (!attributes[IFLA_INFO_KIND])
+		return;
+	if (attributes[IFLA_INFO_DATA])
+		mnl_attr_parse_nested(attributes[IFLA_INFO_DATA], collect, data);
+	kind = mnl_attr_get_str(attributes[IFLA_INFO_KIND]);
+	if (strcmp(kind, "vxlan") == 0) {
+		link->tunnel = true;
+		link->vni = (uint32_t)index_of(data[IFLA_VXLAN_ID]);
+	} else if (strcmp(kind, "bridge") == 0 && data[IFLA_BR_MCAST_SNOOPING]) {
+		link->snooping = mnl_attr_get_u8(data[IFLA_BR_MCAST_SNOOPING]);
+	}
 }
 
 static void link_read(const struct nlmsghdr *header, struct rtnl_link *link)
@@ -79,7 +91,7 @@ static void link_read(const struct nlmsghdr *header, struct rtnl_link *link)
 	link->mtu_bytes = attributes[IFLA_MTU] ? mnl_attr_get_u32(attributes[IFLA_MTU]) : 0;
 	mac_of(attributes[IFLA_ADDRESS], link->mac);
 	if (attributes[IFLA_LINKINFO])
-		mnl_attr_parse_nested(attributes[IFLA_LINKINFO], kind_parse, &link->tunnel);
+		kind_read(attributes[IFLA_LINKINFO], link);
 	if (index_of(attributes[IFLA_GROUP]) == SWITCH_LINK_GROUP)
 		link->tunnel = true;
 }
@@ -99,6 +111,18 @@ int rtnl_link_get(struct rtnl *rtnl, const char *name, struct rtnl_link *link)
 	memset(link, 0, sizeof(*link));
 	info->ifi_family = AF_UNSPEC;
 	mnl_attr_put_strz(header, IFLA_IFNAME, name);
+	return rtnl_talk(rtnl, header, link_parse, link);
+}
+
+int rtnl_link_at(struct rtnl *rtnl, int link_index, struct rtnl_link *link)
+{
+	char buffer[RTNL_BUFFER_BYTES];
+	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETLINK, 0);
+	struct ifinfomsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
+
+	memset(link, 0, sizeof(*link));
+	info->ifi_family = AF_UNSPEC;
+	info->ifi_index = link_index;
 	return rtnl_talk(rtnl, header, link_parse, link);
 }
 
@@ -370,6 +394,12 @@ static void addresses_tell(const struct nlmsghdr *header, const struct rtnl_watc
 		watcher->addresses_changed((int)info->ifa_index, watcher->context);
 }
 
+static void groups_tell(const struct rtnl_watcher *watcher)
+{
+	if (watcher->groups_changed)
+		watcher->groups_changed(watcher->context);
+}
+
 static int change_parse(const struct nlmsghdr *header, void *argument)
 {
 	if (header->nlmsg_type == RTM_NEWNEIGH || header->nlmsg_type == RTM_DELNEIGH)
@@ -378,6 +408,8 @@ static int change_parse(const struct nlmsghdr *header, void *argument)
 		link_tell(header, argument);
 	else if (header->nlmsg_type == RTM_NEWADDR || header->nlmsg_type == RTM_DELADDR)
 		addresses_tell(header, argument);
+	else if (header->nlmsg_type == RTM_NEWMDB || header->nlmsg_type == RTM_DELMDB)
+		groups_tell(argument);
 	return MNL_CB_OK;
 }
 

@@ -27,7 +27,9 @@ struct rtnl_link {
 	uint8_t mac[6];
 	bool ethernet;
 	bool up;
-	bool tunnel; /* a VXLAN device, or the way into Open vSwitch (SWITCH_LINK_GROUP) */
+	bool tunnel;   /* a VXLAN device, or the way into Open vSwitch (SWITCH_LINK_GROUP) */
+	uint32_t vni;  /* of a VXLAN device, else 0 */
+	bool snooping; /* a bridge that listens to who joins groups */
 };
 
 enum rtnl_route_type {
@@ -70,6 +72,8 @@ struct rtnl_neighbor {
 /* 0; -ENODEV when there is no such link. */
 int rtnl_link_get(struct rtnl *rtnl, const char *name, struct rtnl_link *link);
 
+int rtnl_link_at(struct rtnl *rtnl, int link_index, struct rtnl_link *link);
+
 /* Calls `visit` for each link of the namespace. 0 or -errno. */
 int rtnl_links_each(struct rtnl *rtnl, void (*visit)(const struct rtnl_link *link, void *context),
 		    void *context);
@@ -102,13 +106,14 @@ struct rtnl_watcher {
 	/* `carrying`: up, and with a carrier. MTU of 0: it has gone. */
 	void (*link_changed)(int link_index, bool carrying, uint32_t mtu_bytes, void *context);
 	void (*addresses_changed)(int link_index, void *context);
+	void (*groups_changed)(void *context); /* what ports of bridges are members of */
 	void *context;
 };
 
 /*
- * Changes of neighbours, links and addresses: a second, non-blocking socket. _read calls the watcher for each
- * change received and returns 0; -ENOBUFS when the kernel dropped some, and the caller must ask for what it
- * needs.
+ * Changes of neighbours, links, addresses and groups: a second, non-blocking socket. _read calls the watcher
+ * for each change received and returns 0; -ENOBUFS when the kernel dropped some, and the caller must ask for
+ * what it needs.
  */
 int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher);
 

@@ -159,7 +159,11 @@ int rtnl_open(struct rtnl **rtnl)
 
 int rtnl_monitor_open(struct rtnl **rtnl)
 {
-	return open_groups(rtnl, RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR);
+	/* The newer groups have a number only. */
+	const uint32_t of_bridges = UINT32_C(1) << (RTNLGRP_MDB - 1);
+
+	return open_groups(rtnl,
+			   RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | of_bridges);
 }
 
 void rtnl_close(struct rtnl *rtnl)

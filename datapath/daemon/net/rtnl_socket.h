@@ -18,8 +18,8 @@ struct rtnl;
 
 /* Opens a socket in the calling thread's namespace. 0 or -errno. */
 int rtnl_open(struct rtnl **rtnl);
-/* One that is told of changes of neighbours, links and addresses, and does not block (rtnl_monitor_read). 0
- * or -errno. */
+/* One that is told of changes of neighbours, links, addresses and groups, and does not block
+ * (rtnl_monitor_read). 0 or -errno. */
 int rtnl_monitor_open(struct rtnl **rtnl);
 /* NULL is harmless. */
 void rtnl_close(struct rtnl *rtnl);

@@ -26,14 +26,16 @@ static void port_note(const struct rtnl_link *link, void *context)
 {
 	struct ports_reading *reading = context;
 
-	if (!link->master_index || !link->up || reading->failed)
+	if ((!link->master_index && !link->vni) || !link->up || reading->failed)
 		return;
 	if (reading->count == reading->room && !ports_grow(reading)) {
 		reading->failed = true;
 		return;
 	}
-	reading->ports[reading->count++] = (struct bridge_port){
-		.link_index = link->index, .bridge_link_index = link->master_index, .tunnel = link->tunnel};
+	reading->ports[reading->count++] = (struct bridge_port){.link_index = link->index,
+								.bridge_link_index = link->master_index,
+								.tunnel = link->tunnel,
+								.vni = link->vni};
 }
 
 static bool ports_equal(const struct bridge_ports *ports, const struct ports_reading *reading)
@@ -44,7 +46,7 @@ static bool ports_equal(const struct bridge_ports *ports, const struct ports_rea
 		const struct bridge_port *a = &reading->ports[i], *b = &ports->entries[i];
 
 		if (a->link_index != b->link_index || a->bridge_link_index != b->bridge_link_index ||
-		    a->tunnel != b->tunnel)
+		    a->tunnel != b->tunnel || a->vni != b->vni)
 			return false;
 	}
 	return true;
@@ -53,9 +55,11 @@ static bool ports_equal(const struct bridge_ports *ports, const struct ports_rea
 bool bridge_ports_read(struct routing *routing)
 {
 	struct ports_reading reading = {.count = 0};
+	bool failed = rtnl_links_each(routing->own_ns->rtnl, port_note, &reading) || reading.failed;
 
-	if (rtnl_links_each(routing->own_ns->rtnl, port_note, &reading) || reading.failed ||
-	    ports_equal(&routing->ports, &reading)) {
+	if (!failed)
+		routing->ports.read = true;
+	if (failed || ports_equal(&routing->ports, &reading)) {
 		free(reading.ports);
 		return false;
 	}

@@ -7,10 +7,12 @@
 
 #include "routing_state.h"
 
+/* Also a tunnel that is in no bridge. */
 struct bridge_port {
 	int link_index;
-	int bridge_link_index;
+	int bridge_link_index; /* 0: none */
 	bool tunnel;
+	uint32_t vni; /* of a VXLAN device, else 0 */
 };
 
 /* Asks the kernel for the ports. True when they are others than before. */

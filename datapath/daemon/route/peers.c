@@ -146,6 +146,11 @@ static struct peer_network *network_need(const struct routing *routing, uint32_t
 		return NULL;
 	network->vni = vni;
 	hash_table_insert(routing->peer_index->networks, &network->entry, network_hash(vni));
+	network->next = routing->peer_index->first_network;
+	network->previous_next = &routing->peer_index->first_network;
+	if (network->next)
+		network->next->previous_next = &network->next;
+	routing->peer_index->first_network = network;
 	return network;
 }
 
@@ -154,6 +159,10 @@ static void unused_free(struct routing *routing, struct peer_network *network)
 {
 	if (network && !network->peer_count) {
 		hash_table_remove(routing->peer_index->networks, &network->entry);
+		*network->previous_next = network->next;
+		if (network->next)
+			network->next->previous_next = network->previous_next;
+		free(network->announced);
 		free(network);
 	}
 	if (!routing->peer_count)
@@ -272,6 +281,7 @@ bool peer_remove(struct routing *routing, uint32_t vni, uint32_t address_be)
 	hash_table_remove(routing->peer_index->peers, &peer->entry);
 	neighbor_observer_remove(&peer->next_hop_observer);
 	neighbor_put(peer->next_hop);
+	peer_groups_fini(&peer->groups);
 	unused_free(routing, peer->network);
 	free(peer);
 	return true;

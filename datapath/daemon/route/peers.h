@@ -14,6 +14,7 @@
 #define KTSN_DAEMON_PEERS_H
 
 #include "address.h"
+#include "group_peers.h"
 #include "hash_table.h"
 #include "neighbors.h"
 #include "refusal.h"
@@ -40,6 +41,8 @@ struct peer_network {
 	struct peer *peers; /* the youngest first */
 	uint32_t peer_count;
 	uint32_t prefixes[PREFIX_BITS_MAX + 1]; /* subnets of each length */
+	struct group_list *announced;           /* to the peers; NULL: nothing yet (groups.h) */
+	struct peer_network *next, **previous_next;
 };
 
 struct peer {
@@ -53,6 +56,7 @@ struct peer {
 	struct neighbor *next_hop; /* NULL: there was none */
 	struct neighbor_observer next_hop_observer;
 	int64_t next_hop_found_ms;                                /* 0: not looked up yet */
+	struct peer_groups groups;                                /* that its pods are members of */
 	struct peer *next, **previous_next;                       /* of all */
 	struct peer *next_in_network, **previous_next_in_network; /* of its network */
 };
@@ -60,6 +64,7 @@ struct peer {
 /* Tables of the peers. */
 struct peer_index {
 	struct hash_table *networks, *peers, *subnets;
+	struct peer_network *first_network;
 };
 
 /* Adds a peer, or gives a known one other subnets. 0, -ENOMEM, or -EINVAL with *refusal filled in; then

@@ -2,6 +2,7 @@
 #include "replication_lists.h"
 
 #include "bridge_ports.h"
+#include "groups.h"
 #include "peers.h"
 #include "tunnels.h"
 
@@ -14,6 +15,7 @@ struct replication_list {
 	uint32_t bridge_link_index; /* of the sender; 0: none */
 	uint32_t sender_link_index; /* of the sender's port */
 	enum loop_destination_state state;
+	uint32_t pruned;   /* receivers without a member of the group */
 	uint32_t left_out; /* receivers beyond LOOP_COPIES_MAX */
 	uint32_t count, room;
 	struct loop_copy *copies; /* to those that can be reached now */
@@ -97,6 +99,25 @@ static int peer_add(struct route *route, struct peer *peer)
 	return copy_add(list, &copy);
 }
 
+/* The group whose members alone are meant, or NULL. */
+static const struct ktsn_address *group_of(const struct route *route)
+{
+	return ktsn_address_is_any(&route->group) ? NULL : &route->group;
+}
+
+/* Whether messages go out of a port of the sender's bridge. */
+static bool port_receives(struct route *route, const struct bridge_port *port)
+{
+	struct replication_list *list = route->replication;
+
+	if (!list->ports || port->tunnel || port->link_index == (int)list->sender_link_index)
+		return false;
+	if (groups_port_wants(route->routing->groups, port, group_of(route)))
+		return true;
+	list->pruned++;
+	return false;
+}
+
 /* Out of each port of the sender's bridge, if they are wanted. The index of its tunnel, 0: it has none; or
  * -errno. */
 static int ports_add(struct route *route)
@@ -109,11 +130,11 @@ static int ports_add(struct route *route)
 		const struct bridge_port *port = &ports->entries[i];
 		int err = 0;
 
-		if (port->bridge_link_index != (int)list->bridge_link_index)
+		if (!list->bridge_link_index || port->bridge_link_index != (int)list->bridge_link_index)
 			continue;
 		if (port->tunnel)
 			tunnel_link_index = port->link_index;
-		else if (list->ports && port->link_index != (int)list->sender_link_index)
+		if (port_receives(route, port))
 			err = port_add(list, (uint32_t)port->link_index);
 		if (err)
 			return err;
@@ -141,14 +162,46 @@ static int peers_add(struct route *route)
 	const struct peer_network *network = peer_network_find(route->routing, route->vni);
 	int err = 0;
 
-	for (struct peer *peer = network ? network->peers : NULL; peer && !err; peer = peer->next_in_network)
-		err = peer_add(route, peer);
+	for (struct peer *peer = network ? network->peers : NULL; peer && !err;
+	     peer = peer->next_in_network) {
+		if (groups_peer_wants(route->routing->groups, peer, group_of(route)))
+			err = peer_add(route, peer);
+		else
+			route->replication->pruned++;
+	}
 	return err;
+}
+
+/* A group that nobody is a member of: its messages go as far as a switch would be, to one peer or out of one
+ * port, where they end. So they leave at their time, and count, as others do. */
+static int nobody_add(struct route *route)
+{
+	const struct peer_network *network = peer_network_find(route->routing, route->vni);
+	struct replication_list *list = route->replication;
+	const struct bridge_ports *ports = &route->routing->ports;
+
+	for (struct peer *peer = network ? network->peers : NULL;
+	     peer && list->state == DESTINATION_UNREACHABLE; peer = peer->next_in_network) {
+		int err = peer_add(route, peer);
+
+		if (err)
+			return err;
+	}
+	for (uint32_t i = 0; i < ports->count && list->state == DESTINATION_UNREACHABLE; i++) {
+		const struct bridge_port *port = &ports->entries[i];
+
+		if (list->ports && list->bridge_link_index && !port->tunnel &&
+		    port->bridge_link_index == (int)list->bridge_link_index &&
+		    port->link_index != (int)list->sender_link_index)
+			return port_add(list, (uint32_t)port->link_index);
+	}
+	return 0;
 }
 
 static void list_clear(struct replication_list *list)
 {
 	list->state = DESTINATION_UNREACHABLE;
+	list->pruned = 0;
 	list->left_out = 0;
 	list->count = 0;
 }
@@ -156,7 +209,7 @@ static void list_clear(struct replication_list *list)
 static int copies_fill(struct route *route)
 {
 	struct replication_list *list = route->replication;
-	int tunnel_link_index;
+	int tunnel_link_index, err;
 	struct peer *only;
 
 	list_clear(list);
@@ -166,10 +219,12 @@ static int copies_fill(struct route *route)
 	if (route->routing->uplink.switched)
 		return port_add(list, 0); /* one for all other nodes, which the switch copies */
 	only = peer_of_mac(route, tunnel_link_index);
-	if (!only)
-		return peers_add(route);
-	list_clear(list);
-	return peer_add(route, only);
+	if (only) {
+		list_clear(list);
+		return peer_add(route, only);
+	}
+	err = peers_add(route);
+	return err || list->count || !list->pruned ? err : nobody_add(route);
 }
 
 int replication_find(struct route *route, const struct endpoint *sender)
@@ -183,14 +238,15 @@ int replication_find(struct route *route, const struct endpoint *sender)
 	list->sender_link_index = sender->port_link_index;
 	route->replication = list;
 	/* What changed since is heard of. */
-	if (!route->routing->ports.entries)
+	if (!route->routing->ports.read)
 		(void)bridge_ports_read(route->routing);
 	return copies_fill(route);
 }
 
 static bool lists_equal(const struct replication_list *a, const struct replication_list *b)
 {
-	return a->state == b->state && a->left_out == b->left_out && a->count == b->count &&
+	return a->state == b->state && a->pruned == b->pruned && a->left_out == b->left_out &&
+	       a->count == b->count &&
 	       (!a->count || memcmp(a->copies, b->copies, a->count * sizeof(a->copies[0])) == 0);
 }
 
@@ -231,6 +287,7 @@ struct loop_replication *replication_copies(const struct route *route)
 	if (!copies)
 		return NULL;
 	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
+	copies->pruned = list->pruned;
 	copies->left_out = list->left_out;
 	copies->count = list->count;
 	copies->common = route->frames;

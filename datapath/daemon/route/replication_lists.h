@@ -8,6 +8,8 @@
  * twice. The list follows peers, their neighbours, and ports (destinations_tick). Where a switch of this node
  * does the tunnelling, it makes the peers' copies too: it gets one.
  *
+ * A group whose members are known by their reports goes only to peers and ports that have some (groups.h).
+ *
  * An address that means something on one link only (fe80::) is of one pod, whose hardware address its next
  * hop says; the copies then go to the peers alone, since a pod of this node would have been found.
  *

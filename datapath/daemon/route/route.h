@@ -23,6 +23,7 @@ struct route {
 	int link_index;
 	struct ktsn_address address;          /* of one that is unicast IP */
 	struct ktsn_address next_hop_address; /* likewise */
+	struct ktsn_address group;            /* whose members it goes to; any: to all, or to one */
 	struct loop_route frames;             /* as last told to the loop */
 	struct neighbor *next_hop; /* the pod that receives, or its gateway; in the sender's namespace. NULL:
 				    * it is not IP, or to a group */

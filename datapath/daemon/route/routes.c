@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "routes.h"
 
+#include "group_frames.h"
 #include "peers.h"
 #include "replication_lists.h"
 #include "route_key.h"
@@ -175,6 +176,8 @@ static int answer_take(struct route *route, const struct route_query *query, con
 		return unicast_find(route, sender);
 	case ROUTE_MULTICAST:
 		group_mac_fill(path, &key->destination);
+		if (group_is_reported(&key->destination))
+			route->group = key->destination;
 		/* It must not leave the host, so it is the kernel's. */
 		return path->ttl ? several_find(route, sender) : 1;
 	case ROUTE_BROADCAST:
@@ -212,6 +215,13 @@ static int ip_route_find(struct route *route, const struct route_query *query)
 
 /* ---- Layer 2 ---- */
 
+/* What this node alone says to others, no pod may. */
+static bool is_announcement(const struct ktsn_app_key *key)
+{
+	return key->port_be == htons(GROUP_ETHERTYPE) &&
+	       memcmp(key->address, group_announcement_mac, sizeof(group_announcement_mac)) == 0;
+}
+
 /* A frame of another sender's would have the bridges look for that one here. The kernel would send it. */
 static int source_mac_check(const struct ktsn_app_key *key, const struct socket_attributes *attributes,
 			    const struct endpoint *sender)
@@ -236,7 +246,7 @@ static int link_route_find(struct route *route, const struct route_query *query)
 	sender = endpoint_on(query->endpoints, query->ns, (int)interface);
 	if (!sender)
 		return 1;
-	err = source_mac_check(key, query->attributes, sender);
+	err = is_announcement(key) ? -EPERM : source_mac_check(key, query->attributes, sender);
 	if (err)
 		return err;
 	sender_set(route, sender);

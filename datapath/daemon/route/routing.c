@@ -3,6 +3,7 @@
 
 #include "bridge_ports.h"
 #include "destinations.h"
+#include "groups.h"
 #include "mtus.h"
 
 #include <stdlib.h>
@@ -30,6 +31,14 @@ static void addresses_changed(struct namespace *ns, int link_index)
 	endpoints_addresses_changed(ns->all->owner, ns, link_index);
 }
 
+static void groups_changed(struct namespace *ns)
+{
+	struct routing *routing = ns->all->owner;
+
+	if (ns == routing->own_ns)
+		groups_members_changed(routing->groups);
+}
+
 static void notifications_lost(struct namespace *ns)
 {
 	struct routing *routing = ns->all->owner;
@@ -37,6 +46,7 @@ static void notifications_lost(struct namespace *ns)
 	neighbors_reread(ns);
 	mtus_reread(routing, ns);
 	routing->ports.changed = true;
+	groups_members_changed(routing->groups);
 	endpoints_addresses_changed(routing, ns, 0);
 }
 
@@ -44,6 +54,7 @@ static const struct namespace_observer observer = {
 	.neighbor_changed = neighbor_entry_changed,
 	.link_changed = link_changed,
 	.addresses_changed = addresses_changed,
+	.groups_changed = groups_changed,
 	.notifications_lost = notifications_lost,
 };
 
@@ -55,12 +66,22 @@ int routing_init(struct routing *routing, struct loop *loop, struct events *even
 		.uplink = *uplink,
 		.namespaces = {.events = events, .observer = &observer, .owner = routing},
 	};
+	int err;
+
 	routing->uplink.mtu_bytes_max = uplink->mtu_bytes;
-	return namespace_get(&routing->namespaces, NULL, &routing->own_ns);
+	routing->ports.changed = true; /* none is known */
+	err = namespace_get(&routing->namespaces, NULL, &routing->own_ns);
+	if (err)
+		return err;
+	err = groups_init(routing, events);
+	if (err)
+		namespace_put(routing->own_ns);
+	return err;
 }
 
 void routing_close(struct routing *routing)
 {
+	groups_close(routing->groups);
 	while (routing->peers)
 		(void)routing_peer_del(routing, routing->peers->vni, routing->peers->address_be);
 	destinations_receivers_changed(routing);
@@ -68,19 +89,26 @@ void routing_close(struct routing *routing)
 
 void routing_fini(struct routing *routing)
 {
+	groups_fini(routing);
 	free(routing->ports.entries);
 	namespace_put(routing->own_ns);
 }
 
 int routing_tick(struct routing *routing)
 {
+	int due_ms;
+
 	/* Most changes of links are none of ports: a pod that switches its interface on and off makes as many
 	 * as it likes. */
-	if (routing->ports.changed && bridge_ports_read(routing))
+	if (routing->ports.changed && (bridge_ports_read(routing) || !routing->ports.told)) {
+		routing->ports.told = true;
 		routing->receivers.changed = true;
+		groups_ports_changed(routing->groups);
+	}
 	routing->ports.changed = false;
-	return events_earlier(events_earlier(neighbors_tick(&routing->namespaces), mtus_tick(routing)),
-			      destinations_tick(routing));
+	due_ms = events_earlier(neighbors_tick(&routing->namespaces), mtus_tick(routing));
+	due_ms = events_earlier(due_ms, groups_tick(routing->groups));
+	return events_earlier(due_ms, destinations_tick(routing));
 }
 
 int routing_peer_add(struct routing *routing, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
@@ -88,8 +116,10 @@ int routing_peer_add(struct routing *routing, uint32_t vni, uint32_t address_be,
 {
 	int err = peer_set(routing, vni, address_be, subnets, subnet_count, refusal);
 
-	if (!err)
+	if (!err) {
+		groups_peers_changed(routing->groups);
 		destinations_peers_changed(routing, vni);
+	}
 	return err;
 }
 

@@ -34,6 +34,8 @@ struct uplink {
 struct bridge_ports {
 	struct bridge_port *entries; /* of all bridges, when they were looked at last */
 	uint32_t count;
+	bool read;
+	bool told;    /* groups of them */
 	bool changed; /* links of ktsnd's namespace have, and with them maybe ports of bridges */
 };
 
@@ -58,6 +60,7 @@ struct routing {
 	uint32_t peer_count;
 	struct peer_index *peer_index; /* NULL while there are none */
 	struct receivers receivers;
+	struct groups *groups; /* groups.h */
 	struct endpoint_set *endpoint_sets;
 	uint32_t endpoint_count;
 	struct destination *destinations;

@@ -37,11 +37,12 @@ void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct routing *routing
 	tunnel->vlan_id = uplink->switched ? (uint16_t)vni : uplink->vlan_id;
 }
 
-int tunnel_find(const struct routing *routing, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel,
-		struct neighbor **underlay_next_hop)
+/* The next hop in the underlay. */
+static int next_hop_find(const struct routing *routing, uint32_t remote_be, struct ktsn_address *next_hop)
 {
-	struct rtnl_route_query query = {.destination = ktsn_address_of_ipv4(remote_be),
-					 .source = ktsn_address_of_ipv4(routing->uplink.local_address_be)};
+	const struct rtnl_route_query query = {
+		.destination = ktsn_address_of_ipv4(remote_be),
+		.source = ktsn_address_of_ipv4(routing->uplink.local_address_be)};
 	struct rtnl_route route;
 	int err = rtnl_route_get(routing->own_ns->rtnl, &query, &route);
 
@@ -49,10 +50,41 @@ int tunnel_find(const struct routing *routing, uint32_t remote_be, struct ktsn_f
 		return err;
 	if (route.type != ROUTE_UNICAST || route.link_index != routing->uplink.link_index)
 		return -ENETUNREACH;
+	*next_hop = ktsn_address_is_any(&route.gateway) ? query.destination : route.gateway;
+	return 0;
+}
+
+int tunnel_find(const struct routing *routing, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel,
+		struct neighbor **underlay_next_hop)
+{
+	struct ktsn_address next_hop;
+	int err = next_hop_find(routing, remote_be, &next_hop);
+
+	if (err)
+		return err;
 	tunnel->outer.destination_ipv4_be = remote_be;
-	return neighbor_get(routing->own_ns, route.link_index,
-			    ktsn_address_is_any(&route.gateway) ? &query.destination : &route.gateway,
-			    underlay_next_hop);
+	return neighbor_get(routing->own_ns, routing->uplink.link_index, &next_hop, underlay_next_hop);
+}
+
+int tunnel_reach(const struct routing *routing, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel)
+{
+	struct rtnl *rtnl = routing->own_ns->rtnl;
+	struct ktsn_address next_hop;
+	struct rtnl_neighbor neighbor;
+	int err = next_hop_find(routing, remote_be, &next_hop);
+
+	if (!err)
+		err = rtnl_neighbor_get(rtnl, routing->uplink.link_index, &next_hop, &neighbor);
+	if (err)
+		return err;
+	/* Also one that is valid: it may be stale. */
+	if (!neighbor.configured)
+		(void)rtnl_neighbor_use(rtnl, routing->uplink.link_index, &next_hop);
+	if (neighbor.state != NEIGHBOR_VALID)
+		return -EAGAIN;
+	tunnel->outer.destination_ipv4_be = remote_be;
+	memcpy(tunnel->outer.destination_mac, neighbor.mac, sizeof(tunnel->outer.destination_mac));
+	return 0;
 }
 
 static void next_hop_changed(void *owner)

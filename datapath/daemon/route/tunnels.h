@@ -17,8 +17,10 @@ void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct routing *routing
  * in. */
 int tunnel_find(const struct routing *routing, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel,
 		struct neighbor **underlay_next_hop);
-/* The same of a peer, whose answer is kept for a while: a group asks for all of them. The neighbour is the
- * peer's; NULL: there is no way. */
+/* The hardware address as well, if the kernel knows it now. -EAGAIN: it was asked to find it out. */
+int tunnel_reach(const struct routing *routing, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel);
+/* The neighbour of a peer, whose answer is kept for a while: a group asks for all of them. The neighbour is
+ * the peer's; NULL: there is no way. */
 struct neighbor *tunnel_next_hop(struct routing *routing, struct peer *peer);
 /* What the tunnel leaves of the uplink's MTU. */
 uint32_t tunnel_mtu_bytes(const struct routing *routing);

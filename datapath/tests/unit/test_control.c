@@ -69,6 +69,7 @@ static const struct example {
 	{"peer-add.request.json", {.type = CONTROL_PEER_ADD, .vni = 42, EXAMPLE_SUBNETS}},
 	{"peer-del.request.json", {.type = CONTROL_PEER_DEL, .vni = 42}},
 	{"peers.request.json", {.type = CONTROL_PEERS, .limit = 100}},
+	{"groups.request.json", {.type = CONTROL_GROUPS, .limit = 100}},
 	{"departures.request.json", {.type = CONTROL_DEPARTURES, .limit = 1000}},
 	{"trace-start.request.json", {.type = CONTROL_TRACE_START, .identity = IDENTITY}},
 	{"trace-read.request.json", {.type = CONTROL_TRACE_READ, .limit = 1000}},
@@ -363,6 +364,28 @@ static void peers_are_the_example(void **state)
 	(void)state;
 	peer.address_be = htonl(0xc0000202);
 	reply_compare("peers.reply.json", control_reply_peers(&node, 0, 100));
+}
+
+static void groups_are_the_example(void **state)
+{
+	static struct ktsn_address announced[] = {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3}},
+						  {{0xff, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2}}};
+	struct peer_reported reported = {{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 4}}, 1};
+	struct peer peer = {.vni = 42,
+			    .groups = {.known = true,
+				       .announced = announced,
+				       .announced_count = 2,
+				       .reported = &reported,
+				       .reported_count = 1}};
+	struct group_list own = {.everything = true};
+	struct peer_network network = {.vni = 42, .announced = &own};
+	struct peer_index index = {.first_network = &network};
+	struct node node = {.routing = {.peers = &peer, .peer_index = &index}};
+
+	(void)state;
+	peer.address_be = htonl(0xc0000202);
+	node.routing.uplink.local_address_be = htonl(0xc0000201);
+	reply_compare("groups.reply.json", control_reply_groups(&node, 0, 100));
 }
 
 static void departures_are_the_example(void **state)
@@ -741,6 +764,7 @@ int main(void)
 		cmocka_unit_test(network_limits_are_the_example),
 		cmocka_unit_test(flows_are_the_example),
 		cmocka_unit_test(peers_are_the_example),
+		cmocka_unit_test(groups_are_the_example),
 		cmocka_unit_test(departures_are_the_example),
 		cmocka_unit_test(trace_is_the_example),
 		cmocka_unit_test(lists_come_in_pages),

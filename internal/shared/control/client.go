@@ -154,6 +154,11 @@ func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	return pages(ctx, c, "peers", func(page *peersReply) ([]Peer, int) { return page.Peers, page.Total })
 }
 
+// Groups lists which groups the pods of this node and of each peer are members of, with the same reserve as Endpoints.
+func (c *Client) Groups(ctx context.Context) ([]NodeGroups, error) {
+	return pages(ctx, c, "groups", func(page *groupsReply) ([]NodeGroups, int) { return page.Groups, page.Total })
+}
+
 // pages reads a list to its end; entries takes a reply's part of it, and the length of all.
 func pages[Entry, Reply any, Page interface {
 	*Reply

@@ -165,6 +165,12 @@ type peersReply struct {
 	Peers []Peer `json:"peers"`
 }
 
+type groupsReply struct {
+	replyHeader
+	Total  int          `json:"total"`
+	Groups []NodeGroups `json:"groups"`
+}
+
 type departuresReply struct {
 	replyHeader
 	Overwritten uint64      `json:"overwritten"`

@@ -55,6 +55,8 @@ var exampleTypes = map[string]func() any{
 	"peer-del.request.json":            func() any { return new(peerDelRequest) },
 	"peers.request.json":               func() any { return new(listRequest) },
 	"peers.reply.json":                 func() any { return new(peersReply) },
+	"groups.request.json":              func() any { return new(listRequest) },
+	"groups.reply.json":                func() any { return new(groupsReply) },
 	"departures.request.json":          func() any { return new(departuresRequest) },
 	"departures.reply.json":            func() any { return new(departuresReply) },
 	"trace-start.request.json":         func() any { return new(traceStartRequest) },

@@ -42,6 +42,20 @@ type Peer struct {
 	Subnets []netip.Prefix `json:"subnets"`
 }
 
+// NodeGroups are the multicast groups that pods of one node are members of, as ktsnd knows.
+type NodeGroups struct {
+	VNI uint32 `json:"vni"`
+	// Address is the node's tunnel end: this node's own, or a peer's.
+	Address netip.Addr `json:"address"`
+	// Known tells whether the node has announced its groups. Messages to all groups go to one that has not.
+	Known bool `json:"known"`
+	// Everything tells that it wants messages to all groups.
+	Everything bool `json:"everything"`
+	// Count is the number of groups, of which Groups are the first 64 at most.
+	Count  int          `json:"count"`
+	Groups []netip.Addr `json:"groups"`
+}
+
 // Departure is one message that left through ktsnd's port.
 type Departure struct {
 	// Sequence counts all departures of this daemon from 1.

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Frames about multicast groups: queries to pods, reports of pods on other nodes, announcements between two
+ * ktsnd. Pure: no system calls, no clock; any thread. What is read comes from the wire: nothing of it is
+ * trusted.
+ *
+ * A node announces to each peer of a network which groups its pods are members of. An announcement is an
+ * Ethernet frame in the network's tunnel, to a hardware address that bridges forward nowhere (IEEE Std
+ * 802.1Q-2022 table 8-1), so that a pod can neither see nor forge one:
+ *
+ *   | outer headers, VXLAN | 01:80:c2:00:00:0e  uplink's  0x88b5 | "KTSG"  1  flags  lifetime | counts |
+ * groups
+ *
+ * 0x88b5 is for local use (IEEE Std 802 clause 9). Lifetime (seconds) and the two counts are 16 bits in
+ * network order; IPv4 groups of 4 bytes come first, IPv6 groups of 16 follow.
+ */
+#ifndef KTSN_DAEMON_GROUP_FRAMES_H
+#define KTSN_DAEMON_GROUP_FRAMES_H
+
+#include "address.h"
+#include "frame.h"
+
+enum {
+	GROUP_ETHERTYPE = 0x88b5,
+	/* No frame has more, nor an announcement. */
+	GROUP_LIST_MAX = 256,
+	GROUP_ANNOUNCEMENT_BYTES_MAX = 1400,
+	GROUP_QUERY_BYTES_MAX = 90,
+};
+
+/* Where announcements go. */
+extern const uint8_t group_announcement_mac[KTSN_ETHER_ADDR_BYTES];
+
+struct group_list {
+	/* All groups, whatever is in the list: what it says is not known, or too much. */
+	bool everything;
+	uint32_t count;
+	struct ktsn_address groups[GROUP_LIST_MAX];
+};
+
+/* ---- What ktsnd sends ---- */
+
+/* A general query of IGMPv3 (RFC 3376 section 4.1) or MLDv2 (RFC 3810 section 5.1): which groups is whoever
+ * gets it a member of? It answers within that time. Returns the frame's bytes. */
+size_t group_query_build(uint8_t frame[GROUP_QUERY_BYTES_MAX], bool ipv4, const uint8_t source_mac[6],
+			 uint32_t response_ms);
+
+/* What stands behind the inner Ethernet header. A list that does not fit is announced as everything. Returns
+ * its bytes; room_bytes is 12 at least. */
+size_t group_announcement_build(uint8_t *payload, size_t room_bytes, const struct group_list *list,
+				uint16_t lifetime_s);
+
+/* ---- What the tunnel brings ---- */
+
+enum group_message { GROUP_NOTHING, GROUP_ANNOUNCEMENT, GROUP_REPORT };
+
+struct group_packet {
+	enum group_message message;
+	uint32_t vni;
+	uint32_t node_be;       /* outer source address */
+	uint16_t lifetime_s;    /* of an announcement */
+	struct group_list list; /* announced, or reported to have been joined */
+};
+
+/* Reads a frame that arrived at the uplink, without tag. GROUP_NOTHING for all that says nothing of groups,
+ * or makes no sense. */
+enum group_message group_packet_parse(const uint8_t *frame, size_t bytes, uint16_t vxlan_port,
+				      struct group_packet *packet);
+
+/* ---- Groups ---- */
+
+/* Whether members of the group are known by their reports: not of those that a switch floods always (RFC 4541
+ * sections 2.1.2 and 3), such as 224.0.0.x and ff02::x. */
+bool group_is_reported(const struct ktsn_address *group);
+
+/* Brings the list into an order, and each group into it once. */
+void group_list_sort(struct group_list *list);
+bool group_list_has(const struct ktsn_address *groups, uint32_t count, const struct ktsn_address *group);
+
+#endif

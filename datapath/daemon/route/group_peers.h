@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which groups the pods of a peer are members of, as its ktsnd announces it and as its pods report it. A peer
+ * of which that is not known gets the messages of all groups: one whose ktsnd is older, does not run, or was
+ * not heard of for the lifetime of its last announcement.
+ *
+ * An announcement says everything. A report that comes through the tunnel says that somebody joined just now:
+ * it counts until an announcement that is younger by 2 s decides. So a new member is served also while the
+ * ktsnd of its node is away.
+ *
+ * Control thread.
+ */
+#ifndef KTSN_DAEMON_GROUP_PEERS_H
+#define KTSN_DAEMON_GROUP_PEERS_H
+
+#include "group_frames.h"
+
+/* Groups that were reported and not announced; who reports more gets everything for a while. */
+enum { PEER_REPORTED_MAX = 16 };
+
+struct peer_reported {
+	struct ktsn_address group;
+	int64_t heard_ms;
+};
+
+struct peer_groups {
+	bool known;      /* until: */
+	bool everything; /* it announced that it wants all */
+	int64_t known_until_ms;
+	int64_t everything_until_ms; /* it reported too much */
+	uint32_t announced_count, reported_count;
+	struct ktsn_address *announced; /* in their order */
+	struct peer_reported *reported; /* PEER_REPORTED_MAX of them, or NULL */
+	/* What this node announces to it. */
+	int64_t announce_ms; /* when, on CLOCK_MONOTONIC; 0: it is new */
+	uint8_t repeats;     /* soon, since the first may be lost */
+	uint8_t failures;    /* since it was reached last */
+};
+
+/* What it said; `now_ms` on CLOCK_MONOTONIC. True when it wants others now. */
+bool peer_groups_take(struct peer_groups *groups, const struct group_packet *packet, int64_t now_ms);
+/* True when what was known has expired by now. */
+bool peer_groups_expire(struct peer_groups *groups, int64_t now_ms);
+bool peer_groups_want(const struct peer_groups *groups, const struct ktsn_address *group, int64_t now_ms);
+void peer_groups_fini(struct peer_groups *groups);
+
+#endif

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "groups.h"
+
+#include "bridge_ports.h"
+#include "clock.h"
+#include "group_tap.h"
+#include "tunnels.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_packet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+	ANNOUNCE_MS = 30000,
+	REPEAT_MS = 1000,
+	LIFETIME_S = 100, /* three of them may be lost */
+	/* Nobody's hardware address is known at first. */
+	UNREACHED_MS = 500,
+	UNREACHED_MS_MAX = 30000,
+	/* New peers are not told all at once. */
+	FIRST_SPREAD_MS = 2,
+	FIRST_SPREAD_MS_MAX = 5000,
+	/* Then others have their turn. */
+	PEERS_AT_ONCE = 128,
+	PACKETS_AT_ONCE = 64,
+	PACKET_BYTES_MAX = 2048,
+};
+
+/* ---- Wanted or not ---- */
+
+bool groups_port_wants(const struct groups *groups, const struct bridge_port *port,
+		       const struct ktsn_address *group)
+{
+	return !groups || !group || group_members_want(&groups->members, port, group);
+}
+
+bool groups_peer_wants(const struct groups *groups, const struct peer *peer, const struct ktsn_address *group)
+{
+	return !groups || !group || peer_groups_want(&peer->groups, group, clock_monotonic_ms());
+}
+
+/* The tunnel of a network on this node. NULL when it has none; *several when it has more than one. */
+static const struct bridge_port *tunnel_of(const struct routing *routing, uint32_t vni, bool *several)
+{
+	const struct bridge_port *found = NULL;
+
+	*several = false;
+	for (uint32_t i = 0; i < routing->ports.count; i++) {
+		const struct bridge_port *port = &routing->ports.entries[i];
+
+		if (port->vni != vni)
+			continue;
+		*several = found;
+		found = port;
+	}
+	return found;
+}
+
+void groups_own(const struct groups *groups, uint32_t vni, struct group_list *list)
+{
+	const struct routing *routing = groups->routing;
+	bool several;
+	const struct bridge_port *tunnel = tunnel_of(routing, vni, &several);
+
+	list->count = 0;
+	/* Without a tunnel no pod gets anything of the network. With one in no bridge that is not ours to
+	 * say.
+	 */
+	list->everything = several || !routing->ports.read || (tunnel && !tunnel->bridge_link_index);
+	if (tunnel && !list->everything)
+		group_members_list(&groups->members, tunnel->bridge_link_index, tunnel->link_index, list);
+}
+
+/* ---- Announcing ---- */
+
+static uint32_t random_below(struct groups *groups, uint32_t bound)
+{
+	groups->random ^= groups->random << 13;
+	groups->random ^= groups->random >> 7;
+	groups->random ^= groups->random << 17;
+	return (uint32_t)(groups->random >> 32) % bound;
+}
+
+static size_t announcement_frame(const struct routing *routing, const struct ktsn_frame_tunnel *tunnel,
+				 const struct ktsn_frame_path *path, const struct group_list *list,
+				 uint16_t lifetime_s, uint8_t frame[PACKET_BYTES_MAX])
+{
+	uint32_t mtu_bytes = tunnel_mtu_bytes(routing);
+	size_t room_bytes =
+		mtu_bytes < GROUP_ANNOUNCEMENT_BYTES_MAX ? mtu_bytes : GROUP_ANNOUNCEMENT_BYTES_MAX;
+	size_t bytes = group_announcement_build(frame + ktsn_frame_header_bytes(path, tunnel), room_bytes,
+						list, lifetime_s);
+	int header_bytes = ktsn_frame_build(frame, PACKET_BYTES_MAX, path, tunnel, bytes);
+
+	return header_bytes < 0 ? 0 : (size_t)header_bytes + bytes;
+}
+
+static int announcement_send(struct groups *groups, const struct peer *peer, const struct group_list *list,
+			     uint16_t lifetime_s)
+{
+	const struct routing *routing = groups->routing;
+	const struct sockaddr_ll link = {.sll_family = AF_PACKET, .sll_ifindex = routing->uplink.link_index};
+	struct ktsn_frame_path path = {.kind = KTSN_FRAME_ETHERNET, .ethertype_be = htons(GROUP_ETHERTYPE)};
+	struct ktsn_frame_tunnel tunnel = {.vni = 0};
+	uint8_t frame[PACKET_BYTES_MAX];
+	size_t bytes;
+	int err;
+
+	memcpy(path.source_mac, routing->uplink.mac, sizeof(path.source_mac));
+	memcpy(path.destination_mac, group_announcement_mac, sizeof(path.destination_mac));
+	tunnel_fill(&tunnel, routing, &path, peer->vni);
+	err = tunnel_reach(routing, peer->address_be, &tunnel);
+	if (err)
+		return err;
+	bytes = announcement_frame(routing, &tunnel, &path, list, lifetime_s, frame);
+	if (sendto(groups->members.send_fd, frame, bytes, MSG_DONTWAIT, (const struct sockaddr *)&link,
+		   sizeof(link)) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Tells a peer, and says when again. */
+static void peer_announce(struct groups *groups, struct peer *peer, const struct group_list *list,
+			  int64_t now_ms)
+{
+	struct peer_groups *of = &peer->groups;
+
+	if (announcement_send(groups, peer, list, LIFETIME_S)) {
+		int64_t wait_ms = (int64_t)UNREACHED_MS << of->failures;
+
+		of->failures += wait_ms < UNREACHED_MS_MAX;
+		of->announce_ms = now_ms + wait_ms;
+		return;
+	}
+	of->failures = 0;
+	if (of->repeats) {
+		of->repeats--;
+		of->announce_ms = now_ms + REPEAT_MS;
+	} else {
+		of->announce_ms = now_ms + ANNOUNCE_MS / 2 + random_below(groups, ANNOUNCE_MS / 2);
+	}
+}
+
+static bool announced_equal(const struct peer_network *network, const struct group_list *list)
+{
+	return network->announced && network->announced->everything == list->everything &&
+	       network->announced->count == list->count &&
+	       (!list->count ||
+		memcmp(network->announced->groups, list->groups, list->count * sizeof(list->groups[0])) == 0);
+}
+
+/* What is announced to the peers of a network; they are told at once when it is something else than before.
+ */
+static const struct group_list *network_look(struct groups *groups, struct peer_network *network,
+					     int64_t now_ms)
+{
+	struct group_list list;
+
+	groups_own(groups, network->vni, &list);
+	if (!network->announced)
+		network->announced = calloc(1, sizeof(*network->announced));
+	else if (announced_equal(network, &list))
+		return network->announced;
+	if (!network->announced)
+		return NULL;
+	*network->announced = list;
+	for (struct peer *peer = network->peers; peer; peer = peer->next_in_network) {
+		if (!peer->groups.announce_ms)
+			continue;
+		peer->groups.announce_ms = now_ms;
+		peer->groups.repeats = 1;
+	}
+	groups->peers_due_ms = now_ms;
+	return network->announced;
+}
+
+static void networks_look(struct groups *groups, int64_t now_ms)
+{
+	const struct peer_index *index = groups->routing->peer_index;
+
+	groups->look = false;
+	for (struct peer_network *network = index ? index->first_network : NULL; network;
+	     network = network->next)
+		(void)network_look(groups, network, now_ms);
+}
+
+/* A new peer is told soon; of many each a little later. */
+static void peer_begin(struct groups *groups, struct peer *peer, int64_t now_ms)
+{
+	uint32_t spread_ms = peer->network->peer_count * FIRST_SPREAD_MS;
+
+	if (spread_ms > FIRST_SPREAD_MS_MAX)
+		spread_ms = FIRST_SPREAD_MS_MAX;
+	peer->groups.announce_ms = now_ms + random_below(groups, spread_ms + 1);
+	peer->groups.repeats = 1;
+}
+
+/* True when it was told, or should have been. */
+static bool peer_tick(struct groups *groups, struct peer *peer, int64_t now_ms)
+{
+	const struct group_list *list;
+
+	if (peer_groups_expire(&peer->groups, now_ms))
+		groups->routing->receivers.changed = true;
+	if (!peer->groups.announce_ms)
+		peer_begin(groups, peer, now_ms);
+	if (now_ms < peer->groups.announce_ms)
+		return false;
+	list = peer->network->announced ? peer->network->announced
+					: network_look(groups, peer->network, now_ms);
+	if (list)
+		peer_announce(groups, peer, list, now_ms);
+	else
+		peer->groups.announce_ms = now_ms + ANNOUNCE_MS;
+	return true;
+}
+
+static void due_note(struct groups *groups, const struct peer *peer)
+{
+	const struct peer_groups *of = &peer->groups;
+
+	if (of->announce_ms < groups->peers_due_ms)
+		groups->peers_due_ms = of->announce_ms;
+	if (of->known && of->known_until_ms < groups->peers_due_ms)
+		groups->peers_due_ms = of->known_until_ms;
+	if (of->everything_until_ms && of->everything_until_ms < groups->peers_due_ms)
+		groups->peers_due_ms = of->everything_until_ms;
+}
+
+static void peers_tick(struct groups *groups, int64_t now_ms)
+{
+	uint32_t told = 0;
+
+	if (now_ms < groups->peers_due_ms)
+		return;
+	groups->peers_due_ms = INT64_MAX;
+	for (struct peer *peer = groups->routing->peers; peer; peer = peer->next) {
+		if (told < PEERS_AT_ONCE)
+			told += peer_tick(groups, peer, now_ms);
+		due_note(groups, peer);
+	}
+}
+
+/* ---- Hearing ---- */
+
+static void packet_take(struct groups *groups)
+{
+	const struct group_packet *packet = &groups->packet;
+	struct peer *peer = peer_find(groups->routing, packet->vni, packet->node_be);
+
+	if (!peer)
+		return;
+	if (peer_groups_take(&peer->groups, packet, clock_monotonic_ms()))
+		groups->routing->receivers.changed = true;
+	due_note(groups, peer);
+}
+
+static void tap_readable(struct event_source *source)
+{
+	struct groups *groups = source->owner;
+	uint8_t frame[PACKET_BYTES_MAX];
+
+	for (int i = 0; i < PACKETS_AT_ONCE; i++) {
+		ssize_t bytes = recv(source->fd, frame, sizeof(frame), MSG_DONTWAIT);
+
+		if (bytes < 0)
+			return;
+		if (group_packet_parse(frame, (size_t)bytes, groups->routing->uplink.vxlan_port,
+				       &groups->packet) != GROUP_NOTHING)
+			packet_take(groups);
+	}
+}
+
+static int tap_begin(struct groups *groups)
+{
+	const struct uplink *uplink = &groups->routing->uplink;
+	int err;
+
+	groups->tap = (struct event_source){.fd = -1, .readable = tap_readable, .owner = groups};
+	if (uplink->switched)
+		return 0;
+	groups->tap.fd = group_tap_open(uplink->link_index, uplink->vxlan_port);
+	if (groups->tap.fd < 0) {
+		err = groups->tap.fd;
+		groups->tap.fd = -1;
+		return err;
+	}
+	return events_add(groups->events, &groups->tap);
+}
+
+/* ---- Beginning and ending ---- */
+
+int groups_init(struct routing *routing, struct events *events)
+{
+	struct groups *groups = calloc(1, sizeof(*groups));
+	int err;
+
+	if (!groups)
+		return -ENOMEM;
+	groups->routing = routing;
+	groups->events = events;
+	groups->random = (uint64_t)clock_ns(CLOCK_REALTIME) | 1;
+	groups->look = true;
+	routing->groups = groups;
+	groups->tap.fd = -1;
+	err = group_members_init(&groups->members);
+	if (!err)
+		err = tap_begin(groups);
+	if (err)
+		groups_fini(routing);
+	return err;
+}
+
+void groups_close(struct groups *groups)
+{
+	const struct group_list everything = {.everything = true};
+
+	if (!groups || groups->routing->uplink.switched)
+		return;
+	for (struct peer *peer = groups->routing->peers; peer; peer = peer->next)
+		if (peer->groups.announce_ms)
+			(void)announcement_send(groups, peer, &everything, 0);
+}
+
+void groups_fini(struct routing *routing)
+{
+	struct groups *groups = routing->groups;
+
+	if (!groups)
+		return;
+	if (groups->tap.fd >= 0) {
+		events_remove(groups->events, &groups->tap);
+		close(groups->tap.fd);
+	}
+	group_members_fini(&groups->members);
+	free(groups);
+	routing->groups = NULL;
+}
+
+void groups_ports_changed(struct groups *groups)
+{
+	if (!groups)
+		return;
+	group_members_ports_changed(&groups->members, groups->routing);
+	groups->look = true;
+}
+
+void groups_members_changed(struct groups *groups)
+{
+	if (groups)
+		groups->members.changed = true;
+}
+
+void groups_peers_changed(struct groups *groups)
+{
+	if (groups)
+		groups->peers_due_ms = 0;
+}
+
+int groups_tick(struct groups *groups)
+{
+	int64_t due_ms = INT64_MAX, now_ms;
+
+	if (!groups)
+		return -1;
+	if (group_members_tick(&groups->members, groups->routing, &due_ms)) {
+		groups->look = true;
+		groups->routing->receivers.changed = true;
+	}
+	now_ms = clock_monotonic_ms();
+	if (!groups->routing->uplink.switched) {
+		if (groups->look)
+			networks_look(groups, now_ms);
+		peers_tick(groups, now_ms);
+		due_ms = groups->peers_due_ms < due_ms ? groups->peers_due_ms : due_ms;
+	}
+	return due_ms == INT64_MAX ? -1 : due_ms > now_ms ? (int)(due_ms - now_ms) : 0;
+}
