@@ -348,7 +348,8 @@ static void daemon_work(int timeout_ms)
 
 static void reply_check(const struct ktsn_app_reply *reply, const struct ktsn_app_request *request)
 {
-	must(reply->magic == KTSN_APP_MAGIC && reply->version == KTSN_APP_VERSION);
+	must(reply->magic == KTSN_APP_MAGIC && reply->version >= KTSN_APP_VERSION_OLDEST);
+	must(reply->version <= KTSN_APP_VERSION && (reply->status || reply->version == request->version));
 	must(reply->type == request->type && reply->number == request->number);
 	must(reply->status <= 0 && reply->status > -4096);
 	must(reply->route <= KTSN_APP_ROUTE_KERNEL);
