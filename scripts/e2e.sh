@@ -98,7 +98,7 @@ run_go operator "the operator, with an API server" -timeout 15m
 # One suite runs the other, in its machine.
 # shellcheck disable=SC2046 # a list of words
 if CGO_ENABLED=0 scripts/go.sh test $(scripts/suite.sh inside) -c -o "$PWD/bin/ktsn-guest-tests"; then
-	KTSN_GUEST_OUT=$PWD/$out/guest run_go guest "a node with cgroups of version 2, in a virtual machine" -timeout 30m
+	KTSN_GUEST_OUT=$PWD/$out/guest run_go guest "a node with cgroups of version 2, in a virtual machine" -timeout 45m
 else
 	failed=$((failed + 1))
 fi

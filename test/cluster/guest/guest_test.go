@@ -21,22 +21,16 @@ import (
 const (
 	repository = "../../.."
 	// patience is for the machine, which takes a minute on an idle one.
-	patience = 15 * time.Minute
+	patience = 40 * time.Minute
 	// fetchPatience is for the packages that it is made of.
 	fetchPatience = 5 * time.Minute
 )
 
 // One boot for all: what takes time is the emulation.
 func TestANodeWithCgroupsOfVersion2(t *testing.T) {
-	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
-		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh cluster")
-	}
 	root := absolute(t, repository)
 	built := build(t, root)
-	machine := guest.Machine{
-		Base: kernel(t, root), First: testenv.Program(t, "ktsn-guest"), Out: outDir(t),
-		Processors: 2, MemoryMiB: 3072, Shown: []string{root, built.Programs["kubernetes"], built.Programs["cniplugins"], pauseOf(t, built)},
-	}
+	machine := newMachine(t, root, 3072, built.Programs["kubernetes"], built.Programs["cniplugins"], pauseOf(t, built))
 	renderChart(t, root, filepath.Join(machine.Out, "chart.yaml"), "--set-json", `ktsnd.extraArgs=["--cpu","1"]`)
 	renderChart(t, root, filepath.Join(machine.Out, "exclusive.yaml"), "--set", "ktsnd.exclusiveCore=true")
 
@@ -54,6 +48,18 @@ func TestANodeWithCgroupsOfVersion2(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay(t, filepath.Join(machine.Out, guest.LogFile), status)
+}
+
+// newMachine is one that sees the repository and some other folders.
+func newMachine(t *testing.T, root string, memoryMiB int, shown ...string) guest.Machine {
+	t.Helper()
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh cluster")
+	}
+	return guest.Machine{
+		Base: kernel(t, root), First: testenv.Program(t, "ktsn-guest"), Out: outDir(t), Processors: 2, MemoryMiB: memoryMiB,
+		Shown: append([]string{root}, shown...),
+	}
 }
 
 func absolute(t *testing.T, path string) string {

@@ -95,7 +95,7 @@ func exchange(t *testing.T, to string, count int) ([]tsnperf.Sent, []tsnperf.Rec
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	listener := inContainer(ctx, t, "listener", "listener", "--bind", "0.0.0.0:7788", "--run-id", "1", "--count", strconv.Itoa(count),
-		"--csv", "/dev/stdout", "--quiet", "--block", "--first-timeout", "60s", "--idle-timeout", "20s")
+		"--csv", "/dev/stdout", "--quiet", "--block", "--first-timeout", "0", "--idle-timeout", "2m")
 	var heard strings.Builder
 	listener.Stdout = &heard
 	if err := listener.Start(); err != nil {

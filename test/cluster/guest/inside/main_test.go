@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long anything may take that takes seconds in the machine while its host is idle.
-const patience = 4 * time.Minute
+const patience = 10 * time.Minute
 
 // outDir is where the host finds what is kept.
 var outDir = os.Getenv("KTSN_GUEST")
