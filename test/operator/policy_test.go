@@ -33,7 +33,7 @@ var (
 	errPolicy  error
 )
 
-// needPolicy is needOperator with the chart's policies on pods and on networks' status in force. They stay for the tests that come after.
+// needPolicy is needOperator with the chart's policies on pods, TSNNodes and what is the operator's in force. They stay for the tests that come after.
 func needPolicy(t *testing.T) context.Context {
 	t.Helper()
 	const helm = "../../bin/helm"
@@ -77,7 +77,7 @@ func applyPolicies(ctx context.Context, helm string) error {
 		if err := admin.Create(ctx, labelledByHand("probe"), client.DryRunAll); err == nil {
 			return errNotYet
 		}
-		if err := nobody.Status().Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"pods":7}}`)), client.DryRunAll); err == nil {
+		if err := nobody.Create(ctx, stateOf("policy-probe"), client.DryRunAll); err == nil {
 			return errNotYet
 		}
 		return ownInForce(ctx, probe)

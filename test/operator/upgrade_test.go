@@ -5,9 +5,12 @@ package operator
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -97,6 +100,14 @@ func TestPartsOfTheReleaseBeforeStay(t *testing.T) {
 		isTold(ctx, t, stateOf(name), text)
 	}
 	arePeers(ctx, t, upgraded, "map[upgraded-0:[upgraded-1 upgraded-2]]")
+	// From now on no network has parts in its status, though a node's agent has not begun.
+	later := newNetwork("upgraded-later", 237, "10.237.0.0/16")
+	create(ctx, t, newNode("upgraded-later"), later)
+	create(ctx, t, onNetwork("upgraded-later", "default", "upgraded-later", "upgraded-later"))
+	condition(ctx, t, later, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeWaited)
+	if got := nodes(later); got != "" {
+		t.Errorf("the status has the parts %s", got)
+	}
 }
 
 // upgradeAgent says what an agent of this release says first: that it is there.
@@ -111,6 +122,31 @@ func upgradeAgent(ctx context.Context, t *testing.T, node string, network *v1alp
 		return admin.Status().Update(ctx, state)
 	})
 	if err := get(ctx, network); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nodes are the parts in a network's status.
+func nodes(network *v1alpha1.TSNNetwork) string {
+	var text []string
+	for _, node := range network.Status.Nodes {
+		text = append(text, node.Name+"="+node.IPv4)
+	}
+	return strings.Join(text, " ")
+}
+
+// report says what a node's agent of the release before would.
+func report(ctx context.Context, t *testing.T, network *v1alpha1.TSNNetwork, node string, status metav1.ConditionStatus, reason, text string) {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"nodes": []any{map[string]any{
+		"name": node, "uplink": "eno1", "conditions": []any{map[string]any{
+			"type": v1alpha1.ConditionReady, "status": string(status), "reason": reason, "message": text,
+			"observedGeneration": network.Generation, "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+		}},
+	}}}}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNNetwork"))
+	object.SetName(network.Name)
+	if err := admin.Status().Patch(ctx, object, client.Apply, client.FieldOwner("ktsn-agent-"+node), client.ForceOwnership); err != nil {
 		t.Fatal(err)
 	}
 }

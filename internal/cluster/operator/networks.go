@@ -173,7 +173,7 @@ func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, all
 	r.askNodes(network, all, nodes, used, parts)
 	return r.tell(ctx, network, &outcome{
 		used: used, parts: parts, request: network.Status.Schedule, found: append(found, problem...),
-		older: nodes.older() || !nodes.know(network, parts), reports: reportsOf(network, used, nodes),
+		older: nodes.older(all) || !nodes.know(network, parts), reports: reportsOf(network, used, nodes),
 	})
 }
 
@@ -197,7 +197,7 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 		return reconcile.Result{}, err
 	}
 	is.found = append(is.found, problem...)
-	is.older = nodes.older() || !nodes.know(network, is.parts)
+	is.older = nodes.older(all) || !nodes.know(network, is.parts)
 	r.askNodes(network, all, nodes, used, is.parts)
 	is.request, problem = schedule(network, owner(all), r.NowTAI())
 	is.found = append(is.found, problem...)

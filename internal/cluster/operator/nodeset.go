@@ -5,6 +5,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,8 +49,12 @@ func (s *nodeSet) unreachable() map[string]error {
 	return faults
 }
 
-// older tells whether a node's agent does not know of TSNNodes: it is of an older release, or has not begun.
-func (s *nodeSet) older() bool {
+// older tells whether agents of an older release read their parts in the networks' status: those have some of the time before the
+// upgrade, and there are nodes whose agent has not said yet that it knows of TSNNodes.
+func (s *nodeSet) older(networks []v1alpha1.TSNNetwork) bool {
+	if !slices.ContainsFunc(networks, func(network v1alpha1.TSNNetwork) bool { return len(network.Status.Nodes) > 0 }) {
+		return false
+	}
 	for name, node := range s.all {
 		if active(node) && (s.states[name] == nil || s.states[name].Status.AgentVersion == "") {
 			return true

@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// oneNetwork is a cache that has a network with many nodes, and gives copies to who does not want to only read it.
+// oneNetwork is a cache that has a network whose status is as long as it may be, and gives copies to who does not want to only read it.
 type oneNetwork struct {
 	client.Reader
 	network *v1alpha1.TSNNetwork
@@ -36,9 +36,9 @@ func (o oneNetwork) Get(_ context.Context, _ client.ObjectKey, into client.Objec
 // BenchmarkReview is what the webhook itself takes for a pod, without TLS and the API server.
 func BenchmarkReview(b *testing.B) {
 	network := &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}}
-	for i := range 100 {
-		network.Status.Nodes = append(network.Status.Nodes, v1alpha1.NodeStatus{Name: fmt.Sprint("node-", i), IPv4: "10.42.0.0/24",
-			Conditions: []metav1.Condition{{Type: "Ready", Status: "True", Reason: "AsAsked"}, {Type: "ScheduleOperational"}}})
+	for i := range v1alpha1.MaxNodeProblems {
+		network.Status.NodeProblems = append(network.Status.NodeProblems, v1alpha1.NodeProblem{Node: fmt.Sprint("node-", i), Type: v1alpha1.ConditionReady,
+			Reason: v1alpha1.ReasonNodeWaited, Message: "it has not said yet that it serves the network"})
 	}
 	pod, err := json.Marshal(parsePod(b, annotated("", `
   containers: [{name: app, image: app, env: [{name: A, value: b}], volumeMounts: [{name: data, mountPath: /data}], resources: {limits: {cpu: "1"}},
