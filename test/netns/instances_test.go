@@ -222,6 +222,32 @@ func TestOlderInstanceStandsByAtOnce(t *testing.T) {
 	}
 }
 
+// Kubernetes ends the older of two pods when the younger one serves. After a rollback in the middle of an upgrade the older one is
+// the one that is wanted, and the younger one is ended as soon as that serves.
+func TestInstanceThatIsNotEndedTakesOverAgainOnce(t *testing.T) {
+	lab := newLab(t)
+	older, _ := lab.startServing(t, "older")
+	younger, client := lab.upgrade(t, older, "younger")
+	before, err := client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.awaitInstance(t, "younger", "older")
+	awaitSaidFor(t, older.Process, "stood by for 30 s without being ended", time.Minute)
+	older.awaitState(t, control.StateServing)
+	younger.awaitState(t, control.StateStandingBy)
+	lab.awaitInstance(t, "older", "younger")
+	if after, err := connect(t, older.Process, lab.control).Status(t.Context()); err != nil || after.Sockets != before.Sockets || after.Endpoints != before.Endpoints {
+		t.Errorf("it has taken over %+v, %v, of %+v", after, err, before)
+	}
+	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
+	younger.told(t)
+	// Its container is started again: it is the younger one now also after that.
+	older.told(t)
+	again := lab.startInstance(t, "older")
+	again.awaitState(t, control.StateServing)
+}
+
 // say sends one message on the control socket, and returns the answer to it.
 func (l *lab) say(t *testing.T, request string) string {
 	t.Helper()

@@ -417,7 +417,12 @@ func TestOpenVSwitchIsFoundThoughItsDatabaseMissesIt(t *testing.T) {
 // awaitSaid waits until a program has said that.
 func awaitSaid(t *testing.T, running *process.Process, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !strings.Contains(running.Stderr(), text); time.Sleep(10 * time.Millisecond) {
+	awaitSaidFor(t, running, text, patience)
+}
+
+func awaitSaidFor(t *testing.T, running *process.Process, text string, most time.Duration) {
+	t.Helper()
+	for deadline := time.Now().Add(most); !strings.Contains(running.Stderr(), text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not say %q but: %s", running.Name(), text, running.Stderr())
 		}

@@ -20,6 +20,8 @@ enum {
 	LOOK_AGAIN_MS = 100,
 	/* Nobody has served for so long: whoever ended does not come back at once. */
 	ALONE_MS = 1000,
+	/* It has stood by for so long, and nobody told it to end: it is not the one that was replaced. */
+	OUTLIVED_MS = 30000,
 	/* Serving processes in a row that found that their predecessor had ended. */
 	TRIES = 20,
 	EXIT_SIGNALLED = 128, /* and the signal's number, as a shell has it */
@@ -38,12 +40,14 @@ struct supervisor {
 	struct event_source ending; /* of the child: a pidfd */
 	struct event_source reports;
 	bool standing_by;
+	bool renewed; /* once: or two would take turns for ever */
 	bool told_to_end;
 	bool ended;
 	int exit_status;
 	int tries;
 	int64_t look_ms;  /* when to connect; 0: not */
 	int64_t since_ms; /* when nobody was found first; 0: somebody was */
+	int64_t renew_ms; /* when to be the youngest; 0: not */
 };
 
 /* Of the serving process itself; -1 where there is no supervisor. */
@@ -95,8 +99,11 @@ static void answer_as(struct supervisor *supervisor, enum probe_state state, con
 
 static void stand_by(struct supervisor *supervisor, const char *why)
 {
-	if (!supervisor->standing_by)
+	if (!supervisor->standing_by) {
 		log_info("standing by: %s", why);
+		if (!supervisor->renewed && supervisor->config->take_over)
+			supervisor->renew_ms = clock_monotonic_ms() + OUTLIVED_MS;
+	}
 	supervisor->standing_by = true;
 	answer_as(supervisor, PROBE_STANDING_BY, why);
 }
@@ -153,6 +160,7 @@ static void child_start(struct supervisor *supervisor)
 		log_info("no longer standing by: starting");
 	supervisor->standing_by = false;
 	supervisor->since_ms = 0;
+	supervisor->renew_ms = 0;
 	serving_leave(&supervisor->serving, supervisor->events);
 	answer_as(supervisor, PROBE_STARTING, "");
 	err = child_fork(supervisor);
@@ -275,6 +283,40 @@ static void look_now(struct supervisor *supervisor)
 		supervisor->since_ms = 0;
 }
 
+/*
+ * Whoever replaces pods ends the older one when the younger one serves. One that stays all the same is
+ * wanted, as after a rollback in the middle of an upgrade: the younger one will be ended, as soon as this one
+ * serves.
+ */
+static void renew_now(struct supervisor *supervisor)
+{
+	supervisor->renew_ms = 0;
+	if (!supervisor->serving.said)
+		return; /* it has just ended: this one serves next anyway */
+	supervisor->renewed = true;
+	log_info("stood by for %d s without being ended", OUTLIVED_MS / 1000);
+	if (!instance_renew(supervisor->config->instance, supervisor->config->folder))
+		child_start(supervisor);
+}
+
+/* For how long to wait at most; -1: for ever. */
+static int patience_ms(const struct supervisor *supervisor)
+{
+	int64_t until_ms = supervisor->look_ms;
+
+	if (supervisor->renew_ms && (!until_ms || supervisor->renew_ms < until_ms))
+		until_ms = supervisor->renew_ms;
+	if (!until_ms)
+		return -1;
+	until_ms -= clock_monotonic_ms();
+	return until_ms < 0 ? 0 : (int)until_ms;
+}
+
+static bool due(int64_t when_ms)
+{
+	return when_ms && when_ms <= clock_monotonic_ms();
+}
+
 static void signal_readable(struct event_source *signals)
 {
 	struct supervisor *supervisor = signals->owner;
@@ -310,14 +352,14 @@ static int watch(struct supervisor *supervisor)
 {
 	look(supervisor, 0);
 	while (!supervisor->ended) {
-		int64_t left_ms = supervisor->look_ms - clock_monotonic_ms();
-		int err;
+		int err = 0;
 
-		if (supervisor->look_ms && left_ms <= 0) {
+		if (due(supervisor->look_ms))
 			look_now(supervisor);
-			continue;
-		}
-		err = events_run_once(supervisor->events, supervisor->look_ms ? (int)left_ms : -1);
+		else if (due(supervisor->renew_ms))
+			renew_now(supervisor);
+		else
+			err = events_run_once(supervisor->events, patience_ms(supervisor));
 		if (err)
 			return err;
 	}

@@ -35,7 +35,7 @@ enum served {
 struct supervisor_config {
 	const char *folder; /* --instance-dir */
 	const char *control_path;
-	const struct instance *instance;
+	struct instance *instance;
 	bool take_over;
 	const sigset_t *signals; /* that tell to end; blocked */
 	/* Serves, in a process of its own, which it ends with one of enum served. */

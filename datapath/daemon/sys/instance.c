@@ -111,6 +111,18 @@ int instance_born(struct instance *instance, const char *folder)
 	return err;
 }
 
+int instance_renew(struct instance *instance, const char *folder)
+{
+	char path[PATH_MAX];
+	int err;
+
+	snprintf(path, sizeof(path), "%s/born", folder);
+	err = make(instance, path);
+	if (err)
+		log_error("--instance-dir: %s: %s", path, advice(err));
+	return err;
+}
+
 /* Whether a was born in this start of the kernel and b in an earlier one. */
 static bool of_this_start_only(const struct instance *a, const struct instance *b)
 {

@@ -22,6 +22,9 @@ struct instance {
 /* Reads the file `born` in the folder, or makes it. 0; or -errno, and what is wrong has been said. */
 int instance_born(struct instance *instance, const char *folder);
 
+/* Has it be born now, also for its next start. 0; or -errno, and what is wrong has been said. */
+int instance_renew(struct instance *instance, const char *folder);
+
 /* Whether one was born before the other. Of two of different starts of the kernel the one of this start is
  * younger. False where one of them did not say, or neither can be told to be. */
 bool instance_is_older(const struct instance *one, const struct instance *other);

@@ -77,6 +77,10 @@ static void instance_is_as_old_as_its_folder(void **state)
 	unlink(born);
 	assert_int_equal(instance_born(&second, folder), 0);
 	assert_true(instance_is_older(&first, &second));
+	assert_int_equal(instance_renew(&first, folder), 0);
+	assert_true(instance_is_older(&second, &first));
+	assert_int_equal(instance_born(&second, folder), 0);
+	assert_int_equal(second.born_ns, first.born_ns);
 }
 
 static void file_that_is_not_ktsnds_is_refused(void **state)
