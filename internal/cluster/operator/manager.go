@@ -28,10 +28,10 @@ import (
 
 const (
 	shutdownTimeout = 5 * time.Second
-	// queriesPerSecond bounds what the operator asks of the API server; a client's own 20 are too few when many
-	// namespaces come at once.
-	queriesPerSecond = 50
-	burst            = 100
+	// queriesPerSecond bounds what the operator asks of the API server; a client's own 20 are too few when many namespaces come at
+	// once, or when a thousand nodes are to execute another network's schedule.
+	queriesPerSecond = 200
+	burst            = 400
 )
 
 // Run serves the cluster until ctx ends.
