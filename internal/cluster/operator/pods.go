@@ -61,8 +61,12 @@ const networkStatus = "k8s.v1.cni.cncf.io/network-status"
 // namedPods is how many pods a sentence names.
 const namedPods = 5
 
-// set takes in a pod as it is now, and returns the networks for which that makes a difference.
-func (p *podIndex) set(pod *corev1.Pod) []string {
+// differences are the networks for which a pod makes one: true where there are now pods on a node or in a namespace that had none,
+// or none any more, and false where only the counts are others.
+type differences map[string]bool
+
+// set takes in a pod as it is now.
+func (p *podIndex) set(pod *corev1.Pod) differences {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
@@ -81,33 +85,24 @@ func (p *podIndex) set(pod *corev1.Pod) []string {
 		now.networks, _ = tsnnetwork.NetworksOf(now.annotation) // none where somebody gave it the label by hand
 	}
 	p.pods[key] = now
-	p.count(pod.Namespace, before, -1)
-	p.count(pod.Namespace, now, 1)
-	return union(before, now)
+	made := differences{}
+	p.count(pod.Namespace, before, -1, made)
+	p.count(pod.Namespace, now, 1, made)
+	return made
 }
 
-// remove takes out a pod that is gone, and returns its networks.
-func (p *podIndex) remove(key types.NamespacedName) []string {
+// remove takes out a pod that is gone.
+func (p *podIndex) remove(key types.NamespacedName) differences {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.pods[key]
 	delete(p.pods, key)
-	p.count(key.Namespace, before, -1)
-	return union(before, nil)
+	made := differences{}
+	p.count(key.Namespace, before, -1, made)
+	return made
 }
 
-func union(before, now *indexed) []string {
-	var all []string
-	for _, one := range []*indexed{before, now} {
-		if one != nil {
-			all = append(all, one.networks...)
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-func (p *podIndex) count(namespace string, one *indexed, by int32) {
+func (p *podIndex) count(namespace string, one *indexed, by int32, made differences) {
 	if one == nil {
 		return
 	}
@@ -118,20 +113,24 @@ func (p *podIndex) count(namespace string, one *indexed, by int32) {
 			p.used[name] = used
 		}
 		used.total += by
-		add(used.namespaces, namespace, by)
+		another := add(used.namespaces, namespace, by)
 		if one.node != "" {
-			add(used.onNode, one.node, by)
+			another = add(used.onNode, one.node, by) || another
 		}
+		made[name] = made[name] || another
 		if used.total == 0 {
 			delete(p.used, name)
 		}
 	}
 }
 
-func add(counts map[string]int32, key string, by int32) {
+// add tells whether the key has come or gone.
+func add(counts map[string]int32, key string, by int32) bool {
+	before := counts[key]
 	if counts[key] += by; counts[key] == 0 {
 		delete(counts, key)
 	}
+	return before == 0 || before+by == 0
 }
 
 // usage is a copy of what is known of a network.
@@ -207,9 +206,13 @@ func (s *podSource) Start(ctx context.Context, queue workqueue.TypedRateLimiting
 	if err != nil {
 		return fmt.Errorf("watch the pods: %w", err)
 	}
-	look := func(networks []string) {
-		for _, name := range networks {
-			queue.AddAfter(named(name), gather)
+	look := func(made differences) {
+		for name, another := range made {
+			if another {
+				queue.AddAfter(named(name), gather)
+			} else {
+				queue.AddAfter(named(name), gatherCounts)
+			}
 		}
 	}
 	s.registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{

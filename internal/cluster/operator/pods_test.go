@@ -28,28 +28,30 @@ func TestPodsAreCountedAsTheyComeAndGo(t *testing.T) {
 	attached.Annotations[networkStatus] = "known"
 	ends := podOn("a2", "x,y", "node-1")
 	ends.DeletionTimestamp = &metav1.Time{}
-	set := func(pod *corev1.Pod) func() []string { return func() []string { return index.set(pod) } }
-	remove := func(key types.NamespacedName) func() []string { return func() []string { return index.remove(key) } }
+	set := func(pod *corev1.Pod) func() differences { return func() differences { return index.set(pod) } }
+	remove := func(key types.NamespacedName) func() differences {
+		return func() differences { return index.remove(key) }
+	}
 	for _, step := range []struct {
 		what          string
-		do            func() []string
+		do            func() differences
 		networks      string
 		total         int32
 		nodes, spaces string
 		waiting       int
 	}{
-		{"a pod without a node", set(podOn("a1", "x", "")), "[x]", 1, "map[]", "map[ns-a:1]", 0},
-		{"its node", set(podOn("a1", "x", "node-1")), "[x]", 1, "map[node-1:1]", "map[ns-a:1]", 1},
-		{"the same again", set(podOn("a1", "x", "node-1")), "[]", 1, "map[node-1:1]", "map[ns-a:1]", 1},
-		{"another of two networks", set(podOn("a2", "x,y", "node-1")), "[x y]", 2, "map[node-1:2]", "map[ns-a:2]", 2},
-		{"one of another namespace", set(podOn("b1", "y, x", "node-2")), "[x y]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 3},
-		{"one that is attached", set(attached), "[x]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 2},
-		{"one that ends", set(ends), "[x y]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 1},
-		{"one with a label and no name", set(podOn("c1", "", "node-3")), "[]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 1},
-		{"one that moved to another network", set(podOn("b1", "y", "node-2")), "[x y]", 2, "map[node-1:2]", "map[ns-a:2]", 0},
-		{"one that has gone", remove(types.NamespacedName{Namespace: "ns-a", Name: "a2"}), "[x y]", 1, "map[node-1:1]", "map[ns-a:1]", 0},
-		{"one that nobody knows", remove(types.NamespacedName{Namespace: "ns-a", Name: "a2"}), "[]", 1, "map[node-1:1]", "map[ns-a:1]", 0},
-		{"the last", remove(types.NamespacedName{Namespace: "ns-a", Name: "a1"}), "[x]", 0, "map[]", "map[]", 0},
+		{"a pod without a node", set(podOn("a1", "x", "")), "map[x:true]", 1, "map[]", "map[ns-a:1]", 0},
+		{"its node", set(podOn("a1", "x", "node-1")), "map[x:true]", 1, "map[node-1:1]", "map[ns-a:1]", 1},
+		{"the same again", set(podOn("a1", "x", "node-1")), "map[]", 1, "map[node-1:1]", "map[ns-a:1]", 1},
+		{"another of two networks", set(podOn("a2", "x,y", "node-1")), "map[x:false y:true]", 2, "map[node-1:2]", "map[ns-a:2]", 2},
+		{"one of another namespace", set(podOn("b1", "y, x", "node-2")), "map[x:true y:true]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 3},
+		{"one that is attached", set(attached), "map[x:false]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 2},
+		{"one that ends", set(ends), "map[x:false y:true]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 1},
+		{"one with a label and no name", set(podOn("c1", "", "node-3")), "map[]", 3, "map[node-1:2 node-2:1]", "map[ns-a:2 ns-b:1]", 1},
+		{"one that moved to another network", set(podOn("b1", "y", "node-2")), "map[x:true y:true]", 2, "map[node-1:2]", "map[ns-a:2]", 0},
+		{"one that has gone", remove(types.NamespacedName{Namespace: "ns-a", Name: "a2"}), "map[x:false y:true]", 1, "map[node-1:1]", "map[ns-a:1]", 0},
+		{"one that nobody knows", remove(types.NamespacedName{Namespace: "ns-a", Name: "a2"}), "map[]", 1, "map[node-1:1]", "map[ns-a:1]", 0},
+		{"the last", remove(types.NamespacedName{Namespace: "ns-a", Name: "a1"}), "map[x:true]", 0, "map[]", "map[]", 0},
 	} {
 		if got := fmt.Sprint(step.do()); got != step.networks {
 			t.Errorf("%s: looked at are %s, want %s", step.what, got, step.networks)

@@ -5,6 +5,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -133,18 +134,21 @@ const (
 	gather = 100 * time.Millisecond
 	// gatherReports is the same for what agents say.
 	gatherReports = 500 * time.Millisecond
+	// gatherCounts is the same for pods on nodes that have others, and for nodes, of which each may concern each network.
+	gatherCounts = time.Second
 	// nodeWorkers is how many TSNNodes are written at a time.
 	nodeWorkers = 8
 )
 
 func addNetworks(m manager.Manager, shared *shared, nowTAI func() int64) error {
 	every := later(gather, everyNetwork(m.GetClient()))
+	gathered := later(gatherCounts, everyNetwork(m.GetClient()))
 	return ctrl.NewControllerManagedBy(m).Named("networks").
 		For(&v1alpha1.TSNNetwork{}).
 		// One that comes or goes may be in conflict with another.
 		Watches(&v1alpha1.TSNNetwork{}, every, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(&podSource{cache: m.GetCache(), index: shared.pods}).
-		Watches(&corev1.Node{}, every, builder.WithPredicates(nodeChanged)).
+		Watches(&corev1.Node{}, gathered, builder.WithPredicates(nodeMoves)).
 		Watches(&v1alpha1.TSNNode{}, later(gatherReports, networksOfState), builder.WithPredicates(stateChanged)).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, comesOrGoes))).
 		Complete(newNetworks(shared, m.GetClient(), m.GetEventRecorderFor("ktsn-operator"), nowTAI))
@@ -154,7 +158,7 @@ func addNodeStates(m manager.Manager, shared *shared) error {
 	own := later(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
 	return ctrl.NewControllerManagedBy(m).Named("node-states").
 		For(&v1alpha1.TSNNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, own, builder.WithPredicates(nodeChanged)).
+		Watches(&corev1.Node{}, own, builder.WithPredicates(predicate.Or[client.Object](activeChanged, nodeMoves))).
 		WatchesRawSource(source.Func(shared.nodes.start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: nodeWorkers}).
 		Complete(&NodeStates{Client: m.GetClient(), shared: shared})
@@ -168,19 +172,25 @@ func addPeers(m manager.Manager, shared *shared) error {
 		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(comesOrGoes)).
 		Watches(&v1alpha1.TSNPeers{}, network, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfState), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, later(gather, everyNetwork(m.GetClient())), builder.WithPredicates(nodeChanged)).
+		Watches(&corev1.Node{}, later(gatherCounts, everyNetwork(m.GetClient())), builder.WithPredicates(nodeMoves)).
+		Watches(&corev1.Node{}, later(gather, networksOfNode(shared)), builder.WithPredicates(activeChanged)).
 		Complete(&Peers{Client: m.GetClient(), shared: shared, pace: newPace(peersEvery, time.Now)})
 }
 
 // comesOrGoes leaves out changes.
 var comesOrGoes = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
-// nodeChanged leaves out changes of a node of which the operator reads nothing.
-var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+// nodeMoves leaves out changes of a node after which its tunnels end where they did.
+var nodeMoves = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-	return before.UID != after.UID || active(before) != active(after) ||
+	return before.UID != after.UID ||
 		before.Annotations[v1alpha1.TunnelAddressAnnotation] != after.Annotations[v1alpha1.TunnelAddressAnnotation] ||
 		!slices.Equal(before.Status.Addresses, after.Status.Addresses)
+}}
+
+// activeChanged leaves out changes of a node after which there is an agent as before.
+var activeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return active(e.ObjectOld.(*corev1.Node)) != active(e.ObjectNew.(*corev1.Node))
 }}
 
 // stateChanged leaves out what the operator itself has written.
@@ -220,6 +230,13 @@ func everyNetwork(reader client.Reader) func(context.Context, client.Object) []s
 			names = append(names, network.Name)
 		}
 		return names
+	}
+}
+
+// networksOfNode names the networks of which a node has a part.
+func networksOfNode(shared *shared) func(context.Context, client.Object) []string {
+	return func(_ context.Context, node client.Object) []string {
+		return slices.Collect(maps.Keys(shared.parts.ofNode(node.GetName())))
 	}
 }
 
