@@ -55,6 +55,12 @@ previous: build ## ktsnd and libktsn.so beside those of the previous release, bu
 	@scripts/install-deps.sh test
 	@scripts/previous.sh
 
+.PHONY: thousand
+thousand: build helm ## a thousand nodes with the API server, the operator and the real agents (root, half an hour)
+	@scripts/install-deps.sh cluster
+	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
+	@scripts/thousand.sh
+
 .PHONY: conformance
 conformance: build ## the shaper beside the kernel's own taprio and etf, in a virtual machine
 	@scripts/install-deps.sh conformance

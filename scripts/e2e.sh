@@ -94,6 +94,7 @@ run_go cluster-parts "the cluster's own parts"
 KTSN_KUBERNETES_DIR=$(bin/ktsn-cluster build | sed -n 's/^kubernetes\t//p')
 export KTSN_KUBERNETES_DIR
 run_go operator "the operator, with an API server" -timeout 15m
+run_go scale "many nodes, with an API server, short form" -timeout 10m
 
 # One suite runs the other, in its machine.
 # shellcheck disable=SC2046 # a list of words

@@ -20,15 +20,29 @@ import (
 // Start starts one that knows the resources in these folders. The error says why there is none; stop may be called nevertheless.
 func Start(resources ...string) (config *rest.Config, stop func() error, err error) {
 	stop = func() error { return nil }
+	server, err := New(resources...)
+	if err != nil {
+		return nil, stop, err
+	}
+	config, err = server.Start()
+	if err != nil {
+		_ = server.Stop() // of what was started
+		return nil, stop, err
+	}
+	return config, server.Stop, nil
+}
+
+// New prepares one for tests that start it their own way. The error says what is missing.
+func New(resources ...string) (*envtest.Environment, error) {
 	dir := os.Getenv("KTSN_KUBERNETES_DIR")
 	if dir == "" {
-		return nil, stop, fmt.Errorf("KTSN_KUBERNETES_DIR names no folder with a kube-apiserver; `make e2e` builds one")
+		return nil, fmt.Errorf("KTSN_KUBERNETES_DIR names no folder with a kube-apiserver; `make e2e` builds one")
 	}
 	etcd, err := exec.LookPath("etcd")
 	if err != nil {
-		return nil, stop, fmt.Errorf("%w; scripts/install-deps.sh cluster installs it", err)
+		return nil, fmt.Errorf("%w; scripts/install-deps.sh cluster installs it", err)
 	}
-	server := &envtest.Environment{
+	return &envtest.Environment{
 		ControlPlane: envtest.ControlPlane{
 			APIServer: &envtest.APIServer{Path: filepath.Join(dir, "kube-apiserver")},
 			Etcd:      &envtest.Etcd{Path: etcd},
@@ -37,11 +51,5 @@ func Start(resources ...string) (config *rest.Config, stop func() error, err err
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: time.Minute,
 		ControlPlaneStopTimeout:  time.Minute,
-	}
-	config, err = server.Start()
-	if err != nil {
-		_ = server.Stop() // of what was started
-		return nil, stop, err
-	}
-	return config, server.Stop, nil
+	}, nil
 }
