@@ -24,6 +24,8 @@ enum {
 	AT_INNER_PROTOCOL = AT_INNER + 14 + 9,
 	AT_INNER_NEXT_HEADER = AT_INNER + 14 + 6,
 	ALL_OF_IT = 0x40000,
+	/* A thousand nodes may announce something at once. */
+	ROOM_BYTES = 2 << 20,
 };
 
 #define LOAD(size, mode, at)       BPF_STMT(BPF_LD | (size) | (mode), at)
@@ -65,10 +67,11 @@ static int tap_bind(int fd, int link_index, uint16_t vxlan_port)
 {
 	const struct sockaddr_ll link = {
 		.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP), .sll_ifindex = link_index};
-	int one = 1, err = filter_attach(fd, vxlan_port);
+	int one = 1, room_bytes = ROOM_BYTES, err = filter_attach(fd, vxlan_port);
 
 	if (err)
 		return err;
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room_bytes, sizeof(room_bytes));
 	/* From Linux 4.20 on; without it ktsnd hears itself, and is none of its peers. */
 	(void)setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one));
 	return bind(fd, (const struct sockaddr *)&link, sizeof(link)) ? -errno : 0;

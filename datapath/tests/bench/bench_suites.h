@@ -16,4 +16,7 @@ void bench_shaper(struct bench_report *report, const struct bench_plan *plan);
 /* The loop as ktsnd runs it: ring -> frame -> shaper -> a port that only counts. */
 void bench_loop(struct bench_report *report, const struct bench_plan *plan);
 
+/* Peers: look-ups, changes, and those with members of a group. */
+void bench_peers(struct bench_report *report, const struct bench_plan *plan);
+
 #endif

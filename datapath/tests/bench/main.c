@@ -12,10 +12,11 @@ static const struct bench_plan short_plan = {
 	.turns = 2, .operations = 1000, .messages = 2000, .worst_of = 1000, .large = false};
 
 static const char help[] =
-	"ktsn-datapath-bench: what a packet costs between ring and port, and in the queue of transmit times\n"
+	"ktsn-datapath-bench: what a packet costs between ring and port and in the queue of transmit times, "
+	"and what peers cost\n"
 	"\n"
 	"  --out FILE   write the results there as JSON\n"
-	"  --only WHAT  queues, shaper or loop\n"
+	"  --only WHAT  queues, shaper, loop or peers\n"
 	"  --short      as little as shows that everything works; the figures mean nothing\n"
 	"  --help       this\n"
 	"\n"
@@ -34,7 +35,8 @@ static int finish(const struct bench_report *report, const struct bench_plan *pl
 static const struct {
 	const char *name;
 	void (*run)(struct bench_report *report, const struct bench_plan *plan);
-} suites[] = {{"queues", bench_queue}, {"shaper", bench_shaper}, {"loop", bench_loop}};
+} suites[] = {
+	{"queues", bench_queue}, {"shaper", bench_shaper}, {"loop", bench_loop}, {"peers", bench_peers}};
 
 /* -EINVAL when there is no such suite. */
 static int suites_run(struct bench_report *report, const struct bench_plan *plan, const char *only)
@@ -48,7 +50,8 @@ static int suites_run(struct bench_report *report, const struct bench_plan *plan
 		result = 0;
 	}
 	if (result)
-		fprintf(stderr, "ktsn-datapath-bench: --only %s: it is queues, shaper or loop\n", only);
+		fprintf(stderr, "ktsn-datapath-bench: --only %s: it is queues, shaper, loop or peers\n",
+			only);
 	return result;
 }
 

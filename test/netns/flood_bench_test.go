@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build bench
+
+package netns_test
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+)
+
+// flooded makes the kernel's tunnel of node a flood to so many nodes, which all are behind node b's address.
+func (l *lab) flooded(t *testing.T, peers int) {
+	t.Helper()
+	var batch strings.Builder
+	for i := range peers {
+		fmt.Fprintf(&batch, "fdb append 00:00:00:00:00:00 dev %s dst %s self permanent\n", topology.TunnelName, peerAt(i).Address)
+	}
+	command := exec.Command("bridge", "-force", "-batch", "-")
+	command.Stdin = strings.NewReader(batch.String())
+	began := time.Now()
+	if err := finish(t, start(t, l.NodeA, "bridge", command)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d forwarding entries in %v", peers, time.Since(began))
+}
+
+// asks returns the median time in which the kernel takes one request for an unknown address from pod a, which ends when the
+// last copy has left.
+func (l *lab) asks(t *testing.T) time.Duration {
+	t.Helper()
+	const requests = 201
+	frame := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, make([]byte, 6), []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, make([]byte, 6),
+		topology.PodAddressA.AsSlice(), make([]byte, 6), []byte{10, 42, 3, 200})
+	var took []time.Duration
+	if err := l.PodA.Do(func() error {
+		link, err := net.InterfaceByName(topology.PodInterface)
+		if err != nil {
+			return err
+		}
+		copy(frame[6:], link.HardwareAddr)
+		copy(frame[22:], link.HardwareAddr)
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		for range requests {
+			began := time.Now()
+			if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Index}); err != nil {
+				return err
+			}
+			took = append(took, time.Since(began))
+			time.Sleep(5 * time.Millisecond)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// A measurement, and no verdict: what a request for a hardware address (ARP) costs the node that asks, by the number of nodes
+// to which the kernel's tunnel floods it.
+func TestBenchRequestFloodedToNodes(t *testing.T) {
+	for _, peers := range []int{10, 100, 1000} {
+		t.Run(fmt.Sprint(peers), func(t *testing.T) {
+			lab := newLab(t)
+			ip(t, lab.NodeA, "route", "add", "198.18.0.0/15", "via", topology.NodeAddressB.String())
+			lab.flooded(t, peers)
+			record(t, reported(fmt.Sprintf("ARP request flooded to %d nodes", peers), float64(lab.asks(t).Nanoseconds())/1000, "us"))
+		})
+	}
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+const (
+	// manyPeers are more than a message has copies.
+	manyPeers = 1100
+	maxCopies = 1024
+	// membersEach is how many of them lie between two that have members.
+	membersEach = 100
+)
+
+// peerAt is one of many nodes, which all are behind node b's address.
+func peerAt(i int) control.Peer {
+	return control.Peer{VNI: topology.VNI, Address: netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}),
+		Subnets: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(64 + i>>8), byte(i), 0}), 24)}}
+}
+
+// crowd is a lab in which ktsnd of node a has many peers.
+type crowd struct {
+	*lab
+	client *control.Client
+}
+
+func newCrowd(t *testing.T) *crowd {
+	t.Helper()
+	lab := newLab(t)
+	ip(t, lab.NodeA, "route", "add", "198.18.0.0/15", "via", topology.NodeAddressB.String())
+	// Frames to them come to node b, which is none of them.
+	_, client := lab.startDaemon(t, "--packets", "8192")
+	ip(t, lab.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
+	return &crowd{lab, client}
+}
+
+func (c *crowd) addPeers(t *testing.T) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for i := range manyPeers {
+		if err := c.client.PeerAdd(t.Context(), peerAt(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return time.Since(began)
+}
+
+// announce says in the name of each peer which group its pods are members of, as a ktsnd there would.
+func (c *crowd) announce(t *testing.T, group netip.Addr, isMember func(i int) bool) {
+	t.Helper()
+	var to net.HardwareAddr
+	if err := c.NodeA.Do(func() error {
+		link, err := net.InterfaceByName(topology.PhysicalInterface)
+		to = link.HardwareAddr
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.NodeB.Do(func() error {
+		link, err := net.InterfaceByName(topology.PhysicalInterface)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		for i := range manyPeers {
+			frame := announcementOf(to, link.HardwareAddr, peerAt(i).Address, group, isMember(i))
+			if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Index}); err != nil {
+				return err
+			}
+			if i%50 == 0 {
+				time.Sleep(time.Millisecond) // the socket that hears them has a buffer as others
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func announcementOf(to, from net.HardwareAddr, node, group netip.Addr, isMember bool) []byte {
+	said := []byte{'K', 'T', 'S', 'G', 1, 0, 0, 100, 0, 0, 0, 0}
+	if isMember {
+		said[9] = 1
+		said = append(said, group.AsSlice()...)
+	}
+	inner := slices.Concat([]byte{0x01, 0x80, 0xc2, 0, 0, 0x0e}, from, []byte{0x88, 0xb5}, said)
+	udp := binary.BigEndian.AppendUint16(nil, 50000)
+	udp = binary.BigEndian.AppendUint16(udp, topology.VXLANPort)
+	udp = binary.BigEndian.AppendUint16(udp, uint16(8+8+len(inner)))
+	udp = append(udp, 0, 0, 8, 0, 0, 0, 0, 0, topology.VNI, 0)
+	header := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, unix.IPPROTO_UDP, 0, 0}
+	binary.BigEndian.PutUint16(header[2:], uint16(20+len(udp)+len(inner)))
+	return slices.Concat(to, from, []byte{0x08, 0x00}, header, node.AsSlice(), topology.NodeAddressA.AsSlice(), udp, inner)
+}
+
+// known counts the peers that have announced something.
+func (c *crowd) known(t *testing.T) int {
+	t.Helper()
+	all, err := c.client.Groups(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, one := range all {
+		if one.Known && one.Address != topology.NodeAddressA {
+			count++
+		}
+	}
+	return count
+}
+
+// onWire sends a message to the group, of which so many frames reach the wire, and returns the time between the first and
+// the last of them.
+func (c *crowd) onWire(t *testing.T, group, text string, frames int) time.Duration {
+	t.Helper()
+	holds := func(frame wiretap.Packet) bool { return bytes.Contains(frame.Head, []byte(text)) }
+	tap := c.openTap(t, frames)
+	c.sendTo(t, "--to", group, "--port", "7788", "--multicast-interface", topology.PodInterface, "50000:"+text)
+	awaitWire(t, tap, frames, holds)
+	capture, err := tap.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stamps []int64
+	for _, frame := range capture.Packets {
+		if holds(frame) {
+			stamps = append(stamps, frame.TAI)
+		}
+	}
+	if len(stamps) != frames {
+		t.Fatalf("%d frames of %q are on the wire, want %d", len(stamps), text, frames)
+	}
+	return time.Duration(slices.Max(stamps) - slices.Min(stamps))
+}
+
+func TestAGroupOfAThousandNodesCostsWhatItsMembersCost(t *testing.T) {
+	crowd := newCrowd(t)
+	const group = "239.1.2.3"
+	// One that has the group already: its list follows the peers.
+	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", group+":7789",
+		"--cycle", "50ms", "--count", "1000000")
+	talker.Env = crowd.preloaded(t)
+	running := start(t, crowd.PodA, "talker", talker)
+	awaitOnTime(t, crowd.client)
+	t.Logf("%d peers were told in %v", manyPeers, crowd.addPeers(t))
+	interrupt(t, running)
+
+	// Nothing is known of them: the message goes to as many as it may, and node b is one of those peers.
+	before := settled(t, crowd.client)
+	took := crowd.onWire(t, group, "to all of them", maxCopies)
+	after := settled(t, crowd.client)
+	t.Logf("%d frames in %v", maxCopies, took)
+	if after.CopiesSent-before.CopiesSent != maxCopies || after.CopiesLeftOut-before.CopiesLeftOut != manyPeers+1-maxCopies ||
+		after.CopiesDropped != before.CopiesDropped || after.CopiesPruned != before.CopiesPruned {
+		t.Errorf("to all: counted %+v, before %+v", after, before)
+	}
+
+	// Again, as each ktsnd does: some may be lost.
+	for deadline := time.Now().Add(membersPatience); crowd.known(t) < manyPeers; time.Sleep(10 * time.Millisecond) {
+		crowd.announce(t, netip.MustParseAddr(group), func(i int) bool { return i%membersEach == 0 })
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d announcements were heard", crowd.known(t), manyPeers)
+		}
+	}
+	// And node b, whose ktsnd there is not.
+	const members = manyPeers/membersEach + 1
+	before = settled(t, crowd.client)
+	took = crowd.onWire(t, group, "to members", members)
+	after = settled(t, crowd.client)
+	t.Logf("%d frames in %v", members, took)
+	if after.CopiesSent-before.CopiesSent != members || after.CopiesPruned-before.CopiesPruned != manyPeers+1-members ||
+		after.CopiesLeftOut != before.CopiesLeftOut {
+		t.Errorf("to members: counted %+v, before %+v", after, before)
+	}
+}
