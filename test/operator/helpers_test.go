@@ -22,6 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/operator"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 const system = "kubernetsn-system"
@@ -37,9 +38,12 @@ var (
 	endOperator = func() {}
 )
 
-// needOperator is needServer with an operator that has its certificate.
+// needOperator is needServer with an operator that has its certificate, and the rights that the chart gives it.
 func needOperator(t testing.TB) context.Context {
 	t.Helper()
+	if _, err := os.Stat(helm); err != nil {
+		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
+	}
 	ctx := needServer(t)
 	operatorOnce.Do(func() { errOperator = startOperator(context.WithoutCancel(ctx)) })
 	if errOperator != nil {
@@ -67,6 +71,9 @@ func startOperator(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := applyChart(ctx, "operator-rbac.yaml"); err != nil {
+		return err
+	}
 	options := &operator.Options{
 		Namespace: system, Service: "ktsn-operator", Secret: "ktsn-operator-certificate", Webhook: "kubernetsn", Port: port,
 		Health: "127.0.0.1:0", Metrics: "0", Linger: linger, CertificateName: "localhost",
@@ -80,7 +87,7 @@ func startOperator(ctx context.Context) error {
 	go func() {
 		defer close(finished)
 		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		ended <- operator.Run(run, options, operatorsAccount(), func() int64 { return time.Now().UnixNano() }, log)
+		ended <- operator.Run(run, options, accountOf("ktsn-operator"), func() int64 { return time.Now().UnixNano() }, log)
 	}()
 	return within(ctx, func() error {
 		select {

@@ -251,6 +251,42 @@ func TestAnAgentWritesItsOwnTSNNodeOnly(t *testing.T) {
 	}
 }
 
+// What an agent may do at all the chart's ClusterRole says.
+func TestAnAgentReadsAllAndWritesItsReport(t *testing.T) {
+	ctx := needOperator(t)
+	network := newNetwork("rights", 238, "10.238.0.0/16")
+	create(ctx, t, newNode("rights-node"), network)
+	create(ctx, t, onNetwork("rights-one", "default", "rights", "rights-node"))
+	arePeers(ctx, t, "rights", "map[rights-0:[rights-node]]")
+	account := accountOf("ktsn-agent")
+	account.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {"rights-node"}}
+	agent, err := client.New(account, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
+	peers := newPeers("rights-0", "rights")
+	const forbidden = "is forbidden"
+	for name, test := range map[string]struct {
+		err      error
+		sentence string
+	}{
+		"read networks":    {agent.List(ctx, &v1alpha1.TSNNetworkList{}), ""},
+		"read TSNNodes":    {agent.List(ctx, &v1alpha1.TSNNodeList{}), ""},
+		"read peers":       {agent.List(ctx, &v1alpha1.TSNPeersList{}), ""},
+		"report":           {agent.Status().Patch(ctx, stateOf("rights-node"), patch(`{"status":{"agentVersion":"1"}}`), client.DryRunAll), ""},
+		"ask a node":       {agent.Patch(ctx, stateOf("rights-node"), patch(`{"spec":{"gates":"x"}}`), client.DryRunAll), forbidden},
+		"write a status":   {agent.Status().Patch(ctx, network.DeepCopy(), patch(`{"status":{"pods":7}}`), client.DryRunAll), forbidden},
+		"change peers":     {agent.Patch(ctx, peers.DeepCopy(), patch(`{"spec":{"nodes":[]}}`), client.DryRunAll), forbidden},
+		"remove peers":     {agent.Delete(ctx, peers.DeepCopy(), client.DryRunAll), forbidden},
+		"change a network": {agent.Patch(ctx, network.DeepCopy(), patch(`{"spec":{"mtu":1400}}`), client.DryRunAll), forbidden},
+	} {
+		if err := says(test.err, test.sentence); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestOfPeersTheOperatorHasItsClustersOnly(t *testing.T) {
 	ctx := needPolicy(t)
 	operator := theOperator(t)

@@ -31,6 +31,14 @@ const (
 	onlyTheFinalizer   = "no more than its finalizer kubernetsn.io/in-use"
 )
 
+// accountOf is a configuration with the rights of a service account.
+func accountOf(name string) *rest.Config {
+	as := rest.CopyConfig(config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + system + ":" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"}}
+	return as
+}
+
 // operatorsAccount is a configuration with the operator's name, and all rights: what is refused, a policy refuses.
 func operatorsAccount() *rest.Config {
 	as := rest.CopyConfig(config)

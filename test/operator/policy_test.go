@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 const (
@@ -33,25 +31,28 @@ var (
 	errPolicy  error
 )
 
-// needPolicy is needOperator with the chart's policies on pods, TSNNodes and what is the operator's in force. They stay for the tests that come after.
+// needPolicy is needOperator with the chart's policies on pods, TSNNodes and what is the operator's in force. They stay for the tests
+// that come after.
 func needPolicy(t *testing.T) context.Context {
 	t.Helper()
-	const helm = "../../bin/helm"
-	if _, err := os.Stat(helm); err != nil {
-		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
-	}
 	ctx := needOperator(t)
-	policyOnce.Do(func() { errPolicy = applyPolicies(ctx, helm) })
+	policyOnce.Do(func() { errPolicy = applyPolicies(ctx) })
 	if errPolicy != nil {
 		t.Fatal(errPolicy)
 	}
 	return ctx
 }
 
-// applyPolicies makes what helm renders, and waits until the API server goes by it.
-func applyPolicies(ctx context.Context, helm string) error {
-	text, err := exec.CommandContext(ctx, helm, "template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0", "--set", "image.prefix=registry.example.org/kubernetsn,image.tag=dev",
-		"--show-only", "templates/operator-pods.yaml", "--show-only", "templates/operator-status.yaml", "--show-only", "templates/operator-own.yaml").Output()
+const helm = "../../bin/helm"
+
+// applyChart makes what helm renders of some templates.
+func applyChart(ctx context.Context, templates ...string) error {
+	arguments := []string{"template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0",
+		"--set", "image.prefix=registry.example.org/kubernetsn,image.tag=dev"}
+	for _, name := range templates {
+		arguments = append(arguments, "--show-only", "templates/"+name)
+	}
+	text, err := exec.CommandContext(ctx, helm, arguments...).Output()
 	if err != nil {
 		return fmt.Errorf("render the chart: %w", err)
 	}
@@ -63,6 +64,14 @@ func applyPolicies(ctx context.Context, helm string) error {
 		if err := admin.Create(ctx, object); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// applyPolicies waits until the API server goes by them.
+func applyPolicies(ctx context.Context) error {
+	if err := applyChart(ctx, "operator-pods.yaml", "operator-status.yaml", "operator-own.yaml"); err != nil {
+		return err
 	}
 	probe := newNetwork("policy-probe", 219, "10.219.0.0/16")
 	if err := admin.Create(ctx, probe); err != nil {
