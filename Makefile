@@ -61,6 +61,11 @@ thousand: build helm ## a thousand nodes with the API server, the operator and t
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
 	@scripts/thousand.sh
 
+.PHONY: record
+record: build ## what this version's programs say to each other, for the tests of later releases (root)
+	@scripts/install-deps.sh test
+	@scripts/record.sh
+
 .PHONY: conformance
 conformance: build ## the shaper beside the kernel's own taprio and etf, in a virtual machine
 	@scripts/install-deps.sh conformance

@@ -8,8 +8,10 @@
 #include "port_fake.h"
 #include "processes_taken.h"
 #include "ring_map_plain.h"
+#include "unix_socket.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,6 +24,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "recorded.h"
 
 enum {
 	PACKETS = 64,
@@ -284,6 +288,73 @@ static void applications_of_two_releases_are_served(void **state)
 	}
 }
 
+/* The socket of a request that brings one, bound as libktsn binds it. */
+static int socket_of(const struct recorded_message *request)
+{
+	const struct sockaddr_in any = {.sin_family = AF_INET};
+	int fd;
+
+	if (!request->fds)
+		return -1;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(fd, (const struct sockaddr *)&any, sizeof(any)), 0);
+	return fd;
+}
+
+static void recorded_send(int fd, const struct recorded_message *request, int passed_fd)
+{
+	assert_int_equal(unix_send(fd, request->bytes, request->count, &passed_fd, passed_fd >= 0, 0), 0);
+}
+
+/* As the ktsnd of then answered, but that the pod has no endpoint here, so that no flow is opened. */
+static void answer_compare(struct application *application, const struct recorded_message *recorded)
+{
+	struct pollfd answered = {.fd = application->fd, .events = POLLIN};
+	struct ktsn_app_reply then, now;
+
+	memcpy(&then, recorded->bytes, sizeof(then));
+	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+	assert_int_equal(recv(application->fd, &now, sizeof(now), MSG_DONTWAIT | MSG_TRUNC), recorded->count);
+	assert_int_equal(now.magic, then.magic);
+	assert_int_equal(now.version, then.version);
+	assert_int_equal(now.type, then.type);
+	assert_int_equal(now.number, then.number);
+	if (now.type == KTSN_APP_HELLO) {
+		assert_int_equal(now.status, then.status);
+		assert_int_equal(now.ring_bytes, then.ring_bytes);
+	} else {
+		assert_int_equal(now.status, now.type == KTSN_APP_FLOW_OPEN ? -ENETDOWN : -EINVAL);
+	}
+}
+
+static void applications_of_releases_are_answered_as_then(void **state)
+{
+	static struct recorded recorded;
+
+	(void)state;
+	for (size_t i = 0; i < RECORDED_RELEASES; i++) {
+		struct application one = application_connect(0);
+		struct recorded_message message;
+		int passed_fd;
+
+		recorded_read(&recorded, recorded_releases[i], "application");
+		while (recorded_next(&recorded, &message)) {
+			assert_true(message.asked);
+			passed_fd = socket_of(&message);
+			recorded_send(one.fd, &message, passed_fd);
+			if (passed_fd >= 0)
+				close(passed_fd);
+			assert_true(recorded_next(&recorded, &message));
+			assert_false(message.asked);
+			answer_compare(&one, &message);
+		}
+		hang_up(&one);
+	}
+}
+
 /* The requests of a process with a ring are not bounded. */
 static void no_doorbell_is_made_for_who_has_a_ring(void **state)
 {
@@ -457,6 +528,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(applications_of_two_releases_are_served),
+		TEST(applications_of_releases_are_answered_as_then),
 		TEST(no_doorbell_is_made_for_who_has_a_ring),
 		TEST(a_ring_that_is_held_is_not_taken_again),
 		TEST(a_ring_is_taken_back_when_it_is_held_no_more),

@@ -27,6 +27,8 @@
 
 #include <cmocka.h>
 
+#include "recorded.h"
+
 enum { SLOTS = 64, MTU_BYTES = 1500 };
 
 static char folder[] = "/tmp/ktsn-session-XXXXXX";
@@ -406,6 +408,83 @@ static void one_that_took_over_and_is_older_is_asked_in_its_version(void **state
 	close(listener);
 }
 
+/* The next reply of ktsnd. */
+static struct ktsn_app_reply recorded_reply(struct recorded *recorded)
+{
+	struct recorded_message message = {.asked = true};
+	struct ktsn_app_reply reply;
+
+	do
+		assert_true(recorded_next(recorded, &message));
+	while (message.asked);
+	assert_int_equal(message.count, sizeof(reply));
+	memcpy(&reply, message.bytes, sizeof(reply));
+	return reply;
+}
+
+/* With the ring of then. */
+static void recorded_ring_give(int connection, const char *release, struct ktsn_ring_memory *memory)
+{
+	static struct recorded ring;
+
+	recorded_read(&ring, release, "ring");
+	ring_give(connection, memory);
+	assert_true(ring.count <= memory->bytes);
+	memcpy(memory->address, ring.bytes, ring.count);
+}
+
+/* It comes to the request of that number. */
+static struct ktsn_app_reply request_replay(struct session *session, int connection, uint16_t number,
+					    struct ktsn_app_reply then)
+{
+	const struct ktsn_app_request request = {
+		.magic = KTSN_APP_MAGIC, .type = then.type, .flow = KTSN_APP_NONE};
+	struct ktsn_app_reply now;
+
+	then.number = number;
+	assert_int_equal(send(connection, &then, sizeof(then), MSG_NOSIGNAL), sizeof(then));
+	assert_int_equal(session_request(session, &request, -1, &now), 0);
+	assert_memory_equal(&now, &then, sizeof(then));
+	return now;
+}
+
+static void replies_of_releases_are_understood(void **state)
+{
+	static struct recorded recorded;
+
+	(void)state;
+	for (size_t i = 0; i < RECORDED_RELEASES; i++) {
+		int listener = listen_here(), connection;
+		struct ktsn_ring_memory memory;
+		struct ktsn_app_reply reply;
+		struct session *session;
+
+		recorded_read(&recorded, recorded_releases[i], "application");
+		assert_int_equal(session_get(&session), -ETIMEDOUT);
+		connection = greeted_accept(listener);
+		reply = recorded_reply(&recorded);
+		assert_int_equal(reply.type, KTSN_APP_HELLO);
+		assert_int_equal(reply.status, 0);
+		recorded_ring_give(connection, recorded_releases[i], &memory);
+		assert_int_equal(reply.ring_bytes, memory.bytes);
+		assert_int_equal(session_get(&session), 0);
+		assert_int_equal(session->ring.slot_count, SLOTS);
+		reply = request_replay(session, connection, 1, recorded_reply(&recorded));
+		assert_int_equal(reply.type, KTSN_APP_FLOW_OPEN);
+		assert_int_equal(reply.flow, 0);
+		reply = request_replay(session, connection, 2, recorded_reply(&recorded));
+		assert_int_equal(reply.type, KTSN_APP_DESTINATION);
+		assert_int_equal(reply.destination, 0);
+		assert_int_equal(reply.route, KTSN_APP_ROUTE_TSN);
+		assert_true(reply.payload_max_bytes > 1000);
+		session_forked();
+		ktsn_ring_memory_destroy(&memory);
+		close(connection);
+		close(listener);
+		unlink(address.sun_path);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -418,6 +497,7 @@ int main(void)
 		cmocka_unit_test(one_that_says_no_gives_its_reason),
 		cmocka_unit_test(one_that_takes_no_connections_is_there),
 		cmocka_unit_test(what_is_not_answered_is_not_asked_twice),
+		cmocka_unit_test(replies_of_releases_are_understood),
 		cmocka_unit_test(one_that_is_older_is_greeted_in_its_version),
 		cmocka_unit_test(one_that_took_over_and_is_older_is_asked_in_its_version),
 	};

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build record
+
+package netns_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// recording is a file of messages in the order in which they were passed on: for each its length in four bytes, little endian, then a
+// byte that is 1 if it is from who connected, the number of descriptors, two bytes of 0, and the message.
+type recording struct {
+	mu    sync.Mutex
+	bytes []byte
+}
+
+func (r *recording) add(m message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked := byte(0)
+	if m.asked {
+		asked = 1
+	}
+	r.bytes = binary.LittleEndian.AppendUint32(r.bytes, uint32(len(m.data))) //nolint:gosec // of a message
+	r.bytes = append(r.bytes, asked, byte(len(m.fds)), 0, 0)
+	r.bytes = append(r.bytes, m.data...)
+}
+
+func (r *recording) write(t *testing.T, file string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := os.WriteFile(file, r.bytes, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %d bytes", file, len(r.bytes))
+}
+
+// ringOf maps the ring that comes with the reply to HELLO.
+func ringOf(m message) []byte {
+	const replyBytes, ringBytesOffset, hello = 40, 32, 1
+	if m.asked || len(m.data) != replyBytes || len(m.fds) != 2 || binary.LittleEndian.Uint16(m.data[6:]) != hello {
+		return nil
+	}
+	length := binary.LittleEndian.Uint64(m.data[ringBytesOffset:])
+	ring, err := unix.Mmap(m.fds[0], 0, int(length), unix.PROT_READ, unix.MAP_SHARED) //nolint:gosec // of a ring
+	if err != nil {
+		return nil
+	}
+	return ring
+}
+
+// TestRecord (`make record`) writes what the programs in $KTSN_BIN_DIR say to each other into the folder $KTSN_RECORD: an application with a timed
+// socket and a message that waits, and a hand-over of both.
+func TestRecord(t *testing.T) {
+	folder := os.Getenv("KTSN_RECORD")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lab := newLab(t)
+	var said, handed recording
+	var ring []byte
+	direct := *lab
+	direct.socket = filepath.Join(lab.dir, "real.sock")
+	daemon, client := direct.startDaemon(t, "--slots", "64")
+	if err := client.PodNameSet(t.Context(), identity, "factory/axis-1"); err != nil {
+		t.Fatal(err)
+	}
+	mapped := make(chan struct{})
+	startRelay(t, lab.socket, direct.socket, func(m message) bool {
+		said.add(m)
+		if found := ringOf(m); found != nil {
+			ring = found
+			close(mapped)
+		}
+		return true
+	})
+	// Longer than all that follows takes.
+	waiting := exec.Command(program(t, "ktsn-test-send"), "--unconnected", "--hold", "30000",
+		topology.PodAddressB.String(), strconv.Itoa(listenPort), "50000000:recorded")
+	waiting.Env = lab.preloaded(t)
+	start(t, lab.PodA, "ktsn-test-send", waiting)
+	<-mapped
+	await(t, client, "a message waits", func(c control.Counters) bool { return c.Taken == 1 })
+	lab.control = filepath.Join(lab.dir, "relayed.sock")
+	startRelay(t, lab.control, direct.control, func(m message) bool {
+		handed.add(m)
+		return true
+	})
+	after := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), "--slots", "64", "--take-over")...))
+	if err := finish(t, daemon); err != nil {
+		t.Fatal(err)
+	}
+	awaitSaid(t, after, "took over")
+	said.write(t, filepath.Join(folder, "application.bin"))
+	handed.write(t, filepath.Join(folder, "hand-over.bin"))
+	// Free slots behind the message are all 0.
+	ringed := recording{bytes: bytes.TrimRight(ring, "\x00")}
+	ringed.write(t, filepath.Join(folder, "ring.bin"))
+}
