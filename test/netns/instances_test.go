@@ -38,11 +38,11 @@ func (l *lab) instanceFolder(t *testing.T, name string) string {
 }
 
 // startInstance starts the instance's container, perhaps not for the first time.
-func (l *lab) startInstance(t *testing.T, name string) *instance {
+func (l *lab) startInstance(t *testing.T, name string, options ...string) *instance {
 	t.Helper()
 	folder := l.instanceFolder(t, name)
 	arguments := append(l.daemonArguments(), "--take-over", "--instance-dir", folder, "--instance-name", name)
-	started := start(t, l.NodeA, "ktsnd "+name, exec.Command(program(t, "ktsnd"), arguments...))
+	started := start(t, l.NodeA, "ktsnd "+name, exec.Command(program(t, "ktsnd"), append(arguments, options...)...))
 	return &instance{started, name, folder}
 }
 
@@ -63,9 +63,9 @@ func (i *instance) awaitState(t *testing.T, state string) *control.ProbeAnswer {
 }
 
 // startServing starts an instance that is to serve, and tells it what agents tell.
-func (l *lab) startServing(t *testing.T, name string) (*instance, *control.Client) {
+func (l *lab) startServing(t *testing.T, name string, options ...string) (*instance, *control.Client) {
 	t.Helper()
-	started := l.startInstance(t, name)
+	started := l.startInstance(t, name, options...)
 	started.awaitState(t, control.StateServing)
 	client := connect(t, started.Process, l.control)
 	l.attach(t, client, started.Process)
@@ -73,9 +73,9 @@ func (l *lab) startServing(t *testing.T, name string) (*instance, *control.Clien
 }
 
 // upgrade starts an instance that takes over from another, which stands by when this returns.
-func (l *lab) upgrade(t *testing.T, before *instance, name string) (*instance, *control.Client) {
+func (l *lab) upgrade(t *testing.T, before *instance, name string, options ...string) (*instance, *control.Client) {
 	t.Helper()
-	after := l.startInstance(t, name)
+	after := l.startInstance(t, name, options...)
 	after.awaitState(t, control.StateServing)
 	before.awaitState(t, control.StateStandingBy)
 	return after, connect(t, after.Process, l.control)
@@ -348,4 +348,33 @@ func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
 	record(t,
 		reported("upgraded: pause in departures, p50", milliseconds(quantile(pauses, 0.5)), "ms"),
 		reported("upgraded: pause in departures, max", milliseconds(quantile(pauses, 1)), "ms"))
+}
+
+// An instance that stands by holds no port of Open vSwitch's, and the last one takes up again where the others have ended.
+func TestInstancesAreUpgradedUnderLoadOpenVSwitchGoesOn(t *testing.T) {
+	lab := newOVSLab(t)
+	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
+	serving, client := lab.startServing(t, "instance-0", lab.uplink()...)
+	lab.awaitConnected(t)
+	listener := lab.startListener(t, forGood, listenerFile)
+	talker := lab.startTalker(t, talkerFile, "--lead", "20ms", "--cycle", "1ms")
+	for n := range 3 {
+		before := serving
+		served(t, client, 200)
+		serving, client = lab.upgrade(t, before, "instance-"+strconv.Itoa(n+1), lab.uplink()...)
+		before.told(t)
+	}
+	served(t, client, 200)
+	interrupt(t, talker)
+	var total sum
+	total.add(settled(t, client))
+	drain(t, listener)
+	if total.uncertain != 0 {
+		t.Errorf("%d messages are uncertain", total.uncertain)
+	}
+	checkConserved(t, read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener), total)
+	younger, _ := lab.upgrade(t, serving, "last", lab.uplink()...)
+	younger.told(t)
+	serving.awaitState(t, control.StateServing)
+	lab.awaitConnected(t)
 }
