@@ -56,24 +56,27 @@ func partsOf(networks []v1alpha1.TSNNetwork, nodes []v1alpha1.TSNNode) map[strin
 	for _, network := range networks {
 		parts[network.Name] = map[string]part{}
 		for _, node := range network.Status.Nodes {
-			parts[network.Name][node.Name] = parsePart(node.IPv4, node.IPv6)
+			read(parts[network.Name], node.Name, node.IPv4, node.IPv6)
 		}
 	}
 	for _, node := range nodes {
 		for _, of := range node.Spec.Networks {
 			if parts[of.Name] != nil {
-				parts[of.Name][node.Name] = parsePart(of.IPv4, of.IPv6)
+				read(parts[of.Name], node.Name, of.IPv4, of.IPv6)
 			}
 		}
 	}
 	return parts
 }
 
-// parsePart leaves invalid what is none, and is given anew then.
-func parsePart(ipv4, ipv6 string) (made part) {
-	made.ipv4, _ = netip.ParsePrefix(ipv4)
-	made.ipv6, _ = netip.ParsePrefix(ipv6)
-	return made
+// read leaves out what is no part; the node gets another.
+func read(parts map[string]part, node, ipv4, ipv6 string) {
+	first, err := netip.ParsePrefix(ipv4)
+	if err != nil {
+		return
+	}
+	second, _ := netip.ParsePrefix(ipv6) // stays invalid where there is none
+	parts[node] = part{first, second}
 }
 
 // of are the nodes' parts of a network.
