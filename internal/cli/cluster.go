@@ -3,10 +3,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,6 +68,7 @@ type overview struct {
 	Ktsnd     []podState            `json:"ktsnd"`
 	Agents    []podState            `json:"agents"`
 	Networks  []v1alpha1.TSNNetwork `json:"networks"`
+	Nodes     []v1alpha1.TSNNode    `json:"nodes"`
 }
 
 // podState is a pod of ours.
@@ -79,6 +83,9 @@ func readOverview(ctx context.Context, c *clusterreader.Cluster) (*overview, err
 	var err error
 	if all.Networks, err = clusterreader.List[v1alpha1.TSNNetwork](ctx, c, clusterreader.Networks, "", "", ""); err != nil {
 		return nil, fmt.Errorf("list the cluster's TSNNetworks: %w; `ktsn doctor` says what is missing", err)
+	}
+	if all.Nodes, err = listNodes(ctx, c); err != nil {
+		return nil, err
 	}
 	for selector, into := range map[string]*[]podState{
 		clusterreader.OperatorPods: &all.Operators, clusterreader.KtsndPods: &all.Ktsnd, clusterreader.AgentPods: &all.Agents,
@@ -99,7 +106,16 @@ func podStates(ctx context.Context, c *clusterreader.Cluster, selector string) (
 	for i := range pods {
 		states = append(states, podState{pods[i].Spec.NodeName, pods[i].Name, clusterreader.Ready(&pods[i])})
 	}
+	slices.SortStableFunc(states, func(a, b podState) int { return cmp.Compare(rankOf(a.Ready), rankOf(b.Ready)) })
 	return states, nil
+}
+
+// rankOf is 0 for the worse.
+func rankOf(well bool) int {
+	if well {
+		return 1
+	}
+	return 0
 }
 
 func printOverview(out io.Writer, all *overview) error {
@@ -109,21 +125,22 @@ func printOverview(out io.Writer, all *overview) error {
 		name string
 		pods []podState
 	}{{"ktsn-operator", all.Operators}, {"ktsnd", all.Ktsnd}, {"ktsn-agent", all.Agents}} {
-		for _, pod := range part.pods {
+		for _, pod := range part.pods[:min(len(part.pods), maxRows)] {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%v\n", part.name, pod.Node, pod.Pod, pod.Ready)
 		}
+		printMore(table, part.name+"\t", len(part.pods))
 	}
 	for i := range all.Networks {
 		if err := table.Flush(); err != nil {
 			return err
 		}
 		fmt.Fprintln(out)
-		printNetwork(out, table, &all.Networks[i])
+		printNetwork(out, table, &all.Networks[i], statesOf(all.Networks[i].Name, all.Nodes))
 	}
 	return table.Flush()
 }
 
-func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork) {
+func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []nodeState) {
 	ranges := network.Spec.IPv4.CIDR
 	if network.Spec.IPv6 != nil {
 		ranges += ", " + network.Spec.IPv6.CIDR
@@ -135,22 +152,20 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork) {
 	for _, condition := range network.Status.Conditions {
 		fmt.Fprintf(out, "  %s: %s, %s\n", condition.Type, condition.Status, condition.Message)
 	}
-	if len(network.Status.Nodes) == 0 {
+	if counts := network.Status.NodeCounts; counts != nil {
+		fmt.Fprintf(out, "  nodes: %d have a part of it, %d pods, %d are ready, %d execute its schedule\n", counts.Allocated, counts.WithPods, counts.Ready,
+			counts.ScheduleOperational)
+	}
+	if len(nodes) == 0 {
 		return
 	}
 	fmt.Fprintln(table, "  node\taddresses\tpods\tuplink\tspeed\tready\tschedule")
-	for _, part := range network.Status.Nodes {
-		pods := int32(0)
-		if part.Pods != nil {
-			pods = *part.Pods
-		}
-		addresses := part.IPv4
-		if part.IPv6 != "" {
-			addresses += " " + part.IPv6
-		}
-		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\n", part.Name, addresses, pods, orDash(part.Uplink), orDash(part.LinkSpeed),
-			inShort(part.Conditions, v1alpha1.ConditionReady), inShort(part.Conditions, v1alpha1.ConditionScheduleOperational))
+	for _, node := range nodes[:min(len(nodes), maxRows)] {
+		addresses := strings.TrimSpace(node.IPv4 + " " + node.IPv6)
+		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\n", node.Name, addresses, node.Pods, orDash(node.Uplink), orDash(node.LinkSpeed),
+			inShort(node.Conditions, v1alpha1.ConditionReady), inShort(node.Conditions, v1alpha1.ConditionScheduleOperational))
 	}
+	printMore(table, "  ", len(nodes))
 }
 
 func orDash(text string) string {
@@ -172,17 +187,18 @@ func inShort(conditions []metav1.Condition, kind string) string {
 	return condition.Reason + ": " + condition.Message
 }
 
-// network reads one from the cluster.
-func (w *where) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) {
+// network reads one from the cluster, with the states of its nodes.
+func (w *where) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork, []nodeState, error) {
 	c, err := w.open()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	network := &v1alpha1.TSNNetwork{}
 	if err := c.Get(ctx, clusterreader.Networks, "", name, network); err != nil {
-		return nil, fmt.Errorf("read network %s: %w", name, err)
+		return nil, nil, fmt.Errorf("read network %s: %w", name, err)
 	}
-	return network, nil
+	nodes, err := listNodes(ctx, c)
+	return network, statesOf(name, nodes), err
 }
 
 var errTwoPlaces = subcommands.Usage(errors.New("--node and --network ask for different things; give one of them"))

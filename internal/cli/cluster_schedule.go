@@ -22,22 +22,22 @@ const defaultLinkSpeedBps = 1_000_000_000
 type networkSchedule struct {
 	Schedule *v1alpha1.GateParameterTable `json:"schedule"`
 	Request  *v1alpha1.ScheduleRequest    `json:"request"`
-	Nodes    []v1alpha1.NodeStatus        `json:"nodes"`
+	Nodes    []nodeState                  `json:"nodes"`
 }
 
 // slowest is the speed of the slowest link of a network that is known: of its nodes, or what its spec says.
-func slowest(network *v1alpha1.TSNNetwork) (bps int64, whose string, err error) {
+func slowest(network *v1alpha1.TSNNetwork, nodes []nodeState) (bps int64, whose string, err error) {
 	if network.Spec.LinkSpeed != "" {
 		bps, err = schedule.ParseLinkSpeed(network.Spec.LinkSpeed)
 		return bps, "spec.linkSpeed", err
 	}
-	for _, node := range network.Status.Nodes {
+	for _, node := range nodes {
 		if node.LinkSpeed == "" {
 			continue
 		}
 		speed, err := schedule.ParseLinkSpeed(node.LinkSpeed)
 		if err != nil {
-			return 0, "", fmt.Errorf("status of node %s: %w", node.Name, err)
+			return 0, "", fmt.Errorf("what node %s says: %w", node.Name, err)
 		}
 		if bps == 0 || speed < bps {
 			bps, whose = speed, "node "+node.Name
@@ -50,24 +50,24 @@ func slowest(network *v1alpha1.TSNNetwork) (bps int64, whose string, err error) 
 }
 
 func (w *where) getSchedule(ctx context.Context, out io.Writer, name, format string, ascii bool) error {
-	network, err := w.network(ctx, name)
+	network, nodes, err := w.network(ctx, name)
 	switch {
 	case err != nil:
 		return err
 	case format == "json":
-		return printJSON(out, networkSchedule{network.Spec.Schedule, network.Status.Schedule, network.Status.Nodes})
+		return printJSON(out, networkSchedule{network.Spec.Schedule, network.Status.Schedule, nodes})
 	case format == "yaml":
 		return subcommands.Usage(fmt.Errorf("--output yaml shows the schedule of one ktsnd; `kubectl get tsnnetwork %s -o yaml` shows that of the network", name))
 	}
-	return printNetworkSchedule(out, network, ascii)
+	return printNetworkSchedule(out, network, nodes, ascii)
 }
 
-func printNetworkSchedule(out io.Writer, network *v1alpha1.TSNNetwork, ascii bool) error {
+func printNetworkSchedule(out io.Writer, network *v1alpha1.TSNNetwork, nodes []nodeState, ascii bool) error {
 	gates, err := tsnnetwork.GatesOf(network)
 	if err != nil {
 		return fmt.Errorf("network %s: %w", network.Name, err)
 	}
-	bps, _, err := slowest(network)
+	bps, _, err := slowest(network, nodes)
 	if err != nil {
 		return err
 	}
@@ -88,19 +88,20 @@ func printNetworkSchedule(out io.Writer, network *v1alpha1.TSNNetwork, ascii boo
 		Seconds: uint64(request.BaseTime.Seconds), Nanoseconds: uint32(request.BaseTime.Nanoseconds)}))
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "node\tspeed\tin force")
-	for _, node := range network.Status.Nodes {
+	for _, node := range nodes[:min(len(nodes), maxRows)] {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", node.Name, orDash(node.LinkSpeed), inShort(node.Conditions, v1alpha1.ConditionScheduleOperational))
 	}
+	printMore(table, "", len(nodes))
 	return table.Flush()
 }
 
 // checkSchedule checks a file, or else the network's own schedule, for the slowest link of a network.
 func (w *where) checkSchedule(ctx context.Context, out io.Writer, name, path string, ascii bool) error {
-	network, err := w.network(ctx, name)
+	network, nodes, err := w.network(ctx, name)
 	if err != nil {
 		return err
 	}
-	bps, whose, err := slowest(network)
+	bps, whose, err := slowest(network, nodes)
 	if err != nil {
 		return err
 	}

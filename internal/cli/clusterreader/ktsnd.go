@@ -29,7 +29,7 @@ const (
 // PodsOn are the pods on a node that a selector of the above selects, without those that are being ended; the oldest first. In an
 // upgrade two ktsnd are on a node.
 func (c *Cluster) PodsOn(ctx context.Context, node, selector string) ([]corev1.Pod, error) {
-	pods, err := List[corev1.Pod](ctx, c, Pods, c.System, selector, "")
+	pods, err := List[corev1.Pod](ctx, c, Pods, c.System, selector, "spec.nodeName="+node)
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of namespace %s: %w", c.System, err)
 	}

@@ -5,6 +5,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,7 @@ type world struct {
 	operator corev1.Pod
 	node     corev1.Node
 	network  v1alpha1.TSNNetwork
+	state    v1alpha1.TSNNode
 	driver   string
 	attached bool
 	trust    string
@@ -41,6 +43,9 @@ type world struct {
 	unseen   []unseen.At
 	settings []hostsettings.Setting
 	events   []corev1.Event
+	// nodes and pods are further ones.
+	nodes []corev1.Node
+	pods  []corev1.Pod
 }
 
 func well() *world {
@@ -68,8 +73,11 @@ func well() *world {
 	w.node = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: "true"}},
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KernelVersion: "6.1.0-13-amd64"}}}
 	w.network = v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}, Status: v1alpha1.TSNNetworkStatus{
-		Conditions: slices.Clone(yes), NodesReady: "1/1",
-		Nodes: []v1alpha1.NodeStatus{{Name: "a", IPv4: "10.42.0.0/24", Uplink: "eth0", LinkSpeed: "1Gbit", Conditions: slices.Clone(yes)}}}}
+		Conditions: slices.Clone(yes), NodesReady: "1/1"}}
+	w.state = v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "tsn", IPv4: "10.42.0.0/24"}}},
+		Status: v1alpha1.TSNNodeStatus{AgentVersion: "1", Networks: []v1alpha1.NodeNetworkStatus{
+			{Name: "tsn", Uplink: "eth0", LinkSpeed: "1Gbit", Conditions: slices.Clone(yes)}}}}
 	w.ktsnd = State{Instance: &control.Instance{Name: "ktsnd"}, Status: &control.Status{Scheduler: "SCHED_FIFO", Clock: control.Clock{Synchronized: true}},
 		Pods:  []control.Pod{{Identity: "u1", Path: "/run/x", Endpoints: 1, Processes: 1, Sockets: 1}},
 		Flows: []control.Flow{{Identity: "u1", Sent: 5}}}
@@ -90,7 +98,7 @@ func (w *world) replaced() {
 func (w *world) doctor(t *testing.T) *Doctor {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{clusterreader.Pods: "PodList", clusterreader.Nodes: "NodeList", clusterreader.Namespaces: "NamespaceList",
-		clusterreader.Events: "EventList", clusterreader.CSINodes: "CSINodeList", clusterreader.Networks: "TSNNetworkList",
+		clusterreader.Events: "EventList", clusterreader.CSINodes: "CSINodeList", clusterreader.Networks: "TSNNetworkList", clusterreader.TSNNodes: "TSNNodeList",
 		clusterreader.Attachments: "NetworkAttachmentDefinitionList", clusterreader.Webhooks: "MutatingWebhookConfigurationList"}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	add := func(resource schema.GroupVersionResource, kind string, object any) {
@@ -110,10 +118,19 @@ func (w *world) doctor(t *testing.T) *Doctor {
 			add(clusterreader.Pods, "Pod", pod)
 		}
 	}
+	for i := range w.pods {
+		add(clusterreader.Pods, "Pod", &w.pods[i])
+	}
 	add(clusterreader.Nodes, "Node", &w.node)
+	for i := range w.nodes {
+		add(clusterreader.Nodes, "Node", &w.nodes[i])
+	}
 	add(clusterreader.Namespaces, "Namespace", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 	if w.network.Name != "" {
 		add(clusterreader.Networks, "TSNNetwork", &w.network)
+	}
+	if w.state.Name != "" {
+		add(clusterreader.TSNNodes, "TSNNode", &w.state)
 	}
 	add(clusterreader.CSINodes, "CSINode", &map[string]any{"metadata": map[string]any{"name": "a"},
 		"spec": map[string]any{"drivers": []any{map[string]any{"name": w.driver}}}})
@@ -162,6 +179,60 @@ func TestWhereAllIsWellNothingIsComplainedOf(t *testing.T) {
 		if len(found) < 3 {
 			t.Errorf("%s: little was looked at: %+v", where, found)
 		}
+	}
+}
+
+// enlarge adds nodes that are well.
+func (w *world) enlarge(count int) {
+	for i := range count {
+		node := w.node.DeepCopy()
+		node.Name = fmt.Sprintf("node-%04d", i)
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		w.nodes = append(w.nodes, *node)
+		for _, pod := range []*corev1.Pod{&w.ktsndPod, &w.agent} {
+			pod = pod.DeepCopy()
+			pod.Name, pod.Spec.NodeName = fmt.Sprintf("%s-%04d", pod.Name, i), node.Name
+			w.pods = append(w.pods, *pod)
+		}
+	}
+}
+
+func TestOfManyNodesThoseAreNamedThatAreNotWell(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil    func(*world)
+		nodes    int // how many are looked at one by one
+		level    Level
+		sentence string
+	}{
+		"none": {func(*world) {}, 0, OK, "201 of 201 have a ktsnd and an agent that are ready"},
+		"one without ktsnd": {func(w *world) { w.pods[0].Status.Conditions = nil }, 1, OK,
+			"200 of 201 have a ktsnd and an agent that are ready"},
+		"one that is away": {func(w *world) { w.nodes[7].Status.Conditions[0].Status = corev1.ConditionUnknown }, 1, OK,
+			"200 of 201 have a ktsnd and an agent that are ready"},
+		"all agents": {func(w *world) {
+			for i := range w.pods {
+				if strings.HasPrefix(w.pods[i].Name, "agent") {
+					w.pods[i].Status.Conditions = nil
+				}
+			}
+		}, 50, Bad, "1 of 201 have a ktsnd and an agent that are ready; 50 of the others follow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := well()
+			w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			w.enlarge(200)
+			test.spoil(w)
+			looked, said := 0, false
+			for _, finding := range w.look(t, "cluster") {
+				if finding.About == "volumes" {
+					looked++
+				}
+				said = said || finding.About == "nodes" && finding.Level == test.level && finding.Text == test.sentence
+			}
+			if looked != test.nodes || !said {
+				t.Errorf("%d nodes were looked at, want %d; it says %q: %v", looked, test.nodes, test.sentence, said)
+			}
+		})
 	}
 }
 
@@ -226,6 +297,9 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"two ktsnd, of which one serves":        {"node", func(w *world) { w.replaced() }, OK, "pod kubernetsn-system/newer serves"},
 		"and the other stands by":               {"node", func(w *world) { w.replaced() }, Note, "pod kubernetsn-system/ktsnd stands by, and pod newer serves"},
 		"a ktsnd that does not say which it is": {"node", func(w *world) { w.ktsnd.Instance = nil }, OK, "runs in pod kubernetsn-system/ktsnd"},
+		"no task":                               {"node", func(w *world) { w.state.Name = "" }, Bad, "there is no TSNNode a"},
+		"no part":                               {"pod", func(w *world) { w.state.Spec.Networks = nil }, Bad, "the node has no part of the addresses"},
+		"a silent agent":                        {"node", func(w *world) { w.state.Status = v1alpha1.TSNNodeStatus{} }, Bad, "the node's agent has said nothing yet"},
 		"no driver":                             {"node", func(w *world) { w.driver = "other" }, Bad, "does not know the driver csi.kubernetsn.io"},
 		"an old kernel":                         {"node", func(w *world) { w.node.Status.NodeInfo.KernelVersion = "5.10.0-8-amd64" }, Bad, "has kernel 5.10.0-8-amd64"},
 		"a setting that costs": {"node", func(w *world) {
@@ -233,11 +307,11 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		}, Note, "areas in use: 1: late talkers"},
 		"a setting with nothing to win": {"node", func(w *world) { w.settings = []hostsettings.Setting{{Name: "swap", Found: "no swap is on"}} }, OK, "no swap is on"},
 		"an agent's complaint": {"node", func(w *world) {
-			w.network.Status.Nodes[0].Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+			w.state.Status.Networks[0].Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
 				Reason: v1alpha1.ReasonUplinkMissing, Message: "eno9"}
 		}, Bad, "UplinkMissing: eno9"},
 		"a refused schedule": {"node", func(w *world) {
-			w.network.Status.Nodes[0].Conditions = append(w.network.Status.Nodes[0].Conditions, metav1.Condition{
+			w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, metav1.Condition{
 				Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionFalse, Reason: "Refused", Message: "too long"})
 		}, Bad, "the schedule is not in force: Refused: too long"},
 		"a held up ktsnd": {"node", func(w *world) { w.ktsnd.Status.Counters.LateWakeup = 2 }, Note, "2 were late because ktsnd was"},

@@ -5,7 +5,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 type controlPod = control.Pod
@@ -43,13 +43,9 @@ func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
 		return d.take(), nil
 	}
 	d.node(ctx, name)
-	networks, err := clusterreader.List[v1alpha1.TSNNetwork](ctx, d.Cluster, clusterreader.Networks, "", "", "")
-	if err != nil {
-		d.unseen("networks", err)
-	}
-	for i := range networks {
-		if slices.ContainsFunc(networks[i].Status.Nodes, func(part v1alpha1.NodeStatus) bool { return part.Name == name }) {
-			d.networkOnNode(&networks[i], name)
+	if state := d.state(ctx, name); state != nil {
+		for i := range state.Spec.Networks {
+			d.networkOnNode(state.Spec.Networks[i].Name, state)
 		}
 	}
 	d.ktsndOnNode(ctx, name)
@@ -122,25 +118,42 @@ func (d *Doctor) driver(ctx context.Context, node string) {
 		"kubelet on node %s does not know the driver %s", node, v1alpha1.CSIDriver)
 }
 
+// state is what the operator asks of a node and its agent says of it, nil where it cannot be read.
+func (d *Doctor) state(ctx context.Context, node string) *v1alpha1.TSNNode {
+	state := &v1alpha1.TSNNode{}
+	err := d.Cluster.Get(ctx, clusterreader.TSNNodes, "", node, state)
+	switch {
+	case apierrors.IsNotFound(err):
+		d.say(Bad, "node "+node, "`ktsn doctor` without a name looks at the operator, which makes it", "there is no TSNNode %s", node)
+		return nil
+	case err != nil:
+		d.unseen("TSNNode "+node, err)
+		return nil
+	}
+	return state
+}
+
 // networkOnNode says what the node's agent says of a network.
-func (d *Doctor) networkOnNode(network *v1alpha1.TSNNetwork, node string) {
-	about := fmt.Sprintf("network %s on node %s", network.Name, node)
-	at := slices.IndexFunc(network.Status.Nodes, func(part v1alpha1.NodeStatus) bool { return part.Name == node })
-	if at < 0 {
-		d.say(Bad, about, "the network's conditions say why: `kubectl describe tsnnetwork "+network.Name+"`", "the node has no part of the addresses")
+func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
+	about := fmt.Sprintf("network %s on node %s", network, node.Name)
+	part, said := tsnnetwork.OnNode(node, network)
+	if part == nil {
+		d.say(Bad, about, "the network's conditions say why: `kubectl describe tsnnetwork "+network+"`", "the node has no part of the addresses")
 		return
 	}
-	part := &network.Status.Nodes[at]
-	ready := meta.FindStatusCondition(part.Conditions, v1alpha1.ConditionReady)
+	if said == nil {
+		said = &v1alpha1.NodeNetworkStatus{}
+	}
+	ready := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
 		d.say(Bad, about, "see that ktsnd and agent run there", "the node's agent has said nothing yet")
 	case ready.Status != metav1.ConditionTrue:
 		d.say(Bad, about, "", "%s: %s", ready.Reason, ready.Message)
 	default:
-		d.ok(about, "has %s, by %s at %s", strings.TrimSuffix(part.IPv4+", "+part.IPv6, ", "), part.Uplink, part.LinkSpeed)
+		d.ok(about, "has %s, by %s at %s", strings.TrimSuffix(part.IPv4+", "+part.IPv6, ", "), said.Uplink, said.LinkSpeed)
 	}
-	gates := meta.FindStatusCondition(part.Conditions, v1alpha1.ConditionScheduleOperational)
+	gates := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionScheduleOperational)
 	switch {
 	case gates == nil:
 	case gates.Status == metav1.ConditionTrue:

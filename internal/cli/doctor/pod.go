@@ -74,8 +74,10 @@ func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, er
 	d.scheduled(pod)
 	if pod.Spec.NodeName != "" {
 		d.node(ctx, pod.Spec.NodeName)
-		for i := range networks {
-			d.networkOnNode(&networks[i], pod.Spec.NodeName)
+		if state := d.state(ctx, pod.Spec.NodeName); state != nil {
+			for i := range networks {
+				d.networkOnNode(networks[i].Name, state)
+			}
 		}
 		d.attached(pod, names)
 		d.running(pod)

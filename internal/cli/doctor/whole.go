@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,13 +96,58 @@ func (d *Doctor) multus(ctx context.Context) {
 	}
 }
 
+// maxNodes is how many nodes are looked at one by one, each with several questions.
+const maxNodes = 50
+
+// activeNodes looks at the nodes with ktsnd; of many only at those that are not well.
 func (d *Doctor) activeNodes(ctx context.Context) {
 	nodes, err := clusterreader.List[corev1.Node](ctx, d.Cluster, clusterreader.Nodes, "", v1alpha1.NodeLabel, "")
 	if err != nil {
 		d.unseen("nodes", err)
 		return
 	}
-	for i := range nodes {
+	if len(nodes) > maxNodes {
+		nodes = d.unwell(ctx, nodes)
+	}
+	for i := range nodes[:min(len(nodes), maxNodes)] {
 		d.node(ctx, nodes[i].Name)
 	}
+}
+
+// unwell are those of many nodes that are not ready, or have no ktsnd or agent that is.
+func (d *Doctor) unwell(ctx context.Context, nodes []corev1.Node) []corev1.Node {
+	const about = "nodes"
+	ready := map[string]map[string]bool{}
+	for _, selector := range []string{clusterreader.KtsndPods, clusterreader.AgentPods} {
+		pods, err := clusterreader.List[corev1.Pod](ctx, d.Cluster, clusterreader.Pods, d.Cluster.System, selector, "")
+		if err != nil {
+			d.unseen(about, err)
+			return nil
+		}
+		ready[selector] = map[string]bool{}
+		for i := range pods {
+			if clusterreader.Ready(&pods[i]) {
+				ready[selector][pods[i].Spec.NodeName] = true
+			}
+		}
+	}
+	var bad []corev1.Node
+	for i := range nodes {
+		if name := nodes[i].Name; !ready[clusterreader.KtsndPods][name] || !ready[clusterreader.AgentPods][name] || !nodeReady(&nodes[i]) {
+			bad = append(bad, nodes[i])
+		}
+	}
+	if well := len(nodes) - len(bad); len(bad) <= maxNodes {
+		d.say(OK, about, "", "%d of %d have a ktsnd and an agent that are ready", well, len(nodes))
+	} else {
+		d.say(Bad, about, "look for what these nodes have in common", "%d of %d have a ktsnd and an agent that are ready; %d of the others follow",
+			well, len(nodes), maxNodes)
+	}
+	return bad
+}
+
+func nodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	})
 }

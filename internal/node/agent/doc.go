@@ -10,6 +10,7 @@
 //	gates        the schedule of ktsnd, from the cluster's networks
 //	limits       what the pods of each network may send
 //	install      network plugin and its configuration, on the node
+//	objects      what the API server says of the node and of its networks
 //	network      which networks there are, and which part of each is this node's
 //	sweep        removes what pods left that do not exist any more
 //	metrics      figures of pods and classes for Prometheus
