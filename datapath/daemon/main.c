@@ -14,6 +14,7 @@
 #include "control_server.h"
 #include "handover.h"
 #include "instance.h"
+#include "keep_awake.h"
 #include "log.h"
 #include "node.h"
 #include "options.h"
@@ -54,6 +55,7 @@ struct daemon {
 	struct loop_scheduling scheduling;
 	struct realtime_budget budget;
 	int64_t budget_read_ms;
+	struct keep_awake awake;
 	struct realtime_worker *realtime_worker;
 	struct events *events;
 	struct node node;
@@ -146,7 +148,7 @@ static void budget_read(struct daemon *daemon)
 		return;
 	realtime_budget_read(&daemon->budget, "", kernel.release,
 			     daemon->scheduling.pinned ? daemon->options.cpu : -1,
-			     daemon->options.keep_awake);
+			     daemon->options.keep_awake && daemon->awake.by != KEEP_AWAKE_LATENCY_LIMIT);
 	loop_budget_set(daemon->loop, daemon->budget.runtime_us, daemon->budget.period_us);
 	daemon->budget_read_ms = clock_monotonic_ms();
 }
@@ -279,7 +281,7 @@ static struct control_status status_fixed(const struct daemon *daemon)
 		.cpu = daemon->scheduling.pinned ? daemon->options.cpu : -1,
 		.budget = &daemon->budget,
 		.spin_ns = daemon->options.spin_ns,
-		.keep_awake = daemon->options.keep_awake,
+		.awake = &daemon->awake,
 	};
 }
 
@@ -297,6 +299,14 @@ static int node_begin(struct daemon *daemon)
 			 daemon->options.ring_memory_bytes);
 }
 
+static void awake_start(struct daemon *daemon)
+{
+	int err = keep_awake_start(&daemon->awake, daemon->options.cpu, daemon->options.latency_device, "");
+
+	if (err)
+		log_warning("--keep-awake has no effect: %s", strerror(-err));
+}
+
 /* All threads run: what only starting took is given up. */
 static int confine(struct daemon *daemon)
 {
@@ -306,9 +316,9 @@ static int confine(struct daemon *daemon)
 		return 0;
 	daemon->confined = true;
 	realtime_lock_memory();
-	err = daemon->options.keep_awake ? realtime_keep_awake_start(daemon->options.cpu) : 0;
-	if (err)
-		log_warning("--keep-awake has no effect: %s", strerror(-err));
+	/* Before the privileges go, which the device may want. */
+	if (daemon->options.keep_awake)
+		awake_start(daemon);
 	/* This thread, and those of pods, which it starts. What a pod has the kernel do there with interrupts
 	 * off takes the loop's processor, whatever its priority. */
 	if (daemon->scheduling.pinned)
@@ -417,7 +427,7 @@ static int node_run(struct daemon *daemon)
 	err = control_listen(daemon);
 	if (!err)
 		err = control_run(daemon);
-	realtime_keep_awake_stop();
+	keep_awake_stop(&daemon->awake);
 	loop_stop(daemon->loop);
 	node_fini(&daemon->node);
 	return err;

@@ -57,6 +57,9 @@ static const char help[] =
 	"whole "
 	"CPU's\n"
 	"                         power\n"
+	"  --latency-device PATH  what --keep-awake holds a limit of latency in, if it can; \"\": it has a "
+	"thread\n"
+	"                         spin on that CPU (default: /dev/cpu_dma_latency)\n"
 	"  --strategy NAME        whose frame leaves next: tas, strict-priority, etf or etf-deadline "
 	"(default: "
 	"tas)\n"
@@ -107,6 +110,7 @@ enum option_id {
 	FIFO,
 	SPIN,
 	KEEP_AWAKE,
+	LATENCY_DEVICE,
 	STRATEGY,
 	LINK_SPEED,
 	GUARD_BAND,
@@ -144,6 +148,7 @@ static const struct option long_options[] = {
 	{"fifo", required_argument, NULL, FIFO},
 	{"spin", required_argument, NULL, SPIN},
 	{"keep-awake", no_argument, NULL, KEEP_AWAKE},
+	{"latency-device", required_argument, NULL, LATENCY_DEVICE},
 	{"strategy", required_argument, NULL, STRATEGY},
 	{"link-speed", required_argument, NULL, LINK_SPEED},
 	{"guard-band", required_argument, NULL, GUARD_BAND},
@@ -338,6 +343,9 @@ static int option_read(struct options *options, int id, const char *value, int64
 		return instance_dir_read(id, value, &options->instance_dir);
 	case INSTANCE_NAME:
 		return instance_name_read(id, value, &options->instance_name);
+	case LATENCY_DEVICE:
+		options->latency_device = value;
+		return !*value || *value == '/' ? 0 : complain(id, value, "an absolute path, or empty");
 	case SPIN:
 		return duration_read(id, value, 10000000, &options->spin_ns);
 	case STRATEGY:
@@ -479,6 +487,7 @@ static void defaults_set(struct options *options)
 		.control_path = "/run/ktsn/control.sock",
 		.vxlan_port = 4789,
 		.cpu = -1,
+		.latency_device = "/dev/cpu_dma_latency",
 		.fifo_priority = 50,
 		.spin_ns = 120000,
 		.strategy = KTSN_STRATEGY_TAS,

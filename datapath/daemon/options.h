@@ -42,6 +42,7 @@ struct options {
 	uint32_t departures;        /* that are remembered */
 	struct quota_limits limits; /* of each pod */
 	bool keep_awake;
+	const char *latency_device; /* that keep_awake opens; empty: none */
 	bool take_over;
 	enum log_level log_level;
 };

@@ -142,6 +142,9 @@ func printDaemon(out io.Writer, status *control.Status) {
 	awake := ""
 	if status.KeepAwake {
 		awake = ", keeping it awake"
+		if by := map[string]string{"latency-limit": "by a limit of latency", "thread": "by a thread"}[status.KeepAwakeBy]; by != "" {
+			awake += " " + by
+		}
 	}
 	tag := "untagged"
 	if status.VLANID != 0 {

@@ -133,11 +133,12 @@ static json_t *budget_json(const struct control_status *status)
 char *control_reply_status(const struct control_status *status)
 {
 	json_t *body = json_pack(
-		"{ss si ss ss so ss si si sI sb si si si si si si so}", "ktsnd-version", KTSN_VERSION, "pid",
-		status->pid, "uplink", status->uplink, "interface", status->interface, "local-address",
+		"{ss si ss ss so ss si si sI sb ss si si si si si si so}", "ktsnd-version", KTSN_VERSION,
+		"pid", status->pid, "uplink", status->uplink, "interface", status->interface, "local-address",
 		address_json(status->local_address_be), "scheduler", status->scheduler, "scheduler-priority",
 		status->scheduler_priority, "cpu", status->cpu, "spin-ns", (json_int_t)status->spin_ns,
-		"keep-awake", status->keep_awake, "sockets", (int)status->sockets, "endpoints",
+		"keep-awake", status->awake->by != KEEP_AWAKE_NONE, "keep-awake-by",
+		keep_awake_name(status->awake->by), "sockets", (int)status->sockets, "endpoints",
 		(int)status->endpoints, "peers", (int)status->peers, "processes", (int)status->processes,
 		"flows", (int)status->flows, "pending", (int)status->pending, "counters",
 		counters_json(status));

@@ -10,6 +10,7 @@
 #include "control_request.h"
 #include "counters.h"
 #include "departures.h"
+#include "keep_awake.h"
 #include "loop.h"
 #include "realtime_budget.h"
 #include "trace.h"
@@ -37,7 +38,7 @@ struct control_status {
 	int cpu;
 	int64_t spin_ns;
 	int64_t processor_time_ns; /* of all threads so far */
-	bool keep_awake;
+	const struct keep_awake *awake;
 	const struct realtime_budget *budget;
 	struct loop_budget_use budget_use;
 	uint32_t sockets, endpoints, peers, processes, flows, pending;

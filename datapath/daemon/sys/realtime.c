@@ -5,15 +5,9 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-static pthread_t awake_thread;
-static bool awake_running;
-static atomic_bool awake_stop;
 
 int realtime_pin(pthread_t thread, int cpu)
 {
@@ -94,39 +88,4 @@ void realtime_lock_memory(void)
 			    "ktsnd "
 			    "CAP_IPC_LOCK or raise its memlock limit",
 			    strerror(errno));
-}
-
-static void *stay_awake(void *argument)
-{
-	(void)argument;
-	while (!atomic_load_explicit(&awake_stop, memory_order_relaxed))
-		;
-	return NULL;
-}
-
-/* An idle-class thread on every CPU would be of no use: without a CPU there is nothing to keep awake. */
-int realtime_keep_awake_start(int cpu)
-{
-	struct sched_param param = {0};
-	int err = pthread_create(&awake_thread, NULL, stay_awake, NULL);
-
-	if (err)
-		return -err;
-	awake_running = true;
-	pthread_setname_np(awake_thread, "ktsnd-awake");
-	err = pthread_setschedparam(awake_thread, SCHED_IDLE, &param);
-	if (!err)
-		err = -realtime_pin(awake_thread, cpu);
-	if (err)
-		realtime_keep_awake_stop();
-	return -err;
-}
-
-void realtime_keep_awake_stop(void)
-{
-	if (!awake_running)
-		return;
-	atomic_store(&awake_stop, true);
-	pthread_join(awake_thread, NULL);
-	awake_running = false;
 }

@@ -33,12 +33,4 @@ void *realtime_alloc(size_t bytes);
 /* Keeps pages that have been touched in memory. Warned about when not allowed. */
 void realtime_lock_memory(void);
 
-/*
- * Keeps a CPU from going to sleep while ktsnd does: a thread of the lowest priority (SCHED_IDLE) that
- * only spins. It yields to everything else, but the CPU never idles: power and, on a virtual machine, a
- * whole core are the price. Ended by _stop.
- */
-int realtime_keep_awake_start(int cpu);
-void realtime_keep_awake_stop(void);
-
 #endif

@@ -216,6 +216,7 @@ static void status_is_the_example(void **state)
 {
 	const struct realtime_budget budget = {
 		.runtime_us = 950000, .period_us = 1000000, .source = "kernel.sched_rt_runtime_us"};
+	const struct keep_awake awake = {.by = KEEP_AWAKE_NONE};
 	struct counters counters;
 	struct control_status status = {
 		.pid = 4711,
@@ -232,7 +233,7 @@ static void status_is_the_example(void **state)
 		.cpu = 1,
 		.spin_ns = 60000,
 		.processor_time_ns = 2500000000,
-		.keep_awake = false,
+		.awake = &awake,
 		.budget = &budget,
 		.budget_use = {950000000, 1000000000, 610000000, 930000000, 120, 7, 1, 50000000, 2},
 		.sockets = 1,

@@ -102,6 +102,7 @@ static void only_the_interface_is_required(void **state)
 	assert_int_equal(options.packets, 4096);
 	assert_int_equal(options.departures, 65536);
 	assert_false(options.keep_awake);
+	assert_string_equal(options.latency_device, "/dev/cpu_dma_latency");
 	assert_int_equal(options.log_level, LOG_LEVEL_INFO);
 }
 
@@ -253,6 +254,7 @@ static const struct bad_line {
 	 "ktsnd: --device with --uplink ovs: the device is Open"},
 	{"--interface a --uplink ovs --vlan 7",
 	 "ktsnd: --vlan with --uplink ovs: the tag of outer frames is"},
+	{"--interface a --latency-device dev", "ktsnd: --latency-device dev: must be an absolute path, or"},
 	{"--interface a --log-level loud", "ktsnd: --log-level loud: must be error, warning, info or debug"},
 };
 
@@ -307,6 +309,8 @@ static void help_names_the_options_and_defaults(void **state)
 		"(default: 50)",
 		"--spin DURATION",
 		"--keep-awake",
+		"--latency-device PATH",
+		"/dev/cpu_dma_latency",
 		"--late-after DURATION",
 		"(default: 10us)",
 		"--delta DURATION",

@@ -4,6 +4,8 @@
  */
 #include "realtime_budget.h"
 
+#include "test_files.h"
+
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,19 +23,7 @@ static char root[] = "/tmp/ktsn-budget-XXXXXX";
 
 static void file_make(const char *path, const char *text)
 {
-	char name[PATH_MAX];
-	FILE *file;
-
-	snprintf(name, sizeof(name), "%s%s", root, path);
-	for (char *slash = strchr(name + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		(void)mkdir(name, 0700);
-		*slash = '/';
-	}
-	file = fopen(name, "we");
-	assert_non_null(file);
-	fputs(text, file);
-	assert_int_equal(fclose(file), 0);
+	assert_int_equal(test_file_make(root, path, text), 0);
 }
 
 /* What a case has of files; NULL: no more. */

@@ -161,6 +161,8 @@ type Status struct {
 	// SpinNs is how long before a departure ktsnd stops sleeping and watches the clock, at most.
 	SpinNs    int64 `json:"spin-ns"`
 	KeepAwake bool  `json:"keep-awake"`
+	// KeepAwakeBy is "latency-limit", "thread" or "none"; of an older ktsnd empty.
+	KeepAwakeBy string `json:"keep-awake-by"`
 	// ProcessorTimeNs is that of all threads of ktsnd since it began.
 	ProcessorTimeNs int64 `json:"processor-time-ns"`
 	// RealtimeBudget is what the kernel lets the sending loop have of its processor.

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * By what a CPU is kept awake, with a folder of the test's for /sys and a file of the test's for the device;
+ * and the machine's own device, where it has one.
+ */
+#include "keep_awake.h"
+
+#include "test_files.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char root[] = "/tmp/ktsn-awake-XXXXXX";
+static char device[PATH_MAX];
+
+static void file_make(const char *path, const char *text)
+{
+	assert_int_equal(test_file_make(root, path, text), 0);
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	if (!mkdtemp(root))
+		return -1;
+	snprintf(device, sizeof(device), "%s/cpu_dma_latency", root);
+	return 0;
+}
+
+static int end(void **state)
+{
+	char command[PATH_MAX];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	return system(command); /* NOLINT(cert-env33-c): a folder of the test's */
+}
+
+static void a_limit_of_nothing_is_held_where_the_cpu_polls(void **state)
+{
+	struct keep_awake awake;
+	int32_t limit_us = -1;
+	int fd;
+
+	(void)state;
+	file_make("/sys/devices/system/cpu/cpu0/cpuidle/state0/name", "POLL\n");
+	file_make("/cpu_dma_latency", "");
+	assert_int_equal(keep_awake_start(&awake, 0, device, root), 0);
+	assert_int_equal(awake.by, KEEP_AWAKE_LATENCY_LIMIT);
+	assert_string_equal(keep_awake_name(awake.by), "latency-limit");
+	fd = open(device, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(read(fd, &limit_us, sizeof(limit_us)), sizeof(limit_us));
+	assert_int_equal(limit_us, 0);
+	close(fd);
+	/* Held until the end. */
+	assert_int_not_equal(fcntl(awake.fd, F_GETFD), -1);
+	fd = awake.fd;
+	keep_awake_stop(&awake);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	assert_int_equal(awake.by, KEEP_AWAKE_NONE);
+}
+
+static void a_thread_spins_where_a_limit_would_not_count(void **state)
+{
+	static const struct {
+		const char *what, *state0, *device;
+	} cases[] = {
+		{"a CPU that halts whatever the limit", "C1\n", "cpu_dma_latency"},
+		{"no device", "POLL\n", "nothing"},
+		{"a device that may not be opened", "POLL\n", "."},
+		{"a device that was not wanted", "POLL\n", NULL},
+	};
+	char path[PATH_MAX];
+
+	(void)state;
+	file_make("/cpu_dma_latency", "");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct keep_awake awake;
+
+		file_make("/sys/devices/system/cpu/cpu0/cpuidle/state0/name", cases[i].state0);
+		snprintf(path, sizeof(path), "%s/%s", root, cases[i].device ? cases[i].device : "");
+		assert_int_equal(keep_awake_start(&awake, 0, cases[i].device ? path : "", root), 0);
+		if (awake.by != KEEP_AWAKE_THREAD)
+			fail_msg("%s: by %s", cases[i].what, keep_awake_name(awake.by));
+		keep_awake_stop(&awake);
+	}
+}
+
+/* The kernel says by the device which limit is in force for the machine. */
+static void the_machines_own_device_takes_the_limit(void **state)
+{
+	struct keep_awake awake;
+	int32_t limit_us = -1;
+	int fd = open("/dev/cpu_dma_latency", O_RDWR | O_CLOEXEC);
+
+	(void)state;
+	file_make("/sys/devices/system/cpu/cpu0/cpuidle/state0/name", "POLL\n");
+	assert_int_equal(keep_awake_start(&awake, 0, "/dev/cpu_dma_latency", root), 0);
+	assert_int_equal(awake.by, KEEP_AWAKE_LATENCY_LIMIT);
+	assert_int_equal(pread(fd, &limit_us, sizeof(limit_us), 0), sizeof(limit_us));
+	assert_int_equal(limit_us, 0);
+	keep_awake_stop(&awake);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_limit_of_nothing_is_held_where_the_cpu_polls),
+		cmocka_unit_test(a_thread_spins_where_a_limit_would_not_count),
+	};
+	const struct CMUnitTest of_device[] = {
+		cmocka_unit_test(the_machines_own_device_takes_the_limit),
+	};
+	int failed = cmocka_run_group_tests(tests, begin, NULL);
+
+	/* Where there is one, and this is root. */
+	if (access("/dev/cpu_dma_latency", R_OK | W_OK) == 0)
+		failed += cmocka_run_group_tests(of_device, NULL, NULL);
+	return failed + (end(NULL) != 0);
+}
