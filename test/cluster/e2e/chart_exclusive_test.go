@@ -38,7 +38,7 @@ func giveProcessors(ctx context.Context, t *testing.T, host string) {
 		ctx := context.WithoutCancel(ctx)
 		restartKubelet(ctx, t, host, before, strconv.Itoa(runtime.NumCPU()))
 		// Containers keep the processors that the policy has left them.
-		onNode(ctx, t, host, "sh", "-c", fmt.Sprintf("find /sys/fs/cgroup/cpuset -mindepth 2 -name cpuset.cpus | while read -r file; do echo 0-%d >$file; done",
+		onNode(ctx, t, host, "sh", "-c", fmt.Sprintf("find /sys/fs/cgroup -mindepth 3 -name cpuset.cpus | while read -r file; do echo 0-%d >$file; done",
 			runtime.NumCPU()-1))
 	})
 	restartKubelet(ctx, t, host, append(slices.Clone(before), staticPolicy...), allocatableCPU)
