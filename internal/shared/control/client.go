@@ -22,8 +22,6 @@ const DefaultPath = "/run/ktsn/control.sock"
 const (
 	// maxReplyBytes is above what a unix socket of default buffer size can carry in one message.
 	maxReplyBytes = 1 << 20
-	// unaskedBytes is how much is read of what a ktsnd says that was asked nothing.
-	unaskedBytes = 256
 	// listPage keeps a page of a list, whose entries vary in length, well below that.
 	listPage = 100
 	// departuresPage is the protocol's upper limit; a departure is about 60 bytes.
@@ -40,12 +38,6 @@ type Client struct {
 	mu   sync.Mutex
 	conn *net.UnixConn
 }
-
-// buffers have room for the longest reply. A connection has one only while it waits for a reply: most are held open for hours.
-var buffers = sync.Pool{New: func() any {
-	buffer := make([]byte, maxReplyBytes)
-	return &buffer
-}}
 
 // Dial connects to the control socket at path.
 func Dial(ctx context.Context, path string) (*Client, error) {
@@ -68,7 +60,7 @@ func (c *Client) Gone(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.interruptAt(ctx)()
-	data, err := c.receive(make([]byte, unaskedBytes))
+	data, err := c.receive()
 	if err == nil {
 		return fmt.Errorf("ktsnd said %.100q without being asked", data)
 	}
@@ -273,9 +265,7 @@ func (c *Client) exchange(ctx context.Context, request any, wanted string, into 
 	if _, err := c.conn.Write(message); err != nil {
 		return contextOr(ctx, fmt.Errorf("ask ktsnd: %w", err))
 	}
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	data, err := c.receive(*buffer)
+	data, err := c.receive()
 	if err != nil {
 		return contextOr(ctx, fmt.Errorf("read ktsnd's reply: %w", err))
 	}
@@ -299,18 +289,34 @@ func (c *Client) interruptAt(ctx context.Context) (release func()) {
 	}
 }
 
-// receive reads one message into a buffer.
-func (c *Client) receive(buffer []byte) ([]byte, error) {
-	count, _, flags, _, err := c.conn.ReadMsgUnix(buffer, nil)
+// receive reads one message, into as much memory as it takes: few replies are long, and most connections only wait.
+func (c *Client) receive() ([]byte, error) {
+	length, err := c.await()
 	switch {
 	case err != nil:
 		return nil, err
-	case flags&unix.MSG_TRUNC != 0:
-		return nil, fmt.Errorf("longer than %d bytes", len(buffer))
-	case count == 0:
+	case length > maxReplyBytes:
+		return nil, fmt.Errorf("longer than %d bytes", maxReplyBytes)
+	case length == 0:
 		return nil, fmt.Errorf("the daemon closed the connection: %w", io.EOF)
 	}
-	return buffer[:count], nil
+	data := make([]byte, length)
+	_, err = io.ReadFull(c.conn, data) // the message is there, and is read as a whole
+	return data, err
+}
+
+// await waits for a message and returns its length, 0 at the end of the connection.
+func (c *Client) await() (length int, err error) {
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	err = raw.Read(func(fd uintptr) (done bool) {
+		length, _, failed = unix.Recvfrom(int(fd), nil, unix.MSG_PEEK|unix.MSG_TRUNC|unix.MSG_DONTWAIT)
+		return failed != unix.EAGAIN
+	})
+	return length, errors.Join(err, failed)
 }
 
 // contextOr prefers the context's reason: a time-out that we caused by cancelling is not one.
