@@ -476,7 +476,7 @@ func ktsnShows(ctx context.Context, t *testing.T, talker *corev1.Pod) {
 		{"schedule get --node " + first, []string{"In force", "cycle 1 ms"}},
 		{"schedule check --network tsn", []string{"network tsn: a link of", "can execute it"}},
 		{"doctor", []string{"operator", "network tsn"}},
-		{"doctor --node " + first, []string{"kubelet knows the driver", "network tsn on node " + first, "the schedule is in force",
+		{"doctor --node " + first, []string{" serves", "kubelet knows the driver", "network tsn on node " + first, "the schedule is in force",
 			"power states", "preemption", "real-time throttling"}},
 		{"doctor " + talker.Name + " --namespace " + talker.Namespace, []string{"asks for network tsn, second", "tsn0 of network tsn has", "tsn1 of network second has",
 			"has added attachment", "ktsnd"}},

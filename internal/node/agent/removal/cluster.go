@@ -72,7 +72,7 @@ func (c *Cluster) Remove(ctx context.Context) error {
 func (c *Cluster) servedNodes(ctx context.Context) (map[string]bool, error) {
 	pods, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Selector})
 	if err != nil {
-		return nil, fmt.Errorf("list ktsnd's pods: %w", err)
+		return nil, fmt.Errorf("list the pods of ktsnd and agents: %w", err)
 	}
 	served := map[string]bool{}
 	for i := range pods.Items {
@@ -100,7 +100,7 @@ func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) 
 		// Of nodes that do not answer they stay until somebody removes the node.
 		pods, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Selector})
 		if err != nil {
-			return fmt.Errorf("list ktsnd's pods: %w", err)
+			return fmt.Errorf("list the pods of ktsnd and agents: %w", err)
 		}
 		ready, err := c.readyNodes(ctx, served)
 		if err != nil {
