@@ -20,7 +20,7 @@ const (
 )
 
 // answerWith maps requests to the files of the protocol's documentation that answer them; all others get ok.
-var answerWith = map[string]string{"status": "status", "instance": "instance", "endpoints": "endpoints", "peers": "peers", "schedule-get": "schedule",
+var answerWith = map[string]string{"status": "status", "instance": "instance", "endpoints": "endpoints", "peers": "peers", "groups": "groups", "schedule-get": "schedule",
 	"pods": "pods", "network-limits": "network-limits", "flows": "flows", "departures": "departures", "trace-read": "trace"}
 
 // fakeDaemon plays ktsnd with the replies that the protocol's documentation gives, but for those in instead. It

@@ -28,6 +28,7 @@ type state struct {
 	Limits    []control.NetworkLimits    `json:"network-limits"`
 	Flows     []control.Flow             `json:"flows"`
 	Peers     []control.Peer             `json:"peers"`
+	Groups    []control.NodeGroups       `json:"groups"`
 	Schedule  *control.Schedule          `json:"schedule"`
 }
 
@@ -95,6 +96,9 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	if current.Peers, err = client.Peers(ctx); err != nil {
 		return nil, err
 	}
+	if current.Groups, err = groupsOf(ctx, client); err != nil {
+		return nil, err
+	}
 	if current.Schedule, err = client.Schedule(ctx); err != nil {
 		return nil, err
 	}
@@ -114,6 +118,9 @@ func printText(out io.Writer, current *state, wide bool) error {
 	}
 	for _, peer := range current.Peers {
 		fmt.Fprintf(table, "peer\t%s, VNI %d, %v\n", peer.Address, peer.VNI, peer.Subnets)
+	}
+	for _, node := range current.Groups {
+		fmt.Fprintf(table, "groups\t%s, VNI %d: %s\n", node.Address, node.VNI, groupsSummary(&node))
 	}
 	for _, network := range current.Limits {
 		fmt.Fprintf(table, "limits\tVNI %d, of a pod: %s\n", network.VNI, limitsLine(network.Limits))

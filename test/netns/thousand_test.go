@@ -33,23 +33,23 @@ func peerAt(i int) control.Peer {
 		Subnets: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(64 + i>>8), byte(i), 0}), 24)}}
 }
 
-// crowd is a lab in which ktsnd of node a has many peers.
-type crowd struct {
+// manyNodes is a lab in which ktsnd of node a has many peers.
+type manyNodes struct {
 	*lab
 	client *control.Client
 }
 
-func newCrowd(t *testing.T) *crowd {
+func newManyNodes(t *testing.T) *manyNodes {
 	t.Helper()
 	lab := newLab(t)
 	ip(t, lab.NodeA, "route", "add", "198.18.0.0/15", "via", topology.NodeAddressB.String())
 	// Frames to them come to node b, which is none of them.
 	_, client := lab.startDaemon(t, "--packets", "8192")
 	ip(t, lab.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
-	return &crowd{lab, client}
+	return &manyNodes{lab, client}
 }
 
-func (c *crowd) addPeers(t *testing.T) time.Duration {
+func (c *manyNodes) addPeers(t *testing.T) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for i := range manyPeers {
@@ -61,7 +61,7 @@ func (c *crowd) addPeers(t *testing.T) time.Duration {
 }
 
 // announce says in the name of each peer which group its pods are members of, as a ktsnd there would.
-func (c *crowd) announce(t *testing.T, group netip.Addr, isMember func(i int) bool) {
+func (c *manyNodes) announce(t *testing.T, group netip.Addr, isMember func(i int) bool) {
 	t.Helper()
 	var to net.HardwareAddr
 	if err := c.NodeA.Do(func() error {
@@ -113,7 +113,7 @@ func announcementOf(to, from net.HardwareAddr, node, group netip.Addr, isMember 
 }
 
 // known counts the peers that have announced something.
-func (c *crowd) known(t *testing.T) int {
+func (c *manyNodes) known(t *testing.T) int {
 	t.Helper()
 	all, err := c.client.Groups(t.Context())
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *crowd) known(t *testing.T) int {
 
 // onWire sends a message to the group, of which so many frames reach the wire, and returns the time between the first and
 // the last of them.
-func (c *crowd) onWire(t *testing.T, group, text string, frames int) time.Duration {
+func (c *manyNodes) onWire(t *testing.T, group, text string, frames int) time.Duration {
 	t.Helper()
 	holds := func(frame wiretap.Packet) bool { return bytes.Contains(frame.Head, []byte(text)) }
 	tap := c.openTap(t, frames)
@@ -153,21 +153,21 @@ func (c *crowd) onWire(t *testing.T, group, text string, frames int) time.Durati
 }
 
 func TestAGroupOfAThousandNodesCostsWhatItsMembersCost(t *testing.T) {
-	crowd := newCrowd(t)
+	many := newManyNodes(t)
 	const group = "239.1.2.3"
 	// One that has the group already: its list follows the peers.
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", group+":7789",
 		"--cycle", "50ms", "--count", "1000000")
-	talker.Env = crowd.preloaded(t)
-	running := start(t, crowd.PodA, "talker", talker)
-	awaitOnTime(t, crowd.client)
-	t.Logf("%d peers were told in %v", manyPeers, crowd.addPeers(t))
+	talker.Env = many.preloaded(t)
+	running := start(t, many.PodA, "talker", talker)
+	awaitOnTime(t, many.client)
+	t.Logf("%d peers were told in %v", manyPeers, many.addPeers(t))
 	interrupt(t, running)
 
 	// Nothing is known of them: the message goes to as many as it may, and node b is one of those peers.
-	before := settled(t, crowd.client)
-	took := crowd.onWire(t, group, "to all of them", maxCopies)
-	after := settled(t, crowd.client)
+	before := settled(t, many.client)
+	took := many.onWire(t, group, "to all of them", maxCopies)
+	after := settled(t, many.client)
 	t.Logf("%d frames in %v", maxCopies, took)
 	if after.CopiesSent-before.CopiesSent != maxCopies || after.CopiesLeftOut-before.CopiesLeftOut != manyPeers+1-maxCopies ||
 		after.CopiesDropped != before.CopiesDropped || after.CopiesPruned != before.CopiesPruned {
@@ -175,17 +175,17 @@ func TestAGroupOfAThousandNodesCostsWhatItsMembersCost(t *testing.T) {
 	}
 
 	// Again, as each ktsnd does: some may be lost.
-	for deadline := time.Now().Add(membersPatience); crowd.known(t) < manyPeers; time.Sleep(10 * time.Millisecond) {
-		crowd.announce(t, netip.MustParseAddr(group), func(i int) bool { return i%membersEach == 0 })
+	for deadline := time.Now().Add(membersPatience); many.known(t) < manyPeers; time.Sleep(10 * time.Millisecond) {
+		many.announce(t, netip.MustParseAddr(group), func(i int) bool { return i%membersEach == 0 })
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d announcements were heard", crowd.known(t), manyPeers)
+			t.Fatalf("%d of %d announcements were heard", many.known(t), manyPeers)
 		}
 	}
 	// And node b, whose ktsnd there is not.
 	const members = manyPeers/membersEach + 1
-	before = settled(t, crowd.client)
-	took = crowd.onWire(t, group, "to members", members)
-	after = settled(t, crowd.client)
+	before = settled(t, many.client)
+	took = many.onWire(t, group, "to members", members)
+	after = settled(t, many.client)
 	t.Logf("%d frames in %v", members, took)
 	if after.CopiesSent-before.CopiesSent != members || after.CopiesPruned-before.CopiesPruned != manyPeers+1-members ||
 		after.CopiesLeftOut != before.CopiesLeftOut {

@@ -277,8 +277,8 @@ void destinations_receivers_changed(struct routing *routing)
 			destination_follow_receivers(d);
 }
 
-/* It may be as long as there are peers and lists: so much of the time is left for the rest. */
-enum { FOLLOW_MS = 100, FOLLOW_SHARE = 10 };
+/* Following takes the longer the more peers and lists there are: the next begins after ten times that. */
+enum { FOLLOW_MS = 100, FOLLOW_FACTOR = 10 };
 
 int destinations_tick(struct routing *routing)
 {
@@ -292,7 +292,7 @@ int destinations_tick(struct routing *routing)
 	took_ms = clock_monotonic_ms() - began_ms;
 	routing->receivers.follow_from_ms =
 		began_ms + took_ms +
-		(took_ms * FOLLOW_SHARE > FOLLOW_MS ? took_ms * FOLLOW_SHARE : FOLLOW_MS);
+		(took_ms * FOLLOW_FACTOR > FOLLOW_MS ? took_ms * FOLLOW_FACTOR : FOLLOW_MS);
 	return -1;
 }
 

@@ -392,7 +392,7 @@ static enum group_message mld_parse(struct rest rest, struct group_packet *packe
 	return reported(&packet->list);
 }
 
-static enum group_message inner_parse(struct rest rest, struct group_packet *packet)
+static enum group_message content_parse(struct rest rest, struct group_packet *packet)
 {
 	const uint8_t *ether = rest_take(&rest, KTSN_ETHER_HEADER_BYTES);
 
@@ -413,7 +413,7 @@ static enum group_message inner_parse(struct rest rest, struct group_packet *pac
 }
 
 /* From the outer Ethernet header to VXLAN's, which is taken away. False when it is not that. */
-static bool outer_parse(struct rest *rest, uint16_t vxlan_port, struct group_packet *packet)
+static bool tunnel_parse(struct rest *rest, uint16_t vxlan_port, struct group_packet *packet)
 {
 	const uint8_t *ether = rest_take(rest, KTSN_ETHER_HEADER_BYTES);
 	const uint8_t *ip = ether ? rest_take(rest, KTSN_IPV4_HEADER_BYTES) : NULL, *udp, *vxlan;
@@ -441,6 +441,7 @@ enum group_message group_packet_parse(const uint8_t *frame, size_t bytes, uint16
 	packet->list.count = 0;
 	packet->list.everything = false;
 	packet->lifetime_s = 0;
-	packet->message = outer_parse(&rest, vxlan_port, packet) ? inner_parse(rest, packet) : GROUP_NOTHING;
+	packet->message =
+		tunnel_parse(&rest, vxlan_port, packet) ? content_parse(rest, packet) : GROUP_NOTHING;
 	return packet->message;
 }

@@ -20,9 +20,9 @@ enum {
 	FIRST_QUERIES = 2,
 	FIRST_QUERY_MS = 2000,
 	FIRST_RESPONSE_MS = 1000,
-	LEARNT_MS = 2000,   /* after the last of the first queries */
-	READY_MS = 6000,    /* both of them, answers, and the bridge is read */
-	PATIENCE_MS = 3000, /* with a member that the bridge has forgotten */
+	LEARNT_MS = 2000, /* after the last of the first queries */
+	READY_MS = 6000,  /* both of them, answers, and the bridge is read */
+	FORGET_MS = 3000, /* with a member that the bridge has forgotten */
 	/* The bridges are read not more often, however often pods join and leave, and not less often. */
 	READ_AGAIN_MS = 100,
 	READ_MS = 10000,
@@ -308,7 +308,7 @@ static void forgotten_keep(struct group_members *members, struct reading *readin
 		if (!port || reading_has(&read, &member) || (member.until_ms && now_ms >= member.until_ms))
 			continue;
 		if (!member.until_ms) {
-			member.until_ms = now_ms + PATIENCE_MS;
+			member.until_ms = now_ms + FORGET_MS;
 			port->queries = port->queries < FIRST_QUERIES ? port->queries : FIRST_QUERIES - 1;
 			port->query_ms = now_ms;
 		}
