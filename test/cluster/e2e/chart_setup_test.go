@@ -43,7 +43,12 @@ var chart struct {
 // needChart makes sure that the chart is installed, and nothing else that listens in its place.
 func needChart(t *testing.T) context.Context {
 	t.Helper()
-	ctx := needTwoNodes(t)
+	return withChart(needTwoNodes(t), t)
+}
+
+// withChart is needChart in a cluster that may have one node.
+func withChart(ctx context.Context, t *testing.T) context.Context {
+	t.Helper()
 	program(t, "helm")
 	if chart.failed {
 		t.Fatal("the chart could not be installed, see above")
