@@ -300,7 +300,7 @@ static void renew_now(struct supervisor *supervisor)
 }
 
 /* For how long to wait at most; -1: for ever. */
-static int patience_ms(const struct supervisor *supervisor)
+static int timeout_ms(const struct supervisor *supervisor)
 {
 	int64_t until_ms = supervisor->look_ms;
 
@@ -359,7 +359,7 @@ static int watch(struct supervisor *supervisor)
 		else if (due(supervisor->renew_ms))
 			renew_now(supervisor);
 		else
-			err = events_run_once(supervisor->events, patience_ms(supervisor));
+			err = events_run_once(supervisor->events, timeout_ms(supervisor));
 		if (err)
 			return err;
 	}
