@@ -218,6 +218,20 @@ func (c *cluster) startOperator(t testing.TB) {
 	t.Cleanup(func() { kill(c.operator) })
 }
 
+// operatorEnded says why the operator ended by itself, nil while it runs. It does where it gets no processor for ten seconds: it is
+// no leader any more.
+func (c *cluster) operatorEnded() error {
+	if c.operator == nil {
+		return nil
+	}
+	select {
+	case <-c.operator.Done():
+		return c.operator.Ended()
+	default:
+		return nil
+	}
+}
+
 func (c *cluster) startAgents(t testing.TB) {
 	t.Helper()
 	var err error

@@ -4,6 +4,7 @@ package scale
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -107,8 +108,8 @@ func (w *world) makePod(ctx context.Context, pod *corev1.Pod) error {
 		if err == nil || apierrors.IsAlreadyExists(err) {
 			return nil
 		}
-		if time.Since(began) > patience {
-			return err
+		if ended := w.operatorEnded(); ended != nil || time.Since(began) > patience {
+			return errors.Join(err, ended)
 		}
 		if err := retry.Pause(ctx, time.Second); err != nil {
 			return err
@@ -205,23 +206,12 @@ func (w *world) eventually(ctx context.Context, look func() error) time.Duration
 		if err == nil {
 			return time.Since(began)
 		}
-		select {
-		case <-w.died():
-			w.t.Fatal(w.operator.Ended())
-		default:
-		}
+		must(w.t, w.operatorEnded())
 		if time.Since(began) > patience || ctx.Err() != nil {
 			w.t.Fatalf("after %v: %v", time.Since(began).Round(time.Second), err)
 		}
 		time.Sleep(lookEvery)
 	}
-}
-
-func (w *world) died() <-chan struct{} {
-	if w.operator == nil {
-		return nil
-	}
-	return w.operator.Done()
 }
 
 // see looks at all agents.
