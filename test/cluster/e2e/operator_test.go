@@ -276,8 +276,11 @@ func schedules(ctx context.Context, t *testing.T) {
 			if request == nil || request.ObservedGeneration != network.Generation || request.BaseTime == last {
 				return fmt.Errorf("the operator asks for %+v", request)
 			}
+			if err := executed(ctx, network); err != nil {
+				return err
+			}
 			last = request.BaseTime
-			return executed(ctx, network)
+			return nil
 		})
 		t.Logf("operational on all nodes after %v", time.Since(began).Round(10*time.Millisecond))
 		for _, host := range under.Nodes {
