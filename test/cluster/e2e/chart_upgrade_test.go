@@ -158,11 +158,14 @@ const (
 	logEarly = 10 * time.Millisecond
 )
 
+// beforeTakeover is how long before it the same is looked at, for what the machine's other load does.
+const beforeTakeover = time.Second
+
 // gapAt is the longest time without a frame on the wire around a takeover, less the cycle: what is left of the pause there, beside
 // stops of the machine. CLOCK_TAI of the nodes is UTC.
-func (o takeover) gapAt(wire []int64, cycle time.Duration) time.Duration {
+func gapAt(at time.Time, wire []int64, cycle time.Duration) time.Duration {
 	var longest time.Duration
-	from, to := o.at.Add(-logLate).UnixNano(), o.at.Add(logEarly).UnixNano()
+	from, to := at.Add(-logLate).UnixNano(), at.Add(logEarly).UnixNano()
 	for i := 1; i < len(wire); i++ {
 		if wire[i] >= from && wire[i-1] <= to {
 			longest = max(longest, time.Duration(wire[i]-wire[i-1])-cycle)
@@ -175,10 +178,11 @@ func (o takeover) gapAt(wire []int64, cycle time.Duration) time.Duration {
 type upgradeFigures struct {
 	Upgrades int `json:"upgrades"`
 	Messages int `json:"messages"`
-	// PausesNs are those of ktsnd's loop, GapsNs those on the wire.
-	PausesNs []time.Duration `json:"pauses_ns"`
-	GapsNs   []time.Duration `json:"gaps_ns"`
-	TookNs   []time.Duration `json:"took_ns"`
+	// PausesNs are those of ktsnd's loop, GapsNs those on the wire, and GapsBeforeNs what there was a second before.
+	PausesNs     []time.Duration `json:"pauses_ns"`
+	GapsNs       []time.Duration `json:"gaps_ns"`
+	GapsBeforeNs []time.Duration `json:"gaps_before_ns"`
+	TookNs       []time.Duration `json:"took_ns"`
 }
 
 // median is the lower one of two.
@@ -215,7 +219,8 @@ func TestUpgradesUnderLoadLoseNoMessage(t *testing.T) {
 			for i, host := range under.Nodes {
 				one := takeoverOn(ctx, t, host.Name)
 				figures.PausesNs = append(figures.PausesNs, one.pause)
-				figures.GapsNs = append(figures.GapsNs, one.gapAt(wire[i], cycle))
+				figures.GapsNs = append(figures.GapsNs, gapAt(one.at, wire[i], cycle))
+				figures.GapsBeforeNs = append(figures.GapsBeforeNs, gapAt(one.at.Add(-beforeTakeover), wire[i], cycle))
 			}
 			figures.TookNs = append(figures.TookNs, took.Round(time.Millisecond))
 			return ""
@@ -242,8 +247,9 @@ func (f *upgradeFigures) judge(t *testing.T) {
 	if len(f.PausesNs) == 0 {
 		t.Fatal("no ktsnd has taken over from another one")
 	}
-	t.Logf("%d upgrades, %d messages: departures paused for %v in the median and %v at most, on the wire %v and %v; an upgrade took %v and %v",
-		f.Upgrades, f.Messages, median(f.PausesNs), slices.Max(f.PausesNs), median(f.GapsNs), slices.Max(f.GapsNs), median(f.TookNs), slices.Max(f.TookNs))
+	t.Logf("%d upgrades, %d messages: departures paused for %v in the median and %v at most; gaps on the wire %v and %v, %v and %v a second before; "+
+		"an upgrade took %v and %v", f.Upgrades, f.Messages, median(f.PausesNs), slices.Max(f.PausesNs), median(f.GapsNs), slices.Max(f.GapsNs),
+		median(f.GapsBeforeNs), slices.Max(f.GapsBeforeNs), median(f.TookNs), slices.Max(f.TookNs))
 	writeFigures(t, f, "upgrades.json")
 	if paused := median(f.PausesNs); f.Upgrades >= manyUpgrades && paused > pauseLimit {
 		t.Errorf("departures paused for %v in the median, and may for %v", paused, pauseLimit)
