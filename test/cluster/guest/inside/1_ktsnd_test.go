@@ -93,6 +93,13 @@ func TestKtsnRealtimeSaysNothingWhereThereIsNothingToDo(t *testing.T) {
 	}
 }
 
+// No cgroup of version 2 has a budget of its own.
+func TestTheBudgetIsThatOfTheWholeKernel(t *testing.T) {
+	if said := saidBy(t, "ktsnd"); !strings.Contains(said, "(kernel.sched_rt_runtime_us)") {
+		t.Errorf("the log does not name kernel.sched_rt_runtime_us:\n%s", said)
+	}
+}
+
 func TestKtsndHasRealTimeSchedulingAndItsProcessor(t *testing.T) {
 	pinned := 0
 	for _, thread := range realTimeThreads(t) {
