@@ -218,9 +218,8 @@ func (c *cluster) startOperator(t testing.TB) {
 	t.Cleanup(func() { kill(c.operator) })
 }
 
-// operatorEnded says why the operator ended by itself, nil while it runs. It does where it gets no processor for ten seconds: it is
-// no leader any more.
-func (c *cluster) operatorEnded() error {
+// operatorGone says why the operator's process has ended by itself, nil while it runs.
+func (c *cluster) operatorGone() error {
 	if c.operator == nil {
 		return nil
 	}

@@ -197,6 +197,7 @@ func (l *long) rest(ctx context.Context, length time.Duration) {
 
 func (l *long) memory() {
 	l.bound("operator, most resident memory", float64(mostResident(l.t, l.operator.PID()))/(1<<20), "MiB", limitResident, "")
+	l.add("operator started anew", float64(l.operatorRestarts()), "times", 0, "it ends where it gets no processor for ten seconds")
 	l.add("memory of an agent", float64(l.heap())/float64(l.nodes)/1e6, "MB", 0,
 		"heap and stacks after a collection, with %d peers; the program itself is not in it, the played ktsnd is", l.nodes-1)
 	for _, name := range []string{"kube-apiserver", "etcd"} {

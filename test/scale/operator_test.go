@@ -11,10 +11,13 @@ import (
 	"net/rpc"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/kubernetsn/kubernetsn/internal/cluster/operator"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // partConfig is what a part's process is told.
@@ -74,5 +77,23 @@ func runOperator(ctx context.Context, config *partConfig) error {
 		Namespace: system, Service: "ktsn-operator", Secret: "ktsn-operator-certificate", Webhook: "kubernetsn", Port: config.Port,
 		Health: "127.0.0.1:0", Metrics: "0", Linger: linger, CertificateName: "localhost",
 	}
-	return operator.Run(ctx, options, server, nowTAI, slog.New(slog.NewTextHandler(log, nil)))
+	err = operator.Run(ctx, options, server, nowTAI, slog.New(slog.NewTextHandler(log, nil)))
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	// As kubelet does. It ends where it gets no processor for ten seconds: it is no leader any more.
+	fmt.Fprintln(log, operatorEnded, err)
+	_ = retry.Pause(ctx, firstRestart)
+	return syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+}
+
+// operatorEnded begins what the log says of an operator that is started anew.
+const operatorEnded = "the operator has ended:"
+
+// operatorRestarts is how often it was.
+func (w *world) operatorRestarts() int {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, "operator.log"))
+	must(w.t, err)
+	return strings.Count(string(text), operatorEnded)
 }

@@ -108,7 +108,7 @@ func (w *world) makePod(ctx context.Context, pod *corev1.Pod) error {
 		if err == nil || apierrors.IsAlreadyExists(err) {
 			return nil
 		}
-		if ended := w.operatorEnded(); ended != nil || time.Since(began) > patience {
+		if ended := w.operatorGone(); ended != nil || time.Since(began) > patience {
 			return errors.Join(err, ended)
 		}
 		if err := retry.Pause(ctx, time.Second); err != nil {
@@ -206,7 +206,7 @@ func (w *world) eventually(ctx context.Context, look func() error) time.Duration
 		if err == nil {
 			return time.Since(began)
 		}
-		must(w.t, w.operatorEnded())
+		must(w.t, w.operatorGone())
 		if time.Since(began) > patience || ctx.Err() != nil {
 			w.t.Fatalf("after %v: %v", time.Since(began).Round(time.Second), err)
 		}
