@@ -65,11 +65,3 @@ func (s *spent) kinds() string {
 	}
 	return strings.Join(text, ", ")
 }
-
-// at is a quantile of durations in order, in milliseconds.
-func at(sorted []time.Duration, quantile float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(int(quantile*float64(len(sorted))), len(sorted)-1)].Seconds() * 1e3
-}

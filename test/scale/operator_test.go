@@ -11,7 +11,6 @@ import (
 	"net/rpc"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"k8s.io/client-go/rest"
@@ -89,11 +88,3 @@ func runOperator(ctx context.Context, config *partConfig) error {
 
 // operatorEnded begins what the log says of an operator that is started anew.
 const operatorEnded = "the operator has ended:"
-
-// operatorRestarts is how often it was.
-func (w *world) operatorRestarts() int {
-	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join(w.dir, "operator.log"))
-	must(w.t, err)
-	return strings.Count(string(text), operatorEnded)
-}

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/rpc"
 	"path/filepath"
 	"slices"
@@ -20,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -197,14 +194,14 @@ const patience = 10 * time.Minute
 // lookEvery is how often to look whether something has happened.
 const lookEvery = 100 * time.Millisecond
 
-// eventually repeats a look until it finds nothing wrong, and tells how long that took.
-func (w *world) eventually(ctx context.Context, look func() error) time.Duration {
+// eventually repeats a look until it finds nothing wrong.
+func (w *world) eventually(ctx context.Context, look func() error) {
 	w.t.Helper()
 	began := time.Now()
 	for {
 		err := look()
 		if err == nil {
-			return time.Since(began)
+			return
 		}
 		must(w.t, w.operatorGone())
 		if time.Since(began) > patience || ctx.Err() != nil {
@@ -238,9 +235,9 @@ func (w *world) awaitReady(ctx context.Context, nodes, peers int) *Overview {
 }
 
 // awaitInForce waits until all nodes execute a schedule.
-func (w *world) awaitInForce(ctx context.Context, length time.Duration) time.Duration {
+func (w *world) awaitInForce(ctx context.Context, length time.Duration) {
 	w.t.Helper()
-	return w.eventually(ctx, func() error {
+	w.eventually(ctx, func() error {
 		if seen := w.see(length); seen.InForce != seen.Nodes {
 			return fmt.Errorf("the schedule is in force on %d of %d nodes", seen.InForce, seen.Nodes)
 		}
@@ -279,56 +276,4 @@ func (w *world) bill() *Bill {
 	bill := &Bill{}
 	w.call("Bill", None{}, bill)
 	return bill
-}
-
-func (w *world) heap() int64 {
-	w.t.Helper()
-	var bytes int64
-	w.call("Heap", None{}, &bytes)
-	return bytes
-}
-
-// removeNode takes away a node with its pods, as when a machine is given back.
-func (w *world) removeNode(ctx context.Context, number, pods int) {
-	w.t.Helper()
-	now := client.GracePeriodSeconds(0)
-	for i := range pods {
-		must(w.t, w.admin.Delete(ctx, plainPod(podName(number, i), "default"), now))
-	}
-	must(w.t, w.admin.Delete(ctx, plainPod("ktsn-agent-"+strconv.Itoa(number), system), now))
-	must(w.t, w.admin.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(number)}}))
-}
-
-// served sums what the API server says of all requests that it has answered, watches when they end.
-func (w *world) served(ctx context.Context) float64 {
-	w.t.Helper()
-	text, err := w.metrics(ctx)
-	must(w.t, err)
-	sum := 0.0
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "apiserver_request_total{") {
-			value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
-			must(w.t, err)
-			sum += value
-		}
-	}
-	return sum
-}
-
-func (w *world) metrics(ctx context.Context) (string, error) {
-	client, err := rest.HTTPClientFor(w.config)
-	if err != nil {
-		return "", err
-	}
-	asked, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(w.config.Host, "/")+"/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	reply, err := client.Do(asked)
-	if err != nil {
-		return "", err
-	}
-	defer reply.Body.Close()
-	text, err := io.ReadAll(reply.Body)
-	return string(text), err
 }
