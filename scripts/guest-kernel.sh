@@ -3,7 +3,7 @@
 # Prepares what the virtual machines of tests boot, once, and prints the folder in which it is:
 #   vmlinuz     Debian's kernel
 #   base.cpio   for `make conformance`: modules, a list of them, and a tc that knows all of taprio's options
-#   node.cpio   for the node of `make guest`: the modules that show it this machine's files, and a list of them
+#   node.cpio   for the node with cgroups of version 2 (`make e2e`): the modules that show it this machine's files, and a list of them
 #   kernel      where that node finds all other modules of networks and file systems
 #   version     which packages these are from
 # Nothing is installed: the packages are fetched and unpacked. Remove the folder to get newer ones.

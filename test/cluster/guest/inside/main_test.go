@@ -23,7 +23,7 @@ var outDir = os.Getenv("KTSN_GUEST")
 
 func TestMain(m *testing.M) {
 	if outDir == "" {
-		fmt.Fprintln(os.Stderr, "these tests change the machine that they run on; `make guest` runs them in a virtual one")
+		fmt.Fprintln(os.Stderr, "these tests change the machine that they run on; `make e2e` runs them in a virtual one")
 		os.Exit(1)
 	}
 	if err := setUp(); err != nil {
