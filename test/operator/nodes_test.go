@@ -275,6 +275,7 @@ func TestAnAgentReadsAllAndWritesItsReport(t *testing.T) {
 		"read TSNNodes":    {agent.List(ctx, &v1alpha1.TSNNodeList{}), ""},
 		"read peers":       {agent.List(ctx, &v1alpha1.TSNPeersList{}), ""},
 		"report":           {agent.Status().Patch(ctx, stateOf("rights-node"), patch(`{"status":{"agentVersion":"1"}}`), client.DryRunAll), ""},
+		"replace a report": {agent.Status().Update(ctx, stateOf("rights-node"), client.DryRunAll), forbidden},
 		"ask a node":       {agent.Patch(ctx, stateOf("rights-node"), patch(`{"spec":{"gates":"x"}}`), client.DryRunAll), forbidden},
 		"write a status":   {agent.Status().Patch(ctx, network.DeepCopy(), patch(`{"status":{"pods":7}}`), client.DryRunAll), forbidden},
 		"change peers":     {agent.Patch(ctx, peers.DeepCopy(), patch(`{"spec":{"nodes":[]}}`), client.DryRunAll), forbidden},
