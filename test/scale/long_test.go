@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Sizes of the long form, and how long it looks at a cluster in which nothing happens. Watches end after 5 to 10 minutes and are
-// asked for again, so that less than ten minutes say little of them.
+// Sizes of the long form, and how long it looks at a cluster in which nothing happens. Watches end after 30 to 60 minutes
+// (objects.WatchTimeout), so that a shorter look sees requests beside those by which they are begun anew, and few of these.
 const (
 	longNodes   = 1000
 	podsPerNode = 10
