@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // report is what an agent says of a network on its node.
@@ -72,10 +73,15 @@ type problem struct {
 	v1alpha1.NodeProblem
 }
 
+// mostOfMessage is how many bytes of what is said of a node the network's status has: it has room for the sentences of many nodes, and
+// one node must not keep it from being written.
+const mostOfMessage = 512
+
 // problemsOf are those of all nodes with pods on the network, the worst first.
 func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[string]error) []problem {
 	var all []problem
 	found := func(rank int, node, kind, reason, text string) {
+		text = tsnnetwork.Shorten(text, mostOfMessage)
 		all = append(all, problem{rank, v1alpha1.NodeProblem{Node: node, Type: kind, Reason: reason, Message: text}})
 	}
 	for _, is := range reports {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +76,33 @@ func TestNoMoreThanFiftyNodesAreNamed(t *testing.T) {
 		t.Errorf("%d problems are named as %d", len(problems), len(worst(problems)))
 	}
 }
+
+// An agent may say as much as a condition of its TSNNode holds; the network's own hold no more.
+func TestWhatOneNodeSaysLeavesRoomForTheOthers(t *testing.T) {
+	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}, states: map[string]*v1alpha1.TSNNode{}}
+	network.Generation = 3
+	for name := range nodesNamed(0, 100) {
+		state := says(metav1.ConditionFalse, metav1.ConditionFalse, "")
+		for i := range state.Status.Networks[0].Conditions {
+			state.Status.Networks[0].Conditions[i].Message = strings.Repeat("é", mostOfCondition/2)
+		}
+		nodes.all[name], nodes.states[name], used.onNode[name] = &corev1.Node{}, state, 1
+	}
+	problems := problemsOf(network, reportsOf(network, used, nodes), nil)
+	for _, condition := range conditions(network, nil, findingsOf(problems)) {
+		if len(condition.Message) > mostOfCondition || !utf8.ValidString(condition.Message) {
+			t.Errorf("the message of condition %s has %d bytes", condition.Type, len(condition.Message))
+		}
+	}
+	for _, one := range worst(problems) {
+		if want := strings.Repeat("é", mostOfMessage/2) + "..."; one.Message != want {
+			t.Fatalf("of what node %s says %d bytes are named, want %d", one.Node, len(one.Message), len(want))
+		}
+	}
+}
+
+// mostOfCondition is what the API server takes of a condition's message, in bytes.
+const mostOfCondition = 32768
 
 // TestEachFindingIsSaidOnce has more of them than a condition's sentence names.
 func TestEachFindingIsSaidOnce(t *testing.T) {

@@ -42,7 +42,7 @@ func list(annotation, value string) ([]string, error) {
 		switch {
 		case !nameForm.MatchString(name):
 			return nil, fmt.Errorf("annotation %s: %q is no name; give names of small letters, digits and hyphens between commas",
-				annotation, shorten(name))
+				annotation, Shorten(name, mostOfName))
 		case slices.Contains(names, name):
 			return nil, fmt.Errorf("annotation %s names %s twice", annotation, name)
 		}
@@ -51,8 +51,11 @@ func list(annotation, value string) ([]string, error) {
 	return names, nil
 }
 
-func shorten(text string) string {
-	const most = 70
+// mostOfName is how much of what is no name a sentence quotes.
+const mostOfName = 70
+
+// Shorten is a text, cut where it has more bytes.
+func Shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
