@@ -29,7 +29,7 @@ struct client {
 struct target {
 	const char *path;      /* of the application socket */
 	struct sockaddr_in to; /* where messages go */
-	int64_t end_ns;        /* CLOCK_MONOTONIC */
+	int64_t length_ns;     /* from its beginning, when all is prepared */
 	long count;            /* how many of what the mode makes; 0: as it likes */
 };
 
@@ -56,6 +56,7 @@ void client_close(struct client *client);
 int socket_to(const struct target *target);
 
 int64_t now_ns(clockid_t clock);
+/* The first call begins, and says so on stderr. */
 bool time_left(const struct target *target);
 
 struct ktsn_ring_slot *client_slot(const struct client *client, uint32_t slot);

@@ -75,7 +75,7 @@ int main(int argc, char **argv)
 	target.path = argv[2];
 	target.to.sin_port = htons((uint16_t)atoi(argv[4]));
 	target.count = argc == 7 ? atol(argv[6]) : 0;
-	target.end_ns = now_ns(CLOCK_MONOTONIC) + (int64_t)(atof(argv[5]) * 1e9);
+	target.length_ns = (int64_t)(atof(argv[5]) * 1e9);
 	for (int i = 0; i < MODES; i++)
 		if (strcmp(argv[1], modes[i].name) == 0)
 			return modes[i].run(&target) ? 1 : 0;
