@@ -287,6 +287,47 @@ func TestRequestOfAnOlderInstanceIsRefused(t *testing.T) {
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
 }
 
+// fillBacklog connects to a ktsnd that has stopped until it lets nobody wait any more.
+func (l *lab) fillBacklog(t *testing.T) {
+	t.Helper()
+	for range 10000 {
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Close(fd) })
+		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: l.control})
+		if errors.Is(err, syscall.EAGAIN) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("there is room for ever more connections")
+}
+
+// One that hangs is kubelet's to end: who waits for it answers meanwhile, and ends when it is told to.
+func TestInstanceWaitsForOneThatAcceptsNobody(t *testing.T) {
+	lab := newLab(t)
+	serving, client := lab.startServing(t, "serving")
+	status, err := client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(status.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	lab.fillBacklog(t)
+	told := lab.startInstance(t, "told")
+	told.awaitState(t, control.StateStarting)
+	told.told(t)
+	younger := lab.startInstance(t, "younger")
+	younger.awaitState(t, control.StateStarting)
+	kill(t, serving.Process)
+	younger.awaitState(t, control.StateServing)
+}
+
 func TestInstanceThatStandsByServesWhenNobodyDoes(t *testing.T) {
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")

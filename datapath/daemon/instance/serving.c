@@ -27,7 +27,7 @@ static int text_send(const struct serving *serving, const char *text)
 
 int serving_ask(struct serving *serving, struct events *events)
 {
-	int fd = unix_connect(serving->control_path);
+	int fd = unix_connect_at_once(serving->control_path);
 	int err;
 
 	if (fd < 0)

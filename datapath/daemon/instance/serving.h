@@ -21,7 +21,8 @@ struct serving {
 void serving_init(struct serving *serving, const char *control_path,
 		  void (*readable)(struct event_source *connection), void *owner);
 
-/* Connects and asks who it is. 0 or -errno; -ECONNREFUSED and -ENOENT: nobody serves. */
+/* Connects and asks who it is. 0 or -errno; -ECONNREFUSED and -ENOENT: nobody serves; -EAGAIN: one is there
+ * that accepts nobody. */
 int serving_ask(struct serving *serving, struct events *events);
 
 /* Reads what came. 0; or -errno, and then the connection is closed: it has ended. */

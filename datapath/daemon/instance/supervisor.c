@@ -272,15 +272,27 @@ static void nobody_serves(struct supervisor *supervisor)
 		look(supervisor, LOOK_AGAIN_MS);
 }
 
+/* To be waited for is one that is there and accepts nobody: whoever started it ends it. */
+static void other_ask(struct supervisor *supervisor)
+{
+	int err = serving_ask(&supervisor->serving, supervisor->events);
+
+	if (err && err != -EAGAIN) {
+		nobody_serves(supervisor);
+		return;
+	}
+	supervisor->since_ms = 0;
+	if (err)
+		look(supervisor, LOOK_AGAIN_MS);
+}
+
 static void look_now(struct supervisor *supervisor)
 {
 	supervisor->look_ms = 0;
 	if (!supervisor->config->take_over && !supervisor->standing_by)
 		child_start(supervisor);
-	else if (serving_ask(&supervisor->serving, supervisor->events))
-		nobody_serves(supervisor);
 	else
-		supervisor->since_ms = 0;
+		other_ask(supervisor);
 }
 
 /*

@@ -183,7 +183,7 @@ void unix_listener_take(int fd)
 	(void)listen(fd, BACKLOG);
 }
 
-int unix_connect(const char *path)
+static int connect_with(const char *path, int flags)
 {
 	struct sockaddr_un address;
 	int err = address_make(path, &address);
@@ -191,7 +191,7 @@ int unix_connect(const char *path)
 
 	if (err)
 		return err;
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
 	if (fd < 0)
 		return -errno;
 	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
@@ -199,6 +199,16 @@ int unix_connect(const char *path)
 	err = -errno;
 	close(fd);
 	return err;
+}
+
+int unix_connect(const char *path)
+{
+	return connect_with(path, 0);
+}
+
+int unix_connect_at_once(const char *path)
+{
+	return connect_with(path, SOCK_NONBLOCK);
 }
 
 /* A descriptor in reserve: given up to accept a connection that is then refused. */

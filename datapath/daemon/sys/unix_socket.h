@@ -29,6 +29,8 @@ bool unix_peer_is_dying(int fd);
 
 /* Connects to one. The descriptor, or -errno. */
 int unix_connect(const char *path);
+/* The same, and blocks neither here nor later: -EAGAIN when one listens that accepts nobody. */
+int unix_connect_at_once(const char *path);
 
 /* Accepts a connection, non-blocking. Its descriptor or -errno. When descriptors run out it is accepted all
  * the same, or it would be offered again without end, and *refused says that the caller is to close it. */

@@ -192,12 +192,33 @@ static void socket_that_a_dead_process_gave_away_stays(void **state)
 	unlink(path);
 }
 
+/* One that has stopped, and whose backlog is full. */
+static void who_must_not_block_is_told_that_nobody_is_accepted(void **state)
+{
+	int fd = -1, waiting_fd, none_fd;
+
+	(void)state;
+	assert_int_equal(unix_connect_at_once(path), -ENOENT);
+	assert_int_equal(unix_listen(path, 0600, &fd), 0);
+	/* One finds room. */
+	assert_int_equal(listen(fd, 0), 0);
+	waiting_fd = unix_connect_at_once(path);
+	assert_true(waiting_fd >= 0);
+	none_fd = unix_connect_at_once(path);
+	assert_int_equal(none_fd, -EAGAIN);
+	close(waiting_fd);
+	close(fd);
+	assert_int_equal(unix_connect_at_once(path), -ECONNREFUSED);
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(socket_of_a_dying_process_is_replaced),
 		cmocka_unit_test(dying_process_is_not_asked_to_hand_over),
 		cmocka_unit_test(socket_of_a_process_that_lives_stays),
+		cmocka_unit_test(who_must_not_block_is_told_that_nobody_is_accepted),
 		cmocka_unit_test(socket_that_a_dying_process_gave_away_stays),
 		cmocka_unit_test(socket_that_a_dead_process_gave_away_stays),
 	};
