@@ -485,6 +485,8 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"ktsnd.surge=maybe":                             "/ktsnd/surge",
 		"maxSurge=0":                                    "/maxSurge",
 		"maxSurge=none":                                 "/maxSurge",
+		"maxUnavailable=0":                              "/maxUnavailable",
+		"maxUnavailable=none":                           "/maxUnavailable",
 		"ktsnd.ringMemoryMiB=0":                         "/ktsnd/ringMemoryMiB",
 		"ktsnd.ownMemoryMiB=10":                         "/ktsnd/ownMemoryMiB",
 		"ktsnd.ownMemoryMiB=null":                       "missing property 'ownMemoryMiB'", // as of values of an older chart (--reuse-values)
