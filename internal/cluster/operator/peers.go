@@ -61,7 +61,7 @@ func (r *Peers) look(ctx context.Context, name string) error {
 			return err
 		}
 	} else {
-		r.pace.forget(name)
+		defer r.pace.forget(name) // what is written below is the last
 	}
 	return r.write(ctx, name, &network, wanted)
 }
