@@ -142,8 +142,10 @@ static int child_fork(struct supervisor *supervisor)
 	if (pipe2(from_to, O_CLOEXEC | O_NONBLOCK))
 		return -errno;
 	supervisor->child = fork();
-	if (supervisor->child == 0)
+	if (supervisor->child == 0) {
+		close(from_to[0]);
 		child_become(supervisor, parent, from_to[1]);
+	}
 	close(from_to[1]);
 	if (supervisor->child > 0)
 		return child_watch(supervisor, from_to[0]);
