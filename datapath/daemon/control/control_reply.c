@@ -389,10 +389,13 @@ static json_t *peer_groups_json(const struct peer *peer)
 
 char *control_reply_groups(const struct node *node, uint32_t offset, uint32_t limit)
 {
+	/* More of them, with groups of IPv6, are too long for a message. */
+	enum { NODES_SHOWN = 256 };
 	const struct peer_index *index = node->routing.peer_index;
 	json_t *list = json_array();
 	uint32_t position = 0;
 
+	limit = limit < NODES_SHOWN ? limit : NODES_SHOWN;
 	for (const struct peer_network *network = index ? index->first_network : NULL; network;
 	     network = network->next)
 		if (on_page(position++, offset, limit))

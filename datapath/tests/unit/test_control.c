@@ -453,6 +453,34 @@ static void lists_come_in_pages(void **state)
 	page_check(control_reply_endpoints(&(struct node){0}, 0, 1), "endpoints", 0, 0);
 }
 
+static void longest_page_of_groups_fits_into_a_message(void **state)
+{
+	enum { NODES = 1000, GROUPS = 256, MESSAGE_BYTES = 1 << 20 };
+	static struct ktsn_address groups[GROUPS];
+	static struct peer peers[NODES];
+	struct node node = {.routing.peers = peers};
+	char *reply;
+
+	(void)state;
+	for (int i = 0; i < GROUPS; i++) {
+		memset(&groups[i], 0xfe, sizeof(groups[i]));
+		groups[i].bytes[0] = 0xff;
+		groups[i].bytes[15] = (uint8_t)i;
+	}
+	for (int i = 0; i < NODES; i++)
+		peers[i] = (struct peer){
+			.vni = 0xffffff,
+			.address_be = htonl(0xdfffff00),
+			.groups = {.announced = groups, .announced_count = GROUPS},
+			.next = i + 1 < NODES ? &peers[i + 1] : NULL,
+		};
+	reply = control_reply_groups(&node, 0, 1000);
+	assert_non_null(reply);
+	assert_true(strlen(reply) < MESSAGE_BYTES);
+	page_check(reply, "groups", 256, NODES);
+	page_check(control_reply_groups(&node, 768, 1000), "groups", 232, NODES);
+}
+
 /* A sentence that was cut within a character is still a reply. */
 static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
 {
@@ -766,6 +794,7 @@ int main(void)
 		cmocka_unit_test(flows_are_the_example),
 		cmocka_unit_test(peers_are_the_example),
 		cmocka_unit_test(groups_are_the_example),
+		cmocka_unit_test(longest_page_of_groups_fits_into_a_message),
 		cmocka_unit_test(departures_are_the_example),
 		cmocka_unit_test(trace_is_the_example),
 		cmocka_unit_test(lists_come_in_pages),
