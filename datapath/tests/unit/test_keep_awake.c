@@ -104,6 +104,11 @@ static void the_machines_own_device_takes_the_limit(void **state)
 	int fd = open("/dev/cpu_dma_latency", O_RDWR | O_CLOEXEC);
 
 	(void)state;
+	if (fd < 0) {
+		print_message(
+			"/dev/cpu_dma_latency cannot be opened: this needs root, and a kernel that has it\n");
+		skip();
+	}
 	file_make("/sys/devices/system/cpu/cpu0/cpuidle/state0/name", "POLL\n");
 	assert_int_equal(keep_awake_start(&awake, 0, "/dev/cpu_dma_latency", root), 0);
 	assert_int_equal(awake.by, KEEP_AWAKE_LATENCY_LIMIT);
@@ -118,14 +123,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_limit_of_nothing_is_held_where_the_cpu_polls),
 		cmocka_unit_test(a_thread_spins_where_a_limit_would_not_count),
-	};
-	const struct CMUnitTest of_device[] = {
 		cmocka_unit_test(the_machines_own_device_takes_the_limit),
 	};
-	int failed = cmocka_run_group_tests(tests, begin, NULL);
 
-	/* Where there is one, and this is root. */
-	if (access("/dev/cpu_dma_latency", R_OK | W_OK) == 0)
-		failed += cmocka_run_group_tests(of_device, NULL, NULL);
-	return failed + (end(NULL) != 0);
+	return cmocka_run_group_tests(tests, begin, end);
 }
