@@ -95,20 +95,20 @@ func exchange(t *testing.T, to string, count int) ([]tsnperf.Sent, []tsnperf.Rec
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	listener := inContainer(ctx, t, "listener", "listener", "--bind", "0.0.0.0:7788", "--run-id", "1", "--count", strconv.Itoa(count),
-		"--csv", "/dev/stdout", "--quiet", "--block", "--first-timeout", "0", "--idle-timeout", "2m")
-	var heard strings.Builder
-	listener.Stdout = &heard
+		"--csv", "/dev/stdout", "--quiet", "--block", "--first-timeout", "0", "--idle-timeout", "120s")
+	var heard, complaints strings.Builder
+	listener.Stdout, listener.Stderr = &heard, &complaints
 	if err := listener.Start(); err != nil {
 		t.Fatal(err)
 	}
-	waitForPort(t, "listener", 7788)
+	waitForPort(t, "listener", 7788, &complaints)
 	said, err := inContainer(ctx, t, "talker", "talker", "--to", to+":7788", "--run-id", "1", "--count", strconv.Itoa(count),
 		"--cycle", "20ms", "--lead", "10ms", "--start", "+1s", "--csv", "/dev/stdout", "--quiet").Output()
 	if err != nil {
 		t.Fatalf("the talker: %v: %s", err, complaint(err))
 	}
 	if err := listener.Wait(); err != nil {
-		t.Fatalf("the listener: %v", err)
+		t.Fatalf("the listener: %v: %s", err, complaints.String())
 	}
 	sent, err := tsnperf.ReadTalker(strings.NewReader(string(said)))
 	if err != nil {
@@ -135,8 +135,8 @@ func inContainer(ctx context.Context, t *testing.T, pod string, arguments ...str
 		containerID(t, pod), "/usr/bin/tsnperf"}, arguments...)...)
 }
 
-// waitForPort returns when a program in a pod receives there.
-func waitForPort(t *testing.T, pod string, port int) {
+// waitForPort returns when a program in a pod receives there, and complains of what that program says otherwise.
+func waitForPort(t *testing.T, pod string, port int, says fmt.Stringer) {
 	t.Helper()
 	process := strconv.Itoa(processOf(t, pod))
 	err := eventually(func() error {
@@ -147,7 +147,7 @@ func waitForPort(t *testing.T, pod string, port int) {
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %s", err, says)
 	}
 }
 

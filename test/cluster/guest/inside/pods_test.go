@@ -54,6 +54,12 @@ func onlyKtsnd(set *appsv1.DaemonSet) *corev1.Pod {
 	}
 	container := spec.Containers[at]
 	container.ImagePullPolicy = corev1.PullNever
+	// What takes milliseconds on a node may take a minute on an emulated processor beside others, and is no reason to kill it.
+	for _, probe := range []*corev1.Probe{container.StartupProbe, container.ReadinessProbe, container.LivenessProbe} {
+		if probe != nil {
+			probe.TimeoutSeconds = int32(patience.Seconds())
+		}
+	}
 	spec.Containers = []corev1.Container{container}
 	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(volume corev1.Volume) bool {
 		return !slices.ContainsFunc(container.VolumeMounts, func(mount corev1.VolumeMount) bool { return mount.Name == volume.Name })
@@ -152,24 +158,34 @@ func containerID(t *testing.T, name string) string {
 // processOf is the first process of a pod's container.
 func processOf(t *testing.T, name string) int {
 	t.Helper()
-	text, err := output("ctr", "--namespace=k8s.io", "tasks", "list")
+	id := containerID(t, name)
+	var found int
+	err := eventually(func() (err error) {
+		found, err = taskOf(id)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := containerID(t, name)
+	return found
+}
+
+// taskOf asks the runtime for the first process of a container. A slow runtime may not know it at once.
+func taskOf(id string) (int, error) {
+	text, err := output("ctr", "--namespace=k8s.io", "tasks", "list")
+	if err != nil {
+		return 0, err
+	}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 || fields[0] != id {
 			continue
 		}
-		pid, err := strconv.Atoi(fields[1])
-		if err != nil {
-			t.Fatal(err)
+		if pid, err := strconv.Atoi(fields[1]); err == nil && pid > 0 {
+			return pid, nil
 		}
-		return pid
 	}
-	t.Fatalf("the runtime has no task of container %s: %s", id, text)
-	return 0
+	return 0, fmt.Errorf("the runtime has no process of container %s: %s", id, text)
 }
 
 // saidBy is what a pod's container wrote.
