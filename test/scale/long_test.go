@@ -83,7 +83,7 @@ func (l *long) grow(ctx context.Context) {
 	l.makePods(ctx, 0, first, podsPerNode)
 	l.call("Start", l.seats[:first], &None{})
 	l.awaitReady(ctx, first, first-1)
-	before, usedBefore, billBefore := l.heap(), l.usage(), l.bill()
+	before, usedBefore, billBefore := l.steadyHeap(), l.usage(), l.bill()
 	began := time.Now()
 	l.makePods(ctx, first, l.nodes, podsPerNode)
 	made := time.Since(began)
@@ -96,7 +96,7 @@ func (l *long) grow(ctx context.Context) {
 	l.add("until agents know the last of the new nodes", time.Since(began).Seconds()-made.Seconds(), "s", 0,
 		"an agent received %.0f kB for %d peers, and asked %.1f times", float64(s.others.Received)/float64(first)/1e3, l.nodes-first,
 		float64(s.others.Requests)/float64(first))
-	l.bound("memory of an agent for each peer", float64(l.heap()-before)/float64(first)/float64(l.nodes-first), "B", limitPeer,
+	l.bound("memory of an agent for each peer", float64(l.steadyHeap()-before)/float64(first)/float64(l.nodes-first), "B", limitPeer,
 		"heap and stacks after a collection, %d agents with %d peers less the same with %d; the played ktsnd is in it", first, l.nodes-1, first-1)
 }
 

@@ -27,6 +27,21 @@ func (w *world) heap() int64 {
 	return bytes
 }
 
+// steadyHeap is the heap once it stays: what agents need only to start has gone.
+func (w *world) steadyHeap() int64 {
+	w.t.Helper()
+	last := w.heap()
+	for range 30 {
+		time.Sleep(5 * time.Second)
+		now := w.heap()
+		if now > last*99/100 {
+			return now
+		}
+		last = now
+	}
+	return last
+}
+
 // removeNode takes away a node with its pods, as when a machine is given back.
 func (w *world) removeNode(ctx context.Context, number, pods int) {
 	w.t.Helper()

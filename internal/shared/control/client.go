@@ -316,7 +316,10 @@ func (c *Client) await() (length int, err error) {
 		length, _, failed = unix.Recvfrom(int(fd), nil, unix.MSG_PEEK|unix.MSG_TRUNC|unix.MSG_DONTWAIT)
 		return failed != unix.EAGAIN
 	})
-	return length, errors.Join(err, failed)
+	if err == nil {
+		err = failed
+	}
+	return length, err
 }
 
 // contextOr prefers the context's reason: a time-out that we caused by cancelling is not one.
