@@ -100,14 +100,17 @@ func (l *long) grow(ctx context.Context) {
 		"heap and stacks after a collection, %d agents with %d peers less the same with %d; the played ktsnd is in it", first, l.nodes-1, first-1)
 }
 
-// startRest starts all other agents at once.
+// startRest starts the other agents, a tenth of all at a time. Only a power cut has all nodes begin at once.
 func (l *long) startRest(ctx context.Context) {
 	before, bill, began := l.usage(), l.bill(), time.Now()
-	l.call("Start", l.seats[l.nodes/10:], &None{})
-	seen := l.awaitReady(ctx, l.nodes, l.nodes-1)
-	s := between(bill, l.bill(), "")
-	started := l.nodes - l.nodes/10
-	l.add("new agents started at once, until all are ready", seen.LastReady.Sub(began).Seconds(), "s", 0, "%d agents; %.1f requests each, at most %d/s; %s",
+	step := l.nodes / 10
+	for from := step; from < l.nodes; from += step {
+		to := min(from+step, l.nodes)
+		l.call("Start", l.seats[from:to], &None{})
+		l.awaitReady(ctx, to, l.nodes-1)
+	}
+	s, started := between(bill, l.bill(), ""), l.nodes-step
+	l.add("agents started, a tenth of all at a time, until all are ready", time.Since(began).Seconds(), "s", 0, "%d agents; %.1f requests each, at most %d/s; %s",
 		started, float64(s.requests())/float64(started), s.peak, l.usage().since(before))
 }
 
