@@ -42,7 +42,7 @@ type Networks struct {
 
 func newNetworks(shared *shared, cluster client.Client, events record.EventRecorder, nowTAI func() int64) *Networks {
 	return &Networks{
-		Client: cluster, Live: shared.live, Events: events, NowTAI: nowTAI, shared: shared, pace: newPace(statusEvery, time.Now),
+		Client: cluster, Live: shared.live, Events: events, NowTAI: nowTAI, shared: shared, pace: newPace(time.Now),
 		attached: map[string]attached{}, said: map[string]map[string]bool{}, saidNode: map[string]string{},
 	}
 }
@@ -56,8 +56,6 @@ const (
 	retryAfter = 15 * time.Second
 	// againAfter is when the cache knows what was changed.
 	againAfter = 100 * time.Millisecond
-	// statusEvery is how often a network's status is written at most, however many nodes report.
-	statusEvery = time.Second
 	// countsLater is when a node is told of another number of pods, while there are some.
 	countsLater = 5 * time.Second
 )

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,9 +29,6 @@ type Peers struct {
 	// pace bounds how often all agents of a network are told something new. It is the controller's one worker's.
 	pace *pace
 }
-
-// peersEvery is how often a network's peers are written at most: each time all its nodes' agents read them.
-const peersEvery = time.Second
 
 // Reconcile looks at one network. What the cache does not know yet is looked at again.
 func (r *Peers) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {

@@ -24,7 +24,7 @@ func TestOfANetworkThatIsGoneNothingIsKept(t *testing.T) {
 		},
 		Spec: v1alpha1.TSNPeersSpec{Network: "gone", Nodes: []v1alpha1.PeerNode{{Name: "a", Address: "192.0.2.1", IPv4: "10.42.0.0/24"}}},
 	}
-	r := &Peers{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(left).Build(), pace: newPace(peersEvery, time.Now)}
+	r := &Peers{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(left).Build(), pace: newPace(time.Now)}
 	r.pace.done("gone")
 	if err := r.look(t.Context(), "gone"); err != nil {
 		t.Fatal(err)

@@ -129,7 +129,7 @@ func TestEachFindingIsSaidOnce(t *testing.T) {
 
 func TestAStatusIsWrittenOnceASecond(t *testing.T) {
 	now := time.Unix(100, 0)
-	p := newPace(time.Second, func() time.Time { return now })
+	p := newPace(func() time.Time { return now })
 	if wait := p.wait("a"); wait != 0 {
 		t.Errorf("the first waits %v", wait)
 	}

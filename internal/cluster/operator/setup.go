@@ -174,7 +174,7 @@ func addPeers(m manager.Manager, shared *shared) error {
 		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfState), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Node{}, later(gatherCounts, everyNetwork(m.GetClient())), builder.WithPredicates(nodeMoves)).
 		Watches(&corev1.Node{}, later(gather, networksOfNode(shared)), builder.WithPredicates(activeChanged)).
-		Complete(&Peers{Client: m.GetClient(), shared: shared, pace: newPace(peersEvery, time.Now)})
+		Complete(&Peers{Client: m.GetClient(), shared: shared, pace: newPace(time.Now)})
 }
 
 // comesOrGoes leaves out changes.

@@ -75,15 +75,18 @@ func named(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// pace bounds how often something is done for an object. One goroutine uses it.
+// writeEvery is how often a network's status and its peers are written at most, however many nodes report, join or leave: all agents
+// of the network read them each time.
+const writeEvery = time.Second
+
+// pace bounds how often something is written for an object. One goroutine uses it.
 type pace struct {
-	every time.Duration
-	now   func() time.Time
-	last  map[string]time.Time
+	now  func() time.Time
+	last map[string]time.Time
 }
 
-func newPace(every time.Duration, now func() time.Time) *pace {
-	return &pace{every: every, now: now, last: map[string]time.Time{}}
+func newPace(now func() time.Time) *pace {
+	return &pace{now: now, last: map[string]time.Time{}}
 }
 
 // wait is for how long it is too early.
@@ -92,7 +95,7 @@ func (p *pace) wait(name string) time.Duration {
 	if !known {
 		return 0
 	}
-	return max(0, p.every-p.now().Sub(last))
+	return max(0, writeEvery-p.now().Sub(last))
 }
 
 // done says that it was done now.
