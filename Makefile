@@ -56,7 +56,7 @@ previous: build ## ktsnd and libktsn.so beside those of the previous release, bu
 	@scripts/previous.sh
 
 .PHONY: thousand
-thousand: build helm ## a thousand nodes with the API server, the operator and the real agents (root, half an hour)
+thousand: build helm ## a thousand nodes with the API server, the operator and the real agents (root, a quarter of an hour)
 	@scripts/install-deps.sh cluster
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
 	@scripts/thousand.sh

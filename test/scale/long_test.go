@@ -53,7 +53,7 @@ type long struct {
 
 func TestAThousandNodes(t *testing.T) {
 	if os.Getenv("KTSN_THOUSAND") != "1" {
-		t.Skip("takes half an hour; `make thousand` runs it")
+		t.Skip("takes a quarter of an hour; `make thousand` runs it")
 	}
 	ctx := t.Context()
 	nodes := setting(t, "KTSN_SCALE_NODES", longNodes)

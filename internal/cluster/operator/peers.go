@@ -35,7 +35,7 @@ func (r *Peers) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	if err := r.shared.ready(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	if wait := r.pace.wait(request.Name); wait > 0 {
+	if wait := r.pace.wait(request.Name, writeEvery); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	err := r.look(ctx, request.Name)

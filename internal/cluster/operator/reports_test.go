@@ -127,22 +127,30 @@ func TestEachFindingIsSaidOnce(t *testing.T) {
 	}
 }
 
-func TestAStatusIsWrittenOnceASecond(t *testing.T) {
+func TestAStatusIsWrittenMoreRarelyTheMoreNodesReadIt(t *testing.T) {
+	for nodes, want := range map[int]time.Duration{0: time.Second, 3: time.Second, 200: time.Second, 201: 1005 * time.Millisecond, 1000: 5 * time.Second} {
+		if is := statusEvery(nodes); is != want {
+			t.Errorf("with %d nodes it is written every %v, want %v", nodes, is, want)
+		}
+	}
+}
+
+func TestWhatIsPacedWaitsItsTime(t *testing.T) {
 	now := time.Unix(100, 0)
 	p := newPace(func() time.Time { return now })
-	if wait := p.wait("a"); wait != 0 {
+	if wait := p.wait("a", time.Second); wait != 0 {
 		t.Errorf("the first waits %v", wait)
 	}
 	p.done("a")
 	now = now.Add(300 * time.Millisecond)
-	if wait := p.wait("a"); wait != 700*time.Millisecond {
+	if wait := p.wait("a", time.Second); wait != 700*time.Millisecond {
 		t.Errorf("the second waits %v", wait)
 	}
-	if wait := p.wait("b"); wait != 0 {
+	if wait := p.wait("b", time.Second); wait != 0 {
 		t.Errorf("another network's waits %v", wait)
 	}
 	now = now.Add(time.Hour)
-	if wait := p.wait("a"); wait != 0 {
+	if wait := p.wait("a", time.Second); wait != 0 {
 		t.Errorf("one much later waits %v", wait)
 	}
 }

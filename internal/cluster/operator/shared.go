@@ -75,9 +75,17 @@ func named(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// writeEvery is how often a network's status and its peers are written at most, however many nodes report, join or leave: all agents
-// of the network read them each time.
-const writeEvery = time.Second
+// How often a network's status and its peers are written at most, however many nodes report, join or leave. All agents of the network
+// read them each time. Peers are waited for; a status is not, and the more nodes read it, the more rarely it is written.
+const (
+	writeEvery         = time.Second
+	writeStatusEachFor = 5 * time.Millisecond
+)
+
+// statusEvery is that of a network with pods on so many nodes.
+func statusEvery(nodes int) time.Duration {
+	return max(writeEvery, time.Duration(nodes)*writeStatusEachFor)
+}
 
 // pace bounds how often something is written for an object. One goroutine uses it.
 type pace struct {
@@ -89,13 +97,13 @@ func newPace(now func() time.Time) *pace {
 	return &pace{now: now, last: map[string]time.Time{}}
 }
 
-// wait is for how long it is too early.
-func (p *pace) wait(name string) time.Duration {
+// wait is for how long it is too early for something that is done so often at most.
+func (p *pace) wait(name string, every time.Duration) time.Duration {
 	last, known := p.last[name]
 	if !known {
 		return 0
 	}
-	return max(0, writeEvery-p.now().Sub(last))
+	return max(0, every-p.now().Sub(last))
 }
 
 // done says that it was done now.

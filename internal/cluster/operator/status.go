@@ -82,7 +82,7 @@ func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, is *o
 	if sameStatus(&network.Status, status) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	if wait := r.pace.wait(network.Name); wait > 0 && !pressing(network, status) {
+	if wait := r.pace.wait(network.Name, statusEvery(len(is.used.onNode))); wait > 0 && !pressing(network, status) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	r.pace.done(network.Name)
