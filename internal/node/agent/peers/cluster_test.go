@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 )
 
 func member(number int) network.Member {
@@ -97,7 +98,11 @@ func TestAPeerThatIsNotPlannedAnyMoreStaysForAWhile(t *testing.T) {
 	if reconcileOnce(t, l.Reconciler); len(l.on.told) != 2 {
 		t.Errorf("ktsnd knows %v, of which one was planned a moment ago", l.on.told)
 	}
-	l.now = l.now.Add(l.Linger)
+	l.now = l.now.Add(l.Linger - 3*time.Second) // something else was to be looked at
+	if result := reconcileOnce(t, l.Reconciler); len(l.on.told) != 2 || result.RequeueAfter != 3*time.Second {
+		t.Errorf("it looks again after %v at a peer that stays for 3 s, and ktsnd knows %v", result.RequeueAfter, l.on.told)
+	}
+	l.now = l.now.Add(3 * time.Second)
 	if reconcileOnce(t, l.Reconciler); len(l.on.told) != 1 || len(l.on.flooded[42]) != 1 || len(l.on.remembered) != 1 {
 		t.Errorf("ktsnd still knows %v", l.on.told)
 	}
@@ -113,8 +118,8 @@ func TestAfterAStartNoPeerGoes(t *testing.T) {
 		peers int
 	}{{0, 2}, {time.Minute, 2}, {time.Minute, 0}} {
 		again.now = again.now.Add(step.after)
-		if reconcileOnce(t, again.Reconciler); len(l.on.told) != step.peers {
-			t.Errorf("%v later ktsnd knows %v", step.after, l.on.told)
+		if result := reconcileOnce(t, again.Reconciler); len(l.on.told) != step.peers || result.RequeueAfter != repeat.Every {
+			t.Errorf("%v later ktsnd knows %v, and is told again after %v", step.after, l.on.told, result.RequeueAfter)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package peers
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -11,6 +12,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
+
+// soon is when to look again at a peer that could not be forgotten when it should.
+const soon = time.Second
 
 // leaving are the peers to forget: those that are not planned, and have not been for a while, or whose subnets are another's now.
 func (r *Reconciler) leaving(plan *plan, have map[key]known) []overlay.Change {
@@ -36,6 +40,16 @@ func (r *Reconciler) leaving(plan *plan, have map[key]known) []overlay.Change {
 	}
 	r.unplanned = unplanned
 	return gone
+}
+
+// nextGoes is for how long the first of the peers stays that are not planned any more.
+func (r *Reconciler) nextGoes() time.Duration {
+	first := slices.MinFunc(slices.Collect(maps.Values(r.unplanned)), time.Time.Compare).Add(r.Linger)
+	if kept := r.began.Add(r.Patience); kept.After(first) {
+		first = kept
+	}
+	// Not at once: where it should be gone already, what keeps it may have an end.
+	return max(first.Sub(r.Now()), soon)
 }
 
 // subnet is a part of a network.

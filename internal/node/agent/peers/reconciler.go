@@ -88,7 +88,7 @@ type Tunnels struct {
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	result, err := repeat.Look(ctx, r.all, r.Report)
 	if len(r.unplanned) > 0 {
-		result.RequeueAfter = min(result.RequeueAfter, r.Linger)
+		result.RequeueAfter = min(result.RequeueAfter, r.nextGoes())
 	}
 	return result, err
 }
