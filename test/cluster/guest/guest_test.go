@@ -24,6 +24,8 @@ const (
 	patience = 40 * time.Minute
 	// fetchPatience is for the packages that it is made of.
 	fetchPatience = 5 * time.Minute
+	// csiKubelet is the folder of the kubelet that the chart's agent serves in the machine.
+	csiKubelet = "/var/lib/csi-kubelet"
 )
 
 // One boot for all: what takes time is the emulation.
@@ -31,7 +33,7 @@ func TestANodeWithCgroupsOfVersion2(t *testing.T) {
 	root := absolute(t, repository)
 	built := build(t, root)
 	machine := newMachine(t, root, 3072, built.Programs["kubernetes"], built.Programs["cniplugins"], pauseOf(t, built))
-	renderChart(t, root, filepath.Join(machine.Out, "chart.yaml"), "--set-json", `ktsnd.extraArgs=["--cpu","1"]`)
+	renderChart(t, root, filepath.Join(machine.Out, "chart.yaml"), "--set-json", `ktsnd.extraArgs=["--cpu","1"]`, "--set", "kubeletDir="+csiKubelet)
 	renderChart(t, root, filepath.Join(machine.Out, "exclusive.yaml"), "--set", "ktsnd.exclusiveCore=true")
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -42,6 +44,7 @@ func TestANodeWithCgroupsOfVersion2(t *testing.T) {
 		Environment: []string{
 			"KTSN_GUEST=" + guest.OutDir, "KTSN_BIN_DIR=" + filepath.Dir(machine.First), "KTSN_IMAGES=" + filepath.Join(root, "out/images"),
 			"KTSN_KUBERNETES_DIR=" + built.Programs["kubernetes"], "KTSN_PLUGINS=" + built.Programs["cniplugins"], "KTSN_PAUSE=" + pauseOf(t, built),
+			"KTSN_CSI_KUBELET=" + csiKubelet,
 		},
 	})
 	if err != nil {

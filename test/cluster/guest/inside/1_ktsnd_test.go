@@ -35,7 +35,7 @@ func TestTheNodeHasCgroupsOfVersion2Only(t *testing.T) {
 }
 
 func TestKtsndStartsAsTheChartDescribesIt(t *testing.T) {
-	pod := chartsKtsnd(t, "chart.yaml")
+	pod := chartsPod(t, "chart.yaml", "ktsnd")
 	start(t, pod)
 	container := &pod.Spec.Containers[0]
 	spec := specOf(t, "ktsnd")
@@ -67,7 +67,7 @@ func TestKtsndStartsAsTheChartDescribesIt(t *testing.T) {
 		if !spec.Process.NoNewPrivileges || spec.Linux.Seccomp == nil {
 			t.Errorf("the runtime was told NoNewPrivileges %v, a profile %v", spec.Process.NoNewPrivileges, spec.Linux.Seccomp != nil)
 		}
-		for _, process := range ktsndProcesses(t) {
+		for _, process := range ktsndProcesses(t, "ktsnd") {
 			if status := statusFile(t, process); status["NoNewPrivs"] != "1" || status["Seccomp"] != "2" {
 				t.Errorf("a process has NoNewPrivs %s, Seccomp %s", status["NoNewPrivs"], status["Seccomp"])
 			}
@@ -75,12 +75,12 @@ func TestKtsndStartsAsTheChartDescribesIt(t *testing.T) {
 	})
 	t.Run("with its limit of memory", func(t *testing.T) {
 		limit := container.Resources.Limits[corev1.ResourceMemory]
-		if got, want := cgroupFile(t, "memory.max"), strconv.FormatInt(limit.Value(), 10); got != want {
+		if got, want := cgroupFile(t, "ktsnd", "memory.max"), strconv.FormatInt(limit.Value(), 10); got != want {
 			t.Errorf("memory.max is %s, want %s", got, want)
 		}
 	})
 	t.Run("in a cgroup with the controller cpu, as real-time group scheduling would have it", func(t *testing.T) {
-		if got := cgroupFile(t, "cgroup.controllers"); !strings.Contains(" "+got+" ", " cpu ") {
+		if got := cgroupFile(t, "ktsnd", "cgroup.controllers"); !strings.Contains(" "+got+" ", " cpu ") {
 			t.Errorf("its cgroup has the controllers %s", got)
 		}
 	})
@@ -102,7 +102,7 @@ func TestTheBudgetIsThatOfTheWholeKernel(t *testing.T) {
 
 func TestKtsndHasRealTimeSchedulingAndItsProcessor(t *testing.T) {
 	pinned := 0
-	for _, thread := range realTimeThreads(t) {
+	for _, thread := range realTimeThreads(t, "ktsnd") {
 		var allowed unix.CPUSet
 		if err := unix.SchedGetaffinity(thread, &allowed); err != nil {
 			t.Fatal(err)
@@ -116,11 +116,11 @@ func TestKtsndHasRealTimeSchedulingAndItsProcessor(t *testing.T) {
 	}
 }
 
-// realTimeThreads are those of ktsnd that have SCHED_FIFO.
-func realTimeThreads(t *testing.T) []int {
+// realTimeThreads are those of the ktsnd of a pod that have SCHED_FIFO.
+func realTimeThreads(t *testing.T, pod string) []int {
 	t.Helper()
 	var found []int
-	for _, process := range ktsndProcesses(t) {
+	for _, process := range ktsndProcesses(t, pod) {
 		for _, thread := range threadsOf(t, process) {
 			attributes, err := unix.SchedGetAttr(thread, 0)
 			if err != nil {
@@ -135,10 +135,10 @@ func realTimeThreads(t *testing.T) []int {
 }
 
 // ktsndProcesses are those of ktsnd in its container, in which probes run as well.
-func ktsndProcesses(t *testing.T) []int {
+func ktsndProcesses(t *testing.T, pod string) []int {
 	t.Helper()
 	var found []int
-	for _, field := range strings.Fields(cgroupFile(t, "cgroup.procs")) {
+	for _, field := range strings.Fields(cgroupFile(t, pod, "cgroup.procs")) {
 		name, err := os.ReadFile(filepath.Join("/proc", field, "comm"))
 		if err != nil || strings.TrimSpace(string(name)) != "ktsnd" {
 			continue // a probe, which may have ended meanwhile
@@ -157,7 +157,7 @@ func ktsndProcesses(t *testing.T) []int {
 
 func TestKtsndsMemoryIsLocked(t *testing.T) {
 	var locked []string
-	for _, process := range ktsndProcesses(t) {
+	for _, process := range ktsndProcesses(t, "ktsnd") {
 		locked = append(locked, statusFile(t, process)["VmLck"])
 	}
 	if !slices.ContainsFunc(locked, func(size string) bool { return size != "" && size != "0 kB" }) {
@@ -226,10 +226,10 @@ func statusFile(t *testing.T, pid int) map[string]string {
 	return fields
 }
 
-// cgroupFile reads a file of the cgroup of ktsnd's container.
-func cgroupFile(t *testing.T, name string) string {
+// cgroupFile reads a file of the cgroup of a pod's container.
+func cgroupFile(t *testing.T, pod, name string) string {
 	t.Helper()
-	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", processOf(t, "ktsnd")))
+	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", processOf(t, pod)))
 	if err != nil {
 		t.Fatal(err)
 	}

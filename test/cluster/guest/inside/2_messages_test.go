@@ -8,8 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,36 +20,56 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 )
 
-const (
-	listenerUID = "6c697374-656e-6572-0000-000000000001"
-	talkerUID   = "74616c6b-6572-0000-0000-000000000002"
-)
-
-// applicationPod is a pod with tsnperf that does nothing until a test runs it there. kubelet cannot mount a volume of CSI
-// without a control plane: the pod has the folder in which tsn-cni has ktsnd make its socket.
+// applicationPod is a pod with tsnperf that does nothing until a test runs it there. Its volume is what kubelet has the runtime
+// mount for one of CSI: the folder in which the agent has published it.
 func applicationPod(name, uid string) *corev1.Pod {
-	directory := corev1.HostPathDirectoryOrCreate
-	pod := &corev1.Pod{Spec: corev1.PodSpec{
+	directory := corev1.HostPathDirectory
+	pod := &corev1.Pod{}
+	pod.APIVersion, pod.Kind, pod.Name, pod.Namespace = "v1", "Pod", name, "default"
+	pod.UID = types.UID(uid)
+	pod.Spec = corev1.PodSpec{
 		TerminationGracePeriodSeconds: new(int64),
 		Containers: []corev1.Container{{
 			Name: "tsnperf", Image: "localhost/kubernetsn/tsnperf:dev", ImagePullPolicy: corev1.PullNever,
 			Args:         []string{"listener", "--bind", "127.0.0.1:9999", "--block", "--first-timeout", "0", "--quiet"},
-			Env:          []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/usr/lib/ktsn/libktsn.so"}},
+			Env:          []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/run/ktsn/libktsn.so"}},
 			VolumeMounts: []corev1.VolumeMount{{Name: "ktsn", MountPath: "/run/ktsn"}},
 		}},
 		Volumes: []corev1.Volume{{Name: "ktsn", VolumeSource: corev1.VolumeSource{
-			HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join("/run/ktsn/pods", uid), Type: &directory},
+			HostPath: &corev1.HostPathVolumeSource{Path: volumeOf(pod), Type: &directory},
 		}}},
-	}}
-	pod.APIVersion, pod.Kind, pod.Name, pod.Namespace = "v1", "Pod", name, "default"
-	pod.UID = types.UID(uid)
+	}
 	return pod
 }
 
-// The runtime calls tsn-cni for both.
+// applicationPods are a listener and a talker.
+func applicationPods() []*corev1.Pod {
+	return []*corev1.Pod{
+		applicationPod("listener", "6c697374-656e-6572-0000-000000000001"),
+		applicationPod("talker", "74616c6b-6572-0000-0000-000000000002"),
+	}
+}
+
+// Kubernetes lets only a privileged container make mounts that others see.
+func TestTheAgentMountsVolumesThatTheNodeSees(t *testing.T) {
+	start(t, chartsAgent(t))
+	for _, pod := range applicationPods() {
+		publish(t, pod)
+		if options := mountOptions(t, "self", volumeOf(pod)); !isProtected(options) {
+			t.Errorf("the volume of pod %s is mounted with %q", pod.Name, options)
+		}
+	}
+}
+
+// The runtime calls tsn-cni for both, which the agent has installed, and mounts their volumes.
 func TestATimedMessageIsSentFromPodToPod(t *testing.T) {
-	start(t, applicationPod("listener", listenerUID))
-	start(t, applicationPod("talker", talkerUID))
+	pods := applicationPods()
+	start(t, pods...)
+	for _, pod := range pods {
+		if options := mountOptions(t, strconv.Itoa(processOf(t, pod.Name)), "/run/ktsn"); !isProtected(options) {
+			t.Errorf("pod %s has its volume with %q", pod.Name, options)
+		}
+	}
 	const count = 50
 	before := statusOf(t).Counters
 	sent, received := exchange(t, addressOf(t, "listener"), count)
@@ -151,9 +171,26 @@ func waitForPort(t *testing.T, pod string, port int, says fmt.Stringer) {
 	}
 }
 
-// The runtime calls tsn-cni to delete what it has added. kubelet forgets pods before.
+// The runtime calls tsn-cni to delete what it has added, and kubelet the agent. kubelet forgets pods before.
 func TestPodsThatGoLeaveNothing(t *testing.T) {
 	end(t, "listener", "talker")
+	agent := strconv.Itoa(processOf(t, "agent"))
+	for _, pod := range applicationPods() {
+		unpublish(t, pod)
+		for _, process := range []string{"self", agent} {
+			if options := mountOptions(t, process, volumeOf(pod)); options != nil {
+				t.Errorf("process %s still has the volume of pod %s, with %q", process, pod.Name, options)
+			}
+		}
+		if _, err := os.Stat(volumeOf(pod)); !os.IsNotExist(err) {
+			t.Errorf("the mount point of pod %s is still there: %v", pod.Name, err)
+		}
+	}
+	for _, folder := range []string{"/run/ktsn/pods", "/run/ktsn/volumes"} {
+		if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+			t.Errorf("in %s are left %v, %v", folder, left, err)
+		}
+	}
 	err := eventually(func() error {
 		if status := statusOf(t); status.Endpoints != 0 || status.Sockets != 0 {
 			return fmt.Errorf("ktsnd has %d endpoints and %d sockets", status.Endpoints, status.Sockets)

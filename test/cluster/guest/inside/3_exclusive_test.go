@@ -11,16 +11,18 @@ import (
 
 // The static CPU manager gives it the processor, by the cpuset of version 2.
 func TestKtsndHasAProcessorOfItsOwn(t *testing.T) {
-	end(t, "ktsnd")
-	start(t, chartsKtsnd(t, "exclusive.yaml"))
+	end(t, "agent", "ktsnd") // kubelet has one processor for all pods, without the one that it reserves
+	pod := chartsPod(t, "exclusive.yaml", "ktsnd")
+	pod.Name = "exclusive" // kubelet waits for long before it starts a static pod of a name that another one had
+	start(t, pod)
 	want := strconv.Itoa(exclusiveProcessor)
-	if got := cgroupFile(t, "cpuset.cpus"); got != want {
+	if got := cgroupFile(t, pod.Name, "cpuset.cpus"); got != want {
 		t.Errorf("cpuset.cpus is %q, want %s", got, want)
 	}
-	if got := cgroupFile(t, "cpuset.cpus.effective"); got != want {
+	if got := cgroupFile(t, pod.Name, "cpuset.cpus.effective"); got != want {
 		t.Errorf("cpuset.cpus.effective is %q, want %s", got, want)
 	}
-	if len(realTimeThreads(t)) == 0 {
+	if len(realTimeThreads(t, pod.Name)) == 0 {
 		t.Error("no thread of ktsnd has SCHED_FIFO")
 	}
 }

@@ -35,13 +35,27 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// setUp makes the node: an uplink, the runtime with its images and network, and kubelet.
+// setUp makes the node: an uplink, the runtime with its network and images, and kubelet, which starts while images are imported. It
+// says when what was done, in seconds since the machine began.
 func setUp() error {
-	steps := []func() error{makeUplink, writeFiles, startRuntime, importImages, startKubelet}
-	for _, step := range steps {
-		if err := step(); err != nil {
+	for _, step := range []struct {
+		done string
+		do   func() error
+	}{
+		{"the uplink is there", makeUplink},
+		{"files are written", writeFiles},
+		{"the runtime answers", startRuntime},
+		{"kubelet is started", startKubelet},
+		{"images are imported", importImages},
+	} {
+		if err := step.do(); err != nil {
 			return err
 		}
+		uptime, err := os.ReadFile("/proc/uptime")
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s s: %s\n", strings.Fields(string(uptime))[0], step.done)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -45,7 +47,7 @@ reservedSystemCPUs: "0"
 evictionHard: {memory.available: 100Mi, nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%"}
 `, manifestDir, readOnlyPort)
 
-// podNetwork is the only network of the node's pods.
+// podNetwork is the only network of the node's pods. As in a cluster, the agent has ktsnd make their sockets.
 const podNetwork = `{
   "cniVersion": "1.0.0",
   "name": "tsn",
@@ -53,6 +55,7 @@ const podNetwork = `{
     "type": "tsn-cni",
     "vni": 42,
     "socketDir": "/run/ktsn/pods",
+    "createSocket": false,
     "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.42.0.0/16", "rangeStart": "10.42.1.2", "rangeEnd": "10.42.1.254"}]]}
   }]
 }
@@ -90,7 +93,7 @@ func writeFiles() error {
 		return err
 	}
 	plugins := os.Getenv("KTSN_PLUGINS")
-	return run("cp", binary("tsn-cni"), filepath.Join(plugins, "host-local"), filepath.Join(plugins, "loopback"), pluginDir)
+	return run("cp", filepath.Join(plugins, "host-local"), filepath.Join(plugins, "loopback"), pluginDir)
 }
 
 func startRuntime() error {
@@ -100,14 +103,15 @@ func startRuntime() error {
 	return eventually(func() error { return run("ctr", "--connect-timeout=2s", "version") })
 }
 
+// importImages uses both processors.
 func importImages() error {
 	images := os.Getenv("KTSN_IMAGES")
-	for _, archive := range []string{os.Getenv("KTSN_PAUSE"), filepath.Join(images, "ktsnd.tar"), filepath.Join(images, "tsnperf.tar")} {
-		if err := run("ctr", "--namespace=k8s.io", "images", "import", archive); err != nil {
-			return err
-		}
+	var all errgroup.Group
+	for _, archive := range []string{os.Getenv("KTSN_PAUSE"), filepath.Join(images, "ktsn-agent.tar"), filepath.Join(images, "ktsnd.tar"),
+		filepath.Join(images, "tsnperf.tar")} {
+		all.Go(func() error { return run("ctr", "--namespace=k8s.io", "images", "import", archive) })
 	}
-	return nil
+	return all.Wait()
 }
 
 func startKubelet() error {

@@ -23,9 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// chartsKtsnd is ktsnd's container as a rendered chart has it, in a pod that kubelet can start without a control plane:
-// with what that container has of the pod, and nothing that only an API server could give.
-func chartsKtsnd(t *testing.T, rendered string) *corev1.Pod {
+// chartsPod is one of the chart's containers as a rendered chart has it, in a pod of the container's name that kubelet can start
+// without a control plane: with what that container has of the pod, and nothing that only an API server could give.
+func chartsPod(t *testing.T, rendered, container string) *corev1.Pod {
 	t.Helper()
 	file, err := os.Open(filepath.Join(outDir, rendered))
 	if err != nil {
@@ -36,19 +36,19 @@ func chartsKtsnd(t *testing.T, rendered string) *corev1.Pod {
 	for {
 		var set appsv1.DaemonSet
 		if err := documents.Decode(&set); errors.Is(err, io.EOF) {
-			t.Fatalf("%s has no DaemonSet with a container ktsnd", rendered)
+			t.Fatalf("%s has no DaemonSet with a container %s", rendered, container)
 		} else if err != nil {
 			continue // an object of another kind
 		}
-		if pod := onlyKtsnd(&set); set.Kind == "DaemonSet" && pod != nil {
+		if pod := only(&set, container); set.Kind == "DaemonSet" && pod != nil {
 			return pod
 		}
 	}
 }
 
-func onlyKtsnd(set *appsv1.DaemonSet) *corev1.Pod {
+func only(set *appsv1.DaemonSet, name string) *corev1.Pod {
 	spec := set.Spec.Template.Spec
-	at := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "ktsnd" })
+	at := slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 	if at < 0 {
 		return nil
 	}
@@ -57,7 +57,7 @@ func onlyKtsnd(set *appsv1.DaemonSet) *corev1.Pod {
 	// What takes milliseconds on a node may take a minute on an emulated processor beside others, and is no reason to kill it.
 	for _, probe := range []*corev1.Probe{container.StartupProbe, container.ReadinessProbe, container.LivenessProbe} {
 		if probe != nil {
-			probe.TimeoutSeconds = int32(patience.Seconds())
+			probe.TimeoutSeconds, probe.FailureThreshold = int32(patience.Seconds()), int32(patience.Seconds())
 		}
 	}
 	spec.Containers = []corev1.Container{container}
@@ -67,29 +67,33 @@ func onlyKtsnd(set *appsv1.DaemonSet) *corev1.Pod {
 	// These name objects of an API server.
 	spec.ServiceAccountName, spec.PriorityClassName, spec.NodeSelector, spec.Affinity = "", "", nil, nil
 	pod := &corev1.Pod{Spec: spec}
-	pod.APIVersion, pod.Kind, pod.Name, pod.Namespace = "v1", "Pod", "ktsnd", set.Namespace
+	pod.APIVersion, pod.Kind, pod.Name, pod.Namespace = "v1", "Pod", name, set.Namespace
 	return pod
 }
 
-// start has kubelet start a pod, and waits until it is ready.
-func start(t *testing.T, pod *corev1.Pod) {
+// start has kubelet start pods, and waits until they are ready.
+func start(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
-	text, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(manifest(pod.Name), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	err = eventually(func() error {
-		found, err := podNamed(pod.Name)
+	for _, pod := range pods {
+		text, err := json.Marshal(pod)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		return ready(found)
-	})
-	if err != nil {
-		t.Fatal(err)
+		if err := os.WriteFile(manifest(pod.Name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pod := range pods {
+		err := eventually(func() error {
+			found, err := podNamed(pod.Name)
+			if err != nil {
+				return err
+			}
+			return ready(found)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
