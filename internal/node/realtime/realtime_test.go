@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -99,15 +100,25 @@ func TestALevelHasWhatItsChildrenHaveTogether(t *testing.T) {
 	}
 }
 
-// realCgroup makes one in the kernel's own hierarchy, which gives real-time budget, or skips the test. Those below go with it.
-func realCgroup(t *testing.T) string {
+// dividedCgroup makes one in the kernel's own hierarchy, which gives real-time budget, with those that are made below it. It is none
+// where the kernel gives cgroups no budget; there it is seen that nothing is to be given.
+func dividedCgroup(t *testing.T) (parent string, divided bool) {
 	t.Helper()
 	root, err := hierarchy("/proc/self/mountinfo", "/")
-	if err != nil {
-		t.Skipf("needs the cpu controller of cgroups of version 1: %v", err)
+	if err == nil {
+		_, err = os.Stat(filepath.Join(root, runtimeFile))
 	}
-	parent, err := os.MkdirTemp(root, "ktsn-test-")
 	if err != nil {
+		levels, err := Levels("/proc/self")
+		if errors.Is(err, ErrHidden) {
+			t.Skip(err)
+		}
+		if err != nil || len(levels) > 0 {
+			t.Errorf("the kernel divides no budget, and shares are to be given to %v, %v", levels, err)
+		}
+		return "", false
+	}
+	if parent, err = os.MkdirTemp(root, "ktsn-test-"); err != nil {
 		t.Skipf("needs root: %v", err)
 	}
 	t.Cleanup(func() {
@@ -124,10 +135,7 @@ func realCgroup(t *testing.T) string {
 			}
 		}
 	})
-	if _, err := os.Stat(filepath.Join(parent, runtimeFile)); err != nil {
-		t.Skipf("needs a kernel that divides its real-time budget: %v", err)
-	}
-	return parent
+	return parent, true
 }
 
 // below makes cgroups below another.
@@ -143,7 +151,10 @@ func below(t *testing.T, parent string, names ...string) (made []string) {
 }
 
 func TestAShareThatIsTakenIsWaitedFor(t *testing.T) {
-	parent := realCgroup(t)
+	parent, divided := dividedCgroup(t)
+	if !divided {
+		return
+	}
 	both := below(t, parent, "before", "after")
 	before, after := both[0], both[1]
 	const share = 0.01
@@ -169,7 +180,10 @@ func TestAShareThatIsTakenIsWaitedFor(t *testing.T) {
 
 // A pod that becomes Guaranteed is in another group of cgroups than before, which keeps the share of its predecessor.
 func TestTheShareOfAGroupThatNobodyCanUseIsTakenBack(t *testing.T) {
-	parent := realCgroup(t)
+	parent, divided := dividedCgroup(t)
+	if !divided {
+		return
+	}
 	groups := below(t, parent, "burstable", "pod")
 	pods := below(t, groups[0], "old", "other")
 	const share = 0.01
@@ -238,6 +252,33 @@ func TestARefusalOfCgroupsOfVersion2SaysWhatToDo(t *testing.T) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})
+	}
+}
+
+// To a thread, a cgroup of version 1 without a share is what one of version 2 is below the root.
+func TestTheKernelsRefusalIsKnownAsSuch(t *testing.T) {
+	parent, divided := dividedCgroup(t)
+	if !divided {
+		return
+	}
+	own, err := ownCgroup("/proc/thread-self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	move := func(to string) {
+		if err := os.WriteFile(filepath.Join(to, "tasks"), []byte(strconv.Itoa(unix.Gettid())), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(parent)
+	defer move(filepath.Join(filepath.Dir(parent), own))
+	m := newMachine(t, "/app", "/")
+	m.write(t, m.proc, "cgroup", "0::/kubepods/pod1/app\n")
+	m.write(t, m.proc, "status", "CapEff:\t0000000000800000\n")
+	if err := Check(m.proc, TryFIFO); !errors.Is(err, ErrRoot) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -4,11 +4,13 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/realtime"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 )
 
@@ -35,13 +37,11 @@ func saidByKtsnd(ctx context.Context, t *testing.T, host string) string {
 	return text
 }
 
-func TestKtsndSaysThatItMayNotUseRealTimeScheduling(t *testing.T) {
+// TestKtsndSaysWhenItMayNotUseRealTimeScheduling in a pod without the cgroups of its node, by which it could get a share of the
+// budget: where the kernel divides none, nothing is said.
+func TestKtsndSaysWhenItMayNotUseRealTimeScheduling(t *testing.T) {
 	ctx := needTSN(t)
-	if !cgroups.RealtimeDivided() {
-		skip(t, "the kernel does not divide its real-time budget among cgroups")
-	}
 	namespace := newNamespace(ctx, t, privileged)
-	// Without the cgroups of its node it cannot get a share.
 	pod := start(ctx, t, namespace, &corev1.Pod{
 		ObjectMeta: agnhost("ktsnd", "").ObjectMeta,
 		Spec: corev1.PodSpec{
@@ -65,13 +65,51 @@ func TestKtsndSaysThatItMayNotUseRealTimeScheduling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ktsn-realtime: no real-time budget", "no SCHED_FIFO, departures will be less exact"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q does not say %q", text, want)
-		}
-	}
 	status := parseStatus(t, inKtsnd(ctx, t, pod, "status", "-o", "json", "--control", "/tmp/control.sock"))
-	if status.Scheduler != "SCHED_OTHER" {
-		t.Errorf("its status says %s", status.Scheduler)
+	if problem := realtimeProblem(status.Scheduler, text, cgroups.RealtimeDivided()); problem != "" {
+		t.Errorf("%s; ktsnd has %s, and its log is %q", problem, status.Scheduler, text)
+	}
+}
+
+// realtimeProblem compares what ktsnd has got with what its pod's log says. divided tells that the kernel divides the budget among
+// cgroups of version 1, so that a pod without its node's cgroups has none. With version 2 only the kernel knows.
+func realtimeProblem(scheduler, log string, divided bool) string {
+	const without, byVersion2 = "ktsn-realtime: no real-time budget", "of cgroups of version 2 only the root has a budget"
+	refused := strings.Contains(log, without) && strings.Contains(log, "no SCHED_FIFO, departures will be less exact")
+	switch {
+	case scheduler == "SCHED_FIFO" && divided:
+		return "the kernel refuses SCHED_FIFO in a cgroup without a share, and ktsnd says that it has it"
+	case scheduler == "SCHED_FIFO" && strings.Contains(log, "ktsn-realtime"):
+		return "there was nothing to do, and ktsn-realtime says something"
+	case scheduler == "SCHED_FIFO":
+		return ""
+	case scheduler != "SCHED_OTHER" || !refused:
+		return "nobody says why ktsnd has no SCHED_FIFO"
+	case !divided && !strings.Contains(log, byVersion2):
+		return "ktsn-realtime gives another reason than cgroups of version 2"
+	}
+	return ""
+}
+
+func TestAPodIsToldWhyItHasNoRealTimeScheduling(t *testing.T) {
+	const refused = "ktsn-realtime: no real-time budget: %s\nktsnd: no SCHED_FIFO, departures will be less exact"
+	hidden, root := fmt.Sprintf(refused, realtime.ErrHidden), fmt.Sprintf(refused, realtime.ErrRoot)
+	for name, test := range map[string]struct {
+		scheduler, log string
+		divided, well  bool
+	}{
+		"a divided budget, which is said":             {"SCHED_OTHER", hidden, true, true},
+		"a divided budget, which is not said":         {"SCHED_OTHER", "", true, false},
+		"a divided budget that ktsnd has not noticed": {"SCHED_FIFO", "", true, false},
+		"no divided budget":                           {"SCHED_FIFO", "", false, true},
+		"no divided budget, and words about it":       {"SCHED_FIFO", hidden, false, false},
+		"the root's budget of version 2":              {"SCHED_OTHER", root, false, true},
+		"another reason where there can be none":      {"SCHED_OTHER", hidden, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if problem := realtimeProblem(test.scheduler, test.log, test.divided); (problem == "") != test.well {
+				t.Errorf("got %q", problem)
+			}
+		})
 	}
 }
