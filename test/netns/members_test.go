@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -158,6 +160,55 @@ func TestGroupsOfTheLinkAndBroadcastGoToAllHoweverFewHaveJoined(t *testing.T) {
 		after := settled(t, both.client)
 		if after.CopiesSent-before.CopiesSent != 2 || after.CopiesPruned != before.CopiesPruned {
 			t.Errorf("to %s: counted %+v, before %+v", to, after, before)
+		}
+	}
+}
+
+// bridgeKnows tells whether the bridge of a node has heard a pod join a group, behind a port.
+func bridgeKnows(t *testing.T, node *topology.Namespace, port, group string) bool {
+	t.Helper()
+	command := exec.Command("bridge", "-n", node.Name(), "mdb", "show", "dev", topology.BridgeName)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v: %s", command, err, output)
+	}
+	return strings.Contains(string(output), "port "+port+" grp "+group+" ")
+}
+
+// A pod does not notice that its port is set down and up again, and says nothing until it is asked.
+func TestMembersBehindAPortThatIsDownForAMomentStay(t *testing.T) {
+	t.Parallel()
+	const (
+		group, port = "239.1.2.3", "pod2"
+		most        = 3 * time.Second // for which ktsnd remembers
+	)
+	both := newTwoDaemons(t)
+	both.awaitBothListed(t)
+	join(t, both.others["another of node b"], "udp4", netip.MustParseAddrPort(group+":7788"))
+	for attempt := 1; ; attempt++ {
+		awaitGroups(t, both.client, topology.NodeAddressB, "a member on node b", hasGroup(group))
+		time.Sleep(2500 * time.Millisecond) // until an announcement decides, whatever the pod reported
+		began := time.Now()
+		ip(t, both.NodeB, "link", "set", port, "down")
+		// Once this is announced, node b's ktsnd has seen that the port is down.
+		later := "239.1.3." + strconv.Itoa(attempt)
+		join(t, both.PodB, "udp4", netip.MustParseAddrPort(later+":7788"))
+		awaitGroups(t, both.client, topology.NodeAddressB, "a later member on node b", hasGroup(later))
+		known := hasGroup(group)(ofNode(t, both.client, topology.NodeAddressB))
+		ip(t, both.NodeB, "link", "set", port, "up")
+		if took := time.Since(began); took >= most {
+			t.Logf("attempt %d: the port was down for %v", attempt, took)
+			continue
+		}
+		if !known {
+			t.Fatal("while its port is down, the member is forgotten")
+		}
+		break
+	}
+	for answered := false; !answered; {
+		answered = bridgeKnows(t, both.NodeB, port, group)
+		if groups := ofNode(t, both.client, topology.NodeAddressB); !hasGroup(group)(groups) {
+			t.Fatalf("before the pod has answered, the member is forgotten: %+v", groups)
 		}
 	}
 }

@@ -22,7 +22,7 @@ enum {
 	FIRST_RESPONSE_MS = 1000,
 	LEARNT_MS = 2000, /* after the last of the first queries */
 	READY_MS = 6000,  /* both of them, answers, and the bridge is read */
-	FORGET_MS = 3000, /* with a member that the bridge has forgotten */
+	FORGET_MS = 3000, /* with a member that the bridge has forgotten, or whose port has gone */
 	/* The bridges are read not more often, however often pods join and leave, and not less often. */
 	READ_AGAIN_MS = 100,
 	READ_MS = 10000,
@@ -295,6 +295,21 @@ static bool reading_has(const struct reading *reading, const struct group_member
 	       bsearch(member, reading->members, reading->count, sizeof(*member), members_compare);
 }
 
+/* Whether a member that its bridge has forgotten stays one. `port` is NULL while its port is down: when it
+ * comes back, nobody knows its members until it is learnt. */
+static bool forgotten_stays(struct group_member *member, struct group_port *port, int64_t now_ms)
+{
+	bool first = !member->until_ms;
+
+	if (first || (port && !port->learnt))
+		member->until_ms = now_ms + FORGET_MS;
+	if (first && port) {
+		port->queries = port->queries < FIRST_QUERIES ? port->queries : FIRST_QUERIES - 1;
+		port->query_ms = now_ms;
+	}
+	return now_ms < member->until_ms;
+}
+
 /* Members that a bridge has forgotten stay for a moment, in which their pod is asked. */
 static void forgotten_keep(struct group_members *members, struct reading *reading, int64_t now_ms)
 {
@@ -305,13 +320,8 @@ static void forgotten_keep(struct group_members *members, struct reading *readin
 		struct group_port *port = port_find(members, member.link_index);
 		struct reading read = {.members = reading->members, .count = count};
 
-		if (!port || reading_has(&read, &member) || (member.until_ms && now_ms >= member.until_ms))
+		if (reading_has(&read, &member) || !forgotten_stays(&member, port, now_ms))
 			continue;
-		if (!member.until_ms) {
-			member.until_ms = now_ms + FORGET_MS;
-			port->queries = port->queries < FIRST_QUERIES ? port->queries : FIRST_QUERIES - 1;
-			port->query_ms = now_ms;
-		}
 		if (reading->count == reading->room && !reading_grow(reading)) {
 			reading->failed = true;
 			return;

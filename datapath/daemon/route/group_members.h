@@ -8,6 +8,7 @@
  *   port comes -----> query, query ----> learnt        until then it gets all groups
  *   every 125 s ----> query                            memberships last 260 s
  *   bridge forgets -> query, 3 s patience -> no member  another host behind the port may still be one
+ *   port goes, comes back: its members stay until it is learnt again, if it was away for less than 3 s
  *
  * Control thread.
  */
