@@ -167,27 +167,58 @@ static json_t *endpoint_json(const struct pod *pod, const struct endpoint *endpo
 			 endpoint->bridge, "mac", mac, "mtu", (int)endpoint->mtu_bytes);
 }
 
-static char *page(const char *name, uint32_t total, json_t *list)
+/* The part of a list that a reply has: the entries from `offset` on, at most `limit`, and no more than a
+ * message has room for. */
+struct page {
+	uint32_t offset, limit;
+	uint32_t position; /* in the list, of the entry that comes next */
+	size_t bytes;      /* of the entries */
+	json_t *entries;
+};
+
+static struct page page_begin(uint32_t offset, uint32_t limit)
 {
-	return text_of(json_pack("{si ss si so}", "version", CONTROL_VERSION, "reply", name, "total",
-				 (int)total, name, list));
+	return (struct page){.offset = offset, .limit = limit, .entries = json_array()};
 }
 
-static bool on_page(uint32_t position, uint32_t offset, uint32_t limit)
+/* Asked for each entry of the list in turn. */
+static bool page_wants(struct page *page)
 {
-	return position >= offset && position - offset < limit;
+	uint32_t position = page->position++;
+
+	return position >= page->offset && position - page->offset < page->limit;
+}
+
+/* Takes over `entry`. Any single one has room. */
+static void page_add(struct page *page, json_t *entry)
+{
+	enum { HEAD_BYTES = 256, COMMA_BYTES = 1 };
+
+	page->bytes += json_dumpb(entry, NULL, 0, JSON_COMPACT) + COMMA_BYTES;
+	if (page->bytes <= CONTROL_REPLY_BYTES_MAX - HEAD_BYTES) {
+		json_array_append_new(page->entries, entry);
+		return;
+	}
+	json_decref(entry);
+	page->limit = (uint32_t)json_array_size(page->entries);
+}
+
+/* When all entries of the list have been asked for. */
+static char *page_reply(const struct page *page, const char *name)
+{
+	return text_of(json_pack("{si ss si so}", "version", CONTROL_VERSION, "reply", name, "total",
+				 (int)page->position, name, page->entries));
 }
 
 char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit)
 {
-	json_t *list = json_array();
-	uint32_t position = 0;
+	struct page page = page_begin(offset, limit);
 
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
 		for (const struct endpoint *e = pod->endpoints.first; e; e = e->next)
-			if (on_page(position++, offset, limit))
-				json_array_append_new(list, endpoint_json(pod, e));
-	return page("endpoints", position, list);
+			if (page_wants(&page))
+				page_add(&page, endpoint_json(pod, e));
+	return page_reply(&page, "endpoints");
 }
 
 static json_t *limits_json(const struct quota_limits *limits)
@@ -215,13 +246,12 @@ static json_t *pod_json(const struct pod *pod)
 
 char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit)
 {
-	json_t *list = json_array();
-	uint32_t position = 0;
+	struct page page = page_begin(offset, limit);
 
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
-		if (on_page(position++, offset, limit))
-			json_array_append_new(list, pod_json(pod));
-	return page("pods", position, list);
+		if (page_wants(&page))
+			page_add(&page, pod_json(pod));
+	return page_reply(&page, "pods");
 }
 
 /* Those that were given. */
@@ -238,13 +268,12 @@ static json_t *network_limits_json(const struct network_limits *network)
 
 char *control_reply_network_limits(const struct node *node, uint32_t offset, uint32_t limit)
 {
-	json_t *list = json_array();
-	uint32_t position = 0;
+	struct page page = page_begin(offset, limit);
 
 	for (const struct network_limits *n = node->network_limits; n; n = n->next)
-		if (on_page(position++, offset, limit))
-			json_array_append_new(list, network_limits_json(n));
-	return page("network-limits", position, list);
+		if (page_wants(&page))
+			page_add(&page, network_limits_json(n));
+	return page_reply(&page, "network-limits");
 }
 
 /* As an address is written: IPv4 in four numbers. */
@@ -289,30 +318,26 @@ static json_t *flow_json(const struct node *node, const struct pod *pod, const s
 		(json_int_t)atomic_load_explicit(&counters->departure_error_ns, memory_order_relaxed));
 }
 
-/* Where it goes on in the list after the flows of this process. */
-static uint32_t flows_append(json_t *list, const struct node *node, const struct process *process,
-			     uint32_t position, uint32_t offset, uint32_t limit)
+static void flows_add(struct page *page, const struct node *node, const struct process *process)
 {
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {
 		const struct flow *flow = process->flows[i];
 
 		if (!flow || flow->closed)
 			continue;
-		if (on_page(position++, offset, limit))
-			json_array_append_new(list, flow_json(node, process->pod, flow));
+		if (page_wants(page))
+			page_add(page, flow_json(node, process->pod, flow));
 	}
-	return position;
 }
 
 char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t limit)
 {
-	json_t *list = json_array();
-	uint32_t position = 0;
+	struct page page = page_begin(offset, limit);
 
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
 		for (const struct process *process = pod->processes; process; process = process->next)
-			position = flows_append(list, node, process, position, offset, limit);
-	return page("flows", position, list);
+			flows_add(&page, node, process);
+	return page_reply(&page, "flows");
 }
 
 static json_t *peer_json(const struct peer *peer)
@@ -334,18 +359,16 @@ static json_t *peer_json(const struct peer *peer)
 
 char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t limit)
 {
-	json_t *list = json_array();
-	uint32_t position = 0;
+	struct page page = page_begin(offset, limit);
 
 	for (const struct peer *peer = node->routing.peers; peer; peer = peer->next)
-		if (on_page(position++, offset, limit))
-			json_array_append_new(list, peer_json(peer));
-	return page("peers", position, list);
+		if (page_wants(&page))
+			page_add(&page, peer_json(peer));
+	return page_reply(&page, "peers");
 }
 
 static void group_append(json_t *list, const struct ktsn_address *group)
 {
-	/* A page of peers with all the groups that there can be is too long for a message. */
 	enum { GROUPS_SHOWN = 64 };
 	char text[INET6_ADDRSTRLEN];
 
@@ -389,21 +412,17 @@ static json_t *peer_groups_json(const struct peer *peer)
 
 char *control_reply_groups(const struct node *node, uint32_t offset, uint32_t limit)
 {
-	/* More of them, with groups of IPv6, are too long for a message. */
-	enum { NODES_SHOWN = 256 };
 	const struct peer_index *index = node->routing.peer_index;
-	json_t *list = json_array();
-	uint32_t position = 0;
+	struct page page = page_begin(offset, limit);
 
-	limit = limit < NODES_SHOWN ? limit : NODES_SHOWN;
 	for (const struct peer_network *network = index ? index->first_network : NULL; network;
 	     network = network->next)
-		if (on_page(position++, offset, limit))
-			json_array_append_new(list, own_groups_json(node, network));
+		if (page_wants(&page))
+			page_add(&page, own_groups_json(node, network));
 	for (const struct peer *peer = node->routing.peers; peer; peer = peer->next)
-		if (on_page(position++, offset, limit))
-			json_array_append_new(list, peer_groups_json(peer));
-	return page("groups", position, list);
+		if (page_wants(&page))
+			page_add(&page, peer_groups_json(peer));
+	return page_reply(&page, "groups");
 }
 
 char *control_reply_departures(const struct departure *records, uint32_t count, uint64_t overwritten)

@@ -15,6 +15,9 @@
 #include "realtime_budget.h"
 #include "trace.h"
 
+/* No reply is longer: clients have room for that. */
+enum { CONTROL_REPLY_BYTES_MAX = 1 << 20 };
+
 /* What became of the messages of one traffic class. */
 struct control_class {
 	uint64_t pending, sent, late, dropped;
@@ -55,7 +58,7 @@ char *control_reply_error(const struct refusal *refusal);
 /* `standing_by` are the names of those that stand by, in no order. */
 char *control_reply_instance(const struct instance *instance, const char *const *standing_by, size_t count);
 char *control_reply_status(const struct control_status *status);
-/* The list from `offset` on, at most `limit` entries. */
+/* The list from `offset` on, at most `limit` entries, and fewer where these would be too long. */
 char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_network_limits(const struct node *node, uint32_t offset, uint32_t limit);

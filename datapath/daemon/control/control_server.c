@@ -24,7 +24,7 @@
 /* A trace that nobody reads for so long ends. */
 #define TRACE_TIMEOUT_NS (10 * NS_PER_SECOND)
 
-enum { REQUEST_BYTES_MAX = 65536, REPLY_BYTES_MAX = 1 << 20, STANDING_BY_MAX = 16 };
+enum { REQUEST_BYTES_MAX = 65536, STANDING_BY_MAX = 16 };
 
 struct client {
 	struct control_server *server;
@@ -404,7 +404,7 @@ static void client_accept(struct event_source *listener)
 	bool refused;
 	int fd = unix_accept(listener->fd, &refused);
 	struct client *client = fd < 0 || refused ? NULL : calloc(1, sizeof(*client));
-	int send_bytes = REPLY_BYTES_MAX;
+	int send_bytes = CONTROL_REPLY_BYTES_MAX;
 
 	if (!client) {
 		if (fd >= 0)
