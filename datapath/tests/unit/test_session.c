@@ -119,6 +119,40 @@ static void ring_give(int fd, struct ktsn_ring_memory *memory)
 	close(fds[1]);
 }
 
+/* This process as the tests, its ktsnd, have it. */
+struct client {
+	int listener, connection;
+	struct ktsn_ring_memory memory;
+	struct session *session;
+};
+
+/* It has greeted, and waits for its ring. */
+static struct client client_greeted(void)
+{
+	struct client client = {.listener = listen_here()};
+
+	assert_int_equal(session_get(&client.session), -ETIMEDOUT);
+	client.connection = greeted_accept(client.listener);
+	return client;
+}
+
+static void client_serve(struct client *client)
+{
+	ring_give(client->connection, &client->memory);
+	assert_int_equal(session_get(&client->session), 0);
+}
+
+static void client_end(struct client *client)
+{
+	session_forked();
+	ktsn_ring_memory_destroy(&client->memory);
+	close(client->connection);
+	close(client->listener);
+}
+
+static const struct ktsn_app_request flow_open = {
+	.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_OPEN, .flow = KTSN_APP_NONE};
+
 static uint64_t unanswered(const struct ktsn_ring_memory *memory)
 {
 	const struct ktsn_ring_header *header = memory->address;
@@ -288,50 +322,39 @@ static void nothing_more_received(int connection)
 
 static void what_is_not_answered_is_not_asked_twice(void **state)
 {
-	const struct ktsn_app_request open = {
-		.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_OPEN, .flow = KTSN_APP_NONE};
 	const struct ktsn_app_request end = {.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_CLOSE, .flow = 3};
-	int listener = listen_here(), connection;
+	struct client client = client_greeted();
 	struct ktsn_app_request request;
-	struct ktsn_ring_memory memory;
 	struct ktsn_app_reply reply;
-	struct session *session;
 
 	(void)state;
-	assert_int_equal(session_get(&session), -ETIMEDOUT);
-	connection = greeted_accept(listener);
-	ring_give(connection, &memory);
-	assert_int_equal(session_get(&session), 0);
+	client_serve(&client);
 
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(session_request(session, &open, -1, &reply), -ETIMEDOUT);
-	request = received(connection);
+		assert_int_equal(session_request(client.session, &flow_open, -1, &reply), -ETIMEDOUT);
+	request = received(client.connection);
 	assert_int_equal(request.type, KTSN_APP_FLOW_OPEN);
-	nothing_more_received(connection);
+	nothing_more_received(client.connection);
 	/* The end of a flow is said once, and now. */
-	assert_int_equal(session_request(session, &end, -1, &reply), -ETIMEDOUT);
-	assert_int_equal(received(connection).flow, 3);
+	assert_int_equal(session_request(client.session, &end, -1, &reply), -ETIMEDOUT);
+	assert_int_equal(received(client.connection).flow, 3);
 
 	/* A number that came too late is given back before another is asked for. */
-	reply_send(connection, &request, 0, 5);
-	assert_int_equal(session_request(session, &open, -1, &reply), -ETIMEDOUT);
-	request = received(connection);
+	reply_send(client.connection, &request, 0, 5);
+	assert_int_equal(session_request(client.session, &flow_open, -1, &reply), -ETIMEDOUT);
+	request = received(client.connection);
 	assert_int_equal(request.type, KTSN_APP_FLOW_CLOSE);
 	assert_int_equal(request.flow, 5);
-	request = received(connection);
+	request = received(client.connection);
 	assert_int_equal(request.type, KTSN_APP_FLOW_OPEN);
-	nothing_more_received(connection);
+	nothing_more_received(client.connection);
 
 	/* One that was refused has no number. */
-	reply_send(connection, &request, -ENOBUFS, KTSN_APP_NONE);
-	assert_int_equal(session_request(session, &open, -1, &reply), -ETIMEDOUT);
-	assert_int_equal(received(connection).type, KTSN_APP_FLOW_OPEN);
-	nothing_more_received(connection);
-
-	session_forked();
-	ktsn_ring_memory_destroy(&memory);
-	close(connection);
-	close(listener);
+	reply_send(client.connection, &request, -ENOBUFS, KTSN_APP_NONE);
+	assert_int_equal(session_request(client.session, &flow_open, -1, &reply), -ETIMEDOUT);
+	assert_int_equal(received(client.connection).type, KTSN_APP_FLOW_OPEN);
+	nothing_more_received(client.connection);
+	client_end(&client);
 }
 
 /* As a ktsnd of the previous release answers a request that it does not know. */
@@ -350,62 +373,42 @@ static void version_refuse(int connection, uint16_t type, uint16_t number)
 
 static void one_that_is_older_is_greeted_in_its_version(void **state)
 {
-	const struct ktsn_app_request open = {
-		.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_OPEN, .flow = KTSN_APP_NONE};
-	int listener = listen_here(), connection;
-	struct ktsn_ring_memory memory;
+	struct client client = client_greeted();
 	struct ktsn_app_request again;
 	struct ktsn_app_reply reply;
-	struct session *session;
 
 	(void)state;
-	assert_int_equal(session_get(&session), -ETIMEDOUT);
-	connection = greeted_accept(listener);
-	version_refuse(connection, KTSN_APP_HELLO, 0);
-	assert_int_equal(session_get(&session), -ETIMEDOUT);
-	again = received(connection);
+	version_refuse(client.connection, KTSN_APP_HELLO, 0);
+	assert_int_equal(session_get(&client.session), -ETIMEDOUT);
+	again = received(client.connection);
 	assert_int_equal(again.type, KTSN_APP_HELLO);
 	assert_int_equal(again.version, KTSN_APP_VERSION_OLDEST);
-	ring_give(connection, &memory);
-	assert_int_equal(session_get(&session), 0);
-	assert_int_equal(session_request(session, &open, -1, &reply), -ETIMEDOUT);
-	assert_int_equal(received(connection).version, KTSN_APP_VERSION_OLDEST);
-	session_forked();
-	ktsn_ring_memory_destroy(&memory);
-	close(connection);
-	close(listener);
+	client_serve(&client);
+	assert_int_equal(session_request(client.session, &flow_open, -1, &reply), -ETIMEDOUT);
+	assert_int_equal(received(client.connection).version, KTSN_APP_VERSION_OLDEST);
+	client_end(&client);
 }
 
 /* The connection is that of a predecessor which was newer. */
 static void one_that_took_over_and_is_older_is_asked_in_its_version(void **state)
 {
-	const struct ktsn_app_request open = {
-		.magic = KTSN_APP_MAGIC, .type = KTSN_APP_FLOW_OPEN, .flow = KTSN_APP_NONE};
-	int listener = listen_here(), connection;
+	struct client client = client_greeted();
 	struct ktsn_app_request request;
-	struct ktsn_ring_memory memory;
 	struct ktsn_app_reply reply;
-	struct session *session;
 
 	(void)state;
-	assert_int_equal(session_get(&session), -ETIMEDOUT);
-	connection = greeted_accept(listener);
-	ring_give(connection, &memory);
-	assert_int_equal(session_get(&session), 0);
-	version_refuse(connection, KTSN_APP_FLOW_OPEN, 1);
+	client_serve(&client);
+	version_refuse(client.connection, KTSN_APP_FLOW_OPEN, 1);
 	request = (struct ktsn_app_request){.type = KTSN_APP_FLOW_OPEN, .number = 2};
-	reply_send(connection, &request, 0, 7);
-	assert_int_equal(session_request(session, &open, -1, &reply), 0);
+	reply_send(client.connection, &request, 0, 7);
+	assert_int_equal(session_request(client.session, &flow_open, -1, &reply), 0);
 	assert_int_equal(reply.flow, 7);
-	assert_int_equal(received(connection).version, KTSN_APP_VERSION);
-	request = received(connection);
+	assert_int_equal(received(client.connection).version, KTSN_APP_VERSION);
+	request = received(client.connection);
 	assert_int_equal(request.version, KTSN_APP_VERSION_OLDEST);
 	assert_int_equal(request.type, KTSN_APP_FLOW_OPEN);
-	nothing_more_received(connection);
-	session_forked();
-	ktsn_ring_memory_destroy(&memory);
-	close(connection);
-	close(listener);
+	nothing_more_received(client.connection);
+	client_end(&client);
 }
 
 /* The next reply of ktsnd. */
@@ -454,33 +457,26 @@ static void replies_of_releases_are_understood(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < RECORDED_RELEASES; i++) {
-		int listener = listen_here(), connection;
-		struct ktsn_ring_memory memory;
+		struct client client = client_greeted();
 		struct ktsn_app_reply reply;
-		struct session *session;
 
 		recorded_read(&recorded, recorded_releases[i], "application");
-		assert_int_equal(session_get(&session), -ETIMEDOUT);
-		connection = greeted_accept(listener);
 		reply = recorded_reply(&recorded);
 		assert_int_equal(reply.type, KTSN_APP_HELLO);
 		assert_int_equal(reply.status, 0);
-		recorded_ring_give(connection, recorded_releases[i], &memory);
-		assert_int_equal(reply.ring_bytes, memory.bytes);
-		assert_int_equal(session_get(&session), 0);
-		assert_int_equal(session->ring.slot_count, SLOTS);
-		reply = request_replay(session, connection, 1, recorded_reply(&recorded));
+		recorded_ring_give(client.connection, recorded_releases[i], &client.memory);
+		assert_int_equal(reply.ring_bytes, client.memory.bytes);
+		assert_int_equal(session_get(&client.session), 0);
+		assert_int_equal(client.session->ring.slot_count, SLOTS);
+		reply = request_replay(client.session, client.connection, 1, recorded_reply(&recorded));
 		assert_int_equal(reply.type, KTSN_APP_FLOW_OPEN);
 		assert_int_equal(reply.flow, 0);
-		reply = request_replay(session, connection, 2, recorded_reply(&recorded));
+		reply = request_replay(client.session, client.connection, 2, recorded_reply(&recorded));
 		assert_int_equal(reply.type, KTSN_APP_DESTINATION);
 		assert_int_equal(reply.destination, 0);
 		assert_int_equal(reply.route, KTSN_APP_ROUTE_TSN);
 		assert_true(reply.payload_max_bytes > 1000);
-		session_forked();
-		ktsn_ring_memory_destroy(&memory);
-		close(connection);
-		close(listener);
+		client_end(&client);
 		unlink(address.sun_path);
 	}
 }
