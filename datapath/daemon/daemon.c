@@ -300,16 +300,14 @@ static int confine(struct daemon *daemon)
  * is ready for everything when the other stops sending. */
 static int predecessor_follow(struct daemon *daemon)
 {
-	int fd = unix_connect(daemon->options.control_path);
 	int err = 0;
 
-	if (fd < 0)
+	if (!unix_is_listened_at(daemon->options.control_path))
 		return -ENOENT;
 	/* Open vSwitch is connected to this ktsnd before the other stops sending; or will be when that has
 	 * gone. */
 	if (daemon->uplink.switched && !switch_link_await(&daemon->switch_link))
 		err = vhost_socket_move(&daemon->vhost);
-	close(fd);
 	if (!err)
 		err = confine(daemon);
 	return err ? err

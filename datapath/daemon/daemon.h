@@ -18,8 +18,8 @@
 /*
  * Serves until one of the signals, which are blocked, tells it to end, or another ktsnd has taken over; once
  * a process. 0; or -errno, and what is wrong has been said: -EALREADY when the ktsnd that it was to follow is
- * younger, -ECONNRESET or -EPIPE when that one ended meanwhile, -EADDRINUSE when yet another began meanwhile.
- * *handed_over is whether sockets and rings are another's now.
+ * younger, -ECONNRESET or -EPIPE when that one ended meanwhile, -ETIMEDOUT when it did not answer,
+ * -EADDRINUSE when yet another began meanwhile. *handed_over is whether sockets and rings are another's now.
  */
 int daemon_serve(const struct options *options, const struct instance *instance, const sigset_t *told_to_end,
 		 bool *handed_over);

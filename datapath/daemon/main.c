@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 struct program {
 	struct options options;
@@ -49,17 +48,14 @@ static void signals_block(sigset_t *signals)
 /* Before anything is started, so that a second daemon fails at once and disturbs nothing. */
 static int control_check(const struct options *options)
 {
-	int fd = options->take_over ? -ENOENT : unix_connect(options->control_path);
-
-	if (fd < 0)
+	if (options->take_over || !unix_is_listened_at(options->control_path))
 		return 0;
-	close(fd);
 	log_error("--control %s: %s", options->control_path, unix_listen_advice(-EADDRINUSE));
 	return -EADDRINUSE;
 }
 
-/* One that had begun to take over, and whose predecessor ended, begins anew; and so does one that found the
- * control socket bound by another that had begun meanwhile. */
+/* One that had begun to take over, and whose predecessor ended or did not answer, begins anew; and so does
+ * one that found the control socket bound by another that had begun meanwhile. */
 static enum served served_as(const struct program *program, bool handed_over, int err)
 {
 	if (handed_over)
@@ -68,7 +64,8 @@ static enum served served_as(const struct program *program, bool handed_over, in
 		return SERVED_TOLD;
 	if (err == -EALREADY)
 		return SERVED_REFUSED;
-	return program->options.take_over && (err == -ECONNRESET || err == -EPIPE || err == -EADDRINUSE)
+	return program->options.take_over && (err == -ECONNRESET || err == -EPIPE || err == -ETIMEDOUT ||
+					      err == -EADDRINUSE)
 		       ? SERVED_AGAIN
 		       : SERVED_FAILED;
 }

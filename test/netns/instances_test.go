@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -319,6 +320,7 @@ func TestInstanceWaitsForOneThatAcceptsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	lab.fillBacklog(t)
+	checkRefusal(t, lab.NodeA, exec.Command(program(t, "ktsnd"), lab.daemonArguments()...), "a running process listens there")
 	told := lab.startInstance(t, "told")
 	told.awaitState(t, control.StateStarting)
 	told.told(t)
@@ -326,6 +328,30 @@ func TestInstanceWaitsForOneThatAcceptsNobody(t *testing.T) {
 	younger.awaitState(t, control.StateStarting)
 	kill(t, serving.Process)
 	younger.awaitState(t, control.StateServing)
+}
+
+// The one that serves may hang at any time, also when it has said who it is.
+func TestInstanceThatIsNotAnsweredBeginsAnew(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t)
+	serving, _ := lab.startServing(t, "serving")
+	target := lab.control
+	lab.control = filepath.Join(lab.dir, "hanging.sock")
+	var hung atomic.Bool
+	ended := make(chan struct{})
+	startRelay(t, lab.control, target, func(m message) bool {
+		if step(m) != stepRequest || hung.Swap(true) { // the second time, when the first was in vain
+			return true
+		}
+		<-ended
+		return false
+	})
+	t.Cleanup(func() { close(ended) })
+	younger := lab.startInstance(t, "younger")
+	lab.control = target
+	awaitSaidFor(t, younger.Process, "did not hand over: it did not answer in time", time.Minute)
+	younger.awaitState(t, control.StateServing)
+	serving.awaitState(t, control.StateStandingBy)
 }
 
 func TestInstanceThatStandsByServesWhenNobodyDoes(t *testing.T) {

@@ -41,7 +41,8 @@ int handover_give(struct node *node, int client_fd, int control_fd, uint32_t rec
 /*
  * Successor: takes over from the ktsnd that listens at control_path. 0 with *control_fd; -ENOENT when none
  * listens there; else -errno after a log message, and then nothing of it was changed: -EALREADY when it is
- * younger than `instance`, which is this one, -ECONNRESET or -EPIPE when it ended meanwhile.
+ * younger than `instance`, which is this one, -ECONNRESET or -EPIPE when it ended meanwhile, -ETIMEDOUT when
+ * it did not answer. Nothing is waited for longer than ten seconds.
  */
 int handover_take(struct node *node, const char *control_path, const struct instance *instance,
 		  int *control_fd);

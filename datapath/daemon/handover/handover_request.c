@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { TEXT_BYTES = 1024, ANSWER_TIMEOUT_S = 10 };
+enum { TEXT_BYTES = 1024 };
 
 static int text_send(int fd, const char *text)
 {
@@ -58,7 +58,7 @@ static int ask(int fd, const char *request)
 
 int handover_request(int fd, const struct instance *instance)
 {
-	const struct timeval timeout = {.tv_sec = ANSWER_TIMEOUT_S};
+	const struct timeval timeout = {.tv_sec = HANDOVER_ANSWER_TIMEOUT_S};
 	char request[TEXT_BYTES];
 	int err;
 

@@ -8,10 +8,13 @@
 
 #include "instance.h"
 
+/* For each of them. */
+enum { HANDOVER_ANSWER_TIMEOUT_S = 10 };
+
 /*
  * Asks, and waits until the predecessor begins to hand over or refuses. One of the release before this
  * request, which knows no age, is asked as it understands. 0: records follow; -EALREADY: it is younger than
- * `instance`; else -errno.
+ * `instance`; else -errno, -EAGAIN when no answer came. From now on nothing is waited for longer either.
  */
 int handover_request(int fd, const struct instance *instance);
 

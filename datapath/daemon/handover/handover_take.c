@@ -340,9 +340,26 @@ static const char *reason(int err)
 	case ECONNRESET:
 	case EPIPE:
 		return "it ended";
+	case ETIMEDOUT:
+		return "it did not answer in time, and may have stopped; end it and start this one again";
 	default:
 		return strerror(-err);
 	}
+}
+
+/* From the one that is connected to. */
+static int all_take(struct taking *taking)
+{
+	int err = unix_peer_is_dying(taking->fd) ? -ENOENT : everything_take(taking);
+
+	if (!err) {
+		realtime_worker_run(taking->node->realtime_worker, rings_take, taking);
+		err = taking->err;
+	}
+	close(taking->fd);
+	if (err && taking->control_fd >= 0)
+		close(taking->control_fd);
+	return err;
 }
 
 int handover_take(struct node *node, const char *control_path, const struct instance *instance,
@@ -351,22 +368,13 @@ int handover_take(struct node *node, const char *control_path, const struct inst
 	struct taking taking = {.node = node, .instance = instance, .control_fd = -1};
 	int err;
 
-	taking.fd = unix_connect(control_path);
-	if (taking.fd < 0)
-		return taking.fd == -ECONNREFUSED ? -ENOENT : taking.fd;
-	if (unix_peer_is_dying(taking.fd)) {
-		close(taking.fd);
+	taking.fd = unix_connect(control_path, HANDOVER_ANSWER_TIMEOUT_S);
+	err = taking.fd < 0 ? taking.fd : all_take(&taking);
+	if (err == -ECONNREFUSED || err == -ENOENT)
 		return -ENOENT;
-	}
-	err = everything_take(&taking);
-	if (!err) {
-		realtime_worker_run(node->realtime_worker, rings_take, &taking);
-		err = taking.err;
-	}
-	close(taking.fd);
+	if (err == -EAGAIN)
+		err = -ETIMEDOUT;
 	if (err) {
-		if (taking.control_fd >= 0)
-			close(taking.control_fd);
 		log_error("--take-over: the running ktsnd at %s did not hand over: %s", control_path,
 			  reason(err));
 		return err;

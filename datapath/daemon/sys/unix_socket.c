@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -183,8 +184,9 @@ void unix_listener_take(int fd)
 	(void)listen(fd, BACKLOG);
 }
 
-static int connect_with(const char *path, int flags)
+static int connect_with(const char *path, int flags, int timeout_s)
 {
+	const struct timeval timeout = {.tv_sec = timeout_s};
 	struct sockaddr_un address;
 	int err = address_make(path, &address);
 	int fd;
@@ -194,21 +196,35 @@ static int connect_with(const char *path, int flags)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+	/* connect() waits for room in the backlog no longer either. */
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) == 0 &&
+	    connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
 		return fd;
 	err = -errno;
 	close(fd);
 	return err;
 }
 
-int unix_connect(const char *path)
+int unix_connect(const char *path, int timeout_s)
 {
-	return connect_with(path, 0);
+	return connect_with(path, 0, timeout_s);
 }
 
 int unix_connect_at_once(const char *path)
 {
-	return connect_with(path, SOCK_NONBLOCK);
+	return connect_with(path, SOCK_NONBLOCK, 0);
+}
+
+bool unix_is_listened_at(const char *path)
+{
+	int fd = unix_connect_at_once(path);
+	bool dying;
+
+	if (fd < 0)
+		return fd == -EAGAIN;
+	dying = unix_peer_is_dying(fd);
+	close(fd);
+	return !dying;
 }
 
 /* A descriptor in reserve: given up to accept a connection that is then refused. */

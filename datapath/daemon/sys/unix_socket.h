@@ -27,10 +27,14 @@ void unix_listener_take(int fd);
  * thread that the kernel cannot end yet: nobody will answer. False if that cannot be seen. */
 bool unix_peer_is_dying(int fd);
 
-/* Connects to one. The descriptor, or -errno. */
-int unix_connect(const char *path);
-/* The same, and blocks neither here nor later: -EAGAIN when one listens that accepts nobody. */
+/* Connects to one, which takes so long at most, as does each message that is sent. The descriptor, or -errno:
+ * -EAGAIN when one listens that accepted nobody. */
+int unix_connect(const char *path, int timeout_s);
+/* The same, and blocks neither here nor later. */
 int unix_connect_at_once(const char *path);
+
+/* Whether somebody listens at a path, who is not dying. Does not block. */
+bool unix_is_listened_at(const char *path);
 
 /* Accepts a connection, non-blocking. Its descriptor or -errno. When descriptors run out it is accepted all
  * the same, or it would be offered again without end, and *refused says that the caller is to close it. */

@@ -84,7 +84,7 @@ static void no_more_than_allowed_are_served(void **state)
 	int fds[ALLOWED + 1];
 
 	for (int i = 0; i <= ALLOWED; i++) {
-		fds[i] = unix_connect(bed->path);
+		fds[i] = unix_connect_at_once(bed->path);
 		assert_true(fds[i] >= 0);
 	}
 	serve(bed);

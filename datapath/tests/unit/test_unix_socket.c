@@ -24,7 +24,7 @@
 
 #include <cmocka.h>
 
-enum { TRIES = 10000 };
+enum { TRIES = 10000, PATIENCE_S = 60 };
 
 static char folder[] = "/tmp/ktsn-unix-socket-XXXXXX";
 static char path[sizeof(folder) + 16];
@@ -107,14 +107,15 @@ static void dying_end(pid_t pid)
 static void socket_of_a_dying_process_is_replaced(void **state)
 {
 	pid_t dying = dying_start(-1);
-	int old_fd = unix_connect(path), fd = -1, client_fd;
+	int old_fd = unix_connect(path, PATIENCE_S), fd = -1, client_fd;
 	bool refused;
 
 	(void)state;
 	assert_true(old_fd >= 0);
 	assert_true(unix_peer_is_dying(old_fd));
+	assert_false(unix_is_listened_at(path));
 	assert_int_equal(unix_listen(path, 0600, &fd), 0);
-	client_fd = unix_connect(path);
+	client_fd = unix_connect(path, PATIENCE_S);
 	assert_true(client_fd >= 0);
 	assert_false(unix_peer_is_dying(client_fd));
 	close(client_fd);
@@ -206,10 +207,16 @@ static void who_must_not_block_is_told_that_nobody_is_accepted(void **state)
 	assert_true(waiting_fd >= 0);
 	none_fd = unix_connect_at_once(path);
 	assert_int_equal(none_fd, -EAGAIN);
+	/* Nor does it wait for ever who may. */
+	none_fd = unix_connect(path, 1);
+	assert_int_equal(none_fd, -EAGAIN);
+	assert_true(unix_is_listened_at(path));
 	close(waiting_fd);
 	close(fd);
 	assert_int_equal(unix_connect_at_once(path), -ECONNREFUSED);
+	assert_false(unix_is_listened_at(path));
 	unlink(path);
+	assert_false(unix_is_listened_at(path));
 }
 
 int main(void)
