@@ -101,4 +101,5 @@ void serving_leave(struct serving *serving, struct events *events)
 	events_remove(events, &serving->connection);
 	close(serving->connection.fd);
 	serving->connection.fd = -1;
+	serving->said = false;
 }

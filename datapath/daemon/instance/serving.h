@@ -15,14 +15,14 @@ struct serving {
 	const char *control_path;
 	struct event_source connection; /* its descriptor is -1 when there is none */
 	struct instance instance;       /* what it said; nothing of the release before this request */
-	bool said;                      /* it answered */
+	bool said;                      /* it answered, and has not ended */
 };
 
 void serving_init(struct serving *serving, const char *control_path,
 		  void (*readable)(struct event_source *connection), void *owner);
 
 /* Connects and asks who it is. 0 or -errno; -ECONNREFUSED and -ENOENT: nobody serves; -EAGAIN: one is there
- * that accepts nobody. */
+ * that accepts nobody; -EPIPE and -ECONNRESET: it has ended the connection. */
 int serving_ask(struct serving *serving, struct events *events);
 
 /* Reads what came. 0; or -errno, and then the connection is closed: it has ended. */

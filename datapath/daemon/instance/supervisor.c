@@ -255,8 +255,9 @@ static void serving_readable(struct event_source *connection)
 	struct supervisor *supervisor = connection->owner;
 	bool said = supervisor->serving.said;
 
+	/* One that ends it without a word may do so again and again. */
 	if (serving_read(&supervisor->serving, supervisor->events))
-		look(supervisor, 0);
+		look(supervisor, said ? 0 : LOOK_AGAIN_MS);
 	else if (!said && supervisor->serving.said)
 		serving_judge(supervisor);
 }
@@ -274,12 +275,12 @@ static void nobody_serves(struct supervisor *supervisor)
 		look(supervisor, LOOK_AGAIN_MS);
 }
 
-/* To be waited for is one that is there and accepts nobody: whoever started it ends it. */
+/* To be waited for is one that is there and accepts nobody, or sends all away: whoever started it ends it. */
 static void other_ask(struct supervisor *supervisor)
 {
 	int err = serving_ask(&supervisor->serving, supervisor->events);
 
-	if (err && err != -EAGAIN) {
+	if (err && err != -EAGAIN && err != -EPIPE && err != -ECONNRESET) {
 		nobody_serves(supervisor);
 		return;
 	}
@@ -305,21 +306,26 @@ static void look_now(struct supervisor *supervisor)
 static void renew_now(struct supervisor *supervisor)
 {
 	supervisor->renew_ms = 0;
-	if (!supervisor->serving.said)
-		return; /* it has just ended: this one serves next anyway */
 	supervisor->renewed = true;
 	log_info("stood by for %d s without being ended", OUTLIVED_MS / 1000);
 	if (!instance_renew(supervisor->config->instance, supervisor->config->folder))
 		child_start(supervisor);
 }
 
+/* When to be the youngest; 0: not, or not before somebody serves who says so: if nobody does, this one serves
+ * next anyway. */
+static int64_t renew_at_ms(const struct supervisor *supervisor)
+{
+	return supervisor->serving.said ? supervisor->renew_ms : 0;
+}
+
 /* For how long to wait at most; -1: for ever. */
 static int timeout_ms(const struct supervisor *supervisor)
 {
-	int64_t until_ms = supervisor->look_ms;
+	int64_t until_ms = supervisor->look_ms, renew_ms = renew_at_ms(supervisor);
 
-	if (supervisor->renew_ms && (!until_ms || supervisor->renew_ms < until_ms))
-		until_ms = supervisor->renew_ms;
+	if (renew_ms && (!until_ms || renew_ms < until_ms))
+		until_ms = renew_ms;
 	if (!until_ms)
 		return -1;
 	until_ms -= clock_monotonic_ms();
@@ -351,6 +357,8 @@ static int begin(struct supervisor *supervisor)
 
 	if (err)
 		return err;
+	/* If whoever started ktsnd ignores it, nobody is told how a child ended. */
+	signal(SIGCHLD, SIG_DFL);
 	fd = signalfd(-1, supervisor->config->signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
 		return -errno;
@@ -370,7 +378,7 @@ static int watch(struct supervisor *supervisor)
 
 		if (due(supervisor->look_ms))
 			look_now(supervisor);
-		else if (due(supervisor->renew_ms))
+		else if (due(renew_at_ms(supervisor)))
 			renew_now(supervisor);
 		else
 			err = events_run_once(supervisor->events, timeout_ms(supervisor));

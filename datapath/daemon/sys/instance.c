@@ -55,7 +55,7 @@ static int line_parse(const char *line, struct instance *instance)
 	return 0;
 }
 
-/* Whole or not at all, whenever ktsnd is killed. */
+/* Whole or not at all, whenever ktsnd is killed or the power fails. */
 static int line_write(const char *path, const char *line)
 {
 	char made[PATH_MAX + 8];
@@ -65,7 +65,7 @@ static int line_write(const char *path, const char *line)
 	fd = open(made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return -errno;
-	if (write(fd, line, strlen(line)) != (ssize_t)strlen(line))
+	if (write(fd, line, strlen(line)) != (ssize_t)strlen(line) || fsync(fd))
 		err = -EIO;
 	close(fd);
 	if (!err && rename(made, path))
@@ -102,7 +102,8 @@ int instance_born(struct instance *instance, const char *folder)
 
 	snprintf(path, sizeof(path), "%s/born", folder);
 	err = file_read(path, line, sizeof(line));
-	if (err == -ENOENT)
+	/* An empty one is what a file system may leave when the power fails. */
+	if (err == -ENOENT || (!err && !line[0]))
 		err = make(instance, path);
 	else if (!err)
 		err = line_parse(line, instance);

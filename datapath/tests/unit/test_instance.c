@@ -83,10 +83,22 @@ static void instance_is_as_old_as_its_folder(void **state)
 	assert_int_equal(second.born_ns, first.born_ns);
 }
 
+/* As a file system may leave it when the power fails. */
+static void file_without_content_is_none(void **state)
+{
+	struct instance first = {.name = ""}, second = {.name = ""};
+
+	(void)state;
+	born_write("");
+	assert_int_equal(instance_born(&first, folder), 0);
+	assert_true(first.born_ns > 0);
+	assert_int_equal(instance_born(&second, folder), 0);
+	assert_int_equal(second.born_ns, first.born_ns);
+}
+
 static void file_that_is_not_ktsnds_is_refused(void **state)
 {
 	static const char *const texts[] = {
-		"",
 		"\n",
 		"3f1c7b6d 12",
 		"3f1c7b6d\n",
@@ -136,6 +148,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(instance_is_as_old_as_its_folder),
+		cmocka_unit_test(file_without_content_is_none),
 		cmocka_unit_test(file_that_is_not_ktsnds_is_refused),
 		cmocka_unit_test(younger_is_who_was_born_later),
 	};
