@@ -105,10 +105,7 @@ func (l *lab) keepBusy(t *testing.T, client *control.Client, cycle, lasts time.D
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		status, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := statusOf(t, client)
 		if status.Counters.Sent == uint64(count) {
 			return status
 		}

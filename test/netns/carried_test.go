@@ -33,12 +33,8 @@ func carriedBy(frame gopacket.Packet) carried {
 func sentByClass(t *testing.T, client *control.Client) map[int]uint64 {
 	t.Helper()
 	settled(t, client)
-	status, err := client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	sent := map[int]uint64{}
-	for class, counted := range status.Classes {
+	for class, counted := range statusOf(t, client).Classes {
 		sent[class] = counted.Sent
 	}
 	return sent

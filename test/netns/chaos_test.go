@@ -43,80 +43,24 @@ func quantile(sample []time.Duration, share float64) time.Duration {
 	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)]
 }
 
-// flow is one talker and the listener of its own that it sends to.
-type flow struct {
-	talker, listener         *process.Process
-	talkerFile, listenerFile string
-}
-
 // attached waits until ktsnd knows that many sockets.
 func attached(t *testing.T, client *control.Client, flows int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		status, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if status.Flows == flows {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("ktsnd knows %d sockets, of %d processes, instead of %d; %+v", status.Flows, status.Processes, flows, status.Counters)
-		}
-	}
+	awaitStatus(t, client, fmt.Sprintf("%d sockets are known", flows), func(status *control.Status) bool { return status.Flows == flows })
 }
 
-// startFlow starts both, on a port of their own, until they are told to end.
-func (l *lab) startFlow(t *testing.T, number int, options ...string) *flow {
-	t.Helper()
-	port := uint16(listenPort + 10 + number)
-	started := &flow{
-		talkerFile:   filepath.Join(l.Dir, fmt.Sprintf("talker-%d.csv", number)),
-		listenerFile: filepath.Join(l.Dir, fmt.Sprintf("listener-%d.csv", number)),
-	}
-	started.listener = l.startListenerOn(t, netip.AddrPortFrom(topology.PodAddressB, port), forGood, started.listenerFile)
-	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", started.talkerFile, "--count", "1000000",
-		"--to", netip.AddrPortFrom(topology.PodAddressB, port).String()}, options...)
-	command := exec.Command(program(t, "tsnperf"), arguments...)
-	command.Env = l.preloaded(t)
-	started.talker = start(t, l.PodA, "talker", command)
-	return started
-}
-
-// startServedFlow starts the next flow and waits until ktsnd serves it.
+// startServedFlow starts the next flow, to a port of its own, and waits until ktsnd serves it.
 func (l *lab) startServedFlow(t *testing.T, client *control.Client, number int, options ...string) *flow {
 	t.Helper()
-	started := l.startFlow(t, number, options...)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		status, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if status.Flows > number {
-			return started
-		}
-	}
-	t.Fatalf("ktsnd does not serve the talker: %s", started.talker.Stderr())
-	return nil
+	started := l.startFlowTo(t, netip.AddrPortFrom(topology.PodAddressB, uint16(listenPort+10+number)), options...)
+	awaitStatus(t, client, "the talker is served", func(status *control.Status) bool { return status.Flows > number })
+	return started
 }
 
 // hole is a message that did not arrive, between the arrivals of the nearest two of its flow that did, in TAI.
 type hole struct {
 	sequence      uint32
 	before, after int64
-}
-
-// missing ends a flow and checks what arrived. It returns the messages that did not.
-func (f *flow) missing(t *testing.T) []hole {
-	t.Helper()
-	interrupt(t, f.talker)
-	drain(t, f.listener)
-	sent := read(t, f.talkerFile, tsnperf.ReadTalker)
-	received := read(t, f.listenerFile, tsnperf.ReadListener)
-	missing := holes(sent, received)
-	// To account for them is the caller's; here each that came must be right, and come once.
-	checkConserved(t, sent, received, sum{uncertain: uint64(len(missing))})
-	return missing
 }
 
 func holes(sent []tsnperf.Sent, received []tsnperf.Received) []hole {
@@ -161,6 +105,19 @@ func unexplained(missing []hole, kills []death) (left []hole) {
 		next++
 	}
 	return left
+}
+
+// checkExplained checks what came of a flow that has ended: all that came is right and came once, and each message that did not can be
+// laid to a kill of its own. It returns how many did not.
+func (f *flow) checkExplained(t *testing.T, kills []death) uint64 {
+	t.Helper()
+	missing := holes(f.sent, f.received)
+	f.checkConserved(t, sum{uncertain: uint64(len(missing))})
+	for _, message := range unexplained(missing, kills) {
+		t.Errorf("message %d is missing, and no kill came between the arrivals around it, at %d and %d, to which no other is laid",
+			message.sequence, message.before, message.after)
+	}
+	return uint64(len(missing))
 }
 
 func TestOneAKillIsToldFromMore(t *testing.T) {
@@ -236,12 +193,8 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 	served(t, client, 50*flows)
 	missing := uint64(0)
 	for _, one := range running {
-		of := one.missing(t)
-		for _, message := range unexplained(of, deaths) {
-			t.Errorf("message %d is missing, and no kill came between the arrivals around it, at %d and %d, to which no other is laid",
-				message.sequence, message.before, message.after)
-		}
-		missing += uint64(len(of))
+		one.stop(t)
+		missing += one.checkExplained(t, deaths)
 	}
 	idle(t, client)
 	total.add(settled(t, client))
@@ -280,8 +233,9 @@ func TestChaosOfKilledApplications(t *testing.T) {
 			kill(t, one)
 		}
 	}
-	if lost := steady.missing(t); len(lost) != 0 {
-		t.Errorf("%d messages of the application that lived are missing", len(lost))
+	steady.stop(t)
+	if lost := steady.checkExplained(t, nil); lost != 0 {
+		t.Errorf("%d messages of the application that lived are missing", lost)
 	}
 	returned(t, daemon, client, before)
 	counted := settled(t, client)
@@ -289,9 +243,8 @@ func TestChaosOfKilledApplications(t *testing.T) {
 	if counted.Dropped() != 0 || counted.KernelPath != 0 {
 		t.Errorf("%d dropped, %d went the kernel's way", counted.Dropped(), counted.KernelPath)
 	}
-	sent := read(t, steady.talkerFile, tsnperf.ReadTalker)
 	steadies := uint64(0)
-	for _, message := range sent {
+	for _, message := range steady.sent {
 		if message.Errno == 0 {
 			steadies++
 		}
@@ -403,11 +356,7 @@ func (c *manyPods) start(t *testing.T, baseTAI int64, processes, messages int) (
 func servedBy(t *testing.T, client *control.Client, deadline time.Time, flows int) bool {
 	t.Helper()
 	for deadline = deadline.Add(-100 * time.Millisecond); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		status, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if status.Flows == flows {
+		if statusOf(t, client).Flows == flows {
 			return true
 		}
 	}

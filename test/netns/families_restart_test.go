@@ -7,14 +7,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -60,15 +58,9 @@ func TestKilledUnderLoadNothingOfOtherKindsIsLostUnseen(t *testing.T) {
 // sending its first copy takes longer than --late-after: the copies leave one after the other.
 func awaitInTime(t *testing.T, client *control.Client) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		of := counters(t, client)
-		if of.Sent > of.LateTaken+of.LateUnresolved {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no message is there before its time: %+v", of)
-		}
-	}
+	await(t, client, "a message is there before its time", func(of control.Counters) bool {
+		return of.Sent > of.LateTaken+of.LateUnresolved
+	})
 }
 
 // checkReplacing has ktsnd replaced again and again while a talker sends.
@@ -78,9 +70,7 @@ func checkReplacing(t *testing.T, to, bind string, times int,
 	company := newCompany(t)
 	company.joined(t)
 	daemon, client := company.daemon, company.client
-	talkerFile, listenerFile := filepath.Join(company.Dir, "talker.csv"), filepath.Join(company.Dir, "listener.csv")
-	listener := company.startListenerOn(t, netip.MustParseAddrPort(bind), forGood, listenerFile)
-	talker := company.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", "1ms", "--to", to)
+	running := company.startFlowTo(t, netip.MustParseAddrPort(bind), "--lead", "5ms", "--cycle", "1ms", "--to", to)
 	var total sum
 	for range times {
 		served(t, client, 100)
@@ -90,10 +80,8 @@ func checkReplacing(t *testing.T, to, bind string, times int,
 		daemon, client = replace(company, daemon)
 	}
 	served(t, client, 100)
-	interrupt(t, talker)
-	total.add(settled(t, client))
-	drain(t, listener)
-	checkConserved(t, read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener), total)
+	total.add(running.end(t, client))
+	running.checkConserved(t, total)
 }
 
 func TestMessagesOfEveryKindThatWaitSurviveATakeOver(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -212,25 +211,17 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const count = 50
-			file := t.TempDir() + "/listener.csv"
-			listener := lab.startListenerOn(t, netip.AddrPortFrom(podAddress6B, listenPort), count, file)
-			command := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to",
-				netip.AddrPortFrom(podAddress6B, listenPort).String(), "--count", "50", "--size", strconv.Itoa(payloadBytes))
-			command.Env = lab.preloaded(t)
-			if err := finish(t, start(t, lab.PodA, "talker", command)); err != nil {
-				t.Fatal(err)
-			}
-			if err := finish(t, listener); err != nil {
-				t.Fatal(err)
-			}
-			received := read(t, file, tsnperf.ReadListener)
-			for _, one := range received {
+			at := netip.AddrPortFrom(podAddress6B, listenPort)
+			f := listenFor(t, lab.PodB, at, count)
+			f.talker = lab.startTalker(t, f.talkerFile, "--to", at.String(), "--count", strconv.Itoa(count), "--size", strconv.Itoa(payloadBytes))
+			f.finish(t)
+			for _, one := range f.received {
 				if !one.Valid || one.Source.Addr() != podAddress6A || int(one.PayloadBytes) != payloadBytes {
 					t.Errorf("message %d: %+v", one.Sequence, one)
 				}
 			}
-			if len(received) != count {
-				t.Errorf("%d of %d messages arrived", len(received), count)
+			if len(f.received) != count {
+				t.Errorf("%d of %d messages arrived", len(f.received), count)
 			}
 		})
 	}

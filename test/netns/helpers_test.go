@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -274,24 +275,15 @@ type observed struct {
 // run sends from pod a to pod b, with a tap on the receiving end of the link.
 func (l *lab) run(t *testing.T, what traffic) *observed {
 	t.Helper()
-	talkerFile, listenerFile := filepath.Join(l.Dir, "talker.csv"), filepath.Join(l.Dir, "listener.csv")
 	tap := l.openTap(t, what.count)
-	listener := l.startListener(t, what.count, listenerFile)
-	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", talkerFile,
-		"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String(),
+	f := listenFor(t, l.PodB, atPodB, what.count)
+	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", f.talkerFile, "--to", atPodB.String(),
 		"--count", strconv.Itoa(what.count), "--size", strconv.Itoa(what.payloadBytes)}, what.talker...)
 	command := exec.Command(program(t, "tsnperf"), arguments...)
 	command.Env = what.environment
-	if err := finish(t, start(t, l.PodA, "talker", command)); err != nil {
-		t.Fatal(err)
-	}
-	if err := finish(t, listener); err != nil {
-		t.Fatal(err)
-	}
-	seen := &observed{
-		sent:     read(t, talkerFile, tsnperf.ReadTalker),
-		received: read(t, listenerFile, tsnperf.ReadListener),
-	}
+	f.talker = start(t, l.PodA, "talker", command)
+	f.finish(t)
+	seen := &observed{sent: f.sent, received: f.received}
 	seen.addPackets(t, tap)
 	return seen
 }
@@ -357,21 +349,11 @@ func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 	}
 }
 
-// startListener starts tsnperf's listener in pod b and returns once it listens.
-func (l *lab) startListener(t *testing.T, count int, file string) *process.Process {
-	t.Helper()
-	return l.startListenerOn(t, netip.AddrPortFrom(topology.PodAddressB, listenPort), count, file)
-}
-
-func (l *lab) startListenerOn(t *testing.T, at netip.AddrPort, count int, file string) *process.Process {
-	t.Helper()
-	return startListenerIn(t, l.PodB, at, count, file)
-}
-
 // forGood is as many messages as nobody sends: such a listener goes on until it is drained.
 const forGood = 1000000
 
-func startListenerIn(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string) *process.Process {
+// startListener starts tsnperf's listener and returns once it listens.
+func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string) *process.Process {
 	t.Helper()
 	first, idle := patience/2, patience/4
 	if count == forGood { // for as long as the machine takes to start a ktsnd, or whatever comes between two messages
@@ -413,7 +395,7 @@ func drain(t *testing.T, listener *process.Process) {
 func unread(t *testing.T, running *process.Process) uint64 {
 	t.Helper()
 	const queues, inode = 4, 9
-	own := socketsOf(t, running)
+	own := descriptorsOf(t, running.PID())
 	bytes := uint64(0)
 	for _, name := range []string{"udp", "udp6"} {
 		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", running.PID(), name))
@@ -422,7 +404,7 @@ func unread(t *testing.T, running *process.Process) uint64 {
 		}
 		for line := range strings.Lines(string(table)) {
 			fields := strings.Fields(line)
-			if len(fields) <= inode || !own["socket:["+fields[inode]+"]"] {
+			if len(fields) <= inode || !slices.Contains(own, "socket:["+fields[inode]+"]") {
 				continue
 			}
 			_, receive, _ := strings.Cut(fields[queues], ":")
@@ -436,21 +418,21 @@ func unread(t *testing.T, running *process.Process) uint64 {
 	return bytes
 }
 
-// socketsOf are the sockets of a process, as "socket:[INODE]".
-func socketsOf(t *testing.T, running *process.Process) map[string]bool {
+// descriptorsOf is what a process has open: "socket:[INODE]", "anon_inode:[KIND]" or a path.
+func descriptorsOf(t *testing.T, pid int) []string {
 	t.Helper()
-	folder := fmt.Sprintf("/proc/%d/fd", running.PID())
-	descriptors, err := os.ReadDir(folder)
+	folder := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := map[string]bool{}
-	for _, descriptor := range descriptors {
-		if to, err := os.Readlink(filepath.Join(folder, descriptor.Name())); err == nil {
-			own[to] = true
+	var all []string
+	for _, entry := range entries {
+		if to, err := os.Readlink(filepath.Join(folder, entry.Name())); err == nil {
+			all = append(all, to)
 		}
 	}
-	return own
+	return all
 }
 
 func read[T any](t *testing.T, path string, from func(io.Reader) ([]T, error)) []T {
@@ -489,14 +471,38 @@ func interfaceMACOf(t *testing.T, where *topology.Namespace, name string) net.Ha
 	return mac
 }
 
-// counters asks ktsnd.
-func counters(t *testing.T, client *control.Client) control.Counters {
+func statusOf(t *testing.T, client *control.Client) *control.Status {
 	t.Helper()
 	status, err := client.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return status.Counters
+	return status
+}
+
+func counters(t *testing.T, client *control.Client) control.Counters {
+	t.Helper()
+	return statusOf(t, client).Counters
+}
+
+// awaitStatus waits until ktsnd's status is so.
+func awaitStatus(t *testing.T, client *control.Client, what string, is func(*control.Status) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		status := statusOf(t, client)
+		if is(status) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not so: %s; ktsnd has %+v", what, status)
+		}
+	}
+}
+
+// await waits until ktsnd counts so.
+func await(t *testing.T, client *control.Client, what string, is func(control.Counters) bool) {
+	t.Helper()
+	awaitStatus(t, client, what, func(status *control.Status) bool { return is(status.Counters) })
 }
 
 // settled waits until all that applications ever handed over has left or was dropped, and returns ktsnd's counters, which are
@@ -507,10 +513,7 @@ func settled(t *testing.T, client *control.Client) control.Counters {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		left := unsettled(t, client) // first: what ended then is in the counters that are read now
-		status, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		status := statusOf(t, client)
 		if left == 0 && status.Pending == 0 {
 			return status.Counters
 		}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
@@ -151,20 +150,13 @@ func (h *hostile) listenHostile(t *testing.T) func() int {
 // when ktsnd serves the talker, and before the first message.
 func (l *lab) goodTraffic(t *testing.T, count int, begin func()) {
 	t.Helper()
-	talkerFile, listenerFile := filepath.Join(l.Dir, "talker.csv"), filepath.Join(l.Dir, "listener.csv")
-	listener := l.startListener(t, count, listenerFile)
-	talker := l.startServedTalker(t, "--csv", talkerFile, "--count", strconv.Itoa(count), "--cycle", "2ms", "--lead", "1ms",
-		"--start", "+500ms", "--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String())
+	f := listenFor(t, l.PodB, atPodB, count)
+	f.talker = l.startServedTalker(t, "--csv", f.talkerFile, "--count", strconv.Itoa(count), "--cycle", "2ms", "--lead", "1ms",
+		"--start", "+500ms", "--to", atPodB.String())
 	begin()
-	if err := finish(t, talker); err != nil {
-		t.Fatal(err)
-	}
-	if err := finish(t, listener); err != nil {
-		t.Fatal(err)
-	}
-	received := read(t, listenerFile, tsnperf.ReadListener)
-	checkAllArrived(t, &observed{sent: read(t, talkerFile, tsnperf.ReadTalker), received: received}, count)
-	for i, message := range received {
+	f.finish(t)
+	checkAllArrived(t, &observed{sent: f.sent, received: f.received}, count)
+	for i, message := range f.received {
 		if int(message.Sequence) != i {
 			t.Fatalf("message %d is the %d. to arrive", message.Sequence, i)
 		}
@@ -207,16 +199,6 @@ type holdings struct {
 
 func holdingsOf(t *testing.T, running *process.Process) holdings {
 	t.Helper()
-	folder := fmt.Sprintf("/proc/%d/fd", running.PID())
-	descriptors, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// ktsnd keeps the sets of doorbells for the next rings (daemon/loop/doorbells.h).
-	descriptors = slices.DeleteFunc(descriptors, func(entry os.DirEntry) bool {
-		kind, _ := os.Readlink(filepath.Join(folder, entry.Name()))
-		return kind == "anon_inode:[eventpoll]"
-	})
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", running.PID()))
 	if err != nil {
 		t.Fatal(err)
@@ -225,25 +207,22 @@ func holdingsOf(t *testing.T, running *process.Process) holdings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return holdings{len(descriptors), pages * os.Getpagesize()}
+	return holdings{len(keptOpen(t, running.PID())), pages * os.Getpagesize()}
+}
+
+// keptOpen are the descriptors of a ktsnd, without the sets of doorbells that it keeps for the next rings (daemon/loop/doorbells.h).
+func keptOpen(t *testing.T, pid int) []string {
+	t.Helper()
+	return slices.DeleteFunc(descriptorsOf(t, pid), func(kind string) bool { return kind == "anon_inode:[eventpoll]" })
 }
 
 // idle waits until ktsnd has forgotten all applications.
 func idle(t *testing.T, client *control.Client) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		status, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if unsettled(t, client) == 0 && status.Pending == 0 && status.Processes == 0 && status.Flows == 0 {
-			time.Sleep(200 * time.Millisecond) // for what is freed behind their backs
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d messages pending, %d processes, %d flows", status.Pending, status.Processes, status.Flows)
-		}
-	}
+	awaitStatus(t, client, "all applications are forgotten", func(status *control.Status) bool {
+		return status.Pending == 0 && status.Processes == 0 && status.Flows == 0 && unsettled(t, client) == 0
+	})
+	time.Sleep(200 * time.Millisecond) // for what is freed behind their backs
 }
 
 // returned waits until ktsnd has no more than before, but for what its allocator keeps.
@@ -407,11 +386,7 @@ func watched(t *testing.T, client *control.Client, begin func() *attack) (*attac
 			ended = true
 		default:
 		}
-		status, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, glimpse{status, time.Since(began)})
+		all = append(all, glimpse{statusOf(t, client), time.Since(began)})
 	}
 	return running, all
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -24,16 +23,12 @@ var stepsBefore = []string{stepRequest, stepFirst, stepEnd, stepReady, stepStand
 // returns the client of the last.
 func (l *lab) underLoad(t *testing.T, change func(before *sum) *control.Client) {
 	t.Helper()
-	talkerFile, listenerFile := filepath.Join(l.Dir, "talker.csv"), filepath.Join(l.Dir, "listener.csv")
-	listener := l.startListener(t, forGood, listenerFile)
-	talker := l.startTalker(t, talkerFile, "--lead", "50ms", "--cycle", "1ms")
+	running := l.startFlow(t, "--lead", "50ms", "--cycle", "1ms")
 	var total sum
 	client := change(&total)
 	served(t, client, 200)
-	interrupt(t, talker)
-	total.add(settled(t, client))
-	drain(t, listener)
-	checkConserved(t, read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener), total)
+	total.add(running.end(t, client))
+	running.checkConserved(t, total)
 }
 
 // killAt starts an instance that takes over by a relay, at which a victim dies when the hand-over comes to a step. The message that
@@ -85,10 +80,7 @@ func TestSuccessorKilledAtAnyStepLosesNothing(t *testing.T) {
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "serving")
 	lab.underLoad(t, func(*sum) *control.Client {
-		before, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := statusOf(t, client)
 		for n, at := range stepsBefore {
 			served(t, client, counters(t, client).Taken+50)
 			lab.killAt(t, fmt.Sprintf("successor-%d", n), at, func(successor *instance) *process.Process { return successor.Process })

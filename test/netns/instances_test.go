@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -214,10 +213,7 @@ func (l *lab) olderThanAll(t *testing.T, name string) {
 func TestOlderInstanceStandsByAtOnce(t *testing.T) {
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "serving")
-	before, err := client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := statusOf(t, client)
 	lab.olderThanAll(t, "older")
 	for range 2 { // a container that is started again is as old
 		older := lab.startInstance(t, "older")
@@ -238,10 +234,7 @@ func TestInstanceThatIsNotEndedTakesOverAgainOnce(t *testing.T) {
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
 	younger, client := lab.upgrade(t, older, "younger")
-	before, err := client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := statusOf(t, client)
 	lab.awaitInstance(t, "younger", "older")
 	awaitSaidFor(t, older.Process, "stood by for 30 s without being ended", time.Minute)
 	older.awaitState(t, control.StateServing)
@@ -373,11 +366,7 @@ func (l *lab) fillBacklog(t *testing.T) {
 func TestInstanceWaitsForOneThatAcceptsNobody(t *testing.T) {
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "serving")
-	status, err := client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(status.PID, syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(statusOf(t, client).PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	lab.fillBacklog(t)
@@ -498,10 +487,8 @@ func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
 	times := either(20, 100)
 	var pauses []time.Duration
 	lab := newLab(t)
-	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
 	serving, client := lab.startServing(t, "instance-0")
-	listener := lab.startListener(t, forGood, listenerFile)
-	talker := lab.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", "1ms")
+	running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
 	for n := range times {
 		before := serving
 		served(t, client, 100)
@@ -510,16 +497,10 @@ func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
 		before.told(t)
 	}
 	served(t, client, 100)
-	interrupt(t, talker)
 	var total sum
-	total.add(settled(t, client))
-	drain(t, listener)
-	if total.uncertain != 0 {
-		t.Errorf("%d messages are uncertain", total.uncertain)
-	}
-	sent, received := read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
-	checkConserved(t, sent, received, total)
-	t.Logf("%d upgrades, %d messages", times, len(sent))
+	total.add(running.end(t, client))
+	running.checkNoneLost(t, total)
+	t.Logf("%d upgrades, %d messages", times, len(running.sent))
 	record(t,
 		reported("upgraded: pause in departures, p50", milliseconds(quantile(pauses, 0.5)), "ms"),
 		reported("upgraded: pause in departures, max", milliseconds(quantile(pauses, 1)), "ms"))
@@ -528,11 +509,9 @@ func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
 // An instance that stands by holds no port of Open vSwitch's, and the last one takes up again where the others have ended.
 func TestInstancesAreUpgradedUnderLoadOpenVSwitchGoesOn(t *testing.T) {
 	lab := newOVSLab(t)
-	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
 	serving, client := lab.startServing(t, "instance-0", lab.uplink()...)
 	lab.awaitConnected(t)
-	listener := lab.startListener(t, forGood, listenerFile)
-	talker := lab.startTalker(t, talkerFile, "--lead", "20ms", "--cycle", "1ms")
+	running := lab.startFlow(t, "--lead", "20ms", "--cycle", "1ms")
 	for n := range 3 {
 		before := serving
 		served(t, client, 200)
@@ -540,14 +519,9 @@ func TestInstancesAreUpgradedUnderLoadOpenVSwitchGoesOn(t *testing.T) {
 		before.told(t)
 	}
 	served(t, client, 200)
-	interrupt(t, talker)
 	var total sum
-	total.add(settled(t, client))
-	drain(t, listener)
-	if total.uncertain != 0 {
-		t.Errorf("%d messages are uncertain", total.uncertain)
-	}
-	checkConserved(t, read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener), total)
+	total.add(running.end(t, client))
+	running.checkNoneLost(t, total)
 	younger, _ := lab.upgrade(t, serving, "last", lab.uplink()...)
 	younger.told(t)
 	serving.awaitState(t, control.StateServing)

@@ -144,15 +144,7 @@ func (s *sizer) awaitDropped(t *testing.T, client *control.Client, size int) {
 		time.Sleep(20 * time.Millisecond)
 		return false
 	})
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		status, err := client.Status(t.Context())
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("what was sent before has not left: %v", err)
-		}
-		if status.Pending == 0 {
-			break
-		}
-	}
+	awaitStatus(t, client, "what was sent before has left", func(status *control.Status) bool { return status.Pending == 0 })
 	time.Sleep(50 * time.Millisecond) // what has left arrives
 }
 

@@ -5,7 +5,6 @@ package netns_test
 import (
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -140,11 +139,7 @@ func (h *hostile) prepareGroup(t *testing.T, client *control.Client) {
 
 func copiesSent(t *testing.T, client *control.Client) uint64 {
 	t.Helper()
-	status, err := client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status.Counters.CopiesSent
+	return counters(t, client).CopiesSent
 }
 
 // take has the neighbour do it for a while. On a busy machine it may get too little done for the turn to mean anything: then it has
@@ -265,12 +260,10 @@ func beside(t *testing.T, modes []string, turns int, length time.Duration, prior
 	}
 	enemy.prepareGroup(t, client)
 	lab.startCounter(t)
-	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
-	listener := lab.startListener(t, forGood, listenerFile)
+	good := listenFor(t, lab.PodB, atPodB, forGood)
 	following := lab.followPodA(t)
-	talker := lab.startServedTalker(t, "--count", "1000000", "--csv", talkerFile, "--cycle", cycle.String(), "--lead", "5ms",
-		"--start", "+500ms", "--priority", strconv.Itoa(priority),
-		"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String())
+	good.talker = lab.startServedTalker(t, "--count", "1000000", "--csv", good.talkerFile, "--cycle", cycle.String(), "--lead", "5ms",
+		"--start", "+500ms", "--priority", strconv.Itoa(priority), "--to", atPodB.String())
 	time.Sleep(time.Second)
 	var all []turn
 	var memory []int
@@ -280,13 +273,11 @@ func beside(t *testing.T, modes []string, turns int, length time.Duration, prior
 			memory = append(memory, holdingsOf(t, daemon).rssBytes)
 		}
 	}
-	interrupt(t, talker)
-	drain(t, listener)
+	good.stop(t)
 	traced := following.stop()
-	sent, received := read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
 	byMode := map[string][]fared{}
 	for i, one := range all {
-		result := one.fare(traced, sent, received)
+		result := one.fare(traced, good.sent, good.received)
 		result.memoryBytes = memory[i]
 		t.Logf("%-14s %v", one.mode, result)
 		byMode[one.mode] = append(byMode[one.mode], result)

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,8 +53,7 @@ func (l *lab) ask(t *testing.T, arguments ...string) string {
 func TestFlowsAndPodsAreAsTheKernelKnowsThem(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	lab.startListener(t, forGood, filepath.Join(lab.Dir, "listener.csv"))
-	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"))
+	talker := lab.startFlow(t).talker
 	flow := soleFlow(t, client)
 	if flow.Identity != identity || flow.PID != talker.PID() || flow.Clock != "CLOCK_TAI" || flow.Deadline ||
 		!strings.HasPrefix(flow.LocalAddress, topology.PodAddressA.String()+":") {
@@ -120,8 +118,7 @@ func TestTraceFollowsMessagesFromTheCallToTheWire(t *testing.T) {
 	const count = 50
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	lab.startListener(t, forGood, filepath.Join(lab.Dir, "listener.csv"))
-	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"))
+	talker := lab.startFlow(t).talker
 	flow := soleFlow(t, client)
 	messages := traced(t, []byte(lab.ask(t, "trace", "--pod", identity, "--flow", strconv.FormatUint(flow.Number, 10),
 		"--count", strconv.Itoa(count), "-o", "json")))

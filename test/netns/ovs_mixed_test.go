@@ -11,9 +11,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -36,20 +34,17 @@ func (l *ovsLab) startDirectFarEnd(t *testing.T) (*control.Client, []string) {
 
 // stream is messages from one pod to the other.
 type stream struct {
-	from, to         *topology.Namespace
-	source, target   netip.AddrPort
-	timed            bool
-	environment      []string
-	sent, received   string
-	talker, listener *process.Process
+	from, to       *topology.Namespace
+	source, target netip.AddrPort
+	timed          bool
+	environment    []string
+	*flow
 }
 
 func (s *stream) start(t *testing.T, count int) {
 	t.Helper()
-	dir := t.TempDir()
-	s.sent, s.received = filepath.Join(dir, "talker.csv"), filepath.Join(dir, "listener.csv")
-	s.listener = startListenerIn(t, s.to, s.target, count, s.received)
-	arguments := []string{"talker", "--quiet", "--clock", "tai", "--csv", s.sent, "--bind", s.source.String(), "--to", s.target.String(),
+	s.flow = listenFor(t, s.to, s.target, count)
+	arguments := []string{"talker", "--quiet", "--clock", "tai", "--csv", s.talkerFile, "--bind", s.source.String(), "--to", s.target.String(),
 		"--count", strconv.Itoa(count), "--cycle", "2ms"}
 	if !s.timed {
 		arguments = append(arguments, "--no-txtime")
@@ -62,14 +57,12 @@ func (s *stream) start(t *testing.T, count int) {
 // check waits for the end, and expects each message once, unchanged, from the talker's own address, and no timed one early.
 func (s *stream) check(t *testing.T, count int) {
 	t.Helper()
-	if err := errors.Join(finish(t, s.talker), finish(t, s.listener)); err != nil {
-		t.Fatal(err)
-	}
-	if sent := read(t, s.sent, tsnperf.ReadTalker); len(sent) != count {
-		t.Errorf("%d messages were sent", len(sent))
+	s.finish(t)
+	if len(s.sent) != count {
+		t.Errorf("%d messages were sent", len(s.sent))
 	}
 	came := map[uint32]bool{}
-	for _, one := range read(t, s.received, tsnperf.ReadListener) {
+	for _, one := range s.received {
 		if !one.Valid || one.Source != s.source || came[one.Sequence] {
 			t.Errorf("from %s came %+v", s.source, one)
 		}

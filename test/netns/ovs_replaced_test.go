@@ -17,11 +17,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// replacements are what came of a talker's messages while ktsnd was replaced several times.
+// replacements are what came of a flow's messages while ktsnd was replaced several times.
 type replacements struct {
-	sent     []tsnperf.Sent
-	received []tsnperf.Received
-	counted  sum
+	*flow
+	counted sum
 	// pauses are how long no message left, as the successors say; gaps how long none arrived.
 	pauses, gaps []time.Duration
 	// said is what the successors did until they were connected.
@@ -45,10 +44,7 @@ func gapsIn(received []tsnperf.Received, periods [][2]int64) []time.Duration {
 // replaceUnderLoad has a talker send a message a millisecond while ktsnd is replaced so many times, by one that says that.
 func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *control.Client, times int, says string, options ...string) *replacements {
 	t.Helper()
-	talkerFile, listenerFile := filepath.Join(l.Dir, "talker.csv"), filepath.Join(l.Dir, "listener.csv")
-	listener := l.startListener(t, forGood, listenerFile)
-	talker := l.startTalker(t, talkerFile, "--cycle", "1ms", "--lead", "20ms")
-	var result replacements
+	result := &replacements{flow: l.startFlow(t, "--cycle", "1ms", "--lead", "20ms")}
 	var periods [][2]int64
 	for range times {
 		served(t, client, 200)
@@ -60,12 +56,9 @@ func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *co
 		periods = append(periods, [2]int64{begin, clockTAI()})
 	}
 	served(t, client, 200)
-	interrupt(t, talker)
-	result.counted.add(settled(t, client))
-	drain(t, listener)
-	result.sent, result.received = read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
+	result.counted.add(result.end(t, client))
 	result.gaps = gapsIn(result.received, periods)
-	return &result
+	return result
 }
 
 func (r *replacements) record(t *testing.T, port string) {
@@ -76,7 +69,7 @@ func (r *replacements) record(t *testing.T, port string) {
 		reported(name+"pause in departures, max", milliseconds(quantile(r.pauses, 1)), "ms"),
 		reported(name+"gap between arrivals, p50", milliseconds(quantile(r.gaps, 0.5)), "ms"),
 		reported(name+"gap between arrivals, max", milliseconds(quantile(r.gaps, 1)), "ms"),
-		reported(name+"messages lost", float64(len(lossOf(t, r.sent, r.received))), ""))
+		reported(name+"messages lost", float64(len(r.lost(t))), ""))
 }
 
 // Open vSwitch is connected to the successor before its predecessor lets go, and its predecessor ends when Open vSwitch has fetched
@@ -89,7 +82,7 @@ func TestReplacedInPlaceUnderLoadOpenVSwitchGoesOn(t *testing.T) {
 	if counted := result.counted; counted.uncertain != 0 || counted.dropped != 0 || counted.astray != 0 {
 		t.Errorf("%d messages are uncertain, %d dropped, %d went the kernel's way", counted.uncertain, counted.dropped, counted.astray)
 	}
-	if lost := lossOf(t, result.sent, result.received); len(lost) > 0 {
+	if lost := result.lost(t); len(lost) > 0 {
 		t.Errorf("of %d messages %d were lost: %d", len(result.sent), len(lost), lost)
 	}
 	if strings.Contains(result.said, "has not fetched") {
@@ -144,11 +137,8 @@ func TestKtsndThatTakesOverIsConnectedToOpenVSwitchThatKnowsOneSocket(t *testing
 	if err == nil || !strings.Contains(said, "there is no port ktsnd2 on br-int") {
 		t.Errorf("status does not say what is missing but %v: %s", err, said)
 	}
-	lost := lossOf(t, result.sent, result.received)
-	t.Logf("%d sent, %d lost", len(result.sent), len(lost))
-	if last := result.sent[len(result.sent)-2].Sequence; len(result.received) == 0 || result.received[len(result.received)-1].Sequence < last-20 {
-		t.Error("the last messages have not come")
-	}
+	t.Logf("%d sent, %d lost", len(result.sent), len(result.lost(t)))
+	result.checkWentOn(t, 20)
 	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
 		t.Errorf("it cannot be set up again: %v: %s", err, said)
 	}

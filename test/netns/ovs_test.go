@@ -18,7 +18,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -305,33 +304,12 @@ func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
 	})
 }
 
-// lossOf tells which numbers of messages that were sent have not come.
-func lossOf(t *testing.T, sent []tsnperf.Sent, received []tsnperf.Received) []uint32 {
-	t.Helper()
-	came := map[uint32]bool{}
-	for _, one := range received {
-		if came[one.Sequence] {
-			t.Errorf("message %d came twice", one.Sequence)
-		}
-		came[one.Sequence] = true
-	}
-	var lost []uint32
-	for _, one := range sent {
-		if one.Errno == 0 && !came[one.Sequence] {
-			lost = append(lost, one.Sequence)
-		}
-	}
-	return lost
-}
-
 func TestOpenVSwitchKilledUnderLoadIsFoundAgain(t *testing.T) {
 	lab := newOVSLab(t)
 	keeper := start(t, lab.NodeA, "ktsn", lab.ktsnCommand(t, "setup", append(lab.setup(), "--keep")...))
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
-	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
-	listener := lab.startListener(t, forGood, listenerFile)
-	talker := lab.startTalker(t, talkerFile, "--cycle", "5ms", "--lead", "20ms")
+	running := lab.startFlow(t, "--cycle", "5ms", "--lead", "20ms")
 	const kills = 2
 	// On a busy machine ktsnd may hear of Open vSwitch later than whoever asks that, and peers answer later still.
 	sends := func() {
@@ -351,19 +329,14 @@ func TestOpenVSwitchKilledUnderLoadIsFoundAgain(t *testing.T) {
 		lab.awaitConnected(t)
 		sends()
 	}
-	interrupt(t, talker)
-	counted := settled(t, client)
-	drain(t, listener)
-	sent, received := read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
-	lost := lossOf(t, sent, received)
-	t.Logf("%d sent, %d lost while Open vSwitch was killed %d times, %d of them counted by ktsnd", len(sent), len(lost), kills, counted.DropPort)
+	counted := running.end(t, client)
+	lost := running.lost(t)
+	t.Logf("%d sent, %d lost while Open vSwitch was killed %d times, %d of them counted by ktsnd", len(running.sent), len(lost), kills, counted.DropPort)
 	if counted.DropPort == 0 || int(counted.DropPort) > len(lost) {
 		t.Errorf("ktsnd counts %d dropped, %d are lost", counted.DropPort, len(lost))
 	}
-	if last := sent[len(sent)-2].Sequence; len(received) == 0 || received[len(received)-1].Sequence < last-50 {
-		t.Error("the last messages have not come")
-	}
-	for _, one := range received {
+	running.checkWentOn(t, 50)
+	for _, one := range running.received {
 		if late := time.Duration(one.Arrival - one.Txtime); late > time.Second {
 			t.Errorf("message %d came %s late: it waited for Open vSwitch", one.Sequence, late)
 		}
@@ -433,9 +406,7 @@ func TestKtsndKilledUnderLoadIsConnectedAgain(t *testing.T) {
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
-	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
-	listener := lab.startListener(t, forGood, listenerFile)
-	talker := lab.startTalker(t, talkerFile, "--cycle", "5ms", "--lead", "20ms")
+	running := lab.startFlow(t, "--cycle", "5ms", "--lead", "20ms")
 	var total sum
 	for range 3 {
 		served(t, client, 100)
@@ -445,15 +416,9 @@ func TestKtsndKilledUnderLoadIsConnectedAgain(t *testing.T) {
 		lab.awaitConnected(t)
 	}
 	served(t, client, 100)
-	interrupt(t, talker)
-	total.add(settled(t, client))
-	drain(t, listener)
-	sent, received := read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
-	lost := lossOf(t, sent, received)
-	t.Logf("%d sent, %d lost while ktsnd was killed three times, %d of them counted by it", len(sent), len(lost), total.dropped)
-	if last := sent[len(sent)-2].Sequence; len(received) == 0 || received[len(received)-1].Sequence < last-50 {
-		t.Error("the last messages have not come")
-	}
+	total.add(running.end(t, client))
+	t.Logf("%d sent, %d lost while ktsnd was killed three times, %d of them counted by it", len(running.sent), len(running.lost(t)), total.dropped)
+	running.checkWentOn(t, 50)
 	if total.astray != 0 {
 		t.Errorf("%d messages took the kernel's path", total.astray)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -24,6 +23,12 @@ func previous(t *testing.T, name string) string {
 		t.Fatalf("%v; run `make previous`", err)
 	}
 	return path
+}
+
+// libraries are those that applications may have.
+var libraries = map[string]func(*testing.T) string{
+	"with its libktsn.so":     theirs("libktsn.so"),
+	"with the new libktsn.so": ours("libktsn.so"),
 }
 
 // replaceBy has another ktsnd take over from the running one.
@@ -38,31 +43,21 @@ func (l *lab) replaceBy(t *testing.T, before *process.Process, program string) (
 
 // New sockets are asked for in the connection that there is: of another release, and older than the one that it began with.
 func TestPreviousReleaseIsReplacedAndReplacesUnderLoad(t *testing.T) {
-	for name, library := range map[string]func(*testing.T) string{
-		"with its libktsn.so":     theirs("libktsn.so"),
-		"with the new libktsn.so": ours("libktsn.so"),
-	} {
+	for name, library := range libraries {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t)
 			lab.library = library(t)
 			programs := []string{previous(t, "ktsnd"), program(t, "ktsnd")}
 			daemon, client := lab.startDaemonBy(t, exec.Command(programs[0], lab.daemonArguments()...))
-			talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
-			listener := lab.startListener(t, forGood, listenerFile)
-			talker := lab.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", "1ms")
+			running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
 			for n := range 6 {
 				served(t, client, 200)
 				daemon, client = lab.replaceBy(t, daemon, programs[(n+1)%2])
 			}
 			served(t, client, 200)
-			interrupt(t, talker)
 			var total sum
-			total.add(settled(t, client))
-			drain(t, listener)
-			if total.uncertain != 0 {
-				t.Errorf("%d messages are uncertain", total.uncertain)
-			}
-			checkConserved(t, read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener), total)
+			total.add(running.end(t, client))
+			running.checkNoneLost(t, total)
 		})
 	}
 }
@@ -106,19 +101,15 @@ func TestRingIsHandedBackToTheOtherRelease(t *testing.T) {
 			lab := newLab(t)
 			lab.library = test.library(t)
 			daemon, client := lab.startDaemonBy(t, exec.Command(test.first(t), lab.daemonArguments()...))
-			talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
-			listener := lab.startListener(t, forGood, listenerFile)
-			talker := lab.startTalker(t, talkerFile, "--lead", "50ms", "--cycle", "1ms")
+			running := lab.startFlow(t, "--lead", "50ms", "--cycle", "1ms")
 			served(t, client, 200)
 			kill(t, daemon)
 			time.Sleep(20 * time.Millisecond)
 			_, client = lab.startDaemonBy(t, exec.Command(test.second(t), lab.daemonArguments()...))
 			served(t, client, 200)
-			interrupt(t, talker)
 			var total sum
-			total.add(settled(t, client))
-			drain(t, listener)
-			checkConserved(t, read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener), total)
+			total.add(running.end(t, client))
+			running.checkConserved(t, total)
 		})
 	}
 }

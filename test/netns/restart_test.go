@@ -5,17 +5,13 @@ package netns_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
@@ -23,46 +19,28 @@ import (
 // served waits until ktsnd has taken at least this many messages.
 func served(t *testing.T, client *control.Client, taken uint64) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); counters(t, client).Taken < taken; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			status, err := client.Status(t.Context())
-			t.Fatalf("ktsnd took only %d messages: %+v, %v", counters(t, client).Taken, status, err)
-		}
-	}
+	await(t, client, fmt.Sprintf("%d messages are taken", taken), func(c control.Counters) bool { return c.Taken >= taken })
 }
 
 // left waits until ktsnd has sent at least so many messages, and is done with them.
 func left(t *testing.T, client *control.Client, sent uint64) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		status, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if status.Counters.Sent >= sent && status.Pending == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("ktsnd sent only %d messages, %d pending", status.Counters.Sent, status.Pending)
-		}
-	}
+	awaitStatus(t, client, fmt.Sprintf("%d messages are sent", sent), func(status *control.Status) bool {
+		return status.Counters.Sent >= sent && status.Pending == 0
+	})
 }
 
 // awaitOnTime waits until messages leave on time again.
 func awaitOnTime(t *testing.T, client *control.Client) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); counters(t, client).OnTime == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no message leaves on time: %+v", counters(t, client))
-		}
-	}
+	await(t, client, "a message leaves on time", func(c control.Counters) bool { return c.OnTime > 0 })
 }
 
 // startTalker starts a talker in pod a that goes on until it is told to end.
 func (l *lab) startTalker(t *testing.T, file string, options ...string) *process.Process {
 	t.Helper()
 	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", file, "--count", "1000000",
-		"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String()}, options...)
+		"--to", atPodB.String()}, options...)
 	command := exec.Command(program(t, "tsnperf"), arguments...)
 	command.Env = l.preloaded(t)
 	return start(t, l.PodA, "talker", command)
@@ -79,16 +57,6 @@ func interrupt(t *testing.T, running *process.Process) {
 	}
 }
 
-// sum is what all incarnations of ktsnd have counted.
-type sum struct{ uncertain, dropped, late, astray uint64 }
-
-func (s *sum) add(counted control.Counters) {
-	s.uncertain += counted.Uncertain
-	s.dropped += counted.Dropped()
-	s.late += counted.Late()
-	s.astray += counted.KernelPath
-}
-
 func TestKilledTwentyTimesUnderLoadNothingIsLostUnseen(t *testing.T) {
 	for name, cycle := range map[string]string{
 		"one message a millisecond":    "1ms",
@@ -97,10 +65,8 @@ func TestKilledTwentyTimesUnderLoadNothingIsLostUnseen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t)
-			talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
 			daemon, client := lab.startDaemon(t)
-			listener := lab.startListener(t, forGood, listenerFile)
-			talker := lab.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", cycle)
+			running := lab.startFlow(t, "--lead", "5ms", "--cycle", cycle)
 			var total sum
 			for i := range 20 {
 				served(t, client, 50)
@@ -114,47 +80,10 @@ func TestKilledTwentyTimesUnderLoadNothingIsLostUnseen(t *testing.T) {
 				daemon, client = lab.startDaemon(t)
 			}
 			served(t, client, 50)
-			interrupt(t, talker)
-			total.add(settled(t, client))
-			drain(t, listener)
-			checkConserved(t, read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener), total)
+			total.add(running.end(t, client))
+			running.checkConserved(t, total)
 		})
 	}
-}
-
-// checkConserved checks that each message that was sent has come, once, or is counted by a reason.
-func checkConserved(t *testing.T, sent []tsnperf.Sent, received []tsnperf.Received, counted sum) {
-	t.Helper()
-	missing := map[uint32]bool{}
-	for i, message := range sent {
-		switch errno := syscall.Errno(message.Errno); {
-		case errno == 0:
-			missing[message.Sequence] = true
-		case errno != syscall.EINTR || i != len(sent)-1: // by the signal that ended the talker
-			t.Errorf("the call for message %d gave %v", message.Sequence, errno)
-		}
-	}
-	arrived := map[uint32]bool{}
-	for _, message := range received {
-		switch {
-		case arrived[message.Sequence]:
-			t.Errorf("message %d came twice", message.Sequence)
-		case !message.Valid || !missing[message.Sequence]:
-			t.Errorf("message %d was never sent so", message.Sequence)
-		case message.Arrival < message.Txtime:
-			t.Errorf("message %d came %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
-		}
-		arrived[message.Sequence] = true
-		delete(missing, message.Sequence)
-	}
-	if uint64(len(missing)) > counted.uncertain+counted.dropped {
-		t.Errorf("%d of %d messages are missing, %d of them uncertain and %d dropped", len(missing), len(sent),
-			counted.uncertain, counted.dropped)
-	}
-	if counted.astray != 0 || counted.dropped != 0 {
-		t.Errorf("%d messages went the kernel's way, %d were dropped", counted.astray, counted.dropped)
-	}
-	t.Logf("%d sent, %d received, %d late, %d uncertain", len(sent), len(arrived), counted.late, counted.uncertain)
 }
 
 // keptSending are the messages of "keeps-sending". The program has to live on until ktsnd is there again.

@@ -77,21 +77,15 @@ func (g *memoryGroup) bytes(t *testing.T) int {
 // ringBytes is what ktsnd says that all rings take.
 func ringBytes(t *testing.T, client *control.Client) int {
 	t.Helper()
-	status, err := client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int(status.RingMemoryBytes)
+	return int(statusOf(t, client).RingMemoryBytes)
 }
 
 // awaitRingBytes waits until ktsnd says that they take so much.
 func awaitRingBytes(t *testing.T, client *control.Client, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ringBytes(t, client) != want; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("rings take %d bytes, want %d", ringBytes(t, client), want)
-		}
-	}
+	awaitStatus(t, client, fmt.Sprintf("rings take %d bytes", want), func(status *control.Status) bool {
+		return int(status.RingMemoryBytes) == want
+	})
 }
 
 // A pod that hangs up and keeps its rings goes on having them: the next one is refused when its quota, or what there is for

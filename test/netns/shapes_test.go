@@ -255,18 +255,9 @@ func checkCounted(t *testing.T, shape shape, before, after control.Counters) {
 // checkNobodyIsServed checks that ktsnd has forgotten processes that have ended.
 func checkNobodyIsServed(t *testing.T, client *control.Client) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		status, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if status.Processes == 0 && status.Flows == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("ktsnd still serves %d processes and %d flows", status.Processes, status.Flows)
-		}
-	}
+	awaitStatus(t, client, "nobody is served", func(status *control.Status) bool {
+		return status.Processes == 0 && status.Flows == 0
+	})
 }
 
 func labels(datagrams []shapedDatagram) []string {

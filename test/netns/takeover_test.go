@@ -50,7 +50,6 @@ func TestReplacedInPlaceUnderLoadNothingIsLost(t *testing.T) {
 	times := either(5, 30)
 	var pauses []time.Duration
 	lab := newLab(t)
-	talkerFile, listenerFile := filepath.Join(lab.Dir, "talker.csv"), filepath.Join(lab.Dir, "listener.csv")
 	daemon, client := lab.startDaemon(t)
 	table := threeWindows()
 	table.AdminControlList.Entries[0].GateStatesValue = 255
@@ -60,21 +59,14 @@ func TestReplacedInPlaceUnderLoadNothingIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForSchedule(t, client)
-	listener := lab.startListener(t, forGood, listenerFile)
-	talker := lab.startTalker(t, talkerFile, "--lead", "5ms", "--cycle", "1ms")
+	running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
 	var total sum
 	for range times {
 		served(t, client, 200)
-		before, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := statusOf(t, client)
 		daemon, client = lab.takeOver(t, daemon)
 		pauses = append(pauses, paused(t, daemon))
-		after, err := client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := statusOf(t, client)
 		if after.PID != daemon.PID() || after.Sockets != before.Sockets || after.Endpoints != before.Endpoints ||
 			after.Peers != before.Peers || after.Processes != before.Processes || after.Flows != before.Flows {
 			t.Errorf("the successor has %+v, its predecessor had %+v", after, before)
@@ -85,15 +77,9 @@ func TestReplacedInPlaceUnderLoadNothingIsLost(t *testing.T) {
 		}
 	}
 	served(t, client, 200)
-	interrupt(t, talker)
-	total.add(settled(t, client))
-	drain(t, listener)
-	if total.uncertain != 0 {
-		t.Errorf("%d messages are uncertain", total.uncertain)
-	}
-	sent, received := read(t, talkerFile, tsnperf.ReadTalker), read(t, listenerFile, tsnperf.ReadListener)
-	checkConserved(t, sent, received, total)
-	t.Logf("%d times; the longest gap between arrivals was %v", times, longestGap(received))
+	total.add(running.end(t, client))
+	running.checkNoneLost(t, total)
+	t.Logf("%d times; the longest gap between arrivals was %v", times, longestGap(running.received))
 	record(t,
 		reported("replaced in place: pause in departures, p50", milliseconds(quantile(pauses, 0.5)), "ms"),
 		limited("replaced in place: pause in departures, max", milliseconds(quantile(pauses, 1)), "ms", 5))
@@ -188,11 +174,7 @@ func TestTakeOverLosesOnlyTheProcessWhoseRingIsSpoilt(t *testing.T) {
 	enemy := lab.addHostile(t, client)
 	lab.goodTraffic(t, 3000, func() { // longer than a take-over takes
 		running := enemy.start(t, "scribble", patience)
-		for deadline := time.Now().Add(patience); processes(t, client) != 2; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("ktsnd knows of %d processes", processes(t, client))
-			}
-		}
+		awaitStatus(t, client, "both programs are known", func(status *control.Status) bool { return status.Processes == 2 })
 		awaitWork(t, running.Process)
 		daemon, client = lab.takeOver(t, daemon)
 		if count := processes(t, client); count != 1 {
@@ -223,9 +205,5 @@ func awaitWork(t *testing.T, running *process.Process) {
 
 func processes(t *testing.T, client *control.Client) int {
 	t.Helper()
-	status, err := client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status.Processes
+	return statusOf(t, client).Processes
 }

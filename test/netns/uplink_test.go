@@ -5,7 +5,6 @@ package netns_test
 import (
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -25,16 +24,6 @@ func (l *lab) setUplink(t *testing.T, set func(netlink.Link) error) {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// await waits until ktsnd counts so.
-func await(t *testing.T, client *control.Client, what string, is func(control.Counters) bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(counters(t, client)); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s; counted %+v", what, counters(t, client))
-		}
 	}
 }
 
