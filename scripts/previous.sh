@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # ktsnd and libktsn.so of the previous release beside those of this one, with real processes and packets: each takes over from the other
-# under load, opens sockets for the other's library, and gets the other's rings back. The previous release is built from the history, in
-# build-previous/. Called by `make previous`, after the build.
+# under load, this one also as an instance, opens sockets for the other's library, and gets the other's rings back. The previous release
+# is built from the history, in build-previous/. Called by `make previous`, after the build.
 #
 #   PREVIOUS=COMMIT  another one
 set -um # -m: what runs is a process group, which an interruption ends as a whole

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -58,6 +59,40 @@ func TestPreviousReleaseIsReplacedAndReplacesUnderLoad(t *testing.T) {
 			var total sum
 			total.add(running.end(t, client))
 			running.checkNoneLost(t, total)
+		})
+	}
+}
+
+// The previous release does not know of instances: it hands over to one and ends, and takes over from one, which stands by until it
+// is told to end.
+func TestPreviousReleaseIsReplacedByAnInstanceAndComesBack(t *testing.T) {
+	for name, library := range libraries {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			lab.library = library(t)
+			daemon, client := lab.startDaemonBy(t, exec.Command(previous(t, "ktsnd"), lab.daemonArguments()...))
+			running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
+			for n := range 3 {
+				served(t, client, 200)
+				instance := lab.startInstance(t, "instance-"+strconv.Itoa(n))
+				instance.awaitState(t, control.StateServing)
+				if err := finish(t, daemon); err != nil {
+					t.Fatalf("the ktsnd that was replaced: %v", err)
+				}
+				served(t, connect(t, instance.Process, lab.control), 200)
+				daemon = start(t, lab.NodeA, "ktsnd", exec.Command(previous(t, "ktsnd"), append(lab.daemonArguments(), "--take-over")...))
+				instance.awaitState(t, control.StateStandingBy)
+				client = connect(t, daemon, lab.control)
+				served(t, client, 200)
+				instance.told(t)
+			}
+			served(t, client, 200)
+			var total sum
+			total.add(running.end(t, client))
+			running.checkNoneLost(t, total)
+			if listener := listenerOf(t, lab.socket); listener != daemon.PID() {
+				t.Errorf("process %d listens at the pod's socket, want the previous release's %d", listener, daemon.PID())
+			}
 		})
 	}
 }
