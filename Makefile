@@ -46,7 +46,7 @@ sanitize: build ## the whole path with sanitizers in ktsnd, libktsn and what use
 	@scripts/sanitize.sh
 
 .PHONY: chaos
-chaos: build ## kills, floods, hostile pods, many pods (root, about ten minutes)
+chaos: build ## kills, replacements, floods, hostile pods, many pods (root, a quarter of an hour)
 	@scripts/install-deps.sh test
 	@scripts/chaos.sh
 

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The long form of what `make test` does to ktsnd briefly: hostile pods in all their ways, kills of ktsnd and of
-# applications under load, many pods; and beside a hostile neighbour the departure errors of a good pod. Prints each
-# result as it comes, then all figures with their limits (also out/chaos/figures.json), and closes with one line that
-# counts the results. Called by `make chaos`. A limit beside a hostile neighbour fails the
-# run when each turn misses it, unless turns without one differ by more. Another limit that is missed fails nothing: the machine may be
-# busy.
+# applications under load, replacements of ktsnd in place and through instances, many pods; and beside a hostile neighbour the
+# departure errors of a good pod. Prints each result as it comes, then all figures with their limits (also
+# out/chaos/figures.json), and closes with one line that counts the results. Called by `make chaos`. A limit beside a hostile
+# neighbour fails the run when each turn misses it, unless turns without one differ by more. Another limit that is missed fails
+# nothing: the machine may be busy.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export KTSN_BIN_DIR=$PWD/bin KTSN_CHAOS=1 KTSN_FIGURES=$PWD/out/chaos/figures.json
