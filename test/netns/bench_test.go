@@ -181,6 +181,7 @@ func awaitRuns(t *testing.T, started *process.Process, out string, count int) {
 func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "interrupted": syscall.SIGINT} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			profile, out := writeProfile(t, smallProfile), t.TempDir()
 			victim := startBench(t, profile, out)
 			awaitRuns(t, victim, out, 3)

@@ -421,7 +421,7 @@ func TestChaosOfIdleRings(t *testing.T) {
 	heard := lab.startCounter(t)
 	to := netip.AddrPortFrom(topology.PodAddressB, hostilePort).String()
 	perMessage := func() float64 {
-		talker := lab.startServedTalker(t, "--count", strconv.Itoa(messages), "--cycle", "2ms", "--lead", "1ms", "--start", "+500ms", "--to", to)
+		talker := lab.startServedTalker(t, "--count", strconv.Itoa(messages), "--cycle", "2ms", "--lead", "1ms", "--to", to)
 		before := cpuTime(t, daemon)
 		if err := finish(t, talker); err != nil {
 			t.Fatal(err)

@@ -249,6 +249,9 @@ func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
 		"while Open vSwitch runs":        {syscall.SIGTERM, "plain", "talker", []string{"--paths", "ovs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if test.more == nil { // Open vSwitch wants hugepages
+				t.Parallel()
+			}
 			out := t.TempDir()
 			// More turns than it is given time for.
 			demo := startDemo(t, out, append([]string{"--alternations", "50", "--workloads", test.workloads}, test.more...)...)

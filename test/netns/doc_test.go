@@ -8,5 +8,6 @@
 // order, and that nothing is left behind. How fast it is, `ktsn demo` measures.
 //
 // A test that mostly waits is parallel (t.Parallel; `make test` runs four of them at a time): all of it is in namespaces and
-// folders of its own. What floods, measures, or kills under load has the machine to itself.
+// folders of its own. What floods, measures, or kills under load has the machine to itself, or shares it with its own subtests
+// only: those are parallel in a test that is not.
 package netns_test

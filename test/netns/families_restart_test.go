@@ -33,6 +33,7 @@ func (c *company) joined(t *testing.T) {
 func TestReplacedInPlaceUnderLoadNothingOfOtherKindsIsLost(t *testing.T) {
 	for name, where := range elsewhere {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			checkReplacing(t, where.to, where.bind, 5, func(c *company, daemon *process.Process) (*process.Process, *control.Client) {
 				return c.takeOver(t, daemon)
 			})
@@ -43,6 +44,7 @@ func TestReplacedInPlaceUnderLoadNothingOfOtherKindsIsLost(t *testing.T) {
 func TestKilledUnderLoadNothingOfOtherKindsIsLostUnseen(t *testing.T) {
 	for name, where := range elsewhere {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			checkReplacing(t, where.to, where.bind, 8, func(c *company, daemon *process.Process) (*process.Process, *control.Client) {
 				kill(t, daemon)
 				daemon, client := c.startDaemon(t)

@@ -30,5 +30,5 @@ func TestRingsOfAPodAreMadeAndHandedBackAtABoundedRate(t *testing.T) {
 	if asked := asking.achieved(t); asked["asked"] == 0 || asked["longest-us"] > int(time.Second/time.Microsecond) {
 		t.Errorf("another pod's requests: %v", asked)
 	}
-	idle(t, client)
+	forgotten(t, client)
 }

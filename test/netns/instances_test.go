@@ -211,6 +211,7 @@ func (l *lab) olderThanAll(t *testing.T, name string) {
 }
 
 func TestOlderInstanceStandsByAtOnce(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "serving")
 	before := statusOf(t, client)
@@ -324,6 +325,7 @@ func (l *lab) say(t *testing.T, request string) string {
 
 // The successor looks who serves before it asks; another may have come between the two.
 func TestRequestOfAnOlderInstanceIsRefused(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	_, client := lab.startServing(t, "serving")
 	serving, err := client.Instance(t.Context())
@@ -364,6 +366,7 @@ func (l *lab) fillBacklog(t *testing.T) {
 
 // One that hangs is kubelet's to end: who waits for it answers meanwhile, and ends when it is told to.
 func TestInstanceWaitsForOneThatAcceptsNobody(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "serving")
 	if err := syscall.Kill(statusOf(t, client).PID, syscall.SIGSTOP); err != nil {
@@ -452,6 +455,7 @@ func TestInstanceEndsWithTheProcessThatServesWhateverItInherits(t *testing.T) {
 }
 
 func TestInstanceThatStandsByServesWhenNobodyDoes(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
 	younger, _ := lab.upgrade(t, older, "younger")
@@ -470,6 +474,7 @@ func TestInstanceThatStandsByServesWhenNobodyDoes(t *testing.T) {
 
 // Both are started again at the same moment, whatever state they were in: it ends with the younger serving.
 func TestInstancesThatStartTogetherAgreeWhoServes(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
 	younger, _ := lab.upgrade(t, older, "younger")

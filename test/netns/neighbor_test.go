@@ -263,7 +263,7 @@ func beside(t *testing.T, modes []string, turns int, length time.Duration, prior
 	good := listenFor(t, lab.PodB, atPodB, forGood)
 	following := lab.followPodA(t)
 	good.talker = lab.startServedTalker(t, "--count", "1000000", "--csv", good.talkerFile, "--cycle", cycle.String(), "--lead", "5ms",
-		"--start", "+500ms", "--priority", strconv.Itoa(priority), "--to", atPodB.String())
+		"--priority", strconv.Itoa(priority), "--to", atPodB.String())
 	time.Sleep(time.Second)
 	var all []turn
 	var memory []int

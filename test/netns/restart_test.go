@@ -64,6 +64,7 @@ func TestKilledTwentyTimesUnderLoadNothingIsLostUnseen(t *testing.T) {
 		"five messages in one of them": "200us",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			lab := newLab(t)
 			daemon, client := lab.startDaemon(t)
 			running := lab.startFlow(t, "--lead", "5ms", "--cycle", cycle)

@@ -145,7 +145,9 @@ func runFiles(t *testing.T, out string) []string {
 	return files
 }
 
+// Twenty runs of three seconds, in which ddsperf mostly waits, and of which no figure is looked at.
 func TestDDSIsMeasuredAndReported(t *testing.T) {
+	t.Parallel()
 	needTools(t, "ddsperf", "openssl")
 	out := filepath.Join(t.TempDir(), "bench")
 	command, said := benchCommand(t, shortDDS, out)

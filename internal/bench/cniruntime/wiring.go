@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/netip"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -77,7 +78,13 @@ func newSide(nodes *topology.Topology, pluginDir, name, container string, node, 
 
 // AttachBoth attaches both pods without ktsnd.
 func (w *Wiring) AttachBoth(ctx context.Context) error {
-	return errors.Join(w.A.Attach(ctx, nil, ""), w.B.Attach(ctx, nil, ""))
+	var errs [2]error
+	var both sync.WaitGroup
+	for i, side := range []*Side{w.A, w.B} {
+		both.Go(func() { errs[i] = side.Attach(ctx, nil, "") })
+	}
+	both.Wait()
+	return errors.Join(errs[:]...)
 }
 
 // Socket is where the pod's applications reach ktsnd, if it is attached with one.
