@@ -4,14 +4,13 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,49 +19,32 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/apiserver"
 )
 
-// The API server under test; config is nil without one.
+// The API server under test; errServer is why there is none.
 var (
-	config *rest.Config
-	admin  client.Client
-	whyNot string
-	scheme = runtime.NewScheme()
+	config    *rest.Config
+	admin     client.Client
+	errServer error
+	scheme    = runtime.NewScheme()
 )
 
 // patience is how long anything may take that takes milliseconds on an idle machine.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) {
-	stop, err := startServer()
-	if err != nil {
-		whyNot = err.Error()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	suite := apiserver.Suite{
+		Scheme: scheme, Resources: []string{"../../charts/kubernetsn/files"},
+		Before: func(c *rest.Config, a client.Client, err error) { config, admin, errServer = c, a, err },
 	}
-	status := m.Run()
-	if err := stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	os.Exit(status)
-}
-
-func startServer() (stop func() error, err error) {
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return func() error { return nil }, err
-	}
-	started, stop, err := apiserver.Start("../../charts/kubernetsn/files")
-	if err != nil {
-		return stop, err
-	}
-	if admin, err = client.New(started, client.Options{Scheme: scheme}); err == nil {
-		config = started
-	}
-	return stop, err
+	os.Exit(suite.Run(m))
 }
 
 // needServer skips a test where there is none, and bounds what it does.
 func needServer(t *testing.T) context.Context {
 	t.Helper()
-	if config == nil {
-		testenv.Missing(t, whyNot)
+	if errServer != nil {
+		testenv.Missing(t, errServer.Error())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)

@@ -11,14 +11,48 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// Start starts one that knows the resources in these folders. The error says why there is none; stop may be called nevertheless.
-func Start(resources ...string) (config *rest.Config, stop func() error, err error) {
+// Suite is the tests of a package, with one API server for all of them.
+type Suite struct {
+	// Scheme is that of Admin.
+	Scheme *runtime.Scheme
+	// Resources are folders with those that the API server knows.
+	Resources []string
+	// Before is called when the API server has been started, with a client that may do all, or with why there is none.
+	Before func(config *rest.Config, admin client.Client, whyNot error)
+	// After is called when the tests have ended, before the API server goes; nil: nothing is.
+	After func()
+}
+
+// Run runs the tests, and returns the exit status.
+func (s *Suite) Run(m *testing.M) int {
+	config, stop, err := start(s.Resources)
+	var admin client.Client
+	if err == nil {
+		admin, err = client.New(config, client.Options{Scheme: s.Scheme})
+	}
+	s.Before(config, admin, err)
+	status := m.Run()
+	if s.After != nil {
+		s.After()
+	}
+	if err := stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	return status
+}
+
+// start starts one that knows the resources in these folders. The error says why there is none; stop may be called nevertheless.
+func start(resources []string) (config *rest.Config, stop func() error, err error) {
 	stop = func() error { return nil }
 	server, err := New(resources...)
 	if err != nil {

@@ -4,7 +4,6 @@ package operator
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -20,12 +19,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/apiserver"
 )
 
-// The API server under test; config is nil without one.
+// The API server under test; errServer is why there is none.
 var (
-	config *rest.Config
-	admin  client.Client
-	whyNot string
-	scheme = runtime.NewScheme()
+	config    *rest.Config
+	admin     client.Client
+	errServer error
+	scheme    = runtime.NewScheme()
 )
 
 // patience is how long anything may take that takes milliseconds on an idle machine.
@@ -34,38 +33,21 @@ const patience = 30 * time.Second
 func TestMain(m *testing.M) {
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	stop, err := startServer()
-	if err != nil {
-		whyNot = err.Error()
+	suite := apiserver.Suite{
+		Scheme: scheme,
+		// Of Multus only the form of its resource is needed.
+		Resources: []string{"../../charts/kubernetsn/files", "testdata"},
+		Before:    func(c *rest.Config, a client.Client, err error) { config, admin, errServer = c, a, err },
+		After:     func() { endOperator() },
 	}
-	status := m.Run()
-	endOperator()
-	if err := stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	os.Exit(status)
-}
-
-func startServer() (stop func() error, err error) {
-	// Of Multus only the form of its resource is needed.
-	started, stop, err := apiserver.Start("../../charts/kubernetsn/files", "testdata")
-	if err != nil {
-		return stop, err
-	}
-	made, err := client.New(started, client.Options{Scheme: scheme})
-	if err != nil {
-		return stop, err
-	}
-	config, admin = started, made
-	return stop, nil
+	os.Exit(suite.Run(m))
 }
 
 // needServer skips a test where there is none, and bounds what it does.
 func needServer(t testing.TB) context.Context {
 	t.Helper()
-	if config == nil {
-		testenv.Missing(t, whyNot)
+	if errServer != nil {
+		testenv.Missing(t, errServer.Error())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
