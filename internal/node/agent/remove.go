@@ -33,10 +33,10 @@ pod, before helm uninstalls the chart.
 Options:
 `
 
-// What the chart has on nodes.
+// What the chart has on nodes. ktsn-node is of the release before, and may have been kept through an upgrade.
 const (
-	defaultDaemonSets = "ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs"
-	defaultSelector   = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component in (ktsnd,agent)"
+	defaultDaemonSets = "ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs,ktsn-node,ktsn-node-ovs"
+	defaultSelector   = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component in (ktsnd,agent,node)"
 )
 
 // remove is the command of the chart's hook.
