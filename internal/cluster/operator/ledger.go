@@ -5,6 +5,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"sync"
 
@@ -23,12 +24,19 @@ func (p part) texts() (ipv4, ipv6 string) {
 	return p.ipv4.String(), ipv6
 }
 
+// meets tells whether two parts have a range in common.
+func (p part) meets(other part) bool {
+	return p.ipv4 == other.ipv4 || p.ipv6.IsValid() && p.ipv6 == other.ipv6
+}
+
 // ledger is which part of which network each node has. The TSNNodes have it too, and outlast the operator; a cache of them may not
 // know yet what was just given, and would have it given twice. Any goroutine may use it.
 type ledger struct {
 	mu sync.Mutex
 	// parts are by network and node. An inner map is not changed any more once it is here.
 	parts map[string]map[string]part
+	// givers are the nodes whose part a node has been given, by network and node, as long as their TSNNodes may still have it.
+	givers map[string]map[string][]string
 }
 
 // load reads once, past all caches, what nodes had when this operator began.
@@ -46,7 +54,7 @@ func (l *ledger) load(ctx context.Context, live client.Reader) error {
 	if err := live.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list the TSNNodes: %w", err)
 	}
-	l.parts = partsOf(networks.Items, nodes.Items)
+	l.parts, l.givers = partsOf(networks.Items, nodes.Items), map[string]map[string][]string{}
 	return nil
 }
 
@@ -71,12 +79,18 @@ func partsOf(networks []v1alpha1.TSNNetwork, nodes []v1alpha1.TSNNode) map[strin
 
 // read leaves out what is no part; the node gets another.
 func read(parts map[string]part, node, ipv4, ipv6 string) {
+	if made, is := parsePart(ipv4, ipv6); is {
+		parts[node] = made
+	}
+}
+
+func parsePart(ipv4, ipv6 string) (made part, is bool) {
 	first, err := netip.ParsePrefix(ipv4)
 	if err != nil {
-		return
+		return part{}, false
 	}
 	second, _ := netip.ParsePrefix(ipv6) // stays invalid where there is none
-	parts[node] = part{first, second}
+	return part{first, second}, true
 }
 
 // of are the nodes' parts of a network.
@@ -103,7 +117,36 @@ func (l *ledger) ofNode(node string) map[string]part {
 func (l *ledger) set(network string, parts map[string]part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.parts[network] = parts
+	before, givers := l.parts[network], map[string][]string{}
+	for node, now := range parts {
+		if now == before[node] {
+			givers[node] = l.givers[network][node]
+			continue
+		}
+		for other, had := range before {
+			if other != node && had.meets(now) { // which was perhaps not told of it, but who had it before
+				givers[node] = append(append(givers[node], other), l.givers[network][other]...)
+			}
+		}
+	}
+	maps.DeleteFunc(givers, func(_ string, of []string) bool { return len(of) == 0 })
+	l.parts[network], l.givers[network] = parts, givers
+}
+
+// giversOf are the nodes whose part of a network a node has been given and whose TSNNodes may still have it.
+func (l *ledger) giversOf(network, node string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.givers[network][node]
+}
+
+// given says of a node's part of a network that no other TSNNode has it any more.
+func (l *ledger) given(network, node string, now part) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.parts[network][node] == now {
+		delete(l.givers[network], node)
+	}
 }
 
 // drop forgets a network that is gone.
@@ -111,4 +154,5 @@ func (l *ledger) drop(network string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.parts, network)
+	delete(l.givers, network)
 }

@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -35,5 +36,45 @@ func TestAnOperatorThatBeginsKnowsWhatNodesHave(t *testing.T) {
 	r.shared.parts.drop("none")
 	if got := given(r); got != "map[a:10.42.1.0/24]" {
 		t.Errorf("read again, the nodes have %s", got)
+	}
+}
+
+func TestWhoHadAPartIsKnownUntilNobodyElseHasIt(t *testing.T) {
+	made := func(ipv4, ipv6 string) part {
+		made, _ := parsePart(ipv4, ipv6)
+		return made
+	}
+	first, second, third := made("10.42.1.0/24", "fd42:0:0:1::/64"), made("10.42.2.0/24", "fd42:0:0:2::/64"), made("10.42.2.0/24", "fd42:0:0:1::/64")
+	l := &ledger{parts: map[string]map[string]part{}, givers: map[string]map[string][]string{}}
+	for _, step := range []struct {
+		what  string
+		parts map[string]part
+		of    string
+		want  string
+	}{
+		{"what is new was nobody's", map[string]part{"a": first}, "a", "[]"},
+		{"what is kept is nobody else's", map[string]part{"a": first, "b": second}, "a", "[]"},
+		{"one gets another's", map[string]part{"b": second, "c": first}, "c", "[a]"},
+		{"it keeps it", map[string]part{"b": second, "c": first}, "c", "[a]"},
+		{"a third gets it, and the first may have it still", map[string]part{"b": second, "d": first}, "d", "[c a]"},
+		{"it has none any more", map[string]part{"b": second}, "d", "[]"},
+		{"one gets ranges of two", map[string]part{"e": third}, "e", "[b]"},
+	} {
+		l.set("x", step.parts)
+		if got := fmt.Sprint(l.giversOf("x", step.of)); got != step.want {
+			t.Errorf("%s: node %s has that of %s, want %s", step.what, step.of, got, step.want)
+		}
+	}
+	l.given("x", "e", second) // it had another when somebody looked
+	if got := l.giversOf("x", "e"); len(got) != 1 {
+		t.Errorf("it is forgotten that it may be another's: %v", got)
+	}
+	l.given("x", "e", third)
+	if got := l.giversOf("x", "e"); len(got) != 0 {
+		t.Errorf("it is still said to be of %v", got)
+	}
+	l.drop("x")
+	if len(l.parts)+len(l.givers) > 0 {
+		t.Errorf("of a network that is gone there are %v, %v", l.parts, l.givers)
 	}
 }

@@ -31,38 +31,80 @@ func (r *NodeStates) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.shared.ready(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	err := r.look(ctx, request.Name)
-	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+	waits, err := r.look(ctx, request.Name)
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || err == nil && waits {
 		return reconcile.Result{RequeueAfter: againAfter}, nil
 	}
 	return reconcile.Result{}, err
 }
 
-func (r *NodeStates) look(ctx context.Context, name string) error {
+// look tells whether there is something of which the node cannot be told yet.
+func (r *NodeStates) look(ctx context.Context, name string) (waits bool, err error) {
 	var have *v1alpha1.TSNNode
 	found := &v1alpha1.TSNNode{}
-	err := r.Client.Get(ctx, types.NamespacedName{Name: name}, found)
+	err = r.Client.Get(ctx, types.NamespacedName{Name: name}, found)
 	switch {
 	case err == nil:
 		have = found
 	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("look at TSNNode %s: %w", name, err)
+		return false, fmt.Errorf("look at TSNNode %s: %w", name, err)
 	}
 	var node corev1.Node
 	err = r.Client.Get(ctx, types.NamespacedName{Name: name}, &node)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("look at node %s: %w", name, err)
+		return false, fmt.Errorf("look at node %s: %w", name, err)
 	}
 	gone := err != nil
 	parts := r.shared.parts.ofNode(name)
+	if !gone {
+		if waits, err = r.withhold(ctx, name, parts); err != nil {
+			return false, err
+		}
+	}
 	if gone || len(parts) == 0 && !active(&node) {
-		return r.remove(ctx, have)
+		return waits, r.remove(ctx, have)
 	}
 	spec, err := r.spec(ctx, name, parts)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return r.write(ctx, have, &node, spec)
+	return waits, r.write(ctx, have, &node, spec)
+}
+
+// withhold leaves out parts that another TSNNode still has: should this operator end in between, no two nodes have one.
+func (r *NodeStates) withhold(ctx context.Context, name string, parts map[string]part) (waits bool, err error) {
+	for network, part := range parts {
+		free := true
+		for _, giver := range r.shared.parts.giversOf(network, name) {
+			has, err := r.has(ctx, giver, network, part)
+			if err != nil {
+				return false, err
+			}
+			free = free && !has
+		}
+		if free {
+			r.shared.parts.given(network, name, part)
+			continue
+		}
+		delete(parts, network)
+		waits = true
+	}
+	return waits, nil
+}
+
+// has tells whether a TSNNode has a part, or a range of it. The cache may not know yet that it was given.
+func (r *NodeStates) has(ctx context.Context, name, network string, wanted part) (bool, error) {
+	state := &v1alpha1.TSNNode{}
+	err := r.shared.live.Get(ctx, types.NamespacedName{Name: name}, state)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("look at TSNNode %s: %w", name, err)
+	}
+	told := networkOf(state, network)
+	if err != nil || told == nil {
+		return false, nil
+	}
+	has, _ := parsePart(told.IPv4, told.IPv6) // what is no part is nobody's
+	return has.meets(wanted), nil
 }
 
 // remove removes what is of no use any more: its node has gone, or has neither a part nor an agent.
