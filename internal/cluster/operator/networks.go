@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -279,10 +280,8 @@ func (r *Networks) leftOut(network *v1alpha1.TSNNetwork, nodes *nodeSet, used *u
 			r.Events.Event(nodes.all[name], corev1.EventTypeWarning, v1alpha1.ReasonTSNNodeLeftOut, out[name].Error())
 		}
 	}
-	for name := range used.onNode {
-		if out[name] == nil {
-			delete(r.saidNode, name)
-		}
-	}
+	maps.DeleteFunc(r.saidNode, func(name, _ string) bool {
+		return nodes.all[name] == nil || used.onNode[name] > 0 && out[name] == nil
+	})
 	return out
 }

@@ -235,3 +235,21 @@ func TestASelectorThatIsNoneIsSaidInTheStatus(t *testing.T) {
 		t.Errorf("their attachment: %v", err)
 	}
 }
+
+// TestOfNodesThatAreGoneNothingIsKept has a node that other nodes do not reach, which the operator says once.
+func TestOfNodesThatAreGoneNothingIsKept(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	network := deleted()
+	network.DeletionTimestamp = nil
+	r := inCluster(t, node, network, aPod("default"))
+	if r.lookAt(t); r.saidNode["a"] == "" {
+		t.Fatal("nothing is said of a node without an address")
+	}
+	if err := r.Client.Delete(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	r.shared.pods.remove(client.ObjectKeyFromObject(aPod("default")))
+	if r.lookAt(t); len(r.saidNode) > 0 {
+		t.Errorf("of nodes that are gone it is kept that %v", r.saidNode)
+	}
+}
