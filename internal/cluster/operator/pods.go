@@ -76,7 +76,7 @@ func (p *podIndex) set(pod *corev1.Pod) differences {
 		now.pod = pod
 	}
 	if before != nil && before.annotation == now.annotation {
-		if before.node == now.node && (before.pod == nil) == (now.pod == nil) {
+		if before.node == now.node { // it counts as it did
 			before.pod = now.pod
 			return nil
 		}
