@@ -262,7 +262,9 @@ func (r *Networks) usedUp(network *v1alpha1.TSNNetwork, without []string) findin
 		"Enlarge spec.ipv4.cidr (and spec.ipv6.cidr, if there is one), or place the pods on fewer nodes",
 		network.Name, strings.Join(some(without), ", "), network.Spec.IPv4.NodePrefixLength)
 	for _, pod := range r.shared.pods.waiting(network.Name, without) {
-		r.Events.Event(pod, corev1.EventTypeWarning, v1alpha1.ReasonRangeUsedUp, text)
+		if r.shared.pods.tellOnce(pod, network.Name) {
+			r.Events.Event(pod, corev1.EventTypeWarning, v1alpha1.ReasonRangeUsedUp, text)
+		}
 	}
 	return finding{v1alpha1.ReasonRangeUsedUp, text, true}
 }

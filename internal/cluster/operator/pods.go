@@ -49,6 +49,8 @@ type indexed struct {
 	node       string
 	// pod is the cache's own while its node has not attached it yet, else nil.
 	pod *corev1.Pod
+	// told are the networks of which it was told that they have no place for it.
+	told []string
 }
 
 func newPodIndex() *podIndex {
@@ -179,6 +181,18 @@ func (p *podIndex) waiting(network string, nodes []string) []*corev1.Pod {
 		}
 	}
 	return waiting
+}
+
+// tellOnce tells whether a pod is to be told that a network has no place for it: it is told once, as long as it is on its node.
+func (p *podIndex) tellOnce(pod *corev1.Pod, network string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := p.pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
+	if one == nil || slices.Contains(one.told, network) {
+		return false
+	}
+	one.told = append(one.told, network)
+	return true
 }
 
 // isSynced is called when all pods that there were at the beginning are in the index.

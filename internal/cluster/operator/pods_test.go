@@ -5,11 +5,13 @@ package operator
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
@@ -64,7 +66,46 @@ func TestPodsAreCountedAsTheyComeAndGo(t *testing.T) {
 			t.Errorf("%s: %d pods wait, want %d", step.what, len(waiting), step.waiting)
 		}
 	}
+	if index.tellOnce(attached, "x") {
+		t.Error("a pod that is gone is told something")
+	}
 	if used := index.usage("x"); used.total != 0 || len(index.used) != 1 || !reflect.DeepEqual(index.names("y"), []string{"ns-b/b1"}) {
 		t.Errorf("at last there are %+v, %v", used, index.names("y"))
+	}
+}
+
+// TestAPodIsToldOnceThatThereIsNoPlaceForIt has a network looked at again and again that has no part for a pod's node.
+func TestAPodIsToldOnceThatThereIsNoPlaceForIt(t *testing.T) {
+	network := deleted()
+	network.DeletionTimestamp, network.Status = nil, v1alpha1.TSNNetworkStatus{}
+	network.Spec.IPv4 = v1alpha1.Range4{CIDR: "10.42.0.0/24", NodePrefixLength: 24}
+	first, second := aPod("first"), aPod("second")
+	second.Spec.NodeName = "b"
+	r := inCluster(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, network, first, second)
+	toPods := func() (count int) {
+		events := r.Events.(*record.FakeRecorder).Events
+		for len(events) > 0 {
+			if strings.Contains(<-events, v1alpha1.ReasonRangeUsedUp) {
+				count++
+			}
+		}
+		return count
+	}
+	r.lookAt(t)
+	if count := toPods(); count != 2 { // the pod on node b, and the network
+		t.Errorf("%d Events say it first, want 2", count)
+	}
+	r.lookAt(t)
+	if count := toPods(); count != 0 {
+		t.Errorf("%d Events say it again", count)
+	}
+	second.Spec.NodeName = "c" // it is another pod of the name
+	if err := r.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}); err != nil {
+		t.Fatal(err)
+	}
+	r.shared.pods.set(second)
+	r.lookAt(t)
+	if count := toPods(); count != 2 {
+		t.Errorf("%d Events say it of the pod on another node, want 2", count)
 	}
 }
