@@ -88,7 +88,7 @@ func (r *Peers) wanted(ctx context.Context, network string) (map[string]v1alpha1
 // write changes the TSNPeers that are not as they shall be.
 func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNetwork, wanted map[string]v1alpha1.PeerNode) error {
 	var list v1alpha1.TSNPeersList
-	if err := r.Client.List(ctx, &list, client.MatchingLabels{v1alpha1.NetworkLabel: name}); err != nil {
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the peers of network %s: %w", name, err)
 	}
 	var have []shard
@@ -96,10 +96,11 @@ func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNet
 	for i := range list.Items {
 		peers := &list.Items[i]
 		switch number := shardNumber(name, peers.Name); {
-		case peers.Labels[managedBy] != string(fieldOwner) || peers.Spec.Cluster != "":
+		case number < 0:
+		case peers.Labels[v1alpha1.NetworkLabel] != name || peers.Labels[managedBy] != string(fieldOwner) || peers.Spec.Cluster != "":
 			foreign[number] = true
-		case number >= 0:
-			objects[number] = peers
+		default:
+			objects[number] = peers.DeepCopy()
 			have = append(have, shard{number: number, nodes: peers.Spec.Nodes})
 		}
 	}

@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
@@ -32,5 +35,25 @@ func TestOfANetworkThatIsGoneNothingIsKept(t *testing.T) {
 	var list v1alpha1.TSNPeersList
 	if err := r.Client.List(t.Context(), &list); err != nil || len(list.Items) > 0 || len(r.pace.last) > 0 {
 		t.Errorf("there are %d TSNPeers, %v, and times of %v", len(list.Items), err, r.pace.last)
+	}
+}
+
+// TestNamesThatAreTakenAreLeftAlone has TSNPeers of a name of the network's that are not among its own: somebody took the label off.
+func TestNamesThatAreTakenAreLeftAlone(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+	state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: "10.42.0.0/24"}}}}
+	taken := &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "old-0"}, Spec: v1alpha1.TSNPeersSpec{Network: "old"}}
+	network := deleted()
+	network.DeletionTimestamp = nil
+	n := inCluster(t, node, state, taken, network)
+	r := &Peers{Client: n.Client, shared: n.shared, pace: newPace(time.Now)}
+	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)})
+	if err != nil || result.RequeueAfter > 0 {
+		t.Fatalf("it is looked at again after %v, %v", result.RequeueAfter, err)
+	}
+	made := &v1alpha1.TSNPeers{}
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "old-1"}, made); err != nil || len(made.Spec.Nodes) != 1 || made.Labels[v1alpha1.NetworkLabel] != "old" {
+		t.Errorf("the peers are %+v, %v", made, err)
 	}
 }
