@@ -13,6 +13,8 @@ cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
 
 out=out/e2e log=$logs/log
+# Where API servers and etcd of tests have their folders, which those of a killed test leave. Paths of sockets are short, and so is this.
+servers=$(mktemp -d -t ktXXXX)
 # Runs in different working copies do not meet.
 KTSN_CLUSTER=e2e-$(pwd | sha256sum | head -c 6)
 export KTSN_CLUSTER KTSN_BIN_DIR=$PWD/bin
@@ -28,6 +30,7 @@ remove_others() {
 end() {
 	# shellcheck disable=SC2119 # without jobs of its own
 	finish
+	rm -rf "$servers"
 	remove_others
 	if [ "${KTSN_KEEP:-}" = 1 ]; then
 		echo "The cluster stays: bin/ktsn-cluster --name $KTSN_CLUSTER status"
@@ -93,8 +96,9 @@ run_go cluster-parts "the cluster's own parts"
 
 KTSN_KUBERNETES_DIR=$(bin/ktsn-cluster build | sed -n 's/^kubernetes\t//p')
 export KTSN_KUBERNETES_DIR
-run_go operator "the operator, with an API server" -timeout 15m
-run_go scale "many nodes, with an API server, short form" -timeout 10m
+TMPDIR=$servers run_go operator "the operator, with an API server" -timeout 15m
+# Longer than its tests wait for one thing, so that they say what they waited for.
+TMPDIR=$servers run_go scale "many nodes, with an API server, short form" -timeout 20m
 
 # One suite runs the other, in its machine.
 # shellcheck disable=SC2046 # a list of words
