@@ -77,9 +77,9 @@ run_go() { # suite, name, flags...
 	report_go "$1" $? $((SECONDS - began))
 }
 
-# Beside what follows, and its report comes later.
+# Beside what follows, and its report comes later. One at a time.
 start_go() { # suite, flags...
-	go_test "$@" &
+	go_test "$@" >"$logs/$1.said" &
 	beside=$!
 }
 
@@ -89,6 +89,7 @@ finish_go() { # suite, name
 	wait "$beside"
 	status=$?
 	beside=''
+	cat "$logs/$1.said"
 	report_go "$1" $status $((SECONDS - began))
 }
 
