@@ -75,7 +75,7 @@ const (
 	ReasonUplinkMissing = "UplinkMissing"
 	// ReasonNodeNotReady : something of the node's agent is not well, which the sentence names.
 	ReasonNodeNotReady = "NodeNotReady"
-	// ReasonNodeWaited : a node has not said yet what holds there.
+	// ReasonNodeWaited : a node has not said yet what holds there, or has no agent that is ready to say it.
 	ReasonNodeWaited = "WaitingForNodes"
 	// ReasonNodeLeftOut : a node has no address of its own for tunnels, so other nodes do not reach its pods.
 	ReasonNodeLeftOut = "NodeLeftOut"

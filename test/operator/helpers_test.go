@@ -27,8 +27,11 @@ import (
 
 const system = "kubernetsn-system"
 
-// linger is short, so that tests see what happens after it.
-const linger = 500 * time.Millisecond
+// linger and agentPatience are short, so that tests see what happens after them.
+const (
+	linger        = 500 * time.Millisecond
+	agentPatience = 2 * time.Second
+)
 
 var (
 	operatorOnce sync.Once
@@ -59,11 +62,13 @@ func startOperator(ctx context.Context) error {
 		return err
 	}
 	operatorPort = port
+	if err := admin.Create(ctx, newNamespace(system, nil)); err != nil {
+		return err
+	}
 	if err := leaveAsBefore(ctx); err != nil {
 		return err
 	}
 	for _, object := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ktsn-operator-certificate", Namespace: system}},
 		webhookConfiguration("kubernetsn", port),
 	} {
@@ -77,6 +82,7 @@ func startOperator(ctx context.Context) error {
 	options := &operator.Options{
 		Namespace: system, Service: "ktsn-operator", Secret: "ktsn-operator-certificate", Webhook: "kubernetsn", Port: port,
 		Health: "127.0.0.1:0", Metrics: "0", Linger: linger, CertificateName: "localhost",
+		AgentPatience: agentPatience,
 	}
 	ended, finished := make(chan error, 1), make(chan struct{})
 	run, cancel := context.WithCancel(ctx)
@@ -188,6 +194,18 @@ func onNetwork(name, namespace, networks, node string) *corev1.Pod {
 	pod.Annotations = map[string]string{v1alpha1.NetworkAnnotation: networks}
 	pod.Spec.NodeName = node
 	return pod
+}
+
+// makeAgent makes the pod of an agent, as kubelet says of it once it is ready.
+func makeAgent(ctx context.Context, node, component string) error {
+	pod := plainPod("ktsn-"+component+"-"+node, system)
+	pod.Labels = map[string]string{"app.kubernetes.io/name": "kubernetsn", "app.kubernetes.io/component": component}
+	pod.Spec.NodeName = node
+	if err := admin.Create(ctx, pod); err != nil {
+		return err
+	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	return admin.Status().Update(ctx, pod)
 }
 
 func newNetwork(name string, vni int32, cidr string) *v1alpha1.TSNNetwork {

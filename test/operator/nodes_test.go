@@ -186,6 +186,14 @@ func TestAnAgentsReportCountsByItsTSNNode(t *testing.T) {
 		t.Errorf("the problems are %s", got)
 	}
 	say(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "", network.Status.Schedule.Hash)
+	// After a while without an agent that is ready nobody knows whether it still holds.
+	text = condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNodeWaited)
+	if !strings.Contains(text, "node counts-node: it has no agent that is ready") || network.Status.NodesReady != "0/1" {
+		t.Errorf("it says %q of %s nodes", text, network.Status.NodesReady)
+	}
+	if err := makeAgent(ctx, "counts-node", "agent"); err != nil {
+		t.Fatal(err)
+	}
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 	want := v1alpha1.NodeCounts{Allocated: 1, WithPods: 1, Ready: 1, ScheduleOperational: 1}
 	if got := network.Status.NodeCounts; got == nil || *got != want || network.Status.NodesReady != "1/1" || len(network.Status.NodeProblems) > 0 {

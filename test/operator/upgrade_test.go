@@ -20,12 +20,12 @@ import (
 const upgraded = "upgraded"
 
 // leaveAsBefore makes what the release before leaves behind: parts in the network's status, nodes with a label and a pod each, one
-// node whose last pod has gone, and what agents have said.
+// node whose last pod has gone, one that never had an agent, and what agents have said.
 func leaveAsBefore(ctx context.Context) error {
 	network := newNetwork(upgraded, 236, "10.236.0.0/16")
 	network.Spec.IPv6 = &v1alpha1.Range6{CIDR: "fd36::/48", NodePrefixLength: 64}
 	objects := []client.Object{network}
-	for _, name := range []string{"upgraded-1", "upgraded-2", "upgraded-idle"} {
+	for _, name := range []string{"upgraded-1", "upgraded-2", "upgraded-idle", "upgraded-without"} {
 		node := newNode(name)
 		objects = append(objects, node)
 		if name == "upgraded-idle" {
@@ -41,12 +41,18 @@ func leaveAsBefore(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, name := range []string{"upgraded-1", "upgraded-2"} {
+		if err := makeAgent(ctx, name, "node"); err != nil {
+			return err
+		}
+	}
 	pods, ready := int32(1), metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked,
 		ObservedGeneration: 1, LastTransitionTime: metav1.Now()}
-	network.Status = v1alpha1.TSNNetworkStatus{Pods: 2, NodesReady: "1/2", Nodes: []v1alpha1.NodeStatus{
+	network.Status = v1alpha1.TSNNetworkStatus{Pods: 3, NodesReady: "1/3", Nodes: []v1alpha1.NodeStatus{
 		{Name: "upgraded-1", IPv4: "10.236.7.0/24", IPv6: "fd36:0:0:7::/64", Pods: &pods, Uplink: "eno1", Conditions: []metav1.Condition{ready}},
 		{Name: "upgraded-2", IPv4: "10.236.9.0/24", IPv6: "fd36:0:0:9::/64", Pods: &pods},
 		{Name: "upgraded-idle", IPv4: "10.236.0.0/24", IPv6: "fd36::/64"},
+		{Name: "upgraded-without", IPv4: "10.236.8.0/24", IPv6: "fd36:0:0:8::/64", Pods: &pods},
 	}}
 	return admin.Status().Update(ctx, network)
 }
@@ -55,6 +61,7 @@ func TestPartsOfTheReleaseBeforeStay(t *testing.T) {
 	ctx := needOperator(t)
 	want := map[string]string{
 		"upgraded-1": "upgraded=10.236.7.0/24,1 gates=", "upgraded-2": "upgraded=10.236.9.0/24,1 gates=", "upgraded-idle": "upgraded=10.236.0.0/24,0 gates=",
+		"upgraded-without": "upgraded=10.236.8.0/24,1 gates=",
 	}
 	for name, text := range want {
 		isTold(ctx, t, stateOf(name), text)
@@ -68,30 +75,30 @@ func TestPartsOfTheReleaseBeforeStay(t *testing.T) {
 		return fmt.Sprint(nodes(network), " ", network.Status.NodesReady)
 	}
 	// Agents of that release find their parts, and what they say counts, until there is none of them left.
-	const both = "upgraded-1=10.236.7.0/24 upgraded-2=10.236.9.0/24 upgraded-idle=10.236.0.0/24"
+	const all = "upgraded-1=10.236.7.0/24 upgraded-2=10.236.9.0/24 upgraded-idle=10.236.0.0/24 upgraded-without=10.236.8.0/24"
 	eventually(ctx, t, func() error {
-		if got := older(); got != both+" 1/2" {
+		if got := older(); got != all+" 1/3" {
 			return fmt.Errorf("agents of the release before find %s", got)
 		}
 		return nil
 	})
 	report(ctx, t, network, "upgraded-2", metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "")
 	eventually(ctx, t, func() error {
-		if got := older(); got != both+" 2/2" {
+		if got := older(); got != all+" 2/3" {
 			return fmt.Errorf("agents of the release before find %s", got)
 		}
 		return nil
 	})
 	upgradeAgent(ctx, t, "upgraded-1", network)
 	eventually(ctx, t, func() error {
-		if is := network.Status.NodeProblems; older() != both+" 1/2" || len(is) != 1 || is[0].Node != "upgraded-1" {
+		if is := network.Status.NodeProblems; older() != all+" 1/3" || len(is) != 2 || is[0].Node != "upgraded-1" {
 			return fmt.Errorf("with one agent upgraded, agents of the release before find %s, and there are %+v", older(), is)
 		}
 		return nil
 	})
 	upgradeAgent(ctx, t, "upgraded-2", network)
 	eventually(ctx, t, func() error {
-		if got := older(); got != " 0/2" {
+		if got := older(); got != " 0/3" {
 			return fmt.Errorf("with all agents upgraded, the status still has %s", got)
 		}
 		return nil
@@ -99,7 +106,7 @@ func TestPartsOfTheReleaseBeforeStay(t *testing.T) {
 	for name, text := range want {
 		isTold(ctx, t, stateOf(name), text)
 	}
-	arePeers(ctx, t, upgraded, "map[upgraded-0:[upgraded-1 upgraded-2]]")
+	arePeers(ctx, t, upgraded, "map[upgraded-0:[upgraded-1 upgraded-2 upgraded-without]]")
 	// From now on no network has parts in its status, though a node's agent has not begun.
 	later := newNetwork("upgraded-later", 237, "10.237.0.0/16")
 	create(ctx, t, newNode("upgraded-later"), later)

@@ -57,8 +57,14 @@ func (w *world) makeNodes(ctx context.Context, from, count int) {
 				return err
 			}
 			pod := plainPod("ktsn-agent-"+strconv.Itoa(number), system)
+			pod.Labels = map[string]string{"app.kubernetes.io/name": "kubernetsn", "app.kubernetes.io/component": "agent"}
 			pod.Spec.NodeName, pod.Spec.ServiceAccountName = node.Name, "ktsn-agent"
 			if err := w.admin.Create(ctx, pod); err != nil {
+				return err
+			}
+			// As kubelet says of it once it runs, which the operator counts on.
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			if err := w.admin.Status().Update(ctx, pod); err != nil {
 				return err
 			}
 			token, err := w.token(ctx, "ktsn-agent", pod)

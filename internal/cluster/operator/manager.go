@@ -115,7 +115,7 @@ func places(options *Options) certificate.Places {
 
 func addAll(ctx context.Context, m manager.Manager, options *Options, live client.Client, certificates *certificate.Server,
 	nowTAI func() int64, log *slog.Logger) error {
-	if err := Add(ctx, m, options.Linger, nowTAI); err != nil {
+	if err := Add(ctx, m, options, nowTAI); err != nil {
 		return err
 	}
 	renewer := &certificate.Renewer{Places: places(options), Client: live, Now: time.Now, Log: log}

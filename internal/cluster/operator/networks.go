@@ -85,7 +85,7 @@ func (r *Networks) look(ctx context.Context, request reconcile.Request) (reconci
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the networks: %w", err)
 	}
-	nodes, err := listNodes(ctx, r.Client)
+	nodes, err := listNodes(ctx, r.Client, r.shared.agents)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

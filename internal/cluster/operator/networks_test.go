@@ -37,13 +37,14 @@ func inCluster(t *testing.T, objects ...client.Object) *Networks {
 	scheme.AddKnownTypeWithName(attachmentKind, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(attachmentKind.GroupVersion().WithKind("NetworkAttachmentDefinitionList"), &unstructured.UnstructuredList{})
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.TSNNetwork{}).Build()
-	shared := newShared(cluster)
+	shared := newShared(cluster, newAgentIndex(agentPatience, time.Now))
 	for _, object := range objects {
 		if pod, ok := object.(*corev1.Pod); ok {
 			shared.pods.set(pod)
 		}
 	}
 	shared.pods.isSynced()
+	shared.agents.isSynced()
 	return newNetworks(shared, cluster, record.NewFakeRecorder(100), func() int64 { return 0 })
 }
 

@@ -19,10 +19,11 @@ type nodeSet struct {
 	all    map[string]*corev1.Node
 	states map[string]*v1alpha1.TSNNode
 	// list is the same as all.
-	list []corev1.Node
+	list   []corev1.Node
+	agents *agentIndex
 }
 
-func listNodes(ctx context.Context, reader client.Reader) (*nodeSet, error) {
+func listNodes(ctx context.Context, reader client.Reader, agents *agentIndex) (*nodeSet, error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the nodes: %w", err)
@@ -33,6 +34,7 @@ func listNodes(ctx context.Context, reader client.Reader) (*nodeSet, error) {
 	}
 	set := &nodeSet{
 		all: make(map[string]*corev1.Node, len(nodes.Items)), states: make(map[string]*v1alpha1.TSNNode, len(states.Items)), list: nodes.Items,
+		agents: agents,
 	}
 	for i := range nodes.Items {
 		set.all[nodes.Items[i].Name] = &nodes.Items[i]
@@ -50,13 +52,14 @@ func (s *nodeSet) unreachable() map[string]error {
 }
 
 // older tells whether agents of an older release read their parts in the networks' status: those have some of the time before the
-// upgrade, and there are nodes whose agent has not said yet that it knows of TSNNodes.
+// upgrade, and there are nodes whose agent has not said yet that it knows of TSNNodes. A node without an agent waits for one of this
+// release.
 func (s *nodeSet) older(networks []v1alpha1.TSNNetwork) bool {
 	if !slices.ContainsFunc(networks, func(network v1alpha1.TSNNetwork) bool { return len(network.Status.Nodes) > 0 }) {
 		return false
 	}
 	for name, node := range s.all {
-		if active(node) && (s.states[name] == nil || s.states[name].Status.AgentVersion == "") {
+		if active(node) && s.agents.has(name) && (s.states[name] == nil || s.states[name].Status.AgentVersion == "") {
 			return true
 		}
 	}

@@ -25,6 +25,8 @@ type Options struct {
 	Linger time.Duration
 	// CertificateName is for tests, whose webhook has no Service: the name in the certificate.
 	CertificateName string
+	// AgentPatience is for tests, which do not wait long: for how long a report counts without an agent that is ready, 0 for 40 s.
+	AgentPatience time.Duration
 }
 
 const help = `Usage: ktsn-operator --namespace NAME [OPTION]...

@@ -64,7 +64,7 @@ func (r *Peers) look(ctx context.Context, name string) error {
 
 // wanted are the nodes that shall be peers.
 func (r *Peers) wanted(ctx context.Context, network string) (map[string]v1alpha1.PeerNode, error) {
-	nodes, err := listNodes(ctx, r.Client)
+	nodes, err := listNodes(ctx, r.Client, r.shared.agents)
 	if err != nil {
 		return nil, err
 	}

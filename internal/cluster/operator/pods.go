@@ -206,11 +206,14 @@ func some(names []string) []string {
 	return append(slices.Clone(names[:namedPods]), fmt.Sprintf("and %d more", len(names)-namedPods))
 }
 
-// podSource keeps the index up to date by the events of the cache, and has the networks looked at for which they make a
+// podSource keeps an index up to date by the events of a cache, and has the networks looked at for which they make a
 // difference. Unlike controller-runtime's own source it is in step only when it has taken in each pod of the cache.
 type podSource struct {
-	cache        cache.Cache
-	index        *podIndex
+	cache cache.Cache
+	// set and remove are the index's, isSynced tells it that it has all pods.
+	set          func(pod *corev1.Pod) differences
+	remove       func(key types.NamespacedName) differences
+	isSynced     func()
 	registration toolscache.ResourceEventHandlerRegistration
 }
 
@@ -230,12 +233,12 @@ func (s *podSource) Start(ctx context.Context, queue workqueue.TypedRateLimiting
 		}
 	}
 	s.registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { look(s.index.set(object.(*corev1.Pod))) },
-		UpdateFunc: func(_, object any) { look(s.index.set(object.(*corev1.Pod))) },
+		AddFunc:    func(object any) { look(s.set(object.(*corev1.Pod))) },
+		UpdateFunc: func(_, object any) { look(s.set(object.(*corev1.Pod))) },
 		DeleteFunc: func(object any) {
 			key, err := toolscache.DeletionHandlingObjectToName(object)
 			if err == nil {
-				look(s.index.remove(key.AsNamespacedName()))
+				look(s.remove(key.AsNamespacedName()))
 			}
 		},
 	})
@@ -250,6 +253,6 @@ func (s *podSource) WaitForSync(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), s.registration.HasSynced) {
 		return fmt.Errorf("read the pods: %w", ctx.Err())
 	}
-	s.index.isSynced()
+	s.isSynced()
 	return nil
 }

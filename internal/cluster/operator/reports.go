@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,9 @@ type report struct {
 	observed     int64
 	scheduleHash string
 	conditions   []metav1.Condition
+	// stale tells that it was said by an agent that is not there to say something else, left in how long it will be so; 0: never.
+	stale bool
+	left  time.Duration
 }
 
 // reportsOf are those of the nodes with pods on the network.
@@ -33,7 +37,7 @@ func reportsOf(network *v1alpha1.TSNNetwork, used *usage, nodes *nodeSet) []repo
 	var all []report
 	for name := range used.onNode {
 		if nodes.all[name] != nil {
-			all = append(all, reportOf(network.Name, name, nodes.states[name], older[name]))
+			all = append(all, reportOf(network.Name, name, nodes, older[name]))
 		}
 	}
 	slices.SortFunc(all, func(a, b report) int { return strings.Compare(a.node, b.node) })
@@ -41,9 +45,11 @@ func reportsOf(network *v1alpha1.TSNNetwork, used *usage, nodes *nodeSet) []repo
 }
 
 // reportOf reads what an agent says in its TSNNode, else what one of an older release says in the network's status.
-func reportOf(network, node string, state *v1alpha1.TSNNode, older *v1alpha1.NodeStatus) report {
+func reportOf(network, node string, nodes *nodeSet, older *v1alpha1.NodeStatus) report {
 	made := report{node: node}
-	if state != nil && state.Status.AgentVersion != "" {
+	if state := nodes.states[node]; state != nil && state.Status.AgentVersion != "" {
+		counts, left := nodes.agents.counts(node)
+		made.stale, made.left = !counts, left
 		for _, is := range state.Status.Networks {
 			if is.Name == network {
 				made.observed, made.scheduleHash, made.conditions = is.ObservedGeneration, is.ScheduleHash, is.Conditions
@@ -84,7 +90,8 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 		text = tsnnetwork.Shorten(text, mostOfMessage)
 		all = append(all, problem{rank, v1alpha1.NodeProblem{Node: node, Type: kind, Reason: reason, Message: text}})
 	}
-	for _, is := range reports {
+	for i := range reports {
+		is := &reports[i]
 		if err := leftOut[is.node]; err != nil {
 			found(blocksPods, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeLeftOut, err.Error())
 		}
@@ -92,6 +99,8 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 		switch {
 		case ready == nil || is.observed != network.Generation:
 			found(isAwaited, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeWaited, "it has not said yet that it serves the network")
+		case ready.Status == metav1.ConditionTrue && is.stale:
+			found(isAwaited, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeWaited, fmt.Sprintf(noAgent, is.node))
 		case ready.Status != metav1.ConditionTrue:
 			found(blocksPods, is.node, v1alpha1.ConditionReady, ready.Reason, ready.Message)
 		}
@@ -104,15 +113,15 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 	return all
 }
 
+// noAgent is said of a node whose agent is not there to say whether what it has said still holds.
+const noAgent = "it has no agent that is ready, so that nobody knows what holds there; its pod says why: " +
+	"`kubectl describe pods -A -l app.kubernetes.io/component=agent --field-selector spec.nodeName=%s`"
+
 // findingsOf says of a network what is wrong on its nodes.
 func findingsOf(problems []problem) []finding {
 	var found []finding
 	for _, p := range problems {
-		text := fmt.Sprintf("node %s: %s", p.Node, p.Message)
-		if p.rank == isAwaited {
-			text = fmt.Sprintf("node %s has not said yet that it serves the network", p.Node)
-		}
-		found = append(found, finding{p.Reason, text, p.rank != breaksSchedule})
+		found = append(found, finding{p.Reason, fmt.Sprintf("node %s: %s", p.Node, p.Message), p.rank != breaksSchedule})
 	}
 	return found
 }
@@ -133,7 +142,11 @@ func countNodes(is *outcome) *v1alpha1.NodeCounts {
 	for _, p := range is.problems {
 		leftOut[p.Node] = leftOut[p.Node] || p.Reason == v1alpha1.ReasonNodeLeftOut
 	}
-	for _, report := range is.reports {
+	for i := range is.reports {
+		report := &is.reports[i]
+		if report.stale {
+			continue
+		}
 		if meta.IsStatusConditionTrue(report.conditions, v1alpha1.ConditionReady) && !leftOut[report.node] {
 			counts.Ready++
 		}

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
@@ -38,7 +40,8 @@ func TestTheWorstIsSaidFirst(t *testing.T) {
 	nodes := &nodeSet{all: map[string]*corev1.Node{}, states: map[string]*v1alpha1.TSNNode{
 		"a": {}, "b": says(metav1.ConditionTrue, metav1.ConditionFalse, ""), "c": says(metav1.ConditionTrue, metav1.ConditionTrue, "hash"),
 		"d": says(metav1.ConditionFalse, metav1.ConditionUnknown, ""), "e": stale, "f": {}, "idle": says(metav1.ConditionFalse, metav1.ConditionFalse, ""),
-	}}
+		"g": says(metav1.ConditionTrue, metav1.ConditionTrue, "hash"), "h": says(metav1.ConditionFalse, metav1.ConditionTrue, "hash"),
+	}, agents: agentsOn("a", "b", "c", "d", "e", "idle")}
 	used := newUsage()
 	for name := range nodes.states {
 		nodes.all[name] = &corev1.Node{}
@@ -54,20 +57,21 @@ func TestTheWorstIsSaidFirst(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %s: %s", p.Node, p.Type, p.Reason, p.Message))
 	}
 	want := []string{
-		"d Ready R: ready is False", "f Ready NodeLeftOut: it has no address",
+		"d Ready R: ready is False", "f Ready NodeLeftOut: it has no address", "h Ready R: ready is False",
 		"b ScheduleOperational S: operational is False",
 		"a Ready WaitingForNodes: it has not said yet that it serves the network", "e Ready WaitingForNodes: it has not said yet that it serves the network",
+		"g Ready WaitingForNodes: " + fmt.Sprintf(noAgent, "g"),
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("it says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got, want := *countNodes(is), (v1alpha1.NodeCounts{Allocated: 2, WithPods: 6, Ready: 3, ScheduleOperational: 2}); got != want {
+	if got, want := *countNodes(is), (v1alpha1.NodeCounts{Allocated: 2, WithPods: 8, Ready: 3, ScheduleOperational: 2}); got != want {
 		t.Errorf("counted are %+v, want %+v", got, want)
 	}
 }
 
 func TestNoMoreThanFiftyNodesAreNamed(t *testing.T) {
-	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}}
+	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}, agents: agentsOn()}
 	for name := range nodesNamed(0, 1000) {
 		nodes.all[name], used.onNode[name] = &corev1.Node{}, 1
 	}
@@ -79,7 +83,7 @@ func TestNoMoreThanFiftyNodesAreNamed(t *testing.T) {
 
 // An agent may say as much as a condition of its TSNNode holds; the network's own hold no more.
 func TestWhatOneNodeSaysLeavesRoomForTheOthers(t *testing.T) {
-	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}, states: map[string]*v1alpha1.TSNNode{}}
+	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}, states: map[string]*v1alpha1.TSNNode{}, agents: agentsOn()}
 	network.Generation = 3
 	for name := range nodesNamed(0, 100) {
 		state := says(metav1.ConditionFalse, metav1.ConditionFalse, "")
@@ -152,5 +156,50 @@ func TestWhatIsPacedWaitsItsTime(t *testing.T) {
 	now = now.Add(time.Hour)
 	if wait := p.wait("a", time.Second); wait != 0 {
 		t.Errorf("one much later waits %v", wait)
+	}
+}
+
+// TestAReportWithoutAnAgentIsUnknownAfterAWhile has an agent that ends and is not replaced.
+func TestAReportWithoutAnAgentIsUnknownAfterAWhile(t *testing.T) {
+	network := deleted()
+	network.DeletionTimestamp, network.Generation, network.Spec.TrafficClasses = nil, 3, nil
+	state := says(metav1.ConditionTrue, metav1.ConditionTrue, "")
+	state.Name = "a"
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+	r := inCluster(t, node, state, network, aPod("default"))
+	now := time.Now()
+	r.shared.agents.now = func() time.Time { return now }
+	look := func() (ready int32, again time.Duration) {
+		t.Helper()
+		now = now.Add(writeEvery)
+		r.pace.now = func() time.Time { return now }
+		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return get(t, r).Status.NodeCounts.Ready, result.RequeueAfter
+	}
+	for _, step := range []struct {
+		what  string
+		is    corev1.ConditionStatus
+		after time.Duration
+		ready int32
+		again time.Duration
+	}{
+		{"it is ready", corev1.ConditionTrue, 0, 1, repeatEvery},
+		{"it ends", corev1.ConditionFalse, 0, 1, agentPatience - writeEvery},
+		{"it is back", corev1.ConditionTrue, 0, 1, repeatEvery},
+		{"it ends for good", corev1.ConditionFalse, 0, 1, agentPatience - writeEvery},
+		{"nobody replaces it", corev1.ConditionFalse, agentPatience, 0, retryAfter},
+	} {
+		r.shared.agents.set(agentOn("agent", "a", step.is))
+		now = now.Add(step.after)
+		if ready, again := look(); ready != step.ready || again != step.again {
+			t.Errorf("%s: %d nodes are ready, and it is looked at again after %v; want %d, %v", step.what, ready, again, step.ready, step.again)
+		}
+	}
+	if problems := get(t, r).Status.NodeProblems; len(problems) != 1 || problems[0].Message != fmt.Sprintf(noAgent, "a") {
+		t.Errorf("the problems are %+v", problems)
 	}
 }

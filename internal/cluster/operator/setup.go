@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -89,6 +90,41 @@ func slimNode(object any) (any, error) {
 	return slim, nil
 }
 
+// agentSelector selects the pods of agents; those of the release before have them together with ktsnd.
+const agentSelector = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component in (agent,node)"
+
+// agentPods is a cache of the pods of agents. The manager's own cache has pods on networks, and no others.
+func agentPods(m manager.Manager, namespace string) (cache.Cache, error) {
+	selector, err := labels.Parse(agentSelector)
+	if err != nil {
+		return nil, err
+	}
+	made, err := cache.New(m.GetConfig(), cache.Options{
+		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
+		DefaultNamespaces: map[string]cache.Config{namespace: {}},
+		ByObject:          map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: selector, Transform: slimAgent}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, m.Add(made)
+}
+
+// slimAgent keeps of an agent's pod where it is and whether it is ready.
+func slimAgent(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	slim := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, nil, ""), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName}}
+	for _, is := range pod.Status.Conditions {
+		if is.Type == corev1.PodReady {
+			slim.Status.Conditions = []corev1.PodCondition{{Type: is.Type, Status: is.Status}}
+		}
+	}
+	return slim, nil
+}
+
 // slimMeta keeps one label.
 func slimMeta(meta *metav1.ObjectMeta, annotations map[string]string, label string) metav1.ObjectMeta {
 	slim := metav1.ObjectMeta{
@@ -102,7 +138,7 @@ func slimMeta(meta *metav1.ObjectMeta, annotations map[string]string, label stri
 }
 
 // Add adds the controllers to a manager.
-func Add(ctx context.Context, m manager.Manager, linger time.Duration, nowTAI func() int64) error {
+func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func() int64) error {
 	err := m.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, nodeField, func(object client.Object) []string {
 		if name := object.(*corev1.Pod).Spec.NodeName; name != "" {
 			return []string{name}
@@ -112,8 +148,12 @@ func Add(ctx context.Context, m manager.Manager, linger time.Duration, nowTAI fu
 	if err != nil {
 		return fmt.Errorf("index pods by node: %w", err)
 	}
-	shared := newShared(m.GetAPIReader())
-	if err := addNetworks(m, shared, nowTAI); err != nil {
+	shared := newShared(m.GetAPIReader(), newAgentIndex(cmp.Or(options.AgentPatience, agentPatience), time.Now))
+	agents, err := agentPods(m, options.Namespace)
+	if err != nil {
+		return fmt.Errorf("watch the agents: %w", err)
+	}
+	if err := addNetworks(m, shared, agents, nowTAI); err != nil {
 		return fmt.Errorf("watch the networks: %w", err)
 	}
 	if err := addNodeStates(m, shared); err != nil {
@@ -122,7 +162,7 @@ func Add(ctx context.Context, m manager.Manager, linger time.Duration, nowTAI fu
 	if err := addPeers(m, shared); err != nil {
 		return fmt.Errorf("watch the peers: %w", err)
 	}
-	if err := addNodeLabels(m, linger); err != nil {
+	if err := addNodeLabels(m, options.Linger); err != nil {
 		return fmt.Errorf("watch the nodes: %w", err)
 	}
 	return nil
@@ -140,15 +180,17 @@ const (
 	nodeWorkers = 8
 )
 
-func addNetworks(m manager.Manager, shared *shared, nowTAI func() int64) error {
+func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, nowTAI func() int64) error {
 	every := later(gather, everyNetwork(m.GetClient()))
 	gathered := later(gatherCounts, everyNetwork(m.GetClient()))
 	return ctrl.NewControllerManagedBy(m).Named("networks").
 		For(&v1alpha1.TSNNetwork{}).
 		// One that comes or goes may be in conflict with another.
 		Watches(&v1alpha1.TSNNetwork{}, every, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(&podSource{cache: m.GetCache(), index: shared.pods}).
+		WatchesRawSource(&podSource{cache: m.GetCache(), set: shared.pods.set, remove: shared.pods.remove, isSynced: shared.pods.isSynced}).
+		WatchesRawSource(shared.agentSource(agents)).
 		Watches(&corev1.Node{}, gathered, builder.WithPredicates(nodeMoves)).
+		Watches(&v1alpha1.TSNNode{}, handler.Funcs{UpdateFunc: shared.heard}, builder.WithPredicates(stateChanged)).
 		Watches(&v1alpha1.TSNNode{}, later(gatherReports, networksOfState), builder.WithPredicates(stateChanged)).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, comesOrGoes))).
 		Complete(newNetworks(shared, m.GetClient(), m.GetEventRecorderFor("ktsn-operator"), nowTAI))

@@ -17,23 +17,26 @@ import (
 // shared is what the controllers have in common.
 type shared struct {
 	// live reads past the cache.
-	live  client.Reader
-	pods  *podIndex
-	parts *ledger
+	live   client.Reader
+	pods   *podIndex
+	agents *agentIndex
+	parts  *ledger
 	// nodes asks for a TSNNode to be looked at.
 	nodes *requests
 }
 
-func newShared(live client.Reader) *shared {
-	return &shared{live: live, pods: newPodIndex(), parts: &ledger{}, nodes: newRequests()}
+func newShared(live client.Reader, agents *agentIndex) *shared {
+	return &shared{live: live, pods: newPodIndex(), agents: agents, parts: &ledger{}, nodes: newRequests()}
 }
 
-// ready returns when pods and parts are known.
+// ready returns when pods, agents and parts are known.
 func (s *shared) ready(ctx context.Context) error {
-	select {
-	case <-s.pods.synced:
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the pods: %w", ctx.Err())
+	for _, synced := range []chan struct{}{s.pods.synced, s.agents.synced} {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the pods: %w", ctx.Err())
+		}
 	}
 	return s.parts.load(ctx, s.live)
 }

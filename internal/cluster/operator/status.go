@@ -78,6 +78,11 @@ func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, is *o
 	if len(is.found) > 0 {
 		again = retryAfter
 	}
+	for i := range is.reports {
+		if left := is.reports[i].left; left > 0 {
+			again = min(again, left)
+		}
+	}
 	status := is.status(network)
 	if sameStatus(&network.Status, status) {
 		return reconcile.Result{RequeueAfter: again}, nil

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// agentPatience is for how long what a node has reported counts without an agent that is ready: an upgrade replaces agents one after
+// the other, and kubelet needs a while to see that one is ready. It is as long as Kubernetes waits for a kubelet.
+const agentPatience = 40 * time.Second
+
+// agentIndex is on which nodes an agent is ready. An agent that ends does not say so, and a node without power cannot; Kubernetes says
+// it of their pods, without a request by any node. Any goroutine may use it.
+type agentIndex struct {
+	patience time.Duration
+	now      func() time.Time
+	mu       sync.Mutex
+	pods     map[types.NamespacedName]agentPod
+	// nodes are those with an agent's pod, or of which an agent was heard not long ago.
+	nodes map[string]*agentNode
+	// synced is closed when all pods that there were at the beginning are in it.
+	synced chan struct{}
+	once   sync.Once
+}
+
+// agentPod is what the index knows of an agent's pod.
+type agentPod struct {
+	node  string
+	ready bool
+}
+
+// agentNode counts a node's pods of agents, and those that are ready.
+type agentNode struct {
+	pods, ready int
+	// alive is when there was last a sign of an agent's life, where none is ready; zero if there was none since this operator began.
+	alive time.Time
+}
+
+func newAgentIndex(patience time.Duration, now func() time.Time) *agentIndex {
+	return &agentIndex{patience: patience, now: now, pods: map[types.NamespacedName]agentPod{}, nodes: map[string]*agentNode{}, synced: make(chan struct{})}
+}
+
+// set takes in an agent's pod as it is now, and tells the node for which it makes a difference, "" if it makes none.
+func (a *agentIndex) set(pod *corev1.Pod) (node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if pod.Spec.NodeName == "" {
+		return ""
+	}
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	before, known := a.pods[key]
+	after := agentPod{pod.Spec.NodeName, isReady(pod)}
+	if known && before == after {
+		return ""
+	}
+	a.pods[key] = after
+	a.count(after, 1)
+	if known {
+		a.count(before, -1)
+	}
+	return after.node
+}
+
+// remove takes out a pod that is gone.
+func (a *agentIndex) remove(key types.NamespacedName) (node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before, known := a.pods[key]
+	if !known {
+		return ""
+	}
+	delete(a.pods, key)
+	a.count(before, -1)
+	maps.DeleteFunc(a.nodes, func(_ string, one *agentNode) bool { return one.pods == 0 && a.left(one) == 0 })
+	return before.node
+}
+
+// heard says that a node has just reported.
+func (a *agentIndex) heard(node string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at(node).alive = a.now()
+}
+
+// at makes what there is not yet.
+func (a *agentIndex) at(node string) *agentNode {
+	one := a.nodes[node]
+	if one == nil {
+		one = &agentNode{}
+		a.nodes[node] = one
+	}
+	return one
+}
+
+func (a *agentIndex) count(pod agentPod, by int) {
+	one := a.at(pod.node)
+	one.pods += by
+	if !pod.ready {
+		return
+	}
+	if one.ready += by; one.ready == 0 {
+		one.alive = a.now()
+	}
+}
+
+// left is for how long what a node without an agent that is ready has reported still counts.
+func (a *agentIndex) left(one *agentNode) time.Duration {
+	if one.alive.IsZero() {
+		return 0
+	}
+	return max(0, a.patience-a.now().Sub(one.alive))
+}
+
+// counts tells whether what a node has reported may still hold, and for how long if nothing happens, 0 for ever.
+func (a *agentIndex) counts(node string) (counts bool, left time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	one := a.nodes[node]
+	switch {
+	case one == nil:
+		return false, 0
+	case one.ready > 0:
+		return true, 0
+	}
+	left = a.left(one)
+	return left > 0, left
+}
+
+// has tells whether there is an agent on a node, ready or not, or was one a moment ago.
+func (a *agentIndex) has(node string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	one := a.nodes[node]
+	return one != nil && (one.pods > 0 || a.left(one) > 0)
+}
+
+// isSynced is called when all pods that there were at the beginning are in the index.
+func (a *agentIndex) isSynced() { a.once.Do(func() { close(a.synced) }) }
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(is corev1.PodCondition) bool {
+		return is.Type == corev1.PodReady && is.Status == corev1.ConditionTrue
+	})
+}
+
+// agentSource keeps the index of agents up to date, and has the networks looked at that their nodes are on.
+func (s *shared) agentSource(pods cache.Cache) *podSource {
+	of := func(node string) differences {
+		made := differences{}
+		for name := range s.parts.ofNode(node) {
+			made[name] = false
+		}
+		return made
+	}
+	return &podSource{
+		cache: pods, isSynced: s.agents.isSynced,
+		set:    func(pod *corev1.Pod) differences { return of(s.agents.set(pod)) },
+		remove: func(key types.NamespacedName) differences { return of(s.agents.remove(key)) },
+	}
+}
+
+// heard takes a report for a sign of its agent's life.
+func (s *shared) heard(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	s.agents.heard(e.ObjectNew.GetName())
+}
