@@ -91,10 +91,11 @@ void node_fini(struct node *node)
 	while (node->closing)
 		process_free(node, node->closing);
 	ring_charges_fini(&node->ring_charges);
-	/* Pods that were handed over still have theirs, until ktsnd ends. */
-	if (!node->pods)
+	/* Pods that were handed over, or not taken over after all, still have theirs, until ktsnd ends. */
+	if (!node->pods) {
 		pod_threads_destroy(node->threads);
-	doorbells_destroy(node->doorbells);
+		doorbells_destroy(node->doorbells);
+	}
 	free(node->shaping.gates);
 	events_remove(node->events, &node->notifications);
 	events_remove(node->events, &node->retired);

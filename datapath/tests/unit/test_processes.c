@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections to the application socket of a pod, of which it may have so many.
+ * Connections to the application socket of a pod, of which it may have so many, and how a node with pods
+ * ends.
  */
+#include "container_of.h"
+#include "doorbells.h"
 #include "loop_rig.h"
 #include "node.h"
+#include "pod_thread.h"
 #include "pods.h"
 #include "unix_socket.h"
 
 #include <poll.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,6 +55,17 @@ static int set_up(void **state)
 	return 0;
 }
 
+/* The node is no more. */
+static int rest_remove(void **state)
+{
+	struct bed *bed = *state;
+
+	events_destroy(bed->events);
+	rig_fini(&bed->rig);
+	unlink(bed->path);
+	return rmdir(bed->folder);
+}
+
 static int tear_down(void **state)
 {
 	struct bed *bed = *state;
@@ -57,10 +73,7 @@ static int tear_down(void **state)
 	node_close(&bed->node);
 	loop_stop(bed->rig.loop);
 	node_fini(&bed->node);
-	events_destroy(bed->events);
-	rig_fini(&bed->rig);
-	rmdir(bed->folder);
-	return 0;
+	return rest_remove(state);
 }
 
 static void serve(struct bed *bed)
@@ -96,10 +109,52 @@ static void no_more_than_allowed_are_served(void **state)
 		close(fds[i]);
 }
 
+/* What a pod's thread does: it is held up until there is something to read, then joins. */
+struct joining {
+	struct pod_work work;
+	struct doorbells *doorbells;
+	int held_up_fd, doorbell_fd, set_fd;
+	sem_t joined;
+};
+
+static void joining_run(struct pod_work *work)
+{
+	struct joining *joining = container_of(work, struct joining, work);
+	char byte;
+
+	(void)!read(joining->held_up_fd, &byte, 1);
+	joining->set_fd = doorbell_join(joining->doorbells, joining->doorbell_fd);
+	sem_post(&joining->joined);
+}
+
+/* As in a successor whose predecessor ended when half of it was taken over. */
+static void threads_of_pods_outlive_their_node(void **state)
+{
+	struct bed *bed = *state;
+	struct joining joining = {
+		.work.run = joining_run, .doorbells = bed->node.doorbells, .doorbell_fd = doorbell_make()};
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	joining.held_up_fd = fds[0];
+	sem_init(&joining.joined, 0, 0);
+	pod_thread_do(bed->node.pods->thread, &joining.work);
+	loop_stop(bed->rig.loop);
+	node_fini(&bed->node);
+	assert_int_equal(write(fds[1], "", 1), 1);
+	sem_wait(&joining.joined);
+	assert_true(joining.set_fd >= 0);
+	sem_destroy(&joining.joined);
+	close(joining.doorbell_fd);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(no_more_than_allowed_are_served, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(threads_of_pods_outlive_their_node, set_up, rest_remove),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
