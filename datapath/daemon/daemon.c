@@ -367,6 +367,8 @@ static int control_run(struct daemon *daemon)
 	if (!err)
 		err = serve(daemon);
 	daemon->handed_over = control_server_handed_over(daemon->control);
+	/* Before endpoints go: messages that come meanwhile are the next ktsnd's, and not without a way. */
+	loop_stop(daemon->loop);
 	if (daemon->handed_over)
 		supervised_handed_over(daemon->events);
 	else

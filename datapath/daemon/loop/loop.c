@@ -49,6 +49,12 @@ static void pause_stand(struct loop *loop)
 	atomic_store_explicit(&loop->control.standing, false, memory_order_release);
 }
 
+static void commands_execute(struct loop *loop)
+{
+	loop_commands(loop);
+	commands_complete(&loop->commands);
+}
+
 static void *loop_run(void *argument)
 {
 	struct loop *loop = argument;
@@ -63,11 +69,10 @@ static void *loop_run(void *argument)
 			continue; /* it may have been stopped meanwhile, and then nothing here is its own any
 				     more */
 		}
-		loop_commands(loop); /* what the control thread wants */
-		commands_complete(&loop->commands);
-		loop_take(loop); /* rings -> frames -> shaper */
-		loop_send(loop); /* shaper -> port */
-		loop_wait(loop); /* until something may be due */
+		commands_execute(loop); /* what the control thread wants */
+		loop_take(loop);        /* rings -> frames -> shaper */
+		loop_send(loop);        /* shaper -> port */
+		loop_wait(loop);        /* until something may be due */
 	}
 	return NULL;
 }
@@ -128,6 +133,9 @@ void loop_command(struct loop *loop, const struct loop_command *command)
 		usleep(100);
 	}
 	kick(loop);
+	/* Nobody else does any more. */
+	if (atomic_load_explicit(&loop->control.stop, memory_order_relaxed))
+		commands_execute(loop);
 }
 
 uint32_t loop_commands_mark(const struct loop *loop)

@@ -35,7 +35,11 @@ int loop_create(struct loop **loop, const struct loop_config *config);
  * 0 or -errno. */
 int loop_start(struct loop *loop, struct loop_scheduling *scheduling);
 
-/* Ends the thread and waits for it. Messages that it holds are not sent any more. */
+/*
+ * Ends the thread and waits for it. Messages that it holds are not sent any more, and stay in their rings for
+ * a successor, as do those that come. Commands of the control thread are executed at once from here on; no
+ * ring is taken from and nothing is dropped for them.
+ */
 void loop_stop(struct loop *loop);
 /* Holds the thread between two rounds, and lets it go on. Returns when it stands. Control thread. */
 void loop_pause(struct loop *loop);

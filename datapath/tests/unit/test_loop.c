@@ -336,6 +336,26 @@ static void stopped_loop_sends_no_more(void **state)
 	bench_stop(&bench);
 }
 
+/* As when ktsnd ends: the endpoint goes, and with it the way of what comes until then. */
+static void what_comes_to_a_stopped_loop_is_its_successors(void **state)
+{
+	enum { MESSAGES = 3 };
+	struct bench bench = {0};
+
+	(void)state;
+	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
+	loop_stop(bench.rig.loop);
+	rig_destination_update(&bench.rig, bench.destination, DESTINATION_CLOSED);
+	for (unsigned int i = 0; i < MESSAGES; i++)
+		bench_send_number(&bench, i, clock_tai_ns());
+	rig_application_close(&bench.rig, &bench.ring);
+	rig_wait_retired(&bench.rig, 3);
+	assert_int_equal(counter_read(&bench.counters->taken), 0);
+	assert_int_equal(rig_ring_free_slots(&bench.ring), BENCH_SLOTS - MESSAGES);
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -352,6 +372,7 @@ int main(void)
 		BENCH_TEST(periodic_flow_is_looked_for),
 		BENCH_TEST(rings_that_are_not_expected_cost_nothing),
 		cmocka_unit_test(stopped_loop_sends_no_more),
+		cmocka_unit_test(what_comes_to_a_stopped_loop_is_its_successors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -253,7 +253,7 @@ func accounted(t *testing.T, got exchange, count int, uncertain func() uint64) {
 			t.Errorf("message %d has arrived %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
 		}
 	}
-	missing := 0
+	var missing []tsnperf.Sent
 	for _, message := range got.sent {
 		switch {
 		case message.Errno != 0:
@@ -261,13 +261,15 @@ func accounted(t *testing.T, got exchange, count int, uncertain func() uint64) {
 		case arrived[message.Sequence] > 1:
 			t.Errorf("message %d has arrived %d times", message.Sequence, arrived[message.Sequence])
 		case arrived[message.Sequence] == 0:
-			missing++
+			missing = append(missing, message)
 		}
 	}
 	t.Logf("%d sent, %d arrived", len(got.sent), len(arrived))
-	if missing > 0 {
-		if known := uncertain(); uint64(missing) > known {
-			t.Errorf("%d messages have not arrived, and ktsnd knows of %d that it is uncertain of", missing, known)
+	if len(missing) > 0 {
+		if known := uncertain(); uint64(len(missing)) > known {
+			first, last := missing[0], missing[len(missing)-1]
+			t.Errorf("%d messages have not arrived, of %d (to leave at %v) to %d (at %v), and ktsnd knows of %d that it is uncertain of",
+				len(missing), first.Sequence, time.Unix(0, first.Txtime), last.Sequence, time.Unix(0, last.Txtime), known)
 		}
 	}
 }

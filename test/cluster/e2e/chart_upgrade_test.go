@@ -25,6 +25,9 @@ const (
 	upgradeMessages = 10000
 	// upgradeCycle is the time between two of them, longer in further attempts.
 	upgradeCycle = 2 * time.Millisecond
+	// upgradeLead is how long before its time a message is handed over: longer than a talker has to wait for a processor while pods are
+	// replaced, and its gaps are those of ktsnd.
+	upgradeLead = 100 * time.Millisecond
 	// upgradeBefore is how many have left on each node when the upgrade begins.
 	upgradeBefore = 500
 	// manyUpgrades are as many as say how long departures pause.
@@ -81,7 +84,7 @@ func (p pair) send(ctx context.Context, t *testing.T, id int, cycle time.Duratio
 		address := addressOn(t, to).String()
 		both.Go(func() {
 			got[i], errs[i] = talkOnce(ctx, from, to, address, id+i,
-				[]string{"--count", strconv.Itoa(upgradeMessages), "--cycle", cycle.String(), "--lead", "5ms"},
+				[]string{"--count", strconv.Itoa(upgradeMessages), "--cycle", cycle.String(), "--lead", upgradeLead.String()},
 				[]string{"--count", strconv.Itoa(upgradeMessages), "--block", "--idle-timeout", "60s"}, nil)
 		})
 	}
