@@ -367,7 +367,9 @@ static int control_run(struct daemon *daemon)
 	if (!err)
 		err = serve(daemon);
 	daemon->handed_over = control_server_handed_over(daemon->control);
-	/* Before endpoints go: messages that come meanwhile are the next ktsnd's, and not without a way. */
+	/* Before endpoints go: messages that come meanwhile are the next ktsnd's, and not without a way. One
+	 * that has left to some of its receivers first leaves to the others. */
+	loop_pause(daemon->loop);
 	loop_stop(daemon->loop);
 	if (daemon->handed_over)
 		supervised_handed_over(daemon->events);

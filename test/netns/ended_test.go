@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// TestEndedInOrderUnderLoadNothingIsLost has messages come while ktsnd ends, of which some have just been taken. Nothing about them is
+// TestEndedInOrderUnderLoadNothingIsLost has messages come while ktsnd ends, to a ring with room for them. Nothing about them is
 // uncertain: none is departing when the loop has ended.
 func TestEndedInOrderUnderLoadNothingIsLost(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
-	running := lab.startFlow(t, "--lead", "100ms", "--cycle", "50us")
+	running := lab.startFlow(t, "--lead", "50ms", "--cycle", "200us")
 	var total sum
 	for range either(4, 50) {
 		awaitOnTime(t, client) // until then the ring is full, and nothing comes

@@ -186,6 +186,9 @@ func TestMembersBehindAPortThatIsDownForAMomentStay(t *testing.T) {
 	both.awaitBothListed(t)
 	join(t, both.others["another of node b"], "udp4", netip.MustParseAddrPort(group+":7788"))
 	for attempt := 1; ; attempt++ {
+		if attempt > 20 {
+			t.Fatalf("the port was never down for less than %v", most)
+		}
 		awaitGroups(t, both.client, topology.NodeAddressB, "a member on node b", hasGroup(group))
 		time.Sleep(2500 * time.Millisecond) // until an announcement decides, whatever the pod reported
 		began := time.Now()
@@ -205,7 +208,10 @@ func TestMembersBehindAPortThatIsDownForAMomentStay(t *testing.T) {
 		}
 		break
 	}
-	for answered := false; !answered; {
+	for answered, deadline := false, time.Now().Add(patience); !answered; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the bridge does not learn again of the member")
+		}
 		answered = bridgeKnows(t, both.NodeB, port, group)
 		if groups := ofNode(t, both.client, topology.NodeAddressB); !hasGroup(group)(groups) {
 			t.Fatalf("before the pod has answered, the member is forgotten: %+v", groups)

@@ -341,7 +341,7 @@ static const char *reason(int err)
 	case EPIPE:
 		return "it ended";
 	case ETIMEDOUT:
-		return "it did not answer in time, and may have stopped; end it and start this one again";
+		return "it did not answer in time, and may have stopped; if it stays so, end it";
 	default:
 		return strerror(-err);
 	}

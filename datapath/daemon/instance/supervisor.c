@@ -22,7 +22,7 @@ enum {
 	ALONE_MS = 1000,
 	/* It has stood by for so long, and nobody told it to end: it is not the one that was replaced. */
 	OUTLIVED_MS = 30000,
-	/* Serving processes in a row that found that their predecessor had ended. */
+	/* Serving processes in a row whose predecessor had ended, or did not answer. */
 	TRIES = 20,
 	EXIT_SIGNALLED = 128, /* and the signal's number, as a shell has it */
 };

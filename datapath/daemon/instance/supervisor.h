@@ -29,7 +29,7 @@ enum served {
 	SERVED_FAILED = 1,
 	SERVED_HANDED_OVER = 10,
 	SERVED_REFUSED = 11, /* by one that is younger */
-	SERVED_AGAIN = 12,   /* the one that it was to follow ended meanwhile; nothing is begun */
+	SERVED_AGAIN = 12,   /* the one that it was to follow ended meanwhile, or did not answer */
 };
 
 struct supervisor_config {

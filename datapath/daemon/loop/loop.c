@@ -43,8 +43,7 @@ static bool pause_begins(struct loop *loop)
 static void pause_stand(struct loop *loop)
 {
 	atomic_store_explicit(&loop->control.standing, true, memory_order_release);
-	while (atomic_load_explicit(&loop->control.pause, memory_order_acquire) &&
-	       !atomic_load_explicit(&loop->control.stop, memory_order_acquire))
+	while (atomic_load_explicit(&loop->control.pause, memory_order_acquire) && !loop_stopped(loop))
 		usleep(PAUSE_US);
 	atomic_store_explicit(&loop->control.standing, false, memory_order_release);
 }
@@ -55,6 +54,13 @@ static void commands_execute(struct loop *loop)
 	commands_complete(&loop->commands);
 }
 
+/* In the control thread, for a loop that has ended; also those that it had not come to. */
+static void commands_finish(struct loop *loop)
+{
+	while (commands_peek(&loop->commands, 0))
+		commands_execute(loop);
+}
+
 static void *loop_run(void *argument)
 {
 	struct loop *loop = argument;
@@ -63,7 +69,7 @@ static void *loop_run(void *argument)
 	prctl(PR_SET_TIMERSLACK, 1);
 	ktsn_port_thread_attach(loop->config.port);
 	rest_begin(loop);
-	while (!atomic_load_explicit(&loop->control.stop, memory_order_acquire)) {
+	while (!loop_stopped(loop)) {
 		if (pause_begins(loop)) {
 			pause_stand(loop);
 			continue; /* it may have been stopped meanwhile, and then nothing here is its own any
@@ -128,14 +134,16 @@ void loop_command(struct loop *loop, const struct loop_command *command)
 	/* Before the application is told the number. */
 	if (command->type == COMMAND_DESTINATION_OPEN)
 		atomic_fetch_add_explicit(&command->ring->announced, 1, memory_order_relaxed);
+	if (loop_stopped(loop))
+		commands_finish(loop);
 	while (!commands_push(&loop->commands, command)) {
 		kick(loop);
 		usleep(100);
 	}
-	kick(loop);
-	/* Nobody else does any more. */
-	if (atomic_load_explicit(&loop->control.stop, memory_order_relaxed))
-		commands_execute(loop);
+	if (loop_stopped(loop))
+		commands_finish(loop);
+	else
+		kick(loop);
 }
 
 uint32_t loop_commands_mark(const struct loop *loop)

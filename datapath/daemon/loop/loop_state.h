@@ -197,6 +197,12 @@ struct loop {
 	struct trace trace;
 };
 
+/* Told to end, or has ended. Any thread. */
+static inline bool loop_stopped(const struct loop *loop)
+{
+	return atomic_load_explicit(&loop->control.stop, memory_order_acquire);
+}
+
 /* Any thread. */
 static inline uint32_t loop_pending_messages(const struct loop *loop)
 {

@@ -97,7 +97,7 @@ static bool ring_take(struct loop *loop, struct loop_ring *ring, uint32_t most)
 void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 {
 	/* What a stopped loop took would never leave. It is the next ktsnd's. */
-	if (!atomic_load_explicit(&loop->control.stop, memory_order_acquire))
+	if (!loop_stopped(loop))
 		(void)ring_take(loop, ring, ring->consumer.slot_count);
 }
 

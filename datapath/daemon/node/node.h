@@ -13,7 +13,8 @@
 int node_init(struct node *node, struct events *events, struct loop *loop, const struct uplink *uplink,
 	      const struct node_shaping *shaping, const struct quota_limits *limits, uint32_t ring_slots,
 	      uint64_t ring_bytes_max);
-/* Closes all sockets and endpoints; the loop still runs. */
+/* Closes all sockets and endpoints, at the end of ktsnd. The loop has ended: messages that come until then
+ * are not dropped for want of their endpoint. */
 void node_close(struct node *node);
 /* Frees what the loop held. Its thread must have ended. */
 void node_fini(struct node *node);

@@ -336,7 +336,8 @@ static void stopped_loop_sends_no_more(void **state)
 	bench_stop(&bench);
 }
 
-/* As when ktsnd ends: the endpoint goes, and with it the way of what comes until then. */
+/* As when ktsnd ends: the endpoint goes, and with it the way of what comes until then. Commands that the loop
+ * had not come to are executed as well, and be there no room for another. */
 static void what_comes_to_a_stopped_loop_is_its_successors(void **state)
 {
 	enum { MESSAGES = 3 };
@@ -344,6 +345,9 @@ static void what_comes_to_a_stopped_loop_is_its_successors(void **state)
 
 	(void)state;
 	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
+	loop_pause(bench.rig.loop);
+	for (unsigned int i = 0; i < COMMANDS_CAPACITY; i++)
+		loop_command(bench.rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
 	loop_stop(bench.rig.loop);
 	rig_destination_update(&bench.rig, bench.destination, DESTINATION_CLOSED);
 	for (unsigned int i = 0; i < MESSAGES; i++)

@@ -70,8 +70,8 @@ static int tear_down(void **state)
 {
 	struct bed *bed = *state;
 
-	node_close(&bed->node);
 	loop_stop(bed->rig.loop);
+	node_close(&bed->node);
 	node_fini(&bed->node);
 	return rest_remove(state);
 }
