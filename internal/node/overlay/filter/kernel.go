@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
@@ -149,11 +150,17 @@ func (k *kernel) write(have, wanted *state) error {
 	return k.Flush()
 }
 
+// setNumbers is held while sets are made: the library numbers those of all connections by one variable, which nothing guards (nftables
+// v0.3.0, allocSetID).
+var setNumbers sync.Mutex
+
 // make puts the table with its rules and empty sets in the place of what there is.
 func (k *kernel) make() error {
 	k.AddTable(tableInet) // only what is there can be removed
 	k.DelTable(tableInet)
 	k.AddTable(tableInet)
+	setNumbers.Lock()
+	defer setNumbers.Unlock()
 	for i := range forms {
 		if err := k.AddSet(forms[i].set(tableInet), nil); err != nil {
 			return err
