@@ -110,8 +110,11 @@ func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNet
 		// A network that was made anew has another identity.
 		kept := object != nil && equality.Semantic.DeepEqual(object.OwnerReferences, ownedBy(network))
 		if shard.changed || !kept || len(shard.nodes) == 0 {
+			if err := r.writeShard(ctx, network, name, object, shard); err != nil {
+				all = errors.Join(all, err)
+				continue
+			}
 			r.pace.done(name)
-			all = errors.Join(all, r.writeShard(ctx, network, name, object, shard))
 		}
 	}
 	return all

@@ -3,6 +3,8 @@
 package operator
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -35,6 +38,30 @@ func TestOfANetworkThatIsGoneNothingIsKept(t *testing.T) {
 	var list v1alpha1.TSNPeersList
 	if err := r.Client.List(t.Context(), &list); err != nil || len(list.Items) > 0 || len(r.pace.last) > 0 {
 		t.Errorf("there are %d TSNPeers, %v, and times of %v", len(list.Items), err, r.pace.last)
+	}
+}
+
+// TestPeersThatCouldNotBeWrittenDoNotWaitForTheirTime has the API server refuse them.
+func TestPeersThatCouldNotBeWrittenDoNotWaitForTheirTime(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+	state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: "10.42.0.0/24"}}}}
+	network := deleted()
+	network.DeletionTimestamp = nil
+	n := inCluster(t, node, state, network)
+	refusing := interceptor.NewClient(n.Client.(client.WithWatch), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return errors.New("connection refused")
+		},
+	})
+	r := &Peers{Client: refusing, shared: n.shared, pace: newPace(time.Now)}
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)}
+	if _, err := r.Reconcile(t.Context(), request); err == nil || len(r.pace.last) > 0 {
+		t.Errorf("it says %v, and there are times of %v", err, r.pace.last)
+	}
+	r.Client = n.Client
+	if _, err := r.Reconcile(t.Context(), request); err != nil || len(r.pace.last) != 1 {
+		t.Errorf("it says %v, and there are times of %v", err, r.pace.last)
 	}
 }
 

@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -201,5 +203,52 @@ func TestAReportWithoutAnAgentIsUnknownAfterAWhile(t *testing.T) {
 	}
 	if problems := get(t, r).Status.NodeProblems; len(problems) != 1 || problems[0].Message != fmt.Sprintf(noAgent, "a") {
 		t.Errorf("the problems are %+v", problems)
+	}
+}
+
+// TestAStatusThatCouldNotBeWrittenDoesNotWaitForItsTime has the API server refuse one, with many nodes.
+func TestAStatusThatCouldNotBeWrittenDoesNotWaitForItsTime(t *testing.T) {
+	network := deleted()
+	network.DeletionTimestamp = nil
+	r := inCluster(t, network)
+	written := r.Client
+	r.Client = interceptor.NewClient(written.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return errors.New("connection refused")
+		},
+	})
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)}
+	if _, err := r.Reconcile(t.Context(), request); err == nil || r.pace.wait("old", time.Hour) > 0 {
+		t.Errorf("it says %v, and is written again after %v", err, r.pace.wait("old", time.Hour))
+	}
+	r.Client = written
+	if _, err := r.Reconcile(t.Context(), request); err != nil || r.pace.wait("old", time.Hour) == 0 {
+		t.Errorf("it says %v, and what was written does not wait", err)
+	}
+}
+
+func TestWhatNodesWaitForIsWrittenAtOnce(t *testing.T) {
+	network := deleted()
+	network.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady}}
+	pods := int32(0)
+	network.Status.Nodes[0].Pods = &pods
+	same := network.Status.DeepCopy
+	for name, test := range map[string]struct {
+		change   func(status *v1alpha1.TSNNetworkStatus)
+		pressing bool
+	}{
+		"nothing":          {func(*v1alpha1.TSNNetworkStatus) {}, false},
+		"a count of nodes": {func(status *v1alpha1.TSNNetworkStatus) { status.NodesReady = "1/2" }, false},
+		"a schedule":       {func(status *v1alpha1.TSNNetworkStatus) { status.Schedule.Hash = "other" }, true},
+		"a part":           {func(status *v1alpha1.TSNNetworkStatus) { status.Nodes[0].IPv4 = "10.42.8.0/24" }, true},
+		"one part fewer":   {func(status *v1alpha1.TSNNetworkStatus) { status.Nodes = nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := same()
+			test.change(status)
+			if is := pressing(network, status); is != test.pressing {
+				t.Errorf("it presses: %v, want %v", is, test.pressing)
+			}
+		})
 	}
 }

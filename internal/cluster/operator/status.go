@@ -90,11 +90,11 @@ func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, is *o
 	if wait := r.pace.wait(network.Name, statusEvery(len(is.used.onNode))); wait > 0 && !pressing(network, status) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	r.pace.done(network.Name)
 	written, err := r.applyStatus(ctx, network, status)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("write the status of network %s: %w", network.Name, err)
 	}
+	r.pace.done(network.Name)
 	return reconcile.Result{RequeueAfter: again}, r.forget(ctx, written, is)
 }
 
@@ -119,10 +119,11 @@ func (r *Networks) makeEvents(network *v1alpha1.TSNNetwork, found []finding) {
 }
 
 // pressing tells whether the status says something that nodes or the network's author wait for, and not only how many nodes there are
-// that do.
+// that do. Agents of an older release wait for their parts.
 func pressing(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) bool {
 	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
-	return ready == nil || ready.ObservedGeneration != network.Generation || !equality.Semantic.DeepEqual(network.Status.Schedule, status.Schedule)
+	return ready == nil || ready.ObservedGeneration != network.Generation ||
+		!equality.Semantic.DeepEqual(network.Status.Schedule, status.Schedule) || !sameParts(network.Status.Nodes, status.Nodes)
 }
 
 // sameStatus tells whether there is nothing to write.
