@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,6 +26,17 @@ import (
 type NodeStates struct {
 	Client client.Client
 	shared *shared
+	// again is when to look again at a node that waits: ever later, since each look reads past the cache.
+	again workqueue.TypedRateLimiter[string]
+}
+
+// mostWait is how long a node waits at most until it is looked at again.
+const mostWait = 5 * time.Second
+
+func newNodeStates(shared *shared, cluster client.Client) *NodeStates {
+	return &NodeStates{
+		Client: cluster, shared: shared, again: workqueue.NewTypedItemExponentialFailureRateLimiter[string](againAfter, mostWait),
+	}
 }
 
 // Reconcile looks at one node. What the cache does not know yet is looked at again.
@@ -33,8 +46,9 @@ func (r *NodeStates) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	waits, err := r.look(ctx, request.Name)
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || err == nil && waits {
-		return reconcile.Result{RequeueAfter: againAfter}, nil
+		return reconcile.Result{RequeueAfter: r.again.When(request.Name)}, nil
 	}
+	r.again.Forget(request.Name)
 	return reconcile.Result{}, err
 }
 

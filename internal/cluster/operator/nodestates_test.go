@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +26,7 @@ func TestAPartIsInOneTSNNodeOnly(t *testing.T) {
 	idle, busy := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "idle", Labels: active}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: active}}
 	had := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "idle"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: "10.42.0.0/24"}}}}
 	r := inCluster(t, idle, busy, had, network, aPod("default"))
-	states := &NodeStates{Client: r.Client, shared: r.shared}
+	states := newNodeStates(r.shared, r.Client)
 	r.lookAt(t)
 	if got := given(r); got != "map[a:10.42.0.0/24]" {
 		t.Fatalf("the nodes have %s", got)
@@ -33,12 +34,12 @@ func TestAPartIsInOneTSNNodeOnly(t *testing.T) {
 	for _, step := range []struct {
 		node  string
 		have  []string
-		waits bool
+		waits time.Duration // ever longer
 	}{
-		{"a", []string{"idle"}, true}, {"a", []string{"idle"}, true}, {"idle", nil, false}, {"a", []string{"a"}, false}, {"a", []string{"a"}, false},
+		{"a", []string{"idle"}, againAfter}, {"a", []string{"idle"}, 2 * againAfter}, {"idle", nil, 0}, {"a", []string{"a"}, 0}, {"a", []string{"a"}, 0},
 	} {
 		result, err := states.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: step.node}})
-		if err != nil || (result.RequeueAfter > 0) != step.waits {
+		if err != nil || result.RequeueAfter != step.waits {
 			t.Fatalf("node %s is looked at again after %v, %v", step.node, result.RequeueAfter, err)
 		}
 		var all v1alpha1.TSNNodeList
@@ -54,6 +55,15 @@ func TestAPartIsInOneTSNNodeOnly(t *testing.T) {
 		if !slices.Equal(have, step.have) {
 			t.Fatalf("after a look at node %s, nodes %v have the part, want %v", step.node, have, step.have)
 		}
+	}
+	if again := states.again.When("a"); again != againAfter {
+		t.Errorf("when it waits the next time, it is looked at again after %v, want %v", again, againAfter)
+	}
+	for range 10 {
+		states.again.When("a")
+	}
+	if again := states.again.When("a"); again != mostWait {
+		t.Errorf("it is looked at again after %v at most, want %v", again, mostWait)
 	}
 	if givers := fmt.Sprint(r.shared.parts.giversOf("old", "a")); givers != "[]" {
 		t.Errorf("it is still said to be of %s", givers)

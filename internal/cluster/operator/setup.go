@@ -203,7 +203,7 @@ func addNodeStates(m manager.Manager, shared *shared) error {
 		Watches(&corev1.Node{}, own, builder.WithPredicates(predicate.Or[client.Object](activeChanged, nodeMoves))).
 		WatchesRawSource(source.Func(shared.nodes.start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: nodeWorkers}).
-		Complete(&NodeStates{Client: m.GetClient(), shared: shared})
+		Complete(newNodeStates(shared, m.GetClient()))
 }
 
 func addPeers(m manager.Manager, shared *shared) error {
