@@ -108,6 +108,19 @@ func TestAPeerThatIsNotPlannedAnyMoreStaysForAWhile(t *testing.T) {
 	}
 }
 
+// TestAPeerThatCouldNotBeForgottenIsForgottenLater has the node's tunnels not be there when the peer's time is over.
+func TestAPeerThatCouldNotBeForgottenIsForgottenLater(t *testing.T) {
+	l := newLab(clusterOf([]network.Member{member(1), member(2)}))
+	reconcileOnce(t, l.Reconciler)
+	l.state = clusterOf([]network.Member{member(1)})
+	reconcileOnce(t, l.Reconciler)
+	l.Open = func() (Overlay, error) { return nil, errors.New("no tunnels") }
+	l.now = l.now.Add(l.Linger)
+	if result := reconcileOnce(t, l.Reconciler); len(l.on.told) != 1 || result.RequeueAfter != repeat.AfterFailure {
+		t.Errorf("ktsnd knows %v, and is told again after %v", l.on.told, result.RequeueAfter)
+	}
+}
+
 func TestAfterAStartNoPeerGoes(t *testing.T) {
 	l := newLab(clusterOf([]network.Member{member(1), member(2), member(3)}))
 	reconcileOnce(t, l.Reconciler)

@@ -9,12 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
-
-// soon is when to look again at a peer that could not be forgotten when it should.
-const soon = time.Second
 
 // leaving are the peers to forget: those that are not planned, and have not been for a while, or whose subnets are another's now.
 func (r *Reconciler) leaving(plan *plan, have map[key]known) []overlay.Change {
@@ -48,8 +46,10 @@ func (r *Reconciler) nextGoes() time.Duration {
 	if kept := r.began.Add(r.Patience); kept.After(first) {
 		first = kept
 	}
-	// Not at once: where it should be gone already, what keeps it may have an end.
-	return max(first.Sub(r.Now()), soon)
+	if left := first.Sub(r.Now()); left > 0 {
+		return left
+	}
+	return repeat.AfterFailure // one should be gone already, and could not be looked at
 }
 
 // subnet is a part of a network.
