@@ -55,8 +55,8 @@ count_go() { # suite, PASS, FAIL or SKIP
 	grep -cE "^ *--- $2: " "$logs/$1"
 }
 
-report_go() { # suite, status, seconds
-	report_counts "$2" "$(count_go "$1" PASS)" "$(count_go "$1" FAIL)" "$(count_go "$1" SKIP)" "$3"
+report_go() { # suite, status, seconds if it was begun just before
+	report_counts "$2" "$(count_go "$1" PASS)" "$(count_go "$1" FAIL)" "$(count_go "$1" SKIP)" "${3:-}"
 }
 
 # What the nodes' services and pods wrote.

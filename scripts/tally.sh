@@ -90,24 +90,25 @@ finish_go() { # suite, name
 	status=$?
 	beside=''
 	cat "$logs/$1.said"
-	report_go "$1" $status $((SECONDS - began))
+	echo "waited for it another $((SECONDS - began)) s"
+	report_go "$1" $status
 }
 
-report_go() { # suite, status, seconds
+report_go() { # suite, status, seconds if it was begun just before
 	local log=$logs/$1
 	events() { grep -c "\"Action\":\"$1\".*\"Test\":" "$log"; }
 	if [ "$2" -ne 0 ]; then
 		cat "$log.err"
 		told fail "$log"
 	fi
-	report_counts "$2" "$(events pass)" "$(events fail)" "$(events skip)" "$3"
+	report_counts "$2" "$(events pass)" "$(events fail)" "$(events skip)" "${3:-}"
 }
 
 # Something failed where the status says so.
-report_counts() { # status, passed, failed, skipped, seconds
+report_counts() { # status, passed, failed, skipped, seconds if they are known
 	local bad=$3
 	[ "$1" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
-	echo "$2 passed, $bad failed, $4 skipped, in $5 s"
+	echo "$2 passed, $bad failed, $4 skipped${5:+, in $5 s}"
 	passed=$((passed + $2)) failed=$((failed + bad)) skipped=$((skipped + $4))
 }
 
