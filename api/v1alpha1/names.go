@@ -75,8 +75,10 @@ const (
 	ReasonUplinkMissing = "UplinkMissing"
 	// ReasonNodeNotReady : something of the node's agent is not well, which the sentence names.
 	ReasonNodeNotReady = "NodeNotReady"
-	// ReasonNodeWaited : a node has not said yet what holds there, or has no agent that is ready to say it.
+	// ReasonNodeWaited : a node has not said yet what holds there.
 	ReasonNodeWaited = "WaitingForNodes"
+	// ReasonNodeSilent : a node has had no agent that is ready for a while, so that nobody knows what holds there.
+	ReasonNodeSilent = "NodeSilent"
 	// ReasonNodeLeftOut : a node has no address of its own for tunnels, so other nodes do not reach its pods.
 	ReasonNodeLeftOut = "NodeLeftOut"
 	// ReasonMultusMissing : the cluster has no NetworkAttachmentDefinitions.

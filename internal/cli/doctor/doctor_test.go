@@ -332,6 +332,14 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"an idle operator":  {"cluster", func(w *world) { w.operator.Status.Conditions = nil }, Bad, "none of 1 is ready"},
 		"an untrusted hook": {"cluster", func(w *world) { w.trust = "" }, Bad, "does not know by what to trust it"},
 		"no networks":       {"cluster", func(w *world) { w.network.Name = "" }, Note, "there is no TSNNetwork yet"},
+		"a silent node": {"cluster", func(w *world) {
+			w.network.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonNodeSilent, Message: "node a: it has no agent"}
+		}, Bad, "NodeSilent: node a: it has no agent"},
+		"a node that starts": {"cluster", func(w *world) {
+			w.network.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonNodeWaited, Message: "node a: not yet"}
+		}, Note, "node a: not yet"},
 		"a blocked network": {"cluster", func(w *world) {
 			w.network.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
 				Reason: v1alpha1.ReasonRangeUsedUp, Message: "no addresses"}

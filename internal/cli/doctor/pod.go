@@ -148,7 +148,7 @@ func (d *Doctor) conditions(about string, network *v1alpha1.TSNNetwork) {
 // mendOf is what to do where a condition's sentence does not say it itself.
 func mendOf(reason string) string {
 	switch reason {
-	case v1alpha1.ReasonNodeNotReady:
+	case v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonNodeSilent:
 		return "`ktsn doctor --node NAME` looks at the node"
 	case v1alpha1.ReasonMultusMissing:
 		return "install Multus"

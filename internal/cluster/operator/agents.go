@@ -13,13 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// agentPatience is for how long what a node has reported counts without an agent that is ready: an upgrade replaces agents one after
-// the other, and kubelet needs a while to see that one is ready. It is as long as Kubernetes waits for a kubelet.
-const agentPatience = 40 * time.Second
+// agentPatience is for how long what a node has reported counts without an agent that is ready. An upgrade ends the old agent before
+// the node pulls the image of the new one. It begins when Kubernetes says that the agent's pod is not ready: of a node that does not
+// answer this is node-monitor-grace-period later, 50 s from Kubernetes 1.32 on, 40 s before.
+const agentPatience = 2 * time.Minute
 
 // agentIndex is on which nodes an agent is ready. An agent that ends does not say so, and a node without power cannot; Kubernetes says
 // it of their pods, without a request by any node. Any goroutine may use it.
@@ -30,6 +33,8 @@ type agentIndex struct {
 	pods     map[types.NamespacedName]agentPod
 	// nodes are those with an agent's pod, or of which an agent was heard not long ago.
 	nodes map[string]*agentNode
+	// began is when all pods were in it. What happened before is not known, so that it is a sign of every agent's life.
+	began time.Time
 	// synced is closed when all pods that there were at the beginning are in it.
 	synced chan struct{}
 	once   sync.Once
@@ -46,7 +51,22 @@ type agentNode struct {
 	pods, ready int
 	// alive is when there was last a sign of an agent's life, where none is ready; zero if there was none since this operator began.
 	alive time.Time
+	// awaited is since when there should be an agent that reports: the node was given the label, or there is a new pod. Zero: there
+	// should be none.
+	awaited time.Time
 }
+
+// worth is what a node's report is worth.
+type worth int
+
+const (
+	// holds : an agent is there that would say otherwise, or was a moment ago.
+	holds worth = iota
+	// isOld : it is of an agent that has gone, and another one is starting, which reports anew.
+	isOld
+	// isSilent : there should be an agent, and nobody knows what holds on the node.
+	isSilent
+)
 
 func newAgentIndex(patience time.Duration, now func() time.Time) *agentIndex {
 	return &agentIndex{patience: patience, now: now, pods: map[types.NamespacedName]agentPod{}, nodes: map[string]*agentNode{}, synced: make(chan struct{})}
@@ -70,6 +90,9 @@ func (a *agentIndex) set(pod *corev1.Pod) (node string) {
 	if known {
 		a.count(before, -1)
 	}
+	if !known || before.node != after.node {
+		a.at(after.node).awaited = a.now()
+	}
 	return after.node
 }
 
@@ -83,8 +106,27 @@ func (a *agentIndex) remove(key types.NamespacedName) (node string) {
 	}
 	delete(a.pods, key)
 	a.count(before, -1)
-	maps.DeleteFunc(a.nodes, func(_ string, one *agentNode) bool { return one.pods == 0 && a.left(one) == 0 })
+	a.forget()
 	return before.node
+}
+
+// forget forgets nodes of which there is nothing to say. The caller has the lock.
+func (a *agentIndex) forget() {
+	maps.DeleteFunc(a.nodes, func(_ string, one *agentNode) bool {
+		return one.pods == 0 && one.awaited.IsZero() && a.left(one.alive) == 0
+	})
+}
+
+// expect says whether there shall be an agent on a node from now on. One that comes anew reports anew.
+func (a *agentIndex) expect(node string, agent bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	one := a.at(node)
+	one.awaited, one.alive = time.Time{}, time.Time{}
+	if agent {
+		one.awaited = a.now()
+	}
+	a.forget()
 }
 
 // heard says that a node has just reported.
@@ -115,27 +157,29 @@ func (a *agentIndex) count(pod agentPod, by int) {
 	}
 }
 
-// left is for how long what a node without an agent that is ready has reported still counts.
-func (a *agentIndex) left(one *agentNode) time.Duration {
-	if one.alive.IsZero() {
-		return 0
-	}
-	return max(0, a.patience-a.now().Sub(one.alive))
+// left is how much is left of the patience that began then.
+func (a *agentIndex) left(since time.Time) time.Duration {
+	return max(0, a.patience-a.now().Sub(since))
 }
 
-// counts tells whether what a node has reported may still hold, and for how long if nothing happens, 0 for ever.
-func (a *agentIndex) counts(node string) (counts bool, left time.Duration) {
+// worth tells what a node's report is worth, and for how long if nothing happens, 0 for ever.
+func (a *agentIndex) worth(node string) (is worth, left time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one := a.nodes[node]
-	switch {
-	case one == nil:
-		return false, 0
-	case one.ready > 0:
-		return true, 0
+	if one == nil {
+		one = &agentNode{}
 	}
-	left = a.left(one)
-	return left > 0, left
+	if one.ready > 0 {
+		return holds, 0
+	}
+	if left = max(a.left(a.began), a.left(one.alive)); left > 0 {
+		return holds, left
+	}
+	if left = a.left(one.awaited); left > 0 || one.awaited.IsZero() {
+		return isOld, left
+	}
+	return isSilent, 0
 }
 
 // has tells whether there is an agent on a node, ready or not, or was one a moment ago.
@@ -143,11 +187,18 @@ func (a *agentIndex) has(node string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one := a.nodes[node]
-	return one != nil && (one.pods > 0 || a.left(one) > 0)
+	return one != nil && (one.pods > 0 || a.left(one.alive) > 0)
 }
 
 // isSynced is called when all pods that there were at the beginning are in the index.
-func (a *agentIndex) isSynced() { a.once.Do(func() { close(a.synced) }) }
+func (a *agentIndex) isSynced() {
+	a.once.Do(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.began = a.now()
+		close(a.synced)
+	})
+}
 
 func isReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(is corev1.PodCondition) bool {
@@ -168,6 +219,17 @@ func (s *shared) agentSource(pods cache.Cache) *podSource {
 		cache: pods, isSynced: s.agents.isSynced,
 		set:    func(pod *corev1.Pod) differences { return of(s.agents.set(pod)) },
 		remove: func(key types.NamespacedName) differences { return of(s.agents.remove(key)) },
+	}
+}
+
+// expected keeps the index up to date with the label by which nodes have agents.
+func (s *shared) expected() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	expect := func(object client.Object) { s.agents.expect(object.GetName(), active(object.(*corev1.Node))) }
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { expect(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { expect(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { s.agents.expect(e.Object.GetName(), false) },
 	}
 }
 

@@ -30,52 +30,104 @@ func agentsOn(nodes ...string) *agentIndex {
 	return index
 }
 
-func TestWhatIsReportedCountsAsLongAsAnAgentCouldSayOtherwise(t *testing.T) {
+func TestWhatIsReportedHoldsAsLongAsAnAgentCouldSayOtherwise(t *testing.T) {
 	now := time.Unix(100, 0)
 	index := newAgentIndex(agentPatience, func() time.Time { return now })
+	index.isSynced()
+	now = now.Add(agentPatience) // this operator has begun long ago
 	set := func(name, node string, ready corev1.ConditionStatus) func() string {
 		return func() string { return index.set(agentOn(name, node, ready)) }
 	}
 	remove := func(name string) func() string {
 		return func() string { return index.remove(types.NamespacedName{Namespace: "system", Name: name}) }
 	}
+	expect := func(agent bool) func() string {
+		return func() string { index.expect("a", agent); return "" }
+	}
 	for _, step := range []struct {
-		what                string
-		do                  func() string
-		after               time.Duration
-		concerns            string
-		counts, passes, has bool
+		what        string
+		do          func() string
+		after       time.Duration
+		concerns    string
+		worth       worth
+		passes, has bool
 	}{
-		{"a pod that nobody knows goes", remove("one"), 0, "", false, false, false},
-		{"a pod without a node", set("one", "", corev1.ConditionFalse), 0, "", false, false, false},
-		{"it starts on the node", set("one", "a", corev1.ConditionFalse), 0, "a", false, false, true},
-		{"it reports, and kubelet has not seen yet that it is ready", func() string { index.heard("a"); return "" }, 0, "", true, true, true},
-		{"kubelet does not see it", set("one", "a", corev1.ConditionFalse), agentPatience, "", false, false, true},
-		{"it is ready", set("one", "a", corev1.ConditionTrue), time.Hour, "a", true, false, true},
-		{"it still is", set("one", "a", corev1.ConditionTrue), time.Hour, "", true, false, true},
-		{"it ends", set("one", "a", corev1.ConditionFalse), 0, "a", true, true, true},
-		{"it is gone", remove("one"), agentPatience / 2, "a", true, true, true},
-		{"its successor starts", set("two", "a", corev1.ConditionFalse), 0, "a", true, true, true},
-		{"it is not ready in time", set("two", "a", corev1.ConditionFalse), agentPatience, "", false, false, true},
-		{"it is at last", set("two", "a", corev1.ConditionTrue), time.Hour, "a", true, false, true},
-		{"its successor is there before it ends", set("three", "a", corev1.ConditionTrue), 0, "a", true, false, true},
-		{"it ends then", remove("two"), time.Hour, "a", true, false, true},
-		{"the node does not answer", set("three", "a", corev1.ConditionUnknown), agentPatience, "a", false, false, true},
-		{"its pod goes", remove("three"), 0, "a", false, false, false},
-		{"another one goes", func() string { set("four", "b", corev1.ConditionTrue)(); return remove("four")() }, 0, "b", false, false, false},
+		{"a pod that nobody knows goes", remove("one"), 0, "", isOld, false, false},
+		{"a pod without a node", set("one", "", corev1.ConditionFalse), 0, "", isOld, false, false},
+		{"the node is given the label", expect(true), agentPatience / 2, "", isOld, true, false},
+		{"it starts on the node", set("one", "a", corev1.ConditionFalse), agentPatience / 2, "a", isOld, true, true},
+		{"it reports, and kubelet has not seen yet that it is ready", func() string { index.heard("a"); return "" }, 0, "", holds, true, true},
+		{"kubelet does not see it", set("one", "a", corev1.ConditionFalse), agentPatience, "", isSilent, false, true},
+		{"it is ready", set("one", "a", corev1.ConditionTrue), time.Hour, "a", holds, false, true},
+		{"it still is", set("one", "a", corev1.ConditionTrue), time.Hour, "", holds, false, true},
+		{"it ends", set("one", "a", corev1.ConditionFalse), 0, "a", holds, true, true},
+		{"it is gone", remove("one"), agentPatience / 2, "a", holds, true, true},
+		{"its successor starts", set("two", "a", corev1.ConditionFalse), 0, "a", holds, true, true},
+		{"it is not ready yet", set("two", "a", corev1.ConditionFalse), agentPatience / 2, "", isOld, true, true},
+		{"it is not ready in time", set("two", "a", corev1.ConditionFalse), agentPatience / 2, "", isSilent, false, true},
+		{"it is at last", set("two", "a", corev1.ConditionTrue), time.Hour, "a", holds, false, true},
+		{"its successor is there before it ends", set("three", "a", corev1.ConditionTrue), 0, "a", holds, false, true},
+		{"it ends then", remove("two"), time.Hour, "a", holds, false, true},
+		{"the node does not answer", set("three", "a", corev1.ConditionUnknown), agentPatience, "a", isSilent, false, true},
+		{"its pod goes", remove("three"), 0, "a", isSilent, false, false},
+		{"the node loses the label", expect(false), 0, "", isOld, false, false},
+		{"another one goes", func() string { set("four", "b", corev1.ConditionTrue)(); return remove("four")() }, 0, "b", isOld, false, false},
 	} {
 		concerns := step.do()
 		now = now.Add(step.after)
-		counts, left := index.counts("a")
-		if has := index.has("a"); concerns != step.concerns || counts != step.counts || (left > 0) != step.passes || has != step.has {
-			t.Errorf("%s: it concerns node %q, a report counts: %v, for %v, there is an agent: %v; want %q, %v, not for ever: %v, %v",
-				step.what, concerns, counts, left, has, step.concerns, step.counts, step.passes, step.has)
+		worth, left := index.worth("a")
+		if has := index.has("a"); concerns != step.concerns || worth != step.worth || (left > 0) != step.passes || has != step.has {
+			t.Errorf("%s: it concerns node %q, a report is worth %v, for %v, there is an agent: %v; want %q, %v, not for ever: %v, %v",
+				step.what, concerns, worth, left, has, step.concerns, step.worth, step.passes, step.has)
 		}
 	}
 	now = now.Add(agentPatience)
-	index.set(agentOn("five", "c", corev1.ConditionTrue))
-	index.remove(types.NamespacedName{Namespace: "system", Name: "five"})
-	if len(index.pods) != 0 || len(index.nodes) != 1 {
+	for _, node := range []string{"b", "c"} {
+		index.expect(node, false)
+	}
+	if len(index.pods) != 0 || len(index.nodes) != 0 {
 		t.Errorf("of nodes without an agent %v is kept, and of pods %v", index.nodes, index.pods)
+	}
+}
+
+// TestAnOperatorThatBeginsWaitsForAgents has it begin while agents are replaced, as an upgrade of the chart does.
+func TestAnOperatorThatBeginsWaitsForAgents(t *testing.T) {
+	now := time.Unix(100, 0)
+	index := newAgentIndex(agentPatience, func() time.Time { return now })
+	now = now.Add(time.Hour) // it stands by
+	index.set(agentOn("starts", "a", corev1.ConditionFalse))
+	for _, node := range []string{"a", "between-two"} {
+		index.expect(node, true)
+	}
+	index.isSynced()
+	for _, node := range []string{"a", "between-two", "idle"} {
+		if worth, left := index.worth(node); worth != holds || left != agentPatience {
+			t.Errorf("what node %s has reported is worth %v for %v, want %v for %v", node, worth, left, holds, agentPatience)
+		}
+	}
+	now = now.Add(agentPatience)
+	for node, want := range map[string]worth{"a": isSilent, "between-two": isSilent, "idle": isOld} {
+		if worth, left := index.worth(node); worth != want || left != 0 {
+			t.Errorf("%v later what node %s has reported is worth %v for %v, want %v", agentPatience, node, worth, left, want)
+		}
+	}
+}
+
+// TestANodeThatGetsPodsAgainReportsAnew has what its agent reported before not hold while the next one starts.
+func TestANodeThatGetsPodsAgainReportsAnew(t *testing.T) {
+	now := time.Unix(100, 0)
+	index := newAgentIndex(agentPatience, func() time.Time { return now })
+	index.set(agentOn("before", "a", corev1.ConditionTrue))
+	now = now.Add(time.Hour)
+	index.expect("a", false)
+	index.remove(types.NamespacedName{Namespace: "system", Name: "before"})
+	index.expect("a", true)
+	index.set(agentOn("after", "a", corev1.ConditionFalse))
+	if worth, _ := index.worth("a"); worth != isOld {
+		t.Errorf("what it reported is worth %v, want %v", worth, isOld)
+	}
+	index.heard("a")
+	if worth, _ := index.worth("a"); worth != holds {
+		t.Errorf("what it reports is worth %v, want %v", worth, holds)
 	}
 }

@@ -25,7 +25,7 @@ type Options struct {
 	Linger time.Duration
 	// CertificateName is for tests, whose webhook has no Service: the name in the certificate.
 	CertificateName string
-	// AgentPatience is for tests, which do not wait long: for how long a report counts without an agent that is ready, 0 for 40 s.
+	// AgentPatience is for tests, which do not wait long: for how long a report counts without an agent that is ready, 0 for two minutes.
 	AgentPatience time.Duration
 }
 

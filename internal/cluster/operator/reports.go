@@ -23,8 +23,8 @@ type report struct {
 	observed     int64
 	scheduleHash string
 	conditions   []metav1.Condition
-	// stale tells that it was said by an agent that is not there to say something else, left in how long it will be so; 0: never.
-	stale bool
+	// worth is what it is worth, left for how long; 0: for ever.
+	worth worth
 	left  time.Duration
 }
 
@@ -48,8 +48,7 @@ func reportsOf(network *v1alpha1.TSNNetwork, used *usage, nodes *nodeSet) []repo
 func reportOf(network, node string, nodes *nodeSet, older *v1alpha1.NodeStatus) report {
 	made := report{node: node}
 	if state := nodes.states[node]; state != nil && state.Status.AgentVersion != "" {
-		counts, left := nodes.agents.counts(node)
-		made.stale, made.left = !counts, left
+		made.worth, made.left = nodes.agents.worth(node)
 		for _, is := range state.Status.Networks {
 			if is.Name == network {
 				made.observed, made.scheduleHash, made.conditions = is.ObservedGeneration, is.ScheduleHash, is.Conditions
@@ -70,6 +69,7 @@ func reportOf(network, node string, nodes *nodeSet, older *v1alpha1.NodeStatus) 
 const (
 	blocksPods = iota
 	breaksSchedule
+	isUnknown
 	isAwaited
 )
 
@@ -96,13 +96,14 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 			found(blocksPods, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeLeftOut, err.Error())
 		}
 		ready := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionReady)
+		known := ready != nil && is.observed == network.Generation
 		switch {
-		case ready == nil || is.observed != network.Generation:
-			found(isAwaited, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeWaited, "it has not said yet that it serves the network")
-		case ready.Status == metav1.ConditionTrue && is.stale:
-			found(isAwaited, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeWaited, fmt.Sprintf(noAgent, is.node))
-		case ready.Status != metav1.ConditionTrue:
+		case known && ready.Status != metav1.ConditionTrue:
 			found(blocksPods, is.node, v1alpha1.ConditionReady, ready.Reason, ready.Message)
+		case is.worth == isSilent:
+			found(isUnknown, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeSilent, fmt.Sprintf(noAgent, is.node))
+		case !known || is.worth == isOld:
+			found(isAwaited, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeWaited, "it has not said yet that it serves the network")
 		}
 		gates := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionScheduleOperational)
 		if gates != nil && gates.Status == metav1.ConditionFalse {
@@ -114,8 +115,8 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 }
 
 // noAgent is said of a node whose agent is not there to say whether what it has said still holds.
-const noAgent = "it has no agent that is ready, so that nobody knows what holds there; its pod says why: " +
-	"`kubectl describe pods -A -l app.kubernetes.io/component=agent --field-selector spec.nodeName=%s`"
+const noAgent = "it has no agent that is ready, so that nobody knows what holds there; look at its pods: " +
+	"`kubectl get pods -A -o wide -l app.kubernetes.io/name=kubernetsn --field-selector spec.nodeName=%s`"
 
 // findingsOf says of a network what is wrong on its nodes.
 func findingsOf(problems []problem) []finding {
@@ -144,7 +145,7 @@ func countNodes(is *outcome) *v1alpha1.NodeCounts {
 	}
 	for i := range is.reports {
 		report := &is.reports[i]
-		if report.stale {
+		if report.worth != holds {
 			continue
 		}
 		if meta.IsStatusConditionTrue(report.conditions, v1alpha1.ConditionReady) && !leftOut[report.node] {

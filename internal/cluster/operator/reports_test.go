@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,7 +44,11 @@ func TestTheWorstIsSaidFirst(t *testing.T) {
 		"a": {}, "b": says(metav1.ConditionTrue, metav1.ConditionFalse, ""), "c": says(metav1.ConditionTrue, metav1.ConditionTrue, "hash"),
 		"d": says(metav1.ConditionFalse, metav1.ConditionUnknown, ""), "e": stale, "f": {}, "idle": says(metav1.ConditionFalse, metav1.ConditionFalse, ""),
 		"g": says(metav1.ConditionTrue, metav1.ConditionTrue, "hash"), "h": says(metav1.ConditionFalse, metav1.ConditionTrue, "hash"),
+		"i": says(metav1.ConditionTrue, metav1.ConditionTrue, "hash"), "j": stale,
 	}, agents: agentsOn("a", "b", "c", "d", "e", "idle")}
+	for _, name := range []string{"g", "h", "j"} { // their agents are expected for a while; i's is not yet
+		nodes.agents.at(name).awaited = time.Unix(1, 0)
+	}
 	used := newUsage()
 	for name := range nodes.states {
 		nodes.all[name] = &corev1.Node{}
@@ -61,13 +66,14 @@ func TestTheWorstIsSaidFirst(t *testing.T) {
 	want := []string{
 		"d Ready R: ready is False", "f Ready NodeLeftOut: it has no address", "h Ready R: ready is False",
 		"b ScheduleOperational S: operational is False",
+		"g Ready NodeSilent: " + fmt.Sprintf(noAgent, "g"), "j Ready NodeSilent: " + fmt.Sprintf(noAgent, "j"),
 		"a Ready WaitingForNodes: it has not said yet that it serves the network", "e Ready WaitingForNodes: it has not said yet that it serves the network",
-		"g Ready WaitingForNodes: " + fmt.Sprintf(noAgent, "g"),
+		"i Ready WaitingForNodes: it has not said yet that it serves the network",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("it says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got, want := *countNodes(is), (v1alpha1.NodeCounts{Allocated: 2, WithPods: 8, Ready: 3, ScheduleOperational: 2}); got != want {
+	if got, want := *countNodes(is), (v1alpha1.NodeCounts{Allocated: 2, WithPods: 10, Ready: 3, ScheduleOperational: 2}); got != want {
 		t.Errorf("counted are %+v, want %+v", got, want)
 	}
 }
@@ -201,8 +207,17 @@ func TestAReportWithoutAnAgentIsUnknownAfterAWhile(t *testing.T) {
 			t.Errorf("%s: %d nodes are ready, and it is looked at again after %v; want %d, %v", step.what, ready, again, step.ready, step.again)
 		}
 	}
-	if problems := get(t, r).Status.NodeProblems; len(problems) != 1 || problems[0].Message != fmt.Sprintf(noAgent, "a") {
+	status := get(t, r).Status
+	if problems := status.NodeProblems; len(problems) != 1 || problems[0].Message != fmt.Sprintf(noAgent, "a") {
 		t.Errorf("the problems are %+v", problems)
+	}
+	for kind, want := range map[string]metav1.ConditionStatus{v1alpha1.ConditionReady: metav1.ConditionFalse, v1alpha1.ConditionDegraded: metav1.ConditionTrue} {
+		if is := meta.FindStatusCondition(status.Conditions, kind); is == nil || is.Status != want || is.Reason != v1alpha1.ReasonNodeSilent {
+			t.Errorf("condition %s is %+v, want %v for %s", kind, is, want, v1alpha1.ReasonNodeSilent)
+		}
+	}
+	if events := r.Events.(*record.FakeRecorder).Events; len(events) != 1 || !strings.Contains(<-events, v1alpha1.ReasonNodeSilent) {
+		t.Errorf("there are %d Events beside one of a node that is silent", len(events))
 	}
 }
 

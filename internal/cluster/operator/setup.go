@@ -190,6 +190,7 @@ func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, nowTAI f
 		WatchesRawSource(&podSource{cache: m.GetCache(), set: shared.pods.set, remove: shared.pods.remove, isSynced: shared.pods.isSynced}).
 		WatchesRawSource(shared.agentSource(agents)).
 		Watches(&corev1.Node{}, gathered, builder.WithPredicates(nodeMoves)).
+		Watches(&corev1.Node{}, shared.expected(), builder.WithPredicates(activeChanged)).
 		Watches(&v1alpha1.TSNNode{}, handler.Funcs{UpdateFunc: shared.heard}, builder.WithPredicates(stateChanged)).
 		Watches(&v1alpha1.TSNNode{}, later(gatherReports, networksOfState), builder.WithPredicates(stateChanged)).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, comesOrGoes))).
