@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// setUp makes the node: an uplink, the runtime with its network and images, and kubelet, which starts while images are imported. It
-// says when what was done, in seconds since the machine began.
+// setUp makes the node: an uplink, the runtime with its network and images, and kubelet, last: while images are imported it may take a
+// mount of theirs for the root of the file system, and ends. It says when what was done, in seconds since the machine began.
 func setUp() error {
 	for _, step := range []struct {
 		done string
@@ -45,8 +45,8 @@ func setUp() error {
 		{"the uplink is there", makeUplink},
 		{"files are written", writeFiles},
 		{"the runtime answers", startRuntime},
-		{"kubelet is started", startKubelet},
 		{"images are imported", importImages},
+		{"kubelet is started", startKubelet},
 	} {
 		if err := step.do(); err != nil {
 			return err
