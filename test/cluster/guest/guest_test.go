@@ -20,8 +20,8 @@ import (
 
 const (
 	repository = "../../.."
-	// patience is for the machine, which takes a minute on an idle one.
-	patience = 40 * time.Minute
+	// patience is for the machine, which takes two minutes on an idle one.
+	patience = 20 * time.Minute
 	// fetchPatience is for the packages that it is made of.
 	fetchPatience = 5 * time.Minute
 	// csiKubelet is the folder of the kubelet that the chart's agent serves in the machine.

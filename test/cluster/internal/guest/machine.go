@@ -123,8 +123,10 @@ func (m *Machine) boot(ctx context.Context, initial string) (string, error) {
 		return []string{"-fsdev", "local,id=" + tag + ",path=" + path + ",security_model=none,multidevs=remap" + more,
 			"-device", "virtio-9p-pci,fsdev=" + tag + ",mount_tag=" + tag}
 	}
+	// One thread emulates all processors in turn. With one each the machine once stood still while both were busy: nothing in it went on
+	// after kubelet had started, until it was ended.
 	arguments := []string{"-nodefaults", "-display", "none", "-no-reboot",
-		"-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max",
+		"-machine", "pc", "-accel", "tcg,thread=single", "-cpu", "max",
 		"-smp", strconv.Itoa(m.Processors), "-m", strconv.Itoa(m.MemoryMiB),
 		"-kernel", filepath.Join(m.Base, "vmlinuz"), "-initrd", initial,
 		"-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off", "-serial", "stdio"}
