@@ -199,3 +199,14 @@ func TestVersionsHaveNoGap(t *testing.T) {
 		t.Errorf("versions are only %q", versions)
 	}
 }
+
+func TestTheClusterOfTheTestsIsOfTheNewestVersion(t *testing.T) {
+	versions := readDescription(t).Versions
+	text, err := os.ReadFile("../../../test/cluster/components/kubernetes/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "k8s.io/kubernetes v" + versions[len(versions)-1] + "."; !strings.Contains(string(text), want) {
+		t.Errorf("test/cluster/components/kubernetes/go.mod does not require %s*", want)
+	}
+}

@@ -15,7 +15,9 @@ import (
 
 // KubernetesVersion is what the programs of Kubernetes say of themselves. The version that is built stands in
 // components/kubernetes/go.mod.
-const KubernetesVersion = "v1.34.4"
+const KubernetesVersion = "v1." + kubernetesMinor + ".2"
+
+const kubernetesMinor = "37"
 
 // component is a Go module in test/cluster/components.
 type component struct {
@@ -34,9 +36,9 @@ const versionPackage = "k8s.io/component-base/version"
 var inventory = []component{
 	{
 		name: "kubernetes",
-		tags: "selinux,notest",
+		tags: "selinux,notest,grpcnotrace", // those of releases
 		flags: "-X " + versionPackage + ".gitVersion=" + KubernetesVersion +
-			" -X " + versionPackage + ".gitMajor=1 -X " + versionPackage + ".gitMinor=34" +
+			" -X " + versionPackage + ".gitMajor=1 -X " + versionPackage + ".gitMinor=" + kubernetesMinor +
 			" -X " + versionPackage + ".gitTreeState=clean",
 	},
 	{name: "flannel", cgo: true}, // its UDP backend is C
