@@ -76,15 +76,39 @@ func TestKilledTwentyTimesUnderLoadNothingIsLostUnseen(t *testing.T) {
 					time.Sleep(rand.N(200 * time.Millisecond))
 				}
 				time.Sleep(rand.N(10 * time.Millisecond))
-				total.add(counters(t, client))
-				kill(t, daemon)
-				daemon, client = lab.startDaemon(t)
+				daemon, client = lab.restart(t, daemon, client, kill, &total)
 			}
 			served(t, client, 50)
 			total.add(running.end(t, client))
 			running.checkConserved(t, total)
 		})
 	}
+}
+
+// restart ends ktsnd in some way and starts it anew. What it has counted until then is added.
+func (l *lab) restart(t *testing.T, daemon *process.Process, client *control.Client, end func(*testing.T, *process.Process),
+	total *sum) (*process.Process, *control.Client) {
+	t.Helper()
+	total.add(counters(t, client))
+	end(t, daemon)
+	return l.startDaemon(t)
+}
+
+// TestEndedInOrderUnderLoadNothingIsLost has messages come while ktsnd ends, to a ring with room for them. Nothing about them is
+// uncertain: none is departing when the loop has ended.
+func TestEndedInOrderUnderLoadNothingIsLost(t *testing.T) {
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t)
+	running := lab.startFlow(t, "--lead", "50ms", "--cycle", "200us")
+	var total sum
+	for range either(4, 50) {
+		awaitOnTime(t, client) // until then the ring is full, and nothing comes
+		time.Sleep(rand.N(20 * time.Millisecond))
+		daemon, client = lab.restart(t, daemon, client, interrupt, &total)
+	}
+	served(t, client, 50)
+	total.add(running.end(t, client))
+	running.checkNoneLost(t, total)
 }
 
 // keptSending are the messages of "keeps-sending". The program has to live on until ktsnd is there again.
