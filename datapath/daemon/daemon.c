@@ -401,6 +401,18 @@ static int node_run(struct daemon *daemon)
 	return err;
 }
 
+/* It ends with the process, which Open vSwitch sees by the end of the connection. DPDK would stop it by
+ * asking Open vSwitch where it is in the queues, and wait for the answer for ever. */
+static void switched_port_leave(const struct daemon *daemon)
+{
+	if (!daemon->port)
+		return;
+	switch_link_drain(ktsn_port_dpdk_unfetched, daemon->port);
+	/* A name that is taken over may be the successor's by now. */
+	if (!daemon->handed_over)
+		(void)unlink(daemon->vhost.path);
+}
+
 /* From the port on; what was started is ended in reverse order, whatever happened. */
 static int daemon_run(struct daemon *daemon, const sigset_t *told_to_end)
 {
@@ -425,9 +437,8 @@ static int daemon_run(struct daemon *daemon, const sigset_t *told_to_end)
 		close(daemon->signals.fd);
 	events_destroy(daemon->events);
 	ktsn_port_destroy(daemon->bridge_port);
-	if (daemon->handed_over && daemon->uplink.switched)
-		/* Ends with the process: destroyed, it would remove a socket that may be the successor's. */
-		switch_link_drain(ktsn_port_dpdk_unfetched, daemon->port);
+	if (daemon->uplink.switched)
+		switched_port_leave(daemon);
 	else
 		ktsn_port_destroy(daemon->port);
 	return err;

@@ -18,6 +18,7 @@
 #ifndef KTSN_FRAME_FRAME_H
 #define KTSN_FRAME_FRAME_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,6 +45,14 @@ enum {
 	/* Shortest frame without FCS; shorter ones are padded by the MAC (IEEE 802.3 clause 4.2.3.3). */
 	KTSN_ETHER_MIN_BYTES = 60,
 };
+
+/* EtherTypes of VLAN tags. */
+enum { KTSN_ETHERTYPE_C_TAG = 0x8100, KTSN_ETHERTYPE_S_TAG = 0x88a8 };
+
+static inline bool ktsn_frame_is_tagged(uint16_t ethertype_be)
+{
+	return ethertype_be == htobe16(KTSN_ETHERTYPE_C_TAG) || ethertype_be == htobe16(KTSN_ETHERTYPE_S_TAG);
+}
 
 /* What stands in the Ethernet frame. */
 enum ktsn_frame_kind {

@@ -66,6 +66,34 @@ static inline bool ktsn_address_equal(const struct ktsn_address *a, const struct
 	return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
 }
 
+/* Whether it is the link-local address of a hardware address (RFC 4291 appendix A), which is then in `mac`.
+ */
+static inline bool ktsn_address_is_of_mac(const struct ktsn_address *address, uint8_t mac[6])
+{
+	static const uint8_t prefix[8] = {0xfe, 0x80};
+	const uint8_t *id = address->bytes + sizeof(prefix);
+
+	if (memcmp(address->bytes, prefix, sizeof(prefix)) != 0 || id[3] != 0xff || id[4] != 0xfe)
+		return false;
+	memcpy(mac, id, 3);
+	memcpy(mac + 3, id + 5, 3);
+	mac[0] ^= 2;
+	return true;
+}
+
+/* Whether it is of a subnet with so many leading bits, of all 128. */
+static inline bool ktsn_address_in(const struct ktsn_address *address, const struct ktsn_address *network,
+				   unsigned int prefix_bits)
+{
+	unsigned int bytes = prefix_bits / 8, bits = prefix_bits % 8;
+
+	/* A subnet of IPv6 has no IPv4 address in it. */
+	if (ktsn_address_is_ipv4(address) != ktsn_address_is_ipv4(network) ||
+	    memcmp(address->bytes, network->bytes, bytes) != 0)
+		return false;
+	return !bits || (address->bytes[bytes] ^ network->bytes[bytes]) >> (8 - bits) == 0;
+}
+
 /* No address in particular, of either family. */
 static inline bool ktsn_address_is_any(const struct ktsn_address *address)
 {

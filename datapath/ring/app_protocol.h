@@ -23,6 +23,12 @@
  *                    says of what. ktsnd keeps it until the flow ends.
  *   DESTINATION  ->  a number for an address to which an unconnected socket sends, or for messages that
  *                    override what the socket says (struct ktsn_app_key).
+ *   DESTINATION_CLOSE -> of a flow of frames: no more messages come for that number.
+ *
+ * A relay (relay/) is an application whose messages are frames of others. Its flows are flows of frames
+ * (KTSN_APP_FRAMES): each message says EtherType and priority itself (struct ktsn_ring_slot), a destination
+ * is a pair of hardware addresses, and stays until DESTINATION_CLOSE. What has no transmit time goes through
+ * a ring of its own (KTSN_APP_UNTIMED), which has a quota of its own.
  *
  * A library and a ktsnd of different releases use the older of their newest versions (docs/upgrades.md): each
  * request says its version, and the reply has the same. A ktsnd that does not know it refuses the request
@@ -41,7 +47,9 @@
 #define KTSN_APP_MAGIC UINT32_C(0x6e73746b) /* "ktsn", little endian */
 
 enum {
-	KTSN_APP_VERSION = 4,
+	KTSN_APP_VERSION = 5,
+	/* The first with flows of frames and untimed rings. */
+	KTSN_APP_VERSION_FRAMES = 5,
 	KTSN_APP_VERSION_OLDEST = 3,
 	KTSN_APP_TIMEOUT_MS = 100, /* how long libktsn waits for any reply in one go, locks held */
 	/* How long a call of an application that may block waits for a ktsnd that does not answer. */
@@ -60,6 +68,7 @@ enum ktsn_app_type {
 	KTSN_APP_RESUME = 6,
 	KTSN_APP_FLOW_ADOPT = 7,
 	KTSN_APP_FLOW_WAKE = 8,
+	KTSN_APP_DESTINATION_CLOSE = 9,
 };
 
 /* Where the pod's routes send a message. */
@@ -72,6 +81,14 @@ enum ktsn_app_route {
 /* Of a flow: its transmit times are deadlines (SOF_TXTIME_DEADLINE_MODE); what is dropped is reported
  * (SOF_TXTIME_REPORT_ERRORS). */
 enum { KTSN_APP_DEADLINE = 1, KTSN_APP_REPORT_ERRORS = 2 };
+
+/* Of a flow, whose socket is a packet socket of type SOCK_RAW: its messages are frames of others. Only with
+ * KTSN_APP_DEADLINE. */
+enum { KTSN_APP_FRAMES = 4 };
+
+/* Of HELLO and HAND_BACK: messages of the ring have no transmit time. txtime_ns of a slot is the time of
+ * CLOCK_TAI at which it was handed over. All flows of the ring are flows of frames on CLOCK_TAI. */
+enum { KTSN_APP_UNTIMED = 1 };
 
 /* Of FLOW_WAKE: for reports, a unix datagram socket, bound to an abstract name, and in `address` the abstract
  * name of the other that is to get the error; or for space to send, an eventfd. One a request. */

@@ -45,7 +45,8 @@ enum {
 	KTSN_RING_SLOTS_MAX = 4096,
 	KTSN_RING_WORD_BITS = 64,
 	KTSN_RING_WORDS = KTSN_RING_SLOTS_MAX / KTSN_RING_WORD_BITS,
-	KTSN_RING_FLOWS = 256, /* sockets of one process */
+	KTSN_RING_FLOWS = 256,        /* sockets of one process */
+	KTSN_RING_PRIORITY_MASK = 15, /* of a slot's priority */
 	KTSN_CACHE_LINE_BYTES = 64,
 	/* In front of a payload, for the headers of a reported message: Ethernet, IPv6, UDP take 62. */
 	KTSN_RING_HEADROOM_BYTES = 64,
@@ -91,6 +92,9 @@ struct ktsn_ring_header {
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic int64_t doorbell_before_ns[KTSN_CLOCKS];
 	/* Written by ktsnd, on the line that a sender reads anyway: not 0 while called_tai_ns is wanted. */
 	_Atomic uint32_t trace;
+	/* Written by ktsnd's loop, of untimed rings only: when it last went round, on CLOCK_MONOTONIC. At
+	 * least every 20 ms, so that a relay knows whether frames without a time still leave. */
+	_Atomic int64_t alive_ns;
 
 	/* Numbers messages in the order of their publication; breaks ties of equal transmit times. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t next_sequence;
@@ -123,7 +127,11 @@ struct ktsn_ring_slot {
 	int64_t txtime_ns;     /* on the flow's clock */
 	uint64_t sequence;     /* from next_sequence; of a report: its number, oldest first */
 	int64_t called_tai_ns; /* when the send call began, if `trace` asked for it; else 0 */
-	uint8_t reserved[20];
+	/* Of a flow of frames (KTSN_APP_FRAMES), else unused: what stands behind the hardware addresses, and
+	 * SO_PRIORITY & 15 of whoever sent it. */
+	uint16_t ethertype_be;
+	uint8_t priority;
+	uint8_t reserved[17];
 	/* Written by ktsnd with REPORTED. */
 	uint8_t report_code;          /* SO_EE_CODE_TXTIME_... */
 	uint8_t report_headers_bytes; /* the last so many of `headroom` are the headers */
@@ -135,6 +143,7 @@ struct ktsn_ring_slot {
 static_assert(offsetof(struct ktsn_ring_header, ready_summary) == 64, "layout is part of the protocol");
 static_assert(offsetof(struct ktsn_ring_header, doorbell_before_ns) == 128, "layout");
 static_assert(offsetof(struct ktsn_ring_header, trace) == 152, "layout");
+static_assert(offsetof(struct ktsn_ring_header, alive_ns) == 160, "layout");
 static_assert(offsetof(struct ktsn_ring_header, next_sequence) == 192, "layout");
 static_assert(offsetof(struct ktsn_ring_header, unanswered) == 208, "layout");
 static_assert(offsetof(struct ktsn_ring_header, reserved) == 256, "layout");
@@ -146,6 +155,7 @@ static_assert(offsetof(struct ktsn_ring_header, space_pollers) == 268, "layout")
 static_assert(offsetof(struct ktsn_ring_header, released_bytes) == 1856, "layout");
 static_assert(sizeof(struct ktsn_ring_header) == 3904, "layout");
 static_assert(offsetof(struct ktsn_ring_slot, called_tai_ns) == 32, "layout");
+static_assert(offsetof(struct ktsn_ring_slot, ethertype_be) == 40, "layout");
 static_assert(offsetof(struct ktsn_ring_slot, report_code) == 60, "layout");
 static_assert(offsetof(struct ktsn_ring_slot, headroom) == 64, "layout");
 static_assert(sizeof(struct ktsn_ring_slot) == KTSN_RING_SLOT_HEADER_BYTES, "layout");

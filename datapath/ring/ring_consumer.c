@@ -15,6 +15,11 @@ void ktsn_ring_consumer_init(struct ktsn_ring_consumer *ring, void *memory, uint
 	ring->payload_capacity_bytes = slot_bytes - KTSN_RING_SLOT_HEADER_BYTES;
 }
 
+void ktsn_ring_take_in_turn(struct ktsn_ring_consumer *ring)
+{
+	ring->in_turn = true;
+}
+
 static struct ktsn_ring_slot *slot_at(const struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	return ktsn_ring_slot_at(ring->header, ring->slots_offset, ring->slot_bytes, slot);
@@ -80,11 +85,26 @@ void ktsn_ring_touch(const struct ktsn_ring_consumer *ring)
 		(void)atomic_load_explicit(&slot_at(ring, slot)->state, memory_order_relaxed);
 }
 
+/* The oldest of those that are ready has the first turn. */
+static void recover_ready(struct ktsn_ring_consumer *ring, uint32_t slot, uint64_t *oldest)
+{
+	uint64_t sequence;
+
+	collect_slot(ring, slot);
+	ring->recovered[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
+	memcpy(&sequence, &slot_at(ring, slot)->sequence, sizeof(sequence));
+	if (!ring->in_turn || sequence >= *oldest)
+		return;
+	*oldest = sequence;
+	ring->next = slot;
+}
+
 uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 {
 	static const int64_t always[KTSN_CLOCKS] = {KTSN_DOORBELL_ALWAYS, KTSN_DOORBELL_ALWAYS,
 						    KTSN_DOORBELL_ALWAYS};
 	uint32_t departing = 0, reported = 0;
+	uint64_t oldest = UINT64_MAX;
 
 	/* The thresholds are another ktsnd's, and so is the trace. */
 	ktsn_ring_doorbell_set(ring, always);
@@ -94,7 +114,7 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 
 		switch (atomic_load_explicit(state, memory_order_acquire)) {
 		case KTSN_SLOT_READY:
-			collect_slot(ring, slot);
+			recover_ready(ring, slot, &oldest);
 			break;
 		case KTSN_SLOT_DEPARTING:
 			departing++;
@@ -148,24 +168,42 @@ static void collect(struct ktsn_ring_consumer *ring)
 	}
 }
 
-static uint32_t collected_pop(struct ktsn_ring_consumer *ring)
+/* The first that is collected from `next` on, or of all. */
+static uint32_t collected_first(const struct ktsn_ring_consumer *ring)
 {
-	uint32_t w = (uint32_t)__builtin_ctzll(ring->collected_summary);
-	uint32_t bit = (uint32_t)__builtin_ctzll(ring->collected[w]);
+	uint32_t w = ktsn_ring_word(ring->next);
+	uint64_t bits = ring->collected[w] & -ktsn_ring_bit(ring->next), words;
 
-	ring->collected[w] &= ring->collected[w] - 1;
-	if (!ring->collected[w])
-		ring->collected_summary &= ~(UINT64_C(1) << w);
-	return w * KTSN_RING_WORD_BITS + bit;
+	if (!bits) {
+		words = ring->collected_summary & ~((UINT64_C(2) << w) - 1);
+		w = (uint32_t)__builtin_ctzll(words ? words : ring->collected_summary);
+		bits = ring->collected[w];
+	}
+	return w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(bits);
 }
 
-static void mark_taken(struct ktsn_ring_consumer *ring, uint32_t slot)
+static uint32_t collected_pop(struct ktsn_ring_consumer *ring)
+{
+	uint32_t slot = collected_first(ring), w = ktsn_ring_word(slot);
+
+	ring->collected[w] &= ~ktsn_ring_bit(slot);
+	if (!ring->collected[w])
+		ring->collected_summary &= ~(UINT64_C(1) << w);
+	if (ring->in_turn)
+		ring->next = (slot + 1) % ring->slot_count;
+	return slot;
+}
+
+/* Whether its message was there before ktsnd had the ring. */
+static bool mark_taken(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	const uint64_t bit = ktsn_ring_bit(slot);
+	const bool recovered = ring->recovered[ktsn_ring_word(slot)] & bit;
 
 	ring->taken[ktsn_ring_word(slot)] |= bit;
 	ring->reported[ktsn_ring_word(slot)] &= ~bit;
 	ring->held++;
+	return recovered;
 }
 
 /* Bits without a message in one call: for each, a slot is read that is in no cache. */
@@ -198,7 +236,7 @@ int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *take
 
 	if (found <= 0)
 		return found;
-	mark_taken(ring, taken->slot);
+	taken->recovered = mark_taken(ring, taken->slot);
 	shared = slot_at(ring, taken->slot);
 	memcpy(&taken->flow, &shared->flow, sizeof(taken->flow));
 	memcpy(&taken->destination, &shared->destination, sizeof(taken->destination));
@@ -206,8 +244,11 @@ int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *take
 	memcpy(&taken->txtime_ns, &shared->txtime_ns, sizeof(taken->txtime_ns));
 	memcpy(&taken->sequence, &shared->sequence, sizeof(taken->sequence));
 	memcpy(&taken->called_tai_ns, &shared->called_tai_ns, sizeof(taken->called_tai_ns));
+	memcpy(&taken->ethertype_be, &shared->ethertype_be, sizeof(taken->ethertype_be));
+	memcpy(&taken->priority, &shared->priority, sizeof(taken->priority));
 	/* The compiler must not read the slot again for the checks that follow. */
 	atomic_signal_fence(memory_order_seq_cst);
+	taken->priority &= KTSN_RING_PRIORITY_MASK;
 	return taken->payload_bytes > ring->payload_capacity_bytes ? -EBADMSG : 1;
 }
 
@@ -218,6 +259,8 @@ void ktsn_ring_untake(struct ktsn_ring_consumer *ring, uint32_t slot)
 
 	ring->taken[w] &= ~bit;
 	ring->held--;
+	if (ring->in_turn)
+		ring->next = slot;
 	collect_slot(ring, slot);
 }
 
@@ -236,13 +279,16 @@ void ktsn_ring_undepart(struct ktsn_ring_consumer *ring, uint32_t slot)
 	atomic_store_explicit(&slot_at(ring, slot)->state, KTSN_SLOT_READY, memory_order_release);
 }
 
+static void mark_released(struct ktsn_ring_consumer *ring, uint32_t slot)
+{
+	ring->taken[ktsn_ring_word(slot)] &= ~ktsn_ring_bit(slot);
+	ring->recovered[ktsn_ring_word(slot)] &= ~ktsn_ring_bit(slot);
+	ring->held--;
+}
+
 void ktsn_ring_release(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
-	uint32_t w = ktsn_ring_word(slot);
-	uint64_t bit = ktsn_ring_bit(slot);
-
-	ring->taken[w] &= ~bit;
-	ring->held--;
+	mark_released(ring, slot);
 	charge_return(ring, slot);
 	/* Release pairs with the acquire in claim_slot(). */
 	atomic_store_explicit(&slot_at(ring, slot)->state, KTSN_SLOT_FREE, memory_order_release);
@@ -265,8 +311,7 @@ void ktsn_ring_report(struct ktsn_ring_consumer *ring, uint32_t slot, uint8_t co
 {
 	struct ktsn_ring_slot *shared = slot_at(ring, slot);
 
-	ring->taken[ktsn_ring_word(slot)] &= ~ktsn_ring_bit(slot);
-	ring->held--;
+	mark_released(ring, slot);
 	ring->reports_made++;
 	charge_return(ring, slot);
 	note_reported(ring, slot);

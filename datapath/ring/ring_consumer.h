@@ -20,9 +20,13 @@ struct ktsn_ring_consumer {
 	uint32_t slots_offset;
 	uint32_t payload_capacity_bytes;
 	uint32_t held;                       /* slots taken and not released */
+	bool in_turn;                        /* see ktsn_ring_take_in_turn() */
+	uint32_t next;                       /* in turn: the slot to be taken next, if it is ready */
 	uint64_t collected[KTSN_RING_WORDS]; /* ready bits fetched from the memory, not yet taken */
 	uint64_t collected_summary;          /* bit w: collected[w] is not 0 */
 	uint64_t taken[KTSN_RING_WORDS];     /* slots that ktsnd holds */
+	uint64_t
+		recovered[KTSN_RING_WORDS]; /* slots that ktsn_ring_recover() found ready, not yet released */
 	/* Slots that ktsnd made reports of and has not seen again since, and the flows of these. */
 	uint64_t reported[KTSN_RING_WORDS];
 	uint8_t reported_flow[KTSN_RING_SLOTS_MAX];
@@ -39,11 +43,21 @@ struct ktsn_ring_taken {
 	int64_t txtime_ns;
 	uint64_t sequence;
 	int64_t called_tai_ns; /* 0: the library did not say */
+	uint16_t ethertype_be; /* of a flow of frames, as is: */
+	uint8_t priority;      /* 0 to 15 */
+	bool recovered;        /* it was ready when ktsnd took the ring over */
 };
 
 /* Starts to consume a ring of known numbers; `memory` is the caller's and outlives the consumer. */
 void ktsn_ring_consumer_init(struct ktsn_ring_consumer *ring, void *memory, uint32_t slot_count,
 			     uint32_t slot_bytes);
+
+/*
+ * From now on messages are taken in the order of their slots, round and round. A producer that claims its
+ * slots so (ktsn_ring_claim_next) has its messages taken in the order in which it published them, even when
+ * they are taken a few at a time.
+ */
+void ktsn_ring_take_in_turn(struct ktsn_ring_consumer *ring);
 
 /* Reads every slot, so that ktsn_ring_recover() takes no page faults. */
 void ktsn_ring_touch(const struct ktsn_ring_consumer *ring);

@@ -28,6 +28,9 @@ struct ktsn_ring_message {
 	uint32_t payload_bytes;
 	int64_t txtime_ns;
 	int64_t called_tai_ns; /* 0 unless ktsn_ring_traced() */
+	/* Of a flow of frames; else 0. */
+	uint16_t ethertype_be;
+	uint8_t priority;
 };
 
 /* Checks memory that ktsnd passed. 0, -EPROTO when it is not a ring, -EPROTONOSUPPORT when it is one
@@ -36,6 +39,10 @@ int ktsn_ring_producer_init(struct ktsn_ring_producer *ring, void *memory, size_
 
 /* Takes a free slot. 0, or -EAGAIN when none is free. */
 int ktsn_ring_claim(struct ktsn_ring_producer *ring, uint32_t *slot);
+
+/* The same of the first that is free from `from` on, round and round: for one thread that wants its messages
+ * taken in their order from a ring of frames without a time. It goes on behind the slot that it got. */
+int ktsn_ring_claim_next(struct ktsn_ring_producer *ring, uint32_t from, uint32_t *slot);
 
 /* Gives a claimed slot back unused. */
 void ktsn_ring_unclaim(struct ktsn_ring_producer *ring, uint32_t slot);

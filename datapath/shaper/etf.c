@@ -11,7 +11,8 @@
  *   ------|<----- delta ----->|<----- delta ----->|-----> time
  *               tc-etf(8)             here
  *
- * A deadline is one in both.
+ * A deadline is one in both. Frames without a time leave as soon as the link is free, in turn with the
+ * others.
  */
 #include "strategy.h"
 
@@ -21,6 +22,8 @@ static int etf_admit(const struct ktsn_shaper *shaper, const struct ktsn_shaper_
 		     int64_t handed_tai_ns, int64_t now_tai_ns)
 {
 	(void)now_tai_ns;
+	if (packet->untimed)
+		return 0;
 	if (packet->deadline != (shaper->config.strategy == KTSN_STRATEGY_ETF_DEADLINE))
 		return -EINVAL;
 	return packet->txtime_tai_ns < handed_tai_ns ? -ETIME : 0;
@@ -37,7 +40,7 @@ static struct selection etf_select(struct ktsn_shaper *shaper, int64_t now_tai_n
 	const struct ktsn_shaper_packet *packet;
 	struct selection selection = {.verdict = KTSN_SEND};
 
-	if (!shaper->classes_used)
+	if (!classes_used(shaper))
 		return selection_none();
 	packet = class_first(shaper, 0);
 	selection.at_tai_ns = earliest(shaper, 0, link_free(shaper, now_tai_ns));

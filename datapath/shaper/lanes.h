@@ -13,6 +13,9 @@
  * packets of another wait for one of its frames, not for all. A single sender's order is that of its transmit
  * times.
  *
+ * Lanes without times are apart: however many have something to send, what comes due in time goes before them
+ * (shaper.c).
+ *
  * A binary heap of lanes that are not empty. One thread at a time, nothing allocates; every step is O(log n)
  * of the number of such lanes.
  */
@@ -45,7 +48,10 @@ struct ktsn_shaper_lane {
 	struct lane classes[KTSN_CLASSES];
 };
 
-/* The lanes of one class that are not empty, the next first. */
+/* Whether the packets of a lane have times. */
+enum lane_kind { LANE_TIMED, LANE_UNTIMED, LANE_KINDS };
+
+/* The lanes of one class and kind that are not empty, the next first. */
 struct lanes {
 	uint32_t count;
 	uint64_t turns_void;                          /* services up to this one are forgotten */

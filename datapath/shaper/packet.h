@@ -29,6 +29,7 @@ struct ktsn_shaper_packet {
 	uint32_t sdu_bytes;    /* its MAC client data, for queue-max-sdu */
 	uint8_t traffic_class; /* 0 to 7; higher is more important */
 	bool deadline;         /* SOF_TXTIME_DEADLINE_MODE: only the strategy etf-deadline takes it so */
+	bool untimed; /* nobody asked for its time: it is never late, and yields to what is in time */
 
 	/* The shaper's. */
 	bool patient; /* taken by a strategy that drops nothing for being late */
@@ -70,6 +71,12 @@ struct ktsn_shaper_packet {
 		};
 	};
 };
+
+/* Whether it was asked for a time that is not before `late`. */
+static inline bool ktsn_packet_in_time(const struct ktsn_shaper_packet *packet, int64_t late_tai_ns)
+{
+	return !packet->untimed && packet->txtime_tai_ns >= late_tai_ns;
+}
 
 /* Whether a leaves before b, everything else being equal. */
 static inline bool ktsn_packet_before(const struct ktsn_shaper_packet *a, const struct ktsn_shaper_packet *b)

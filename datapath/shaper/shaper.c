@@ -61,12 +61,74 @@ static void selection_forget(struct ktsn_shaper *shaper)
 	shaper->selection.at_tai_ns = 0;
 }
 
+/* The next of a kind; NULL: there is none. */
+static const struct lane *lane_first(const struct ktsn_shaper *shaper, enum lane_kind kind,
+				     unsigned int class)
+{
+	return shaper->classes[kind] >> class & 1 ? shaper->lanes[kind][class].heap[0] : NULL;
+}
+
+static inline void first_set(struct ktsn_shaper *shaper, unsigned int class, const struct lane *lane)
+{
+	shaper->firsts.packets[class] = lane ? lane->first : NULL;
+	shaper->firsts.txtime_tai_ns[class] = lane ? lane->first->txtime_tai_ns : KTSN_SHAPER_NEVER;
+}
+
+/* Not before its transmit time, but for a deadline. */
+static bool time_has_come(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
+			  int64_t at_tai_ns)
+{
+	return packet->txtime_tai_ns <= at_tai_ns ||
+	       (packet->deadline && ktsn_strategy_sends_at_once(shaper->config.strategy));
+}
+
+/* Whether the next with a time leaves before the next without one, if either could at that time. What is late
+ * and has had a turn takes turns with it: a flood must not keep all others out. */
+static bool timed_before(const struct ktsn_shaper *shaper, const struct lane *timed,
+			 const struct lane *untimed, int64_t at_tai_ns)
+{
+	if (!time_has_come(shaper, timed->first, at_tai_ns))
+		return false;
+	return !timed->rank_turn ||
+	       ktsn_packet_in_time(timed->first, at_tai_ns - shaper->config.tolerance_ns) ||
+	       ktsn_lane_before(timed, untimed);
+}
+
+/* In a class that has both. Returns whether that is another packet than before. */
+static bool first_choose(struct ktsn_shaper *shaper, unsigned int class, int64_t at_tai_ns)
+{
+	const struct ktsn_shaper_packet *before = class_first(shaper, class);
+	const struct lane *timed = lane_first(shaper, LANE_TIMED, class);
+	const struct lane *untimed = lane_first(shaper, LANE_UNTIMED, class);
+
+	first_set(shaper, class, timed_before(shaper, timed, untimed, at_tai_ns) ? timed : untimed);
+	return class_first(shaper, class) != before;
+}
+
+/* Apart: what has no time does not slow down what has. */
+__attribute__((noinline, cold)) static void select_mixed(struct ktsn_shaper *shaper, int64_t now_tai_ns)
+{
+	struct selection *selection = &shaper->selection;
+
+	for (unsigned int classes = classes_mixed(shaper); classes; classes &= classes - 1)
+		(void)first_choose(shaper, (unsigned int)__builtin_ctz(classes),
+				   link_free(shaper, now_tai_ns));
+	*selection = shaper->ops->select(shaper, now_tai_ns);
+	/* One with a time may come due before a gate opens. */
+	if (classes_mixed(shaper) >> selection->traffic_class & 1 &&
+	    first_choose(shaper, selection->traffic_class, selection->at_tai_ns))
+		*selection = shaper->ops->select(shaper, now_tai_ns);
+}
+
 /* What comes next. It stays so until its time, unless something changes. */
-static const struct selection *selection_find(struct ktsn_shaper *shaper, int64_t now_tai_ns)
+static inline const struct selection *selection_find(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
 	if (now_tai_ns >= shaper->selected_from_tai_ns && now_tai_ns <= shaper->selection.at_tai_ns)
 		return &shaper->selection;
-	shaper->selection = shaper->ops->select(shaper, now_tai_ns);
+	if (classes_mixed(shaper))
+		select_mixed(shaper, now_tai_ns);
+	else
+		shaper->selection = shaper->ops->select(shaper, now_tai_ns);
 	shaper->selected_from_tai_ns = now_tai_ns;
 	return &shaper->selection;
 }
@@ -84,15 +146,17 @@ void ktsn_shaper_gates_set(struct ktsn_shaper *shaper, const struct ktsn_gates *
 	fits_forget(shaper);
 }
 
-/* Who is first in a class may have changed. */
-static void first_find(struct ktsn_shaper *shaper, unsigned int class)
+/* Who is first in a class may have changed, for those lanes of it have. If the other kind has packets as
+ * well, that is seen to with the selection. */
+static inline void first_find(struct ktsn_shaper *shaper, unsigned int class, const struct lanes *changed)
 {
-	const struct lanes *lanes = &shaper->lanes[class];
+	const struct lane *first = changed->count ? changed->heap[0] : NULL;
 
-	const struct lane *lane = lanes->count ? lanes->heap[0] : NULL;
-
-	shaper->firsts.packets[class] = lane ? lane->first : NULL;
-	shaper->firsts.txtime_tai_ns[class] = lane ? lane->first->txtime_tai_ns : KTSN_SHAPER_NEVER;
+	if (!first && classes_used(shaper) >> class & 1)
+		first = shaper->lanes[shaper->classes[LANE_TIMED] >> class & 1 ? LANE_TIMED : LANE_UNTIMED]
+				     [class]
+					     .heap[0];
+	first_set(shaper, class, first);
 	selection_forget(shaper);
 }
 
@@ -100,8 +164,9 @@ static void first_find(struct ktsn_shaper *shaper, unsigned int class)
 static void services_forget(struct ktsn_shaper *shaper)
 {
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
-		ktsn_lanes_forget(&shaper->lanes[class], shaper->turns);
-		first_find(shaper, class);
+		for (int kind = 0; kind < LANE_KINDS; kind++)
+			ktsn_lanes_forget(&shaper->lanes[kind][class], shaper->turns);
+		first_find(shaper, class, &shaper->lanes[LANE_TIMED][class]);
 	}
 }
 
@@ -121,12 +186,12 @@ struct ktsn_shaper *ktsn_shaper_init(void *memory, const struct ktsn_shaper_conf
 	shaper->link_free_tai_ns = shaper->link_ns = 0;
 	shaper->link_bytes = 0;
 	shaper->pending = 0;
-	shaper->classes_used = 0;
+	memset(shaper->classes, 0, sizeof(shaper->classes));
 	shaper->turns = 0;
 	memset(&shaper->own, 0, sizeof(shaper->own));
-	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {
-		shaper->lanes[class].count = 0;
-		shaper->lanes[class].turns_void = 0;
+	for (int kind = 0; kind < LANE_KINDS; kind++) {
+		for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+			shaper->lanes[kind][class].count = 0;
 	}
 	shaper->ops = strategies[config->strategy].ops;
 	ktsn_shaper_gates_set(shaper, NULL);
@@ -140,40 +205,51 @@ static unsigned int class_of(const struct ktsn_shaper *shaper, const struct ktsn
 	return shaper->ops->classless ? 0 : packet->traffic_class;
 }
 
+static enum lane_kind kind_of(const struct ktsn_shaper_packet *packet)
+{
+	return packet->untimed ? LANE_UNTIMED : LANE_TIMED;
+}
+
 static void packet_push(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender,
 			struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
 	unsigned int class = class_of(shaper, packet);
+	enum lane_kind kind = kind_of(packet);
+	struct lanes *lanes = &shaper->lanes[kind][class];
 
-	ktsn_lanes_push(&shaper->lanes[class], sender, class, packet, now_tai_ns);
-	shaper->classes_used |= (uint8_t)(1U << class);
+	ktsn_lanes_push(lanes, sender, class, packet, now_tai_ns);
+	shaper->classes[kind] |= (uint8_t)(1U << class);
 	shaper->pending++;
-	if (class_first(shaper, class) != shaper->lanes[class].heap[0]->first)
-		first_find(shaper, class);
+	if (class_first(shaper, class) != lanes->heap[0]->first)
+		first_find(shaper, class, lanes);
 }
 
 /* Who is first then is the caller's to find. */
-static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, unsigned int class)
+static struct ktsn_shaper_packet *class_pop(struct ktsn_shaper *shaper, struct lanes *lanes,
+					    enum lane_kind kind, unsigned int class)
 {
-	struct ktsn_shaper_packet *packet = ktsn_lanes_pop(&shaper->lanes[class]);
+	struct ktsn_shaper_packet *packet = ktsn_lanes_pop(lanes);
 
-	if (!shaper->lanes[class].count)
-		shaper->classes_used &= (uint8_t) ~(1U << class);
+	if (!lanes->count)
+		shaper->classes[kind] &= (uint8_t) ~(1U << class);
 	/* The place of a packet that is freed may be the next one's: it must not be taken for it. */
 	shaper->fits[class].packet = NULL;
 	shaper->pending--;
 	return packet;
 }
 
-/* All of them, with their senders, class by class and in the order of their times. */
+/* All of them, with their senders, class by class and in the order of their times; those that have none last.
+ */
 static struct ktsn_shaper_packet *packets_take(struct ktsn_shaper *shaper)
 {
 	struct ktsn_shaper_packet *taken = NULL, **end = &taken;
 
-	while (shaper->classes_used) {
-		unsigned int class = highest_class(shaper->classes_used);
-		struct ktsn_shaper_lane *sender = shaper->lanes[class].heap[0]->sender;
-		struct ktsn_shaper_packet *packet = class_pop(shaper, class);
+	while (classes_used(shaper)) {
+		enum lane_kind kind = shaper->classes[LANE_TIMED] ? LANE_TIMED : LANE_UNTIMED;
+		unsigned int class = highest_class(shaper->classes[kind]);
+		struct lanes *lanes = &shaper->lanes[kind][class];
+		struct ktsn_shaper_lane *sender = lanes->heap[0]->sender;
+		struct ktsn_shaper_packet *packet = class_pop(shaper, lanes, kind, class);
 
 		packet->sender = sender;
 		packet->after = NULL;
@@ -204,8 +280,8 @@ void ktsn_shaper_strategy_set(struct ktsn_shaper *shaper, enum ktsn_strategy str
 }
 
 /* The sender has had its turn in a class, with that packet. */
-static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *sender, unsigned int class,
-			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+static void sender_serve(struct ktsn_shaper *shaper, struct lanes *lanes, struct ktsn_shaper_lane *sender,
+			 unsigned int class, struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
 {
 	struct lane *lane = &sender->classes[class];
 	struct service *service = &sender->services[class];
@@ -215,9 +291,9 @@ static void sender_serve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *se
 	packet->end_before_tai_ns = service->end_tai_ns;
 	*service = (struct service){.end_tai_ns = link_free(shaper, now_tai_ns), .turn = packet->turn};
 	if (lane->first)
-		ktsn_lanes_served(&shaper->lanes[class], lane);
+		ktsn_lanes_served(lanes, lane);
 	/* Whether or not the sender has more there. */
-	first_find(shaper, class);
+	first_find(shaper, class, lanes);
 }
 
 /* Or has not after all: what it had before counts again, unless it has had another turn since. */
@@ -225,14 +301,17 @@ static void sender_unserve(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *
 			   uint64_t turn, struct service before)
 {
 	struct service *service = &sender->services[class];
+	struct lane *lane = &sender->classes[class];
+	struct lanes *lanes;
 
 	if (!turn || service->turn != turn)
 		return;
 	*service = before;
-	if (!sender->classes[class].first)
+	if (!lane->first)
 		return;
-	ktsn_lanes_unserved(&shaper->lanes[class], &sender->classes[class]);
-	first_find(shaper, class);
+	lanes = &shaper->lanes[kind_of(lane->first)][class];
+	ktsn_lanes_unserved(lanes, lane);
+	first_find(shaper, class, lanes);
 }
 
 void ktsn_shaper_requeue(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
@@ -252,7 +331,7 @@ int ktsn_shaper_enqueue_handed(struct ktsn_shaper *shaper, struct ktsn_shaper_la
 {
 	int error = shaper->ops->admit(shaper, packet, handed_tai_ns, now_tai_ns);
 
-	packet->patient = !shaper->ops->drops_late;
+	packet->patient = !shaper->ops->drops_late || packet->untimed;
 	if (!error)
 		packet_push(shaper, lane ? lane : &shaper->own, packet, now_tai_ns);
 	return error;
@@ -289,9 +368,9 @@ int64_t ktsn_shaper_due_excluding(const struct ktsn_shaper *shaper, const struct
 {
 	int64_t due_tai_ns = KTSN_SHAPER_NEVER;
 
-	for (unsigned int classes = shaper->classes_used; classes; classes &= classes - 1) {
-		int64_t of_class_tai_ns = ktsn_lanes_due_excluding(&shaper->lanes[__builtin_ctz(classes)],
-								   lane ? lane : &shaper->own);
+	for (unsigned int classes = shaper->classes[LANE_TIMED]; classes; classes &= classes - 1) {
+		int64_t of_class_tai_ns = ktsn_lanes_due_excluding(
+			&shaper->lanes[LANE_TIMED][__builtin_ctz(classes)], lane ? lane : &shaper->own);
 
 		if (of_class_tai_ns < due_tai_ns)
 			due_tai_ns = of_class_tai_ns;
@@ -305,9 +384,7 @@ static bool only_link_holds(const struct ktsn_shaper *shaper, const struct selec
 {
 	const struct ktsn_shaper_packet *packet = class_first(shaper, selection->traffic_class);
 
-	if (selection->verdict != KTSN_SEND ||
-	    (packet->txtime_tai_ns > now_tai_ns &&
-	     !(packet->deadline && ktsn_strategy_sends_at_once(shaper->config.strategy))))
+	if (selection->verdict != KTSN_SEND || !time_has_come(shaper, packet, now_tai_ns))
 		return false;
 	return !shaper->ops->window ||
 	       shaper->ops->window(shaper, selection->traffic_class)->open_tai_ns <= now_tai_ns;
@@ -345,10 +422,10 @@ int64_t ktsn_shaper_due_after(const struct ktsn_shaper *shaper, unsigned int low
 
 	if (shaper->ops->drops_late)
 		return KTSN_SHAPER_NEVER;
-	for (unsigned int classes = shaper->classes_used >> lowest_class << lowest_class; classes;
-	     classes &= classes - 1) {
+	for (unsigned int classes = (unsigned int)shaper->classes[LANE_TIMED] >> lowest_class << lowest_class;
+	     classes; classes &= classes - 1) {
 		unsigned int class = (unsigned int)__builtin_ctz(classes);
-		int64_t of_class_tai_ns = ktsn_lanes_due_after(&shaper->lanes[class], now_tai_ns);
+		int64_t of_class_tai_ns = ktsn_lanes_due_after(&shaper->lanes[LANE_TIMED][class], now_tai_ns);
 
 		if (of_class_tai_ns < due_tai_ns && gate_open(shaper, class, of_class_tai_ns))
 			due_tai_ns = of_class_tai_ns;
@@ -371,12 +448,12 @@ void ktsn_shaper_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64_t l
 {
 	const struct selection *selection = selection_find(shaper, now_tai_ns);
 	unsigned int class = selection->traffic_class;
-	struct lanes *lanes = &shaper->lanes[class];
+	struct lanes *lanes = &shaper->lanes[LANE_TIMED][class];
 
-	if (selection->at_tai_ns > now_tai_ns)
+	if (selection->at_tai_ns > now_tai_ns || !lanes->count)
 		return;
 	for (uint32_t i = 0;
-	     i < KTSN_LANES_OVERDUE_MOST && lanes->heap[0]->first->txtime_tai_ns < late_tai_ns &&
+	     i < KTSN_LANES_OVERDUE_MOST && !ktsn_packet_in_time(lanes->heap[0]->first, late_tai_ns) &&
 	     lanes->heap[0]->rank_tai_ns <= now_tai_ns;
 	     i++) {
 		struct ktsn_shaper_lane *sender = lanes->heap[0]->sender;
@@ -385,19 +462,22 @@ void ktsn_shaper_yield(struct ktsn_shaper *shaper, int64_t now_tai_ns, int64_t l
 			(struct service){.end_tai_ns = until_tai_ns, .turn = ++shaper->turns};
 		ktsn_lanes_served(lanes, &sender->classes[class]);
 	}
-	first_find(shaper, class);
+	first_find(shaper, class, lanes);
 }
 
 struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper)
 {
+	enum lane_kind kind = shaper->classes[LANE_TIMED] ? LANE_TIMED : LANE_UNTIMED;
 	struct ktsn_shaper_packet *packet;
+	struct lanes *lanes;
 	unsigned int class;
 
-	if (!shaper->classes_used)
+	if (!classes_used(shaper))
 		return NULL;
-	class = highest_class(shaper->classes_used);
-	packet = class_pop(shaper, class);
-	first_find(shaper, class);
+	class = highest_class(shaper->classes[kind]);
+	lanes = &shaper->lanes[kind][class];
+	packet = class_pop(shaper, lanes, kind, class);
+	first_find(shaper, class, lanes);
 	packet->turn = 0;
 	return packet;
 }
@@ -430,18 +510,22 @@ struct ktsn_shaper_packet *ktsn_shaper_dequeue_behind(struct ktsn_shaper *shaper
 	bool windowed = shaper->ops->window != NULL;
 	struct ktsn_shaper_packet *packet;
 	struct ktsn_shaper_lane *sender;
+	struct lanes *lanes;
+	enum lane_kind kind;
 
 	if (!selected)
 		return NULL;
 	selection = *selected;
 	*verdict = selection.verdict;
-	sender = shaper->lanes[selection.traffic_class].heap[0]->sender;
+	kind = kind_of(class_first(shaper, selection.traffic_class));
+	lanes = &shaper->lanes[kind][selection.traffic_class];
+	sender = lanes->heap[0]->sender;
 	if (windowed)
 		window = *shaper->ops->window(shaper, selection.traffic_class);
-	packet = class_pop(shaper, selection.traffic_class);
+	packet = class_pop(shaper, lanes, kind, selection.traffic_class);
 	if (selection.verdict == KTSN_SEND)
 		packet_leave(shaper, packet, now_tai_ns, windowed ? &window : NULL);
-	sender_serve(shaper, sender, selection.traffic_class, packet, now_tai_ns);
+	sender_serve(shaper, lanes, sender, selection.traffic_class, packet, now_tai_ns);
 	return packet;
 }
 

@@ -20,7 +20,8 @@
  *
  * Packets of several senders are in lanes, one for each: of senders that have packets overdue in the same
  * class, each has its turn, so that none waits for all that another has. The order among one sender's packets
- * is that of their transmit times, whatever others do.
+ * is that of their transmit times, whatever others do. Before those that have no time goes each whose time
+ * has come, unless it is late and its sender had a turn since.
  */
 #ifndef KTSN_SHAPER_SHAPER_H
 #define KTSN_SHAPER_SHAPER_H
@@ -47,7 +48,7 @@ struct ktsn_shaper_config {
 	uint64_t link_speed_bps; /* 0: without limit, frames take no time */
 	int64_t guard_band_ns;   /* a frame must have left so long before its gate closes */
 	int64_t delta_ns;        /* etf: later than this after its transmit time a packet is dropped */
-	int64_t tolerance_ns;    /* etf-deadline: the same after its deadline */
+	int64_t tolerance_ns;    /* later than this a packet is late; etf-deadline drops it then */
 };
 
 /* What is to become of a packet that comes back. */
@@ -60,11 +61,12 @@ enum ktsn_verdict {
 struct ktsn_shaper;
 struct ktsn_shaper_lane;
 
-/* Lanes that hold packets of a shaper at the same time. */
+/* Lanes that hold packets of a shaper at the same time; and as many whose packets are untimed. */
 enum { KTSN_SHAPER_LANES_MAX = 1024 };
 
 /* Bytes of memory that a lane needs, aligned for any type. Memory that is all zero is an empty lane, so that
  * what the lane never uses need never be touched. It is the caller's, and stays while the lane holds packets.
+ * These are all untimed, or none is.
  */
 size_t ktsn_shaper_lane_bytes(void);
 
@@ -135,8 +137,8 @@ struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper);
 /* The earliest time, `now` or later, at which a packet will come back; KTSN_SHAPER_NEVER when none will. */
 int64_t ktsn_shaper_next(struct ktsn_shaper *shaper, int64_t now_tai_ns);
 
-/* When the first packet of any other lane became due, or will; gates and link may hold it back for longer.
- * KTSN_SHAPER_NEVER when there is none. */
+/* When the first packet with a time of any other lane became due, or will; gates and link may hold it back
+ * for longer. KTSN_SHAPER_NEVER when there is none. */
 int64_t ktsn_shaper_due_excluding(const struct ktsn_shaper *shaper, const struct ktsn_shaper_lane *lane);
 
 /*
@@ -147,7 +149,7 @@ int64_t ktsn_shaper_due_excluding(const struct ktsn_shaper *shaper, const struct
  * `now`, if its gate is open then; KTSN_SHAPER_NEVER when there is none, or the strategy drops what is late.
  * ktsn_shaper_may_yield: whether what ktsn_shaper_peek() gives at `now` can as well leave after `until`.
  * ktsn_shaper_yield: it does, as all in its class whose time was before `late`; that they waited counts as
- * their senders' turns.
+ * their senders' turns. What is untimed leaves after that one anyway.
  */
 int64_t ktsn_shaper_due_after(const struct ktsn_shaper *shaper, unsigned int lowest_class,
 			      int64_t now_tai_ns);

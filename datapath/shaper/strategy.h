@@ -27,7 +27,8 @@ struct selection {
 };
 
 /* The first packet of each class. Their transmit times are one cache line: whose turn it is shows without a
- * look at packets. KTSN_SHAPER_NEVER and NULL of an empty class. */
+ * look at packets. KTSN_SHAPER_NEVER and NULL of an empty class. Of a class that has packets with a time and
+ * without, it is known with the selection. */
 struct firsts {
 	int64_t txtime_tai_ns[KTSN_CLASSES];
 	struct ktsn_shaper_packet *packets[KTSN_CLASSES];
@@ -42,12 +43,12 @@ struct ktsn_shaper {
 	uint32_t link_bytes;      /* what shaper_link_ns() was asked for last, */
 	int64_t link_ns;          /* and what it said */
 	uint32_t pending;
-	uint8_t classes_used;         /* bit c: class c is not empty */
+	uint8_t classes[LANE_KINDS];  /* bit c: lanes of that kind have packets of class c */
 	uint64_t turns;               /* services of any sender */
 	struct selection selection;   /* the last, for as long as nothing changes */
 	int64_t selected_from_tai_ns; /* and the time does not leave from here to it */
 	struct fit fits[KTSN_CLASSES];
-	struct lanes lanes[KTSN_CLASSES];
+	struct lanes lanes[LANE_KINDS][KTSN_CLASSES];
 	struct ktsn_shaper_lane own; /* of packets without a lane */
 };
 
@@ -67,6 +68,17 @@ extern const struct ktsn_shaper_ops ktsn_tas_ops;
 extern const struct ktsn_shaper_ops ktsn_strict_priority_ops;
 extern const struct ktsn_shaper_ops ktsn_etf_ops;
 extern const struct ktsn_shaper_ops ktsn_etf_deadline_ops;
+
+/* The classes that have packets, and those that have some with a time and some without. */
+static inline unsigned int classes_used(const struct ktsn_shaper *shaper)
+{
+	return shaper->classes[LANE_TIMED] | shaper->classes[LANE_UNTIMED];
+}
+
+static inline unsigned int classes_mixed(const struct ktsn_shaper *shaper)
+{
+	return shaper->classes[LANE_TIMED] & shaper->classes[LANE_UNTIMED];
+}
 
 static inline struct ktsn_shaper_packet *class_first(const struct ktsn_shaper *shaper, unsigned int class)
 {

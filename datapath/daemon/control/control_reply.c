@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control_reply.h"
 
+#include "control_admission.h"
+#include "control_text.h"
 #include "flow.h"
 #include "peers.h"
 
@@ -158,13 +160,13 @@ char *control_reply_status(const struct control_status *status)
 
 static json_t *endpoint_json(const struct pod *pod, const struct endpoint *endpoint)
 {
-	const uint8_t *m = endpoint->mac;
-	char mac[18];
+	char mac[CONTROL_MAC_CHARACTERS + 1];
 
-	snprintf(mac, sizeof(mac), "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]);
-	return json_pack("{ss ss ss si ss ss si}", "identity", pod->identity, "interface",
+	return json_pack("{ss ss ss si ss ss si so so}", "identity", pod->identity, "interface",
 			 endpoint->interface, "netns", endpoint->netns, "vni", (int)endpoint->vni, "bridge",
-			 endpoint->bridge, "mac", mac, "mtu", (int)endpoint->mtu_bytes);
+			 endpoint->bridge, "mac", control_mac_text(endpoint->mac, mac), "mtu",
+			 (int)endpoint->mtu_bytes, "sources", control_sources_json(&endpoint->admission),
+			 "grants", control_grants_json(&endpoint->admission));
 }
 
 /* The part of a list that a reply has: the entries from `offset` on, at most `limit`, and no more than a
@@ -237,10 +239,13 @@ static json_t *pod_json(const struct pod *pod)
 
 	for (const struct endpoint *e = pod->endpoints.first; e; e = e->next)
 		endpoints++;
-	return json_pack("{ss ss ss si sI sI sI sI so}", "identity", pod->identity, "name", pod->name, "path",
-			 pod->socket_path, "endpoints", endpoints, "processes", (json_int_t)quota->processes,
-			 "sockets", (json_int_t)quota->sockets, "ring-memory-bytes",
-			 (json_int_t)quota->ring_bytes, "pending", (json_int_t)quota_pending(quota), "limits",
+	return json_pack("{ss ss ss si sI sI sI sI sI sI so}", "identity", pod->identity, "name", pod->name,
+			 "path", pod->socket_path, "endpoints", endpoints, "processes",
+			 (json_int_t)quota->processes, "sockets", (json_int_t)quota->sockets,
+			 "ring-memory-bytes", (json_int_t)quota->ring_bytes, "pending",
+			 (json_int_t)quota_pending(quota), "relay-connections",
+			 (json_int_t)(pod->relay_quota ? pod->relay_quota->processes : 0), "untimed-pending",
+			 (json_int_t)(pod->relay_quota ? quota_pending(pod->relay_quota) : 0), "limits",
 			 limits_json(&quota->limits));
 }
 
@@ -276,15 +281,6 @@ char *control_reply_network_limits(const struct node *node, uint32_t offset, uin
 	return page_reply(&page, "network-limits");
 }
 
-/* As an address is written: IPv4 in four numbers. */
-static const char *address_text(const struct ktsn_address *address, char text[INET6_ADDRSTRLEN])
-{
-	bool ipv4 = ktsn_address_is_ipv4(address);
-
-	return inet_ntop(ipv4 ? AF_INET : AF_INET6, ipv4 ? address->bytes + 12 : address->bytes, text,
-			 INET6_ADDRSTRLEN);
-}
-
 /* "10.42.1.2:7788", "[fd00::2]:7788"; "" for an end that there is not. */
 static json_t *end_json(const struct socket_end *end)
 {
@@ -292,7 +288,8 @@ static json_t *end_json(const struct socket_end *end)
 	const char *form = ktsn_address_is_ipv4(&end->address) ? "%s:%u" : "[%s]:%u";
 
 	if (end->port_be)
-		snprintf(text, sizeof(text), form, address_text(&end->address, address), ntohs(end->port_be));
+		snprintf(text, sizeof(text), form, control_address_text(&end->address, address),
+			 ntohs(end->port_be));
 	return json_string(text);
 }
 
@@ -345,13 +342,10 @@ static json_t *peer_json(const struct peer *peer)
 	json_t *subnets = json_array();
 
 	for (uint32_t i = 0; i < peer->subnet_count; i++) {
-		const struct subnet *subnet = &peer->subnets[i].subnet;
-		int bits = ktsn_address_is_ipv4(&subnet->network) ? KTSN_ADDRESS_MAPPED_BITS : 0;
-		char address[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 8];
+		char text[CONTROL_SUBNET_CHARACTERS + 1];
 
-		snprintf(text, sizeof(text), "%s/%d", address_text(&subnet->network, address),
-			 subnet->prefix_bits - bits);
-		json_array_append_new(subnets, json_string(text));
+		json_array_append_new(subnets,
+				      json_string(control_subnet_text(&peer->subnets[i].subnet, text)));
 	}
 	return json_pack("{si so so}", "vni", (int)peer->vni, "address", address_json(peer->address_be),
 			 "subnets", subnets);
@@ -373,7 +367,7 @@ static void group_append(json_t *list, const struct ktsn_address *group)
 	char text[INET6_ADDRSTRLEN];
 
 	if (json_array_size(list) < GROUPS_SHOWN)
-		json_array_append_new(list, json_string(address_text(group, text)));
+		json_array_append_new(list, json_string(control_address_text(group, text)));
 }
 
 static json_t *groups_json(uint32_t vni, uint32_t address_be, bool known, bool everything, uint32_t count,

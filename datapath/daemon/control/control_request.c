@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control_request.h"
 
+#include "control_admission.h"
 #include "control_json.h"
 #include "control_schedule.h"
+#include "control_text.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -16,9 +18,10 @@
 struct field {
 	const char *name;
 	int (*read)(const json_t *value, struct control_request *request, struct refusal *refusal);
+	enum presence { REQUIRED, OPTIONAL } presence;
 };
 
-enum { FIELDS_MAX = 5 };
+enum { FIELDS_MAX = 7 };
 
 static int string_read(const json_t *value, const char *field, char *to, size_t bytes,
 		       struct refusal *refusal)
@@ -145,45 +148,6 @@ static int address_read(const json_t *value, struct control_request *request, st
 	return 0;
 }
 
-static bool bits_behind(const struct subnet *subnet)
-{
-	for (unsigned int bit = subnet->prefix_bits; bit < 8 * KTSN_ADDRESS_BYTES; bit++)
-		if (subnet->network.bytes[bit / 8] & 0x80 >> bit % 8)
-			return true;
-	return false;
-}
-
-static int network_parse(const char *text, struct subnet *subnet)
-{
-	struct in6_addr ipv6;
-	struct in_addr ipv4;
-
-	if (inet_pton(AF_INET, text, &ipv4) == 1)
-		subnet->network = ktsn_address_of_ipv4(ipv4.s_addr);
-	else if (inet_pton(AF_INET6, text, &ipv6) == 1)
-		subnet->network = ktsn_address_of_ipv6(&ipv6);
-	else
-		return -EINVAL;
-	/* IPv4-mapped IPv6 would be IPv4 written with another prefix. */
-	return ktsn_address_is_ipv4(&subnet->network) == !strchr(text, ':') ? 0 : -EINVAL;
-}
-
-/* "10.42.2.0/24", "fd42:2::/64"; bits behind the prefix must be 0, or it is probably a mistake. */
-static int subnet_parse(const char *text, struct subnet *subnet)
-{
-	char address[INET6_ADDRSTRLEN], digits[4];
-	int bits, end = 0;
-
-	if (sscanf(text, "%45[0-9A-Fa-f.:]/%3[0-9]%n", address, digits, &end) != 2 || text[end] ||
-	    network_parse(address, subnet))
-		return -EINVAL;
-	bits = atoi(digits) + (ktsn_address_is_ipv4(&subnet->network) ? KTSN_ADDRESS_MAPPED_BITS : 0);
-	if (bits > 8 * KTSN_ADDRESS_BYTES)
-		return -EINVAL;
-	subnet->prefix_bits = (uint8_t)bits;
-	return bits_behind(subnet) ? -EINVAL : 0;
-}
-
 static int subnets_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	if (!json_is_array(value) || json_array_size(value) == 0 || json_array_size(value) > PEER_SUBNETS_MAX)
@@ -192,7 +156,7 @@ static int subnets_read(const json_t *value, struct control_request *request, st
 	for (uint32_t i = 0; i < request->subnet_count; i++) {
 		const char *text = json_string_value(json_array_get(value, i));
 
-		if (!text || subnet_parse(text, &request->subnets[i]))
+		if (!text || control_subnet_parse(text, &request->subnets[i]))
 			return refuse(
 				refusal, "subnets",
 				"entry %u: must be an IP subnet such as 10.42.2.0/24 or fd42:2::/64, with no "
@@ -200,6 +164,18 @@ static int subnets_read(const json_t *value, struct control_request *request, st
 				i + 1);
 	}
 	return 0;
+}
+
+static int sources_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	request->sources_given = true;
+	return control_sources_read(value, &request->admission, refusal);
+}
+
+static int grants_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	request->grants_given = true;
+	return control_grants_read(value, &request->admission, refusal);
 }
 
 static int offset_read(const json_t *value, struct control_request *request, struct refusal *refusal)
@@ -301,68 +277,79 @@ static int code_points_read(const json_t *value, struct control_request *request
 
 #define IDENTITY                                                                                             \
 	{                                                                                                    \
-		"identity", identity_read                                                                    \
+		"identity", identity_read, REQUIRED                                                          \
 	}
 #define INTERFACE                                                                                            \
 	{                                                                                                    \
-		"interface", interface_read                                                                  \
+		"interface", interface_read, REQUIRED                                                        \
 	}
 #define VNI                                                                                                  \
 	{                                                                                                    \
-		"vni", vni_read                                                                              \
+		"vni", vni_read, REQUIRED                                                                    \
 	}
 #define ADDRESS                                                                                              \
 	{                                                                                                    \
-		"address", address_read                                                                      \
+		"address", address_read, REQUIRED                                                            \
 	}
 #define OFFSET                                                                                               \
 	{                                                                                                    \
-		"offset", offset_read                                                                        \
+		"offset", offset_read, REQUIRED                                                              \
 	}
 #define LIMIT                                                                                                \
 	{                                                                                                    \
-		"limit", limit_read                                                                          \
+		"limit", limit_read, REQUIRED                                                                \
 	}
 
-/* Every request with all of its fields; all are required. */
+/* Every request with all of its fields. */
 static const struct request_description {
 	const char *name;
 	enum control_request_type type;
 	struct field fields[FIELDS_MAX];
 } descriptions[] = {
-	{"status", CONTROL_STATUS, {{NULL, NULL}}},
-	{"instance", CONTROL_INSTANCE, {{NULL, NULL}}},
-	{"stand-by", CONTROL_STAND_BY, {{"name", instance_read}}},
+	{"status", CONTROL_STATUS, {{NULL, NULL, OPTIONAL}}},
+	{"instance", CONTROL_INSTANCE, {{NULL, NULL, OPTIONAL}}},
+	{"stand-by", CONTROL_STAND_BY, {{"name", instance_read, REQUIRED}}},
 	{"take-over",
 	 CONTROL_TAKE_OVER,
-	 {{"records", records_read}, {"boot-id", boot_id_read}, {"born-ns", born_read}}},
-	{"hand-over", CONTROL_HAND_OVER, {{NULL, NULL}}},
-	{"socket-add", CONTROL_SOCKET_ADD, {IDENTITY, {"path", path_read}}},
+	 {{"records", records_read, REQUIRED},
+	  {"boot-id", boot_id_read, REQUIRED},
+	  {"born-ns", born_read, REQUIRED}}},
+	{"hand-over", CONTROL_HAND_OVER, {{NULL, NULL, OPTIONAL}}},
+	{"socket-add", CONTROL_SOCKET_ADD, {IDENTITY, {"path", path_read, REQUIRED}}},
 	{"socket-del", CONTROL_SOCKET_DEL, {IDENTITY}},
-	{"pod-name-set", CONTROL_POD_NAME_SET, {IDENTITY, {"name", name_read}}},
+	{"pod-name-set", CONTROL_POD_NAME_SET, {IDENTITY, {"name", name_read, REQUIRED}}},
 	{"endpoint-add",
 	 CONTROL_ENDPOINT_ADD,
-	 {IDENTITY, INTERFACE, {"netns", netns_read}, VNI, {"bridge", bridge_read}}},
+	 {IDENTITY,
+	  INTERFACE,
+	  {"netns", netns_read, REQUIRED},
+	  VNI,
+	  {"bridge", bridge_read, REQUIRED},
+	  {"sources", sources_read, OPTIONAL},
+	  {"grants", grants_read, OPTIONAL}}},
 	{"endpoint-del", CONTROL_ENDPOINT_DEL, {IDENTITY, INTERFACE}},
 	{"endpoints", CONTROL_ENDPOINTS, {OFFSET, LIMIT}},
 	{"pods", CONTROL_PODS, {OFFSET, LIMIT}},
-	{"network-limits-set", CONTROL_NETWORK_LIMITS_SET, {VNI, {"limits", limits_read}}},
+	{"network-limits-set", CONTROL_NETWORK_LIMITS_SET, {VNI, {"limits", limits_read, REQUIRED}}},
 	{"network-limits", CONTROL_NETWORK_LIMITS, {OFFSET, LIMIT}},
 	{"flows", CONTROL_FLOWS, {OFFSET, LIMIT}},
-	{"peer-add", CONTROL_PEER_ADD, {VNI, ADDRESS, {"subnets", subnets_read}}},
+	{"peer-add", CONTROL_PEER_ADD, {VNI, ADDRESS, {"subnets", subnets_read, REQUIRED}}},
 	{"peer-del", CONTROL_PEER_DEL, {VNI, ADDRESS}},
 	{"peers", CONTROL_PEERS, {OFFSET, LIMIT}},
 	{"groups", CONTROL_GROUPS, {OFFSET, LIMIT}},
-	{"departures", CONTROL_DEPARTURES, {{"after", after_read}, LIMIT}},
-	{"trace-start", CONTROL_TRACE_START, {{"identity", identity_or_any_read}, {"flow", flow_read}}},
-	{"trace-read", CONTROL_TRACE_READ, {{"after", after_read}, LIMIT}},
-	{"trace-stop", CONTROL_TRACE_STOP, {{NULL, NULL}}},
-	{"schedule-set", CONTROL_SCHEDULE_SET, {{"gate-parameter-table", schedule_read}}},
-	{"schedule-get", CONTROL_SCHEDULE_GET, {{NULL, NULL}}},
-	{"strategy-set", CONTROL_STRATEGY_SET, {{"strategy", strategy_read}}},
+	{"departures", CONTROL_DEPARTURES, {{"after", after_read, REQUIRED}, LIMIT}},
+	{"trace-start",
+	 CONTROL_TRACE_START,
+	 {{"identity", identity_or_any_read, REQUIRED}, {"flow", flow_read, REQUIRED}}},
+	{"trace-read", CONTROL_TRACE_READ, {{"after", after_read, REQUIRED}, LIMIT}},
+	{"trace-stop", CONTROL_TRACE_STOP, {{NULL, NULL, OPTIONAL}}},
+	{"schedule-set", CONTROL_SCHEDULE_SET, {{"gate-parameter-table", schedule_read, REQUIRED}}},
+	{"schedule-get", CONTROL_SCHEDULE_GET, {{NULL, NULL, OPTIONAL}}},
+	{"strategy-set", CONTROL_STRATEGY_SET, {{"strategy", strategy_read, REQUIRED}}},
 	{"traffic-classes-set",
 	 CONTROL_TRAFFIC_CLASSES_SET,
-	 {{"traffic-class-map", class_map_read}, {"priority-code-points", code_points_read}}},
+	 {{"traffic-class-map", class_map_read, REQUIRED},
+	  {"priority-code-points", code_points_read, REQUIRED}}},
 };
 
 static const struct request_description *description_of(const json_t *name)
@@ -398,9 +385,12 @@ static int fields_read(json_t *root, const struct request_description *descripti
 	for (int i = 0; i < FIELDS_MAX && description->fields[i].name; i++) {
 		const struct field *field = &description->fields[i];
 		const json_t *value = json_object_get(root, field->name);
-		int err = value ? field->read(value, request, refusal)
-				: refuse(refusal, field->name, "is missing; %s needs it", description->name);
+		int err = 0;
 
+		if (value)
+			err = field->read(value, request, refusal);
+		else if (field->presence == REQUIRED)
+			err = refuse(refusal, field->name, "is missing; %s needs it", description->name);
 		if (err)
 			return err;
 	}
@@ -435,6 +425,7 @@ int control_request_parse(const char *text, size_t bytes, struct control_request
 	int err;
 
 	memset(request, 0, sizeof(*request));
+	request->admission = endpoint_admission_default();
 	if (!root)
 		return refuse(refusal, "", "not JSON: %.120s at byte %d", error.text, error.position);
 	err = root_parse(root, request, refusal);

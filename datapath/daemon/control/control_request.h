@@ -5,6 +5,7 @@
 #ifndef KTSN_DAEMON_CONTROL_REQUEST_H
 #define KTSN_DAEMON_CONTROL_REQUEST_H
 
+#include "endpoint_admission.h"
 #include "instance.h"
 #include "peers.h"
 #include "pod_limits.h"
@@ -58,6 +59,8 @@ struct control_request {
 	char netns[PATH_MAX];
 	char bridge[IF_NAMESIZE];
 	uint32_t vni;
+	struct endpoint_admission admission; /* without the interface's own address */
+	bool sources_given, grants_given;    /* of it */
 	uint32_t address_be;
 	struct subnet subnets[PEER_SUBNETS_MAX];
 	uint32_t subnet_count;

@@ -283,6 +283,16 @@ int control_server_tick(struct control_server *server)
 	return -1;
 }
 
+static char *endpoint_add(struct node *node, const struct control_request *r)
+{
+	const struct endpoint_description description = {
+		r->interface, r->netns, r->vni, r->bridge, &r->admission, !r->sources_given, !r->grants_given,
+	};
+	struct refusal refusal = {.field = ""};
+
+	return change_reply(node_endpoint_add(node, r->identity, &description, &refusal), &refusal);
+}
+
 static char *request_serve(struct client *client, const struct control_request *r)
 {
 	struct refusal refusal = {.field = ""};
@@ -329,11 +339,7 @@ static char *request_serve(struct client *client, const struct control_request *
 	case CONTROL_POD_NAME_SET:
 		return change_reply(node_pod_name_set(node, r->identity, r->name, &refusal), &refusal);
 	case CONTROL_ENDPOINT_ADD:
-		return change_reply(node_endpoint_add(node, r->identity,
-						      &(struct endpoint_description){r->interface, r->netns,
-										     r->vni, r->bridge},
-						      &refusal),
-				    &refusal);
+		return endpoint_add(node, r);
 	case CONTROL_ENDPOINT_DEL:
 		return change_reply(node_endpoint_del(node, r->identity, r->interface), &refusal);
 	case CONTROL_PEER_ADD:

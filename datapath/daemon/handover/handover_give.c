@@ -87,6 +87,7 @@ static int endpoint_give(struct giving *giving, const struct pod *pod, const str
 	snprintf(to->bridge, sizeof(to->bridge), "%s", endpoint->bridge);
 	snprintf(to->netns, sizeof(to->netns), "%s", endpoint->netns);
 	to->vni = endpoint->vni;
+	to->admission = endpoint->admission;
 	return give(giving, HANDOVER_ENDPOINT, NULL, 0);
 }
 
@@ -161,6 +162,7 @@ static int flow_give(struct giving *giving, const struct flow *flow)
 	to->cookie = flow->cookie;
 	to->netns_cookie = flow->ns ? flow->ns->cookie : 0;
 	to->attributes = flow->attributes;
+	to->frames = flow->frames;
 	to->has_error_notifier = flow->error_notifier != NULL;
 	to->has_space_notifier = flow->space_notifier != NULL;
 	if (to->has_error_notifier) {
@@ -203,6 +205,8 @@ static int process_head_give(struct giving *giving, const struct process *proces
 	to->has_ring = process->ring != NULL;
 	to->resuming = process->resuming;
 	to->geometry = process->memory.geometry;
+	to->untimed = process->ring && process->ring->untimed;
+	to->relay = process->relay;
 	if (process->ring) {
 		fds[count++] = process->memory.fd;
 		fds[count++] = process->doorbell_fd;
@@ -212,10 +216,22 @@ static int process_head_give(struct giving *giving, const struct process *proces
 	return give(giving, HANDOVER_PROCESS, fds, count);
 }
 
+static bool has_frames(const struct process *process)
+{
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
+		if (process->flows[i] && process->flows[i]->frames)
+			return true;
+	return process->ring && process->ring->untimed;
+}
+
 static int process_give(struct giving *giving, const struct process *process)
 {
-	int err = process_head_give(giving, process);
+	int err;
 
+	/* Its connection ends with this ktsnd. */
+	if (giving->version < HANDOVER_VERSION_FRAMES && has_frames(process))
+		return 0;
+	err = process_head_give(giving, process);
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING && !err; i++)
 		if (process->flows[i])
 			err = flow_give(giving, process->flows[i]);
@@ -238,6 +254,7 @@ static int processes_give(struct giving *giving)
 	return err ? err : give(giving, HANDOVER_END, NULL, 0);
 }
 
+/* NULL: it is gone, or it is its relay's. */
 static const struct pod *pod_of(const struct node *node, const struct quota *quota)
 {
 	const struct pod *pod = node->pods;

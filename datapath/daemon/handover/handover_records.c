@@ -74,7 +74,7 @@ static bool understood(const struct handover_record *record, size_t received)
 		return false;
 	if (record->version == 3)
 		return record->bytes == HANDOVER_3_BYTES && received == HANDOVER_3_BYTES;
-	return record->version == HANDOVER_VERSION && record->bytes >= received;
+	return record->version > 3 && record->version <= HANDOVER_VERSION && record->bytes >= received;
 }
 
 static void descriptors_take(struct msghdr *message, int fds[HANDOVER_FDS_MAX])

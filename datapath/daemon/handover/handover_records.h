@@ -6,11 +6,14 @@
  * Both may be of different releases (docs/upgrades.md). The successor says the newest version of the records
  * that it understands, and both use the older of the two newest ones. From version 4 on each record has the
  * length of its type, and a release may add fields at the end of a type: who does not know them passes them
- * over, and reads 0 where they are missing. A type that is not known is passed over as well.
+ * over, and reads 0 where they are missing. A type that is not known is passed over as well. From version 5
+ * on there may be relays' processes: an older successor does not get them, and would send their frames
+ * wrongly.
  */
 #ifndef KTSN_DAEMON_HANDOVER_RECORDS_H
 #define KTSN_DAEMON_HANDOVER_RECORDS_H
 
+#include "endpoint_admission.h"
 #include "node_state.h"
 #include "notifiers.h"
 #include "peers.h"
@@ -22,7 +25,9 @@
 #include <stddef.h>
 
 enum {
-	HANDOVER_VERSION = 4,
+	HANDOVER_VERSION = 5,
+	/* The first with flows of frames and untimed rings. */
+	HANDOVER_VERSION_FRAMES = 5,
 	HANDOVER_VERSION_OLDEST = 3,
 	/* Of each record, whatever its type, in version 3. */
 	HANDOVER_3_BYTES = 4304,
@@ -69,6 +74,7 @@ struct handover_endpoint {
 	char bridge[IF_NAMESIZE];
 	char netns[PATH_MAX];
 	uint32_t vni;
+	struct endpoint_admission admission; /* an older predecessor knows none: no hardware address */
 };
 
 struct handover_peer {
@@ -100,6 +106,8 @@ struct handover_process {
 	bool resuming;
 	struct ktsn_ring_geometry
 		geometry; /* of the ring's memory; what stands in it is the application's word */
+	bool untimed;
+	bool relay;
 };
 
 /* Memory of a ring that a process kept when it hung up. */
@@ -123,6 +131,7 @@ struct handover_flow {
 	uint64_t cookie;
 	uint64_t netns_cookie;
 	struct socket_attributes attributes;
+	bool frames;
 };
 
 struct handover_destination {

@@ -76,12 +76,15 @@ static void socket_take(struct taking *taking)
 static void endpoint_take(struct taking *taking)
 {
 	const struct handover_endpoint *from = &taking->record.endpoint;
+	/* It has the interface's own address at least, but of an older predecessor. */
+	bool known = from->admission.mac_count > 0;
 	struct refusal refusal;
 
-	if (node_endpoint_add(
-		    taking->node, from->identity,
-		    &(struct endpoint_description){from->interface, from->netns, from->vni, from->bridge},
-		    &refusal) == -EINVAL)
+	if (node_endpoint_add(taking->node, from->identity,
+			      &(struct endpoint_description){from->interface, from->netns, from->vni,
+							     from->bridge, known ? &from->admission : NULL,
+							     false, false},
+			      &refusal) == -EINVAL)
 		refusal_log("endpoint", from->identity, &refusal);
 }
 
@@ -126,6 +129,8 @@ static void process_take(struct taking *taking)
 		.memory = from->has_ring ? taking->fds[0] : -1,
 		.doorbell = from->has_ring ? taking->fds[1] : -1,
 		.geometry = from->geometry,
+		.untimed = from->untimed,
+		.relay = from->relay,
 		.connection = from->connected ? taking->fds[from->has_ring ? 2 : 0] : -1,
 	};
 
@@ -183,6 +188,7 @@ static void flow_take(struct taking *taking)
 		.mode = from->mode,
 		.cookie = from->cookie,
 		.netns_cookie = from->netns_cookie,
+		.frames = from->frames,
 		.attributes = from->attributes,
 		.ended = from->closed,
 	};

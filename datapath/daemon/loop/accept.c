@@ -5,6 +5,7 @@
  */
 #include "accept.h"
 
+#include "admission.h"
 #include "clock_changes.h"
 #include "finish.h"
 #include "lookup.h"
@@ -95,6 +96,16 @@ static int64_t handover_time(const struct loop *loop, const struct ktsn_ring_tak
 	return believed ? taken->called_tai_ns : loop->round.now_tai_ns;
 }
 
+/* `payload` is the copy. */
+static uint8_t priority_of(const struct loop_destination *destination, const struct ktsn_ring_taken *taken,
+			   const uint8_t *payload)
+{
+	if (!destination->flow->frames)
+		return destination->priority;
+	return admission_priority(destination, taken->ethertype_be, taken->priority, payload,
+				  taken->payload_bytes);
+}
+
 static void message_fill(struct loop *loop, struct packet *packet, const struct loop_ring *ring,
 			 const struct ktsn_ring_taken *taken, struct loop_destination *destination,
 			 int64_t txtime_tai_ns)
@@ -102,20 +113,24 @@ static void message_fill(struct loop *loop, struct packet *packet, const struct 
 	size_t headers_bytes =
 		ktsn_frame_header_bytes(&destination->route.path, route_tunnel(&destination->route));
 	struct message *message = &packet->own;
+	uint8_t *payload = packet->frame.data + headers_bytes;
 
 	packet->message = message;
-	memcpy(packet->frame.data + headers_bytes, ktsn_ring_taken_payload(&ring->consumer, taken->slot),
-	       taken->payload_bytes);
+	memcpy(payload, ktsn_ring_taken_payload(&ring->consumer, taken->slot), taken->payload_bytes);
 	message->slot = taken->slot;
 	message->payload_bytes = taken->payload_bytes;
 	message->flow = destination->flow;
 	message->destination = destination;
 	message->requested_tai_ns = txtime_tai_ns;
 	message->handed_tai_ns = handover_time(loop, taken);
+	message->ethertype_be =
+		destination->flow->frames ? taken->ethertype_be : destination->route.path.ethertype_be;
+	message->priority = priority_of(destination, taken, payload);
 	message->ipv4_id = destination->route.path.fragmentable ? destination->flow->ipv4_id++ : 0;
 	message->reported = message->overrun = message->replicated = false;
-	packet->shaper.traffic_class = loop->shaping.classes.of_priority[destination->priority];
+	packet->shaper.traffic_class = loop->shaping.classes.of_priority[message->priority];
 	packet->shaper.deadline = message->flow->deadline;
+	packet->shaper.untimed = ring->untimed;
 	packet->shaper.txtime_tai_ns = txtime_tai_ns;
 	/* Messages of one round may be taken in any order; their numbers say which came first. */
 	packet->shaper.order = loop->round.number << SEQUENCE_BITS | (taken->sequence & SEQUENCE_MASK);
@@ -147,11 +162,34 @@ static bool room_for(const struct loop *loop, struct quota *quota, const struct 
 	return quota->wanted == 0;
 }
 
+/* What waited in a ring while no ktsnd served it: in the time of a network that is for ever. When it was
+ * handed over is the application's word, which concerns only itself. */
+static bool is_stale(const struct loop_ring *ring, const struct ktsn_ring_taken *taken)
+{
+	enum { STALE_NS = 100000000 };
+	int64_t age_ns;
+
+	return taken->recovered &&
+	       (__builtin_sub_overflow(ring->recovered_tai_ns, taken->txtime_ns, &age_ns) ||
+		age_ns > STALE_NS);
+}
+
+/* Of an untimed message, whose time is now. */
+static _Atomic uint64_t *untimed_rejection_counter(struct loop *loop, const struct loop_ring *ring,
+						   const struct ktsn_ring_taken *taken,
+						   int64_t *txtime_tai_ns)
+{
+	*txtime_tai_ns = loop->round.now_tai_ns;
+	return is_stale(ring, taken) ? &loop->counters.drop_stale : NULL;
+}
+
 /* Why the message is rejected; NULL: it is not, and *txtime_tai_ns is its time. */
 static _Atomic uint64_t *rejection_counter(struct loop *loop, const struct loop_ring *ring,
 					   const struct ktsn_ring_taken *taken,
 					   const struct loop_destination *destination, int64_t *txtime_tai_ns)
 {
+	if (destination && ring->untimed)
+		return untimed_rejection_counter(loop, ring, taken, txtime_tai_ns);
 	if (!destination ||
 	    !txtime_convert(taken->txtime_ns, loop->clocks.offsets.to_tai_ns[destination->flow->clock],
 			    txtime_tai_ns))
@@ -175,6 +213,18 @@ static void message_count_taken(struct loop *loop, struct packet *packet)
 	loop_pending_add(loop, 1);
 	counter_add(&loop->counters.classes[packet->shaper.traffic_class].pending, 1);
 	counter_add(&loop->counters.taken, 1);
+}
+
+/* What an application writes itself of a frame is looked at where it can no longer change it. */
+static bool message_admitted(const struct packet *packet)
+{
+	const struct message *message = packet->message;
+	const struct loop_route *route = &message->destination->route;
+	size_t headers_bytes = ktsn_frame_header_bytes(&route->path, route_tunnel(route));
+
+	return route->path.kind != KTSN_FRAME_ETHERNET ||
+	       admission_allows(message->destination, message->ethertype_be, message->priority,
+				packet->frame.data + headers_bytes, message->payload_bytes);
 }
 
 int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken)
@@ -203,7 +253,11 @@ int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 	message_fill(loop, packet, ring, taken, destination, txtime_tai_ns);
 	message_count_taken(loop, packet);
 	trace_begin(packet->message, taken);
-	watch_message(loop, packet->message->flow, txtime_tai_ns);
-	packet_route(loop, packet, destination);
+	if (!ring->untimed)
+		watch_message(loop, packet->message->flow, txtime_tai_ns);
+	if (message_admitted(packet))
+		packet_route(loop, packet, destination);
+	else
+		packet_drop(loop, packet, &loop->counters.drop_source);
 	return 0;
 }

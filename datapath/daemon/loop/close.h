@@ -5,6 +5,7 @@
 #ifndef KTSN_LOOP_CLOSE_H
 #define KTSN_LOOP_CLOSE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct loop;
@@ -15,7 +16,11 @@ void ring_end(struct loop *loop, struct loop_ring *ring);
 /* The same of a flow and a destination, by their numbers in the ring. */
 void flow_end(struct loop *loop, struct loop_ring *ring, uint32_t index);
 void destination_end(struct loop *loop, struct loop_ring *ring, uint32_t index);
-/* Closes the sockets and addresses whose last messages have been taken now. */
+/* They end when their last messages have been taken. */
+void flow_end_later(struct loop_ring *ring, uint32_t index);
+void destination_end_later(struct loop_ring *ring, uint32_t index);
+bool closings_wait(const struct loop_ring *ring);
+/* These have been: closes some. While others wait, the ring is polled. */
 void closings_end(struct loop *loop, struct loop_ring *ring);
 
 #endif

@@ -17,10 +17,11 @@ enum loop_command_type {
 	COMMAND_DESTINATION_CLOSE,  /* ring, index: take what is in the ring, then retire the destination */
 	COMMAND_DESTINATION_UPDATE, /* destination, route; replication if it goes to several: those before are
 				       retired */
-	COMMAND_GATES,              /* gates: from now on; those before are retired */
-	COMMAND_CLASSES,            /* classes */
-	COMMAND_STRATEGY,           /* strategy */
-	COMMAND_LIMITS,             /* of quotas have changed: what they hold back may go */
+	COMMAND_DESTINATION_ADMISSION, /* destination, admission: its sources before are retired */
+	COMMAND_GATES,                 /* gates: from now on; those before are retired */
+	COMMAND_CLASSES,               /* classes */
+	COMMAND_STRATEGY,              /* strategy */
+	COMMAND_LIMITS,                /* of quotas have changed: what they hold back may go */
 };
 
 struct loop_command {
@@ -31,6 +32,7 @@ struct loop_command {
 	struct loop_destination *destination;
 	struct loop_route route;
 	struct loop_replication *replication;
+	struct loop_admission admission;
 	struct loop_gates *gates;
 	struct loop_classes classes;
 	enum ktsn_strategy strategy;

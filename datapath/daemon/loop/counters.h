@@ -2,7 +2,7 @@
 /*
  * What ktsnd counts: one counter for each reason why a message did not leave, or not on time, so that
  *
- *   taken = sent + drops + pending        sent = on-time + late
+ *   taken = sent + drops + pending        sent = on-time + late + untimed
  *
  * The loop thread writes them, any thread reads.
  */
@@ -20,6 +20,7 @@
 	X(sent, "sent")                       /* given to the port */                                        \
 	X(sent_bridge, "sent-bridge")         /* of them to pods of this node */                             \
 	X(on_time, "on-time")                 /* sent within the tolerance */                                \
+	X(untimed, "untimed")                 /* sent without a time that was asked for */                   \
 	X(late_taken, "late-taken")           /* their time had passed when the application sent them */     \
 	X(late_wakeup, "late-wakeup")         /* ktsnd was not awake, or busy, at their time */              \
 	X(late_port, "late-port")             /* the port had no room at their time */                       \
@@ -37,6 +38,8 @@
 	/* of the kind, deadline or not, that the strategy is for */                                         \
 	X(drop_max_sdu, "drop-max-sdu")     /* larger than the queue-max-sdu of their class */               \
 	X(drop_no_window, "drop-no-window") /* no window of their class is ever long enough */               \
+	X(drop_source, "drop-source")       /* from an address, or of a priority, that is not their pod's */ \
+	X(drop_stale, "drop-stale")         /* untimed, and too old when their ring was taken over */        \
 	X(uncertain, "uncertain")           /* departing when another ktsnd ended: sent or not, not again */ \
 	X(copies_sent, "copies-sent")       /* frames of messages that went to several */                    \
 	X(copies_dropped, "copies-dropped") /* of their copies that did not leave */                         \

@@ -38,6 +38,15 @@ static struct loop_destination *destination_announced(struct loop *loop, const s
 	return NULL;
 }
 
+/* A VLAN tag may come on top. */
+static uint32_t payload_max_bytes(const struct loop_destination *destination,
+				  const struct ktsn_ring_taken *taken)
+{
+	return destination->flow->frames && ktsn_frame_is_tagged(taken->ethertype_be)
+		       ? destination->route.tagged_max_bytes
+		       : destination->route.payload_max_bytes;
+}
+
 struct loop_destination *destination_find(struct loop *loop, const struct loop_ring *ring,
 					  const struct ktsn_ring_taken *taken)
 {
@@ -51,7 +60,7 @@ struct loop_destination *destination_find(struct loop *loop, const struct loop_r
 		destination = destination_announced(loop, ring, taken->flow, taken->destination);
 	if (!destination)
 		return NULL;
-	return taken->payload_bytes <= destination->route.payload_max_bytes ? destination : NULL;
+	return taken->payload_bytes <= payload_max_bytes(destination, taken) ? destination : NULL;
 }
 
 /* The socket that a slot names, if the process has one of that number. */

@@ -9,6 +9,7 @@
 #ifndef KTSN_LOOP_LOOP_OBJECTS_H
 #define KTSN_LOOP_LOOP_OBJECTS_H
 
+#include "address.h"
 #include "counters.h"
 #include "frame.h"
 #include "quota.h"
@@ -25,7 +26,7 @@ enum {
 	LOOP_COPIES_MAX = 1024, /* of one message */
 };
 
-enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION, LOOP_GATES, LOOP_REPLICATION };
+enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION, LOOP_GATES, LOOP_REPLICATION, LOOP_SOURCES };
 
 /* What can be retired. `owner` is the control thread's own. */
 struct loop_object {
@@ -49,6 +50,7 @@ struct loop_route {
 	uint32_t bridge_link_index; /* to a pod of this node: onto this bridge, or out of this port of one,
 				     * without tunnel; 0: the uplink */
 	uint32_t payload_max_bytes;
+	uint32_t tagged_max_bytes; /* the same of a message of a flow of frames that begins with a VLAN tag */
 };
 
 /* Where one copy of a message goes; the rest of its route it has in common with the others. */
@@ -67,9 +69,31 @@ struct loop_replication {
 	bool replaced;
 	uint32_t pruned;   /* receivers that have no member of the group, and get no copy */
 	uint32_t left_out; /* receivers beyond LOOP_COPIES_MAX */
+	bool single;       /* there is but one receiver, and it is known: its message is no copy */
 	uint32_t count;
 	struct loop_route common; /* what their routes have in common */
 	struct loop_copy copies[];
+};
+
+/* Whose addresses frames may have. Immutable; replaced as a whole by DESTINATION_ADMISSION. */
+enum { LOOP_SOURCE_MACS_MAX = 8, LOOP_SOURCE_SUBNETS_MAX = 16 };
+
+struct loop_sources {
+	struct loop_object object;
+	bool any_address; /* IP addresses of anybody; hardware addresses only these: */
+	uint32_t mac_count, subnet_count;
+	uint8_t macs[LOOP_SOURCE_MACS_MAX][KTSN_ETHER_ADDR_BYTES];
+	struct loop_source_subnet {
+		struct ktsn_address network;
+		uint8_t prefix_bits; /* of all 128 */
+	} subnets[LOOP_SOURCE_SUBNETS_MAX];
+};
+
+/* What an application that writes frames itself may send through its endpoint. */
+struct loop_admission {
+	struct loop_sources *sources; /* NULL: it writes none */
+	uint8_t priority_max;         /* of a flow of frames */
+	bool pcp_is_priority;         /* likewise, of a message that begins with a VLAN tag */
 };
 
 struct packet;
@@ -80,6 +104,7 @@ struct loop_destination {
 	struct loop_ring *ring;
 	struct loop_route route;
 	struct loop_replication *replication; /* NULL: it goes to one */
+	struct loop_admission admission;
 	uint8_t priority; /* SO_PRIORITY & 15; as the source address, what it was when this was made */
 	uint32_t packets; /* messages held */
 	struct ktsn_shaper_packet *pending; /* messages that wait for RESOLVED, or for their turn: a heap of
@@ -88,7 +113,9 @@ struct loop_destination {
 	struct ring_list_link
 		released_entry; /* among those of its quota whose messages need not wait any more */
 	bool is_released;
-	bool closing; /* closed once what is in the ring has been taken */
+	struct loop_destination *closing_next; /* of those that are closed once what is in the ring has been
+						* taken */
+	uint32_t closing_index;                /* its number in the ring, then */
 	bool closed;
 	bool retired;
 };
@@ -117,13 +144,15 @@ struct loop_flow {
 	enum ktsn_clock clock;
 	bool deadline; /* SOF_TXTIME_DEADLINE_MODE */
 	bool report;   /* SOF_TXTIME_REPORT_ERRORS */
+	bool frames;   /* its messages say EtherType and priority themselves */
 	_Atomic uint32_t
 		notify; /* NOTIFY_...: why its application is to be woken; 0: it is not in the list */
 	struct loop_flow *notify_next;
 	uint16_t ipv4_id; /* of the next message that may be fragmented; begins at random, as a socket's of
 			     the kernel */
 	uint32_t packets; /* messages held */
-	bool closing;     /* as a destination */
+	struct loop_flow *closing_next; /* as of a destination */
+	uint32_t closing_index;
 	bool closed;
 	bool retired;
 	_Atomic uint32_t
@@ -150,11 +179,16 @@ struct loop_ring {
 	struct loop_object object;
 	struct ktsn_ring_consumer consumer;
 	struct quota *quota; /* of the pod whose process has it */
-	int doorbell_set_fd; /* what its doorbell is in (doorbells.h); -1: not known yet */
-	bool opened;         /* by RING_OPEN; nothing is taken before */
-	uint32_t uncertain;  /* slots that were departing when another ktsnd ended; counted by RING_OPEN */
-	bool closings;       /* some of its flows or destinations are closing */
-	bool closing;        /* nothing new comes; closed once what is in it has been taken */
+	/* Its messages have no transmit time: they leave when they can. */
+	bool untimed;
+	struct ring_list_link untimed_entry; /* among those that are open, if it is one */
+	int64_t recovered_tai_ns; /* when it was taken over; what is in it then, and was old, is stale */
+	int doorbell_set_fd;      /* what its doorbell is in (doorbells.h); -1: not known yet */
+	bool opened;              /* by RING_OPEN; nothing is taken before */
+	uint32_t uncertain; /* slots that were departing when another ktsnd ended; counted by RING_OPEN */
+	struct loop_destination *closing_destinations;
+	struct loop_flow *closing_flows;
+	bool closing; /* nothing new comes; closed once what is in it has been taken */
 	bool closed;
 	bool retired;
 	uint32_t busy;               /* being taken from: must not be retired under the taker's feet */

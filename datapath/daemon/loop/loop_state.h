@@ -67,6 +67,14 @@ struct loop_watch {
 	_Atomic uint64_t doorbells_set; /* thresholds written; any thread reads it */
 };
 
+/* Untimed rings. alive.c */
+struct loop_alive {
+	struct ring_list_link *rings; /* those that are open, the next to be told first; NULL: none */
+	uint32_t count;
+	uint32_t left; /* so many are still to be told */
+	int64_t told_tai_ns;
+};
+
 /* What pods have of the pool. quotas.c */
 struct loop_quotas {
 	struct quota *open; /* those with rings */
@@ -177,6 +185,7 @@ struct loop {
 	struct loop_round round;
 	struct loop_clocks clocks;
 	struct loop_watch watch;
+	struct loop_alive alive;
 	struct loop_quotas quotas;
 	struct loop_throttle throttle;
 	struct loop_released released;

@@ -18,22 +18,30 @@ static struct class_counters *class_counters(struct loop *loop, const struct mes
 	return &loop->counters.classes[message_packet(message)->shaper.traffic_class];
 }
 
+/* Of one that was asked for a time. */
+static void departure_note(struct loop *loop, struct message *message, int64_t departed_tai_ns)
+{
+	departures_add(&loop->departures, message->flow->number, message->requested_tai_ns, departed_tai_ns,
+		       message->overrun);
+	atomic_store_explicit(&message->flow->counters.departure_error_ns,
+			      departed_tai_ns - message->requested_tai_ns, memory_order_relaxed);
+}
+
 void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *lateness,
 		  int64_t departed_tai_ns)
 {
 	struct class_counters *class = class_counters(loop, message);
 	struct flow_counters *flow = &message->flow->counters;
-	bool late = lateness != &loop->counters.on_time;
+	bool untimed = lateness == &loop->counters.untimed;
+	bool late = lateness != &loop->counters.on_time && !untimed;
 
 	trace_end(loop, message, lateness, departed_tai_ns);
-	departures_add(&loop->departures, message->flow->number, message->requested_tai_ns, departed_tai_ns,
-		       message->overrun);
 	counter_add(lateness, 1);
 	counter_add(&class->late, late);
 	counter_add(&flow->sent, 1);
 	counter_add(&flow->late, late);
-	atomic_store_explicit(&flow->departure_error_ns, departed_tai_ns - message->requested_tai_ns,
-			      memory_order_relaxed);
+	if (!untimed)
+		departure_note(loop, message, departed_tai_ns);
 	counter_add(&loop->counters.sent, 1);
 	counter_add(&loop->counters.sent_bridge,
 		    !message->replicated && message_packet(message)->egress == EGRESS_BRIDGE);

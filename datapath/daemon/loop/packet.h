@@ -32,7 +32,9 @@ struct message {
 	bool reported;    /* its slot is the application's, as a report */
 	bool overrun;     /* a frame of it that left was on the link when its gate shut */
 	bool replicated;  /* it goes to several, and the rest below is set */
-	uint32_t trace;   /* of its flow, when it was taken; the next two are set only if there is one */
+	uint8_t priority;
+	uint16_t ethertype_be; /* of a packet socket */
+	uint32_t trace;        /* of its flow, when it was taken; the next two are set only if there is one */
 	int64_t called_tai_ns;
 	int64_t taken_tai_ns;
 

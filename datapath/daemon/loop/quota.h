@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 enum {
+	/* Of pods; and as many for what has no time. */
 	QUOTAS_MAX = KTSN_SHAPER_LANES_MAX,
 	QUOTA_LANES = 2, /* one for each egress of the loop */
 };

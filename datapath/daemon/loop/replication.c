@@ -36,6 +36,14 @@ static uint8_t *payload_place(struct packet *packet, const struct loop_route *ro
 	return packet->frame.data + ktsn_frame_header_bytes(&route->path, route_tunnel(route));
 }
 
+/* Where taking put it: behind the longest headers. */
+static uint8_t *payload_taken_to(struct packet *packet)
+{
+	const struct loop_route *common = &packet->message->destination->route;
+
+	return packet->frame.data + ktsn_frame_header_bytes(&common->path, &common->tunnel);
+}
+
 /* Where the copy of that number goes. */
 static struct loop_route copy_route(const struct loop_replication *replication, uint32_t number)
 {
@@ -56,6 +64,7 @@ static void copy_init(struct loop *loop, struct packet *copy, struct message *me
 	copy->late_reason = first->late_reason;
 	copy->shaper.traffic_class = first->shaper.traffic_class;
 	copy->shaper.deadline = first->shaper.deadline;
+	copy->shaper.untimed = first->shaper.untimed;
 	copy->shaper.txtime_tai_ns = first->shaper.txtime_tai_ns;
 	copy->shaper.order = first->shaper.order;
 	clocks_packet_held(loop, copy);
@@ -114,7 +123,6 @@ static void replication_add(struct loop *loop, struct quota *quota, struct packe
 static void replication_begin(struct loop *loop, struct message *message)
 {
 	struct loop_replication *replication = message->destination->replication;
-	const struct loop_route *common = &message->destination->route;
 	struct quota *quota = message->flow->ring->quota;
 	uint32_t more = replication->count - 1, room;
 
@@ -137,9 +145,7 @@ static void replication_begin(struct loop *loop, struct message *message)
 	quota_pending_add(loop, quota, message->copies_unmade);
 	message->replication = replication;
 	replication->messages++;
-	/* Where taking put it: behind the longest headers. */
-	message->payload =
-		message_packet(message)->frame.data + ktsn_frame_header_bytes(&common->path, &common->tunnel);
+	message->payload = payload_taken_to(message_packet(message));
 	replication_add(loop, quota, message_packet(message));
 }
 
@@ -178,12 +184,27 @@ void replication_continue(struct loop *loop)
 		quota_wake_by(loop, loop->round.now_tai_ns);
 }
 
+/* As if it had a route of its own. */
+static void single_shape(struct loop *loop, struct packet *packet, const struct loop_replication *replication)
+{
+	const struct loop_route route = copy_route(replication, 0);
+	uint8_t *place = payload_place(packet, &route), *taken_to = payload_taken_to(packet);
+
+	if (place != taken_to)
+		memmove(place, taken_to, packet->message->payload_bytes);
+	frame_shape(loop, packet, &route);
+}
+
 void message_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
-	if (packet->message->destination->replication)
-		replication_begin(loop, packet->message);
-	else
+	const struct loop_replication *replication = packet->message->destination->replication;
+
+	if (!replication)
 		frame_shape(loop, packet, route);
+	else if (replication->single && replication->count)
+		single_shape(loop, packet, replication);
+	else
+		replication_begin(loop, packet->message);
 }
 
 uint32_t destination_frames(const struct loop_destination *destination)

@@ -16,7 +16,8 @@ static uint8_t report_code(const struct loop *loop, const _Atomic uint64_t *reas
 	const struct counters *counters = &loop->counters;
 
 	if (reason == &counters->drop_txtime || reason == &counters->drop_horizon ||
-	    reason == &counters->drop_max_sdu || reason == &counters->drop_invalid)
+	    reason == &counters->drop_max_sdu || reason == &counters->drop_source ||
+	    reason == &counters->drop_invalid)
 		return SO_EE_CODE_TXTIME_INVALID_PARAM;
 	return SO_EE_CODE_TXTIME_MISSED;
 }

@@ -4,6 +4,7 @@
  */
 #include "run_commands.h"
 
+#include "alive.h"
 #include "clock.h"
 #include "close.h"
 #include "commands.h"
@@ -20,6 +21,8 @@ static void ring_open(struct loop *loop, struct loop_ring *ring)
 	doorbell_listen(loop, ring, true);
 	ring->opened = true;
 	quota_ring_opened(loop, ring->quota);
+	if (ring->untimed)
+		alive_begin(loop, ring);
 	ring->threshold_tai_ns = KTSN_SHAPER_NEVER; /* so the memory says */
 	counter_add(&loop->counters.uncertain, ring->uncertain);
 	/* One that was handed back holds messages already. */
@@ -39,21 +42,19 @@ static void ring_close(struct loop *loop, struct loop_ring *ring)
 {
 	doorbell_listen(loop, ring, false);
 	loop_take_ring(loop, ring);
-	if (ring->backlog)
+	if (ring->backlog || closings_wait(ring))
 		ring->closing = true;
 	else
 		ring_end(loop, ring);
 }
 
 /* Whether all that was sent to a socket or address before it was closed has been taken. If not, for want of
- * memory or because this very ring is being taken, the close waits for it (closings_end). */
+ * memory or because this very ring is being taken, or because a ring that is full would keep others waiting,
+ * the close waits for it (closings_end). */
 static bool taken_before_close(struct loop *loop, struct loop_ring *ring)
 {
-	loop_take_ring(loop, ring);
-	if (!ring->backlog && !ring->busy)
-		return true;
-	ring->closings = true;
-	return false;
+	loop_take_turn(loop, ring);
+	return !ring->backlog && !ring->busy;
 }
 
 static void flow_close(struct loop *loop, struct loop_ring *ring, uint32_t index)
@@ -61,7 +62,7 @@ static void flow_close(struct loop *loop, struct loop_ring *ring, uint32_t index
 	if (taken_before_close(loop, ring))
 		flow_end(loop, ring, index);
 	else
-		ring->flows[index]->closing = true;
+		flow_end_later(ring, index);
 }
 
 static void destination_open(struct loop_ring *ring, uint32_t index, struct loop_destination *destination)
@@ -75,7 +76,7 @@ static void destination_close(struct loop *loop, struct loop_ring *ring, uint32_
 	if (taken_before_close(loop, ring))
 		destination_end(loop, ring, index);
 	else
-		ring->destinations[index]->closing = true;
+		destination_end_later(ring, index);
 }
 
 static void replication_take(struct loop *loop, struct loop_destination *destination,
@@ -102,6 +103,19 @@ static void destination_update(struct loop *loop, struct loop_destination *desti
 	if (replication)
 		replication_take(loop, destination, replication);
 	pending_update(loop, destination);
+}
+
+static void destination_admission_take(struct loop *loop, struct loop_destination *destination,
+				       const struct loop_admission *admission)
+{
+	struct loop_sources *unused = admission->sources;
+
+	if (!destination->retired) {
+		unused = destination->admission.sources;
+		destination->admission = *admission;
+	}
+	if (unused)
+		object_retire(loop, &unused->object);
 }
 
 static void gates_take(struct loop *loop, struct loop_gates *gates)
@@ -140,6 +154,9 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		break;
 	case COMMAND_DESTINATION_UPDATE:
 		destination_update(loop, command->destination, &command->route, command->replication);
+		break;
+	case COMMAND_DESTINATION_ADMISSION:
+		destination_admission_take(loop, command->destination, &command->admission);
 		break;
 	case COMMAND_GATES:
 		gates_take(loop, command->gates);

@@ -42,12 +42,13 @@ static int64_t last_stretch(struct loop *loop, int64_t now_tai_ns)
 }
 
 /* One message of a flow only, with its copies: if ktsnd is killed while it sends, what is uncertain is one of
- * each flow. And a few of a pod: what comes due meanwhile waits until the port has them all. */
+ * each flow. What is untimed may be lost. And a few of a pod: what comes due meanwhile waits until the port
+ * has them all. */
 static bool burst_may_have(const struct loop *loop, const struct packet *packet)
 {
 	const struct quota *quota = packet->message->flow->ring->quota;
 
-	return (packet->message->flow->burst != loop->send.bursts ||
+	return (packet->shaper.untimed || packet->message->flow->burst != loop->send.bursts ||
 		packet->message->flow->burst_slot == packet->message->slot) &&
 	       (quota->burst != loop->send.bursts || quota->burst_count < BURST_OF_QUOTA);
 }
@@ -108,6 +109,8 @@ static _Atomic uint64_t *lateness_counter(struct loop *loop, const struct packet
 {
 	struct counters *counters = &loop->counters;
 
+	if (packet->shaper.untimed)
+		return &counters->untimed;
 	if (departed_tai_ns - packet->message->requested_tai_ns <= loop->config.late_after_ns)
 		return &counters->on_time;
 	switch (packet->late_reason) {

@@ -25,6 +25,8 @@ static int packet_build(struct loop *loop, struct packet *packet, const struct l
 	int headers_bytes;
 
 	path.id = packet->message->ipv4_id;
+	if (path.kind == KTSN_FRAME_ETHERNET)
+		path.ethertype_be = packet->message->ethertype_be;
 	tunnel.pcp = loop->shaping.classes.pcp[packet->shaper.traffic_class];
 	headers_bytes = ktsn_frame_build(frame->data, frame->capacity_bytes, &path, around,
 					 packet->message->payload_bytes);

@@ -5,6 +5,7 @@
 #include "take.h"
 
 #include "accept.h"
+#include "alive.h"
 #include "clock.h"
 #include "clock_changes.h"
 #include "close.h"
@@ -85,9 +86,9 @@ static bool ring_take(struct loop *loop, struct loop_ring *ring, uint32_t most)
 	drained = ring_poll(loop, ring, most);
 	watch_polled(loop, ring, drained != DRAINED);
 	ring->busy--;
-	if (drained == DRAINED && ring->closings && !ring->busy)
+	if (drained == DRAINED && !ring->busy)
 		closings_end(loop, ring);
-	if (drained == DRAINED && ring->closing && !ring->busy)
+	if (drained == DRAINED && ring->closing && !ring->busy && !closings_wait(ring))
 		ring_end(loop, ring);
 	else
 		ring_retire_if_done(loop, ring);
@@ -99,6 +100,12 @@ void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 	/* What a stopped loop took would never leave. It is the next ktsnd's. */
 	if (!loop_stopped(loop))
 		(void)ring_take(loop, ring, ring->consumer.slot_count);
+}
+
+void loop_take_turn(struct loop *loop, struct loop_ring *ring)
+{
+	if (!loop_stopped(loop))
+		(void)ring_take(loop, ring, TAKE_TURN);
 }
 
 /* Since the round before. */
@@ -144,6 +151,7 @@ void loop_take(struct loop *loop)
 		clock_set_back(loop);
 	loop->round.last_began_tai_ns = loop->round.began_tai_ns;
 	clocks_watch(loop);
+	alive_tell(loop);
 	quotas_due(loop, loop->round.began_tai_ns);
 	throttle_release(loop, loop->round.began_tai_ns);
 	pending_release(loop);

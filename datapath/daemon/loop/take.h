@@ -12,5 +12,7 @@ struct loop_ring;
 void loop_take(struct loop *loop);
 /* Takes all that is ready in one ring, at once. */
 void loop_take_ring(struct loop *loop, struct loop_ring *ring);
+/* The same, but not more than a pod's turn. */
+void loop_take_turn(struct loop *loop, struct loop_ring *ring);
 
 #endif

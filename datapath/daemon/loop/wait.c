@@ -16,6 +16,7 @@
  */
 #include "wait.h"
 
+#include "alive.h"
 #include "clock.h"
 #include "egress.h"
 #include "loop_state.h"
@@ -109,15 +110,16 @@ static void lead_learn(struct loop *loop, int64_t late_ns)
 static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t gap_ns, int64_t lead_ns)
 {
 	int64_t asked_ns = gap_ns == INT64_MAX ? INT64_MAX : gap_ns - lead_ns;
+	int64_t longest_ns = alive_sleep_max(loop, asked_ns == INT64_MAX ? INT64_MAX : LONGEST_SLEEP_NS);
 	int64_t began_ns = clock_ns(CLOCK_MONOTONIC);
 	bool timed_out;
 
 	loop->wait.asleep_tai_ns = now_tai_ns;
 	counter_add(&loop->counters.wakeups, 1);
-	if (asked_ns != INT64_MAX && asked_ns > LONGEST_SLEEP_NS)
-		asked_ns = LONGEST_SLEEP_NS;
+	if (asked_ns > longest_ns)
+		asked_ns = longest_ns;
 	timed_out = events_wait(loop, asked_ns == INT64_MAX ? -1 : asked_ns) == 0;
-	if (timed_out && asked_ns < LONGEST_SLEEP_NS)
+	if (timed_out && asked_ns < longest_ns)
 		lead_learn(loop, clock_tai_ns() - now_tai_ns - asked_ns);
 	rest_slept(loop, asked_ns, clock_ns(CLOCK_MONOTONIC) - began_ns);
 }

@@ -9,6 +9,7 @@
  *               |<--- it waits --->|<- the other is sent ->|<- it is sent ->|
  *
  * A late frame waits once, then it is sent: a sender that always has something due must not keep others out.
+ * So does one without a time.
  */
 #include "yield.h"
 
@@ -91,7 +92,7 @@ static int64_t due_next(struct loop *loop, const struct leaving *leaving, int64_
 static bool any_in_time(const struct leaving *leaving, int64_t late_tai_ns)
 {
 	for (int i = 0; i < EGRESSES; i++)
-		if (leaving->packets[i] && leaving->packets[i]->txtime_tai_ns >= late_tai_ns)
+		if (leaving->packets[i] && ktsn_packet_in_time(leaving->packets[i], late_tai_ns))
 			return true;
 	return false;
 }

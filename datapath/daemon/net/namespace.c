@@ -2,6 +2,7 @@
 #include "namespace.h"
 
 #include "log.h"
+#include "socket_identity.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,20 +12,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
-
 static int cookie_read(uint64_t *cookie)
 {
-	socklen_t bytes = sizeof(*cookie);
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int err = 0;
+	int err;
 
 	if (fd < 0)
 		return -errno;
-	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &bytes))
-		err = -errno;
+	err = socket_netns_cookie(fd, cookie);
 	close(fd);
 	return err;
 }
@@ -34,6 +29,13 @@ static void neighbor_changed(const struct rtnl_neighbor *entry, void *context)
 	struct namespace *ns = context;
 
 	ns->all->observer->neighbor_changed(ns, entry);
+}
+
+static void forwarding_changed(const struct rtnl_forwarding *entry, void *context)
+{
+	struct namespace *ns = context;
+
+	ns->all->observer->forwarding_changed(ns, entry);
 }
 
 static void link_changed(int link_index, bool carrying, uint32_t mtu_bytes, void *context)
@@ -62,6 +64,7 @@ static void changes_readable(struct event_source *source)
 	struct namespace *ns = source->owner;
 	struct rtnl_watcher watcher = {
 		.neighbor_changed = neighbor_changed,
+		.forwarding_changed = forwarding_changed,
 		.link_changed = link_changed,
 		.addresses_changed = addresses_changed,
 		.groups_changed = groups_changed,

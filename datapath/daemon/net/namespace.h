@@ -19,6 +19,7 @@ struct neighbor;
 /* Who is told of changes in namespaces. All are required. */
 struct namespace_observer {
 	void (*neighbor_changed)(struct namespace *ns, const struct rtnl_neighbor *entry);
+	void (*forwarding_changed)(struct namespace *ns, const struct rtnl_forwarding *entry);
 	/* `carrying`: up, and with a carrier. MTU of 0: the link has gone. */
 	void (*link_changed)(struct namespace *ns, int link_index, bool carrying, uint32_t mtu_bytes);
 	void (*addresses_changed)(struct namespace *ns, int link_index);

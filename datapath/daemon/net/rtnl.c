@@ -335,34 +335,6 @@ int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, const struct ktsn_addre
 		NULL, NULL);
 }
 
-static int remote_parse(const struct nlmsghdr *header, void *result)
-{
-	const struct ndmsg *info = mnl_nlmsg_get_payload(header);
-	const struct nlattr *attributes[TABLE] = {0};
-
-	mnl_attr_parse(header, sizeof(*info), collect, attributes);
-	if (info->ndm_state & (NUD_PERMANENT | NUD_NOARP))
-		*(struct ktsn_address *)result = address_of(attributes[NDA_DST]);
-	return MNL_CB_STOP;
-}
-
-int rtnl_tunnel_find(struct rtnl *rtnl, int tunnel_link_index, const uint8_t mac[6],
-		     struct ktsn_address *remote)
-{
-	char buffer[RTNL_BUFFER_BYTES];
-	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETNEIGH, 0);
-	struct ndmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
-	int err;
-
-	memset(remote, 0, sizeof(*remote));
-	info->ndm_family = AF_BRIDGE;
-	info->ndm_ifindex = tunnel_link_index;
-	info->ndm_flags = NTF_SELF;
-	mnl_attr_put(header, NDA_LLADDR, 6, mac);
-	err = rtnl_talk(rtnl, header, remote_parse, remote);
-	return err || !ktsn_address_is_any(remote) ? err : -ENOENT;
-}
-
 static void link_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(header);
@@ -386,6 +358,19 @@ static void neighbor_tell(const struct nlmsghdr *header, const struct rtnl_watch
 		watcher->neighbor_changed(&neighbor, watcher->context);
 }
 
+static void forwarding_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
+{
+	struct rtnl_forwarding entry;
+
+	if (watcher->forwarding_changed && rtnl_forwarding_parse(header, &entry))
+		watcher->forwarding_changed(&entry, watcher->context);
+}
+
+static bool of_bridge(const struct nlmsghdr *header)
+{
+	return ((const struct ndmsg *)mnl_nlmsg_get_payload(header))->ndm_family == AF_BRIDGE;
+}
+
 static void addresses_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
 {
 	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(header);
@@ -403,7 +388,7 @@ static void groups_tell(const struct rtnl_watcher *watcher)
 static int change_parse(const struct nlmsghdr *header, void *argument)
 {
 	if (header->nlmsg_type == RTM_NEWNEIGH || header->nlmsg_type == RTM_DELNEIGH)
-		neighbor_tell(header, argument);
+		(of_bridge(header) ? forwarding_tell : neighbor_tell)(header, argument);
 	else if (header->nlmsg_type == RTM_NEWLINK || header->nlmsg_type == RTM_DELLINK)
 		link_tell(header, argument);
 	else if (header->nlmsg_type == RTM_NEWADDR || header->nlmsg_type == RTM_DELADDR)
@@ -413,12 +398,26 @@ static int change_parse(const struct nlmsghdr *header, void *argument)
 	return MNL_CB_OK;
 }
 
-int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher)
+/* One message: 1; 0: there is none; or -errno. */
+static int change_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher)
 {
 	char buffer[RTNL_BUFFER_BYTES];
 	ssize_t bytes = rtnl_receive(rtnl, buffer, sizeof(buffer));
 
+	if (bytes == -EAGAIN || bytes == -EINTR)
+		return 0;
 	if (bytes < 0)
-		return bytes == -EAGAIN || bytes == -EINTR || bytes == -ENOMSG ? 0 : (int)bytes;
-	return mnl_cb_run(buffer, (size_t)bytes, 0, 0, change_parse, (void *)watcher) < 0 ? -errno : 0;
+		return bytes == -ENOMSG ? 1 : (int)bytes;
+	return mnl_cb_run(buffer, (size_t)bytes, 0, 0, change_parse, (void *)watcher) < 0 ? -errno : 1;
+}
+
+int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher)
+{
+	/* Pods can make many: others have something to say, too. */
+	enum { CHANGES_AT_ONCE = 64 };
+	int result = 1;
+
+	for (int i = 0; i < CHANGES_AT_ONCE && result > 0; i++)
+		result = change_read(rtnl, watcher);
+	return result < 0 ? result : 0;
 }

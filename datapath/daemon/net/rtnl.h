@@ -10,6 +10,7 @@
 #define KTSN_DAEMON_RTNL_H
 
 #include "address.h"
+#include "rtnl_forwarding.h"
 #include "rtnl_socket.h"
 
 #include <stdbool.h>
@@ -95,14 +96,10 @@ int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, const struct ktsn_addre
  * is configured: Linux from 5.16 on would turn that into one to be resolved. */
 int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, const struct ktsn_address *address);
 
-/* The node behind which a hardware address is, if a VXLAN device was told so for good. 0; -ENOENT when it was
- * not, also if it has learnt it; or -errno. */
-int rtnl_tunnel_find(struct rtnl *rtnl, int tunnel_link_index, const uint8_t mac[6],
-		     struct ktsn_address *remote);
-
 /* What a monitor tells of; each may be NULL. */
 struct rtnl_watcher {
 	void (*neighbor_changed)(const struct rtnl_neighbor *neighbor, void *context);
+	void (*forwarding_changed)(const struct rtnl_forwarding *entry, void *context);
 	/* `carrying`: up, and with a carrier. MTU of 0: it has gone. */
 	void (*link_changed)(int link_index, bool carrying, uint32_t mtu_bytes, void *context);
 	void (*addresses_changed)(int link_index, void *context);
@@ -111,9 +108,9 @@ struct rtnl_watcher {
 };
 
 /*
- * Changes of neighbours, links, addresses and groups: a second, non-blocking socket. _read calls the watcher
- * for each change received and returns 0; -ENOBUFS when the kernel dropped some, and the caller must ask for
- * what it needs.
+ * Changes of neighbours, forwarding entries, links, addresses and groups: a second, non-blocking socket.
+ * _read calls the watcher for each change received and returns 0; -ENOBUFS when the kernel dropped some, and
+ * the caller must ask for what it needs.
  */
 int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher);
 

@@ -178,14 +178,21 @@ static int ip_options_read(int fd, struct socket_attributes *attributes)
 	return err;
 }
 
+int socket_netns_cookie(int fd, uint64_t *cookie)
+{
+	socklen_t bytes = sizeof(*cookie);
+
+	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &bytes) ? -errno : 0;
+}
+
 static int cookies_read(int fd, struct socket_identity *identity)
 {
-	socklen_t bytes = sizeof(identity->netns_cookie);
+	socklen_t bytes = sizeof(identity->cookie);
+	int err = socket_netns_cookie(fd, &identity->netns_cookie);
 
-	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &identity->netns_cookie, &bytes) ||
-			       getsockopt(fd, SOL_SOCKET, SO_COOKIE, &identity->cookie, &bytes)
-		       ? -errno
-		       : 0;
+	if (!err && getsockopt(fd, SOL_SOCKET, SO_COOKIE, &identity->cookie, &bytes))
+		err = -errno;
+	return err;
 }
 
 int socket_identity_read(int fd, struct socket_identity *identity)

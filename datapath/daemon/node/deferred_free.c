@@ -28,6 +28,7 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 		break;
 	case LOOP_GATES:
 	case LOOP_REPLICATION:
+	case LOOP_SOURCES:
 		free(owner);
 		break;
 	}

@@ -15,6 +15,8 @@ struct flow {
 	struct process *process;
 	struct loop_flow *loop;
 	struct txtime_mode mode;
+	bool frames; /* KTSN_APP_FRAMES. Its destinations stay until the application closes them, and are in
+		      * the table of the process only */
 	uint32_t index;
 	uint64_t cookie; /* of the socket */
 	struct namespace *ns;

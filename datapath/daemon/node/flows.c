@@ -46,7 +46,15 @@ static uint16_t ipv4_id_first(void)
 	return id;
 }
 
-static int flow_make(struct process *process, uint32_t number, struct txtime_mode mode, struct flow **result)
+/* What has no time of its own goes on its way when CLOCK_TAI is set: as with what has one of another clock.
+ */
+static enum ktsn_clock loop_clock(const struct process *process, struct txtime_mode mode)
+{
+	return process->ring->untimed ? KTSN_CLOCK_MONOTONIC : mode.clock;
+}
+
+static int flow_make(struct process *process, uint32_t number, struct txtime_mode mode, bool frames,
+		     struct flow **result)
 {
 	struct flow *flow = calloc(1, sizeof(*flow));
 	int err = -ENOMEM;
@@ -65,11 +73,13 @@ static int flow_make(struct process *process, uint32_t number, struct txtime_mod
 	flow->loop->object = (struct loop_object){.kind = LOOP_FLOW, .owner = flow};
 	flow->loop->ring = process->ring;
 	flow->loop->number = ++process->pod->node->flow_numbers;
-	flow->loop->clock = mode.clock;
+	flow->loop->clock = loop_clock(process, mode);
 	flow->loop->deadline = mode.deadline;
 	flow->loop->report = mode.report;
+	flow->loop->frames = frames;
 	flow->loop->ipv4_id = ipv4_id_first();
 	flow->mode = mode;
+	flow->frames = frames;
 	process->flows[flow->index] = flow;
 	flow_trace(flow);
 	process->pod->node->flow_count++;
@@ -88,9 +98,21 @@ static void flow_announce(struct flow *flow)
 								      .flow = flow->loop});
 }
 
+/* A flow of frames has any number. */
+static void frames_destinations_close_all(const struct flow *flow)
+{
+	struct destination *const *entries = flow->process->destinations.entries;
+
+	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
+		if (entries[i] && !entries[i]->closed && entries[i]->loop->flow == flow->loop)
+			destination_close(entries[i]);
+}
+
 /* The flow's destinations carry its old source address: they end, after what was sent to them. */
 static void destinations_close_all(struct flow *flow)
 {
+	if (flow->frames)
+		frames_destinations_close_all(flow);
 	for (uint32_t i = 0; i < FLOW_DESTINATIONS_MAX; i++) {
 		if (flow->destinations[i])
 			destination_close(flow->destinations[i]);
@@ -129,6 +151,7 @@ static int flow_destination_create(struct flow *flow, const struct ktsn_app_key 
 		.attributes = &flow->attributes,
 		.ns = flow->ns,
 		.endpoints = &process->pod->endpoints,
+		.frames = flow->frames,
 	};
 
 	return destination_create(&process->destinations, flow->loop, &query, number, created);
@@ -145,7 +168,8 @@ static int flow_register(struct flow *flow, const struct socket_identity *identi
 	reply->flow = flow->index;
 	reply->clock = (uint16_t)flow->mode.clock;
 	reply->flags = (uint16_t)((flow->mode.deadline ? KTSN_APP_DEADLINE : 0) |
-				  (flow->mode.report ? KTSN_APP_REPORT_ERRORS : 0));
+				  (flow->mode.report ? KTSN_APP_REPORT_ERRORS : 0) |
+				  (flow->frames ? KTSN_APP_FRAMES : 0));
 	if (identity->attributes.remote.port_be == 0)
 		return 0;
 	err = flow_destination_create(flow, &where_connected, destination_number, &flow->connected);
@@ -190,11 +214,38 @@ static uint32_t number_wanted(const struct process *process, uint32_t number)
 	return process->resuming ? number : KTSN_APP_NONE;
 }
 
-static int flow_allowed(struct pod *pod)
+/* Of FLOW_OPEN; nobody adopts a relay's. */
+static bool frames_asked(const struct ktsn_app_request *request)
 {
-	if (pod->quota->sockets < pod->quota->limits.sockets)
+	return request->version >= KTSN_APP_VERSION_FRAMES && request->flags & KTSN_APP_FRAMES;
+}
+
+static bool flow_flags_known(const struct ktsn_app_request *request)
+{
+	const uint8_t with = frames_asked(request) ? KTSN_APP_FRAMES : KTSN_APP_REPORT_ERRORS;
+
+	if (frames_asked(request) && request->type == KTSN_APP_FLOW_ADOPT)
+		return false;
+	return !(request->flags & ~(KTSN_APP_DEADLINE | with));
+}
+
+/* What has no time has frames only, and no deadlines. */
+static bool flow_fits_ring(const struct process *process, const struct ktsn_app_request *request)
+{
+	return !process->ring->untimed || (frames_asked(request) && !(request->flags & KTSN_APP_DEADLINE) &&
+					   request->clock == KTSN_CLOCK_TAI);
+}
+
+static bool socket_has_frames(const struct socket_attributes *attributes)
+{
+	return attributes->family == AF_PACKET && attributes->raw;
+}
+
+static int flow_allowed(struct process *process)
+{
+	if (process->quota->sockets < process->quota->limits.sockets)
 		return 0;
-	pod->node->limit_refusals++;
+	process->pod->node->limit_refusals++;
 	return -ENOBUFS;
 }
 
@@ -212,6 +263,7 @@ static int flow_open_as(struct process *process, const struct ktsn_app_request *
 			const struct socket_identity *identity, struct txtime_mode mode,
 			struct ktsn_app_reply *reply)
 {
+	bool frames = frames_asked(request);
 	struct namespace *ns = namespace_of(process->pod, identity->netns_cookie);
 	struct flow *flow = flow_of(process, request->flow);
 	bool fresh = !flow;
@@ -219,10 +271,12 @@ static int flow_open_as(struct process *process, const struct ktsn_app_request *
 
 	if (!ns)
 		return foreign_refuse(process->pod, reply);
+	if (!fresh && flow->frames != frames)
+		return -EINVAL;
 	if (fresh)
-		err = flow_allowed(process->pod);
+		err = flow_allowed(process);
 	if (fresh && !err)
-		err = flow_make(process, number_wanted(process, request->flow), mode, &flow);
+		err = flow_make(process, number_wanted(process, request->flow), mode, frames, &flow);
 	if (err)
 		return err;
 	if (fresh)
@@ -243,12 +297,14 @@ void flow_open(struct process *process, const struct app_request *from, struct k
 	bool known = message->flow == KTSN_APP_NONE || flow_of(process, message->flow) || process->resuming;
 	struct socket_identity identity = from->identity;
 
-	if (message->clock >= KTSN_CLOCKS || message->flags & ~(KTSN_APP_DEADLINE | KTSN_APP_REPORT_ERRORS) ||
-	    !known) {
+	if (message->clock >= KTSN_CLOCKS || !flow_flags_known(message) ||
+	    !flow_fits_ring(process, message) || !known) {
 		reply->status = -EINVAL;
 		return;
 	}
 	reply->status = from->passed_err;
+	if (reply->status == 0 && frames_asked(message) && !socket_has_frames(&identity.attributes))
+		reply->status = -EINVAL;
 	identity.attributes.multicast_interface_ipv4 = message->interface;
 	if (reply->status == 0 && message->type == KTSN_APP_FLOW_ADOPT)
 		reply->status = timed_socket_find(process->pod, identity.cookie, &mode);
@@ -260,7 +316,8 @@ int flow_take_over(struct process *process, const struct flow_description *descr
 {
 	struct namespace *ns = namespace_of(process->pod, description->netns_cookie);
 	struct flow *flow;
-	int err = ns ? flow_make(process, description->index, description->mode, &flow) : -ENETDOWN;
+	int err = ns ? flow_make(process, description->index, description->mode, description->frames, &flow)
+		     : -ENETDOWN;
 
 	if (err)
 		return err;
@@ -273,11 +330,15 @@ int flow_take_over(struct process *process, const struct flow_description *descr
 	return 0;
 }
 
-/* Those of an unconnected socket, in a ring of which the oldest makes room. */
+/* Those of an unconnected socket, in a ring of which the oldest makes room. A flow of frames says itself
+ * which of them end. */
 static void destination_keep(struct flow *flow, struct destination *destination)
 {
-	uint32_t place = flow->destinations_next++ % FLOW_DESTINATIONS_MAX;
+	uint32_t place;
 
+	if (flow->frames)
+		return;
+	place = flow->destinations_next++ % FLOW_DESTINATIONS_MAX;
 	if (flow->destinations[place])
 		destination_close(flow->destinations[place]);
 	flow->destinations[place] = destination;
@@ -350,4 +411,19 @@ void flow_destination_request(struct process *process, const struct ktsn_app_req
 	destination_reply(destination, reply);
 	if (destination)
 		destination_keep(flow, destination);
+}
+
+void flow_destination_close_request(struct process *process, const struct ktsn_app_request *request,
+				    struct ktsn_app_reply *reply)
+{
+	const struct flow *flow = flow_of(process, request->flow);
+	struct destination *destination = request->destination < LOOP_DESTINATIONS_PER_RING
+						  ? process->destinations.entries[request->destination]
+						  : NULL;
+
+	if (!flow || !flow->frames || !destination || destination->closed ||
+	    destination->loop->flow != flow->loop)
+		reply->status = -EINVAL;
+	else
+		destination_close(destination);
 }

@@ -17,12 +17,15 @@ void flow_close_request(struct process *process, const struct ktsn_app_request *
 			struct ktsn_app_reply *reply);
 void flow_destination_request(struct process *process, const struct ktsn_app_request *request,
 			      struct ktsn_app_reply *reply);
+void flow_destination_close_request(struct process *process, const struct ktsn_app_request *request,
+				    struct ktsn_app_reply *reply);
 void flow_notifier_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply);
 
 /* What another ktsnd knew of a flow and its destinations, under the numbers that they had. 0 or -errno. */
 struct flow_description {
 	uint32_t index;
 	struct txtime_mode mode;
+	bool frames;
 	uint64_t cookie;
 	uint64_t netns_cookie;
 	struct socket_attributes attributes;

@@ -32,18 +32,27 @@ void listeners_wake(struct node *node)
 
 /* Connections cost descriptors and memory before they ask for a ring, and those that ended until their last
  * message has left. */
-static bool connection_allowed(struct pod *pod)
+static bool connection_allowed(struct pod *pod, bool relay)
 {
-	if (pod->quota->processes < pod->quota->limits.processes)
+	/* Those are few. */
+	if (relay || pod->quota->processes < pod->quota->limits.processes)
 		return true;
 	pod->node->limit_refusals++;
 	return false;
 }
 
+static int connection_take(struct pod *pod, int fd)
+{
+	bool relay = connection_is_relays(pod, fd);
+	struct process *process;
+
+	return connection_allowed(pod, relay) ? process_make(pod, fd, relay, process_request_serve, &process)
+					      : -EUSERS;
+}
+
 void listener_accept(struct event_source *listener)
 {
 	struct pod *pod = listener->owner;
-	struct process *process;
 	bool refused;
 	int fd;
 
@@ -52,8 +61,7 @@ void listener_accept(struct event_source *listener)
 		return;
 	}
 	fd = unix_accept(listener->fd, &refused);
-	if (fd >= 0 &&
-	    (refused || !connection_allowed(pod) || process_make(pod, fd, process_request_serve, &process)))
+	if (fd >= 0 && (refused || connection_take(pod, fd)))
 		pod_thread_close(pod->thread, fd);
 	else if (fd == -EMFILE || fd == -ENFILE)
 		listener_rest(pod);

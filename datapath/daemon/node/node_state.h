@@ -49,7 +49,8 @@ struct node {
 	struct quota_limits limits; /* of each pod, but for what its networks have of their own */
 	struct network_limits *network_limits;
 	uint32_t network_limits_count;
-	uint32_t quota_count; /* of pods, and of those that are gone and whose messages still leave */
+	uint32_t quota_count;       /* of pods, and of those that are gone and whose messages still leave */
+	uint32_t relay_quota_count; /* the same of those of pods' relays */
 	struct pod *pods;
 	struct event_source retired;       /* the loop gives objects back */
 	struct event_source notifications; /* and wants applications to be notified */

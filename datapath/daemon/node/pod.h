@@ -15,6 +15,8 @@ enum {
 	NODE_POD_NAME_MAX = 317, /* as long as Kubernetes' can be: a namespace's 63, a slash, a pod's 253 */
 	/* Sockets that outlive the process that opened them: passed on, or kept over exec. */
 	POD_RECENT_MAX = 256,
+	/* Connections of its relay: two, and as many of one that takes its place. */
+	POD_RELAYS_MAX = 4,
 };
 
 /* How a socket gives its transmit times (struct sock_txtime). */
@@ -37,6 +39,11 @@ struct pod {
 	/* What logs call it: "NAME (IDENTITY)", or the identity. */
 	char called[NODE_POD_NAME_MAX + NODE_IDENTITY_MAX + sizeof(" ()")];
 	struct quota *quota;
+	/* What its relay has: so much that the pod can use up nothing of it, nor the relay of the pod's. By
+	 * it untimed rings are taken from; the relay's timed messages are the pod's. NULL: it has had no
+	 * relay.
+	 */
+	struct quota *relay_quota;
 	struct pod_thread *thread;
 	struct event_source listener; /* fd -1: no socket yet */
 	bool listener_rests;          /* it is not watched: too much is still to be done */
@@ -44,6 +51,7 @@ struct pod {
 	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct endpoint_set endpoints;
 	struct process *processes;
+	uint32_t relays;                            /* of those, the ones that are a relay's */
 	bool version_warned;                        /* of a libktsn.so of another version */
 	bool unanswered_warned;                     /* of having answered too late */
 	struct timed_socket recent[POD_RECENT_MAX]; /* timed sockets that their processes closed, a ring */

@@ -75,6 +75,17 @@ static struct pod_limits network_of(const struct node *node, uint32_t vni)
 	return limits;
 }
 
+struct quota_limits relay_limits(const struct quota_limits *of_pod)
+{
+	struct quota_limits limits = *of_pod;
+
+	limits.processes = POD_RELAYS_MAX;
+	limits.sockets = POD_RELAYS_MAX * LOOP_FLOWS_PER_RING;
+	/* Of so many connections; the node's own bound holds. */
+	limits.memory_bytes = UINT64_MAX;
+	return limits;
+}
+
 void pod_limits_apply(struct pod *pod)
 {
 	const struct endpoint *endpoint = pod->endpoints.first;
@@ -93,6 +104,10 @@ void pod_limits_apply(struct pod *pod)
 		limits = quota_limits_of(&lowest);
 	}
 	quota_limits_set(pod->quota, &limits);
+	if (pod->relay_quota) {
+		limits = relay_limits(&limits);
+		quota_limits_set(pod->relay_quota, &limits);
+	}
 }
 
 static void network_remove(struct node *node, struct network_limits *network)

@@ -49,6 +49,8 @@ int node_network_limits_set(struct node *node, uint32_t vni, const struct pod_li
 			    struct refusal *refusal);
 /* The pod has come, or is on other networks than before. */
 void pod_limits_apply(struct pod *pod);
+/* Those of a pod's relay: what its messages may is what the pod's may; what it has counts for itself. */
+struct quota_limits relay_limits(const struct quota_limits *of_pod);
 void node_network_limits_free(struct node *node);
 
 #endif

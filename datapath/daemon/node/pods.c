@@ -63,7 +63,10 @@ static void pod_unlink_if_empty(struct pod *pod)
 	*at = pod->next;
 	endpoint_set_remove(&pod->node->routing, &pod->endpoints);
 	ring_charges_pod_gone(&pod->node->ring_charges, pod->quota);
+	if (pod->relay_quota)
+		ring_charges_pod_gone(&pod->node->ring_charges, pod->relay_quota);
 	quota_put(pod->quota);
+	quota_put(pod->relay_quota);
 	pod_thread_put(pod->thread);
 	free(pod);
 }
@@ -200,6 +203,8 @@ int node_endpoint_add(struct node *node, const char *identity, const struct endp
 	existing = endpoint_named(&pod->endpoints, endpoint->interface);
 	if (existing) {
 		err = endpoint_compare(existing, endpoint, identity, refusal);
+		if (!err && endpoint_admission_take(existing, endpoint, description))
+			destinations_admission_changed(&node->routing, existing);
 		endpoint_free(endpoint);
 		return err;
 	}

@@ -11,9 +11,12 @@
 struct process {
 	struct pod *pod;                      /* NULL once the connection is closed */
 	char identity[NODE_IDENTITY_MAX + 1]; /* the pod's, also after that */
-	struct quota *quota;                  /* of the pod */
-	struct pod_thread *thread;            /* of the pod */
-	struct doorbells *doorbells;          /* of the node */
+	bool relay;                  /* it is a connection of the pod's relay, not of a program in the pod */
+	struct quota *quota;         /* of the pod, or of its relay */
+	struct quota *ring_quota;    /* by which its ring is taken from: the pod's, or of an untimed one the
+				      * relay's. NULL before there is a ring */
+	struct pod_thread *thread;   /* of the pod */
+	struct doorbells *doorbells; /* of the node */
 	struct event_source connection;
 	struct app_request
 		*request;       /* the one that is being read or served; NULL once the connection is closed */

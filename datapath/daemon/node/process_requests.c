@@ -31,8 +31,23 @@ static void unanswered_log(struct process *process)
 	pod->unanswered_warned = true;
 }
 
-static int ring_allowed(const struct process *process)
+/* Older libraries did not say what these are. */
+static bool ring_flags_known(const struct ktsn_app_request *request)
 {
+	return request->version < KTSN_APP_VERSION_FRAMES || !(request->flags & ~KTSN_APP_UNTIMED);
+}
+
+static bool untimed_asked(const struct ktsn_app_request *request)
+{
+	return request->version >= KTSN_APP_VERSION_FRAMES && request->flags & KTSN_APP_UNTIMED;
+}
+
+static int ring_allowed(const struct process *process, const struct ktsn_app_request *request)
+{
+	if (!ring_flags_known(request))
+		return -EINVAL;
+	if (untimed_asked(request) && !process->relay)
+		return -EPERM;
 	if (process->ring)
 		return -EALREADY;
 	return process->pod->node->process_count > LOOP_RINGS_MAX ? -EMFILE : 0;
@@ -60,7 +75,7 @@ static int ring_make(struct process *process, struct app_request *from, const st
 		return from->doorbell_fd;
 	process->doorbell_fd = from->doorbell_fd;
 	process->doorbell_set_fd = from->doorbell_set_fd;
-	err = process_ring_make(process, memory);
+	err = process_ring_make(process, memory, untimed_asked(&from->message));
 	if (err)
 		process->doorbell_fd = process->doorbell_set_fd = -1;
 	else
@@ -83,7 +98,7 @@ static int memory_make(struct node *node, struct ktsn_ring_memory *memory)
 static int hello(struct process *process, struct app_request *from)
 {
 	struct ktsn_ring_memory memory;
-	int err = ring_allowed(process);
+	int err = ring_allowed(process, &from->message);
 
 	if (!err)
 		err = memory_allowed(process, 0);
@@ -131,7 +146,7 @@ static int ring_take_back(struct process *process, struct app_request *from,
 static int hand_back(struct process *process, struct app_request *from)
 {
 	struct ktsn_ring_memory memory;
-	int err = ring_allowed(process);
+	int err = ring_allowed(process, &from->message);
 
 	if (!err)
 		err = ktsn_ring_memory_adopt(&memory, from->memory_fd, process->pod->node->ring_geometry);
@@ -153,7 +168,7 @@ static int resume(struct process *process)
 	if (!process->resuming)
 		return -EPROTO;
 	process->resuming = false;
-	process->ring->uncertain = ktsn_ring_recover(&process->ring->consumer);
+	process_ring_recover(process);
 	process_ring_open(process);
 	return 0;
 }
@@ -196,6 +211,8 @@ static void flow_request_serve(struct process *process, struct app_request *from
 		flow_notifier_request(process, from, reply);
 	else if (message->type == KTSN_APP_DESTINATION)
 		flow_destination_request(process, message, reply);
+	else if (message->type == KTSN_APP_DESTINATION_CLOSE && message->version >= KTSN_APP_VERSION_FRAMES)
+		flow_destination_close_request(process, message, reply);
 	else if (message->type == KTSN_APP_RESUME)
 		reply->status = resume(process);
 	else

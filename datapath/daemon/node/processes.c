@@ -4,8 +4,10 @@
 #include "clock.h"
 #include "doorbell_works.h"
 #include "flows.h"
+#include "pod_limits.h"
 #include "pod_thread.h"
 #include "ring_map.h"
+#include "socket_identity.h"
 #include "timed_sockets.h"
 #include "tracing.h"
 
@@ -37,27 +39,68 @@ void process_library_counts_add(const struct process *process, struct library_co
 	sum->unanswered += library_count_read(&header->unanswered);
 }
 
-int process_ring_make(struct process *process, const struct ktsn_ring_memory *memory)
+/* Made for the first connection of a relay. */
+static struct quota *relay_quota(struct pod *pod)
 {
-	struct loop_ring *ring = calloc(1, sizeof(*ring));
+	struct quota_limits limits = relay_limits(&pod->quota->limits);
 
-	if (!ring)
-		return -ENOMEM;
+	if (!pod->relay_quota)
+		pod->relay_quota = quota_create(&limits, &pod->node->relay_quota_count);
+	return pod->relay_quota;
+}
+
+/* Only a relay's are untimed. */
+static void ring_quota_take(struct process *process, bool untimed)
+{
+	process->ring_quota = untimed ? process->quota : process->pod->quota;
+	quota_get(process->ring_quota);
+}
+
+static void ring_quota_put(struct process *process)
+{
+	quota_put(process->ring_quota);
+	process->ring_quota = NULL;
+}
+
+/* The memory of a ring counts, and who takes from it. */
+static int ring_account(struct process *process, const struct ktsn_ring_memory *memory, bool untimed)
+{
+	ring_quota_take(process, untimed);
 	process->charge = ring_charge_make(&process->pod->node->ring_charges, process->quota, memory->id,
 					   ktsn_ring_map_cost(memory->bytes));
-	if (!process->charge) {
+	if (process->charge)
+		return 0;
+	ring_quota_put(process);
+	return -ENOMEM;
+}
+
+int process_ring_make(struct process *process, const struct ktsn_ring_memory *memory, bool untimed)
+{
+	struct loop_ring *ring = calloc(1, sizeof(*ring));
+	int err = ring ? ring_account(process, memory, untimed) : -ENOMEM;
+
+	if (err) {
 		free(ring);
-		return -ENOMEM;
+		return err;
 	}
 	process->memory = *memory;
 	ring->doorbell_set_fd = process->doorbell_set_fd;
 	ring->object = (struct loop_object){.kind = LOOP_RING, .owner = process};
 	ktsn_ring_consumer_init(&ring->consumer, memory->address, memory->geometry.slot_count,
 				memory->geometry.slot_bytes);
-	ring->quota = process->quota;
+	if (untimed)
+		ktsn_ring_take_in_turn(&ring->consumer);
+	ring->untimed = untimed;
+	ring->quota = process->ring_quota;
 	process->ring = ring;
 	process->destinations.ring = ring;
 	return 0;
+}
+
+void process_ring_recover(struct process *process)
+{
+	process->ring->uncertain = ktsn_ring_recover(&process->ring->consumer);
+	process->ring->recovered_tai_ns = clock_tai_ns();
 }
 
 void process_ring_open(struct process *process)
@@ -89,6 +132,7 @@ void process_free(struct node *node, struct process *process)
 		free(process->ring);
 	}
 	process->quota->processes--;
+	ring_quota_put(process);
 	quota_put(process->quota);
 	pod_thread_put(process->thread);
 	free(process);
@@ -110,6 +154,7 @@ void process_close(struct process *process)
 	struct node *node = pod->node;
 
 	list_remove(&pod->processes, process);
+	pod->relays -= process->relay;
 	connection_rest(process, false);
 	process->pod = NULL;
 	process->destinations.pod_name = process->identity;
@@ -149,8 +194,9 @@ static void connection_readable(struct event_source *source)
 	struct process *process = source->owner;
 
 	events_remove(process->pod->node->events, source);
-	/* Behind those of its pod that wait already. */
-	if (process->ring || (!process->pod->connections_resting && ring_work_allowed(process)))
+	/* Behind those of its pod that wait already; a relay waits for none. */
+	if (process->ring || process->relay ||
+	    (!process->pod->connections_resting && ring_work_allowed(process)))
 		app_request_begin(process->request);
 	else
 		connection_rest(process, true);
@@ -196,9 +242,25 @@ static void process_discard(struct process *process)
 	free(process);
 }
 
-int process_make(struct pod *pod, int fd, void (*serve)(struct process *process), struct process **made)
+/* The kernel puts the socket that is accepted into the network namespace in which the client has made its
+ * own. A pod's program cannot make one in ktsnd's. */
+static bool connection_is_local(const struct node *node, int fd)
 {
-	struct process *process = calloc(1, sizeof(*process));
+	uint64_t cookie;
+
+	return !socket_netns_cookie(fd, &cookie) && cookie == node->routing.own_ns->cookie;
+}
+
+bool connection_is_relays(const struct pod *pod, int fd)
+{
+	return pod->relays < POD_RELAYS_MAX && connection_is_local(pod->node, fd);
+}
+
+int process_make(struct pod *pod, int fd, bool relay, void (*serve)(struct process *process),
+		 struct process **made)
+{
+	struct quota *quota = relay ? relay_quota(pod) : pod->quota;
+	struct process *process = quota ? calloc(1, sizeof(*process)) : NULL;
 	int err;
 
 	if (!process)
@@ -220,7 +282,9 @@ int process_make(struct pod *pod, int fd, void (*serve)(struct process *process)
 	process->destinations.pod_name = pod->called;
 	process->pid = fd < 0 ? 0 : peer_pid(fd);
 	snprintf(process->identity, sizeof(process->identity), "%s", pod->identity);
-	process->quota = pod->quota;
+	process->relay = relay;
+	pod->relays += relay;
+	process->quota = quota;
 	quota_get(process->quota);
 	process->quota->processes++;
 	process->next = pod->processes;
@@ -235,6 +299,7 @@ void process_unmake(struct process *process)
 	struct pod *pod = process->pod;
 
 	list_remove(&pod->processes, process);
+	pod->relays -= process->relay;
 	pod->node->process_count--;
 	if (process->connection.fd >= 0)
 		events_remove(pod->node->events, &process->connection);

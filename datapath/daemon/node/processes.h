@@ -10,13 +10,20 @@
 
 #include "process.h"
 
-/* A process of the pod; its connection is `fd`, or -1. `serve` is called with each request that was read. */
-int process_make(struct pod *pod, int fd, void (*serve)(struct process *process), struct process **made);
+/* Whether whoever connected is the pod's relay: it has made its socket in ktsnd's network namespace, and the
+ * relay has not as many connections yet as it may have. */
+bool connection_is_relays(const struct pod *pod, int fd);
+/* A process of the pod, or of its relay; its connection is `fd`, or -1. `serve` is called with each request
+ * that was read. */
+int process_make(struct pod *pod, int fd, bool relay, void (*serve)(struct process *process),
+		 struct process **made);
 /* One that has no ring; its connection is the caller's again. */
 void process_unmake(struct process *process);
 /* A ring of memory that is there, with all that the loop needs of it; the memory becomes the process's on
  * success. */
-int process_ring_make(struct process *process, const struct ktsn_ring_memory *memory);
+int process_ring_make(struct process *process, const struct ktsn_ring_memory *memory, bool untimed);
+/* Finds the messages in a ring that another ktsnd made. */
+void process_ring_recover(struct process *process);
 /* Has the loop look after it. */
 void process_ring_open(struct process *process);
 void process_close(struct process *process);

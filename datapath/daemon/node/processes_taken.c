@@ -53,7 +53,7 @@ static int ring_take_over(struct process *process, const struct process_descript
 
 	if (err)
 		return err;
-	err = process_ring_make(process, &memory);
+	err = process_ring_make(process, &memory, descriptors->untimed);
 	if (err) {
 		ktsn_ring_memory_unmap(&memory);
 		return err;
@@ -72,7 +72,9 @@ int process_take_over(struct node *node, const char *identity, const struct proc
 {
 	struct pod *pod = pod_find(node, identity);
 	struct process *process;
-	int err = pod ? process_make(pod, descriptors->connection, process_request_serve, &process) : -ENOENT;
+	int err = pod ? process_make(pod, descriptors->connection, descriptors->relay, process_request_serve,
+				     &process)
+		      : -ENOENT;
 
 	if (err)
 		return err;
@@ -91,7 +93,7 @@ int process_take_over(struct node *node, const char *identity, const struct proc
 static void process_taken_open(struct process *process)
 {
 	if (process->ring && !process->resuming) {
-		process->ring->uncertain = ktsn_ring_recover(&process->ring->consumer);
+		process_ring_recover(process);
 		process_ring_open(process);
 		flows_taken_close(process);
 	}

@@ -16,6 +16,8 @@ void processes_quiesce(struct node *node);
 struct process_descriptors {
 	int memory, doorbell, connection;
 	struct ktsn_ring_geometry geometry; /* of the memory */
+	bool untimed;
+	bool relay;
 };
 /* On success the descriptors are the process's. Nothing is taken from its ring before
  * processes_taken_open(). */

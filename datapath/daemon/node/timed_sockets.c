@@ -5,6 +5,9 @@
 
 void timed_socket_remember(struct pod *pod, const struct flow *flow)
 {
+	/* Of a relay's socket nobody else knows. */
+	if (flow->frames)
+		return;
 	pod->recent[pod->recent_next++ % POD_RECENT_MAX] =
 		(struct timed_socket){.cookie = flow->cookie, .mode = flow->mode};
 }
@@ -19,7 +22,7 @@ static int open_flow_find(const struct process *process, uint64_t cookie, struct
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {
 		const struct flow *flow = process->flows[i];
 
-		if (flow && !flow->closed && flow->cookie == cookie) {
+		if (flow && !flow->closed && !flow->frames && flow->cookie == cookie) {
 			*mode = flow->mode;
 			return 0;
 		}

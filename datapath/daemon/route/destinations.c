@@ -78,8 +78,10 @@ static void destination_enter(struct destination *destination)
 static void destination_discard(struct destination *destination)
 {
 	route_release(&destination->route);
-	if (destination->loop)
+	if (destination->loop) {
+		free(destination->loop->admission.sources);
 		free(destination->loop->replication);
+	}
 	free(destination->loop);
 	free(destination);
 }
@@ -105,19 +107,64 @@ static uint8_t priority_of(const struct destination *destination, const struct s
 	return attributes->priority;
 }
 
+static_assert(ADMISSION_MACS_MAX <= (int)LOOP_SOURCE_MACS_MAX, "the loop has them all");
+static_assert(ADMISSION_ADDRESSES_MAX <= (int)LOOP_SOURCE_SUBNETS_MAX, "the loop has them all");
+
+static struct loop_sources *sources_copy(const struct endpoint_admission *from)
+{
+	struct loop_sources *to = calloc(1, sizeof(*to));
+
+	if (!to)
+		return NULL;
+	to->object = (struct loop_object){.kind = LOOP_SOURCES, .owner = to};
+	to->any_address = from->any_address;
+	to->mac_count = from->mac_count;
+	memcpy(to->macs, from->macs, sizeof(from->macs));
+	to->subnet_count = from->address_count;
+	for (uint32_t i = 0; i < from->address_count; i++)
+		to->subnets[i] = (struct loop_source_subnet){from->addresses[i].network,
+							     from->addresses[i].prefix_bits};
+	return to;
+}
+
+/* Without sources when out of memory. */
+static struct loop_admission admission_copy(const struct endpoint_admission *from)
+{
+	return (struct loop_admission){.sources = sources_copy(from),
+				       .priority_max = from->priority_max,
+				       .pcp_is_priority = from->pcp_is_priority};
+}
+
+/* Of frames that the application writes itself: what may be in them, as their endpoint has it now. */
+static int admission_make(struct destination *destination)
+{
+	const struct route *route = &destination->route;
+	const struct endpoint *sender;
+
+	if (route->frames.path.kind != KTSN_FRAME_ETHERNET)
+		return 0;
+	sender = endpoint_at(route->routing, route->ns, route->link_index);
+	if (!sender)
+		return -ENETDOWN;
+	destination->loop->admission = admission_copy(&sender->admission);
+	return destination->loop->admission.sources ? 0 : -ENOMEM;
+}
+
 /* What the loop sees of it. */
 static int loop_destination_make(struct destination *destination, struct loop_flow *flow,
 				 const struct socket_attributes *attributes)
 {
 	struct loop_destination *loop = destination->loop;
+	int err;
 
 	route_apply(&destination->route);
 	loop->object = (struct loop_object){.kind = LOOP_DESTINATION, .owner = destination};
 	loop->flow = flow;
 	loop->ring = destination->table->ring;
 	loop->priority = priority_of(destination, attributes);
-	if (!destination->route.replication)
-		return 0;
+	err = admission_make(destination);
+	if (err || !destination->route.replication)
+		return err;
 	loop->replication = replication_copies(&destination->route);
 	return loop->replication ? 0 : -ENOMEM;
 }
@@ -272,28 +319,46 @@ void destinations_peers_changed(struct routing *routing, uint32_t vni)
 void destinations_receivers_changed(struct routing *routing)
 {
 	routing->receivers.changed = false;
+	routing->forwarding.changed = false;
 	for (struct destination *d = routing->destinations; d; d = d->next)
 		if (d->route.replication && !d->endpoint_gone)
+			destination_follow_receivers(d);
+}
+
+/* The same of those alone whose hardware address has come to be known elsewhere. */
+static void destinations_forwarding_changed(struct routing *routing)
+{
+	routing->forwarding.changed = false;
+	for (struct destination *d = routing->destinations; d; d = d->next)
+		if (d->route.replication && !d->endpoint_gone && replication_outdated(&d->route))
 			destination_follow_receivers(d);
 }
 
 /* Following takes the longer the more peers and lists there are: the next begins after ten times that. */
 enum { FOLLOW_MS = 100, FOLLOW_FACTOR = 10 };
 
+static bool receivers_changed(const struct routing *routing)
+{
+	return routing->receivers.changed || routing->forwarding.changed;
+}
+
 int destinations_tick(struct routing *routing)
 {
 	int64_t began_ms = clock_monotonic_ms(), took_ms;
 
-	if (!routing->receivers.changed)
+	if (!receivers_changed(routing))
 		return -1;
 	if (began_ms < routing->receivers.follow_from_ms)
 		return (int)(routing->receivers.follow_from_ms - began_ms);
-	destinations_receivers_changed(routing);
+	if (routing->receivers.changed)
+		destinations_receivers_changed(routing);
+	else
+		destinations_forwarding_changed(routing);
 	took_ms = clock_monotonic_ms() - began_ms;
 	routing->receivers.follow_from_ms =
 		began_ms + took_ms +
 		(took_ms * FOLLOW_FACTOR > FOLLOW_MS ? took_ms * FOLLOW_FACTOR : FOLLOW_MS);
-	return -1;
+	return receivers_changed(routing) ? (int)(routing->receivers.follow_from_ms - began_ms) : -1;
 }
 
 void destinations_mtus_changed(const struct routing *routing)
@@ -302,14 +367,37 @@ void destinations_mtus_changed(const struct routing *routing)
 		struct route *route = &d->route;
 		const struct endpoint *sender =
 			d->endpoint_gone ? NULL : endpoint_at(routing, route->ns, route->link_index);
-		uint32_t before = route->frames.payload_max_bytes;
+		struct loop_route before = route->frames;
 
 		if (!sender || route->frames.state == DESTINATION_CLOSED)
 			continue;
 		route_payload_max_find(route, sender);
-		if (route->frames.payload_max_bytes != before)
+		if (route->frames.payload_max_bytes != before.payload_max_bytes ||
+		    route->frames.tagged_max_bytes != before.tagged_max_bytes)
 			destination_tell(d);
 	}
+}
+
+static void destination_admission_tell(struct destination *destination,
+				       const struct endpoint_admission *admission)
+{
+	struct loop_command command = {.type = COMMAND_DESTINATION_ADMISSION,
+				       .destination = destination->loop,
+				       .admission = admission_copy(admission)};
+
+	/* Without memory nothing more may leave: it could be what is forbidden now. */
+	if (command.admission.sources)
+		loop_command(destination->route.routing->loop, &command);
+	else
+		destination_end(destination);
+}
+
+void destinations_admission_changed(const struct routing *routing, const struct endpoint *endpoint)
+{
+	for (struct destination *d = routing->destinations; d; d = d->next)
+		if (d->route.frames.path.kind == KTSN_FRAME_ETHERNET && !d->endpoint_gone &&
+		    d->route.ns == endpoint->ns && d->route.link_index == endpoint->link_index)
+			destination_admission_tell(d, &endpoint->admission);
 }
 
 void destinations_endpoint_gone(const struct routing *routing, const struct endpoint *endpoint)

@@ -50,6 +50,8 @@ void destinations_peers_changed(struct routing *routing, uint32_t vni);
 void destinations_receivers_changed(struct routing *routing);
 /* An endpoint: messages through it, or to it, have nowhere to go any more. */
 void destinations_endpoint_gone(const struct routing *routing, const struct endpoint *endpoint);
+/* What it may send, of frames that applications write themselves. */
+void destinations_admission_changed(const struct routing *routing, const struct endpoint *endpoint);
 /* Links carry longer or shorter messages. */
 void destinations_mtus_changed(const struct routing *routing);
 

@@ -75,6 +75,54 @@ static int bridge_read(struct endpoint *endpoint, const struct routing *routing,
 	return 0;
 }
 
+bool endpoint_admits_mac(const struct endpoint_admission *admission, const uint8_t mac[6])
+{
+	for (uint32_t i = 0; i < admission->mac_count; i++)
+		if (memcmp(admission->macs[i], mac, sizeof(admission->macs[i])) == 0)
+			return true;
+	return false;
+}
+
+/* Of one of the hardware addresses. */
+static bool admits_link_local(const struct endpoint_admission *admission, const struct ktsn_address *address)
+{
+	uint8_t mac[6];
+
+	return ktsn_address_is_of_mac(address, mac) && endpoint_admits_mac(admission, mac);
+}
+
+bool endpoint_admits_address(const struct endpoint_admission *admission, const struct ktsn_address *address)
+{
+	if (admission->any_address || admits_link_local(admission, address))
+		return true;
+	for (uint32_t i = 0; i < admission->address_count; i++)
+		if (ktsn_address_in(address, &admission->addresses[i].network,
+				    admission->addresses[i].prefix_bits))
+			return true;
+	return false;
+}
+
+/* With the interface's own address in front. */
+static int admission_fill(struct endpoint *endpoint, const struct endpoint_admission *given,
+			  struct refusal *refusal)
+{
+	struct endpoint_admission *to = &endpoint->admission;
+
+	*to = given ? *given : endpoint_admission_default();
+	to->mac_count = 1;
+	memcpy(to->macs[0], endpoint->mac, sizeof(endpoint->mac));
+	for (uint32_t i = 0; given && i < given->mac_count; i++) {
+		if (endpoint_admits_mac(to, given->macs[i]))
+			continue;
+		if (to->mac_count == ADMISSION_MACS_MAX)
+			return refuse(refusal, "sources.hardware-addresses",
+				      "has %d addresses besides the interface's own; at most %d are allowed",
+				      ADMISSION_MACS_MAX, ADMISSION_MACS_MAX - 1);
+		memcpy(to->macs[to->mac_count++], given->macs[i], sizeof(to->macs[0]));
+	}
+	return 0;
+}
+
 void endpoint_free(struct endpoint *endpoint)
 {
 	namespace_put(endpoint->ns);
@@ -90,6 +138,36 @@ static int vni_check(const struct routing *routing, uint32_t vni, struct refusal
 		      "%u is too large for uplink ovs, which carries networks 1 to %d; give the network "
 		      "another number",
 		      vni, KTSN_VLAN_ID_MAX);
+}
+
+static void sources_keep(struct endpoint_admission *to, const struct endpoint_admission *before)
+{
+	to->any_address = before->any_address;
+	to->mac_count = before->mac_count;
+	memcpy(to->macs, before->macs, sizeof(to->macs));
+	to->address_count = before->address_count;
+	memcpy(to->addresses, before->addresses, sizeof(to->addresses));
+}
+
+static void grants_keep(struct endpoint_admission *to, const struct endpoint_admission *before)
+{
+	to->priority_max = before->priority_max;
+	to->pcp_is_priority = before->pcp_is_priority;
+}
+
+bool endpoint_admission_take(struct endpoint *endpoint, const struct endpoint *from,
+			     const struct endpoint_description *description)
+{
+	struct endpoint_admission admission = from->admission;
+	bool changed;
+
+	if (description->keeps_sources)
+		sources_keep(&admission, &endpoint->admission);
+	if (description->keeps_grants)
+		grants_keep(&admission, &endpoint->admission);
+	changed = memcmp(&admission, &endpoint->admission, sizeof(admission)) != 0;
+	endpoint->admission = admission;
+	return changed;
 }
 
 int endpoint_make(struct routing *routing, const struct endpoint_description *from, struct endpoint **result,
@@ -113,6 +191,8 @@ int endpoint_make(struct routing *routing, const struct endpoint_description *fr
 		  : link_read(endpoint, from->netns, refusal);
 	if (!err)
 		err = bridge_read(endpoint, routing, from->bridge, refusal);
+	if (!err)
+		err = admission_fill(endpoint, from->admission, refusal);
 	if (err) {
 		endpoint_free(endpoint);
 		return err;
@@ -133,6 +213,7 @@ void endpoint_insert(struct routing *routing, struct endpoint_set *set, struct e
 	endpoint->next = set->first;
 	set->first = endpoint;
 	routing->endpoint_count++;
+	routing->receivers.changed = true;
 }
 
 void endpoint_remove(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint)
@@ -143,6 +224,7 @@ void endpoint_remove(struct routing *routing, struct endpoint_set *set, struct e
 		at = &(*at)->next;
 	*at = endpoint->next;
 	routing->endpoint_count--;
+	routing->receivers.changed = true;
 }
 
 struct endpoint *endpoint_named(const struct endpoint_set *set, const char *interface)
@@ -196,11 +278,15 @@ const struct endpoint *endpoint_of_address(const struct routing *routing, uint32
 
 const struct endpoint *endpoint_of_mac(const struct routing *routing, uint32_t vni, const uint8_t mac[6])
 {
+	const struct endpoint *admitted = NULL;
+
 	for (const struct endpoint_set *set = routing->endpoint_sets; set; set = set->next)
 		for (const struct endpoint *endpoint = set->first; endpoint; endpoint = endpoint->next)
 			if (endpoint->vni == vni && memcmp(endpoint->mac, mac, sizeof(endpoint->mac)) == 0)
 				return endpoint;
-	return NULL;
+			else if (endpoint->vni == vni && endpoint_admits_mac(&endpoint->admission, mac))
+				admitted = endpoint;
+	return admitted;
 }
 
 void endpoints_addresses_changed(const struct routing *routing, const struct namespace *ns, int link_index)

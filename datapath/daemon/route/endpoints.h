@@ -8,6 +8,7 @@
 #define KTSN_DAEMON_ENDPOINTS_H
 
 #include "address.h"
+#include "endpoint_admission.h"
 #include "refusal.h"
 #include "routing_state.h"
 
@@ -31,6 +32,7 @@ struct endpoint {
 	bool addresses_stale;       /* they have changed since they were read */
 	char bridge[IF_NAMESIZE];   /* of the network on this node; "": none, no pod here is reached */
 	uint32_t bridge_link_index; /* 0 likewise */
+	struct endpoint_admission admission;
 	struct endpoint *next;
 };
 
@@ -45,6 +47,10 @@ struct endpoint_description {
 	const char *interface, *netns;
 	uint32_t vni;
 	const char *bridge; /* "": none */
+	/* Without the interface's own address; NULL: nothing is said. */
+	const struct endpoint_admission *admission;
+	/* Nothing is said of them: an endpoint that is there keeps what it has. */
+	bool keeps_sources, keeps_grants;
 };
 
 void endpoint_set_add(struct routing *routing, struct endpoint_set *set);
@@ -56,8 +62,11 @@ int endpoint_make(struct routing *routing, const struct endpoint_description *de
 		  struct endpoint **endpoint, struct refusal *refusal);
 /* One that is in no set. */
 void endpoint_free(struct endpoint *endpoint);
-/* Whether they are the same interface on the same network. */
+/* Whether they are the same interface on the same network, whatever they may send. */
 bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
+/* It may send what `from`, the same interface, was made to. True: that is not what it might before. */
+bool endpoint_admission_take(struct endpoint *endpoint, const struct endpoint *from,
+			     const struct endpoint_description *description);
 
 void endpoint_insert(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint);
 /* Takes it out of its set. */
@@ -68,7 +77,8 @@ struct endpoint *endpoint_named(const struct endpoint_set *set, const char *inte
 struct endpoint *endpoint_on(const struct endpoint_set *set, const struct namespace *ns, int link_index);
 /* The endpoint on a link, or NULL: whichever pod's. */
 struct endpoint *endpoint_at(const struct routing *routing, const struct namespace *ns, int link_index);
-/* The local endpoint of a network that has the address, or hardware address; or NULL. */
+/* The local endpoint of a network that has the address, or hardware address; or NULL. An interface's own
+ * hardware address counts before those that others may send from as well. */
 const struct endpoint *endpoint_of_address(const struct routing *routing, uint32_t vni,
 					   const struct ktsn_address *address);
 const struct endpoint *endpoint_of_mac(const struct routing *routing, uint32_t vni, const uint8_t mac[6]);

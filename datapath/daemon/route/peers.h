@@ -19,14 +19,9 @@
 #include "neighbors.h"
 #include "refusal.h"
 #include "routing_state.h"
+#include "subnet.h"
 
 enum { PEER_SUBNETS_MAX = 64, PREFIX_BITS_MAX = 8 * KTSN_ADDRESS_BYTES };
-
-struct subnet {
-	struct ktsn_address network;
-	/* Of all 128: an IPv4 subnet has KTSN_ADDRESS_MAPPED_BITS more than it is written with. */
-	uint8_t prefix_bits;
-};
 
 struct peer_subnet {
 	struct hash_entry entry;

@@ -2,6 +2,8 @@
 #include "replication_lists.h"
 
 #include "bridge_ports.h"
+#include "endpoint_admission.h"
+#include "forwarding.h"
 #include "groups.h"
 #include "peers.h"
 #include "tunnels.h"
@@ -11,9 +13,11 @@
 #include <string.h>
 
 struct replication_list {
-	bool ports;                 /* also out of this node's */
-	uint32_t bridge_link_index; /* of the sender; 0: none */
-	uint32_t sender_link_index; /* of the sender's port */
+	bool ports;                    /* also out of this node's */
+	uint32_t bridge_link_index;    /* of the sender; 0: none */
+	uint32_t sender_link_index;    /* of the sender's port */
+	struct forwarding_watch watch; /* of the receiver's hardware address */
+	bool single;                   /* to where that is */
 	enum loop_destination_state state;
 	uint32_t pruned;   /* receivers without a member of the group */
 	uint32_t left_out; /* receivers beyond LOOP_COPIES_MAX */
@@ -21,10 +25,14 @@ struct replication_list {
 	struct loop_copy *copies; /* to those that can be reached now */
 };
 
-void replication_free(struct replication_list *list)
+void replication_free(struct routing *routing, struct replication_list *list)
 {
-	if (list)
-		free(list->copies);
+	static const uint8_t none[6];
+
+	if (!list)
+		return;
+	forwarding_watch_set(routing, &list->watch, 0, 0, none);
+	free(list->copies);
 	free(list);
 }
 
@@ -105,12 +113,22 @@ static const struct ktsn_address *group_of(const struct route *route)
 	return ktsn_address_is_any(&route->group) ? NULL : &route->group;
 }
 
-/* Whether messages go out of a port of the sender's bridge. */
+static bool on_bridge(const struct replication_list *list, const struct bridge_port *port)
+{
+	return list->bridge_link_index && port->bridge_link_index == (int)list->bridge_link_index;
+}
+
+/* Whether messages may go out of a port of the sender's bridge. */
+static bool port_eligible(const struct replication_list *list, const struct bridge_port *port)
+{
+	return list->ports && !port->tunnel && port->link_index != (int)list->sender_link_index;
+}
+
 static bool port_receives(struct route *route, const struct bridge_port *port)
 {
 	struct replication_list *list = route->replication;
 
-	if (!list->ports || port->tunnel || port->link_index == (int)list->sender_link_index)
+	if (!port_eligible(list, port))
 		return false;
 	if (groups_port_wants(route->routing->groups, port, group_of(route)))
 		return true;
@@ -118,43 +136,20 @@ static bool port_receives(struct route *route, const struct bridge_port *port)
 	return false;
 }
 
-/* Out of each port of the sender's bridge, if they are wanted. The index of its tunnel, 0: it has none; or
- * -errno. */
+/* Out of each port of the sender's bridge, if they are wanted. */
 static int ports_add(struct route *route)
 {
 	struct replication_list *list = route->replication;
 	const struct bridge_ports *ports = &route->routing->ports;
-	int tunnel_link_index = 0;
+	int err = 0;
 
-	for (uint32_t i = 0; i < ports->count; i++) {
+	for (uint32_t i = 0; i < ports->count && !err; i++) {
 		const struct bridge_port *port = &ports->entries[i];
-		int err = 0;
 
-		if (!list->bridge_link_index || port->bridge_link_index != (int)list->bridge_link_index)
-			continue;
-		if (port->tunnel)
-			tunnel_link_index = port->link_index;
-		if (port_receives(route, port))
+		if (on_bridge(list, port) && port_receives(route, port))
 			err = port_add(list, (uint32_t)port->link_index);
-		if (err)
-			return err;
 	}
-	return tunnel_link_index;
-}
-
-/* The one node behind which an entry for good says that the hardware address is; NULL when none does. */
-static struct peer *peer_of_mac(const struct route *route, int tunnel_link_index)
-{
-	const struct routing *routing = route->routing;
-	const uint8_t *mac = route->frames.path.destination_mac;
-	struct ktsn_address remote;
-
-	/* A group is behind no single node. */
-	if (!tunnel_link_index || mac[0] & 1 ||
-	    rtnl_tunnel_find(routing->own_ns->rtnl, tunnel_link_index, mac, &remote) ||
-	    !ktsn_address_is_ipv4(&remote))
-		return NULL;
-	return peer_find(routing, route->vni, ktsn_address_ipv4_be(&remote));
+	return err;
 }
 
 static int peers_add(struct route *route)
@@ -190,16 +185,75 @@ static int nobody_add(struct route *route)
 	for (uint32_t i = 0; i < ports->count && list->state == DESTINATION_UNREACHABLE; i++) {
 		const struct bridge_port *port = &ports->entries[i];
 
-		if (list->ports && list->bridge_link_index && !port->tunnel &&
-		    port->bridge_link_index == (int)list->bridge_link_index &&
-		    port->link_index != (int)list->sender_link_index)
+		if (on_bridge(list, port) && port_eligible(list, port))
 			return port_add(list, (uint32_t)port->link_index);
 	}
 	return 0;
 }
 
+/* ---- The one place of a hardware address ---- */
+
+static int tunnel_of_bridge(const struct route *route)
+{
+	const struct bridge_ports *ports = &route->routing->ports;
+
+	for (uint32_t i = 0; i < ports->count; i++)
+		if (ports->entries[i].tunnel && on_bridge(route->replication, &ports->entries[i]))
+			return ports->entries[i].link_index;
+	return 0;
+}
+
+static bool port_single(const struct route *route, int link_index)
+{
+	const struct bridge_ports *ports = &route->routing->ports;
+
+	for (uint32_t i = 0; i < ports->count; i++)
+		if (ports->entries[i].link_index == link_index)
+			return on_bridge(route->replication, &ports->entries[i]) &&
+			       port_eligible(route->replication, &ports->entries[i]);
+	return false;
+}
+
+/* An endpoint of this node is where it is, whatever the kernel has learnt. */
+static struct forwarding_place place_find(struct route *route)
+{
+	struct replication_list *list = route->replication;
+	const uint8_t *mac = route->frames.path.destination_mac;
+	const struct endpoint *local = endpoint_of_mac(route->routing, route->vni, mac);
+	struct forwarding_place learnt;
+
+	forwarding_watch_set(route->routing, &list->watch, (int)list->bridge_link_index,
+			     tunnel_of_bridge(route), mac);
+	learnt = forwarding_find(route->routing, &list->watch);
+	if (local && local->bridge_link_index == list->bridge_link_index)
+		return (struct forwarding_place){.port_link_index = (int)local->port_link_index};
+	return learnt;
+}
+
+/* 1 when the receiver is known, and in the list; 0; or -errno. */
+static int single_add(struct route *route)
+{
+	struct replication_list *list = route->replication;
+	struct forwarding_place place;
+	struct peer *peer;
+	int err;
+
+	if (!mac_is_of_one(route->frames.path.destination_mac))
+		return 0;
+	place = place_find(route);
+	peer = place.remote_be ? peer_find(route->routing, route->vni, place.remote_be) : NULL;
+	list->single = peer || (place.port_link_index && port_single(route, place.port_link_index));
+	if (!list->single)
+		return 0;
+	err = peer ? peer_add(route, peer) : port_add(list, (uint32_t)place.port_link_index);
+	return err ? err : 1;
+}
+
+/* ---- Lists ---- */
+
 static void list_clear(struct replication_list *list)
 {
+	list->single = false;
 	list->state = DESTINATION_UNREACHABLE;
 	list->pruned = 0;
 	list->left_out = 0;
@@ -209,20 +263,18 @@ static void list_clear(struct replication_list *list)
 static int copies_fill(struct route *route)
 {
 	struct replication_list *list = route->replication;
-	int tunnel_link_index, err;
-	struct peer *only;
+	bool switched = route->routing->uplink.switched;
+	int err;
 
 	list_clear(list);
-	tunnel_link_index = ports_add(route);
-	if (tunnel_link_index < 0)
-		return tunnel_link_index;
-	if (route->routing->uplink.switched)
+	err = switched ? 0 : single_add(route);
+	if (err)
+		return err < 0 ? err : 0;
+	err = ports_add(route);
+	if (err)
+		return err;
+	if (switched)
 		return port_add(list, 0); /* one for all other nodes, which the switch copies */
-	only = peer_of_mac(route, tunnel_link_index);
-	if (only) {
-		list_clear(list);
-		return peer_add(route, only);
-	}
 	err = peers_add(route);
 	return err || list->count || !list->pruned ? err : nobody_add(route);
 }
@@ -245,8 +297,8 @@ int replication_find(struct route *route, const struct endpoint *sender)
 
 static bool lists_equal(const struct replication_list *a, const struct replication_list *b)
 {
-	return a->state == b->state && a->pruned == b->pruned && a->left_out == b->left_out &&
-	       a->count == b->count &&
+	return a->single == b->single && a->state == b->state && a->pruned == b->pruned &&
+	       a->left_out == b->left_out && a->count == b->count &&
 	       (!a->count || memcmp(a->copies, b->copies, a->count * sizeof(a->copies[0])) == 0);
 }
 
@@ -258,6 +310,7 @@ int replication_refind(struct route *route)
 	list->copies = NULL;
 	list->room = 0;
 	err = copies_fill(route);
+	before.watch = list->watch;
 	if (err) {
 		free(list->copies);
 		*list = before;
@@ -266,6 +319,17 @@ int replication_refind(struct route *route)
 	err = !lists_equal(list, &before);
 	free(before.copies);
 	return err;
+}
+
+bool replication_outdated(const struct route *route)
+{
+	const struct forwarding_watch *watch = &route->replication->watch;
+	const uint8_t *mac = route->frames.path.destination_mac;
+
+	if (route->routing->uplink.switched || !mac_is_of_one(mac))
+		return false;
+	return memcmp(watch->mac, mac, sizeof(watch->mac)) != 0 ||
+	       forwarding_watch_changed(route->routing, watch);
 }
 
 enum loop_destination_state replication_state(const struct route *route)
@@ -289,6 +353,7 @@ struct loop_replication *replication_copies(const struct route *route)
 	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
 	copies->pruned = list->pruned;
 	copies->left_out = list->left_out;
+	copies->single = list->single;
 	copies->count = list->count;
 	copies->common = route->frames;
 	if (list->count)

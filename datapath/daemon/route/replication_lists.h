@@ -13,6 +13,8 @@
  * An address that means something on one link only (fe80::) is of one pod, whose hardware address its next
  * hop says; the copies then go to the peers alone, since a pod of this node would have been found.
  *
+ * Frames to a hardware address of which the kernel knows where it is go there alone (forwarding.h).
+ *
  * No message has more than LOOP_COPIES_MAX copies; who comes later gets none, which is counted.
  *
  * Control thread.
@@ -27,6 +29,9 @@
 int replication_find(struct route *route, const struct endpoint *sender);
 /* The same anew: receivers have changed. 1; 0: the list is as it was; or -errno, and then it is, too. */
 int replication_refind(struct route *route);
+/* Whether it should be made anew: the kernel has learnt, or forgotten, where the receiver is, or the next hop
+ * has another hardware address. */
+bool replication_outdated(const struct route *route);
 /* Of all receivers together. */
 enum loop_destination_state replication_state(const struct route *route);
 /* Receivers that get none of the copies, because there are too many. */
@@ -34,6 +39,6 @@ uint32_t replication_left_out(const struct route *route);
 /* What the loop has to know of it; NULL when out of memory. */
 struct loop_replication *replication_copies(const struct route *route);
 /* NULL is harmless. */
-void replication_free(struct replication_list *list);
+void replication_free(struct routing *routing, struct replication_list *list);
 
 #endif

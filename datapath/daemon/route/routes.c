@@ -12,11 +12,6 @@
 #include <linux/if_ether.h>
 #include <string.h>
 
-enum {
-	VLAN_TAG_BYTES = 4,
-	PRIORITY_UNPRIVILEGED_MAX = 6, /* sk_set_prio_allowed() */
-};
-
 /* Between the Ethernet header and the payload. */
 static uint32_t header_bytes(const struct ktsn_frame_path *path)
 {
@@ -26,22 +21,27 @@ static uint32_t header_bytes(const struct ktsn_frame_path *path)
 /* A tag inside the frame comes on top of the MTU. */
 static uint32_t tag_bytes(const struct ktsn_frame_path *path)
 {
-	return path->kind == KTSN_FRAME_ETHERNET && (path->ethertype_be == htons(ETH_P_8021Q) ||
-						     path->ethertype_be == htons(ETH_P_8021AD))
-		       ? VLAN_TAG_BYTES
+	return path->kind == KTSN_FRAME_ETHERNET && ktsn_frame_is_tagged(path->ethertype_be)
+		       ? KTSN_VLAN_TAG_BYTES
 		       : 0;
+}
+
+static uint32_t payload_max_bytes(const struct route *route, const struct endpoint *sender,
+				  uint32_t tag_bytes)
+{
+	uint32_t headers_bytes = header_bytes(&route->frames.path);
+	uint32_t sender_bytes = sender->mtu_bytes + tag_bytes;
+	uint32_t other_bytes =
+		route->local ? route->local->mtu_bytes + tag_bytes : tunnel_mtu_bytes(route->routing);
+	uint32_t least_bytes = sender_bytes < other_bytes ? sender_bytes : other_bytes;
+
+	return least_bytes > headers_bytes ? least_bytes - headers_bytes : 0;
 }
 
 void route_payload_max_find(struct route *route, const struct endpoint *sender)
 {
-	struct loop_route *frames = &route->frames;
-	uint32_t headers_bytes = header_bytes(&frames->path);
-	uint32_t sender_bytes = sender->mtu_bytes + tag_bytes(&frames->path);
-	uint32_t other_bytes = route->local ? route->local->mtu_bytes + tag_bytes(&frames->path)
-					    : tunnel_mtu_bytes(route->routing);
-	uint32_t least_bytes = sender_bytes < other_bytes ? sender_bytes : other_bytes;
-
-	frames->payload_max_bytes = least_bytes > headers_bytes ? least_bytes - headers_bytes : 0;
+	route->frames.payload_max_bytes = payload_max_bytes(route, sender, tag_bytes(&route->frames.path));
+	route->frames.tagged_max_bytes = payload_max_bytes(route, sender, KTSN_VLAN_TAG_BYTES);
 }
 
 static const struct peer *peer_of_route(const struct route *route)
@@ -76,6 +76,14 @@ static bool local_take(struct route *route, const struct endpoint *sender, const
 	route->frames.bridge_link_index = sender->bridge_link_index;
 	route_payload_max_find(route, sender);
 	return true;
+}
+
+/* More than the kernel lets anybody have takes a privilege, which whoever wrote the request need not have:
+ * the kernel checks it for the socket. So it is the endpoint that has it. */
+static bool priority_granted(const struct route_query *query, const struct endpoint *sender)
+{
+	return !(query->key->carries & KTSN_APP_CARRIES_PRIORITY) ||
+	       query->key->priority <= sender->admission.priority_max;
 }
 
 /* ---- IP ---- */
@@ -210,25 +218,30 @@ static int ip_route_find(struct route *route, const struct route_query *query)
 	if (!sender)
 		return 1;
 	key.source = answer.source;
+	if (!priority_granted(query, sender) || !endpoint_admits_address(&sender->admission, &key.source))
+		return -EPERM;
 	return answer_take(route, query, sender, &key, &answer);
 }
 
 /* ---- Layer 2 ---- */
 
 /* What this node alone says to others, no pod may. */
-static bool is_announcement(const struct ktsn_app_key *key)
+static bool is_announcement(const struct ktsn_app_key *key, bool frames)
 {
-	return key->port_be == htons(GROUP_ETHERTYPE) &&
+	return (frames || key->port_be == htons(GROUP_ETHERTYPE)) &&
 	       memcmp(key->address, group_announcement_mac, sizeof(group_announcement_mac)) == 0;
 }
 
-/* A frame of another sender's would have the bridges look for that one here. The kernel would send it. */
-static int source_mac_check(const struct ktsn_app_key *key, const struct socket_attributes *attributes,
-			    const struct endpoint *sender)
+/* The source address of frames. One of another sender's would have the bridges look for that one here. The
+ * kernel would send it. */
+static int source_mac_take(struct ktsn_frame_path *path, const struct route_query *query,
+			   const struct endpoint *sender)
 {
-	const uint8_t *claimed = key->address + KTSN_ETHER_ADDR_BYTES;
+	const uint8_t *claimed =
+		query->attributes->raw ? query->key->address + KTSN_ETHER_ADDR_BYTES : sender->mac;
 
-	return attributes->raw && memcmp(claimed, sender->mac, sizeof(sender->mac)) != 0 ? -EPERM : 0;
+	memcpy(path->source_mac, claimed, sizeof(path->source_mac));
+	return endpoint_admits_mac(&sender->admission, claimed) ? 0 : -EPERM;
 }
 
 static int link_route_find(struct route *route, const struct route_query *query)
@@ -246,13 +259,14 @@ static int link_route_find(struct route *route, const struct route_query *query)
 	sender = endpoint_on(query->endpoints, query->ns, (int)interface);
 	if (!sender)
 		return 1;
-	err = is_announcement(key) ? -EPERM : source_mac_check(key, query->attributes, sender);
+	err = is_announcement(key, query->frames) || !priority_granted(query, sender)
+		      ? -EPERM
+		      : source_mac_take(path, query, sender);
 	if (err)
 		return err;
 	sender_set(route, sender);
 	path->kind = KTSN_FRAME_ETHERNET;
-	path->ethertype_be = key->port_be;
-	memcpy(path->source_mac, sender->mac, sizeof(path->source_mac));
+	path->ethertype_be = query->frames ? 0 : key->port_be;
 	memcpy(path->destination_mac, key->address, sizeof(path->destination_mac));
 	if (local_take(route, sender, endpoint_of_mac(route->routing, sender->vni, path->destination_mac)))
 		return 0;
@@ -265,10 +279,6 @@ int route_find(struct route *route, const struct route_query *query)
 
 	if (key->carries & ~KTSN_APP_CARRIES_ALL)
 		return -EINVAL;
-	/* More takes a privilege, which whoever wrote the request need not have: the kernel checks it for the
-	 * socket. */
-	if (key->carries & KTSN_APP_CARRIES_PRIORITY && key->priority > PRIORITY_UNPRIVILEGED_MAX)
-		return -EPERM;
 	return query->attributes->family == AF_PACKET ? link_route_find(route, query)
 						      : ip_route_find(route, query);
 }
@@ -279,7 +289,7 @@ void route_release(struct route *route)
 {
 	neighbor_put(route->next_hop);
 	neighbor_put(route->underlay_next_hop);
-	replication_free(route->replication);
+	replication_free(route->routing, route->replication);
 }
 
 /* Of the neighbours of one that goes to one. */
@@ -304,6 +314,8 @@ void route_apply(struct route *route)
 	if (route->underlay_next_hop)
 		memcpy(frames->tunnel.outer.destination_mac, route->underlay_next_hop->entry.mac, 6);
 	frames->state = route->replication ? replication_state(route) : state_of_one(route);
+	if (route->replication && replication_outdated(route))
+		route->routing->forwarding.changed = true;
 	if (next_hop == NEIGHBOR_FAILED)
 		frames->state = DESTINATION_UNREACHABLE;
 	else if (next_hop != NEIGHBOR_VALID && frames->state == DESTINATION_RESOLVED)

@@ -19,6 +19,7 @@ struct route_query {
 	const struct socket_attributes *attributes;
 	const struct namespace *ns;           /* of the socket */
 	const struct endpoint_set *endpoints; /* of its pod */
+	bool frames;                          /* of a flow whose messages say their EtherType themselves */
 };
 
 /* Fills in a route, of which routing, changed and owner are set. 1: through another interface, and nothing is

@@ -3,6 +3,7 @@
 
 #include "bridge_ports.h"
 #include "destinations.h"
+#include "forwarding.h"
 #include "groups.h"
 #include "mtus.h"
 
@@ -39,6 +40,14 @@ static void groups_changed(struct namespace *ns)
 		groups_members_changed(routing->groups);
 }
 
+static void forwarding_changed(struct namespace *ns, const struct rtnl_forwarding *entry)
+{
+	struct routing *routing = ns->all->owner;
+
+	if (ns == routing->own_ns)
+		forwarding_entry_changed(routing, entry);
+}
+
 static void notifications_lost(struct namespace *ns)
 {
 	struct routing *routing = ns->all->owner;
@@ -47,11 +56,14 @@ static void notifications_lost(struct namespace *ns)
 	mtus_reread(routing, ns);
 	routing->ports.changed = true;
 	groups_members_changed(routing->groups);
+	if (ns == routing->own_ns)
+		forwarding_reread(routing);
 	endpoints_addresses_changed(routing, ns, 0);
 }
 
 static const struct namespace_observer observer = {
 	.neighbor_changed = neighbor_entry_changed,
+	.forwarding_changed = forwarding_changed,
 	.link_changed = link_changed,
 	.addresses_changed = addresses_changed,
 	.groups_changed = groups_changed,
@@ -90,6 +102,7 @@ void routing_close(struct routing *routing)
 void routing_fini(struct routing *routing)
 {
 	groups_fini(routing);
+	forwarding_fini(routing);
 	free(routing->ports.entries);
 	namespace_put(routing->own_ns);
 }

@@ -39,13 +39,20 @@ struct bridge_ports {
 	bool changed; /* links of ktsnd's namespace have, and with them maybe ports of bridges */
 };
 
+/* Where hardware addresses are (forwarding.h). */
+struct forwarding {
+	struct hash_table *entries; /* NULL while there are none */
+	bool changed;               /* an entry has, or may have (destinations_tick) */
+	uint32_t losses;            /* of notifications */
+};
+
 /* MTUs of links (mtus.h). */
 struct mtus {
 	bool changed;        /* since the destinations followed them, */
 	int64_t followed_ms; /* at that time on CLOCK_MONOTONIC */
 };
 
-/* Receivers of groups and broadcast (destinations_tick). */
+/* Who receives messages to several, and where endpoints are (destinations_tick). */
 struct receivers {
 	bool changed;           /* since the replication lists followed them, */
 	int64_t follow_from_ms; /* which they do not before this time on CLOCK_MONOTONIC */
@@ -65,6 +72,7 @@ struct routing {
 	uint32_t endpoint_count;
 	struct destination *destinations;
 	struct bridge_ports ports;
+	struct forwarding forwarding;
 	struct mtus mtus;
 };
 

@@ -11,7 +11,7 @@
 enum {
 	SCM_TS_OPT_ID_TYPE = 81, /* SCM_TS_OPT_ID, since Linux 6.13 */
 	IP_PROTOCOL_TYPE = 52,   /* IP_PROTOCOL of linux/in.h, since Linux 6.5 */
-	PRIORITY_MAX = 6,        /* what the kernel allows anybody (sk_set_prio_allowed) */
+	PRIORITY_MAX = 15,       /* whether more than 6 is granted, ktsnd knows */
 };
 
 /* An int within bounds, or -EINVAL. */

@@ -114,9 +114,10 @@ static void pod_begin(bool network)
 	must(node_socket_add(&fixture.node, "pod", fixture.path, &refusal) == 0);
 	if (!network)
 		return;
-	must(node_endpoint_add(&fixture.node, "pod",
-			       &(struct endpoint_description){"fuzz0", "/proc/self/ns/net", 42, ""},
-			       &refusal) == 0);
+	must(node_endpoint_add(
+		     &fixture.node, "pod",
+		     &(struct endpoint_description){"fuzz0", "/proc/self/ns/net", 42, "", NULL, false, false},
+		     &refusal) == 0);
 	must(routing_peer_add(&fixture.node.routing, 42, inet_addr("10.9.0.3"), subnets, 2, &refusal) == 0);
 }
 
@@ -387,6 +388,8 @@ static size_t request_read(struct input *input, struct ktsn_app_request *request
 	request->magic = KTSN_APP_MAGIC;
 	request->version = KTSN_APP_VERSION;
 	request->type = shape % 16 == 14 ? KTSN_APP_FLOW_WAKE : shape % 8;
+	if (request->type == KTSN_APP_FLOW_CLOSE && shape & 0x80)
+		request->type = KTSN_APP_DESTINATION_CLOSE;
 	/* Numbers that exist, mostly. */
 	request->flow = shape & 0x10 ? KTSN_APP_NONE : request->flow % 16;
 	request->destination = shape & 0x20 ? KTSN_APP_NONE : request->destination % 16;

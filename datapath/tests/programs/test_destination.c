@@ -50,6 +50,7 @@ static const char usage[] =
 	"  --fault raw-short|raw-unbound|dgram-nowhere   of a packet socket's message: less than a header, "
 	"no\n"
 	"                         interface, no address\n"
+	"  --lines                send each line of the standard input, too, when it comes\n"
 	"  --hold MS              keep the socket open for this long afterwards\n"
 	"\n"
 	"Prints a line per message: result of the send, errno.\n";
@@ -84,6 +85,7 @@ enum choice {
 	SOURCE_MAC,
 	ETHERTYPE,
 	FAULT,
+	LINES,
 	OPTIONS,
 };
 
@@ -117,6 +119,7 @@ static const struct option long_options[] = {
 	{"source-mac", 1, NULL, SOURCE_MAC},
 	{"ethertype", 1, NULL, ETHERTYPE},
 	{"fault", 1, NULL, FAULT},
+	{"lines", 0, NULL, LINES},
 	{NULL, 0, NULL, 0},
 };
 
@@ -391,11 +394,30 @@ static void message_send(int fd, int domain, union address *to, const char *argu
 	fflush(stdout);
 }
 
-int main(int argc, char **argv)
+static int64_t tai_ns(void)
 {
 	struct timespec now;
+
+	clock_gettime(CLOCK_TAI, &now);
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+static void lines_send(int fd, int domain, union address *to)
+{
+	char line[FRAME_BYTES_MAX];
+
+	setlinebuf(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		line[strcspn(line, "\n")] = '\0';
+		message_send(fd, domain, to, line, tai_ns());
+	}
+}
+
+int main(int argc, char **argv)
+{
 	union address to;
 	int domain, fd, id;
+	int64_t start_ns;
 
 	while ((id = getopt_long(argc, argv, "+", long_options, NULL)) != -1) {
 		if (id == '?') {
@@ -404,16 +426,19 @@ int main(int argc, char **argv)
 		}
 		given[id] = optarg ? optarg : "";
 	}
-	if (optind == argc || (!given[PACKET] && !given[FAULT] && (!given[TO] || !given[PORT]))) {
+	if ((optind == argc && !given[LINES]) ||
+	    (!given[PACKET] && !given[FAULT] && (!given[TO] || !given[PORT]))) {
 		fputs(usage, stderr);
 		return 2;
 	}
 	domain = domain_of();
 	to = destination(domain);
 	fd = socket_open(domain, &to);
-	clock_gettime(CLOCK_TAI, &now);
+	start_ns = tai_ns();
 	for (int i = optind; i < argc; i++)
-		message_send(fd, domain, &to, argv[i], now.tv_sec * NS_PER_S + now.tv_nsec);
+		message_send(fd, domain, &to, argv[i], start_ns);
+	if (given[LINES])
+		lines_send(fd, domain, &to);
 	usleep((useconds_t)number_of(HOLD) * 1000);
 	return 0;
 }

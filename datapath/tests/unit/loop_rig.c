@@ -5,6 +5,7 @@
 #include "doorbells.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -105,7 +106,8 @@ uint64_t rig_drops(const struct rig *rig)
 	       counter_read(&counters->drop_port) + counter_read(&counters->drop_closed) +
 	       counter_read(&counters->drop_txtime) + counter_read(&counters->drop_missed) +
 	       counter_read(&counters->drop_max_sdu) + counter_read(&counters->drop_no_window) +
-	       counter_read(&counters->drop_horizon);
+	       counter_read(&counters->drop_horizon) + counter_read(&counters->drop_stale) +
+	       counter_read(&counters->drop_source);
 }
 
 static void books_check(const struct rig *rig)
@@ -118,7 +120,7 @@ static void books_check(const struct rig *rig)
 			 counter_read(&counters->on_time) + counter_read(&counters->late_taken) +
 				 counter_read(&counters->late_wakeup) + counter_read(&counters->late_port) +
 				 counter_read(&counters->late_gate) + counter_read(&counters->late_link) +
-				 counter_read(&counters->late_unresolved));
+				 counter_read(&counters->late_unresolved) + counter_read(&counters->untimed));
 	assert_int_equal(sent - rig->sent_to_several + counter_read(&counters->copies_sent),
 			 ktsn_port_fake_sent_count(rig->port));
 	assert_int_equal(ktsn_port_fake_buffers_in_use(rig->port), loop_pending(rig->loop));
@@ -142,6 +144,17 @@ void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots)
 
 void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint32_t payload_bytes)
 {
+	rig_ring_make(rig, ring, slots, payload_bytes);
+	rig_ring_announce(rig, ring);
+}
+
+void rig_ring_announce(struct rig *rig, struct rig_ring *ring)
+{
+	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = ring->ring});
+}
+
+void rig_ring_make(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint32_t payload_bytes)
+{
 	assert_int_equal(
 		ktsn_ring_memory_create(&ring->memory, ktsn_ring_geometry_make(slots, payload_bytes)), 0);
 	/* The daemon's own mapping, so that ThreadSanitizer sees both sides meet. */
@@ -164,7 +177,7 @@ void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, u
 	assert_true(ring->doorbell_set_fd >= 0);
 	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.geometry.slot_count,
 				ring->memory.geometry.slot_bytes);
-	loop_command(rig->loop, &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = ring->ring});
+	ring->next = 0;
 }
 
 void rig_ring_close(struct rig *rig, struct rig_ring *ring)
@@ -285,6 +298,16 @@ void rig_destination_update(struct rig *rig, struct loop_destination *destinatio
 	rig_wait_commands(rig);
 }
 
+static int slot_claim(struct rig_ring *ring, uint32_t *slot)
+{
+	if (!ring->ring->untimed)
+		return ktsn_ring_claim(&ring->producer, slot);
+	if (ktsn_ring_claim_next(&ring->producer, ring->next, slot))
+		return -EAGAIN;
+	ring->next = (*slot + 1) % ring->producer.slot_count;
+	return 0;
+}
+
 void rig_send(struct rig_ring *ring, const struct rig_message *message)
 {
 	const struct ktsn_ring_message shared = {
@@ -293,11 +316,13 @@ void rig_send(struct rig_ring *ring, const struct rig_message *message)
 		.payload_bytes = (uint32_t)strlen(message->text),
 		.txtime_ns = message->txtime_ns,
 		.called_tai_ns = message->called_tai_ns,
+		.ethertype_be = message->ethertype_be,
+		.priority = message->priority,
 	};
 	uint64_t one = 1;
 	uint32_t slot;
 
-	while (ktsn_ring_claim(&ring->producer, &slot))
+	while (slot_claim(ring, &slot))
 		sched_yield();
 	memcpy(ktsn_ring_payload(&ring->producer, slot), message->text, shared.payload_bytes);
 	ktsn_ring_publish(&ring->producer, slot, &shared);

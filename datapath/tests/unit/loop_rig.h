@@ -45,6 +45,7 @@ struct rig_ring {
 	int doorbell_fd, doorbell_set_fd;
 	struct doorbells *doorbells; /* of this ring only */
 	struct quota quota;          /* without limits */
+	uint32_t next;               /* untimed: where its application looks for a slot next */
 	struct loop_ring *ring;      /* the loop's */
 };
 
@@ -56,6 +57,8 @@ struct rig_message {
 	int64_t txtime_ns;
 	const char *text;
 	int64_t called_tai_ns;
+	uint16_t ethertype_be; /* of a flow of frames */
+	uint8_t priority;
 };
 
 /* Both steps in one. Before the start, commands and messages wait: the loop finds them all at once. */
@@ -69,6 +72,9 @@ void rig_fini(struct rig *rig);
 void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots);
 /* With slots for so much. */
 void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint32_t payload_bytes);
+/* In two steps: what the loop is to know of it comes between. */
+void rig_ring_make(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint32_t payload_bytes);
+void rig_ring_announce(struct rig *rig, struct rig_ring *ring);
 void rig_ring_close(struct rig *rig, struct rig_ring *ring);
 void rig_ring_fini(struct rig_ring *ring);
 uint32_t rig_ring_free_slots(const struct rig_ring *ring);

@@ -21,6 +21,14 @@
 	{                                                                                                    \
 		{{0xfd, 0, 0, 0x42, 0, 2}}, 64                                                               \
 	}
+#define EXAMPLE_ADMISSION                                                                                    \
+	{                                                                                                    \
+		.mac_count = 2,                                                                              \
+		.macs = {{0x02, 0x00, 0x0a, 0x2a, 0x00, 0x02}, {0x02, 0x00, 0x0a, 0x2a, 0x00, 0x63}},        \
+		.address_count = 3,                                                                          \
+		.addresses = {IPV4_SUBNET(10, 42, 0, 2, 32), IPV6_SUBNET, IPV4_SUBNET(10, 43, 0, 0, 16)},    \
+		.priority_max = 7, .pcp_is_priority = true                                                   \
+	}
 #define EXAMPLE_SUBNETS .subnets = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET}, .subnet_count = 2
 
 #include "flow.h"
@@ -57,7 +65,8 @@ static const struct example {
 	  .interface = "tsn0",
 	  .netns = "/run/netns/pod-a",
 	  .vni = 42,
-	  .bridge = "ktsn42"}},
+	  .bridge = "ktsn42",
+	  .admission = EXAMPLE_ADMISSION}},
 	{"endpoint-del.request.json",
 	 {.type = CONTROL_ENDPOINT_DEL, .identity = IDENTITY, .interface = "tsn0"}},
 	{"endpoints.request.json", {.type = CONTROL_ENDPOINTS, .limit = 100}},
@@ -99,6 +108,18 @@ static void subnets_compare(const struct control_request *request, const struct 
 	}
 }
 
+static void admission_compare(const struct endpoint_admission *admission,
+			      const struct endpoint_admission *expected)
+{
+	assert_int_equal(admission->any_address, expected->any_address);
+	assert_int_equal(admission->mac_count, expected->mac_count);
+	assert_memory_equal(admission->macs, expected->macs, sizeof(expected->macs));
+	assert_int_equal(admission->address_count, expected->address_count);
+	assert_memory_equal(admission->addresses, expected->addresses, sizeof(expected->addresses));
+	assert_int_equal(admission->priority_max, expected->priority_max);
+	assert_int_equal(admission->pcp_is_priority, expected->pcp_is_priority);
+}
+
 static void schedule_compare(const struct ktsn_schedule *schedule, const struct ktsn_schedule *expected)
 {
 	assert_int_equal(schedule->gate_enabled, expected->gate_enabled);
@@ -136,6 +157,8 @@ static void request_compare(const struct control_request *request, const struct 
 	assert_int_equal(request->after, expected->after);
 	assert_int_equal(request->flow, expected->flow);
 	subnets_compare(request, expected);
+	if (expected->type == CONTROL_ENDPOINT_ADD)
+		admission_compare(&request->admission, &expected->admission);
 	schedule_compare(&request->schedule, &expected->schedule);
 	assert_int_equal(request->strategy, expected->strategy);
 	assert_memory_equal(&request->limits, &expected->limits, sizeof(expected->limits));
@@ -190,7 +213,7 @@ static void counters_fill(struct counters *counters)
 		_Atomic uint64_t *counter;
 		uint64_t value;
 	} values[] = {
-		{&counters->taken, 1000},         {&counters->sent, 990},
+		{&counters->taken, 1009},         {&counters->sent, 997},
 		{&counters->sent_bridge, 2},      {&counters->share_pending, 1},
 		{&counters->share_rate, 2},       {&counters->share_doorbells, 3},
 		{&counters->on_time, 980},        {&counters->late_taken, 3},
@@ -204,7 +227,8 @@ static void counters_fill(struct counters *counters)
 		{&counters->doorbells, 4},        {&counters->copies_sent, 12},
 		{&counters->copies_dropped, 1},   {&counters->copies_pruned, 5},
 		{&counters->copies_left_out, 2},  {&counters->reports, 6},
-		{&counters->reports_lost, 1},
+		{&counters->reports_lost, 1},     {&counters->untimed, 7},
+		{&counters->drop_stale, 1},       {&counters->drop_source, 1},
 	};
 
 	memset(counters, 0, sizeof(*counters));
@@ -287,7 +311,8 @@ static void endpoints_are_the_example(void **state)
 				    .vni = 42,
 				    .bridge = "ktsn42",
 				    .mac = {0x02, 0x00, 0x0a, 0x2a, 0x00, 0x02},
-				    .mtu_bytes = 1450};
+				    .mtu_bytes = 1450,
+				    .admission = EXAMPLE_ADMISSION};
 	struct pod pod = {.identity = IDENTITY, .endpoints.first = &endpoint};
 	struct node node = {.pods = &pod};
 
@@ -553,6 +578,13 @@ static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
 #define ADD_ENDPOINT(identity, interface, netns, vni)                                                        \
 	"{" V "\"request\":\"endpoint-add\",\"identity\":" identity                                          \
 	",\"interface\":" interface ",\"netns\":" netns ",\"vni\":" vni ",\"bridge\":\"\"}"
+#define ADD_WITH(more)                                                                                       \
+	"{" V "\"request\":\"endpoint-add\",\"identity\":\"a\",\"interface\":\"tsn0\",\"netns\":\"/n\""      \
+	",\"vni\":42,\"bridge\":\"\"," more "}"
+#define SOURCES(macs, addresses) "\"sources\":{\"hardware-addresses\":" macs ",\"addresses\":" addresses "}"
+#define GRANTS(priority, tagged)                                                                             \
+	"\"grants\":{\"priority-max\":" priority ",\"priority-code-point\":" tagged "}"
+#define M8                   "\"02::\",\"02::\",\"02::\",\"02::\",\"02::\",\"02::\",\"02::\",\"02::\""
 #define SOCKET_DEL(identity) "{" V "\"request\":\"socket-del\",\"identity\":" identity "}"
 #define NAME_SET(name)       "{" V "\"request\":\"pod-name-set\",\"identity\":\"a\",\"name\":" name "}"
 #define PEERS(offset, limit) "{" V "\"request\":\"peers\",\"offset\":" offset ",\"limit\":" limit "}"
@@ -626,6 +658,28 @@ static const struct bad_request {
 	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "-1"), "vni", "from 1 to 16777215"},
 	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "42.0"), "vni", "whole number"},
 	{ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "\"42\""), "vni", "whole number"},
+	{ADD_WITH("\"sources\":null"), "sources", "object"},
+	{ADD_WITH("\"sources\":{\"addresses\":[]}"), "sources.hardware-addresses", "missing"},
+	{ADD_WITH("\"sources\":{\"hardware-addresses\":[]}"), "sources.addresses", "missing"},
+	{ADD_WITH("\"sources\":{\"hardware-addresses\":[],\"addresses\":[],\"mac\":1}"), "sources", "mac"},
+	{ADD_WITH(SOURCES("{}", "[]")), "sources.hardware-addresses", "list"},
+	{ADD_WITH(SOURCES("[" M8 ",\"02::\"]", "[]")), "sources.hardware-addresses", "0 to 8"},
+	{ADD_WITH(SOURCES("[7]", "[]")), "sources.hardware-addresses[0]", "is 7; must be a hardware address"},
+	{ADD_WITH(SOURCES("[\"02:00:0a:2a:00\"]", "[]")), "sources.hardware-addresses[0]",
+	 "of one interface"},
+	{ADD_WITH(SOURCES("[\"02:00:0a:2a:00:0g\"]", "[]")), "sources.hardware-addresses[0]", "such as"},
+	{ADD_WITH(SOURCES("[\"02:00:0a:2a::0:02\"]", "[]")), "sources.hardware-addresses[0]", "such as"},
+	{ADD_WITH(SOURCES("[\"01:00:5e:00:00:01\"]", "[]")), "sources.hardware-addresses[0]", "such as"},
+	{ADD_WITH(SOURCES("[\"00:00:00:00:00:00\"]", "[]")), "sources.hardware-addresses[0]", "such as"},
+	{ADD_WITH(SOURCES("[]", "[\"10.42.1.2\"]")), "sources.addresses[0]", "must be an IP subnet"},
+	{ADD_WITH(SOURCES("[]", "[\"::/0\",\"10.42.1.2/24\"]")), "sources.addresses[1]", "no bits set"},
+	{ADD_WITH("\"grants\":{\"priority-max\":7}"), "grants.priority-code-point", "missing"},
+	{ADD_WITH("\"grants\":{\"priority-code-point\":true}"), "grants.priority-max", "missing"},
+	{ADD_WITH(GRANTS("5", "true")), "grants.priority-max", "6 to 15"},
+	{ADD_WITH(GRANTS("16", "true")), "grants.priority-max", "6 to 15"},
+	{ADD_WITH(GRANTS("7", "1")), "grants.priority-code-point", "true or false"},
+	{ADD_WITH("\"grants\":{\"priority-max\":7,\"priority-code-point\":true,\"vlan\":1}"), "grants",
+	 "vlan"},
 	{"{" V "\"request\":\"peer-del\",\"vni\":1,\"address\":\"2001:db8::1\"}", "address", "IPv4"},
 	{"{" V "\"request\":\"peer-del\",\"vni\":1,\"address\":\"192.0.2\"}", "address", "IPv4"},
 	{"{" V "\"request\":\"peer-del\",\"vni\":1,\"address\":3221225986}", "address", "IPv4"},
@@ -742,6 +796,19 @@ static void only_the_bytes_of_the_message_are_read(void **state)
 	assert_int_equal(control_request_parse(text, sizeof(text) - 1, &request, &refusal), -EINVAL);
 }
 
+/* As older programs ask for it. */
+static void an_endpoint_of_which_nothing_is_said_has_defaults(void **state)
+{
+	static const char text[] = ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "42");
+	const struct endpoint_admission expected = endpoint_admission_default();
+	struct control_request request;
+	struct refusal refusal;
+
+	(void)state;
+	assert_int_equal(control_request_parse(text, strlen(text), &request, &refusal), 0);
+	admission_compare(&request.admission, &expected);
+}
+
 static int endpoint_add(struct node *node, const char *netns, struct refusal *refusal)
 {
 	const struct endpoint_description description = {
@@ -837,6 +904,7 @@ int main(void)
 		cmocka_unit_test(status_is_the_example),
 		cmocka_unit_test(instance_is_the_example),
 		cmocka_unit_test(counters_are_called_by_their_names),
+		cmocka_unit_test(an_endpoint_of_which_nothing_is_said_has_defaults),
 		cmocka_unit_test(endpoints_are_the_example),
 		cmocka_unit_test(pods_are_the_example),
 		cmocka_unit_test(network_limits_are_the_example),

@@ -254,6 +254,53 @@ static void pending_messages_go_to_those_who_are_there_then(void **state)
 	group_fini(&group, 1);
 }
 
+static struct loop_replication *single_make(bool port)
+{
+	struct loop_replication *single = copies_make(!port, port);
+
+	single->single = true;
+	return single;
+}
+
+/* What is left of a list whose receiver has become known: its message is a message as others are. */
+static void to_a_known_place_a_message_is_no_copy(void **state)
+{
+	(void)state;
+	for (int port = 0; port <= 1; port++) {
+		struct group group = {0};
+
+		group_init(&group, PACKETS, DESTINATION_RESOLVED, single_make(port));
+		send_at(&group, clock_tai_ns() + 5 * MS, "alone");
+		rig_wait_counter(&group.rig, &group.counters->sent, 1);
+		assert_int_equal(ktsn_port_fake_sent_count(group.rig.port), 1);
+		assert_int_equal(frame_goes_to(&group, 0, "alone"), port ? 0 : 0xc0000202);
+		assert_int_equal(counter_read(&group.counters->copies_sent), 0);
+		group_fini(&group, 0);
+	}
+}
+
+static void pending_messages_go_to_the_place_that_is_known_then(void **state)
+{
+	(void)state;
+	for (int port = 0; port <= 1; port++) {
+		struct loop_route route = rig_route(DESTINATION_RESOLVED);
+		struct group group = {0};
+
+		group_init(&group, PACKETS, DESTINATION_RESOLVING, copies_make(0, false));
+		send_at(&group, 0, "pending");
+		rig_wait_counter(&group.rig, &group.counters->taken, 1);
+		loop_command(group.rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
+								    .destination = group.destination,
+								    .route = route,
+								    .replication = single_make(port)});
+		rig_wait_counter(&group.rig, &group.counters->sent, 1);
+		assert_int_equal(frame_goes_to(&group, 0, "pending"), port ? 0 : 0xc0000202);
+		rig_wait_retired(&group.rig, 1);
+		group.copies = group.destination->replication;
+		group_fini(&group, 0);
+	}
+}
+
 static void all_copies_are_made_or_the_message_waits(void **state)
 {
 	struct group group = {0};
@@ -406,6 +453,8 @@ int main(void)
 		cmocka_unit_test(a_message_counts_as_dropped_when_no_copy_left),
 		cmocka_unit_test(to_nobody_a_message_is_dropped_once),
 		cmocka_unit_test(pending_messages_go_to_those_who_are_there_then),
+		cmocka_unit_test(to_a_known_place_a_message_is_no_copy),
+		cmocka_unit_test(pending_messages_go_to_the_place_that_is_known_then),
 		cmocka_unit_test(all_copies_are_made_or_the_message_waits),
 		cmocka_unit_test(pending_messages_wait_for_room_for_their_copies),
 		cmocka_unit_test(pending_messages_of_a_pod_do_not_wait_for_each_other),

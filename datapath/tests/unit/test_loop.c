@@ -191,7 +191,7 @@ static void clocks_are_converted(void **state)
 
 		rig_destination_open(&bench->rig, &bench->ring, 1 + clock, flow, DESTINATION_RESOLVED);
 		rig_send(&bench->ring, &(struct rig_message){1 + clock, 1 + clock, (enum ktsn_clock)clock,
-							     txtime_ns, "x", 0});
+							     txtime_ns, "x", 0, 0, 0});
 		bench_wait_sent(bench, clock + 1);
 		assert_int_equal(
 			departures_read(loop_departures(bench->rig.loop), clock, 1, records, &overwritten),

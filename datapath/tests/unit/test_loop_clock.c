@@ -80,7 +80,7 @@ static int64_t send_ahead(struct bench *bench, enum ktsn_clock clock, int64_t ah
 	int64_t txtime_ns = clock_ns(clocks[clock]) + ahead_ns;
 
 	rig_send(&bench->ring,
-		 &(struct rig_message){(uint32_t)clock, (uint32_t)clock, clock, txtime_ns, "x", 0});
+		 &(struct rig_message){(uint32_t)clock, (uint32_t)clock, clock, txtime_ns, "x", 0, 0, 0});
 	return txtime_ns;
 }
 

@@ -3,7 +3,9 @@
  * Sockets, addresses and rings that are closed: the loop with its real thread and clock and a fake port.
  */
 #include "clock.h"
+#include "close.h"
 #include "loop_bench.h"
+#include "loop_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -159,6 +161,65 @@ static void objects_that_end_together_are_announced_once(void **state)
 	bench->rig.retired_count = 0;
 }
 
+/* In the loop's place. */
+static void what_ends_with_a_backlog_ends_a_few_at_a_time(void **state)
+{
+	enum { OBJECTS = 100, AT_ONCE_MAX = 32 };
+	struct loop *loop = calloc(1, sizeof(*loop));
+	struct loop_ring *ring = calloc(1, sizeof(*ring));
+	struct loop_destination *destinations = calloc(OBJECTS, sizeof(*destinations));
+	struct quota quota = {0};
+	uint32_t ended = 0;
+
+	(void)state;
+	assert_true(loop && ring && destinations);
+	loop->retired.fd = -1;
+	ring->quota = &quota;
+	for (uint32_t i = 0; i < OBJECTS; i++) {
+		ring->destinations[i] = &destinations[i];
+		destination_end_later(ring, i);
+	}
+	while (closings_wait(ring)) {
+		uint32_t before = ended;
+
+		closings_end(loop, ring);
+		ended = 0;
+		for (uint32_t i = 0; i < OBJECTS; i++)
+			ended += destinations[i].retired && !ring->destinations[i];
+		assert_in_range(ended - before, 1, AT_ONCE_MAX);
+		/* It comes back for the others. */
+		assert_true(ring->watched || ended == OBJECTS);
+	}
+	assert_int_equal(ended, OBJECTS);
+	free(destinations);
+	free(ring);
+	free(loop);
+}
+
+static void what_is_closed_behind_a_backlog_ends_when_that_has_left(void **state)
+{
+	enum { OBJECTS = 100 };
+	struct bench bench = {0};
+
+	(void)state;
+	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
+	for (uint32_t i = 1; i <= OBJECTS; i++)
+		rig_destination_open(&bench.rig, &bench.ring, i, bench.flow, DESTINATION_RESOLVED);
+	rig_wait_commands(&bench.rig);
+	bench.ring.quota.pending_max = 1;
+	bench_send_number(&bench, 0, clock_tai_ns() + 200 * MS);
+	bench_wait_taken(&bench, 1);
+	bench_send_number(&bench, 1, clock_tai_ns());
+	for (uint32_t i = 1; i <= OBJECTS; i++)
+		rig_destination_close(&bench.rig, &bench.ring, i);
+	rig_application_close(&bench.rig, &bench.ring);
+	bench_wait_sent(&bench, 2);
+	rig_wait_retired(&bench.rig, OBJECTS + 3);
+	assert_int_equal(rig_ring_free_slots(&bench.ring), BENCH_SLOTS);
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
 /*
  * close() and socket() in a row, found by the loop all at once: the message that makes no sense, looked up
  * while the first socket is being closed, must not have the second one opened before that.
@@ -197,6 +258,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ring_whose_messages_vanish_ends_when_it_is_closed),
+		cmocka_unit_test(what_ends_with_a_backlog_ends_a_few_at_a_time),
+		cmocka_unit_test(what_is_closed_behind_a_backlog_ends_when_that_has_left),
 		cmocka_unit_test(closed_ring_ends_when_its_messages_have_left),
 		cmocka_unit_test(closed_ring_that_waited_for_memory_loses_nothing),
 		cmocka_unit_test(ring_closed_while_unresolved_ends_with_the_answer),

@@ -19,16 +19,19 @@
 #define LOOK_NS    20
 #define FRAME_NS   10000
 #define SPACING_NS 300000
+#define FIRST_NS   400000 /* of unknown length, a whole burst of frames may have left before */
 
 enum {
 	SLOTS = 256,
 	PACKETS = 1024,
-	FLOOD = 200,
+	FLOOD = 240,
+	FLOOD_PODS_MAX = 12, /* more than are looked at one by one */
 	GOOD = 5,
 	DENSE = 100,
 	LEARNT = 20, /* by then it is known how long a frame takes */
-	FLOOD_FLOW = 1,
-	GOOD_FLOW = 2,
+	GOOD_FLOW = 1,
+	FLOOD_FLOW = 2,
+	OBJECTS_OF_POD = 3,
 };
 
 static _Atomic int64_t looks;
@@ -51,43 +54,58 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	return 0;
 }
 
-/* Two pods, the one with all of its messages overdue. */
+/* A pod beside others with all of their messages overdue. */
 struct bench {
 	struct rig rig;
-	struct rig_ring flood, good;
+	struct rig_ring flood[FLOOD_PODS_MAX], good;
+	int flood_pods;
 };
 
-static void pod_open(struct bench *bench, struct rig_ring *ring, uint64_t number, uint8_t priority)
+static void pod_open(struct bench *bench, struct rig_ring *ring, uint64_t number, uint8_t priority,
+		     bool untimed)
 {
 	struct loop_flow *flow;
 
-	rig_ring_open(&bench->rig, ring, SLOTS);
+	rig_ring_make(&bench->rig, ring, SLOTS, RIG_PAYLOAD_BYTES);
+	ring->ring->untimed = untimed;
+	rig_ring_announce(&bench->rig, ring);
 	flow = rig_flow_open(&bench->rig, ring, 0, number, KTSN_CLOCK_TAI);
 	rig_destination_open(&bench->rig, ring, 0, flow, DESTINATION_RESOLVED)->priority = priority;
 }
 
-static struct bench *bench_create(uint8_t good_priority)
+static void floods_send(struct bench *bench)
+{
+	for (int i = 0; i < FLOOD; i++)
+		rig_send(&bench->flood[i % bench->flood_pods],
+			 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = i, .text = "flood"});
+}
+
+static struct bench *bench_create(uint8_t good_priority, int flood_pods, bool untimed_flood)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
 
 	assert_non_null(bench);
 	atomic_store(&looks, 0);
-	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS, FRAME_NS, FRAME_NS});
+	/* What is untimed would never be late by its time. */
+	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS,
+						     untimed_flood ? NS_PER_SECOND : FRAME_NS, FRAME_NS});
 	atomic_store(&frames_of, bench->rig.port);
-	pod_open(bench, &bench->flood, FLOOD_FLOW, 0);
-	pod_open(bench, &bench->good, GOOD_FLOW, good_priority);
-	for (int i = 0; i < FLOOD; i++)
-		rig_send(&bench->flood,
-			 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = i, .text = "flood"});
+	bench->flood_pods = flood_pods;
+	/* First: the loop opens a few at a time. */
+	pod_open(bench, &bench->good, GOOD_FLOW, good_priority, false);
+	for (int i = 0; i < flood_pods; i++)
+		pod_open(bench, &bench->flood[i], FLOOD_FLOW + (uint64_t)i, 0, untimed_flood);
+	floods_send(bench);
 	return bench;
 }
 
 static void good_send(struct bench *bench, int count, int64_t spacing_ns)
 {
 	for (int i = 1; i <= count; i++)
-		rig_send(&bench->good, &(struct rig_message){.clock = KTSN_CLOCK_TAI,
-							     .txtime_ns = BEGAN_NS + i * spacing_ns,
-							     .text = "good"});
+		rig_send(&bench->good,
+			 &(struct rig_message){.clock = KTSN_CLOCK_TAI,
+					       .txtime_ns = BEGAN_NS + FIRST_NS + i * spacing_ns,
+					       .text = "good"});
 }
 
 /* Lets all of them leave. */
@@ -110,12 +128,14 @@ static struct departure departure_at(struct bench *bench, int index)
 
 static void bench_destroy(struct bench *bench)
 {
-	rig_application_close(&bench->rig, &bench->flood);
+	for (int i = 0; i < bench->flood_pods; i++)
+		rig_application_close(&bench->rig, &bench->flood[i]);
 	rig_application_close(&bench->rig, &bench->good);
-	rig_wait_retired(&bench->rig, 6);
+	rig_wait_retired(&bench->rig, ((uint32_t)bench->flood_pods + 1) * OBJECTS_OF_POD);
 	atomic_store(&frames_of, NULL);
 	rig_fini(&bench->rig);
-	rig_ring_fini(&bench->flood);
+	for (int i = 0; i < bench->flood_pods; i++)
+		rig_ring_fini(&bench->flood[i]);
 	rig_ring_fini(&bench->good);
 	free(bench);
 }
@@ -127,7 +147,7 @@ static void message_in_time_waits_for_no_frame_that_is_late(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(priorities); i++) {
-		struct bench *bench = bench_create(priorities[i]);
+		struct bench *bench = bench_create(priorities[i], 1, false);
 		int good = 0;
 
 		good_send(bench, GOOD, SPACING_NS);
@@ -147,10 +167,37 @@ static void message_in_time_waits_for_no_frame_that_is_late(void **state)
 	}
 }
 
+static void good_leaves_before_the_untimed(uint8_t good_priority, int flood_pods, int64_t late_ns)
+{
+	struct bench *bench = bench_create(good_priority, flood_pods, true);
+
+	good_send(bench, GOOD, SPACING_NS);
+	bench_run(bench, FLOOD + GOOD);
+	assert_int_equal(counter_read(&loop_counters(bench->rig.loop)->untimed), FLOOD);
+	for (int d = 0; d < GOOD; d++) {
+		struct departure departure = departure_at(bench, d);
+
+		assert_int_equal(departure.flow, GOOD_FLOW);
+		assert_true(departure.departed_tai_ns - departure.requested_tai_ns < late_ns);
+	}
+	bench_destroy(bench);
+}
+
+/* However many pods have some. Of many a burst is longer, and it takes longer to learn how long a frame
+ * takes: one may have been begun. */
+static void message_in_time_waits_for_no_frame_without_a_time(void **state)
+{
+	(void)state;
+	good_leaves_before_the_untimed(0, 1, FRAME_NS / 10);
+	good_leaves_before_the_untimed(6, 1, FRAME_NS / 10);
+	good_leaves_before_the_untimed(0, FLOOD_PODS_MAX, 2 * FRAME_NS);
+	good_leaves_before_the_untimed(6, FLOOD_PODS_MAX, 2 * FRAME_NS);
+}
+
 /* There is always one due before a frame could be over. */
 static void what_is_late_gets_its_part_beside_a_pod_that_always_has_something_due(void **state)
 {
-	struct bench *bench = bench_create(6);
+	struct bench *bench = bench_create(6, 1, false);
 	int late = 0, good = 0;
 
 	(void)state;
@@ -170,6 +217,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(message_in_time_waits_for_no_frame_that_is_late),
+		cmocka_unit_test(message_in_time_waits_for_no_frame_without_a_time),
 		cmocka_unit_test(what_is_late_gets_its_part_beside_a_pod_that_always_has_something_due),
 	};
 

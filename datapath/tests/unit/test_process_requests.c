@@ -46,6 +46,7 @@ static struct bed {
 	char paths[PODS][64];
 	size_t ring_bytes; /* what one counts for */
 	int doorbells;     /* made so far */
+	bool in_pod;       /* who connects */
 	bool lives;        /* whether rings that ktsnd has done with are with somebody else */
 } bed;
 
@@ -62,6 +63,18 @@ int __wrap_doorbell_make(void)
 {
 	bed.doorbells++;
 	return __real_doorbell_make();
+}
+
+int __real_socket_netns_cookie(int fd, uint64_t *cookie);
+int __wrap_socket_netns_cookie(int fd, uint64_t *cookie);
+
+/* All clients are in ktsnd's namespace, where the node's relays are; those of a pod are not. */
+int __wrap_socket_netns_cookie(int fd, uint64_t *cookie)
+{
+	int err = __real_socket_netns_cookie(fd, cookie);
+
+	*cookie += bed.in_pod;
+	return err;
 }
 
 static bool lives(uint32_t id)
@@ -115,12 +128,14 @@ static int set_up(void **state)
 			 0);
 	ring_map_plain_lives = lives;
 	pods_begin();
+	bed.in_pod = true;
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	(void)state;
+	bed.in_pod = false;
 	node_close(&bed.node);
 	loop_stop(bed.loop);
 	node_fini(&bed.node);
@@ -138,6 +153,14 @@ static void daemon_work(void)
 	(void)node_tick(&bed.node);
 }
 
+static const struct pod *pod_at(int number)
+{
+	char identity[8];
+
+	snprintf(identity, sizeof(identity), "pod%d", number);
+	return pod_find(&bed.node, identity);
+}
+
 static struct application application_connect(int pod)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -147,6 +170,18 @@ static struct application application_connect(int pod)
 	application.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	assert_int_equal(connect(application.fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	return application;
+}
+
+static struct application relay_connect(int pod)
+{
+	struct application relay;
+
+	bed.in_pod = false;
+	relay = application_connect(pod);
+	while (!pod_at(pod)->relays)
+		daemon_work();
+	bed.in_pod = true;
+	return relay;
 }
 
 /* Leaves its ring with the caller. */
@@ -159,14 +194,14 @@ static void hang_up(struct application *application)
 	}
 }
 
-static void request_send(int fd, enum ktsn_app_type type, int passed_fd)
+static void request_send(int fd, enum ktsn_app_type type, uint8_t flags, int passed_fd)
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
 	} control = {0};
 	struct ktsn_app_request request = {
-		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = (uint16_t)type};
+		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = (uint16_t)type, .flags = flags};
 	struct iovec iov = {&request, sizeof(request)};
 	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 
@@ -211,16 +246,21 @@ static int answer_receive(struct application *application, enum ktsn_app_type ty
 	return 0;
 }
 
-static int ask(struct application *application, enum ktsn_app_type type, int passed_fd)
+static int ask_with(struct application *application, enum ktsn_app_type type, uint8_t flags, int passed_fd)
 {
 	struct pollfd answered = {.fd = application->fd, .events = POLLIN};
 
-	request_send(application->fd, type, passed_fd);
+	request_send(application->fd, type, flags, passed_fd);
 	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
 		assert_true(ms < PATIENCE_MS);
 		daemon_work();
 	}
 	return answer_receive(application, type);
+}
+
+static int ask(struct application *application, enum ktsn_app_type type, int passed_fd)
+{
+	return ask_with(application, type, 0, passed_fd);
 }
 
 /* One with a ring. */
@@ -460,6 +500,122 @@ static void rings_of_all_pods_count_for_the_node(void **state)
 	assert_int_equal(charged(), 0);
 }
 
+static void untimed_ring_has_a_quota_of_its_own_with_the_limits_of_the_pod(void **state)
+{
+	struct application timed = begun(0), untimed;
+	const struct pod *pod = pod_at(0);
+
+	(void)state;
+	assert_null(pod->relay_quota);
+	untimed = relay_connect(0);
+	assert_int_equal(ask_with(&untimed, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
+	assert_non_null(pod->relay_quota);
+	assert_int_equal(bed.node.relay_quota_count, 1);
+	assert_int_equal(pod->relay_quota->limits.pending, PACKETS);
+	assert_ptr_equal(pod->processes->ring->quota, pod->relay_quota);
+	assert_ptr_equal(pod->processes->next->ring->quota, pod->quota);
+	assert_int_equal(pod->quota->processes, 1);
+	assert_int_equal(pod->relay_quota->processes, 1);
+	assert_int_equal(pod->quota->ring_bytes, bed.ring_bytes);
+	assert_int_equal(pod->relay_quota->ring_bytes, bed.ring_bytes);
+	close(timed.fd);
+	hang_up(&untimed);
+	/* The pod keeps it, and it ends with the pod. */
+	assert_int_equal(bed.node.relay_quota_count, 1);
+	assert_int_equal(node_socket_del(&bed.node, "pod0"), 0);
+	assert_int_equal(bed.node.relay_quota_count, 0);
+	close(timed.ring_fd);
+	close(untimed.ring_fd);
+}
+
+/* It would have a second quota. */
+static void pod_gets_no_untimed_ring(void **state)
+{
+	struct application one = application_connect(0);
+
+	(void)state;
+	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), -EPERM);
+	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), 0);
+	hang_up(&one);
+	close(one.ring_fd);
+}
+
+static void timed_ring_of_a_relay_is_taken_from_by_the_quota_of_the_pod(void **state)
+{
+	struct application relay = relay_connect(0);
+	const struct pod *pod = pod_at(0);
+
+	(void)state;
+	assert_int_equal(ask(&relay, KTSN_APP_HELLO, -1), 0);
+	assert_ptr_equal(pod->processes->ring->quota, pod->quota);
+	assert_int_equal(pod->quota->processes, 0);
+	assert_int_equal(pod->quota->ring_bytes, 0);
+	hang_up(&relay);
+	close(relay.ring_fd);
+}
+
+static void pod_that_used_up_its_memory_keeps_its_relay(void **state)
+{
+	struct application all[RINGS_OF_POD], relay, one;
+
+	(void)state;
+	for (int i = 0; i < RINGS_OF_POD; i++)
+		all[i] = begun(0);
+	one = application_connect(0);
+	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -ENOMEM);
+	relay = relay_connect(0);
+	assert_int_equal(ask_with(&relay, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
+	for (int i = 0; i < RINGS_OF_POD; i++) {
+		close(all[i].ring_fd);
+		close(all[i].fd);
+	}
+	close(one.fd);
+	hang_up(&relay);
+	close(relay.ring_fd);
+}
+
+static void relay_quota_outlives_its_pod_with_the_ring(void **state)
+{
+	struct application one = relay_connect(0);
+
+	(void)state;
+	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
+	assert_int_equal(node_socket_del(&bed.node, "pod0"), 0);
+	assert_int_equal(bed.node.relay_quota_count, 1);
+	hang_up(&one);
+	assert_int_equal(bed.node.relay_quota_count, 0);
+	close(one.ring_fd);
+}
+
+static void untimed_ring_comes_back_as_one(void **state)
+{
+	struct application one = relay_connect(0), again;
+
+	(void)state;
+	bed.lives = true;
+	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
+	hang_up(&one);
+	again = relay_connect(0);
+	assert_int_equal(ask_with(&again, KTSN_APP_HAND_BACK, KTSN_APP_UNTIMED, one.ring_fd), 0);
+	assert_true(pod_at(0)->processes->ring->untimed);
+	assert_int_equal(ask(&again, KTSN_APP_RESUME, -1), 0);
+	close(one.ring_fd);
+	hang_up(&again);
+	bed.lives = false;
+}
+
+static void flags_of_a_ring_that_are_not_known_are_refused(void **state)
+{
+	struct application one = relay_connect(0);
+
+	(void)state;
+	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, 2, -1), -EINVAL);
+	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED | 128, -1), -EINVAL);
+	assert_int_equal(ask_with(&one, KTSN_APP_HELLO, KTSN_APP_UNTIMED, -1), 0);
+	close(one.ring_fd);
+	hang_up(&one);
+}
+
 static void rings_of_a_pod_that_is_gone_count_for_the_node(void **state)
 {
 	struct application one = begun(0), two;
@@ -535,6 +691,13 @@ int main(void)
 		TEST(what_ktsnd_would_not_make_is_not_taken),
 		TEST(kept_rings_count_for_the_pod_until_they_are_gone),
 		TEST(rings_of_all_pods_count_for_the_node),
+		TEST(untimed_ring_has_a_quota_of_its_own_with_the_limits_of_the_pod),
+		TEST(pod_gets_no_untimed_ring),
+		TEST(timed_ring_of_a_relay_is_taken_from_by_the_quota_of_the_pod),
+		TEST(pod_that_used_up_its_memory_keeps_its_relay),
+		TEST(relay_quota_outlives_its_pod_with_the_ring),
+		TEST(untimed_ring_comes_back_as_one),
+		TEST(flags_of_a_ring_that_are_not_known_are_refused),
 		TEST(rings_of_a_pod_that_is_gone_count_for_the_node),
 		TEST(a_connection_ends_whose_doorbell_cannot_be_heard_after_a_take_over),
 	};

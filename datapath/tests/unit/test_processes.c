@@ -33,6 +33,20 @@ struct bed {
 	char folder[32], path[64];
 };
 
+static bool in_pod;
+
+int __real_socket_netns_cookie(int fd, uint64_t *cookie);
+int __wrap_socket_netns_cookie(int fd, uint64_t *cookie);
+
+/* All clients are in ktsnd's namespace, where the node's relays are; those of a pod are not. */
+int __wrap_socket_netns_cookie(int fd, uint64_t *cookie)
+{
+	int err = __real_socket_netns_cookie(fd, cookie);
+
+	*cookie += in_pod;
+	return err;
+}
+
 static int set_up(void **state)
 {
 	static struct bed bed;
@@ -51,6 +65,7 @@ static int set_up(void **state)
 				   UINT64_C(64) << 20),
 			 0);
 	assert_int_equal(node_socket_add(&bed.node, "pod", bed.path, &refusal), 0);
+	in_pod = true;
 	*state = &bed;
 	return 0;
 }
@@ -60,6 +75,7 @@ static int rest_remove(void **state)
 {
 	struct bed *bed = *state;
 
+	in_pod = false;
 	events_destroy(bed->events);
 	rig_fini(&bed->rig);
 	unlink(bed->path);
@@ -109,6 +125,37 @@ static void no_more_than_allowed_are_served(void **state)
 		close(fds[i]);
 }
 
+static void connect_all(struct bed *bed, int *fds, int count)
+{
+	for (int i = 0; i < count; i++) {
+		fds[i] = unix_connect_at_once(bed->path);
+		assert_true(fds[i] >= 0);
+	}
+	serve(bed);
+}
+
+static void pod_that_has_all_its_connections_keeps_its_relay(void **state)
+{
+	struct bed *bed = *state;
+	int fds[ALLOWED + POD_RELAYS_MAX + 1];
+
+	connect_all(bed, fds, ALLOWED);
+	in_pod = false;
+	connect_all(bed, fds + ALLOWED, POD_RELAYS_MAX + 1);
+	/* The last is one more than a relay has, and counts as any of the pod. */
+	assert_int_equal(bed->node.process_count, ALLOWED + POD_RELAYS_MAX);
+	assert_int_equal(bed->node.limit_refusals, 1);
+	assert_int_equal(bed->node.pods->relays, POD_RELAYS_MAX);
+	assert_int_equal(bed->node.pods->quota->processes, ALLOWED);
+	assert_true(is_closed(fds[ALLOWED + POD_RELAYS_MAX], PATIENCE_MS));
+	close(fds[ALLOWED]);
+	serve(bed);
+	assert_int_equal(bed->node.pods->relays, POD_RELAYS_MAX - 1);
+	for (int i = 0; i <= ALLOWED + POD_RELAYS_MAX; i++)
+		if (i != ALLOWED)
+			close(fds[i]);
+}
+
 /* What a pod's thread does: it is held up until there is something to read, then joins. */
 struct joining {
 	struct pod_work work;
@@ -154,6 +201,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(no_more_than_allowed_are_served, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(pod_that_has_all_its_connections_keeps_its_relay, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(threads_of_pods_outlive_their_node, set_up, rest_remove),
 	};
 

@@ -414,6 +414,95 @@ static void slots_are_given_back_unused(void **state)
 	assert_false(ktsn_ring_has_space(&pair->producer, 1));
 }
 
+static uint32_t send_next(struct ring_pair *pair, uint32_t from)
+{
+	const struct ktsn_ring_message message = {.flow = 3};
+	uint32_t slot;
+
+	assert_int_equal(ktsn_ring_claim_next(&pair->producer, from, &slot), 0);
+	ktsn_ring_publish(&pair->producer, slot, &message);
+	return slot;
+}
+
+/* Some are taken at a time, and always more wait: however often that goes round the ring. */
+static void messages_in_turn_are_taken_in_the_order_of_publication(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint64_t expected = 0, sent = 0;
+	uint32_t next = SLOTS - 5;
+
+	ktsn_ring_take_in_turn(&pair->consumer);
+	pair->consumer.next = next;
+	while (sent < 10 * SLOTS) {
+		for (int i = 0; i < 7 && sent - expected < SLOTS; i++, sent++)
+			next = (send_next(pair, next) + 1) % SLOTS;
+		for (int i = 0; i < 6; i++) {
+			struct ktsn_ring_taken taken = take_one(pair);
+
+			assert_int_equal(taken.sequence, expected++);
+			ktsn_ring_release(&pair->consumer, taken.slot);
+		}
+	}
+}
+
+static void untaken_message_has_the_next_turn(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_taken taken;
+
+	ktsn_ring_take_in_turn(&pair->consumer);
+	(void)send_next(pair, send_next(pair, 0) + 1);
+	taken = take_one(pair);
+	ktsn_ring_untake(&pair->consumer, taken.slot);
+	assert_int_equal(take_one(pair).sequence, taken.sequence);
+}
+
+static void turns_go_round_and_end_where_no_slot_is_free(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t slot, expected = 70;
+
+	assert_int_equal(send_next(pair, SLOTS - 1), SLOTS - 1);
+	assert_int_equal(send_next(pair, SLOTS - 1), 0);
+	for (uint32_t i = 2; i < SLOTS; i++) {
+		assert_int_equal(send_next(pair, 70), expected);
+		expected = expected == SLOTS - 2 ? 1 : expected + 1;
+	}
+	assert_int_equal(ktsn_ring_claim_next(&pair->producer, 70, &slot), -EAGAIN);
+}
+
+static void successor_knows_what_was_there_and_takes_the_oldest_first(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_taken taken;
+
+	(void)send_next(pair, send_next(pair, SLOTS - 1) + 1);
+	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.geometry.slot_count,
+				pair->memory.geometry.slot_bytes);
+	ktsn_ring_take_in_turn(&pair->consumer);
+	assert_int_equal(ktsn_ring_recover(&pair->consumer), 0);
+	for (uint64_t i = 0; i < 2; i++) {
+		taken = take_one(pair);
+		assert_int_equal(taken.sequence, i);
+		assert_true(taken.recovered);
+		ktsn_ring_release(&pair->consumer, taken.slot);
+	}
+	(void)send_next(pair, SLOTS - 1);
+	assert_false(take_one(pair).recovered);
+}
+
+static void message_of_a_flow_of_frames_says_what_it_is(void **state)
+{
+	struct ring_pair *pair = *state;
+	const struct ktsn_ring_message message = {.ethertype_be = 0x1234, .priority = 0xf6};
+	struct ktsn_ring_taken taken;
+
+	assert_int_equal(ring_pair_send(pair, &message, "", NULL), 0);
+	taken = take_one(pair);
+	assert_int_equal(taken.ethertype_be, 0x1234);
+	assert_int_equal(taken.priority, 6);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -427,6 +516,11 @@ int main(void)
 		TEST(smallest_and_largest_payload_fit),
 		TEST(slot_goes_through_its_states),
 		TEST(slots_are_given_back_unused),
+		TEST(messages_in_turn_are_taken_in_the_order_of_publication),
+		TEST(untaken_message_has_the_next_turn),
+		TEST(turns_go_round_and_end_where_no_slot_is_free),
+		TEST(successor_knows_what_was_there_and_takes_the_oldest_first),
+		TEST(message_of_a_flow_of_frames_says_what_it_is),
 		TEST(full_ring_refuses_until_a_slot_is_released),
 		TEST(slots_become_free_in_any_order),
 		TEST(untaken_message_is_taken_again),

@@ -777,6 +777,157 @@ static void nothing_yields_to_a_gate_that_is_shut_nor_at_the_cost_of_its_window(
 	rig_destroy(rig);
 }
 
+/* Senders of what has no time, more than are ever looked at one by one, with so many packets each. */
+enum { UNTIMED_SENDERS = 20, UNTIMED_OF_EACH = 2, UNTIMED = UNTIMED_SENDERS * UNTIMED_OF_EACH };
+
+struct untimed {
+	struct ktsn_shaper_lane *lanes[UNTIMED_SENDERS];
+	struct ktsn_shaper_packet packets[UNTIMED];
+};
+
+static struct untimed *untimed_enqueue(struct rig *rig, int64_t handed_tai_ns)
+{
+	struct untimed *untimed = calloc(1, sizeof(*untimed));
+
+	assert_non_null(untimed);
+	for (int i = 0; i < UNTIMED; i++) {
+		struct ktsn_shaper_packet *packet = &untimed->packets[i];
+
+		if (i < UNTIMED_SENDERS)
+			untimed->lanes[i] = lane_create();
+		*packet = packet_of(handed_tai_ns, 3, 125);
+		packet->order = (uint64_t)i;
+		packet->untimed = true;
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, untimed->lanes[i % UNTIMED_SENDERS], packet,
+						     handed_tai_ns),
+				 0);
+	}
+	return untimed;
+}
+
+static void untimed_destroy(struct untimed *untimed)
+{
+	for (int i = 0; i < UNTIMED_SENDERS; i++)
+		free(untimed->lanes[i]);
+	free(untimed);
+}
+
+/* All of a burst, as long as it is not late; and under every strategy. */
+static void packets_in_time_go_before_all_that_are_untimed(void **state)
+{
+	(void)state;
+	for (int strategy = 0; strategy < KTSN_STRATEGIES; strategy++) {
+		struct rig *rig = rig_create((enum ktsn_strategy)strategy);
+		struct untimed *untimed = untimed_enqueue(rig, 2 * MS);
+		struct ktsn_shaper_packet timed[] = {packet_of(2 * MS + 1, 3, 125),
+						     packet_of(2 * MS + 1, 3, 125)};
+		struct ktsn_shaper_lane *lane = lane_create();
+		int64_t now_tai_ns = 2 * MS;
+
+		for (int i = 0; i < 2; i++) {
+			timed[i].deadline = strategy == KTSN_STRATEGY_ETF_DEADLINE;
+			timed[i].txtime_tai_ns += timed[i].deadline ? 5 * US : 0;
+			timed[i].order = (uint64_t)i;
+		}
+		leaves(rig, now_tai_ns, &untimed->packets[0]);
+		for (int i = 0; i < 2; i++)
+			assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &timed[i], now_tai_ns), 0);
+		for (int i = 0; i < 2; i++)
+			leaves(rig, now_tai_ns += US, &timed[i]);
+		for (int i = 1; i < UNTIMED; i++)
+			leaves(rig, now_tai_ns += US, &untimed->packets[i]);
+		free(lane);
+		untimed_destroy(untimed);
+		rig_destroy(rig);
+	}
+}
+
+static void late_flood_takes_turns_with_what_is_untimed(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct untimed *untimed = untimed_enqueue(rig, 2 * MS);
+	struct ktsn_shaper_packet flood[4];
+	struct ktsn_shaper_lane *lane = lane_create();
+	enum ktsn_verdict verdict;
+	int64_t now_tai_ns = 2 * MS;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		flood[i] = packet_of(i, 3, 125);
+		assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &flood[i], 0), 0);
+	}
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, now_tai_ns, &verdict), &flood[0]);
+	for (int turn = 0; turn < UNTIMED_OF_EACH; turn++) {
+		for (int i = 0; i < UNTIMED_SENDERS; i++)
+			assert_true(ktsn_shaper_dequeue(rig->shaper, now_tai_ns += US, &verdict)->untimed);
+		leaves(rig, now_tai_ns += US, &flood[turn + 1]);
+	}
+	free(lane);
+	untimed_destroy(untimed);
+	rig_destroy(rig);
+}
+
+/* The one that is due when the gate opens was not yet when the others began to wait. */
+static void packet_that_comes_due_behind_a_shut_gate_goes_before_the_untimed(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_shaper_packet timed = packet_of(10 * MS + 100 * US, 3, 125);
+	struct ktsn_shaper_lane *lane = lane_create();
+	struct untimed *untimed;
+
+	(void)state;
+	three_windows_set(rig, 0);
+	/* Class 3 has its window from 600 us on, for packets of before. */
+	untimed = untimed_enqueue(rig, 10 * MS);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &timed, 10 * MS), 0);
+	assert_true(ktsn_shaper_next(rig->shaper, 10 * MS) == 10 * MS + 600 * US);
+	leaves(rig, 10 * MS + 600 * US, &timed);
+	leaves(rig, 10 * MS + 601 * US, &untimed->packets[0]);
+	free(lane);
+	untimed_destroy(untimed);
+	rig_destroy(rig);
+}
+
+static void untimed_packets_hide_nothing_that_comes_due(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct untimed *untimed = untimed_enqueue(rig, MS);
+	struct ktsn_shaper_packet timed = packet_of(3 * MS, 3, 125);
+	struct ktsn_shaper_lane *lane = lane_create();
+
+	(void)state;
+	assert_true(ktsn_shaper_due_excluding(rig->shaper, NULL) == KTSN_SHAPER_NEVER);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &timed, 2 * MS), 0);
+	assert_true(ktsn_shaper_due_after(rig->shaper, 3, 2 * MS) == 3 * MS);
+	assert_true(ktsn_shaper_due_excluding(rig->shaper, untimed->lanes[0]) == 3 * MS);
+	assert_true(ktsn_shaper_due_excluding(rig->shaper, lane) == KTSN_SHAPER_NEVER);
+	ktsn_shaper_yield(rig->shaper, 2 * MS, 2 * MS, 3 * MS);
+	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, 3 * MS - 1), &untimed->packets[0]);
+	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, 3 * MS), &timed);
+	free(lane);
+	untimed_destroy(untimed);
+	rig_destroy(rig);
+}
+
+static void untimed_packets_move_when_classes_count_no_more(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct untimed *untimed = untimed_enqueue(rig, 2 * MS);
+	struct ktsn_shaper_packet timed = packet_of(2 * MS, 3, 125);
+
+	(void)state;
+	takes(rig, &timed, 0);
+	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_ETF);
+	leaves(rig, 2 * MS, &timed);
+	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_STRICT_PRIORITY);
+	for (int i = 0; i < UNTIMED - 1; i++)
+		leaves(rig, 2 * MS + (i + 1) * US, &untimed->packets[i]);
+	assert_ptr_equal(ktsn_shaper_take(rig->shaper), &untimed->packets[UNTIMED - 1]);
+	assert_int_equal(ktsn_shaper_pending(rig->shaper), 0);
+	untimed_destroy(untimed);
+	rig_destroy(rig);
+}
+
 static void clock_set_back_takes_no_turn_away(void **state)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
@@ -858,6 +1009,11 @@ int main(void)
 		cmocka_unit_test(packet_that_came_back_takes_no_turn_back_that_another_was),
 		cmocka_unit_test(overdue_that_yields_to_what_comes_due_leaves_after_it),
 		cmocka_unit_test(nothing_yields_to_a_gate_that_is_shut_nor_at_the_cost_of_its_window),
+		cmocka_unit_test(packets_in_time_go_before_all_that_are_untimed),
+		cmocka_unit_test(late_flood_takes_turns_with_what_is_untimed),
+		cmocka_unit_test(packet_that_comes_due_behind_a_shut_gate_goes_before_the_untimed),
+		cmocka_unit_test(untimed_packets_hide_nothing_that_comes_due),
+		cmocka_unit_test(untimed_packets_move_when_classes_count_no_more),
 		cmocka_unit_test(clock_set_back_takes_no_turn_away),
 		cmocka_unit_test(strategies_have_names),
 		cmocka_unit_test(time_on_the_link_is_rounded_up),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-// What the program reads of the kernel's own structures. Only the fields that it reads are here: their places
-// come from the running kernel's BTF when the program is loaded (CO-RE).
+// What the programs read of the kernel's own structures. Only the fields that they read are here: their
+// places come from the running kernel's BTF when a program is loaded (CO-RE).
 #pragma once
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -20,6 +20,9 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	// The clock of SO_TXTIME, as clock_gettime numbers it.
+	unsigned char sk_clockid;
+	unsigned char sk_txtime_deadline_mode : 1;
 };
 
 struct sk_buff {

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+
+// Two tc programs that bring the frames of a pod that libktsn.so did not take to the pod's relay:
+//
+//   pod's interface, egress          ktsn_capture    puts a record in front of what carries a transmit time
+//   its node's end, ingress          ktsn_divert     redirects such frames, or all, to the relay's device
+//
+// The transmit time stands in the packet only inside the pod's network namespace, therefore two. What
+// libktsn.so takes comes to neither. A frame that cannot be given a record would leave at once, which is
+// early, and is dropped and counted. tsn-cni attaches the programs, each with maps of its own, to each
+// interface (internal/node/capture), and they end with it.
+//
+// ktsn_capture runs in the kernel for each packet of the interface: mostly in the sender's own context,
+// sometimes in a soft interrupt (a datagram that waited for its neighbour's address). The first comparison
+// lets nearly everything pass. ktsn_divert runs in a soft interrupt.
+//
+// A transmit time alone says little, because TCP paces its segments by the same field. SOCK_TXTIME of the
+// socket says that its program asked for transmit times.
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/pkt_cls.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "kernel.h"
+#include "record.h"
+
+// Names of programs that a map holds. What others send is in the sum only.
+#define MAX_PROGRAMS 32
+#define COMM_BYTES   16
+
+// linux/net.h, which is not for BPF.
+#define TYPE_DGRAM  2
+#define TYPE_RAW    3
+#define TYPE_PACKET 10
+
+// linux/time.h, likewise.
+#define CLOCK_REALTIME  0
+#define CLOCK_MONOTONIC 1
+#define CLOCK_TAI       11
+
+#define ADDRESSES_BYTES 12
+#define VLAN_TAG_BYTES  4
+
+// linux/ip.h, linux/ipv6.h, RFC 2710 and RFC 3810.
+#define IPV4_AT_PROTOCOL    9
+#define IPV6_AT_NEXT_HEADER 6
+#define IPV6_BYTES          40
+#define OPTION_BYTES        8
+#define MLD_QUERY           130
+#define MLD_DONE            132
+#define MLD2_REPORT         143
+
+// Bytes a second of a pod that go to the bridge because it learns from them, and what each frame counts at
+// least: 200 short reports, or 67 of an Ethernet frame's length.
+#define MAX_CONTROL_BYTES   102400
+#define LEAST_CONTROL_BYTES 512
+#define SECOND_NS           1000000000ULL
+
+// Places in the map `counts`. Read by internal/node/capture; both sides have the same order.
+enum count {
+	// ktsn_capture
+	COUNT_CAPTURED,
+	COUNT_MODE_NONE,
+	COUNT_CLOCK,
+	COUNT_NO_ROOM,
+	COUNT_TAGS,
+	// ktsn_divert
+	COUNT_TIMED,
+	COUNT_UNTIMED,
+	COUNT_SEGMENTS,
+	COUNT_NO_RELAY,
+	COUNT_PASSED,
+	COUNT_CONTROL,
+	COUNTS
+};
+
+// Likewise.
+struct program {
+	char comm[COMM_BYTES];
+};
+
+struct sent {
+	__u64 captured;
+	__u64 refused;
+	// The process that sent the last one, as the node numbers it.
+	__u32 pid;
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, COUNTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PROGRAMS);
+	__type(key, struct program);
+	__type(value, struct sent);
+} programs SEC(".maps");
+
+// In the pod only the mode of it is used.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ktsn_capture_state);
+} state SEC(".maps");
+
+// A map of its own, because the relay, which reads what pods send, writes it.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ktsn_capture_heartbeat);
+} heartbeat SEC(".maps");
+
+// Bytes of this second that went to the bridge because it learns from them.
+struct control {
+	__u64 since_ns;
+	__u64 bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct control);
+} control SEC(".maps");
+
+static __always_inline void count(__u32 what)
+{
+	__u64 *sum = bpf_map_lookup_elem(&counts, &what);
+
+	if (sum)
+		__sync_fetch_and_add(sum, 1);
+}
+
+static __always_inline const struct ktsn_capture_state *look_up_state(void)
+{
+	__u32 only = 0;
+
+	return bpf_map_lookup_elem(&state, &only);
+}
+
+// ---- in the pod
+
+// What is put in front of a frame. Behind a record stands the tag of a frame whose tag the kernel carries
+// beside it, and which would otherwise come to stand in front of the record.
+struct front {
+	__u8 addresses[ADDRESSES_BYTES];
+	__be16 ethertype;
+	__u8 version;
+	__u8 what;
+	__be64 time;
+	__u8 frame_addresses[ADDRESSES_BYTES];
+	__be16 tag_ethertype;
+	__be16 tag;
+};
+
+_Static_assert(__builtin_offsetof(struct front, time) == KTSN_RECORD_AT_TIME,
+	       "record.h says where it stands");
+_Static_assert(__builtin_offsetof(struct front, frame_addresses) == KTSN_RECORD_BYTES, "the frame follows");
+
+static __always_inline int sends_datagrams(struct __sk_buff *packet)
+{
+	struct bpf_sock *full = packet->sk ? bpf_sk_fullsock(packet->sk) : NULL;
+
+	return full && (full->type == TYPE_DGRAM || full->type == TYPE_RAW || full->type == TYPE_PACKET);
+}
+
+static __always_inline int asked_for_txtime(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, __sk_common.skc_flags) >> bpf_core_enum_value(enum sock_flags, SOCK_TXTIME) &
+	       1;
+}
+
+// In a soft interrupt the current process is any; one of another network namespace is certainly not the
+// sender.
+static __always_inline int may_have_sent(struct task_struct *task, const struct sock *sk)
+{
+	return BPF_CORE_READ(task, nsproxy, net_ns) == BPF_CORE_READ(sk, __sk_common.skc_net.net);
+}
+
+static __always_inline void count_program(const struct sock *sk, int refused)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct program key = {};
+	struct sent first = {}, *known;
+
+	if (!may_have_sent(task, sk))
+		return;
+	// Threads have names of their own.
+	BPF_CORE_READ_INTO(&key.comm, task, group_leader, comm);
+	bpf_map_update_elem(&programs, &key, &first, BPF_NOEXIST);
+	known = bpf_map_lookup_elem(&programs, &key);
+	if (!known)
+		return; // there are too many
+	if (refused)
+		__sync_fetch_and_add(&known->refused, 1);
+	else
+		__sync_fetch_and_add(&known->captured, 1);
+	known->pid = BPF_CORE_READ(task, tgid);
+}
+
+// Returns the clock's number in a record, negative for a clock that has none and on a kernel that does not
+// say.
+static __always_inline int record_clock(const struct sock *sk)
+{
+	if (!bpf_core_field_exists(sk->sk_clockid))
+		return -1;
+	switch (BPF_CORE_READ(sk, sk_clockid)) {
+	case CLOCK_TAI:
+		return KTSN_RECORD_TAI;
+	case CLOCK_MONOTONIC:
+		return KTSN_RECORD_MONOTONIC;
+	case CLOCK_REALTIME:
+		return KTSN_RECORD_REALTIME;
+	}
+	return -1;
+}
+
+static __always_inline int is_deadline(const struct sock *sk)
+{
+	return bpf_core_field_exists(sk->sk_txtime_deadline_mode) &&
+	       BPF_CORE_READ_BITFIELD_PROBED(sk, sk_txtime_deadline_mode);
+}
+
+// The kernel takes the tag beside a packet away only together with the next one, and looks for that in the
+// record.
+static __always_inline int has_tag_behind_tag(struct __sk_buff *packet)
+{
+	return packet->vlan_present &&
+	       (packet->protocol == bpf_htons(ETH_P_8021Q) || packet->protocol == bpf_htons(ETH_P_8021AD));
+}
+
+static __always_inline int put_in_front(struct __sk_buff *packet, struct front *front)
+{
+	__u32 tagged = packet->vlan_present;
+
+	if (bpf_skb_load_bytes(packet, 0, front->addresses, ADDRESSES_BYTES))
+		return -1;
+	if (!tagged) {
+		if (bpf_skb_change_head(packet, KTSN_RECORD_BYTES, 0))
+			return -1;
+		return bpf_skb_store_bytes(packet, 0, front, KTSN_RECORD_BYTES, 0);
+	}
+	__builtin_memcpy(front->frame_addresses, front->addresses, ADDRESSES_BYTES);
+	front->tag_ethertype = packet->vlan_proto;
+	front->tag = bpf_htons(packet->vlan_tci);
+	// The tag moves into the frame: what was in front of the frame's own EtherType is written anew.
+	if (bpf_skb_change_head(packet, KTSN_RECORD_BYTES + VLAN_TAG_BYTES, 0) ||
+	    bpf_skb_store_bytes(packet, 0, front, sizeof(*front), 0))
+		return -1;
+	return bpf_skb_vlan_pop(packet);
+}
+
+// Returns what to count: COUNT_CAPTURED, or why the frame is refused.
+static __always_inline enum count record(struct __sk_buff *packet, const struct sock *sk)
+{
+	const struct ktsn_capture_state *now = look_up_state();
+	struct front front = {
+		.ethertype = bpf_htons(KTSN_RECORD_ETHERTYPE),
+		.version = KTSN_RECORD_VERSION,
+		.time = bpf_cpu_to_be64(packet->tstamp),
+	};
+	int clock = record_clock(sk);
+
+	if (!now || now->mode == KTSN_CAPTURE_NONE)
+		return COUNT_MODE_NONE;
+	if (clock < 0)
+		return COUNT_CLOCK;
+	if (has_tag_behind_tag(packet))
+		return COUNT_TAGS;
+	front.what = (packet->priority & KTSN_RECORD_PRIORITY_MASK) | clock << KTSN_RECORD_CLOCK_SHIFT |
+		     (is_deadline(sk) ? KTSN_RECORD_DEADLINE : 0);
+	if (put_in_front(packet, &front))
+		return COUNT_NO_ROOM;
+	// No queueing discipline of the pod shall wait for it.
+	packet->tstamp = 0;
+	return COUNT_CAPTURED;
+}
+
+// TC_ACT_UNSPEC leaves the packet to other filters of the interface.
+SEC("tc")
+int ktsn_capture(struct __sk_buff *packet)
+{
+	const struct sock *sk;
+	enum count what;
+
+	if (!packet->tstamp || !sends_datagrams(packet))
+		return TC_ACT_UNSPEC;
+	// Not packet->sk, in which the verifier allows known fields only.
+	sk = BPF_CORE_READ((struct sk_buff *)packet, sk);
+	if (!asked_for_txtime(sk))
+		return TC_ACT_UNSPEC;
+	what = record(packet, sk);
+	count(what);
+	count_program(sk, what != COUNT_CAPTURED);
+	return what == COUNT_CAPTURED ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+}
+
+// ---- at the node's end
+
+static __always_inline int has_record(struct __sk_buff *packet)
+{
+	__u8 version;
+
+	// A tag stands beside the packet here, and would come to stand in front of the record.
+	return packet->protocol == bpf_htons(KTSN_RECORD_ETHERTYPE) && !packet->vlan_present &&
+	       !bpf_skb_load_bytes(packet, KTSN_RECORD_AT_VERSION, &version, sizeof(version)) &&
+	       version == KTSN_RECORD_VERSION;
+}
+
+// A device that has gone leaves its number behind.
+static __always_inline int has_relay(struct __sk_buff *packet, const struct ktsn_capture_state *now)
+{
+	__u32 mtu = 0;
+
+	return now->relay_ifindex && bpf_check_mtu(packet, now->relay_ifindex, &mtu, 0, 0) >= 0;
+}
+
+// The clock of a processor may be a little behind that of the relay's.
+static __always_inline int relay_answers(void)
+{
+	__u32 only = 0;
+	const struct ktsn_capture_heartbeat *last = bpf_map_lookup_elem(&heartbeat, &only);
+	__u64 at_ns = last ? *(const volatile __u64 *)&last->at_ns : 0;
+	__s64 age_ns = (__s64)(bpf_ktime_get_ns() - at_ns);
+
+	return at_ns && age_ns <= KTSN_CAPTURE_HEARTBEAT_NS && age_ns >= -KTSN_CAPTURE_HEARTBEAT_NS;
+}
+
+// Reserved addresses, 01:80:c2:00:00:00 to 0f, are the bridge's own, and it forwards none of them.
+static __always_inline int is_for_the_bridge(const __u8 *address)
+{
+	return address[0] == 0x01 && address[1] == 0x80 && address[2] == 0xc2 && !address[3] && !address[4] &&
+	       address[5] < 0x10;
+}
+
+static __always_inline int is_igmp(struct __sk_buff *packet)
+{
+	__u8 protocol;
+
+	return !bpf_skb_load_bytes(packet, ETH_HLEN + IPV4_AT_PROTOCOL, &protocol, sizeof(protocol)) &&
+	       protocol == IPPROTO_IGMP;
+}
+
+// Multicast listener discovery always has one option in front, the router alert.
+static __always_inline int is_mld(struct __sk_buff *packet)
+{
+	__u8 next, option[2], type;
+
+	if (bpf_skb_load_bytes(packet, ETH_HLEN + IPV6_AT_NEXT_HEADER, &next, sizeof(next)) ||
+	    next != IPPROTO_HOPOPTS ||
+	    bpf_skb_load_bytes(packet, ETH_HLEN + IPV6_BYTES, option, sizeof(option)) ||
+	    option[0] != IPPROTO_ICMPV6 || option[1] ||
+	    bpf_skb_load_bytes(packet, ETH_HLEN + IPV6_BYTES + OPTION_BYTES, &type, sizeof(type)))
+		return 0;
+	return (type >= MLD_QUERY && type <= MLD_DONE) || type == MLD2_REPORT;
+}
+
+// ktsnd learns from the bridge which pods belong to a multicast group, and the bridge from their reports.
+static __always_inline int is_control(struct __sk_buff *packet)
+{
+	__u8 destination[ETH_ALEN];
+
+	if (bpf_skb_load_bytes(packet, 0, destination, sizeof(destination)) || !(destination[0] & 1))
+		return 0;
+	return is_for_the_bridge(destination) ||
+	       (packet->protocol == bpf_htons(ETH_P_IP) && is_igmp(packet)) ||
+	       (packet->protocol == bpf_htons(ETH_P_IPV6) && is_mld(packet));
+}
+
+// No gate holds these frames, and nobody checks their addresses, therefore they are few. Two processors may
+// let one more pass.
+static __always_inline int may_pass_as_control(struct __sk_buff *packet)
+{
+	__u64 bytes = packet->len < LEAST_CONTROL_BYTES ? LEAST_CONTROL_BYTES : packet->len;
+	__u32 only = 0;
+	struct control *passed = bpf_map_lookup_elem(&control, &only);
+	__u64 now_ns = bpf_ktime_get_ns();
+
+	if (!passed)
+		return 0;
+	if (now_ns - passed->since_ns >= SECOND_NS) {
+		passed->since_ns = now_ns;
+		passed->bytes = 0;
+	}
+	return __sync_fetch_and_add(&passed->bytes, bytes) + bytes <= MAX_CONTROL_BYTES;
+}
+
+// The kernel divides a frame into segments at the pod's interface, behind ktsn_capture, so that each has the
+// record (tsn-cni sees to it). Here nobody could any more: behind a record it does not know the protocol.
+static __always_inline int divert_timed(struct __sk_buff *packet, const struct ktsn_capture_state *now)
+{
+	if (packet->gso_size) {
+		count(COUNT_SEGMENTS);
+		return TC_ACT_SHOT;
+	}
+	if (!has_relay(packet, now)) {
+		count(COUNT_NO_RELAY);
+		return TC_ACT_SHOT;
+	}
+	count(COUNT_TIMED);
+	return bpf_redirect(now->relay_ifindex, 0);
+}
+
+static __always_inline int divert_untimed(struct __sk_buff *packet, const struct ktsn_capture_state *now)
+{
+	if (!relay_answers() || !has_relay(packet, now)) {
+		count(COUNT_PASSED);
+		return TC_ACT_UNSPEC;
+	}
+	count(COUNT_UNTIMED);
+	return bpf_redirect(now->relay_ifindex, 0);
+}
+
+SEC("tc")
+int ktsn_divert(struct __sk_buff *packet)
+{
+	const struct ktsn_capture_state *now = look_up_state();
+
+	if (!now)
+		return TC_ACT_UNSPEC;
+	if (has_record(packet))
+		return divert_timed(packet, now);
+	if (now->mode != KTSN_CAPTURE_ALL)
+		return TC_ACT_UNSPEC;
+	if (is_control(packet) && may_pass_as_control(packet)) {
+		count(COUNT_CONTROL);
+		return TC_ACT_UNSPEC;
+	}
+	return divert_untimed(packet, now);
+}
+
+// Reading the kernel's memory is for programs under its licence.
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the programs of the kernel (capture.bpf.c) and the relay share: the record in front of a captured
+ * frame, and the state of a capture. Also for BPF: no header of the C library.
+ *
+ * A record stands in front of a frame whose sender asked for a transmit time:
+ *
+ *   | destination 6 | source 6 | 0x88b5 | version 1 | what 1 | transmit time 8 | the frame, from its own
+ * addresses on
+ *
+ * The addresses are those of the frame, so that a bridge forwards it harmlessly if nobody takes the record
+ * off. 0x88b5 is for local use (IEEE Std 802 clause 9). `what` is the priority in bits 0 to 3, the clock in
+ * bits 4 and 5 (enum ktsn_record_clock), KTSN_RECORD_DEADLINE in bit 6; bit 7 is 0. The time is in network
+ * order, in nanoseconds of that clock. A sender can forge all of it, and wins nothing but times of its own
+ * frames.
+ */
+#ifndef KTSN_CAPTURE_RECORD_H
+#define KTSN_CAPTURE_RECORD_H
+
+#define KTSN_RECORD_BYTES     24
+#define KTSN_RECORD_ETHERTYPE 0x88b5
+#define KTSN_RECORD_VERSION   1
+
+/* Offsets in the record. */
+#define KTSN_RECORD_AT_ETHERTYPE 12
+#define KTSN_RECORD_AT_VERSION   14
+#define KTSN_RECORD_AT_WHAT      15
+#define KTSN_RECORD_AT_TIME      16
+
+#define KTSN_RECORD_PRIORITY_MASK 0x0f
+#define KTSN_RECORD_CLOCK_SHIFT   4
+#define KTSN_RECORD_CLOCK_MASK    0x03
+#define KTSN_RECORD_DEADLINE      0x40
+#define KTSN_RECORD_UNUSED        0x80
+
+enum ktsn_record_clock {
+	KTSN_RECORD_TAI = 0,
+	KTSN_RECORD_MONOTONIC = 1,
+	KTSN_RECORD_REALTIME = 2,
+};
+
+/* What of a pod's frames is captured. */
+enum ktsn_capture_mode {
+	KTSN_CAPTURE_NONE = 0,
+	KTSN_CAPTURE_TIMED = 1,
+	KTSN_CAPTURE_ALL = 2,
+};
+
+/* Without a younger heartbeat untimed frames go the kernel's way. */
+#define KTSN_CAPTURE_HEARTBEAT_NS 50000000LL
+
+/* The only entry of the map `heartbeat` of the program at the node's end of a pod's interface; the map can be
+ * mapped (BPF_F_MMAPABLE). The relay writes it while ktsnd takes untimed frames (mode ALL), and has no other
+ * map. */
+struct ktsn_capture_heartbeat {
+	/* CLOCK_MONOTONIC; 0: never. */
+	unsigned long long at_ns;
+};
+
+/* The only entry of the map `state` of each program. Root writes it. */
+struct ktsn_capture_state {
+	/* The device that the relay reads, written by who runs the relay; 0: none. */
+	unsigned int relay_ifindex;
+	/* enum ktsn_capture_mode; written when the program is attached. */
+	unsigned int mode;
+};
+
+#endif

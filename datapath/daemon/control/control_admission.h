@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an endpoint may send, as requests and replies of the control socket have it: the objects `sources` and
+ * `grants`. Pure.
+ */
+#ifndef KTSN_DAEMON_CONTROL_ADMISSION_H
+#define KTSN_DAEMON_CONTROL_ADMISSION_H
+
+#include "endpoint_admission.h"
+#include "refusal.h"
+
+#include <jansson.h>
+
+/* 0, or -EINVAL with *refusal filled in. */
+int control_sources_read(const json_t *value, struct endpoint_admission *admission, struct refusal *refusal);
+int control_grants_read(const json_t *value, struct endpoint_admission *admission, struct refusal *refusal);
+
+json_t *control_sources_json(const struct endpoint_admission *admission);
+json_t *control_grants_json(const struct endpoint_admission *admission);
+
+#endif

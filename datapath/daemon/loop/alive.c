@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "alive.h"
+
+#include "clock.h"
+#include "container_of.h"
+#include "loop_state.h"
+
+enum {
+	/* Not in each round: each ring is a line that its relay reads. */
+	TELL_EVERY_NS = 1000000,
+	/* So many in a round, or a departure would wait for all that there are. */
+	TELL_AT_ONCE = 8,
+	/* A relay hears at least every 20 ms, also while the next are told. */
+	SLEEP_MAX_NS = 15000000,
+	SLEEP_MAX_TELLING_NS = 20000,
+};
+
+static void ring_tell(struct loop_ring *ring, int64_t now_ns)
+{
+	atomic_store_explicit(&ring->consumer.header->alive_ns, now_ns, memory_order_relaxed);
+}
+
+void alive_begin(struct loop *loop, struct loop_ring *ring)
+{
+	ring_list_add(&loop->alive.rings, &ring->untimed_entry);
+	loop->alive.count++;
+	ring_tell(ring, clock_ns(CLOCK_MONOTONIC));
+}
+
+void alive_end(struct loop *loop, struct loop_ring *ring)
+{
+	if (!ring->untimed || !ring->opened)
+		return;
+	ring_list_remove(&loop->alive.rings, &ring->untimed_entry);
+	loop->alive.count--;
+}
+
+static void next_tell(struct loop_alive *alive, int64_t now_ns)
+{
+	ring_tell(container_of(alive->rings, struct loop_ring, untimed_entry), now_ns);
+	alive->rings = alive->rings->next;
+	alive->left--;
+}
+
+static void some_tell(struct loop_alive *alive, int64_t now_ns)
+{
+	for (int i = 0; i < TELL_AT_ONCE && alive->rings && alive->left; i++)
+		next_tell(alive, now_ns);
+	/* The rest of them may have ended. */
+	if (!alive->rings)
+		alive->left = 0;
+}
+
+void alive_tell(struct loop *loop)
+{
+	struct loop_alive *alive = &loop->alive;
+	int64_t age_ns = loop->round.began_tai_ns - alive->told_tai_ns;
+
+	if (!alive->left && alive->rings && (age_ns < 0 || age_ns >= TELL_EVERY_NS)) {
+		alive->told_tai_ns = loop->round.began_tai_ns;
+		alive->left = alive->count;
+	}
+	if (alive->left)
+		some_tell(alive, clock_ns(CLOCK_MONOTONIC));
+}
+
+int64_t alive_sleep_max(const struct loop *loop, int64_t longest_ns)
+{
+	int64_t most_ns = loop->alive.left ? SLEEP_MAX_TELLING_NS : SLEEP_MAX_NS;
+
+	return loop->alive.rings && longest_ns > most_ns ? most_ns : longest_ns;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Says in untimed rings that the loop goes round, so that their relays know when frames would wait in vain.
+ * Loop thread only.
+ */
+#ifndef KTSN_LOOP_ALIVE_H
+#define KTSN_LOOP_ALIVE_H
+
+#include <stdint.h>
+
+struct loop;
+struct loop_ring;
+
+/* An untimed ring was opened; or ends, if it was. */
+void alive_begin(struct loop *loop, struct loop_ring *ring);
+void alive_end(struct loop *loop, struct loop_ring *ring);
+/* In each round. */
+void alive_tell(struct loop *loop);
+/* So long the loop may sleep at most, if it would sleep so long. */
+int64_t alive_sleep_max(const struct loop *loop, int64_t longest_ns);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Forwarding entries of bridges and VXLAN devices (FDB): behind which port or remote node a hardware address
+ * is, as the kernel was told or has learnt.
+ *
+ * Control thread.
+ */
+#ifndef KTSN_DAEMON_RTNL_FORWARDING_H
+#define KTSN_DAEMON_RTNL_FORWARDING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct nlmsghdr;
+struct rtnl;
+
+/* Of which device an entry is asked for. */
+enum rtnl_forwarding_device { FORWARDING_BRIDGE, FORWARDING_TUNNEL };
+
+struct rtnl_forwarding {
+	int device_link_index; /* the bridge or VXLAN device */
+	uint8_t mac[6];
+	bool known;          /* false: there is no entry (any more), or it is the node's own address */
+	bool configured;     /* by someone, for good; else learnt */
+	int port_link_index; /* of a bridge */
+	uint32_t remote_be;  /* of a VXLAN device */
+};
+
+/* The entry of an address. 0, and not known when there is none; or -errno. */
+int rtnl_forwarding_get(struct rtnl *rtnl, enum rtnl_forwarding_device device, int device_link_index,
+			const uint8_t mac[6], struct rtnl_forwarding *entry);
+
+/* Reads a notification. False when it is none of an entry that could be asked for. */
+bool rtnl_forwarding_parse(const struct nlmsghdr *header, struct rtnl_forwarding *entry);
+
+#endif

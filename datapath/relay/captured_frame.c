@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "captured_frame.h"
+
+#include "frame.h"
+#include "record.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <string.h>
+
+static const enum ktsn_clock clocks[] = {
+	[KTSN_RECORD_TAI] = KTSN_CLOCK_TAI,
+	[KTSN_RECORD_MONOTONIC] = KTSN_CLOCK_MONOTONIC,
+	[KTSN_RECORD_REALTIME] = KTSN_CLOCK_REALTIME,
+};
+
+static uint16_t ethertype_be_at(const uint8_t *ethertype)
+{
+	uint16_t value;
+
+	memcpy(&value, ethertype, sizeof(value));
+	return value;
+}
+
+bool captured_frame_is_tagged(const struct captured_frame *frame)
+{
+	return ktsn_frame_is_tagged(frame->ethertype_be);
+}
+
+/* Of another version it is an ordinary frame of local experiments. */
+static bool is_record(const uint8_t *record, size_t count)
+{
+	return count > KTSN_RECORD_AT_VERSION &&
+	       ethertype_be_at(record + KTSN_RECORD_AT_ETHERTYPE) == htons(KTSN_RECORD_ETHERTYPE) &&
+	       record[KTSN_RECORD_AT_VERSION] == KTSN_RECORD_VERSION;
+}
+
+static bool bits_are_valid(uint8_t what)
+{
+	unsigned int clock = (what >> KTSN_RECORD_CLOCK_SHIFT) & KTSN_RECORD_CLOCK_MASK;
+
+	return !(what & KTSN_RECORD_UNUSED) && clock < sizeof(clocks) / sizeof(clocks[0]);
+}
+
+static int64_t time_at(const uint8_t *time)
+{
+	uint64_t time_be;
+
+	memcpy(&time_be, time, sizeof(time_be));
+	return (int64_t)be64toh(time_be);
+}
+
+static void time_take(const uint8_t *record, struct captured_frame *frame)
+{
+	uint8_t what = record[KTSN_RECORD_AT_WHAT];
+
+	frame->timed = true;
+	frame->priority = what & KTSN_RECORD_PRIORITY_MASK;
+	frame->deadline = what & KTSN_RECORD_DEADLINE;
+	frame->clock = clocks[(what >> KTSN_RECORD_CLOCK_SHIFT) & KTSN_RECORD_CLOCK_MASK];
+	frame->txtime_ns = time_at(record + KTSN_RECORD_AT_TIME);
+}
+
+static void frame_take(const uint8_t *bytes, size_t count, struct captured_frame *frame)
+{
+	frame->addresses = bytes;
+	frame->ethertype_be = ethertype_be_at(bytes + FRAME_ADDRESSES_BYTES);
+	frame->payload = bytes + FRAME_HEADER_BYTES;
+	frame->payload_bytes = (uint32_t)(count - FRAME_HEADER_BYTES);
+}
+
+enum captured_verdict captured_frame_parse(const uint8_t *bytes, size_t count, struct captured_frame *frame)
+{
+	const uint8_t *inner;
+
+	*frame = (struct captured_frame){.timed = false};
+	if (count < FRAME_HEADER_BYTES)
+		return CAPTURED_TRUNCATED;
+	if (!is_record(bytes, count)) {
+		frame_take(bytes, count, frame);
+		return CAPTURED;
+	}
+	if (count < KTSN_RECORD_BYTES + FRAME_HEADER_BYTES)
+		return CAPTURED_RECORD_SHORT;
+	inner = bytes + KTSN_RECORD_BYTES;
+	if (!bits_are_valid(bytes[KTSN_RECORD_AT_WHAT]))
+		return CAPTURED_RECORD_BITS;
+	if (memcmp(bytes, inner, FRAME_ADDRESSES_BYTES) != 0)
+		return CAPTURED_RECORD_ADDRESSES;
+	time_take(bytes, frame);
+	frame_take(inner, count - KTSN_RECORD_BYTES, frame);
+	return CAPTURED;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A captured frame: with a record of its transmit time in front of it (capture/record.h), or without. Pure.
+ */
+#ifndef KTSN_RELAY_CAPTURED_FRAME_H
+#define KTSN_RELAY_CAPTURED_FRAME_H
+
+#include "layout.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	FRAME_ADDRESSES_BYTES = 12, /* destination, source */
+	FRAME_HEADER_BYTES = 14,
+	/* Longer ones are not read: jumbo frames with tags and record fit. */
+	FRAME_BYTES_MAX = 16384,
+};
+
+/* The frame as it is to leave; points into the bytes that were read. */
+struct captured_frame {
+	const uint8_t *addresses;
+	const uint8_t *payload; /* what stands behind the EtherType */
+	uint32_t payload_bytes;
+	uint16_t ethertype_be;
+	bool timed;
+	/* Of a timed one. */
+	bool deadline;
+	uint8_t priority;
+	enum ktsn_clock clock;
+	int64_t txtime_ns;
+};
+
+enum captured_verdict {
+	CAPTURED = 0,
+	CAPTURED_TRUNCATED,        /* no Ethernet header */
+	CAPTURED_RECORD_SHORT,     /* no frame behind the record */
+	CAPTURED_RECORD_BITS,      /* an unused bit, or an unknown clock */
+	CAPTURED_RECORD_ADDRESSES, /* of the record and the frame differ */
+};
+
+/* Takes the record off, if there is one. Behind a tag there is none: the program that writes records puts a
+ * frame's tag into the frame. */
+enum captured_verdict captured_frame_parse(const uint8_t *bytes, size_t count, struct captured_frame *frame);
+
+/* Whether the payload begins with an 802.1Q tag, which a link's MTU does not count. */
+bool captured_frame_is_tagged(const struct captured_frame *frame);
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "relay.h"
+
+#include "ask.h"
+#include "clocks.h"
+#include "send.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum {
+	/* Frames that are read before the doorbell is rung. */
+	BATCH = 32,
+	/* Between two looks for what nobody notifies of. */
+	LOOK_MS = 10,
+	/* Frames that the tap's queue holds, and more. */
+	SOURCE_QUEUED_MOST = 1024,
+};
+
+/* What an event is of; sessions by their kinds. */
+enum event_of {
+	EVENT_TIMED = RELAY_TIMED,
+	EVENT_UNTIMED = RELAY_UNTIMED,
+	EVENT_SOURCE,
+	EVENT_SPACE,
+	EVENT_SIGNAL,
+	EVENTS
+};
+
+static int event_add(struct relay *relay, int fd, uint32_t events, enum event_of of)
+{
+	struct epoll_event event = {.events = events, .data.u32 = of};
+
+	return epoll_ctl(relay->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static void reading_set(struct relay *relay, bool reading)
+{
+	struct epoll_event event = {.events = reading ? EPOLLIN : 0, .data.u32 = EVENT_SOURCE};
+
+	if (reading != relay->reading)
+		(void)epoll_ctl(relay->epoll_fd, EPOLL_CTL_MOD, relay->source.fd, &event);
+	relay->reading = reading;
+}
+
+static int signals_block(int *fd)
+{
+	sigset_t ending;
+
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGTERM);
+	sigaddset(&ending, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &ending, NULL))
+		return -errno;
+	*fd = signalfd(-1, &ending, SFD_NONBLOCK | SFD_CLOEXEC);
+	return *fd < 0 ? -errno : 0;
+}
+
+int relay_init(struct relay *relay)
+{
+	int err = signals_block(&relay->signal_fd);
+
+	for (int kind = 0; kind < RELAY_KINDS && !err; kind++)
+		err = session_init(&relay->sessions[kind], &relay->setup, kind);
+	if (err)
+		return err;
+	relay->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (relay->epoll_fd < 0)
+		return -errno;
+	relay->reading = true;
+	relay->stale_left = SOURCE_QUEUED_MOST;
+	err = event_add(relay, relay->source.fd, EPOLLIN, EVENT_SOURCE);
+	if (!err)
+		err = event_add(relay, relay->signal_fd, EPOLLIN, EVENT_SIGNAL);
+	/* Edges: it is writable most of the time. */
+	if (!err)
+		err = event_add(relay, relay->sessions[RELAY_TIMED].space_fd, EPOLLOUT | EPOLLET,
+				EVENT_SPACE);
+	return err;
+}
+
+/* ---- frames ---- */
+
+static void backlog_changed(struct relay *relay)
+{
+	atomic_store_explicit(&relay->counters->backlog, relay->backlog.count, memory_order_relaxed);
+	reading_set(relay, relay->all || relay->backlog.count == 0);
+}
+
+/* Whether the frame is done with. */
+static bool timed_send(struct relay *relay, const struct captured_frame *frame, int64_t now_ns)
+{
+	struct session *session = &relay->sessions[RELAY_TIMED];
+	enum relay_drop reason;
+	enum send_outcome outcome = frame_send(session, frame, now_ns, &reason);
+
+	if (outcome == SEND_RING_FULL && space_await(session))
+		outcome = frame_send(session, frame, now_ns, &reason);
+	if (outcome == SEND_REFUSED)
+		relay_drop(relay->counters, reason);
+	return outcome == SEND_DONE || outcome == SEND_REFUSED;
+}
+
+static void backlog_send(struct relay *relay, int64_t now_ns)
+{
+	const struct captured_frame *frame = backlog_first(&relay->backlog);
+
+	if (!frame)
+		return;
+	for (; frame && timed_send(relay, frame, now_ns); frame = backlog_first(&relay->backlog))
+		backlog_pop(&relay->backlog);
+	backlog_changed(relay);
+}
+
+/* In the order in which they came. */
+static void timed_take(struct relay *relay, const struct captured_frame *frame, int64_t now_ns)
+{
+	if (relay->backlog.count == 0 && timed_send(relay, frame, now_ns))
+		return;
+	if (!backlog_push(&relay->backlog, frame))
+		relay_drop(relay->counters, RELAY_DROP_BACKLOG_FULL);
+	backlog_changed(relay);
+}
+
+/* Whether the frame is done with. */
+static bool untimed_send(struct relay *relay, const struct captured_frame *frame, int64_t now_ns)
+{
+	struct session *session = &relay->sessions[RELAY_UNTIMED];
+	enum relay_drop reason;
+	enum send_outcome outcome = frame_send(session, frame, now_ns, &reason);
+
+	if (outcome == SEND_NO_DAEMON && ask_is_answered_soon(session, now_ns))
+		return false;
+	if (outcome == SEND_RING_FULL)
+		reason = RELAY_DROP_NO_ROOM;
+	if (outcome == SEND_NO_DAEMON)
+		reason = RELAY_DROP_NO_DAEMON;
+	if (outcome != SEND_DONE)
+		relay_drop(relay->counters, reason);
+	return true;
+}
+
+static void held_send(struct relay *relay, int64_t now_ns)
+{
+	const struct captured_frame *frame = backlog_first(&relay->held);
+
+	for (; frame && untimed_send(relay, frame, now_ns); frame = backlog_first(&relay->held))
+		backlog_pop(&relay->held);
+}
+
+/* In the order in which they came. */
+static void untimed_take(struct relay *relay, const struct captured_frame *frame, int64_t now_ns)
+{
+	if (!relay->all)
+		relay_drop(relay->counters, RELAY_DROP_UNEXPECTED);
+	else if (relay->stale_left)
+		relay_drop(relay->counters, RELAY_DROP_STALE);
+	else if ((relay->held.count || !untimed_send(relay, frame, now_ns)) &&
+		 !backlog_push(&relay->held, frame))
+		relay_drop(relay->counters, RELAY_DROP_NO_DAEMON);
+}
+
+static void bells_ring(struct relay *relay)
+{
+	for (int kind = 0; kind < RELAY_KINDS; kind++)
+		session_bell_ring(&relay->sessions[kind]);
+}
+
+/* The tap's queue was empty, or what was read is as much as it holds. */
+static void stale_note(struct relay *relay, int got)
+{
+	if (got < 0)
+		relay->stale_left = 0;
+	else if (relay->stale_left)
+		relay->stale_left--;
+}
+
+static int source_serve(struct relay *relay, int64_t now_ns)
+{
+	struct captured_frame frame;
+	int got = 0;
+
+	for (int i = 0; i < BATCH && relay->reading && got >= 0; i++) {
+		got = source_read(&relay->source, relay->counters, &frame);
+		if (got > 0 && frame.timed)
+			timed_take(relay, &frame, now_ns);
+		else if (got > 0)
+			untimed_take(relay, &frame, now_ns);
+		stale_note(relay, got);
+	}
+	return got < 0 && got != -EAGAIN ? got : 0;
+}
+
+/* ---- sessions ---- */
+
+static bool is_used(const struct relay *relay, int kind)
+{
+	return kind == RELAY_TIMED || relay->all;
+}
+
+/* A connection that was closed is none of the set any more. */
+static void session_try(struct relay *relay, int kind, int64_t now_ns)
+{
+	struct session *session = &relay->sessions[kind];
+
+	if (is_used(relay, kind) && session_reconnect(session, now_ns) &&
+	    event_add(relay, session->joining.fd, EPOLLIN, (enum event_of)kind))
+		session_disconnect(session);
+	if (kind == RELAY_TIMED && relay->backlog.count)
+		session_hurry(session, now_ns);
+}
+
+/* The flow is opened before there is a frame: who has none may not have frames diverted. */
+static void heartbeat_serve(struct relay *relay, int64_t now_ns)
+{
+	struct session *untimed = &relay->sessions[RELAY_UNTIMED];
+
+	if (session_is_connected(untimed))
+		(void)ask_flow(untimed, KTSN_CLOCK_TAI, now_ns);
+	heartbeat_renew(relay->heartbeat, untimed, now_ns);
+	relay->heartbeat_ns = now_ns + HEARTBEAT_INTERVAL_NS;
+}
+
+static void session_serve(struct relay *relay, int kind, int64_t now_ns)
+{
+	struct session *session = &relay->sessions[kind];
+	bool joining = session->joining.fd >= 0;
+
+	if (joining)
+		session_join(session, now_ns);
+	else
+		ask_reply_take(session, now_ns);
+	if (joining && kind == RELAY_UNTIMED && session_is_connected(session))
+		heartbeat_serve(relay, now_ns);
+}
+
+/* What has become possible meanwhile. */
+static void due_serve(struct relay *relay, int64_t now_ns)
+{
+	for (int kind = 0; kind < RELAY_KINDS; kind++)
+		session_try(relay, kind, now_ns);
+	backlog_send(relay, now_ns);
+	held_send(relay, now_ns);
+	if (relay->all && now_ns >= relay->heartbeat_ns)
+		heartbeat_serve(relay, now_ns);
+}
+
+static void earlier(int64_t *first_ns, int64_t other_ns)
+{
+	if (other_ns < *first_ns)
+		*first_ns = other_ns;
+}
+
+/* When an unconnected session is to be looked after. */
+static int64_t session_due_ns(const struct session *session)
+{
+	return session->joining.fd >= 0 ? session->joining.until_ns : session->retry_ns;
+}
+
+/* -1 when there is nothing to do unless something happens. */
+static int timeout_ms(const struct relay *relay, int64_t now_ns)
+{
+	int64_t first_ns = INT64_MAX;
+
+	for (int kind = 0; kind < RELAY_KINDS; kind++)
+		if (is_used(relay, kind) && !session_is_connected(&relay->sessions[kind]))
+			earlier(&first_ns, session_due_ns(&relay->sessions[kind]));
+	if (relay->all)
+		earlier(&first_ns, relay->heartbeat_ns);
+	if (relay->backlog.count && session_is_connected(&relay->sessions[RELAY_TIMED]))
+		earlier(&first_ns, now_ns + LOOK_MS * INT64_C(1000000));
+	if (first_ns == INT64_MAX)
+		return -1;
+	return first_ns <= now_ns ? 0 : (int)((first_ns - now_ns + 999999) / 1000000);
+}
+
+static int event_serve(struct relay *relay, const struct epoll_event *event, int64_t now_ns)
+{
+	uint32_t of = event->data.u32;
+
+	switch (of) {
+	case EVENT_SOURCE:
+		return event->events & (EPOLLERR | EPOLLHUP) ? -ENODEV : source_serve(relay, now_ns);
+	case EVENT_TIMED:
+	case EVENT_UNTIMED:
+		session_serve(relay, (int)of, now_ns);
+		return 0;
+	case EVENT_SIGNAL:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+int relay_round(struct relay *relay)
+{
+	struct epoll_event events[EVENTS];
+	int64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	int count, done = 0;
+
+	/* Before anything else, so that a frame that comes from now on is none of these. */
+	if (relay->all && relay->stale_left)
+		done = source_serve(relay, now_ns);
+	if (done)
+		return done;
+	count = epoll_wait(relay->epoll_fd, events, EVENTS, timeout_ms(relay, now_ns));
+	if (count < 0 && errno != EINTR)
+		return -errno;
+	now_ns = clock_ns(CLOCK_MONOTONIC);
+	for (int i = 0; i < count && !done; i++)
+		done = event_serve(relay, &events[i], now_ns);
+	due_serve(relay, now_ns);
+	bells_ring(relay);
+	return done;
+}
+
+int relay_run(struct relay *relay)
+{
+	int done = 0;
+
+	while (!done)
+		done = relay_round(relay);
+	return done > 0 ? 0 : done;
+}

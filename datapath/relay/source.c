@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source.h"
+
+#include "offload.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+static const enum relay_drop drops[] = {
+	[CAPTURED_TRUNCATED] = RELAY_DROP_TRUNCATED,
+	[CAPTURED_RECORD_SHORT] = RELAY_DROP_RECORD_SHORT,
+	[CAPTURED_RECORD_BITS] = RELAY_DROP_RECORD_BITS,
+	[CAPTURED_RECORD_ADDRESSES] = RELAY_DROP_RECORD_ADDRESSES,
+};
+
+/* 0 with a frame, or why it is none to be sent. */
+static int frame_take(uint8_t *start, size_t bytes, struct captured_frame *frame)
+{
+	struct virtio_net_hdr header;
+	uint8_t *first = start + sizeof(header);
+	size_t count = bytes - sizeof(header);
+
+	*frame = (struct captured_frame){.timed = false};
+	if (bytes < sizeof(header) || count > FRAME_BYTES_MAX)
+		return RELAY_DROP_TRUNCATED;
+	memcpy(&header, start, sizeof(header));
+	if (offload_complete(&header, first, count))
+		return RELAY_DROP_OFFLOAD;
+	return (int)drops[captured_frame_parse(first, count, frame)];
+}
+
+int source_read(struct source *source, struct relay_counters *counters, struct captured_frame *frame)
+{
+	uint8_t *start = source->room + SOURCE_ALIGN_BYTES;
+	ssize_t bytes = read(source->fd, start, sizeof(source->room) - SOURCE_ALIGN_BYTES);
+	int drop;
+
+	if (bytes < 0)
+		return errno == EINTR ? -EAGAIN : -errno;
+	if (bytes == 0)
+		return -ENODEV;
+	drop = frame_take(start, (size_t)bytes, frame);
+	relay_count(&counters->read[frame->timed ? RELAY_TIMED : RELAY_UNTIMED], 1);
+	if (drop)
+		relay_drop(counters, (enum relay_drop)drop);
+	return drop ? 0 : 1;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which frames an application may send that writes them itself.
+ */
+#include "admission.h"
+#include "frames.h"
+#include "loop_objects.h"
+
+#include <endian.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { IPV4 = 0x0800, ARP = 0x0806, IPV6 = 0x86dd, C_TAG = 0x8100, S_TAG = 0x88a8 };
+
+static const uint8_t foreign_mac[6] = {2, 0, 0, 0, 0, 9};
+
+/* An endpoint with two hardware addresses, an address of IPv4, and a subnet of each family. */
+static const struct loop_sources own = {
+	.mac_count = 2,
+	.macs = {{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}},
+	.subnet_count = 3,
+	.subnets = {{{KTSN_ADDRESS_MAPPED_PREFIX}, 128},
+		    {{KTSN_ADDRESS_MAPPED_PREFIX}, 96 + 23},
+		    {{{0xfd, 0}}, 64}},
+};
+
+static struct loop_sources sources;
+static struct loop_flow flow = {.frames = true};
+static struct loop_destination destination = {.flow = &flow,
+					      .admission = {.sources = &sources, .priority_max = 6}};
+
+static int set_up(void **state)
+{
+	(void)state;
+	sources = own;
+	memcpy(sources.subnets[0].network.bytes + 12, (const uint8_t[]){10, 42, 1, 2}, 4);
+	memcpy(sources.subnets[1].network.bytes + 12, (const uint8_t[]){10, 43, 2, 0}, 4);
+	return 0;
+}
+
+static bool allows(uint16_t ethertype, uint8_t priority, const uint8_t *frame, size_t bytes)
+{
+	return admission_allows(&destination, htobe16(ethertype), priority, frame, bytes);
+}
+
+static void assert_ipv4(const char *source, bool allowed)
+{
+	uint8_t frame[FRAMES_BYTES_MAX];
+
+	assert_int_equal(allows(IPV4, 0, frame, ipv4_make(frame, source)), allowed);
+	assert_int_equal(allows(ARP, 0, frame, arp_make(frame, own.macs[0], source)), allowed);
+	assert_int_equal(
+		allows(S_TAG, 0, frame,
+		       tag_push(frame, tag_push(frame, ipv4_make(frame, source), IPV4, 0), C_TAG, 0)),
+		allowed);
+}
+
+static void assert_ipv6(const char *source, bool allowed)
+{
+	uint8_t frame[FRAMES_BYTES_MAX];
+
+	assert_int_equal(allows(IPV6, 0, frame, ipv6_make(frame, source, 17)), allowed);
+	assert_int_equal(allows(IPV6, 0, frame, advertisement_make(frame, "fd00::1", source)), allowed);
+}
+
+static void addresses_of_the_endpoint_are_allowed(void **state)
+{
+	(void)state;
+	assert_ipv4("10.42.1.2", true);
+	assert_ipv4("10.43.2.1", true);
+	assert_ipv4("10.43.3.255", true);
+	assert_ipv6("fd00::2", true);
+	/* None yet: a request for one, and a look for who has it already. */
+	assert_ipv4("0.0.0.0", true);
+	assert_ipv6("::", true);
+	/* Of each of the hardware addresses. */
+	assert_ipv6("fe80::ff:fe00:1", true);
+	assert_ipv6("fe80::ff:fe00:2", true);
+}
+
+static void foreign_addresses_are_not(void **state)
+{
+	(void)state;
+	assert_ipv4("10.42.1.3", false);
+	assert_ipv4("10.43.4.0", false);
+	assert_ipv4("10.43.1.255", false);
+	assert_ipv4("127.0.0.1", false);
+	assert_ipv6("fd00:0:0:1::2", false);
+	assert_ipv6("fe80::ff:fe00:9", false);
+	assert_ipv6("fe80:0:0:1:0:ff:fe00:1", false);
+	assert_ipv6("fe80::1", false);
+	/* An address of IPv4 is one in IPv4 only. */
+	assert_ipv6("::ffff:10.42.1.2", false);
+	assert_ipv6("::ffff:0.0.0.0", false);
+}
+
+static void arp_speaks_for_the_endpoints_hardware_addresses_only(void **state)
+{
+	uint8_t frame[FRAMES_BYTES_MAX];
+
+	(void)state;
+	assert_true(allows(ARP, 0, frame, arp_make(frame, own.macs[1], "10.42.1.2")));
+	assert_false(allows(ARP, 0, frame, arp_make(frame, foreign_mac, "10.42.1.2")));
+}
+
+static void what_cannot_be_read_is_not_allowed_and_other_protocols_are(void **state)
+{
+	uint8_t frame[FRAMES_BYTES_MAX] = {0};
+
+	(void)state;
+	assert_false(allows(IPV4, 0, frame, 10));
+	assert_true(allows(0x88f7, 0, frame, 10));
+}
+
+static void endpoint_of_which_nothing_was_said_may_send_from_any_address(void **state)
+{
+	uint8_t frame[FRAMES_BYTES_MAX] = {0};
+
+	(void)state;
+	sources.any_address = true;
+	assert_ipv4("10.42.1.3", true);
+	assert_true(allows(IPV4, 0, frame, 10));
+	assert_true(allows(ARP, 0, frame, arp_make(frame, own.macs[0], "10.42.1.3")));
+	/* Also then it says nothing of the hardware addresses of others. */
+	assert_false(allows(ARP, 0, frame, arp_make(frame, foreign_mac, "10.42.1.3")));
+	sources.any_address = false;
+}
+
+static void priority_is_bounded_for_flows_of_frames(void **state)
+{
+	uint8_t frame[FRAMES_BYTES_MAX];
+
+	(void)state;
+	assert_true(allows(IPV4, 6, frame, ipv4_make(frame, "10.42.1.2")));
+	assert_false(allows(IPV4, 7, frame, ipv4_make(frame, "10.42.1.2")));
+	/* Of another socket the kernel has said. */
+	flow.frames = false;
+	assert_true(allows(IPV4, 7, frame, ipv4_make(frame, "10.42.1.2")));
+	flow.frames = true;
+}
+
+static uint8_t priority_of(uint16_t ethertype, const uint8_t *frame, size_t bytes)
+{
+	return admission_priority(&destination, htobe16(ethertype), 2, frame, bytes);
+}
+
+static void tag_says_the_priority_where_that_was_granted(void **state)
+{
+	uint8_t frame[FRAMES_BYTES_MAX];
+	size_t bytes = tag_push(frame, ipv4_make(frame, "10.42.1.2"), IPV4, 5);
+
+	(void)state;
+	assert_int_equal(priority_of(C_TAG, frame, bytes), 2);
+	destination.admission.pcp_is_priority = true;
+	assert_int_equal(priority_of(C_TAG, frame, bytes), 5);
+	assert_int_equal(priority_of(S_TAG, frame, bytes), 5);
+	assert_int_equal(priority_of(C_TAG, frame, 0), 2);
+	assert_int_equal(priority_of(IPV4, frame, bytes), 2);
+	destination.admission.pcp_is_priority = false;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(addresses_of_the_endpoint_are_allowed),
+		cmocka_unit_test(foreign_addresses_are_not),
+		cmocka_unit_test(arp_speaks_for_the_endpoints_hardware_addresses_only),
+		cmocka_unit_test(what_cannot_be_read_is_not_allowed_and_other_protocols_are),
+		cmocka_unit_test(endpoint_of_which_nothing_was_said_may_send_from_any_address),
+		cmocka_unit_test(priority_is_bounded_for_flows_of_frames),
+		cmocka_unit_test(tag_says_the_priority_where_that_was_granted),
+	};
+
+	return cmocka_run_group_tests_name("admission", tests, set_up, NULL);
+}

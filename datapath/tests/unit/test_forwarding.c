@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where hardware addresses are, as the control thread has it of a kernel that the test plays.
+ */
+#include "forwarding.h"
+#include "hash_table.h"
+
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+enum { BRIDGE = 7, TUNNEL = 8, PORT = 9, OTHER_PORT = 10, ENTRIES = 2 };
+enum { REMOTE = 0x0200c000, OTHER_REMOTE = 0x0300c000 };
+
+static const uint8_t mac[6] = {2, 0, 0, 0, 0, 1}, nobody[6];
+
+/* The kernel's two entries of the address; -errno: it does not answer. */
+static struct rtnl_forwarding kernel[ENTRIES];
+static int kernel_err;
+static uint32_t asked;
+
+int __wrap_rtnl_forwarding_get(struct rtnl *rtnl, enum rtnl_forwarding_device device, int device_link_index,
+			       const uint8_t wanted[6], struct rtnl_forwarding *entry);
+
+int __wrap_rtnl_forwarding_get(struct rtnl *rtnl, enum rtnl_forwarding_device device, int device_link_index,
+			       const uint8_t wanted[6], struct rtnl_forwarding *entry)
+{
+	(void)rtnl;
+	assert_int_equal(device, device_link_index == TUNNEL ? FORWARDING_TUNNEL : FORWARDING_BRIDGE);
+	assert_memory_equal(wanted, mac, sizeof(mac));
+	asked++;
+	*entry = kernel[device];
+	return kernel_err;
+}
+
+struct bench {
+	struct namespace own_ns;
+	struct routing routing;
+	struct forwarding_watch watch;
+};
+
+static struct bench bench;
+
+static int set_up(void **state)
+{
+	(void)state;
+	memset(&bench, 0, sizeof(bench));
+	memset(kernel, 0, sizeof(kernel));
+	bench.routing.own_ns = &bench.own_ns;
+	kernel_err = 0;
+	asked = 0;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	forwarding_watch_set(&bench.routing, &bench.watch, 0, 0, nobody);
+	assert_int_equal(bench.routing.forwarding.entries ? bench.routing.forwarding.entries->count : 0, 0);
+	forwarding_fini(&bench.routing);
+	return 0;
+}
+
+static struct rtnl_forwarding at_port(int port_link_index)
+{
+	struct rtnl_forwarding entry = {
+		.device_link_index = BRIDGE, .known = true, .port_link_index = port_link_index};
+
+	memcpy(entry.mac, mac, sizeof(mac));
+	return entry;
+}
+
+static struct rtnl_forwarding behind(uint32_t remote_be)
+{
+	struct rtnl_forwarding entry = {.device_link_index = TUNNEL, .known = true, .remote_be = remote_be};
+
+	memcpy(entry.mac, mac, sizeof(mac));
+	return entry;
+}
+
+static struct rtnl_forwarding for_good(struct rtnl_forwarding entry)
+{
+	entry.configured = true;
+	return entry;
+}
+
+static void watch(void)
+{
+	forwarding_watch_set(&bench.routing, &bench.watch, BRIDGE, TUNNEL, mac);
+}
+
+static void assert_place(int port_link_index, uint32_t remote_be)
+{
+	struct forwarding_place place = forwarding_find(&bench.routing, &bench.watch);
+
+	assert_int_equal(place.port_link_index, port_link_index);
+	assert_int_equal(place.remote_be, remote_be);
+	assert_false(forwarding_watch_changed(&bench.routing, &bench.watch));
+}
+
+static void told(struct rtnl_forwarding entry)
+{
+	forwarding_entry_changed(&bench.routing, &entry);
+}
+
+static void an_address_is_where_the_kernel_says(void **state)
+{
+	static const struct {
+		const char *what;
+		struct rtnl_forwarding bridge, tunnel;
+		int port_link_index;
+		uint32_t remote_be;
+	} cases[] = {
+		{"nowhere", {.known = false}, {.known = false}, 0, 0},
+		{"behind a node",
+		 {.known = true, .port_link_index = TUNNEL},
+		 {.known = true, .remote_be = 5},
+		 0,
+		 5},
+		{"behind a node, no longer in the bridge",
+		 {.known = false},
+		 {.known = true, .remote_be = 5},
+		 0,
+		 5},
+		{"behind the tunnel, nobody knows where",
+		 {.known = true, .port_link_index = TUNNEL},
+		 {0},
+		 0,
+		 0},
+		{"at a port", {.known = true, .port_link_index = PORT}, {.known = false}, PORT, 0},
+		{"at a port now, behind a node before",
+		 {.known = true, .port_link_index = PORT},
+		 {.known = true, .remote_be = 5},
+		 PORT,
+		 0},
+		{"learnt at a port, for good behind a node",
+		 {.known = true, .port_link_index = PORT},
+		 {.known = true, .configured = true, .remote_be = 5},
+		 0,
+		 5},
+		{"learnt behind a node, for good at a port",
+		 {.known = true, .configured = true, .port_link_index = PORT},
+		 {.known = true, .remote_be = 5},
+		 PORT,
+		 0},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		(void)set_up(state);
+		kernel[FORWARDING_BRIDGE] = cases[i].bridge;
+		kernel[FORWARDING_TUNNEL] = cases[i].tunnel;
+		print_message("# %s\n", cases[i].what);
+		watch();
+		assert_place(cases[i].port_link_index, cases[i].remote_be);
+		(void)tear_down(state);
+	}
+}
+
+static void an_address_is_followed(void **state)
+{
+	struct rtnl_forwarding gone = behind(OTHER_REMOTE);
+
+	(void)state;
+	watch();
+	assert_place(0, 0);
+	told(behind(REMOTE));
+	assert_true(bench.routing.forwarding.changed);
+	assert_true(forwarding_watch_changed(&bench.routing, &bench.watch));
+	assert_place(0, REMOTE);
+	told(behind(OTHER_REMOTE));
+	assert_place(0, OTHER_REMOTE);
+	told(at_port(PORT));
+	assert_place(PORT, 0);
+	told(at_port(OTHER_PORT));
+	assert_place(OTHER_PORT, 0);
+	told(for_good(behind(REMOTE)));
+	assert_place(0, REMOTE);
+	told(at_port(TUNNEL));
+	gone.known = false;
+	gone.remote_be = 0;
+	told(gone);
+	assert_place(0, 0);
+	/* Of all that the kernel was not asked again. */
+	assert_int_equal(asked, ENTRIES);
+}
+
+static void an_address_is_asked_for_once_for_all_that_watch_it(void **state)
+{
+	struct forwarding_watch another = {.bridge_link_index = 0};
+
+	(void)state;
+	kernel[FORWARDING_TUNNEL] = behind(REMOTE);
+	watch();
+	assert_place(0, REMOTE);
+	forwarding_watch_set(&bench.routing, &another, BRIDGE, TUNNEL, mac);
+	assert_int_equal(forwarding_find(&bench.routing, &another).remote_be, REMOTE);
+	assert_int_equal(asked, ENTRIES);
+	assert_int_equal(bench.routing.forwarding.entries->count, ENTRIES);
+	forwarding_watch_set(&bench.routing, &another, 0, 0, nobody);
+	told(behind(OTHER_REMOTE));
+	assert_place(0, OTHER_REMOTE);
+}
+
+static void addresses_that_nobody_watches_take_no_memory(void **state)
+{
+	enum { LEARNT = 100000 };
+
+	(void)state;
+	watch();
+	assert_place(0, 0);
+	for (uint32_t i = 0; i < LEARNT; i++) {
+		struct rtnl_forwarding entry = at_port(PORT);
+
+		memcpy(entry.mac + 2, &i, sizeof(i));
+		if (memcmp(entry.mac, mac, sizeof(mac)) != 0)
+			told(entry);
+	}
+	assert_int_equal(bench.routing.forwarding.entries->count, ENTRIES);
+	assert_false(bench.routing.forwarding.changed);
+	assert_place(0, 0);
+}
+
+static void lost_notifications_are_asked_for(void **state)
+{
+	(void)state;
+	watch();
+	assert_place(0, 0);
+	kernel[FORWARDING_TUNNEL] = behind(REMOTE);
+	forwarding_reread(&bench.routing);
+	assert_true(bench.routing.forwarding.changed);
+	assert_true(forwarding_watch_changed(&bench.routing, &bench.watch));
+	assert_place(0, REMOTE);
+	assert_int_equal(asked, 2 * ENTRIES);
+}
+
+static void what_the_kernel_does_not_answer_is_unknown(void **state)
+{
+	(void)state;
+	kernel_err = -ETIMEDOUT;
+	kernel[FORWARDING_TUNNEL] = behind(REMOTE);
+	watch();
+	assert_place(0, 0);
+	told(behind(OTHER_REMOTE));
+	assert_place(0, OTHER_REMOTE);
+}
+
+/* What a notification or an answer says, with the attributes that are given. */
+static bool parsed(struct ndmsg info, uint32_t master, uint32_t remote_be, uint16_t vlan, uint32_t vni,
+		   struct rtnl_forwarding *entry)
+{
+	char buffer[MNL_NLMSG_HDRLEN + 256];
+	struct nlmsghdr *header = mnl_nlmsg_put_header(buffer);
+
+	header->nlmsg_type = RTM_NEWNEIGH;
+	*(struct ndmsg *)mnl_nlmsg_put_extra_header(header, sizeof(info)) = info;
+	mnl_attr_put(header, NDA_LLADDR, sizeof(mac), mac);
+	if (master)
+		mnl_attr_put_u32(header, NDA_MASTER, master);
+	if (remote_be)
+		mnl_attr_put_u32(header, NDA_DST, remote_be);
+	if (vlan)
+		mnl_attr_put_u16(header, NDA_VLAN, vlan);
+	if (vni)
+		mnl_attr_put_u32(header, NDA_VNI, vni);
+	return rtnl_forwarding_parse(header, entry);
+}
+
+#define AT(index, state, flags)                                                                              \
+	(struct ndmsg)                                                                                       \
+	{                                                                                                    \
+		AF_BRIDGE, 0, 0, index, state, flags, 0                                                      \
+	}
+
+static void entries_that_are_none_of_another_pod_are_not_known(void **state)
+{
+	struct rtnl_forwarding entry;
+
+	(void)state;
+	assert_true(parsed(AT(PORT, NUD_REACHABLE, 0), BRIDGE, 0, 0, 0, &entry));
+	assert_true(entry.known && !entry.configured && entry.port_link_index == PORT);
+	assert_int_equal(entry.device_link_index, BRIDGE);
+	assert_true(parsed(AT(PORT, NUD_NOARP, 0), BRIDGE, 0, 0, 0, &entry));
+	assert_true(entry.known && entry.configured);
+	assert_true(parsed(AT(PORT, NUD_PERMANENT, 0), BRIDGE, 0, 0, 0, &entry));
+	assert_false(entry.known); /* the node's own */
+	assert_false(parsed(AT(PORT, NUD_REACHABLE, 0), BRIDGE, 0, 5, 0, &entry));
+	assert_false(parsed(AT(PORT, NUD_REACHABLE, 0), 0, 0, 0, 0, &entry));
+
+	assert_true(parsed(AT(TUNNEL, NUD_PERMANENT, NTF_SELF), 0, REMOTE, 0, 0, &entry));
+	assert_true(entry.known && entry.configured && entry.remote_be == REMOTE);
+	assert_int_equal(entry.device_link_index, TUNNEL);
+	assert_true(parsed(AT(TUNNEL, NUD_REACHABLE, NTF_SELF), 0, REMOTE, 0, 43, &entry));
+	assert_false(entry.known); /* in another network */
+	assert_true(parsed(AT(TUNNEL, NUD_PERMANENT, NTF_SELF), 0, 0, 0, 0, &entry));
+	assert_false(entry.known); /* of another kind of device */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_address_is_where_the_kernel_says),
+		cmocka_unit_test_setup_teardown(an_address_is_followed, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(an_address_is_asked_for_once_for_all_that_watch_it, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(addresses_that_nobody_watches_take_no_memory, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(lost_notifications_are_asked_for, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_the_kernel_does_not_answer_is_unknown, set_up,
+						tear_down),
+		cmocka_unit_test(entries_that_are_none_of_another_pod_are_not_known),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flows of frames, as a relay opens them: the control thread with a running loop, packet sockets of a network
+ * namespace, and a fake port. Needs a namespace of its own; without it the tests are skipped.
+ */
+#include "group_frames.h"
+#include "node.h"
+#include "pods.h"
+#include "port_fake.h"
+#include "process.h"
+#include "test_skip.h"
+#include "unix_socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+	PACKETS = 64,
+	BUFFER_BYTES = 2048,
+	SLOTS = 64,
+	PATIENCE_MS = 5000,
+	VNI = 42,
+	MTU = 1400,
+	MANY = 100, /* destinations, far more than another flow keeps */
+};
+
+static const uint8_t own_mac[6] = {2, 0, 0, 0, 0, 1}, others_mac[6] = {2, 0, 0, 0, 0, 2};
+
+static struct bed {
+	struct events *events;
+	struct ktsn_port *port;
+	struct loop *loop;
+	struct node node;
+	char folder[32], path[64];
+	int fd, packet_fd;
+} bed;
+
+static void loop_begin(void)
+{
+	struct loop_scheduling scheduling;
+	struct loop_config config = {.packets = PACKETS, .spin_ns = 20000, .late_after_ns = 10000, .cpu = -1};
+
+	bed.port = ktsn_port_fake_create(PACKETS, BUFFER_BYTES);
+	assert_non_null(bed.port);
+	config.port = config.bridge_port = bed.port;
+	assert_int_equal(loop_create(&bed.loop, &config), 0);
+	assert_int_equal(loop_start(bed.loop, &scheduling), 0);
+}
+
+static int packet_socket(int type)
+{
+	const struct sockaddr_ll link = {.sll_family = AF_PACKET,
+					 .sll_ifindex = (int)if_nametoindex("frames0")};
+	int fd = socket(AF_PACKET, type | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (const struct sockaddr *)&link, sizeof(link)), 0);
+	return fd;
+}
+
+static void connection_begin(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	strcpy(address.sun_path, bed.path);
+	bed.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(bed.fd, (struct sockaddr *)&address, sizeof(address)), 0);
+}
+
+static void endpoint_begin(const struct endpoint_admission *admission)
+{
+	const struct endpoint_description description = {
+		.interface = "frames0",
+		.netns = "/proc/self/ns/net",
+		.vni = VNI,
+		.bridge = "",
+		.admission = admission,
+	};
+	struct refusal refusal;
+
+	assert_int_equal(node_socket_add(&bed.node, "pod", bed.path, &refusal), 0);
+	if (node_endpoint_add(&bed.node, "pod", &description, &refusal))
+		fail_msg("%s", refusal.message);
+}
+
+static int set_up(void **state)
+{
+	const struct uplink uplink = {
+		.interface = "frames1", .link_index = (int)if_nametoindex("frames1"), .mtu_bytes = 1500};
+	const struct node_shaping shaping = {.classes = loop_classes_default()};
+	const struct quota_limits limits = {.processes = 16,
+					    .sockets = 16,
+					    .memory_bytes = 1 << 24,
+					    .pending = PACKETS,
+					    .horizon_ns = INT64_C(1000000000)};
+
+	(void)state;
+	memset(&bed, 0, sizeof(bed));
+	strcpy(bed.folder, "/tmp/ktsn-test-XXXXXX");
+	assert_non_null(mkdtemp(bed.folder));
+	snprintf(bed.path, sizeof(bed.path), "%s/app.sock", bed.folder);
+	assert_int_equal(events_create(&bed.events), 0);
+	loop_begin();
+	assert_int_equal(
+		node_init(&bed.node, bed.events, bed.loop, &uplink, &shaping, &limits, SLOTS, 1 << 26), 0);
+	endpoint_begin(NULL);
+	connection_begin();
+	bed.packet_fd = packet_socket(SOCK_RAW);
+	return 0;
+}
+
+static void daemon_work(void)
+{
+	assert_int_equal(events_run_once(bed.events, 1), 0);
+	(void)node_tick(&bed.node);
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	close(bed.fd);
+	close(bed.packet_fd);
+	for (int ms = 0; bed.node.process_count || bed.node.closing || bed.node.deferred; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+	node_close(&bed.node);
+	loop_stop(bed.loop);
+	node_fini(&bed.node);
+	loop_destroy(bed.loop);
+	events_destroy(bed.events);
+	ktsn_port_destroy(bed.port);
+	rmdir(bed.folder);
+	return 0;
+}
+
+/* Descriptors that come with a reply are closed: nothing is sent here. */
+static struct ktsn_app_reply reply_receive(void)
+{
+	union {
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct ktsn_app_reply reply;
+	struct iovec iov = {&reply, sizeof(reply)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+	const struct cmsghdr *fds;
+
+	assert_int_equal(recvmsg(bed.fd, &message, 0), sizeof(reply));
+	fds = CMSG_FIRSTHDR(&message);
+	for (size_t i = 0; fds && i < (fds->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+		int fd;
+
+		memcpy(&fd, CMSG_DATA(fds) + i * sizeof(int), sizeof(fd));
+		close(fd);
+	}
+	return reply;
+}
+
+static struct ktsn_app_reply ask(struct ktsn_app_request request, int passed_fd)
+{
+	struct pollfd answered = {.fd = bed.fd, .events = POLLIN};
+
+	request.magic = KTSN_APP_MAGIC;
+	if (!request.version)
+		request.version = KTSN_APP_VERSION;
+	assert_int_equal(unix_send(bed.fd, &request, sizeof(request), &passed_fd, passed_fd >= 0, 0), 0);
+	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+	return reply_receive();
+}
+
+static void hello(uint8_t flags)
+{
+	assert_int_equal(ask((struct ktsn_app_request){.type = KTSN_APP_HELLO, .flags = flags}, -1).status,
+			 0);
+}
+
+static struct ktsn_app_reply flow_ask(uint8_t flags, enum ktsn_clock clock, int fd)
+{
+	return ask((struct ktsn_app_request){.type = KTSN_APP_FLOW_OPEN,
+					     .flow = KTSN_APP_NONE,
+					     .destination = KTSN_APP_NONE,
+					     .clock = (uint8_t)clock,
+					     .flags = flags},
+		   fd);
+}
+
+/* To the other from that address. */
+static struct ktsn_app_request destination_of(uint32_t flow, const uint8_t source[6])
+{
+	struct ktsn_app_request request = {.type = KTSN_APP_DESTINATION,
+					   .flow = flow,
+					   .destination = KTSN_APP_NONE,
+					   .family = AF_PACKET};
+
+	memcpy(request.address, others_mac, sizeof(others_mac));
+	memcpy(request.address + 6, source, 6);
+	return request;
+}
+
+static int destination_close_ask(uint32_t flow, uint32_t destination)
+{
+	return ask((struct ktsn_app_request){.type = KTSN_APP_DESTINATION_CLOSE,
+					     .flow = flow,
+					     .destination = destination},
+		   -1)
+		.status;
+}
+
+static uint32_t destinations_count(void)
+{
+	const struct process *process = bed.node.pods->processes;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING; i++)
+		count += process->destinations.entries[i] != NULL;
+	return count;
+}
+
+/* When the loop has given back what was closed. */
+static void destinations_wait(uint32_t count)
+{
+	for (int ms = 0; destinations_count() != count; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+}
+
+static void flow_of_frames_is_a_packet_sockets(void **state)
+{
+	int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), cooked = packet_socket(SOCK_DGRAM);
+	const struct sockaddr_in any = {.sin_family = AF_INET};
+	struct ktsn_app_reply reply;
+
+	(void)state;
+	assert_int_equal(bind(udp, (const struct sockaddr *)&any, sizeof(any)), 0);
+	hello(0);
+	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, udp).status, -EINVAL);
+	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, cooked).status, -EINVAL);
+	assert_int_equal(
+		flow_ask(KTSN_APP_FRAMES | KTSN_APP_REPORT_ERRORS, KTSN_CLOCK_TAI, bed.packet_fd).status,
+		-EINVAL);
+	assert_int_equal(flow_ask(8, KTSN_CLOCK_TAI, bed.packet_fd).status, -EINVAL);
+	reply = flow_ask(KTSN_APP_FRAMES | KTSN_APP_DEADLINE, KTSN_CLOCK_MONOTONIC, bed.packet_fd);
+	assert_int_equal(reply.status, 0);
+	assert_int_equal(reply.flags, KTSN_APP_FRAMES | KTSN_APP_DEADLINE);
+	/* Nor does it become another when it is registered anew, and nobody else gets it. */
+	assert_int_equal(ask((struct ktsn_app_request){.type = KTSN_APP_FLOW_OPEN,
+						       .flow = reply.flow,
+						       .clock = KTSN_CLOCK_MONOTONIC},
+			     bed.packet_fd)
+				 .status,
+			 -EINVAL);
+	assert_int_equal(ask((struct ktsn_app_request){.type = KTSN_APP_FLOW_ADOPT, .flow = KTSN_APP_NONE},
+			     bed.packet_fd)
+				 .status,
+			 -ENOENT);
+	close(udp);
+	close(cooked);
+}
+
+static void version_4_knows_no_frames(void **state)
+{
+	struct ktsn_app_request request = {.type = KTSN_APP_HELLO, .version = 4, .flags = KTSN_APP_UNTIMED};
+
+	(void)state;
+	assert_int_equal(ask(request, -1).status, 0);
+	assert_false(bed.node.pods->processes->ring->untimed);
+	request = (struct ktsn_app_request){
+		.type = KTSN_APP_FLOW_OPEN, .version = 4, .flow = KTSN_APP_NONE, .flags = KTSN_APP_FRAMES};
+	assert_int_equal(ask(request, bed.packet_fd).status, -EINVAL);
+	request.type = KTSN_APP_DESTINATION_CLOSE;
+	assert_int_equal(ask(request, -1).status, -EOPNOTSUPP);
+}
+
+static void untimed_ring_has_flows_of_frames_without_deadlines_only(void **state)
+{
+	(void)state;
+	hello(KTSN_APP_UNTIMED);
+	assert_int_equal(flow_ask(0, KTSN_CLOCK_TAI, bed.packet_fd).status, -EINVAL);
+	assert_int_equal(flow_ask(KTSN_APP_FRAMES | KTSN_APP_DEADLINE, KTSN_CLOCK_TAI, bed.packet_fd).status,
+			 -EINVAL);
+	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_MONOTONIC, bed.packet_fd).status, -EINVAL);
+	assert_int_equal(flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).status, 0);
+}
+
+static void destinations_of_frames_stay_until_they_are_closed(void **state)
+{
+	uint32_t flow, numbers[MANY];
+
+	(void)state;
+	hello(KTSN_APP_UNTIMED);
+	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	for (int i = 0; i < MANY; i++) {
+		struct ktsn_app_request request = destination_of(flow, own_mac);
+		struct ktsn_app_reply reply;
+
+		request.address[5] = (uint8_t)(i + 10);
+		reply = ask(request, -1);
+		assert_int_equal(reply.status, 0);
+		assert_int_equal(reply.route, KTSN_APP_ROUTE_TSN);
+		assert_int_equal(reply.payload_max_bytes, MTU);
+		numbers[i] = reply.destination;
+	}
+	destinations_wait(MANY);
+	for (int i = 0; i < MANY; i += 2)
+		assert_int_equal(destination_close_ask(flow, numbers[i]), 0);
+	destinations_wait(MANY / 2);
+	assert_int_equal(destination_close_ask(flow, numbers[0]), -EINVAL);
+	/* Those that are left end with the flow. */
+	assert_int_equal(ask((struct ktsn_app_request){.type = KTSN_APP_FLOW_CLOSE, .flow = flow}, -1).status,
+			 0);
+	destinations_wait(0);
+}
+
+static void destination_is_closed_by_its_own_flow_of_frames(void **state)
+{
+	uint32_t frames, other, other_kind, of_frames, of_other_kind;
+
+	(void)state;
+	hello(0);
+	frames = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	other = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_REALTIME, bed.packet_fd).flow;
+	other_kind = flow_ask(0, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	of_frames = ask(destination_of(frames, own_mac), -1).destination;
+	of_other_kind = ask(destination_of(other_kind, own_mac), -1).destination;
+	assert_int_equal(destination_close_ask(other, of_frames), -EINVAL);
+	assert_int_equal(destination_close_ask(other_kind, of_other_kind), -EINVAL);
+	assert_int_equal(destination_close_ask(frames, of_other_kind), -EINVAL);
+	assert_int_equal(destination_close_ask(frames, KTSN_APP_NONE), -EINVAL);
+	assert_int_equal(destination_close_ask(77, of_frames), -EINVAL);
+	assert_int_equal(destination_close_ask(frames, of_frames), 0);
+}
+
+static void frames_come_from_the_endpoints_hardware_addresses(void **state)
+{
+	struct ktsn_app_request announcement;
+	uint32_t flow;
+
+	(void)state;
+	hello(0);
+	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	assert_int_equal(ask(destination_of(flow, others_mac), -1).status, -EPERM);
+	assert_int_equal(ask(destination_of(flow, own_mac), -1).status, 0);
+	/* What the node alone says, whatever the EtherType. */
+	announcement = destination_of(flow, own_mac);
+	memcpy(announcement.address, group_announcement_mac, 6);
+	assert_int_equal(ask(announcement, -1).status, -EPERM);
+}
+
+/* What the loop is told of an endpoint that has addresses and grants. */
+static void loop_knows_what_the_endpoint_may_send(void **state)
+{
+	struct endpoint_admission admission = {
+		.mac_count = 1,
+		.macs = {{2, 0, 0, 0, 0, 2}},
+		.address_count = 1,
+		.addresses = {{ktsn_address_of_ipv4(htonl(0x0a2a0102)), 128}},
+		.priority_max = 9,
+		.pcp_is_priority = true,
+	};
+	const struct loop_admission *known;
+	uint32_t flow, number;
+
+	(void)state;
+	assert_int_equal(node_endpoint_del(&bed.node, "pod", "frames0"), 0);
+	endpoint_begin(&admission);
+	hello(0);
+	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	number = ask(destination_of(flow, others_mac), -1).destination;
+	known = &bed.node.pods->processes->destinations.entries[number]->loop->admission;
+	assert_int_equal(known->priority_max, 9);
+	assert_true(known->pcp_is_priority);
+	assert_int_equal(known->sources->mac_count, 2);
+	assert_memory_equal(known->sources->macs[0], own_mac, 6);
+	assert_memory_equal(known->sources->macs[1], others_mac, 6);
+	assert_int_equal(known->sources->subnet_count, 1);
+	assert_int_equal(known->sources->subnets[0].prefix_bits, 128);
+}
+
+static void endpoint_again(const struct endpoint_admission *admission, bool keeps)
+{
+	const struct endpoint_description description = {
+		"frames0", "/proc/thread-self/ns/net", VNI, "", admission, keeps, keeps};
+	struct refusal refusal;
+	uint32_t mark;
+
+	assert_int_equal(node_endpoint_add(&bed.node, "pod", &description, &refusal), 0);
+	mark = loop_commands_mark(bed.loop);
+	while (!loop_commands_passed(bed.loop, mark))
+		usleep(100);
+}
+
+/* What they were given is taken back as well. */
+static void destinations_follow_what_their_endpoint_may_send(void **state)
+{
+	const struct endpoint_admission one = {.address_count = 1,
+					       .addresses = {{ktsn_address_of_ipv4(htonl(0x0a2a0102)), 128}},
+					       .priority_max = 9},
+					other = {.any_address = true, .priority_max = 6};
+	const struct loop_admission *known;
+	uint32_t flow, number;
+
+	(void)state;
+	hello(0);
+	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
+	number = ask(destination_of(flow, own_mac), -1).destination;
+	known = &bed.node.pods->processes->destinations.entries[number]->loop->admission;
+	assert_true(known->sources->any_address);
+	assert_memory_equal(known->sources->macs[0], own_mac, 6);
+	endpoint_again(&one, false);
+	assert_false(known->sources->any_address);
+	assert_int_equal(known->sources->subnet_count, 1);
+	assert_int_equal(known->priority_max, 9);
+	/* Who says nothing of them changes nothing. */
+	endpoint_again(&other, true);
+	assert_false(known->sources->any_address);
+	assert_int_equal(known->priority_max, 9);
+	endpoint_again(&other, false);
+	assert_true(known->sources->any_address);
+	assert_int_equal(known->priority_max, 6);
+}
+
+/* In a namespace of a user of its own where there is no privilege. */
+static bool network_begin(void)
+{
+	char command[256];
+
+	if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET))
+		return false;
+	snprintf(command, sizeof(command),
+		 "ip link add frames0 address 02:00:00:00:00:01 mtu %d type veth peer name frames1 && "
+		 "ip link set frames0 up && ip link set frames1 up",
+		 MTU);
+	/* NOLINTNEXTLINE(cert-env33-c): nothing in it is of others */
+	return system(command) == 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(flow_of_frames_is_a_packet_sockets),
+		TEST(version_4_knows_no_frames),
+		TEST(untimed_ring_has_flows_of_frames_without_deadlines_only),
+		TEST(destinations_of_frames_stay_until_they_are_closed),
+		TEST(destination_is_closed_by_its_own_flow_of_frames),
+		TEST(frames_come_from_the_endpoints_hardware_addresses),
+		TEST(loop_knows_what_the_endpoint_may_send),
+		TEST(destinations_follow_what_their_endpoint_may_send),
+	};
+
+	if (!network_begin())
+		return all_skipped("no network namespace can be made");
+	return cmocka_run_group_tests_name("frames", tests, NULL, NULL);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Untimed rings are told that the loop goes round: a few in each, so that a departure does not wait for all.
+ */
+#include "alive.h"
+#include "loop_state.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define BEGAN_NS     INT64_C(1000000000000)
+#define MS           INT64_C(1000000)
+#define SLEEP_NS     (1000 * MS)
+#define RELAY_AGE_NS (20 * MS)
+
+enum { RINGS = 50, AT_ONCE_MAX = 8 };
+
+static struct loop loop;
+static struct loop_ring rings[RINGS];
+static struct ktsn_ring_header headers[RINGS];
+
+static int set_up(void **state)
+{
+	(void)state;
+	loop = (struct loop){.round.began_tai_ns = BEGAN_NS};
+	for (int i = 0; i < RINGS; i++) {
+		rings[i] = (struct loop_ring){.untimed = true, .opened = true};
+		rings[i].consumer.header = &headers[i];
+		alive_begin(&loop, &rings[i]);
+		assert_true(atomic_load(&headers[i].alive_ns) > 0);
+	}
+	return 0;
+}
+
+/* Of those that go on, how many the round tells. */
+static int round_tells(int first)
+{
+	int told = 0;
+
+	for (int i = first; i < RINGS; i++)
+		atomic_store(&headers[i].alive_ns, 0);
+	alive_tell(&loop);
+	for (int i = first; i < RINGS; i++)
+		told += atomic_load(&headers[i].alive_ns) > 0;
+	return told;
+}
+
+static void a_round_tells_a_few_and_some_rounds_all(void **state)
+{
+	bool told[RINGS] = {false};
+	int rounds = 0, sum = 0;
+
+	(void)state;
+	assert_true(alive_sleep_max(&loop, SLEEP_NS) < RELAY_AGE_NS);
+	for (; sum < RINGS; rounds++) {
+		int count = round_tells(0);
+
+		assert_in_range(count, 1, AT_ONCE_MAX);
+		sum += count;
+		for (int i = 0; i < RINGS; i++)
+			told[i] |= atomic_load(&headers[i].alive_ns) > 0;
+		/* The rest does not wait for long. */
+		if (sum < RINGS)
+			assert_true(alive_sleep_max(&loop, SLEEP_NS) < RELAY_AGE_NS / RINGS);
+	}
+	for (int i = 0; i < RINGS; i++)
+		assert_true(told[i]);
+	/* Again after a while. */
+	assert_int_equal(round_tells(0), 0);
+	loop.round.began_tai_ns += 2 * MS;
+	assert_true(round_tells(0) > 0);
+}
+
+static void rings_that_end_meanwhile_are_not_told(void **state)
+{
+	enum { LAST = 3 };
+
+	(void)state;
+	assert_true(round_tells(0) > 0);
+	for (int i = 0; i < RINGS - LAST; i++)
+		alive_end(&loop, &rings[i]);
+	assert_int_equal(round_tells(RINGS - LAST), LAST);
+	for (int i = RINGS - LAST; i < RINGS; i++)
+		alive_end(&loop, &rings[i]);
+	alive_tell(&loop);
+	assert_true(alive_sleep_max(&loop, SLEEP_NS) == SLEEP_NS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_round_tells_a_few_and_some_rounds_all, set_up),
+		cmocka_unit_test_setup(rings_that_end_meanwhile_are_not_told, set_up),
+	};
+
+	return cmocka_run_group_tests_name("loop_alive", tests, NULL, NULL);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the loop does with frames of others: each says EtherType and priority itself, and those of an untimed
+ * ring leave when they can, in their order, and are never late.
+ */
+#include "clock.h"
+#include "loop_rig.h"
+
+#include <endian.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MS INT64_C(1000000)
+
+enum {
+	SLOTS = 64,
+	PACKETS = 256,
+	MANY = 40,
+	ETHER_BYTES = KTSN_TUNNEL_HEADER_BYTES + KTSN_ETHER_HEADER_BYTES,
+	PAYLOAD_MAX = 100,
+	TIMED_PRIORITY = 3,
+	PATIENCE_MS = 10000,
+};
+
+/* A relay's two rings, of one pod. */
+struct relay {
+	struct rig rig;
+	struct rig_ring untimed, timed;
+	const struct counters *counters;
+	struct loop_destination *untimed_destination;
+	struct loop_gates *gates; /* that the loop has until it ends */
+};
+
+static struct loop_destination *flow_open(struct relay *relay, struct rig_ring *ring, uint64_t number)
+{
+	struct loop_flow *flow = rig_flow_open(&relay->rig, ring, 0, number,
+					       ring->ring->untimed ? KTSN_CLOCK_MONOTONIC : KTSN_CLOCK_TAI);
+	struct loop_destination *destination =
+		rig_destination_open(&relay->rig, ring, 0, flow, DESTINATION_RESOLVED);
+
+	flow->frames = true;
+	destination->admission.priority_max = 15;
+	destination->route.path.kind = KTSN_FRAME_ETHERNET;
+	destination->route.payload_max_bytes = PAYLOAD_MAX;
+	destination->route.tagged_max_bytes = PAYLOAD_MAX + 4;
+	return destination;
+}
+
+static void frame_send_as(struct rig_ring *ring, const char *text, uint16_t ethertype, uint8_t priority,
+			  int64_t txtime_tai_ns)
+{
+	rig_send(ring, &(struct rig_message){.clock = KTSN_CLOCK_TAI,
+					     .txtime_ns = txtime_tai_ns,
+					     .text = text,
+					     .ethertype_be = htobe16(ethertype),
+					     .priority = priority});
+}
+
+static void frame_send(struct relay *relay, const char *text)
+{
+	frame_send_as(&relay->untimed, text, 0x0800, 0, clock_tai_ns());
+}
+
+static void number_send(struct relay *relay, unsigned int number)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", number);
+	frame_send(relay, text);
+}
+
+/* Not yet running. */
+static struct relay *relay_create(void)
+{
+	struct relay *relay = calloc(1, sizeof(*relay));
+
+	assert_non_null(relay);
+	rig_create(&relay->rig, &(struct rig_config){PACKETS, PACKETS, 10000, 10000});
+	relay->counters = loop_counters(relay->rig.loop);
+	rig_ring_make(&relay->rig, &relay->untimed, SLOTS, RIG_PAYLOAD_BYTES);
+	relay->untimed.ring->untimed = true;
+	ktsn_ring_take_in_turn(&relay->untimed.ring->consumer);
+	rig_ring_open(&relay->rig, &relay->timed, SLOTS);
+	relay->untimed_destination = flow_open(relay, &relay->untimed, 1);
+	flow_open(relay, &relay->timed, 2);
+	return relay;
+}
+
+static int set_up(void **state)
+{
+	struct relay *relay = *state = relay_create();
+
+	rig_ring_announce(&relay->rig, &relay->untimed);
+	rig_start(&relay->rig);
+	rig_wait_commands(&relay->rig);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct relay *relay = *state;
+
+	uint32_t before = relay->rig.retired_count;
+
+	rig_wait_pending(&relay->rig, 0);
+	rig_application_close(&relay->rig, &relay->untimed);
+	rig_application_close(&relay->rig, &relay->timed);
+	rig_wait_retired(&relay->rig, before + 6);
+	assert_int_equal(rig_ring_free_slots(&relay->untimed), SLOTS);
+	rig_fini(&relay->rig);
+	rig_ring_fini(&relay->untimed);
+	rig_ring_fini(&relay->timed);
+	free(relay->gates);
+	free(relay);
+	return 0;
+}
+
+static void sent_wait(struct relay *relay, uint64_t count)
+{
+	rig_wait_counter(&relay->rig, &relay->counters->sent, count);
+}
+
+static const uint8_t *frame_at(const struct relay *relay, size_t index, uint32_t *bytes)
+{
+	const uint8_t *frame = ktsn_port_fake_sent(relay->rig.port, index, bytes);
+
+	assert_non_null(frame);
+	*bytes -= ETHER_BYTES;
+	return frame + ETHER_BYTES;
+}
+
+static void frame_check(const struct relay *relay, size_t index, const char *text)
+{
+	uint32_t bytes;
+	const uint8_t *payload = frame_at(relay, index, &bytes);
+
+	assert_int_equal(bytes, strlen(text));
+	assert_memory_equal(payload, text, bytes);
+}
+
+static void untimed_frame_leaves_and_is_not_late(void **state)
+{
+	struct relay *relay = *state;
+	struct departure departure;
+	uint64_t overwritten;
+
+	/* However long ago it was handed over. */
+	frame_send_as(&relay->untimed, "old", 0x0800, 0, 1);
+	frame_send_as(&relay->untimed, "to come", 0x0800, 0, clock_tai_ns() + 1000000 * MS);
+	sent_wait(relay, 2);
+	rig_wait_pending(&relay->rig, 0);
+	assert_int_equal(counter_read(&relay->counters->untimed), 2);
+	assert_int_equal(counter_read(&relay->counters->on_time), 0);
+	assert_int_equal(counter_read(&relay->counters->classes[1].sent), 2);
+	assert_int_equal(counter_read(&relay->counters->classes[1].late), 0);
+	/* Nobody asked for a time, so it has no departure error. */
+	assert_int_equal(departures_read(loop_departures(relay->rig.loop), 0, 1, &departure, &overwritten),
+			 0);
+}
+
+static void frame_has_the_ethertype_and_the_class_that_it_says(void **state)
+{
+	static const uint16_t ethertypes[] = {0x0806, 0x86dd, 0x88b5};
+	struct relay *relay = *state;
+	struct loop_classes classes = loop_classes_default();
+
+	for (size_t i = 0; i < 3; i++) {
+		uint32_t bytes;
+		uint16_t ethertype_be;
+
+		frame_send_as(&relay->untimed, "x", ethertypes[i], (uint8_t)(i + 4), 0);
+		sent_wait(relay, i + 1);
+		memcpy(&ethertype_be, frame_at(relay, i, &bytes) - 2, sizeof(ethertype_be));
+		assert_int_equal(be16toh(ethertype_be), ethertypes[i]);
+		assert_int_equal(counter_read(&relay->counters->classes[classes.of_priority[i + 4]].sent), 1);
+	}
+}
+
+static void tag_comes_on_top_of_the_longest_payload(void **state)
+{
+	char text[PAYLOAD_MAX + 5];
+	struct relay *relay = *state;
+
+	memset(text, 'x', sizeof(text));
+	text[PAYLOAD_MAX + 4] = '\0';
+	frame_send_as(&relay->untimed, text, 0x0800, 0, 0);
+	rig_wait_counter(&relay->rig, &relay->counters->drop_invalid, 1);
+	frame_send_as(&relay->untimed, text, 0x8100, 0, 0);
+	frame_send_as(&relay->untimed, text, 0x88a8, 0, 0);
+	sent_wait(relay, 2);
+}
+
+/* A few are taken at a time. */
+static void frames_leave_in_the_order_in_which_they_were_handed_over(void **state)
+{
+	struct relay *relay = *state;
+	char text[16];
+
+	atomic_store(&relay->untimed.quota.pending_max, 3);
+	for (unsigned int i = 0; i < 4 * SLOTS; i++)
+		number_send(relay, i);
+	sent_wait(relay, 4 * SLOTS);
+	for (unsigned int i = 0; i < 4 * SLOTS; i++) {
+		snprintf(text, sizeof(text), "%u", i);
+		frame_check(relay, i, text);
+	}
+}
+
+static void strategy_give(struct relay *relay, enum ktsn_strategy strategy)
+{
+	loop_command(relay->rig.loop, &(struct loop_command){.type = COMMAND_STRATEGY, .strategy = strategy});
+	rig_wait_commands(&relay->rig);
+}
+
+static void untimed_frames_leave_under_every_strategy(void **state)
+{
+	struct relay *relay = *state;
+
+	for (unsigned int strategy = 0; strategy < KTSN_STRATEGIES; strategy++) {
+		strategy_give(relay, (enum ktsn_strategy)strategy);
+		loop_pause(relay->rig.loop);
+		for (unsigned int i = 0; i < MANY; i++)
+			number_send(relay, i);
+		loop_resume(relay->rig.loop);
+		sent_wait(relay, (strategy + 1) * MANY);
+	}
+	rig_wait_pending(&relay->rig, 0);
+	assert_int_equal(counter_read(&relay->counters->untimed), KTSN_STRATEGIES * MANY);
+}
+
+static struct loop_gates *gates_give(struct relay *relay, const struct loop_gates *before,
+				     const struct ktsn_schedule *schedule)
+{
+	struct loop_gates *gates = calloc(1, sizeof(*gates));
+	struct ktsn_gates none;
+
+	assert_non_null(gates);
+	gates->object = (struct loop_object){.kind = LOOP_GATES, .owner = gates};
+	ktsn_gates_init(&none);
+	ktsn_gates_change(before ? &before->gates : &none, schedule, clock_tai_ns(), &gates->gates);
+	loop_command(relay->rig.loop, &(struct loop_command){.type = COMMAND_GATES, .gates = gates});
+	rig_wait_commands(&relay->rig);
+	return gates;
+}
+
+/* All but those of timed frames, from when the cycle begins, and for four seconds more. */
+static struct loop_gates *gates_shut(struct relay *relay)
+{
+	const unsigned int timed_class = loop_classes_default().of_priority[TIMED_PRIORITY];
+	const struct ktsn_schedule shut = {
+		.gate_enabled = true,
+		.gate_states = (uint8_t)(1U << timed_class),
+		.base_time_tai_ns = clock_tai_ns() + MS,
+		.cycle_time_ns = 3600000 * MS,
+		.entry_count = 2,
+		.entries = {{4000000000U, (uint8_t)(1U << timed_class)}, {1000000, 0xff}}};
+
+	return gates_give(relay, NULL, &shut);
+}
+
+static void gates_open(struct relay *relay, const struct loop_gates *before)
+{
+	struct ktsn_schedule open;
+
+	ktsn_schedule_init(&open);
+	relay->gates = gates_give(relay, before, &open);
+}
+
+/* Nor does it keep a timed frame of another class waiting. */
+static void untimed_frame_waits_for_the_gate_of_its_class_and_is_not_late_for_it(void **state)
+{
+	struct relay *relay = *state;
+	const struct loop_gates *shut = gates_shut(relay);
+
+	for (unsigned int i = 0; i < MANY; i++)
+		number_send(relay, i);
+	rig_wait_counter(&relay->rig, &relay->counters->taken, MANY);
+	frame_send_as(&relay->timed, "timed", 0x0800, TIMED_PRIORITY, clock_tai_ns());
+	sent_wait(relay, 1);
+	frame_check(relay, 0, "timed");
+	gates_open(relay, shut);
+	sent_wait(relay, 1 + MANY);
+	rig_wait_pending(&relay->rig, 0);
+	assert_int_equal(counter_read(&relay->counters->untimed), MANY);
+	assert_int_equal(counter_read(&relay->counters->late_gate), 0);
+	rig_wait_retired(&relay->rig, 1);
+}
+
+/* As many as a pod may have under way wait for their gate, and more in the ring. */
+static void full_untimed_quota_takes_nothing_from_the_timed_one(void **state)
+{
+	enum { PENDING_MAX = 10 };
+	struct relay *relay = *state;
+	const struct loop_gates *shut;
+
+	atomic_store(&relay->untimed.quota.pending_max, PENDING_MAX);
+	atomic_store(&relay->timed.quota.pending_max, PENDING_MAX);
+	shut = gates_shut(relay);
+	for (unsigned int i = 0; i < MANY; i++)
+		number_send(relay, i);
+	rig_wait_counter(&relay->rig, &relay->counters->taken, PENDING_MAX);
+	while (!counter_read(&relay->counters->share_pending))
+		usleep(100);
+	for (unsigned int i = 1; i <= MANY; i++) {
+		frame_send_as(&relay->timed, "timed", 0x0800, TIMED_PRIORITY, clock_tai_ns());
+		sent_wait(relay, i);
+		frame_check(relay, i - 1, "timed");
+	}
+	rig_wait_pending(&relay->rig, PENDING_MAX);
+	assert_int_equal(quota_pending(&relay->untimed.quota), PENDING_MAX);
+	assert_int_equal(quota_pending(&relay->timed.quota), 0);
+	gates_open(relay, shut);
+	sent_wait(relay, 2 * MANY);
+	assert_int_equal(counter_read(&relay->counters->untimed), MANY);
+	rig_wait_retired(&relay->rig, 1);
+}
+
+static void frame_that_its_pod_may_not_send_is_dropped(void **state)
+{
+	struct relay *relay = *state;
+
+	relay->untimed_destination->admission.priority_max = 5;
+	frame_send_as(&relay->untimed, "granted", 0x88f7, 5, 0);
+	frame_send_as(&relay->untimed, "not granted", 0x88f7, 6, 0);
+	rig_wait_counter(&relay->rig, &relay->counters->drop_source, 1);
+	sent_wait(relay, 1);
+	frame_check(relay, 0, "granted");
+}
+
+static int64_t alive_at(const struct relay *relay)
+{
+	const struct ktsn_ring_header *header = relay->untimed.memory.address;
+
+	return atomic_load(&header->alive_ns);
+}
+
+static void loop_that_has_nothing_to_do_says_that_it_goes_round(void **state)
+{
+	struct relay *relay = *state;
+	int64_t first_ns = alive_at(relay);
+	const struct ktsn_ring_header *timed = relay->timed.memory.address;
+
+	assert_true(first_ns > 0 && first_ns <= clock_ns(CLOCK_MONOTONIC));
+	for (int rounds = 0; rounds < 3; rounds++) {
+		for (int ms = 0; alive_at(relay) == first_ns; ms++) {
+			assert_true(ms < PATIENCE_MS);
+			usleep(1000);
+		}
+		assert_true(alive_at(relay) > first_ns);
+		first_ns = alive_at(relay);
+	}
+	assert_int_equal(atomic_load(&timed->alive_ns), 0);
+}
+
+static void what_waited_for_long_when_a_ring_was_taken_over_is_stale(void **state)
+{
+	struct relay *relay = relay_create();
+	int64_t now_tai_ns = clock_tai_ns();
+
+	*state = relay;
+	frame_send_as(&relay->untimed, "old", 0x0800, 0, now_tai_ns - 101 * MS);
+	frame_send_as(&relay->untimed, "before 1970", 0x0800, 0, INT64_MIN);
+	frame_send_as(&relay->untimed, "young", 0x0800, 0, now_tai_ns - 50 * MS);
+	assert_int_equal(ktsn_ring_recover(&relay->untimed.ring->consumer), 0);
+	relay->untimed.ring->recovered_tai_ns = now_tai_ns;
+	/* One that comes after that is as old as it likes. */
+	frame_send_as(&relay->untimed, "late", 0x0800, 0, now_tai_ns - 1000 * MS);
+	rig_ring_announce(&relay->rig, &relay->untimed);
+	rig_start(&relay->rig);
+	sent_wait(relay, 2);
+	rig_wait_pending(&relay->rig, 0);
+	frame_check(relay, 0, "young");
+	frame_check(relay, 1, "late");
+	assert_int_equal(counter_read(&relay->counters->drop_stale), 2);
+	assert_int_equal(counter_read(&relay->counters->taken), 4);
+}
+
+static void timed_frames_of_a_relay_leave_at_their_time(void **state)
+{
+	struct relay *relay = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 20 * MS;
+	struct departure departure;
+	uint64_t overwritten;
+
+	frame_send_as(&relay->timed, "timed", 0x0800, TIMED_PRIORITY, txtime_tai_ns);
+	sent_wait(relay, 1);
+	rig_wait_pending(&relay->rig, 0);
+	frame_check(relay, 0, "timed");
+	assert_int_equal(counter_read(&relay->counters->untimed), 0);
+	assert_int_equal(departures_read(loop_departures(relay->rig.loop), 0, 1, &departure, &overwritten),
+			 1);
+	assert_int_equal(departure.requested_tai_ns, txtime_tai_ns);
+	assert_true(departure.departed_tai_ns >= txtime_tai_ns);
+}
+
+#define RELAY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RELAY_TEST(untimed_frame_leaves_and_is_not_late),
+		RELAY_TEST(frame_has_the_ethertype_and_the_class_that_it_says),
+		RELAY_TEST(tag_comes_on_top_of_the_longest_payload),
+		RELAY_TEST(frames_leave_in_the_order_in_which_they_were_handed_over),
+		RELAY_TEST(untimed_frames_leave_under_every_strategy),
+		RELAY_TEST(untimed_frame_waits_for_the_gate_of_its_class_and_is_not_late_for_it),
+		RELAY_TEST(full_untimed_quota_takes_nothing_from_the_timed_one),
+		RELAY_TEST(frame_that_its_pod_may_not_send_is_dropped),
+		RELAY_TEST(loop_that_has_nothing_to_do_says_that_it_goes_round),
+		cmocka_unit_test_teardown(what_waited_for_long_when_a_ring_was_taken_over_is_stale,
+					  tear_down),
+		RELAY_TEST(timed_frames_of_a_relay_leave_at_their_time),
+	};
+
+	return cmocka_run_group_tests_name("loop_untimed", tests, NULL, NULL);
+}

@@ -1,0 +1,1091 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The relay with a ktsnd that is slow, says no, is too old, ends, or has no room. The tests are that ktsnd,
+ * and the kernel that captures frames; the relay runs in a thread of its own, so that each request is
+ * answered when the test wants it.
+ */
+#include "relay.h"
+#include "ring_consumer.h"
+#include "ring_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+	SLOTS = 64,
+	MTU_BYTES = 1500,
+	PATIENCE_MS = 20000,
+	FLOW = 7,         /* the first number that the tests give */
+	DESTINATION = 40, /* likewise */
+	PRIORITY = 5,
+};
+
+#define TXTIME_NS INT64_C(0x178a010203040506)
+
+static char folder[] = "/tmp/ktsn-relay-XXXXXX";
+static const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "app.sock"};
+
+static struct relay relay;
+static struct ktsn_capture_heartbeat heartbeat_map;
+static pthread_t thread;
+
+/* The tests' side. */
+static struct outside {
+	int listener;
+	int tap; /* into which the kernel puts frames */
+	int packet_fd, counters_fd;
+	struct relay_counters *counters;
+	struct ktsn_ring_memory memory[RELAY_KINDS];
+	struct ktsn_ring_consumer ring[RELAY_KINDS];
+	int doorbell[RELAY_KINDS];
+	int connection[RELAY_KINDS];
+} outside;
+
+/* ---- the relay and its surroundings ---- */
+
+static int folder_enter(void **state)
+{
+	(void)state;
+	return mkdtemp(folder) ? chdir(folder) : -1;
+}
+
+static int folder_remove(void **state)
+{
+	(void)state;
+	unlink(address.sun_path);
+	return chdir("/") || rmdir(folder);
+}
+
+static void listen_again(void)
+{
+	outside.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	unlink(address.sun_path);
+	assert_int_equal(bind(outside.listener, (const struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(outside.listener, 8), 0);
+}
+
+static void *run(void *unused)
+{
+	(void)unused;
+	(void)relay_run(&relay);
+	return NULL;
+}
+
+/* Before the relay runs. */
+static void relay_prepare(bool all)
+{
+	int taps[2];
+
+	memset(&relay, 0, sizeof(relay));
+	memset(&heartbeat_map, 0, sizeof(heartbeat_map));
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, taps), 0);
+	outside.tap = taps[0];
+	outside.packet_fd = eventfd(0, EFD_CLOEXEC);
+	outside.counters_fd = memfd_create("counters", MFD_CLOEXEC);
+	assert_int_equal(relay_counters_open(outside.counters_fd, &outside.counters), 0);
+	listen_again();
+	relay.all = all;
+	relay.source.fd = taps[1];
+	relay.counters = outside.counters;
+	relay.heartbeat = &heartbeat_map;
+	relay.setup = (struct session_setup){address.sun_path, outside.packet_fd, outside.counters};
+	assert_int_equal(relay_init(&relay), 0);
+}
+
+static void relay_begin(void)
+{
+	assert_int_equal(pthread_create(&thread, NULL, run, NULL), 0);
+}
+
+static void session_end(int kind)
+{
+	struct session *session = &relay.sessions[kind];
+
+	session_disconnect(session);
+	if (session->ring.header) {
+		munmap(session->ring.header, session->ring_bytes);
+		close(session->ring_fd);
+		close(session->doorbell_fd);
+	}
+	if (session->space_fd >= 0)
+		close(session->space_fd);
+	if (outside.memory[kind].address)
+		ktsn_ring_memory_destroy(&outside.memory[kind]);
+	if (outside.connection[kind] > 0)
+		close(outside.connection[kind]);
+}
+
+static void relay_end(void)
+{
+	close(outside.tap);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	for (int kind = 0; kind < RELAY_KINDS; kind++)
+		session_end(kind);
+	close(relay.source.fd);
+	close(relay.epoll_fd);
+	close(relay.signal_fd);
+	munmap(outside.counters, sizeof(*outside.counters));
+	close(outside.counters_fd);
+	close(outside.packet_fd);
+	close(outside.listener);
+	memset(&outside, 0, sizeof(outside));
+}
+
+static void count_await(const _Atomic uint64_t *counter, uint64_t value)
+{
+	for (int i = 0; i < PATIENCE_MS && atomic_load(counter) != value; i++)
+		usleep(1000);
+	assert_int_equal(atomic_load(counter), value);
+}
+
+/* ---- ktsnd ---- */
+
+static void readable_await(int fd)
+{
+	struct pollfd readable = {.fd = fd, .events = POLLIN};
+
+	assert_int_equal(poll(&readable, 1, PATIENCE_MS), 1);
+}
+
+static int connection_accept(void)
+{
+	int fd;
+
+	readable_await(outside.listener);
+	fd = accept4(outside.listener, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+union control {
+	char bytes[CMSG_SPACE(2 * sizeof(int))];
+	struct cmsghdr align;
+};
+
+/* The descriptor that came with it, or -1. */
+static int request_receive(int connection, enum ktsn_app_type type, struct ktsn_app_request *request)
+{
+	union control control;
+	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+	int fd = -1;
+
+	readable_await(connection);
+	assert_int_equal(recvmsg(connection, &message, MSG_CMSG_CLOEXEC), sizeof(*request));
+	assert_int_equal(request->magic, KTSN_APP_MAGIC);
+	assert_int_equal(request->type, type);
+	if (CMSG_FIRSTHDR(&message))
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	return fd;
+}
+
+static struct ktsn_app_reply reply_to(const struct ktsn_app_request *request)
+{
+	return (struct ktsn_app_reply){
+		.magic = KTSN_APP_MAGIC,
+		.version = KTSN_APP_VERSION,
+		.type = request->type,
+		.number = request->number,
+		.flow = KTSN_APP_NONE,
+		.destination = KTSN_APP_NONE,
+	};
+}
+
+static void reply_send(int connection, const struct ktsn_app_reply *reply, const int *fds, size_t count)
+{
+	union control control = {.bytes = {0}};
+	struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
+	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (count) {
+		struct cmsghdr *cmsg;
+
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+		cmsg = CMSG_FIRSTHDR(&message);
+		cmsg->cmsg_level = SOL_SOCKET;
+		cmsg->cmsg_type = SCM_RIGHTS;
+		cmsg->cmsg_len = CMSG_LEN(count * sizeof(int));
+		memcpy(CMSG_DATA(cmsg), fds, count * sizeof(int));
+	}
+	assert_int_equal(sendmsg(connection, &message, MSG_NOSIGNAL), sizeof(*reply));
+}
+
+static void status_send(int connection, const struct ktsn_app_request *request, int status)
+{
+	struct ktsn_app_reply reply = reply_to(request);
+
+	reply.status = status;
+	reply_send(connection, &reply, NULL, 0);
+}
+
+/* What is in it is ktsnd's, also while the test looks for it. */
+static void ring_give(int kind, const struct ktsn_app_request *hello)
+{
+	struct ktsn_app_reply reply = reply_to(hello);
+	struct ktsn_ring_memory *memory = &outside.memory[kind];
+	int fds[2];
+
+	assert_int_equal(ktsn_ring_memory_create(memory, ktsn_ring_geometry_make(SLOTS, MTU_BYTES)), 0);
+	ktsn_ring_consumer_init(&outside.ring[kind], memory->address, memory->geometry.slot_count,
+				memory->geometry.slot_bytes);
+	outside.doorbell[kind] = eventfd(0, EFD_CLOEXEC);
+	fds[0] = memory->fd;
+	fds[1] = outside.doorbell[kind];
+	reply.ring_bytes = memory->bytes;
+	reply_send(outside.connection[kind], &reply, fds, 2);
+	close(fds[1]);
+}
+
+static void hello_serve(int kind)
+{
+	struct ktsn_app_request hello;
+
+	outside.connection[kind] = connection_accept();
+	(void)request_receive(outside.connection[kind], KTSN_APP_HELLO, &hello);
+	assert_int_equal(hello.version, KTSN_APP_VERSION);
+	assert_int_equal(hello.flags, kind == RELAY_UNTIMED ? KTSN_APP_UNTIMED : 0);
+	ring_give(kind, &hello);
+}
+
+static bool is_same_file(int fd, int other)
+{
+	struct stat status, expected;
+
+	return fstat(fd, &status) == 0 && fstat(other, &expected) == 0 && status.st_ino == expected.st_ino;
+}
+
+/* Takes the request for a flow with that number (KTSN_APP_NONE: a new one). */
+static void flow_serve(int kind, uint32_t wanted, uint32_t number, enum ktsn_clock clock, uint8_t flags)
+{
+	struct ktsn_app_request request;
+	int fd = request_receive(outside.connection[kind], KTSN_APP_FLOW_OPEN, &request);
+	struct ktsn_app_reply reply = reply_to(&request);
+
+	assert_true(is_same_file(fd, outside.packet_fd));
+	close(fd);
+	assert_int_equal(request.flow, wanted);
+	assert_int_equal(request.destination, KTSN_APP_NONE);
+	assert_int_equal(request.clock, clock);
+	assert_int_equal(request.flags, KTSN_APP_FRAMES | flags);
+	reply.flow = number;
+	reply_send(outside.connection[kind], &reply, NULL, 0);
+}
+
+/* The eventfd by which the relay is notified. */
+static int space_serve(uint32_t flow)
+{
+	struct ktsn_app_request request;
+	int fd = request_receive(outside.connection[RELAY_TIMED], KTSN_APP_FLOW_WAKE, &request);
+
+	assert_true(fd >= 0);
+	assert_int_equal(request.flags, KTSN_APP_WAKE_SPACE);
+	assert_int_equal(request.flow, flow);
+	status_send(outside.connection[RELAY_TIMED], &request, 0);
+	return fd;
+}
+
+static const uint8_t macs[FRAME_ADDRESSES_BYTES] = {2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1};
+
+static struct ktsn_app_request destination_receive(int kind, uint32_t flow, uint32_t wanted)
+{
+	struct ktsn_app_request request;
+
+	assert_int_equal(request_receive(outside.connection[kind], KTSN_APP_DESTINATION, &request), -1);
+	assert_int_equal(request.flow, flow);
+	assert_int_equal(request.destination, wanted);
+	assert_int_equal(request.family, AF_PACKET);
+	assert_memory_equal(request.address, macs, sizeof(macs));
+	return request;
+}
+
+static void destination_reply_for(int kind, const struct ktsn_app_request *request, uint32_t number,
+				  uint32_t mtu_bytes)
+{
+	struct ktsn_app_reply reply = reply_to(request);
+
+	reply.destination = number;
+	reply.route = KTSN_APP_ROUTE_TSN;
+	reply.payload_max_bytes = mtu_bytes;
+	reply_send(outside.connection[kind], &reply, NULL, 0);
+}
+
+static void destination_reply(int kind, const struct ktsn_app_request *request, uint32_t number)
+{
+	destination_reply_for(kind, request, number, MTU_BYTES);
+}
+
+static void destination_serve(int kind, uint32_t flow, uint32_t wanted, uint32_t number)
+{
+	const struct ktsn_app_request request = destination_receive(kind, flow, wanted);
+
+	destination_reply(kind, &request, number);
+}
+
+static void route_serve(void)
+{
+	flow_serve(RELAY_TIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	close(space_serve(FLOW));
+	destination_serve(RELAY_TIMED, FLOW, KTSN_APP_NONE, DESTINATION);
+}
+
+/* All that the first timed frame needs. */
+static void first_serve(void)
+{
+	hello_serve(RELAY_TIMED);
+	route_serve();
+}
+
+static struct ktsn_ring_taken frame_await(int kind)
+{
+	struct ktsn_ring_taken taken;
+	int took = 0;
+
+	for (int i = 0; i < PATIENCE_MS && took <= 0; i++) {
+		took = ktsn_ring_take(&outside.ring[kind], &taken);
+		if (took <= 0)
+			usleep(1000);
+	}
+	assert_int_equal(took, 1);
+	return taken;
+}
+
+static uint8_t first_byte_await(int kind)
+{
+	return ktsn_ring_taken_payload(&outside.ring[kind], frame_await(kind).slot)[0];
+}
+
+static const struct ktsn_ring_slot *slot_of(int kind, const struct ktsn_ring_taken *taken)
+{
+	const struct ktsn_ring_consumer *ring = &outside.ring[kind];
+
+	return ktsn_ring_slot_at(ring->header, ring->slots_offset, ring->slot_bytes, taken->slot);
+}
+
+/* ---- frames ---- */
+
+static const struct virtio_net_hdr nothing_left;
+
+/* An EtherType of IPv4, and so many bytes that begin with `first`. */
+static void frame_put(const void *in_front, size_t in_front_bytes, uint8_t first, size_t payload_bytes)
+{
+	static uint8_t bytes[FRAME_BYTES_MAX];
+	uint8_t *at = bytes;
+
+	at = (uint8_t *)memcpy(at, &nothing_left, sizeof(nothing_left)) + sizeof(nothing_left);
+	at = (uint8_t *)memcpy(at, in_front, in_front_bytes) + in_front_bytes;
+	at = (uint8_t *)memcpy(at, macs, sizeof(macs)) + sizeof(macs);
+	at = (uint8_t *)memcpy(at, "\x08\x00", 2) + 2;
+	memset(at, 0, payload_bytes);
+	at[0] = first;
+	assert_true(send(outside.tap, bytes, (size_t)(at + payload_bytes - bytes), MSG_NOSIGNAL) > 0);
+}
+
+static void timed_put_as(uint8_t what, uint8_t first, size_t payload_bytes)
+{
+	uint8_t record[KTSN_RECORD_BYTES] = {0};
+	static const uint8_t behind_addresses[] = {0x88, 0xb5, KTSN_RECORD_VERSION};
+	static const uint8_t time[] = {0x17, 0x8a, 1, 2, 3, 4, 5, 6};
+
+	memcpy(record, macs, sizeof(macs));
+	memcpy(record + KTSN_RECORD_AT_ETHERTYPE, behind_addresses, sizeof(behind_addresses));
+	record[KTSN_RECORD_AT_WHAT] = what;
+	memcpy(record + KTSN_RECORD_AT_TIME, time, sizeof(time));
+	frame_put(record, sizeof(record), first, payload_bytes);
+}
+
+static void timed_put(uint8_t first)
+{
+	timed_put_as(PRIORITY, first, 46);
+}
+
+static void untimed_put(uint8_t first)
+{
+	frame_put("", 0, first, 46);
+}
+
+/* ---- tests ---- */
+
+static void a_timed_frame_reaches_the_ring_as_it_was_sent(void **state)
+{
+	struct ktsn_ring_taken taken;
+
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	timed_put(0xa1);
+	first_serve();
+	taken = frame_await(RELAY_TIMED);
+	assert_int_equal(taken.flow, FLOW);
+	assert_int_equal(taken.destination, DESTINATION);
+	assert_int_equal(taken.txtime_ns, TXTIME_NS);
+	assert_int_equal(taken.payload_bytes, 46);
+	assert_int_equal(ktsn_ring_taken_payload(&outside.ring[RELAY_TIMED], taken.slot)[0], 0xa1);
+	assert_int_equal(slot_of(RELAY_TIMED, &taken)->priority, PRIORITY);
+	assert_memory_equal(&slot_of(RELAY_TIMED, &taken)->ethertype_be, "\x08\x00", 2);
+	/* The next one needs no request, and the doorbell is rung as ktsnd asks for. */
+	timed_put(0xa2);
+	taken = frame_await(RELAY_TIMED);
+	assert_int_equal(taken.destination, DESTINATION);
+	readable_await(relay.sessions[RELAY_TIMED].doorbell_fd);
+	count_await(&outside.counters->handed[RELAY_TIMED], 2);
+	assert_int_equal(outside.counters->read[RELAY_TIMED], 2);
+	assert_int_equal(outside.counters->connected, 1);
+	relay_end();
+}
+
+static void each_clock_and_deadlines_have_a_flow(void **state)
+{
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	timed_put(1);
+	first_serve();
+	timed_put_as(KTSN_RECORD_MONOTONIC << KTSN_RECORD_CLOCK_SHIFT, 2, 46);
+	flow_serve(RELAY_TIMED, KTSN_APP_NONE, 3, KTSN_CLOCK_MONOTONIC, 0);
+	destination_serve(RELAY_TIMED, 3, KTSN_APP_NONE, 50);
+	timed_put_as(KTSN_RECORD_DEADLINE, 3, 46);
+	flow_serve(RELAY_TIMED, KTSN_APP_NONE, 4, KTSN_CLOCK_TAI, KTSN_APP_DEADLINE);
+	destination_serve(RELAY_TIMED, 4, KTSN_APP_NONE, 51);
+	count_await(&outside.counters->handed[RELAY_TIMED], 3);
+	relay_end();
+}
+
+static void untimed_frames_have_a_ring_of_their_own(void **state)
+{
+	struct ktsn_ring_taken taken;
+
+	(void)state;
+	relay_prepare(true);
+	relay_begin();
+	hello_serve(RELAY_TIMED);
+	hello_serve(RELAY_UNTIMED);
+	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	untimed_put(0xb1);
+	destination_serve(RELAY_UNTIMED, FLOW, KTSN_APP_NONE, DESTINATION);
+	taken = frame_await(RELAY_UNTIMED);
+	assert_true(taken.txtime_ns > 0);
+	assert_int_equal(taken.payload_bytes, 46);
+	assert_int_equal(slot_of(RELAY_UNTIMED, &taken)->priority, 0);
+	count_await(&outside.counters->handed[RELAY_UNTIMED], 1);
+	relay_end();
+}
+
+static int64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static unsigned long long heartbeat(void)
+{
+	return atomic_load((_Atomic unsigned long long *)&heartbeat_map.at_ns);
+}
+
+static void the_heartbeat_follows_ktsnd(void **state)
+{
+	struct ktsn_ring_header *header;
+
+	(void)state;
+	relay_prepare(true);
+	relay_begin();
+	hello_serve(RELAY_TIMED);
+	hello_serve(RELAY_UNTIMED);
+	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	count_await(&outside.counters->connected, 3);
+	/* Time for some heartbeats, of which there must be none: its loop has never gone round. */
+	usleep(100000);
+	assert_int_equal(heartbeat(), 0);
+	header = outside.memory[RELAY_UNTIMED].address;
+	for (int i = 0; i < PATIENCE_MS && heartbeat() == 0; i++) {
+		atomic_store(&header->alive_ns, monotonic_ns());
+		usleep(1000);
+	}
+	assert_int_not_equal(heartbeat(), 0);
+	relay_end();
+}
+
+/* ktsnd runs, and does not have the pod's endpoint: it would drop what is diverted. */
+static void the_heartbeat_waits_for_the_flow(void **state)
+{
+	struct ktsn_app_request request;
+	struct ktsn_ring_header *header;
+
+	(void)state;
+	relay_prepare(true);
+	relay_begin();
+	hello_serve(RELAY_TIMED);
+	hello_serve(RELAY_UNTIMED);
+	header = outside.memory[RELAY_UNTIMED].address;
+	/* It is asked again and again. */
+	for (int i = 0; i < 4; i++) {
+		atomic_store(&header->alive_ns, monotonic_ns());
+		close(request_receive(outside.connection[RELAY_UNTIMED], KTSN_APP_FLOW_OPEN, &request));
+		status_send(outside.connection[RELAY_UNTIMED], &request, i % 2 ? -EMFILE : -ENETDOWN);
+	}
+	assert_int_equal(heartbeat(), 0);
+	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	for (int i = 0; i < PATIENCE_MS && heartbeat() == 0; i++) {
+		atomic_store(&header->alive_ns, monotonic_ns());
+		usleep(1000);
+	}
+	assert_int_not_equal(heartbeat(), 0);
+	relay_end();
+}
+
+static void what_waited_for_the_relay_without_a_time_is_stale(void **state)
+{
+	enum { WAITED = 100 };
+
+	(void)state;
+	relay_prepare(true);
+	for (int i = 0; i < WAITED; i++)
+		untimed_put(0);
+	timed_put(1);
+	relay_begin();
+	hello_serve(RELAY_TIMED);
+	hello_serve(RELAY_UNTIMED);
+	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	flow_serve(RELAY_TIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	close(space_serve(FLOW));
+	destination_serve(RELAY_TIMED, FLOW, KTSN_APP_NONE, DESTINATION);
+	(void)frame_await(RELAY_TIMED);
+	count_await(&outside.counters->dropped[RELAY_DROP_STALE], WAITED);
+	/* Those that come from now on are sent. */
+	untimed_put(2);
+	destination_serve(RELAY_UNTIMED, FLOW, KTSN_APP_NONE, DESTINATION);
+	(void)frame_await(RELAY_UNTIMED);
+	assert_int_equal(outside.counters->dropped[RELAY_DROP_STALE], WAITED);
+	relay_end();
+}
+
+static void a_frame_without_record_is_dropped_where_only_timed_ones_are_captured(void **state)
+{
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	hello_serve(RELAY_TIMED);
+	untimed_put(1);
+	count_await(&outside.counters->dropped[RELAY_DROP_UNEXPECTED], 1);
+	relay_end();
+}
+
+static void an_old_ktsnd_is_named_and_awaited(void **state)
+{
+	struct ktsn_app_request hello;
+	struct ktsn_app_reply reply;
+	int fd;
+
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	timed_put(0xc1);
+	fd = connection_accept();
+	(void)request_receive(fd, KTSN_APP_HELLO, &hello);
+	reply = reply_to(&hello);
+	reply.status = -EPROTONOSUPPORT;
+	reply.version = KTSN_APP_VERSION_FRAMES - 1;
+	reply_send(fd, &reply, NULL, 0);
+	close(fd);
+	count_await(&outside.counters->too_old, 1);
+	assert_int_equal(outside.counters->protocol, KTSN_APP_VERSION_FRAMES - 1);
+	/* It was upgraded. */
+	first_serve();
+	(void)frame_await(RELAY_TIMED);
+	count_await(&outside.counters->too_old, 0);
+	relay_end();
+}
+
+static void ktsnd_ends(void)
+{
+	close(outside.connection[RELAY_TIMED]);
+	close(outside.listener);
+	unlink(address.sun_path);
+	count_await(&outside.counters->connected, 0);
+}
+
+static void a_ring_is_handed_to_the_next_ktsnd(void **state)
+{
+	struct ktsn_app_request request;
+	struct ktsn_app_reply reply;
+	int fd, doorbell;
+
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	timed_put(0xd1);
+	first_serve();
+	(void)frame_await(RELAY_TIMED);
+	ktsnd_ends();
+	timed_put(0xd2);
+	count_await(&outside.counters->handed[RELAY_TIMED], 2);
+	listen_again();
+	outside.connection[RELAY_TIMED] = connection_accept();
+	fd = request_receive(outside.connection[RELAY_TIMED], KTSN_APP_HAND_BACK, &request);
+	assert_true(is_same_file(fd, outside.memory[RELAY_TIMED].fd));
+	assert_int_equal(request.flags, 0);
+	close(fd);
+	doorbell = eventfd(0, EFD_CLOEXEC);
+	reply = reply_to(&request);
+	reply_send(outside.connection[RELAY_TIMED], &reply, &doorbell, 1);
+	flow_serve(RELAY_TIMED, FLOW, FLOW, KTSN_CLOCK_TAI, 0);
+	close(space_serve(FLOW));
+	destination_serve(RELAY_TIMED, FLOW, DESTINATION, DESTINATION);
+	(void)request_receive(outside.connection[RELAY_TIMED], KTSN_APP_RESUME, &request);
+	status_send(outside.connection[RELAY_TIMED], &request, 0);
+	count_await(&outside.counters->handed_back, 1);
+	assert_int_equal(frame_await(RELAY_TIMED).destination, DESTINATION);
+	/* The new doorbell rings. */
+	timed_put(0xd3);
+	readable_await(doorbell);
+	close(doorbell);
+	relay_end();
+}
+
+static void what_is_refused_for_good_does_not_hold_up_a_ring(void **state)
+{
+	struct ktsn_app_request request;
+	struct ktsn_app_reply reply;
+	int doorbell = eventfd(0, EFD_CLOEXEC);
+
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	timed_put(1);
+	first_serve();
+	(void)frame_await(RELAY_TIMED);
+	ktsnd_ends();
+	listen_again();
+	outside.connection[RELAY_TIMED] = connection_accept();
+	close(request_receive(outside.connection[RELAY_TIMED], KTSN_APP_HAND_BACK, &request));
+	reply = reply_to(&request);
+	reply_send(outside.connection[RELAY_TIMED], &reply, &doorbell, 1);
+	flow_serve(RELAY_TIMED, FLOW, FLOW, KTSN_CLOCK_TAI, 0);
+	close(space_serve(FLOW));
+	request = destination_receive(RELAY_TIMED, FLOW, DESTINATION);
+	status_send(outside.connection[RELAY_TIMED], &request, -EPERM);
+	/* Over the same connection. */
+	(void)request_receive(outside.connection[RELAY_TIMED], KTSN_APP_RESUME, &request);
+	status_send(outside.connection[RELAY_TIMED], &request, 0);
+	count_await(&outside.counters->handed_back, 1);
+	close(doorbell);
+	relay_end();
+}
+
+static void a_ring_that_is_refused_is_replaced(void **state)
+{
+	struct ktsn_app_request request;
+	int fd;
+
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	timed_put(1);
+	first_serve();
+	(void)frame_await(RELAY_TIMED);
+	ktsnd_ends();
+	listen_again();
+	fd = connection_accept();
+	close(request_receive(fd, KTSN_APP_HAND_BACK, &request));
+	status_send(fd, &request, -EPERM);
+	close(fd);
+	ktsn_ring_memory_destroy(&outside.memory[RELAY_TIMED]);
+	hello_serve(RELAY_TIMED);
+	count_await(&outside.counters->connected, 1);
+	timed_put(2);
+	route_serve();
+	(void)frame_await(RELAY_TIMED);
+	relay_end();
+}
+
+static void a_foreign_source_is_refused_and_not_asked_for_again_at_once(void **state)
+{
+	struct ktsn_app_request request;
+
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	timed_put(1);
+	hello_serve(RELAY_TIMED);
+	flow_serve(RELAY_TIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	close(space_serve(FLOW));
+	request = destination_receive(RELAY_TIMED, FLOW, KTSN_APP_NONE);
+	/* Both are read before ktsnd answers, and long before the refusal is forgotten. */
+	timed_put(2);
+	status_send(outside.connection[RELAY_TIMED], &request, -EPERM);
+	count_await(&outside.counters->dropped[RELAY_DROP_SOURCE], 2);
+	relay_end();
+}
+
+static void a_reply_counts_when_it_comes_late(void **state)
+{
+	struct ktsn_app_request request;
+
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	timed_put(0xe1);
+	hello_serve(RELAY_TIMED);
+	flow_serve(RELAY_TIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	close(space_serve(FLOW));
+	request = destination_receive(RELAY_TIMED, FLOW, KTSN_APP_NONE);
+	count_await(&outside.counters->backlog, 1);
+	destination_reply(RELAY_TIMED, &request, DESTINATION);
+	assert_int_equal(frame_await(RELAY_TIMED).destination, DESTINATION);
+	count_await(&outside.counters->backlog, 0);
+	relay_end();
+}
+
+static void a_refused_flow_does_not_hold_up_an_open_one(void **state)
+{
+	struct ktsn_app_request request;
+
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	timed_put(1);
+	first_serve();
+	(void)frame_await(RELAY_TIMED);
+	timed_put_as(KTSN_RECORD_DEADLINE, 2, 46);
+	close(request_receive(outside.connection[RELAY_TIMED], KTSN_APP_FLOW_OPEN, &request));
+	/* Both are there when ktsnd answers. */
+	timed_put_as(KTSN_RECORD_DEADLINE, 3, 46);
+	timed_put(4);
+	status_send(outside.connection[RELAY_TIMED], &request, -EMFILE);
+	count_await(&outside.counters->dropped[RELAY_DROP_NO_FLOW], 2);
+	assert_int_equal(first_byte_await(RELAY_TIMED), 4);
+	relay_end();
+}
+
+/* The relay's rounds in this thread, until it has counted so far: what does not wait is seen to. */
+static void rounds_until(const _Atomic uint64_t *counter, uint64_t value)
+{
+	for (int i = 0; i < PATIENCE_MS && atomic_load(counter) != value; i++)
+		assert_int_equal(relay_round(&relay), 0);
+	assert_int_equal(atomic_load(counter), value);
+}
+
+/* Until the relay has sent something over that connection, or has connected. */
+static void rounds_until_readable(int fd)
+{
+	struct pollfd readable = {.fd = fd, .events = POLLIN};
+
+	for (int i = 0; i < PATIENCE_MS && poll(&readable, 1, 0) == 0; i++)
+		assert_int_equal(relay_round(&relay), 0);
+	assert_int_equal(poll(&readable, 1, 0), 1);
+}
+
+static void timed_session_serve_by_rounds(void)
+{
+	rounds_until_readable(outside.listener);
+	hello_serve(RELAY_TIMED);
+	rounds_until(&outside.counters->connected, 1);
+}
+
+static void rounds_end(void)
+{
+	relay_begin();
+	relay_end();
+}
+
+/* Known to the relay, as if ktsnd had been asked. */
+static void route_add(int kind)
+{
+	struct session *session = &relay.sessions[kind];
+	struct destination_key key = {.flow = KTSN_CLOCK_TAI};
+	struct destination *destination;
+
+	memcpy(key.addresses, macs, sizeof(macs));
+	session->flows[KTSN_CLOCK_TAI] = (struct session_flow){.open = true, .number = FLOW};
+	session->space_asked = true;
+	destination = destinations_add(&session->destinations, &key);
+	destination->number = DESTINATION;
+	destination->payload_max_bytes = MTU_BYTES;
+}
+
+static void timed_frames_pass_a_request_of_untimed_ones(void **state)
+{
+	struct ktsn_app_request request;
+
+	(void)state;
+	relay_prepare(true);
+	timed_session_serve_by_rounds();
+	route_add(RELAY_TIMED);
+	hello_serve(RELAY_UNTIMED);
+	rounds_until(&outside.counters->connected, 3);
+	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	untimed_put(1);
+	untimed_put(2);
+	rounds_until_readable(outside.connection[RELAY_UNTIMED]);
+	request = destination_receive(RELAY_UNTIMED, FLOW, KTSN_APP_NONE);
+	timed_put(3);
+	rounds_until(&outside.counters->handed[RELAY_TIMED], 1);
+	/* In their order, and none is lost. */
+	assert_int_equal(outside.counters->handed[RELAY_UNTIMED], 0);
+	destination_reply(RELAY_UNTIMED, &request, DESTINATION);
+	rounds_until(&outside.counters->handed[RELAY_UNTIMED], 2);
+	assert_int_equal(first_byte_await(RELAY_UNTIMED), 1);
+	assert_int_equal(first_byte_await(RELAY_UNTIMED), 2);
+	rounds_end();
+}
+
+/* The request for the ring, and those after a restart, are answered as late as ktsnd likes. */
+static void timed_frames_pass_an_untimed_session_that_joins(void **state)
+{
+	struct ktsn_app_request request;
+	struct ktsn_app_reply reply;
+	int doorbell = eventfd(0, EFD_CLOEXEC);
+
+	(void)state;
+	relay_prepare(true);
+	timed_session_serve_by_rounds();
+	route_add(RELAY_TIMED);
+	timed_put(1);
+	rounds_until(&outside.counters->handed[RELAY_TIMED], 1);
+	hello_serve(RELAY_UNTIMED);
+	rounds_until(&outside.counters->connected, 3);
+	rounds_until_readable(outside.connection[RELAY_UNTIMED]);
+	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	while (!relay.sessions[RELAY_UNTIMED].flows[KTSN_CLOCK_TAI].open)
+		assert_int_equal(relay_round(&relay), 0);
+	route_add(RELAY_UNTIMED);
+	close(outside.connection[RELAY_UNTIMED]);
+	rounds_until_readable(outside.listener);
+	outside.connection[RELAY_UNTIMED] = connection_accept();
+	close(request_receive(outside.connection[RELAY_UNTIMED], KTSN_APP_HAND_BACK, &request));
+	assert_int_equal(request.flags, KTSN_APP_UNTIMED);
+	timed_put(2);
+	rounds_until(&outside.counters->handed[RELAY_TIMED], 2);
+	reply = reply_to(&request);
+	reply_send(outside.connection[RELAY_UNTIMED], &reply, &doorbell, 1);
+	rounds_until_readable(outside.connection[RELAY_UNTIMED]);
+	timed_put(3);
+	rounds_until(&outside.counters->handed[RELAY_TIMED], 3);
+	flow_serve(RELAY_UNTIMED, FLOW, FLOW, KTSN_CLOCK_TAI, 0);
+	rounds_until_readable(outside.connection[RELAY_UNTIMED]);
+	timed_put(4);
+	rounds_until(&outside.counters->handed[RELAY_TIMED], 4);
+	destination_serve(RELAY_UNTIMED, FLOW, DESTINATION, DESTINATION);
+	rounds_until_readable(outside.connection[RELAY_UNTIMED]);
+	(void)request_receive(outside.connection[RELAY_UNTIMED], KTSN_APP_RESUME, &request);
+	status_send(outside.connection[RELAY_UNTIMED], &request, 0);
+	rounds_until(&outside.counters->handed_back, 1);
+	close(doorbell);
+	rounds_end();
+}
+
+/* The ring gets full, and one frame more waits. Returns the eventfd by which the relay is notified. */
+static int ring_fill(void)
+{
+	int space_fd;
+
+	timed_put(0);
+	flow_serve(RELAY_TIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	space_fd = space_serve(FLOW);
+	destination_serve(RELAY_TIMED, FLOW, KTSN_APP_NONE, DESTINATION);
+	for (int i = 1; i <= SLOTS; i++)
+		timed_put((uint8_t)i);
+	/* The first one may have waited, too. */
+	count_await(&outside.counters->handed[RELAY_TIMED], SLOTS);
+	count_await(&outside.counters->backlog, 1);
+	return space_fd;
+}
+
+static void room_notify(int space_fd)
+{
+	struct ktsn_ring_taken taken = frame_await(RELAY_TIMED);
+	uint64_t count;
+
+	ktsn_ring_release(&outside.ring[RELAY_TIMED], taken.slot);
+	assert_true(ktsn_ring_space_polled(&outside.ring[RELAY_TIMED]));
+	assert_int_equal(ktsn_ring_space_pollers(&outside.ring[RELAY_TIMED], 0), UINT64_C(1) << FLOW);
+	assert_int_equal(read(space_fd, &count, sizeof(count)), sizeof(count));
+}
+
+static void timed_frames_wait_for_room(void **state)
+{
+	int space_fd;
+
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	hello_serve(RELAY_TIMED);
+	space_fd = ring_fill();
+	/* What comes now stays where it is: the relay does not read. */
+	timed_put(0xff);
+	assert_int_equal(outside.counters->read[RELAY_TIMED], SLOTS + 1);
+	room_notify(space_fd);
+	count_await(&outside.counters->handed[RELAY_TIMED], SLOTS + 1);
+	count_await(&outside.counters->read[RELAY_TIMED], SLOTS + 2);
+	close(space_fd);
+	relay_end();
+}
+
+static void untimed_frames_never_wait(void **state)
+{
+	(void)state;
+	relay_prepare(true);
+	relay_begin();
+	hello_serve(RELAY_TIMED);
+	hello_serve(RELAY_UNTIMED);
+	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	untimed_put(0);
+	destination_serve(RELAY_UNTIMED, FLOW, KTSN_APP_NONE, DESTINATION);
+	for (int i = 1; i < SLOTS + 3; i++)
+		untimed_put((uint8_t)i);
+	count_await(&outside.counters->dropped[RELAY_DROP_NO_ROOM], 3);
+	assert_int_equal(outside.counters->handed[RELAY_UNTIMED], SLOTS);
+	relay_end();
+}
+
+static void untimed_frames_pass_timed_ones_that_wait(void **state)
+{
+	(void)state;
+	relay_prepare(true);
+	relay_begin();
+	hello_serve(RELAY_TIMED);
+	hello_serve(RELAY_UNTIMED);
+	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	count_await(&outside.counters->connected, 3);
+	close(ring_fill());
+	untimed_put(1);
+	destination_serve(RELAY_UNTIMED, FLOW, KTSN_APP_NONE, DESTINATION);
+	(void)frame_await(RELAY_UNTIMED);
+	/* As many as may. */
+	for (uint64_t i = 1; i < BACKLOG_MAX + 3; i++) {
+		timed_put(0);
+		count_await(&outside.counters->read[RELAY_TIMED], SLOTS + 1 + i);
+	}
+	count_await(&outside.counters->backlog, BACKLOG_MAX);
+	assert_int_equal(outside.counters->dropped[RELAY_DROP_BACKLOG_FULL], 3);
+	relay_end();
+}
+
+static void close_serve(uint32_t number)
+{
+	struct ktsn_app_request request;
+
+	(void)request_receive(outside.connection[RELAY_TIMED], KTSN_APP_DESTINATION_CLOSE, &request);
+	assert_int_equal(request.flow, FLOW);
+	assert_int_equal(request.destination, number);
+	status_send(outside.connection[RELAY_TIMED], &request, 0);
+}
+
+/* ktsnd is asked again, because its answer is so old that the MTU may be another now. */
+static void long_frame_serve(uint32_t before, uint32_t number, uint32_t mtu_bytes)
+{
+	struct ktsn_app_request request;
+
+	usleep(110000);
+	timed_put_as(PRIORITY, 1, MTU_BYTES + 1);
+	close_serve(before);
+	request = destination_receive(RELAY_TIMED, FLOW, KTSN_APP_NONE);
+	destination_reply_for(RELAY_TIMED, &request, number, mtu_bytes);
+}
+
+static void a_frame_longer_than_its_way_is_dropped(void **state)
+{
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	timed_put_as(PRIORITY, 1, MTU_BYTES);
+	first_serve();
+	long_frame_serve(DESTINATION, DESTINATION + 1, MTU_BYTES);
+	count_await(&outside.counters->dropped[RELAY_DROP_TOO_LONG], 1);
+	long_frame_serve(DESTINATION + 1, DESTINATION + 2, MTU_BYTES + 1);
+	count_await(&outside.counters->handed[RELAY_TIMED], 2);
+	relay_end();
+}
+
+static void the_destination_not_used_for_longest_makes_room(void **state)
+{
+	struct destinations *table = &relay.sessions[RELAY_TIMED].destinations;
+
+	(void)state;
+	relay_prepare(false);
+	for (uint32_t i = 0; i < DESTINATIONS_MAX; i++) {
+		const struct destination_key key = {.addresses = {(uint8_t)i, (uint8_t)(i >> 8), 9},
+						    .flow = KTSN_CLOCK_TAI};
+
+		destinations_add(table, &key)->number = 1000 + i;
+	}
+	relay_begin();
+	timed_put(1);
+	hello_serve(RELAY_TIMED);
+	flow_serve(RELAY_TIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	close(space_serve(FLOW));
+	close_serve(1000);
+	destination_serve(RELAY_TIMED, FLOW, KTSN_APP_NONE, DESTINATION);
+	assert_int_equal(frame_await(RELAY_TIMED).destination, DESTINATION);
+	relay_end();
+}
+
+static void what_a_killed_relay_had_is_counted_by_the_next(void **state)
+{
+	struct relay_counters *counters;
+	int fd = memfd_create("counters", MFD_CLOEXEC);
+
+	(void)state;
+	assert_int_equal(relay_counters_open(fd, &counters), 0);
+	relay_count(&counters->read[RELAY_TIMED], 10);
+	relay_count(&counters->handed[RELAY_TIMED], 6);
+	relay_drop(counters, RELAY_DROP_SOURCE);
+	munmap(counters, sizeof(*counters));
+	assert_int_equal(relay_counters_open(fd, &counters), 0);
+	assert_int_equal(counters->relays, 2);
+	assert_int_equal(counters->dropped[RELAY_DROP_LOST], 3);
+	counters->version = RELAY_COUNTERS_VERSION + 1;
+	munmap(counters, sizeof(*counters));
+	assert_int_equal(relay_counters_open(fd, &counters), -EPROTO);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_timed_frame_reaches_the_ring_as_it_was_sent),
+		cmocka_unit_test(each_clock_and_deadlines_have_a_flow),
+		cmocka_unit_test(untimed_frames_have_a_ring_of_their_own),
+		cmocka_unit_test(the_heartbeat_follows_ktsnd),
+		cmocka_unit_test(the_heartbeat_waits_for_the_flow),
+		cmocka_unit_test(what_waited_for_the_relay_without_a_time_is_stale),
+		cmocka_unit_test(a_frame_without_record_is_dropped_where_only_timed_ones_are_captured),
+		cmocka_unit_test(an_old_ktsnd_is_named_and_awaited),
+		cmocka_unit_test(a_ring_is_handed_to_the_next_ktsnd),
+		cmocka_unit_test(what_is_refused_for_good_does_not_hold_up_a_ring),
+		cmocka_unit_test(a_ring_that_is_refused_is_replaced),
+		cmocka_unit_test(a_foreign_source_is_refused_and_not_asked_for_again_at_once),
+		cmocka_unit_test(a_reply_counts_when_it_comes_late),
+		cmocka_unit_test(a_refused_flow_does_not_hold_up_an_open_one),
+		cmocka_unit_test(timed_frames_pass_a_request_of_untimed_ones),
+		cmocka_unit_test(timed_frames_pass_an_untimed_session_that_joins),
+		cmocka_unit_test(timed_frames_wait_for_room),
+		cmocka_unit_test(untimed_frames_never_wait),
+		cmocka_unit_test(untimed_frames_pass_timed_ones_that_wait),
+		cmocka_unit_test(a_frame_longer_than_its_way_is_dropped),
+		cmocka_unit_test(the_destination_not_used_for_longest_makes_room),
+		cmocka_unit_test(what_a_killed_relay_had_is_counted_by_the_next),
+	};
+
+	return cmocka_run_group_tests(tests, folder_enter, folder_remove);
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Captured frames: the record in front of them, forged records, tags, and what the kernel left to the device.
+ */
+#include "captured_frame.h"
+#include "checksum.h"
+#include "offload.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ADDRESSES  2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1
+#define TIME       0x17, 0x8a, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06
+#define TIME_VALUE INT64_C(0x178a010203040506)
+#define TAG        0x81, 0x00, 0x60, 0x05
+
+enum { WHAT_AT = 15, RECORD = 24 };
+
+/* UDP over IPv4 begins there; its first bytes are enough. */
+static const uint8_t recorded[] = {ADDRESSES, 0x88, 0xb5, 1, 0x05, TIME, ADDRESSES, 0x08, 0x00, 0x45, 0x00};
+
+/* With another byte in one place. */
+static enum captured_verdict parse_changed(size_t at, uint8_t byte, struct captured_frame *frame)
+{
+	static uint8_t bytes[sizeof(recorded)];
+
+	memcpy(bytes, recorded, sizeof(bytes));
+	bytes[at] = byte;
+	return captured_frame_parse(bytes, sizeof(bytes), frame);
+}
+
+static void the_record_is_taken_off(void **state)
+{
+	struct captured_frame frame;
+
+	(void)state;
+	assert_int_equal(captured_frame_parse(recorded, sizeof(recorded), &frame), CAPTURED);
+	assert_true(frame.timed);
+	assert_int_equal(frame.priority, 5);
+	assert_int_equal(frame.clock, KTSN_CLOCK_TAI);
+	assert_false(frame.deadline);
+	assert_int_equal(frame.txtime_ns, TIME_VALUE);
+	assert_memory_equal(frame.addresses, recorded + RECORD, FRAME_ADDRESSES_BYTES);
+	assert_memory_equal(&frame.ethertype_be, "\x08\x00", 2);
+	assert_int_equal(frame.payload_bytes, 2);
+	assert_memory_equal(frame.payload, "\x45\x00", 2);
+}
+
+static void the_record_names_clock_and_deadline(void **state)
+{
+	struct captured_frame frame;
+
+	(void)state;
+	assert_int_equal(parse_changed(WHAT_AT, 0x10, &frame), CAPTURED);
+	assert_int_equal(frame.clock, KTSN_CLOCK_MONOTONIC);
+	assert_int_equal(parse_changed(WHAT_AT, 0x6f, &frame), CAPTURED);
+	assert_int_equal(frame.clock, KTSN_CLOCK_REALTIME);
+	assert_true(frame.deadline);
+	assert_int_equal(frame.priority, 15);
+}
+
+static void a_frame_without_record_is_as_it_is(void **state)
+{
+	static const uint8_t plain[] = {ADDRESSES, 0x08, 0x06, 1, 2, 3};
+	struct captured_frame frame;
+
+	(void)state;
+	assert_int_equal(captured_frame_parse(plain, sizeof(plain), &frame), CAPTURED);
+	assert_false(frame.timed);
+	assert_memory_equal(frame.addresses, plain, FRAME_ADDRESSES_BYTES);
+	assert_memory_equal(&frame.ethertype_be, "\x08\x06", 2);
+	assert_int_equal(frame.payload_bytes, 3);
+	assert_memory_equal(frame.payload, "\1\2\3", 3);
+}
+
+static void another_version_is_an_ordinary_frame(void **state)
+{
+	struct captured_frame frame;
+
+	(void)state;
+	assert_int_equal(parse_changed(14, 2, &frame), CAPTURED);
+	assert_false(frame.timed);
+	assert_memory_equal(&frame.ethertype_be, "\x88\xb5", 2);
+	/* No version at all. */
+	assert_int_equal(captured_frame_parse(recorded, FRAME_HEADER_BYTES, &frame), CAPTURED);
+	assert_false(frame.timed);
+	assert_int_equal(frame.payload_bytes, 0);
+}
+
+static void forged_records_are_found(void **state)
+{
+	struct captured_frame frame;
+
+	(void)state;
+	assert_int_equal(parse_changed(WHAT_AT, 0x85, &frame), CAPTURED_RECORD_BITS);
+	assert_int_equal(parse_changed(WHAT_AT, 0x35, &frame), CAPTURED_RECORD_BITS);
+	for (size_t i = 0; i < FRAME_ADDRESSES_BYTES; i++)
+		assert_int_equal(parse_changed(RECORD + i, 0xee, &frame), CAPTURED_RECORD_ADDRESSES);
+	for (size_t count = 15; count < RECORD + FRAME_HEADER_BYTES; count++)
+		assert_int_equal(captured_frame_parse(recorded, count, &frame), CAPTURED_RECORD_SHORT);
+	for (size_t count = 0; count < FRAME_HEADER_BYTES; count++)
+		assert_int_equal(captured_frame_parse(recorded, count, &frame), CAPTURED_TRUNCATED);
+}
+
+static void a_tag_behind_the_addresses_is_payload(void **state)
+{
+	static const uint8_t tagged[] = {ADDRESSES, 0x88, 0xb5, 1,    0x02, TIME,
+					 ADDRESSES, TAG,  0x86, 0xdd, 0x60};
+	struct captured_frame frame;
+
+	(void)state;
+	assert_int_equal(captured_frame_parse(tagged, sizeof(tagged), &frame), CAPTURED);
+	assert_true(frame.timed);
+	assert_true(captured_frame_is_tagged(&frame));
+	assert_int_equal(frame.payload_bytes, 5);
+	assert_memory_equal(frame.payload, "\x60\x05\x86\xdd\x60", 5);
+}
+
+static void behind_a_tag_there_is_no_record(void **state)
+{
+	static const uint8_t tagged[] = {ADDRESSES, TAG,       0x88, 0xb5, 1,    0x02,
+					 TIME,      ADDRESSES, 0x86, 0xdd, 0x60, 0x61};
+	struct captured_frame frame;
+
+	(void)state;
+	assert_int_equal(captured_frame_parse(tagged, sizeof(tagged), &frame), CAPTURED);
+	assert_false(frame.timed);
+	assert_true(captured_frame_is_tagged(&frame));
+	assert_int_equal(frame.payload_bytes, sizeof(tagged) - FRAME_HEADER_BYTES);
+}
+
+/* A datagram of 10.0.0.1:4660 to 10.0.0.2:22136 with the payload "hey", and the checksum that RFC 768 gives.
+ */
+static const uint8_t datagram[] = {0x12, 0x34, 0x56, 0x78, 0x00, 0x0b, 0xa1, 0xc3, 'h', 'e', 'y'};
+
+/* Of the pseudo header, as the kernel leaves it: not complemented. */
+static uint16_t pseudo_sum_be(void)
+{
+	static const uint8_t pseudo[] = {10, 0, 0, 1, 10, 0, 0, 2, 0, 17, 0, sizeof(datagram)};
+
+	return (uint16_t)~ktsn_checksum_fold_be(ktsn_checksum_add(0, pseudo, sizeof(pseudo)));
+}
+
+enum { DATAGRAM_AT = 34 };
+
+static const struct virtio_net_hdr wanted = {
+	.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .csum_start = DATAGRAM_AT, .csum_offset = 6};
+
+static void a_checksum_is_completed(void **state)
+{
+	uint8_t frame[DATAGRAM_AT + sizeof(datagram)] = {ADDRESSES, 0x08, 0x00};
+	uint16_t pseudo = pseudo_sum_be();
+
+	(void)state;
+	memcpy(frame + DATAGRAM_AT, datagram, sizeof(datagram));
+	memcpy(frame + DATAGRAM_AT + 6, &pseudo, sizeof(pseudo));
+	assert_int_equal(offload_complete(&wanted, frame, sizeof(frame)), 0);
+	assert_memory_equal(frame + DATAGRAM_AT, datagram, sizeof(datagram));
+}
+
+/* 0 would say that there is no checksum. */
+static void a_checksum_is_never_zero(void **state)
+{
+	uint8_t frame[DATAGRAM_AT + 8] = {0};
+
+	(void)state;
+	frame[DATAGRAM_AT] = frame[DATAGRAM_AT + 1] = 0xff;
+	assert_int_equal(offload_complete(&wanted, frame, sizeof(frame)), 0);
+	assert_memory_equal(frame + DATAGRAM_AT + 6, "\xff\xff", 2);
+}
+
+static void a_checksum_outside_the_frame_is_refused(void **state)
+{
+	uint8_t frame[DATAGRAM_AT + 8] = {0};
+	struct virtio_net_hdr header = wanted;
+
+	(void)state;
+	assert_int_equal(offload_complete(&header, frame, sizeof(frame) - 1), -EINVAL);
+	header.csum_start = header.csum_offset = UINT16_MAX;
+	assert_int_equal(offload_complete(&header, frame, sizeof(frame)), -EINVAL);
+}
+
+static void a_frame_to_be_segmented_is_refused(void **state)
+{
+	const struct virtio_net_hdr header = {.gso_type = VIRTIO_NET_HDR_GSO_UDP};
+	uint8_t frame[64] = {0};
+
+	(void)state;
+	assert_int_equal(offload_complete(&header, frame, sizeof(frame)), -EOPNOTSUPP);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_record_is_taken_off),
+		cmocka_unit_test(the_record_names_clock_and_deadline),
+		cmocka_unit_test(a_frame_without_record_is_as_it_is),
+		cmocka_unit_test(another_version_is_an_ordinary_frame),
+		cmocka_unit_test(forged_records_are_found),
+		cmocka_unit_test(a_tag_behind_the_addresses_is_payload),
+		cmocka_unit_test(behind_a_tag_there_is_no_record),
+		cmocka_unit_test(a_checksum_is_completed),
+		cmocka_unit_test(a_checksum_is_never_zero),
+		cmocka_unit_test(a_checksum_outside_the_frame_is_refused),
+		cmocka_unit_test(a_frame_to_be_segmented_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
