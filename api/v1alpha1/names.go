@@ -38,6 +38,16 @@ const (
 	UnseenPass = "pass"
 )
 
+// Values of a TSNNetwork's spec.capture.
+const (
+	// CaptureNone : no frames.
+	CaptureNone = "None"
+	// CaptureTimed : frames with a transmit time.
+	CaptureTimed = "Timed"
+	// CaptureAll : all frames.
+	CaptureAll = "All"
+)
+
 // LabelValue is that of PodLabel and NodeLabel.
 const LabelValue = "true"
 
@@ -52,6 +62,9 @@ const (
 	ConditionScheduleAccepted = "ScheduleAccepted"
 	// ConditionScheduleOperational of a node says that its ktsnd executes the schedule.
 	ConditionScheduleOperational = "ScheduleOperational"
+	// ConditionCaptureOperational of a node says that the frames which the network's capture asks for go through its ktsnd. A node
+	// without captured pods has none.
+	ConditionCaptureOperational = "CaptureOperational"
 )
 
 // Reasons of Events of nodes.
@@ -89,6 +102,13 @@ const (
 	ReasonOverlaps = "Overlaps"
 	// ReasonSelectorInvalid : the network's namespaceSelector cannot be read, as the sentence says.
 	ReasonSelectorInvalid = "SelectorInvalid"
+	// ReasonRelayAway : a captured interface has no relay, so that its frames wait and are then dropped. The sentence says why.
+	ReasonRelayAway = "RelayAway"
+	// ReasonKtsndTooOld : the node's ktsnd is of a release that takes no captured frames.
+	ReasonKtsndTooOld = "KtsndTooOld"
+	// ReasonKernelPath : frames without a transmit time leave by the kernel although they are to be captured, because ktsnd does not
+	// take them.
+	ReasonKernelPath = "KernelPath"
 	// ReasonForeignAttachment : a NetworkAttachmentDefinition of the network's name is somebody else's.
 	ReasonForeignAttachment = "ForeignAttachment"
 )

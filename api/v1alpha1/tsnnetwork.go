@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.status.conditions[?(@.type=="ScheduleAccepted")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Capture",type=string,JSONPath=`.spec.capture`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must have 1 to 63 small letters, digits and hyphens: it also names the pods' attachments"
 type TSNNetwork struct {
@@ -102,6 +103,15 @@ type TSNNetworkSpec struct {
 	// gates are those of the node's uplink, so only one network of a cluster can have a schedule.
 	// +optional
 	Schedule *GateParameterTable `json:"schedule,omitempty"`
+
+	// capture says which frames ktsnd takes from the network's pods beside those of programs with libktsn.so. None: none;
+	// datagrams with a transmit time that libktsn.so does not see are dropped. Timed: frames with a transmit time. All: all
+	// frames, so that the gates hold for all that a pod sends; those without a transmit time leave in the next window of
+	// their class, and by the kernel while ktsnd does not answer. It counts for pods that are made afterwards.
+	// +kubebuilder:validation:Enum=None;Timed;All
+	// +kubebuilder:default=Timed
+	// +optional
+	Capture string `json:"capture,omitempty"`
 
 	// limits are the most that each pod of the network may have of its node's ktsnd.
 	// +optional

@@ -113,7 +113,7 @@ type NodeNetworkStatus struct {
 	// scheduleHash is that of the schedule which the node's ktsnd executes.
 	// +optional
 	ScheduleHash string `json:"scheduleHash,omitempty"`
-	// conditions: Ready, and ScheduleOperational if the network has a schedule.
+	// conditions: Ready, ScheduleOperational if the network has a schedule, and CaptureOperational if frames of its pods are captured.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=type

@@ -145,7 +145,7 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 	if network.Spec.IPv6 != nil {
 		ranges += ", " + network.Spec.IPv6.CIDR
 	}
-	fmt.Fprintf(out, "network %s: VNI %d, %s, %d pods\n", network.Name, network.Spec.VNI, ranges, network.Status.Pods)
+	fmt.Fprintf(out, "network %s: VNI %d, %s, %d pods, capture %s\n", network.Name, network.Spec.VNI, ranges, network.Status.Pods, orDash(network.Spec.Capture))
 	if limits, err := tsnnetwork.LimitsOf(network); err == nil && limits.Any() {
 		fmt.Fprintf(out, "  limits of a pod: %s\n", limitsLine(limits))
 	}
@@ -159,11 +159,12 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 	if len(nodes) == 0 {
 		return
 	}
-	fmt.Fprintln(table, "  node\taddresses\tpods\tuplink\tspeed\tready\tschedule")
+	fmt.Fprintln(table, "  node\taddresses\tpods\tuplink\tspeed\tready\tschedule\tcaptured")
 	for _, node := range nodes[:min(len(nodes), maxRows)] {
 		addresses := strings.TrimSpace(node.IPv4 + " " + node.IPv6)
-		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\n", node.Name, addresses, node.Pods, orDash(node.Uplink), orDash(node.LinkSpeed),
-			inShort(node.Conditions, v1alpha1.ConditionReady), inShort(node.Conditions, v1alpha1.ConditionScheduleOperational))
+		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", node.Name, addresses, node.Pods, orDash(node.Uplink), orDash(node.LinkSpeed),
+			inShort(node.Conditions, v1alpha1.ConditionReady), inShort(node.Conditions, v1alpha1.ConditionScheduleOperational),
+			inShort(node.Conditions, v1alpha1.ConditionCaptureOperational))
 	}
 	printMore(table, "  ", len(nodes))
 }

@@ -30,9 +30,10 @@ const (
 const runLong = `Starts APP with libktsn loaded, so that datagrams which it stamps with a transmit time leave through ktsnd.
 ktsn becomes APP: same process, same standard streams, APP's exit status.
 
-libktsn sees the calls that APP makes of the C library. It cannot reach programs that are linked statically,
-Go's own system calls, programs with set-user-ID or file capabilities, nor what io_uring sends. What can be
-seen from APP's file, or its interpreter's, is refused in a sentence.`
+libktsn sees the calls that APP makes of the C library, not those of programs that are linked statically, Go's own
+system calls, programs with set-user-ID or file capabilities, nor what io_uring sends. Such programs need no "run" in
+a pod whose network captures: there their datagrams go through the pod's relay, which takes a system call each and
+more lead. What can be told from APP's file, or its interpreter's, is refused in a sentence.`
 
 func newRun(env *subcommands.Environment) *cobra.Command {
 	var socket, library string
@@ -110,7 +111,8 @@ func findLibrary(path string) (string, error) {
 func checkUse(program, socket string, allowWithout bool, stderr io.Writer) (answers bool, err error) {
 	answers = true
 	err = preload.Check(program)
-	advice := "its timed messages would not go through ktsnd; start it nevertheless by --allow-without"
+	advice := "in a pod on a network that captures, start it by itself: a relay serves it, for a system call a message and more lead; " +
+		"elsewhere its timed messages do not go through ktsnd, and --allow-without starts it nevertheless"
 	if err == nil {
 		err = preload.Greet(socket)
 		answers = err == nil

@@ -16,6 +16,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -44,12 +45,13 @@ type Side struct {
 	// dir holds what the node's plugins remember, and the pod's socket.
 	dir   string
 	local netip.Addr
-	pods  netip.Prefix
-	peer  control.Peer
+	// addresses are those of the pod.
+	addresses []netip.Prefix
+	peer      control.Peer
 	// uplink and tunnel are the node's devices towards the other.
 	uplink, tunnel string
-	// unseen is the plugin's field of that name, "" for its default.
-	unseen string
+	// unseen and capture are the plugin's fields of these names, "" for their defaults.
+	unseen, capture string
 	// attached is the configuration with which the pod is attached, nil when it is not.
 	attached *libcni.NetworkConfigList
 }
@@ -70,9 +72,9 @@ func newSide(nodes *topology.Topology, pluginDir, name, container string, node, 
 	return &Side{
 		ContainerID: container, node: node, pod: pod, dir: dir, local: local,
 		uplink: topology.PhysicalInterface, tunnel: topology.TunnelName,
-		pods:    netip.PrefixFrom(address, topology.PodPrefixBits),
-		peer:    control.Peer{VNI: topology.VNI, Address: remote, Subnets: []netip.Prefix{remotePods}},
-		runtime: New(node.Path(), []string{pluginDir}, filepath.Join(dir, "cache"), io.Discard),
+		addresses: []netip.Prefix{netip.PrefixFrom(address, topology.PodPrefixBits)},
+		peer:      control.Peer{VNI: topology.VNI, Address: remote, Subnets: []netip.Prefix{remotePods}},
+		runtime:   New(node.Path(), []string{pluginDir}, filepath.Join(dir, "cache"), io.Discard),
 	}
 }
 
@@ -100,6 +102,26 @@ func (s *Side) Through(uplink, tunnel string) {
 
 // LetPass makes further attachments let datagrams with a transmit time out that do not come through libktsn.so.
 func (s *Side) LetPass() { s.unseen = "pass" }
+
+// Capture makes further attachments capture what a mode says.
+func (s *Side) Capture(mode capture.Mode) { s.capture = mode.String() }
+
+// Another is a further pod of the side's node, for which as much holds.
+func (s *Side) Another(container string, pod *topology.Namespace, address netip.Addr) *Side {
+	other := *s
+	other.ContainerID, other.pod, other.attached = container, pod, nil
+	other.addresses = []netip.Prefix{netip.PrefixFrom(address, topology.PodPrefixBits)}
+	return &other
+}
+
+// Also gives further attachments of the pod another address, and tells the node of the other pods behind its peer.
+func (s *Side) Also(address, remote netip.Prefix) {
+	s.addresses = append(s.addresses, address)
+	s.peer.Subnets = append(s.peer.Subnets, remote)
+}
+
+// StateDir is where the node's plugins remember what they attached.
+func (s *Side) StateDir() string { return filepath.Join(s.dir, "state") }
 
 // Attach tells the node of the other one and attaches its pod, with ktsnd unless client is nil.
 func (s *Side) Attach(ctx context.Context, client *control.Client, controlSocket string) error {
@@ -134,6 +156,10 @@ func (s *Side) attachment() *libcni.RuntimeConf {
 }
 
 func (s *Side) configs(controlSocket string) (*libcni.NetworkConfigList, error) {
+	var addresses []map[string]string
+	for _, address := range s.addresses {
+		addresses = append(addresses, map[string]string{"address": address.String()})
+	}
 	config := map[string]any{
 		"type":          "tsn-cni",
 		"vni":           topology.VNI,
@@ -142,12 +168,15 @@ func (s *Side) configs(controlSocket string) (*libcni.NetworkConfigList, error) 
 		"port":          topology.VXLANPort,
 		"uplink":        s.uplink,
 		"localAddress":  s.local.String(),
-		"stateDir":      filepath.Join(s.dir, "state"),
+		"stateDir":      s.StateDir(),
 		"controlSocket": controlSocket,
-		"ipam":          map[string]any{"type": "static", "addresses": []map[string]string{{"address": s.pods.String()}}},
+		"ipam":          map[string]any{"type": "static", "addresses": addresses},
 	}
 	if s.unseen != "" {
 		config["unseen"] = s.unseen
+	}
+	if s.capture != "" {
+		config["capture"] = s.capture
 	}
 	if controlSocket != "" {
 		config["socketDir"] = filepath.Join(s.dir, "pods")
@@ -162,7 +191,7 @@ func (s *Side) addPeer(ctx context.Context, client *control.Client) error {
 		timed = client
 	}
 	return s.node.Do(func() error {
-		node, err := overlay.Open(filepath.Join(s.dir, "state"), lockTime)
+		node, err := overlay.Open(s.StateDir(), lockTime)
 		if err != nil {
 			return err
 		}

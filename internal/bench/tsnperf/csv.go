@@ -60,6 +60,17 @@ func ReadTalker(from io.Reader) ([]Sent, error) {
 	return all, nil
 }
 
+// WriteTalker writes what ReadTalker reads.
+func WriteTalker(to io.Writer, all []Sent) error {
+	text := bufio.NewWriter(to)
+	fmt.Fprintln(text, talkerColumns)
+	for i := range all {
+		one := &all[i]
+		fmt.Fprintf(text, "%d,%d,%d,%d,%d,%d\n", one.Sequence, one.Txtime, one.Wakeup, one.SendStart, one.SendEnd, one.Errno)
+	}
+	return text.Flush()
+}
+
 // ReadCPUTime reads what `tsnperf talker --cpu-time` wrote.
 func ReadCPUTime(from io.Reader) (time.Duration, error) {
 	var all []time.Duration

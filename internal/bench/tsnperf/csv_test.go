@@ -17,6 +17,17 @@ func TestTalkerRecordsAreRead(t *testing.T) {
 	}
 }
 
+func TestTalkerRecordsAreReadAsTheyWereWritten(t *testing.T) {
+	want := []Sent{{0, 1000, 700, 710, 720, 0}, {1, 2000, 1700, 1710, 1720, 105}}
+	var text strings.Builder
+	if err := WriteTalker(&text, want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadTalker(strings.NewReader(text.String())); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 func TestListenerRecordsAreRead(t *testing.T) {
 	got, err := ReadListener(strings.NewReader(listenerColumns + "\n3,1000,1009,64,10.42.1.2,7000,1\n4,2000,2008,64,10.42.1.2,7000,0\n"))
 	source := netip.MustParseAddrPort("10.42.1.2:7000")

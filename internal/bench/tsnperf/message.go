@@ -49,3 +49,19 @@ func DecodeMessage(payload []byte) (Message, error) {
 		PayloadBytes: order.Uint32(payload[24:]),
 	}, nil
 }
+
+// EncodeMessage writes the header and the pattern behind it into a payload of PayloadBytes.
+func EncodeMessage(payload []byte, m *Message) {
+	order := binary.BigEndian
+	order.PutUint32(payload, messageMagic)
+	payload[4], payload[5], payload[6], payload[7] = messageVersion, m.Clock, 0, 0
+	order.PutUint32(payload[8:], m.RunID)
+	order.PutUint32(payload[12:], m.Sequence)
+	order.PutUint64(payload[16:], uint64(m.Txtime))
+	order.PutUint32(payload[24:], m.PayloadBytes)
+	seed := m.RunID*0x9e3779b1 + m.Sequence*0x85ebca77
+	seed ^= seed >> 15
+	for i := uint32(messageHeaderBytes); i < m.PayloadBytes; i++ {
+		payload[i] = byte(seed + i*167 + i>>8*13)
+	}
+}

@@ -117,6 +117,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 	}{
 		"ktsnd":                {"ktsnd", "", "ktsnd.8", ".Sh OPTIONS", true, nil},
 		"ktsn-realtime":        {"ktsn-realtime", "", "ktsn-realtime.8", ".Sh OPTIONS", true, nil},
+		"ktsn-relay":           {"ktsn-relay", "", "ktsn-relay.8", ".Sh OPTIONS", true, nil},
 		"tsnperf":              {"tsnperf", "", "tsnperf.1", ".Sh DESCRIPTION", false, nil},
 		"tsnperf talker":       {"tsnperf", "talker", "tsnperf.1", ".Ss tsnperf talker", true, nil},
 		"tsnperf listener":     {"tsnperf", "listener", "tsnperf.1", ".Ss tsnperf listener", true, nil},
@@ -146,6 +147,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsn node peers list": {"ktsn", "node peers list", "ktsn.1", ".Ss ktsn node peers list", true, common},
 		"ktsn node filter":     {"ktsn", "node filter", "ktsn.1", ".Ss ktsn node filter", true, common},
 		"ktsn node restore":    {"ktsn", "node restore", "ktsn.1", ".Ss ktsn node restore", true, common},
+		"ktsn node relay":      {"ktsn", "node relay", "ktsn.1", ".Ss ktsn node relay", true, common},
 		"ktsn top":             {"ktsn", "top", "ktsn.1", ".Ss ktsn top", true, common},
 		"ktsn trace":           {"ktsn", "trace", "ktsn.1", ".Ss ktsn trace", true, common},
 	} {

@@ -14,8 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/hostsettings"
-	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -52,8 +52,8 @@ type Doctor struct {
 	Cluster *clusterreader.Cluster
 	// AskKtsnd asks the ktsnd of a node.
 	AskKtsnd func(ctx context.Context, node string) (*State, error)
-	// AskUnseen asks what the interfaces of a node's pods did not let out.
-	AskUnseen func(ctx context.Context, node string) ([]unseen.At, error)
+	// AskCapture asks what was captured at the interfaces of a node's pods.
+	AskCapture func(ctx context.Context, node string) ([]capture.At, error)
 	// AskSettings asks how a node's machine is set up.
 	AskSettings func(ctx context.Context, node string) ([]hostsettings.Setting, error)
 
@@ -68,8 +68,8 @@ func New(c *clusterreader.Cluster) *Doctor {
 			state := &State{}
 			return state, ask(ctx, c, node, state, "status")
 		},
-		AskUnseen: func(ctx context.Context, node string) (all []unseen.At, err error) {
-			err = ask(ctx, c, node, &all, "node", "unseen")
+		AskCapture: func(ctx context.Context, node string) (all []capture.At, err error) {
+			err = ask(ctx, c, node, &all, "node", "capture")
 			return all, err
 		},
 		AskSettings: func(ctx context.Context, node string) (all []hostsettings.Setting, err error) {

@@ -20,8 +20,8 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/hostsettings"
-	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -40,7 +40,7 @@ type world struct {
 	trust    string
 	ktsnd    State
 	errKtsnd error
-	unseen   []unseen.At
+	captured []capture.At
 	settings []hostsettings.Setting
 	events   []corev1.Event
 	// nodes and pods are further ones.
@@ -81,7 +81,8 @@ func well() *world {
 	w.ktsnd = State{Instance: &control.Instance{Name: "ktsnd"}, Status: &control.Status{Scheduler: "SCHED_FIFO", Clock: control.Clock{Synchronized: true}},
 		Pods:  []control.Pod{{Identity: "u1", Path: "/run/x", Endpoints: 1, Processes: 1, Sockets: 1}},
 		Flows: []control.Flow{{Identity: "u1", Sent: 5}}}
-	w.unseen = []unseen.At{{Identity: "u1", Interface: "tsn0", Count: unseen.Count{Guarded: true}}, {Identity: "u2", Interface: "tsn0", Failure: "of another"}}
+	w.captured = []capture.At{{Identity: "u1", Interface: "tsn0", Count: capture.Count{Attached: true, Mode: capture.Timed},
+		Node: capture.PortCount{RelayIfindex: 4}}, {Identity: "u2", Interface: "tsn0", Failure: "of another"}}
 	return w
 }
 
@@ -144,7 +145,7 @@ func (w *world) doctor(t *testing.T) *Doctor {
 		"webhooks": []any{map[string]any{"clientConfig": map[string]any{"caBundle": w.trust}}}})
 	return &Doctor{Cluster: &clusterreader.Cluster{Client: client, System: clusterreader.DefaultSystem},
 		AskKtsnd:    func(context.Context, string) (*State, error) { return &w.ktsnd, w.errKtsnd },
-		AskUnseen:   func(context.Context, string) ([]unseen.At, error) { return w.unseen, w.errKtsnd },
+		AskCapture:  func(context.Context, string) ([]capture.At, error) { return w.captured, w.errKtsnd },
 		AskSettings: func(context.Context, string) ([]hostsettings.Setting, error) { return w.settings, w.errKtsnd }}
 }
 
@@ -276,16 +277,28 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"no socket":              {"pod", func(w *world) { w.ktsnd.Pods[0].Path = "" }, Bad, "has no socket of ktsnd"},
 		"no endpoint":            {"pod", func(w *world) { w.ktsnd.Pods[0].Endpoints = 0 }, Bad, "knows no interface of the pod"},
 		"nobody who asked":       {"pod", func(w *world) { w.ktsnd.Pods[0].Processes = 0 }, Note, "no process of the pod has asked for transmit times"},
+		"nobody but the relay":   {"pod", func(w *world) { w.ktsnd.Pods[0].Processes, w.ktsnd.Pods[0].RelayConnections = 0, 1 }, OK, "serves the pod by its relay alone"},
 		"late messages":          {"pod", func(w *world) { w.ktsnd.Flows[0].Late = 3 }, Note, "5 left, 3 of them late"},
 		"a program past the library": {"pod", func(w *world) {
-			w.unseen[0].Datagrams, w.unseen[0].Programs = 7, []unseen.Program{{Name: "a\x1bb", Datagrams: 5, PID: 12}}
-		}, Bad, `7 messages with a transmit time passed it by and were not let out, because they would have left early; they were sent by program "a\x1bb" (5, process 12 of the node)`},
-		"one that nobody can name": {"pod", func(w *world) { w.unseen[0].Datagrams = 1 }, Bad, "sent by a program that could not be told"},
-		"a missing filter":         {"pod", func(w *world) { w.unseen[0].Guarded = false }, Bad, "the interface has no filter"},
+			w.captured[0].Refused, w.captured[0].Programs = map[string]uint64{"not-captured": 7}, []capture.Program{{Name: "a\x1bb", Refused: 5, PID: 12}}
+		}, Bad, `7 messages with a transmit time were dropped because nothing is captured on this network; messages past the library were sent by program "a\x1bb" (5, process 12 of the node)`},
+		"one that nobody can name": {"pod", func(w *world) { w.captured[0].Refused = map[string]uint64{"clock": 1} }, Bad, "sent by a program that could not be told"},
+		"a captured program":       {"pod", func(w *world) { w.captured[0].Captured = 3 }, OK, "3 messages with a transmit time passed it by and were captured"},
+		"no relay":                 {"pod", func(w *world) { w.captured[0].Node.NoRelay = 3 }, Bad, "3 messages with a transmit time were dropped because no relay ran"},
+		"a relay that answers": {"pod", func(w *world) {
+			w.captured[0].Mode, w.captured[0].Node = capture.All, capture.PortCount{RelayIfindex: 4, HeartbeatAge: 1e6, Untimed: 8}
+		}, OK, "answers; 8 frames without a transmit time went through ktsnd"},
+		"a relay that does not": {"pod", func(w *world) {
+			w.captured[0].Mode, w.captured[0].Node = capture.All, capture.PortCount{RelayIfindex: 4, HeartbeatAge: 60e6}
+		}, Bad, "leave by the kernel's bridge, past the gates"},
+		"timed frames without a relay's device": {"pod", func(w *world) { w.captured[0].Node = capture.PortCount{RelayIfindex: 4, RelayGone: true} }, Note,
+			"is away, so messages that pass libktsn.so by are dropped"},
+		"timed frames with a relay's device": {"pod", func(w *world) { w.captured[0].Node = capture.PortCount{RelayIfindex: 4} }, OK, "where messages that pass libktsn.so by wait for it"},
+		"a missing filter":                   {"pod", func(w *world) { w.captured[0].Attached = false }, Bad, "the interface has no filter"},
 		"no filter, as asked for": {"pod", func(w *world) {
-			w.unseen[0].Guarded, w.pod.Annotations[v1alpha1.UnseenAnnotation] = false, "pass"
+			w.captured[0].Attached, w.pod.Annotations[v1alpha1.UnseenAnnotation] = false, "pass"
 		}, Note, "because the annotation kubernetsn.io/unseen says so"},
-		"a filter that cannot be read":          {"pod", func(w *world) { w.unseen[0].Failure = "no permission" }, Note, "could not be looked at: no permission"},
+		"a filter that cannot be read":          {"pod", func(w *world) { w.captured[0].Failure = "no permission" }, Note, "could not be looked at: no permission"},
 		"a silent ktsnd":                        {"pod", func(w *world) { w.errKtsnd = errors.New("no answer") }, Note, "could not be looked at: no answer"},
 		"an unlabelled node":                    {"pod", func(w *world) { w.node.Labels, w.ktsndPod.Name = nil, "" }, Bad, "lacks the label kubernetsn.io/active"},
 		"an idle node":                          {"node", func(w *world) { w.node.Labels, w.ktsndPod.Name = nil, "" }, Note, "no pod on a network is there"},
@@ -314,6 +327,10 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 			w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, metav1.Condition{
 				Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionFalse, Reason: "Refused", Message: "too long"})
 		}, Bad, "the schedule is not in force: Refused: too long"},
+		"a relay that is away": {"node", func(w *world) {
+			w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionCaptureOperational, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRelayAway, Message: "killed"})
+		}, Bad, "captured frames do not go through ktsnd: RelayAway: killed"},
 		"a held up ktsnd": {"node", func(w *world) { w.ktsnd.Status.Counters.LateWakeup = 2 }, Note, "2 were late because ktsnd was"},
 		"a stopped ktsnd": {"node", func(w *world) {
 			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, Stops: 3, StoppedNs: 12e7, Source: "cgroup"}

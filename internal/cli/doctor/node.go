@@ -163,6 +163,10 @@ func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	default:
 		d.say(Note, about, "", "the schedule is not in force yet: %s", gates.Message)
 	}
+	captured := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionCaptureOperational)
+	if captured != nil && captured.Status == metav1.ConditionFalse {
+		d.say(Bad, about, "see the logs of ktsn-agent and ktsnd on the node", "captured frames do not go through ktsnd: %s: %s", captured.Reason, captured.Message)
+	}
 }
 
 // ktsndOnNode says what of the machine keeps ktsnd from being punctual.

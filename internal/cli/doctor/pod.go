@@ -299,8 +299,8 @@ func (d *Doctor) inKtsnd(ctx context.Context, pod *corev1.Pod) {
 		d.say(Bad, about, "look at the agent on the node: `ktsn doctor --node "+pod.Spec.NodeName+"`", "the pod has no socket of ktsnd: its volume is missing")
 	case one.Endpoints == 0:
 		d.say(Bad, about, makeAnew, "ktsnd knows no interface of the pod")
-	case one.Processes == 0:
-		d.say(Note, about, "a program asks with SO_TXTIME; static programs, and those that are set-uid, cannot load libktsn.so",
+	case one.Processes == 0 && one.RelayConnections == 0:
+		d.say(Note, about, "a program asks with SO_TXTIME; static programs, Go programs and those that are set-uid do so past libktsn.so, and are captured where the network does",
 			"no process of the pod has asked for transmit times yet")
 	default:
 		d.flows(state, uid, one)
@@ -316,7 +316,11 @@ func (d *Doctor) flows(state *State, uid string, one *controlPod) {
 			sent, late, dropped = sent+flow.Sent, late+flow.Late, dropped+flow.Dropped
 		}
 	}
-	d.ok("ktsnd", "serves the pod: processes %d, timed sockets %d", one.Processes, one.Sockets)
+	if one.Processes > 0 {
+		d.ok("ktsnd", "serves the pod: processes %d, timed sockets %d", one.Processes, one.Sockets)
+	} else {
+		d.ok("ktsnd", "serves the pod by its relay alone: no process has asked for transmit times through libktsn.so")
+	}
 	switch {
 	case dropped > 0:
 		d.say(Note, about, "`ktsn status` on the node counts the reasons, and the application is told of each by its error queue",

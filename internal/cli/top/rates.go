@@ -116,8 +116,8 @@ func Compare(before, after *Sample) *View {
 		if of := pods[pod.Identity]; of != nil {
 			counted = *of
 		}
-		counted.pending = pod.Pending
-		total.pending += pod.Pending
+		counted.pending = pod.Pending + pod.UntimedPending
+		total.pending += counted.pending
 		view.Pods = append(view.Pods, Pod{pod.Identity, pod.Name, flows[pod.Identity], counted.rates(interval)})
 	}
 	view.Total = total.rates(interval)

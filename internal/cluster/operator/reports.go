@@ -69,6 +69,7 @@ func reportOf(network, node string, nodes *nodeSet, older *v1alpha1.NodeStatus) 
 const (
 	blocksPods = iota
 	breaksSchedule
+	breaksCapture
 	isUnknown
 	isAwaited
 )
@@ -109,6 +110,10 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 		if gates != nil && gates.Status == metav1.ConditionFalse {
 			found(breaksSchedule, is.node, v1alpha1.ConditionScheduleOperational, gates.Reason, gates.Message)
 		}
+		capture := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionCaptureOperational)
+		if capture != nil && capture.Status == metav1.ConditionFalse {
+			found(breaksCapture, is.node, v1alpha1.ConditionCaptureOperational, capture.Reason, capture.Message)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b problem) int { return cmp.Compare(a.rank, b.rank) })
 	return all
@@ -122,7 +127,7 @@ const noAgent = "it has no agent that is ready, so that nobody knows what holds 
 func findingsOf(problems []problem) []finding {
 	var found []finding
 	for _, p := range problems {
-		found = append(found, finding{p.Reason, fmt.Sprintf("node %s: %s", p.Node, p.Message), p.rank != breaksSchedule})
+		found = append(found, finding{p.Reason, fmt.Sprintf("node %s: %s", p.Node, p.Message), p.rank != breaksSchedule && p.rank != breaksCapture})
 	}
 	return found
 }

@@ -49,6 +49,8 @@ func TestTheWorstIsSaidFirst(t *testing.T) {
 	for _, name := range []string{"g", "h", "j"} { // their agents are expected for a while; i's is not yet
 		nodes.agents.at(name).awaited = time.Unix(1, 0)
 	}
+	captured := &nodes.states["i"].Status.Networks[0].Conditions
+	*captured = append(*captured, metav1.Condition{Type: v1alpha1.ConditionCaptureOperational, Status: metav1.ConditionFalse, Reason: "C", Message: "no relay"})
 	used := newUsage()
 	for name := range nodes.states {
 		nodes.all[name] = &corev1.Node{}
@@ -65,7 +67,7 @@ func TestTheWorstIsSaidFirst(t *testing.T) {
 	}
 	want := []string{
 		"d Ready R: ready is False", "f Ready NodeLeftOut: it has no address", "h Ready R: ready is False",
-		"b ScheduleOperational S: operational is False",
+		"b ScheduleOperational S: operational is False", "i CaptureOperational C: no relay",
 		"g Ready NodeSilent: " + fmt.Sprintf(noAgent, "g"), "j Ready NodeSilent: " + fmt.Sprintf(noAgent, "j"),
 		"a Ready WaitingForNodes: it has not said yet that it serves the network", "e Ready WaitingForNodes: it has not said yet that it serves the network",
 		"i Ready WaitingForNodes: it has not said yet that it serves the network",

@@ -35,6 +35,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/removal"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/sweep"
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -57,10 +58,10 @@ const (
 func (o *Options) privileges() []privilege.Capability {
 	keep := []privilege.Capability{
 		privilege.SysAdmin, // mount volumes
-		privilege.NetAdmin, // forwarding entries of tunnels, interfaces that pods left
-	}
-	if o.OVS != nil {
-		keep = append(keep, privilege.NetRaw) // say by ARP where the tunnel's address is
+		privilege.NetAdmin, // forwarding entries of tunnels, interfaces that pods left, devices of relays
+		privilege.NetRaw,   // packet sockets of relays; say by ARP where Open vSwitch's tunnel address is
+		// Start relays as another user, and end them.
+		privilege.SetUID, privilege.SetGID, privilege.Kill,
 	}
 	if o.Proc != "" {
 		// What other users' programs were started with.
@@ -83,6 +84,9 @@ type agent struct {
 	host    *install.Node
 	metrics *metrics.Metrics
 	sweeper *sweep.Sweeper
+	relays  *relay.Supervisor
+	// left is closed when kubelet is not served any more.
+	left chan struct{}
 	// again asks the peers' reconciler to look, gatesAgain that of the schedule, limitsAgain that of the limits.
 	again, gatesAgain, limitsAgain chan event.GenericEvent
 }
@@ -93,7 +97,7 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 		Options: options, platform: platform, log: log, link: daemon.Link{Path: options.Control},
 		host:  &install.Node{Root: options.Host, List: install.DefaultList},
 		again: make(chan event.GenericEvent, 1), gatesAgain: make(chan event.GenericEvent, 1),
-		limitsAgain: make(chan event.GenericEvent, 1),
+		limitsAgain: make(chan event.GenericEvent, 1), left: make(chan struct{}),
 	}
 	var err error
 	if a.metrics, err = metrics.New(platform.Registry); err != nil {
@@ -121,7 +125,7 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 	if err := a.addObjects(start); err != nil {
 		return err
 	}
-	for _, add := range []func() error{a.addGates, a.addLimits, a.addPeers, a.addResync, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher} {
+	for _, add := range []func() error{a.addRelays, a.addGates, a.addLimits, a.addPeers, a.addResync, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher} {
 		if err := add(); err != nil {
 			return err
 		}
@@ -281,7 +285,11 @@ func (a *agent) addCSI() error {
 		Registered: func(err error) { a.board.Set(partKubelet, err) },
 		Leave:      a.leave,
 	}
-	if err := a.manager.Add(manager.RunnableFunc(server.Run)); err != nil {
+	run := func(ctx context.Context) error {
+		defer close(a.left)
+		return server.Run(ctx)
+	}
+	if err := a.manager.Add(manager.RunnableFunc(run)); err != nil {
 		return fmt.Errorf("serve kubelet: %w", err)
 	}
 	return nil

@@ -80,7 +80,7 @@ func TestTheChartCallsTheAgentAsItWantsToBeCalled(t *testing.T) {
 		"with everything changed":  {"--set", "agent.metricsPort=0,agent.inspectPrograms=false,kubeletDir=/k,pluginDir=/p,multus.confDir=/c,agent.sweepEvery=5m"},
 		"with a core of ktsnd's":   {"--set", "ktsnd.exclusiveCore=true"},
 		"with cgroups of before":   {"--set", "ktsnd.cgroupV1=true"},
-		"with two networks and v6": {"--set-json", `networks=[{"name":"a","vni":1,"ranges":[{"cidr":"10.0.0.0/16"},{"cidr":"fd00::/48"}]},{"name":"b","vni":2,"mtu":1400,"ranges":[{"cidr":"10.1.0.0/16","nodePrefixLength":26}]}]`},
+		"with two networks and v6": {"--set-json", `networks=[{"name":"a","vni":1,"ranges":[{"cidr":"10.0.0.0/16"},{"cidr":"fd00::/48"}]},{"name":"b","vni":2,"mtu":1400,"capture":"All","ranges":[{"cidr":"10.1.0.0/16","nodePrefixLength":26}]}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render(t, append(arguments, "--set", "operator.enabled=false")...)
@@ -471,6 +471,7 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"uplink.interface=":                             "/uplink/interface",
 		"networks[0].vni=0":                             "/networks/0",
 		"networks[0].mtu=100":                           "/networks/0/mtu",
+		"networks[0].capture=all":                       "/networks/0/capture",
 		"image.pullPolicy=Sometimes":                    "/image/pullPolicy",
 		"image.prefix=a b":                              "/image/prefix",
 		"image.prefix=registry/":                        "/image/prefix",

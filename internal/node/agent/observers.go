@@ -102,7 +102,7 @@ func (p plugin) Detach(_ context.Context, attached *cni.Attached) error {
 // addPoller asks ktsnd for figures.
 func (a *agent) addPoller() error {
 	poller := &metrics.Poller{
-		Metrics: a.metrics, NameOf: a.nameOf, Every: pollEvery,
+		Metrics: a.metrics, NameOf: a.nameOf, Relays: a.relays.Status, Every: pollEvery,
 		Do: func(ctx context.Context, ask func(context.Context, metrics.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},
@@ -133,9 +133,12 @@ func (a *agent) addWatcher() error {
 		Do: func(ctx context.Context, ask func(context.Context, watch.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},
-		Unseen:  func() ([]cni.Guarded, error) { return cni.Guard(a.StateDir) },
-		Dropped: a.metrics.Unseen,
-		Log:     a.log.With("part", "watch"),
+		Unseen:   func() ([]cni.Guarded, error) { return cni.Guard(a.StateDir) },
+		Back:     a.relays.Compare,
+		Dropped:  a.metrics.Unseen,
+		Diverted: a.metrics.Diverted,
+		Relays:   a.relays.Status,
+		Log:      a.log.With("part", "watch"),
 	}
 	if a.Proc != "" {
 		watcher.Programs = &inspect.Inspector{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/command"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -37,6 +38,8 @@ type Options struct {
 	PluginDir, ConfDir string
 	// Programs is where this container has tsn-cni and libktsn.so.
 	Programs string
+	// Relay is how ktsn-relay is started.
+	Relay relay.Program
 	// Proc is the node's process file system, "" to look at no processes.
 	Proc string
 	// Health and Metrics are addresses to listen on; "0" is none.
@@ -82,6 +85,9 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Health, "health-address", "127.0.0.1:9471", "`ADDRESS` of /healthz and /readyz, 0 for none")
 	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
 	flags.DurationVar(&o.SweepEvery, "sweep-every", time.Minute, "look so often for what pods left; it is removed at the second look")
+	relayUser := relay.DefaultUser
+	flags.StringVar(&o.Relay.Path, "relay-binary", "/usr/lib/ktsn/ktsn-relay", "`PATH` of ktsn-relay, which takes captured frames to ktsnd")
+	flags.StringVar(&relayUser, "relay-user", relayUser, "`UID[:GID]` as which it runs")
 	through := addOVSOptions(flags)
 	if err := command.Parse(flags, usage, arguments, stdout); err != nil {
 		return nil, err
@@ -90,13 +96,16 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	if o.OVS, err = through.check(); err != nil {
 		return nil, fmt.Errorf("%w; %w", err, command.ErrUsage)
 	}
+	if o.Relay.User, err = relay.ParseUser(relayUser); err != nil {
+		return nil, fmt.Errorf("--relay-user %w; %w", err, command.ErrUsage)
+	}
 	if o.Node == "" {
 		return nil, fmt.Errorf("--node is missing; %w", command.ErrUsage)
 	}
 	if o.SweepEvery < time.Second {
 		return nil, fmt.Errorf("--sweep-every %v: give at least 1s; %w", o.SweepEvery, command.ErrUsage)
 	}
-	for name, path := range map[string]string{"--control": o.Control, "--kubelet-dir": o.Kubelet, "--plugin-dir": o.PluginDir, "--conf-dir": o.ConfDir} {
+	for name, path := range map[string]string{"--control": o.Control, "--kubelet-dir": o.Kubelet, "--plugin-dir": o.PluginDir, "--conf-dir": o.ConfDir, "--relay-binary": o.Relay.Path} {
 		if !strings.HasPrefix(path, "/") {
 			return nil, fmt.Errorf("%s %q: give an absolute path; %w", name, path, command.ErrUsage)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // adding is an ADD under way.
@@ -111,6 +113,12 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 		return nil, err
 	}
 	fault.Point("plugged")
+	if err := a.rememberSources(result, address); err != nil {
+		return nil, err
+	}
+	if err := a.divert(plugged.Port); err != nil {
+		return nil, err
+	}
 	if err := a.netns.Do(func(ns.NetNS) error { return a.configurePod(result) }); err != nil {
 		return nil, err
 	}
@@ -145,13 +153,30 @@ func (a *adding) remember() error {
 	return a.records.write(a.record())
 }
 
+// rememberSources has the pod send from its own addresses only, and from those that the configuration adds.
+func (a *adding) rememberSources(result *current.Result, address net.HardwareAddr) error {
+	a.sources = &control.Sources{HardwareAddresses: []string{address.String()}}
+	for _, ip := range result.IPs {
+		own, ok := netip.AddrFromSlice(ip.Address.IP)
+		if !ok {
+			return a.ipamFailed(fmt.Errorf("%v is no IP address", ip.Address.IP))
+		}
+		own = own.Unmap()
+		a.sources.Addresses = append(a.sources.Addresses, netip.PrefixFrom(own, own.BitLen()))
+	}
+	a.sources.Addresses = append(a.sources.Addresses, a.SourceAddresses...)
+	return a.records.write(a.record())
+}
+
 // plug makes the veth pair, with the hardware address that follows from the pod's.
 func (a *adding) plug(ctx context.Context, result *current.Result) (*overlay.Plugged, net.HardwareAddr, error) {
 	address, err := a.hardwareAddress(result)
 	if err != nil {
 		return nil, nil, err
 	}
-	port := &overlay.Port{Attachment: a.Attachment, HardwareAddress: address, Netns: int(a.netns.Fd())}
+	port := &overlay.Port{
+		Attachment: a.Attachment, HardwareAddress: address, Netns: int(a.netns.Fd()), FrontBytes: frontBytes(a.Capture),
+	}
 	plugged, err := a.node.Plug(ctx, &a.Overlay, port, a.daemon.timed())
 	if err != nil {
 		return nil, nil, err

@@ -17,6 +17,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -40,15 +41,20 @@ func check(ctx context.Context, r *request) error {
 		return err
 	}
 	defer netns.Close()
-	node, _, err := r.open()
+	node, records, err := r.open()
 	if err != nil {
 		return err
 	}
 	defer node.Close()
+	made := records.read(&r.Attachment)
+	if made == nil {
+		made = r.record()
+	}
 
 	all := netns.Do(func(ns.NetNS) error { return r.checkPod(want) })
 	all = errors.Join(all, node.CheckNetwork(ctx, &r.Overlay),
-		node.CheckPort(&r.Overlay, &r.Attachment, want.mtu, want.mac),
+		node.CheckPort(&r.Overlay, &r.Attachment, overlay.PortMTU(want.mtu, frontBytes(made.Capture)), want.mac),
+		made.checkGuard(),
 		r.checkEndpoint(ctx, want))
 	if errors.Is(all, errKtsndSilent) {
 		return all
@@ -122,7 +128,7 @@ func (r *request) checkPod(want *expected) error {
 		differs("has an MTU of %d, not %d", attributes.MTU, want.mtu)
 	}
 	want.mtu = attributes.MTU
-	return errors.Join(all, r.checkAddresses(link, want), r.checkRoutes(link, want), r.checkSysctls(), r.checkGuard())
+	return errors.Join(all, r.checkAddresses(link, want), r.checkRoutes(link, want), r.checkSysctls())
 }
 
 func (r *request) checkAddresses(link netlink.Link, want *expected) error {

@@ -17,6 +17,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -28,6 +29,11 @@ const (
 	// maxSocketPath is what ktsnd takes: sun_path less the final zero.
 	maxSocketPath = 107
 	maxMTU        = 65535
+	// maxSourceAddresses is what ktsnd takes, less two for the pod's own.
+	maxSourceAddresses = 14
+	// The kernel lets any program have leastPriorityMax; mostPriorityMax is what ktsnd tells apart.
+	leastPriorityMax = 6
+	mostPriorityMax  = 15
 )
 
 // Config is the configuration of a network, with defaults filled in. docs/tsn-cni.md describes each field.
@@ -51,27 +57,40 @@ type Config struct {
 	Sysctls map[string]string
 	// MAC is what the configuration asks for, "" for one that follows from the IP address.
 	MAC string
-	// Unseen says what becomes of datagrams with a transmit time that libktsn.so does not see.
+	// Unseen says what becomes of datagrams with a transmit time that libktsn.so does not see and that are not captured.
 	Unseen string
+	// SourceAddresses are subnets that a pod may send from besides its own addresses.
+	SourceAddresses []netip.Prefix
+	// Grants are what pods of the network may do besides; nil: nothing.
+	Grants *control.Grants
+	// Capture says what goes through the pod's relay.
+	Capture capture.Mode
+	// wanted is what the configuration, or the pod, asks for of that; nil: nothing.
+	wanted *capture.Mode
+	// asksForLess tells that the pod does where everything is captured.
+	asksForLess bool
 }
 
 // fields are those of this plugin's own; each entry reads one.
 var fields = map[string]func(*Config, json.RawMessage) error{
-	"vni":           (*Config).readVNI,
-	"bridge":        func(c *Config, raw json.RawMessage) error { return deviceName(raw, &c.Overlay.Bridge) },
-	"tunnel":        func(c *Config, raw json.RawMessage) error { return deviceName(raw, &c.Overlay.Tunnel) },
-	"uplink":        func(c *Config, raw json.RawMessage) error { return deviceName(raw, &c.Overlay.Uplink) },
-	"localAddress":  (*Config).readLocalAddress,
-	"port":          (*Config).readPort,
-	"mtu":           (*Config).readMTU,
-	"controlSocket": (*Config).readControlSocket,
-	"socketDir":     func(c *Config, raw json.RawMessage) error { return absolutePath(raw, &c.SocketDir) },
-	"createSocket":  func(c *Config, raw json.RawMessage) error { return decode(raw, &c.CreateSocket, "true or false") },
-	"stateDir":      func(c *Config, raw json.RawMessage) error { return absolutePath(raw, &c.StateDir) },
-	"nodeAccess":    func(c *Config, raw json.RawMessage) error { return decode(raw, &c.Overlay.NodeAccess, "true or false") },
-	"lockTimeout":   (*Config).readLockTimeout,
-	"sysctl":        (*Config).readSysctls,
-	"unseen":        (*Config).readUnseen,
+	"vni":             (*Config).readVNI,
+	"bridge":          func(c *Config, raw json.RawMessage) error { return deviceName(raw, &c.Overlay.Bridge) },
+	"tunnel":          func(c *Config, raw json.RawMessage) error { return deviceName(raw, &c.Overlay.Tunnel) },
+	"uplink":          func(c *Config, raw json.RawMessage) error { return deviceName(raw, &c.Overlay.Uplink) },
+	"localAddress":    (*Config).readLocalAddress,
+	"port":            (*Config).readPort,
+	"mtu":             (*Config).readMTU,
+	"controlSocket":   (*Config).readControlSocket,
+	"socketDir":       func(c *Config, raw json.RawMessage) error { return absolutePath(raw, &c.SocketDir) },
+	"createSocket":    func(c *Config, raw json.RawMessage) error { return decode(raw, &c.CreateSocket, "true or false") },
+	"stateDir":        func(c *Config, raw json.RawMessage) error { return absolutePath(raw, &c.StateDir) },
+	"nodeAccess":      func(c *Config, raw json.RawMessage) error { return decode(raw, &c.Overlay.NodeAccess, "true or false") },
+	"lockTimeout":     (*Config).readLockTimeout,
+	"sysctl":          (*Config).readSysctls,
+	"unseen":          (*Config).readUnseen,
+	"sourceAddresses": (*Config).readSourceAddresses,
+	"grants":          (*Config).readGrants,
+	"capture":         (*Config).readCapture,
 }
 
 // standardFields are those of the specification and of what libcni and Multus add.
@@ -111,7 +130,7 @@ func ParseConfig(text []byte) (*Config, error) {
 			return nil, invalid("%s: %v", name, err)
 		}
 	}
-	if err := config.readUnseenOfPod(text); err != nil {
+	if err := config.readGuardOfPod(text); err != nil {
 		return nil, err
 	}
 	if err := config.complete(); err != nil {
@@ -140,7 +159,7 @@ func (c *Config) complete() error {
 	case c.ControlSocket == "" && c.SocketDir != "":
 		return invalid("socketDir: there is no ktsnd to listen there (controlSocket is empty); leave it out")
 	}
-	return nil
+	return c.chooseCapture()
 }
 
 // readStandard reads what the specification defines, as far as it matters here.
@@ -264,6 +283,48 @@ func (c *Config) readSysctls(raw json.RawMessage) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Sysctls)) {
 		if !strings.HasPrefix(name, "net.") || strings.Contains(name, "..") || strings.ContainsAny(name, "/ \n") {
 			return fmt.Errorf("%q is not the network namespace's; give names such as net.ipv4.conf.IFNAME.rp_filter", name)
+		}
+	}
+	return nil
+}
+
+func (c *Config) readSourceAddresses(raw json.RawMessage) error {
+	var texts []string
+	if err := decode(raw, &texts, "a list of IP subnets"); err != nil {
+		return err
+	}
+	if len(texts) > maxSourceAddresses {
+		return fmt.Errorf("has %d subnets; give at most %d", len(texts), maxSourceAddresses)
+	}
+	for _, text := range texts {
+		subnet, err := netip.ParsePrefix(text)
+		if err != nil || subnet != subnet.Masked() || subnet.Addr().Is4In6() {
+			return fmt.Errorf("%q is no IP subnet; give one such as 10.43.0.0/16 or fd43::/64, with no bits set behind the prefix", text)
+		}
+		c.SourceAddresses = append(c.SourceAddresses, subnet)
+	}
+	return nil
+}
+
+// readGrants takes the fields that are there; priorityMax is the kernel's own limit without.
+func (c *Config) readGrants(raw json.RawMessage) error {
+	var fields map[string]json.RawMessage
+	if err := decode(raw, &fields, "an object with priorityMax or priorityCodePoint"); err != nil {
+		return err
+	}
+	c.Grants = &control.Grants{PriorityMax: leastPriorityMax}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		var err error
+		switch name {
+		case "priorityMax":
+			c.Grants.PriorityMax, err = number(fields[name], leastPriorityMax, mostPriorityMax)
+		case "priorityCodePoint":
+			err = decode(fields[name], &c.Grants.PriorityCodePoint, "true or false")
+		default:
+			err = errors.New("there is no such grant; give priorityMax or priorityCodePoint")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil

@@ -18,7 +18,9 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // change is a configuration's field with a value; removed takes a field out.
@@ -98,10 +100,30 @@ func TestBadConfigurationsAreRefusedInOneSentence(t *testing.T) {
 		"a sysctl of the whole kernel": {change{"sysctl": change{"kernel.panic": "1"}}, `sysctl: "kernel.panic" is not the network namespace's; give names such as net.ipv4.conf.IFNAME.rp_filter`, false},
 		"a sysctl that climbs": {change{"sysctl": change{"net..kernel.panic": "1"}},
 			`sysctl: "net..kernel.panic" is not the network namespace's; give names such as net.ipv4.conf.IFNAME.rp_filter`, true},
-		"something else of what is unseen": {change{"unseen": "let"}, `unseen: "let" is neither; give "drop", or "pass" to let datagrams out early that libktsn.so does not see`, false},
-		"something else of it for the pod": {change{"args": change{"cni": change{"unseen": 1}}}, `args.cni.unseen: 1 is not "drop" or "pass"`, false},
-		"a sysctl that is a number":        {change{"sysctl": change{"net.core.somaxconn": 1}}, `sysctl: {"net.core.somaxconn":1} is not an object of strings`, false},
-		"a MAC that is a number":           {change{"runtimeConfig": change{"mac": 1}}, "runtimeConfig.mac: a number stands where there must be a string", false},
+		"something else of what is unseen":  {change{"unseen": "let"}, `unseen: "let" is neither; give "drop", or "pass" to let datagrams out early that libktsn.so does not see`, false},
+		"something else of it for the pod":  {change{"args": change{"cni": change{"unseen": 1}}}, `args.cni.unseen: 1 is not "drop" or "pass"`, false},
+		"a sysctl that is a number":         {change{"sysctl": change{"net.core.somaxconn": 1}}, `sysctl: {"net.core.somaxconn":1} is not an object of strings`, false},
+		"source addresses that are no list": {change{"sourceAddresses": "10.43.0.0/16"}, `sourceAddresses: "10.43.0.0/16" is not a list of IP subnets`, false},
+		"too many source addresses": {change{"sourceAddresses": slices.Repeat([]string{"::/0"}, 15)},
+			`sourceAddresses: has 15 subnets; give at most 14`, false},
+		"a source address without its length": {change{"sourceAddresses": []string{"10.43.0.1"}},
+			`sourceAddresses: "10.43.0.1" is no IP subnet; give one such as 10.43.0.0/16 or fd43::/64, with no bits set behind the prefix`, false},
+		"a source subnet with bits behind the prefix": {change{"sourceAddresses": []string{"10.43.0.1/16"}},
+			`sourceAddresses: "10.43.0.1/16" is no IP subnet; give one such as 10.43.0.0/16 or fd43::/64, with no bits set behind the prefix`, true},
+		"grants that are a list": {change{"grants": []string{"all"}}, `grants: ["all"] is not an object with priorityMax or priorityCodePoint`, false},
+		"a grant that there is not": {change{"grants": change{"vlan": 7}},
+			`grants: vlan: there is no such grant; give priorityMax or priorityCodePoint`, false},
+		"a priority that nobody needs a grant for": {change{"grants": change{"priorityMax": 5}}, `grants: priorityMax: 5 is out of range; give 6 to 15`, false},
+		"a priority that there is not":             {change{"grants": change{"priorityMax": 16}}, `grants: priorityMax: 16 is out of range; give 6 to 15`, false},
+		"a PCP that is a number":                   {change{"grants": change{"priorityCodePoint": 1}}, `grants: priorityCodePoint: 1 is not true or false`, false},
+		"a MAC that is a number":                   {change{"runtimeConfig": change{"mac": 1}}, "runtimeConfig.mac: a number stands where there must be a string", false},
+		"something else to capture":                {change{"capture": "timed"}, `capture: "timed" is no mode of capture; give "None", "Timed" or "All"`, false},
+		"a number to capture":                      {change{"capture": 1}, `capture: 1 is not "None", "Timed" or "All"`, false},
+		"something else to capture of a pod":       {change{"args": change{"cni": change{"capture": "all"}}}, `args.cni.capture: "all" is no mode of capture; give "None", "Timed" or "All"`, false},
+		"to capture what shall leave early": {change{"capture": "All", "unseen": "pass"},
+			`capture: with "All" nothing is left that "unseen": "pass" could let leave early; leave out one of them`, true},
+		"to capture without ktsnd": {change{"capture": "Timed", "controlSocket": "", "uplink": "eno1"},
+			"capture: there is no ktsnd to send what is captured (controlSocket is empty); leave it out", true},
 		"a prevResult of no version": {change{"prevResult": change{"cniVersion": "9.9"}},
 			`prevResult: could not parse prevResult: result type supports [1.0.0 1.1.0] but unmarshalled CNIVersion is "9.9"`, true},
 	} {
@@ -172,7 +194,8 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 func TestEveryFieldIsRead(t *testing.T) {
 	text := written(t, change{"bridge": "br0", "tunnel": "vx0", "uplink": "eno1", "localAddress": "192.0.2.1", "port": 8472,
 		"mtu": 1400, "controlSocket": "/c", "socketDir": "/s", "createSocket": false, "stateDir": "/d", "lockTimeout": "1m30s",
-		"sysctl": change{"net.ipv4.conf.IFNAME.rp_filter": "0"}, "unseen": "pass", "runtimeConfig": change{"mac": "02:00:00:00:00:01"},
+		"sysctl": change{"net.ipv4.conf.IFNAME.rp_filter": "0"}, "unseen": "pass", "capture": "None",
+		"sourceAddresses": []string{"10.43.0.0/16", "fd43::/64"}, "grants": change{"priorityCodePoint": true}, "runtimeConfig": change{"mac": "02:00:00:00:00:01"},
 		"args": change{"cni": change{"mac": "02:00:00:00:00:02"}}})
 	config, err := ParseConfig(text)
 	if err != nil {
@@ -185,6 +208,8 @@ func TestEveryFieldIsRead(t *testing.T) {
 	}
 	if config.ControlSocket != "/c" || config.SocketDir != "/s" || config.CreateSocket || config.StateDir != "/d" ||
 		config.LockTimeout != 90*time.Second || config.Unseen != "pass" || config.MAC != "02:00:00:00:00:01" ||
+		!reflect.DeepEqual(config.SourceAddresses, []netip.Prefix{netip.MustParsePrefix("10.43.0.0/16"), netip.MustParsePrefix("fd43::/64")}) ||
+		!reflect.DeepEqual(config.Grants, &control.Grants{PriorityMax: 6, PriorityCodePoint: true}) ||
 		!reflect.DeepEqual(config.Sysctls, map[string]string{"net.ipv4.conf.IFNAME.rp_filter": "0"}) {
 		t.Errorf("the rest is %+v", config)
 	}
@@ -302,5 +327,62 @@ func TestSchemaPageAndCodeKnowTheSameFields(t *testing.T) {
 		if !strings.Contains(string(page), "| `"+name+"` |") {
 			t.Errorf("docs/tsn-cni.md has no row for %s", name)
 		}
+	}
+}
+
+func TestAPodIsNotAttachedThatAsksForLessWhereEverythingIsCaptured(t *testing.T) {
+	for name, test := range map[string]struct {
+		network, asked change
+		refused        bool
+	}{
+		"what has a time":          {change{"capture": "All"}, change{"capture": "Timed"}, true},
+		"nothing":                  {change{"capture": "All"}, change{"capture": "None"}, true},
+		"to leave early":           {change{"capture": "All"}, change{"unseen": "pass"}, true},
+		"everything":               {change{"capture": "All"}, change{"unseen": "drop", "capture": "All"}, false},
+		"to leave early elsewhere": {change{"capture": "Timed"}, change{"unseen": "pass"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.network["args"] = change{"cni": test.asked}
+			// Reading it is no error, because it is read to detach the pod as well.
+			config, err := ParseConfig(written(t, test.network))
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked := &request{Config: config, Attachment: overlay.Attachment{Network: "tsn", ContainerID: "c1", Interface: "tsn0"}}
+			err = asked.checkAttachment()
+			if refused := err != nil && strings.Contains(err.Error(), `the network captures "All", and no pod of it less`); refused != test.refused {
+				t.Errorf("it said %v", err)
+			}
+		})
+	}
+}
+
+func TestWhatIsCapturedFollowsFromTheNetworkAndThePod(t *testing.T) {
+	ofPod := func(fields change) change { return change{"cni": fields} }
+	for name, test := range map[string]struct {
+		changes change
+		capture capture.Mode
+		unseen  string
+	}{
+		"by default":                               {nil, capture.Timed, unseenDrop},
+		"without ktsnd":                            {change{"controlSocket": "", "uplink": "eno1"}, capture.None, unseenDrop},
+		"what may leave early":                     {change{"unseen": "pass"}, capture.None, unseenPass},
+		"what may not":                             {change{"unseen": "drop"}, capture.Timed, unseenDrop},
+		"nothing, as asked for":                    {change{"capture": "None"}, capture.None, unseenDrop},
+		"everything":                               {change{"capture": "All"}, capture.All, unseenDrop},
+		"everything of this pod":                   {change{"args": ofPod(change{"capture": "All"})}, capture.All, unseenDrop},
+		"nothing of this pod":                      {change{"capture": "Timed", "args": ofPod(change{"capture": "None"})}, capture.None, unseenDrop},
+		"a pod whose messages may leave early":     {change{"capture": "Timed", "args": ofPod(change{"unseen": "pass"})}, capture.None, unseenPass},
+		"a pod that asks for what all pods have":   {change{"capture": "All", "args": ofPod(change{"unseen": "drop", "capture": "All"})}, capture.All, unseenDrop},
+		"a pod whose messages may not":             {change{"unseen": "pass", "args": ofPod(change{"unseen": "drop"})}, capture.Timed, unseenDrop},
+		"a pod on a network that lets them":        {change{"unseen": "pass", "args": ofPod(change{"capture": "Timed"})}, capture.Timed, unseenDrop},
+		"a pod of which nothing is, on such a one": {change{"unseen": "pass", "args": ofPod(change{"capture": "None"})}, capture.None, unseenPass},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := ParseConfig(written(t, test.changes))
+			if err != nil || config.Capture != test.capture || config.Unseen != test.unseen {
+				t.Errorf("read %+v, %v; want %v and %s", config, err, test.capture, test.unseen)
+			}
+		})
 	}
 }

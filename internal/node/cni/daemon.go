@@ -100,5 +100,7 @@ func (d *daemon) addEndpoint(ctx context.Context, r *record) error {
 		Netns:     r.Netns,
 		VNI:       r.VNI,
 		Bridge:    r.Bridge,
+		Sources:   r.Sources,
+		Grants:    r.Grants,
 	})
 }

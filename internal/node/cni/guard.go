@@ -9,11 +9,12 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
 )
 
-// Values of the field unseen: what becomes of datagrams with a transmit time that libktsn.so does not see.
+// Values of the field unseen: what becomes of datagrams with a transmit time that libktsn.so does not see and that are
+// not captured.
 const (
 	unseenDrop = "drop"
 	unseenPass = "pass"
@@ -29,46 +30,125 @@ func (c *Config) readUnseen(raw json.RawMessage) error {
 	return nil
 }
 
-// readUnseenOfPod reads what is asked for one pod, which goes before what the network has.
-func (c *Config) readUnseenOfPod(text []byte) error {
-	var asked struct {
-		Args struct {
-			CNI struct {
-				Unseen json.RawMessage `json:"unseen"`
-			} `json:"cni"`
-		} `json:"args"`
+func (c *Config) readCapture(raw json.RawMessage) error {
+	var text string
+	if err := decode(raw, &text, `"None", "Timed" or "All"`); err != nil {
+		return err
 	}
-	if json.Unmarshal(text, &asked) != nil || asked.Args.CNI.Unseen == nil {
-		return nil // what is wrong with args has been said
+	mode, err := capture.ParseMode(text)
+	c.wanted = &mode
+	return err
+}
+
+// readGuardOfPod reads what is asked for one pod, which goes before what the network has. Who writes a pod cannot have it
+// send past the gates of a network that captures everything.
+func (c *Config) readGuardOfPod(text []byte) error {
+	everything := c.wanted != nil && *c.wanted == capture.All
+	if err := c.readAskedOfPod(text); err != nil {
+		return err
 	}
-	if err := c.readUnseen(asked.Args.CNI.Unseen); err != nil {
-		return invalid("args.cni.unseen: %v", err)
+	c.asksForLess = everything && (c.wanted == nil || *c.wanted != capture.All)
+	return nil
+}
+
+// checkAskedOfPod finds what no pod gets that is to be attached; one that has it already can be detached.
+func (c *Config) checkAskedOfPod() error {
+	if c.asksForLess {
+		return invalid(`args.cni: the network captures "All", and no pod of it less; leave out "unseen" and "capture"`)
 	}
 	return nil
 }
 
-// guard has the kernel drop what would leave the pod's interface early. It runs inside the pod's network namespace.
+func (c *Config) readAskedOfPod(text []byte) error {
+	var asked struct {
+		Args struct {
+			CNI struct {
+				Unseen  json.RawMessage `json:"unseen"`
+				Capture json.RawMessage `json:"capture"`
+			} `json:"cni"`
+		} `json:"args"`
+	}
+	if json.Unmarshal(text, &asked) != nil {
+		return nil // what is wrong with args has been said
+	}
+	of := asked.Args.CNI
+	if of.Unseen != nil {
+		if err := c.readUnseen(of.Unseen); err != nil {
+			return invalid("args.cni.unseen: %v", err)
+		}
+		if c.Unseen == unseenPass {
+			c.wanted = nil // the network's, which contradicts
+		}
+	}
+	if of.Capture != nil {
+		if err := c.readCapture(of.Capture); err != nil {
+			return invalid("args.cni.capture: %v", err)
+		}
+		if of.Unseen == nil && *c.wanted != capture.None {
+			c.Unseen = unseenDrop // likewise
+		}
+	}
+	return nil
+}
+
+// chooseCapture says what is captured, from what is asked for.
+func (c *Config) chooseCapture() error {
+	switch {
+	case c.wanted == nil && c.ControlSocket != "" && c.Unseen != unseenPass:
+		c.Capture = capture.Timed
+	case c.wanted == nil || *c.wanted == capture.None:
+		c.Capture = capture.None
+	case c.Unseen == unseenPass:
+		return invalid(`capture: with %q nothing is left that "unseen": "pass" could let leave early; leave out one of them`, *c.wanted)
+	case c.ControlSocket == "":
+		return invalid("capture: there is no ktsnd to send what is captured (controlSocket is empty); leave it out")
+	default:
+		c.Capture = *c.wanted
+	}
+	return nil
+}
+
+// frontBytes is what stands in front of a captured frame.
+func frontBytes(mode capture.Mode) int {
+	if mode == capture.None {
+		return 0
+	}
+	return capture.RecordBytes
+}
+
+// guard has the kernel put a record in front of what would leave the pod's interface early, or drop it. It runs inside the
+// pod's network namespace.
 func (r *request) guard() error {
 	if r.Unseen == unseenPass {
 		return nil
 	}
-	if err := unseen.Attach(r.Interface); err != nil {
+	if err := capture.AttachPod(r.Interface, r.Capture); err != nil {
 		return coded(CodeUnguarded, fmt.Errorf(`%w; where that cannot be mended, the field "unseen": "pass" lets them leave early`, err))
 	}
 	return nil
 }
 
-// checkGuard puts back a filter that somebody removed, and says so: datagrams may have left early. It runs inside the pod's
-// network namespace.
-func (r *request) checkGuard() error {
+// divert has the kernel hand captured frames to the relay at the node's end.
+func (r *request) divert(portName string) error {
+	if r.Capture == capture.None {
+		return nil
+	}
+	if err := capture.AttachPort(portName, r.Capture); err != nil {
+		return coded(CodeUnguarded, fmt.Errorf(`%w; where that cannot be mended, the field "capture": "None" drops them`, err))
+	}
+	return nil
+}
+
+// checkGuard puts back programs that somebody removed, and says so: datagrams may have left early.
+func (r *record) checkGuard() error {
 	if r.Unseen == unseenPass {
 		return nil
 	}
-	there, err := unseen.Attached(r.Interface)
-	if err != nil || there {
-		return err
+	now, err := r.guard()
+	if errors.Is(err, capture.ErrGone) {
+		return nil // that has been said
 	}
-	if err := unseen.Attach(r.Interface); err != nil {
+	if err != nil || !now.Back {
 		return err
 	}
 	return fmt.Errorf("%s in the pod had lost the filter against datagrams that libktsn.so does not see; it is back", r.Interface)
@@ -77,14 +157,15 @@ func (r *request) checkGuard() error {
 // Guarded is an interface whose datagrams are looked at.
 type Guarded struct {
 	overlay.Attachment
-	unseen.Count
-	// Back tells that the filter was missing and has been put back.
+	capture.Count
+	// Port is the count at the node's end; all of it is zero where nothing is captured.
+	Port capture.PortCount
+	// Back tells that a program was missing and has been put back.
 	Back bool
 }
 
-// Guard makes sure that the interfaces of the node that shall have the filter have it, and reads what they did not let
-// out. Those of pods that are gone are left out. What fails of one interface is in the error, beside what was found of the
-// rest.
+// Guard makes sure that the interfaces of the node that shall have the programs have them, and reads what these did. Those
+// of pods that are gone are left out. What fails of one interface is in the error, beside what was found of the rest.
 func Guard(stateDir string) ([]Guarded, error) {
 	made, err := records{stateDir}.all()
 	if err != nil {
@@ -100,21 +181,70 @@ func Guard(stateDir string) ([]Guarded, error) {
 		switch {
 		case err == nil:
 			all = append(all, one)
-		case !errors.Is(err, unseen.ErrGone):
+		case !errors.Is(err, capture.ErrGone):
 			failed = errors.Join(failed, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
 		}
 	}
 	return all, failed
 }
 
-// guard looks at one interface.
+// guard looks at one interface, at both of its ends.
 func (r *record) guard() (Guarded, error) {
 	one := Guarded{Attachment: r.Attachment}
-	count, err := unseen.ReadIn(r.Netns, r.Interface)
-	if err != nil || count.Guarded {
-		one.Count = count
+	var err error
+	if one.Count, err = capture.ReadIn(r.Netns, r.Interface); err != nil {
 		return one, err
 	}
-	one.Back, one.Guarded = true, true
-	return one, ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return unseen.Attach(r.Interface) })
+	if err := r.guardPort(&one); err != nil {
+		return one, err
+	}
+	if one.Attached && one.Mode == r.Capture {
+		return one, nil
+	}
+	one.Back = one.Back || !one.Former
+	one.Count = capture.Count{Attached: true, Mode: r.Capture}
+	return one, ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return capture.AttachPod(r.Interface, r.Capture) })
+}
+
+// guardPort looks at the node's end.
+func (r *record) guardPort(one *Guarded) (err error) {
+	if r.Capture == capture.None {
+		return nil
+	}
+	if one.Port, err = capture.ReadPort(r.PortName()); err != nil || (one.Port.Attached && one.Port.Mode == r.Capture) {
+		return err
+	}
+	one.Back, one.Port = true, capture.PortCount{Attached: true, Mode: r.Capture}
+	return capture.AttachPort(r.PortName(), r.Capture)
+}
+
+// CapturedAttachment is an interface whose frames go through a relay.
+type CapturedAttachment struct {
+	overlay.Attachment
+	Mode capture.Mode
+	// Netns is the path of the pod's network namespace.
+	Netns string
+	// Port is the node's end of the pod's interface.
+	Port string
+	// Socket is the path of the pod's application socket; "" when the plugin was not told.
+	Socket        string
+	ControlSocket string
+}
+
+// Captured lists the attachments of the node whose frames go through a relay, also those whose pod has just gone.
+func Captured(stateDir string) ([]CapturedAttachment, error) {
+	made, err := records{stateDir}.all()
+	if err != nil {
+		return nil, err
+	}
+	var all []CapturedAttachment
+	for _, r := range made {
+		if r.Capture == capture.None {
+			continue
+		}
+		all = append(all, CapturedAttachment{
+			Attachment: r.Attachment, Mode: r.Capture, Netns: r.Netns, Port: r.PortName(), Socket: r.AppSocket, ControlSocket: r.ControlSocket,
+		})
+	}
+	return all, nil
 }

@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // record is what is written down of an attachment before anything of it is made. Nothing depends on its being
@@ -29,8 +31,16 @@ type record struct {
 	ControlSocket string `json:"controlSocket,omitempty"`
 	// Socket is the path of the socket that this plugin had ktsnd make; "" when it did not.
 	Socket string `json:"socket,omitempty"`
+	// AppSocket is the path of the pod's socket, whoever has ktsnd make it; "" when this plugin does not know.
+	AppSocket string `json:"appSocket,omitempty"`
 	// Unseen is that of the configuration; "" of a record of a release that did not know it, which is as "drop".
 	Unseen string `json:"unseen,omitempty"`
+	// Sources are the addresses that the pod may send from; nil before it has any, and of a release that did not know them.
+	Sources *control.Sources `json:"sources,omitempty"`
+	// Grants are those of the configuration.
+	Grants *control.Grants `json:"grants,omitempty"`
+	// Capture is that of the configuration; a release that did not know it captured nothing.
+	Capture capture.Mode `json:"capture"`
 }
 
 const recordVersion = 1
@@ -39,7 +49,9 @@ func (r *request) record() *record {
 	made := &record{
 		Version: recordVersion, Attachment: r.Attachment, Netns: r.netns,
 		VNI: r.Overlay.VNI, Bridge: r.Overlay.Bridge, Tunnel: r.Overlay.Tunnel,
-		Args: r.args, ControlSocket: r.ControlSocket, Unseen: r.Unseen,
+		Args: r.args, ControlSocket: r.ControlSocket, Unseen: r.Unseen, Capture: r.Capture, Sources: r.sources,
+		Grants:    r.Grants,
+		AppSocket: r.socketPath(),
 	}
 	if r.CreateSocket {
 		made.Socket = r.socketPath()

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // appSocketName is the name of a pod's socket inside its folder.
@@ -28,6 +29,8 @@ type request struct {
 	args, path string
 	// stdin is the configuration as it came, which the IPAM plugin gets.
 	stdin []byte
+	// sources are known once the pod has its addresses.
+	sources *control.Sources
 }
 
 // arguments are those of CNI_ARGS that are known; runtimes that set others set IgnoreUnknown, too. Names are the
@@ -90,6 +93,9 @@ func (r *request) readArguments() error {
 func (r *request) checkAttachment() error {
 	if err := r.Check(); err != nil {
 		return environment("CNI_CONTAINERID: %v", err)
+	}
+	if err := r.checkAskedOfPod(); err != nil {
+		return err
 	}
 	if path := r.socketPath(); len(path) > maxSocketPath {
 		return invalid("socketDir: %s has %d characters, a socket's path at most %d; choose a shorter folder", path, len(path), maxSocketPath)

@@ -35,7 +35,7 @@ type Restored struct {
 func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *control.Client, controlSocket string) (Restored, error) {
 	var done Restored
 	records := records{stateDir}
-	rebuilt, all := rebuild(node, records, controlSocket)
+	rebuilt, all := rebuild(ctx, node, records, client, controlSocket)
 	done.Rebuilt = rebuilt
 	_, err := node.Guard(ctx)
 	all = errors.Join(all, err)
@@ -84,36 +84,6 @@ func restoreSockets(ctx context.Context, daemon *daemon, made []*record) (int, e
 		paths[r.Socket] = true
 	}
 	return len(paths), all
-}
-
-// rebuild writes records for the attachments that the kernel knows and that have none.
-func rebuild(node *overlay.Node, records records, controlSocket string) (int, error) {
-	found, err := node.Attachments()
-	if err != nil {
-		return 0, err
-	}
-	var all error
-	count := 0
-	for _, port := range found {
-		if records.read(&port.Attachment) != nil {
-			continue
-		}
-		path := netnsPath(port.NetnsID)
-		if path == "" || port.VNI == 0 {
-			all = errors.Join(all, fmt.Errorf("interface %s of container %s: its record is lost, and its network namespace is in none of %v; attach it anew",
-				port.Interface, port.ContainerID, netnsDirs))
-			continue
-		}
-		err := records.write(&record{
-			Version: recordVersion, Attachment: port.Attachment, Netns: path,
-			VNI: port.VNI, Bridge: port.Bridge, Tunnel: port.Tunnel, ControlSocket: controlSocket,
-		})
-		if err != nil {
-			return count, err
-		}
-		count++
-	}
-	return count, all
 }
 
 // netnsPath finds the file of the network namespace that has this number here.

@@ -32,7 +32,7 @@ func (r *request) result(ipam *current.Result, plugged *overlay.Plugged, address
 	}
 	all.Interfaces = append(all.Interfaces,
 		&current.Interface{Name: plugged.Bridge, Mac: plugged.BridgeAddr.String()},
-		&current.Interface{Name: plugged.Port, Mac: plugged.PortAddr.String(), Mtu: plugged.MTU},
+		&current.Interface{Name: plugged.Port, Mac: plugged.PortAddr.String(), Mtu: overlay.PortMTU(plugged.MTU, frontBytes(r.Capture))},
 		pod)
 	for _, ip := range ipam.IPs {
 		ip.Interface = current.Int(len(all.Interfaces) - 1)

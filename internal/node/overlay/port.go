@@ -34,13 +34,22 @@ type Port struct {
 	HardwareAddress net.HardwareAddr
 	// Netns is an open descriptor of the pod's network namespace.
 	Netns int
+	// FrontBytes is how much longer than a frame of the pod one at the node's end can be: by what stands in front of a
+	// captured one.
+	FrontBytes int
 }
+
+// maxMTU is that of a veth device.
+const maxMTU = 65535
+
+// PortMTU is the MTU of the node's end of a pod's interface, whose own is mtu.
+func PortMTU(mtu, frontBytes int) int { return min(mtu+frontBytes, maxMTU) }
 
 // Plugged is what became of a Port.
 type Plugged struct {
 	Bridge, Port         string
 	BridgeAddr, PortAddr net.HardwareAddr
-	// MTU is the port's, in bytes.
+	// MTU is that of the pod's interface, in bytes.
 	MTU int
 }
 
@@ -89,7 +98,7 @@ func (n *Node) makePair(port *Port, plugged *Plugged, bridgeIndex int) error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = plugged.Port
 	attributes.Group = linkGroup
-	attributes.MTU = plugged.MTU
+	attributes.MTU = PortMTU(plugged.MTU, port.FrontBytes)
 	attributes.HardwareAddr = plugged.PortAddr
 	pair := &netlink.Veth{
 		LinkAttrs:        attributes,
@@ -97,6 +106,7 @@ func (n *Node) makePair(port *Port, plugged *Plugged, bridgeIndex int) error {
 		PeerHardwareAddr: port.HardwareAddress,
 		PeerNamespace:    netlink.NsFd(port.Netns),
 		PeerTxQLen:       -1,
+		PeerMTU:          uint32(plugged.MTU),
 	}
 	if err := n.kernel.LinkAdd(pair); err != nil {
 		return n.explainPair(port, plugged, err)
@@ -136,6 +146,10 @@ func (n *Node) finishPort(port *Port, plugged *Plugged) error {
 	}
 	if err := n.claimHardwareAddress(link, port.HardwareAddress); err != nil {
 		return err
+	}
+	// A frame that claims the address of a pod of another node does not bring that pod's frames here.
+	if err := n.kernel.LinkSetLearning(link, false); err != nil {
+		return fmt.Errorf("keep bridge port %s from learning: %w", plugged.Port, err)
 	}
 	if err := n.kernel.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set %s up: %w", plugged.Port, err)

@@ -105,9 +105,20 @@ func (c *Client) PodNameSet(ctx context.Context, identity, name string) error {
 	return c.command(ctx, podNameSetRequest{header("pod-name-set"), identity, name})
 }
 
-// EndpointAdd attaches a pod's interface.
+// EndpointAdd attaches a pod's interface. One of the release before sources and grants is told of neither.
 func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
-	return c.command(ctx, endpointAddRequest{header("endpoint-add"), endpoint})
+	if endpoint.Sources != nil {
+		complete := *endpoint.Sources
+		complete.HardwareAddresses = append([]string{}, complete.HardwareAddresses...)
+		complete.Addresses = append([]netip.Prefix{}, complete.Addresses...)
+		endpoint.Sources = &complete
+	}
+	err := c.command(ctx, endpointAddRequest{header("endpoint-add"), endpoint})
+	if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.unknownField() && (endpoint.Sources != nil || endpoint.Grants != nil) {
+		endpoint.Sources, endpoint.Grants = nil, nil
+		return c.command(ctx, endpointAddRequest{header("endpoint-add"), endpoint})
+	}
+	return err
 }
 
 // EndpointDel detaches it.

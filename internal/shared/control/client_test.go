@@ -58,6 +58,13 @@ func TestCommandsSendTheirFields(t *testing.T) {
 			"map[identity:pod name:factory/axis-1 request:pod-name-set version:1]"},
 		"endpoint-add": {func() error { return client.EndpointAdd(ctx, endpoint) },
 			"map[bridge:br0 identity:pod interface:tsn0 netns:/run/netns/pod request:endpoint-add version:1 vni:42]"},
+		"endpoint-add of a pod with sources": {func() error {
+			with := endpoint
+			with.Sources = &Sources{HardwareAddresses: []string{"02:00:00:00:00:01"}}
+			with.Grants = &Grants{PriorityMax: 7}
+			return client.EndpointAdd(ctx, with)
+		}, "map[bridge:br0 grants:map[priority-code-point:false priority-max:7] identity:pod interface:tsn0 netns:/run/netns/pod " +
+			"request:endpoint-add sources:map[addresses:[] hardware-addresses:[02:00:00:00:00:01]] version:1 vni:42]"},
 		"endpoint-del": {func() error { return client.EndpointDel(ctx, "pod", "tsn0") },
 			"map[identity:pod interface:tsn0 request:endpoint-del version:1]"},
 		"peer-add": {func() error { return client.PeerAdd(ctx, peer) },
@@ -88,6 +95,37 @@ func TestCommandsSendTheirFields(t *testing.T) {
 				t.Errorf("sent %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestAKtsndThatDoesNotKnowSourcesIsAskedWithoutThem(t *testing.T) {
+	asked := make(chan map[string]any, 2)
+	client := fakeDaemon(t, func(request map[string]any) string {
+		asked <- request
+		if request["sources"] != nil || request["grants"] != nil {
+			return `{"version":1,"error":{"field":"","message":"unknown field \"sources\"; endpoint-add does not have it"}}`
+		}
+		return `{"version":1,"reply":"ok"}`
+	})
+	endpoint := Endpoint{Identity: "pod", Interface: "tsn0", Netns: "/run/netns/pod", VNI: 42, Bridge: "br0", Sources: &Sources{},
+		Grants: &Grants{PriorityMax: 7}}
+	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	want := "map[bridge:br0 identity:pod interface:tsn0 netns:/run/netns/pod request:endpoint-add version:1 vni:42]"
+	if got := fmt.Sprint(<-asked); got != want {
+		t.Errorf("asked again with %s, want %s", got, want)
+	}
+}
+
+func TestAnyOtherRefusalOfAnEndpointIsReported(t *testing.T) {
+	client := fakeDaemon(t, func(map[string]any) string {
+		return `{"version":1,"error":{"field":"sources.addresses[0]","message":"is 7; must be an IP subnet"}}`
+	})
+	err := client.EndpointAdd(t.Context(), Endpoint{Identity: "pod", Sources: &Sources{}})
+	if refusal := (*Error)(nil); !errors.As(err, &refusal) || refusal.Field != "sources.addresses[0]" {
+		t.Errorf("got %v, want the refusal", err)
 	}
 }
 

@@ -2,7 +2,10 @@
 
 package control
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Error is a refusal by ktsnd: the request was understood as far as the named field, and changed nothing.
 type Error struct {
@@ -18,4 +21,9 @@ func (e *Error) Error() string {
 		return "ktsnd refused: " + e.Message
 	}
 	return fmt.Sprintf("ktsnd refused %s: %s", e.Field, e.Message)
+}
+
+// unknownField tells whether ktsnd does not know a field of the request: it is of an older release.
+func (e *Error) unknownField() bool {
+	return e.Field == "" && strings.HasPrefix(e.Message, "unknown field ")
 }

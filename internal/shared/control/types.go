@@ -23,6 +23,27 @@ type Endpoint struct {
 	// Bridge is the network's bridge on this node, in ktsnd's namespace; empty if there is none, and then
 	// timed messages to pods of this node are refused.
 	Bridge string `json:"bridge"`
+	// Sources are the addresses that the pod may send from; nil: from the interface's own hardware address and any IP address.
+	Sources *Sources `json:"sources,omitempty"`
+	// Grants are what the pod may do besides; nil: nothing.
+	Grants *Grants `json:"grants,omitempty"`
+}
+
+// Sources are the source addresses that an endpoint may use.
+type Sources struct {
+	// HardwareAddresses are at most 8, such as 02:00:0a:2a:00:02; the interface's own is always one of them.
+	HardwareAddresses []string `json:"hardware-addresses"`
+	// Addresses are at most 16. What is needed to get an address is always allowed: link-local ones of the hardware addresses, and
+	// none.
+	Addresses []netip.Prefix `json:"addresses"`
+}
+
+// Grants are what an endpoint may do that others may not.
+type Grants struct {
+	// PriorityMax is the highest priority of its frames: 6 to 15.
+	PriorityMax int `json:"priority-max"`
+	// PriorityCodePoint says that the PCP of a frame with an 802.1Q tag is its priority.
+	PriorityCodePoint bool `json:"priority-code-point"`
 }
 
 // AttachedEndpoint is an Endpoint as ktsnd lists it, with what it read from the interface.
@@ -82,7 +103,7 @@ type TracedMessage struct {
 	DueTAI   int64 `json:"due-tai-ns"`
 	// EndedTAI is when the message was released to the port, or dropped.
 	EndedTAI int64 `json:"ended-tai-ns"`
-	// Outcome is the name of the counter that counts it: "on-time", "late-…" or "drop-…".
+	// Outcome is the name of the counter that counts it: "on-time", "untimed", "late-…" or "drop-…".
 	Outcome      string `json:"outcome"`
 	TrafficClass uint8  `json:"traffic-class"`
 	PayloadBytes uint32 `json:"payload-bytes"`
@@ -244,11 +265,15 @@ type Pod struct {
 	Path      string `json:"path"`
 	Endpoints int    `json:"endpoints"`
 	// Processes are connections, also those that ended and have messages under way.
-	Processes       uint64    `json:"processes"`
-	Sockets         uint64    `json:"sockets"`
-	RingMemoryBytes uint64    `json:"ring-memory-bytes"`
-	Pending         uint64    `json:"pending"`
-	Limits          PodLimits `json:"limits"`
+	Processes       uint64 `json:"processes"`
+	Sockets         uint64 `json:"sockets"`
+	RingMemoryBytes uint64 `json:"ring-memory-bytes"`
+	Pending         uint64 `json:"pending"`
+	// RelayConnections are those of the pod's relay, counted as Processes are.
+	RelayConnections uint64 `json:"relay-connections"`
+	// UntimedPending is of frames without a time, which the pod's relay has handed over; the limit of Pending counts for it too, apart.
+	UntimedPending uint64    `json:"untimed-pending"`
+	Limits         PodLimits `json:"limits"`
 }
 
 // PodLimits are the most that a pod may have. Rates are a second; 0 is without limit.
@@ -292,8 +317,10 @@ type Counters struct {
 	Taken uint64 `json:"taken"`
 	Sent  uint64 `json:"sent"`
 	// SentBridge are those of Sent that went to pods of the same node.
-	SentBridge     uint64 `json:"sent-bridge"`
-	OnTime         uint64 `json:"on-time"`
+	SentBridge uint64 `json:"sent-bridge"`
+	OnTime     uint64 `json:"on-time"`
+	// Untimed left without a transmit time that anybody asked for.
+	Untimed        uint64 `json:"untimed"`
 	LateTaken      uint64 `json:"late-taken"`
 	LateWakeup     uint64 `json:"late-wakeup"`
 	LatePort       uint64 `json:"late-port"`
@@ -315,6 +342,10 @@ type Counters struct {
 	// DropMaxSDU were larger than the queue-max-sdu of their class, DropNoWindow than all windows of it.
 	DropMaxSDU   uint64 `json:"drop-max-sdu"`
 	DropNoWindow uint64 `json:"drop-no-window"`
+	// DropSource said that they were from somebody else than their pod, or had a priority that was not granted.
+	DropSource uint64 `json:"drop-source"`
+	// DropStale had no transmit time, and were too old when ktsnd took their ring over.
+	DropStale uint64 `json:"drop-stale"`
 	// Uncertain is the number of messages that were leaving when the ktsnd before this one was killed: they
 	// have left or not, and are not sent again. They do not count as taken.
 	Uncertain uint64 `json:"uncertain"`
@@ -354,5 +385,6 @@ func (c Counters) Late() uint64 {
 // Dropped is the number of messages that were taken and never left.
 func (c Counters) Dropped() uint64 {
 	return c.DropInvalid + c.DropHorizon + c.DropUnresolved + c.DropPort + c.DropClosed +
-		c.DropMissed + c.DropTxtime + c.DropMaxSDU + c.DropNoWindow
+		c.DropMissed + c.DropTxtime + c.DropMaxSDU + c.DropNoWindow +
+		c.DropSource + c.DropStale
 }

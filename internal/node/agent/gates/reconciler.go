@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
@@ -43,6 +44,8 @@ type Reconciler struct {
 	Well func() error
 	// Switch says what keeps the node's Open vSwitch from being set up, without which there is no ktsnd; nil if nothing does.
 	Switch func() error
+	// Relays says how those of the node's captured interfaces are.
+	Relays func() []relay.Status
 	Now    func() time.Time
 	Log    *slog.Logger
 

@@ -60,6 +60,11 @@ func (r *Reconciler) statusOf(state *network.Cluster, about *v1alpha1.TSNNetwork
 	} else {
 		meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionScheduleOperational)
 	}
+	if condition, some := captured(about.Name, r.Relays()); some {
+		r.set(&after, about, condition)
+	} else {
+		meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionCaptureOperational)
+	}
 	return after
 }
 

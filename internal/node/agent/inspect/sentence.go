@@ -16,11 +16,11 @@ const (
 
 // sentence says what it means for the pod.
 func (f *Found) sentence() string {
-	const consequence = "its messages with a transmit time do not leave by a TSN interface"
+	const consequence = "its messages with a transmit time do not leave by a TSN interface whose network captures none (spec.capture)"
 	name := printable(f.Name, nameMax)
 	switch {
 	case f.Static && f.Go:
-		return fmt.Sprintf("Program %s is written in Go and linked statically: it makes its own system calls, so libktsn.so cannot catch them and %s", name, consequence)
+		return fmt.Sprintf("Program %s is written in Go and linked statically: it makes its own system calls, past libktsn.so, and %s", name, consequence)
 	case f.Static:
 		return fmt.Sprintf("Program %s is linked statically, so libktsn.so cannot be loaded into it and %s; link it dynamically", name, consequence)
 	}

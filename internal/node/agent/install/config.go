@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -36,6 +37,10 @@ func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 	}
 	if n.MTU != 0 {
 		fields["mtu"] = n.MTU
+	}
+	// What is tsn-cni's own default is left to it, so that one of a release before it reads the configuration.
+	if n.Capture != "" && n.Capture != v1alpha1.CaptureTimed {
+		fields["capture"] = n.Capture
 	}
 	if n.Uplink != "" {
 		fields["uplink"] = n.Uplink

@@ -16,6 +16,8 @@ type Metrics struct {
 	clock       *prometheus.GaugeVec
 	messages    *prometheus.CounterVec
 	unseen      *prometheus.CounterVec
+	captured    *prometheus.CounterVec
+	relays      *prometheus.GaugeVec
 	usage       *prometheus.GaugeVec
 	limit       *prometheus.GaugeVec
 	departure   *prometheus.HistogramVec
@@ -47,6 +49,11 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 			append(podLabels, "class", "result")...),
 		unseen: counter("pod_unseen_total", "Datagrams of a pod with a transmit time that did not come through libktsn.so and were dropped.",
 			podLabels...),
+		captured: counter("capture_frames_total", "Captured frames of a pod, by what became of them: read-KIND (by the relay), handed-KIND (to ktsnd), "+
+			"passed (to the kernel, because no relay answered), drop-REASON.",
+			append(podLabels, "result")...),
+		relays: gauge("capture_relays", "Captured interfaces of the node, by how their relays are: running, away, kernel-path (the relay runs, and "+
+			"frames without a transmit time leave by the kernel because ktsnd does not take them).", "state"),
 		usage: gauge("pod_usage", "What a pod has of ktsnd: processes, sockets, ring_memory_bytes, pending.", append(podLabels, "resource")...),
 		limit: gauge("pod_limit", "What a pod may have of that.", append(podLabels, "resource")...),
 		departure: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -61,7 +68,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "ktsn_nodes_left_out", Help: "Nodes of the cluster that have no part of a network or are not reached on it, for a fault of theirs.",
 		}),
 	}
-	for _, one := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.unseen, m.usage, m.limit,
+	for _, one := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.unseen, m.captured, m.relays, m.usage, m.limit,
 		m.departure, m.overwritten, m.swept, m.leftOut} {
 		if err := registry.Register(one); err != nil {
 			return nil, err
@@ -88,4 +95,9 @@ func (m *Metrics) LeftOut(count int) { m.leftOut.Set(float64(count)) }
 // Unseen counts datagrams of a pod that did not come through libktsn.so.
 func (m *Metrics) Unseen(namespace, pod string, more uint64) {
 	m.unseen.WithLabelValues(namespace, pod).Add(float64(more))
+}
+
+// Diverted counts captured frames of a pod that its relay did not get, by what became of them.
+func (m *Metrics) Diverted(namespace, pod, result string, more uint64) {
+	m.captured.WithLabelValues(namespace, pod, result).Add(float64(more))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -31,6 +32,8 @@ type Poller struct {
 	Do      func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	// NameOf finds the pod of an identity.
 	NameOf func(ctx context.Context, identity string) (Name, bool)
+	// Relays says how those of captured interfaces are.
+	Relays func() []relay.Status
 	Every  time.Duration
 
 	last
@@ -45,6 +48,8 @@ type last struct {
 	// departures is the number of the last one that was seen.
 	departures uint64
 	named      map[string]Name
+	// frames are what the relays of captured interfaces had counted, by port and result.
+	frames map[string]map[string]uint64
 }
 
 // Run asks until ctx ends.
@@ -63,6 +68,7 @@ func (p *Poller) Run(ctx context.Context) error {
 
 // Poll asks once.
 func (p *Poller) Poll(ctx context.Context) {
+	defer p.countRelays()
 	if err := p.Do(ctx, p.ask); err != nil {
 		p.Metrics.up.Set(0)
 		return
@@ -115,8 +121,11 @@ func (p *Poller) countNode(status *control.Status) error {
 		return fmt.Errorf("read ktsnd's counters: %w", err)
 	}
 	if counters["taken"] < p.counters["taken"] || p.flows == nil {
-		// Another ktsnd: it numbers from the beginning.
-		p.last = last{counters: map[string]uint64{}, classes: map[uint8]control.ClassStatus{}, flows: map[uint64]control.Flow{}, named: p.named}
+		// Another ktsnd: it numbers from the beginning. The relays do not.
+		p.last = last{
+			counters: map[string]uint64{}, classes: map[uint8]control.ClassStatus{}, flows: map[uint64]control.Flow{},
+			named: p.named, frames: p.frames,
+		}
 	}
 	for name, value := range counters {
 		p.Metrics.node.WithLabelValues(name).Add(more(value, p.counters[name]))
@@ -167,6 +176,7 @@ func (p *Poller) name(ctx context.Context, pods []control.Pod) {
 		labels := prometheus.Labels{"namespace": name.Namespace, "pod": name.Pod}
 		p.Metrics.messages.DeletePartialMatch(labels)
 		p.Metrics.unseen.DeletePartialMatch(labels)
+		p.Metrics.captured.DeletePartialMatch(labels)
 		p.Metrics.usage.DeletePartialMatch(labels)
 		p.Metrics.limit.DeletePartialMatch(labels)
 		p.Metrics.departure.DeletePartialMatch(labels)

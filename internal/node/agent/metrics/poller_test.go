@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -48,6 +49,7 @@ func newPoller(t *testing.T, ktsnd *fakeKtsnd) (*Poller, *prometheus.Registry) {
 			}
 			return ask(ctx, ktsnd)
 		},
+		Relays: func() []relay.Status { return nil },
 		NameOf: func(_ context.Context, identity string) (Name, bool) {
 			return Name{"default", "pod-" + identity}, identity == "a"
 		},

@@ -28,12 +28,13 @@ type document struct {
 }
 
 type entry struct {
-	Name   string       `json:"name"`
-	VNI    uint32       `json:"vni"`
-	MTU    int          `json:"mtu,omitempty"`
-	Uplink string       `json:"uplink,omitempty"`
-	Port   uint16       `json:"port,omitempty"`
-	Ranges []entryRange `json:"ranges"`
+	Name    string       `json:"name"`
+	VNI     uint32       `json:"vni"`
+	MTU     int          `json:"mtu,omitempty"`
+	Uplink  string       `json:"uplink,omitempty"`
+	Port    uint16       `json:"port,omitempty"`
+	Capture string       `json:"capture,omitempty"`
+	Ranges  []entryRange `json:"ranges"`
 }
 
 type entryRange struct {
@@ -74,7 +75,7 @@ func parse(text []byte) ([]Network, error) {
 }
 
 func (e *entry) network() (Network, error) {
-	made := Network{Name: e.Name, VNI: e.VNI, MTU: e.MTU, Uplink: e.Uplink, Port: e.Port}
+	made := Network{Name: e.Name, VNI: e.VNI, MTU: e.MTU, Uplink: e.Uplink, Port: e.Port, Capture: e.Capture}
 	if made.Port == 0 {
 		made.Port = defaultPort
 	}

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -23,6 +25,8 @@ type Network struct {
 	Uplink string
 	// Port is the UDP port of the tunnel.
 	Port uint16
+	// Capture says which frames of the pods are captured (v1alpha1.CaptureTimed); "" is as v1alpha1.CaptureTimed.
+	Capture string
 	// Ranges are divided among the nodes.
 	Ranges []Range
 }
@@ -42,6 +46,9 @@ type Source interface {
 // nameForm is what is both the name of an object and that of a file.
 var nameForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
+// captures are the values of Network.Capture.
+var captures = []string{"", v1alpha1.CaptureNone, v1alpha1.CaptureTimed, v1alpha1.CaptureAll}
+
 // maxNodeBits bounds the number of nodes that a range is divided among.
 const maxNodeBits = 24
 
@@ -54,6 +61,8 @@ func (n *Network) Check() error {
 		return fmt.Errorf("vni %d: give 1 to %d", n.VNI, overlay.MaxVNI)
 	case n.MTU != 0 && (n.MTU < overlay.MinMTU || n.MTU > 65535):
 		return fmt.Errorf("mtu %d: give %d to 65535, or 0 for what the uplink leaves", n.MTU, overlay.MinMTU)
+	case !slices.Contains(captures, n.Capture):
+		return fmt.Errorf("capture %q: give None, Timed or All", n.Capture)
 	case len(n.Ranges) == 0 || !n.Ranges[0].Prefix.Addr().Is4():
 		return errors.New("ranges: the first one must be of IPv4")
 	case len(n.Ranges) > 2 || len(n.Ranges) == 2 && n.Ranges[1].Prefix.Addr().Is4():

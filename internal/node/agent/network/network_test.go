@@ -15,7 +15,7 @@ import (
 
 const sample = `networks:
   - {name: tsn, vni: 42, ranges: [{cidr: 10.42.0.0/16}, {cidr: "fd42::/48"}]}
-  - {name: second, vni: 43, mtu: 1400, uplink: eno2, port: 8472, ranges: [{cidr: 10.43.0.0/20, nodePrefixLength: 28}]}
+  - {name: second, vni: 43, mtu: 1400, uplink: eno2, port: 8472, capture: All, ranges: [{cidr: 10.43.0.0/20, nodePrefixLength: 28}]}
 `
 
 func TestAFileIsReadAnewEachTime(t *testing.T) {
@@ -28,7 +28,7 @@ func TestAFileIsReadAnewEachTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "[{tsn 42 0  4789 [{10.42.0.0/16 24} {fd42::/48 64}]} {second 43 1400 eno2 8472 [{10.43.0.0/20 28}]}]"
+	want := "[{tsn 42 0  4789  [{10.42.0.0/16 24} {fd42::/48 64}]} {second 43 1400 eno2 8472 All [{10.43.0.0/20 28}]}]"
 	if got := fmt.Sprint(networks); got != want {
 		t.Errorf("read %s, want %s", got, want)
 	}
@@ -47,10 +47,12 @@ func TestWhatIsWrongWithAFileIsNamed(t *testing.T) {
 			`networks[0]: name "a/b": give 1 to 63 small letters`},
 		"a vni of 0":       {"networks: [{name: a, ranges: [{cidr: 10.0.0.0/16}]}]", "networks[0]: vni 0: give 1 to 16777215"},
 		"an mtu too small": {"networks: [{name: a, vni: 1, mtu: 100, ranges: [{cidr: 10.0.0.0/16}]}]", "mtu 100: give 1280 to 65535"},
-		"no range":         {"networks: [{name: a, vni: 1}]", "the first one must be of IPv4"},
-		"two of IPv4":      {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/16}, {cidr: 10.1.0.0/16}]}]", "behind it one of IPv6"},
-		"no prefix":        {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0}]}]", `range "10.0.0.0" is none`},
-		"bits behind it":   {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.1.0/16}]}]", "give 10.0.0.0/16"},
+		"a capture of nothing known": {"networks: [{name: a, vni: 1, capture: all, ranges: [{cidr: 10.0.0.0/16}]}]",
+			`capture "all": give None, Timed or All`},
+		"no range":       {"networks: [{name: a, vni: 1}]", "the first one must be of IPv4"},
+		"two of IPv4":    {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/16}, {cidr: 10.1.0.0/16}]}]", "behind it one of IPv6"},
+		"no prefix":      {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0}]}]", `range "10.0.0.0" is none`},
+		"bits behind it": {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.1.0/16}]}]", "give 10.0.0.0/16"},
 		"no room for two nodes": {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/24}]}]",
 			"a node's part of /24 is none; give a prefix length from 25 to 30"},
 		"two of one vni": {"networks: [{name: a, vni: 1, ranges: [{cidr: 10.0.0.0/16}]}, {name: b, vni: 1, ranges: [{cidr: 10.1.0.0/16}]}]",

@@ -23,6 +23,9 @@ const (
 	NetRaw        Capability = unix.CAP_NET_RAW
 	DACReadSearch Capability = unix.CAP_DAC_READ_SEARCH
 	SysPtrace     Capability = unix.CAP_SYS_PTRACE
+	SetUID        Capability = unix.CAP_SETUID
+	SetGID        Capability = unix.CAP_SETGID
+	Kill          Capability = unix.CAP_KILL
 )
 
 // Reduce keeps some capabilities, as far as they are there, and gives up all others, for all threads and for programs

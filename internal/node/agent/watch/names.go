@@ -10,8 +10,13 @@ const (
 	ReasonNoVolume = "TSNVolumeMissing"
 	// ReasonLimit : the pod has all that it may have of something.
 	ReasonLimit = "TSNLimitReached"
-	// ReasonProgram : a program of the pod cannot load libktsn.so, such as a static one.
+	// ReasonProgram : a program of the pod cannot load libktsn.so, such as a static one, and its messages are not captured.
 	ReasonProgram = "TSNProgramNotCaught"
-	// ReasonUnseen : messages with a transmit time passed libktsn.so by, and were dropped, because they would have left early.
+	// ReasonUnseen : messages with a transmit time passed libktsn.so by and were dropped, because they were not captured or no
+	// relay got them. They would have left early.
 	ReasonUnseen = "TSNMessageUnseen"
+	// ReasonRelay : the frames of the pod that are to be captured are not sent, because their relay is away or ktsnd cannot serve it.
+	ReasonRelay = "TSNRelayAway"
+	// ReasonKernelPath : the pod's frames without a transmit time are to go through ktsnd, and leave by the kernel.
+	ReasonKernelPath = "TSNKernelPath"
 )

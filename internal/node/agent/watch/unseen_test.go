@@ -4,41 +4,47 @@ package watch
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
 )
+
+// refused is a count of so many datagrams that were dropped.
+func refused(datagrams uint64, of ...capture.Program) capture.Count {
+	return capture.Count{Attached: true, Refused: map[string]uint64{capture.ReasonNotCaptured: datagrams}, Programs: of}
+}
 
 func TestAnEventNamesTheProgramThatSendsPastTheLibrary(t *testing.T) {
 	pod := runningPod(true, "")
 	watcher, events := newWatcher(pod, &fakeKtsnd{{Identity: "uid", Path: "/x", Endpoints: 1}}, nil)
-	var now unseen.Count
+	var now capture.Count
 	var refuse error
 	total := map[string]uint64{}
 	watcher.Unseen = func() ([]cni.Guarded, error) {
 		of := func(uid string) overlay.Attachment {
 			return overlay.Attachment{Identity: uid, ContainerID: uid, Interface: "tsn0"}
 		}
-		return []cni.Guarded{{Attachment: of("uid"), Count: now}, {Attachment: of("another"), Count: unseen.Count{Datagrams: 9}}}, refuse
+		return []cni.Guarded{{Attachment: of("uid"), Count: now}, {Attachment: of("another"), Count: refused(9)}}, refuse
 	}
 	watcher.Dropped = func(namespace, name string, more uint64) { total[namespace+"/"+name] += more }
-	python := []unseen.Program{{Name: "py\x1b", Datagrams: 3, PID: 4}}
+	python := []capture.Program{{Name: "py\x1b", Refused: 3, PID: 4}}
 	for _, step := range []struct {
 		sentence string
-		now      unseen.Count
+		now      capture.Count
 		refuse   error
 		want     string
 		total    uint64
 	}{
-		{"nothing is dropped", unseen.Count{Guarded: true}, nil, "", 0},
-		{"nobody knows by whom", unseen.Count{Datagrams: 1}, nil, "Warning TSNMessageUnseen Messages with a transmit time of a program that could not be told", 1},
-		{"it is known", unseen.Count{Datagrams: 4, Programs: python}, nil, `of program "py\x1b" (process 4) did not come through libktsn.so, and tsn0 does not let them out`, 4},
-		{"it goes on", unseen.Count{Datagrams: 5, Programs: python}, nil, "", 5},
-		{"it cannot all be looked at", unseen.Count{Datagrams: 6, Programs: python}, errors.New("another is not there"), "", 6},
-		{"the filter is another", unseen.Count{Datagrams: 2, Programs: python}, nil, "", 8},
+		{"nothing is dropped", capture.Count{Attached: true}, nil, "", 0},
+		{"nobody knows by whom", refused(1), nil, "Warning TSNMessageUnseen Messages with a transmit time of a program that could not be told", 1},
+		{"it is known", refused(4, python...), nil, `of program "py\x1b" (process 4) did not come through libktsn.so, and tsn0 does not let them out, because they would leave early: nothing is captured on this network. Have them captured`, 4},
+		{"it goes on", refused(5, python...), nil, "", 5},
+		{"it cannot all be looked at", refused(6, python...), errors.New("another is not there"), "", 6},
+		{"the filter is another", refused(2, python...), nil, "", 8},
 	} {
 		now, refuse = step.now, step.refuse
 		if err := watcher.Look(t.Context()); err != nil {
@@ -49,6 +55,76 @@ func TestAnEventNamesTheProgramThatSendsPastTheLibrary(t *testing.T) {
 		}
 		if got := total["default/p"]; got != step.total || len(total) > 1 {
 			t.Errorf("%s: counted %v, want %d", step.sentence, total, step.total)
+		}
+	}
+}
+
+func TestWhoRunsRelaysIsToldOfAProgramThatWasPutBack(t *testing.T) {
+	watcher, _ := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Path: "/x", Endpoints: 1}}, nil)
+	told := 0
+	watcher.Back = func() { told++ }
+	for _, back := range []bool{false, true, false} {
+		watcher.Unseen = func() ([]cni.Guarded, error) { return []cni.Guarded{{Back: back}}, nil }
+		if err := watcher.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told != 1 {
+		t.Errorf("it was told %d times", told)
+	}
+}
+
+func TestWhatTheNodesEndDropsIsSaidAndCounted(t *testing.T) {
+	watcher, events := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Path: "/x", Endpoints: 1}}, nil)
+	var now capture.PortCount
+	watcher.Unseen = func() ([]cni.Guarded, error) {
+		attachment := overlay.Attachment{Identity: "uid", ContainerID: "uid", Interface: "tsn0"}
+		return []cni.Guarded{{Attachment: attachment, Count: capture.Count{Attached: true, Mode: capture.All}, Port: now}}, nil
+	}
+	total := map[string]uint64{}
+	watcher.Diverted = func(_, _, result string, more uint64) { total[result] += more }
+	for _, step := range []struct {
+		sentence string
+		now      capture.PortCount
+		want     string
+		total    string
+	}{
+		{"the relay gets it all", capture.PortCount{Timed: 3}, "", "map[]"},
+		{"there was no relay", capture.PortCount{NoRelay: 2, Passed: 5},
+			"Warning TSNMessageUnseen 2 messages with a transmit time were captured at tsn0 and dropped on the node, because no relay ran", "map[drop-no-relay:2 passed:5]"},
+		{"nor is there one now", capture.PortCount{NoRelay: 3, Passed: 5}, "", "map[drop-no-relay:3 passed:5]"},
+		{"segments have one time", capture.PortCount{NoRelay: 3, Passed: 5, Segments: 1}, "because one transmit time stood for several segments",
+			"map[drop-no-relay:3 drop-segments:1 passed:5]"},
+		{"the program is another", capture.PortCount{Passed: 1}, "", "map[drop-no-relay:3 drop-segments:1 passed:6]"},
+	} {
+		now = step.now
+		if err := watcher.Look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := next(events); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
+			t.Errorf("%s: the Event is %q, want %q", step.sentence, got, step.want)
+		}
+		if got := fmt.Sprint(total); got != step.total {
+			t.Errorf("%s: counted %s, want %s", step.sentence, got, step.total)
+		}
+	}
+}
+
+func TestOfAPodThatIsCapturedNoProgramIsLookedAt(t *testing.T) {
+	for name, test := range map[string]struct {
+		modes []capture.Mode
+		want  bool
+	}{
+		"all of it is":                      {[]capture.Mode{capture.Timed, capture.All}, true},
+		"one of its interfaces is not":      {[]capture.Mode{capture.Timed, capture.None}, false},
+		"it has no interface with a filter": {nil, false},
+	} {
+		var interfaces []cni.Guarded
+		for _, mode := range test.modes {
+			interfaces = append(interfaces, cni.Guarded{Count: capture.Count{Attached: true, Mode: mode}})
+		}
+		if got := captured(interfaces); got != test.want {
+			t.Errorf("%s: captured is %v", name, got)
 		}
 	}
 }

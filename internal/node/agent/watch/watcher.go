@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -41,10 +42,16 @@ type Watcher struct {
 	Programs Programs // nil: look at no programs
 	// Unseen makes sure of the filters of the pods' interfaces and reads what these did not let out; nil: look at none.
 	Unseen func() ([]cni.Guarded, error)
+	// Back is called when a program was missing and has been put back.
+	Back func()
 	// Dropped counts that for a pod.
 	Dropped func(namespace, pod string, more uint64)
-	Events  record.EventRecorder
-	Every   time.Duration
+	// Diverted counts what the node's end of a pod's interface did besides giving frames to the relay, by what it did.
+	Diverted func(namespace, pod, result string, more uint64)
+	// Relays says how the relays of captured interfaces are; nil: look at none.
+	Relays func() []relay.Status
+	Events record.EventRecorder
+	Every  time.Duration
 	// Settle is how long a pod runs before it is looked at.
 	Settle time.Duration
 	Now    func() time.Time
@@ -56,8 +63,8 @@ type Watcher struct {
 	said map[complaint]bool
 	// looked is which containers' programs were looked at.
 	looked map[string]bool
-	// counted is what each interface had not let out at the last look.
-	counted map[string]uint64
+	// counted is what each interface had not let out at the last look, and its node's end not given to the relay, by result.
+	counted map[string]map[string]uint64
 }
 
 // complaint is something about a pod.
@@ -111,7 +118,8 @@ func (w *Watcher) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	guarded, counted := w.guarded(), map[string]uint64{}
+	guarded, counted := w.guarded(), map[string]map[string]uint64{}
+	relays := w.relays()
 	holds, looked, present := map[complaint]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
@@ -121,7 +129,11 @@ func (w *Watcher) Look(ctx context.Context) error {
 		if !w.settled(pod) {
 			continue
 		}
-		for _, found := range slices.Concat(w.halves(pod, served), w.programs(ctx, pod, looked), dropped(interfaces)) {
+		var without []finding
+		if !captured(interfaces) {
+			without = w.programs(ctx, pod, looked)
+		}
+		for _, found := range slices.Concat(w.halves(pod, served), without, dropped(interfaces), lost(interfaces), troubled(relays[string(pod.UID)])) {
 			key := complaint{string(pod.UID), found.reason, found.about}
 			holds[key] = true
 			if !w.said[key] {

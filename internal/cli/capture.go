@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+func newCapture(env *subcommands.Environment) *cobra.Command {
+	options := &nodeOptions{}
+	var format string
+	command := &cobra.Command{
+		Use:   "capture",
+		Short: "Show which frames of pods are captured, and which were dropped",
+		Long: "Shows for each interface of this node's pods what is captured: nothing, frames with a transmit time that did\n" +
+			"not come through libktsn.so, or all frames. It shows how many were captured, how many were dropped and why,\n" +
+			"whether there is a relay for them, and which programs sent those with a time, as far as that is known.",
+		Args: subcommands.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkFormat(format, "text", "wide", "json"); err != nil {
+				return err
+			}
+			return options.do(command.Context(), func(ctx context.Context, _ *overlay.Node, client *control.Client) error {
+				if client == nil {
+					return subcommands.Usage(errors.New("without a control socket nobody says which interfaces there are"))
+				}
+				return showCapture(ctx, env.Stdout, client, format)
+			})
+		},
+	}
+	command.Flags().StringVarP(&format, "output", "o", "text", "text, wide (with the pods' identities) or json")
+	return options.add(command)
+}
+
+func showCapture(ctx context.Context, out io.Writer, client *control.Client, format string) error {
+	endpoints, err := client.Endpoints(ctx)
+	if err != nil {
+		return err
+	}
+	all := readCapture(endpoints)
+	if format == "json" {
+		return printJSON(out, all)
+	}
+	pods, err := client.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	return printCapture(out, all, podNames{of: namesOf(pods), wide: format == "wide"})
+}
+
+// readCapture reads the counts of all interfaces. What fails of one is said in its place.
+func readCapture(endpoints []control.AttachedEndpoint) []capture.At {
+	all := []capture.At{}
+	for _, endpoint := range endpoints {
+		one, err := capture.ReadBoth(endpoint.Netns, endpoint.Interface)
+		one.Identity = endpoint.Identity
+		if err != nil {
+			one.Failure = err.Error()
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func printCapture(out io.Writer, all []capture.At, names podNames) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "%s\tINTERFACE\tCAPTURE\tRELAY\tTIMED\tOTHERS\tDROPPED\tOF PROGRAMS\n", names.head("POD", "IDENTITY"))
+	for _, one := range all {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", names.cells(one.Identity), one.Interface, strings.Join(captureCells(&one), "\t"))
+	}
+	return table.Flush()
+}
+
+// captureCells are those from CAPTURE on.
+func captureCells(one *capture.At) []string {
+	switch {
+	case one.Failure != "":
+		return []string{"unknown: " + one.Failure, "", "", "", "", ""}
+	case !one.Attached:
+		return []string{"let pass", "", "", "", "", ""}
+	}
+	return []string{
+		one.Mode.String(), relayText(&one.Node), strconv.FormatUint(one.Captured, 10), othersText(&one.Node),
+		droppedText(one.Dropped()), programsText(one.Programs),
+	}
+}
+
+func relayText(node *capture.PortCount) string {
+	switch {
+	case !node.Attached:
+		return ""
+	case !node.HasRelay():
+		return "none"
+	case node.Mode != capture.All:
+		return "yes"
+	case !node.Answers():
+		return "no answer"
+	}
+	return "answers"
+}
+
+// othersText is what became of frames without a time.
+func othersText(node *capture.PortCount) string {
+	if node.Mode != capture.All {
+		return ""
+	}
+	return fmt.Sprintf("%d captured, %d passed", node.Untimed, node.Passed+node.Control)
+}
+
+func droppedText(dropped map[string]uint64) string {
+	if len(dropped) == 0 {
+		return "0"
+	}
+	var texts []string
+	for _, reason := range slices.Sorted(maps.Keys(dropped)) {
+		texts = append(texts, fmt.Sprintf("%d %s", dropped[reason], reason))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func programsText(programs []capture.Program) string {
+	var texts []string
+	for _, program := range programs {
+		texts = append(texts, fmt.Sprintf("%q %d (process %d)", program.Name, program.Captured+program.Refused, program.PID))
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+)
+
+// pastLibrary says whether programs of the pod send past libktsn.so, and what becomes of that.
+func (d *Doctor) pastLibrary(ctx context.Context, pod *corev1.Pod) {
+	all, err := d.AskCapture(ctx, pod.Spec.NodeName)
+	if err != nil {
+		d.unseen("libktsn.so", err)
+		return
+	}
+	for i := range all {
+		if all[i].Identity == string(pod.UID) {
+			d.pastLibraryAt(pod, &all[i])
+			d.relayOf(&all[i])
+		}
+	}
+}
+
+func (d *Doctor) pastLibraryAt(pod *corev1.Pod, at *capture.At) {
+	about := "libktsn.so at " + at.Interface
+	switch {
+	case at.Failure != "":
+		d.say(Note, about, "", "could not be looked at: %s", at.Failure)
+	case !at.Attached && pod.Annotations[v1alpha1.UnseenAnnotation] == v1alpha1.UnseenPass:
+		d.say(Note, about, "", "messages that pass it by leave at once, early, because the annotation %s says so", v1alpha1.UnseenAnnotation)
+	case !at.Attached:
+		d.say(Bad, about, "the agent puts it back within seconds, unless the attachment says \"unseen\": \"pass\"; else its log says why",
+			"the interface has no filter, so messages that pass the library by leave at once, early")
+	case len(at.Dropped()) > 0:
+		d.say(Bad, about, remedy(at), "%s; messages past the library were sent by %s", droppedText(at.Dropped()), senders(at.Programs))
+	case at.Captured > 0:
+		d.ok(about, "%d messages with a transmit time passed it by and were captured; they were sent by %s", at.Captured, senders(at.Programs))
+	default:
+		d.ok(about, "no message with a transmit time passed it by")
+	}
+}
+
+// relayOf says whether captured frames go through ktsnd.
+func (d *Doctor) relayOf(at *capture.At) {
+	about := "relay of " + at.Interface
+	switch {
+	case at.Failure != "" || !at.Attached || at.Mode == capture.None:
+		return
+	case at.Mode == capture.Timed && !at.Node.HasRelay():
+		d.say(Note, about, "see the log of ktsn-agent on the node, and that the pod has the volume of csi.kubernetsn.io",
+			"is away, so messages that pass libktsn.so by are dropped")
+	case at.Mode == capture.Timed:
+		d.ok(about, "has a device, where messages that pass libktsn.so by wait for it")
+	case !at.Node.Answers():
+		d.say(Bad, about, "see the logs of ktsn-agent and ktsnd on the node",
+			"does not answer, so frames without a transmit time leave by the kernel's bridge, past the gates")
+	default:
+		d.ok(about, "answers; %d frames without a transmit time went through ktsnd, %d by the kernel's bridge", at.Node.Untimed, at.Node.Passed)
+	}
+}
+
+func droppedText(dropped map[string]uint64) string {
+	var texts []string
+	for _, reason := range slices.Sorted(maps.Keys(dropped)) {
+		texts = append(texts, fmt.Sprintf("%d messages with a transmit time were dropped because %s", dropped[reason], capture.Explain(reason)))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// remedy says what to do about what was dropped, by the reason that comes first.
+func remedy(at *capture.At) string {
+	dropped := at.Dropped()
+	switch {
+	case dropped[capture.ReasonNotCaptured] > 0:
+		return "have them captured (spec.capture: Timed of the TSNNetwork); or link the program dynamically and have it call sendmsg of the C library as usual; " +
+			"or let such messages leave early by the annotation " + v1alpha1.UnseenAnnotation + ": " + v1alpha1.UnseenPass + " and make the pod anew"
+	case dropped[capture.ReasonNoRelay] > 0:
+		return "see the log of ktsn-agent on the node; messages that were dropped before the relay ran stay counted"
+	case dropped[capture.ReasonSegments] > 0:
+		return "turn the pod's interface back: ethtool -K " + at.Interface + " tx-udp-segmentation off; or send segments without a transmit time"
+	}
+	return "ktsn node capture on the node has the figures"
+}
+
+func senders(programs []capture.Program) string {
+	if len(programs) == 0 {
+		return "a program that could not be told"
+	}
+	var names []string
+	for _, program := range programs {
+		names = append(names, fmt.Sprintf("program %q (%d, process %d of the node)", program.Name, program.Captured+program.Refused, program.PID))
+	}
+	return strings.Join(names, ", ")
+}

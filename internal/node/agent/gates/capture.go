@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gates
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
+)
+
+// captured says whether the frames of a network's captured interfaces go through ktsnd. some tells whether there are such interfaces.
+func captured(network string, relays []relay.Status) (condition metav1.Condition, some bool) {
+	condition = metav1.Condition{Type: v1alpha1.ConditionCaptureOperational, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}
+	count, troubled := 0, 0
+	for i := range relays {
+		one := &relays[i]
+		if one.Network != network {
+			continue
+		}
+		count++
+		reason, sentence := one.Trouble()
+		if reason == "" {
+			continue
+		}
+		troubled++
+		// That of one says what to do; frames that are dropped are worse than those that leave by the kernel.
+		if condition.Status == metav1.ConditionTrue || condition.Reason == v1alpha1.ReasonKernelPath && reason != condition.Reason {
+			condition.Status, condition.Reason = metav1.ConditionFalse, reason
+			condition.Message = fmt.Sprintf("pod %s: %s", one.Identity, sentence)
+		}
+	}
+	if troubled > 1 {
+		condition.Message += fmt.Sprintf(" (and %d more)", troubled-1)
+	}
+	return condition, count > 0
+}

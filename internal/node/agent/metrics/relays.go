@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import "github.com/kubernetsn/kubernetsn/internal/node/relay"
+
+// States of a captured interface.
+const (
+	relayRunning    = "running"
+	relayAway       = "away"
+	relayKernelPath = "kernel-path"
+)
+
+// countRelays adds what relays did since the last time, and counts the relays.
+func (p *Poller) countRelays() {
+	states := map[string]int{relayRunning: 0, relayAway: 0, relayKernelPath: 0}
+	frames := map[string]map[string]uint64{}
+	for _, one := range p.Relays() {
+		states[stateOf(&one)]++
+		name, known := p.named[one.Identity]
+		if !known {
+			continue // it comes, or it goes
+		}
+		port := one.PortName()
+		frames[port] = one.Frames
+		for result, count := range one.Frames {
+			p.Metrics.captured.WithLabelValues(name.Namespace, name.Pod, result).Add(more(count, p.frames[port][result]))
+		}
+	}
+	for state, count := range states {
+		p.Metrics.relays.WithLabelValues(state).Set(float64(count))
+	}
+	p.frames = frames
+}
+
+func stateOf(one *relay.Status) string {
+	switch {
+	case !one.Running:
+		return relayAway
+	case one.KernelPath:
+		return relayKernelPath
+	}
+	return relayRunning
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf/btf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// What the programs do with packets is in test/netns, where there are programs that send some.
+
+// The two ends of a veth pair, which here are in one network namespace.
+const (
+	podEnd  = "tsn0"
+	nodeEnd = "port"
+)
+
+// namespace has both ends of an interface.
+func namespace(t *testing.T) *topology.Namespace {
+	t.Helper()
+	made := emptyNamespace(t)
+	do(t, made, func() error {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = podEnd
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: nodeEnd})
+	})
+	return made
+}
+
+func emptyNamespace(t *testing.T) *topology.Namespace {
+	t.Helper()
+	testenv.Root(t)
+	if _, err := object.Open(objectFile); err != nil {
+		testenv.Missing(t, "the program is not built; run `make build`")
+	}
+	id, err := topology.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := topology.NewNamespace(id.String() + "-capture")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := made.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	return made
+}
+
+func do(t *testing.T, where *topology.Namespace, work func() error) {
+	t.Helper()
+	if err := where.Do(work); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// filters counts those of one side of an interface.
+func filters(t *testing.T, interfaceName string, parent uint32) int {
+	t.Helper()
+	link, errLink := netlink.LinkByName(interfaceName)
+	all, errList := netlink.FilterList(link, parent)
+	if err := errors.Join(errLink, errList); err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+func TestAnInterfaceHasTheProgramOnceItWasAttached(t *testing.T) {
+	where := namespace(t)
+	do(t, where, func() error {
+		before, errBefore := Read(podEnd)
+		if before.Attached {
+			t.Error("it is there before it was attached")
+		}
+		// The second replaces the first.
+		errAttach := errors.Join(AttachPod(podEnd, Timed), AttachPod(podEnd, All))
+		if got := filters(t, podEnd, netlink.HANDLE_MIN_EGRESS); got != 1 {
+			t.Errorf("there are %d filters, want 1", got)
+		}
+		return errors.Join(errBefore, errAttach)
+	})
+	count, err := ReadIn(where.Path(), podEnd)
+	if err != nil || !count.Attached || count.Mode != All || count.Captured != 0 || len(count.Refused) != 0 || len(count.Programs) != 0 {
+		t.Errorf("it counted %+v, %v", count, err)
+	}
+}
+
+func TestThePortKnowsItsRelay(t *testing.T) {
+	where := namespace(t)
+	do(t, where, func() error {
+		if _, err := OpenState(nodeEnd); !errors.Is(err, ErrUnattached) {
+			t.Errorf("of a port without the program it said %v", err)
+		}
+		if err := AttachPort(nodeEnd, All); err != nil {
+			return err
+		}
+		now, err := OpenState(nodeEnd)
+		if err != nil {
+			return err
+		}
+		defer now.Close()
+		count, errRead := ReadPort(nodeEnd)
+		if !count.Attached || count.Mode != All || count.RelayIfindex != 0 || count.HeartbeatAge >= 0 {
+			t.Errorf("before there is a relay it says %+v", count)
+		}
+		errSet := now.SetRelay(42)
+		relay, errRelay := now.Relay()
+		mode, errMode := ReadPort(nodeEnd)
+		if relay != 42 || mode.RelayIfindex != 42 || mode.Mode != All {
+			t.Errorf("of relay 42 it says %d, %+v", relay, mode)
+		}
+		return errors.Join(errRead, errSet, errRelay, errMode)
+	})
+}
+
+func TestAHeartbeatHasAnAge(t *testing.T) {
+	where := namespace(t)
+	do(t, where, func() error {
+		if err := AttachPort(nodeEnd, All); err != nil {
+			return err
+		}
+		opened, err := OpenState(nodeEnd)
+		if err != nil {
+			return err
+		}
+		defer opened.Close()
+		var clock unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock); err != nil {
+			return err
+		}
+		err = opened.heartbeat.Put(uint32(0), &heartbeat{uint64(clock.Nano() - int64(time.Hour))})
+		if age, errAge := opened.Heartbeat(); errAge != nil || age < time.Hour || age > 2*time.Hour {
+			t.Errorf("its age is %v, %v", age, errAge)
+		}
+		return err
+	})
+}
+
+func TestAProgramThatIsAttachedAnewKnowsNoRelay(t *testing.T) {
+	do(t, namespace(t), func() error {
+		errFirst := AttachPort(nodeEnd, Timed)
+		first, err := OpenState(nodeEnd)
+		if err := errors.Join(errFirst, err); err != nil {
+			return err
+		}
+		defer first.Close()
+		errSet := first.SetRelay(42)
+		before, errBefore := ReadPort(nodeEnd)
+		errAgain := AttachPort(nodeEnd, Timed)
+		after, errAfter := ReadPort(nodeEnd)
+		if before.RelayIfindex != 42 || after.RelayIfindex != 0 {
+			t.Errorf("its relay is %d before, and %d after", before.RelayIfindex, after.RelayIfindex)
+		}
+		return errors.Join(errSet, errBefore, errAgain, errAfter)
+	})
+}
+
+func TestTheMapOfTheRelayHasNothingButTheHeartbeat(t *testing.T) {
+	do(t, namespace(t), func() error {
+		errAttach := AttachPort(nodeEnd, All)
+		opened, err := OpenState(nodeEnd)
+		if err := errors.Join(errAttach, err); err != nil {
+			return err
+		}
+		defer opened.Close()
+		given, err := opened.heartbeat.Info()
+		if err != nil {
+			return err
+		}
+		if opened.HeartbeatFD() != opened.heartbeat.FD() || given.Name != heartbeatMap || given.ValueSize != 8 || given.MaxEntries != 1 {
+			t.Errorf("the relay gets the map %+v", given)
+		}
+		if _, err := unix.Mmap(opened.of.FD(), 0, unix.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED); err == nil {
+			t.Error("the state can be mapped")
+		}
+		return nil
+	})
+}
+
+// addForeign adds a filter of another program.
+func addForeign(interfaceName string, parent uint32) error {
+	link, errLink := netlink.LinkByName(interfaceName)
+	loaded, errLoad := load(captureProgram, None)
+	if err := errors.Join(errLink, errLoad, netlink.QdiscAdd(classAct(link))); err != nil {
+		return err
+	}
+	defer loaded.Close()
+	return netlink.FilterAdd(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: link.Attrs().Index, Parent: parent, Priority: 5, Protocol: unix.ETH_P_ALL},
+		Fd:          loaded.Programs[captureProgram].FD(), Name: "another", DirectAction: true,
+	})
+}
+
+func TestAFilterOfAnotherIsLeftAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		at     string
+		parent uint32
+		attach func() error
+		there  func() (bool, error)
+	}{
+		"in the pod": {
+			podEnd, netlink.HANDLE_MIN_EGRESS, func() error { return AttachPod(podEnd, Timed) },
+			func() (bool, error) { count, err := Read(podEnd); return count.Attached, err },
+		},
+		"at the node's end": {
+			nodeEnd, netlink.HANDLE_MIN_INGRESS, func() error { return AttachPort(nodeEnd, Timed) },
+			func() (bool, error) { count, err := ReadPort(nodeEnd); return count.Attached, err },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			do(t, namespace(t), func() error {
+				err := addForeign(test.at, test.parent)
+				before, errBefore := test.there()
+				errAttach := test.attach()
+				beside, errBeside := test.there()
+				if got := filters(t, test.at, test.parent); before || !beside || got != 2 {
+					t.Errorf("ours is there before: %v, after: %v; there are %d filters, want 2", before, beside, got)
+				}
+				return errors.Join(err, errBefore, errAttach, errBeside)
+			})
+		})
+	}
+}
+
+func TestTheProgramOfAnEarlierReleaseIsReplaced(t *testing.T) {
+	do(t, namespace(t), func() error {
+		errAttach := AttachPod(podEnd, None) // for its queueing discipline
+		link, errLink := netlink.LinkByName(podEnd)
+		loaded, errLoad := load(captureProgram, None)
+		if err := errors.Join(errAttach, errLink, errLoad); err != nil {
+			return err
+		}
+		defer loaded.Close()
+		filter := podHook.filter(link)
+		filter.Name, filter.Fd = formerProgram, loaded.Programs[captureProgram].FD()
+		errReplace := netlink.FilterReplace(filter)
+		before, errBefore := Read(podEnd)
+		errAgain := AttachPod(podEnd, Timed)
+		after, errAfter := Read(podEnd)
+		if !before.Former || before.Attached || after.Former || !after.Attached || filters(t, podEnd, netlink.HANDLE_MIN_EGRESS) != 1 {
+			t.Errorf("before it is %+v, after %+v", before, after)
+		}
+		return errors.Join(errReplace, errBefore, errAgain, errAfter)
+	})
+}
+
+func TestAnInterfaceThatIsNotThereIsNamed(t *testing.T) {
+	do(t, namespace(t), func() error {
+		if err := AttachPod("none", None); err == nil || !strings.Contains(err.Error(), "leaving none early") {
+			t.Errorf("it said %v", err)
+		}
+		if err := AttachPort("none", All); err == nil || !strings.Contains(err.Error(), "come in at none") {
+			t.Errorf("of a port it said %v", err)
+		}
+		if _, err := Read("none"); !errors.Is(err, ErrGone) {
+			t.Errorf("of its count it said %v", err)
+		}
+		return nil
+	})
+}
+
+func TestAKernelThatDoesNotSayWhichClockIsNamed(t *testing.T) {
+	if err := hasClock(&btf.Struct{Name: "sock", Members: []btf.Member{{Name: "sk_priority"}}}); err == nil || !strings.Contains(err.Error(), "no sk_clockid") {
+		t.Errorf("of a kernel without it, it said %v", err)
+	}
+	if err := hasClock(&btf.Struct{Name: "sock", Members: []btf.Member{{Name: "sk_priority"}, {Name: "sk_clockid"}}}); err != nil {
+		t.Errorf("of one with it, it said %v", err)
+	}
+}
+
+func TestModesAreReadAsTheyAreWritten(t *testing.T) {
+	for _, mode := range []Mode{None, Timed, All} {
+		if got, err := ParseMode(mode.String()); err != nil || got != mode {
+			t.Errorf("%v was read as %v, %v", mode, got, err)
+		}
+	}
+	if _, err := ParseMode("timed"); err == nil || !strings.Contains(err.Error(), `give "None", "Timed" or "All"`) {
+		t.Errorf("of another word it said %v", err)
+	}
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// openMaps are maps of a program, by name.
+type openMaps map[string]*ebpf.Map
+
+// open opens the maps of the program at an interface. An interface without the program is ErrUnattached.
+func (h hook) open(interfaceName string) (openMaps, error) {
+	filter, err := h.find(interfaceName)
+	if err != nil {
+		return nil, err
+	}
+	if filter == nil {
+		return nil, fmt.Errorf("%s: %w", interfaceName, ErrUnattached)
+	}
+	maps, err := openMapsOf(ebpf.ProgramID(filter.Id))
+	if err != nil {
+		return nil, fmt.Errorf("open the maps of %s at %s: %w", h.program, interfaceName, err)
+	}
+	for _, name := range mapsOf[h.program] {
+		if maps[name] == nil {
+			maps.close()
+			return nil, fmt.Errorf("the program at %s is not ours", interfaceName)
+		}
+	}
+	return maps, nil
+}
+
+func openMapsOf(id ebpf.ProgramID) (openMaps, error) {
+	program, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return nil, err
+	}
+	defer program.Close()
+	info, err := program.Info()
+	if err != nil {
+		return nil, err
+	}
+	ids, known := info.MapIDs()
+	if !known {
+		return nil, errors.New("the kernel does not say which they are")
+	}
+	opened := openMaps{}
+	for _, id := range ids {
+		one, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			continue // what is missing, the caller finds
+		}
+		described, err := one.Info()
+		if err != nil || opened[described.Name] != nil {
+			one.Close()
+			continue
+		}
+		opened[described.Name] = one
+	}
+	return opened, nil
+}
+
+// take leaves a map to the caller.
+func (m openMaps) take(name string) *ebpf.Map {
+	taken := m[name]
+	delete(m, name)
+	return taken
+}
+
+func (m openMaps) close() {
+	for _, one := range m {
+		one.Close()
+	}
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+)
+
+// ErrGone tells that there is no such interface, or network namespace.
+var ErrGone = errors.New("it is gone")
+
+// ErrUnattached tells that an interface does not have the program.
+var ErrUnattached = errors.New("the program is not attached")
+
+// Places in the map `counts`: enum count of datapath/capture/capture.bpf.c.
+const (
+	countCaptured = iota
+	countModeNone
+	countClock
+	countNoRoom
+	countTags
+	countTimed
+	countUntimed
+	countSegments
+	countNoRelay
+	countPassed
+	countControl
+	countEnd
+)
+
+// Reasons for which frames with a transmit time are dropped.
+const (
+	ReasonNotCaptured = "not-captured"
+	ReasonClock       = "clock"
+	ReasonNoRoom      = "no-room"
+	ReasonTags        = "tags"
+	ReasonSegments    = "segments"
+	ReasonNoRelay     = "no-relay"
+)
+
+// refusals are the reasons at the pod's interface.
+var refusals = map[int]string{
+	countModeNone: ReasonNotCaptured, countClock: ReasonClock, countNoRoom: ReasonNoRoom, countTags: ReasonTags,
+}
+
+// Explain says in words why frames were dropped.
+func Explain(reason string) string {
+	switch reason {
+	case ReasonNotCaptured:
+		return "nothing is captured on this network"
+	case ReasonClock:
+		return "the clock of their times is none of CLOCK_TAI, CLOCK_MONOTONIC and CLOCK_REALTIME"
+	case ReasonNoRoom:
+		return "the kernel had no room for the record in front of them (it has for frames of up to 16,000 bytes)"
+	case ReasonTags:
+		return "they left by a VLAN device on a VLAN device, whose two tags cannot be put behind the record"
+	case ReasonSegments:
+		return "one transmit time stood for several segments, which the pod's interface left together"
+	case ReasonNoRelay:
+		return "no relay ran"
+	}
+	return reason
+}
+
+// Count is what the program of a pod's interface did.
+type Count struct {
+	// Attached tells that the program is there; all else is zero where it is not.
+	Attached bool `json:"attached"`
+	// Former tells that it is not, and that the program of a release without capture is.
+	Former bool `json:"-"`
+	Mode   Mode `json:"mode"`
+	// Captured counts frames that got a record.
+	Captured uint64 `json:"captured"`
+	// Refused counts frames that were dropped, by reason.
+	Refused map[string]uint64 `json:"refused,omitempty"`
+	// Programs sent them; their sum can be less, because not every sender can be known.
+	Programs []Program `json:"programs,omitempty"`
+}
+
+// RefusedSum is the sum of what was refused.
+func (c *Count) RefusedSum() (sum uint64) {
+	for _, frames := range c.Refused {
+		sum += frames
+	}
+	return sum
+}
+
+// Program is one that sent frames with a transmit time past libktsn.so.
+type Program struct {
+	// Name is what the kernel calls the process, at most 15 bytes, which its author chose.
+	Name     string `json:"name"`
+	Captured uint64 `json:"captured"`
+	Refused  uint64 `json:"refused"`
+	// PID is of the process that sent last, as the node numbers it.
+	PID uint32 `json:"pid"`
+}
+
+// PortCount is what the program at the node's end did, in frames.
+type PortCount struct {
+	// Attached tells that the program is there; all else is zero where it is not.
+	Attached bool `json:"attached"`
+	Mode     Mode `json:"mode"`
+	// Timed and Untimed went to the relay.
+	Timed   uint64 `json:"timed"`
+	Untimed uint64 `json:"untimed"`
+	// NoRelay counts timed frames that were dropped because there was no relay.
+	NoRelay uint64 `json:"no-relay"`
+	// Segments counts timed frames that were dropped because the kernel had not divided them into segments before.
+	Segments uint64 `json:"segments"`
+	// Passed counts frames without a time that were the bridge's because no relay answered.
+	Passed uint64 `json:"passed"`
+	// Control counts those that are the bridge's in any case: reports of multicast groups, frames for bridges themselves.
+	Control uint64 `json:"control"`
+	// RelayIfindex is the relay's device; 0: none.
+	RelayIfindex int `json:"relay-ifindex"`
+	// RelayGone tells that there is no such device any more: who runs relays has ended without taking it back.
+	RelayGone bool `json:"relay-gone,omitempty"`
+	// HeartbeatAge is how long ago the relay said that ktsnd takes untimed frames; negative if it never did.
+	HeartbeatAge time.Duration `json:"heartbeat-age-ns"`
+}
+
+// Dropped is what was dropped at the node's end, by reason.
+func (c *PortCount) Dropped() map[string]uint64 {
+	all := map[string]uint64{}
+	for reason, frames := range map[string]uint64{ReasonNoRelay: c.NoRelay, ReasonSegments: c.Segments} {
+		if frames > 0 {
+			all[reason] = frames
+		}
+	}
+	return all
+}
+
+// At is the count of both ends of a pod's interface, as `ktsn node capture` shows it.
+type At struct {
+	Identity  string `json:"identity"`
+	Interface string `json:"interface"`
+	Count
+	// Node is the count at the node's end.
+	Node PortCount `json:"node"`
+	// Failure says why it could not be read.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Dropped is what was dropped at either end, by reason.
+func (a *At) Dropped() map[string]uint64 {
+	all := a.Node.Dropped()
+	maps.Copy(all, a.Refused)
+	return all
+}
+
+// ReadBoth reads the count of a pod's interface in another network namespace and, in this one, that of the node's end.
+func ReadBoth(netns, interfaceName string) (At, error) {
+	at := At{Interface: interfaceName}
+	var err error
+	if at.Count, err = ReadIn(netns, interfaceName); err != nil || !at.Attached || at.Mode == None {
+		return at, err
+	}
+	port, err := otherEnd(netns, interfaceName)
+	if err != nil {
+		return at, err
+	}
+	if at.Node, err = ReadPort(port); err == nil {
+		at.Node.RelayGone, err = isGone(at.Node.RelayIfindex)
+	}
+	return at, err
+}
+
+// isGone tells whether a relay's device that a program was told of is not there. It ends with the process that made it.
+func isGone(index int) (bool, error) {
+	if index == 0 {
+		return false, nil
+	}
+	_, err := netlink.LinkByIndex(index)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return true, nil
+	}
+	return false, err
+}
+
+// HasRelay tells whether there is a device for the relay, where frames wait for it.
+func (c *PortCount) HasRelay() bool { return c.RelayIfindex != 0 && !c.RelayGone }
+
+// Answers tells whether the relay says that ktsnd takes frames without a time.
+func (c *PortCount) Answers() bool {
+	return c.HasRelay() && c.HeartbeatAge >= 0 && c.HeartbeatAge <= HeartbeatLimit
+}
+
+// otherEnd finds the name of the node's end of a pod's interface.
+func otherEnd(netns, interfaceName string) (string, error) {
+	var peer int
+	err := ns.WithNetNSPath(netns, func(ns.NetNS) error {
+		link, err := netlink.LinkByName(interfaceName)
+		if err == nil {
+			peer = link.Attrs().ParentIndex
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("look for %s in the pod: %w", interfaceName, err)
+	}
+	port, err := netlink.LinkByIndex(peer)
+	if err != nil {
+		return "", fmt.Errorf("look for the node's end of %s: %w", interfaceName, err)
+	}
+	return port.Attrs().Name, nil
+}
+
+// ReadIn reads the count of a pod's interface in another network namespace, which is given by its path.
+func ReadIn(netns, interfaceName string) (count Count, err error) {
+	errEnter := ns.WithNetNSPath(netns, func(ns.NetNS) error {
+		count, err = Read(interfaceName)
+		return nil
+	})
+	if errors.As(errEnter, &ns.NSPathNotExistErr{}) {
+		return count, fmt.Errorf("%w: there is no network namespace %s", ErrGone, netns)
+	}
+	if errEnter != nil {
+		return count, fmt.Errorf("enter the network namespace: %w", errEnter)
+	}
+	return count, err
+}
+
+// Read reads the count of a pod's interface.
+func Read(interfaceName string) (Count, error) {
+	maps, err := podHook.open(interfaceName)
+	if errors.Is(err, ErrUnattached) {
+		former, err := findFilter(interfaceName, podHook.parent, formerProgram)
+		return Count{Former: former != nil}, err
+	}
+	if err != nil {
+		return Count{}, err
+	}
+	defer maps.close()
+	count, err := maps.readPod()
+	if err != nil {
+		return Count{}, fmt.Errorf("read what %s let out: %w", interfaceName, err)
+	}
+	return count, nil
+}
+
+func (m openMaps) readPod() (Count, error) {
+	count := Count{Attached: true, Refused: map[string]uint64{}}
+	sums, now, err := m.readCommon()
+	if err != nil {
+		return count, err
+	}
+	count.Mode, count.Captured = now.Mode, sums[countCaptured]
+	for place, reason := range refusals {
+		if sums[place] > 0 {
+			count.Refused[reason] = sums[place]
+		}
+	}
+	count.Programs, err = readPrograms(m[programsMap])
+	return count, err
+}
+
+// ReadPort reads the count of the node's end of a pod's interface.
+func ReadPort(portName string) (PortCount, error) {
+	maps, err := portHook.open(portName)
+	if errors.Is(err, ErrUnattached) {
+		return PortCount{}, nil
+	}
+	if err != nil {
+		return PortCount{}, err
+	}
+	defer maps.close()
+	sums, now, err := maps.readCommon()
+	if err != nil {
+		return PortCount{}, fmt.Errorf("read what came in at %s: %w", portName, err)
+	}
+	age, err := heartbeatAge(maps[heartbeatMap])
+	return PortCount{
+		Attached: true, Mode: now.Mode, RelayIfindex: int(now.RelayIfindex), HeartbeatAge: age,
+		Timed: sums[countTimed], Untimed: sums[countUntimed], NoRelay: sums[countNoRelay], Segments: sums[countSegments],
+		Passed: sums[countPassed], Control: sums[countControl],
+	}, err
+}
+
+// readCommon reads what both programs have.
+func (m openMaps) readCommon() (sums [countEnd]uint64, now state, err error) {
+	for place := range sums {
+		if err := m[countsMap].Lookup(uint32(place), &sums[place]); err != nil {
+			return sums, now, err
+		}
+	}
+	err = m[stateMap].Lookup(uint32(0), &now)
+	return sums, now, err
+}
+
+// readPrograms lists the programs, the one that sent most first.
+func readPrograms(from *ebpf.Map) ([]Program, error) {
+	var programs []Program
+	var name [16]byte
+	var sent struct {
+		Captured, Refused uint64
+		PID, Reserved     uint32
+	}
+	all := from.Iterate()
+	for all.Next(&name, &sent) {
+		text, _, _ := bytes.Cut(name[:], []byte{0})
+		programs = append(programs, Program{Name: string(text), Captured: sent.Captured, Refused: sent.Refused, PID: sent.PID})
+	}
+	slices.SortFunc(programs, func(a, b Program) int {
+		return cmp.Or(cmp.Compare(b.Captured+b.Refused, a.Captured+a.Refused), cmp.Compare(a.Name, b.Name))
+	})
+	return programs, all.Err()
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// counters are memory that a relay counts in. Its size cannot be changed, so that a relay that was taken over by
+// somebody can write wrong numbers and no more.
+type counters struct {
+	file   *os.File
+	memory []byte
+}
+
+func newCounters() (*counters, error) {
+	descriptor, err := unix.MemfdCreate("ktsn-relay-counters", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("make memory for the relay's counters: %w", err)
+	}
+	file := os.NewFile(uintptr(descriptor), "counters")
+	memory, err := sealed(file)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make memory for the relay's counters: %w", err), file.Close())
+	}
+	return &counters{file, memory}, nil
+}
+
+func sealed(file *os.File) ([]byte, error) {
+	if err := file.Truncate(countersBytes); err != nil {
+		return nil, err
+	}
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
+		return nil, err
+	}
+	return unix.Mmap(int(file.Fd()), 0, countersBytes, unix.PROT_READ, unix.MAP_SHARED)
+}
+
+func (c *counters) close() error { return errors.Join(unix.Munmap(c.memory), c.file.Close()) }
+
+// Places in the memory, as datapath/relay/counters.h has them.
+const (
+	countersBytes = 512
+	atTooOld      = 40
+	atRead        = 64
+	atHanded      = 80
+	atDropped     = 128
+	wordBytes     = 8
+)
+
+// kinds are those of what is read and handed to ktsnd.
+var kinds = []string{"timed", "untimed"}
+
+// drops are the reasons for which a relay drops a frame: enum relay_drop.
+var drops = []string{
+	"lost", "truncated", "offload", "record-short", "record-bits", "record-addresses", "unexpected", "too-long", "source",
+	"no-destination", "destinations", "no-room", "no-daemon", "backlog-full",
+	"stale", "no-flow",
+}
+
+// read returns how many frames a relay has read, handed to ktsnd and dropped.
+func (c *counters) read() map[string]uint64 {
+	frames := map[string]uint64{}
+	for i, kind := range kinds {
+		frames["read-"+kind] = c.value(atRead + i*wordBytes)
+		frames["handed-"+kind] = c.value(atHanded + i*wordBytes)
+	}
+	for i, reason := range drops {
+		frames["drop-"+reason] = c.value(atDropped + i*wordBytes)
+	}
+	return frames
+}
+
+// tooOld tells whether the ktsnd that answered last cannot serve a relay.
+func (c *counters) tooOld() bool { return c.value(atTooOld) != 0 }
+
+// value reads a counter, which the relay writes meanwhile.
+func (c *counters) value(at int) uint64 {
+	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&c.memory[at])))
+}

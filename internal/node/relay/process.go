@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+)
+
+const (
+	// endPatience is how long a relay may take to end.
+	endPatience = time.Second
+	// maxLines bounds what a relay logs in linesEvery.
+	maxLines   = 20
+	linesEvery = 10 * time.Second
+	// maxLineBytes is far more than a relay's sentences have.
+	maxLineBytes = 1024
+)
+
+// User is who the relays run as.
+type User struct{ UID, GID uint32 }
+
+// DefaultUser is who the relays run as unless told otherwise.
+const DefaultUser = "65533"
+
+// ParseUser reads UID or UID:GID; without a group it has the user's number.
+func ParseUser(text string) (User, error) {
+	uid, gid, both := strings.Cut(text, ":")
+	if !both {
+		gid = uid
+	}
+	user, errUser := strconv.ParseUint(uid, 10, 31)
+	group, errGroup := strconv.ParseUint(gid, 10, 31)
+	if errUser != nil || errGroup != nil || user == 0 || group == 0 {
+		return User{}, fmt.Errorf("%q: give the number of a user, and perhaps of a group, as in 65533:65533; root is not allowed", text)
+	}
+	return User{uint32(user), uint32(group)}, nil
+}
+
+// Program is how ktsn-relay is started.
+type Program struct {
+	// Path is where ktsn-relay is.
+	Path string
+	User User
+}
+
+// Check says what keeps the program from being started.
+func (p *Program) Check() error {
+	file, err := os.Stat(p.Path)
+	if err != nil {
+		return p.explain(err)
+	}
+	if file.IsDir() || file.Mode()&0o001 == 0 {
+		return fmt.Errorf("user %d may not execute %s", p.User.UID, p.Path)
+	}
+	return nil
+}
+
+// process is a relay that was started.
+type process struct {
+	command *exec.Cmd
+	// ended is closed when it has ended, and err says how.
+	ended chan struct{}
+	err   error
+}
+
+// descriptors are what a relay is given, in the order of its options.
+type descriptors struct {
+	source, packet, folder, counters *os.File
+	// heartbeat is nil unless every frame is captured.
+	heartbeat *os.File
+}
+
+// firstDescriptor is the number of the first file that a program is given beside the standard ones.
+const firstDescriptor = 3
+
+// arguments are the options for descriptors that are passed in their order.
+func (d *descriptors) arguments(captured *cni.CapturedAttachment) (arguments []string, files []*os.File) {
+	for _, one := range []struct {
+		option string
+		file   *os.File
+	}{
+		{"--source-fd", d.source}, {"--packet-fd", d.packet}, {"--socket-dir-fd", d.folder}, {"--counters-fd", d.counters},
+		{"--heartbeat-fd", d.heartbeat},
+	} {
+		if one.file == nil {
+			continue
+		}
+		arguments = append(arguments, one.option, strconv.Itoa(firstDescriptor+len(files)))
+		files = append(files, one.file)
+	}
+	arguments = append(arguments, "--socket-name", filepath.Base(captured.Socket))
+	if captured.Mode == capture.All {
+		arguments = append(arguments, "--all")
+	}
+	return arguments, files
+}
+
+// start starts a relay. changed is called when it has ended.
+func (p *Program) start(on *starter, captured *cni.CapturedAttachment, given *descriptors, log *slog.Logger, changed func()) (*process, error) {
+	arguments, files := given.arguments(captured)
+	command := exec.Command(p.Path, arguments...)
+	command.ExtraFiles = files
+	command.Env, command.Dir = []string{}, "/"
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: p.User.UID, Gid: p.User.GID}}
+	if os.Getuid() == int(p.User.UID) && os.Getgid() == int(p.User.GID) {
+		command.SysProcAttr.Credential = nil // there is nothing to change, and perhaps no right to
+	}
+	said, err := command.StderrPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start ktsn-relay: %w", err)
+	}
+	on.do(func() { err = command.Start() })
+	if err != nil {
+		return nil, p.explain(err)
+	}
+	made := &process{command: command, ended: make(chan struct{})}
+	go func() {
+		defer changed()
+		defer close(made.ended)
+		logLines(said, log)
+		made.err = command.Wait()
+	}()
+	return made, nil
+}
+
+func (p *Program) explain(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no program %s; `make build` and the image of the agent have ktsn-relay, --relay-binary says where it is", p.Path)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("start %s as user %d: %w; it takes CAP_SETUID and CAP_SETGID, and a program that this user may execute", p.Path, p.User.UID, err)
+	}
+	return fmt.Errorf("start %s: %w", p.Path, err)
+}
+
+// logLines logs what a relay says until it says no more, a bounded number of lines.
+func logLines(from io.Reader, log *slog.Logger) {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(make([]byte, 0, maxLineBytes), maxLineBytes)
+	var since time.Time
+	count := 0
+	for lines.Scan() {
+		if now := time.Now(); now.Sub(since) > linesEvery {
+			since, count = now, 0
+		}
+		if count++; count <= maxLines {
+			log.Info("the relay says", "line", lines.Text())
+		}
+	}
+	_, _ = io.Copy(io.Discard, from) // behind a line that is too long
+}
+
+// running tells whether it has not ended.
+func (p *process) running() bool {
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// end has it end, with force if it does not.
+func (p *process) end() {
+	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-p.ended:
+	case <-time.After(endPatience):
+		_ = p.command.Process.Kill()
+		<-p.ended
+	}
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+const (
+	// lookEvery is how often to look at everything, peekEvery whether there is something new: a pod's programs start soon after
+	// its interface is there.
+	lookEvery = time.Second
+	peekEvery = 100 * time.Millisecond
+	// mostRelays bounds the processes of a node; kubelet allows 110 pods unless told otherwise.
+	mostRelays = 512
+)
+
+// Supervisor runs the relays of a node.
+type Supervisor struct {
+	Program Program
+	// Node makes devices.
+	Node *overlay.Node
+	// List returns what is captured on the node. An error comes beside what could be read nevertheless.
+	List func() ([]cni.CapturedAttachment, error)
+	// Changed tells whether there may be other interfaces than when it was last asked.
+	Changed func() bool
+	// Open opens the state of the program at a port.
+	Open func(portName string) (State, error)
+	Log  *slog.Logger
+
+	starter *starter
+	wake    chan struct{}
+	once    sync.Once
+	// compare asks for a look at the programs at ports, which costs more than one at the rest.
+	compare  atomic.Bool
+	attached map[string]*attachment
+	// looked is when it looked last, awaited tells that something was there in part.
+	looked  time.Time
+	awaited bool
+	// missing is since when ports are not there, by name.
+	missing map[string]time.Time
+	// failed is why it could not be looked, as it was logged last.
+	failed string
+
+	mu       sync.Mutex
+	statuses []Status
+}
+
+func (s *Supervisor) prepare() { s.once.Do(func() { s.wake = make(chan struct{}, 1) }) }
+
+// Wake has it look at once.
+func (s *Supervisor) Wake() {
+	s.prepare()
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is to look anyway
+	}
+}
+
+// Compare has it look at once, also whether ports have other programs than it knows.
+func (s *Supervisor) Compare() {
+	s.compare.Store(true)
+	s.Wake()
+}
+
+// Status returns what there was at the last look, by port.
+func (s *Supervisor) Status() []Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.statuses)
+}
+
+// Run runs the relays until ctx ends, and then ends them and removes their devices.
+func (s *Supervisor) Run(ctx context.Context) error {
+	s.prepare()
+	s.starter, s.attached, s.missing = newStarter(), map[string]*attachment{}, map[string]time.Time{}
+	defer s.starter.end()
+	ticks := time.NewTicker(peekEvery)
+	defer ticks.Stop()
+	s.look(time.Now())
+	for {
+		select {
+		case <-ctx.Done():
+			return s.releaseAll()
+		case <-s.wake:
+			s.look(time.Now())
+		case now := <-ticks.C:
+			if s.due(now) {
+				s.look(now)
+			}
+		}
+	}
+}
+
+// due tells whether it is time to look.
+func (s *Supervisor) due(now time.Time) bool {
+	if s.Changed() || s.awaited || now.Sub(s.looked) >= lookEvery {
+		return true
+	}
+	for _, a := range s.attached {
+		if a.process == nil && now.After(a.next) {
+			return true
+		}
+	}
+	return false
+}
+
+// look makes what there is what there shall be.
+func (s *Supervisor) look(now time.Time) {
+	s.looked, s.awaited = now, false
+	if s.compare.Swap(false) {
+		for _, a := range s.attached {
+			a.comparedAt = time.Time{}
+		}
+	}
+	captured, err := s.List()
+	s.complain(err)
+	wanted := map[string]*cni.CapturedAttachment{}
+	for i := range captured {
+		wanted[captured[i].PortName()] = &captured[i]
+	}
+	var gone []*attachment
+	for port, a := range s.attached {
+		if !a.holds(s, wanted[port], now) {
+			gone = append(gone, a)
+			delete(s.attached, port)
+		}
+	}
+	s.release(gone)
+	maps.DeleteFunc(s.missing, func(port string, _ time.Time) bool { return wanted[port] == nil })
+	for _, port := range slices.Sorted(maps.Keys(wanted)) {
+		s.settle(port, wanted[port], now)
+	}
+	s.publish(now)
+}
+
+// complain logs what cannot be looked at, once as long as it is for the same reason.
+func (s *Supervisor) complain(err error) {
+	text := ""
+	if err != nil {
+		text = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	if text != "" && text != s.failed {
+		s.Log.Warn("cannot look at what is captured", "error", text)
+	}
+	s.failed = text
+}
+
+// settle looks after one attachment. What fails of one is its own.
+func (s *Supervisor) settle(port string, captured *cni.CapturedAttachment, now time.Time) {
+	a := s.attached[port]
+	if a == nil {
+		index, err := s.Node.PortIndex(&captured.Attachment)
+		if err != nil || index == 0 {
+			s.await(port, now)
+			return
+		}
+		delete(s.missing, port)
+		a = &attachment{
+			captured: *captured, portIndex: index, comparedAt: now, heard: now, left: now,
+			log: s.Log.With("pod", captured.Identity, "interface", captured.Interface),
+		}
+		s.attached[port] = a
+	}
+	if a.process == nil && s.running() >= mostRelays {
+		a.fail(fmt.Errorf("the node runs %d relays already and starts no more", mostRelays), now)
+		return
+	}
+	a.settle(s, now)
+}
+
+// await looks again soon for a port that the plugin is about to make, or has just removed; not as soon once it has been missing
+// for long: its pod may be gone without the plugin.
+func (s *Supervisor) await(port string, now time.Time) {
+	if _, known := s.missing[port]; !known {
+		s.missing[port] = now
+	}
+	if now.Sub(s.missing[port]) < patience {
+		s.awaited = true
+	}
+}
+
+func (s *Supervisor) running() int {
+	count := 0
+	for _, a := range s.attached {
+		if a.process != nil {
+			count++
+		}
+	}
+	return count
+}
+
+// release ends several at once: each may take as long as a relay has to end.
+func (s *Supervisor) release(all []*attachment) {
+	var ending sync.WaitGroup
+	for _, a := range all {
+		ending.Add(1)
+		go func() {
+			defer ending.Done()
+			if err := a.release(); err != nil {
+				a.log.Info("took the relay's things apart", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+			}
+		}()
+	}
+	ending.Wait()
+}
+
+func (s *Supervisor) releaseAll() error {
+	s.release(slices.Collect(maps.Values(s.attached)))
+	s.attached = nil
+	s.publish(time.Now())
+	return nil
+}
+
+// holds tells whether the attachment is still what is wanted, and the kernel has still what is held of it.
+func (a *attachment) holds(s *Supervisor, wanted *cni.CapturedAttachment, now time.Time) bool {
+	if wanted == nil || *wanted != a.captured {
+		return false
+	}
+	if a.state == nil || a.tap == nil || now.Sub(a.comparedAt) < compareEvery {
+		return true
+	}
+	a.comparedAt = now
+	if index, err := s.Node.PortIndex(&a.captured.Attachment); err == nil && index != a.portIndex {
+		return false
+	}
+	other, err := s.Open(a.captured.PortName())
+	if err != nil {
+		return true // whoever removed it puts it back, and with it another one
+	}
+	defer other.Close()
+	// One that was attached anew has a state of its own, in which no relay is.
+	device, err := other.Relay()
+	return err != nil || device == a.tap.Index
+}

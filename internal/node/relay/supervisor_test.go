@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// The node is the network namespace that the tests run in.
+
+const tapGroup = 0x74736e
+
+// captures are what the supervisor is told.
+type captures struct {
+	mu   sync.Mutex
+	list []cni.CapturedAttachment
+	// states were opened before the supervisor began, by port.
+	states map[string]State
+}
+
+func (c *captures) List() ([]cni.CapturedAttachment, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.list), nil
+}
+
+func (c *captures) set(list ...cni.CapturedAttachment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = list
+}
+
+func (c *captures) changed() bool { return false }
+
+// device is what the program at a port was told last.
+func device(t *testing.T, state State) int {
+	t.Helper()
+	index, err := state.Relay()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+// pod is a pod of the node with a captured interface.
+func (c *captures) pod(t *testing.T, name string) cni.CapturedAttachment {
+	t.Helper()
+	testenv.Program(t, "ktsn-relay") // and with it the programs of the kernel
+	id, err := topology.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace, err := topology.NewNamespace(id.String() + "-" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := namespace.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	attachment := overlay.Attachment{Network: "tsn", ContainerID: id.String() + name, Interface: "tsn0", Identity: "uid-" + name}
+	plug(t, namespace, &attachment)
+	if c.states == nil {
+		c.states = map[string]State{}
+	}
+	c.states[attachment.PortName()] = capturing(t, &attachment)
+	return cni.CapturedAttachment{
+		Attachment: attachment, Mode: capture.Timed, Netns: namespace.Path(), Socket: filepath.Join(t.TempDir(), "app.sock"),
+	}
+}
+
+func plug(t *testing.T, pod *topology.Namespace, attachment *overlay.Attachment) {
+	t.Helper()
+	netns, err := os.Open(pod.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer netns.Close()
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.Group, attributes.MTU = attachment.PortName(), tapGroup, 1400
+	if err := netlink.LinkAdd(&netlink.Veth{
+		LinkAttrs: attributes, PeerName: attachment.Interface, PeerNamespace: netlink.NsFd(int(netns.Fd())),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unplug(attachment) })
+	port, err := netlink.LinkByName(attachment.PortName())
+	if err == nil {
+		err = netlink.LinkSetUp(port)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pod.Do(func() error {
+		link, err := netlink.LinkByName(attachment.Interface)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(link)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// capturing attaches the program anew.
+func capturing(t *testing.T, attachment *overlay.Attachment) State {
+	t.Helper()
+	if err := capture.AttachPort(attachment.PortName(), capture.Timed); err != nil {
+		t.Fatal(err)
+	}
+	state, err := openState(attachment.PortName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { state.Close() })
+	return state
+}
+
+func unplug(attachment *overlay.Attachment) {
+	if link, err := netlink.LinkByName(attachment.PortName()); err == nil {
+		_ = netlink.LinkDel(link)
+	}
+}
+
+// supervised runs a supervisor until the test ends, or end is called.
+func supervised(t *testing.T, of *captures) (s *Supervisor, end func()) {
+	t.Helper()
+	node, err := overlay.Open(t.TempDir(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = &Supervisor{
+		Program: Program{Path: testenv.Program(t, "ktsn-relay"), User: User{65533, 65533}},
+		Node:    node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	end = func() {
+		cancel()
+		<-done
+	}
+	t.Cleanup(func() {
+		end()
+		node.Close()
+	})
+	return s, end
+}
+
+// eventually waits for something that another goroutine does.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain: " + what)
+		}
+	}
+}
+
+func statusOf(s *Supervisor, captured *cni.CapturedAttachment) Status {
+	for _, one := range s.Status() {
+		if one.Attachment == captured.Attachment {
+			return one
+		}
+	}
+	return Status{}
+}
+
+func isThere(name string) bool {
+	_, err := netlink.LinkByName(name)
+	return err == nil
+}
+
+// process is the relay's number, by the tap that it reads.
+func processOf(t *testing.T, s *Supervisor, captured *cni.CapturedAttachment) int {
+	t.Helper()
+	eventually(t, "a relay of "+captured.Identity, func() bool { return statusOf(s, captured).Running })
+	return statusOf(s, captured).PID
+}
+
+// mapsOf are what the kernel says of the BPF maps that a process has.
+func mapsOf(t *testing.T, pid int) (infos []string) {
+	t.Helper()
+	folder := fmt.Sprintf("/proc/%d/fd", pid)
+	open, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range open {
+		// One may be closed meanwhile, which is no map.
+		if to, _ := os.Readlink(filepath.Join(folder, one.Name())); to != "anon_inode:bpf-map" {
+			continue
+		}
+		info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, one.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		infos = append(infos, string(info))
+	}
+	return infos
+}
+
+func TestARelayHasTheMapOfTheHeartbeatWhereAllIsCapturedAndElseNone(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	timed, all := of.pod(t, "timed"), of.pod(t, "all")
+	all.Mode = capture.All
+	of.set(timed, all)
+	s, _ := supervised(t, of)
+	if maps := mapsOf(t, processOf(t, s, &timed)); len(maps) > 0 {
+		t.Errorf("with Timed it has the maps %q", maps)
+	}
+	maps := mapsOf(t, processOf(t, s, &all))
+	// The map of the state has as many bytes, and cannot be mapped.
+	if len(maps) != 1 || !strings.Contains(maps[0], "value_size:\t8\n") || !strings.Contains(maps[0], "map_flags:\t0x400\n") {
+		t.Errorf("with All it has the maps %q", maps)
+	}
+}
+
+func TestARelayHasNoPrivilegesAndOnlyItsDescriptors(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	pod := of.pod(t, "first")
+	of.set(pod)
+	s, _ := supervised(t, of)
+	pid := processOf(t, s, &pod)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Uid:\t65533\t65533\t65533\t65533\n", "Gid:\t65533\t65533\t65533\t65533\n", "Groups:\t \n",
+		"CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "CapInh:\t0000000000000000\n"} {
+		if !strings.Contains(string(status), want) {
+			t.Errorf("its status lacks %q:\n%s", want, status)
+		}
+	}
+	for descriptor, want := range map[int]string{3: "/dev/net/tun", 4: "socket:", 5: filepath.Dir(pod.Socket), 6: "/memfd:ktsn-relay-counters"} {
+		if got, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, descriptor)); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("descriptor %d is %s, %v; want %s", descriptor, got, err, want)
+		}
+	}
+	if group, err := syscall.Getpgid(pid); err != nil || group != pid {
+		t.Errorf("it is in process group %d, %v, and not in its own", group, err)
+	}
+	link, err := netlink.LinkByName(pod.TapName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is := link.Attrs(); is.MTU != 1400+24 || is.Group != tapGroup || is.TxQLen != 1000 || is.Flags&1 == 0 || is.MasterIndex != 0 {
+		t.Errorf("the tap is %+v", is)
+	}
+	if got := device(t, of.states[pod.PortName()]); got != link.Attrs().Index {
+		t.Errorf("frames go to device %d, want %d", got, link.Attrs().Index)
+	}
+}
+
+func TestARelayThatIsKilledIsStartedAgainAndOthersAreLeftAlone(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	first, second := of.pod(t, "first"), of.pod(t, "second")
+	of.set(first, second)
+	s, _ := supervised(t, of)
+	killed, other := processOf(t, s, &first), processOf(t, s, &second)
+	waits := device(t, of.states[first.PortName()])
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another relay", func() bool {
+		is := statusOf(s, &first)
+		return is.Running && is.PID != killed && is.Starts == 2
+	})
+	if got := device(t, of.states[first.PortName()]); got != waits {
+		t.Errorf("frames go to device %d, and waited in %d", got, waits)
+	}
+	if is := statusOf(s, &second); is.PID != other || is.Starts != 1 {
+		t.Errorf("the relay of the other pod is %+v", is)
+	}
+}
+
+func TestWhatIsWrongWithOnePodIsSaidAndMended(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	whole, broken := of.pod(t, "whole"), of.pod(t, "broken")
+	folder := filepath.Join(t.TempDir(), "later")
+	broken.Socket = filepath.Join(folder, "app.sock")
+	of.set(broken, whole)
+	s, _ := supervised(t, of)
+	processOf(t, s, &whole)
+	eventually(t, "a sentence", func() bool { return statusOf(s, &broken).Failure != nil })
+	if said := statusOf(s, &broken).Failure.Error(); !strings.Contains(said, "there is no folder "+folder) {
+		t.Errorf("it said %q", said)
+	}
+	if isThere(broken.TapName()) || device(t, of.states[broken.PortName()]) != 0 {
+		t.Error("frames go to a device that nobody reads")
+	}
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	processOf(t, s, &broken)
+	if err := statusOf(s, &broken).Failure; err != nil {
+		t.Errorf("it still says %v", err)
+	}
+}
+
+func TestAPodWithoutTheVolumeIsInTroubleOnlyWhereAllOfItIsCaptured(t *testing.T) {
+	for name, test := range map[string]struct {
+		status Status
+		reason string
+	}{
+		"what has a time is captured": {Status{Failure: errNoVolume, Away: time.Hour}, ""},
+		"all is captured":             {Status{Failure: errNoVolume, Away: time.Hour, All: true, KernelPath: true}, "KernelPath"},
+		"something else is wrong":     {Status{Failure: os.ErrPermission, Away: time.Hour}, "RelayAway"},
+	} {
+		reason, sentence := test.status.Trouble()
+		if reason != test.reason || (sentence == "") != (reason == "") {
+			t.Errorf("%s: it says %q, %q; want %q", name, reason, sentence, test.reason)
+		}
+	}
+}
+
+func TestNothingIsLeftOfAnAttachmentThatIsGone(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	stays, goes := of.pod(t, "stays"), of.pod(t, "goes")
+	of.set(stays, goes)
+	s, end := supervised(t, of)
+	processOf(t, s, &stays)
+	processOf(t, s, &goes)
+	of.set(stays)
+	eventually(t, "the end of the tap", func() bool { return !isThere(goes.TapName()) })
+	if got := device(t, of.states[goes.PortName()]); got != 0 {
+		t.Errorf("frames still go to device %d", got)
+	}
+	if !isThere(stays.TapName()) {
+		t.Error("the other tap is gone")
+	}
+	end()
+	if isThere(stays.TapName()) || device(t, of.states[stays.PortName()]) != 0 {
+		t.Error("something is left at the end")
+	}
+}
+
+func TestAProgramThatAttachedAnewIsToldOfTheRelay(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	pod := of.pod(t, "pod")
+	of.set(pod)
+	s, _ := supervised(t, of)
+	first := processOf(t, s, &pod)
+	state := capturing(t, &pod.Attachment)
+	eventually(t, "another relay", func() bool {
+		is := statusOf(s, &pod)
+		return is.Running && is.PID != first && device(t, state) != 0
+	})
+}
+
+func TestAPortThatDoesNotComeIsLookedForLessOften(t *testing.T) {
+	node, err := overlay.Open(t.TempDir(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	of := &captures{}
+	gone := cni.CapturedAttachment{Attachment: overlay.Attachment{Network: "tsn", ContainerID: "gone", Interface: "tsn0"}}
+	of.set(gone)
+	s := &Supervisor{
+		Node: node, List: of.List, Changed: of.changed, Log: slog.New(slog.DiscardHandler),
+		attached: map[string]*attachment{}, missing: map[string]time.Time{},
+	}
+	begin := time.Now()
+	for _, step := range []struct {
+		sentence string
+		at       time.Duration
+		list     []cni.CapturedAttachment
+		soon     bool
+	}{
+		{"the plugin may be about to make it", 0, of.list, true},
+		{"it is not there yet", patience - 1, of.list, true},
+		{"it does not come", patience, of.list, false},
+		{"the plugin has removed it", 2 * patience, nil, false},
+		{"the plugin makes it again", 3 * patience, of.list, true},
+	} {
+		of.set(step.list...)
+		now := begin.Add(step.at)
+		s.look(now)
+		if got := s.due(now.Add(peekEvery)); got != step.soon {
+			t.Errorf("%s: it looks again soon: %v", step.sentence, got)
+		}
+		if !s.due(now.Add(lookEvery)) {
+			t.Errorf("%s: it does not look again", step.sentence)
+		}
+	}
+}
+
+func TestAProgramThatWasPutBackIsToldOfTheRelayAtOnce(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	pod := of.pod(t, "pod")
+	of.set(pod)
+	node, err := overlay.Open(t.TempDir(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	s := &Supervisor{
+		Program: Program{Path: testenv.Program(t, "ktsn-relay"), User: User{65533, 65533}},
+		Node:    node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.DiscardHandler),
+		starter: newStarter(), attached: map[string]*attachment{}, missing: map[string]time.Time{},
+	}
+	defer s.starter.end()
+	defer func() {
+		if err := s.releaseAll(); err != nil {
+			t.Error(err)
+		}
+	}()
+	now := time.Now()
+	s.look(now)
+	state := capturing(t, &pod.Attachment)
+	s.look(now)
+	if device(t, state) != 0 {
+		t.Fatal("programs are compared at each look")
+	}
+	s.Compare()
+	s.look(now)
+	if device(t, state) == 0 {
+		t.Error("the program was not told")
+	}
+}
+
+func TestAProgramThatIsMissingIsNamed(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	pod := of.pod(t, "pod")
+	of.set(pod)
+	node, err := overlay.Open(t.TempDir(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	s := &Supervisor{Program: Program{Path: "/nowhere/ktsn-relay"}, Node: node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	eventually(t, "a sentence", func() bool { return statusOf(s, &pod).Failure != nil })
+	if said := statusOf(s, &pod).Failure.Error(); !strings.Contains(said, "there is no program /nowhere/ktsn-relay") {
+		t.Errorf("it said %q", said)
+	}
+	cancel()
+	if err := <-done; err != nil || isThere(pod.TapName()) {
+		t.Errorf("it ended with %v, and the tap is there: %v", err, isThere(pod.TapName()))
+	}
+}
+
+// sendRecord has a frame with a record leave the pod.
+func sendRecord(t *testing.T, pod *cni.CapturedAttachment) {
+	t.Helper()
+	frame := append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2}, 0x88, 0xb5, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
+	frame = append(frame, append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb6}, make([]byte, 46)...)...)
+	if err := ns.WithNetNSPath(pod.Netns, func(ns.NetNS) error {
+		descriptor, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(descriptor)
+		link, err := netlink.LinkByName(pod.Interface)
+		if err != nil {
+			return err
+		}
+		return unix.Sendto(descriptor, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index})
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCapturedFramesWaitForTheRelayAndAreCounted(t *testing.T) {
+	of := &captures{}
+	pod := of.pod(t, "pod")
+	of.set(pod)
+	s, _ := supervised(t, of)
+	first := processOf(t, s, &pod)
+	sendRecord(t, &pod)
+	eventually(t, "the first frame", func() bool { return statusOf(s, &pod).Frames["read-timed"] == 1 })
+	if err := syscall.Kill(first, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		sendRecord(t, &pod)
+	}
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	// There is no ktsnd: a relay takes one frame and leaves the others where they are.
+	eventually(t, "a frame that waited", func() bool {
+		frames := statusOf(s, &pod).Frames
+		return frames["read-timed"] == 2 && frames["drop-lost"] == 1
+	})
+}
+
+func TestTheLargestPortHasARelayToo(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	pod := of.pod(t, "large")
+	port, err := netlink.LinkByName(pod.PortName())
+	if err == nil {
+		err = netlink.LinkSetMTU(port, 65535)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	of.set(pod)
+	s, _ := supervised(t, of)
+	processOf(t, s, &pod)
+	tap, err := netlink.LinkByName(pod.TapName())
+	if err != nil || tap.Attrs().MTU != 65521 {
+		t.Errorf("its device is %+v, %v", tap, err)
+	}
+}
