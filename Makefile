@@ -81,6 +81,11 @@ bench: build ## the full measurements (a quarter of an hour, root): tables and r
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test $$(scripts/suite.sh messages) -count=1 -v
 	@bin/ktsn bench run kubernetsn --out out/bench/kubernetsn-$$(date +%Y%m%d-%H%M%S)
 
+.PHONY: capture
+capture: build ## programs that libktsn cannot see, and all traffic of pods, beside libktsn and the kernel (root, five minutes)
+	@scripts/install-deps.sh test
+	@scripts/capture.sh
+
 # The Kubernetes that helm takes for granted where it asks none, as in "helm template": that of its client-go, and not the 1.20
 # of a helm that was not told, for which charts refuse to be rendered.
 HELM_KUBERNETES := -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34 \
@@ -131,17 +136,19 @@ build: deps ## all programs into bin/
 	@ninja -C $(BUILD) --quiet
 	@mkdir -p bin
 	@install -C $(BUILD)/datapath/daemon/ktsnd $(BUILD)/datapath/preload/libktsn.so \
-		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/tests/programs/ktsn-test-send \
+		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/relay/ktsn-relay \
+		$(BUILD)/datapath/tests/programs/ktsn-test-send \
 		$(BUILD)/datapath/tests/programs/ktsn-test-destination \
 		$(BUILD)/datapath/tests/programs/ktsn-test-shapes $(BUILD)/datapath/tests/programs/ktsn-test-hostile \
 		$(BUILD)/datapath/tests/programs/ktsn-test-txtime $(BUILD)/datapath/tests/programs/ktsn-test-calls \
 		$(BUILD)/datapath/tests/programs/ktsn-test-threads \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
-	@install -C -m 644 $(BUILD)/datapath/unseen/unseen.bpf.o internal/node/unseen/object/
+	@install -C -m 644 $(BUILD)/datapath/capture/capture.bpf.o internal/node/capture/object/
 	@CGO_ENABLED=0 $(GO) build -ldflags="$(LINK)" -o bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
 		github.com/containernetworking/plugins/plugins/ipam/static
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest
+	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-talker ./test/netns/talker
 
 .PHONY: deps
 deps:

@@ -11,6 +11,8 @@ packages_run="iproute2 kmod"
 packages_ovs="openvswitch-switch-dpdk"
 packages_tools="iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin coreutils"
 packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron $packages_ovs $packages_tools"
+# Rust comes from rustup, too.
+command -v rustc >/dev/null || packages_test="$packages_test rustc"
 packages_conformance="qemu-system-x86 cpio"
 packages_fuzz="libclang-rt-14-dev"
 packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev ethtool iputils-ping

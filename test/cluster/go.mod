@@ -20,6 +20,8 @@ require (
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
+	github.com/cilium/ebpf v0.22.0 // indirect
+	github.com/containernetworking/plugins v1.9.1 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/nftables v0.3.0 // indirect
 	github.com/gopacket/gopacket v1.7.7 // indirect

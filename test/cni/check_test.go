@@ -54,7 +54,7 @@ func TestCheckNamesEveryDifference(t *testing.T) {
 		"it has another MTU": {func(t *testing.T, p *pod) {
 			on(t, p.Namespace, podIf, func(link netlink.Link) error { return netlink.LinkSetMTU(link, 1300) })
 			p.awaitMTU(t, 1300)
-		}, "tsn0 in the pod has an MTU of 1300, not 1450; PORT has an MTU of 1450, not 1300"},
+		}, "tsn0 in the pod has an MTU of 1300, not 1450; PORT has an MTU of 1474, not 1324"},
 		"it lacks its address": {func(t *testing.T, p *pod) {
 			on(t, p.Namespace, podIf, func(link netlink.Link) error {
 				address, _ := netlink.ParseAddr("10.42.1.9/24")

@@ -132,13 +132,19 @@ func (l *lab) onWire(t *testing.T, source netip.Addr, payload []byte) {
 	must(t, udp.SetNetworkLayerForChecksum(ip))
 	packet := serialize(t, &layers.Ethernet{SrcMAC: macOf(t, l.a.Namespace, uplinkName), DstMAC: macOf(t, l.b.Namespace, uplinkName),
 		EthernetType: etherType}, ip, udp, gopacket.Payload(payload))
-	on(t, l.a.Namespace, uplinkName, func(link netlink.Link) error {
+	sendRaw(t, l.a.Namespace, uplinkName, packet)
+}
+
+// sendRaw sends a frame as it is.
+func sendRaw(t *testing.T, in *topology.Namespace, interfaceName string, frame []byte) {
+	t.Helper()
+	on(t, in, interfaceName, func(link netlink.Link) error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
 		defer unix.Close(fd)
-		return unix.Sendto(fd, packet, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index, Halen: 6})
+		return unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index, Halen: 6})
 	})
 }
 
@@ -177,4 +183,54 @@ func (e *ear) hears(t *testing.T, mark, before string) bool {
 	}
 	t.Fatalf("no frame with %q has arrived", before)
 	return false
+}
+
+// leadsTo is the type of the device to which the node's bridge forwards an address, "" while it knows none.
+func (n *node) leadsTo(t *testing.T, address net.HardwareAddr) (kind string) {
+	t.Helper()
+	must(t, n.Do(func() error {
+		entries, err := netlink.NeighList(0, unix.AF_BRIDGE)
+		for _, entry := range entries {
+			if entry.MasterIndex == 0 || !bytes.Equal(entry.HardwareAddr, address) {
+				continue
+			}
+			link, err := netlink.LinkByIndex(entry.LinkIndex)
+			if err != nil {
+				return err
+			}
+			kind = link.Type()
+		}
+		return err
+	}))
+	return kind
+}
+
+func TestAPodThatClaimsAnAddressOfAnotherNodeDoesNotGetItsFrames(t *testing.T) {
+	r := newReachable(t)
+	ping(t, r.b1, r.address(r.a1, true), 100)
+	claimed, heard := macOf(t, r.b1.Namespace, podIf), listen(t, r.a1)
+	if before := r.a.leadsTo(t, claimed); before != "vxlan" {
+		t.Fatalf("after a ping from the other node its pod is behind %q", before)
+	}
+	// The bridge learns from a frame before it forwards it.
+	sendRaw(t, r.a2.Namespace, podIf, inFrame(t, claimed, r.address(r.b1, true), r.a1, r.address(r.a1, true), "claimed"))
+	heard.hears(t, "claimed", "claimed")
+	if after := r.a.leadsTo(t, claimed); after != "vxlan" {
+		t.Errorf("after a neighbour claimed its address it is behind %q", after)
+	}
+}
+
+func TestFramesToAnAddressBehindAPodsOwnReachIt(t *testing.T) {
+	r := newReachable(t)
+	inner := net.HardwareAddr{0x02, 0, 0, 0, 0, 7}
+	// As an interface of type macvlan in the pod does.
+	sendRaw(t, r.a2.Namespace, podIf, arpFrame(t, inner, r.address(r.a2, true), "it is here"))
+	heard := listen(t, r.a2)
+	for name, from := range map[string]*pod{"the same node": r.a1, "another node": r.b1} {
+		sendRaw(t, from.Namespace, podIf, ethernet(t, macOf(t, from.Namespace, podIf), inner, layers.EthernetType(0x88b6), nil, gopacket.Payload(name)))
+		heard.hears(t, name, name)
+	}
+	if at := r.a.leadsTo(t, inner); at != "" {
+		t.Errorf("the bridge has learnt that it is behind %q", at)
+	}
 }

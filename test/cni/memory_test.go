@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // ktsn runs `ktsn` on the node and returns what it printed.
@@ -78,6 +80,20 @@ func TestARecordOfWhichHalfIsLeftIsAsGoodAsNone(t *testing.T) {
 	checkSame(t, "after DEL", before, lab.a.inventory(t, pod))
 }
 
+// sources are the addresses from which each pod may send.
+func (n *node) sources(t *testing.T) map[string]control.Sources {
+	t.Helper()
+	endpoints, err := n.client.Endpoints(t.Context())
+	must(t, err)
+	all := map[string]control.Sources{}
+	for _, endpoint := range endpoints {
+		if endpoint.Sources != nil {
+			all[endpoint.Identity] = *endpoint.Sources
+		}
+	}
+	return all
+}
+
 func TestKtsndThatWasStartedAnewIsToldOfAll(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose bool
@@ -95,6 +111,7 @@ func TestKtsndThatWasStartedAnewIsToldOfAll(t *testing.T) {
 			second.add(t, config)
 			lab.a.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24")
 			before := lab.a.inventory(t, first, second)
+			sources := lab.a.sources(t)
 
 			lab.a.stopDaemon(t)
 			lab.a.startDaemon(t)
@@ -118,6 +135,9 @@ func TestKtsndThatWasStartedAnewIsToldOfAll(t *testing.T) {
 			peers, err := lab.a.client.Peers(t.Context())
 			if err != nil || len(peers) != 1 {
 				t.Errorf("ktsnd has peers %+v, %v", peers, err)
+			}
+			if after := lab.a.sources(t); !reflect.DeepEqual(sources, after) {
+				t.Errorf("the pods may send from %+v, want %+v", after, sources)
 			}
 			if !test.lose {
 				checkSame(t, "after it", before, lab.a.inventory(t, first, second))

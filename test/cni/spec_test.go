@@ -123,7 +123,8 @@ func checkAttached(t *testing.T, pod *pod) {
 	if err != nil || len(endpoints) != 1 {
 		t.Fatalf("endpoints %+v, %v", endpoints, err)
 	}
-	want := control.Endpoint{Identity: pod.identity(), Interface: podIf, Netns: pod.Path(), VNI: vni, Bridge: bridgeName}
+	want := control.Endpoint{Identity: pod.identity(), Interface: podIf, Netns: pod.Path(), VNI: vni, Bridge: bridgeName,
+		Sources: endpoints[0].Sources, Grants: endpoints[0].Grants} // sources_test.go
 	if endpoints[0].Endpoint != want || endpoints[0].MTU != 1450 {
 		t.Errorf("ktsnd has %+v", endpoints[0])
 	}

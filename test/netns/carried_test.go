@@ -132,6 +132,40 @@ func TestWhatAMessageMayNotCarryIsRefused(t *testing.T) {
 	}
 }
 
+// A pod with CAP_NET_ADMIN gives itself any address.
+func TestAnEndpointSendsFromItsSourcesWithWhatItWasGranted(t *testing.T) {
+	lab, client := newLab6(t)
+	const eperm = 1
+	ip(t, lab.PodA, "address", "add", "10.42.1.9/16", "dev", topology.PodInterface)
+	ip(t, lab.PodA, "address", "add", "fd00:42:1::9/48", "dev", topology.PodInterface, "nodad")
+	endpoint := control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(), VNI: topology.VNI,
+		Sources: &control.Sources{Addresses: []netip.Prefix{netip.PrefixFrom(topology.PodAddressA, 32), netip.PrefixFrom(podAddress6A, 128)}},
+		Grants:  &control.Grants{PriorityMax: 7}}
+	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
+		t.Fatal(err)
+	}
+	four, six := topology.PodAddressB.String(), podAddress6B.String()
+	for name, test := range map[string]struct {
+		arguments []string
+		errno     int
+	}{
+		"from its IPv4 address":          {[]string{"--to", four}, 0},
+		"from its IPv6 address":          {[]string{"--to", six, "--bind", podAddress6A.String()}, 0},
+		"from another of its interface":  {[]string{"--to", four, "--cmsg-source", "10.42.1.9"}, eperm},
+		"bound to another":               {[]string{"--to", four, "--bind", "10.42.1.9"}, eperm},
+		"from another IPv6 address":      {[]string{"--to", six, "--cmsg-source", "fd00:42:1::9"}, eperm},
+		"with a priority it was granted": {[]string{"--to", four, "--cmsg-priority", "7"}, 0},
+		"with one above":                 {[]string{"--to", four, "--cmsg-priority", "8"}, eperm},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := lab.sendTo(t, append(test.arguments, "--port", "7788", "0:text")...)
+			if len(sent) != 1 || sent[0].errno != test.errno {
+				t.Errorf("the calls answered %v, want errno %d", sent, test.errno)
+			}
+		})
+	}
+}
+
 // Anybody may bind to an address that the host does not have (IPV6_FREEBIND).
 func TestAForeignAddressIsNoSource(t *testing.T) {
 	lab, _ := newLab6(t)

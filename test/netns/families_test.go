@@ -27,8 +27,12 @@ import (
 var (
 	podAddress6A = netip.MustParseAddr("fd00:42:1::2")
 	podAddress6B = netip.MustParseAddr("fd00:42:2::2")
+	podSubnet6A  = netip.MustParsePrefix("fd00:42:1::/64")
 	podSubnet6B  = netip.MustParsePrefix("fd00:42:2::/64")
 )
+
+// podPrefixBits6 spans both.
+const podPrefixBits6 = 32
 
 // addIPv6 gives an interface of a pod an address, which it may use at once.
 func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
@@ -45,7 +49,7 @@ func addIPv6(t *testing.T, pod *topology.Namespace, address netip.Addr) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	ip(t, pod, "address", "add", address.String()+"/32", "dev", topology.PodInterface, "nodad")
+	ip(t, pod, "address", "add", address.String()+"/"+strconv.Itoa(podPrefixBits6), "dev", topology.PodInterface, "nodad")
 }
 
 // newLab6 is a lab whose pods have both families, with a running ktsnd that knows of both.

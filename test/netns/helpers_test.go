@@ -68,6 +68,17 @@ func newLabThatPasses(t *testing.T) *lab {
 
 func newLabWith(t *testing.T, prepare func(*cniruntime.Wiring)) *lab {
 	t.Helper()
+	lab, wiring := newUnattached(t)
+	prepare(wiring)
+	if err := wiring.AttachBoth(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return lab
+}
+
+// newUnattached is a lab whose pods have no interface yet.
+func newUnattached(t *testing.T) (*lab, *cniruntime.Wiring) {
+	t.Helper()
 	plugins := filepath.Dir(program(t, "tsn-cni"))
 	for _, name := range append(cniruntime.Plugins, "ktsnd") {
 		program(t, name)
@@ -83,12 +94,9 @@ func newLabWith(t *testing.T, prepare func(*cniruntime.Wiring)) *lab {
 	})
 	// Most tests tell ktsnd by themselves what they want it to know.
 	wiring := cniruntime.Wire(nodes, plugins, identity)
-	prepare(wiring)
-	if err := wiring.AttachBoth(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	dir := publicDir(t)
-	return &lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}
+	made := &lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}
+	return made, wiring
 }
 
 // publicDir makes a short-named folder that every user can enter.
@@ -219,7 +227,7 @@ func finish(t *testing.T, running *process.Process) error {
 	case <-running.Done():
 		return running.Wait()
 	case <-time.After(patience):
-		t.Fatalf("%s does not end; it said: %s", running.Name(), running.Stderr())
+		t.Fatalf("%s does not end; it said: %s\nits threads:\n%s", running.Name(), running.Stderr(), running.Threads())
 		return nil
 	}
 }
@@ -532,7 +540,7 @@ func unsettled(t *testing.T, client *control.Client) uint64 {
 	}
 	left := uint64(0)
 	for _, pod := range pods {
-		left += pod.Processes
+		left += pod.Processes + pod.RelayConnections
 	}
 	return left
 }

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -104,14 +103,7 @@ func TestKtsndThatIsReplacedSaysWhatOpenVSwitchDidNotFetch(t *testing.T) {
 	lab.awaitConnected(t)
 	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"), "--cycle", "20ms", "--lead", "40ms")
 	await(t, client, "messages are sent", func(c control.Counters) bool { return c.Sent >= 5 })
-	if err := lab.node.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lab.node.Signal(syscall.SIGCONT); err != nil {
-			t.Error(err)
-		}
-	})
+	lab.stopAnswering(t)
 	// It waits for Open vSwitch, in vain, and goes on.
 	lab.takeOver(t, daemon, lab.uplink()...)
 	interrupt(t, talker)

@@ -99,11 +99,17 @@ func shapePrograms(t *testing.T) map[string]string {
 // compileWithMusl compiles sources of datapath/tests/programs.
 func compileWithMusl(t *testing.T, name, sources string, options ...string) string {
 	t.Helper()
+	return compile(t, muslCompiler(t), name, sources, options...)
+}
+
+// muslCompiler is the compiler for programs of that C library.
+func muslCompiler(t *testing.T) string {
+	t.Helper()
 	compiler, err := exec.LookPath("musl-gcc")
 	if err != nil {
 		testenv.Missing(t, "musl-gcc is missing; install musl-tools")
 	}
-	return compile(t, compiler, name, sources, options...)
+	return compiler
 }
 
 func compile(t *testing.T, compiler, name, sources string, options ...string) string {

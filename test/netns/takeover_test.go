@@ -3,8 +3,10 @@
 package netns_test
 
 import (
+	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -138,6 +141,50 @@ func TestWhatAPodIsCalledOutlivesATakeOver(t *testing.T) {
 	if text := lab.ask(t, "top", "--once", "--interval", "300ms"); !strings.Contains(text, "factory/axis-1") || strings.Contains(text, identity) {
 		t.Errorf("top shows\n%s", text)
 	}
+}
+
+func TestWhatAPodMaySendOutlivesATakeOver(t *testing.T) {
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t)
+	endpoint := control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(), VNI: topology.VNI}
+	own := interfaceMAC(t, lab.PodA).String()
+	check := func(when string, sources control.Sources, grants control.Grants) {
+		t.Helper()
+		endpoints, err := client.Endpoints(t.Context())
+		if err != nil || len(endpoints) != 1 {
+			t.Fatalf("%s: endpoints %+v, %v", when, endpoints, err)
+		}
+		if got := endpoints[0]; !reflect.DeepEqual(got.Sources, &sources) || !reflect.DeepEqual(got.Grants, &grants) {
+			t.Errorf("%s: it may send from %+v with %+v, want %+v with %+v", when, got.Sources, got.Grants, sources, grants)
+		}
+	}
+	anything := control.Sources{HardwareAddresses: []string{own},
+		Addresses: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
+	nothing := control.Grants{PriorityMax: 6}
+	check("of which nothing was said", anything, nothing)
+
+	subnets := []netip.Prefix{netip.MustParsePrefix("10.42.1.2/32"), netip.MustParsePrefix("fd00::/8")}
+	endpoint.Sources = &control.Sources{HardwareAddresses: []string{"02:00:00:00:00:99", own}, Addresses: subnets}
+	endpoint.Grants = &control.Grants{PriorityMax: 15, PriorityCodePoint: true}
+	want := control.Sources{HardwareAddresses: []string{own, "02:00:00:00:00:99"}, Addresses: subnets}
+	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
+		t.Fatal(err)
+	}
+	check("of which more was said", want, *endpoint.Grants)
+	for range 2 {
+		daemon, client = lab.takeOver(t, daemon)
+		check("taken over", want, *endpoint.Grants)
+	}
+	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "from an address of its own") })
+
+	grants := *endpoint.Grants
+	endpoint.Sources, endpoint.Grants = nil, nil
+	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
+		t.Fatal(err)
+	}
+	check("told again by an older program, which says nothing of it", want, grants)
+	_, client = lab.takeOver(t, daemon)
+	check("that was taken over", want, grants)
 }
 
 // Or a third would take them for those of the first, which may be kept from ending.

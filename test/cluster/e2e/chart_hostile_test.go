@@ -280,13 +280,15 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 	namespace, host := newNamespace(ctx, t, restricted), under.Nodes[0].Name
 	preloads := onChart(waiting("no-volume", host))
 	preloads.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/usr/lib/ktsn/libktsn.so"}}
+	// agnhost is a static program of Go, which is a fault where nothing is captured.
+	static := timed(agnhost("static", host))
+	static.Annotations["k8s.v1.cni.cncf.io/networks"] = `[{"name": "tsn", "namespace": "` + chartSystem + `", "interface": "` + tsnInterface + `", "cni-args": {"capture": "None"}}]`
 	// The agent looks every ten seconds, and at pods that have been there for as long.
 	looks := map[string]func(*testing.T){}
 	for reason, pod := range map[string]*corev1.Pod{
 		"TSNInterfaceMissing": withVolume(waiting("no-network", host)),
 		"TSNVolumeMissing":    preloads,
-		// agnhost is a static program of Go.
-		"TSNProgramNotCaught": timed(agnhost("static", host)),
+		"TSNProgramNotCaught": static,
 	} {
 		looks[reason] = func(t *testing.T) {
 			start(ctx, t, namespace, pod)

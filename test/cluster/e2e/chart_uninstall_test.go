@@ -28,7 +28,7 @@ for dir in /opt/cni/bin /etc/cni /var/lib/cni /run/ktsn /var/lib/kubelet/plugins
 	find $dir ! -path '/var/lib/cni/flannel*' ! -path /var/lib/cni/networks ! -path '/var/lib/cni/networks/cbr0*' ! -path '/var/lib/cni/results*' ! -path '/var/lib/cni/multus*' \
 		\( -type f -exec sha256sum {} + -o -printf '%p\n' \) 2>/dev/null
 done | sort
-ip -o link | awk -F': ' '/: (tsn|veth.*tsn)/ { print "interface " $2 }'
+ip -o link | awk -F': ' '/: (tsn|ktsnr|veth.*tsn)/ { print "interface " $2 }'
 nft list tables | grep kubernetsn
 true
 `

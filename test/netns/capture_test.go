@@ -20,16 +20,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/node/unseen"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 )
 
 // unseenCount is how many datagrams each program sends past libktsn.so.
 const unseenCount = 20
 
 // unseenBy reads what pod a's interface did not let out.
-func unseenBy(t *testing.T, lab *lab) unseen.Count {
+func unseenBy(t *testing.T, lab *lab) capture.Count {
 	t.Helper()
-	count, err := unseen.ReadIn(lab.PodA.Path(), topology.PodInterface)
+	count, err := capture.ReadIn(lab.PodA.Path(), topology.PodInterface)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestWhatTheLibraryDoesNotSeeDoesNotLeaveEarly(t *testing.T) {
 				t.Fatalf("%v: %s", err, running.Stderr())
 			}
 			count := unseenBy(t, lab)
-			if count.Datagrams != unseenCount || len(count.Programs) != 1 || count.Programs[0].Datagrams != unseenCount ||
+			if count.RefusedSum() != unseenCount || len(count.Programs) != 1 || count.Programs[0].Refused != unseenCount ||
 				!strings.HasPrefix(count.Programs[0].Name, test.program) || int(count.Programs[0].PID) != command.Process.Pid {
 				t.Errorf("unseen are %+v, want %d of %s, process %d", count, unseenCount, test.program, command.Process.Pid)
 			}
@@ -176,10 +176,10 @@ func txtimeControl(txtimeNs int64) []byte {
 	return message
 }
 
-// checkShown looks whether `ktsn node unseen` names the program.
+// checkShown looks whether `ktsn node capture` names the program.
 func checkShown(t *testing.T, lab *lab, sender string) {
 	t.Helper()
-	output, err := exec.Command(program(t, "ktsn"), "node", "unseen", "--control", lab.control).CombinedOutput()
+	output, err := exec.Command(program(t, "ktsn"), "node", "capture", "--control", lab.control).CombinedOutput()
 	if err != nil || !strings.Contains(string(output), strconv.Itoa(unseenCount)) || !strings.Contains(string(output), sender) {
 		t.Errorf("no %d of %s in (%v)\n%s", unseenCount, sender, err, output)
 	}
@@ -190,7 +190,7 @@ func TestWhatTheLibrarySeesIsNotDropped(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
-	if taken, count := settled(t, client).Taken, unseenBy(t, lab); taken != 20 || !count.Guarded || count.Datagrams != 0 {
+	if taken, count := settled(t, client).Taken, unseenBy(t, lab); taken != 20 || !count.Attached || count.RefusedSum() != 0 {
 		t.Errorf("ktsnd took %d of 20 messages, unseen are %+v", taken, count)
 	}
 }
@@ -225,7 +225,7 @@ func TestAPacedStreamIsNotDropped(t *testing.T) {
 	if got := <-received; got != bytes {
 		t.Errorf("%d of %d bytes arrived", got, bytes)
 	}
-	if count := unseenBy(t, lab); !count.Guarded || count.Datagrams != 0 {
+	if count := unseenBy(t, lab); !count.Attached || count.RefusedSum() != 0 {
 		t.Errorf("unseen are %+v, want none", count)
 	}
 }
@@ -240,7 +240,7 @@ func TestAnEndpointThatIsToldToLetsThemPass(t *testing.T) {
 	if got := texts(t, listener); !slices.Equal(got, slices.Repeat([]string{"past"}, unseenCount)) {
 		t.Errorf("arrived: %q", got)
 	}
-	if count := unseenBy(t, lab); count.Guarded {
+	if count := unseenBy(t, lab); count.Attached {
 		t.Errorf("its interface has the filter: %+v", count)
 	}
 }
@@ -248,10 +248,10 @@ func TestAnEndpointThatIsToldToLetsThemPass(t *testing.T) {
 func TestOfAnInterfaceThatIsGoneNothingIsRead(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
-	if _, err := unseen.ReadIn(lab.PodA.Path(), "tsn9"); !errors.Is(err, unseen.ErrGone) {
+	if _, err := capture.ReadIn(lab.PodA.Path(), "tsn9"); !errors.Is(err, capture.ErrGone) {
 		t.Errorf("of an interface that there is not: %v", err)
 	}
-	if _, err := unseen.ReadIn("/run/netns/ktsn-none", topology.PodInterface); !errors.Is(err, unseen.ErrGone) {
+	if _, err := capture.ReadIn("/run/netns/ktsn-none", topology.PodInterface); !errors.Is(err, capture.ErrGone) {
 		t.Errorf("of a network namespace that there is not: %v", err)
 	}
 }

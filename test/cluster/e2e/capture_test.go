@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+)
+
+// outside is a pod on a network whose container tsnperf has no libktsn.so: another one is the only container that gets it.
+func outside(name, host, networks string) *corev1.Pod {
+	pod := annotated(waiting(name, host), networks)
+	inside := *pod.Spec.Containers[0].DeepCopy()
+	inside.Name, inside.Args[2] = "inside", "127.0.0.1:9998"
+	pod.Spec.Containers = append(pod.Spec.Containers, inside)
+	pod.Annotations[v1alpha1.ContainersAnnotation] = inside.Name
+	return pod
+}
+
+// captures waits until a node says that the frames of a network's pods go through its ktsnd.
+func captures(ctx context.Context, t *testing.T, name, host string) {
+	t.Helper()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		said, err := onNodes(ctx, name)
+		if err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(said[host].Conditions, v1alpha1.ConditionCaptureOperational) {
+			return fmt.Errorf("of network %s %s says %+v", name, host, said[host].Conditions)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forNow starts pods that end with the test: their relays are programs of ktsnd's.
+func forNow(ctx context.Context, t *testing.T, namespace string, pods ...*corev1.Pod) []*corev1.Pod {
+	t.Helper()
+	for _, pod := range pods {
+		t.Cleanup(func() {
+			if err := client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return start(ctx, t, namespace, pods...)
+}
+
+// captured has a program without libktsn.so send timed messages to the other node, without a privilege: the kernel lets it have
+// CLOCK_MONOTONIC. None arrives early, which the kernel would send at once, and all go through ktsnd. Then its relay is killed.
+func captured(ctx context.Context, t *testing.T, namespace string, listener *corev1.Pod) {
+	host := under.Nodes[0].Name
+	talker := forNow(ctx, t, namespace, outside("outside", host, "tsn"))[0]
+	captures(ctx, t, "tsn", host)
+	for round, sentence := range []string{"at first", "after its relay was killed"} {
+		before := chartStatus(ctx, t, host).Counters["sent"]
+		got := talk(ctx, t, talker, listener, addressOn(t, listener).String(), 920+round,
+			[]string{"--count", "500", "--lead", "5ms", "--clock", "monotonic"}, []string{"--count", "500", "--block", "--idle-timeout", "30s"}, nil)
+		accounted(t, got, 500, func() uint64 { return 0 })
+		if sent := chartStatus(ctx, t, host).Counters["sent"] - before; sent < 500 {
+			t.Errorf("%s ktsnd has sent %d messages", sentence, sent)
+		}
+		if round == 0 {
+			killRelays(ctx, t, host)
+			captures(ctx, t, "tsn", host)
+		}
+	}
+}
+
+// killRelays kills the relays of a node, and waits until others run in their place. No condition tells that: a relay that was just
+// killed is no trouble.
+func killRelays(ctx context.Context, t *testing.T, host string) {
+	t.Helper()
+	relays := func(ctx context.Context) ([]string, error) {
+		said, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "pgrep -x ktsn-relay || true")
+		return strings.Fields(said), err
+	}
+	killed, err := relays(ctx)
+	if err != nil || len(killed) == 0 {
+		t.Fatalf("the relays of %s are %v, %v", host, killed, err)
+	}
+	killOn(ctx, t, host, "ktsn-relay")
+	if err := kube.Wait(ctx, func(ctx context.Context) error {
+		running, err := relays(ctx)
+		if err != nil {
+			return err
+		}
+		left := func(pid string) bool { return slices.Contains(killed, pid) }
+		if len(running) < len(killed) || slices.ContainsFunc(running, left) {
+			return fmt.Errorf("on %s the relays %v were killed, and %v run", host, killed, running)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// capturedWholly has pods of a network of which all is captured reach each other as those of other networks do, and ktsnd send it.
+func capturedWholly(ctx context.Context, t *testing.T, namespace string) {
+	pods := forNow(ctx, t, namespace, annotated(agnhost("one-whole", under.Nodes[0].Name), "whole"), annotated(agnhost("other-whole", under.Nodes[1].Name), "whole"))
+	one, other := pods[0], pods[1]
+	for _, host := range under.Nodes {
+		captures(ctx, t, "whole", host.Name)
+	}
+	before := chartStatus(ctx, t, under.Nodes[0].Name).Counters["untimed"]
+	reaches(ctx, t, one, other, addressOn(t, other).String())
+	reaches(ctx, t, other, one, addressOn(t, one).String())
+	if untimed := chartStatus(ctx, t, under.Nodes[0].Name).Counters["untimed"] - before; untimed == 0 {
+		t.Error("ktsnd has sent nothing of it")
+	}
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+)
+
+// removeFilters removes all filters of an interface, as who has CAP_NET_ADMIN can.
+func removeFilters(link netlink.Link) error {
+	return netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}})
+}
+
+// isGuarded tells whether both ends of the pod's interface have what the pod's network asks for by default.
+func isGuarded(t *testing.T, p *pod) bool {
+	t.Helper()
+	count, err := capture.ReadIn(p.Path(), podIf)
+	must(t, err)
+	var port capture.PortCount
+	must(t, p.node.Do(func() (err error) { port, err = capture.ReadPort(portOf(p)); return err }))
+	return count.Attached && port.Attached
+}
+
+// attachedProgram is the kernel's number of the program at one side of an interface, with those of its maps.
+func attachedProgram(t *testing.T, where *topology.Namespace, interfaceName string, parent uint32) (id ebpf.ProgramID, maps []ebpf.MapID) {
+	t.Helper()
+	on(t, where, interfaceName, func(link netlink.Link) error {
+		filters, err := netlink.FilterList(link, parent)
+		if err != nil || len(filters) != 1 {
+			return errors.Join(err, errors.New("the interface has not one filter"))
+		}
+		id = ebpf.ProgramID(filters[0].(*netlink.BpfFilter).Id)
+		program, err := ebpf.NewProgramFromID(id)
+		if err != nil {
+			return err
+		}
+		defer program.Close()
+		info, err := program.Info()
+		if err == nil {
+			maps, _ = info.MapIDs()
+		}
+		return err
+	})
+	return id, maps
+}
+
+// awaitGone waits until the kernel does not know something any more: it frees a program when nobody can be in it.
+func awaitGone[T interface{ Close() error }](t *testing.T, what string, open func() (T, error)) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		there, err := open()
+		if errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		must(t, err)
+		there.Close()
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is still in the kernel", what)
+		}
+	}
+}
+
+func TestProgramsGoWithTheInterface(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	config := lab.a.config(nil)
+	pod.add(t, config)
+	inPod, mapsInPod := attachedProgram(t, pod.Namespace, podIf, netlink.HANDLE_MIN_EGRESS)
+	atPort, mapsAtPort := attachedProgram(t, lab.a.Namespace, portOf(pod), netlink.HANDLE_MIN_INGRESS)
+	if len(mapsInPod) == 0 || len(mapsAtPort) == 0 {
+		t.Fatal("the programs have no maps")
+	}
+	must(t, lab.a.runtime.DelNetworkList(t.Context(), list(t, config), pod.attachment()))
+	for _, id := range []ebpf.ProgramID{inPod, atPort} {
+		awaitGone(t, fmt.Sprintf("program %d", id), func() (*ebpf.Program, error) { return ebpf.NewProgramFromID(id) })
+	}
+	for _, id := range slices.Concat(mapsInPod, mapsAtPort) {
+		awaitGone(t, fmt.Sprintf("map %d", id), func() (*ebpf.Map, error) { return ebpf.NewMapFromID(id) })
+	}
+}
+
+func TestAPodIsCapturedAsItsNetworkSays(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	for name, test := range map[string]struct {
+		changes fields
+		want    capture.Mode
+		mtu     int
+	}{
+		"what has a time, by default": {nil, capture.Timed, 1474},
+		"everything":                  {fields{"capture": "All"}, capture.All, 1474},
+		"nothing":                     {fields{"capture": "None"}, capture.None, 1450},
+		"everything of this pod":      {fields{"args": fields{"cni": fields{"capture": "All"}}}, capture.All, 1474},
+		"as large as it can be":       {fields{"mtu": 1280}, capture.Timed, 1304},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := lab.a.newPod(t)
+			config := lab.a.config(test.changes)
+			pod.add(t, config)
+			must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
+			count, err := capture.ReadIn(pod.Path(), podIf)
+			must(t, err)
+			if !count.Attached || count.Mode != test.want {
+				t.Errorf("in the pod it is %+v, want %v", count, test.want)
+			}
+			on(t, lab.a.Namespace, portOf(pod), func(link netlink.Link) error {
+				port, err := capture.ReadPort(link.Attrs().Name)
+				if port.Attached != (test.want != capture.None) || port.Mode != test.want || link.Attrs().MTU != test.mtu {
+					t.Errorf("at the node's end it is %+v, with an MTU of %d; want %v and %d", port, link.Attrs().MTU, test.want, test.mtu)
+				}
+				return err
+			})
+			must(t, lab.a.runtime.DelNetworkList(t.Context(), list(t, config), pod.attachment()))
+		})
+	}
+}
+
+// TestAKernelWithoutBTFIsNamed hides what the kernel says of its structures from the plugin.
+func TestAKernelWithoutBTFIsNamed(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	dir := t.TempDir()
+	plugin := fmt.Sprintf("#!/bin/sh\nexec unshare --mount sh -c 'mount -t tmpfs none /sys/kernel/btf && exec %s'\n", filepath.Join(shipped(t), "tsn-cni"))
+	must(t, os.WriteFile(filepath.Join(dir, "tsn-cni"), []byte(plugin), 0o755)) //nolint:gosec // a program
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	_, err := lab.a.forgetful(t, dir).AddNetworkList(t.Context(), list(t, lab.a.config(nil)), pod.attachment())
+	var said *types.Error
+	if !errors.As(err, &said) || said.Code != 107 || !strings.Contains(said.Msg, "read the kernel's BTF") || !strings.Contains(said.Msg, "leaving tsn0 early") {
+		t.Errorf("ADD said %v", err)
+	}
+	if after := lab.a.inventory(t, pod); !slices.Equal(after, before) {
+		t.Errorf("it left %q, there was %q", after, before)
+	}
+}
+
+func TestCapturedAttachmentsAreListed(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	captured, other := lab.a.newPod(t), lab.a.newPod(t)
+	captured.add(t, lab.a.config(fields{"capture": "All"}))
+	other.add(t, lab.a.config(fields{"capture": "None"}))
+	check := func(when string) {
+		t.Helper()
+		all, err := cni.Captured(filepath.Join(lab.a.dir, "state"))
+		must(t, err)
+		if len(all) != 1 || all[0].Identity != captured.identity() || all[0].Mode != capture.All || all[0].Netns != captured.Path() || all[0].Port != portOf(captured) {
+			t.Errorf("%s: listed are %+v", when, all)
+		}
+	}
+	check("once they are attached")
+	// Records that are lost are made anew from what the kernel knows.
+	must(t, os.RemoveAll(filepath.Join(lab.a.dir, "state", "attachments")))
+	lab.a.ktsn(t, "node", "restore")
+	check("once they are restored")
+}
+
+func TestAFilterThatWasRemovedIsPutBack(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	config := lab.a.config(nil)
+	for name, mend := range map[string]func(*testing.T, *pod){
+		"by CHECK": func(t *testing.T, p *pod) {
+			err := lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), p.attachment())
+			if err == nil || !strings.Contains(err.Error(), "had lost the filter") {
+				t.Errorf("CHECK said %v", err)
+			}
+			must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), p.attachment()))
+		},
+		"by ktsn node restore": func(t *testing.T, p *pod) {
+			want := "put back the filter of interface tsn0 of container " + p.id
+			if said := lab.a.ktsn(t, "node", "restore"); !strings.Contains(said, want) {
+				t.Errorf("it said %q, want %q", said, want)
+			}
+			if said := lab.a.ktsn(t, "node", "restore"); strings.Contains(said, "put back") {
+				t.Errorf("of a filter that is there it said %q", said)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for end, remove := range map[string]func(*pod){
+				"in the pod":        func(p *pod) { on(t, p.Namespace, podIf, removeFilters) },
+				"at the node's end": func(p *pod) { on(t, lab.a.Namespace, portOf(p), removeFilters) },
+			} {
+				pod := lab.a.newPod(t)
+				pod.add(t, config)
+				remove(pod)
+				if isGuarded(t, pod) {
+					t.Fatalf("the filter %s cannot be removed", end)
+				}
+				mend(t, pod)
+				if !isGuarded(t, pod) {
+					t.Errorf("the filter %s is not back", end)
+				}
+				pod.del(t, config)
+			}
+		})
+	}
+}
+
+func TestAnEndpointCanBeToldToLetThemPass(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	for name, test := range map[string]struct {
+		changes fields
+		guarded bool
+	}{
+		"by the network":                      {fields{"unseen": "pass"}, false},
+		"by its runtime":                      {fields{"args": fields{"cni": fields{"unseen": "pass"}}}, false},
+		"not by a network, where it does not": {fields{"unseen": "pass", "args": fields{"cni": fields{"unseen": "drop"}}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := lab.a.newPod(t)
+			config := lab.a.config(test.changes)
+			pod.add(t, config)
+			must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
+			lab.a.ktsn(t, "node", "restore")
+			if got := isGuarded(t, pod); got != test.guarded {
+				t.Errorf("has the filter: %v, want %v", got, test.guarded)
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+)
+
+// unit is how a node without Kubernetes has relays run.
+const unit = "../../packaging/systemd/ktsn-relay.service"
+
+// boundingSet is the one of the unit, as setpriv reads it.
+func boundingSet(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(unit)
+	must(t, err)
+	_, line, found := strings.Cut(string(text), "\nCapabilityBoundingSet=")
+	if !found {
+		t.Fatalf("%s has no CapabilityBoundingSet", unit)
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	set := []string{"-all"}
+	for _, capability := range strings.Fields(line) {
+		set = append(set, "+"+strings.ToLower(strings.TrimPrefix(capability, "CAP_")))
+	}
+	return strings.Join(set, ",")
+}
+
+// runRelays starts `ktsn node relay` with the privileges of the unit.
+func (n *node) runRelays(t *testing.T) *process.Process {
+	t.Helper()
+	command := exec.Command("setpriv", "--bounding-set", boundingSet(t), "--inh-caps", "-all", "--no-new-privs", program(t, "ktsn"), "node", "relay",
+		"--state-dir", filepath.Join(n.dir, "state"), "--relay-binary", program(t, "ktsn-relay"))
+	started, err := process.Start(n.Namespace, "ktsn node relay", command)
+	must(t, err)
+	t.Cleanup(func() { _ = started.Stop(time.Second) })
+	return started
+}
+
+// taps are the devices of the node's relays: one that is there has somebody who reads it.
+func (n *node) taps(t *testing.T) map[string]int {
+	t.Helper()
+	taps := map[string]int{}
+	must(t, n.Do(func() error {
+		links, err := netlink.LinkList()
+		for _, link := range links {
+			if name := link.Attrs().Name; strings.HasPrefix(name, "ktsnr") {
+				taps[name] = link.Attrs().Index
+			}
+		}
+		return err
+	}))
+	return taps
+}
+
+// awaitTaps waits until there are so many, and the programs at the pods' ports know them.
+func (n *node) awaitTaps(t *testing.T, pods ...*pod) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		taps, told := n.taps(t), 0
+		for _, pod := range pods {
+			var count capture.PortCount
+			must(t, n.Do(func() (err error) { count, err = capture.ReadPort(portOf(pod)); return err }))
+			for _, index := range taps {
+				if index == count.RelayIfindex {
+					told++
+				}
+			}
+		}
+		if len(taps) == len(pods) && told == len(pods) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there are the taps %v, and the programs of %d of %d pods know theirs", taps, told, len(pods))
+		}
+	}
+}
+
+func TestRelaysComeAndGoWithPodsAndWithWhoRunsThem(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	config := lab.a.config(nil)
+	first, second := lab.a.newPod(t), lab.a.newPod(t)
+	first.add(t, config)
+	relays := lab.a.runRelays(t)
+	lab.a.awaitTaps(t, first)
+	second.add(t, config)
+	lab.a.awaitTaps(t, first, second)
+	must(t, lab.a.runtime.DelNetworkList(t.Context(), list(t, config), first.attachment()))
+	lab.a.awaitTaps(t, second)
+
+	// Killed, it leaves nothing, and the next one begins anew.
+	must(t, unix.Kill(relays.PID(), unix.SIGKILL))
+	_ = relays.Wait()
+	lab.a.awaitTaps(t)
+	relays = lab.a.runRelays(t)
+	lab.a.awaitTaps(t, second)
+	must(t, relays.Stop(patience))
+	lab.a.awaitTaps(t)
+}

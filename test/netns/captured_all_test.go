@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// untimed are the frames without a transmit time that have left through ktsnd.
+func (c *captured) untimed(t *testing.T) uint64 {
+	t.Helper()
+	return counters(t, c.client).Untimed
+}
+
+// streamTo sends a stream from one pod to another, which must arrive as it was sent.
+func streamTo(t *testing.T, from, to *topology.Namespace, at netip.AddrPort, length int) {
+	t.Helper()
+	var server net.Listener
+	if err := to.Do(func() (err error) {
+		server, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", at.String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	received := make(chan [sha256.Size]byte, 1)
+	go func() {
+		defer close(received)
+		connection, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer connection.Close()
+		sum := sha256.New()
+		_, _ = io.Copy(sum, connection)
+		received <- [sha256.Size]byte(sum.Sum(nil))
+	}()
+	var connection net.Conn
+	if err := from.Do(func() (err error) {
+		connection, err = (&net.Dialer{Timeout: patience}).Dial("tcp", at.String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	content := make([]byte, length)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(content)
+	_, err := connection.Write(content)
+	if err := errors.Join(err, connection.Close()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case sum := <-received:
+		if sum != sha256.Sum256(content) {
+			t.Error("the stream arrived changed")
+		}
+	case <-time.After(patience):
+		t.Error("the stream did not arrive")
+	}
+}
+
+// checkEchoes checks that all echoes come back.
+func checkEchoes(t *testing.T, from *topology.Namespace, to netip.Addr, options ...string) {
+	t.Helper()
+	command := exec.Command("ping", append([]string{"-n", "-c", "5", "-i", "0.05", "-W", "5", to.String()}, options...)...)
+	var said strings.Builder
+	command.Stdout = &said
+	if err := finish(t, start(t, from, "ping", command)); err != nil || !strings.Contains(said.String(), " 0% packet loss") {
+		t.Errorf("%v: %s", err, said.String())
+	}
+}
+
+// All that a pod sends goes through ktsnd, and arrives.
+func TestAllTrafficOfAPodGoesThroughKtsnd(t *testing.T) {
+	c := newCaptured(t, capture.All)
+	v6 := netip.AddrPortFrom(podAddress6B, listenPort)
+	for _, one := range []struct {
+		name string
+		// least is how many frames without a time there must be.
+		least uint64
+		send  func(*testing.T)
+	}{
+		// First: nobody knows anybody's hardware address yet.
+		{"echoes, and who asks for addresses", 6, func(t *testing.T) { checkEchoes(t, c.PodA, topology.PodAddressB) }},
+		{"echoes over IPv6", 6, func(t *testing.T) { checkEchoes(t, c.PodA, podAddress6B) }},
+		{"answers", 5, func(t *testing.T) { checkEchoes(t, c.PodB, topology.PodAddressA) }},
+		{"fragments", 15, func(t *testing.T) { checkEchoes(t, c.PodA, topology.PodAddressB, "-s", "4000") }},
+		{"a stream whose segments the kernel makes", 20_000_000 / 1450, func(t *testing.T) { streamTo(t, c.PodA, c.PodB, atPodB, 20_000_000) }},
+		{"a stream over IPv6", 2_000_000 / 1450, func(t *testing.T) { streamTo(t, c.PodA, c.PodB, v6, 2_000_000) }},
+		{"the other end of a stream", 10, func(t *testing.T) {
+			streamTo(t, c.PodB, c.PodA, netip.AddrPortFrom(topology.PodAddressA, listenPort), 2_000_000)
+		}},
+		{"datagrams of one call", 5, c.sendSegments},
+		{"a group", 1, c.sendToGroup},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			before := c.untimed(t)
+			one.send(t)
+			if got := c.untimed(t) - before; got < one.least {
+				t.Errorf("%d frames without a time left, want %d at least", got, one.least)
+			}
+		})
+	}
+}
+
+// sendSegments sends five datagrams by one call (UDP_SEGMENT), with checksums that the kernel leaves to the device.
+func (c *captured) sendSegments(t *testing.T) {
+	t.Helper()
+	listener := listen(t, c.PodB, "udp4", atPodB)
+	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
+	if err := errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 200),
+		unix.Connect(fd, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.SendmsgN(fd, []byte(strings.Repeat("x", 1000)), nil, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if text, _ := receive(t, listener); text != strings.Repeat("x", 200) {
+			t.Errorf("arrived %q", text)
+		}
+	}
+}
+
+func (c *captured) sendToGroup(t *testing.T) {
+	t.Helper()
+	group := netip.MustParseAddrPort("239.1.2.3:7788")
+	member := join(t, c.PodB, "udp4", group)
+	var sender *net.UDPConn
+	if err := c.PodA.Do(func() (err error) {
+		sender, err = net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressA, 0)), net.UDPAddrFromAddrPort(group))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	if _, err := sender.Write([]byte("to all")); err != nil {
+		t.Fatal(err)
+	}
+	if text, from := receive(t, member); text != "to all" || from.Addr() != topology.PodAddressA {
+		t.Errorf("arrived %q from %s", text, from)
+	}
+}
+
+// Frames with and without a time of one pod: those with one leave at it.
+func TestTimedFramesBesideOtherTrafficOfTheirPodLeaveAtTheirTimes(t *testing.T) {
+	c := newCaptured(t, capture.All)
+	const count = 200
+	tap := c.openTap(t, 50_000)
+	f := listenFor(t, c.PodB, atPodB, count)
+	f.talker = start(t, c.PodA, "talker", goTalker(t, f.talkerFile, atPodB, "--count", "200", "--cycle", "2ms", "--lead", "100ms"))
+	streamTo(t, c.PodA, c.PodB, netip.AddrPortFrom(topology.PodAddressB, listenPort+1), 5_000_000)
+	f.finish(t)
+	seen := &observed{sent: f.sent}
+	seen.addPackets(t, tap)
+	checkNotEarly(t, seen, count)
+}
+
+// The gates hold for all that a captured pod sends.
+func TestTrafficWithoutTimesLeavesInTheWindowsOfItsClass(t *testing.T) {
+	c := newCaptured(t, capture.All, "--link-speed", "1Gbit")
+	if err := c.client.ScheduleSet(t.Context(), threeWindows()); err != nil {
+		t.Fatal(err)
+	}
+	waitForSchedule(t, c.client)
+	before, passed := counters(t, c.client), c.counted(t).passed
+	tap := c.openTap(t, 20_000)
+	conn := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
+	to := &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}
+	const count = 600
+	for i := range count {
+		if err := unix.Sendto(conn, marked(i, 0, 64), 0, to); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	seen := marksOn(t, tap, count)
+	if len(seen) != count {
+		t.Errorf("%d of %d on the wire", len(seen), count)
+	}
+	// The bridge forwards frames when ktsnd or the relay had no processor for 50 ms.
+	passed = c.counted(t).passed - passed
+	outside := uint64(0)
+	for i, one := range seen {
+		if at := one.wireTAI % (3 * window.Nanoseconds()) / window.Nanoseconds(); at != 2 {
+			outside++
+			t.Logf("message %d was on the wire in window %d", one.number, at)
+		}
+		if int(one.number) != i && passed == 0 {
+			t.Fatalf("message %d is in place %d", one.number, i)
+		}
+	}
+	if outside > passed {
+		t.Errorf("%d were outside their window, and the bridge forwarded %d", outside, passed)
+	}
+	if after := counters(t, c.client); after.Late() != before.Late() || after.Untimed-before.Untimed+passed < count {
+		t.Errorf("counted %+v, before %+v", after, before)
+	}
+}
+
+// Without ktsnd the kernel forwards what has no time, and what has one waits.
+func TestWithoutKtsndTrafficTakesTheKernelsPathAndComesBack(t *testing.T) {
+	c := newCaptured(t, capture.All)
+	checkEchoes(t, c.PodA, topology.PodAddressB)
+	kill(t, c.daemon)
+	time.Sleep(2 * heartbeat)
+	passed := c.counted(t).passed
+	checkEchoes(t, c.PodA, topology.PodAddressB)
+	streamTo(t, c.PodA, c.PodB, atPodB, 1_000_000)
+	if c.counted(t).passed == passed {
+		t.Error("nothing counts as passed to the kernel's path")
+	}
+	c.restoreDaemon(t)
+	c.awaitRelay(t, identity)
+	for deadline := time.Now().Add(patience); ; {
+		before := c.untimed(t)
+		checkEchoes(t, c.PodA, topology.PodAddressB)
+		if c.untimed(t)-before >= 5 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("traffic does not come back to ktsnd")
+		}
+	}
+}
+
+// heartbeat is KTSN_CAPTURE_HEARTBEAT_NS.
+const heartbeat = 50 * time.Millisecond
+
+// shutAtFirst keeps class 0 waiting from soon on, for longer than a test waits for anything.
+func shutAtFirst() *control.GateParameterTable {
+	const (
+		interval = 4 * time.Second // of at most 2^32 ns
+		shut     = int(3*patience/interval) + 1
+	)
+	base := txtime.Now(unix.CLOCK_TAI)/time.Second.Nanoseconds() + 3
+	table := threeWindows()
+	table.AdminCycleTime = control.CycleTime{Numerator: uint32((shut + 1) * int(interval/time.Second)), Denominator: 1}
+	table.AdminBaseTime = control.PTPTime{Seconds: uint64(base)}
+	entry := table.AdminControlList.Entries[0]
+	entry.TimeIntervalValue, entry.GateStatesValue = uint32(interval.Nanoseconds()), 0x40
+	entries := slices.Repeat([]control.GateControlEntry{entry}, shut+1)
+	for i := range entries {
+		entries[i].Index = uint32(i)
+	}
+	entries[shut].GateStatesValue = 0xff
+	table.AdminControlList.Entries = entries
+	return table
+}
+
+// What waited for a gate when ktsnd was killed is too old when the next one has the ring.
+func TestFramesWithoutATimeThatWaitedTooLongAreDropped(t *testing.T) {
+	c := newCaptured(t, capture.All)
+	checkEchoes(t, c.PodA, topology.PodAddressB)
+	if err := c.client.ScheduleSet(t.Context(), shutAtFirst()); err != nil {
+		t.Fatal(err)
+	}
+	waitForSchedule(t, c.client)
+	const count = 50
+	tap, passed := c.openTap(t, 1000), c.counted(t).passed
+	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
+	for i := range count {
+		if err := unix.Sendto(fd, marked(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The bridge forwards frames when ktsnd or the relay had no processor for 50 ms.
+	waiting := func() int { return count - int(min(count, c.counted(t).passed-passed)) }
+	awaitStatus(t, c.client, "they wait", func(status *control.Status) bool { return status.Pending >= waiting() })
+	waited := waiting()
+	if waited == 0 {
+		t.Fatal("the bridge forwarded them all")
+	}
+	kill(t, c.daemon)
+	time.Sleep(200 * time.Millisecond)
+	c.restoreDaemon(t)
+	await(t, c.client, "they are dropped", func(counted control.Counters) bool { return counted.DropStale >= uint64(waited) })
+	if seen := marksOn(t, tap, 0); len(seen) > count-waited {
+		t.Errorf("on the wire are %d of them, and the bridge forwarded %d", len(seen), count-waited)
+	}
+	checkEchoes(t, c.PodA, topology.PodAddressB)
+}

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+)
+
+// framing is what a frame of pod a says, from outside to inside.
+type framing struct {
+	source, destination net.HardwareAddr
+	// tag is an 802.1Q tag; nil: none.
+	tag          *layers.Dot1Q
+	from, to     netip.Addr
+	port         uint16
+	payloadBytes int
+	// inside is what the datagram carries instead of a mark.
+	inside []byte
+	// untimed tells that it leaves as soon as it may.
+	untimed bool
+	// record stands in front of the frame, as a program of the kernel would put it there; nil: the socket has a time.
+	record *ownRecord
+}
+
+// ownRecord is what a pod can write itself: datapath/capture/record.h.
+type ownRecord struct {
+	version, what uint8
+	// source is that in the record, if it is not the frame's.
+	source net.HardwareAddr
+	// cut leaves so many bytes.
+	cut int
+}
+
+// honest is a frame from pod a to pod b.
+func (c *captured) honest(t *testing.T) *framing {
+	t.Helper()
+	return &framing{source: interfaceMAC(t, c.PodA), destination: interfaceMAC(t, c.PodB), from: topology.PodAddressA, to: topology.PodAddressB,
+		port: listenPort, payloadBytes: 64}
+}
+
+// frame serialises it, with a mark that says its transmit time.
+func (f *framing) frame(t *testing.T, at int64) []byte {
+	t.Helper()
+	ether := &layers.Ethernet{SrcMAC: f.source, DstMAC: f.destination, EthernetType: layers.EthernetTypeIPv4}
+	all := []gopacket.SerializableLayer{ether}
+	if f.tag != nil {
+		ether.EthernetType, f.tag.Type = layers.EthernetTypeDot1Q, layers.EthernetTypeIPv4
+		all = append(all, f.tag)
+	}
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: f.from.AsSlice(), DstIP: f.to.AsSlice()}
+	udp := &layers.UDP{SrcPort: 6000, DstPort: layers.UDPPort(f.port)}
+	if err := udp.SetNetworkLayerForChecksum(ip); err != nil {
+		t.Fatal(err)
+	}
+	payload := f.inside
+	if payload == nil {
+		payload = marked(0, at, f.payloadBytes)
+	}
+	buffer := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+		append(all, ip, udp, gopacket.Payload(payload))...); err != nil {
+		t.Fatal(err)
+	}
+	if f.record == nil {
+		return buffer.Bytes()
+	}
+	return append(f.record.bytes(f, at), buffer.Bytes()...)[:f.recordedBytes(len(buffer.Bytes()))]
+}
+
+// recordBytes is KTSN_RECORD_BYTES.
+const recordBytes = 24
+
+func (f *framing) recordedBytes(frameBytes int) int {
+	if f.record.cut > 0 {
+		return f.record.cut
+	}
+	return recordBytes + frameBytes
+}
+
+func (r *ownRecord) bytes(f *framing, at int64) []byte {
+	source := f.source
+	if r.source != nil {
+		source = r.source
+	}
+	head := append(append([]byte{}, f.destination...), source...)
+	head = binary.BigEndian.AppendUint16(head, etherType)
+	return binary.BigEndian.AppendUint64(append(head, r.version, r.what), uint64(at))
+}
+
+// packetSender is a packet socket at pod a's interface with transmit times of CLOCK_TAI.
+func (c *captured) packetSender(t *testing.T, timed bool) int {
+	t.Helper()
+	fd := ownSocket(t, c.PodA, unix.AF_PACKET, unix.SOCK_RAW)
+	err := c.PodA.Do(func() error {
+		link, err := net.InterfaceByName(topology.PodInterface)
+		if err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link.Index})
+	})
+	if err == nil && timed {
+		err = txtime.Ask(fd, unix.CLOCK_TAI)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// soon is ahead enough for a busy machine.
+const soon = 50 * time.Millisecond
+
+// sendFrame hands a frame over that is to leave soon, and returns its transmit time.
+func (c *captured) sendFrame(t *testing.T, f *framing) int64 {
+	t.Helper()
+	at, err := c.trySend(t, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func (c *captured) trySend(t *testing.T, f *framing) (int64, error) {
+	t.Helper()
+	timed := f.record == nil && !f.untimed
+	fd := c.packetSender(t, timed)
+	defer unix.Close(fd)
+	at := txtime.Now(unix.CLOCK_TAI) + soon.Nanoseconds()
+	var time []byte
+	if timed {
+		time = txtime.Control(at)
+	}
+	_, err := unix.SendmsgN(fd, f.frame(t, at), time, nil, 0)
+	return at, err
+}
+
+// foreign is an address of nobody.
+var foreign = net.HardwareAddr{2, 0, 0, 0, 0, 9}
+
+func TestFramesOfPacketSocketsLeaveAtTheirTimesUnchanged(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	for name, change := range map[string]func(*framing){
+		"a frame":                   func(*framing) {},
+		"the largest frame":         func(f *framing) { f.payloadBytes = 1422 },
+		"a tagged frame":            func(f *framing) { f.tag = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7} },
+		"a record of the pod's own": func(f *framing) { f.record = &ownRecord{version: 1} },
+		// It leads into no other network: it stays within its own.
+		"a tunnel of the pod's own": func(f *framing) {
+			f.inside = append([]byte{8, 0, 0, 0, 0, 0, 7, 0}, marked(0, 0, 64)...)
+			f.port = topology.VXLANPort
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := c.honest(t)
+			change(sent)
+			fd := listenFrames(t, c.PodB, unix.ETH_P_ALL)
+			tap := c.openTap(t, 100)
+			at := c.sendFrame(t, sent)
+			seen := marksOn(t, tap, 1)
+			if len(seen) != 1 || seen[0].wireTAI < at {
+				t.Errorf("on the wire are %+v, want one not before %d", seen, at)
+			}
+			for _, one := range seen {
+				if vni := binary.BigEndian.Uint32(one.frame.Head[vniAt:]) >> 8; vni != topology.VNI {
+					t.Errorf("it is in network %d", vni)
+				}
+			}
+			sent.record = nil
+			checkFrameReceived(t, fd, sent.frame(t, at))
+		})
+	}
+}
+
+// vniAt is where the network stands behind the headers of the tunnel's Ethernet, IPv4 and UDP.
+const vniAt = 14 + 20 + 8 + 4
+
+// checkFrameReceived checks that among the frames that come is this one.
+func checkFrameReceived(t *testing.T, fd int, want []byte) {
+	t.Helper()
+	for {
+		frame := receiveFrame(t, fd, time.Second)
+		if frame == nil {
+			t.Errorf("the frame did not arrive as it was sent")
+			return
+		}
+		if tag := want[12:14]; binary.BigEndian.Uint16(tag) == unix.ETH_P_8021Q {
+			// The kernel takes the tag out of what a packet socket gets.
+			frame = append(append(append([]byte{}, frame[:12]...), want[12:16]...), frame[12:]...)
+		}
+		if string(frame) == string(want) {
+			return
+		}
+	}
+}
+
+// dropped are the frames that a program of the kernel, a relay or ktsnd has dropped.
+func (c *captured) dropped(t *testing.T) uint64 {
+	t.Helper()
+	return c.counted(t).refused + counters(t, c.client).Dropped()
+}
+
+// checkDropped checks that nothing of a frame leaves, and that who dropped it has counted it. It sends another one where the
+// bridge had forwarded frames, as it does when ktsnd or the relay had no processor for 50 ms.
+func (c *captured) checkDropped(t *testing.T, send func()) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		passed := c.counted(t).passed
+		seen, counted := c.sendToDrop(t, send)
+		if c.counted(t).passed == passed {
+			if !counted || len(seen) > 0 {
+				t.Errorf("it is counted: %v; on the wire are %+v", counted, seen)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the bridge goes on to forward frames")
+		}
+	}
+}
+
+// sendToDrop returns what is on the wire of a frame, and whether a drop is counted.
+func (c *captured) sendToDrop(t *testing.T, send func()) (seen []onWire, counted bool) {
+	t.Helper()
+	before, passed := c.dropped(t), c.counted(t).passed
+	tap := c.openTap(t, 100)
+	send()
+	for deadline := time.Now().Add(patience); c.dropped(t) == before && c.counted(t).passed == passed; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			break
+		}
+	}
+	time.Sleep(2 * soon)
+	return marksOn(t, tap, 0), c.dropped(t) > before
+}
+
+func TestForgedFramesAreDroppedAndCounted(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	for name, change := range map[string]func(*framing){
+		"another hardware address":             func(f *framing) { f.source = foreign },
+		"another address":                      func(f *framing) { f.from = stranger },
+		"an address of the other node's":       func(f *framing) { f.from = topology.PodAddressB },
+		"another address in a tagged frame":    func(f *framing) { f.tag, f.from = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7}, stranger },
+		"a record with a foreign frame":        func(f *framing) { f.record, f.source = &ownRecord{version: 1}, foreign },
+		"a record with another source":         func(f *framing) { f.record = &ownRecord{version: 1, source: foreign} },
+		"a record with another address inside": func(f *framing) { f.record, f.from = &ownRecord{version: 1}, stranger },
+		"a priority that was not granted":      func(f *framing) { f.record = &ownRecord{version: 1, what: 7} },
+		"a record of an unknown clock":         func(f *framing) { f.record = &ownRecord{version: 1, what: 3 << 4} },
+		"a record with bits that mean nothing": func(f *framing) { f.record = &ownRecord{version: 1, what: 0x80} },
+		"a record without a frame":             func(f *framing) { f.record = &ownRecord{version: 1, cut: recordBytes} },
+		"half a record":                        func(f *framing) { f.record = &ownRecord{version: 1, cut: 20} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := c.honest(t)
+			change(sent)
+			c.checkDropped(t, func() { c.sendFrame(t, sent) })
+		})
+	}
+	// All of them did no harm.
+	c.checkServed(t)
+}
+
+// stranger is an address of nobody, in the subnet of pod a.
+var stranger = netip.MustParseAddr("10.42.1.77")
+
+func TestForgedFramesWithoutATimeAreDroppedAndCounted(t *testing.T) {
+	c := newCaptured(t, capture.All)
+	for name, change := range map[string]func(*framing){
+		"another hardware address":          func(f *framing) { f.source = foreign },
+		"another address":                   func(f *framing) { f.from = stranger },
+		"another address in a tagged frame": func(f *framing) { f.tag, f.from = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7}, stranger },
+		"a record with a foreign frame":     func(f *framing) { f.record, f.source = &ownRecord{version: 1}, foreign },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := c.honest(t)
+			sent.untimed = true
+			change(sent)
+			c.checkDropped(t, func() { c.sendFrame(t, sent) })
+		})
+	}
+	c.checkServed(t)
+}
+
+// checkServed checks that an honest frame leaves at its time.
+func (c *captured) checkServed(t *testing.T) {
+	t.Helper()
+	tap := c.openTap(t, 100)
+	at := c.sendFrame(t, c.honest(t))
+	if seen := marksOn(t, tap, 1); len(seen) != 1 || seen[0].wireTAI < at {
+		t.Errorf("an honest frame for %d: %+v", at, seen)
+	}
+}
+
+// A frame with a record of a version that nobody knows is a frame like any other.
+func TestARecordOfAnotherVersionIsTheBridges(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	there := listenPacket(t, c.PodB)
+	sent := c.honest(t)
+	sent.record = &ownRecord{version: 2}
+	c.sendFrame(t, sent)
+	if frame := receiveFrame(t, there, patience); frame == nil {
+		t.Error("it did not arrive")
+	}
+}
+
+// The kernel divides what one call sends (UDP_SEGMENT); each datagram has the time of the call.
+func TestSegmentsLeaveAtTheTimeOfTheirCall(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	listener := listen(t, c.PodB, "udp4", atPodB)
+	fd := c.timedSocket(t)
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 200); err != nil {
+		t.Fatal(err)
+	}
+	tap := c.openTap(t, 100)
+	at := txtime.Now(unix.CLOCK_TAI) + soon.Nanoseconds()
+	var payload []byte
+	for i := range 5 {
+		payload = append(payload, marked(i, at, 200)...)
+	}
+	if _, err := unix.SendmsgN(fd, payload, txtime.Control(at), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	checkInOrder(t, marksOn(t, tap, 5), 5, unix.CLOCK_TAI)
+	checkMarksReceived(t, texts(t, listener), 5)
+}
+
+// timedSocket sends datagrams with times of CLOCK_TAI to pod b.
+func (c *captured) timedSocket(t *testing.T) int {
+	t.Helper()
+	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
+	if err := errors.Join(txtime.Ask(fd, unix.CLOCK_TAI),
+		unix.Connect(fd, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort})); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// Each fragment of a datagram has the datagram's time.
+func TestFragmentsLeaveAtTheTimeOfTheirDatagram(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	listener := listen(t, c.PodB, "udp4", atPodB)
+	fd := c.timedSocket(t)
+	before := counters(t, c.client)
+	tap := c.openTap(t, 100)
+	at := txtime.Now(unix.CLOCK_TAI) + soon.Nanoseconds()
+	payload := marked(0, at, 4000)
+	if _, err := unix.SendmsgN(fd, payload, txtime.Control(at), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 5000)
+	_ = listener.SetReadDeadline(time.Now().Add(patience))
+	length, err := listener.Read(buffer)
+	if err != nil || string(buffer[:length]) != string(payload) {
+		t.Errorf("%d bytes arrived, %v; want %d", length, err, len(payload))
+	}
+	if seen := marksOn(t, tap, 1); len(seen) != 1 || seen[0].wireTAI < at {
+		t.Errorf("the first fragment, for %d: %+v", at, seen)
+	}
+	if after := counters(t, c.client); after.Taken-before.Taken != 3 {
+		t.Errorf("ktsnd took %d frames, want 3", after.Taken-before.Taken)
+	}
+}
+
+// A pod that may raise its interface's MTU sends no more than the tunnel carries: the kernel says so.
+func TestJumboFramesWithATransmitTimeAreRefused(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	ip(t, c.PodA, "link", "set", topology.PodInterface, "mtu", "9000")
+	sent := c.honest(t)
+	sent.payloadBytes = 8000
+	tap := c.openTap(t, 100)
+	if _, err := c.trySend(t, sent); !errors.Is(err, unix.ENOBUFS) {
+		t.Errorf("the call answered %v", err)
+	}
+	time.Sleep(2 * soon)
+	if seen := marksOn(t, tap, 0); len(seen) > 0 {
+		t.Errorf("on the wire are %+v", seen)
+	}
+	c.checkServed(t)
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// startCapturedFlow has the static talker of Go send from pod a until it is told to end.
+func (c *captured) startCapturedFlow(t *testing.T, options ...string) *flow {
+	t.Helper()
+	f := listenFor(t, c.PodB, atPodB, forGood)
+	f.talker = start(t, c.PodA, "talker", goTalker(t, f.talkerFile, atPodB, append([]string{"--count", strconv.Itoa(forGood)}, options...)...))
+	return f
+}
+
+// awaitSent waits until so many messages have left.
+func (c *captured) awaitSent(t *testing.T, more uint64) {
+	t.Helper()
+	before := counters(t, c.client).Sent
+	await(t, c.client, fmt.Sprintf("%d more messages are sent", more), func(counted control.Counters) bool { return counted.Sent >= before+more })
+}
+
+// checkLosses checks that no message came early or twice, and that no more are missing than somebody has counted.
+func checkLosses(t *testing.T, f *flow, accounted uint64) {
+	t.Helper()
+	for _, one := range f.received {
+		if one.Arrival < one.Txtime || !one.Valid {
+			t.Errorf("message %d came at %d, due at %d, intact: %v", one.Sequence, one.Arrival, one.Txtime, one.Valid)
+		}
+	}
+	lost := f.lost(t)
+	if uint64(len(lost)) > accounted {
+		t.Errorf("%d of %d messages are missing, and %d accounted for: %v", len(lost), len(f.sent), accounted, firstOf(lost))
+	}
+	t.Logf("%d sent, %d received, %d lost, %d accounted for", len(f.sent), len(f.received), len(lost), accounted)
+	f.checkWentOn(t, 200)
+}
+
+func firstOf(all []uint32) []uint32 { return all[:min(len(all), 20)] }
+
+// newCapturedPod is a further pod of node a, until the test's end or detach.
+func (c *captured) newCapturedPod(t *testing.T, number int) (*topology.Namespace, *cniruntime.Side) {
+	t.Helper()
+	name := fmt.Sprintf("more-%d", number)
+	pod, err := topology.NewNamespace(c.ID.String() + "-" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pod.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	side := c.wiring.A.Another(name, pod, netip.AddrFrom4([4]byte{10, 42, 1, byte(10 + number)}))
+	c.attachSide(t, side)
+	return pod, side
+}
+
+// Pods that come and go do not touch the frames of another.
+func TestCapturedPodsComeAndGo(t *testing.T) {
+	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			c := newCaptured(t, mode)
+			running := c.startCapturedFlow(t)
+			for i := range 6 {
+				pod, side := c.newCapturedPod(t, i)
+				c.awaitRelay(t, side.ContainerID)
+				sending := start(t, pod, "talker", goTalker(t, t.TempDir()+"/sent", netip.AddrPortFrom(topology.PodAddressB, listenPort+1),
+					"--count", "1000000"))
+				c.awaitSent(t, 100)
+				if i%2 == 0 { // else while it sends
+					kill(t, sending)
+				}
+				if err := side.Detach(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				c.awaitNoRelay(t, side.ContainerID)
+			}
+			interrupt(t, running.talker)
+			running.drain(t)
+			checkLosses(t, running, 0)
+			c.checkDevices(t, 1)
+		})
+	}
+}
+
+// awaitNoRelay waits until nothing is left of a pod's relay.
+func (c *captured) awaitNoRelay(t *testing.T, pod string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); c.relayed(t, pod); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("ktsnd still serves a relay of %s; the supervisor says: %s", pod, c.relays.Stderr())
+		}
+	}
+}
+
+// checkDevices waits until node a has so many devices of relays.
+func (c *captured) checkDevices(t *testing.T, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		devices := c.relayDevices(t)
+		if len(devices) == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("want %d devices of relays, there are %+v", want, devices)
+		}
+	}
+}
+
+// Whatever is killed while frames flow: nothing leaves early or twice, and what is lost is accounted for.
+func TestKilledWhileFramesAreCapturedNothingIsLostUnseen(t *testing.T) {
+	const kills = 5
+	for name, test := range map[string]struct {
+		kill func(*testing.T, *captured, *sum)
+		// unread tells that frames can be lost before a relay reads them, with the device where they wait.
+		unread bool
+	}{
+		"the relay": {func(t *testing.T, c *captured, _ *sum) { c.killRelays(t) }, false},
+		"ktsnd": {func(t *testing.T, c *captured, total *sum) {
+			total.add(counters(t, c.client))
+			kill(t, c.daemon)
+			c.restoreDaemon(t)
+		}, false},
+		"the supervisor": {func(t *testing.T, c *captured, _ *sum) {
+			relays := c.relayPIDs(t)
+			kill(t, c.relays)
+			awaitEnd(t, relays)
+			c.startRelays(t)
+		}, true},
+	} {
+		for _, mode := range []capture.Mode{capture.Timed, capture.All} {
+			t.Run(name+", mode "+mode.String(), func(t *testing.T) {
+				t.Parallel()
+				c := newCaptured(t, mode)
+				running := c.startCapturedFlow(t)
+				var total sum
+				for range kills {
+					c.awaitSent(t, 50)
+					time.Sleep(rand.N(20 * time.Millisecond))
+					test.kill(t, c, &total)
+				}
+				c.awaitRelay(t, identity)
+				c.awaitSent(t, 50)
+				served := c.counted(t).captured
+				c.awaitSent(t, 50)
+				interrupt(t, running.talker)
+				c.awaitQuiet(t)
+				running.drain(t)
+				counted, ktsnd := c.counted(t), counters(t, c.client)
+				total.add(ktsnd)
+				// A relay can be killed when it has read a frame and not yet counted it.
+				accounted := total.uncertain + total.dropped + counted.refused + kills
+				if test.unread {
+					accounted += counted.captured - (ktsnd.Taken - ktsnd.Untimed)
+				}
+				if sent := uint64(len(running.sent)); counted.captured != sent {
+					t.Errorf("%d frames got a record, and %d were sent", counted.captured, sent)
+				}
+				checkLosses(t, running, accounted)
+				if test.unread {
+					checkGaps(t, running.lost(t), kills, served)
+				}
+			})
+		}
+	}
+}
+
+// checkGaps checks that one gap at most is of each kill, and none behind the message from which on the last relay served.
+func checkGaps(t *testing.T, lost []uint32, kills int, served uint64) {
+	t.Helper()
+	gaps := 0
+	for i, number := range lost {
+		if i == 0 || number != lost[i-1]+1 {
+			gaps++
+		}
+		if uint64(number) > served {
+			t.Errorf("message %d is missing, and the last relay served from message %d on", number, served)
+		}
+	}
+	if gaps > kills {
+		t.Errorf("%d messages are missing in %d gaps, and there were %d kills: %v", len(lost), gaps, kills, firstOf(lost))
+	}
+	t.Logf("%d missing in %d gaps, served from %d on", len(lost), gaps, served)
+}
+
+// awaitQuiet waits until a relay has handed over all that waits, and nothing more leaves.
+func (c *captured) awaitQuiet(t *testing.T) {
+	t.Helper()
+	c.awaitRelay(t, identity)
+	last, since := uint64(0), time.Now()
+	for deadline := time.Now().Add(patience); time.Since(since) < time.Second; time.Sleep(10 * time.Millisecond) {
+		status := statusOf(t, c.client)
+		timed := status.Counters.Sent - status.Counters.Untimed
+		if timed != last || status.Pending > 0 || len(c.relayPIDs(t)) == 0 {
+			last, since = timed, time.Now()
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("frames go on to leave: %+v", status)
+		}
+	}
+}
+
+// After a removal nothing is left of a capture.
+func TestNothingIsLeftOfACapture(t *testing.T) {
+	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			c := newCaptured(t, mode)
+			c.checkDevices(t, 1)
+			relays := c.relayPIDs(t)
+			if err := c.wiring.A.Detach(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c.checkDevices(t, 0)
+			awaitEnd(t, relays)
+			for _, where := range []*topology.Namespace{c.NodeA, c.PodA} {
+				shown, err := exec.Command("tc", "-n", where.Name(), "qdisc", "show").CombinedOutput()
+				if err != nil || strings.Contains(string(shown), "clsact") {
+					t.Errorf("%v: %s", err, shown)
+				}
+			}
+		})
+	}
+}

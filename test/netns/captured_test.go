@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"net/netip"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
+	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// captured is a lab whose pod a is attached as in a cluster, with its frames captured: ktsnd and the supervisor of relays run
+// on node a. Pod b is the kernel's.
+type captured struct {
+	*lab
+	wiring *cniruntime.Wiring
+	daemon *process.Process
+	client *control.Client
+	// relays is the supervisor, nil where there is none; relayProgram is what it starts.
+	relays       *process.Process
+	relayProgram string
+}
+
+// newCaptured returns when the relay of pod a serves.
+func newCaptured(t *testing.T, mode capture.Mode, options ...string) *captured {
+	t.Helper()
+	c := newCapturedWithoutRelay(t, mode, options...)
+	c.startRelays(t)
+	c.awaitRelay(t, identity)
+	return c
+}
+
+func newCapturedWithoutRelay(t *testing.T, mode capture.Mode, options ...string) *captured {
+	t.Helper()
+	for _, name := range []string{"ktsn-relay", "ktsn"} {
+		program(t, name)
+	}
+	bare, wiring := newUnattached(t)
+	wiring.A.Capture(mode)
+	wiring.A.Also(netip.PrefixFrom(podAddress6A, podPrefixBits6), podSubnet6B)
+	wiring.B.Also(netip.PrefixFrom(podAddress6B, podPrefixBits6), podSubnet6A)
+	c := &captured{lab: bare, wiring: wiring}
+	c.socket = wiring.A.Socket()
+	c.startBareDaemon(t, options...)
+	if err := wiring.B.Attach(t.Context(), nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	c.attachSide(t, wiring.A)
+	return c
+}
+
+// startBareDaemon starts a ktsnd that knows of nothing.
+func (c *captured) startBareDaemon(t *testing.T, options ...string) {
+	t.Helper()
+	c.daemon = start(t, c.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(c.daemonArguments(), options...)...))
+	c.client = connect(t, c.daemon, c.control)
+}
+
+// attachSide attaches a pod of node a, until the test's end.
+func (c *captured) attachSide(t *testing.T, side *cniruntime.Side) {
+	t.Helper()
+	if err := side.Attach(t.Context(), c.client, c.control); err != nil {
+		t.Fatalf("%v\nktsnd says: %s", err, c.daemon.Stderr())
+	}
+}
+
+// startRelays starts the supervisor of relays of node a.
+func (c *captured) startRelays(t *testing.T) {
+	t.Helper()
+	if c.relayProgram == "" {
+		c.relayProgram = publicCopy(t, "ktsn-relay") // a user without privileges runs it
+	}
+	c.relays = start(t, c.NodeA, "ktsn node relay", c.ktsn(t, "relay", "--relay-binary", c.relayProgram))
+}
+
+// ktsn is a command of `ktsn node` for node a.
+func (c *captured) ktsn(t *testing.T, arguments ...string) *exec.Cmd {
+	t.Helper()
+	return exec.Command(program(t, "ktsn"), append(append([]string{"node"}, arguments...), "--state-dir", c.wiring.A.StateDir())...)
+}
+
+// restoreDaemon starts a ktsnd behind one that ended, and tells it what it has to know.
+func (c *captured) restoreDaemon(t *testing.T, options ...string) {
+	t.Helper()
+	c.startBareDaemon(t, options...)
+	if said, err := c.ktsn(t, "restore", "--control", c.control).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+}
+
+// awaitRelay waits until ktsnd serves the relay of a pod, and its heartbeat is fresh where all is captured: until then frames
+// without a time are the bridge's.
+func (c *captured) awaitRelay(t *testing.T, pod string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if port := c.port(t, pod); c.relayed(t, pod) && (port.Mode != capture.All || port.Answers()) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ktsnd serves no relay of %s; the supervisor says: %s\nktsnd says: %s", pod, c.relays.Stderr(), c.daemon.Stderr())
+		}
+	}
+}
+
+// relayed tells whether a relay of the pod has a connection to ktsnd.
+func (c *captured) relayed(t *testing.T, pod string) bool {
+	t.Helper()
+	pods, err := c.client.Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods {
+		if pods[i].Identity == pod && pods[i].RelayConnections > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// mark is what a message of the programs says of itself: datapath/tests/programs/captured.
+type mark struct {
+	number uint32
+	// txtime is on the clock of its sender.
+	txtime int64
+}
+
+// markBytes are the mark, the number and the transmit time.
+const markBytes = 16
+
+func markOf(bytesOfFrame []byte) (mark, bool) {
+	at := bytes.Index(bytesOfFrame, []byte("KTSN"))
+	if at < 0 || len(bytesOfFrame) < at+markBytes {
+		return mark{}, false
+	}
+	own := bytesOfFrame[at:]
+	return mark{binary.BigEndian.Uint32(own[4:]), int64(binary.BigEndian.Uint64(own[8:]))}, true
+}
+
+// marked is a payload that markOf reads.
+func marked(number int, at int64, payloadBytes int) []byte {
+	payload := make([]byte, max(payloadBytes, markBytes))
+	copy(payload, "KTSN")
+	binary.BigEndian.PutUint32(payload[4:], uint32(number))
+	binary.BigEndian.PutUint64(payload[8:], uint64(at))
+	return payload
+}
+
+// onWire is a message as it came off the link.
+type onWire struct {
+	mark
+	wireTAI int64
+	frame   wiretap.Packet
+}
+
+// marksOn waits until so many marked messages were on the wire, and a little longer, and returns them in their order.
+func marksOn(t *testing.T, tap *wiretap.Tap, count int) []onWire {
+	t.Helper()
+	awaitWire(t, tap, count, func(packet wiretap.Packet) bool {
+		_, is := markOf(packet.Head)
+		return is
+	})
+	time.Sleep(20 * time.Millisecond) // for such as should not be there
+	capture, err := tap.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if capture.Drops > 0 {
+		t.Fatalf("the tap dropped %d frames", capture.Drops)
+	}
+	var all []onWire
+	for _, packet := range capture.Packets {
+		if own, is := markOf(packet.Head); is {
+			all = append(all, onWire{own, packet.TAI, packet})
+		}
+	}
+	return all
+}
+
+// offsetTo is CLOCK_TAI less another clock, or a little less.
+func offsetTo(clock int32) int64 {
+	offset := int64(math.MinInt64)
+	for range 1000 {
+		before := txtime.Now(unix.CLOCK_TAI)
+		offset = max(offset, before-txtime.Now(clock))
+	}
+	return offset
+}
+
+// checkInOrder checks that messages from 0 on were on the wire once each, in their order and not before their times.
+func checkInOrder(t *testing.T, seen []onWire, count int, clock int32) {
+	t.Helper()
+	if len(seen) != count {
+		t.Errorf("%d messages on the wire, want %d", len(seen), count)
+	}
+	offset := offsetTo(clock)
+	for i, one := range seen {
+		if int(one.number) != i {
+			t.Fatalf("message %d is in place %d", one.number, i)
+		}
+		if early := one.txtime + offset - one.wireTAI; early > 0 {
+			t.Errorf("message %d was %d ns early", i, early)
+		}
+	}
+}
+
+// ownSocket opens a socket in a pod, as a program of this process, which loads no library.
+func ownSocket(t *testing.T, pod *topology.Namespace, family, kind int) int {
+	t.Helper()
+	fd := -1
+	if err := pod.Do(func() (err error) {
+		fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// nodeAddressC is of a third node, which has no pods: node b takes what is sent to it.
+var nodeAddressC = netip.MustParseAddr("192.0.2.3")
+
+// teller sends frames from pod a to one hardware address, through one socket.
+type teller struct {
+	*company
+	lines io.Writer
+	tap   *wiretap.Tap
+	said  int
+}
+
+func (c *company) startTeller(t *testing.T, mac string) *teller {
+	t.Helper()
+	command := exec.Command(program(t, "ktsn-test-destination"), "--packet", "dgram", "--interface", topology.PodInterface, "--mac", mac,
+		"--ethertype", strconv.Itoa(etherType), "--lines")
+	command.Env = c.preloaded(t)
+	lines, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, c.PodA, "ktsn-test-destination", command)
+	t.Cleanup(func() { lines.Close() })
+	return &teller{company: c, lines: lines, tap: c.openTap(t, 10000)}
+}
+
+// say sends one frame and returns its text when it has left.
+func (s *teller) say(t *testing.T) string {
+	t.Helper()
+	before := counters(t, s.client).Sent
+	s.said++
+	text := fmt.Sprintf("frame %d.", s.said)
+	if _, err := fmt.Fprintf(s.lines, "0:%s\n", text); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); counters(t, s.client).Sent == before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q was not sent: %+v", text, counters(t, s.client))
+		}
+	}
+	return text
+}
+
+// wentTo returns the nodes to which the frame went.
+func (s *teller) wentTo(t *testing.T, text string) []string {
+	t.Helper()
+	const destination, outerBytes = 14 + 16, 14 + 20 + 8 + 8
+	time.Sleep(20 * time.Millisecond) // the kernel may have it in a backlog
+	packets, err := s.tap.Seen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := []string{}
+	for _, packet := range packets {
+		if len(packet.Head) > outerBytes && bytes.Contains(packet.Head[outerBytes:], []byte(text)) {
+			nodes = append(nodes, net.IP(packet.Head[destination:destination+4]).String())
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// expect sends until a frame goes to these nodes.
+func (s *teller) expect(t *testing.T, when string, nodes ...netip.Addr) {
+	t.Helper()
+	want := []string{}
+	for _, node := range nodes {
+		want = append(want, node.String())
+	}
+	for deadline := time.Now().Add(patience); ; {
+		got := s.wentTo(t, s.say(t))
+		if slices.Equal(got, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: frames go to %v, want %v", when, got, want)
+		}
+	}
+}
+
+// onlyHere sends until a frame comes into the pod, and checks that it goes to no other node.
+func (s *teller) onlyHere(t *testing.T, when string, fd int) {
+	t.Helper()
+	s.expect(t, when)
+	text := s.say(t)
+	for {
+		frame := receiveFrame(t, fd, patience)
+		if frame == nil {
+			t.Fatalf("%s: %q did not come", when, text)
+		}
+		if bytes.Contains(frame, []byte(text)) {
+			break
+		}
+	}
+	if nodes := s.wentTo(t, text); len(nodes) != 0 {
+		t.Errorf("%s: it went to %v as well", when, nodes)
+	}
+}
+
+// speakAs sends a frame to everybody through the kernel.
+func speakAs(t *testing.T, pod *topology.Namespace, mac string) {
+	t.Helper()
+	source, err := net.ParseMAC(mac)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := append(append(bytes.Repeat([]byte{0xff}, 6), source...), 0x88, 0xb6)
+	if err := pod.Do(func() error {
+		link, err := net.InterfaceByName(topology.PodInterface)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Sendto(fd, append(frame, make([]byte, 46)...), 0, &unix.SockaddrLinklayer{Ifindex: link.Index})
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fdb changes forwarding entries of node a.
+func (c *company) fdb(t *testing.T, arguments ...string) {
+	t.Helper()
+	command := exec.Command("bridge", append([]string{"-n", c.NodeA.Name(), "fdb"}, arguments...)...)
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("bridge fdb %v: %v: %s", arguments, err, output)
+	}
+}
+
+func newCompanyOfThreeNodes(t *testing.T) *company {
+	t.Helper()
+	company := newCompany(t)
+	ip(t, company.NodeB, "address", "add", nodeAddressC.String()+"/24", "dev", topology.PhysicalInterface)
+	peer := control.Peer{VNI: topology.VNI, Address: nodeAddressC, Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.3.0/24")}}
+	if err := company.client.PeerAdd(t.Context(), peer); err != nil {
+		t.Fatal(err)
+	}
+	return company
+}
+
+func TestFramesGoWhereTheKernelHasLearntTheirAddress(t *testing.T) {
+	t.Parallel()
+	const mac = "02:00:00:00:00:77"
+	company := newCompanyOfThreeNodes(t)
+	talker := company.startTeller(t, mac)
+	neighbor := company.others["a neighbor on node a"]
+	fd := listenPacket(t, neighbor)
+	nodeB, nodeC := topology.NodeAddressB, nodeAddressC
+
+	talker.expect(t, "nobody knows the address", nodeB, nodeC)
+	speakAs(t, company.PodB, mac)
+	talker.expect(t, "it was heard from node b", nodeB)
+	company.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeC.String(), "self", "dynamic")
+	talker.expect(t, "it has moved to node c", nodeC)
+	speakAs(t, neighbor, mac)
+	talker.onlyHere(t, "it was heard on this node", fd)
+	company.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeB.String(), "self", "permanent")
+	talker.expect(t, "it is behind node b for good", nodeB)
+	speakAs(t, neighbor, mac)
+	talker.expect(t, "and heard on this node", nodeB)
+	company.fdb(t, "del", mac, "dev", topology.TunnelName, "self")
+	talker.onlyHere(t, "what was for good is removed", fd)
+	company.fdb(t, "del", mac, "dev", "pod2", "master")
+	talker.expect(t, "it is forgotten", nodeB, nodeC)
+
+	company.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", "192.0.2.99", "self", "dynamic")
+	talker.expect(t, "it is behind a node that is no peer", nodeB, nodeC)
+	company.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeC.String(), "self", "dynamic")
+	talker.expect(t, "it is behind one that is", nodeC)
+	if err := company.client.PeerDel(t.Context(), topology.VNI, nodeC); err != nil {
+		t.Fatal(err)
+	}
+	talker.expect(t, "that one is gone", nodeB)
+	if counted := counters(t, company.client); counted.CopiesDropped+counted.DropPort+counted.DropInvalid != 0 {
+		t.Errorf("counted %+v", counted)
+	}
+}
+
+func TestAnAddressForgedElsewhereRedirectsNoPodOfThisNode(t *testing.T) {
+	t.Parallel()
+	company := newCompanyOfThreeNodes(t)
+	neighbor := company.others["a neighbor on node a"]
+	mac := interfaceMAC(t, neighbor).String()
+	fd := listenPacket(t, neighbor)
+	// As tsn-cni enters each pod's.
+	company.fdb(t, "replace", mac, "dev", "pod2", "master", "static", "sticky")
+	if err := company.client.EndpointDel(t.Context(), "neighbor", topology.PodInterface); err != nil {
+		t.Fatal(err)
+	}
+	before := company.startTeller(t, mac)
+	before.onlyHere(t, "before ktsnd knows the pod", fd)
+	onBridge(t, company.client, "neighbor", neighbor)
+	known := company.startTeller(t, mac)
+	known.onlyHere(t, "when ktsnd knows the pod", fd)
+
+	speakAs(t, company.PodB, mac)
+	company.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeAddressC.String(), "self", "permanent")
+	for range 5 {
+		before.onlyHere(t, "begun before ktsnd knew the pod, forged", fd)
+		known.onlyHere(t, "begun later, forged", fd)
+	}
+}

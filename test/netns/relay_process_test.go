@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+const (
+	relayTap = "tap-relay"
+	// recordEtherType and the layout of a record are those of datapath/capture/record.h.
+	recordEtherType = 0x88b5
+	recordVersion   = 1
+	// carriedEtherType is what the frames of these tests have: of local experiments, as the record's, but another.
+	carriedEtherType = 0x88b6
+	// lastEtherType is that of a frame that is looked for among many: extended local experiments.
+	lastEtherType = 0x88b7
+)
+
+// relayed are the counters of datapath/relay/counters.h.
+type relayed struct {
+	Magic, Version, Relays, Connected, Protocol, TooOld, Backlog, HandedBack uint64
+	ReadTimed, ReadUntimed, HandedTimed, HandedUntimed                       uint64
+	_                                                                        [4]uint64
+	Dropped                                                                  [48]uint64
+}
+
+// Indices of Dropped.
+const (
+	dropLost   = 0
+	dropSource = 8
+	connected  = 1 << 0
+	connectedU = 1 << 1
+)
+
+func (r relayed) drops() (all uint64) {
+	for _, count := range r.Dropped {
+		all += count
+	}
+	return all
+}
+
+// captureRig is what an agent gives a relay of pod a: the tap, to which the test sends as the kernel redirects, and the rest.
+type captureRig struct {
+	*lab
+	program  string
+	all      bool
+	tap      *os.File
+	inject   int
+	packet   *os.File
+	folder   *os.File
+	counters *os.File
+	// heartbeat is the map, heartbeatFD what the relay gets of it.
+	heartbeat   *ebpf.Map
+	heartbeatFD *os.File
+	// own and podB are the addresses of frames.
+	own, podB []byte
+	relay     *process.Process
+}
+
+func newCaptureRig(t *testing.T, all bool) *captureRig {
+	t.Helper()
+	rig := &captureRig{lab: newLab(t), all: all, program: publicCopy(t, "ktsn-relay")}
+	rig.own, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
+	rig.openTap(t)
+	rig.openPacket(t)
+	rig.folder = opened(t, rig.dir, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := unix.MemfdCreate("counters", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig.counters = owned(t, fd, "counters")
+	if err := rig.counters.Truncate(int64(binary.Size(relayed{}))); err != nil {
+		t.Fatal(err)
+	}
+	rig.heartbeat, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rig.heartbeat.Close() })
+	fd, err = unix.Dup(rig.heartbeat.FD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig.heartbeatFD = owned(t, fd, "heartbeat")
+	return rig
+}
+
+// owned is a descriptor that ends with the test.
+func owned(t *testing.T, fd int, name string) *os.File {
+	t.Helper()
+	file := os.NewFile(uintptr(fd), name)
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
+func opened(t *testing.T, path string, flags int) *os.File {
+	t.Helper()
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owned(t, fd, path)
+}
+
+// openTap makes the relay's tap, on no bridge, and a socket that sends what it is to read.
+func (r *captureRig) openTap(t *testing.T) {
+	t.Helper()
+	if err := r.NodeA.Do(func() error {
+		r.tap = opened(t, "/dev/net/tun", unix.O_RDWR)
+		request, err := unix.NewIfreq(relayTap)
+		if err != nil {
+			return err
+		}
+		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+		return unix.IoctlIfreq(int(r.tap.Fd()), unix.TUNSETIFF, request)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ip(t, r.NodeA, "link", "set", relayTap, "addrgenmode", "none")
+	// Its queue has room for all frames of a test, also while there is no relay.
+	ip(t, r.NodeA, "link", "set", relayTap, "up", "mtu", "1524", "txqueuelen", "4000")
+	r.inject = boundTo(t, r.NodeA, relayTap)
+}
+
+// boundTo is a packet socket that receives nothing.
+func boundTo(t *testing.T, where *topology.Namespace, name string) int {
+	t.Helper()
+	var fd int
+	if err := where.Do(func() error {
+		link, err := net.InterfaceByName(name)
+		if err != nil {
+			return err
+		}
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link.Index})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+func (r *captureRig) openPacket(t *testing.T) {
+	t.Helper()
+	r.packet = owned(t, boundTo(t, r.PodA, topology.PodInterface), "packet socket")
+}
+
+// startRelay starts one that has no privileges.
+func (r *captureRig) startRelay(t *testing.T) {
+	t.Helper()
+	files := []*os.File{r.tap, r.packet, r.folder, r.counters, r.heartbeatFD}
+	var arguments []string
+	for i, name := range []string{"source", "packet", "socket-dir", "counters", "heartbeat"} {
+		arguments = append(arguments, "--"+name+"-fd", strconv.Itoa(3+i))
+	}
+	arguments = append(arguments, "--socket-name", filepath.Base(r.socket))
+	if r.all {
+		arguments = append(arguments, "--all")
+	}
+	command := asNobody(exec.Command(r.program, arguments...))
+	command.ExtraFiles = files
+	r.relay = start(t, r.NodeA, "ktsn-relay", command)
+}
+
+func (r *captureRig) count(t *testing.T) relayed {
+	t.Helper()
+	var counted relayed
+	if err := binary.Read(io.NewSectionReader(r.counters, 0, 512), binary.NativeEndian, &counted); err != nil {
+		t.Fatal(err)
+	}
+	return counted
+}
+
+// awaitCount waits until the relay's counters are as they should be.
+func (r *captureRig) awaitCount(t *testing.T, what string, is func(relayed) bool) relayed {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		counted := r.count(t)
+		if is(counted) {
+			return counted
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s never: %+v\nthe relay says: %s", what, counted, r.relay.Stderr())
+		}
+	}
+}
+
+func nowTAI(t *testing.T) int64 {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_TAI, &now); err != nil {
+		t.Fatal(err)
+	}
+	return now.Nano()
+}
+
+func (r *captureRig) frame(source []byte, text string) []byte {
+	return fmt.Appendf(binary.BigEndian.AppendUint16(append(bytes.Clone(r.podB), source...), carriedEtherType), "%-46s", text)
+}
+
+// recorded puts a record with the time, and a priority, in front of a frame.
+func recorded(frame []byte, txtimeTAI int64) []byte {
+	const priority = 3
+	record := binary.BigEndian.AppendUint16(bytes.Clone(frame[:12]), recordEtherType)
+	record = append(record, recordVersion, priority)
+	return append(binary.BigEndian.AppendUint64(record, uint64(txtimeTAI)), frame...)
+}
+
+// capture has the relay's tap get a frame.
+func (r *captureRig) capture(t *testing.T, frame []byte) {
+	t.Helper()
+	for {
+		_, err := unix.Write(r.inject, frame)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// arrivedText waits for the next frame at pod b, and returns its text.
+func arrivedText(t *testing.T, fd int) string {
+	t.Helper()
+	frame := receiveFrame(t, fd, patience)
+	if frame == nil {
+		t.Fatal("no frame arrives")
+	}
+	return string(bytes.TrimRight(frame[14:], " \x00"))
+}
+
+func TestARelaysFramesLeaveAtTheirTimes(t *testing.T) {
+	rig := newCaptureRig(t, false)
+	_, client := rig.startDaemon(t)
+	rig.startRelay(t)
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	base := nowTAI(t) + int64(200*time.Millisecond)
+	const frames = 20
+	for i := range frames {
+		// The last leaves first.
+		at := base + int64((frames-i)*int(5*time.Millisecond))
+		rig.capture(t, recorded(rig.frame(rig.own, strconv.FormatInt(at, 10)), at))
+	}
+	var last int64
+	for range frames {
+		text := arrivedText(t, there)
+		at, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || at < last {
+			t.Fatalf("%q arrives after %d", text, last)
+		}
+		if now := nowTAI(t); now < at {
+			t.Errorf("a frame arrives %d ns before its time", at-now)
+		}
+		last = at
+	}
+	left(t, client, frames)
+	if counted := counters(t, client); counted.Sent != frames {
+		t.Errorf("ktsnd counted %+v", counted)
+	}
+	if counted := rig.count(t); counted.HandedTimed != frames || counted.drops() != 0 || counted.Connected != connected {
+		t.Errorf("the relay counted %+v", counted)
+	}
+}
+
+func TestAForeignSourceOfARelayIsRefused(t *testing.T) {
+	rig := newCaptureRig(t, false)
+	_, client := rig.startDaemon(t)
+	rig.startRelay(t)
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	rig.capture(t, recorded(rig.frame([]byte{2, 9, 9, 9, 9, 9}, "forged"), nowTAI(t)))
+	rig.capture(t, recorded(rig.frame(rig.own, "own"), nowTAI(t)))
+	if text := arrivedText(t, there); text != "own" {
+		t.Errorf("%q arrives", text)
+	}
+	rig.awaitCount(t, "the source is refused", func(c relayed) bool { return c.Dropped[dropSource] == 1 })
+	left(t, client, 1)
+	if counted := counters(t, client); counted.Sent != 1 {
+		t.Errorf("ktsnd counted %+v", counted)
+	}
+}
+
+func TestFramesOfARelayOutliveKtsnd(t *testing.T) {
+	rig := newCaptureRig(t, false)
+	daemon, _ := rig.startDaemon(t)
+	rig.startRelay(t)
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	rig.capture(t, recorded(rig.frame(rig.own, "before"), nowTAI(t)))
+	if text := arrivedText(t, there); text != "before" {
+		t.Fatalf("%q arrives", text)
+	}
+	at := nowTAI(t) + int64(time.Second)
+	rig.capture(t, recorded(rig.frame(rig.own, "in the ring"), at))
+	rig.awaitCount(t, "both are handed over", func(c relayed) bool { return c.HandedTimed == 2 })
+	kill(t, daemon)
+	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
+	rig.capture(t, recorded(rig.frame(rig.own, "while it is away"), at+int64(50*time.Millisecond)))
+	_, client := rig.startDaemon(t)
+	for _, expected := range []string{"in the ring", "while it is away"} {
+		if text := arrivedText(t, there); text != expected {
+			t.Errorf("%q arrives", text)
+		}
+		if now := nowTAI(t); now < at {
+			t.Errorf("it arrives %d ns before its time", at-now)
+		}
+	}
+	counted := rig.awaitCount(t, "the ring is handed back", func(c relayed) bool { return c.HandedBack == 1 })
+	if counted.HandedTimed != 3 || counted.drops() != 0 {
+		t.Errorf("the relay counted %+v", counted)
+	}
+	left(t, client, 2)
+	if counted := counters(t, client); counted.Sent != 2 {
+		t.Errorf("ktsnd counted %+v", counted)
+	}
+}
+
+func TestARelayIsKilledWhileFramesFlowAndAllAreAccountedFor(t *testing.T) {
+	rig := newCaptureRig(t, false)
+	_, client := rig.startDaemon(t)
+	rig.startRelay(t)
+	const kills, each = 5, 400
+	for range kills {
+		before := rig.count(t)
+		for i := range each {
+			rig.capture(t, recorded(rig.frame(rig.own, strconv.Itoa(i)), nowTAI(t)+int64(20*time.Millisecond)))
+			if i == each/2 {
+				rig.awaitCount(t, "frames flow", func(c relayed) bool { return c.HandedTimed > before.HandedTimed })
+				rig.endRelay(t, syscall.SIGKILL)
+				rig.startRelay(t)
+			}
+		}
+	}
+	// It comes behind all others, and the listener gets nothing else.
+	there := listenFrames(t, rig.PodB, lastEtherType)
+	last := rig.frame(rig.own, "the last")
+	binary.BigEndian.PutUint16(last[12:], lastEtherType)
+	rig.capture(t, recorded(last, nowTAI(t)))
+	if text := arrivedText(t, there); text != "the last" {
+		t.Fatalf("%q arrives", text)
+	}
+	counted := rig.awaitCount(t, "all are accounted for", func(c relayed) bool { return c.ReadTimed == c.HandedTimed+c.drops() })
+	// Killed before it counted, a relay has read one more than it counted.
+	if read := counted.ReadTimed; read > kills*each+1 || read < kills*each+1-kills {
+		t.Errorf("%d of %d frames are counted", read, kills*each+1)
+	}
+	if lost := counted.Dropped[dropLost]; lost != counted.drops() || lost > kills || counted.Relays != kills+1 {
+		t.Errorf("the relay counted %+v", counted)
+	}
+	// Likewise it has handed one more over.
+	left(t, client, counted.HandedTimed)
+	if taken := counters(t, client).Taken; taken > counted.HandedTimed+kills {
+		t.Errorf("ktsnd took %d, the relays handed over %d", taken, counted.HandedTimed)
+	}
+}
+
+// endRelay ends it and waits for its end.
+func (r *captureRig) endRelay(t *testing.T, by syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(r.relay.PID(), by); err != nil {
+		t.Fatal(err)
+	}
+	<-r.relay.Done()
+}
+
+// lastBeat is the only field of the map's entry (struct ktsn_capture_heartbeat).
+func (r *captureRig) lastBeat(t *testing.T) (ns uint64) {
+	t.Helper()
+	if err := r.heartbeat.Lookup(uint32(0), &ns); err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
+// awaitHeartbeat waits until it is another.
+func (r *captureRig) awaitHeartbeat(t *testing.T, than uint64) uint64 {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if beat := r.lastBeat(t); beat != than {
+			return beat
+		}
+	}
+	t.Fatalf("the heartbeat is not renewed; the relay says: %s", r.relay.Stderr())
+	return 0
+}
+
+func TestARelayOfAllFramesRenewsItsHeartbeatWhileKtsndServes(t *testing.T) {
+	rig := newCaptureRig(t, true)
+	daemon, client := rig.startDaemon(t)
+	rig.startRelay(t)
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	first := rig.awaitHeartbeat(t, 0)
+	rig.awaitHeartbeat(t, first)
+	rig.capture(t, rig.frame(rig.own, "without a time"))
+	if text := arrivedText(t, there); text != "without a time" {
+		t.Errorf("%q arrives", text)
+	}
+	await(t, client, "it left as untimed", func(c control.Counters) bool { return c.Untimed == 1 })
+	kill(t, daemon)
+	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
+	// A round that had begun before may still renew it; from then on nothing does.
+	time.Sleep(100 * time.Millisecond)
+	last := rig.lastBeat(t)
+	time.Sleep(100 * time.Millisecond)
+	if beat := rig.lastBeat(t); beat != last {
+		t.Errorf("it is renewed without ktsnd: %d, before %d", beat, last)
+	}
+	rig.startDaemon(t)
+	rig.awaitHeartbeat(t, last)
+	rig.capture(t, rig.frame(rig.own, "again"))
+	if text := arrivedText(t, there); text != "again" {
+		t.Errorf("%q arrives", text)
+	}
+	if counted := rig.count(t); counted.Connected != connected|connectedU || counted.drops() != 0 {
+		t.Errorf("the relay counted %+v", counted)
+	}
+}
