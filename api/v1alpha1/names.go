@@ -48,6 +48,23 @@ const (
 	CaptureAll = "All"
 )
 
+// Values of a TSNNetwork's spec.clock.onLoss.
+const (
+	// OnLossContinue : messages go on leaving at their times by the node's clock, and are counted.
+	OnLossContinue = "Continue"
+	// OnLossHold : messages with a transmit time wait, until the clock is good again or their horizon is over.
+	OnLossHold = "Hold"
+	// OnLossRefuse : those that wait still leave; further calls are refused with ENETDOWN.
+	OnLossRefuse = "Refuse"
+)
+
+// ClockLabelPrefix and the name of a network are the label of a node whose clock is not good enough for that network. New pods of the
+// network are kept from there. Its value is ClockLost.
+const ClockLabelPrefix = "clock.kubernetsn.io/"
+
+// ClockLost is the value of labels with ClockLabelPrefix.
+const ClockLost = "lost"
+
 // LabelValue is that of PodLabel and NodeLabel.
 const LabelValue = "true"
 
@@ -65,6 +82,9 @@ const (
 	// ConditionCaptureOperational of a node says that the frames which the network's capture asks for go through its ktsnd. A node
 	// without captured pods has none.
 	ConditionCaptureOperational = "CaptureOperational"
+	// ConditionClockSynchronized of a node says that its clock is good enough for the network's spec.clock; of a network, that those of
+	// all its nodes are. Without spec.clock there is none.
+	ConditionClockSynchronized = "ClockSynchronized"
 )
 
 // Reasons of Events of nodes.
@@ -109,6 +129,16 @@ const (
 	// ReasonKernelPath : frames without a transmit time leave by the kernel although they are to be captured, because ktsnd does not
 	// take them.
 	ReasonKernelPath = "KernelPath"
+	// ReasonClockHoldover : nobody keeps the node's clock any more; it is believed as long as its error stays within bounds.
+	ReasonClockHoldover = "ClockHoldover"
+	// ReasonClockUnsynchronized : the error of the node's clock may be larger than the network allows.
+	ReasonClockUnsynchronized = "ClockUnsynchronized"
+	// ReasonClockUnknown : nobody is known to keep the node's clock, or has said yet how well.
+	ReasonClockUnknown = "ClockUnknown"
+	// ReasonTwoClockMasters : two programs of the node set one clock.
+	ReasonTwoClockMasters = "TwoClockMasters"
+	// ReasonClockAwaited : a schedule waits for the clocks of the nodes that the sentence names.
+	ReasonClockAwaited = "ClockAwaited"
 	// ReasonForeignAttachment : a NetworkAttachmentDefinition of the network's name is somebody else's.
 	ReasonForeignAttachment = "ForeignAttachment"
 )

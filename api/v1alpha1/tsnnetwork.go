@@ -113,6 +113,11 @@ type TSNNetworkSpec struct {
 	// +optional
 	Capture string `json:"capture,omitempty"`
 
+	// clock says how good the clock of a node must be for the network, and what becomes of it where the clock is not. Without it
+	// clocks are not looked at.
+	// +optional
+	Clock *ClockRequirement `json:"clock,omitempty"`
+
 	// limits are the most that each pod of the network may have of its node's ktsnd.
 	// +optional
 	Limits *PodLimits `json:"limits,omitempty"`

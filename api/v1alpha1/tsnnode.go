@@ -14,6 +14,7 @@ import (
 // +kubebuilder:resource:path=tsnnodes,scope=Cluster,categories=kubernetsn
 // +kubebuilder:printcolumn:name="Networks",type=string,JSONPath=`.spec.networks[*].name`
 // +kubebuilder:printcolumn:name="Gates",type=string,JSONPath=`.spec.gates`
+// +kubebuilder:printcolumn:name="Clock",type=string,JSONPath=`.status.clock.state`
 // +kubebuilder:printcolumn:name="Agent",type=string,JSONPath=`.status.agentVersion`
 // +kubebuilder:printcolumn:name="Ktsnd",type=string,JSONPath=`.status.ktsndVersion`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -86,6 +87,9 @@ type TSNNodeStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	KtsndVersion string `json:"ktsndVersion,omitempty"`
+	// clock is what holds of the node's clock.
+	// +optional
+	Clock *NodeClock `json:"clock,omitempty"`
 	// networks are those of spec.networks that the agent has looked at.
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=map
@@ -113,7 +117,8 @@ type NodeNetworkStatus struct {
 	// scheduleHash is that of the schedule which the node's ktsnd executes.
 	// +optional
 	ScheduleHash string `json:"scheduleHash,omitempty"`
-	// conditions: Ready, ScheduleOperational if the network has a schedule, and CaptureOperational if frames of its pods are captured.
+	// conditions: Ready, ScheduleOperational if the network has a schedule, CaptureOperational if frames of its pods are captured, and
+	// ClockSynchronized if the network has spec.clock.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=type

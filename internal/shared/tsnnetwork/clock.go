@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tsnnetwork
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// What counts where a network's spec.clock leaves it out.
+const (
+	DefaultMaxError = 10 * time.Microsecond
+	DefaultHoldover = time.Minute
+)
+
+// Clock is what a network asks of the clocks of its nodes.
+type Clock struct {
+	MaxError, Holdover time.Duration
+	OnLoss             string
+}
+
+// ClockOf reads the network's spec.clock. asked is false without one.
+func ClockOf(network *v1alpha1.TSNNetwork) (clock Clock, asked bool, err error) {
+	clock = Clock{MaxError: DefaultMaxError, Holdover: DefaultHoldover, OnLoss: v1alpha1.OnLossContinue}
+	spec := network.Spec.Clock
+	if spec == nil {
+		return clock, false, nil
+	}
+	if spec.MaxError != "" {
+		if clock.MaxError, err = time.ParseDuration(spec.MaxError); err != nil || clock.MaxError <= 0 {
+			return clock, true, fmt.Errorf("spec.clock.maxError %q of network %s is no error of a clock; write a whole number with ns, us, ms "+
+				"or s, such as 10us", Shorten(spec.MaxError, mostOfName), network.Name)
+		}
+	}
+	if spec.Holdover != "" {
+		if clock.Holdover, err = time.ParseDuration(spec.Holdover); err != nil || clock.Holdover < 0 {
+			return clock, true, fmt.Errorf("spec.clock.holdover %q of network %s is no duration; write a whole number with ms, s, m or h, "+
+				"such as 1m, or 0s", Shorten(spec.Holdover, mostOfName), network.Name)
+		}
+	}
+	if spec.OnLoss != "" {
+		clock.OnLoss = spec.OnLoss
+	}
+	return clock, true, nil
+}
