@@ -92,6 +92,10 @@ const (
 	// ReasonTSNNodeLeftOut : the node has no part of a network's ranges, or no address of its own for tunnels; pods there cannot be
 	// on it.
 	ReasonTSNNodeLeftOut = "TSNNodeLeftOut"
+	// ReasonClockSynchronized : the clock of the node is good enough again. Its other states have the reasons of conditions below.
+	ReasonClockSynchronized = "ClockSynchronized"
+	// ReasonClockStepped : somebody set the clock of the node.
+	ReasonClockStepped = "ClockStepped"
 )
 
 // Reasons of conditions, and of Events of TSNNetworks and pods.
@@ -124,7 +128,7 @@ const (
 	ReasonSelectorInvalid = "SelectorInvalid"
 	// ReasonRelayAway : a captured interface has no relay, so that its frames wait and are then dropped. The sentence says why.
 	ReasonRelayAway = "RelayAway"
-	// ReasonKtsndTooOld : the node's ktsnd is of a release that takes no captured frames.
+	// ReasonKtsndTooOld : the node's ktsnd is of a release that takes no captured frames, or that knows nothing of networks' clocks.
 	ReasonKtsndTooOld = "KtsndTooOld"
 	// ReasonKernelPath : frames without a transmit time leave by the kernel although they are to be captured, because ktsnd does not
 	// take them.
