@@ -243,7 +243,8 @@ func (b *RealtimeBudget) share(ns int64) float64 {
 	return float64(ns) / float64(b.RuntimeNs)
 }
 
-// Clock is what the kernel says of the node's clock, as it was told by whoever disciplines it.
+// Clock is what the kernel says of the node's clock, as it was told by whoever disciplines it, and what ktsnd was told and has
+// seen of it.
 type Clock struct {
 	// TAIOffsetS is TAI - UTC; 0 when nobody has set it.
 	TAIOffsetS int `json:"tai-offset-s"`
@@ -254,6 +255,13 @@ type Clock struct {
 	// FrequencyPPB corrects the clock's own frequency.
 	FrequencyPPB int64 `json:"frequency-ppb"`
 	TickNs       int64 `json:"tick-ns"`
+	// State is what the agent said last. ErrorBoundNs has grown by DriftPPB since then; below zero: not known.
+	State        ClockState `json:"state"`
+	ErrorBoundNs int64      `json:"error-bound-ns"`
+	DriftPPB     int64      `json:"drift-ppb"`
+	// Steps counts jumps of CLOCK_TAI that ktsnd has seen; LastStepNs is the last one, below zero if it was set back.
+	Steps      uint64 `json:"steps"`
+	LastStepNs int64  `json:"last-step-ns"`
 }
 
 // Pod is what one pod has of ktsnd, and what it may have.
@@ -327,8 +335,10 @@ type Counters struct {
 	LateUnresolved uint64 `json:"late-unresolved"`
 	// LateGate and LateLink are the schedule's doing: the gate of their class was shut, or frames before them
 	// occupied the link.
-	LateGate    uint64 `json:"late-gate"`
-	LateLink    uint64 `json:"late-link"`
+	LateGate uint64 `json:"late-gate"`
+	LateLink uint64 `json:"late-link"`
+	// LateClock waited because their network's clock was lost, and left when it was good again.
+	LateClock   uint64 `json:"late-clock"`
 	DropInvalid uint64 `json:"drop-invalid"`
 	// DropHorizon were further ahead than a pod's messages may be.
 	DropHorizon    uint64 `json:"drop-horizon"`
@@ -346,6 +356,10 @@ type Counters struct {
 	DropSource uint64 `json:"drop-source"`
 	// DropStale had no transmit time, and were too old when ktsnd took their ring over.
 	DropStale uint64 `json:"drop-stale"`
+	// DropClock waited for their network's clock for too long, or were handed over although it refuses messages.
+	DropClock uint64 `json:"drop-clock"`
+	// ClockLost are those of Sent that left by a clock that was lost.
+	ClockLost uint64 `json:"clock-lost"`
 	// Uncertain is the number of messages that were leaving when the ktsnd before this one was killed: they
 	// have left or not, and are not sent again. They do not count as taken.
 	Uncertain uint64 `json:"uncertain"`
