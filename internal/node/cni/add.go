@@ -45,6 +45,9 @@ func add(ctx context.Context, r *request) error {
 		return err
 	}
 	defer daemon.close()
+	if err := r.checkClock(ctx, daemon); err != nil {
+		return err
+	}
 	node, records, err := r.open()
 	if err != nil {
 		return err

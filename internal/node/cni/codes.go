@@ -38,6 +38,8 @@ const (
 	CodeUnguarded = 107
 	// CodeFilter: the kernel cannot keep foreign packets out of the tunnel.
 	CodeFilter = 108
+	// CodeClock: the network asks for a good clock, and that of the node is not good enough or nobody knows. Later it may be.
+	CodeClock = 109
 )
 
 // coded is an error with the code that a runtime is told.

@@ -63,6 +63,8 @@ type Config struct {
 	SourceAddresses []netip.Prefix
 	// Grants are what pods of the network may do besides; nil: nothing.
 	Grants *control.Grants
+	// NeedsClock tells that pods are attached only while the node's clock is good enough for the network.
+	NeedsClock bool
 	// Capture says what goes through the pod's relay.
 	Capture capture.Mode
 	// wanted is what the configuration, or the pod, asks for of that; nil: nothing.
@@ -91,6 +93,7 @@ var fields = map[string]func(*Config, json.RawMessage) error{
 	"sourceAddresses": (*Config).readSourceAddresses,
 	"grants":          (*Config).readGrants,
 	"capture":         (*Config).readCapture,
+	"clock":           func(c *Config, raw json.RawMessage) error { return decode(raw, &c.NeedsClock, "true or false") },
 }
 
 // standardFields are those of the specification and of what libcni and Multus add.
@@ -156,6 +159,8 @@ func (c *Config) complete() error {
 		return invalid("tunnel: %s is the bridge's name, too; give them different names", network.Tunnel)
 	case c.ControlSocket == "" && network.Uplink == "":
 		return invalid("uplink: missing; without ktsnd (controlSocket is empty) name the interface towards the other nodes")
+	case c.ControlSocket == "" && c.NeedsClock:
+		return invalid("clock: there is no ktsnd that knows how good the clock is (controlSocket is empty); leave it out")
 	case c.ControlSocket == "" && c.SocketDir != "":
 		return invalid("socketDir: there is no ktsnd to listen there (controlSocket is empty); leave it out")
 	}

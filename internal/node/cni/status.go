@@ -44,8 +44,8 @@ func unavailable(impaired bool, err error) error {
 	return types.NewError(code, fmt.Sprintf(sentence, oneLine(err)), "")
 }
 
-// checkNode looks at ktsnd and at the network: its devices when there are attachments, else what they would be
-// made from.
+// checkNode looks at ktsnd, at the network (its devices when there are attachments, else what they would be made from), and at the
+// clock.
 func (r *request) checkNode(ctx context.Context, node *overlay.Node, attached int) error {
 	daemon, err := dialDaemon(ctx, r.ControlSocket)
 	if err != nil {
@@ -53,12 +53,14 @@ func (r *request) checkNode(ctx context.Context, node *overlay.Node, attached in
 	}
 	defer daemon.close()
 	if attached == 0 {
-		return node.CheckUplink(ctx, &r.Overlay, daemon.timed())
+		err = node.CheckUplink(ctx, &r.Overlay, daemon.timed())
+	} else if err = daemon.checkEndpoints(ctx, attached); err == nil {
+		err = node.CheckNetwork(ctx, &r.Overlay)
 	}
-	if err := daemon.checkEndpoints(ctx, attached); err != nil {
+	if err != nil {
 		return err
 	}
-	return node.CheckNetwork(ctx, &r.Overlay)
+	return r.checkClock(ctx, daemon)
 }
 
 // checkEndpoints finds a ktsnd that was started anew and that nobody told of the attachments.

@@ -42,6 +42,9 @@ func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 	if n.Capture != "" && n.Capture != v1alpha1.CaptureTimed {
 		fields["capture"] = n.Capture
 	}
+	if n.Clock {
+		fields["clock"] = true
+	}
 	if n.Uplink != "" {
 		fields["uplink"] = n.Uplink
 	}

@@ -27,6 +27,8 @@ type Network struct {
 	Port uint16
 	// Capture says which frames of the pods are captured (v1alpha1.CaptureTimed); "" is as v1alpha1.CaptureTimed.
 	Capture string
+	// Clock tells that pods start only while the node's clock is good enough for the network.
+	Clock bool
 	// Ranges are divided among the nodes.
 	Ranges []Range
 }
