@@ -2,7 +2,12 @@
 
 package clock
 
-import "time"
+import (
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/kernel"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l"
+)
 
 // State says whether a clock can be believed, for somebody who asks for an error of at most so much.
 type State string
@@ -58,6 +63,36 @@ type Estimate struct {
 	LastStep time.Duration
 	// Faults are sentences about what is wrong with how the clock is kept, such as two programs that set it.
 	Faults []Fault
+	// Why nobody keeps the clock, or nothing is known of it; empty while somebody does.
+	Why Fault
+	// Parts of the bound, Ports of ptp4l, and what the kernel knows, for who wants to see more.
+	Parts  Parts
+	Ports  []ptp4l.Port
+	Kernel kernel.State
+}
+
+// Parts are what a bound is the sum of.
+type Parts struct {
+	// Offset is the last one's absolute value; PathDelay that of the whole path, because PTP cannot see by how much it differs between
+	// its directions.
+	Offset, PathDelay time.Duration
+	// Accuracy of the grandmaster, as it announces it; with NTP, the dispersion and half of the delay up to the source of all time.
+	Accuracy time.Duration
+	// Jitter is the largest recent change of the offset from one measurement to the next.
+	Jitter time.Duration
+	// Card is the difference of the network card's clock, which PTP keeps, from the system's.
+	Card time.Duration
+	// TAI is what is wrong with CLOCK_TAI - CLOCK_REALTIME.
+	TAI time.Duration
+	// Step is by how much the clock was stepped since it was measured.
+	Step time.Duration
+	// Drift is that of the clock times the age of the last measurement.
+	Drift time.Duration
+}
+
+// Sum of the parts.
+func (p Parts) Sum() time.Duration {
+	return p.Offset + p.PathDelay + p.Accuracy + p.Jitter + p.Card + p.TAI + p.Step + p.Drift
 }
 
 // Fault is something that is wrong with how a clock is kept.
@@ -81,4 +116,19 @@ type Verdict struct {
 	Since time.Time
 	// Reason in the form of a condition's; Sentence says what is wrong and what to do, empty while Synchronized.
 	Reason, Sentence string
+}
+
+// Largest is the largest part, and its name.
+func (p Parts) Largest() (string, time.Duration) {
+	name, largest := "the offset", p.Offset
+	for _, part := range []struct {
+		name  string
+		value time.Duration
+	}{{"the path delay", p.PathDelay}, {"the accuracy of the source", p.Accuracy}, {"the jitter", p.Jitter},
+		{"the network card's clock", p.Card}, {"the TAI offset", p.TAI}, {"a step of the clock", p.Step}, {"the drift", p.Drift}} {
+		if part.value > largest {
+			name, largest = part.name, part.value
+		}
+	}
+	return name, largest
 }

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chrony asks chronyd how far its clock is from true time, as `chronyc tracking` does.
+package chrony
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/facebook/time/ntp/chrony"
+	"golang.org/x/sys/unix"
+)
+
+// Tracking is what chronyd says of its clock.
+type Tracking struct {
+	// Synchronized tells whether it has a source; Reference names it.
+	Synchronized bool
+	Reference    string
+	// Offset is the last correction that is still being made, or was found by the last measurement, whichever is larger.
+	Offset time.Duration
+	// RootDelay and RootDispersion are to and at the source of all time, now.
+	RootDelay, RootDispersion time.Duration
+	// SkewPPB is the error of the rate; Updated when the source was last heard, in the time of CLOCK_REALTIME.
+	SkewPPB int64
+	Updated time.Time
+}
+
+// patience is how long an answer may take. chronyd answers at once.
+const patience = 300 * time.Millisecond
+
+// leapUnsynchronized is the leap status of a chronyd without a source.
+const leapUnsynchronized = 3
+
+// Ask asks the chronyd at address: the path of its socket, or host:port of its command port.
+func Ask(ctx context.Context, address string) (tracking *Tracking, err error) {
+	connection, remove, err := dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	defer connection.Close()
+	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, fmt.Errorf("ask chronyd: %w", err)
+	}
+	defer func() {
+		if caught := recover(); caught != nil {
+			tracking, err = nil, fmt.Errorf("undecodable answer of chronyd at %s: %v", address, caught)
+		}
+	}()
+	client := chrony.Client{Connection: connection, Sequence: uint32(os.Getpid())} //nolint:gosec // any number does
+	answer, err := client.Communicate(chrony.NewTrackingPacket())
+	if err != nil {
+		return nil, fmt.Errorf("ask chronyd at %s: %w", address, err)
+	}
+	reply, isTracking := answer.(*chrony.ReplyTracking)
+	if !isTracking {
+		return nil, fmt.Errorf("chronyd at %s answered something else than was asked", address)
+	}
+	return read(reply), nil
+}
+
+// dial connects to chronyd. Its socket wants one to answer to that its user may write to; chronyd's folder is for those, as chronyc does.
+func dial(ctx context.Context, address string) (net.Conn, func(), error) {
+	var dialer net.Dialer
+	if !filepath.IsAbs(address) {
+		connection, err := dialer.DialContext(ctx, "udp", address)
+		if err != nil {
+			return nil, nil, fmt.Errorf("connect to chronyd: %w", err)
+		}
+		return connection, func() {}, nil
+	}
+	if _, err := os.Stat(address); err != nil {
+		return nil, nil, fmt.Errorf("connect to chronyd: %w", err)
+	}
+	local := filepath.Join(filepath.Dir(address), "ktsn-"+strconv.Itoa(os.Getpid())+".sock")
+	_ = os.Remove(local)
+	connection, err := net.DialUnix("unixgram", &net.UnixAddr{Name: local, Net: "unixgram"}, &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		_ = os.Remove(local)
+		return nil, nil, fmt.Errorf("connect to chronyd: %w", err)
+	}
+	remove := func() { _ = os.Remove(local) }
+	const everybody = 0o666 // chronyd is another user; its folder keeps everybody else out
+	if err := os.Chmod(local, everybody); err != nil {
+		connection.Close()
+		remove()
+		return nil, nil, fmt.Errorf("connect to chronyd: %w", err)
+	}
+	return connection, remove, nil
+}
+
+func read(reply *chrony.ReplyTracking) *Tracking {
+	t := &Tracking{
+		Synchronized:   reply.LeapStatus != leapUnsynchronized && reply.RefID != 0,
+		Reference:      reply.IPAddr.String(),
+		Offset:         larger(seconds(reply.CurrentCorrection), seconds(reply.LastOffset)),
+		RootDelay:      seconds(reply.RootDelay).Abs(),
+		RootDispersion: seconds(reply.RootDispersion).Abs(),
+		SkewPPB:        int64(math.Min(math.Abs(reply.SkewPPM)*1000, math.MaxInt32)),
+		Updated:        reply.RefTime,
+	}
+	if reply.IPAddr == nil || reply.IPAddr.IsUnspecified() {
+		t.Reference = chrony.RefidToString(reply.RefID)
+	}
+	return t
+}
+
+func larger(a, b time.Duration) time.Duration {
+	if a.Abs() > b.Abs() {
+		return a
+	}
+	return b
+}
+
+// seconds converts what came over a socket, whatever it is.
+func seconds(value float64) time.Duration {
+	const most = 1e9 // 30 years
+	switch {
+	case math.IsNaN(value) || value > most:
+		return most * time.Second
+	case value < -most:
+		return -most * time.Second
+	}
+	return time.Duration(value * float64(time.Second))
+}
+
+// Absent tells whether nobody is there to be asked, in contrast to one who does not answer.
+func Absent(err error) bool {
+	for _, absent := range []error{os.ErrNotExist, unix.ECONNREFUSED, unix.ENETUNREACH, unix.EACCES} {
+		if errors.Is(err, absent) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clock
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l"
+)
+
+// What the estimator reckons with.
+const (
+	// recent is how many measurements jitter and drift are taken from, one a second; delays that of the path delay.
+	recent, delays = 32, 8
+	// frequencies is how many readings of the kernel's frequency, one a second, drift is taken from.
+	frequencies = 60
+	// enough readings of the frequency show how much it changes; before, the drift is unseenPPB more.
+	enough    = 4
+	unseenPPB = 10_000
+	// mostPPB is the largest rate error that Linux corrects.
+	mostPPB = 500_000
+	// staleAfter is for how long no Sync message may come before the source counts as lost, if the interval between them is not longer.
+	staleAfter = 3 * time.Second
+	// longestInterval is the longest interval of Sync messages that is waited for.
+	longestInterval = 16 * time.Second
+	// freshAfterStep is how many measurements there must be after a step: the first may have been made before it.
+	freshAfterStep = 2
+)
+
+// estimator turns observations into estimates. It reads no clock: time is what observations say.
+type estimator struct {
+	// driftFloorPPB is the least drift that is reckoned with; unknownAccuracy the error of a grandmaster that announces none.
+	driftFloorPPB   int64
+	unknownAccuracy time.Duration
+	// followed tells whether the clock has had a grandmaster other than itself since the node started.
+	followed bool
+
+	source      Source
+	grandmaster string
+	parts       Parts // as last measured, without drift
+	offset      time.Duration
+	pathDelay   time.Duration
+	heard       string        // the grandmaster that ptp4l has turned to
+	leftOver    time.Duration // the offset of the one before
+	measured    int64         // what ptp4l called the time of the last measurement
+	sampled     time.Time     // when it was made at the earliest; zero: there was none
+	looked      time.Time     // the last observation
+	gap         time.Duration
+	lost        time.Time
+	why         Fault
+
+	offsets, delays, cards, frequency window
+	driftPPB                          int64
+	frequencyAtLoss                   float64
+
+	steps     uint64
+	lastStep  time.Duration
+	freshness int // measurements since the last step
+}
+
+func newEstimator(driftFloorPPB int64, unknownAccuracy time.Duration, followed bool) *estimator {
+	return &estimator{driftFloorPPB: driftFloorPPB, unknownAccuracy: unknownAccuracy, followed: followed, source: None,
+		offsets: window{most: recent}, delays: window{most: delays}, cards: window{most: delays}, frequency: window{most: frequencies}}
+}
+
+// observe takes an observation and says what is known after it.
+func (e *estimator) observe(o observation) Estimate {
+	e.stepped(o)
+	e.frequency.add(o.at, o.kernel.FrequencyPPB)
+	faults := slices.Clone(o.faults)
+	taken := e.takePTP(o, &faults) || e.takeNTP(o) || e.takeKernel(o)
+	if taken {
+		e.lost, e.why = time.Time{}, Fault{}
+		e.driftPPB = e.drift()
+		e.frequencyAtLoss = o.kernel.FrequencyPPB
+	} else {
+		e.lose(o)
+	}
+	e.looked = o.at
+	return e.estimate(o, faults)
+}
+
+func (e *estimator) stepped(o observation) {
+	if o.step == 0 {
+		return
+	}
+	e.steps++
+	e.lastStep = o.step
+	e.parts.Step += o.step.Abs()
+	e.freshness = 0
+	e.offsets.reset()
+	e.cards.reset()
+}
+
+// takePTP uses what ptp4l measured, if it did.
+func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
+	status := o.ptp
+	if status == nil {
+		return false
+	}
+	accuracy, known := ptp4l.AccuracyOf(status.Accuracy)
+	if !known {
+		accuracy = e.unknownAccuracy
+	}
+	tai := taiError(status, o.kernel.TAIOffset, faults)
+	if !status.Follows() {
+		return e.takeGrandmaster(o, accuracy, tai)
+	}
+	port, measures := status.Measures()
+	if !measures || status.Measured == 0 || e.unmeasured(status) {
+		return false
+	}
+	e.turnTo(PTP, status.Grandmaster)
+	card, read := e.cardError(o, port, faults)
+	if !read {
+		return false
+	}
+	if e.takeSample(o) {
+		e.followed = true
+		hops := max(1, status.StepsRemoved)
+		e.delays.add(o.at, float64(status.PathDelay.Abs())*float64(hops))
+	}
+	if e.sampled.IsZero() || o.at.Sub(e.sampled) > e.patience() {
+		return false
+	}
+	e.parts = Parts{Offset: e.offset.Abs(), PathDelay: duration(e.delays.largest()), Accuracy: accuracy, Jitter: duration(e.offsets.jump()),
+		Card: card, TAI: tai, Step: e.parts.Step}
+	return true
+}
+
+// unmeasured tells whether ptp4l has not measured since it turned to its grandmaster: it names the time of a Sync message before it has a
+// path delay to go with it, and until then the offset of the grandmaster before, or none.
+func (e *estimator) unmeasured(status *ptp4l.Status) bool {
+	if status.Grandmaster != e.heard {
+		e.heard, e.leftOver = status.Grandmaster, e.offset
+	}
+	return status.PathDelay == 0 || (e.source == PTP && e.grandmaster != e.heard && status.Offset == e.leftOver)
+}
+
+// takeSample remembers the measurement if it is a new one. The moment at which it was made lies between the last look and this one.
+func (e *estimator) takeSample(o observation) bool {
+	if o.ptp.Measured == e.measured {
+		return false
+	}
+	earliest := o.at
+	if o.at.Sub(e.looked) <= staleAfter {
+		earliest = e.looked
+	}
+	if !e.sampled.IsZero() {
+		e.gap = min(max(earliest.Sub(e.sampled), e.gap*7/8), longestInterval)
+	}
+	e.measured, e.sampled, e.offset, e.pathDelay = o.ptp.Measured, earliest, o.ptp.Offset, o.ptp.PathDelay
+	if e.freshness++; e.freshness >= freshAfterStep {
+		e.parts.Step = 0
+	}
+	e.offsets.add(o.at, float64(o.ptp.Offset))
+	return true
+}
+
+// patience is for how long no new measurement is no loss.
+func (e *estimator) patience() time.Duration { return max(staleAfter, 3*e.gap) }
+
+// takeGrandmaster is for a clock that is the grandmaster itself. The time of its domain is its own, by definition, if it was made for
+// that: it announces an accuracy, or a class other than the two that are everybody's, or has never followed another. Else it has only
+// lost the one that it followed, and runs on.
+func (e *estimator) takeGrandmaster(o observation, accuracy, tai time.Duration) bool {
+	const classDefault, classSlaveOnly = 248, 255
+	_, announces := ptp4l.AccuracyOf(o.ptp.Accuracy)
+	made := announces || (o.ptp.Class != classDefault && o.ptp.Class != classSlaveOnly)
+	serves := slices.ContainsFunc(o.ptp.Ports, func(port ptp4l.Port) bool { return port.State == ptp4l.Master })
+	if !serves || (e.followed && !made) || o.ptp.Class == classSlaveOnly {
+		return false
+	}
+	e.turnTo(PTP, o.ptp.Grandmaster)
+	e.sampled, e.offset, e.pathDelay = o.at, 0, 0
+	e.parts = Parts{Accuracy: accuracy, TAI: tai}
+	return true
+}
+
+// cardError is how far the system's clock is from that of the card which PTP keeps. read is false if that is not known.
+func (e *estimator) cardError(o observation, port ptp4l.Port, faults *[]Fault) (bound time.Duration, read bool) {
+	switch {
+	case !port.Hardware:
+		return 0, true
+	case o.card == nil:
+		*faults = append(*faults, o.noCard)
+		return 0, false
+	}
+	ahead := o.card.Ahead
+	if o.ptp.PTPTimescale {
+		ahead -= time.Duration(o.kernel.TAIOffset) * time.Second
+	}
+	e.cards.add(o.at, float64(ahead.Abs()+o.card.Exact))
+	return duration(e.cards.largest()), true
+}
+
+// taiError is by how much CLOCK_TAI is wrong because the kernel has another offset than the grandmaster announces.
+func taiError(status *ptp4l.Status, kernel int, faults *[]Fault) time.Duration {
+	if !status.UTCOffsetValid || status.UTCOffset == kernel {
+		return 0
+	}
+	*faults = append(*faults, Fault{Reason: ReasonTAIOffset, Sentence: fmt.Sprintf("the grandmaster says that TAI - UTC is %d s, but the kernel "+
+		"has %d s, so CLOCK_TAI is wrong by %d s; let ptp4l or phc2sys set it (the grandmaster must announce timeTraceable), or set it by adjtimex",
+		status.UTCOffset, kernel, status.UTCOffset-kernel)})
+	return time.Duration(status.UTCOffset-kernel).Abs() * time.Second
+}
+
+// takeNTP uses what chronyd says, unless PTP kept the clock and its bound is still the smaller one.
+func (e *estimator) takeNTP(o observation) bool {
+	tracking := o.chrony
+	if tracking == nil || !tracking.Synchronized {
+		return false
+	}
+	age := max(0, o.at.Sub(tracking.Updated))
+	parts := Parts{Offset: tracking.Offset.Abs(), Accuracy: tracking.RootDispersion + tracking.RootDelay/2,
+		Drift: times(tracking.SkewPPB, age)}
+	if e.source == PTP && !e.sampled.IsZero() && e.aged(o.at).Sum() < parts.Sum() {
+		return false
+	}
+	e.turnTo(NTP, tracking.Reference)
+	parts.Accuracy, parts.Drift = parts.Accuracy+parts.Drift, 0
+	e.parts, e.sampled, e.offset, e.pathDelay = parts, o.at, tracking.Offset, tracking.RootDelay
+	return true
+}
+
+// takeKernel uses the kernel's own bound where somebody keeps the clock of whom nothing else is known.
+func (e *estimator) takeKernel(o observation) bool {
+	if !o.kernel.Synchronized || (e.source != None && !e.unnamed()) || o.ptp != nil || o.noPTP.Reason != "" {
+		return false
+	}
+	e.turnTo(NTP, "")
+	e.parts, e.sampled, e.offset, e.pathDelay = Parts{Accuracy: o.kernel.MaxError}, o.at, 0, 0
+	return true
+}
+
+// unnamed : whoever keeps the clock, only the kernel knows.
+func (e *estimator) unnamed() bool { return e.source == NTP && e.grandmaster == "" }
+
+// turnTo forgets the measurements of another source. What may have been stepped since is measured anew by this one.
+func (e *estimator) turnTo(source Source, grandmaster string) {
+	if e.source == source && e.grandmaster == grandmaster {
+		return
+	}
+	e.source, e.grandmaster = source, grandmaster
+	e.offsets.reset()
+	e.delays.reset()
+	e.cards.reset()
+	e.gap = 0
+}
+
+// lose notes that nobody keeps the clock any more, since the last measurement.
+func (e *estimator) lose(o observation) {
+	e.why = e.reason(o)
+	if e.source == None || e.sampled.IsZero() {
+		return
+	}
+	if e.lost.IsZero() {
+		e.lost = e.sampled
+	}
+}
+
+// drift is by how much the error may grow: the floor, how much the frequency was changed recently, and how the offset moved.
+func (e *estimator) drift() int64 {
+	ppb := e.frequency.spread() + math.Abs(e.offsets.slope()) // nanoseconds per second are billionths
+	if len(e.frequency.samples) < enough {
+		ppb += unseenPPB
+	}
+	return e.driftFloorPPB + int64(min(ppb, mostPPB))
+}
+
+// aged are the parts now.
+func (e *estimator) aged(now time.Time) Parts {
+	parts := e.parts
+	parts.Drift += times(e.driftPPB, now.Sub(e.sampled))
+	return parts
+}
+
+func (e *estimator) estimate(o observation, faults []Fault) Estimate {
+	estimate := Estimate{At: o.at, Source: e.source, Lost: e.lost, Bound: -1, Grandmaster: e.grandmaster, TAIOffset: o.kernel.TAIOffset,
+		Steps: e.steps, LastStep: e.lastStep, Faults: faults, Why: e.why, Kernel: o.kernel}
+	if o.ptp != nil {
+		estimate.Ports = o.ptp.Ports
+	}
+	if e.source == None || e.sampled.IsZero() {
+		estimate.Source = None
+		return estimate
+	}
+	if !e.lost.IsZero() { // whoever changes the rate of a clock that nobody keeps makes it worse
+		changed := int64(min(mostPPB, math.Abs(o.kernel.FrequencyPPB-e.frequencyAtLoss)))
+		e.driftPPB = max(e.driftPPB, e.drift()-e.driftFloorPPB, e.driftFloorPPB+changed)
+	}
+	estimate.Parts = e.aged(o.at)
+	estimate.Bound, estimate.DriftPPB = estimate.Parts.Sum(), e.driftPPB
+	estimate.Offset, estimate.PathDelay = e.offset, e.pathDelay
+	return estimate
+}
+
+func times(ppb int64, age time.Duration) time.Duration {
+	return time.Duration(math.Ceil(float64(ppb) * max(0, age).Seconds())) // billionths of seconds
+}
+
+func duration(nanoseconds float64) time.Duration {
+	return time.Duration(min(nanoseconds, float64(math.MaxInt64/4)))
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package masters finds the programs of a machine that set its CLOCK_REALTIME, among all its processes: a clock has one master.
+package masters
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Master is a process that sets CLOCK_REALTIME.
+type Master struct {
+	Program string
+	PID     int
+}
+
+// Find looks through the processes in proc, such as /proc. A process that ends meanwhile, or cannot be looked into, is passed over.
+func Find(proc string) ([]Master, error) {
+	folder, err := os.Open(proc)
+	if err != nil {
+		return nil, fmt.Errorf("look for programs that set the clock: %w", err)
+	}
+	defer folder.Close()
+	entries, err := folder.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("look for programs that set the clock: %w", err)
+	}
+	var masters []Master
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry)
+		if err != nil {
+			continue
+		}
+		if name, sets := look(filepath.Join(proc, entry)); sets {
+			masters = append(masters, Master{name, pid})
+		}
+	}
+	slices.SortFunc(masters, func(a, b Master) int { return a.PID - b.PID })
+	return withoutHelpers(proc, masters), nil
+}
+
+// look tells whether a process sets the clock.
+func look(process string) (name string, sets bool) {
+	comm := strings.TrimSuffix(contents(filepath.Join(process, "comm")), "\n")
+	check, known := programs[comm]
+	if !known {
+		return "", false
+	}
+	arguments := strings.Split(strings.TrimSuffix(contents(filepath.Join(process, "cmdline")), "\x00"), "\x00")
+	if full, cut := names[comm]; cut {
+		comm = full
+	}
+	return comm, check(arguments[1:], func(path string) string { // as the process sees it
+		return contents(filepath.Join(process, "root", filepath.Join("/", path)))
+	})
+}
+
+// withoutHelpers drops processes whose parent is one of the same program: chronyd has a helper that sets nothing.
+func withoutHelpers(proc string, masters []Master) []Master {
+	return slices.DeleteFunc(slices.Clone(masters), func(one Master) bool {
+		parent := parentOf(contents(filepath.Join(proc, strconv.Itoa(one.PID), "stat")))
+		return slices.Contains(masters, Master{one.Program, parent})
+	})
+}
+
+// parentOf reads the second field behind a process's name, which may hold spaces and brackets.
+func parentOf(stat string) int {
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	parent, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0
+	}
+	return parent
+}
+
+// mostOfFile bounds what is read of another process's files.
+const mostOfFile = 64 << 10
+
+// contents of a regular file, as far as they can be read: what a process has under the name of its configuration may also be a pipe.
+func contents(path string) string {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	data := make([]byte, mostOfFile)
+	read := 0
+	for read < len(data) {
+		n, err := file.Read(data[read:])
+		read += n
+		if err != nil {
+			break
+		}
+	}
+	return string(data[:read])
+}

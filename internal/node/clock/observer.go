@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/chrony"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/kernel"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/masters"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/phc"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l"
+)
+
+// How often what rarely changes is looked at.
+const (
+	mastersInterval = 30 * time.Second
+	chronyInterval  = 4 * time.Second
+	// redialInterval is how soon a ptp4l that did not answer is tried again.
+	redialInterval = 5 * time.Second
+)
+
+// observer asks all who know something of the clock. It belongs to one goroutine.
+type observer struct {
+	options Options
+	steps   kernel.Steps
+
+	ptp      *ptp4l.Client
+	path     string // of the socket in use
+	inode    uint64 // by which a ptp4l that was started anew is seen
+	redial   time.Time
+	failed   Fault // why ptp4l was not reached at redial
+	missed   int   // polls without an answer, one after the other
+	last     *ptp4l.Status
+	card     phc.Device
+	cardName string
+
+	tracking    *chrony.Tracking
+	askedChrony time.Time
+	found       []Fault
+	searched    time.Time
+}
+
+func (o *observer) close() {
+	o.hangUp()
+	o.closeCard()
+}
+
+// changed has an element when ptp4l said that a port's state changed.
+func (o *observer) changed() <-chan struct{} {
+	if o.ptp == nil {
+		return nil
+	}
+	return o.ptp.Changed()
+}
+
+// hurry lets all be asked that ptp4l knows.
+func (o *observer) hurry() {
+	if o.ptp != nil {
+		o.ptp.Hurry()
+	}
+}
+
+// observe asks all.
+func (o *observer) observe(ctx context.Context) observation {
+	seen := observation{}
+	seen.ptp, seen.noPTP = o.askPTP(ctx)
+	seen.at = time.Now()
+	seen.card, seen.noCard = o.compareCard(seen.ptp)
+	seen.chrony = o.askChrony(ctx)
+	state, err := kernel.Read()
+	if err != nil {
+		o.options.Log.Warn("the kernel does not say how the clock is", "reason", err.Error())
+	}
+	seen.kernel = state
+	if seen.step, err = o.steps.Look(); err != nil {
+		o.options.Log.Warn("steps of the clock are not seen", "reason", err.Error())
+	}
+	seen.faults = o.findMasters()
+	return seen
+}
+
+// askPTP polls ptp4l, connecting to it first if it must.
+func (o *observer) askPTP(ctx context.Context) (*ptp4l.Status, Fault) {
+	if o.ptp != nil && !o.same() {
+		o.hangUp()
+	}
+	if o.ptp == nil {
+		if fault, connected := o.dial(ctx); !connected {
+			return nil, fault
+		}
+	}
+	status, err := o.ptp.Poll(ctx)
+	if err == nil {
+		o.missed, o.last = 0, status
+		return status, Fault{}
+	}
+	const patient = 2 // answers of a ptp4l that waits for a processor come late
+	if o.missed++; o.missed < patient && o.last != nil && errors.Is(err, ptp4l.ErrNoAnswer) {
+		return o.last, Fault{} // with the measurement as old as it is
+	}
+	o.hangUp()
+	o.failed = o.faultOf(o.path, err)
+	return nil, o.failed
+}
+
+// dial connects to the first socket that exists. Without one there is no ptp4l, and no fault.
+func (o *observer) dial(ctx context.Context) (Fault, bool) {
+	for _, path := range o.options.PTPSockets {
+		info, err := inodeOf(path)
+		if err != nil {
+			continue
+		}
+		if path == o.path && info == o.inode && time.Now().Before(o.redial) {
+			return o.failed, false
+		}
+		o.path, o.inode = path, info
+		client, err := ptp4l.Dial(ctx, path, o.options.LocalDir)
+		if err == nil {
+			o.ptp, o.missed, o.last = client, 0, nil
+			return Fault{}, true
+		}
+		if ctx.Err() != nil {
+			return Fault{}, false
+		}
+		o.redial, o.failed = time.Now().Add(redialInterval), o.faultOf(path, err)
+		return o.failed, false
+	}
+	o.path = ""
+	return Fault{}, false
+}
+
+// faultOf says what an error of ptp4l's socket means.
+func (o *observer) faultOf(path string, err error) Fault {
+	var refused *ptp4l.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return Fault{ReasonSocketRefused, refused.Error()}
+	case errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, os.ErrNotExist):
+		return Fault{ReasonPTPGone, fmt.Sprintf("nobody reads ptp4l's socket %s; start ptp4l", path)}
+	}
+	return Fault{ReasonPTPGone, fmt.Sprintf("ptp4l does not answer at %s (%v); look whether it runs", path, err)}
+}
+
+// same tells whether the socket is still the one that was connected to.
+func (o *observer) same() bool {
+	inode, err := inodeOf(o.path)
+	return err == nil && inode == o.inode
+}
+
+func inodeOf(path string) (uint64, error) {
+	var of unix.Stat_t
+	if err := unix.Lstat(path, &of); err != nil {
+		return 0, fmt.Errorf("look at %s: %w", path, err)
+	}
+	return of.Ino, nil
+}
+
+func (o *observer) hangUp() {
+	if o.ptp != nil {
+		o.ptp.Close()
+		o.ptp = nil
+	}
+}
+
+// compareCard reads the clock of the card that stamps PTP's packets, if one does.
+func (o *observer) compareCard(status *ptp4l.Status) (*phc.Reading, Fault) {
+	if status == nil {
+		return nil, Fault{}
+	}
+	port, measures := status.Measures()
+	if !measures || !port.Hardware {
+		o.closeCard()
+		return nil, Fault{}
+	}
+	if o.card == nil || o.cardName != port.Interface {
+		o.closeCard()
+		card, err := o.options.Card(port.Interface)
+		if err != nil {
+			return nil, unreadable(port, err)
+		}
+		o.card, o.cardName = card, port.Interface
+	}
+	reading, err := o.card.Compare()
+	if err != nil {
+		o.closeCard()
+		return nil, unreadable(port, err)
+	}
+	return &reading, Fault{}
+}
+
+func (o *observer) closeCard() {
+	if o.card != nil {
+		o.card.Close()
+		o.card = nil
+	}
+}
+
+// askChrony asks the first chronyd that is there.
+func (o *observer) askChrony(ctx context.Context) *chrony.Tracking {
+	now := time.Now()
+	if now.Sub(o.askedChrony) < chronyInterval {
+		return o.tracking
+	}
+	o.askedChrony, o.tracking = now, nil
+	for _, address := range o.options.ChronyAddresses {
+		tracking, err := chrony.Ask(ctx, address)
+		if err == nil {
+			o.tracking = tracking
+			return tracking
+		}
+	}
+	return nil
+}
+
+// findMasters looks for a second program that sets the clock.
+func (o *observer) findMasters() []Fault {
+	now := time.Now()
+	if o.options.Proc == "-" || now.Sub(o.searched) < mastersInterval {
+		return o.found
+	}
+	o.searched, o.found = now, nil
+	all, err := masters.Find(o.options.Proc)
+	if err != nil {
+		o.options.Log.Warn("two programs that set the clock would not be seen", "reason", err.Error())
+		return nil
+	}
+	if len(all) > 1 {
+		o.found = []Fault{twoMasters(all)}
+	}
+	return o.found
+}
+
+func twoMasters(all []masters.Master) Fault {
+	var names []string
+	for _, one := range all {
+		names = append(names, fmt.Sprintf("%s (process %d)", one.Program, one.PID))
+	}
+	return Fault{ReasonTwoClockMasters, fmt.Sprintf("%s all set CLOCK_REALTIME and undo each other's work; leave one (chronyd with -x only measures, "+
+		"ptp4l with free_running 1 too)", strings.Join(names, ", "))}
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ptp4l
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	ptp "github.com/facebook/time/ptp/protocol"
+)
+
+// Times of the conversation.
+const (
+	// answerPatience is how long an answer may take. ptp4l answers between two packets.
+	answerPatience = 400 * time.Millisecond
+	// subscriptionLength is for how long ptp4l is asked to notify; renewed when less than half of it is left.
+	subscriptionLength = 180 * time.Second
+	// slowInterval is how often what hardly changes is asked for.
+	slowInterval = 10 * time.Second
+)
+
+// ErrNoAnswer : nobody reads ptp4l's socket, or what reads it is no ptp4l.
+var ErrNoAnswer = errors.New("no answer")
+
+// slow is what is asked for rarely: it changes with the grandmaster, which the frequent answers show.
+type slow struct {
+	asked       time.Time
+	grandmaster ptp.ClockIdentity
+	own         ptp.ClockIdentity
+	quality     ptp.ClockQuality
+	time        timeProperties
+}
+
+// frequent and rare are what a poll asks for. ptp4l answers in this order; of the ports each does, so they are not the last.
+var (
+	frequent = []ptp.ManagementID{ptp.IDPortPropertiesNP, ptp.IDCurrentDataSet, ptp.IDTimeStatusNP}
+	rare     = []ptp.ManagementID{ptp.IDDefaultDataSet, ptp.IDParentDataSet, idTimeProperties}
+)
+
+// Poll asks for the clock's state.
+func (c *Client) Poll(ctx context.Context) (*Status, error) {
+	if refused := c.refused.Load(); refused != nil {
+		return nil, refused
+	}
+	c.forget()
+	if err := c.renew(); err != nil {
+		return nil, err
+	}
+	answers, err := c.ask(ctx, frequent)
+	if err != nil {
+		return nil, err
+	}
+	status := &Status{}
+	grandmaster := status.take(answers)
+	if now := time.Now(); grandmaster != c.slow.grandmaster || now.Sub(c.slow.asked) >= slowInterval {
+		rarely, err := c.ask(ctx, rare)
+		if err != nil {
+			return nil, err
+		}
+		c.slow.take(rarely)
+		c.slow.grandmaster, c.slow.asked = grandmaster, now
+	}
+	c.slow.put(status)
+	return status, nil
+}
+
+// Hurry lets the next Poll ask for all.
+func (c *Client) Hurry() { c.slow.asked = time.Time{} }
+
+// forget drops answers to what was asked earlier, which came too late.
+func (c *Client) forget() {
+	for {
+		select {
+		case <-c.answers:
+		default:
+			return
+		}
+	}
+}
+
+// renew subscribes to changes of ports' states before the subscription ends.
+func (c *Client) renew() error {
+	now := time.Now()
+	if c.subscribed.Sub(now) > subscriptionLength/2 {
+		return nil
+	}
+	if err := c.send(c.to, ptp.SET, idSubscribeEvents, subscribe(uint16(subscriptionLength/time.Second))); err != nil {
+		return err
+	}
+	c.subscribed = now.Add(subscriptionLength)
+	return nil
+}
+
+func (c *Client) send(to address, action ptp.Action, id ptp.ManagementID, body []byte) error {
+	c.sequence++
+	message, err := request(c.from, to, c.sequence, action, id, body)
+	if err != nil {
+		return err
+	}
+	if err := c.connection.SetWriteDeadline(time.Now().Add(answerPatience)); err != nil {
+		return fmt.Errorf("ask ptp4l: %w", err)
+	}
+	if _, err := c.connection.Write(message); err != nil {
+		return fmt.Errorf("ask ptp4l: %w", err)
+	}
+	return nil
+}
+
+// ask requests all of ids and waits for an answer to each. More may come: one for each port.
+func (c *Client) ask(ctx context.Context, ids []ptp.ManagementID) ([]*ptp.Management, error) {
+	for _, id := range ids {
+		if err := c.send(c.to, ptp.GET, id, nil); err != nil {
+			return nil, err
+		}
+	}
+	missing := slices.Clone(ids)
+	timeout := time.NewTimer(answerPatience)
+	defer timeout.Stop()
+	var answers []*ptp.Management
+	for len(missing) > 0 {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-timeout.C:
+			return nil, fmt.Errorf("ptp4l was asked for 0x%04x: %w within %v", uint16(missing[0]), ErrNoAnswer, answerPatience)
+		case answer := <-c.answers:
+			id := answer.TLV.MgmtID()
+			answers = append(answers, answer)
+			missing = slices.DeleteFunc(missing, func(one ptp.ManagementID) bool { return one == id })
+		}
+	}
+	return c.more(answers), nil
+}
+
+// more takes what has come already beyond one answer to each request.
+func (c *Client) more(answers []*ptp.Management) []*ptp.Management {
+	for {
+		select {
+		case answer := <-c.answers:
+			answers = append(answers, answer)
+		default:
+			return answers
+		}
+	}
+}
+
+// find learns the domain and the majorSdoId by which the ptp4l answers: 0 and 0, or 1 (802.1AS), in most; else by trying all.
+func (c *Client) find(ctx context.Context) error {
+	const domains, batch = 256, 8
+	for first := 0; first < domains; first += batch {
+		for domain := first; domain < first+batch; domain++ {
+			for sdo := range uint8(2) {
+				if err := c.send(address{uint8(domain), sdo}, ptp.GET, ptp.IDDefaultDataSet, nil); err != nil { //nolint:gosec // below 256
+					return err
+				}
+			}
+		}
+		patience := answerPatience / 10
+		if first == 0 {
+			patience = answerPatience
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(patience):
+		case answer := <-c.answers:
+			c.to = address{answer.DomainNumber, uint8(answer.SdoIDAndMsgType) >> 4}
+			return nil
+		}
+		if refused := c.refused.Load(); refused != nil {
+			return refused
+		}
+	}
+	if _, garbage := c.Dropped(); garbage > 0 {
+		return fmt.Errorf("what answers is no ptp4l (%d messages could not be read): %w", garbage, ErrNoAnswer)
+	}
+	return fmt.Errorf("ptp4l was asked in all domains: %w", ErrNoAnswer)
+}
+
+// take reads the frequent answers and returns the grandmaster.
+func (s *Status) take(answers []*ptp.Management) ptp.ClockIdentity {
+	var grandmaster ptp.ClockIdentity
+	for _, answer := range answers {
+		switch tlv := answer.TLV.(type) {
+		case *ptp.TimeStatusNPTLV:
+			s.Offset, s.Measured, grandmaster = time.Duration(tlv.MasterOffsetNS), tlv.IngressTimeNS, tlv.GMIdentity
+			s.Grandmaster = tlv.GMIdentity.String()
+		case *ptp.CurrentDataSetTLV:
+			s.PathDelay, s.StepsRemoved = time.Duration(tlv.MeanPathDelay.Nanoseconds()), int(tlv.StepsRemoved)
+		case *ptp.PortPropertiesNPTLV:
+			s.takePort(tlv)
+		}
+	}
+	slices.SortFunc(s.Ports, func(a, b Port) int { return a.Number - b.Number })
+	return grandmaster
+}
+
+func (s *Status) takePort(tlv *ptp.PortPropertiesNPTLV) {
+	const longestName = 15
+	name := string(tlv.Interface)
+	port := Port{Number: int(tlv.PortIdentity.PortNumber), Interface: name[:min(len(name), longestName)], State: tlv.PortState.String(),
+		Hardware: tlv.Timestamping != ptp.TimestampingSoftware && tlv.Timestamping != ptp.TimestampingLegacyHW}
+	if port.State == "" {
+		port.State = fmt.Sprintf("STATE_%d", tlv.PortState)
+	}
+	if at := slices.IndexFunc(s.Ports, func(one Port) bool { return one.Number == port.Number }); at >= 0 {
+		s.Ports[at] = port
+		return
+	}
+	s.Ports = append(s.Ports, port)
+}
+
+func (s *slow) take(answers []*ptp.Management) {
+	for _, answer := range answers {
+		switch tlv := answer.TLV.(type) {
+		case *ptp.DefaultDataSetTLV:
+			s.own = tlv.ClockIdentity
+		case *ptp.ParentDataSetTLV:
+			s.quality = tlv.GrandmasterClockQuality
+		case *timeProperties:
+			s.time = *tlv
+		}
+	}
+}
+
+func (s *slow) put(status *Status) {
+	status.Identity = s.own.String()
+	status.Class, status.Accuracy = uint8(s.quality.ClockClass), uint8(s.quality.ClockAccuracy)
+	status.UTCOffset, status.UTCOffsetValid = int(s.time.CurrentUTCOffset), s.time.Flags&flagUTCOffsetValid != 0
+	status.PTPTimescale = s.time.Flags&flagPTPTimescale != 0
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clock
+
+import (
+	"fmt"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l"
+)
+
+// Reasons of faults and verdicts, in the form of a condition's.
+const (
+	ReasonSynchronized = "Synchronized"
+	// ReasonSettling : the clock was good in the last measurements, but not for long enough.
+	ReasonSettling = "Settling"
+	// ReasonErrorTooLarge : somebody keeps the clock, but its error may be too large.
+	ReasonErrorTooLarge = "ErrorTooLarge"
+	// ReasonHoldoverOver : nobody keeps the clock for longer than allowed.
+	ReasonHoldoverOver = "HoldoverOver"
+	// ReasonNobody : nobody is known to keep the clock.
+	ReasonNobody = "NobodyKeepsClock"
+	// ReasonPortLost : no port of ptp4l follows a grandmaster any more.
+	ReasonPortLost = "PortLost"
+	// ReasonNoSync : ptp4l's port follows a grandmaster, but gets no Sync messages.
+	ReasonNoSync = "NoSyncMessages"
+	// ReasonNotMeasured : ptp4l has found a grandmaster, but not measured yet.
+	ReasonNotMeasured = "NotMeasured"
+	// ReasonPTPGone : ptp4l does not answer.
+	ReasonPTPGone = "PTPGone"
+	// ReasonSocketRefused : ptp4l's socket is somebody else's, or open to everybody.
+	ReasonSocketRefused = "SocketRefused"
+	// ReasonNTPLost : chronyd has no source, or is gone.
+	ReasonNTPLost = "NTPLost"
+	// ReasonCardClock : the clock of the network card that PTP keeps cannot be compared with the system's.
+	ReasonCardClock = "CardClockUnreadable"
+	// ReasonTAIOffset : the kernel's TAI - UTC is not the grandmaster's.
+	ReasonTAIOffset = "TAIOffset"
+	// ReasonTwoClockMasters : two programs set the clock.
+	ReasonTwoClockMasters = "TwoClockMasters"
+)
+
+// reason says why nobody keeps the clock.
+func (e *estimator) reason(o observation) Fault {
+	switch {
+	case o.noPTP.Reason != "":
+		return o.noPTP
+	case o.ptp != nil:
+		return e.reasonOfPTP(o)
+	case e.source == PTP:
+		return Fault{ReasonPTPGone, "ptp4l kept this clock and is gone; start it again"}
+	case e.source == NTP:
+		return Fault{ReasonNTPLost, "chronyd has no source of time any more, or is gone; see `chronyc tracking`"}
+	}
+	return Fault{ReasonNobody, "no ptp4l and no chronyd was found that keeps this node's clock; run one (chart value clock.mode: ptp)"}
+}
+
+func (e *estimator) reasonOfPTP(o observation) Fault {
+	port, measures := o.ptp.Measures()
+	switch {
+	case !measures && len(o.ptp.Ports) > 0:
+		first := o.ptp.Ports[0]
+		return Fault{ReasonPortLost, fmt.Sprintf("ptp4l follows no grandmaster (port %d, %s, is %s); look at the link, and whether the "+
+			"grandmaster runs", first.Number, first.Interface, first.State)}
+	case !measures:
+		return Fault{ReasonPortLost, "ptp4l has no port"}
+	case port.Hardware && o.card == nil:
+		return o.noCard
+	case o.ptp.Measured == 0 || o.ptp.PathDelay == 0 || o.ptp.Grandmaster != e.grandmaster:
+		return Fault{ReasonNotMeasured, fmt.Sprintf("ptp4l has found grandmaster %s on %s, but has not measured the offset yet", o.ptp.Grandmaster,
+			port.Interface)}
+	}
+	return Fault{ReasonNoSync, fmt.Sprintf("no Sync message of grandmaster %s comes to %s any more (port %d is %s); look at the link",
+		o.ptp.Grandmaster, port.Interface, port.Number, port.State)}
+}
+
+// unreadable is for a card whose clock cannot be compared.
+func unreadable(port ptp4l.Port, err error) Fault {
+	return Fault{ReasonCardClock, fmt.Sprintf("PTP keeps the clock of the card of %s, which cannot be compared with the system's: %v", port.Interface, err)}
+}
