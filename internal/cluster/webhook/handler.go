@@ -67,35 +67,49 @@ func (h *Handler) put(ctx context.Context, pod *corev1.Pod, namespace, value str
 	if err != nil {
 		return refusal{err}
 	}
+	var clocked []string // those that ask something of clocks
 	for _, name := range networks {
-		if err := h.mayJoin(ctx, namespace, name); err != nil {
+		network, err := h.network(ctx, name)
+		if err != nil {
 			return err
+		}
+		if err := h.mayJoin(ctx, namespace, network); err != nil {
+			return err
+		}
+		if network.Spec.Clock != nil {
+			clocked = append(clocked, name)
 		}
 	}
 	if err := mutate(pod, namespace, networks); err != nil {
 		return refusal{err}
 	}
+	avoidLost(pod, clocked)
 	return nil
 }
 
-// mayJoin says why pods of a namespace may not be on a network.
-func (h *Handler) mayJoin(ctx context.Context, namespace, name string) error {
+// network finds one.
+func (h *Handler) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork, error) {
 	network := &v1alpha1.TSNNetwork{}
 	if err := h.get(ctx, name, network); apierrors.IsNotFound(err) {
-		return refusal{fmt.Errorf("annotation %s: there is no TSNNetwork %s; `kubectl get tsnnetworks` lists those that there are",
+		return nil, refusal{fmt.Errorf("annotation %s: there is no TSNNetwork %s; `kubectl get tsnnetworks` lists those that there are",
 			v1alpha1.NetworkAnnotation, name)}
 	} else if err != nil {
-		return fmt.Errorf("look for network %s: %w", name, err)
+		return nil, fmt.Errorf("look for network %s: %w", name, err)
 	}
+	return network, nil
+}
+
+// mayJoin says why pods of a namespace may not be on a network.
+func (h *Handler) mayJoin(ctx context.Context, namespace string, network *v1alpha1.TSNNetwork) error {
 	if network.DeletionTimestamp != nil {
-		return refusal{fmt.Errorf("TSNNetwork %s is being deleted, and takes no more pods", name)}
+		return refusal{fmt.Errorf("TSNNetwork %s is being deleted, and takes no more pods", network.Name)}
 	}
 	if network.Spec.NamespaceSelector == nil {
 		return nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(network.Spec.NamespaceSelector)
 	if err != nil {
-		return refusal{fmt.Errorf("TSNNetwork %s: spec.namespaceSelector: %w; correct it", name, err)}
+		return refusal{fmt.Errorf("TSNNetwork %s: spec.namespaceSelector: %w; correct it", network.Name, err)}
 	}
 	about := &corev1.Namespace{}
 	if err := h.get(ctx, namespace, about); err != nil {
@@ -103,7 +117,7 @@ func (h *Handler) mayJoin(ctx context.Context, namespace, name string) error {
 	}
 	if !selector.Matches(labels.Set(about.Labels)) {
 		return refusal{fmt.Errorf("pods of namespace %s may not be on TSNNetwork %s: its spec.namespaceSelector (%s) does not select the namespace",
-			namespace, name, metav1.FormatLabelSelector(network.Spec.NamespaceSelector))}
+			namespace, network.Name, metav1.FormatLabelSelector(network.Spec.NamespaceSelector))}
 	}
 	return nil
 }

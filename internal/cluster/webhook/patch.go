@@ -14,7 +14,7 @@ import (
 // the types here do not know, stay as they are.
 type patch []jsonpatch.JsonPatchOperation
 
-// patchOf finds what mutate may have changed: annotations, labels, volumes, variables and mounts of containers.
+// patchOf finds what mutate and avoidLost may have changed: annotations, labels, volumes, variables and mounts of containers, affinity.
 func patchOf(before, after *corev1.Pod) patch {
 	var p patch
 	p.texts("/metadata/annotations", before.Annotations, after.Annotations)
@@ -22,6 +22,7 @@ func patchOf(before, after *corev1.Pod) patch {
 	p.containers("/spec/initContainers", before.Spec.InitContainers, after.Spec.InitContainers)
 	p.containers("/spec/containers", before.Spec.Containers, after.Spec.Containers)
 	tail(&p, "/spec/volumes", before.Spec.Volumes, after.Spec.Volumes)
+	p.affinity(before.Spec.Affinity, after.Spec.Affinity)
 	return p
 }
 

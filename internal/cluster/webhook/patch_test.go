@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -28,18 +27,7 @@ func patched(t *testing.T, text string) (got, want map[string]any) {
 	if err := mutate(pod, "ns", []string{"tsn"}); err != nil {
 		t.Fatal(err)
 	}
-	operations, err := json.Marshal(patchOf(before, pod))
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoded, err := jsonpatch.DecodePatch(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if raw, err = decoded.Apply(raw); err != nil {
-		t.Fatalf("%s does not fit: %v", operations, err)
-	}
-	if err := json.Unmarshal(raw, &got); err != nil {
+	if err := json.Unmarshal(applied(t, raw, patchOf(before, pod)), &got); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal([]byte(asText(t, pod)), &want); err != nil {

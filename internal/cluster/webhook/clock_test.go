@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	lostA    = `{"key":"clock.kubernetsn.io/a","operator":"NotIn","values":["lost"]}`
+	lostB    = `{"key":"clock.kubernetsn.io/b","operator":"NotIn","values":["lost"]}`
+	terms    = `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: `
+	required = `"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":`
+)
+
+// TestAPodIsKeptFromNodesWithABadClock applies the patch as the API server does.
+func TestAPodIsKeptFromNodesWithABadClock(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec     string
+		networks []string
+		want     string
+	}{
+		"no affinity": {one, []string{"a", "b"}, `"affinity":{` + required + `[{"matchExpressions":[` + lostA + `,` + lostB + `]}]}}}`},
+		"affinity to pods": {one + ", affinity: {podAffinity: {}}", []string{"a"},
+			`"affinity":{` + required + `[{"matchExpressions":[` + lostA + `]}]}},"podAffinity":{}}`},
+		"nodes that it likes": {one + ", affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}", []string{"a"},
+			`"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[` + lostA + `]}]}`},
+		"each of several terms": {one + ", " + terms + "[{matchExpressions: [{key: x, operator: Exists}]}, {matchFields: [{key: metadata.name, operator: In, values: [node1]}]}]}}}", []string{"a"},
+			required + `[{"matchExpressions":[{"key":"x","operator":"Exists"},` + lostA + `]},{"matchExpressions":[` + lostA + `],"matchFields":[{"key":"metadata.name","operator":"In","values":["node1"]}]}]}`},
+		"a term that no node meets":       {one + ", " + terms + "[{}, {matchExpressions: [{key: x, operator: Exists}]}]}}}", []string{"a"}, required + `[{},{"matchExpressions":[{"key":"x","operator":"Exists"},` + lostA + `]}]}`},
+		"a term that says so already":     {one + ", " + terms + "[{matchExpressions: [" + lostA + "]}]}}}", []string{"a"}, required + `[{"matchExpressions":[` + lostA + `]}]}`},
+		"a term that says so of another":  {one + ", " + terms + "[{matchExpressions: [" + lostB + "]}]}}}", []string{"a"}, required + `[{"matchExpressions":[` + lostB + `,` + lostA + `]}]}`},
+		"networks that ask for no clock":  {one, nil, `{"containers":[{"name":"app"}]}`},
+		"a pod that has its node already": {one + ", nodeName: node1", []string{"a"}, `{"containers":[{"name":"app"}],"nodeName":"node1"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := yaml.YAMLToJSON([]byte("spec: {" + test.spec + "}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // a pod may come twice
+				pod := &corev1.Pod{}
+				if err := json.Unmarshal(raw, pod); err != nil {
+					t.Fatal(err)
+				}
+				before := pod.DeepCopy()
+				avoidLost(pod, test.networks)
+				raw = applied(t, raw, patchOf(before, pod))
+				if !strings.Contains(string(raw), test.want) {
+					t.Errorf("got  %s\nwant %s in it", raw, test.want)
+				}
+			}
+			if count := strings.Count(string(raw), lostA); len(test.networks) > 0 && count > strings.Count(test.want, lostA) {
+				t.Errorf("it is there %d times: %s", count, raw)
+			}
+		})
+	}
+}
+
+// applied applies a patch, and sorts the members of objects.
+func applied(t *testing.T, raw []byte, p patch) []byte {
+	t.Helper()
+	operations, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := jsonpatch.DecodePatch(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = decoded.Apply(raw); err != nil {
+		t.Fatalf("%s does not fit: %v", operations, err)
+	}
+	var object any
+	if err := json.Unmarshal(raw, &object); err != nil {
+		t.Fatal(err)
+	}
+	return []byte(asText(t, object))
+}
