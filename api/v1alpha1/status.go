@@ -8,7 +8,7 @@ import (
 
 // TSNNetworkStatus is what has become of a network.
 type TSNNetworkStatus struct {
-	// conditions: Ready, Degraded and ScheduleAccepted.
+	// conditions: Ready, Degraded, ScheduleAccepted, and ClockSynchronized if the network has spec.clock.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
+// +kubebuilder:printcolumn:name="Clocks",type=string,JSONPath=`.status.conditions[?(@.type=="ClockSynchronized")].status`
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.status.conditions[?(@.type=="ScheduleAccepted")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Capture",type=string,JSONPath=`.spec.capture`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

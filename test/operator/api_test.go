@@ -51,6 +51,9 @@ func TestWhatIsAllowedInANetwork(t *testing.T) {
 		"a schedule that is not on":   spec("schedule: {gate-enabled: false, admin-gate-states: 128}"),
 		"limits":                      spec("limits: {processes: 4096, sockets: 1, memory: 1048576, pending: 64, rate: 0, doorbells: 1000000000, horizon: 86400000000us}"),
 		"no limits after all":         spec("limits: {}"),
+		"no more of clocks":           spec("clock: {}"),
+		"all of clocks":               spec("clock: {maxError: 999999999ns, holdover: 0s, onLoss: Hold}"),
+		"clocks for long":             spec("clock: {maxError: 1ms, holdover: 999999h, onLoss: Refuse}"),
 		"namespaces":                  spec("namespaceSelector: {matchLabels: {a: b}}"),
 		"the schedule of the example": spec("schedule:") + indent(t, "../../docs/examples/schedule.yaml"),
 	} {
@@ -119,6 +122,15 @@ func TestARefusalSaysWhatIsWrong(t *testing.T) {
 		"no unit of a horizon": {spec("limits: {horizon: '10'}"), "limits.horizon must be a whole number with ns, us, ms or s, at most 86400s, such as 10s"},
 		"a horizon too far":    {spec("limits: {horizon: 86401s}"), "limits.horizon must be a whole number"},
 		"a part of a second":   {spec("limits: {horizon: 1.5s}"), "limits.horizon must be a whole number"},
+		"no error at all":      {spec("clock: {maxError: 0us}"), "maxError must be a whole number with ns, us, ms or s, such as 10us"},
+		"an error in minutes":  {spec("clock: {maxError: 1m}"), "maxError must be a whole number"},
+		"a part of an error":   {spec("clock: {maxError: 1.5us}"), "maxError must be a whole number"},
+		"an error of a number": {spec("clock: {maxError: 10}"), "spec.clock.maxError"},
+		"a holdover of none":   {spec("clock: {holdover: '0'}"), "holdover must be a whole number with ms, s, m or h, such as 1m, or 0s"},
+		"a holdover below":     {spec("clock: {holdover: -1s}"), "holdover must be a whole number"},
+		"a holdover in days":   {spec("clock: {holdover: 1d}"), "holdover must be a whole number"},
+		"another loss":         {spec("clock: {onLoss: Stop}"), "Unsupported value: \"Stop\""},
+		"more of clocks":       {spec("clock: {minError: 1us}"), `unknown field "spec.clock.minError"`},
 		"an unknown field":     {spec("vlan: 4"), `unknown field "spec.vlan"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,6 +149,7 @@ func TestWhatCanBeChanged(t *testing.T) {
 		sentence string
 	}{
 		"limits":                   {[]string{"limits"}, map[string]any{"rate": int64(7)}, ""},
+		"clocks where were none":   {[]string{"clock"}, map[string]any{"maxError": "1us"}, ""},
 		"the mtu":                  {[]string{"mtu"}, int64(1400), ""},
 		"a range that grows much":  {[]string{"ipv4", "cidr"}, "10.0.0.0/9", ""},
 		"a range that grows truly": {[]string{"ipv4", "cidr"}, "10.42.0.0/15", ""},

@@ -210,6 +210,9 @@ func isReady(pod *corev1.Pod) bool {
 func (s *shared) agentSource(pods cache.Cache) *podSource {
 	of := func(node string) differences {
 		made := differences{}
+		if node != "" {
+			s.clocks.add(node, 0)
+		}
 		for name := range s.parts.ofNode(node) {
 			made[name] = false
 		}

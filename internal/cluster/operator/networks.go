@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,17 @@ type finding struct {
 	reason, text string
 	// blocks pods from being attached somewhere.
 	blocks bool
+	// quiet is what is about to be otherwise by itself: no fault, and no Event.
+	quiet bool
+	// once is by what there is one Event of it, whatever the text says: "" is by the text.
+	once string
 }
+
+// same tells findings apart of which each has an Event of its own.
+func (f *finding) same() string { return cmp.Or(f.once, f.text) }
+
+// isQuiet tells whether it is no fault: what nodes have not said yet is none.
+func (f *finding) isQuiet() bool { return f.quiet || f.reason == v1alpha1.ReasonNodeWaited }
 
 // Reconcile looks at one network. What somebody else changed meanwhile is looked at again.
 func (r *Networks) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -164,7 +175,7 @@ func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, all
 func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
 	used *usage) (reconcile.Result, error) {
 	names := strings.Join(some(r.shared.pods.names(network.Name)), ", ")
-	found := []finding{{v1alpha1.ReasonInUse, "it was deleted, and goes when these pods are gone: " + names, true}}
+	found := []finding{{reason: v1alpha1.ReasonInUse, text: "it was deleted, and goes when these pods are gone: " + names, blocks: true}}
 	parts, problem, err := r.divide(network, nodes, used)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -181,8 +192,8 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 	used *usage) (reconcile.Result, error) {
 	is := &outcome{used: used}
 	if other, why := conflict(network, all); other != "" {
-		is.found = append(is.found, finding{v1alpha1.ReasonOverlaps,
-			fmt.Sprintf("network %s has %s, and was there first; give this one others", other, why), true})
+		is.found = append(is.found, finding{reason: v1alpha1.ReasonOverlaps, blocks: true,
+			text: fmt.Sprintf("network %s has %s, and was there first; give this one others", other, why)})
 		if len(r.shared.parts.of(network.Name)) == 0 {
 			return r.tell(ctx, network, is)
 		}
@@ -198,7 +209,7 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 	is.found = append(is.found, problem...)
 	is.older = nodes.older(all) || !nodes.know(network, is.parts)
 	r.askNodes(network, all, nodes, used, is.parts)
-	is.request, problem = schedule(network, owner(all), r.NowTAI())
+	is.request, problem = schedule(network, owner(all), nodes, r.NowTAI())
 	is.found = append(is.found, problem...)
 	is.reports = reportsOf(network, used, nodes)
 	is.problems = problemsOf(network, is.reports, r.leftOut(network, nodes, used))
@@ -214,11 +225,11 @@ func attachmentFinding(err error) ([]finding, error) {
 	case err == nil:
 		return nil, nil
 	case errors.As(err, &wrong):
-		return []finding{{v1alpha1.ReasonSelectorInvalid, wrong.Error(), true}}, nil
+		return []finding{{reason: v1alpha1.ReasonSelectorInvalid, text: wrong.Error(), blocks: true}}, nil
 	case errors.Is(err, errMultus):
-		return []finding{{v1alpha1.ReasonMultusMissing, err.Error(), true}}, nil
+		return []finding{{reason: v1alpha1.ReasonMultusMissing, text: err.Error(), blocks: true}}, nil
 	case errors.As(err, &foreign):
-		return []finding{{v1alpha1.ReasonForeignAttachment, foreign.Error(), false}}, nil
+		return []finding{{reason: v1alpha1.ReasonForeignAttachment, text: foreign.Error()}}, nil
 	}
 	return nil, err
 }
@@ -266,7 +277,7 @@ func (r *Networks) usedUp(network *v1alpha1.TSNNetwork, without []string) findin
 			r.Events.Event(pod, corev1.EventTypeWarning, v1alpha1.ReasonRangeUsedUp, text)
 		}
 	}
-	return finding{v1alpha1.ReasonRangeUsedUp, text, true}
+	return finding{reason: v1alpha1.ReasonRangeUsedUp, text: text, blocks: true}
 }
 
 // leftOut says why nodes with pods on the network are no peers, in an Event of each as well.

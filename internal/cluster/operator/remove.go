@@ -4,6 +4,7 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -56,8 +57,8 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	return Remove(ctx, cluster)
 }
 
-// Remove removes all networks, unless there are pods on them, and takes the operator's label off nodes that still linger
-// with it. The agents go with the label, when their kubelets do not need them any more.
+// Remove removes all networks, unless there are pods on them, and takes the operator's labels off nodes that still have
+// them. The agents go with theirs, when their kubelets do not need them any more.
 func Remove(ctx context.Context, cluster client.Client) error {
 	var names []string
 	err := retry.Until(ctx, askEvery, func() (err error) {
@@ -132,16 +133,28 @@ func areGone(ctx context.Context, cluster client.Client) error {
 	return fmt.Errorf("network %s is still there; does ktsn-operator run? It removes what belongs to the network", first.Name)
 }
 
+// unlabel takes the operator's labels off nodes. Those of clocks went with the networks where an operator runs.
 func unlabel(ctx context.Context, cluster client.Client) error {
 	var nodes corev1.NodeList
-	if err := cluster.List(ctx, &nodes, client.HasLabels{v1alpha1.NodeLabel}); err != nil {
+	if err := cluster.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list the nodes: %w", err)
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.NodeLabel)
 	for i := range nodes.Items {
-		err := cluster.Patch(ctx, &nodes.Items[i], client.RawPatch(types.MergePatchType, patch))
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("take the label off node %s: %w", nodes.Items[i].Name, err)
+		labels := map[string]any{}
+		for label := range nodes.Items[i].Labels {
+			if nodeLabel(label) {
+				labels[label] = nil
+			}
+		}
+		if len(labels) == 0 {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+		if err != nil {
+			return err
+		}
+		if err := cluster.Patch(ctx, &nodes.Items[i], client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("take the labels off node %s: %w", nodes.Items[i].Name, err)
 		}
 	}
 	return nil

@@ -24,13 +24,17 @@ func labelledNode() *corev1.Node {
 }
 
 func TestNodesLoseTheLabelWithTheNetworks(t *testing.T) {
-	r := inCluster(t, labelledNode())
+	node, other := labelledNode(), labelledNode()
+	other.Name, other.Labels = "b", map[string]string{v1alpha1.ClockLabelPrefix + "gone": v1alpha1.ClockLost, "own": "own"}
+	r := inCluster(t, node, other)
 	if err := Remove(t.Context(), r.Client); err != nil {
 		t.Fatal(err)
 	}
-	node := &corev1.Node{}
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil || len(node.Labels) != 0 {
-		t.Errorf("afterwards it has labels %v, %v", node.Labels, err)
+	for name, want := range map[string]int{"a": 0, "b": 1} {
+		node := &corev1.Node{}
+		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil || len(node.Labels) != want {
+			t.Errorf("afterwards node %s has labels %v, %v", name, node.Labels, err)
+		}
 	}
 }
 

@@ -69,6 +69,7 @@ func reportOf(network, node string, nodes *nodeSet, older *v1alpha1.NodeStatus) 
 const (
 	blocksPods = iota
 	breaksSchedule
+	breaksClock
 	breaksCapture
 	isUnknown
 	isAwaited
@@ -110,6 +111,10 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 		if gates != nil && gates.Status == metav1.ConditionFalse {
 			found(breaksSchedule, is.node, v1alpha1.ConditionScheduleOperational, gates.Reason, gates.Message)
 		}
+		clock := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionClockSynchronized)
+		if network.Spec.Clock != nil && clock != nil && clock.Status == metav1.ConditionFalse {
+			found(breaksClock, is.node, v1alpha1.ConditionClockSynchronized, clock.Reason, clock.Message)
+		}
 		capture := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionCaptureOperational)
 		if capture != nil && capture.Status == metav1.ConditionFalse {
 			found(breaksCapture, is.node, v1alpha1.ConditionCaptureOperational, capture.Reason, capture.Message)
@@ -126,10 +131,21 @@ const noAgent = "it has no agent that is ready, so that nobody knows what holds 
 // findingsOf says of a network what is wrong on its nodes.
 func findingsOf(problems []problem) []finding {
 	var found []finding
-	for _, p := range problems {
-		found = append(found, finding{p.Reason, fmt.Sprintf("node %s: %s", p.Node, p.Message), p.rank != breaksSchedule && p.rank != breaksCapture})
+	for i := range problems {
+		p := &problems[i]
+		is := finding{reason: p.Reason, text: fmt.Sprintf("node %s: %s", p.Node, p.Message), blocks: p.blocks()}
+		if p.rank == breaksClock { // whose sentence has figures, which change
+			is.once = problemKey(&p.NodeProblem)
+		}
+		found = append(found, is)
 	}
 	return found
+}
+
+// blocks tells whether it may keep pods from being attached: of other problems those that are there take the harm. A bad clock keeps
+// pods from one node only, and the scheduler knows of it.
+func (p *problem) blocks() bool {
+	return p.rank != breaksSchedule && p.rank != breaksClock && p.rank != breaksCapture
 }
 
 // worst are the problems that the network's status names.

@@ -103,7 +103,7 @@ func TestWhatOneNodeSaysLeavesRoomForTheOthers(t *testing.T) {
 		nodes.all[name], nodes.states[name], used.onNode[name] = &corev1.Node{}, state, 1
 	}
 	problems := problemsOf(network, reportsOf(network, used, nodes), nil)
-	for _, condition := range conditions(network, nil, findingsOf(problems)) {
+	for _, condition := range conditions(network, nil, findingsOf(problems), nil) {
 		if len(condition.Message) > mostOfCondition || !utf8.ValidString(condition.Message) {
 			t.Errorf("the message of condition %s has %d bytes", condition.Type, len(condition.Message))
 		}
@@ -124,7 +124,7 @@ func TestEachFindingIsSaidOnce(t *testing.T) {
 	events := r.Events.(*record.FakeRecorder)
 	var found []finding
 	for i := range 8 {
-		found = append(found, finding{"R", fmt.Sprint("fault ", i), true})
+		found = append(found, finding{reason: "R", text: fmt.Sprint("fault ", i), blocks: true})
 	}
 	network := deleted()
 	network.Status.Conditions = []metav1.Condition{{Message: "fault 0; fault 1"}} // of an operator before this one

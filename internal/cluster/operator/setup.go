@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,11 +68,12 @@ func slimPod(object any) (any, error) {
 		annotations[networkStatus] = "known"
 	}
 	return &corev1.Pod{
-		TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, annotations, v1alpha1.PodLabel), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, annotations, podLabel), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
 	}, nil
 }
 
-// slimNode keeps of a node what says where its tunnels end, and whether it has an agent.
+// slimNode keeps of a node what says where its tunnels end, whether it has an agent, of what networks its clock is too bad, and whether
+// its kubelet answers.
 func slimNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -81,7 +83,12 @@ func slimNode(object any) (any, error) {
 	if given, has := node.Annotations[v1alpha1.TunnelAddressAnnotation]; has {
 		annotations = map[string]string{v1alpha1.TunnelAddressAnnotation: given}
 	}
-	slim := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: slimMeta(&node.ObjectMeta, annotations, v1alpha1.NodeLabel)}
+	slim := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: slimMeta(&node.ObjectMeta, annotations, nodeLabel)}
+	for _, is := range node.Status.Conditions {
+		if is.Type == corev1.NodeReady { // without the heartbeat, which changes each time
+			slim.Status.Conditions = []corev1.NodeCondition{{Type: is.Type, Status: is.Status, LastTransitionTime: is.LastTransitionTime}}
+		}
+	}
 	for _, address := range node.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP {
 			slim.Status.Addresses = append(slim.Status.Addresses, address)
@@ -116,7 +123,7 @@ func slimAgent(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	slim := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, nil, ""), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName}}
+	slim := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, nil, nil), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName}}
 	for _, is := range pod.Status.Conditions {
 		if is.Type == corev1.PodReady {
 			slim.Status.Conditions = []corev1.PodCondition{{Type: is.Type, Status: is.Status}}
@@ -125,14 +132,27 @@ func slimAgent(object any) (any, error) {
 	return slim, nil
 }
 
-// slimMeta keeps one label.
-func slimMeta(meta *metav1.ObjectMeta, annotations map[string]string, label string) metav1.ObjectMeta {
+// podLabel and nodeLabel tell which labels are read.
+func podLabel(name string) bool { return name == v1alpha1.PodLabel }
+
+func nodeLabel(name string) bool {
+	return name == v1alpha1.NodeLabel || strings.HasPrefix(name, v1alpha1.ClockLabelPrefix)
+}
+
+// slimMeta keeps some labels; nil: none.
+func slimMeta(meta *metav1.ObjectMeta, annotations map[string]string, keep func(label string) bool) metav1.ObjectMeta {
 	slim := metav1.ObjectMeta{
 		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Annotations: annotations,
 		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
 	}
-	if value, has := meta.Labels[label]; has {
-		slim.Labels = map[string]string{label: value}
+	for name, value := range meta.Labels {
+		if keep == nil || !keep(name) {
+			continue
+		}
+		if slim.Labels == nil {
+			slim.Labels = map[string]string{}
+		}
+		slim.Labels[name] = value
 	}
 	return slim
 }
@@ -165,6 +185,9 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 	if err := addNodeLabels(m, options.Linger); err != nil {
 		return fmt.Errorf("watch the nodes: %w", err)
 	}
+	if err := addClockLabels(m, shared); err != nil {
+		return fmt.Errorf("watch the nodes' clocks: %w", err)
+	}
 	return nil
 }
 
@@ -193,6 +216,7 @@ func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, nowTAI f
 		Watches(&corev1.Node{}, shared.expected(), builder.WithPredicates(activeChanged)).
 		Watches(&v1alpha1.TSNNode{}, handler.Funcs{UpdateFunc: shared.heard}, builder.WithPredicates(stateChanged)).
 		Watches(&v1alpha1.TSNNode{}, later(gatherReports, networksOfState), builder.WithPredicates(stateChanged)).
+		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfClock), builder.WithPredicates(clockChanged)).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, comesOrGoes))).
 		Complete(newNetworks(shared, m.GetClient(), m.GetEventRecorderFor("ktsn-operator"), nowTAI))
 }
@@ -296,6 +320,11 @@ func networksOfState(_ context.Context, object client.Object) []string {
 		}
 	}
 	return names
+}
+
+// networksOfClock names those, and the one whose schedule the node executes.
+func networksOfClock(ctx context.Context, object client.Object) []string {
+	return append(networksOfState(ctx, object), object.(*v1alpha1.TSNNode).Spec.Gates)
 }
 
 func addNodeLabels(m manager.Manager, linger time.Duration) error {

@@ -23,10 +23,12 @@ type shared struct {
 	parts  *ledger
 	// nodes asks for a TSNNode to be looked at.
 	nodes *requests
+	// clocks asks for a node's labels of its clock to be looked at.
+	clocks *requests
 }
 
 func newShared(live client.Reader, agents *agentIndex) *shared {
-	return &shared{live: live, pods: newPodIndex(), agents: agents, parts: &ledger{}, nodes: newRequests()}
+	return &shared{live: live, pods: newPodIndex(), agents: agents, parts: &ledger{}, nodes: newRequests(), clocks: newRequests()}
 }
 
 // ready returns when pods, agents and parts are known.
@@ -83,6 +85,8 @@ func named(name string) reconcile.Request {
 const (
 	writeEvery         = time.Second
 	writeStatusEachFor = 5 * time.Millisecond
+	// writeClocksEvery is for what is said of clocks, which is to be seen soon however many nodes there are.
+	writeClocksEvery = 500 * time.Millisecond
 )
 
 // statusEvery is that of a network with pods on so many nodes.

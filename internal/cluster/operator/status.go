@@ -22,27 +22,32 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// schedule says what nodes shall execute, and what is wrong with what the network asks for. A schedule that is wrong
-// leaves the one before in force.
-func schedule(network *v1alpha1.TSNNetwork, owner string, nowTAINs int64) (*v1alpha1.ScheduleRequest, []finding) {
+// schedule says what nodes shall execute, and what is wrong with what the network asks for. A schedule that is wrong, or that waits for
+// the nodes' clocks, leaves the one before in force.
+func schedule(network *v1alpha1.TSNNetwork, owner string, nodes *nodeSet, nowTAINs int64) (*v1alpha1.ScheduleRequest, []finding) {
 	if !tsnnetwork.HasGates(network) {
 		return nil, nil
 	}
 	if owner != network.Name {
-		return nil, []finding{{v1alpha1.ReasonScheduleOfAnother, fmt.Sprintf("network %s has a schedule or traffic classes already, "+
-			"and a node's uplink has them once; pods of this network send by those. Remove them here", owner), false}}
+		return nil, []finding{{reason: v1alpha1.ReasonScheduleOfAnother, text: fmt.Sprintf("network %s has a schedule or traffic classes "+
+			"already, and a node's uplink has them once; pods of this network send by those. Remove them here", owner)}}
 	}
 	before := network.Status.Schedule
 	gates, err := tsnnetwork.GatesOf(network)
 	if err != nil {
-		return before, []finding{{v1alpha1.ReasonScheduleInvalid, err.Error(), false}}
+		return before, []finding{{reason: v1alpha1.ReasonScheduleInvalid, text: err.Error()}}
 	}
 	request := &v1alpha1.ScheduleRequest{ObservedGeneration: network.Generation, Hash: gates.Hash()}
 	if before != nil && before.Hash == request.Hash {
 		request.BaseTime = before.BaseTime
-	} else {
-		request.BaseTime = gates.BaseTime(nowTAINs, scheduleLeadNs)
+		return request, nil
 	}
+	if network.Spec.Clock != nil && gates.Table.GateEnabled {
+		if waits := awaitsClocks(network, nodes); len(waits) > 0 {
+			return before, waits
+		}
+	}
+	request.BaseTime = gates.BaseTime(nowTAINs, scheduleLeadNs)
 	return request, nil
 }
 
@@ -61,7 +66,7 @@ type outcome struct {
 // status is what of a network's status is the operator's.
 func (o *outcome) status(network *v1alpha1.TSNNetwork) *v1alpha1.TSNNetworkStatus {
 	status := &v1alpha1.TSNNetworkStatus{
-		Conditions: conditions(network, o.request, o.found), Pods: o.used.total, Schedule: o.request,
+		Conditions: conditions(network, o.request, o.found, clockCondition(network, o.reports)), Pods: o.used.total, Schedule: o.request,
 		NodeCounts: countNodes(o), NodeProblems: worst(o.problems),
 	}
 	status.NodesReady = fmt.Sprintf("%d/%d", status.NodeCounts.Ready, status.NodeCounts.WithPods)
@@ -87,7 +92,11 @@ func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, is *o
 	if sameStatus(&network.Status, status) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
-	if wait := r.pace.wait(network.Name, statusEvery(len(is.used.onNode))); wait > 0 && !pressing(network, status) {
+	every := statusEvery(len(is.used.onNode))
+	if clockNews(&network.Status, status) {
+		every = min(every, writeClocksEvery)
+	}
+	if wait := r.pace.wait(network.Name, every); wait > 0 && !pressing(network, status) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	written, err := r.applyStatus(ctx, network, status)
@@ -95,6 +104,7 @@ func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, is *o
 		return reconcile.Result{}, fmt.Errorf("write the status of network %s: %w", network.Name, err)
 	}
 	r.pace.done(network.Name)
+	r.sayClocks(network, status)
 	return reconcile.Result{RequeueAfter: again}, r.forget(ctx, written, is)
 }
 
@@ -103,17 +113,27 @@ func (r *Networks) makeEvents(network *v1alpha1.TSNNetwork, found []finding) {
 	before, said := r.said[network.Name], map[string]bool{}
 	if before == nil { // this operator has just begun
 		before = map[string]bool{}
+		for i := range network.Status.NodeProblems {
+			before[problemKey(&network.Status.NodeProblems[i])] = true
+		}
 		for _, condition := range network.Status.Conditions {
+			if condition.Type == v1alpha1.ConditionScheduleAccepted && condition.Status == metav1.ConditionFalse {
+				before[condition.Reason] = true
+			}
 			for text := range strings.SplitSeq(condition.Message, "; ") {
 				before[text] = true
 			}
 		}
 	}
-	for _, f := range found {
-		if f.reason != v1alpha1.ReasonNodeWaited && !before[f.text] && !said[f.text] {
+	for i := range found {
+		f := &found[i]
+		if f.isQuiet() {
+			continue
+		}
+		if !before[f.same()] && !said[f.same()] {
 			r.Events.Event(network, corev1.EventTypeWarning, f.reason, f.text)
 		}
-		said[f.text] = true
+		said[f.same()] = true
 	}
 	r.said[network.Name] = said
 }
@@ -134,52 +154,62 @@ func sameStatus(have, want *v1alpha1.TSNNetworkStatus) bool {
 }
 
 // conditions are the network's, of which those that stay as they are keep their time.
-func conditions(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest, found []finding) []metav1.Condition {
-	var kept []metav1.Condition
+func conditions(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest, found []finding, clock *metav1.Condition) []metav1.Condition {
+	all := conditionSet{generation: network.Generation}
 	for _, condition := range network.Status.Conditions {
 		switch condition.Type {
 		case v1alpha1.ConditionReady, v1alpha1.ConditionDegraded, v1alpha1.ConditionScheduleAccepted:
-			kept = append(kept, condition)
+			all.list = append(all.list, condition)
+		case v1alpha1.ConditionClockSynchronized:
+			if clock != nil {
+				all.list = append(all.list, condition)
+			}
 		}
-	}
-	set := func(kind string, status bool, reason, text string) {
-		value := metav1.ConditionFalse
-		if status {
-			value = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&kept, metav1.Condition{
-			Type: kind, Status: value, Reason: reason, Message: text, ObservedGeneration: network.Generation,
-		})
 	}
 	blocking := slices.DeleteFunc(slices.Clone(found), func(f finding) bool { return !f.blocks })
 	if len(blocking) > 0 {
-		set(v1alpha1.ConditionReady, false, blocking[0].reason, join(blocking))
+		all.set(v1alpha1.ConditionReady, metav1.ConditionFalse, blocking[0].reason, join(blocking))
 	} else {
-		set(v1alpha1.ConditionReady, true, v1alpha1.ReasonAsAsked, "pods can be attached wherever they are placed")
+		all.set(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "pods can be attached wherever they are placed")
 	}
-	// What nodes have not said yet is no fault.
-	faults := slices.DeleteFunc(slices.Clone(found), func(f finding) bool { return f.reason == v1alpha1.ReasonNodeWaited })
+	faults := slices.DeleteFunc(slices.Clone(found), func(f finding) bool { return f.isQuiet() })
 	if len(faults) > 0 {
-		set(v1alpha1.ConditionDegraded, true, faults[0].reason, join(faults))
+		all.set(v1alpha1.ConditionDegraded, metav1.ConditionTrue, faults[0].reason, join(faults))
 	} else {
-		set(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsAsked, "nothing is missing")
+		all.set(v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsAsked, "nothing is missing")
 	}
-	setScheduleCondition(network, request, found, set, &kept)
-	return kept
+	if clock != nil {
+		all.set(clock.Type, clock.Status, clock.Reason, clock.Message)
+	}
+	all.setSchedule(network, request, found)
+	return all.list
 }
 
-func setScheduleCondition(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest, found []finding,
-	set func(kind string, status bool, reason, text string), kept *[]metav1.Condition) {
+// conditionSet is what becomes of conditions for a generation of their network.
+type conditionSet struct {
+	generation int64
+	list       []metav1.Condition
+}
+
+func (c *conditionSet) set(kind string, status metav1.ConditionStatus, reason, text string) {
+	meta.SetStatusCondition(&c.list, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: text, ObservedGeneration: c.generation,
+	})
+}
+
+func (c *conditionSet) setSchedule(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest, found []finding) {
 	at := slices.IndexFunc(found, func(f finding) bool {
-		return f.reason == v1alpha1.ReasonScheduleInvalid || f.reason == v1alpha1.ReasonScheduleOfAnother
+		return f.reason == v1alpha1.ReasonScheduleInvalid || f.reason == v1alpha1.ReasonScheduleOfAnother || f.reason == v1alpha1.ReasonClockAwaited
 	})
 	switch {
 	case !tsnnetwork.HasGates(network):
-		meta.RemoveStatusCondition(kept, v1alpha1.ConditionScheduleAccepted)
+		meta.RemoveStatusCondition(&c.list, v1alpha1.ConditionScheduleAccepted)
+	case at >= 0 && found[at].quiet:
+		c.set(v1alpha1.ConditionScheduleAccepted, metav1.ConditionUnknown, found[at].reason, found[at].text)
 	case at >= 0:
-		set(v1alpha1.ConditionScheduleAccepted, false, found[at].reason, found[at].text)
+		c.set(v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, found[at].reason, found[at].text)
 	case request != nil:
-		set(v1alpha1.ConditionScheduleAccepted, true, v1alpha1.ReasonAsAsked,
+		c.set(v1alpha1.ConditionScheduleAccepted, metav1.ConditionTrue, v1alpha1.ReasonAsAsked,
 			fmt.Sprintf("all nodes begin with it at %d.%09d TAI", request.BaseTime.Seconds, request.BaseTime.Nanoseconds))
 	}
 }

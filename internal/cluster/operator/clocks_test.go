@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// clocked is network old, which asks for clocks within 10 us, in its generation 3.
+func clocked() *v1alpha1.TSNNetwork {
+	network := deleted()
+	network.DeletionTimestamp, network.Generation, network.Status = nil, 3, v1alpha1.TSNNetworkStatus{}
+	network.Spec.TrafficClasses = nil
+	network.Spec.Clock = &v1alpha1.ClockRequirement{MaxError: "10us"}
+	return network
+}
+
+// clockSaid is a TSNNode with a part of network old that is as it shall be, except for its clock.
+func clockSaid(name string, status metav1.ConditionStatus, reason string) *v1alpha1.TSNNode {
+	state := says(metav1.ConditionTrue, metav1.ConditionTrue, "")
+	state.Name = name
+	state.Spec.Networks = []v1alpha1.NodeNetwork{{Name: "old", IPv4: "10.42.0.0/24"}}
+	if status != "" {
+		state.Status.Networks[0].Conditions = append(state.Status.Networks[0].Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionClockSynchronized, Status: status, Reason: reason, Message: "its clock is " + reason})
+	}
+	return state
+}
+
+// elsewhere is a TSNNode without a part of the network, whose clock is in a state.
+func elsewhere(state string, bound *int64) *v1alpha1.TSNNode {
+	return &v1alpha1.TSNNode{Status: v1alpha1.TSNNodeStatus{AgentVersion: "1", Clock: &v1alpha1.NodeClock{State: state, ErrorBoundNanoseconds: bound}}}
+}
+
+func TestANodeIsBelievedByWhatItSays(t *testing.T) {
+	ns := func(value int64) *int64 { return &value }
+	odd := clocked()
+	odd.Spec.Clock.MaxError = "3us"
+	for name, test := range map[string]struct {
+		network *v1alpha1.TSNNetwork
+		state   *v1alpha1.TSNNode
+		want    belief
+	}{
+		"a good clock":               {clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked), clockGood},
+		"one that nobody keeps":      {clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonClockHoldover), clockHeld},
+		"a bad one":                  {clocked(), clockSaid("a", metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized), clockLost},
+		"before the first estimate":  {clocked(), clockSaid("a", metav1.ConditionUnknown, v1alpha1.ReasonClockUnknown), clockUnsaid},
+		"a part, and nothing said":   {clocked(), clockSaid("a", "", ""), clockUnsaid},
+		"no TSNNode":                 {clocked(), nil, clockUnsaid},
+		"no part, and nothing said":  {clocked(), &v1alpha1.TSNNode{}, clockUnsaid},
+		"no part, a good clock":      {clocked(), elsewhere("Synchronized", ns(10000)), clockGood},
+		"no part, a bad clock":       {clocked(), elsewhere("Synchronized", ns(20000)), clockLost},
+		"no part, by a strict need":  {clocked(), elsewhere("Unsynchronized", ns(5000)), clockGood},
+		"no part, nobody keeps it":   {clocked(), elsewhere("Holdover", ns(5000)), clockHeld},
+		"no part, nobody is known":   {clocked(), elsewhere("Unknown", ns(5000)), clockLost},
+		"no part, an unknown error":  {clocked(), elsewhere("Synchronized", nil), clockLost},
+		"a bound that is rounded up": {odd, elsewhere("Synchronized", ns(5000)), clockGood},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := beliefIn(test.network, test.state); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestBoundsAreRoundedUpAsAgentsDo(t *testing.T) {
+	for value, want := range map[int64]int64{1: 1, 2: 2, 3: 5, 5: 5, 6: 10, 10: 10, 11: 20, 49999: 50000, 999999999e9: 1e18} {
+		if got := rounded(value); got != want {
+			t.Errorf("%d is rounded to %d, want %d", value, got, want)
+		}
+	}
+}
+
+// clockWorld has nodes with pods on network old whose agents are ready.
+func clockWorld(t *testing.T, network *v1alpha1.TSNNetwork, states ...*v1alpha1.TSNNode) *Networks {
+	t.Helper()
+	objects := []client.Object{network}
+	for number, state := range states {
+		pod := aPod("default")
+		pod.Name, pod.Spec.NodeName = "pod-"+state.Name, state.Name
+		objects = append(objects, state, pod, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: state.Name, Labels: map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("192.0.2.%d", number+1)}}},
+		})
+	}
+	r := inCluster(t, objects...)
+	for _, state := range states {
+		r.shared.agents.set(agentOn("agent-"+state.Name, state.Name, corev1.ConditionTrue))
+	}
+	return r
+}
+
+func TestANetworkSaysHowGoodItsClocksAre(t *testing.T) {
+	good, held := clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked), clockSaid("b", metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
+	lost, waits := clockSaid("c", metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized), clockSaid("d", "", "")
+	for name, test := range map[string]struct {
+		states   []*v1alpha1.TSNNode
+		want     string
+		degraded metav1.ConditionStatus
+		problems int
+	}{
+		"all are good":         {[]*v1alpha1.TSNNode{good}, "True AsAsked: the clocks of all nodes with pods are good enough", metav1.ConditionFalse, 0},
+		"one nobody keeps":     {[]*v1alpha1.TSNNode{good, held}, "True ClockHoldover: node b: its clock is ClockHoldover", metav1.ConditionFalse, 0},
+		"one has said nothing": {[]*v1alpha1.TSNNode{good, held, waits}, "Unknown WaitingForNodes: these nodes have not said yet how good their clocks are: d", metav1.ConditionFalse, 0},
+		"one is bad":           {[]*v1alpha1.TSNNode{good, held, waits, lost}, "False ClockUnsynchronized: node c: its clock is ClockUnsynchronized", metav1.ConditionTrue, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := clockWorld(t, clocked(), test.states...).lookAt(t).Status
+			is := clockOf(status.Conditions)
+			if got := fmt.Sprintf("%s %s: %s", is.Status, is.Reason, is.Message); got != test.want {
+				t.Errorf("it says %s, want %s", got, test.want)
+			}
+			if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+				t.Errorf("pods cannot be attached: %+v", status.Conditions)
+			}
+			if !meta.IsStatusConditionPresentAndEqual(status.Conditions, v1alpha1.ConditionDegraded, test.degraded) || len(status.NodeProblems) != test.problems {
+				t.Errorf("the conditions are %+v, the problems %+v", status.Conditions, status.NodeProblems)
+			}
+		})
+	}
+	network := clocked()
+	network.Spec.Clock = nil
+	network.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionClockSynchronized, Status: metav1.ConditionFalse, Reason: "R"}}
+	if status := clockWorld(t, network, lost).lookAt(t).Status; clockOf(status.Conditions).Type != "" || len(status.NodeProblems) > 0 {
+		t.Errorf("a network that does not ask says %+v, %+v", status.Conditions, status.NodeProblems)
+	}
+}
+
+// clockIs has a node say another thing of its clock.
+func clockIs(t *testing.T, r *Networks, node string, status metav1.ConditionStatus, reason, text string) {
+	t.Helper()
+	state := &v1alpha1.TSNNode{}
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: node}, state); err != nil {
+		t.Fatal(err)
+	}
+	conditions := &state.Status.Networks[0].Conditions
+	meta.SetStatusCondition(conditions, metav1.Condition{Type: v1alpha1.ConditionClockSynchronized, Status: status, Reason: reason, Message: text})
+	if err := r.Client.Update(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOfClocksThereIsOneEventEachTime has a sentence that changes each second.
+func TestOfClocksThereIsOneEventEachTime(t *testing.T) {
+	r := clockWorld(t, clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
+	now := time.Now()
+	r.pace.now = func() time.Time { return now }
+	events := r.Events.(*record.FakeRecorder).Events
+	for _, step := range []struct {
+		status       metav1.ConditionStatus
+		reason, text string
+		event        string
+	}{
+		{metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "", ""},
+		{metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, "3 us", "Warning ClockHoldover node a: 3 us"},
+		{metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, "4 us", ""},
+		{metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized, "11 us", "Warning ClockUnsynchronized node a: 11 us"},
+		{metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized, "12 us", ""},
+		{metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "", "Normal ClockSynchronized the clocks of all nodes with pods are good enough"},
+		{metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized, "13 us", "Warning ClockUnsynchronized node a: 13 us"},
+	} {
+		clockIs(t, r, "a", step.status, step.reason, step.text)
+		now = now.Add(time.Minute)
+		r.lookAt(t)
+		r.lookAt(t)
+		var got []string
+		for len(events) > 0 {
+			got = append(got, <-events)
+		}
+		if strings.Join(got, "\n") != step.event {
+			t.Errorf("%s %s: the Events are %q, want %q", step.reason, step.text, got, step.event)
+		}
+	}
+}
+
+func TestAnOperatorThatBeginsRepeatsNoEventOfClocks(t *testing.T) {
+	network := clocked()
+	network.Status.NodeProblems = []v1alpha1.NodeProblem{{Node: "a", Type: v1alpha1.ConditionClockSynchronized, Reason: v1alpha1.ReasonClockUnsynchronized, Message: "9 us"}}
+	network.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionClockSynchronized, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonClockUnsynchronized, Message: "node a: 9 us"},
+		{Type: v1alpha1.ConditionScheduleAccepted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonClockAwaited, Message: "these: a, b"},
+	}
+	network.Spec.Schedule = someSchedule()
+	r := clockWorld(t, network, clockSaid("a", metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized))
+	r.lookAt(t)
+	if events := r.Events.(*record.FakeRecorder).Events; len(events) > 0 {
+		t.Errorf("there is an Event %q", <-events)
+	}
+}
+
+// someSchedule has all gates open.
+func someSchedule() *v1alpha1.GateParameterTable {
+	return &v1alpha1.GateParameterTable{
+		GateEnabled: true, AdminCycleTime: &v1alpha1.CycleTime{Numerator: 1, Denominator: 1000},
+		AdminControlList: &v1alpha1.GateControlList{Entries: []v1alpha1.GateControlEntry{
+			{OperationName: "set-gate-states", TimeIntervalValue: 1000000, GateStatesValue: 255}}},
+	}
+}
+
+func TestAScheduleBeginsWhenAllClocksAreGood(t *testing.T) {
+	const lostText = "the schedule begins when the clocks of all nodes that execute it are good enough, and these are not: b; `ktsn clock` says why"
+	const unsaidText = "the schedule begins when these nodes have said how good their clocks are: b"
+	good, held := clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked), clockSaid("b", metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
+	lost, waits := clockSaid("b", metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized), clockSaid("b", "", "")
+	past := clockSaid("b", metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	past.Status.Networks[0].ObservedGeneration = 2
+	other := elsewhere("Unknown", nil)
+	other.Name = "b"
+	asked := func(change func(*v1alpha1.TSNNetwork)) *v1alpha1.TSNNetwork {
+		network := clocked()
+		network.Spec.Schedule = someSchedule()
+		change(network)
+		return network
+	}
+	same := func(*v1alpha1.TSNNetwork) {}
+	for name, test := range map[string]struct {
+		network *v1alpha1.TSNNetwork
+		second  *v1alpha1.TSNNode
+		status  metav1.ConditionStatus
+		text    string
+	}{
+		"all are good, though nobody keeps one": {asked(same), held, metav1.ConditionTrue, "all nodes begin with it at"},
+		"one is bad":                            {asked(same), lost, metav1.ConditionFalse, lostText},
+		"one has said nothing":                  {asked(same), waits, metav1.ConditionUnknown, unsaidText},
+		"one knows the network as it was":       {asked(same), past, metav1.ConditionUnknown, unsaidText},
+		"one is not on the network":             {asked(same), other, metav1.ConditionFalse, lostText},
+		"the network does not ask":              {asked(func(n *v1alpha1.TSNNetwork) { n.Spec.Clock = nil }), lost, metav1.ConditionTrue, "all nodes begin with it at"},
+		"only classes, which begin at no time": {asked(func(n *v1alpha1.TSNNetwork) { n.Spec.Schedule, n.Spec.TrafficClasses = nil, &v1alpha1.TrafficClasses{} }), waits,
+			metav1.ConditionTrue, "all nodes begin with it at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := clockWorld(t, test.network, good, test.second)
+			status := r.lookAt(t).Status
+			is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleAccepted)
+			if is == nil || is.Status != test.status || !strings.HasPrefix(is.Message, test.text) {
+				t.Errorf("it says %+v, want %s %s", is, test.status, test.text)
+			}
+			if begins := status.Schedule != nil; begins != (test.status == metav1.ConditionTrue) {
+				t.Errorf("asked for is %+v", status.Schedule)
+			}
+			// What is only awaited is no fault.
+			if degraded := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded); degraded != (test.status == metav1.ConditionFalse) {
+				t.Errorf("the conditions are %+v", status.Conditions)
+			}
+		})
+	}
+}
+
+func TestAScheduleThatWaitsForClocksLeavesTheOneBeforeInForce(t *testing.T) {
+	network := clocked()
+	network.Spec.Schedule = someSchedule()
+	r := clockWorld(t, network, clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
+	before := r.lookAt(t).Status.Schedule
+	clockIs(t, r, "a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "nobody keeps it")
+	// Without a change of the schedule nothing is chosen anew.
+	if is := r.lookAt(t).Status; is.Schedule == nil || *is.Schedule != *before || !meta.IsStatusConditionTrue(is.Conditions, v1alpha1.ConditionScheduleAccepted) {
+		t.Errorf("asked for was %+v, and now is %+v, %+v", before, is.Schedule, is.Conditions)
+	}
+	change := get(t, r)
+	change.Spec.Schedule.AdminControlList.Entries[0].GateStatesValue = 15
+	if err := r.Client.Update(t.Context(), change); err != nil {
+		t.Fatal(err)
+	}
+	r.NowTAI = func() int64 { return 77e9 }
+	if is := r.lookAt(t).Status; is.Schedule == nil || is.Schedule.Hash != before.Hash || is.Schedule.BaseTime != before.BaseTime {
+		t.Errorf("asked for was %+v, and now is %+v", before, is.Schedule)
+	}
+	clockIs(t, r, "a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "")
+	if is := r.lookAt(t).Status; is.Schedule.Hash == before.Hash || is.Schedule.BaseTime.Seconds < 78 {
+		t.Errorf("asked for was %+v, and now is %+v", before, is.Schedule)
+	}
+}
+
+func TestNobodyWaitsForANodeThatIsSilent(t *testing.T) {
+	network := clocked()
+	network.Spec.Schedule = someSchedule()
+	r := clockWorld(t, network, clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked), clockSaid("b", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown))
+	later := time.Now().Add(time.Hour)
+	r.shared.agents.now = func() time.Time { return later }
+	r.shared.agents.nodes["b"] = &agentNode{pods: 1, awaited: time.Unix(1, 0)}
+	status := r.lookAt(t).Status
+	if status.Schedule == nil {
+		t.Errorf("no schedule begins: %+v", status.Conditions)
+	}
+	if is := clockOf(status.Conditions); is.Status != metav1.ConditionUnknown || is.Reason != v1alpha1.ReasonNodeSilent {
+		t.Errorf("of the clocks it says %+v", is)
+	}
+}
+
+// TestWhatIsSaidOfClocksIsWrittenSoon has a thousand nodes, whose other reports wait for seconds.
+func TestWhatIsSaidOfClocksIsWrittenSoon(t *testing.T) {
+	r := clockWorld(t, clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
+	now := time.Now()
+	r.pace.now = func() time.Time { return now }
+	network := r.lookAt(t)
+	used := newUsage()
+	for name := range nodesNamed(0, 1000) {
+		used.onNode[name] = 1
+	}
+	is := &outcome{used: used, reports: []report{{node: "a", conditions: clockSaid("a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown).Status.Networks[0].Conditions}}}
+	result, err := r.tell(t.Context(), network, is)
+	if err != nil || result.RequeueAfter != writeClocksEvery {
+		t.Errorf("it is written after %v, %v; want %v", result.RequeueAfter, err, writeClocksEvery)
+	}
+	is.reports[0].conditions = clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked).Status.Networks[0].Conditions
+	result, err = r.tell(t.Context(), network, is)
+	if err != nil || result.RequeueAfter != 5*time.Second {
+		t.Errorf("what does not concern clocks is written after %v, %v", result.RequeueAfter, err)
+	}
+}
+
+// clockLabelsOf are those of node a after the controller has looked at it.
+func clockLabelsOf(t *testing.T, r *Networks, l *ClockLabels) (labels string, again time.Duration) {
+	t.Helper()
+	result, err := l.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{}
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil {
+		t.Fatal(err)
+	}
+	delete(node.Labels, v1alpha1.NodeLabel)
+	var all []string
+	for _, label := range slices.Sorted(maps.Keys(node.Labels)) {
+		all = append(all, label+"="+node.Labels[label])
+	}
+	return strings.Join(all, " "), result.RequeueAfter
+}
+
+func TestANodeIsLabelledAsLongAsItsClockIsBad(t *testing.T) {
+	const lost = "clock.kubernetsn.io/old=lost"
+	r := clockWorld(t, clocked(), clockSaid("a", "", ""))
+	r.shared.agents.began = time.Unix(1, 0)
+	l := &ClockLabels{Client: r.Client, Now: time.Now, shared: r.shared}
+	update := func(change func(*corev1.Node)) {
+		t.Helper()
+		node := &corev1.Node{}
+		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil {
+			t.Fatal(err)
+		}
+		change(node)
+		if err := r.Client.Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"it has said nothing", func() {}, ""},
+		{"a bad clock", func() { clockIs(t, r, "a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "") }, lost},
+		{"in holdover", func() { clockIs(t, r, "a", metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, "") }, ""},
+		{"bad again", func() { clockIs(t, r, "a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "") }, lost},
+		{"somebody takes the label away", func() { update(func(n *corev1.Node) { delete(n.Labels, v1alpha1.ClockLabelPrefix+"old") }) }, lost},
+		{"somebody writes others", func() {
+			update(func(n *corev1.Node) {
+				n.Labels[v1alpha1.ClockLabelPrefix+"old"], n.Labels[v1alpha1.ClockLabelPrefix+"gone"], n.Labels["own"] = "found", "lost", "own"
+			})
+		}, lost + " own=own"},
+		{"its last pod has gone, and its agent with it", func() { update(func(n *corev1.Node) { delete(n.Labels, v1alpha1.NodeLabel) }) }, "own=own"},
+		{"there are pods again", func() { update(func(n *corev1.Node) { n.Labels[v1alpha1.NodeLabel] = v1alpha1.LabelValue }) }, lost + " own=own"},
+		{"the network does not ask any more", func() {
+			network := get(t, r)
+			network.Spec.Clock = nil
+			if err := r.Client.Update(t.Context(), network); err != nil {
+				t.Fatal(err)
+			}
+		}, "own=own"},
+	} {
+		step.do()
+		if got, _ := clockLabelsOf(t, r, l); got != step.want {
+			t.Errorf("%s: it has labels %q, want %q", step.what, got, step.want)
+		}
+	}
+}
+
+// TestANodeThatAnswersWithoutAnAgentIsLost has a kubelet that is away for a while, too.
+func TestANodeThatAnswersWithoutAnAgentIsLost(t *testing.T) {
+	r := clockWorld(t, clocked(), clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
+	now := time.Now()
+	r.shared.agents.now = func() time.Time { return now }
+	r.shared.agents.began = time.Unix(1, 0)
+	l := &ClockLabels{Client: r.Client, Now: r.shared.agents.now, shared: r.shared}
+	answers := func(status corev1.ConditionStatus) {
+		t.Helper()
+		node := &corev1.Node{}
+		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, node); err != nil {
+			t.Fatal(err)
+		}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(now)}}
+		if err := r.Client.Status().Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers(corev1.ConditionTrue)
+	r.shared.agents.expect("a", true)
+	agent := func(is corev1.ConditionStatus) { r.shared.agents.set(agentOn("agent-a", "a", is)) }
+	for _, step := range []struct {
+		what  string
+		do    func()
+		after time.Duration
+		want  string
+		again time.Duration
+	}{
+		{"its agent is ready", func() {}, time.Hour, "", 0},
+		{"its agent ends", func() { agent(corev1.ConditionFalse) }, 0, "", agentPatience},
+		{"nobody replaces it", func() {}, agentPatience, "clock.kubernetsn.io/old=lost", 0},
+		{"its agent is back", func() { agent(corev1.ConditionTrue) }, 0, "", 0},
+		{"kubelet is away, and its agent not ready", func() { answers(corev1.ConditionFalse); agent(corev1.ConditionFalse) }, time.Hour, "", 0},
+		{"kubelet is back", func() { answers(corev1.ConditionTrue) }, time.Second, "", agentPatience - time.Second},
+		{"and no agent comes", func() {}, agentPatience, "clock.kubernetsn.io/old=lost", 0},
+	} {
+		step.do()
+		now = now.Add(step.after)
+		// The API has whole seconds.
+		got, again := clockLabelsOf(t, r, l)
+		if got != step.want || (again-step.again).Abs() > time.Second {
+			t.Errorf("%s: it has labels %q, and is looked at again after %v; want %q, %v", step.what, got, again, step.want, step.again)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+func TestWhatANetworkLeavesOutOfClocksHasDefaults(t *testing.T) {
+	ctx := needServer(t)
+	network := newNetwork("clock-defaults", 240, "10.240.0.0/16")
+	network.Spec.Clock = &v1alpha1.ClockRequirement{}
+	create(ctx, t, network)
+	if want := (v1alpha1.ClockRequirement{MaxError: "10us", Holdover: "1m", OnLoss: v1alpha1.OnLossContinue}); *network.Spec.Clock != want {
+		t.Errorf("it asks for %+v, want %+v", *network.Spec.Clock, want)
+	}
+}
+
+// reportsClock has a node say how good its clock is for a network, of the network's present generation.
+func reportsClock(ctx context.Context, t *testing.T, node string, network *v1alpha1.TSNNetwork, status metav1.ConditionStatus, reason string) {
+	t.Helper()
+	state := stateOf(node)
+	eventually(ctx, t, func() error {
+		if err := get(ctx, network); err != nil {
+			return err
+		}
+		if err := get(ctx, state); err != nil {
+			return err
+		}
+		condition := func(kind string, status metav1.ConditionStatus, reason, text string) metav1.Condition {
+			return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: text, LastTransitionTime: metav1.Now(),
+				ObservedGeneration: network.Generation}
+		}
+		state.Status = v1alpha1.TSNNodeStatus{AgentVersion: "1", Networks: []v1alpha1.NodeNetworkStatus{{
+			Name: network.Name, ObservedGeneration: network.Generation, Conditions: []metav1.Condition{
+				condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked, ""),
+				condition(v1alpha1.ConditionClockSynchronized, status, reason, "its clock is "+reason),
+			},
+		}}}
+		return admin.Status().Update(ctx, state)
+	})
+}
+
+// isLost waits until a node has the label of a network's clock, or has not.
+func isLost(ctx context.Context, t *testing.T, node *corev1.Node, network string, want bool) {
+	t.Helper()
+	eventually(ctx, t, func() error {
+		if err := get(ctx, node); err != nil {
+			return err
+		}
+		if is := node.Labels[v1alpha1.ClockLabelPrefix+network] == v1alpha1.ClockLost; is != want {
+			return fmt.Errorf("node %s is lost to %s: %v, want %v", node.Name, network, is, want)
+		}
+		return nil
+	})
+}
+
+func TestANodeWithABadClockGetsNoMorePods(t *testing.T) {
+	ctx := needOperator(t)
+	network, node := newNetwork("clock-lost", 241, "10.241.0.0/16"), newNode("clock-lost-1")
+	network.Spec.Clock = &v1alpha1.ClockRequirement{}
+	create(ctx, t, node, network)
+	if err := makeAgent(ctx, node.Name, "agent"); err != nil {
+		t.Fatal(err)
+	}
+	one := onNetwork("clock-lost-one", "default", "clock-lost", node.Name)
+	create(ctx, t, one)
+	if one.Spec.Affinity != nil {
+		t.Errorf("a pod that has its node has the affinity %+v", one.Spec.Affinity)
+	}
+	isTold(ctx, t, stateOf(node.Name), "clock-lost=10.241.0.0/24,1 gates=")
+	reportsClock(ctx, t, node.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	isLost(ctx, t, node, network.Name, false)
+	began := time.Now()
+	reportsClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
+	isLost(ctx, t, node, network.Name, true)
+	t.Logf("it is labelled %v after its report", time.Since(began).Round(time.Millisecond))
+	text := condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
+	t.Logf("and the network says so after %v", time.Since(began).Round(time.Millisecond))
+	if text != "node clock-lost-1: its clock is ClockUnsynchronized" {
+		t.Errorf("it says %q", text)
+	}
+	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonClockUnsynchronized)
+	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	eventually(ctx, t, func() error { return hasEvent(ctx, network.Name, v1alpha1.ReasonClockUnsynchronized) })
+	two := onNetwork("clock-lost-two", "default", "clock-lost", "")
+	create(ctx, t, two)
+	if got := fmt.Sprint(two.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions); got != "[{clock.kubernetsn.io/clock-lost NotIn [lost]}]" {
+		t.Errorf("the scheduler is asked for %s", got)
+	}
+	reportsClock(ctx, t, node.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	isLost(ctx, t, node, network.Name, false)
+	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	eventually(ctx, t, func() error { return hasEvent(ctx, network.Name, v1alpha1.ReasonClockSynchronized) })
+	// Neither a network that does not ask any more leaves a label, nor a node whose agent goes with its last pod.
+	reportsClock(ctx, t, node.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnknown)
+	isLost(ctx, t, node, network.Name, true)
+	change(ctx, t, network, func() { network.Spec.Clock = nil })
+	isLost(ctx, t, node, network.Name, false)
+	change(ctx, t, network, func() { network.Spec.Clock = &v1alpha1.ClockRequirement{} })
+	isLost(ctx, t, node, network.Name, true)
+	remove(ctx, t, one)
+	isLost(ctx, t, node, network.Name, false)
+}
+
+// othersAreGood has nodes of other tests say that their clocks are good: they would execute the schedule as well.
+func othersAreGood(ctx context.Context, t *testing.T, except ...string) {
+	t.Helper()
+	var nodes v1alpha1.TSNNodeList
+	if err := admin.List(ctx, &nodes); err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes.Items {
+		if slices.Contains(except, nodes.Items[i].Name) {
+			continue
+		}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"clock":{"state":"Synchronized","errorBoundNanoseconds":1000}}}`))
+		if err := admin.Status().Patch(ctx, &nodes.Items[i], patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAScheduleWaitsForTheNodesThatAreNamed(t *testing.T) {
+	ctx := needOperator(t)
+	network, good, bad := newNetwork("clock-gates", 242, "10.242.0.0/16"), newNode("clock-gates-1"), newNode("clock-gates-2")
+	network.Spec.Clock = &v1alpha1.ClockRequirement{}
+	create(ctx, t, good, bad, network)
+	for _, node := range []*corev1.Node{good, bad} {
+		if err := makeAgent(ctx, node.Name, "agent"); err != nil {
+			t.Fatal(err)
+		}
+		create(ctx, t, onNetwork(node.Name, "default", "clock-gates", node.Name))
+		eventually(ctx, t, func() error { return get(ctx, stateOf(node.Name)) })
+	}
+	othersAreGood(ctx, t, good.Name, bad.Name)
+	change(ctx, t, network, func() { network.Spec.Schedule = gates(15) })
+	reportsClock(ctx, t, good.Name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	text := condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionUnknown, v1alpha1.ReasonClockAwaited)
+	if !strings.Contains(text, "clock-gates-2") {
+		t.Errorf("it says %q", text)
+	}
+	reportsClock(ctx, t, bad.Name, network, metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized)
+	text = condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionFalse, v1alpha1.ReasonClockAwaited)
+	if !strings.Contains(text, "are not: clock-gates-2; ") || network.Status.Schedule != nil {
+		t.Errorf("it says %q, and asked for is %+v", text, network.Status.Schedule)
+	}
+	eventually(ctx, t, func() error { return hasEvent(ctx, network.Name, v1alpha1.ReasonClockAwaited) })
+	reportsClock(ctx, t, bad.Name, network, metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
+	condition(ctx, t, network, v1alpha1.ConditionScheduleAccepted, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonClockHoldover)
+	if network.Status.Schedule == nil {
+		t.Error("nothing is asked for")
+	}
+}
+
+// Of a node the operator changes its own labels.
+func TestOfANodeTheOperatorChangesItsLabelsOnly(t *testing.T) {
+	ctx := needPolicy(t)
+	operator, node := theOperator(t), newNode("clock-policy")
+	node.Labels = map[string]string{"own": "own"}
+	create(ctx, t, node)
+	const sentence = "ktsn-operator may change no more of a node than its labels kubernetsn.io/active and clock.kubernetsn.io/NETWORK"
+	for text, want := range map[string]string{
+		`{"metadata":{"labels":{"clock.kubernetsn.io/tsn":"lost"}}}`:    "",
+		`{"metadata":{"labels":{"kubernetsn.io/active":"true"}}}`:       "",
+		`{"metadata":{"labels":{"clock.kubernetsn.io.x/tsn":"lost"}}}`:  sentence,
+		`{"metadata":{"labels":{"own":null}}}`:                          sentence,
+		`{"metadata":{"annotations":{"clock.kubernetsn.io/a":"lost"}}}`: sentence,
+		`{"spec":{"unschedulable":true}}`:                               sentence,
+	} {
+		err := operator.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
+		if err := says(err, want); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
