@@ -98,7 +98,8 @@ func (p Parts) Sum() time.Duration {
 // Fault is something that is wrong with how a clock is kept.
 type Fault struct {
 	// Reason in the form of a condition's, such as TwoClockMasters; Sentence says where and what to do.
-	Reason, Sentence string
+	Reason   string `json:"reason"`
+	Sentence string `json:"sentence"`
 }
 
 // Need is what somebody asks of a clock.

@@ -116,6 +116,7 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 	e.turnTo(PTP, status.Grandmaster)
 	card, read := e.cardError(o, port, faults)
 	if !read {
+		e.measured = status.Measured
 		return false
 	}
 	if e.takeSample(o) {
@@ -123,7 +124,7 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 		hops := max(1, status.StepsRemoved)
 		e.delays.add(o.at, float64(status.PathDelay.Abs())*float64(hops))
 	}
-	if e.sampled.IsZero() || o.at.Sub(e.sampled) > e.patience() {
+	if len(e.delays.samples) == 0 || o.at.Sub(e.sampled) > e.patience() {
 		return false
 	}
 	e.parts = Parts{Offset: e.offset.Abs(), PathDelay: duration(e.delays.largest()), Accuracy: accuracy, Jitter: duration(e.offsets.jump()),
@@ -140,19 +141,19 @@ func (e *estimator) unmeasured(status *ptp4l.Status) bool {
 	return status.PathDelay == 0 || (e.source == PTP && e.grandmaster != e.heard && status.Offset == e.leftOver)
 }
 
-// takeSample remembers the measurement if it is a new one. The moment at which it was made lies between the last look and this one.
+// takeSample remembers the measurement if it is a new one. It was made between the last look and this one; how old the first is that is
+// ever seen, nothing tells.
 func (e *estimator) takeSample(o observation) bool {
-	if o.ptp.Measured == e.measured {
+	fresh := o.ptp.Measured != e.measured && !e.looked.IsZero() && o.at.Sub(e.looked) <= staleAfter
+	e.measured = o.ptp.Measured
+	if !fresh {
 		return false
 	}
-	earliest := o.at
-	if o.at.Sub(e.looked) <= staleAfter {
-		earliest = e.looked
-	}
+	earliest := e.looked
 	if !e.sampled.IsZero() {
 		e.gap = min(max(earliest.Sub(e.sampled), e.gap*7/8), longestInterval)
 	}
-	e.measured, e.sampled, e.offset, e.pathDelay = o.ptp.Measured, earliest, o.ptp.Offset, o.ptp.PathDelay
+	e.sampled, e.offset, e.pathDelay = earliest, o.ptp.Offset, o.ptp.PathDelay
 	if e.freshness++; e.freshness >= freshAfterStep {
 		e.parts.Step = 0
 	}
@@ -285,7 +286,7 @@ func (e *estimator) estimate(o observation, faults []Fault) Estimate {
 		estimate.Ports = o.ptp.Ports
 	}
 	if e.source == None || e.sampled.IsZero() {
-		estimate.Source = None
+		estimate.Source, estimate.Grandmaster = None, ""
 		return estimate
 	}
 	if !e.lost.IsZero() { // whoever changes the rate of a clock that nobody keeps makes it worse

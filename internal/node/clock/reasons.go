@@ -65,7 +65,7 @@ func (e *estimator) reasonOfPTP(o observation) Fault {
 		return Fault{ReasonPortLost, "ptp4l has no port"}
 	case port.Hardware && o.card == nil:
 		return o.noCard
-	case o.ptp.Measured == 0 || o.ptp.PathDelay == 0 || o.ptp.Grandmaster != e.grandmaster:
+	case o.ptp.Measured == 0 || o.ptp.PathDelay == 0 || o.ptp.Grandmaster != e.grandmaster || e.sampled.IsZero():
 		return Fault{ReasonNotMeasured, fmt.Sprintf("ptp4l has found grandmaster %s on %s, but has not measured the offset yet", o.ptp.Grandmaster,
 			port.Interface)}
 	}
