@@ -81,8 +81,8 @@ type podState struct {
 func readOverview(ctx context.Context, c *clusterreader.Cluster) (*overview, error) {
 	var all overview
 	var err error
-	if all.Networks, err = clusterreader.List[v1alpha1.TSNNetwork](ctx, c, clusterreader.Networks, "", "", ""); err != nil {
-		return nil, fmt.Errorf("list the cluster's TSNNetworks: %w; `ktsn doctor` says what is missing", err)
+	if all.Networks, err = listNetworks(ctx, c); err != nil {
+		return nil, err
 	}
 	if all.Nodes, err = listNodes(ctx, c); err != nil {
 		return nil, err
@@ -149,6 +149,9 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 	if limits, err := tsnnetwork.LimitsOf(network); err == nil && limits.Any() {
 		fmt.Fprintf(out, "  limits of a pod: %s\n", limitsLine(limits))
 	}
+	if clock := network.Spec.Clock; clock != nil {
+		fmt.Fprintf(out, "  clocks of nodes: an error of at most %s, %s without a source; messages where it is lost: %s\n", clock.MaxError, clock.Holdover, clock.OnLoss)
+	}
 	for _, condition := range network.Status.Conditions {
 		fmt.Fprintf(out, "  %s: %s, %s\n", condition.Type, condition.Status, condition.Message)
 	}
@@ -159,12 +162,12 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 	if len(nodes) == 0 {
 		return
 	}
-	fmt.Fprintln(table, "  node\taddresses\tpods\tuplink\tspeed\tready\tschedule\tcaptured")
+	fmt.Fprintln(table, "  node\taddresses\tpods\tuplink\tspeed\tready\tschedule\tcaptured\tclock")
 	for _, node := range nodes[:min(len(nodes), maxRows)] {
 		addresses := strings.TrimSpace(node.IPv4 + " " + node.IPv6)
-		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", node.Name, addresses, node.Pods, orDash(node.Uplink), orDash(node.LinkSpeed),
+		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", node.Name, addresses, node.Pods, orDash(node.Uplink), orDash(node.LinkSpeed),
 			inShort(node.Conditions, v1alpha1.ConditionReady), inShort(node.Conditions, v1alpha1.ConditionScheduleOperational),
-			inShort(node.Conditions, v1alpha1.ConditionCaptureOperational))
+			inShort(node.Conditions, v1alpha1.ConditionCaptureOperational), clockInShort(network, node.Conditions))
 	}
 	printMore(table, "  ", len(nodes))
 }
@@ -186,6 +189,18 @@ func inShort(conditions []metav1.Condition, kind string) string {
 		return "yes"
 	}
 	return condition.Reason + ": " + condition.Message
+}
+
+// clockInShort is the same of a node's clock. What a network does not ask for any more its nodes may still say for a moment.
+func clockInShort(network *v1alpha1.TSNNetwork, conditions []metav1.Condition) string {
+	is := meta.FindStatusCondition(conditions, v1alpha1.ConditionClockSynchronized)
+	switch {
+	case network.Spec.Clock == nil:
+		return "-"
+	case is != nil && is.Status == metav1.ConditionTrue && is.Reason == v1alpha1.ReasonClockHoldover:
+		return "yes, in holdover"
+	}
+	return inShort(conditions, v1alpha1.ConditionClockSynchronized)
 }
 
 // network reads one from the cluster, with the states of its nodes.

@@ -73,10 +73,12 @@ func (n *nodeState) rank() int {
 		return 1
 	case gates != nil && gates.Status == metav1.ConditionFalse:
 		return 2
-	case gates != nil && gates.Status != metav1.ConditionTrue:
+	case meta.IsStatusConditionFalse(n.Conditions, v1alpha1.ConditionClockSynchronized):
 		return 3
+	case gates != nil && gates.Status != metav1.ConditionTrue:
+		return 4
 	}
-	return 4
+	return 5
 }
 
 // printMore says how many rows a table does not show.

@@ -27,6 +27,7 @@ var (
 	bad     = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "NodeNotReady", Message: "kubelet"}
 	runs    = metav1.Condition{Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionTrue}
 	refused = metav1.Condition{Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionFalse}
+	drifts  = metav1.Condition{Type: v1alpha1.ConditionClockSynchronized, Status: metav1.ConditionFalse, Reason: "ClockUnsynchronized", Message: "run ptp4l"}
 	pending = metav1.Condition{Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionUnknown}
 )
 
@@ -37,12 +38,12 @@ func TestTheWorstNodesComeFirst(t *testing.T) {
 	elsewhere.Spec.Networks = elsewhere.Spec.Networks[:1]
 	var names []string
 	for _, state := range statesOf("tsn", []v1alpha1.TSNNode{
-		said("well", good, runs), idle, elsewhere, said("pending", good, pending), said("refused", good, refused), said("silent"), said("bad", bad, runs),
+		said("well", good, runs), idle, elsewhere, said("pending", good, pending), said("refused", good, refused), said("drifts", good, runs, drifts), said("silent"), said("bad", bad, runs),
 		said("also-bad", bad),
 	}) {
 		names = append(names, state.Name)
 	}
-	if got := strings.Join(names, " "); got != "also-bad bad silent refused pending idle well" {
+	if got := strings.Join(names, " "); got != "also-bad bad silent refused drifts pending idle well" {
 		t.Errorf("got %s", got)
 	}
 }

@@ -86,6 +86,14 @@ func well() *world {
 	return w
 }
 
+// clock has the network ask for good clocks, and the node and the network say this of them.
+func (w *world) clock(status metav1.ConditionStatus, reason, text string) {
+	w.network.Spec.Clock = &v1alpha1.ClockRequirement{}
+	is := metav1.Condition{Type: v1alpha1.ConditionClockSynchronized, Status: status, Reason: reason, Message: text}
+	w.network.Status.Conditions = append(w.network.Status.Conditions, is)
+	w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, is)
+}
+
 // replaced has a newer ktsnd serve, and the one before stand by.
 func (w *world) replaced() {
 	w.standBy, w.ktsndPod = w.ktsndPod, *w.ktsndPod.DeepCopy()
@@ -361,6 +369,28 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 			w.network.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
 				Reason: v1alpha1.ReasonRangeUsedUp, Message: "no addresses"}
 		}, Bad, "RangeUsedUp: no addresses"},
+		"a bad clock": {"node", func(w *world) {
+			w.clock(metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized, "12us; run ptp4l")
+		}, Bad, "is not good enough for network tsn, which gets no new pods there: ClockUnsynchronized: 12us; run ptp4l"},
+		"a bad clock under a pod": {"pod", func(w *world) {
+			w.clock(metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "nobody")
+		}, Bad, "is not good enough for network tsn, which gets no new pods there: ClockUnknown: nobody"},
+		"a clock that nobody keeps any more": {"node", func(w *world) {
+			w.clock(metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, "for 20s")
+		}, Note, "is still good enough for network tsn: ClockHoldover: for 20s"},
+		"a good clock": {"node", func(w *world) { w.clock(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "") }, OK, "is good enough for network tsn"},
+		"a clock of which nobody knows": {"node", func(w *world) { w.clock(metav1.ConditionUnknown, v1alpha1.ReasonClockUnknown, "") }, Note,
+			"nobody knows yet whether it is good enough for network tsn"},
+		"bad clocks of a network": {"cluster", func(w *world) {
+			w.network.Status.Conditions = append(w.network.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue,
+				Reason: v1alpha1.ReasonClockUnsynchronized, Message: "node a: 12us"})
+		}, Note, "ClockUnsynchronized: node a: 12us"},
+		"clocks of a network that nobody keeps any more": {"cluster", func(w *world) {
+			w.clock(metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, "node a: for 20s")
+		}, Note, "ClockHoldover: node a: for 20s"},
+		"clocks of which a network does not know": {"cluster", func(w *world) {
+			w.clock(metav1.ConditionUnknown, v1alpha1.ReasonNodeWaited, "these have not said: a")
+		}, Note, "these have not said: a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := well()

@@ -47,6 +47,7 @@ func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
 		for i := range state.Spec.Networks {
 			d.networkOnNode(state.Spec.Networks[i].Name, state)
 		}
+		d.clocksOnNode(ctx, state)
 	}
 	d.ktsndOnNode(ctx, name)
 	d.settings(ctx, name)
@@ -166,6 +167,39 @@ func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	captured := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionCaptureOperational)
 	if captured != nil && captured.Status == metav1.ConditionFalse {
 		d.say(Bad, about, "see the logs of ktsn-agent and ktsnd on the node", "captured frames do not go through ktsnd: %s: %s", captured.Reason, captured.Message)
+	}
+}
+
+// clocksOnNode looks at the node's clock for each network.
+func (d *Doctor) clocksOnNode(ctx context.Context, node *v1alpha1.TSNNode) {
+	networks, err := clusterreader.List[v1alpha1.TSNNetwork](ctx, d.Cluster, clusterreader.Networks, "", "", "")
+	if err != nil {
+		d.unseen("clock of node "+node.Name, err)
+		return
+	}
+	for i := range networks {
+		d.clockOnNode(&networks[i], node)
+	}
+}
+
+// clockOnNode says how good the node's clock is for a network.
+func (d *Doctor) clockOnNode(network *v1alpha1.TSNNetwork, node *v1alpha1.TSNNode) {
+	part, said := tsnnetwork.OnNode(node, network.Name)
+	if network.Spec.Clock == nil || part == nil || said == nil {
+		return
+	}
+	about := fmt.Sprintf("clock of node %s", node.Name)
+	shows := fmt.Sprintf("`ktsn clock %s` shows what happened; docs/clocks.md says how clocks are kept", node.Name)
+	is := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionClockSynchronized)
+	switch {
+	case is == nil || is.Status == metav1.ConditionUnknown:
+		d.say(Note, about, "wait a moment; else see the log of ktsn-agent there", "nobody knows yet whether it is good enough for network %s", network.Name)
+	case is.Status == metav1.ConditionFalse:
+		d.say(Bad, about, shows, "is not good enough for network %s, which gets no new pods there: %s: %s", network.Name, is.Reason, is.Message)
+	case is.Reason == v1alpha1.ReasonClockHoldover:
+		d.say(Note, about, shows, "is still good enough for network %s: %s: %s", network.Name, is.Reason, is.Message)
+	default:
+		d.ok(about, "is good enough for network %s", network.Name)
 	}
 }
 

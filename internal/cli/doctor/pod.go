@@ -77,6 +77,7 @@ func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, er
 		if state := d.state(ctx, pod.Spec.NodeName); state != nil {
 			for i := range networks {
 				d.networkOnNode(networks[i].Name, state)
+				d.clockOnNode(&networks[i], state)
 			}
 		}
 		d.attached(pod, names)
@@ -143,6 +144,21 @@ func (d *Doctor) conditions(about string, network *v1alpha1.TSNNetwork) {
 	default:
 		d.ok(about, "is ready on %s nodes", network.Status.NodesReady)
 	}
+	d.clocks(about, network)
+}
+
+// clocks says what of the nodes' clocks is no fault of the network's yet.
+func (d *Doctor) clocks(about string, network *v1alpha1.TSNNetwork) {
+	is := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionClockSynchronized)
+	if network.Spec.Clock == nil || is == nil || !meta.IsStatusConditionTrue(network.Status.Conditions, v1alpha1.ConditionReady) {
+		return // what keeps it from being ready says more
+	}
+	switch {
+	case is.Reason == v1alpha1.ReasonClockHoldover:
+		d.say(Note, about, mendOf(is.Reason), "%s: %s", is.Reason, is.Message)
+	case is.Status == metav1.ConditionUnknown:
+		d.say(Note, about, "wait a moment", "%s", is.Message)
+	}
 }
 
 // mendOf is what to do where a condition's sentence does not say it itself.
@@ -152,6 +168,9 @@ func mendOf(reason string) string {
 		return "`ktsn doctor --node NAME` looks at the node"
 	case v1alpha1.ReasonMultusMissing:
 		return "install Multus"
+	case v1alpha1.ReasonClockUnsynchronized, v1alpha1.ReasonClockUnknown, v1alpha1.ReasonClockHoldover, v1alpha1.ReasonTwoClockMasters,
+		v1alpha1.ReasonClockAwaited:
+		return "`ktsn clock` shows the clocks of all nodes; docs/clocks.md says how they are kept"
 	case v1alpha1.ReasonScheduleInvalid:
 		return "correct spec.schedule; what was in force stays in force"
 	}
@@ -226,7 +245,8 @@ func (d *Doctor) scheduled(pod *corev1.Pod) {
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			d.say(Bad, about, "give the scheduler a node that fits; a network asks for nothing beside it", "the pod has no node: %s", condition.Message)
+			d.say(Bad, about, "give the scheduler a node that fits; a network asks for nothing beside it, except for a good clock where it has spec.clock: "+
+				"`ktsn clock` shows where that is", "the pod has no node: %s", condition.Message)
 			return
 		}
 	}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// nodeClock is a node's clock as `ktsn clock` shows it.
+type nodeClock struct {
+	Node string `json:"node"`
+	// Clock is what the node's agent says of it, null where it has said nothing.
+	Clock *v1alpha1.NodeClock `json:"clock"`
+	// Networks are those of the node that ask for a good clock.
+	Networks []networkClock `json:"networks"`
+}
+
+// networkClock is what a network asks of a node's clock, and how the node answers.
+type networkClock struct {
+	Name     string `json:"name"`
+	MaxError string `json:"maxError"`
+	Holdover string `json:"holdover"`
+	OnLoss   string `json:"onLoss"`
+	// Good is True, False or Unknown, as the condition ClockSynchronized, with its reason and sentence.
+	Good    metav1.ConditionStatus `json:"good"`
+	Reason  string                 `json:"reason,omitempty"`
+	Message string                 `json:"message,omitempty"`
+}
+
+func newClock(env *subcommands.Environment) *cobra.Command {
+	var w where
+	var format string
+	command := &cobra.Command{
+		Use:   "clock [NODE]",
+		Short: "Show how good the clocks of a cluster's nodes are",
+		Long: "Shows of each node who keeps its clock, the bound of the clock's error, and the networks for which it is not\n" +
+			"good enough, the worst nodes first. With NODE it shows what each network of the node asks of the clock, and the\n" +
+			"last changes. All of it is what the nodes' agents have said in their TSNNodes; on the node itself\n" +
+			"`ktsn node clock` shows the clock as it is now.",
+		Args: func(command *cobra.Command, arguments []string) error {
+			return subcommands.NoArguments(command, arguments[min(1, len(arguments)):])
+		},
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			if len(arguments) > 0 {
+				return w.clockOf(command.Context(), env.Stdout, arguments[0], format)
+			}
+			return w.clocks(command.Context(), env.Stdout, format)
+		},
+	}
+	addWhere(command, &w)
+	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	return command
+}
+
+// clocks shows those of all nodes.
+func (w *where) clocks(ctx context.Context, out io.Writer, format string) error {
+	c, err := w.open()
+	if err != nil {
+		return err
+	}
+	networks, err := listNetworks(ctx, c)
+	if err != nil {
+		return err
+	}
+	nodes, err := listNodes(ctx, c)
+	if err != nil {
+		return err
+	}
+	all := clocksOf(nodes, networks)
+	if format == "json" {
+		return printJSON(out, all)
+	}
+	return printClocks(out, all, time.Now())
+}
+
+// clockOf shows that of one node.
+func (w *where) clockOf(ctx context.Context, out io.Writer, name, format string) error {
+	c, err := w.open()
+	if err != nil {
+		return err
+	}
+	networks, err := listNetworks(ctx, c)
+	if err != nil {
+		return err
+	}
+	var node v1alpha1.TSNNode
+	switch err := c.Get(ctx, clusterreader.TSNNodes, "", name, &node); {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no TSNNode %s: no such node, or none with pods on networks; `ktsn clock` lists those that there are", name)
+	case err != nil:
+		return fmt.Errorf("read TSNNode %s: %w", name, err)
+	}
+	one := clocksOf([]v1alpha1.TSNNode{node}, networks)[0]
+	if format == "json" {
+		return printJSON(out, one)
+	}
+	return printClock(out, &one, time.Now())
+}
+
+func listNetworks(ctx context.Context, c *clusterreader.Cluster) ([]v1alpha1.TSNNetwork, error) {
+	networks, err := clusterreader.List[v1alpha1.TSNNetwork](ctx, c, clusterreader.Networks, "", "", "")
+	if err != nil {
+		return nil, fmt.Errorf("list the cluster's TSNNetworks: %w; `ktsn doctor` says what is missing", err)
+	}
+	return networks, nil
+}
+
+// clocksOf are those of all nodes, the worst first.
+func clocksOf(nodes []v1alpha1.TSNNode, networks []v1alpha1.TSNNetwork) []nodeClock {
+	all := []nodeClock{}
+	for i := range nodes {
+		one := nodeClock{Node: nodes[i].Name, Clock: nodes[i].Status.Clock, Networks: []networkClock{}}
+		for j := range networks {
+			if is, asks := networkClockOf(&nodes[i], &networks[j]); asks {
+				one.Networks = append(one.Networks, is)
+			}
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b nodeClock) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), strings.Compare(a.Node, b.Node))
+	})
+	return all
+}
+
+// networkClockOf is a network's on a node; asks is false where it does not ask, or the node has no part of it.
+func networkClockOf(node *v1alpha1.TSNNode, network *v1alpha1.TSNNetwork) (is networkClock, asks bool) {
+	part, said := tsnnetwork.OnNode(node, network.Name)
+	need := network.Spec.Clock // to which the API server has added what was left out
+	if part == nil || need == nil {
+		return networkClock{}, false
+	}
+	is = networkClock{Name: network.Name, MaxError: need.MaxError, Holdover: need.Holdover, OnLoss: need.OnLoss, Good: metav1.ConditionUnknown}
+	if said != nil {
+		if condition := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionClockSynchronized); condition != nil {
+			is.Good, is.Reason, is.Message = condition.Status, condition.Reason, condition.Message
+		}
+	}
+	return is, true
+}
+
+// lost names the networks for which the clock is not good enough.
+func (n *nodeClock) lost() []string {
+	var names []string
+	for _, network := range n.Networks {
+		if network.Good == metav1.ConditionFalse {
+			names = append(names, network.Name)
+		}
+	}
+	return names
+}
+
+// rank is 0 for the worst.
+func (n *nodeClock) rank() int {
+	at := slices.Index([]string{"Unknown", "Unsynchronized", "Holdover"}, n.state())
+	switch {
+	case len(n.lost()) > 0:
+		return 0
+	case n.Clock == nil:
+		return 1
+	case at >= 0:
+		return 2 + at
+	}
+	return 5
+}
+
+func (n *nodeClock) state() string {
+	if n.Clock == nil {
+		return "-"
+	}
+	return n.Clock.State
+}
+
+// boundText is the bound of a clock's error.
+func boundText(clock *v1alpha1.NodeClock) string {
+	if clock.ErrorBoundNanoseconds == nil || *clock.ErrorBoundNanoseconds < 0 {
+		return "unknown"
+	}
+	return time.Duration(*clock.ErrorBoundNanoseconds).String()
+}
+
+func printClocks(out io.Writer, all []nodeClock, now time.Time) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "node\tclock\tfor\tsource\tgrandmaster\terror at most\tsteps\tlost to")
+	for i := range all[:min(len(all), maxRows)] {
+		one := &all[i]
+		clock, since := one.Clock, "-"
+		if clock == nil {
+			fmt.Fprintf(table, "%s\t-\t-\t-\t-\t-\t-\t%s\n", one.Node, orDash(strings.Join(one.lost(), ", ")))
+			continue
+		}
+		if !clock.Since.IsZero() {
+			since = duration.HumanDuration(now.Sub(clock.Since.Time))
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", one.Node, clock.State, since, orDash(clock.Source), orDash(clock.Grandmaster), boundText(clock),
+			clock.Steps, orDash(strings.Join(one.lost(), ", ")))
+	}
+	printMore(table, "", len(all))
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	var said []string // each sentence once: many nodes may lose one grandmaster
+	for i := range all {
+		if clock := all[i].Clock; clock != nil && clock.Message != "" && !slices.Contains(said, clock.Message) && len(said) < mostSentences {
+			said = append(said, clock.Message)
+			fmt.Fprintf(out, "-> %s: %s\n", all[i].Node, clock.Message)
+		}
+	}
+	return nil
+}
+
+// mostSentences is how many sentences follow the table of clocks.
+const mostSentences = 5
+
+func printClock(out io.Writer, one *nodeClock, now time.Time) error {
+	if one.Clock == nil {
+		fmt.Fprintf(out, "node %s has said nothing of its clock; `ktsn doctor --node %s` looks at its agent\n", one.Node, one.Node)
+	} else {
+		printOneClock(out, one.Node, one.Clock, now)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(one.Networks) > 0 {
+		fmt.Fprintln(table, "\nnetwork\tasks for\tholdover\ton loss\tgood enough")
+	}
+	for _, network := range one.Networks {
+		good := "it has not said yet"
+		switch network.Good {
+		case metav1.ConditionTrue:
+			good = strings.TrimSuffix("yes; "+network.Message, "; ")
+		case metav1.ConditionFalse:
+			good = "no; " + network.Reason + ": " + network.Message
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", network.Name, network.MaxError, network.Holdover, network.OnLoss, good)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if one.Clock == nil || len(one.Clock.History) == 0 {
+		return nil
+	}
+	fmt.Fprintln(table, "\nsince\tclock\treason\tgrandmaster")
+	for _, change := range one.Clock.History {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", change.Time.UTC().Format("2006-01-02 15:04:05.000Z"), change.State, orDash(change.Reason), orDash(change.Grandmaster))
+	}
+	return table.Flush()
+}
+
+func printOneClock(out io.Writer, node string, clock *v1alpha1.NodeClock, now time.Time) {
+	since := ""
+	if !clock.Since.IsZero() {
+		since = " for " + duration.HumanDuration(now.Sub(clock.Since.Time))
+	}
+	fmt.Fprintf(out, "node %s: %s%s\n", node, clock.State, since)
+	fmt.Fprintf(out, "  kept by %s, grandmaster or reference %s; its error is at most: %s; steps: %d\n", orDash(clock.Source), orDash(clock.Grandmaster),
+		boundText(clock), clock.Steps)
+	if clock.Message != "" {
+		fmt.Fprintf(out, "  -> %s\n", clock.Message)
+	}
+}
