@@ -46,6 +46,7 @@ static int destination_take(struct session *session, const struct destination_ke
 		return err ? err : -ENOBUFS;
 	destination->number = reply->destination;
 	destination->payload_max_bytes = reply->payload_max_bytes;
+	destination->network_bit = reply->network_bit;
 	destination->asked_ns = now_ns;
 	return 0;
 }

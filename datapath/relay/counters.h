@@ -53,6 +53,7 @@ enum relay_drop {
 	RELAY_DROP_BACKLOG_FULL,     /* timed: the ring is full, and too many wait already */
 	RELAY_DROP_STALE,            /* untimed: it waited in the device for the relay to start */
 	RELAY_DROP_NO_FLOW,          /* ktsnd refuses frames of that clock, or with deadlines */
+	RELAY_DROP_CLOCK,            /* timed: the network takes none while the node's clock is lost to it */
 	RELAY_DROP_REASONS,
 };
 

@@ -21,7 +21,8 @@ struct destination {
 	struct destination_key key;
 	uint32_t number;
 	uint32_t payload_max_bytes;
-	int64_t asked_ns; /* CLOCK_MONOTONIC */
+	uint64_t network_bit; /* in `refused` of the ring */
+	int64_t asked_ns;     /* CLOCK_MONOTONIC */
 	bool used;
 	/* Places in the table. */
 	uint16_t next; /* in the bucket; of a free one: among the free */

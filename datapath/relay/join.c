@@ -169,10 +169,12 @@ static void destination_reply_take(struct session *session, const struct ktsn_ap
 {
 	struct destination *destination = destinations_at(&session->destinations, session->joining.at++);
 
-	if (reply->status || reply->route != KTSN_APP_ROUTE_TSN)
+	if (reply->status || reply->route != KTSN_APP_ROUTE_TSN) {
 		destinations_remove(&session->destinations, destination);
-	else
-		destination->payload_max_bytes = reply->payload_max_bytes;
+		return;
+	}
+	destination->payload_max_bytes = reply->payload_max_bytes;
+	destination->network_bit = reply->network_bit;
 }
 
 static int resume_reply_take(struct session *session, int status)
@@ -219,6 +221,8 @@ static int ring_ask(struct session *session, int64_t now_ns)
 	struct ktsn_app_request request =
 		request_make(session->ring.header ? KTSN_APP_HAND_BACK : KTSN_APP_HELLO);
 
+	if (session->ring.header)
+		ktsn_ring_refuse_none(&session->ring);
 	request.flags = session->kind == RELAY_UNTIMED ? KTSN_APP_UNTIMED : 0;
 	return ask(session, &request, session->ring.header ? session->ring_fd : -1, now_ns);
 }

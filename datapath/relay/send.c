@@ -103,6 +103,10 @@ enum send_outcome frame_send(struct session *session, const struct captured_fram
 		*reason = RELAY_DROP_TOO_LONG;
 		return SEND_REFUSED;
 	}
+	if (ktsn_ring_refuses(&session->ring, destination->network_bit)) {
+		*reason = RELAY_DROP_CLOCK;
+		return SEND_REFUSED;
+	}
 	if (slot_claim(session, &slot))
 		return SEND_RING_FULL;
 	slot_publish(session, frame, slot, index, destination->number);

@@ -162,7 +162,12 @@ struct ktsn_app_reply {
 	uint32_t payload_max_bytes; /* of one datagram to that destination */
 	uint16_t clock;             /* enum ktsn_clock (FLOW_ADOPT) */
 	uint16_t flags;             /* as of FLOW_OPEN (FLOW_ADOPT) */
-	uint64_t ring_bytes;        /* of the memory (HELLO): its descriptor does not tell */
+	union {
+		uint64_t ring_bytes; /* of the memory (HELLO): its descriptor does not tell */
+		/* Of a destination (FLOW_OPEN, FLOW_ADOPT, DESTINATION): the bit of its network in `refused`
+		 * of the ring's header; 0: it has none. */
+		uint64_t network_bit;
+	};
 };
 
 static_assert(sizeof(struct ktsn_app_request) == 72, "wire format");

@@ -95,6 +95,10 @@ struct ktsn_ring_header {
 	/* Written by ktsnd's loop, of untimed rings only: when it last went round, on CLOCK_MONOTONIC. At
 	 * least every 20 ms, so that a relay knows whether frames without a time still leave. */
 	_Atomic int64_t alive_ns;
+	/* Written by ktsnd, on the line that a sender reads anyway: networks that take no messages with a
+	 * transmit time now, because the node's clock is lost to them. A destination's bit in it came with
+	 * its number (struct ktsn_app_reply). */
+	_Atomic uint64_t refused;
 
 	/* Numbers messages in the order of their publication; breaks ties of equal transmit times. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t next_sequence;
@@ -144,6 +148,7 @@ static_assert(offsetof(struct ktsn_ring_header, ready_summary) == 64, "layout is
 static_assert(offsetof(struct ktsn_ring_header, doorbell_before_ns) == 128, "layout");
 static_assert(offsetof(struct ktsn_ring_header, trace) == 152, "layout");
 static_assert(offsetof(struct ktsn_ring_header, alive_ns) == 160, "layout");
+static_assert(offsetof(struct ktsn_ring_header, refused) == 168, "layout");
 static_assert(offsetof(struct ktsn_ring_header, next_sequence) == 192, "layout");
 static_assert(offsetof(struct ktsn_ring_header, unanswered) == 208, "layout");
 static_assert(offsetof(struct ktsn_ring_header, reserved) == 256, "layout");

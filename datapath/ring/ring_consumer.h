@@ -124,6 +124,12 @@ uint64_t ktsn_ring_space_pollers(struct ktsn_ring_consumer *ring, uint32_t w);
  * Any thread of ktsnd. */
 void ktsn_ring_trace_set(struct ktsn_ring_consumer *ring, bool traced);
 
+/* Says which networks take no messages with a transmit time now. Any thread of ktsnd. */
+static inline void ktsn_ring_refused_set(struct ktsn_ring_consumer *ring, uint64_t refused)
+{
+	atomic_store_explicit(&ring->header->refused, refused, memory_order_seq_cst);
+}
+
 /* Says when producers must ring. After this returns, ktsn_ring_ready() sees every message whose
  * producer did not see the new values. */
 void ktsn_ring_doorbell_set(struct ktsn_ring_consumer *ring, const int64_t before_ns[KTSN_CLOCKS]);

@@ -54,6 +54,18 @@ uint8_t *ktsn_ring_payload(struct ktsn_ring_producer *ring, uint32_t slot);
 void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
 		       const struct ktsn_ring_message *message);
 
+/* Whether the network of that bit takes no messages with a transmit time now. */
+static inline bool ktsn_ring_refuses(const struct ktsn_ring_producer *ring, uint64_t network_bit)
+{
+	return atomic_load_explicit(&ring->header->refused, memory_order_relaxed) & network_bit;
+}
+
+/* Before the ring is handed to another ktsnd: one that knows of no such networks would leave it so. */
+static inline void ktsn_ring_refuse_none(struct ktsn_ring_producer *ring)
+{
+	atomic_store_explicit(&ring->header->refused, 0, memory_order_relaxed);
+}
+
 /* Whether ktsnd wants to know when send calls begin. */
 bool ktsn_ring_traced(const struct ktsn_ring_producer *ring);
 

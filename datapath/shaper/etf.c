@@ -29,12 +29,6 @@ static int etf_admit(const struct ktsn_shaper *shaper, const struct ktsn_shaper_
 	return packet->txtime_tai_ns < handed_tai_ns ? -ETIME : 0;
 }
 
-/* How late it may leave. */
-static int64_t allowance_ns(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)
-{
-	return packet->deadline ? shaper->config.tolerance_ns : shaper->config.delta_ns;
-}
-
 static struct selection etf_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)
 {
 	const struct ktsn_shaper_packet *packet;

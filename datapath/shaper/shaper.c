@@ -535,6 +535,40 @@ struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64
 	return ktsn_shaper_dequeue_behind(shaper, now_tai_ns, now_tai_ns, verdict);
 }
 
+struct ktsn_shaper_packet *ktsn_shaper_withdraw(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+						int64_t until_tai_ns)
+{
+	const struct selection *selected = selection_behind(shaper, now_tai_ns, until_tai_ns);
+	struct ktsn_shaper_packet *packet;
+	struct lanes *lanes;
+	struct lane *lane;
+	enum lane_kind kind;
+	unsigned int class;
+
+	if (!selected)
+		return NULL;
+	class = selected->traffic_class;
+	kind = kind_of(class_first(shaper, class));
+	lanes = &shaper->lanes[kind][class];
+	lane = lanes->heap[0];
+	packet = class_pop(shaper, lanes, kind, class);
+	if (lane->first)
+		ktsn_lanes_served(lanes, lane);
+	first_find(shaper, class, lanes);
+	return packet;
+}
+
+void ktsn_shaper_restore(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
+			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns)
+{
+	packet_push(shaper, lane ? lane : &shaper->own, packet, now_tai_ns);
+}
+
+int64_t ktsn_shaper_lateness_max(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)
+{
+	return packet->patient ? INT64_MAX : allowance_ns(shaper, packet);
+}
+
 bool ktsn_shaper_overrun(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,
 			 int64_t sent_tai_ns)
 {

@@ -165,6 +165,18 @@ struct ktsn_shaper_packet *ktsn_shaper_dequeue(struct ktsn_shaper *shaper, int64
 struct ktsn_shaper_packet *ktsn_shaper_dequeue_behind(struct ktsn_shaper *shaper, int64_t now_tai_ns,
 						      int64_t until_tai_ns, enum ktsn_verdict *verdict);
 
+/*
+ * For what may not leave although its time has come, for a reason that is the caller's. ktsn_shaper_withdraw:
+ * takes out what ktsn_shaper_peek_behind() gives; the link stays as free as it was, and it is nobody's turn.
+ * ktsn_shaper_restore: puts it back into the same lane, at its time. ktsn_shaper_lateness_max: how late it
+ * may leave before the shaper drops it; INT64_MAX: it does not.
+ */
+struct ktsn_shaper_packet *ktsn_shaper_withdraw(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+						int64_t until_tai_ns);
+void ktsn_shaper_restore(struct ktsn_shaper *shaper, struct ktsn_shaper_lane *lane,
+			 struct ktsn_shaper_packet *packet, int64_t now_tai_ns);
+int64_t ktsn_shaper_lateness_max(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet);
+
 /* Whether a packet that dequeue gave back, and that the port had by `sent`, is still on the link when its
  * gate shuts (transmission-overrun, clause 12.29.1.1.2). */
 bool ktsn_shaper_overrun(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet,

@@ -115,6 +115,12 @@ static inline int64_t shaper_link_ns(struct ktsn_shaper *shaper, uint32_t wire_b
 	return shaper->link_ns;
 }
 
+/* How late a packet may leave that is dropped for being late. */
+static inline int64_t allowance_ns(const struct ktsn_shaper *shaper, const struct ktsn_shaper_packet *packet)
+{
+	return packet->deadline ? shaper->config.tolerance_ns : shaper->config.delta_ns;
+}
+
 static inline struct selection selection_none(void)
 {
 	return (struct selection){.at_tai_ns = KTSN_SHAPER_NEVER};

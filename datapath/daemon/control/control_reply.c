@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control_reply.h"
 
+#include "clocks.h"
 #include "control_admission.h"
+#include "control_clock.h"
 #include "control_text.h"
 #include "flow.h"
 #include "peers.h"
@@ -112,12 +114,19 @@ static json_t *shaper_json(const struct control_status *status)
 			 "classes", classes_json(status->classes));
 }
 
-static json_t *clock_json(const struct clock_state *clock)
+static json_t *clock_json(const struct control_status *status)
 {
-	return json_pack("{si sb sI sI sI sI}", "tai-offset-s", clock->tai_offset_s, "synchronized",
-			 clock->synchronized, "maximum-error-ns", (json_int_t)clock->maximum_error_ns,
-			 "estimated-error-ns", (json_int_t)clock->estimated_error_ns, "frequency-ppb",
-			 (json_int_t)clock->frequency_ppb, "tick-ns", (json_int_t)clock->tick_ns);
+	const struct clock_state *clock = &status->clock;
+	const struct node_clocks *clocks = status->clocks;
+
+	return json_pack(
+		"{si sb sI sI sI sI ss sI sI sI sI}", "tai-offset-s", clock->tai_offset_s, "synchronized",
+		clock->synchronized, "maximum-error-ns", (json_int_t)clock->maximum_error_ns,
+		"estimated-error-ns", (json_int_t)clock->estimated_error_ns, "frequency-ppb",
+		(json_int_t)clock->frequency_ppb, "tick-ns", (json_int_t)clock->tick_ns, "state",
+		node_clock_state_names[clocks->told.state], "error-bound-ns",
+		(json_int_t)status->clock_bound_ns, "drift-ppb", (json_int_t)clocks->told.drift_ppb, "steps",
+		(json_int_t)clocks->steps.count, "last-step-ns", (json_int_t)clocks->steps.last_ns);
 }
 
 static json_t *budget_json(const struct control_status *status)
@@ -147,7 +156,7 @@ char *control_reply_status(const struct control_status *status)
 	json_t *shaper = shaper_json(status);
 
 	json_object_set_new(body, "realtime-budget", budget_json(status));
-	json_object_set_new(body, "clock", clock_json(&status->clock));
+	json_object_set_new(body, "clock", clock_json(status));
 	json_object_set_new(body, "processor-time-ns", json_integer((json_int_t)status->processor_time_ns));
 	json_object_set_new(body, "ring-memory-bytes", json_integer((json_int_t)status->ring_memory_bytes));
 	json_object_set_new(body, "ring-memory-max-bytes",
@@ -279,6 +288,16 @@ char *control_reply_network_limits(const struct node *node, uint32_t offset, uin
 		if (page_wants(&page))
 			page_add(&page, network_limits_json(n));
 	return page_reply(&page, "network-limits");
+}
+
+char *control_reply_network_clocks(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+
+	for (const struct network_clock *n = node->clocks.networks; n; n = n->next)
+		if (page_wants(&page))
+			page_add(&page, control_network_clock_json(n));
+	return page_reply(&page, "network-clocks");
 }
 
 /* "10.42.1.2:7788", "[fd00::2]:7788"; "" for an end that there is not. */

@@ -51,6 +51,8 @@ struct control_status {
 	uint64_t limit_refusals;
 	uint64_t ring_memory_bytes, ring_memory_max_bytes;
 	struct clock_state clock;
+	const struct node_clocks *clocks;
+	int64_t clock_bound_ns; /* by what was said, now; -1: not known */
 };
 
 char *control_reply_ok(void);
@@ -62,6 +64,7 @@ char *control_reply_status(const struct control_status *status);
 char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_network_limits(const struct node *node, uint32_t offset, uint32_t limit);
+char *control_reply_network_clocks(const struct node *node, uint32_t offset, uint32_t limit);
 /* Of connected processes; what those that ended have under way shows at their pod. */
 char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t limit);

@@ -2,6 +2,7 @@
 #include "control_request.h"
 
 #include "control_admission.h"
+#include "control_clock.h"
 #include "control_json.h"
 #include "control_schedule.h"
 #include "control_text.h"
@@ -251,6 +252,16 @@ static int limits_read(const json_t *value, struct control_request *request, str
 	return err;
 }
 
+static int clock_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return control_clock_read(value, &request->clock, refusal);
+}
+
+static int clock_need_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return control_clock_need_read(value, &request->clock_need, &request->clock_needed, refusal);
+}
+
 static int strategy_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	const struct control_place place = {.name = "strategy", .value = value};
@@ -332,6 +343,9 @@ static const struct request_description {
 	{"pods", CONTROL_PODS, {OFFSET, LIMIT}},
 	{"network-limits-set", CONTROL_NETWORK_LIMITS_SET, {VNI, {"limits", limits_read, REQUIRED}}},
 	{"network-limits", CONTROL_NETWORK_LIMITS, {OFFSET, LIMIT}},
+	{"clock-set", CONTROL_CLOCK_SET, {{"clock", clock_read, REQUIRED}}},
+	{"network-clock-set", CONTROL_NETWORK_CLOCK_SET, {VNI, {"clock", clock_need_read, REQUIRED}}},
+	{"network-clocks", CONTROL_NETWORK_CLOCKS, {OFFSET, LIMIT}},
 	{"flows", CONTROL_FLOWS, {OFFSET, LIMIT}},
 	{"peer-add", CONTROL_PEER_ADD, {VNI, ADDRESS, {"subnets", subnets_read, REQUIRED}}},
 	{"peer-del", CONTROL_PEER_DEL, {VNI, ADDRESS}},

@@ -30,6 +30,9 @@ enum control_request_type {
 	CONTROL_PODS,
 	CONTROL_NETWORK_LIMITS_SET,
 	CONTROL_NETWORK_LIMITS,
+	CONTROL_CLOCK_SET,
+	CONTROL_NETWORK_CLOCK_SET,
+	CONTROL_NETWORK_CLOCKS,
 	CONTROL_FLOWS,
 	CONTROL_PEER_ADD,
 	CONTROL_PEER_DEL,
@@ -71,6 +74,9 @@ struct control_request {
 	struct ktsn_schedule schedule; /* not yet checked against the link: ktsn_schedule_check() */
 	enum ktsn_strategy strategy;
 	struct pod_limits limits;
+	struct node_clock clock;
+	struct clock_need clock_need;
+	bool clock_needed;        /* else the network asks nothing any more */
 	struct instance instance; /* stand-by: its name only; take-over: its birth only */
 	uint32_t records;         /* the newest version of them that it understands */
 	uint8_t traffic_class_map[CONTROL_PRIORITIES]; /* class of each SO_PRIORITY & 15 */

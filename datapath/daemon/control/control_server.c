@@ -2,6 +2,7 @@
 #include "control_server.h"
 
 #include "clock.h"
+#include "clocks.h"
 #include "control_reply_schedule.h"
 #include "control_request.h"
 #include "control_schedule.h"
@@ -100,6 +101,8 @@ static char *status_reply(struct control_server *server)
 	status.ring_memory_max_bytes = node->ring_charges.bytes_max;
 	status.processor_time_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	clock_state_read(&status.clock);
+	status.clocks = &node->clocks;
+	status.clock_bound_ns = node_clock_bound_ns(&node->clocks.told, clock_ns(CLOCK_MONOTONIC));
 	return control_reply_status(&status);
 }
 
@@ -286,11 +289,21 @@ int control_server_tick(struct control_server *server)
 static char *endpoint_add(struct node *node, const struct control_request *r)
 {
 	const struct endpoint_description description = {
-		r->interface, r->netns, r->vni, r->bridge, &r->admission, !r->sources_given, !r->grants_given,
+		r->interface,  r->netns,          r->vni,           r->bridge,
+		&r->admission, !r->sources_given, !r->grants_given, 0,
 	};
 	struct refusal refusal = {.field = ""};
 
 	return change_reply(node_endpoint_add(node, r->identity, &description, &refusal), &refusal);
+}
+
+static char *clock_set(struct node *node, const struct node_clock *clock)
+{
+	struct node_clock told = *clock;
+
+	told.told_ns = clock_ns(CLOCK_MONOTONIC);
+	node_clock_set(node, &told);
+	return control_reply_ok();
 }
 
 static char *request_serve(struct client *client, const struct control_request *r)
@@ -326,6 +339,14 @@ static char *request_serve(struct client *client, const struct control_request *
 		return control_reply_network_limits(node, r->offset, r->limit);
 	case CONTROL_NETWORK_LIMITS_SET:
 		return change_reply(node_network_limits_set(node, r->vni, &r->limits, &refusal), &refusal);
+	case CONTROL_CLOCK_SET:
+		return clock_set(node, &r->clock);
+	case CONTROL_NETWORK_CLOCK_SET:
+		return change_reply(node_network_clock_set(node, r->vni,
+							   r->clock_needed ? &r->clock_need : NULL, &refusal),
+				    &refusal);
+	case CONTROL_NETWORK_CLOCKS:
+		return control_reply_network_clocks(node, r->offset, r->limit);
 	case CONTROL_FLOWS:
 		return control_reply_flows(node, r->offset, r->limit);
 	case CONTROL_PEERS:

@@ -2,7 +2,9 @@
 /*
  * The predecessor's side of a hand-over.
  */
+#include "attachments.h"
 #include "clock.h"
+#include "clocks.h"
 #include "flow.h"
 #include "handover.h"
 #include "handover_records.h"
@@ -88,6 +90,7 @@ static int endpoint_give(struct giving *giving, const struct pod *pod, const str
 	snprintf(to->netns, sizeof(to->netns), "%s", endpoint->netns);
 	to->vni = endpoint->vni;
 	to->admission = endpoint->admission;
+	to->network_number = endpoint->attachment->number;
 	return give(giving, HANDOVER_ENDPOINT, NULL, 0);
 }
 
@@ -148,6 +151,26 @@ static int network_limits_give(struct giving *giving, const struct network_limit
 	to->vni = network->vni;
 	to->limits = network->limits;
 	return give(giving, HANDOVER_NETWORK_LIMITS, NULL, 0);
+}
+
+static int clock_give(struct giving *giving)
+{
+	const struct node_clocks *clocks = &giving->node->clocks;
+	struct handover_clock *to = &blank(giving)->clock;
+
+	to->told = clocks->told;
+	to->steps = clocks->steps.count;
+	to->last_step_ns = clocks->steps.last_ns;
+	return give(giving, HANDOVER_CLOCK, NULL, 0);
+}
+
+static int network_clock_give(struct giving *giving, const struct network_clock *network)
+{
+	struct handover_network_clock *to = &blank(giving)->network_clock;
+
+	to->vni = network->vni;
+	to->need = network->need;
+	return give(giving, HANDOVER_NETWORK_CLOCK, NULL, 0);
 }
 
 static int flow_give(struct giving *giving, const struct flow *flow)
@@ -285,6 +308,10 @@ static int surroundings_give(struct giving *giving, int control_fd)
 		err = shaping_give(giving);
 	for (const struct network_limits *n = giving->node->network_limits; n && !err; n = n->next)
 		err = network_limits_give(giving, n);
+	if (!err)
+		err = clock_give(giving);
+	for (const struct network_clock *n = giving->node->clocks.networks; n && !err; n = n->next)
+		err = network_clock_give(giving, n);
 	for (const struct pod *pod = giving->node->pods; pod && !err; pod = pod->next)
 		err = pod_give(giving, pod);
 	for (const struct ring_charge *k = giving->node->ring_charges.kept; k && !err; k = k->next)
@@ -341,12 +368,16 @@ static void rings_give(void *argument)
 	timeout_set(giving->fd, TAKEN_TIMEOUT_S);
 	blank(giving)->paused_tai_ns = clock_tai_ns();
 	loop_pause(giving->node->loop);
+	if (giving->version < HANDOVER_VERSION_CLOCKS)
+		node_refusals_hide(giving->node, true);
 	err = give(giving, HANDOVER_STANDS, NULL, 0);
 	if (!err)
 		err = answer_wait(giving, HANDOVER_TAKEN);
 	giving->err = err && taken_after_all(giving) ? 0 : err;
-	if (giving->err)
-		loop_resume(giving->node->loop);
+	if (!giving->err)
+		return;
+	node_refusals_hide(giving->node, false);
+	loop_resume(giving->node->loop);
 }
 
 int handover_give(struct node *node, int client_fd, int control_fd, uint32_t records)

@@ -32,6 +32,10 @@ static size_t length_of(enum handover_type type)
 		return LENGTH_WITH(peer);
 	case HANDOVER_NETWORK_LIMITS:
 		return LENGTH_WITH(network_limits);
+	case HANDOVER_CLOCK:
+		return LENGTH_WITH(clock);
+	case HANDOVER_NETWORK_CLOCK:
+		return LENGTH_WITH(network_clock);
 	case HANDOVER_POD_NAME:
 		return LENGTH_WITH(pod_name);
 	case HANDOVER_TIMED_SOCKET:

@@ -13,6 +13,7 @@
 #ifndef KTSN_DAEMON_HANDOVER_RECORDS_H
 #define KTSN_DAEMON_HANDOVER_RECORDS_H
 
+#include "clock_state.h"
 #include "endpoint_admission.h"
 #include "node_state.h"
 #include "notifiers.h"
@@ -26,8 +27,9 @@
 
 enum {
 	HANDOVER_VERSION = 5,
-	/* The first with flows of frames and untimed rings. */
+	/* The first with flows of frames and untimed rings, and with clocks of networks. */
 	HANDOVER_VERSION_FRAMES = 5,
+	HANDOVER_VERSION_CLOCKS = 5,
 	HANDOVER_VERSION_OLDEST = 3,
 	/* Of each record, whatever its type, in version 3. */
 	HANDOVER_3_BYTES = 4304,
@@ -53,6 +55,8 @@ enum handover_type {
 	HANDOVER_NETWORK_LIMITS, /* before the endpoints; an older successor knows none, and passes it over */
 	HANDOVER_POD_NAME,       /* behind the pod's socket and endpoints; likewise */
 	HANDOVER_KEPT_RING,      /* behind the pods; likewise */
+	HANDOVER_CLOCK,          /* before the endpoints; likewise */
+	HANDOVER_NETWORK_CLOCK,  /* behind that one; likewise */
 };
 
 struct handover_shaping {
@@ -75,6 +79,7 @@ struct handover_endpoint {
 	char netns[PATH_MAX];
 	uint32_t vni;
 	struct endpoint_admission admission; /* an older predecessor knows none: no hardware address */
+	uint32_t network_number;             /* of its bit in the rings; 0: an older predecessor knows none */
 };
 
 struct handover_peer {
@@ -87,6 +92,18 @@ struct handover_peer {
 struct handover_network_limits {
 	uint32_t vni;
 	struct pod_limits limits;
+};
+
+/* What was said of the clock, and seen of it. */
+struct handover_clock {
+	struct node_clock told;
+	uint64_t steps;
+	int64_t last_step_ns;
+};
+
+struct handover_network_clock {
+	uint32_t vni;
+	struct clock_need need;
 };
 
 struct handover_pod_name {
@@ -153,6 +170,8 @@ struct handover_record {
 		struct handover_endpoint endpoint;
 		struct handover_peer peer;
 		struct handover_network_limits network_limits;
+		struct handover_clock clock;
+		struct handover_network_clock network_clock;
 		struct handover_pod_name pod_name;
 		struct handover_timed_socket timed_socket;
 		struct handover_process process;

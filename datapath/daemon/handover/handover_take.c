@@ -3,6 +3,7 @@
  * The successor's side of a hand-over.
  */
 #include "clock.h"
+#include "clocks.h"
 #include "flow_notifications.h"
 #include "flows.h"
 #include "handover.h"
@@ -83,7 +84,7 @@ static void endpoint_take(struct taking *taking)
 	if (node_endpoint_add(taking->node, from->identity,
 			      &(struct endpoint_description){from->interface, from->netns, from->vni,
 							     from->bridge, known ? &from->admission : NULL,
-							     false, false},
+							     false, false, from->network_number},
 			      &refusal) == -EINVAL)
 		refusal_log("endpoint", from->identity, &refusal);
 }
@@ -103,6 +104,28 @@ static void network_limits_take(struct taking *taking)
 	struct refusal refusal;
 
 	(void)node_network_limits_set(taking->node, from->vni, &from->limits, &refusal);
+}
+
+/* The monotonic clock is the predecessor's, so that what was said goes on ageing. */
+static void clock_take(struct taking *taking)
+{
+	const struct handover_clock *from = &taking->record.clock;
+	struct node_clocks *clocks = &taking->node->clocks;
+
+	clocks->steps.count = from->steps;
+	clocks->steps.last_ns = from->last_step_ns;
+	if (from->told.state < NODE_CLOCK_STATES)
+		node_clock_set(taking->node, &from->told);
+}
+
+static void network_clock_take(struct taking *taking)
+{
+	struct clock_need need = taking->record.network_clock.need;
+	struct refusal refusal;
+
+	need.reason[CLOCK_REASON_MAX] = '\0';
+	if (need.on_loss < ON_LOSSES)
+		(void)node_network_clock_set(taking->node, taking->record.network_clock.vni, &need, &refusal);
 }
 
 static void pod_name_take(struct taking *taking)
@@ -235,6 +258,12 @@ static void record_take(struct taking *taking)
 		break;
 	case HANDOVER_NETWORK_LIMITS:
 		network_limits_take(taking);
+		break;
+	case HANDOVER_CLOCK:
+		clock_take(taking);
+		break;
+	case HANDOVER_NETWORK_CLOCK:
+		network_clock_take(taking);
 		break;
 	case HANDOVER_POD_NAME:
 		pod_name_take(taking);

@@ -8,6 +8,7 @@
 #include "admission.h"
 #include "clock_changes.h"
 #include "finish.h"
+#include "held.h"
 #include "lookup.h"
 #include "loop_state.h"
 #include "notifications.h"
@@ -197,7 +198,7 @@ static _Atomic uint64_t *rejection_counter(struct loop *loop, const struct loop_
 	if (*txtime_tai_ns - loop->round.now_tai_ns >
 	    atomic_load_explicit(&ring->quota->horizon_ns, memory_order_relaxed))
 		return &loop->counters.drop_horizon;
-	return NULL;
+	return held_any(loop) && held_refuses(ring, destination, taken) ? &loop->counters.drop_clock : NULL;
 }
 
 /* The packet has its message: from here on it counts as taken. */
@@ -250,6 +251,8 @@ int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_
 		message_reject(loop, ring, taken, destination, &loop->counters.drop_invalid);
 		return 0;
 	}
+	if (held_any(loop))
+		held_refusal_pass(ring, destination);
 	message_fill(loop, packet, ring, taken, destination, txtime_tai_ns);
 	message_count_taken(loop, packet);
 	trace_begin(packet->message, taken);

@@ -6,21 +6,35 @@
  */
 #include "clock_changes.h"
 
+#include "held.h"
 #include "loop_state.h"
 #include "quotas.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 /* Less is the measurement's doing (clock.h), and what adjtimex slews moves all clocks alike. */
 enum { STEP_NS = 100000 };
+
+/* The control thread looks how far it was, and reports it. */
+static void step_tell(const struct loop *loop, int64_t moved_ns)
+{
+	uint64_t one = 1;
+
+	if (llabs(moved_ns) >= STEP_NS)
+		(void)!write(loop->retired.fd, &one, sizeof(one));
+}
 
 const struct clock_offsets *loop_offsets(struct loop *loop)
 {
 	int64_t age_ns = loop->round.now_tai_ns - loop->clocks.read_tai_ns;
 
 	if (age_ns < 0 || age_ns >= OFFSETS_FRESH_NS) {
+		int64_t before_ns = loop->clocks.offsets.to_tai_ns[KTSN_CLOCK_MONOTONIC];
+
 		clock_offsets_read(&loop->clocks.offsets);
 		loop->clocks.read_tai_ns = loop->round.now_tai_ns;
+		step_tell(loop, loop->clocks.offsets.to_tai_ns[KTSN_CLOCK_MONOTONIC] - before_ns);
 	}
 	return &loop->clocks.offsets;
 }
@@ -28,17 +42,21 @@ const struct clock_offsets *loop_offsets(struct loop *loop)
 /* Takes everything out of the shapers, as a list. */
 static struct packet *all_take(struct loop *loop)
 {
-	struct packet *taken = NULL;
+	struct packet *taken = NULL, *packet;
 
 	for (int i = 0; i < EGRESSES; i++) {
 		struct ktsn_shaper_packet *shaped;
 
 		while ((shaped = ktsn_shaper_take(loop->egress[i].shaper))) {
-			struct packet *packet = (struct packet *)shaped;
-
+			packet = (struct packet *)shaped;
 			packet->next = taken;
 			taken = packet;
 		}
+	}
+	/* Those whose time is still past are held again when they come out of the shaper. */
+	while (held_any(loop) && (packet = held_take(loop))) {
+		packet->next = taken;
+		taken = packet;
 	}
 	return taken;
 }
@@ -66,7 +84,7 @@ static void all_move(struct loop *loop, const int64_t moved_ns[KTSN_CLOCKS])
 	while (taken) {
 		struct packet *next = taken->next;
 
-		ktsn_shaper_requeue(loop->egress[taken->egress].shaper, quota_lane(taken), &taken->shaper,
+		ktsn_shaper_restore(loop->egress[taken->egress].shaper, quota_lane(taken), &taken->shaper,
 				    loop->round.now_tai_ns);
 		taken = next;
 	}

@@ -18,6 +18,9 @@ enum loop_command_type {
 	COMMAND_DESTINATION_UPDATE, /* destination, route; replication if it goes to several: those before are
 				       retired */
 	COMMAND_DESTINATION_ADMISSION, /* destination, admission: its sources before are retired */
+	COMMAND_ATTACHMENT_CLOCK,      /* attachment, clock: of its network, from now on */
+	COMMAND_ATTACHMENT_CLOSE,      /* attachment: retire it; no destination has it any more */
+	COMMAND_RING_REFUSE,           /* ring, refused: by these networks of its pod, from now on */
 	COMMAND_GATES,                 /* gates: from now on; those before are retired */
 	COMMAND_CLASSES,               /* classes */
 	COMMAND_STRATEGY,              /* strategy */
@@ -33,6 +36,9 @@ struct loop_command {
 	struct loop_route route;
 	struct loop_replication *replication;
 	struct loop_admission admission;
+	struct loop_attachment *attachment;
+	enum loop_clock clock;
+	uint64_t refused; /* as in the header of a ring */
 	struct loop_gates *gates;
 	struct loop_classes classes;
 	enum ktsn_strategy strategy;

@@ -27,6 +27,7 @@
 	X(late_unresolved, "late-unresolved") /* waited for their destination's hardware address */          \
 	X(late_gate, "late-gate")             /* the gate of their class was shut at their time */           \
 	X(late_link, "late-link")             /* frames before them occupied the link at their time */       \
+	X(late_clock, "late-clock")           /* waited while their network's clock was lost */              \
 	X(drop_invalid, "drop-invalid")       /* the ring's contents made no sense */                        \
 	X(drop_horizon, "drop-horizon")       /* further ahead than a pod's messages may be */               \
 	X(drop_unresolved, "drop-unresolved") /* nobody answered for their destination */                    \
@@ -40,10 +41,12 @@
 	X(drop_no_window, "drop-no-window") /* no window of their class is ever long enough */               \
 	X(drop_source, "drop-source")       /* from an address, or of a priority, that is not their pod's */ \
 	X(drop_stale, "drop-stale")         /* untimed, and too old when their ring was taken over */        \
-	X(uncertain, "uncertain")           /* departing when another ktsnd ended: sent or not, not again */ \
-	X(copies_sent, "copies-sent")       /* frames of messages that went to several */                    \
-	X(copies_dropped, "copies-dropped") /* of their copies that did not leave */                         \
-	X(copies_pruned, "copies-pruned")   /* not made: nobody there is a member of the group */            \
+	X(drop_clock, "drop-clock")   /* held for too long by a clock that is lost, or refused for it */     \
+	X(clock_lost, "clock-lost")   /* sent by a clock that is lost to their network */                    \
+	X(uncertain, "uncertain")     /* departing when another ktsnd ended: sent or not, not again */       \
+	X(copies_sent, "copies-sent") /* frames of messages that went to several */                          \
+	X(copies_dropped, "copies-dropped")   /* of their copies that did not leave */                       \
+	X(copies_pruned, "copies-pruned")     /* not made: nobody there is a member of the group */          \
 	X(copies_left_out, "copies-left-out") /* not made: a message has no more than LOOP_COPIES_MAX */     \
 	X(reports, "reports")                 /* drops that their application is told of */                  \
 	X(reports_lost, "reports-lost")       /* that it is not told of, because it does not read reports */ \

@@ -26,7 +26,15 @@ enum {
 	LOOP_COPIES_MAX = 1024, /* of one message */
 };
 
-enum loop_object_kind { LOOP_RING, LOOP_FLOW, LOOP_DESTINATION, LOOP_GATES, LOOP_REPLICATION, LOOP_SOURCES };
+enum loop_object_kind {
+	LOOP_RING,
+	LOOP_FLOW,
+	LOOP_DESTINATION,
+	LOOP_GATES,
+	LOOP_REPLICATION,
+	LOOP_SOURCES,
+	LOOP_ATTACHMENT,
+};
 
 /* What can be retired. `owner` is the control thread's own. */
 struct loop_object {
@@ -96,12 +104,30 @@ struct loop_admission {
 	bool pcp_is_priority;         /* likewise, of a message that begins with a VLAN tag */
 };
 
+/* What becomes of messages with a transmit time, by the node's clock and what their network asks of it. */
+enum loop_clock {
+	LOOP_CLOCK_GOOD,
+	LOOP_CLOCK_CONTINUE, /* it is lost from here on: they leave by it all the same, */
+	LOOP_CLOCK_HOLD,     /* wait, */
+	LOOP_CLOCK_REFUSE,   /* or are not taken; those that were sent before leave */
+};
+
+/* A pod on a network: what its destinations there have in common. */
+struct loop_attachment {
+	struct loop_object object;
+	enum loop_clock clock;
+	struct ktsn_shaper_packet *held;  /* messages whose time has come while the clock was lost: a heap of
+					   * them, the earliest transmit time first (held.c) */
+	struct ring_list_link held_entry; /* among those that have such messages */
+};
+
 struct packet;
 
 struct loop_destination {
 	struct loop_object object;
 	struct loop_flow *flow;
 	struct loop_ring *ring;
+	struct loop_attachment *attachment; /* NULL: it is on no network */
 	struct loop_route route;
 	struct loop_replication *replication; /* NULL: it goes to one */
 	struct loop_admission admission;
@@ -185,6 +211,10 @@ struct loop_ring {
 	int64_t recovered_tai_ns; /* when it was taken over; what is in it then, and was old, is stale */
 	int doorbell_set_fd;      /* what its doorbell is in (doorbells.h); -1: not known yet */
 	bool opened;              /* by RING_OPEN; nothing is taken before */
+	/* What was sent before a network of its pod refused messages, or before it was opened: up to this
+	 * number, and so many at most, for the numbers are the application's word. */
+	uint64_t sent_before;
+	uint32_t sent_before_most;
 	uint32_t uncertain; /* slots that were departing when another ktsnd ended; counted by RING_OPEN */
 	struct loop_destination *closing_destinations;
 	struct loop_flow *closing_flows;

@@ -98,6 +98,15 @@ struct loop_released {
 	uint32_t count;                /* of those messages: they wait for room, or their turn */
 };
 
+/* Messages whose time has come while the clock is lost to their network. held.c */
+struct loop_held {
+	uint32_t lost;                    /* attachments to whose network it is */
+	uint32_t count;                   /* packets */
+	struct ring_list_link *waiting;   /* attachments with such packets, while it is; */
+	struct ring_list_link *releasing; /* and since it is good again, whose turn it is next */
+	int64_t over_tai_ns;              /* before this no packet has waited for too long */
+};
+
 /* Messages whose copies are being made. replication.c */
 struct loop_replications {
 	struct ring_list_link *quotas; /* with such messages, whose turn it is next; NULL: none */
@@ -189,6 +198,7 @@ struct loop {
 	struct loop_quotas quotas;
 	struct loop_throttle throttle;
 	struct loop_released released;
+	struct loop_held held;
 	struct loop_replications replication;
 	struct loop_sending send;
 	struct loop_yield yield;

@@ -27,6 +27,14 @@ static void departure_note(struct loop *loop, struct message *message, int64_t d
 			      departed_tai_ns - message->requested_tai_ns, memory_order_relaxed);
 }
 
+/* Of one that was asked for a time. */
+static bool clock_is_lost(const struct loop *loop, const struct message *message)
+{
+	const struct loop_attachment *attachment = message->destination->attachment;
+
+	return loop->held.lost && attachment && attachment->clock != LOOP_CLOCK_GOOD;
+}
+
 void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *lateness,
 		  int64_t departed_tai_ns)
 {
@@ -40,8 +48,10 @@ void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *
 	counter_add(&class->late, late);
 	counter_add(&flow->sent, 1);
 	counter_add(&flow->late, late);
-	if (!untimed)
+	if (!untimed) {
 		departure_note(loop, message, departed_tai_ns);
+		counter_add(&loop->counters.clock_lost, clock_is_lost(loop, message));
+	}
 	counter_add(&loop->counters.sent, 1);
 	counter_add(&loop->counters.sent_bridge,
 		    !message->replicated && message_packet(message)->egress == EGRESS_BRIDGE);

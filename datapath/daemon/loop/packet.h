@@ -10,7 +10,7 @@
 #include "port.h"
 
 /* Why a packet leaves late, if it does. */
-enum late_reason { LATE_WAKEUP, LATE_TAKEN, LATE_PORT, LATE_UNRESOLVED };
+enum late_reason { LATE_WAKEUP, LATE_TAKEN, LATE_PORT, LATE_UNRESOLVED, LATE_CLOCK };
 
 /* Where frames leave the loop, each with its own order of departures. */
 enum egress_id {

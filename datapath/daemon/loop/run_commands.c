@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "close.h"
 #include "commands.h"
+#include "held.h"
 #include "loop_state.h"
 #include "pending.h"
 #include "quotas.h"
@@ -25,6 +26,7 @@ static void ring_open(struct loop *loop, struct loop_ring *ring)
 		alive_begin(loop, ring);
 	ring->threshold_tai_ns = KTSN_SHAPER_NEVER; /* so the memory says */
 	counter_add(&loop->counters.uncertain, ring->uncertain);
+	held_refusal_begin(ring);
 	/* One that was handed back holds messages already. */
 	loop_take_ring(loop, ring);
 }
@@ -158,6 +160,16 @@ static void execute(struct loop *loop, const struct loop_command *command)
 	case COMMAND_DESTINATION_ADMISSION:
 		destination_admission_take(loop, command->destination, &command->admission);
 		break;
+	case COMMAND_ATTACHMENT_CLOCK:
+		held_clock_set(loop, command->attachment, command->clock);
+		break;
+	case COMMAND_ATTACHMENT_CLOSE:
+		held_clock_set(loop, command->attachment, LOOP_CLOCK_GOOD);
+		object_retire(loop, &command->attachment->object);
+		break;
+	case COMMAND_RING_REFUSE:
+		held_refusal_set(command->ring, command->refused);
+		break;
 	case COMMAND_GATES:
 		gates_take(loop, command->gates);
 		break;
@@ -172,6 +184,7 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		break;
 	case COMMAND_LIMITS:
 		quota_wake_by(loop, clock_tai_ns());
+		held_limits_changed(loop);
 		break;
 	}
 }

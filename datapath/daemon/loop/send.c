@@ -9,6 +9,7 @@
 #include "copy.h"
 #include "egress.h"
 #include "finish.h"
+#include "held.h"
 #include "loop_state.h"
 #include "message.h"
 #include "quotas.h"
@@ -73,7 +74,8 @@ static const struct packet *burst_next(const struct loop *loop, const struct egr
 	return next && burst_may_have(loop, next) ? next : NULL;
 }
 
-/* At most so many, drops included: they take their time too. *dropped is how many were. */
+/* At most so many, also of those that do not leave: they take their time too. *dropped is how many these
+ * were. */
 static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t now_tai_ns, uint32_t most,
 			      struct packet *burst[KTSN_PORT_BURST], uint32_t *dropped)
 {
@@ -83,11 +85,17 @@ static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t 
 	loop->send.bursts++;
 	while (count + *dropped < most && now_tai_ns >= egress->retry_tai_ns) {
 		int64_t until_tai_ns = now_tai_ns + (count ? BURST_LINK_NS : 0);
+		const struct packet *next = burst_next(loop, egress, now_tai_ns, until_tai_ns);
 		struct ktsn_shaper_packet *shaped;
 		enum ktsn_verdict verdict;
 
-		if (!burst_next(loop, egress, now_tai_ns, until_tai_ns))
+		if (!next)
 			break;
+		if (held_any(loop) && held_concerns(next)) {
+			held_add(loop, ktsn_shaper_withdraw(egress->shaper, now_tai_ns, until_tai_ns));
+			(*dropped)++;
+			continue;
+		}
 		shaped = ktsn_shaper_dequeue_behind(egress->shaper, now_tai_ns, until_tai_ns, &verdict);
 		if (verdict != KTSN_SEND) {
 			packet_drop(loop, (struct packet *)shaped,
@@ -120,6 +128,8 @@ static _Atomic uint64_t *lateness_counter(struct loop *loop, const struct packet
 		return &counters->late_port;
 	case LATE_UNRESOLVED:
 		return &counters->late_unresolved;
+	case LATE_CLOCK:
+		return &counters->late_clock;
 	case LATE_WAKEUP:
 		break;
 	}

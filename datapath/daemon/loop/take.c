@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "clock_changes.h"
 #include "close.h"
+#include "held.h"
 #include "loop_state.h"
 #include "pending.h"
 #include "quotas.h"
@@ -155,6 +156,7 @@ void loop_take(struct loop *loop)
 	quotas_due(loop, loop->round.began_tai_ns);
 	throttle_release(loop, loop->round.began_tai_ns);
 	pending_release(loop);
+	held_continue(loop);
 	watch_due(loop, loop->round.began_tai_ns + loop->wait.lead_ns);
 	/* Those for which there is no time have their turn in the next round. */
 	while (loop->watch.quotas && in_vain < loop->watch.quota_count &&

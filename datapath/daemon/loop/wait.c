@@ -19,6 +19,7 @@
 #include "alive.h"
 #include "clock.h"
 #include "egress.h"
+#include "held.h"
 #include "loop_state.h"
 #include "quotas.h"
 #include "rest.h"
@@ -195,6 +196,8 @@ void loop_wait(struct loop *loop)
 		event_tai_ns = quotas_next(loop);
 	if (throttle_next(loop) < event_tai_ns)
 		event_tai_ns = throttle_next(loop);
+	if (held_next(loop) < event_tai_ns)
+		event_tai_ns = held_next(loop);
 	if (commands_peek(&loop->commands, 0))
 		event_tai_ns = now_tai_ns;
 	/* No departure will give memory back: the port has it all, and does not say when it returns it. */

@@ -29,6 +29,7 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 	case LOOP_GATES:
 	case LOOP_REPLICATION:
 	case LOOP_SOURCES:
+	case LOOP_ATTACHMENT:
 		free(owner);
 		break;
 	}
@@ -88,6 +89,10 @@ void deferred_free_all(struct node *node)
 {
 	deferred_free_take(node);
 	notifications_serve(node);
-	while (node->deferred)
+	while (node->deferred) {
 		first_free(node);
+		/* Its end may be that of others. */
+		if (!node->deferred)
+			deferred_free_take(node);
+	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flows.h"
 
+#include "attachments.h"
 #include "destinations.h"
 #include "flow_notifications.h"
 #include "timed_sockets.h"
@@ -140,6 +141,7 @@ static void destination_reply(const struct destination *destination, struct ktsn
 		return;
 	reply->destination = destination->index;
 	reply->payload_max_bytes = destination->route.frames.payload_max_bytes;
+	reply->network_bit = attachment_bit(destination->attachment);
 }
 
 static int flow_destination_create(struct flow *flow, const struct ktsn_app_key *key, uint32_t number,

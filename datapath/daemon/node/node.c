@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node.h"
 
+#include "clock_steps.h"
+#include "clocks.h"
 #include "deferred_free.h"
 #include "doorbells.h"
 #include "flow_notifications.h"
@@ -55,6 +57,8 @@ int node_init(struct node *node, struct events *events, struct loop *loop, const
 		err = routing_init(&node->routing, loop, events, uplink);
 	if (!err)
 		err = node_shaping_init(node, shaping);
+	if (!err)
+		clock_steps_watch(&node->clocks.steps, events);
 	if (err) {
 		pod_threads_destroy(node->threads);
 		doorbells_destroy(node->doorbells);
@@ -68,10 +72,12 @@ int node_tick(struct node *node)
 {
 	enum { DEFERRED_MS = 10, LISTENERS_MS = 10, CONNECTIONS_MS = 2 };
 
+	clock_steps_look(&node->clocks.steps);
 	deferred_free_run(node);
 	listeners_wake(node);
 	connections_wake(node);
-	return events_earlier(events_earlier(routing_tick(&node->routing), node->deferred ? DEFERRED_MS : -1),
+	return events_earlier(events_earlier(events_earlier(routing_tick(&node->routing), clocks_tick(node)),
+					     node->deferred ? DEFERRED_MS : -1),
 			      events_earlier(node->listeners_resting ? LISTENERS_MS : -1,
 					     events_earlier(node->connections_resting ? CONNECTIONS_MS : -1,
 							    ring_charges_tick(&node->ring_charges))));
@@ -83,6 +89,7 @@ void node_close(struct node *node)
 		pod_free(node->pods);
 	routing_close(&node->routing);
 	node_network_limits_free(node);
+	node_network_clocks_free(node);
 }
 
 void node_fini(struct node *node)
@@ -90,6 +97,7 @@ void node_fini(struct node *node)
 	deferred_free_all(node);
 	while (node->closing)
 		process_free(node, node->closing);
+	deferred_free_all(node);
 	ring_charges_fini(&node->ring_charges);
 	/* Pods that were handed over, or not taken over after all, still have theirs, until ktsnd ends. */
 	if (!node->pods) {
@@ -97,6 +105,7 @@ void node_fini(struct node *node)
 		doorbells_destroy(node->doorbells);
 	}
 	free(node->shaping.gates);
+	clock_steps_end(&node->clocks.steps, node->events);
 	events_remove(node->events, &node->notifications);
 	events_remove(node->events, &node->retired);
 	routing_fini(&node->routing);

@@ -13,6 +13,7 @@
 #ifndef KTSN_DAEMON_NODE_STATE_H
 #define KTSN_DAEMON_NODE_STATE_H
 
+#include "clock_state.h"
 #include "counters.h"
 #include "ring_charges.h"
 #include "ring_memory.h"
@@ -49,6 +50,7 @@ struct node {
 	struct quota_limits limits; /* of each pod, but for what its networks have of their own */
 	struct network_limits *network_limits;
 	uint32_t network_limits_count;
+	struct node_clocks clocks;
 	uint32_t quota_count;       /* of pods, and of those that are gone and whose messages still leave */
 	uint32_t relay_quota_count; /* the same of those of pods' relays */
 	struct pod *pods;

@@ -50,6 +50,7 @@ struct pod {
 	uint32_t connections_resting; /* whose first request waits unread */
 	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct endpoint_set endpoints;
+	uint64_t refused; /* networks of its rings' headers, as the loop was told last */
 	struct process *processes;
 	uint32_t relays;                            /* of those, the ones that are a relay's */
 	bool version_warned;                        /* of a libktsn.so of another version */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pods.h"
 
+#include "clocks.h"
 #include "destinations.h"
 #include "listeners.h"
 #include "log.h"
@@ -208,8 +209,14 @@ int node_endpoint_add(struct node *node, const char *identity, const struct endp
 		endpoint_free(endpoint);
 		return err;
 	}
-	endpoint_insert(&node->routing, &pod->endpoints, endpoint);
+	err = endpoint_insert(&node->routing, &pod->endpoints, endpoint, description->network_number);
+	if (err) {
+		endpoint_free(endpoint);
+		pod_unlink_if_empty(pod);
+		return err;
+	}
 	pod_limits_apply(pod);
+	pod_clocks_apply(pod);
 	return 0;
 }
 
@@ -229,6 +236,7 @@ int node_endpoint_del(struct node *node, const char *identity, const char *inter
 		return 0;
 	pod_endpoint_remove(pod, endpoint);
 	pod_limits_apply(pod);
+	pod_clocks_apply(pod);
 	pod_unlink_if_empty(pod);
 	return 0;
 }

@@ -2,6 +2,7 @@
 #include "processes.h"
 
 #include "clock.h"
+#include "clocks.h"
 #include "doorbell_works.h"
 #include "flows.h"
 #include "pod_limits.h"
@@ -106,6 +107,7 @@ void process_ring_recover(struct process *process)
 void process_ring_open(struct process *process)
 {
 	process_trace(process);
+	process_refusals_set(process);
 	loop_command(process->pod->node->loop,
 		     &(struct loop_command){.type = COMMAND_RING_OPEN, .ring = process->ring});
 }

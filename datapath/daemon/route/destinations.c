@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "destinations.h"
 
+#include "attachments.h"
 #include "clock.h"
 #include "log.h"
 #include "replication_lists.h"
@@ -78,6 +79,7 @@ static void destination_enter(struct destination *destination)
 static void destination_discard(struct destination *destination)
 {
 	route_release(&destination->route);
+	attachment_put(destination->route.routing, destination->attachment);
 	if (destination->loop) {
 		free(destination->loop->admission.sources);
 		free(destination->loop->replication);
@@ -136,24 +138,31 @@ static struct loop_admission admission_copy(const struct endpoint_admission *fro
 }
 
 /* Of frames that the application writes itself: what may be in them, as their endpoint has it now. */
-static int admission_make(struct destination *destination)
+static int admission_make(struct destination *destination, const struct endpoint *sender)
 {
-	const struct route *route = &destination->route;
-	const struct endpoint *sender;
-
-	if (route->frames.path.kind != KTSN_FRAME_ETHERNET)
+	if (destination->route.frames.path.kind != KTSN_FRAME_ETHERNET)
 		return 0;
-	sender = endpoint_at(route->routing, route->ns, route->link_index);
 	if (!sender)
 		return -ENETDOWN;
 	destination->loop->admission = admission_copy(&sender->admission);
 	return destination->loop->admission.sources ? 0 : -ENOMEM;
 }
 
+static void attachment_take(struct destination *destination, const struct endpoint *sender)
+{
+	if (!sender || !sender->attachment)
+		return;
+	destination->attachment = sender->attachment;
+	attachment_use(destination->attachment);
+	destination->loop->attachment = &destination->attachment->loop;
+}
+
 /* What the loop sees of it. */
 static int loop_destination_make(struct destination *destination, struct loop_flow *flow,
-				 const struct socket_attributes *attributes)
+				 const struct route_query *query)
 {
+	const struct route *route = &destination->route;
+	const struct endpoint *sender = endpoint_on(query->endpoints, route->ns, route->link_index);
 	struct loop_destination *loop = destination->loop;
 	int err;
 
@@ -161,8 +170,9 @@ static int loop_destination_make(struct destination *destination, struct loop_fl
 	loop->object = (struct loop_object){.kind = LOOP_DESTINATION, .owner = destination};
 	loop->flow = flow;
 	loop->ring = destination->table->ring;
-	loop->priority = priority_of(destination, attributes);
-	err = admission_make(destination);
+	loop->priority = priority_of(destination, query->attributes);
+	attachment_take(destination, sender);
+	err = admission_make(destination, sender);
 	if (err || !destination->route.replication)
 		return err;
 	loop->replication = replication_copies(&destination->route);
@@ -210,7 +220,7 @@ int destination_create(struct destination_table *table, struct loop_flow *flow,
 	if (result == 0)
 		result = route_find(&destination->route, &completed);
 	if (result == 0)
-		result = loop_destination_make(destination, flow, query->attributes);
+		result = loop_destination_make(destination, flow, query);
 	if (result != 0) {
 		destination_discard(destination);
 		return result < 0 ? result : 0;

@@ -15,7 +15,8 @@ struct destination {
 	bool endpoint_gone;
 	struct loop_destination *loop;
 	uint32_t index;
-	struct ktsn_app_key key; /* as the library asked for it */
+	struct attachment *attachment; /* of the pod to the network that it leaves by */
+	struct ktsn_app_key key;       /* as the library asked for it */
 	struct route route;
 	struct destination *next, **previous_next; /* in routing's list */
 };

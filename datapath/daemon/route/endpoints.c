@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "endpoints.h"
 
+#include "attachments.h"
 #include "frame.h"
 
 #include <errno.h>
@@ -208,12 +209,17 @@ bool endpoint_equal(const struct endpoint *a, const struct endpoint *b)
 	       a->bridge_link_index == b->bridge_link_index;
 }
 
-void endpoint_insert(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint)
+int endpoint_insert(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint,
+		    uint32_t network_number)
 {
+	endpoint->attachment = attachment_get(routing, set, endpoint->vni, network_number);
+	if (!endpoint->attachment)
+		return -ENOMEM;
 	endpoint->next = set->first;
 	set->first = endpoint;
 	routing->endpoint_count++;
 	routing->receivers.changed = true;
+	return 0;
 }
 
 void endpoint_remove(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint)
@@ -223,6 +229,8 @@ void endpoint_remove(struct routing *routing, struct endpoint_set *set, struct e
 	while (*at != endpoint)
 		at = &(*at)->next;
 	*at = endpoint->next;
+	attachment_put(routing, endpoint->attachment);
+	endpoint->attachment = NULL;
 	routing->endpoint_count--;
 	routing->receivers.changed = true;
 }

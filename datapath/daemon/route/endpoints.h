@@ -33,6 +33,7 @@ struct endpoint {
 	char bridge[IF_NAMESIZE];   /* of the network on this node; "": none, no pod here is reached */
 	uint32_t bridge_link_index; /* 0 likewise */
 	struct endpoint_admission admission;
+	struct attachment *attachment; /* of its pod to its network, while it is in a set */
 	struct endpoint *next;
 };
 
@@ -51,6 +52,8 @@ struct endpoint_description {
 	const struct endpoint_admission *admission;
 	/* Nothing is said of them: an endpoint that is there keeps what it has. */
 	bool keeps_sources, keeps_grants;
+	/* Of its attachment, which libraries of the pod may have been told; 0: any. */
+	uint32_t network_number;
 };
 
 void endpoint_set_add(struct routing *routing, struct endpoint_set *set);
@@ -68,7 +71,9 @@ bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
 bool endpoint_admission_take(struct endpoint *endpoint, const struct endpoint *from,
 			     const struct endpoint_description *description);
 
-void endpoint_insert(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint);
+/* 0 or -ENOMEM. */
+int endpoint_insert(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint,
+		    uint32_t network_number);
 /* Takes it out of its set. */
 void endpoint_remove(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint);
 

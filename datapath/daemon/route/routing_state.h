@@ -70,6 +70,7 @@ struct routing {
 	struct groups *groups; /* groups.h */
 	struct endpoint_set *endpoint_sets;
 	uint32_t endpoint_count;
+	struct attachment *attachments; /* also of endpoints that are gone, while destinations have them */
 	struct destination *destinations;
 	struct bridge_ports ports;
 	struct forwarding forwarding;

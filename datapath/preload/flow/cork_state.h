@@ -29,7 +29,8 @@ struct session;
 /* Datagrams of one call, or of several that were joined. */
 struct outgoing {
 	struct session *session;
-	uint32_t route; /* enum ktsn_app_route; of KTSN_APP_ROUTE_KERNEL nothing else is filled in */
+	uint32_t route;       /* enum ktsn_app_route; of KTSN_APP_ROUTE_KERNEL nothing else is filled in */
+	uint64_t network_bit; /* in `refused` of the ring */
 	struct ktsn_ring_message described; /* of each datagram, but for its length */
 	struct ktsn_app_key key;            /* the destination, if `has_key`; else the connected one */
 	bool has_key;

@@ -22,6 +22,7 @@ static int destination_restore(struct session *session, struct flow *flow, struc
 	if (!err) {
 		again.route = reply.route;
 		again.payload_max_bytes = reply.payload_max_bytes;
+		again.network_bit = reply.network_bit;
 	}
 	destination_write(&flow->destinations, other, again);
 	return err;

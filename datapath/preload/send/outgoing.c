@@ -41,6 +41,7 @@ static void route_take(struct outgoing *outgoing, const struct flow *flow, const
 	outgoing->session = route->session;
 	if (outgoing->route == KTSN_APP_ROUTE_KERNEL)
 		return;
+	outgoing->network_bit = route->destination.network_bit;
 	capacity_bytes = route->session->ring.payload_capacity_bytes;
 	outgoing->described.flow = flow->number;
 	outgoing->described.destination = route->destination.number;
@@ -80,6 +81,16 @@ static int allowed(const struct outgoing *outgoing, const struct flow *flow, int
 	return outgoing->segment_bytes && unchecked(outgoing, flow, fd) ? -EINVAL : 0;
 }
 
+/* The node's clock is lost to the network, which takes no messages then (docs/so-txtime.md). While nothing is
+ * sent, this is where a ktsnd that has ended is noticed. */
+static int refused(const struct outgoing *outgoing, const struct flow *flow)
+{
+	if (!ktsn_ring_refuses(&outgoing->session->ring, outgoing->network_bit))
+		return 0;
+	session_check(outgoing->session, flow->clock, false);
+	return -ENETDOWN;
+}
+
 long outgoing_open(struct outgoing *outgoing, struct flow *flow, int fd, const struct msghdr *message,
 		   int flags)
 {
@@ -115,9 +126,10 @@ long outgoing_route_again(struct outgoing *outgoing, struct flow *flow, int fd)
 
 	if (!err && (route.session != outgoing->session || route.destination.route != KTSN_APP_ROUTE_TSN))
 		err = -ENETDOWN;
-	if (!err)
-		route_take(outgoing, flow, &route);
-	return err;
+	if (err)
+		return err;
+	route_take(outgoing, flow, &route);
+	return refused(outgoing, flow);
 }
 
 /* The Ethernet header of a SOCK_RAW message is part of the key. */
@@ -152,6 +164,9 @@ long outgoing_append(struct outgoing *outgoing, struct flow *flow, const struct 
 
 	if (message_bytes < 0)
 		return message_bytes;
+	err = refused(outgoing, flow);
+	if (err)
+		return err;
 	/* message_destination_read() has seen the header; another thread may have changed the iovec since. */
 	bytes = (size_t)message_bytes < skip_bytes ? 0 : message_bytes - (int)skip_bytes;
 	err = segment_count(outgoing->bytes + (size_t)bytes, outgoing->segment_bytes,

@@ -282,12 +282,13 @@ int handshake_end(struct session *session, int socket_fd, int64_t until_ms)
 	return 0;
 }
 
-static int ring_hand_back(const struct session *session, int socket_fd, int fds[HANDSHAKE_FDS])
+static int ring_hand_back(struct session *session, int socket_fd, int fds[HANDSHAKE_FDS])
 {
 	const struct ktsn_app_request request = handshake_request(KTSN_APP_HAND_BACK);
 	struct ktsn_app_reply reply;
 	int err;
 
+	ktsn_ring_refuse_none(&session->ring);
 	do {
 		for (int i = 0; i < HANDSHAKE_FDS; i++)
 			fds[i] = -1;

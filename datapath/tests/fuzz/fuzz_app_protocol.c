@@ -114,10 +114,10 @@ static void pod_begin(bool network)
 	must(node_socket_add(&fixture.node, "pod", fixture.path, &refusal) == 0);
 	if (!network)
 		return;
-	must(node_endpoint_add(
-		     &fixture.node, "pod",
-		     &(struct endpoint_description){"fuzz0", "/proc/self/ns/net", 42, "", NULL, false, false},
-		     &refusal) == 0);
+	must(node_endpoint_add(&fixture.node, "pod",
+			       &(struct endpoint_description){"fuzz0", "/proc/self/ns/net", 42, "", NULL,
+							      false, false, 0},
+			       &refusal) == 0);
 	must(routing_peer_add(&fixture.node.routing, 42, inet_addr("10.9.0.3"), subnets, 2, &refusal) == 0);
 }
 

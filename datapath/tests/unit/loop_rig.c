@@ -107,7 +107,7 @@ uint64_t rig_drops(const struct rig *rig)
 	       counter_read(&counters->drop_txtime) + counter_read(&counters->drop_missed) +
 	       counter_read(&counters->drop_max_sdu) + counter_read(&counters->drop_no_window) +
 	       counter_read(&counters->drop_horizon) + counter_read(&counters->drop_stale) +
-	       counter_read(&counters->drop_source);
+	       counter_read(&counters->drop_source) + counter_read(&counters->drop_clock);
 }
 
 static void books_check(const struct rig *rig)
@@ -120,7 +120,8 @@ static void books_check(const struct rig *rig)
 			 counter_read(&counters->on_time) + counter_read(&counters->late_taken) +
 				 counter_read(&counters->late_wakeup) + counter_read(&counters->late_port) +
 				 counter_read(&counters->late_gate) + counter_read(&counters->late_link) +
-				 counter_read(&counters->late_unresolved) + counter_read(&counters->untimed));
+				 counter_read(&counters->late_unresolved) +
+				 counter_read(&counters->late_clock) + counter_read(&counters->untimed));
 	assert_int_equal(sent - rig->sent_to_several + counter_read(&counters->copies_sent),
 			 ktsn_port_fake_sent_count(rig->port));
 	assert_int_equal(ktsn_port_fake_buffers_in_use(rig->port), loop_pending(rig->loop));

@@ -74,6 +74,16 @@ static const struct example {
 	{"network-limits-set.request.json",
 	 {.type = CONTROL_NETWORK_LIMITS_SET, .vni = 42, .limits = {{4, -1, -1, -1, 2000, -1, 1000000000}}}},
 	{"network-limits.request.json", {.type = CONTROL_NETWORK_LIMITS, .limit = 100}},
+	{"clock-set.request.json",
+	 {.type = CONTROL_CLOCK_SET,
+	  .clock = {.state = NODE_CLOCK_SYNCHRONIZED, .error_bound_ns = 850, .drift_ppb = 120}}},
+	{"network-clock-set.request.json",
+	 {.type = CONTROL_NETWORK_CLOCK_SET,
+	  .vni = 42,
+	  .clock_needed = true,
+	  .clock_need = {.max_error_ns = 10000, .on_loss = ON_LOSS_HOLD, .good = true}}},
+	{"network-clock-drop.request.json", {.type = CONTROL_NETWORK_CLOCK_SET, .vni = 42}},
+	{"network-clocks.request.json", {.type = CONTROL_NETWORK_CLOCKS, .limit = 100}},
 	{"flows.request.json", {.type = CONTROL_FLOWS, .limit = 100}},
 	{"peer-add.request.json", {.type = CONTROL_PEER_ADD, .vni = 42, EXAMPLE_SUBNETS}},
 	{"peer-del.request.json", {.type = CONTROL_PEER_DEL, .vni = 42}},
@@ -136,6 +146,18 @@ static void schedule_compare(const struct ktsn_schedule *schedule, const struct 
 			    sizeof(expected->queue_max_sdu_bytes));
 }
 
+static void clocks_compare(const struct control_request *request, const struct control_request *expected)
+{
+	assert_int_equal(request->clock.state, expected->clock.state);
+	assert_int_equal(request->clock.error_bound_ns, expected->clock.error_bound_ns);
+	assert_int_equal(request->clock.drift_ppb, expected->clock.drift_ppb);
+	assert_int_equal(request->clock_needed, expected->clock_needed);
+	assert_int_equal(request->clock_need.max_error_ns, expected->clock_need.max_error_ns);
+	assert_int_equal(request->clock_need.on_loss, expected->clock_need.on_loss);
+	assert_int_equal(request->clock_need.good, expected->clock_need.good);
+	assert_string_equal(request->clock_need.reason, expected->clock_need.reason);
+}
+
 static void request_compare(const struct control_request *request, const struct control_request *expected)
 {
 	bool has_address = expected->type == CONTROL_PEER_ADD || expected->type == CONTROL_PEER_DEL;
@@ -162,6 +184,7 @@ static void request_compare(const struct control_request *request, const struct 
 	schedule_compare(&request->schedule, &expected->schedule);
 	assert_int_equal(request->strategy, expected->strategy);
 	assert_memory_equal(&request->limits, &expected->limits, sizeof(expected->limits));
+	clocks_compare(request, expected);
 	assert_memory_equal(request->traffic_class_map, expected->traffic_class_map, CONTROL_PRIORITIES);
 	assert_memory_equal(request->priority_code_points, expected->priority_code_points, KTSN_CLASSES);
 }
@@ -229,6 +252,8 @@ static void counters_fill(struct counters *counters)
 		{&counters->copies_left_out, 2},  {&counters->reports, 6},
 		{&counters->reports_lost, 1},     {&counters->untimed, 7},
 		{&counters->drop_stale, 1},       {&counters->drop_source, 1},
+		{&counters->late_clock, 2},       {&counters->drop_clock, 3},
+		{&counters->clock_lost, 4},
 	};
 
 	memset(counters, 0, sizeof(*counters));
@@ -241,6 +266,10 @@ static void status_is_the_example(void **state)
 	const struct realtime_budget budget = {
 		.runtime_us = 950000, .period_us = 1000000, .source = "kernel.sched_rt_runtime_us"};
 	const struct keep_awake awake = {.by = KEEP_AWAKE_NONE};
+	const struct node_clocks clocks = {
+		.told = {.state = NODE_CLOCK_SYNCHRONIZED, .drift_ppb = 120},
+		.steps = {.count = 2, .last_ns = -37000000000},
+	};
 	struct counters counters;
 	struct control_status status = {
 		.pid = 4711,
@@ -275,6 +304,8 @@ static void status_is_the_example(void **state)
 		.ring_memory_bytes = 860160,
 		.ring_memory_max_bytes = 536870912,
 		.clock = {37, true, 16000, 1000, -1250, 10000000},
+		.clocks = &clocks,
+		.clock_bound_ns = 850,
 	};
 
 	(void)state;
@@ -348,6 +379,21 @@ static void network_limits_are_the_example(void **state)
 
 	(void)state;
 	reply_compare("network-limits.reply.json", control_reply_network_limits(&node, 0, 100));
+}
+
+static void network_clocks_are_the_example(void **state)
+{
+	struct network_clock networks[2] = {
+		{.vni = 42, .need = {10000, ON_LOSS_HOLD, true, ""}, .next = &networks[1]},
+		{.vni = 43,
+		 .need = {1000, ON_LOSS_REFUSE, false,
+			  "ptp4l at /run/ktsn/ptp/ptp4l has not answered for 3 s; look at its log"},
+		 .lost = true},
+	};
+	struct node node = {.clocks.networks = networks};
+
+	(void)state;
+	reply_compare("network-clocks.reply.json", control_reply_network_clocks(&node, 0, 100));
 }
 
 static void flows_are_the_example(void **state)
@@ -584,13 +630,15 @@ static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
 #define SOURCES(macs, addresses) "\"sources\":{\"hardware-addresses\":" macs ",\"addresses\":" addresses "}"
 #define GRANTS(priority, tagged)                                                                             \
 	"\"grants\":{\"priority-max\":" priority ",\"priority-code-point\":" tagged "}"
-#define M8                   "\"02::\",\"02::\",\"02::\",\"02::\",\"02::\",\"02::\",\"02::\",\"02::\""
-#define SOCKET_DEL(identity) "{" V "\"request\":\"socket-del\",\"identity\":" identity "}"
-#define NAME_SET(name)       "{" V "\"request\":\"pod-name-set\",\"identity\":\"a\",\"name\":" name "}"
-#define PEERS(offset, limit) "{" V "\"request\":\"peers\",\"offset\":" offset ",\"limit\":" limit "}"
-#define LIMITS_SET(limits)   "{" V "\"request\":\"network-limits-set\",\"vni\":1,\"limits\":" limits "}"
-#define S10                  "aaaaaaaaaa"
-#define S50                  S10 S10 S10 S10 S10
+#define M8                       "\"02::\",\"02::\",\"02::\",\"02::\",\"02::\",\"02::\",\"02::\",\"02::\""
+#define SOCKET_DEL(identity)     "{" V "\"request\":\"socket-del\",\"identity\":" identity "}"
+#define NAME_SET(name)           "{" V "\"request\":\"pod-name-set\",\"identity\":\"a\",\"name\":" name "}"
+#define PEERS(offset, limit)     "{" V "\"request\":\"peers\",\"offset\":" offset ",\"limit\":" limit "}"
+#define CLOCK_SET(clock)         "{" V "\"request\":\"clock-set\",\"clock\":" clock "}"
+#define NETWORK_CLOCK_SET(clock) "{" V "\"request\":\"network-clock-set\",\"vni\":1,\"clock\":" clock "}"
+#define LIMITS_SET(limits)       "{" V "\"request\":\"network-limits-set\",\"vni\":1,\"limits\":" limits "}"
+#define S10                      "aaaaaaaaaa"
+#define S50                      S10 S10 S10 S10 S10
 
 /* Requests that are refused, the field that is named, and words of the sentence. */
 static const struct bad_request {
@@ -712,6 +760,27 @@ static const struct bad_request {
 	{LIMITS_SET("{\"message-rate\":-1}"), "limits.message-rate", "is -1; must be"},
 	{LIMITS_SET("{\"sockets\":null}"), "limits.sockets", "is null; must be"},
 	{"{" V "\"request\":\"network-limits-set\",\"vni\":1}", "limits", "missing"},
+	{CLOCK_SET("{}"), "clock.state", "is missing"},
+	{CLOCK_SET("7"), "clock", "is 7; must be"},
+	{CLOCK_SET("{\"state\":\"good\",\"error-bound-ns\":1,\"drift-ppb\":1}"), "clock.state",
+	 "is \"good\"; must be synchronized, holdover, unsynchronized or unknown"},
+	{CLOCK_SET("{\"state\":\"unknown\",\"error-bound-ns\":-2,\"drift-ppb\":1}"), "clock.error-bound-ns",
+	 "is -2; must be a whole number from -1 to 3600000000000"},
+	{CLOCK_SET("{\"state\":\"unknown\",\"error-bound-ns\":-1,\"drift-ppb\":1000000001}"),
+	 "clock.drift-ppb", "must be a whole number from 0 to 1000000000"},
+	{CLOCK_SET("{\"state\":\"unknown\",\"error-bound-ns\":-1,\"drift-ppb\":0,\"x\":0}"), "clock",
+	 "has an unknown field \"x\""},
+	{NETWORK_CLOCK_SET("[]"), "clock", "must be an object"},
+	{NETWORK_CLOCK_SET("{\"good\":true}"), "clock.max-error-ns", "is missing"},
+	{NETWORK_CLOCK_SET("{\"max-error-ns\":0,\"on-loss\":\"hold\",\"good\":true,\"reason\":\"\"}"),
+	 "clock.max-error-ns", "is 0; must be a whole number from 1"},
+	{NETWORK_CLOCK_SET("{\"max-error-ns\":1,\"on-loss\":\"Hold\",\"good\":true,\"reason\":\"\"}"),
+	 "clock.on-loss", "is \"Hold\"; must be continue, hold or refuse"},
+	{NETWORK_CLOCK_SET("{\"max-error-ns\":1,\"on-loss\":\"hold\",\"good\":1,\"reason\":\"\"}"),
+	 "clock.good", "is 1; must be"},
+	{NETWORK_CLOCK_SET("{\"max-error-ns\":1,\"on-loss\":\"hold\",\"good\":true,\"reason\":null}"),
+	 "clock.reason", "is null; must be a sentence of at most 512 bytes"},
+	{"{" V "\"request\":\"network-clock-set\",\"vni\":1}", "clock", "missing"},
 	{PEERS("-1", "1"), "offset", "from 0 to"},
 	{PEERS("4294967296", "1"), "offset", "from 0 to 4294967295"},
 	{PEERS("0", "0"), "limit", "from 1 to 1000"},
@@ -908,6 +977,7 @@ int main(void)
 		cmocka_unit_test(endpoints_are_the_example),
 		cmocka_unit_test(pods_are_the_example),
 		cmocka_unit_test(network_limits_are_the_example),
+		cmocka_unit_test(network_clocks_are_the_example),
 		cmocka_unit_test(flows_are_the_example),
 		cmocka_unit_test(peers_are_the_example),
 		cmocka_unit_test(groups_are_the_example),

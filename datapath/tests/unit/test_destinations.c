@@ -20,6 +20,7 @@ struct bench {
 	struct rig rig;
 	struct rig_ring ring;
 	struct routing routing;
+	struct endpoint_set endpoints; /* none */
 	struct destination_table table;
 	struct socket_attributes attributes;
 	struct loop_flow loop_flow;
@@ -53,7 +54,8 @@ static int set_up(void **state)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
 	const struct ktsn_app_key key = {.carries = KTSN_APP_CARRIES_PRIORITY};
-	const struct route_query query = {.key = &key, .attributes = &bench->attributes};
+	const struct route_query query = {
+		.key = &key, .attributes = &bench->attributes, .endpoints = &bench->endpoints};
 
 	*state = bench;
 	if (!bench)

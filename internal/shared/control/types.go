@@ -393,12 +393,12 @@ type Counters struct {
 
 // Late is the number of messages that left after their time, for whichever reason.
 func (c Counters) Late() uint64 {
-	return c.LateTaken + c.LateWakeup + c.LatePort + c.LateUnresolved + c.LateGate + c.LateLink
+	return c.LateTaken + c.LateWakeup + c.LatePort + c.LateUnresolved + c.LateGate + c.LateLink + c.LateClock
 }
 
 // Dropped is the number of messages that were taken and never left.
 func (c Counters) Dropped() uint64 {
 	return c.DropInvalid + c.DropHorizon + c.DropUnresolved + c.DropPort + c.DropClosed +
 		c.DropMissed + c.DropTxtime + c.DropMaxSDU + c.DropNoWindow +
-		c.DropSource + c.DropStale
+		c.DropSource + c.DropStale + c.DropClock
 }

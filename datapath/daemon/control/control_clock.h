@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the control socket says of clocks (docs/control-protocol.md). Pure.
+ */
+#ifndef KTSN_DAEMON_CONTROL_CLOCK_H
+#define KTSN_DAEMON_CONTROL_CLOCK_H
+
+#include "clock_state.h"
+#include "refusal.h"
+
+#include <jansson.h>
+
+/* Of clock-set, but for when it was said. 0, or -EINVAL with *refusal filled in. */
+int control_clock_read(const json_t *value, struct node_clock *clock, struct refusal *refusal);
+/* Of network-clock-set; *given is false of an empty object. Likewise. */
+int control_clock_need_read(const json_t *value, struct clock_need *need, bool *given,
+			    struct refusal *refusal);
+
+json_t *control_network_clock_json(const struct network_clock *network);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What ktsnd was told of the node's clock, what networks ask of it, and its steps. Control thread; clocks.h
+ * and clock_steps.h change it.
+ */
+#ifndef KTSN_DAEMON_CLOCK_STATE_H
+#define KTSN_DAEMON_CLOCK_STATE_H
+
+#include "events.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum node_clock_state {
+	NODE_CLOCK_UNKNOWN, /* also while nobody has said anything */
+	NODE_CLOCK_SYNCHRONIZED,
+	NODE_CLOCK_HOLDOVER,
+	NODE_CLOCK_UNSYNCHRONIZED,
+	NODE_CLOCK_STATES,
+};
+
+/* As the agent says. */
+struct node_clock {
+	enum node_clock_state state;
+	int64_t error_bound_ns; /* when it was said; -1: not known */
+	int64_t drift_ppb;      /* by which the bound grows from then on */
+	int64_t told_ns;        /* CLOCK_MONOTONIC; 0: never */
+};
+
+enum on_clock_loss { ON_LOSS_CONTINUE, ON_LOSS_HOLD, ON_LOSS_REFUSE, ON_LOSSES };
+
+enum { CLOCK_REASON_MAX = 512, NETWORKS_WITH_CLOCKS_MAX = 4096 };
+
+/* What a network asks, and whether the agent finds the clock good enough for it. */
+struct clock_need {
+	int64_t max_error_ns;
+	enum on_clock_loss on_loss;
+	bool good;
+	char reason[CLOCK_REASON_MAX + 1]; /* why it is not; may be empty */
+};
+
+struct network_clock {
+	uint32_t vni;
+	struct clock_need need;
+	bool lost; /* the clock is not good, or its bound has grown beyond what is asked for */
+	struct network_clock *next;
+};
+
+/* Steps of CLOCK_TAI. */
+struct clock_steps {
+	struct event_source set; /* readable when CLOCK_REALTIME is set; fd -1: it is not watched */
+	bool known;
+	int64_t monotonic_to_tai_ns; /* when it was looked at last */
+	uint64_t count;
+	int64_t last_ns; /* below zero: it was set back */
+};
+
+struct node_clocks {
+	struct node_clock told;
+	struct network_clock *networks;
+	uint32_t network_count;
+	struct clock_steps steps;
+};
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "clocks.h"
+
+#include "attachments.h"
+#include "clock.h"
+#include "log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PPB INT64_C(1000000000)
+
+const char *const node_clock_state_names[NODE_CLOCK_STATES] = {
+	[NODE_CLOCK_UNKNOWN] = "unknown",
+	[NODE_CLOCK_SYNCHRONIZED] = "synchronized",
+	[NODE_CLOCK_HOLDOVER] = "holdover",
+	[NODE_CLOCK_UNSYNCHRONIZED] = "unsynchronized",
+};
+
+const char *const on_clock_loss_names[ON_LOSSES] = {
+	[ON_LOSS_CONTINUE] = "continue",
+	[ON_LOSS_HOLD] = "hold",
+	[ON_LOSS_REFUSE] = "refuse",
+};
+
+/* ---- the bound ---- */
+
+int64_t node_clock_bound_ns(const struct node_clock *told, int64_t now_ns)
+{
+	int64_t age_ns = now_ns > told->told_ns ? now_ns - told->told_ns : 0, grown_ns;
+
+	if (!told->told_ns || told->error_bound_ns < 0)
+		return -1;
+	/* Seconds and the rest apart: the product of both would not fit. Rounded up. */
+	if (__builtin_mul_overflow(age_ns / PPB, told->drift_ppb, &grown_ns))
+		return INT64_MAX;
+	grown_ns += (age_ns % PPB * told->drift_ppb + PPB - 1) / PPB;
+	return grown_ns > INT64_MAX - told->error_bound_ns ? INT64_MAX : told->error_bound_ns + grown_ns;
+}
+
+static bool is_lost(const struct node_clocks *clocks, const struct clock_need *need, int64_t now_ns)
+{
+	int64_t bound_ns = node_clock_bound_ns(&clocks->told, now_ns);
+
+	return !need->good || bound_ns < 0 || bound_ns > need->max_error_ns;
+}
+
+/* How long the clock stays good for a network to which it is not lost; INT64_MAX: until something is said. */
+static int64_t good_for_ns(const struct node_clocks *clocks, const struct clock_need *need, int64_t now_ns)
+{
+	int64_t left_ns = need->max_error_ns - node_clock_bound_ns(&clocks->told, now_ns);
+
+	if (!clocks->told.drift_ppb)
+		return INT64_MAX;
+	return left_ns >= INT64_MAX / PPB ? INT64_MAX : (left_ns + 1) * PPB / clocks->told.drift_ppb;
+}
+
+/* ---- what follows from it ---- */
+
+static enum loop_clock loop_clock_of(const struct network_clock *network)
+{
+	if (!network || !network->lost)
+		return LOOP_CLOCK_GOOD;
+	switch (network->need.on_loss) {
+	case ON_LOSS_HOLD:
+		return LOOP_CLOCK_HOLD;
+	case ON_LOSS_REFUSE:
+		return LOOP_CLOCK_REFUSE;
+	case ON_LOSS_CONTINUE:
+	case ON_LOSSES:
+		break;
+	}
+	return LOOP_CLOCK_CONTINUE;
+}
+
+static struct network_clock *network_find(const struct node *node, uint32_t vni)
+{
+	struct network_clock *network = node->clocks.networks;
+
+	while (network && network->vni != vni)
+		network = network->next;
+	return network;
+}
+
+static void refused_write(const struct process *process, uint64_t refused)
+{
+	if (process->ring && !process->ring->untimed)
+		ktsn_ring_refused_set(&process->ring->consumer, refused);
+}
+
+void process_refusals_set(const struct process *process)
+{
+	refused_write(process, attachments_refused(&process->pod->endpoints));
+}
+
+void node_refusals_hide(const struct node *node, bool hidden)
+{
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		for (const struct process *process = pod->processes; process; process = process->next)
+			refused_write(process, hidden ? 0 : attachments_refused(&pod->endpoints));
+}
+
+/* In the order of commands: a message that is not refused by its library is not by the loop. A ring that
+ * comes back is not the loop's yet. */
+static void refusals_tell(struct pod *pod)
+{
+	uint64_t refused = attachments_refused(&pod->endpoints);
+
+	pod->refused = refused;
+	for (const struct process *process = pod->processes; process; process = process->next)
+		if (process->ring && !process->resuming && !process->ring->untimed)
+			loop_command(pod->node->loop, &(struct loop_command){.type = COMMAND_RING_REFUSE,
+									     .ring = process->ring,
+									     .refused = refused});
+}
+
+static void endpoint_clock_set(struct pod *pod, const struct endpoint *endpoint, enum loop_clock clock)
+{
+	const struct routing *routing = &pod->node->routing;
+	struct attachment *attachment = endpoint->attachment;
+	enum loop_clock before = attachment->clock;
+
+	if (before == clock)
+		return;
+	attachment->clock = clock;
+	if (clock == LOOP_CLOCK_REFUSE)
+		refusals_tell(pod);
+	attachment_clock_tell(routing, attachment);
+	if (before == LOOP_CLOCK_REFUSE)
+		refusals_tell(pod);
+}
+
+void pod_clocks_apply(struct pod *pod)
+{
+	for (const struct endpoint *endpoint = pod->endpoints.first; endpoint; endpoint = endpoint->next)
+		endpoint_clock_set(pod, endpoint, loop_clock_of(network_find(pod->node, endpoint->vni)));
+	/* The bit of one that is gone may be another's next. */
+	if (attachments_refused(&pod->endpoints) != pod->refused)
+		refusals_tell(pod);
+}
+
+/* Those without an endpoint come last: their pods have gone, or left the network. */
+static void network_apply(struct node *node, uint32_t vni)
+{
+	enum loop_clock clock = loop_clock_of(network_find(node, vni));
+
+	for (struct pod *pod = node->pods; pod; pod = pod->next)
+		for (const struct endpoint *e = pod->endpoints.first; e; e = e->next)
+			if (e->vni == vni)
+				endpoint_clock_set(pod, e, clock);
+	for (struct attachment *a = node->routing.attachments; a; a = a->next) {
+		if (a->vni != vni || a->clock == clock)
+			continue;
+		a->clock = clock;
+		attachment_clock_tell(&node->routing, a);
+	}
+}
+
+/* ---- what is said ---- */
+
+static void change_log(const struct network_clock *network)
+{
+	const struct clock_need *need = &network->need;
+
+	if (!network->lost)
+		log_info("network %u: the node's clock is good enough again", network->vni);
+	else if (!need->good)
+		log_warning("network %u: the node's clock is lost, on-loss %s: %s", network->vni,
+			    on_clock_loss_names[need->on_loss],
+			    need->reason[0] ? need->reason : "the agent gives no reason");
+	else
+		log_warning(
+			"network %u: the node's clock is lost, on-loss %s: its error may be larger than %lld "
+			"ns by now, by what the agent said last",
+			network->vni, on_clock_loss_names[need->on_loss], (long long)need->max_error_ns);
+}
+
+static void network_judge(struct node *node, struct network_clock *network, int64_t now_ns)
+{
+	bool lost = is_lost(&node->clocks, &network->need, now_ns);
+
+	if (lost == network->lost)
+		return;
+	network->lost = lost;
+	change_log(network);
+	network_apply(node, network->vni);
+}
+
+static void networks_judge(struct node *node, int64_t now_ns)
+{
+	for (struct network_clock *network = node->clocks.networks; network; network = network->next)
+		network_judge(node, network, now_ns);
+}
+
+void node_clock_set(struct node *node, const struct node_clock *told)
+{
+	node->clocks.told = *told;
+	networks_judge(node, clock_ns(CLOCK_MONOTONIC));
+}
+
+static void network_remove(struct node *node, struct network_clock *network)
+{
+	struct network_clock **at = &node->clocks.networks;
+
+	while (*at != network)
+		at = &(*at)->next;
+	*at = network->next;
+	node->clocks.network_count--;
+	free(network);
+}
+
+static int network_make(struct node *node, uint32_t vni, struct network_clock **made, struct refusal *refusal)
+{
+	struct network_clock *network;
+
+	if (node->clocks.network_count == NETWORKS_WITH_CLOCKS_MAX)
+		return refuse(refusal, "vni",
+			      "%u: %d networks ask for a clock already; take it from one first, with a clock "
+			      "that is empty",
+			      vni, NETWORKS_WITH_CLOCKS_MAX);
+	network = calloc(1, sizeof(*network));
+	if (!network)
+		return -ENOMEM;
+	network->vni = vni;
+	network->next = node->clocks.networks;
+	node->clocks.networks = network;
+	node->clocks.network_count++;
+	*made = network;
+	return 0;
+}
+
+int node_network_clock_set(struct node *node, uint32_t vni, const struct clock_need *need,
+			   struct refusal *refusal)
+{
+	struct network_clock *network = network_find(node, vni);
+	int err = 0;
+
+	if (!need) {
+		if (network)
+			network_remove(node, network);
+		network_apply(node, vni);
+		return 0;
+	}
+	if (!network)
+		err = network_make(node, vni, &network, refusal);
+	if (err)
+		return err;
+	/* NOLINTNEXTLINE(clang-analyzer-core.*): network_make() gives an error or a network */
+	network->need = *need;
+	network_judge(node, network, clock_ns(CLOCK_MONOTONIC));
+	/* What is to become of messages may have changed without that. */
+	network_apply(node, vni);
+	return 0;
+}
+
+void node_network_clocks_free(struct node *node)
+{
+	while (node->clocks.networks)
+		network_remove(node, node->clocks.networks);
+}
+
+int clocks_tick(struct node *node)
+{
+	const int64_t ns_per_ms = 1000000;
+	int64_t now_ns = clock_ns(CLOCK_MONOTONIC), first_ns = INT64_MAX;
+
+	networks_judge(node, now_ns);
+	for (const struct network_clock *network = node->clocks.networks; network; network = network->next) {
+		int64_t left_ns =
+			network->lost ? INT64_MAX : good_for_ns(&node->clocks, &network->need, now_ns);
+
+		if (left_ns < first_ns)
+			first_ns = left_ns;
+	}
+	if (first_ns == INT64_MAX)
+		return -1;
+	return first_ns / ns_per_ms >= INT32_MAX ? INT32_MAX : (int)(first_ns / ns_per_ms) + 1;
+}

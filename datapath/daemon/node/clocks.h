@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether the node's clock is good enough for each network. The agent says how good it is, and what networks
+ * ask; ktsnd adds the drift since then, so that an agent that is away is believed for as long as the bound
+ * of the error allows, and not longer.
+ *
+ *    bound |          ......:.....> lost
+ *          |    ....:       |
+ *          |....            | max-error
+ *          +----------------+---------> CLOCK_MONOTONIC
+ *         told
+ *
+ * Control thread.
+ */
+#ifndef KTSN_DAEMON_CLOCKS_H
+#define KTSN_DAEMON_CLOCKS_H
+
+#include "process.h"
+
+/* "unknown", "synchronized", "holdover", "unsynchronized"; "continue", "hold", "refuse". */
+extern const char *const node_clock_state_names[NODE_CLOCK_STATES];
+extern const char *const on_clock_loss_names[ON_LOSSES];
+
+/* told_ns says when; that of a predecessor counts on. */
+void node_clock_set(struct node *node, const struct node_clock *told);
+/* Replaces what a network asks; NULL: nothing any more. It can be said before the network has a pod here. 0,
+ * -ENOMEM, or -EINVAL with *refusal filled in; then nothing changed. */
+int node_network_clock_set(struct node *node, uint32_t vni, const struct clock_need *need,
+			   struct refusal *refusal);
+void node_network_clocks_free(struct node *node);
+
+/* The bound of the error at that time on CLOCK_MONOTONIC; -1: not known. */
+int64_t node_clock_bound_ns(const struct node_clock *told, int64_t now_ns);
+
+/* The pod has come, or is on other networks than before. */
+void pod_clocks_apply(struct pod *pod);
+/* Which networks of its pod refuse messages stands in its ring. */
+void process_refusals_set(const struct process *process);
+/* The successor knows nothing of that: the rings say that nothing is refused, or (false) what is. The loop
+ * stands still. */
+void node_refusals_hide(const struct node *node, bool hidden);
+
+/* Networks to which the clock is lost by now. Returns ms until the next may be, -1: none. */
+int clocks_tick(struct node *node);
+
+#endif
