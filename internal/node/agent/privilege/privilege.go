@@ -18,14 +18,16 @@ type Capability uint
 
 // Those that there is a use for.
 const (
-	SysAdmin      Capability = unix.CAP_SYS_ADMIN
-	NetAdmin      Capability = unix.CAP_NET_ADMIN
-	NetRaw        Capability = unix.CAP_NET_RAW
-	DACReadSearch Capability = unix.CAP_DAC_READ_SEARCH
-	SysPtrace     Capability = unix.CAP_SYS_PTRACE
-	SetUID        Capability = unix.CAP_SETUID
-	SetGID        Capability = unix.CAP_SETGID
-	Kill          Capability = unix.CAP_KILL
+	SysAdmin       Capability = unix.CAP_SYS_ADMIN
+	NetAdmin       Capability = unix.CAP_NET_ADMIN
+	NetRaw         Capability = unix.CAP_NET_RAW
+	DACReadSearch  Capability = unix.CAP_DAC_READ_SEARCH
+	SysPtrace      Capability = unix.CAP_SYS_PTRACE
+	SetUID         Capability = unix.CAP_SETUID
+	SetGID         Capability = unix.CAP_SETGID
+	Kill           Capability = unix.CAP_KILL
+	SysTime        Capability = unix.CAP_SYS_TIME
+	NetBindService Capability = unix.CAP_NET_BIND_SERVICE
 )
 
 // Reduce keeps some capabilities, as far as they are there, and gives up all others, for all threads and for programs

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ptp
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Config is a configuration of ptp4l.
+type Config struct {
+	Global []Setting
+	Ports  []Port
+}
+
+// Port is the section of an interface.
+type Port struct {
+	Name     string
+	Settings []Setting
+}
+
+// gptpDestination is the group address of IEEE 802.1AS, which no bridge forwards.
+const gptpDestination = "01:80:C2:00:00:0E"
+
+// Config makes the configuration of ptp4l. What has ptp4l's own default is left out.
+func (o *Options) Config(stamping Stamping) *Config {
+	made := &Config{}
+	if o.Profile == ProfileGPTP {
+		made.Global = o.gptp(stamping)
+	} else {
+		made.Global = o.default1588()
+	}
+	set := func(when bool, name, value string) {
+		if when {
+			made.Global = append(made.Global, Setting{name, value})
+		}
+	}
+	set(o.Servo != "pi", "clock_servo", o.Servo)
+	set(!stamping.Hardware, "time_stamping", StampSoftware)
+	set(stamping.Hardware && stamping.clocks() > 1, "boundary_clock_jbod", "1")
+	set(o.FreeRunning, "free_running", "1")
+	set(o.UTCOffset != 0 && o.UTCOffset != CurrentUTCOffset, "utc_offset", strconv.Itoa(o.UTCOffset))
+	for _, one := range o.Extra {
+		if at := slices.IndexFunc(made.Global, func(s Setting) bool { return s.Name == one.Name }); at >= 0 {
+			made.Global[at].Value = one.Value
+		} else {
+			made.Global = append(made.Global, one)
+		}
+	}
+	for _, name := range o.Devices {
+		made.Ports = append(made.Ports, Port{name, o.port()})
+	}
+	return made
+}
+
+// default1588 has the options of the default profile that differ from ptp4l's defaults, which are those of the profile.
+func (o *Options) default1588() []Setting {
+	var global []Setting
+	set := func(when bool, name, value string) {
+		if when {
+			global = append(global, Setting{name, value})
+		}
+	}
+	set(o.onlyFollows(), "slaveOnly", "1")
+	// Before end stations, whose priority is 128, and behind a clock of which somebody says so.
+	first := 128
+	if o.Role == RoleSwitch {
+		first = 127
+	}
+	set(o.Priority1 != nil || first != 128, "priority1", number(o.Priority1, first))
+	set(o.Priority2 != nil, "priority2", number(o.Priority2, 128))
+	set(o.Domain != 0, "domainNumber", strconv.Itoa(o.Domain))
+	set(o.LogAnnounce != nil, "logAnnounceInterval", number(o.LogAnnounce, 1))
+	set(o.LogSync != nil, "logSyncInterval", number(o.LogSync, 0))
+	set(o.LogDelay != nil, o.delayInterval(), number(o.LogDelay, 0))
+	set(true, "network_transport", either(o.Transport, TransportUDP4))
+	set(true, "delay_mechanism", either(o.Delay, "E2E"))
+	return global
+}
+
+// delayInterval is the option for how often the delay is measured.
+func (o *Options) delayInterval() string {
+	if o.Delay == "P2P" || o.Profile == ProfileGPTP {
+		return "logMinPdelayReqInterval"
+	}
+	return "logMinDelayReqInterval"
+}
+
+// gptp has the options of IEEE 802.1AS.
+func (o *Options) gptp(stamping Stamping) []Setting {
+	// IEEE 802.1AS-2020, 8.6.2.1: 246 for infrastructure, 248 for fixed end stations, 255 for who cannot be grandmaster.
+	capable, first := "1", 248
+	switch {
+	case o.onlyFollows():
+		capable, first = "0", 255
+	case o.Role == RoleSwitch:
+		first = 246
+	}
+	global := []Setting{{"gmCapable", capable}, {"priority1", number(o.Priority1, first)}, {"priority2", number(o.Priority2, 248)}}
+	if o.Domain != 0 {
+		global = append(global, Setting{"domainNumber", strconv.Itoa(o.Domain)})
+	}
+	global = append(global, Setting{"logAnnounceInterval", number(o.LogAnnounce, 0)}, Setting{"logSyncInterval", number(o.LogSync, -3)})
+	if o.LogDelay != nil {
+		global = append(global, Setting{o.delayInterval(), number(o.LogDelay, 0)})
+	}
+	global = append(global, Setting{"syncReceiptTimeout", "3"})
+	// Software does not measure a delay below 800 ns, and a neighbour with more would not count as one of 802.1AS.
+	if stamping.Hardware {
+		global = append(global, Setting{"neighborPropDelayThresh", "800"})
+	}
+	return append(global, Setting{"min_neighbor_prop_delay", "-20000000"}, Setting{"assume_two_step", "1"},
+		Setting{"path_trace_enabled", "1"}, Setting{"follow_up_info", "1"}, Setting{"ptp_dst_mac", gptpDestination},
+		Setting{"network_transport", TransportL2}, Setting{"delay_mechanism", "P2P"})
+}
+
+// port has the options of each interface. The number of the standard (transportSpecific) is among them, and not among those of all
+// ports: ptp4l's socket for management would get it, too, and answer only to who knows it.
+func (o *Options) port() []Setting {
+	var settings []Setting
+	if o.Profile == ProfileGPTP {
+		settings = append(settings, Setting{"transportSpecific", "0x1"})
+	}
+	if o.Role == RoleGrandmaster {
+		settings = append(settings, Setting{"masterOnly", "1"})
+	}
+	return settings
+}
+
+func number(given *int, otherwise int) string {
+	if given != nil {
+		return strconv.Itoa(*given)
+	}
+	return strconv.Itoa(otherwise)
+}
+
+func either(given, otherwise string) string {
+	if given != "" {
+		return given
+	}
+	return otherwise
+}
+
+// Write writes the configuration as ptp4l reads it.
+func (c *Config) Write(to io.Writer) error {
+	var text strings.Builder
+	section(&text, "global", c.Global)
+	for _, port := range c.Ports {
+		text.WriteString("\n")
+		section(&text, port.Name, port.Settings)
+	}
+	_, err := io.WriteString(to, text.String())
+	return err
+}
+
+func section(text *strings.Builder, name string, settings []Setting) {
+	fmt.Fprintf(text, "[%s]\n", name)
+	for _, one := range settings {
+		fmt.Fprintf(text, "%-23s %s\n", one.Name, one.Value)
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ptp
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// processes makes a /proc with one process for each name and command line.
+func processes(t *testing.T, all ...[2]string) string {
+	t.Helper()
+	proc := t.TempDir()
+	for i, one := range all {
+		dir := filepath.Join(proc, strconv.Itoa(100+i))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"comm": one[0] + "\n", "cmdline": strings.ReplaceAll(one[1], " ", "\x00")} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Mkdir(filepath.Join(proc, "sys"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return proc
+}
+
+func TestASecondMasterOfTheClockIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		process [2]string
+		role    string
+		free    bool
+		refusal string
+	}{
+		"chronyd":                            {process: [2]string{"chronyd", "/usr/sbin/chronyd -F 1"}, refusal: "chronyd (process 101) keeps this node's clock already"},
+		"ntpd":                               {process: [2]string{"ntpd", "/usr/sbin/ntpd -p /run/ntpd.pid"}, refusal: "ntpd (process 101)"},
+		"timesyncd":                          {process: [2]string{"systemd-timesyn", "/lib/systemd/systemd-timesyncd"}, refusal: "systemd-timesyn (process 101)"},
+		"a ptp4l of somebody else":           {process: [2]string{"ptp4l", "ptp4l -i eth0"}, refusal: "ptp4l (process 101)"},
+		"a chronyd that only measures":       {process: [2]string{"chronyd", "chronyd -x"}},
+		"a chronyd that has ended":           {process: [2]string{"chronyd", ""}},
+		"something else":                     {process: [2]string{"bash", "bash chronyd"}},
+		"chronyd where nothing is kept":      {process: [2]string{"chronyd", "chronyd"}, free: true},
+		"chronyd below a grandmaster":        {process: [2]string{"chronyd", "chronyd"}, role: RoleGrandmaster},
+		"another ptp4l beside a grandmaster": {process: [2]string{"ptp4l", "ptp4l"}, role: RoleGrandmaster, refusal: "two masters"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := &Options{Role: either(test.role, RoleSender), FreeRunning: test.free}
+			err := options.refuseKeepers(processes(t, [2]string{"init", "/sbin/init"}, test.process))
+			if test.refusal == "" && err != nil || test.refusal != "" && (err == nil || !strings.Contains(err.Error(), test.refusal)) {
+				t.Errorf("got %v, want %q in it", err, test.refusal)
+			}
+		})
+	}
+	if err := (&Options{}).refuseKeepers("/nowhere"); err == nil {
+		t.Error("without /proc nobody is found, and that is not said")
+	}
+}
+
+func TestAFolderHasOneInstance(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "ptp")
+	first, err := lockFolder(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockFolder(folder); err == nil || !strings.Contains(err.Error(), "another ktsn-ptp runs on this node") {
+		t.Errorf("a second one: %v", err)
+	}
+	first.Close()
+	again, err := lockFolder(folder)
+	if err != nil {
+		t.Fatalf("after the first one: %v", err)
+	}
+	again.Close()
+}
+
+func TestAStaleSocketIsRemovedAndAServedOneIsNot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ptp4l")
+	if err := clearSocket(path); err != nil {
+		t.Errorf("without a socket: %v", err)
+	}
+	served, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := clearSocket(path); err == nil || !strings.Contains(err.Error(), "somebody else serves") {
+		t.Errorf("of somebody else's: %v", err)
+	}
+	served.Close()
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("the test's socket went with its owner: %v", err)
+	}
+	if err := clearSocket(path); err != nil {
+		t.Errorf("of nobody's: %v", err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := clearSocket(path); err == nil || !strings.Contains(err.Error(), "remove what is left of a ptp4l") {
+		t.Errorf("of a folder: %v", err)
+	}
+}

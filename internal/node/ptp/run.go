@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ptp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultRunDir is the folder of ptp4l's socket and configuration. Who watches the clock finds them there.
+const DefaultRunDir = "/run/ktsn/ptp"
+
+const (
+	socketName = "ptp4l"
+	configName = "ptp4l.conf"
+)
+
+// startPatience is how long ptp4l may take until it answers.
+const startPatience = 10 * time.Second
+
+// lookEvery is how often the offset of TAI is compared.
+const lookEvery = time.Second
+
+// Runner runs linuxptp.
+type Runner struct {
+	Options
+	// RunDir has ptp4l's socket; Proc is where this node's processes are seen.
+	RunDir, Proc string
+	// PTP4L and PHC2SYS are the programs.
+	PTP4L, PHC2SYS string
+	// Out gets their lines and those of this program.
+	Out io.Writer
+	// Inspect and TryClock ask for devices, Adjust is adjtimex(2).
+	Inspect  func(name string) (Device, error)
+	TryClock func(clock int) error
+	Adjust   func(*unix.Timex) (int, error)
+
+	mutex sync.Mutex // of Out
+}
+
+// NewRunner returns one for this node.
+func NewRunner(out io.Writer) *Runner {
+	return &Runner{RunDir: DefaultRunDir, Proc: "/proc", PTP4L: "/usr/sbin/ptp4l", PHC2SYS: "/usr/sbin/phc2sys", Out: out,
+		Inspect: Inspect, TryClock: TryClock, Adjust: unix.Adjtimex}
+}
+
+func (r *Runner) say(sentence string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	fmt.Fprintln(r.Out, "ktsn-ptp: "+sentence)
+}
+
+func (r *Runner) socket() string { return filepath.Join(r.RunDir, socketName) }
+
+// Run keeps the clock until ctx ends, or until something ends that should not; the error says what. Nothing is left then.
+func (r *Runner) Run(ctx context.Context) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	stamping, err := r.ChooseStamping(r.Inspect, r.TryClock, r.say)
+	if err != nil {
+		return err
+	}
+	lock, err := lockFolder(r.RunDir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := r.refuseKeepers(r.Proc); err != nil {
+		return err
+	}
+	if err := clearSocket(r.socket()); err != nil {
+		return err
+	}
+	if err := r.clearAskers(); err != nil {
+		return err
+	}
+	config := filepath.Join(r.RunDir, configName)
+	defer func() { _ = errors.Join(removeFile(config), r.clearAskers()) }()
+	if err := r.writeConfig(config, stamping); err != nil {
+		return err
+	}
+	// The programs end with this thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return r.runPrograms(ctx, config, stamping)
+}
+
+// clearAskers removes the sockets of probes that were killed.
+func (r *Runner) clearAskers() error {
+	left, err := filepath.Glob(filepath.Join(r.RunDir, askerName+"*"))
+	for _, path := range left {
+		err = errors.Join(err, removeFile(path))
+	}
+	return err
+}
+
+func (r *Runner) writeConfig(path string, stamping Stamping) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("write the configuration of ptp4l: %w", err)
+	}
+	if err := errors.Join(r.Config(stamping).Write(file), file.Close()); err != nil {
+		return fmt.Errorf("write the configuration of ptp4l: %w", err)
+	}
+	return nil
+}
+
+// phc2sysArguments : it follows the states of ptp4l's ports. The system's clock is set by a port that follows a master; it is
+// the source where this node is grandmaster (the second -r).
+func (r *Runner) phc2sysArguments() []string {
+	arguments := []string{"-a", "-r"}
+	if !r.onlyFollows() {
+		arguments = append(arguments, "-r")
+	}
+	return append(arguments, "-E", r.Servo, "-n", strconv.Itoa(r.Domain), "-z", r.socket(), "-m", "-q")
+}
+
+// runPrograms starts the programs and ends them.
+func (r *Runner) runPrograms(ctx context.Context, config string, stamping Stamping) error {
+	ptp4l, err := startChild(r.PTP4L, []string{"-f", config, "-m", "-q", "--uds_address=" + r.socket()}, r.Out, &r.mutex)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = removeFile(r.socket()) }()
+	defer ptp4l.end(context.WithoutCancel(ctx))
+	management, err := r.awaitAnswer(ctx, ptp4l)
+	if management == nil {
+		return err
+	}
+	defer func() { _ = management.Close() }()
+	if r.UTCOffset != 0 {
+		if err := management.Announce(ctx, r.UTCOffset); err != nil {
+			return fmt.Errorf("have ptp4l announce TAI - UTC: %w", err)
+		}
+	}
+	var phc2sys *child
+	if stamping.Hardware && !r.FreeRunning {
+		if phc2sys, err = startChild(r.PHC2SYS, r.phc2sysArguments(), r.Out, &r.mutex); err != nil {
+			return err
+		}
+		defer func() { _ = removeFile(fmt.Sprintf("/var/run/phc2sys.%d", phc2sys.command.Process.Pid)) }()
+		defer phc2sys.end(context.WithoutCancel(ctx))
+	}
+	r.sayWhatRuns(stamping)
+	return r.watch(ctx, management, ptp4l, phc2sys)
+}
+
+func (r *Runner) sayWhatRuns(stamping Stamping) {
+	kind := "software stamps messages, and ptp4l keeps the system's clock"
+	switch {
+	case r.FreeRunning:
+		kind = "ptp4l measures only, and nobody sets the clock"
+	case stamping.Hardware:
+		kind = "hardware stamps messages, and phc2sys keeps the system's clock"
+	}
+	r.say(fmt.Sprintf("PTP domain %d as %s: %s", r.Domain, r.Role, kind))
+}
+
+// awaitAnswer waits until ptp4l answers. Without management and error ctx has ended.
+func (r *Runner) awaitAnswer(ctx context.Context, ptp4l *child) (*Management, error) {
+	const askEvery = 50 * time.Millisecond
+	ends := time.Now().Add(startPatience)
+	for {
+		management, err := DialManagement(r.socket(), r.Domain)
+		if err == nil {
+			if err = management.Alive(ctx); err == nil {
+				return management, nil
+			}
+			_ = management.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-ptp4l.ended:
+			return nil, errors.New(ptp4l.why())
+		case <-time.After(askEvery):
+		}
+		if time.Now().After(ends) {
+			return nil, fmt.Errorf("ptp4l does not answer within %v of its start: %w", startPatience, err)
+		}
+	}
+}
+
+// watch looks after the programs until ctx ends or one of them does.
+func (r *Runner) watch(ctx context.Context, management *Management, ptp4l, phc2sys *child) error {
+	var phcEnded chan struct{} // nil, which never comes, without phc2sys
+	if phc2sys != nil {
+		phcEnded = phc2sys.ended
+	}
+	keeper := &taiKeeper{adjust: r.Adjust, say: r.say}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	complaint := ""
+	for {
+		select {
+		case <-ctx.Done():
+			r.say("ends, and ends ptp4l")
+			return nil
+		case <-ptp4l.ended:
+			return errors.New(ptp4l.why())
+		case <-phcEnded:
+			return errors.New(phc2sys.why())
+		case <-tick.C:
+			if r.FreeRunning {
+				continue
+			}
+			err := r.keepTAI(ctx, management, keeper)
+			if err != nil && err.Error() != complaint && ctx.Err() == nil {
+				complaint = err.Error()
+				r.say(complaint)
+			}
+		}
+	}
+}
+
+func (r *Runner) keepTAI(ctx context.Context, management *Management, keeper *taiKeeper) error {
+	known, err := management.UTCOffset(ctx)
+	if err != nil {
+		return err
+	}
+	return keeper.look(known)
+}
+
+// Probe tells whether the ptp4l of a folder answers.
+func Probe(ctx context.Context, runDir string, domain int) error {
+	management, err := DialManagement(filepath.Join(runDir, socketName), domain)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = management.Close() }()
+	return management.Alive(ctx)
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ptp
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// playing is the variable by which this test's own program plays ptp4l and phc2sys: a simulated device has no driver for the real ones.
+// Its value is the folder where they write how they were called.
+const playing = "KTSN_TEST_PTP"
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(playing); folder != "" {
+		os.Exit(play(folder, os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+func play(folder string, arguments []string) int {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM)
+	name := "phc2sys"
+	if slices.Contains(arguments, "-f") {
+		name = "ptp4l"
+		path, _ := strings.CutPrefix(arguments[len(arguments)-1], "--uds_address=")
+		if os.Getenv("KTSN_TEST_DEAF") == "" {
+			go answer(path)
+		}
+	}
+	fmt.Println(name + " begins")
+	if err := os.WriteFile(filepath.Join(folder, name), []byte(strings.Join(arguments, " ")), 0o600); err != nil {
+		return 1
+	}
+	if os.Getenv("KTSN_TEST_ENDS") == name {
+		fmt.Println("no such clock")
+		return 3
+	}
+	<-ended
+	fmt.Println(name + " was told to end")
+	return 0
+}
+
+// answer is ptp4l's side of the socket. What was set is written beside it.
+func answer(path string) {
+	server, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return
+	}
+	message := make([]byte, 1500)
+	for {
+		count, from, err := server.ReadFromUnix(message)
+		if err != nil || count < tlvDataAt {
+			return
+		}
+		request := message[:count]
+		reply := slices.Clone(request[:tlvDataAt])
+		reply[46] = actionResponse
+		data := []byte{0, 37, flagUTCOffsetOK, 0xA0}
+		if binary.BigEndian.Uint16(request[tlvAt+4:]) == idGrandmasterSettings {
+			data = []byte{248, 0xFE, 0xFF, 0xFF, 0, 0, 8, 0xA0}
+			if request[46] == actionSet {
+				_ = os.WriteFile(path+".set", request[tlvDataAt:], 0o600)
+			}
+		}
+		binary.BigEndian.PutUint16(reply[tlvAt+2:], uint16(2+len(data)))
+		_, _ = server.WriteToUnix(append(reply, data...), from)
+	}
+}
+
+// log is what a runner says, for several goroutines.
+type log struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (l *log) Write(text []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.text.Write(text)
+}
+
+func (l *log) String() string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.text.String()
+}
+
+// simulated is a runner on a card with a clock that there is not. Nothing sets any clock.
+func simulated(t *testing.T, line string) (*Runner, *log, string) {
+	t.Helper()
+	folder := t.TempDir()
+	t.Setenv(playing, folder)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := &log{}
+	runner := NewRunner(said)
+	runner.Options = *parse(t, line)
+	runner.RunDir, runner.Proc, runner.PTP4L, runner.PHC2SYS = filepath.Join(t.TempDir(), "ptp"), t.TempDir(), self, self
+	runner.Inspect = func(name string) (Device, error) { return card(name, 0), nil }
+	runner.TryClock = func(int) error { return nil }
+	runner.Adjust = func(state *unix.Timex) (int, error) { state.Tai = 37; return 0, nil }
+	return runner, said, folder
+}
+
+// await waits until a file is there, and returns its text.
+func await(t *testing.T, path string) string {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if text, err := os.ReadFile(path); err == nil && len(text) > 0 {
+			return string(text)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not come", path)
+		}
+	}
+}
+
+// checkGone fails the test if anything is left of a runner.
+func checkGone(t *testing.T, runner *Runner) {
+	t.Helper()
+	entries, err := os.ReadDir(runner.RunDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.Name() != "ptp4l.set" { // the simulation's
+			t.Errorf("%s is left", entry.Name())
+		}
+	}
+	var status syscall.WaitStatus
+	if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); err == nil {
+		t.Errorf("process %d is left", pid)
+	}
+}
+
+func TestAClockInTheCardIsKeptByBothPrograms(t *testing.T) {
+	for name, test := range map[string]struct{ line, phc2sys string }{
+		"of a node that may be grandmaster": {"--device eth0 --domain 3 --servo linreg", "-a -r -r -E linreg -n 3 -z %s -m -q"},
+		"of a node that only follows":       {"--device eth0 --role receiver", "-a -r -E pi -n 0 -z %s -m -q"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runner, said, folder := simulated(t, test.line)
+			ctx, cancel := context.WithCancel(t.Context())
+			result := make(chan error, 1)
+			go func() { result <- runner.Run(ctx) }()
+			if got, want := await(t, filepath.Join(folder, "phc2sys")), fmt.Sprintf(test.phc2sys, runner.socket()); got != want {
+				t.Errorf("phc2sys is called with %q, want %q", got, want)
+			}
+			want := fmt.Sprintf("-f %s/ptp4l.conf -m -q --uds_address=%s", runner.RunDir, runner.socket())
+			if got := await(t, filepath.Join(folder, "ptp4l")); got != want {
+				t.Errorf("ptp4l is called with %q, want %q", got, want)
+			}
+			// The class and the accuracy are left as they were; of the flags only one is added.
+			if set := []byte(await(t, runner.socket()+".set")); !bytes.Equal(set, []byte{248, 0xFE, 0xFF, 0xFF, 0, 37, 8 | flagUTCOffsetOK, 0xA0}) {
+				t.Errorf("ptp4l is to announce % x", set)
+			}
+			if err := Probe(t.Context(), runner.RunDir, runner.Domain); err != nil {
+				t.Errorf("the probe says %v", err)
+			}
+			cancel()
+			if err := <-result; err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			checkGone(t, runner)
+			for _, part := range []string{"ptp4l begins", "phc2sys was told to end", "ptp4l was told to end", "hardware stamps messages"} {
+				if !strings.Contains(said.String(), part) {
+					t.Errorf("the log lacks %q:\n%s", part, said)
+				}
+			}
+			if err := Probe(t.Context(), runner.RunDir, runner.Domain); err == nil || !strings.Contains(err.Error(), "no ptp4l serves this node") {
+				t.Errorf("afterwards the probe says %v", err)
+			}
+		})
+	}
+}
+
+func TestAProgramThatEndsEndsTheOther(t *testing.T) {
+	for _, name := range []string{"ptp4l", "phc2sys"} {
+		t.Run(name, func(t *testing.T) {
+			runner, said, _ := simulated(t, "--device eth0")
+			t.Setenv("KTSN_TEST_ENDS", name)
+			if name == "ptp4l" {
+				t.Setenv("KTSN_TEST_DEAF", "1")
+			}
+			err := runner.Run(t.Context())
+			self := filepath.Base(runner.PTP4L)
+			if err == nil || err.Error() != self+" ended by itself (exit status 3); it said last: no such clock" {
+				t.Errorf("got %v", err)
+			}
+			if other := "ptp4l was told to end"; name == "phc2sys" && !strings.Contains(said.String(), other) {
+				t.Errorf("%q is missing in\n%s", other, said)
+			}
+			checkGone(t, runner)
+		})
+	}
+}
+
+func TestNothingIsStartedWhereItCannotBe(t *testing.T) {
+	for name, test := range map[string]struct {
+		line    string
+		prepare func(t *testing.T, runner *Runner)
+		refusal string
+	}{
+		"with options that make no sense": {"--device eth0 --domain 200", nil, "--domain 200"},
+		"beside another master":           {"--device eth0", func(t *testing.T, r *Runner) { r.Proc = processes(t, [2]string{"chronyd", "chronyd"}) }, "chronyd (process 100)"},
+		"without the program":             {"--device eth0", func(_ *testing.T, r *Runner) { r.PTP4L = "/nowhere/ptp4l" }, "start ptp4l"},
+		"without the other program":       {"--device eth0", func(_ *testing.T, r *Runner) { r.PHC2SYS = "/nowhere/phc2sys" }, "start phc2sys"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runner, said, _ := simulated(t, test.line)
+			if test.prepare != nil {
+				test.prepare(t, runner)
+			}
+			if err := runner.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.refusal) {
+				t.Errorf("got %v, want %q in it; it said %s", err, test.refusal, said)
+			}
+			if _, err := os.Stat(runner.RunDir); err == nil {
+				checkGone(t, runner)
+			}
+		})
+	}
+}
+
+func TestAnEndWhilePtp4lStartsIsNoError(t *testing.T) {
+	runner, _, folder := simulated(t, "--device eth0")
+	t.Setenv("KTSN_TEST_DEAF", "1")
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- runner.Run(ctx) }()
+	await(t, filepath.Join(folder, "ptp4l"))
+	cancel()
+	if err := <-result; err != nil {
+		t.Errorf("got %v", err)
+	}
+	checkGone(t, runner)
+}
+
+func TestABadCommandLineIsExplained(t *testing.T) {
+	for line, sentence := range map[string]string{
+		"":                                "--device is missing",
+		"--device eth0 more":              `"more" is too much`,
+		"--device eth0 --priority1 first": `"first" is no whole number`,
+		"--device eth0 --set alone":       "give NAME=VALUE",
+		"probe --domain 200":              "--domain 200: give 0 to 127",
+	} {
+		var said bytes.Buffer
+		if status := Main(t.Context(), strings.Fields(line), &said, &said); status != 2 || !strings.Contains(said.String(), sentence) {
+			t.Errorf("%q: status %d, %q; want %q", line, status, said.String(), sentence)
+		}
+	}
+}
+
+func FuzzManagement(f *testing.F) {
+	f.Add([]byte{})
+	m := &Management{sequence: 1}
+	f.Add(m.request(actionResponse, idTimePropertiesData, []byte{0, 37, 4, 0xA0}))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		data, fits, err := m.read(message, idTimePropertiesData)
+		if !fits && (data != nil || err != nil) || len(data) > len(message) {
+			t.Errorf("% x gives % x, %v, %v", message, data, fits, err)
+		}
+	})
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ptp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
+)
+
+// What ptp4l asks of a device for each kind of time stamps.
+const (
+	hardwareModes = unix.SOF_TIMESTAMPING_TX_HARDWARE | unix.SOF_TIMESTAMPING_RX_HARDWARE | unix.SOF_TIMESTAMPING_RAW_HARDWARE
+	softwareModes = unix.SOF_TIMESTAMPING_TX_SOFTWARE | unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE
+)
+
+// Device is what an interface can stamp.
+type Device struct {
+	Name               string
+	Hardware, Software bool
+	// Clock is the number of its PTP clock, /dev/ptpN; -1: it has none.
+	Clock int
+}
+
+// Stamping is how messages are stamped.
+type Stamping struct {
+	Hardware bool
+	Devices  []Device
+}
+
+// clocks counts the PTP clocks of the devices.
+func (s *Stamping) clocks() int {
+	var numbers []int
+	for _, device := range s.Devices {
+		if !slices.Contains(numbers, device.Clock) {
+			numbers = append(numbers, device.Clock)
+		}
+	}
+	return len(numbers)
+}
+
+// Inspect asks the kernel what an interface of this network namespace can stamp.
+func Inspect(name string) (Device, error) {
+	device := Device{Name: name, Clock: -1}
+	if _, err := net.InterfaceByName(name); err != nil {
+		return device, fmt.Errorf("there is no interface %s on this node; it has %s", name, strings.Join(interfaces(), ", "))
+	}
+	// struct ethtool_ts_info: the command, the modes, the clock, kinds of time stamps to send with and three words nobody uses,
+	// filters of what is received and three such words.
+	const words = 4 + 3 + 1 + 3
+	info := make([]uint32, words)
+	info[0] = unix.ETHTOOL_GET_TS_INFO
+	if err := ethtool.Do(name, info); err != nil {
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			return device, nil
+		}
+		return device, fmt.Errorf("ask interface %s for its time stamps: %w", name, err)
+	}
+	device.Hardware, device.Software = info[1]&hardwareModes == hardwareModes, info[1]&softwareModes == softwareModes
+	device.Clock = int(int32(info[2])) //nolint:gosec // the kernel's is signed
+	return device, nil
+}
+
+func interfaces() []string {
+	all, err := net.Interfaces()
+	var names []string
+	for _, one := range all {
+		if one.Flags&net.FlagLoopback == 0 {
+			names = append(names, one.Name)
+		}
+	}
+	if err != nil || len(names) == 0 {
+		return []string{"none"}
+	}
+	return names
+}
+
+// ChooseStamping finds out how messages are stamped on all devices: ptp4l has one kind for all. tried opens a PTP clock; note is told
+// why a clock that is there is not used.
+func (o *Options) ChooseStamping(inspect func(name string) (Device, error), try func(clock int) error, note func(string)) (Stamping, error) {
+	chosen := Stamping{Hardware: o.Stamping != StampSoftware}
+	for _, name := range o.Devices {
+		device, err := inspect(name)
+		if err != nil {
+			return chosen, err
+		}
+		if !device.Hardware && !device.Software {
+			return chosen, fmt.Errorf("interface %s stamps messages neither in hardware nor in software, so PTP cannot be spoken on it; "+
+				"name another one", name)
+		}
+		chosen.Devices = append(chosen.Devices, device)
+	}
+	if chosen.Hardware {
+		if reason := withoutHardware(chosen.Devices, try); reason != "" {
+			if o.Stamping == StampHardware {
+				return chosen, fmt.Errorf("hardware time stamps: %s; with --time-stamping auto software stamps them", reason)
+			}
+			note("software stamps messages: " + reason)
+			chosen.Hardware = false
+		}
+	}
+	if !chosen.Hardware {
+		for _, device := range chosen.Devices {
+			if !device.Software {
+				return chosen, fmt.Errorf("interface %s stamps messages in hardware only, and others, or its clock, do not allow that; "+
+					"leave it out, or name only interfaces with clocks", device.Name)
+			}
+		}
+	}
+	return chosen, nil
+}
+
+// withoutHardware says why there are no hardware time stamps on all devices; empty: there are.
+func withoutHardware(devices []Device, try func(clock int) error) string {
+	for _, device := range devices {
+		if !device.Hardware || device.Clock < 0 {
+			return fmt.Sprintf("interface %s has no clock", device.Name)
+		}
+		if err := try(device.Clock); err != nil {
+			return fmt.Sprintf("the clock of interface %s cannot be used: %v", device.Name, err)
+		}
+	}
+	return ""
+}
+
+// TryClock opens a PTP clock as ptp4l does.
+func TryClock(number int) error {
+	file, err := os.OpenFile(fmt.Sprintf("/dev/ptp%d", number), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ptp
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestTheKernelGetsTheGrandmastersOffsetOfTAI(t *testing.T) {
+	valid := UTCOffset{Seconds: 37, Valid: true}
+	for name, test := range map[string]struct {
+		has   int32
+		known []UTCOffset
+		want  int32
+		sets  int
+	}{
+		"that it has not":                {0, []UTCOffset{valid, valid, valid}, 37, 1},
+		"at the second look":             {0, []UTCOffset{valid}, 0, 0},
+		"that it has":                    {37, []UTCOffset{valid, valid}, 37, 0},
+		"that changes between two looks": {0, []UTCOffset{valid, {Seconds: 38, Valid: true}}, 0, 0},
+		"of which it is not sure":        {0, []UTCOffset{{Seconds: 37}, {Seconds: 37}}, 0, 0},
+		"near a leap second":             {38, []UTCOffset{{37, true, true}, {37, true, true}}, 38, 0},
+		"after a leap second":            {37, []UTCOffset{{37, true, true}, {38, true, false}, {38, true, false}}, 38, 1},
+		"doubted in between":             {0, []UTCOffset{valid, {}, valid}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sets, said := 0, ""
+			kernel := test.has
+			keeper := &taiKeeper{say: func(text string) { said += text }, adjust: func(state *unix.Timex) (int, error) {
+				if state.Modes == adjTAI {
+					kernel, sets = int32(state.Constant), sets+1
+				} else if state.Modes != 0 {
+					t.Errorf("modes are %#x", state.Modes)
+				}
+				state.Tai = kernel
+				return 0, nil
+			}}
+			for _, known := range test.known {
+				if err := keeper.look(known); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if kernel != test.want || sets != test.sets || (said != "") != (sets > 0) {
+				t.Errorf("the kernel has %d after %d times, and it says %q", kernel, sets, said)
+			}
+		})
+	}
+	refused := &taiKeeper{adjust: func(*unix.Timex) (int, error) { return 0, unix.EPERM }}
+	if err := refused.look(valid); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "TAI offset") {
+		t.Errorf("without the privilege: %v", err)
+	}
+}
