@@ -115,7 +115,7 @@ func (w *where) clockOf(ctx context.Context, out io.Writer, name, format string)
 	if format == "json" {
 		return printJSON(out, one)
 	}
-	return printClock(out, &one, time.Now())
+	return printNodeClock(out, &one, time.Now())
 }
 
 func listNetworks(ctx context.Context, c *clusterreader.Cluster) ([]v1alpha1.TSNNetwork, error) {
@@ -192,8 +192,8 @@ func (n *nodeClock) state() string {
 	return n.Clock.State
 }
 
-// boundText is the bound of a clock's error.
-func boundText(clock *v1alpha1.NodeClock) string {
+// nodeBoundText is the bound of a clock's error.
+func nodeBoundText(clock *v1alpha1.NodeClock) string {
 	if clock.ErrorBoundNanoseconds == nil || *clock.ErrorBoundNanoseconds < 0 {
 		return "unknown"
 	}
@@ -213,7 +213,7 @@ func printClocks(out io.Writer, all []nodeClock, now time.Time) error {
 		if !clock.Since.IsZero() {
 			since = duration.HumanDuration(now.Sub(clock.Since.Time))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", one.Node, clock.State, since, orDash(clock.Source), orDash(clock.Grandmaster), boundText(clock),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", one.Node, clock.State, since, orDash(clock.Source), orDash(clock.Grandmaster), nodeBoundText(clock),
 			clock.Steps, orDash(strings.Join(one.lost(), ", ")))
 	}
 	printMore(table, "", len(all))
@@ -233,7 +233,7 @@ func printClocks(out io.Writer, all []nodeClock, now time.Time) error {
 // mostSentences is how many sentences follow the table of clocks.
 const mostSentences = 5
 
-func printClock(out io.Writer, one *nodeClock, now time.Time) error {
+func printNodeClock(out io.Writer, one *nodeClock, now time.Time) error {
 	if one.Clock == nil {
 		fmt.Fprintf(out, "node %s has said nothing of its clock; `ktsn doctor --node %s` looks at its agent\n", one.Node, one.Node)
 	} else {
@@ -273,7 +273,7 @@ func printOneClock(out io.Writer, node string, clock *v1alpha1.NodeClock, now ti
 	}
 	fmt.Fprintf(out, "node %s: %s%s\n", node, clock.State, since)
 	fmt.Fprintf(out, "  kept by %s, grandmaster or reference %s; its error is at most: %s; steps: %d\n", orDash(clock.Source), orDash(clock.Grandmaster),
-		boundText(clock), clock.Steps)
+		nodeBoundText(clock), clock.Steps)
 	if clock.Message != "" {
 		fmt.Fprintf(out, "  -> %s\n", clock.Message)
 	}

@@ -76,7 +76,7 @@ func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
 	one := clocksOf([]v1alpha1.TSNNode{kept("a", "Unsynchronized", 50000, drifts)}, asking())[0]
 	one.Clock.Message = "run ptp4l"
 	var out strings.Builder
-	if err := printClock(&out, &one, now); err != nil {
+	if err := printNodeClock(&out, &one, now); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -110,7 +110,7 @@ func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
 func TestANodeThatHasSaidNothingSaysWhereToLook(t *testing.T) {
 	one := clocksOf([]v1alpha1.TSNNode{said("a")}, asking())[0]
 	var out strings.Builder
-	if err := printClock(&out, &one, now); err != nil {
+	if err := printNodeClock(&out, &one, now); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"node a has said nothing of its clock; `ktsn doctor --node a`", "it has not said yet"} {
